@@ -1,0 +1,1 @@
+//! Time, timers, randomness and small types that every carnet crate shares

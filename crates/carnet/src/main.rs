@@ -1,0 +1,2 @@
+//! The carnet program.
+fn main() {}

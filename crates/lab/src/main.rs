@@ -1,0 +1,2 @@
+//! The carnet laboratory.
+fn main() {}

@@ -1,0 +1,1 @@
+//! Mobile IPv6 and NEMO Basic Support as state machines without I/O

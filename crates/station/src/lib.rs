@@ -1,0 +1,1 @@
+//! One carnet station: protocols composed, desired forwarding state, slow-path forwarder
