@@ -1,1 +1,61 @@
-//! Time, timers, randomness and small types that every carnet crate shares
+//! Time, timers, randomness and small types that every carnet crate shares.
+//!
+//! Nothing here performs I/O or reads a clock: whoever runs a station tells it the time. The monotonic
+//! [`Time`] drives every timer; [`WallTime`] exists for the few fields on the wire that carry a date.
+#![forbid(unsafe_code)]
+
+mod rng;
+mod time;
+mod timer;
+
+pub use rng::Rng;
+pub use time::{Time, WallTime};
+pub use timer::TimerTable;
+
+/// A reason for which a packet died.
+///
+/// Each protocol has one enum of its own; the reason's name is at once the log field, the metric label
+/// (`<area>.dropped.<name>`) and what tests assert.
+pub trait DropReason: Copy + Eq + std::fmt::Debug {
+    /// The reason in `snake_case`, as it appears in `carnet show counters`.
+    fn name(self) -> &'static str;
+}
+
+/// Declares a `DropReason` enum: the variants with their documentation and the name that counters use.
+///
+/// ```
+/// carnet_base::drop_reasons! {
+///     /// Why the example dropped a packet.
+///     pub enum ExampleDrop {
+///         /// It was too short.
+///         TooShort = "too_short",
+///     }
+/// }
+/// use carnet_base::DropReason;
+/// assert_eq!(ExampleDrop::TooShort.name(), "too_short");
+/// ```
+#[macro_export]
+macro_rules! drop_reasons {
+    ($(#[$meta:meta])* pub enum $name:ident { $($(#[$vmeta:meta])* $variant:ident = $text:literal,)* }) => {
+        $(#[$meta])*
+        #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
+        pub enum $name { $($(#[$vmeta])* $variant,)* }
+
+        impl $name {
+            /// Every reason, in order of declaration.
+            pub const ALL: &'static [$name] = &[$($name::$variant,)*];
+        }
+
+        impl $crate::DropReason for $name {
+            fn name(self) -> &'static str {
+                match self { $($name::$variant => $text,)* }
+            }
+        }
+
+        impl std::fmt::Display for $name {
+            fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+                f.write_str($crate::DropReason::name(*self))
+            }
+        }
+    };
+}

@@ -1,0 +1,147 @@
+//! Points in time. Spans are `core::time::Duration`.
+
+use std::fmt;
+use std::ops::{Add, AddAssign, Sub};
+use std::time::Duration;
+
+use serde::{Deserialize, Serialize};
+
+/// A point on a monotonic clock, in nanoseconds since an origin that the runner chooses.
+///
+/// Unlike `std::time::Instant` it can be made from a number, so that a simulator or a recording can
+/// supply it. Arithmetic saturates: a hostile lifetime cannot wrap the clock.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default, Serialize, Deserialize)]
+#[serde(transparent)]
+pub struct Time(u64);
+
+impl Time {
+    /// The origin of the clock.
+    pub const ZERO: Time = Time(0);
+    /// Later than anything that will happen.
+    pub const MAX: Time = Time(u64::MAX);
+
+    /// `nanos` nanoseconds after the origin.
+    pub const fn from_nanos(nanos: u64) -> Time {
+        Time(nanos)
+    }
+
+    /// `millis` milliseconds after the origin.
+    pub const fn from_millis(millis: u64) -> Time {
+        Time(millis.saturating_mul(1_000_000))
+    }
+
+    /// `secs` seconds after the origin.
+    pub const fn from_secs(secs: u64) -> Time {
+        Time(secs.saturating_mul(1_000_000_000))
+    }
+
+    /// Nanoseconds since the origin.
+    pub const fn as_nanos(self) -> u64 {
+        self.0
+    }
+
+    /// Seconds since the origin, for display.
+    pub fn as_secs_f64(self) -> f64 {
+        Duration::from_nanos(self.0).as_secs_f64()
+    }
+
+    /// The span from `earlier` to `self`, zero when `earlier` is later.
+    pub const fn saturating_since(self, earlier: Time) -> Duration {
+        Duration::from_nanos(self.0.saturating_sub(earlier.0))
+    }
+}
+
+impl Add<Duration> for Time {
+    type Output = Time;
+    fn add(self, span: Duration) -> Time {
+        Time(self.0.saturating_add(u64::try_from(span.as_nanos()).unwrap_or(u64::MAX)))
+    }
+}
+
+impl AddAssign<Duration> for Time {
+    fn add_assign(&mut self, span: Duration) {
+        *self = *self + span;
+    }
+}
+
+impl Sub<Duration> for Time {
+    type Output = Time;
+    fn sub(self, span: Duration) -> Time {
+        Time(self.0.saturating_sub(u64::try_from(span.as_nanos()).unwrap_or(u64::MAX)))
+    }
+}
+
+impl fmt::Display for Time {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{:.6}s", self.as_secs_f64())
+    }
+}
+
+/// A date, in nanoseconds since the UNIX epoch (UTC). Only for fields on the wire that carry one.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default, Serialize, Deserialize)]
+#[serde(transparent)]
+pub struct WallTime(u64);
+
+impl WallTime {
+    /// Seconds between the NTP era 0 (1900) and the UNIX epoch (1970), RFC 5905 figure 4.
+    const NTP_TO_UNIX: u64 = 2_208_988_800;
+
+    /// `nanos` nanoseconds after the UNIX epoch.
+    pub const fn from_unix_nanos(nanos: u64) -> WallTime {
+        WallTime(nanos)
+    }
+
+    /// Nanoseconds since the UNIX epoch.
+    pub const fn as_unix_nanos(self) -> u64 {
+        self.0
+    }
+
+    /// The 64-bit NTP timestamp (RFC 5905 6) that RFC 4285 puts into its Message-ID option.
+    pub fn to_ntp(self) -> u64 {
+        let seconds = self.0 / 1_000_000_000 + Self::NTP_TO_UNIX;
+        let fraction = ((self.0 % 1_000_000_000) << 32) / 1_000_000_000;
+        (seconds << 32) | fraction
+    }
+
+    /// The date that a 64-bit NTP timestamp of era 0 means; `None` before 1970.
+    pub fn from_ntp(ntp: u64) -> Option<WallTime> {
+        let seconds = (ntp >> 32).checked_sub(Self::NTP_TO_UNIX)?;
+        let nanos = ((ntp & 0xffff_ffff) * 1_000_000_000) >> 32;
+        Some(WallTime(seconds * 1_000_000_000 + nanos))
+    }
+
+    /// The distance between two dates, whichever is earlier.
+    pub fn distance(self, other: WallTime) -> Duration {
+        Duration::from_nanos(self.0.abs_diff(other.0))
+    }
+}
+
+impl Add<Duration> for WallTime {
+    type Output = WallTime;
+    fn add(self, span: Duration) -> WallTime {
+        WallTime(self.0.saturating_add(u64::try_from(span.as_nanos()).unwrap_or(u64::MAX)))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn time_saturates_instead_of_wrapping() {
+        assert_eq!(Time::MAX + Duration::from_secs(1), Time::MAX);
+        assert_eq!(Time::ZERO - Duration::from_secs(1), Time::ZERO);
+        assert_eq!(Time::ZERO + Duration::MAX, Time::MAX);
+        assert_eq!(Time::from_secs(1).saturating_since(Time::from_secs(2)), Duration::ZERO);
+    }
+
+    #[test]
+    fn ntp_timestamp_of_a_known_date() {
+        // 2000-01-01T00:00:00Z is NTP second 3155673600.
+        let date = WallTime::from_unix_nanos(946_684_800_500_000_000);
+        assert_eq!(date.to_ntp() >> 32, 3_155_673_600);
+        assert_eq!(date.to_ntp() & 0xffff_ffff, 0x8000_0000);
+        assert_eq!(WallTime::from_ntp(date.to_ntp()), Some(date));
+        assert_eq!(WallTime::from_ntp(5 << 32), None);
+    }
+}

@@ -1,0 +1,311 @@
+//! The desired forwarding state: tunnels, routes, rules, addresses and interface settings.
+//!
+//! Every entry has a key; two entries with one key cannot exist. Each protocol owns *scopes* (one per
+//! binding, say) and replaces all entries of a scope at once with [`DesiredState::replace`]. Only what
+//! differs becomes a [`Change`], additions before removals, so that a new path is up before the old one
+//! goes and a refresh that changes nothing touches nothing.
+
+use std::collections::{BTreeMap, VecDeque};
+use std::net::Ipv6Addr;
+
+use ipnet::Ipv6Net;
+use serde::{Deserialize, Serialize};
+
+/// The name of the tunnel device through which every packet of the slow path comes and goes.
+pub const TUNNEL_DEVICE: &str = "carnet0";
+
+/// The kernel's main routing table.
+pub const TABLE_MAIN: u32 = 254;
+/// Holds one default route into [`TUNNEL_DEVICE`]: what arrives for a tunnel's end is handed to carnet
+/// before the kernel's own IPv6 input sees it.
+pub const TABLE_CAPTURE: u32 = 13_500;
+/// Where packets from the mobile network go: into the tunnel, or nowhere.
+pub const TABLE_TUNNEL: u32 = 13_501;
+/// The first of the tables with one uplink's default route; uplink `n` of the config has this plus `n`.
+pub const TABLE_UPLINK: u32 = 13_510;
+
+/// Rule priorities, in the order in which the kernel asks them. See `docs/architecture.md`.
+pub mod priority {
+    /// Packets that belong to a tunnel's end, taken before the `local` table claims them.
+    pub const CAPTURE: u32 = 100;
+    /// The `local` table, moved down from 0 so that [`CAPTURE`] comes first.
+    pub const LOCAL: u32 = 110;
+    /// To the mobile network and home address themselves: the main table, never the tunnel.
+    pub const TO_MOBILE_NETWORK: u32 = 120;
+    /// From a care-of address: its uplink's table.
+    pub const FROM_CARE_OF_ADDRESS: u32 = 130;
+    /// From the mobile network or the home address: the tunnel's table.
+    pub const FROM_MOBILE_NETWORK: u32 = 140;
+}
+
+/// Which end of a NEMO tunnel this station is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum TunnelEnd {
+    /// Inner packets *from* [`Tunnel::inner`] go in; inner packets *to* it come out.
+    MobileRouter,
+    /// Inner packets *to* [`Tunnel::inner`] go in; inner packets *from* it come out.
+    HomeAgent,
+}
+
+/// One IPv6-in-IPv6 tunnel (RFC 2473) between a care-of address and a home agent.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Tunnel {
+    /// Which end this is.
+    pub end: TunnelEnd,
+    /// Outer source of what is sent, outer destination of what is accepted.
+    pub local: Ipv6Addr,
+    /// Outer destination of what is sent, outer source of what is accepted (RFC 6275 10.4.5).
+    pub remote: Ipv6Addr,
+    /// The mobile side: the home address as a /128, and the mobile network prefixes.
+    pub inner: Vec<Ipv6Net>,
+    /// Whether packets are sent here. `false` after a handover, while packets that were already on
+    /// their way over the old path are still accepted.
+    pub transmit: bool,
+    /// The largest inner packet, in octets, that fits the path without fragmenting the outer packet.
+    pub mtu: u32,
+}
+
+/// What a route does with a packet.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum RouteAction {
+    /// Sends it out of an interface, to a gateway or straight to the neighbour.
+    Forward {
+        /// Name of the interface.
+        interface: String,
+        /// The next hop; `None` when the destination is on the link.
+        gateway: Option<Ipv6Addr>,
+    },
+    /// Answers with ICMPv6 Destination Unreachable.
+    Unreachable,
+}
+
+/// A kernel route. Key: table, destination, metric.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Route {
+    /// Routing table number.
+    pub table: u32,
+    /// Destination prefix, host bits zero.
+    pub destination: Ipv6Net,
+    /// Kernel metric (lower wins).
+    pub metric: u32,
+    /// What the route does.
+    pub action: RouteAction,
+}
+
+/// A policy routing rule. Key: all of it.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+pub struct Rule {
+    /// Order among rules (lower is asked first), one of [`priority`].
+    pub priority: u32,
+    /// Only packets that came in here.
+    pub input_interface: Option<String>,
+    /// Only packets from here.
+    pub from: Option<Ipv6Net>,
+    /// Only packets to here.
+    pub to: Option<Ipv6Net>,
+    /// Only packets whose upper-layer protocol is this one.
+    pub protocol: Option<u8>,
+    /// The table that is asked.
+    pub table: u32,
+}
+
+/// An address that carnet puts on an interface (without duplicate address detection). Key: both fields
+/// but the prefix length.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct InterfaceAddress {
+    /// Name of the interface.
+    pub interface: String,
+    /// Address and prefix length.
+    pub address: Ipv6Addr,
+    /// 128 where no on-link prefix shall follow from it.
+    pub prefix_length: u8,
+}
+
+/// A `net.ipv6.conf` switch that carnet needs in a certain position and puts back at the end.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Setting {
+    /// Interface name, or `all`.
+    pub interface: String,
+    /// The name below `net.ipv6.conf.<interface>`, such as `forwarding`.
+    pub name: String,
+    /// Its value.
+    pub value: String,
+}
+
+/// One thing that the data path shall have.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Entry {
+    /// See [`Setting`].
+    Setting(Setting),
+    /// See [`InterfaceAddress`].
+    Address(InterfaceAddress),
+    /// See [`Route`].
+    Route(Route),
+    /// See [`Tunnel`].
+    Tunnel(Tunnel),
+    /// See [`Rule`].
+    Rule(Rule),
+}
+
+/// What identifies an [`Entry`]. The order is the order of installation: settings, addresses, routes,
+/// tunnels, and last the rules that lead packets there; removal goes the other way round.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Key {
+    /// Interface and name of a setting.
+    Setting(String, String),
+    /// Interface and address.
+    Address(String, Ipv6Addr),
+    /// Table, destination, metric.
+    Route(u32, Ipv6Net, u32),
+    /// Local and remote end.
+    Tunnel(Ipv6Addr, Ipv6Addr),
+    /// A rule is its own key.
+    Rule(Rule),
+}
+
+impl Entry {
+    /// What identifies this entry.
+    pub fn key(&self) -> Key {
+        match self {
+            Entry::Setting(s) => Key::Setting(s.interface.clone(), s.name.clone()),
+            Entry::Address(a) => Key::Address(a.interface.clone(), a.address),
+            Entry::Route(r) => Key::Route(r.table, r.destination, r.metric),
+            Entry::Tunnel(t) => Key::Tunnel(t.local, t.remote),
+            Entry::Rule(r) => Key::Rule(r.clone()),
+        }
+    }
+}
+
+/// One difference between what is wanted now and what was wanted before.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Change {
+    /// This entry shall exist; one with the same key is replaced without a moment in which neither is.
+    Set(Entry),
+    /// This entry shall no longer exist.
+    Remove(Entry),
+}
+
+/// Everything that is wanted, by scope, and the changes not yet fetched.
+#[derive(Debug, Clone)]
+pub struct DesiredState<S> {
+    entries: BTreeMap<Key, (S, Entry)>,
+    scopes: BTreeMap<S, Vec<Key>>,
+    changes: VecDeque<Change>,
+}
+
+impl<S: Ord + Clone> DesiredState<S> {
+    /// A state in which nothing is wanted.
+    pub fn new() -> Self {
+        DesiredState { entries: BTreeMap::new(), scopes: BTreeMap::new(), changes: VecDeque::new() }
+    }
+
+    /// Makes `entries` all that `scope` wants. Costs O(n log m) in the entries of the scope only.
+    ///
+    /// A key that another scope holds stays with whoever asked last; when that scope lets go of it, it is
+    /// removed. Scopes are cut so that this does not happen in practice.
+    pub fn replace(&mut self, scope: S, entries: impl IntoIterator<Item = Entry>) {
+        let mut wanted: BTreeMap<Key, Entry> = entries.into_iter().map(|e| (e.key(), e)).collect();
+        let keys: Vec<Key> = wanted.keys().cloned().collect();
+        let before = if keys.is_empty() {
+            self.scopes.remove(&scope)
+        } else {
+            self.scopes.insert(scope.clone(), keys.clone())
+        }
+        .unwrap_or_default();
+
+        for key in &keys {
+            let Some(entry) = wanted.remove(key) else { continue };
+            let old = self.entries.insert(key.clone(), (scope.clone(), entry.clone()));
+            if old.is_none_or(|(_, old)| old != entry) {
+                self.changes.push_back(Change::Set(entry));
+            }
+        }
+        for key in before.into_iter().rev() {
+            if keys.binary_search(&key).is_ok() {
+                continue;
+            }
+            if self.entries.get(&key).is_some_and(|(owner, _)| *owner == scope)
+                && let Some((_, entry)) = self.entries.remove(&key)
+            {
+                self.changes.push_back(Change::Remove(entry));
+            }
+        }
+    }
+
+    /// The next change to carry out, oldest first.
+    pub fn poll_change(&mut self) -> Option<Change> {
+        self.changes.pop_front()
+    }
+
+    /// All that is wanted, in order of installation.
+    pub fn entries(&self) -> impl Iterator<Item = &Entry> {
+        self.entries.values().map(|(_, entry)| entry)
+    }
+}
+
+impl<S: Ord + Clone> Default for DesiredState<S> {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn route(text: &str, metric: u32) -> Entry {
+        Entry::Route(Route {
+            table: TABLE_MAIN,
+            destination: text.parse().expect("prefix"),
+            metric,
+            action: RouteAction::Unreachable,
+        })
+    }
+
+    fn drain(state: &mut DesiredState<u8>) -> Vec<Change> {
+        std::iter::from_fn(|| state.poll_change()).collect()
+    }
+
+    #[test]
+    fn the_same_again_changes_nothing() {
+        let mut state = DesiredState::new();
+        state.replace(1, [route("2001:db8:a::/64", 1), route("2001:db8:b::/64", 1)]);
+        assert_eq!(drain(&mut state).len(), 2);
+        state.replace(1, [route("2001:db8:b::/64", 1), route("2001:db8:a::/64", 1)]);
+        assert_eq!(drain(&mut state), []);
+    }
+
+    #[test]
+    fn additions_come_before_removals_and_only_the_scope_is_touched() {
+        let mut state = DesiredState::new();
+        state.replace(1, [route("2001:db8:a::/64", 1)]);
+        state.replace(2, [route("2001:db8:c::/64", 1)]);
+        drain(&mut state);
+        state.replace(1, [route("2001:db8:b::/64", 1)]);
+        assert_eq!(
+            drain(&mut state),
+            [Change::Set(route("2001:db8:b::/64", 1)), Change::Remove(route("2001:db8:a::/64", 1))]
+        );
+        state.replace(1, []);
+        assert_eq!(drain(&mut state), [Change::Remove(route("2001:db8:b::/64", 1))]);
+        assert_eq!(state.entries().count(), 1);
+    }
+
+    #[test]
+    fn a_changed_value_is_one_replacement() {
+        let mut state = DesiredState::new();
+        state.replace(1, [route("2001:db8:a::/64", 1)]);
+        drain(&mut state);
+        let mut other = route("2001:db8:a::/64", 1);
+        if let Entry::Route(r) = &mut other {
+            r.action = RouteAction::Forward { interface: TUNNEL_DEVICE.into(), gateway: None };
+        }
+        state.replace(1, [other.clone()]);
+        assert_eq!(drain(&mut state), [Change::Set(other)]);
+    }
+}
