@@ -1,1 +1,13 @@
-//! The config file, the HTTP/JSON API and the event stream as serde types
+//! What carnet shows to people and to other programs: the config file, and the HTTP/JSON API with its
+//! event stream.
+//!
+//! * [`config`]: the TOML config file, read into a checked [`config::Config`], with errors that point at
+//!   the line and column.
+//! * [`model`]: the serde types of the JSON that a running station answers with.
+//!
+//! The crate knows nothing of the station itself: whatever runs one turns its state into these types.
+
+#![forbid(unsafe_code)]
+
+pub mod config;
+pub mod model;

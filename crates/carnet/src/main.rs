@@ -1,2 +1,8 @@
 //! The carnet program.
+
+#![forbid(unsafe_code)]
+
+mod request;
+mod run;
+
 fn main() {}

@@ -1,0 +1,198 @@
+//! The JSON of a running station: the bodies of the HTTP API and the events of `carnet watch`.
+//!
+//! | Request | Body of the answer |
+//! |---|---|
+//! | `GET /v1/status` | [`Status`] |
+//! | `GET /v1/bindings` | array of [`Binding`] |
+//! | `GET /v1/uplinks` | array of [`Uplink`] |
+//! | `GET /v1/tunnels` | array of [`Tunnel`] |
+//! | `GET /v1/counters` | [`Counters`] |
+//! | `GET /v1/events` | `text/event-stream`, one event a message, see [`event`] |
+//! | `POST /v1/handover` with [`HandoverRequest`] | none (204) |
+//!
+//! Every answer that is not a success carries an [`ErrorBody`]. Fields may be added, never renamed; a
+//! value that is unknown or does not apply is `null`, its key is always there.
+
+use std::collections::BTreeMap;
+use std::net::{IpAddr, Ipv6Addr};
+
+use ipnet::Ipv6Net;
+use serde::{Deserialize, Deserializer, Serialize};
+use serde_json::{Map, Value};
+
+/// A station in a few lines.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Status {
+    /// `station.name` of the config.
+    pub name: String,
+    /// Version of the program.
+    pub version: String,
+    /// Seconds since the station started.
+    pub uptime_s: f64,
+    /// The jobs that it does.
+    pub roles: Vec<Role>,
+    /// The way packets take: `tun`.
+    pub dataplane: String,
+    /// The mobile router, where the station is one.
+    pub mobile_router: Option<MobileRouterStatus>,
+    /// The home agent, where the station is one.
+    pub home_agent: Option<HomeAgentStatus>,
+}
+
+/// A job of a station.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Role {
+    /// RFC 3963 mobile router.
+    MobileRouter,
+    /// RFC 6275 and RFC 3963 home agent.
+    HomeAgent,
+}
+
+impl Role {
+    /// The role as it is written in JSON and in tables.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Role::MobileRouter => "mobile_router",
+            Role::HomeAgent => "home_agent",
+        }
+    }
+}
+
+/// The mobile router in a few words.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct MobileRouterStatus {
+    /// State of the registration, in one snake_case word, such as `registered` or `at_home`.
+    pub state: String,
+    /// Home address.
+    pub home_address: Ipv6Addr,
+    /// Home agent.
+    pub home_agent: Ipv6Addr,
+    /// Care-of address that is registered, or `null`.
+    pub care_of_address: Option<IpAddr>,
+    /// Interface that carries the traffic, or `null`.
+    pub uplink: Option<String>,
+    /// Interface that an operator asked for (`carnet handover`), or `null` when carnet chooses.
+    pub wanted_uplink: Option<String>,
+}
+
+/// The home agent in a few words.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct HomeAgentStatus {
+    /// Its address.
+    pub address: Ipv6Addr,
+    /// How many bindings it holds.
+    pub bindings: u64,
+}
+
+/// A binding: at a mobile router its own with the home agent, at a home agent one of its mobile nodes.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Binding {
+    /// The job in which this station has the binding.
+    pub role: Role,
+    /// Home address.
+    pub home_address: Ipv6Addr,
+    /// Care-of address, or `null` while there is none.
+    pub care_of_address: Option<IpAddr>,
+    /// Binding Identifier (RFC 5648), or `null` without one.
+    pub bid: Option<u16>,
+    /// Mobile network prefixes that go with it.
+    pub prefixes: Vec<Ipv6Net>,
+    /// State, in one snake_case word.
+    pub state: String,
+    /// Granted lifetime in seconds.
+    pub lifetime_s: u32,
+    /// Seconds that are left of it.
+    pub remaining_s: u32,
+    /// Sequence number of the last Binding Update.
+    pub sequence: u16,
+}
+
+/// An uplink of a mobile router.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Uplink {
+    /// Interface name.
+    pub interface: String,
+    /// State, in one snake_case word.
+    pub state: String,
+    /// Care-of address on it, or `null` while there is none.
+    pub care_of_address: Option<IpAddr>,
+    /// Binding Identifier (RFC 5648), or `null` without one.
+    pub bid: Option<u16>,
+    /// Priority of the config; lower wins.
+    pub priority: u8,
+    /// Signal in dBm, or `null` where it is not measured.
+    pub signal_dbm: Option<i32>,
+    /// Round-trip time to the home agent in milliseconds, or `null` where it is not measured.
+    pub rtt_ms: Option<f64>,
+    /// Share of lost probes, 0 to 1, or `null` where it is not measured.
+    pub loss: Option<f64>,
+    /// True for an uplink that carries the traffic now.
+    pub active: bool,
+}
+
+/// A tunnel.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Tunnel {
+    /// Address of this end.
+    pub local: IpAddr,
+    /// Address of the other end.
+    pub remote: IpAddr,
+    /// Encapsulation: `ip6ip6`.
+    pub encapsulation: String,
+    /// Largest inner packet in octets.
+    pub mtu: u32,
+    /// The way packets take: `tun`.
+    pub path: String,
+}
+
+/// All counters: dotted names, such as `mobility.received.binding_update`, and their values.
+pub type Counters = BTreeMap<String, u64>;
+
+/// Body of `POST /v1/handover`.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct HandoverRequest {
+    /// Interface name of the uplink to use; `null` ends an earlier wish. The key has to be there.
+    #[serde(deserialize_with = "present")]
+    pub uplink: Option<String>,
+}
+
+/// Reads an optional value whose key is not optional.
+fn present<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<String>, D::Error> {
+    Option::deserialize(deserializer)
+}
+
+/// Body of every answer that is not a success.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ErrorBody {
+    /// What is wrong, in plain words.
+    pub error: String,
+}
+
+/// Puts an event into its envelope: one flat object, `time` first of meaning, then the fields of the event.
+///
+/// `time` is in seconds since 1970 (UTC), with a fraction. `fields` is the event as the station serialises
+/// it: an object whose `event` key is its kind in snake_case. Anything else than an object is kept under
+/// the key `value`.
+///
+/// ```
+/// use serde_json::json;
+/// let event = carnet_api::model::event(1.5, json!({"event": "handover", "to": "wlan0"}));
+/// assert_eq!(event, json!({"time": 1.5, "event": "handover", "to": "wlan0"}));
+/// ```
+///
+/// A reader that is too slow for the stream gets [`missed`] in place of the events that it lost.
+pub fn event(time: f64, fields: Value) -> Value {
+    let mut envelope = match fields {
+        Value::Object(fields) => fields,
+        value => Map::from_iter([("value".to_owned(), value)]),
+    };
+    envelope.insert("time".to_owned(), time.into());
+    Value::Object(envelope)
+}
+
+/// The event that says how many events a slow reader lost: `{"time", "event": "missed", "count"}`.
+pub fn missed(time: f64, count: u64) -> Value {
+    event(time, serde_json::json!({ "event": "missed", "count": count }))
+}
