@@ -4,10 +4,15 @@
 //! [`Time`] drives every timer; [`WallTime`] exists for the few fields on the wire that carry a date.
 #![forbid(unsafe_code)]
 
+pub mod hex;
+mod limiter;
+mod link;
 mod rng;
 mod time;
 mod timer;
 
+pub use limiter::RateLimiter;
+pub use link::{Address, Interface, LinkMessage};
 pub use rng::Rng;
 pub use time::{Time, WallTime};
 pub use timer::TimerTable;

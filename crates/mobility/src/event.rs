@@ -1,0 +1,89 @@
+//! What happened, for the log and whoever watches.
+
+use std::net::Ipv6Addr;
+
+use ipnet::Ipv6Net;
+use serde::{Deserialize, Serialize};
+
+/// Something that happened, for the log and `carnet watch`.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(tag = "event", rename_all = "snake_case")]
+pub enum Event {
+    /// Mobile router: registered with the home agent (or registration renewed after a change).
+    Registered {
+        /// Home agent.
+        home_agent: Ipv6Addr,
+        /// Care-of address that the home agent acknowledged.
+        care_of_address: Ipv6Addr,
+        /// Uplink interface.
+        uplink: String,
+        /// From the first Binding Update of this registration to its acknowledgement, in microseconds.
+        latency_us: u64,
+        /// Granted lifetime in seconds.
+        lifetime_s: u32,
+        /// True when nothing but the lifetime changed.
+        refresh: bool,
+    },
+    /// Mobile router: no longer registered.
+    Deregistered {
+        /// Why, in plain words.
+        reason: String,
+    },
+    /// Mobile router: the home agent said no.
+    Rejected {
+        /// Binding Acknowledgement status (128 and above).
+        status: u8,
+        /// Its meaning, and what the router does about it.
+        reason: String,
+    },
+    /// Mobile router: traffic moves to another uplink, or to none.
+    Handover {
+        /// Interface that carried the traffic until now.
+        from: Option<String>,
+        /// Interface that carries it from now on.
+        to: Option<String>,
+        /// Why.
+        reason: String,
+    },
+    /// Mobile router: it is on its home link now and routes without tunnel.
+    AtHome {
+        /// Interface on the home link.
+        interface: String,
+    },
+    /// Home agent: a binding was created, moved or refreshed.
+    Binding {
+        /// Home address.
+        home_address: Ipv6Addr,
+        /// Care-of address.
+        care_of_address: Ipv6Addr,
+        /// Prefixes that are forwarded.
+        prefixes: Vec<Ipv6Net>,
+        /// Granted lifetime in seconds.
+        lifetime_s: u32,
+        /// `created`, `moved` or `refreshed`.
+        change: String,
+    },
+    /// Home agent: a binding ended.
+    BindingRemoved {
+        /// Home address.
+        home_address: Ipv6Addr,
+        /// `deregistered`, `expired` or the like.
+        reason: String,
+    },
+    /// Home agent: a Binding Update was refused.
+    BindingRefused {
+        /// Home address.
+        home_address: Ipv6Addr,
+        /// Care-of address.
+        care_of_address: Ipv6Addr,
+        /// Binding Acknowledgement status.
+        status: u8,
+        /// Its meaning.
+        reason: String,
+    },
+    /// Something to look at.
+    Warning {
+        /// In plain words.
+        message: String,
+    },
+}
