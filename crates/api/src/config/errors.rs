@@ -1,5 +1,6 @@
 //! Errors of a config file, each at its place.
 
+use std::cell::RefCell;
 use std::fmt;
 use std::io;
 
@@ -39,6 +40,33 @@ impl ConfigErrors {
         ConfigErrors(vec![ConfigError { file: file.to_owned(), place: None, message }])
     }
 
+    /// One error at an octet of the text.
+    pub(super) fn single(file: &str, text: &str, at: usize, message: &str) -> ConfigErrors {
+        let message = message.to_owned();
+        ConfigErrors(vec![ConfigError { file: file.to_owned(), place: Some(place(text, at)), message }])
+    }
+
+    /// The text is no TOML. One slip makes the parser stumble on, so only the first error of a line counts.
+    pub(super) fn syntax(sink: Sink<'_>, errors: &[toml::de::Error]) -> ConfigErrors {
+        for error in errors {
+            let span = error.span().unwrap_or_default();
+            let message = match error.message() {
+                "duplicate key" => {
+                    let key = sink.text.get(span.clone()).unwrap_or_default();
+                    format!("duplicate key `{key}`, expected it once")
+                }
+                message => message.replace(['\n', '\r'], " "),
+            };
+            sink.push(span.start, message);
+        }
+        let (file, text) = (sink.file, sink.text);
+        let mut errors = sink
+            .finish()
+            .unwrap_or_else(|| ConfigErrors::single(file, text, 0, "no TOML, expected a TOML document"));
+        errors.0.dedup_by_key(|error| error.place.map(|(line, _)| line));
+        errors
+    }
+
     /// The errors.
     pub fn iter(&self) -> impl Iterator<Item = &ConfigError> {
         self.0.iter()
@@ -54,5 +82,72 @@ impl fmt::Display for ConfigErrors {
             write!(f, "{error}")?;
         }
         Ok(())
+    }
+}
+
+/// Collects errors while a text is read.
+pub(super) struct Sink<'t> {
+    file: &'t str,
+    text: &'t str,
+    found: RefCell<Vec<(usize, String)>>,
+}
+
+impl<'t> Sink<'t> {
+    /// A sink without errors for the text of a file.
+    pub(super) fn new(file: &'t str, text: &'t str) -> Sink<'t> {
+        Sink { file, text, found: RefCell::new(Vec::new()) }
+    }
+
+    /// The file, as it was named.
+    pub(super) fn file(&self) -> &'t str {
+        self.file
+    }
+
+    /// Notes an error at an octet of the text.
+    pub(super) fn push(&self, at: usize, message: impl Into<String>) {
+        self.found.borrow_mut().push((at, message.into()));
+    }
+
+    /// An octet of the text as `FILE:LINE:COL`, for a message that names a second place.
+    pub(super) fn place(&self, at: usize) -> String {
+        let (line, column) = place(self.text, at);
+        format!("{}:{line}:{column}", self.file)
+    }
+
+    /// The errors in the order of the file, or `None` when there are none.
+    pub(super) fn finish(self) -> Option<ConfigErrors> {
+        let mut found = self.found.into_inner();
+        if found.is_empty() {
+            return None;
+        }
+        found.sort_by_key(|(at, _)| *at);
+        let errors = found.into_iter().map(|(at, message)| ConfigError {
+            file: self.file.to_owned(),
+            place: Some(place(self.text, at)),
+            message,
+        });
+        Some(ConfigErrors(errors.collect()))
+    }
+}
+
+/// Line and column, both from 1 and the column in characters, of an octet of a text.
+fn place(text: &str, at: usize) -> (usize, usize) {
+    let before = text.get(..at).unwrap_or(text);
+    let line_start = before.rfind('\n').map_or(0, |newline| newline + 1);
+    (before.matches('\n').count() + 1, before[line_start..].chars().count() + 1)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::place;
+
+    #[test]
+    fn places_count_lines_and_characters() {
+        let text = "é = 1\nkey = 2\n";
+        assert_eq!(place(text, 0), (1, 1));
+        assert_eq!(place(text, 3), (1, 3));
+        assert_eq!(place(text, 7), (2, 1));
+        assert_eq!(place(text, text.len()), (3, 1));
+        assert_eq!(place(text, text.len() + 9), (3, 1));
     }
 }

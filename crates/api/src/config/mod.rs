@@ -7,7 +7,15 @@
 //! Only what this version does is accepted. A key that carnet has a meaning for, but not yet, is refused
 //! as "not in this version"; any other key is refused as unknown, with the nearest known one.
 
+mod checks;
+mod draft;
 mod errors;
+mod reader;
+mod schema;
+mod values;
+
+#[cfg(test)]
+mod tests;
 
 use std::fmt;
 use std::net::Ipv6Addr;
@@ -15,6 +23,10 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use ipnet::Ipv6Net;
+use toml::de::DeTable;
+
+use draft::Draft;
+use errors::Sink;
 
 pub use errors::{ConfigError, ConfigErrors};
 
@@ -188,20 +200,66 @@ impl Config {
     /// Reads and checks a config file.
     pub fn load(path: &Path) -> Result<Config, ConfigErrors> {
         let name = path.display().to_string();
-        match std::fs::read_to_string(path) {
+        let octets = std::fs::read(path).map_err(|error| ConfigErrors::unreadable(&name, &error))?;
+        match String::from_utf8(octets) {
             Ok(text) => Config::parse(&text, &name),
-            Err(error) => Err(ConfigErrors::unreadable(&name, &error)),
+            Err(error) => {
+                let good = error.utf8_error().valid_up_to();
+                let text = String::from_utf8_lossy(error.as_bytes());
+                Err(ConfigErrors::single(&name, &text, good, "no UTF-8 here, expected TOML in UTF-8"))
+            }
         }
     }
 
     /// Checks the text of a config file. `file_name` is named in errors, and a relative `key_file` is
     /// looked for beside it.
-    pub fn parse(_text: &str, file_name: &str) -> Result<Config, ConfigErrors> {
-        Err(ConfigErrors::unreadable(file_name, &std::io::Error::other("not yet")))
+    pub fn parse(text: &str, file_name: &str) -> Result<Config, ConfigErrors> {
+        let sink = Sink::new(file_name, text);
+        let (document, syntax) = DeTable::parse_recoverable(text);
+        if !syntax.is_empty() {
+            return Err(ConfigErrors::syntax(sink, &syntax));
+        }
+        let draft = Draft::read(document.get_ref(), &sink);
+        checks::check(&draft, &sink);
+        match (sink.finish(), draft.finish()) {
+            (None, Some(config)) => Ok(config),
+            (Some(errors), _) => Err(errors),
+            // Whatever is missing from a draft has been noted; this is for the day when it has not.
+            (None, None) => Err(ConfigErrors::single(file_name, text, 0, "the config is not complete")),
+        }
     }
 
     /// What an operator should know about a config that is otherwise in order, one line each.
     pub fn warnings(&self) -> Vec<String> {
-        Vec::new()
+        let mut warnings = Vec::new();
+        if let Some(agent) = &self.home_agent {
+            if agent.mobile_routers.is_empty() {
+                warnings.push("no [[home_agent.mobile_router]]: nobody can register".to_owned());
+            }
+            for router in agent.mobile_routers.iter().filter(|router| router.auth == Auth::None) {
+                warnings.push(format!(
+                    "home_agent.mobile_router {}: auth = \"none\": anyone who reaches the home agent can \
+                     take over the traffic of this mobile router",
+                    router.home_address
+                ));
+            }
+            let by_sequence =
+                |router: &AllowedRouter| matches!(router.auth, Auth::Mac { replay: Replay::Sequence, .. });
+            if self.station.state_dir.is_none() && agent.mobile_routers.iter().any(by_sequence) {
+                warnings.push(
+                    "home_agent without station.state_dir: a restart forgets the sequence numbers, and \
+                     with them which Binding Updates are replays"
+                        .to_owned(),
+                );
+            }
+        }
+        if self.mobile_router.as_ref().is_some_and(|router| router.auth == Auth::None) {
+            warnings.push(
+                "mobile_router: auth = \"none\": anyone who reaches the home agent can take over the \
+                 traffic of this mobile router"
+                    .to_owned(),
+            );
+        }
+        warnings
     }
 }

@@ -1,0 +1,173 @@
+//! The checks between values of a config file. What a single value has to be is in
+//! [`values`](super::values).
+
+use std::net::Ipv6Addr;
+
+use ipnet::Ipv6Net;
+
+use super::draft::{Draft, HomeAgentDraft, List, MobileRouterDraft};
+use super::errors::Sink;
+use super::reader::At;
+
+/// Notes everything in a draft that does not go together.
+pub(super) fn check(draft: &Draft, sink: &Sink<'_>) {
+    if !draft.has_role {
+        sink.push(0, "the station has no job, expected [home_agent], [mobile_router] or both");
+    }
+    if let Some(agent) = &draft.home_agent {
+        home_agent(agent, sink);
+    }
+    if let Some(router) = &draft.mobile_router {
+        mobile_router(router, sink);
+    }
+    if let (Some(agent), Some(router)) = (&draft.home_agent, &draft.mobile_router) {
+        both(agent, router, sink);
+    }
+}
+
+fn home_agent(agent: &HomeAgentDraft, sink: &Sink<'_>) {
+    let routers = agent.routers.as_deref().unwrap_or_default();
+    let mut prefixes: Vec<At<Ipv6Net>> = Vec::new();
+    for (index, router) in routers.iter().enumerate() {
+        home_address(router.home_address, agent.home_prefix, &router.prefixes, sink);
+        if let Some(own) = router.home_address {
+            let mut others = routers[..index].iter().filter_map(|other| other.home_address);
+            if let Some(other) = others.find(|other| other.value == own.value) {
+                let place = sink.place(other.at);
+                sink.push(own.at, format!("{} is the home address at {place}, expected another", own.value));
+            }
+            if let Some(address) = agent.address.filter(|address| address.value == own.value) {
+                let place = sink.place(address.at);
+                sink.push(own.at, format!("{} is the home agent at {place}, expected another", own.value));
+            }
+        }
+        not_inside(agent.address, &router.prefixes, sink);
+        prefixes.extend(&router.prefixes.items);
+    }
+    apart(&prefixes, sink);
+}
+
+fn mobile_router(router: &MobileRouterDraft, sink: &Sink<'_>) {
+    home_address(router.home_address, router.home_prefix, &router.prefixes, sink);
+    if let (Some(own), Some(agent)) = (router.home_address, router.home_agent)
+        && own.value == agent.value
+    {
+        let place = sink.place(own.at);
+        sink.push(agent.at, format!("{} is the home address at {place}, expected another", own.value));
+    }
+    not_inside(router.home_agent, &router.prefixes, sink);
+    apart(&router.prefixes.items, sink);
+
+    if let Some(interface) = router.lan.items.first() {
+        if router.prefixes.items.is_empty() && router.prefixes.whole {
+            let message = "the mobile network has no prefix, expected `mobile_router.prefixes`";
+            sink.push(interface.at, message);
+        }
+        // RFC 4862 5.5.3: hosts make addresses from a /64 only; one is cut from a shorter prefix.
+        for prefix in router.prefixes.items.iter().filter(|prefix| prefix.value.prefix_len() > 64) {
+            if router.advertise == Some(true) {
+                let message = "is too long to be advertised on the lan, expected /64 or shorter, \
+                               or advertise = false";
+                sink.push(prefix.at, format!("{} {message}", prefix.value));
+            }
+        }
+    }
+
+    let mut uplinks: Vec<&At<String>> = Vec::new();
+    for interface in router.uplinks.iter().flatten().filter_map(|uplink| uplink.interface.as_ref()) {
+        match uplinks.iter().find(|other| other.value == interface.value) {
+            Some(other) => taken(interface, "an uplink", other, sink),
+            None => uplinks.push(interface),
+        }
+    }
+    for (index, interface) in router.lan.items.iter().enumerate() {
+        if let Some(other) = router.lan.items[..index].iter().find(|other| other.value == interface.value) {
+            taken(interface, "in the lan", other, sink);
+        }
+        if let Some(uplink) = uplinks.iter().find(|uplink| uplink.value == interface.value) {
+            taken(interface, "an uplink", uplink, sink);
+        }
+    }
+}
+
+/// A station may do both jobs, with addresses of its own for each.
+fn both(agent: &HomeAgentDraft, router: &MobileRouterDraft, sink: &Sink<'_>) {
+    if let Some(address) = agent.address {
+        let own = [(router.home_address, "home address"), (router.home_agent, "home agent")];
+        for (other, what) in own.into_iter().filter_map(|(other, what)| Some((other?, what))) {
+            if other.value == address.value {
+                let message = format!(
+                    "{} is this station's own home agent at {}, expected another {what}",
+                    other.value,
+                    sink.place(address.at)
+                );
+                sink.push(other.at, message);
+            }
+        }
+    }
+    if let Some(own) = router.home_address {
+        let mut served = agent.routers.iter().flatten().filter_map(|other| other.home_address);
+        if let Some(other) = served.find(|other| other.value == own.value) {
+            let message = format!(
+                "{} is this station's own home address at {}, expected another",
+                other.value,
+                sink.place(own.at)
+            );
+            sink.push(other.at, message);
+        }
+    }
+}
+
+/// RFC 3963 2: a home address is from the home prefix or from a mobile network prefix.
+fn home_address(
+    address: Option<At<Ipv6Addr>>,
+    home_prefix: Option<At<Ipv6Net>>,
+    prefixes: &List<Ipv6Net>,
+    sink: &Sink<'_>,
+) {
+    let (Some(address), Some(home_prefix)) = (address, home_prefix) else { return };
+    let inside = |prefix: &At<Ipv6Net>| prefix.value.contains(&address.value);
+    if prefixes.whole && !inside(&home_prefix) && !prefixes.items.iter().any(inside) {
+        let message = format!(
+            "home address {} is outside, expected an address in {} or in one of the prefixes",
+            address.value, home_prefix.value
+        );
+        sink.push(address.at, message);
+    }
+}
+
+/// What is sent to the home agent would go into the tunnel to it.
+fn not_inside(agent: Option<At<Ipv6Addr>>, prefixes: &List<Ipv6Net>, sink: &Sink<'_>) {
+    let Some(agent) = agent else { return };
+    for prefix in prefixes.items.iter().filter(|prefix| prefix.value.contains(&agent.value)) {
+        let message = format!(
+            "{} contains the home agent {} at {}, expected a prefix without it",
+            prefix.value,
+            agent.value,
+            sink.place(agent.at)
+        );
+        sink.push(prefix.at, message);
+    }
+}
+
+/// No prefix may be part of another.
+fn apart(prefixes: &[At<Ipv6Net>], sink: &Sink<'_>) {
+    for (index, prefix) in prefixes.iter().enumerate() {
+        let overlaps =
+            |other: &&At<Ipv6Net>| prefix.value.contains(&other.value) || other.value.contains(&prefix.value);
+        if let Some(other) = prefixes[..index].iter().find(overlaps) {
+            let message = format!(
+                "{} overlaps {} at {}, expected prefixes that do not overlap",
+                prefix.value,
+                other.value,
+                sink.place(other.at)
+            );
+            sink.push(prefix.at, message);
+        }
+    }
+}
+
+fn taken(interface: &At<String>, what: &str, other: &At<String>, sink: &Sink<'_>) {
+    let place = sink.place(other.at);
+    sink.push(interface.at, format!("{:?} is {what} already at {place}, expected another", interface.value));
+}

@@ -1,0 +1,396 @@
+//! The config file as it was read: every value that is in order, with its place, and gaps for the rest.
+//!
+//! A [`Draft`] is what the checks between values look at. When nothing is wrong it has no gaps, and
+//! [`Draft::finish`] makes the [`Config`] of it.
+
+use std::net::Ipv6Addr;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use ipnet::Ipv6Net;
+use toml::de::DeTable;
+
+use super::errors::Sink;
+use super::reader::{At, Table, Value};
+use super::{
+    AllowedRouter, Auth, Config, Dataplane, DataplanePath, HomeAgent, Key, MobileRouter, Registration,
+    Replay, Station, Uplink, schema, values,
+};
+
+const DEFAULT_MAX_LIFETIME: Duration = Duration::from_secs(600);
+const DEFAULT_LIFETIME: Duration = Duration::from_secs(60);
+const DEFAULT_PRIORITY: u8 = 10;
+/// RFC 4285 6: a default of 7 s.
+const DEFAULT_WINDOW: Duration = Duration::from_secs(7);
+
+/// A whole file.
+pub(super) struct Draft {
+    station: Option<Station>,
+    dataplane: Option<Dataplane>,
+    /// `[home_agent]`, where there is one.
+    pub home_agent: Option<HomeAgentDraft>,
+    /// `[mobile_router]`, where there is one.
+    pub mobile_router: Option<MobileRouterDraft>,
+    /// Whether a table of either name is there at all.
+    pub has_role: bool,
+}
+
+/// `[home_agent]`
+pub(super) struct HomeAgentDraft {
+    pub address: Option<At<Ipv6Addr>>,
+    pub home_prefix: Option<At<Ipv6Net>>,
+    home_link: Option<Option<String>>,
+    max_lifetime: Option<Duration>,
+    preference: Option<u16>,
+    dhaad: Option<bool>,
+    pub routers: Option<Vec<AllowedRouterDraft>>,
+}
+
+/// `[[home_agent.mobile_router]]`
+pub(super) struct AllowedRouterDraft {
+    pub home_address: Option<At<Ipv6Addr>>,
+    pub prefixes: List<Ipv6Net>,
+    auth: Option<Auth>,
+}
+
+/// `[mobile_router]`
+pub(super) struct MobileRouterDraft {
+    pub home_address: Option<At<Ipv6Addr>>,
+    pub home_prefix: Option<At<Ipv6Net>>,
+    pub home_agent: Option<At<Ipv6Addr>>,
+    pub prefixes: List<Ipv6Net>,
+    registration: Option<Registration>,
+    lifetime: Option<Duration>,
+    pub lan: List<String>,
+    pub advertise: Option<bool>,
+    auth: Option<Auth>,
+    pub uplinks: Option<Vec<UplinkDraft>>,
+}
+
+/// `[[mobile_router.uplink]]`
+pub(super) struct UplinkDraft {
+    pub interface: Option<At<String>>,
+    priority: Option<u8>,
+}
+
+/// An array: the elements that are in order, and whether these are all.
+pub(super) struct List<T> {
+    pub items: Vec<At<T>>,
+    pub whole: bool,
+}
+
+impl<T> List<T> {
+    /// Reads an array of strings; an absent one is empty.
+    fn read(
+        value: Option<Value<'_>>,
+        expected: &str,
+        item: &str,
+        parse: impl Fn(&str) -> Result<T, String>,
+    ) -> List<T> {
+        let Some(value) = value else { return List { items: Vec::new(), whole: true } };
+        let Some(found) = value.array(expected) else { return List { items: Vec::new(), whole: false } };
+        let items: Vec<At<T>> = found.iter().filter_map(|value| value.parse(item, &parse)).collect();
+        List { whole: items.len() == found.len(), items }
+    }
+
+    /// The elements, if these are all.
+    fn finish(self) -> Option<Vec<T>> {
+        self.whole.then(|| self.items.into_iter().map(|item| item.value).collect())
+    }
+}
+
+impl Draft {
+    /// Reads a document.
+    pub(super) fn read(document: &DeTable<'_>, sink: &Sink<'_>) -> Draft {
+        let root = Table::open(&schema::ROOT, 0, document, sink);
+        let station = root.need("station", "a table [station] with a `name`");
+        let dataplane = root.get("dataplane");
+        let home_agent = root.get("home_agent");
+        let mobile_router = root.get("mobile_router");
+        Draft {
+            has_role: home_agent.is_some() || mobile_router.is_some(),
+            station: station.and_then(|value| read_station(&value.table(&schema::STATION)?)),
+            dataplane: match dataplane {
+                Some(value) => value.table(&schema::DATAPLANE).and_then(|table| read_dataplane(&table)),
+                None => Some(Dataplane::default()),
+            },
+            home_agent: home_agent
+                .and_then(|value| Some(HomeAgentDraft::read(&value.table(&schema::HOME_AGENT)?, sink))),
+            mobile_router: mobile_router
+                .and_then(|value| Some(MobileRouterDraft::read(&value.table(&schema::MOBILE_ROUTER)?, sink))),
+        }
+    }
+
+    /// The config, if nothing is missing.
+    pub(super) fn finish(self) -> Option<Config> {
+        let home_agent = match self.home_agent {
+            Some(draft) => Some(draft.finish()?),
+            None => None,
+        };
+        let mobile_router = match self.mobile_router {
+            Some(draft) => Some(draft.finish()?),
+            None => None,
+        };
+        Some(Config { station: self.station?, dataplane: self.dataplane?, home_agent, mobile_router })
+    }
+}
+
+fn read_station(table: &Table<'_>) -> Option<Station> {
+    let name = table.need("name", values::NAME).and_then(|value| value.parse(values::NAME, values::name));
+    let socket = table.get("socket").map(|value| value.parse("a path", values::socket));
+    let state_dir = path(table.get("state_dir"));
+    let record = path(table.get("record"));
+    let name = name?.value;
+    let socket = match socket {
+        Some(socket) => socket?.value,
+        None => PathBuf::from(format!("/run/carnet/{name}.sock")),
+    };
+    Some(Station { name, socket, state_dir: state_dir?, record: record? })
+}
+
+fn read_dataplane(table: &Table<'_>) -> Option<Dataplane> {
+    let words = [("auto", DataplanePath::Auto), ("tun", DataplanePath::Tun)];
+    let path = match table.get("path") {
+        Some(value) => value.word(&words, &["bpf", "xdp", "kernel"])?.value,
+        None => DataplanePath::default(),
+    };
+    Some(Dataplane { path })
+}
+
+impl HomeAgentDraft {
+    fn read(table: &Table<'_>, sink: &Sink<'_>) -> HomeAgentDraft {
+        let dhaad = table.get("dhaad").map(|value| match value.boolean() {
+            Some(true) => {
+                value.refuse("home agent address discovery is not in this version, expected false");
+                None
+            }
+            other => other,
+        });
+        let routers = table.get("mobile_router").map(|value| value.tables(&schema::ALLOWED_ROUTER));
+        HomeAgentDraft {
+            address: address(table, "address"),
+            home_prefix: prefix(table, "home_prefix"),
+            home_link: match table.get("home_link") {
+                Some(value) => value.parse(values::INTERFACE, values::interface).map(|link| Some(link.value)),
+                None => Some(None),
+            },
+            max_lifetime: duration(table, "max_lifetime", DEFAULT_MAX_LIFETIME, values::lifetime),
+            preference: match table.get("preference") {
+                Some(value) => value
+                    .integer(0, u32::from(u16::MAX))
+                    .and_then(|preference| u16::try_from(preference.value).ok()),
+                None => Some(0),
+            },
+            dhaad: dhaad.unwrap_or(Some(false)),
+            routers: routers.unwrap_or(Some(Vec::new())).map(|tables| {
+                tables.iter().map(|table| AllowedRouterDraft::read(table, sink)).collect()
+            }),
+        }
+    }
+
+    fn finish(self) -> Option<HomeAgent> {
+        self.dhaad?;
+        Some(HomeAgent {
+            address: self.address?.value,
+            home_prefix: self.home_prefix?.value,
+            home_link: self.home_link?,
+            max_lifetime: self.max_lifetime?,
+            preference: self.preference?,
+            mobile_routers: self
+                .routers?
+                .into_iter()
+                .map(AllowedRouterDraft::finish)
+                .collect::<Option<Vec<AllowedRouter>>>()?,
+        })
+    }
+}
+
+impl AllowedRouterDraft {
+    fn read(table: &Table<'_>, sink: &Sink<'_>) -> AllowedRouterDraft {
+        AllowedRouterDraft {
+            home_address: address(table, "home_address"),
+            prefixes: prefixes(table),
+            auth: auth(table, sink),
+        }
+    }
+
+    fn finish(self) -> Option<AllowedRouter> {
+        Some(AllowedRouter {
+            home_address: self.home_address?.value,
+            prefixes: self.prefixes.finish()?,
+            auth: self.auth?,
+        })
+    }
+}
+
+impl MobileRouterDraft {
+    fn read(table: &Table<'_>, sink: &Sink<'_>) -> MobileRouterDraft {
+        let home_agent = table.need("home_agent", values::ADDRESS).and_then(|value| {
+            value.parse(values::ADDRESS, |text| match text {
+                "discover" => Err(format!(
+                    "home agent address discovery is not in this version, expected {}",
+                    values::ADDRESS
+                )),
+                text => values::address(text),
+            })
+        });
+        let words = [("explicit", Registration::Explicit), ("implicit", Registration::Implicit)];
+        let uplinks = table.need("uplink", "at least one table [[mobile_router.uplink]]").and_then(|value| {
+            let tables = value.tables(&schema::UPLINK)?;
+            if value.is_empty() {
+                value.refuse("there is no uplink, expected at least one table [[mobile_router.uplink]]");
+            }
+            Some(tables.iter().map(UplinkDraft::read).collect())
+        });
+        MobileRouterDraft {
+            home_address: address(table, "home_address"),
+            home_prefix: prefix(table, "home_prefix"),
+            home_agent,
+            prefixes: prefixes(table),
+            registration: match table.get("registration") {
+                Some(value) => value.word(&words, &[]).map(|registration| registration.value),
+                None => Some(Registration::default()),
+            },
+            lifetime: duration(table, "lifetime", DEFAULT_LIFETIME, values::lifetime),
+            lan: List::read(table.get("lan"), "an array of interfaces", values::INTERFACE, values::interface),
+            advertise: match table.get("advertise") {
+                Some(value) => value.boolean(),
+                None => Some(true),
+            },
+            auth: auth(table, sink),
+            uplinks,
+        }
+    }
+
+    fn finish(self) -> Option<MobileRouter> {
+        Some(MobileRouter {
+            home_address: self.home_address?.value,
+            home_prefix: self.home_prefix?.value,
+            home_agent: self.home_agent?.value,
+            prefixes: self.prefixes.finish()?,
+            registration: self.registration?,
+            lifetime: self.lifetime?,
+            lan: self.lan.finish()?,
+            advertise: self.advertise?,
+            auth: self.auth?,
+            uplinks: self
+                .uplinks?
+                .into_iter()
+                .map(UplinkDraft::finish)
+                .collect::<Option<Vec<Uplink>>>()?,
+        })
+    }
+}
+
+impl UplinkDraft {
+    fn read(table: &Table<'_>) -> UplinkDraft {
+        let interface = table.need("interface", values::INTERFACE);
+        UplinkDraft {
+            interface: interface.and_then(|value| value.parse(values::INTERFACE, values::interface)),
+            priority: match table.get("priority") {
+                // RFC 6089 4.1: seven bits, and never zero.
+                Some(value) => value.integer(1, 127).and_then(|n| u8::try_from(n.value).ok()),
+                None => Some(DEFAULT_PRIORITY),
+            },
+        }
+    }
+
+    fn finish(self) -> Option<Uplink> {
+        Some(Uplink { interface: self.interface?.value, priority: self.priority? })
+    }
+}
+
+/// An address that has to be there.
+fn address(table: &Table<'_>, name: &'static str) -> Option<At<Ipv6Addr>> {
+    table.need(name, values::ADDRESS)?.parse(values::ADDRESS, values::address)
+}
+
+/// A prefix that has to be there.
+fn prefix(table: &Table<'_>, name: &'static str) -> Option<At<Ipv6Net>> {
+    table.need(name, values::PREFIX)?.parse(values::PREFIX, values::prefix)
+}
+
+/// Mobile network prefixes.
+fn prefixes(table: &Table<'_>) -> List<Ipv6Net> {
+    List::read(table.get("prefixes"), "an array of prefixes", values::PREFIX, values::prefix)
+}
+
+/// An optional path; the outer `None` means that it is wrong.
+fn path(value: Option<Value<'_>>) -> Option<Option<PathBuf>> {
+    match value {
+        Some(value) => value.parse("a path", values::path).map(|path| Some(path.value)),
+        None => Some(None),
+    }
+}
+
+/// A duration with a default.
+fn duration(
+    table: &Table<'_>,
+    name: &'static str,
+    default: Duration,
+    parse: fn(&str) -> Result<Duration, String>,
+) -> Option<Duration> {
+    match table.get(name) {
+        Some(value) => value.parse(values::DURATION, parse).map(|duration| duration.value),
+        None => Some(default),
+    }
+}
+
+/// How Binding Updates are authenticated: it has to be said.
+fn auth(table: &Table<'_>, sink: &Sink<'_>) -> Option<Auth> {
+    const EXPECTED: &str = "authentication to be chosen: { spi = 300, key = \"...\" } or \"none\"";
+    let value = table.need("auth", EXPECTED)?;
+    match value.as_str() {
+        Some("none") => Some(Auth::None),
+        Some("ipsec") => {
+            value.refuse(&format!("\"ipsec\" is not in this version, expected {EXPECTED}"));
+            None
+        }
+        Some(text) => {
+            value.refuse(&format!("{text:?} is not known, expected {EXPECTED}"));
+            None
+        }
+        None => mac(&value.table(&schema::AUTH)?, sink),
+    }
+}
+
+/// The inline table of `auth`.
+fn mac(table: &Table<'_>, sink: &Sink<'_>) -> Option<Auth> {
+    let spi = table
+        .need("spi", "an integer from 256 to 4294967295")
+        // RFC 4285 5.1: 0 to 255 are reserved.
+        .and_then(|value| value.integer(256, u32::MAX));
+    let key = match (table.get("key"), table.get("key_file")) {
+        (Some(value), None) => value.parse(values::KEY, values::key).map(|key| key.value),
+        (None, Some(value)) => value
+            .parse("a path", |text| read_key(text, sink.file()))
+            .map(|key| key.value),
+        (Some(_), Some(file)) => {
+            file.refuse("there is a `key` already, expected one of `key` and `key_file`");
+            None
+        }
+        (None, None) => {
+            sink.push(table.at(), format!("`auth.key` is missing, expected {} or a `key_file`", values::KEY));
+            None
+        }
+    };
+    let timestamps = match table.get("replay") {
+        Some(value) => value.word(&[("sequence", false), ("timestamp", true)], &[]).map(|word| word.value),
+        None => Some(false),
+    };
+    let window = duration(table, "window", DEFAULT_WINDOW, values::window);
+    if let (Some(value), Some(false)) = (table.get("window"), timestamps) {
+        value.refuse("a window goes with timestamps only, expected replay = \"timestamp\" beside it");
+    }
+    let window = window?;
+    let replay = if timestamps? { Replay::Timestamp { window } } else { Replay::Sequence };
+    Some(Auth::Mac { spi: spi?.value, key: Key::new(key?), replay })
+}
+
+/// Reads a key from a file; a relative path starts where the config file is.
+fn read_key(text: &str, config_file: &str) -> Result<[u8; 16], String> {
+    let path = Path::new(config_file).parent().unwrap_or(Path::new("")).join(values::path(text)?);
+    let content = std::fs::read_to_string(&path)
+        .map_err(|error| format!("cannot read {}: {error}, expected a file with {}", path.display(), values::KEY))?;
+    values::key(content.trim_ascii())
+}
