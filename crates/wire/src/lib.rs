@@ -1,1 +1,35 @@
-//! Octets to values and back: IPv6, ICMPv6, Neighbor Discovery, Mobility Header
+//! Octets to values and back: IPv6, ICMPv6, Neighbor Discovery, Mobility Header.
+//!
+//! This crate knows what the octets mean and nothing of what to do about them. Parsers look at octets that a
+//! stranger sent: they never panic, never allocate, and what they refuse they refuse with an [`Error`] that
+//! says what was expected and what came. Emitters write exactly one form, the one that the standards ask for,
+//! with every reserved bit zero.
+//!
+//! | module | standard |
+//! |---|---|
+//! | [`ipv6`], [`extension`], [`fragment`], [`checksum`] | RFC 8200, RFC 2473 5.1, RFC 6275 6.3 and 6.4 |
+//! | [`icmpv6`] | RFC 4443 |
+//! | [`nd`] | RFC 4861, RFC 6275 7, RFC 3963 7.3, RFC 4191 |
+//! | [`discovery`] | RFC 6275 6.5 and 6.6, RFC 3963 7.1 and 7.2 |
+//! | [`mobility`] | RFC 6275 6.1 and 6.2, RFC 3963 4, RFC 4283, RFC 4285 |
+//!
+//! Left out: IPsec headers (they end the chain of extension headers), jumbograms, source routing other than
+//! the type 2 routing header, reassembly, Redirect, mobile prefix discovery messages.
+//!
+//! Everywhere, a *packet* starts with the IPv6 header; a *message* (ICMPv6) and a *mobility header* start with
+//! their own first octet. Offsets are in octets.
+#![forbid(unsafe_code)]
+
+pub mod checksum;
+pub mod discovery;
+pub mod error;
+pub mod extension;
+pub mod fragment;
+pub mod icmpv6;
+pub mod ipv6;
+pub mod mobility;
+pub mod nd;
+
+mod octets;
+
+pub use error::Error;

@@ -1,0 +1,246 @@
+//! The chain of extension headers (RFC 8200 4), walked once.
+//!
+//! [`Extensions::parse`] goes from header to header in the order of the packet and keeps the few things that a
+//! mobile router or home agent acts on: the Home Address option (RFC 6275 6.3), the type 2 routing header
+//! (RFC 6275 6.4), the Tunnel Encapsulation Limit (RFC 2473 4.1.1) and the Fragment header. It processes
+//! options as RFC 8200 4.2 asks of the node that the packet is addressed to; a router that only forwards a
+//! packet has no business in its chain, and wants [`upper_layer`] at most.
+//!
+//! RFC 8200 4.1 wants any order and any number of headers tried. Two limits are kept nevertheless: at most
+//! [`MAX_HEADERS`] headers, and one Fragment header. The Home Address option and the type 2 routing header may
+//! come once (RFC 6275 6.3, 6.4).
+//!
+//! Left out: AH and ESP end the chain as if they were the upper layer; jumbo payloads are an unrecognized
+//! option; the place of the Home Address option (after the routing header, before the Fragment header) is kept
+//! when emitting but not demanded of others.
+
+use crate::Error;
+use crate::fragment::{FRAGMENT_HEADER_LEN, FragmentHeader};
+use crate::ipv6::{HEADER_LEN, Header, protocol};
+use crate::octets::{address_at, array, rest, slice, u8_at};
+use std::net::Ipv6Addr;
+
+/// How many extension headers are followed.
+pub const MAX_HEADERS: usize = 8;
+/// The Home Address option of the Destination Options header (RFC 6275 6.3).
+pub const HOME_ADDRESS_OPTION: u8 = 0xc9;
+/// The Tunnel Encapsulation Limit option of the Destination Options header (RFC 2473 4.1.1).
+pub const TUNNEL_ENCAPSULATION_LIMIT_OPTION: u8 = 0x04;
+/// The Routing Type of the routing header that carries a home address (RFC 6275 6.4).
+pub const ROUTING_TYPE_HOME_ADDRESS: u8 = 2;
+/// Octets of the type 2 routing header.
+pub const HOME_ADDRESS_ROUTING_LEN: usize = 24;
+/// Octets of a Destination Options header with a Home Address option and nothing else but padding.
+pub const HOME_ADDRESS_DESTINATION_LEN: usize = 24;
+
+const PAD1: u8 = 0;
+const PAD_N: u8 = 1;
+
+/// What the extension headers of a packet say.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Extensions {
+    /// The address in the Home Address option. Not judged: RFC 6275 9.3.1 has packets dropped whose home
+    /// address is no unicast routable one ([`crate::ipv6::is_unicast_routable`]).
+    pub home_address: Option<Ipv6Addr>,
+    /// Where the Option Type of the Home Address option is, octets from the start of the packet.
+    pub home_address_offset: Option<usize>,
+    /// The address in the type 2 routing header, whose Segments Left is 1: the packet's last destination.
+    pub routing_home_address: Option<Ipv6Addr>,
+    /// How many further encapsulations the Tunnel Encapsulation Limit option allows.
+    pub tunnel_encapsulation_limit: Option<u8>,
+    /// Where that option's limit octet is, octets from the start of the packet: what a Parameter Problem about
+    /// a limit of 0 points at (RFC 2473 4.1.1 (b)).
+    pub tunnel_encapsulation_limit_offset: Option<usize>,
+    /// The Fragment header.
+    pub fragment: Option<FragmentHeader>,
+    /// The upper layer's protocol. In a fragment other than the first: the Fragment header's Next Header.
+    pub protocol: u8,
+    /// Where the upper layer begins, octets from the start of the packet. In a fragment other than the first:
+    /// where its data begins.
+    pub offset: usize,
+}
+
+impl Extensions {
+    /// Walks the chain of a whole packet, to the upper layer or, in a fragment other than the first, to the end
+    /// of the Fragment header. Octets beyond the Payload Length are not looked at.
+    ///
+    /// # Errors
+    /// Those of [`Header::parse_packet`]; [`Error::Truncated`] when a header or option runs past the end;
+    /// [`Error::UnrecognizedOption`], [`Error::MisplacedHopByHop`], [`Error::UnrecognizedRouting`] and
+    /// [`Error::HomeAddressRouting`] with the offset to point at; [`Error::Length`] for a known option of a
+    /// wrong length; [`Error::Repeated`] and [`Error::TooManyHeaders`].
+    pub fn parse(packet: &[u8]) -> Result<Extensions, Error> {
+        let (header, payload) = Header::parse_packet(packet)?;
+        let packet = slice(packet, 0, HEADER_LEN + payload.len(), "IPv6 packet")?;
+        let mut walk = Extensions {
+            home_address: None,
+            home_address_offset: None,
+            routing_home_address: None,
+            tunnel_encapsulation_limit: None,
+            tunnel_encapsulation_limit_offset: None,
+            fragment: None,
+            protocol: header.next_header,
+            offset: HEADER_LEN,
+        };
+        // Where the Next Header octet is that announced the header at walk.offset.
+        let mut announced_at = 6;
+        for count in 0..=MAX_HEADERS {
+            let next = match walk.protocol {
+                protocol::HOP_BY_HOP if count > 0 => {
+                    return Err(Error::MisplacedHopByHop { offset: announced_at });
+                }
+                protocol::HOP_BY_HOP | protocol::DESTINATION_OPTIONS => {
+                    let destination = walk.protocol == protocol::DESTINATION_OPTIONS;
+                    let (next, end) = header_span(packet, walk.offset, "options header")?;
+                    walk.options(slice(packet, 0, end, "options header")?, destination)?;
+                    (next, end)
+                }
+                protocol::ROUTING => walk.routing(packet)?,
+                protocol::FRAGMENT => {
+                    if walk.fragment.is_some() {
+                        return Err(Error::Repeated { what: "fragment header" });
+                    }
+                    let fragment = FragmentHeader::parse(rest(packet, walk.offset, "fragment header")?)?;
+                    walk.fragment = Some(fragment);
+                    (fragment.next_header, walk.offset + FRAGMENT_HEADER_LEN)
+                }
+                _ => return Ok(walk),
+            };
+            announced_at = walk.offset;
+            (walk.protocol, walk.offset) = next;
+            if walk.fragment.is_some_and(|fragment| fragment.is_later()) {
+                return Ok(walk);
+            }
+        }
+        Err(Error::TooManyHeaders { limit: MAX_HEADERS })
+    }
+
+    /// The options of the header at `self.offset`, which ends where `packet` ends (RFC 8200 4.2).
+    fn options(&mut self, packet: &[u8], destination: bool) -> Result<(), Error> {
+        let mut at = self.offset + 2;
+        while let Some(&option_type) = packet.get(at) {
+            if option_type == PAD1 {
+                at += 1;
+                continue;
+            }
+            let length = usize::from(u8_at(packet, at + 1, "option")?);
+            let data = slice(packet, at + 2, length, "option")?;
+            match option_type {
+                PAD_N => {}
+                HOME_ADDRESS_OPTION if destination => {
+                    if self.home_address.is_some() {
+                        return Err(Error::Repeated { what: "home address option" });
+                    }
+                    if length != 16 {
+                        return Err(Error::Length {
+                            what: "home address option",
+                            expected: "16",
+                            found: length,
+                        });
+                    }
+                    self.home_address = Some(address_at(data, 0, "home address option")?);
+                    self.home_address_offset = Some(at);
+                }
+                TUNNEL_ENCAPSULATION_LIMIT_OPTION if destination => {
+                    if length != 1 {
+                        return Err(Error::Length {
+                            what: "tunnel encapsulation limit option",
+                            expected: "1",
+                            found: length,
+                        });
+                    }
+                    self.tunnel_encapsulation_limit = Some(u8_at(data, 0, "option")?);
+                    self.tunnel_encapsulation_limit_offset = Some(at + 2);
+                }
+                _ if option_type & 0xc0 != 0 => {
+                    return Err(Error::UnrecognizedOption { option_type, offset: at });
+                }
+                _ => {}
+            }
+            at += 2 + length;
+        }
+        Ok(())
+    }
+
+    /// The routing header at `self.offset`; its Next Header and end.
+    fn routing(&mut self, packet: &[u8]) -> Result<(u8, usize), Error> {
+        const WHAT: &str = "routing header";
+        let start = self.offset;
+        let [_, length, routing_type, segments_left] = array::<4>(packet, start, WHAT)?;
+        if routing_type == ROUTING_TYPE_HOME_ADDRESS {
+            // RFC 6275 11.3.3: a length other than 2 or segments left other than 1 is discarded.
+            let wrong = |what, expected, found, offset| {
+                Err(Error::HomeAddressRouting { what, expected, found, offset: start + offset })
+            };
+            if length != 2 {
+                return wrong("header length", 2, length, 1);
+            }
+            if segments_left != 1 {
+                return wrong("segments left", 1, segments_left, 3);
+            }
+            if self.routing_home_address.is_some() {
+                return Err(Error::Repeated { what: "type 2 routing header" });
+            }
+            self.routing_home_address = Some(address_at(packet, start + 8, WHAT)?);
+        } else if segments_left != 0 {
+            // RFC 8200 4.4
+            return Err(Error::UnrecognizedRouting { routing_type, offset: start + 2 });
+        }
+        header_span(packet, start, WHAT)
+    }
+}
+
+/// The Next Header, and the end in the packet, of an extension header with the usual length field.
+fn header_span(packet: &[u8], start: usize, what: &'static str) -> Result<(u8, usize), Error> {
+    let [next, length] = array::<2>(packet, start, what)?;
+    let octets = (usize::from(length) + 1) * 8;
+    slice(packet, start, octets, what)?;
+    Ok((next, start + octets))
+}
+
+/// Finds the upper layer of a packet that may be cut short or faulty, without looking into any option.
+///
+/// Returns the protocol, the offset in octets from the start of the packet, and whether the octets there are
+/// the upper layer's header (`false` in a fragment other than the first). Answers `None` when the octets end
+/// within the chain or the chain is longer than [`MAX_HEADERS`]. The Payload Length is not looked at, for the
+/// packet in an ICMPv6 error is usually shorter than it says.
+pub fn upper_layer(packet: &[u8]) -> Option<(u8, usize, bool)> {
+    let mut next = Header::parse(packet).ok()?.next_header;
+    let mut offset = HEADER_LEN;
+    for _ in 0..=MAX_HEADERS {
+        match next {
+            protocol::HOP_BY_HOP | protocol::DESTINATION_OPTIONS | protocol::ROUTING => {
+                (next, offset) = header_span(packet, offset, "extension header").ok()?;
+            }
+            protocol::FRAGMENT => {
+                let fragment = FragmentHeader::parse(packet.get(offset..)?).ok()?;
+                next = fragment.next_header;
+                offset += FRAGMENT_HEADER_LEN;
+                if fragment.is_later() {
+                    return Some((next, offset, false));
+                }
+            }
+            _ => return Some((next, offset, true)),
+        }
+    }
+    None
+}
+
+/// A type 2 routing header with Segments Left 1 (RFC 6275 6.4.1).
+pub fn home_address_routing(next_header: u8, home_address: Ipv6Addr) -> [u8; HOME_ADDRESS_ROUTING_LEN] {
+    let mut octets = [0; HOME_ADDRESS_ROUTING_LEN];
+    octets[..4].copy_from_slice(&[next_header, 2, ROUTING_TYPE_HOME_ADDRESS, 1]);
+    octets[8..].copy_from_slice(&home_address.octets());
+    octets
+}
+
+/// A Destination Options header with a Home Address option at its alignment of 8n+6 (RFC 6275 6.3).
+pub fn home_address_destination(
+    next_header: u8,
+    home_address: Ipv6Addr,
+) -> [u8; HOME_ADDRESS_DESTINATION_LEN] {
+    let mut octets = [0; HOME_ADDRESS_DESTINATION_LEN];
+    octets[..8].copy_from_slice(&[next_header, 2, PAD_N, 2, 0, 0, HOME_ADDRESS_OPTION, 16]);
+    octets[8..].copy_from_slice(&home_address.octets());
+    octets
+}

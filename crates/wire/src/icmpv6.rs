@@ -1,0 +1,279 @@
+//! ICMPv6: error messages, echo, and the rules of when to keep silent (RFC 4443).
+//!
+//! A *message* begins with the ICMPv6 Type octet. Parsers here do not look at the checksum: call [`verify`]
+//! first, with the addresses that the upper layer sees. Rate limiting (RFC 4443 2.4 (f)) needs a clock and is
+//! the caller's; so is knowing link-layer multicast (e.4, e.5) and anycast sources (e.6).
+//!
+//! Left out: multi-part messages (RFC 4884). Neighbor Discovery is in [`crate::nd`], home agent discovery in
+//! [`crate::discovery`].
+
+use crate::extension;
+use crate::ipv6::{HEADER_LEN, Header, MIN_MTU, protocol};
+use crate::octets::{array, rest, u16_at, u32_at};
+use crate::{Error, checksum};
+use std::net::Ipv6Addr;
+
+/// Values of the ICMPv6 Type field; under 128 are errors.
+pub mod types {
+    /// Destination Unreachable (RFC 4443 3.1).
+    pub const DESTINATION_UNREACHABLE: u8 = 1;
+    /// Packet Too Big (RFC 4443 3.2).
+    pub const PACKET_TOO_BIG: u8 = 2;
+    /// Time Exceeded (RFC 4443 3.3).
+    pub const TIME_EXCEEDED: u8 = 3;
+    /// Parameter Problem (RFC 4443 3.4).
+    pub const PARAMETER_PROBLEM: u8 = 4;
+    /// Echo Request (RFC 4443 4.1).
+    pub const ECHO_REQUEST: u8 = 128;
+    /// Echo Reply (RFC 4443 4.2).
+    pub const ECHO_REPLY: u8 = 129;
+    /// Router Solicitation (RFC 4861 4.1).
+    pub const ROUTER_SOLICITATION: u8 = 133;
+    /// Router Advertisement (RFC 4861 4.2).
+    pub const ROUTER_ADVERTISEMENT: u8 = 134;
+    /// Neighbor Solicitation (RFC 4861 4.3).
+    pub const NEIGHBOR_SOLICITATION: u8 = 135;
+    /// Neighbor Advertisement (RFC 4861 4.4).
+    pub const NEIGHBOR_ADVERTISEMENT: u8 = 136;
+    /// Redirect (RFC 4861 4.5).
+    pub const REDIRECT: u8 = 137;
+    /// Home Agent Address Discovery Request (RFC 6275 6.5).
+    pub const DHAAD_REQUEST: u8 = 144;
+    /// Home Agent Address Discovery Reply (RFC 6275 6.6).
+    pub const DHAAD_REPLY: u8 = 145;
+    /// Mobile Prefix Solicitation (RFC 6275 6.7).
+    pub const MOBILE_PREFIX_SOLICITATION: u8 = 146;
+    /// Mobile Prefix Advertisement (RFC 6275 6.8).
+    pub const MOBILE_PREFIX_ADVERTISEMENT: u8 = 147;
+}
+
+/// Codes of Destination Unreachable (RFC 4443 3.1).
+pub mod unreachable {
+    /// No route to the destination.
+    pub const NO_ROUTE: u8 = 0;
+    /// Communication with the destination administratively prohibited.
+    pub const PROHIBITED: u8 = 1;
+    /// Beyond the scope of the source address.
+    pub const BEYOND_SCOPE: u8 = 2;
+    /// Address unreachable.
+    pub const ADDRESS: u8 = 3;
+    /// Port unreachable.
+    pub const PORT: u8 = 4;
+    /// Source address failed the ingress or egress policy.
+    pub const SOURCE_POLICY: u8 = 5;
+    /// The route to the destination is a reject route.
+    pub const REJECT_ROUTE: u8 = 6;
+}
+
+/// The hop limit of the packets that this module makes.
+pub const HOP_LIMIT: u8 = 64;
+
+/// An ICMPv6 error (RFC 4443 3), without the packet that it is about.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum ErrorMessage {
+    /// Destination Unreachable; codes in [`unreachable`].
+    DestinationUnreachable {
+        /// The Code field.
+        code: u8,
+    },
+    /// Packet Too Big.
+    PacketTooBig {
+        /// The MTU of the next hop, octets.
+        mtu: u32,
+    },
+    /// Time Exceeded: code 0 the hop limit, code 1 the time for reassembly.
+    TimeExceeded {
+        /// The Code field.
+        code: u8,
+    },
+    /// Parameter Problem: code 0 an erroneous field, 1 an unknown Next Header, 2 an unknown option.
+    ParameterProblem {
+        /// The Code field.
+        code: u8,
+        /// Where the fault is, octets from the start of the invoking packet.
+        pointer: u32,
+    },
+}
+
+impl ErrorMessage {
+    /// Type, Code and the 32-bit field after the checksum.
+    fn fields(self) -> (u8, u8, u32) {
+        match self {
+            ErrorMessage::DestinationUnreachable { code } => (types::DESTINATION_UNREACHABLE, code, 0),
+            ErrorMessage::PacketTooBig { mtu } => (types::PACKET_TOO_BIG, 0, mtu),
+            ErrorMessage::TimeExceeded { code } => (types::TIME_EXCEEDED, code, 0),
+            ErrorMessage::ParameterProblem { code, pointer } => (types::PARAMETER_PROBLEM, code, pointer),
+        }
+    }
+}
+
+/// Checks the checksum of an ICMPv6 message (RFC 4443 2.3).
+///
+/// # Errors
+/// [`Error::Truncated`] under 4 octets, [`Error::Checksum`] when it is wrong.
+pub fn verify(source: Ipv6Addr, destination: Ipv6Addr, message: &[u8]) -> Result<(), Error> {
+    let found = u16_at(message, 2, "ICMPv6 message")?;
+    match checksum::upper_layer(source, destination, protocol::ICMPV6, message) {
+        0 => Ok(()),
+        _ => Err(Error::Checksum { what: "ICMPv6 message", found }),
+    }
+}
+
+/// Writes the checksum of an ICMPv6 message. A message under 4 octets, which is none, is left as it is.
+pub fn set_checksum(message: &mut [u8], source: Ipv6Addr, destination: Ipv6Addr) {
+    set_checksum_at(message, 2, source, destination, protocol::ICMPV6);
+}
+
+/// Writes the checksum field at `offset` of an upper-layer message.
+pub(crate) fn set_checksum_at(
+    message: &mut [u8],
+    offset: usize,
+    source: Ipv6Addr,
+    destination: Ipv6Addr,
+    protocol: u8,
+) {
+    let Some(field) = message.get_mut(offset..offset + 2) else { return };
+    field.fill(0);
+    let sum = checksum::upper_layer(source, destination, protocol, message);
+    if let Some(field) = message.get_mut(offset..offset + 2) {
+        field.copy_from_slice(&sum.to_be_bytes());
+    }
+}
+
+/// Reads an ICMPv6 error message; the second value is as much of the invoking packet as came with it.
+///
+/// # Errors
+/// [`Error::Truncated`] under 8 octets, [`Error::Value`] when the type is none of the four of RFC 4443 3.
+pub fn parse_error(message: &[u8]) -> Result<(ErrorMessage, &[u8]), Error> {
+    const WHAT: &str = "ICMPv6 error message";
+    let [message_type, code] = array::<2>(message, 0, WHAT)?;
+    let field = u32_at(message, 4, WHAT)?;
+    let error = match message_type {
+        types::DESTINATION_UNREACHABLE => ErrorMessage::DestinationUnreachable { code },
+        // RFC 4443 3.2: the code is ignored by the receiver.
+        types::PACKET_TOO_BIG => ErrorMessage::PacketTooBig { mtu: field },
+        types::TIME_EXCEEDED => ErrorMessage::TimeExceeded { code },
+        types::PARAMETER_PROBLEM => ErrorMessage::ParameterProblem { code, pointer: field },
+        _ => {
+            return Err(Error::Value {
+                what: "ICMPv6 type",
+                expected: "1, 2, 3 or 4",
+                found: u32::from(message_type),
+            });
+        }
+    };
+    Ok((error, rest(message, 8, WHAT)?))
+}
+
+/// The whole IPv6 packet with an ICMPv6 error about `invoking`, the packet from its IPv6 header on.
+///
+/// At most 1280 octets: as much of the invoking packet as fits (RFC 4443 2.4 (c)). The checksum is in place, the
+/// hop limit is 64. Whether it may be sent is [`may_answer_with`]'s to say.
+pub fn error_packet(
+    source: Ipv6Addr,
+    destination: Ipv6Addr,
+    error: ErrorMessage,
+    invoking: &[u8],
+) -> Vec<u8> {
+    let (message_type, code, field) = error.fields();
+    let quoted = invoking.get(..MIN_MTU - HEADER_LEN - 8).unwrap_or(invoking);
+    let mut message = Vec::with_capacity(8 + quoted.len());
+    message.extend_from_slice(&[message_type, code, 0, 0]);
+    message.extend_from_slice(&field.to_be_bytes());
+    message.extend_from_slice(quoted);
+    packet(source, destination, HOP_LIMIT, message)
+}
+
+/// The whole IPv6 packet with an ICMPv6 message: header, message, checksum.
+///
+/// Neighbor Discovery wants hop limit 255 (RFC 4861 4). A message over 65,535 octets, which no IPv6 packet
+/// holds, is cut.
+pub fn packet(source: Ipv6Addr, destination: Ipv6Addr, hop_limit: u8, mut message: Vec<u8>) -> Vec<u8> {
+    message.truncate(usize::from(u16::MAX));
+    set_checksum(&mut message, source, destination);
+    let header = Header {
+        traffic_class: 0,
+        flow_label: 0,
+        payload_length: u16::try_from(message.len()).unwrap_or(u16::MAX),
+        next_header: protocol::ICMPV6,
+        hop_limit,
+        source,
+        destination,
+    };
+    let mut packet = Vec::with_capacity(HEADER_LEN + message.len());
+    packet.extend_from_slice(&header.emit());
+    packet.append(&mut message);
+    packet
+}
+
+/// Whether any ICMPv6 error may be sent about a packet: [`may_answer_with`] without the two exceptions for
+/// multicast destinations.
+pub fn may_answer(invoking: &[u8]) -> bool {
+    may_answer_with(ErrorMessage::DestinationUnreachable { code: 0 }, invoking)
+}
+
+/// Whether this ICMPv6 error may be sent about a packet (RFC 4443 2.4 (e)).
+///
+/// Not about an ICMPv6 error or a redirect (e.1, e.2); not about a packet to a multicast address (e.3), save
+/// Packet Too Big, and Parameter Problem code 2 about an option whose type begins with the bits 10; not to a
+/// source that is unspecified or multicast (e.6). Where the ICMPv6 type cannot be seen (a later fragment, a
+/// chain that is cut short) the answer is no.
+pub fn may_answer_with(error: ErrorMessage, invoking: &[u8]) -> bool {
+    let Ok(header) = Header::parse(invoking) else { return false };
+    if header.source.is_unspecified() || header.source.is_multicast() {
+        return false;
+    }
+    if header.destination.is_multicast() && !allowed_to_multicast(error, invoking) {
+        return false;
+    }
+    match extension::upper_layer(invoking) {
+        Some((protocol::ICMPV6, offset, true)) => match invoking.get(offset) {
+            Some(&message_type) => message_type >= 128 && message_type != types::REDIRECT,
+            None => false,
+        },
+        Some((protocol::ICMPV6, _, false)) | None => false,
+        Some(_) => true,
+    }
+}
+
+/// The two exceptions of RFC 4443 2.4 (e.3).
+fn allowed_to_multicast(error: ErrorMessage, invoking: &[u8]) -> bool {
+    match error {
+        ErrorMessage::PacketTooBig { .. } => true,
+        ErrorMessage::ParameterProblem { code: 2, pointer } => usize::try_from(pointer)
+            .ok()
+            .and_then(|at| invoking.get(at))
+            .is_some_and(|option_type| option_type & 0xc0 == 0x80),
+        _ => false,
+    }
+}
+
+/// The Echo Reply to a whole IPv6 packet, when that is a valid Echo Request without extension headers.
+///
+/// Answers `None` for everything else: another message, a wrong checksum, a multicast destination or a source
+/// that cannot be answered. Identifier, sequence number and data come back as they were (RFC 4443 4.2); the
+/// traffic class too, so that a ping measures the class that it is in.
+pub fn echo_reply(packet: &[u8]) -> Option<Vec<u8>> {
+    let (header, message) = Header::parse_packet(packet).ok()?;
+    let answerable = header.next_header == protocol::ICMPV6
+        && !header.source.is_unspecified()
+        && !header.source.is_multicast()
+        && !header.destination.is_multicast();
+    if !answerable || message.len() < 8 || message.first() != Some(&types::ECHO_REQUEST) {
+        return None;
+    }
+    verify(header.source, header.destination, message).ok()?;
+    let mut reply = Vec::with_capacity(HEADER_LEN + message.len());
+    let back = Header {
+        flow_label: 0,
+        hop_limit: HOP_LIMIT,
+        source: header.destination,
+        destination: header.source,
+        ..header
+    };
+    reply.extend_from_slice(&back.emit());
+    reply.extend_from_slice(&[types::ECHO_REPLY, 0, 0, 0]);
+    reply.extend_from_slice(message.get(4..)?);
+    set_checksum(reply.get_mut(HEADER_LEN..)?, back.source, back.destination);
+    Some(reply)
+}

@@ -1,0 +1,117 @@
+//! The IPv6 header (RFC 8200 3).
+//!
+//! Forty octets and two checks: the version, and that the octets are as many as the Payload Length says. Octets
+//! beyond the payload length (Ethernet padding) are cut off. Jumbograms (payload length 0 with a hop-by-hop
+//! option, RFC 2675) are left out: such a packet has no payload here.
+
+use crate::Error;
+use crate::octets::{address_at, array, slice, u16_at};
+use std::net::Ipv6Addr;
+
+/// Octets of the IPv6 header.
+pub const HEADER_LEN: usize = 40;
+/// The smallest MTU of a link that carries IPv6, octets (RFC 8200 5).
+pub const MIN_MTU: usize = 1280;
+
+/// Values of the Next Header field (IANA "Assigned Internet Protocol Numbers").
+pub mod protocol {
+    /// Hop-by-Hop Options header (RFC 8200 4.3).
+    pub const HOP_BY_HOP: u8 = 0;
+    /// TCP.
+    pub const TCP: u8 = 6;
+    /// UDP.
+    pub const UDP: u8 = 17;
+    /// An IPv6 packet inside (RFC 2473).
+    pub const IPV6: u8 = 41;
+    /// Routing header (RFC 8200 4.4).
+    pub const ROUTING: u8 = 43;
+    /// Fragment header (RFC 8200 4.5).
+    pub const FRAGMENT: u8 = 44;
+    /// Encapsulating Security Payload (RFC 4303).
+    pub const ESP: u8 = 50;
+    /// Authentication Header (RFC 4302).
+    pub const AUTHENTICATION: u8 = 51;
+    /// ICMPv6 (RFC 4443).
+    pub const ICMPV6: u8 = 58;
+    /// Nothing follows (RFC 8200 4.7).
+    pub const NO_NEXT_HEADER: u8 = 59;
+    /// Destination Options header (RFC 8200 4.6).
+    pub const DESTINATION_OPTIONS: u8 = 60;
+    /// Mobility Header (RFC 6275 6.1).
+    pub const MOBILITY: u8 = 135;
+}
+
+/// The IPv6 header (RFC 8200 3).
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Header {
+    /// Differentiated services and congestion bits.
+    pub traffic_class: u8,
+    /// The flow label, 20 bits.
+    pub flow_label: u32,
+    /// Octets after this header.
+    pub payload_length: u16,
+    /// What follows this header: see [`protocol`].
+    pub next_header: u8,
+    /// Hops that are left.
+    pub hop_limit: u8,
+    /// The source address.
+    pub source: Ipv6Addr,
+    /// The destination address.
+    pub destination: Ipv6Addr,
+}
+
+impl Header {
+    /// Reads the header; the payload need not be there.
+    ///
+    /// # Errors
+    /// [`Error::Truncated`] under 40 octets, [`Error::Value`] when the version is not 6.
+    pub fn parse(packet: &[u8]) -> Result<Header, Error> {
+        const WHAT: &str = "IPv6 header";
+        let [first, second, third, fourth, _, _, next_header, hop_limit] = array::<8>(packet, 0, WHAT)?;
+        if first >> 4 != 6 {
+            return Err(Error::Value { what: "IP version", expected: "6", found: u32::from(first >> 4) });
+        }
+        Ok(Header {
+            traffic_class: (first << 4) | (second >> 4),
+            flow_label: u32::from_be_bytes([0, second & 0x0f, third, fourth]),
+            payload_length: u16_at(packet, 4, WHAT)?,
+            next_header,
+            hop_limit,
+            source: address_at(packet, 8, WHAT)?,
+            destination: address_at(packet, 24, WHAT)?,
+        })
+    }
+
+    /// Reads the header of a whole packet; the second value is its payload, cut to the Payload Length.
+    ///
+    /// # Errors
+    /// Those of [`Header::parse`], and [`Error::Truncated`] when octets of the payload are missing.
+    pub fn parse_packet(packet: &[u8]) -> Result<(Header, &[u8]), Error> {
+        let header = Header::parse(packet)?;
+        let payload = slice(packet, HEADER_LEN, usize::from(header.payload_length), "IPv6 payload")?;
+        Ok((header, payload))
+    }
+
+    /// The header's octets. Of the flow label the low 20 bits are used.
+    pub fn emit(&self) -> [u8; HEADER_LEN] {
+        let word = 0x6000_0000 | (u32::from(self.traffic_class) << 20) | (self.flow_label & 0x000f_ffff);
+        let mut octets = [0; HEADER_LEN];
+        octets[0..4].copy_from_slice(&word.to_be_bytes());
+        octets[4..6].copy_from_slice(&self.payload_length.to_be_bytes());
+        octets[6] = self.next_header;
+        octets[7] = self.hop_limit;
+        octets[8..24].copy_from_slice(&self.source.octets());
+        octets[24..40].copy_from_slice(&self.destination.octets());
+        octets
+    }
+}
+
+/// Whether an address is unicast and routable: what RFC 6275 asks of home and care-of addresses (6.1.7, 6.3,
+/// 9.3.1). Not multicast, unspecified, loopback, link-local or IPv4-mapped.
+pub fn is_unicast_routable(address: Ipv6Addr) -> bool {
+    !(address.is_multicast()
+        || address.is_unspecified()
+        || address.is_loopback()
+        || address.is_unicast_link_local()
+        || address.to_ipv4_mapped().is_some())
+}

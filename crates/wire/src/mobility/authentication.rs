@@ -1,0 +1,118 @@
+//! Where the MN-HA authentication option is, and what it covers (RFC 4285 5). No cryptography here.
+//!
+//! The authentication data are the first 96 bits of HMAC-SHA1 over care-of address, home address, and the
+//! Mobility Header up to and including the option's SPI, with the checksum taken as zero. The header's own
+//! length field counts as it will be sent, and so does the padding before the option. A sender builds the
+//! message with 12 zero octets of data, finds their place here, and writes the MAC there before it sets the
+//! checksum.
+//!
+//! RFC 4285 5: one option of each subtype at most; MN-HA is the last option, but for an MN-AAA option, which
+//! comes after it. Padding may follow, for the header's length is a multiple of 8.
+
+use super::header::MobilityHeader;
+use super::message_type;
+use super::options::{MN_AAA, MN_HA, RawOption, option_type};
+use crate::Error;
+use crate::octets::{rest, u8_at, u32_at};
+use std::ops::Range;
+
+/// Octets of authentication data that HMAC-SHA1 cut to 96 bits gives (RFC 4285 5.1).
+pub const MN_HA_DATA_LEN: usize = 12;
+
+/// The MN-HA authentication option in a Mobility Header. Ranges are octets from the header's start.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct AuthenticationField {
+    /// The option's subtype: 1, MN-HA.
+    pub subtype: u8,
+    /// The mobility security parameter index, which names the key.
+    pub spi: u32,
+    /// What the MAC covers: from the start of the header to the end of the SPI.
+    pub covered: Range<usize>,
+    /// The authentication data.
+    pub data: Range<usize>,
+}
+
+impl AuthenticationField {
+    /// The covered octets of `mh` in three pieces, the middle one two zero octets in place of the checksum: what
+    /// to feed the MAC after the care-of address and the home address. `None` when `mh` is not the header that
+    /// the field was found in.
+    pub fn covered_octets<'a>(&self, mh: &'a [u8]) -> Option<[&'a [u8]; 3]> {
+        let covered = mh.get(self.covered.clone())?;
+        Some([covered.get(..4)?, &[0, 0], covered.get(6..)?])
+    }
+}
+
+/// Finds the MN-HA authentication option of a Binding Update or Binding Acknowledgement; `Ok(None)` when there
+/// is none, or the message is another.
+///
+/// # Errors
+/// Those of [`MobilityHeader::parse`]; [`Error::Truncated`] when an option runs past the end; [`Error::Length`]
+/// when an authentication option is too short for its SPI; [`Error::Repeated`] for a second option of the same
+/// subtype; [`Error::Order`] when anything but padding and MN-AAA follows MN-HA, or MN-AAA stands before it.
+pub fn authentication_field(mh: &[u8]) -> Result<Option<AuthenticationField>, Error> {
+    let header = MobilityHeader::parse(mh)?;
+    if !matches!(header.message_type, message_type::BINDING_UPDATE | message_type::BINDING_ACKNOWLEDGEMENT) {
+        return Ok(None);
+    }
+    // Both messages have a fixed part of 12 octets.
+    let start = 12;
+    let options = rest(header.octets(), start, "mobility options")?;
+    let mut field = None;
+    let mut aaa_seen = false;
+    let mut at = 0;
+    while at < options.len() {
+        let option = RawOption::at(options, at)?;
+        let data_at = start + at + 2;
+        at = option.end;
+        if option.is_padding() {
+            continue;
+        }
+        let subtype = match option.option_type {
+            option_type::AUTHENTICATION => Some(subtype(option.data)?),
+            _ => None,
+        };
+        match subtype {
+            Some(MN_HA) if field.is_some() => {
+                return Err(Error::Repeated { what: "MN-HA authentication option" });
+            }
+            Some(MN_HA) if aaa_seen => {
+                return Err(Error::Order {
+                    what: "MN-HA authentication option",
+                    expected: "before the MN-AAA authentication option",
+                });
+            }
+            Some(MN_HA) => {
+                field = Some(AuthenticationField {
+                    subtype: MN_HA,
+                    spi: u32_at(option.data, 1, "authentication option")?,
+                    covered: 0..data_at + 5,
+                    data: data_at + 5..start + option.end,
+                });
+            }
+            Some(MN_AAA) if aaa_seen => {
+                return Err(Error::Repeated { what: "MN-AAA authentication option" });
+            }
+            Some(MN_AAA) => aaa_seen = true,
+            _ if field.is_some() => {
+                return Err(Error::Order {
+                    what: "MN-HA authentication option",
+                    expected: "no option but MN-AAA behind it",
+                });
+            }
+            _ => {}
+        }
+    }
+    Ok(field)
+}
+
+/// The subtype of an authentication option that is long enough to hold its SPI.
+fn subtype(data: &[u8]) -> Result<u8, Error> {
+    if data.len() < 5 {
+        return Err(Error::Length {
+            what: "authentication option",
+            expected: "at least 5",
+            found: data.len(),
+        });
+    }
+    u8_at(data, 0, "authentication option")
+}

@@ -1,0 +1,146 @@
+//! Putting a Mobility Header together.
+//!
+//! The builder writes the fixed part, then each option at the next place that its alignment allows, then pads to
+//! a multiple of 8 octets (RFC 6275 6.1.1, 6.2). One octet of padding is Pad1, more are one PadN, as RFC 6275
+//! 6.2.2 asks and as UMIP and scapy do. The checksum stays zero: [`set_checksum`] or
+//! [`super::ControlPacket`] fill it in when the addresses are known and nothing will change any more.
+
+use super::message::{ACKNOWLEDGEMENT_KEY_MANAGEMENT, ACKNOWLEDGEMENT_MOBILE_ROUTER, BindingUpdateFlags};
+use super::message_type;
+use super::options::{MobilityOption, option_type};
+use crate::Error;
+use crate::icmpv6::set_checksum_at;
+use crate::ipv6::protocol;
+use std::net::Ipv6Addr;
+
+/// The longest Mobility Header that its Header Len can express, octets.
+pub const MAX_LEN: usize = 256 * 8;
+
+/// A Mobility Header under construction.
+#[derive(Debug, Clone)]
+pub struct Builder {
+    octets: Vec<u8>,
+    left_out: Option<u8>,
+}
+
+impl Builder {
+    /// A Binding Update (RFC 6275 6.1.7); the lifetime is in units of 4 seconds.
+    pub fn binding_update(sequence: u16, flags: BindingUpdateFlags, lifetime: u16) -> Builder {
+        let mut builder = Builder::new(message_type::BINDING_UPDATE);
+        builder.octets.extend_from_slice(&sequence.to_be_bytes());
+        builder.octets.extend_from_slice(&flags.bits().to_be_bytes());
+        builder.octets.extend_from_slice(&lifetime.to_be_bytes());
+        builder
+    }
+
+    /// A Binding Acknowledgement (RFC 6275 6.1.8); the lifetime is in units of 4 seconds.
+    pub fn binding_acknowledgement(
+        status: u8,
+        key_management: bool,
+        mobile_router: bool,
+        sequence: u16,
+        lifetime: u16,
+    ) -> Builder {
+        let mut flags = 0;
+        if key_management {
+            flags |= ACKNOWLEDGEMENT_KEY_MANAGEMENT;
+        }
+        if mobile_router {
+            flags |= ACKNOWLEDGEMENT_MOBILE_ROUTER;
+        }
+        let mut builder = Builder::new(message_type::BINDING_ACKNOWLEDGEMENT);
+        builder.octets.extend_from_slice(&[status, flags]);
+        builder.octets.extend_from_slice(&sequence.to_be_bytes());
+        builder.octets.extend_from_slice(&lifetime.to_be_bytes());
+        builder
+    }
+
+    /// A Binding Refresh Request (RFC 6275 6.1.2).
+    pub fn binding_refresh_request() -> Builder {
+        let mut builder = Builder::new(message_type::BINDING_REFRESH_REQUEST);
+        builder.octets.extend_from_slice(&[0, 0]);
+        builder
+    }
+
+    /// A Binding Error (RFC 6275 6.1.9); the home address is unspecified when there was no Home Address option
+    /// (RFC 6275 9.3.3).
+    pub fn binding_error(status: u8, home_address: Ipv6Addr) -> Builder {
+        let mut builder = Builder::new(message_type::BINDING_ERROR);
+        builder.octets.extend_from_slice(&[status, 0]);
+        builder.octets.extend_from_slice(&home_address.octets());
+        builder
+    }
+
+    /// The first six octets, Header Len and checksum still zero.
+    fn new(message_type: u8) -> Builder {
+        let mut octets = Vec::with_capacity(64);
+        octets.extend_from_slice(&[protocol::NO_NEXT_HEADER, 0, message_type, 0, 0, 0]);
+        Builder { octets, left_out: None }
+    }
+
+    /// Appends an option at the next place that its alignment allows.
+    ///
+    /// An option that no Mobility Header can hold any more (over 255 octets of data, or beyond [`MAX_LEN`]) is
+    /// left out whole; [`Builder::try_finish`] tells.
+    pub fn option(mut self, option: &MobilityOption<'_>) -> Builder {
+        let length = option.data_length();
+        let (unit, offset) = option.alignment();
+        let padding = (offset + unit - self.octets.len() % unit) % unit;
+        let end = self.octets.len() + padding + 2 + length;
+        match u8::try_from(length) {
+            Ok(length) if end <= MAX_LEN => {
+                self.pad(padding);
+                self.octets.extend_from_slice(&[option.option_type(), length]);
+                option.emit_data(&mut self.octets);
+            }
+            _ => self.left_out = self.left_out.or(Some(option.option_type())),
+        }
+        self
+    }
+
+    /// Pads to a multiple of 8, sets Header Len, and hands out the octets; the checksum is zero.
+    ///
+    /// Whoever adds options without a known bound should call [`Builder::try_finish`].
+    pub fn finish(mut self) -> Vec<u8> {
+        self.pad((8 - self.octets.len() % 8) % 8);
+        let units = u8::try_from(self.octets.len() / 8 - 1).unwrap_or(u8::MAX);
+        if let Some(field) = self.octets.get_mut(1) {
+            *field = units;
+        }
+        self.octets
+    }
+
+    /// As [`Builder::finish`], unless an option had to be left out.
+    ///
+    /// # Errors
+    /// [`Error::Value`] with the type of the first option that did not fit.
+    pub fn try_finish(self) -> Result<Vec<u8>, Error> {
+        match self.left_out {
+            Some(option_type) => Err(Error::Value {
+                what: "mobility option too many for one message, its type",
+                expected: "at most 255 octets of data and 2048 octets in all",
+                found: u32::from(option_type),
+            }),
+            None => Ok(self.finish()),
+        }
+    }
+
+    /// Appends padding: Pad1, or one PadN.
+    fn pad(&mut self, count: usize) {
+        match count {
+            0 => {}
+            1 => self.octets.push(option_type::PAD1),
+            // Alignments are at most 8, so that the count fits the field.
+            _ => {
+                self.octets.extend_from_slice(&[option_type::PAD_N, (count - 2) as u8]);
+                self.octets.extend(std::iter::repeat_n(0, count - 2));
+            }
+        }
+    }
+}
+
+/// Writes the checksum of a Mobility Header; the addresses are those of
+/// [`super::MobilityHeader::verify_checksum`]. Octets too few to hold the field are left as they are.
+pub fn set_checksum(mh: &mut [u8], pseudo_source: Ipv6Addr, pseudo_destination: Ipv6Addr) {
+    set_checksum_at(mh, 4, pseudo_source, pseudo_destination, protocol::MOBILITY);
+}

@@ -1,0 +1,118 @@
+//! The Mobility Header itself (RFC 6275 6.1.1) and the checks of RFC 6275 9.2.
+//!
+//! ```text
+//!   0               1               2               3
+//!  | Payload Proto |  Header Len   |   MH Type     |   Reserved    |
+//!  |           Checksum            |  message data, mobility options
+//! ```
+//!
+//! Header Len counts units of 8 octets without the first. Octets after the Mobility Header are cut off: with
+//! Payload Proto 59 nothing follows, and what is there is ignored (RFC 8200 4.7).
+
+use super::message::Message;
+use super::{fixed_length, message_type};
+use crate::ipv6::protocol;
+use crate::octets::{array, slice, u16_at};
+use crate::{Error, checksum};
+use std::net::Ipv6Addr;
+
+const WHAT: &str = "mobility header";
+
+/// A Mobility Header whose payload protocol and length are right.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct MobilityHeader<'a> {
+    /// The MH Type: see [`message_type`].
+    pub message_type: u8,
+    octets: &'a [u8],
+}
+
+impl<'a> MobilityHeader<'a> {
+    /// Reads a Mobility Header from the first octet of the upper layer on.
+    ///
+    /// RFC 6275 9.2 wants the checksum verified before a fault is answered with a Parameter Problem; this
+    /// function does not know the addresses. [`MobilityHeader::parse_verified`] keeps the order.
+    ///
+    /// # Errors
+    /// [`Error::Truncated`] when the octets are fewer than Header Len says, [`Error::PayloadProtocol`] when
+    /// Payload Proto is not 59, [`Error::HeaderLength`] when Header Len is less than the message's fixed part.
+    pub fn parse(octets: &'a [u8]) -> Result<Self, Error> {
+        Self::cut(octets)?.check()
+    }
+
+    /// Reads a Mobility Header in the order of RFC 6275 9.2: the checksum first, then the rest.
+    ///
+    /// The addresses are those of [`MobilityHeader::verify_checksum`].
+    ///
+    /// # Errors
+    /// [`Error::Checksum`], and those of [`MobilityHeader::parse`].
+    pub fn parse_verified(
+        octets: &'a [u8],
+        pseudo_source: Ipv6Addr,
+        pseudo_destination: Ipv6Addr,
+    ) -> Result<Self, Error> {
+        let header = Self::cut(octets)?;
+        header.verify_checksum(pseudo_source, pseudo_destination)?;
+        header.check()
+    }
+
+    /// Cuts the octets to the length of the header.
+    fn cut(octets: &'a [u8]) -> Result<Self, Error> {
+        let [_, length, message_type] = array::<3>(octets, 0, WHAT)?;
+        Ok(MobilityHeader { message_type, octets: slice(octets, 0, (usize::from(length) + 1) * 8, WHAT)? })
+    }
+
+    /// Payload Proto and Header Len (RFC 6275 9.2).
+    fn check(self) -> Result<Self, Error> {
+        let [payload_protocol] = array::<1>(self.octets, 0, WHAT)?;
+        if payload_protocol != protocol::NO_NEXT_HEADER {
+            return Err(Error::PayloadProtocol { found: payload_protocol });
+        }
+        match fixed_length(self.message_type) {
+            Some(needed) if self.octets.len() < needed => {
+                Err(Error::HeaderLength { message_type: self.message_type, needed, found: self.octets.len() })
+            }
+            _ => Ok(self),
+        }
+    }
+
+    /// The octets of the Mobility Header: a multiple of 8.
+    pub fn octets(&self) -> &'a [u8] {
+        self.octets
+    }
+
+    /// Checks the checksum (RFC 6275 6.1.1).
+    ///
+    /// `pseudo_source` is the home address when the packet has a Home Address option, else its source;
+    /// `pseudo_destination` is the address in the type 2 routing header when there is one, else the packet's
+    /// destination.
+    ///
+    /// # Errors
+    /// [`Error::Checksum`].
+    pub fn verify_checksum(
+        &self,
+        pseudo_source: Ipv6Addr,
+        pseudo_destination: Ipv6Addr,
+    ) -> Result<(), Error> {
+        let sum = checksum::upper_layer(pseudo_source, pseudo_destination, protocol::MOBILITY, self.octets);
+        match sum {
+            0 => Ok(()),
+            _ => Err(Error::Checksum { what: WHAT, found: u16_at(self.octets, 4, WHAT)? }),
+        }
+    }
+
+    /// Reads the message, and the structure of its options.
+    ///
+    /// A type that is not one of the four read here is [`Message::Other`]; whether that calls for a Binding
+    /// Error (RFC 6275 9.2) is the caller's to say, by [`MobilityHeader::is_known_type`] for one.
+    ///
+    /// # Errors
+    /// [`Error::Truncated`] when an option runs past the end.
+    pub fn message(&self) -> Result<Message<'a>, Error> {
+        Message::parse(self.message_type, self.octets)
+    }
+
+    /// Whether RFC 6275 defines the MH Type.
+    pub fn is_known_type(&self) -> bool {
+        self.message_type <= message_type::BINDING_ERROR
+    }
+}

@@ -1,0 +1,181 @@
+//! The messages between a mobile router and its home agent (RFC 6275 6.1, RFC 3963 4).
+//!
+//! Lifetimes are in units of 4 seconds as on the wire. Reserved bits are ignored when reading; flags of later
+//! documents are kept by name so that a receiver can see what was asked. Bit 0x0040 of the Binding Update is O
+//! (RFC 5648 4.2) unless P is set; with P it belongs to Proxy Mobile IPv6 (B, RFC 6602) and is not shown.
+
+use super::message_type;
+use super::options::Options;
+use crate::Error;
+use crate::octets::{address_at, rest, u8_at, u16_at};
+use std::net::Ipv6Addr;
+
+/// The K bit of the Binding Acknowledgement (RFC 6275 6.1.8).
+pub(crate) const ACKNOWLEDGEMENT_KEY_MANAGEMENT: u8 = 0x80;
+/// The R bit of the Binding Acknowledgement (RFC 3963 4.2).
+pub(crate) const ACKNOWLEDGEMENT_MOBILE_ROUTER: u8 = 0x40;
+
+/// A message of the Mobility Header.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Message<'a> {
+    /// A wish to see the binding renewed.
+    BindingRefreshRequest(BindingRefreshRequest<'a>),
+    /// A registration, or the end of one.
+    BindingUpdate(BindingUpdate<'a>),
+    /// The answer to a Binding Update.
+    BindingAcknowledgement(BindingAcknowledgement<'a>),
+    /// The complaint about a missing binding or an unknown message.
+    BindingError(BindingError),
+    /// A message of another MH Type.
+    Other(u8),
+}
+
+impl<'a> Message<'a> {
+    /// Reads the message of a type from a whole Mobility Header.
+    pub(crate) fn parse(message_type: u8, octets: &'a [u8]) -> Result<Self, Error> {
+        const WHAT: &str = "mobility message";
+        let options = |offset| Options::parse(rest(octets, offset, WHAT)?);
+        Ok(match message_type {
+            message_type::BINDING_REFRESH_REQUEST => {
+                Message::BindingRefreshRequest(BindingRefreshRequest { options: options(8)? })
+            }
+            message_type::BINDING_UPDATE => Message::BindingUpdate(BindingUpdate {
+                sequence: u16_at(octets, 6, WHAT)?,
+                flags: BindingUpdateFlags::from_bits(u16_at(octets, 8, WHAT)?),
+                lifetime: u16_at(octets, 10, WHAT)?,
+                options: options(12)?,
+            }),
+            message_type::BINDING_ACKNOWLEDGEMENT => {
+                let flags = u8_at(octets, 7, WHAT)?;
+                Message::BindingAcknowledgement(BindingAcknowledgement {
+                    status: u8_at(octets, 6, WHAT)?,
+                    key_management: flags & ACKNOWLEDGEMENT_KEY_MANAGEMENT != 0,
+                    mobile_router: flags & ACKNOWLEDGEMENT_MOBILE_ROUTER != 0,
+                    sequence: u16_at(octets, 8, WHAT)?,
+                    lifetime: u16_at(octets, 10, WHAT)?,
+                    options: options(12)?,
+                })
+            }
+            message_type::BINDING_ERROR => {
+                // No option is defined for it; their structure is checked all the same.
+                options(24)?;
+                Message::BindingError(BindingError {
+                    status: u8_at(octets, 6, WHAT)?,
+                    home_address: address_at(octets, 8, WHAT)?,
+                })
+            }
+            other => Message::Other(other),
+        })
+    }
+}
+
+/// Binding Refresh Request (RFC 6275 6.1.2).
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct BindingRefreshRequest<'a> {
+    /// The mobility options; none is defined for this message.
+    pub options: Options<'a>,
+}
+
+/// Binding Update (RFC 6275 6.1.7, RFC 3963 4.1).
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct BindingUpdate<'a> {
+    /// Orders the Binding Updates of a home address, modulo 2^16.
+    pub sequence: u16,
+    /// What is asked for.
+    pub flags: BindingUpdateFlags,
+    /// The lifetime asked for, units of 4 seconds; 0 ends the binding.
+    pub lifetime: u16,
+    /// The mobility options.
+    pub options: Options<'a>,
+}
+
+/// Binding Acknowledgement (RFC 6275 6.1.8, RFC 3963 4.2).
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct BindingAcknowledgement<'a> {
+    /// What became of the Binding Update: see [`super::Status`].
+    pub status: u8,
+    /// K: the key management protocol survives movement.
+    pub key_management: bool,
+    /// R: the home agent supports mobile routers.
+    pub mobile_router: bool,
+    /// The Binding Update's sequence number; with status 135, the last one accepted.
+    pub sequence: u16,
+    /// The lifetime granted, units of 4 seconds; undefined when the update was rejected.
+    pub lifetime: u16,
+    /// The mobility options.
+    pub options: Options<'a>,
+}
+
+/// Binding Error (RFC 6275 6.1.9).
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct BindingError {
+    /// 1: no binding for the Home Address option; 2: unknown MH Type.
+    pub status: u8,
+    /// The address in the Home Address option, unspecified when there was none.
+    pub home_address: Ipv6Addr,
+}
+
+impl BindingError {
+    /// Status: no binding for the address in the Home Address option.
+    pub const UNKNOWN_BINDING: u8 = 1;
+    /// Status: the MH Type is not known.
+    pub const UNKNOWN_MESSAGE_TYPE: u8 = 2;
+}
+
+/// The flags of a Binding Update.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
+pub struct BindingUpdateFlags {
+    /// A, 0x8000: acknowledge (RFC 6275 6.1.7).
+    pub acknowledge: bool,
+    /// H, 0x4000: home registration (RFC 6275 6.1.7).
+    pub home_registration: bool,
+    /// L, 0x2000: the home address has the link-local address's interface identifier (RFC 6275 6.1.7).
+    pub link_local: bool,
+    /// K, 0x1000: key management survives movement (RFC 6275 6.1.7).
+    pub key_management: bool,
+    /// M, 0x0800: registration with a mobility anchor point (RFC 5380).
+    pub map: bool,
+    /// R, 0x0400: the sender is a mobile router (RFC 3963 4.1).
+    pub mobile_router: bool,
+    /// P, 0x0200: proxy registration (RFC 5213).
+    pub proxy: bool,
+    /// F, 0x0100: UDP encapsulation wanted whatever the path (RFC 5555).
+    pub force_udp: bool,
+    /// T, 0x0080: the tunnel has a TLV header (RFC 5845).
+    pub tlv: bool,
+    /// O, 0x0040 without P: this update replaces all bindings of the home address (RFC 5648 4.2).
+    pub overwrite: bool,
+}
+
+impl BindingUpdateFlags {
+    /// The flags of the 16-bit field; bits without a name are ignored.
+    pub fn from_bits(bits: u16) -> Self {
+        let proxy = bits & 0x0200 != 0;
+        BindingUpdateFlags {
+            acknowledge: bits & 0x8000 != 0,
+            home_registration: bits & 0x4000 != 0,
+            link_local: bits & 0x2000 != 0,
+            key_management: bits & 0x1000 != 0,
+            map: bits & 0x0800 != 0,
+            mobile_router: bits & 0x0400 != 0,
+            proxy,
+            force_udp: bits & 0x0100 != 0,
+            tlv: bits & 0x0080 != 0,
+            overwrite: bits & 0x0040 != 0 && !proxy,
+        }
+    }
+
+    /// The 16-bit field. With `proxy`, `overwrite` is not written.
+    pub fn bits(self) -> u16 {
+        u16::from(self.acknowledge) << 15
+            | u16::from(self.home_registration) << 14
+            | u16::from(self.link_local) << 13
+            | u16::from(self.key_management) << 12
+            | u16::from(self.map) << 11
+            | u16::from(self.mobile_router) << 10
+            | u16::from(self.proxy) << 9
+            | u16::from(self.force_udp) << 8
+            | u16::from(self.tlv) << 7
+            | u16::from(self.overwrite && !self.proxy) << 6
+    }
+}

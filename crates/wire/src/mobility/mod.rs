@@ -1,0 +1,69 @@
+//! The Mobility Header, its messages and its options (RFC 6275 6.1 and 6.2, RFC 3963 4, RFC 4283, RFC 4285).
+//!
+//! The way in: [`MobilityHeader::parse_verified`] (or `parse` and `verify_checksum`), then
+//! [`MobilityHeader::message`], then the message's [`Options`]. The way out: a [`Builder`], perhaps the MAC that
+//! [`authentication_field`] shows the place of, then a [`ControlPacket`] that puts the right headers in front
+//! and the right checksum in.
+//!
+//! Messages that a home agent and a mobile router exchange are read in full: Binding Refresh Request, Binding
+//! Update, Binding Acknowledgement, Binding Error. The return routability messages are known by their lengths
+//! only, everything else by its type. Multiple care-of addresses (RFC 5648), flow bindings (RFC 6089) and dual
+//! stack (RFC 5555) have their flags and their options' alignments here; their options are
+//! [`MobilityOption::Unknown`] so far.
+
+pub mod authentication;
+pub mod builder;
+pub mod header;
+pub mod message;
+pub mod options;
+pub mod packet;
+pub mod status;
+
+pub use authentication::{AuthenticationField, authentication_field};
+pub use builder::{Builder, set_checksum};
+pub use header::MobilityHeader;
+pub use message::{
+    BindingAcknowledgement, BindingError, BindingRefreshRequest, BindingUpdate, BindingUpdateFlags, Message,
+};
+pub use options::{MobilityOption, Options};
+pub use packet::ControlPacket;
+pub use status::Status;
+
+/// Values of the MH Type field (IANA "Mobility Header Types").
+pub mod message_type {
+    /// Binding Refresh Request (RFC 6275 6.1.2).
+    pub const BINDING_REFRESH_REQUEST: u8 = 0;
+    /// Home Test Init (RFC 6275 6.1.3).
+    pub const HOME_TEST_INIT: u8 = 1;
+    /// Care-of Test Init (RFC 6275 6.1.4).
+    pub const CARE_OF_TEST_INIT: u8 = 2;
+    /// Home Test (RFC 6275 6.1.5).
+    pub const HOME_TEST: u8 = 3;
+    /// Care-of Test (RFC 6275 6.1.6).
+    pub const CARE_OF_TEST: u8 = 4;
+    /// Binding Update (RFC 6275 6.1.7).
+    pub const BINDING_UPDATE: u8 = 5;
+    /// Binding Acknowledgement (RFC 6275 6.1.8).
+    pub const BINDING_ACKNOWLEDGEMENT: u8 = 6;
+    /// Binding Error (RFC 6275 6.1.9).
+    pub const BINDING_ERROR: u8 = 7;
+    /// Home Agent Switch (RFC 5142).
+    pub const HOME_AGENT_SWITCH: u8 = 12;
+    /// Heartbeat (RFC 5847).
+    pub const HEARTBEAT: u8 = 13;
+    /// Binding Revocation (RFC 5846).
+    pub const BINDING_REVOCATION: u8 = 16;
+}
+
+/// The length of the fixed part of a message, octets from the start of the Mobility Header, or `None` for a
+/// type whose length is not known here.
+pub const fn fixed_length(message_type: u8) -> Option<usize> {
+    match message_type {
+        message_type::BINDING_REFRESH_REQUEST => Some(8),
+        message_type::HOME_TEST_INIT | message_type::CARE_OF_TEST_INIT => Some(16),
+        message_type::HOME_TEST | message_type::CARE_OF_TEST => Some(24),
+        message_type::BINDING_UPDATE | message_type::BINDING_ACKNOWLEDGEMENT => Some(12),
+        message_type::BINDING_ERROR => Some(24),
+        _ => None,
+    }
+}

@@ -1,0 +1,340 @@
+//! Mobility options (RFC 6275 6.2, RFC 3963 4.3, RFC 4283, RFC 4285).
+//!
+//! The type-length-value structure is checked once, when the message is parsed, so that an option that runs past
+//! the end costs the message. The contents are read by [`Options::iter`]: an option of a known type with a wrong
+//! length or field is an error of that option alone, an unknown one is handed out as it is (RFC 6275 6.2.1 has
+//! it skipped), Pad1 and PadN are not shown.
+
+use crate::Error;
+use crate::octets::{address_at, array, rest, slice, u8_at, u16_at, u32_at};
+use std::net::Ipv6Addr;
+
+/// Types of mobility options (IANA "Mobility Options").
+pub mod option_type {
+    /// One octet of padding (RFC 6275 6.2.2).
+    pub const PAD1: u8 = 0;
+    /// Two or more octets of padding (RFC 6275 6.2.3).
+    pub const PAD_N: u8 = 1;
+    /// Binding Refresh Advice (RFC 6275 6.2.4).
+    pub const BINDING_REFRESH_ADVICE: u8 = 2;
+    /// Alternate Care-of Address (RFC 6275 6.2.5).
+    pub const ALTERNATE_CARE_OF_ADDRESS: u8 = 3;
+    /// Nonce Indices (RFC 6275 6.2.6).
+    pub const NONCE_INDICES: u8 = 4;
+    /// Binding Authorization Data (RFC 6275 6.2.7).
+    pub const BINDING_AUTHORIZATION_DATA: u8 = 5;
+    /// Mobile Network Prefix (RFC 3963 4.3).
+    pub const MOBILE_NETWORK_PREFIX: u8 = 6;
+    /// Mobile Node Identifier (RFC 4283 3).
+    pub const MOBILE_NODE_IDENTIFIER: u8 = 8;
+    /// Mobility Message Authentication (RFC 4285 5).
+    pub const AUTHENTICATION: u8 = 9;
+    /// Mobility Message Replay Protection (RFC 4285 6).
+    pub const MESSAGE_IDENTIFIER: u8 = 10;
+    /// Link-local Address (RFC 5213 8.7).
+    pub const LINK_LOCAL_ADDRESS: u8 = 26;
+    /// IPv4 Home Address (RFC 5555 3.1.1).
+    pub const IPV4_HOME_ADDRESS: u8 = 29;
+    /// IPv4 Address Acknowledgement (RFC 5555 3.2.1).
+    pub const IPV4_ADDRESS_ACKNOWLEDGEMENT: u8 = 30;
+    /// NAT Detection (RFC 5555 3.2.2).
+    pub const NAT_DETECTION: u8 = 31;
+    /// IPv4 Care-of Address (RFC 5555 3.1.2).
+    pub const IPV4_CARE_OF_ADDRESS: u8 = 32;
+    /// Binding Identifier (RFC 5648 4.1).
+    pub const BINDING_IDENTIFIER: u8 = 35;
+    /// Flow Summary (RFC 6089 4.3).
+    pub const FLOW_SUMMARY: u8 = 44;
+    /// Flow Identification (RFC 6089 4.2).
+    pub const FLOW_IDENTIFICATION: u8 = 45;
+}
+
+/// Subtype of the Mobility Message Authentication option: mobile node and home agent (RFC 4285 5.1).
+pub const MN_HA: u8 = 1;
+/// Subtype of the Mobility Message Authentication option: mobile node and AAA server (RFC 4285 5.2).
+pub const MN_AAA: u8 = 2;
+
+/// One mobility option.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum MobilityOption<'a> {
+    /// When to register again, units of 4 seconds.
+    BindingRefreshAdvice(u16),
+    /// The care-of address to register in place of the source address.
+    AlternateCareOfAddress(Ipv6Addr),
+    /// A prefix of the mobile network. The length is at most 128; bits after it come as they are.
+    MobileNetworkPrefix {
+        /// The prefix.
+        prefix: Ipv6Addr,
+        /// Leading bits that are the prefix.
+        prefix_length: u8,
+    },
+    /// Who the mobile node is.
+    MobileNodeIdentifier {
+        /// 1 for a network access identifier, user@realm.
+        subtype: u8,
+        /// The identifier.
+        identifier: &'a [u8],
+    },
+    /// A message authentication code; [`super::authentication_field`] knows what it covers.
+    Authentication {
+        /// [`MN_HA`] or [`MN_AAA`].
+        subtype: u8,
+        /// The mobility security parameter index.
+        spi: u32,
+        /// The authentication data; 12 octets for MN-HA.
+        data: &'a [u8],
+    },
+    /// A time stamp against replay, in NTP format: seconds since 1900, then fractions of 2^-32.
+    MessageIdentifier(u64),
+    /// Any other option.
+    Unknown {
+        /// The Option Type.
+        option_type: u8,
+        /// The Option Data, at most 255 octets.
+        data: &'a [u8],
+    },
+}
+
+impl<'a> MobilityOption<'a> {
+    /// Reads the contents of an option.
+    ///
+    /// # Errors
+    /// [`Error::Length`] for a known type with a wrong length, [`Error::Value`] for a prefix length over 128.
+    fn read(option_type: u8, data: &'a [u8]) -> Result<Self, Error> {
+        const WHAT: &str = "mobility option";
+        let exactly = |what, length: usize, expected| {
+            if data.len() == length {
+                Ok(())
+            } else {
+                Err(Error::Length { what, expected, found: data.len() })
+            }
+        };
+        let at_least = |what, length: usize, expected| {
+            if data.len() >= length {
+                Ok(())
+            } else {
+                Err(Error::Length { what, expected, found: data.len() })
+            }
+        };
+        match option_type {
+            option_type::BINDING_REFRESH_ADVICE => {
+                exactly("binding refresh advice option", 2, "2")?;
+                Ok(MobilityOption::BindingRefreshAdvice(u16_at(data, 0, WHAT)?))
+            }
+            option_type::ALTERNATE_CARE_OF_ADDRESS => {
+                exactly("alternate care-of address option", 16, "16")?;
+                Ok(MobilityOption::AlternateCareOfAddress(address_at(data, 0, WHAT)?))
+            }
+            option_type::MOBILE_NETWORK_PREFIX => {
+                exactly("mobile network prefix option", 18, "18")?;
+                let prefix_length = u8_at(data, 1, WHAT)?;
+                if prefix_length > 128 {
+                    return Err(Error::Value {
+                        what: "mobile network prefix length",
+                        expected: "at most 128",
+                        found: u32::from(prefix_length),
+                    });
+                }
+                let prefix = address_at(data, 2, WHAT)?;
+                Ok(MobilityOption::MobileNetworkPrefix { prefix, prefix_length })
+            }
+            option_type::MOBILE_NODE_IDENTIFIER => {
+                at_least("mobile node identifier option", 2, "at least 2")?;
+                let (subtype, identifier) = (u8_at(data, 0, WHAT)?, rest(data, 1, WHAT)?);
+                Ok(MobilityOption::MobileNodeIdentifier { subtype, identifier })
+            }
+            option_type::AUTHENTICATION => {
+                at_least("authentication option", 5, "at least 5")?;
+                Ok(MobilityOption::Authentication {
+                    subtype: u8_at(data, 0, WHAT)?,
+                    spi: u32_at(data, 1, WHAT)?,
+                    data: rest(data, 5, WHAT)?,
+                })
+            }
+            option_type::MESSAGE_IDENTIFIER => {
+                exactly("message identifier option", 8, "8")?;
+                Ok(MobilityOption::MessageIdentifier(u64::from_be_bytes(array(data, 0, WHAT)?)))
+            }
+            _ => Ok(MobilityOption::Unknown { option_type, data }),
+        }
+    }
+
+    /// The Option Type.
+    pub fn option_type(&self) -> u8 {
+        match self {
+            MobilityOption::BindingRefreshAdvice(_) => option_type::BINDING_REFRESH_ADVICE,
+            MobilityOption::AlternateCareOfAddress(_) => option_type::ALTERNATE_CARE_OF_ADDRESS,
+            MobilityOption::MobileNetworkPrefix { .. } => option_type::MOBILE_NETWORK_PREFIX,
+            MobilityOption::MobileNodeIdentifier { .. } => option_type::MOBILE_NODE_IDENTIFIER,
+            MobilityOption::Authentication { .. } => option_type::AUTHENTICATION,
+            MobilityOption::MessageIdentifier(_) => option_type::MESSAGE_IDENTIFIER,
+            MobilityOption::Unknown { option_type, .. } => *option_type,
+        }
+    }
+
+    /// The Option Data's length, octets.
+    pub fn data_length(&self) -> usize {
+        match self {
+            MobilityOption::BindingRefreshAdvice(_) => 2,
+            MobilityOption::AlternateCareOfAddress(_) => 16,
+            MobilityOption::MobileNetworkPrefix { .. } => 18,
+            MobilityOption::MobileNodeIdentifier { identifier, .. } => 1 + identifier.len(),
+            MobilityOption::Authentication { data, .. } => 5 + data.len(),
+            MobilityOption::MessageIdentifier(_) => 8,
+            MobilityOption::Unknown { data, .. } => data.len(),
+        }
+    }
+
+    /// Appends the Option Data.
+    pub(crate) fn emit_data(&self, octets: &mut Vec<u8>) {
+        match *self {
+            MobilityOption::BindingRefreshAdvice(interval) => {
+                octets.extend_from_slice(&interval.to_be_bytes());
+            }
+            MobilityOption::AlternateCareOfAddress(address) => {
+                octets.extend_from_slice(&address.octets());
+            }
+            MobilityOption::MobileNetworkPrefix { prefix, prefix_length } => {
+                octets.extend_from_slice(&[0, prefix_length]);
+                octets.extend_from_slice(&prefix.octets());
+            }
+            MobilityOption::MobileNodeIdentifier { subtype, identifier } => {
+                octets.push(subtype);
+                octets.extend_from_slice(identifier);
+            }
+            MobilityOption::Authentication { subtype, spi, data } => {
+                octets.push(subtype);
+                octets.extend_from_slice(&spi.to_be_bytes());
+                octets.extend_from_slice(data);
+            }
+            MobilityOption::MessageIdentifier(time) => octets.extend_from_slice(&time.to_be_bytes()),
+            MobilityOption::Unknown { data, .. } => octets.extend_from_slice(data),
+        }
+    }
+
+    /// Where the option may begin: `(x, y)` for the "xn+y" of its document, octets from the start of the
+    /// Mobility Header.
+    pub(crate) fn alignment(&self) -> (usize, usize) {
+        match self.option_type() {
+            option_type::BINDING_REFRESH_ADVICE | option_type::NONCE_INDICES => (2, 0),
+            option_type::ALTERNATE_CARE_OF_ADDRESS | option_type::LINK_LOCAL_ADDRESS => (8, 6),
+            // RFC 6275 6.2.7: implied by being the last option without padding behind it.
+            option_type::BINDING_AUTHORIZATION_DATA => (8, 2),
+            option_type::MOBILE_NETWORK_PREFIX => (8, 4),
+            option_type::AUTHENTICATION => (4, 1),
+            option_type::MESSAGE_IDENTIFIER => (8, 2),
+            option_type::IPV4_HOME_ADDRESS
+            | option_type::IPV4_ADDRESS_ACKNOWLEDGEMENT
+            | option_type::NAT_DETECTION
+            | option_type::IPV4_CARE_OF_ADDRESS => (4, 0),
+            // RFC 5648 4.1: 8n+2 when a care-of address is in it.
+            option_type::BINDING_IDENTIFIER if self.data_length() > 8 => (8, 2),
+            option_type::BINDING_IDENTIFIER
+            | option_type::FLOW_SUMMARY
+            | option_type::FLOW_IDENTIFICATION => (2, 0),
+            _ => (1, 0),
+        }
+    }
+}
+
+/// The mobility options of a message, whose structure has been checked.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Options<'a> {
+    octets: &'a [u8],
+}
+
+impl<'a> Options<'a> {
+    /// Checks the structure of all that follows a message's fixed part.
+    ///
+    /// # Errors
+    /// [`Error::Truncated`] when an option runs past the end.
+    pub fn parse(octets: &'a [u8]) -> Result<Self, Error> {
+        let mut at = 0;
+        while at < octets.len() {
+            at = RawOption::at(octets, at)?.end;
+        }
+        Ok(Options { octets })
+    }
+
+    /// The options in the order of the message, without padding.
+    ///
+    /// An option of a known type with a wrong length or field is an `Err`; the options after it follow all the
+    /// same.
+    pub fn iter(&self) -> OptionsIter<'a> {
+        OptionsIter { octets: self.octets, at: 0 }
+    }
+
+    /// The octets of all options with their padding.
+    pub fn octets(&self) -> &'a [u8] {
+        self.octets
+    }
+}
+
+impl<'a> IntoIterator for Options<'a> {
+    type Item = Result<MobilityOption<'a>, Error>;
+    type IntoIter = OptionsIter<'a>;
+
+    fn into_iter(self) -> OptionsIter<'a> {
+        self.iter()
+    }
+}
+
+impl<'a> IntoIterator for &Options<'a> {
+    type Item = Result<MobilityOption<'a>, Error>;
+    type IntoIter = OptionsIter<'a>;
+
+    fn into_iter(self) -> OptionsIter<'a> {
+        self.iter()
+    }
+}
+
+/// Iterates over [`Options`].
+#[derive(Debug, Clone)]
+pub struct OptionsIter<'a> {
+    octets: &'a [u8],
+    at: usize,
+}
+
+impl<'a> Iterator for OptionsIter<'a> {
+    type Item = Result<MobilityOption<'a>, Error>;
+
+    fn next(&mut self) -> Option<Self::Item> {
+        while self.at < self.octets.len() {
+            let option = RawOption::at(self.octets, self.at).ok()?;
+            self.at = option.end;
+            if !option.is_padding() {
+                return Some(MobilityOption::read(option.option_type, option.data));
+            }
+        }
+        None
+    }
+}
+
+/// One option as it lies in the octets.
+pub(crate) struct RawOption<'a> {
+    /// The Option Type.
+    pub(crate) option_type: u8,
+    /// The Option Data; empty for Pad1.
+    pub(crate) data: &'a [u8],
+    /// Where the next option begins.
+    pub(crate) end: usize,
+}
+
+impl<'a> RawOption<'a> {
+    /// The option at an offset (RFC 6275 6.2.1).
+    pub(crate) fn at(octets: &'a [u8], at: usize) -> Result<Self, Error> {
+        const WHAT: &str = "mobility option";
+        let option_type = u8_at(octets, at, WHAT)?;
+        if option_type == option_type::PAD1 {
+            return Ok(RawOption { option_type, data: &[], end: at + 1 });
+        }
+        let length = usize::from(u8_at(octets, at + 1, WHAT)?);
+        let data = slice(octets, at + 2, length, WHAT)?;
+        Ok(RawOption { option_type, data, end: at + 2 + length })
+    }
+
+    /// Whether it is Pad1 or PadN.
+    pub(crate) fn is_padding(&self) -> bool {
+        matches!(self.option_type, option_type::PAD1 | option_type::PAD_N)
+    }
+}

@@ -1,0 +1,290 @@
+//! Neighbor Discovery (RFC 4861) with what Mobile IPv6, NEMO and RFC 4191 add to it.
+//!
+//! Router Solicitation and Advertisement, Neighbor Solicitation and Advertisement. Added are the H flag of the
+//! Router Advertisement and the R flag of the Prefix Information option (RFC 6275 7.1, 7.2), the Home Agent
+//! Information option (RFC 6275 7.4) with its R flag (RFC 3963 7.3), and the router preference and the Route
+//! Information option (RFC 4191 2.2, 2.3).
+//!
+//! `parse` makes the checks of RFC 4861 6.1 and 7.1 that the message alone allows: type, code, length, the
+//! structure of the options, a target that is no multicast address. The checks that need the IPv6 header are
+//! [`check_header`] (hop limit 255, checksum) and the caller's: a Router Advertisement comes from a link-local
+//! address (6.1.2); a solicitation from the unspecified address has no source link-layer address, and goes to a
+//! solicited-node address (6.1.1, 7.1.1); a Neighbor Advertisement to a multicast address is not solicited
+//! (7.1.2).
+//!
+//! Options are in [`crate::nd::option`], link-layer addresses are Ethernet's. Emitters leave the checksum zero:
+//! [`crate::icmpv6::packet`] or [`crate::icmpv6::set_checksum`] fill it in.
+//!
+//! Left out: Redirect, secure Neighbor Discovery, RDNSS and DNSSL, the Advertisement Interval option; a receiver
+//! sees them as [`NdOption::Unknown`].
+
+pub mod option;
+
+pub use option::{
+    HomeAgentInformation, NdOption, NdOptions, PrefixInformation, RouteInformation, RoutePreference,
+};
+
+use crate::icmpv6::{self, types};
+use crate::ipv6::{Header, protocol};
+use crate::octets::{address_at, array, rest, u8_at, u16_at, u32_at};
+use crate::{Error, nd};
+use std::net::Ipv6Addr;
+
+/// The hop limit that every Neighbor Discovery packet has, so that none can come from beyond the link.
+pub const HOP_LIMIT: u8 = 255;
+/// All nodes on the link, ff02::1.
+pub const ALL_NODES: Ipv6Addr = Ipv6Addr::new(0xff02, 0, 0, 0, 0, 0, 0, 1);
+/// All routers on the link, ff02::2.
+pub const ALL_ROUTERS: Ipv6Addr = Ipv6Addr::new(0xff02, 0, 0, 0, 0, 0, 0, 2);
+
+/// The solicited-node multicast address of a unicast address: ff02::1:ff00:0/104 and its low 24 bits
+/// (RFC 4291 2.7.1).
+pub fn solicited_node(address: Ipv6Addr) -> Ipv6Addr {
+    let [.., a, b, c] = address.octets();
+    Ipv6Addr::new(0xff02, 0, 0, 0, 0, 1, 0xff00 | u16::from(a), u16::from_be_bytes([b, c]))
+}
+
+/// What RFC 4861 6.1 and 7.1 ask of every Neighbor Discovery packet: ICMPv6, hop limit 255, a right checksum.
+///
+/// `message` is the payload of a packet without extension headers.
+///
+/// # Errors
+/// [`Error::Value`] for another protocol or hop limit, [`Error::Checksum`], [`Error::Truncated`].
+pub fn check_header(header: &Header, message: &[u8]) -> Result<(), Error> {
+    if header.next_header != protocol::ICMPV6 {
+        let found = u32::from(header.next_header);
+        return Err(Error::Value { what: "neighbor discovery next header", expected: "58", found });
+    }
+    if header.hop_limit != HOP_LIMIT {
+        let found = u32::from(header.hop_limit);
+        return Err(Error::Value { what: "neighbor discovery hop limit", expected: "255", found });
+    }
+    icmpv6::verify(header.source, header.destination, message)
+}
+
+/// Router Solicitation (RFC 4861 4.1).
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct RouterSolicitation {
+    /// The sender's link-layer address, when the Source Link-Layer Address option is there.
+    pub source_link_address: Option<[u8; 6]>,
+}
+
+impl RouterSolicitation {
+    /// Reads the message.
+    ///
+    /// # Errors
+    /// [`Error::Truncated`], [`Error::Value`] for another type or code, [`Error::Length`] for an option of
+    /// length 0.
+    pub fn parse(message: &[u8]) -> Result<Self, Error> {
+        let options = fixed(message, types::ROUTER_SOLICITATION, "133", 8)?;
+        Ok(RouterSolicitation { source_link_address: options.source_link_address() })
+    }
+
+    /// The message with a zero checksum.
+    pub fn emit(&self) -> Vec<u8> {
+        let mut message = vec![types::ROUTER_SOLICITATION, 0, 0, 0, 0, 0, 0, 0];
+        if let Some(address) = self.source_link_address {
+            NdOption::SourceLinkAddress(address).emit_into(&mut message);
+        }
+        message
+    }
+}
+
+/// A Router Advertisement as it came (RFC 4861 4.2).
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct RouterAdvertisement<'a> {
+    /// The hop limit that hosts are to use, 0 for none said.
+    pub hop_limit: u8,
+    /// M: addresses by DHCPv6.
+    pub managed: bool,
+    /// O: other configuration by DHCPv6.
+    pub other: bool,
+    /// H: the router is a home agent on this link (RFC 6275 7.1).
+    pub home_agent: bool,
+    /// How good a default router this is (RFC 4191 2.2). Reserved (10) reads as medium.
+    pub preference: RoutePreference,
+    /// How long the router is a default router, seconds; 0 when it is none.
+    pub router_lifetime: u16,
+    /// Milliseconds, 0 for none said.
+    pub reachable_time: u32,
+    /// Milliseconds, 0 for none said.
+    pub retrans_timer: u32,
+    options: NdOptions<'a>,
+}
+
+impl<'a> RouterAdvertisement<'a> {
+    /// Reads the message.
+    ///
+    /// # Errors
+    /// [`Error::Truncated`], [`Error::Value`] for another type or code, [`Error::Length`] for an option of
+    /// length 0.
+    pub fn parse(message: &'a [u8]) -> Result<Self, Error> {
+        const WHAT: &str = "router advertisement";
+        let options = fixed(message, types::ROUTER_ADVERTISEMENT, "134", 16)?;
+        let flags = u8_at(message, 5, WHAT)?;
+        Ok(RouterAdvertisement {
+            hop_limit: u8_at(message, 4, WHAT)?,
+            managed: flags & 0x80 != 0,
+            other: flags & 0x40 != 0,
+            home_agent: flags & 0x20 != 0,
+            preference: RoutePreference::from_bits(flags >> 3).unwrap_or_default(),
+            router_lifetime: u16_at(message, 6, WHAT)?,
+            reachable_time: u32_at(message, 8, WHAT)?,
+            retrans_timer: u32_at(message, 12, WHAT)?,
+            options,
+        })
+    }
+
+    /// The options in the order of the message.
+    pub fn options(&self) -> NdOptions<'a> {
+        self.options
+    }
+}
+
+/// A Router Advertisement to be sent; the fields are those of [`RouterAdvertisement`].
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct RouterAdvertisementRepr<'a> {
+    /// The hop limit that hosts are to use, 0 for none said.
+    pub hop_limit: u8,
+    /// M: addresses by DHCPv6.
+    pub managed: bool,
+    /// O: other configuration by DHCPv6.
+    pub other: bool,
+    /// H: the router is a home agent on this link (RFC 6275 7.1).
+    pub home_agent: bool,
+    /// How good a default router this is; sent as medium when the router lifetime is 0 (RFC 4191 2.2).
+    pub preference: RoutePreference,
+    /// How long the router is a default router, seconds; 0 when it is none.
+    pub router_lifetime: u16,
+    /// Milliseconds, 0 for none said.
+    pub reachable_time: u32,
+    /// Milliseconds, 0 for none said.
+    pub retrans_timer: u32,
+    /// The options in the order that they are sent in.
+    pub options: &'a [NdOption<'a>],
+}
+
+/// A Router Advertisement's octets with a zero checksum.
+pub fn router_advertisement(repr: &RouterAdvertisementRepr<'_>) -> Vec<u8> {
+    // RFC 4191 2.2: with a lifetime of 0 the preference MUST be 00.
+    let preference = if repr.router_lifetime == 0 { RoutePreference::Medium } else { repr.preference };
+    let flags = u8::from(repr.managed) << 7
+        | u8::from(repr.other) << 6
+        | u8::from(repr.home_agent) << 5
+        | preference.bits() << 3;
+    let mut message = vec![types::ROUTER_ADVERTISEMENT, 0, 0, 0, repr.hop_limit, flags];
+    message.extend_from_slice(&repr.router_lifetime.to_be_bytes());
+    message.extend_from_slice(&repr.reachable_time.to_be_bytes());
+    message.extend_from_slice(&repr.retrans_timer.to_be_bytes());
+    for option in repr.options {
+        option.emit_into(&mut message);
+    }
+    message
+}
+
+/// Neighbor Solicitation (RFC 4861 4.3).
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct NeighborSolicitation {
+    /// The address that is asked for; not multicast.
+    pub target: Ipv6Addr,
+    /// The sender's link-layer address, when the Source Link-Layer Address option is there.
+    pub source_link_address: Option<[u8; 6]>,
+}
+
+impl NeighborSolicitation {
+    /// Reads the message.
+    ///
+    /// # Errors
+    /// [`Error::Truncated`], [`Error::Value`] for another type or code or a multicast target, [`Error::Length`]
+    /// for an option of length 0.
+    pub fn parse(message: &[u8]) -> Result<Self, Error> {
+        let options = fixed(message, types::NEIGHBOR_SOLICITATION, "135", 24)?;
+        let target = target(message)?;
+        Ok(NeighborSolicitation { target, source_link_address: options.source_link_address() })
+    }
+
+    /// The message with a zero checksum.
+    pub fn emit(&self) -> Vec<u8> {
+        let mut message = vec![types::NEIGHBOR_SOLICITATION, 0, 0, 0, 0, 0, 0, 0];
+        message.extend_from_slice(&self.target.octets());
+        if let Some(address) = self.source_link_address {
+            NdOption::SourceLinkAddress(address).emit_into(&mut message);
+        }
+        message
+    }
+}
+
+/// Neighbor Advertisement (RFC 4861 4.4).
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct NeighborAdvertisement {
+    /// The address that is spoken of; not multicast.
+    pub target: Ipv6Addr,
+    /// R: the sender is a router. Set when standing in for a mobile router's home address (RFC 3963 6.2).
+    pub router: bool,
+    /// S: the answer to a solicitation.
+    pub solicited: bool,
+    /// O: replaces a link-layer address that is cached already.
+    pub override_: bool,
+    /// The target's link-layer address, when the Target Link-Layer Address option is there.
+    pub target_link_address: Option<[u8; 6]>,
+}
+
+impl NeighborAdvertisement {
+    /// Reads the message.
+    ///
+    /// # Errors
+    /// [`Error::Truncated`], [`Error::Value`] for another type or code or a multicast target, [`Error::Length`]
+    /// for an option of length 0.
+    pub fn parse(message: &[u8]) -> Result<Self, Error> {
+        let options = fixed(message, types::NEIGHBOR_ADVERTISEMENT, "136", 24)?;
+        let flags = u8_at(message, 4, nd::WHAT)?;
+        Ok(NeighborAdvertisement {
+            target: target(message)?,
+            router: flags & 0x80 != 0,
+            solicited: flags & 0x40 != 0,
+            override_: flags & 0x20 != 0,
+            target_link_address: options.target_link_address(),
+        })
+    }
+
+    /// The message with a zero checksum.
+    pub fn emit(&self) -> Vec<u8> {
+        let flags =
+            u8::from(self.router) << 7 | u8::from(self.solicited) << 6 | u8::from(self.override_) << 5;
+        let mut message = vec![types::NEIGHBOR_ADVERTISEMENT, 0, 0, 0, flags, 0, 0, 0];
+        message.extend_from_slice(&self.target.octets());
+        if let Some(address) = self.target_link_address {
+            NdOption::TargetLinkAddress(address).emit_into(&mut message);
+        }
+        message
+    }
+}
+
+const WHAT: &str = "neighbor discovery message";
+
+/// Checks type, code and length, and the structure of the options after the `length` fixed octets.
+fn fixed<'a>(
+    message: &'a [u8],
+    wanted: u8,
+    expected: &'static str,
+    length: usize,
+) -> Result<NdOptions<'a>, Error> {
+    let [message_type, code] = array::<2>(message, 0, WHAT)?;
+    if message_type != wanted {
+        return Err(Error::Value { what: "ICMPv6 type", expected, found: u32::from(message_type) });
+    }
+    if code != 0 {
+        return Err(Error::Value { what: "ICMPv6 code", expected: "0", found: u32::from(code) });
+    }
+    NdOptions::parse(rest(message, length, WHAT)?)
+}
+
+/// The target of a Neighbor Solicitation or Advertisement.
+fn target(message: &[u8]) -> Result<Ipv6Addr, Error> {
+    let target = address_at(message, 8, WHAT)?;
+    if target.is_multicast() {
+        let found = u32::from(target.octets()[0]);
+        return Err(Error::Value { what: "first octet of the target", expected: "not multicast", found });
+    }
+    Ok(target)
+}

@@ -1,0 +1,305 @@
+//! Options of Neighbor Discovery messages (RFC 4861 4.6, RFC 6275 7, RFC 3963 7.3, RFC 4191 2.3).
+//!
+//! The structure is checked once, in [`NdOptions::parse`]: an option of length 0 or one that runs past the end
+//! condemns the message (RFC 4861 6.1). An option of a known type whose length or fields make no sense does
+//! not; the iterator hands it out as [`NdOption::Unknown`], to be ignored like any other.
+
+use crate::Error;
+use crate::octets::{address_at, array, slice, u8_at, u16_at, u32_at};
+use std::net::Ipv6Addr;
+
+/// Types of options.
+pub mod option_type {
+    /// Source Link-Layer Address (RFC 4861 4.6.1).
+    pub const SOURCE_LINK_ADDRESS: u8 = 1;
+    /// Target Link-Layer Address (RFC 4861 4.6.1).
+    pub const TARGET_LINK_ADDRESS: u8 = 2;
+    /// Prefix Information (RFC 4861 4.6.2).
+    pub const PREFIX_INFORMATION: u8 = 3;
+    /// MTU (RFC 4861 4.6.4).
+    pub const MTU: u8 = 5;
+    /// Home Agent Information (RFC 6275 7.4).
+    pub const HOME_AGENT_INFORMATION: u8 = 8;
+    /// Route Information (RFC 4191 2.3).
+    pub const ROUTE_INFORMATION: u8 = 24;
+}
+
+/// Prefix Information (RFC 4861 4.6.2, with the R flag of RFC 6275 7.2).
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct PrefixInformation {
+    /// The prefix; with R set, the router's whole address. Bits after the prefix length come as they are.
+    pub prefix: Ipv6Addr,
+    /// Leading bits that are the prefix, at most 128.
+    pub prefix_length: u8,
+    /// L: the prefix is on this link.
+    pub on_link: bool,
+    /// A: for address configuration without state.
+    pub autonomous: bool,
+    /// R: the prefix field holds a whole address of the router.
+    pub router_address: bool,
+    /// Seconds; 0xffffffff for ever.
+    pub valid_lifetime: u32,
+    /// Seconds; 0xffffffff for ever.
+    pub preferred_lifetime: u32,
+}
+
+/// Home Agent Information (RFC 6275 7.4, with the R flag of RFC 3963 7.3).
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct HomeAgentInformation {
+    /// R: the home agent supports mobile routers.
+    pub mobile_router_support: bool,
+    /// The greater, the better; unsigned. Without this option it is 0.
+    pub preference: u16,
+    /// How long the router is a home agent, seconds. Without this option it is the router lifetime. A 0, which
+    /// must not be sent, deletes the home agent (RFC 6275 10.5.1).
+    pub lifetime: u16,
+}
+
+/// Route Information (RFC 4191 2.3).
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct RouteInformation {
+    /// The prefix. Bits after the prefix length are zero: senders must clear them, receivers ignore them.
+    pub prefix: Ipv6Addr,
+    /// Leading bits that are the prefix, at most 128.
+    pub prefix_length: u8,
+    /// How good this router is for the prefix.
+    pub preference: RoutePreference,
+    /// Seconds; 0xffffffff for ever.
+    pub lifetime: u32,
+}
+
+/// A preference among routers (RFC 4191 2.1).
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
+pub enum RoutePreference {
+    /// 11.
+    Low,
+    /// 00.
+    #[default]
+    Medium,
+    /// 01.
+    High,
+}
+
+impl RoutePreference {
+    /// The preference of the two low bits; `None` for the reserved value 10.
+    pub fn from_bits(bits: u8) -> Option<RoutePreference> {
+        match bits & 3 {
+            0 => Some(RoutePreference::Medium),
+            1 => Some(RoutePreference::High),
+            3 => Some(RoutePreference::Low),
+            _ => None,
+        }
+    }
+
+    /// The two bits, in the low end.
+    pub fn bits(self) -> u8 {
+        match self {
+            RoutePreference::Medium => 0,
+            RoutePreference::High => 1,
+            RoutePreference::Low => 3,
+        }
+    }
+}
+
+/// One option.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum NdOption<'a> {
+    /// The sender's Ethernet address.
+    SourceLinkAddress([u8; 6]),
+    /// The target's Ethernet address.
+    TargetLinkAddress([u8; 6]),
+    /// A prefix of the link.
+    PrefixInformation(PrefixInformation),
+    /// The link's MTU, octets.
+    Mtu(u32),
+    /// What the router offers as a home agent.
+    HomeAgentInformation(HomeAgentInformation),
+    /// A prefix that is reached through the router.
+    RouteInformation(RouteInformation),
+    /// Anything else, to be ignored.
+    Unknown {
+        /// The Type field.
+        option_type: u8,
+        /// What follows the Length field: 8n+6 octets.
+        data: &'a [u8],
+    },
+}
+
+impl<'a> NdOption<'a> {
+    /// Reads an option from what follows its two first octets.
+    fn read(option_type: u8, data: &'a [u8]) -> Self {
+        Self::known(option_type, data).unwrap_or(NdOption::Unknown { option_type, data })
+    }
+
+    /// A known type whose length and fields make sense.
+    fn known(option_type: u8, data: &[u8]) -> Option<Self> {
+        const WHAT: &str = "option";
+        let units = (data.len() + 2) / 8;
+        match (option_type, units) {
+            (option_type::SOURCE_LINK_ADDRESS, 1) => {
+                array(data, 0, WHAT).ok().map(NdOption::SourceLinkAddress)
+            }
+            (option_type::TARGET_LINK_ADDRESS, 1) => {
+                array(data, 0, WHAT).ok().map(NdOption::TargetLinkAddress)
+            }
+            (option_type::PREFIX_INFORMATION, 4) => {
+                let [prefix_length, flags] = array(data, 0, WHAT).ok()?;
+                let information = PrefixInformation {
+                    prefix: address_at(data, 14, WHAT).ok()?,
+                    prefix_length,
+                    on_link: flags & 0x80 != 0,
+                    autonomous: flags & 0x40 != 0,
+                    router_address: flags & 0x20 != 0,
+                    valid_lifetime: u32_at(data, 2, WHAT).ok()?,
+                    preferred_lifetime: u32_at(data, 6, WHAT).ok()?,
+                };
+                (prefix_length <= 128).then_some(NdOption::PrefixInformation(information))
+            }
+            (option_type::MTU, 1) => u32_at(data, 2, WHAT).ok().map(NdOption::Mtu),
+            (option_type::HOME_AGENT_INFORMATION, 1) => {
+                Some(NdOption::HomeAgentInformation(HomeAgentInformation {
+                    mobile_router_support: u8_at(data, 0, WHAT).ok()? & 0x80 != 0,
+                    preference: u16_at(data, 2, WHAT).ok()?,
+                    lifetime: u16_at(data, 4, WHAT).ok()?,
+                }))
+            }
+            (option_type::ROUTE_INFORMATION, 1..=3) => {
+                let [prefix_length, flags] = array(data, 0, WHAT).ok()?;
+                // RFC 4191 2.3: the length is at least what the prefix needs; preference 10 is ignored.
+                let fits = usize::from(prefix_length) <= (units - 1) * 64;
+                let preference = RoutePreference::from_bits(flags >> 3)?;
+                let lifetime = u32_at(data, 2, WHAT).ok()?;
+                let mut octets = [0; 16];
+                for (octet, &came) in octets.iter_mut().zip(data.iter().skip(6)) {
+                    *octet = came;
+                }
+                let prefix = masked(Ipv6Addr::from(octets), prefix_length);
+                let information = RouteInformation { prefix, prefix_length, preference, lifetime };
+                fits.then_some(NdOption::RouteInformation(information))
+            }
+            _ => None,
+        }
+    }
+
+    /// Appends the option's octets.
+    ///
+    /// A Route Information option takes the shortest form that holds its prefix. The data of an unknown option
+    /// are filled with zero octets up to a multiple of 8, and cut at what its Length field can say.
+    pub fn emit_into(&self, message: &mut Vec<u8>) {
+        match *self {
+            NdOption::SourceLinkAddress(address) => {
+                message.extend_from_slice(&[option_type::SOURCE_LINK_ADDRESS, 1]);
+                message.extend_from_slice(&address);
+            }
+            NdOption::TargetLinkAddress(address) => {
+                message.extend_from_slice(&[option_type::TARGET_LINK_ADDRESS, 1]);
+                message.extend_from_slice(&address);
+            }
+            NdOption::PrefixInformation(prefix) => {
+                let flags = u8::from(prefix.on_link) << 7
+                    | u8::from(prefix.autonomous) << 6
+                    | u8::from(prefix.router_address) << 5;
+                message.extend_from_slice(&[
+                    option_type::PREFIX_INFORMATION,
+                    4,
+                    prefix.prefix_length.min(128),
+                    flags,
+                ]);
+                message.extend_from_slice(&prefix.valid_lifetime.to_be_bytes());
+                message.extend_from_slice(&prefix.preferred_lifetime.to_be_bytes());
+                message.extend_from_slice(&[0; 4]);
+                message.extend_from_slice(&prefix.prefix.octets());
+            }
+            NdOption::Mtu(mtu) => {
+                message.extend_from_slice(&[option_type::MTU, 1, 0, 0]);
+                message.extend_from_slice(&mtu.to_be_bytes());
+            }
+            NdOption::HomeAgentInformation(information) => {
+                let flags = u8::from(information.mobile_router_support) << 7;
+                message.extend_from_slice(&[option_type::HOME_AGENT_INFORMATION, 1, flags, 0]);
+                message.extend_from_slice(&information.preference.to_be_bytes());
+                message.extend_from_slice(&information.lifetime.to_be_bytes());
+            }
+            NdOption::RouteInformation(route) => {
+                let prefix_length = route.prefix_length.min(128);
+                let units = prefix_length.div_ceil(64) + 1;
+                let flags = route.preference.bits() << 3;
+                message.extend_from_slice(&[option_type::ROUTE_INFORMATION, units, prefix_length, flags]);
+                message.extend_from_slice(&route.lifetime.to_be_bytes());
+                let octets = masked(route.prefix, prefix_length).octets();
+                message.extend(octets.iter().take(usize::from(units - 1) * 8));
+            }
+            NdOption::Unknown { option_type, data } => {
+                let data = data.get(..255 * 8 - 2).unwrap_or(data);
+                let units = (data.len() + 2).div_ceil(8);
+                message.extend_from_slice(&[option_type, u8::try_from(units).unwrap_or(u8::MAX)]);
+                message.extend_from_slice(data);
+                message.extend(std::iter::repeat_n(0, units * 8 - 2 - data.len()));
+            }
+        }
+    }
+}
+
+/// An address with the bits after the prefix length cleared.
+fn masked(address: Ipv6Addr, prefix_length: u8) -> Ipv6Addr {
+    let mask = u128::MAX.checked_shl(128 - u32::from(prefix_length.min(128))).unwrap_or(0);
+    Ipv6Addr::from(u128::from(address) & mask)
+}
+
+/// The options of a message; iterates over them in order.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct NdOptions<'a> {
+    octets: &'a [u8],
+}
+
+impl<'a> NdOptions<'a> {
+    /// Checks the structure of all that follows a message's fixed part.
+    ///
+    /// # Errors
+    /// [`Error::Length`] for an option of length 0, [`Error::Truncated`] for one that runs past the end.
+    pub fn parse(octets: &'a [u8]) -> Result<Self, Error> {
+        let mut left = octets;
+        while !left.is_empty() {
+            left = split(left)?.2;
+        }
+        Ok(NdOptions { octets })
+    }
+
+    /// The address of the first Source Link-Layer Address option.
+    pub fn source_link_address(self) -> Option<[u8; 6]> {
+        self.into_iter().find_map(|option| match option {
+            NdOption::SourceLinkAddress(address) => Some(address),
+            _ => None,
+        })
+    }
+
+    /// The address of the first Target Link-Layer Address option.
+    pub fn target_link_address(self) -> Option<[u8; 6]> {
+        self.into_iter().find_map(|option| match option {
+            NdOption::TargetLinkAddress(address) => Some(address),
+            _ => None,
+        })
+    }
+}
+
+impl<'a> Iterator for NdOptions<'a> {
+    type Item = NdOption<'a>;
+
+    fn next(&mut self) -> Option<NdOption<'a>> {
+        let (option_type, data, left) = split(self.octets).ok()?;
+        self.octets = left;
+        Some(NdOption::read(option_type, data))
+    }
+}
+
+/// The first option's type and data, and what follows it.
+fn split(octets: &[u8]) -> Result<(u8, &[u8], &[u8]), Error> {
+    const WHAT: &str = "neighbor discovery option";
+    let [option_type, units] = array::<2>(octets, 0, WHAT)?;
+    if units == 0 {
+        return Err(Error::Length { what: WHAT, expected: "at least 1", found: 0 });
+    }
+    let length = usize::from(units) * 8;
+    let data = slice(octets, 2, length - 2, WHAT)?;
+    Ok((option_type, data, octets.get(length..).unwrap_or_default()))
+}

@@ -1,0 +1,56 @@
+//! Reading fixed-size fields without a chance to panic.
+//!
+//! Each function reads at an offset in octets and answers [`Error::Truncated`] when the octets end too early;
+//! `what` names the structure for that error. All integers are big-endian.
+
+use crate::Error;
+use std::net::Ipv6Addr;
+
+/// `N` octets at `offset`.
+pub(crate) fn array<const N: usize>(
+    octets: &[u8],
+    offset: usize,
+    what: &'static str,
+) -> Result<[u8; N], Error> {
+    octets.get(offset..).and_then(|rest| rest.first_chunk::<N>()).copied().ok_or(Error::Truncated {
+        what,
+        needed: offset.saturating_add(N),
+        found: octets.len(),
+    })
+}
+
+/// The octet at `offset`.
+pub(crate) fn u8_at(octets: &[u8], offset: usize, what: &'static str) -> Result<u8, Error> {
+    array::<1>(octets, offset, what).map(|[octet]| octet)
+}
+
+/// The 16-bit field at `offset`.
+pub(crate) fn u16_at(octets: &[u8], offset: usize, what: &'static str) -> Result<u16, Error> {
+    array(octets, offset, what).map(u16::from_be_bytes)
+}
+
+/// The 32-bit field at `offset`.
+pub(crate) fn u32_at(octets: &[u8], offset: usize, what: &'static str) -> Result<u32, Error> {
+    array(octets, offset, what).map(u32::from_be_bytes)
+}
+
+/// The IPv6 address at `offset`.
+pub(crate) fn address_at(octets: &[u8], offset: usize, what: &'static str) -> Result<Ipv6Addr, Error> {
+    array::<16>(octets, offset, what).map(Ipv6Addr::from)
+}
+
+/// The `length` octets from `offset` on.
+pub(crate) fn slice<'a>(
+    octets: &'a [u8],
+    offset: usize,
+    length: usize,
+    what: &'static str,
+) -> Result<&'a [u8], Error> {
+    let end = offset.saturating_add(length);
+    octets.get(offset..end).ok_or(Error::Truncated { what, needed: end, found: octets.len() })
+}
+
+/// Everything from `offset` on.
+pub(crate) fn rest<'a>(octets: &'a [u8], offset: usize, what: &'static str) -> Result<&'a [u8], Error> {
+    octets.get(offset..).ok_or(Error::Truncated { what, needed: offset, found: octets.len() })
+}
