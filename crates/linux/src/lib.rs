@@ -1,1 +1,30 @@
-//! Every system call that carnet makes
+//! Every system call that carnet makes.
+//!
+//! The protocol crates decide, this one does. [`Platform`] carries out the [`Change`]s of the desired
+//! forwarding state (routes, rules, addresses, interface settings), tells what the kernel knows of the
+//! interfaces, hears and sends ICMPv6 on links, and owns the TUN device through which every packet of the
+//! slow path comes and goes. Whatever it changes it can put back, after a crash too.
+//!
+//! It needs `CAP_NET_ADMIN` and `CAP_NET_RAW` in the user namespace that owns its network namespace, so it
+//! also runs without root in a user namespace. It needs a tokio runtime of one thread.
+//!
+//! This is the only crate of the workspace with `unsafe` code; each block says why it is sound.
+//!
+//! [`Change`]: carnet_station::forwarding::desired::Change
+#![deny(unsafe_op_in_unsafe_fn)]
+#![warn(clippy::undocumented_unsafe_blocks)]
+
+pub mod clock;
+mod counters;
+mod error;
+mod platform;
+mod tunnel;
+
+pub use counters::Counters;
+pub use error::{Error, Result};
+pub use platform::{Platform, PlatformConfig, PlatformEvent, WatchedInterface};
+pub use tunnel::TunnelIo;
+
+/// The origin that carnet's routes and rules bear (`ip route show proto 135`): the Mobility Header's
+/// protocol number, which no routing daemon has claimed.
+pub const ROUTE_PROTOCOL: u8 = 135;

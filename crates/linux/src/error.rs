@@ -1,0 +1,108 @@
+//! What can go wrong between carnet and the kernel.
+
+use std::io;
+use std::path::PathBuf;
+
+/// A result of this crate.
+pub type Result<T> = std::result::Result<T, Error>;
+
+/// Why the platform could not do something. Its text says what was tried, on what, and what the kernel said.
+#[derive(Debug, thiserror::Error)]
+pub enum Error {
+    /// A capability is missing.
+    #[error(
+        "missing capability {missing}: start carnet as root, with `setcap cap_net_admin,cap_net_raw+ep`, or in a \
+         user and network namespace of its own (`unshare -Urn`)"
+    )]
+    Capability {
+        /// Names of the capabilities that the process lacks.
+        missing: String,
+    },
+    /// `/dev/net/tun` is not there, or there is no driver behind it.
+    #[error(
+        "{path} is missing: load the TUN driver (`modprobe tun`), or create the node \
+         (`mkdir -p /dev/net && mknod /dev/net/tun c 10 200`) ({source})"
+    )]
+    TunMissing {
+        /// Its path.
+        path: PathBuf,
+        /// The kernel's answer.
+        source: io::Error,
+    },
+    /// `/dev/net/tun` may not be opened.
+    #[error("no permission to open {path}: it must be readable and writable by carnet's user ({source})")]
+    TunPermission {
+        /// Its path.
+        path: PathBuf,
+        /// The kernel's answer.
+        source: io::Error,
+    },
+    /// The tunnel device exists already.
+    #[error(
+        "{device} exists already: another carnet station runs in this network namespace, or somebody made that \
+         device by hand (`ip link del {device}`)"
+    )]
+    Busy {
+        /// Name of the device.
+        device: String,
+    },
+    /// The caller gave something that cannot be.
+    #[error("{what}: expected {expected}, got {got}")]
+    Invalid {
+        /// What was given.
+        what: String,
+        /// What would have been right.
+        expected: String,
+        /// What it was.
+        got: String,
+    },
+    /// The kernel refused.
+    #[error("cannot {operation}: {source}")]
+    Kernel {
+        /// What was tried, and on what object.
+        operation: String,
+        /// The kernel's answer.
+        source: io::Error,
+    },
+    /// A route, and not carnet's, holds the place of one that carnet needs.
+    #[error(
+        "cannot {operation}: a route of origin {protocol} with the same destination and metric is there; expected \
+         none (`ip -6 route show table {table}`)"
+    )]
+    RouteTaken {
+        /// What was tried, and on what object.
+        operation: String,
+        /// The other route's origin (`proto` in `ip route`).
+        protocol: u8,
+        /// Its table.
+        table: u32,
+    },
+    /// The kernel answered something that does not make sense.
+    #[error("cannot {operation}: unexpected netlink answer: {detail}")]
+    Protocol {
+        /// What was tried, and on what object.
+        operation: String,
+        /// What came.
+        detail: String,
+    },
+}
+
+impl Error {
+    /// The kernel's refusal of `operation`.
+    pub(crate) fn kernel(operation: impl Into<String>, source: impl Into<io::Error>) -> Error {
+        Error::Kernel { operation: operation.into(), source: source.into() }
+    }
+
+    /// The errno behind this error, where there is one.
+    pub fn raw_os_error(&self) -> Option<i32> {
+        match self {
+            Error::TunMissing { source, .. }
+            | Error::TunPermission { source, .. }
+            | Error::Kernel { source, .. } => source.raw_os_error(),
+            Error::RouteTaken { .. } => Some(libc::EEXIST),
+            Error::Capability { .. } => Some(libc::EPERM),
+            Error::Busy { .. } => Some(libc::EBUSY),
+            Error::Invalid { .. } | Error::Protocol { .. } => None,
+        }
+    }
+}
