@@ -1,5 +1,112 @@
 //! Mobile IPv6 and NEMO Basic Support as state machines without I/O.
+//!
+//! Two roles, one module each, with the same shape:
+//!
+//! * [`home_agent`] - the binding cache and everything that a home agent says (RFC 6275 section 10,
+//!   RFC 3963 section 6), with Neighbor Discovery on a real home link.
+//! * [`mobile_router`] - uplinks, movement and home registration (RFC 6275 section 11, RFC 3963
+//!   section 5).
+//!
+//! Both take the time and an input through `handle_*` methods and hand out [`Output`]s through
+//! `poll_output`; the next deadline comes from `poll_timeout`. They never read a clock, open a socket or
+//! draw a random number that they were not given. After each `handle_*` call the caller drains
+//! `poll_output`.
+//!
+//! Left out: return routability and route optimisation with correspondent nodes (RFC 6275 section 5.2.5 and
+//! 9), DHAAD and mobile prefix discovery, IPsec.
 #![forbid(unsafe_code)]
 
+mod drop_reason;
 mod event;
+pub mod home_agent;
+mod message;
+pub mod mobile_router;
+pub mod router_advertiser;
+mod security;
+mod sequence;
+
+use std::net::Ipv6Addr;
+use std::time::Duration;
+
+use carnet_base::LinkMessage;
+
+pub use drop_reason::MobilityDrop;
 pub use event::Event;
+pub use home_agent::HomeAgent;
+pub use message::MobilityMessage;
+pub use mobile_router::MobileRouter;
+pub use security::{Authentication, ReplayProtection, SecurityAssociation};
+pub use sequence::is_newer;
+
+/// The unit of every lifetime in Binding Updates and Acknowledgements (RFC 6275 6.1.7).
+pub const LIFETIME_UNIT: Duration = Duration::from_secs(4);
+/// `MAX_UPDATE_RATE`: Mobility Header messages of one type to one node per second (RFC 6275 12).
+pub const MAX_UPDATE_RATE: usize = 3;
+/// Hop limit of what carnet originates, the value "normally assigned to routers" (RFC 3963 5.5).
+pub const HOP_LIMIT: u8 = 64;
+/// How long packets are still accepted that were on their way over a path when it was given up. Longer
+/// than any round trip worth having, shorter than a care-of address takes to be somebody else's.
+pub const OLD_PATH_GRACE: Duration = Duration::from_secs(5);
+
+/// What a protocol machine wants done, in this order.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Output {
+    /// The forwarding that follows from this home address's binding (home agent) or from this router's own
+    /// state (mobile router) may have changed: compute it anew.
+    Forwarding(Ipv6Addr),
+    /// The state that has to survive a restart changed: write it before going on.
+    Persist,
+    /// An IPv6 packet; its source address tells the platform which way it leaves.
+    Packet(Vec<u8>),
+    /// An ICMPv6 message on one link.
+    Link(LinkMessage),
+    /// Something that happened.
+    Event(Event),
+}
+
+/// A lifetime in the units of the wire, rounded down, at least one unit unless it is zero.
+pub fn lifetime_units(lifetime: Duration) -> u16 {
+    let units = lifetime.as_secs() / LIFETIME_UNIT.as_secs();
+    match u16::try_from(units) {
+        Ok(0) if !lifetime.is_zero() => 1,
+        Ok(units) => units,
+        Err(_) => u16::MAX,
+    }
+}
+
+/// The lifetime that a number of wire units means.
+pub fn lifetime_from_units(units: u16) -> Duration {
+    LIFETIME_UNIT * u32::from(units)
+}
+
+/// Whether `address` may serve as a home or care-of address: unicast and routable (RFC 6275 6.1.7, 9.5.1).
+pub fn is_unicast_routable(address: Ipv6Addr) -> bool {
+    !(address.is_unspecified()
+        || address.is_loopback()
+        || address.is_multicast()
+        || address.is_unicast_link_local()
+        || address.to_ipv4_mapped().is_some())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn lifetimes_are_rounded_down_but_never_to_nothing() {
+        assert_eq!(lifetime_units(Duration::ZERO), 0);
+        assert_eq!(lifetime_units(Duration::from_secs(1)), 1);
+        assert_eq!(lifetime_units(Duration::from_secs(63)), 15);
+        assert_eq!(lifetime_units(Duration::MAX), u16::MAX);
+        assert_eq!(lifetime_from_units(15), Duration::from_secs(60));
+    }
+
+    #[test]
+    fn addresses_that_cannot_be_care_of_addresses() {
+        for text in ["::", "::1", "ff02::1", "fe80::1", "::ffff:192.0.2.1"] {
+            assert!(!is_unicast_routable(text.parse().expect("address")), "{text}");
+        }
+        assert!(is_unicast_routable("2001:db8::1".parse().expect("address")));
+        assert!(is_unicast_routable("fd00::1".parse().expect("address")));
+    }
+}

@@ -1,0 +1,43 @@
+//! Why a mobility message was dropped.
+
+carnet_base::drop_reasons! {
+    /// Why a packet with a Mobility Header, or a message of Neighbor Discovery, was dropped.
+    pub enum MobilityDrop {
+        /// The message does not parse: too short, a length that does not fit, an option past the end.
+        Malformed = "malformed",
+        /// Wrong Mobility Header checksum (RFC 6275 9.2).
+        BadChecksum = "bad_checksum",
+        /// Payload Proto is not 59 (RFC 6275 9.2).
+        PayloadProtocol = "payload_protocol",
+        /// Mobility Header type that this role does not know or does not expect.
+        UnknownType = "unknown_type",
+        /// The home address is not a unicast routable address (RFC 6275 9.5.1).
+        HomeAddress = "home_address",
+        /// The care-of address is not a unicast routable address (RFC 6275 6.1.7).
+        CareOfAddress = "care_of_address",
+        /// A Binding Update without the H flag: carnet keeps no correspondent bindings.
+        NotHomeRegistration = "not_home_registration",
+        /// A home registration with a Nonce Indices option (RFC 6275 9.5.1).
+        NonceIndices = "nonce_indices",
+        /// A Binding Update for a home address that nobody configured.
+        Unauthorized = "unauthorized",
+        /// The authentication option is missing, or its SPI belongs to nobody (RFC 4285 5).
+        AuthenticationMissing = "authentication_missing",
+        /// The authentication option does not verify (RFC 4285 5.1.1).
+        AuthenticationFailed = "authentication_failed",
+        /// The timestamp of the Message-ID option is old or too far off (RFC 4285 6).
+        Timestamp = "timestamp",
+        /// The sequence number is not newer than the last one (RFC 6275 9.5.1).
+        Sequence = "sequence",
+        /// A valid Binding Update that was refused with a status of 128 or more.
+        Refused = "refused",
+        /// A Binding Acknowledgement that answers nothing which is outstanding (RFC 6275 11.7.3).
+        Unexpected = "unexpected",
+        /// Not from the home agent, not to this router, or without the routing header that it needs.
+        WrongParty = "wrong_party",
+        /// More of these than are answered within a second.
+        RateLimited = "rate_limited",
+        /// A Neighbor Discovery message that fails RFC 4861 6.1 or 7.1 (hop limit, code, length).
+        NeighborDiscovery = "neighbor_discovery",
+    }
+}

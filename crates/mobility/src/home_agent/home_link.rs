@@ -1,0 +1,164 @@
+//! Neighbor Discovery on a real home link on behalf of nodes that are away (RFC 6275 10.4.1).
+//!
+//! The home agent answers for its own address, which lives behind the tunnel device, and for every bound
+//! home address; it multicasts an unsolicited Neighbor Advertisement when it begins to; it probes an
+//! address before it takes it over (duplicate address detection, RFC 4862 5.4). The Router bit is set for
+//! mobile routers (RFC 3963 6.2) and for itself.
+
+use std::net::Ipv6Addr;
+
+use carnet_base::{Interface, LinkMessage};
+use carnet_wire::{icmpv6, nd};
+
+use crate::MobilityDrop;
+
+/// Hop limit of every Neighbor Discovery message (RFC 4861 4).
+pub(crate) const ND_HOP_LIMIT: u8 = 255;
+const ALL_NODES: Ipv6Addr = Ipv6Addr::new(0xff02, 0, 0, 0, 0, 0, 0, 1);
+
+/// The interface on the home link, as far as it is known.
+#[derive(Debug)]
+pub(super) struct HomeLink {
+    pub interface: String,
+    running: bool,
+    link_address: Option<[u8; 6]>,
+    link_local: Option<Ipv6Addr>,
+}
+
+/// What a Neighbor Discovery message on the home link means.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) enum Heard {
+    /// Somebody asks for `target`.
+    Solicitation { target: Ipv6Addr, source: Ipv6Addr, peer: Option<[u8; 6]> },
+    /// Somebody says that `target` is theirs.
+    Advertisement { target: Ipv6Addr },
+    /// Not for us.
+    Other,
+}
+
+impl HomeLink {
+    pub fn new(interface: String) -> Self {
+        HomeLink { interface, running: false, link_address: None, link_local: None }
+    }
+
+    /// Whether the link is usable, so that nodes on it can be heard and told.
+    pub fn is_up(&self) -> bool {
+        self.running && self.link_local.is_some()
+    }
+
+    /// Takes over the interface's state; true when the link has just come up.
+    pub fn handle_interface(&mut self, interface: &Interface) -> bool {
+        let was_up = self.is_up();
+        self.running = interface.running;
+        self.link_address = interface.link_address;
+        self.link_local = interface
+            .addresses
+            .iter()
+            .find(|a| a.address.is_unicast_link_local() && !a.tentative && !a.duplicate)
+            .map(|a| a.address);
+        self.is_up() && !was_up
+    }
+
+    pub fn handle_gone(&mut self) {
+        self.running = false;
+        self.link_local = None;
+    }
+
+    /// Reads a Neighbor Discovery message, with the checks of RFC 4861 7.1.
+    pub fn read(message: &LinkMessage) -> Result<Heard, MobilityDrop> {
+        let kind = message.message.first().copied();
+        if kind != Some(icmpv6::types::NEIGHBOR_SOLICITATION)
+            && kind != Some(icmpv6::types::NEIGHBOR_ADVERTISEMENT)
+        {
+            return Ok(Heard::Other);
+        }
+        if message.hop_limit != ND_HOP_LIMIT {
+            return Err(MobilityDrop::NeighborDiscovery);
+        }
+        icmpv6::verify(message.source, message.destination, &message.message)
+            .map_err(|_| MobilityDrop::BadChecksum)?;
+        if kind == Some(icmpv6::types::NEIGHBOR_SOLICITATION) {
+            let solicitation = nd::NeighborSolicitation::parse(&message.message)
+                .map_err(|_| MobilityDrop::NeighborDiscovery)?;
+            if solicitation.target.is_multicast()
+                || (message.source.is_unspecified() && solicitation.source_link_address.is_some())
+            {
+                return Err(MobilityDrop::NeighborDiscovery);
+            }
+            Ok(Heard::Solicitation {
+                target: solicitation.target,
+                source: message.source,
+                peer: solicitation.source_link_address.or(message.peer),
+            })
+        } else {
+            let advertisement = nd::NeighborAdvertisement::parse(&message.message)
+                .map_err(|_| MobilityDrop::NeighborDiscovery)?;
+            Ok(Heard::Advertisement { target: advertisement.target })
+        }
+    }
+
+    /// The answer to a solicitation for an address that is ours to defend.
+    pub fn answer(
+        &self,
+        target: Ipv6Addr,
+        router: bool,
+        source: Ipv6Addr,
+        peer: Option<[u8; 6]>,
+    ) -> Option<LinkMessage> {
+        // RFC 4861 7.2.4: a solicitation from the unspecified address (duplicate address detection) is
+        // answered to all nodes, unsolicited.
+        let solicited = !source.is_unspecified();
+        let (destination, peer) = if solicited { (source, peer) } else { (ALL_NODES, None) };
+        self.advertisement(target, router, solicited, destination, peer)
+    }
+
+    /// The unsolicited advertisement that moves an address to our link-layer address.
+    pub fn announcement(&self, target: Ipv6Addr, router: bool) -> Option<LinkMessage> {
+        self.advertisement(target, router, false, ALL_NODES, None)
+    }
+
+    fn advertisement(
+        &self,
+        target: Ipv6Addr,
+        router: bool,
+        solicited: bool,
+        destination: Ipv6Addr,
+        peer: Option<[u8; 6]>,
+    ) -> Option<LinkMessage> {
+        let advertisement = nd::NeighborAdvertisement {
+            target,
+            router,
+            solicited,
+            override_: true,
+            target_link_address: self.link_address,
+        };
+        self.message(self.link_local?, destination, peer, advertisement.emit())
+    }
+
+    /// The probe of duplicate address detection (RFC 4862 5.4.2).
+    pub fn probe(&self, target: Ipv6Addr) -> Option<LinkMessage> {
+        let solicitation = nd::NeighborSolicitation { target, source_link_address: None };
+        self.message(Ipv6Addr::UNSPECIFIED, nd::solicited_node(target), None, solicitation.emit())
+    }
+
+    fn message(
+        &self,
+        source: Ipv6Addr,
+        destination: Ipv6Addr,
+        peer: Option<[u8; 6]>,
+        mut message: Vec<u8>,
+    ) -> Option<LinkMessage> {
+        if !self.is_up() {
+            return None;
+        }
+        icmpv6::set_checksum(&mut message, source, destination);
+        Some(LinkMessage {
+            interface: self.interface.clone(),
+            source,
+            destination,
+            hop_limit: ND_HOP_LIMIT,
+            peer,
+            message,
+        })
+    }
+}

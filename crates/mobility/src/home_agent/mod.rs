@@ -1,0 +1,686 @@
+//! The home agent (RFC 6275 section 10, RFC 3963 section 6), without I/O.
+//!
+//! [`registration`] judges Binding Updates, [`binding_cache`] keeps what was accepted, [`home_link`] speaks
+//! Neighbor Discovery for nodes that are away. This module joins them: it carries out the verdict, grants
+//! lifetimes and lets them run out, tests addresses before it defends them, and answers.
+//!
+//! A refused Binding Update leaves the existing binding untouched (RFC 3963 6.2 says "discard"); a refresh
+//! that changes nothing but the lifetime asks for no forwarding change. After a move the old care-of address
+//! is accepted as outer source for [`OLD_PATH_GRACE`].
+//!
+//! Left out: DHAAD and mobile prefix discovery, Binding Refresh Advice (the state survives restarts instead),
+//! key management mobility (the K flag is always answered with 0).
+
+mod binding_cache;
+mod home_link;
+mod registration;
+
+use std::collections::{BTreeMap, VecDeque};
+use std::net::Ipv6Addr;
+use std::time::Duration;
+
+use carnet_base::{Interface, LinkMessage, RateLimiter, Time, TimerTable, WallTime};
+use carnet_wire::icmpv6;
+use carnet_wire::mobility::status::Status;
+use carnet_wire::mobility::{
+    BindingUpdate, Builder, ControlPacket, Message, MobilityHeader, MobilityOption, message_type,
+};
+use ipnet::Ipv6Net;
+
+pub use binding_cache::{Binding, BindingCache, BindingState, StoredBinding, StoredRegistration};
+pub(crate) use home_link::ND_HOP_LIMIT;
+use home_link::{Heard, HomeLink};
+use registration::{Replay, Request, Verdict, judge};
+
+use crate::{
+    Authentication, Event, HOP_LIMIT, MobilityDrop, MobilityMessage, OLD_PATH_GRACE, Output, lifetime_units,
+};
+
+/// How long duplicate address detection listens: one probe and `RetransTimer` (RFC 4862 5.4, RFC 4861 10).
+const DAD_WAIT: Duration = Duration::from_secs(1);
+/// `MAX_DELETE_BCE_TIMEOUT` (RFC 6275 12).
+const MAX_DELETE_BCE_TIMEOUT: Duration = Duration::from_secs(10);
+/// `MAX_NEIGHBOR_ADVERTISEMENT` and `RetransTimer` (RFC 4861 10).
+const MAX_NEIGHBOR_ADVERTISEMENT: u8 = 3;
+const RETRANS_TIMER: Duration = Duration::from_secs(1);
+/// Binding Error status: a packet came from a node without a binding (RFC 6275 6.1.9).
+const BE_UNKNOWN_BINDING: u8 = 1;
+/// Binding Error status: unrecognised Mobility Header type.
+const BE_UNKNOWN_TYPE: u8 = 2;
+
+/// What the operator says about the home agent.
+#[derive(Debug, Clone)]
+pub struct HomeAgentConfig {
+    /// The home agent's address; nobody else assigns it.
+    pub address: Ipv6Addr,
+    /// The home prefix.
+    pub home_prefix: Ipv6Net,
+    /// The interface on the home link, `None` for a virtual one.
+    pub home_link: Option<String>,
+    /// The longest lifetime granted.
+    pub max_lifetime: Duration,
+    /// Who may register; anybody else may not.
+    pub nodes: Vec<AuthorizedNode>,
+}
+
+impl HomeAgentConfig {
+    /// Whether any node has a mobile network; if none, the R flag is refused with 140 (RFC 3963 6.6).
+    pub fn serves_mobile_routers(&self) -> bool {
+        self.nodes.iter().any(|node| !node.prefixes.is_empty())
+    }
+
+    /// Whether a home address is one that this agent could serve (RFC 3963 6.2): in the home prefix or in a
+    /// mobile network prefix that it knows.
+    fn serves(&self, address: Ipv6Addr) -> bool {
+        self.home_prefix.contains(&address)
+            || self.nodes.iter().any(|node| node.prefixes.iter().any(|prefix| prefix.contains(&address)))
+    }
+}
+
+/// A mobile node or router that may register, a row of the Prefix Table (RFC 3963 6.1.2).
+#[derive(Debug, Clone)]
+pub struct AuthorizedNode {
+    /// Its home address.
+    pub home_address: Ipv6Addr,
+    /// The only prefixes that it may register; none for a mobile node.
+    pub prefixes: Vec<Ipv6Net>,
+    /// How its messages are known to be its own.
+    pub authentication: Authentication,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+enum Timer {
+    /// When duplicate address detection for a home address has heard nothing.
+    Dad(Ipv6Addr),
+    /// When a binding's lifetime ends.
+    Expire(Ipv6Addr),
+    /// When packets from the previous care-of address are no longer accepted.
+    Grace(Ipv6Addr),
+    /// When a de-registered entry is forgotten.
+    Forget(Ipv6Addr),
+    /// When the next unsolicited Neighbor Advertisement for an address is due.
+    Announce(Ipv6Addr),
+}
+
+/// The home agent. See the module documentation for how to drive it.
+#[derive(Debug)]
+pub struct HomeAgent {
+    config: HomeAgentConfig,
+    nodes: BTreeMap<Ipv6Addr, AuthorizedNode>,
+    replay: BTreeMap<Ipv6Addr, Replay>,
+    cache: BindingCache,
+    home_link: Option<HomeLink>,
+    /// Requests that wait for duplicate address detection.
+    testing: BTreeMap<Ipv6Addr, Request>,
+    /// Unsolicited Neighbor Advertisements still to be sent, by target.
+    announcements: BTreeMap<Ipv6Addr, u8>,
+    timers: TimerTable<Timer>,
+    outputs: VecDeque<Output>,
+    binding_errors: RateLimiter,
+    /// Answers to those that nothing authenticated.
+    strangers: RateLimiter,
+    conflict_warnings: RateLimiter,
+}
+
+impl HomeAgent {
+    /// A home agent without bindings.
+    pub fn new(config: HomeAgentConfig) -> Self {
+        HomeAgent {
+            nodes: config.nodes.iter().map(|node| (node.home_address, node.clone())).collect(),
+            replay: BTreeMap::new(),
+            cache: BindingCache::default(),
+            home_link: config.home_link.clone().map(HomeLink::new),
+            testing: BTreeMap::new(),
+            announcements: BTreeMap::new(),
+            timers: TimerTable::new(),
+            outputs: VecDeque::new(),
+            binding_errors: RateLimiter::new(50, Duration::from_millis(10)),
+            strangers: RateLimiter::new(20, Duration::from_millis(50)),
+            conflict_warnings: RateLimiter::new(1, Duration::from_secs(60)),
+            config,
+        }
+    }
+
+    /// Its configuration.
+    pub fn config(&self) -> &HomeAgentConfig {
+        &self.config
+    }
+
+    /// The binding cache.
+    pub fn bindings(&self) -> &BindingCache {
+        &self.cache
+    }
+
+    /// The next thing to be done. To be called until it returns `None` after every `handle_*`.
+    pub fn poll_output(&mut self) -> Option<Output> {
+        self.outputs.pop_front()
+    }
+
+    /// When [`Self::handle_timeout`] is due next.
+    pub fn poll_timeout(&self) -> Option<Time> {
+        self.timers.next_deadline()
+    }
+
+    /// Handles a packet with a Mobility Header that is addressed to this home agent.
+    ///
+    /// # Errors
+    /// Why the message had no effect; an answer may have been sent all the same.
+    pub fn handle_message(
+        &mut self,
+        now: Time,
+        wall: WallTime,
+        message: MobilityMessage<'_>,
+    ) -> Result<(), MobilityDrop> {
+        let header = match MobilityHeader::parse(message.octets()) {
+            Ok(header) => header,
+            Err(error) => return Err(self.malformed(now, &message, error)),
+        };
+        header
+            .verify_checksum(message.pseudo_source(), message.pseudo_destination())
+            .map_err(|_| MobilityDrop::BadChecksum)?;
+        match header.message() {
+            Ok(Message::BindingUpdate(update)) => {
+                let request = Request::parse(&message, &update)?;
+                self.binding_update(now, wall, request, &update, header.octets())
+            }
+            Ok(Message::Other(kind)) if kind > message_type::BINDING_ERROR => {
+                // RFC 6275 9.2: unknown types are answered with a Binding Error.
+                let home_address = message.home_address.unwrap_or(Ipv6Addr::UNSPECIFIED);
+                self.binding_error(now, message.source, home_address, BE_UNKNOWN_TYPE);
+                Err(MobilityDrop::UnknownType)
+            }
+            Ok(_) => Err(MobilityDrop::UnknownType),
+            Err(error) => Err(self.malformed(now, &message, error)),
+        }
+    }
+
+    /// A packet came out of the tunnel whose sender has no binding: the sender believes in one that we lost
+    /// (RFC 6275 9.3.3 in the manner of a Home Address option without binding). Told only to the owners of
+    /// addresses that are configured here, and not too often.
+    pub fn handle_unbound(&mut self, now: Time, outer_source: Ipv6Addr, inner_source: Ipv6Addr) {
+        let owner = self.config.nodes.iter().find(|node| {
+            node.home_address == inner_source || node.prefixes.iter().any(|p| p.contains(&inner_source))
+        });
+        if let Some(home_address) = owner.map(|node| node.home_address)
+            && self.cache.valid(home_address).is_none()
+            && !self.testing.contains_key(&home_address)
+        {
+            self.binding_error(now, outer_source, home_address, BE_UNKNOWN_BINDING);
+        }
+    }
+
+    /// Takes over the state of an interface; only the home link's matters.
+    pub fn handle_interface(&mut self, interface: &Interface, now: Time) {
+        let Some(link) = self.home_link.as_mut().filter(|link| link.interface == interface.name) else {
+            return;
+        };
+        if link.handle_interface(interface) {
+            // Whatever happened on the link meanwhile: these addresses are here.
+            self.announce(now, self.config.address);
+            let bound: Vec<Ipv6Addr> = self.cache.iter().map(|b| b.home_address).collect();
+            for home_address in bound {
+                self.announce(now, home_address);
+            }
+        }
+    }
+
+    /// An interface has vanished.
+    pub fn handle_interface_gone(&mut self, name: &str) {
+        if let Some(link) = self.home_link.as_mut().filter(|link| link.interface == name) {
+            link.handle_gone();
+        }
+    }
+
+    /// Handles a Neighbor Discovery message heard on the home link.
+    ///
+    /// # Errors
+    /// Why it had no effect.
+    pub fn handle_link_message(&mut self, now: Time, message: &LinkMessage) -> Result<(), MobilityDrop> {
+        let Some(link) = self.home_link.as_ref().filter(|link| link.interface == message.interface) else {
+            return Ok(());
+        };
+        match HomeLink::read(message)? {
+            Heard::Solicitation { target, source, peer } => {
+                if let Some(router) = self.defended(target) {
+                    let answer = link.answer(target, router, source, peer);
+                    self.outputs.extend(answer.map(Output::Link));
+                } else if source.is_unspecified() {
+                    self.duplicate(now, target);
+                }
+            }
+            Heard::Advertisement { target } => {
+                if self.defended(target).is_some() {
+                    if self.conflict_warnings.allow(now) {
+                        let message = format!(
+                            "another node on the home link claims {target}, which this home agent defends"
+                        );
+                        self.outputs.push_back(Output::Event(Event::Warning { message }));
+                    }
+                } else {
+                    self.duplicate(now, target);
+                }
+            }
+            Heard::Other => {}
+        }
+        Ok(())
+    }
+
+    /// Serves the timers that have run out.
+    pub fn handle_timeout(&mut self, now: Time) {
+        while let Some(timer) = self.timers.pop_expired(now) {
+            match timer {
+                Timer::Dad(home_address) => {
+                    if let Some(request) = self.testing.remove(&home_address) {
+                        self.commit(now, &request);
+                        self.acknowledge_registration(&request);
+                        self.announce(now, home_address);
+                    }
+                }
+                Timer::Expire(home_address) => {
+                    if self.cache.valid(home_address).is_some() {
+                        self.cache.remove(home_address);
+                        self.timers.stop(Timer::Grace(home_address));
+                        self.outputs.push_back(Output::Forwarding(home_address));
+                        self.outputs.push_back(Output::Persist);
+                        self.outputs.push_back(Output::Event(Event::BindingRemoved {
+                            home_address,
+                            reason: "its lifetime ended".into(),
+                        }));
+                    }
+                }
+                Timer::Grace(home_address) => {
+                    if let Some(binding) = self.cache.get_mut(home_address) {
+                        binding.previous_care_of_address = None;
+                        self.outputs.push_back(Output::Forwarding(home_address));
+                    }
+                }
+                Timer::Forget(home_address) => {
+                    if self.cache.get(home_address).is_some_and(|b| b.state == BindingState::Deleted) {
+                        self.cache.remove(home_address);
+                    }
+                }
+                Timer::Announce(target) => self.announce_once(now, target),
+            }
+        }
+    }
+
+    /// All that has to survive a restart.
+    pub fn stored(&self, now: Time, wall: WallTime) -> Vec<StoredBinding> {
+        self.nodes
+            .keys()
+            .filter_map(|&home_address| {
+                let replay = self.replay.get(&home_address).copied().unwrap_or_default();
+                let binding = self.cache.valid(home_address);
+                if binding.is_none() && replay.sequence.is_none() && replay.timestamp.is_none() {
+                    return None;
+                }
+                Some(StoredBinding {
+                    home_address,
+                    sequence: replay.sequence.or(binding.map(|b| b.sequence)),
+                    timestamp: replay.timestamp,
+                    registration: binding.map(|b| StoredRegistration {
+                        care_of_address: b.care_of_address,
+                        mobile_router: b.mobile_router,
+                        link_local: b.link_local,
+                        prefixes: b.prefixes.clone(),
+                        lifetime_s: b.lifetime.as_secs(),
+                        expires: wall + b.expires.saturating_since(now),
+                    }),
+                })
+            })
+            .collect()
+    }
+
+    /// Takes back what [`Self::stored`] gave, as far as the configuration still allows it and the lifetimes
+    /// have not ended. Duplicate address detection is not repeated: the node kept the address all the while.
+    pub fn restore(&mut self, now: Time, wall: WallTime, stored: Vec<StoredBinding>) {
+        for entry in stored {
+            let Some(node) = self.nodes.get(&entry.home_address) else { continue };
+            let authenticated = node.authentication.association().is_some();
+            if authenticated {
+                let replay = Replay { sequence: entry.sequence, timestamp: entry.timestamp };
+                self.replay.insert(entry.home_address, replay);
+            }
+            let Some(registration) = entry.registration else { continue };
+            let lifetime = Duration::from_secs(registration.lifetime_s).min(self.config.max_lifetime);
+            let remaining = Duration::from_nanos(
+                registration.expires.as_unix_nanos().saturating_sub(wall.as_unix_nanos()),
+            )
+            .min(lifetime);
+            let permitted =
+                registration.prefixes.iter().all(|p| node.prefixes.iter().any(|own| own.contains(p)))
+                    && crate::is_unicast_routable(registration.care_of_address);
+            if remaining.is_zero() || !permitted {
+                continue;
+            }
+            self.cache.insert(Binding {
+                home_address: entry.home_address,
+                care_of_address: registration.care_of_address,
+                previous_care_of_address: None,
+                mobile_router: registration.mobile_router,
+                link_local: registration.link_local,
+                prefixes: registration.prefixes,
+                sequence: entry.sequence.unwrap_or(0),
+                lifetime,
+                expires: now + remaining,
+                state: BindingState::Valid,
+            });
+            self.timers.set(Timer::Expire(entry.home_address), now + remaining);
+            self.outputs.push_back(Output::Forwarding(entry.home_address));
+            self.announce(now, entry.home_address);
+        }
+    }
+
+    fn binding_update(
+        &mut self,
+        now: Time,
+        wall: WallTime,
+        request: Request,
+        update: &BindingUpdate<'_>,
+        octets: &[u8],
+    ) -> Result<(), MobilityDrop> {
+        let home_address = request.home_address;
+        let Some(node) = self.nodes.get(&home_address) else {
+            // RFC 6275 10.3.1: not on the home link is answered with 132; a home address that could be
+            // served but was given to nobody is met with silence.
+            if update.flags.home_registration
+                && !self.config.serves(home_address)
+                && self.strangers.allow(now)
+            {
+                let sequence = request.sequence;
+                self.acknowledge(&request, Status::NOT_HOME_SUBNET, sequence, Duration::ZERO, None);
+                return Err(MobilityDrop::Refused);
+            }
+            return Err(MobilityDrop::Unauthorized);
+        };
+        let replay = self.replay.get(&home_address).copied().unwrap_or_default();
+        let binding = self.cache.get(home_address);
+        match judge(&self.config, node, &replay, binding, wall, &request, octets) {
+            Verdict::Ignore(reason) => Err(reason),
+            Verdict::Reject { status, reason, sequence, timestamp } => {
+                let unproven = reason == MobilityDrop::AuthenticationFailed
+                    || node.authentication.association().is_none();
+                if unproven && !self.strangers.allow(now) {
+                    return Err(MobilityDrop::RateLimited);
+                }
+                self.outputs.push_back(Output::Event(Event::BindingRefused {
+                    home_address,
+                    care_of_address: request.care_of_address,
+                    status: status.0,
+                    reason: status.meaning().into(),
+                }));
+                self.acknowledge(&request, status, sequence, Duration::ZERO, timestamp);
+                Err(reason)
+            }
+            Verdict::Deregister => {
+                self.remember(&request);
+                self.deregister(now, &request);
+                Ok(())
+            }
+            Verdict::Register { prefixes, lifetime } => {
+                self.remember(&request);
+                self.register(now, request, prefixes, lifetime);
+                Ok(())
+            }
+        }
+    }
+
+    /// Keeps what holds off replays, for nodes that have a key.
+    fn remember(&mut self, request: &Request) {
+        let authenticated =
+            self.nodes.get(&request.home_address).is_some_and(|n| n.authentication.association().is_some());
+        if authenticated {
+            let replay = self.replay.entry(request.home_address).or_default();
+            replay.sequence = Some(request.sequence);
+            replay.timestamp = request.timestamp.or(replay.timestamp);
+        }
+    }
+
+    fn register(&mut self, now: Time, request: Request, prefixes: Vec<Ipv6Net>, lifetime: Duration) {
+        let home_address = request.home_address;
+        let lifetime = crate::lifetime_from_units(lifetime_units(lifetime));
+        let known = self.cache.valid(home_address).is_some();
+        let tested = known || self.home_link.as_ref().is_none_or(|link| !link.is_up());
+        let request = Request {
+            prefixes: prefixes.iter().map(|p| (p.network(), p.prefix_len())).collect(),
+            lifetime,
+            ..request
+        };
+        if tested {
+            self.commit(now, &request);
+            self.acknowledge_registration(&request);
+            if !known {
+                self.announce(now, home_address);
+            }
+            return;
+        }
+        // RFC 6275 10.3.1: duplicate address detection before the first acknowledgement, never on a refresh.
+        let binding = self.new_binding(now, &request, BindingState::Testing);
+        let targets = [Some(home_address), binding.link_local_address()];
+        self.cache.insert(binding);
+        let first = self.testing.insert(home_address, request).is_none();
+        if first {
+            self.timers.set(Timer::Dad(home_address), now + DAD_WAIT);
+            self.timers.stop(Timer::Forget(home_address));
+            if let Some(link) = &self.home_link {
+                for target in targets.into_iter().flatten() {
+                    self.outputs.extend(link.probe(target).map(Output::Link));
+                }
+            }
+        }
+    }
+
+    fn new_binding(&self, now: Time, request: &Request, state: BindingState) -> Binding {
+        Binding {
+            home_address: request.home_address,
+            care_of_address: request.care_of_address,
+            previous_care_of_address: None,
+            mobile_router: request.mobile_router,
+            link_local: request.link_local,
+            prefixes: request
+                .prefixes
+                .iter()
+                .filter_map(|&(address, length)| Ipv6Net::new(address, length).ok())
+                .collect(),
+            sequence: request.sequence,
+            lifetime: request.lifetime,
+            expires: now + request.lifetime,
+            state,
+        }
+    }
+
+    /// Makes an accepted request the binding.
+    fn commit(&mut self, now: Time, request: &Request) {
+        let home_address = request.home_address;
+        let mut binding = self.new_binding(now, request, BindingState::Valid);
+        let change = match self.cache.valid(home_address) {
+            None => "created",
+            Some(old) => {
+                let moved = old.care_of_address != binding.care_of_address;
+                binding.previous_care_of_address = if moved {
+                    self.timers.set(Timer::Grace(home_address), now + OLD_PATH_GRACE);
+                    Some((old.care_of_address, now + OLD_PATH_GRACE))
+                } else {
+                    old.previous_care_of_address
+                };
+                if moved { "moved" } else { "refreshed" }
+            }
+        };
+        let event = Event::Binding {
+            home_address,
+            care_of_address: binding.care_of_address,
+            prefixes: binding.prefixes.clone(),
+            lifetime_s: u32::try_from(binding.lifetime.as_secs()).unwrap_or(u32::MAX),
+            change: change.into(),
+        };
+        self.timers.stop(Timer::Forget(home_address));
+        self.timers.set(Timer::Expire(home_address), binding.expires);
+        self.cache.insert(binding);
+        self.outputs.push_back(Output::Forwarding(home_address));
+        self.outputs.push_back(Output::Persist);
+        self.outputs.push_back(Output::Event(event));
+    }
+
+    fn deregister(&mut self, now: Time, request: &Request) {
+        let home_address = request.home_address;
+        if let Some(binding) = self.cache.get_mut(home_address) {
+            binding.state = BindingState::Deleted;
+            binding.sequence = request.sequence;
+            binding.previous_care_of_address = None;
+        }
+        self.announcements.remove(&home_address);
+        self.timers.stop(Timer::Announce(home_address));
+        self.timers.stop(Timer::Expire(home_address));
+        self.timers.stop(Timer::Grace(home_address));
+        self.timers.set(Timer::Forget(home_address), now + MAX_DELETE_BCE_TIMEOUT);
+        self.outputs.push_back(Output::Forwarding(home_address));
+        self.outputs.push_back(Output::Persist);
+        self.outputs.push_back(Output::Event(Event::BindingRemoved {
+            home_address,
+            reason: "the node de-registered".into(),
+        }));
+        self.acknowledge(request, Status::ACCEPTED, request.sequence, Duration::ZERO, request.timestamp);
+    }
+
+    fn acknowledge_registration(&mut self, request: &Request) {
+        self.acknowledge(request, Status::ACCEPTED, request.sequence, request.lifetime, request.timestamp);
+    }
+
+    /// Sends a Binding Acknowledgement (RFC 6275 9.5.4, RFC 3963 6.6, RFC 4285 5.1.1).
+    fn acknowledge(
+        &mut self,
+        request: &Request,
+        status: Status,
+        sequence: u16,
+        lifetime: Duration,
+        timestamp: Option<u64>,
+    ) {
+        let supports_routers = request.mobile_router && self.config.serves_mobile_routers();
+        let mut builder = Builder::binding_acknowledgement(
+            status.0,
+            false,
+            supports_routers,
+            sequence,
+            lifetime_units(lifetime),
+        );
+        if let Some(timestamp) = timestamp {
+            builder = builder.option(&MobilityOption::MessageIdentifier(timestamp));
+        }
+        let association =
+            self.nodes.get(&request.home_address).and_then(|node| node.authentication.association());
+        if let Some(association) = association {
+            builder = builder.option(&association.blank_option());
+        }
+        let mut mobility_header = builder.finish();
+        if let Some(association) = association {
+            association.sign(&mut mobility_header, request.care_of_address, request.home_address);
+        }
+        let packet = ControlPacket {
+            source: self.config.address,
+            destination: request.source,
+            hop_limit: HOP_LIMIT,
+            home_address: None,
+            routing_home_address: request.away.then_some(request.home_address),
+            mobility_header: &mut mobility_header,
+        };
+        self.outputs.push_back(Output::Packet(packet.emit()));
+    }
+
+    fn binding_error(&mut self, now: Time, destination: Ipv6Addr, home_address: Ipv6Addr, status: u8) {
+        if !crate::is_unicast_routable(destination) || !self.binding_errors.allow(now) {
+            return;
+        }
+        let mut mobility_header = Builder::binding_error(status, home_address).finish();
+        let packet = ControlPacket {
+            source: self.config.address,
+            destination,
+            hop_limit: HOP_LIMIT,
+            home_address: None,
+            routing_home_address: None,
+            mobility_header: &mut mobility_header,
+        };
+        self.outputs.push_back(Output::Packet(packet.emit()));
+    }
+
+    /// RFC 6275 9.2: wrong Payload Proto and short messages are answered with Parameter Problem.
+    fn malformed(
+        &mut self,
+        now: Time,
+        message: &MobilityMessage<'_>,
+        error: carnet_wire::Error,
+    ) -> MobilityDrop {
+        if let Some(problem) = error.parameter_problem(message.offset)
+            && icmpv6::may_answer_with(problem, message.packet)
+            && self.strangers.allow(now)
+        {
+            let packet = icmpv6::error_packet(self.config.address, message.source, problem, message.packet);
+            self.outputs.push_back(Output::Packet(packet));
+        }
+        match error {
+            carnet_wire::Error::PayloadProtocol { .. } => MobilityDrop::PayloadProtocol,
+            _ => MobilityDrop::Malformed,
+        }
+    }
+
+    /// Whether an address on the home link is ours to answer for; if so, with which Router bit.
+    fn defended(&self, target: Ipv6Addr) -> Option<bool> {
+        if target == self.config.address {
+            return Some(true);
+        }
+        if let Some(binding) = self.cache.valid(target) {
+            return Some(binding.mobile_router);
+        }
+        if target.is_unicast_link_local() {
+            return self
+                .cache
+                .iter()
+                .find(|b| b.link_local_address() == Some(target))
+                .map(|binding| binding.mobile_router);
+        }
+        None
+    }
+
+    /// Duplicate address detection has found another node with `target` (RFC 6275 10.3.1).
+    fn duplicate(&mut self, _now: Time, target: Ipv6Addr) {
+        let home_address = self.testing.keys().copied().find(|&home_address| {
+            home_address == target
+                || self.cache.get(home_address).and_then(Binding::link_local_address) == Some(target)
+        });
+        if let Some(home_address) = home_address
+            && let Some(request) = self.testing.remove(&home_address)
+        {
+            self.timers.stop(Timer::Dad(home_address));
+            self.cache.remove(home_address);
+            let status = Status::DUPLICATE_ADDRESS;
+            self.outputs.push_back(Output::Event(Event::BindingRefused {
+                home_address,
+                care_of_address: request.care_of_address,
+                status: status.0,
+                reason: status.meaning().into(),
+            }));
+            self.acknowledge(&request, status, request.sequence, Duration::ZERO, request.timestamp);
+        }
+    }
+
+    /// Begins to tell the home link that `target` is reached through us.
+    fn announce(&mut self, now: Time, target: Ipv6Addr) {
+        if self.home_link.is_some() {
+            self.announcements.insert(target, MAX_NEIGHBOR_ADVERTISEMENT);
+            self.announce_once(now, target);
+        }
+    }
+
+    fn announce_once(&mut self, now: Time, target: Ipv6Addr) {
+        let router = self.defended(target);
+        let left = self.announcements.remove(&target).map_or(0, |left| left.saturating_sub(1));
+        let (Some(router), Some(link)) = (router, &self.home_link) else { return };
+        if left > 0 {
+            self.announcements.insert(target, left);
+            self.timers.set(Timer::Announce(target), now + RETRANS_TIMER);
+        }
+        let link_local = self.cache.valid(target).and_then(Binding::link_local_address);
+        for address in [Some(target), link_local].into_iter().flatten() {
+            self.outputs.extend(link.announcement(address, router).map(Output::Link));
+        }
+    }
+}

@@ -1,0 +1,56 @@
+//! A received Mobility Header message with the addresses that give it its meaning.
+
+use std::net::Ipv6Addr;
+
+use carnet_wire::extension::Extensions;
+use carnet_wire::ipv6::{Header, protocol};
+
+/// A packet whose upper layer is the Mobility Header, taken apart by the caller.
+#[derive(Debug, Clone, Copy)]
+pub struct MobilityMessage<'a> {
+    /// IPv6 source.
+    pub source: Ipv6Addr,
+    /// IPv6 destination.
+    pub destination: Ipv6Addr,
+    /// From the Home Address destination option (RFC 6275 6.3).
+    pub home_address: Option<Ipv6Addr>,
+    /// From the type 2 routing header (RFC 6275 6.4).
+    pub routing_home_address: Option<Ipv6Addr>,
+    /// The whole packet, for error messages about it.
+    pub packet: &'a [u8],
+    /// Where the Mobility Header begins in `packet`.
+    pub offset: usize,
+}
+
+impl<'a> MobilityMessage<'a> {
+    /// Puts the pieces together; `None` when the upper layer is not the Mobility Header or the packet is a
+    /// fragment.
+    pub fn new(packet: &'a [u8], header: &Header, extensions: &Extensions) -> Option<Self> {
+        if extensions.protocol != protocol::MOBILITY || extensions.fragment.is_some() {
+            return None;
+        }
+        Some(MobilityMessage {
+            source: header.source,
+            destination: header.destination,
+            home_address: extensions.home_address,
+            routing_home_address: extensions.routing_home_address,
+            packet,
+            offset: extensions.offset,
+        })
+    }
+
+    /// The Mobility Header and what follows it.
+    pub fn octets(&self) -> &'a [u8] {
+        self.packet.get(self.offset..).unwrap_or_default()
+    }
+
+    /// The source of the pseudo-header: the home address when the packet names one (RFC 6275 6.1.1).
+    pub fn pseudo_source(&self) -> Ipv6Addr {
+        self.home_address.unwrap_or(self.source)
+    }
+
+    /// The destination of the pseudo-header: the final one, which a routing header names.
+    pub fn pseudo_destination(&self) -> Ipv6Addr {
+        self.routing_home_address.unwrap_or(self.destination)
+    }
+}

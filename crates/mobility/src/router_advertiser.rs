@@ -1,0 +1,326 @@
+//! Router Advertisements (RFC 4861 6.2): to the mobile network, and to a real home link.
+//!
+//! On the mobile network the router advertises its prefixes with the A and L flags, itself as default
+//! router, and the MTU that fits into the tunnel, so that hosts need no Packet Too Big. On the home link the
+//! advertisement carries the H flag and the prefix with its R bit (RFC 6275 7.1, 7.2), and a router lifetime
+//! of 0: the home agent is no default router unless the operator's own advertisements say so.
+//!
+//! Left out: everything configurable of RFC 4861 6.2.1 that nobody needs here, DNS options.
+
+use std::collections::VecDeque;
+use std::net::Ipv6Addr;
+use std::time::Duration;
+
+use carnet_base::{Interface, LinkMessage, Rng, Time};
+use carnet_wire::{icmpv6, nd};
+use ipnet::Ipv6Net;
+
+use crate::MobilityDrop;
+use crate::home_agent::ND_HOP_LIMIT;
+
+const ALL_NODES: Ipv6Addr = Ipv6Addr::new(0xff02, 0, 0, 0, 0, 0, 0, 1);
+/// `MaxRtrAdvInterval` and `MinRtrAdvInterval`, far below RFC 4861's 600 s: hosts of a vehicle come and go.
+const MAX_INTERVAL: Duration = Duration::from_secs(60);
+const MIN_INTERVAL: Duration = Duration::from_secs(20);
+/// `MAX_INITIAL_RTR_ADVERTISEMENTS` and `MAX_INITIAL_RTR_ADVERT_INTERVAL` (RFC 4861 10).
+const INITIAL_ADVERTISEMENTS: u32 = 3;
+const INITIAL_INTERVAL: Duration = Duration::from_secs(16);
+/// `MIN_DELAY_BETWEEN_RAS` and `MAX_RA_DELAY_TIME` (RFC 4861 10).
+const MIN_DELAY_BETWEEN_RAS: Duration = Duration::from_secs(3);
+const MAX_RA_DELAY_TIME: Duration = Duration::from_millis(500);
+/// `AdvDefaultLifetime`: three times the interval, with room for loss.
+const ROUTER_LIFETIME: u16 = 1800;
+/// `AdvValidLifetime` and `AdvPreferredLifetime` (RFC 4861 6.2.1).
+const VALID_LIFETIME: u32 = 2_592_000;
+const PREFERRED_LIFETIME: u32 = 604_800;
+
+/// What is advertised on one interface.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct AdvertiserConfig {
+    /// Interface name.
+    pub interface: String,
+    /// The prefixes; on a home link with the full router address instead of the network (the R bit).
+    pub prefixes: Vec<Ipv6Net>,
+    /// Whether this is a home link: H flag, R bit, no default router.
+    pub home_link: Option<Ipv6Addr>,
+}
+
+/// The advertiser of one interface.
+#[derive(Debug)]
+pub struct RouterAdvertiser {
+    config: AdvertiserConfig,
+    mtu: Option<u32>,
+    /// Whether the prefixes are good; when not, hosts are told to stop using them.
+    valid: bool,
+    link_local: Option<Ipv6Addr>,
+    link_address: Option<[u8; 6]>,
+    next: Option<Time>,
+    last: Option<Time>,
+    sent: u32,
+    rng: Rng,
+    outputs: VecDeque<LinkMessage>,
+}
+
+impl RouterAdvertiser {
+    /// An advertiser that waits for its interface to come up.
+    pub fn new(config: AdvertiserConfig, rng: Rng) -> Self {
+        RouterAdvertiser {
+            config,
+            mtu: None,
+            valid: true,
+            link_local: None,
+            link_address: None,
+            next: None,
+            last: None,
+            sent: 0,
+            rng,
+            outputs: VecDeque::new(),
+        }
+    }
+
+    /// The interface's name.
+    pub fn interface(&self) -> &str {
+        &self.config.interface
+    }
+
+    /// The next message to be sent.
+    pub fn poll_output(&mut self) -> Option<LinkMessage> {
+        self.outputs.pop_front()
+    }
+
+    /// When [`Self::handle_timeout`] is due next.
+    pub fn poll_timeout(&self) -> Option<Time> {
+        self.next
+    }
+
+    /// Takes over the interface's state.
+    pub fn handle_interface(&mut self, now: Time, interface: &Interface) {
+        if interface.name != self.config.interface {
+            return;
+        }
+        let was_up = self.link_local.is_some();
+        self.link_address = interface.link_address;
+        self.link_local = interface
+            .addresses
+            .iter()
+            .find(|a| interface.running && a.address.is_unicast_link_local() && !a.tentative && !a.duplicate)
+            .map(|a| a.address);
+        if self.link_local.is_none() {
+            self.next = None;
+        } else if !was_up {
+            self.sent = 0;
+            self.next = Some(now);
+        }
+    }
+
+    /// An interface has vanished.
+    pub fn handle_interface_gone(&mut self, name: &str) {
+        if name == self.config.interface {
+            self.link_local = None;
+            self.next = None;
+        }
+    }
+
+    /// Sets what the advertisement says: the MTU of the link towards the hosts, and whether the prefixes are
+    /// good. A change is advertised soon.
+    pub fn set(&mut self, now: Time, mtu: Option<u32>, valid: bool) {
+        if (self.mtu, self.valid) != (mtu, valid) {
+            self.mtu = mtu;
+            self.valid = valid;
+            self.advertise_soon(now);
+        }
+    }
+
+    /// Handles an ICMPv6 message heard on the interface: Router Solicitations are answered.
+    ///
+    /// # Errors
+    /// Why it had no effect (RFC 4861 6.1.1).
+    pub fn handle_link_message(&mut self, now: Time, message: &LinkMessage) -> Result<(), MobilityDrop> {
+        if message.interface != self.config.interface
+            || message.message.first() != Some(&icmpv6::types::ROUTER_SOLICITATION)
+        {
+            return Ok(());
+        }
+        if message.hop_limit != ND_HOP_LIMIT {
+            return Err(MobilityDrop::NeighborDiscovery);
+        }
+        icmpv6::verify(message.source, message.destination, &message.message)
+            .map_err(|_| MobilityDrop::BadChecksum)?;
+        let solicitation =
+            nd::RouterSolicitation::parse(&message.message).map_err(|_| MobilityDrop::NeighborDiscovery)?;
+        if message.source.is_unspecified() && solicitation.source_link_address.is_some() {
+            return Err(MobilityDrop::NeighborDiscovery);
+        }
+        self.advertise_soon(now);
+        Ok(())
+    }
+
+    /// Sends what is due.
+    pub fn handle_timeout(&mut self, now: Time) {
+        if self.next.is_some_and(|next| next <= now) {
+            self.next = None;
+            self.advertise(now, ROUTER_LIFETIME);
+        }
+    }
+
+    /// Tells hosts that this router goes away (RFC 4861 6.2.5); the prefixes stay theirs.
+    pub fn handle_shutdown(&mut self, now: Time) {
+        self.advertise(now, 0);
+        self.next = None;
+    }
+
+    /// RFC 4861 6.2.6: a multicast answer after a random delay, and not too often.
+    fn advertise_soon(&mut self, now: Time) {
+        if self.link_local.is_none() {
+            return;
+        }
+        let earliest = self.last.map_or(now, |last| last + MIN_DELAY_BETWEEN_RAS).max(now);
+        let due = earliest + self.rng.duration(Duration::ZERO, MAX_RA_DELAY_TIME);
+        self.next = Some(self.next.map_or(due, |next| next.min(due)));
+    }
+
+    fn advertise(&mut self, now: Time, router_lifetime: u16) {
+        let Some(source) = self.link_local else { return };
+        let home_link = self.config.home_link;
+        let (valid_lifetime, preferred_lifetime) =
+            if self.valid { (VALID_LIFETIME, PREFERRED_LIFETIME) } else { (VALID_LIFETIME, 0) };
+        let router_lifetime = if home_link.is_some() || !self.valid { 0 } else { router_lifetime };
+        let mut options: Vec<nd::NdOption<'_>> = Vec::new();
+        options.extend(self.link_address.map(nd::NdOption::SourceLinkAddress));
+        options.extend(self.mtu.map(nd::NdOption::Mtu));
+        for prefix in &self.config.prefixes {
+            options.push(nd::NdOption::PrefixInformation(nd::PrefixInformation {
+                prefix: home_link.unwrap_or(prefix.network()),
+                prefix_length: prefix.prefix_len(),
+                on_link: true,
+                autonomous: prefix.prefix_len() == 64,
+                router_address: home_link.is_some(),
+                valid_lifetime,
+                preferred_lifetime,
+            }));
+        }
+        let mut message = nd::router_advertisement(&nd::RouterAdvertisementRepr {
+            hop_limit: 64,
+            managed: false,
+            other: false,
+            home_agent: home_link.is_some(),
+            preference: nd::RoutePreference::Medium,
+            router_lifetime,
+            reachable_time: 0,
+            retrans_timer: 0,
+            options: &options,
+        });
+        icmpv6::set_checksum(&mut message, source, ALL_NODES);
+        self.outputs.push_back(LinkMessage {
+            interface: self.config.interface.clone(),
+            source,
+            destination: ALL_NODES,
+            hop_limit: ND_HOP_LIMIT,
+            peer: None,
+            message,
+        });
+        self.last = Some(now);
+        self.sent = self.sent.saturating_add(1);
+        let mut interval = self.rng.duration(MIN_INTERVAL, MAX_INTERVAL);
+        if self.sent < INITIAL_ADVERTISEMENTS {
+            interval = interval.min(INITIAL_INTERVAL);
+        }
+        self.next = Some(now + interval);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use carnet_base::Address;
+
+    fn interface(running: bool) -> Interface {
+        Interface {
+            name: "i0".into(),
+            running,
+            mtu: 1500,
+            link_address: Some([2, 0, 0, 0, 0, 1]),
+            addresses: vec![Address {
+                address: "fe80::1".parse().expect("address"),
+                prefix_length: 64,
+                tentative: false,
+                duplicate: false,
+                deprecated: false,
+                temporary: false,
+            }],
+            routers: vec![],
+        }
+    }
+
+    fn advertiser() -> RouterAdvertiser {
+        let config = AdvertiserConfig {
+            interface: "i0".into(),
+            prefixes: vec!["2001:db8:a::/64".parse().expect("prefix")],
+            home_link: None,
+        };
+        RouterAdvertiser::new(config, Rng::new(1))
+    }
+
+    fn solicitation() -> LinkMessage {
+        let (source, destination) =
+            ("fe80::2".parse().expect("address"), "ff02::2".parse().expect("address"));
+        let mut message = nd::RouterSolicitation { source_link_address: None }.emit();
+        icmpv6::set_checksum(&mut message, source, destination);
+        LinkMessage { interface: "i0".into(), source, destination, hop_limit: 255, peer: None, message }
+    }
+
+    #[test]
+    fn advertises_when_the_interface_comes_up_and_answers_solicitations_without_haste() {
+        let mut advertiser = advertiser();
+        assert_eq!(advertiser.handle_link_message(Time::ZERO, &solicitation()), Ok(()));
+        assert_eq!(advertiser.poll_timeout(), None);
+        advertiser.handle_interface(Time::ZERO, &interface(true));
+        advertiser.handle_timeout(Time::ZERO);
+        let first = advertiser.poll_output().expect("an advertisement");
+        let parsed = nd::RouterAdvertisement::parse(&first.message).expect("parses");
+        assert_eq!(parsed.router_lifetime, ROUTER_LIFETIME);
+        assert_eq!(icmpv6::verify(first.source, first.destination, &first.message), Ok(()));
+
+        let now = Time::from_millis(100);
+        for _ in 0..1000 {
+            advertiser.handle_link_message(now, &solicitation()).expect("valid");
+        }
+        let due = advertiser.poll_timeout().expect("due");
+        assert!(due >= Time::ZERO + MIN_DELAY_BETWEEN_RAS, "{due}");
+        assert!(due <= Time::ZERO + MIN_DELAY_BETWEEN_RAS + MAX_RA_DELAY_TIME, "{due}");
+        advertiser.handle_timeout(due);
+        assert!(advertiser.poll_output().is_some());
+        assert!(advertiser.poll_output().is_none());
+    }
+
+    #[test]
+    fn refused_prefixes_are_withdrawn() {
+        let mut advertiser = advertiser();
+        advertiser.handle_interface(Time::ZERO, &interface(true));
+        advertiser.set(Time::ZERO, Some(1460), false);
+        let due = advertiser.poll_timeout().expect("due");
+        advertiser.handle_timeout(due);
+        let message = advertiser.poll_output().expect("an advertisement");
+        let parsed = nd::RouterAdvertisement::parse(&message.message).expect("parses");
+        assert_eq!(parsed.router_lifetime, 0);
+        let preferred: Vec<u32> = parsed
+            .options()
+            .filter_map(|o| match o {
+                nd::NdOption::PrefixInformation(p) => Some(p.preferred_lifetime),
+                _ => None,
+            })
+            .collect();
+        assert_eq!(preferred, [0]);
+    }
+
+    #[test]
+    fn a_solicitation_from_beyond_the_link_is_not_believed() {
+        let mut advertiser = advertiser();
+        advertiser.handle_interface(Time::ZERO, &interface(true));
+        advertiser.handle_timeout(Time::ZERO);
+        let before = advertiser.poll_timeout();
+        let forged = LinkMessage { hop_limit: 64, ..solicitation() };
+        assert_eq!(advertiser.handle_link_message(Time::ZERO, &forged), Err(MobilityDrop::NeighborDiscovery));
+        assert_eq!(advertiser.poll_timeout(), before);
+    }
+}
