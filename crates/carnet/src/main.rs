@@ -1,8 +1,130 @@
-//! The carnet program.
+//! The carnet program: runs a station, checks its config, and talks to a running one.
+//!
+//! * [`cli`] is the command line, [`check`] looks at configs.
+//! * [`run`] is the event loop of a station; [`http`] serves the API beside it and speaks to it through
+//!   [`request`].
+//! * [`client`] asks a running station over that API, [`show`] lays out what it answers.
 
 #![forbid(unsafe_code)]
 
+mod check;
+mod cli;
+mod client;
+mod http;
+mod log;
 mod request;
 mod run;
+#[cfg(test)]
+mod scratch;
+mod show;
 
-fn main() {}
+use std::io::{self, IsTerminal, Write};
+use std::path::Path;
+use std::process::ExitCode;
+
+use anyhow::Context;
+use carnet_api::config::Config;
+use carnet_api::model::HandoverRequest;
+use clap::Parser;
+use serde_json::Value;
+
+use cli::{Cli, Command};
+use client::{Client, SOCKET_DIRECTORY};
+
+fn main() -> ExitCode {
+    let result = match Cli::parse().command {
+        Command::Check { config } => return check::check(&config),
+        Command::Run { config: path, log } => match Config::load(&path) {
+            Ok(config) => match log::start(log.as_deref()) {
+                Ok(()) => run(config, &path),
+                Err(error) => {
+                    eprintln!("carnet: {error:#}");
+                    return ExitCode::from(check::MISTAKE);
+                }
+            },
+            Err(errors) => return check::refuse(&errors),
+        },
+        command => talk(command),
+    };
+    match result {
+        Ok(()) => ExitCode::SUCCESS,
+        // The reader of a pipe has seen enough, as in `carnet watch | head`.
+        Err(error) if is_broken_pipe(&error) => ExitCode::SUCCESS,
+        Err(error) => {
+            eprintln!("carnet: {error:#}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+fn run(config: Config, path: &Path) -> anyhow::Result<()> {
+    runtime()?.block_on(run::run(config, path))
+}
+
+/// The commands that talk to a running station.
+fn talk(command: Command) -> anyhow::Result<()> {
+    runtime()?.block_on(async {
+        match command {
+            Command::Status { format, station } => {
+                let answer = find(station)?.get("/v1/status").await?;
+                match format.json {
+                    true => print_json(&answer),
+                    false => print(&show::status(answer).context(UNEXPECTED)?),
+                }
+            }
+            Command::Show { what, format, station } => {
+                let answer = find(station)?.get(what.path()).await?;
+                match format.json {
+                    true => print_json(&answer),
+                    false => print(&show::table(what, answer, width()).context(UNEXPECTED)?),
+                }
+            }
+            Command::Watch { format, station } => {
+                let mut events = find(station)?.events().await?;
+                while let Some(event) = events.next().await? {
+                    let line = if format.json { event.to_string() } else { show::event(&event) };
+                    print(&format!("{line}\n"))?;
+                }
+                Ok(())
+            }
+            Command::Handover { uplink, station } => {
+                let uplink = (uplink != "auto").then_some(uplink);
+                find(station)?.post("/v1/handover", &HandoverRequest { uplink }).await
+            }
+            // Taken care of before there is a runtime.
+            Command::Run { .. } | Command::Check { .. } => Ok(()),
+        }
+    })
+}
+
+const UNEXPECTED: &str = "the station's answer is not what this program expects; is it another version?";
+
+fn runtime() -> anyhow::Result<tokio::runtime::Runtime> {
+    tokio::runtime::Builder::new_current_thread().enable_all().build().context("cannot start")
+}
+
+fn find(station: cli::Station) -> anyhow::Result<Client> {
+    Client::find(station.socket, Path::new(SOCKET_DIRECTORY))
+}
+
+/// Columns of the terminal, where the output goes to one.
+fn width() -> Option<usize> {
+    let stdout = io::stdout();
+    let (width, _) = stdout.is_terminal().then(|| terminal_size::terminal_size_of(stdout))??;
+    Some(width.0.into())
+}
+
+fn print(text: &str) -> anyhow::Result<()> {
+    let mut stdout = io::stdout().lock();
+    stdout.write_all(text.as_bytes())?;
+    stdout.flush()?;
+    Ok(())
+}
+
+fn print_json(value: &Value) -> anyhow::Result<()> {
+    print(&format!("{value:#}\n"))
+}
+
+fn is_broken_pipe(error: &anyhow::Error) -> bool {
+    error.downcast_ref::<io::Error>().is_some_and(|error| error.kind() == io::ErrorKind::BrokenPipe)
+}

@@ -118,7 +118,7 @@ fn both(agent: &HomeAgentDraft, router: &MobileRouterDraft, sink: &Sink<'_>) {
     }
 }
 
-/// RFC 3963 2: a home address is from the home prefix or from a mobile network prefix.
+/// RFC 3963 3: a home address is from the home prefix or from a mobile network prefix.
 fn home_address(
     address: Option<At<Ipv6Addr>>,
     home_prefix: Option<At<Ipv6Net>>,

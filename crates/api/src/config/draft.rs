@@ -20,7 +20,7 @@ use super::{
 const DEFAULT_MAX_LIFETIME: Duration = Duration::from_secs(600);
 const DEFAULT_LIFETIME: Duration = Duration::from_secs(60);
 const DEFAULT_PRIORITY: u8 = 10;
-/// RFC 4285 6: a default of 7 s.
+/// RFC 4285 5.1 and 6: a default of 7 s.
 const DEFAULT_WINDOW: Duration = Duration::from_secs(7);
 
 /// A whole file.
@@ -182,9 +182,9 @@ impl HomeAgentDraft {
                 None => Some(0),
             },
             dhaad: dhaad.unwrap_or(Some(false)),
-            routers: routers.unwrap_or(Some(Vec::new())).map(|tables| {
-                tables.iter().map(|table| AllowedRouterDraft::read(table, sink)).collect()
-            }),
+            routers: routers
+                .unwrap_or(Some(Vec::new()))
+                .map(|tables| tables.iter().map(|table| AllowedRouterDraft::read(table, sink)).collect()),
         }
     }
 
@@ -273,11 +273,7 @@ impl MobileRouterDraft {
             lan: self.lan.finish()?,
             advertise: self.advertise?,
             auth: self.auth?,
-            uplinks: self
-                .uplinks?
-                .into_iter()
-                .map(UplinkDraft::finish)
-                .collect::<Option<Vec<Uplink>>>()?,
+            uplinks: self.uplinks?.into_iter().map(UplinkDraft::finish).collect::<Option<Vec<Uplink>>>()?,
         })
     }
 }
@@ -362,9 +358,7 @@ fn mac(table: &Table<'_>, sink: &Sink<'_>) -> Option<Auth> {
         .and_then(|value| value.integer(256, u32::MAX));
     let key = match (table.get("key"), table.get("key_file")) {
         (Some(value), None) => value.parse(values::KEY, values::key).map(|key| key.value),
-        (None, Some(value)) => value
-            .parse("a path", |text| read_key(text, sink.file()))
-            .map(|key| key.value),
+        (None, Some(value)) => value.parse("a path", |text| read_key(text, sink.file())).map(|key| key.value),
         (Some(_), Some(file)) => {
             file.refuse("there is a `key` already, expected one of `key` and `key_file`");
             None
@@ -390,7 +384,8 @@ fn mac(table: &Table<'_>, sink: &Sink<'_>) -> Option<Auth> {
 /// Reads a key from a file; a relative path starts where the config file is.
 fn read_key(text: &str, config_file: &str) -> Result<[u8; 16], String> {
     let path = Path::new(config_file).parent().unwrap_or(Path::new("")).join(values::path(text)?);
-    let content = std::fs::read_to_string(&path)
-        .map_err(|error| format!("cannot read {}: {error}, expected a file with {}", path.display(), values::KEY))?;
+    let content = std::fs::read_to_string(&path).map_err(|error| {
+        format!("cannot read {}: {error}, expected a file with {}", path.display(), values::KEY)
+    })?;
     values::key(content.trim_ascii())
 }

@@ -138,7 +138,8 @@ impl<'t> Value<'t> {
             self.wrong_type(&expected);
             return None;
         };
-        match i64::from_str_radix(integer.as_str(), integer.radix()).ok().and_then(|n| u32::try_from(n).ok()) {
+        match i64::from_str_radix(integer.as_str(), integer.radix()).ok().and_then(|n| u32::try_from(n).ok())
+        {
             Some(value) if (low..=high).contains(&value) => Some(At { value, at: self.at }),
             _ => {
                 self.refuse(&format!("{integer} is out of range, expected {expected}"));
@@ -181,12 +182,7 @@ impl<'t> Value<'t> {
     }
 
     fn item(&self, item: &'t Spanned<DeValue<'t>>) -> Value<'t> {
-        Value {
-            path: self.path.clone(),
-            at: item.span().start,
-            value: item.get_ref(),
-            sink: self.sink,
-        }
+        Value { path: self.path.clone(), at: item.span().start, value: item.get_ref(), sink: self.sink }
     }
 
     fn wrong_type(&self, expected: &str) {

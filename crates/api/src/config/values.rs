@@ -85,7 +85,8 @@ fn not_routed(address: Ipv6Addr) -> Option<&'static str> {
 
 /// A span of time: whole numbers with the units d, h, m, s, ms, the larger first.
 pub(super) fn duration(text: &str) -> Result<Duration, String> {
-    const UNITS: [(&str, u64); 5] = [("d", 86_400_000), ("h", 3_600_000), ("m", 60_000), ("s", 1000), ("ms", 1)];
+    const UNITS: [(&str, u64); 5] =
+        [("d", 86_400_000), ("h", 3_600_000), ("m", 60_000), ("s", 1000), ("ms", 1)];
     let wrong = || format!("{text:?} is no duration, expected {DURATION}");
     let mut rest = text;
     let mut units = &UNITS[..];
@@ -133,9 +134,7 @@ pub(super) fn interface(text: &str) -> Result<String, String> {
         wrong("is too long")
     } else if text == "." || text == ".." {
         wrong("is no interface name")
-    } else if let Some(bad) =
-        text.chars().find(|c| !c.is_ascii_graphic() || matches!(c, '/' | ':'))
-    {
+    } else if let Some(bad) = text.chars().find(|c| !c.is_ascii_graphic() || matches!(c, '/' | ':')) {
         wrong(&format!("has the character {bad:?}"))
     } else {
         Ok(text.to_owned())
@@ -228,9 +227,15 @@ mod tests {
     fn keys_are_read_and_never_repeated() {
         let octets: [u8; 16] = std::array::from_fn(|index| index as u8 * 17);
         assert_eq!(key("00112233445566778899aabbccddEEFF"), Ok(octets));
-        assert_eq!(key("0011"), Err("the key has 4 digits, expected 32 hexadecimal digits (16 octets)".into()));
+        assert_eq!(
+            key("0011"),
+            Err("the key has 4 digits, expected 32 hexadecimal digits (16 octets)".into())
+        );
         let message = key("0123456789abcdef0123456789abcdeg");
-        assert_eq!(message, Err("the key has the character 'g', expected 32 hexadecimal digits (16 octets)".into()));
+        assert_eq!(
+            message,
+            Err("the key has the character 'g', expected 32 hexadecimal digits (16 octets)".into())
+        );
         assert!(key(&"é".repeat(16)).is_err());
     }
 }

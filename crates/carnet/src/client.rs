@@ -1,0 +1,192 @@
+//! Talks to a running station: HTTP/1.1 over its UNIX socket, one connection for each request.
+
+use std::fs;
+use std::os::unix::fs::FileTypeExt;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use anyhow::{Context, anyhow, bail};
+use carnet_api::model::ErrorBody;
+use http_body_util::{BodyExt, Full};
+use hyper::body::{Bytes, Incoming};
+use hyper::client::conn::http1;
+use hyper::{Method, Request, Response, StatusCode, header};
+use hyper_util::rt::TokioIo;
+use serde::Serialize;
+use serde_json::Value;
+use tokio::net::UnixStream;
+
+/// Where stations keep their sockets unless told otherwise.
+pub const SOCKET_DIRECTORY: &str = "/run/carnet";
+
+/// Longer than the server waits for its run loop, so that its own words come through.
+const ANSWER_WITHIN: Duration = Duration::from_secs(10);
+
+/// A way to a station.
+#[derive(Debug)]
+pub struct Client {
+    socket: PathBuf,
+}
+
+impl Client {
+    /// Talks to the station at `socket`, or else to the only one in `directory`.
+    pub fn find(socket: Option<PathBuf>, directory: &Path) -> anyhow::Result<Client> {
+        if let Some(socket) = socket {
+            return Ok(Client { socket });
+        }
+        let mut sockets = sockets(directory);
+        match sockets.pop() {
+            Some(socket) if sockets.is_empty() => Ok(Client { socket }),
+            Some(last) => {
+                sockets.push(last);
+                sockets.sort();
+                let names: Vec<String> = sockets.iter().map(|path| path.display().to_string()).collect();
+                bail!("there are several stations, choose one with --socket: {}", names.join(", "))
+            }
+            None => bail!(
+                "no station runs in {}, expected one socket there, --socket or CARNET_SOCKET",
+                directory.display()
+            ),
+        }
+    }
+
+    /// Gets JSON from a path.
+    pub async fn get(&self, path: &str) -> anyhow::Result<Value> {
+        let response = self.send(Method::GET, path, Bytes::new()).await?;
+        let body = self.lost(response.into_body().collect().await)?.to_bytes();
+        serde_json::from_slice(&body).with_context(|| format!("the station's answer to {path} is no JSON"))
+    }
+
+    /// Posts JSON to a path.
+    pub async fn post<T: Serialize>(&self, path: &str, body: &T) -> anyhow::Result<()> {
+        self.send(Method::POST, path, serde_json::to_vec(body)?.into()).await?;
+        Ok(())
+    }
+
+    /// Follows the event stream.
+    pub async fn events(&self) -> anyhow::Result<Events> {
+        let response = self.send(Method::GET, "/v1/events", Bytes::new()).await?;
+        Ok(Events { body: response.into_body(), buffer: Vec::new() })
+    }
+
+    /// Sends a request; an answer that is not a success is an error with the station's reason.
+    async fn send(&self, method: Method, path: &str, body: Bytes) -> anyhow::Result<Response<Incoming>> {
+        match tokio::time::timeout(ANSWER_WITHIN, self.exchange(method, path, body)).await {
+            Ok(answer) => answer,
+            Err(_) => bail!("the station at {} does not answer", self.socket.display()),
+        }
+    }
+
+    async fn exchange(&self, method: Method, path: &str, body: Bytes) -> anyhow::Result<Response<Incoming>> {
+        let stream = UnixStream::connect(&self.socket)
+            .await
+            .with_context(|| format!("cannot reach the station at {}", self.socket.display()))?;
+        let (mut sender, connection) = self.lost(http1::handshake(TokioIo::new(stream)).await)?;
+        // The task ends with the connection; what goes wrong is told to the request, too.
+        tokio::spawn(connection);
+        let request = Request::builder()
+            .method(method)
+            .uri(path)
+            .header(header::HOST, "carnet")
+            .header(header::CONTENT_TYPE, "application/json")
+            .body(Full::new(body))?;
+        let response = self.lost(sender.send_request(request).await)?;
+        if response.status().is_success() {
+            return Ok(response);
+        }
+        let status = response.status();
+        let body = self.lost(response.into_body().collect().await)?.to_bytes();
+        Err(refusal(status, &body))
+    }
+
+    fn lost<T>(&self, result: Result<T, hyper::Error>) -> anyhow::Result<T> {
+        result.with_context(|| format!("lost the station at {}", self.socket.display()))
+    }
+}
+
+/// The reason in an answer that is not a success.
+fn refusal(status: StatusCode, body: &[u8]) -> anyhow::Error {
+    match serde_json::from_slice::<ErrorBody>(body) {
+        Ok(body) => anyhow!(body.error),
+        Err(_) => anyhow!("the station answers {status}"),
+    }
+}
+
+/// The sockets in a directory.
+fn sockets(directory: &Path) -> Vec<PathBuf> {
+    let Ok(entries) = fs::read_dir(directory) else { return Vec::new() };
+    entries
+        .flatten()
+        .filter(|entry| entry.file_type().is_ok_and(|kind| kind.is_socket()))
+        .map(|entry| entry.path())
+        .filter(|path| path.extension().is_some_and(|extension| extension == "sock"))
+        .collect()
+}
+
+/// An event stream (`text/event-stream`), of which only the `data` lines matter here.
+#[derive(Debug)]
+pub struct Events {
+    body: Incoming,
+    buffer: Vec<u8>,
+}
+
+impl Events {
+    /// The next event; `None` at the end of the stream.
+    pub async fn next(&mut self) -> anyhow::Result<Option<Value>> {
+        loop {
+            while let Some(end) = self.buffer.iter().position(|octet| *octet == b'\n') {
+                let line: Vec<u8> = self.buffer.drain(..=end).collect();
+                if let Some(data) = line.strip_prefix(b"data:") {
+                    return Ok(Some(serde_json::from_slice(data).context("an event is no JSON")?));
+                }
+            }
+            match self.body.frame().await {
+                None => return Ok(None),
+                Some(frame) => {
+                    let frame = frame.context("lost the station")?;
+                    if let Some(data) = frame.data_ref() {
+                        self.buffer.extend_from_slice(data);
+                    }
+                }
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::scratch::Scratch;
+
+    #[test]
+    fn the_only_socket_is_the_default() {
+        let scratch = Scratch::new();
+        let find = || Client::find(None, scratch.path()).map(|client| client.socket);
+        let directory = scratch.path().display();
+        assert_eq!(
+            find().expect_err("no socket").to_string(),
+            format!("no station runs in {directory}, expected one socket there, --socket or CARNET_SOCKET")
+        );
+        fs::write(scratch.path().join("file.sock"), "").expect("file");
+        let _b = std::os::unix::net::UnixListener::bind(scratch.path().join("b.sock")).expect("socket");
+        assert_eq!(find().expect("found"), scratch.path().join("b.sock"));
+        let _a = std::os::unix::net::UnixListener::bind(scratch.path().join("a.sock")).expect("socket");
+        assert_eq!(
+            find().expect_err("two sockets").to_string(),
+            format!(
+                "there are several stations, choose one with --socket: {directory}/a.sock, {directory}/b.sock"
+            )
+        );
+        let given = Client::find(Some("x".into()), scratch.path()).expect("given");
+        assert_eq!(given.socket, PathBuf::from("x"));
+    }
+
+    #[test]
+    fn a_refusal_without_a_body_tells_the_status() {
+        assert_eq!(refusal(StatusCode::CONFLICT, br#"{"error": "no"}"#).to_string(), "no");
+        assert_eq!(
+            refusal(StatusCode::BAD_GATEWAY, b"<html>").to_string(),
+            "the station answers 502 Bad Gateway"
+        );
+    }
+}

@@ -1,0 +1,29 @@
+//! Directories for tests.
+
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicU32, Ordering};
+
+/// A directory of its own for a test; goes when it is dropped.
+pub struct Scratch(PathBuf);
+
+impl Scratch {
+    /// Makes a directory.
+    pub fn new() -> Scratch {
+        static NEXT: AtomicU32 = AtomicU32::new(0);
+        let number = NEXT.fetch_add(1, Ordering::Relaxed);
+        let path = std::env::temp_dir().join(format!("carnet-{}-{number}", std::process::id()));
+        std::fs::create_dir_all(&path).expect("a directory for the test");
+        Scratch(path)
+    }
+
+    /// Its path.
+    pub fn path(&self) -> &Path {
+        &self.0
+    }
+}
+
+impl Drop for Scratch {
+    fn drop(&mut self) {
+        let _ = std::fs::remove_dir_all(&self.0);
+    }
+}

@@ -1,0 +1,219 @@
+//! What a station answers, for people to read.
+//!
+//! Tables are laid out in columns; a column that is empty in every row is left out. Nothing is ever cut
+//! off: where the columns do not fit the terminal, each row becomes a block of lines.
+
+use std::fmt::Write;
+
+use carnet_api::model::{Binding, Counters, Role, Status, Tunnel, Uplink};
+use serde_json::Value;
+
+use crate::cli::Table;
+
+/// What stands for nothing.
+const NOTHING: &str = "-";
+
+/// Lays out the answer to `carnet show` for a terminal of `width` columns; `None`: any width will do.
+pub fn table(what: Table, answer: Value, width: Option<usize>) -> serde_json::Result<String> {
+    Ok(match what {
+        Table::Bindings => bindings(&serde_json::from_value::<Vec<Binding>>(answer)?, width),
+        Table::Uplinks => uplinks(&serde_json::from_value::<Vec<Uplink>>(answer)?, width),
+        Table::Tunnels => tunnels(&serde_json::from_value::<Vec<Tunnel>>(answer)?, width),
+        Table::Counters => counters(&serde_json::from_value::<Counters>(answer)?),
+    })
+}
+
+/// Lays out the answer to `carnet status`.
+pub fn status(answer: Value) -> serde_json::Result<String> {
+    let status: Status = serde_json::from_value(answer)?;
+    let mut out = String::new();
+    let mut line = |name: &str, value: String| {
+        let _ = writeln!(out, "{name:<17} {value}");
+    };
+    line("station", format!("{}, carnet {}", status.name, status.version));
+    line("up", span(status.uptime_s));
+    line("dataplane", status.dataplane);
+    if let Some(router) = status.mobile_router {
+        line("mobile router", words(&router.state));
+        line("  home address", router.home_address.to_string());
+        line("  home agent", router.home_agent.to_string());
+        line("  care-of address", or_nothing(router.care_of_address));
+        line("  uplink", or_nothing(router.uplink));
+        if let Some(wanted) = router.wanted_uplink {
+            line("  asked for", wanted);
+        }
+    }
+    if let Some(agent) = status.home_agent {
+        line("home agent", agent.address.to_string());
+        line("  bindings", agent.bindings.to_string());
+    }
+    Ok(out)
+}
+
+/// One line for an event: time, kind, and its fields as `key=value`.
+pub fn event(event: &Value) -> String {
+    let Some(fields) = event.as_object() else { return event.to_string() };
+    let mut line = fields.get("time").and_then(Value::as_f64).map_or_else(|| NOTHING.to_owned(), utc);
+    let kind = fields.get("event").and_then(Value::as_str).unwrap_or("event");
+    let _ = write!(line, " {kind}");
+    for (key, value) in fields.iter().filter(|(key, _)| !matches!(key.as_str(), "time" | "event")) {
+        let _ = match value {
+            Value::String(text) if !text.is_empty() && !text.contains([' ', '"', '=']) => {
+                write!(line, " {key}={text}")
+            }
+            Value::Null => write!(line, " {key}={NOTHING}"),
+            value => write!(line, " {key}={value}"),
+        };
+    }
+    line
+}
+
+fn bindings(bindings: &[Binding], width: Option<usize>) -> String {
+    // The role says something only where a station does both jobs.
+    let both = [Role::MobileRouter, Role::HomeAgent]
+        .iter()
+        .all(|role| bindings.iter().any(|binding| binding.role == *role));
+    let rows = bindings.iter().map(|binding| {
+        vec![
+            if both { words(binding.role.as_str()) } else { NOTHING.to_owned() },
+            binding.home_address.to_string(),
+            or_nothing(binding.care_of_address),
+            or_nothing(binding.bid),
+            if binding.prefixes.is_empty() {
+                NOTHING.to_owned()
+            } else {
+                binding.prefixes.iter().map(ToString::to_string).collect::<Vec<_>>().join(" ")
+            },
+            words(&binding.state),
+            format!("{} of {} s", binding.remaining_s, binding.lifetime_s),
+            binding.sequence.to_string(),
+        ]
+    });
+    let columns = ["role", "home address", "care-of address", "bid", "prefixes", "state", "left", "sequence"];
+    lay_out("no bindings", &columns, rows.collect(), width)
+}
+
+fn uplinks(uplinks: &[Uplink], width: Option<usize>) -> String {
+    let rows = uplinks.iter().map(|uplink| {
+        vec![
+            format!("{}{}", uplink.interface, if uplink.active { " *" } else { "" }),
+            words(&uplink.state),
+            or_nothing(uplink.care_of_address),
+            or_nothing(uplink.bid),
+            uplink.priority.to_string(),
+            or_nothing(uplink.signal_dbm.map(|signal| format!("{signal} dBm"))),
+            or_nothing(uplink.rtt_ms.map(|rtt| format!("{rtt:.1} ms"))),
+            or_nothing(uplink.loss.map(|loss| format!("{:.1} %", loss * 100.0))),
+        ]
+    });
+    let columns = ["uplink", "state", "care-of address", "bid", "priority", "signal", "rtt", "loss"];
+    lay_out("no uplinks", &columns, rows.collect(), width)
+}
+
+fn tunnels(tunnels: &[Tunnel], width: Option<usize>) -> String {
+    let rows = tunnels.iter().map(|tunnel| {
+        vec![
+            tunnel.local.to_string(),
+            tunnel.remote.to_string(),
+            tunnel.encapsulation.clone(),
+            tunnel.mtu.to_string(),
+            tunnel.path.clone(),
+        ]
+    });
+    lay_out("no tunnels", &["local", "remote", "encapsulation", "mtu", "path"], rows.collect(), width)
+}
+
+fn counters(counters: &Counters) -> String {
+    let name = counters.keys().map(String::len).max().unwrap_or(0);
+    let value = counters.values().map(|value| value.to_string().len()).max().unwrap_or(0);
+    let mut out = String::new();
+    for (key, count) in counters {
+        let _ = writeln!(out, "{key:<name$}  {count:>value$}");
+    }
+    out
+}
+
+/// Columns if they fit, blocks if they do not, `none` if there is nothing.
+fn lay_out(none: &str, columns: &[&str], rows: Vec<Vec<String>>, width: Option<usize>) -> String {
+    if rows.is_empty() {
+        return format!("{none}\n");
+    }
+    let used: Vec<usize> =
+        (0..columns.len()).filter(|column| rows.iter().any(|row| row[*column] != NOTHING)).collect();
+    let mut out = String::new();
+    let widths: Vec<usize> = used
+        .iter()
+        .map(|column| rows.iter().map(|row| length(&row[*column])).chain([columns[*column].len()]).max())
+        .map(Option::unwrap_or_default)
+        .collect();
+    let total = widths.iter().sum::<usize>() + 2 * widths.len().saturating_sub(1);
+    if width.is_none_or(|width| total <= width) {
+        let header: Vec<String> = columns.iter().map(|column| column.to_uppercase()).collect();
+        for row in std::iter::once(&header).chain(&rows) {
+            let mut line = String::new();
+            for (column, width) in used.iter().zip(&widths) {
+                let _ = write!(line, "{:<width$}  ", row[*column]);
+            }
+            let _ = writeln!(out, "{}", line.trim_end());
+        }
+    } else {
+        let name = used.iter().map(|column| columns[*column].len()).max().unwrap_or(0);
+        for (index, row) in rows.iter().enumerate() {
+            if index > 0 {
+                out.push('\n');
+            }
+            for column in &used {
+                let _ = writeln!(out, "{:<name$}  {}", columns[*column], row[*column]);
+            }
+        }
+    }
+    out
+}
+
+fn length(text: &str) -> usize {
+    text.chars().count()
+}
+
+fn or_nothing<T: ToString>(value: Option<T>) -> String {
+    value.map_or_else(|| NOTHING.to_owned(), |value| value.to_string())
+}
+
+/// `at_home` as `at home`.
+fn words(state: &str) -> String {
+    state.replace('_', " ")
+}
+
+/// Seconds as `3d 4h 5m 6s`, without the larger units that are zero.
+fn span(seconds: f64) -> String {
+    let seconds = seconds.max(0.0) as u64;
+    let units =
+        [(seconds / 86400, 'd'), (seconds / 3600 % 24, 'h'), (seconds / 60 % 60, 'm'), (seconds % 60, 's')];
+    let first = units.iter().position(|(count, _)| *count > 0).unwrap_or(units.len() - 1);
+    let parts: Vec<String> = units[first..].iter().map(|(count, unit)| format!("{count}{unit}")).collect();
+    parts.join(" ")
+}
+
+/// Seconds since 1970 as `2026-11-21T09:41:00.123Z`.
+fn utc(seconds: f64) -> String {
+    let milliseconds = (seconds * 1000.0).round().max(0.0) as u64;
+    let (days, in_day) = (milliseconds / 86_400_000, milliseconds % 86_400_000);
+    // Days to a date of the Gregorian calendar, in years that begin in March: the leap day comes last.
+    let shifted = days + 719_468;
+    let (era, day_of_era) = (shifted / 146_097, shifted % 146_097);
+    let year_of_era = (day_of_era - day_of_era / 1460 + day_of_era / 36_524 - day_of_era / 146_096) / 365;
+    let day_of_year = day_of_era - (365 * year_of_era + year_of_era / 4 - year_of_era / 100);
+    let month_from_march = (5 * day_of_year + 2) / 153;
+    let day = day_of_year - (153 * month_from_march + 2) / 5 + 1;
+    let month = if month_from_march < 10 { month_from_march + 3 } else { month_from_march - 9 };
+    let year = era * 400 + year_of_era + u64::from(month <= 2);
+    format!(
+        "{year:04}-{month:02}-{day:02}T{:02}:{:02}:{:02}.{:03}Z",
+        in_day / 3_600_000,
+        in_day / 60_000 % 60,
+        in_day / 1000 % 60,
+        in_day % 1000
+    )
+}
+
+#[cfg(test)]
+mod tests;
