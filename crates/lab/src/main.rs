@@ -1,2 +1,194 @@
-//! The carnet laboratory.
-fn main() {}
+//! carnet-lab: a testbed of network namespaces that runs the real programs and measures them.
+//!
+//! `carnet-lab run SCENARIO` builds the network that a scenario describes, apart from the host and with or
+//! without root; runs `carnet` in its nodes; drives real traffic through it while things happen; checks
+//! what the scenario expects; and leaves a report.
+#![forbid(unsafe_code)]
+
+mod capture;
+mod clock;
+mod console;
+mod expect;
+mod isolate;
+mod machine;
+mod metrics;
+mod process;
+mod report;
+mod results;
+mod run;
+mod scenario;
+mod station;
+mod tools;
+mod topology;
+mod traffic;
+
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+
+use anyhow::{Context, bail};
+use clap::{Parser, Subcommand};
+
+use isolate::{Interrupted, Mode};
+
+/// Runs carnet in a testbed of network namespaces and measures it.
+#[derive(Debug, Parser)]
+#[command(name = "carnet-lab", version, about, after_help = HELP, disable_help_subcommand = true)]
+struct Cli {
+    /// The lab inside its namespaces.
+    #[arg(long, hide = true, value_enum)]
+    inside: Option<Mode>,
+    #[command(subcommand)]
+    command: Command,
+}
+
+const HELP: &str = "\
+Examples:
+  carnet-lab list                           the scenarios
+  carnet-lab run two-uplinks                run one; the report goes to out/two-uplinks
+  carnet-lab run two-uplinks --hold         keep the testbed up afterwards, and meanwhile:
+  carnet-lab shell two-uplinks mr           look into one of its nodes
+
+Root is not needed where users may make namespaces. Exit status: 0 when every expectation held, 1 when one
+did not or something went wrong, 2 for a mistake on the command line, 130 when interrupted.";
+
+#[derive(Debug, Subcommand)]
+enum Command {
+    /// Build a testbed, run its timetable, judge and report.
+    Run(RunArgs),
+    /// List the scenarios.
+    List {
+        /// Folder with the scenarios (default: $CARNET_SCENARIOS, else `scenarios` nearby).
+        #[arg(long, value_name = "DIR")]
+        scenarios: Option<PathBuf>,
+    },
+    /// Open a shell, or run a command, in a node of a running testbed.
+    Shell {
+        /// The scenario that is running.
+        scenario: String,
+        /// The node.
+        node: String,
+        /// A command instead of a shell.
+        #[arg(trailing_var_arg = true)]
+        command: Vec<String>,
+    },
+    /// Write the report of a results.json again.
+    Report {
+        /// The results.
+        results: PathBuf,
+        /// The report.
+        report: PathBuf,
+    },
+    /// One end of a probe.
+    #[command(hide = true)]
+    Probe(traffic::probe::ProbeArgs),
+}
+
+#[derive(Debug, clap::Args)]
+struct RunArgs {
+    /// Name of the scenario.
+    scenario: String,
+    /// Where report.html, results.json, logs and captures go (default: out/SCENARIO).
+    #[arg(long, value_name = "DIR")]
+    out: Option<PathBuf>,
+    /// The carnet program (default: the one beside carnet-lab, else the one in PATH).
+    #[arg(long, value_name = "PATH")]
+    carnet: Option<PathBuf>,
+    /// Folder with the scenarios (default: $CARNET_SCENARIOS, else `scenarios` nearby).
+    #[arg(long, value_name = "DIR")]
+    scenarios: Option<PathBuf>,
+    /// Shorten the timetable.
+    #[arg(long)]
+    quick: bool,
+    /// Capture packets on every interface.
+    #[arg(long)]
+    pcap: bool,
+    /// Keep the testbed up after the run, until Ctrl-C.
+    #[arg(long)]
+    hold: bool,
+    /// Let the stations log everything.
+    #[arg(long)]
+    verbose: bool,
+}
+
+fn main() -> ExitCode {
+    let cli = Cli::parse();
+    match act(&cli) {
+        Ok(code) => code,
+        Err(e) if e.is::<Interrupted>() => {
+            eprintln!("carnet-lab: interrupted; everything is cleaned up");
+            ExitCode::from(130)
+        }
+        Err(e) => {
+            eprintln!("carnet-lab: {e:#}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+fn act(cli: &Cli) -> anyhow::Result<ExitCode> {
+    match &cli.command {
+        Command::Run(args) => {
+            let plan = plan(args, cli.inside.unwrap_or_else(Mode::of_caller))?;
+            if cli.inside.is_none() {
+                return isolate::enter(plan.mode);
+            }
+            isolate::settle()?;
+            let passed = run::run(&plan)?;
+            Ok(if passed { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+        }
+        Command::List { scenarios } => {
+            let folder = tools::scenarios(scenarios.as_deref())?;
+            for name in scenario::names(&folder) {
+                match scenario::load(&folder.join(&name)) {
+                    Ok(s) => println!("{name:24} {}", s.title),
+                    Err(e) => println!("{name:24} cannot be used: {e}"),
+                }
+            }
+            Ok(ExitCode::SUCCESS)
+        }
+        Command::Shell { scenario, node, command } => isolate::shell(scenario, node, command),
+        Command::Report { results, report } => {
+            let text =
+                std::fs::read(results).with_context(|| format!("cannot read {}", results.display()))?;
+            let results = serde_json::from_slice(&text)
+                .with_context(|| format!("{} is no results.json", results.display()))?;
+            std::fs::write(report, report::html(&results))
+                .with_context(|| format!("cannot write {}", report.display()))?;
+            Ok(ExitCode::SUCCESS)
+        }
+        Command::Probe(args) => {
+            traffic::probe::run(args)?;
+            Ok(ExitCode::SUCCESS)
+        }
+    }
+}
+
+/// Everything that can be wrong before a testbed is built is found here.
+fn plan(args: &RunArgs, mode: Mode) -> anyhow::Result<run::Plan> {
+    let scenarios = tools::scenarios(args.scenarios.as_deref())?;
+    let folder = scenarios.join(&args.scenario);
+    let known = scenario::names(&scenarios);
+    if !known.contains(&args.scenario) {
+        bail!("there is no scenario {:?}; there are: {}", args.scenario, known.join(", "));
+    }
+    scenario::load(&folder)?;
+    tools::check(args.pcap)?;
+    let carnet = tools::carnet(args.carnet.as_deref())?;
+    let out = args.out.clone().unwrap_or_else(|| Path::new("out").join(&args.scenario));
+    std::fs::create_dir_all(&out).with_context(|| format!("cannot make {}", out.display()))?;
+    let out = out.canonicalize()?;
+    isolate::visible("the output folder", &out)?;
+    isolate::visible("the carnet program", &carnet)?;
+    isolate::visible("the scenario", &folder)?;
+    Ok(run::Plan {
+        name: args.scenario.clone(),
+        folder,
+        carnet,
+        out,
+        quick: args.quick,
+        pcap: args.pcap,
+        hold: args.hold,
+        verbose: args.verbose,
+        mode,
+    })
+}

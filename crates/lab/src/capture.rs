@@ -1,0 +1,68 @@
+//! Packet captures of every interface, and what tshark reads in those of the stations.
+
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use anyhow::Context;
+use nix::sys::signal::Signal;
+
+use crate::process::{Daemon, in_node, output};
+use crate::scenario::Scenario;
+use crate::tools;
+
+/// Octets kept of each packet: every header and every mobility message, not the payload of transfers.
+const SNAP_LENGTH: &str = "300";
+
+/// Running captures.
+#[derive(Debug)]
+pub struct Captures {
+    running: Vec<(String, PathBuf, Daemon)>,
+}
+
+impl Captures {
+    /// Starts a capture on every interface of every node; files are `NODE-INTERFACE.pcap` in `folder`.
+    pub fn start(scenario: &Scenario, folder: &Path, logs: &Path) -> anyhow::Result<Self> {
+        std::fs::create_dir_all(folder).with_context(|| format!("cannot make {}", folder.display()))?;
+        let mut running = Vec::new();
+        for end in scenario.links.iter().flat_map(|l| &l.ends).map(|e| e.get_ref()) {
+            let file = folder.join(format!("{}-{}.pcap", end.node, end.interface));
+            let mut command = in_node(&end.node, tools::path("tcpdump"));
+            // Without -Z root, tcpdump changes to a user that a user namespace does not know.
+            command.args(["-Z", "root", "-U", "-n", "-s", SNAP_LENGTH, "-i", &end.interface, "-w"]).arg(&file);
+            let log = logs.join(format!("tcpdump-{}-{}.log", end.node, end.interface));
+            let daemon = Daemon::start(&format!("tcpdump on {end}"), &log, &mut command)?;
+            running.push((end.node.clone(), file, daemon));
+        }
+        Ok(Self { running })
+    }
+
+    /// Ends the captures and counts, in those of the stations: Binding Updates, Binding Acknowledgements,
+    /// malformed packets. Metrics are named `capture.NODE....`.
+    pub fn finish(mut self, scenario: &Scenario) -> anyhow::Result<Vec<(String, f64)>> {
+        for (_, _, daemon) in &mut self.running {
+            daemon.stop(Signal::SIGINT);
+        }
+        let Some(tshark) = tools::find("tshark") else { return Ok(Vec::new()) };
+        let mut counts: Vec<(String, f64)> = Vec::new();
+        for (node, file, _) in &self.running {
+            if scenario.nodes.get(node).is_none_or(|n| n.carnet.is_none()) {
+                continue;
+            }
+            for (name, filter) in [
+                ("binding_updates", "mipv6.mhtype == 5"),
+                ("binding_acknowledgements", "mipv6.mhtype == 6"),
+                ("malformed", "_ws.malformed"),
+            ] {
+                let mut command = Command::new(&tshark);
+                command.args(["-n", "-Y", filter, "-T", "fields", "-e", "frame.number", "-r"]).arg(file);
+                let found = output(&mut command)?.lines().count() as f64;
+                let name = format!("capture.{node}.{name}");
+                match counts.iter_mut().find(|c| c.0 == name) {
+                    Some(count) => count.1 += found,
+                    None => counts.push((name, found)),
+                }
+            }
+        }
+        Ok(counts)
+    }
+}

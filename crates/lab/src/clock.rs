@@ -1,0 +1,79 @@
+//! Time as the lab measures it.
+//!
+//! Everything is measured on the kernel's monotonic clock, in nanoseconds, which all nodes of a testbed
+//! share: a one-way delay is then a plain difference. Wall-clock time is only used for the heading of a
+//! report and to place the time stamps of `ping -D`.
+
+use nix::sys::time::TimeSpec;
+use nix::time::{ClockId, ClockNanosleepFlags, clock_gettime, clock_nanosleep};
+
+/// Nanoseconds in a second.
+pub const SECOND: u64 = 1_000_000_000;
+/// Nanoseconds in a millisecond.
+pub const MILLISECOND: u64 = 1_000_000;
+
+fn read(clock: ClockId) -> u64 {
+    // Both clocks exist on every Linux; a failure could only be a wrong clock number.
+    let t = clock_gettime(clock).expect("the system clock can be read");
+    (t.tv_sec() as u64) * SECOND + t.tv_nsec() as u64
+}
+
+/// Nanoseconds on the monotonic clock.
+pub fn monotonic() -> u64 {
+    read(ClockId::CLOCK_MONOTONIC)
+}
+
+/// Nanoseconds since 1970 on the wall clock.
+pub fn realtime() -> u64 {
+    read(ClockId::CLOCK_REALTIME)
+}
+
+/// Sleeps until the monotonic clock shows `at` nanoseconds; returns at once if it already does.
+pub fn sleep_until(at: u64) {
+    let t = TimeSpec::new((at / SECOND) as _, (at % SECOND) as _);
+    // A signal ends the sleep early: sleep on until the time has come.
+    while clock_nanosleep(ClockId::CLOCK_MONOTONIC, ClockNanosleepFlags::TIMER_ABSTIME, &t).is_err()
+        && monotonic() < at
+    {}
+}
+
+/// Sleeps for `duration` nanoseconds.
+pub fn sleep(duration: u64) {
+    sleep_until(monotonic() + duration);
+}
+
+/// A wall-clock time as `2026-01-31 12:34:56 UTC`.
+pub fn utc(ns: u64) -> String {
+    let seconds = ns / SECOND;
+    let (days, rest) = ((seconds / 86_400) as i64, seconds % 86_400);
+    // Days to a civil date, in eras of 400 years that begin on a first of March.
+    let z = days + 719_468;
+    let era = z.div_euclid(146_097);
+    let day_of_era = z.rem_euclid(146_097);
+    let year_of_era = (day_of_era - day_of_era / 1460 + day_of_era / 36_524 - day_of_era / 146_096) / 365;
+    let day_of_year = day_of_era - (365 * year_of_era + year_of_era / 4 - year_of_era / 100);
+    let m = (5 * day_of_year + 2) / 153;
+    let day = day_of_year - (153 * m + 2) / 5 + 1;
+    let month = if m < 10 { m + 3 } else { m - 9 };
+    let year = year_of_era + era * 400 + i64::from(month <= 2);
+    format!("{year:04}-{month:02}-{day:02} {:02}:{:02}:{:02} UTC", rest / 3600, rest / 60 % 60, rest % 60)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn utc_of_known_moments() {
+        assert_eq!(utc(0), "1970-01-01 00:00:00 UTC");
+        assert_eq!(utc(951_782_400 * SECOND), "2000-02-29 00:00:00 UTC");
+        assert_eq!(utc(1_798_761_599 * SECOND), "2026-12-31 23:59:59 UTC");
+    }
+
+    #[test]
+    fn sleeping_until_the_past_returns() {
+        let before = monotonic();
+        sleep_until(before.saturating_sub(SECOND));
+        assert!(monotonic() - before < SECOND);
+    }
+}

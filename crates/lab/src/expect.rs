@@ -1,0 +1,165 @@
+//! Are the expectations of a scenario met?
+//!
+//! An expectation names a metric, the section of the run, and bounds. A metric that was not measured fails
+//! its expectation: silence is no success. Only what needs a capture is skipped in a run without one, and
+//! that is said.
+
+use serde::{Deserialize, Serialize};
+
+use crate::metrics::{Metrics, RUN};
+use crate::scenario::Expect;
+
+/// Outcome of an expectation.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Outcome {
+    /// It held.
+    Pass,
+    /// It did not.
+    Fail,
+    /// It was not judged.
+    Skipped,
+}
+
+/// An expectation with what was measured.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Judged {
+    /// In plain words.
+    pub what: String,
+    /// Section of the run.
+    pub section: String,
+    /// Metric name.
+    pub metric: String,
+    /// The bounds in words, for example `below 100`.
+    pub expected: String,
+    /// The measured value.
+    pub measured: Option<f64>,
+    /// Whether it held.
+    pub outcome: Outcome,
+    /// Why it was skipped, or why there is no value.
+    pub why: Option<String>,
+}
+
+/// Judges all expectations. `captured` tells whether pcaps were made and read, or why not.
+pub fn judge(expectations: &[Expect], metrics: &Metrics, captured: Result<(), &str>) -> Vec<Judged> {
+    expectations.iter().map(|e| judge_one(e, metrics, captured)).collect()
+}
+
+fn judge_one(e: &Expect, metrics: &Metrics, captured: Result<(), &str>) -> Judged {
+    let section = e.after.as_ref().map_or(RUN, |s| s.get_ref());
+    let get = |section: &str, name: &str| metrics.get(section).and_then(|m| m.get(name)).copied();
+    let measured = get(section, &e.metric);
+    let mut judged = Judged {
+        what: e.what.clone(),
+        section: section.into(),
+        metric: e.metric.clone(),
+        expected: String::new(),
+        measured,
+        outcome: Outcome::Fail,
+        why: None,
+    };
+    let extra = match &e.plus {
+        None => Some(0.0),
+        Some(name) => get(RUN, name),
+    };
+    let added = extra.unwrap_or(0.0);
+    let bounds = [("", e.equals), ("below ", e.below), ("at most ", e.at_most), ("at least ", e.at_least)];
+    let words: Vec<String> = bounds
+        .iter()
+        .filter_map(|(word, bound)| bound.map(|b| format!("{word}{}", number(b + added))))
+        .collect();
+    judged.expected = words.join(", ");
+    if let (true, Err(why)) = (e.needs_pcap, captured) {
+        judged.outcome = Outcome::Skipped;
+        judged.why = Some(why.into());
+        return judged;
+    }
+    let Some(value) = measured else {
+        judged.why = Some("not measured".into());
+        return judged;
+    };
+    if extra.is_none() {
+        judged.why = Some(format!("{} was not measured", e.plus.as_deref().unwrap_or_default()));
+        return judged;
+    }
+    let holds = e.equals.is_none_or(|b| (value - (b + added)).abs() < 1e-9)
+        && e.below.is_none_or(|b| value < b + added)
+        && e.at_most.is_none_or(|b| value <= b + added)
+        && e.at_least.is_none_or(|b| value >= b + added);
+    judged.outcome = if holds { Outcome::Pass } else { Outcome::Fail };
+    judged
+}
+
+/// A number for people: three digits after the point at most, none where they say nothing.
+pub fn number(value: f64) -> String {
+    let digits = match value.abs() {
+        v if v >= 1000.0 || v.fract() == 0.0 => 0,
+        v if v >= 100.0 => 1,
+        v if v >= 10.0 => 2,
+        _ => 3,
+    };
+    let text = format!("{value:.digits$}");
+    if text.contains('.') { text.trim_end_matches('0').trim_end_matches('.').into() } else { text }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn metrics() -> Metrics {
+        let mut m = Metrics::new();
+        m.entry(RUN.into()).or_default().extend([("lost".into(), 3.0), ("rtt".into(), 0.5)]);
+        m.entry("cut".into()).or_default().insert("outage".into(), 100.2);
+        m
+    }
+
+    fn outcome(e: &Expect) -> Outcome {
+        judge_one(e, &metrics(), Err("no pcap")).outcome
+    }
+
+    fn expect(metric: &str) -> Expect {
+        Expect { what: "w".into(), metric: metric.into(), ..Expect::default() }
+    }
+
+    #[test]
+    fn every_comparison() {
+        let e = expect("lost");
+        assert_eq!(outcome(&Expect { equals: Some(3.0), ..e.clone() }), Outcome::Pass);
+        assert_eq!(outcome(&Expect { equals: Some(2.0), ..e.clone() }), Outcome::Fail);
+        assert_eq!(outcome(&Expect { below: Some(3.0), ..e.clone() }), Outcome::Fail);
+        assert_eq!(outcome(&Expect { below: Some(3.1), ..e.clone() }), Outcome::Pass);
+        assert_eq!(outcome(&Expect { at_most: Some(3.0), ..e.clone() }), Outcome::Pass);
+        assert_eq!(outcome(&Expect { at_least: Some(3.0), ..e.clone() }), Outcome::Pass);
+        assert_eq!(outcome(&Expect { at_least: Some(1.0), at_most: Some(2.0), ..e }), Outcome::Fail);
+    }
+
+    #[test]
+    fn a_bound_may_have_a_metric_added() {
+        let after = Some(toml::Spanned::new(0..0, "cut".to_string()));
+        let e = Expect { below: Some(100.0), after, ..expect("outage") };
+        assert_eq!(outcome(&e), Outcome::Fail);
+        let with = Expect { plus: Some("rtt".into()), ..e.clone() };
+        assert_eq!(outcome(&with), Outcome::Pass);
+        assert_eq!(judge_one(&with, &metrics(), Ok(())).expected, "below 100.5");
+        assert_eq!(outcome(&Expect { plus: Some("none".into()), ..e }), Outcome::Fail);
+    }
+
+    #[test]
+    fn what_was_not_measured_fails() {
+        let judged = judge_one(&Expect { equals: Some(0.0), ..expect("none") }, &metrics(), Ok(()));
+        assert_eq!((judged.outcome, judged.why.as_deref()), (Outcome::Fail, Some("not measured")));
+    }
+
+    #[test]
+    fn without_a_capture_what_needs_one_is_skipped() {
+        let e = Expect { needs_pcap: true, equals: Some(0.0), ..expect("none") };
+        assert_eq!(outcome(&e), Outcome::Skipped);
+        assert_eq!(judge_one(&e, &metrics(), Ok(())).outcome, Outcome::Fail);
+    }
+
+    #[test]
+    fn numbers_for_people() {
+        let shown: Vec<String> = [0.0, 3.0, 0.1234, 12.345, 100.25, 1234.5, -0.05].map(number).into();
+        assert_eq!(shown, ["0", "3", "0.123", "12.35", "100.2", "1234", "-0.05"]);
+    }
+}

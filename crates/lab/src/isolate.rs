@@ -1,0 +1,191 @@
+//! A world of its own for the testbed.
+//!
+//! The lab starts itself once more under `unshare`, in new mount, network and process namespaces, and,
+//! where it is not root, in a user namespace in which it is. There it mounts a `/run` and a `/proc` of its
+//! own, so that `ip netns add` and every socket and process stay inside. The inner lab is process 1 of its
+//! process namespace: when it ends, by whatever cause, the kernel ends every program in the testbed, and
+//! with the last of them go the namespaces and all they hold. Nothing is left on the host.
+//!
+//! The outer lab holds a pipe to the inner one's standard input. When the outer lab goes, even by
+//! `kill -9`, the pipe closes and the inner lab stops.
+
+use std::ffi::OsString;
+use std::io::Read;
+use std::path::Path;
+use std::process::{Command, ExitCode, Stdio};
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use anyhow::{Context, bail};
+use nix::mount::{MsFlags, mount};
+use nix::sys::signal::{SigSet, Signal};
+
+use crate::clock;
+
+/// How the testbed is kept apart.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
+pub enum Mode {
+    /// As root.
+    Root,
+    /// Without root, in a user namespace.
+    User,
+}
+
+impl Mode {
+    /// The mode that fits whoever runs the lab.
+    pub fn of_caller() -> Self {
+        if nix::unistd::geteuid().is_root() { Self::Root } else { Self::User }
+    }
+
+    /// In words.
+    pub fn words(self) -> &'static str {
+        match self {
+            Self::Root => "as root",
+            Self::User => "without root, in a user namespace",
+        }
+    }
+}
+
+/// Set when the lab is to stop: a signal came, or the outer lab is gone.
+static STOP: AtomicBool = AtomicBool::new(false);
+
+/// True once the lab is to stop.
+pub fn stopping() -> bool {
+    STOP.load(Ordering::Relaxed)
+}
+
+/// The error with which work ends when the lab is to stop.
+#[derive(Debug)]
+pub struct Interrupted;
+
+impl std::fmt::Display for Interrupted {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("interrupted")
+    }
+}
+
+impl std::error::Error for Interrupted {}
+
+/// Waits for the signals that end a program, in a thread of its own, and then calls `then`. Programs that
+/// the lab starts do not inherit the blocked signals: the standard library clears the mask for them.
+fn on_signal(then: impl FnOnce() + Send + 'static) -> anyhow::Result<()> {
+    let mut set = SigSet::empty();
+    for signal in [Signal::SIGINT, Signal::SIGTERM, Signal::SIGHUP] {
+        set.add(signal);
+    }
+    set.thread_block().context("cannot block signals")?;
+    std::thread::spawn(move || {
+        let _ = set.wait();
+        then();
+    });
+    Ok(())
+}
+
+/// Runs this program again, with the same arguments, apart from the host; returns its exit status.
+pub fn enter(mode: Mode) -> anyhow::Result<ExitCode> {
+    if mode == Mode::User {
+        probe_user_namespace()?;
+    }
+    let own = std::env::current_exe().context("cannot find the lab's own executable")?;
+    let mut command = Command::new("unshare");
+    command.args(["--mount", "--net", "--pid", "--fork", "--kill-child"]);
+    if mode == Mode::User {
+        command.args(["--user", "--map-root-user"]);
+    }
+    let word = if mode == Mode::Root { "root" } else { "user" };
+    let arguments: Vec<OsString> = std::env::args_os().skip(1).collect();
+    command.arg("--").arg(own).arg("--inside").arg(word).args(arguments);
+    command.stdin(Stdio::piped());
+    let mut child = command.spawn().context("cannot start unshare (Debian package util-linux)")?;
+    let pipe = child.stdin.take();
+    on_signal(move || drop(pipe))?;
+    let status = child.wait().context("cannot wait for the inner lab")?;
+    Ok(ExitCode::from(status.code().map_or(1, |c| c as u8)))
+}
+
+fn probe_user_namespace() -> anyhow::Result<()> {
+    let probe = Command::new("unshare")
+        .args(["--user", "--map-root-user", "--mount", "--net", "--", "mount", "-t", "tmpfs", "lab", "/mnt"])
+        .output()
+        .context("cannot start unshare (Debian package util-linux)")?;
+    if probe.status.success() {
+        return Ok(());
+    }
+    bail!(
+        "this user may not make namespaces ({}).\n\
+         Run the lab as root, or allow user namespaces:\n\
+         sysctl kernel.unprivileged_userns_clone=1 (Debian) or \
+         kernel.apparmor_restrict_unprivileged_userns=0 (Ubuntu)",
+        String::from_utf8_lossy(&probe.stderr).trim()
+    );
+}
+
+/// What the inner lab does first: its own `/proc` and `/run`, and the end of the outer lab watched.
+pub fn settle() -> anyhow::Result<()> {
+    on_signal(|| STOP.store(true, Ordering::Relaxed))?;
+    std::thread::spawn(|| {
+        let _ = std::io::stdin().read_to_end(&mut Vec::new());
+        STOP.store(true, Ordering::Relaxed);
+        // The lab then has this long to end its programs in good order.
+        clock::sleep(15 * clock::SECOND);
+        std::process::exit(130);
+    });
+    let none: Option<&str> = None;
+    mount(Some("proc"), "/proc", Some("proc"), MsFlags::empty(), none)
+        .context("cannot mount /proc for the testbed")?;
+    mount(Some("carnet-lab"), "/run", Some("tmpfs"), MsFlags::empty(), Some("mode=0755"))
+        .context("cannot mount a /run of its own for the testbed")?;
+    for folder in ["/run/netns", "/run/carnet", RUN] {
+        std::fs::create_dir_all(folder).with_context(|| format!("cannot make {folder}"))?;
+    }
+    std::fs::OpenOptions::new()
+        .read(true)
+        .write(true)
+        .open("/dev/net/tun")
+        .context("cannot open /dev/net/tun for reading and writing, which carnet needs for its tunnel")?;
+    Ok(())
+}
+
+/// Where the lab keeps its working files inside.
+pub const RUN: &str = "/run/carnet-lab";
+
+/// Fails for a path that the testbed's own `/run` would hide.
+pub fn visible(what: &str, path: &Path) -> anyhow::Result<()> {
+    if path.starts_with("/run") {
+        bail!("{what} {} is under /run, which the testbed has for itself; use another place", path.display());
+    }
+    Ok(())
+}
+
+/// A shell in a node of a running lab; returns the shell's exit status.
+pub fn shell(scenario: &str, node: &str, command: &[String]) -> anyhow::Result<ExitCode> {
+    let Some(pid) = find_inner(scenario) else {
+        bail!("no lab runs scenario {scenario:?}; start one with: carnet-lab run {scenario} --hold");
+    };
+    let mut enter = Command::new("nsenter");
+    enter.args(["--target", &pid.to_string(), "--mount", "--pid"]);
+    if Mode::of_caller() == Mode::User {
+        enter.args(["--user", "--preserve-credentials"]);
+    }
+    enter.args(["--", "nsenter", &format!("--net=/run/netns/{node}"), "--"]);
+    if command.is_empty() {
+        enter.arg(std::env::var_os("SHELL").unwrap_or_else(|| "/bin/sh".into()));
+    } else {
+        enter.args(command);
+    }
+    let status = enter.status().context("cannot start nsenter (Debian package util-linux)")?;
+    Ok(ExitCode::from(status.code().map_or(1, |c| c as u8)))
+}
+
+/// The process number, seen from outside, of the inner lab that runs a scenario.
+fn find_inner(scenario: &str) -> Option<u32> {
+    std::fs::read_dir("/proc").ok()?.flatten().find_map(|entry| {
+        let pid: u32 = entry.file_name().to_str()?.parse().ok()?;
+        let line = std::fs::read(entry.path().join("cmdline")).ok()?;
+        let words: Vec<&str> = line.split(|b| *b == 0).filter_map(|w| std::str::from_utf8(w).ok()).collect();
+        let inner = Path::new(words.first()?).file_name()? == "carnet-lab"
+            && words.get(1) == Some(&"--inside")
+            && words.get(3) == Some(&"run")
+            && words[4..].contains(&scenario);
+        inner.then_some(pid)
+    })
+}

@@ -1,0 +1,196 @@
+//! Numbers out of what was seen: one flat set per section of the run.
+//!
+//! A *section* reaches from an action to the next one; `run` is the whole timetable. Metric names are
+//! dotted and begin with the name of the traffic, of the node, or with `capture`; `scenarios/README.md`
+//! lists them.
+
+use std::collections::BTreeMap;
+use std::ops::Range;
+
+use crate::clock::SECOND;
+use crate::scenario::Derived;
+use crate::station::{Event, kind};
+use crate::traffic::Seen;
+use crate::traffic::stats::{FlowStats, percentile};
+
+/// Name of the section that is the whole run.
+pub const RUN: &str = "run";
+
+/// Metrics by section and name.
+pub type Metrics = BTreeMap<String, BTreeMap<String, f64>>;
+
+/// A section: its name, and from when to when.
+pub type Section = (String, Range<u64>);
+
+/// The metrics of all traffic in all sections.
+pub fn of_traffic(seen: &Seen, sections: &[Section]) -> Metrics {
+    let mut all = Metrics::new();
+    for (section, window) in sections {
+        let m = all.entry(section.clone()).or_default();
+        for (name, nodes, flows) in &seen.probes {
+            let stats = [flows[0].stats(window), flows[1].stats(window)];
+            for (d, s) in stats.iter().enumerate() {
+                flow_metrics(m, &format!("{name}.{}-{}", nodes[d], nodes[1 - d]), s);
+            }
+            let mut both = FlowStats::default();
+            for s in &stats {
+                both.sent += s.sent;
+                both.lost += s.lost;
+                both.duplicated += s.duplicated;
+                both.reordered += s.reordered;
+                both.outage = both.outage.max(s.outage);
+                both.delays.extend(&s.delays);
+            }
+            both.delays.sort_unstable();
+            flow_metrics(m, name, &both);
+        }
+        for (name, _, series) in &seen.pings {
+            let inside: Vec<Option<f64>> =
+                series.requests.iter().filter(|(t, _)| window.contains(t)).map(|(_, rtt)| *rtt).collect();
+            let mut rtts: Vec<f64> = inside.iter().copied().flatten().collect();
+            rtts.sort_by(f64::total_cmp);
+            m.insert(format!("{name}.sent"), inside.len() as f64);
+            m.insert(format!("{name}.lost"), (inside.len() - rtts.len()) as f64);
+            percentiles(m, &format!("{name}.ms"), &rtts);
+        }
+        if section == RUN {
+            for (name, _, t, _) in &seen.transfers {
+                m.insert(format!("{name}.bytes"), (t.up + t.down) as f64);
+                m.insert(format!("{name}.bytes_up"), t.up as f64);
+                m.insert(format!("{name}.bytes_down"), t.down as f64);
+                m.insert(format!("{name}.retransmits"), t.retransmits as f64);
+                m.insert(format!("{name}.stall_s"), t.stall());
+                let unbroken = t.error.is_none() && t.up > 0 && t.down > 0;
+                m.insert(format!("{name}.unbroken"), f64::from(u8::from(unbroken)));
+            }
+        }
+    }
+    all
+}
+
+fn flow_metrics(m: &mut BTreeMap<String, f64>, name: &str, s: &FlowStats) {
+    m.insert(format!("{name}.sent"), s.sent as f64);
+    m.insert(format!("{name}.lost"), s.lost as f64);
+    m.insert(format!("{name}.duplicated"), s.duplicated as f64);
+    m.insert(format!("{name}.reordered"), s.reordered as f64);
+    m.insert(format!("{name}.outage_ms"), s.outage as f64 / 1e6);
+    let micros: Vec<f64> = s.delays.iter().map(|d| *d as f64 / 1e3).collect();
+    percentiles(m, &format!("{name}.delay_us"), &micros);
+}
+
+fn percentiles(m: &mut BTreeMap<String, f64>, name: &str, sorted: &[f64]) {
+    for (label, percent) in [("p50", 50.0), ("p90", 90.0), ("p99", 99.0), ("max", 100.0)] {
+        if let Some(value) = percentile(sorted, percent) {
+            m.insert(format!("{name}.{label}"), value);
+        }
+    }
+}
+
+/// Adds what the stations' events tell.
+pub fn of_events(all: &mut Metrics, events: &[Event], sections: &[Section]) {
+    let new_registration = |e: &Event| kind(&e.2) == "registered" && e.2["refresh"] != true;
+    let latency = |e: &Event| e.2["latency_us"].as_f64().map(|us| us / 1e3);
+    for (_, node, _) in events {
+        let own: Vec<&Event> = events.iter().filter(|e| e.1 == *node).collect();
+        for (section, window) in sections {
+            let m = all.entry(section.clone()).or_default();
+            let inside: Vec<&&Event> = own.iter().filter(|e| window.contains(&e.0)).collect();
+            let count = |what: &str| inside.iter().filter(|e| kind(&e.2) == what).count() as f64;
+            m.insert(format!("{node}.handovers"), count("handover"));
+            let refreshes = inside.iter().filter(|e| kind(&e.2) == "registered" && e.2["refresh"] == true);
+            m.insert(format!("{node}.refreshes"), refreshes.count() as f64);
+            let slowest =
+                inside.iter().filter(|e| new_registration(e)).filter_map(|e| latency(e)).reduce(f64::max);
+            if let Some(ms) = slowest {
+                m.insert(format!("{node}.registration_ms"), ms);
+            }
+        }
+        if let Some(ms) = own.iter().find(|e| new_registration(e)).and_then(|e| latency(e)) {
+            all.entry(RUN.into()).or_default().insert(format!("{node}.first_registration_ms"), ms);
+        }
+    }
+}
+
+/// Adds the metrics that are made of others, in every section that has both.
+pub fn derive(all: &mut Metrics, derived: &[Derived]) {
+    for section in all.values_mut() {
+        for d in derived {
+            if let (Some(a), Some(b)) = (section.get(&d.of), section.get(&d.minus)) {
+                let value = a - b;
+                section.insert(d.name.clone(), value);
+            }
+        }
+    }
+}
+
+/// The sections of a run: the whole, what precedes the first action, and one from each action to the next.
+pub fn sections(begin: u64, end: u64, actions: &[(String, u64)]) -> Vec<Section> {
+    let mut sections = vec![(RUN.to_string(), begin..end)];
+    for (a, (name, at)) in actions.iter().enumerate() {
+        let until = actions.get(a + 1).map_or(end, |next| next.1);
+        sections.push((name.clone(), *at..until));
+    }
+    sections
+}
+
+/// Seconds from the begin of the timetable.
+pub fn seconds(at: u64, begin: u64) -> f64 {
+    (at as f64 - begin as f64) / SECOND as f64
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::traffic::ping::Series;
+    use crate::traffic::stats::Flow;
+
+    #[test]
+    fn sections_reach_to_the_next_action() {
+        let s = sections(10, 100, &[("a".into(), 20), ("b".into(), 60)]);
+        assert_eq!(s, [("run".into(), 10..100), ("a".into(), 20..60), ("b".into(), 60..100)]);
+    }
+
+    #[test]
+    fn both_directions_are_summed() {
+        let there = Flow { sent: vec![0, 10, 20], received: vec![(0, 5), (2, 25)] };
+        let back = Flow { sent: vec![0, 10, 20], received: vec![(0, 7), (1, 17), (1, 18), (2, 27)] };
+        let seen = Seen {
+            probes: vec![("p".into(), ["a".into(), "b".into()], [there, back])],
+            pings: vec![("r".into(), String::new(), Series { requests: vec![(1, Some(0.5)), (2, None)] })],
+            transfers: vec![],
+        };
+        let m = of_traffic(&seen, &sections(0, 100, &[]));
+        let run = &m["run"];
+        assert_eq!((run["p.sent"], run["p.lost"], run["p.duplicated"]), (6.0, 1.0, 1.0));
+        assert_eq!((run["p.a-b.lost"], run["p.b-a.lost"]), (1.0, 0.0));
+        assert_eq!(run["p.outage_ms"], 20.0 / 1e6);
+        assert_eq!((run["r.sent"], run["r.lost"], run["r.ms.p50"]), (2.0, 1.0, 0.5));
+    }
+
+    #[test]
+    fn events_are_counted_in_their_section() {
+        let registered = |refresh: bool| {
+            serde_json::json!({"event": "registered", "latency_us": 1500, "refresh": refresh})
+        };
+        let events = [
+            (5, "mr".to_string(), registered(false)),
+            (30, "mr".to_string(), registered(true)),
+            (40, "mr".to_string(), serde_json::json!({"event": "handover", "from": "w0", "to": "w1"})),
+        ];
+        let mut m = Metrics::new();
+        of_events(&mut m, &events, &sections(10, 100, &[("a".into(), 35)]));
+        assert_eq!((m["run"]["mr.refreshes"], m["run"]["mr.handovers"]), (1.0, 1.0));
+        assert_eq!((m["a"]["mr.refreshes"], m["a"]["mr.handovers"]), (0.0, 1.0));
+        assert_eq!(m["run"]["mr.first_registration_ms"], 1.5);
+        assert!(!m["run"].contains_key("mr.registration_ms"));
+    }
+
+    #[test]
+    fn differences_are_derived() {
+        let mut m = Metrics::new();
+        m.entry("run".into()).or_default().extend([("a".to_string(), 3.0), ("b".to_string(), 1.0)]);
+        let d = Derived { name: "c".into(), of: "a".into(), minus: "b".into() };
+        derive(&mut m, &[d]);
+        assert_eq!(m["run"]["c"], 2.0);
+    }
+}

@@ -1,0 +1,160 @@
+//! Programs in nodes.
+//!
+//! A program is started in a node's network namespace by `nsenter`, in a process group of its own, so that
+//! Ctrl-C at the terminal reaches the lab alone. Its output goes to a log file per program, whose last
+//! lines are shown when it ends before its time.
+
+use std::ffi::OsStr;
+use std::fs::File;
+use std::os::unix::process::CommandExt;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, ExitStatus, Stdio};
+
+use anyhow::{Context, bail};
+use nix::sys::signal::{Signal, kill};
+use nix::unistd::Pid;
+
+use crate::clock::{self, MILLISECOND, SECOND};
+use crate::isolate::{Interrupted, stopping};
+use crate::tools;
+
+/// A command that will run in a node.
+pub fn in_node(node: &str, program: impl AsRef<OsStr>) -> Command {
+    let mut command = Command::new(tools::path("nsenter"));
+    command.arg(format!("--net=/run/netns/{node}")).arg("--").arg(program);
+    command.process_group(0);
+    command.stdin(Stdio::null());
+    command
+}
+
+/// Runs a command to its end; fails with what it printed if it failed.
+pub fn output(command: &mut Command) -> anyhow::Result<String> {
+    let shown = shown(command);
+    let result = command.output().with_context(|| format!("cannot start {shown}"))?;
+    if !result.status.success() {
+        let said = String::from_utf8_lossy(&result.stderr);
+        bail!("{shown}: {} ({})", said.trim(), result.status);
+    }
+    Ok(String::from_utf8_lossy(&result.stdout).into_owned())
+}
+
+/// A command as one would type it, without the way into its node.
+fn shown(command: &Command) -> String {
+    let mut words: Vec<String> =
+        std::iter::once(command.get_program()).chain(command.get_args()).map(|w| w.to_string_lossy().into()).collect();
+    if let Some(at) = words.iter().position(|w| w == "--").filter(|_| words[0].ends_with("nsenter")) {
+        let node = words[1].trim_start_matches("--net=/run/netns/").to_string();
+        words.drain(..=at);
+        return format!("{} (in node {node})", words.join(" "));
+    }
+    words.join(" ")
+}
+
+/// A program that runs beside the lab until it is ended.
+#[derive(Debug)]
+pub struct Daemon {
+    /// What it is, for example `carnet in mr`.
+    pub what: String,
+    /// Where its output goes.
+    pub log: PathBuf,
+    child: Child,
+}
+
+impl Daemon {
+    /// Starts it, standard output and standard error both into `log`.
+    pub fn start(what: &str, log: &Path, command: &mut Command) -> anyhow::Result<Self> {
+        let file = File::create(log).with_context(|| format!("cannot make {}", log.display()))?;
+        let child = command
+            .stdout(file.try_clone()?)
+            .stderr(file)
+            .spawn()
+            .with_context(|| format!("cannot start {what}"))?;
+        Ok(Self { what: what.into(), log: log.into(), child })
+    }
+
+    /// Its exit status if it has ended.
+    pub fn ended(&mut self) -> Option<ExitStatus> {
+        self.child.try_wait().ok().flatten()
+    }
+
+    /// Fails, with the last lines of its log, if it has ended.
+    pub fn check(&mut self) -> anyhow::Result<()> {
+        match self.ended() {
+            None => Ok(()),
+            Some(status) => bail!("{} ended ({status}); it said last:\n{}", self.what, self.tail()),
+        }
+    }
+
+    /// The last lines of its log, indented.
+    pub fn tail(&self) -> String {
+        let text = std::fs::read(&self.log).unwrap_or_default();
+        let text = String::from_utf8_lossy(&text);
+        let lines: Vec<&str> = text.lines().collect();
+        if lines.is_empty() {
+            return "  (nothing)".into();
+        }
+        let from = lines.len().saturating_sub(15);
+        lines[from..].iter().map(|l| format!("  | {l}")).collect::<Vec<_>>().join("\n")
+    }
+
+    /// Sends a signal.
+    pub fn signal(&self, signal: Signal) {
+        let _ = kill(Pid::from_raw(self.child.id() as i32), signal);
+    }
+
+    /// Waits until it ends, at most `limit` nanoseconds, then kills it. `None` if it had to be killed.
+    pub fn wait(&mut self, limit: u64) -> Option<ExitStatus> {
+        let until = clock::monotonic() + limit;
+        while clock::monotonic() < until {
+            if let Some(status) = self.ended() {
+                return Some(status);
+            }
+            clock::sleep(20 * MILLISECOND);
+        }
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+        None
+    }
+
+    /// Asks it to end with `signal`, and waits for that.
+    pub fn stop(&mut self, signal: Signal) -> Option<ExitStatus> {
+        self.signal(signal);
+        self.wait(5 * SECOND)
+    }
+}
+
+impl Drop for Daemon {
+    fn drop(&mut self) {
+        if self.ended().is_none() {
+            let _ = self.child.kill();
+            let _ = self.child.wait();
+        }
+    }
+}
+
+/// Waits for a condition while watching the daemons; tells what it waited for when time runs out.
+pub fn wait_for(
+    what: &str,
+    seconds: u64,
+    daemons: &mut [Daemon],
+    mut condition: impl FnMut() -> anyhow::Result<bool>,
+) -> anyhow::Result<()> {
+    let until = clock::monotonic() + seconds * SECOND;
+    loop {
+        if stopping() {
+            return Err(Interrupted.into());
+        }
+        for daemon in daemons.iter_mut() {
+            daemon.check()?;
+        }
+        if condition()? {
+            return Ok(());
+        }
+        if clock::monotonic() > until {
+            let logs: Vec<String> =
+                daemons.iter().map(|d| format!("{} said last:\n{}", d.what, d.tail())).collect();
+            bail!("waited {seconds} s in vain for {what}\n{}", logs.join("\n"));
+        }
+        clock::sleep(50 * MILLISECOND);
+    }
+}

@@ -1,0 +1,292 @@
+//! `results.json`: everything that a run has to tell, in a shape that stays.
+//!
+//! The report is made of this and nothing else. `scenarios/README.md` describes the shape; fields may be
+//! added under the same `schema_version`, a change of meaning raises it. Times `..._s` count from the
+//! begin of the timetable; what happened before has negative ones.
+
+use std::collections::BTreeMap;
+
+use serde::{Deserialize, Serialize};
+
+use crate::clock::{MILLISECOND, SECOND};
+use crate::expect::{Judged, Outcome};
+use crate::machine::Machine;
+use crate::metrics::{Metrics, seconds};
+use crate::scenario::Scenario;
+use crate::station::{Event, kind};
+use crate::traffic::Seen;
+use crate::traffic::stats::percentile;
+
+/// Version of the shape.
+pub const SCHEMA_VERSION: u32 = 1;
+
+/// A whole run.
+#[derive(Debug, Clone, Default, Serialize, Deserialize)]
+pub struct Results {
+    /// Version of this shape.
+    pub schema_version: u32,
+    /// Scenario name.
+    pub scenario: String,
+    /// Its title.
+    pub title: String,
+    /// Its description.
+    pub about: String,
+    /// `as root` or `without root, in a user namespace`.
+    pub mode: String,
+    /// True for a run with the shortened timetable.
+    pub quick: bool,
+    /// Begin of the timetable, in words.
+    pub time: String,
+    /// Length of the timetable.
+    pub duration_s: f64,
+    /// The machine.
+    pub machine: Machine,
+    /// True if no expectation failed.
+    pub passed: bool,
+    /// Metrics by section and name.
+    pub metrics: Metrics,
+    /// Expectations and what was measured.
+    pub expectations: Vec<Judged>,
+    /// The numbers at the head of the report.
+    pub headline: Vec<HeadlineValue>,
+    /// What was done, when.
+    pub actions: Vec<ActionDone>,
+    /// What the stations told.
+    pub events: Vec<EventSeen>,
+    /// Which uplink carried the traffic of a mobile router, from when to when.
+    pub active: Vec<Active>,
+    /// What was measured against time.
+    pub series: Series,
+    /// The testbed.
+    pub topology: Topology,
+}
+
+/// A number at the head of the report.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+pub struct HeadlineValue {
+    /// What it is.
+    pub label: String,
+    /// Its value.
+    pub value: Option<f64>,
+    /// Its unit.
+    pub unit: String,
+}
+
+/// An action that was carried out.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+pub struct ActionDone {
+    /// Its name.
+    pub name: String,
+    /// In words.
+    pub label: String,
+    /// When it began.
+    pub at_s: f64,
+}
+
+/// An event of a station.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+pub struct EventSeen {
+    /// When.
+    pub at_s: f64,
+    /// Node.
+    pub node: String,
+    /// The event as the station printed it.
+    pub event: serde_json::Value,
+}
+
+/// A time in which one uplink carried the traffic.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+pub struct Active {
+    /// Node of the mobile router.
+    pub node: String,
+    /// Interface; `null` when there was none.
+    pub uplink: Option<String>,
+    /// From when.
+    pub from_s: f64,
+    /// To when.
+    pub to_s: f64,
+}
+
+/// What was measured against time.
+#[derive(Debug, Clone, Default, Serialize, Deserialize)]
+pub struct Series {
+    /// Round-trip times: time of the request, milliseconds or `null` if it was lost.
+    pub rtt: Vec<Line<(f64, Option<f64>)>>,
+    /// One-way delay in steps of 100 ms: time, median and highest in milliseconds.
+    pub delay: Vec<Line<(f64, f64, f64)>>,
+    /// Times of sending of the probe packets that were lost.
+    pub lost: Vec<Line<f64>>,
+    /// Throughput: time, Mbit/s from client to server, Mbit/s back.
+    pub throughput: Vec<Line<(f64, f64, f64)>>,
+}
+
+/// A named series.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+pub struct Line<T> {
+    /// Name of the traffic.
+    pub name: String,
+    /// For the legend.
+    pub label: String,
+    /// Its points.
+    pub points: Vec<T>,
+}
+
+/// The testbed, for the picture.
+#[derive(Debug, Clone, Default, Serialize, Deserialize)]
+pub struct Topology {
+    /// Nodes.
+    pub nodes: Vec<TopologyNode>,
+    /// Links.
+    pub links: Vec<TopologyLink>,
+}
+
+/// A node.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+pub struct TopologyNode {
+    /// Its name.
+    pub name: String,
+    /// What it is.
+    pub role: String,
+    /// Column.
+    pub x: f64,
+    /// Row.
+    pub y: f64,
+    /// True if carnet runs in it.
+    pub carnet: bool,
+    /// Addresses that matter, by interface.
+    pub addresses: BTreeMap<String, Vec<String>>,
+}
+
+/// A link.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+pub struct TopologyLink {
+    /// Node and interface of each end.
+    pub ends: Vec<(String, String)>,
+    /// What it is.
+    pub label: String,
+    /// True if a bridge joins the ends.
+    pub shared: bool,
+}
+
+/// The series of what was seen.
+pub fn series(seen: &Seen, begin: u64, end: u64) -> Series {
+    let mut all = Series::default();
+    let inside = |t: u64| (begin..end).contains(&t);
+    for (name, label, s) in &seen.pings {
+        let points =
+            s.requests.iter().filter(|r| inside(r.0)).map(|(t, rtt)| (seconds(*t, begin), *rtt)).collect();
+        all.rtt.push(Line { name: name.clone(), label: label.clone(), points });
+    }
+    for (name, nodes, flows) in &seen.probes {
+        for (d, flow) in flows.iter().enumerate() {
+            let label = format!("{} to {}", nodes[d], nodes[1 - d]);
+            let mut steps: BTreeMap<u64, Vec<u64>> = BTreeMap::new();
+            let mut lost = Vec::new();
+            for (sent, arrival) in flow.sent.iter().zip(flow.first_arrivals()).filter(|(t, _)| inside(**t)) {
+                match arrival {
+                    Some(at) => steps
+                        .entry((sent - begin) / (100 * MILLISECOND))
+                        .or_default()
+                        .push(at.saturating_sub(*sent)),
+                    None => lost.push(seconds(*sent, begin)),
+                }
+            }
+            let points = steps
+                .into_iter()
+                .filter_map(|(step, mut delays)| {
+                    delays.sort_unstable();
+                    let ms = |p| percentile(&delays, p).map(|d| d as f64 / 1e6);
+                    Some((step as f64 / 10.0 + 0.05, ms(50.0)?, ms(100.0)?))
+                })
+                .collect();
+            all.delay.push(Line { name: name.clone(), label: label.clone(), points });
+            all.lost.push(Line { name: name.clone(), label, points: lost });
+        }
+    }
+    for (name, label, t, started) in &seen.transfers {
+        let points = t
+            .intervals
+            .iter()
+            .map(|(from, to, up, down)| {
+                let middle = started + ((from + to) / 2.0 * SECOND as f64) as u64;
+                (seconds(middle, begin), up / 1e6, down / 1e6)
+            })
+            .filter(|p| p.0 >= 0.0 && p.0 <= seconds(end, begin))
+            .collect();
+        all.throughput.push(Line { name: name.clone(), label: label.clone(), points });
+    }
+    all
+}
+
+/// Which uplink was active when: from what `show uplinks` said before the timetable and the handovers told
+/// since then.
+pub fn active(first: &BTreeMap<String, Option<String>>, events: &[Event], begin: u64, end: u64) -> Vec<Active> {
+    let mut all = Vec::new();
+    for (node, uplink) in first {
+        let mut current = uplink.clone();
+        let mut since = begin;
+        let mut close = |uplink: Option<String>, from: u64, to: u64| {
+            if to > from {
+                let (from_s, to_s) = (seconds(from, begin), seconds(to, begin));
+                all.push(Active { node: node.clone(), uplink, from_s, to_s });
+            }
+        };
+        let moves = events.iter().filter(|e| e.1 == *node && kind(&e.2) == "handover");
+        for (at, _, event) in moves.filter(|e| (begin..end).contains(&e.0)) {
+            let to = event["to"].as_str().map(str::to_string);
+            if to != current {
+                close(current, since, *at);
+                (current, since) = (to, *at);
+            }
+        }
+        close(current, since, end);
+    }
+    all
+}
+
+/// The picture of a scenario. Nodes without a position stand in a row.
+pub fn topology(scenario: &Scenario, autoconf: &BTreeMap<String, (String, String)>) -> Topology {
+    let nodes = scenario.nodes.iter().enumerate().map(|(n, (name, node))| {
+        let (x, y) = node.position.unwrap_or((n as f64, 0.0));
+        let mut addresses: BTreeMap<String, Vec<String>> =
+            node.addresses.iter().map(|(i, a)| (i.get_ref().clone(), a.clone())).collect();
+        if let Some((interface, address)) = autoconf.get(name) {
+            addresses.entry(interface.clone()).or_default().push(address.clone());
+        }
+        TopologyNode { name: name.clone(), role: node.role.clone(), x, y, carnet: node.carnet.is_some(), addresses }
+    });
+    let links = scenario.links.iter().map(|l| TopologyLink {
+        ends: l.ends.iter().map(|e| (e.get_ref().node.clone(), e.get_ref().interface.clone())).collect(),
+        label: l.label.clone(),
+        shared: l.bridge.is_some(),
+    });
+    Topology { nodes: nodes.collect(), links: links.collect() }
+}
+
+impl Results {
+    /// True if no expectation failed.
+    pub fn verdict(expectations: &[Judged]) -> bool {
+        expectations.iter().all(|e| e.outcome != Outcome::Fail)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn active_uplinks_follow_the_handovers() {
+        let handover = |at: u64, to: Option<&str>| {
+            (at * SECOND, "mr".to_string(), serde_json::json!({"event": "handover", "to": to}))
+        };
+        let events = [handover(0, Some("w9")), handover(12, Some("w1")), handover(15, None), handover(16, Some("w0"))];
+        let first = BTreeMap::from([("mr".to_string(), Some("w0".to_string()))]);
+        let all = active(&first, &events, 10 * SECOND, 20 * SECOND);
+        let short: Vec<(Option<&str>, f64, f64)> =
+            all.iter().map(|a| (a.uplink.as_deref(), a.from_s, a.to_s)).collect();
+        assert_eq!(
+            short,
+            [(Some("w0"), 0.0, 2.0), (Some("w1"), 2.0, 5.0), (None, 5.0, 6.0), (Some("w0"), 6.0, 10.0)]
+        );
+    }
+}

@@ -1,0 +1,393 @@
+//! One run of a scenario, from the first namespace to the report.
+//!
+//! Build the nodes; start radvd and carnet; wait until every station is registered and every
+//! autoconfigured address is there; start the traffic; carry out the timetable; stop everything; judge.
+
+use std::collections::BTreeMap;
+use std::fs::File;
+use std::net::Ipv6Addr;
+use std::os::unix::fs::PermissionsExt;
+use std::path::{Path, PathBuf};
+use std::sync::PoisonError;
+
+use anyhow::Context;
+use nix::sys::signal::Signal;
+
+use crate::capture::Captures;
+use crate::clock::{self, MILLISECOND, SECOND};
+use crate::console;
+use crate::expect;
+use crate::isolate::{self, Interrupted, Mode, stopping};
+use crate::machine;
+use crate::metrics::{self, RUN, Section};
+use crate::process::{Daemon, in_node, output, wait_for};
+use crate::results::{self, ActionDone, EventSeen, HeadlineValue, Results, SCHEMA_VERSION};
+use crate::scenario::{Action, Scenario};
+use crate::station::{Event, Events, Station};
+use crate::tools;
+use crate::topology;
+use crate::traffic::{self, Flows, Seen};
+
+/// What to run and how.
+#[derive(Debug, Clone)]
+pub struct Plan {
+    /// Name of the scenario.
+    pub name: String,
+    /// Its folder.
+    pub folder: PathBuf,
+    /// The carnet program.
+    pub carnet: PathBuf,
+    /// Where the outcome goes.
+    pub out: PathBuf,
+    /// Shortened timetable.
+    pub quick: bool,
+    /// Capture packets.
+    pub pcap: bool,
+    /// Keep the testbed up after the run.
+    pub hold: bool,
+    /// Let the stations log everything.
+    pub verbose: bool,
+    /// How the testbed is kept apart.
+    pub mode: Mode,
+}
+
+/// A testbed that is up.
+struct Testbed {
+    scenario: Scenario,
+    logs: PathBuf,
+    daemons: Vec<Daemon>,
+    stations: Vec<Station>,
+    events: Events,
+    /// Address of each node for traffic.
+    addresses: BTreeMap<String, Ipv6Addr>,
+}
+
+/// Runs a scenario inside; true if every expectation held.
+pub fn run(plan: &Plan) -> anyhow::Result<bool> {
+    let scenario = crate::scenario::load(&plan.folder)?;
+    let logs = plan.out.join("logs");
+    std::fs::create_dir_all(&logs).with_context(|| format!("cannot make {}", logs.display()))?;
+    println!("{}: {}", plan.name, scenario.title);
+    console::step(&format!("testbed apart from the host, {}", plan.mode.words()));
+    topology::build(&scenario)?;
+    console::step(&format!("built {} nodes, {} links", scenario.nodes.len(), scenario.links.len()));
+    let captures = match plan.pcap {
+        true => Some(Captures::start(&scenario, &plan.out.join("pcap"), &logs)?),
+        false => None,
+    };
+    let mut bed = Testbed {
+        scenario,
+        logs,
+        daemons: Vec::new(),
+        stations: Vec::new(),
+        events: Events::default(),
+        addresses: BTreeMap::new(),
+    };
+    let mut all = metrics::Metrics::new();
+    bed.start_programs(plan)?;
+    bed.wait_until_ready(&mut all)?;
+    let measured = bed.measure(plan)?;
+    if plan.hold {
+        hold(&plan.name, &bed.scenario)?;
+    }
+    bed.stop(&mut all);
+    let captured = match captures {
+        Some(captures) => {
+            console::step("reading the captures");
+            let counts = captures.finish(&bed.scenario)?;
+            let read = !counts.is_empty();
+            all.entry(RUN.into()).or_default().extend(counts);
+            if read { Ok(()) } else { Err("tshark is not installed") }
+        }
+        None => Err("needs --pcap"),
+    };
+    let results = bed.conclude(plan, all, measured, captured);
+    write(plan, &results)?;
+    console::summary(&results, &plan.out);
+    Ok(results.passed)
+}
+
+/// What the timetable left.
+struct Measured {
+    begin: u64,
+    end: u64,
+    clock: u64,
+    actions: Vec<(String, String, u64)>,
+    first_active: BTreeMap<String, Option<String>>,
+    /// Metrics that were taken at the end of a section: section, name, value.
+    states: Vec<(String, String, f64)>,
+    seen: Seen,
+}
+
+impl Testbed {
+    fn start_programs(&mut self, plan: &Plan) -> anyhow::Result<()> {
+        for (name, node) in &self.scenario.nodes {
+            let Some(config) = &node.radvd else { continue };
+            // radvd refuses a config that others may write, and an interface without link-local address.
+            let copy = Path::new(isolate::RUN).join(format!("{name}.radvd.conf"));
+            std::fs::copy(plan.folder.join(config.get_ref()), &copy)?;
+            std::fs::set_permissions(&copy, std::fs::Permissions::from_mode(0o600))?;
+            wait_for(&format!("addresses in node {name}"), 10, &mut [], || topology::settled(name))?;
+            let mut command = in_node(name, tools::path("radvd"));
+            command.args(["-n", "-m", "stderr", "-C"]).arg(&copy);
+            command.arg("-p").arg(Path::new(isolate::RUN).join(format!("{name}.radvd.pid")));
+            let log = self.logs.join(format!("{name}-radvd.log"));
+            self.daemons.push(Daemon::start(&format!("radvd in node {name}"), &log, &mut command)?);
+        }
+        for (name, node) in &self.scenario.nodes {
+            let Some(config) = &node.carnet else { continue };
+            let config = plan.folder.join(config.get_ref());
+            let log = self.logs.join(format!("{name}-carnet.log"));
+            let (station, daemon) = Station::start(&plan.carnet, name, &config, plan.verbose, &log)?;
+            self.daemons.push(daemon);
+            self.stations.push(station);
+        }
+        let running: Vec<&str> = self.daemons.iter().map(|d| d.what.as_str()).collect();
+        console::step(&format!("started {}", running.join(", ")));
+        Ok(())
+    }
+
+    fn wait_until_ready(&mut self, all: &mut metrics::Metrics) -> anyhow::Result<()> {
+        for station in &mut self.stations {
+            let what = format!("the socket of carnet in node {}", station.node);
+            wait_for(&what, 20, &mut self.daemons, || Ok(station.is_ready()))?;
+            station.watch(&self.events)?;
+        }
+        for station in &self.stations {
+            let bindings = self.scenario.nodes.get(&station.node).map_or(0, |n| n.bindings);
+            if bindings == 0 {
+                continue;
+            }
+            let what = format!("{bindings} registered binding(s) at node {}", station.node);
+            wait_for(&what, 30, &mut self.daemons, || station.registered(bindings))?;
+            let ms = (clock::monotonic() - station.started) as f64 / 1e6;
+            let node = &station.node;
+            all.entry(RUN.into()).or_default().insert(format!("{node}.ready_ms"), ms);
+            console::step(&format!("node {node} is registered, {ms:.0} ms after its start"));
+        }
+        for (name, node) in &self.scenario.nodes {
+            if let Some(auto) = &node.autoconf {
+                let interface = auto.interface.get_ref();
+                let mut found = None;
+                wait_for(
+                    &format!("an autoconfigured address on {name}:{interface}"),
+                    20,
+                    &mut self.daemons,
+                    || {
+                        found = topology::address_in(name, interface, &auto.prefix)?;
+                        Ok(found.is_some())
+                    },
+                )?;
+                self.addresses.extend(found.map(|a| (name.clone(), a)));
+                continue;
+            }
+            let first = node.addresses.values().flatten().next();
+            let address = first.and_then(|a| a.split('/').next()?.parse().ok());
+            self.addresses.extend(address.map(|a| (name.clone(), a)));
+        }
+        let used: Vec<String> = self
+            .scenario
+            .nodes
+            .iter()
+            .filter(|(_, n)| n.autoconf.is_some())
+            .filter_map(|(n, _)| Some(format!("{n} has {}", self.addresses.get(n)?)))
+            .collect();
+        if !used.is_empty() {
+            console::step(&format!("by autoconfiguration: {}", used.join(", ")));
+        }
+        let names: Vec<String> = self.scenario.nodes.keys().cloned().collect();
+        wait_for("duplicate address detection to end", 10, &mut self.daemons, || {
+            Ok(names.iter().all(|n| topology::settled(n).unwrap_or(false)))
+        })
+    }
+
+    fn measure(&mut self, plan: &Plan) -> anyhow::Result<Measured> {
+        let factor = if plan.quick { self.scenario.timetable.quick } else { 1.0 };
+        let scaled = |ns: u64| (ns as f64 * factor) as u64;
+        let begin = clock::monotonic() + traffic::LEAD;
+        let end = begin + scaled(self.scenario.timetable.duration.0);
+        let mut flows = traffic::start(&self.scenario, &self.addresses, begin, end, &self.logs)?;
+        console::step(&format!("traffic flows; the timetable takes {} s", (end - begin) / SECOND));
+        self.sleep_until(begin, &mut flows)?;
+        let clock = clock::realtime();
+        let first_active = self.stations.iter().filter_map(|s| Some((s.node.clone(), Some(s.active_uplink()?))));
+        let first_active = first_active.collect();
+        let mut done: Vec<(String, String, u64)> = Vec::new();
+        let mut states = Vec::new();
+        for action in self.scenario.actions.clone() {
+            self.sleep_until(begin + scaled(action.at.0), &mut flows)?;
+            self.note_states(done.last(), &mut states);
+            let now = clock::monotonic();
+            console::at(metrics::seconds(now, begin), &action.label);
+            self.carry_out(&action)?;
+            done.push((action.name.get_ref().clone(), action.label.clone(), now));
+        }
+        self.sleep_until(end, &mut flows)?;
+        self.note_states(done.last(), &mut states);
+        self.note_addresses(&mut states);
+        let seen = flows.finish(end)?;
+        Ok(Measured { begin, end, clock, actions: done, first_active, states, seen })
+    }
+
+    /// Waits, and fails when a program of the testbed ends meanwhile.
+    fn sleep_until(&mut self, at: u64, flows: &mut Flows) -> anyhow::Result<()> {
+        loop {
+            if stopping() {
+                return Err(Interrupted.into());
+            }
+            for daemon in &mut self.daemons {
+                daemon.check()?;
+            }
+            flows.check()?;
+            let now = clock::monotonic();
+            if now >= at {
+                return Ok(());
+            }
+            clock::sleep_until(at.min(now + 100 * MILLISECOND));
+        }
+    }
+
+    fn carry_out(&self, action: &Action) -> anyhow::Result<()> {
+        let name = action.name.get_ref();
+        let done = if let Some(end) = &action.link_down {
+            topology::set_link(end.get_ref(), false)
+        } else if let Some(end) = &action.link_up {
+            topology::set_link(end.get_ref(), true)
+        } else if let Some(order) = &action.handover {
+            match self.stations.iter().find(|s| s.node == *order.station.get_ref()) {
+                Some(station) => station.handover(&order.uplink),
+                None => Ok(()),
+            }
+        } else if let Some(run) = &action.run {
+            let (program, arguments) = run.command.split_first().context("an empty command")?;
+            output(in_node(run.node.get_ref(), tools::path(program)).args(arguments)).map(|_| ())
+        } else {
+            Ok(())
+        };
+        done.with_context(|| format!("action {name} failed"))
+    }
+
+    /// Which uplink is active at the end of a section.
+    fn note_states(&self, last: Option<&(String, String, u64)>, states: &mut Vec<(String, String, f64)>) {
+        let section = last.map_or(RUN, |(name, _, _)| name);
+        for station in &self.stations {
+            let Ok(uplinks) = station.show("uplinks") else { continue };
+            for uplink in uplinks.as_array().into_iter().flatten() {
+                let Some(interface) = uplink["interface"].as_str() else { continue };
+                let active = f64::from(u8::from(uplink["active"] == true));
+                states.push((section.into(), format!("{}.active.{interface}", station.node), active));
+            }
+        }
+    }
+
+    /// Whether autoconfigured addresses are the same as at the begin.
+    fn note_addresses(&self, states: &mut Vec<(String, String, f64)>) {
+        for (name, node) in &self.scenario.nodes {
+            let Some(auto) = &node.autoconf else { continue };
+            let now = topology::address_in(name, auto.interface.get_ref(), &auto.prefix).ok().flatten();
+            let same = now.is_some() && now.as_ref() == self.addresses.get(name);
+            states.push((RUN.into(), format!("address.{name}.unchanged"), f64::from(u8::from(same))));
+        }
+    }
+
+    /// Ends the stations as an operator would, and notes their exit status.
+    fn stop(&mut self, all: &mut metrics::Metrics) {
+        console::step("stopping the stations");
+        for station in self.stations.iter().rev() {
+            let what = format!("carnet in node {}", station.node);
+            let Some(daemon) = self.daemons.iter_mut().find(|d| d.what == what) else { continue };
+            let status = daemon.stop(Signal::SIGTERM);
+            let code = status.and_then(|s| s.code()).map_or(-1.0, f64::from);
+            all.entry(RUN.into()).or_default().insert(format!("{}.exit_status", station.node), code);
+        }
+        self.stations.clear();
+    }
+
+    fn conclude(
+        &self,
+        plan: &Plan,
+        mut all: metrics::Metrics,
+        measured: Measured,
+        captured: Result<(), &str>,
+    ) -> Results {
+        let Measured { begin, end, clock, actions, first_active, states, seen } = measured;
+        let starts: Vec<(String, u64)> = actions.iter().map(|(n, _, at)| (n.clone(), *at)).collect();
+        let sections: Vec<Section> = metrics::sections(begin, end, &starts);
+        for (section, values) in metrics::of_traffic(&seen, &sections) {
+            all.entry(section).or_default().extend(values);
+        }
+        let mut events: Vec<Event> = self.events.lock().unwrap_or_else(PoisonError::into_inner).clone();
+        events.sort_by_key(|e| e.0);
+        metrics::of_events(&mut all, &events, &sections);
+        for (section, name, value) in states {
+            all.entry(section).or_default().insert(name, value);
+        }
+        metrics::derive(&mut all, &self.scenario.derived);
+        let expectations = expect::judge(&self.scenario.expect, &all, captured);
+        let headline = self.scenario.headline.iter().map(|h| HeadlineValue {
+            label: h.label.clone(),
+            value: all
+                .get(h.after.as_ref().map_or(RUN, |a| a.get_ref()))
+                .and_then(|m| m.get(&h.metric))
+                .copied(),
+            unit: h.unit.clone(),
+        });
+        let autoconf = self
+            .scenario
+            .nodes
+            .iter()
+            .filter_map(|(n, node)| {
+                let interface = node.autoconf.as_ref()?.interface.get_ref().clone();
+                Some((n.clone(), (interface, self.addresses.get(n)?.to_string())))
+            })
+            .collect();
+        Results {
+            schema_version: SCHEMA_VERSION,
+            scenario: plan.name.clone(),
+            title: self.scenario.title.clone(),
+            about: self.scenario.about.trim().into(),
+            mode: plan.mode.words().into(),
+            quick: plan.quick,
+            time: clock::utc(clock),
+            duration_s: metrics::seconds(end, begin),
+            machine: machine::describe(&plan.carnet, &plan.folder),
+            passed: Results::verdict(&expectations),
+            headline: headline.collect(),
+            expectations,
+            actions: actions
+                .into_iter()
+                .map(|(name, label, at)| ActionDone { name, label, at_s: metrics::seconds(at, begin) })
+                .collect(),
+            active: results::active(&first_active, &events, begin, end),
+            events: events
+                .into_iter()
+                .map(|(at, node, event)| EventSeen { at_s: metrics::seconds(at, begin), node, event })
+                .collect(),
+            series: results::series(&seen, begin, end),
+            topology: results::topology(&self.scenario, &autoconf),
+            metrics: all,
+        }
+    }
+}
+
+/// Leaves the testbed up until Ctrl-C.
+fn hold(name: &str, scenario: &Scenario) -> anyhow::Result<()> {
+    let nodes: Vec<&str> = scenario.nodes.keys().map(String::as_str).collect();
+    console::step(&format!(
+        "the testbed stays up until Ctrl-C; look into it with: carnet-lab shell {name} NODE (nodes: {})",
+        nodes.join(", ")
+    ));
+    while !stopping() {
+        clock::sleep(100 * MILLISECOND);
+    }
+    Ok(())
+}
+
+fn write(plan: &Plan, results: &Results) -> anyhow::Result<()> {
+    let file = plan.out.join("results.json");
+    let json = File::create(&file).with_context(|| format!("cannot make {}", file.display()))?;
+    serde_json::to_writer(std::io::BufWriter::new(json), results)?;
+    let file = plan.out.join("report.html");
+    std::fs::write(&file, crate::report::html(results))
+        .with_context(|| format!("cannot make {}", file.display()))
+}

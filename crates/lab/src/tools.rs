@@ -1,0 +1,97 @@
+//! The programs that the lab uses, and the Debian packages that have them.
+
+use std::path::{Path, PathBuf};
+
+/// A program and its package.
+const TOOLS: &[(&str, &str)] = &[
+    ("unshare", "util-linux"),
+    ("nsenter", "util-linux"),
+    ("ip", "iproute2"),
+    ("radvd", "radvd"),
+    ("ping", "iputils-ping"),
+    ("iperf3", "iperf3"),
+];
+
+/// Where a program is: in PATH, or in the places of system programs that a user's PATH may lack.
+pub fn find(program: &str) -> Option<PathBuf> {
+    let path = std::env::var_os("PATH").unwrap_or_default();
+    std::env::split_paths(&path)
+        .chain(["/usr/sbin", "/sbin", "/usr/local/sbin", "/usr/bin", "/bin"].map(PathBuf::from))
+        .map(|folder| folder.join(program))
+        .find(|file| file.is_file())
+}
+
+/// The path of a program for starting it; its bare name if it is nowhere.
+pub fn path(program: &str) -> PathBuf {
+    find(program).unwrap_or_else(|| program.into())
+}
+
+/// The programs that are missing, each with its package.
+fn missing(pcap: bool) -> Vec<(&'static str, &'static str)> {
+    let capture: &[(&str, &str)] = if pcap { &[("tcpdump", "tcpdump")] } else { &[] };
+    TOOLS.iter().chain(capture).copied().filter(|(program, _)| find(program).is_none()).collect()
+}
+
+/// Fails when a program is missing, and says which package to install.
+pub fn check(pcap: bool) -> anyhow::Result<()> {
+    let missing = missing(pcap);
+    if missing.is_empty() {
+        return Ok(());
+    }
+    let programs: Vec<&str> = missing.iter().map(|m| m.0).collect();
+    let mut packages: Vec<&str> = missing.iter().map(|m| m.1).collect();
+    packages.sort_unstable();
+    packages.dedup();
+    anyhow::bail!("missing: {}; install with: apt-get install {}", programs.join(", "), packages.join(" "))
+}
+
+/// The carnet program to test: the one given, else the one beside the lab, else the one in PATH.
+pub fn carnet(given: Option<&Path>) -> anyhow::Result<PathBuf> {
+    let beside = std::env::current_exe().ok().and_then(|e| Some(e.parent()?.join("carnet")));
+    let found = match given {
+        Some(file) => Some(file.to_path_buf()).filter(|f| f.is_file()),
+        None => beside.filter(|f| f.is_file()).or_else(|| find("carnet")),
+    };
+    match found {
+        Some(file) => Ok(file.canonicalize()?),
+        None => match given {
+            Some(file) => anyhow::bail!("there is no program {}", file.display()),
+            None => anyhow::bail!("no carnet program beside carnet-lab nor in PATH; name one with --carnet"),
+        },
+    }
+}
+
+/// The folder with the scenarios: the one given, else `$CARNET_SCENARIOS`, else `scenarios` in the working
+/// folder or above it, else beside the executable or above it.
+pub fn scenarios(given: Option<&Path>) -> anyhow::Result<PathBuf> {
+    if let Some(folder) = given.map(Path::to_path_buf).or(std::env::var_os("CARNET_SCENARIOS").map(Into::into)) {
+        anyhow::ensure!(folder.is_dir(), "there is no folder {}", folder.display());
+        return Ok(folder.canonicalize()?);
+    }
+    let starts = [std::env::current_dir().ok(), std::env::current_exe().ok()];
+    starts
+        .iter()
+        .flatten()
+        .flat_map(|start| start.ancestors())
+        .map(|folder| folder.join("scenarios"))
+        .find(|folder| !crate::scenario::names(folder).is_empty())
+        .ok_or_else(|| anyhow::anyhow!("no folder with scenarios found; name one with --scenarios"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_program_is_found_or_not() {
+        assert!(find("sh").is_some());
+        assert_eq!(find("no-such-program-anywhere"), None);
+        assert_eq!(path("no-such-program-anywhere"), PathBuf::from("no-such-program-anywhere"));
+    }
+
+    #[test]
+    fn a_program_that_was_named_must_be_there() {
+        let told = carnet(Some(Path::new("/nowhere/carnet"))).expect_err("is not there").to_string();
+        assert_eq!(told, "there is no program /nowhere/carnet");
+    }
+}

@@ -1,0 +1,194 @@
+//! Nodes and links out of network namespaces, veth pairs and bridges.
+//!
+//! Interfaces get hardware addresses counted from `02:00:00:00:01:01`, so that autoconfigured addresses are
+//! the same in every run. A link of two ends is a veth pair; a shared link is a bridge, with multicast
+//! snooping off, in the lab's own namespace.
+
+use std::io::Write;
+use std::net::Ipv6Addr;
+use std::process::{Command, Stdio};
+
+use anyhow::{Context, bail};
+
+use crate::process::{in_node, output};
+use crate::scenario::{End, Node, Prefix, Scenario};
+use crate::tools;
+
+/// Builds the nodes and links of a scenario.
+pub fn build(scenario: &Scenario) -> anyhow::Result<()> {
+    let mut world = String::from("link set lo up\n");
+    for name in scenario.nodes.keys() {
+        world += &format!("netns add {name}\n");
+    }
+    batch(None, &world)?;
+    for (name, node) in &scenario.nodes {
+        set_sysctls(name, node)?;
+    }
+    batch(None, &link_commands(scenario))?;
+    for (name, node) in &scenario.nodes {
+        batch(Some(name), &node_commands(name, node, scenario))?;
+    }
+    Ok(())
+}
+
+/// The commands that make all links; every end appears in its node.
+fn link_commands(scenario: &Scenario) -> String {
+    let mut commands = String::new();
+    for (l, link) in scenario.links.iter().enumerate() {
+        let mac = |e: usize| format!("02:00:00:00:{:02x}:{:02x}", l + 1, e + 1);
+        let ends: Vec<&End> = link.ends.iter().map(|e| e.get_ref()).collect();
+        if let Some(bridge) = &link.bridge {
+            commands += &format!("link add {bridge} type bridge mcast_snooping 0\nlink set {bridge} up\n");
+            for (e, end) in ends.iter().enumerate() {
+                let port = format!("{bridge}.{e}");
+                commands += &format!(
+                    "link add {port} type veth peer name {} address {} netns {}\n\
+                     link set {port} master {bridge} up\n",
+                    end.interface,
+                    mac(e),
+                    end.node
+                );
+            }
+        } else {
+            commands += &format!(
+                "link add {} address {} netns {} type veth peer name {} address {} netns {}\n",
+                ends[0].interface,
+                mac(0),
+                ends[0].node,
+                ends[1].interface,
+                mac(1),
+                ends[1].node
+            );
+        }
+    }
+    commands
+}
+
+/// The commands inside a node: addresses, interfaces up, routes.
+fn node_commands(name: &str, node: &Node, scenario: &Scenario) -> String {
+    let mut commands = String::from("link set lo up\n");
+    for end in scenario.links.iter().flat_map(|l| &l.ends).filter(|e| e.get_ref().node == name) {
+        commands += &format!("link set dev {} up\n", end.get_ref().interface);
+    }
+    for (interface, addresses) in &node.addresses {
+        for address in addresses {
+            commands += &format!("addr add {address} dev {} nodad\n", interface.get_ref());
+        }
+    }
+    for route in &node.routes {
+        commands += &format!("route add {route}\n");
+    }
+    commands
+}
+
+fn batch(node: Option<&str>, commands: &str) -> anyhow::Result<()> {
+    let mut command = match node {
+        Some(node) => in_node(node, tools::path("ip")),
+        None => Command::new(tools::path("ip")),
+    };
+    let mut child = command
+        .args(["-6", "-batch", "-"])
+        .stdin(Stdio::piped())
+        .stdout(Stdio::null())
+        .stderr(Stdio::piped())
+        .spawn()
+        .context("cannot start ip")?;
+    if let Some(mut input) = child.stdin.take() {
+        // When ip stops at a bad line, what it says about it tells more than the broken pipe.
+        let _ = input.write_all(commands.as_bytes());
+    }
+    let result = child.wait_with_output()?;
+    if result.status.success() {
+        return Ok(());
+    }
+    let said = String::from_utf8_lossy(&result.stderr);
+    let line = said
+        .split("Command failed -:")
+        .nth(1)
+        .and_then(|n| n.trim().parse::<usize>().ok())
+        .and_then(|n| commands.lines().nth(n - 1))
+        .map_or(String::new(), |l| format!(" at `ip -6 {l}`"));
+    let place = node.map_or(String::new(), |n| format!(" in node {n}"));
+    bail!("building the testbed failed{place}{line}: {}", said.lines().next().unwrap_or("").trim());
+}
+
+fn set_sysctls(name: &str, node: &Node) -> anyhow::Result<()> {
+    let mut settings: Vec<(String, String)> = Vec::new();
+    if node.forwarding {
+        settings.push(("net.ipv6.conf.all.forwarding".into(), "1".into()));
+    }
+    settings.extend(node.sysctl.iter().map(|(k, v)| (k.clone(), v.clone())));
+    if settings.is_empty() {
+        return Ok(());
+    }
+    let script: String = settings
+        .iter()
+        .map(|(key, value)| format!("echo '{value}' > /proc/sys/{}\n", key.replace('.', "/")))
+        .collect();
+    output(in_node(name, "sh").args(["-ec", &script])).context("cannot apply the sysctl table")?;
+    Ok(())
+}
+
+/// Sets an interface up or down.
+pub fn set_link(end: &End, up: bool) -> anyhow::Result<()> {
+    let state = if up { "up" } else { "down" };
+    output(in_node(&end.node, tools::path("ip")).args(["link", "set", "dev", &end.interface, state]))?;
+    Ok(())
+}
+
+/// A node's global addresses, each with its interface, and whether it can be used already.
+pub fn addresses(node: &str) -> anyhow::Result<Vec<(String, Ipv6Addr, bool)>> {
+    let text = output(in_node(node, tools::path("ip")).args(["-6", "-json", "addr", "show"]))?;
+    parse_addresses(&text)
+}
+
+fn parse_addresses(text: &str) -> anyhow::Result<Vec<(String, Ipv6Addr, bool)>> {
+    let list: Vec<serde_json::Value> = serde_json::from_str(text).context("ip printed no JSON")?;
+    let mut found = Vec::new();
+    for interface in &list {
+        for address in interface["addr_info"].as_array().into_iter().flatten() {
+            let Some(local) = address["local"].as_str().and_then(|a| a.parse().ok()) else { continue };
+            let name = interface["ifname"].as_str().unwrap_or_default().to_string();
+            found.push((name, local, address["tentative"].as_bool() != Some(true)));
+        }
+    }
+    Ok(found)
+}
+
+/// The usable address of an interface in a prefix.
+pub fn address_in(node: &str, interface: &str, prefix: &Prefix) -> anyhow::Result<Option<Ipv6Addr>> {
+    let all = addresses(node)?;
+    Ok(all.into_iter().find(|(i, a, ready)| i == interface && *ready && prefix.contains(*a)).map(|(_, a, _)| a))
+}
+
+/// True when no address of the node waits for duplicate address detection any more.
+pub fn settled(node: &str) -> anyhow::Result<bool> {
+    Ok(addresses(node)?.iter().all(|(_, _, ready)| *ready))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_link_is_a_pair_or_ports_of_a_bridge() {
+        let text = "title='t'\ntimetable.duration='1s'\n[nodes]\na={}\nb={}\n\
+                    [[links]]\nends=['a:x','b:y']\n[[links]]\nbridge='home'\nends=['a:h0','b:h0']\n";
+        let s = crate::scenario::parse(std::path::Path::new("s"), text).expect("is good");
+        let commands = link_commands(&s);
+        assert!(commands.starts_with(
+            "link add x address 02:00:00:00:01:01 netns a type veth peer name y address 02:00:00:00:01:02 netns b\n"
+        ));
+        assert!(commands.contains("link add home type bridge mcast_snooping 0\n"));
+        assert!(commands.contains("link add home.1 type veth peer name h0 address 02:00:00:00:02:02 netns b\n"));
+    }
+
+    #[test]
+    fn addresses_are_read_with_their_state() {
+        let text = r#"[{"ifname":"i0","addr_info":[{"local":"2001:db8::1","tentative":true},
+            {"local":"fe80::1"}]}]"#;
+        let found = parse_addresses(text).expect("is JSON");
+        assert_eq!(found[0], ("i0".into(), "2001:db8::1".parse().expect("address"), false));
+        assert!(found[1].2);
+    }
+}

@@ -1,0 +1,156 @@
+//! What flows through a testbed while its timetable runs, and what was seen of it.
+//!
+//! All traffic is real: `ping`, `iperf3`, and the lab's own probe. Everything starts a little before the
+//! timetable, so that neighbours are resolved and TCP is up to speed when it begins, and ends a little
+//! after it.
+
+pub mod ping;
+pub mod probe;
+pub mod stats;
+pub mod tcp;
+
+use std::collections::BTreeMap;
+use std::net::Ipv6Addr;
+use std::path::{Path, PathBuf};
+
+use anyhow::Context;
+use nix::sys::signal::Signal;
+
+use crate::clock::{self, MILLISECOND, SECOND};
+use crate::process::{Daemon, in_node};
+use crate::scenario::{Ping, Probe, Scenario, Tcp};
+use crate::tools;
+use stats::Flow;
+
+/// How long before the timetable the traffic starts, in nanoseconds.
+pub const LEAD: u64 = 2 * SECOND;
+/// How long after the timetable it ends.
+const TAIL: u64 = 300 * MILLISECOND;
+
+/// Running traffic.
+#[derive(Debug, Default)]
+pub struct Flows {
+    probes: Vec<(Probe, [Daemon; 2], [PathBuf; 2])>,
+    pings: Vec<(Ping, Daemon)>,
+    transfers: Vec<(Tcp, Daemon, Daemon, u64)>,
+}
+
+/// What was seen.
+#[derive(Debug, Default)]
+pub struct Seen {
+    /// Probes: name, the two nodes, the two directions.
+    pub probes: Vec<(String, [String; 2], [Flow; 2])>,
+    /// Pings: name, legend, requests.
+    pub pings: Vec<(String, String, ping::Series)>,
+    /// Transfers: name, legend, what iperf3 told, the monotonic time of their start.
+    pub transfers: Vec<(String, String, tcp::Transfer, u64)>,
+}
+
+/// Starts all traffic; the timetable will begin at `begin` and end at `end`.
+pub fn start(
+    scenario: &Scenario,
+    addresses: &BTreeMap<String, Ipv6Addr>,
+    begin: u64,
+    end: u64,
+    folder: &Path,
+) -> anyhow::Result<Flows> {
+    let address = |node: &str| {
+        addresses.get(node).copied().with_context(|| format!("node {node} has no address for traffic"))
+    };
+    let mut flows = Flows::default();
+    let own = std::env::current_exe()?;
+    for (p, probe) in scenario.traffic.probe.iter().enumerate() {
+        let nodes = [probe.between.0.get_ref(), probe.between.1.get_ref()];
+        let first = begin - LEAD + SECOND;
+        let count = (end + TAIL - first) * u64::from(probe.rate) / SECOND;
+        let files = nodes.map(|n| folder.join(format!("probe-{}-{n}.json", probe.name)));
+        let run = |own_end: usize| -> anyhow::Result<Daemon> {
+            let mut command = in_node(nodes[own_end], &own);
+            command
+                .arg("probe")
+                .args(["--peer", &address(nodes[1 - own_end])?.to_string()])
+                .args(["--port", &(7700 + p).to_string()])
+                .args(["--rate", &probe.rate.to_string()])
+                .args(["--count", &count.to_string()])
+                .args(["--start", &first.to_string()])
+                .arg("--output")
+                .arg(&files[own_end]);
+            let log = folder.join(format!("probe-{}-{}.log", probe.name, nodes[own_end]));
+            Daemon::start(&format!("probe in node {}", nodes[own_end]), &log, &mut command)
+        };
+        let ends = [run(0)?, run(1)?];
+        flows.probes.push((probe.clone(), ends, files));
+    }
+    for ping in &scenario.traffic.ping {
+        let (from, to) = (ping.from.get_ref(), ping.to.get_ref());
+        let interval = format!("{:.4}", ping.interval.seconds());
+        let mut command = in_node(from, tools::path("ping"));
+        command.env("LC_ALL", "C").args(["-6", "-D", "-n", "-i", &interval, &address(to)?.to_string()]);
+        let log = folder.join(format!("ping-{}.log", ping.name));
+        let daemon = Daemon::start(&format!("ping in node {from}"), &log, &mut command)?;
+        flows.pings.push((ping.clone(), daemon));
+    }
+    for tcp in &scenario.traffic.tcp {
+        let (client, server) = (tcp.client.get_ref(), tcp.server.get_ref());
+        let log = |end: &str| folder.join(format!("iperf3-{}-{end}.log", tcp.name));
+        let iperf3 = tools::path("iperf3");
+        let mut listen = in_node(server, &iperf3);
+        listen.args(["-6", "-s", "-1"]);
+        let listener = Daemon::start(&format!("iperf3 in node {server}"), &log("server"), &mut listen)?;
+        clock::sleep(200 * MILLISECOND);
+        let started = clock::monotonic();
+        let seconds = (end + TAIL - started).div_ceil(SECOND).to_string();
+        let mut connect = in_node(client, &iperf3);
+        connect
+            .args(["-6", "--json", "--bidir", "-i", "0.25", "-l", "8K"])
+            .args(["-b", &tcp.rate, "-t", &seconds, "-c", &address(server)?.to_string()]);
+        let sender = Daemon::start(&format!("iperf3 in node {client}"), &log("client"), &mut connect)?;
+        flows.transfers.push((tcp.clone(), listener, sender, started));
+    }
+    Ok(flows)
+}
+
+impl Flows {
+    /// Fails if a program that should still be running has ended.
+    pub fn check(&mut self) -> anyhow::Result<()> {
+        for (_, ends, _) in &mut self.probes {
+            ends.iter_mut().try_for_each(Daemon::check)?;
+        }
+        self.pings.iter_mut().try_for_each(|(_, daemon)| daemon.check())
+    }
+
+    /// Ends all traffic and reads what was seen. Call it after the end of the timetable.
+    pub fn finish(mut self, end: u64) -> anyhow::Result<Seen> {
+        clock::sleep_until(end + TAIL);
+        let mut seen = Seen::default();
+        for (ping, daemon) in &mut self.pings {
+            daemon.stop(Signal::SIGINT);
+            let shift = clock::monotonic() as i64 - clock::realtime() as i64;
+            let answers = ping::parse(&String::from_utf8_lossy(&std::fs::read(&daemon.log)?));
+            seen.pings.push((ping.name.clone(), ping.label.clone(), ping::Series::new(&answers, shift)));
+        }
+        for (probe, ends, files) in &mut self.probes {
+            let limit = probe::length(u64::from(probe.rate), probe.rate) + 10 * SECOND;
+            for daemon in ends.iter_mut() {
+                daemon.wait(limit);
+            }
+            let flows = probe::read(&files[0], &files[1])?;
+            let nodes = [probe.between.0.get_ref().clone(), probe.between.1.get_ref().clone()];
+            seen.probes.push((probe.name.clone(), nodes, flows));
+        }
+        for (tcp, listener, sender, started) in &mut self.transfers {
+            let status = sender.wait(15 * SECOND);
+            listener.stop(Signal::SIGTERM);
+            let text = std::fs::read(&sender.log)?;
+            let mut transfer = tcp::parse(&String::from_utf8_lossy(&text)).unwrap_or_else(|e| tcp::Transfer {
+                error: Some(format!("{e:#}")),
+                ..tcp::Transfer::default()
+            });
+            if transfer.error.is_none() && !status.is_some_and(|s| s.success()) {
+                transfer.error = Some(status.map_or("iperf3 did not end".into(), |s| s.to_string()));
+            }
+            seen.transfers.push((tcp.name.clone(), tcp.label.clone(), transfer, *started));
+        }
+        Ok(seen)
+    }
+}

@@ -1,0 +1,173 @@
+//! The lab's own one-way probe.
+//!
+//! One process in each of two nodes sends UDP packets at a fixed pace and takes the other's. A packet
+//! carries its sequence number and the monotonic time of sending; both ends run on the same kernel, hence
+//! on the same clock, and the one-way delay is exact. The sender sleeps until absolute times, so that it
+//! keeps pace without drift and without burning a core; when it was held up it catches up at once.
+
+use std::net::{Ipv6Addr, SocketAddrV6};
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use anyhow::Context;
+use nix::sys::prctl;
+use serde::{Deserialize, Serialize};
+use socket2::{Domain, Protocol, Socket, Type};
+
+use super::stats::Flow;
+use crate::clock::{self, MILLISECOND, SECOND};
+
+/// Mark at the head of every packet.
+const MAGIC: &[u8; 8] = b"carnetpb";
+/// Length of a probe packet's payload, in octets.
+const LENGTH: usize = 64;
+/// How long after the last packet the receiver waits for stragglers.
+const LINGER: u64 = SECOND;
+
+/// What one end of a probe does; also its command line.
+#[derive(Debug, Clone, clap::Args)]
+pub struct ProbeArgs {
+    /// Address of the other end.
+    #[arg(long)]
+    pub peer: Ipv6Addr,
+    /// UDP port of both ends.
+    #[arg(long)]
+    pub port: u16,
+    /// Packets a second.
+    #[arg(long)]
+    pub rate: u32,
+    /// Number of packets.
+    #[arg(long)]
+    pub count: u64,
+    /// Monotonic time of the first packet, in nanoseconds.
+    #[arg(long)]
+    pub start: u64,
+    /// File for the outcome.
+    #[arg(long)]
+    pub output: PathBuf,
+}
+
+/// What one end of a probe has to tell.
+#[derive(Debug, Default, Serialize, Deserialize)]
+pub struct Outcome {
+    /// Time of sending by sequence number.
+    pub sent: Vec<u64>,
+    /// Packets that the kernel did not take.
+    pub refused: u64,
+    /// Sequence number and time of arrival of the other end's packets.
+    pub received: Vec<(u64, u64)>,
+}
+
+fn encode(seq: u64, at: u64) -> [u8; LENGTH] {
+    let mut packet = [0; LENGTH];
+    packet[..8].copy_from_slice(MAGIC);
+    packet[8..16].copy_from_slice(&seq.to_be_bytes());
+    packet[16..24].copy_from_slice(&at.to_be_bytes());
+    packet
+}
+
+fn decode(packet: &[u8]) -> Option<u64> {
+    let seq = packet.strip_prefix(MAGIC)?.get(..8)?;
+    Some(u64::from_be_bytes(seq.try_into().ok()?))
+}
+
+/// Runs one end of a probe.
+pub fn run(args: &ProbeArgs) -> anyhow::Result<()> {
+    let socket = Socket::new(Domain::IPV6, Type::DGRAM, Some(Protocol::UDP))?;
+    // The kernel caps it at net.core.rmem_max; even that holds hundreds of packets.
+    socket.set_recv_buffer_size(4 << 20)?;
+    socket.set_read_timeout(Some(std::time::Duration::from_millis(100)))?;
+    socket.bind(&SocketAddrV6::new(Ipv6Addr::UNSPECIFIED, args.port, 0, 0).into())?;
+    let socket = std::net::UdpSocket::from(socket);
+    let done = AtomicBool::new(false);
+    let mut outcome = Outcome::default();
+    std::thread::scope(|scope| {
+        let receiver = scope.spawn(|| receive(&socket, &done));
+        let (sent, refused) = send(&socket, args);
+        clock::sleep(LINGER);
+        done.store(true, Ordering::Relaxed);
+        outcome = Outcome { sent, refused, received: receiver.join().unwrap_or_default() };
+    });
+    let file = std::fs::File::create(&args.output)
+        .with_context(|| format!("cannot make {}", args.output.display()))?;
+    serde_json::to_writer(std::io::BufWriter::new(file), &outcome)?;
+    Ok(())
+}
+
+fn send(socket: &std::net::UdpSocket, args: &ProbeArgs) -> (Vec<u64>, u64) {
+    // A sleep ends within 1 us of its time instead of the usual 50.
+    let _ = prctl::set_timerslack(1000);
+    let peer = SocketAddrV6::new(args.peer, args.port, 0, 0);
+    let mut sent = Vec::with_capacity(args.count as usize);
+    let mut refused = 0;
+    for seq in 0..args.count {
+        clock::sleep_until(args.start + seq * SECOND / u64::from(args.rate));
+        let now = clock::monotonic();
+        sent.push(now);
+        // What the kernel does not take never arrives, and is counted as lost there.
+        refused += u64::from(socket.send_to(&encode(seq, now), peer).is_err());
+    }
+    (sent, refused)
+}
+
+fn receive(socket: &std::net::UdpSocket, done: &AtomicBool) -> Vec<(u64, u64)> {
+    let mut received = Vec::with_capacity(1 << 17);
+    let mut buffer = [0; 2048];
+    while !done.load(Ordering::Relaxed) {
+        // Errors are the timeout, or an ICMPv6 error about a packet of ours.
+        let Ok((length, _)) = socket.recv_from(&mut buffer) else { continue };
+        let now = clock::monotonic();
+        if let Some(seq) = decode(&buffer[..length]) {
+            received.push((seq, now));
+        }
+    }
+    received
+}
+
+/// Reads what both ends told, and joins it to the two directions: first to second, second to first.
+pub fn read(first: &Path, second: &Path) -> anyhow::Result<[Flow; 2]> {
+    let load = |file: &Path| -> anyhow::Result<Outcome> {
+        let text = std::fs::read(file).with_context(|| format!("the probe left no {}", file.display()))?;
+        Ok(serde_json::from_slice(&text)?)
+    };
+    let (a, b) = (load(first)?, load(second)?);
+    Ok([Flow { sent: a.sent, received: b.received }, Flow { sent: b.sent, received: a.received }])
+}
+
+/// How long an end runs after its first packet, at most, in nanoseconds.
+pub fn length(count: u64, rate: u32) -> u64 {
+    count * SECOND / u64::from(rate) + LINGER + 200 * MILLISECOND
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn packets_carry_their_number() {
+        assert_eq!(decode(&encode(77, 1)), Some(77));
+        assert_eq!(decode(b"carnetpb"), None);
+        assert_eq!(decode(&[0; LENGTH]), None);
+    }
+
+    #[test]
+    fn both_directions_over_the_loopback() {
+        let folder = std::env::temp_dir().join(format!("carnet-lab-probe-{}", std::process::id()));
+        std::fs::create_dir_all(&folder).expect("folder");
+        let args = ProbeArgs {
+            peer: Ipv6Addr::LOCALHOST,
+            port: 47_311,
+            rate: 1000,
+            count: 50,
+            start: clock::monotonic() + 20 * MILLISECOND,
+            output: folder.join("a"),
+        };
+        run(&args).expect("the loopback is there");
+        // One socket is both ends: what it sent is what it got.
+        let [flow, _] = read(&args.output, &args.output).expect("was written");
+        let stats = flow.stats(&(0..u64::MAX));
+        assert_eq!((stats.sent, stats.lost, stats.duplicated), (50, 0, 0));
+        assert!(stats.delays.iter().all(|d| *d < SECOND));
+        std::fs::remove_dir_all(&folder).expect("remove");
+    }
+}

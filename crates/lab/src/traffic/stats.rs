@@ -1,0 +1,196 @@
+//! The arithmetic of a one-way probe: what was lost, doubled, overtaken, late, and for how long nothing came.
+//!
+//! A flow is what was sent, by sequence number, and what arrived, in order of arrival. A *window* is a
+//! section of the run, by time of sending; each section of the timetable is judged by itself.
+
+use std::ops::Range;
+
+use serde::Serialize;
+
+/// One direction of a probe.
+#[derive(Debug, Clone, Default)]
+pub struct Flow {
+    /// When each packet was sent, by sequence number from 0, in nanoseconds.
+    pub sent: Vec<u64>,
+    /// Sequence number and time of arrival, in order of arrival.
+    pub received: Vec<(u64, u64)>,
+}
+
+/// What a window of a flow shows.
+#[derive(Debug, Clone, Default, PartialEq, Serialize)]
+pub struct FlowStats {
+    /// Packets sent.
+    pub sent: u64,
+    /// Of these, those that never arrived.
+    pub lost: u64,
+    /// Arrivals beyond the first of a packet.
+    pub duplicated: u64,
+    /// Packets that arrived after one that was sent later (RFC 4737 3: singleton reordering).
+    pub reordered: u64,
+    /// The longest time between the arrivals of two packets that follow each other among those that
+    /// arrived, in nanoseconds; at the ends of a flow from the first and to the last time of sending.
+    pub outage: u64,
+    /// One-way delays of the first arrivals, in nanoseconds, ascending.
+    #[serde(skip)]
+    pub delays: Vec<u64>,
+}
+
+impl Flow {
+    /// Time of the first arrival of each packet, by sequence number.
+    pub fn first_arrivals(&self) -> Vec<Option<u64>> {
+        let mut first = vec![None; self.sent.len()];
+        for (seq, at) in &self.received {
+            if let Some(slot) = first.get_mut(*seq as usize)
+                && slot.is_none()
+            {
+                *slot = Some(*at);
+            }
+        }
+        first
+    }
+
+    /// Judges the packets sent in a window.
+    pub fn stats(&self, window: &Range<u64>) -> FlowStats {
+        let first = self.first_arrivals();
+        let inside = |seq: usize| self.sent.get(seq).is_some_and(|t| window.contains(t));
+        let mut stats = FlowStats::default();
+        for (seq, at) in first.iter().enumerate().filter(|(seq, _)| inside(*seq)) {
+            stats.sent += 1;
+            match at {
+                Some(at) => stats.delays.push(at.saturating_sub(self.sent[seq])),
+                None => stats.lost += 1,
+            }
+        }
+        stats.delays.sort_unstable();
+        let mut seen = vec![false; self.sent.len()];
+        let mut highest = None;
+        for (seq, _) in &self.received {
+            let index = *seq as usize;
+            if index >= seen.len() {
+                continue;
+            }
+            if seen[index] {
+                stats.duplicated += u64::from(inside(index));
+                continue;
+            }
+            seen[index] = true;
+            if highest.is_some_and(|h| h > *seq) {
+                stats.reordered += u64::from(inside(index));
+            } else {
+                highest = Some(*seq);
+            }
+        }
+        stats.outage = self.outage(&first, window);
+        stats
+    }
+
+    /// The longest gap that has a part of itself in the window.
+    fn outage(&self, first: &[Option<u64>], window: &Range<u64>) -> u64 {
+        let (Some(begin), Some(end)) = (self.sent.first(), self.sent.last()) else { return 0 };
+        let mut last = *begin;
+        let mut longest = 0;
+        let mut gap = |from: u64, to: u64| {
+            if from < window.end && to > window.start {
+                longest = longest.max(to.saturating_sub(from));
+            }
+        };
+        for at in first.iter().flatten() {
+            gap(last, *at);
+            last = last.max(*at);
+        }
+        gap(last, *end);
+        longest
+    }
+}
+
+/// The value below or at which `percent` of the sorted values lie (nearest rank).
+pub fn percentile<T: Copy>(sorted: &[T], percent: f64) -> Option<T> {
+    let rank = (percent / 100.0 * sorted.len() as f64).ceil() as usize;
+    sorted.get(rank.saturating_sub(1)).copied()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Packets sent every 10 ns from 100 on, each arriving 3 ns later, in this order.
+    fn flow(sent: u64, arrivals: &[u64]) -> Flow {
+        let mut clock = 0;
+        let received = arrivals
+            .iter()
+            .map(|seq| {
+                // A packet that was overtaken arrives right after the one that overtook it.
+                clock = (103 + seq * 10).max(clock + 1);
+                (*seq, clock)
+            })
+            .collect();
+        Flow { sent: (0..sent).map(|s| 100 + s * 10).collect(), received }
+    }
+
+    const ALL: Range<u64> = 0..u64::MAX;
+
+    #[test]
+    fn a_flow_without_fault() {
+        let s = flow(5, &[0, 1, 2, 3, 4]).stats(&ALL);
+        assert_eq!((s.sent, s.lost, s.duplicated, s.reordered, s.outage), (5, 0, 0, 0, 10));
+        assert_eq!(s.delays, [3; 5]);
+    }
+
+    #[test]
+    fn a_hole_is_loss_and_an_outage_as_long_as_the_silence() {
+        let s = flow(10, &[0, 1, 2, 7, 8, 9]).stats(&ALL);
+        assert_eq!((s.lost, s.outage, s.reordered), (4, 50, 0));
+    }
+
+    #[test]
+    fn loss_at_the_ends_counts() {
+        let s = flow(10, &[3, 4, 5]).stats(&ALL);
+        assert_eq!(s.lost, 7);
+        // From the last arrival (153) to the last time of sending (190).
+        assert_eq!(s.outage, 37);
+        assert_eq!(flow(10, &[]).stats(&ALL).outage, 90);
+        assert_eq!(flow(10, &[]).stats(&ALL).lost, 10);
+    }
+
+    #[test]
+    fn a_second_arrival_is_a_duplicate_and_no_reordering() {
+        let s = flow(4, &[0, 1, 1, 2, 0, 3]).stats(&ALL);
+        assert_eq!((s.lost, s.duplicated, s.reordered), (0, 2, 0));
+    }
+
+    #[test]
+    fn overtaken_packets_are_reordered() {
+        // 3 overtakes 1 and 2: two packets come late.
+        let s = flow(5, &[0, 3, 1, 2, 4]).stats(&ALL);
+        assert_eq!((s.lost, s.reordered, s.duplicated), (0, 2, 0));
+    }
+
+    #[test]
+    fn windows_go_by_the_time_of_sending() {
+        // Packets 2 and 3, sent at 120 and 130, are lost; 5 comes twice.
+        let f = flow(8, &[0, 1, 4, 5, 5, 6, 7]);
+        let early = f.stats(&(100..130));
+        assert_eq!((early.sent, early.lost, early.duplicated), (3, 1, 0));
+        let late = f.stats(&(130..1000));
+        assert_eq!((late.sent, late.lost, late.duplicated), (5, 1, 1));
+        // The gap from 113 to 143 belongs to both.
+        assert_eq!((early.outage, late.outage), (30, 30));
+        assert_eq!(f.stats(&(150..1000)).outage, 10);
+    }
+
+    #[test]
+    fn arrivals_that_nobody_sent_are_no_matter() {
+        let s = flow(2, &[0, 1, 77]).stats(&ALL);
+        assert_eq!((s.sent, s.lost, s.duplicated), (2, 0, 0));
+    }
+
+    #[test]
+    fn percentiles_by_nearest_rank() {
+        let v: Vec<u64> = (1..=100).collect();
+        assert_eq!(percentile(&v, 50.0), Some(50));
+        assert_eq!(percentile(&v, 99.0), Some(99));
+        assert_eq!(percentile(&v, 100.0), Some(100));
+        assert_eq!(percentile(&v, 0.0), Some(1));
+        assert_eq!(percentile::<u64>(&[], 50.0), None);
+    }
+}
