@@ -1,11 +1,11 @@
-//! Router Advertisements (RFC 4861 6.2): to the mobile network, and to a real home link.
+//! Router Advertisements into the mobile network (RFC 4861 6.2).
 //!
-//! On the mobile network the router advertises its prefixes with the A and L flags, itself as default
-//! router, and the MTU that fits into the tunnel, so that hosts need no Packet Too Big. On the home link the
-//! advertisement carries the H flag and the prefix with its R bit (RFC 6275 7.1, 7.2), and a router lifetime
-//! of 0: the home agent is no default router unless the operator's own advertisements say so.
+//! The router advertises its prefixes with the A and L flags, itself as default router, and the MTU that
+//! fits into the tunnel, so that hosts need no Packet Too Big. It answers solicitations, and when the home
+//! agent has refused the prefixes it tells hosts to stop using them (RFC 3963 5.4.2).
 //!
-//! Left out: everything configurable of RFC 4861 6.2.1 that nobody needs here, DNS options.
+//! Left out: everything configurable of RFC 4861 6.2.1 that nobody needs here, DNS options, advertisements
+//! on a home link.
 
 use std::collections::VecDeque;
 use std::net::Ipv6Addr;
@@ -39,10 +39,8 @@ const PREFERRED_LIFETIME: u32 = 604_800;
 pub struct AdvertiserConfig {
     /// Interface name.
     pub interface: String,
-    /// The prefixes; on a home link with the full router address instead of the network (the R bit).
+    /// The prefixes; those of length 64 are for stateless autoconfiguration.
     pub prefixes: Vec<Ipv6Net>,
-    /// Whether this is a home link: H flag, R bit, no default router.
-    pub home_link: Option<Ipv6Addr>,
 }
 
 /// The advertiser of one interface.
@@ -181,20 +179,19 @@ impl RouterAdvertiser {
 
     fn advertise(&mut self, now: Time, router_lifetime: u16) {
         let Some(source) = self.link_local else { return };
-        let home_link = self.config.home_link;
         let (valid_lifetime, preferred_lifetime) =
             if self.valid { (VALID_LIFETIME, PREFERRED_LIFETIME) } else { (VALID_LIFETIME, 0) };
-        let router_lifetime = if home_link.is_some() || !self.valid { 0 } else { router_lifetime };
+        let router_lifetime = if self.valid { router_lifetime } else { 0 };
         let mut options: Vec<nd::NdOption<'_>> = Vec::new();
         options.extend(self.link_address.map(nd::NdOption::SourceLinkAddress));
         options.extend(self.mtu.map(nd::NdOption::Mtu));
         for prefix in &self.config.prefixes {
             options.push(nd::NdOption::PrefixInformation(nd::PrefixInformation {
-                prefix: home_link.unwrap_or(prefix.network()),
+                prefix: prefix.network(),
                 prefix_length: prefix.prefix_len(),
                 on_link: true,
                 autonomous: prefix.prefix_len() == 64,
-                router_address: home_link.is_some(),
+                router_address: false,
                 valid_lifetime,
                 preferred_lifetime,
             }));
@@ -203,7 +200,7 @@ impl RouterAdvertiser {
             hop_limit: 64,
             managed: false,
             other: false,
-            home_agent: home_link.is_some(),
+            home_agent: false,
             preference: nd::RoutePreference::Medium,
             router_lifetime,
             reachable_time: 0,
@@ -256,7 +253,6 @@ mod tests {
         let config = AdvertiserConfig {
             interface: "i0".into(),
             prefixes: vec!["2001:db8:a::/64".parse().expect("prefix")],
-            home_link: None,
         };
         RouterAdvertiser::new(config, Rng::new(1))
     }
