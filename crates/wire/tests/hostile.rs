@@ -1,0 +1,75 @@
+//! Octets that nobody should send: nothing here may panic.
+
+mod common;
+
+use common::{Numbers, everything, fixtures};
+
+#[test]
+fn truncated_at_each_octet() {
+    for packet in fixtures::packets() {
+        for end in 0..=packet.len() {
+            everything(&packet[..end]);
+            // And with a payload length that fits what is left.
+            let mut shorter = packet[..end].to_vec();
+            if let Some(payload) = end.checked_sub(40) {
+                shorter[4..6].copy_from_slice(&u16::try_from(payload).expect("short").to_be_bytes());
+                everything(&shorter);
+            }
+        }
+        for start in 0..packet.len() {
+            everything(&packet[start..]);
+        }
+    }
+}
+
+#[test]
+fn every_octet_with_every_value() {
+    for packet in fixtures::packets() {
+        for at in 0..packet.len() {
+            let mut changed = packet.clone();
+            for value in 0..=255 {
+                changed[at] = value;
+                everything(&changed);
+            }
+        }
+    }
+}
+
+#[test]
+fn a_hundred_thousand_mutations() {
+    let packets = fixtures::packets();
+    let mut numbers = Numbers::new(0x6275_3963_4285_4861);
+    for _ in 0..100_000 {
+        let mut octets = packets[numbers.under(packets.len())].clone();
+        for _ in 0..=numbers.under(4) {
+            mutate(&mut octets, &packets, &mut numbers);
+        }
+        everything(&octets);
+        if octets.len() > 40 && numbers.under(2) == 0 {
+            let payload = u16::try_from(octets.len() - 40).unwrap_or(u16::MAX);
+            octets[4..6].copy_from_slice(&payload.to_be_bytes());
+            everything(&octets);
+        }
+    }
+}
+
+fn mutate(octets: &mut Vec<u8>, packets: &[Vec<u8>], numbers: &mut Numbers) {
+    if octets.is_empty() {
+        octets.push(0x60);
+    }
+    let at = numbers.under(octets.len());
+    match numbers.under(7) {
+        0 => octets[at] ^= 1 << numbers.under(8),
+        1 => octets[at] = numbers.next() as u8,
+        2 => octets[at] = [0, 1, 0x7f, 0x80, 0xfe, 0xff][numbers.under(6)],
+        // Next headers, message and option types that lead somewhere.
+        3 => octets[at] = [0, 2, 3, 6, 8, 9, 10, 41, 43, 44, 58, 59, 60, 135, 0xc9][numbers.under(15)],
+        4 => octets.truncate(at),
+        5 => octets.insert(at, numbers.next() as u8),
+        _ => {
+            let other = &packets[numbers.under(packets.len())];
+            let from = numbers.under(other.len());
+            octets.splice(at.., other[from..].iter().copied());
+        }
+    }
+}
