@@ -58,7 +58,8 @@ pub fn event(event: &Value) -> String {
     let _ = write!(line, " {kind}");
     for (key, value) in fields.iter().filter(|(key, _)| !matches!(key.as_str(), "time" | "event")) {
         let _ = match value {
-            Value::String(text) if !text.is_empty() && !text.contains([' ', '"', '=']) => {
+            // Whatever is not plain is quoted and escaped: names come from the network, too.
+            Value::String(text) if !text.is_empty() && text.chars().all(is_plain) => {
                 write!(line, " {key}={text}")
             }
             Value::Null => write!(line, " {key}={NOTHING}"),
@@ -66,6 +67,10 @@ pub fn event(event: &Value) -> String {
         };
     }
     line
+}
+
+fn is_plain(character: char) -> bool {
+    character.is_ascii_graphic() && !matches!(character, '"' | '=' | '\\')
 }
 
 fn bindings(bindings: &[Binding], width: Option<usize>) -> String {

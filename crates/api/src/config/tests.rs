@@ -1,1 +1,222 @@
-//! Tests.
+//! Tests of the config file: what is accepted, what is refused and where, and what the page says.
+
+mod errors;
+mod page;
+mod together;
+
+use std::time::Duration;
+
+use super::*;
+
+/// A config with every key.
+const FULL: &str = r#"
+[station]
+name = "bus-42"
+socket = "/run/carnet/x.sock"
+state_dir = "/var/lib/carnet"
+record = "bus-42.jsonl"
+
+[dataplane]
+path = "tun"
+
+[home_agent]
+address = "2001:db8:2::1"
+home_prefix = "2001:db8:2::/64"
+home_link = "h0"
+max_lifetime = "1h30m"
+preference = 10
+dhaad = false
+
+[[home_agent.mobile_router]]
+home_address = "2001:db8:2::1234"
+prefixes = ["2001:db8:c::/64", "fd00:1:2::/48"]
+auth = { spi = 256, key = "000102030405060708090a0b0c0d0e0f", replay = "timestamp", window = "10s" }
+
+[[home_agent.mobile_router]]
+home_address = "fd00:2::1"
+prefixes = ["fd00:2::/64"]
+auth = "none"
+
+[mobile_router]
+home_address = "2001:db8:1::1234"
+home_prefix = "2001:db8:1::/64"
+home_agent = "2001:db8:1::1"
+prefixes = ["2001:db8:a::/64"]
+registration = "implicit"
+lifetime = "63s"
+lan = ["i0", "i1"]
+advertise = false
+auth = { spi = 300, key = "ffffffffffffffffffffffffffffffff" }
+
+[[mobile_router.uplink]]
+interface = "wlan0"
+priority = 127
+
+[[mobile_router.uplink]]
+interface = "wwan0"
+"#;
+
+/// The smallest mobile router.
+const SMALL_ROUTER: &str = r#"
+[station]
+name = "bus-42"
+[mobile_router]
+home_address = "2001:db8:1::1234"
+home_prefix = "2001:db8:1::/64"
+home_agent = "2001:db8:1::1"
+auth = "none"
+uplink = [{ interface = "wlan0" }]
+"#;
+
+fn parse(text: &str) -> Config {
+    Config::parse(text, "c.toml").unwrap_or_else(|errors| panic!("{errors}"))
+}
+
+fn net(text: &str) -> Ipv6Net {
+    text.parse().expect("a prefix")
+}
+
+fn ip(text: &str) -> Ipv6Addr {
+    text.parse().expect("an address")
+}
+
+#[test]
+fn every_key_arrives() {
+    let expected = Config {
+        station: Station {
+            name: "bus-42".into(),
+            socket: "/run/carnet/x.sock".into(),
+            state_dir: Some("/var/lib/carnet".into()),
+            record: Some("bus-42.jsonl".into()),
+        },
+        dataplane: Dataplane { path: DataplanePath::Tun },
+        home_agent: Some(HomeAgent {
+            address: ip("2001:db8:2::1"),
+            home_prefix: net("2001:db8:2::/64"),
+            home_link: Some("h0".into()),
+            max_lifetime: Duration::from_secs(5400),
+            preference: 10,
+            mobile_routers: vec![
+                AllowedRouter {
+                    home_address: ip("2001:db8:2::1234"),
+                    prefixes: vec![net("2001:db8:c::/64"), net("fd00:1:2::/48")],
+                    auth: Auth::Mac {
+                        spi: 256,
+                        key: Key::new([0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15]),
+                        replay: Replay::Timestamp { window: Duration::from_secs(10) },
+                    },
+                },
+                AllowedRouter {
+                    home_address: ip("fd00:2::1"),
+                    prefixes: vec![net("fd00:2::/64")],
+                    auth: Auth::None,
+                },
+            ],
+        }),
+        mobile_router: Some(MobileRouter {
+            home_address: ip("2001:db8:1::1234"),
+            home_prefix: net("2001:db8:1::/64"),
+            home_agent: ip("2001:db8:1::1"),
+            prefixes: vec![net("2001:db8:a::/64")],
+            registration: Registration::Implicit,
+            lifetime: Duration::from_secs(60),
+            lan: vec!["i0".into(), "i1".into()],
+            advertise: false,
+            auth: Auth::Mac { spi: 300, key: Key::new([255; 16]), replay: Replay::Sequence },
+            uplinks: vec![
+                Uplink { interface: "wlan0".into(), priority: 127 },
+                Uplink { interface: "wwan0".into(), priority: 10 },
+            ],
+        }),
+    };
+    assert_eq!(parse(FULL), expected);
+}
+
+#[test]
+fn the_smallest_config_has_the_defaults() {
+    let config = parse(SMALL_ROUTER);
+    assert_eq!(config.station.socket, PathBuf::from("/run/carnet/bus-42.sock"));
+    assert_eq!((config.station.state_dir, config.station.record), (None, None));
+    assert_eq!(config.dataplane.path, DataplanePath::Auto);
+    assert_eq!(config.home_agent, None);
+    let router = config.mobile_router.expect("a mobile router");
+    assert_eq!(router.registration, Registration::Explicit);
+    assert_eq!(router.lifetime, Duration::from_secs(60));
+    assert!(router.prefixes.is_empty() && router.lan.is_empty() && router.advertise);
+}
+
+#[test]
+fn debug_does_not_show_keys() {
+    let text = format!("{:?} {:#?}", parse(FULL), parse(FULL));
+    assert!(text.contains("Key(hidden)"), "{text}");
+    assert!(!text.contains("255") && !text.contains("ffffffff"), "{text}");
+}
+
+#[test]
+fn what_is_unwise_is_warned_about() {
+    assert_eq!(
+        parse(FULL).warnings(),
+        ["home_agent.mobile_router fd00:2::1: auth = \"none\": anyone who reaches the home agent can take \
+          over the traffic of this mobile router"]
+    );
+    assert_eq!(
+        parse(SMALL_ROUTER).warnings(),
+        ["mobile_router: auth = \"none\": anyone who reaches the home agent can take over the traffic of \
+          this mobile router"]
+    );
+    let agent = "[station]\nname = 'a'\n[home_agent]\naddress = 'fd00::1'\nhome_prefix = 'fd00::/64'\n";
+    assert_eq!(parse(agent).warnings(), ["no [[home_agent.mobile_router]]: nobody can register"]);
+    let router = "[[home_agent.mobile_router]]\nhome_address = 'fd00::2'\n\
+                  auth = { spi = 300, key = '000102030405060708090a0b0c0d0e0f' }\n";
+    assert_eq!(
+        parse(&format!("{agent}{router}")).warnings(),
+        ["home_agent without station.state_dir: a restart forgets the sequence numbers, and with them \
+          which Binding Updates are replays"]
+    );
+}
+
+#[test]
+fn a_key_file_is_found_beside_the_config() {
+    let directory = std::env::temp_dir().join(format!("carnet-api-{}", std::process::id()));
+    std::fs::create_dir_all(&directory).expect("a directory");
+    std::fs::write(directory.join("a.key"), "00000000000000000000000000000001\n").expect("a key");
+    std::fs::write(directory.join("short.key"), "0001").expect("a key");
+    std::fs::write(directory.join("latin.toml"), b"[station]\nname = \"caf\xe9\"\n").expect("a config");
+    let text =
+        |file: &str| SMALL_ROUTER.replace("\"none\"", &format!("{{ spi = 300, key_file = \"{file}\" }}"));
+    let path = directory.join("c.toml");
+    std::fs::write(&path, text("a.key")).expect("a config");
+    let auth = Config::load(&path).expect("a config").mobile_router.expect("a mobile router").auth;
+    let name = path.display().to_string();
+    let short = Config::parse(&text("short.key"), &name).expect_err("a short key").to_string();
+    let absent = Config::parse(&text("no.key"), &name).expect_err("no key").to_string();
+    let nothing = Config::load(&directory.join("no.toml")).expect_err("no config").to_string();
+    let latin = Config::load(&directory.join("latin.toml")).expect_err("no UTF-8").to_string();
+    std::fs::remove_dir_all(&directory).expect("gone");
+
+    let directory = directory.display();
+    let mut key = [0; 16];
+    key[15] = 1;
+    assert_eq!(auth, Auth::Mac { spi: 300, key: Key::new(key), replay: Replay::Sequence });
+    assert_eq!(
+        short,
+        format!(
+            "{name}:8:32: `auth.key_file`: the key has 4 digits, expected 32 hexadecimal digits (16 octets)"
+        )
+    );
+    assert_eq!(
+        absent,
+        format!(
+            "{name}:8:32: `auth.key_file`: cannot read {directory}/no.key: No such file or directory \
+             (os error 2), expected a file with 32 hexadecimal digits (16 octets)"
+        )
+    );
+    assert_eq!(
+        nothing,
+        format!(
+            "{directory}/no.toml: cannot read the config, expected a readable TOML file: \
+             No such file or directory (os error 2)"
+        )
+    );
+    assert_eq!(latin, format!("{directory}/latin.toml:2:12: no UTF-8 here, expected TOML in UTF-8"));
+}

@@ -1,1 +1,241 @@
-//! Tests.
+//! The server and the client against each other, over a real socket, with a run loop of a few lines.
+
+use std::os::unix::net::UnixListener as StdListener;
+
+use carnet_api::model::{Binding, Counters, Role, Status, event};
+use serde_json::json;
+
+use super::*;
+use crate::client::Client;
+use crate::scratch::Scratch;
+
+/// Answers like a station whose only uplink is wlan0.
+async fn run_loop(mut requests: mpsc::Receiver<Request>) {
+    while let Some(request) = requests.recv().await {
+        match request {
+            Request::Status(reply) => drop(reply.send(status())),
+            Request::Bindings(reply) => drop(reply.send(vec![binding()])),
+            Request::Uplinks(reply) => drop(reply.send(Vec::new())),
+            Request::Tunnels(reply) => drop(reply.send(Vec::new())),
+            Request::Counters(reply) => {
+                drop(reply.send(Counters::from([("tunnel.encapsulated".to_owned(), u64::MAX)])));
+            }
+            Request::Handover { uplink, reply } => drop(reply.send(match uplink.as_deref() {
+                None | Some("wlan0") => Ok(()),
+                Some(other) => Err(format!("{other} is not an uplink")),
+            })),
+        }
+    }
+}
+
+fn status() -> Status {
+    Status {
+        name: "bus-42".into(),
+        version: "0.1.0".into(),
+        uptime_s: 1.5,
+        roles: vec![Role::HomeAgent],
+        dataplane: "tun".into(),
+        mobile_router: None,
+        home_agent: None,
+    }
+}
+
+fn binding() -> Binding {
+    Binding {
+        role: Role::HomeAgent,
+        home_address: "2001:db8:1::1234".parse().expect("an address"),
+        care_of_address: None,
+        bid: None,
+        prefixes: vec!["2001:db8:a::/64".parse().expect("a prefix")],
+        state: "registered".into(),
+        lifetime_s: 60,
+        remaining_s: 57,
+        sequence: 7,
+    }
+}
+
+struct Bench {
+    scratch: Scratch,
+    server: Server,
+    client: Client,
+    events: broadcast::Sender<Value>,
+}
+
+impl Bench {
+    fn socket(&self) -> PathBuf {
+        self.scratch.path().join("run/s.sock")
+    }
+
+    /// A server and a client, with the receiver of the requests for whoever wants to answer them.
+    async fn new() -> (Bench, mpsc::Receiver<Request>) {
+        let scratch = Scratch::new();
+        let socket = scratch.path().join("run/s.sock");
+        let (requests, receiver) = mpsc::channel(4);
+        let (events, _) = broadcast::channel(4);
+        let server = serve(&socket, requests, events.clone()).await.expect("a server");
+        let client = Client::find(Some(socket), Path::new("/nowhere")).expect("a client");
+        (Bench { scratch, server, client, events }, receiver)
+    }
+
+    /// The same with a run loop.
+    async fn answering() -> Bench {
+        let (bench, receiver) = Bench::new().await;
+        tokio::spawn(run_loop(receiver));
+        bench
+    }
+
+    async fn refused(&self, path: &str) -> String {
+        format!("{:#}", self.client.get(path).await.expect_err(path))
+    }
+}
+
+#[tokio::test]
+async fn questions_are_answered_as_json() {
+    let bench = Bench::answering().await;
+    assert_eq!(
+        bench.client.get("/v1/status").await.expect("status"),
+        json!({"name": "bus-42", "version": "0.1.0", "uptime_s": 1.5, "roles": ["home_agent"],
+               "dataplane": "tun", "mobile_router": null, "home_agent": null})
+    );
+    assert_eq!(
+        bench.client.get("/v1/bindings").await.expect("bindings"),
+        json!([{"role": "home_agent", "home_address": "2001:db8:1::1234", "care_of_address": null,
+                "bid": null, "prefixes": ["2001:db8:a::/64"], "state": "registered", "lifetime_s": 60,
+                "remaining_s": 57, "sequence": 7}])
+    );
+    assert_eq!(bench.client.get("/v1/uplinks").await.expect("uplinks"), json!([]));
+    assert_eq!(bench.client.get("/v1/tunnels").await.expect("tunnels"), json!([]));
+    assert_eq!(
+        bench.client.get("/v1/counters").await.expect("counters"),
+        json!({"tunnel.encapsulated": u64::MAX})
+    );
+}
+
+#[tokio::test]
+async fn a_handover_is_done_or_refused_with_the_reason() {
+    let bench = Bench::answering().await;
+    for uplink in [Some("wlan0".to_owned()), None] {
+        bench.client.post("/v1/handover", &HandoverRequest { uplink }).await.expect("done");
+    }
+    let request = HandoverRequest { uplink: Some("eth9".into()) };
+    let error = bench.client.post("/v1/handover", &request).await.expect_err("refused");
+    assert_eq!(error.to_string(), "eth9 is not an uplink");
+}
+
+#[tokio::test]
+async fn what_makes_no_sense_is_refused_as_json() {
+    let bench = Bench::answering().await;
+    assert_eq!(bench.refused("/v2").await, "no such path");
+    assert_eq!(bench.refused("/v1/handover").await, "this path does not know that method");
+    for (body, reason) in [
+        (json!({}), "missing field `uplink`"),
+        (json!({"uplink": 5}), "invalid type: integer `5`, expected a string"),
+        (json!({"uplink": null, "when": "now"}), "unknown field `when`, expected `uplink`"),
+    ] {
+        let error = bench.client.post("/v1/handover", &body).await.expect_err("refused").to_string();
+        assert!(error.contains(reason), "{error}");
+    }
+}
+
+#[tokio::test]
+async fn a_station_that_stops_says_so() {
+    let (bench, receiver) = Bench::new().await;
+    drop(receiver);
+    assert_eq!(bench.refused("/v1/status").await, "the station is about to stop");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_station_that_hangs_is_not_waited_for() {
+    let (bench, _receiver) = Bench::new().await;
+    assert_eq!(bench.refused("/v1/status").await, "the station does not answer");
+}
+
+#[tokio::test]
+async fn events_arrive_and_a_slow_reader_is_told_what_it_missed() {
+    let bench = Bench::answering().await;
+    let mut events = bench.client.events().await.expect("a stream");
+    let number = |n: u32| event(1.5, json!({"event": "warning", "message": format!("n{n}\n\u{e9}")}));
+    bench.events.send(number(1)).expect("a reader");
+    assert_eq!(events.next().await.expect("a stream"), Some(number(1)));
+
+    // Nothing runs in between, so the channel of four overflows by three.
+    for n in 2..=8 {
+        bench.events.send(number(n)).expect("a reader");
+    }
+    let note = events.next().await.expect("a stream").expect("a note");
+    assert_eq!((&note["event"], &note["count"]), (&json!("missed"), &json!(3)));
+    assert!(note["time"].as_f64().is_some_and(|time| time > 1.7e9), "{note}");
+    for n in 5..=8 {
+        assert_eq!(events.next().await.expect("a stream"), Some(number(n)));
+    }
+
+    bench.server.shutdown().await;
+    assert_eq!(events.next().await.expect("a stream"), None);
+}
+
+#[tokio::test]
+async fn shutdown_does_not_wait_for_a_run_loop_that_is_gone() {
+    let (Bench { server, client, scratch: _scratch, .. }, mut receiver) = Bench::new().await;
+    let question = tokio::spawn(async move { client.get("/v1/status").await });
+    let request = receiver.recv().await.expect("a request");
+    let before = std::time::Instant::now();
+    drop((request, receiver));
+    server.shutdown().await;
+    assert!(before.elapsed() < END_WITHIN);
+    let error = question.await.expect("a task").expect_err("no answer");
+    assert_eq!(error.to_string(), "the station is about to stop");
+}
+
+#[tokio::test]
+async fn the_socket_has_its_mode_and_goes_at_the_end() {
+    let bench = Bench::answering().await;
+    let socket = bench.socket();
+    assert_eq!(bench.server.socket(), socket);
+    assert_eq!(fs::metadata(&socket).expect("a socket").permissions().mode() & 0o7777, 0o660);
+    bench.server.shutdown().await;
+    assert!(!socket.exists());
+    let error = bench.client.get("/v1/status").await.expect_err("nobody");
+    let expected = format!("cannot reach the station at {}: No such file or directory", socket.display());
+    assert!(format!("{error:#}").starts_with(&expected), "{error:#}");
+}
+
+#[tokio::test]
+async fn a_dropped_server_removes_its_socket_but_not_anothers() {
+    let Bench { server, scratch, .. } = Bench::answering().await;
+    let socket = scratch.path().join("run/s.sock");
+    let (requests, _receiver) = mpsc::channel(1);
+    let (events, _) = broadcast::channel(1);
+    // Somebody removes the socket by hand and starts another station.
+    fs::remove_file(&socket).expect("a socket");
+    let second = serve(&socket, requests, events).await.expect("a server");
+    drop(server);
+    assert!(socket.exists());
+    drop(second);
+    assert!(!socket.exists());
+}
+
+#[tokio::test]
+async fn a_stale_socket_is_replaced_and_a_live_one_is_not() {
+    let scratch = Scratch::new();
+    let socket = scratch.path().join("s.sock");
+    let try_serve = || async {
+        let (requests, receiver) = mpsc::channel(1);
+        let (events, _) = broadcast::channel(1);
+        serve(&socket, requests, events).await.map(|server| (server, receiver))
+    };
+    drop(StdListener::bind(&socket).expect("a socket"));
+    assert!(socket.exists());
+    let first = try_serve().await.expect("a server in place of the stale socket");
+    let error = try_serve().await.expect_err("a live one");
+    assert_eq!(error.to_string(), format!("another station runs at {}", socket.display()));
+    assert!(socket.exists());
+    drop(first);
+
+    fs::write(&socket, "precious").expect("a file");
+    let error = try_serve().await.expect_err("a file");
+    assert_eq!(
+        error.to_string(),
+        format!("cannot listen at {}: there is a file that is no socket", socket.display())
+    );
+    assert_eq!(fs::read_to_string(&socket).expect("a file"), "precious");
+}

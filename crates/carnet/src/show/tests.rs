@@ -1,1 +1,169 @@
-//! Tests.
+//! The tables as they are printed.
+
+use serde_json::json;
+
+use super::*;
+
+fn show(what: Table, answer: Value, width: Option<usize>) -> String {
+    table(what, answer, width).expect("a table")
+}
+
+fn two_bindings() -> Value {
+    json!([
+        {"role": "home_agent", "home_address": "2001:db8:1::1234", "care_of_address": "2001:db8:f::7",
+         "bid": null, "prefixes": ["2001:db8:a::/64", "2001:db8:b::/64"], "state": "registered",
+         "lifetime_s": 60, "remaining_s": 57, "sequence": 7, "added_later": true},
+        {"role": "home_agent", "home_address": "2001:db8:1::5", "care_of_address": null,
+         "bid": null, "prefixes": [], "state": "at_home", "lifetime_s": 0, "remaining_s": 0,
+         "sequence": 65535},
+    ])
+}
+
+#[test]
+fn bindings_as_a_table() {
+    let expected = "\
+HOME ADDRESS      CARE-OF ADDRESS  PREFIXES                         STATE       LEFT        SEQUENCE
+2001:db8:1::1234  2001:db8:f::7    2001:db8:a::/64 2001:db8:b::/64  registered  57 of 60 s  7
+2001:db8:1::5     -                -                                at home     0 of 0 s    65535
+";
+    assert_eq!(show(Table::Bindings, two_bindings(), None), expected);
+    // 100 columns are just enough.
+    assert_eq!(show(Table::Bindings, two_bindings(), Some(100)), expected);
+}
+
+#[test]
+fn bindings_on_a_narrow_terminal() {
+    let expected = "\
+home address     2001:db8:1::1234
+care-of address  2001:db8:f::7
+prefixes         2001:db8:a::/64 2001:db8:b::/64
+state            registered
+left             57 of 60 s
+sequence         7
+
+home address     2001:db8:1::5
+care-of address  -
+prefixes         -
+state            at home
+left             0 of 0 s
+sequence         65535
+";
+    assert_eq!(show(Table::Bindings, two_bindings(), Some(99)), expected);
+}
+
+#[test]
+fn a_station_with_both_jobs_tells_them_apart() {
+    let mut bindings = two_bindings();
+    bindings[1]["role"] = json!("mobile_router");
+    let text = show(Table::Bindings, bindings, None);
+    let starts: Vec<&str> = text.lines().map(|line| &line[..15]).collect();
+    assert_eq!(starts, ["ROLE           ", "home agent     ", "mobile router  "]);
+}
+
+#[test]
+fn uplinks_as_a_table() {
+    let uplink = |interface: &str, active: bool, signal: Value| {
+        json!({"interface": interface, "state": "registered", "care_of_address": "2001:db8:f::7", "bid": null,
+               "priority": 10, "signal_dbm": signal, "rtt_ms": 12.34, "loss": 0.005, "active": active})
+    };
+    assert_eq!(
+        show(
+            Table::Uplinks,
+            json!([uplink("wlan0", true, json!(-61)), uplink("wwan0", false, Value::Null)]),
+            None
+        ),
+        "\
+UPLINK   STATE       CARE-OF ADDRESS  PRIORITY  SIGNAL   RTT      LOSS
+wlan0 *  registered  2001:db8:f::7    10        -61 dBm  12.3 ms  0.5 %
+wwan0    registered  2001:db8:f::7    10        -        12.3 ms  0.5 %
+"
+    );
+}
+
+#[test]
+fn tunnels_and_counters() {
+    assert_eq!(
+        show(
+            Table::Tunnels,
+            json!([{"local": "2001:db8:f::7", "remote": "192.0.2.1", "encapsulation": "ip6ip6", "mtu": 1460,
+                    "path": "tun"}]),
+            Some(80)
+        ),
+        "\
+LOCAL          REMOTE     ENCAPSULATION  MTU   PATH
+2001:db8:f::7  192.0.2.1  ip6ip6         1460  tun
+"
+    );
+    assert_eq!(
+        show(Table::Counters, json!({"tunnel.encapsulated": 12345, "mobility.dropped.bad_mac": 7}), Some(20)),
+        "\
+mobility.dropped.bad_mac      7
+tunnel.encapsulated       12345
+"
+    );
+}
+
+#[test]
+fn nothing_to_show_is_said() {
+    for (what, text) in [
+        (Table::Bindings, "no bindings\n"),
+        (Table::Uplinks, "no uplinks\n"),
+        (Table::Tunnels, "no tunnels\n"),
+    ] {
+        assert_eq!(show(what, json!([]), None), text);
+    }
+    assert!(table(Table::Bindings, json!([{"state": "x"}]), None).is_err());
+}
+
+#[test]
+fn status_of_a_station() {
+    let answer = json!({
+        "name": "bus-42", "version": "0.1.0", "uptime_s": 93784.9, "roles": ["mobile_router", "home_agent"],
+        "dataplane": "tun",
+        "mobile_router": {"state": "at_home", "home_address": "2001:db8:1::1234", "home_agent": "2001:db8:1::1",
+                          "care_of_address": null, "uplink": "wlan0", "wanted_uplink": "wlan0"},
+        "home_agent": {"address": "2001:db8:2::1", "bindings": 3},
+    });
+    assert_eq!(
+        status(answer).expect("a status"),
+        "\
+station           bus-42, carnet 0.1.0
+up                1d 2h 3m 4s
+dataplane         tun
+mobile router     at home
+  home address    2001:db8:1::1234
+  home agent      2001:db8:1::1
+  care-of address -
+  uplink          wlan0
+  asked for       wlan0
+home agent        2001:db8:2::1
+  bindings        3
+"
+    );
+}
+
+#[test]
+fn events_are_one_line_each() {
+    assert_eq!(
+        event(&json!({"time": 1_709_210_096.789, "event": "handover", "from": null, "to": "wlan0",
+                      "reason": "signal is good", "prefixes": ["2001:db8:a::/64"]})),
+        "2024-02-29T12:34:56.789Z handover from=- prefixes=[\"2001:db8:a::/64\"] reason=\"signal is good\" \
+         to=wlan0"
+    );
+    assert_eq!(
+        event(&json!({"time": 0, "event": "missed", "count": 3})),
+        "1970-01-01T00:00:00.000Z missed count=3"
+    );
+    assert_eq!(event(&json!(5)), "5");
+    // A control character of a name must not reach the terminal.
+    assert_eq!(event(&json!({"event": "x", "to": "a\u{1b}[2J"})), "- x to=\"a\\u001b[2J\"");
+}
+
+#[test]
+fn times_are_short() {
+    for (seconds, text) in [(0.0, "0s"), (59.9, "59s"), (3600.0, "1h 0m 0s"), (-1.0, "0s")] {
+        assert_eq!(span(seconds), text);
+    }
+    assert_eq!(utc(951_782_400.0), "2000-02-29T00:00:00.000Z");
+    assert_eq!(utc(1_798_761_599.9996), "2027-01-01T00:00:00.000Z");
+}

@@ -1,0 +1,503 @@
+//! What is refused of single keys and values: each case is one change of a good config, and every line that comes of it.
+
+use super::{Config, FULL};
+
+pub(super) fn errors(text: &str) -> Vec<String> {
+    match Config::parse(text, "c.toml") {
+        Ok(config) => panic!("accepted: {config:?}"),
+        Err(errors) => errors.to_string().lines().map(str::to_owned).collect(),
+    }
+}
+
+/// Changes the full config at one place and compares the errors.
+pub(super) fn check(cases: &[(&str, &str, &[&str])]) {
+    for (from, to, expected) in cases {
+        assert_eq!(FULL.matches(from).count(), 1, "{from} is not one place");
+        assert_eq!(errors(&FULL.replace(from, to)), *expected, "{from} -> {to}");
+    }
+}
+
+#[test]
+fn unknown_keys_and_keys_of_later_versions() {
+    check(&[
+        ("record = ", "recrod = ", &["c.toml:6:1: unknown key `recrod` in [station], expected `record`"]),
+        (
+            "record = ",
+            "flavour = ",
+            &[
+                "c.toml:6:1: unknown key `flavour` in [station], expected `name`, `socket`, `state_dir` or `record`",
+            ],
+        ),
+        (
+            "record = ",
+            "http = ",
+            &[
+                "c.toml:6:1: `station.http` is not in this version, expected `name`, `socket`, `state_dir` or `record`",
+            ],
+        ),
+        (
+            "dhaad = false",
+            "ipv4_address = \"192.0.2.1\"",
+            &[
+                "c.toml:17:1: `home_agent.ipv4_address` is not in this version, expected `address`, `home_prefix`, `home_link`, `max_lifetime`, `preference`, `dhaad` or `mobile_router`",
+            ],
+        ),
+        (
+            "lifetime = \"63s\"",
+            "home_agent_ipv4 = \"192.0.2.1\"",
+            &[
+                "c.toml:35:1: `mobile_router.home_agent_ipv4` is not in this version, expected `home_address`, `home_prefix`, `home_agent`, `prefixes`, `registration`, `lifetime`, `lan`, `advertise`, `auth` or `uplink`",
+            ],
+        ),
+        (
+            "priority = 127",
+            "bid = 1\nsignal = { good = -49, poor = -69 }",
+            &[
+                "c.toml:42:1: `mobile_router.uplink.bid` is not in this version, expected `interface` or `priority`",
+                "c.toml:43:1: `mobile_router.uplink.signal` is not in this version, expected `interface` or `priority`",
+            ],
+        ),
+        (
+            "[dataplane]\npath = \"tun\"",
+            "[datplane]\npath = \"tun\"",
+            &["c.toml:8:2: unknown key `datplane` in the config, expected `dataplane`"],
+        ),
+        (
+            "[dataplane]\npath = \"tun\"",
+            "[geonet]\ninterface = \"wlan1\"",
+            &[
+                "c.toml:8:2: [geonet] is not in this version, expected `station`, `dataplane`, `home_agent` or `mobile_router`",
+            ],
+        ),
+        (
+            "replay = \"timestamp\"",
+            "reply = \"timestamp\"",
+            &[
+                "c.toml:22:63: unknown key `reply` in auth, expected `replay`",
+                "c.toml:22:93: `auth.window`: a window goes with timestamps only, expected replay = \"timestamp\" beside it",
+            ],
+        ),
+        (
+            "path = \"tun\"",
+            "path = \"xdp\"",
+            &["c.toml:9:8: `dataplane.path`: \"xdp\" is not in this version, expected \"auto\" or \"tun\""],
+        ),
+        (
+            "path = \"tun\"",
+            "path = \"fast\"",
+            &["c.toml:9:8: `dataplane.path`: \"fast\" is not known, expected \"auto\" or \"tun\""],
+        ),
+        (
+            "dhaad = false",
+            "dhaad = true",
+            &[
+                "c.toml:17:9: `home_agent.dhaad`: home agent address discovery is not in this version, expected false",
+            ],
+        ),
+        (
+            "home_agent = \"2001:db8:1::1\"",
+            "home_agent = \"discover\"",
+            &[
+                "c.toml:32:14: `mobile_router.home_agent`: home agent address discovery is not in this version, expected a global or unique local unicast address such as \"2001:db8:1::1\"",
+            ],
+        ),
+        (
+            "prefixes = [\"fd00:2::/64\"]\nauth = \"none\"",
+            "prefixes = [\"fd00:2::/64\"]\nauth = \"ipsec\"",
+            &[
+                "c.toml:27:8: `home_agent.mobile_router.auth`: \"ipsec\" is not in this version, expected authentication to be chosen: { spi = 300, key = \"...\" } or \"none\"",
+            ],
+        ),
+        (
+            "prefixes = [\"fd00:2::/64\"]\nauth = \"none\"",
+            "prefixes = [\"fd00:2::/64\"]\nauth = \"psk\"",
+            &[
+                "c.toml:27:8: `home_agent.mobile_router.auth`: \"psk\" is not known, expected authentication to be chosen: { spi = 300, key = \"...\" } or \"none\"",
+            ],
+        ),
+        (
+            "registration = \"implicit\"",
+            "registration = \"Implicit\"",
+            &[
+                "c.toml:34:16: `mobile_router.registration`: \"Implicit\" is not known, expected \"explicit\" or \"implicit\"",
+            ],
+        ),
+    ]);
+}
+
+#[test]
+fn single_values() {
+    check(&[
+        (
+            "name = \"bus-42\"",
+            "name = \"bus/42\"",
+            &[
+                "c.toml:3:8: `station.name`: \"bus/42\" is no name, expected 1 to 63 letters, digits, `.`, `_` or `-`, with a letter or digit first",
+            ],
+        ),
+        (
+            "name = \"bus-42\"",
+            "name = \"\"",
+            &[
+                "c.toml:3:8: `station.name`: \"\" is no name, expected 1 to 63 letters, digits, `.`, `_` or `-`, with a letter or digit first",
+            ],
+        ),
+        (
+            "name = \"bus-42\"",
+            "name = 42",
+            &[
+                "c.toml:3:8: `station.name`: an integer does not go here, expected 1 to 63 letters, digits, `.`, `_` or `-`, with a letter or digit first",
+            ],
+        ),
+        (
+            "\"/run/carnet/x.sock\"",
+            "\"\"",
+            &["c.toml:4:10: `station.socket`: the path is empty, expected a path"],
+        ),
+        (
+            "\"/run/carnet/x.sock\"",
+            "\"/run/xxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxx\"",
+            &["c.toml:4:10: `station.socket`: the path has 108 octets, expected 107 at most for a socket"],
+        ),
+        (
+            "home_agent = \"2001:db8:1::1\"",
+            "home_agent = \"192.0.2.1\"",
+            &[
+                "c.toml:32:14: `mobile_router.home_agent`: \"192.0.2.1\" is an IPv4 address, expected a global or unique local unicast address such as \"2001:db8:1::1\"",
+            ],
+        ),
+        (
+            "home_agent = \"2001:db8:1::1\"",
+            "home_agent = \"2001:db8:1::1/64\"",
+            &[
+                "c.toml:32:14: `mobile_router.home_agent`: \"2001:db8:1::1/64\" is a prefix, expected a global or unique local unicast address such as \"2001:db8:1::1\"",
+            ],
+        ),
+        (
+            "home_agent = \"2001:db8:1::1\"",
+            "home_agent = \"ha.example\"",
+            &[
+                "c.toml:32:14: `mobile_router.home_agent`: \"ha.example\" is no IPv6 address, expected a global or unique local unicast address such as \"2001:db8:1::1\"",
+            ],
+        ),
+        (
+            "home_agent = \"2001:db8:1::1\"",
+            "home_agent = \"fe80::1\"",
+            &[
+                "c.toml:32:14: `mobile_router.home_agent`: fe80::1 is link-local, expected a global or unique local unicast address such as \"2001:db8:1::1\"",
+            ],
+        ),
+        (
+            "home_agent = \"2001:db8:1::1\"",
+            "home_agent = \"ff02::1\"",
+            &[
+                "c.toml:32:14: `mobile_router.home_agent`: ff02::1 is multicast, expected a global or unique local unicast address such as \"2001:db8:1::1\"",
+            ],
+        ),
+        (
+            "home_agent = \"2001:db8:1::1\"",
+            "home_agent = \"::\"",
+            &[
+                "c.toml:32:14: `mobile_router.home_agent`: :: is unspecified, expected a global or unique local unicast address such as \"2001:db8:1::1\"",
+            ],
+        ),
+        (
+            "home_agent = \"2001:db8:1::1\"",
+            "home_agent = \"::1\"",
+            &[
+                "c.toml:32:14: `mobile_router.home_agent`: ::1 is loopback, expected a global or unique local unicast address such as \"2001:db8:1::1\"",
+            ],
+        ),
+        (
+            "home_agent = \"2001:db8:1::1\"",
+            "home_agent = \"::ffff:192.0.2.1\"",
+            &[
+                "c.toml:32:14: `mobile_router.home_agent`: ::ffff:192.0.2.1 is IPv4-mapped, expected a global or unique local unicast address such as \"2001:db8:1::1\"",
+            ],
+        ),
+        (
+            "home_agent = \"2001:db8:1::1\"",
+            "home_agent = \"fec0::1\"",
+            &[
+                "c.toml:32:14: `mobile_router.home_agent`: fec0::1 is site-local (deprecated by RFC 3879), expected a global or unique local unicast address such as \"2001:db8:1::1\"",
+            ],
+        ),
+        (
+            "home_agent = \"2001:db8:1::1\"",
+            "home_agent = [\"2001:db8:1::1\"]",
+            &[
+                "c.toml:32:14: `mobile_router.home_agent`: an array does not go here, expected a global or unique local unicast address such as \"2001:db8:1::1\"",
+            ],
+        ),
+        (
+            "home_prefix = \"2001:db8:1::/64\"",
+            "home_prefix = \"2001:db8:1::1/64\"",
+            &[
+                "c.toml:31:15: `mobile_router.home_prefix`: 2001:db8:1::1/64 has host bits that are not zero, expected 2001:db8:1::/64",
+            ],
+        ),
+        (
+            "home_prefix = \"2001:db8:1::/64\"",
+            "home_prefix = \"2001:db8:1::\"",
+            &[
+                "c.toml:31:15: `mobile_router.home_prefix`: \"2001:db8:1::\" is an address without a prefix length, expected a prefix such as \"2001:db8:a::/64\"",
+            ],
+        ),
+        (
+            "home_prefix = \"2001:db8:1::/64\"",
+            "home_prefix = \"2001:db8:1::/129\"",
+            &[
+                "c.toml:31:15: `mobile_router.home_prefix`: \"2001:db8:1::/129\" is no IPv6 prefix, expected a prefix such as \"2001:db8:a::/64\"",
+            ],
+        ),
+        (
+            "\"2001:db8:a::/64\"",
+            "\"::/0\"",
+            &[
+                "c.toml:33:13: `mobile_router.prefixes`: ::/0 is everything, expected a global or unique local unicast prefix",
+            ],
+        ),
+        (
+            "\"2001:db8:a::/64\"",
+            "\"ff0e::/16\"",
+            &[
+                "c.toml:33:13: `mobile_router.prefixes`: ff0e::/16 is multicast, expected a global or unique local unicast prefix",
+            ],
+        ),
+        (
+            "\"2001:db8:a::/64\"",
+            "\"2001:db8:a::/64\", 7, \"é\", \"fe80::/64\"",
+            &[
+                "c.toml:33:32: `mobile_router.prefixes`: an integer does not go here, expected a prefix such as \"2001:db8:a::/64\"",
+                "c.toml:33:35: `mobile_router.prefixes`: \"é\" is no IPv6 prefix, expected a prefix such as \"2001:db8:a::/64\"",
+                "c.toml:33:40: `mobile_router.prefixes`: fe80::/64 is link-local, expected a global or unique local unicast prefix",
+            ],
+        ),
+        (
+            "prefixes = [\"2001:db8:a::/64\"]",
+            "prefixes = \"2001:db8:a::/64\"",
+            &[
+                "c.toml:33:12: `mobile_router.prefixes`: a string does not go here, expected an array of prefixes",
+            ],
+        ),
+        (
+            "lifetime = \"63s\"",
+            "lifetime = \"3s\"",
+            &["c.toml:35:12: `mobile_router.lifetime`: \"3s\" is out of range, expected 4s to 262140s"],
+        ),
+        (
+            "lifetime = \"63s\"",
+            "lifetime = \"73h\"",
+            &["c.toml:35:12: `mobile_router.lifetime`: \"73h\" is out of range, expected 4s to 262140s"],
+        ),
+        (
+            "lifetime = \"63s\"",
+            "lifetime = 60",
+            &[
+                "c.toml:35:12: `mobile_router.lifetime`: an integer does not go here, expected a duration such as \"60s\", \"10m\" or \"1h30m\"",
+            ],
+        ),
+        (
+            "max_lifetime = \"1h30m\"",
+            "max_lifetime = \"90\"",
+            &[
+                "c.toml:15:16: `home_agent.max_lifetime`: \"90\" is no duration, expected a duration such as \"60s\", \"10m\" or \"1h30m\"",
+            ],
+        ),
+        (
+            "preference = 10",
+            "preference = 65536",
+            &[
+                "c.toml:16:14: `home_agent.preference`: 65536 is out of range, expected an integer from 0 to 65535",
+            ],
+        ),
+        (
+            "preference = 10",
+            "preference = -1",
+            &[
+                "c.toml:16:14: `home_agent.preference`: -1 is out of range, expected an integer from 0 to 65535",
+            ],
+        ),
+        (
+            "priority = 127",
+            "priority = 0",
+            &[
+                "c.toml:42:12: `mobile_router.uplink.priority`: 0 is out of range, expected an integer from 1 to 127",
+            ],
+        ),
+        (
+            "priority = 127",
+            "priority = 128",
+            &[
+                "c.toml:42:12: `mobile_router.uplink.priority`: 128 is out of range, expected an integer from 1 to 127",
+            ],
+        ),
+        (
+            "priority = 127",
+            "priority = \"high\"",
+            &[
+                "c.toml:42:12: `mobile_router.uplink.priority`: a string does not go here, expected an integer from 1 to 127",
+            ],
+        ),
+        (
+            "home_link = \"h0\"",
+            "home_link = \"a-very-long-name\"",
+            &[
+                "c.toml:14:13: `home_agent.home_link`: \"a-very-long-name\" is too long, expected an interface name of 1 to 15 characters",
+            ],
+        ),
+        (
+            "home_link = \"h0\"",
+            "home_link = \"a b\"",
+            &[
+                "c.toml:14:13: `home_agent.home_link`: \"a b\" has the character ' ', expected an interface name of 1 to 15 characters",
+            ],
+        ),
+        (
+            "home_link = \"h0\"",
+            "home_link = \"\"",
+            &[
+                "c.toml:14:13: `home_agent.home_link`: \"\" is empty, expected an interface name of 1 to 15 characters",
+            ],
+        ),
+        (
+            "advertise = false",
+            "advertise = \"no\"",
+            &["c.toml:37:13: `mobile_router.advertise`: a string does not go here, expected true or false"],
+        ),
+        (
+            "spi = 256",
+            "spi = 255",
+            &["c.toml:22:16: `auth.spi`: 255 is out of range, expected an integer from 256 to 4294967295"],
+        ),
+        (
+            "spi = 256",
+            "spi = 4294967296",
+            &[
+                "c.toml:22:16: `auth.spi`: 4294967296 is out of range, expected an integer from 256 to 4294967295",
+            ],
+        ),
+        (
+            "key = \"000102030405060708090a0b0c0d0e0f\"",
+            "key = \"0001\"",
+            &["c.toml:22:27: `auth.key`: the key has 4 digits, expected 32 hexadecimal digits (16 octets)"],
+        ),
+        (
+            "key = \"000102030405060708090a0b0c0d0e0f\"",
+            "key = \"000102030405060708090a0b0c0d0e0x\"",
+            &[
+                "c.toml:22:27: `auth.key`: the key has the character 'x', expected 32 hexadecimal digits (16 octets)",
+            ],
+        ),
+        (
+            "key = \"000102030405060708090a0b0c0d0e0f\"",
+            "key = 1",
+            &[
+                "c.toml:22:27: `auth.key`: an integer does not go here, expected 32 hexadecimal digits (16 octets)",
+            ],
+        ),
+        (
+            "window = \"10s\"",
+            "window = \"0s\"",
+            &["c.toml:22:94: `auth.window`: \"0s\" accepts nothing, expected a duration above zero"],
+        ),
+        (
+            "replay = \"timestamp\"",
+            "replay = \"sequence\"",
+            &[
+                "c.toml:22:93: `auth.window`: a window goes with timestamps only, expected replay = \"timestamp\" beside it",
+            ],
+        ),
+        (
+            "replay = \"timestamp\"",
+            "replay = \"never\"",
+            &["c.toml:22:72: `auth.replay`: \"never\" is not known, expected \"sequence\" or \"timestamp\""],
+        ),
+        (
+            "dhaad = false",
+            "dhaad = \"no\"",
+            &["c.toml:17:9: `home_agent.dhaad`: a string does not go here, expected true or false"],
+        ),
+    ]);
+}
+
+#[test]
+fn missing_values() {
+    check(&[
+        (
+            "name = \"bus-42\"\n",
+            "",
+            &[
+                "c.toml:2:1: `station.name` is missing, expected 1 to 63 letters, digits, `.`, `_` or `-`, with a letter or digit first",
+            ],
+        ),
+        (
+            "home_agent = \"2001:db8:1::1\"\n",
+            "",
+            &[
+                "c.toml:29:1: `mobile_router.home_agent` is missing, expected a global or unique local unicast address such as \"2001:db8:1::1\"",
+            ],
+        ),
+        (
+            "address = \"2001:db8:2::1\"\n",
+            "",
+            &[
+                "c.toml:11:1: `home_agent.address` is missing, expected a global or unique local unicast address such as \"2001:db8:1::1\"",
+            ],
+        ),
+        (
+            "interface = \"wwan0\"\n",
+            "",
+            &[
+                "c.toml:44:1: `mobile_router.uplink.interface` is missing, expected an interface name of 1 to 15 characters",
+            ],
+        ),
+        (
+            "prefixes = [\"fd00:2::/64\"]\nauth = \"none\"",
+            "prefixes = [\"fd00:2::/64\"]",
+            &[
+                "c.toml:24:1: `home_agent.mobile_router.auth` is missing, expected authentication to be chosen: { spi = 300, key = \"...\" } or \"none\"",
+            ],
+        ),
+        (
+            "spi = 256, ",
+            "",
+            &["c.toml:22:8: `auth.spi` is missing, expected an integer from 256 to 4294967295"],
+        ),
+        (
+            "key = \"000102030405060708090a0b0c0d0e0f\", ",
+            "",
+            &[
+                "c.toml:22:8: `auth.key` is missing, expected 32 hexadecimal digits (16 octets) or a `key_file`",
+            ],
+        ),
+        (
+            "key = \"000102030405060708090a0b0c0d0e0f\"",
+            "key = \"000102030405060708090a0b0c0d0e0f\", key_file = \"k\"",
+            &[
+                "c.toml:22:74: `auth.key_file`: there is a `key` already, expected one of `key` and `key_file`",
+            ],
+        ),
+        (
+            "\n[[mobile_router.uplink]]\ninterface = \"wlan0\"\npriority = 127\n\n[[mobile_router.uplink]]\ninterface = \"wwan0\"\n",
+            "",
+            &[
+                "c.toml:29:1: `mobile_router.uplink` is missing, expected at least one table [[mobile_router.uplink]]",
+            ],
+        ),
+        (
+            "\n[[mobile_router.uplink]]\ninterface = \"wlan0\"\npriority = 127\n\n[[mobile_router.uplink]]\ninterface = \"wwan0\"\n",
+            "uplink = []\n",
+            &[
+                "c.toml:39:10: `mobile_router.uplink`: there is no uplink, expected at least one table [[mobile_router.uplink]]",
+            ],
+        ),
+        (
+            "\n[[mobile_router.uplink]]\ninterface = \"wlan0\"\npriority = 127\n\n[[mobile_router.uplink]]\ninterface = \"wwan0\"\n",
+            "uplink = \"wlan0\"\n",
+            &[
+                "c.toml:39:10: `mobile_router.uplink`: a string does not go here, expected tables [[mobile_router.uplink]]",
+            ],
+        ),
+    ]);
+}

@@ -1,0 +1,198 @@
+//! The built program: its exit status, and what it prints where.
+
+use std::io::{BufRead, BufReader, Read, Write};
+use std::os::unix::net::UnixListener;
+use std::path::PathBuf;
+use std::process::{Command, Output};
+
+const GOOD: &str = "[station]\nname = 'a'\n[home_agent]\naddress = 'fd00::1'\nhome_prefix = 'fd00::/64'\n\
+                    [[home_agent.mobile_router]]\nhome_address = 'fd00::2'\nauth = 'none'\n";
+
+fn carnet(arguments: &[&str]) -> Output {
+    Command::new(env!("CARGO_BIN_EXE_carnet"))
+        .args(arguments)
+        .env_remove("CARNET_SOCKET")
+        .env_remove("RUST_LOG")
+        .output()
+        .expect("the program")
+}
+
+fn stderr(output: &Output) -> String {
+    String::from_utf8_lossy(&output.stderr).into_owned()
+}
+
+fn stdout(output: &Output) -> String {
+    String::from_utf8_lossy(&output.stdout).into_owned()
+}
+
+/// A path for a file of the test `name`, with nothing there.
+fn scratch(name: &str) -> PathBuf {
+    let path = std::env::temp_dir().join(format!("carnet-cli-{}-{name}", std::process::id()));
+    let _ = std::fs::remove_file(&path);
+    path
+}
+
+/// Answers one request with `answer`, and gives back the first line and the body of the request.
+fn answer_once(socket: &PathBuf, answer: String) -> std::thread::JoinHandle<(String, String)> {
+    let listener = UnixListener::bind(socket).expect("a socket");
+    std::thread::spawn(move || {
+        let (stream, _) = listener.accept().expect("a client");
+        let mut reader = BufReader::new(stream);
+        let (mut request, mut length) = (String::new(), 0);
+        loop {
+            let mut line = String::new();
+            reader.read_line(&mut line).expect("a line");
+            if let Some(value) = line.to_lowercase().strip_prefix("content-length:") {
+                length = value.trim().parse().expect("a length");
+            }
+            if request.is_empty() {
+                request = line.trim().to_owned();
+            }
+            if line.trim().is_empty() {
+                break;
+            }
+        }
+        let mut body = vec![0; length];
+        reader.read_exact(&mut body).expect("a body");
+        reader.get_mut().write_all(answer.as_bytes()).expect("an answer");
+        (request, String::from_utf8(body).expect("a body"))
+    })
+}
+
+fn http(status: &str, body: &str) -> String {
+    format!("HTTP/1.1 {status}\r\ncontent-length: {}\r\n\r\n{body}", body.len())
+}
+
+#[test]
+fn check_accepts_and_warns() {
+    let path = scratch("good.toml");
+    std::fs::write(&path, GOOD).expect("a config");
+    let name = path.to_str().expect("a path");
+    let output = carnet(&["check", "--config", name]);
+    assert_eq!(output.status.code(), Some(0));
+    assert_eq!(stdout(&output), "");
+    assert_eq!(
+        stderr(&output),
+        format!(
+            "{name}: warning: home_agent.mobile_router fd00::2: auth = \"none\": anyone who reaches the home \
+             agent can take over the traffic of this mobile router\n"
+        )
+    );
+    std::fs::remove_file(path).expect("gone");
+}
+
+#[test]
+fn check_and_run_refuse_with_every_mistake() {
+    let path = scratch("bad.toml");
+    std::fs::write(&path, GOOD.replace("'a'", "'a b'").replace("'fd00::2'", "'fe80::2'")).expect("a config");
+    let name = path.to_str().expect("a path");
+    for command in ["check", "run"] {
+        let output = carnet(&[command, "--config", name]);
+        assert_eq!(output.status.code(), Some(2), "{command}");
+        let errors = stderr(&output);
+        let lines: Vec<&str> = errors.lines().collect();
+        assert_eq!(lines.len(), 2, "{errors}");
+        assert!(
+            lines[0].starts_with(&format!("{name}:2:8: `station.name`: \"a b\" is no name, ")),
+            "{errors}"
+        );
+        assert!(lines[1].starts_with(&format!("{name}:7:16: ")), "{errors}");
+        assert_eq!(stdout(&output), "");
+    }
+    std::fs::remove_file(&path).expect("gone");
+    let output = carnet(&["check", "--config", name]);
+    assert_eq!(output.status.code(), Some(2));
+    assert!(stderr(&output).starts_with(&format!("{name}: cannot read the config")), "{}", stderr(&output));
+}
+
+#[test]
+fn run_refuses_a_log_filter_that_is_none() {
+    let path = scratch("log.toml");
+    std::fs::write(&path, GOOD).expect("a config");
+    let output = carnet(&["run", "--config", path.to_str().expect("a path"), "--log", "carnet=loud"]);
+    assert_eq!(output.status.code(), Some(2));
+    assert!(stderr(&output).contains("\"carnet=loud\" is no log filter"), "{}", stderr(&output));
+    std::fs::remove_file(path).expect("gone");
+}
+
+#[test]
+fn a_station_that_is_not_there_is_exit_status_1() {
+    let path = scratch("nobody.sock");
+    let name = path.to_str().expect("a path");
+    for command in [
+        &["status"][..],
+        &["show", "bindings"],
+        &["show", "counters", "--json"],
+        &["watch"],
+        &["handover", "auto"],
+    ] {
+        let output = carnet(&[command, &["--socket", name]].concat());
+        assert_eq!(output.status.code(), Some(1), "{command:?}");
+        let expected = format!("carnet: cannot reach the station at {name}: No such file or directory");
+        assert!(stderr(&output).starts_with(&expected), "{}", stderr(&output));
+    }
+}
+
+#[test]
+fn an_answer_is_printed_and_a_refusal_is_exit_status_1() {
+    let path = scratch("answer.sock");
+    let name = path.to_str().expect("a path");
+
+    let station = answer_once(&path, http("200 OK", "{\"a.b\":1}"));
+    let output = carnet(&["show", "counters", "--socket", name]);
+    assert_eq!((output.status.code(), stdout(&output).as_str()), (Some(0), "a.b  1\n"));
+    assert_eq!(station.join().expect("a request").0, "GET /v1/counters HTTP/1.1");
+    std::fs::remove_file(&path).expect("gone");
+
+    let station = answer_once(&path, http("200 OK", "{\"a.b\":1}"));
+    let output = carnet(&["show", "counters", "--json", "--socket", name]);
+    assert_eq!((output.status.code(), stdout(&output).as_str()), (Some(0), "{\n  \"a.b\": 1\n}\n"));
+    station.join().expect("a request");
+    std::fs::remove_file(&path).expect("gone");
+
+    let station = answer_once(&path, http("409 Conflict", "{\"error\":\"eth9 is not an uplink\"}"));
+    let output = carnet(&["handover", "eth9", "--socket", name]);
+    assert_eq!(
+        (output.status.code(), stderr(&output).as_str()),
+        (Some(1), "carnet: eth9 is not an uplink\n")
+    );
+    let (request, body) = station.join().expect("a request");
+    assert_eq!((request.as_str(), body.as_str()), ("POST /v1/handover HTTP/1.1", "{\"uplink\":\"eth9\"}"));
+    std::fs::remove_file(&path).expect("gone");
+
+    let station = answer_once(&path, "HTTP/1.1 204 No Content\r\n\r\n".to_owned());
+    let output = carnet(&["handover", "auto", "--socket", name]);
+    assert_eq!((output.status.code(), stdout(&output).as_str()), (Some(0), ""));
+    assert_eq!(station.join().expect("a request").1, "{\"uplink\":null}");
+    std::fs::remove_file(&path).expect("gone");
+
+    let stream = "HTTP/1.1 200 OK\r\n\r\n:\n\ndata: {\"event\":\"missed\",\"time\":0,\"count\":2}\n\n";
+    let station = answer_once(&path, stream.to_owned());
+    let output = carnet(&["watch", "--json", "--socket", name]);
+    assert_eq!(output.status.code(), Some(0), "{}", stderr(&output));
+    assert_eq!(stdout(&output), "{\"count\":2,\"event\":\"missed\",\"time\":0}\n");
+    station.join().expect("a request");
+    std::fs::remove_file(&path).expect("gone");
+
+    let station = answer_once(&path, http("200 OK", "<html>"));
+    let output = carnet(&["status", "--socket", name]);
+    assert_eq!(output.status.code(), Some(1));
+    assert!(stderr(&output).starts_with("carnet: the station's answer to /v1/status is no JSON"));
+    station.join().expect("a request");
+    std::fs::remove_file(&path).expect("gone");
+}
+
+#[test]
+fn help_has_examples_and_mistakes_are_exit_status_2() {
+    let output = carnet(&["--version"]);
+    assert_eq!(stdout(&output), format!("carnet {}\n", env!("CARGO_PKG_VERSION")));
+    for command in ["run", "check", "status", "show", "watch", "handover"] {
+        let output = carnet(&[command, "--help"]);
+        assert_eq!(output.status.code(), Some(0));
+        let help = stdout(&output);
+        assert!(help.contains("Example") && help.contains(&format!("\n  carnet {command} ")), "{help}");
+    }
+    for arguments in [&[][..], &["fly"], &["show", "teeth"], &["run"], &["handover"]] {
+        assert_eq!(carnet(arguments).status.code(), Some(2), "{arguments:?}");
+    }
+}
