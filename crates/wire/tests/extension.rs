@@ -1,0 +1,217 @@
+//! The chain of extension headers: what is kept, what is refused, and what the refusal points at.
+
+mod common;
+
+use carnet_wire::Error;
+use carnet_wire::extension::{
+    Extensions, MAX_HEADERS, home_address_destination, home_address_routing, upper_layer,
+};
+use carnet_wire::fragment::FragmentHeader;
+use carnet_wire::icmpv6::{ErrorMessage, may_answer_with};
+use carnet_wire::ipv6::{Header, is_unicast_routable, protocol};
+use common::address;
+use std::net::Ipv6Addr;
+
+const HOME: Ipv6Addr = Ipv6Addr::new(0x2001, 0xdb8, 1, 0, 0, 0, 0, 0x1234);
+
+/// A packet with the given first header and payload.
+fn packet(next_header: u8, payload: &[u8]) -> Vec<u8> {
+    let header = Header {
+        traffic_class: 0,
+        flow_label: 0,
+        payload_length: u16::try_from(payload.len()).expect("short"),
+        next_header,
+        hop_limit: 64,
+        source: address("2001:db8::1"),
+        destination: address("2001:db8::2"),
+    };
+    [&header.emit()[..], payload].concat()
+}
+
+fn problem(packet: &[u8]) -> Option<(u8, u32)> {
+    let error = Extensions::parse(packet).expect_err("a fault");
+    match error.parameter_problem(0)? {
+        ErrorMessage::ParameterProblem { code, pointer } => Some((code, pointer)),
+        other => panic!("{other:?}"),
+    }
+}
+
+#[test]
+fn no_extension_header() {
+    let extensions = Extensions::parse(&packet(protocol::UDP, &[0; 8])).expect("fine");
+    assert_eq!((extensions.protocol, extensions.offset), (protocol::UDP, 40));
+    assert_eq!(extensions.home_address.or(extensions.routing_home_address), None);
+    let nothing = Extensions::parse(&packet(protocol::NO_NEXT_HEADER, &[])).expect("fine");
+    assert_eq!((nothing.protocol, nothing.offset), (protocol::NO_NEXT_HEADER, 40));
+}
+
+#[test]
+fn every_known_header_in_one_packet() {
+    // Hop-by-hop, destination options with a tunnel limit, routing, home address, fragment 0.
+    let mut payload = vec![protocol::DESTINATION_OPTIONS, 0, 5, 2, 0, 0, 1, 0];
+    payload.extend([protocol::ROUTING, 0, 4, 1, 3, 1, 1, 0]);
+    payload.extend(home_address_routing(protocol::DESTINATION_OPTIONS, address("2001:db8::99")));
+    payload.extend(home_address_destination(protocol::FRAGMENT, HOME));
+    let fragment = FragmentHeader { next_header: 17, offset: 0, more: true, identification: 7 };
+    payload.extend(fragment.emit());
+    payload.extend([0; 8]);
+    let extensions = Extensions::parse(&packet(protocol::HOP_BY_HOP, &payload)).expect("fine");
+    assert_eq!(
+        extensions,
+        Extensions {
+            home_address: Some(HOME),
+            home_address_offset: Some(40 + 8 + 8 + 24 + 6),
+            routing_home_address: Some(address("2001:db8::99")),
+            tunnel_encapsulation_limit: Some(3),
+            tunnel_encapsulation_limit_offset: Some(40 + 8 + 4),
+            fragment: Some(fragment),
+            protocol: protocol::UDP,
+            offset: 40 + 8 + 8 + 24 + 24 + 8,
+        }
+    );
+}
+
+#[test]
+fn a_later_fragment_ends_the_walk() {
+    let fragment = FragmentHeader {
+        next_header: protocol::DESTINATION_OPTIONS,
+        offset: 1232,
+        more: false,
+        identification: 7,
+    };
+    let payload = [&fragment.emit()[..], &[0xff; 16]].concat();
+    let it = packet(protocol::FRAGMENT, &payload);
+    let extensions = Extensions::parse(&it).expect("fine");
+    assert_eq!(extensions.fragment, Some(fragment));
+    assert_eq!((extensions.protocol, extensions.offset), (protocol::DESTINATION_OPTIONS, 48));
+    assert_eq!(upper_layer(&it), Some((protocol::DESTINATION_OPTIONS, 48, false)));
+    let twice = [&[protocol::FRAGMENT, 0, 0, 1, 0, 0, 0, 1][..], &[6, 0, 0, 0, 0, 0, 0, 2]].concat();
+    assert_eq!(
+        Extensions::parse(&packet(protocol::FRAGMENT, &twice)),
+        Err(Error::Repeated { what: "fragment header" })
+    );
+}
+
+/// RFC 8200 4.2: the two highest bits of an unknown option say what to do.
+#[test]
+fn unknown_options() {
+    let with =
+        |option_type| packet(protocol::DESTINATION_OPTIONS, &[protocol::UDP, 0, 0, option_type, 2, 0, 0, 0]);
+    assert!(Extensions::parse(&with(0x1e)).is_ok(), "00 is skipped");
+    for option_type in [0x5e, 0x9e, 0xde] {
+        let error = Extensions::parse(&with(option_type));
+        assert_eq!(error, Err(Error::UnrecognizedOption { option_type, offset: 43 }));
+    }
+    assert_eq!(problem(&with(0x5e)), None, "01 is silent");
+    assert_eq!(problem(&with(0x9e)), Some((2, 43)));
+    assert_eq!(problem(&with(0xde)), Some((2, 43)));
+    // A multicast destination is answered for 10 alone.
+    for (option_type, answered) in [(0x9e, true), (0xde, false)] {
+        let mut multicast = with(option_type);
+        multicast[24] = 0xff;
+        let error = Extensions::parse(&multicast).expect_err("unknown option");
+        let problem = error.parameter_problem(0).expect("answered");
+        assert_eq!(may_answer_with(problem, &multicast), answered);
+    }
+    // A Home Address option belongs in destination options, not in hop-by-hop options.
+    let mut hop_by_hop = home_address_destination(protocol::UDP, HOME).to_vec();
+    assert!(Extensions::parse(&packet(protocol::DESTINATION_OPTIONS, &hop_by_hop)).is_ok());
+    assert_eq!(problem(&packet(protocol::HOP_BY_HOP, &hop_by_hop)), Some((2, 46)));
+    hop_by_hop.truncate(20);
+    let cut = Extensions::parse(&packet(protocol::DESTINATION_OPTIONS, &hop_by_hop));
+    assert_eq!(cut, Err(Error::Truncated { what: "options header", needed: 64, found: 60 }));
+}
+
+#[test]
+fn home_address_options_that_are_refused() {
+    let mut long = home_address_destination(protocol::UDP, HOME);
+    long[7] = 17;
+    let refused = Extensions::parse(&packet(protocol::DESTINATION_OPTIONS, &long));
+    assert_eq!(refused, Err(Error::Truncated { what: "option", needed: 65, found: 64 }));
+    let mut short = home_address_destination(protocol::UDP, HOME);
+    short[7] = 15;
+    let refused = Extensions::parse(&packet(protocol::DESTINATION_OPTIONS, &short));
+    assert_eq!(refused, Err(Error::Length { what: "home address option", expected: "16", found: 15 }));
+    // RFC 6275 6.3: once at most.
+    let twice = [
+        home_address_destination(protocol::DESTINATION_OPTIONS, HOME),
+        home_address_destination(protocol::UDP, HOME),
+    ]
+    .concat();
+    let refused = Extensions::parse(&packet(protocol::DESTINATION_OPTIONS, &twice));
+    assert_eq!(refused, Err(Error::Repeated { what: "home address option" }));
+    // An option header of length octet alone.
+    let header = [protocol::UDP, 0, 1, 3, 0, 0, 0, 0xc9];
+    assert!(Extensions::parse(&packet(protocol::DESTINATION_OPTIONS, &header)).is_err());
+}
+
+/// RFC 6275 6.4.1 and 11.3.3; RFC 8200 4.4.
+#[test]
+fn routing_headers_that_are_refused() {
+    let good = home_address_routing(protocol::UDP, HOME);
+    for (at, value, what, offset) in
+        [(1, 4, "header length", 41), (3, 0, "segments left", 43), (3, 2, "segments left", 43)]
+    {
+        let mut payload = [&good[..], &[0; 16]].concat();
+        payload[at] = value;
+        let it = packet(protocol::ROUTING, &payload);
+        let expected = good[at];
+        let error = Error::HomeAddressRouting { what, expected, found: value, offset };
+        assert_eq!(Extensions::parse(&it), Err(error));
+        assert_eq!(problem(&it), None, "RFC 6275 11.3.3: silently discarded");
+    }
+    let twice = [home_address_routing(protocol::ROUTING, HOME), good].concat();
+    let refused = Extensions::parse(&packet(protocol::ROUTING, &twice));
+    assert_eq!(refused, Err(Error::Repeated { what: "type 2 routing header" }));
+    // A type that is not known: skipped without segments left, else answered.
+    let mut other = good;
+    other[2] = 4;
+    assert_eq!(problem(&packet(protocol::ROUTING, &other)), Some((0, 42)));
+    other[3] = 0;
+    let skipped = Extensions::parse(&packet(protocol::ROUTING, &other)).expect("skipped");
+    assert_eq!((skipped.routing_home_address, skipped.offset), (None, 64));
+}
+
+#[test]
+fn hop_by_hop_comes_first() {
+    let payload = [[protocol::HOP_BY_HOP, 0, 1, 4, 0, 0, 0, 0], [17, 0, 1, 4, 0, 0, 0, 0]].concat();
+    assert_eq!(problem(&packet(protocol::DESTINATION_OPTIONS, &payload)), Some((1, 40)));
+    assert_eq!(problem(&packet(protocol::HOP_BY_HOP, &payload)), Some((1, 40)));
+}
+
+#[test]
+fn the_chain_has_an_end() {
+    let chain = |count: usize| {
+        let mut payload = [protocol::DESTINATION_OPTIONS, 0, 1, 4, 0, 0, 0, 0].repeat(count);
+        let last = payload.len() - 8;
+        payload[last] = protocol::UDP;
+        packet(protocol::DESTINATION_OPTIONS, &payload)
+    };
+    assert_eq!(Extensions::parse(&chain(MAX_HEADERS)).expect("eight").offset, 40 + 64);
+    assert_eq!(upper_layer(&chain(MAX_HEADERS)), Some((protocol::UDP, 40 + 64, true)));
+    let error = Extensions::parse(&chain(MAX_HEADERS + 1));
+    assert_eq!(error, Err(Error::TooManyHeaders { limit: MAX_HEADERS }));
+    assert_eq!(upper_layer(&chain(MAX_HEADERS + 1)), None);
+}
+
+#[test]
+fn octets_beyond_the_payload_are_no_part_of_it() {
+    let mut it = packet(protocol::DESTINATION_OPTIONS, &home_address_destination(protocol::UDP, HOME));
+    it[5] = 16;
+    assert!(matches!(Extensions::parse(&it), Err(Error::Truncated { needed: 64, found: 56, .. })));
+    it[5] = 25;
+    let missing = Error::Truncated { what: "IPv6 payload", needed: 65, found: 64 };
+    assert_eq!(Extensions::parse(&it), Err(missing));
+    it[0] = 0x45;
+    assert_eq!(Header::parse(&it), Err(Error::Value { what: "IP version", expected: "6", found: 4 }));
+}
+
+#[test]
+fn unicast_and_routable() {
+    for yes in ["2001:db8::1", "fd00::1", "64:ff9b::1"] {
+        assert!(is_unicast_routable(address(yes)), "{yes}");
+    }
+    for no in ["::", "::1", "fe80::1", "ff02::1", "ff0e::1", "::ffff:192.0.2.1"] {
+        assert!(!is_unicast_routable(address(no)), "{no}");
+    }
+}

@@ -1,0 +1,326 @@
+//! ICMPv6: error packets, when to keep silent, echo (RFC 4443), and Neighbor Discovery's checks (RFC 4861).
+
+mod common;
+
+use carnet_wire::Error;
+use carnet_wire::discovery::{DiscoveryReply, DiscoveryRequest, discovery_reply};
+use carnet_wire::icmpv6::{
+    ErrorMessage, echo_reply, error_packet, may_answer, may_answer_with, packet, parse_error, types, verify,
+};
+use carnet_wire::ipv6::{Header, MIN_MTU, protocol};
+use carnet_wire::nd::{
+    NdOption, NdOptions, NeighborAdvertisement, NeighborSolicitation, PrefixInformation, RouteInformation,
+    RoutePreference, RouterAdvertisement, RouterAdvertisementRepr, RouterSolicitation, check_header,
+    router_advertisement, solicited_node,
+};
+use common::{address, hex, to_hex};
+use std::net::Ipv6Addr;
+
+const A: Ipv6Addr = Ipv6Addr::new(0x2001, 0xdb8, 0, 0, 0, 0, 0, 1);
+const B: Ipv6Addr = Ipv6Addr::new(0x2001, 0xdb8, 0, 0, 0, 0, 0, 2);
+const GROUP: Ipv6Addr = Ipv6Addr::new(0xff0e, 0, 0, 0, 0, 0, 0, 1);
+
+const ERRORS: [ErrorMessage; 4] = [
+    ErrorMessage::DestinationUnreachable { code: 3 },
+    ErrorMessage::PacketTooBig { mtu: 1400 },
+    ErrorMessage::TimeExceeded { code: 0 },
+    ErrorMessage::ParameterProblem { code: 1, pointer: 40 },
+];
+
+fn udp(source: Ipv6Addr, destination: Ipv6Addr, length: u16) -> Vec<u8> {
+    let header = Header {
+        traffic_class: 0,
+        flow_label: 0,
+        payload_length: length,
+        next_header: protocol::UDP,
+        hop_limit: 64,
+        source,
+        destination,
+    };
+    [&header.emit()[..], &vec![0; usize::from(length)]].concat()
+}
+
+#[test]
+fn error_packets_quote_what_fits() {
+    for error in ERRORS {
+        for length in [0, 100, 1184, 1192, 1193, 1400, 9000] {
+            let invoking = udp(B, address("2001:db8:5::5"), length);
+            let made = error_packet(A, B, error, &invoking);
+            assert_eq!(made.len(), (48 + invoking.len()).min(MIN_MTU));
+            let (header, message) = Header::parse_packet(&made).expect("IPv6");
+            assert_eq!((header.source, header.destination, header.hop_limit), (A, B, 64));
+            assert_eq!(header.next_header, protocol::ICMPV6);
+            assert_eq!(verify(A, B, message), Ok(()));
+            let (back, quoted) = parse_error(message).expect("an error");
+            assert_eq!(back, error);
+            assert_eq!(quoted, &invoking[..quoted.len()]);
+        }
+    }
+}
+
+#[test]
+fn error_message_layout() {
+    let made = error_packet(A, B, ErrorMessage::PacketTooBig { mtu: 1400 }, &[0xaa]);
+    assert_eq!(to_hex(&made[40..42]), "0200");
+    assert_eq!(to_hex(&made[44..]), "00000578aa");
+    let made = error_packet(A, B, ErrorMessage::ParameterProblem { code: 2, pointer: 0x2a }, &[]);
+    assert_eq!(to_hex(&made[40..42]), "0402");
+    assert_eq!(to_hex(&made[44..]), "0000002a");
+    let unknown = parse_error(&[5, 0, 0, 0, 0, 0, 0, 0]);
+    assert_eq!(unknown, Err(Error::Value { what: "ICMPv6 type", expected: "1, 2, 3 or 4", found: 5 }));
+}
+
+#[test]
+fn a_wrong_checksum_is_found() {
+    let mut made = packet(A, B, 64, vec![128, 0, 0, 0, 1, 2, 3, 4]);
+    assert_eq!(verify(A, B, &made[40..]), Ok(()));
+    assert!(matches!(verify(A, GROUP, &made[40..]), Err(Error::Checksum { .. })));
+    for bit in 0..64 {
+        made[40 + bit / 8] ^= 1 << (bit % 8);
+        assert!(matches!(verify(A, B, &made[40..]), Err(Error::Checksum { .. })), "bit {bit}");
+        made[40 + bit / 8] ^= 1 << (bit % 8);
+    }
+}
+
+/// RFC 4443 2.4 (e).
+#[test]
+fn when_to_keep_silent() {
+    assert!(may_answer(&udp(A, B, 8)));
+    // (e.1) and (e.2): errors and redirects; informational messages are fine.
+    for (message_type, answered) in [
+        (1, false),
+        (4, false),
+        (100, false),
+        (127, false),
+        (128, true),
+        (135, true),
+        (137, false),
+        (255, true),
+    ] {
+        let invoking = packet(A, B, 64, vec![message_type, 0, 0, 0, 0, 0, 0, 0]);
+        assert_eq!(may_answer(&invoking), answered, "type {message_type}");
+        // The same behind an extension header.
+        let mut behind = invoking[..40].to_vec();
+        behind[6] = protocol::DESTINATION_OPTIONS;
+        behind[5] = 16;
+        behind.extend([protocol::ICMPV6, 0, 1, 4, 0, 0, 0, 0]);
+        behind.extend(&invoking[40..]);
+        assert_eq!(may_answer(&behind), answered, "type {message_type} behind options");
+        // The type cannot be seen: no.
+        assert!(!may_answer(&behind[..48]));
+        assert!(!may_answer(&invoking[..40]));
+    }
+    // A later fragment of an ICMPv6 message may be part of an error.
+    let mut fragment = udp(A, B, 16);
+    fragment[6] = protocol::FRAGMENT;
+    fragment[40..44].copy_from_slice(&[protocol::ICMPV6, 0, 0, 8]);
+    assert!(!may_answer(&fragment));
+    fragment[40] = protocol::UDP;
+    assert!(may_answer(&fragment));
+    // (e.3) a multicast destination, with its exceptions.
+    assert!(!may_answer(&udp(A, GROUP, 8)));
+    for error in ERRORS {
+        let too_big = matches!(error, ErrorMessage::PacketTooBig { .. });
+        assert_eq!(may_answer_with(error, &udp(A, GROUP, 8)), too_big);
+        // (e.6) a source that cannot be answered has none.
+        for source in [Ipv6Addr::UNSPECIFIED, GROUP] {
+            assert!(!may_answer_with(error, &udp(source, B, 8)));
+            assert!(!may_answer_with(error, &udp(source, GROUP, 8)));
+        }
+        assert!(may_answer_with(error, &udp(A, B, 8)));
+    }
+    assert!(!may_answer(&[]));
+    assert!(!may_answer(&[0x45; 40]));
+}
+
+#[test]
+fn echo() {
+    let request = packet(A, B, 3, hex("8000000012340001deadbeef0102"));
+    let reply = echo_reply(&request).expect("an echo request");
+    assert_eq!(reply, packet(B, A, 64, hex("8100000012340001deadbeef0102")));
+    // Octets behind the payload (Ethernet padding) are not echoed.
+    let padded = [&request[..], &[0; 6]].concat();
+    assert_eq!(echo_reply(&padded), Some(reply.clone()));
+    // Not: a reply, a wrong checksum, a group, a source that is none, a message cut short.
+    assert_eq!(echo_reply(&reply), None);
+    let mut wrong = request.clone();
+    wrong[50] ^= 1;
+    assert_eq!(echo_reply(&wrong), None);
+    assert_eq!(echo_reply(&packet(A, GROUP, 3, vec![128, 0, 0, 0, 0, 0, 0, 0])), None);
+    assert_eq!(echo_reply(&packet(GROUP, A, 3, vec![128, 0, 0, 0, 0, 0, 0, 0])), None);
+    assert_eq!(echo_reply(&packet(Ipv6Addr::UNSPECIFIED, A, 3, vec![128, 0, 0, 0, 0, 0, 0, 0])), None);
+    assert_eq!(echo_reply(&packet(A, B, 3, vec![128, 0, 0, 0, 0, 0])), None);
+    assert_eq!(echo_reply(&request[..50]), None);
+}
+
+#[test]
+fn neighbor_discovery_comes_from_the_link() {
+    let message = RouterSolicitation { source_link_address: None }.emit();
+    let made = packet(address("fe80::1"), address("ff02::2"), 255, message);
+    let (header, message) = Header::parse_packet(&made).expect("IPv6");
+    assert_eq!(check_header(&header, message), Ok(()));
+    let routed = Header { hop_limit: 254, ..header };
+    let expected = Error::Value { what: "neighbor discovery hop limit", expected: "255", found: 254 };
+    assert_eq!(check_header(&routed, message), Err(expected));
+    assert!(check_header(&Header { next_header: 17, ..header }, message).is_err());
+    assert!(check_header(&Header { source: A, ..header }, message).is_err());
+}
+
+/// RFC 4861 6.1 and 7.1: code 0, the length, no multicast target, no option of length 0.
+#[test]
+fn neighbor_discovery_messages_that_are_refused() {
+    let solicitation = NeighborSolicitation { target: A, source_link_address: Some([2, 0, 0, 0, 0, 1]) };
+    let good = solicitation.emit();
+    assert_eq!(to_hex(&good), "870000000000000020010db80000000000000000000000010101020000000001");
+    let parse = NeighborSolicitation::parse;
+    assert_eq!(parse(&good), Ok(solicitation));
+    for end in (0..24).chain(25..32) {
+        assert!(matches!(parse(&good[..end]), Err(Error::Truncated { .. })), "{end}");
+    }
+    assert_eq!(parse(&good[..24]), Ok(NeighborSolicitation { target: A, source_link_address: None }));
+    let with = |at: usize, value: u8| {
+        let mut octets = good.clone();
+        octets[at] = value;
+        octets
+    };
+    assert_eq!(parse(&with(1, 1)), Err(Error::Value { what: "ICMPv6 code", expected: "0", found: 1 }));
+    assert_eq!(
+        parse(&with(8, 0xff)),
+        Err(Error::Value { what: "first octet of the target", expected: "not multicast", found: 0xff })
+    );
+    assert_eq!(
+        parse(&with(25, 0)),
+        Err(Error::Length { what: "neighbor discovery option", expected: "at least 1", found: 0 })
+    );
+    assert!(matches!(parse(&with(25, 2)), Err(Error::Truncated { .. })));
+    // The reserved field and unknown options are ignored.
+    assert_eq!(parse(&with(5, 0xff)), Ok(solicitation));
+    let unknown = NeighborSolicitation { target: A, source_link_address: None };
+    assert_eq!(parse(&with(24, 0xee)), Ok(unknown));
+
+    let advertisement = NeighborAdvertisement {
+        target: A,
+        router: true,
+        solicited: false,
+        override_: true,
+        target_link_address: Some([2, 0, 0, 0, 0, 1]),
+    };
+    assert_eq!(
+        to_hex(&advertisement.emit()),
+        "88000000a000000020010db80000000000000000000000010201020000000001"
+    );
+    assert!(NeighborAdvertisement::parse(&good).is_err(), "another type");
+}
+
+#[test]
+fn options_that_make_no_sense_are_unknown() {
+    let read = |text: &str| {
+        let octets = hex(text);
+        let options = NdOptions::parse(&octets).expect("structure");
+        let (count, known) =
+            (options.count(), options.filter(|option| !matches!(option, NdOption::Unknown { .. })).count());
+        (count, known)
+    };
+    // Prefix length 129; a prefix option of one unit; a link-layer address of two.
+    assert_eq!(read(&format!("030481c0{}", "00".repeat(28))), (1, 0));
+    assert_eq!(read(&format!("030480c0{}", "00".repeat(28))), (1, 1));
+    assert_eq!(read("0301400000000000"), (1, 0));
+    assert_eq!(read("0102000000000000 0000000000000000 0101000000000000"), (2, 1));
+    // RFC 4191 2.3: /65 needs three units, /1 two; preference 10 is ignored.
+    assert_eq!(read("1802410000000010 20010db800000000"), (1, 0));
+    assert_eq!(read("1801010000000010"), (1, 0));
+    assert_eq!(read("1801000000000010"), (1, 1));
+    assert_eq!(read("1801001000000010"), (1, 0));
+    assert_eq!(read("1804000000000010 0000000000000000 0000000000000000 0000000000000000"), (1, 0));
+}
+
+#[test]
+fn route_information_takes_the_shortest_form() {
+    for (prefix_length, units, expected) in [
+        (0, 1, "::"),
+        (1, 2, "8000::"),
+        (48, 2, "ffff:ffff:ffff::"),
+        (64, 2, "ffff:ffff:ffff:ffff::"),
+        (65, 3, "ffff:ffff:ffff:ffff:8000::"),
+        (128, 3, "ffff:ffff:ffff:ffff:ffff:ffff:ffff:ffff"),
+    ] {
+        let route = RouteInformation {
+            prefix: Ipv6Addr::from(u128::MAX),
+            prefix_length,
+            preference: RoutePreference::Low,
+            lifetime: 600,
+        };
+        let mut octets = Vec::new();
+        NdOption::RouteInformation(route).emit_into(&mut octets);
+        assert_eq!((octets.len(), octets[1], octets[3]), (usize::from(units) * 8, units, 0x18));
+        let back = NdOptions::parse(&octets).expect("structure").next();
+        let expected = RouteInformation { prefix: address(expected), ..route };
+        assert_eq!(back, Some(NdOption::RouteInformation(expected)));
+    }
+}
+
+#[test]
+fn router_preference() {
+    let emit = |preference, router_lifetime| {
+        let repr = RouterAdvertisementRepr { preference, router_lifetime, ..Default::default() };
+        router_advertisement(&repr)
+    };
+    for (preference, bits) in
+        [(RoutePreference::High, 0x08), (RoutePreference::Medium, 0), (RoutePreference::Low, 0x18)]
+    {
+        let octets = emit(preference, 30);
+        assert_eq!(octets[5], bits);
+        assert_eq!(RouterAdvertisement::parse(&octets).expect("fine").preference, preference);
+        // RFC 4191 2.2: no preference without a lifetime.
+        assert_eq!(emit(preference, 0)[5], 0);
+    }
+    let mut reserved = emit(RoutePreference::Medium, 30);
+    reserved[5] = 0x10;
+    let read = RouterAdvertisement::parse(&reserved).expect("fine");
+    assert_eq!(read.preference, RoutePreference::Medium);
+    assert!(RoutePreference::High > RoutePreference::Medium);
+    assert!(RoutePreference::Medium > RoutePreference::Low);
+}
+
+#[test]
+fn prefix_information_layout() {
+    let mut octets = Vec::new();
+    NdOption::PrefixInformation(PrefixInformation {
+        prefix: address("2001:db8:1::1"),
+        prefix_length: 64,
+        on_link: true,
+        autonomous: false,
+        router_address: true,
+        valid_lifetime: 0x0102_0304,
+        preferred_lifetime: 0x0506_0708,
+    })
+    .emit_into(&mut octets);
+    assert_eq!(
+        to_hex(&octets),
+        "030440a0010203040506070800000000".to_owned() + "20010db8000100000000000000000001"
+    );
+}
+
+#[test]
+fn solicited_node_address() {
+    assert_eq!(solicited_node(address("2001:db8::12:3456:789a")), address("ff02::1:ff56:789a"));
+}
+
+#[test]
+fn home_agent_discovery_messages_that_are_refused() {
+    let reply = discovery_reply(7, false, &[A, B]);
+    assert_eq!(reply.len(), 40);
+    let read = DiscoveryReply::parse(&reply).expect("fine");
+    assert_eq!((read.identifier, read.mobile_router), (7, false));
+    assert_eq!(read.addresses().collect::<Vec<_>>(), [A, B]);
+    let cut = DiscoveryReply::parse(&reply[..39]);
+    let expected = Error::Length { what: "home agent addresses", expected: "a multiple of 16", found: 31 };
+    assert_eq!(cut, Err(expected));
+    assert!(DiscoveryRequest::parse(&reply).is_err());
+    let request = DiscoveryRequest { identifier: 0xabcd, mobile_router: true }.emit();
+    assert_eq!(to_hex(&request), "90000000abcd8000");
+    assert_eq!(request[0], types::DHAAD_REQUEST);
+    for end in 0..8 {
+        assert!(matches!(DiscoveryRequest::parse(&request[..end]), Err(Error::Truncated { .. })));
+    }
+}

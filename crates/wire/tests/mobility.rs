@@ -1,0 +1,346 @@
+//! The Mobility Header's rules (RFC 6275 6.1, 6.2, 9.2; RFC 3963 4; RFC 4285 5).
+
+mod common;
+
+use carnet_wire::Error;
+use carnet_wire::icmpv6::ErrorMessage;
+use carnet_wire::mobility::{
+    BindingError, BindingUpdateFlags, Builder, ControlPacket, Message, MobilityHeader, MobilityOption,
+    Options, Status, authentication_field, builder, set_checksum,
+};
+use common::{address, hex, to_hex};
+use std::net::Ipv6Addr;
+
+const A: Ipv6Addr = Ipv6Addr::new(0x2001, 0xdb8, 0, 0, 0, 0, 0, 1);
+const B: Ipv6Addr = Ipv6Addr::new(0x2001, 0xdb8, 0, 0, 0, 0, 0, 2);
+const C: Ipv6Addr = Ipv6Addr::new(0x2001, 0xdb8, 0, 0, 0, 0, 0, 3);
+
+fn update() -> Builder {
+    Builder::binding_update(7, BindingUpdateFlags::default(), 15)
+}
+
+fn mn_ha(data: &[u8]) -> MobilityOption<'_> {
+    MobilityOption::Authentication { subtype: 1, spi: 300, data }
+}
+
+fn mn_aaa(data: &[u8]) -> MobilityOption<'_> {
+    MobilityOption::Authentication { subtype: 2, spi: 3, data }
+}
+
+#[test]
+fn messages_without_options() {
+    // RFC 6275: a Binding Update or Acknowledgement without options has 4 octets of padding.
+    assert_eq!(to_hex(&update().finish()), "3b01050000000007 0000000f01020000".replace(' ', ""));
+    let acknowledgement = Builder::binding_acknowledgement(135, true, true, 0x1234, 0).finish();
+    assert_eq!(to_hex(&acknowledgement), "3b010600000087c01234000001020000");
+    assert_eq!(to_hex(&Builder::binding_refresh_request().finish()), "3b00000000000000");
+    let error = Builder::binding_error(1, A).finish();
+    assert_eq!(to_hex(&error), "3b020700000001002001 0db8000000000000000000000001".replace(' ', ""));
+    let header = MobilityHeader::parse(&error).expect("fine");
+    let expected = BindingError { status: BindingError::UNKNOWN_BINDING, home_address: A };
+    assert_eq!(header.message(), Ok(Message::BindingError(expected)));
+}
+
+#[test]
+fn flags_one_by_one() {
+    let all = BindingUpdateFlags::from_bits(0xffff);
+    assert!(all.proxy && !all.overwrite, "with P, bit 0x0040 is not O");
+    assert_eq!(all.bits(), 0xff80);
+    let named: [(u16, fn(&BindingUpdateFlags) -> bool); 10] = [
+        (0x8000, |flags| flags.acknowledge),
+        (0x4000, |flags| flags.home_registration),
+        (0x2000, |flags| flags.link_local),
+        (0x1000, |flags| flags.key_management),
+        (0x0800, |flags| flags.map),
+        (0x0400, |flags| flags.mobile_router),
+        (0x0200, |flags| flags.proxy),
+        (0x0100, |flags| flags.force_udp),
+        (0x0080, |flags| flags.tlv),
+        (0x0040, |flags| flags.overwrite),
+    ];
+    for (bit, named_flag) in named {
+        let flags = BindingUpdateFlags::from_bits(bit);
+        assert!(named_flag(&flags), "{bit:#06x}");
+        assert_eq!(flags.bits(), bit);
+        let others = named.iter().filter(|(_, other)| other(&flags)).count();
+        assert_eq!(others, 1, "{bit:#06x}");
+    }
+    for bit in [0x20, 0x10, 8, 4, 2, 1] {
+        assert_eq!(BindingUpdateFlags::from_bits(bit), BindingUpdateFlags::default());
+    }
+}
+
+/// RFC 6275 9.2: checksum, then payload protocol, then length, with what a Parameter Problem points at.
+#[test]
+fn header_checks() {
+    let mut good = update().finish();
+    set_checksum(&mut good, A, B);
+    assert!(MobilityHeader::parse_verified(&good, A, B).is_ok());
+    let checksum = Error::Checksum { what: "mobility header", found: u16::from_be_bytes([good[4], good[5]]) };
+    assert_eq!(MobilityHeader::parse_verified(&good, A, C), Err(checksum));
+
+    let problem = |error: Error| match error.parameter_problem(100) {
+        Some(ErrorMessage::ParameterProblem { code, pointer }) => Some((code, pointer)),
+        other => panic!("{other:?}"),
+    };
+    let mut payload = good.clone();
+    payload[0] = 6;
+    let error = Error::PayloadProtocol { found: 6 };
+    assert_eq!(MobilityHeader::parse(&payload), Err(error));
+    assert_eq!(problem(error), Some((0, 100)));
+    // A wrong checksum comes first, and is silent.
+    let silent = MobilityHeader::parse_verified(&payload, A, B).expect_err("checksum");
+    assert!(matches!(silent, Error::Checksum { .. }));
+    assert_eq!(silent.parameter_problem(100), None);
+    set_checksum(&mut payload, A, B);
+    assert_eq!(MobilityHeader::parse_verified(&payload, A, B), Err(error));
+
+    let mut short = good[..8].to_vec();
+    short[1] = 0;
+    set_checksum(&mut short, A, B);
+    let error = Error::HeaderLength { message_type: 5, needed: 12, found: 8 };
+    assert_eq!(MobilityHeader::parse_verified(&short, A, B), Err(error));
+    assert_eq!(problem(error), Some((0, 101)));
+
+    for (message_type, units) in [(0, 0), (1, 1), (2, 1), (3, 2), (4, 2), (5, 1), (6, 1), (7, 2), (99, 0)] {
+        for length in 0..4 {
+            let mut octets = vec![0; (usize::from(length) + 1) * 8];
+            octets[..3].copy_from_slice(&[59, length, message_type]);
+            let fits = MobilityHeader::parse(&octets).is_ok();
+            assert_eq!(fits, length >= units, "type {message_type}, Header Len {length}");
+        }
+    }
+}
+
+#[test]
+fn header_is_cut_to_its_length() {
+    let mut good = update().finish();
+    set_checksum(&mut good, A, B);
+    let longer = [&good[..], &[0xff; 5]].concat();
+    let header = MobilityHeader::parse_verified(&longer, A, B).expect("what follows is ignored");
+    assert_eq!(header.octets(), good);
+    for end in 0..good.len() {
+        assert!(matches!(MobilityHeader::parse(&good[..end]), Err(Error::Truncated { .. })), "{end}");
+    }
+}
+
+#[test]
+fn unknown_types() {
+    let header = hex("3b00ff0000000000");
+    let header = MobilityHeader::parse(&header).expect("fine");
+    assert!(!header.is_known_type());
+    assert_eq!(header.message(), Ok(Message::Other(255)));
+    let test_init = hex("3b010100000000000000000000000000");
+    let test_init = MobilityHeader::parse(&test_init).expect("fine");
+    assert!(test_init.is_known_type());
+    assert_eq!(test_init.message(), Ok(Message::Other(1)));
+}
+
+#[test]
+fn an_option_past_the_end_costs_the_message() {
+    for last in ["03ff0000", "0310 0000", "c8030000", "01030000", "00000003", "000000c8"] {
+        let octets = hex(&format!("3b010500000000070000000f{last}"));
+        let header = MobilityHeader::parse(&octets).expect("fine");
+        assert!(matches!(header.message(), Err(Error::Truncated { .. })), "{last}");
+    }
+    for last in ["00000000", "01020000", "00010100", "c8020000", "c801ff00", "000000 00"] {
+        let octets = hex(&format!("3b010500000000070000000f{last}"));
+        let header = MobilityHeader::parse(&octets).expect("fine");
+        assert!(header.message().is_ok(), "{last}");
+    }
+}
+
+#[test]
+fn options_of_a_wrong_length_are_errors_of_their_own() {
+    let one = |text: &str| {
+        let octets = hex(text);
+        let options = Options::parse(&octets).expect("structure");
+        let read: Vec<_> = options.iter().collect();
+        // What follows is read all the same.
+        let more = [&octets[..], &hex("02020005")].concat();
+        let last = Options::parse(&more).expect("structure").iter().last();
+        assert_eq!(last, Some(Ok(MobilityOption::BindingRefreshAdvice(5))));
+        assert_eq!(read.len(), 1);
+        read[0].map(|option| option.option_type())
+    };
+    let length = |what, expected, found| Err(Error::Length { what, expected, found });
+    assert_eq!(one("020100"), length("binding refresh advice option", "2", 1));
+    assert_eq!(one("0203000000"), length("binding refresh advice option", "2", 3));
+    assert_eq!(
+        one(&format!("030f{}", "00".repeat(15))),
+        length("alternate care-of address option", "16", 15)
+    );
+    assert_eq!(one(&format!("0310{}", "00".repeat(16))), Ok(3));
+    assert_eq!(one(&format!("0611{}", "00".repeat(17))), length("mobile network prefix option", "18", 17));
+    assert_eq!(one(&format!("06120080{}", "00".repeat(16))), Ok(6));
+    let long = Error::Value { what: "mobile network prefix length", expected: "at most 128", found: 129 };
+    assert_eq!(one(&format!("06120081{}", "00".repeat(16))), Err(long));
+    assert_eq!(one("080101"), length("mobile node identifier option", "at least 2", 1));
+    assert_eq!(one("0904 01000001"), length("authentication option", "at least 5", 4));
+    assert_eq!(one("0905 0100000001"), Ok(9));
+    assert_eq!(one("0a0700000000000000"), length("message identifier option", "8", 7));
+    // Of types that are not read, no length is wrong.
+    assert_eq!(one("2300"), Ok(35));
+    assert_eq!(one("c80100"), Ok(200));
+}
+
+/// Each option at its place; the padding before it is the least that does.
+#[test]
+fn alignment_of_every_option() {
+    let data = [0xaa; 32];
+    let all = [
+        (MobilityOption::BindingRefreshAdvice(1), 2, 0),
+        (MobilityOption::AlternateCareOfAddress(A), 8, 6),
+        (MobilityOption::MobileNetworkPrefix { prefix: A, prefix_length: 64 }, 8, 4),
+        (MobilityOption::MobileNodeIdentifier { subtype: 1, identifier: b"a@b" }, 1, 0),
+        (mn_ha(&data[..12]), 4, 1),
+        (MobilityOption::MessageIdentifier(1), 8, 2),
+        (MobilityOption::Unknown { option_type: 4, data: &data[..4] }, 2, 0),
+        (MobilityOption::Unknown { option_type: 5, data: &data[..12] }, 8, 2),
+        (MobilityOption::Unknown { option_type: 26, data: &data[..16] }, 8, 6),
+        (MobilityOption::Unknown { option_type: 29, data: &data[..6] }, 4, 0),
+        (MobilityOption::Unknown { option_type: 30, data: &data[..6] }, 4, 0),
+        (MobilityOption::Unknown { option_type: 31, data: &data[..6] }, 4, 0),
+        (MobilityOption::Unknown { option_type: 32, data: &data[..6] }, 4, 0),
+        (MobilityOption::Unknown { option_type: 35, data: &data[..4] }, 2, 0),
+        (MobilityOption::Unknown { option_type: 35, data: &data[..8] }, 2, 0),
+        (MobilityOption::Unknown { option_type: 35, data: &data[..20] }, 8, 2),
+        (MobilityOption::Unknown { option_type: 44, data: &data[..4] }, 2, 0),
+        (MobilityOption::Unknown { option_type: 45, data: &data[..6] }, 2, 0),
+        (MobilityOption::Unknown { option_type: 200, data: &data[..3] }, 1, 0),
+    ];
+    for filler in 0..8 {
+        for (option, unit, offset) in all {
+            let before = update().option(&MobilityOption::Unknown { option_type: 99, data: &data[..filler] });
+            let at = 14 + filler;
+            let octets = before.option(&option).finish();
+            let place = (at..).find(|place| place % unit == offset).expect("a place");
+            assert_eq!(octets[place], option.option_type(), "{option:?} after {at}");
+            match place - at {
+                0 => {}
+                1 => assert_eq!(octets[at], 0, "Pad1"),
+                n => {
+                    let expected = [&[1, u8::try_from(n - 2).expect("short")][..], &vec![0; n - 2]].concat();
+                    assert_eq!(octets[at..place], expected, "PadN");
+                }
+            }
+            assert!(octets.len().is_multiple_of(8));
+            assert_eq!(usize::from(octets[1]), octets.len() / 8 - 1);
+            let end = place + 2 + option.data_length();
+            assert!(octets.len() - end < 8, "no more padding at the end than needed");
+        }
+    }
+}
+
+#[test]
+fn what_does_not_fit_is_left_out_whole() {
+    let prefix = MobilityOption::MobileNetworkPrefix { prefix: A, prefix_length: 64 };
+    let mut some = update();
+    for _ in 0..84 {
+        some = some.option(&prefix);
+    }
+    // 12 + 20 + 83 * 24 = 2024 octets; one more fills the header to the last octet.
+    assert_eq!(some.clone().try_finish().expect("fits").len(), 2024);
+    let full = some.option(&prefix);
+    assert_eq!(full.clone().try_finish().expect("fits").len(), builder::MAX_LEN);
+    let over = full.option(&prefix);
+    assert!(matches!(over.clone().try_finish(), Err(Error::Value { found: 6, .. })));
+    let octets = over.finish();
+    assert_eq!((octets.len(), octets[1]), (builder::MAX_LEN, 255));
+    assert!(MobilityHeader::parse(&octets).expect("fine").message().is_ok());
+    let long = update().option(&MobilityOption::Unknown { option_type: 200, data: &[0; 256] });
+    assert!(matches!(long.clone().try_finish(), Err(Error::Value { found: 200, .. })));
+    assert_eq!(long.finish(), update().finish());
+}
+
+#[test]
+fn checksum_addresses_of_a_control_packet() {
+    let cases = [
+        (None, None, A, B, 40, 135),
+        (Some(C), None, C, B, 64, 60),
+        (None, Some(C), A, C, 64, 43),
+        (Some(C), Some(address("2001:db8::4")), C, address("2001:db8::4"), 88, 43),
+    ];
+    for (home_address, routing_home_address, pseudo_source, pseudo_destination, offset, next) in cases {
+        let mut mobility_header = update().finish();
+        let packet = ControlPacket {
+            source: A,
+            destination: B,
+            hop_limit: 64,
+            home_address,
+            routing_home_address,
+            mobility_header: &mut mobility_header,
+        }
+        .emit();
+        let extensions = carnet_wire::extension::Extensions::parse(&packet).expect("fine");
+        assert_eq!((extensions.offset, packet[6]), (offset, next));
+        assert_eq!(extensions.home_address, home_address);
+        assert_eq!(extensions.routing_home_address, routing_home_address);
+        let read = MobilityHeader::parse_verified(&packet[offset..], pseudo_source, pseudo_destination);
+        assert!(read.is_ok(), "{read:?}");
+        assert_eq!(packet[offset..], mobility_header);
+    }
+}
+
+#[test]
+fn where_authentication_stands() {
+    let data = [0x55; 12];
+    let find = |builder: Builder| authentication_field(&builder.finish());
+    assert_eq!(find(update()), Ok(None));
+    assert_eq!(find(update().option(&mn_aaa(&data))), Ok(None));
+    assert_eq!(find(Builder::binding_refresh_request()), Ok(None));
+    let field = find(update().option(&mn_ha(&data))).expect("fine").expect("there");
+    assert_eq!((field.spi, field.covered, field.data), (300, 0..20, 20..32));
+    // MN-AAA may follow, nothing else but padding may.
+    let both = find(update().option(&mn_ha(&data)).option(&mn_aaa(&data)));
+    assert_eq!(both.expect("fine").expect("there").covered, 0..20);
+    let advice = MobilityOption::BindingRefreshAdvice(3);
+    let unknown = MobilityOption::Unknown { option_type: 200, data: &[] };
+    let identified = MobilityOption::MobileNodeIdentifier { subtype: 1, identifier: b"bus@example" };
+    for option in [advice, unknown, identified] {
+        let refused = find(update().option(&mn_ha(&data)).option(&option));
+        assert!(matches!(refused, Err(Error::Order { .. })), "{option:?}");
+        let before = find(update().option(&option).option(&mn_ha(&data)));
+        assert!(matches!(before, Ok(Some(_))), "{option:?}");
+    }
+    let acknowledged = Builder::binding_acknowledgement(0, false, true, 7, 15).option(&mn_ha(&data));
+    assert!(matches!(find(acknowledged), Ok(Some(_))));
+    // RFC 4285 5: one of each subtype; MN-HA before MN-AAA.
+    let repeated = find(update().option(&mn_ha(&data)).option(&mn_ha(&data)));
+    assert_eq!(repeated, Err(Error::Repeated { what: "MN-HA authentication option" }));
+    let repeated = find(update().option(&mn_ha(&data)).option(&mn_aaa(&data)).option(&mn_aaa(&data)));
+    assert_eq!(repeated, Err(Error::Repeated { what: "MN-AAA authentication option" }));
+    let swapped = find(update().option(&mn_aaa(&data)).option(&mn_ha(&data)));
+    assert!(matches!(swapped, Err(Error::Order { .. })));
+    // Too short for an SPI.
+    let short = hex("3b02050000000007 0000000f 0904 01000000 010400000000".replace(' ', "").as_str());
+    let expected = Error::Length { what: "authentication option", expected: "at least 5", found: 4 };
+    assert_eq!(authentication_field(&short), Err(expected));
+    // Empty data are for whoever knows the algorithm to judge.
+    let empty = find(update().option(&mn_ha(&[]))).expect("fine").expect("there");
+    assert!(empty.data.is_empty());
+}
+
+#[test]
+fn covered_octets_take_the_checksum_as_zero() {
+    let mut octets = update().option(&mn_ha(&[0; 12])).finish();
+    let before = authentication_field(&octets).expect("fine").expect("there");
+    let covered = |octets: &[u8]| before.covered_octets(octets).expect("the same header").concat();
+    let with_zero = covered(&octets);
+    assert_eq!(with_zero, octets[..20]);
+    set_checksum(&mut octets, A, B);
+    assert_ne!(octets[4..6], [0, 0]);
+    assert_eq!(covered(&octets), with_zero);
+    assert_eq!(before.covered_octets(&octets[..19]), None);
+}
+
+#[test]
+fn status_values() {
+    assert!(!Status::ACCEPTED.is_rejection());
+    assert!(!Status(127).is_rejection());
+    assert!(Status(128).is_rejection());
+    assert_eq!(Status::INVALID_CARE_OF_ADDRESS.0, 174);
+    assert_eq!(Status::NOT_AUTHORIZED_FOR_PREFIX.to_string(), "142 (Not Authorized for Prefix)");
+    assert_eq!(Status(200).meaning(), "unassigned");
+    assert_eq!(u8::from(Status::from(135)), 135);
+}
