@@ -1,7 +1,12 @@
 //! What the protocols want from the data path, and the slow path that does it without the kernel's help.
 //!
 //! [`desired`] holds the desired forwarding state and tells only what changed; the platform carries the
-//! changes out. [`forwarder`] is the slow path: it encapsulates and decapsulates one packet at a time.
+//! changes out. [`forwarder`] is the slow path: it encapsulates and decapsulates one packet at a time, in
+//! place in a [`packet::PacketBuffer`]. [`fragments`] cuts and joins outer packets, [`prefix_table`] finds
+//! the tunnel of an address.
 
 pub mod desired;
 pub mod forwarder;
+pub mod fragments;
+pub mod packet;
+pub mod prefix_table;

@@ -1,0 +1,206 @@
+//! Fragments of outer packets (RFC 8200 4.5, RFC 2473 7).
+//!
+//! An inner packet of up to 1280 octets passes any path: where the outer packet does not fit, it is sent in
+//! fragments. Coming in, fragments are put together before they are looked at. The number of packets under
+//! way, their age and their size are bounded; overlapping fragments void the packet (RFC 5722).
+
+use std::collections::BTreeMap;
+use std::net::Ipv6Addr;
+use std::time::Duration;
+
+use carnet_base::Time;
+use carnet_wire::fragment::FragmentHeader;
+use carnet_wire::ipv6::{HEADER_LEN, Header, protocol};
+
+/// Packets under way at once; the oldest gives way.
+const MAX_PENDING: usize = 64;
+/// The largest packet that is put together: a full Ethernet frame's worth and the outer header, with room.
+const MAX_REASSEMBLED: usize = 10_240;
+/// Fragments per packet.
+const MAX_FRAGMENTS: usize = 64;
+/// RFC 8200 4.5 says 60 s; the tunnel's ends are closer, and memory is bounded.
+const REASSEMBLY_TIMEOUT: Duration = Duration::from_secs(10);
+const FRAGMENT_HEADER_LEN: usize = 8;
+
+#[derive(Debug)]
+struct Pending {
+    started: Time,
+    header: Header,
+    next_header: u8,
+    /// Length of the whole, known once the last fragment is here.
+    total: Option<usize>,
+    pieces: BTreeMap<usize, Vec<u8>>,
+    octets: usize,
+}
+
+/// Packets that are being put together.
+#[derive(Debug, Default)]
+pub struct Reassembler {
+    pending: BTreeMap<(Ipv6Addr, Ipv6Addr, u32), Pending>,
+}
+
+impl Reassembler {
+    /// Takes in a fragment; the whole packet, without fragment header, once it is complete.
+    ///
+    /// # Errors
+    /// A word about what is wrong with it: it breaks the rules, or bounds.
+    pub fn handle(
+        &mut self,
+        now: Time,
+        header: &Header,
+        fragment: &FragmentHeader,
+        payload: &[u8],
+    ) -> Result<Option<Vec<u8>>, &'static str> {
+        self.pending.retain(|_, p| now.saturating_since(p.started) < REASSEMBLY_TIMEOUT);
+        let offset = usize::from(fragment.offset);
+        let end = offset + payload.len();
+        if payload.is_empty() || end > MAX_REASSEMBLED || (fragment.more && !payload.len().is_multiple_of(8)) {
+            return Err("length");
+        }
+        let key = (header.source, header.destination, fragment.identification);
+        if !self.pending.contains_key(&key) && self.pending.len() >= MAX_PENDING {
+            let oldest = self.pending.iter().min_by_key(|(_, p)| p.started).map(|(key, _)| *key);
+            if let Some(oldest) = oldest {
+                self.pending.remove(&oldest);
+            }
+        }
+        let pending = self.pending.entry(key).or_insert_with(|| Pending {
+            started: now,
+            header: *header,
+            next_header: fragment.next_header,
+            total: None,
+            pieces: BTreeMap::new(),
+            octets: 0,
+        });
+        let before = pending.pieces.range(..=offset).next_back().map_or(0, |(at, piece)| at + piece.len());
+        let after = pending.pieces.range(offset..).next().map_or(usize::MAX, |(at, _)| *at);
+        let bad_end = match pending.total {
+            Some(total) => end > total || (!fragment.more && end != total),
+            None => !fragment.more && pending.pieces.last_key_value().is_some_and(|(at, p)| at + p.len() > end),
+        };
+        if before > offset || after < end || bad_end || pending.pieces.len() >= MAX_FRAGMENTS {
+            self.pending.remove(&key);
+            return Err("overlap");
+        }
+        if offset == 0 {
+            pending.header = *header;
+            pending.next_header = fragment.next_header;
+        }
+        if !fragment.more {
+            pending.total = Some(end);
+        }
+        pending.octets += payload.len();
+        pending.pieces.insert(offset, payload.to_vec());
+        if pending.total != Some(pending.octets) {
+            return Ok(None);
+        }
+        let Some(pending) = self.pending.remove(&key) else { return Ok(None) };
+        let whole = Header {
+            payload_length: u16::try_from(pending.octets).map_err(|_| "length")?,
+            next_header: pending.next_header,
+            ..pending.header
+        };
+        let mut packet = Vec::with_capacity(HEADER_LEN + pending.octets);
+        packet.extend_from_slice(&whole.emit());
+        for piece in pending.pieces.values() {
+            packet.extend_from_slice(piece);
+        }
+        Ok(Some(packet))
+    }
+}
+
+/// Cuts a packet without extension headers into fragments of at most `mtu` octets (at least 1280).
+pub fn fragment(packet: &[u8], mtu: usize, identification: u32) -> Vec<Vec<u8>> {
+    let Ok((header, payload)) = Header::parse_packet(packet) else { return Vec::new() };
+    let room = (mtu.max(carnet_wire::ipv6::MIN_MTU) - HEADER_LEN - FRAGMENT_HEADER_LEN) & !7;
+    let mut fragments = Vec::with_capacity(payload.len().div_ceil(room));
+    for (index, piece) in payload.chunks(room).enumerate() {
+        let outer = Header {
+            payload_length: u16::try_from(FRAGMENT_HEADER_LEN + piece.len()).unwrap_or(u16::MAX),
+            next_header: protocol::FRAGMENT,
+            ..header
+        };
+        let fragment = FragmentHeader {
+            next_header: header.next_header,
+            offset: u16::try_from(index * room).unwrap_or(u16::MAX),
+            more: (index + 1) * room < payload.len(),
+            identification,
+        };
+        let mut octets = Vec::with_capacity(HEADER_LEN + FRAGMENT_HEADER_LEN + piece.len());
+        octets.extend_from_slice(&outer.emit());
+        octets.extend_from_slice(&fragment.emit());
+        octets.extend_from_slice(piece);
+        fragments.push(octets);
+    }
+    fragments
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use carnet_wire::extension::Extensions;
+    use proptest::prelude::*;
+
+    fn packet(length: usize) -> Vec<u8> {
+        let header = Header {
+            traffic_class: 0,
+            flow_label: 0,
+            payload_length: u16::try_from(length).expect("fits"),
+            next_header: protocol::IPV6,
+            hop_limit: 64,
+            source: "2001:db8::1".parse().expect("address"),
+            destination: "2001:db8::2".parse().expect("address"),
+        };
+        let mut packet = header.emit().to_vec();
+        packet.extend((0..length).map(|at| at as u8));
+        packet
+    }
+
+    fn feed(reassembler: &mut Reassembler, now: Time, packet: &[u8]) -> Result<Option<Vec<u8>>, &'static str> {
+        let header = Header::parse(packet).expect("header");
+        let extensions = Extensions::parse(packet).expect("extensions");
+        let fragment = extensions.fragment.expect("fragment header");
+        reassembler.handle(now, &header, &fragment, &packet[HEADER_LEN + FRAGMENT_HEADER_LEN..])
+    }
+
+    proptest! {
+        #[test]
+        fn what_was_cut_is_put_together_in_any_order(
+            length in 1241usize..9000,
+            order in any::<u64>(),
+        ) {
+            let whole = packet(length);
+            let mut pieces = fragment(&whole, 1280, 7);
+            prop_assert!(pieces.iter().all(|p| p.len() <= 1280));
+            let mut rng = carnet_base::Rng::new(order);
+            for at in (1..pieces.len()).rev() {
+                pieces.swap(at, rng.below(at as u64 + 1) as usize);
+            }
+            let mut reassembler = Reassembler::default();
+            let mut result = None;
+            for piece in &pieces {
+                prop_assert_eq!(&result, &None);
+                result = feed(&mut reassembler, Time::ZERO, piece).expect("valid");
+            }
+            prop_assert_eq!(result, Some(whole));
+            prop_assert!(reassembler.pending.is_empty());
+        }
+    }
+
+    #[test]
+    fn overlaps_void_the_packet_and_memory_is_bounded() {
+        let mut reassembler = Reassembler::default();
+        let pieces = fragment(&packet(3000), 1280, 1);
+        assert_eq!(feed(&mut reassembler, Time::ZERO, &pieces[0]), Ok(None));
+        assert_eq!(feed(&mut reassembler, Time::ZERO, &pieces[0]), Err("overlap"));
+        assert!(reassembler.pending.is_empty());
+        for identification in 0..10_000 {
+            let pieces = fragment(&packet(3000), 1280, identification);
+            let _ = feed(&mut reassembler, Time::ZERO, &pieces[0]);
+        }
+        assert!(reassembler.pending.len() <= MAX_PENDING);
+        let late = Time::ZERO + REASSEMBLY_TIMEOUT;
+        assert_eq!(feed(&mut reassembler, late, &pieces[1]), Ok(None));
+        assert_eq!(reassembler.pending.len(), 1);
+    }
+}

@@ -1,0 +1,110 @@
+//! Longest-prefix match for the few prefix lengths that tunnels have.
+//!
+//! One hash map per prefix length in use, the longest first: with home addresses (/128) and mobile network
+//! prefixes of one or two lengths a look-up costs two or three probes, whatever the number of bindings.
+
+use std::collections::HashMap;
+use std::net::Ipv6Addr;
+
+use ipnet::Ipv6Net;
+
+/// Values by prefix.
+#[derive(Debug, Clone)]
+pub struct PrefixTable<V> {
+    /// By descending prefix length.
+    lengths: Vec<(u8, HashMap<u128, V>)>,
+}
+
+impl<V> PrefixTable<V> {
+    /// An empty table.
+    pub fn new() -> Self {
+        PrefixTable { lengths: Vec::new() }
+    }
+
+    /// Sets the value of a prefix and returns the one it had.
+    pub fn insert(&mut self, prefix: Ipv6Net, value: V) -> Option<V> {
+        let length = prefix.prefix_len();
+        let at = match self.lengths.binary_search_by(|(l, _)| length.cmp(l)) {
+            Ok(at) => at,
+            Err(at) => {
+                self.lengths.insert(at, (length, HashMap::new()));
+                at
+            }
+        };
+        self.lengths[at].1.insert(masked(prefix.addr(), length), value)
+    }
+
+    /// Removes a prefix and returns its value.
+    pub fn remove(&mut self, prefix: Ipv6Net) -> Option<V> {
+        let length = prefix.prefix_len();
+        let at = self.lengths.binary_search_by(|(l, _)| length.cmp(l)).ok()?;
+        let value = self.lengths[at].1.remove(&masked(prefix.addr(), length));
+        if self.lengths[at].1.is_empty() {
+            self.lengths.remove(at);
+        }
+        value
+    }
+
+    /// The value of this very prefix.
+    pub fn get(&self, prefix: Ipv6Net) -> Option<&V> {
+        let length = prefix.prefix_len();
+        let at = self.lengths.binary_search_by(|(l, _)| length.cmp(l)).ok()?;
+        self.lengths[at].1.get(&masked(prefix.addr(), length))
+    }
+
+    /// The value of the longest prefix that contains `address`.
+    pub fn lookup(&self, address: Ipv6Addr) -> Option<&V> {
+        self.lengths.iter().find_map(|(length, map)| map.get(&masked(address, *length)))
+    }
+}
+
+impl<V> Default for PrefixTable<V> {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+fn masked(address: Ipv6Addr, length: u8) -> u128 {
+    u128::from(address) & u128::MAX.checked_shl(128 - u32::from(length.min(128))).unwrap_or(0)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    proptest! {
+        /// Against a plain search through a list.
+        #[test]
+        fn finds_what_a_linear_search_finds(
+            entries in prop::collection::vec((0u128..64, 120u8..=128), 0..40),
+            removed in prop::collection::vec(any::<prop::sample::Index>(), 0..10),
+            wanted in 0u128..64,
+        ) {
+            let mut table = PrefixTable::new();
+            let mut list: Vec<(Ipv6Net, usize)> = Vec::new();
+            for (value, (address, length)) in entries.iter().enumerate() {
+                let prefix = Ipv6Net::new(Ipv6Addr::from(*address), *length).expect("length").trunc();
+                table.insert(prefix, value);
+                list.retain(|(p, _)| *p != prefix);
+                list.push((prefix, value));
+            }
+            for index in removed {
+                if !list.is_empty() {
+                    let (prefix, value) = list.remove(index.index(list.len()));
+                    prop_assert_eq!(table.remove(prefix), Some(value));
+                }
+            }
+            let wanted = Ipv6Addr::from(wanted);
+            let best = list.iter().filter(|(p, _)| p.contains(&wanted)).max_by_key(|(p, _)| p.prefix_len());
+            prop_assert_eq!(table.lookup(wanted), best.map(|(_, value)| value));
+        }
+    }
+
+    #[test]
+    fn the_default_prefix_matches_everything() {
+        let mut table = PrefixTable::new();
+        table.insert("::/0".parse().expect("prefix"), 1);
+        assert_eq!(table.lookup("2001:db8::1".parse().expect("address")), Some(&1));
+    }
+}
