@@ -11,6 +11,7 @@
 
 use std::ffi::OsString;
 use std::io::Read;
+use std::os::unix::process::CommandExt;
 use std::path::Path;
 use std::process::{Command, ExitCode, Stdio};
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -45,7 +46,7 @@ impl Mode {
     }
 }
 
-/// Set when the lab is to stop: a signal came, or the outer lab is gone.
+/// Set when the lab is to stop: the outer lab got a signal or is gone.
 static STOP: AtomicBool = AtomicBool::new(false);
 
 /// True once the lab is to stop.
@@ -65,8 +66,8 @@ impl std::fmt::Display for Interrupted {
 
 impl std::error::Error for Interrupted {}
 
-/// Waits for the signals that end a program, in a thread of its own, and then calls `then`. Programs that
-/// the lab starts do not inherit the blocked signals: the standard library clears the mask for them.
+/// Waits for the signals that end a program, in a thread of its own, and then calls `then`. Only the outer
+/// lab does so, when it has started all it starts: a child would inherit the blocked signals.
 fn on_signal(then: impl FnOnce() + Send + 'static) -> anyhow::Result<()> {
     let mut set = SigSet::empty();
     for signal in [Signal::SIGINT, Signal::SIGTERM, Signal::SIGHUP] {
@@ -94,7 +95,9 @@ pub fn enter(mode: Mode) -> anyhow::Result<ExitCode> {
     let word = if mode == Mode::Root { "root" } else { "user" };
     let arguments: Vec<OsString> = std::env::args_os().skip(1).collect();
     command.arg("--").arg(own).arg("--inside").arg(word).args(arguments);
-    command.stdin(Stdio::piped());
+    // In a process group of its own, so that Ctrl-C reaches the outer lab alone. Process 1 of a namespace
+    // has no use for signals that it does not handle.
+    command.stdin(Stdio::piped()).process_group(0);
     let mut child = command.spawn().context("cannot start unshare (Debian package util-linux)")?;
     let pipe = child.stdin.take();
     on_signal(move || drop(pipe))?;
@@ -119,9 +122,8 @@ fn probe_user_namespace() -> anyhow::Result<()> {
     );
 }
 
-/// What the inner lab does first: its own `/proc` and `/run`, and the end of the outer lab watched.
+/// What the inner lab does first: its own `/proc` and `/run`, and a watch on the outer lab.
 pub fn settle() -> anyhow::Result<()> {
-    on_signal(|| STOP.store(true, Ordering::Relaxed))?;
     std::thread::spawn(|| {
         let _ = std::io::stdin().read_to_end(&mut Vec::new());
         STOP.store(true, Ordering::Relaxed);
