@@ -1,0 +1,407 @@
+//! Tshark as a witness: it reads in carnet's packets what carnet meant, and finds none of them malformed.
+//!
+//! The test writes a capture of raw IPv6 packets, has tshark print the fields that any packet asks about, and
+//! compares. Known faults of tshark 4.0.17 that the expectations go around: of twelve octets of authentication
+//! data it shows ten, it prints the R flag of home agent discovery as reserved bits, it takes bit 0x0040 of the
+//! Binding Update for PMIPv6's B, and it does not verify the Mobility Header's checksum (scapy's and UMIP's
+//! packets do that in the other tests).
+
+mod common;
+
+use carnet_wire::discovery::{DiscoveryRequest, discovery_reply};
+use carnet_wire::icmpv6::{ErrorMessage, error_packet, packet};
+use carnet_wire::mobility::{BindingUpdateFlags, Builder, ControlPacket, MobilityOption};
+use carnet_wire::nd::{
+    HomeAgentInformation, NdOption, NeighborAdvertisement, NeighborSolicitation, PrefixInformation,
+    RouteInformation, RoutePreference, RouterAdvertisementRepr, RouterSolicitation, router_advertisement,
+};
+use common::{address, fixtures, hex, tools};
+use std::collections::BTreeSet;
+use std::path::Path;
+
+/// A packet and what tshark must read in it: field and value, several occurrences joined by commas.
+struct Case {
+    packet: Vec<u8>,
+    fields: Vec<(&'static str, &'static str)>,
+}
+
+/// Fields that every packet is asked for: none may be malformed, none may draw a warning.
+const MALFORMED: [&str; 2] = ["_ws.malformed", "_ws.expert.severity"];
+/// Expert severities of warnings and errors.
+const WARNING: u32 = 0x0060_0000;
+
+fn control(home: bool, routing: bool, builder: Builder) -> Vec<u8> {
+    let (inside, outside) = ("2001:db8:1::1234", "2001:db8:f1::10");
+    let agent = "2001:db8:1::1";
+    let (source, destination) = if routing { (agent, outside) } else { (outside, agent) };
+    ControlPacket {
+        source: address(source),
+        destination: address(destination),
+        hop_limit: 61,
+        home_address: home.then(|| address(inside)),
+        routing_home_address: routing.then(|| address(inside)),
+        mobility_header: &mut builder.finish(),
+    }
+    .emit()
+}
+
+fn mobility_cases() -> Vec<Case> {
+    let flags = BindingUpdateFlags::from_bits;
+    let prefix =
+        |text, prefix_length| MobilityOption::MobileNetworkPrefix { prefix: address(text), prefix_length };
+    let mut cases = vec![
+        Case {
+            packet: control(
+                true,
+                false,
+                Builder::binding_update(4711, flags(0xc400), 15)
+                    .option(&MobilityOption::AlternateCareOfAddress(address("2001:db8:f2::20")))
+                    .option(&prefix("2001:db8:a::", 64))
+                    .option(&prefix("2001:db8:b::", 56))
+                    .option(&MobilityOption::MobileNodeIdentifier {
+                        subtype: 1,
+                        identifier: b"bus42@example.net",
+                    })
+                    .option(&MobilityOption::Authentication { subtype: 1, spi: 300, data: &[0xa5; 12] }),
+            ),
+            fields: vec![
+                ("ipv6.src", "2001:db8:f1::10"),
+                ("ipv6.dst", "2001:db8:1::1"),
+                ("ipv6.hlim", "61"),
+                ("ipv6.dstopts.nxt", "135"),
+                ("ipv6.opt.mipv6.home_address", "2001:db8:1::1234"),
+                ("mip6.proto", "59"),
+                ("mip6.hlen", "14"),
+                ("mip6.mhtype", "5"),
+                ("mip6.bu.seqnr", "4711"),
+                ("mip6.bu.a_flag", "1"),
+                ("mip6.bu.h_flag", "1"),
+                ("mip6.bu.l_flag", "0"),
+                ("mip6.bu.k_flag", "0"),
+                ("mip6.nemo.bu.r_flag", "1"),
+                ("mip6.bu.lifetime", "15"),
+                ("mip6.acoa.acoa", "2001:db8:f2::20"),
+                ("mip6.nemo.mnp.mnp", "2001:db8:a::,2001:db8:b::"),
+                ("mip6.nemo.mnp.pfl", "64,56"),
+                ("mip6.mnid.subtype", "1"),
+                ("mip6.mnid.identifier", "bus42@example.net"),
+                ("mip6.auth.subtype", "1"),
+                ("mip6.auth.mobility_spi", "300"),
+                ("mip6.auth.auth_data", "a5a5a5a5a5a5a5a5a5a5"),
+            ],
+        },
+        Case {
+            packet: control(
+                false,
+                true,
+                Builder::binding_acknowledgement(142, true, true, 4711, 14)
+                    .option(&MobilityOption::BindingRefreshAdvice(10)),
+            ),
+            fields: vec![
+                ("ipv6.dst", "2001:db8:f1::10"),
+                ("ipv6.routing.type", "2"),
+                ("ipv6.routing.segleft", "1"),
+                ("ipv6.routing.mipv6.home_address", "2001:db8:1::1234"),
+                ("mip6.mhtype", "6"),
+                ("mip6.ba.status", "142"),
+                ("mip6.ba.k_flag", "1"),
+                ("mip6.nemo.ba.r_flag", "1"),
+                ("mip6.ba.seqnr", "4711"),
+                ("mip6.ba.lifetime", "14"),
+                ("mip6.bra.interval", "10"),
+            ],
+        },
+        Case {
+            packet: control(false, true, Builder::binding_refresh_request()),
+            fields: vec![("mip6.mhtype", "0"), ("mip6.hlen", "0")],
+        },
+        Case {
+            packet: control(false, false, Builder::binding_error(1, address("2001:db8:1::99"))),
+            fields: vec![("mip6.mhtype", "7"), ("mip6.be.status", "1"), ("mip6.be.haddr", "2001:db8:1::99")],
+        },
+    ];
+    let named = [
+        (0x8000, "mip6.bu.a_flag"),
+        (0x4000, "mip6.bu.h_flag"),
+        (0x2000, "mip6.bu.l_flag"),
+        (0x1000, "mip6.bu.k_flag"),
+        (0x0800, "mip6.bu.m_flag"),
+        (0x0400, "mip6.nemo.bu.r_flag"),
+        (0x0200, "mip6.bu.p_flag"),
+        (0x0100, "mip6.bu.f_flag"),
+        (0x0080, "mip6.bu.t_flag"),
+        (0x0040, "mip6.bu.b_flag"),
+    ];
+    for (bit, field) in named {
+        let fields = named.map(|(other, name)| (name, if other == bit { "1" } else { "0" }));
+        assert!(fields.contains(&(field, "1")));
+        cases.push(Case {
+            packet: control(true, false, Builder::binding_update(1, flags(bit), 1)),
+            fields: fields.to_vec(),
+        });
+    }
+    cases
+}
+
+fn icmpv6_cases() -> Vec<Case> {
+    let link = |source: &str, destination: &str, message| {
+        packet(address(source), address(destination), 255, message)
+    };
+    let options = [
+        NdOption::SourceLinkAddress([2, 0, 0, 0, 0, 0xa]),
+        NdOption::Mtu(1460),
+        NdOption::PrefixInformation(PrefixInformation {
+            prefix: address("2001:db8:1::1"),
+            prefix_length: 64,
+            on_link: true,
+            autonomous: true,
+            router_address: true,
+            valid_lifetime: 7200,
+            preferred_lifetime: 3600,
+        }),
+        NdOption::HomeAgentInformation(HomeAgentInformation {
+            mobile_router_support: true,
+            preference: 10,
+            lifetime: 1800,
+        }),
+        NdOption::RouteInformation(RouteInformation {
+            prefix: address("2001:db8:a::"),
+            prefix_length: 64,
+            preference: RoutePreference::Low,
+            lifetime: 600,
+        }),
+    ];
+    let advertisement = router_advertisement(&RouterAdvertisementRepr {
+        hop_limit: 64,
+        managed: false,
+        other: true,
+        home_agent: true,
+        preference: RoutePreference::High,
+        router_lifetime: 1800,
+        reachable_time: 30000,
+        retrans_timer: 1000,
+        options: &options,
+    });
+    let (router, agent) = (address("2001:db8:f1::10"), address("2001:db8:1::1"));
+    let quoted = link("2001:db8:1::1", "2001:db8:f1::10", vec![128, 0, 0, 0, 0, 1, 0, 2]);
+    let about = |error| error_packet(agent, router, error, &quoted);
+    vec![
+        Case {
+            packet: link("fe80::1", "ff02::1", advertisement),
+            fields: vec![
+                ("ipv6.hlim", "255"),
+                ("icmpv6.type", "134"),
+                ("icmpv6.checksum.status", "1"),
+                ("icmpv6.nd.ra.cur_hop_limit", "64"),
+                ("icmpv6.nd.ra.flag.m", "0"),
+                ("icmpv6.nd.ra.flag.o", "1"),
+                ("icmpv6.nd.ra.flag.h", "1"),
+                ("icmpv6.nd.ra.flag.prf", "1"),
+                ("icmpv6.nd.ra.router_lifetime", "1800"),
+                ("icmpv6.nd.ra.reachable_time", "30000"),
+                ("icmpv6.nd.ra.retrans_timer", "1000"),
+                ("icmpv6.opt.type", "1,5,3,8,24"),
+                ("icmpv6.opt.length", "1,1,4,1,2"),
+                ("icmpv6.opt.src_linkaddr", "02:00:00:00:00:0a"),
+                ("icmpv6.opt.mtu", "1460"),
+                ("icmpv6.opt.prefix", "2001:db8:1::1,2001:db8:a::"),
+                ("icmpv6.opt.prefix.length", "64,64"),
+                ("icmpv6.opt.prefix.flag.l", "1"),
+                ("icmpv6.opt.prefix.flag.a", "1"),
+                ("icmpv6.opt.prefix.flag.r", "1"),
+                ("icmpv6.opt.prefix.valid_lifetime", "7200"),
+                ("icmpv6.opt.prefix.preferred_lifetime", "3600"),
+                ("icmpv6.opt.home_agent_preference", "10"),
+                ("icmpv6.opt.home_agent_lifetime", "1800"),
+                ("icmpv6.opt.route_info.flag.route_preference", "3"),
+                ("icmpv6.opt.route_lifetime", "600"),
+            ],
+        },
+        Case {
+            packet: link(
+                "fe80::1",
+                "ff02::2",
+                RouterSolicitation { source_link_address: Some([2; 6]) }.emit(),
+            ),
+            fields: vec![
+                ("icmpv6.type", "133"),
+                ("icmpv6.checksum.status", "1"),
+                ("icmpv6.opt.src_linkaddr", "02:02:02:02:02:02"),
+            ],
+        },
+        Case {
+            packet: link(
+                "::",
+                "ff02::1:ff00:1234",
+                NeighborSolicitation { target: address("2001:db8:1::1234"), source_link_address: None }
+                    .emit(),
+            ),
+            fields: vec![
+                ("icmpv6.type", "135"),
+                ("icmpv6.checksum.status", "1"),
+                ("icmpv6.nd.ns.target_address", "2001:db8:1::1234"),
+            ],
+        },
+        Case {
+            packet: link(
+                "2001:db8:1::1",
+                "ff02::1",
+                NeighborAdvertisement {
+                    target: address("2001:db8:1::1234"),
+                    router: true,
+                    solicited: false,
+                    override_: true,
+                    target_link_address: Some([2, 0, 0, 0, 0, 0xb]),
+                }
+                .emit(),
+            ),
+            fields: vec![
+                ("icmpv6.type", "136"),
+                ("icmpv6.checksum.status", "1"),
+                ("icmpv6.nd.na.target_address", "2001:db8:1::1234"),
+                ("icmpv6.nd.na.flag.r", "1"),
+                ("icmpv6.nd.na.flag.s", "0"),
+                ("icmpv6.nd.na.flag.o", "1"),
+                ("icmpv6.opt.target_linkaddr", "02:00:00:00:00:0b"),
+            ],
+        },
+        Case {
+            packet: packet(
+                router,
+                agent,
+                64,
+                DiscoveryRequest { identifier: 77, mobile_router: true }.emit(),
+            ),
+            fields: vec![
+                ("icmpv6.type", "144"),
+                ("icmpv6.checksum.status", "1"),
+                ("icmpv6.mip6.identifier", "77"),
+                ("icmpv6.reserved", "8000"),
+            ],
+        },
+        Case {
+            packet: packet(agent, router, 64, discovery_reply(77, false, &[agent, address("2001:db8:1::2")])),
+            fields: vec![
+                ("icmpv6.type", "145"),
+                ("icmpv6.checksum.status", "1"),
+                ("icmpv6.mip6.identifier", "77"),
+                ("icmpv6.reserved", "0000"),
+                ("icmpv6.mip6.home_agent_address", "2001:db8:1::1,2001:db8:1::2"),
+            ],
+        },
+        Case {
+            packet: about(ErrorMessage::PacketTooBig { mtu: 1400 }),
+            fields: vec![("icmpv6.type", "2,128"), ("icmpv6.mtu", "1400"), ("icmpv6.checksum.status", "1,2")],
+        },
+        Case {
+            packet: about(ErrorMessage::ParameterProblem { code: 2, pointer: 46 }),
+            fields: vec![("icmpv6.type", "4,128"), ("icmpv6.code", "2,0"), ("icmpv6.pointer", "46")],
+        },
+        Case {
+            packet: about(ErrorMessage::DestinationUnreachable { code: 3 }),
+            fields: vec![("icmpv6.type", "1,128"), ("icmpv6.code", "3,0")],
+        },
+        Case {
+            packet: about(ErrorMessage::TimeExceeded { code: 0 }),
+            fields: vec![("icmpv6.type", "3,128"), ("icmpv6.code", "0,0")],
+        },
+    ]
+}
+
+/// A capture of raw IP packets (link type 101).
+fn write_capture(path: &Path, cases: &[Case]) {
+    let mut octets = Vec::new();
+    for word in [0xa1b2_c3d4_u32, 0x0002_0004, 0, 0, 65535, 101] {
+        octets.extend(word.to_be_bytes());
+    }
+    for (second, case) in cases.iter().enumerate() {
+        let length = u32::try_from(case.packet.len()).expect("short");
+        for word in [u32::try_from(second).expect("few"), 0, length, length] {
+            octets.extend(word.to_be_bytes());
+        }
+        octets.extend(&case.packet);
+    }
+    std::fs::write(path, octets).expect("a capture");
+}
+
+/// Field values as versions of tshark print them, in one form: numbers in decimal, truth as 1 and 0.
+fn plain(value: &str) -> String {
+    let one = |value: &str| match value {
+        "True" => "1".to_owned(),
+        "False" => "0".to_owned(),
+        _ => match value.strip_prefix("0x").map(|digits| u64::from_str_radix(digits, 16)) {
+            Some(Ok(number)) => number.to_string(),
+            _ => value.to_owned(),
+        },
+    };
+    value.split(',').map(one).collect::<Vec<_>>().join(",")
+}
+
+/// Runs tshark over the cases; one row of values for each, in the order of the names.
+fn dissect(cases: &[Case], file: &str, names: &[&str]) -> Option<Vec<Vec<String>>> {
+    let mut command = tools::tshark()?;
+    let path = Path::new(env!("CARGO_TARGET_TMPDIR")).join(file);
+    write_capture(&path, cases);
+    command.args(["-n", "-T", "fields", "-E", "separator=|", "-E", "occurrence=a", "-E", "aggregator=,"]);
+    for name in names {
+        command.args(["-e", name]);
+    }
+    let output = command.arg("-r").arg(&path).output().expect("tshark runs");
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    let text = String::from_utf8(output.stdout).expect("text");
+    let rows: Vec<Vec<String>> = text.lines().map(|line| line.split('|').map(plain).collect()).collect();
+    assert_eq!(rows.len(), cases.len());
+    assert!(rows.iter().all(|row| row.len() == names.len()));
+    Some(rows)
+}
+
+fn check(cases: &[Case], file: &str) {
+    let names: BTreeSet<&str> =
+        cases.iter().flat_map(|case| case.fields.iter().map(|(name, _)| *name)).chain(MALFORMED).collect();
+    let names: Vec<&str> = names.into_iter().collect();
+    let Some(rows) = dissect(cases, file, &names) else { return };
+    for (number, (case, row)) in cases.iter().zip(rows).enumerate() {
+        let value = |name: &str| {
+            let column = names.iter().position(|other| *other == name).expect("asked for");
+            row[column].as_str()
+        };
+        let hex = common::to_hex(&case.packet);
+        assert_eq!(value("_ws.malformed"), "", "packet {number}: {hex}");
+        for severity in value("_ws.expert.severity").split(',').filter(|text| !text.is_empty()) {
+            let severity: u32 = severity.parse().expect("a number");
+            assert!(severity < WARNING, "packet {number} draws expert severity {severity:#x}: {hex}");
+        }
+        for (name, expected) in &case.fields {
+            assert_eq!(value(name), *expected, "{name} of packet {number}: {hex}");
+        }
+    }
+}
+
+#[test]
+fn mobility_messages() {
+    check(&mobility_cases(), "wire-mobility.pcap");
+}
+
+#[test]
+fn icmpv6_messages() {
+    check(&icmpv6_cases(), "wire-icmpv6.pcap");
+}
+
+/// That the witness can say no: the same packets, broken.
+#[test]
+fn a_broken_packet_is_malformed() {
+    let mut packet = fixtures::golden_packet(fixtures::GOLDEN_EXPLICIT);
+    // The last option of the Binding Update runs past the end.
+    let at = 64 + 37;
+    assert_eq!(packet[at], 18);
+    packet[at] = 60;
+    let cases = [
+        Case { packet, fields: vec![] },
+        Case { packet: hex(fixtures::UMIP_DUPLICATE_DETECTION), fields: vec![] },
+    ];
+    let names = ["_ws.expert.severity", "icmpv6.checksum.status"];
+    let Some(rows) = dissect(&cases, "wire-broken.pcap", &names) else { return };
+    let severity: u32 = rows[0][0].parse().expect("tshark sees the option run past the end");
+    assert!(severity >= WARNING);
+    assert_eq!(rows[1][1], "0", "tshark sees UMIP's wrong checksum");
+}

@@ -1,0 +1,435 @@
+//! What holds for all values: what is emitted reads back the same, and no octets make a parser panic.
+
+mod common;
+
+use carnet_wire::checksum::upper_layer;
+use carnet_wire::discovery::{DiscoveryReply, DiscoveryRequest, discovery_reply};
+use carnet_wire::extension::Extensions;
+use carnet_wire::fragment::FragmentHeader;
+use carnet_wire::icmpv6::{self, ErrorMessage, echo_reply, error_packet, parse_error};
+use carnet_wire::ipv6::{Header, protocol};
+use carnet_wire::mobility::{
+    BindingError, BindingUpdateFlags, Builder, ControlPacket, Message, MobilityHeader, MobilityOption,
+    authentication_field, set_checksum,
+};
+use carnet_wire::nd::{
+    HomeAgentInformation, NdOption, NeighborAdvertisement, NeighborSolicitation, PrefixInformation,
+    RouteInformation, RoutePreference, RouterAdvertisement, RouterAdvertisementRepr, RouterSolicitation,
+    router_advertisement,
+};
+use common::everything;
+use proptest::collection::vec;
+use proptest::option;
+use proptest::prelude::*;
+use std::net::Ipv6Addr;
+
+/// A mobility option that owns its data.
+#[derive(Debug, Clone)]
+enum Owned {
+    Advice(u16),
+    CareOf(Ipv6Addr),
+    Prefix(Ipv6Addr, u8),
+    Identifier(u8, Vec<u8>),
+    Authentication(u8, u32, Vec<u8>),
+    Message(u64),
+    Unknown(u8, Vec<u8>),
+}
+
+impl Owned {
+    fn borrow(&self) -> MobilityOption<'_> {
+        match self {
+            Owned::Advice(interval) => MobilityOption::BindingRefreshAdvice(*interval),
+            Owned::CareOf(address) => MobilityOption::AlternateCareOfAddress(*address),
+            Owned::Prefix(prefix, length) => {
+                MobilityOption::MobileNetworkPrefix { prefix: *prefix, prefix_length: *length }
+            }
+            Owned::Identifier(subtype, identifier) => {
+                MobilityOption::MobileNodeIdentifier { subtype: *subtype, identifier }
+            }
+            Owned::Authentication(subtype, spi, data) => {
+                MobilityOption::Authentication { subtype: *subtype, spi: *spi, data }
+            }
+            Owned::Message(time) => MobilityOption::MessageIdentifier(*time),
+            Owned::Unknown(option_type, data) => MobilityOption::Unknown { option_type: *option_type, data },
+        }
+    }
+}
+
+fn address() -> impl Strategy<Value = Ipv6Addr> {
+    any::<u128>().prop_map(Ipv6Addr::from)
+}
+
+fn unicast() -> impl Strategy<Value = Ipv6Addr> {
+    any::<u128>().prop_map(|bits| Ipv6Addr::from((bits & !(0xff << 120)) | (0x20 << 120)))
+}
+
+fn link_address() -> impl Strategy<Value = Option<[u8; 6]>> {
+    option::of(any::<[u8; 6]>())
+}
+
+fn mobility_option() -> impl Strategy<Value = Owned> {
+    let unknown = any::<u8>()
+        .prop_filter("an unknown type", |option_type| !matches!(option_type, 0 | 1 | 2 | 3 | 6 | 8 | 9 | 10));
+    prop_oneof![
+        any::<u16>().prop_map(Owned::Advice),
+        address().prop_map(Owned::CareOf),
+        (address(), 0..=128u8).prop_map(|(prefix, length)| Owned::Prefix(prefix, length)),
+        (any::<u8>(), vec(any::<u8>(), 1..40)).prop_map(|(subtype, id)| Owned::Identifier(subtype, id)),
+        (any::<u8>(), any::<u32>(), vec(any::<u8>(), 0..20))
+            .prop_map(|(subtype, spi, data)| Owned::Authentication(subtype, spi, data)),
+        any::<u64>().prop_map(Owned::Message),
+        (unknown, vec(any::<u8>(), 0..40)).prop_map(|(option_type, data)| Owned::Unknown(option_type, data)),
+    ]
+}
+
+fn flags() -> impl Strategy<Value = BindingUpdateFlags> {
+    any::<u16>().prop_map(BindingUpdateFlags::from_bits)
+}
+
+/// Options read back, and the header well formed.
+fn reads_back(octets: &[u8], expected: &[Owned]) -> Result<(), TestCaseError> {
+    let header = MobilityHeader::parse(octets).expect("what the builder made");
+    prop_assert_eq!(header.octets(), octets);
+    prop_assert_eq!(octets[4..6].to_vec(), vec![0, 0]);
+    let options = match header.message().expect("what the builder made") {
+        Message::BindingUpdate(update) => update.options,
+        Message::BindingAcknowledgement(acknowledgement) => acknowledgement.options,
+        Message::BindingRefreshRequest(request) => request.options,
+        other => panic!("no options in {other:?}"),
+    };
+    let read: Vec<_> = options.iter().map(|option| option.expect("what the builder made")).collect();
+    let expected: Vec<_> = expected.iter().map(Owned::borrow).collect();
+    prop_assert_eq!(read, expected);
+    Ok(())
+}
+
+fn nd_option() -> impl Strategy<Value = NdOption<'static>> {
+    let preference =
+        prop_oneof![Just(RoutePreference::Low), Just(RoutePreference::Medium), Just(RoutePreference::High)];
+    let masked = |prefix: Ipv6Addr, length: u8| {
+        let mask = u128::MAX.checked_shl(128 - u32::from(length)).unwrap_or(0);
+        Ipv6Addr::from(u128::from(prefix) & mask)
+    };
+    prop_oneof![
+        any::<[u8; 6]>().prop_map(NdOption::SourceLinkAddress),
+        any::<[u8; 6]>().prop_map(NdOption::TargetLinkAddress),
+        any::<u32>().prop_map(NdOption::Mtu),
+        (address(), 0..=128u8, any::<[bool; 3]>(), any::<[u32; 2]>()).prop_map(
+            |(prefix, prefix_length, [on_link, autonomous, router_address], [valid, preferred])| {
+                NdOption::PrefixInformation(PrefixInformation {
+                    prefix,
+                    prefix_length,
+                    on_link,
+                    autonomous,
+                    router_address,
+                    valid_lifetime: valid,
+                    preferred_lifetime: preferred,
+                })
+            }
+        ),
+        (any::<bool>(), any::<u16>(), any::<u16>()).prop_map(
+            |(mobile_router_support, preference, lifetime)| {
+                NdOption::HomeAgentInformation(HomeAgentInformation {
+                    mobile_router_support,
+                    preference,
+                    lifetime,
+                })
+            }
+        ),
+        (address(), 0..=128u8, preference, any::<u32>()).prop_map(
+            move |(prefix, prefix_length, preference, lifetime)| {
+                let prefix = masked(prefix, prefix_length);
+                NdOption::RouteInformation(RouteInformation { prefix, prefix_length, preference, lifetime })
+            }
+        ),
+        Just(NdOption::Unknown { option_type: 25, data: &[1; 22] }),
+        Just(NdOption::Unknown { option_type: 7, data: &[2; 6] }),
+    ]
+}
+
+proptest! {
+    #[test]
+    fn ipv6_header(
+        traffic_class in any::<u8>(),
+        flow_label in 0..0x10_0000u32,
+        payload_length in any::<u16>(),
+        next_header in any::<u8>(),
+        hop_limit in any::<u8>(),
+        source in address(),
+        destination in address(),
+    ) {
+        let header = Header {
+            traffic_class, flow_label, payload_length, next_header, hop_limit, source, destination,
+        };
+        prop_assert_eq!(Header::parse(&header.emit()), Ok(header));
+    }
+
+    #[test]
+    fn fragment_header(
+        next_header in any::<u8>(),
+        offset in (0..0x2000u16).prop_map(|units| units * 8),
+        more in any::<bool>(),
+        identification in any::<u32>(),
+    ) {
+        let header = FragmentHeader { next_header, offset, more, identification };
+        prop_assert_eq!(FragmentHeader::parse(&header.emit()), Ok(header));
+    }
+
+    /// The checksum against the definition: sum 16-bit words, fold once at the end with arithmetic modulo 65535.
+    #[test]
+    fn checksum(source in address(), destination in address(), next in any::<u8>(), octets in vec(any::<u8>(), 0..200)) {
+        let mut all = [source.octets(), destination.octets()].concat();
+        all.extend(u32::try_from(octets.len()).expect("short").to_be_bytes());
+        all.extend([0, 0, 0, next]);
+        all.extend(&octets);
+        if !all.len().is_multiple_of(2) {
+            all.push(0);
+        }
+        let sum: u64 = all.chunks(2).map(|word| u64::from(word[0]) * 256 + u64::from(word[1])).sum();
+        let folded = if sum == 0 { 0 } else { (sum - 1) % 0xffff + 1 };
+        prop_assert_eq!(u64::from(upper_layer(source, destination, next, &octets)), 0xffff - folded);
+    }
+
+    #[test]
+    fn binding_update(
+        sequence in any::<u16>(),
+        flags in flags(),
+        lifetime in any::<u16>(),
+        options in vec(mobility_option(), 0..12),
+    ) {
+        let mut builder = Builder::binding_update(sequence, flags, lifetime);
+        for option in &options {
+            builder = builder.option(&option.borrow());
+        }
+        let octets = builder.try_finish().expect("fits");
+        reads_back(&octets, &options)?;
+        let header = MobilityHeader::parse(&octets).expect("fine");
+        let Ok(Message::BindingUpdate(update)) = header.message() else { panic!("a binding update") };
+        prop_assert_eq!((update.sequence, update.flags, update.lifetime), (sequence, flags, lifetime));
+    }
+
+    #[test]
+    fn binding_acknowledgement(
+        (status, key_management, mobile_router) in any::<(u8, bool, bool)>(),
+        (sequence, lifetime) in any::<(u16, u16)>(),
+        options in vec(mobility_option(), 0..12),
+    ) {
+        let mut builder =
+            Builder::binding_acknowledgement(status, key_management, mobile_router, sequence, lifetime);
+        for option in &options {
+            builder = builder.option(&option.borrow());
+        }
+        let octets = builder.try_finish().expect("fits");
+        reads_back(&octets, &options)?;
+        let header = MobilityHeader::parse(&octets).expect("fine");
+        let Ok(Message::BindingAcknowledgement(it)) = header.message() else { panic!("an acknowledgement") };
+        prop_assert_eq!((it.status, it.key_management, it.mobile_router), (status, key_management, mobile_router));
+        prop_assert_eq!((it.sequence, it.lifetime), (sequence, lifetime));
+    }
+
+    #[test]
+    fn binding_refresh_request(options in vec(mobility_option(), 0..12)) {
+        let builder = options.iter().fold(Builder::binding_refresh_request(), |builder, option| {
+            builder.option(&option.borrow())
+        });
+        reads_back(&builder.try_finish().expect("fits"), &options)?;
+    }
+
+    #[test]
+    fn binding_error(status in any::<u8>(), home_address in address()) {
+        let octets = Builder::binding_error(status, home_address).finish();
+        let header = MobilityHeader::parse(&octets).expect("fine");
+        prop_assert_eq!(header.message(), Ok(Message::BindingError(BindingError { status, home_address })));
+    }
+
+    /// Only the octets that the ranges name carry the authentication data, whatever stands before it.
+    #[test]
+    fn authentication(
+        before in vec(mobility_option().prop_filter("no authentication", |option| {
+            !matches!(option, Owned::Authentication(..))
+        }), 0..6),
+        spi in any::<u32>(),
+        data in vec(any::<u8>(), 12),
+    ) {
+        let builder = before.iter().fold(
+            Builder::binding_update(1, BindingUpdateFlags::default(), 1),
+            |builder, option| builder.option(&option.borrow()),
+        );
+        let with = |data: &[u8]| {
+            builder.clone().option(&MobilityOption::Authentication { subtype: 1, spi, data }).finish()
+        };
+        let mut octets = with(&[0; 12]);
+        let field = authentication_field(&octets).expect("fine").expect("there");
+        prop_assert_eq!(field.spi, spi);
+        octets[field.data].copy_from_slice(&data);
+        prop_assert_eq!(octets, with(&data));
+    }
+
+    #[test]
+    fn control_packet(
+        source in address(),
+        destination in address(),
+        home_address in option::of(address()),
+        routing_home_address in option::of(address()),
+        hop_limit in any::<u8>(),
+        options in vec(mobility_option(), 0..4),
+    ) {
+        let builder = options.iter().fold(
+            Builder::binding_update(1, BindingUpdateFlags::default(), 1),
+            |builder, option| builder.option(&option.borrow()),
+        );
+        let mut mobility_header = builder.finish();
+        let packet = ControlPacket {
+            source, destination, hop_limit, home_address, routing_home_address,
+            mobility_header: &mut mobility_header,
+        }.emit();
+        let (header, payload) = Header::parse_packet(&packet).expect("IPv6");
+        prop_assert_eq!(payload.len() + 40, packet.len());
+        prop_assert_eq!((header.source, header.destination, header.hop_limit), (source, destination, hop_limit));
+        let extensions = Extensions::parse(&packet).expect("extension headers");
+        prop_assert_eq!(extensions.protocol, protocol::MOBILITY);
+        prop_assert_eq!(extensions.home_address, home_address);
+        prop_assert_eq!(extensions.routing_home_address, routing_home_address);
+        let header = MobilityHeader::parse(&packet[extensions.offset..]).expect("mobility header");
+        prop_assert_eq!(header.octets(), &mobility_header[..]);
+        let verified = header.verify_checksum(
+            home_address.unwrap_or(source),
+            routing_home_address.unwrap_or(destination),
+        );
+        prop_assert_eq!(verified, Ok(()));
+        let mut again = mobility_header.clone();
+        set_checksum(&mut again, home_address.unwrap_or(source), routing_home_address.unwrap_or(destination));
+        prop_assert_eq!(again, mobility_header);
+    }
+
+    #[test]
+    fn neighbor_solicitation(target in unicast(), source_link_address in link_address()) {
+        let message = NeighborSolicitation { target, source_link_address };
+        prop_assert_eq!(NeighborSolicitation::parse(&message.emit()), Ok(message));
+        let message = RouterSolicitation { source_link_address };
+        prop_assert_eq!(RouterSolicitation::parse(&message.emit()), Ok(message));
+    }
+
+    #[test]
+    fn neighbor_advertisement(
+        target in unicast(),
+        [router, solicited, override_] in any::<[bool; 3]>(),
+        target_link_address in link_address(),
+    ) {
+        let message = NeighborAdvertisement { target, router, solicited, override_, target_link_address };
+        prop_assert_eq!(NeighborAdvertisement::parse(&message.emit()), Ok(message));
+    }
+
+    #[test]
+    fn router_advertisements(
+        hop_limit in any::<u8>(),
+        [managed, other, home_agent] in any::<[bool; 3]>(),
+        router_lifetime in 1..=u16::MAX,
+        [reachable_time, retrans_timer] in any::<[u32; 2]>(),
+        options in vec(nd_option(), 0..10),
+    ) {
+        let repr = RouterAdvertisementRepr {
+            hop_limit, managed, other, home_agent, preference: RoutePreference::High, router_lifetime,
+            reachable_time, retrans_timer, options: &options,
+        };
+        let message = router_advertisement(&repr);
+        prop_assert!(message.len().is_multiple_of(8));
+        let read = RouterAdvertisement::parse(&message).expect("fine");
+        let read_options: Vec<_> = read.options().collect();
+        prop_assert_eq!(RouterAdvertisementRepr {
+            hop_limit: read.hop_limit,
+            managed: read.managed,
+            other: read.other,
+            home_agent: read.home_agent,
+            preference: read.preference,
+            router_lifetime: read.router_lifetime,
+            reachable_time: read.reachable_time,
+            retrans_timer: read.retrans_timer,
+            options: &read_options,
+        }, repr);
+    }
+
+    #[test]
+    fn home_agent_discovery(
+        identifier in any::<u16>(),
+        mobile_router in any::<bool>(),
+        addresses in vec(address(), 0..77),
+    ) {
+        let request = DiscoveryRequest { identifier, mobile_router };
+        prop_assert_eq!(DiscoveryRequest::parse(&request.emit()), Ok(request));
+        let reply = discovery_reply(identifier, mobile_router, &addresses);
+        prop_assert!(40 + reply.len() <= 1280);
+        let read = DiscoveryReply::parse(&reply).expect("fine");
+        prop_assert_eq!((read.identifier, read.mobile_router), (identifier, mobile_router));
+        prop_assert_eq!(read.addresses().collect::<Vec<_>>(), addresses);
+    }
+
+    #[test]
+    fn icmpv6_errors(
+        source in address(),
+        destination in address(),
+        code in any::<u8>(),
+        field in any::<u32>(),
+        kind in 0..4,
+        invoking in vec(any::<u8>(), 0..2000),
+    ) {
+        let error = match kind {
+            0 => ErrorMessage::DestinationUnreachable { code },
+            1 => ErrorMessage::PacketTooBig { mtu: field },
+            2 => ErrorMessage::TimeExceeded { code },
+            _ => ErrorMessage::ParameterProblem { code, pointer: field },
+        };
+        let packet = error_packet(source, destination, error, &invoking);
+        prop_assert!(packet.len() <= 1280);
+        let (_, message) = Header::parse_packet(&packet).expect("IPv6");
+        prop_assert_eq!(icmpv6::verify(source, destination, message), Ok(()));
+        let (read, quoted) = parse_error(message).expect("an error");
+        prop_assert_eq!(read, error);
+        prop_assert_eq!(quoted.len(), invoking.len().min(1232));
+        prop_assert!(invoking.starts_with(quoted));
+    }
+
+    #[test]
+    fn echo(source in unicast(), destination in unicast(), data in vec(any::<u8>(), 4..300)) {
+        let request = icmpv6::packet(source, destination, 9, [&[128, 0, 0, 0][..], &data].concat());
+        let reply = icmpv6::packet(destination, source, 64, [&[129, 0, 0, 0][..], &data].concat());
+        prop_assert_eq!(echo_reply(&request), Some(reply));
+    }
+
+    #[test]
+    fn arbitrary_octets(octets in vec(any::<u8>(), 0..300)) {
+        everything(&octets);
+    }
+
+    /// Arbitrary octets behind a header that leads somewhere.
+    #[test]
+    fn arbitrary_payload(
+        next_header in prop_oneof![Just(0u8), Just(43), Just(44), Just(58), Just(60), Just(135)],
+        payload in vec(prop_oneof![any::<u8>(), 0..4u8, Just(0xc9), Just(59), Just(60), Just(135)], 0..200),
+    ) {
+        let header = Header {
+            traffic_class: 0,
+            flow_label: 0,
+            payload_length: u16::try_from(payload.len()).expect("short"),
+            next_header,
+            hop_limit: 255,
+            source: Ipv6Addr::LOCALHOST,
+            destination: Ipv6Addr::LOCALHOST,
+        };
+        everything(&[&header.emit()[..], &payload].concat());
+    }
+
+    /// Arbitrary options in a Mobility Header of every type.
+    #[test]
+    fn arbitrary_mobility_header(
+        message_type in 0..20u8,
+        data in vec(prop_oneof![any::<u8>(), 0..20u8], 0..31).prop_map(|mut data| {
+            data.resize(data.len().next_multiple_of(8) + 2, 0);
+            data
+        }),
+    ) {
+        let mut octets = vec![59, u8::try_from((6 + data.len()) / 8 - 1).expect("short"), message_type, 0, 0, 0];
+        octets.extend(data);
+        everything(&octets);
+    }
+}
