@@ -60,6 +60,8 @@ pub enum Output {
     Packet(#[serde(with = "hex")] Vec<u8>),
     /// An ICMPv6 message to be sent on a link, from exactly this source.
     Icmpv6(LinkMessage),
+    /// What has to survive a restart changed: write [`crate::Station::persistent_state`] before going on.
+    Persist,
     /// Something that an operator may want to know.
     Event(Event),
 }

@@ -1,5 +1,15 @@
-//! One carnet station: protocols composed, desired forwarding state, slow-path forwarder.
+//! One carnet station: protocols composed, desired forwarding state, slow-path forwarder. No I/O.
+//!
+//! A [`Station`] is driven from outside: [`Station::handle_input`] takes what the platform saw,
+//! [`Station::handle_packet`] takes a packet from the tunnel device, [`Station::poll_output`] gives what is
+//! to be done and [`Station::poll_timeout`] when to come back. The same station runs on the road, in the lab
+//! and in a simulator. [`io`] describes inputs, outputs and the drain rule; [`forwarding`] the data path.
 #![forbid(unsafe_code)]
 
 pub mod forwarding;
 pub mod io;
+mod station;
+mod status;
+
+pub use station::{MobileRouterSettings, PersistentState, Station, StationConfig};
+pub use status::{BindingStatus, StationStatus, TunnelStatus, UplinkStatus};

@@ -506,10 +506,9 @@ mod tests {
     #[test]
     fn what_goes_in_comes_out_in_both_directions() {
         let (mut router, mut agent) = pair();
-        for (from, to, source, destination) in [
-            (0, 1, "2001:db8:a::5", "2001:db8:99::1"),
-            (1, 0, "2001:db8:99::1", "2001:db8:a::5"),
-        ] {
+        for (from, to, source, destination) in
+            [(0, 1, "2001:db8:a::5", "2001:db8:99::1"), (1, 0, "2001:db8:99::1", "2001:db8:a::5")]
+        {
             let ends = [&mut router, &mut agent];
             let mut buffer = packet(source, destination, 100);
             let before = buffer.as_slice().to_vec();

@@ -54,7 +54,8 @@ impl Reassembler {
         self.pending.retain(|_, p| now.saturating_since(p.started) < REASSEMBLY_TIMEOUT);
         let offset = usize::from(fragment.offset);
         let end = offset + payload.len();
-        if payload.is_empty() || end > MAX_REASSEMBLED || (fragment.more && !payload.len().is_multiple_of(8)) {
+        if payload.is_empty() || end > MAX_REASSEMBLED || (fragment.more && !payload.len().is_multiple_of(8))
+        {
             return Err("length");
         }
         let key = (header.source, header.destination, fragment.identification);
@@ -76,7 +77,9 @@ impl Reassembler {
         let after = pending.pieces.range(offset..).next().map_or(usize::MAX, |(at, _)| *at);
         let bad_end = match pending.total {
             Some(total) => end > total || (!fragment.more && end != total),
-            None => !fragment.more && pending.pieces.last_key_value().is_some_and(|(at, p)| at + p.len() > end),
+            None => {
+                !fragment.more && pending.pieces.last_key_value().is_some_and(|(at, p)| at + p.len() > end)
+            }
         };
         if before > offset || after < end || bad_end || pending.pieces.len() >= MAX_FRAGMENTS {
             self.pending.remove(&key);
@@ -156,7 +159,11 @@ mod tests {
         packet
     }
 
-    fn feed(reassembler: &mut Reassembler, now: Time, packet: &[u8]) -> Result<Option<Vec<u8>>, &'static str> {
+    fn feed(
+        reassembler: &mut Reassembler,
+        now: Time,
+        packet: &[u8],
+    ) -> Result<Option<Vec<u8>>, &'static str> {
         let header = Header::parse(packet).expect("header");
         let extensions = Extensions::parse(packet).expect("extensions");
         let fragment = extensions.fragment.expect("fragment header");

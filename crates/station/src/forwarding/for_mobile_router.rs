@@ -1,0 +1,170 @@
+//! What a mobile router wants from the data path.
+//!
+//! * What the home agent sends to a care-of address is captured into the tunnel device before the kernel's
+//!   own input, which would refuse it: rules that stand before the `local` table.
+//! * What comes from the mobile network or the home address goes into the tunnel device, always; whether a
+//!   tunnel takes it is the forwarder's business, so that a registration changes no kernel route.
+//! * What leaves from a care-of address goes out of its own uplink, whatever the main table prefers.
+//! * Uplinks stay hosts in the eyes of the visited network although the router forwards: no Router bit, no
+//!   all-routers group, Router Advertisements accepted (RFC 3963 5.6, 5.7).
+//! * On the home link the mobile network is routed out of that link without tunnel.
+
+use std::collections::BTreeMap;
+use std::net::Ipv6Addr;
+
+use carnet_base::Interface;
+use carnet_mobility::MobileRouter;
+use carnet_mobility::mobile_router::Attachment;
+use carnet_wire::ipv6::protocol;
+use ipnet::Ipv6Net;
+
+use super::desired::{
+    Entry, InterfaceAddress, RouteAction, Rule, Setting, TABLE_CAPTURE, TABLE_MAIN, TABLE_TUNNEL,
+    TABLE_UPLINK, TUNNEL_DEVICE, Tunnel, TunnelEnd, priority,
+};
+use super::for_home_agent::{host, into_tunnel_device, route, unreachable};
+
+const METRIC: u32 = 1024;
+/// An IPv6 header.
+const ENCAPSULATION: u32 = 40;
+/// What the home agent sends to a care-of address: tunnelled packets, Mobility Headers, and fragments of
+/// either.
+const CAPTURED: [u8; 3] = [protocol::IPV6, protocol::MOBILITY, protocol::FRAGMENT];
+
+/// The switches of the interfaces. They come first and in this order: uplinks have to accept Router
+/// Advertisements before forwarding is turned on, or the kernel drops the default routers that it knows.
+pub(crate) fn setting_entries(router: &MobileRouter) -> [Vec<Entry>; 3] {
+    let setting = |interface: &str, name: &str, value: &str| {
+        Entry::Setting(Setting { interface: interface.into(), name: name.into(), value: value.into() })
+    };
+    let uplinks = || router.config().uplinks.iter().map(|u| u.interface.as_str());
+    [
+        uplinks().map(|uplink| setting(uplink, "accept_ra", "2")).collect(),
+        vec![setting("all", "forwarding", "1")],
+        uplinks().map(|uplink| setting(uplink, "forwarding", "0")).collect(),
+    ]
+}
+
+/// Everything else: it follows from the router's state and its LAN interfaces.
+pub(crate) fn router_entries(
+    router: &MobileRouter,
+    lan: &[String],
+    interfaces: &BTreeMap<String, Interface>,
+) -> Vec<Entry> {
+    let config = router.config();
+    let mut entries = Vec::new();
+    let rule = |priority, from: Option<Ipv6Net>, to: Option<Ipv6Net>, table| {
+        Entry::Rule(Rule { priority, input_interface: None, from, to, protocol: None, table })
+    };
+
+    let default = Ipv6Net::default();
+    entries.push(route(TABLE_CAPTURE, default, METRIC, into_tunnel_device()));
+    entries.push(route(TABLE_TUNNEL, default, METRIC, into_tunnel_device()));
+    for uplink in &config.uplinks {
+        for protocol in CAPTURED {
+            entries.push(Entry::Rule(Rule {
+                priority: priority::CAPTURE,
+                input_interface: Some(uplink.interface.clone()),
+                from: Some(host(config.home_agent)),
+                to: None,
+                protocol: Some(protocol),
+                table: TABLE_CAPTURE,
+            }));
+        }
+    }
+
+    let home = router.home_uplink();
+    let home_index = home
+        .and_then(|home| router.uplinks().iter().position(|u| u.config.interface == home.config.interface));
+    let mobile_table = home_index.map_or(TABLE_TUNNEL, uplink_table);
+    for prefix in &config.prefixes {
+        entries.push(rule(priority::TO_MOBILE_NETWORK, None, Some(*prefix), TABLE_MAIN));
+        entries.push(rule(priority::FROM_MOBILE_NETWORK, Some(*prefix), None, mobile_table));
+        // What is for the mobile network but for no link in it ends here, and not in a loop.
+        entries.push(unreachable(*prefix));
+    }
+    entries.push(rule(priority::FROM_MOBILE_NETWORK, Some(host(config.home_address)), None, mobile_table));
+    entries.push(Entry::Address(InterfaceAddress {
+        interface: home.map_or(TUNNEL_DEVICE, |home| home.config.interface.as_str()).into(),
+        address: config.home_address,
+        prefix_length: 128,
+    }));
+
+    for (index, uplink) in router.uplinks().iter().enumerate() {
+        let table = uplink_table(index);
+        let interface = uplink.config.interface.clone();
+        let forward = |gateway| RouteAction::Forward { interface: interface.clone(), gateway };
+        match uplink.attachment {
+            Attachment::Foreign { care_of_address, router } => {
+                entries.push(route(table, default, METRIC, forward(Some(router))));
+                entries.push(rule(priority::FROM_CARE_OF_ADDRESS, Some(host(care_of_address)), None, table));
+            }
+            Attachment::Home { router } if home_index == Some(index) => {
+                entries.push(route(table, config.home_prefix, METRIC, forward(None)));
+                // Without a default router of the operator's, the home agent is the way out.
+                let gateway = router.unwrap_or(config.home_agent);
+                entries.push(route(table, default, METRIC, forward(Some(gateway))));
+            }
+            _ => {}
+        }
+    }
+
+    let path = router.path();
+    let mut inner = vec![host(config.home_address)];
+    inner.extend(&config.prefixes);
+    for (care_of_address, index) in router.accepted_care_of_addresses() {
+        let mtu = router.uplinks().get(index).map_or(1280, |u| u.mtu());
+        entries.push(Entry::Tunnel(Tunnel {
+            end: TunnelEnd::MobileRouter,
+            local: care_of_address,
+            remote: config.home_agent,
+            inner: inner.clone(),
+            transmit: path == Some(care_of_address),
+            mtu: mtu.saturating_sub(ENCAPSULATION),
+        }));
+    }
+
+    entries.extend(lan_addresses(&config.prefixes, lan, interfaces));
+    entries
+}
+
+fn uplink_table(index: usize) -> u32 {
+    TABLE_UPLINK + u32::try_from(index).unwrap_or(u32::MAX - TABLE_UPLINK)
+}
+
+/// The link prefix that a LAN interface gets out of each mobile network prefix: its first /64, or the prefix
+/// itself when it is longer. The first prefix goes to the first interface and so on; what is left over, to
+/// the last.
+pub(crate) fn lan_prefixes(prefixes: &[Ipv6Net], lan: &[String]) -> Vec<(String, Ipv6Net)> {
+    let Some(last) = lan.last() else { return Vec::new() };
+    prefixes
+        .iter()
+        .enumerate()
+        .filter_map(|(index, prefix)| {
+            let link = Ipv6Net::new(prefix.network(), prefix.prefix_len().max(64)).ok()?;
+            Some((lan.get(index).unwrap_or(last).clone(), link))
+        })
+        .collect()
+}
+
+/// `PREFIX::1` for each LAN interface that has no other address in its prefix.
+fn lan_addresses(
+    prefixes: &[Ipv6Net],
+    lan: &[String],
+    interfaces: &BTreeMap<String, Interface>,
+) -> Vec<Entry> {
+    lan_prefixes(prefixes, lan)
+        .into_iter()
+        .filter_map(|(interface, prefix)| {
+            let address = Ipv6Addr::from(u128::from(prefix.network()) | 1);
+            let taken = interfaces.get(&interface).is_some_and(|i| {
+                i.addresses.iter().any(|a| prefix.contains(&a.address) && a.address != address)
+            });
+            (!taken).then_some(Entry::Address(InterfaceAddress {
+                interface,
+                address,
+                prefix_length: prefix.prefix_len(),
+            }))
+        })
+        .collect()
+}

@@ -1,0 +1,616 @@
+//! The station: who gets which input, and how the outputs of the parts become the station's.
+
+use std::collections::{BTreeMap, VecDeque};
+use std::net::Ipv6Addr;
+
+use carnet_base::{DropReason, Interface, LinkMessage, Rng, Time, WallTime};
+use carnet_mobility::home_agent::{AuthorizedNode, HomeAgentConfig, StoredBinding};
+use carnet_mobility::mobile_router::{Attachment, MobileRouterConfig, StoredSequence};
+use carnet_mobility::router_advertiser::{AdvertiserConfig, RouterAdvertiser};
+use carnet_mobility::{HomeAgent, MobileRouter, MobilityDrop, MobilityMessage};
+use carnet_wire::extension::Extensions;
+use carnet_wire::icmpv6::{self, ErrorMessage};
+use carnet_wire::ipv6::{HEADER_LEN, Header, protocol};
+use carnet_wire::mobility::message_type;
+use serde::{Deserialize, Serialize};
+
+use crate::forwarding::desired::{Change, DesiredState, Entry};
+use crate::forwarding::forwarder::{Forwarder, TunnelDrop, Verdict};
+use crate::forwarding::fragments::Reassembler;
+use crate::forwarding::packet::PacketBuffer;
+use crate::forwarding::{agent_entries, lan_prefixes, node_entries, router_entries, setting_entries};
+use crate::io::{Command, Input, Output};
+
+/// What a station is to be. A role that is absent is a job not done.
+#[derive(Debug, Clone, Default)]
+pub struct StationConfig {
+    /// The home agent.
+    pub home_agent: Option<HomeAgentConfig>,
+    /// The mobile router.
+    pub mobile_router: Option<MobileRouterSettings>,
+}
+
+/// A mobile router and the interfaces of its mobile network.
+#[derive(Debug, Clone)]
+pub struct MobileRouterSettings {
+    /// The router.
+    pub router: MobileRouterConfig,
+    /// Interfaces of the mobile network.
+    pub lan: Vec<String>,
+    /// Whether the prefixes are advertised there, and `PREFIX::1` is put on them.
+    pub advertise: bool,
+}
+
+/// What has to survive a restart.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct PersistentState {
+    /// The home agent's bindings and replay protection.
+    #[serde(default)]
+    pub home_agent: Vec<StoredBinding>,
+    /// The mobile router's sequence number.
+    #[serde(default)]
+    pub mobile_router: Option<StoredSequence>,
+}
+
+/// Who wants which part of the forwarding state.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+enum Scope {
+    /// The mobile router's interface switches, in this order.
+    Settings(usize),
+    /// The home agent as such.
+    HomeAgent,
+    /// One node of the home agent, by home address.
+    Node(Ipv6Addr),
+    /// The mobile router.
+    MobileRouter,
+}
+
+#[derive(Debug)]
+struct Router {
+    machine: MobileRouter,
+    lan: Vec<String>,
+    advertisers: Vec<RouterAdvertiser>,
+    /// What the LAN was last told; kept while no uplink is attached.
+    lan_mtu: Option<u32>,
+}
+
+#[derive(Debug)]
+struct Agent {
+    machine: HomeAgent,
+    nodes: BTreeMap<Ipv6Addr, AuthorizedNode>,
+}
+
+/// One ITS station without I/O; see the crate's documentation.
+#[derive(Debug)]
+pub struct Station {
+    agent: Option<Agent>,
+    router: Option<Router>,
+    interfaces: BTreeMap<String, Interface>,
+    desired: DesiredState<Scope>,
+    forwarder: Forwarder,
+    reassembler: Reassembler,
+    outputs: VecDeque<Output>,
+    received: BTreeMap<&'static str, u64>,
+    dropped: BTreeMap<MobilityDrop, u64>,
+}
+
+impl Station {
+    /// A station that has seen nothing yet. `persistent` is what an earlier run left; `seed` decides all its
+    /// randomness. The outputs of the start wait in [`Self::poll_output`].
+    pub fn new(
+        config: StationConfig,
+        persistent: PersistentState,
+        seed: u64,
+        now: Time,
+        wall: WallTime,
+    ) -> Station {
+        let mut rng = Rng::new(seed);
+        let mut station = Station {
+            agent: config.home_agent.map(|config| Agent {
+                nodes: config.nodes.iter().map(|n| (n.home_address, n.clone())).collect(),
+                machine: HomeAgent::new(config),
+            }),
+            router: config.mobile_router.map(|settings| Router::new(settings, &mut rng)),
+            interfaces: BTreeMap::new(),
+            desired: DesiredState::new(),
+            forwarder: Forwarder::new(),
+            reassembler: Reassembler::default(),
+            outputs: VecDeque::new(),
+            received: BTreeMap::new(),
+            dropped: BTreeMap::new(),
+        };
+        if let Some(agent) = &mut station.agent {
+            for node in agent.nodes.values() {
+                for prefix in &node.prefixes {
+                    station.forwarder.serve(*prefix, agent.machine.config().address);
+                }
+                station.forwarder.serve(node.home_address.into(), agent.machine.config().address);
+            }
+            station.desired.replace(Scope::HomeAgent, agent_entries(&agent.machine));
+            for (home_address, node) in &agent.nodes {
+                let entries = node_entries(&agent.machine, node);
+                station.desired.replace(Scope::Node(*home_address), entries);
+            }
+            agent.machine.restore(now, wall, persistent.home_agent);
+        }
+        if let Some(router) = &mut station.router {
+            let config = router.machine.config();
+            for prefix in &config.prefixes {
+                station.forwarder.serve(*prefix, config.home_address);
+            }
+            station.forwarder.serve(config.home_address.into(), config.home_address);
+            for (order, entries) in setting_entries(&router.machine).into_iter().enumerate() {
+                station.desired.replace(Scope::Settings(order), entries);
+            }
+            if let Some(stored) = persistent.mobile_router {
+                router.machine.restore(stored);
+            }
+        }
+        station.forward_router();
+        station.flush(now);
+        station
+    }
+
+    /// The home agent, if the station is one.
+    pub fn home_agent(&self) -> Option<&HomeAgent> {
+        self.agent.as_ref().map(|agent| &agent.machine)
+    }
+
+    /// The mobile router, if the station is one.
+    pub fn mobile_router(&self) -> Option<&MobileRouter> {
+        self.router.as_ref().map(|router| &router.machine)
+    }
+
+    /// The slow path.
+    pub fn forwarder(&self) -> &Forwarder {
+        &self.forwarder
+    }
+
+    /// All that is wanted from the data path now.
+    pub fn desired_entries(&self) -> impl Iterator<Item = &Entry> {
+        self.desired.entries()
+    }
+
+    pub(crate) fn messages_received(&self) -> &BTreeMap<&'static str, u64> {
+        &self.received
+    }
+
+    pub(crate) fn messages_dropped(&self) -> &BTreeMap<MobilityDrop, u64> {
+        &self.dropped
+    }
+
+    /// What has to survive a restart, as of now.
+    pub fn persistent_state(&self, now: Time, wall: WallTime) -> PersistentState {
+        PersistentState {
+            home_agent: self.home_agent().map(|agent| agent.stored(now, wall)).unwrap_or_default(),
+            mobile_router: self.mobile_router().map(MobileRouter::stored),
+        }
+    }
+
+    /// True once nothing more is to be waited for after [`Command::Shutdown`].
+    pub fn is_quiescent(&self) -> bool {
+        self.mobile_router().is_none_or(MobileRouter::is_quiescent)
+    }
+
+    /// The next thing to be done; see the drain rule in [`crate::io`].
+    pub fn poll_output(&mut self) -> Option<Output> {
+        self.outputs.pop_front()
+    }
+
+    /// When [`Input::Timeout`] is due next.
+    pub fn poll_timeout(&self) -> Option<Time> {
+        let agent = self.agent.as_ref().and_then(|agent| agent.machine.poll_timeout());
+        let router = self.router.as_ref().and_then(|router| {
+            let advertisers = router.advertisers.iter().filter_map(RouterAdvertiser::poll_timeout);
+            router.machine.poll_timeout().into_iter().chain(advertisers).min()
+        });
+        agent.into_iter().chain(router).min()
+    }
+
+    /// Takes an input.
+    ///
+    /// # Errors
+    /// Only for [`Input::Command`]: why it was refused, in words for the operator.
+    pub fn handle_input(&mut self, now: Time, wall: WallTime, input: Input) -> Result<(), String> {
+        self.assert_drained();
+        let result = match input {
+            Input::Timeout => {
+                self.handle_timeout(now, wall);
+                Ok(())
+            }
+            Input::Packet(packet) => {
+                let mut buffer = PacketBuffer::new();
+                buffer.copy_from(&packet);
+                if self.process(now, wall, &mut buffer) == Verdict::Forward {
+                    self.outputs.push_back(Output::Packet(buffer.as_slice().to_vec()));
+                }
+                Ok(())
+            }
+            Input::Icmpv6(message) => {
+                self.handle_link_message(now, wall, &message);
+                Ok(())
+            }
+            Input::Interface(interface) => {
+                self.handle_interface(now, wall, interface);
+                Ok(())
+            }
+            Input::InterfaceGone { name } => {
+                self.handle_interface_gone(now, wall, &name);
+                Ok(())
+            }
+            Input::Command(command) => self.handle_command(now, wall, command),
+        };
+        self.flush(now);
+        result
+    }
+
+    /// Takes a packet from the tunnel device, without allocating for the common ones. On
+    /// [`Verdict::Forward`] the buffer holds what is to be written back; other outputs may wait as well.
+    pub fn handle_packet(&mut self, now: Time, wall: WallTime, buffer: &mut PacketBuffer) -> Verdict {
+        self.assert_drained();
+        let verdict = self.process(now, wall, buffer);
+        if verdict != Verdict::Forward {
+            self.flush(now);
+        }
+        verdict
+    }
+
+    fn assert_drained(&self) {
+        debug_assert!(self.outputs.is_empty(), "poll_output was not drained: {:?}", self.outputs);
+    }
+
+    fn handle_timeout(&mut self, now: Time, wall: WallTime) {
+        if let Some(agent) = &mut self.agent {
+            agent.machine.handle_timeout(now);
+        }
+        if let Some(router) = &mut self.router {
+            router.machine.handle_timeout(now, wall);
+            for advertiser in &mut router.advertisers {
+                advertiser.handle_timeout(now);
+            }
+        }
+    }
+
+    fn handle_interface(&mut self, now: Time, wall: WallTime, interface: Interface) {
+        if let Some(agent) = &mut self.agent {
+            agent.machine.handle_interface(&interface, now);
+        }
+        if let Some(router) = &mut self.router {
+            for advertiser in &mut router.advertisers {
+                advertiser.handle_interface(now, &interface);
+            }
+            router.machine.handle_interface(now, wall, &interface);
+        }
+        self.interfaces.insert(interface.name.clone(), interface);
+        self.forward_router();
+    }
+
+    fn handle_interface_gone(&mut self, now: Time, wall: WallTime, name: &str) {
+        self.interfaces.remove(name);
+        if let Some(agent) = &mut self.agent {
+            agent.machine.handle_interface_gone(name);
+        }
+        if let Some(router) = &mut self.router {
+            for advertiser in &mut router.advertisers {
+                advertiser.handle_interface_gone(name);
+            }
+            router.machine.handle_interface_gone(now, wall, name);
+        }
+        self.forward_router();
+    }
+
+    fn handle_command(&mut self, now: Time, wall: WallTime, command: Command) -> Result<(), String> {
+        match command {
+            Command::Handover { uplink } => match &mut self.router {
+                Some(router) => router.machine.handle_handover(now, wall, uplink.as_deref()),
+                None => Err("this station is no mobile router".into()),
+            },
+            Command::Shutdown => {
+                if let Some(router) = &mut self.router {
+                    for advertiser in &mut router.advertisers {
+                        advertiser.handle_shutdown(now);
+                    }
+                    router.machine.handle_shutdown(now, wall);
+                }
+                Ok(())
+            }
+        }
+    }
+
+    fn handle_link_message(&mut self, now: Time, wall: WallTime, message: &LinkMessage) {
+        if message.message.first().is_some_and(|kind| *kind < icmpv6::types::ECHO_REQUEST) {
+            // An error about something that a care-of address sent.
+            if icmpv6::verify(message.source, message.destination, &message.message).is_ok()
+                && let Ok((error, invoking)) = icmpv6::parse_error(&message.message)
+            {
+                self.forwarder.handle_error(now, message.destination, error, invoking);
+            }
+            return;
+        }
+        let mut results = Vec::new();
+        if let Some(agent) = &mut self.agent {
+            results.push(agent.machine.handle_link_message(now, message));
+        }
+        if let Some(router) = &mut self.router {
+            results.push(router.machine.handle_link_message(now, wall, message));
+            for advertiser in &mut router.advertisers {
+                results.push(advertiser.handle_link_message(now, message));
+            }
+        }
+        for reason in results.into_iter().filter_map(Result::err) {
+            *self.dropped.entry(reason).or_default() += 1;
+        }
+    }
+
+    fn process(&mut self, now: Time, wall: WallTime, buffer: &mut PacketBuffer) -> Verdict {
+        let Ok((header, payload)) = Header::parse_packet(buffer.as_slice()) else {
+            return self.forwarder.drop(TunnelDrop::Malformed);
+        };
+        let length = HEADER_LEN + payload.len();
+        buffer.strip(0, length);
+        if self.is_own(&header) {
+            return self.deliver(now, wall, &header, buffer, true);
+        }
+        let verdict = self.forwarder.encapsulate(now, &header, buffer);
+        if verdict == Verdict::from(TunnelDrop::NotRegistered)
+            && let Some(router) = &mut self.router
+        {
+            router.machine.handle_demand(now, wall);
+        }
+        verdict
+    }
+
+    /// Whether a packet from the tunnel device is addressed to an end of a tunnel or a control endpoint of
+    /// this station, not to somebody behind one.
+    fn is_own(&self, header: &Header) -> bool {
+        let to_agent = self.agent.as_ref().is_some_and(|a| a.machine.config().address == header.destination);
+        let to_router = self.router.as_ref().is_some_and(|router| {
+            let config = router.machine.config();
+            header.source == config.home_agent
+                && (header.destination == config.home_address
+                    || self.forwarder.has_tunnel(header.destination, header.source))
+        });
+        to_agent || to_router
+    }
+
+    /// A packet for this station itself.
+    fn deliver(
+        &mut self,
+        now: Time,
+        wall: WallTime,
+        header: &Header,
+        buffer: &mut PacketBuffer,
+        may_reassemble: bool,
+    ) -> Verdict {
+        if header.next_header == protocol::IPV6 {
+            return self.decapsulate(now, header, HEADER_LEN, buffer);
+        }
+        let extensions = match Extensions::parse(buffer.as_slice()) {
+            Ok(extensions) => extensions,
+            Err(error) => {
+                if let Some(problem) = error.parameter_problem(HEADER_LEN) {
+                    self.forwarder.error(now, header.destination, problem, buffer.as_slice());
+                }
+                return self.forwarder.drop(TunnelDrop::Malformed);
+            }
+        };
+        if let Some(fragment) = extensions.fragment {
+            if !may_reassemble || header.next_header != protocol::FRAGMENT {
+                return self.forwarder.drop(TunnelDrop::Fragment);
+            }
+            let payload = buffer.as_slice().get(extensions.offset..).unwrap_or_default();
+            return match self.reassembler.handle(now, header, &fragment, payload) {
+                Ok(None) => Verdict::Consumed,
+                Ok(Some(whole)) => {
+                    buffer.copy_from(&whole);
+                    match Header::parse(buffer.as_slice()) {
+                        Ok(header) => self.deliver(now, wall, &header, buffer, false),
+                        Err(_) => self.forwarder.drop(TunnelDrop::Malformed),
+                    }
+                }
+                Err(_) => self.forwarder.drop(TunnelDrop::Fragment),
+            };
+        }
+        match extensions.protocol {
+            protocol::IPV6 => self.decapsulate(now, header, extensions.offset, buffer),
+            protocol::MOBILITY => self.mobility(now, wall, header, &extensions, buffer.as_slice()),
+            _ => self.upper_layer(now, header, &extensions, buffer),
+        }
+    }
+
+    fn decapsulate(
+        &mut self,
+        now: Time,
+        outer: &Header,
+        offset: usize,
+        buffer: &mut PacketBuffer,
+    ) -> Verdict {
+        match self.forwarder.decapsulate(outer, offset, buffer) {
+            Ok(()) => Verdict::Forward,
+            Err((reason, inner)) => {
+                if let (TunnelDrop::OuterSource, Some(inner), Some(agent)) = (reason, inner, &mut self.agent)
+                {
+                    agent.machine.handle_unbound(now, outer.source, inner.source);
+                }
+                self.forwarder.drop(reason)
+            }
+        }
+    }
+
+    fn mobility(
+        &mut self,
+        now: Time,
+        wall: WallTime,
+        header: &Header,
+        extensions: &Extensions,
+        packet: &[u8],
+    ) -> Verdict {
+        let Some(message) = MobilityMessage::new(packet, header, extensions) else {
+            return self.forwarder.drop(TunnelDrop::Malformed);
+        };
+        *self.received.entry(message_name(message.octets())).or_default() += 1;
+        let for_agent = |agent: &&mut Agent| agent.machine.config().address == header.destination;
+        let result = match (self.agent.as_mut().filter(for_agent), &mut self.router) {
+            (Some(agent), _) => agent.machine.handle_message(now, wall, message),
+            (None, Some(router)) => router.machine.handle_message(now, wall, message),
+            (None, None) => Err(MobilityDrop::WrongParty),
+        };
+        match result {
+            Ok(()) => Verdict::Consumed,
+            Err(reason) => {
+                *self.dropped.entry(reason).or_default() += 1;
+                Verdict::Dropped(reason.name())
+            }
+        }
+    }
+
+    /// Anything else that is sent to the home agent's address.
+    fn upper_layer(
+        &mut self,
+        now: Time,
+        header: &Header,
+        extensions: &Extensions,
+        buffer: &mut PacketBuffer,
+    ) -> Verdict {
+        let packet = buffer.as_slice();
+        if let (Some(home_address), Some(agent)) = (extensions.home_address, &mut self.agent) {
+            // RFC 6275 9.3.1: a Home Address option without a binding. (With one it would be route
+            // optimisation, which is left out.)
+            agent.machine.handle_unbound(now, header.source, home_address);
+            return self.forwarder.drop(TunnelDrop::UpperLayer);
+        }
+        if extensions.protocol == protocol::ICMPV6 {
+            if let Some(reply) = icmpv6::echo_reply(packet) {
+                buffer.copy_from(&reply);
+                return Verdict::Forward;
+            }
+            let message = packet.get(extensions.offset..).unwrap_or_default();
+            if icmpv6::verify(header.source, header.destination, message).is_ok()
+                && let Ok((error, invoking)) = icmpv6::parse_error(message)
+                && self.forwarder.handle_error(now, header.destination, error, invoking)
+            {
+                return Verdict::Consumed;
+            }
+        } else if matches!(extensions.protocol, protocol::TCP | protocol::UDP) {
+            let closed = ErrorMessage::DestinationUnreachable { code: 4 };
+            self.forwarder.error(now, header.destination, closed, packet);
+        }
+        self.forwarder.drop(TunnelDrop::UpperLayer)
+    }
+
+    /// Computes anew what the mobile router wants from the data path.
+    fn forward_router(&mut self) {
+        if let Some(router) = &self.router {
+            let lan: &[String] = if router.advertisers.is_empty() { &[] } else { &router.lan };
+            let entries = router_entries(&router.machine, lan, &self.interfaces);
+            self.desired.replace(Scope::MobileRouter, entries);
+        }
+        self.take_changes();
+    }
+
+    fn forward_node(&mut self, home_address: Ipv6Addr) {
+        if let Some(agent) = &self.agent
+            && let Some(node) = agent.nodes.get(&home_address)
+        {
+            self.desired.replace(Scope::Node(home_address), node_entries(&agent.machine, node));
+        }
+        self.take_changes();
+    }
+
+    /// Turns changes of the desired state into outputs; the slow path follows them at once.
+    fn take_changes(&mut self) {
+        while let Some(change) = self.desired.poll_change() {
+            match &change {
+                Change::Set(Entry::Tunnel(tunnel)) => self.forwarder.set_tunnel(tunnel.clone()),
+                Change::Remove(Entry::Tunnel(tunnel)) => {
+                    self.forwarder.remove_tunnel(tunnel.local, tunnel.remote);
+                }
+                _ => {}
+            }
+            self.outputs.push_back(Output::Forwarding(change));
+        }
+    }
+
+    /// Collects the outputs of the parts, in order.
+    fn flush(&mut self, now: Time) {
+        self.take_changes();
+        while let Some(output) = self.agent.as_mut().and_then(|agent| agent.machine.poll_output()) {
+            self.translate(output, false);
+        }
+        while let Some(output) = self.router.as_mut().and_then(|router| router.machine.poll_output()) {
+            self.translate(output, true);
+        }
+        if let Some(router) = &mut self.router {
+            router.inform_advertisers(now);
+            for advertiser in &mut router.advertisers {
+                while let Some(message) = advertiser.poll_output() {
+                    self.outputs.push_back(Output::Icmpv6(message));
+                }
+            }
+        }
+        while let Some(packet) = self.forwarder.poll_output() {
+            self.outputs.push_back(Output::Packet(packet));
+        }
+    }
+
+    fn translate(&mut self, output: carnet_mobility::Output, from_router: bool) {
+        use carnet_mobility::Output as Mobility;
+        match output {
+            Mobility::Forwarding(_) if from_router => self.forward_router(),
+            Mobility::Forwarding(home_address) => self.forward_node(home_address),
+            Mobility::Persist => self.outputs.push_back(Output::Persist),
+            Mobility::Packet(packet) => self.outputs.push_back(Output::Packet(packet)),
+            Mobility::Link(message) => self.outputs.push_back(Output::Icmpv6(message)),
+            Mobility::Event(event) => self.outputs.push_back(Output::Event(event)),
+        }
+    }
+}
+
+impl Router {
+    fn new(settings: MobileRouterSettings, rng: &mut Rng) -> Router {
+        let mut prefixes: BTreeMap<String, Vec<ipnet::Ipv6Net>> = BTreeMap::new();
+        if settings.advertise {
+            for (interface, prefix) in lan_prefixes(&settings.router.prefixes, &settings.lan) {
+                prefixes.entry(interface).or_default().push(prefix);
+            }
+        }
+        let advertisers = prefixes
+            .into_iter()
+            .map(|(interface, prefixes)| {
+                RouterAdvertiser::new(AdvertiserConfig { interface, prefixes }, Rng::new(rng.u64()))
+            })
+            .collect();
+        Router {
+            machine: MobileRouter::new(settings.router, rng),
+            lan: settings.lan,
+            advertisers,
+            lan_mtu: None,
+        }
+    }
+
+    /// The MTU that fits every uplink's tunnel, and whether the prefixes are good.
+    fn inform_advertisers(&mut self, now: Time) {
+        let mtu = self
+            .machine
+            .uplinks()
+            .iter()
+            .filter(|uplink| matches!(uplink.attachment, Attachment::Foreign { .. }))
+            .map(|uplink| uplink.mtu().saturating_sub(HEADER_LEN as u32).max(1280))
+            .min();
+        self.lan_mtu = mtu.or(self.lan_mtu);
+        for advertiser in &mut self.advertisers {
+            advertiser.set(now, self.lan_mtu, self.machine.may_advertise());
+        }
+    }
+}
+
+/// The counter name of a Mobility Header message.
+fn message_name(octets: &[u8]) -> &'static str {
+    match octets.get(2).copied() {
+        Some(message_type::BINDING_REFRESH_REQUEST) => "binding_refresh_request",
+        Some(message_type::BINDING_UPDATE) => "binding_update",
+        Some(message_type::BINDING_ACKNOWLEDGEMENT) => "binding_acknowledgement",
+        Some(message_type::BINDING_ERROR) => "binding_error",
+        _ => "other",
+    }
+}

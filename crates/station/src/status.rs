@@ -1,0 +1,183 @@
+//! What a station shows of itself.
+
+use std::net::Ipv6Addr;
+use std::time::Duration;
+
+use carnet_base::{DropReason, Time};
+use carnet_mobility::mobile_router::{Attachment, State};
+use ipnet::Ipv6Net;
+
+use crate::Station;
+use crate::forwarding::desired::TunnelEnd;
+
+/// A binding, seen from either end.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct BindingStatus {
+    /// Which end this station is.
+    pub end: TunnelEnd,
+    /// Home address.
+    pub home_address: Ipv6Addr,
+    /// Care-of address; none while nothing is registered.
+    pub care_of_address: Option<Ipv6Addr>,
+    /// Prefixes of the binding.
+    pub prefixes: Vec<Ipv6Net>,
+    /// `registered`, `registering`, `disconnected`, `home`, `refused`, `stopped`.
+    pub state: &'static str,
+    /// Granted lifetime.
+    pub lifetime: Duration,
+    /// What is left of it.
+    pub remaining: Duration,
+    /// Sequence number of the last Binding Update accepted (home agent) or acknowledged (mobile router).
+    pub sequence: Option<u16>,
+}
+
+/// An uplink.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct UplinkStatus {
+    /// Interface name.
+    pub interface: String,
+    /// `active`, `standby`, `home`, or `down: ` and why.
+    pub state: String,
+    /// Care-of address, if there is one.
+    pub care_of_address: Option<Ipv6Addr>,
+    /// Configured priority, lower wins.
+    pub priority: u32,
+    /// Whether it carries the traffic.
+    pub active: bool,
+}
+
+/// A tunnel.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct TunnelStatus {
+    /// Our end.
+    pub local: Ipv6Addr,
+    /// The other end.
+    pub remote: Ipv6Addr,
+    /// Largest inner packet that needs no outer fragments, in octets.
+    pub mtu: usize,
+    /// Whether packets are sent into it, or only still accepted from it.
+    pub transmit: bool,
+}
+
+/// A station in one word per role.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct StationStatus {
+    /// State of the mobile router, if the station is one.
+    pub mobile_router: Option<&'static str>,
+    /// Number of bindings at the home agent, if the station is one.
+    pub home_agent_bindings: Option<usize>,
+}
+
+fn state_name(state: State) -> &'static str {
+    match state {
+        State::Disconnected => "disconnected",
+        State::Registering => "registering",
+        State::Registered => "registered",
+        State::Home => "home",
+        State::Refused(_) => "refused",
+        State::Stopped => "stopped",
+    }
+}
+
+impl Station {
+    /// The station in one word per role.
+    pub fn status(&self) -> StationStatus {
+        StationStatus {
+            mobile_router: self.mobile_router().map(|router| state_name(router.state())),
+            home_agent_bindings: self.home_agent().map(|agent| agent.bindings().iter().count()),
+        }
+    }
+
+    /// All bindings: the home agent's, then the mobile router's own.
+    pub fn binding_status(&self, now: Time) -> Vec<BindingStatus> {
+        let mut bindings: Vec<BindingStatus> = self
+            .home_agent()
+            .into_iter()
+            .flat_map(|agent| agent.bindings().iter())
+            .map(|binding| BindingStatus {
+                end: TunnelEnd::HomeAgent,
+                home_address: binding.home_address,
+                care_of_address: Some(binding.care_of_address),
+                prefixes: binding.prefixes.clone(),
+                state: "registered",
+                lifetime: binding.lifetime,
+                remaining: binding.expires.saturating_since(now),
+                sequence: Some(binding.sequence),
+            })
+            .collect();
+        if let Some(router) = self.mobile_router() {
+            let registration = router.registration();
+            bindings.push(BindingStatus {
+                end: TunnelEnd::MobileRouter,
+                home_address: router.config().home_address,
+                care_of_address: registration.map(|r| r.care_of_address),
+                prefixes: router.config().prefixes.clone(),
+                state: state_name(router.state()),
+                lifetime: registration.map_or(Duration::ZERO, |r| r.lifetime),
+                remaining: registration.map_or(Duration::ZERO, |r| r.expires.saturating_since(now)),
+                sequence: registration.map(|r| r.sequence),
+            });
+        }
+        bindings
+    }
+
+    /// The uplinks of the mobile router, in the order of the configuration.
+    pub fn uplink_status(&self) -> Vec<UplinkStatus> {
+        let Some(router) = self.mobile_router() else { return Vec::new() };
+        let active = router.active_uplink();
+        router
+            .uplinks()
+            .iter()
+            .enumerate()
+            .map(|(index, uplink)| UplinkStatus {
+                interface: uplink.config.interface.clone(),
+                state: match uplink.attachment {
+                    Attachment::Down(reason) => format!("down: {reason}"),
+                    Attachment::Home { .. } => "home".into(),
+                    Attachment::Foreign { .. } if active == Some(index) => "active".into(),
+                    Attachment::Foreign { .. } => "standby".into(),
+                },
+                care_of_address: uplink.care_of_address(),
+                priority: uplink.config.priority,
+                active: active == Some(index),
+            })
+            .collect()
+    }
+
+    /// The tunnels.
+    pub fn tunnel_status(&self, now: Time) -> Vec<TunnelStatus> {
+        let mut tunnels: Vec<TunnelStatus> = self
+            .forwarder()
+            .tunnels(now)
+            .map(|(tunnel, mtu)| TunnelStatus {
+                local: tunnel.local,
+                remote: tunnel.remote,
+                mtu,
+                transmit: tunnel.transmit,
+            })
+            .collect();
+        tunnels.sort_by_key(|t| (!t.transmit, t.local, t.remote));
+        tunnels
+    }
+
+    /// All counters by their dotted names.
+    pub fn counters(&self) -> Vec<(String, u64)> {
+        let forwarder = self.forwarder().counters();
+        let mut counters = vec![
+            ("tunnel.encapsulated".to_string(), forwarder.encapsulated),
+            ("tunnel.decapsulated".to_string(), forwarder.decapsulated),
+        ];
+        for reason in crate::forwarding::forwarder::TunnelDrop::ALL {
+            let count = forwarder.dropped.get(reason).copied().unwrap_or_default();
+            counters.push((format!("tunnel.dropped.{}", reason.name()), count));
+        }
+        for (kind, count) in self.messages_received() {
+            counters.push((format!("mobility.received.{kind}"), *count));
+        }
+        for reason in carnet_mobility::MobilityDrop::ALL {
+            let count = self.messages_dropped().get(reason).copied().unwrap_or_default();
+            counters.push((format!("mobility.dropped.{}", reason.name()), count));
+        }
+        counters
+    }
+}
