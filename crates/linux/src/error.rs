@@ -57,10 +57,12 @@ pub enum Error {
         got: String,
     },
     /// The kernel refused.
-    #[error("cannot {operation}: {source}")]
+    #[error("cannot {operation}: {source}{detail}")]
     Kernel {
         /// What was tried, and on what object.
         operation: String,
+        /// The kernel's own explanation with a leading `: `, or nothing.
+        detail: String,
         /// The kernel's answer.
         source: io::Error,
     },
@@ -90,7 +92,7 @@ pub enum Error {
 impl Error {
     /// The kernel's refusal of `operation`.
     pub(crate) fn kernel(operation: impl Into<String>, source: impl Into<io::Error>) -> Error {
-        Error::Kernel { operation: operation.into(), source: source.into() }
+        Error::Kernel { operation: operation.into(), detail: String::new(), source: source.into() }
     }
 
     /// The errno behind this error, where there is one.

@@ -17,8 +17,15 @@
 pub mod clock;
 mod counters;
 mod error;
+mod installer;
+mod link_socket;
+mod netlink;
+mod observer;
 mod platform;
+mod privileges;
+mod settings;
 mod tunnel;
+mod undo;
 
 pub use counters::Counters;
 pub use error::{Error, Result};

@@ -1,13 +1,32 @@
 //! The platform as the program sees it.
+//!
+//! Two threads of work meet here, on one thread of execution. Changes go in through [`Platform::apply`] and
+//! are in place when it returns. News comes out of [`Platform::next_event`]; while it looks for news it also
+//! puts back what the kernel has dropped, so it must be awaited all the time, if only in a `select!`.
 
+use std::collections::VecDeque;
+use std::future::poll_fn;
+use std::io;
 use std::path::PathBuf;
+use std::task::{Context, Poll};
 
-use carnet_station::forwarding::desired::Change;
+use carnet_station::forwarding::desired::{Change, TUNNEL_DEVICE};
 use carnet_station::io::{Interface, LinkMessage};
 
 use crate::counters::Counters;
 use crate::error::{Error, Result};
+use crate::installer::Installer;
+use crate::link_socket::LinkSockets;
+use crate::netlink::{Dirty, Monitor, Requests};
+use crate::observer::Observer;
 use crate::tunnel::TunnelIo;
+use crate::undo::UndoFile;
+use crate::{privileges, settings};
+
+/// The smallest MTU with which the kernel does IPv6 on a device (RFC 8200 5).
+const MINIMUM_MTU: u32 = 1280;
+/// Packets that may wait in the tunnel device until carnet reads them.
+const QUEUE: u32 = 1000;
 
 /// What [`Platform::open`] needs to know.
 #[derive(Debug, Clone)]
@@ -32,14 +51,15 @@ pub struct WatchedInterface {
 /// Something that the kernel told.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum PlatformEvent {
-    /// The state of an interface, at the start and whenever something in it changed.
+    /// The state of an interface, at the start and whenever something in it changed. The tunnel device is
+    /// left out.
     Interface(Interface),
     /// An interface has vanished.
     InterfaceGone {
         /// Its name.
         name: String,
     },
-    /// An ICMPv6 message heard on a watched link.
+    /// An ICMPv6 message heard on a watched link: an error (types 1 to 4) or Neighbor Discovery (133 to 136).
     Icmpv6(LinkMessage),
 }
 
@@ -47,15 +67,64 @@ pub enum PlatformEvent {
 #[derive(Debug)]
 pub struct Platform {
     tunnel: TunnelIo,
+    installer: Installer,
+    monitor: Monitor,
+    observer: Observer,
+    link_sockets: LinkSockets,
+    events: VecDeque<PlatformEvent>,
+    open: bool,
 }
 
 impl Platform {
     /// Checks what is needed, cleans what a crash left, and creates the tunnel device.
     ///
-    /// Must be called on a thread of a tokio runtime.
+    /// Works in the network namespace of the calling thread, which must be one of a tokio runtime.
     pub fn open(config: PlatformConfig) -> Result<Platform> {
-        let _ = config;
-        Err(Error::kernel("open the platform", std::io::Error::from_raw_os_error(libc::ENOSYS)))
+        if config.device_mtu < MINIMUM_MTU {
+            return Err(Error::Invalid {
+                what: "device_mtu".into(),
+                expected: format!("at least {MINIMUM_MTU}"),
+                got: config.device_mtu.to_string(),
+            });
+        }
+        if tokio::runtime::Handle::try_current().is_err() {
+            return Err(Error::Invalid {
+                what: "thread".into(),
+                expected: "one of a tokio runtime".into(),
+                got: "another".into(),
+            });
+        }
+        if !settings::ipv6_exists() {
+            let source = io::Error::from_raw_os_error(libc::EAFNOSUPPORT);
+            return Err(Error::kernel(
+                "use IPv6: this kernel has none, or it is switched off at boot",
+                source,
+            ));
+        }
+        privileges::check()?;
+        // From here on no other station can start in this namespace, and none is running.
+        let tunnel = TunnelIo::create()?;
+        let mut requests = Requests::open()?;
+        let index = requests.link(TUNNEL_DEVICE)?.map(|link| link.index).ok_or_else(|| {
+            Error::kernel(format!("look up {TUNNEL_DEVICE}"), io::Error::from_raw_os_error(libc::ENODEV))
+        })?;
+        let port = requests.port();
+        let mut installer = Installer::open(requests, UndoFile::open(&config.undo_file), index)?;
+        settings::enable_ipv6(TUNNEL_DEVICE, &mut installer.setting_writes)
+            .map_err(|e| Error::kernel(format!("enable IPv6 on {TUNNEL_DEVICE}"), e))?;
+        let monitor = Monitor::open(port)?;
+        installer.requests.set_up_tunnel(index, config.device_mtu, QUEUE)?;
+        let mut platform = Platform {
+            tunnel,
+            installer,
+            monitor,
+            observer: Observer::default(),
+            link_sockets: LinkSockets::open(config.watched)?,
+            events: VecDeque::new(),
+            open: true,
+        };
+        platform.refresh()?;
+        Ok(platform)
     }
 
     /// Carries out one change of the desired forwarding state.
@@ -63,19 +132,62 @@ impl Platform {
     /// An entry whose interface is missing or down is no error: it stays wanted and is installed when the
     /// interface is there. After an error it stays wanted, too, and is tried again when interfaces change.
     pub fn apply(&mut self, change: &Change) -> Result<()> {
-        let _ = change;
-        Ok(())
+        self.installer.apply(change)
     }
 
-    /// The next thing that the kernel tells. Safe to cancel: nothing is lost.
+    /// The next thing that the kernel tells: at first every interface once, then what changes.
+    ///
+    /// Safe to cancel: nothing is lost. After an error the next call looks at everything anew.
     pub async fn next_event(&mut self) -> Result<PlatformEvent> {
-        std::future::pending().await
+        loop {
+            if let Some(event) = self.events.pop_front() {
+                return Ok(event);
+            }
+            poll_fn(|cx| self.poll(cx)).await?;
+        }
     }
 
-    /// Sends an ICMPv6 message on a link; its checksum is filled in.
+    fn poll(&mut self, cx: &mut Context<'_>) -> Poll<Result<()>> {
+        let failed = |e: io::Error| Error::kernel("receive from the kernel", e);
+        self.monitor.poll(cx).map_err(failed)?;
+        self.refresh()?;
+        self.link_sockets.poll(cx, &mut self.events).map_err(failed)?;
+        // A fresh socket has not been asked to wake this task before `refresh` opened it; now it has.
+        if self.events.is_empty() { Poll::Pending } else { Poll::Ready(Ok(())) }
+    }
+
+    /// Asks for what has changed, puts back what got lost, and collects the news.
+    fn refresh(&mut self) -> Result<()> {
+        let dirty = self.monitor.dirty;
+        if !dirty.any() {
+            return Ok(());
+        }
+        self.monitor.dirty = Dirty::default();
+        let result = self.look(dirty);
+        if result.is_err() {
+            self.monitor.dirty = Dirty::ALL;
+        }
+        result
+    }
+
+    fn look(&mut self, dirty: Dirty) -> Result<()> {
+        self.observer.refresh(dirty, &mut self.installer.requests)?;
+        self.link_sockets.follow(&self.observer.links);
+        self.events.extend(self.observer.news());
+        self.installer.reconcile(dirty, &self.observer.links, &self.observer.addresses)
+    }
+
+    /// Sends an ICMPv6 message on a link, from exactly its source; its checksum is filled in.
+    ///
+    /// A unicast message needs `peer` where the link has addresses; a multicast one goes to the group's.
     pub fn send_icmpv6(&mut self, message: &LinkMessage) -> Result<()> {
-        let _ = message;
-        Ok(())
+        let known = self.observer.links.get(&message.interface);
+        let operation =
+            || format!("send an ICMPv6 message to {} on {}", message.destination, message.interface);
+        match known {
+            Some(link) => self.link_sockets.send(link, message),
+            None => Err(Error::kernel(operation(), io::Error::from_raw_os_error(libc::ENODEV))),
+        }
     }
 
     /// The tunnel device's packets.
@@ -85,13 +197,34 @@ impl Platform {
 
     /// What has been done, in numbers.
     pub fn counters(&self) -> Counters {
-        Counters::default()
+        let Platform { installer, monitor, link_sockets, .. } = self;
+        Counters {
+            writes: installer.requests.writes + installer.setting_writes,
+            reads: installer.requests.reads,
+            restored: installer.restored,
+            overruns: monitor.overruns,
+            unparsed: monitor.unparsed + installer.requests.unparsed,
+            icmpv6_received: link_sockets.received,
+            icmpv6_malformed: link_sockets.malformed,
+            icmpv6_sent: link_sockets.sent,
+        }
     }
 
     /// Removes everything that was made, and puts back what was changed.
     ///
-    /// Goes on after an error and returns the first one.
-    pub fn close(self) -> Result<()> {
-        Ok(())
+    /// Goes on after an error and returns the first one. Dropping the platform does the same, silently.
+    pub fn close(mut self) -> Result<()> {
+        self.open = false;
+        self.installer.close()
+    }
+}
+
+impl Drop for Platform {
+    fn drop(&mut self) {
+        if std::mem::take(&mut self.open)
+            && let Err(error) = self.installer.close()
+        {
+            tracing::warn!("{error}");
+        }
     }
 }

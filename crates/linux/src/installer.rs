@@ -1,0 +1,493 @@
+//! Makes the kernel have what is wanted, and keeps it so.
+//!
+//! For every entry the installer remembers what is wanted and what it has put into the kernel. A change
+//! that asks for what is there already costs no system call. An entry that cannot be installed yet, because
+//! its interface is missing or down, or because the kernel refused it, waits and is tried again whenever
+//! interfaces, addresses or routes have changed. What the kernel drops (the routes and addresses of an
+//! interface that goes down) or an operator deletes is noticed and put back.
+//!
+//! **The local rule.** The kernel asks its `local` table first, by a rule of priority 0, and no rule can
+//! come before that. To capture packets to a care-of address, the rule is moved down to
+//! [`priority::LOCAL`]: the new one is added before the old one is deleted, and the other way round at the
+//! end, so that the machine never loses its own addresses.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::net::Ipv6Addr;
+
+use carnet_station::forwarding::desired::{
+    Change, Entry, InterfaceAddress, Key, Route, RouteAction, Rule, TUNNEL_DEVICE, priority,
+};
+
+use crate::ROUTE_PROTOCOL;
+use crate::error::{Error, Result};
+use crate::netlink::{AddressInfo, Dirty, LinkInfo, Requests, RouteInfo, effective_metric};
+use crate::settings;
+use crate::undo::{AddedAddress, UndoFile};
+
+/// The kernel's table of its own addresses.
+const TABLE_LOCAL: u32 = 255;
+/// Origin of the kernel's own rules (`RTPROT_KERNEL`), given back to the local rule.
+const KERNEL_PROTOCOL: u8 = 2;
+
+/// A rule that looks up the local table for every packet.
+fn local_rule(priority: u32) -> Rule {
+    Rule { priority, input_interface: None, from: None, to: None, protocol: None, table: TABLE_LOCAL }
+}
+
+/// An entry that is wanted.
+#[derive(Debug)]
+struct Wanted {
+    entry: Entry,
+    /// What of this key carnet has put into the kernel; differs from `entry` while a change waits.
+    installed: Option<Entry>,
+    /// Index of the interface where it was installed.
+    index: u32,
+    /// Somebody else's address does the job.
+    foreign: bool,
+    /// It was there once and got lost.
+    lost: bool,
+    /// The last error, so that it is logged once.
+    complaint: Option<String>,
+}
+
+impl Wanted {
+    fn settled(&self) -> bool {
+        self.foreign || self.installed.as_ref() == Some(&self.entry)
+    }
+}
+
+/// How an installation went.
+enum Put {
+    /// It is there, on the interface of this index (0 where there is none).
+    Done(u32),
+    /// Somebody else had it there already.
+    Foreign(u32),
+    /// Its interface is missing or down.
+    Later,
+}
+
+/// What is wanted, what is there, and the means to make them equal.
+#[derive(Debug)]
+pub(crate) struct Installer {
+    pub(crate) requests: Requests,
+    undo: UndoFile,
+    wanted: BTreeMap<Key, Wanted>,
+    waiting: BTreeSet<Key>,
+    local_rule_moved: bool,
+    tunnel_index: u32,
+    /// Writes of settings.
+    pub(crate) setting_writes: u64,
+    /// Entries put back.
+    pub(crate) restored: u64,
+}
+
+impl Installer {
+    /// An installer that wants nothing. First removes what a crash left behind; the caller must hold the
+    /// tunnel device, which says that no other station is running here.
+    pub(crate) fn open(mut requests: Requests, undo: UndoFile, tunnel_index: u32) -> Result<Installer> {
+        clean_rules(&mut requests)?;
+        clean_routes(&mut requests)?;
+        let mut installer = Installer {
+            requests,
+            undo,
+            wanted: BTreeMap::new(),
+            waiting: BTreeSet::new(),
+            local_rule_moved: false,
+            tunnel_index,
+            setting_writes: 0,
+            restored: 0,
+        };
+        installer.clean_addresses_and_settings()?;
+        Ok(installer)
+    }
+
+    fn clean_addresses_and_settings(&mut self) -> Result<()> {
+        let left = self.requests.addresses()?;
+        let names: BTreeMap<u32, String> =
+            self.requests.links()?.into_iter().map(|link| (link.index, link.name)).collect();
+        let recorded = std::mem::take(&mut self.undo.record.addresses);
+        for AddressInfo { index, address, ours } in left {
+            let Some(interface) = names.get(&index) else { continue };
+            let is_recorded = recorded.iter().any(|r| {
+                (r.index, &r.interface, r.address, r.prefix_length)
+                    == (index, interface, address.address, address.prefix_length)
+            });
+            if ours || is_recorded {
+                self.requests.delete_address(index, interface, address.address, address.prefix_length)?;
+            }
+        }
+        let settings = self.undo.record.settings.clone();
+        for changed in settings.into_iter().rev() {
+            self.restore_setting(&changed.interface, &changed.name)?;
+        }
+        self.undo.delete()
+    }
+
+    /// Carries out a change.
+    pub(crate) fn apply(&mut self, change: &Change) -> Result<()> {
+        match change {
+            Change::Set(entry) => {
+                let key = entry.key();
+                let wanted = self.wanted.entry(key.clone()).or_insert_with(|| Wanted {
+                    entry: entry.clone(),
+                    installed: None,
+                    index: 0,
+                    foreign: false,
+                    lost: false,
+                    complaint: None,
+                });
+                if wanted.entry != *entry {
+                    wanted.entry = entry.clone();
+                    wanted.complaint = None;
+                    // An address that is not ours stays as it is, whatever prefix length we would like.
+                    wanted.foreign &= matches!(entry, Entry::Address(_));
+                }
+                if wanted.settled() { Ok(()) } else { self.install(&key) }
+            }
+            Change::Remove(entry) => self.remove(&entry.key()),
+        }
+    }
+
+    fn remove(&mut self, key: &Key) -> Result<()> {
+        self.waiting.remove(key);
+        let Some(wanted) = self.wanted.remove(key) else { return Ok(()) };
+        let Some(installed) = wanted.installed else { return Ok(()) };
+        self.take_out(&installed, wanted.index)
+    }
+
+    /// Brings what is installed under `key` in line with what is wanted.
+    fn install(&mut self, key: &Key) -> Result<()> {
+        let Some(wanted) = self.wanted.get(key) else { return Ok(()) };
+        let (entry, previous, index) = (wanted.entry.clone(), wanted.installed.clone(), wanted.index);
+        let result = self.put(&entry, previous.as_ref());
+        let mut stale = None;
+        if let Some(wanted) = self.wanted.get_mut(key) {
+            match &result {
+                Ok(Put::Done(index)) => {
+                    wanted.installed = Some(entry);
+                    wanted.index = *index;
+                    wanted.foreign = false;
+                }
+                Ok(Put::Foreign(index)) => {
+                    wanted.installed = None;
+                    wanted.index = *index;
+                    wanted.foreign = true;
+                }
+                // What was there before is not wanted any more, and its successor cannot replace it yet.
+                Ok(Put::Later) => stale = wanted.installed.take(),
+                Err(_) => {}
+            }
+            if matches!(result, Ok(Put::Done(_) | Put::Foreign(_))) {
+                self.waiting.remove(key);
+                self.restored += u64::from(std::mem::take(&mut wanted.lost));
+                wanted.complaint = None;
+            } else {
+                self.waiting.insert(key.clone());
+            }
+        }
+        if let Some(stale) = stale {
+            self.take_out(&stale, index)?;
+        }
+        result.map(|_| ())
+    }
+
+    /// Index of an interface; `None` when it is missing, or down while it must be up.
+    fn index_of(&mut self, interface: &str, must_be_up: bool) -> Result<Option<u32>> {
+        if interface == TUNNEL_DEVICE {
+            return Ok(Some(self.tunnel_index));
+        }
+        let link = self.requests.link(interface)?;
+        Ok(link.filter(|link| link.up || !must_be_up).map(|link| link.index))
+    }
+
+    fn put(&mut self, entry: &Entry, previous: Option<&Entry>) -> Result<Put> {
+        match entry {
+            Entry::Setting(setting) => {
+                let index = match settings::is_common(&setting.interface) {
+                    true => Some(0),
+                    false => self.index_of(&setting.interface, false)?,
+                };
+                let Some(index) = index else { return Ok(Put::Later) };
+                let done = settings::set(setting, index, &mut self.undo, &mut self.setting_writes)?;
+                Ok(if done { Put::Done(index) } else { Put::Later })
+            }
+            Entry::Address(address) => self.put_address(address, previous),
+            Entry::Route(route) => self.put_route(route, previous.is_some()),
+            // The TUN device carries every tunnel; who may send what is decided in user space.
+            Entry::Tunnel(_) => Ok(Put::Done(0)),
+            Entry::Rule(rule) => {
+                if rule.priority < priority::LOCAL {
+                    self.move_local_rule()?;
+                }
+                self.requests.add_rule(rule, ROUTE_PROTOCOL).map(|()| Put::Done(0))
+            }
+        }
+    }
+
+    fn put_address(&mut self, address: &InterfaceAddress, previous: Option<&Entry>) -> Result<Put> {
+        let InterfaceAddress { interface, address, prefix_length } = address;
+        let Some(index) = self.index_of(interface, false)? else { return Ok(Put::Later) };
+        // The kernel cannot change the prefix length of an address.
+        if let Some(Entry::Address(old)) = previous
+            && old.prefix_length != *prefix_length
+        {
+            self.requests.delete_address(index, interface, *address, old.prefix_length)?;
+        }
+        match self.requests.add_address(index, interface, *address, *prefix_length) {
+            Ok(()) => {}
+            Err(e) if e.raw_os_error() == Some(libc::EEXIST) && previous.is_some() => {
+                return Ok(Put::Done(index));
+            }
+            Err(e) if e.raw_os_error() == Some(libc::EEXIST) => return Ok(Put::Foreign(index)),
+            Err(e) if is_gone(&e) => return Ok(Put::Later),
+            Err(e) => return Err(e),
+        }
+        self.undo.record.addresses.retain(|a| (&a.interface, a.address) != (interface, *address));
+        self.undo.record.addresses.push(AddedAddress {
+            interface: interface.clone(),
+            index,
+            address: *address,
+            prefix_length: *prefix_length,
+        });
+        self.undo.save()?;
+        Ok(Put::Done(index))
+    }
+
+    fn put_route(&mut self, route: &Route, replace: bool) -> Result<Put> {
+        let index = match &route.action {
+            RouteAction::Unreachable => None,
+            RouteAction::Forward { interface, .. } => match self.index_of(interface, true)? {
+                Some(index) => Some(index),
+                None => return Ok(Put::Later),
+            },
+        };
+        match self.requests.set_route(route, index, replace) {
+            Ok(()) => Ok(Put::Done(index.unwrap_or(0))),
+            Err(e) if is_gone(&e) => Ok(Put::Later),
+            Err(e) => Err(e),
+        }
+    }
+
+    /// Removes what carnet has put there.
+    fn take_out(&mut self, entry: &Entry, index: u32) -> Result<()> {
+        match entry {
+            Entry::Setting(setting) => self.restore_setting(&setting.interface, &setting.name),
+            Entry::Address(InterfaceAddress { interface, address, prefix_length }) => {
+                self.requests.delete_address(index, interface, *address, *prefix_length)?;
+                let recorded = self.undo.record.addresses.len();
+                self.undo.record.addresses.retain(|a| (&a.interface, a.address) != (interface, *address));
+                if self.undo.record.addresses.len() != recorded { self.undo.save() } else { Ok(()) }
+            }
+            Entry::Route(route) => self.requests.delete_route(route.table, route.destination, route.metric),
+            Entry::Tunnel(_) => Ok(()),
+            Entry::Rule(rule) => {
+                self.requests.delete_rule(rule, ROUTE_PROTOCOL)?;
+                let needed = |w: &Wanted| matches!(&w.entry, Entry::Rule(r) if r.priority < priority::LOCAL);
+                if self.local_rule_moved && !self.wanted.values().any(needed) {
+                    self.restore_local_rule()?;
+                }
+                Ok(())
+            }
+        }
+    }
+
+    fn restore_setting(&mut self, interface: &str, name: &str) -> Result<()> {
+        let index = match settings::is_common(interface) {
+            true => Some(0),
+            false => self.requests.link(interface)?.map(|link| link.index),
+        };
+        settings::restore(interface, name, index, &mut self.undo, &mut self.setting_writes)
+    }
+
+    fn move_local_rule(&mut self) -> Result<()> {
+        if self.local_rule_moved {
+            return Ok(());
+        }
+        self.requests.add_rule(&local_rule(priority::LOCAL), ROUTE_PROTOCOL)?;
+        self.local_rule_moved = true;
+        // Where somebody has moved the rule already, there is none of this priority, whoever made it.
+        for info in self.requests.rules()? {
+            if info.plain && info.rule == local_rule(0) {
+                self.requests.delete_rule(&info.rule, info.protocol)?;
+            }
+        }
+        Ok(())
+    }
+
+    fn restore_local_rule(&mut self) -> Result<()> {
+        restore_local_rule(&mut self.requests)?;
+        self.local_rule_moved = false;
+        Ok(())
+    }
+
+    /// Learns what has changed, and puts back what was lost.
+    pub(crate) fn reconcile(
+        &mut self,
+        dirty: Dirty,
+        links: &BTreeMap<String, LinkInfo>,
+        addresses: &[AddressInfo],
+    ) -> Result<()> {
+        if dirty.links || dirty.addresses {
+            let addresses: BTreeSet<(u32, Ipv6Addr)> =
+                addresses.iter().map(|a| (a.index, a.address.address)).collect();
+            self.note_lost(|wanted| {
+                let same = |name: &str| links.get(name).is_some_and(|link| link.index == wanted.index);
+                match &wanted.entry {
+                    Entry::Setting(s) => settings::is_common(&s.interface) || same(&s.interface),
+                    Entry::Address(a) => same(&a.interface) && addresses.contains(&(wanted.index, a.address)),
+                    Entry::Route(Route { action: RouteAction::Forward { interface, .. }, .. }) => {
+                        interface == TUNNEL_DEVICE
+                            || same(interface) && links.get(interface).is_some_and(|link| link.up)
+                    }
+                    _ => true,
+                }
+            });
+        }
+        if dirty.own_routes && self.wanted.keys().any(|key| matches!(key, Key::Route(..))) {
+            let routes = self.requests.routes(None, Some(ROUTE_PROTOCOL))?;
+            let routes: BTreeMap<_, RouteInfo> =
+                routes.into_iter().map(|r| ((r.table, r.destination, r.metric), r)).collect();
+            self.note_lost(|wanted| match &wanted.entry {
+                Entry::Route(route) => routes
+                    .get(&(route.table, route.destination, effective_metric(route.metric)))
+                    .is_some_and(|found| agrees(route, wanted.index, found)),
+                _ => true,
+            });
+        }
+        if dirty.own_rules && self.wanted.keys().any(|key| matches!(key, Key::Rule(..))) {
+            self.check_rules()?;
+        }
+        self.retry(links);
+        Ok(())
+    }
+
+    /// Puts every installed entry that is no longer there on the list of those that wait.
+    fn note_lost(&mut self, is_there: impl Fn(&Wanted) -> bool) {
+        for (key, wanted) in &mut self.wanted {
+            if wanted.settled() && !is_there(wanted) {
+                tracing::debug!(?key, "lost");
+                wanted.installed = None;
+                wanted.foreign = false;
+                wanted.lost = true;
+                self.waiting.insert(key.clone());
+            }
+        }
+    }
+
+    fn check_rules(&mut self) -> Result<()> {
+        let rules = self.requests.rules()?;
+        self.note_lost(|wanted| match &wanted.entry {
+            Entry::Rule(rule) => rules.iter().any(|r| r.protocol == ROUTE_PROTOCOL && r.rule == *rule),
+            _ => true,
+        });
+        if self.local_rule_moved {
+            let ours = local_rule(priority::LOCAL);
+            if !rules.iter().any(|r| r.protocol == ROUTE_PROTOCOL && r.rule == ours) {
+                self.requests.add_rule(&ours, ROUTE_PROTOCOL)?;
+                self.restored += 1;
+            }
+            if rules.iter().any(|r| r.plain && r.rule == local_rule(0)) {
+                // Not deleted again: whoever does this may do it for ever.
+                tracing::warn!(
+                    "somebody has put the local rule back to priority 0: packets for carnet's tunnels do not \
+                     reach it (`ip -6 rule del pref 0`)"
+                );
+            }
+        }
+        Ok(())
+    }
+
+    /// Tries again what waits, as far as the interface is there.
+    fn retry(&mut self, links: &BTreeMap<String, LinkInfo>) {
+        let ready = |key: &Key| {
+            let Some(wanted) = self.wanted.get(key) else { return false };
+            match &wanted.entry {
+                Entry::Setting(s) => settings::is_common(&s.interface) || links.contains_key(&s.interface),
+                Entry::Address(a) => links.contains_key(&a.interface),
+                Entry::Route(Route { action: RouteAction::Forward { interface, .. }, .. }) => {
+                    interface == TUNNEL_DEVICE || links.get(interface).is_some_and(|link| link.up)
+                }
+                _ => true,
+            }
+        };
+        let keys: Vec<Key> = self.waiting.iter().filter(|key| ready(key)).cloned().collect();
+        for key in keys {
+            if let Err(error) = self.install(&key)
+                && let Some(wanted) = self.wanted.get_mut(&key)
+            {
+                let text = error.to_string();
+                if wanted.complaint.as_ref() != Some(&text) {
+                    tracing::warn!("{text}; it is tried again when interfaces change");
+                    wanted.complaint = Some(text);
+                }
+            }
+        }
+    }
+
+    /// Removes everything, last things first, and goes on after an error; returns the first one.
+    pub(crate) fn close(&mut self) -> Result<()> {
+        let mut result = Ok(());
+        let mut keep_first = |new: Result<()>| {
+            if let (Ok(()), Err(_)) = (&result, &new) {
+                result = new;
+            } else if let Err(error) = new {
+                tracing::warn!("{error}");
+            }
+        };
+        while let Some(key) = self.wanted.last_key_value().map(|(key, _)| key.clone()) {
+            keep_first(self.remove(&key));
+        }
+        if self.local_rule_moved {
+            keep_first(self.restore_local_rule());
+        }
+        keep_first(self.requests.delete_link(self.tunnel_index));
+        if self.undo.record == Default::default() {
+            keep_first(self.undo.delete());
+        }
+        result
+    }
+}
+
+/// Whether an error means that the interface has just vanished or gone down.
+fn is_gone(error: &Error) -> bool {
+    matches!(error.raw_os_error(), Some(libc::ENODEV | libc::ENXIO | libc::ENETDOWN))
+}
+
+/// Whether the kernel's route does what is wanted.
+fn agrees(route: &Route, index: u32, found: &RouteInfo) -> bool {
+    match &route.action {
+        RouteAction::Unreachable => found.unreachable,
+        RouteAction::Forward { gateway, .. } => {
+            matches!(found.hops.as_slice(), [hop] if hop.index == index && hop.gateway == *gateway)
+        }
+    }
+}
+
+/// Makes sure that a rule other than carnet's looks up the local table, and then deletes carnet's.
+fn restore_local_rule(requests: &mut Requests) -> Result<()> {
+    let is_local = |r: &crate::netlink::RuleInfo| {
+        r.plain && r.protocol != ROUTE_PROTOCOL && r.rule == local_rule(r.rule.priority)
+    };
+    if !requests.rules()?.iter().any(is_local) {
+        requests.add_rule(&local_rule(0), KERNEL_PROTOCOL)?;
+    }
+    requests.delete_rule(&local_rule(priority::LOCAL), ROUTE_PROTOCOL)
+}
+
+/// Removes every rule that bears carnet's mark.
+fn clean_rules(requests: &mut Requests) -> Result<()> {
+    let ours = |r: &crate::netlink::RuleInfo| r.protocol == ROUTE_PROTOCOL && r.rule.table != TABLE_LOCAL;
+    for info in requests.rules()?.into_iter().filter(ours) {
+        requests.delete_rule(&info.rule, ROUTE_PROTOCOL)?;
+    }
+    // Also when no rule of ours is left: a machine without any is one that has lost its addresses.
+    restore_local_rule(requests)
+}
+
+/// Removes every route that bears carnet's mark.
+fn clean_routes(requests: &mut Requests) -> Result<()> {
+    for route in requests.routes(None, Some(ROUTE_PROTOCOL))? {
+        requests.delete_route(route.table, route.destination, route.metric)?;
+    }
+    Ok(())
+}

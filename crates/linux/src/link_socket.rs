@@ -1,0 +1,386 @@
+//! ICMPv6 heard and sent on links, below the kernel's own IPv6.
+//!
+//! A home agent answers Neighbor Solicitations for addresses that the kernel does not know, and a mobile
+//! router hears errors about packets whose source is behind a tunnel: neither reaches an ICMPv6 socket.
+//! One packet socket per watched link hears them, with a filter in the kernel that lets nothing else
+//! through; one further socket sends on any link.
+//!
+//! Left out: ICMPv6 behind extension headers or in fragments, which Neighbor Discovery forbids (RFC 6980)
+//! and errors do not come in.
+
+use std::collections::{BTreeMap, VecDeque};
+use std::io;
+use std::net::Ipv6Addr;
+use std::os::fd::AsRawFd;
+use std::task::{Context, Poll};
+
+use carnet_station::io::LinkMessage;
+use socket2::{Domain, SockFilter, Socket, Type};
+use tokio::io::Interest;
+use tokio::io::unix::AsyncFd;
+
+use crate::error::{Error, Result};
+use crate::netlink::LinkInfo;
+use crate::platform::{PlatformEvent, WatchedInterface};
+
+const ICMPV6: u8 = 58;
+const HEADER: usize = 40;
+/// Enough for an IPv6 packet of any length without a jumbo payload.
+const BUFFER: usize = HEADER + 0xffff;
+/// Messages read from one link before the others have their turn.
+const BATCH: usize = 64;
+
+/// The links on which ICMPv6 is heard, and the way to send on all.
+#[derive(Debug)]
+pub(crate) struct LinkSockets {
+    listeners: Vec<Listener>,
+    sender: Socket,
+    buffer: Vec<u8>,
+    pub(crate) received: u64,
+    pub(crate) malformed: u64,
+    pub(crate) sent: u64,
+}
+
+#[derive(Debug)]
+struct Listener {
+    watched: WatchedInterface,
+    /// The socket, and the index of the interface to which it is bound.
+    socket: Option<(u32, AsyncFd<Socket>)>,
+    complaint: Option<String>,
+}
+
+impl LinkSockets {
+    /// Prepares to watch; no link is heard before [`LinkSockets::follow`].
+    pub(crate) fn open(watched: Vec<WatchedInterface>) -> Result<LinkSockets> {
+        // Protocol 0: a socket that only sends is not handed any packet.
+        let sender = Socket::new(Domain::PACKET, Type::DGRAM, None)
+            .and_then(|s| s.set_nonblocking(true).map(|()| s))
+            .map_err(|e| Error::kernel("open a packet socket", e))?;
+        let listeners =
+            watched.into_iter().map(|watched| Listener { watched, socket: None, complaint: None }).collect();
+        Ok(LinkSockets { listeners, sender, buffer: vec![0; BUFFER], received: 0, malformed: 0, sent: 0 })
+    }
+
+    /// Opens sockets on watched interfaces that have come, closes those of interfaces that have gone.
+    pub(crate) fn follow(&mut self, links: &BTreeMap<String, LinkInfo>) {
+        for listener in &mut self.listeners {
+            let index = links.get(&listener.watched.name).map(|link| link.index);
+            if index == listener.socket.as_ref().map(|(index, _)| *index) {
+                continue;
+            }
+            listener.socket = None;
+            let Some(index) = index else { continue };
+            match listen(index, listener.watched.all_multicast) {
+                Ok(socket) => {
+                    listener.socket = Some((index, socket));
+                    listener.complaint = None;
+                }
+                Err(error) => {
+                    let text = format!("cannot hear ICMPv6 on {}: {error}", listener.watched.name);
+                    if listener.complaint.as_ref() != Some(&text) {
+                        tracing::warn!("{text}");
+                        listener.complaint = Some(text);
+                    }
+                }
+            }
+        }
+    }
+
+    /// Takes in what has arrived and asks to be woken by more.
+    pub(crate) fn poll(
+        &mut self,
+        cx: &mut Context<'_>,
+        events: &mut VecDeque<PlatformEvent>,
+    ) -> io::Result<()> {
+        for listener in &self.listeners {
+            let Some((_, socket)) = &listener.socket else { continue };
+            let mut left = BATCH;
+            while left > 0
+                && let Poll::Ready(guard) = socket.poll_read_ready(cx)
+            {
+                let mut guard = guard?;
+                while left > 0 {
+                    match receive(guard.get_inner(), &mut self.buffer) {
+                        Ok((length, peer)) => {
+                            left -= 1;
+                            match parse(&listener.watched.name, &self.buffer[..length], peer) {
+                                Some(message) => {
+                                    self.received += 1;
+                                    events.push_back(PlatformEvent::Icmpv6(message));
+                                }
+                                None => self.malformed += 1,
+                            }
+                        }
+                        Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
+                            guard.clear_ready();
+                            break;
+                        }
+                        Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+                        // The interface went down; the socket hears again once it is up.
+                        Err(error) if error.raw_os_error() == Some(libc::ENETDOWN) => {}
+                        Err(error) => return Err(error),
+                    }
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Sends `message` on `link` with its checksum filled in.
+    pub(crate) fn send(&mut self, link: &LinkInfo, message: &LinkMessage) -> Result<()> {
+        let peer = match (link.link_address, message.destination.is_multicast()) {
+            (None, _) => None,
+            // RFC 2464 7
+            (Some(_), true) => {
+                let [.., a, b, c, d] = message.destination.octets();
+                Some([0x33, 0x33, a, b, c, d])
+            }
+            (Some(_), false) => Some(message.peer.ok_or_else(|| Error::Invalid {
+                what: format!("ICMPv6 message to {} on {}", message.destination, message.interface),
+                expected: "the link-layer address of a unicast receiver".into(),
+                got: "none".into(),
+            })?),
+        };
+        let packet = compose(message).ok_or_else(|| Error::Invalid {
+            what: format!("ICMPv6 message to {} on {}", message.destination, message.interface),
+            expected: "between 4 and 65535 octets".into(),
+            got: format!("{} octets", message.message.len()),
+        })?;
+        send(&self.sender, link.index, peer, &packet).map_err(|e| {
+            let LinkMessage { interface, source, destination, .. } = message;
+            Error::kernel(format!("send an ICMPv6 message from {source} to {destination} on {interface}"), e)
+        })?;
+        self.sent += 1;
+        Ok(())
+    }
+}
+
+/// The IPv6 packet that carries `message`.
+fn compose(message: &LinkMessage) -> Option<Vec<u8>> {
+    let length = u16::try_from(message.message.len()).ok().filter(|length| *length >= 4)?;
+    let mut packet = Vec::with_capacity(HEADER + usize::from(length));
+    packet.extend([0x60, 0, 0, 0]);
+    packet.extend(length.to_be_bytes());
+    packet.extend([ICMPV6, message.hop_limit]);
+    packet.extend(message.source.octets());
+    packet.extend(message.destination.octets());
+    packet.extend(&message.message);
+    packet[HEADER + 2..HEADER + 4].fill(0);
+    let checksum = checksum(&packet[8..HEADER], &packet[HEADER..]);
+    packet[HEADER + 2..HEADER + 4].copy_from_slice(&checksum.to_be_bytes());
+    Some(packet)
+}
+
+/// ICMPv6 checksum (RFC 4443 2.3) over the two addresses and the message.
+fn checksum(addresses: &[u8], message: &[u8]) -> u16 {
+    let words = addresses.chunks(2).chain(message.chunks(2));
+    let sum: u64 = words
+        .map(|word| u64::from(u16::from_be_bytes([word[0], word.get(1).copied().unwrap_or(0)])))
+        .sum::<u64>()
+        + message.len() as u64
+        + u64::from(ICMPV6);
+    let mut folded = sum;
+    while folded > 0xffff {
+        folded = (folded & 0xffff) + (folded >> 16);
+    }
+    !(folded as u16)
+}
+
+/// The message in an IPv6 packet; `None` when the lengths do not add up. The link may have padded it.
+fn parse(interface: &str, packet: &[u8], peer: Option<[u8; 6]>) -> Option<LinkMessage> {
+    let header = packet.get(..HEADER)?;
+    let length = usize::from(u16::from_be_bytes([header[4], header[5]]));
+    let message = packet.get(HEADER..HEADER + length)?;
+    if header[0] >> 4 != 6 || header[6] != ICMPV6 || length < 4 {
+        return None;
+    }
+    let address =
+        |at: usize| -> Option<Ipv6Addr> { Some(<[u8; 16]>::try_from(&header[at..at + 16]).ok()?.into()) };
+    Some(LinkMessage {
+        interface: interface.to_owned(),
+        source: address(8)?,
+        destination: address(24)?,
+        hop_limit: header[7],
+        peer,
+        message: message.to_vec(),
+    })
+}
+
+/// Passes ICMPv6 errors (types 1 to 4) and Neighbor Discovery without Redirect (133 to 136) that came in
+/// for this machine. In a `SOCK_DGRAM` packet socket the packet begins with the IPv6 header.
+fn filter() -> [SockFilter; 12] {
+    const LOAD_WORD: u16 = (libc::BPF_LD | libc::BPF_W | libc::BPF_ABS) as u16;
+    const LOAD_BYTE: u16 = (libc::BPF_LD | libc::BPF_B | libc::BPF_ABS) as u16;
+    const EQUAL: u16 = (libc::BPF_JMP | libc::BPF_JEQ | libc::BPF_K) as u16;
+    const AT_LEAST: u16 = (libc::BPF_JMP | libc::BPF_JGE | libc::BPF_K) as u16;
+    const RETURN: u16 = (libc::BPF_RET | libc::BPF_K) as u16;
+    const PACKET_TYPE: u32 = (libc::SKF_AD_OFF + libc::SKF_AD_PKTTYPE) as u32;
+    [
+        SockFilter::new(LOAD_WORD, 0, 0, PACKET_TYPE),
+        // PACKET_OTHERHOST (3), PACKET_OUTGOING (4) and the looped-back kinds above.
+        SockFilter::new(AT_LEAST, 9, 0, 3),
+        SockFilter::new(LOAD_BYTE, 0, 0, 6),
+        SockFilter::new(EQUAL, 0, 7, u32::from(ICMPV6)),
+        SockFilter::new(LOAD_BYTE, 0, 0, HEADER as u32),
+        SockFilter::new(AT_LEAST, 0, 5, 1),
+        SockFilter::new(AT_LEAST, 0, 2, 5),
+        SockFilter::new(AT_LEAST, 0, 3, 133),
+        SockFilter::new(AT_LEAST, 2, 0, 137),
+        SockFilter::new(RETURN, 0, 0, u32::MAX),
+        SockFilter::new(RETURN, 0, 0, 0),
+        SockFilter::new(RETURN, 0, 0, 0),
+    ]
+}
+
+/// A socket that hears ICMPv6 on the interface with this index.
+fn listen(index: u32, all_multicast: bool) -> io::Result<AsyncFd<Socket>> {
+    let socket = Socket::new(Domain::PACKET, Type::DGRAM, None)?;
+    socket.set_nonblocking(true)?;
+    // Before the socket is bound, so that nothing slips past.
+    socket.attach_filter(&filter())?;
+    let address = link_address(index, None);
+    // SAFETY: `address` is a live `sockaddr_ll`, and the length is its own.
+    let result = unsafe {
+        libc::bind(
+            socket.as_raw_fd(),
+            (&raw const address).cast(),
+            size_of::<libc::sockaddr_ll>() as libc::socklen_t,
+        )
+    };
+    if result != 0 {
+        return Err(io::Error::last_os_error());
+    }
+    if all_multicast {
+        hear_all_multicast(&socket, index)?;
+    }
+    AsyncFd::with_interest(socket, Interest::READABLE)
+}
+
+/// Lets the interface pass frames to every multicast group for as long as the socket is open.
+fn hear_all_multicast(socket: &Socket, index: u32) -> io::Result<()> {
+    let request = libc::packet_mreq {
+        mr_ifindex: index as libc::c_int,
+        mr_type: libc::PACKET_MR_ALLMULTI as libc::c_ushort,
+        mr_alen: 0,
+        mr_address: [0; 8],
+    };
+    // SAFETY: `request` is a live `packet_mreq`, and the length is its own.
+    let result = unsafe {
+        libc::setsockopt(
+            socket.as_raw_fd(),
+            libc::SOL_PACKET,
+            libc::PACKET_ADD_MEMBERSHIP,
+            (&raw const request).cast(),
+            size_of::<libc::packet_mreq>() as libc::socklen_t,
+        )
+    };
+    if result == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
+}
+
+/// The address of IPv6 packets on the interface with this index, to `peer`.
+fn link_address(index: u32, peer: Option<[u8; 6]>) -> libc::sockaddr_ll {
+    let mut octets = [0; 8];
+    octets[..6].copy_from_slice(&peer.unwrap_or_default());
+    libc::sockaddr_ll {
+        sll_family: libc::AF_PACKET as libc::c_ushort,
+        sll_protocol: (libc::ETH_P_IPV6 as u16).to_be(),
+        sll_ifindex: index as libc::c_int,
+        sll_hatype: 0,
+        sll_pkttype: 0,
+        sll_halen: if peer.is_some() { 6 } else { 0 },
+        sll_addr: octets,
+    }
+}
+
+/// Receives one packet: its length in `buffer`, and the sender's link-layer address where it has one.
+fn receive(socket: &Socket, buffer: &mut [u8]) -> io::Result<(usize, Option<[u8; 6]>)> {
+    let mut address = link_address(0, None);
+    let mut length = size_of::<libc::sockaddr_ll>() as libc::socklen_t;
+    // SAFETY: `buffer` is writable for its length, `address` for `length` octets; all outlive the call, and
+    // any octets are a valid `sockaddr_ll`.
+    let received = unsafe {
+        libc::recvfrom(
+            socket.as_raw_fd(),
+            buffer.as_mut_ptr().cast(),
+            buffer.len(),
+            0,
+            (&raw mut address).cast(),
+            &raw mut length,
+        )
+    };
+    let received = usize::try_from(received).map_err(|_| io::Error::last_os_error())?;
+    let [a, b, c, d, e, f, ..] = address.sll_addr;
+    Ok((received, (address.sll_halen == 6).then_some([a, b, c, d, e, f])))
+}
+
+fn send(socket: &Socket, index: u32, peer: Option<[u8; 6]>, packet: &[u8]) -> io::Result<()> {
+    let address = link_address(index, peer);
+    // SAFETY: `packet` is readable for its length, `address` is a live `sockaddr_ll` with its own length.
+    let sent = unsafe {
+        libc::sendto(
+            socket.as_raw_fd(),
+            packet.as_ptr().cast(),
+            packet.len(),
+            0,
+            (&raw const address).cast(),
+            size_of::<libc::sockaddr_ll>() as libc::socklen_t,
+        )
+    };
+    if sent < 0 { Err(io::Error::last_os_error()) } else { Ok(()) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A Neighbor Solicitation captured between two Linux machines, with its IPv6 header.
+    const SOLICITATION: &str = "6000000000203aff20010db800f100000000000000000001ff0200000000000000000001ff00\
+                                00108700";
+
+    #[test]
+    fn what_is_composed_can_be_parsed() {
+        let mut message = LinkMessage {
+            interface: "h0".into(),
+            source: "fe80::1".parse().expect("address"),
+            destination: "ff02::1".parse().expect("address"),
+            hop_limit: 255,
+            peer: None,
+            message: vec![136, 0, 9, 9, 1, 2, 3],
+        };
+        let mut packet = compose(&message).expect("packet");
+        // The sum over everything, the checksum included, is all ones (RFC 1071).
+        assert_eq!(checksum(&packet[8..HEADER], &packet[HEADER..]), 0);
+        message.message[2..4].copy_from_slice(&packet[HEADER + 2..HEADER + 4]);
+        assert_eq!(parse("h0", &packet, None), Some(message.clone()));
+        packet.extend([0; 9]);
+        assert_eq!(parse("h0", &packet, None), Some(message));
+        for length in 0..HEADER + 7 {
+            assert_eq!(parse("h0", &packet[..length], None), None);
+        }
+    }
+
+    #[test]
+    fn a_message_cut_off_is_refused() {
+        let octets: Vec<u8> = (0..SOLICITATION.len())
+            .step_by(2)
+            .filter_map(|at| u8::from_str_radix(&SOLICITATION[at..at + 2], 16).ok())
+            .collect();
+        assert_eq!(octets.len(), 42);
+        assert_eq!(parse("h0", &octets, None), None);
+    }
+
+    #[test]
+    fn impossible_messages_are_not_sent() {
+        let mut message = LinkMessage {
+            interface: "h0".into(),
+            source: Ipv6Addr::UNSPECIFIED,
+            destination: Ipv6Addr::LOCALHOST,
+            hop_limit: 255,
+            peer: None,
+            message: vec![0; 3],
+        };
+        assert_eq!(compose(&message), None);
+        message.message.resize(65536, 0);
+        assert_eq!(compose(&message), None);
+    }
+}

@@ -1,0 +1,123 @@
+//! IPv6 addresses on interfaces.
+
+use std::net::{IpAddr, Ipv6Addr};
+
+use carnet_station::io::Address;
+use netlink_packet_core::{NLM_F_CREATE, NLM_F_EXCL};
+use netlink_packet_route::address::{
+    AddressAttribute, AddressFlags, AddressHeaderFlags, AddressMessage, AddressProtocol,
+};
+use netlink_packet_route::{AddressFamily, RouteNetlinkMessage};
+
+use super::Requests;
+use crate::ROUTE_PROTOCOL;
+use crate::error::Result;
+
+/// An IPv6 address on an interface.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct AddressInfo {
+    pub(crate) index: u32,
+    pub(crate) address: Address,
+    /// It bears carnet's mark (Linux 5.18 and later keep it).
+    pub(crate) ours: bool,
+}
+
+impl AddressInfo {
+    fn from_message(message: AddressMessage) -> Option<AddressInfo> {
+        if message.header.family != AddressFamily::Inet6 {
+            return None;
+        }
+        let mut flags = AddressFlags::from_bits_retain(u32::from(message.header.flags.bits()));
+        let (mut local, mut address, mut ours) = (None, None, false);
+        for attribute in message.attributes {
+            match attribute {
+                AddressAttribute::Local(IpAddr::V6(a)) => local = Some(a),
+                AddressAttribute::Address(IpAddr::V6(a)) => address = Some(a),
+                AddressAttribute::Flags(f) => flags = f,
+                AddressAttribute::Protocol(p) => ours = u8::from(p) == ROUTE_PROTOCOL,
+                _ => {}
+            }
+        }
+        let duplicate = flags.contains(AddressFlags::Dadfailed);
+        Some(AddressInfo {
+            index: message.header.index,
+            ours,
+            address: Address {
+                // With a peer, IFA_ADDRESS is the peer's and IFA_LOCAL our own.
+                address: local.or(address)?,
+                prefix_length: message.header.prefix_len,
+                tentative: flags.contains(AddressFlags::Tentative)
+                    && !flags.contains(AddressFlags::Optimistic)
+                    && !duplicate,
+                duplicate,
+                deprecated: flags.contains(AddressFlags::Deprecated),
+                // IFA_F_TEMPORARY has the number of IPv4's IFA_F_SECONDARY.
+                temporary: flags.contains(AddressFlags::Secondary),
+            },
+        })
+    }
+}
+
+fn message(index: u32, address: Ipv6Addr, prefix_length: u8) -> AddressMessage {
+    let mut message = AddressMessage::default();
+    message.header.family = AddressFamily::Inet6;
+    message.header.prefix_len = prefix_length;
+    message.header.index = index;
+    message.attributes =
+        vec![AddressAttribute::Local(address.into()), AddressAttribute::Address(address.into())];
+    message
+}
+
+impl Requests {
+    /// All IPv6 addresses.
+    pub(crate) fn addresses(&mut self) -> Result<Vec<AddressInfo>> {
+        let mut question = AddressMessage::default();
+        question.header.family = AddressFamily::Inet6;
+        let answers =
+            self.dump(RouteNetlinkMessage::GetAddress(question), || "list the IPv6 addresses".to_owned())?;
+        let addresses = answers.into_iter().filter_map(|answer| match answer {
+            RouteNetlinkMessage::NewAddress(message) => AddressInfo::from_message(message),
+            _ => None,
+        });
+        Ok(addresses.collect())
+    }
+
+    /// Adds an address without duplicate address detection. `EEXIST` when the interface has it already.
+    pub(crate) fn add_address(
+        &mut self,
+        index: u32,
+        interface: &str,
+        address: Ipv6Addr,
+        prefix_length: u8,
+    ) -> Result<()> {
+        let mut message = message(index, address, prefix_length);
+        message.header.flags = AddressHeaderFlags::Nodad;
+        message.attributes.push(AddressAttribute::Flags(AddressFlags::Nodad));
+        message.attributes.push(AddressAttribute::Protocol(AddressProtocol::Other(ROUTE_PROTOCOL)));
+        self.change(RouteNetlinkMessage::NewAddress(message), NLM_F_CREATE | NLM_F_EXCL, || {
+            format!("add address {address}/{prefix_length} to {interface}")
+        })
+    }
+
+    /// Removes an address; no error when it or its interface is gone already.
+    pub(crate) fn delete_address(
+        &mut self,
+        index: u32,
+        interface: &str,
+        address: Ipv6Addr,
+        prefix_length: u8,
+    ) -> Result<()> {
+        let message = message(index, address, prefix_length);
+        let result = self.change(RouteNetlinkMessage::DelAddress(message), 0, || {
+            format!("remove address {address}/{prefix_length} from {interface}")
+        });
+        match result {
+            Err(error)
+                if matches!(error.raw_os_error(), Some(libc::EADDRNOTAVAIL | libc::ENODEV | libc::ENXIO)) =>
+            {
+                Ok(())
+            }
+            other => other,
+        }
+    }
+}

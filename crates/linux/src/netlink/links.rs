@@ -1,0 +1,121 @@
+//! Interfaces.
+
+use netlink_packet_route::link::{
+    AfSpecInet6, AfSpecUnspec, In6AddrGenMode, LinkAttribute, LinkExtentMask, LinkFlags, LinkLayerType,
+    LinkMessage,
+};
+use netlink_packet_route::{AddressFamily, RouteNetlinkMessage};
+
+use super::Requests;
+use crate::error::Result;
+
+/// An interface.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct LinkInfo {
+    pub(crate) index: u32,
+    pub(crate) name: String,
+    /// Administratively up.
+    pub(crate) up: bool,
+    /// Up, and with carrier.
+    pub(crate) running: bool,
+    pub(crate) mtu: u32,
+    /// The 48-bit address; `None` for the loopback interface, whose zeros are no address.
+    pub(crate) link_address: Option<[u8; 6]>,
+}
+
+impl LinkInfo {
+    fn from_message(message: LinkMessage) -> Option<LinkInfo> {
+        let (mut name, mut mtu, mut link_address) = (None, 0, None);
+        for attribute in message.attributes {
+            match attribute {
+                LinkAttribute::IfName(text) => name = Some(text),
+                LinkAttribute::Mtu(octets) => mtu = octets,
+                LinkAttribute::Address(octets) => link_address = <[u8; 6]>::try_from(octets).ok(),
+                _ => {}
+            }
+        }
+        let flags = message.header.flags;
+        if message.header.link_layer_type == LinkLayerType::Loopback {
+            link_address = None;
+        }
+        Some(LinkInfo {
+            index: message.header.index,
+            name: name?,
+            up: flags.contains(LinkFlags::Up),
+            running: flags.contains(LinkFlags::Up | LinkFlags::LowerUp),
+            mtu,
+            link_address,
+        })
+    }
+}
+
+/// What comes with every question: no statistics, which cost the kernel more than all the rest.
+fn question() -> LinkMessage {
+    let mut message = LinkMessage::default();
+    message.attributes.push(LinkAttribute::ExtMask(vec![LinkExtentMask::SkipStats]));
+    message
+}
+
+impl Requests {
+    /// All interfaces.
+    pub(crate) fn links(&mut self) -> Result<Vec<LinkInfo>> {
+        let answers =
+            self.dump(RouteNetlinkMessage::GetLink(question()), || "list the interfaces".to_owned())?;
+        let links = answers.into_iter().filter_map(|answer| match answer {
+            RouteNetlinkMessage::NewLink(message) => LinkInfo::from_message(message),
+            _ => None,
+        });
+        Ok(links.collect())
+    }
+
+    /// The interface of this name; `None` where there is none.
+    pub(crate) fn link(&mut self, name: &str) -> Result<Option<LinkInfo>> {
+        let mut message = question();
+        message.attributes.push(LinkAttribute::IfName(name.to_owned()));
+        match self.get(RouteNetlinkMessage::GetLink(message), || format!("look up interface {name}")) {
+            Ok(answers) => Ok(answers.into_iter().find_map(|answer| match answer {
+                RouteNetlinkMessage::NewLink(message) => LinkInfo::from_message(message),
+                _ => None,
+            })),
+            Err(error) if error.raw_os_error() == Some(libc::ENODEV) => Ok(None),
+            Err(error) => Err(error),
+        }
+    }
+
+    /// Makes the tunnel device ready: no link-local address and no multicast, hence no Router Solicitations
+    /// and no Multicast Listener Reports of the kernel's in the tunnel; and then up.
+    pub(crate) fn set_up_tunnel(&mut self, index: u32, mtu: u32, queue: u32) -> Result<()> {
+        let mut message = LinkMessage::default();
+        message.header.index = index;
+        message.header.change_mask = LinkFlags::Multicast;
+        message.attributes = vec![
+            LinkAttribute::Mtu(mtu),
+            LinkAttribute::TxQueueLen(queue),
+            LinkAttribute::AfSpecUnspec(vec![AfSpecUnspec::Inet6(vec![AfSpecInet6::AddrGenMode(
+                In6AddrGenMode::None,
+            )])]),
+        ];
+        self.change(RouteNetlinkMessage::SetLink(message), 0, || {
+            format!("configure the tunnel device (mtu {mtu}, queue {queue}, no link-local address)")
+        })?;
+        // A second message, because the kernel brings a link up before it looks at the address mode.
+        let mut message = LinkMessage::default();
+        message.header.index = index;
+        message.header.flags = LinkFlags::Up;
+        message.header.change_mask = LinkFlags::Up;
+        self.change(RouteNetlinkMessage::SetLink(message), 0, || "bring the tunnel device up".to_owned())
+    }
+
+    /// Deletes an interface; no error when it is gone already.
+    pub(crate) fn delete_link(&mut self, index: u32) -> Result<()> {
+        let mut message = LinkMessage::default();
+        message.header.interface_family = AddressFamily::Unspec;
+        message.header.index = index;
+        let result =
+            self.change(RouteNetlinkMessage::DelLink(message), 0, || "delete the tunnel device".to_owned());
+        match result {
+            Err(error) if error.raw_os_error() == Some(libc::ENODEV) => Ok(()),
+            other => other,
+        }
+    }
+}

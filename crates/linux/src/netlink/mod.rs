@@ -1,0 +1,244 @@
+//! rtnetlink, in one place.
+//!
+//! [`Requests`] is a blocking socket for requests, each answered before the call returns: the kernel serves
+//! them synchronously, so that nothing is gained by waiting asynchronously, and a forwarding change is in
+//! place when `apply` returns. [`Monitor`] is a second, non-blocking socket that hears what changes.
+//! The submodules know one object each and translate between the kernel's messages and plain structures;
+//! the packet crates appear nowhere else, since their interface changes every few months.
+//!
+//! Dumps are filtered by the kernel where it can (`NETLINK_GET_STRICT_CHK`, Linux 4.20) and here in any case.
+
+mod addresses;
+mod links;
+mod monitor;
+mod routes;
+mod rules;
+
+use std::io;
+
+use netlink_packet_core::{
+    NLM_F_ACK, NLM_F_DUMP, NLM_F_DUMP_INTR, NLM_F_REQUEST, NetlinkBuffer, NetlinkHeader, NetlinkMessage,
+    NetlinkPayload, NlasIterator,
+};
+use netlink_packet_route::RouteNetlinkMessage;
+use netlink_sys::{Socket, SocketAddr, protocols::NETLINK_ROUTE};
+
+pub(crate) use addresses::AddressInfo;
+pub(crate) use links::LinkInfo;
+pub(crate) use monitor::{Dirty, Monitor};
+pub(crate) use routes::{Hop, RouteInfo, effective_metric};
+pub(crate) use rules::RuleInfo;
+
+use crate::error::{Error, Result};
+
+/// How often a dump that changed under the reader's hands is begun anew.
+const DUMP_ATTEMPTS: usize = 8;
+
+/// Octets of the receive buffer: what `netlink(7)` recommends at least, since a dump fills no more at a time.
+const RECEIVE_BUFFER: usize = 32 * 1024;
+
+/// A socket for requests.
+pub(crate) struct Requests {
+    socket: Socket,
+    port: u32,
+    sequence: u32,
+    buffer: Vec<u8>,
+    /// Requests that asked.
+    pub(crate) reads: u64,
+    /// Requests that changed something, or tried to.
+    pub(crate) writes: u64,
+    /// Answers that could not be parsed.
+    pub(crate) unparsed: u64,
+}
+
+impl std::fmt::Debug for Requests {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Requests").field("port", &self.port).finish_non_exhaustive()
+    }
+}
+
+impl Requests {
+    /// Opens the socket in the network namespace of the calling thread.
+    pub(crate) fn open() -> Result<Requests> {
+        let failed = |e: io::Error| Error::kernel("open a netlink socket", e);
+        let mut socket = Socket::new(NETLINK_ROUTE).map_err(failed)?;
+        let port = socket.bind_auto().map_err(failed)?.port_number();
+        socket.connect(&SocketAddr::new(0, 0)).map_err(failed)?;
+        // Old kernels know neither of these three; all of them only spare work or explain errors.
+        let _ = socket.set_netlink_get_strict_chk(true);
+        let _ = socket.set_cap_ack(true);
+        let _ = socket.set_ext_ack(true);
+        let buffer = Vec::with_capacity(RECEIVE_BUFFER);
+        Ok(Requests { socket, port, sequence: 0, buffer, reads: 0, writes: 0, unparsed: 0 })
+    }
+
+    /// The socket's port: notifications of what this socket did bear it.
+    pub(crate) fn port(&self) -> u32 {
+        self.port
+    }
+
+    /// Sends a request that changes something and waits for its acknowledgement.
+    fn change(
+        &mut self,
+        message: RouteNetlinkMessage,
+        flags: u16,
+        operation: impl Fn() -> String,
+    ) -> Result<()> {
+        self.writes += 1;
+        self.transact(message, NLM_F_REQUEST | NLM_F_ACK | flags, &operation).map(|_| ())
+    }
+
+    /// Sends a request for one object and returns it.
+    fn get(
+        &mut self,
+        message: RouteNetlinkMessage,
+        operation: impl Fn() -> String,
+    ) -> Result<Vec<RouteNetlinkMessage>> {
+        self.reads += 1;
+        self.transact(message, NLM_F_REQUEST | NLM_F_ACK, &operation).map(|(answers, _)| answers)
+    }
+
+    /// Asks for all objects of a kind, again where they changed meanwhile.
+    fn dump(
+        &mut self,
+        message: RouteNetlinkMessage,
+        operation: impl Fn() -> String,
+    ) -> Result<Vec<RouteNetlinkMessage>> {
+        for _ in 1..DUMP_ATTEMPTS {
+            self.reads += 1;
+            let (answers, interrupted) =
+                self.transact(message.clone(), NLM_F_REQUEST | NLM_F_DUMP, &operation)?;
+            if !interrupted {
+                return Ok(answers);
+            }
+        }
+        self.reads += 1;
+        // Still changing: an event will follow, and with it the next dump.
+        self.transact(message, NLM_F_REQUEST | NLM_F_DUMP, &operation).map(|(answers, _)| answers)
+    }
+
+    /// One request and all of its answers; whether the kernel marked them as inconsistent.
+    fn transact(
+        &mut self,
+        message: RouteNetlinkMessage,
+        flags: u16,
+        operation: &dyn Fn() -> String,
+    ) -> Result<(Vec<RouteNetlinkMessage>, bool)> {
+        self.sequence = self.sequence.wrapping_add(1);
+        let mut header = NetlinkHeader::default();
+        header.flags = flags;
+        header.sequence_number = self.sequence;
+        let mut request = NetlinkMessage::new(header, NetlinkPayload::InnerMessage(message));
+        request.finalize();
+        let mut octets = vec![0; request.buffer_len()];
+        request.serialize(&mut octets);
+        retry(|| self.socket.send(&octets, 0)).map_err(|e| Error::kernel(operation(), e))?;
+
+        let mut answers = Vec::new();
+        let mut interrupted = false;
+        loop {
+            self.buffer.clear();
+            retry(|| self.socket.recv(&mut self.buffer, 0)).map_err(|e| Error::kernel(operation(), e))?;
+            let mut rest = self.buffer.as_slice();
+            while !rest.is_empty() {
+                let (this, next) = split(rest).ok_or_else(|| Error::Protocol {
+                    operation: operation(),
+                    detail: format!("{} octets that are no netlink message", rest.len()),
+                })?;
+                rest = next;
+                let buffer = NetlinkBuffer::new(this);
+                if buffer.sequence_number() != self.sequence {
+                    continue; // The rest of an earlier answer that was given up.
+                }
+                interrupted |= buffer.flags() & NLM_F_DUMP_INTR != 0;
+                match NetlinkMessage::<RouteNetlinkMessage>::deserialize(this).map(|m| m.payload) {
+                    Ok(NetlinkPayload::InnerMessage(answer)) => answers.push(answer),
+                    Ok(NetlinkPayload::Error(error)) if error.code.is_none() => {
+                        return Ok((answers, interrupted));
+                    }
+                    Ok(NetlinkPayload::Error(error)) => {
+                        return Err(Error::Kernel {
+                            operation: operation(),
+                            detail: explanation(&error.header),
+                            source: error.to_io(),
+                        });
+                    }
+                    Ok(NetlinkPayload::Done(done)) if done.code < 0 => {
+                        return Err(Error::kernel(operation(), io::Error::from_raw_os_error(-done.code)));
+                    }
+                    Ok(NetlinkPayload::Done(_)) => return Ok((answers, interrupted)),
+                    Ok(_) => {}
+                    Err(error) => {
+                        self.unparsed += 1;
+                        tracing::debug!(%error, "skipped a netlink message");
+                    }
+                }
+            }
+        }
+    }
+}
+
+/// Repeats a system call that a signal interrupted.
+fn retry<T>(mut call: impl FnMut() -> io::Result<T>) -> io::Result<T> {
+    loop {
+        match call() {
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+            other => return other,
+        }
+    }
+}
+
+/// Cuts the first netlink message off; `None` when the length in its header is impossible.
+fn split(octets: &[u8]) -> Option<(&[u8], &[u8])> {
+    let length = u32::from_ne_bytes(octets.get(..4)?.try_into().ok()?) as usize;
+    if length < 16 {
+        return None;
+    }
+    let this = octets.get(..length)?;
+    Some((this, octets.get(length.next_multiple_of(4)..).unwrap_or_default()))
+}
+
+/// The kernel's own words about an error (`NLMSGERR_ATTR_MSG`), with a leading colon, or nothing.
+///
+/// What follows the error code is the request's header, its payload cut off (`NETLINK_CAP_ACK`), and then
+/// the attributes.
+fn explanation(octets: &[u8]) -> String {
+    const NLMSGERR_ATTR_MSG: u16 = 1;
+    const HEADER: usize = 16;
+    let attributes = NlasIterator::new(octets.get(HEADER..).unwrap_or_default());
+    attributes
+        .map_while(|a| a.ok())
+        .find(|a| a.kind() == NLMSGERR_ATTR_MSG)
+        .map(|a| format!(": {}", String::from_utf8_lossy(a.value()).trim_end_matches('\0')))
+        .unwrap_or_default()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn messages_are_cut_apart_and_nonsense_is_refused() {
+        let mut octets = 17u32.to_ne_bytes().to_vec();
+        octets.resize(20, 0);
+        octets.extend(16u32.to_ne_bytes());
+        octets.resize(36, 0);
+        let (first, rest) = split(&octets).expect("first");
+        assert_eq!((first.len(), rest.len()), (17, 16));
+        let (second, rest) = split(rest).expect("second");
+        assert_eq!((second.len(), rest.len()), (16, 0));
+        assert!(split(&15u32.to_ne_bytes()).is_none());
+        assert!(split(&[0; 3]).is_none());
+        assert!(split(&99u32.to_ne_bytes()).is_none());
+    }
+
+    #[test]
+    fn the_kernels_words_are_found() {
+        let mut octets = vec![0; 16];
+        octets.extend([10, 0, 1, 0]);
+        octets.extend(b"why?!\0\0\0");
+        assert_eq!(explanation(&octets), ": why?!");
+        assert_eq!(explanation(&[]), "");
+        assert_eq!(explanation(&octets[..17]), "");
+    }
+}

@@ -1,0 +1,189 @@
+//! What the kernel tells of changes.
+//!
+//! Events only say *that* something changed; what it is now is then asked for. A state put together from
+//! single events would show moments that no longer are, and would be wrong for good once an event is lost;
+//! an answer to a question is the truth. So that the questions stay rare, events that concern nobody, and
+//! those about carnet's own routes and rules that carnet itself caused, are dropped: the latter already in
+//! the kernel, by a filter on the sender, or ten thousand bindings would overrun the socket.
+
+use std::io;
+use std::task::{Context, Poll};
+
+use netlink_packet_core::{NetlinkMessage, NetlinkPayload};
+use netlink_packet_route::RouteNetlinkMessage;
+use netlink_packet_route::route::{RouteAttribute, RouteMessage};
+use netlink_packet_route::rule::{RuleAttribute, RuleMessage};
+use netlink_sys::{Socket, protocols::NETLINK_ROUTE};
+use socket2::{SockFilter, SockRef};
+use tokio::io::Interest;
+use tokio::io::unix::AsyncFd;
+
+use super::split;
+use crate::ROUTE_PROTOCOL;
+use crate::error::{Error, Result};
+
+/// Multicast groups: links, IPv6 addresses, IPv6 routes, IPv6 rules (`enum rtnetlink_groups`).
+const GROUPS: [u32; 4] = [1, 9, 11, 19];
+
+/// What must be asked for again.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub(crate) struct Dirty {
+    /// Interfaces.
+    pub(crate) links: bool,
+    /// Addresses.
+    pub(crate) addresses: bool,
+    /// Default routes of the main table.
+    pub(crate) routers: bool,
+    /// carnet's own routes.
+    pub(crate) own_routes: bool,
+    /// carnet's own rules.
+    pub(crate) own_rules: bool,
+}
+
+impl Dirty {
+    /// Everything.
+    pub(crate) const ALL: Dirty =
+        Dirty { links: true, addresses: true, routers: true, own_routes: true, own_rules: true };
+
+    /// Whether there is anything to ask for.
+    pub(crate) fn any(self) -> bool {
+        self != Dirty::default()
+    }
+}
+
+/// A socket that hears what changes.
+#[derive(Debug)]
+pub(crate) struct Monitor {
+    socket: AsyncFd<NetlinkSocket>,
+    buffer: Vec<u8>,
+    /// What has changed since it was last taken.
+    pub(crate) dirty: Dirty,
+    /// Times that the kernel had to drop events.
+    pub(crate) overruns: u64,
+    /// Events that could not be parsed.
+    pub(crate) unparsed: u64,
+}
+
+struct NetlinkSocket(Socket);
+
+impl std::fmt::Debug for NetlinkSocket {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("NetlinkSocket")
+    }
+}
+
+impl std::os::fd::AsRawFd for NetlinkSocket {
+    fn as_raw_fd(&self) -> std::os::fd::RawFd {
+        self.0.as_raw_fd()
+    }
+}
+
+impl Monitor {
+    /// Begins to listen. Everything counts as changed at first. `own` is the port of the requests' socket.
+    pub(crate) fn open(own: u32) -> Result<Monitor> {
+        let failed = |e: io::Error| Error::kernel("listen to netlink events", e);
+        let mut socket = Socket::new(NETLINK_ROUTE).map_err(failed)?;
+        socket.bind_auto().map_err(failed)?;
+        socket.set_non_blocking(true).map_err(failed)?;
+        SockRef::from(&socket).attach_filter(&not_from(own)).map_err(failed)?;
+        // The larger the better; the kernel cuts it down to net.core.rmem_max.
+        let _ = socket.set_rx_buf_sz(1u32 << 20);
+        for group in GROUPS {
+            socket.add_membership(group).map_err(failed)?;
+        }
+        let socket = AsyncFd::with_interest(NetlinkSocket(socket), Interest::READABLE).map_err(failed)?;
+        let buffer = Vec::with_capacity(super::RECEIVE_BUFFER);
+        Ok(Monitor { socket, buffer, dirty: Dirty::ALL, overruns: 0, unparsed: 0 })
+    }
+
+    /// Reads all that has arrived, so that a burst becomes one set of questions, and asks to be woken by more.
+    pub(crate) fn poll(&mut self, cx: &mut Context<'_>) -> io::Result<()> {
+        while let Poll::Ready(guard) = self.socket.poll_read_ready(cx) {
+            let mut guard = guard?;
+            loop {
+                self.buffer.clear();
+                match guard.get_inner().0.recv(&mut self.buffer, 0) {
+                    Ok(_) => {
+                        let mut rest = self.buffer.as_slice();
+                        while let Some((this, next)) = split(rest) {
+                            rest = next;
+                            match NetlinkMessage::deserialize(this).map(|m| m.payload) {
+                                Ok(NetlinkPayload::InnerMessage(event)) => note(&mut self.dirty, &event),
+                                Ok(NetlinkPayload::Overrun(_)) => self.dirty = Dirty::ALL,
+                                Ok(_) => {}
+                                Err(_) => {
+                                    // It concerned something: better ask once too often.
+                                    self.unparsed += 1;
+                                    self.dirty = Dirty::ALL;
+                                }
+                            }
+                        }
+                    }
+                    Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
+                        guard.clear_ready();
+                        break;
+                    }
+                    Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+                    Err(error) if error.raw_os_error() == Some(libc::ENOBUFS) => {
+                        self.overruns += 1;
+                        self.dirty = Dirty::ALL;
+                    }
+                    Err(error) => return Err(error),
+                }
+            }
+        }
+        Ok(())
+    }
+}
+
+/// A filter that drops route and rule notifications whose cause is the socket with port `own`.
+///
+/// Addresses and links pass: that carnet's own address has arrived is news for the station.
+fn not_from(own: u32) -> [SockFilter; 9] {
+    const LOAD_HALF: u16 = (libc::BPF_LD | libc::BPF_H | libc::BPF_ABS) as u16;
+    const LOAD_WORD: u16 = (libc::BPF_LD | libc::BPF_W | libc::BPF_ABS) as u16;
+    const JUMP_EQUAL: u16 = (libc::BPF_JMP | libc::BPF_JEQ | libc::BPF_K) as u16;
+    const RETURN: u16 = (libc::BPF_RET | libc::BPF_K) as u16;
+    // The filter loads in network order what netlink writes in the machine's.
+    let kind = |number: u16| u32::from(u16::from_be_bytes(number.to_ne_bytes()));
+    [
+        SockFilter::new(LOAD_HALF, 0, 0, 4), // nlmsg_type
+        SockFilter::new(JUMP_EQUAL, 3, 0, kind(libc::RTM_NEWROUTE)),
+        SockFilter::new(JUMP_EQUAL, 2, 0, kind(libc::RTM_DELROUTE)),
+        SockFilter::new(JUMP_EQUAL, 1, 0, kind(libc::RTM_NEWRULE)),
+        SockFilter::new(JUMP_EQUAL, 0, 3, kind(libc::RTM_DELRULE)),
+        SockFilter::new(LOAD_WORD, 0, 0, 12), // nlmsg_pid
+        SockFilter::new(JUMP_EQUAL, 0, 1, u32::from_be_bytes(own.to_ne_bytes())),
+        SockFilter::new(RETURN, 0, 0, 0),
+        SockFilter::new(RETURN, 0, 0, u32::MAX),
+    ]
+}
+
+/// Marks what `event` concerns.
+fn note(dirty: &mut Dirty, event: &RouteNetlinkMessage) {
+    match event {
+        RouteNetlinkMessage::NewLink(_) | RouteNetlinkMessage::DelLink(_) => dirty.links = true,
+        RouteNetlinkMessage::NewAddress(_) | RouteNetlinkMessage::DelAddress(_) => dirty.addresses = true,
+        RouteNetlinkMessage::NewRoute(route) | RouteNetlinkMessage::DelRoute(route) => {
+            dirty.own_routes |= u8::from(route.header.protocol) == ROUTE_PROTOCOL;
+            dirty.routers |= is_default_of_main(route);
+        }
+        RouteNetlinkMessage::NewRule(rule) | RouteNetlinkMessage::DelRule(rule) => {
+            dirty.own_rules |= is_own(rule) || rule.header.table == libc::RT_TABLE_LOCAL;
+        }
+        _ => {}
+    }
+}
+
+fn is_default_of_main(route: &RouteMessage) -> bool {
+    let table = route.attributes.iter().find_map(|a| match a {
+        RouteAttribute::Table(number) => Some(*number),
+        _ => None,
+    });
+    route.header.destination_prefix_length == 0
+        && table.unwrap_or(u32::from(route.header.table)) == u32::from(libc::RT_TABLE_MAIN)
+}
+
+fn is_own(rule: &RuleMessage) -> bool {
+    rule.attributes.iter().any(|a| matches!(a, RuleAttribute::Protocol(p) if u8::from(*p) == ROUTE_PROTOCOL))
+}

@@ -1,0 +1,205 @@
+//! IPv6 routes.
+//!
+//! carnet knows a route by table, destination and metric. `NLM_F_CREATE | NLM_F_REPLACE` exchanges the one
+//! route of that key under the kernel's lock: there is no moment without a route, and no second next hop
+//! appears beside the first, as it would without `NLM_F_REPLACE`.
+
+use std::net::Ipv6Addr;
+
+use carnet_station::forwarding::desired::{Route, RouteAction};
+use ipnet::Ipv6Net;
+use netlink_packet_core::{NLM_F_CREATE, NLM_F_EXCL, NLM_F_REPLACE};
+use netlink_packet_route::route::{
+    RouteAddress, RouteAttribute, RouteFlags, RouteMessage, RoutePreference, RouteProtocol, RouteScope,
+    RouteType,
+};
+use netlink_packet_route::{AddressFamily, RouteNetlinkMessage};
+
+use super::Requests;
+use crate::ROUTE_PROTOCOL;
+use crate::error::{Error, Result};
+
+/// The metric that the kernel gives an IPv6 route without one (`IP6_RT_PRIO_USER`).
+const DEFAULT_METRIC: u32 = 1024;
+
+/// A next hop.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Hop {
+    pub(crate) index: u32,
+    pub(crate) gateway: Option<Ipv6Addr>,
+}
+
+/// A route as the kernel has it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct RouteInfo {
+    pub(crate) table: u32,
+    pub(crate) destination: Ipv6Net,
+    pub(crate) metric: u32,
+    /// Its origin (`proto` in `ip route`).
+    pub(crate) protocol: u8,
+    /// It answers Destination Unreachable.
+    pub(crate) unreachable: bool,
+    /// RFC 4191 preference: 1 high, 0 medium, -1 low.
+    pub(crate) preference: i8,
+    pub(crate) hops: Vec<Hop>,
+}
+
+/// The metric as the kernel will show it.
+pub(crate) fn effective_metric(metric: u32) -> u32 {
+    if metric == 0 { DEFAULT_METRIC } else { metric }
+}
+
+impl RouteInfo {
+    fn from_message(message: &RouteMessage) -> Option<RouteInfo> {
+        let header = &message.header;
+        if header.address_family != AddressFamily::Inet6 || header.flags.contains(RouteFlags::Cloned) {
+            return None;
+        }
+        let mut table = u32::from(header.table);
+        let mut destination = Ipv6Addr::UNSPECIFIED;
+        let (mut metric, mut preference) = (0, 0);
+        let (mut interface, mut gateway, mut hops) = (None, None, Vec::new());
+        for attribute in &message.attributes {
+            match attribute {
+                RouteAttribute::Table(number) => table = *number,
+                RouteAttribute::Destination(RouteAddress::Inet6(address)) => destination = *address,
+                RouteAttribute::Priority(number) => metric = *number,
+                RouteAttribute::Oif(index) => interface = Some(*index),
+                RouteAttribute::Gateway(RouteAddress::Inet6(address)) => gateway = Some(*address),
+                RouteAttribute::Preference(RoutePreference::High) => preference = 1,
+                RouteAttribute::Preference(RoutePreference::Low) => preference = -1,
+                RouteAttribute::MultiPath(next_hops) => {
+                    hops.extend(next_hops.iter().map(|hop| Hop {
+                        index: hop.interface_index,
+                        gateway: hop.attributes.iter().find_map(|a| match a {
+                            RouteAttribute::Gateway(RouteAddress::Inet6(address)) => Some(*address),
+                            _ => None,
+                        }),
+                    }));
+                }
+                _ => {}
+            }
+        }
+        if let Some(index) = interface {
+            hops.push(Hop { index, gateway });
+        }
+        Some(RouteInfo {
+            table,
+            destination: Ipv6Net::new(destination, header.destination_prefix_length).ok()?,
+            metric,
+            protocol: header.protocol.into(),
+            unreachable: header.kind == RouteType::Unreachable,
+            preference,
+            hops,
+        })
+    }
+}
+
+fn message(table: u32, destination: Ipv6Net, metric: u32) -> RouteMessage {
+    let mut message = RouteMessage::default();
+    message.header.address_family = AddressFamily::Inet6;
+    message.header.destination_prefix_length = destination.prefix_len();
+    message.header.table = u8::try_from(table).unwrap_or(0);
+    message.header.protocol = RouteProtocol::from(ROUTE_PROTOCOL);
+    message.header.scope = RouteScope::Universe;
+    message.attributes = vec![
+        RouteAttribute::Table(table),
+        RouteAttribute::Destination(RouteAddress::Inet6(destination.addr())),
+        RouteAttribute::Priority(effective_metric(metric)),
+    ];
+    message
+}
+
+fn describe(route: &Route) -> String {
+    let Route { table, destination, .. } = route;
+    match &route.action {
+        RouteAction::Forward { interface, gateway: Some(gateway) } => {
+            format!("route {destination} via {gateway} dev {interface} to table {table}")
+        }
+        RouteAction::Forward { interface, gateway: None } => {
+            format!("route {destination} dev {interface} to table {table}")
+        }
+        RouteAction::Unreachable => format!("route unreachable {destination} to table {table}"),
+    }
+}
+
+impl Requests {
+    /// The routes of `table` (of every table where `None`) whose origin is `protocol` (any where `None`).
+    pub(crate) fn routes(&mut self, table: Option<u32>, protocol: Option<u8>) -> Result<Vec<RouteInfo>> {
+        let mut question = RouteMessage::default();
+        question.header.address_family = AddressFamily::Inet6;
+        question.header.protocol = protocol.unwrap_or(0).into();
+        if let Some(number) = table {
+            question.attributes.push(RouteAttribute::Table(number));
+        }
+        let answers =
+            match self.dump(RouteNetlinkMessage::GetRoute(question), || "list the IPv6 routes".to_owned()) {
+                // That table does not exist: nothing is in it.
+                Err(error) if error.raw_os_error() == Some(libc::ENOENT) => Vec::new(),
+                other => other?,
+            };
+        let routes = answers.iter().filter_map(|answer| match answer {
+            RouteNetlinkMessage::NewRoute(message) => RouteInfo::from_message(message),
+            _ => None,
+        });
+        let wanted = |route: &RouteInfo| {
+            table.is_none_or(|t| t == route.table) && protocol.is_none_or(|p| p == route.protocol)
+        };
+        Ok(routes.filter(wanted).collect())
+    }
+
+    /// Installs a route. `replace` when one of carnet's own holds the key; otherwise one that is already
+    /// there is carnet's leftover and replaced, or somebody else's and an error.
+    ///
+    /// `index` is the interface's; the loopback interface stands in for an unreachable route by itself.
+    pub(crate) fn set_route(&mut self, route: &Route, index: Option<u32>, replace: bool) -> Result<()> {
+        if replace {
+            return self.put_route(route, index, NLM_F_REPLACE);
+        }
+        match self.put_route(route, index, NLM_F_EXCL) {
+            Err(error) if error.raw_os_error() == Some(libc::EEXIST) => {}
+            other => return other,
+        }
+        let metric = effective_metric(route.metric);
+        let other = self.routes(Some(route.table), None)?.into_iter().find(|r| {
+            r.destination == route.destination && r.metric == metric && r.protocol != ROUTE_PROTOCOL
+        });
+        match other {
+            Some(other) => Err(Error::RouteTaken {
+                operation: format!("add {}", describe(route)),
+                protocol: other.protocol,
+                table: route.table,
+            }),
+            None => self.put_route(route, index, NLM_F_REPLACE),
+        }
+    }
+
+    fn put_route(&mut self, route: &Route, index: Option<u32>, flags: u16) -> Result<()> {
+        let mut message = message(route.table, route.destination, route.metric);
+        message.header.kind = RouteType::Unicast;
+        match &route.action {
+            RouteAction::Forward { gateway, .. } => {
+                message.attributes.extend(index.map(RouteAttribute::Oif));
+                message.attributes.extend(gateway.map(|g| RouteAttribute::Gateway(RouteAddress::Inet6(g))));
+            }
+            RouteAction::Unreachable => message.header.kind = RouteType::Unreachable,
+        }
+        self.change(RouteNetlinkMessage::NewRoute(message), NLM_F_CREATE | flags, || {
+            format!("add {}", describe(route))
+        })
+    }
+
+    /// Removes carnet's route of this key; no error when it is gone already.
+    pub(crate) fn delete_route(&mut self, table: u32, destination: Ipv6Net, metric: u32) -> Result<()> {
+        let message = message(table, destination, metric);
+        let result = self.change(RouteNetlinkMessage::DelRoute(message), 0, || {
+            format!("remove route {destination} from table {table}")
+        });
+        match result {
+            Err(error) if matches!(error.raw_os_error(), Some(libc::ESRCH | libc::ENOENT | libc::ENODEV)) => {
+                Ok(())
+            }
+            other => other,
+        }
+    }
+}

@@ -1,0 +1,132 @@
+//! IPv6 policy routing rules.
+
+use std::net::IpAddr;
+
+use carnet_station::forwarding::desired::Rule;
+use ipnet::Ipv6Net;
+use netlink_packet_core::{NLM_F_CREATE, NLM_F_EXCL};
+use netlink_packet_route::route::RouteProtocol;
+use netlink_packet_route::rule::{RuleAction, RuleAttribute, RuleMessage};
+use netlink_packet_route::{AddressFamily, RouteNetlinkMessage};
+
+use super::Requests;
+use crate::error::Result;
+
+/// A rule as the kernel has it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct RuleInfo {
+    /// As far as [`Rule`] can tell.
+    pub(crate) rule: Rule,
+    /// Its origin (`proto` in `ip rule`).
+    pub(crate) protocol: u8,
+    /// It looks a table up, and [`RuleInfo::rule`] says all there is about it.
+    pub(crate) plain: bool,
+}
+
+impl RuleInfo {
+    fn from_message(message: &RuleMessage) -> Option<RuleInfo> {
+        let header = &message.header;
+        if header.family != AddressFamily::Inet6 {
+            return None;
+        }
+        let mut rule = Rule {
+            priority: 0,
+            input_interface: None,
+            from: None,
+            to: None,
+            protocol: None,
+            table: u32::from(header.table),
+        };
+        let (mut protocol, mut plain) = (0, header.action == RuleAction::ToTable && header.tos == 0);
+        for attribute in &message.attributes {
+            match attribute {
+                RuleAttribute::Priority(number) => rule.priority = *number,
+                RuleAttribute::Table(number) => rule.table = *number,
+                RuleAttribute::Iifname(name) => rule.input_interface = Some(name.clone()),
+                RuleAttribute::Source(IpAddr::V6(a)) => rule.from = Ipv6Net::new(*a, header.src_len).ok(),
+                RuleAttribute::Destination(IpAddr::V6(a)) => rule.to = Ipv6Net::new(*a, header.dst_len).ok(),
+                RuleAttribute::IpProtocol(number) => rule.protocol = Some(u8::from(*number)),
+                RuleAttribute::Protocol(number) => protocol = u8::from(*number),
+                // The kernel always names these; all ones and "no" are their absence.
+                RuleAttribute::SuppressPrefixLen(u32::MAX)
+                | RuleAttribute::SuppressIfGroup(u32::MAX)
+                | RuleAttribute::L3MDev(false) => {}
+                RuleAttribute::Other(_) => {}
+                _ => plain = false,
+            }
+        }
+        Some(RuleInfo { rule, protocol, plain })
+    }
+}
+
+fn message(rule: &Rule, protocol: u8) -> RuleMessage {
+    let mut message = RuleMessage::default();
+    message.header.family = AddressFamily::Inet6;
+    message.header.action = RuleAction::ToTable;
+    message.header.table = u8::try_from(rule.table).unwrap_or(0);
+    message.header.src_len = rule.from.map_or(0, |p| p.prefix_len());
+    message.header.dst_len = rule.to.map_or(0, |p| p.prefix_len());
+    let attributes = &mut message.attributes;
+    attributes.push(RuleAttribute::Priority(rule.priority));
+    attributes.push(RuleAttribute::Table(rule.table));
+    attributes.push(RuleAttribute::Protocol(RouteProtocol::from(protocol)));
+    attributes.extend(rule.input_interface.clone().map(RuleAttribute::Iifname));
+    attributes.extend(rule.from.map(|p| RuleAttribute::Source(p.addr().into())));
+    attributes.extend(rule.to.map(|p| RuleAttribute::Destination(p.addr().into())));
+    attributes.extend(rule.protocol.map(|p| RuleAttribute::IpProtocol(i32::from(p).into())));
+    message
+}
+
+/// The rule in the words of `ip rule`.
+fn describe(rule: &Rule) -> String {
+    let mut text = format!("rule pref {}", rule.priority);
+    for (word, value) in [
+        ("iif", rule.input_interface.clone()),
+        ("from", rule.from.map(|p| p.to_string())),
+        ("to", rule.to.map(|p| p.to_string())),
+        ("ipproto", rule.protocol.map(|p| p.to_string())),
+    ] {
+        if let Some(value) = value {
+            text.push_str(&format!(" {word} {value}"));
+        }
+    }
+    text + &format!(" lookup {}", rule.table)
+}
+
+impl Requests {
+    /// All IPv6 rules, in the order in which the kernel asks them.
+    pub(crate) fn rules(&mut self) -> Result<Vec<RuleInfo>> {
+        let mut question = RuleMessage::default();
+        question.header.family = AddressFamily::Inet6;
+        let answers =
+            self.dump(RouteNetlinkMessage::GetRule(question), || "list the IPv6 rules".to_owned())?;
+        let rules = answers.iter().filter_map(|answer| match answer {
+            RouteNetlinkMessage::NewRule(message) => RuleInfo::from_message(message),
+            _ => None,
+        });
+        Ok(rules.collect())
+    }
+
+    /// Adds a rule of origin `protocol`; no error when it is there already.
+    pub(crate) fn add_rule(&mut self, rule: &Rule, protocol: u8) -> Result<()> {
+        let message = message(rule, protocol);
+        let result = self.change(RouteNetlinkMessage::NewRule(message), NLM_F_CREATE | NLM_F_EXCL, || {
+            format!("add {}", describe(rule))
+        });
+        match result {
+            Err(error) if error.raw_os_error() == Some(libc::EEXIST) => Ok(()),
+            other => other,
+        }
+    }
+
+    /// Removes a rule of origin `protocol`; no error when it is gone already.
+    pub(crate) fn delete_rule(&mut self, rule: &Rule, protocol: u8) -> Result<()> {
+        let message = message(rule, protocol);
+        let result =
+            self.change(RouteNetlinkMessage::DelRule(message), 0, || format!("remove {}", describe(rule)));
+        match result {
+            Err(error) if matches!(error.raw_os_error(), Some(libc::ENOENT | libc::ESRCH)) => Ok(()),
+            other => other,
+        }
+    }
+}

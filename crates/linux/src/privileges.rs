@@ -1,0 +1,37 @@
+//! Whether the process may do what it must, asked before anything is touched.
+
+use std::fs;
+
+use crate::error::{Error, Result};
+
+/// Name and number of what is needed (`capabilities(7)`): to change the network, and for packet sockets.
+const NEEDED: [(&str, u32); 2] = [("CAP_NET_ADMIN", 12), ("CAP_NET_RAW", 13)];
+
+/// The names of the needed capabilities that are not in the `CapEff:` line of a `/proc/.../status`.
+fn missing(status: &str) -> Option<Vec<&'static str>> {
+    let line = status.lines().find_map(|line| line.strip_prefix("CapEff:"))?;
+    let effective = u64::from_str_radix(line.trim(), 16).ok()?;
+    Some(NEEDED.iter().filter(|(_, bit)| effective >> bit & 1 == 0).map(|(name, _)| *name).collect())
+}
+
+/// An error that says what is missing. Without `/proc` nothing is known, and the kernel will tell.
+pub(crate) fn check() -> Result<()> {
+    let status = fs::read_to_string("/proc/thread-self/status").unwrap_or_default();
+    match missing(&status) {
+        Some(names) if !names.is_empty() => Err(Error::Capability { missing: names.join(" and ") }),
+        _ => Ok(()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_missing_ones_are_named() {
+        assert_eq!(missing("Name:\tx\nCapEff:\t0000000000003000\n"), Some(vec![]));
+        assert_eq!(missing("CapEff:\t0000000000001000"), Some(vec!["CAP_NET_RAW"]));
+        assert_eq!(missing("CapEff:\t0000000000000000"), Some(vec!["CAP_NET_ADMIN", "CAP_NET_RAW"]));
+        assert_eq!(missing("CapPrm:\t0"), None);
+    }
+}

@@ -1,0 +1,180 @@
+//! The switches under `/proc/sys/net/ipv6/conf`.
+//!
+//! That tree shows the network namespace of the thread that opens a file. A value is written only when it
+//! is not what is wanted, and put back only when it still is what carnet wrote: a change that somebody else
+//! made since is theirs.
+//!
+//! Some switches of `all` carry over to every interface (`forwarding`, `disable_ipv6`, ...), there and
+//! back. What the interfaces had is therefore kept with the value of `all`.
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::io;
+
+use carnet_station::forwarding::desired::Setting;
+
+use crate::error::{Error, Result};
+use crate::undo::{ChangedSetting, UndoFile};
+
+const ROOT: &str = "/proc/sys/net/ipv6/conf";
+
+/// Whether settings of this interface concern all of them.
+pub(crate) fn is_common(interface: &str) -> bool {
+    matches!(interface, "all" | "default")
+}
+
+fn describe(setting: &Setting) -> String {
+    format!("set net.ipv6.conf.{}.{} to {}", setting.interface, setting.name, setting.value)
+}
+
+/// Refuses what would lead out of the directory.
+fn check(setting: &Setting) -> Result<()> {
+    let name_is_fine =
+        setting.name.bytes().all(|b| b.is_ascii_lowercase() || b.is_ascii_digit() || b == b'_');
+    let interface_is_fine =
+        !setting.interface.contains('/') && !matches!(setting.interface.as_str(), "" | "." | "..");
+    if name_is_fine && interface_is_fine && !setting.name.is_empty() {
+        return Ok(());
+    }
+    Err(Error::Invalid {
+        what: "setting".into(),
+        expected: "the name of an interface and of a file below net.ipv6.conf".into(),
+        got: format!("{:?} {:?}", setting.interface, setting.name),
+    })
+}
+
+/// The value; `None` where there is no such file.
+fn read(interface: &str, name: &str) -> io::Result<Option<String>> {
+    match fs::read_to_string(format!("{ROOT}/{interface}/{name}")) {
+        Ok(text) => Ok(Some(text.trim().to_owned())),
+        Err(error) if matches!(error.raw_os_error(), Some(libc::ENOENT | libc::ENODEV)) => Ok(None),
+        Err(error) => Err(error),
+    }
+}
+
+fn write(interface: &str, name: &str, value: &str, writes: &mut u64) -> io::Result<()> {
+    *writes += 1;
+    fs::write(format!("{ROOT}/{interface}/{name}"), value)
+}
+
+/// The value on every interface.
+fn read_everywhere(name: &str) -> io::Result<BTreeMap<String, String>> {
+    let mut values = BTreeMap::new();
+    for entry in fs::read_dir(ROOT)? {
+        let Ok(interface) = entry?.file_name().into_string() else { continue };
+        if interface != "all"
+            && let Some(value) = read(&interface, name)?
+        {
+            values.insert(interface, value);
+        }
+    }
+    Ok(values)
+}
+
+/// Puts a switch into position; false when its interface is not there.
+///
+/// `index` is the interface's, 0 for [`is_common`] ones.
+pub(crate) fn set(setting: &Setting, index: u32, undo: &mut UndoFile, writes: &mut u64) -> Result<bool> {
+    check(setting)?;
+    let failed = |e: io::Error| Error::kernel(describe(setting), e);
+    let Setting { interface, name, value } = setting;
+    let Some(current) = read(interface, name).map_err(failed)? else {
+        if is_common(interface) {
+            return Err(failed(io::Error::from_raw_os_error(libc::ENOENT)));
+        }
+        return Ok(false);
+    };
+    if current == value.trim() {
+        return Ok(true);
+    }
+    let known = undo.record.settings.iter().position(|s| s.interface == *interface && s.name == *name);
+    match known {
+        Some(at) if undo.record.settings[at].index == index => {
+            undo.record.settings[at].ours = value.trim().to_owned();
+        }
+        other => {
+            if let Some(at) = other {
+                // Of an earlier interface of this name.
+                undo.record.settings.remove(at);
+            }
+            let others = match interface.as_str() {
+                "all" => read_everywhere(name).map_err(failed)?,
+                _ => BTreeMap::new(),
+            };
+            undo.record.settings.push(ChangedSetting {
+                interface: interface.clone(),
+                index,
+                name: name.clone(),
+                original: current,
+                ours: value.trim().to_owned(),
+                others,
+            });
+        }
+    }
+    undo.save()?;
+    write(interface, name, value, writes).map_err(failed)?;
+    Ok(true)
+}
+
+/// Puts a switch back where carnet found it. `index` is its interface's now, `None` when that is gone.
+pub(crate) fn restore(
+    interface: &str,
+    name: &str,
+    index: Option<u32>,
+    undo: &mut UndoFile,
+    writes: &mut u64,
+) -> Result<()> {
+    let Some(at) = undo.record.settings.iter().position(|s| s.interface == interface && s.name == name)
+    else {
+        return Ok(());
+    };
+    let changed = undo.record.settings[at].clone();
+    if index == Some(changed.index) {
+        let failed = |e: io::Error| {
+            Error::kernel(format!("put net.ipv6.conf.{interface}.{name} back to {}", changed.original), e)
+        };
+        match read(interface, name).map_err(failed)? {
+            Some(current) if current == changed.ours => {
+                write(interface, name, &changed.original, writes).map_err(failed)?;
+                restore_others(&changed, undo, writes);
+            }
+            Some(current) => {
+                tracing::info!(interface, name, current, "left as somebody else has set it");
+            }
+            None => {}
+        }
+    }
+    undo.record.settings.remove(at);
+    undo.save()
+}
+
+/// Undoes what the change of `all` did to the interfaces, but for those with a change of their own.
+fn restore_others(changed: &ChangedSetting, undo: &UndoFile, writes: &mut u64) {
+    for (interface, original) in &changed.others {
+        let own = undo.record.settings.iter().any(|s| s.interface == *interface && s.name == changed.name);
+        if own {
+            continue;
+        }
+        let result = match read(interface, &changed.name) {
+            Ok(Some(current)) if current != *original => write(interface, &changed.name, original, writes),
+            Ok(_) => Ok(()),
+            Err(error) => Err(error),
+        };
+        if let Err(error) = result {
+            tracing::warn!(interface, name = changed.name, %error, "cannot put a setting back");
+        }
+    }
+}
+
+/// Whether this network namespace has IPv6.
+pub(crate) fn ipv6_exists() -> bool {
+    fs::metadata("/proc/sys/net").is_err() || fs::metadata(ROOT).is_ok()
+}
+
+/// Lets the tunnel device have IPv6 where new interfaces have none.
+pub(crate) fn enable_ipv6(interface: &str, writes: &mut u64) -> io::Result<()> {
+    match read(interface, "disable_ipv6")? {
+        Some(value) if value != "0" => write(interface, "disable_ipv6", "0", writes),
+        _ => Ok(()),
+    }
+}

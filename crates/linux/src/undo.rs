@@ -1,0 +1,190 @@
+//! What to put back after a crash, in a file.
+//!
+//! Routes and rules bear carnet's mark, and the tunnel device dies with the process; but a changed setting
+//! does not know what it was before, and not every kernel keeps the mark of an address. Both are therefore
+//! written down before, respectively right after, they are changed. The file belongs to one boot and one
+//! network namespace: it is ignored anywhere else, and so is every line of it that no longer fits what is
+//! there.
+
+use std::collections::BTreeMap;
+use std::fs::{self, File};
+use std::io::{self, Write};
+use std::net::Ipv6Addr;
+use std::os::unix::fs::MetadataExt;
+use std::path::{Path, PathBuf};
+
+use serde::{Deserialize, Serialize};
+
+use crate::error::{Error, Result};
+
+/// Where and when a file is valid.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+struct Place {
+    /// `/proc/sys/kernel/random/boot_id`.
+    boot_id: String,
+    /// Inode of the network namespace. It may be given to another namespace later, so there is the next:
+    netns: u64,
+    /// The namespace's cookie, unique since boot (Linux 5.14 and later, else 0).
+    netns_cookie: u64,
+}
+
+impl Place {
+    fn here() -> Place {
+        Place {
+            boot_id: fs::read_to_string("/proc/sys/kernel/random/boot_id")
+                .map(|id| id.trim().to_owned())
+                .unwrap_or_default(),
+            netns: fs::metadata("/proc/thread-self/ns/net").map_or(0, |m| m.ino()),
+            netns_cookie: netns_cookie().unwrap_or(0),
+        }
+    }
+}
+
+/// The cookie of the calling thread's network namespace.
+fn netns_cookie() -> Option<u64> {
+    /// `SO_NETNS_COOKIE` of asm-generic/socket.h.
+    const SO_NETNS_COOKIE: libc::c_int = 71;
+    let socket = socket2::Socket::new(socket2::Domain::UNIX, socket2::Type::DGRAM, None).ok()?;
+    let mut cookie = 0u64;
+    let mut length = size_of::<u64>() as libc::socklen_t;
+    // SAFETY: `cookie` is writable for `length` octets, and both outlive the call; the descriptor is open.
+    let result = unsafe {
+        libc::getsockopt(
+            std::os::fd::AsRawFd::as_raw_fd(&socket),
+            libc::SOL_SOCKET,
+            SO_NETNS_COOKIE,
+            (&raw mut cookie).cast(),
+            &raw mut length,
+        )
+    };
+    (result == 0).then_some(cookie)
+}
+
+/// A setting that was changed.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct ChangedSetting {
+    pub(crate) interface: String,
+    /// Index of the interface, 0 for `all`: a later interface of the same name has settings of its own.
+    pub(crate) index: u32,
+    pub(crate) name: String,
+    /// What it was.
+    pub(crate) original: String,
+    /// What it was set to.
+    pub(crate) ours: String,
+    /// For `all`: what it was on every interface, since some switches carry over to them.
+    pub(crate) others: BTreeMap<String, String>,
+}
+
+/// An address that was added.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct AddedAddress {
+    pub(crate) interface: String,
+    pub(crate) index: u32,
+    pub(crate) address: Ipv6Addr,
+    pub(crate) prefix_length: u8,
+}
+
+/// All that is written down.
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
+pub(crate) struct Record {
+    pub(crate) settings: Vec<ChangedSetting>,
+    pub(crate) addresses: Vec<AddedAddress>,
+}
+
+#[derive(Serialize, Deserialize)]
+struct Contents {
+    place: Place,
+    record: Record,
+}
+
+/// The file.
+#[derive(Debug)]
+pub(crate) struct UndoFile {
+    path: PathBuf,
+    place: Place,
+    /// What is in it.
+    pub(crate) record: Record,
+}
+
+impl UndoFile {
+    /// Reads what an earlier run left; empty when that was in another boot or namespace, or unreadable.
+    pub(crate) fn open(path: &Path) -> UndoFile {
+        let place = Place::here();
+        let record = match fs::read(path) {
+            Ok(octets) => match serde_json::from_slice::<Contents>(&octets) {
+                Ok(contents) if contents.place == place => contents.record,
+                Ok(_) => {
+                    tracing::debug!(path = %path.display(), "undo file of another boot or namespace ignored");
+                    Record::default()
+                }
+                Err(error) => {
+                    tracing::warn!(path = %path.display(), %error, "undo file is damaged and ignored");
+                    Record::default()
+                }
+            },
+            Err(error) => {
+                if error.kind() != io::ErrorKind::NotFound {
+                    tracing::warn!(path = %path.display(), %error, "cannot read the undo file");
+                }
+                Record::default()
+            }
+        };
+        UndoFile { path: path.to_owned(), place, record }
+    }
+
+    /// Writes the record so that after a power cut either the old or the new one is there.
+    pub(crate) fn save(&self) -> Result<()> {
+        let failed = |e: io::Error| Error::kernel(format!("write {}", self.path.display()), e);
+        let contents = Contents { place: self.place.clone(), record: self.record.clone() };
+        let octets = serde_json::to_vec_pretty(&contents).map_err(|e| failed(e.into()))?;
+        let temporary = self.path.with_added_extension("new");
+        let mut file = File::create(&temporary).map_err(failed)?;
+        file.write_all(&octets).map_err(failed)?;
+        file.sync_all().map_err(failed)?;
+        fs::rename(&temporary, &self.path).map_err(failed)?;
+        if let Some(directory) = self.path.parent().filter(|p| !p.as_os_str().is_empty()) {
+            // Some file systems cannot do this; the rename itself has happened.
+            let _ = File::open(directory).and_then(|d| d.sync_all());
+        }
+        Ok(())
+    }
+
+    /// Deletes the file.
+    pub(crate) fn delete(&self) -> Result<()> {
+        match fs::remove_file(&self.path) {
+            Err(error) if error.kind() != io::ErrorKind::NotFound => {
+                Err(Error::kernel(format!("delete {}", self.path.display()), error))
+            }
+            _ => Ok(()),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_record_survives_and_one_from_elsewhere_is_ignored() {
+        let path = std::env::temp_dir().join(format!("carnet-undo-{}.json", std::process::id()));
+        let mut undo = UndoFile::open(&path);
+        assert_eq!(undo.record, Record::default());
+        undo.record.addresses.push(AddedAddress {
+            interface: "i0".into(),
+            index: 7,
+            address: Ipv6Addr::LOCALHOST,
+            prefix_length: 64,
+        });
+        undo.save().expect("save");
+        assert_eq!(UndoFile::open(&path).record, undo.record);
+
+        undo.place.boot_id.push('x');
+        undo.save().expect("save");
+        assert_eq!(UndoFile::open(&path).record, Record::default());
+
+        fs::write(&path, b"{ not json").expect("write");
+        assert_eq!(UndoFile::open(&path).record, Record::default());
+        undo.delete().expect("delete");
+        undo.delete().expect("delete again");
+    }
+}
