@@ -6,12 +6,23 @@ use std::process::Command;
 use anyhow::Context;
 use nix::sys::signal::Signal;
 
+use crate::clock::{self, MILLISECOND};
+use crate::isolate::Mode;
 use crate::process::{Daemon, in_node, output};
 use crate::scenario::Scenario;
 use crate::tools;
 
 /// Octets kept of each packet: every header and every mobility message, not the payload of transfers.
 const SNAP_LENGTH: &str = "300";
+
+/// The program that captures, and its Debian package. tcpdump insists on setting its groups, which a user
+/// namespace does not allow; dumpcap does not.
+pub fn program(mode: Mode) -> (&'static str, &'static str) {
+    match mode {
+        Mode::Root => ("tcpdump", "tcpdump"),
+        Mode::User => ("dumpcap", "wireshark-common"),
+    }
+}
 
 /// Running captures.
 #[derive(Debug)]
@@ -21,18 +32,24 @@ pub struct Captures {
 
 impl Captures {
     /// Starts a capture on every interface of every node; files are `NODE-INTERFACE.pcap` in `folder`.
-    pub fn start(scenario: &Scenario, folder: &Path, logs: &Path) -> anyhow::Result<Self> {
+    pub fn start(scenario: &Scenario, mode: Mode, folder: &Path, logs: &Path) -> anyhow::Result<Self> {
         std::fs::create_dir_all(folder).with_context(|| format!("cannot make {}", folder.display()))?;
+        let program = program(mode).0;
         let mut running = Vec::new();
         for end in scenario.links.iter().flat_map(|l| &l.ends).map(|e| e.get_ref()) {
             let file = folder.join(format!("{}-{}.pcap", end.node, end.interface));
-            let mut command = in_node(&end.node, tools::path("tcpdump"));
-            // Without -Z root, tcpdump changes to a user that a user namespace does not know.
-            command.args(["-Z", "root", "-U", "-n", "-s", SNAP_LENGTH, "-i", &end.interface, "-w"]).arg(&file);
-            let log = logs.join(format!("tcpdump-{}-{}.log", end.node, end.interface));
-            let daemon = Daemon::start(&format!("tcpdump on {end}"), &log, &mut command)?;
+            let mut command = in_node(&end.node, tools::path(program));
+            let options: &[&str] = match mode {
+                Mode::Root => &["-Z", "root", "-U", "-n"],
+                Mode::User => &["-P", "-q"],
+            };
+            command.args(options).args(["-s", SNAP_LENGTH, "-i", &end.interface, "-w"]).arg(&file);
+            let log = logs.join(format!("{program}-{}-{}.log", end.node, end.interface));
+            let daemon = Daemon::start(&format!("{program} on {end}"), &log, &mut command)?;
             running.push((end.node.clone(), file, daemon));
         }
+        clock::sleep(500 * MILLISECOND);
+        running.iter_mut().try_for_each(|(_, _, daemon)| daemon.check())?;
         Ok(Self { running })
     }
 
@@ -49,11 +66,13 @@ impl Captures {
                 continue;
             }
             for (name, filter) in [
-                ("binding_updates", "mipv6.mhtype == 5"),
-                ("binding_acknowledgements", "mipv6.mhtype == 6"),
+                ("binding_updates", "mip6.mhtype == 5"),
+                ("binding_acknowledgements", "mip6.mhtype == 6"),
                 ("malformed", "_ws.malformed"),
             ] {
                 let mut command = Command::new(&tshark);
+                // Its own settings, not those of a user that may not be readable here.
+                command.env("HOME", crate::isolate::RUN);
                 command.args(["-n", "-Y", filter, "-T", "fields", "-e", "frame.number", "-r"]).arg(file);
                 let found = output(&mut command)?.lines().count() as f64;
                 let name = format!("capture.{node}.{name}");

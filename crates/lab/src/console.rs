@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use crate::expect::{Outcome, number};
+use crate::expect::{Outcome, shown};
 use crate::results::Results;
 
 /// A step that was taken.
@@ -15,23 +15,13 @@ pub fn at(seconds: f64, text: &str) {
     println!("  {seconds:6.2} s  {text}");
 }
 
-/// A value with its unit, for people.
-pub fn value(value: Option<f64>, unit: &str) -> String {
-    match (value, unit) {
-        (None, _) => "not measured".into(),
-        (Some(v), "bytes") if v >= 1e6 => format!("{} MB", number((v / 1e4).round() / 100.0)),
-        (Some(v), "") => number(v),
-        (Some(v), unit) => format!("{} {unit}", number(v)),
-    }
-}
-
 /// The final table.
 pub fn summary(results: &Results, out: &Path) {
     let width = |texts: &mut dyn Iterator<Item = usize>| texts.max().unwrap_or(0);
     println!();
     let w = width(&mut results.headline.iter().map(|h| h.label.chars().count()));
     for h in &results.headline {
-        println!("  {:w$}  {}", h.label, value(h.value, &h.unit));
+        println!("  {:w$}  {}", h.label, shown(h.value, &h.unit));
     }
     println!();
     let w = width(&mut results.expectations.iter().map(|e| e.what.chars().count()));
@@ -41,11 +31,7 @@ pub fn summary(results: &Results, out: &Path) {
             Outcome::Fail => "FAIL",
             Outcome::Skipped => "skip",
         };
-        let measured = match (&e.why, e.measured) {
-            (Some(why), _) => why.clone(),
-            (None, Some(v)) => number(v),
-            (None, None) => "not measured".into(),
-        };
+        let measured = e.why.clone().unwrap_or_else(|| shown(e.measured, &e.unit));
         println!("  {word}  {:w$}  {measured} (expected {})", e.what, e.expected);
     }
     let count = |o: Outcome| results.expectations.iter().filter(|e| e.outcome == o).count();
@@ -58,15 +44,4 @@ pub fn summary(results: &Results, out: &Path) {
         out.join("report.html").display(),
         out.join("results.json").display()
     );
-}
-
-#[cfg(test)]
-mod tests {
-    #[test]
-    fn values_with_units() {
-        assert_eq!(super::value(Some(0.0), "packets"), "0 packets");
-        assert_eq!(super::value(Some(123_456_789.0), "bytes"), "123.5 MB");
-        assert_eq!(super::value(Some(1.25), ""), "1.25");
-        assert_eq!(super::value(None, "ms"), "not measured");
-    }
 }

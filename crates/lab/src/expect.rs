@@ -34,6 +34,9 @@ pub struct Judged {
     pub expected: String,
     /// The measured value.
     pub measured: Option<f64>,
+    /// Its unit; `yes` shows 1 as yes and 0 as no.
+    #[serde(default)]
+    pub unit: String,
     /// Whether it held.
     pub outcome: Outcome,
     /// Why it was skipped, or why there is no value.
@@ -55,6 +58,7 @@ fn judge_one(e: &Expect, metrics: &Metrics, captured: Result<(), &str>) -> Judge
         metric: e.metric.clone(),
         expected: String::new(),
         measured,
+        unit: e.unit.clone(),
         outcome: Outcome::Fail,
         why: None,
     };
@@ -66,7 +70,7 @@ fn judge_one(e: &Expect, metrics: &Metrics, captured: Result<(), &str>) -> Judge
     let bounds = [("", e.equals), ("below ", e.below), ("at most ", e.at_most), ("at least ", e.at_least)];
     let words: Vec<String> = bounds
         .iter()
-        .filter_map(|(word, bound)| bound.map(|b| format!("{word}{}", number(b + added))))
+        .filter_map(|(word, bound)| bound.map(|b| format!("{word}{}", shown(Some(b + added), &e.unit))))
         .collect();
     judged.expected = words.join(", ");
     if let (true, Err(why)) = (e.needs_pcap, captured) {
@@ -88,6 +92,17 @@ fn judge_one(e: &Expect, metrics: &Metrics, captured: Result<(), &str>) -> Judge
         && e.at_least.is_none_or(|b| value >= b + added);
     judged.outcome = if holds { Outcome::Pass } else { Outcome::Fail };
     judged
+}
+
+/// A value with its unit, for people.
+pub fn shown(value: Option<f64>, unit: &str) -> String {
+    match (value, unit) {
+        (None, _) => "not measured".into(),
+        (Some(v), "yes") => if v == 0.0 { "no" } else { "yes" }.into(),
+        (Some(v), "bytes") if v >= 1e6 => format!("{} MB", number((v / 1e4).round() / 100.0)),
+        (Some(v), "") => number(v),
+        (Some(v), unit) => format!("{} {unit}", number(v)),
+    }
 }
 
 /// A number for people: three digits after the point at most, none where they say nothing.
@@ -155,6 +170,15 @@ mod tests {
         let e = Expect { needs_pcap: true, equals: Some(0.0), ..expect("none") };
         assert_eq!(outcome(&e), Outcome::Skipped);
         assert_eq!(judge_one(&e, &metrics(), Ok(())).outcome, Outcome::Fail);
+    }
+
+    #[test]
+    fn values_with_units() {
+        assert_eq!(shown(Some(0.0), "packets"), "0 packets");
+        assert_eq!(shown(Some(123_456_789.0), "bytes"), "123.5 MB");
+        assert_eq!(shown(Some(1.25), ""), "1.25");
+        assert_eq!((shown(Some(1.0), "yes"), shown(Some(0.0), "yes")), ("yes".into(), "no".into()));
+        assert_eq!(shown(None, "ms"), "not measured");
     }
 
     #[test]

@@ -28,7 +28,10 @@ pub struct Machine {
 pub fn describe(carnet: &Path, scenarios: &Path) -> Machine {
     let read = |file: &str| std::fs::read_to_string(file).unwrap_or_default();
     let value = |text: &str, key: &str, by: char| {
-        text.lines().find(|l| l.starts_with(key)).and_then(|l| l.split_once(by)).map(|(_, v)| v.trim().to_string())
+        text.lines()
+            .find(|l| l.starts_with(key))
+            .and_then(|l| l.split_once(by))
+            .map(|(_, v)| v.trim().to_string())
     };
     let run = |command: &mut Command| {
         let out = command.output().ok().filter(|o| o.status.success())?;

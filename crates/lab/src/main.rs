@@ -172,7 +172,7 @@ fn plan(args: &RunArgs, mode: Mode) -> anyhow::Result<run::Plan> {
         bail!("there is no scenario {:?}; there are: {}", args.scenario, known.join(", "));
     }
     scenario::load(&folder)?;
-    tools::check(args.pcap)?;
+    tools::check(args.pcap.then(|| capture::program(mode)))?;
     let carnet = tools::carnet(args.carnet.as_deref())?;
     let out = args.out.clone().unwrap_or_else(|| Path::new("out").join(&args.scenario));
     std::fs::create_dir_all(&out).with_context(|| format!("cannot make {}", out.display()))?;

@@ -40,8 +40,10 @@ pub fn output(command: &mut Command) -> anyhow::Result<String> {
 
 /// A command as one would type it, without the way into its node.
 fn shown(command: &Command) -> String {
-    let mut words: Vec<String> =
-        std::iter::once(command.get_program()).chain(command.get_args()).map(|w| w.to_string_lossy().into()).collect();
+    let mut words: Vec<String> = std::iter::once(command.get_program())
+        .chain(command.get_args())
+        .map(|w| w.to_string_lossy().into())
+        .collect();
     if let Some(at) = words.iter().position(|w| w == "--").filter(|_| words[0].ends_with("nsenter")) {
         let node = words[1].trim_start_matches("--net=/run/netns/").to_string();
         words.drain(..=at);

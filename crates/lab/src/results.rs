@@ -220,7 +220,12 @@ pub fn series(seen: &Seen, begin: u64, end: u64) -> Series {
 
 /// Which uplink was active when: from what `show uplinks` said before the timetable and the handovers told
 /// since then.
-pub fn active(first: &BTreeMap<String, Option<String>>, events: &[Event], begin: u64, end: u64) -> Vec<Active> {
+pub fn active(
+    first: &BTreeMap<String, Option<String>>,
+    events: &[Event],
+    begin: u64,
+    end: u64,
+) -> Vec<Active> {
     let mut all = Vec::new();
     for (node, uplink) in first {
         let mut current = uplink.clone();
@@ -253,7 +258,14 @@ pub fn topology(scenario: &Scenario, autoconf: &BTreeMap<String, (String, String
         if let Some((interface, address)) = autoconf.get(name) {
             addresses.entry(interface.clone()).or_default().push(address.clone());
         }
-        TopologyNode { name: name.clone(), role: node.role.clone(), x, y, carnet: node.carnet.is_some(), addresses }
+        TopologyNode {
+            name: name.clone(),
+            role: node.role.clone(),
+            x,
+            y,
+            carnet: node.carnet.is_some(),
+            addresses,
+        }
     });
     let links = scenario.links.iter().map(|l| TopologyLink {
         ends: l.ends.iter().map(|e| (e.get_ref().node.clone(), e.get_ref().interface.clone())).collect(),
@@ -279,7 +291,8 @@ mod tests {
         let handover = |at: u64, to: Option<&str>| {
             (at * SECOND, "mr".to_string(), serde_json::json!({"event": "handover", "to": to}))
         };
-        let events = [handover(0, Some("w9")), handover(12, Some("w1")), handover(15, None), handover(16, Some("w0"))];
+        let events =
+            [handover(0, Some("w9")), handover(12, Some("w1")), handover(15, None), handover(16, Some("w0"))];
         let first = BTreeMap::from([("mr".to_string(), Some("w0".to_string()))]);
         let all = active(&first, &events, 10 * SECOND, 20 * SECOND);
         let short: Vec<(Option<&str>, f64, f64)> =

@@ -72,7 +72,7 @@ pub fn run(plan: &Plan) -> anyhow::Result<bool> {
     topology::build(&scenario)?;
     console::step(&format!("built {} nodes, {} links", scenario.nodes.len(), scenario.links.len()));
     let captures = match plan.pcap {
-        true => Some(Captures::start(&scenario, &plan.out.join("pcap"), &logs)?),
+        true => Some(Captures::start(&scenario, plan.mode, &plan.out.join("pcap"), &logs)?),
         false => None,
     };
     let mut bed = Testbed {
@@ -210,7 +210,8 @@ impl Testbed {
         console::step(&format!("traffic flows; the timetable takes {} s", (end - begin) / SECOND));
         self.sleep_until(begin, &mut flows)?;
         let clock = clock::realtime();
-        let first_active = self.stations.iter().filter_map(|s| Some((s.node.clone(), Some(s.active_uplink()?))));
+        let first_active =
+            self.stations.iter().filter_map(|s| Some((s.node.clone(), Some(s.active_uplink()?))));
         let first_active = first_active.collect();
         let mut done: Vec<(String, String, u64)> = Vec::new();
         let mut states = Vec::new();

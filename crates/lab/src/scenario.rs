@@ -307,6 +307,9 @@ pub struct Expect {
     /// A metric of the whole run that is added to every bound.
     #[serde(default)]
     pub plus: Option<String>,
+    /// Unit, as for a headline; `yes` shows 1 as yes and 0 as no.
+    #[serde(default)]
+    pub unit: String,
     /// Only judged in a run with `--pcap`, and with tshark installed.
     #[serde(default)]
     pub needs_pcap: bool,
@@ -323,7 +326,7 @@ pub struct Headline {
     /// The action in whose section it is taken.
     #[serde(default)]
     pub after: Option<Spanned<String>>,
-    /// `ms`, `us`, `packets`, `bytes`, or nothing.
+    /// `ms`, `us`, `packets`, `bytes`, `yes` (for 1 and 0), or nothing.
     #[serde(default)]
     pub unit: String,
 }
@@ -498,13 +501,8 @@ fn check(scenario: &Scenario, folder: Option<&Path>) -> Result<(), Wrong> {
     }
     let mut last = Duration(0);
     for a in &scenario.actions {
-        let what = [
-            a.nothing,
-            a.link_down.is_some(),
-            a.link_up.is_some(),
-            a.handover.is_some(),
-            a.run.is_some(),
-        ];
+        let what =
+            [a.nothing, a.link_down.is_some(), a.link_up.is_some(), a.handover.is_some(), a.run.is_some()];
         if what.iter().filter(|x| **x).count() != 1 {
             let message = "an action has exactly one of nothing, link_down, link_up, handover, run";
             return Err((a.name.span(), message.into()));

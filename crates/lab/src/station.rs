@@ -34,7 +34,8 @@ pub struct Station {
 
 /// The socket of a station with this config.
 fn socket_of(config: &Path) -> anyhow::Result<PathBuf> {
-    let text = std::fs::read_to_string(config).with_context(|| format!("cannot read {}", config.display()))?;
+    let text =
+        std::fs::read_to_string(config).with_context(|| format!("cannot read {}", config.display()))?;
     let table: toml::Table =
         toml::from_str(&text).with_context(|| format!("{} is no TOML", config.display()))?;
     let key = |key: &str| table.get("station").and_then(|s| s.get(key)).and_then(|s| s.as_str());
@@ -101,7 +102,8 @@ impl Station {
     /// What `carnet show WHAT --json` tells.
     pub fn show(&self, what: &str) -> anyhow::Result<Value> {
         let text = output(&mut self.command(&["show", what, "--json"]))?;
-        serde_json::from_str(&text).with_context(|| format!("carnet show {what} --json printed no JSON: {text}"))
+        serde_json::from_str(&text)
+            .with_context(|| format!("carnet show {what} --json printed no JSON: {text}"))
     }
 
     /// True when it holds this number of bindings, all registered.

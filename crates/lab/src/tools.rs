@@ -27,14 +27,14 @@ pub fn path(program: &str) -> PathBuf {
 }
 
 /// The programs that are missing, each with its package.
-fn missing(pcap: bool) -> Vec<(&'static str, &'static str)> {
-    let capture: &[(&str, &str)] = if pcap { &[("tcpdump", "tcpdump")] } else { &[] };
-    TOOLS.iter().chain(capture).copied().filter(|(program, _)| find(program).is_none()).collect()
+fn missing(capture: Option<(&'static str, &'static str)>) -> Vec<(&'static str, &'static str)> {
+    TOOLS.iter().copied().chain(capture).filter(|(program, _)| find(program).is_none()).collect()
 }
 
-/// Fails when a program is missing, and says which package to install.
-pub fn check(pcap: bool) -> anyhow::Result<()> {
-    let missing = missing(pcap);
+/// Fails when a program is missing, and says which package to install. `capture` is the program that
+/// captures packets, where they are to be captured.
+pub fn check(capture: Option<(&'static str, &'static str)>) -> anyhow::Result<()> {
+    let missing = missing(capture);
     if missing.is_empty() {
         return Ok(());
     }
@@ -64,7 +64,9 @@ pub fn carnet(given: Option<&Path>) -> anyhow::Result<PathBuf> {
 /// The folder with the scenarios: the one given, else `$CARNET_SCENARIOS`, else `scenarios` in the working
 /// folder or above it, else beside the executable or above it.
 pub fn scenarios(given: Option<&Path>) -> anyhow::Result<PathBuf> {
-    if let Some(folder) = given.map(Path::to_path_buf).or(std::env::var_os("CARNET_SCENARIOS").map(Into::into)) {
+    if let Some(folder) =
+        given.map(Path::to_path_buf).or(std::env::var_os("CARNET_SCENARIOS").map(Into::into))
+    {
         anyhow::ensure!(folder.is_dir(), "there is no folder {}", folder.display());
         return Ok(folder.canonicalize()?);
     }

@@ -158,7 +158,10 @@ fn parse_addresses(text: &str) -> anyhow::Result<Vec<(String, Ipv6Addr, bool)>> 
 /// The usable address of an interface in a prefix.
 pub fn address_in(node: &str, interface: &str, prefix: &Prefix) -> anyhow::Result<Option<Ipv6Addr>> {
     let all = addresses(node)?;
-    Ok(all.into_iter().find(|(i, a, ready)| i == interface && *ready && prefix.contains(*a)).map(|(_, a, _)| a))
+    Ok(all
+        .into_iter()
+        .find(|(i, a, ready)| i == interface && *ready && prefix.contains(*a))
+        .map(|(_, a, _)| a))
 }
 
 /// True when no address of the node waits for duplicate address detection any more.
@@ -180,7 +183,9 @@ mod tests {
             "link add x address 02:00:00:00:01:01 netns a type veth peer name y address 02:00:00:00:01:02 netns b\n"
         ));
         assert!(commands.contains("link add home type bridge mcast_snooping 0\n"));
-        assert!(commands.contains("link add home.1 type veth peer name h0 address 02:00:00:00:02:02 netns b\n"));
+        assert!(
+            commands.contains("link add home.1 type veth peer name h0 address 02:00:00:00:02:02 netns b\n")
+        );
     }
 
     #[test]

@@ -101,9 +101,14 @@ pub fn start(
         let started = clock::monotonic();
         let seconds = (end + TAIL - started).div_ceil(SECOND).to_string();
         let mut connect = in_node(client, &iperf3);
-        connect
-            .args(["-6", "--json", "--bidir", "-i", "0.25", "-l", "8K"])
-            .args(["-b", &tcp.rate, "-t", &seconds, "-c", &address(server)?.to_string()]);
+        connect.args(["-6", "--json", "--bidir", "-i", "0.25", "-l", "8K"]).args([
+            "-b",
+            &tcp.rate,
+            "-t",
+            &seconds,
+            "-c",
+            &address(server)?.to_string(),
+        ]);
         let sender = Daemon::start(&format!("iperf3 in node {client}"), &log("client"), &mut connect)?;
         flows.transfers.push((tcp.clone(), listener, sender, started));
     }
@@ -142,9 +147,8 @@ impl Flows {
             let status = sender.wait(15 * SECOND);
             listener.stop(Signal::SIGTERM);
             let text = std::fs::read(&sender.log)?;
-            let mut transfer = tcp::parse(&String::from_utf8_lossy(&text)).unwrap_or_else(|e| tcp::Transfer {
-                error: Some(format!("{e:#}")),
-                ..tcp::Transfer::default()
+            let mut transfer = tcp::parse(&String::from_utf8_lossy(&text)).unwrap_or_else(|e| {
+                tcp::Transfer { error: Some(format!("{e:#}")), ..tcp::Transfer::default() }
             });
             if transfer.error.is_none() && !status.is_some_and(|s| s.success()) {
                 transfer.error = Some(status.map_or("iperf3 did not end".into(), |s| s.to_string()));

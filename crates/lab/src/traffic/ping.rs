@@ -69,7 +69,10 @@ mod tests {
         assert_eq!(answers.len(), 2);
         assert_eq!(answers[1], (4, 1_700_000_000_030_300_000, 0.3));
         let series = Series::new(&answers, -1_700_000_000_000_000_000);
-        assert_eq!(series.requests, [(0, Some(0.1)), (10_000_000, None), (20_000_000, None), (30_000_000, Some(0.3))]);
+        assert_eq!(
+            series.requests,
+            [(0, Some(0.1)), (10_000_000, None), (20_000_000, None), (30_000_000, Some(0.3))]
+        );
     }
 
     #[test]

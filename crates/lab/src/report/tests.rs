@@ -1,0 +1,72 @@
+//! The page as a whole.
+
+use super::*;
+use crate::expect::Judged;
+use crate::results::{ActionDone, Active, HeadlineValue, Line, TopologyLink, TopologyNode};
+
+fn results() -> Results {
+    let mut r = Results {
+        title: "A <test> & more".into(),
+        time: "2026-01-01 00:00:00 UTC".into(),
+        mode: "as root".into(),
+        duration_s: 10.0,
+        ..Results::default()
+    };
+    r.headline.push(HeadlineValue { label: "outage".into(), value: Some(1.5), unit: "ms".into() });
+    r.expectations.push(Judged {
+        what: "nothing is lost".into(),
+        section: "run".into(),
+        metric: "probe.lost".into(),
+        expected: "0".into(),
+        measured: Some(2.0),
+        unit: "packets".into(),
+        outcome: Outcome::Fail,
+        why: None,
+    });
+    r.actions.push(ActionDone { name: "cut".into(), label: "w0 cut".into(), at_s: 5.0 });
+    r.active.push(Active { node: "mr".into(), uplink: Some("w0".into()), from_s: 0.0, to_s: 10.0 });
+    let points = vec![(0.1, Some(0.2)), (0.2, None), (0.3, Some(0.4))];
+    r.series.rtt = vec![Line { name: "rtt".into(), label: "tunnel".into(), points }];
+    r.series.delay =
+        vec![Line { name: "probe".into(), label: "a to b".into(), points: vec![(0.1, 0.2, 0.3)] }];
+    r.series.lost = vec![Line { name: "probe".into(), label: "a to b".into(), points: vec![5.0] }];
+    r.metrics.entry("cut".into()).or_default().insert("probe.lost".into(), 2.0);
+    for (x, name) in ["a", "b"].iter().enumerate() {
+        r.topology.nodes.push(TopologyNode {
+            name: name.to_string(),
+            role: "host".into(),
+            x: x as f64,
+            y: 0.0,
+            carnet: x == 0,
+            addresses: Default::default(),
+        });
+    }
+    let ends = vec![("a".into(), "e0".into()), ("b".into(), "e1".into())];
+    r.topology.links.push(TopologyLink { ends, label: String::new(), shared: false });
+    r
+}
+
+#[test]
+fn nothing_comes_from_elsewhere() {
+    let page = html(&results());
+    for word in ["http:", "https:", "src=", "href=", "@import", "url(", "//"] {
+        assert!(!page.contains(word), "the page contains {word}");
+    }
+}
+
+#[test]
+fn the_page_says_what_happened() {
+    let page = html(&results());
+    for text in ["A &lt;test&gt; &amp; more", "1 of 1 expectations failed", "w0 cut", "1.5 <small>ms</small>"]
+    {
+        assert!(page.contains(text), "the page lacks {text}");
+    }
+    assert!(!page.contains("NaN") && !page.contains("inf"), "a coordinate is no number");
+}
+
+#[test]
+fn a_run_without_traffic_has_a_page_too() {
+    let page = html(&Results { duration_s: 1.0, ..Results::default() });
+    assert!(page.contains("The machine"));
+    assert!(!page.contains("NaN"));
+}
