@@ -6,7 +6,7 @@ use clap::{Args, Parser, Subcommand, ValueEnum};
 
 /// Keeps the network inside a moving vehicle connected: NEMO mobile router and home agent.
 #[derive(Debug, Parser)]
-#[command(name = "carnet", version, about, after_help = HELP, disable_help_subcommand = true)]
+#[command(name = "carnet", version, after_help = HELP, disable_help_subcommand = true)]
 pub struct Cli {
     /// What to do.
     #[command(subcommand)]
@@ -20,8 +20,10 @@ Examples:
   carnet status                           ask the station how it is
   carnet show bindings --json             ask for its bindings, for a program to read
 
-Exit status: 0 when all went well; 1 when the station says no, or cannot be reached; 2 for a mistake on the
-command line or in the config.";
+Exit status:
+  0  all went well
+  1  the station says no, or cannot be reached
+  2  a mistake on the command line or in the config";
 
 /// A command.
 #[derive(Debug, Subcommand)]
@@ -129,13 +131,13 @@ pub struct Station {
 /// What `carnet show` can show.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub enum Table {
-    /// Bindings: a mobile router's own, a home agent's of its mobile routers.
+    /// A mobile router's own with its home agent, a home agent's of its mobile routers.
     Bindings,
-    /// Uplinks of a mobile router.
+    /// Of a mobile router.
     Uplinks,
-    /// Tunnels.
+    /// Between mobile router and home agent.
     Tunnels,
-    /// All counters.
+    /// Packets and messages, taken and dropped.
     Counters,
 }
 

@@ -129,6 +129,9 @@ fn tunnels(tunnels: &[Tunnel], width: Option<usize>) -> String {
 }
 
 fn counters(counters: &Counters) -> String {
+    if counters.is_empty() {
+        return "no counters\n".to_owned();
+    }
     let name = counters.keys().map(String::len).max().unwrap_or(0);
     let value = counters.values().map(|value| value.to_string().len()).max().unwrap_or(0);
     let mut out = String::new();

@@ -170,7 +170,8 @@ async fn events_arrive_and_a_slow_reader_is_told_what_it_missed() {
     }
 
     bench.server.shutdown().await;
-    assert_eq!(events.next().await.expect("a stream"), None);
+    let end = tokio::time::timeout(Duration::from_secs(5), events.next()).await.expect("no end");
+    assert_eq!(end.expect("a stream"), None);
 }
 
 #[tokio::test]

@@ -112,6 +112,7 @@ fn nothing_to_show_is_said() {
     ] {
         assert_eq!(show(what, json!([]), None), text);
     }
+    assert_eq!(show(Table::Counters, json!({}), None), "no counters\n");
     assert!(table(Table::Bindings, json!([{"state": "x"}]), None).is_err());
 }
 
@@ -165,5 +166,5 @@ fn times_are_short() {
         assert_eq!(span(seconds), text);
     }
     assert_eq!(utc(951_782_400.0), "2000-02-29T00:00:00.000Z");
-    assert_eq!(utc(1_798_761_599.9996), "2027-01-01T00:00:00.000Z");
+    assert_eq!(utc(1_798_761_599.999_6), "2027-01-01T00:00:00.000Z");
 }
