@@ -71,7 +71,7 @@ pub const HOP_LIMIT: u8 = 64;
 /// An ICMPv6 error (RFC 4443 3), without the packet that it is about.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum ErrorMessage {
-    /// Destination Unreachable; codes in [`unreachable`].
+    /// Destination Unreachable; codes in [`mod@unreachable`].
     DestinationUnreachable {
         /// The Code field.
         code: u8,

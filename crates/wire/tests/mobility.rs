@@ -46,7 +46,8 @@ fn flags_one_by_one() {
     let all = BindingUpdateFlags::from_bits(0xffff);
     assert!(all.proxy && !all.overwrite, "with P, bit 0x0040 is not O");
     assert_eq!(all.bits(), 0xff80);
-    let named: [(u16, fn(&BindingUpdateFlags) -> bool); 10] = [
+    type Named = fn(&BindingUpdateFlags) -> bool;
+    let named: [(u16, Named); 10] = [
         (0x8000, |flags| flags.acknowledge),
         (0x4000, |flags| flags.home_registration),
         (0x2000, |flags| flags.link_local),
@@ -130,6 +131,9 @@ fn unknown_types() {
     let header = MobilityHeader::parse(&header).expect("fine");
     assert!(!header.is_known_type());
     assert_eq!(header.message(), Ok(Message::Other(255)));
+    // RFC 6275 9.2: the type is looked at before the payload protocol.
+    let both = hex("0600ff0000000000");
+    assert_eq!(MobilityHeader::parse(&both).and_then(|header| header.message()), Ok(Message::Other(255)));
     let test_init = hex("3b010100000000000000000000000000");
     let test_init = MobilityHeader::parse(&test_init).expect("fine");
     assert!(test_init.is_known_type());
@@ -147,6 +151,23 @@ fn an_option_past_the_end_costs_the_message() {
         let octets = hex(&format!("3b010500000000070000000f{last}"));
         let header = MobilityHeader::parse(&octets).expect("fine");
         assert!(header.message().is_ok(), "{last}");
+    }
+}
+
+#[test]
+fn no_option_past_the_end_in_any_message() {
+    for octets in [
+        Builder::binding_refresh_request().option(&MobilityOption::BindingRefreshAdvice(1)).finish(),
+        Builder::binding_acknowledgement(0, false, false, 1, 1).finish(),
+        Builder::binding_error(1, A).option(&MobilityOption::BindingRefreshAdvice(1)).finish(),
+    ] {
+        let mut octets = octets;
+        assert!(MobilityHeader::parse(&octets).expect("fine").message().is_ok());
+        // The last option is the padding, four octets of it.
+        let at = octets.len() - 3;
+        octets[at] = 3;
+        let message = MobilityHeader::parse(&octets).expect("fine").message();
+        assert!(matches!(message, Err(Error::Truncated { .. })), "{message:?}");
     }
 }
 
@@ -243,6 +264,8 @@ fn what_does_not_fit_is_left_out_whole() {
     assert_eq!(some.clone().try_finish().expect("fits").len(), 2024);
     let full = some.option(&prefix);
     assert_eq!(full.clone().try_finish().expect("fits").len(), builder::MAX_LEN);
+    let small = full.clone().option(&MobilityOption::Unknown { option_type: 200, data: &[] });
+    assert!(matches!(small.try_finish(), Err(Error::Value { found: 200, .. })));
     let over = full.option(&prefix);
     assert!(matches!(over.clone().try_finish(), Err(Error::Value { found: 6, .. })));
     let octets = over.finish();

@@ -18,7 +18,7 @@ use std::net::Ipv6Addr;
 
 const WHAT: &str = "mobility header";
 
-/// A Mobility Header whose payload protocol and length are right.
+/// A Mobility Header: of a type of RFC 6275 with the right payload protocol and length, or of another type.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct MobilityHeader<'a> {
     /// The MH Type: see [`message_type`].
@@ -33,8 +33,9 @@ impl<'a> MobilityHeader<'a> {
     /// function does not know the addresses. [`MobilityHeader::parse_verified`] keeps the order.
     ///
     /// # Errors
-    /// [`Error::Truncated`] when the octets are fewer than Header Len says, [`Error::PayloadProtocol`] when
-    /// Payload Proto is not 59, [`Error::HeaderLength`] when Header Len is less than the message's fixed part.
+    /// [`Error::Truncated`] when the octets are fewer than Header Len says; for the types of RFC 6275 also
+    /// [`Error::PayloadProtocol`] when Payload Proto is not 59, and [`Error::HeaderLength`] when Header Len is
+    /// less than the message's fixed part.
     pub fn parse(octets: &'a [u8]) -> Result<Self, Error> {
         Self::cut(octets)?.check()
     }
@@ -61,8 +62,12 @@ impl<'a> MobilityHeader<'a> {
         Ok(MobilityHeader { message_type, octets: slice(octets, 0, (usize::from(length) + 1) * 8, WHAT)? })
     }
 
-    /// Payload Proto and Header Len (RFC 6275 9.2).
+    /// Payload Proto and Header Len (RFC 6275 9.2), unless the type, which comes first there, is unknown: that
+    /// is answered with a Binding Error whatever else is wrong.
     fn check(self) -> Result<Self, Error> {
+        if !self.is_known_type() {
+            return Ok(self);
+        }
         let [payload_protocol] = array::<1>(self.octets, 0, WHAT)?;
         if payload_protocol != protocol::NO_NEXT_HEADER {
             return Err(Error::PayloadProtocol { found: payload_protocol });
