@@ -56,6 +56,20 @@ Example:
         #[arg(long, value_name = "FILE")]
         config: PathBuf,
     },
+    /// Play a recording (`station.record`) again and print what the station did, as JSON lines.
+    #[command(after_help = "\
+The same config and recording give the same outputs, to the octet. Nothing is sent anywhere.
+
+Example:
+  carnet replay --config /etc/carnet/bus-42.toml bus-42.jsonl")]
+    Replay {
+        /// The config file that the recording was made with; the recording holds no keys.
+        #[arg(long, value_name = "FILE")]
+        config: PathBuf,
+        /// The recording.
+        #[arg(value_name = "RECORDING")]
+        recording: PathBuf,
+    },
     /// Ask a running station how it is.
     #[command(after_help = "\
 Examples:

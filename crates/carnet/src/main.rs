@@ -7,16 +7,20 @@
 
 #![forbid(unsafe_code)]
 
+mod answers;
 mod check;
 mod cli;
 mod client;
 mod http;
 mod log;
+mod record;
 mod request;
 mod run;
 #[cfg(test)]
 mod scratch;
+mod settings;
 mod show;
+mod state;
 
 use std::io::{self, IsTerminal, Write};
 use std::path::Path;
@@ -42,6 +46,10 @@ fn main() -> ExitCode {
                     return ExitCode::from(check::MISTAKE);
                 }
             },
+            Err(errors) => return check::refuse(&errors),
+        },
+        Command::Replay { config, recording } => match Config::load(&config) {
+            Ok(config) => record::replay(&config, &recording, &mut io::stdout().lock()),
             Err(errors) => return check::refuse(&errors),
         },
         command => talk(command),
@@ -92,7 +100,7 @@ fn talk(command: Command) -> anyhow::Result<()> {
                 find(station)?.post("/v1/handover", &HandoverRequest { uplink }).await
             }
             // Taken care of before there is a runtime.
-            Command::Run { .. } | Command::Check { .. } => Ok(()),
+            Command::Run { .. } | Command::Check { .. } | Command::Replay { .. } => Ok(()),
         }
     })
 }

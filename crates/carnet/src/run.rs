@@ -1,10 +1,323 @@
-//! The run loop (placeholder).
+//! The event loop: the station in the middle, the kernel on one side, operators on the other.
+//!
+//! One task owns everything. It waits for whatever comes first (a packet, news from the kernel, a timer, a
+//! request, a signal), hands it to the station and carries out the outputs in their order, so that a route is
+//! in place before the packet that needs it leaves.
 
+use std::future::pending;
 use std::path::Path;
+use std::time::Duration;
 
+use anyhow::Context;
 use carnet_api::config::Config;
+use carnet_api::model;
+use carnet_base::Time;
+use carnet_linux::{Platform, PlatformEvent, TunnelIo, clock};
+use carnet_station::Station;
+use carnet_station::forwarding::forwarder::Verdict;
+use carnet_station::forwarding::packet::PacketBuffer;
+use carnet_station::io::{Command, Event, Input, Output};
+use serde_json::Value;
+use tokio::signal::unix::{SignalKind, signal};
+use tokio::sync::{broadcast, mpsc};
+use tokio::time::{sleep, timeout};
+use tracing::{error, info, warn};
 
-/// Runs a station until it is told to stop.
-pub async fn run(_config: Config, _config_path: &Path) -> anyhow::Result<()> {
-    anyhow::bail!("not in this version")
+use crate::record::{Header, Recorder};
+use crate::request::Request;
+use crate::state::StateFile;
+use crate::{answers, http, settings};
+
+/// Packets handled before anything else gets its turn.
+const BATCH: usize = 64;
+/// How long a stopping station waits for the home agent to acknowledge the de-registration.
+const FAREWELL: Duration = Duration::from_secs(1);
+const REQUESTS: usize = 64;
+const EVENTS: usize = 1024;
+
+/// Runs a station until SIGTERM or SIGINT.
+///
+/// # Errors
+/// When it cannot start, or the kernel's side breaks; whatever had been set up is removed before.
+pub async fn run(config: Config, path: &Path) -> anyhow::Result<()> {
+    for warning in config.warnings() {
+        warn!("{warning}");
+    }
+    let directory = config.station.socket.parent().unwrap_or(Path::new("."));
+    std::fs::create_dir_all(directory).with_context(|| format!("cannot create {}", directory.display()))?;
+    let mut terminate = signal(SignalKind::terminate())?;
+    let mut interrupt = signal(SignalKind::interrupt())?;
+    let mut hangup = signal(SignalKind::hangup())?;
+
+    let platform = Platform::open(settings::platform(&config))?;
+    let mut runner = Runner::new(config, platform)?;
+    runner.carry_out();
+    let (requests, mut inbox) = mpsc::channel(REQUESTS);
+    let server = http::serve(&runner.config.station.socket, requests, runner.events.clone()).await;
+    let server = match server {
+        Ok(server) => server,
+        Err(error) => {
+            runner.close();
+            return Err(error);
+        }
+    };
+    info!("station {} is up, socket {}", runner.config.station.name, server.socket().display());
+    // Only with systemd's NOTIFY_SOCKET in the environment; no harm without.
+    let _ = sd_notify::notify(&[sd_notify::NotifyState::Ready]);
+
+    let tunnel = runner.platform.tunnel();
+    let result = loop {
+        let step = tokio::select! {
+            ready = tunnel.readable() => match ready {
+                Ok(()) => {
+                    runner.packets(&tunnel);
+                    Ok(())
+                }
+                Err(error) => Err(anyhow::Error::from(error).context("the tunnel device failed")),
+            },
+            event = runner.platform.next_event() => match event {
+                Ok(event) => {
+                    runner.kernel_event(event);
+                    Ok(())
+                }
+                Err(error) => Err(error.into()),
+            },
+            () = until(runner.station.poll_timeout()) => {
+                runner.input(Input::Timeout);
+                Ok(())
+            }
+            Some(request) = inbox.recv() => {
+                runner.request(request);
+                Ok(())
+            }
+            _ = hangup.recv() => {
+                runner.reload(path);
+                Ok(())
+            }
+            _ = terminate.recv() => break Ok(()),
+            _ = interrupt.recv() => break Ok(()),
+        };
+        if let Err(error) = step {
+            break Err(error);
+        }
+    };
+
+    info!("station {} stops", runner.config.station.name);
+    let _ = sd_notify::notify(&[sd_notify::NotifyState::Stopping]);
+    if result.is_ok() {
+        runner.input(Input::Command(Command::Shutdown));
+        let _ = timeout(FAREWELL, runner.farewell(&tunnel)).await;
+    }
+    server.shutdown().await;
+    runner.close();
+    result
+}
+
+/// Waits until `deadline` on the station's clock; for ever without one.
+async fn until(deadline: Option<Time>) {
+    match deadline {
+        Some(deadline) => sleep(deadline.saturating_since(clock::now())).await,
+        None => pending().await,
+    }
+}
+
+/// The station and what carries out its outputs.
+struct Runner {
+    config: Config,
+    station: Station,
+    platform: Platform,
+    tunnel: TunnelIo,
+    state: StateFile,
+    recorder: Recorder,
+    events: broadcast::Sender<Value>,
+    started: Time,
+    buffer: PacketBuffer,
+    write_errors: u64,
+}
+
+impl Runner {
+    fn new(config: Config, platform: Platform) -> anyhow::Result<Runner> {
+        let state = StateFile::open(config.station.state_dir.as_deref(), &config.station.name)?;
+        let header = Header {
+            seed: clock::random_seed().context("cannot get randomness from the kernel")?,
+            time: clock::now(),
+            wall: clock::wall(),
+            state: state.load(),
+        };
+        let recorder = Recorder::create(config.station.record.as_deref(), &header)?;
+        let station_config = settings::station(&config);
+        Ok(Runner {
+            station: Station::new(station_config, header.state, header.seed, header.time, header.wall),
+            config,
+            tunnel: platform.tunnel(),
+            platform,
+            state,
+            recorder,
+            events: broadcast::channel(EVENTS).0,
+            started: header.time,
+            buffer: PacketBuffer::new(),
+            write_errors: 0,
+        })
+    }
+
+    /// Reads packets from the tunnel device until there are none or others have waited long enough.
+    fn packets(&mut self, tunnel: &TunnelIo) {
+        let (now, wall) = (clock::now(), clock::wall());
+        for _ in 0..BATCH {
+            let Ok(length) = tunnel.try_read(self.buffer.space()) else { break };
+            self.buffer.filled(length);
+            if self.recorder.is_active() {
+                self.recorder.record(now, wall, Input::Packet(self.buffer.as_slice().to_vec()));
+            }
+            let verdict = self.station.handle_packet(now, wall, &mut self.buffer);
+            if verdict == Verdict::Forward {
+                // Outputs, if there are any, precede the packet that the rest was waiting for.
+                if tunnel.try_write(self.buffer.as_slice()).is_err() {
+                    self.write_errors += 1;
+                }
+            } else {
+                self.carry_out();
+            }
+        }
+    }
+
+    fn kernel_event(&mut self, event: PlatformEvent) {
+        self.input(match event {
+            PlatformEvent::Interface(interface) => Input::Interface(interface),
+            PlatformEvent::InterfaceGone { name } => Input::InterfaceGone { name },
+            PlatformEvent::Icmpv6(message) => Input::Icmpv6(message),
+        });
+    }
+
+    fn input(&mut self, input: Input) {
+        if let Err(refusal) = self.try_input(input) {
+            warn!("{refusal}");
+        }
+    }
+
+    fn try_input(&mut self, input: Input) -> Result<(), String> {
+        let (now, wall) = (clock::now(), clock::wall());
+        if self.recorder.is_active() {
+            self.recorder.record(now, wall, input.clone());
+            self.recorder.flush();
+        }
+        let result = self.station.handle_input(now, wall, input);
+        self.carry_out();
+        result
+    }
+
+    /// Carries out what the station wants, in order.
+    fn carry_out(&mut self) {
+        while let Some(output) = self.station.poll_output() {
+            match output {
+                Output::Forwarding(change) => {
+                    if let Err(error) = self.platform.apply(&change) {
+                        error!("{error}");
+                    }
+                }
+                Output::Packet(packet) => {
+                    if self.tunnel.try_write(&packet).is_err() {
+                        self.write_errors += 1;
+                    }
+                }
+                Output::Icmpv6(message) => {
+                    // The link may just have gone; whoever sent this will send again.
+                    if let Err(error) = self.platform.send_icmpv6(&message) {
+                        tracing::debug!("{error}");
+                    }
+                }
+                Output::Persist => {
+                    let state = self.station.persistent_state(clock::now(), clock::wall());
+                    if let Err(error) = self.state.store(&state) {
+                        error!("{error:#}");
+                    }
+                }
+                Output::Event(event) => self.report(&event),
+            }
+        }
+    }
+
+    fn report(&self, event: &Event) {
+        let text = answers::event_text(event);
+        match event {
+            Event::Warning { .. } | Event::Rejected { .. } | Event::BindingRefused { .. } => warn!("{text}"),
+            Event::Registered { refresh: true, .. } => tracing::debug!("{text}"),
+            Event::Binding { change, .. } if change == "refreshed" => tracing::debug!("{text}"),
+            _ => info!("{text}"),
+        }
+        let time = Duration::from_nanos(clock::wall().as_unix_nanos()).as_secs_f64();
+        if let Ok(fields) = serde_json::to_value(event) {
+            // Without a listener there is nobody to tell.
+            let _ = self.events.send(model::event(time, fields));
+        }
+    }
+
+    fn request(&mut self, request: Request) {
+        let now = clock::now();
+        // Whoever asked may have gone; then the answer is lost and nothing else.
+        match request {
+            Request::Status(reply) => {
+                let uptime = now.saturating_since(self.started);
+                let _ = reply.send(answers::status(&self.config, &self.station, uptime));
+            }
+            Request::Bindings(reply) => {
+                let _ = reply.send(answers::bindings(&self.station, now));
+            }
+            Request::Uplinks(reply) => {
+                let _ = reply.send(answers::uplinks(&self.station));
+            }
+            Request::Tunnels(reply) => {
+                let _ = reply.send(answers::tunnels(&self.config, &self.station, now));
+            }
+            Request::Counters(reply) => {
+                let mut counters = answers::counters(&self.station, &self.platform.counters());
+                counters.insert("tunnel.write_errors".into(), self.write_errors);
+                let _ = reply.send(counters);
+            }
+            Request::Handover { uplink, reply } => {
+                let result = self.try_input(Input::Command(Command::Handover { uplink }));
+                let _ = reply.send(result);
+            }
+        }
+    }
+
+    /// Reads the config again and changes the difference; a config with errors changes nothing.
+    fn reload(&mut self, path: &Path) {
+        let config = match Config::load(path) {
+            Ok(config) => config,
+            Err(errors) => {
+                error!("the config is not taken over: {errors}");
+                return;
+            }
+        };
+        if config.station != self.config.station {
+            error!("the config is not taken over: changes in [station] need a restart");
+            return;
+        }
+        for warning in config.warnings() {
+            warn!("{warning}");
+        }
+        let station_config = settings::station(&config);
+        self.station.reconfigure(clock::now(), clock::wall(), station_config);
+        self.config = config;
+        self.carry_out();
+        info!("the config was read again");
+    }
+
+    /// Goes on until the home agent knows that we leave.
+    async fn farewell(&mut self, tunnel: &TunnelIo) {
+        while !self.station.is_quiescent() {
+            tokio::select! {
+                _ = tunnel.readable() => self.packets(tunnel),
+                () = until(self.station.poll_timeout()) => self.input(Input::Timeout),
+            }
+        }
+    }
+
+    fn close(mut self) {
+        self.recorder.flush();
+        if let Err(error) = self.platform.close() {
+            error!("{error}");
+        }
+    }
 }

@@ -92,6 +92,7 @@ pub struct Station {
     outputs: VecDeque<Output>,
     received: BTreeMap<&'static str, u64>,
     dropped: BTreeMap<MobilityDrop, u64>,
+    rng: Rng,
 }
 
 impl Station {
@@ -104,13 +105,9 @@ impl Station {
         now: Time,
         wall: WallTime,
     ) -> Station {
-        let mut rng = Rng::new(seed);
         let mut station = Station {
-            agent: config.home_agent.map(|config| Agent {
-                nodes: config.nodes.iter().map(|n| (n.home_address, n.clone())).collect(),
-                machine: HomeAgent::new(config),
-            }),
-            router: config.mobile_router.map(|settings| Router::new(settings, &mut rng)),
+            agent: None,
+            router: None,
             interfaces: BTreeMap::new(),
             desired: DesiredState::new(),
             forwarder: Forwarder::new(),
@@ -118,37 +115,86 @@ impl Station {
             outputs: VecDeque::new(),
             received: BTreeMap::new(),
             dropped: BTreeMap::new(),
+            rng: Rng::new(seed),
         };
-        if let Some(agent) = &mut station.agent {
-            for node in agent.nodes.values() {
-                for prefix in &node.prefixes {
-                    station.forwarder.serve(*prefix, agent.machine.config().address);
-                }
-                station.forwarder.serve(node.home_address.into(), agent.machine.config().address);
+        station.configure(now, wall, config, persistent);
+        station
+    }
+
+    /// Becomes what `config` says. Bindings, the registration and whatever of the forwarding state is wanted
+    /// before and after stay in place; the outputs are the difference.
+    pub fn reconfigure(&mut self, now: Time, wall: WallTime, config: StationConfig) {
+        self.assert_drained();
+        let persistent = self.persistent_state(now, wall);
+        let old_nodes: Vec<Ipv6Addr> =
+            self.agent.iter().flat_map(|agent| agent.nodes.keys().copied()).collect();
+        let old_router = self.router.take();
+        self.configure(now, wall, config, persistent);
+        if let (Some(router), Some(old)) = (&mut self.router, &old_router) {
+            router.machine.adopt(now, &old.machine);
+        }
+        for interface in self.interfaces.clone().into_values() {
+            self.handle_interface(now, wall, interface);
+        }
+        if self.agent.is_none() {
+            self.desired.replace(Scope::HomeAgent, []);
+        }
+        for home_address in old_nodes {
+            if !self.agent.as_ref().is_some_and(|agent| agent.nodes.contains_key(&home_address)) {
+                self.desired.replace(Scope::Node(home_address), []);
             }
-            station.desired.replace(Scope::HomeAgent, agent_entries(&agent.machine));
-            for (home_address, node) in &agent.nodes {
-                let entries = node_entries(&agent.machine, node);
-                station.desired.replace(Scope::Node(*home_address), entries);
+        }
+        if self.router.is_none() {
+            self.desired.replace(Scope::MobileRouter, []);
+            for order in (0..3).rev() {
+                self.desired.replace(Scope::Settings(order), []);
+            }
+        }
+        self.forward_router();
+        self.handle_timeout(now, wall);
+        self.flush(now);
+    }
+
+    fn configure(&mut self, now: Time, wall: WallTime, config: StationConfig, persistent: PersistentState) {
+        self.forwarder.serve_nobody();
+        self.agent = config.home_agent.map(|config| Agent {
+            nodes: config.nodes.iter().map(|n| (n.home_address, n.clone())).collect(),
+            machine: HomeAgent::new(config),
+        });
+        if let Some(agent) = &mut self.agent {
+            let address = agent.machine.config().address;
+            for node in agent.nodes.values() {
+                let home_address = node.home_address.into();
+                for prefix in node.prefixes.iter().copied().chain([home_address]) {
+                    self.forwarder.serve(prefix, address);
+                }
             }
             agent.machine.restore(now, wall, persistent.home_agent);
-        }
-        if let Some(router) = &mut station.router {
-            let config = router.machine.config();
-            for prefix in &config.prefixes {
-                station.forwarder.serve(*prefix, config.home_address);
+            self.desired.replace(Scope::HomeAgent, agent_entries(&agent.machine));
+            for (home_address, node) in &agent.nodes {
+                let entries = node_entries(&agent.machine, node);
+                self.desired.replace(Scope::Node(*home_address), entries);
             }
-            station.forwarder.serve(config.home_address.into(), config.home_address);
+        }
+        self.router = config.mobile_router.map(|settings| Router::new(settings, &mut self.rng));
+        if let Some(router) = &mut self.router {
+            let config = router.machine.config();
+            let home_address = config.home_address.into();
+            for prefix in config.prefixes.iter().copied().chain([home_address]) {
+                self.forwarder.serve(prefix, config.home_address);
+            }
             for (order, entries) in setting_entries(&router.machine).into_iter().enumerate() {
-                station.desired.replace(Scope::Settings(order), entries);
+                self.desired.replace(Scope::Settings(order), entries);
             }
             if let Some(stored) = persistent.mobile_router {
                 router.machine.restore(stored);
             }
         }
-        station.forward_router();
-        station.flush(now);
-        station
+        if self.interfaces.is_empty() {
+            // Else the interfaces are told again first, so that nothing is torn down in between.
+            self.forward_router();
+            self.flush(now);
+        }
     }
 
     /// The home agent, if the station is one.

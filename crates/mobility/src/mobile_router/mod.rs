@@ -236,6 +236,11 @@ impl MobileRouter {
         self.uplinks.iter().position(|u| u.care_of_address() == Some(path))
     }
 
+    /// The uplink that the operator chose, while the choice stands.
+    pub fn forced_uplink(&self) -> Option<&Uplink> {
+        self.forced.and_then(|forced| self.uplinks.get(forced))
+    }
+
     /// The uplink on the home link while the router is at home.
     pub fn home_uplink(&self) -> Option<&Uplink> {
         self.target.filter(|_| self.at_home).and_then(|target| self.uplinks.get(target))
@@ -287,6 +292,25 @@ impl MobileRouter {
     /// Takes back what [`Self::stored`] gave.
     pub fn restore(&mut self, stored: StoredSequence) {
         self.sequence = stored.sequence;
+    }
+
+    /// Takes over what `old`, the same router under an earlier configuration, had reached, so that traffic
+    /// goes on while the new configuration is registered. Uplinks are told again afterwards.
+    pub fn adopt(&mut self, now: Time, old: &MobileRouter) {
+        self.sequence = old.sequence;
+        self.clock_offset = old.clock_offset;
+        self.sent_at.clone_from(&old.sent_at);
+        self.forced = old.forced_uplink().and_then(|forced| {
+            self.uplinks.iter().position(|u| u.config.interface == forced.config.interface)
+        });
+        let same_home = self.config.home_address == old.config.home_address
+            && self.config.home_agent == old.config.home_agent;
+        if same_home && let Some(registration) = old.registration.filter(|r| r.expires > now) {
+            self.registration = Some(registration);
+            self.timers.set(Timer::Expire, registration.expires);
+            // The prefixes, the lifetime or the key may be others now.
+            self.timers.set(Timer::Refresh, now);
+        }
     }
 
     /// Takes over the state of an interface.

@@ -155,6 +155,11 @@ impl Forwarder {
         self.served.insert(prefix, speaker);
     }
 
+    /// Forgets all that [`Self::serve`] noted.
+    pub fn serve_nobody(&mut self) {
+        self.served = PrefixTable::new();
+    }
+
     /// Creates a tunnel, or replaces the one with the same ends.
     pub fn set_tunnel(&mut self, tunnel: Tunnel) {
         let ends = (tunnel.local, tunnel.remote);

@@ -1,0 +1,151 @@
+//! What the station shows, as the API's types and as words.
+
+use std::time::Duration;
+
+use carnet_api::config::Config;
+use carnet_api::model;
+use carnet_base::Time;
+use carnet_linux::Counters as PlatformCounters;
+use carnet_station::Station;
+use carnet_station::forwarding::desired::TunnelEnd;
+use carnet_station::io::Event;
+
+use crate::settings;
+
+/// `GET /v1/status`
+pub fn status(config: &Config, station: &Station, uptime: Duration) -> model::Status {
+    let now = station.status();
+    let mut roles = Vec::new();
+    if config.home_agent.is_some() {
+        roles.push(model::Role::HomeAgent);
+    }
+    if config.mobile_router.is_some() {
+        roles.push(model::Role::MobileRouter);
+    }
+    let active = station.uplink_status().into_iter().find(|uplink| uplink.active);
+    model::Status {
+        name: config.station.name.clone(),
+        version: env!("CARGO_PKG_VERSION").into(),
+        uptime_s: uptime.as_secs_f64(),
+        roles,
+        dataplane: settings::path_name(config.dataplane.path).into(),
+        mobile_router: station.mobile_router().map(|router| model::MobileRouterStatus {
+            state: now.mobile_router.unwrap_or_default().into(),
+            home_address: router.config().home_address,
+            home_agent: router.config().home_agent,
+            care_of_address: router.registration().map(|r| r.care_of_address.into()),
+            uplink: active.map(|uplink| uplink.interface),
+            wanted_uplink: router.forced_uplink().map(|uplink| uplink.config.interface.clone()),
+        }),
+        home_agent: station.home_agent().map(|agent| model::HomeAgentStatus {
+            address: agent.config().address,
+            bindings: now.home_agent_bindings.unwrap_or_default() as u64,
+        }),
+    }
+}
+
+/// `GET /v1/bindings`
+pub fn bindings(station: &Station, now: Time) -> Vec<model::Binding> {
+    let seconds = |span: Duration| u32::try_from(span.as_secs()).unwrap_or(u32::MAX);
+    station
+        .binding_status(now)
+        .into_iter()
+        .map(|binding| model::Binding {
+            role: match binding.end {
+                TunnelEnd::HomeAgent => model::Role::HomeAgent,
+                TunnelEnd::MobileRouter => model::Role::MobileRouter,
+            },
+            home_address: binding.home_address,
+            care_of_address: binding.care_of_address.map(Into::into),
+            bid: None,
+            prefixes: binding.prefixes,
+            state: binding.state.into(),
+            lifetime_s: seconds(binding.lifetime),
+            remaining_s: seconds(binding.remaining),
+            sequence: binding.sequence.unwrap_or_default(),
+        })
+        .collect()
+}
+
+/// `GET /v1/uplinks`
+pub fn uplinks(station: &Station) -> Vec<model::Uplink> {
+    station
+        .uplink_status()
+        .into_iter()
+        .map(|uplink| model::Uplink {
+            interface: uplink.interface,
+            state: uplink.state,
+            care_of_address: uplink.care_of_address.map(Into::into),
+            bid: None,
+            priority: u8::try_from(uplink.priority).unwrap_or(u8::MAX),
+            signal_dbm: None,
+            rtt_ms: None,
+            loss: None,
+            active: uplink.active,
+        })
+        .collect()
+}
+
+/// `GET /v1/tunnels`
+pub fn tunnels(config: &Config, station: &Station, now: Time) -> Vec<model::Tunnel> {
+    station
+        .tunnel_status(now)
+        .into_iter()
+        .map(|tunnel| model::Tunnel {
+            local: tunnel.local.into(),
+            remote: tunnel.remote.into(),
+            encapsulation: "ipv6".into(),
+            mtu: u32::try_from(tunnel.mtu).unwrap_or(u32::MAX),
+            path: settings::path_name(config.dataplane.path).into(),
+        })
+        .collect()
+}
+
+/// `GET /v1/counters`
+pub fn counters(station: &Station, platform: &PlatformCounters) -> model::Counters {
+    let mut counters: model::Counters = station.counters().into_iter().collect();
+    counters.extend([
+        ("platform.writes".to_string(), platform.writes),
+        ("platform.restored".to_string(), platform.restored),
+        ("platform.overruns".to_string(), platform.overruns),
+        ("platform.icmpv6_received".to_string(), platform.icmpv6_received),
+        ("platform.icmpv6_malformed".to_string(), platform.icmpv6_malformed),
+        ("platform.icmpv6_sent".to_string(), platform.icmpv6_sent),
+    ]);
+    counters
+}
+
+/// An event in words, for the log.
+pub fn event_text(event: &Event) -> String {
+    match event {
+        Event::Registered { home_agent, care_of_address, uplink, latency_us, lifetime_s, refresh } => {
+            let verb = if *refresh { "registration renewed" } else { "registered" };
+            let milliseconds = *latency_us as f64 / 1000.0;
+            format!(
+                "{verb} at {home_agent} with {care_of_address} on {uplink} in {milliseconds:.1} ms for \
+                 {lifetime_s} s"
+            )
+        }
+        Event::Deregistered { reason } => format!("no longer registered: {reason}"),
+        Event::Rejected { status, reason } => format!("the home agent said no (status {status}): {reason}"),
+        Event::Handover { from, to, reason } => {
+            let name = |uplink: &Option<String>| uplink.clone().unwrap_or("no uplink".into());
+            format!("traffic moves from {} to {}: {reason}", name(from), name(to))
+        }
+        Event::AtHome { interface } => format!("on the home link at {interface}"),
+        Event::Binding { home_address, care_of_address, prefixes, lifetime_s, change } => {
+            let prefixes: Vec<String> = prefixes.iter().map(ToString::to_string).collect();
+            format!(
+                "binding {change}: {home_address} at {care_of_address} with {} for {lifetime_s} s",
+                if prefixes.is_empty() { "no prefix".into() } else { prefixes.join(", ") }
+            )
+        }
+        Event::BindingRemoved { home_address, reason } => {
+            format!("binding of {home_address} ended: {reason}")
+        }
+        Event::BindingRefused { home_address, care_of_address, status, reason } => {
+            format!("refused {home_address} at {care_of_address} (status {status}): {reason}")
+        }
+        Event::Warning { message } => message.clone(),
+    }
+}
