@@ -23,6 +23,7 @@ mod netlink;
 mod observer;
 mod platform;
 mod privileges;
+mod readable;
 mod settings;
 mod tunnel;
 mod undo;

@@ -16,12 +16,12 @@ use std::task::{Context, Poll};
 
 use carnet_station::io::LinkMessage;
 use socket2::{Domain, SockFilter, Socket, Type};
-use tokio::io::Interest;
 use tokio::io::unix::AsyncFd;
 
 use crate::error::{Error, Result};
 use crate::netlink::LinkInfo;
 use crate::platform::{PlatformEvent, WatchedInterface};
+use crate::readable::watch;
 
 const ICMPV6: u8 = 58;
 const HEADER: usize = 40;
@@ -253,7 +253,7 @@ fn listen(index: u32, all_multicast: bool) -> io::Result<AsyncFd<Socket>> {
     if all_multicast {
         hear_all_multicast(&socket, index)?;
     }
-    AsyncFd::with_interest(socket, Interest::READABLE)
+    watch(socket)
 }
 
 /// Lets the interface pass frames to every multicast group for as long as the socket is open.

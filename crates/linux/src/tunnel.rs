@@ -16,6 +16,7 @@ use tokio::io::Interest;
 use tokio::io::unix::AsyncFd;
 
 use crate::error::{Error, Result};
+use crate::readable::watch;
 
 const CLONE_DEVICE: &str = "/dev/net/tun";
 
@@ -58,7 +59,7 @@ impl TunnelIo {
                 _ => Error::kernel(format!("open {CLONE_DEVICE}"), source),
             })?;
         attach(&file)?;
-        let io = AsyncFd::with_interest(OwnedFd::from(file), Interest::READABLE)
+        let io = watch(OwnedFd::from(file))
             .map_err(|e| Error::kernel(format!("wait for packets of {TUNNEL_DEVICE}"), e))?;
         Ok(TunnelIo(Arc::new(io)))
     }

@@ -26,7 +26,9 @@ use netlink_sys::{Socket, SocketAddr, protocols::NETLINK_ROUTE};
 pub(crate) use addresses::AddressInfo;
 pub(crate) use links::LinkInfo;
 pub(crate) use monitor::{Dirty, Monitor};
-pub(crate) use routes::{Hop, RouteInfo, effective_metric};
+#[cfg(test)]
+pub(crate) use routes::Hop;
+pub(crate) use routes::{RouteInfo, effective_metric};
 pub(crate) use rules::RuleInfo;
 
 use crate::error::{Error, Result};

@@ -15,12 +15,12 @@ use netlink_packet_route::route::{RouteAttribute, RouteMessage};
 use netlink_packet_route::rule::{RuleAttribute, RuleMessage};
 use netlink_sys::{Socket, protocols::NETLINK_ROUTE};
 use socket2::{SockFilter, SockRef};
-use tokio::io::Interest;
 use tokio::io::unix::AsyncFd;
 
 use super::split;
 use crate::ROUTE_PROTOCOL;
 use crate::error::{Error, Result};
+use crate::readable::watch;
 
 /// Multicast groups: links, IPv6 addresses, IPv6 routes, IPv6 rules (`enum rtnetlink_groups`).
 const GROUPS: [u32; 4] = [1, 9, 11, 19];
@@ -54,7 +54,7 @@ impl Dirty {
 /// A socket that hears what changes.
 #[derive(Debug)]
 pub(crate) struct Monitor {
-    socket: AsyncFd<NetlinkSocket>,
+    socket: AsyncFd<Socket>,
     buffer: Vec<u8>,
     /// What has changed since it was last taken.
     pub(crate) dirty: Dirty,
@@ -62,20 +62,6 @@ pub(crate) struct Monitor {
     pub(crate) overruns: u64,
     /// Events that could not be parsed.
     pub(crate) unparsed: u64,
-}
-
-struct NetlinkSocket(Socket);
-
-impl std::fmt::Debug for NetlinkSocket {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.write_str("NetlinkSocket")
-    }
-}
-
-impl std::os::fd::AsRawFd for NetlinkSocket {
-    fn as_raw_fd(&self) -> std::os::fd::RawFd {
-        self.0.as_raw_fd()
-    }
 }
 
 impl Monitor {
@@ -91,7 +77,7 @@ impl Monitor {
         for group in GROUPS {
             socket.add_membership(group).map_err(failed)?;
         }
-        let socket = AsyncFd::with_interest(NetlinkSocket(socket), Interest::READABLE).map_err(failed)?;
+        let socket = watch(socket).map_err(failed)?;
         let buffer = Vec::with_capacity(super::RECEIVE_BUFFER);
         Ok(Monitor { socket, buffer, dirty: Dirty::ALL, overruns: 0, unparsed: 0 })
     }
@@ -102,7 +88,7 @@ impl Monitor {
             let mut guard = guard?;
             loop {
                 self.buffer.clear();
-                match guard.get_inner().0.recv(&mut self.buffer, 0) {
+                match guard.get_inner().recv(&mut self.buffer, 0) {
                     Ok(_) => {
                         let mut rest = self.buffer.as_slice();
                         while let Some((this, next)) = split(rest) {

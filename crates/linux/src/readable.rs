@@ -1,0 +1,22 @@
+//! Descriptors that tokio watches for something to read.
+
+use std::io;
+use std::os::fd::{AsRawFd, OwnedFd};
+
+use netlink_sys::Socket as NetlinkSocket;
+use tokio::io::Interest;
+use tokio::io::unix::AsyncFd;
+
+/// Something that owns a descriptor: it is open as long as its owner lives, and always the same one.
+pub(crate) trait Owner: AsRawFd {}
+
+impl Owner for OwnedFd {}
+impl Owner for socket2::Socket {}
+impl Owner for NetlinkSocket {}
+
+/// Lets the runtime of this thread watch `owner`.
+pub(crate) fn watch<T: Owner>(owner: T) -> io::Result<AsyncFd<T>> {
+    // SAFETY: every `Owner` keeps its one descriptor open until it is dropped, and `AsyncFd` drops it last.
+    let watched = unsafe { AsyncFd::register_with_interest(owner, Interest::READABLE) };
+    watched.map_err(|error| error.into_parts().1)
+}
