@@ -1,0 +1,44 @@
+# carnet: what people do with it. `make demo` shows the main job, `make test` proves it.
+
+CARGO ?= cargo
+OUT ?= out
+# The interpreter for which the distribution packages scapy.
+CARNET_PYTHON ?= /usr/bin/python3
+export CARNET_PYTHON
+
+.PHONY: help demo test lint build bench clean
+
+help:
+	@echo 'make demo    a mobile router moves between two access networks; shows what its host feels (1 minute)'
+	@echo 'make test    everything that is claimed, tested (needs root for the network namespaces)'
+	@echo 'make lint    format, clippy, documentation, conventions'
+	@echo 'make bench   how fast the pieces are'
+	@echo 'make build   target/release/carnet and carnet-lab'
+
+demo:
+	@tools/setup.sh demo
+	$(CARGO) build --release --bin carnet --bin carnet-lab
+	target/release/carnet-lab run two-uplinks --pcap --out $(OUT)/demo
+
+build:
+	$(CARGO) build --release --bin carnet --bin carnet-lab
+
+lint:
+	$(CARGO) fmt --all --check
+	$(CARGO) clippy --workspace --all-targets --quiet -- --deny warnings
+	RUSTDOCFLAGS='--deny warnings' $(CARGO) doc --workspace --no-deps --document-private-items --quiet
+	tools/conventions.sh
+
+test:
+	@tools/setup.sh test
+	$(MAKE) lint
+	$(CARGO) build --release --bin carnet --bin carnet-lab
+	tools/test.sh
+
+bench:
+	@tools/setup.sh demo
+	$(CARGO) bench --workspace --benches
+
+clean:
+	$(CARGO) clean
+	rm -rf $(OUT)

@@ -1,0 +1,44 @@
+#!/bin/sh
+# What the compiler and clippy cannot check: where unsafe may be, which crate may know which, and that no
+# protocol crate depends on anything that does I/O or draws randomness by itself.
+set -eu
+cd "$(dirname "$0")/.."
+bad=0
+complain() { echo "conventions: $*" >&2; bad=1; }
+
+# unsafe lives in crates/linux only.
+for root in crates/*/src/lib.rs crates/*/src/main.rs; do
+  [ -f "$root" ] || continue
+  case $root in crates/linux/*) continue ;; esac
+  grep -q '^#!\[forbid(unsafe_code)\]' "$root" || complain "$root: expected #![forbid(unsafe_code)]"
+done
+
+# Every crate takes the workspace's lints, every protocol crate the protocol rules.
+for manifest in crates/*/Cargo.toml; do
+  grep -q '^\[lints\]' "$manifest" || complain "$manifest: expected [lints] workspace = true"
+done
+for crate in base wire mobility station; do
+  [ -f "crates/$crate/clippy.toml" ] || complain "crates/$crate/clippy.toml: missing"
+done
+
+# Arrows point down only (docs/architecture.md), and protocol crates know no runtime.
+may() { # CRATE ALLOWED...
+  crate=$1; shift
+  tree=$(cargo tree --offline --package "$crate" --edges normal --depth 1 --prefix none --format '{p}' 2>/dev/null |
+    tail -n +2 | cut -d' ' -f1 | sort -u)
+  for found in $tree; do
+    case " $* " in *" $found "*) ;; *) complain "$crate depends on $found, expected only: $*" ;; esac
+  done
+}
+may carnet-base rand_chacha serde
+may carnet-wire carnet-base thiserror
+may carnet-mobility carnet-base carnet-wire hmac sha1 ipnet serde thiserror
+may carnet-station carnet-base carnet-mobility carnet-wire ipnet serde serde_json thiserror
+may carnet-api ipnet serde serde_json thiserror toml
+
+# Files have a head that says what they are for.
+for file in $(git ls-files 'crates/*/src/*.rs' 'crates/*/src/**/*.rs'); do
+  [ -f "$file" ] || continue
+  head -n 1 "$file" | grep -q '^//!' || complain "$file: expected to begin with a //! head"
+done
+exit $bad

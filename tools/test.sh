@@ -1,0 +1,30 @@
+#!/bin/sh
+# Runs every test and closes with one line of counts. A test that cannot run here prints `SKIPPED: reason`;
+# the skips are listed and counted, never silent.
+set -eu
+cd "$(dirname "$0")/.."
+
+# Where the means are there, a skip is a failure.
+export CARNET_REQUIRE_TOOLS=1
+[ "$(id -u)" = 0 ] && export CARNET_REQUIRE_ROOT=1
+
+log=$(mktemp)
+trap 'rm -f "$log"' EXIT
+status=0
+# The end-to-end tests measure: nothing else may run beside them, so they come last and one by one.
+{ cargo test --workspace --exclude carnet-lab -- --nocapture --test-threads=2 2>&1 &&
+  cargo test --package carnet-lab -- --nocapture --test-threads=1 2>&1; } | tee "$log" || status=1
+# `sh` has no pipefail: the log says whether a runner failed.
+grep -Eq '^(test result: FAILED|error(\[|:))' "$log" && status=1
+
+passed=$(awk '/^test result:/ { n += $4 } END { print n + 0 }' "$log")
+failed=$(awk '/^test result:/ { n += $6 } END { print n + 0 }' "$log")
+skipped=$(grep -c '^SKIPPED: ' "$log" || true)
+if [ "$skipped" -gt 0 ]; then
+  echo
+  echo "Skipped, and why:"
+  grep '^SKIPPED: ' "$log" | sort | uniq -c
+fi
+echo
+echo "$passed passed, $failed failed, $skipped skipped"
+exit $status
