@@ -100,7 +100,7 @@ fn beside(end: (f64, f64), other: (f64, f64), box_w: f64, box_h: f64) -> (f64, f
     let (x, y) = (end.0 + dx * edge + dx / length * 13.0, end.1 + dy * edge + dy / length * 13.0);
     if dx.abs() < 1.0 {
         // Beside a line that goes straight down.
-        (x + 14.0, y + 4.0)
+        (x - 14.0, y + 4.0)
     } else if dy.abs() < 1.0 {
         (x, y - 6.0)
     } else {

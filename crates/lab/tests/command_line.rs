@@ -1,0 +1,62 @@
+//! What the lab says to a user who asks for what is not there. Needs no rights.
+
+mod common;
+
+use std::path::Path;
+use std::process::{Command, Output};
+
+use common::{LAB, folder, repository, said};
+
+fn lab(arguments: &[&str]) -> Output {
+    Command::new(LAB).args(arguments).current_dir(repository()).output().expect("the lab starts")
+}
+
+#[test]
+fn scenarios_are_listed() {
+    let out = lab(&["list"]);
+    assert!(out.status.success(), "{}", said(&out));
+    assert!(String::from_utf8_lossy(&out.stdout).starts_with("two-uplinks "), "{}", said(&out));
+}
+
+#[test]
+fn an_unknown_scenario_is_answered_with_those_that_exist() {
+    let out = lab(&["run", "two-uplink"]);
+    assert_eq!(out.status.code(), Some(1));
+    assert!(
+        said(&out).contains("there is no scenario \"two-uplink\"; there are: two-uplinks"),
+        "{}",
+        said(&out)
+    );
+}
+
+#[test]
+fn a_bad_scenario_is_told_with_its_place() {
+    let scenarios = folder("bad");
+    std::fs::create_dir(scenarios.join("bad")).expect("folder");
+    let text = "title = \"bad\"\n[nodes.a]\nrole = \"x\"\ncolour = 1\n[timetable]\nduration = \"1s\"\n";
+    std::fs::write(scenarios.join("bad/scenario.toml"), text).expect("file");
+    let out = lab(&["run", "bad", "--scenarios", scenarios.to_str().expect("a name")]);
+    assert_eq!(out.status.code(), Some(1));
+    assert!(said(&out).contains("bad/scenario.toml:4:1: unknown field `colour`"), "{}", said(&out));
+    std::fs::remove_dir_all(scenarios).expect("remove");
+}
+
+#[test]
+fn a_carnet_that_is_not_there_is_named() {
+    let out = lab(&["run", "two-uplinks", "--carnet", "/nowhere/carnet"]);
+    assert_eq!(out.status.code(), Some(1));
+    assert!(said(&out).contains("there is no program /nowhere/carnet"), "{}", said(&out));
+}
+
+#[test]
+fn a_shell_needs_a_running_lab() {
+    let out = lab(&["shell", "two-uplinks", "mr", "true"]);
+    assert_eq!(out.status.code(), Some(1));
+    assert!(said(&out).contains("no lab runs scenario \"two-uplinks\""), "{}", said(&out));
+}
+
+#[test]
+fn options_that_do_not_exist_are_a_mistake() {
+    assert_eq!(lab(&["run", "two-uplinks", "--quik"]).status.code(), Some(2));
+    assert!(Path::new(LAB).exists());
+}

@@ -1,0 +1,86 @@
+//! What the end-to-end tests share: the programs, the two ways to run the lab, skipping aloud.
+
+// Each test program uses a part of this.
+#![allow(dead_code)]
+
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output};
+
+/// The lab, built for the test.
+pub const LAB: &str = env!("CARGO_BIN_EXE_carnet-lab");
+
+/// Who runs the lab.
+#[derive(Clone, Copy, PartialEq)]
+pub enum As {
+    /// Root.
+    Root,
+    /// A user without rights.
+    Nobody,
+}
+
+/// The repository.
+pub fn repository() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../..").canonicalize().expect("the repository is there")
+}
+
+/// A folder for the test's files that anybody may write.
+pub fn folder(name: &str) -> PathBuf {
+    use std::os::unix::fs::PermissionsExt;
+    let folder = std::env::temp_dir().join(format!("carnet-lab-{name}-{}", std::process::id()));
+    let _ = std::fs::remove_dir_all(&folder);
+    std::fs::create_dir_all(&folder).expect("a folder");
+    std::fs::set_permissions(&folder, std::fs::Permissions::from_mode(0o777)).expect("its rights");
+    folder
+}
+
+/// Why a test cannot run here, if so.
+pub fn obstacle(who: As) -> Option<String> {
+    let root = nix::unistd::geteuid().is_root();
+    for tool in ["ip", "radvd", "ping", "iperf3", "nsenter", "unshare"] {
+        let found =
+            ["/usr/sbin", "/sbin", "/usr/bin", "/bin"].iter().any(|d| Path::new(d).join(tool).exists());
+        if !found {
+            return Some(format!("{tool} is not installed"));
+        }
+    }
+    if who == As::Root && !root {
+        return Some("not root".into());
+    }
+    let probe = match (who, root) {
+        (As::Root, _) => command(who, Path::new("unshare")).args(["--net", "true"]).output(),
+        (As::Nobody, _) => {
+            command(who, Path::new("unshare")).args(["--user", "--map-root-user", "--net", "true"]).output()
+        }
+    };
+    match probe {
+        Ok(out) if out.status.success() => None,
+        Ok(out) => Some(format!("no namespaces: {}", String::from_utf8_lossy(&out.stderr).trim())),
+        Err(e) => Some(format!("no namespaces: {e}")),
+    }
+}
+
+/// Says that a test is skipped, and why, so that the run can count it.
+pub fn skipped(test: &str, why: &str) {
+    println!("SKIPPED: {test}: {why}");
+}
+
+/// A command run as this user. As root, another user gets a `/dev/net/tun` that it may open, in a mount
+/// namespace of its own.
+pub fn command(who: As, program: &Path) -> Command {
+    if who == As::Root || !nix::unistd::geteuid().is_root() {
+        return Command::new(program);
+    }
+    const SCRIPT: &str = "set -e
+mount -t tmpfs -o mode=0755 tmpfs /mnt
+mknod -m 0666 /mnt/tun c 10 200
+mount --bind /mnt/tun /dev/net/tun
+exec setpriv --reuid=65534 --regid=65534 --clear-groups \"$@\"";
+    let mut command = Command::new("unshare");
+    command.args(["--mount", "sh", "-c", SCRIPT, "sh"]).arg(program);
+    command
+}
+
+/// What a program printed, for a failed assertion.
+pub fn said(out: &Output) -> String {
+    format!("{}\n{}", String::from_utf8_lossy(&out.stdout), String::from_utf8_lossy(&out.stderr))
+}

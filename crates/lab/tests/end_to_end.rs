@@ -1,0 +1,198 @@
+//! Whole runs. They take minutes and measure time, so they run one after the other, in one test.
+//!
+//! `two-uplinks` needs the carnet program beside the lab; the small scenarios here use a stand-in.
+
+mod common;
+
+use std::io::{BufRead, BufReader, Read};
+use std::os::unix::fs::PermissionsExt;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+use std::sync::Mutex;
+
+use common::{As, LAB, command, folder, obstacle, repository, said, skipped};
+use nix::sys::signal::{Signal, kill};
+use nix::unistd::Pid;
+
+/// One run at a time.
+static ONE: Mutex<()> = Mutex::new(());
+
+fn carnet() -> Option<PathBuf> {
+    let file = Path::new(LAB).with_file_name("carnet");
+    let works = Command::new(&file).arg("--version").output().is_ok_and(|o| !o.stdout.is_empty());
+    works.then_some(file)
+}
+
+fn two_uplinks(test: &str, who: As) {
+    let _one = ONE.lock().unwrap_or_else(|e| e.into_inner());
+    let Some(carnet) = carnet() else {
+        return skipped(test, "the carnet program is not built: cargo build -p carnet");
+    };
+    if let Some(why) = obstacle(who) {
+        return skipped(test, &why);
+    }
+    let out = folder(test);
+    let run = command(who, Path::new(LAB))
+        .args(["run", "two-uplinks", "--quick", "--out"])
+        .arg(&out)
+        .arg("--carnet")
+        .arg(carnet)
+        .arg("--scenarios")
+        .arg(repository().join("scenarios"))
+        .output()
+        .expect("the lab starts");
+    let told = said(&run);
+    assert!(run.status.success(), "{told}");
+    let words = if who == As::Root { "as root" } else { "without root, in a user namespace" };
+    assert!(told.contains(words), "{told}");
+    let results: serde_json::Value =
+        serde_json::from_slice(&std::fs::read(out.join("results.json")).expect("results")).expect("JSON");
+    assert_eq!(results["schema_version"], 1);
+    assert_eq!(results["passed"], true);
+    assert!(results["metrics"]["run"]["tcp.bytes"].as_f64().is_some_and(|b| b > 1e6));
+    let page = std::fs::read_to_string(out.join("report.html")).expect("report");
+    assert!(!page.contains("http"), "the report has an address in it");
+    std::fs::remove_dir_all(out).expect("remove");
+}
+
+#[test]
+fn two_uplinks_as_root() {
+    two_uplinks("two_uplinks_as_root", As::Root);
+}
+
+#[test]
+fn two_uplinks_without_root() {
+    two_uplinks("two_uplinks_without_root", As::Nobody);
+}
+
+/// A scenario with two nodes and nothing to wait for; `carnet` is a script.
+fn small(name: &str, script: &str, more: &str) -> PathBuf {
+    let place = folder(name);
+    let scenario = place.join("small");
+    std::fs::create_dir(&scenario).expect("folder");
+    let text = format!(
+        "title = \"small\"\n[nodes.a]\naddresses.e0 = [\"2001:db8::1/64\"]\ncarnet = \"a.toml\"\n\
+         [nodes.b]\naddresses.e0 = [\"2001:db8::2/64\"]\n[[links]]\nends = [\"a:e0\", \"b:e0\"]\n\
+         [timetable]\nduration = \"2s\"\n[[traffic.probe]]\nname = \"probe\"\nbetween = [\"a\", \"b\"]\n\
+         rate = 200\n[[expect]]\nwhat = \"nothing is lost\"\nmetric = \"probe.lost\"\nequals = 0\n{more}"
+    );
+    std::fs::write(scenario.join("scenario.toml"), text).expect("file");
+    std::fs::write(scenario.join("a.toml"), "[station]\nname = \"a\"\n").expect("file");
+    let program = place.join("carnet");
+    std::fs::write(&program, format!("#!/bin/sh\n{script}")).expect("file");
+    std::fs::set_permissions(&program, std::fs::Permissions::from_mode(0o755)).expect("rights");
+    place
+}
+
+fn run_small(place: &Path) -> Command {
+    let mut command = Command::new(LAB);
+    command.args(["run", "small", "--scenarios"]).arg(place).arg("--carnet").arg(place.join("carnet"));
+    command.arg("--out").arg(place.join("out"));
+    command
+}
+
+/// A stand-in that has a socket and does nothing.
+const IDLE: &str = r#"case "$1" in
+run) exec python3 -c "
+import socket
+s = socket.socket(socket.AF_UNIX); s.bind('/run/carnet/a.sock'); s.listen()
+while True: s.accept()[0].close()" ;;
+show) echo '[]' ;;
+watch) exec sleep 60 ;;
+*) echo stand-in ;;
+esac
+"#;
+
+fn can_run_small(test: &str) -> bool {
+    let who = if nix::unistd::geteuid().is_root() { As::Root } else { As::Nobody };
+    let why = obstacle(who).or_else(|| {
+        let python = Command::new("python3").arg("--version").output();
+        python.is_err().then(|| "python3 is not installed".to_string())
+    });
+    if let Some(why) = &why {
+        skipped(test, why);
+    }
+    why.is_none()
+}
+
+#[test]
+fn a_station_that_dies_ends_the_run_with_its_last_words() {
+    let _one = ONE.lock().unwrap_or_else(|e| e.into_inner());
+    if !can_run_small("a_station_that_dies") {
+        return;
+    }
+    let place = small("dies", "echo the engine is cold; exit 3\n", "");
+    let out = run_small(&place).output().expect("the lab starts");
+    assert_eq!(out.status.code(), Some(1), "{}", said(&out));
+    assert!(said(&out).contains("carnet in node a ended (exit status: 3)"), "{}", said(&out));
+    assert!(said(&out).contains("| the engine is cold"), "{}", said(&out));
+    std::fs::remove_dir_all(place).expect("remove");
+}
+
+#[test]
+fn expectations_decide_the_exit_status() {
+    let _one = ONE.lock().unwrap_or_else(|e| e.into_inner());
+    if !can_run_small("expectations_decide_the_exit_status") {
+        return;
+    }
+    let place = small("holds", IDLE, "");
+    let out = run_small(&place).output().expect("the lab starts");
+    assert_eq!(out.status.code(), Some(0), "{}", said(&out));
+    std::fs::remove_dir_all(place).expect("remove");
+    let more = "[[expect]]\nwhat = \"something is lost\"\nmetric = \"probe.lost\"\nat_least = 1\n";
+    let place = small("fails", IDLE, more);
+    let out = run_small(&place).output().expect("the lab starts");
+    assert_eq!(out.status.code(), Some(1), "{}", said(&out));
+    assert!(said(&out).contains("FAIL  something is lost"), "{}", said(&out));
+    std::fs::remove_dir_all(place).expect("remove");
+}
+
+#[test]
+fn a_testbed_can_be_entered_and_nothing_of_it_stays() {
+    let _one = ONE.lock().unwrap_or_else(|e| e.into_inner());
+    if !can_run_small("a_testbed_can_be_entered") {
+        return;
+    }
+    for signal in [Signal::SIGINT, Signal::SIGKILL] {
+        let place = small("held", IDLE, "");
+        let mut lab = run_small(&place)
+            .arg("--hold")
+            .stdout(Stdio::piped())
+            .stderr(Stdio::null())
+            .spawn()
+            .expect("start");
+        let mut lines = BufReader::new(lab.stdout.take().expect("a pipe")).lines();
+        let up = lines.by_ref().map_while(Result::ok).any(|l| l.contains("stays up until Ctrl-C"));
+        assert!(up, "the testbed never stayed up");
+        let shell =
+            Command::new(LAB).args(["shell", "small", "b", "ip", "-6", "addr"]).output().expect("shell");
+        assert!(said(&shell).contains("2001:db8::2/64"), "{}", said(&shell));
+        let mark = place.to_str().expect("a name").to_string();
+        assert!(alive(&mark) > 0, "the stand-in should be running");
+        kill(Pid::from_raw(lab.id() as i32), signal).expect("signal");
+        let status = lab.wait().expect("wait");
+        // The pipe ends when the last program inside has gone.
+        let _ = lines.by_ref().count();
+        assert_eq!(alive(&mark), 0, "programs of the testbed are left after {signal}");
+        if signal == Signal::SIGINT {
+            assert_eq!(status.code(), Some(0), "a run that was held ends with its own outcome");
+            assert!(place.join("out/report.html").exists());
+        }
+        std::fs::remove_dir_all(place).expect("remove");
+    }
+}
+
+/// The number of processes with this text on their command line.
+fn alive(mark: &str) -> usize {
+    let own = std::process::id().to_string();
+    let processes = std::fs::read_dir("/proc").expect("proc").flatten();
+    processes
+        .filter(|p| p.file_name().to_str().is_some_and(|n| n != own && n.parse::<u32>().is_ok()))
+        .filter(|p| {
+            let mut line = Vec::new();
+            let read =
+                std::fs::File::open(p.path().join("cmdline")).and_then(|mut f| f.read_to_end(&mut line));
+            read.is_ok() && String::from_utf8_lossy(&line).contains(mark)
+        })
+        .count()
+}
