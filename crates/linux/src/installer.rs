@@ -203,6 +203,7 @@ impl Installer {
     fn put(&mut self, entry: &Entry, previous: Option<&Entry>) -> Result<Put> {
         match entry {
             Entry::Setting(setting) => {
+                settings::check(setting)?;
                 let index = match settings::is_common(&setting.interface) {
                     true => Some(0),
                     false => self.index_of(&setting.interface, false)?,

@@ -28,7 +28,7 @@ fn describe(setting: &Setting) -> String {
 }
 
 /// Refuses what would lead out of the directory.
-fn check(setting: &Setting) -> Result<()> {
+pub(crate) fn check(setting: &Setting) -> Result<()> {
     let name_is_fine =
         setting.name.bytes().all(|b| b.is_ascii_lowercase() || b.is_ascii_digit() || b == b'_');
     let interface_is_fine =
@@ -73,9 +73,8 @@ fn read_everywhere(name: &str) -> io::Result<BTreeMap<String, String>> {
 
 /// Puts a switch into position; false when its interface is not there.
 ///
-/// `index` is the interface's, 0 for [`is_common`] ones.
+/// `index` is the interface's, 0 for [`is_common`] ones. The setting has passed [`check`].
 pub(crate) fn set(setting: &Setting, index: u32, undo: &mut UndoFile, writes: &mut u64) -> Result<bool> {
-    check(setting)?;
     let failed = |e: io::Error| Error::kernel(describe(setting), e);
     let Setting { interface, name, value } = setting;
     let Some(current) = read(interface, name).map_err(failed)? else {

@@ -1,0 +1,343 @@
+//! Entries come and go, with `ip` as the oracle.
+#![allow(clippy::unwrap_used)]
+
+mod common;
+use common::*;
+
+use std::net::UdpSocket;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
+use std::time::Duration;
+
+use carnet_station::forwarding::desired::*;
+
+/// Two virtual interfaces, `v0` and `i0`, each connected to a counterpart in this namespace.
+fn two_links() {
+    for (here, there) in [("v0", "v1"), ("i0", "i1")] {
+        ip(&format!("link add {here} type veth peer name {there}"));
+        ip(&format!("link set {here} up"));
+        ip(&format!("link set {there} up"));
+    }
+    // Link-local addresses would come in the middle of a test otherwise.
+    std::thread::sleep(Duration::from_millis(100));
+    for name in ["v0", "v1", "i0", "i1"] {
+        ip(&format!("-6 addr flush dev {name}"));
+    }
+}
+
+#[test]
+fn every_kind_of_entry_comes_and_goes() {
+    in_namespace(|scratch| async move {
+        two_links();
+        let before = whole_state();
+        let mut platform = scratch.open();
+        let link = &ip_json("link show carnet0")[0];
+        assert_eq!((link["mtu"].as_u64(), link["txqlen"].as_u64()), (Some(1452), Some(1000)));
+        assert_eq!(link["inet6_addr_gen_mode"], "none");
+        assert!(link["flags"].as_array().unwrap().contains(&"UP".into()), "{link}");
+        assert_eq!(ip("-6 addr show dev carnet0"), "");
+
+        let entries = mobile_router("v0", "i0");
+        for entry in &entries {
+            platform.apply(&set(entry.clone())).unwrap();
+        }
+        assert_eq!((sysctl("all/forwarding"), sysctl("v0/accept_ra")), ("1".into(), "2".into()));
+        let address = &ip_json("-6 addr show dev i0")[0]["addr_info"][0];
+        assert_eq!((&address["local"], &address["prefixlen"]), (&"2001:db8:a::1".into(), &64.into()));
+        assert_eq!((&address["nodad"], &address["tentative"]), (&true.into(), &serde_json::Value::Null));
+
+        let capture = routes("13500");
+        assert_eq!(capture.len(), 1, "{capture:?}");
+        assert_eq!((&capture[0]["dst"], &capture[0]["dev"]), (&"default".into(), &"carnet0".into()));
+        assert_eq!((&capture[0]["protocol"], &capture[0]["metric"]), (&"135".into(), &1024.into()));
+        let tunnel = routes("13501");
+        assert_eq!(tunnel.len(), 2, "{tunnel:?}");
+        assert_eq!((&tunnel[0]["dev"], &tunnel[0]["metric"]), (&"carnet0".into(), &1024.into()));
+        assert_eq!((&tunnel[1]["type"], &tunnel[1]["metric"]), (&"unreachable".into(), &4096.into()));
+        let uplink = routes("13510");
+        assert_eq!((&uplink[0]["gateway"], &uplink[0]["dev"]), (&"fe80::1".into(), &"v0".into()));
+        assert_eq!(
+            rules(),
+            [
+                "100: from 2001:db8:1::1 iif v0 ipproto ipv6 lookup 13500 proto 135",
+                "100: from 2001:db8:1::1 iif v0 ipproto mobility-header lookup 13500 proto 135",
+                "100: from 2001:db8:1::1 iif v0 ipproto ipv6-frag lookup 13500 proto 135",
+                "110: from all lookup local proto 135",
+                "120: from all to 2001:db8:a::/64 lookup main proto 135",
+                "130: from 2001:db8:f1::10 lookup 13510 proto 135",
+                "140: from 2001:db8:a::/64 lookup 13501 proto 135",
+                "32766: from all lookup main proto kernel",
+            ]
+        );
+
+        for entry in entries.iter().rev() {
+            platform.apply(&remove(entry.clone())).unwrap();
+        }
+        assert_eq!(
+            rules(),
+            ["0: from all lookup local proto kernel", "32766: from all lookup main proto kernel"]
+        );
+        assert!(routes("13500").is_empty() && routes("13501").is_empty() && routes("13510").is_empty());
+        assert_eq!(ip("-6 addr show dev i0"), "");
+        assert_eq!(sysctl("v0/accept_ra"), "1");
+        platform.close().unwrap();
+        assert_eq!(whole_state(), before);
+        assert!(!scratch.undo_file().exists());
+    });
+}
+
+#[test]
+fn closing_and_dropping_put_everything_back() {
+    in_namespace(|scratch| async move {
+        two_links();
+        let before = whole_state();
+        for close in [true, false] {
+            let mut platform = scratch.open();
+            let tunnel = platform.tunnel();
+            for entry in mobile_router("v0", "i0") {
+                platform.apply(&set(entry)).unwrap();
+            }
+            assert!(scratch.undo_file().exists());
+            assert_ne!(whole_state(), before);
+            if close {
+                platform.close().unwrap();
+            } else {
+                drop(platform);
+            }
+            // Although somebody still holds the device's descriptor.
+            assert_eq!(whole_state(), before);
+            assert!(!scratch.undo_file().exists());
+            assert!(tunnel.try_write(&[0x60; 40]).is_err());
+        }
+    });
+}
+
+#[test]
+fn a_refresh_writes_nothing() {
+    in_namespace(|scratch| async move {
+        two_links();
+        let mut platform = scratch.open();
+        let entries = mobile_router("v0", "i0");
+        for entry in &entries {
+            platform.apply(&set(entry.clone())).unwrap();
+        }
+        events_for(&mut platform, Duration::from_millis(200)).await;
+        let before = platform.counters();
+        for entry in &entries {
+            platform.apply(&set(entry.clone())).unwrap();
+        }
+        assert_eq!(platform.counters(), before);
+        // Nor do carnet's own changes come back as news that leads to questions or repairs.
+        platform.apply(&set(route(TABLE_TUNNEL, "::/0", 1024, "unreachable"))).unwrap();
+        events_for(&mut platform, Duration::from_millis(200)).await;
+        let after = platform.counters();
+        assert_eq!((after.writes, after.reads, after.restored), (before.writes + 1, before.reads, 0));
+    });
+}
+
+#[test]
+fn replacing_a_route_leaves_one_and_no_gap() {
+    in_namespace(|scratch| async move {
+        two_links();
+        ip("-6 addr add 2001:db8:f1::10/64 dev v0 nodad");
+        let mut platform = scratch.open();
+        let ways = [
+            "fe80::1 v0",
+            "fe80::2 v0",
+            "i0",
+            "fe80::1 i0",
+            TUNNEL_DEVICE,
+            "fe80::1 v0",
+            "v0",
+            TUNNEL_DEVICE,
+        ];
+        platform.apply(&set(route(TABLE_MAIN, "2001:db8:c::/64", 512, "fe80::3 i0"))).unwrap();
+        let (stop, gaps, tries) =
+            (Arc::new(AtomicBool::new(false)), Arc::new(AtomicU32::new(0)), Arc::new(AtomicU32::new(0)));
+        let socket = UdpSocket::bind("[::]:0").unwrap();
+        let looker = std::thread::spawn({
+            let (stop, gaps, tries) = (stop.clone(), gaps.clone(), tries.clone());
+            move || {
+                while !stop.load(Ordering::Relaxed) {
+                    tries.fetch_add(1, Ordering::Relaxed);
+                    if socket.connect("[2001:db8:c::1]:9").is_err() {
+                        gaps.fetch_add(1, Ordering::Relaxed);
+                    }
+                }
+            }
+        });
+        let mut rounds = 0;
+        while rounds < 100 || tries.load(Ordering::Relaxed) < 20_000 {
+            for way in ways {
+                platform.apply(&set(route(TABLE_MAIN, "2001:db8:c::/64", 512, way))).unwrap();
+                if rounds == 0 {
+                    let now = ip_json("-6 route show 2001:db8:c::/64");
+                    assert_eq!(now.len(), 1, "{way}: {now:?}");
+                    assert_eq!(now[0]["nexthops"], serde_json::Value::Null, "{now:?}");
+                    let device = now[0]["dev"].as_str().unwrap();
+                    match now[0]["gateway"].as_str() {
+                        Some(gateway) => assert_eq!(way, format!("{gateway} {device}")),
+                        None => assert_eq!(way, device),
+                    }
+                }
+            }
+            rounds += 1;
+        }
+        stop.store(true, Ordering::Relaxed);
+        looker.join().unwrap();
+        assert_eq!(gaps.load(Ordering::Relaxed), 0, "of {} look-ups", tries.load(Ordering::Relaxed));
+        for way in ["unreachable", "v0", "unreachable", "fe80::1 v0"] {
+            platform.apply(&set(route(TABLE_MAIN, "2001:db8:c::/64", 512, way))).unwrap();
+            assert_eq!(ip_json("-6 route show 2001:db8:c::/64").len(), 1);
+        }
+    });
+}
+
+#[test]
+fn what_others_made_is_left_alone() {
+    in_namespace(|scratch| async move {
+        two_links();
+        ip("-6 addr add 2001:db8:a::1/64 dev i0 nodad");
+        ip("-6 route add 2001:db8:c::/64 dev v0 metric 512 proto static");
+        ip("-6 route add 2001:db8:d::/64 dev v0 metric 512 proto 135");
+        let before = whole_state();
+        let mut platform = scratch.open();
+        // The one with carnet's mark is taken for a leftover.
+        assert!(ip_json("-6 route show 2001:db8:d::/64").is_empty());
+
+        platform.apply(&set(address("i0", "2001:db8:a::1/128"))).unwrap();
+        let error =
+            platform.apply(&set(route(TABLE_MAIN, "2001:db8:c::/64", 512, TUNNEL_DEVICE))).unwrap_err();
+        assert_eq!(
+            error.to_string(),
+            "cannot add route 2001:db8:c::/64 dev carnet0 to table 254: a route of origin 4 with the same \
+             destination and metric is there; expected none (`ip -6 route show table 254`)"
+        );
+        platform.apply(&remove(address("i0", "2001:db8:a::1/128"))).unwrap();
+        platform.apply(&set(address("i0", "2001:db8:a::1/128"))).unwrap();
+        platform.close().unwrap();
+        ip("-6 route add 2001:db8:d::/64 dev v0 metric 512 proto 135");
+        assert_eq!(whole_state(), before);
+    });
+}
+
+#[test]
+fn an_address_can_change_its_prefix_length() {
+    in_namespace(|scratch| async move {
+        two_links();
+        let mut platform = scratch.open();
+        for length in ["64", "128", "64"] {
+            platform.apply(&set(address("i0", &format!("2001:db8:a::1/{length}")))).unwrap();
+            let info = &ip_json("-6 addr show dev i0")[0]["addr_info"];
+            assert_eq!(info.as_array().unwrap().len(), 1);
+            assert_eq!(info[0]["prefixlen"].to_string(), length);
+        }
+        platform.apply(&remove(address("i0", "2001:db8:a::1/64"))).unwrap();
+        assert_eq!(ip("-6 addr show dev i0"), "");
+    });
+}
+
+#[test]
+fn settings_are_put_back_unless_somebody_else_has_changed_them() {
+    in_namespace(|scratch| async move {
+        two_links();
+        set_sysctl("i0/forwarding", "1");
+        set_sysctl("v0/accept_ra", "2");
+        let mut platform = scratch.open();
+        let writes = platform.counters().writes;
+        platform.apply(&set(setting("v0", "accept_ra", "2"))).unwrap();
+        assert_eq!(platform.counters().writes, writes, "it was right already");
+
+        platform.apply(&set(setting("i0", "accept_ra", "0"))).unwrap();
+        platform.apply(&set(setting("i0", "accept_ra", "2"))).unwrap();
+        platform.apply(&set(setting("i0", "proxy_ndp", "1"))).unwrap();
+        platform.apply(&set(setting("all", "forwarding", "1"))).unwrap();
+        assert_eq!((sysctl("v0/forwarding"), sysctl("default/forwarding")), ("1".into(), "1".into()));
+        let undo = std::fs::read_to_string(scratch.undo_file()).unwrap();
+        assert!(undo.contains("accept_ra") && undo.contains("proxy_ndp"), "{undo}");
+
+        set_sysctl("i0/proxy_ndp", "2");
+        platform.apply(&remove(setting("i0", "accept_ra", "2"))).unwrap();
+        assert_eq!(sysctl("i0/accept_ra"), "1");
+        platform.close().unwrap();
+        assert_eq!(sysctl("i0/proxy_ndp"), "2", "that was the operator");
+        assert_eq!(sysctl("v0/accept_ra"), "2");
+        assert_eq!(sysctl("all/forwarding"), "0");
+        assert_eq!((sysctl("v0/forwarding"), sysctl("default/forwarding")), ("0".into(), "0".into()));
+        // The kernel carried the 0 of `all` over to it.
+        assert_eq!(sysctl("i0/forwarding"), "1");
+    });
+}
+
+#[test]
+fn a_setting_cannot_leave_its_directory() {
+    in_namespace(|scratch| async move {
+        let mut platform = scratch.open();
+        for (interface, name) in
+            [("..", "flowlabel_consistency"), ("all", "../../ip6frag_time"), ("a/b", "x")]
+        {
+            let error = platform.apply(&set(setting(interface, name, "0"))).unwrap_err();
+            assert!(error.to_string().starts_with("setting: expected"), "{error}");
+        }
+    });
+}
+
+#[test]
+fn the_local_rule_moves_with_the_first_capture_and_returns_with_the_last() {
+    in_namespace(|scratch| async move {
+        let usual = ["0: from all lookup local proto kernel", "32766: from all lookup main proto kernel"];
+        let mut platform = scratch.open();
+        platform
+            .apply(&set(rule(priority::FROM_MOBILE_NETWORK, Some("2001:db8:a::/64"), None, 13501)))
+            .unwrap();
+        assert_eq!(rules()[0], usual[0]);
+        let (first, second) = (capture_rule("v0", "2001:db8:1::1/128", 41), capture_rule("v1", "::/0", 41));
+        platform.apply(&set(first.clone())).unwrap();
+        platform.apply(&set(second.clone())).unwrap();
+        assert_eq!(rules()[2], "110: from all lookup local proto 135");
+        assert_eq!(rules().len(), 5);
+        platform.apply(&remove(first)).unwrap();
+        assert_eq!(rules()[1], "110: from all lookup local proto 135");
+        platform.apply(&remove(second)).unwrap();
+        assert_eq!(rules()[0], usual[0]);
+        assert_eq!(rules().len(), 3);
+        platform.close().unwrap();
+        assert_eq!(rules(), usual);
+
+        // An operator has put the local rule elsewhere: it is neither moved nor brought back to 0.
+        ip("-6 rule add pref 200 lookup local");
+        ip("-6 rule del pref 0");
+        let before = rules();
+        let mut platform = scratch.open();
+        platform.apply(&set(capture_rule("v0", "2001:db8:1::1/128", 41))).unwrap();
+        platform.close().unwrap();
+        assert_eq!(rules(), before);
+    });
+}
+
+#[test]
+fn errors_say_what_was_tried() {
+    in_namespace(|scratch| async move {
+        two_links();
+        let mut platform = scratch.open();
+        let error = platform.apply(&set(route(13510, "2001:db8::/64", 1, "2001:db8:9::1 v0"))).unwrap_err();
+        assert_eq!(
+            error.to_string(),
+            "cannot add route 2001:db8::/64 via 2001:db8:9::1 dev v0 to table 13510: No route to host (os error \
+             113)"
+        );
+        assert_eq!(error.raw_os_error(), Some(libc::EHOSTUNREACH));
+        // It stays wanted: once the gateway is on the link, it works.
+        ip("-6 addr add 2001:db8:9::2/64 dev v0 nodad");
+        events_until(&mut platform, |_| !routes("13510").is_empty()).await;
+
+        let error = carnet_linux::Platform::open(scratch.config()).unwrap_err();
+        assert!(error.to_string().starts_with("carnet0 exists already: another carnet station"), "{error}");
+        // The second one has not touched what the first one made.
+        assert_eq!(routes("13510").len(), 1);
+        drop(platform);
+        ip("link add carnet0 type veth peer name other");
+        let error = carnet_linux::Platform::open(scratch.config()).unwrap_err();
+        assert!(error.to_string().starts_with("carnet0 exists already"), "{error}");
+    });
+}

@@ -1,0 +1,310 @@
+//! Network namespaces for tests.
+//!
+//! Every test runs in a network namespace of its own, on a thread of its own, with `ip` of iproute2 as the
+//! oracle. A second namespace for the other end of a link is a [`Peer`]. A test that may not make namespaces
+//! says so and passes as skipped; with `CARNET_REQUIRE_ROOT=1` it fails instead.
+#![allow(dead_code, clippy::unwrap_used)]
+
+use std::future::Future;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::mpsc;
+use std::time::{Duration, Instant};
+
+use carnet_linux::{Platform, PlatformConfig, PlatformEvent, WatchedInterface};
+use carnet_station::forwarding::desired::*;
+use carnet_station::io::Interface;
+use nix::sched::{CloneFlags, unshare};
+use serde_json::Value;
+
+/// Why namespaces cannot be had here, if so.
+fn obstacle() -> Option<String> {
+    if let Err(error) = std::thread::spawn(|| unshare(CloneFlags::CLONE_NEWNET)).join().unwrap() {
+        return Some(format!("cannot make a network namespace: {error}"));
+    }
+    std::fs::OpenOptions::new()
+        .read(true)
+        .write(true)
+        .open("/dev/net/tun")
+        .err()
+        .map(|error| format!("cannot open /dev/net/tun: {error}"))
+}
+
+/// Runs `body` in a fresh network namespace with the loopback interface up.
+pub fn in_namespace<F: Future<Output = ()>>(body: impl FnOnce(Scratch) -> F + Send + 'static) {
+    if let Some(reason) = obstacle() {
+        assert!(std::env::var("CARNET_REQUIRE_ROOT").as_deref() != Ok("1"), "{reason}");
+        println!("SKIPPED: {reason}");
+        return;
+    }
+    let thread = std::thread::spawn(move || {
+        unshare(CloneFlags::CLONE_NEWNET).unwrap();
+        ip("link set lo up");
+        in_this_namespace(body);
+    });
+    if let Err(panic) = thread.join() {
+        std::panic::resume_unwind(panic);
+    }
+}
+
+/// Runs `body` where the calling thread is.
+pub fn in_this_namespace<F: Future<Output = ()>>(body: impl FnOnce(Scratch) -> F) {
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+    runtime.block_on(body(Scratch::new()));
+}
+
+/// A directory that is deleted at the end.
+pub struct Scratch(PathBuf);
+
+impl Scratch {
+    fn new() -> Scratch {
+        static NUMBER: AtomicU32 = AtomicU32::new(0);
+        let number = NUMBER.fetch_add(1, Ordering::Relaxed);
+        let path = std::env::temp_dir().join(format!("carnet-linux-{}-{number}", std::process::id()));
+        std::fs::create_dir_all(&path).unwrap();
+        Scratch(path)
+    }
+
+    pub fn undo_file(&self) -> PathBuf {
+        self.0.join("undo.json")
+    }
+
+    pub fn path(&self) -> &Path {
+        &self.0
+    }
+
+    pub fn config(&self) -> PlatformConfig {
+        PlatformConfig { device_mtu: 1452, watched: Vec::new(), undo_file: self.undo_file() }
+    }
+
+    pub fn open(&self) -> Platform {
+        Platform::open(self.config()).unwrap()
+    }
+
+    pub fn open_watching(&self, name: &str, all_multicast: bool) -> Platform {
+        let watched = vec![WatchedInterface { name: name.into(), all_multicast }];
+        Platform::open(PlatformConfig { watched, ..self.config() }).unwrap()
+    }
+}
+
+impl Drop for Scratch {
+    fn drop(&mut self) {
+        let _ = std::fs::remove_dir_all(&self.0);
+    }
+}
+
+/// A second network namespace, alive as long as this value.
+pub struct Peer {
+    pub thread: i32,
+    jobs: mpsc::Sender<Box<dyn FnOnce() + Send>>,
+}
+
+impl Peer {
+    pub fn new() -> Peer {
+        let (jobs, receiver) = mpsc::channel::<Box<dyn FnOnce() + Send>>();
+        let (ready, is_ready) = mpsc::channel();
+        std::thread::spawn(move || {
+            unshare(CloneFlags::CLONE_NEWNET).unwrap();
+            ip("link set lo up");
+            ready.send(nix::unistd::gettid().as_raw()).unwrap();
+            receiver.into_iter().for_each(|job| job());
+        });
+        Peer { thread: is_ready.recv().unwrap(), jobs }
+    }
+
+    /// A pair of virtual Ethernet interfaces, `here` in this namespace and `there` in the peer's, both up.
+    pub fn link(&self, here: &str, there: &str) {
+        ip(&format!("link add {here} type veth peer name {there} netns {}", self.thread));
+        ip(&format!("link set {here} up"));
+        let there = there.to_owned();
+        self.run(move || ip(&format!("link set {there} up")));
+    }
+
+    /// Runs `job` in the peer's namespace.
+    pub fn run<T: Send + 'static>(&self, job: impl FnOnce() -> T + Send + 'static) -> T {
+        let (sender, result) = mpsc::channel();
+        self.jobs
+            .send(Box::new(move || {
+                let _ = sender.send(job());
+            }))
+            .unwrap();
+        result.recv().expect("the job in the peer's namespace panicked")
+    }
+}
+
+/// Runs a command that must succeed, and returns what it printed.
+pub fn run(command: &str) -> String {
+    let mut words = command.split_whitespace();
+    let output = Command::new(words.next().unwrap()).args(words).output().unwrap();
+    assert!(
+        output.status.success(),
+        "{command}: {}{}",
+        String::from_utf8_lossy(&output.stdout),
+        String::from_utf8_lossy(&output.stderr)
+    );
+    String::from_utf8(output.stdout).unwrap()
+}
+
+pub fn ip(arguments: &str) -> String {
+    run(&format!("ip {arguments}"))
+}
+
+/// What `ip -j` says.
+pub fn ip_json(arguments: &str) -> Vec<Value> {
+    let text = run(&format!("ip -d -j {arguments}"));
+    if text.trim().is_empty() { Vec::new() } else { serde_json::from_str(&text).unwrap() }
+}
+
+/// Like [`ip_json`], but nothing for a routing table that does not exist.
+pub fn routes(table: &str) -> Vec<Value> {
+    let output =
+        Command::new("ip").args(["-d", "-j", "-6", "route", "show", "table", table]).output().unwrap();
+    serde_json::from_slice(&output.stdout).unwrap_or_default()
+}
+
+/// `a - b` where `-` stands for nothing but a line of `ip` without its trailing blanks.
+pub fn lines(text: &str) -> Vec<String> {
+    text.lines().map(|line| line.split_whitespace().collect::<Vec<_>>().join(" ")).collect()
+}
+
+pub fn rules() -> Vec<String> {
+    lines(&ip("-d -6 rule show"))
+}
+
+pub fn sysctl(name: &str) -> String {
+    std::fs::read_to_string(format!("/proc/sys/net/ipv6/conf/{name}")).unwrap().trim().to_owned()
+}
+
+pub fn set_sysctl(name: &str, value: &str) {
+    std::fs::write(format!("/proc/sys/net/ipv6/conf/{name}"), value).unwrap();
+}
+
+/// Everything that carnet may change, to compare before and after.
+pub fn whole_state() -> String {
+    let mut state =
+        ip("-6 rule show") + &ip("-6 route show table all") + &ip("-6 addr show") + &ip("-br link");
+    for entry in std::fs::read_dir("/proc/sys/net/ipv6/conf").unwrap() {
+        let name = entry.unwrap().file_name().into_string().unwrap();
+        for setting in ["forwarding", "accept_ra", "proxy_ndp"] {
+            let value = sysctl(&format!("{name}/{setting}"));
+            state += &format!("{name} {setting} {value}\n");
+        }
+    }
+    let mut lines: Vec<&str> = state.lines().filter(|l| !l.contains("valid_lft")).collect();
+    lines.sort_unstable();
+    lines.join("\n")
+}
+
+/// Handles events until `done` says so of the ones seen so far; panics after five seconds.
+pub async fn events_until(
+    platform: &mut Platform,
+    mut done: impl FnMut(&[PlatformEvent]) -> bool,
+) -> Vec<PlatformEvent> {
+    let mut seen = Vec::new();
+    let deadline = Instant::now() + Duration::from_secs(5);
+    while !done(&seen) {
+        assert!(Instant::now() < deadline, "not within five seconds; seen {seen:#?}");
+        // Short, because what `done` looks at need not be an event.
+        if let Ok(event) = tokio::time::timeout(Duration::from_millis(20), platform.next_event()).await {
+            seen.push(event.unwrap());
+        }
+    }
+    seen
+}
+
+/// Handles events for a while.
+pub async fn events_for(platform: &mut Platform, span: Duration) -> Vec<PlatformEvent> {
+    let start = Instant::now();
+    events_until(platform, |_| start.elapsed() >= span).await
+}
+
+/// The last news about an interface.
+pub fn latest<'a>(events: &'a [PlatformEvent], name: &str) -> Option<&'a Interface> {
+    events.iter().rev().find_map(|event| match event {
+        PlatformEvent::Interface(interface) if interface.name == name => Some(interface),
+        _ => None,
+    })
+}
+
+pub fn set(entry: Entry) -> Change {
+    Change::Set(entry)
+}
+
+pub fn remove(entry: Entry) -> Change {
+    Change::Remove(entry)
+}
+
+/// `"2001:db8::/32"`, by table and metric, to `"v0"`, `"fe80::1 v0"` or `"unreachable"`.
+pub fn route(table: u32, destination: &str, metric: u32, action: &str) -> Entry {
+    let action = match action.split_once(' ') {
+        None if action == "unreachable" => RouteAction::Unreachable,
+        None => RouteAction::Forward { interface: action.into(), gateway: None },
+        Some((gateway, interface)) => {
+            RouteAction::Forward { interface: interface.into(), gateway: Some(gateway.parse().unwrap()) }
+        }
+    };
+    Entry::Route(Route { table, destination: destination.parse().unwrap(), metric, action })
+}
+
+pub fn address(interface: &str, address: &str) -> Entry {
+    let (address, prefix_length) = address.split_once('/').unwrap();
+    Entry::Address(InterfaceAddress {
+        interface: interface.into(),
+        address: address.parse().unwrap(),
+        prefix_length: prefix_length.parse().unwrap(),
+    })
+}
+
+pub fn setting(interface: &str, name: &str, value: &str) -> Entry {
+    Entry::Setting(Setting { interface: interface.into(), name: name.into(), value: value.into() })
+}
+
+pub fn capture_rule(interface: &str, from: &str, protocol: u8) -> Entry {
+    Entry::Rule(Rule {
+        priority: priority::CAPTURE,
+        input_interface: Some(interface.into()),
+        from: Some(from.parse().unwrap()),
+        to: None,
+        protocol: Some(protocol),
+        table: TABLE_CAPTURE,
+    })
+}
+
+pub fn rule(priority: u32, from: Option<&str>, to: Option<&str>, table: u32) -> Entry {
+    Entry::Rule(Rule {
+        priority,
+        input_interface: None,
+        from: from.map(|p| p.parse().unwrap()),
+        to: to.map(|p| p.parse().unwrap()),
+        protocol: None,
+        table,
+    })
+}
+
+/// What a mobile router wants, about one of each kind, on uplink `uplink` and LAN `lan`.
+pub fn mobile_router(uplink: &str, lan: &str) -> Vec<Entry> {
+    vec![
+        setting(uplink, "accept_ra", "2"),
+        setting("all", "forwarding", "1"),
+        address(lan, "2001:db8:a::1/64"),
+        route(TABLE_CAPTURE, "::/0", 1024, TUNNEL_DEVICE),
+        route(TABLE_TUNNEL, "::/0", 1024, TUNNEL_DEVICE),
+        route(TABLE_TUNNEL, "::/0", 4096, "unreachable"),
+        route(TABLE_UPLINK, "::/0", 1024, &format!("fe80::1 {uplink}")),
+        Entry::Tunnel(Tunnel {
+            end: TunnelEnd::MobileRouter,
+            local: "2001:db8:f1::10".parse().unwrap(),
+            remote: "2001:db8:1::1".parse().unwrap(),
+            inner: vec!["2001:db8:a::/64".parse().unwrap()],
+            transmit: true,
+            mtu: 1452,
+        }),
+        capture_rule(uplink, "2001:db8:1::1/128", 41),
+        capture_rule(uplink, "2001:db8:1::1/128", 135),
+        capture_rule(uplink, "2001:db8:1::1/128", 44),
+        rule(priority::TO_MOBILE_NETWORK, None, Some("2001:db8:a::/64"), TABLE_MAIN),
+        rule(priority::FROM_CARE_OF_ADDRESS, Some("2001:db8:f1::10/128"), None, TABLE_UPLINK),
+        rule(priority::FROM_MOBILE_NETWORK, Some("2001:db8:a::/64"), None, TABLE_TUNNEL),
+    ]
+}

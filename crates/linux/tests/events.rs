@@ -1,0 +1,325 @@
+//! What is told of interfaces, and what is put back after the kernel or an operator took it away.
+#![allow(clippy::unwrap_used)]
+
+mod common;
+use common::*;
+
+use std::collections::BTreeMap;
+use std::net::Ipv6Addr;
+use std::time::Duration;
+
+use carnet_linux::PlatformEvent;
+use carnet_station::forwarding::desired::*;
+
+fn addresses(texts: &[&str]) -> Vec<Ipv6Addr> {
+    texts.iter().map(|text| text.parse().unwrap()).collect()
+}
+
+#[test]
+fn at_first_every_interface_is_told_once() {
+    in_namespace(|scratch| async move {
+        ip("link add v0 address 02:00:00:00:00:0a mtu 1400 type veth peer name v1");
+        ip("link set v0 addrgenmode none up");
+        ip("-6 addr add 2001:db8::1/64 dev v0 nodad");
+        ip("-6 addr add 2001:db8::2 peer 2001:db8::3/128 dev v0 nodad preferred_lft 0");
+        let mut platform = scratch.open();
+        let events = events_for(&mut platform, Duration::from_millis(200)).await;
+        let mut told: BTreeMap<&str, u32> = BTreeMap::new();
+        for event in &events {
+            let PlatformEvent::Interface(interface) = event else { panic!("{event:?}") };
+            *told.entry(&interface.name).or_default() += 1;
+        }
+        assert_eq!(told, BTreeMap::from([("lo", 1), ("v0", 1), ("v1", 1)]));
+
+        let lo = latest(&events, "lo").unwrap();
+        assert_eq!((lo.running, lo.link_address), (true, None));
+        let v0 = latest(&events, "v0").unwrap();
+        assert_eq!((v0.running, v0.mtu, v0.link_address), (false, 1400, Some([2, 0, 0, 0, 0, 10])));
+        assert!(v0.routers.is_empty());
+        let mut known: Vec<_> =
+            v0.addresses.iter().map(|a| (a.address.to_string(), a.prefix_length, a.deprecated)).collect();
+        known.sort();
+        assert_eq!(known, [("2001:db8::1".into(), 64, false), ("2001:db8::2".into(), 128, true)]);
+
+        ip("link set v1 up");
+        let events = events_until(&mut platform, |seen| latest(seen, "v0").is_some_and(|i| i.running)).await;
+        assert!(latest(&events, "lo").is_none(), "nothing about it has changed");
+        ip("link set v0 mtu 1500");
+        events_until(&mut platform, |seen| latest(seen, "v0").is_some_and(|i| i.mtu == 1500)).await;
+        ip("link set v0 name w0");
+        let renamed = |seen: &[PlatformEvent]| {
+            seen.contains(&PlatformEvent::InterfaceGone { name: "v0".into() }) && latest(seen, "w0").is_some()
+        };
+        events_until(&mut platform, renamed).await;
+        ip("link del w0");
+        let gone = PlatformEvent::InterfaceGone { name: "w0".into() };
+        events_until(&mut platform, |seen| seen.contains(&gone)).await;
+    });
+}
+
+#[test]
+fn duplicate_address_detection_is_visible() {
+    in_namespace(|scratch| async move {
+        let peer = Peer::new();
+        peer.link("v0", "p0");
+        peer.run(|| ip("-6 addr add 2001:db8::66/64 dev p0 nodad"));
+        let mut platform = scratch.open();
+        ip("-6 addr add 2001:db8::1/64 dev v0");
+        ip("-6 addr add 2001:db8::66/64 dev v0");
+        let find = |seen: &[PlatformEvent], text: &str| {
+            let address: Ipv6Addr = text.parse().unwrap();
+            latest(seen, "v0").and_then(|i| i.addresses.iter().find(|a| a.address == address).cloned())
+        };
+        let is = |seen: &[PlatformEvent], text: &str, state: (bool, bool)| {
+            find(seen, text).is_some_and(|a| (a.tentative, a.duplicate) == state)
+        };
+        events_until(&mut platform, |seen| is(seen, "2001:db8::1", (true, false))).await;
+        let both = |seen: &[PlatformEvent]| {
+            is(seen, "2001:db8::1", (false, false)) && is(seen, "2001:db8::66", (false, true))
+        };
+        let events = events_until(&mut platform, both).await;
+        assert!(events.len() < 10, "{events:#?}");
+    });
+}
+
+#[test]
+fn default_routers_come_in_order_and_without_carnets_own() {
+    in_namespace(|scratch| async move {
+        for name in ["v0", "i0"] {
+            ip(&format!("link add {name} type veth peer name {name}p"));
+            ip(&format!("link set {name} up"));
+            ip(&format!("link set {name}p up"));
+        }
+        let mut platform = scratch.open();
+        platform.apply(&set(route(TABLE_MAIN, "::/0", 1, "fe80::99 v0"))).unwrap();
+        ip("-6 route add default via fe80::1 dev v0 metric 1024 pref low");
+        ip("-6 route add default via fe80::2 dev v0 metric 512");
+        ip("-6 route add default via fe80::4 dev v0 metric 600 pref high");
+        ip("-6 route append default metric 600 nexthop via fe80::3 dev v0 nexthop via fe80::5 dev i0");
+        ip("-6 route add default via fe80::7 dev v0 table 77");
+        ip("-6 route add 2001:db8::/32 via fe80::8 dev v0");
+        let wanted = addresses(&["fe80::2", "fe80::4", "fe80::3", "fe80::1"]);
+        events_until(&mut platform, |seen| {
+            latest(seen, "v0").is_some_and(|i| i.routers == wanted)
+                && latest(seen, "i0").is_some_and(|i| i.routers == addresses(&["fe80::5"]))
+        })
+        .await;
+        ip("-6 route del default via fe80::2 dev v0");
+        events_until(&mut platform, |seen| {
+            latest(seen, "v0").is_some_and(|i| i.routers == addresses(&["fe80::4", "fe80::3", "fe80::1"]))
+        })
+        .await;
+        // A route that concerns nobody leads to no question.
+        events_for(&mut platform, Duration::from_millis(100)).await;
+        let reads = platform.counters().reads;
+        ip("-6 route add 2001:db8:77::/48 via fe80::8 dev v0");
+        assert_eq!(events_for(&mut platform, Duration::from_millis(100)).await, []);
+        assert_eq!(platform.counters().reads, reads);
+    });
+}
+
+#[test]
+fn a_router_advertisement_is_noticed() {
+    in_namespace(|scratch| async move {
+        let peer = Peer::new();
+        peer.link("v0", "p0");
+        let mut platform = scratch.open();
+        // Type 134: router lifetime 600 s, preference high.
+        peer.run(|| {
+            std::thread::sleep(Duration::from_millis(100));
+            ip("-6 addr flush dev p0");
+            ip("-6 addr add fe80::aa/64 dev p0 nodad");
+            use socket2::{Domain, Protocol, SockAddr, Socket, Type};
+            let socket = Socket::new(Domain::IPV6, Type::RAW, Some(Protocol::ICMPV6)).unwrap();
+            let index = nix::net::if_::if_nametoindex("p0").unwrap();
+            socket.set_multicast_hops_v6(255).unwrap();
+            let all_nodes = std::net::SocketAddrV6::new("ff02::1".parse().unwrap(), 0, 0, index);
+            let advertisement = [134, 0, 0, 0, 64, 0x08, 600u16.to_be_bytes()[0], 600u16.to_be_bytes()[1]];
+            let mut message = advertisement.to_vec();
+            message.extend([0; 8]);
+            socket.send_to(&message, &SockAddr::from(all_nodes)).unwrap();
+        });
+        events_until(&mut platform, |seen| {
+            latest(seen, "v0").is_some_and(|i| i.routers == addresses(&["fe80::aa"]))
+        })
+        .await;
+    });
+}
+
+#[test]
+fn entries_wait_for_their_interface() {
+    in_namespace(|scratch| async move {
+        let mut platform = scratch.open();
+        events_for(&mut platform, Duration::from_millis(50)).await;
+        for entry in mobile_router("v0", "i0") {
+            platform.apply(&set(entry)).unwrap();
+        }
+        assert!(routes("13510").is_empty());
+        ip("link add i0 type veth peer name i1");
+        events_until(&mut platform, |_| ip("-6 addr show dev i0").contains("2001:db8:a::1/64")).await;
+        ip("link add v0 type veth peer name v1");
+        events_until(&mut platform, |_| sysctl("v0/accept_ra") == "2").await;
+        assert!(routes("13510").is_empty(), "v0 is down");
+        ip("link set v0 up");
+        events_until(&mut platform, |_| routes("13510").len() == 1).await;
+        assert_eq!(platform.counters().restored, 0);
+
+        // An entry that is removed while it waits does not come back.
+        ip("link set v0 down");
+        events_until(&mut platform, |_| routes("13510").is_empty()).await;
+        platform.apply(&remove(route(TABLE_UPLINK, "::/0", 1024, "fe80::1 v0"))).unwrap();
+        ip("link set v0 up");
+        events_for(&mut platform, Duration::from_millis(100)).await;
+        assert!(routes("13510").is_empty());
+
+        // A replacement that has to wait does not leave its predecessor in force.
+        platform.apply(&set(route(TABLE_TUNNEL, "::/0", 1024, "fe80::1 later"))).unwrap();
+        assert_eq!(routes("13501").len(), 1);
+        ip("link add later type veth peer name later1");
+        ip("link set later up");
+        events_until(&mut platform, |_| routes("13501").len() == 2).await;
+        platform.close().unwrap();
+        assert!(routes("13501").is_empty());
+    });
+}
+
+#[test]
+fn what_an_interface_loses_comes_back() {
+    in_namespace(|scratch| async move {
+        for (here, there) in [("v0", "v1"), ("i0", "i1")] {
+            ip(&format!("link add {here} type veth peer name {there}"));
+            ip(&format!("link set {here} up"));
+            ip(&format!("link set {there} up"));
+        }
+        let mut platform = scratch.open();
+        for entry in mobile_router("v0", "i0") {
+            platform.apply(&set(entry)).unwrap();
+        }
+        platform.apply(&set(address("v0", "2001:db8:f1::10/64"))).unwrap();
+        events_for(&mut platform, Duration::from_millis(50)).await;
+        let complete = || {
+            routes("13510").len() == 1
+                && sysctl("v0/accept_ra") == "2"
+                && ip("-6 addr show dev v0").contains("2001:db8:f1::10/64")
+        };
+        assert!(complete());
+        // Down and up: routes and addresses go.
+        ip("link set v0 down");
+        assert!(!complete());
+        events_for(&mut platform, Duration::from_millis(50)).await;
+        ip("link set v0 up");
+        events_until(&mut platform, |_| complete()).await;
+        assert_eq!(platform.counters().restored, 2);
+        // The same so fast that both ends are seen together.
+        run("ip link set v0 down");
+        run("ip link set v0 up");
+        events_until(&mut platform, |_| complete()).await;
+        assert_eq!(platform.counters().restored, 4);
+        // Gone and back, with fresh settings; again so fast that only the index tells.
+        for pause in [50, 0] {
+            ip("link del v0");
+            if pause > 0 {
+                events_for(&mut platform, Duration::from_millis(pause)).await;
+            }
+            ip("link add v0 type veth peer name v1");
+            ip("link set v1 up");
+            ip("link set v0 up");
+            let events = events_until(&mut platform, |_| complete()).await;
+            let gone = PlatformEvent::InterfaceGone { name: "v0".into() };
+            assert!(pause > 0 || events.contains(&gone), "{events:#?}");
+        }
+        assert_eq!(platform.counters().restored, 10);
+        platform.close().unwrap();
+        assert_eq!(sysctl("v0/accept_ra"), "1");
+    });
+}
+
+#[test]
+fn what_an_operator_deletes_comes_back() {
+    in_namespace(|scratch| async move {
+        ip("link add v0 type veth peer name v1");
+        ip("link set v0 up");
+        let mut platform = scratch.open();
+        for entry in mobile_router("v0", "v0") {
+            platform.apply(&set(entry)).unwrap();
+        }
+        events_for(&mut platform, Duration::from_millis(50)).await;
+        let before = whole_state();
+        let deletions = [
+            "-6 route del default dev v0 table 13510",
+            "-6 route flush table 13501",
+            "-6 addr del 2001:db8:a::1/64 dev v0",
+            "-6 rule del pref 130",
+            "-6 rule del pref 110",
+            "-6 rule flush",
+            "-6 route replace default via fe80::2 dev v0 table 13510 proto 135",
+        ];
+        for deletion in deletions {
+            ip(deletion);
+            assert_ne!(whole_state(), before, "{deletion}");
+            events_until(&mut platform, |_| {
+                whole_state() == before || deletion == "-6 rule flush" && rules().len() == 7
+            })
+            .await;
+            if deletion == "-6 rule flush" {
+                // It takes the main rule with it, which is none of carnet's business.
+                ip("-6 rule add pref 32766 lookup main proto kernel");
+            }
+        }
+        assert!(platform.counters().restored >= 8);
+        // Then there is peace.
+        let counters = platform.counters();
+        events_for(&mut platform, Duration::from_millis(100)).await;
+        assert_eq!(platform.counters().writes, counters.writes);
+    });
+}
+
+#[test]
+fn lost_events_lead_to_a_full_look() {
+    in_namespace(|scratch| async move {
+        ip("link add v0 type veth peer name v1");
+        ip("link set v0 up");
+        let mut platform = scratch.open();
+        platform.apply(&set(route(TABLE_UPLINK, "::/0", 1024, "fe80::1 v0"))).unwrap();
+        events_for(&mut platform, Duration::from_millis(50)).await;
+        let mut batch = String::new();
+        for number in 0..20_000 {
+            batch += &format!("route add 2001:db8:{number:x}::/48 dev v0 table 99\n");
+        }
+        let file = scratch.path().join("batch");
+        std::fs::write(&file, batch).unwrap();
+        ip(&format!("-6 -batch {}", file.display()));
+        // What follows is lost with certainty: the buffer is full.
+        ip("-6 route del default table 13510");
+        ip("link add late type veth peer name later");
+        let events =
+            events_until(&mut platform, |seen| latest(seen, "late").is_some() && routes("13510").len() == 1);
+        events.await;
+        assert!(platform.counters().overruns > 0, "{:?}", platform.counters());
+    });
+}
+
+#[test]
+fn cancelling_loses_nothing() {
+    in_namespace(|scratch| async move {
+        let mut platform = scratch.open();
+        let mut seen = Vec::new();
+        for number in 0..20 {
+            ip(&format!("link add v{number} type veth peer name p{number}"));
+            for _ in 0..3 {
+                tokio::select! {
+                    biased;
+                    () = tokio::task::yield_now() => {}
+                    event = platform.next_event() => seen.push(event.unwrap()),
+                }
+            }
+        }
+        seen.extend(events_for(&mut platform, Duration::from_millis(100)).await);
+        for number in 0..20 {
+            assert!(
+                latest(&seen, &format!("v{number}")).is_some()
+                    && latest(&seen, &format!("p{number}")).is_some()
+            );
+        }
+    });
+}
