@@ -2,6 +2,8 @@
 
 CARGO ?= cargo
 OUT ?= out
+# For instance BENCH_ARGS=--quick
+BENCH_ARGS ?=
 # The interpreter for which the distribution packages scapy.
 CARNET_PYTHON ?= /usr/bin/python3
 export CARNET_PYTHON
@@ -37,7 +39,8 @@ test:
 
 bench:
 	@tools/setup.sh demo
-	$(CARGO) bench --workspace --benches
+	$(CARGO) bench --package carnet-station --bench forwarder -- $(BENCH_ARGS)
+	$(CARGO) bench --package carnet-mobility --bench registration -- $(BENCH_ARGS)
 
 clean:
 	$(CARGO) clean
