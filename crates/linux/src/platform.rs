@@ -17,14 +17,12 @@ use crate::counters::Counters;
 use crate::error::{Error, Result};
 use crate::installer::Installer;
 use crate::link_socket::LinkSockets;
-use crate::netlink::{Dirty, Monitor, Requests};
+use crate::netlink::{Dirty, IPV6_MINIMUM_MTU, Monitor, Requests};
 use crate::observer::Observer;
 use crate::tunnel::TunnelIo;
 use crate::undo::UndoFile;
 use crate::{privileges, settings};
 
-/// The smallest MTU with which the kernel does IPv6 on a device (RFC 8200 5).
-const MINIMUM_MTU: u32 = 1280;
 /// Packets that may wait in the tunnel device until carnet reads them.
 const QUEUE: u32 = 1000;
 
@@ -80,10 +78,10 @@ impl Platform {
     ///
     /// Works in the network namespace of the calling thread, which must be one of a tokio runtime.
     pub fn open(config: PlatformConfig) -> Result<Platform> {
-        if config.device_mtu < MINIMUM_MTU {
+        if config.device_mtu < IPV6_MINIMUM_MTU {
             return Err(Error::Invalid {
                 what: "device_mtu".into(),
-                expected: format!("at least {MINIMUM_MTU}"),
+                expected: format!("at least {IPV6_MINIMUM_MTU}"),
                 got: config.device_mtu.to_string(),
             });
         }
@@ -110,10 +108,10 @@ impl Platform {
         })?;
         let port = requests.port();
         let mut installer = Installer::open(requests, UndoFile::open(&config.undo_file), index)?;
-        settings::enable_ipv6(TUNNEL_DEVICE, &mut installer.setting_writes)
-            .map_err(|e| Error::kernel(format!("enable IPv6 on {TUNNEL_DEVICE}"), e))?;
         let monitor = Monitor::open(port)?;
-        installer.requests.set_up_tunnel(index, config.device_mtu, QUEUE)?;
+        installer.requests.configure_tunnel(index, config.device_mtu, QUEUE)?;
+        settings::enable_ipv6(TUNNEL_DEVICE, &mut installer.setting_writes)?;
+        installer.requests.bring_up_tunnel(index)?;
         let mut platform = Platform {
             tunnel,
             installer,

@@ -171,9 +171,10 @@ pub(crate) fn ipv6_exists() -> bool {
 }
 
 /// Lets the tunnel device have IPv6 where new interfaces have none.
-pub(crate) fn enable_ipv6(interface: &str, writes: &mut u64) -> io::Result<()> {
-    match read(interface, "disable_ipv6")? {
-        Some(value) if value != "0" => write(interface, "disable_ipv6", "0", writes),
+pub(crate) fn enable_ipv6(interface: &str, writes: &mut u64) -> Result<()> {
+    let failed = |e: io::Error| Error::kernel(format!("enable IPv6 on {interface}"), e);
+    match read(interface, "disable_ipv6").map_err(failed)? {
+        Some(value) if value != "0" => write(interface, "disable_ipv6", "0", writes).map_err(failed),
         _ => Ok(()),
     }
 }

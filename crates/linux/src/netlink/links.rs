@@ -9,6 +9,9 @@ use netlink_packet_route::{AddressFamily, RouteNetlinkMessage};
 use super::Requests;
 use crate::error::Result;
 
+/// The smallest MTU with which the kernel does IPv6 on a device (RFC 8200 5).
+pub(crate) const IPV6_MINIMUM_MTU: u32 = 1280;
+
 /// An interface.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct LinkInfo {
@@ -82,23 +85,31 @@ impl Requests {
         }
     }
 
-    /// Makes the tunnel device ready: no link-local address and no multicast, hence no Router Solicitations
-    /// and no Multicast Listener Reports of the kernel's in the tunnel; and then up.
-    pub(crate) fn set_up_tunnel(&mut self, index: u32, mtu: u32, queue: u32) -> Result<()> {
-        let mut message = LinkMessage::default();
-        message.header.index = index;
-        message.header.change_mask = LinkFlags::Multicast;
-        message.attributes = vec![
-            LinkAttribute::Mtu(mtu),
-            LinkAttribute::TxQueueLen(queue),
-            LinkAttribute::AfSpecUnspec(vec![AfSpecUnspec::Inet6(vec![AfSpecInet6::AddrGenMode(
-                In6AddrGenMode::None,
-            )])]),
-        ];
-        self.change(RouteNetlinkMessage::SetLink(message), 0, || {
-            format!("configure the tunnel device (mtu {mtu}, queue {queue}, no link-local address)")
-        })?;
-        // A second message, because the kernel brings a link up before it looks at the address mode.
+    /// Makes the tunnel device, which is down, such that the kernel itself sends nothing into it: without
+    /// link-local address there are no Router Solicitations, without multicast no listener reports.
+    ///
+    /// On a machine that forwards, a new device has joined the groups of all routers at birth and would
+    /// report that, or that it has left them. An MTU below IPv6's minimum makes the kernel forget the IPv6
+    /// side of the device; it begins anew, without multicast, when the MTU is right.
+    pub(crate) fn configure_tunnel(&mut self, index: u32, mtu: u32, queue: u32) -> Result<()> {
+        let too_small = vec![LinkAttribute::Mtu(IPV6_MINIMUM_MTU - 1)];
+        let size = vec![LinkAttribute::Mtu(mtu), LinkAttribute::TxQueueLen(queue)];
+        let mode = vec![AfSpecInet6::AddrGenMode(In6AddrGenMode::None)];
+        let mode = vec![LinkAttribute::AfSpecUnspec(vec![AfSpecUnspec::Inet6(mode)])];
+        for attributes in [too_small, size, mode] {
+            let mut message = LinkMessage::default();
+            message.header.index = index;
+            message.header.change_mask = LinkFlags::Multicast;
+            message.attributes = attributes;
+            self.change(RouteNetlinkMessage::SetLink(message), 0, || {
+                format!("configure the tunnel device (mtu {mtu}, queue {queue}, no multicast)")
+            })?;
+        }
+        Ok(())
+    }
+
+    /// Brings the tunnel device up.
+    pub(crate) fn bring_up_tunnel(&mut self, index: u32) -> Result<()> {
         let mut message = LinkMessage::default();
         message.header.index = index;
         message.header.flags = LinkFlags::Up;

@@ -24,7 +24,7 @@ use netlink_packet_route::RouteNetlinkMessage;
 use netlink_sys::{Socket, SocketAddr, protocols::NETLINK_ROUTE};
 
 pub(crate) use addresses::AddressInfo;
-pub(crate) use links::LinkInfo;
+pub(crate) use links::{IPV6_MINIMUM_MTU, LinkInfo};
 pub(crate) use monitor::{Dirty, Monitor};
 #[cfg(test)]
 pub(crate) use routes::Hop;

@@ -163,7 +163,7 @@ pub fn routes(table: &str) -> Vec<Value> {
     serde_json::from_slice(&output.stdout).unwrap_or_default()
 }
 
-/// `a - b` where `-` stands for nothing but a line of `ip` without its trailing blanks.
+/// The lines of `ip`'s answer with single blanks.
 pub fn lines(text: &str) -> Vec<String> {
     text.lines().map(|line| line.split_whitespace().collect::<Vec<_>>().join(" ")).collect()
 }

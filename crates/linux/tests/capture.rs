@@ -1,0 +1,234 @@
+//! Packets that the kernel's own IPv6 input would refuse arrive in the tunnel device as they are.
+//!
+//! The peer sends what a home agent or a mobile router sends: a Binding Update with a Home Address option, a
+//! Binding Acknowledgement with a type 2 routing header, tunnelled packets, whole and in fragments. Without
+//! carnet's rules the kernel answers them with ICMPv6 errors, which the first test makes sure of.
+#![allow(clippy::unwrap_used)]
+
+mod common;
+use common::*;
+
+use std::mem::MaybeUninit;
+use std::net::{Ipv6Addr, SocketAddrV6};
+use std::time::Duration;
+
+use carnet_linux::{Platform, TunnelIo};
+use carnet_station::forwarding::desired::*;
+use socket2::{Domain, Protocol, SockAddr, Socket, Type};
+
+const HOME_AGENT: &str = "2001:db8:f1::1";
+const CARE_OF: &str = "2001:db8:f1::10";
+
+fn octets(address: &str) -> [u8; 16] {
+    address.parse::<Ipv6Addr>().unwrap().octets()
+}
+
+fn packet(next_header: u8, source: &str, destination: &str, payload: &[u8]) -> Vec<u8> {
+    let mut packet = vec![0x60, 0, 0, 0];
+    packet.extend(u16::try_from(payload.len()).unwrap().to_be_bytes());
+    packet.extend([next_header, 64]);
+    packet.extend(octets(source));
+    packet.extend(octets(destination));
+    packet.extend(payload);
+    packet
+}
+
+/// Name and octets of what the other side sends.
+fn packets(source: &str, destination: &str) -> Vec<(&'static str, Vec<u8>)> {
+    let home = octets("2001:db8:1::1234");
+    let mobility = [59, 1, 6, 0, 0, 0, 0, 0, 0, 0, 0, 1, 0, 4, 1, 2];
+    let routing = [&[135, 2, 2, 1, 0, 0, 0, 0][..], &home, &mobility].concat();
+    let options = [&[135, 2, 1, 2, 0, 0, 0xc9, 16][..], &home, &mobility].concat();
+    let inner = packet(59, destination, source, b"12345678");
+    let (first, last) = inner.split_at(40);
+    let fragments =
+        [[&[41, 0, 0, 1, 0, 0, 0, 9][..], first].concat(), [&[41, 0, 0, 40, 0, 0, 0, 9][..], last].concat()];
+    vec![
+        ("type 2 routing header", packet(43, source, destination, &routing)),
+        ("home address option", packet(60, source, destination, &options)),
+        ("tunnelled packet", packet(41, source, destination, &inner)),
+        ("mobility header", packet(135, source, destination, &mobility)),
+        ("first fragment", packet(44, source, destination, &fragments[0])),
+        ("last fragment", packet(44, source, destination, &fragments[1])),
+    ]
+}
+
+/// Lets the peer send `packets` and listen for ICMPv6 errors; their types and codes.
+fn send(peer: &Peer, packets: Vec<Vec<u8>>) -> Vec<(u8, u8)> {
+    peer.run(move || {
+        let errors = Socket::new(Domain::IPV6, Type::RAW, Some(Protocol::ICMPV6)).unwrap();
+        errors.set_read_timeout(Some(Duration::from_millis(300))).unwrap();
+        let raw = Socket::new(Domain::IPV6, Type::RAW, Some(Protocol::from(255))).unwrap();
+        raw.set_header_included_v6(true).unwrap();
+        for packet in &packets {
+            let destination: [u8; 16] = packet[24..40].try_into().unwrap();
+            let address = SocketAddrV6::new(destination.into(), 0, 0, 0);
+            raw.send_to(packet, &SockAddr::from(address)).unwrap();
+        }
+        let mut found = Vec::new();
+        let mut buffer = [MaybeUninit::<u8>::uninit(); 2000];
+        while let Ok(length) = errors.recv(&mut buffer) {
+            assert!(length >= 2);
+            // SAFETY: the kernel has just written at least these two octets.
+            let [kind, code] = unsafe { [buffer[0].assume_init(), buffer[1].assume_init()] };
+            if (1..=4).contains(&kind) {
+                found.push((kind, code));
+            }
+        }
+        found
+    })
+}
+
+async fn read_all(tunnel: &TunnelIo) -> Vec<Vec<u8>> {
+    let mut packets = Vec::new();
+    let mut buffer = [0; 2000];
+    while tokio::time::timeout(Duration::from_millis(200), tunnel.readable()).await.is_ok() {
+        while let Ok(length) = tunnel.try_read(&mut buffer) {
+            packets.push(buffer[..length].to_vec());
+        }
+    }
+    packets
+}
+
+/// A mobile router's end: `v0` with the care-of address, the peer with the home agent's.
+fn mobile_router_end() -> Peer {
+    let peer = Peer::new();
+    ip("link set lo up");
+    peer.link("v0", "p0");
+    ip(&format!("-6 addr add {CARE_OF}/64 dev v0 nodad"));
+    peer.run(|| ip(&format!("-6 addr add {HOME_AGENT}/64 dev p0 nodad")));
+    set_sysctl("all/forwarding", "1");
+    peer
+}
+
+fn capture(platform: &mut Platform) {
+    platform.apply(&set(route(TABLE_CAPTURE, "::/0", 1024, TUNNEL_DEVICE))).unwrap();
+    for protocol in [41, 135, 44] {
+        platform.apply(&set(capture_rule("v0", &format!("{HOME_AGENT}/128"), protocol))).unwrap();
+    }
+}
+
+#[test]
+fn without_carnet_the_kernel_refuses_them() {
+    in_namespace(|_| async {
+        let peer = mobile_router_end();
+        let errors = send(&peer, packets(HOME_AGENT, CARE_OF).into_iter().map(|(_, p)| p).collect());
+        assert!(errors.contains(&(4, 0)) && errors.contains(&(4, 2)) || errors.len() >= 3, "{errors:?}");
+    });
+}
+
+/// What comes out is what went in, but for the hop limit that the kernel's forwarding takes one from.
+fn assert_intact(sent: &[(&str, Vec<u8>)], received: &[Vec<u8>]) {
+    let mut received = received.iter();
+    for (name, packet) in sent {
+        let mut expected = packet.clone();
+        expected[7] -= 1;
+        assert_eq!(received.next(), Some(&expected), "{name}");
+    }
+    assert_eq!(received.next(), None);
+}
+
+#[test]
+fn a_mobile_router_gets_them_at_its_care_of_address() {
+    in_namespace(|scratch| async move {
+        let peer = mobile_router_end();
+        let mut platform = scratch.open();
+        let tunnel = platform.tunnel();
+        capture(&mut platform);
+        let sent = packets(HOME_AGENT, CARE_OF);
+        let errors = send(&peer, sent.iter().map(|(_, p)| p.clone()).collect());
+        assert_eq!(errors, []);
+        assert_intact(&sent, &read_all(&tunnel).await);
+
+        // Everything else is the kernel's, as ever: echo from the home agent, tunnels from strangers.
+        peer.run(|| ip("-6 addr add 2001:db8:f1::2/64 dev p0 nodad"));
+        let echo = peer.run(|| run(&format!("ping -c1 -W2 -I {HOME_AGENT} {CARE_OF}")));
+        assert!(echo.contains("1 received"), "{echo}");
+        assert_ne!(send(&peer, packets("2001:db8:f1::2", CARE_OF).into_iter().map(|(_, p)| p).collect()), []);
+        assert_eq!(read_all(&tunnel).await, Vec::<Vec<u8>>::new());
+
+        // And what carnet writes is routed: to the peer, through the uplink.
+        let echo_request = {
+            let mut message = vec![128, 0, 0, 0, 0x12, 0x34, 0, 1];
+            let sum: u32 = [octets(CARE_OF), octets(HOME_AGENT)]
+                .concat()
+                .chunks(2)
+                .chain(message.chunks(2))
+                .map(|w| u32::from(u16::from_be_bytes([w[0], w[1]])))
+                .sum::<u32>()
+                + 58
+                + 8;
+            let folded = (sum & 0xffff) + (sum >> 16);
+            message[2..4].copy_from_slice(&(!((folded & 0xffff) + (folded >> 16)) as u16).to_be_bytes());
+            packet(58, CARE_OF, HOME_AGENT, &message)
+        };
+        let received = || {
+            peer.run(|| {
+                let text = std::fs::read_to_string("/proc/thread-self/net/snmp6").unwrap();
+                let line = text.lines().find(|line| line.starts_with("Icmp6InEchos")).unwrap();
+                line.split_whitespace().nth(1).unwrap().parse::<u32>().unwrap()
+            })
+        };
+        let before = received();
+        assert_eq!(tunnel.try_write(&echo_request).unwrap(), echo_request.len());
+        std::thread::sleep(Duration::from_millis(50));
+        assert_eq!(received(), before + 1);
+    });
+}
+
+#[test]
+fn a_home_agent_gets_them_at_the_address_it_owns() {
+    in_namespace(|scratch| async move {
+        let home_agent = "2001:db8:1::1";
+        let peer = mobile_router_end();
+        peer.run(move || ip(&format!("-6 route add {home_agent} via {CARE_OF}")));
+        let mut platform = scratch.open();
+        let tunnel = platform.tunnel();
+        platform.apply(&set(route(TABLE_MAIN, &format!("{home_agent}/128"), 64, TUNNEL_DEVICE))).unwrap();
+        let sent = packets(HOME_AGENT, home_agent);
+        let errors = send(&peer, sent.iter().map(|(_, p)| p.clone()).collect());
+        assert_eq!(errors, []);
+        assert_intact(&sent, &read_all(&tunnel).await);
+        assert_eq!(rules().len(), 2, "no rule is needed for it");
+    });
+}
+
+#[test]
+fn the_kernel_itself_sends_nothing_into_the_tunnel() {
+    in_namespace(|scratch| async move {
+        set_sysctl("default/disable_ipv6", "1");
+        let silent = async |platform: &Platform| {
+            let tunnel = platform.tunnel();
+            let seen = tokio::time::timeout(Duration::from_millis(1200), tunnel.readable()).await;
+            assert!(seen.is_err(), "{:?}", read_all(&tunnel).await);
+        };
+        let mut platform = scratch.open();
+        platform.apply(&set(setting("all", "forwarding", "1"))).unwrap();
+        silent(&platform).await;
+        platform.close().unwrap();
+        // A machine that is a router already.
+        set_sysctl("all/forwarding", "1");
+        let mut platform = scratch.open();
+        silent(&platform).await;
+        platform.apply(&set(route(TABLE_MAIN, "2001:db8:1::1/128", 64, TUNNEL_DEVICE))).unwrap();
+        assert_eq!(ip_json("-6 route show 2001:db8:1::1").len(), 1);
+    });
+}
+
+#[test]
+fn a_packet_too_long_for_the_buffer_is_cut_off() {
+    in_namespace(|scratch| async move {
+        let mut platform = scratch.open();
+        let tunnel = platform.tunnel();
+        platform.apply(&set(route(TABLE_MAIN, "2001:db8:1::1/128", 64, TUNNEL_DEVICE))).unwrap();
+        ip("-6 addr add 2001:db8:2::1/128 dev lo nodad");
+        let socket = std::net::UdpSocket::bind("[2001:db8:2::1]:0").unwrap();
+        socket.send_to(&[7; 500], "[2001:db8:1::1]:9").unwrap();
+        socket.send_to(&[8; 5], "[2001:db8:1::1]:9").unwrap();
+        tunnel.readable().await.unwrap();
+        let mut buffer = [0; 100];
+        assert_eq!(tunnel.try_read(&mut buffer).unwrap(), 100);
+        assert_eq!(tunnel.try_read(&mut buffer).unwrap(), 53);
+        assert_eq!(tunnel.try_read(&mut buffer).unwrap_err().kind(), std::io::ErrorKind::WouldBlock);
+    });
+}

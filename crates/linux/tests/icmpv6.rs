@@ -1,0 +1,287 @@
+//! ICMPv6 heard and sent on links.
+#![allow(clippy::unwrap_used)]
+
+mod common;
+use common::*;
+
+use std::net::Ipv6Addr;
+use std::time::Duration;
+
+use carnet_linux::{Platform, PlatformEvent};
+use carnet_station::io::LinkMessage;
+use socket2::{Domain, Protocol, SockAddr, Socket, Type};
+
+const DEFENDED: &str = "2001:db8:1::1234";
+
+fn mac(interface: &str) -> [u8; 6] {
+    let text = std::fs::read_to_string(format!("/sys/class/net/{interface}/address"));
+    // In a namespace made by unshare, /sys still shows the old one: ask `ip` instead.
+    let text = ip_json(&format!("link show {interface}"))
+        .first()
+        .map(|link| link["address"].as_str().unwrap().to_owned())
+        .unwrap_or_else(|| text.unwrap());
+    let octets: Vec<u8> = text.trim().split(':').map(|o| u8::from_str_radix(o, 16).unwrap()).collect();
+    octets.try_into().unwrap()
+}
+
+fn heard(events: &[PlatformEvent]) -> Vec<&LinkMessage> {
+    let messages = events.iter().filter_map(|event| match event {
+        PlatformEvent::Icmpv6(message) => Some(message),
+        _ => None,
+    });
+    messages.collect()
+}
+
+/// Lets the peer ask for the link-layer address of [`DEFENDED`], by sending something there.
+fn ask(peer: &Peer) {
+    peer.run(|| {
+        let socket = std::net::UdpSocket::bind("[::]:0").unwrap();
+        socket.send_to(b"?", format!("[{DEFENDED}]:9")).unwrap();
+    });
+}
+
+fn home_link() -> Peer {
+    let peer = Peer::new();
+    peer.link("h0", "p0");
+    ip("-6 addr add 2001:db8:1::fe/64 dev h0 nodad");
+    peer.run(|| ip("-6 addr add 2001:db8:1::2/64 dev p0 nodad"));
+    peer
+}
+
+async fn solicitation(platform: &mut Platform, peer: &Peer) -> LinkMessage {
+    ask(peer);
+    let target = DEFENDED.parse::<Ipv6Addr>().unwrap().octets();
+    let is_it = |m: &LinkMessage| m.message[0] == 135 && m.message.get(8..24) == Some(&target[..]);
+    let events = events_until(platform, |seen| heard(seen).into_iter().any(is_it)).await;
+    heard(&events).into_iter().find(|m| is_it(m)).unwrap().clone()
+}
+
+#[test]
+fn solicitations_for_another_node_are_heard_and_answered() {
+    in_namespace(|scratch| async move {
+        let peer = home_link();
+        let mut platform = scratch.open_watching("h0", true);
+        let question = solicitation(&mut platform, &peer).await;
+        let peer_mac = peer.run(|| mac("p0"));
+        assert_eq!(question.interface, "h0");
+        assert_eq!(question.source, "2001:db8:1::2".parse::<Ipv6Addr>().unwrap());
+        assert_eq!(question.destination, "ff02::1:ff00:1234".parse::<Ipv6Addr>().unwrap());
+        assert_eq!((question.hop_limit, question.peer), (255, Some(peer_mac)));
+
+        let own_mac = mac("h0");
+        let target = DEFENDED.parse::<Ipv6Addr>().unwrap();
+        let advertisement = |flags: u8| {
+            let mut message = vec![136, 0, 0xba, 0xad, flags, 0, 0, 0];
+            message.extend(target.octets());
+            message.extend([2, 1]);
+            message.extend(own_mac);
+            message
+        };
+        let mut answer = LinkMessage {
+            interface: "h0".into(),
+            source: target,
+            destination: question.source,
+            hop_limit: 255,
+            peer: Some(peer_mac),
+            message: advertisement(0x60),
+        };
+        platform.send_icmpv6(&answer).unwrap();
+        let neighbour = || {
+            peer.run(|| ip(&format!("-6 neigh show {DEFENDED} dev p0")))
+                .split_whitespace()
+                .skip_while(|word| *word != "lladdr")
+                .nth(1)
+                .map(str::to_owned)
+        };
+        events_until(&mut platform, |_| neighbour().is_some()).await;
+        let text = own_mac.map(|o| format!("{o:02x}")).join(":");
+        assert_eq!(neighbour(), Some(text));
+
+        // To all nodes: a receiver that knows the address takes the new one from it.
+        answer.destination = "ff02::1".parse().unwrap();
+        answer.peer = None;
+        answer.message = advertisement(0x20);
+        answer.message[31] ^= 1;
+        platform.send_icmpv6(&answer).unwrap();
+        let changed = { own_mac.iter().enumerate().map(|(i, o)| format!("{:02x}", o ^ u8::from(i == 5))) };
+        let changed = changed.collect::<Vec<_>>().join(":");
+        events_until(&mut platform, |_| neighbour().as_ref() == Some(&changed)).await;
+
+        let counters = platform.counters();
+        assert_eq!((counters.icmpv6_sent, counters.icmpv6_malformed), (2, 0));
+        assert!(counters.icmpv6_received >= 1);
+    });
+}
+
+#[test]
+fn only_the_kinds_asked_for_are_heard_and_never_ones_own() {
+    in_namespace(|scratch| async move {
+        let peer = home_link();
+        let mut platform = scratch.open_watching("h0", true);
+        events_for(&mut platform, Duration::from_millis(100)).await;
+        peer.run(|| {
+            let socket = Socket::new(Domain::IPV6, Type::RAW, Some(Protocol::ICMPV6)).unwrap();
+            let to: std::net::SocketAddrV6 = "[2001:db8:1::fe]:0".parse().unwrap();
+            for kind in 0..=255u8 {
+                let mut message = [0; 48];
+                message[0] = kind;
+                socket.send_to(&message, &SockAddr::from(to)).unwrap();
+            }
+            // The same kinds behind another protocol, which is not ICMPv6 at all.
+            let udp = std::net::UdpSocket::bind("[::]:34048").unwrap();
+            udp.send_to(&[1; 48], "[2001:db8:1::fe]:9").unwrap();
+        });
+        // This machine's own questions and errors are not heard.
+        let socket = std::net::UdpSocket::bind("[::]:0").unwrap();
+        socket.send_to(b"?", "[2001:db8:1::77]:9").unwrap();
+        let events = events_for(&mut platform, Duration::from_millis(300)).await;
+        let kinds: std::collections::BTreeSet<u8> = heard(&events)
+            .iter()
+            .filter(|m| m.source == "2001:db8:1::2".parse::<Ipv6Addr>().unwrap())
+            .map(|m| m.message[0])
+            .collect();
+        assert_eq!(kinds.into_iter().collect::<Vec<_>>(), [1, 2, 3, 4, 133, 134, 135, 136]);
+        let own = "2001:db8:1::fe".parse::<Ipv6Addr>().unwrap();
+        assert!(heard(&events).iter().all(|m| m.source != own && !m.source.is_loopback()), "{events:#?}");
+    });
+}
+
+#[test]
+fn a_packet_that_lies_about_its_length_is_counted() {
+    in_namespace(|scratch| async move {
+        let peer = home_link();
+        let mut platform = scratch.open_watching("h0", false);
+        let to = mac("h0");
+        peer.run(move || {
+            let socket = Socket::new(Domain::PACKET, Type::RAW, None).unwrap();
+            let mut frame = [&to[..], &[2, 0, 0, 0, 0, 1], &[0x86, 0xdd]].concat();
+            frame.extend([0x60, 0, 0, 0, 0, 64, 58, 255]);
+            frame.extend([0; 32]);
+            frame.extend([135, 0, 0, 0]);
+            let device = nix::net::if_::if_nametoindex("p0").unwrap();
+            let mut address = [0u8; 20];
+            address[..2].copy_from_slice(&17u16.to_ne_bytes());
+            address[4..8].copy_from_slice(&device.to_ne_bytes());
+            // SAFETY: the address is a sockaddr_ll of 20 octets, the frame is readable for its length.
+            let sent = unsafe {
+                libc::sendto(
+                    std::os::fd::AsRawFd::as_raw_fd(&socket),
+                    frame.as_ptr().cast(),
+                    frame.len(),
+                    0,
+                    address.as_ptr().cast(),
+                    20,
+                )
+            };
+            assert_eq!(sent, frame.len() as isize);
+        });
+        let deadline = std::time::Instant::now() + Duration::from_secs(5);
+        while platform.counters().icmpv6_malformed == 0 {
+            assert!(std::time::Instant::now() < deadline);
+            events_for(&mut platform, Duration::from_millis(20)).await;
+        }
+    });
+}
+
+#[test]
+fn listening_survives_the_interface() {
+    in_namespace(|scratch| async move {
+        let mut platform = scratch.open_watching("h0", true);
+        events_for(&mut platform, Duration::from_millis(20)).await;
+        for round in 0..3 {
+            let peer = home_link();
+            solicitation(&mut platform, &peer).await;
+            // Down and up is enough to upset a packet socket.
+            ip("link set h0 down");
+            events_for(&mut platform, Duration::from_millis(50)).await;
+            ip("link set h0 up");
+            peer.run(|| ip("-6 neigh flush dev p0"));
+            solicitation(&mut platform, &peer).await;
+            ip("link del h0");
+            if round > 0 {
+                let gone = PlatformEvent::InterfaceGone { name: "h0".into() };
+                events_until(&mut platform, |seen| seen.contains(&gone)).await;
+                let message = LinkMessage {
+                    interface: "h0".into(),
+                    source: Ipv6Addr::LOCALHOST,
+                    destination: "ff02::1".parse().unwrap(),
+                    hop_limit: 255,
+                    peer: None,
+                    message: vec![136, 0, 0, 0],
+                };
+                let error = platform.send_icmpv6(&message).unwrap_err();
+                assert_eq!(
+                    error.to_string(),
+                    "cannot send an ICMPv6 message to ff02::1 on h0: No such device (os error 19)"
+                );
+            }
+        }
+    });
+}
+
+#[test]
+fn all_multicast_is_what_makes_other_groups_heard() {
+    in_namespace(|scratch| async move {
+        let peer = home_link();
+        let promiscuity = || ip_json("link show h0")[0]["flags"].to_string().contains("ALLMULTI");
+        let platform = scratch.open_watching("h0", false);
+        assert!(!promiscuity() && ip_json("link show h0")[0]["allmulti"] != 1);
+        platform.close().unwrap();
+        let mut platform = scratch.open_watching("h0", true);
+        assert_eq!(ip_json("link show h0")[0]["allmulti"], 1);
+        solicitation(&mut platform, &peer).await;
+        platform.close().unwrap();
+        assert_eq!(ip_json("link show h0")[0]["allmulti"], 0);
+    });
+}
+
+#[test]
+fn a_link_without_addresses_needs_none() {
+    in_namespace(|scratch| async move {
+        let mut platform = scratch.open_watching("lo", false);
+        let message = LinkMessage {
+            interface: "lo".into(),
+            source: "::1".parse().unwrap(),
+            destination: "::1".parse().unwrap(),
+            hop_limit: 7,
+            peer: None,
+            message: [&[1, 3, 0, 0, 0, 0, 0, 0][..], &[0x60; 40]].concat(),
+        };
+        platform.send_icmpv6(&message).unwrap();
+        let events = events_until(&mut platform, |seen| !heard(seen).is_empty()).await;
+        let [echo] = heard(&events)[..] else { panic!("{events:#?}") };
+        assert_eq!(
+            (echo.hop_limit, echo.source, &echo.message[4..]),
+            (7, message.source, &message.message[4..])
+        );
+
+        // A tunnel interface has not even room for them. With nobody at its other end it only counts.
+        ip("tuntap add mode tun name t0");
+        ip("link set t0 up");
+        let sent = |platform: &mut Platform| {
+            platform.send_icmpv6(&LinkMessage { interface: "t0".into(), ..message.clone() })
+        };
+        events_until(&mut platform, |seen| latest(seen, "t0").is_some()).await;
+        // A TUN device that nobody reads is up but does not run: the kernel says so itself.
+        let error = sent(&mut platform).err().and_then(|e| e.raw_os_error());
+        assert!(matches!(error, None | Some(libc::ENETDOWN)), "{error:?}");
+        // One that somebody reads is carnet's own.
+        let tunnel = platform.tunnel();
+        let mut buffer = [0; 200];
+        while tunnel.try_read(&mut buffer).is_ok() {}
+        platform.send_icmpv6(&LinkMessage { interface: "carnet0".into(), ..message.clone() }).unwrap();
+        tunnel.readable().await.unwrap();
+        let length = tunnel.try_read(&mut buffer).unwrap();
+        assert_eq!(length, 40 + message.message.len());
+        assert_eq!(buffer[40 + 4..length], message.message[4..]);
+
+        let ether = LinkMessage { interface: "v0".into(), ..message };
+        ip("link add v0 type veth peer name v1");
+        ip("link set v0 up");
+        events_until(&mut platform, |seen| latest(seen, "v0").is_some()).await;
+        assert_eq!(
+            platform.send_icmpv6(&ether).unwrap_err().to_string(),
+            "ICMPv6 message to ::1 on v0: expected the link-layer address of a unicast receiver, got none"
+        );
+    });
+}

@@ -1,0 +1,257 @@
+//! After a crash, and where privileges are missing.
+//!
+//! Some of these tests start this test program a second time: as a station that is killed, or as one in
+//! other circumstances. [`child`] is what it does then.
+#![allow(clippy::unwrap_used)]
+
+mod common;
+use common::*;
+
+use std::io::{BufRead, BufReader};
+use std::os::unix::fs::PermissionsExt;
+use std::process::{Command, Stdio};
+use std::time::Duration;
+
+use carnet_linux::Platform;
+
+const ROLE: &str = "CARNET_TEST_ROLE";
+
+/// Does nothing in an ordinary run.
+#[test]
+fn child() {
+    let Ok(role) = std::env::var(ROLE) else { return };
+    in_this_namespace(|scratch| async move {
+        match role.as_str() {
+            "killed" => {
+                let undo_file = std::env::var("CARNET_TEST_UNDO").unwrap().into();
+                let mut platform =
+                    Platform::open(carnet_linux::PlatformConfig { undo_file, ..scratch.config() }).unwrap();
+                for entry in mobile_router("v0", "i0") {
+                    platform.apply(&set(entry)).unwrap();
+                }
+                println!("ready");
+                std::thread::sleep(Duration::from_secs(60));
+            }
+            "opens" => match Platform::open(scratch.config()) {
+                Ok(platform) => {
+                    platform.close().unwrap();
+                    println!("result: opened");
+                }
+                Err(error) => println!("result: {error}"),
+            },
+            "works" => {
+                ip("link set lo up");
+                links();
+                let before = whole_state();
+                let mut platform = scratch.open_watching("v0", true);
+                for entry in mobile_router("v0", "i0") {
+                    platform.apply(&set(entry)).unwrap();
+                }
+                assert_eq!((rules().len(), sysctl("all/forwarding")), (8, "1".into()));
+                events_until(&mut platform, |seen| latest(seen, "i0").is_some()).await;
+                platform.close().unwrap();
+                assert_eq!(whole_state(), before);
+                println!("result: worked");
+            }
+            other => panic!("unknown role {other}"),
+        }
+    });
+}
+
+/// This program in a role, behind the words of `prefix`.
+fn child_command(prefix: &[&str], role: &str) -> Command {
+    let program = std::env::current_exe().unwrap();
+    let mut command = match prefix {
+        [] => Command::new(&program),
+        [first, rest @ ..] => {
+            let mut command = Command::new(first);
+            command.args(rest).arg(&program);
+            command
+        }
+    };
+    command.args(["--exact", "child", "--nocapture"]).env(ROLE, role);
+    command
+}
+
+/// What the child printed after `result: `, or all that it printed.
+fn result_of(mut command: Command) -> String {
+    let output = command.output().unwrap();
+    let text =
+        String::from_utf8_lossy(&output.stdout).into_owned() + &String::from_utf8_lossy(&output.stderr);
+    match text.lines().find_map(|line| Some(line.split_once("result: ")?.1)) {
+        Some(result) => result.to_owned(),
+        None => text,
+    }
+}
+
+fn links() {
+    for (here, there) in [("v0", "v1"), ("i0", "i1")] {
+        ip(&format!("link add {here} type veth peer name {there}"));
+        ip(&format!("link set {here} addrgenmode none up"));
+        ip(&format!("link set {there} addrgenmode none up"));
+    }
+}
+
+#[test]
+fn what_a_killed_station_left_is_cleaned() {
+    in_namespace(|scratch| async move {
+        links();
+        let before = whole_state();
+        let mut child = child_command(&[], "killed")
+            .env("CARNET_TEST_UNDO", scratch.undo_file())
+            .stdout(Stdio::piped())
+            .spawn()
+            .unwrap();
+        let ready = BufReader::new(child.stdout.take().unwrap())
+            .lines()
+            .any(|line| line.is_ok_and(|line| line.ends_with("ready")));
+        assert!(ready);
+        let error = Platform::open(scratch.config()).unwrap_err();
+        assert!(error.to_string().contains("another carnet station"), "{error}");
+        assert_eq!(rules().len(), 8, "the running station is left in peace");
+
+        child.kill().unwrap();
+        child.wait().unwrap();
+        // The packet path is closed, but all the rest is still there.
+        assert_eq!(rules().len(), 8);
+        assert_eq!((sysctl("all/forwarding"), routes("13510").len()), ("1".into(), 1));
+        let platform = scratch.open();
+        assert_eq!(
+            rules(),
+            ["0: from all lookup local proto kernel", "32766: from all lookup main proto kernel"]
+        );
+        assert!(!scratch.undo_file().exists());
+        platform.close().unwrap();
+        assert_eq!(whole_state(), before);
+    });
+}
+
+#[test]
+fn leftovers_are_cleaned_without_an_undo_file_too() {
+    in_namespace(|scratch| async move {
+        links();
+        let before = whole_state();
+        for keep_undo_file in [true, false] {
+            let mut platform = scratch.open();
+            for entry in mobile_router("v0", "i0") {
+                platform.apply(&set(entry)).unwrap();
+            }
+            std::mem::forget(platform);
+            ip("link del carnet0");
+            if !keep_undo_file {
+                std::fs::remove_file(scratch.undo_file()).unwrap();
+                // Nobody knows any more what they were.
+                set_sysctl("all/forwarding", "0");
+                set_sysctl("v0/accept_ra", "1");
+            }
+            scratch.open().close().unwrap();
+            assert_eq!(whole_state(), before, "undo file kept: {keep_undo_file}");
+        }
+    });
+}
+
+#[test]
+fn an_undo_file_from_elsewhere_is_ignored() {
+    in_namespace(|scratch| async move {
+        links();
+        let mut platform = scratch.open();
+        platform.apply(&set(setting("v0", "accept_ra", "2"))).unwrap();
+        let undo = std::fs::read(scratch.undo_file()).unwrap();
+        platform.close().unwrap();
+        set_sysctl("v0/accept_ra", "2");
+
+        std::fs::write(scratch.undo_file(), &undo).unwrap();
+        let undo_file = scratch.undo_file();
+        std::thread::spawn(|| {
+            // Same boot, same names, another namespace.
+            nix::sched::unshare(nix::sched::CloneFlags::CLONE_NEWNET).unwrap();
+            links();
+            set_sysctl("v0/accept_ra", "2");
+            in_this_namespace(|other| async move {
+                std::fs::rename(undo_file, other.undo_file()).unwrap();
+                other.open().close().unwrap();
+            });
+            assert_eq!(sysctl("v0/accept_ra"), "2");
+        })
+        .join()
+        .unwrap();
+
+        // An interface of that name, but another one.
+        std::fs::write(scratch.undo_file(), &undo).unwrap();
+        ip("link del v0");
+        ip("link add v0 type veth peer name v1");
+        set_sysctl("v0/accept_ra", "2");
+        scratch.open().close().unwrap();
+        assert_eq!(sysctl("v0/accept_ra"), "2");
+
+        std::fs::write(scratch.undo_file(), b"\0garbage").unwrap();
+        scratch.open().close().unwrap();
+    });
+}
+
+#[test]
+fn a_machine_without_a_local_rule_gets_it_back() {
+    in_namespace(|scratch| async move {
+        ip("-6 rule add pref 110 lookup local proto 135");
+        ip("-6 rule del pref 0");
+        scratch.open().close().unwrap();
+        assert_eq!(rules()[0], "0: from all lookup local proto kernel");
+        assert_eq!(rules().len(), 2);
+    });
+}
+
+/// Commands that lead to another user, with the program where that user can run it.
+fn as_nobody(scratch: &Scratch) -> (String, Vec<String>) {
+    let program = scratch.path().join("program");
+    std::fs::copy(std::env::current_exe().unwrap(), &program).unwrap();
+    for path in [scratch.path(), &program] {
+        std::fs::set_permissions(path, std::fs::Permissions::from_mode(0o755)).unwrap();
+    }
+    let words = "setpriv --reuid 65534 --regid 65534 --clear-groups";
+    (program.display().to_string(), words.split(' ').map(str::to_owned).collect())
+}
+
+#[test]
+fn missing_privileges_are_named() {
+    in_namespace(|scratch| async move {
+        let (program, words) = as_nobody(&scratch);
+        let run = |script: &str, words: &[String]| {
+            let mut command = Command::new("unshare");
+            command.args(["-m", "sh", "-c", script, "sh"]).args(words).arg(&program);
+            command.args(["--exact", "child", "--nocapture"]).env(ROLE, "opens");
+            result_of(command)
+        };
+        assert_eq!(
+            run("exec \"$@\"", &words),
+            "missing capability CAP_NET_ADMIN and CAP_NET_RAW: start carnet as root, with `setcap \
+             cap_net_admin,cap_net_raw+ep`, or in a user and network namespace of its own (`unshare -Urn`)"
+        );
+        let hide = "mount -t tmpfs none /dev/net && exec \"$@\"";
+        let answer = run(hide, &[]);
+        assert!(
+            answer.starts_with("/dev/net/tun is missing: load the TUN driver (`modprobe tun`)"),
+            "{answer}"
+        );
+        let forbid = "mount -t tmpfs none /dev/net && mknod -m 600 /dev/net/tun c 10 200 && exec \"$@\"";
+        let unshare = ["unshare", "-Urn"].map(str::to_owned);
+        let answer = run(forbid, &[words.as_slice(), &unshare].concat());
+        assert!(answer.starts_with("no permission to open /dev/net/tun: it must be"), "{answer}");
+        // Root of a user namespace, but in a network namespace of somebody else's.
+        let allow = "mount -t tmpfs none /dev/net && mknod -m 666 /dev/net/tun c 10 200 && exec \"$@\"";
+        let unshare = ["unshare", "-Ur"].map(str::to_owned);
+        let answer = run(allow, &[words.as_slice(), &unshare].concat());
+        assert!(answer.contains("belongs to another user namespace"), "{answer}");
+    });
+}
+
+#[test]
+fn everything_works_without_root_in_a_user_namespace() {
+    in_namespace(|scratch| async move {
+        let (program, words) = as_nobody(&scratch);
+        let script = "mount -t tmpfs none /dev/net && mknod -m 666 /dev/net/tun c 10 200 && exec \"$@\"";
+        let mut command = Command::new("unshare");
+        command.args(["-m", "sh", "-c", script, "sh"]).args(words).args(["unshare", "-Urn"]).arg(program);
+        command.args(["--exact", "child", "--nocapture"]).env(ROLE, "works");
+        assert_eq!(result_of(command), "worked");
+    });
+}
