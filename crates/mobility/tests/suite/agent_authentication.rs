@@ -1,0 +1,219 @@
+//! Home agent: authentication and replay protection by RFC 4285 (item 59).
+
+use std::time::Duration;
+
+use carnet_base::WallTime;
+use carnet_mobility::home_agent::HomeAgentConfig;
+use carnet_mobility::{Authentication, MobilityDrop, ReplayProtection, SecurityAssociation};
+use carnet_wire::mobility::MobilityOption;
+
+use crate::agent::{Agent, authenticated, config};
+use crate::craft::*;
+
+fn wrong_key() -> SecurityAssociation {
+    SecurityAssociation { key: [7; 16], ..association() }
+}
+
+/// RFC 4285 5.1.1: "The Home Agent MUST include this option in the BA if it received this option".
+#[test]
+fn an_authentic_update_is_accepted_and_the_answer_signed() {
+    let mut agent = Agent::new(authenticated());
+    let answer = agent.accept(&Update::explicit(1).signed());
+    assert!(answer.is_signed(&association(), CARE_OF, HOME));
+    assert_eq!(answer.options().spi, Some(300));
+}
+
+/// RFC 4285 5.1: the care-of address in the MAC is the one being registered.
+#[test]
+fn the_alternate_care_of_address_is_the_one_in_the_mac() {
+    let mut agent = Agent::new(authenticated());
+    let answer = agent.accept(&Update::explicit(1).alternate(OTHER_CARE_OF).signed());
+    assert!(answer.is_signed(&association(), OTHER_CARE_OF, HOME));
+}
+
+/// RFC 4285 5.1.1: "the Home Agent MUST send BA with Status Code MIPV6-AUTH-FAIL", signed.
+#[test]
+fn a_wrong_mac_is_answered_146() {
+    let mut agent = Agent::new(authenticated());
+    agent.accept(&Update::explicit(1).signed());
+    let answer = agent.refuse(&Update::explicit(2).from(OTHER_CARE_OF).signed_by(wrong_key()), 146);
+    assert!(answer.is_signed(&association(), OTHER_CARE_OF, HOME));
+    // Its number was nobody's: the next good one is judged by the last good one.
+    agent.accept(&Update::explicit(2).signed());
+}
+
+/// A good message in a packet from elsewhere: without an Alternate Care-of Address the MAC fails.
+#[test]
+fn a_message_moved_to_another_source_is_answered_146() {
+    let mut agent = Agent::new(authenticated());
+    let genuine = Update::explicit(1).signed();
+    let stolen = Update { source: addr(OTHER_CARE_OF), ..genuine.clone() };
+    let answers = agent.receive(&stolen.around(&mut genuine.header()));
+    assert_eq!(answers[0].status(), 146);
+    assert!(agent.binding().is_none());
+}
+
+/// RFC 4285 5: without the option, or with an SPI that is nobody's, "silently discard".
+#[test]
+fn without_authentication_there_is_silence() {
+    let mut agent = Agent::new(authenticated());
+    assert_eq!(agent.ignore(&Update::explicit(1).packet()), MobilityDrop::AuthenticationMissing);
+    let other = SecurityAssociation { spi: 301, ..association() };
+    let update = Update::explicit(1).signed_by(other);
+    assert_eq!(agent.ignore(&update.packet()), MobilityDrop::AuthenticationMissing);
+    agent.accept(&Update::explicit(1).signed());
+    agent.ignore(&Update::explicit(2).lifetime(0).packet());
+    agent.ignore(&Update::explicit(2).from_home().lifetime(0).packet());
+}
+
+/// RFC 4285 5: "MUST be the last option in a message".
+#[test]
+fn an_option_behind_the_authentication_is_met_with_silence() {
+    let mut agent = Agent::new(authenticated());
+    let update = Update::implicit(1);
+    let association = association();
+    let mut header = carnet_wire::mobility::Builder::binding_update(1, ROUTER, 15)
+        .option(&association.blank_option())
+        .option(&MobilityOption::AlternateCareOfAddress(addr(CARE_OF)))
+        .finish();
+    association.sign(&mut header, addr(CARE_OF), addr(HOME));
+    let packet = update.around(&mut header);
+    agent.ignore(&packet);
+}
+
+/// RFC 4285 5.1.1: without a security association the option does no harm to those who need none.
+#[test]
+fn a_node_without_a_key_may_send_the_option() {
+    let mut agent = Agent::new(config());
+    let answer = agent.accept(&Update::explicit(1).signed());
+    assert_eq!(answer.options().spi, None);
+}
+
+/// Refusals of authentic updates are signed as well.
+#[test]
+fn refusals_are_signed() {
+    let mut agent = Agent::new(authenticated());
+    agent.accept(&Update::explicit(5).signed());
+    for (update, status) in [
+        (Update::explicit(5).signed(), 135),
+        (Update::explicit(6).prefix(SECOND_PREFIX).signed(), 142),
+        (Update::node(6).signed(), 139),
+    ] {
+        assert!(agent.refuse(&update, status).is_signed(&association(), CARE_OF, HOME), "{status}");
+    }
+}
+
+/// RFC 6275 9.5.1 with RFC 4285 6: the number outlives the binding, or old messages could be played again.
+#[test]
+fn the_sequence_number_is_remembered_beyond_the_binding() {
+    let mut agent = Agent::new(authenticated());
+    let recorded = Update::explicit(10).signed();
+    agent.accept(&recorded);
+    agent.accept(&Update::implicit(11).lifetime(0).signed());
+    agent.wait(3600.0);
+    assert_eq!(agent.refuse(&recorded, 135).sequence(), 11);
+    agent.accept(&Update::explicit(12).lifetime(1).signed());
+    agent.wait(3600.0);
+    assert!(agent.binding().is_none());
+    assert_eq!(agent.refuse(&Update::explicit(12).signed(), 135).sequence(), 12);
+    agent.accept(&Update::explicit(13).signed());
+}
+
+// Timestamps (RFC 4285 6).
+
+const WINDOW: Duration = Duration::from_secs(7);
+
+fn by_time() -> SecurityAssociation {
+    SecurityAssociation { replay: ReplayProtection::Timestamp { window: WINDOW }, ..association() }
+}
+
+fn timed() -> Agent {
+    let mut timed: HomeAgentConfig = authenticated();
+    timed.nodes[0].authentication = Authentication::SharedKey(by_time());
+    Agent::new(timed)
+}
+
+fn stamped(sequence: u16, at: WallTime) -> Update {
+    Update::explicit(sequence).with(MobilityOption::MessageIdentifier(at.to_ntp())).signed()
+}
+
+fn earlier(wall: WallTime, by: Duration) -> WallTime {
+    WallTime::from_unix_nanos(wall.as_unix_nanos() - by.as_nanos() as u64)
+}
+
+/// RFC 4285 6: "the Home Agent copies the entire Timestamp field".
+#[test]
+fn a_good_timestamp_comes_back_as_it_was() {
+    let mut agent = timed();
+    let at = earlier(agent.wall(), Duration::from_millis(6900));
+    assert_eq!(agent.accept(&stamped(1, at)).options().timestamp, Some(at.to_ntp()));
+    let at = agent.wall() + Duration::from_millis(6900);
+    assert_eq!(agent.accept(&stamped(2, at)).options().timestamp, Some(at.to_ntp()));
+}
+
+/// RFC 4285 6: too far off is answered 144, high half from the home agent's clock, low half copied.
+#[test]
+fn a_timestamp_too_far_off_is_answered_144() {
+    let mut agent = timed();
+    for at in [earlier(agent.wall(), Duration::from_secs(8)), agent.wall() + Duration::from_secs(8)] {
+        let answer = agent.refuse(&stamped(1, at), 144);
+        let told = answer.options().timestamp.expect("a timestamp");
+        assert_eq!(told >> 32, agent.wall().to_ntp() >> 32);
+        assert_eq!(told & 0xffff_ffff, at.to_ntp() & 0xffff_ffff);
+        assert!(answer.is_signed(&by_time(), CARE_OF, HOME));
+        assert!(agent.binding().is_none());
+    }
+}
+
+/// RFC 4285 6: "MUST be greater than all previously accepted timestamps".
+#[test]
+fn a_timestamp_that_is_not_later_than_the_last_is_answered_144() {
+    let mut agent = timed();
+    let at = agent.wall();
+    agent.accept(&stamped(1, at));
+    agent.refuse(&stamped(2, at), 144);
+    agent.refuse(&stamped(3, earlier(at, Duration::from_secs(1))), 144);
+    agent.accept(&stamped(4, at + Duration::from_millis(1)));
+}
+
+/// RFC 4285 6: the timestamp outlives the binding.
+#[test]
+fn the_timestamp_is_remembered_beyond_the_binding() {
+    let mut agent = timed();
+    let at = agent.wall() + Duration::from_secs(6);
+    let recorded = stamped(1, at);
+    agent.accept(&recorded);
+    let later = at + Duration::from_millis(1);
+    agent.accept(
+        &Update::implicit(2).lifetime(0).with(MobilityOption::MessageIdentifier(later.to_ntp())).signed(),
+    );
+    agent.wait(11.0);
+    agent.refuse(&recorded, 144);
+}
+
+/// RFC 4285 6: a missing timestamp where one is demanded is answered 145.
+#[test]
+fn a_missing_timestamp_is_answered_145() {
+    let mut agent = timed();
+    agent.refuse(&Update::explicit(1).signed(), 145);
+}
+
+/// RFC 4285 6: the check comes "after successful authentication".
+#[test]
+fn the_mac_is_checked_before_the_timestamp() {
+    let mut agent = timed();
+    let at = earlier(agent.wall(), Duration::from_secs(100));
+    let update = Update::explicit(1).with(MobilityOption::MessageIdentifier(at.to_ntp()));
+    agent.refuse(&update.clone().signed_by(wrong_key()), 146);
+    agent.ignore(&update.packet());
+}
+
+/// RFC 4285 6: "When the Home Agent receives the ... option in Binding Update, it MUST include" it.
+#[test]
+fn a_timestamp_that_nobody_asked_for_comes_back_as_well() {
+    let mut agent = Agent::new(authenticated());
+    let at = agent.wall();
+    assert_eq!(agent.accept(&stamped(1, at)).options().timestamp, Some(at.to_ntp()));
+    let elsewhere = stamped(1, at).of("2001:db8:99::1");
+    assert_eq!(agent.refuse(&elsewhere, 132).options().timestamp, Some(at.to_ntp()));
+}

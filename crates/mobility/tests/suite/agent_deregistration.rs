@@ -1,0 +1,129 @@
+//! Home agent: the end of a binding (RFC 6275 10.3.2, RFC 3963 6.7).
+
+use carnet_wire::mobility::BindingUpdateFlags;
+
+use crate::agent::{Agent, config};
+use crate::craft::*;
+
+fn bound() -> Agent {
+    let mut agent = Agent::new(config());
+    agent.accept(&Update::explicit(10));
+    agent.forwarding_changes = 0;
+    agent
+}
+
+#[track_caller]
+fn gone(agent: &mut Agent, update: &Update) {
+    let answer = agent.accept(update);
+    assert_eq!(answer.lifetime(), 0, "RFC 6275 10.3.2: lifetime zero");
+    assert_eq!(answer.sequence(), update.sequence);
+    assert!(agent.binding().is_none());
+    assert!(agent.forwarding_changes > 0);
+    assert!(agent.machine.bindings().iter().next().is_none());
+}
+
+/// TAHI DeReg_LT0_FOREIGN; RFC 6275 10.3.2: lifetime 0 from the care-of address.
+#[test]
+fn lifetime_zero_from_the_foreign_link() {
+    gone(&mut bound(), &Update::implicit(11).lifetime(0).alternate(CARE_OF));
+}
+
+/// TAHI DeReg_LT0_HOME: lifetime 0 from the home address, without a Home Address option.
+#[test]
+fn lifetime_zero_from_the_home_link() {
+    gone(&mut bound(), &Update::implicit(11).from_home().lifetime(0));
+}
+
+/// TAHI DeReg_LT1_HOME; RFC 3963 6.2: "or the specified Care-of address matches the Home Address".
+#[test]
+fn the_home_address_as_care_of_address() {
+    gone(&mut bound(), &Update::implicit(11).from_home().lifetime(15));
+    gone(&mut bound(), &Update::implicit(11).alternate(HOME).lifetime(15));
+}
+
+/// Item 10, design decision 9; RFC 3963 6.2: "the Home Agent ignores the value of the Mobile Router Flag".
+#[test]
+fn the_r_flag_does_not_matter() {
+    gone(&mut bound(), &Update::node(11).lifetime(0));
+    let mut agent = Agent::new(config());
+    agent.accept(&Update::node(10));
+    gone(&mut agent, &Update::implicit(11).lifetime(0));
+}
+
+/// Items 12 and 13; RFC 3963 6.7: prefix options "MUST" be ignored, all prefixes go, implicit ones too.
+#[test]
+fn prefixes_in_it_are_ignored_and_all_are_removed() {
+    gone(&mut bound(), &Update::implicit(11).lifetime(0).prefix(SECOND_PREFIX));
+    let mut agent = Agent::new(config());
+    agent.accept(&Update::implicit(10));
+    gone(&mut agent, &Update::implicit(11).lifetime(0));
+}
+
+/// Item 37, TAHI DeReg_NotHA4ThisMN; RFC 6275 10.3.2: 133 without a binding.
+#[test]
+fn without_a_binding_it_is_answered_133() {
+    let mut agent = Agent::new(config());
+    agent.refuse(&Update::implicit(1).lifetime(0), 133);
+    let mut agent = bound();
+    agent.accept(&Update::implicit(11).lifetime(0));
+    agent.refuse(&Update::implicit(12).lifetime(0), 133);
+}
+
+/// RFC 6275 9.5.1 applies: an old number does not de-register.
+#[test]
+fn an_old_number_does_not_end_a_binding() {
+    let mut agent = bound();
+    assert_eq!(agent.refuse(&Update::implicit(10).lifetime(0), 135).sequence(), 10);
+}
+
+/// Item 38; RFC 6275 10.3.2: an update from before is answered 135 for `MAX_DELETE_BCE_TIMEOUT`.
+#[test]
+fn a_late_update_does_not_bring_the_binding_back() {
+    let mut agent = bound();
+    agent.accept(&Update::implicit(12).from_home().lifetime(0));
+    agent.wait(9.5);
+    let answer = agent.refuse(&Update::explicit(11), 135);
+    assert_eq!(answer.sequence(), 12);
+    assert_eq!(answer.destination, addr(CARE_OF));
+    // A new one is no late one.
+    agent.accept(&Update::explicit(13));
+}
+
+/// RFC 6275 10.3.2, 9.5.1: after that time the entry is gone, and with it the memory (without a key).
+#[test]
+fn the_entry_is_forgotten_after_ten_seconds() {
+    let mut agent = bound();
+    agent.accept(&Update::implicit(12).lifetime(0));
+    agent.wait(10.1);
+    assert!(agent.machine.bindings().get(addr(HOME)).is_none());
+    agent.accept(&Update::explicit(3));
+}
+
+/// A new registration within those ten seconds is not cut short by them.
+#[test]
+fn a_registration_after_a_deregistration_lasts() {
+    let mut agent = bound();
+    agent.accept(&Update::implicit(11).lifetime(0));
+    agent.wait(5.0);
+    agent.accept(&Update::explicit(12));
+    agent.wait(30.0);
+    assert!(agent.binding().is_some());
+}
+
+/// The old care-of address is not accepted beyond the binding.
+#[test]
+fn nothing_is_left_of_the_grace_of_a_move() {
+    let mut agent = bound();
+    agent.accept(&Update::explicit(11).from(OTHER_CARE_OF));
+    agent.accept(&Update::implicit(12).from(OTHER_CARE_OF).lifetime(0));
+    let entry = agent.machine.bindings().get(addr(HOME)).expect("kept for a while");
+    assert_eq!(entry.previous_care_of_address, None);
+    agent.wait(60.0);
+}
+
+/// RFC 6275 9.5.4: A=0 or not, the home agent answers (10.3.2: "MUST return").
+#[test]
+fn it_is_acknowledged_without_the_a_flag() {
+    let flags = BindingUpdateFlags { acknowledge: false, ..ROUTER };
+    gone(&mut bound(), &Update::implicit(11).lifetime(0).flags(flags));
+}

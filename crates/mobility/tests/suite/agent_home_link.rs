@@ -1,0 +1,264 @@
+//! Home agent: Neighbor Discovery on a real home link (RFC 6275 10.3.1, 10.4.1, RFC 3963 6.2).
+
+use carnet_wire::mobility::BindingUpdateFlags;
+
+use crate::agent::{AGENT_MAC, Agent, config, node};
+use crate::craft::*;
+
+/// The link-local address that L derives from [`HOME`].
+const HOME_LINK_LOCAL: &str = "fe80::1234";
+const WITH_LINK_LOCAL: BindingUpdateFlags = BindingUpdateFlags { link_local: true, ..ROUTER };
+
+/// Item 39, TAHI BU_DAD; RFC 6275 10.3.1: the home address is tested before the first acknowledgement.
+#[test]
+fn duplicate_address_detection_comes_before_the_first_acknowledgement() {
+    let mut agent = Agent::on_home_link(config());
+    assert!(agent.send(&Update::explicit(1)).is_empty());
+    assert_eq!(agent.probes(), [addr(HOME)]);
+    assert!(agent.binding().is_none(), "nothing is forwarded yet");
+    assert!(agent.wait(0.9).is_empty());
+    let answers = agent.wait(0.2);
+    assert_eq!(answers.len(), 1);
+    assert_eq!((answers[0].status(), answers[0].sequence(), answers[0].lifetime()), (0, 1, 15));
+    assert!(agent.binding().is_some());
+}
+
+/// Item 39: none on a virtual home link.
+#[test]
+fn a_virtual_home_link_needs_no_test() {
+    let mut agent = Agent::new(config());
+    agent.accept(&Update::explicit(1));
+    agent.wait(10.0);
+    assert!(agent.link.is_empty());
+}
+
+/// Item 39; RFC 6275 10.3.1: "Unless this home agent already has a binding".
+#[test]
+fn a_refresh_or_a_move_is_not_tested_again() {
+    let mut agent = Agent::on_home_link(config());
+    agent.send(&Update::explicit(1));
+    agent.wait(5.0);
+    agent.link.clear();
+    agent.accept(&Update::explicit(2));
+    agent.accept(&Update::explicit(3).from(OTHER_CARE_OF));
+    assert!(agent.probes().is_empty());
+}
+
+/// Item 39; RFC 6275 10.3.1: a conflict is answered 134, and the address is not defended.
+#[test]
+fn a_conflict_is_answered_134() {
+    let mut agent = Agent::on_home_link(config());
+    agent.send(&Update::explicit(1));
+    let answers = agent.claim(HOME);
+    assert_eq!(answers.len(), 1);
+    assert_eq!((answers[0].status(), answers[0].sequence()), (134, 1));
+    assert_eq!(answers[0].destination, addr(CARE_OF));
+    assert!(agent.wait(10.0).is_empty());
+    assert!(agent.binding().is_none());
+    assert!(agent.solicit(HOME, "fe80::9").is_empty());
+    // The other node may go; then it works.
+    agent.send(&Update::explicit(2));
+    assert_eq!(agent.wait(1.1)[0].status(), 0);
+}
+
+/// RFC 4862 5.4.3: another node that tests the same address is a conflict as well.
+#[test]
+fn somebody_elses_probe_is_a_conflict() {
+    let mut agent = Agent::on_home_link(config());
+    agent.send(&Update::explicit(1));
+    let probe = carnet_wire::nd::NeighborSolicitation { target: addr(HOME), source_link_address: None };
+    let answers = agent.hear("::", "ff02::1:ff00:1234", probe.emit());
+    assert_eq!(answers[0].status(), 134);
+    // A node that only looks for the address is none.
+    agent.send(&Update::explicit(2));
+    let look = carnet_wire::nd::NeighborSolicitation {
+        target: addr(HOME),
+        source_link_address: Some([2, 0, 0, 0, 0, 9]),
+    };
+    assert!(agent.hear("fe80::9", "ff02::1:ff00:1234", look.emit()).is_empty());
+    assert_eq!(agent.wait(1.1)[0].status(), 0);
+}
+
+/// Items 39 and 40; RFC 6275 10.3.1: with L the link-local address is tested too, and may fail too.
+#[test]
+fn the_l_flag_tests_the_link_local_address_as_well() {
+    let mut agent = Agent::on_home_link(config());
+    agent.send(&Update::explicit(1).flags(WITH_LINK_LOCAL));
+    assert_eq!(agent.probes(), [addr(HOME), addr(HOME_LINK_LOCAL)]);
+    assert_eq!(agent.claim(HOME_LINK_LOCAL)[0].status(), 134);
+    assert!(agent.binding().is_none());
+}
+
+/// Retransmissions during the test: one probe, one answer, to the last of them (RFC 6275 11.8).
+#[test]
+fn updates_during_the_test_are_answered_once() {
+    let mut agent = Agent::on_home_link(config());
+    assert!(agent.send(&Update::explicit(1)).is_empty());
+    agent.wait(0.5);
+    assert!(agent.send(&Update::explicit(2)).is_empty());
+    assert_eq!(agent.probes().len(), 1);
+    // An old one meanwhile is still old.
+    assert_eq!(agent.ask(&Update::explicit(2)).status(), 135);
+    let answers = agent.wait(0.6);
+    assert_eq!(answers.len(), 1);
+    assert_eq!((answers[0].status(), answers[0].sequence()), (0, 2));
+}
+
+/// RFC 6275 10.3.2: who de-registers while its first registration is being tested does not get bound.
+#[test]
+fn a_deregistration_during_the_test_ends_it() {
+    let mut agent = Agent::on_home_link(config());
+    agent.send(&Update::explicit(1));
+    agent.wait(0.3);
+    let answer = agent.ask(&Update::implicit(2).from_home().lifetime(0));
+    assert_eq!((answer.status(), answer.lifetime()), (0, 0));
+    assert!(agent.wait(20.0).is_empty());
+    assert!(agent.binding().is_none());
+    assert!(agent.advertisements().is_empty());
+}
+
+/// TAHI BU_NA; RFC 6275 10.4.1, RFC 3963 6.2 (item 15): the advertisement that draws packets here.
+#[test]
+fn the_home_address_is_advertised() {
+    for (update, router) in [(Update::explicit(1), true), (Update::node(1), false)] {
+        let mut agent = Agent::on_home_link(config());
+        agent.send(&update);
+        agent.wait(0.9);
+        assert!(agent.advertisements().is_empty(), "not before the test is over");
+        agent.wait(10.0);
+        let said = agent.advertisements();
+        // MAX_NEIGHBOR_ADVERTISEMENT (RFC 4861 10).
+        assert_eq!(said.len(), 3);
+        for advertisement in said {
+            assert_eq!(advertisement.target, addr(HOME));
+            assert_eq!(advertisement.router, router, "RFC 3963 6.2: R for a mobile router only");
+            assert!(advertisement.override_ && !advertisement.solicited);
+            assert_eq!(advertisement.target_link_address, Some(AGENT_MAC));
+        }
+    }
+}
+
+/// Item 40, TAHI BU_NA with L; RFC 6275 10.4.1: "MUST do the same for the link-local address".
+#[test]
+fn with_l_the_link_local_address_is_advertised_and_defended() {
+    let mut agent = Agent::on_home_link(config());
+    assert!(agent.solicit(HOME_LINK_LOCAL, "fe80::9").is_empty());
+    agent.send(&Update::explicit(1).flags(WITH_LINK_LOCAL));
+    agent.wait(1.5);
+    let targets: Vec<_> = agent.advertisements().iter().map(|a| a.target).collect();
+    assert_eq!(targets, [addr(HOME), addr(HOME_LINK_LOCAL)]);
+    let said = agent.solicit(HOME_LINK_LOCAL, "fe80::9");
+    assert_eq!(said.len(), 1);
+    assert!(said[0].router);
+}
+
+/// TAHI BU_ND; RFC 6275 10.4.1: solicitations for a bound home address are answered, with S.
+#[test]
+fn solicitations_for_a_bound_home_address_are_answered() {
+    let mut agent = Agent::on_home_link(config());
+    agent.send(&Update::explicit(1));
+    agent.wait(5.0);
+    agent.link.clear();
+    let said = agent.solicit(HOME, "fe80::9");
+    assert_eq!(said.len(), 1);
+    assert!(said[0].solicited && said[0].override_ && said[0].router);
+    assert_eq!(said[0].target_link_address, Some(AGENT_MAC));
+    // RFC 4861 7.2.4: a test of the address is answered to all nodes, without S.
+    let said = agent.solicit(HOME, "::");
+    assert_eq!(said.len(), 1);
+    assert!(!said[0].solicited);
+    // Without L the link-local address is nobody's.
+    assert!(agent.solicit(HOME_LINK_LOCAL, "fe80::9").is_empty());
+    // Nor is any other.
+    assert!(agent.solicit("2001:db8:1::5678", "fe80::9").is_empty());
+}
+
+/// TAHI HA_4_4_1; RFC 6275 10.3.2: silence after the de-registration, also of the advertisements.
+#[test]
+fn after_a_deregistration_there_is_silence() {
+    let mut agent = Agent::on_home_link(config());
+    agent.send(&Update::explicit(1));
+    agent.wait(1.2);
+    agent.accept(&Update::implicit(2).from_home().lifetime(0));
+    agent.link.clear();
+    assert!(agent.solicit(HOME, "fe80::9").is_empty());
+    agent.wait(10.0);
+    assert!(agent.advertisements().is_empty());
+}
+
+/// RFC 6275 10.4.1: silence after the lifetime, too.
+#[test]
+fn after_the_lifetime_there_is_silence() {
+    let mut agent = Agent::on_home_link(config());
+    agent.send(&Update::explicit(1).lifetime(1));
+    agent.wait(1.1);
+    assert_eq!(agent.solicit(HOME, "fe80::9").len(), 1);
+    agent.wait(4.0);
+    agent.link.clear();
+    assert!(agent.solicit(HOME, "fe80::9").is_empty());
+    agent.wait(10.0);
+    assert!(agent.advertisements().is_empty());
+}
+
+/// The home agent's own address is always here.
+#[test]
+fn the_home_agents_own_address_is_answered_for() {
+    let mut agent = Agent::on_home_link(config());
+    let said = agent.solicit(AGENT, "fe80::9");
+    assert_eq!(said.len(), 1);
+    assert!(said[0].router && said[0].solicited);
+}
+
+/// RFC 4861 7.1.1, 7.1.2: what did not come from the link is not believed.
+#[test]
+fn neighbor_discovery_from_afar_is_not_believed() {
+    let mut agent = Agent::on_home_link(config());
+    let solicitation =
+        carnet_wire::nd::NeighborSolicitation { target: addr(AGENT), source_link_address: None };
+    let mut message = solicitation.emit();
+    carnet_wire::icmpv6::set_checksum(&mut message, addr("fe80::9"), addr(AGENT));
+    let mut message = carnet_base::LinkMessage {
+        interface: "h0".into(),
+        source: addr("fe80::9"),
+        destination: addr(AGENT),
+        hop_limit: 254,
+        peer: None,
+        message,
+    };
+    let now = agent.now;
+    assert!(agent.machine.handle_link_message(now, &message).is_err());
+    message.hop_limit = 255;
+    message.message[20] ^= 1;
+    assert!(agent.machine.handle_link_message(now, &message).is_err());
+    assert!(agent.drain().is_empty() && agent.link.is_empty());
+}
+
+/// A home link that comes back is told again who is away.
+#[test]
+fn a_home_link_that_comes_back_hears_the_advertisements_again() {
+    let mut agent = Agent::on_home_link(config());
+    agent.send(&Update::explicit(1));
+    agent.wait(10.0);
+    agent.link.clear();
+    agent.home_link(false);
+    assert!(agent.solicit(HOME, "fe80::9").is_empty());
+    agent.home_link(true);
+    let targets: Vec<_> = agent.advertisements().iter().map(|a| a.target).collect();
+    assert!(targets.contains(&addr(HOME)) && targets.contains(&addr(AGENT)));
+}
+
+/// Two nodes under test at once are told apart.
+#[test]
+fn a_conflict_concerns_its_own_address_only() {
+    let other = "2001:db8:1::5678";
+    let mut two = config();
+    two.nodes.push(node(other, &[SECOND_PREFIX]));
+    let mut agent = Agent::on_home_link(two);
+    agent.send(&Update::explicit(1));
+    agent.send(&Update::implicit(1).of(other).from(OTHER_CARE_OF).prefix(SECOND_PREFIX));
+    let answers = agent.claim(other);
+    assert_eq!(answers.len(), 1);
+    assert_eq!(answers[0].routing_home_address, Some(addr(other)));
+    assert_eq!(agent.wait(1.1)[0].routing_home_address, Some(addr(HOME)));
+    assert!(agent.binding().is_some());
+}

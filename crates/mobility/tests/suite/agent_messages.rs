@@ -1,0 +1,201 @@
+//! Home agent: messages that are wrong, unknown or nobody's (RFC 6275 9.2, 9.3.3).
+
+use carnet_base::Time;
+use carnet_mobility::MobilityDrop;
+use carnet_wire::mobility::MobilityOption;
+
+use crate::agent::{Agent, config};
+use crate::craft::*;
+
+/// Octets of IPv6 header and Destination Options header before the Mobility Header of a Binding Update.
+const OFFSET: u32 = 64;
+
+/// Changes the Mobility Header of an update before the checksum is computed.
+fn altered(update: &Update, change: impl FnOnce(&mut Vec<u8>)) -> Vec<u8> {
+    let mut header = update.header();
+    change(&mut header);
+    update.around(&mut header)
+}
+
+/// Item 28, TAHI HA_1_1_3; RFC 6275 9.2: "If invalid, the node MUST silently discard".
+#[test]
+fn a_wrong_checksum_is_met_with_silence() {
+    let mut agent = Agent::new(config());
+    let mut packet = Update::explicit(1).packet();
+    packet[OFFSET as usize + 4] ^= 0x55;
+    assert_eq!(agent.ignore(&packet), MobilityDrop::BadChecksum);
+}
+
+/// RFC 6275 9.2: the checksum comes first, whatever else is wrong.
+#[test]
+fn a_wrong_checksum_silences_every_other_complaint() {
+    for at in [0, 1, 2] {
+        let mut agent = Agent::new(config());
+        let mut packet = Update::explicit(1).packet();
+        packet[OFFSET as usize + at] = if at == 2 { 255 } else { 0 };
+        assert_eq!(agent.ignore(&packet), MobilityDrop::BadChecksum, "octet {at}");
+    }
+}
+
+/// RFC 6275 6.1.1: the pseudo-header has the home address, not the care-of address.
+#[test]
+fn a_checksum_over_the_care_of_address_is_wrong() {
+    let mut agent = Agent::new(config());
+    let update = Update::explicit(1);
+    let mut header = update.header();
+    carnet_wire::mobility::set_checksum(&mut header, addr(CARE_OF), addr(AGENT));
+    let mut packet = update.packet();
+    packet[OFFSET as usize..].copy_from_slice(&header);
+    assert_eq!(agent.ignore(&packet), MobilityDrop::BadChecksum);
+}
+
+/// Item 29, TAHI HA_1_1_1 and 1_1_5; RFC 6275 9.2, 9.3.3: Binding Error 2, with and without a binding.
+#[test]
+fn an_unknown_type_is_answered_with_a_binding_error() {
+    let mut agent = Agent::new(config());
+    for sequence in 1..3 {
+        let answers = agent.receive(&altered(&Update::explicit(1), |header| header[2] = 255));
+        assert_eq!(answers.len(), 1);
+        assert_eq!(answers[0].destination, addr(CARE_OF));
+        assert_eq!(answers[0].message, SeenMessage::BindingError { status: 2, home_address: addr(HOME) });
+        assert_eq!(agent.dropped, Some(MobilityDrop::UnknownType));
+        agent.accept(&Update::explicit(sequence));
+    }
+}
+
+/// RFC 6275 9.3.3: the home address is unspecified when no option named one.
+#[test]
+fn a_binding_error_without_home_address() {
+    let mut agent = Agent::new(config());
+    let mut update = Update::explicit(1);
+    update.home_address = None;
+    let answers = agent.receive(&altered(&update, |header| header[2] = 255));
+    assert_eq!(answers[0].message, SeenMessage::BindingError { status: 2, home_address: addr("::") });
+}
+
+/// Known messages that a home agent does not expect are no unknown types.
+#[test]
+fn messages_of_other_roles_are_met_with_silence() {
+    let mut agent = Agent::new(config());
+    for kind in [0, 6] {
+        let packet = altered(&Update::explicit(1), |header| header[2] = kind);
+        assert_eq!(agent.ignore(&packet), MobilityDrop::UnknownType, "type {kind}");
+    }
+}
+
+/// Item 30, TAHI HA_1_1_2 and 1_1_6; RFC 6275 9.2: Parameter Problem 0 at the Payload Proto field.
+#[test]
+fn a_wrong_payload_proto_is_answered_with_a_parameter_problem() {
+    let mut agent = Agent::new(config());
+    agent.accept(&Update::explicit(1));
+    let before = agent.snapshot();
+    let answers = agent.receive(&altered(&Update::explicit(2), |header| header[0] = 58));
+    assert_eq!(answers.len(), 1);
+    assert_eq!(answers[0].destination, addr(CARE_OF));
+    assert_eq!(answers[0].message, SeenMessage::ParameterProblem { code: 0, pointer: OFFSET });
+    assert_eq!(agent.dropped, Some(MobilityDrop::PayloadProtocol));
+    assert_eq!(agent.snapshot(), before);
+}
+
+/// Item 31, TAHI HA_1_1_4 and 1_1_7; RFC 6275 9.2: Parameter Problem 0 at the Header Len field.
+#[test]
+fn a_header_too_short_is_answered_with_a_parameter_problem() {
+    let mut agent = Agent::new(config());
+    let packet = altered(&Update::explicit(1), |header| {
+        header.truncate(8);
+        header[1] = 0;
+    });
+    let answers = agent.receive(&packet);
+    assert_eq!(answers.len(), 1);
+    assert_eq!(answers[0].message, SeenMessage::ParameterProblem { code: 0, pointer: OFFSET + 1 });
+    assert_eq!(agent.dropped, Some(MobilityDrop::Malformed));
+}
+
+/// RFC 6275 9.2: a header that is shorter on the wire than it says has no checksum to verify.
+#[test]
+fn a_header_cut_short_is_met_with_silence() {
+    let mut agent = Agent::new(config());
+    let packet = altered(&Update::explicit(1), |header| header[1] = 200);
+    assert_eq!(agent.ignore(&packet), MobilityDrop::Malformed);
+}
+
+/// Item 32; RFC 6275 6.2.1: an option that is not known "MUST be ignored".
+#[test]
+fn unknown_options_are_skipped() {
+    let mut agent = Agent::new(config());
+    let unknown = MobilityOption::Unknown { option_type: 200, data: &[1, 2, 3, 4, 5] };
+    agent.accept(&Update::implicit(1).with(unknown).prefix(PREFIX));
+    assert_eq!(agent.binding().expect("bound").prefixes, [net(PREFIX)]);
+}
+
+/// Item 33: an option that runs past the end costs the message, nothing else.
+#[test]
+fn an_option_past_the_end_is_met_with_silence() {
+    let mut agent = Agent::new(config());
+    let packet = altered(&Update::explicit(1), |header| {
+        // The prefix option claims more octets than are left.
+        let at = header.iter().rposition(|octet| *octet == 18).expect("the length of the prefix option");
+        header[at] = 100;
+    });
+    assert_eq!(agent.ignore(&packet), MobilityDrop::Malformed);
+}
+
+/// A known option of a wrong length costs the message.
+#[test]
+fn a_known_option_of_a_wrong_length_is_met_with_silence() {
+    let mut agent = Agent::new(config());
+    let short = MobilityOption::Unknown { option_type: 3, data: &[0; 15] };
+    assert_eq!(agent.ignore(&Update::explicit(1).with(short).packet()), MobilityDrop::Malformed);
+}
+
+/// Strangers get a few answers a second, not one for each packet: the home agent is no reflector.
+#[test]
+fn answers_to_strangers_are_limited() {
+    let mut agent = Agent::new(config());
+    let mut answers = 0;
+    for _ in 0..1000 {
+        answers += agent.receive(&altered(&Update::explicit(1), |header| header[2] = 255)).len();
+        answers += agent.receive(&altered(&Update::explicit(1), |header| header[0] = 0)).len();
+        answers += agent.send(&Update::explicit(1).of("2001:db8:99::1")).len();
+    }
+    assert!(answers < 100, "{answers} answers at one instant");
+}
+
+/// Design, "a home agent that lost its bindings": a Binding Error for its own nodes, and for nobody else.
+#[test]
+fn a_tunnelled_packet_without_binding_draws_a_binding_error() {
+    let mut agent = Agent::new(config());
+    let unbound = |agent: &mut Agent, outer: &str, inner: &str| {
+        let now = agent.now;
+        agent.machine.handle_unbound(now, addr(outer), addr(inner));
+        agent.drain()
+    };
+    for inner in [HOME, "2001:db8:a::77"] {
+        let answers = unbound(&mut agent, CARE_OF, inner);
+        assert_eq!(answers.len(), 1);
+        assert_eq!(answers[0].destination, addr(CARE_OF));
+        assert_eq!(answers[0].message, SeenMessage::BindingError { status: 1, home_address: addr(HOME) });
+    }
+    assert!(unbound(&mut agent, CARE_OF, "2001:db8:99::1").is_empty());
+    assert!(unbound(&mut agent, "fe80::1", HOME).is_empty());
+    assert!(unbound(&mut agent, "ff02::1", HOME).is_empty());
+    agent.accept(&Update::explicit(1));
+    assert!(unbound(&mut agent, CARE_OF, HOME).is_empty());
+}
+
+/// RFC 6275 9.3.1 in spirit: a binding to another care-of address is none for this sender.
+#[test]
+fn a_tunnelled_packet_from_another_care_of_address_draws_a_binding_error() {
+    let mut agent = Agent::new(config());
+    agent.accept(&Update::explicit(1));
+    agent.accept(&Update::explicit(2).from(OTHER_CARE_OF));
+    let now: Time = agent.now;
+    agent.machine.handle_unbound(now, addr(CARE_OF), addr(HOME));
+    assert!(agent.drain().is_empty(), "the grace of the move");
+    agent.wait(6.0);
+    let now = agent.now;
+    agent.machine.handle_unbound(now, addr(CARE_OF), addr(HOME));
+    let answers = agent.drain();
+    assert_eq!(answers.len(), 1);
+    assert_eq!(answers[0].message, SeenMessage::BindingError { status: 1, home_address: addr(HOME) });
+}

@@ -1,0 +1,194 @@
+//! Home agent: mobile network prefixes (RFC 3963 section 6).
+
+use carnet_wire::mobility::{BindingUpdateFlags, MobilityOption};
+use ipnet::Ipv6Net;
+
+use crate::agent::{Agent, config, node};
+use crate::craft::*;
+
+fn forwarded(agent: &Agent) -> Vec<Ipv6Net> {
+    agent.binding().map(|binding| binding.prefixes.clone()).unwrap_or_default()
+}
+
+/// A home agent whose one router has two prefixes.
+fn two_prefixes() -> Agent {
+    let mut config = config();
+    config.nodes = vec![node(HOME, &[PREFIX, SECOND_PREFIX])];
+    Agent::new(config)
+}
+
+/// Item 1; RFC 3963 6.2, 6.6: status 0 with R, and the prefix is forwarded.
+#[test]
+fn an_authorised_prefix_is_forwarded() {
+    let mut agent = Agent::new(config());
+    let answer = agent.accept(&Update::explicit(1));
+    assert!(answer.mobile_router());
+    assert_eq!(forwarded(&agent), [net(PREFIX)]);
+    assert!(agent.forwarding_changes > 0);
+}
+
+/// Item 2, design decision 6; RFC 3963 6.2: R without H is answered 140.
+#[test]
+fn r_without_h_is_answered_140() {
+    let mut agent = Agent::new(config());
+    let flags = BindingUpdateFlags { home_registration: false, ..ROUTER };
+    agent.refuse(&Update::explicit(1).flags(flags), 140);
+    // L or K beside it changes nothing (a known fault of another home agent).
+    let flags = BindingUpdateFlags { link_local: true, key_management: true, ..flags };
+    agent.refuse(&Update::explicit(2).flags(flags), 140);
+}
+
+/// Item 3; RFC 3963 6.6: "not configured to support Mobile Routers".
+#[test]
+fn a_home_agent_for_hosts_answers_140() {
+    let mut hosts = config();
+    hosts.nodes = vec![node(HOME, &[])];
+    let mut agent = Agent::new(hosts);
+    agent.refuse(&Update::explicit(1), 140);
+    agent.refuse(&Update::implicit(2), 140);
+    assert!(!agent.accept(&Update::node(3)).mobile_router());
+}
+
+/// Item 4; RFC 3963 6.2: "MUST discard the Binding Update", 142, what was registered stays.
+#[test]
+fn a_foreign_prefix_is_answered_142_and_the_binding_stays() {
+    let mut agent = Agent::new(config());
+    agent.refuse(&Update::implicit(1).prefix(SECOND_PREFIX), 142);
+    assert!(agent.binding().is_none());
+    agent.accept(&Update::explicit(2));
+    agent.refuse(&Update::implicit(3).prefix(SECOND_PREFIX).from(OTHER_CARE_OF), 142);
+    assert_eq!(agent.care_of(), Some(addr(CARE_OF)));
+    assert_eq!(forwarded(&agent), [net(PREFIX)]);
+}
+
+/// Item 5; RFC 3963 6.2: "it MUST NOT forward traffic to any of the prefixes".
+#[test]
+fn one_bad_prefix_of_two_spoils_both() {
+    for update in
+        [Update::explicit(1).prefix(SECOND_PREFIX), Update::implicit(1).prefix(SECOND_PREFIX).prefix(PREFIX)]
+    {
+        let mut agent = Agent::new(config());
+        agent.refuse(&update, 142);
+        assert_eq!(forwarded(&agent), []);
+    }
+}
+
+/// RFC 3963 6.2, 6.6: prefixes that cannot be any: 141, all or nothing.
+#[test]
+fn prefixes_that_are_none_are_answered_141() {
+    let mut agent = Agent::new(config());
+    for (prefix, prefix_length) in
+        [("2001:db8:a::1", 64), ("::", 0), ("ff0e::", 64), ("fe80::", 64), ("2001:db8:a::", 0)]
+    {
+        let option = MobilityOption::MobileNetworkPrefix { prefix: addr(prefix), prefix_length };
+        agent.refuse(&Update::implicit(1).with(option), 141);
+        agent.refuse(&Update::explicit(1).with(option), 141);
+    }
+    // A length that no prefix has.
+    let mut octets = [0; 18];
+    octets[1] = 200;
+    octets[2..4].copy_from_slice(&[0x20, 0x01]);
+    let option = MobilityOption::Unknown { option_type: 6, data: Box::leak(Box::new(octets)) };
+    agent.refuse(&Update::implicit(1).with(option), 141);
+}
+
+/// A list without end is refused, and costs nothing.
+#[test]
+fn too_many_prefixes_are_answered_141() {
+    let mut agent = Agent::new(config());
+    let update = (0..60).fold(Update::implicit(1), |update, _| update.prefix(PREFIX));
+    agent.refuse(&update, 141);
+}
+
+/// Item 6; RFC 3963 5.2, 6.2: implicit mode forwards what the table has.
+#[test]
+fn implicit_mode_forwards_the_configured_prefixes() {
+    let mut agent = two_prefixes();
+    assert!(agent.accept(&Update::implicit(1)).mobile_router());
+    assert_eq!(forwarded(&agent), [net(PREFIX), net(SECOND_PREFIX)]);
+}
+
+/// Item 7; RFC 3963 6.2, 6.6: 143 when the table has nothing for this home address.
+#[test]
+fn implicit_mode_without_a_table_entry_is_answered_143() {
+    let mut two = config();
+    two.nodes = vec![node(HOME, &[]), node("2001:db8:1::5678", &[SECOND_PREFIX])];
+    Agent::new(two).refuse(&Update::implicit(1), 143);
+}
+
+/// Item 8; RFC 3963 4.1: without R nothing but the home address is forwarded.
+#[test]
+fn without_r_no_prefix_is_forwarded() {
+    let mut agent = Agent::new(config());
+    let answer = agent.accept(&Update::node(1).prefix(PREFIX));
+    assert!(!answer.mobile_router());
+    assert_eq!(forwarded(&agent), []);
+}
+
+/// Item 9; RFC 3963 6.2: a changed R flag is answered 139, either way.
+#[test]
+fn a_changed_r_flag_is_answered_139() {
+    let mut agent = Agent::new(config());
+    agent.accept(&Update::explicit(1));
+    agent.refuse(&Update::node(2).from(OTHER_CARE_OF), 139);
+    assert_eq!(forwarded(&agent), [net(PREFIX)]);
+    let mut agent = Agent::new(config());
+    agent.accept(&Update::node(1));
+    agent.refuse(&Update::explicit(2), 139);
+    assert_eq!(forwarded(&agent), []);
+}
+
+/// Item 11; RFC 3963 6.2: prefixes that are not named any more are not forwarded any more.
+#[test]
+fn a_prefix_left_out_of_a_refresh_is_disabled() {
+    let mut agent = two_prefixes();
+    agent.accept(&Update::explicit(1).prefix(SECOND_PREFIX));
+    assert_eq!(forwarded(&agent), [net(PREFIX), net(SECOND_PREFIX)]);
+    let changes = agent.forwarding_changes;
+    agent.accept(&Update::implicit(2).prefix(SECOND_PREFIX));
+    assert_eq!(forwarded(&agent), [net(SECOND_PREFIX)]);
+    assert!(agent.forwarding_changes > changes);
+}
+
+/// The same prefix twice is one prefix.
+#[test]
+fn repeated_prefixes_count_once() {
+    let mut agent = Agent::new(config());
+    agent.accept(&Update::explicit(1).prefix(PREFIX));
+    assert_eq!(forwarded(&agent), [net(PREFIX)]);
+}
+
+/// RFC 3963 6.1.2: a part of an own prefix is one's own, what contains it is not.
+#[test]
+fn a_part_of_an_own_prefix_may_be_registered_but_not_the_whole_around_it() {
+    let mut agent = Agent::new(config());
+    agent.accept(&Update::implicit(1).prefix("2001:db8:a:0:8000::/65"));
+    assert_eq!(forwarded(&agent), [net("2001:db8:a:0:8000::/65")]);
+    agent.refuse(&Update::implicit(2).prefix("2001:db8:a::/63"), 142);
+    agent.refuse(&Update::implicit(2).prefix("2001:db8::/32"), 142);
+}
+
+/// Item 14; RFC 3963 6.2: a home address out of the router's own prefix is one that is served.
+#[test]
+fn a_home_address_out_of_the_mobile_network_prefix_is_accepted() {
+    let home = "2001:db8:a::1";
+    let mut aggregated = config();
+    aggregated.nodes = vec![node(home, &[PREFIX])];
+    let mut agent = Agent::new(aggregated);
+    agent.accept(&Update::explicit(1).of(home));
+    assert!(agent.binding_of(home).is_some());
+}
+
+/// Item 20; RFC 3963 6.1.2: a prefix of another router is refused and stays where it is.
+#[test]
+fn a_prefix_of_another_router_stays_with_it() {
+    let other = "2001:db8:1::5678";
+    let mut two = config();
+    two.nodes.push(node(other, &[SECOND_PREFIX]));
+    let mut agent = Agent::new(two);
+    agent.accept(&Update::implicit(1).of(other).from(OTHER_CARE_OF).prefix(SECOND_PREFIX));
+    agent.accept(&Update::explicit(1));
+    agent.refuse(&Update::explicit(2).prefix(SECOND_PREFIX), 142);
+    assert_eq!(agent.binding_of(other).expect("bound").prefixes, [net(SECOND_PREFIX)]);
+    assert_eq!(forwarded(&agent), [net(PREFIX)]);
+}

@@ -1,0 +1,282 @@
+//! Home agent: registrations as RFC 6275 9.5 and 10.3.1 want them.
+
+use std::time::Duration;
+
+use carnet_mobility::MobilityDrop;
+use carnet_mobility::home_agent::HomeAgentConfig;
+use carnet_wire::mobility::{BindingUpdateFlags, MobilityOption};
+
+use crate::agent::{Agent, config, node};
+use crate::craft::*;
+
+/// Item 22, TAHI HA_2_1_1 and 2_1_2; RFC 6275 10.3.1: "Regardless of the setting of the Acknowledge (A) bit".
+#[test]
+fn a_binding_update_is_acknowledged_with_and_without_the_a_flag() {
+    for acknowledge in [true, false] {
+        let mut agent = Agent::new(config());
+        let flags = BindingUpdateFlags { acknowledge, ..ROUTER };
+        let answer = agent.accept(&Update::explicit(1).flags(flags));
+        assert_eq!(answer.lifetime(), 15);
+        assert_eq!(agent.care_of(), Some(addr(CARE_OF)));
+    }
+}
+
+/// Item 23; RFC 6275 9.5.4: a type 2 routing header when there was a Home Address option.
+#[test]
+fn the_acknowledgement_bears_the_home_address_in_a_routing_header() {
+    let mut agent = Agent::new(config());
+    let answer = agent.accept(&Update::explicit(1));
+    assert_eq!(answer.source, addr(AGENT));
+    assert_eq!(answer.destination, addr(CARE_OF));
+    assert_eq!(answer.routing_home_address, Some(addr(HOME)));
+    assert_eq!(answer.home_address, None);
+    assert_eq!(answer.hop_limit, 64);
+}
+
+/// Item 23; RFC 6275 9.5.4: "the routing header MUST NOT be used" when the source is the home address.
+#[test]
+fn an_acknowledgement_to_the_home_address_has_no_routing_header() {
+    let mut agent = Agent::new(config());
+    agent.accept(&Update::explicit(1));
+    let answer = agent.accept(&Update::explicit(2).from_home().lifetime(0));
+    assert_eq!(answer.destination, addr(HOME));
+    assert_eq!(answer.routing_home_address, None);
+}
+
+/// Items 24 and 26; RFC 6275 9.5.1, 9.5.4: the option's address is registered, the source is answered.
+#[test]
+fn the_alternate_care_of_address_is_registered_and_the_source_answered() {
+    let mut agent = Agent::new(config());
+    let answer = agent.accept(&Update::explicit(1).alternate(OTHER_CARE_OF));
+    assert_eq!(answer.destination, addr(CARE_OF));
+    assert_eq!(agent.care_of(), Some(addr(OTHER_CARE_OF)));
+}
+
+/// Item 27; RFC 6275 6.1.7 and 9.5.1: a care-of address has to be unicast and routable.
+#[test]
+fn care_of_addresses_that_are_none_are_met_with_silence() {
+    let mut agent = Agent::new(config());
+    for alternate in ["ff02::1", "ff0e::1", "fe80::1", "::", "::1"] {
+        let update = Update::explicit(1).alternate(alternate);
+        assert_eq!(agent.ignore(&update.packet()), MobilityDrop::CareOfAddress, "{alternate}");
+    }
+    for source in ["fe80::1", "ff02::1", "::"] {
+        agent.ignore(&Update::explicit(1).from(source).packet());
+    }
+}
+
+/// TAHI HA_2_2_9, 2_2_10, 2_2_13; RFC 6275 9.5.1: "MUST contain a unicast routable home address".
+#[test]
+fn home_addresses_that_are_none_are_met_with_silence() {
+    let mut agent = Agent::new(config());
+    for home in ["ff02::1", "ff1e::1", "fe80::1234", "::"] {
+        let update = Update::explicit(1).of(home);
+        assert_eq!(agent.ignore(&update.packet()), MobilityDrop::HomeAddress, "{home}");
+    }
+}
+
+/// Item 25; RFC 6275 9.5.1 and 10.3.1: the number is copied; with 135 comes the last one accepted.
+#[test]
+fn sequence_numbers_are_copied_and_old_ones_refused_with_the_last() {
+    let mut agent = Agent::new(config());
+    assert_eq!(agent.accept(&Update::explicit(15)).sequence(), 15);
+    // TAHI SEQ; design decision 8: 32783 is old, as the example of 9.5.1 says.
+    for old in [15, 14, 0, 65_535, 32_784, 32_783] {
+        let answer = agent.refuse(&Update::explicit(old).from(OTHER_CARE_OF), 135);
+        assert_eq!(answer.sequence(), 15, "{old}");
+        assert_eq!(answer.destination, addr(OTHER_CARE_OF));
+    }
+    assert_eq!(agent.accept(&Update::explicit(16)).sequence(), 16);
+    assert_eq!(agent.accept(&Update::explicit(32_783)).sequence(), 32_783);
+    assert_eq!(agent.accept(&Update::explicit(65_535)).sequence(), 65_535);
+    assert_eq!(agent.accept(&Update::explicit(0)).sequence(), 0);
+}
+
+/// RFC 6275 9.5.1: without an entry "it MUST accept any Sequence Number".
+#[test]
+fn without_a_binding_any_sequence_number_is_accepted() {
+    for first in [0, 1, 32_768, 65_535] {
+        Agent::new(config()).accept(&Update::explicit(first));
+    }
+}
+
+/// A refused Binding Update is no "previous valid Binding Update": its number is not remembered (9.5.1).
+#[test]
+fn the_number_of_a_refused_update_is_not_remembered() {
+    let mut agent = Agent::new(config());
+    agent.accept(&Update::explicit(10));
+    agent.refuse(&Update::implicit(500).prefix(SECOND_PREFIX), 142);
+    agent.accept(&Update::explicit(11));
+}
+
+/// Item 34, TAHI HA_2_1_3; RFC 6275 10.3.1: not more than asked for, not more than the policy.
+#[test]
+fn lifetimes_are_what_was_asked_for_up_to_the_limit() {
+    let mut agent = Agent::new(config());
+    assert_eq!(agent.accept(&Update::explicit(1).lifetime(15)).lifetime(), 15);
+    assert_eq!(agent.accept(&Update::explicit(2).lifetime(3)).lifetime(), 3);
+    assert_eq!(agent.accept(&Update::explicit(3).lifetime(1)).lifetime(), 1);
+    assert_eq!(agent.accept(&Update::explicit(4).lifetime(0xffff)).lifetime(), 150);
+    assert_eq!(agent.binding().expect("bound").lifetime, Duration::from_secs(600));
+    let odd = HomeAgentConfig { max_lifetime: Duration::from_secs(63), ..config() };
+    assert_eq!(Agent::new(odd).accept(&Update::explicit(1).lifetime(100)).lifetime(), 15);
+}
+
+/// TAHI HA_2_1_4; RFC 6275 10.3.1: "MUST be deleted by the home agent after the expiration of this lifetime".
+#[test]
+fn a_binding_ends_with_its_lifetime() {
+    let mut agent = Agent::new(config());
+    agent.accept(&Update::explicit(1).lifetime(2));
+    agent.wait(7.9);
+    assert!(agent.binding().is_some());
+    let changes = agent.forwarding_changes;
+    agent.wait(0.2);
+    assert!(agent.binding().is_none());
+    assert_eq!(agent.forwarding_changes, changes + 1);
+}
+
+/// A refresh counts from when it came; the earlier end is forgotten.
+#[test]
+fn a_refresh_prolongs_the_binding() {
+    let mut agent = Agent::new(config());
+    agent.accept(&Update::explicit(1).lifetime(5));
+    agent.wait(15.0);
+    agent.accept(&Update::explicit(2).lifetime(5));
+    agent.wait(15.0);
+    assert!(agent.binding().is_some());
+    agent.wait(5.1);
+    assert!(agent.binding().is_none());
+}
+
+/// What a forwarding computation sees of a binding.
+fn forwarding(agent: &Agent) -> String {
+    let binding = agent.binding().expect("bound");
+    format!(
+        "{} {} {:?} {:?} {} {:?}",
+        binding.home_address,
+        binding.care_of_address,
+        binding.previous_care_of_address,
+        binding.prefixes,
+        binding.mobile_router,
+        binding.state
+    )
+}
+
+/// RFC 6275 10.3.1 and the first promise of the design: a refresh is no change.
+#[test]
+fn a_refresh_with_the_same_care_of_address_changes_nothing_that_forwarding_sees() {
+    let mut agent = Agent::new(config());
+    agent.accept(&Update::explicit(1));
+    let before = forwarding(&agent);
+    for sequence in 2..20 {
+        agent.wait(3.0);
+        agent.accept(&Update::explicit(sequence));
+        assert_eq!(forwarding(&agent), before);
+    }
+}
+
+/// A refresh within the grace of the last move keeps the old care-of address for as long as it would have
+/// been kept, and no longer.
+#[test]
+fn the_old_care_of_address_is_kept_for_the_grace_period() {
+    let mut agent = Agent::new(config());
+    agent.accept(&Update::explicit(1));
+    agent.accept(&Update::explicit(2).from(OTHER_CARE_OF));
+    let previous = |agent: &Agent| agent.binding().expect("bound").previous_care_of_address.map(|p| p.0);
+    assert_eq!(previous(&agent), Some(addr(CARE_OF)));
+    agent.wait(3.0);
+    agent.accept(&Update::explicit(3).from(OTHER_CARE_OF));
+    assert_eq!(previous(&agent), Some(addr(CARE_OF)));
+    agent.wait(2.1);
+    assert_eq!(previous(&agent), None);
+}
+
+/// Item 36; RFC 6275 9.5.1: a binding that is a home registration and an update without H: 139.
+#[test]
+fn an_update_without_h_for_a_home_registration_is_answered_139() {
+    let mut agent = Agent::new(config());
+    let correspondent = Update::implicit(2).flags(BindingUpdateFlags { acknowledge: true, ..NO_FLAGS });
+    assert_eq!(agent.ignore(&correspondent.packet()), MobilityDrop::NotHomeRegistration);
+    agent.accept(&Update::explicit(1));
+    agent.refuse(&correspondent, 139);
+}
+
+/// TAHI HA_2_2_7; RFC 6275 9.5.1: "the Nonce Indices mobility option MUST NOT be present" with H.
+#[test]
+fn a_home_registration_with_nonce_indices_is_met_with_silence() {
+    let mut agent = Agent::new(config());
+    let nonces = MobilityOption::Unknown { option_type: 4, data: &[0, 1, 0, 2] };
+    assert_eq!(agent.ignore(&Update::explicit(1).with(nonces).packet()), MobilityDrop::NonceIndices);
+}
+
+/// TAHI HA_2_2_1, 2_2_2; RFC 6275 10.3.1: 132 with and without A; RFC 3963 6.2 (item 14).
+#[test]
+fn a_home_address_outside_every_served_prefix_is_answered_132() {
+    let mut agent = Agent::new(config());
+    for acknowledge in [true, false] {
+        let flags = BindingUpdateFlags { acknowledge, ..ROUTER };
+        agent.refuse(&Update::explicit(1).of("2001:db8:99::1").flags(flags), 132);
+    }
+}
+
+/// TAHI HA_2_2_3, item 43; RFC 6275 10.3.1: nobody's home address is met with silence.
+#[test]
+fn a_home_address_that_nobody_was_given_is_met_with_silence() {
+    let mut agent = Agent::new(config());
+    for home in ["2001:db8:1::1235", AGENT, "2001:db8:a::1"] {
+        let update = Update::explicit(1).of(home);
+        assert_eq!(agent.ignore(&update.packet()), MobilityDrop::Unauthorized, "{home}");
+    }
+}
+
+/// RFC 6275 10.3.1: "A Home Address destination option MUST be present" in a registration.
+#[test]
+fn a_registration_without_a_home_address_option_is_refused() {
+    let mut agent = Agent::new(config());
+    agent.refuse(&Update::explicit(1).from_home().alternate(CARE_OF), 128);
+}
+
+/// TAHI HA_2_1_14; RFC 6275 6.1.7: reserved bits "MUST be ignored by the receiver".
+#[test]
+fn reserved_bits_are_ignored() {
+    let mut agent = Agent::new(config());
+    let update = Update::explicit(1);
+    let mut header = update.header();
+    header[3] = 0xff; // reserved octet of the Mobility Header
+    header[9] |= 0x3f; // flags that no document has named
+    let answers = agent.receive(&update.around(&mut header));
+    assert_eq!(answers[0].status(), 0);
+    assert!(agent.binding().is_some());
+}
+
+/// TAHI HA_2_1_10, 2_1_11; RFC 6275 10.3.1: K only with dynamically keyed IPsec, which is not here.
+#[test]
+fn the_k_flag_is_always_answered_with_zero() {
+    let mut agent = Agent::new(config());
+    for (sequence, key_management) in [(1, true), (2, false)] {
+        let answer =
+            agent.accept(&Update::explicit(sequence).flags(BindingUpdateFlags { key_management, ..ROUTER }));
+        assert!(matches!(answer.message, SeenMessage::Acknowledgement { key_management: false, .. }));
+    }
+}
+
+/// Item 42; RFC 6275 10.3.1, 10.3.2: the advice is omitted with stored bindings, and in de-registrations.
+#[test]
+fn no_refresh_advice_is_given() {
+    let mut agent = Agent::new(config());
+    assert_eq!(agent.accept(&Update::explicit(1)).options().refresh_advice, None);
+    assert_eq!(agent.accept(&Update::explicit(2).lifetime(0)).options().refresh_advice, None);
+}
+
+/// Several nodes do not disturb each other.
+#[test]
+fn bindings_are_kept_apart_by_home_address() {
+    let mut two = config();
+    two.nodes.push(node("2001:db8:1::5678", &[SECOND_PREFIX]));
+    let mut agent = Agent::new(two);
+    agent.accept(&Update::explicit(100));
+    agent.accept(&Update::implicit(5).of("2001:db8:1::5678").from(OTHER_CARE_OF).prefix(SECOND_PREFIX));
+    agent.accept(&Update::implicit(6).of("2001:db8:1::5678").from(OTHER_CARE_OF).lifetime(0));
+    assert_eq!(agent.care_of(), Some(addr(CARE_OF)));
+    assert!(agent.binding_of("2001:db8:1::5678").is_none());
+}

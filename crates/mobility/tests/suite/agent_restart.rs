@@ -1,0 +1,139 @@
+//! Home agent: what survives a restart.
+
+use carnet_base::Time;
+use carnet_mobility::home_agent::{HomeAgentConfig, StoredBinding};
+
+use crate::agent::{Agent, authenticated, config, node};
+use crate::craft::*;
+
+/// Stores, waits while nothing runs, and starts anew; the monotonic clock begins elsewhere.
+fn restart(agent: &Agent, pause: f64, config: HomeAgentConfig) -> Agent {
+    let stored = agent.machine.stored(agent.now, agent.wall());
+    let mut next = Agent::new(config);
+    next.now = agent.now + std::time::Duration::from_secs_f64(pause);
+    let (now, wall) = (next.now, next.wall());
+    next.machine.restore(now, wall, stored);
+    assert!(next.drain().is_empty());
+    next
+}
+
+#[test]
+fn a_binding_comes_back_with_what_is_left_of_its_lifetime() {
+    let mut agent = Agent::new(config());
+    agent.accept(&Update::explicit(7));
+    agent.wait(10.0);
+    let mut next = restart(&agent, 20.0, config());
+    assert_eq!(next.forwarding_changes, 1);
+    let binding = next.binding().expect("bound");
+    assert_eq!(binding.care_of_address, addr(CARE_OF));
+    assert_eq!(binding.prefixes, [net(PREFIX)]);
+    assert!(binding.mobile_router);
+    next.refuse(&Update::explicit(7), 135);
+    next.wait(29.0);
+    assert!(next.binding().is_some());
+    next.wait(2.0);
+    assert!(next.binding().is_none());
+}
+
+#[test]
+fn what_is_stored_twice_is_the_same() {
+    let mut agent = Agent::new(authenticated());
+    agent.accept(&Update::explicit(7).signed());
+    let next = restart(&agent, 1.0, authenticated());
+    assert_eq!(next.machine.stored(next.now, next.wall()), agent.machine.stored(agent.now, agent.wall()));
+}
+
+#[test]
+fn a_binding_whose_lifetime_has_ended_does_not_come_back() {
+    let mut agent = Agent::new(config());
+    agent.accept(&Update::explicit(7));
+    let next = restart(&agent, 60.0, config());
+    assert!(next.binding().is_none());
+    assert_eq!(next.forwarding_changes, 0);
+}
+
+#[test]
+fn a_clock_set_back_does_not_prolong_a_binding() {
+    let mut agent = Agent::new(config());
+    agent.accept(&Update::explicit(7));
+    let stored = agent.machine.stored(agent.now, agent.wall());
+    let mut next = Agent::new(config());
+    next.now = Time::ZERO;
+    let (now, wall) = (next.now, next.wall());
+    next.machine.restore(now, wall, stored);
+    next.drain();
+    assert!(next.binding().is_some());
+    next.wait(60.1);
+    assert!(next.binding().is_none());
+}
+
+#[test]
+fn what_is_no_longer_configured_does_not_come_back() {
+    let mut agent = Agent::new(config());
+    agent.accept(&Update::explicit(7));
+    let mut other_prefix = config();
+    other_prefix.nodes = vec![node(HOME, &[SECOND_PREFIX])];
+    assert!(restart(&agent, 1.0, other_prefix).binding().is_none());
+    let mut other_node = config();
+    other_node.nodes = vec![node("2001:db8:1::5678", &[PREFIX])];
+    assert!(restart(&agent, 1.0, other_node).machine.bindings().iter().next().is_none());
+}
+
+#[test]
+fn a_shorter_limit_shortens_what_comes_back() {
+    let mut agent = Agent::new(config());
+    agent.accept(&Update::explicit(7).lifetime(150));
+    let mut shorter = config();
+    shorter.max_lifetime = std::time::Duration::from_secs(60);
+    let mut next = restart(&agent, 1.0, shorter);
+    next.wait(60.1);
+    assert!(next.binding().is_none());
+}
+
+/// RFC 6275 9.5.1: with a key the sequence number survives, binding or not.
+#[test]
+fn the_sequence_number_of_a_node_with_a_key_survives() {
+    let mut agent = Agent::new(authenticated());
+    agent.accept(&Update::explicit(7).signed());
+    agent.accept(&Update::implicit(8).lifetime(0).signed());
+    let mut next = restart(&agent, 100.0, authenticated());
+    assert!(next.binding().is_none());
+    assert_eq!(next.refuse(&Update::explicit(8).signed(), 135).sequence(), 8);
+    next.accept(&Update::explicit(9).signed());
+}
+
+/// The home link hears of restored bindings again, without a test of the address.
+#[test]
+fn restored_bindings_are_advertised_on_the_home_link() {
+    let mut agent = Agent::on_home_link(config());
+    agent.send(&Update::explicit(1));
+    agent.wait(2.0);
+    let stored: Vec<StoredBinding> = agent.machine.stored(agent.now, agent.wall());
+    let mut on_link = config();
+    on_link.home_link = Some("h0".into());
+    let mut next = Agent::new(on_link);
+    next.now = agent.now;
+    let (now, wall) = (next.now, next.wall());
+    next.machine.restore(now, wall, stored);
+    next.drain();
+    next.home_link(true);
+    assert!(next.probes().is_empty());
+    assert!(next.advertisements().iter().any(|a| a.target == addr(HOME)));
+    // A refresh needs no test either.
+    next.accept(&Update::explicit(2));
+}
+
+/// An accepted update, and the end of a binding, ask for the state to be written before the answer leaves.
+#[test]
+fn changes_ask_to_be_stored() {
+    let mut agent = Agent::new(config());
+    agent.accept(&Update::explicit(1).lifetime(5));
+    assert_eq!(agent.persisted, 1);
+    agent.accept(&Update::explicit(2).lifetime(0));
+    assert_eq!(agent.persisted, 2);
+    agent.accept(&Update::explicit(3).lifetime(1));
+    agent.wait(5.0);
+    assert_eq!(agent.persisted, 4);
+    agent.refuse(&Update::implicit(4).prefix(SECOND_PREFIX), 142);
+    assert_eq!(agent.persisted, 4);
+}

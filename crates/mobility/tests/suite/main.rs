@@ -1,0 +1,23 @@
+//! Home agent and mobile router against the standards, and against each other, in virtual time.
+//!
+//! `craft` builds Binding Updates by hand and reads answers, `agent` is a home agent on its own, `pair` puts
+//! a home agent and mobile routers on a simulated network. Every test says which clause it is about.
+
+mod agent;
+mod craft;
+mod pair;
+
+mod agent_authentication;
+mod agent_deregistration;
+mod agent_home_link;
+mod agent_messages;
+mod agent_prefixes;
+mod agent_registration;
+mod agent_restart;
+mod faults;
+mod hostile;
+mod peers;
+mod router_home;
+mod router_movement;
+mod router_refusals;
+mod router_sending;

@@ -1,0 +1,679 @@
+//! One home agent and some mobile routers on a simulated network, in virtual time.
+//!
+//! The clock jumps to whatever is due next: a packet that arrives or a timer. The network between the two
+//! carries octets; it loses, duplicates and delays by a seeded generator, and differing delays reorder. A
+//! packet leaves only from an address that an interface has at that moment, and arrives only at one. The home
+//! link is shared: what one says there the others hear, scripted neighbours among them.
+//!
+//! After every input the outputs are drained to the end (the drain rule) and the invariants of
+//! [`Pair::check`] hold.
+
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::net::Ipv6Addr;
+use std::time::Duration;
+
+use carnet_base::{Address, Interface, LinkMessage, Rng, Time, WallTime};
+use carnet_mobility::home_agent::{HomeAgentConfig, StoredBinding};
+use carnet_mobility::mobile_router::{MobileRouterConfig, RegistrationMode, StoredSequence, UplinkConfig};
+use carnet_mobility::{
+    Authentication, Event, HomeAgent, MobileRouter, MobilityDrop, MobilityMessage, Output,
+};
+use carnet_wire::extension::Extensions;
+use carnet_wire::ipv6::Header;
+use carnet_wire::{icmpv6, nd};
+
+use crate::agent;
+use crate::craft::*;
+
+/// More outputs than this for one input would be a flood.
+const MAX_OUTPUTS: usize = 32;
+/// More inputs than this at one instant would be a loop.
+const MAX_INPUTS_PER_INSTANT: usize = 500;
+/// The address of a router on its home link, beside the home address.
+pub const AT_HOME: &str = "2001:db8:1::99";
+
+/// What the network does to packets.
+#[derive(Debug, Clone, Copy)]
+pub struct Conditions {
+    pub loss: f64,
+    pub duplicate: f64,
+    pub delay: (Duration, Duration),
+}
+
+impl Conditions {
+    /// 10 ms one way, nothing lost.
+    pub const GOOD: Conditions = Conditions {
+        loss: 0.0,
+        duplicate: 0.0,
+        delay: (Duration::from_millis(10), Duration::from_millis(10)),
+    };
+    /// Nothing arrives.
+    pub const DEAF: Conditions = Conditions { loss: 1.0, ..Conditions::GOOD };
+}
+
+/// A mobile router with its interfaces.
+pub struct Router {
+    pub machine: MobileRouter,
+    pub config: MobileRouterConfig,
+    pub interfaces: BTreeMap<String, Interface>,
+    /// What it last asked to be stored.
+    pub stored: Option<StoredSequence>,
+    /// How far its clock is ahead of the true time.
+    pub clock_ahead: Duration,
+    /// When it sent Binding Updates, since its last start.
+    sent_at: VecDeque<Time>,
+}
+
+impl Router {
+    pub fn has(&self, address: Ipv6Addr) -> bool {
+        self.interfaces.values().any(|i| i.running && i.addresses.iter().any(|a| a.address == address))
+    }
+
+    pub fn at_home(&self) -> bool {
+        self.has(addr(AT_HOME))
+    }
+}
+
+/// Something on its way.
+enum Flight {
+    Packet(Vec<u8>),
+    /// To everybody on the home link but the one who said it.
+    Link(Option<usize>, LinkMessage),
+}
+
+/// A packet as it was sent.
+#[derive(Debug, Clone)]
+pub struct Sent {
+    pub at: Time,
+    /// The router, or `None` for the home agent.
+    pub router: Option<usize>,
+    pub seen: Seen,
+}
+
+pub struct Pair {
+    pub now: Time,
+    pub agent: HomeAgent,
+    pub agent_config: HomeAgentConfig,
+    pub agent_stored: Vec<StoredBinding>,
+    /// While true, packets to the home agent are lost: it is being restarted.
+    pub agent_down: bool,
+    pub routers: Vec<Router>,
+    pub conditions: Conditions,
+    pub rng: Rng,
+    flying: BTreeMap<(Time, u64), Flight>,
+    flights: u64,
+    inputs_now: usize,
+    pub sent: Vec<Sent>,
+    pub events: Vec<(Time, Option<usize>, Event)>,
+    pub link: Vec<(Time, Option<usize>, LinkMessage)>,
+    pub forwarding_changes: usize,
+    pub drops: Vec<(Time, MobilityDrop)>,
+    /// Addresses that a scripted neighbour on the home link has.
+    pub neighbours: Vec<Ipv6Addr>,
+    /// (home address, care-of address) that a router has asked for itself.
+    asked_for: BTreeSet<(Ipv6Addr, Ipv6Addr)>,
+}
+
+/// What a [`Pair`] is built from.
+#[derive(Clone)]
+pub struct Setup {
+    pub seed: u64,
+    pub agent: HomeAgentConfig,
+    pub routers: Vec<MobileRouterConfig>,
+}
+
+/// A router with the uplinks `wifi` (preferred) and `cell`.
+pub fn router_config() -> MobileRouterConfig {
+    MobileRouterConfig {
+        home_address: addr(HOME),
+        home_prefix: net(HOME_PREFIX),
+        home_agent: addr(AGENT),
+        prefixes: vec![net(PREFIX)],
+        mode: RegistrationMode::Explicit,
+        lifetime: Duration::from_secs(60),
+        authentication: Authentication::None,
+        uplinks: vec![
+            UplinkConfig { interface: "wifi".into(), priority: 10 },
+            UplinkConfig { interface: "cell".into(), priority: 20 },
+        ],
+    }
+}
+
+impl Setup {
+    /// One router without authentication, virtual home link, explicit mode.
+    pub fn plain() -> Setup {
+        Setup { seed: 1, agent: agent::config(), routers: vec![router_config()] }
+    }
+
+    /// The same with the key of [`association`].
+    pub fn authenticated() -> Setup {
+        let mut setup = Setup::plain();
+        setup.agent = agent::authenticated();
+        setup.routers[0].authentication = Authentication::SharedKey(association());
+        setup
+    }
+
+    /// A real home link.
+    pub fn with_home_link(mut self) -> Setup {
+        self.agent.home_link = Some("h0".into());
+        self
+    }
+}
+
+pub fn addresses(of: &[&str]) -> Vec<Address> {
+    of.iter()
+        .map(|text| Address {
+            address: addr(text),
+            prefix_length: 64,
+            tentative: false,
+            duplicate: false,
+            deprecated: false,
+            temporary: false,
+        })
+        .collect()
+}
+
+impl Pair {
+    pub fn new(setup: Setup) -> Pair {
+        let mut rng = Rng::new(setup.seed);
+        let routers = setup
+            .routers
+            .iter()
+            .map(|config| Router {
+                machine: MobileRouter::new(config.clone(), &mut rng),
+                config: config.clone(),
+                interfaces: BTreeMap::new(),
+                stored: None,
+                clock_ahead: Duration::ZERO,
+                sent_at: VecDeque::new(),
+            })
+            .collect();
+        let mut pair = Pair {
+            now: Time::from_secs(100),
+            agent: HomeAgent::new(setup.agent.clone()),
+            agent_config: setup.agent,
+            agent_stored: Vec::new(),
+            agent_down: false,
+            routers,
+            conditions: Conditions::GOOD,
+            rng,
+            flying: BTreeMap::new(),
+            flights: 0,
+            inputs_now: 0,
+            sent: Vec::new(),
+            events: Vec::new(),
+            link: Vec::new(),
+            forwarding_changes: 0,
+            drops: Vec::new(),
+            neighbours: Vec::new(),
+            asked_for: BTreeSet::new(),
+        };
+        pair.agent_home_link();
+        pair
+    }
+
+    fn agent_home_link(&mut self) {
+        if let Some(name) = self.agent_config.home_link.clone() {
+            let interface = Interface {
+                name,
+                running: true,
+                mtu: 1500,
+                link_address: Some(agent::AGENT_MAC),
+                addresses: addresses(&["fe80::1"]),
+                routers: Vec::new(),
+            };
+            let now = self.now;
+            self.agent_does(|agent| agent.handle_interface(&interface, now));
+        }
+    }
+
+    /// The true time of day.
+    pub fn wall(&self) -> WallTime {
+        agent::WALL_START + self.now.saturating_since(Time::ZERO)
+    }
+
+    /// The time of day as a router believes it.
+    pub fn wall_of(&self, router: usize) -> WallTime {
+        self.wall() + self.routers[router].clock_ahead
+    }
+
+    // Uplinks.
+
+    /// An uplink comes up, or gets another address, with a default router.
+    pub fn attach(&mut self, router: usize, name: &str, care_of: &str) {
+        self.set_interface(router, name, true, &["fe80::2", care_of], &["fe80::ff"]);
+    }
+
+    /// An uplink loses its carrier; the kernel keeps the addresses for a while.
+    pub fn detach(&mut self, router: usize, name: &str) {
+        let Some(interface) = self.routers[router].interfaces.get_mut(name) else { return };
+        interface.running = false;
+        interface.routers.clear();
+        let interface = interface.clone();
+        self.router_does(router, |machine, now, wall| machine.handle_interface(now, wall, &interface));
+    }
+
+    pub fn set_interface(
+        &mut self,
+        router: usize,
+        name: &str,
+        running: bool,
+        of: &[&str],
+        default_routers: &[&str],
+    ) {
+        let interface = Interface {
+            name: name.into(),
+            running,
+            mtu: 1500,
+            link_address: Some([2, 0, 0, 0, 1, router as u8]),
+            addresses: addresses(of),
+            routers: default_routers.iter().map(|text| addr(text)).collect(),
+        };
+        self.routers[router].interfaces.insert(name.into(), interface.clone());
+        self.router_does(router, |machine, now, wall| machine.handle_interface(now, wall, &interface));
+    }
+
+    /// Both uplinks of router 0 at [`CARE_OF`] and [`OTHER_CARE_OF`].
+    pub fn attach_both(&mut self) {
+        self.attach(0, "wifi", CARE_OF);
+        self.attach(0, "cell", OTHER_CARE_OF);
+    }
+
+    // Running.
+
+    /// When something is due next.
+    pub fn next_wake_up(&self) -> Option<Time> {
+        let timers = self.routers.iter().filter_map(|router| router.machine.poll_timeout());
+        let arrival = self.flying.keys().next().map(|(at, _)| *at);
+        timers.chain(self.agent.poll_timeout()).chain(arrival).min()
+    }
+
+    /// Handles what is due next if it is not after `end`; false when there is nothing.
+    pub fn step(&mut self, end: Time) -> bool {
+        let Some(at) = self.next_wake_up().filter(|at| *at <= end) else { return false };
+        self.advance(at);
+        if let Some(entry) = self.flying.first_entry().filter(|entry| entry.key().0 <= self.now) {
+            let flight = entry.remove();
+            self.arrive(flight);
+        } else if self.agent.poll_timeout().is_some_and(|at| at <= self.now) {
+            let now = self.now;
+            self.agent_does(|agent| agent.handle_timeout(now));
+        } else {
+            let due = self
+                .routers
+                .iter()
+                .position(|router| router.machine.poll_timeout().is_some_and(|at| at <= self.now))
+                .expect("something is due");
+            self.router_does(due, |machine, now, wall| machine.handle_timeout(now, wall));
+        }
+        true
+    }
+
+    /// Lets the clock run on to `at`, at which nothing has happened yet.
+    pub fn advance(&mut self, at: Time) {
+        if at > self.now {
+            self.now = at;
+            self.inputs_now = 0;
+        }
+    }
+
+    pub fn run_until(&mut self, end: Time) {
+        while self.step(end) {}
+        self.advance(end);
+    }
+
+    pub fn run(&mut self, seconds: f64) {
+        self.run_until(self.now + Duration::from_secs_f64(seconds));
+    }
+
+    /// Runs until `done`; panics when that takes longer than `seconds`. Returns how long it took.
+    #[track_caller]
+    pub fn run_while(&mut self, seconds: f64, what: &str, pending: impl Fn(&Pair) -> bool) -> Duration {
+        let start = self.now;
+        let end = start + Duration::from_secs_f64(seconds);
+        while pending(self) {
+            assert!(self.step(end), "not within {seconds} s: {what}");
+        }
+        self.now.saturating_since(start)
+    }
+
+    #[track_caller]
+    pub fn register(&mut self) -> Duration {
+        self.run_while(70.0, "registration", |pair| !pair.is_registered(0))
+    }
+
+    // Looking.
+
+    pub fn machine(&self) -> &MobileRouter {
+        &self.routers[0].machine
+    }
+
+    pub fn path(&self) -> Option<Ipv6Addr> {
+        self.machine().path()
+    }
+
+    /// The care-of address that the home agent has for router 0.
+    pub fn bound(&self) -> Option<Ipv6Addr> {
+        self.agent.bindings().valid(addr(HOME)).map(|binding| binding.care_of_address)
+    }
+
+    /// Whether router and home agent agree on a registration that carries traffic.
+    pub fn is_registered(&self, router: usize) -> bool {
+        let router = &self.routers[router];
+        let binding = self.agent.bindings().valid(router.config.home_address);
+        match (router.machine.registration(), binding) {
+            (Some(registration), Some(binding)) => {
+                registration.care_of_address == binding.care_of_address
+                    && router.machine.path() == Some(binding.care_of_address)
+                    && binding.prefixes == router.config.prefixes
+            }
+            _ => false,
+        }
+    }
+
+    /// The Binding Updates of router 0, with the time of each.
+    pub fn updates(&self) -> Vec<(Time, Seen)> {
+        self.sent
+            .iter()
+            .filter(|sent| sent.router == Some(0) && sent.seen.is_update())
+            .map(|sent| (sent.at, sent.seen.clone()))
+            .collect()
+    }
+
+    #[track_caller]
+    pub fn last_update(&self) -> Seen {
+        self.updates().pop().expect("a Binding Update").1
+    }
+
+    pub fn forget(&mut self) {
+        self.sent.clear();
+        self.events.clear();
+        self.link.clear();
+        self.drops.clear();
+        self.forwarding_changes = 0;
+    }
+
+    // Doing.
+
+    pub fn router_does<R>(
+        &mut self,
+        index: usize,
+        does: impl FnOnce(&mut MobileRouter, Time, WallTime) -> R,
+    ) -> R {
+        self.count_input();
+        let (now, wall) = (self.now, self.wall_of(index));
+        let result = does(&mut self.routers[index].machine, now, wall);
+        let mut count = 0;
+        while let Some(output) = self.routers[index].machine.poll_output() {
+            count += 1;
+            assert!(count <= MAX_OUTPUTS, "too many outputs for one input");
+            self.output(Some(index), output);
+        }
+        self.check();
+        result
+    }
+
+    pub fn agent_does<R>(&mut self, does: impl FnOnce(&mut HomeAgent) -> R) -> R {
+        self.count_input();
+        let before: Vec<String> = self.bindings_in_words();
+        let sent_before = self.sent.len();
+        let result = does(&mut self.agent);
+        let mut count = 0;
+        while let Some(output) = self.agent.poll_output() {
+            count += 1;
+            assert!(count <= MAX_OUTPUTS, "too many outputs for one input");
+            self.output(None, output);
+        }
+        let refused = self.sent[sent_before..].iter().any(
+            |sent| matches!(sent.seen.message, SeenMessage::Acknowledgement { status, .. } if status >= 128),
+        );
+        if refused {
+            assert_eq!(self.bindings_in_words(), before, "a refused update changed a binding");
+        }
+        self.check();
+        result
+    }
+
+    fn bindings_in_words(&self) -> Vec<String> {
+        self.agent.bindings().iter().map(|binding| format!("{binding:?}")).collect()
+    }
+
+    fn count_input(&mut self) {
+        self.inputs_now += 1;
+        assert!(self.inputs_now <= MAX_INPUTS_PER_INSTANT, "a loop at {}", self.now);
+    }
+
+    fn output(&mut self, from: Option<usize>, output: Output) {
+        match output {
+            Output::Packet(packet) => {
+                let seen = Seen::read(&packet);
+                if let (Some(router), true) = (from, seen.is_update()) {
+                    self.note_update(router, &seen);
+                }
+                self.sent.push(Sent { at: self.now, router: from, seen });
+                self.transmit(packet);
+            }
+            Output::Link(message) => {
+                self.link.push((self.now, from, message.clone()));
+                let on_home_link = match from {
+                    None => true,
+                    Some(router) => self.routers[router].at_home(),
+                };
+                if on_home_link {
+                    self.fly(Duration::from_millis(1), Flight::Link(from, message));
+                }
+            }
+            Output::Event(event) => self.events.push((self.now, from, event)),
+            Output::Forwarding(_) => self.forwarding_changes += 1,
+            Output::Persist => match from {
+                None => self.agent_stored = self.agent.stored(self.now, self.wall()),
+                Some(router) => {
+                    self.routers[router].stored = Some(self.routers[router].machine.stored());
+                }
+            },
+        }
+    }
+
+    /// Notes a Binding Update; RFC 6275 11.8 and the source address are checked at once.
+    fn note_update(&mut self, index: usize, seen: &Seen) {
+        let now = self.now;
+        let router = &mut self.routers[index];
+        router.sent_at.push_back(now);
+        while router.sent_at.front().is_some_and(|at| now.saturating_since(*at) >= Duration::from_secs(1)) {
+            router.sent_at.pop_front();
+        }
+        assert!(router.sent_at.len() <= 3, "more than MAX_UPDATE_RATE Binding Updates in a second");
+        let home = router.config.home_address;
+        let legal = router.has(seen.source) || (seen.source == home && router.at_home());
+        assert!(legal, "Binding Update from {}, which is on no running interface", seen.source);
+        if seen.lifetime() > 0 {
+            self.asked_for.insert((home, seen.options().alternate.unwrap_or(seen.source)));
+        }
+    }
+
+    fn transmit(&mut self, packet: Vec<u8>) {
+        let copies = if self.rng.chance(self.conditions.duplicate) { 2 } else { 1 };
+        for _ in 0..copies {
+            if !self.rng.chance(self.conditions.loss) {
+                let (low, high) = self.conditions.delay;
+                let delay = self.rng.duration(low, high);
+                self.fly(delay, Flight::Packet(packet.clone()));
+            }
+        }
+    }
+
+    /// Puts a packet on the wire that a stranger or a test has made.
+    pub fn inject(&mut self, packet: Vec<u8>) {
+        self.fly(Duration::ZERO, Flight::Packet(packet));
+    }
+
+    fn fly(&mut self, delay: Duration, flight: Flight) {
+        self.flights += 1;
+        self.flying.insert((self.now + delay, self.flights), flight);
+    }
+
+    fn arrive(&mut self, flight: Flight) {
+        match flight {
+            Flight::Packet(packet) => {
+                let destination = Header::parse(&packet).expect("an IPv6 header").destination;
+                if destination == self.agent_config.address {
+                    if !self.agent_down {
+                        self.agent_receives(&packet);
+                    }
+                } else {
+                    let index = self.routers.iter().position(|router| {
+                        router.has(destination)
+                            || (router.at_home() && destination == router.config.home_address)
+                    });
+                    if let Some(index) = index {
+                        let _ = self.router_receives(index, &packet);
+                    }
+                }
+            }
+            Flight::Link(from, message) => self.link_message(from, &message),
+        }
+    }
+
+    fn agent_receives(&mut self, packet: &[u8]) {
+        let header = Header::parse(packet).expect("an IPv6 header");
+        let extensions = Extensions::parse(packet).expect("extension headers");
+        let Some(message) = MobilityMessage::new(packet, &header, &extensions) else { return };
+        let (now, wall) = (self.now, self.wall());
+        if let Err(reason) = self.agent_does(|agent| agent.handle_message(now, wall, message)) {
+            self.drops.push((now, reason));
+        }
+    }
+
+    /// Hands a packet to a router, as if it had just arrived.
+    pub fn router_receives(&mut self, index: usize, packet: &[u8]) -> Result<(), MobilityDrop> {
+        let header = Header::parse(packet).expect("an IPv6 header");
+        let extensions = Extensions::parse(packet).expect("extension headers");
+        let Some(message) = MobilityMessage::new(packet, &header, &extensions) else { return Ok(()) };
+        let result = self.router_does(index, |machine, now, wall| machine.handle_message(now, wall, message));
+        if let Err(reason) = result {
+            self.drops.push((self.now, reason));
+        }
+        result
+    }
+
+    /// Answers the last update of router 0 by hand.
+    pub fn answer(&mut self, status: u8) -> Result<(), MobilityDrop> {
+        let answer = Acknowledgement::to(&self.last_update(), status);
+        self.router_receives(0, &answer.packet())
+    }
+
+    fn link_message(&mut self, from: Option<usize>, message: &LinkMessage) {
+        if from.is_some() {
+            let heard = LinkMessage { interface: "h0".into(), ..message.clone() };
+            let now = self.now;
+            if let Err(reason) = self.agent_does(|agent| agent.handle_link_message(now, &heard)) {
+                self.drops.push((now, reason));
+            }
+        }
+        if message.message.first() == Some(&icmpv6::types::NEIGHBOR_SOLICITATION) {
+            let target = nd::NeighborSolicitation::parse(&message.message).expect("solicitation").target;
+            if self.neighbours.contains(&target) {
+                self.neighbour_advertises(target);
+            }
+        }
+    }
+
+    /// A scripted neighbour on the home link defends an address.
+    pub fn neighbour_advertises(&mut self, target: Ipv6Addr) {
+        let advertisement = nd::NeighborAdvertisement {
+            target,
+            router: false,
+            solicited: false,
+            override_: true,
+            target_link_address: Some([2, 0, 0, 0, 0, 9]),
+        };
+        let mut message = advertisement.emit();
+        icmpv6::set_checksum(&mut message, target, nd::ALL_NODES);
+        let message = LinkMessage {
+            interface: "h0".into(),
+            source: target,
+            destination: nd::ALL_NODES,
+            hop_limit: 255,
+            peer: Some([2, 0, 0, 0, 0, 9]),
+            message,
+        };
+        self.fly(Duration::from_millis(1), Flight::Link(Some(usize::MAX), message));
+    }
+
+    // Restarts.
+
+    /// The home agent starts anew, with what it had stored or without.
+    pub fn restart_agent(&mut self, with_state: bool) {
+        self.agent = HomeAgent::new(self.agent_config.clone());
+        let (now, wall) = (self.now, self.wall());
+        if with_state {
+            let stored = self.agent_stored.clone();
+            self.agent_does(|agent| agent.restore(now, wall, stored));
+        } else {
+            self.agent_stored.clear();
+        }
+        self.agent_home_link();
+    }
+
+    /// A router starts anew, with its stored sequence number or without.
+    pub fn restart_router(&mut self, index: usize, with_state: bool) {
+        let router = &mut self.routers[index];
+        router.machine = MobileRouter::new(router.config.clone(), &mut self.rng);
+        router.sent_at.clear();
+        if let Some(stored) = router.stored.filter(|_| with_state) {
+            router.machine.restore(stored);
+        }
+        let interfaces: Vec<Interface> = router.interfaces.values().cloned().collect();
+        for interface in interfaces {
+            self.router_does(index, |machine, now, wall| machine.handle_interface(now, wall, &interface));
+        }
+    }
+
+    // Traffic.
+
+    /// One packet of the mobile network, in the manner of a station: demand when there is no path; the home
+    /// agent is told when it cannot place what comes out of the tunnel.
+    pub fn traffic(&mut self, index: usize) {
+        match self.routers[index].machine.path() {
+            None => self.router_does(index, |machine, now, wall| machine.handle_demand(now, wall)),
+            Some(path) => {
+                let home = self.routers[index].config.home_address;
+                let placed = self.agent.bindings().valid(home).is_some_and(|binding| {
+                    binding.care_of_address == path
+                        || binding.previous_care_of_address.is_some_and(|(address, _)| address == path)
+                });
+                if !placed && !self.agent_down && !self.rng.chance(self.conditions.loss) {
+                    let now = self.now;
+                    self.agent_does(|agent| agent.handle_unbound(now, path, home));
+                }
+            }
+        }
+    }
+
+    // Invariants.
+
+    /// What must hold after every input, whatever happens.
+    pub fn check(&self) {
+        for binding in self.agent.bindings().iter() {
+            let home = binding.home_address;
+            assert!(
+                self.asked_for.contains(&(home, binding.care_of_address)),
+                "binding of {home} to {}, which its router never asked for",
+                binding.care_of_address
+            );
+            let node = self.agent_config.nodes.iter().find(|node| node.home_address == home);
+            let node = node.unwrap_or_else(|| panic!("binding of {home}, which is not configured"));
+            for prefix in &binding.prefixes {
+                assert!(
+                    node.prefixes.iter().any(|own| own.contains(prefix)),
+                    "{prefix} is forwarded to {home}, which may not have it"
+                );
+            }
+        }
+        for router in &self.routers {
+            if let Some(path) = router.machine.path() {
+                assert!(router.has(path), "path {path} is on no running interface");
+            }
+        }
+    }
+}

@@ -1,0 +1,77 @@
+//! Packets that another implementation has sent.
+//!
+//! Recorded on a test bench on 2026-11-21 from UMIP's mobile router (stock Debian 6.1 kernel), without the
+//! Ethernet header: home address 2001:db8:1::100, mobile network 2001:db8:2::/64. Frames 16, 123 and 141 of
+//! `umip-register-explicit-implicit-dhaad-ha-side.pcap`.
+
+use crate::agent::{Agent, config, node};
+use crate::craft::*;
+
+const UMIP_HOME: &str = "2001:db8:1::100";
+const UMIP_CARE_OF: &str = "2001:db8:f1:0:b869:f2ff:feba:1aeb";
+const UMIP_PREFIX: &str = "2001:db8:2::/64";
+
+/// Explicit mode: A, H, R, lifetime 15, Alternate Care-of Address, Mobile Network Prefix.
+const EXPLICIT: &str = "
+    6002e63300503c3f 20010db800f10000b869f2fffeba1aeb 20010db8000100000000000000000001
+    870201020000c910 20010db8000100000000000000000100
+    3b06050034773d65c400000f01000310 20010db800f10000b869f2fffeba1aeb
+    0102000006120040 20010db8000200000000000000000000";
+/// De-registration from the foreign link: lifetime 0, no prefix.
+const DEREGISTRATION: &str = "
+    6002e63300383c3f 20010db800f10000b869f2fffeba1aeb 20010db8000100000000000000000001
+    870201020000c910 20010db8000100000000000000000100
+    3b03050069ae3d67c400000001000310 20010db800f10000b869f2fffeba1aeb";
+/// Implicit mode: A, H, R, lifetime 15, Alternate Care-of Address.
+const IMPLICIT: &str = "
+    6002e63300383c3f 20010db800f10000b869f2fffeba1aeb 20010db8000100000000000000000001
+    870201020000c910 20010db8000100000000000000000100
+    3b0305000e3798cfc400000f01000310 20010db800f10000b869f2fffeba1aeb";
+
+fn agent() -> Agent {
+    let mut umip = config();
+    umip.nodes = vec![node(UMIP_HOME, &[UMIP_PREFIX])];
+    Agent::new(umip)
+}
+
+/// What UMIP needs of an answer: the routing header, R, the sequence number echoed.
+fn check(answer: &Seen, sequence: u16, lifetime: u16) {
+    assert_eq!((answer.status(), answer.sequence(), answer.lifetime()), (0, sequence, lifetime));
+    assert!(answer.mobile_router());
+    assert_eq!(answer.destination, addr(UMIP_CARE_OF));
+    assert_eq!(answer.routing_home_address, Some(addr(UMIP_HOME)));
+}
+
+#[test]
+fn explicit_registration_and_deregistration_of_umip() {
+    let mut agent = agent();
+    let answers = agent.receive(&hex(EXPLICIT));
+    assert_eq!(agent.dropped, None);
+    check(&answers[0], 15_717, 15);
+    let binding = agent.binding_of(UMIP_HOME).expect("bound");
+    assert_eq!(binding.care_of_address, addr(UMIP_CARE_OF));
+    assert_eq!(binding.prefixes, [net(UMIP_PREFIX)]);
+    // The recording has one more refresh in between: the number is 15719.
+    let answers = agent.receive(&hex(DEREGISTRATION));
+    check(&answers[0], 15_719, 0);
+    assert!(agent.binding_of(UMIP_HOME).is_none());
+}
+
+#[test]
+fn implicit_registration_of_umip() {
+    let mut agent = agent();
+    let answers = agent.receive(&hex(IMPLICIT));
+    check(&answers[0], 39_119, 15);
+    assert_eq!(agent.binding_of(UMIP_HOME).expect("bound").prefixes, [net(UMIP_PREFIX)]);
+}
+
+/// A UMIP that was restarted begins at a random number: without a key it is only late for ten seconds.
+#[test]
+fn a_restarted_umip_gets_back_in() {
+    let mut agent = agent();
+    agent.receive(&hex(IMPLICIT));
+    let answers = agent.receive(&hex(EXPLICIT));
+    assert_eq!((answers[0].status(), answers[0].sequence()), (135, 39_119));
+    agent.wait(61.0);
+    check(&agent.receive(&hex(EXPLICIT))[0], 15_717, 15);
+}

@@ -1,0 +1,176 @@
+//! Mobile router on its home link, with a home agent there (RFC 6275 11.5.5, 10.3.2, RFC 3963 5.8).
+
+use carnet_mobility::Event;
+use carnet_mobility::mobile_router::State;
+use carnet_wire::{icmpv6, nd};
+
+use crate::craft::*;
+use crate::pair::{AT_HOME, Conditions, Pair, Setup};
+
+fn away() -> Pair {
+    let mut pair = Pair::new(Setup::plain().with_home_link());
+    pair.attach(0, "cell", OTHER_CARE_OF);
+    pair.register();
+    pair.run(10.0);
+    pair.forget();
+    pair
+}
+
+/// What the router has advertised on the home link.
+fn advertised(pair: &Pair) -> Vec<nd::NeighborAdvertisement> {
+    pair.link
+        .iter()
+        .filter(|(_, from, message)| {
+            *from == Some(0) && message.message[0] == icmpv6::types::NEIGHBOR_ADVERTISEMENT
+        })
+        .map(|(_, _, message)| {
+            icmpv6::verify(message.source, message.destination, &message.message).expect("checksum");
+            assert_eq!((message.hop_limit, message.destination), (255, nd::ALL_NODES));
+            nd::NeighborAdvertisement::parse(&message.message).expect("advertisement")
+        })
+        .collect()
+}
+
+/// The first registration waits for the home agent's test of the address: 1.5 s are enough (RFC 6275 13).
+#[test]
+fn the_first_registration_passes_the_test_of_the_address_without_retransmission() {
+    let mut pair = Pair::new(Setup::plain().with_home_link());
+    pair.attach(0, "cell", OTHER_CARE_OF);
+    let took = pair.register();
+    assert!((1.0..1.1).contains(&took.as_secs_f64()), "{took:?}");
+    assert_eq!(pair.updates().len(), 1);
+}
+
+/// A neighbour on the home link has the address: 134, and the router gives up.
+#[test]
+fn a_neighbour_with_the_home_address_ends_in_status_134() {
+    let mut pair = Pair::new(Setup::plain().with_home_link());
+    pair.neighbours.push(addr(HOME));
+    pair.attach(0, "cell", OTHER_CARE_OF);
+    pair.run(5.0);
+    assert_eq!(pair.bound(), None);
+    assert_eq!(pair.machine().state(), State::Refused(carnet_wire::mobility::Status(134)));
+}
+
+/// RFC 6275 11.5.5: A and H, lifetime 0, from the home address, without a Home Address option.
+#[test]
+fn coming_home_deregisters_from_the_home_address() {
+    let mut pair = away();
+    pair.attach(0, "wifi", AT_HOME);
+    pair.run(1.0); // it settles first, for the other uplink works
+    let update = pair.last_update();
+    assert_eq!((update.source, update.home_address), (addr(HOME), None));
+    assert_eq!(update.lifetime(), 0);
+    assert!(update.options().prefixes.is_empty(), "RFC 3963 5.8");
+    let SeenMessage::Update { flags, .. } = update.message else { panic!("no update") };
+    assert!(flags.acknowledge && flags.home_registration);
+    assert_eq!(pair.path(), None);
+    assert_eq!(pair.machine().state(), State::Home);
+    assert!(advertised(&pair).is_empty(), "not before the answer");
+    pair.run(0.1);
+    assert_eq!(pair.bound(), None);
+    assert!(pair.events.iter().any(|(_, _, event)| matches!(event, Event::AtHome { .. })));
+}
+
+/// RFC 6275 11.5.5: after the answer the home link is told, O set, S clear, with the link-layer address.
+#[test]
+fn after_the_answer_the_home_link_is_told() {
+    let mut pair = away();
+    pair.attach(0, "wifi", AT_HOME);
+    pair.run(2.0);
+    let said = advertised(&pair);
+    assert_eq!(said.len(), 1);
+    assert_eq!(said[0].target, addr(HOME));
+    assert!(said[0].override_ && !said[0].solicited && said[0].router);
+    assert_eq!(said[0].target_link_address, Some([2, 0, 0, 0, 1, 0]));
+}
+
+/// A refused de-registration is no reason to take the address: the home agent still defends it.
+#[test]
+fn a_refused_deregistration_is_tried_again_and_not_announced() {
+    let mut pair = away();
+    pair.conditions = Conditions::DEAF;
+    pair.attach(0, "wifi", AT_HOME);
+    pair.run(1.0);
+    pair.answer(130).expect("an answer");
+    assert!(advertised(&pair).is_empty());
+    pair.conditions = Conditions::GOOD;
+    pair.run(40.0);
+    assert_eq!(pair.bound(), None);
+    assert_eq!(advertised(&pair).len(), 1);
+}
+
+/// RFC 6275 10.3.2: 133 means that there was nothing to end; one is at home all the same.
+#[test]
+fn starting_at_home_is_answered_133() {
+    let mut pair = Pair::new(Setup::plain().with_home_link());
+    pair.attach(0, "wifi", AT_HOME);
+    pair.run(1.0);
+    assert_eq!(pair.machine().state(), State::Home);
+    assert_eq!(pair.updates().len(), 1);
+    assert_eq!(advertised(&pair).len(), 1);
+    pair.run(100.0);
+    assert_eq!(pair.updates().len(), 1);
+}
+
+/// Lost on the way: it is repeated until it is answered.
+#[test]
+fn the_deregistration_is_repeated_until_it_is_answered() {
+    let mut pair = away();
+    pair.conditions = Conditions::DEAF;
+    pair.attach(0, "wifi", AT_HOME);
+    pair.run(10.0);
+    assert!(pair.updates().len() >= 3);
+    assert!(pair.bound().is_some());
+    pair.conditions = Conditions::GOOD;
+    pair.run(10.0);
+    assert_eq!(pair.bound(), None);
+}
+
+/// Leaving again registers again, and the home agent tests and defends again.
+#[test]
+fn leaving_home_registers_again() {
+    let mut pair = away();
+    pair.attach(0, "wifi", AT_HOME);
+    pair.run(30.0);
+    pair.forget();
+    pair.detach(0, "wifi");
+    assert_eq!(pair.last_update().source, addr(OTHER_CARE_OF));
+    pair.register();
+    assert_eq!(pair.path(), Some(addr(OTHER_CARE_OF)));
+}
+
+/// RFC 6275 10.3.2: a refresh from abroad that arrives behind the de-registration does not undo it.
+#[test]
+fn a_late_refresh_from_abroad_does_not_undo_the_return() {
+    let mut pair = away();
+    let late = Update::explicit(pair.machine().registration().expect("registered").sequence.wrapping_add(1))
+        .from(OTHER_CARE_OF);
+    pair.conditions = Conditions::DEAF;
+    pair.run(40.0); // a refresh leaves and is lost, so that the number above was really sent
+    assert!(!pair.updates().is_empty());
+    pair.conditions = Conditions::GOOD;
+    pair.attach(0, "wifi", AT_HOME);
+    pair.run(2.0);
+    assert_eq!(pair.bound(), None);
+    pair.inject(late.packet());
+    pair.run(2.0);
+    assert_eq!(pair.bound(), None);
+    let last = pair.sent.iter().rev().find(|sent| sent.router.is_none()).expect("an answer");
+    assert_eq!(last.seen.status(), 135);
+    assert_eq!(pair.machine().state(), State::Home);
+}
+
+/// A shutdown at home waits for a de-registration that is still under way.
+#[test]
+fn a_shutdown_at_home_finishes_the_deregistration() {
+    let mut pair = away();
+    pair.conditions = Conditions::DEAF;
+    pair.attach(0, "wifi", AT_HOME);
+    pair.run(1.1);
+    pair.conditions = Conditions::GOOD;
+    pair.router_does(0, |machine, now, wall| machine.handle_shutdown(now, wall));
+    pair.run(5.0);
+    assert_eq!(pair.bound(), None);
+    assert!(pair.machine().is_quiescent());
+}

@@ -1,0 +1,291 @@
+//! Mobile router: when the home agent says no (RFC 3963 5.3, 5.4, RFC 6275 11.7.3, RFC 4285 5.3, 6).
+
+use std::time::Duration;
+
+use carnet_mobility::mobile_router::State;
+use carnet_mobility::{Authentication, Event, MobilityDrop, ReplayProtection, SecurityAssociation};
+use carnet_wire::mobility::status::Status;
+
+use crate::agent::node;
+use crate::craft::*;
+use crate::pair::{Conditions, Pair, Setup};
+
+/// A router whose answers the test gives.
+fn by_hand() -> Pair {
+    let mut pair = Pair::new(Setup::plain());
+    pair.conditions = Conditions::DEAF;
+    pair.attach(0, "wifi", CARE_OF);
+    pair
+}
+
+fn registered_by_hand() -> Pair {
+    let mut pair = by_hand();
+    pair.answer(0).expect("accepted");
+    pair.run(46.0); // the refresh is out
+    pair
+}
+
+fn rejections(pair: &Pair) -> usize {
+    pair.events.iter().filter(|(_, _, event)| matches!(event, Event::Rejected { .. })).count()
+}
+
+/// Item 64; RFC 3963 5.4: 140 to 143 end it: logged, not repeated, no binding believed in.
+#[test]
+fn refusals_of_nemo_are_final() {
+    for status in [140, 141, 142, 143] {
+        for mut pair in [by_hand(), registered_by_hand()] {
+            pair.answer(status).expect("an answer");
+            assert_eq!(pair.machine().state(), State::Refused(Status(status)));
+            assert!(pair.machine().registration().is_none(), "5.4: no binding cache entry");
+            assert_eq!(pair.path(), None);
+            assert_eq!(rejections(&pair), 1, "5.4: it must log the information");
+            pair.forget();
+            pair.run(600.0);
+            pair.attach(0, "cell", OTHER_CARE_OF);
+            pair.traffic(0);
+            pair.run(600.0);
+            assert!(pair.updates().is_empty(), "{status}");
+        }
+    }
+}
+
+/// RFC 3963 5.4.2: "MUST also stop advertising the prefix" with 141 and 142.
+#[test]
+fn prefixes_are_not_advertised_after_141_and_142() {
+    for (status, may) in [(140, true), (141, false), (142, false), (143, true)] {
+        let mut pair = by_hand();
+        assert!(pair.machine().may_advertise());
+        pair.answer(status).expect("an answer");
+        assert_eq!(pair.machine().may_advertise(), may, "{status}");
+    }
+}
+
+/// The operator's word begins anew.
+#[test]
+fn the_operator_may_begin_anew_after_a_refusal() {
+    let mut pair = by_hand();
+    pair.answer(142).expect("an answer");
+    pair.forget();
+    pair.router_does(0, |machine, now, wall| machine.handle_handover(now, wall, None)).expect("handover");
+    assert_eq!(pair.updates().len(), 1);
+    assert!(pair.machine().may_advertise());
+    pair.answer(0).expect("accepted");
+    assert_eq!(pair.path(), Some(addr(CARE_OF)));
+}
+
+/// RFC 3963 5.3: no R in the answer: de-register, and do not come back.
+#[test]
+fn an_answer_without_r_ends_in_a_deregistration() {
+    for mut pair in [by_hand(), registered_by_hand()] {
+        let mut answer = Acknowledgement::to(&pair.last_update(), 0);
+        answer.mobile_router = false;
+        pair.forget();
+        pair.router_receives(0, &answer.packet()).expect("an answer");
+        assert_eq!(pair.path(), None);
+        let update = pair.last_update();
+        assert_eq!(update.lifetime(), 0);
+        assert!(update.options().prefixes.is_empty(), "RFC 3963 5.8");
+        pair.answer(0).expect("an answer");
+        pair.forget();
+        pair.run(600.0);
+        assert!(pair.updates().is_empty());
+        assert!(!pair.events.iter().any(|(_, _, e)| matches!(e, Event::Deregistered { .. })));
+    }
+}
+
+/// The same while the uplink goes away: the rest goes out from where the router is, or not at all.
+#[test]
+fn a_deregistration_follows_the_router() {
+    let mut pair = by_hand();
+    pair.attach(0, "cell", OTHER_CARE_OF);
+    let mut answer = Acknowledgement::to(&pair.last_update(), 0);
+    answer.mobile_router = false;
+    pair.router_receives(0, &answer.packet()).expect("an answer");
+    pair.detach(0, "wifi");
+    pair.forget();
+    pair.run(120.0); // the pair checks every source address
+    assert!(pair.updates().iter().all(|(_, update)| update.source == addr(OTHER_CARE_OF)));
+}
+
+/// Item 64; RFC 6275 11.7.3: 135 is followed by the next number after the one named, at once.
+#[test]
+fn status_135_is_followed_at_once_by_the_next_number() {
+    let mut pair = by_hand();
+    let mut answer = Acknowledgement::to(&pair.last_update(), 135);
+    answer.sequence = pair.last_update().sequence().wrapping_add(1000);
+    let next = answer.sequence.wrapping_add(1);
+    pair.router_receives(0, &answer.packet()).expect("an answer");
+    assert_eq!(pair.updates().len(), 2);
+    assert_eq!(pair.updates()[0].0, pair.updates()[1].0, "at the same instant");
+    assert_eq!(pair.last_update().sequence(), next);
+    assert_eq!(rejections(&pair), 0);
+}
+
+/// A duplicate of that answer names a number that the update on its way has passed already (11.8: every
+/// transmission has a number greater than the one before).
+#[test]
+fn a_duplicate_of_status_135_is_ignored() {
+    let mut pair = by_hand();
+    let mut answer = Acknowledgement::to(&pair.last_update(), 135);
+    answer.sequence = pair.last_update().sequence().wrapping_add(1000);
+    pair.router_receives(0, &answer.packet()).expect("an answer");
+    assert_eq!(pair.router_receives(0, &answer.packet()), Err(MobilityDrop::Unexpected));
+    assert_eq!(pair.updates().len(), 2);
+}
+
+/// A home agent that always answers 135 draws no storm (UMIP sends 200 a second then).
+#[test]
+fn endless_status_135_ends_in_the_back_off() {
+    let mut pair = by_hand();
+    for _ in 0..300 {
+        let mut answer = Acknowledgement::to(&pair.last_update(), 135);
+        answer.sequence = answer.sequence.wrapping_add(20_000);
+        let _ = pair.router_receives(0, &answer.packet());
+        pair.run(0.1);
+    }
+    assert!(pair.updates().len() <= 10, "{} updates in 30 s", pair.updates().len());
+}
+
+/// RFC 6275 11.7.3 with 9.5.1: 139 means that the home agent has a binding of another kind; it is removed.
+#[test]
+fn status_139_starts_over() {
+    let mut setup = Setup::plain();
+    setup.seed = 5;
+    let mut pair = Pair::new(setup);
+    // Somebody has registered this home address without R.
+    let foreign = Update::node(1).alternate(CARE_OF);
+    pair.conditions = Conditions::DEAF;
+    pair.attach(0, "wifi", CARE_OF);
+    let before = pair.last_update().sequence().wrapping_sub(5);
+    pair.inject(Update { sequence: before, ..foreign }.packet());
+    pair.run(0.1);
+    assert_eq!(pair.bound(), Some(addr(CARE_OF)));
+    pair.conditions = Conditions::GOOD;
+    pair.register();
+    let statuses: Vec<u8> =
+        pair.sent.iter().filter(|sent| sent.router.is_none()).map(|sent| sent.seen.status()).collect();
+    assert_eq!(statuses[statuses.len() - 3..], [139, 0, 0]);
+}
+
+/// RFC 4285 5.3: "SHOULD stop sending new Binding Updates": a pause of half a minute, traffic or not.
+#[test]
+fn status_146_is_followed_by_a_pause() {
+    let mut pair = Pair::new(Setup::authenticated());
+    pair.conditions = Conditions::DEAF;
+    pair.attach(0, "wifi", CARE_OF);
+    let mut answer = Acknowledgement::to(&pair.last_update(), 146);
+    answer.association = Some(association());
+    pair.router_receives(0, &answer.packet()).expect("an answer");
+    pair.forget();
+    for _ in 0..290 {
+        pair.traffic(0);
+        pair.run(0.1);
+    }
+    assert!(pair.updates().is_empty());
+    pair.run(2.0);
+    assert_eq!(pair.updates().len(), 1);
+}
+
+/// RFC 6275 11.7.3: temporary refusals are tried again slowly; the registration goes on meanwhile.
+#[test]
+fn temporary_refusals_are_tried_again_slowly() {
+    for status in [128, 130] {
+        let mut pair = registered_by_hand();
+        pair.answer(status).expect("an answer");
+        assert_eq!(pair.path(), Some(addr(CARE_OF)));
+        pair.forget();
+        pair.run(31.9);
+        assert!(pair.updates().is_empty());
+        pair.run(0.2);
+        assert_eq!(pair.updates().len(), 1);
+    }
+}
+
+/// Against a real home agent: a prefix that is not ours leaves the tunnel of others alone and ends in 142.
+#[test]
+fn a_router_with_a_foreign_prefix_is_refused() {
+    let mut setup = Setup::plain();
+    setup.agent.nodes = vec![node(HOME, &[SECOND_PREFIX])];
+    let mut pair = Pair::new(setup);
+    pair.attach(0, "wifi", CARE_OF);
+    pair.run(1.0);
+    assert_eq!(pair.machine().state(), State::Refused(Status(142)));
+    assert_eq!(pair.bound(), None);
+}
+
+fn by_time() -> SecurityAssociation {
+    SecurityAssociation {
+        replay: ReplayProtection::Timestamp { window: Duration::from_secs(7) },
+        ..association()
+    }
+}
+
+fn timed(ahead: Duration) -> Pair {
+    let mut setup = Setup::authenticated();
+    setup.agent.nodes[0].authentication = Authentication::SharedKey(by_time());
+    setup.routers[0].authentication = Authentication::SharedKey(by_time());
+    let mut pair = Pair::new(setup);
+    pair.routers[0].clock_ahead = ahead;
+    pair
+}
+
+/// RFC 4285 6: with 144 "the Mobile Node MUST adjust its timestamp".
+#[test]
+fn a_wrong_clock_is_adjusted_by_status_144() {
+    for ahead in [0, 5, 3600, 86_400 * 365] {
+        let mut pair = timed(Duration::from_secs(ahead));
+        pair.attach(0, "wifi", CARE_OF);
+        let took = pair.register();
+        assert!(took < Duration::from_secs(1), "{ahead}: {took:?}");
+        let updates = pair.updates().len();
+        assert_eq!(updates, if ahead > 7 { 2 } else { 1 }, "{ahead}");
+        pair.run(300.0);
+        assert!(pair.is_registered(0));
+        assert!(pair.updates().len() < 12);
+    }
+}
+
+/// RFC 4285 6: an answer with another timestamp than the update's is "silently" discarded.
+#[test]
+fn an_answer_with_another_timestamp_is_ignored() {
+    let mut pair = timed(Duration::ZERO);
+    pair.conditions = Conditions::DEAF;
+    pair.attach(0, "wifi", CARE_OF);
+    let mut answer = Acknowledgement::to(&pair.last_update(), 0);
+    answer.association = Some(by_time());
+    assert_eq!(pair.router_receives(0, &answer.packet()), Err(MobilityDrop::Timestamp));
+    answer.options.push(carnet_wire::mobility::MobilityOption::MessageIdentifier(1));
+    assert_eq!(pair.router_receives(0, &answer.packet()), Err(MobilityDrop::Timestamp));
+    let timestamp = pair.last_update().options().timestamp.expect("a timestamp");
+    answer.options = vec![carnet_wire::mobility::MobilityOption::MessageIdentifier(timestamp)];
+    pair.router_receives(0, &answer.packet()).expect("accepted");
+}
+
+/// A de-registration learns the clock, too.
+#[test]
+fn a_deregistration_with_a_wrong_clock_is_repeated() {
+    let mut pair = timed(Duration::ZERO);
+    pair.attach(0, "wifi", CARE_OF);
+    pair.register();
+    pair.routers[0].clock_ahead = Duration::from_secs(1000);
+    pair.router_does(0, |machine, now, wall| machine.handle_shutdown(now, wall));
+    pair.run(1.0);
+    assert_eq!(pair.bound(), None);
+    assert!(pair.machine().is_quiescent());
+}
+
+/// A home agent that always answers 144 draws no storm.
+#[test]
+fn endless_status_144_ends_in_the_back_off() {
+    let mut pair = timed(Duration::ZERO);
+    pair.conditions = Conditions::DEAF;
+    pair.attach(0, "wifi", CARE_OF);
+    for _ in 0..300 {
+        let mut answer = Acknowledgement::to(&pair.last_update(), 144);
+        answer.options.push(carnet_wire::mobility::MobilityOption::MessageIdentifier(pair.wall().to_ntp()));
+        answer.association = Some(by_time());
+        let _ = pair.router_receives(0, &answer.packet());
+        pair.run(0.1);
+    }
+    assert!(pair.updates().len() <= 10, "{} updates in 30 s", pair.updates().len());
+}

@@ -1,0 +1,395 @@
+//! Mobile router: what Binding Updates look like and when they leave (RFC 6275 11.7.1, 11.8, RFC 3963 5.2).
+
+use std::time::Duration;
+
+use carnet_base::{Interface, Time};
+use carnet_mobility::MobilityDrop;
+use carnet_mobility::mobile_router::{RegistrationMode, State};
+use carnet_wire::mobility::{BindingUpdateFlags, Builder, MobilityOption};
+
+use crate::craft::*;
+use crate::pair::{Conditions, Pair, Setup, addresses};
+
+/// A router whose Binding Updates nobody hears.
+fn unheard() -> Pair {
+    let mut pair = Pair::new(Setup::plain());
+    pair.conditions = Conditions::DEAF;
+    pair
+}
+
+fn gaps(updates: &[(Time, Seen)]) -> Vec<f64> {
+    updates.windows(2).map(|pair| pair[1].0.saturating_since(pair[0].0).as_secs_f64()).collect()
+}
+
+/// Every number is greater than the one before (RFC 6275 11.8).
+fn increasing(updates: &[(Time, Seen)]) -> bool {
+    updates.windows(2).all(|pair| pair[1].1.sequence() == pair[0].1.sequence().wrapping_add(1))
+}
+
+/// RFC 6275 11.7.1, RFC 3963 5.2: A, H and R; Home Address option; Alternate Care-of Address; prefixes.
+#[test]
+fn a_binding_update_in_explicit_mode() {
+    let mut pair = unheard();
+    pair.attach(0, "wifi", CARE_OF);
+    let update = pair.last_update();
+    assert_eq!((update.source, update.destination), (addr(CARE_OF), addr(AGENT)));
+    assert_eq!(update.home_address, Some(addr(HOME)));
+    assert_eq!(update.options().alternate, Some(addr(CARE_OF)));
+    assert_eq!(update.options().prefixes, [net(PREFIX)]);
+    assert_eq!(update.lifetime(), 15);
+    let SeenMessage::Update { flags, .. } = update.message else { panic!("no update") };
+    assert_eq!(flags, BindingUpdateFlags { ..ROUTER });
+    assert_eq!(pair.machine().state(), State::Registering);
+}
+
+/// RFC 3963 5.2: no prefix option in implicit mode.
+#[test]
+fn a_binding_update_in_implicit_mode() {
+    let mut setup = Setup::plain();
+    setup.routers[0].mode = RegistrationMode::Implicit;
+    let mut pair = Pair::new(setup);
+    pair.attach(0, "wifi", CARE_OF);
+    assert!(pair.last_update().options().prefixes.is_empty());
+    pair.register();
+}
+
+/// Item 64; RFC 3963 5.2: in explicit mode "all Binding Updates, including those sent to refresh".
+#[test]
+fn refreshes_name_the_prefixes_again() {
+    let mut pair = Pair::new(Setup::plain());
+    pair.attach(0, "wifi", CARE_OF);
+    pair.run(200.0);
+    let updates = pair.updates();
+    assert!(updates.len() >= 4, "{}", updates.len());
+    assert!(updates.iter().all(|(_, update)| update.options().prefixes == [net(PREFIX)]));
+    assert!(increasing(&updates));
+    assert!(pair.is_registered(0));
+}
+
+/// Item 63; RFC 6275 11.8, 13: 1.5 s, doubling, at most 32 s, a new number each time.
+#[test]
+fn first_registrations_are_retransmitted_from_one_and_a_half_seconds_on() {
+    let mut pair = unheard();
+    pair.attach(0, "wifi", CARE_OF);
+    pair.run(150.0);
+    let updates = pair.updates();
+    assert_eq!(gaps(&updates), [1.5, 3.0, 6.0, 12.0, 24.0, 32.0, 32.0, 32.0]);
+    assert!(increasing(&updates));
+}
+
+/// Item 63; RFC 6275 11.8, 12: with a binding, 1 s, doubling.
+#[test]
+fn refreshes_are_retransmitted_from_one_second_on() {
+    let mut pair = Pair::new(Setup::plain());
+    pair.attach(0, "wifi", CARE_OF);
+    pair.register();
+    pair.conditions = Conditions::DEAF;
+    pair.forget();
+    pair.run(150.0);
+    let updates = pair.updates();
+    assert_eq!(gaps(&updates)[..6], [1.0, 2.0, 4.0, 8.0, 16.0, 32.0]);
+    assert!(increasing(&updates));
+    assert!(pair.machine().registration().is_none(), "the lifetime has ended meanwhile");
+}
+
+/// A move starts a back-off of its own (RFC 6275 11.8: "for different care-of addresses").
+#[test]
+fn a_move_begins_the_back_off_anew() {
+    let mut pair = Pair::new(Setup::plain());
+    pair.attach(0, "wifi", CARE_OF);
+    pair.register();
+    pair.conditions = Conditions::DEAF;
+    pair.attach(0, "wifi", "2001:db8:f3::10");
+    pair.run(10.0);
+    pair.forget();
+    pair.attach(0, "wifi", OTHER_CARE_OF);
+    pair.run(8.0);
+    assert_eq!(gaps(&pair.updates()), [1.0, 2.0, 4.0]);
+}
+
+/// RFC 6275 11.8: never more than `MAX_UPDATE_RATE` a second, however the uplinks flap (checked by the pair
+/// at every update); the last word is said all the same.
+#[test]
+fn flapping_uplinks_do_not_break_the_rate() {
+    let mut pair = unheard();
+    for round in 0..200 {
+        pair.attach(0, "wifi", if round % 2 == 0 { CARE_OF } else { "2001:db8:f3::10" });
+        pair.run(0.01);
+        if round % 3 == 0 {
+            pair.detach(0, "wifi");
+        }
+    }
+    pair.attach(0, "wifi", OTHER_CARE_OF);
+    pair.run(1.0);
+    assert_eq!(pair.last_update().source, addr(OTHER_CARE_OF));
+}
+
+/// A care-of address that is still being tested is none (section 7 of the notes: UMIP sends from one).
+#[test]
+fn nothing_is_sent_from_a_tentative_duplicate_or_own_address() {
+    let mut pair = unheard();
+    let mut interface = Interface {
+        name: "wifi".into(),
+        running: true,
+        mtu: 1500,
+        link_address: None,
+        addresses: addresses(&["fe80::2", CARE_OF]),
+        routers: vec![addr("fe80::ff")],
+    };
+    let show = |pair: &mut Pair, interface: &Interface| {
+        let interface = interface.clone();
+        pair.routers[0].interfaces.insert("wifi".into(), interface.clone());
+        pair.router_does(0, |machine, now, wall| machine.handle_interface(now, wall, &interface));
+        pair.updates().len()
+    };
+    interface.addresses[1].tentative = true;
+    assert_eq!(show(&mut pair, &interface), 0);
+    interface.addresses[1].tentative = false;
+    interface.addresses[1].duplicate = true;
+    assert_eq!(show(&mut pair, &interface), 0);
+    // RFC 4888 2.8: a care-of address out of the own mobile network would be a loop.
+    interface.addresses = addresses(&["fe80::2", "2001:db8:a::5"]);
+    assert_eq!(show(&mut pair, &interface), 0);
+    interface.addresses = addresses(&["fe80::2", HOME]);
+    assert_eq!(show(&mut pair, &interface), 0);
+    interface.addresses = addresses(&["fe80::2", CARE_OF]);
+    interface.routers.clear();
+    assert_eq!(show(&mut pair, &interface), 0);
+    interface.routers.push(addr("fe80::ff"));
+    assert_eq!(show(&mut pair, &interface), 1);
+}
+
+/// While traffic waits, every two seconds; without, the back-off (the design's answer to 11.8's slow rate).
+#[test]
+fn waiting_traffic_shortens_the_back_off_but_not_below_two_seconds() {
+    let mut pair = unheard();
+    pair.attach(0, "wifi", CARE_OF);
+    pair.run(40.0);
+    pair.forget();
+    for _ in 0..100 {
+        pair.traffic(0);
+        pair.run(0.1);
+    }
+    let gaps = gaps(&pair.updates());
+    assert!(gaps.len() >= 3, "{gaps:?}");
+    assert!(gaps.iter().all(|gap| *gap >= 2.0), "{gaps:?}");
+    assert!(increasing(&pair.updates()));
+}
+
+/// RFC 6275 11.7.3: the lifetime is counted from when the update was sent, and is never more than asked for.
+#[test]
+fn the_lifetime_is_counted_from_the_sending() {
+    let mut pair = unheard();
+    pair.attach(0, "wifi", CARE_OF);
+    let (sent, update) = pair.updates().remove(0);
+    pair.run(0.5);
+    let mut answer = Acknowledgement::to(&update, 0);
+    answer.lifetime = 10;
+    pair.router_receives(0, &answer.packet()).expect("accepted");
+    let registration = *pair.machine().registration().expect("registered");
+    assert_eq!(registration.expires, sent + Duration::from_secs(40));
+    pair.run(39.0);
+    assert!(pair.machine().registration().is_some());
+    pair.run(0.6);
+    assert!(pair.machine().registration().is_none());
+    assert_eq!(pair.path(), None, "RFC 3963 5.3: no tunnel without registration");
+
+    let mut pair = unheard();
+    pair.attach(0, "wifi", CARE_OF);
+    let mut answer = Acknowledgement::to(&pair.last_update(), 0);
+    answer.lifetime = 0xffff;
+    pair.router_receives(0, &answer.packet()).expect("accepted");
+    assert_eq!(pair.machine().registration().expect("registered").lifetime, Duration::from_secs(60));
+}
+
+/// RFC 6275 11.7.3: a remaining lifetime of 0 is no registration; it is not asked for again in a storm.
+#[test]
+fn an_acknowledged_lifetime_of_zero_is_no_registration() {
+    let mut pair = unheard();
+    pair.attach(0, "wifi", CARE_OF);
+    for _ in 0..50 {
+        let mut answer = Acknowledgement::to(&pair.last_update(), 0);
+        answer.lifetime = 0;
+        let _ = pair.router_receives(0, &answer.packet());
+        pair.run(1.0);
+        assert_eq!(pair.path(), None);
+    }
+    assert!(pair.updates().len() <= 10, "{} updates", pair.updates().len());
+}
+
+/// RFC 6275 11.7.3: Binding Refresh Advice is followed.
+#[test]
+fn refresh_advice_is_followed() {
+    let mut pair = unheard();
+    pair.attach(0, "wifi", CARE_OF);
+    let mut answer = Acknowledgement::to(&pair.last_update(), 0);
+    answer.options.push(MobilityOption::BindingRefreshAdvice(5));
+    pair.router_receives(0, &answer.packet()).expect("accepted");
+    pair.forget();
+    pair.run(19.9);
+    assert!(pair.updates().is_empty());
+    pair.run(0.2);
+    assert_eq!(pair.updates().len(), 1);
+}
+
+/// RFC 6275 6.1.8: status 1 is an acceptance.
+#[test]
+fn status_one_is_an_acceptance() {
+    let mut pair = unheard();
+    pair.attach(0, "wifi", CARE_OF);
+    pair.answer(1).expect("accepted");
+    assert_eq!(pair.machine().state(), State::Registered);
+    assert_eq!(pair.path(), Some(addr(CARE_OF)));
+}
+
+/// Item 64; RFC 6275 11.7.3, 6.4: what does not answer our update is ignored.
+#[test]
+fn acknowledgements_that_do_not_fit_are_ignored() {
+    let mut pair = unheard();
+    pair.attach(0, "wifi", CARE_OF);
+    let right = Acknowledgement::to(&pair.last_update(), 0);
+    let wrong = [
+        (
+            Acknowledgement { sequence: right.sequence.wrapping_add(1), ..right.clone() },
+            MobilityDrop::Unexpected,
+        ),
+        (
+            Acknowledgement { sequence: right.sequence.wrapping_sub(1), ..right.clone() },
+            MobilityDrop::Unexpected,
+        ),
+        (Acknowledgement { routing_home_address: None, ..right.clone() }, MobilityDrop::WrongParty),
+        (
+            Acknowledgement { routing_home_address: Some(addr("2001:db8:1::5678")), ..right.clone() },
+            MobilityDrop::WrongParty,
+        ),
+        (Acknowledgement { source: addr("2001:db8:1::2"), ..right.clone() }, MobilityDrop::WrongParty),
+    ];
+    for (answer, reason) in wrong {
+        assert_eq!(pair.router_receives(0, &answer.packet()), Err(reason), "{answer:?}");
+        assert_eq!(pair.machine().state(), State::Registering);
+    }
+    let mut broken = right.packet();
+    let last = broken.len() - 1;
+    broken[last] ^= 1;
+    assert_eq!(pair.router_receives(0, &broken), Err(MobilityDrop::BadChecksum));
+    pair.router_receives(0, &right.packet()).expect("accepted");
+    // Once is enough.
+    assert_eq!(pair.router_receives(0, &right.packet()), Err(MobilityDrop::Unexpected));
+}
+
+/// RFC 6275 11.7.3: the answer to an earlier transmission of the same update counts.
+#[test]
+fn the_answer_to_an_earlier_transmission_is_welcome() {
+    let mut pair = unheard();
+    pair.attach(0, "wifi", CARE_OF);
+    let (sent, first) = pair.updates().remove(0);
+    pair.run(2.0);
+    assert_eq!(pair.updates().len(), 2);
+    pair.router_receives(0, &Acknowledgement::to(&first, 0).packet()).expect("accepted");
+    assert_eq!(pair.machine().registration().expect("registered").expires, sent + Duration::from_secs(60));
+    pair.forget();
+    pair.run(30.0);
+    assert!(pair.updates().is_empty(), "no retransmission any more");
+}
+
+/// Item 59; RFC 4285 5.1.1: with a key, answers without a right MAC are ignored, whatever their status.
+#[test]
+fn acknowledgements_without_a_right_mac_are_ignored() {
+    let mut pair = Pair::new(Setup::authenticated());
+    pair.conditions = Conditions::DEAF;
+    pair.attach(0, "wifi", CARE_OF);
+    assert!(pair.last_update().is_signed(&association(), CARE_OF, HOME));
+    for status in [0, 135, 139, 142, 146] {
+        assert_eq!(pair.answer(status), Err(MobilityDrop::AuthenticationMissing), "{status}");
+        let mut answer = Acknowledgement::to(&pair.last_update(), status);
+        answer.association = Some(carnet_mobility::SecurityAssociation { key: [9; 16], ..association() });
+        assert_eq!(
+            pair.router_receives(0, &answer.packet()),
+            Err(MobilityDrop::AuthenticationFailed),
+            "{status}"
+        );
+    }
+    assert_eq!(pair.machine().state(), State::Registering);
+    assert_eq!(pair.updates().len(), 1);
+    let mut answer = Acknowledgement::to(&pair.last_update(), 0);
+    answer.association = Some(association());
+    pair.router_receives(0, &answer.packet()).expect("accepted");
+}
+
+fn binding_error(status: u8, home: &str) -> Vec<u8> {
+    control_packet(addr(AGENT), addr(CARE_OF), None, &mut Builder::binding_error(status, addr(home)).finish())
+}
+
+/// The design's hint: a Binding Error makes the router register again, at most once a second (11.3.6).
+#[test]
+fn a_binding_error_makes_the_router_register_again_but_not_often() {
+    let mut pair = Pair::new(Setup::plain());
+    pair.attach(0, "wifi", CARE_OF);
+    pair.register();
+    pair.run(5.0);
+    pair.forget();
+    let path = pair.path();
+    for _ in 0..100 {
+        let _ = pair.router_receives(0, &binding_error(1, HOME));
+        pair.run(0.1);
+        assert_eq!(pair.path(), path, "a hint changes nothing else");
+    }
+    let updates = pair.updates().len();
+    assert!((5..=11).contains(&updates), "{updates} updates in 10 s");
+    assert!(pair.is_registered(0));
+}
+
+/// RFC 6275 11.3.6: status 2 concerns a message type, another home address another node.
+#[test]
+fn other_binding_errors_are_ignored() {
+    let mut pair = Pair::new(Setup::plain());
+    pair.attach(0, "wifi", CARE_OF);
+    pair.register();
+    pair.run(5.0);
+    pair.forget();
+    for packet in [binding_error(2, HOME), binding_error(1, "2001:db8:1::5678"), binding_error(3, HOME)] {
+        assert!(pair.router_receives(0, &packet).is_err());
+    }
+    assert!(pair.updates().is_empty());
+}
+
+/// A home agent that lost everything gets the registration back by the first packet of traffic.
+#[test]
+fn traffic_brings_a_lost_binding_back() {
+    let mut pair = Pair::new(Setup::plain());
+    pair.attach(0, "wifi", CARE_OF);
+    pair.register();
+    pair.run(5.0);
+    pair.restart_agent(false);
+    assert_eq!(pair.bound(), None);
+    pair.traffic(0);
+    pair.run_while(0.1, "the binding", |pair| pair.bound().is_none());
+    assert!(pair.is_registered(0));
+}
+
+/// A restarted router whose state is gone meets a remembered number, and gets in by status 135.
+#[test]
+fn a_router_without_its_number_gets_in_by_status_135() {
+    for seed in 0..20 {
+        let mut setup = Setup::authenticated();
+        setup.seed = seed;
+        let mut pair = Pair::new(setup);
+        pair.attach(0, "wifi", CARE_OF);
+        pair.register();
+        pair.restart_router(0, false);
+        let took = pair.register();
+        assert!(took < Duration::from_millis(100), "seed {seed}: {took:?}");
+    }
+}
+
+/// With its number it does not need that.
+#[test]
+fn a_router_with_its_number_is_in_at_once() {
+    let mut pair = Pair::new(Setup::authenticated());
+    pair.attach(0, "wifi", CARE_OF);
+    pair.register();
+    pair.forget();
+    pair.restart_router(0, true);
+    pair.register();
+    assert_eq!(pair.updates().len(), 1);
+}
