@@ -1,5 +1,7 @@
 //! Why a mobility message was dropped.
 
+use carnet_wire::Error;
+
 carnet_base::drop_reasons! {
     /// Why a packet with a Mobility Header, or a message of Neighbor Discovery, was dropped.
     pub enum MobilityDrop {
@@ -39,5 +41,16 @@ carnet_base::drop_reasons! {
         RateLimited = "rate_limited",
         /// A Neighbor Discovery message that fails RFC 4861 6.1 or 7.1 (hop limit, code, length).
         NeighborDiscovery = "neighbor_discovery",
+    }
+}
+
+impl From<Error> for MobilityDrop {
+    /// The reason that stands for a fault in the octets.
+    fn from(error: Error) -> Self {
+        match error {
+            Error::Checksum { .. } => MobilityDrop::BadChecksum,
+            Error::PayloadProtocol { .. } => MobilityDrop::PayloadProtocol,
+            _ => MobilityDrop::Malformed,
+        }
     }
 }

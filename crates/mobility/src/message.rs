@@ -4,6 +4,7 @@ use std::net::Ipv6Addr;
 
 use carnet_wire::extension::Extensions;
 use carnet_wire::ipv6::{Header, protocol};
+use carnet_wire::mobility::MobilityHeader;
 
 /// A packet whose upper layer is the Mobility Header, taken apart by the caller.
 #[derive(Debug, Clone, Copy)]
@@ -42,6 +43,14 @@ impl<'a> MobilityMessage<'a> {
     /// The Mobility Header and what follows it.
     pub fn octets(&self) -> &'a [u8] {
         self.packet.get(self.offset..).unwrap_or_default()
+    }
+
+    /// The Mobility Header, its checksum verified before anything else (RFC 6275 9.2).
+    ///
+    /// # Errors
+    /// Those of [`MobilityHeader::parse_verified`].
+    pub fn header(&self) -> Result<MobilityHeader<'a>, carnet_wire::Error> {
+        MobilityHeader::parse_verified(self.octets(), self.pseudo_source(), self.pseudo_destination())
     }
 
     /// The source of the pseudo-header: the home address when the packet names one (RFC 6275 6.1.1).

@@ -53,6 +53,12 @@ impl Binding {
         self.state == BindingState::Valid
     }
 
+    /// Whether packets from this care-of address are accepted: it is the registered one, or was until now.
+    pub fn accepts(&self, care_of_address: Ipv6Addr) -> bool {
+        self.care_of_address == care_of_address
+            || self.previous_care_of_address.is_some_and(|(previous, _)| previous == care_of_address)
+    }
+
     /// The link-local address that the L flag derives from the home address (RFC 6275 10.3.1).
     pub fn link_local_address(&self) -> Option<Ipv6Addr> {
         let interface_identifier = u128::from(self.home_address) & u128::from(u64::MAX);

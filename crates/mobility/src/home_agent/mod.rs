@@ -22,9 +22,7 @@ use std::time::Duration;
 use carnet_base::{Interface, LinkMessage, RateLimiter, Time, TimerTable, WallTime};
 use carnet_wire::icmpv6;
 use carnet_wire::mobility::status::Status;
-use carnet_wire::mobility::{
-    BindingUpdate, Builder, ControlPacket, Message, MobilityHeader, MobilityOption, message_type,
-};
+use carnet_wire::mobility::{BindingUpdate, Builder, ControlPacket, Message, MobilityOption, message_type};
 use ipnet::Ipv6Net;
 
 pub use binding_cache::{Binding, BindingCache, BindingState, StoredBinding, StoredRegistration};
@@ -171,13 +169,10 @@ impl HomeAgent {
         wall: WallTime,
         message: MobilityMessage<'_>,
     ) -> Result<(), MobilityDrop> {
-        let header = match MobilityHeader::parse(message.octets()) {
+        let header = match message.header() {
             Ok(header) => header,
             Err(error) => return Err(self.malformed(now, &message, error)),
         };
-        header
-            .verify_checksum(message.pseudo_source(), message.pseudo_destination())
-            .map_err(|_| MobilityDrop::BadChecksum)?;
         match header.message() {
             Ok(Message::BindingUpdate(update)) => {
                 let request = Request::parse(&message, &update)?;
@@ -194,15 +189,16 @@ impl HomeAgent {
         }
     }
 
-    /// A packet came out of the tunnel whose sender has no binding: the sender believes in one that we lost
-    /// (RFC 6275 9.3.3 in the manner of a Home Address option without binding). Told only to the owners of
-    /// addresses that are configured here, and not too often.
+    /// A packet came out of the tunnel whose sender has no binding, or none to this care-of address: the
+    /// sender believes in one that we lost or never accepted. It is told by a Binding Error, as RFC 6275 9.3.1
+    /// and 9.3.3 do it for a Home Address option whose binding is missing or has another care-of address. Told
+    /// only to the owners of addresses that are configured here, and not too often.
     pub fn handle_unbound(&mut self, now: Time, outer_source: Ipv6Addr, inner_source: Ipv6Addr) {
         let owner = self.config.nodes.iter().find(|node| {
             node.home_address == inner_source || node.prefixes.iter().any(|p| p.contains(&inner_source))
         });
         if let Some(home_address) = owner.map(|node| node.home_address)
-            && self.cache.valid(home_address).is_none()
+            && !self.cache.valid(home_address).is_some_and(|binding| binding.accepts(outer_source))
             && !self.testing.contains_key(&home_address)
         {
             self.binding_error(now, outer_source, home_address, BE_UNKNOWN_BINDING);
@@ -388,7 +384,8 @@ impl HomeAgent {
                 && self.strangers.allow(now)
             {
                 let sequence = request.sequence;
-                self.acknowledge(&request, Status::NOT_HOME_SUBNET, sequence, Duration::ZERO, None);
+                let timestamp = request.timestamp;
+                self.acknowledge(&request, Status::NOT_HOME_SUBNET, sequence, Duration::ZERO, timestamp);
                 return Err(MobilityDrop::Refused);
             }
             return Err(MobilityDrop::Unauthorized);
@@ -523,6 +520,9 @@ impl HomeAgent {
 
     fn deregister(&mut self, now: Time, request: &Request) {
         let home_address = request.home_address;
+        // A first registration that is still being tested ends here as well: nothing came of it yet.
+        let tested = self.testing.remove(&home_address).is_none();
+        self.timers.stop(Timer::Dad(home_address));
         if let Some(binding) = self.cache.get_mut(home_address) {
             binding.state = BindingState::Deleted;
             binding.sequence = request.sequence;
@@ -535,10 +535,12 @@ impl HomeAgent {
         self.timers.set(Timer::Forget(home_address), now + MAX_DELETE_BCE_TIMEOUT);
         self.outputs.push_back(Output::Forwarding(home_address));
         self.outputs.push_back(Output::Persist);
-        self.outputs.push_back(Output::Event(Event::BindingRemoved {
-            home_address,
-            reason: "the node de-registered".into(),
-        }));
+        if tested {
+            self.outputs.push_back(Output::Event(Event::BindingRemoved {
+                home_address,
+                reason: "the node de-registered".into(),
+            }));
+        }
         self.acknowledge(request, Status::ACCEPTED, request.sequence, Duration::ZERO, request.timestamp);
     }
 
@@ -616,10 +618,7 @@ impl HomeAgent {
             let packet = icmpv6::error_packet(self.config.address, message.source, problem, message.packet);
             self.outputs.push_back(Output::Packet(packet));
         }
-        match error {
-            carnet_wire::Error::PayloadProtocol { .. } => MobilityDrop::PayloadProtocol,
-            _ => MobilityDrop::Malformed,
-        }
+        error.into()
     }
 
     /// Whether an address on the home link is ours to answer for; if so, with which Router bit.

@@ -8,18 +8,22 @@ use std::net::Ipv6Addr;
 use std::time::Duration;
 
 use carnet_base::WallTime;
+use carnet_wire::Error;
 use carnet_wire::mobility::status::Status;
 use carnet_wire::mobility::{BindingUpdate, MobilityOption};
 use ipnet::Ipv6Net;
 
 use super::{AuthorizedNode, HomeAgentConfig};
-use crate::home_agent::binding_cache::Binding;
+use crate::home_agent::binding_cache::{Binding, BindingState};
 use crate::{
     MobilityDrop, MobilityMessage, ReplayProtection, is_newer, is_unicast_routable, lifetime_from_units,
 };
 
 /// More prefixes than this in one Binding Update are refused: a router has a handful.
 const MAX_PREFIXES: usize = 32;
+/// Stands for a Mobile Network Prefix option that no prefix can be read from; it is refused as invalid.
+const NO_PREFIX: MobilityOption<'static> =
+    MobilityOption::MobileNetworkPrefix { prefix: Ipv6Addr::UNSPECIFIED, prefix_length: 0 };
 /// Mobility option type of Nonce Indices (RFC 6275 6.2.6).
 const NONCE_INDICES: u8 = 4;
 
@@ -64,7 +68,13 @@ impl Request {
             nonce_indices: false,
         };
         for option in update.options.iter() {
-            match option.map_err(|_| MobilityDrop::Malformed)? {
+            let option = match option {
+                Ok(option) => option,
+                // RFC 3963 6.6: a prefix length that no prefix has is an invalid prefix, not a garbled message.
+                Err(Error::Value { .. }) => NO_PREFIX,
+                Err(_) => return Err(MobilityDrop::Malformed),
+            };
+            match option {
                 MobilityOption::AlternateCareOfAddress(address) => request.care_of_address = address,
                 MobilityOption::MobileNetworkPrefix { prefix, prefix_length } => {
                     request.prefixes.push((prefix, prefix_length));
@@ -169,9 +179,13 @@ pub(super) fn judge(
     }
 
     // RFC 3963 6.2 and RFC 6275 9.5.1, 10.3.1.
+    let bound = binding.filter(|b| b.is_valid());
     if !request.home_registration {
         return if request.mobile_router {
             reject(Status::MOBILE_ROUTER_NOT_PERMITTED, MobilityDrop::Refused)
+        } else if bound.is_some() {
+            // RFC 6275 9.5.1: the binding is a home registration and stays one.
+            reject(Status::TYPE_CHANGE_DISALLOWED, MobilityDrop::Refused)
         } else {
             Verdict::Ignore(MobilityDrop::NotHomeRegistration)
         };
@@ -179,10 +193,10 @@ pub(super) fn judge(
     if request.nonce_indices {
         return Verdict::Ignore(MobilityDrop::NonceIndices);
     }
-    let bound = binding.filter(|b| b.is_valid());
     if request.is_deregistration() {
-        // RFC 3963 6.2: the R flag and any prefixes are ignored here.
-        return match bound {
+        // RFC 3963 6.2: the R flag and any prefixes are ignored here. RFC 6275 10.3.2: 133 without an entry;
+        // one whose address is still being tested is an entry.
+        return match binding.filter(|b| b.state != BindingState::Deleted) {
             Some(_) => Verdict::Deregister,
             None => reject(Status::NOT_HOME_AGENT, MobilityDrop::Refused),
         };

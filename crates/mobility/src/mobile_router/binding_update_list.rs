@@ -24,7 +24,7 @@ const MAX_SENT: usize = 8;
 pub(super) enum Purpose {
     /// To register a care-of address.
     Register,
-    /// To end the registration, from the given reason's point of view.
+    /// To end the registration.
     Deregister,
 }
 
@@ -50,8 +50,10 @@ pub(super) struct Exchange {
     pub started: Option<Time>,
     /// Until the next retransmission.
     pub timeout: Duration,
-    /// Sequence errors in a row (status 135).
-    pub sequence_errors: u32,
+    /// Answers that ask for another try at once (status 135 and 144) so far.
+    pub corrections: u32,
+    /// The home agent refused for the moment: neither traffic nor hints hasten the next try.
+    pub held: bool,
 }
 
 impl Exchange {
@@ -63,7 +65,8 @@ impl Exchange {
             sent: Vec::new(),
             started: None,
             timeout: if first { FIRST_REGISTRATION_TIMEOUT } else { INITIAL_BINDACK_TIMEOUT },
-            sequence_errors: 0,
+            corrections: 0,
+            held: false,
         }
     }
 
@@ -74,6 +77,7 @@ impl Exchange {
             self.sent.remove(0);
         }
         self.started.get_or_insert(sent.at);
+        self.held = false;
         self.sent.push(sent);
         let wait = self.timeout;
         self.timeout = (self.timeout * 2).min(MAX_BINDACK_TIMEOUT);
@@ -122,7 +126,6 @@ pub(super) fn remedy(status: Status) -> Remedy {
         Status::TYPE_CHANGE_DISALLOWED => Remedy::StartOver,
         // The operator of the home agent may be changing the key right now.
         Status::AUTHENTICATION_FAILED => Remedy::Retry(Duration::from_secs(30)),
-        Status::ID_MISMATCH => Remedy::Retry(Duration::ZERO),
         Status::MOBILE_ROUTER_NOT_PERMITTED
         | Status::INVALID_PREFIX
         | Status::NOT_AUTHORIZED_FOR_PREFIX

@@ -29,21 +29,20 @@ use std::time::Duration;
 use carnet_base::{Interface, LinkMessage, RateLimiter, Rng, Time, TimerTable, WallTime};
 use carnet_wire::mobility::status::Status;
 use carnet_wire::mobility::{
-    BindingAcknowledgement, BindingUpdateFlags, Builder, ControlPacket, Message, MobilityHeader,
-    MobilityOption,
+    BindingAcknowledgement, BindingError, BindingUpdateFlags, Builder, ControlPacket, Message, MobilityOption,
 };
 use carnet_wire::{icmpv6, nd};
 use ipnet::Ipv6Net;
 use serde::{Deserialize, Serialize};
 
 pub use binding_update_list::Registration;
-use binding_update_list::{Exchange, Purpose, Remedy, Sent, refresh_after, remedy};
+use binding_update_list::{Exchange, MAX_BINDACK_TIMEOUT, Purpose, Remedy, Sent, refresh_after, remedy};
 pub use uplink::{Attachment, Uplink, UplinkConfig};
 
 use crate::home_agent::ND_HOP_LIMIT;
 use crate::{
     Authentication, Event, HOP_LIMIT, MAX_UPDATE_RATE, MobilityDrop, MobilityMessage, OLD_PATH_GRACE, Output,
-    ReplayProtection, lifetime_from_units, lifetime_units,
+    ReplayProtection, is_newer, lifetime_from_units, lifetime_units,
 };
 
 /// An uplink that has just come back must stay up this long before a working one is given up for it.
@@ -52,8 +51,8 @@ const SETTLING_TIME: Duration = Duration::from_secs(1);
 pub const DEMAND_INTERVAL: Duration = Duration::from_secs(2);
 /// Unauthenticated hints (Binding Error, Binding Refresh Request) are followed at most this often.
 const HINT_INTERVAL: Duration = Duration::from_secs(1);
-/// Status 135 is answered at once this often in a row; then the back-off applies.
-const MAX_SEQUENCE_ERRORS: u32 = 3;
+/// Statuses 135 and 144 are answered at once this often in an exchange; then the back-off applies.
+const MAX_CORRECTIONS: u32 = 3;
 const ALL_NODES: Ipv6Addr = Ipv6Addr::new(0xff02, 0, 0, 0, 0, 0, 0, 1);
 
 /// Whether Binding Updates name the prefixes (RFC 3963 5.2).
@@ -136,6 +135,9 @@ pub struct MobileRouter {
     /// The uplink that is registered or being registered.
     target: Option<usize>,
     registration: Option<Registration>,
+    /// A Binding Update for another care-of address was given up unanswered: the home agent may have heard
+    /// it, so that what we take for registered may not be.
+    doubtful: bool,
     exchange: Option<Exchange>,
     refused: Option<Status>,
     at_home: bool,
@@ -163,6 +165,7 @@ impl MobileRouter {
             forced: None,
             target: None,
             registration: None,
+            doubtful: false,
             exchange: None,
             refused: None,
             at_home: false,
@@ -390,14 +393,26 @@ impl MobileRouter {
     pub fn handle_shutdown(&mut self, now: Time, wall: WallTime) {
         let path = self.path();
         self.stopping = true;
-        self.exchange = None;
-        for timer in [Timer::Retransmit, Timer::Refresh, Timer::Expire, Timer::Settle] {
+        for timer in [Timer::Refresh, Timer::Expire, Timer::Settle] {
             self.timers.stop(timer);
         }
-        let uplink = path.and_then(|p| self.uplinks.iter().position(|u| u.care_of_address() == Some(p)));
-        if let (Some(care_of_address), Some(uplink), Some(_)) = (path, uplink, self.registration.take()) {
-            self.exchange = Some(Exchange::new(Purpose::Deregister, uplink, care_of_address, false));
-            self.transmit(now, wall);
+        self.registration = None;
+        match self.exchange.take() {
+            // One that is under way is seen through.
+            Some(exchange) if exchange.purpose == Purpose::Deregister => self.exchange = Some(exchange),
+            exchange => {
+                self.timers.stop(Timer::Retransmit);
+                // What was sent and not answered yet may have been accepted.
+                let sent = exchange.filter(|e| !e.sent.is_empty()).map(|e| e.care_of_address);
+                let position =
+                    |address| self.uplinks.iter().position(|u| u.care_of_address() == Some(address));
+                if let Some(care_of_address) = path.or(sent)
+                    && let Some(uplink) = position(care_of_address)
+                {
+                    self.exchange = Some(Exchange::new(Purpose::Deregister, uplink, care_of_address, false));
+                    self.transmit(now, wall);
+                }
+            }
         }
         self.forwarding_changed("the station stops");
     }
@@ -415,19 +430,17 @@ impl MobileRouter {
         if message.source != self.config.home_agent {
             return Err(MobilityDrop::WrongParty);
         }
-        let header = MobilityHeader::parse(message.octets()).map_err(|error| match error {
-            carnet_wire::Error::PayloadProtocol { .. } => MobilityDrop::PayloadProtocol,
-            _ => MobilityDrop::Malformed,
-        })?;
-        header
-            .verify_checksum(message.pseudo_source(), message.pseudo_destination())
-            .map_err(|_| MobilityDrop::BadChecksum)?;
+        let header = message.header().map_err(MobilityDrop::from)?;
         match header.message().map_err(|_| MobilityDrop::Malformed)? {
             Message::BindingAcknowledgement(acknowledgement) => {
                 self.acknowledged(now, wall, &message, &acknowledgement, header.octets())
             }
             Message::BindingError(error) => {
-                // RFC 6275 11.3.6; carnet sends the home address of the binding that it misses.
+                // RFC 6275 11.3.6: status 2 is about a kind of message, and none of ours is optional.
+                if error.status != BindingError::UNKNOWN_BINDING {
+                    return Err(MobilityDrop::Unexpected);
+                }
+                // carnet sends the home address of the binding that it misses.
                 if error.home_address != self.config.home_address && !error.home_address.is_unspecified() {
                     return Err(MobilityDrop::WrongParty);
                 }
@@ -443,7 +456,8 @@ impl MobileRouter {
         let Some(exchange) = self.exchange.as_mut().filter(|e| e.purpose == Purpose::Register) else {
             return;
         };
-        let due = exchange.last_sent().is_some_and(|at| now.saturating_since(at) >= DEMAND_INTERVAL);
+        let due = !exchange.held
+            && exchange.last_sent().is_some_and(|at| now.saturating_since(at) >= DEMAND_INTERVAL);
         if due {
             self.transmit(now, wall);
         }
@@ -542,7 +556,7 @@ impl MobileRouter {
         self.target = self.choose(now);
         let Some(target) = self.target else {
             self.at_home = false;
-            self.exchange = None;
+            self.abandon();
             self.timers.stop(Timer::Retransmit);
             self.timers.stop(Timer::Refresh);
             self.forwarding_changed(reason);
@@ -562,6 +576,13 @@ impl MobileRouter {
     /// Registers `care_of_address` unless it is registered or under way already.
     fn register(&mut self, now: Time, wall: WallTime, uplink: usize, care_of_address: Ipv6Addr) {
         if self.refused.is_some() {
+            // Nothing is registered any more; a de-registration under way follows to where we are.
+            if let Some(exchange) = &self.exchange
+                && exchange.care_of_address != care_of_address
+            {
+                self.exchange = Some(Exchange::new(Purpose::Deregister, uplink, care_of_address, false));
+                self.transmit(now, wall);
+            }
             return;
         }
         let under_way = self.exchange.as_ref().is_some_and(|e| {
@@ -571,7 +592,9 @@ impl MobileRouter {
             return;
         }
         let registered = self.registration.is_some_and(|r| r.care_of_address == care_of_address);
-        if registered && self.exchange.take().is_none() {
+        self.abandon();
+        if registered && !self.doubtful {
+            self.timers.stop(Timer::Retransmit);
             if self.timers.get(Timer::Refresh).is_none() {
                 // It was stopped while no uplink could be used.
                 let after =
@@ -580,11 +603,18 @@ impl MobileRouter {
             }
             return;
         }
-        // Also when an exchange for another address was cut short: the home agent may have heard it.
         self.timers.stop(Timer::Refresh);
         let first = self.registration.is_none();
         self.exchange = Some(Exchange::new(Purpose::Register, uplink, care_of_address, first));
         self.transmit(now, wall);
+    }
+
+    /// Gives up what is under way.
+    fn abandon(&mut self) {
+        if let Some(exchange) = self.exchange.take() {
+            let other = self.registration.is_some_and(|r| r.care_of_address != exchange.care_of_address);
+            self.doubtful |= exchange.purpose == Purpose::Register && !exchange.sent.is_empty() && other;
+        }
     }
 
     /// RFC 6275 11.5.5, RFC 3963 5.8: on the home link the binding is deleted, from the home address.
@@ -593,9 +623,7 @@ impl MobileRouter {
         if was_home && self.registration.is_none() {
             return;
         }
-        self.timers.stop(Timer::Refresh);
-        self.timers.stop(Timer::Expire);
-        self.registration = None;
+        self.unregister();
         // Also without a registration that we know of: one from before a restart may live on.
         self.exchange = Some(Exchange::new(Purpose::Deregister, uplink, self.config.home_address, false));
         self.outputs.push_back(Output::Forwarding(self.config.home_address));
@@ -627,6 +655,7 @@ impl MobileRouter {
         match self.exchange.as_ref().map(Exchange::last_sent) {
             None => self.refresh(now, wall),
             // The answer to what was just sent may be on its way.
+            Some(_) if self.exchange.as_ref().is_some_and(|e| e.held) => {}
             Some(last) if last.is_none_or(|at| now.saturating_since(at) >= HINT_INTERVAL) => {
                 self.transmit(now, wall);
             }
@@ -746,7 +775,9 @@ impl MobileRouter {
         });
         if status == Status::ID_MISMATCH {
             self.learn_clock(wall, timestamp);
-        } else if sent.timestamp.is_some() && sent.timestamp != timestamp {
+            return self.correct(now, wall, exchange);
+        }
+        if sent.timestamp.is_some() && sent.timestamp != timestamp {
             return Err(MobilityDrop::Timestamp);
         }
         if exchange.purpose == Purpose::Deregister {
@@ -760,7 +791,7 @@ impl MobileRouter {
         if !acknowledgement.mobile_router {
             // RFC 3963 5.3: it took us for a mere mobile node; de-register and do not come back.
             self.refused = Some(Status::MOBILE_ROUTER_NOT_PERMITTED);
-            self.registration = None;
+            self.unregister();
             self.outputs.push_back(Output::Event(Event::Rejected {
                 status: status.0,
                 reason: "the home agent does not support mobile routers (no R flag in its acknowledgement)"
@@ -772,8 +803,30 @@ impl MobileRouter {
             self.forwarding_changed("the home agent does not support mobile routers");
             return Ok(());
         }
+        if acknowledgement.lifetime == 0 {
+            // RFC 6275 11.7.3: nothing remains, so nothing is registered. It need not be so for ever.
+            self.unregister();
+            self.hold(now, MAX_BINDACK_TIMEOUT);
+            self.forwarding_changed("the home agent granted no lifetime");
+            return Ok(());
+        }
         self.accept(now, &exchange, sent, acknowledgement);
         Ok(())
+    }
+
+    /// Nothing is registered any more.
+    fn unregister(&mut self) {
+        self.registration = None;
+        self.timers.stop(Timer::Refresh);
+        self.timers.stop(Timer::Expire);
+    }
+
+    /// The exchange goes on, but not before `after` has passed.
+    fn hold(&mut self, now: Time, after: Duration) {
+        if let Some(exchange) = &mut self.exchange {
+            exchange.held = true;
+            self.timers.set(Timer::Retransmit, now + after);
+        }
     }
 
     fn accept(
@@ -798,6 +851,7 @@ impl MobileRouter {
             self.retire(now, before.care_of_address);
         }
         self.exchange = None;
+        self.doubtful = false;
         self.timers.stop(Timer::Retransmit);
         let advised = acknowledgement.options.iter().find_map(|option| match option {
             Ok(MobilityOption::BindingRefreshAdvice(units)) => Some(lifetime_from_units(units)),
@@ -827,15 +881,25 @@ impl MobileRouter {
         &mut self,
         now: Time,
         wall: WallTime,
-        mut exchange: Exchange,
+        exchange: Exchange,
         last: u16,
     ) -> Result<(), MobilityDrop> {
-        if exchange.sent.is_empty() || exchange.sequence_errors >= MAX_SEQUENCE_ERRORS {
+        // A number that the last transmission has passed already: a duplicate, or a late answer.
+        if exchange.sent.is_empty() || is_newer(self.sequence, last) {
             return Err(MobilityDrop::Unexpected);
         }
-        exchange.sequence_errors += 1;
-        self.exchange = Some(exchange);
         self.sequence = last;
+        self.correct(now, wall, exchange)
+    }
+
+    /// What the home agent objected to has been corrected: tries again at once, but not for ever.
+    fn correct(&mut self, now: Time, wall: WallTime, mut exchange: Exchange) -> Result<(), MobilityDrop> {
+        exchange.corrections += 1;
+        let patient = exchange.corrections <= MAX_CORRECTIONS;
+        self.exchange = Some(exchange);
+        if !patient {
+            return Err(MobilityDrop::RateLimited);
+        }
         self.transmit(now, wall);
         Ok(())
     }
@@ -850,7 +914,6 @@ impl MobileRouter {
     fn rejected(&mut self, now: Time, wall: WallTime, exchange: Exchange, status: Status) {
         let action = remedy(status);
         let what = match action {
-            Remedy::Retry(after) if after.is_zero() => "trying again at once".to_string(),
             Remedy::Retry(after) => format!("trying again in {} s", after.as_secs()),
             Remedy::StartOver => "de-registering first".into(),
             Remedy::GiveUp => "giving up until a restart or a `carnet handover`".into(),
@@ -860,9 +923,9 @@ impl MobileRouter {
             reason: format!("{}; {what}", status.meaning()),
         }));
         match action {
-            Remedy::Retry(after) => self.timers.set(Timer::Retransmit, now + after),
+            Remedy::Retry(after) => self.hold(now, after),
             Remedy::StartOver => {
-                self.registration = None;
+                self.unregister();
                 self.exchange = Some(Exchange::new(
                     Purpose::Deregister,
                     exchange.uplink,
@@ -874,11 +937,9 @@ impl MobileRouter {
             Remedy::GiveUp => {
                 // RFC 3963 5.4: the home agent did not create (or keep) a binding on our behalf.
                 self.refused = Some(status);
-                self.registration = None;
+                self.unregister();
                 self.exchange = None;
-                for timer in [Timer::Retransmit, Timer::Refresh, Timer::Expire] {
-                    self.timers.stop(timer);
-                }
+                self.timers.stop(Timer::Retransmit);
             }
         }
         self.forwarding_changed("the home agent refused");
@@ -886,14 +947,19 @@ impl MobileRouter {
 
     /// A de-registration was answered; 133 means that there was nothing to end.
     fn deregistered(&mut self, now: Time, wall: WallTime, status: Status) {
-        self.exchange = None;
-        self.timers.stop(Timer::Retransmit);
         if status.is_rejection() && status != Status::NOT_HOME_AGENT {
             self.outputs.push_back(Output::Event(Event::Rejected {
                 status: status.0,
                 reason: format!("de-registration: {}", status.meaning()),
             }));
+            if self.at_home && !self.stopping {
+                // The home agent goes on defending the home address, which is not ours yet.
+                self.hold(now, MAX_BINDACK_TIMEOUT);
+                return;
+            }
         }
+        self.exchange = None;
+        self.timers.stop(Timer::Retransmit);
         if self.at_home {
             self.announce_home();
         } else if !self.stopping && self.refused.is_none() {
