@@ -215,16 +215,17 @@ impl Testbed {
         let first_active = first_active.collect();
         let mut done: Vec<(String, String, u64)> = Vec::new();
         let mut states = Vec::new();
+        let mut carried = BTreeMap::new();
         for action in self.scenario.actions.clone() {
             self.sleep_until(begin + scaled(action.at.0), &mut flows)?;
-            self.note_states(done.last(), &mut states);
+            self.note_states(done.last(), &mut states, &mut carried);
             let now = clock::monotonic();
             console::at(metrics::seconds(now, begin), &action.label);
             self.carry_out(&action)?;
             done.push((action.name.get_ref().clone(), action.label.clone(), now));
         }
         self.sleep_until(end, &mut flows)?;
-        self.note_states(done.last(), &mut states);
+        self.note_states(done.last(), &mut states, &mut carried);
         self.note_addresses(&mut states);
         let seen = flows.finish(end)?;
         Ok(Measured { begin, end, clock, actions: done, first_active, states, seen })
@@ -268,15 +269,33 @@ impl Testbed {
         done.with_context(|| format!("action {name} failed"))
     }
 
-    /// Which uplink is active at the end of a section.
-    fn note_states(&self, last: Option<&(String, String, u64)>, states: &mut Vec<(String, String, f64)>) {
+    /// At the end of a section: which uplink the station calls active, and, to check its word, which share of
+    /// the packets of all uplinks the kernel counted on each since the end of the section before.
+    fn note_states(
+        &self,
+        last: Option<&(String, String, u64)>,
+        states: &mut Vec<(String, String, f64)>,
+        carried: &mut BTreeMap<(String, String), u64>,
+    ) {
         let section = last.map_or(RUN, |(name, _, _)| name);
         for station in &self.stations {
-            let Ok(uplinks) = station.show("uplinks") else { continue };
+            let node = &station.node;
+            let (Ok(uplinks), Ok(counts)) = (station.show("uplinks"), topology::packets(node)) else {
+                continue;
+            };
+            let mut since: Vec<(&str, u64)> = Vec::new();
             for uplink in uplinks.as_array().into_iter().flatten() {
                 let Some(interface) = uplink["interface"].as_str() else { continue };
                 let active = f64::from(u8::from(uplink["active"] == true));
-                states.push((section.into(), format!("{}.active.{interface}", station.node), active));
+                states.push((section.into(), format!("{node}.active.{interface}"), active));
+                let now = counts.get(interface).copied().unwrap_or(0);
+                let before = carried.insert((node.clone(), interface.to_string()), now);
+                since.push((interface, now - before.unwrap_or(0).min(now)));
+            }
+            let all: u64 = since.iter().map(|s| s.1).sum();
+            for (interface, packets) in since {
+                let share = 100.0 * packets as f64 / all.max(1) as f64;
+                states.push((section.into(), format!("{node}.share.{interface}"), share));
             }
         }
     }

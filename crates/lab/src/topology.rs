@@ -4,6 +4,7 @@
 //! the same in every run. A link of two ends is a veth pair; a shared link is a bridge, with multicast
 //! snooping off, in the lab's own namespace.
 
+use std::collections::BTreeMap;
 use std::io::Write;
 use std::net::Ipv6Addr;
 use std::process::{Command, Stdio};
@@ -153,6 +154,16 @@ fn parse_addresses(text: &str) -> anyhow::Result<Vec<(String, Ipv6Addr, bool)>> 
         }
     }
     Ok(found)
+}
+
+/// Packets in and out of each interface of a node, as the kernel counts them.
+pub fn packets(node: &str) -> anyhow::Result<BTreeMap<String, u64>> {
+    let text = output(in_node(node, tools::path("ip")).args(["-json", "-stats", "link", "show"]))?;
+    let list: Vec<serde_json::Value> = serde_json::from_str(&text).context("ip printed no JSON")?;
+    let count = |i: &serde_json::Value, way: &str| i["stats64"][way]["packets"].as_u64().unwrap_or(0);
+    let one =
+        |i: &serde_json::Value| Some((i["ifname"].as_str()?.to_string(), count(i, "rx") + count(i, "tx")));
+    Ok(list.iter().filter_map(one).collect())
 }
 
 /// The usable address of an interface in a prefix.
