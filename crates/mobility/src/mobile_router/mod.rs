@@ -149,6 +149,9 @@ pub struct MobileRouter {
     sequence: u16,
     /// The home agent's clock less ours, learnt from status 144, in nanoseconds.
     clock_offset: i128,
+    /// The greatest NTP timestamp sent, and the greatest acknowledged.
+    newest_timestamp: u64,
+    acknowledged_timestamp: u64,
     sent_at: VecDeque<Time>,
     hints: RateLimiter,
     timers: TimerTable<Timer>,
@@ -174,6 +177,8 @@ impl MobileRouter {
             reported_path: None,
             sequence: rng.u16(),
             clock_offset: 0,
+            newest_timestamp: 0,
+            acknowledged_timestamp: 0,
             sent_at: VecDeque::new(),
             hints: RateLimiter::new(1, HINT_INTERVAL),
             timers: TimerTable::new(),
@@ -692,12 +697,26 @@ impl MobileRouter {
         self.outputs.push_back(Output::Packet(packet));
     }
 
-    /// The NTP timestamp for a Message-ID option, where the security association asks for one.
-    fn timestamp(&self, wall: WallTime) -> Option<u64> {
-        let association = self.config.authentication.association()?;
-        let ReplayProtection::Timestamp { .. } = association.replay else { return None };
+    /// The NTP timestamp for a Message-ID option, where the security association asks for one. Greater than
+    /// every one before (RFC 4285 6), also at the same instant or when the clock was set back a little.
+    fn timestamp(&mut self, wall: WallTime) -> Option<u64> {
+        self.replay_window()?;
+        self.newest_timestamp = self.clock(wall).to_ntp().max(self.newest_timestamp.saturating_add(1));
+        Some(self.newest_timestamp)
+    }
+
+    /// How far the home agent's clock may be from ours, where timestamps are in use.
+    fn replay_window(&self) -> Option<Duration> {
+        match self.config.authentication.association()?.replay {
+            ReplayProtection::Timestamp { window } => Some(window),
+            ReplayProtection::Sequence => None,
+        }
+    }
+
+    /// The home agent's clock, as far as we know.
+    fn clock(&self, wall: WallTime) -> WallTime {
         let nanos = i128::from(wall.as_unix_nanos()) + self.clock_offset;
-        Some(WallTime::from_unix_nanos(u64::try_from(nanos.max(0)).unwrap_or(u64::MAX)).to_ntp())
+        WallTime::from_unix_nanos(u64::try_from(nanos.max(0)).unwrap_or(u64::MAX))
     }
 
     /// Builds a Binding Update (RFC 6275 11.7.1, RFC 3963 5.2, RFC 4285 5.1).
@@ -774,11 +793,14 @@ impl MobileRouter {
             _ => None,
         });
         if status == Status::ID_MISMATCH {
-            self.learn_clock(wall, timestamp);
+            self.learn_clock(wall, sent.timestamp, timestamp);
             return self.correct(now, wall, exchange);
         }
         if sent.timestamp.is_some() && sent.timestamp != timestamp {
             return Err(MobilityDrop::Timestamp);
+        }
+        if !status.is_rejection() {
+            self.acknowledged_timestamp = timestamp.unwrap_or(0).max(self.acknowledged_timestamp);
         }
         if exchange.purpose == Purpose::Deregister {
             self.deregistered(now, wall, status);
@@ -904,10 +926,17 @@ impl MobileRouter {
         Ok(())
     }
 
-    /// Status 144: the home agent's clock is the one that counts (RFC 4285 6).
-    fn learn_clock(&mut self, wall: WallTime, timestamp: Option<u64>) {
-        if let Some(theirs) = timestamp.and_then(WallTime::from_ntp) {
+    /// Status 144: the home agent's clock is the one that counts (RFC 4285 6). It names its time to a second;
+    /// when that is close enough to what was sent, the timestamp was only older than another one, and the
+    /// clock is right.
+    fn learn_clock(&mut self, wall: WallTime, sent: Option<u64>, told: Option<u64>) {
+        let date = |timestamp: Option<u64>| timestamp.and_then(WallTime::from_ntp);
+        let (Some(window), Some(ours), Some(theirs)) = (self.replay_window(), date(sent), date(told)) else {
+            return;
+        };
+        if theirs.distance(ours) + Duration::from_secs(1) > window {
             self.clock_offset = i128::from(theirs.as_unix_nanos()) - i128::from(wall.as_unix_nanos());
+            self.newest_timestamp = self.acknowledged_timestamp;
         }
     }
 

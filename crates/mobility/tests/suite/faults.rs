@@ -157,10 +157,10 @@ fn days(count: u64, traffic: bool) {
 
 #[test]
 fn a_thousand_bad_days_without_traffic() {
-    days(500, false);
+    days(20000, false);
 }
 
 #[test]
 fn a_thousand_bad_days_with_traffic() {
-    days(500, true);
+    days(20000, true);
 }

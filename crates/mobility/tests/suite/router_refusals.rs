@@ -289,3 +289,20 @@ fn endless_status_144_ends_in_the_back_off() {
     }
     assert!(pair.updates().len() <= 10, "{} updates in 30 s", pair.updates().len());
 }
+
+/// RFC 4285 6: every timestamp is greater than the one before, also at one instant, also after a step back.
+#[test]
+fn timestamps_only_grow() {
+    let mut pair = timed(Duration::from_secs(3));
+    pair.attach(0, "cell", OTHER_CARE_OF);
+    pair.register();
+    pair.attach(0, "cell", "2001:db8:f3::10");
+    pair.attach(0, "cell", CARE_OF);
+    pair.routers[0].clock_ahead = Duration::ZERO;
+    pair.attach(0, "cell", OTHER_CARE_OF);
+    pair.run(1.5);
+    assert!(pair.is_registered(0));
+    let stamps: Vec<u64> =
+        pair.updates().iter().map(|(_, update)| update.options().timestamp.expect("a timestamp")).collect();
+    assert!(stamps.windows(2).all(|pair| pair[0] < pair[1]), "{stamps:x?}");
+}
