@@ -100,6 +100,7 @@ pub fn shown(value: Option<f64>, unit: &str) -> String {
         (None, _) => "not measured".into(),
         (Some(v), "yes") => if v == 0.0 { "no" } else { "yes" }.into(),
         (Some(v), "bytes") if v >= 1e6 => format!("{} MB", number((v / 1e4).round() / 100.0)),
+        (Some(1.0), "packets") => "1 packet".into(),
         (Some(v), "") => number(v),
         (Some(v), unit) => format!("{} {unit}", number(v)),
     }
@@ -174,7 +175,10 @@ mod tests {
 
     #[test]
     fn values_with_units() {
-        assert_eq!(shown(Some(0.0), "packets"), "0 packets");
+        assert_eq!(
+            (shown(Some(0.0), "packets"), shown(Some(1.0), "packets")),
+            ("0 packets".into(), "1 packet".into())
+        );
         assert_eq!(shown(Some(123_456_789.0), "bytes"), "123.5 MB");
         assert_eq!(shown(Some(1.25), ""), "1.25");
         assert_eq!((shown(Some(1.0), "yes"), shown(Some(0.0), "yes")), ("yes".into(), "no".into()));

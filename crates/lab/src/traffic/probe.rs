@@ -3,7 +3,10 @@
 //! One process in each of two nodes sends UDP packets at a fixed pace and takes the other's. A packet
 //! carries its sequence number and the monotonic time of sending; both ends run on the same kernel, hence
 //! on the same clock, and the one-way delay is exact. The sender sleeps until absolute times, so that it
-//! keeps pace without drift and without burning a core; when it was held up it catches up at once.
+//! keeps pace without drift and without burning a core; when it was held up it catches up at once. Each
+//! packet leaves at a random moment of its own slot (at 1000 packets a second, of its own millisecond): a
+//! stream in step with the other traffic, or with a timer of the kernel, would always meet it at the same
+//! moment, and would be no fair sample (RFC 2330 11.1).
 
 use std::net::{Ipv6Addr, SocketAddrV6};
 use std::path::{Path, PathBuf};
@@ -94,6 +97,16 @@ pub fn run(args: &ProbeArgs) -> anyhow::Result<()> {
     Ok(())
 }
 
+/// When a packet is to be sent, in nanoseconds from the start: within its slot, by a mixing function of its
+/// number (SplitMix64), the same in every run.
+fn moment(seq: u64, rate: u32) -> u64 {
+    let slot = SECOND / u64::from(rate.max(1));
+    let mut z = (seq + 1).wrapping_mul(0x9e37_79b9_7f4a_7c15);
+    z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+    z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+    seq * SECOND / u64::from(rate.max(1)) + (z ^ (z >> 31)) % slot
+}
+
 fn send(socket: &std::net::UdpSocket, args: &ProbeArgs) -> (Vec<u64>, u64) {
     // A sleep ends within 1 us of its time instead of the usual 50.
     let _ = prctl::set_timerslack(1000);
@@ -101,7 +114,7 @@ fn send(socket: &std::net::UdpSocket, args: &ProbeArgs) -> (Vec<u64>, u64) {
     let mut sent = Vec::with_capacity(args.count as usize);
     let mut refused = 0;
     for seq in 0..args.count {
-        clock::sleep_until(args.start + seq * SECOND / u64::from(args.rate));
+        clock::sleep_until(args.start + moment(seq, args.rate));
         let now = clock::monotonic();
         sent.push(now);
         // What the kernel does not take never arrives, and is counted as lost there.
@@ -148,6 +161,17 @@ mod tests {
         assert_eq!(decode(&encode(77, 1)), Some(77));
         assert_eq!(decode(b"carnetpb"), None);
         assert_eq!(decode(&[0; LENGTH]), None);
+    }
+
+    #[test]
+    fn every_packet_has_its_slot() {
+        let within: Vec<u64> = (0..1000).map(|seq| moment(seq, 1000) - seq * MILLISECOND).collect();
+        assert!(within.iter().all(|at| *at < MILLISECOND));
+        // Spread over the slot: some 100 in each tenth.
+        for tenth in 0..10 {
+            let count = within.iter().filter(|at| **at * 10 / MILLISECOND == tenth).count();
+            assert!((60..140).contains(&count), "{count} in tenth {tenth}");
+        }
     }
 
     #[test]
