@@ -118,6 +118,8 @@ impl Station {
             rng: Rng::new(seed),
         };
         station.configure(now, wall, config, persistent);
+        station.forward_router();
+        station.flush(now);
         station
     }
 
@@ -133,8 +135,9 @@ impl Station {
         if let (Some(router), Some(old)) = (&mut self.router, &old_router) {
             router.machine.adopt(now, &old.machine);
         }
+        // All of them before anything is computed from them, so that nothing is torn down in between.
         for interface in self.interfaces.clone().into_values() {
-            self.handle_interface(now, wall, interface);
+            self.tell_interface(now, wall, &interface);
         }
         if self.agent.is_none() {
             self.desired.replace(Scope::HomeAgent, []);
@@ -189,11 +192,6 @@ impl Station {
             if let Some(stored) = persistent.mobile_router {
                 router.machine.restore(stored);
             }
-        }
-        if self.interfaces.is_empty() {
-            // Else the interfaces are told again first, so that nothing is torn down in between.
-            self.forward_router();
-            self.flush(now);
         }
     }
 
@@ -318,17 +316,21 @@ impl Station {
     }
 
     fn handle_interface(&mut self, now: Time, wall: WallTime, interface: Interface) {
+        self.tell_interface(now, wall, &interface);
+        self.interfaces.insert(interface.name.clone(), interface);
+        self.forward_router();
+    }
+
+    fn tell_interface(&mut self, now: Time, wall: WallTime, interface: &Interface) {
         if let Some(agent) = &mut self.agent {
-            agent.machine.handle_interface(&interface, now);
+            agent.machine.handle_interface(interface, now);
         }
         if let Some(router) = &mut self.router {
             for advertiser in &mut router.advertisers {
-                advertiser.handle_interface(now, &interface);
+                advertiser.handle_interface(now, interface);
             }
-            router.machine.handle_interface(now, wall, &interface);
+            router.machine.handle_interface(now, wall, interface);
         }
-        self.interfaces.insert(interface.name.clone(), interface);
-        self.forward_router();
     }
 
     fn handle_interface_gone(&mut self, now: Time, wall: WallTime, name: &str) {

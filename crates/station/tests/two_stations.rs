@@ -1,0 +1,401 @@
+//! A mobile router's station and a home agent's, joined by a wire of octets in virtual time: what a platform
+//! would see of them. The platform's part (routing between the two) is one function here.
+
+use std::net::Ipv6Addr;
+use std::time::Duration;
+
+use carnet_base::{Address, Interface, Time, WallTime};
+use carnet_mobility::home_agent::{AuthorizedNode, HomeAgentConfig};
+use carnet_mobility::mobile_router::{MobileRouterConfig, RegistrationMode, UplinkConfig};
+use carnet_mobility::{Authentication, ReplayProtection, SecurityAssociation};
+use carnet_station::forwarding::desired::{Change, Entry, RouteAction, TABLE_MAIN};
+use carnet_station::io::{Command, Event, Input, Output};
+use carnet_station::{MobileRouterSettings, PersistentState, Station, StationConfig};
+use carnet_wire::ipv6::{HEADER_LEN, Header, protocol};
+
+const AGENT: &str = "2001:db8:1::1";
+const HOME: &str = "2001:db8:1::1234";
+const HOST: &str = "2001:db8:a::5";
+const CORRESPONDENT: &str = "2001:db8:99::1";
+const FIRST: &str = "2001:db8:f1::10";
+const SECOND: &str = "2001:db8:f2::10";
+
+fn address(text: &str) -> Ipv6Addr {
+    text.parse().expect("an address")
+}
+
+fn authentication() -> Authentication {
+    Authentication::SharedKey(SecurityAssociation {
+        spi: 300,
+        key: [7; 16],
+        replay: ReplayProtection::Sequence,
+    })
+}
+
+fn agent_config(prefixes: &[&str]) -> StationConfig {
+    StationConfig {
+        home_agent: Some(HomeAgentConfig {
+            address: address(AGENT),
+            home_prefix: "2001:db8:1::/64".parse().expect("a prefix"),
+            home_link: None,
+            max_lifetime: Duration::from_secs(600),
+            nodes: vec![AuthorizedNode {
+                home_address: address(HOME),
+                prefixes: prefixes.iter().map(|p| p.parse().expect("a prefix")).collect(),
+                authentication: authentication(),
+            }],
+        }),
+        mobile_router: None,
+    }
+}
+
+fn router_config(prefixes: &[&str]) -> StationConfig {
+    let uplink = |interface: &str, priority| UplinkConfig { interface: interface.into(), priority };
+    StationConfig {
+        home_agent: None,
+        mobile_router: Some(MobileRouterSettings {
+            router: MobileRouterConfig {
+                home_address: address(HOME),
+                home_prefix: "2001:db8:1::/64".parse().expect("a prefix"),
+                home_agent: address(AGENT),
+                prefixes: prefixes.iter().map(|p| p.parse().expect("a prefix")).collect(),
+                mode: RegistrationMode::Explicit,
+                lifetime: Duration::from_secs(60),
+                authentication: authentication(),
+                uplinks: vec![uplink("w0", 10), uplink("w1", 20)],
+            },
+            lan: vec!["i0".into()],
+            advertise: true,
+        }),
+    }
+}
+
+fn interface(name: &str, care_of_address: &str, running: bool) -> Interface {
+    let entry = |text: &str| Address {
+        address: address(text),
+        prefix_length: 64,
+        tentative: false,
+        duplicate: false,
+        deprecated: false,
+        temporary: false,
+    };
+    Interface {
+        name: name.into(),
+        running,
+        mtu: 1500,
+        link_address: Some([2, 0, 0, 0, 0, 1]),
+        addresses: if running { vec![entry("fe80::1"), entry(care_of_address)] } else { vec![] },
+        routers: if running { vec![address("fe80::ffff")] } else { vec![] },
+    }
+}
+
+fn data(source: &str, destination: &str) -> Vec<u8> {
+    let header = Header {
+        traffic_class: 0,
+        flow_label: 0,
+        payload_length: 60,
+        next_header: protocol::NO_NEXT_HEADER,
+        hop_limit: 60,
+        source: address(source),
+        destination: address(destination),
+    };
+    let mut packet = header.emit().to_vec();
+    packet.resize(HEADER_LEN + 60, 0x55);
+    packet
+}
+
+/// Two stations and the network between them.
+struct World {
+    now: Time,
+    agent: Station,
+    router: Station,
+    changes: Vec<Change>,
+    events: Vec<Event>,
+    /// Packets that came out of the tunnel, for the host or for the correspondent.
+    arrived: Vec<Vec<u8>>,
+    /// Everything that the router's station was given and gave, for replay.
+    inputs: Vec<(Time, Input)>,
+    outputs: Vec<Output>,
+}
+
+const WALL: WallTime = WallTime::from_unix_nanos(1_800_000_000_000_000_000);
+
+impl World {
+    fn new() -> World {
+        let station = |config| Station::new(config, PersistentState::default(), 7, Time::ZERO, WALL);
+        let mut world = World {
+            now: Time::ZERO,
+            agent: station(agent_config(&["2001:db8:a::/64"])),
+            router: station(router_config(&["2001:db8:a::/64"])),
+            changes: Vec::new(),
+            events: Vec::new(),
+            arrived: Vec::new(),
+            inputs: Vec::new(),
+            outputs: Vec::new(),
+        };
+        world.settle();
+        world
+    }
+
+    /// With both uplinks up and registered.
+    fn registered() -> World {
+        let mut world = World::new();
+        world.to_router(Input::Interface(interface("w0", FIRST, true)));
+        world.to_router(Input::Interface(interface("w1", SECOND, true)));
+        assert!(world.events.iter().any(|e| matches!(e, Event::Registered { .. })), "{:?}", world.events);
+        world.changes.clear();
+        world.events.clear();
+        world
+    }
+
+    fn to_router(&mut self, input: Input) {
+        self.inputs.push((self.now, input.clone()));
+        self.router.handle_input(self.now, WALL, input).expect("accepted");
+        self.settle();
+    }
+
+    fn to_agent(&mut self, input: Input) {
+        self.agent.handle_input(self.now, WALL, input).expect("accepted");
+        self.settle();
+    }
+
+    /// Carries packets between the two until nothing moves any more.
+    fn settle(&mut self) {
+        for _ in 0..1000 {
+            let mut moved = false;
+            while let Some(output) = self.agent.poll_output() {
+                moved = true;
+                self.carry(output);
+            }
+            while let Some(output) = self.router.poll_output() {
+                moved = true;
+                self.outputs.push(output.clone());
+                self.carry(output);
+            }
+            if !moved {
+                return;
+            }
+        }
+        panic!("the stations never come to rest");
+    }
+
+    fn carry(&mut self, output: Output) {
+        match output {
+            Output::Packet(packet) => self.route(packet),
+            Output::Forwarding(change) => self.changes.push(change),
+            Output::Event(event) => self.events.push(event),
+            Output::Icmpv6(_) | Output::Persist => {}
+        }
+    }
+
+    /// What the kernels and the Internet do with a packet that a station has written.
+    fn route(&mut self, packet: Vec<u8>) {
+        let header = Header::parse(&packet).expect("an IPv6 packet");
+        let input = Input::Packet(packet.clone());
+        if header.destination == address(AGENT) {
+            self.agent.handle_input(self.now, WALL, input).expect("accepted");
+        } else if [FIRST, SECOND].contains(&header.destination.to_string().as_str()) {
+            self.inputs.push((self.now, input.clone()));
+            self.router.handle_input(self.now, WALL, input).expect("accepted");
+        } else {
+            self.arrived.push(packet);
+        }
+    }
+
+    /// A packet from the LAN.
+    fn from_host(&mut self) -> usize {
+        self.arrived.clear();
+        self.to_router(Input::Packet(data(HOST, CORRESPONDENT)));
+        self.arrived.iter().filter(|packet| **packet == data(HOST, CORRESPONDENT)).count()
+    }
+
+    /// A packet for the LAN.
+    fn to_host(&mut self) -> usize {
+        self.arrived.clear();
+        self.to_agent(Input::Packet(data(CORRESPONDENT, HOST)));
+        self.arrived.iter().filter(|packet| **packet == data(CORRESPONDENT, HOST)).count()
+    }
+
+    /// Lets time pass, serving whatever timer runs out.
+    fn sleep(&mut self, span: Duration) {
+        let end = self.now + span;
+        loop {
+            let next = [self.agent.poll_timeout(), self.router.poll_timeout()].into_iter().flatten().min();
+            match next.filter(|next| *next <= end) {
+                Some(next) => {
+                    self.now = next.max(self.now);
+                    self.to_agent(Input::Timeout);
+                    self.to_router(Input::Timeout);
+                }
+                None => break,
+            }
+        }
+        self.now = end;
+    }
+}
+
+#[test]
+fn registered_packets_pass_in_both_directions() {
+    let mut world = World::new();
+    assert_eq!((world.from_host(), world.to_host()), (0, 0), "nothing passes before");
+    assert_eq!(world.arrived.len(), 1, "the correspondent is told");
+    let mut world = World::registered();
+    assert_eq!((world.from_host(), world.to_host()), (1, 1));
+    assert_eq!(world.router.status().mobile_router, Some("registered"));
+    assert_eq!(world.agent.status().home_agent_bindings, Some(1));
+}
+
+#[test]
+fn twenty_refreshes_change_nothing_on_the_data_path() {
+    let mut world = World::registered();
+    world.sleep(Duration::from_secs(60 * 20));
+    let refreshes = world.events.iter().filter(|e| matches!(e, Event::Registered { refresh: true, .. }));
+    assert!(refreshes.count() >= 20, "{:?}", world.events);
+    assert_eq!(world.changes, []);
+    assert_eq!((world.from_host(), world.to_host()), (1, 1));
+}
+
+#[test]
+fn a_preferred_uplink_is_changed_without_losing_a_packet() {
+    let mut world = World::registered();
+    world.to_router(Input::Command(Command::Handover { uplink: Some("w1".into()) }));
+    assert_eq!((world.from_host(), world.to_host()), (1, 1));
+    assert!(world.router.uplink_status().iter().any(|u| u.interface == "w1" && u.active));
+    // No kernel route moves for it, only tunnels.
+    assert!(world.changes.iter().all(|c| matches!(c, Change::Set(Entry::Tunnel(_)))), "{:?}", world.changes);
+    // What was still on its way over the old path is welcome at both ends, for a while.
+    let old = data(HOST, CORRESPONDENT);
+    let mut late = Header {
+        traffic_class: 0,
+        flow_label: 0,
+        payload_length: u16::try_from(old.len()).expect("fits"),
+        next_header: protocol::IPV6,
+        hop_limit: 60,
+        source: address(FIRST),
+        destination: address(AGENT),
+    }
+    .emit()
+    .to_vec();
+    late.extend_from_slice(&old);
+    world.arrived.clear();
+    world.to_agent(Input::Packet(late.clone()));
+    assert_eq!(world.arrived, [old]);
+    world.sleep(Duration::from_secs(6));
+    world.arrived.clear();
+    world.to_agent(Input::Packet(late));
+    assert_eq!(world.arrived, Vec::<Vec<u8>>::new(), "but not for ever");
+}
+
+#[test]
+fn a_hard_cut_moves_traffic_at_once() {
+    let mut world = World::registered();
+    world.to_router(Input::Interface(interface("w0", FIRST, false)));
+    assert_eq!((world.from_host(), world.to_host()), (1, 1));
+    let returned = interface("w0", FIRST, true);
+    world.to_router(Input::Interface(returned));
+    assert!(world.router.uplink_status().iter().any(|u| u.interface == "w1" && u.active), "it has to settle");
+    world.sleep(Duration::from_secs(2));
+    assert!(world.router.uplink_status().iter().any(|u| u.interface == "w0" && u.active));
+    assert_eq!((world.from_host(), world.to_host()), (1, 1));
+}
+
+#[test]
+fn an_agent_that_lost_its_bindings_is_told_by_the_next_packet() {
+    let mut world = World::registered();
+    world.sleep(Duration::from_secs(5));
+    world.agent =
+        Station::new(agent_config(&["2001:db8:a::/64"]), PersistentState::default(), 8, world.now, WALL);
+    world.settle();
+    assert_eq!(world.from_host(), 0);
+    assert_eq!((world.from_host(), world.to_host()), (1, 1), "one packet was enough");
+}
+
+#[test]
+fn with_stored_state_nothing_has_to_be_registered_again() {
+    let mut world = World::registered();
+    let state = world.agent.persistent_state(world.now, WALL);
+    let text = serde_json::to_string(&state).expect("serialises");
+    let state: PersistentState = serde_json::from_str(&text).expect("deserialises");
+    world.agent = Station::new(agent_config(&["2001:db8:a::/64"]), state, 8, world.now, WALL);
+    world.settle();
+    assert_eq!((world.from_host(), world.to_host()), (1, 1));
+}
+
+#[test]
+fn what_one_router_may_not_register_goes_nowhere() {
+    let mut world = World::registered();
+    let thief = Station::new(
+        router_config(&["2001:db8:a::/64", "2001:db8:b::/64"]),
+        PersistentState::default(),
+        9,
+        world.now,
+        WALL,
+    );
+    world.router = thief;
+    world.settle();
+    world.to_router(Input::Interface(interface("w0", FIRST, true)));
+    assert!(
+        world.events.iter().any(|e| matches!(e, Event::Rejected { status: 142 | 135, .. })),
+        "{:?}",
+        world.events
+    );
+    assert_eq!(world.router.status().mobile_router, Some("refused"));
+    assert_eq!(world.agent.binding_status(world.now)[0].prefixes.len(), 1, "the old binding stands");
+}
+
+#[test]
+fn the_same_inputs_give_the_same_outputs() {
+    let mut world = World::registered();
+    world.to_router(Input::Interface(interface("w0", FIRST, false)));
+    world.from_host();
+    world.sleep(Duration::from_secs(200));
+    world.to_router(Input::Command(Command::Shutdown));
+    let mut replayed = Vec::new();
+    let config = router_config(&["2001:db8:a::/64"]);
+    let mut station = Station::new(config, PersistentState::default(), 7, Time::ZERO, WALL);
+    let mut drain = |station: &mut Station| replayed.extend(std::iter::from_fn(|| station.poll_output()));
+    drain(&mut station);
+    for (time, input) in &world.inputs {
+        let line = serde_json::to_string(input).expect("serialises");
+        let input: Input = serde_json::from_str(&line).expect("deserialises");
+        assert_eq!(serde_json::to_string(&input).expect("serialises"), line);
+        station.handle_input(*time, WALL, input).expect("accepted");
+        drain(&mut station);
+    }
+    assert_eq!(replayed, world.outputs);
+}
+
+#[test]
+fn a_new_configuration_changes_only_the_difference() {
+    let mut world = World::registered();
+    world.agent.reconfigure(world.now, WALL, agent_config(&["2001:db8:a::/64", "2001:db8:b::/64"]));
+    world.settle();
+    let prefix = "2001:db8:b::/64".parse().expect("a prefix");
+    assert!(
+        matches!(&world.changes[..], [Change::Set(Entry::Route(route))]
+            if route.destination == prefix && route.action == RouteAction::Unreachable && route.table == TABLE_MAIN),
+        "{:?}",
+        world.changes
+    );
+    assert_eq!((world.from_host(), world.to_host()), (1, 1));
+
+    world.changes.clear();
+    world.router.reconfigure(world.now, WALL, router_config(&["2001:db8:a::/64", "2001:db8:b::/64"]));
+    world.settle();
+    assert!(!world.changes.iter().any(|c| matches!(c, Change::Remove(_))), "{:?}", world.changes);
+    assert_eq!((world.from_host(), world.to_host()), (1, 1));
+    assert_eq!(world.agent.binding_status(world.now)[0].prefixes.len(), 2);
+
+    world.agent.reconfigure(world.now, WALL, StationConfig::default());
+    world.settle();
+    assert_eq!(world.agent.desired_entries().count(), 0);
+}
+
+#[test]
+fn shutdown_tells_the_agent() {
+    let mut world = World::registered();
+    world.to_router(Input::Command(Command::Shutdown));
+    assert!(world.router.is_quiescent());
+    assert_eq!(world.agent.status().home_agent_bindings, Some(0));
+    assert_eq!((world.from_host(), world.to_host()), (0, 0));
+}
