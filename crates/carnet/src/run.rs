@@ -32,6 +32,9 @@ use crate::{answers, http, settings};
 const BATCH: usize = 64;
 /// How long a stopping station waits for the home agent to acknowledge the de-registration.
 const FAREWELL: Duration = Duration::from_secs(1);
+/// So many failures of the kernel's side in a row are waited out, so long each, before the station gives up.
+const MAX_FAILURES: u32 = 20;
+const RECOVERY: Duration = Duration::from_millis(100);
 const REQUESTS: usize = 64;
 const EVENTS: usize = 1024;
 
@@ -49,6 +52,8 @@ pub async fn run(config: Config, path: &Path) -> anyhow::Result<()> {
     let mut interrupt = signal(SignalKind::interrupt())?;
     let mut hangup = signal(SignalKind::hangup())?;
 
+    // Before the undo file beside it is touched: it would be that of the other station.
+    http::is_stale(&config.station.socket)?;
     let platform = Platform::open(settings::platform(&config))?;
     let mut runner = Runner::new(config, platform)?;
     runner.carry_out();
@@ -66,6 +71,7 @@ pub async fn run(config: Config, path: &Path) -> anyhow::Result<()> {
     let _ = sd_notify::notify(&[sd_notify::NotifyState::Ready]);
 
     let tunnel = runner.platform.tunnel();
+    let mut failures = 0;
     let result = loop {
         let step = tokio::select! {
             ready = tunnel.readable() => match ready {
@@ -77,7 +83,15 @@ pub async fn run(config: Config, path: &Path) -> anyhow::Result<()> {
             },
             event = runner.platform.next_event() => match event {
                 Ok(event) => {
+                    failures = 0;
                     runner.kernel_event(event);
+                    Ok(())
+                }
+                // The next call looks at everything anew; it may have been a passing fault.
+                Err(error) if failures < MAX_FAILURES => {
+                    failures += 1;
+                    error!("{error}; looking again");
+                    sleep(RECOVERY).await;
                     Ok(())
                 }
                 Err(error) => Err(error.into()),
@@ -297,6 +311,7 @@ impl Runner {
         for warning in config.warnings() {
             warn!("{warning}");
         }
+        self.platform.watch(settings::platform(&config).watched);
         let station_config = settings::station(&config);
         self.station.reconfigure(clock::now(), clock::wall(), station_config);
         self.config = config;

@@ -61,6 +61,18 @@ impl LinkSockets {
         Ok(LinkSockets { listeners, sender, buffer: vec![0; BUFFER], received: 0, malformed: 0, sent: 0 })
     }
 
+    /// Watches these links from now on; what was watched before and still is keeps its socket.
+    pub(crate) fn watch(&mut self, watched: Vec<WatchedInterface>) {
+        let mut old = std::mem::take(&mut self.listeners);
+        self.listeners = watched
+            .into_iter()
+            .map(|watched| match old.iter().position(|listener| listener.watched == watched) {
+                Some(at) => old.swap_remove(at),
+                None => Listener { watched, socket: None, complaint: None },
+            })
+            .collect();
+    }
+
     /// Opens sockets on watched interfaces that have come, closes those of interfaces that have gone.
     pub(crate) fn follow(&mut self, links: &BTreeMap<String, LinkInfo>) {
         for listener in &mut self.listeners {

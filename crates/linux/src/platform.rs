@@ -188,6 +188,12 @@ impl Platform {
         }
     }
 
+    /// Hears ICMPv6 on these links from now on, instead of those that [`PlatformConfig::watched`] named.
+    pub fn watch(&mut self, watched: Vec<WatchedInterface>) {
+        self.link_sockets.watch(watched);
+        self.link_sockets.follow(&self.observer.links);
+    }
+
     /// The tunnel device's packets.
     pub fn tunnel(&self) -> TunnelIo {
         self.tunnel.clone()
