@@ -10,7 +10,7 @@
 //! Both take the time and an input through `handle_*` methods and hand out [`Output`]s through
 //! `poll_output`; the next deadline comes from `poll_timeout`. They never read a clock, open a socket or
 //! draw a random number that they were not given. After each `handle_*` call the caller drains
-//! `poll_output`.
+//! `poll_output`; debug builds assert it.
 //!
 //! Left out: return routability and route optimisation with correspondent nodes (RFC 6275 section 5.2.5 and
 //! 9), DHAAD and mobile prefix discovery, IPsec.

@@ -11,7 +11,9 @@
 //! Left out: DHAAD and mobile prefix discovery, Binding Refresh Advice (the state survives restarts instead),
 //! key management mobility (the K flag is always answered with 0).
 
+mod answers;
 mod binding_cache;
+mod defence;
 mod home_link;
 mod registration;
 
@@ -20,9 +22,8 @@ use std::net::Ipv6Addr;
 use std::time::Duration;
 
 use carnet_base::{Interface, LinkMessage, RateLimiter, Time, TimerTable, WallTime};
-use carnet_wire::icmpv6;
 use carnet_wire::mobility::status::Status;
-use carnet_wire::mobility::{BindingUpdate, Builder, ControlPacket, Message, MobilityOption, message_type};
+use carnet_wire::mobility::{BindingError, BindingUpdate, Message, message_type};
 use ipnet::Ipv6Net;
 
 pub use binding_cache::{Binding, BindingCache, BindingState, StoredBinding, StoredRegistration};
@@ -30,21 +31,12 @@ pub(crate) use home_link::ND_HOP_LIMIT;
 use home_link::{Heard, HomeLink};
 use registration::{Replay, Request, Verdict, judge};
 
-use crate::{
-    Authentication, Event, HOP_LIMIT, MobilityDrop, MobilityMessage, OLD_PATH_GRACE, Output, lifetime_units,
-};
+use crate::{Authentication, Event, MobilityDrop, MobilityMessage, OLD_PATH_GRACE, Output, lifetime_units};
 
 /// How long duplicate address detection listens: one probe and `RetransTimer` (RFC 4862 5.4, RFC 4861 10).
 const DAD_WAIT: Duration = Duration::from_secs(1);
 /// `MAX_DELETE_BCE_TIMEOUT` (RFC 6275 12).
 const MAX_DELETE_BCE_TIMEOUT: Duration = Duration::from_secs(10);
-/// `MAX_NEIGHBOR_ADVERTISEMENT` and `RetransTimer` (RFC 4861 10).
-const MAX_NEIGHBOR_ADVERTISEMENT: u8 = 3;
-const RETRANS_TIMER: Duration = Duration::from_secs(1);
-/// Binding Error status: a packet came from a node without a binding (RFC 6275 6.1.9).
-const BE_UNKNOWN_BINDING: u8 = 1;
-/// Binding Error status: unrecognised Mobility Header type.
-const BE_UNKNOWN_TYPE: u8 = 2;
 
 /// What the operator says about the home agent.
 #[derive(Debug, Clone)]
@@ -154,6 +146,11 @@ impl HomeAgent {
         self.outputs.pop_front()
     }
 
+    /// The drain rule: whatever came of the last input has been taken.
+    fn assert_drained(&self) {
+        debug_assert!(self.outputs.is_empty(), "poll_output was not called until it returned None");
+    }
+
     /// When [`Self::handle_timeout`] is due next.
     pub fn poll_timeout(&self) -> Option<Time> {
         self.timers.next_deadline()
@@ -169,6 +166,7 @@ impl HomeAgent {
         wall: WallTime,
         message: MobilityMessage<'_>,
     ) -> Result<(), MobilityDrop> {
+        self.assert_drained();
         let header = match message.header() {
             Ok(header) => header,
             Err(error) => return Err(self.malformed(now, &message, error)),
@@ -181,7 +179,7 @@ impl HomeAgent {
             Ok(Message::Other(kind)) if kind > message_type::BINDING_ERROR => {
                 // RFC 6275 9.2: unknown types are answered with a Binding Error.
                 let home_address = message.home_address.unwrap_or(Ipv6Addr::UNSPECIFIED);
-                self.binding_error(now, message.source, home_address, BE_UNKNOWN_TYPE);
+                self.binding_error(now, message.source, home_address, BindingError::UNKNOWN_MESSAGE_TYPE);
                 Err(MobilityDrop::UnknownType)
             }
             Ok(_) => Err(MobilityDrop::UnknownType),
@@ -194,6 +192,7 @@ impl HomeAgent {
     /// and 9.3.3 do it for a Home Address option whose binding is missing or has another care-of address. Told
     /// only to the owners of addresses that are configured here, and not too often.
     pub fn handle_unbound(&mut self, now: Time, outer_source: Ipv6Addr, inner_source: Ipv6Addr) {
+        self.assert_drained();
         let owner = self.config.nodes.iter().find(|node| {
             node.home_address == inner_source || node.prefixes.iter().any(|p| p.contains(&inner_source))
         });
@@ -201,12 +200,13 @@ impl HomeAgent {
             && !self.cache.valid(home_address).is_some_and(|binding| binding.accepts(outer_source))
             && !self.testing.contains_key(&home_address)
         {
-            self.binding_error(now, outer_source, home_address, BE_UNKNOWN_BINDING);
+            self.binding_error(now, outer_source, home_address, BindingError::UNKNOWN_BINDING);
         }
     }
 
     /// Takes over the state of an interface; only the home link's matters.
     pub fn handle_interface(&mut self, interface: &Interface, now: Time) {
+        self.assert_drained();
         let Some(link) = self.home_link.as_mut().filter(|link| link.interface == interface.name) else {
             return;
         };
@@ -222,6 +222,7 @@ impl HomeAgent {
 
     /// An interface has vanished.
     pub fn handle_interface_gone(&mut self, name: &str) {
+        self.assert_drained();
         if let Some(link) = self.home_link.as_mut().filter(|link| link.interface == name) {
             link.handle_gone();
         }
@@ -232,6 +233,7 @@ impl HomeAgent {
     /// # Errors
     /// Why it had no effect.
     pub fn handle_link_message(&mut self, now: Time, message: &LinkMessage) -> Result<(), MobilityDrop> {
+        self.assert_drained();
         let Some(link) = self.home_link.as_ref().filter(|link| link.interface == message.interface) else {
             return Ok(());
         };
@@ -241,7 +243,7 @@ impl HomeAgent {
                     let answer = link.answer(target, router, source, peer);
                     self.outputs.extend(answer.map(Output::Link));
                 } else if source.is_unspecified() {
-                    self.duplicate(now, target);
+                    self.duplicate(target);
                 }
             }
             Heard::Advertisement { target } => {
@@ -253,7 +255,7 @@ impl HomeAgent {
                         self.outputs.push_back(Output::Event(Event::Warning { message }));
                     }
                 } else {
-                    self.duplicate(now, target);
+                    self.duplicate(target);
                 }
             }
             Heard::Other => {}
@@ -263,6 +265,7 @@ impl HomeAgent {
 
     /// Serves the timers that have run out.
     pub fn handle_timeout(&mut self, now: Time) {
+        self.assert_drained();
         while let Some(timer) = self.timers.pop_expired(now) {
             match timer {
                 Timer::Dad(home_address) => {
@@ -542,144 +545,5 @@ impl HomeAgent {
             }));
         }
         self.acknowledge(request, Status::ACCEPTED, request.sequence, Duration::ZERO, request.timestamp);
-    }
-
-    fn acknowledge_registration(&mut self, request: &Request) {
-        self.acknowledge(request, Status::ACCEPTED, request.sequence, request.lifetime, request.timestamp);
-    }
-
-    /// Sends a Binding Acknowledgement (RFC 6275 9.5.4, RFC 3963 6.6, RFC 4285 5.1.1).
-    fn acknowledge(
-        &mut self,
-        request: &Request,
-        status: Status,
-        sequence: u16,
-        lifetime: Duration,
-        timestamp: Option<u64>,
-    ) {
-        let supports_routers = request.mobile_router && self.config.serves_mobile_routers();
-        let mut builder = Builder::binding_acknowledgement(
-            status.0,
-            false,
-            supports_routers,
-            sequence,
-            lifetime_units(lifetime),
-        );
-        if let Some(timestamp) = timestamp {
-            builder = builder.option(&MobilityOption::MessageIdentifier(timestamp));
-        }
-        let association =
-            self.nodes.get(&request.home_address).and_then(|node| node.authentication.association());
-        if let Some(association) = association {
-            builder = builder.option(&association.blank_option());
-        }
-        let mut mobility_header = builder.finish();
-        if let Some(association) = association {
-            association.sign(&mut mobility_header, request.care_of_address, request.home_address);
-        }
-        let packet = ControlPacket {
-            source: self.config.address,
-            destination: request.source,
-            hop_limit: HOP_LIMIT,
-            home_address: None,
-            routing_home_address: request.away.then_some(request.home_address),
-            mobility_header: &mut mobility_header,
-        };
-        self.outputs.push_back(Output::Packet(packet.emit()));
-    }
-
-    fn binding_error(&mut self, now: Time, destination: Ipv6Addr, home_address: Ipv6Addr, status: u8) {
-        if !crate::is_unicast_routable(destination) || !self.binding_errors.allow(now) {
-            return;
-        }
-        let mut mobility_header = Builder::binding_error(status, home_address).finish();
-        let packet = ControlPacket {
-            source: self.config.address,
-            destination,
-            hop_limit: HOP_LIMIT,
-            home_address: None,
-            routing_home_address: None,
-            mobility_header: &mut mobility_header,
-        };
-        self.outputs.push_back(Output::Packet(packet.emit()));
-    }
-
-    /// RFC 6275 9.2: wrong Payload Proto and short messages are answered with Parameter Problem.
-    fn malformed(
-        &mut self,
-        now: Time,
-        message: &MobilityMessage<'_>,
-        error: carnet_wire::Error,
-    ) -> MobilityDrop {
-        if let Some(problem) = error.parameter_problem(message.offset)
-            && icmpv6::may_answer_with(problem, message.packet)
-            && self.strangers.allow(now)
-        {
-            let packet = icmpv6::error_packet(self.config.address, message.source, problem, message.packet);
-            self.outputs.push_back(Output::Packet(packet));
-        }
-        error.into()
-    }
-
-    /// Whether an address on the home link is ours to answer for; if so, with which Router bit.
-    fn defended(&self, target: Ipv6Addr) -> Option<bool> {
-        if target == self.config.address {
-            return Some(true);
-        }
-        if let Some(binding) = self.cache.valid(target) {
-            return Some(binding.mobile_router);
-        }
-        if target.is_unicast_link_local() {
-            return self
-                .cache
-                .iter()
-                .find(|b| b.link_local_address() == Some(target))
-                .map(|binding| binding.mobile_router);
-        }
-        None
-    }
-
-    /// Duplicate address detection has found another node with `target` (RFC 6275 10.3.1).
-    fn duplicate(&mut self, _now: Time, target: Ipv6Addr) {
-        let home_address = self.testing.keys().copied().find(|&home_address| {
-            home_address == target
-                || self.cache.get(home_address).and_then(Binding::link_local_address) == Some(target)
-        });
-        if let Some(home_address) = home_address
-            && let Some(request) = self.testing.remove(&home_address)
-        {
-            self.timers.stop(Timer::Dad(home_address));
-            self.cache.remove(home_address);
-            let status = Status::DUPLICATE_ADDRESS;
-            self.outputs.push_back(Output::Event(Event::BindingRefused {
-                home_address,
-                care_of_address: request.care_of_address,
-                status: status.0,
-                reason: status.meaning().into(),
-            }));
-            self.acknowledge(&request, status, request.sequence, Duration::ZERO, request.timestamp);
-        }
-    }
-
-    /// Begins to tell the home link that `target` is reached through us.
-    fn announce(&mut self, now: Time, target: Ipv6Addr) {
-        if self.home_link.is_some() {
-            self.announcements.insert(target, MAX_NEIGHBOR_ADVERTISEMENT);
-            self.announce_once(now, target);
-        }
-    }
-
-    fn announce_once(&mut self, now: Time, target: Ipv6Addr) {
-        let router = self.defended(target);
-        let left = self.announcements.remove(&target).map_or(0, |left| left.saturating_sub(1));
-        let (Some(router), Some(link)) = (router, &self.home_link) else { return };
-        if left > 0 {
-            self.announcements.insert(target, left);
-            self.timers.set(Timer::Announce(target), now + RETRANS_TIMER);
-        }
-        let link_local = self.cache.valid(target).and_then(Binding::link_local_address);
-        for address in [Some(target), link_local].into_iter().flatten() {
-            self.outputs.extend(link.announcement(address, router).map(Output::Link));
-        }
     }
 }

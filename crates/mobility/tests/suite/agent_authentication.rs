@@ -63,7 +63,7 @@ fn without_authentication_there_is_silence() {
     assert_eq!(agent.ignore(&update.packet()), MobilityDrop::AuthenticationMissing);
     agent.accept(&Update::explicit(1).signed());
     agent.ignore(&Update::explicit(2).lifetime(0).packet());
-    agent.ignore(&Update::explicit(2).from_home().lifetime(0).packet());
+    agent.ignore(&Update::explicit(2).at_home().lifetime(0).packet());
 }
 
 /// RFC 4285 5: "MUST be the last option in a message".

@@ -31,13 +31,13 @@ fn lifetime_zero_from_the_foreign_link() {
 /// TAHI DeReg_LT0_HOME: lifetime 0 from the home address, without a Home Address option.
 #[test]
 fn lifetime_zero_from_the_home_link() {
-    gone(&mut bound(), &Update::implicit(11).from_home().lifetime(0));
+    gone(&mut bound(), &Update::implicit(11).at_home().lifetime(0));
 }
 
 /// TAHI DeReg_LT1_HOME; RFC 3963 6.2: "or the specified Care-of address matches the Home Address".
 #[test]
 fn the_home_address_as_care_of_address() {
-    gone(&mut bound(), &Update::implicit(11).from_home().lifetime(15));
+    gone(&mut bound(), &Update::implicit(11).at_home().lifetime(15));
     gone(&mut bound(), &Update::implicit(11).alternate(HOME).lifetime(15));
 }
 
@@ -80,7 +80,7 @@ fn an_old_number_does_not_end_a_binding() {
 #[test]
 fn a_late_update_does_not_bring_the_binding_back() {
     let mut agent = bound();
-    agent.accept(&Update::implicit(12).from_home().lifetime(0));
+    agent.accept(&Update::implicit(12).at_home().lifetime(0));
     agent.wait(9.5);
     let answer = agent.refuse(&Update::explicit(11), 135);
     assert_eq!(answer.sequence(), 12);

@@ -110,7 +110,7 @@ fn a_deregistration_during_the_test_ends_it() {
     let mut agent = Agent::on_home_link(config());
     agent.send(&Update::explicit(1));
     agent.wait(0.3);
-    let answer = agent.ask(&Update::implicit(2).from_home().lifetime(0));
+    let answer = agent.ask(&Update::implicit(2).at_home().lifetime(0));
     assert_eq!((answer.status(), answer.lifetime()), (0, 0));
     assert!(agent.wait(20.0).is_empty());
     assert!(agent.binding().is_none());
@@ -179,7 +179,7 @@ fn after_a_deregistration_there_is_silence() {
     let mut agent = Agent::on_home_link(config());
     agent.send(&Update::explicit(1));
     agent.wait(1.2);
-    agent.accept(&Update::implicit(2).from_home().lifetime(0));
+    agent.accept(&Update::implicit(2).at_home().lifetime(0));
     agent.link.clear();
     assert!(agent.solicit(HOME, "fe80::9").is_empty());
     agent.wait(10.0);

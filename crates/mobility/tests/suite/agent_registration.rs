@@ -38,7 +38,7 @@ fn the_acknowledgement_bears_the_home_address_in_a_routing_header() {
 fn an_acknowledgement_to_the_home_address_has_no_routing_header() {
     let mut agent = Agent::new(config());
     agent.accept(&Update::explicit(1));
-    let answer = agent.accept(&Update::explicit(2).from_home().lifetime(0));
+    let answer = agent.accept(&Update::explicit(2).at_home().lifetime(0));
     assert_eq!(answer.destination, addr(HOME));
     assert_eq!(answer.routing_home_address, None);
 }
@@ -233,7 +233,7 @@ fn a_home_address_that_nobody_was_given_is_met_with_silence() {
 #[test]
 fn a_registration_without_a_home_address_option_is_refused() {
     let mut agent = Agent::new(config());
-    agent.refuse(&Update::explicit(1).from_home().alternate(CARE_OF), 128);
+    agent.refuse(&Update::explicit(1).at_home().alternate(CARE_OF), 128);
 }
 
 /// TAHI HA_2_1_14; RFC 6275 6.1.7: reserved bits "MUST be ignored by the receiver".

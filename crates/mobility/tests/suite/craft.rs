@@ -120,7 +120,7 @@ impl Update {
     }
 
     /// From the home link, without a Home Address option.
-    pub fn from_home(self) -> Update {
+    pub fn at_home(self) -> Update {
         Update { source: addr(HOME), home_address: None, ..self }
     }
 

@@ -1,14 +1,16 @@
 //! A thousand bad days: random schedules of loss, delay, flapping uplinks and restarts.
 //!
 //! While they last, [`Pair::check`] and its companions watch the invariants after every input; when they are
-//! over, everything has to be registered again within 70 s, and within 5 s when there is traffic. A failure
-//! names its seed: `CARNET_SEED=n cargo test -p carnet-mobility faults` runs that day alone.
+//! over, everything has to be registered again within 70 s, and when there is traffic it has to be carried
+//! within 5 s (the acknowledgement of what carries it may be a retransmission later). A failure names its seed:
+//! `CARNET_SEED=n cargo test -p carnet-mobility faults` runs that day alone.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::time::Duration;
 
 use carnet_base::Rng;
 use carnet_mobility::{Authentication, ReplayProtection, SecurityAssociation};
+use carnet_wire::mobility::MobilityOption;
 
 use crate::agent::node;
 use crate::craft::*;
@@ -79,6 +81,17 @@ fn disturb(pair: &mut Pair, rng: &mut Rng) {
                     pair.inject(forged.packet());
                 }
             }
+            // A router that asks for what is another's, key or not.
+            let node = &pair.agent_config.nodes[router];
+            let prefix = if router == 0 { SECOND_PREFIX } else { PREFIX };
+            let last = pair.agent.bindings().get(node.home_address).map_or(0, |binding| binding.sequence);
+            let mut greedy = Update::explicit(last.wrapping_add(1))
+                .of(&node.home_address.to_string())
+                .from(&care_of(router, uplink, 0))
+                .prefix(prefix)
+                .with(MobilityOption::MessageIdentifier(pair.wall().to_ntp()));
+            greedy.association = node.authentication.association().cloned();
+            pair.inject(greedy.packet());
         }
         17 => {
             let steps = [Duration::ZERO, Duration::from_secs(3), Duration::from_secs(500)];
@@ -119,13 +132,16 @@ fn day(seed: u64, traffic: bool) {
             pair.attach(router, uplink, &care_of(router, uplink, 0));
         }
     }
-    let (limit, pause) = if traffic { (5.0, 0.1) } else { (70.0, 0.5) };
-    let end = pair.now + Duration::from_secs_f64(limit);
-    // The last delayed packets of the bad time may still come in.
+    let start = pair.now;
+    let within = |limit: u64| start + Duration::from_secs(limit);
+    let mut carried = false;
     while !(pair.is_registered(0) && pair.is_registered(1)) {
+        carried |= pair.is_carried(0) && pair.is_carried(1);
+        let late = pair.now >= within(70) || (traffic && !carried && pair.now >= within(5));
         assert!(
-            pair.now < end,
-            "not registered again within {limit} s: {:?} {:?}",
+            !late,
+            "after {:?}: {:?} {:?}, carried: {carried}",
+            pair.now.saturating_since(start),
             pair.routers[0].machine.state(),
             pair.routers[1].machine.state()
         );
@@ -133,7 +149,7 @@ fn day(seed: u64, traffic: bool) {
             pair.traffic(0);
             pair.traffic(1);
         }
-        pair.run(pause);
+        pair.run(0.1);
     }
     // And it stays so.
     pair.run(10.0);
@@ -144,7 +160,7 @@ fn day(seed: u64, traffic: bool) {
 }
 
 fn days(count: u64, traffic: bool) {
-    if let Some(seed) = std::env::var("CARNET_SEED").ok().and_then(|text| text.parse().ok()) {
+    if let Some(seed) = option_env!("CARNET_SEED").and_then(|text| text.parse().ok()) {
         return day(seed, traffic);
     }
     for seed in 0..count {
@@ -157,10 +173,10 @@ fn days(count: u64, traffic: bool) {
 
 #[test]
 fn a_thousand_bad_days_without_traffic() {
-    days(20000, false);
+    days(500, false);
 }
 
 #[test]
 fn a_thousand_bad_days_with_traffic() {
-    days(20000, true);
+    days(500, true);
 }

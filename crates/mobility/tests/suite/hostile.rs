@@ -69,7 +69,7 @@ fn updates() -> Vec<Vec<u8>> {
         Update::implicit(10).lifetime(0).signed().packet(),
         Update::explicit(10).prefix(SECOND_PREFIX).signed().packet(),
         Update::node(10).with(MobilityOption::MessageIdentifier(1 << 40)).signed().packet(),
-        Update::implicit(10).from_home().lifetime(0).signed().packet(),
+        Update::implicit(10).at_home().lifetime(0).signed().packet(),
         // Golden packet of the notes: the same key, another prefix, sequence 0x8100 over.
         hex("60000000004c3c40 20010db800f100000000000000000010 20010db8000100000000000000000001
              870201020000c910 20010db8000100000000000000001234

@@ -371,6 +371,13 @@ impl Pair {
         }
     }
 
+    /// Whether a router's traffic goes where the home agent expects it and comes back.
+    pub fn is_carried(&self, router: usize) -> bool {
+        let router = &self.routers[router];
+        let binding = self.agent.bindings().valid(router.config.home_address);
+        router.machine.path().is_some() && binding.map(|b| b.care_of_address) == router.machine.path()
+    }
+
     /// The Binding Updates of router 0, with the time of each.
     pub fn updates(&self) -> Vec<(Time, Seen)> {
         self.sent

@@ -1,0 +1,78 @@
+//! Which addresses are defended on the home link, and how it is told (RFC 6275 10.3.1, 10.4.1, RFC 3963 6.2).
+
+use std::net::Ipv6Addr;
+use std::time::Duration;
+
+use carnet_base::Time;
+use carnet_wire::mobility::status::Status;
+
+use super::{Binding, HomeAgent, Timer};
+use crate::{Event, Output};
+
+/// `MAX_NEIGHBOR_ADVERTISEMENT` and `RetransTimer` (RFC 4861 10).
+const MAX_NEIGHBOR_ADVERTISEMENT: u8 = 3;
+const RETRANS_TIMER: Duration = Duration::from_secs(1);
+
+impl HomeAgent {
+    /// Whether an address on the home link is ours to answer for; if so, with which Router bit.
+    pub(super) fn defended(&self, target: Ipv6Addr) -> Option<bool> {
+        if target == self.config.address {
+            return Some(true);
+        }
+        if let Some(binding) = self.cache.valid(target) {
+            return Some(binding.mobile_router);
+        }
+        if target.is_unicast_link_local() {
+            return self
+                .cache
+                .iter()
+                .find(|b| b.link_local_address() == Some(target))
+                .map(|binding| binding.mobile_router);
+        }
+        None
+    }
+
+    /// Duplicate address detection has found another node with `target` (RFC 6275 10.3.1).
+    pub(super) fn duplicate(&mut self, target: Ipv6Addr) {
+        let home_address = self.testing.keys().copied().find(|&home_address| {
+            home_address == target
+                || self.cache.get(home_address).and_then(Binding::link_local_address) == Some(target)
+        });
+        if let Some(home_address) = home_address
+            && let Some(request) = self.testing.remove(&home_address)
+        {
+            self.timers.stop(Timer::Dad(home_address));
+            self.cache.remove(home_address);
+            let status = Status::DUPLICATE_ADDRESS;
+            self.outputs.push_back(Output::Event(Event::BindingRefused {
+                home_address,
+                care_of_address: request.care_of_address,
+                status: status.0,
+                reason: status.meaning().into(),
+            }));
+            self.acknowledge(&request, status, request.sequence, Duration::ZERO, request.timestamp);
+        }
+    }
+
+    /// Begins to tell the home link that `target` is reached through us.
+    pub(super) fn announce(&mut self, now: Time, target: Ipv6Addr) {
+        if self.home_link.is_some() {
+            self.announcements.insert(target, MAX_NEIGHBOR_ADVERTISEMENT);
+            self.announce_once(now, target);
+        }
+    }
+
+    pub(super) fn announce_once(&mut self, now: Time, target: Ipv6Addr) {
+        let router = self.defended(target);
+        let left = self.announcements.remove(&target).map_or(0, |left| left.saturating_sub(1));
+        let (Some(router), Some(link)) = (router, &self.home_link) else { return };
+        if left > 0 {
+            self.announcements.insert(target, left);
+            self.timers.set(Timer::Announce(target), now + RETRANS_TIMER);
+        }
+        let link_local = self.cache.valid(target).and_then(Binding::link_local_address);
+        for address in [Some(target), link_local].into_iter().flatten() {
+            self.outputs.extend(link.announcement(address, router).map(Output::Link));
+        }
+    }
+}

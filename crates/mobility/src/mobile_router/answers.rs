@@ -1,0 +1,297 @@
+//! What the home agent says: Binding Acknowledgements and hints (RFC 6275 11.7.3, RFC 3963 5.3 and 5.4).
+//!
+//! An answer that corrects us (status 135 names the sequence number, 144 the time) is followed at once, a few
+//! times. One that refuses for now puts the exchange on hold; one that refuses for good ends it.
+
+use std::time::Duration;
+
+use carnet_base::{LinkMessage, Time, WallTime};
+use carnet_wire::mobility::status::Status;
+use carnet_wire::mobility::{BindingAcknowledgement, MobilityOption};
+use carnet_wire::{icmpv6, nd};
+
+use super::binding_update_list::{
+    Exchange, MAX_BINDACK_TIMEOUT, Purpose, Remedy, Sent, refresh_after, remedy,
+};
+use super::{HINT_INTERVAL, MobileRouter, Registration, Timer};
+use crate::home_agent::ND_HOP_LIMIT;
+use crate::{Event, MobilityDrop, MobilityMessage, Output, is_newer, lifetime_from_units};
+
+/// Statuses 135 and 144 are answered at once this often in an exchange; then the back-off applies.
+const MAX_CORRECTIONS: u32 = 3;
+
+impl MobileRouter {
+    /// An unauthenticated hint that the home agent misses our binding.
+    pub(super) fn hint(&mut self, now: Time, wall: WallTime) -> Result<(), MobilityDrop> {
+        if self.at_home || self.stopping || self.refused.is_some() {
+            return Err(MobilityDrop::Unexpected);
+        }
+        if !self.hints.allow(now) {
+            return Err(MobilityDrop::RateLimited);
+        }
+        match self.exchange.as_ref().map(Exchange::last_sent) {
+            None => self.refresh(now, wall),
+            // The answer to what was just sent may be on its way.
+            Some(_) if self.exchange.as_ref().is_some_and(|e| e.held) => {}
+            Some(last) if last.is_none_or(|at| now.saturating_since(at) >= HINT_INTERVAL) => {
+                self.transmit(now, wall);
+            }
+            Some(_) => {}
+        }
+        Ok(())
+    }
+
+    /// Handles a Binding Acknowledgement (RFC 6275 11.7.3, RFC 3963 5.3 and 5.4).
+    pub(super) fn acknowledged(
+        &mut self,
+        now: Time,
+        wall: WallTime,
+        message: &MobilityMessage<'_>,
+        acknowledgement: &BindingAcknowledgement<'_>,
+        octets: &[u8],
+    ) -> Result<(), MobilityDrop> {
+        let Some(exchange) = self.exchange.clone() else { return Err(MobilityDrop::Unexpected) };
+        // RFC 6275 6.4: away from home it bears our home address in a type 2 routing header.
+        let at_home_address = message.destination == self.config.home_address;
+        if !at_home_address && message.routing_home_address != Some(self.config.home_address) {
+            return Err(MobilityDrop::WrongParty);
+        }
+        if let Some(association) = self.config.authentication.association() {
+            association.verify(octets, exchange.care_of_address, self.config.home_address)?;
+        }
+        let status = Status(acknowledgement.status);
+        if status == Status::SEQUENCE_OUT_OF_WINDOW {
+            return self.sequence_error(now, wall, exchange, acknowledgement.sequence);
+        }
+        let sent = exchange.find(acknowledgement.sequence).ok_or(MobilityDrop::Unexpected)?;
+        let timestamp = acknowledgement.options.iter().find_map(|option| match option {
+            Ok(MobilityOption::MessageIdentifier(timestamp)) => Some(timestamp),
+            _ => None,
+        });
+        if status == Status::ID_MISMATCH {
+            self.learn_clock(wall, sent.timestamp, timestamp);
+            return self.correct(now, wall, exchange);
+        }
+        if sent.timestamp.is_some() && sent.timestamp != timestamp {
+            return Err(MobilityDrop::Timestamp);
+        }
+        if !status.is_rejection() {
+            self.acknowledged_timestamp = timestamp.unwrap_or(0).max(self.acknowledged_timestamp);
+        }
+        if exchange.purpose == Purpose::Deregister {
+            self.deregistered(now, wall, status);
+            return Ok(());
+        }
+        if status.is_rejection() {
+            self.rejected(now, wall, exchange, status);
+            return Ok(());
+        }
+        if !acknowledgement.mobile_router {
+            // RFC 3963 5.3: it took us for a mere mobile node; de-register and do not come back.
+            self.refused = Some(Status::MOBILE_ROUTER_NOT_PERMITTED);
+            self.unregister();
+            self.outputs.push_back(Output::Event(Event::Rejected {
+                status: status.0,
+                reason: "the home agent does not support mobile routers (no R flag in its acknowledgement)"
+                    .into(),
+            }));
+            self.exchange =
+                Some(Exchange::new(Purpose::Deregister, exchange.uplink, exchange.care_of_address, false));
+            self.transmit(now, wall);
+            self.forwarding_changed("the home agent does not support mobile routers");
+            return Ok(());
+        }
+        if acknowledgement.lifetime == 0 {
+            // RFC 6275 11.7.3: nothing remains, so nothing is registered. It need not be so for ever.
+            self.unregister();
+            self.hold(now, MAX_BINDACK_TIMEOUT);
+            self.forwarding_changed("the home agent granted no lifetime");
+            return Ok(());
+        }
+        self.accept(now, &exchange, sent, acknowledgement);
+        Ok(())
+    }
+
+    fn accept(
+        &mut self,
+        now: Time,
+        exchange: &Exchange,
+        sent: Sent,
+        acknowledgement: &BindingAcknowledgement<'_>,
+    ) {
+        // Not more than was asked for, and counted from when it was asked for.
+        let lifetime = lifetime_from_units(acknowledgement.lifetime).min(self.config.lifetime);
+        let registration = Registration {
+            care_of_address: exchange.care_of_address,
+            lifetime,
+            expires: sent.at + lifetime,
+            sequence: sent.sequence,
+        };
+        let before = self.registration.replace(registration);
+        if let Some(before) = before
+            && before.care_of_address != registration.care_of_address
+        {
+            self.retire(now, before.care_of_address);
+        }
+        self.exchange = None;
+        self.doubtful = false;
+        self.timers.stop(Timer::Retransmit);
+        let advised = acknowledgement.options.iter().find_map(|option| match option {
+            Ok(MobilityOption::BindingRefreshAdvice(units)) => Some(lifetime_from_units(units)),
+            _ => None,
+        });
+        let after = advised
+            .filter(|advice| *advice < lifetime && !advice.is_zero())
+            .unwrap_or(lifetime)
+            .min(refresh_after(lifetime));
+        self.timers.set(Timer::Refresh, sent.at + after);
+        self.timers.set(Timer::Expire, registration.expires);
+        let latency = now.saturating_since(exchange.started.unwrap_or(now));
+        self.outputs.push_back(Output::Forwarding(self.config.home_address));
+        self.outputs.push_back(Output::Event(Event::Registered {
+            home_agent: self.config.home_agent,
+            care_of_address: registration.care_of_address,
+            uplink: self.uplinks[exchange.uplink].config.interface.clone(),
+            latency_us: u64::try_from(latency.as_micros()).unwrap_or(u64::MAX),
+            lifetime_s: u32::try_from(lifetime.as_secs()).unwrap_or(u32::MAX),
+            refresh: before.is_some_and(|b| b.care_of_address == registration.care_of_address),
+        }));
+        self.forwarding_changed("the home agent acknowledged it");
+    }
+
+    /// Status 135: the next number after the one that the home agent names, at once but not for ever.
+    fn sequence_error(
+        &mut self,
+        now: Time,
+        wall: WallTime,
+        exchange: Exchange,
+        last: u16,
+    ) -> Result<(), MobilityDrop> {
+        // A number that the last transmission has passed already: a duplicate, or a late answer.
+        if exchange.sent.is_empty() || is_newer(self.sequence, last) {
+            return Err(MobilityDrop::Unexpected);
+        }
+        self.sequence = last;
+        self.correct(now, wall, exchange)
+    }
+
+    /// What the home agent objected to has been corrected: tries again at once, but not for ever.
+    fn correct(&mut self, now: Time, wall: WallTime, mut exchange: Exchange) -> Result<(), MobilityDrop> {
+        exchange.corrections += 1;
+        let patient = exchange.corrections <= MAX_CORRECTIONS;
+        self.exchange = Some(exchange);
+        if !patient {
+            return Err(MobilityDrop::RateLimited);
+        }
+        self.transmit(now, wall);
+        Ok(())
+    }
+
+    /// Status 144: the home agent's clock is the one that counts (RFC 4285 6). It names its time to a second;
+    /// when that is close enough to what was sent, the timestamp was only older than another one, and the
+    /// clock is right.
+    fn learn_clock(&mut self, wall: WallTime, sent: Option<u64>, told: Option<u64>) {
+        let date = |timestamp: Option<u64>| timestamp.and_then(WallTime::from_ntp);
+        let (Some(window), Some(ours), Some(theirs)) = (self.replay_window(), date(sent), date(told)) else {
+            return;
+        };
+        if theirs.distance(ours) + Duration::from_secs(1) > window {
+            self.clock_offset = i128::from(theirs.as_unix_nanos()) - i128::from(wall.as_unix_nanos());
+            self.newest_timestamp = self.acknowledged_timestamp;
+        }
+    }
+
+    fn rejected(&mut self, now: Time, wall: WallTime, exchange: Exchange, status: Status) {
+        let action = remedy(status);
+        let what = match action {
+            Remedy::Retry(after) => format!("trying again in {} s", after.as_secs()),
+            Remedy::StartOver => "de-registering first".into(),
+            Remedy::GiveUp => "giving up until a restart or a `carnet handover`".into(),
+        };
+        self.outputs.push_back(Output::Event(Event::Rejected {
+            status: status.0,
+            reason: format!("{}; {what}", status.meaning()),
+        }));
+        match action {
+            Remedy::Retry(after) => self.hold(now, after),
+            Remedy::StartOver => {
+                self.unregister();
+                self.exchange = Some(Exchange::new(
+                    Purpose::Deregister,
+                    exchange.uplink,
+                    exchange.care_of_address,
+                    false,
+                ));
+                self.transmit(now, wall);
+            }
+            Remedy::GiveUp => {
+                // RFC 3963 5.4: the home agent did not create (or keep) a binding on our behalf.
+                self.refused = Some(status);
+                self.unregister();
+                self.exchange = None;
+                self.timers.stop(Timer::Retransmit);
+            }
+        }
+        self.forwarding_changed("the home agent refused");
+    }
+
+    /// A de-registration was answered; 133 means that there was nothing to end.
+    fn deregistered(&mut self, now: Time, wall: WallTime, status: Status) {
+        if status.is_rejection() && status != Status::NOT_HOME_AGENT {
+            self.outputs.push_back(Output::Event(Event::Rejected {
+                status: status.0,
+                reason: format!("de-registration: {}", status.meaning()),
+            }));
+            if self.at_home && !self.stopping {
+                // The home agent goes on defending the home address, which is not ours yet.
+                self.hold(now, MAX_BINDACK_TIMEOUT);
+                return;
+            }
+        }
+        self.exchange = None;
+        self.timers.stop(Timer::Retransmit);
+        if self.at_home {
+            self.announce_home();
+        } else if !self.stopping && self.refused.is_none() {
+            self.evaluate(now, wall, "registering anew");
+        }
+    }
+
+    /// Nothing is registered any more.
+    pub(super) fn unregister(&mut self) {
+        self.registration = None;
+        self.timers.stop(Timer::Refresh);
+        self.timers.stop(Timer::Expire);
+    }
+
+    /// The exchange goes on, but not before `after` has passed.
+    fn hold(&mut self, now: Time, after: Duration) {
+        if let Some(exchange) = &mut self.exchange {
+            exchange.held = true;
+            self.timers.set(Timer::Retransmit, now + after);
+        }
+    }
+
+    /// RFC 6275 11.5.5: tells the home link that the home address is here again.
+    fn announce_home(&mut self) {
+        let Some(uplink) = self.home_uplink() else { return };
+        let advertisement = nd::NeighborAdvertisement {
+            target: self.config.home_address,
+            router: true,
+            solicited: false,
+            override_: true,
+            target_link_address: uplink.link_address(),
+        };
+        let mut message = advertisement.emit();
+        icmpv6::set_checksum(&mut message, self.config.home_address, nd::ALL_NODES);
+        let message = LinkMessage {
+            interface: uplink.config.interface.clone(),
+            source: self.config.home_address,
+            destination: nd::ALL_NODES,
+            hop_limit: ND_HOP_LIMIT,
+            peer: None,
+            message,
+        };
+        self.outputs.push_back(Output::Link(message));
+    }
+}

@@ -1,0 +1,167 @@
+//! From attachments to what is to be registered (RFC 6275 11.5, RFC 3963 5.8).
+//!
+//! Every change of an uplink leads to the same question, which uplink is the target, and every answer to the
+//! same act, to bring the registration in line with it.
+
+use std::net::Ipv6Addr;
+use std::time::Duration;
+
+use carnet_base::{Time, WallTime};
+
+use super::binding_update_list::{Exchange, Purpose, refresh_after};
+use super::{Attachment, MobileRouter, Timer};
+use crate::{Event, OLD_PATH_GRACE, Output};
+
+/// An uplink that has just come back must stay up this long before a working one is given up for it.
+const SETTLING_TIME: Duration = Duration::from_secs(1);
+
+impl MobileRouter {
+    pub(super) fn attachment_changed(&mut self, now: Time, wall: WallTime, index: usize, before: Attachment) {
+        let after = self.uplinks[index].attachment;
+        if before == after {
+            return;
+        }
+        if let Attachment::Foreign { care_of_address, .. } = before
+            && self.uplinks[index].care_of_address() != Some(care_of_address)
+            && self.registration.is_some_and(|r| r.care_of_address == care_of_address)
+        {
+            self.retire(now, care_of_address);
+        }
+        let reason = match (before, after) {
+            (Attachment::Down(_), _) => {
+                // Not at the very start: then there is nothing better to stay with.
+                self.uplinks[index].settles_at = now + SETTLING_TIME;
+                "an uplink came up"
+            }
+            (_, Attachment::Down(reason)) => reason,
+            _ => "the care-of address changed",
+        };
+        self.outputs.push_back(Output::Forwarding(self.config.home_address));
+        self.evaluate(now, wall, reason);
+    }
+
+    /// The uplink to be registered: the operator's, else the home link, else the best by priority. An
+    /// attached current one is kept against an equal, and against one that has only just come back.
+    fn choose(&mut self, now: Time) -> Option<usize> {
+        let usable = |index: &usize| !matches!(self.uplinks[*index].attachment, Attachment::Down(_));
+        if let Some(forced) = self.forced.filter(usable) {
+            return Some(forced);
+        }
+        let current = self.target.filter(usable);
+        let rank = |index: &usize| {
+            let uplink = &self.uplinks[*index];
+            let foreign = !matches!(uplink.attachment, Attachment::Home { .. });
+            (foreign, uplink.config.priority, Some(*index) != current, *index)
+        };
+        let best = (0..self.uplinks.len()).filter(usable).min_by_key(rank)?;
+        match current {
+            Some(current) if current != best && self.uplinks[best].settles_at > now => {
+                self.timers.set(Timer::Settle, self.uplinks[best].settles_at);
+                Some(current)
+            }
+            _ => Some(best),
+        }
+    }
+
+    /// Brings what is registered in line with what is attached.
+    pub(super) fn evaluate(&mut self, now: Time, wall: WallTime, reason: &str) {
+        if self.stopping {
+            return;
+        }
+        self.target = self.choose(now);
+        let Some(target) = self.target else {
+            self.at_home = false;
+            self.abandon();
+            self.timers.stop(Timer::Retransmit);
+            self.timers.stop(Timer::Refresh);
+            self.forwarding_changed(reason);
+            return;
+        };
+        match self.uplinks[target].attachment {
+            Attachment::Home { .. } => self.go_home(now, wall, target),
+            Attachment::Foreign { care_of_address, .. } => {
+                self.at_home = false;
+                self.register(now, wall, target, care_of_address);
+            }
+            Attachment::Down(_) => {}
+        }
+        self.forwarding_changed(reason);
+    }
+
+    /// Registers `care_of_address` unless it is registered or under way already.
+    fn register(&mut self, now: Time, wall: WallTime, uplink: usize, care_of_address: Ipv6Addr) {
+        if self.refused.is_some() {
+            // Nothing is registered any more; a de-registration under way follows to where we are.
+            if let Some(exchange) = &self.exchange
+                && exchange.care_of_address != care_of_address
+            {
+                self.exchange = Some(Exchange::new(Purpose::Deregister, uplink, care_of_address, false));
+                self.transmit(now, wall);
+            }
+            return;
+        }
+        let under_way = self.exchange.as_ref().is_some_and(|e| {
+            e.purpose == Purpose::Register && e.care_of_address == care_of_address && e.uplink == uplink
+        });
+        if under_way {
+            return;
+        }
+        let registered = self.registration.is_some_and(|r| r.care_of_address == care_of_address);
+        self.abandon();
+        if registered && !self.doubtful {
+            self.timers.stop(Timer::Retransmit);
+            if self.timers.get(Timer::Refresh).is_none() {
+                // It was stopped while no uplink could be used.
+                let after =
+                    self.registration.map_or(now, |r| r.expires - r.lifetime + refresh_after(r.lifetime));
+                self.timers.set(Timer::Refresh, after.max(now));
+            }
+            return;
+        }
+        self.timers.stop(Timer::Refresh);
+        let first = self.registration.is_none();
+        self.exchange = Some(Exchange::new(Purpose::Register, uplink, care_of_address, first));
+        self.transmit(now, wall);
+    }
+
+    /// Gives up what is under way.
+    fn abandon(&mut self) {
+        if let Some(exchange) = self.exchange.take() {
+            let other = self.registration.is_some_and(|r| r.care_of_address != exchange.care_of_address);
+            self.doubtful |= exchange.purpose == Purpose::Register && !exchange.sent.is_empty() && other;
+        }
+    }
+
+    /// RFC 6275 11.5.5, RFC 3963 5.8: on the home link the binding is deleted, from the home address.
+    fn go_home(&mut self, now: Time, wall: WallTime, uplink: usize) {
+        let was_home = std::mem::replace(&mut self.at_home, true);
+        if was_home && self.registration.is_none() {
+            return;
+        }
+        self.unregister();
+        // Also without a registration that we know of: one from before a restart may live on.
+        self.exchange = Some(Exchange::new(Purpose::Deregister, uplink, self.config.home_address, false));
+        self.outputs.push_back(Output::Forwarding(self.config.home_address));
+        self.outputs.push_back(Output::Event(Event::AtHome {
+            interface: self.uplinks[uplink].config.interface.clone(),
+        }));
+        self.transmit(now, wall);
+    }
+
+    pub(super) fn refresh(&mut self, now: Time, wall: WallTime) {
+        if self.exchange.is_some() || self.refused.is_some() || self.stopping {
+            return;
+        }
+        let Some(target) = self.target else { return };
+        if let Attachment::Foreign { care_of_address, .. } = self.uplinks[target].attachment {
+            self.exchange = Some(Exchange::new(Purpose::Register, target, care_of_address, false));
+            self.transmit(now, wall);
+        }
+    }
+
+    /// Packets to `care_of_address` that are on their way are still welcome for a while.
+    pub(super) fn retire(&mut self, now: Time, care_of_address: Ipv6Addr) {
+        self.previous = Some((care_of_address, now + OLD_PATH_GRACE));
+        self.timers.set(Timer::Grace, now + OLD_PATH_GRACE);
+    }
+}
