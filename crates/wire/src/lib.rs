@@ -1,4 +1,4 @@
-//! Octets to values and back: IPv6, ICMPv6, Neighbor Discovery, Mobility Header.
+//! Octets to values and back: IPv6, ICMPv6, Neighbor Discovery, Mobility Header, GeoNetworking, BTP.
 //!
 //! This crate knows what the octets mean and nothing of what to do about them. Parsers look at octets that a
 //! stranger sent: they never panic, never allocate, and what they refuse they refuse with an [`Error`] that
@@ -12,6 +12,8 @@
 //! | [`nd`] | RFC 4861, RFC 6275 7, RFC 3963 7.3, RFC 4191 |
 //! | [`discovery`] | RFC 6275 6.5 and 6.6, RFC 3963 7.1 and 7.2 |
 //! | [`mobility`] | RFC 6275 6.1 and 6.2, RFC 3963 4, RFC 4283, RFC 4285 |
+//! | [`geonet`] | ETSI EN 302 636-4-1 V1.4.1 |
+//! | [`btp`] | ETSI EN 302 636-5-1, TS 103 248 |
 //!
 //! Left out: IPsec headers (they end the chain of extension headers), jumbograms, source routing other than
 //! the type 2 routing header, reassembly, Redirect, mobile prefix discovery messages.
@@ -20,11 +22,13 @@
 //! their own first octet. Offsets are in octets.
 #![forbid(unsafe_code)]
 
+pub mod btp;
 pub mod checksum;
 pub mod discovery;
 pub mod error;
 pub mod extension;
 pub mod fragment;
+pub mod geonet;
 pub mod icmpv6;
 pub mod ipv6;
 pub mod mobility;

@@ -1,0 +1,38 @@
+//! Geographic areas as octets (clause 9.8.5, EN 302 931); what is inside is the router's business.
+
+use super::position::on_globe;
+
+/// The shape of an area: the header subtype of GBC and GAC (table 9).
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Shape {
+    /// Subtype 0; [`GeoArea::distance_a`] is the radius.
+    Circle,
+    /// Subtype 1; the distances are half the sides' lengths.
+    Rectangle,
+    /// Subtype 2; the distances are half the axes' lengths.
+    Ellipse,
+}
+
+/// A geographic area.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub struct GeoArea {
+    /// Its shape.
+    pub shape: Shape,
+    /// WGS 84 latitude of the centre, 0.1 microdegree, north positive.
+    pub latitude: i32,
+    /// WGS 84 longitude of the centre, 0.1 microdegree, east positive.
+    pub longitude: i32,
+    /// Distance a, metres: the radius; or from the centre along the azimuth to the edge.
+    pub distance_a: u16,
+    /// Distance b, metres: from the centre across the azimuth to the edge; 0 for a circle.
+    pub distance_b: u16,
+    /// The azimuth of distance a, degrees clockwise from North, 0 to 359; 0 for a circle.
+    pub angle: u16,
+}
+
+impl GeoArea {
+    /// Whether the centre's latitude and longitude are on the globe.
+    pub fn is_on_globe(&self) -> bool {
+        on_globe(self.latitude, self.longitude)
+    }
+}

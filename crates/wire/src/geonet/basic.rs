@@ -1,0 +1,82 @@
+//! The Basic Header (clause 9.6): what every forwarder may change, outside of any signature.
+
+use super::{Error, Lifetime, VERSION};
+
+/// What follows the Basic Header (table 6).
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum BasicNextHeader {
+    /// 0: unspecified. A receiver goes on as with [`BasicNextHeader::Common`] (clause 10.3.3).
+    Any,
+    /// 1: the Common Header.
+    Common,
+    /// 2: a secured packet, whose payload is the Common Header and what follows it.
+    Secured,
+    /// A value that nobody defined, 3 to 15.
+    Unknown(u8),
+}
+
+impl BasicNextHeader {
+    /// The meaning of the four bits.
+    pub const fn from_value(value: u8) -> BasicNextHeader {
+        match value & 0x0f {
+            0 => BasicNextHeader::Any,
+            1 => BasicNextHeader::Common,
+            2 => BasicNextHeader::Secured,
+            other => BasicNextHeader::Unknown(other),
+        }
+    }
+
+    /// The four bits.
+    pub const fn value(self) -> u8 {
+        match self {
+            BasicNextHeader::Any => 0,
+            BasicNextHeader::Common => 1,
+            BasicNextHeader::Secured => 2,
+            BasicNextHeader::Unknown(value) => value & 0x0f,
+        }
+    }
+}
+
+/// The Basic Header, 4 octets.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub struct BasicHeader {
+    /// The protocol version, 4 bits; [`VERSION`].
+    pub version: u8,
+    /// NH: what follows.
+    pub next_header: BasicNextHeader,
+    /// LT: how long the packet may wait in buffers.
+    pub lifetime: Lifetime,
+    /// RHL: hops that are left, this one included.
+    pub remaining_hop_limit: u8,
+}
+
+impl BasicHeader {
+    /// Octets of the header.
+    pub const LEN: usize = 4;
+
+    /// Reads the header; what follows it does not matter.
+    ///
+    /// # Errors
+    /// [`Error::Truncated`] under 4 octets, [`Error::Version`] for another version than 1. A next header that
+    /// nobody defined is no error here.
+    pub fn parse(octets: &[u8]) -> Result<BasicHeader, Error> {
+        let Some(&[first, _reserved, lifetime, remaining_hop_limit]) = octets.first_chunk::<4>() else {
+            return Err(Error::Truncated { what: "basic header", needed: Self::LEN, found: octets.len() });
+        };
+        let version = first >> 4;
+        if version != VERSION {
+            return Err(Error::Version { found: version });
+        }
+        Ok(BasicHeader {
+            version,
+            next_header: BasicNextHeader::from_value(first),
+            lifetime: Lifetime(lifetime),
+            remaining_hop_limit,
+        })
+    }
+
+    /// The header's octets.
+    pub fn to_octets(&self) -> [u8; Self::LEN] {
+        [self.version << 4 | self.next_header.value(), 0, self.lifetime.0, self.remaining_hop_limit]
+    }
+}

@@ -1,0 +1,65 @@
+//! What a forwarder changes in the octets that it received (clauses 10.3.8 to 10.3.12).
+//!
+//! RHL and LT of any packet, secured ones too, since both are in the Basic Header; and the DE PV of a GUC or an
+//! LS reply whose destination is a neighbour with a newer position (annex C.3). All functions take the octets
+//! behind the EtherType and leave them untouched when they fail.
+
+use super::{
+    BasicHeader, BasicNextHeader, CommonHeader, Error, HeaderType, Lifetime, LongPositionVector,
+    ShortPositionVector,
+};
+
+/// Writes RHL.
+///
+/// # Errors
+/// [`Error::Truncated`] when there is no Basic Header.
+pub fn set_remaining_hop_limit(packet: &mut [u8], remaining_hop_limit: u8) -> Result<(), Error> {
+    let [_, _, _, field] = basic_header(packet)?;
+    *field = remaining_hop_limit;
+    Ok(())
+}
+
+/// Writes LT.
+///
+/// # Errors
+/// [`Error::Truncated`] when there is no Basic Header.
+pub fn set_lifetime(packet: &mut [u8], lifetime: Lifetime) -> Result<(), Error> {
+    let [_, _, field, _] = basic_header(packet)?;
+    *field = lifetime.0;
+    Ok(())
+}
+
+/// Where DE PV begins in a GUC or an LS reply: behind the two headers, SN, two reserved octets and SO PV.
+const DESTINATION: usize = BasicHeader::LEN + CommonHeader::LEN + 4 + LongPositionVector::LEN;
+
+/// Writes DE PV of a GUC or an LS reply. A secured packet cannot be changed so: its headers are signed.
+///
+/// # Errors
+/// [`Error::Version`], [`Error::Secured`] and [`Error::BasicNextHeader`] as [`super::Packet::parse`] has them;
+/// [`Error::HeaderType`] for a packet without DE PV; [`Error::Truncated`] when the packet ends before it.
+pub fn set_destination(packet: &mut [u8], destination: &ShortPositionVector) -> Result<(), Error> {
+    match BasicHeader::parse(packet)?.next_header {
+        BasicNextHeader::Any | BasicNextHeader::Common => {}
+        BasicNextHeader::Secured => return Err(Error::Secured),
+        BasicNextHeader::Unknown(found) => return Err(Error::BasicNextHeader { found }),
+    }
+    let common = CommonHeader::parse(packet.get(BasicHeader::LEN..).unwrap_or_default())?;
+    match common.header_type {
+        HeaderType::GeoUnicast | HeaderType::LocationServiceReply => {}
+        found => return Err(Error::HeaderType { expected: "2/0 or 6/1", found }),
+    }
+    let found = packet.len();
+    let field = packet.get_mut(DESTINATION..DESTINATION + ShortPositionVector::LEN);
+    let field = field.ok_or(Error::Truncated {
+        what: "destination position vector",
+        needed: DESTINATION + ShortPositionVector::LEN,
+        found,
+    })?;
+    field.copy_from_slice(&destination.to_octets());
+    Ok(())
+}
+
+fn basic_header(packet: &mut [u8]) -> Result<&mut [u8; 4], Error> {
+    let found = packet.len();
+    packet.first_chunk_mut().ok_or(Error::Truncated { what: "basic header", needed: BasicHeader::LEN, found })
+}

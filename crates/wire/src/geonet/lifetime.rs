@@ -1,0 +1,80 @@
+//! The Lifetime field (clause 9.6.4): how long a packet may wait in buffers on its way.
+//!
+//! Six bits of multiplier and two of base (50 ms, 1 s, 10 s, 100 s). Many durations have several encodings
+//! (60 s: 6 x 10 s or 60 x 1 s) and all are legal to receive; a duration is encoded with the coarsest base that
+//! loses nothing against the others. What cannot be expressed is rounded down, so that no packet outlives its
+//! wish; above 63 units of a base that costs up to one unit of the next (64.9 s become 60 s).
+
+use std::fmt;
+use std::time::Duration;
+
+/// The Lifetime octet as it stands in the Basic Header.
+///
+/// Equality is that of octets: two encodings of one duration are different lifetimes. Compare
+/// [`Lifetime::duration`]s.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
+pub struct Lifetime(pub u8);
+
+/// The bases in milliseconds, by their value in the two low bits.
+const BASES: [u32; 4] = [50, 1_000, 10_000, 100_000];
+/// The largest multiplier.
+const MULTIPLIER_MAX: u32 = 63;
+
+impl Lifetime {
+    /// No time at all: such a packet may not wait.
+    pub const ZERO: Lifetime = Lifetime(0);
+    /// The longest lifetime, 6,300 s.
+    pub const MAX: Lifetime = Lifetime(0xff);
+
+    /// The longest lifetime that is not longer than the duration.
+    pub fn from_duration(duration: Duration) -> Lifetime {
+        let wanted = u32::try_from(duration.as_millis()).unwrap_or(u32::MAX);
+        let mut best = (0, Lifetime::ZERO);
+        for (bits, base) in (0u8..).zip(BASES) {
+            let multiplier = (wanted / base).min(MULTIPLIER_MAX);
+            let reached = multiplier * base;
+            if reached >= best.0 && multiplier > 0 {
+                // The multiplier is under 64.
+                best = (reached, Lifetime((multiplier as u8) << 2 | bits));
+            }
+        }
+        best.1
+    }
+
+    /// The duration that the octet stands for.
+    pub const fn duration(self) -> Duration {
+        Duration::from_millis(self.milliseconds() as u64)
+    }
+
+    /// The same in milliseconds.
+    pub const fn milliseconds(self) -> u32 {
+        let base = BASES[(self.0 & 3) as usize];
+        (self.0 >> 2) as u32 * base
+    }
+
+    /// What is left after waiting, rounded down; a packet that did not wait keeps its octet.
+    pub fn after_waiting(self, waited: Duration) -> Lifetime {
+        if waited.is_zero() {
+            return self;
+        }
+        Lifetime::from_duration(self.duration().saturating_sub(waited))
+    }
+}
+
+impl From<Lifetime> for Duration {
+    fn from(lifetime: Lifetime) -> Duration {
+        lifetime.duration()
+    }
+}
+
+impl From<Duration> for Lifetime {
+    fn from(duration: Duration) -> Lifetime {
+        Lifetime::from_duration(duration)
+    }
+}
+
+impl fmt::Display for Lifetime {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} ms", self.milliseconds())
+    }
+}

@@ -1,0 +1,206 @@
+//! Whole packets (clause 9.2 to 9.4).
+
+use super::{
+    BasicHeader, BasicNextHeader, CommonHeader, CommonNextHeader, ETHERNET_MINIMUM, Error, ExtendedHeader,
+    Lifetime, TrafficClass, VERSION,
+};
+
+/// What stands behind the EtherType: a packet, or an envelope around one.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Frame<'a> {
+    /// A packet in the open.
+    Plain(Packet<'a>),
+    /// A packet in a security envelope.
+    Secured(SecuredPacket<'a>),
+}
+
+impl<'a> Frame<'a> {
+    /// Reads what stands behind the EtherType.
+    ///
+    /// # Errors
+    /// Those of [`Packet::parse`], except [`Error::Secured`].
+    pub fn parse(octets: &'a [u8]) -> Result<Frame<'a>, Error> {
+        let basic = BasicHeader::parse(octets)?;
+        if basic.next_header == BasicNextHeader::Secured {
+            let envelope = octets.get(BasicHeader::LEN..).unwrap_or_default();
+            return Ok(Frame::Secured(SecuredPacket { basic, envelope }));
+        }
+        Packet::parse(octets).map(Frame::Plain)
+    }
+}
+
+/// A secured packet: the Basic Header, and an envelope (TS 103 097) that is not read here.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct SecuredPacket<'a> {
+    /// The Basic Header, which is outside of the signature.
+    pub basic: BasicHeader,
+    /// Everything behind it; its end may be padding of the link.
+    pub envelope: &'a [u8],
+}
+
+/// A packet whose headers are read and whose payload is where it was.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Packet<'a> {
+    /// The Basic Header.
+    pub basic: BasicHeader,
+    /// The Common Header. The emitters take `header_type` and `payload_length` from `extended` and `payload`,
+    /// so that they cannot contradict them.
+    pub common: CommonHeader,
+    /// The extended header.
+    pub extended: ExtendedHeader,
+    /// What the packet carries, without padding.
+    pub payload: &'a [u8],
+}
+
+impl<'a> Packet<'a> {
+    /// A packet of this version, `header_type` and `payload_length` filled in, RHL equal to MHL, not mobile,
+    /// traffic class 0.
+    pub fn new(
+        extended: ExtendedHeader,
+        next_header: CommonNextHeader,
+        lifetime: Lifetime,
+        hop_limit: u8,
+        payload: &'a [u8],
+    ) -> Packet<'a> {
+        Packet {
+            basic: BasicHeader {
+                version: VERSION,
+                next_header: BasicNextHeader::Common,
+                lifetime,
+                remaining_hop_limit: hop_limit,
+            },
+            common: CommonHeader {
+                next_header,
+                header_type: extended.header_type(),
+                traffic_class: TrafficClass::default(),
+                mobile: false,
+                payload_length: announced(payload),
+                maximum_hop_limit: hop_limit,
+            },
+            extended,
+            payload,
+        }
+    }
+
+    /// Reads what stands behind the EtherType.
+    ///
+    /// Octets behind the payload are cut off if they are what pads a short Ethernet frame, that is, in a frame
+    /// of at most [`ETHERNET_MINIMUM`] octets; in a longer one they are an error.
+    ///
+    /// # Errors
+    /// One variant for each reason: [`Error::Truncated`], [`Error::Version`], [`Error::BasicNextHeader`],
+    /// [`Error::Secured`], [`Error::CommonNextHeader`], [`Error::HeaderType`], [`Error::PayloadLength`].
+    pub fn parse(octets: &'a [u8]) -> Result<Packet<'a>, Error> {
+        let basic = BasicHeader::parse(octets)?;
+        match basic.next_header {
+            BasicNextHeader::Any | BasicNextHeader::Common => {}
+            BasicNextHeader::Secured => return Err(Error::Secured),
+            BasicNextHeader::Unknown(found) => return Err(Error::BasicNextHeader { found }),
+        }
+        let padded = octets.len() <= ETHERNET_MINIMUM;
+        Packet::after_basic(basic, octets.get(BasicHeader::LEN..).unwrap_or_default(), padded)
+    }
+
+    /// Reads the Common Header and what follows it, as a security envelope had them inside; `basic` is the Basic
+    /// Header that stood outside. Nothing may follow the payload.
+    ///
+    /// # Errors
+    /// Those of [`Packet::parse`] that have to do with the Common Header or the extended one; octets are counted
+    /// from the start of the Common Header or the extended one.
+    pub fn parse_after_basic(basic: BasicHeader, octets: &'a [u8]) -> Result<Packet<'a>, Error> {
+        Packet::after_basic(basic, octets, false)
+    }
+
+    fn after_basic(basic: BasicHeader, octets: &'a [u8], padded: bool) -> Result<Packet<'a>, Error> {
+        let common = CommonHeader::parse(octets)?;
+        if let CommonNextHeader::Unknown(found) = common.next_header {
+            return Err(Error::CommonNextHeader { found });
+        }
+        let behind = octets.get(CommonHeader::LEN..).unwrap_or_default();
+        let extended = ExtendedHeader::parse(common.header_type, behind)?;
+        let behind = behind.get(extended.len()..).unwrap_or_default();
+        let announced = usize::from(common.payload_length);
+        let refused = Error::PayloadLength { announced, available: behind.len() };
+        if announced < behind.len() && !padded {
+            return Err(refused);
+        }
+        let payload = behind.get(..announced).ok_or(refused)?;
+        Ok(Packet { basic, common, extended, payload })
+    }
+
+    /// Octets of the packet.
+    #[expect(clippy::len_without_is_empty, reason = "no packet is empty")]
+    pub const fn len(&self) -> usize {
+        self.payload_offset() + self.payload.len()
+    }
+
+    /// Where the payload begins in the packet: octets of the three headers.
+    pub const fn payload_offset(&self) -> usize {
+        BasicHeader::LEN + CommonHeader::LEN + self.extended.len()
+    }
+
+    /// RHL above MHL: a receiver discards the packet (clause 10.3.5).
+    pub const fn exceeds_hop_limit(&self) -> bool {
+        self.basic.remaining_hop_limit > self.common.maximum_hop_limit
+    }
+
+    /// Writes the packet to the beginning of a buffer and returns its length, [`Packet::len`].
+    ///
+    /// # Errors
+    /// [`Error::Truncated`] when the buffer is shorter, [`Error::PayloadLength`] when the payload has more than
+    /// 65535 octets. The buffer is untouched then.
+    pub fn emit_into(&self, buffer: &mut [u8]) -> Result<usize, Error> {
+        if self.payload.len() > usize::from(u16::MAX) {
+            return Err(Error::PayloadLength {
+                announced: usize::from(u16::MAX),
+                available: self.payload.len(),
+            });
+        }
+        let found = buffer.len();
+        let room = buffer.get_mut(..self.len());
+        let room = room.ok_or(Error::Truncated { what: "packet buffer", needed: self.len(), found })?;
+        let (headers, payload) = room.split_at_mut(self.payload_offset());
+        let (octets, length) = self.headers();
+        headers.copy_from_slice(&octets[..length]);
+        payload.copy_from_slice(self.payload);
+        Ok(self.len())
+    }
+
+    /// Appends the packet to a vector; the vector has room for [`Packet::len`] octets at once.
+    ///
+    /// A payload of more than 65535 octets, which no link carries, goes out with a payload length of 65535, and
+    /// its receivers refuse it.
+    pub fn append_to(&self, out: &mut Vec<u8>) {
+        out.reserve(self.len());
+        let (octets, length) = self.headers();
+        out.extend_from_slice(&octets[..length]);
+        out.extend_from_slice(self.payload);
+    }
+
+    /// The packet's octets; see [`Packet::append_to`].
+    pub fn emit(&self) -> Vec<u8> {
+        let mut out = Vec::new();
+        self.append_to(&mut out);
+        out
+    }
+
+    /// The three headers and their length.
+    fn headers(&self) -> ([u8; 60], usize) {
+        let common = CommonHeader {
+            header_type: self.extended.header_type(),
+            payload_length: announced(self.payload),
+            ..self.common
+        };
+        let (extended, length) = self.extended.to_octets();
+        let mut octets = [0; 60];
+        super::fields::put::<0, 4, 60>(&mut octets, self.basic.to_octets());
+        super::fields::put::<4, 8, 60>(&mut octets, common.to_octets());
+        super::fields::put::<12, 48, 60>(&mut octets, extended);
+        (octets, BasicHeader::LEN + CommonHeader::LEN + length)
+    }
+}
+
+/// What PL can say of a payload.
+fn announced(payload: &[u8]) -> u16 {
+    u16::try_from(payload.len()).unwrap_or(u16::MAX)
+}

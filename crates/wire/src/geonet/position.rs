@@ -1,0 +1,130 @@
+//! Position vectors (clause 9.5): who was where, and when.
+
+use super::fields::{put, take};
+use super::{GnAddress, Timestamp};
+
+/// A Long Position Vector (clause 9.5.2), 24 octets: the position of a packet's source.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
+pub struct LongPositionVector {
+    /// GN_ADDR of the station.
+    pub address: GnAddress,
+    /// When the position was acquired.
+    pub timestamp: Timestamp,
+    /// WGS 84 latitude, 0.1 microdegree, north positive.
+    pub latitude: i32,
+    /// WGS 84 longitude, 0.1 microdegree, east positive.
+    pub longitude: i32,
+    /// PAI, position accuracy indicator: the 95 % confidence is better than half of `itsGnPaiInterval`.
+    pub accurate: bool,
+    /// Speed, 0.01 m/s, backwards negative; -16384 to 16383, what is outside is emitted as the nearest of these.
+    pub speed: i16,
+    /// Heading, 0.1 degree clockwise from North, 0 to 3599.
+    pub heading: u16,
+}
+
+impl LongPositionVector {
+    /// Octets of the vector.
+    pub const LEN: usize = 24;
+    /// The lowest speed that fits 15 bits, 0.01 m/s.
+    pub const SPEED_MIN: i16 = -0x4000;
+    /// The highest speed that fits 15 bits, 0.01 m/s.
+    pub const SPEED_MAX: i16 = 0x3fff;
+
+    /// Reads the vector; every combination of octets is one.
+    pub fn from_octets(octets: &[u8; Self::LEN]) -> LongPositionVector {
+        let speed = u16::from_be_bytes(take::<20, 2, 24>(octets));
+        LongPositionVector {
+            address: GnAddress(u64::from_be_bytes(take::<0, 8, 24>(octets))),
+            timestamp: Timestamp(u32::from_be_bytes(take::<8, 4, 24>(octets))),
+            latitude: i32::from_be_bytes(take::<12, 4, 24>(octets)),
+            longitude: i32::from_be_bytes(take::<16, 4, 24>(octets)),
+            accurate: speed & 0x8000 != 0,
+            // Bit 14 is the sign: moved to the top and back with its copies.
+            speed: ((speed << 1) as i16) >> 1,
+            heading: u16::from_be_bytes(take::<22, 2, 24>(octets)),
+        }
+    }
+
+    /// The vector's octets.
+    pub fn to_octets(&self) -> [u8; Self::LEN] {
+        let speed = self.speed.clamp(Self::SPEED_MIN, Self::SPEED_MAX) as u16 & 0x7fff;
+        let accurate = if self.accurate { 0x8000 } else { 0 };
+        let mut octets = [0; Self::LEN];
+        put::<0, 8, 24>(&mut octets, self.address.0.to_be_bytes());
+        put::<8, 4, 24>(&mut octets, self.timestamp.0.to_be_bytes());
+        put::<12, 4, 24>(&mut octets, self.latitude.to_be_bytes());
+        put::<16, 4, 24>(&mut octets, self.longitude.to_be_bytes());
+        put::<20, 2, 24>(&mut octets, (accurate | speed).to_be_bytes());
+        put::<22, 2, 24>(&mut octets, self.heading.to_be_bytes());
+        octets
+    }
+
+    /// Without speed, heading and accuracy.
+    pub fn short(&self) -> ShortPositionVector {
+        ShortPositionVector {
+            address: self.address,
+            timestamp: self.timestamp,
+            latitude: self.latitude,
+            longitude: self.longitude,
+        }
+    }
+
+    /// Whether latitude and longitude are on the globe; nothing in the octets forbids 200 degrees north.
+    pub fn is_on_globe(&self) -> bool {
+        on_globe(self.latitude, self.longitude)
+    }
+}
+
+/// A Short Position Vector (clause 9.5.3), 20 octets: the position of a packet's destination.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
+pub struct ShortPositionVector {
+    /// GN_ADDR of the station.
+    pub address: GnAddress,
+    /// When the position was acquired.
+    pub timestamp: Timestamp,
+    /// WGS 84 latitude, 0.1 microdegree, north positive.
+    pub latitude: i32,
+    /// WGS 84 longitude, 0.1 microdegree, east positive.
+    pub longitude: i32,
+}
+
+impl ShortPositionVector {
+    /// Octets of the vector.
+    pub const LEN: usize = 20;
+
+    /// Reads the vector; every combination of octets is one.
+    pub fn from_octets(octets: &[u8; Self::LEN]) -> ShortPositionVector {
+        ShortPositionVector {
+            address: GnAddress(u64::from_be_bytes(take::<0, 8, 20>(octets))),
+            timestamp: Timestamp(u32::from_be_bytes(take::<8, 4, 20>(octets))),
+            latitude: i32::from_be_bytes(take::<12, 4, 20>(octets)),
+            longitude: i32::from_be_bytes(take::<16, 4, 20>(octets)),
+        }
+    }
+
+    /// The vector's octets.
+    pub fn to_octets(&self) -> [u8; Self::LEN] {
+        let mut octets = [0; Self::LEN];
+        put::<0, 8, 20>(&mut octets, self.address.0.to_be_bytes());
+        put::<8, 4, 20>(&mut octets, self.timestamp.0.to_be_bytes());
+        put::<12, 4, 20>(&mut octets, self.latitude.to_be_bytes());
+        put::<16, 4, 20>(&mut octets, self.longitude.to_be_bytes());
+        octets
+    }
+
+    /// Whether latitude and longitude are on the globe.
+    pub fn is_on_globe(&self) -> bool {
+        on_globe(self.latitude, self.longitude)
+    }
+}
+
+impl From<&LongPositionVector> for ShortPositionVector {
+    fn from(long: &LongPositionVector) -> ShortPositionVector {
+        long.short()
+    }
+}
+
+/// Within 90 degrees of the equator and 180 of Greenwich; 0.1 microdegree.
+pub(super) fn on_globe(latitude: i32, longitude: i32) -> bool {
+    latitude.unsigned_abs() <= 900_000_000 && longitude.unsigned_abs() <= 1_800_000_000
+}

@@ -1,0 +1,63 @@
+//! Time as position vectors tell it (clause 9.5.2 table 2 and annex C.2).
+//!
+//! A timestamp counts milliseconds of International Atomic Time since 2004-01-01T00:00:00 UTC, modulo 2^32: it
+//! wraps every 49.7 days. TAI has no leap seconds, UTC had five since then, so that a timestamp is five seconds
+//! more than the UTC clocks' difference (until the next leap second). Stations that forget the five, or count
+//! all 37, are on the road; comparing their times with one another still works.
+
+use std::time::Duration;
+
+/// Milliseconds of TAI since 2004-01-01T00:00:00 UTC, modulo 2^32.
+///
+/// There is no order, because there is none on a circle: see [`Timestamp::is_newer_than`].
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
+pub struct Timestamp(pub u32);
+
+/// The largest timestamp, the TSTmax of annex C.2.
+const MAX: u32 = u32::MAX;
+
+impl Timestamp {
+    /// 2004-01-01T00:00:00 UTC in milliseconds since 1970-01-01T00:00:00 UTC, leap seconds not counted.
+    pub const EPOCH_UNIX_MILLISECONDS: i64 = 1_072_915_200_000;
+
+    /// Leap seconds from 2004 until the last one so far, 2016-12-31.
+    pub const LEAP_SECONDS: i64 = 5;
+
+    /// The timestamp of a time in UTC, milliseconds since 1970-01-01T00:00:00 without leap seconds, as the
+    /// system's clock has it; `leap_seconds` are those since 2004 ([`Timestamp::LEAP_SECONDS`]).
+    pub const fn from_unix_milliseconds(milliseconds: i64, leap_seconds: i64) -> Timestamp {
+        let since = milliseconds
+            .wrapping_sub(Timestamp::EPOCH_UNIX_MILLISECONDS)
+            .wrapping_add(leap_seconds.wrapping_mul(1000));
+        // The low 32 bits are the value modulo 2^32, of negative numbers too.
+        Timestamp(since as u32)
+    }
+
+    /// Whether this timestamp is later than the other, by the rule of annex C.2: it is ahead on the circle by
+    /// less than half a turn. Of two that are half a turn apart, the smaller number is the newer one, as the
+    /// formula has it; a timestamp is not newer than itself.
+    pub const fn is_newer_than(self, other: Timestamp) -> bool {
+        (self.0 > other.0 && self.0 - other.0 <= MAX / 2) || (other.0 > self.0 && other.0 - self.0 > MAX / 2)
+    }
+
+    /// Milliseconds from the other timestamp to this one, negative if this one is older; within half a turn
+    /// (24.8 days) either way, and in agreement with [`Timestamp::is_newer_than`].
+    pub const fn milliseconds_since(self, other: Timestamp) -> i64 {
+        let ahead = self.0.wrapping_sub(other.0);
+        if self.is_newer_than(other) {
+            ahead as i64
+        } else {
+            ahead as i64 - if ahead == 0 { 0 } else { 1 << 32 }
+        }
+    }
+
+    /// The timestamp so much later; parts of a millisecond are dropped.
+    pub const fn wrapping_add(self, duration: Duration) -> Timestamp {
+        Timestamp(self.0.wrapping_add(duration.as_millis() as u32))
+    }
+
+    /// The timestamp so much earlier; parts of a millisecond are dropped.
+    pub const fn wrapping_sub(self, duration: Duration) -> Timestamp {
+        Timestamp(self.0.wrapping_sub(duration.as_millis() as u32))
+    }
+}
