@@ -118,26 +118,35 @@ impl Drop for SocketFile {
     }
 }
 
-/// Binds the socket. One that nobody listens on is what a killed station left, and is replaced.
-fn bind(path: &Path) -> anyhow::Result<(UnixListener, SocketFile)> {
-    if let Some(directory) = path.parent().filter(|directory| !directory.as_os_str().is_empty()) {
-        fs::create_dir_all(directory)
-            .with_context(|| format!("cannot make the directory {} of the socket", directory.display()))?;
-    }
+/// Whether there is a socket that nobody listens on: what a killed station left. To be asked also before
+/// anything is set up, because a station beside its socket keeps more files of that name.
+///
+/// # Errors
+/// When another station has the place.
+pub fn is_stale(path: &Path) -> anyhow::Result<bool> {
     match fs::symlink_metadata(path) {
         Ok(file) if !file.file_type().is_socket() => {
             bail!("cannot listen at {}: there is a file that is no socket", path.display())
         }
         Ok(_) => match std::os::unix::net::UnixStream::connect(path) {
             Ok(_) => bail!("another station runs at {}", path.display()),
-            Err(error) if error.kind() == io::ErrorKind::ConnectionRefused => fs::remove_file(path)
-                .with_context(|| format!("cannot remove the stale socket {}", path.display()))?,
-            Err(error) => {
-                return Err(error).with_context(|| format!("cannot tell who is at {}", path.display()));
-            }
+            Err(error) if error.kind() == io::ErrorKind::ConnectionRefused => Ok(true),
+            Err(error) => Err(error).with_context(|| format!("cannot tell who is at {}", path.display())),
         },
         // Nothing there, or nothing to be seen: binding will tell.
-        Err(_) => {}
+        Err(_) => Ok(false),
+    }
+}
+
+/// Binds the socket; a stale one is replaced.
+fn bind(path: &Path) -> anyhow::Result<(UnixListener, SocketFile)> {
+    if let Some(directory) = path.parent().filter(|directory| !directory.as_os_str().is_empty()) {
+        fs::create_dir_all(directory)
+            .with_context(|| format!("cannot make the directory {} of the socket", directory.display()))?;
+    }
+    if is_stale(path)? {
+        fs::remove_file(path)
+            .with_context(|| format!("cannot remove the stale socket {}", path.display()))?;
     }
     let listener =
         UnixListener::bind(path).with_context(|| format!("cannot listen at {}", path.display()))?;
