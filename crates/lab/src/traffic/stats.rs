@@ -27,8 +27,9 @@ pub struct FlowStats {
     pub duplicated: u64,
     /// Packets that arrived after one that was sent later (RFC 4737 3: singleton reordering).
     pub reordered: u64,
-    /// The longest time between the arrivals of two packets that follow each other among those that
-    /// arrived, in nanoseconds; at the ends of a flow from the first and to the last time of sending.
+    /// The longest time in which nothing arrived, in nanoseconds; it begins no earlier than the first time
+    /// of sending and ends no later than the last. A single packet that comes late is no outage: it shows
+    /// among the delays and as reordered.
     pub outage: u64,
     /// One-way delays of the first arrivals, in nanoseconds, ascending.
     #[serde(skip)]
@@ -89,14 +90,16 @@ impl Flow {
         let (Some(begin), Some(end)) = (self.sent.first(), self.sent.last()) else { return 0 };
         let mut last = *begin;
         let mut longest = 0;
+        let mut arrivals: Vec<u64> = first.iter().flatten().copied().collect();
+        arrivals.sort_unstable();
         let mut gap = |from: u64, to: u64| {
             if from < window.end && to > window.start {
                 longest = longest.max(to.saturating_sub(from));
             }
         };
-        for at in first.iter().flatten() {
-            gap(last, *at);
-            last = last.max(*at);
+        for at in arrivals {
+            gap(last, at);
+            last = last.max(at);
         }
         gap(last, *end);
         longest
@@ -140,6 +143,18 @@ mod tests {
     fn a_hole_is_loss_and_an_outage_as_long_as_the_silence() {
         let s = flow(10, &[0, 1, 2, 7, 8, 9]).stats(&ALL);
         assert_eq!((s.lost, s.outage, s.reordered), (4, 50, 0));
+    }
+
+    #[test]
+    fn one_late_packet_is_no_outage() {
+        let mut f = flow(100, &(0..100).collect::<Vec<_>>());
+        // Packet 10 waits in a queue somewhere until after packet 80 has come.
+        let mut late = f.received.remove(10);
+        late.1 = 904;
+        f.received.insert(80, late);
+        let s = f.stats(&ALL);
+        assert_eq!((s.lost, s.reordered, s.outage), (0, 1, 20));
+        assert_eq!(s.delays.last(), Some(&704));
     }
 
     #[test]
