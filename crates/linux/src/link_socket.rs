@@ -229,7 +229,7 @@ fn filter() -> [SockFilter; 12] {
     const PACKET_TYPE: u32 = (libc::SKF_AD_OFF + libc::SKF_AD_PKTTYPE) as u32;
     [
         SockFilter::new(LOAD_WORD, 0, 0, PACKET_TYPE),
-        // PACKET_OTHERHOST (3), PACKET_OUTGOING (4) and the looped-back kinds above.
+        // PACKET_OTHERHOST (3), as on an interface that somebody has made promiscuous, PACKET_OUTGOING (4).
         SockFilter::new(AT_LEAST, 9, 0, 3),
         SockFilter::new(LOAD_BYTE, 0, 0, 6),
         SockFilter::new(EQUAL, 0, 7, u32::from(ICMPV6)),

@@ -15,13 +15,11 @@ use carnet_station::forwarding::desired::*;
 fn two_links() {
     for (here, there) in [("v0", "v1"), ("i0", "i1")] {
         ip(&format!("link add {here} type veth peer name {there}"));
-        ip(&format!("link set {here} up"));
-        ip(&format!("link set {there} up"));
-    }
-    // Link-local addresses would come in the middle of a test otherwise.
-    std::thread::sleep(Duration::from_millis(100));
-    for name in ["v0", "v1", "i0", "i1"] {
-        ip(&format!("-6 addr flush dev {name}"));
+        // Link-local addresses would come in the middle of a test otherwise.
+        ip(&format!("link set {here} addrgenmode none up"));
+        ip(&format!("link set {there} addrgenmode none up"));
+        wait_until_up(here);
+        wait_until_up(there);
     }
 }
 
@@ -139,7 +137,7 @@ fn a_refresh_writes_nothing() {
 fn replacing_a_route_leaves_one_and_no_gap() {
     in_namespace(|scratch| async move {
         two_links();
-        ip("-6 addr add 2001:db8:f1::10/64 dev v0 nodad");
+        add_address("v0", "2001:db8:f1::10/64");
         let mut platform = scratch.open();
         let ways = [
             "fe80::1 v0",
@@ -197,7 +195,7 @@ fn replacing_a_route_leaves_one_and_no_gap() {
 fn what_others_made_is_left_alone() {
     in_namespace(|scratch| async move {
         two_links();
-        ip("-6 addr add 2001:db8:a::1/64 dev i0 nodad");
+        add_address("i0", "2001:db8:a::1/64");
         ip("-6 route add 2001:db8:c::/64 dev v0 metric 512 proto static");
         ip("-6 route add 2001:db8:d::/64 dev v0 metric 512 proto 135");
         let before = whole_state();
@@ -214,7 +212,7 @@ fn what_others_made_is_left_alone() {
              destination and metric is there; expected none (`ip -6 route show table 254`)"
         );
         platform.apply(&remove(address("i0", "2001:db8:a::1/128"))).unwrap();
-        platform.apply(&set(address("i0", "2001:db8:a::1/128"))).unwrap();
+        platform.apply(&set(address("i0", "2001:db8:a::1/64"))).unwrap();
         platform.close().unwrap();
         ip("-6 route add 2001:db8:d::/64 dev v0 metric 512 proto 135");
         assert_eq!(whole_state(), before);

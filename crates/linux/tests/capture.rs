@@ -95,8 +95,8 @@ fn mobile_router_end() -> Peer {
     let peer = Peer::new();
     ip("link set lo up");
     peer.link("v0", "p0");
-    ip(&format!("-6 addr add {CARE_OF}/64 dev v0 nodad"));
-    peer.run(|| ip(&format!("-6 addr add {HOME_AGENT}/64 dev p0 nodad")));
+    add_address("v0", &format!("{CARE_OF}/64"));
+    peer.run(|| add_address("p0", &format!("{HOME_AGENT}/64")));
     set_sysctl("all/forwarding", "1");
     peer
 }
@@ -141,7 +141,7 @@ fn a_mobile_router_gets_them_at_its_care_of_address() {
         assert_intact(&sent, &read_all(&tunnel).await);
 
         // Everything else is the kernel's, as ever: echo from the home agent, tunnels from strangers.
-        peer.run(|| ip("-6 addr add 2001:db8:f1::2/64 dev p0 nodad"));
+        peer.run(|| add_address("p0", "2001:db8:f1::2/64"));
         let echo = peer.run(|| run(&format!("ping -c1 -W2 -I {HOME_AGENT} {CARE_OF}")));
         assert!(echo.contains("1 received"), "{echo}");
         assert_ne!(send(&peer, packets("2001:db8:f1::2", CARE_OF).into_iter().map(|(_, p)| p).collect()), []);
@@ -221,7 +221,7 @@ fn a_packet_too_long_for_the_buffer_is_cut_off() {
         let mut platform = scratch.open();
         let tunnel = platform.tunnel();
         platform.apply(&set(route(TABLE_MAIN, "2001:db8:1::1/128", 64, TUNNEL_DEVICE))).unwrap();
-        ip("-6 addr add 2001:db8:2::1/128 dev lo nodad");
+        add_address("lo", "2001:db8:2::1/128");
         let socket = std::net::UdpSocket::bind("[2001:db8:2::1]:0").unwrap();
         socket.send_to(&[7; 500], "[2001:db8:1::1]:9").unwrap();
         socket.send_to(&[8; 5], "[2001:db8:1::1]:9").unwrap();

@@ -62,7 +62,7 @@ fn duplicate_address_detection_is_visible() {
     in_namespace(|scratch| async move {
         let peer = Peer::new();
         peer.link("v0", "p0");
-        peer.run(|| ip("-6 addr add 2001:db8::66/64 dev p0 nodad"));
+        peer.run(|| add_address("p0", "2001:db8::66/64"));
         let mut platform = scratch.open();
         ip("-6 addr add 2001:db8::1/64 dev v0");
         ip("-6 addr add 2001:db8::66/64 dev v0");

@@ -32,6 +32,33 @@ fn heard(events: &[PlatformEvent]) -> Vec<&LinkMessage> {
     messages.collect()
 }
 
+/// Lets the peer send a frame with this receiver and ICMPv6 message.
+fn send_frame(peer: &Peer, receiver: [u8; 6], payload_length: u8, message: &'static [u8]) {
+    peer.run(move || {
+        let socket = Socket::new(Domain::PACKET, Type::RAW, None).unwrap();
+        let mut frame = [&receiver[..], &[2, 0, 0, 0, 0, 1], &[0x86, 0xdd]].concat();
+        frame.extend([0x60, 0, 0, 0, 0, payload_length, 58, 255]);
+        frame.extend([0; 32]);
+        frame.extend(message);
+        let device = nix::net::if_::if_nametoindex("p0").unwrap();
+        let mut address = [0u8; 20];
+        address[..2].copy_from_slice(&17u16.to_ne_bytes());
+        address[4..8].copy_from_slice(&device.to_ne_bytes());
+        // SAFETY: the address is a sockaddr_ll of 20 octets, the frame is readable for its length.
+        let sent = unsafe {
+            libc::sendto(
+                std::os::fd::AsRawFd::as_raw_fd(&socket),
+                frame.as_ptr().cast(),
+                frame.len(),
+                0,
+                address.as_ptr().cast(),
+                20,
+            )
+        };
+        assert_eq!(sent, frame.len() as isize);
+    });
+}
+
 /// Lets the peer ask for the link-layer address of [`DEFENDED`], by sending something there.
 fn ask(peer: &Peer) {
     peer.run(|| {
@@ -43,8 +70,8 @@ fn ask(peer: &Peer) {
 fn home_link() -> Peer {
     let peer = Peer::new();
     peer.link("h0", "p0");
-    ip("-6 addr add 2001:db8:1::fe/64 dev h0 nodad");
-    peer.run(|| ip("-6 addr add 2001:db8:1::2/64 dev p0 nodad"));
+    add_address("h0", "2001:db8:1::fe/64");
+    peer.run(|| add_address("p0", "2001:db8:1::2/64"));
     peer
 }
 
@@ -151,35 +178,32 @@ fn a_packet_that_lies_about_its_length_is_counted() {
     in_namespace(|scratch| async move {
         let peer = home_link();
         let mut platform = scratch.open_watching("h0", false);
-        let to = mac("h0");
-        peer.run(move || {
-            let socket = Socket::new(Domain::PACKET, Type::RAW, None).unwrap();
-            let mut frame = [&to[..], &[2, 0, 0, 0, 0, 1], &[0x86, 0xdd]].concat();
-            frame.extend([0x60, 0, 0, 0, 0, 64, 58, 255]);
-            frame.extend([0; 32]);
-            frame.extend([135, 0, 0, 0]);
-            let device = nix::net::if_::if_nametoindex("p0").unwrap();
-            let mut address = [0u8; 20];
-            address[..2].copy_from_slice(&17u16.to_ne_bytes());
-            address[4..8].copy_from_slice(&device.to_ne_bytes());
-            // SAFETY: the address is a sockaddr_ll of 20 octets, the frame is readable for its length.
-            let sent = unsafe {
-                libc::sendto(
-                    std::os::fd::AsRawFd::as_raw_fd(&socket),
-                    frame.as_ptr().cast(),
-                    frame.len(),
-                    0,
-                    address.as_ptr().cast(),
-                    20,
-                )
-            };
-            assert_eq!(sent, frame.len() as isize);
-        });
+        send_frame(&peer, mac("h0"), 64, &[135, 0, 0, 0]);
         let deadline = std::time::Instant::now() + Duration::from_secs(5);
         while platform.counters().icmpv6_malformed == 0 {
             assert!(std::time::Instant::now() < deadline);
             events_for(&mut platform, Duration::from_millis(20)).await;
         }
+    });
+}
+
+#[test]
+fn frames_for_others_are_not_heard() {
+    in_namespace(|scratch| async move {
+        let peer = home_link();
+        ip("link set h0 promisc on");
+        let mut platform = scratch.open_watching("h0", true);
+        send_frame(&peer, [2, 0, 0, 0, 0, 9], 8, &[136, 0, 0, 0, 0, 0, 0, 9]);
+        send_frame(&peer, mac("h0"), 8, &[136, 0, 0, 0, 0, 0, 0, 1]);
+        let from_there = |seen: &[PlatformEvent]| -> Vec<u8> {
+            heard(seen)
+                .iter()
+                .filter(|m| m.source.is_unspecified())
+                .map(|m| *m.message.last().unwrap())
+                .collect()
+        };
+        let events = events_until(&mut platform, |seen| !from_there(seen).is_empty()).await;
+        assert_eq!(from_there(&events), [1]);
     });
 }
 

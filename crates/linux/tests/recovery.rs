@@ -89,6 +89,8 @@ fn links() {
         ip(&format!("link add {here} type veth peer name {there}"));
         ip(&format!("link set {here} addrgenmode none up"));
         ip(&format!("link set {there} addrgenmode none up"));
+        wait_until_up(here);
+        wait_until_up(there);
     }
 }
 
@@ -203,7 +205,8 @@ fn a_machine_without_a_local_rule_gets_it_back() {
 /// Commands that lead to another user, with the program where that user can run it.
 fn as_nobody(scratch: &Scratch) -> (String, Vec<String>) {
     let program = scratch.path().join("program");
-    std::fs::copy(std::env::current_exe().unwrap(), &program).unwrap();
+    // Not by this process: another test's child would inherit the descriptor, and the file be "busy".
+    run(&format!("cp {} {}", std::env::current_exe().unwrap().display(), program.display()));
     for path in [scratch.path(), &program] {
         std::fs::set_permissions(path, std::fs::Permissions::from_mode(0o755)).unwrap();
     }
@@ -215,31 +218,31 @@ fn as_nobody(scratch: &Scratch) -> (String, Vec<String>) {
 fn missing_privileges_are_named() {
     in_namespace(|scratch| async move {
         let (program, words) = as_nobody(&scratch);
-        let run = |script: &str, words: &[String]| {
+        let answer_of = |script: &str, words: &[String]| {
             let mut command = Command::new("unshare");
             command.args(["-m", "sh", "-c", script, "sh"]).args(words).arg(&program);
             command.args(["--exact", "child", "--nocapture"]).env(ROLE, "opens");
             result_of(command)
         };
         assert_eq!(
-            run("exec \"$@\"", &words),
+            answer_of("exec \"$@\"", &words),
             "missing capability CAP_NET_ADMIN and CAP_NET_RAW: start carnet as root, with `setcap \
              cap_net_admin,cap_net_raw+ep`, or in a user and network namespace of its own (`unshare -Urn`)"
         );
         let hide = "mount -t tmpfs none /dev/net && exec \"$@\"";
-        let answer = run(hide, &[]);
+        let answer = answer_of(hide, &[]);
         assert!(
             answer.starts_with("/dev/net/tun is missing: load the TUN driver (`modprobe tun`)"),
             "{answer}"
         );
         let forbid = "mount -t tmpfs none /dev/net && mknod -m 600 /dev/net/tun c 10 200 && exec \"$@\"";
         let unshare = ["unshare", "-Urn"].map(str::to_owned);
-        let answer = run(forbid, &[words.as_slice(), &unshare].concat());
+        let answer = answer_of(forbid, &[words.as_slice(), &unshare].concat());
         assert!(answer.starts_with("no permission to open /dev/net/tun: it must be"), "{answer}");
         // Root of a user namespace, but in a network namespace of somebody else's.
         let allow = "mount -t tmpfs none /dev/net && mknod -m 666 /dev/net/tun c 10 200 && exec \"$@\"";
         let unshare = ["unshare", "-Ur"].map(str::to_owned);
-        let answer = run(allow, &[words.as_slice(), &unshare].concat());
+        let answer = answer_of(allow, &[words.as_slice(), &unshare].concat());
         assert!(answer.contains("belongs to another user namespace"), "{answer}");
     });
 }

@@ -4,9 +4,7 @@ use std::net::{IpAddr, Ipv6Addr};
 
 use carnet_station::io::Address;
 use netlink_packet_core::{NLM_F_CREATE, NLM_F_EXCL};
-use netlink_packet_route::address::{
-    AddressAttribute, AddressFlags, AddressHeaderFlags, AddressMessage, AddressProtocol,
-};
+use netlink_packet_route::address::{AddressAttribute, AddressFlags, AddressMessage, AddressProtocol};
 use netlink_packet_route::{AddressFamily, RouteNetlinkMessage};
 
 use super::Requests;
@@ -91,7 +89,6 @@ impl Requests {
         prefix_length: u8,
     ) -> Result<()> {
         let mut message = message(index, address, prefix_length);
-        message.header.flags = AddressHeaderFlags::Nodad;
         message.attributes.push(AddressAttribute::Flags(AddressFlags::Nodad));
         message.attributes.push(AddressAttribute::Protocol(AddressProtocol::Other(ROUTE_PROTOCOL)));
         self.change(RouteNetlinkMessage::NewAddress(message), NLM_F_CREATE | NLM_F_EXCL, || {

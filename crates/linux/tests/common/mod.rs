@@ -113,12 +113,17 @@ impl Peer {
         Peer { thread: is_ready.recv().unwrap(), jobs }
     }
 
-    /// A pair of virtual Ethernet interfaces, `here` in this namespace and `there` in the peer's, both up.
+    /// A pair of virtual Ethernet interfaces, `here` in this namespace and `there` in the peer's, both up and
+    /// past the moment in which the kernel still throws away what is sent.
     pub fn link(&self, here: &str, there: &str) {
         ip(&format!("link add {here} type veth peer name {there} netns {}", self.thread));
         ip(&format!("link set {here} up"));
         let there = there.to_owned();
-        self.run(move || ip(&format!("link set {there} up")));
+        self.run(move || {
+            ip(&format!("link set {there} up"));
+            wait_until_up(&there);
+        });
+        wait_until_up(here);
     }
 
     /// Runs `job` in the peer's namespace.
@@ -148,6 +153,26 @@ pub fn run(command: &str) -> String {
 
 pub fn ip(arguments: &str) -> String {
     run(&format!("ip {arguments}"))
+}
+
+/// Adds an address and waits until the kernel's work queue has made it one that packets arrive at.
+pub fn add_address(interface: &str, address: &str) {
+    ip(&format!("-6 addr add {address} dev {interface} nodad"));
+    let bare = address.split('/').next().unwrap();
+    let deadline = Instant::now() + Duration::from_secs(5);
+    while ip(&format!("-6 route show table local {bare} dev {interface}")).is_empty() {
+        assert!(Instant::now() < deadline, "{address} does not become usable");
+        std::thread::sleep(Duration::from_millis(1));
+    }
+}
+
+/// Waits until an interface carries packets.
+pub fn wait_until_up(interface: &str) {
+    let deadline = Instant::now() + Duration::from_secs(5);
+    while ip_json(&format!("link show {interface}"))[0]["operstate"] != "UP" {
+        assert!(Instant::now() < deadline, "{interface} does not come up");
+        std::thread::sleep(Duration::from_millis(5));
+    }
 }
 
 /// What `ip -j` says.
