@@ -136,8 +136,10 @@ impl Station {
             router.machine.adopt(now, &old.machine);
         }
         // All of them before anything is computed from them, so that nothing is torn down in between.
+        let mut wanted = self.take_mobility_outputs();
         for interface in self.interfaces.clone().into_values() {
             self.tell_interface(now, wall, &interface);
+            wanted.extend(self.take_mobility_outputs());
         }
         if self.agent.is_none() {
             self.desired.replace(Scope::HomeAgent, []);
@@ -154,6 +156,9 @@ impl Station {
             }
         }
         self.forward_router();
+        for (output, from_router) in wanted {
+            self.translate(output, from_router);
+        }
         self.handle_timeout(now, wall);
         self.flush(now);
     }
@@ -582,11 +587,8 @@ impl Station {
     /// Collects the outputs of the parts, in order.
     fn flush(&mut self, now: Time) {
         self.take_changes();
-        while let Some(output) = self.agent.as_mut().and_then(|agent| agent.machine.poll_output()) {
-            self.translate(output, false);
-        }
-        while let Some(output) = self.router.as_mut().and_then(|router| router.machine.poll_output()) {
-            self.translate(output, true);
+        for (output, from_router) in self.take_mobility_outputs() {
+            self.translate(output, from_router);
         }
         if let Some(router) = &mut self.router {
             router.inform_advertisers(now);
@@ -599,6 +601,18 @@ impl Station {
         while let Some(packet) = self.forwarder.poll_output() {
             self.outputs.push_back(Output::Packet(packet));
         }
+    }
+
+    /// Drains the home agent and the mobile router; the flag tells whose an output is.
+    fn take_mobility_outputs(&mut self) -> Vec<(carnet_mobility::Output, bool)> {
+        let mut outputs = Vec::new();
+        if let Some(agent) = &mut self.agent {
+            outputs.extend(std::iter::from_fn(|| agent.machine.poll_output()).map(|o| (o, false)));
+        }
+        if let Some(router) = &mut self.router {
+            outputs.extend(std::iter::from_fn(|| router.machine.poll_output()).map(|o| (o, true)));
+        }
+        outputs
     }
 
     fn translate(&mut self, output: carnet_mobility::Output, from_router: bool) {
