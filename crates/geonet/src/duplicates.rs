@@ -1,0 +1,45 @@
+//! Duplicate packet detection (annex A): the sequence numbers heard last from a source.
+//!
+//! A list of `itsGnDPLLength` numbers per location table entry, the oldest overwritten first. Single-hop packets
+//! carry no sequence number and are never duplicates: the link layer sees to that.
+
+/// The longest list that an entry has room for.
+pub const MAX_LENGTH: usize = 16;
+
+/// The duplicate packet list of one source.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct DuplicatePacketList {
+    numbers: [u16; MAX_LENGTH],
+    used: u8,
+    next: u8,
+}
+
+impl DuplicatePacketList {
+    /// Whether `sequence` is among the last ones.
+    pub fn contains(&self, sequence: u16) -> bool {
+        self.numbers[..usize::from(self.used)].contains(&sequence)
+    }
+
+    /// Adds `sequence`; `length` is `itsGnDPLLength`.
+    pub fn add(&mut self, sequence: u16, length: usize) {
+        let length = length.clamp(1, MAX_LENGTH) as u8;
+        self.numbers[usize::from(self.next % length)] = sequence;
+        self.next = (self.next + 1) % length;
+        self.used = (self.used + 1).min(length);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_oldest_number_is_forgotten_first() {
+        let mut list = DuplicatePacketList::default();
+        assert!(!list.contains(0));
+        (0..8).for_each(|sequence| list.add(sequence, 8));
+        assert!((0..8).all(|sequence| list.contains(sequence)));
+        list.add(8, 8);
+        assert!(!list.contains(0) && list.contains(1) && list.contains(8));
+    }
+}

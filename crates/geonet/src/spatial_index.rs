@@ -1,0 +1,427 @@
+//! Where the neighbours are: a quadtree over latitude and longitude, to find the one nearest to a point
+//! without asking them all.
+//!
+//! It works on the integers of the wire, so it needs no origin and nothing is rebuilt when the station moves; a
+//! query brings its own [`Metric`]. Leaves hold up to [`BUCKET`] items in linked lists through one array, inner nodes
+//! come in blocks of four that are reused. A position that changes within its leaf, as nearly all do between two
+//! beacons, costs one comparison. Depth is bounded at cells of some 11 m: stations that all claim the same spot make
+//! a long list there, but no deep tree.
+
+use crate::geodesy::{Metric, Position, TURN};
+
+/// Items in a leaf before it is split.
+const BUCKET: u32 = 12;
+/// At this depth a cell has 1024 units, some 11 m.
+const MAX_DEPTH: u8 = 22;
+const NONE: u32 = u32::MAX;
+const ROOT: u32 = 0;
+
+#[derive(Debug, Clone, Copy)]
+struct Node {
+    /// The first of four children, [`NONE`] in a leaf.
+    children: u32,
+    parent: u32,
+    /// Items in the whole subtree.
+    count: u32,
+    /// First item of a leaf.
+    head: u32,
+    /// South-western corner, shifted to unsigned.
+    x: u32,
+    y: u32,
+    depth: u8,
+}
+
+#[derive(Debug, Clone, Copy)]
+struct Item {
+    x: u32,
+    y: u32,
+    leaf: u32,
+    next: u32,
+    previous: u32,
+}
+
+const ABSENT: Item = Item { x: 0, y: 0, leaf: NONE, next: NONE, previous: NONE };
+
+/// Items with positions, numbered by the owner with small integers.
+#[derive(Debug)]
+pub struct SpatialIndex {
+    nodes: Vec<Node>,
+    free_blocks: Vec<u32>,
+    items: Vec<Item>,
+}
+
+fn unsigned(value: i32) -> u32 {
+    (value as u32) ^ 0x8000_0000
+}
+
+fn signed(value: u32) -> i32 {
+    (value ^ 0x8000_0000) as i32
+}
+
+impl Node {
+    fn size(&self) -> u64 {
+        1 << (32 - u32::from(self.depth))
+    }
+
+    fn contains(&self, x: u32, y: u32) -> bool {
+        let shift = 32 - u32::from(self.depth);
+        u64::from(x ^ self.x) >> shift == 0 && u64::from(y ^ self.y) >> shift == 0
+    }
+}
+
+impl Default for SpatialIndex {
+    fn default() -> Self {
+        let root = Node { children: NONE, parent: NONE, count: 0, head: NONE, x: 0, y: 0, depth: 0 };
+        SpatialIndex { nodes: vec![root], free_blocks: Vec::new(), items: Vec::new() }
+    }
+}
+
+impl SpatialIndex {
+    /// How many items there are.
+    pub fn len(&self) -> usize {
+        self.nodes[ROOT as usize].count as usize
+    }
+
+    /// Whether there is none.
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    /// Octets that the index occupies per item are bounded by this: its own record and its share of nodes.
+    pub const ITEM_OCTETS: usize = size_of::<Item>() + 4 * size_of::<Node>() / (BUCKET as usize / 2);
+
+    /// Puts `item` at `position`, wherever it was before.
+    pub fn set(&mut self, item: u32, position: Position) {
+        let (x, y) = (unsigned(position.longitude), unsigned(position.latitude));
+        if self.items.len() <= item as usize {
+            self.items.resize(item as usize + 1, ABSENT);
+        }
+        let known = &mut self.items[item as usize];
+        if known.leaf != NONE {
+            if self.nodes[known.leaf as usize].contains(x, y) {
+                (known.x, known.y) = (x, y);
+                return;
+            }
+            self.remove(item);
+        }
+        let known = &mut self.items[item as usize];
+        (known.x, known.y) = (x, y);
+        let mut at = ROOT;
+        loop {
+            let node = &mut self.nodes[at as usize];
+            node.count += 1;
+            if node.children == NONE {
+                break;
+            }
+            at = Self::child(node, x, y);
+        }
+        self.link(item, at);
+        self.split(at);
+    }
+
+    /// Takes `item` out; nothing happens when it is not there.
+    pub fn remove(&mut self, item: u32) {
+        let Some(Item { leaf, next, previous, .. }) = self.items.get(item as usize).copied() else { return };
+        if leaf == NONE {
+            return;
+        }
+        match previous {
+            NONE => self.nodes[leaf as usize].head = next,
+            previous => self.items[previous as usize].next = next,
+        }
+        if next != NONE {
+            self.items[next as usize].previous = previous;
+        }
+        self.items[item as usize] = ABSENT;
+        let (mut at, mut sparse) = (leaf, NONE);
+        while at != NONE {
+            let node = &mut self.nodes[at as usize];
+            node.count -= 1;
+            if node.children != NONE && node.count <= BUCKET / 2 {
+                sparse = at;
+            }
+            at = node.parent;
+        }
+        if sparse != NONE {
+            self.collapse(sparse);
+        }
+    }
+
+    /// The item nearest to the metric's destination, if it is strictly nearer than `below` (square metres).
+    pub fn nearest(&self, metric: &Metric, below: f64) -> Option<(u32, f64)> {
+        self.nearest_where(metric, below, |_| true)
+    }
+
+    /// The same among the items that `accept` accepts.
+    pub fn nearest_where(
+        &self,
+        metric: &Metric,
+        below: f64,
+        accept: impl Fn(u32) -> bool,
+    ) -> Option<(u32, f64)> {
+        let longitude = i64::from(metric.destination.longitude);
+        let mut best = self.search(metric, longitude, below, &accept);
+        // The tree knows no way across the date line: look from the other side as well.
+        let bound = best.map_or(below, |(_, squared)| squared);
+        let reach = |to: i64| ((TURN / 2 - to) as f64 * metric.east).powi(2);
+        if reach(longitude) < bound {
+            best = self.search(metric, longitude - TURN, bound, &accept).or(best);
+        }
+        let bound = best.map_or(below, |(_, squared)| squared);
+        if reach(-longitude) < bound {
+            best = self.search(metric, longitude + TURN, bound, &accept).or(best);
+        }
+        best
+    }
+
+    fn search(
+        &self,
+        metric: &Metric,
+        longitude: i64,
+        mut below: f64,
+        accept: &impl Fn(u32) -> bool,
+    ) -> Option<(u32, f64)> {
+        // Three siblings wait at each level at most.
+        let mut stack = [(0.0f64, 0u32); 4 * MAX_DEPTH as usize + 4];
+        let mut depth = 1;
+        let to_x = (longitude + 0x8000_0000) as f64;
+        let to_y = (i64::from(metric.destination.latitude) + 0x8000_0000) as f64;
+        stack[0] = (0.0, ROOT);
+        let mut best = None;
+        while depth > 0 {
+            depth -= 1;
+            let (bound, at) = stack[depth];
+            if bound >= below {
+                continue;
+            }
+            let node = &self.nodes[at as usize];
+            if node.children == NONE {
+                let mut item = node.head;
+                while item != NONE {
+                    let entry = &self.items[item as usize];
+                    let (dx, dy) = (
+                        (f64::from(entry.x) - to_x) * metric.east,
+                        (f64::from(entry.y) - to_y) * metric.north,
+                    );
+                    let squared = dx * dx + dy * dy;
+                    if squared < below && accept(item) {
+                        below = squared;
+                        best = Some((item, squared));
+                    }
+                    item = entry.next;
+                }
+                continue;
+            }
+            let start = depth;
+            let half = (node.size() / 2) as f64;
+            for index in 0..4u32 {
+                let child = &self.nodes[(node.children + index) as usize];
+                if child.count == 0 {
+                    continue;
+                }
+                let (west, south) = (f64::from(child.x), f64::from(child.y));
+                let dx = (west - to_x).max(to_x - (west + half)).max(0.0) * metric.east;
+                let dy = (south - to_y).max(to_y - (south + half)).max(0.0) * metric.north;
+                let bound = dx * dx + dy * dy;
+                if bound < below {
+                    // The nearest child comes last, to be looked at first.
+                    let mut position = depth;
+                    while position > start && stack[position - 1].0 < bound {
+                        stack[position] = stack[position - 1];
+                        position -= 1;
+                    }
+                    stack[position] = (bound, node.children + index);
+                    depth += 1;
+                }
+            }
+        }
+        best
+    }
+
+    fn child(node: &Node, x: u32, y: u32) -> u32 {
+        let bit = 31 - u32::from(node.depth);
+        node.children + (((y >> bit) & 1) << 1 | ((x >> bit) & 1))
+    }
+
+    fn link(&mut self, item: u32, leaf: u32) {
+        let head = std::mem::replace(&mut self.nodes[leaf as usize].head, item);
+        let entry = &mut self.items[item as usize];
+        (entry.leaf, entry.next, entry.previous) = (leaf, head, NONE);
+        if head != NONE {
+            self.items[head as usize].previous = item;
+        }
+    }
+
+    /// Splits a leaf that has become too full, as often as it takes.
+    fn split(&mut self, mut leaf: u32) {
+        loop {
+            let node = self.nodes[leaf as usize];
+            if node.count <= BUCKET || node.depth >= MAX_DEPTH {
+                return;
+            }
+            let block = self.block(leaf);
+            self.nodes[leaf as usize].children = block;
+            let mut item = std::mem::replace(&mut self.nodes[leaf as usize].head, NONE);
+            let mut fullest = block;
+            while item != NONE {
+                let Item { x, y, next, .. } = self.items[item as usize];
+                let child = Self::child(&self.nodes[leaf as usize], x, y);
+                self.link(item, child);
+                self.nodes[child as usize].count += 1;
+                if self.nodes[child as usize].count > self.nodes[fullest as usize].count {
+                    fullest = child;
+                }
+                item = next;
+            }
+            leaf = fullest;
+        }
+    }
+
+    /// Four empty leaves under `parent`.
+    fn block(&mut self, parent: u32) -> u32 {
+        let above = self.nodes[parent as usize];
+        let depth = above.depth + 1;
+        let half = (above.size() / 2) as u32;
+        let block = self.free_blocks.pop().unwrap_or_else(|| {
+            let block = self.nodes.len() as u32;
+            self.nodes.resize(self.nodes.len() + 4, above);
+            block
+        });
+        for index in 0..4u32 {
+            self.nodes[(block + index) as usize] = Node {
+                children: NONE,
+                parent,
+                count: 0,
+                head: NONE,
+                x: above.x + (index & 1) * half,
+                y: above.y + (index >> 1) * half,
+                depth,
+            };
+        }
+        block
+    }
+
+    /// Turns a sparse inner node into a leaf again.
+    fn collapse(&mut self, at: u32) {
+        let block = std::mem::replace(&mut self.nodes[at as usize].children, NONE);
+        let mut blocks = [NONE; 4 * MAX_DEPTH as usize];
+        blocks[0] = block;
+        let mut waiting = 1;
+        while waiting > 0 {
+            waiting -= 1;
+            let block = blocks[waiting];
+            for child in block..block + 4 {
+                let Node { children, head, .. } = self.nodes[child as usize];
+                if children != NONE {
+                    blocks[waiting] = children;
+                    waiting += 1;
+                    continue;
+                }
+                let mut item = head;
+                while item != NONE {
+                    let next = self.items[item as usize].next;
+                    self.link(item, at);
+                    item = next;
+                }
+            }
+            self.free_blocks.push(block);
+        }
+    }
+
+    /// The position of an item that is present.
+    pub fn position(&self, item: u32) -> Option<Position> {
+        let entry = self.items.get(item as usize).filter(|entry| entry.leaf != NONE)?;
+        Some(Position::new(signed(entry.y), signed(entry.x)))
+    }
+
+    /// Nodes that exist, in use or free: what the index costs.
+    #[cfg(test)]
+    fn node_count(&self) -> usize {
+        self.nodes.len()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use carnet_base::Rng;
+
+    fn random(rng: &mut Rng, centre: Position, spread: u64) -> Position {
+        let mut shift = |value: i32| value + (rng.below(2 * spread) as i64 - spread as i64) as i32;
+        let (latitude, longitude) = (shift(centre.latitude), shift(centre.longitude));
+        Position::new(latitude, longitude)
+    }
+
+    #[test]
+    fn finds_what_a_full_search_finds() {
+        let mut rng = Rng::new(1);
+        for (centre, spread) in [
+            (Position::new(488_000_000, 21_000_000), 200_000u64),
+            (Position::new(-300_000_000, 1_799_900_000), 90_000),
+            (Position::new(0, 0), 100),
+        ] {
+            let mut index = SpatialIndex::default();
+            let mut all: Vec<Option<Position>> = vec![None; 500];
+            for round in 0..4_000 {
+                let item = rng.below(500) as u32;
+                if rng.chance(0.3) {
+                    index.remove(item);
+                    all[item as usize] = None;
+                } else {
+                    let position = random(&mut rng, centre, spread);
+                    index.set(item, position);
+                    all[item as usize] = Some(position);
+                }
+                assert_eq!(index.len(), all.iter().flatten().count());
+                if round % 10 == 0 {
+                    let metric = Metric::new(random(&mut rng, centre, 3 * spread / 2));
+                    let below = if rng.chance(0.5) { f64::INFINITY } else { (spread as f64 / 100.0).powi(2) };
+                    let expected = all
+                        .iter()
+                        .flatten()
+                        .map(|&p| metric.squared(p))
+                        .filter(|&d| d < below)
+                        .min_by(f64::total_cmp);
+                    let found = index.nearest(&metric, below).map(|(_, squared)| squared);
+                    assert_eq!(found.is_some(), expected.is_some());
+                    if let (Some(found), Some(expected)) = (found, expected) {
+                        assert!((found - expected).abs() <= 1e-9 * expected, "{found} {expected}");
+                    }
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn sees_across_the_date_line() {
+        let mut index = SpatialIndex::default();
+        index.set(0, Position::new(0, 1_799_000_000));
+        index.set(1, Position::new(0, -1_799_999_900));
+        let from_east = Metric::new(Position::new(0, 1_799_999_900));
+        assert_eq!(index.nearest(&from_east, f64::INFINITY).map(|found| found.0), Some(1));
+        index.set(1, Position::new(0, -1_700_000_000));
+        index.set(2, Position::new(0, 1_799_999_900));
+        let from_west = Metric::new(Position::new(0, -1_799_999_900));
+        assert_eq!(index.nearest(&from_west, f64::INFINITY).map(|found| found.0), Some(2));
+    }
+
+    /// Fabricated stations all in one place, then all over the earth, then gone.
+    #[test]
+    fn memory_is_bounded() {
+        let mut rng = Rng::new(2);
+        let mut index = SpatialIndex::default();
+        for round in 0..20 {
+            for item in 0..10_000u32 {
+                let position = match round % 2 {
+                    0 => Position::new(488_000_000, 21_000_000),
+                    _ => random(&mut rng, Position::new(0, 0), 900_000_000),
+                };
+                index.set(item, position);
+            }
+            assert!(index.node_count() < 10_000, "{}", index.node_count());
+        }
+        (0..10_000).for_each(|item| index.remove(item));
+        assert!(index.is_empty());
+        assert_eq!(index.nearest(&Metric::new(Position::new(0, 0)), f64::INFINITY), None);
+    }
+}
