@@ -1,0 +1,85 @@
+//! The home agent is not there, or was restarted.
+
+use std::time::Instant;
+
+use nix::sys::signal::Signal;
+
+use crate::hosts::{possible, seconds, wait_until};
+use crate::station::Station;
+use crate::testbed::{CARE_OF, Testbed, with_station};
+
+#[test]
+fn a_router_keeps_trying_until_its_agent_is_there() {
+    if !possible() {
+        return;
+    }
+    let bed = Testbed::new();
+    let mut router = Station::start(&bed.router, &bed.router_config());
+    std::thread::sleep(seconds(1));
+    assert_eq!(router.state(), "registering");
+    let mut agent = Station::start(&bed.agent, &bed.agent_config());
+    // The back-off is 1.5, 3, 6 s and so on, up to 32 s.
+    wait_until("registered within the back-off", seconds(40), || router.state() == "registered");
+    router.terminate();
+    agent.terminate();
+
+    // Later the back-off is long, but a packet that waits shortens it.
+    let router = Station::start(&bed.router, &bed.router_config());
+    std::thread::sleep(seconds(12));
+    assert_eq!(router.state(), "registering");
+    let _agent = Station::start(&bed.agent, &bed.agent_config());
+    let start = Instant::now();
+    let traffic = bed.echo(20);
+    wait_until("registered soon, because of traffic", seconds(5), || router.state() == "registered");
+    println!("home agent back, traffic waiting: registered after {:?}", start.elapsed());
+    traffic.flows();
+    traffic.stop();
+}
+
+#[test]
+fn an_agent_that_forgot_everything_has_the_router_back_within_three_seconds() {
+    if !possible() {
+        return;
+    }
+    let bed = Testbed::new();
+    let (mut agent, router) = bed.start();
+    let traffic = bed.echo(20);
+    traffic.flows();
+    agent.end_by(Signal::SIGKILL);
+    std::thread::sleep(seconds(2));
+    let answered = traffic.answered();
+    let start = Instant::now();
+    let agent = Station::start(&bed.agent, &bed.agent_config());
+    wait_until("a binding, within 3 s of the restart", seconds(3), || !agent.bindings().is_empty());
+    println!("home agent restarted without state: registered {:?} after its start", start.elapsed());
+    wait_until("traffic flows again", seconds(5), || traffic.answered() > answered + 2);
+    println!("home agent restarted without state: traffic flows {:?} after its start", start.elapsed());
+    assert!(router.counter("mobility.received.binding_error") >= 1, "{}", router.show("counters"));
+    assert_eq!(agent.bindings()[0].1, CARE_OF[0]);
+    traffic.stop();
+}
+
+#[test]
+fn an_agent_with_a_state_directory_needs_no_registration_after_a_crash() {
+    if !possible() {
+        return;
+    }
+    let bed = Testbed::new();
+    let directory = bed.scratch.path("state");
+    let config = with_station(&bed.agent_config(), &format!("state_dir = '{}'", directory.display()));
+    let mut agent = Station::start(&bed.agent, &config);
+    let router = Station::start(&bed.router, &bed.router_config());
+    router.registered();
+    let traffic = bed.echo(20);
+    traffic.flows();
+    let before = agent.bindings();
+    agent.end_by(Signal::SIGKILL);
+    std::thread::sleep(seconds(1));
+    let answered = traffic.answered();
+    let agent = Station::start(&bed.agent, &config);
+    wait_until("traffic flows again", seconds(5), || traffic.answered() > answered + 5);
+    assert_eq!(agent.counter("mobility.received.binding_update"), 0);
+    assert_eq!(router.counter("mobility.received.binding_error"), 0);
+    assert_eq!(agent.bindings(), before);
+    traffic.stop();
+}

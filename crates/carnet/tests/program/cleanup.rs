@@ -1,0 +1,127 @@
+//! A station leaves its host as it found it, however it ends.
+
+use nix::sys::signal::Signal;
+
+use crate::hosts::{Host, assert_same, possible, seconds, wait_until};
+use crate::station::Station;
+use crate::testbed::{CORRESPONDENT, Testbed};
+
+/// A home agent on a real home link `home0`.
+fn with_home_link(bed: &Testbed) -> String {
+    let other = Host::new();
+    bed.agent.link("home0", &other, "home1");
+    // The other end stays as long as its namespace, which the interface pair does not keep.
+    std::mem::forget(other);
+    bed.agent_config().replace("[home_agent]\n", "[home_agent]\nhome_link = 'home0'\n")
+}
+
+/// Nothing of the stations is left but what the test itself put there.
+fn only_configs_and_logs(bed: &Testbed) {
+    for file in bed.scratch.files() {
+        assert!(file.ends_with(".toml") || file.ends_with(".log"), "left behind: {file}");
+    }
+}
+
+#[test]
+fn sigterm_and_sigint_put_everything_back() {
+    if !possible() {
+        return;
+    }
+    let bed = Testbed::new();
+    let configs = [bed.agent_config(), with_home_link(&bed)];
+    let (agent_before, router_before) = (bed.agent.snapshot(), bed.router.snapshot());
+    for (config, signal) in
+        [(&configs[0], Signal::SIGTERM), (&configs[1], Signal::SIGTERM), (&configs[0], Signal::SIGINT)]
+    {
+        let mut agent = Station::start(&bed.agent, config);
+        let mut router = Station::start(&bed.router, &bed.router_config());
+        router.registered();
+        wait_until("traffic flows", seconds(10), || bed.host.pings(CORRESPONDENT));
+        assert_ne!(bed.router.snapshot(), router_before);
+        assert_ne!(bed.agent.snapshot(), agent_before);
+        for (station, host, before) in
+            [(&mut router, &bed.router, &router_before), (&mut agent, &bed.agent, &agent_before)]
+        {
+            let end = station.end_by(signal);
+            assert!(end.status.success(), "{signal}: {}\n{}", end.status, station.log());
+            assert_same(before, &host.snapshot(), signal.as_str());
+        }
+        only_configs_and_logs(&bed);
+        // The router said farewell.
+        assert!(agent.log().contains("ended: the node de-registered"), "{}", agent.log());
+    }
+}
+
+#[test]
+fn sigterm_ends_a_router_soon_although_its_agent_is_gone() {
+    if !possible() {
+        return;
+    }
+    let bed = Testbed::new();
+    let before = bed.router.snapshot();
+    let (mut agent, mut router) = bed.start();
+    agent.end_by(Signal::SIGKILL);
+    let end = router.end_by(Signal::SIGTERM);
+    assert!(end.status.success(), "{}", router.log());
+    // It waits one second for the acknowledgement; the rest is for a busy machine.
+    assert!(end.took < seconds(5), "{:?}", end.took);
+    println!("SIGTERM without home agent: ended after {:?}", end.took);
+    assert_same(&before, &bed.router.snapshot(), "after SIGTERM");
+
+    // Neither does one that was never registered wait for anything.
+    let mut router = Station::start(&bed.router, &bed.router_config());
+    let end = router.end_by(Signal::SIGTERM);
+    assert!(end.status.success() && end.took < seconds(5), "{:?}", end.took);
+    assert_same(&before, &bed.router.snapshot(), "after SIGTERM");
+    drop(agent);
+}
+
+#[test]
+fn a_start_cleans_what_kill_9_left() {
+    if !possible() {
+        return;
+    }
+    let bed = Testbed::new();
+    let (agent_before, router_before) = (bed.agent.snapshot(), bed.router.snapshot());
+    // Once, and twice in a row.
+    for kills in [1, 2] {
+        for _ in 0..kills {
+            let (mut agent, mut router) = bed.start();
+            wait_until("traffic flows", seconds(10), || bed.host.pings(CORRESPONDENT));
+            router.end_by(Signal::SIGKILL);
+            agent.end_by(Signal::SIGKILL);
+        }
+        // Something has to be there, or this test shows nothing.
+        assert!(bed.router.ip("-6 rule").contains("13501"), "{}", bed.router.ip("-6 rule"));
+        assert_eq!(bed.router.get("all/forwarding"), "1");
+        assert_eq!(bed.agent.get("all/forwarding"), "1");
+        let (mut agent, mut router) = bed.start();
+        wait_until("traffic flows again", seconds(10), || bed.host.pings(CORRESPONDENT));
+        router.terminate();
+        agent.terminate();
+        assert_same(&router_before, &bed.router.snapshot(), "after a crash, a start and an end");
+        assert_same(&agent_before, &bed.agent.snapshot(), "after a crash, a start and an end");
+        only_configs_and_logs(&bed);
+    }
+}
+
+/// Also a start with another config, which wants less than what the crashed one had made.
+#[test]
+fn a_start_cleans_what_another_config_left() {
+    if !possible() {
+        return;
+    }
+    let bed = Testbed::new();
+    let before = bed.router.snapshot();
+    let (_agent, mut router) = bed.start();
+    router.end_by(Signal::SIGKILL);
+    let config = bed.router_config();
+    let (smaller, _) =
+        config.split_once("\n[[mobile_router.uplink]]\ninterface = 'wwan0'").expect("two uplinks");
+    let smaller = smaller.replace("lan = ['lan0']\n", "");
+    let mut router = Station::start(&bed.router, &smaller);
+    router.registered();
+    assert!(!bed.router.ip("-6 addr show dev lan0").contains("2001:db8:a::1/64"));
+    router.terminate();
+    assert_same(&before, &bed.router.snapshot(), "after a crash, a start and an end");
+}

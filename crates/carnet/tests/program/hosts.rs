@@ -1,0 +1,257 @@
+//! Hosts: network namespaces without a name, each held by a thread.
+//!
+//! What a host starts dies with its thread (`setpriv --pdeathsig`), and the namespace with the last of them,
+//! so that nothing is left when a test fails or the whole run is killed.
+
+use std::fs;
+use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
+use std::path::PathBuf;
+use std::process::{Child, Command, Output};
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::mpsc;
+use std::thread::{self, JoinHandle};
+use std::time::{Duration, Instant};
+
+use nix::sched::{CloneFlags, unshare};
+
+type Job = Box<dyn FnOnce() + Send>;
+
+/// Why hosts cannot be had here, if so.
+fn obstacle() -> Option<String> {
+    match thread::spawn(|| unshare(CloneFlags::CLONE_NEWNET)).join() {
+        Ok(Ok(())) => {}
+        Ok(Err(error)) => return Some(format!("cannot make a network namespace: {error}")),
+        Err(_) => return Some("cannot start a thread".into()),
+    }
+    let tun = fs::OpenOptions::new().read(true).write(true).open("/dev/net/tun");
+    tun.err().map(|error| format!("cannot open /dev/net/tun: {error}"))
+}
+
+/// Whether the test can run here; if not, it is said, or the test fails where it has to run.
+pub fn possible() -> bool {
+    let Some(reason) = obstacle() else { return true };
+    assert!(std::env::var("CARNET_REQUIRE_ROOT").as_deref() != Ok("1"), "{reason}");
+    println!("SKIPPED: {reason}");
+    false
+}
+
+/// Waits until `look` finds something; fails with `what` after `limit`.
+pub fn wait_for<T>(what: &str, limit: Duration, mut look: impl FnMut() -> Option<T>) -> T {
+    let start = Instant::now();
+    loop {
+        if let Some(found) = look() {
+            return found;
+        }
+        assert!(start.elapsed() < limit, "not within {limit:?}: {what}");
+        thread::sleep(Duration::from_millis(20));
+    }
+}
+
+/// As [`wait_for`], for a condition.
+pub fn wait_until(what: &str, limit: Duration, mut holds: impl FnMut() -> bool) {
+    wait_for(what, limit, || holds().then_some(()));
+}
+
+/// Seconds.
+pub fn seconds(count: u64) -> Duration {
+    Duration::from_secs(count)
+}
+
+/// What a program printed, for a failed assertion.
+pub fn said(output: &Output) -> String {
+    format!(
+        "{}{}{}",
+        output.status,
+        String::from_utf8_lossy(&output.stdout),
+        String::from_utf8_lossy(&output.stderr)
+    )
+}
+
+/// A directory that is deleted at the end.
+pub struct Scratch(PathBuf);
+
+impl Scratch {
+    pub fn new() -> Scratch {
+        static NUMBER: AtomicU32 = AtomicU32::new(0);
+        let number = NUMBER.fetch_add(1, Ordering::Relaxed);
+        let path = std::env::temp_dir().join(format!("carnet-program-{}-{number}", std::process::id()));
+        fs::create_dir_all(&path).expect("a scratch directory");
+        Scratch(path)
+    }
+
+    pub fn path(&self, name: &str) -> PathBuf {
+        self.0.join(name)
+    }
+
+    /// Names of the files in it.
+    pub fn files(&self) -> Vec<String> {
+        let entries = fs::read_dir(&self.0).expect("the scratch directory");
+        let mut names: Vec<String> =
+            entries.flatten().filter_map(|entry| entry.file_name().into_string().ok()).collect();
+        names.sort();
+        names
+    }
+}
+
+impl Drop for Scratch {
+    fn drop(&mut self) {
+        let _ = fs::remove_dir_all(&self.0);
+    }
+}
+
+/// A network namespace.
+pub struct Host {
+    thread: i32,
+    jobs: Option<mpsc::Sender<Job>>,
+    handle: Option<JoinHandle<()>>,
+}
+
+impl Host {
+    /// A namespace with the loopback interface up. Its interfaces to come have no duplicate address
+    /// detection, so that their addresses can be used at once.
+    pub fn new() -> Host {
+        let (jobs, receiver) = mpsc::channel::<Job>();
+        let (ready, is_ready) = mpsc::channel();
+        let handle = thread::spawn(move || {
+            unshare(CloneFlags::CLONE_NEWNET).expect("a network namespace");
+            ready.send(nix::unistd::gettid().as_raw()).expect("the test's thread");
+            receiver.into_iter().for_each(|job| job());
+        });
+        let thread = is_ready.recv().expect("the host's thread");
+        let host = Host { thread, jobs: Some(jobs), handle: Some(handle) };
+        host.set("all/accept_dad", "0");
+        host.set("default/accept_dad", "0");
+        host.ip("link set lo up");
+        host
+    }
+
+    /// Does something in the namespace; what it starts stays there.
+    pub fn run<T: Send + 'static>(&self, job: impl FnOnce() -> T + Send + 'static) -> T {
+        let (sender, result) = mpsc::channel();
+        let jobs = self.jobs.as_ref().expect("a running host");
+        jobs.send(Box::new(move || {
+            let _ = sender.send(catch_unwind(AssertUnwindSafe(job)));
+        }))
+        .expect("the host's thread");
+        result.recv().expect("the host's thread").unwrap_or_else(|panic| resume_unwind(panic))
+    }
+
+    /// Starts a program in the namespace. It is killed when the host ends.
+    pub fn spawn(&self, words: &[String], adapt: impl FnOnce(&mut Command) + Send + 'static) -> Child {
+        let mut command = Command::new("setpriv");
+        command.args(["--pdeathsig", "KILL", "--"]).args(words);
+        self.run(move || {
+            adapt(&mut command);
+            command.spawn().expect("setpriv (Debian package util-linux)")
+        })
+    }
+
+    /// Runs a program in the namespace to its end.
+    pub fn output(&self, words: &[&str]) -> Output {
+        let mut command = Command::new(words[0]);
+        command.args(&words[1..]);
+        self.run(move || command.output().expect("the program"))
+    }
+
+    /// Runs `ip`, which must succeed.
+    pub fn ip(&self, arguments: &str) -> String {
+        let words: Vec<&str> = ["ip"].into_iter().chain(arguments.split_whitespace()).collect();
+        let output = self.output(&words);
+        assert!(output.status.success(), "ip {arguments}: {}", said(&output));
+        String::from_utf8(output.stdout).expect("text")
+    }
+
+    /// Runs `ip -6` for each line.
+    pub fn batch(&self, lines: &str) {
+        for line in lines.lines().map(str::trim).filter(|line| !line.is_empty()) {
+            self.ip(&format!("-6 {line}"));
+        }
+    }
+
+    /// A pair of interfaces between this host and another, both up.
+    pub fn link(&self, here: &str, other: &Host, there: &str) {
+        self.ip(&format!("link add {here} type veth peer name {there} netns {}", other.thread));
+        self.ip(&format!("link set {here} up"));
+        other.ip(&format!("link set {there} up"));
+    }
+
+    /// Waits until the kernel has done all that it does by itself when interfaces come up.
+    pub fn settle(&self) {
+        wait_until("the interfaces are up", seconds(10), || {
+            let links = self.ip("-o link show").lines().count() - 1;
+            let count = |text: &str, pattern: &str| text.matches(pattern).count();
+            let routes = self.ip("-6 route show table all");
+            links == count(&self.ip("-o link show"), "LOWER_UP") - 1
+                && links == count(&self.ip("-6 addr show"), "inet6 fe80")
+                && links == count(&routes, "local fe80::")
+                && links == count(&routes, "multicast ff00::/8")
+                && !self.ip("link show").contains("state DOWN")
+        });
+    }
+
+    /// Reads a switch below `net.ipv6.conf`.
+    pub fn get(&self, name: &str) -> String {
+        let path = format!("/proc/sys/net/ipv6/conf/{name}");
+        self.run(move || fs::read_to_string(path).expect("a switch").trim().to_owned())
+    }
+
+    /// Sets a switch below `net.ipv6.conf`.
+    pub fn set(&self, name: &str, value: &'static str) {
+        let path = format!("/proc/sys/net/ipv6/conf/{name}");
+        self.run(move || fs::write(path, value).expect("a switch"));
+    }
+
+    /// Whether an address answers a ping.
+    pub fn pings(&self, address: &str) -> bool {
+        self.output(&["ping", "-6", "-c", "1", "-W", "1", address]).status.success()
+    }
+
+    /// Everything that carnet may change.
+    pub fn snapshot(&self) -> String {
+        let mut text = String::new();
+        for what in ["rule", "route show table all", "addr show", "neigh show proxy"] {
+            let shown = self.ip(&format!("-6 {what}"));
+            let mut lines: Vec<&str> = shown.lines().map(str::trim_end).collect();
+            if what.starts_with("route") {
+                // The kernel lists them in the order in which they were made.
+                lines.sort_unstable();
+            }
+            text += &format!("== {what}\n{}\n", lines.join("\n"));
+        }
+        text += &format!("== link\n{}", self.ip("link show"));
+        text + "== switches\n" + &self.run(switches)
+    }
+}
+
+/// Every switch of every interface that can be read.
+fn switches() -> String {
+    let mut lines = Vec::new();
+    for interface in fs::read_dir("/proc/sys/net/ipv6/conf").expect("IPv6").flatten() {
+        for file in fs::read_dir(interface.path()).expect("an interface").flatten() {
+            if let Ok(value) = fs::read_to_string(file.path()) {
+                let (interface, file) = (interface.file_name(), file.file_name());
+                lines.push(format!("{}.{} {value}", interface.display(), file.display()));
+            }
+        }
+    }
+    lines.sort_unstable();
+    lines.concat()
+}
+
+/// Fails with the lines in which two snapshots differ.
+pub fn assert_same(before: &str, after: &str, when: &str) {
+    let missing = before.lines().filter(|line| !after.lines().any(|other| other == *line));
+    let added = after.lines().filter(|line| !before.lines().any(|other| other == *line));
+    let difference: Vec<String> =
+        missing.map(|line| format!("- {line}")).chain(added.map(|line| format!("+ {line}"))).collect();
+    assert!(before == after, "{when}, the host is not what it was before:\n{}", difference.join("\n"));
+}
+
+impl Drop for Host {
+    fn drop(&mut self) {
+        self.jobs = None;
+        if let Some(handle) = self.handle.take() {
+            let _ = handle.join();
+        }
+    }
+}

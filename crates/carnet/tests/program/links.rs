@@ -1,0 +1,102 @@
+//! Interfaces that vanish and return, and addresses that change.
+
+use crate::hosts::{possible, seconds, wait_until};
+use crate::testbed::{CORRESPONDENT, HOME_ADDRESS, Testbed};
+
+#[test]
+fn an_uplink_that_vanishes_and_returns_is_used_again() {
+    if !possible() {
+        return;
+    }
+    let bed = Testbed::new();
+    let (agent, mut router) = bed.start();
+    let care_of = || agent.bindings().first().map(|binding| binding.1.clone()).unwrap_or_default();
+    let traffic = bed.echo(20);
+    traffic.flows();
+    bed.router.ip("link del wlan0");
+    wait_until("the other uplink carries on", seconds(10), || care_of() == "2001:db8:f2::10");
+    traffic.flows();
+    bed.router.ip("link del wwan0");
+    wait_until("no uplink is left", seconds(10), || {
+        router.show("uplinks").to_string().matches("down").count() == 2
+    });
+    assert!(router.lives());
+    bed.add_uplink(0);
+    wait_until("the uplink that returned is registered", seconds(20), || care_of() == "2001:db8:f1::10");
+    traffic.flows();
+    // The new interface has the switches that the old one had.
+    assert_eq!(
+        (bed.router.get("wlan0/accept_ra"), bed.router.get("wlan0/forwarding")),
+        ("2".into(), "0".into())
+    );
+    traffic.stop();
+    router.terminate();
+    assert_eq!(
+        (bed.router.get("wlan0/accept_ra"), bed.router.get("wlan0/forwarding")),
+        ("1".into(), "0".into())
+    );
+    nothing_of_carnet(&bed);
+}
+
+#[test]
+fn a_lan_that_vanishes_and_returns_has_its_address_and_advertisements_again() {
+    if !possible() {
+        return;
+    }
+    let bed = Testbed::new();
+    let (_agent, mut router) = bed.start();
+    wait_until("traffic flows", seconds(10), || bed.host.pings(CORRESPONDENT));
+    for _ in 0..2 {
+        bed.router.ip("link del lan0");
+        assert!(router.lives());
+        bed.add_lan();
+        let address = || bed.router.ip("-6 addr show dev lan0").contains("2001:db8:a::1/64");
+        wait_until("the LAN has its address", seconds(10), address);
+        // The host's kernel makes itself an address of what it hears, and a default route.
+        wait_until("the prefix is advertised", seconds(20), || {
+            bed.host.ip("-6 addr show dev eth0").contains("mngtmpaddr")
+                && bed.host.ip("-6 route show default").contains("proto ra")
+        });
+        wait_until("traffic flows", seconds(10), || bed.host.pings(CORRESPONDENT));
+    }
+    router.terminate();
+    nothing_of_carnet(&bed);
+}
+
+#[test]
+fn a_care_of_address_that_changes_is_registered_and_traffic_goes_on() {
+    if !possible() {
+        return;
+    }
+    let bed = Testbed::new();
+    let (agent, _router) = bed.start();
+    let traffic = bed.echo(50);
+    traffic.flows();
+    for (old, new) in [("10", "77"), ("77", "10")] {
+        bed.router.ip(&format!("-6 addr del 2001:db8:f1::{old}/64 dev wlan0"));
+        bed.router.ip(&format!("-6 addr add 2001:db8:f1::{new}/64 dev wlan0"));
+        let expected =
+            (HOME_ADDRESS.to_owned(), format!("2001:db8:f1::{new}"), "[\"2001:db8:a::/64\"]".to_owned());
+        wait_until("the binding follows", seconds(10), || agent.bindings() == [expected.clone()]);
+        traffic.flows();
+    }
+    let report = traffic.stop();
+    // Between the two commands of `ip` the only way is the other uplink.
+    assert!(report.silence < seconds(3), "{report:?}");
+    println!(
+        "care-of address changed twice: {} of {} packets lost, longest silence {:?}",
+        report.lost, report.sent, report.silence
+    );
+}
+
+/// After interfaces came and went a snapshot differs in their numbers; what bears carnet's marks must be gone.
+fn nothing_of_carnet(bed: &Testbed) {
+    let rules: String = bed.router.ip("-6 rule");
+    assert_eq!(rules.lines().count(), 2, "{rules}");
+    let routes = bed.router.ip("-6 route show table all");
+    assert!(!routes.contains("proto 135") && !routes.contains("carnet0"), "{routes}");
+    assert!(!bed.router.ip("link").contains("carnet0"));
+    assert!(!bed.router.ip("-6 addr").contains("2001:db8:a::1/64"));
+    assert_eq!(bed.router.get("all/forwarding"), "0");
+    assert_eq!(bed.router.get("lan0/forwarding"), "0");
+}

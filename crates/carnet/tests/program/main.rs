@@ -1,0 +1,21 @@
+//! The real program in network namespaces: what it leaves behind, and what it does when something is wrong.
+//!
+//! Each test has hosts of its own ([`hosts`]), mostly a whole [`testbed`], and drives the program as an
+//! operator would ([`station`]) while [`traffic`] flows. They need root; without it they say so and are
+//! skipped, or fail with `CARNET_REQUIRE_ROOT=1`.
+
+mod hosts;
+mod station;
+mod testbed;
+mod traffic;
+
+mod agent_lost;
+mod cleanup;
+mod links;
+mod mutations;
+mod refresh;
+mod reload;
+mod replay;
+mod size;
+mod start;
+mod theft;

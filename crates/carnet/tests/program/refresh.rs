@@ -1,0 +1,40 @@
+//! A refresh that changes nothing is not felt.
+
+use crate::hosts::{possible, seconds, wait_until};
+use crate::station::Station;
+use crate::testbed::{CARE_OF, Testbed};
+
+#[test]
+fn twenty_refreshes_under_2000_packets_a_second_lose_reorder_and_write_nothing() {
+    if !possible() {
+        return;
+    }
+    let bed = Testbed::new();
+    let agent = Station::start(&bed.agent, &bed.agent_config());
+    // The shortest lifetime there is; half of it is the interval.
+    let config = bed.router_config().replace("lifetime = '60s'", "lifetime = '4s'");
+    let router = Station::start(&bed.router, &config);
+    router.registered();
+    let traffic = bed.echo(2000);
+    traffic.flows();
+    let acknowledged = || router.counter("mobility.received.binding_acknowledgement");
+    let writes = || (agent.counter("platform.writes"), router.counter("platform.writes"));
+    let (first, before) = (acknowledged(), writes());
+    wait_until("twenty refreshes", seconds(120), || {
+        std::thread::sleep(seconds(1));
+        acknowledged() >= first + 20
+    });
+    let after = writes();
+    let report = traffic.stop();
+    println!(
+        "{} refreshes: {} packets at 2000/s there and back, {} lost, {} reordered, longest silence {:?}",
+        acknowledged() - first,
+        report.sent,
+        report.lost,
+        report.reordered,
+        report.silence
+    );
+    assert_eq!(before, after, "what the stations wrote into the kernel");
+    assert_eq!((report.lost, report.reordered), (0, 0), "{report:?}");
+    assert_eq!(agent.bindings()[0].1, CARE_OF[0]);
+}

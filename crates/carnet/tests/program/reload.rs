@@ -1,0 +1,130 @@
+//! SIGHUP: the config is read again, and the difference takes effect.
+
+use std::fs;
+
+use crate::hosts::{assert_same, possible, seconds, wait_until};
+use crate::testbed::{CARE_OF, Testbed};
+
+const ANOTHER: &str = "
+[[home_agent.mobile_router]]
+home_address = '2001:db8:1::9'
+prefixes = ['2001:db8:9::/64']
+auth = { spi = 309, key = '000102030405060708090a0b0c0d0e0f' }
+";
+
+#[test]
+fn an_agents_reload_changes_the_difference_and_no_packet_is_lost() {
+    if !possible() {
+        return;
+    }
+    let bed = Testbed::new();
+    let (agent, router) = bed.start();
+    let traffic = bed.echo(200);
+    traffic.flows();
+    let before = bed.agent.snapshot();
+    let bindings = agent.bindings();
+
+    // A router more, and a router less.
+    agent.reload(&(bed.agent_config() + ANOTHER));
+    assert!(bed.agent.ip("-6 route").contains("unreachable 2001:db8:9::/64"), "{}", bed.agent.ip("-6 route"));
+    agent.reload(&bed.agent_config());
+    assert_same(&before, &bed.agent.snapshot(), "after a router was added and removed");
+    assert_eq!(agent.bindings(), bindings);
+
+    // A shorter lifetime holds from the next registration on.
+    let shorter = bed.agent_config().replace("[home_agent]\n", "[home_agent]\nmax_lifetime = '8s'\n");
+    agent.reload(&shorter);
+    router.reload(&bed.router_config());
+    wait_until("the shorter lifetime", seconds(10), || agent.show("bindings")[0]["lifetime_s"] == 8);
+
+    // The one that is bound is removed: the binding goes.
+    let report = traffic.stop();
+    assert_eq!(report.lost, 0, "{report:?}");
+    let (nobody, _) = shorter.split_once("\n[[home_agent.mobile_router]]").expect("a router");
+    agent.reload(nobody);
+    assert!(agent.bindings().is_empty());
+    assert!(!bed.agent.ip("-6 route").contains("2001:db8:a::/64"), "{}", bed.agent.ip("-6 route"));
+    // And comes back.
+    agent.reload(&bed.agent_config());
+    let traffic = bed.echo(20);
+    traffic.flows();
+    traffic.stop();
+}
+
+#[test]
+fn a_routers_reload_changes_the_difference_and_no_packet_is_lost() {
+    if !possible() {
+        return;
+    }
+    let bed = Testbed::new();
+    let (agent, mut router) = bed.start();
+    let before = bed.router.snapshot();
+    let traffic = bed.echo(200);
+    traffic.flows();
+    let care_of = || agent.bindings().first().map(|binding| binding.1.clone()).unwrap_or_default();
+
+    // The other uplink is preferred, and back.
+    let other = bed.router_config().replace("priority = 10", "priority = 30");
+    router.reload(&other);
+    wait_until("the other uplink", seconds(10), || care_of() == CARE_OF[1]);
+    router.reload(&bed.router_config());
+    wait_until("the first uplink", seconds(10), || care_of() == CARE_OF[0]);
+
+    // One prefix more, at the agent first.
+    let two = "prefixes = ['2001:db8:a::/64', '2001:db8:b::/64']";
+    let one = "prefixes = ['2001:db8:a::/64']";
+    agent.reload(&bed.agent_config().replace(one, two));
+    router.reload(&bed.router_config().replace(one, two));
+    wait_until("both prefixes", seconds(10), || {
+        agent.bindings()[0].2 == "[\"2001:db8:a::/64\",\"2001:db8:b::/64\"]"
+    });
+    assert!(bed.router.ip("-6 addr show dev lan0").contains("2001:db8:b::1/64"));
+    bed.host.ip("-6 addr add 2001:db8:b::10/64 dev eth0");
+    let ping = ["ping", "-6", "-c", "1", "-W", "1", "-I", "2001:db8:b::10", "2001:db8:c::1"];
+    wait_until("the new prefix works", seconds(10), || bed.host.output(&ping).status.success());
+    router.reload(&bed.router_config());
+    wait_until("one prefix again", seconds(10), || agent.bindings()[0].2 == "[\"2001:db8:a::/64\"]");
+
+    let report = traffic.stop();
+    assert_eq!(report.lost, 0, "{report:?}");
+    println!(
+        "five reloads: {} of {} packets lost, longest silence {:?}",
+        report.lost, report.sent, report.silence
+    );
+    wait_until("the old path is closed", seconds(30), || bed.router.snapshot() == before);
+    router.terminate();
+}
+
+#[test]
+fn a_config_with_mistakes_is_refused_with_their_place_and_changes_nothing() {
+    if !possible() {
+        return;
+    }
+    let bed = Testbed::new();
+    let (agent, mut router) = bed.start();
+    let traffic = bed.echo(200);
+    traffic.flows();
+    let (before, bindings) = (bed.router.snapshot(), agent.bindings());
+    let updates = agent.counter("mobility.received.binding_update");
+    let file = router.config.display().to_string();
+    for (config, complaint) in [
+        (bed.router_config().replace("priority = 20", "priority = 200"), format!("{file}:20:12: ")),
+        (bed.router_config().replace("priority = 20", "priority = "), format!("{file}:20:")),
+        (bed.router_config().replace("'lan0'", "'wlan0'"), format!("{file}:11:8: ")),
+        (bed.router_config().replace("'router'", "'other'"), "changes in [station] need a restart".into()),
+    ] {
+        router.reload(&config);
+        assert!(router.log().contains(&complaint), "expected {complaint} in\n{}", router.log());
+    }
+    fs::remove_file(&router.config).expect("the config file");
+    router.signal(nix::sys::signal::Signal::SIGHUP);
+    let complaint = format!("{file}: cannot read the config");
+    wait_until("it says that there is no file", seconds(10), || router.log().contains(&complaint));
+    assert_eq!(agent.bindings(), bindings);
+    assert_eq!(agent.counter("mobility.received.binding_update"), updates);
+    assert_same(&before, &bed.router.snapshot(), "after reloads that were refused");
+    let report = traffic.stop();
+    assert_eq!(report.lost, 0, "{report:?}");
+    assert!(router.lives());
+    router.terminate();
+}

@@ -1,0 +1,85 @@
+//! A recording, played again, does what the station did.
+
+use std::fs;
+use std::os::unix::fs::PermissionsExt;
+
+use serde_json::Value;
+
+use crate::hosts::{possible, said, seconds, wait_until};
+use crate::station::{Station, carnet};
+use crate::testbed::{CORRESPONDENT, HOME_AGENT, Testbed, address, with_station};
+use crate::traffic::Sniffer;
+
+/// Without the hop limit, which the router's own kernel counts down.
+fn on_any_hop(packet: &[u8]) -> Vec<u8> {
+    let mut packet = packet.to_vec();
+    packet[7] = 0;
+    packet
+}
+
+fn octets(hex: &str) -> Vec<u8> {
+    let digit = |at: usize| hex.get(at..at + 2).and_then(|two| u8::from_str_radix(two, 16).ok());
+    (0..hex.len()).step_by(2).map(|at| digit(at).expect("hexadecimal")).collect()
+}
+
+fn is_binding_update(packet: &[u8]) -> bool {
+    // Destination options with the Home Address option, 24 octets, then the Mobility Header.
+    packet.len() > 67 && packet[6] == 60 && packet[40] == 135 && packet[66] == 5
+}
+
+#[test]
+fn a_replay_sends_what_was_sent_and_is_the_same_each_time() {
+    if !possible() {
+        return;
+    }
+    let bed = Testbed::new();
+    let recording = bed.scratch.path("router.jsonl");
+    let config = with_station(&bed.router_config(), &format!("record = '{}'", recording.display()));
+    let _agent = Station::start(&bed.agent, &bed.agent_config());
+    let wire = Sniffer::start(&bed.core, &["wlan", "wwan"]);
+    let mut router = Station::start(&bed.router, &config);
+    router.registered();
+    wait_until("traffic flows", seconds(10), || bed.host.pings(CORRESPONDENT));
+    let socket = router.socket.to_str().expect("a path").to_owned();
+    // A move, a wish that is refused, an interface that goes.
+    assert!(carnet(&["handover", "wwan0", "--socket", &socket]).status.success());
+    wait_until("traffic flows on", seconds(10), || bed.host.pings(CORRESPONDENT));
+    assert!(!carnet(&["handover", "eth9", "--socket", &socket]).status.success());
+    bed.router.ip("link set wwan0 down");
+    wait_until("traffic flows over the first uplink", seconds(10), || bed.host.pings(CORRESPONDENT));
+    router.terminate();
+    let sent = wire.stop();
+
+    let mode = fs::metadata(&recording).expect("a recording").permissions().mode();
+    assert_eq!(mode & 0o777, 0o600);
+    let (config, recording) = (router.config.to_str().expect("a path"), recording.to_str().expect("a path"));
+    let replay = || carnet(&["replay", "--config", config, recording]);
+    let first = replay();
+    assert!(first.status.success(), "{}", said(&first));
+    assert_eq!(first.stdout, replay().stdout);
+
+    let text = String::from_utf8(first.stdout).expect("text");
+    let outputs: Vec<Value> = text.lines().map(|line| serde_json::from_str(line).expect("JSON")).collect();
+    assert!(outputs.iter().all(|line| line["time"].is_f64() && !line["output"].is_null()));
+    let agent = address(HOME_AGENT).octets();
+    let to_agent = |packet: &Vec<u8>| packet[24..40] == agent;
+    let replayed: Vec<Vec<u8>> = outputs
+        .iter()
+        .filter_map(|line| line["output"]["packet"].as_str())
+        .map(octets)
+        .filter(to_agent)
+        .map(|packet| on_any_hop(&packet))
+        .collect();
+    let sent: Vec<Vec<u8>> = sent.iter().filter(|p| to_agent(p)).map(|packet| on_any_hop(packet)).collect();
+    let updates = |packets: &[Vec<u8>]| packets.iter().filter(|p| is_binding_update(p)).count();
+    println!("replay: {} packets to the home agent, {} of them Binding Updates", sent.len(), updates(&sent));
+    // The registration, two moves, the farewell; and the pings.
+    assert!(updates(&sent) >= 4 && sent.len() > updates(&sent), "{}", router.log());
+    assert!(sent == replayed, "sent {} packets, replayed {}", sent.len(), replayed.len());
+
+    // A recording that is damaged is refused with its place.
+    fs::write(recording, "{}\n").expect("a file");
+    let output = replay();
+    assert_eq!(output.status.code(), Some(1));
+    assert!(said(&output).contains(&format!("{recording}:1: expected the header")), "{}", said(&output));
+}

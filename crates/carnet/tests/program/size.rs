@@ -1,0 +1,44 @@
+//! How much memory and disk the program takes.
+
+use std::path::PathBuf;
+
+use crate::hosts::{possible, seconds};
+use crate::station::{PROGRAM, Station};
+use crate::testbed::Testbed;
+
+/// The optimised program, if it has been built.
+fn release() -> Option<PathBuf> {
+    let named = std::env::var_os("CARNET_RELEASE_BINARY").map(PathBuf::from);
+    // target/debug/carnet to target/release/carnet
+    let beside = PathBuf::from(PROGRAM).ancestors().nth(2).map(|target| target.join("release/carnet"));
+    named.or(beside).filter(|path| path.is_file())
+}
+
+#[test]
+fn a_registered_router_takes_less_than_8_mb_and_the_program_less_than_5() {
+    if !possible() {
+        return;
+    }
+    let (program, is_release) = match release() {
+        Some(path) => (path.display().to_string(), true),
+        None => (PROGRAM.to_owned(), false),
+    };
+    let bed = Testbed::new();
+    let _agent = Station::start(&bed.agent, &bed.agent_config());
+    let router = Station::start_as(&bed.router, &bed.router_config(), &[], &program);
+    router.registered();
+    let traffic = bed.echo(1000);
+    traffic.flows();
+    std::thread::sleep(seconds(2));
+    let report = traffic.stop();
+    let resident = router.resident();
+    let octets = std::fs::metadata(&program).expect("the program").len();
+    println!("RSS of a registered router: {resident} kB; size of {program}: {octets} octets");
+    assert!(report.sent > 100, "{report:?}");
+    if is_release {
+        assert!(resident < 8 * 1024, "{resident} kB");
+        assert!(octets < 5_000_000, "{octets} octets");
+    } else {
+        println!("SKIPPED: no release binary, the one measured is the debug build and has no limit");
+    }
+}

@@ -1,0 +1,181 @@
+//! Starts that cannot succeed, and one without root.
+
+use std::fs;
+use std::os::unix::fs::PermissionsExt;
+use std::process::Command;
+use std::time::Instant;
+
+use nix::sys::signal::Signal;
+use nix::unistd::Pid;
+
+use crate::hosts::{Host, Scratch, assert_same, possible, said, seconds, wait_for, wait_until};
+use crate::station::{PROGRAM, Station, carnet};
+use crate::testbed::{CORRESPONDENT, Testbed};
+
+/// Starts a router under `wrapper`; it must end with status 1, one line that holds `texts`, and no trace.
+fn refuses(wrapper: &[&str], texts: &[&str]) {
+    let bed = Testbed::new();
+    let config = bed.router_config();
+    let file = bed.scratch.path("router.toml");
+    fs::write(&file, config).expect("a config file");
+    let before = bed.router.snapshot();
+    let path = file.to_str().expect("a path");
+    let output = bed.router.output(&[wrapper, &[PROGRAM, "run", "--config", path]].concat());
+    assert_eq!(output.status.code(), Some(1), "{}", said(&output));
+    let error = String::from_utf8_lossy(&output.stderr);
+    assert_eq!(error.lines().count(), 1, "{error}");
+    for text in ["carnet: "].iter().chain(texts) {
+        assert!(error.contains(text), "expected {text:?} in: {error}");
+    }
+    assert_same(&before, &bed.router.snapshot(), "after a start that failed");
+    assert_eq!(bed.scratch.files(), ["router.toml"]);
+}
+
+#[test]
+fn without_a_tun_device_it_says_how_to_get_one_and_leaves_nothing() {
+    if possible() {
+        const HIDE: &str = "mount -t tmpfs tmpfs /dev/net && exec \"$@\"";
+        refuses(
+            &["unshare", "--mount", "sh", "-c", HIDE, "sh"],
+            &["/dev/net/tun is missing", "modprobe tun"],
+        );
+    }
+}
+
+#[test]
+fn without_permission_to_the_tun_device_it_says_who_needs_it_and_leaves_nothing() {
+    if possible() {
+        const CLOSE: &str = "mount -t tmpfs tmpfs /dev/net && mknod -m 0 /dev/net/tun c 10 200 && exec \
+                             setpriv --bounding-set -dac_override,-dac_read_search \"$@\"";
+        refuses(
+            &["unshare", "--mount", "sh", "-c", CLOSE, "sh"],
+            &["no permission to open /dev/net/tun", "readable and writable by carnet's user"],
+        );
+    }
+}
+
+#[test]
+fn without_a_capability_it_names_it_and_leaves_nothing() {
+    if !possible() {
+        return;
+    }
+    for (drop, name) in [
+        ("-net_admin", "missing capability CAP_NET_ADMIN: start carnet as root"),
+        ("-net_raw", "missing capability CAP_NET_RAW: start carnet as root"),
+        ("-net_admin,-net_raw", "missing capability CAP_NET_ADMIN and CAP_NET_RAW: "),
+    ] {
+        refuses(&["setpriv", "--bounding-set", drop, "--inh-caps", drop], &[name, "setcap"]);
+    }
+}
+
+#[test]
+fn a_second_station_in_the_same_place_is_refused_and_the_first_goes_on() {
+    if !possible() {
+        return;
+    }
+    let bed = Testbed::new();
+    let (_agent, mut first) = bed.start();
+    wait_until("the first one works", seconds(10), || bed.host.pings(CORRESPONDENT));
+    let before = bed.router.snapshot();
+    let config = bed.router_config().replace("router.sock", "second.sock");
+    let mut second = Station::spawn(&bed.router, &config, &[], PROGRAM);
+    let end = second.wait(Instant::now());
+    assert_eq!(end.status.code(), Some(1), "{}", second.log());
+    assert!(second.log().contains("another carnet station runs in this network namespace"));
+    assert_same(&before, &bed.router.snapshot(), "after a second station");
+    assert!(first.lives() && bed.host.pings(CORRESPONDENT), "{}", first.log());
+    assert!(!bed.scratch.path("second.sock").exists() && !bed.scratch.path("second.undo").exists());
+}
+
+/// Two namespaces may share `/run`; the stations then have to have different names.
+#[test]
+fn a_station_that_another_one_has_the_socket_of_is_refused_and_spoils_nothing() {
+    if !possible() {
+        return;
+    }
+    let bed = Testbed::new();
+    let before = bed.router.snapshot();
+    let (_agent, mut first) = bed.start();
+    let elsewhere = Host::new();
+    let untouched = elsewhere.snapshot();
+    let output = elsewhere.output(&[PROGRAM, "run", "--config", first.config.to_str().expect("a path")]);
+    assert_eq!(output.status.code(), Some(1), "{}", said(&output));
+    assert!(said(&output).contains("another station runs at"), "{}", said(&output));
+    assert_same(&untouched, &elsewhere.snapshot(), "after a start that failed");
+    // What the first one has written down is still there.
+    first.end_by(Signal::SIGKILL);
+    Station::start(&bed.router, &bed.router_config()).terminate();
+    assert_same(&before, &bed.router.snapshot(), "after a crash and a start and an end");
+}
+
+#[test]
+fn it_runs_without_root_in_a_user_namespace_and_leaves_nothing_there() {
+    if !possible() {
+        return;
+    }
+    const WORLD: &str = "
+        exec >$1/out 2>&1
+        ip link set lo up
+        for link in wlan0 wwan0 lan0; do
+            ip link add $link type veth peer name x$link; ip link set $link up; ip link set x$link up
+        done
+        ip -6 addr add 2001:db8:f1::10/64 dev wlan0 nodad
+        ip -6 route add default via 2001:db8:f1::1 dev wlan0
+        sleep 3
+        look() {
+            ip -6 rule; ip -6 route show table all | sort; ip -6 addr; ip link
+            grep . /proc/sys/net/ipv6/conf/*/forwarding /proc/sys/net/ipv6/conf/*/accept_ra
+        }
+        look >$1/before
+        $2 run --config $3 & child=$!
+        echo $child >$1/pid
+        wait $child
+        echo $? >$1/status
+        look >$1/after
+        cp $1/status $1/done";
+    const NOBODY: &str = "set -e
+        mount -t tmpfs -o mode=0755 tmpfs /mnt
+        mknod -m 0666 /mnt/tun c 10 200
+        mount --bind /mnt/tun /dev/net/tun
+        exec setpriv --reuid=65534 --regid=65534 --clear-groups unshare --user --map-root-user --net \"$@\"";
+    let scratch = Scratch::new();
+    let directory = scratch.path("");
+    fs::set_permissions(&directory, fs::Permissions::from_mode(0o777)).expect("a mode");
+    let directory = directory.to_str().expect("a path");
+    // Whoever this is may not look where the program was built.
+    fs::copy(PROGRAM, scratch.path("carnet")).expect("a copy of the program");
+    let file = scratch.path("router.toml");
+    let bed = Testbed::new();
+    let socket = scratch.path("router.sock");
+    let config =
+        bed.router_config().replace(&bed.scratch.path("router.sock").display().to_string(), "SOCKET");
+    fs::write(&file, config.replace("SOCKET", socket.to_str().expect("a path"))).expect("a config file");
+    drop(bed);
+    let host = Host::new();
+    let program = scratch.path("carnet");
+    let words = ["unshare", "--mount", "sh", "-c", NOBODY, "sh", "sh", "-c", WORLD, "sh", directory];
+    let last = [program.to_str().expect("a path"), file.to_str().expect("a path")];
+    let words: Vec<String> = words.iter().chain(&last).map(|word| (*word).to_owned()).collect();
+    let mut world = host.spawn(&words, |_: &mut Command| {});
+
+    let read = |name: &str| fs::read_to_string(scratch.path(name)).unwrap_or_default();
+    let state = || {
+        let output = carnet(&["status", "--json", "--socket", socket.to_str().expect("a path")]);
+        String::from_utf8_lossy(&output.stdout).into_owned()
+    };
+    let registering = || state().contains("\"state\": \"registering\"");
+    let start = Instant::now();
+    while !registering() {
+        assert!(start.elapsed() < seconds(30), "no station: {}\n{}", state(), read("out"));
+        std::thread::sleep(seconds(1) / 10);
+    }
+    let pid: i32 = read("pid").trim().parse().expect("a process number");
+    let owner = fs::read_to_string(format!("/proc/{pid}/status")).expect("a living process");
+    assert!(owner.contains("Uid:\t65534\t65534"), "{owner}");
+    nix::sys::signal::kill(Pid::from_raw(pid), Signal::SIGTERM).expect("a living process");
+    wait_for("the end", seconds(20), || scratch.path("done").exists().then_some(()));
+    assert_eq!(read("status").trim(), "0", "{}", read("out"));
+    assert_same(&read("before"), &read("after"), "after the end");
+    assert!(!socket.exists() && !socket.with_extension("undo").exists());
+    let _ = world.wait();
+}

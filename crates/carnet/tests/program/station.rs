@@ -1,0 +1,199 @@
+//! A running station, driven as an operator would: config file, signals, `carnet show`.
+
+use std::fs::{self, File, OpenOptions};
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, ExitStatus, Output};
+use std::time::{Duration, Instant};
+
+use nix::sys::signal::{Signal, kill};
+use nix::unistd::Pid;
+use serde_json::Value;
+
+use crate::hosts::{Host, said, seconds, wait_for};
+
+/// The program under test.
+pub const PROGRAM: &str = env!("CARGO_BIN_EXE_carnet");
+
+/// How a station ended.
+pub struct End {
+    pub status: ExitStatus,
+    pub took: Duration,
+}
+
+/// Runs the program to its end, outside of every host.
+pub fn carnet(arguments: &[&str]) -> Output {
+    let mut command = Command::new(PROGRAM);
+    command.args(arguments).env_remove("CARNET_SOCKET").env_remove("RUST_LOG").env_remove("NOTIFY_SOCKET");
+    command.output().expect("the program")
+}
+
+/// A station that has been started.
+pub struct Station {
+    child: Child,
+    pub config: PathBuf,
+    pub socket: PathBuf,
+    log: PathBuf,
+}
+
+impl Station {
+    /// Starts a station and waits until it is ready. `config` has a `socket = '...'` ending in `.sock`; the
+    /// config file and the log are put beside it.
+    pub fn start(host: &Host, config: &str) -> Station {
+        Station::start_as(host, config, &[], PROGRAM)
+    }
+
+    /// Starts another program file, with words before it on the command line.
+    pub fn start_as(host: &Host, config: &str, wrapper: &[&str], program: &str) -> Station {
+        let mut station = Station::spawn(host, config, wrapper, program);
+        wait_for("the station's socket answers", seconds(20), || {
+            if let Some(status) = station.child.try_wait().expect("the child") {
+                panic!("the station ended with {status}:\n{}", station.log());
+            }
+            station.ask(&["status"]).status.success().then_some(())
+        });
+        station
+    }
+
+    /// Starts a station and does not wait.
+    pub fn spawn(host: &Host, config: &str, wrapper: &[&str], program: &str) -> Station {
+        let socket = socket_of(config);
+        let (file, log) = (socket.with_extension("toml"), socket.with_extension("log"));
+        fs::write(&file, config).expect("a config file");
+        let output = OpenOptions::new().create(true).append(true).open(&log).expect("a log file");
+        let path = file.to_str().expect("a path").to_owned();
+        let words: Vec<String> =
+            wrapper.iter().copied().chain([program, "run", "--config", &path]).map(str::to_owned).collect();
+        let child = host.spawn(&words, move |command| {
+            let error: File = output;
+            command.stdin(std::process::Stdio::null()).stdout(std::process::Stdio::null()).stderr(error);
+            command.env_remove("RUST_LOG").env_remove("JOURNAL_STREAM").env_remove("NOTIFY_SOCKET");
+        });
+        Station { child, config: file, socket, log }
+    }
+
+    /// What it has said so far, in all its runs.
+    pub fn log(&self) -> String {
+        fs::read_to_string(&self.log).unwrap_or_default()
+    }
+
+    fn ask(&self, arguments: &[&str]) -> Output {
+        let socket = self.socket.to_str().expect("a path");
+        carnet(&[arguments, &["--socket", socket]].concat())
+    }
+
+    /// `carnet show WHAT --json`, or `status`.
+    pub fn show(&self, what: &str) -> Value {
+        let arguments =
+            if what == "status" { vec!["status", "--json"] } else { vec!["show", what, "--json"] };
+        let output = self.ask(&arguments);
+        assert!(output.status.success(), "{what}: {}\n{}", said(&output), self.log());
+        serde_json::from_slice(&output.stdout).expect("JSON")
+    }
+
+    /// A counter; 0 while there is none of that name.
+    pub fn counter(&self, name: &str) -> u64 {
+        self.show("counters").get(name).and_then(Value::as_u64).unwrap_or(0)
+    }
+
+    /// The sum of all counters whose name begins so.
+    pub fn counters(&self, beginning: &str) -> u64 {
+        let all = self.show("counters");
+        let all = all.as_object().expect("an object");
+        all.iter().filter(|(name, _)| name.starts_with(beginning)).filter_map(|(_, v)| v.as_u64()).sum()
+    }
+
+    /// The mobile router's state: `registered` and the like.
+    pub fn state(&self) -> String {
+        let status = self.show("status");
+        status["mobile_router"]["state"].as_str().unwrap_or_default().to_owned()
+    }
+
+    /// The agent's bindings: home address, care-of address, prefixes.
+    pub fn bindings(&self) -> Vec<(String, String, String)> {
+        let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
+        let bindings = self.show("bindings");
+        let bindings = bindings.as_array().expect("an array");
+        bindings
+            .iter()
+            .map(|b| (text(&b["home_address"]), text(&b["care_of_address"]), b["prefixes"].to_string()))
+            .collect()
+    }
+
+    /// Waits until the mobile router is registered.
+    pub fn registered(&self) {
+        wait_for("the mobile router is registered", seconds(20), || {
+            (self.state() == "registered").then_some(())
+        });
+    }
+
+    /// Process number.
+    pub fn pid(&self) -> i32 {
+        i32::try_from(self.child.id()).expect("a process number")
+    }
+
+    /// Memory in use, kB.
+    pub fn resident(&self) -> i64 {
+        let status = fs::read_to_string(format!("/proc/{}/status", self.pid())).expect("a living process");
+        let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:")).expect("VmRSS");
+        line.trim().trim_end_matches("kB").trim().parse().expect("a number")
+    }
+
+    /// Whether it still runs.
+    pub fn lives(&mut self) -> bool {
+        self.child.try_wait().expect("the child").is_none()
+    }
+
+    pub fn signal(&self, signal: Signal) {
+        kill(Pid::from_raw(self.pid()), signal).expect("a living process");
+    }
+
+    /// Sends a signal and waits for the end.
+    pub fn end_by(&mut self, signal: Signal) -> End {
+        let start = Instant::now();
+        self.signal(signal);
+        self.wait(start)
+    }
+
+    /// Waits for the end.
+    pub fn wait(&mut self, start: Instant) -> End {
+        let status = wait_for("the station ends", seconds(20), || self.child.try_wait().expect("the child"));
+        End { status, took: start.elapsed() }
+    }
+
+    /// SIGTERM, which must end it well.
+    pub fn terminate(&mut self) {
+        let end = self.end_by(Signal::SIGTERM);
+        assert!(end.status.success(), "{}\n{}", end.status, self.log());
+    }
+
+    /// Puts another config into its file and has it read.
+    pub fn reload(&self, config: &str) {
+        let before = self.reloads();
+        fs::write(&self.config, config).expect("a config file");
+        self.signal(Signal::SIGHUP);
+        wait_for("the config is read again", seconds(10), || (self.reloads() > before).then_some(()));
+    }
+
+    fn reloads(&self) -> usize {
+        let log = self.log();
+        log.matches("the config was read again").count() + log.matches("the config is not taken over").count()
+    }
+}
+
+impl Drop for Station {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+        if std::thread::panicking() {
+            let log = self.log();
+            let lines: Vec<&str> = log.lines().collect();
+            let last = lines[lines.len().saturating_sub(30)..].join("\n");
+            eprintln!("--- end of the log of {}\n{last}", self.config.display());
+        }
+    }
+}
+
+fn socket_of(config: &str) -> PathBuf {
+    let value = config.split("socket = '").nth(1).and_then(|rest| rest.split('\'').next());
+    Path::new(value.expect("a socket in the config")).to_owned()
+}

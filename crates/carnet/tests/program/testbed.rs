@@ -1,0 +1,148 @@
+//! Home agent, core, mobile router with two uplinks, and a host in the mobile network.
+//!
+//! ```text
+//!             2001:db8:f0::/64        2001:db8:f1::/64, 2001:db8:f2::/64       2001:db8:a::/64
+//!   agent ha0 ---------------- ha core wlan, wwan ---------------- wlan0, wwan0 router lan0 ---- eth0 host
+//!   ::2                        ::1     ::1                         ::10                           ::10
+//! ```
+//!
+//! The core also is the correspondent, 2001:db8:c::1. All addresses and routes are static.
+
+use std::net::Ipv6Addr;
+
+use crate::hosts::{Host, Scratch};
+use crate::station::Station;
+use crate::traffic::Echo;
+
+/// The home agent's address.
+pub const HOME_AGENT: &str = "2001:db8:1::1";
+/// The mobile router's home address.
+pub const HOME_ADDRESS: &str = "2001:db8:1::1234";
+/// Its care-of address on each uplink.
+pub const CARE_OF: [&str; 2] = ["2001:db8:f1::10", "2001:db8:f2::10"];
+/// Somebody elsewhere.
+pub const CORRESPONDENT: &str = "2001:db8:c::1";
+/// The host in the mobile network.
+pub const INSIDE: &str = "2001:db8:a::10";
+
+pub fn address(text: &str) -> Ipv6Addr {
+    text.parse().expect("an address")
+}
+
+/// The hosts, and a directory for sockets and the like.
+pub struct Testbed {
+    pub agent: Host,
+    pub core: Host,
+    pub router: Host,
+    pub host: Host,
+    pub scratch: Scratch,
+}
+
+impl Testbed {
+    pub fn new() -> Testbed {
+        let (agent, core, router, host) = (Host::new(), Host::new(), Host::new(), Host::new());
+        let bed = Testbed { agent, core, router, host, scratch: Scratch::new() };
+        bed.core.set("all/forwarding", "1");
+        bed.core.link("ha", &bed.agent, "ha0");
+        bed.core.batch(
+            "addr add 2001:db8:f0::1/64 dev ha
+             addr add 2001:db8:c::1/128 dev lo
+             route add 2001:db8:1::/64 via 2001:db8:f0::2
+             route add 2001:db8:a::/64 via 2001:db8:f0::2
+             route add 2001:db8:b::/64 via 2001:db8:f0::2",
+        );
+        bed.agent.batch(
+            "addr add 2001:db8:f0::2/64 dev ha0
+             route add default via 2001:db8:f0::1",
+        );
+        bed.add_uplink(0);
+        bed.add_uplink(1);
+        bed.add_lan();
+        for host in [&bed.agent, &bed.core, &bed.router, &bed.host] {
+            host.settle();
+        }
+        bed
+    }
+
+    /// Makes an uplink, `wlan0` (0) or `wwan0` (1), with its address and default route.
+    pub fn add_uplink(&self, number: usize) {
+        let (far, near) = [("wlan", "wlan0"), ("wwan", "wwan0")][number];
+        let net = number + 1;
+        self.core.link(far, &self.router, near);
+        self.core.ip(&format!("-6 addr add 2001:db8:f{net}::1/64 dev {far}"));
+        self.router.ip(&format!("-6 addr add 2001:db8:f{net}::10/64 dev {near}"));
+        let gateway = format!("2001:db8:f{net}::1");
+        self.router.ip(&format!("-6 route add default via {gateway} dev {near} metric {}", 100 * net));
+    }
+
+    /// Makes the mobile network.
+    pub fn add_lan(&self) {
+        self.router.link("lan0", &self.host, "eth0");
+        self.host.batch(
+            "addr add 2001:db8:a::10/64 dev eth0
+             route add default via 2001:db8:a::1 metric 10",
+        );
+    }
+
+    pub fn agent_config(&self) -> String {
+        format!(
+            "[station]\n\
+             name = 'agent'\n\
+             socket = '{}'\n\
+             \n\
+             [home_agent]\n\
+             address = '{HOME_AGENT}'\n\
+             home_prefix = '2001:db8:1::/64'\n\
+             \n\
+             [[home_agent.mobile_router]]\n\
+             home_address = '{HOME_ADDRESS}'\n\
+             prefixes = ['2001:db8:a::/64']\n\
+             auth = {{ spi = 300, key = '000102030405060708090a0b0c0d0e0f' }}\n",
+            self.scratch.path("agent.sock").display()
+        )
+    }
+
+    pub fn router_config(&self) -> String {
+        format!(
+            "[station]\n\
+             name = 'router'\n\
+             socket = '{}'\n\
+             \n\
+             [mobile_router]\n\
+             home_address = '{HOME_ADDRESS}'\n\
+             home_prefix = '2001:db8:1::/64'\n\
+             home_agent = '{HOME_AGENT}'\n\
+             prefixes = ['2001:db8:a::/64']\n\
+             lifetime = '60s'\n\
+             lan = ['lan0']\n\
+             auth = {{ spi = 300, key = '000102030405060708090a0b0c0d0e0f' }}\n\
+             \n\
+             [[mobile_router.uplink]]\n\
+             interface = 'wlan0'\n\
+             priority = 10\n\
+             \n\
+             [[mobile_router.uplink]]\n\
+             interface = 'wwan0'\n\
+             priority = 20\n",
+            self.scratch.path("router.sock").display()
+        )
+    }
+
+    /// Traffic from the host inside to the correspondent and back.
+    pub fn echo(&self, per_second: u32) -> Echo {
+        Echo::start(&self.host, address(INSIDE), &self.core, address(CORRESPONDENT), per_second)
+    }
+
+    /// Starts both stations and waits until the router is registered.
+    pub fn start(&self) -> (Station, Station) {
+        let agent = Station::start(&self.agent, &self.agent_config());
+        let router = Station::start(&self.router, &self.router_config());
+        router.registered();
+        (agent, router)
+    }
+}
+
+/// A config with another line in its `[station]` table.
+pub fn with_station(config: &str, line: &str) -> String {
+    config.replacen("[station]\n", &format!("[station]\n{line}\n"), 1)
+}

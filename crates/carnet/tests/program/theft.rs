@@ -1,0 +1,127 @@
+//! A mobile router that claims the prefix of another.
+
+use nix::sys::signal::Signal;
+
+use crate::hosts::{Host, possible, seconds, wait_until};
+use crate::station::Station;
+use crate::testbed::{CORRESPONDENT, HOME_ADDRESS, Testbed};
+use crate::traffic::Sniffer;
+
+const SECOND: &str = "
+[[home_agent.mobile_router]]
+home_address = '2001:db8:1::5678'
+prefixes = ['2001:db8:b::/64']
+auth = { spi = 301, key = '0f0e0d0c0b0a09080706050403020100' }
+";
+
+/// A second router with a mobile network of its own.
+fn neighbour(bed: &Testbed) -> (Host, Host, String) {
+    let (router, host) = (Host::new(), Host::new());
+    bed.core.link("third", &router, "wlan0");
+    bed.core.ip("-6 addr add 2001:db8:f3::1/64 dev third");
+    router.batch("addr add 2001:db8:f3::10/64 dev wlan0\nroute add default via 2001:db8:f3::1");
+    router.link("lan0", &host, "eth0");
+    host.batch("addr add 2001:db8:b::10/64 dev eth0\nroute add default via 2001:db8:b::1 metric 10");
+    let config = bed.router_config();
+    let (config, _) =
+        config.split_once("\n[[mobile_router.uplink]]\ninterface = 'wwan0'").expect("two uplinks");
+    let config = config
+        .replace("router.sock", "thief.sock")
+        .replace(HOME_ADDRESS, "2001:db8:1::5678")
+        .replace("2001:db8:a::/64", "2001:db8:b::/64")
+        .replace("spi = 300", "spi = 301")
+        .replace("000102030405060708090a0b0c0d0e0f", "0f0e0d0c0b0a09080706050403020100");
+    (router, host, config)
+}
+
+/// Whether one of them says that there is a way out.
+fn is_default_router(packets: &[Vec<u8>]) -> bool {
+    packets.iter().any(|p| p.len() >= 56 && p[6] == 58 && p[40] == 134 && p[46..48] != [0; 2])
+}
+
+/// The prefixes that Router Advertisements call good: with a preferred lifetime.
+fn advertised(packets: &[Vec<u8>]) -> Vec<Vec<u8>> {
+    let mut prefixes = Vec::new();
+    for packet in packets.iter().filter(|p| p.len() > 56 && p[6] == 58 && p[40] == 134) {
+        let mut options = &packet[56..];
+        while options.len() >= 8 && options[1] > 0 && options.len() >= usize::from(options[1]) * 8 {
+            let (option, rest) = options.split_at(usize::from(options[1]) * 8);
+            if option[0] == 3 && option[8..12] != [0; 4] {
+                prefixes.push(option[16..24].to_vec());
+            }
+            options = rest;
+        }
+    }
+    prefixes
+}
+
+#[test]
+fn a_claim_to_another_routers_prefix_gets_142_and_both_bindings_stay() {
+    if !possible() {
+        return;
+    }
+    const OWN: [u8; 8] = [0x20, 1, 0xd, 0xb8, 0, 0xb, 0, 0];
+    let bed = Testbed::new();
+    let agent = Station::start(&bed.agent, &(bed.agent_config() + SECOND));
+    let router = Station::start(&bed.router, &bed.router_config());
+    router.registered();
+    let (other, inside, honest) = neighbour(&bed);
+    let mut thief = Station::start(&other, &honest);
+    let heard = Sniffer::start(&inside, &["eth0"]);
+    thief.registered();
+    wait_until("the honest one works", seconds(10), || inside.pings(CORRESPONDENT));
+    inside.ip("link set eth0 down");
+    inside.ip("link set eth0 up");
+    std::thread::sleep(seconds(2));
+    let heard = heard.stop();
+    assert!(advertised(&heard).contains(&OWN.to_vec()), "an honest router advertises its prefix");
+    assert!(is_default_router(&heard));
+    let bindings = agent.bindings();
+    assert_eq!(bindings.len(), 2);
+
+    let traffic = bed.echo(50);
+    traffic.flows();
+    let refused = agent.counter("mobility.dropped.refused");
+    let greedy = honest.replace("['2001:db8:b::/64']", "['2001:db8:a::/64']");
+    thief.reload(&greedy);
+    wait_until("the claim is refused", seconds(10), || thief.state() == "refused");
+    assert!(thief.log().contains("(status 142)"), "{}", thief.log());
+    assert!(
+        agent.log().contains("refused 2001:db8:1::5678 at 2001:db8:f3::10 (status 142)"),
+        "{}",
+        agent.log()
+    );
+    assert!(agent.counter("mobility.dropped.refused") > refused);
+    assert_eq!(agent.bindings(), bindings);
+    // Nor may the old prefix, which the refused config does not name, be advertised as good, or the stolen one.
+    std::thread::sleep(seconds(1));
+    let heard = Sniffer::start(&inside, &["eth0"]);
+    inside.ip("link set eth0 down");
+    inside.ip("link set eth0 up");
+    std::thread::sleep(seconds(5));
+    let heard = heard.stop();
+    assert_eq!(advertised(&heard), Vec::<Vec<u8>>::new());
+    assert!(!is_default_router(&heard));
+
+    // Nor does a restart help; it only takes back the thief's own binding.
+    thief.end_by(Signal::SIGKILL);
+    let mut thief = Station::start(&other, &greedy);
+    wait_until("the claim is refused again", seconds(10), || thief.state() == "refused");
+    assert_eq!(agent.bindings(), bindings);
+    thief.terminate();
+    let report = traffic.stop();
+    assert_eq!(report.lost, 0, "the victim felt it: {report:?}");
+    println!("prefix theft: the victim lost {} of {} packets", report.lost, report.sent);
+
+    // Honest again, it works again.
+    let thief = Station::start(&other, &honest);
+    thief.registered();
+    let route = "-6 route add default via 2001:db8:b::1 metric 10";
+    if !inside.ip("-6 route show default").contains("metric 10 ") {
+        inside.ip(route);
+    }
+    if !inside.ip("-6 addr").contains("2001:db8:b::10/64") {
+        inside.ip("-6 addr add 2001:db8:b::10/64 dev eth0");
+    }
+    wait_until("it works again", seconds(10), || inside.pings(CORRESPONDENT));
+}

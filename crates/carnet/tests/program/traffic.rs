@@ -1,0 +1,208 @@
+//! Traffic between hosts, and a look at what passes by.
+
+use std::net::{Ipv6Addr, SocketAddrV6, UdpSocket};
+use std::os::fd::{AsRawFd, OwnedFd};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::thread::{self, JoinHandle};
+use std::time::{Duration, Instant};
+
+use nix::sys::socket::sockopt::{RcvBuf, ReceiveTimeout};
+use nix::sys::socket::{
+    AddressFamily, LinkAddr, MsgFlags, SockFlag, SockProtocol, SockType, SockaddrIn6, recvfrom, sendto,
+    setsockopt, socket,
+};
+use nix::sys::time::{TimeVal, TimeValLike};
+
+use crate::hosts::{Host, seconds, wait_until};
+
+const PORT: u16 = 4242;
+/// Octets of receive buffers, so that a test that has to wait for its turn loses nothing.
+const BUFFER: usize = 1 << 20;
+
+/// What became of the packets of an [`Echo`].
+#[derive(Debug)]
+pub struct Report {
+    pub sent: u64,
+    pub lost: u64,
+    /// Answers with a lower number than one before.
+    pub reordered: u64,
+    /// The longest time between two answers.
+    pub silence: Duration,
+}
+
+/// Numbered UDP packets from one host to another, which sends each back.
+pub struct Echo {
+    stop: Arc<AtomicBool>,
+    finished: Arc<AtomicBool>,
+    answered: Arc<AtomicU64>,
+    sender: JoinHandle<u64>,
+    receiver: JoinHandle<(u64, Duration)>,
+    server: JoinHandle<()>,
+}
+
+fn udp(address: Ipv6Addr, port: u16) -> UdpSocket {
+    let socket = UdpSocket::bind((address, port)).expect("a UDP socket");
+    setsockopt(&socket, RcvBuf, &BUFFER).expect("a buffer");
+    socket.set_read_timeout(Some(Duration::from_millis(50))).expect("a timeout");
+    socket
+}
+
+impl Echo {
+    /// Sends `per_second` packets a second until [`Self::stop`].
+    pub fn start(client: &Host, from: Ipv6Addr, server: &Host, to: Ipv6Addr, per_second: u32) -> Echo {
+        let stop = Arc::new(AtomicBool::new(false));
+        let finished = Arc::new(AtomicBool::new(false));
+        let answered = Arc::new(AtomicU64::new(0));
+        let done = finished.clone();
+        let server = server.run(move || {
+            let socket = udp(to, PORT);
+            thread::spawn(move || {
+                let mut buffer = [0; 64];
+                while !done.load(Ordering::Relaxed) {
+                    if let Ok((length, peer)) = socket.recv_from(&mut buffer) {
+                        let _ = socket.send_to(&buffer[..length], peer);
+                    }
+                }
+            })
+        });
+        let (stopped, done, count) = (stop.clone(), finished.clone(), answered.clone());
+        let (sender, receiver) = client.run(move || {
+            let socket = udp(from, 0);
+            let reader = socket.try_clone().expect("the socket again");
+            let sender = thread::spawn(move || send(&socket, to, per_second, &stopped));
+            (sender, thread::spawn(move || receive(&reader, &count, &done)))
+        });
+        Echo { stop, finished, answered, sender, receiver, server }
+    }
+
+    /// Answers so far.
+    pub fn answered(&self) -> u64 {
+        self.answered.load(Ordering::Relaxed)
+    }
+
+    /// Waits until answers come.
+    pub fn flows(&self) {
+        let before = self.answered();
+        wait_until("traffic flows", seconds(20), || self.answered() > before + 2);
+    }
+
+    /// Stops sending, waits for the last answers and sums up.
+    pub fn stop(self) -> Report {
+        self.stop.store(true, Ordering::Relaxed);
+        let sent = self.sender.join().expect("the sender");
+        let deadline = Instant::now() + seconds(1);
+        while self.answered.load(Ordering::Relaxed) < sent && Instant::now() < deadline {
+            thread::sleep(Duration::from_millis(10));
+        }
+        self.finished.store(true, Ordering::Relaxed);
+        let (reordered, silence) = self.receiver.join().expect("the receiver");
+        self.server.join().expect("the server");
+        Report { sent, lost: sent - self.answered.load(Ordering::Relaxed), reordered, silence }
+    }
+}
+
+fn send(socket: &UdpSocket, to: Ipv6Addr, per_second: u32, stop: &AtomicBool) -> u64 {
+    let interval = seconds(1) / per_second;
+    let (mut number, mut due) = (0u64, Instant::now());
+    while !stop.load(Ordering::Relaxed) {
+        // Without a route the kernel says so; the packet counts as sent, and is lost.
+        let _ = socket.send_to(&number.to_be_bytes(), (to, PORT));
+        number += 1;
+        // After a pause that the machine imposed there is no flood to catch up.
+        due = (due + interval).max(Instant::now() - 20 * interval);
+        thread::sleep(due.saturating_duration_since(Instant::now()));
+    }
+    number
+}
+
+fn receive(socket: &UdpSocket, answered: &AtomicU64, finished: &AtomicBool) -> (u64, Duration) {
+    let mut buffer = [0; 64];
+    let (mut next, mut reordered, mut silence) = (0u64, 0, Duration::ZERO);
+    let mut last: Option<Instant> = None;
+    while !finished.load(Ordering::Relaxed) {
+        let Ok((8, _)) = socket.recv_from(&mut buffer) else { continue };
+        let number = u64::from_be_bytes(buffer[..8].try_into().expect("eight octets"));
+        let now = Instant::now();
+        silence = silence.max(last.map_or(Duration::ZERO, |last| now - last));
+        last = Some(now);
+        if number < next {
+            reordered += 1;
+        }
+        next = next.max(number + 1);
+        answered.fetch_add(1, Ordering::Relaxed);
+    }
+    (reordered, silence)
+}
+
+/// Sends IPv6 packets just as they are, whatever is in them.
+pub struct Cannon(OwnedFd);
+
+impl Cannon {
+    pub fn new(host: &Host) -> Cannon {
+        Cannon(host.run(|| {
+            socket(AddressFamily::Inet6, SockType::Raw, SockFlag::SOCK_CLOEXEC, SockProtocol::Raw)
+                .expect("a raw socket")
+        }))
+    }
+
+    /// Sends a packet on the way to `to` (for a link-local one, out of the interface of this index). False
+    /// when the kernel will not.
+    pub fn fire(&self, packet: &[u8], to: Ipv6Addr, interface: u32) -> bool {
+        let to = SockaddrIn6::from(SocketAddrV6::new(to, 0, 0, interface));
+        sendto(self.0.as_raw_fd(), packet, &to, MsgFlags::empty()).is_ok()
+    }
+}
+
+/// Notes the IPv6 packets that come into a host.
+pub struct Sniffer {
+    stop: Arc<AtomicBool>,
+    thread: JoinHandle<Vec<Vec<u8>>>,
+}
+
+impl Sniffer {
+    /// Starts on the interfaces of these names.
+    pub fn start(host: &Host, interfaces: &'static [&'static str]) -> Sniffer {
+        let stop = Arc::new(AtomicBool::new(false));
+        let stopped = stop.clone();
+        let thread = host.run(move || {
+            let indexes: Vec<usize> = interfaces.iter().map(|name| index(name) as usize).collect();
+            let flags = SockFlag::SOCK_CLOEXEC;
+            let socket = socket(AddressFamily::Packet, SockType::Datagram, flags, SockProtocol::EthAll)
+                .expect("a packet socket");
+            setsockopt(&socket, ReceiveTimeout, &TimeVal::milliseconds(50)).expect("a timeout");
+            setsockopt(&socket, RcvBuf, &BUFFER).expect("a buffer");
+            thread::spawn(move || sniff(&socket, &indexes, &stopped))
+        });
+        Sniffer { stop, thread }
+    }
+
+    /// What came, in order.
+    pub fn stop(self) -> Vec<Vec<u8>> {
+        self.stop.store(true, Ordering::Relaxed);
+        self.thread.join().expect("the sniffer")
+    }
+}
+
+fn sniff(socket: &OwnedFd, indexes: &[usize], stop: &AtomicBool) -> Vec<Vec<u8>> {
+    /// `PACKET_OUTGOING` of linux/if_packet.h.
+    const OUTGOING: u8 = 4;
+    let (mut packets, mut buffer) = (Vec::new(), [0; 10_000]);
+    loop {
+        match recvfrom::<LinkAddr>(socket.as_raw_fd(), &mut buffer) {
+            Ok((length, Some(from))) => {
+                let incoming = from.pkttype() != OUTGOING && indexes.contains(&from.ifindex());
+                if incoming && buffer[..length].first().is_some_and(|octet| octet >> 4 == 6) {
+                    packets.push(buffer[..length].to_vec());
+                }
+            }
+            _ if stop.load(Ordering::Relaxed) => return packets,
+            _ => {}
+        }
+    }
+}
+
+/// Index of an interface of the calling thread's host.
+pub fn index(name: &str) -> u32 {
+    nix::net::if_::if_nametoindex(name).expect("an interface")
+}
