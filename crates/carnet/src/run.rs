@@ -11,7 +11,7 @@ use std::time::Duration;
 use anyhow::Context;
 use carnet_api::config::Config;
 use carnet_api::model;
-use carnet_base::Time;
+use carnet_base::{RateLimiter, Time};
 use carnet_linux::{Platform, PlatformEvent, TunnelIo, clock};
 use carnet_station::Station;
 use carnet_station::forwarding::forwarder::Verdict;
@@ -35,6 +35,10 @@ const FAREWELL: Duration = Duration::from_secs(1);
 /// So many failures of the kernel's side in a row are waited out, so long each, before the station gives up.
 const MAX_FAILURES: u32 = 20;
 const RECOVERY: Duration = Duration::from_millis(100);
+/// So many refused Binding Updates are logged at once, and one per [`REFUSAL_INTERVAL`] after that: anybody can
+/// send them. The counters count them all.
+const REFUSALS: u32 = 10;
+const REFUSAL_INTERVAL: Duration = Duration::from_secs(5);
 const REQUESTS: usize = 64;
 const EVENTS: usize = 1024;
 
@@ -147,6 +151,7 @@ struct Runner {
     started: Time,
     buffer: PacketBuffer,
     write_errors: u64,
+    refusals: RateLimiter,
 }
 
 impl Runner {
@@ -171,6 +176,7 @@ impl Runner {
             started: header.time,
             buffer: PacketBuffer::new(),
             write_errors: 0,
+            refusals: RateLimiter::new(REFUSALS, REFUSAL_INTERVAL),
         })
     }
 
@@ -251,9 +257,10 @@ impl Runner {
         }
     }
 
-    fn report(&self, event: &Event) {
+    fn report(&mut self, event: &Event) {
         let text = answers::event_text(event);
         match event {
+            Event::BindingRefused { .. } if !self.refusals.allow(clock::now()) => tracing::debug!("{text}"),
             Event::Warning { .. } | Event::Rejected { .. } | Event::BindingRefused { .. } => warn!("{text}"),
             Event::Registered { refresh: true, .. } => tracing::debug!("{text}"),
             Event::Binding { change, .. } if change == "refreshed" => tracing::debug!("{text}"),
