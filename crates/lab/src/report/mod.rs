@@ -125,7 +125,7 @@ fn sections(out: &mut String, r: &Results) {
         let lost = own("lost");
         put!(
             out,
-            "<tr><td class=\"n\">{:.1} s</td><td>{}&ensp;{}</td><td>{}</td><td class=\"n{}\">{}</td>\
+            "<tr><td class=\"n t\">{:.1} s</td><td>{}&ensp;{}</td><td>{}</td><td class=\"n{}\">{}</td>\
              <td class=\"n opt\">{}</td><td class=\"n\">{}</td><td class=\"n opt\">{}</td></tr>\n",
             a.at_s,
             n + 1,
@@ -178,7 +178,7 @@ fn expectations(out: &mut String, r: &Results) {
     put!(out, "</tbody></table></div>\n");
 }
 
-/// What the stations told, without the bare renewals.
+/// What the stations told, event by event.
 fn events(out: &mut String, r: &Results) {
     if r.events.is_empty() {
         return;
@@ -192,7 +192,7 @@ fn events(out: &mut String, r: &Results) {
         let Some(fields) = e.event.as_object() else { continue };
         let details: Vec<String> = fields
             .iter()
-            .filter(|(key, value)| *key != "event" && !value.is_null())
+            .filter(|(key, value)| !["event", "time"].contains(&key.as_str()) && !value.is_null())
             .map(|(key, value)| {
                 let shown = value.as_str().map_or_else(|| value.to_string(), str::to_string);
                 format!("{} {}", key.replace('_', " "), shown.replace('"', ""))
@@ -200,7 +200,7 @@ fn events(out: &mut String, r: &Results) {
             .collect();
         put!(
             out,
-            "<tr><td class=\"n\">{:.2} s</td><td>{}</td><td>{}</td><td class=\"sub\">{}</td></tr>\n",
+            "<tr><td class=\"n t\">{:.2} s</td><td>{}</td><td>{}</td><td class=\"sub\">{}</td></tr>\n",
             e.at_s,
             escape(&e.node),
             escape(&crate::station::kind(&e.event).replace('_', " ")),
