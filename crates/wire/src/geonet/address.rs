@@ -86,7 +86,7 @@ impl FromStr for GnAddress {
 
 /// A name that is no station type.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[error("station type {found:?}: expected one of {}, or a number under 32", StationType::NAMES)]
+#[error("station type {found:?}: expected one of {}or a number under 32", StationType::NAMES)]
 pub struct ParseStationTypeError {
     found: String,
 }
@@ -107,8 +107,8 @@ macro_rules! station_types {
         }
 
         impl StationType {
-            /// The names, for messages.
-            const NAMES: &str = concat!($($name, " ",)*);
+            /// The names for messages, a comma behind each.
+            const NAMES: &str = concat!($($name, ", ",)*);
 
             /// The station type of a number.
             pub const fn from_value(value: u8) -> StationType {

@@ -1,0 +1,122 @@
+//! Octets that nobody should send: nothing here may panic.
+
+use crate::common::Numbers;
+use crate::fixtures;
+use carnet_wire::btp::{BtpA, BtpB};
+use carnet_wire::geonet::{
+    BasicHeader, CommonHeader, Error, ExtendedHeader, Frame, HeaderType, Lifetime, Packet,
+    ShortPositionVector, set_destination, set_lifetime, set_remaining_hop_limit,
+};
+use std::hint::black_box;
+
+/// Puts octets through every function that takes some; what it asserts holds whatever they are. Returns whether
+/// they are a packet.
+fn everything(octets: &[u8]) -> bool {
+    let _ = black_box((BasicHeader::parse(octets), CommonHeader::parse(octets)));
+    let _ = black_box((BtpA::parse(octets), BtpB::parse(octets)));
+    for header_type in 0..=0x62 {
+        let header_type = HeaderType::from_octet(header_type);
+        if let Ok(extended) = ExtendedHeader::parse(header_type, octets) {
+            assert_eq!(extended.header_type(), header_type);
+            assert!(extended.len() <= octets.len());
+        }
+    }
+    match Frame::parse(octets) {
+        Ok(Frame::Secured(secured)) => assert_eq!(secured.envelope, &octets[4..]),
+        Ok(Frame::Plain(packet)) => {
+            assert_eq!(Packet::parse(octets), Ok(packet));
+            assert!(packet.len() == octets.len() || octets.len() <= 46);
+            assert_eq!(packet.payload, &octets[packet.payload_offset()..packet.len()]);
+        }
+        Err(error) => {
+            assert_ne!(error, Error::Secured);
+            assert!(!error.to_string().is_empty());
+        }
+    }
+    let mut copy = octets.to_vec();
+    let _ = black_box(set_destination(&mut copy, &ShortPositionVector::default()));
+    let _ = black_box(set_remaining_hop_limit(&mut copy, 0));
+    let _ = black_box(set_lifetime(&mut copy, Lifetime::ZERO));
+    let Ok(packet) = Packet::parse(octets) else { return false };
+    let again = packet.emit();
+    assert_eq!(again.len(), packet.len());
+    assert_eq!(Packet::parse(&again), Ok(packet));
+    true
+}
+
+#[test]
+fn truncated_at_each_octet() {
+    for packet in fixtures::packets() {
+        for end in 0..=packet.len() {
+            everything(&packet[..end]);
+        }
+        for start in 0..packet.len() {
+            everything(&packet[start..]);
+        }
+    }
+}
+
+#[test]
+fn every_octet_with_every_value() {
+    for packet in fixtures::packets() {
+        for at in 0..packet.len() {
+            let mut changed = packet.clone();
+            for value in 0..=255 {
+                changed[at] = value;
+                everything(&changed);
+            }
+        }
+    }
+}
+
+#[test]
+fn a_hundred_thousand_mutations() {
+    let packets = fixtures::packets();
+    let mut numbers = Numbers::new(0x3026_3636_0004_0001);
+    let mut taken = 0;
+    for _ in 0..100_000 {
+        let mut octets = packets[numbers.under(packets.len())].clone();
+        for _ in 0..=numbers.under(4) {
+            mutate(&mut octets, &packets, &mut numbers);
+        }
+        taken += u32::from(everything(&octets));
+        // With a payload length that fits, more of it is looked at.
+        if let Some(length) = octets.len().checked_sub(36)
+            && numbers.under(2) == 0
+        {
+            octets[8..10].copy_from_slice(&u16::try_from(length).unwrap_or(u16::MAX).to_be_bytes());
+            everything(&octets);
+        }
+    }
+    // A generator that only makes rubbish, or none, tests nothing.
+    assert!((10_000..90_000).contains(&taken), "{taken} of the mutations were packets");
+}
+
+fn mutate(octets: &mut Vec<u8>, packets: &[Vec<u8>], numbers: &mut Numbers) {
+    if octets.is_empty() {
+        octets.push(0x11);
+    }
+    let at = numbers.under(octets.len());
+    match numbers.under(8) {
+        0 => octets[at] ^= 1 << numbers.under(8),
+        1 => octets[at] = numbers.next() as u8,
+        2 => octets[at] = [0, 1, 0x7f, 0x80, 0xfe, 0xff][numbers.under(6)],
+        3 => {
+            octets[at] = [0x10, 0x11, 0x12, 0x20, 0x30, 0x41, 0x42, 0x50, 0x51, 0x60, 0x61][numbers.under(11)]
+        }
+        // The headers' own octets, which a choice among all of them seldom meets.
+        4 => {
+            let at = at % 12;
+            if let Some(octet) = octets.get_mut(at) {
+                *octet = numbers.next() as u8;
+            }
+        }
+        5 => octets.truncate(at),
+        6 => octets.insert(at, numbers.next() as u8),
+        _ => {
+            let other = &packets[numbers.under(packets.len())];
+            let from = numbers.under(other.len());
+            octets.splice(at.., other[from..].iter().copied());
+        }
+    }
+}

@@ -1,0 +1,13 @@
+//! GeoNetworking and BTP: what is on the wire, what others put there, and what nobody should.
+
+#[path = "../common/mod.rs"]
+mod common;
+mod fixtures;
+
+mod fields;
+mod golden;
+mod hostile;
+mod oracle_crate;
+mod oracle_tshark;
+mod properties;
+mod vanetza;

@@ -1,0 +1,247 @@
+//! The crate `geonetworking` 0.4.2 as a witness: it reads what carnet writes, and writes it again to the same
+//! octets.
+//!
+//! Its own ways, which the cases go around: it panics on reading a negative speed (its 15 bits are taken as a
+//! number without sign), refuses station types that have no name, and finds the payload of a secured GUC at the
+//! wrong place. Speeds below zero are therefore compared in writing only.
+
+use crate::common::{Numbers, hex, to_hex};
+use crate::fixtures;
+use carnet_wire::geonet::{
+    CommonNextHeader, ExtendedHeader, Frame, GeoArea, GnAddress, Lifetime, LongPositionVector, Packet, Shape,
+    ShortPositionVector, StationType, Timestamp, TrafficClass,
+};
+use geonetworking::en302636_4_1 as theirs;
+use geonetworking::{Decode, Encode};
+
+/// A number of any bits.
+fn any(numbers: &mut Numbers) -> u32 {
+    (numbers.next() >> 16) as u32
+}
+
+fn address(numbers: &mut Numbers) -> GnAddress {
+    let value = [0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 15][numbers.under(13)];
+    let mid = [(); 6].map(|()| any(numbers) as u8);
+    let address = GnAddress::new(any(numbers) & 1 == 1, StationType::from_value(value), mid);
+    GnAddress(address.0 | u64::from(any(numbers) & 0x3ff) << 48)
+}
+
+fn long(numbers: &mut Numbers) -> LongPositionVector {
+    LongPositionVector {
+        address: address(numbers),
+        timestamp: Timestamp(any(numbers)),
+        latitude: any(numbers) as i32,
+        longitude: any(numbers) as i32,
+        accurate: any(numbers) & 1 == 1,
+        speed: (any(numbers) & 0x3fff) as i16,
+        heading: any(numbers) as u16,
+    }
+}
+
+fn extended(numbers: &mut Numbers) -> ExtendedHeader {
+    use ExtendedHeader::*;
+    let source = long(numbers);
+    let destination = long(numbers).short();
+    let sequence = any(numbers) as u16;
+    let area = GeoArea {
+        shape: [Shape::Circle, Shape::Rectangle, Shape::Ellipse][numbers.under(3)],
+        latitude: any(numbers) as i32,
+        longitude: any(numbers) as i32,
+        distance_a: any(numbers) as u16,
+        distance_b: any(numbers) as u16,
+        angle: any(numbers) as u16,
+    };
+    match numbers.under(8) {
+        0 => Beacon { source },
+        1 => SingleHop { source, media_dependent: any(numbers).to_be_bytes() },
+        2 => TopologicallyScoped { sequence, source },
+        3 => GeoUnicast { sequence, source, destination },
+        4 => GeoBroadcast { sequence, source, area },
+        5 => GeoAnycast { sequence, source, area },
+        6 => LocationServiceRequest { sequence, source, request: destination.address },
+        _ => LocationServiceReply { sequence, source, destination },
+    }
+}
+
+fn same_address(theirs: &theirs::Address, ours: GnAddress) {
+    assert_eq!(theirs.manually_configured, ours.is_manual());
+    assert_eq!(theirs.station_type as u8, ours.station_type().value());
+    assert_eq!(theirs.reserved.value(), ours.reserved());
+    assert_eq!(theirs.address, ours.mid());
+}
+
+fn same_long(theirs: &theirs::LongPositionVector, ours: &LongPositionVector) {
+    same_address(&theirs.gn_address, ours.address);
+    assert_eq!(theirs.timestamp.0, ours.timestamp.0);
+    assert_eq!((theirs.latitude, theirs.longitude), (ours.latitude, ours.longitude));
+    assert_eq!(theirs.position_accuracy, ours.accurate);
+    assert_eq!(theirs.speed.value(), ours.speed);
+    assert_eq!(theirs.heading, ours.heading);
+}
+
+fn same_short(theirs: &theirs::ShortPositionVector, ours: &ShortPositionVector) {
+    same_address(&theirs.gn_address, ours.address);
+    assert_eq!(theirs.timestamp.0, ours.timestamp.0);
+    assert_eq!((theirs.latitude, theirs.longitude), (ours.latitude, ours.longitude));
+}
+
+fn same_area(
+    theirs: (i32, i32, u16, u16, u16),
+    (their_type, their_shape): (bool, theirs::AreaType),
+    ours: &GeoArea,
+) {
+    assert!(their_type);
+    assert_eq!(theirs, (ours.latitude, ours.longitude, ours.distance_a, ours.distance_b, ours.angle));
+    let shape = match their_shape {
+        theirs::AreaType::Circular => Shape::Circle,
+        theirs::AreaType::Rectangular => Shape::Rectangle,
+        theirs::AreaType::Ellipsoidal => Shape::Ellipse,
+    };
+    assert_eq!(shape, ours.shape);
+}
+
+fn same_extended(header_type: theirs::HeaderType, theirs: &theirs::ExtendedHeader, ours: &ExtendedHeader) {
+    use theirs::{BroadcastType, ExtendedHeader as T, HeaderType, LocationServiceType};
+    let scoped = HeaderType::TopologicallyScopedBroadcast;
+    match (theirs, ours) {
+        (T::Beacon(t), ExtendedHeader::Beacon { source }) => {
+            assert_eq!(header_type, HeaderType::Beacon);
+            same_long(&t.source_position_vector, source);
+        }
+        (T::SHB(t), ExtendedHeader::SingleHop { source, media_dependent }) => {
+            assert_eq!(header_type, scoped(BroadcastType::SingleHop));
+            same_long(&t.source_position_vector, source);
+            assert_eq!(t.media_dependent_data, *media_dependent);
+        }
+        (T::TSB(t), ExtendedHeader::TopologicallyScoped { sequence, source }) => {
+            assert_eq!(header_type, scoped(BroadcastType::MultiHop));
+            assert_eq!(t.sequence_number, *sequence);
+            same_long(&t.source_position_vector, source);
+        }
+        (T::GUC(t), ExtendedHeader::GeoUnicast { sequence, source, destination }) => {
+            assert_eq!(header_type, HeaderType::GeoUnicast);
+            assert_eq!(t.sequence_number, *sequence);
+            same_long(&t.source_position_vector, source);
+            same_short(&t.destination_position_vector, destination);
+        }
+        (T::GBC(t), ExtendedHeader::GeoBroadcast { sequence, source, area }) => {
+            assert_eq!(t.sequence_number, *sequence);
+            same_long(&t.source_position_vector, source);
+            let values = (t.geo_area_position_latitude, t.geo_area_position_longitude);
+            let values = (values.0, values.1, t.distance_a, t.distance_b, t.angle);
+            let HeaderType::GeoBroadcast(shape) = header_type else { panic!("{header_type:?}") };
+            same_area(values, (true, shape), area);
+        }
+        (T::GAC(t), ExtendedHeader::GeoAnycast { sequence, source, area }) => {
+            assert_eq!(t.sequence_number, *sequence);
+            same_long(&t.source_position_vector, source);
+            let values = (t.geo_area_position_latitude, t.geo_area_position_longitude);
+            let values = (values.0, values.1, t.distance_a, t.distance_b, t.angle);
+            let HeaderType::GeoAnycast(shape) = header_type else { panic!("{header_type:?}") };
+            same_area(values, (true, shape), area);
+        }
+        (T::LSRequest(t), ExtendedHeader::LocationServiceRequest { sequence, source, request }) => {
+            assert_eq!(header_type, HeaderType::LocationService(LocationServiceType::Request));
+            assert_eq!(t.sequence_number, *sequence);
+            same_long(&t.source_position_vector, source);
+            same_address(&t.request_gn_address, *request);
+        }
+        (T::LSReply(t), ExtendedHeader::LocationServiceReply { sequence, source, destination }) => {
+            assert_eq!(header_type, HeaderType::LocationService(LocationServiceType::Reply));
+            assert_eq!(t.sequence_number, *sequence);
+            same_long(&t.source_position_vector, source);
+            same_short(&t.destination_position_vector, destination);
+        }
+        (theirs, ours) => panic!("{theirs:?} is not {ours:?}"),
+    }
+}
+
+/// What they read is what we wrote, and they write it as we do.
+fn same(ours: &Packet<'_>) {
+    let octets = ours.emit();
+    let context = to_hex(&octets);
+    let decoded = geonetworking::Packet::decode(&octets[..]).expect(&context);
+    assert_eq!(decoded.bytes_consumed, octets.len(), "{context}");
+    let geonetworking::Packet::Unsecured { basic, common, extended, payload } = &decoded.decoded else {
+        panic!("{context}")
+    };
+    assert_eq!(basic.version.value(), ours.basic.version);
+    assert_eq!(basic.next_header as u8, ours.basic.next_header.value());
+    assert_eq!(
+        u64::from(basic.lifetime.as_milliseconds()),
+        ours.basic.lifetime.duration().as_millis() as u64
+    );
+    assert_eq!(basic.remaining_hop_limit, ours.basic.remaining_hop_limit);
+    assert_eq!(common.next_header as u8, ours.common.next_header.value());
+    let class = &common.traffic_class;
+    assert_eq!(class.store_carry_forward, ours.common.traffic_class.store_carry_forward);
+    assert_eq!(class.channel_offload, ours.common.traffic_class.channel_offload);
+    assert_eq!(class.traffic_class_id.value(), ours.common.traffic_class.id);
+    assert_eq!(common.flags[0], ours.common.mobile);
+    assert_eq!(usize::from(common.payload_length), ours.payload.len());
+    assert_eq!(common.maximum_hop_limit, ours.common.maximum_hop_limit);
+    let extended = extended.as_ref().expect("an extended header");
+    same_extended(common.header_type_and_subtype, extended, &ours.extended);
+    assert_eq!(*payload, ours.payload);
+    assert_eq!(to_hex(&decoded.decoded.encode_to_vec().expect(&context)), context);
+}
+
+#[test]
+fn ten_thousand_packets() {
+    let mut numbers = Numbers::new(0x2004_0101_0000_0005);
+    let mut types = std::collections::BTreeSet::new();
+    for _ in 0..10_000 {
+        let payload: Vec<u8> = (0..numbers.under(40)).map(|_| any(&mut numbers) as u8).collect();
+        let next_header = CommonNextHeader::from_value(numbers.under(4) as u8);
+        let lifetime = Lifetime(any(&mut numbers) as u8);
+        let extended = extended(&mut numbers);
+        let mut packet = Packet::new(extended, next_header, lifetime, any(&mut numbers) as u8, &payload);
+        packet.basic.remaining_hop_limit = any(&mut numbers) as u8;
+        packet.common.traffic_class = TrafficClass::from_octet(any(&mut numbers) as u8);
+        packet.common.mobile = any(&mut numbers) & 1 == 1;
+        types.insert(packet.common.header_type.octet());
+        same(&packet);
+    }
+    assert_eq!(types.len(), 12, "every type and shape: {types:x?}");
+}
+
+#[test]
+fn golden_and_captured_packets() {
+    for text in fixtures::GOLDEN.into_iter().chain(fixtures::VANETZA) {
+        same(&Packet::parse(&hex(text)).expect("well formed"));
+    }
+}
+
+#[test]
+fn negative_speeds_are_written_alike() {
+    for speed in -16384..=16383 {
+        let ours = LongPositionVector { speed, accurate: speed % 2 == 0, ..LongPositionVector::default() };
+        let address = theirs::Address::new(false, theirs::StationType::Unknown, [0; 6]);
+        let theirs =
+            theirs::LongPositionVector::try_new(address, theirs::Timestamp(0), 0, 0, ours.accurate, speed, 0)
+                .expect("15 bits");
+        let theirs = theirs.encode_to_vec().expect("octets");
+        assert_eq!(ours.to_octets()[..], theirs[..]);
+        assert_eq!(LongPositionVector::from_octets(&ours.to_octets()).speed, speed);
+    }
+}
+
+#[test]
+fn they_find_the_same_inside_of_vanetzas_envelopes() {
+    for text in fixtures::VANETZA_SECURED {
+        let octets = hex(text);
+        let decoded = geonetworking::Packet::decode(&octets[..]).expect("vanetza's").decoded;
+        let geonetworking::Packet::Secured { secured, common, extended, .. } = &decoded else {
+            panic!("{text}")
+        };
+        let Ok(Frame::Secured(frame)) = Frame::parse(&octets) else { panic!("{text}") };
+        let inside = secured.data_payload().expect("signed data");
+        let ours = Packet::parse_after_basic(frame.basic, inside).expect("a packet");
+        same_extended(
+            common.header_type_and_subtype,
+            extended.as_ref().expect("an extended header"),
+            &ours.extended,
+        );
+        assert_eq!(decoded.payload(), Some(ours.payload));
+    }
+}

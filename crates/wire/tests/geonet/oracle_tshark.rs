@@ -1,0 +1,270 @@
+//! Tshark as a witness: it reads in carnet's packets what carnet meant, and finds none of them malformed.
+//!
+//! The test writes a capture of Ethernet frames, has tshark print the fields that any packet asks about, and
+//! compares. Where tshark 4.0.17 goes its own way: it calls the reserved bits of an address a country code, takes
+//! the media-dependent octets for those of ITS-G5 (EN 302 636-4-2) and of their channel loads shows one bit each,
+//! and prints no second distance and angle of a circle.
+
+use crate::common::{hex, to_hex, tools};
+use crate::fixtures;
+use crate::golden::IPV6;
+use carnet_wire::btp::{BtpA, BtpB};
+use carnet_wire::geonet::{
+    CommonNextHeader, ETHERTYPE, ExtendedHeader, GeoArea, GnAddress, Lifetime, LongPositionVector, Packet,
+    Shape, ShortPositionVector, StationType, Timestamp,
+};
+use std::collections::BTreeSet;
+use std::path::Path;
+
+/// A packet and what tshark must read in it.
+struct Case {
+    packet: Vec<u8>,
+    fields: Vec<(&'static str, String)>,
+}
+
+/// Fields that every packet is asked for: none may be malformed, none may draw a warning.
+const MALFORMED: [&str; 2] = ["_ws.malformed", "_ws.expert.severity"];
+/// Expert severities of warnings and errors.
+const WARNING: u32 = 0x0060_0000;
+
+/// South, west and backwards, with every bit of the address in use but for the reserved ones.
+fn source() -> LongPositionVector {
+    LongPositionVector {
+        address: GnAddress::new(false, StationType::Other(21), [0x02, 0x42, 0xac, 0x11, 0x00, 0x03]),
+        timestamp: Timestamp(0xfedc_ba98),
+        latitude: -228_815_586,
+        longitude: -431_986_024,
+        accurate: true,
+        speed: -1234,
+        heading: 3599,
+    }
+}
+
+fn destination() -> ShortPositionVector {
+    ShortPositionVector {
+        address: GnAddress::new(true, StationType::RoadSideUnit, [0x02, 0, 0, 0, 0, 0x02]),
+        timestamp: Timestamp(0x0102_0304),
+        latitude: 488_100_000,
+        longitude: -23_100_000,
+    }
+}
+
+fn area(shape: Shape) -> GeoArea {
+    let (distance_b, angle) = if shape == Shape::Circle { (0, 0) } else { (70, 359) };
+    GeoArea { shape, latitude: -1, longitude: 1_799_999_999, distance_a: 60_001, distance_b, angle }
+}
+
+/// A packet with odd values in every common field, and what those are.
+fn case(
+    extended: ExtendedHeader,
+    next_header: CommonNextHeader,
+    payload: &[u8],
+    more: &[(&'static str, &str)],
+) -> Case {
+    let mut packet = Packet::new(extended, next_header, Lifetime(37 << 2 | 3), 201, payload);
+    packet.basic.remaining_hop_limit = 101;
+    packet.common.traffic_class.store_carry_forward = true;
+    packet.common.traffic_class.id = 3;
+    let mut fields = vec![
+        ("eth.type", ETHERTYPE.to_string()),
+        ("geonw.bh.version", "1".to_owned()),
+        ("geonw.bh.nh", "1".to_owned()),
+        ("geonw.bh.lt.mult", "37".to_owned()),
+        ("geonw.bh.lt.base", "3".to_owned()),
+        ("geonw.bh.rhl", "101".to_owned()),
+        ("geonw.ch.nh", next_header.value().to_string()),
+        ("geonw.ch.htype", extended.header_type().octet().to_string()),
+        ("geonw.ch.tc.buffer", "1".to_owned()),
+        ("geonw.ch.tc.offload", "0".to_owned()),
+        ("geonw.ch.tc.id", "3".to_owned()),
+        ("geonw.ch.flags.mob", "0".to_owned()),
+        ("geonw.ch.plength", payload.len().to_string()),
+        ("geonw.ch.mhl", "201".to_owned()),
+        ("geonw.src_pos.addr.manual", "0".to_owned()),
+        ("geonw.src_pos.addr.type", "21".to_owned()),
+        ("geonw.src_pos.addr.country", "0".to_owned()),
+        ("geonw.src_pos.addr.mid", "02:42:ac:11:00:03".to_owned()),
+        ("geonw.src_pos.tst", 0xfedc_ba98_u32.to_string()),
+        ("geonw.src_pos.lat", "-228815586".to_owned()),
+        ("geonw.src_pos.long", "-431986024".to_owned()),
+        ("geonw.src_pos.pai", "1".to_owned()),
+        ("geonw.src_pos.speed", "-1234".to_owned()),
+        ("geonw.src_pos.hdg", "3599".to_owned()),
+    ];
+    if let Some(sequence) = extended.sequence() {
+        fields.push(("geonw.seq_num", sequence.to_string()));
+    }
+    if extended.destination().is_some() {
+        fields.extend([
+            ("geonw.dst_pos.addr.manual", "1".to_owned()),
+            ("geonw.dst_pos.addr.type", "15".to_owned()),
+            ("geonw.dst_pos.addr.mid", "02:00:00:00:00:02".to_owned()),
+            ("geonw.dst_pos.tst", 0x0102_0304.to_string()),
+            ("geonw.dst_pos.lat", "488100000".to_owned()),
+            ("geonw.dst_pos.long", "-23100000".to_owned()),
+        ]);
+    }
+    if let Some(area) = extended.area() {
+        fields.extend([
+            ("geonw.gxc.latitude", "-1".to_owned()),
+            ("geonw.gxc.longitude", "1799999999".to_owned()),
+        ]);
+        fields.extend(match area.shape {
+            Shape::Circle => vec![("geonw.gxc.radius", "60001".to_owned())],
+            _ => vec![
+                ("geonw.gxc.distancea", "60001".to_owned()),
+                ("geonw.gxc.distanceb", "70".to_owned()),
+                ("geonw.gxc.angle", "359".to_owned()),
+            ],
+        });
+    }
+    fields.extend(more.iter().map(|(name, value)| (*name, (*value).to_owned())));
+    Case { packet: packet.emit(), fields }
+}
+
+fn cases() -> Vec<Case> {
+    use ExtendedHeader::*;
+    let source = source();
+    let destination = destination();
+    let btp_a = [&BtpA { destination_port: 4711, source_port: 4712 }.to_octets()[..], b"ping"].concat();
+    let btp_b = [&BtpB { destination_port: 42, destination_port_info: 43 }.to_octets()[..], b"pong"].concat();
+    let ipv6 = hex(IPV6);
+    let a = (CommonNextHeader::BtpA, &btp_a[..], &[("btpa.dstport", "4711"), ("btpa.srcport", "4712")][..]);
+    let b = (CommonNextHeader::BtpB, &btp_b[..], &[("btpb.dstport", "42"), ("btpb.dstportinf", "43")][..]);
+    let six = (
+        CommonNextHeader::Ipv6,
+        &ipv6[..],
+        &[("ipv6.src", "fe80::ff:fe00:1"), ("ipv6.dst", "fe80::ff:fe00:2")][..],
+    );
+    let any = (CommonNextHeader::Any, &[][..], &[][..]);
+    let sequence = 0xfffe;
+    let mut cases = vec![];
+    let mut add = |extended, (next_header, payload, more): (_, &[u8], &[(&'static str, &str)])| {
+        cases.push(case(extended, next_header, payload, more));
+    };
+    add(Beacon { source }, any);
+    add(SingleHop { source, media_dependent: [0, 0, 0, 0] }, b);
+    add(TopologicallyScoped { sequence, source }, a);
+    add(GeoUnicast { sequence, source, destination }, six);
+    add(GeoUnicast { sequence, source, destination }, a);
+    for shape in [Shape::Circle, Shape::Rectangle, Shape::Ellipse] {
+        add(GeoBroadcast { sequence, source, area: area(shape) }, b);
+        add(GeoAnycast { sequence, source, area: area(shape) }, six);
+    }
+    add(LocationServiceReply { sequence, source, destination }, any);
+    let request = destination.address;
+    add(LocationServiceRequest { sequence, source, request }, any);
+    if let Some(case) = cases.last_mut() {
+        case.fields.extend([
+            ("geonw.ls_req.addr.manual", "1".to_owned()),
+            ("geonw.ls_req.addr.type", "15".to_owned()),
+            ("geonw.ls_req.addr.mid", "02:00:00:00:00:02".to_owned()),
+        ]);
+    }
+    let shb = SingleHop { source, media_dependent: [0x5a, 0x3c, 0xb8, 0x00] };
+    cases.push(case(shb, CommonNextHeader::BtpB, &btp_b, &[("geonw.outpower", "23")]));
+    cases
+}
+
+/// A capture of Ethernet frames (link type 1).
+fn write_capture(path: &Path, cases: &[Case]) {
+    let mut octets = Vec::new();
+    for word in [0xa1b2_c3d4_u32, 0x0002_0004, 0, 0, 65535, 1] {
+        octets.extend(word.to_be_bytes());
+    }
+    for (second, case) in cases.iter().enumerate() {
+        let length = u32::try_from(14 + case.packet.len()).expect("short");
+        for word in [u32::try_from(second).expect("few"), 0, length, length] {
+            octets.extend(word.to_be_bytes());
+        }
+        octets.extend([0xff; 6]);
+        octets.extend([2, 0, 0, 0, 0, 1]);
+        octets.extend(ETHERTYPE.to_be_bytes());
+        octets.extend(&case.packet);
+    }
+    std::fs::write(path, octets).expect("a capture");
+}
+
+/// Field values as versions of tshark print them, in one form: numbers in decimal, truth as 1 and 0.
+fn plain(value: &str) -> String {
+    match value {
+        "True" => "1".to_owned(),
+        "False" => "0".to_owned(),
+        _ => match value.strip_prefix("0x").map(|digits| u64::from_str_radix(digits, 16)) {
+            Some(Ok(number)) => number.to_string(),
+            _ => value.to_owned(),
+        },
+    }
+}
+
+/// Runs tshark over the cases; one row of values for each, in the order of the names.
+fn dissect(cases: &[Case], file: &str, names: &[&str]) -> Option<Vec<Vec<String>>> {
+    let mut command = tools::tshark()?;
+    let path = Path::new(env!("CARGO_TARGET_TMPDIR")).join(file);
+    write_capture(&path, cases);
+    command.args(["-n", "-T", "fields", "-E", "separator=|", "-E", "occurrence=a", "-E", "aggregator=,"]);
+    // The messages in the golden packets are no whole ones; they are not what is tested here.
+    command.args(["--disable-protocol", "icmpv6", "--disable-protocol", "its"]);
+    for name in names {
+        command.args(["-e", name]);
+    }
+    let output = command.arg("-r").arg(&path).output().expect("tshark runs");
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    let text = String::from_utf8(output.stdout).expect("text");
+    let rows: Vec<Vec<String>> = text.lines().map(|line| line.split('|').map(plain).collect()).collect();
+    assert_eq!(rows.len(), cases.len());
+    assert!(rows.iter().all(|row| row.len() == names.len()));
+    Some(rows)
+}
+
+fn check(cases: &[Case], file: &str) {
+    let names: BTreeSet<&str> =
+        cases.iter().flat_map(|case| case.fields.iter().map(|(name, _)| *name)).chain(MALFORMED).collect();
+    let names: Vec<&str> = names.into_iter().collect();
+    let Some(rows) = dissect(cases, file, &names) else { return };
+    for (number, (case, row)) in cases.iter().zip(rows).enumerate() {
+        let value = |name: &str| {
+            let column = names.iter().position(|other| *other == name).expect("asked for");
+            row[column].as_str()
+        };
+        let hex = to_hex(&case.packet);
+        assert_eq!(value("_ws.malformed"), "", "packet {number}: {hex}");
+        for severity in value("_ws.expert.severity").split(',').filter(|text| !text.is_empty()) {
+            let severity: u32 = severity.parse().expect("a number");
+            assert!(severity < WARNING, "packet {number} draws expert severity {severity:#x}: {hex}");
+        }
+        for (name, expected) in &case.fields {
+            assert_eq!(value(name), expected, "{name} of packet {number}: {hex}");
+        }
+    }
+}
+
+#[test]
+fn every_type_with_every_field() {
+    check(&cases(), "wire-geonet.pcap");
+}
+
+#[test]
+fn golden_and_captured_packets() {
+    let bad = hex(fixtures::BAD_RHL_GT_MHL);
+    let cases: Vec<Case> = fixtures::packets()
+        .into_iter()
+        .filter(|packet| *packet != bad)
+        .map(|packet| Case { packet, fields: vec![] })
+        .collect();
+    assert_eq!(cases.len(), 17);
+    check(&cases, "wire-geonet-golden.pcap");
+}
+
+/// That the witness can say no.
+#[test]
+fn a_broken_packet_is_malformed() {
+    let cases: Vec<Case> = [&hex(fixtures::BAD_RHL_GT_MHL)[..], &hex(fixtures::BEACON)[..30]]
+        .map(|packet| Case { packet: packet.to_vec(), fields: vec![] })
+        .into();
+    let names = ["_ws.expert.severity", "_ws.malformed"];
+    let Some(rows) = dissect(&cases, "wire-geonet-broken.pcap", &names) else { return };
+    let severity: u32 = rows[0][0].parse().expect("tshark sees RHL above MHL");
+    assert!(severity >= WARNING);
+    assert_ne!(rows[1][1], "", "tshark sees that the beacon ends too early");
+}

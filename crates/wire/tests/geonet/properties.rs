@@ -1,0 +1,219 @@
+//! What holds for all values.
+
+use carnet_wire::btp::{BtpA, BtpB};
+use carnet_wire::geonet::{
+    BasicHeader, BasicNextHeader, CommonHeader, CommonNextHeader, ExtendedHeader, GeoArea, GnAddress,
+    HeaderType, Lifetime, LongPositionVector, Packet, Shape, ShortPositionVector, StationType, Timestamp,
+    TrafficClass, VERSION, set_destination,
+};
+use proptest::collection::vec;
+use proptest::prelude::*;
+use std::time::Duration;
+
+fn address() -> impl Strategy<Value = GnAddress> {
+    any::<u64>().prop_map(GnAddress)
+}
+
+fn long() -> impl Strategy<Value = LongPositionVector> {
+    (address(), any::<u32>(), any::<i32>(), any::<i32>(), any::<bool>(), -16384..=16383i16, any::<u16>())
+        .prop_map(|(address, timestamp, latitude, longitude, accurate, speed, heading)| LongPositionVector {
+            address,
+            timestamp: Timestamp(timestamp),
+            latitude,
+            longitude,
+            accurate,
+            speed,
+            heading,
+        })
+}
+
+fn short() -> impl Strategy<Value = ShortPositionVector> {
+    long().prop_map(|long| long.short())
+}
+
+fn area() -> impl Strategy<Value = GeoArea> {
+    let shape = prop_oneof![Just(Shape::Circle), Just(Shape::Rectangle), Just(Shape::Ellipse)];
+    (shape, any::<i32>(), any::<i32>(), any::<u16>(), any::<u16>(), any::<u16>()).prop_map(
+        |(shape, latitude, longitude, distance_a, distance_b, angle)| GeoArea {
+            shape,
+            latitude,
+            longitude,
+            distance_a,
+            distance_b,
+            angle,
+        },
+    )
+}
+
+fn extended() -> impl Strategy<Value = ExtendedHeader> {
+    use ExtendedHeader::*;
+    prop_oneof![
+        long().prop_map(|source| Beacon { source }),
+        (long(), any::<[u8; 4]>())
+            .prop_map(|(source, media_dependent)| SingleHop { source, media_dependent }),
+        (any::<u16>(), long()).prop_map(|(sequence, source)| TopologicallyScoped { sequence, source }),
+        (any::<u16>(), long(), short()).prop_map(|(sequence, source, destination)| GeoUnicast {
+            sequence,
+            source,
+            destination
+        }),
+        (any::<u16>(), long(), area()).prop_map(|(sequence, source, area)| GeoBroadcast {
+            sequence,
+            source,
+            area
+        }),
+        (any::<u16>(), long(), area()).prop_map(|(sequence, source, area)| GeoAnycast {
+            sequence,
+            source,
+            area
+        }),
+        (any::<u16>(), long(), address()).prop_map(|(sequence, source, request)| LocationServiceRequest {
+            sequence,
+            source,
+            request
+        }),
+        (any::<u16>(), long(), short()).prop_map(|(sequence, source, destination)| LocationServiceReply {
+            sequence,
+            source,
+            destination
+        }),
+    ]
+}
+
+/// The two headers and the extended one; type and length as they must be.
+fn headers() -> impl Strategy<Value = (BasicHeader, CommonHeader, ExtendedHeader)> {
+    let basic = (any::<bool>(), any::<u8>(), any::<u8>());
+    let common = (0..4u8, any::<u8>(), any::<bool>(), any::<u8>());
+    (basic, common, extended()).prop_map(|(basic, common, extended)| {
+        let (any, lifetime, remaining_hop_limit) = basic;
+        let (next_header, traffic_class, mobile, maximum_hop_limit) = common;
+        let basic = BasicHeader {
+            version: VERSION,
+            next_header: if any { BasicNextHeader::Any } else { BasicNextHeader::Common },
+            lifetime: Lifetime(lifetime),
+            remaining_hop_limit,
+        };
+        let common = CommonHeader {
+            next_header: CommonNextHeader::from_value(next_header),
+            header_type: extended.header_type(),
+            traffic_class: TrafficClass::from_octet(traffic_class),
+            mobile,
+            payload_length: 0,
+            maximum_hop_limit,
+        };
+        (basic, common, extended)
+    })
+}
+
+proptest! {
+    #[test]
+    fn packets_come_back((basic, mut common, extended) in headers(), payload in vec(any::<u8>(), 0..200)) {
+        common.payload_length = u16::try_from(payload.len()).expect("short");
+        let packet = Packet { basic, common, extended, payload: &payload };
+        let octets = packet.emit();
+        prop_assert_eq!(octets.len(), packet.len());
+        prop_assert_eq!(octets.len(), 12 + extended.len() + payload.len());
+        prop_assert_eq!(Packet::parse(&octets), Ok(packet));
+        prop_assert_eq!(Packet::parse_after_basic(basic, &octets[4..]), Ok(packet));
+        let mut buffer = vec![0; octets.len()];
+        prop_assert_eq!(packet.emit_into(&mut buffer), Ok(octets.len()));
+        prop_assert_eq!(&buffer, &octets);
+        let mut appended = vec![1, 2, 3];
+        packet.append_to(&mut appended);
+        prop_assert_eq!(&appended[3..], &octets[..]);
+        prop_assert_eq!(packet.exceeds_hop_limit(), octets[3] > octets[10]);
+        // One octet less, and it is no packet.
+        prop_assert!(Packet::parse(&octets[..octets.len() - 1]).is_err());
+    }
+
+    #[test]
+    fn accessors_agree(extended in extended()) {
+        use ExtendedHeader::*;
+        let header_type = extended.header_type();
+        prop_assert_eq!(HeaderType::from_octet(header_type.octet()), header_type);
+        let has = (extended.sequence().is_some(), extended.destination().is_some(), extended.area().is_some());
+        prop_assert_eq!(has, match extended {
+            Beacon { .. } | SingleHop { .. } => (false, false, false),
+            TopologicallyScoped { .. } | LocationServiceRequest { .. } => (true, false, false),
+            GeoUnicast { .. } | LocationServiceReply { .. } => (true, true, false),
+            GeoBroadcast { .. } | GeoAnycast { .. } => (true, false, true),
+        });
+    }
+
+    #[test]
+    fn a_rewritten_destination_is_read(mut headers in headers(), new in short()) {
+        let (basic, common, extended) = &mut headers;
+        let mut octets = Packet { basic: *basic, common: *common, extended: *extended, payload: &[] }.emit();
+        let written = set_destination(&mut octets, &new);
+        match extended {
+            ExtendedHeader::GeoUnicast { destination, .. }
+            | ExtendedHeader::LocationServiceReply { destination, .. } => {
+                prop_assert_eq!(written, Ok(()));
+                *destination = new;
+            }
+            _ => prop_assert!(written.is_err()),
+        }
+        prop_assert_eq!(Packet::parse(&octets).map(|packet| packet.extended), Ok(*extended));
+    }
+
+    #[test]
+    fn position_vectors_keep_every_bit(long in any::<[u8; 24]>(), short in any::<[u8; 20]>()) {
+        prop_assert_eq!(LongPositionVector::from_octets(&long).to_octets(), long);
+        prop_assert_eq!(ShortPositionVector::from_octets(&short).to_octets(), short);
+    }
+
+    #[test]
+    fn addresses_as_text(bits in any::<u64>()) {
+        let address = GnAddress(bits);
+        let text = address.to_string();
+        prop_assert_eq!(text.len(), 19);
+        prop_assert_eq!(text.parse(), Ok(address));
+        prop_assert_eq!(u64::from_str_radix(&text.replace(':', ""), 16), Ok(bits));
+    }
+
+    #[test]
+    fn addresses_from_parts(manual in any::<bool>(), value in 0..32u8, mid in any::<[u8; 6]>()) {
+        let address = GnAddress::new(manual, StationType::from_value(value), mid);
+        prop_assert_eq!(address.is_manual(), manual);
+        prop_assert_eq!(address.station_type().value(), value);
+        prop_assert_eq!(address.mid(), mid);
+        prop_assert_eq!(address.reserved(), 0);
+    }
+
+    #[test]
+    fn of_two_times_one_is_newer(a in any::<u32>(), b in any::<u32>(), shift in any::<u32>()) {
+        prop_assume!(a != b);
+        let (x, y) = (Timestamp(a), Timestamp(b));
+        prop_assert_ne!(x.is_newer_than(y), y.is_newer_than(x));
+        prop_assert_eq!(x.milliseconds_since(y), -y.milliseconds_since(x));
+        prop_assert_eq!(x.milliseconds_since(y) > 0, x.is_newer_than(y));
+        // Ahead by less than half a turn, wherever on the circle.
+        let ahead = Duration::from_millis(u64::from(b >> 1));
+        prop_assert_eq!(Timestamp(shift).wrapping_add(ahead).is_newer_than(Timestamp(shift)), b >> 1 != 0);
+        prop_assert_eq!(x.wrapping_add(ahead).wrapping_sub(ahead), x);
+    }
+
+    #[test]
+    fn lifetimes_are_the_nearest_not_longer(milliseconds in 0..7_000_000u64) {
+        let wanted = Duration::from_millis(milliseconds);
+        let lifetime = Lifetime::from_duration(wanted);
+        let best = (0..=255).map(|octet| Lifetime(octet).duration()).filter(|other| *other <= wanted).max();
+        prop_assert_eq!(Some(lifetime.duration()), best);
+    }
+
+    #[test]
+    fn lifetimes_do_not_grow(octet in any::<u8>(), waited in 0..7_000_000u64) {
+        let waited = Duration::from_millis(waited);
+        let left = Lifetime(octet).after_waiting(waited).duration();
+        prop_assert!(left <= Lifetime(octet).duration().saturating_sub(waited));
+        prop_assert_eq!(Lifetime::from_duration(Lifetime(octet).duration()).duration(), Lifetime(octet).duration());
+    }
+
+    #[test]
+    fn btp_headers_come_back(octets in vec(any::<u8>(), 4..20)) {
+        let (a, behind_a) = BtpA::parse(&octets).expect("four octets");
+        let (b, behind_b) = BtpB::parse(&octets).expect("four octets");
+        prop_assert_eq!([&a.to_octets()[..], behind_a].concat(), octets.clone());
+        prop_assert_eq!([&b.to_octets()[..], behind_b].concat(), octets);
+    }
+}

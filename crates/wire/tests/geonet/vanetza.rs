@@ -1,0 +1,81 @@
+//! What vanetza's socktap sent: understood, and written again to the same octets.
+
+use crate::common::hex;
+use crate::fixtures;
+use carnet_wire::btp::{BtpB, port};
+use carnet_wire::geonet::{
+    BasicNextHeader, CommonNextHeader, Error, ExtendedHeader, Frame, GnAddress, HeaderType, Packet,
+    StationType, Timestamp, TrafficClass,
+};
+use std::time::Duration;
+
+/// 2026-11-21T19:09:52.701361Z, when frame 1 of the plain capture was seen.
+const SEEN: i64 = 1_795_288_192_701;
+
+/// What holds for all of them: SHB from one of two stations, by BTP-B. Returns the station, 1 or 2.
+fn station(packet: &Packet<'_>) -> u64 {
+    assert_eq!(packet.basic.lifetime.duration(), Duration::from_secs(60));
+    assert_eq!((packet.basic.remaining_hop_limit, packet.common.maximum_hop_limit), (1, 1));
+    assert_eq!(packet.common.header_type, HeaderType::SingleHop);
+    assert_eq!(packet.common.next_header, CommonNextHeader::BtpB);
+    assert_eq!(packet.common.traffic_class, TrafficClass::default());
+    assert!(packet.common.mobile);
+    let ExtendedHeader::SingleHop { source, media_dependent } = packet.extended else { panic!("{packet:?}") };
+    assert_eq!(media_dependent, [0; 4]);
+    assert_eq!(source.address.station_type(), StationType::Unknown);
+    assert!(source.address.is_manual() && source.accurate && source.is_on_globe());
+    let station = source.address.0 & 0xff;
+    assert_eq!(source.address, GnAddress(0x8000_0200_0000_0000 | station));
+    let position = if station == 1 { (487_668_616, 114_320_679) } else { (487_678_616, 114_330_680) };
+    assert_eq!((source.latitude, source.longitude), position);
+    station
+}
+
+/// Which message it is.
+fn message(packet: &Packet<'_>) {
+    let (header, payload) = BtpB::parse(packet.payload).expect("BTP-B");
+    assert_eq!(header.destination_port_info, 0);
+    match header.destination_port {
+        // A CAM of protocol version 2.
+        port::CAM => assert_eq!((payload[..2].to_vec(), payload.len()), (vec![2, 2], 41)),
+        42 => assert_eq!(payload, [0xc0, 0xff, 0xee]),
+        other => panic!("port {other}"),
+    }
+}
+
+#[test]
+fn plain_packets() {
+    let stations = fixtures::VANETZA.map(|text| {
+        let octets = hex(text);
+        let packet = Packet::parse(&octets).expect("vanetza's");
+        assert_eq!(Frame::parse(&octets), Ok(Frame::Plain(packet)));
+        assert_eq!(packet.emit(), octets);
+        message(&packet);
+        // Their clock is UTC's, without the five leap seconds: the position was 701 ms old.
+        let seen = Timestamp::from_unix_milliseconds(SEEN, 0);
+        let age = seen.milliseconds_since(packet.extended.source().timestamp);
+        assert!((0..1000).contains(&age), "{age} ms");
+        station(&packet)
+    });
+    assert_eq!(stations, [2, 2, 1, 1]);
+}
+
+#[test]
+fn secured_packets_keep_their_envelope_shut() {
+    for text in fixtures::VANETZA_SECURED {
+        let octets = hex(text);
+        assert_eq!(Packet::parse(&octets), Err(Error::Secured));
+        let Ok(Frame::Secured(secured)) = Frame::parse(&octets) else { panic!("{text}") };
+        assert_eq!(secured.basic.next_header, BasicNextHeader::Secured);
+        assert_eq!(secured.basic.remaining_hop_limit, 1);
+        assert_eq!(secured.envelope, &octets[4..]);
+        // What these envelopes have inside begins at their octet 7 and is as long as octet 6 says.
+        let length = usize::from(secured.envelope[6]);
+        let inside = &secured.envelope[7..7 + length];
+        let packet = Packet::parse_after_basic(secured.basic, inside).expect("the packet inside");
+        station(&packet);
+        message(&packet);
+        assert_eq!(packet.emit()[4..], *inside);
+        assert_eq!(packet.emit()[..4], octets[..4]);
+    }
+}
