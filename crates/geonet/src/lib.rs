@@ -4,7 +4,9 @@
 mod drop_reason;
 mod duplicates;
 pub mod geodesy;
+pub mod location_table;
 pub mod mib;
+mod packet_rate;
 pub mod spatial_index;
 
 pub use drop_reason::GeonetDrop;

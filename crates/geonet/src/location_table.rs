@@ -1,0 +1,493 @@
+//! The location table (clause 8.1): who is where, who is a neighbour, what was heard of whom.
+//!
+//! Entries live in one array and are found by the MID of their GN address through a table whose hash is seeded, so that
+//! nobody can choose addresses that collide. The MID and not the whole address is the key, because the link layer knows
+//! a sender by nothing else, and because the IPv6 adaptation knows a destination by nothing else.
+//!
+//! *Position vectors* are replaced by newer ones only (C.2). *Neighbours* (IS_NEIGHBOUR) are made by single-hop packets
+//! (10.3.6.3, 10.3.10.3); whoever is known by forwarded packets only is not one. Neighbours are in the spatial index
+//! as well.
+//!
+//! **Bounds.** Neighbours and other stations have separate room, so that packets from far away cannot push out
+//! neighbours. Each kind has two queues: stations heard once, and established ones. A newcomer to a full table
+//! replaces the oldest station heard once; an established neighbour is never replaced, only its lifetime ends it. A flood
+//! of fabricated stations therefore turns over among itself. An entry costs at most 256 octets, with its share of
+//! all indexes ([`ENTRY_OCTETS`]).
+
+use std::collections::HashMap;
+use std::hash::{BuildHasher, Hasher};
+
+use carnet_base::Time;
+use carnet_wire::geonet::{GnAddress, LongPositionVector};
+
+use crate::duplicates::DuplicatePacketList;
+use crate::geodesy::Position;
+use crate::packet_rate::PacketRate;
+use crate::spatial_index::SpatialIndex;
+use crate::{GeonetDrop, MacAddress, Mib};
+
+const NONE: u32 = u32::MAX;
+
+/// Octets that one entry costs at most: the entry, its place in the spatial index and in the hash table.
+pub const ENTRY_OCTETS: usize = size_of::<Entry>() + SpatialIndex::ITEM_OCTETS + 2 * size_of::<(u64, u32)>();
+
+/// The number of an entry, valid until the entry is removed.
+pub type Slot = u32;
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Kind {
+    Other = 0,
+    Neighbour = 2,
+}
+
+/// What is known of a station.
+#[derive(Debug, Clone)]
+pub struct Entry {
+    position_vector: LongPositionVector,
+    /// When the entry is forgotten (T(LocTE)).
+    expires: Time,
+    /// When the station was heard last, directly or not.
+    heard: Time,
+    /// Until when it counts as a neighbour; [`Time::ZERO`] if it does not.
+    neighbour_until: Time,
+    /// PDR (B.2).
+    pub(crate) rate: PacketRate,
+    pub(crate) duplicates: DuplicatePacketList,
+    previous: u32,
+    next: u32,
+    queue: u8,
+    used: bool,
+}
+
+impl Entry {
+    /// Its position vector (LPV).
+    pub fn position_vector(&self) -> &LongPositionVector {
+        &self.position_vector
+    }
+
+    /// Its GN address.
+    pub fn address(&self) -> GnAddress {
+        self.position_vector.address
+    }
+
+    /// Where it is.
+    pub fn position(&self) -> Position {
+        Position::new(self.position_vector.latitude, self.position_vector.longitude)
+    }
+
+    /// Its link-layer address.
+    pub fn mac(&self) -> MacAddress {
+        self.position_vector.address.mid()
+    }
+
+    /// IS_NEIGHBOUR.
+    pub fn is_neighbour(&self) -> bool {
+        self.neighbour_until > Time::ZERO
+    }
+
+    /// When its position vector was updated last.
+    pub fn heard(&self) -> Time {
+        self.heard
+    }
+}
+
+/// What [`LocationTable::learn`] did.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Learnt {
+    /// The station's entry.
+    pub slot: Slot,
+    /// It was unknown before.
+    pub is_new: bool,
+    /// It was no neighbour before and is one now.
+    pub new_neighbour: bool,
+    /// Its position vector was updated.
+    pub updated: bool,
+}
+
+#[derive(Debug, Clone, Copy)]
+struct Queue {
+    head: u32,
+    tail: u32,
+    len: usize,
+}
+
+/// The table.
+#[derive(Debug)]
+pub struct LocationTable {
+    entries: Vec<Entry>,
+    free: Vec<u32>,
+    by_mid: HashMap<u64, u32, SeededHash>,
+    /// Others heard once, others established, neighbours heard once, neighbours established.
+    queues: [Queue; 4],
+    index: SpatialIndex,
+    /// Grows whenever a neighbour comes, goes or moves.
+    generation: u64,
+}
+
+/// The MID as a number.
+pub fn mid_key(address: GnAddress) -> u64 {
+    address.0 & 0xffff_ffff_ffff
+}
+
+/// The number of a link-layer address.
+pub fn mac_key(mac: MacAddress) -> u64 {
+    let [a, b, c, d, e, f] = mac;
+    u64::from_be_bytes([0, 0, a, b, c, d, e, f])
+}
+
+impl LocationTable {
+    /// An empty table; `seed` keeps the hash unpredictable.
+    pub fn new(seed: u64) -> LocationTable {
+        LocationTable {
+            entries: Vec::new(),
+            free: Vec::new(),
+            by_mid: HashMap::with_hasher(SeededHash(seed)),
+            queues: [Queue { head: NONE, tail: NONE, len: 0 }; 4],
+            index: SpatialIndex::default(),
+            generation: 0,
+        }
+    }
+
+    /// How many stations are known.
+    pub fn len(&self) -> usize {
+        self.by_mid.len()
+    }
+
+    /// Whether nobody is known.
+    pub fn is_empty(&self) -> bool {
+        self.by_mid.is_empty()
+    }
+
+    /// How many neighbours there are.
+    pub fn neighbours(&self) -> usize {
+        self.index.len()
+    }
+
+    /// Changes whenever the neighbours or their positions change.
+    pub fn generation(&self) -> u64 {
+        self.generation
+    }
+
+    /// The neighbours by place.
+    pub fn index(&self) -> &SpatialIndex {
+        &self.index
+    }
+
+    /// Everybody in the table.
+    pub fn iter(&self) -> impl Iterator<Item = (Slot, &Entry)> {
+        (0u32..).zip(&self.entries).filter(|(_, entry)| entry.used)
+    }
+
+    /// The entry with a MID that is still valid at `now`.
+    pub fn find(&self, now: Time, mid: u64) -> Option<Slot> {
+        let slot = *self.by_mid.get(&mid)?;
+        (self.entries[slot as usize].expires > now).then_some(slot)
+    }
+
+    /// The entry in a slot.
+    pub fn entry(&self, slot: Slot) -> &Entry {
+        &self.entries[slot as usize]
+    }
+
+    pub(crate) fn entry_mut(&mut self, slot: Slot) -> &mut Entry {
+        &mut self.entries[slot as usize]
+    }
+
+    /// Takes over the position vector of a packet's source (C.2), making an entry where there is none. `direct`: the
+    /// packet came in one hop, so that the source is a neighbour.
+    ///
+    /// # Errors
+    /// [`GeonetDrop::LocationTableFull`] for a newcomer for whom there is no room.
+    pub fn learn(
+        &mut self,
+        now: Time,
+        mib: &Mib,
+        pv: &LongPositionVector,
+        direct: bool,
+    ) -> Result<Learnt, GeonetDrop> {
+        let mid = mid_key(pv.address);
+        let Some(&slot) = self.by_mid.get(&mid) else {
+            let slot = self.insert(now, mib, pv, direct)?;
+            return Ok(Learnt { slot, is_new: true, new_neighbour: direct, updated: true });
+        };
+        let entry = &mut self.entries[slot as usize];
+        let expired = entry.expires <= now;
+        let updated = expired || pv.timestamp.is_newer_than(entry.position_vector.timestamp);
+        if !updated {
+            // An old position says nothing about who is near now: it may be a recording.
+            let same = *pv == entry.position_vector;
+            let new_neighbour = direct && same && !entry.is_neighbour();
+            if new_neighbour {
+                self.become_neighbour(now, mib, slot);
+            }
+            let new_neighbour = new_neighbour && self.entries[slot as usize].is_neighbour();
+            return Ok(Learnt { slot, is_new: false, new_neighbour, updated: false });
+        }
+        if expired {
+            entry.duplicates = DuplicatePacketList::default();
+            entry.rate = PacketRate::default();
+        }
+        let moved =
+            (pv.latitude, pv.longitude) != (entry.position_vector.latitude, entry.position_vector.longitude);
+        entry.position_vector = *pv;
+        entry.expires = now + mib.lifetime_location_entry;
+        entry.heard = now;
+        let was_neighbour = entry.is_neighbour();
+        if was_neighbour && moved {
+            let position = entry.position();
+            self.index.set(slot, position);
+            self.generation += 1;
+        }
+        if was_neighbour && !direct {
+            // Its queue is in the order in which the neighbours were heard directly.
+            return Ok(Learnt { slot, is_new: expired, new_neighbour: false, updated: true });
+        }
+        if direct {
+            if was_neighbour {
+                let entry = &mut self.entries[slot as usize];
+                entry.neighbour_until = now + mib.lifetime_neighbour.min(mib.lifetime_location_entry);
+                self.requeue(slot, Kind::Neighbour as u8 + 1);
+            } else {
+                self.become_neighbour(now, mib, slot);
+            }
+        } else {
+            self.requeue(slot, Kind::Other as u8 + 1);
+        }
+        let new_neighbour = !was_neighbour && self.entries[slot as usize].is_neighbour();
+        Ok(Learnt { slot, is_new: expired, new_neighbour, updated: true })
+    }
+
+    fn insert(
+        &mut self,
+        now: Time,
+        mib: &Mib,
+        pv: &LongPositionVector,
+        direct: bool,
+    ) -> Result<Slot, GeonetDrop> {
+        let kind = if direct { Kind::Neighbour } else { Kind::Other };
+        self.make_room(now, mib, kind)?;
+        let entry = Entry {
+            position_vector: *pv,
+            expires: now + mib.lifetime_location_entry,
+            heard: now,
+            neighbour_until: Time::ZERO,
+            rate: PacketRate::default(),
+            duplicates: DuplicatePacketList::default(),
+            previous: NONE,
+            next: NONE,
+            queue: kind as u8,
+            used: true,
+        };
+        let slot = match self.free.pop() {
+            Some(slot) => {
+                self.entries[slot as usize] = entry;
+                slot
+            }
+            None => {
+                self.entries.push(entry);
+                (self.entries.len() - 1) as u32
+            }
+        };
+        self.by_mid.insert(mid_key(pv.address), slot);
+        self.link(slot, kind as u8);
+        if direct {
+            self.mark_neighbour(now, mib, slot);
+        }
+        Ok(slot)
+    }
+
+    /// Sees to it that one more of a kind has room.
+    fn make_room(&mut self, now: Time, mib: &Mib, kind: Kind) -> Result<(), GeonetDrop> {
+        let (once, established) = (kind as usize, kind as usize + 1);
+        let limit = match kind {
+            Kind::Neighbour => mib.max_neighbours,
+            Kind::Other => mib.max_other_stations,
+        };
+        if self.queues[once].len + self.queues[established].len < limit {
+            return Ok(());
+        }
+        for queue in [once, established] {
+            let head = self.queues[queue].head;
+            let yields = head != NONE
+                && (queue == once
+                    || kind == Kind::Other
+                    || self.entries[head as usize].neighbour_until <= now);
+            if yields {
+                self.remove(head);
+                return Ok(());
+            }
+        }
+        Err(GeonetDrop::LocationTableFull)
+    }
+
+    /// Moves a station that is no neighbour among the neighbours, if there is room.
+    fn become_neighbour(&mut self, now: Time, mib: &Mib, slot: Slot) {
+        if self.make_room(now, mib, Kind::Neighbour).is_ok() {
+            // Heard directly for the first time: whatever packets from afar said does not establish it.
+            self.requeue(slot, Kind::Neighbour as u8);
+            self.mark_neighbour(now, mib, slot);
+        }
+    }
+
+    fn mark_neighbour(&mut self, now: Time, mib: &Mib, slot: Slot) {
+        let entry = &mut self.entries[slot as usize];
+        entry.neighbour_until = now + mib.lifetime_neighbour.min(mib.lifetime_location_entry);
+        self.index.set(slot, entry.position());
+        self.generation += 1;
+    }
+
+    /// The station no longer is a neighbour; what is known of it stays known.
+    pub fn demote(&mut self, now: Time, mib: &Mib, slot: Slot) {
+        let entry = &mut self.entries[slot as usize];
+        if !entry.is_neighbour() {
+            return;
+        }
+        entry.neighbour_until = Time::ZERO;
+        self.index.remove(slot);
+        self.generation += 1;
+        if self.make_room(now, mib, Kind::Other).is_ok() {
+            self.requeue(slot, Kind::Other as u8);
+        } else {
+            self.remove(slot);
+        }
+    }
+
+    /// Forgets a station.
+    pub fn remove(&mut self, slot: Slot) {
+        self.unlink(slot);
+        let entry = &mut self.entries[slot as usize];
+        entry.used = false;
+        self.by_mid.remove(&mid_key(entry.position_vector.address));
+        if entry.is_neighbour() {
+            self.index.remove(slot);
+            self.generation += 1;
+        }
+        self.free.push(slot);
+    }
+
+    /// Forgets everybody, as after a change of pseudonym (10.2.1.4).
+    pub fn clear(&mut self) {
+        while let Some(slot) = self.queues.iter().map(|queue| queue.head).find(|&head| head != NONE) {
+            self.remove(slot);
+        }
+    }
+
+    /// Lets lifetimes run out.
+    pub fn expire(&mut self, now: Time, mib: &Mib) {
+        for queue in [Kind::Neighbour as usize, Kind::Neighbour as usize + 1] {
+            while let head = self.queues[queue].head
+                && head != NONE
+                && self.entries[head as usize].neighbour_until <= now
+            {
+                if self.entries[head as usize].expires > now {
+                    self.demote(now, mib, head);
+                } else {
+                    self.remove(head);
+                }
+            }
+        }
+        for queue in [Kind::Other as usize, Kind::Other as usize + 1] {
+            while let head = self.queues[queue].head
+                && head != NONE
+                && self.entries[head as usize].expires <= now
+            {
+                self.remove(head);
+            }
+        }
+    }
+
+    /// When [`Self::expire`] has something to do at the earliest.
+    pub fn next_expiry(&self) -> Option<Time> {
+        let due = |queue: usize| {
+            let head = self.queues[queue].head;
+            (head != NONE).then(|| {
+                let entry = &self.entries[head as usize];
+                if entry.is_neighbour() { entry.neighbour_until } else { entry.expires }
+            })
+        };
+        (0..4).filter_map(due).min()
+    }
+
+    fn requeue(&mut self, slot: Slot, queue: u8) {
+        self.unlink(slot);
+        self.link(slot, queue);
+    }
+
+    fn link(&mut self, slot: Slot, queue: u8) {
+        let list = &mut self.queues[usize::from(queue)];
+        let tail = std::mem::replace(&mut list.tail, slot);
+        if tail == NONE {
+            list.head = slot;
+        }
+        list.len += 1;
+        let entry = &mut self.entries[slot as usize];
+        (entry.previous, entry.next, entry.queue) = (tail, NONE, queue);
+        if tail != NONE {
+            self.entries[tail as usize].next = slot;
+        }
+    }
+
+    fn unlink(&mut self, slot: Slot) {
+        let Entry { previous, next, queue, .. } = self.entries[slot as usize];
+        let list = &mut self.queues[usize::from(queue)];
+        list.len -= 1;
+        if previous == NONE {
+            list.head = next;
+        }
+        if next == NONE {
+            list.tail = previous;
+        }
+        if previous != NONE {
+            self.entries[previous as usize].next = next;
+        }
+        if next != NONE {
+            self.entries[next as usize].previous = previous;
+        }
+    }
+
+    /// Entries that memory is held for.
+    #[cfg(test)]
+    fn capacity(&self) -> usize {
+        self.entries.len()
+    }
+}
+
+/// A keyed hash for 48-bit numbers: one multiplication, folded.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct SeededHash(pub(crate) u64);
+
+impl BuildHasher for SeededHash {
+    type Hasher = Folded;
+    fn build_hasher(&self) -> Folded {
+        Folded { state: self.0 }
+    }
+}
+
+/// See [`SeededHash`].
+#[derive(Debug)]
+pub(crate) struct Folded {
+    state: u64,
+}
+
+impl Hasher for Folded {
+    fn write(&mut self, bytes: &[u8]) {
+        bytes.iter().for_each(|&byte| self.write_u64(u64::from(byte)));
+    }
+
+    fn write_u16(&mut self, value: u16) {
+        self.write_u64(u64::from(value));
+    }
+
+    fn write_u64(&mut self, value: u64) {
+        let product = u128::from(self.state ^ value) * 0x9e37_79b9_7f4a_7c15;
+        self.state = (product as u64) ^ ((product >> 64) as u64);
+    }
+
+    fn finish(&self) -> u64 {
+        self.state
+    }
+}
+
+#[cfg(test)]
+#[path = "location_table_tests.rs"]
+mod tests;

@@ -1,0 +1,168 @@
+//! The location table by clause.
+
+use super::*;
+use carnet_wire::geonet::{StationType, Timestamp};
+use std::time::Duration;
+
+fn pv(station: u32, timestamp: u32) -> LongPositionVector {
+    let [a, b, c, d] = station.to_be_bytes();
+    LongPositionVector {
+        address: GnAddress::new(false, StationType::PassengerCar, [2, 0, a, b, c, d]),
+        timestamp: Timestamp(timestamp),
+        latitude: 488_000_000 + station as i32,
+        longitude: 21_000_000,
+        accurate: true,
+        ..LongPositionVector::default()
+    }
+}
+
+fn mid(station: u32) -> u64 {
+    mid_key(pv(station, 0).address)
+}
+
+const T0: Time = Time::from_secs(100);
+
+/// Issue 5: at most 256 octets per entry, all indexes included.
+#[test]
+fn an_entry_is_small() {
+    assert!(ENTRY_OCTETS <= 256, "{ENTRY_OCTETS}");
+}
+
+/// PON_LOT_BV_01, 8.1.2: a beacon makes a neighbour, a forwarded packet only an entry.
+#[test]
+fn direct_packets_make_neighbours() {
+    let (mut table, mib) = (LocationTable::new(1), Mib::default());
+    let near = table.learn(T0, &mib, &pv(1, 10), true).expect("room");
+    assert!(near.is_new && near.new_neighbour && table.entry(near.slot).is_neighbour());
+    let far = table.learn(T0, &mib, &pv(2, 10), false).expect("room");
+    assert!(far.is_new && !far.new_neighbour && !table.entry(far.slot).is_neighbour());
+    assert_eq!((table.len(), table.neighbours()), (2, 1));
+    // Heard directly later on, the other one becomes a neighbour too; a forwarded packet unmakes none.
+    assert!(table.learn(T0, &mib, &pv(2, 11), true).expect("room").new_neighbour);
+    table.learn(T0, &mib, &pv(1, 11), false).expect("room");
+    assert_eq!(table.neighbours(), 2);
+}
+
+/// PON_LOT_BV_05, C.2: only newer position vectors count, also across the wrap of the timestamp.
+#[test]
+fn older_positions_are_ignored() {
+    let (mut table, mib) = (LocationTable::new(1), Mib::default());
+    let moved = |timestamp, latitude| LongPositionVector { latitude, ..pv(1, timestamp) };
+    let slot = table.learn(T0, &mib, &moved(u32::MAX - 5, 1), true).expect("room").slot;
+    assert!(!table.learn(T0, &mib, &moved(u32::MAX - 5, 2), true).expect("room").updated);
+    assert!(!table.learn(T0, &mib, &moved(u32::MAX - 6, 3), true).expect("room").updated);
+    assert_eq!(table.entry(slot).position_vector().latitude, 1);
+    assert!(table.learn(T0, &mib, &moved(3, 4), true).expect("room").updated);
+    assert_eq!(table.entry(slot).position_vector().latitude, 4);
+    assert_eq!(table.index().position(slot).map(|p| p.latitude), Some(4));
+}
+
+/// PON_LOT_BV_04: after itsGnLifetimeLocTE an entry is gone, and old timestamps count again.
+#[test]
+fn entries_expire() {
+    let (mut table, mib) = (LocationTable::new(1), Mib::default());
+    table.learn(T0, &mib, &pv(1, 10), true).expect("room");
+    table.learn(T0 + Duration::from_secs(1), &mib, &pv(2, 10), false).expect("room");
+    assert_eq!(table.next_expiry(), Some(T0 + Duration::from_secs(20)));
+    let end = T0 + Duration::from_secs(20);
+    assert!(table.find(end - Duration::from_nanos(1), mid(1)).is_some());
+    assert!(table.find(end, mid(1)).is_none());
+    assert!(table.learn(end, &mib, &pv(1, 5), true).expect("room").updated);
+    table.expire(T0 + Duration::from_secs(21), &mib);
+    assert_eq!((table.len(), table.neighbours()), (1, 1));
+    table.expire(T0 + Duration::from_secs(40), &mib);
+    assert_eq!((table.len(), table.neighbours(), table.next_expiry()), (0, 0, None));
+}
+
+/// A neighbour that went out of range stays known as long as others forward its packets.
+#[test]
+fn a_lost_neighbour_stays_known() {
+    let mut table = LocationTable::new(1);
+    let mib = Mib { lifetime_neighbour: Duration::from_secs(3), ..Mib::default() };
+    table.learn(T0, &mib, &pv(1, 10), true).expect("room");
+    table.learn(T0 + Duration::from_secs(2), &mib, &pv(1, 11), false).expect("room");
+    table.expire(T0 + Duration::from_secs(3), &mib);
+    assert_eq!((table.len(), table.neighbours()), (1, 0));
+    table.expire(T0 + Duration::from_secs(22), &mib);
+    assert_eq!(table.len(), 0);
+}
+
+/// An old beacon that somebody recorded and plays back makes no neighbour.
+#[test]
+fn a_replayed_beacon_makes_no_neighbour() {
+    let (mut table, mib) = (LocationTable::new(1), Mib::default());
+    table.learn(T0, &mib, &pv(1, 10), false).expect("room");
+    let learnt = table.learn(T0, &mib, &pv(1, 9), true).expect("known");
+    assert!(!learnt.new_neighbour);
+    assert_eq!(table.neighbours(), 0);
+}
+
+/// Issue 5: a flood of fabricated stations pushes out no real neighbour, and memory has a bound.
+#[test]
+fn a_flood_turns_over_among_itself() {
+    let mut table = LocationTable::new(1);
+    let mib = Mib { max_neighbours: 100, max_other_stations: 50, ..Mib::default() };
+    for beacon in 0..2 {
+        for station in 0..40 {
+            table.learn(T0, &mib, &pv(station, beacon), true).expect("room");
+        }
+    }
+    for station in 1000..100_000 {
+        table.learn(T0, &mib, &pv(station, 0), true).expect("room among the fabricated");
+        table.learn(T0, &mib, &pv(station + 1_000_000, 0), false).expect("room among the far");
+        assert!(table.len() <= 150 && table.capacity() <= 151);
+    }
+    assert!((0..40).all(|station| table.find(T0, mid(station)).is_some()));
+    // A real newcomer that beacons on gets in and stays.
+    table.learn(T0, &mib, &pv(500, 0), true).expect("room");
+    table.learn(T0, &mib, &pv(500, 1), true).expect("room");
+    for station in 100_000..101_000 {
+        table.learn(T0, &mib, &pv(station, 0), true).expect("room among the fabricated");
+    }
+    assert!(table.find(T0, mid(500)).is_some());
+}
+
+/// Fabricated stations that all beacon twice cannot push out those that were there before.
+#[test]
+fn established_neighbours_stay() {
+    let mut table = LocationTable::new(1);
+    let mib = Mib { max_neighbours: 10, ..Mib::default() };
+    for station in 0..20 {
+        for beacon in 0..2 {
+            let learnt = table.learn(T0, &mib, &pv(station, beacon), true);
+            assert_eq!(learnt.is_ok(), station < 10, "{station}");
+        }
+    }
+    assert!((0..10).all(|station| table.find(T0, mid(station)).is_some()));
+    assert_eq!(table.learn(T0, &mib, &pv(30, 0), true), Err(GeonetDrop::LocationTableFull));
+    // Their lifetime ends all the same, without waiting for the timer.
+    let later = T0 + Duration::from_secs(20);
+    assert!(table.learn(later, &mib, &pv(30, 0), true).is_ok());
+}
+
+#[test]
+fn random_use_keeps_the_lists_whole() {
+    let mut rng = carnet_base::Rng::new(3);
+    let mut table = LocationTable::new(9);
+    let mib = Mib { max_neighbours: 20, max_other_stations: 20, ..Mib::default() };
+    let mut now = T0;
+    for step in 0..20_000u32 {
+        now += Duration::from_millis(rng.below(200));
+        let station = rng.below(60) as u32;
+        match rng.below(10) {
+            0 => table.expire(now, &mib),
+            1 => {
+                if let Some(slot) = table.find(now, mid(station)) {
+                    table.demote(now, &mib, slot);
+                }
+            }
+            _ => drop(table.learn(now, &mib, &pv(station, step), rng.chance(0.5))),
+        }
+        assert_eq!(table.queues.iter().map(|queue| queue.len).sum::<usize>(), table.len());
+        assert_eq!(table.iter().filter(|(_, entry)| entry.is_neighbour()).count(), table.neighbours());
+        assert_eq!(table.queues[2].len + table.queues[3].len, table.neighbours());
+        assert!(table.len() <= 40);
+    }
+    table.clear();
+    assert!(table.is_empty() && table.next_expiry().is_none());
+}
