@@ -5,6 +5,7 @@ mod common;
 use common::*;
 
 use std::net::UdpSocket;
+use std::process::Command;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::time::Duration;
@@ -150,6 +151,20 @@ fn replacing_a_route_leaves_one_and_no_gap() {
             TUNNEL_DEVICE,
         ];
         platform.apply(&set(route(TABLE_MAIN, "2001:db8:c::/64", 512, "fe80::3 i0"))).unwrap();
+        // Two witnesses: the kernel's own account, and one that looks for the route all the time.
+        let account = scratch.path().join("account");
+        let mut monitor = Command::new("ip")
+            .args(["-6", "monitor", "route"])
+            .stdout(std::fs::File::create(&account).unwrap())
+            .spawn()
+            .unwrap();
+        let told = |what: &str| std::fs::read_to_string(&account).unwrap().contains(what);
+        // It listens once it has told of a route.
+        while !told("2001:db8:77::") {
+            ip("-6 route add 2001:db8:77::/48 dev v0");
+            std::thread::sleep(Duration::from_millis(20));
+            ip("-6 route del 2001:db8:77::/48 dev v0");
+        }
         let (stop, gaps, tries) =
             (Arc::new(AtomicBool::new(false)), Arc::new(AtomicU32::new(0)), Arc::new(AtomicU32::new(0)));
         let socket = UdpSocket::bind("[::]:0").unwrap();
@@ -181,6 +196,13 @@ fn replacing_a_route_leaves_one_and_no_gap() {
             }
             rounds += 1;
         }
+        ip("-6 route add 2001:db8:78::/48 dev v0");
+        while !told("2001:db8:78::") {
+            std::thread::sleep(Duration::from_millis(20));
+        }
+        monitor.kill().unwrap();
+        monitor.wait().unwrap();
+        assert!(told("2001:db8:c::/64") && !told("Deleted 2001:db8:c::/64"));
         stop.store(true, Ordering::Relaxed);
         looker.join().unwrap();
         assert_eq!(gaps.load(Ordering::Relaxed), 0, "of {} look-ups", tries.load(Ordering::Relaxed));
@@ -325,6 +347,9 @@ fn errors_say_what_was_tried() {
              113)"
         );
         assert_eq!(error.raw_os_error(), Some(libc::EHOSTUNREACH));
+        ip("-6 addr add fe80::77/64 dev v0 nodad");
+        let error = platform.apply(&set(route(13511, "::/0", 1, "fe80::77 v0"))).unwrap_err().to_string();
+        assert!(error.ends_with("(os error 22): Gateway can not be a local address"), "{error}");
         // It stays wanted: once the gateway is on the link, it works.
         ip("-6 addr add 2001:db8:9::2/64 dev v0 nodad");
         events_until(&mut platform, |_| !routes("13510").is_empty()).await;
@@ -334,8 +359,11 @@ fn errors_say_what_was_tried() {
         // The second one has not touched what the first one made.
         assert_eq!(routes("13510").len(), 1);
         drop(platform);
-        ip("link add carnet0 type veth peer name other");
-        let error = carnet_linux::Platform::open(scratch.config()).unwrap_err();
-        assert!(error.to_string().starts_with("carnet0 exists already"), "{error}");
+        for kind in ["link add carnet0 type veth peer name other", "tuntap add mode tun name carnet0"] {
+            ip(kind);
+            let error = carnet_linux::Platform::open(scratch.config()).unwrap_err();
+            assert!(error.to_string().starts_with("carnet0 exists already"), "{error}");
+            ip("link del carnet0");
+        }
     });
 }

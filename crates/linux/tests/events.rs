@@ -235,6 +235,23 @@ fn what_an_interface_loses_comes_back() {
 }
 
 #[test]
+fn routes_that_the_kernel_drops_in_silence_come_back_too() {
+    in_namespace(|scratch| async move {
+        ip("link add v0 type veth peer name v1");
+        ip("link set v0 up");
+        std::fs::write("/proc/sys/net/ipv6/route/skip_notify_on_dev_down", "1").unwrap();
+        let mut platform = scratch.open();
+        platform.apply(&set(route(TABLE_UPLINK, "::/0", 1024, "fe80::1 v0"))).unwrap();
+        ip("-6 route add default via fe80::2 dev v0");
+        events_until(&mut platform, |seen| latest(seen, "v0").is_some_and(|i| !i.routers.is_empty())).await;
+        ip("link set v0 down");
+        events_until(&mut platform, |seen| latest(seen, "v0").is_some_and(|i| i.routers.is_empty())).await;
+        ip("link set v0 up");
+        events_until(&mut platform, |_| routes("13510").len() == 1).await;
+    });
+}
+
+#[test]
 fn what_an_operator_deletes_comes_back() {
     in_namespace(|scratch| async move {
         ip("link add v0 type veth peer name v1");

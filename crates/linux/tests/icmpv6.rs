@@ -129,7 +129,25 @@ fn solicitations_for_another_node_are_heard_and_answered() {
         answer.peer = None;
         answer.message = advertisement(0x20);
         answer.message[31] ^= 1;
+        let frames = peer.run(|| {
+            // All protocols, as in ETH_P_ALL.
+            let all = Protocol::from(libc::ETH_P_ALL.to_be() >> 16);
+            let socket = Socket::new(Domain::PACKET, Type::RAW, Some(all)).unwrap();
+            socket.set_read_timeout(Some(Duration::from_secs(5))).unwrap();
+            socket
+        });
         platform.send_icmpv6(&answer).unwrap();
+        let receiver = peer.run(move || {
+            loop {
+                let mut frame = [0; 200];
+                let length = std::io::Read::read(&mut &frames, &mut frame).unwrap();
+                // Ethernet header, IPv6 header, and the type of a Neighbor Advertisement.
+                if length > 54 && frame[20] == 58 && frame[54] == 136 && frame[38..40] == [0xff, 2] {
+                    return <[u8; 6]>::try_from(&frame[..6]).unwrap();
+                }
+            }
+        });
+        assert_eq!(receiver, [0x33, 0x33, 0, 0, 0, 1]);
         let changed = { own_mac.iter().enumerate().map(|(i, o)| format!("{:02x}", o ^ u8::from(i == 5))) };
         let changed = changed.collect::<Vec<_>>().join(":");
         events_until(&mut platform, |_| neighbour().as_ref() == Some(&changed)).await;
