@@ -305,6 +305,8 @@ impl MobileRouter {
     pub fn adopt(&mut self, now: Time, old: &MobileRouter) {
         self.sequence = old.sequence;
         self.clock_offset = old.clock_offset;
+        self.newest_timestamp = old.newest_timestamp;
+        self.acknowledged_timestamp = old.acknowledged_timestamp;
         self.sent_at.clone_from(&old.sent_at);
         self.forced = old.forced_uplink().and_then(|forced| {
             self.uplinks.iter().position(|u| u.config.interface == forced.config.interface)

@@ -60,6 +60,7 @@ fn disturb(pair: &mut Pair, rng: &mut Rng) {
         // There is room for one of them at home.
         11 if pair.agent_config.home_link.is_some() => pair.attach(0, "wifi", AT_HOME),
         12 => pair.restart_agent(rng.chance(0.5)),
+        13 if rng.chance(0.3) => pair.reconfigure_router(router),
         13 => pair.restart_router(router, rng.chance(0.5)),
         14 => pair.agent_down = !pair.agent_down,
         15 => {

@@ -6,6 +6,7 @@
 mod agent;
 mod craft;
 mod pair;
+mod setup;
 
 mod agent_authentication;
 mod agent_deregistration;

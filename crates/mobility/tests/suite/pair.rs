@@ -12,44 +12,22 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::net::Ipv6Addr;
 use std::time::Duration;
 
-use carnet_base::{Address, Interface, LinkMessage, Rng, Time, WallTime};
+use carnet_base::{Interface, LinkMessage, Rng, Time, WallTime};
 use carnet_mobility::home_agent::{HomeAgentConfig, StoredBinding};
-use carnet_mobility::mobile_router::{MobileRouterConfig, RegistrationMode, StoredSequence, UplinkConfig};
-use carnet_mobility::{
-    Authentication, Event, HomeAgent, MobileRouter, MobilityDrop, MobilityMessage, Output,
-};
+use carnet_mobility::mobile_router::{MobileRouterConfig, StoredSequence};
+use carnet_mobility::{Event, HomeAgent, MobileRouter, MobilityDrop, MobilityMessage, Output};
 use carnet_wire::extension::Extensions;
 use carnet_wire::ipv6::Header;
 use carnet_wire::{icmpv6, nd};
 
 use crate::agent;
 use crate::craft::*;
+pub use crate::setup::*;
 
 /// More outputs than this for one input would be a flood.
 const MAX_OUTPUTS: usize = 32;
 /// More inputs than this at one instant would be a loop.
 const MAX_INPUTS_PER_INSTANT: usize = 500;
-/// The address of a router on its home link, beside the home address.
-pub const AT_HOME: &str = "2001:db8:1::99";
-
-/// What the network does to packets.
-#[derive(Debug, Clone, Copy)]
-pub struct Conditions {
-    pub loss: f64,
-    pub duplicate: f64,
-    pub delay: (Duration, Duration),
-}
-
-impl Conditions {
-    /// 10 ms one way, nothing lost.
-    pub const GOOD: Conditions = Conditions {
-        loss: 0.0,
-        duplicate: 0.0,
-        delay: (Duration::from_millis(10), Duration::from_millis(10)),
-    };
-    /// Nothing arrives.
-    pub const DEAF: Conditions = Conditions { loss: 1.0, ..Conditions::GOOD };
-}
 
 /// A mobile router with its interfaces.
 pub struct Router {
@@ -112,65 +90,6 @@ pub struct Pair {
     pub neighbours: Vec<Ipv6Addr>,
     /// (home address, care-of address) that a router has asked for itself.
     asked_for: BTreeSet<(Ipv6Addr, Ipv6Addr)>,
-}
-
-/// What a [`Pair`] is built from.
-#[derive(Clone)]
-pub struct Setup {
-    pub seed: u64,
-    pub agent: HomeAgentConfig,
-    pub routers: Vec<MobileRouterConfig>,
-}
-
-/// A router with the uplinks `wifi` (preferred) and `cell`.
-pub fn router_config() -> MobileRouterConfig {
-    MobileRouterConfig {
-        home_address: addr(HOME),
-        home_prefix: net(HOME_PREFIX),
-        home_agent: addr(AGENT),
-        prefixes: vec![net(PREFIX)],
-        mode: RegistrationMode::Explicit,
-        lifetime: Duration::from_secs(60),
-        authentication: Authentication::None,
-        uplinks: vec![
-            UplinkConfig { interface: "wifi".into(), priority: 10 },
-            UplinkConfig { interface: "cell".into(), priority: 20 },
-        ],
-    }
-}
-
-impl Setup {
-    /// One router without authentication, virtual home link, explicit mode.
-    pub fn plain() -> Setup {
-        Setup { seed: 1, agent: agent::config(), routers: vec![router_config()] }
-    }
-
-    /// The same with the key of [`association`].
-    pub fn authenticated() -> Setup {
-        let mut setup = Setup::plain();
-        setup.agent = agent::authenticated();
-        setup.routers[0].authentication = Authentication::SharedKey(association());
-        setup
-    }
-
-    /// A real home link.
-    pub fn with_home_link(mut self) -> Setup {
-        self.agent.home_link = Some("h0".into());
-        self
-    }
-}
-
-pub fn addresses(of: &[&str]) -> Vec<Address> {
-    of.iter()
-        .map(|text| Address {
-            address: addr(text),
-            prefix_length: 64,
-            tentative: false,
-            duplicate: false,
-            deprecated: false,
-            temporary: false,
-        })
-        .collect()
 }
 
 impl Pair {
@@ -631,6 +550,18 @@ impl Pair {
             router.machine.restore(stored);
         }
         let interfaces: Vec<Interface> = router.interfaces.values().cloned().collect();
+        for interface in interfaces {
+            self.router_does(index, |machine, now, wall| machine.handle_interface(now, wall, &interface));
+        }
+    }
+
+    /// A router takes on its configuration anew, while it runs.
+    pub fn reconfigure_router(&mut self, index: usize) {
+        let config = self.routers[index].config.clone();
+        let old =
+            std::mem::replace(&mut self.routers[index].machine, MobileRouter::new(config, &mut self.rng));
+        self.routers[index].machine.adopt(self.now, &old);
+        let interfaces: Vec<Interface> = self.routers[index].interfaces.values().cloned().collect();
         for interface in interfaces {
             self.router_does(index, |machine, now, wall| machine.handle_interface(now, wall, &interface));
         }

@@ -306,3 +306,21 @@ fn timestamps_only_grow() {
         pair.updates().iter().map(|(_, update)| update.options().timestamp.expect("a timestamp")).collect();
     assert!(stamps.windows(2).all(|pair| pair[0] < pair[1]), "{stamps:x?}");
 }
+
+/// The same across a new configuration, which takes over what was reached.
+#[test]
+fn a_new_configuration_keeps_sequence_numbers_timestamps_and_registration() {
+    let mut pair = timed(Duration::from_secs(3));
+    pair.attach(0, "cell", OTHER_CARE_OF);
+    pair.register();
+    let before = pair.last_update();
+    pair.routers[0].clock_ahead = Duration::ZERO;
+    pair.reconfigure_router(0);
+    assert_eq!(pair.path(), Some(addr(OTHER_CARE_OF)), "traffic goes on");
+    pair.run(1.0);
+    assert!(pair.is_registered(0));
+    let after = pair.last_update();
+    assert_eq!(after.sequence(), before.sequence().wrapping_add(1));
+    assert!(after.options().timestamp > before.options().timestamp);
+    assert_eq!(pair.updates().len(), 2);
+}

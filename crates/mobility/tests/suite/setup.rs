@@ -1,0 +1,92 @@
+//! What a [`crate::pair::Pair`] is built from: configurations, addresses, the state of the network.
+
+use std::time::Duration;
+
+use carnet_base::Address;
+use carnet_mobility::Authentication;
+use carnet_mobility::home_agent::HomeAgentConfig;
+use carnet_mobility::mobile_router::{MobileRouterConfig, RegistrationMode, UplinkConfig};
+
+use crate::agent;
+use crate::craft::*;
+
+/// The address of a router on its home link, beside the home address.
+pub const AT_HOME: &str = "2001:db8:1::99";
+
+/// What the network does to packets.
+#[derive(Debug, Clone, Copy)]
+pub struct Conditions {
+    pub loss: f64,
+    pub duplicate: f64,
+    pub delay: (Duration, Duration),
+}
+
+impl Conditions {
+    /// 10 ms one way, nothing lost.
+    pub const GOOD: Conditions = Conditions {
+        loss: 0.0,
+        duplicate: 0.0,
+        delay: (Duration::from_millis(10), Duration::from_millis(10)),
+    };
+    /// Nothing arrives.
+    pub const DEAF: Conditions = Conditions { loss: 1.0, ..Conditions::GOOD };
+}
+
+/// What a [`crate::pair::Pair`] is built from.
+#[derive(Clone)]
+pub struct Setup {
+    pub seed: u64,
+    pub agent: HomeAgentConfig,
+    pub routers: Vec<MobileRouterConfig>,
+}
+
+/// A router with the uplinks `wifi` (preferred) and `cell`.
+pub fn router_config() -> MobileRouterConfig {
+    MobileRouterConfig {
+        home_address: addr(HOME),
+        home_prefix: net(HOME_PREFIX),
+        home_agent: addr(AGENT),
+        prefixes: vec![net(PREFIX)],
+        mode: RegistrationMode::Explicit,
+        lifetime: Duration::from_secs(60),
+        authentication: Authentication::None,
+        uplinks: vec![
+            UplinkConfig { interface: "wifi".into(), priority: 10 },
+            UplinkConfig { interface: "cell".into(), priority: 20 },
+        ],
+    }
+}
+
+impl Setup {
+    /// One router without authentication, virtual home link, explicit mode.
+    pub fn plain() -> Setup {
+        Setup { seed: 1, agent: agent::config(), routers: vec![router_config()] }
+    }
+
+    /// The same with the key of [`association`].
+    pub fn authenticated() -> Setup {
+        let mut setup = Setup::plain();
+        setup.agent = agent::authenticated();
+        setup.routers[0].authentication = Authentication::SharedKey(association());
+        setup
+    }
+
+    /// A real home link.
+    pub fn with_home_link(mut self) -> Setup {
+        self.agent.home_link = Some("h0".into());
+        self
+    }
+}
+
+pub fn addresses(of: &[&str]) -> Vec<Address> {
+    of.iter()
+        .map(|text| Address {
+            address: addr(text),
+            prefix_length: 64,
+            tentative: false,
+            duplicate: false,
+            deprecated: false,
+            temporary: false,
+        })
+        .collect()
+}
