@@ -1,5 +1,6 @@
 //! GeoNetworking and BTP: what is on the wire, what others put there, and what nobody should.
 
+#[allow(clippy::disallowed_methods, reason = "tests ask the environment which tools there must be")]
 #[path = "../common/mod.rs"]
 mod common;
 mod fixtures;
