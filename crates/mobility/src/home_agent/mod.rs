@@ -1,8 +1,9 @@
 //! The home agent (RFC 6275 section 10, RFC 3963 section 6), without I/O.
 //!
-//! [`registration`] judges Binding Updates, [`binding_cache`] keeps what was accepted, [`home_link`] speaks
-//! Neighbor Discovery for nodes that are away. This module joins them: it carries out the verdict, grants
-//! lifetimes and lets them run out, tests addresses before it defends them, and answers.
+//! `registration` judges Binding Updates, `binding_cache` keeps what was accepted, `home_link` and `defence`
+//! speak Neighbor Discovery for nodes that are away, `answers` puts into packets what is said to them. This
+//! module joins them: it carries out the verdict, grants lifetimes and lets them run out, tests addresses
+//! before it defends them.
 //!
 //! A refused Binding Update leaves the existing binding untouched (RFC 3963 6.2 says "discard"); a refresh
 //! that changes nothing but the lifetime asks for no forwarding change. After a move the old care-of address
