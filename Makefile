@@ -8,7 +8,7 @@ BENCH_ARGS ?=
 CARNET_PYTHON ?= /usr/bin/python3
 export CARNET_PYTHON
 
-.PHONY: help demo test lint build bench clean
+.PHONY: help demo figures test lint build bench clean
 
 help:
 	@echo 'make demo    a mobile router moves between two access networks; shows what its host feels (1 minute)'
@@ -21,6 +21,11 @@ demo:
 	@tools/setup.sh demo
 	$(CARGO) build --release --bin carnet --bin carnet-lab
 	target/release/carnet-lab run two-uplinks --pcap --out $(OUT)/demo
+
+# The picture and the numbers that the README shows.
+figures: demo
+	@mkdir -p docs/figures
+	target/release/carnet-lab figures $(OUT)/demo/results.json docs/figures
 
 build:
 	$(CARGO) build --release --bin carnet --bin carnet-lab

@@ -78,6 +78,14 @@ enum Command {
         /// The report.
         report: PathBuf,
     },
+    /// Take from a results.json what documentation shows: SCENARIO.svg, the run against time, and
+    /// SCENARIO.json, everything but the curves.
+    Figures {
+        /// The results.
+        results: PathBuf,
+        /// The folder for the two files.
+        folder: PathBuf,
+    },
     /// One end of a probe.
     #[command(hide = true)]
     Probe(traffic::probe::ProbeArgs),
@@ -148,12 +156,18 @@ fn act(cli: &Cli) -> anyhow::Result<ExitCode> {
         }
         Command::Shell { scenario, node, command } => isolate::shell(scenario, node, command),
         Command::Report { results, report } => {
-            let text =
-                std::fs::read(results).with_context(|| format!("cannot read {}", results.display()))?;
-            let results = serde_json::from_slice(&text)
-                .with_context(|| format!("{} is no results.json", results.display()))?;
-            std::fs::write(report, report::html(&results))
-                .with_context(|| format!("cannot write {}", report.display()))?;
+            let results = read_results(results)?;
+            write_file(report, report::html(&results))?;
+            Ok(ExitCode::SUCCESS)
+        }
+        Command::Figures { results, folder } => {
+            let mut results = read_results(results)?;
+            let picture = report::timeline(&results);
+            results.series = results::Series::default();
+            results.events.clear();
+            let file = |ending| folder.join(format!("{}.{ending}", results.scenario));
+            write_file(&file("svg"), picture)?;
+            write_file(&file("json"), format!("{}\n", serde_json::to_string_pretty(&results)?))?;
             Ok(ExitCode::SUCCESS)
         }
         Command::Probe(args) => {
@@ -191,4 +205,13 @@ fn plan(args: &RunArgs, mode: Mode) -> anyhow::Result<run::Plan> {
         verbose: args.verbose,
         mode,
     })
+}
+
+fn read_results(path: &Path) -> anyhow::Result<results::Results> {
+    let text = std::fs::read(path).with_context(|| format!("cannot read {}", path.display()))?;
+    serde_json::from_slice(&text).with_context(|| format!("{} is no results.json", path.display()))
+}
+
+fn write_file(path: &Path, content: String) -> anyhow::Result<()> {
+    std::fs::write(path, content).with_context(|| format!("cannot write {}", path.display()))
 }

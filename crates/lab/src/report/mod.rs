@@ -12,6 +12,8 @@ use crate::expect::{Outcome, number, shown};
 use crate::metrics::RUN;
 use crate::results::Results;
 
+/// Colours, and what pictures need.
+const FIGURE_STYLE: &str = include_str!("figure.css");
 const STYLE: &str = include_str!("style.css");
 
 /// Text made safe for HTML.
@@ -25,13 +27,23 @@ macro_rules! put {
 }
 use put;
 
+/// The run against time as a picture of its own.
+pub fn timeline(r: &Results) -> String {
+    let picture = plot::timeline(r, 1020.0);
+    let (tag, content) = picture.split_once('>').unwrap_or((&picture, ""));
+    format!(
+        "{tag} xmlns=\"http://www.w3.org/2000/svg\">\n<style>\n{FIGURE_STYLE}svg {{ background: var(--card); \
+         }}\n</style>{content}\n"
+    )
+}
+
 /// The page.
 pub fn html(r: &Results) -> String {
     let mut out = String::new();
     put!(out, "<!doctype html>\n<html lang=\"en\"><head><meta charset=\"utf-8\">");
     put!(out, "<meta name=\"viewport\" content=\"width=device-width, initial-scale=1\">");
     put!(out, "<title>{} \u{2013} carnet-lab</title>", escape(&r.title));
-    put!(out, "<style>\n{STYLE}</style></head><body><main>\n");
+    put!(out, "<style>\n{FIGURE_STYLE}{STYLE}</style></head><body><main>\n");
     head(&mut out, r);
     if !r.series.rtt.is_empty() || !r.series.delay.is_empty() {
         put!(out, "<h2>The run against time</h2>\n<figure>");
