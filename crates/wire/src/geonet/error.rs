@@ -30,7 +30,8 @@ pub enum Error {
     /// A secured packet where a plain one was asked for (table 6).
     #[error("basic header: next header 2 (secured packet), expected 1 (common header)")]
     Secured,
-    /// A next header of the Common Header that nobody defined (table 8).
+    /// A next header of the Common Header that nobody defined (table 8): the answer of
+    /// [`super::Packet::check_next_header`], not of parsing.
     #[error("common header: next header {found}, expected 0 (any), 1 (BTP-A), 2 (BTP-B) or 3 (IPv6)")]
     CommonNextHeader {
         /// The value that came, 0 to 15.

@@ -7,10 +7,11 @@
 //! its emitters. A forwarder changes two or three fields of the octets that it got, and nothing else:
 //! [`set_remaining_hop_limit`], [`set_lifetime`], [`set_destination`].
 //!
-//! What parsing refuses: another version than 1, next headers and header types or subtypes that nobody defined,
-//! and a payload length that does not fit the frame. What it leaves to the router, because the standard drops
-//! it later and for its own reasons: RHL above MHL ([`Packet::exceeds_hop_limit`]), positions that are not on
-//! the globe, areas that are too big, times that cannot be. Reserved bits are ignored, written as zero; those of
+//! What parsing refuses: another version than 1, a next header of the Basic Header or a header type or subtype that
+//! nobody defined, and a payload length that does not fit the frame. What it leaves to the router, because the
+//! standard drops it later and for its own reasons, if at all: RHL above MHL ([`Packet::exceeds_hop_limit`]), a
+//! payload of an unknown kind ([`Packet::check_next_header`]), positions that are not on the globe, areas that are
+//! too big, times that cannot be. Reserved bits are ignored, written as zero; those of
 //! an address are kept, because up to V1.2.1 they were a country code and an address is what its owner says.
 //!
 //! Left out: the security envelope's inside (IEEE 1609.2, TS 103 097), the meaning of the media-dependent octets

@@ -89,7 +89,7 @@ impl<'a> Packet<'a> {
     ///
     /// # Errors
     /// One variant for each reason: [`Error::Truncated`], [`Error::Version`], [`Error::BasicNextHeader`],
-    /// [`Error::Secured`], [`Error::CommonNextHeader`], [`Error::HeaderType`], [`Error::PayloadLength`].
+    /// [`Error::Secured`], [`Error::HeaderType`], [`Error::PayloadLength`].
     pub fn parse(octets: &'a [u8]) -> Result<Packet<'a>, Error> {
         let basic = BasicHeader::parse(octets)?;
         match basic.next_header {
@@ -113,9 +113,6 @@ impl<'a> Packet<'a> {
 
     fn after_basic(basic: BasicHeader, octets: &'a [u8], padded: bool) -> Result<Packet<'a>, Error> {
         let common = CommonHeader::parse(octets)?;
-        if let CommonNextHeader::Unknown(found) = common.next_header {
-            return Err(Error::CommonNextHeader { found });
-        }
         let behind = octets.get(CommonHeader::LEN..).unwrap_or_default();
         let extended = ExtendedHeader::parse(common.header_type, behind)?;
         let behind = behind.get(extended.len()..).unwrap_or_default();
@@ -142,6 +139,18 @@ impl<'a> Packet<'a> {
     /// RHL above MHL: a receiver discards the packet (clause 10.3.5).
     pub const fn exceeds_hop_limit(&self) -> bool {
         self.basic.remaining_hop_limit > self.common.maximum_hop_limit
+    }
+
+    /// Whether somebody defined what the payload is. It takes no part in forwarding, so that parsing lets any value
+    /// pass; who delivers the payload asks here.
+    ///
+    /// # Errors
+    /// [`Error::CommonNextHeader`] for [`CommonNextHeader::Unknown`].
+    pub const fn check_next_header(&self) -> Result<(), Error> {
+        match self.common.next_header {
+            CommonNextHeader::Unknown(found) => Err(Error::CommonNextHeader { found }),
+            _ => Ok(()),
+        }
     }
 
     /// Writes the packet to the beginning of a buffer and returns its length, [`Packet::len`].

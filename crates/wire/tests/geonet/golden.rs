@@ -209,6 +209,18 @@ fn next_header_any_is_read_as_the_common_header() {
 }
 
 #[test]
+fn a_payload_of_an_unknown_kind_is_seen_and_not_judged() {
+    for value in 0..=15u8 {
+        let mut octets = hex(fixtures::GBC_RECT);
+        octets[4] = value << 4;
+        let packet = Packet::parse(&octets).expect("a packet to be forwarded");
+        let known = if value < 4 { Ok(()) } else { Err(Error::CommonNextHeader { found: value }) };
+        assert_eq!(packet.check_next_header(), known);
+        assert_eq!(packet.emit(), octets);
+    }
+}
+
+#[test]
 fn refused_with_the_reason() {
     let change = |at: usize, value: u8| {
         let mut octets = hex(fixtures::GBC_RECT);
@@ -220,7 +232,6 @@ fn refused_with_the_reason() {
     assert_eq!(change(0, 0x12), Error::Secured);
     assert_eq!(change(0, 0x13), Error::BasicNextHeader { found: 3 });
     assert_eq!(change(0, 0x1f), Error::BasicNextHeader { found: 15 });
-    assert_eq!(change(4, 0x40), Error::CommonNextHeader { found: 4 });
     for octet in (0..=255u8).filter(|octet| {
         ![0x10, 0x20, 0x30, 0x31, 0x32, 0x40, 0x41, 0x42, 0x50, 0x51, 0x60, 0x61].contains(octet)
     }) {
@@ -377,4 +388,6 @@ fn headers_alone() {
     assert!(common.traffic_class.store_carry_forward && common.traffic_class.channel_offload);
     assert_eq!((common.traffic_class.id, common.mobile), (1, true));
     assert_eq!(to_hex(&common.to_octets()), "f0fec180ffffff00");
+    // The seven bits beside the mobility flag are not the mobility flag.
+    assert!(!CommonHeader::parse(&hex("0010007f00000100")).expect("a beacon's").mobile);
 }

@@ -83,7 +83,7 @@ fn extended() -> impl Strategy<Value = ExtendedHeader> {
 /// The two headers and the extended one; type and length as they must be.
 fn headers() -> impl Strategy<Value = (BasicHeader, CommonHeader, ExtendedHeader)> {
     let basic = (any::<bool>(), any::<u8>(), any::<u8>());
-    let common = (0..4u8, any::<u8>(), any::<bool>(), any::<u8>());
+    let common = (0..16u8, any::<u8>(), any::<bool>(), any::<u8>());
     (basic, common, extended()).prop_map(|(basic, common, extended)| {
         let (any, lifetime, remaining_hop_limit) = basic;
         let (next_header, traffic_class, mobile, maximum_hop_limit) = common;
