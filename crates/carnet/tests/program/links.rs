@@ -72,9 +72,12 @@ fn a_care_of_address_that_changes_is_registered_and_traffic_goes_on() {
     let (agent, _router) = bed.start();
     let traffic = bed.echo(50);
     traffic.flows();
-    for (old, new) in [("10", "77"), ("77", "10")] {
-        bed.router.ip(&format!("-6 addr del 2001:db8:f1::{old}/64 dev wlan0"));
-        bed.router.ip(&format!("-6 addr add 2001:db8:f1::{new}/64 dev wlan0"));
+    for (old, new, overlap) in [("10", "77", false), ("77", "78", true), ("78", "10", false)] {
+        let address = |what, host| format!("-6 addr {what} 2001:db8:f1::{host}/64 dev wlan0");
+        let (delete, add) = (address("del", old), address("add", new));
+        for command in if overlap { [add, delete] } else { [delete, add] } {
+            bed.router.ip(&command);
+        }
         let expected =
             (HOME_ADDRESS.to_owned(), format!("2001:db8:f1::{new}"), "[\"2001:db8:a::/64\"]".to_owned());
         wait_until("the binding follows", seconds(10), || agent.bindings() == [expected.clone()]);
@@ -84,7 +87,7 @@ fn a_care_of_address_that_changes_is_registered_and_traffic_goes_on() {
     // Between the two commands of `ip` the only way is the other uplink.
     assert!(report.silence < seconds(3), "{report:?}");
     println!(
-        "care-of address changed twice: {} of {} packets lost, longest silence {:?}",
+        "care-of address changed three times: {} of {} packets lost, longest silence {:?}",
         report.lost, report.sent, report.silence
     );
 }

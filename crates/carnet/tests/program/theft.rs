@@ -34,25 +34,35 @@ fn neighbour(bed: &Testbed) -> (Host, Host, String) {
     (router, host, config)
 }
 
-/// Whether one of them says that there is a way out.
-fn is_default_router(packets: &[Vec<u8>]) -> bool {
-    packets.iter().any(|p| p.len() >= 56 && p[6] == 58 && p[40] == 134 && p[46..48] != [0; 2])
+/// What Router Advertisements say: how long there is a way out, and which prefixes are good.
+#[derive(Debug, PartialEq, Eq)]
+struct Advertised {
+    router_lifetime: u16,
+    prefixes: Vec<Vec<u8>>,
 }
 
-/// The prefixes that Router Advertisements call good: with a preferred lifetime.
-fn advertised(packets: &[Vec<u8>]) -> Vec<Vec<u8>> {
-    let mut prefixes = Vec::new();
-    for packet in packets.iter().filter(|p| p.len() > 56 && p[6] == 58 && p[40] == 134) {
-        let mut options = &packet[56..];
-        while options.len() >= 8 && options[1] > 0 && options.len() >= usize::from(options[1]) * 8 {
-            let (option, rest) = options.split_at(usize::from(options[1]) * 8);
-            if option[0] == 3 && option[8..12] != [0; 4] {
-                prefixes.push(option[16..24].to_vec());
-            }
-            options = rest;
+fn advertised(packets: &[Vec<u8>]) -> Vec<Advertised> {
+    let is_advertisement = |p: &&Vec<u8>| p.len() >= 56 && p[6] == 58 && p[40] == 134;
+    packets.iter().filter(is_advertisement).map(|packet| read(packet)).collect()
+}
+
+/// Reads one; a prefix is good as long as its preferred lifetime is not 0.
+fn read(packet: &[u8]) -> Advertised {
+    let (mut prefixes, mut options) = (Vec::new(), &packet[56..]);
+    while options.len() >= 8 && options[1] > 0 && options.len() >= usize::from(options[1]) * 8 {
+        let (option, rest) = options.split_at(usize::from(options[1]) * 8);
+        if option[0] == 3 && option[8..12] != [0; 4] {
+            prefixes.push(option[16..24].to_vec());
         }
+        options = rest;
     }
-    prefixes
+    Advertised { router_lifetime: u16::from_be_bytes([packet[46], packet[47]]), prefixes }
+}
+
+/// Has the host ask for routers.
+fn ask(inside: &Host) {
+    inside.ip("link set eth0 down");
+    inside.ip("link set eth0 up");
 }
 
 #[test]
@@ -70,12 +80,12 @@ fn a_claim_to_another_routers_prefix_gets_142_and_both_bindings_stay() {
     let heard = Sniffer::start(&inside, &["eth0"]);
     thief.registered();
     wait_until("the honest one works", seconds(10), || inside.pings(CORRESPONDENT));
-    inside.ip("link set eth0 down");
-    inside.ip("link set eth0 up");
-    std::thread::sleep(seconds(2));
-    let heard = heard.stop();
-    assert!(advertised(&heard).contains(&OWN.to_vec()), "an honest router advertises its prefix");
-    assert!(is_default_router(&heard));
+    ask(&inside);
+    wait_until("an honest router advertises its prefix and itself", seconds(10), || {
+        let good = |one: &Advertised| one.router_lifetime > 0 && one.prefixes == [OWN.to_vec()];
+        advertised(&heard.heard()).iter().any(good)
+    });
+    heard.stop();
     let bindings = agent.bindings();
     assert_eq!(bindings.len(), 2);
 
@@ -96,12 +106,11 @@ fn a_claim_to_another_routers_prefix_gets_142_and_both_bindings_stay() {
     // Nor may the old prefix, which the refused config does not name, be advertised as good, or the stolen one.
     std::thread::sleep(seconds(1));
     let heard = Sniffer::start(&inside, &["eth0"]);
-    inside.ip("link set eth0 down");
-    inside.ip("link set eth0 up");
-    std::thread::sleep(seconds(5));
-    let heard = heard.stop();
-    assert_eq!(advertised(&heard), Vec::<Vec<u8>>::new());
-    assert!(!is_default_router(&heard));
+    ask(&inside);
+    wait_until("it answers", seconds(15), || !advertised(&heard.heard()).is_empty());
+    for one in advertised(&heard.stop()) {
+        assert_eq!(one, Advertised { router_lifetime: 0, prefixes: Vec::new() });
+    }
 
     // Nor does a restart help; it only takes back the thief's own binding.
     thief.end_by(Signal::SIGKILL);

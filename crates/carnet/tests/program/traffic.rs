@@ -2,8 +2,8 @@
 
 use std::net::{Ipv6Addr, SocketAddrV6, UdpSocket};
 use std::os::fd::{AsRawFd, OwnedFd};
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex};
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
@@ -157,14 +157,16 @@ impl Cannon {
 /// Notes the IPv6 packets that come into a host.
 pub struct Sniffer {
     stop: Arc<AtomicBool>,
-    thread: JoinHandle<Vec<Vec<u8>>>,
+    packets: Arc<Mutex<Vec<Vec<u8>>>>,
+    thread: JoinHandle<()>,
 }
 
 impl Sniffer {
     /// Starts on the interfaces of these names.
     pub fn start(host: &Host, interfaces: &'static [&'static str]) -> Sniffer {
         let stop = Arc::new(AtomicBool::new(false));
-        let stopped = stop.clone();
+        let packets = Arc::new(Mutex::new(Vec::new()));
+        let (stopped, heard) = (stop.clone(), packets.clone());
         let thread = host.run(move || {
             let indexes: Vec<usize> = interfaces.iter().map(|name| index(name) as usize).collect();
             let flags = SockFlag::SOCK_CLOEXEC;
@@ -172,31 +174,37 @@ impl Sniffer {
                 .expect("a packet socket");
             setsockopt(&socket, ReceiveTimeout, &TimeVal::milliseconds(50)).expect("a timeout");
             setsockopt(&socket, RcvBuf, &BUFFER).expect("a buffer");
-            thread::spawn(move || sniff(&socket, &indexes, &stopped))
+            thread::spawn(move || sniff(&socket, &indexes, &stopped, &heard))
         });
-        Sniffer { stop, thread }
+        Sniffer { stop, packets, thread }
+    }
+
+    /// What has come so far, in order.
+    pub fn heard(&self) -> Vec<Vec<u8>> {
+        self.packets.lock().expect("the sniffer").clone()
     }
 
     /// What came, in order.
     pub fn stop(self) -> Vec<Vec<u8>> {
         self.stop.store(true, Ordering::Relaxed);
-        self.thread.join().expect("the sniffer")
+        self.thread.join().expect("the sniffer");
+        self.packets.lock().expect("the sniffer").split_off(0)
     }
 }
 
-fn sniff(socket: &OwnedFd, indexes: &[usize], stop: &AtomicBool) -> Vec<Vec<u8>> {
+fn sniff(socket: &OwnedFd, indexes: &[usize], stop: &AtomicBool, packets: &Mutex<Vec<Vec<u8>>>) {
     /// `PACKET_OUTGOING` of linux/if_packet.h.
     const OUTGOING: u8 = 4;
-    let (mut packets, mut buffer) = (Vec::new(), [0; 10_000]);
+    let mut buffer = [0; 10_000];
     loop {
         match recvfrom::<LinkAddr>(socket.as_raw_fd(), &mut buffer) {
             Ok((length, Some(from))) => {
                 let incoming = from.pkttype() != OUTGOING && indexes.contains(&from.ifindex());
                 if incoming && buffer[..length].first().is_some_and(|octet| octet >> 4 == 6) {
-                    packets.push(buffer[..length].to_vec());
+                    packets.lock().expect("the test").push(buffer[..length].to_vec());
                 }
             }
-            _ if stop.load(Ordering::Relaxed) => return packets,
+            _ if stop.load(Ordering::Relaxed) => return,
             _ => {}
         }
     }
