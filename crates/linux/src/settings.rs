@@ -83,9 +83,7 @@ pub(crate) fn set(setting: &Setting, index: u32, undo: &mut UndoFile, writes: &m
         }
         return Ok(false);
     };
-    if current == value.trim() {
-        return Ok(true);
-    }
+    let right = current == value.trim();
     let known = undo.record.settings.iter().position(|s| s.interface == *interface && s.name == *name);
     match known {
         Some(at) if undo.record.settings[at].index == index => {
@@ -96,22 +94,32 @@ pub(crate) fn set(setting: &Setting, index: u32, undo: &mut UndoFile, writes: &m
                 // Of an earlier interface of this name.
                 undo.record.settings.remove(at);
             }
-            let others = match interface.as_str() {
-                "all" => read_everywhere(name).map_err(failed)?,
-                _ => BTreeMap::new(),
-            };
+            let mut others = BTreeMap::new();
+            if interface == "all" {
+                others = read_everywhere(name).map_err(failed)?;
+                for own in undo.record.settings.iter().filter(|s| s.name == *name) {
+                    others.insert(own.interface.clone(), own.original.clone());
+                }
+            }
             undo.record.settings.push(ChangedSetting {
                 interface: interface.clone(),
                 index,
                 name: name.clone(),
-                original: current,
+                original: current.clone(),
                 ours: value.trim().to_owned(),
                 others,
             });
         }
     }
+    // Noted even if it is right: it must stay so when `all` carries over.
     undo.save()?;
+    if right {
+        return Ok(true);
+    }
     write(interface, name, value, writes).map_err(failed)?;
+    if interface == "all" {
+        settle_others(name, &BTreeMap::new(), undo, writes);
+    }
     Ok(true)
 }
 
@@ -127,40 +135,55 @@ pub(crate) fn restore(
     else {
         return Ok(());
     };
-    let changed = undo.record.settings[at].clone();
-    if index == Some(changed.index) {
-        let failed = |e: io::Error| {
-            Error::kernel(format!("put net.ipv6.conf.{interface}.{name} back to {}", changed.original), e)
-        };
-        match read(interface, name).map_err(failed)? {
-            Some(current) if current == changed.ours => {
-                write(interface, name, &changed.original, writes).map_err(failed)?;
-                restore_others(&changed, undo, writes);
-            }
-            Some(current) => {
-                tracing::info!(interface, name, current, "left as somebody else has set it");
-            }
-            None => {}
-        }
+    let changed = undo.record.settings.remove(at);
+    if index == Some(changed.index)
+        && let Err(error) = put_back(&changed, undo, writes)
+    {
+        let what = format!("put net.ipv6.conf.{interface}.{name} back to {}", changed.original);
+        undo.record.settings.insert(at, changed);
+        return Err(Error::kernel(what, error));
     }
-    undo.record.settings.remove(at);
     undo.save()
 }
 
-/// Undoes what the change of `all` did to the interfaces, but for those with a change of their own.
-fn restore_others(changed: &ChangedSetting, undo: &UndoFile, writes: &mut u64) {
-    for (interface, original) in &changed.others {
-        let own = undo.record.settings.iter().any(|s| s.interface == *interface && s.name == changed.name);
-        if own {
-            continue;
+/// Writes the original value, unless somebody else has changed the setting since.
+fn put_back(changed: &ChangedSetting, undo: &mut UndoFile, writes: &mut u64) -> io::Result<()> {
+    let ChangedSetting { interface, name, original, ours, others, .. } = changed;
+    match read(interface, name)? {
+        Some(current) if current == *original => {}
+        Some(current) if current == *ours => {
+            write(interface, name, original, writes)?;
+            if interface == "all" {
+                for own in undo.record.settings.iter_mut().filter(|s| s.name == *name) {
+                    // What it was under carnet's `all` is not what it was.
+                    if let Some(original) = others.get(&own.interface) {
+                        own.original = original.clone();
+                    }
+                }
+                settle_others(name, others, undo, writes);
+            }
         }
-        let result = match read(interface, &changed.name) {
-            Ok(Some(current)) if current != *original => write(interface, &changed.name, original, writes),
+        Some(current) => tracing::info!(interface, name, current, "left as somebody else has set it"),
+        None => {}
+    }
+    Ok(())
+}
+
+/// After `all` has carried over to every interface: those with a setting of carnet's get that again, the
+/// others what is in `originals`.
+fn settle_others(name: &str, originals: &BTreeMap<String, String>, undo: &UndoFile, writes: &mut u64) {
+    let mut values = originals.clone();
+    for own in undo.record.settings.iter().filter(|s| s.name == name && s.interface != "all") {
+        values.insert(own.interface.clone(), own.ours.clone());
+    }
+    for (interface, value) in values {
+        let result = match read(&interface, name) {
+            Ok(Some(current)) if current != value => write(&interface, name, &value, writes),
             Ok(_) => Ok(()),
             Err(error) => Err(error),
         };
         if let Err(error) = result {
-            tracing::warn!(interface, name = changed.name, %error, "cannot put a setting back");
+            tracing::warn!(interface, name, %error, "cannot put a setting back");
         }
     }
 }

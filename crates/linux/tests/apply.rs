@@ -290,6 +290,36 @@ fn settings_are_put_back_unless_somebody_else_has_changed_them() {
 }
 
 #[test]
+fn settings_of_all_and_of_one_interface_do_not_get_into_each_others_way() {
+    in_namespace(|scratch| async move {
+        // One name sorts before `all`, one after.
+        ip("link add a0 type veth peer name v0");
+        let (all, early, late) = (
+            setting("all", "forwarding", "1"),
+            setting("a0", "forwarding", "0"),
+            setting("v0", "forwarding", "0"),
+        );
+        let state = || ["all", "a0", "v0", "lo"].map(|name| sysctl(&format!("{name}/forwarding"))).concat();
+        set_sysctl("v0/forwarding", "1");
+        assert_eq!(state(), "0010");
+        for order in [[&all, &early, &late], [&early, &all, &late], [&late, &early, &all]] {
+            for removal in [[&all, &early, &late], [&late, &all, &early], [&early, &late, &all]] {
+                let mut platform = scratch.open();
+                for entry in order {
+                    platform.apply(&set(entry.clone())).unwrap();
+                }
+                assert_eq!(state(), "1001");
+                for entry in removal {
+                    platform.apply(&remove(entry.clone())).unwrap();
+                }
+                assert_eq!(state(), "0010");
+                platform.close().unwrap();
+            }
+        }
+    });
+}
+
+#[test]
 fn a_setting_cannot_leave_its_directory() {
     in_namespace(|scratch| async move {
         let mut platform = scratch.open();

@@ -1,6 +1,7 @@
 //! IPv6 addresses on interfaces.
 
 use std::net::{IpAddr, Ipv6Addr};
+use std::time::Duration;
 
 use carnet_station::io::Address;
 use netlink_packet_core::{NLM_F_CREATE, NLM_F_EXCL};
@@ -10,6 +11,11 @@ use netlink_packet_route::{AddressFamily, RouteNetlinkMessage};
 use super::Requests;
 use crate::ROUTE_PROTOCOL;
 use crate::error::Result;
+
+/// How often, and how long apart, it is looked whether a new address is in use. On an interface that is down it
+/// never will be.
+const SETTLING_LOOKS: u32 = 25;
+const SETTLING_PAUSE: Duration = Duration::from_micros(200);
 
 /// An IPv6 address on an interface.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -80,7 +86,9 @@ impl Requests {
         Ok(addresses.collect())
     }
 
-    /// Adds an address without duplicate address detection. `EEXIST` when the interface has it already.
+    /// Adds an address without duplicate address detection and waits until it is in use: the kernel makes it
+    /// its own a moment after it has accepted the request, and what is sent to it in between would be routed
+    /// away. `EEXIST` when the interface has it already.
     pub(crate) fn add_address(
         &mut self,
         index: u32,
@@ -93,7 +101,17 @@ impl Requests {
         message.attributes.push(AddressAttribute::Protocol(AddressProtocol::Other(ROUTE_PROTOCOL)));
         self.change(RouteNetlinkMessage::NewAddress(message), NLM_F_CREATE | NLM_F_EXCL, || {
             format!("add address {address}/{prefix_length} to {interface}")
-        })
+        })?;
+        for _ in 0..SETTLING_LOOKS {
+            let settling = |known: &AddressInfo| {
+                known.index == index && known.address.address == address && known.address.tentative
+            };
+            if !self.addresses()?.iter().any(settling) {
+                break;
+            }
+            std::thread::sleep(SETTLING_PAUSE);
+        }
+        Ok(())
     }
 
     /// Removes an address; no error when it or its interface is gone already.
