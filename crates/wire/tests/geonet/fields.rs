@@ -3,8 +3,8 @@
 use carnet_wire::Error;
 use carnet_wire::btp::{self, BtpA, BtpB, port};
 use carnet_wire::geonet::{
-    GnAddress, HeaderType, Lifetime, LongPositionVector, ShortPositionVector, StationType, Timestamp,
-    TrafficClass,
+    ETHERTYPE, GnAddress, HeaderType, Lifetime, LongPositionVector, ShortPositionVector, StationType,
+    Timestamp, TrafficClass, VERSION,
 };
 use std::time::Duration;
 
@@ -171,7 +171,8 @@ fn lifetime_after_waiting() {
 }
 
 #[test]
-fn traffic_class_and_header_type_octets() {
+fn numbers_of_the_standard() {
+    assert_eq!((ETHERTYPE, VERSION), (0x8947, 1));
     for octet in 0..=255u8 {
         assert_eq!(TrafficClass::from_octet(octet).octet(), octet);
         assert_eq!(HeaderType::from_octet(octet).octet(), octet);

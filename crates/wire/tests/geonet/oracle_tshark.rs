@@ -10,8 +10,8 @@ use crate::fixtures;
 use crate::golden::IPV6;
 use carnet_wire::btp::{BtpA, BtpB};
 use carnet_wire::geonet::{
-    CommonNextHeader, ETHERTYPE, ExtendedHeader, GeoArea, GnAddress, Lifetime, LongPositionVector, Packet,
-    Shape, ShortPositionVector, StationType, Timestamp,
+    CommonNextHeader, ETHERTYPE, ExtendedHeader, Frame, GeoArea, GnAddress, Lifetime, LongPositionVector,
+    Packet, Shape, ShortPositionVector, StationType, Timestamp,
 };
 use std::collections::BTreeSet;
 use std::path::Path;
@@ -244,14 +244,57 @@ fn every_type_with_every_field() {
     check(&cases(), "wire-geonet.pcap");
 }
 
+/// What carnet reads in a packet, for tshark to agree with.
+fn read(octets: &[u8]) -> Vec<(&'static str, String)> {
+    let frame = Frame::parse(octets).expect("well formed");
+    let basic = match frame {
+        Frame::Plain(packet) => packet.basic,
+        Frame::Secured(secured) => secured.basic,
+    };
+    let mut fields = vec![
+        ("geonw.bh.nh", basic.next_header.value().to_string()),
+        ("geonw.bh.lt", basic.lifetime.0.to_string()),
+        ("geonw.bh.rhl", basic.remaining_hop_limit.to_string()),
+    ];
+    if let Frame::Plain(packet) = frame {
+        let source = packet.extended.source();
+        let [a, b, c, d, e, f] = source.address.mid();
+        fields.extend([
+            ("geonw.ch.nh", packet.common.next_header.value().to_string()),
+            ("geonw.ch.htype", packet.common.header_type.octet().to_string()),
+            ("geonw.ch.tclass", packet.common.traffic_class.octet().to_string()),
+            ("geonw.ch.flags.mob", u8::from(packet.common.mobile).to_string()),
+            ("geonw.ch.plength", packet.payload.len().to_string()),
+            ("geonw.ch.mhl", packet.common.maximum_hop_limit.to_string()),
+            (
+                "geonw.seq_num",
+                packet.extended.sequence().map(|number| number.to_string()).unwrap_or_default(),
+            ),
+            ("geonw.src_pos.addr.type", source.address.station_type().value().to_string()),
+            ("geonw.src_pos.addr.mid", format!("{a:02x}:{b:02x}:{c:02x}:{d:02x}:{e:02x}:{f:02x}")),
+            ("geonw.src_pos.tst", source.timestamp.0.to_string()),
+            ("geonw.src_pos.lat", source.latitude.to_string()),
+            ("geonw.src_pos.long", source.longitude.to_string()),
+            ("geonw.src_pos.pai", u8::from(source.accurate).to_string()),
+            ("geonw.src_pos.speed", source.speed.to_string()),
+            ("geonw.src_pos.hdg", source.heading.to_string()),
+        ]);
+        if let Some(destination) = packet.extended.destination() {
+            fields.extend([
+                ("geonw.dst_pos.tst", destination.timestamp.0.to_string()),
+                ("geonw.dst_pos.lat", destination.latitude.to_string()),
+                ("geonw.dst_pos.long", destination.longitude.to_string()),
+            ]);
+        }
+    }
+    fields
+}
+
 #[test]
 fn golden_and_captured_packets() {
     let bad = hex(fixtures::BAD_RHL_GT_MHL);
-    let cases: Vec<Case> = fixtures::packets()
-        .into_iter()
-        .filter(|packet| *packet != bad)
-        .map(|packet| Case { packet, fields: vec![] })
-        .collect();
+    let packets = fixtures::packets().into_iter().filter(|packet| *packet != bad);
+    let cases: Vec<Case> = packets.map(|packet| Case { fields: read(&packet), packet }).collect();
     assert_eq!(cases.len(), 17);
     check(&cases, "wire-geonet-golden.pcap");
 }
