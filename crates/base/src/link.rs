@@ -38,7 +38,8 @@ pub struct Interface {
     pub link_address: Option<[u8; 6]>,
     /// The IPv6 addresses that the kernel has on it.
     pub addresses: Vec<Address>,
-    /// The default routers that the kernel knows on it (main table), the preferred one first.
+    /// The default routers that the kernel knows on it (main table), the preferred one first. `::` stands for a
+    /// default route without gateway, as point-to-point links have it.
     pub routers: Vec<Ipv6Addr>,
 }
 

@@ -85,11 +85,11 @@ fn default_routers(mut routes: Vec<RouteInfo>) -> BTreeMap<u32, Vec<Ipv6Addr>> {
     routes.sort_by_key(|r| (r.metric, -r.preference));
     let mut routers: BTreeMap<u32, Vec<Ipv6Addr>> = BTreeMap::new();
     for hop in routes.iter().flat_map(|r| &r.hops) {
-        if let Some(gateway) = hop.gateway {
-            let list = routers.entry(hop.index).or_default();
-            if !list.contains(&gateway) {
-                list.push(gateway);
-            }
+        // A route into a point-to-point link names no gateway.
+        let gateway = hop.gateway.unwrap_or(Ipv6Addr::UNSPECIFIED);
+        let list = routers.entry(hop.index).or_default();
+        if !list.contains(&gateway) {
+            list.push(gateway);
         }
     }
     routers
@@ -133,7 +133,8 @@ mod tests {
             routers,
             BTreeMap::from([
                 (2, parse(&["fe80::5", "fe80::2", "fe80::3", "fe80::1"])),
-                (3, parse(&["fe80::4"]))
+                (3, parse(&["fe80::4"])),
+                (4, parse(&["::"]))
             ])
         );
     }

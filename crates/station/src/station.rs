@@ -165,6 +165,21 @@ impl Station {
 
     fn configure(&mut self, now: Time, wall: WallTime, config: StationConfig, persistent: PersistentState) {
         self.forwarder.serve_nobody();
+        self.router = config.mobile_router.map(|settings| Router::new(settings, &mut self.rng));
+        if let Some(router) = &mut self.router {
+            let config = router.machine.config();
+            let home_address = config.home_address.into();
+            for prefix in config.prefixes.iter().copied().chain([home_address]) {
+                self.forwarder.serve(prefix, config.home_address);
+            }
+            // Before the home agent turns forwarding on: the order of these matters to the kernel.
+            for (order, entries) in setting_entries(&router.machine).into_iter().enumerate() {
+                self.desired.replace(Scope::Settings(order), entries);
+            }
+            if let Some(stored) = persistent.mobile_router {
+                router.machine.restore(stored);
+            }
+        }
         self.agent = config.home_agent.map(|config| Agent {
             nodes: config.nodes.iter().map(|n| (n.home_address, n.clone())).collect(),
             machine: HomeAgent::new(config),
@@ -182,20 +197,6 @@ impl Station {
             for (home_address, node) in &agent.nodes {
                 let entries = node_entries(&agent.machine, node);
                 self.desired.replace(Scope::Node(*home_address), entries);
-            }
-        }
-        self.router = config.mobile_router.map(|settings| Router::new(settings, &mut self.rng));
-        if let Some(router) = &mut self.router {
-            let config = router.machine.config();
-            let home_address = config.home_address.into();
-            for prefix in config.prefixes.iter().copied().chain([home_address]) {
-                self.forwarder.serve(prefix, config.home_address);
-            }
-            for (order, entries) in setting_entries(&router.machine).into_iter().enumerate() {
-                self.desired.replace(Scope::Settings(order), entries);
-            }
-            if let Some(stored) = persistent.mobile_router {
-                router.machine.restore(stored);
             }
         }
     }

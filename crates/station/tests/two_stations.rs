@@ -140,21 +140,21 @@ impl World {
     /// With both uplinks up and registered.
     fn registered() -> World {
         let mut world = World::new();
-        world.to_router(Input::Interface(interface("w0", FIRST, true)));
-        world.to_router(Input::Interface(interface("w1", SECOND, true)));
+        world.tell_router(Input::Interface(interface("w0", FIRST, true)));
+        world.tell_router(Input::Interface(interface("w1", SECOND, true)));
         assert!(world.events.iter().any(|e| matches!(e, Event::Registered { .. })), "{:?}", world.events);
         world.changes.clear();
         world.events.clear();
         world
     }
 
-    fn to_router(&mut self, input: Input) {
+    fn tell_router(&mut self, input: Input) {
         self.inputs.push((self.now, input.clone()));
         self.router.handle_input(self.now, WALL, input).expect("accepted");
         self.settle();
     }
 
-    fn to_agent(&mut self, input: Input) {
+    fn tell_agent(&mut self, input: Input) {
         self.agent.handle_input(self.now, WALL, input).expect("accepted");
         self.settle();
     }
@@ -203,16 +203,16 @@ impl World {
     }
 
     /// A packet from the LAN.
-    fn from_host(&mut self) -> usize {
+    fn host_sends(&mut self) -> usize {
         self.arrived.clear();
-        self.to_router(Input::Packet(data(HOST, CORRESPONDENT)));
+        self.tell_router(Input::Packet(data(HOST, CORRESPONDENT)));
         self.arrived.iter().filter(|packet| **packet == data(HOST, CORRESPONDENT)).count()
     }
 
     /// A packet for the LAN.
-    fn to_host(&mut self) -> usize {
+    fn correspondent_sends(&mut self) -> usize {
         self.arrived.clear();
-        self.to_agent(Input::Packet(data(CORRESPONDENT, HOST)));
+        self.tell_agent(Input::Packet(data(CORRESPONDENT, HOST)));
         self.arrived.iter().filter(|packet| **packet == data(CORRESPONDENT, HOST)).count()
     }
 
@@ -224,8 +224,8 @@ impl World {
             match next.filter(|next| *next <= end) {
                 Some(next) => {
                     self.now = next.max(self.now);
-                    self.to_agent(Input::Timeout);
-                    self.to_router(Input::Timeout);
+                    self.tell_agent(Input::Timeout);
+                    self.tell_router(Input::Timeout);
                 }
                 None => break,
             }
@@ -237,10 +237,10 @@ impl World {
 #[test]
 fn registered_packets_pass_in_both_directions() {
     let mut world = World::new();
-    assert_eq!((world.from_host(), world.to_host()), (0, 0), "nothing passes before");
+    assert_eq!((world.host_sends(), world.correspondent_sends()), (0, 0), "nothing passes before");
     assert_eq!(world.arrived.len(), 1, "the correspondent is told");
     let mut world = World::registered();
-    assert_eq!((world.from_host(), world.to_host()), (1, 1));
+    assert_eq!((world.host_sends(), world.correspondent_sends()), (1, 1));
     assert_eq!(world.router.status().mobile_router, Some("registered"));
     assert_eq!(world.agent.status().home_agent_bindings, Some(1));
 }
@@ -252,14 +252,14 @@ fn twenty_refreshes_change_nothing_on_the_data_path() {
     let refreshes = world.events.iter().filter(|e| matches!(e, Event::Registered { refresh: true, .. }));
     assert!(refreshes.count() >= 20, "{:?}", world.events);
     assert_eq!(world.changes, []);
-    assert_eq!((world.from_host(), world.to_host()), (1, 1));
+    assert_eq!((world.host_sends(), world.correspondent_sends()), (1, 1));
 }
 
 #[test]
 fn a_preferred_uplink_is_changed_without_losing_a_packet() {
     let mut world = World::registered();
-    world.to_router(Input::Command(Command::Handover { uplink: Some("w1".into()) }));
-    assert_eq!((world.from_host(), world.to_host()), (1, 1));
+    world.tell_router(Input::Command(Command::Handover { uplink: Some("w1".into()) }));
+    assert_eq!((world.host_sends(), world.correspondent_sends()), (1, 1));
     assert!(world.router.uplink_status().iter().any(|u| u.interface == "w1" && u.active));
     // No kernel route moves for it, only tunnels.
     assert!(world.changes.iter().all(|c| matches!(c, Change::Set(Entry::Tunnel(_)))), "{:?}", world.changes);
@@ -278,25 +278,25 @@ fn a_preferred_uplink_is_changed_without_losing_a_packet() {
     .to_vec();
     late.extend_from_slice(&old);
     world.arrived.clear();
-    world.to_agent(Input::Packet(late.clone()));
+    world.tell_agent(Input::Packet(late.clone()));
     assert_eq!(world.arrived, [old]);
     world.sleep(Duration::from_secs(6));
     world.arrived.clear();
-    world.to_agent(Input::Packet(late));
+    world.tell_agent(Input::Packet(late));
     assert_eq!(world.arrived, Vec::<Vec<u8>>::new(), "but not for ever");
 }
 
 #[test]
 fn a_hard_cut_moves_traffic_at_once() {
     let mut world = World::registered();
-    world.to_router(Input::Interface(interface("w0", FIRST, false)));
-    assert_eq!((world.from_host(), world.to_host()), (1, 1));
+    world.tell_router(Input::Interface(interface("w0", FIRST, false)));
+    assert_eq!((world.host_sends(), world.correspondent_sends()), (1, 1));
     let returned = interface("w0", FIRST, true);
-    world.to_router(Input::Interface(returned));
+    world.tell_router(Input::Interface(returned));
     assert!(world.router.uplink_status().iter().any(|u| u.interface == "w1" && u.active), "it has to settle");
     world.sleep(Duration::from_secs(2));
     assert!(world.router.uplink_status().iter().any(|u| u.interface == "w0" && u.active));
-    assert_eq!((world.from_host(), world.to_host()), (1, 1));
+    assert_eq!((world.host_sends(), world.correspondent_sends()), (1, 1));
 }
 
 #[test]
@@ -306,8 +306,8 @@ fn an_agent_that_lost_its_bindings_is_told_by_the_next_packet() {
     world.agent =
         Station::new(agent_config(&["2001:db8:a::/64"]), PersistentState::default(), 8, world.now, WALL);
     world.settle();
-    assert_eq!(world.from_host(), 0);
-    assert_eq!((world.from_host(), world.to_host()), (1, 1), "one packet was enough");
+    assert_eq!(world.host_sends(), 0);
+    assert_eq!((world.host_sends(), world.correspondent_sends()), (1, 1), "one packet was enough");
 }
 
 #[test]
@@ -318,7 +318,7 @@ fn with_stored_state_nothing_has_to_be_registered_again() {
     let state: PersistentState = serde_json::from_str(&text).expect("deserialises");
     world.agent = Station::new(agent_config(&["2001:db8:a::/64"]), state, 8, world.now, WALL);
     world.settle();
-    assert_eq!((world.from_host(), world.to_host()), (1, 1));
+    assert_eq!((world.host_sends(), world.correspondent_sends()), (1, 1));
 }
 
 #[test]
@@ -333,7 +333,7 @@ fn what_one_router_may_not_register_goes_nowhere() {
     );
     world.router = thief;
     world.settle();
-    world.to_router(Input::Interface(interface("w0", FIRST, true)));
+    world.tell_router(Input::Interface(interface("w0", FIRST, true)));
     assert!(
         world.events.iter().any(|e| matches!(e, Event::Rejected { status: 142 | 135, .. })),
         "{:?}",
@@ -346,10 +346,10 @@ fn what_one_router_may_not_register_goes_nowhere() {
 #[test]
 fn the_same_inputs_give_the_same_outputs() {
     let mut world = World::registered();
-    world.to_router(Input::Interface(interface("w0", FIRST, false)));
-    world.from_host();
+    world.tell_router(Input::Interface(interface("w0", FIRST, false)));
+    world.host_sends();
     world.sleep(Duration::from_secs(200));
-    world.to_router(Input::Command(Command::Shutdown));
+    world.tell_router(Input::Command(Command::Shutdown));
     let mut replayed = Vec::new();
     let config = router_config(&["2001:db8:a::/64"]);
     let mut station = Station::new(config, PersistentState::default(), 7, Time::ZERO, WALL);
@@ -377,13 +377,13 @@ fn a_new_configuration_changes_only_the_difference() {
         "{:?}",
         world.changes
     );
-    assert_eq!((world.from_host(), world.to_host()), (1, 1));
+    assert_eq!((world.host_sends(), world.correspondent_sends()), (1, 1));
 
     world.changes.clear();
     world.router.reconfigure(world.now, WALL, router_config(&["2001:db8:a::/64", "2001:db8:b::/64"]));
     world.settle();
     assert!(!world.changes.iter().any(|c| matches!(c, Change::Remove(_))), "{:?}", world.changes);
-    assert_eq!((world.from_host(), world.to_host()), (1, 1));
+    assert_eq!((world.host_sends(), world.correspondent_sends()), (1, 1));
     assert_eq!(world.agent.binding_status(world.now)[0].prefixes.len(), 2);
 
     world.agent.reconfigure(world.now, WALL, StationConfig::default());
@@ -394,8 +394,10 @@ fn a_new_configuration_changes_only_the_difference() {
 #[test]
 fn shutdown_tells_the_agent() {
     let mut world = World::registered();
-    world.to_router(Input::Command(Command::Shutdown));
+    world.tell_router(Input::Command(Command::Shutdown));
     assert!(world.router.is_quiescent());
     assert_eq!(world.agent.status().home_agent_bindings, Some(0));
-    assert_eq!((world.from_host(), world.to_host()), (0, 0));
+    assert_eq!(world.host_sends(), 0);
+    world.sleep(Duration::from_secs(6));
+    assert_eq!(world.correspondent_sends(), 0, "what was on its way may pass, later packets may not");
 }

@@ -29,7 +29,8 @@ pub struct Binding {
     pub home_address: Ipv6Addr,
     /// The registered care-of address.
     pub care_of_address: Ipv6Addr,
-    /// The care-of address before the last move, and until when packets from it are still accepted.
+    /// The care-of address before the last move or the de-registration, and until when packets from it are
+    /// still accepted.
     pub previous_care_of_address: Option<(Ipv6Addr, Time)>,
     /// The R flag (RFC 3963 4.1).
     pub mobile_router: bool,

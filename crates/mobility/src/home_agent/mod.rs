@@ -530,12 +530,14 @@ impl HomeAgent {
         if let Some(binding) = self.cache.get_mut(home_address) {
             binding.state = BindingState::Deleted;
             binding.sequence = request.sequence;
-            binding.previous_care_of_address = None;
+            // Packets that are on their way are still let through, so that coming home loses none.
+            binding.previous_care_of_address =
+                tested.then_some((binding.care_of_address, now + OLD_PATH_GRACE));
         }
         self.announcements.remove(&home_address);
         self.timers.stop(Timer::Announce(home_address));
         self.timers.stop(Timer::Expire(home_address));
-        self.timers.stop(Timer::Grace(home_address));
+        self.timers.set(Timer::Grace(home_address), now + OLD_PATH_GRACE);
         self.timers.set(Timer::Forget(home_address), now + MAX_DELETE_BCE_TIMEOUT);
         self.outputs.push_back(Output::Forwarding(home_address));
         self.outputs.push_back(Output::Persist);

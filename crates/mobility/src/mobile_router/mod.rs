@@ -213,8 +213,14 @@ impl MobileRouter {
 
     /// The care-of address that traffic leaves from; see the module documentation.
     pub fn path(&self) -> Option<Ipv6Addr> {
-        if self.at_home || self.stopping || self.refused.is_some() {
+        if self.stopping || self.refused.is_some() {
             return None;
+        }
+        if self.at_home {
+            // Only what was on its way into the tunnel when the router came home.
+            return self.previous.map(|(previous, _)| previous).filter(|previous| {
+                self.uplinks.iter().any(|uplink| uplink.care_of_address() == Some(*previous))
+            });
         }
         let registered = self.registration?.care_of_address;
         if self.uplinks.iter().any(|u| u.care_of_address() == Some(registered)) {

@@ -138,6 +138,9 @@ impl MobileRouter {
         if was_home && self.registration.is_none() {
             return;
         }
+        if let Some(registration) = self.registration {
+            self.retire(now, registration.care_of_address);
+        }
         self.unregister();
         // Also without a registration that we know of: one from before a restart may live on.
         self.exchange = Some(Exchange::new(Purpose::Deregister, uplink, self.config.home_address, false));

@@ -110,14 +110,20 @@ fn a_registration_after_a_deregistration_lasts() {
     assert!(agent.binding().is_some());
 }
 
-/// The old care-of address is not accepted beyond the binding.
+/// Of the care-of addresses, the last one is still heard for the moment that packets are on their way, and the
+/// one before it no longer.
 #[test]
 fn nothing_is_left_of_the_grace_of_a_move() {
     let mut agent = bound();
     agent.accept(&Update::explicit(11).from(OTHER_CARE_OF));
     agent.accept(&Update::implicit(12).from(OTHER_CARE_OF).lifetime(0));
-    let entry = agent.machine.bindings().get(addr(HOME)).expect("kept for a while");
-    assert_eq!(entry.previous_care_of_address, None);
+    let left = |agent: &Agent| {
+        let entry = agent.machine.bindings().get(addr(HOME)).expect("kept for a while");
+        entry.previous_care_of_address.map(|(address, _)| address)
+    };
+    assert_eq!(left(&agent), Some(addr(OTHER_CARE_OF)));
+    agent.wait(5.0);
+    assert_eq!(left(&agent), None);
     agent.wait(60.0);
 }
 

@@ -66,6 +66,13 @@ pub(crate) fn node_entries(agent: &HomeAgent, node: &AuthorizedNode) -> Vec<Entr
             entries.push(route(TABLE_MAIN, destination, METRIC, into_tunnel_device()));
         }
     }
+    if let Some(left) = agent.bindings().get(node.home_address).filter(|_| binding.is_none())
+        && let Some((previous, _)) = left.previous_care_of_address
+    {
+        // De-registered a moment ago. New packets find other routes; those that were on their way into or out
+        // of the tunnel still pass.
+        entries.push(tunnel(config.address, left, previous, true));
+    }
     for prefix in &node.prefixes {
         match (&config.home_link, binding) {
             (Some(home_link), None) => entries.push(route(

@@ -93,7 +93,10 @@ pub(crate) fn router_entries(
     for (index, uplink) in router.uplinks().iter().enumerate() {
         let table = uplink_table(index);
         let interface = uplink.config.interface.clone();
-        let forward = |gateway| RouteAction::Forward { interface: interface.clone(), gateway };
+        let forward = |gateway: Option<Ipv6Addr>| RouteAction::Forward {
+            interface: interface.clone(),
+            gateway: gateway.filter(|gateway| !gateway.is_unspecified()),
+        };
         match uplink.attachment {
             Attachment::Foreign { care_of_address, router } => {
                 entries.push(route(table, default, METRIC, forward(Some(router))));
