@@ -31,7 +31,8 @@ fn obstacle() -> Option<String> {
 pub fn possible() -> bool {
     let Some(reason) = obstacle() else { return true };
     assert!(std::env::var("CARNET_REQUIRE_ROOT").as_deref() != Ok("1"), "{reason}");
-    println!("SKIPPED: {reason}");
+    // On a line of its own, where a run looks for it.
+    println!("\nSKIPPED: {reason}");
     false
 }
 

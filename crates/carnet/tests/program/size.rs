@@ -39,6 +39,6 @@ fn a_registered_router_takes_less_than_8_mb_and_the_program_less_than_5() {
         assert!(resident < 8 * 1024, "{resident} kB");
         assert!(octets < 5_000_000, "{octets} octets");
     } else {
-        println!("SKIPPED: no release binary, the one measured is the debug build and has no limit");
+        println!("\nSKIPPED: no release binary, the one measured is the debug build and has no limit");
     }
 }
