@@ -20,11 +20,12 @@ grep -Eq '^(test result: FAILED|error(\[|:))' "$log" && status=1
 
 passed=$(awk '/^test result:/ { n += $4 } END { print n + 0 }' "$log")
 failed=$(awk '/^test result:/ { n += $6 } END { print n + 0 }' "$log")
-skipped=$(grep -c '^SKIPPED: ' "$log" || true)
+# The runner may have put the test's name in front.
+skipped=$(grep -c 'SKIPPED: ' "$log" || true)
 if [ "$skipped" -gt 0 ]; then
   echo
   echo "Skipped, and why:"
-  grep '^SKIPPED: ' "$log" | sort | uniq -c
+  grep -o 'SKIPPED: .*' "$log" | sort | uniq -c
 fi
 echo
 echo "$passed passed, $failed failed, $skipped skipped"

@@ -88,6 +88,15 @@ impl Recorder {
         }
     }
 
+    /// Ends the recording, with the reason.
+    pub fn end(&mut self, reason: &str) {
+        if self.0.is_some() {
+            self.flush();
+            tracing::warn!("the recording ends here: {reason}");
+            self.0 = None;
+        }
+    }
+
     /// A full disk ends the recording, not the station.
     fn give_up(&mut self, error: &anyhow::Error) {
         tracing::error!("the recording ends here: {error}");

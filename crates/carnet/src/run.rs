@@ -318,6 +318,7 @@ impl Runner {
         for warning in config.warnings() {
             warn!("{warning}");
         }
+        self.recorder.end("a config that is read again cannot be replayed");
         self.platform.watch(settings::platform(&config).watched);
         let station_config = settings::station(&config);
         self.station.reconfigure(clock::now(), clock::wall(), station_config);

@@ -25,6 +25,8 @@ const MIN_INTERVAL: Duration = Duration::from_secs(20);
 /// `MAX_INITIAL_RTR_ADVERTISEMENTS` and `MAX_INITIAL_RTR_ADVERT_INTERVAL` (RFC 4861 10).
 const INITIAL_ADVERTISEMENTS: u32 = 3;
 const INITIAL_INTERVAL: Duration = Duration::from_secs(16);
+/// `MAX_FINAL_RTR_ADVERTISEMENTS` (RFC 4861 10), here for prefixes that end.
+const MAX_FINAL_ADVERTISEMENTS: u32 = 3;
 /// `MIN_DELAY_BETWEEN_RAS` and `MAX_RA_DELAY_TIME` (RFC 4861 10).
 const MIN_DELAY_BETWEEN_RAS: Duration = Duration::from_secs(3);
 const MAX_RA_DELAY_TIME: Duration = Duration::from_millis(500);
@@ -50,6 +52,8 @@ pub struct RouterAdvertiser {
     mtu: Option<u32>,
     /// Whether the prefixes are good; when not, hosts are told to stop using them.
     valid: bool,
+    /// How often that is still said before the advertiser falls silent.
+    withdrawals_left: u32,
     link_local: Option<Ipv6Addr>,
     link_address: Option<[u8; 6]>,
     next: Option<Time>,
@@ -66,6 +70,7 @@ impl RouterAdvertiser {
             config,
             mtu: None,
             valid: true,
+            withdrawals_left: 0,
             link_local: None,
             link_address: None,
             next: None,
@@ -79,6 +84,11 @@ impl RouterAdvertiser {
     /// The interface's name.
     pub fn interface(&self) -> &str {
         &self.config.interface
+    }
+
+    /// The prefixes that are advertised.
+    pub fn prefixes(&self) -> &[Ipv6Net] {
+        &self.config.prefixes
     }
 
     /// The next message to be sent.
@@ -123,6 +133,9 @@ impl RouterAdvertiser {
     /// good. A change is advertised soon.
     pub fn set(&mut self, now: Time, mtu: Option<u32>, valid: bool) {
         if (self.mtu, self.valid) != (mtu, valid) {
+            if self.valid && !valid {
+                self.withdrawals_left = MAX_FINAL_ADVERTISEMENTS;
+            }
             self.mtu = mtu;
             self.valid = valid;
             self.advertise_soon(now);
@@ -167,14 +180,30 @@ impl RouterAdvertiser {
         self.next = None;
     }
 
+    /// Tells hosts to stop using the prefixes that are not in `kept`, for good. Whatever else the link shall
+    /// hear is another advertiser's business.
+    pub fn handle_withdrawal(&mut self, now: Time, kept: &[Ipv6Net]) {
+        self.config.prefixes.retain(|prefix| !kept.contains(prefix));
+        if !self.config.prefixes.is_empty() {
+            self.valid = false;
+            self.advertise(now, 0);
+        }
+        self.next = None;
+    }
+
     /// RFC 4861 6.2.6: a multicast answer after a random delay, and not too often.
     fn advertise_soon(&mut self, now: Time) {
-        if self.link_local.is_none() {
+        if self.link_local.is_none() || self.is_silent() {
             return;
         }
         let earliest = self.last.map_or(now, |last| last + MIN_DELAY_BETWEEN_RAS).max(now);
         let due = earliest + self.rng.duration(Duration::ZERO, MAX_RA_DELAY_TIME);
         self.next = Some(self.next.map_or(due, |next| next.min(due)));
+    }
+
+    /// Withdrawn prefixes have been told; RFC 3963 5.4.2 wants them not to be advertised any more.
+    fn is_silent(&self) -> bool {
+        !self.valid && self.withdrawals_left == 0
     }
 
     fn advertise(&mut self, now: Time, router_lifetime: u16) {
@@ -219,10 +248,11 @@ impl RouterAdvertiser {
         self.last = Some(now);
         self.sent = self.sent.saturating_add(1);
         let mut interval = self.rng.duration(MIN_INTERVAL, MAX_INTERVAL);
-        if self.sent < INITIAL_ADVERTISEMENTS {
+        if self.sent < INITIAL_ADVERTISEMENTS || !self.valid {
             interval = interval.min(INITIAL_INTERVAL);
         }
-        self.next = Some(now + interval);
+        self.withdrawals_left = self.withdrawals_left.saturating_sub(1);
+        self.next = (!self.is_silent()).then_some(now + interval);
     }
 }
 
@@ -299,6 +329,16 @@ mod tests {
         let message = advertiser.poll_output().expect("an advertisement");
         let parsed = nd::RouterAdvertisement::parse(&message.message).expect("parses");
         assert_eq!(parsed.router_lifetime, 0);
+        let mut sent = 1;
+        while let Some(due) = advertiser.poll_timeout() {
+            advertiser.handle_timeout(due);
+            sent += std::iter::from_fn(|| advertiser.poll_output()).count();
+        }
+        assert_eq!(sent, 3, "and then no longer mentioned");
+        advertiser.handle_link_message(Time::from_secs(100), &solicitation()).expect("valid");
+        assert_eq!(advertiser.poll_timeout(), None);
+        advertiser.set(Time::from_secs(101), Some(1460), true);
+        assert!(advertiser.poll_timeout().is_some());
         let preferred: Vec<u32> = parsed
             .options()
             .filter_map(|o| match o {

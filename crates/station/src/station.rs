@@ -130,10 +130,21 @@ impl Station {
         let persistent = self.persistent_state(now, wall);
         let old_nodes: Vec<Ipv6Addr> =
             self.agent.iter().flat_map(|agent| agent.nodes.keys().copied()).collect();
-        let old_router = self.router.take();
+        let mut old_router = self.router.take();
+        let mut withdrawals = Vec::new();
         self.configure(now, wall, config, persistent);
-        if let (Some(router), Some(old)) = (&mut self.router, &old_router) {
-            router.machine.adopt(now, &old.machine);
+        if let (Some(router), Some(old)) = (&mut self.router, &mut old_router) {
+            router.machine.adopt(now, wall, &old.machine);
+            for advertiser in &mut old.advertisers {
+                let kept: Vec<ipnet::Ipv6Net> = router
+                    .advertisers
+                    .iter()
+                    .filter(|new| new.interface() == advertiser.interface())
+                    .flat_map(|new| new.prefixes().iter().copied())
+                    .collect();
+                advertiser.handle_withdrawal(now, &kept);
+                withdrawals.extend(std::iter::from_fn(|| advertiser.poll_output()));
+            }
         }
         // All of them before anything is computed from them, so that nothing is torn down in between.
         let mut wanted = self.take_mobility_outputs();
@@ -159,6 +170,7 @@ impl Station {
         for (output, from_router) in wanted {
             self.translate(output, from_router);
         }
+        self.outputs.extend(withdrawals.into_iter().map(Output::Icmpv6));
         self.handle_timeout(now, wall);
         self.flush(now);
     }

@@ -385,6 +385,7 @@ fn a_new_configuration_changes_only_the_difference() {
     assert!(!world.changes.iter().any(|c| matches!(c, Change::Remove(_))), "{:?}", world.changes);
     assert_eq!((world.host_sends(), world.correspondent_sends()), (1, 1));
     assert_eq!(world.agent.binding_status(world.now)[0].prefixes.len(), 2);
+    assert!(!world.events.iter().any(|e| matches!(e, Event::Handover { .. })), "{:?}", world.events);
 
     world.agent.reconfigure(world.now, WALL, StationConfig::default());
     world.settle();

@@ -308,7 +308,7 @@ impl MobileRouter {
 
     /// Takes over what `old`, the same router under an earlier configuration, had reached, so that traffic
     /// goes on while the new configuration is registered. Uplinks are told again afterwards.
-    pub fn adopt(&mut self, now: Time, old: &MobileRouter) {
+    pub fn adopt(&mut self, now: Time, wall: WallTime, old: &MobileRouter) {
         self.sequence = old.sequence;
         self.clock_offset = old.clock_offset;
         self.newest_timestamp = old.newest_timestamp;
@@ -317,14 +317,29 @@ impl MobileRouter {
         self.forced = old.forced_uplink().and_then(|forced| {
             self.uplinks.iter().position(|u| u.config.interface == forced.config.interface)
         });
+        let position = |uplinks: &[Uplink], index: Option<usize>| {
+            let name = &old.uplinks.get(index?)?.config.interface;
+            uplinks.iter().position(|u| u.config.interface == *name)
+        };
+        for uplink in &mut self.uplinks {
+            if let Some(before) = old.uplinks.iter().find(|u| u.config.interface == uplink.config.interface) {
+                uplink.adopt(before, &self.config);
+            }
+        }
         let same_home = self.config.home_address == old.config.home_address
             && self.config.home_agent == old.config.home_agent;
-        if same_home && let Some(registration) = old.registration.filter(|r| r.expires > now) {
-            self.registration = Some(registration);
-            self.timers.set(Timer::Expire, registration.expires);
-            // The prefixes, the lifetime or the key may be others now.
-            self.timers.set(Timer::Refresh, now);
+        if same_home {
+            self.target = position(&self.uplinks, old.target);
+            self.at_home = old.at_home && self.target.is_some();
+            self.reported_path = position(&self.uplinks, old.reported_path);
+            if let Some(registration) = old.registration.filter(|r| r.expires > now) {
+                self.registration = Some(registration);
+                self.timers.set(Timer::Expire, registration.expires);
+                // The prefixes, the lifetime or the key may be others now.
+                self.timers.set(Timer::Refresh, now);
+            }
         }
+        self.evaluate(now, wall, "the configuration changed");
     }
 
     /// Takes over the state of an interface.

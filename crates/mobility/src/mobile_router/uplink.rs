@@ -117,6 +117,16 @@ impl Uplink {
             .is_some_and(|i| i.running && i.addresses.iter().any(|a| a.address == address && !a.duplicate))
     }
 
+    /// Takes over what was known of the same interface under an earlier configuration.
+    pub(super) fn adopt(&mut self, old: &Uplink, config: &MobileRouterConfig) {
+        self.attachment = old.attachment;
+        self.settles_at = old.settles_at;
+        self.interface.clone_from(&old.interface);
+        self.heard.clone_from(&old.heard);
+        self.solicitations = old.solicitations;
+        self.attach(config);
+    }
+
     /// Takes over the interface's state; true when the link has just come up and routers are to be asked.
     pub(super) fn handle_interface(&mut self, interface: Interface, config: &MobileRouterConfig) -> bool {
         let was_running = self.interface.as_ref().is_some_and(|i| i.running);

@@ -560,7 +560,7 @@ impl Pair {
         let config = self.routers[index].config.clone();
         let old =
             std::mem::replace(&mut self.routers[index].machine, MobileRouter::new(config, &mut self.rng));
-        self.routers[index].machine.adopt(self.now, &old);
+        self.router_does(index, |machine, now, wall| machine.adopt(now, wall, &old));
         let interfaces: Vec<Interface> = self.routers[index].interfaces.values().cloned().collect();
         for interface in interfaces {
             self.router_does(index, |machine, now, wall| machine.handle_interface(now, wall, &interface));
