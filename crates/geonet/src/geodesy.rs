@@ -137,14 +137,22 @@ impl LocalPlane {
         east.hypot(north)
     }
 
-    /// The position `east` and `north` metres from the origin; first order, for short ways.
+    /// The position `east` and `north` metres from the origin, the inverse of [`Self::offset`] for some tens of
+    /// kilometres.
     pub fn position_at(&self, east: f64, north: f64) -> Position {
-        let dlat = north / self.north;
-        let dlon = if self.east.abs() < 1.0 { 0.0 } else { east / (self.east + dlat * self.east_slope) };
-        let latitude = i64::from(self.origin.latitude) + (dlat / RADIANS).round() as i64;
-        let longitude = i64::from(self.origin.longitude) + (dlon / RADIANS).round() as i64;
-        let longitude = (longitude + TURN / 2).rem_euclid(TURN) - TURN / 2;
-        Position::new(latitude.clamp(-900_000_000, 900_000_000) as i32, longitude as i32)
+        let mut position = self.origin;
+        let (mut missing_east, mut missing_north) = (east, north);
+        for _ in 0..3 {
+            let dlat = missing_north / self.north;
+            let dlon = if self.east.abs() < 1.0 { 0.0 } else { missing_east / self.east };
+            let latitude = i64::from(position.latitude) + (dlat / RADIANS).round() as i64;
+            let longitude = i64::from(position.longitude) + (dlon / RADIANS).round() as i64;
+            let longitude = (longitude + TURN / 2).rem_euclid(TURN) - TURN / 2;
+            position = Position::new(latitude.clamp(-900_000_000, 900_000_000) as i32, longitude as i32);
+            let (reached_east, reached_north) = self.offset(position);
+            (missing_east, missing_north) = (east - reached_east, north - reached_north);
+        }
+        position
     }
 }
 
@@ -248,6 +256,8 @@ mod tests {
             let allowed = 0.03 + 1e-4 * metres;
             prop_assert!((east - metres * sin).abs() < allowed, "east {east} {}", metres * sin);
             prop_assert!((north - metres * cos).abs() < allowed, "north {north} {}", metres * cos);
+            let back = LocalPlane::new(from).position_at(east, north);
+            prop_assert!(to.distance(back) < 0.05, "{to:?} {back:?}");
         }
 
         #[test]

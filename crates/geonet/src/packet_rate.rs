@@ -20,6 +20,11 @@ pub struct PacketRate {
 }
 
 impl PacketRate {
+    /// PDR in octets per second.
+    pub fn average(&self) -> f32 {
+        self.average
+    }
+
     /// Counts a packet; `beta` is `itsGnMaxPacketDataRateEmaBeta`. Returns the rate in octets per second.
     pub fn count(&mut self, now: Time, octets: usize, beta: f32) -> f32 {
         if self.window == Time::ZERO {

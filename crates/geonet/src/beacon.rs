@@ -1,0 +1,78 @@
+//! When the next beacon is due (10.2.3).
+//!
+//! Fixed: `itsGnBeaconServiceRetransmitTimer` and a random part of `itsGnBeaconServiceMaxJitter` after the last beacon or
+//! SHB. Adaptive, after Chen and Gerla, "TCP over Geo-routing for High Mobility": I = R / (k speed) between two
+//! bounds, so that a neighbour in passing is heard k times; less often where so many stations are near that their
+//! beacons together would go over a limit. A quarter of it is random.
+
+use std::time::Duration;
+
+use carnet_base::Rng;
+
+use crate::Mib;
+use crate::mib::BeaconInterval;
+
+/// The least time until the next beacon, and how much is random on top of it; `speed` in 0.01 m/s.
+pub(crate) fn interval(mib: &Mib, speed: i16, neighbours: usize) -> (Duration, Duration) {
+    match mib.beacon_interval {
+        BeaconInterval::Fixed => (mib.beacon_retransmit_timer, mib.beacon_max_jitter),
+        BeaconInterval::Adaptive { k, shortest, longest, load_limit } => {
+            let metres_per_second = f64::from(speed.unsigned_abs()) / 100.0;
+            let seconds = mib.max_communication_range / (k * metres_per_second);
+            let crowded = (neighbours as f64 + 1.0) / load_limit;
+            let seconds =
+                seconds.min(longest.as_secs_f64()).max(shortest.as_secs_f64()).max(crowded).min(60.0);
+            let whole = Duration::try_from_secs_f64(seconds).unwrap_or(longest);
+            let least = whole.mul_f64(0.75).max(shortest.min(whole));
+            (least, whole - least)
+        }
+    }
+}
+
+/// The time from one beacon to the next.
+pub(crate) fn next(mib: &Mib, speed: i16, neighbours: usize, rng: &mut Rng) -> Duration {
+    let (fixed, jitter) = interval(mib, speed, neighbours);
+    rng.duration(fixed, fixed + jitter)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn seconds(speed: f64, neighbours: usize) -> (f64, f64) {
+        let mib = Mib {
+            beacon_interval: BeaconInterval::ADAPTIVE,
+            max_communication_range: 250.0,
+            ..Mib::default()
+        };
+        let mut rng = Rng::new(1);
+        let all: Vec<f64> = (0..500)
+            .map(|_| next(&mib, (speed * 100.0) as i16, neighbours, &mut rng).as_secs_f64())
+            .collect();
+        (all.iter().copied().fold(f64::MAX, f64::min), all.iter().copied().fold(0.0, f64::max))
+    }
+
+    /// The paper's formula (1): max(min(R / (k speed), 2), 0.1).
+    #[test]
+    fn adaptive_intervals() {
+        for (speed, interval) in [(0.0, 2.0), (5.0, 2.0), (10.0, 1.5625), (30.0, 0.5208), (100.0, 0.15625)] {
+            let (least, most) = seconds(speed, 10);
+            assert!(most <= interval + 1e-3 && most > 0.95 * interval, "{speed} m/s: {most}");
+            assert!(least >= 0.75 * interval - 1e-3 && least >= 0.1, "{speed} m/s: {least}");
+        }
+        // A hundred metres per second backwards are as fast, and company slows down.
+        assert!(seconds(-100.0, 10).1 < 0.16);
+        let (least, most) = seconds(100.0, 999);
+        assert!(least >= 1.5 && most <= 2.001, "{least} {most}");
+    }
+
+    /// PON_BEA_TI_01
+    #[test]
+    fn fixed_intervals() {
+        let mut rng = Rng::new(1);
+        for _ in 0..1000 {
+            let span = next(&Mib::default(), 0, 0, &mut rng);
+            assert!((Duration::from_secs(3)..Duration::from_millis(3750)).contains(&span));
+        }
+    }
+}

@@ -1,0 +1,124 @@
+//! Packets that wait: the forwarding packet buffers (8.5) and the Location Service packet buffers (8.4).
+//!
+//! A first-in first-out list, bounded by octets. On overflow the oldest packets go (CAP_LOS_BV_01, CAP_FPB_BV_01,
+//! CAP_FPB_BV_02). A packet whose lifetime ends goes as well; one that leaves in time has its lifetime reduced by the time
+//! that it waited (10.3.8.3).
+
+use std::collections::VecDeque;
+
+use carnet_base::Time;
+use carnet_wire::geonet::{Lifetime, TrafficClass, set_lifetime};
+
+use crate::forwarding::Target;
+
+/// What the router has to know of a packet that it keeps, beside its octets.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Meta {
+    /// MID of the source and SN: what tells packets apart.
+    pub identity: (u64, u16),
+    pub target: Target,
+    pub traffic_class: TrafficClass,
+    /// It waits where there is nobody to send it to (SCF).
+    pub store: bool,
+    /// LT as it stands in the packet.
+    pub lifetime: Lifetime,
+    /// Since when it waits here.
+    pub since: Time,
+    /// This station is its source.
+    pub own: bool,
+}
+
+impl Meta {
+    pub fn expires(&self) -> Time {
+        self.since + self.lifetime.duration()
+    }
+}
+
+/// A packet that waits.
+#[derive(Debug)]
+pub(crate) struct Waiting {
+    pub frame: Vec<u8>,
+    pub meta: Meta,
+}
+
+impl Waiting {
+    /// Makes the packet ready to go on: its lifetime is shorter by the time that it waited. False when nothing is
+    /// left of it.
+    pub fn leave(&mut self, now: Time) -> bool {
+        let left = self.meta.lifetime.after_waiting(now.saturating_since(self.meta.since));
+        self.meta.lifetime = left;
+        self.meta.since = now;
+        left.milliseconds() > 0 && set_lifetime(&mut self.frame, left).is_ok()
+    }
+}
+
+/// A bounded first-in first-out buffer.
+#[derive(Debug)]
+pub(crate) struct PacketBuffer {
+    packets: VecDeque<Waiting>,
+    octets: usize,
+    /// Not later than the earliest end of a lifetime.
+    next_expiry: Time,
+}
+
+impl Default for PacketBuffer {
+    fn default() -> Self {
+        PacketBuffer { packets: VecDeque::new(), octets: 0, next_expiry: Time::MAX }
+    }
+}
+
+impl PacketBuffer {
+    pub fn is_empty(&self) -> bool {
+        self.packets.is_empty()
+    }
+
+    pub fn octets(&self) -> usize {
+        self.octets
+    }
+
+    pub fn next_expiry(&self) -> Option<Time> {
+        (!self.is_empty()).then_some(self.next_expiry)
+    }
+
+    /// Appends a packet; `pushed_out` gets those that make room, this one too if it never fits.
+    pub fn push(&mut self, packet: Waiting, limit: usize, mut pushed_out: impl FnMut(Waiting)) {
+        if packet.frame.len() > limit {
+            pushed_out(packet);
+            return;
+        }
+        while self.octets + packet.frame.len() > limit
+            && let Some(oldest) = self.packets.pop_front()
+        {
+            self.octets -= oldest.frame.len();
+            pushed_out(oldest);
+        }
+        self.octets += packet.frame.len();
+        self.next_expiry = self.next_expiry.min(packet.meta.expires());
+        self.packets.push_back(packet);
+    }
+
+    /// Takes out all packets for which `wanted` holds, in order.
+    pub fn take(&mut self, mut wanted: impl FnMut(&Meta) -> bool) -> Vec<Waiting> {
+        let mut taken = Vec::new();
+        for _ in 0..self.packets.len() {
+            let Some(packet) = self.packets.pop_front() else { break };
+            if wanted(&packet.meta) {
+                self.octets -= packet.frame.len();
+                taken.push(packet);
+            } else {
+                self.packets.push_back(packet);
+            }
+        }
+        taken
+    }
+
+    /// Takes out all packets whose lifetime has ended.
+    pub fn expire(&mut self, now: Time) -> Vec<Waiting> {
+        if now < self.next_expiry {
+            return Vec::new();
+        }
+        let expired = self.take(|meta| meta.expires() <= now);
+        self.next_expiry = self.packets.iter().map(|p| p.meta.expires()).min().unwrap_or(Time::MAX);
+        expired
+    }
+}

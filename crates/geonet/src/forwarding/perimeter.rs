@@ -1,0 +1,351 @@
+//! Perimeter recovery: around a void along a planar subgraph (Karp and Kung, GPSR, MobiCom 2000). **Not part of the
+//! standard**, and off unless it is configured.
+//!
+//! Where greedy forwarding finds no neighbour nearer to the destination, the packet enters perimeter mode: it walks along
+//! the faces of a planar subgraph by the right-hand rule and changes to the next face where an edge crosses the line from
+//! the point of entry to the destination. As soon as it reaches a station that is nearer to the destination than the
+//! point of entry, greedy forwarding goes on. When it comes to walk its first edge again, the destination cannot be
+//! reached, and it is dropped.
+//!
+//! **On the air** a packet in perimeter mode is the packet itself, but the Common Header's next header is
+//! [`NEXT_HEADER`] (15, which nobody defined) and 32 octets stand before the payload, counted by PL:
+//!
+//! | octet | field |
+//! |---|---|
+//! | 0 | version (4 bits, 1), the original next header (4 bits) |
+//! | 1 | reserved, 0 |
+//! | 2 | where the packet entered perimeter mode: latitude, longitude (i32, 0.1 microdegree) |
+//! | 10 | where it entered the present face: latitude, longitude |
+//! | 18 | first edge of the present face: MID of its beginning, MID of its end |
+//! | 30 | reserved, 0 |
+//!
+//! It is sent to one neighbour, never broadcast. A station without the extension discards it for its next header, or
+//! forwards it greedily and never delivers it; nobody is worse off than without. When perimeter mode ends the original
+//! packet is restored to the octet.
+//!
+//! **No loops.** Greedy steps come strictly closer to the destination; a greedy phase after a perimeter phase starts
+//! closer than the one before it ended; on a face no directed edge is walked twice, for the first one ends the
+//! walk. Where neighbours' positions are out of date and the faces of two stations disagree, RHL ends what these rules
+//! do not, and no station handles the same packet with the same RHL twice.
+
+use carnet_wire::geonet::CommonNextHeader;
+
+use crate::geodesy::{LocalPlane, Metric, Position};
+use crate::location_table::{LocationTable, Slot};
+use crate::mib::Planarisation;
+use crate::{GeonetDrop, MacAddress};
+
+/// The next header of a packet in perimeter mode.
+pub const NEXT_HEADER: u8 = 15;
+/// The version of the recovery header.
+const VERSION: u8 = 1;
+/// A face is only changed for a crossing that is nearer by so many metres: positions are rounded to centimetres.
+const PROGRESS: f64 = 0.1;
+
+/// The recovery header.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct RecoveryHeader {
+    /// What the payload behind the header is.
+    pub next_header: CommonNextHeader,
+    /// Where greedy forwarding failed (Lp).
+    pub entry: Position,
+    /// Where the packet entered the present face (Lf).
+    pub face_entry: Position,
+    /// The first edge of the present face (e0).
+    pub first_edge: (MacAddress, MacAddress),
+}
+
+impl RecoveryHeader {
+    /// Octets of the header.
+    pub const LEN: usize = 32;
+
+    /// Reads the header from the beginning of a payload.
+    ///
+    /// # Errors
+    /// [`GeonetDrop::BadRecoveryHeader`] for fewer than 32 octets, another version or positions that are nowhere.
+    pub fn parse(payload: &[u8]) -> Result<RecoveryHeader, GeonetDrop> {
+        let octets: &[u8; Self::LEN] = payload.first_chunk().ok_or(GeonetDrop::BadRecoveryHeader)?;
+        let coordinate =
+            |at: usize| i32::from_be_bytes([octets[at], octets[at + 1], octets[at + 2], octets[at + 3]]);
+        let mac = |at: usize| {
+            let mut mac = MacAddress::default();
+            mac.copy_from_slice(&octets[at..at + 6]);
+            mac
+        };
+        let header = RecoveryHeader {
+            next_header: CommonNextHeader::from_value(octets[0]),
+            entry: Position::new(coordinate(2), coordinate(6)),
+            face_entry: Position::new(coordinate(10), coordinate(14)),
+            first_edge: (mac(18), mac(24)),
+        };
+        let known = !matches!(header.next_header, CommonNextHeader::Unknown(_));
+        if octets[0] >> 4 == VERSION && known && header.entry.is_on_earth() && header.face_entry.is_on_earth()
+        {
+            Ok(header)
+        } else {
+            Err(GeonetDrop::BadRecoveryHeader)
+        }
+    }
+
+    /// The header's octets.
+    pub fn to_octets(&self) -> [u8; Self::LEN] {
+        let mut octets = [0; Self::LEN];
+        octets[0] = VERSION << 4 | self.next_header.value();
+        octets[2..6].copy_from_slice(&self.entry.latitude.to_be_bytes());
+        octets[6..10].copy_from_slice(&self.entry.longitude.to_be_bytes());
+        octets[10..14].copy_from_slice(&self.face_entry.latitude.to_be_bytes());
+        octets[14..18].copy_from_slice(&self.face_entry.longitude.to_be_bytes());
+        octets[18..24].copy_from_slice(&self.first_edge.0);
+        octets[24..30].copy_from_slice(&self.first_edge.1);
+        octets
+    }
+}
+
+/// The neighbours to which the planar subgraph has an edge.
+///
+/// Whether an edge stays is a question about the one neighbour that is nearest to its middle (Gabriel), so the
+/// spatial index answers it; both ends of an edge come to the same answer.
+pub fn planar_neighbours(table: &LocationTable, ego: Position, planarisation: Planarisation) -> Vec<Slot> {
+    let plane = LocalPlane::new(ego);
+    let stays = |slot: Slot, position: Position| {
+        let (east, north) = plane.offset(position);
+        let middle = Metric::new(plane.position_at(east / 2.0, north / 2.0));
+        let length = middle.squared(ego) + middle.squared(position);
+        match planarisation {
+            Planarisation::Gabriel => {
+                let radius = length / 2.0;
+                middle_is_free(table, &middle, radius, |witness| witness != slot)
+            }
+            Planarisation::RelativeNeighbourhood => {
+                let (to_ego, to_other) = (Metric::new(ego), Metric::new(position));
+                let edge = to_ego.squared(position).min(to_other.squared(ego));
+                let nearer = |witness: Slot| {
+                    witness != slot
+                        && table.index().position(witness).is_some_and(|place| {
+                            to_ego.squared(place) < edge && to_other.squared(place) < edge
+                        })
+                };
+                middle_is_free(table, &middle, 1.51 * length, nearer)
+            }
+        }
+    };
+    table
+        .iter()
+        .filter(|(_, entry)| entry.is_neighbour())
+        .filter(|(slot, entry)| entry.position() != ego && stays(*slot, entry.position()))
+        .map(|(slot, _)| slot)
+        .collect()
+}
+
+fn middle_is_free(
+    table: &LocationTable,
+    middle: &Metric,
+    radius: f64,
+    witness: impl Fn(Slot) -> bool,
+) -> bool {
+    table.index().nearest_where(middle, radius * (1.0 - 1e-9), witness).is_none()
+}
+
+/// A neighbour as seen from the destination, in metres.
+#[derive(Debug, Clone, Copy)]
+struct Corner {
+    slot: Slot,
+    mac: MacAddress,
+    east: f64,
+    north: f64,
+}
+
+/// A station's view of the planar graph, with the destination at the origin.
+#[derive(Debug)]
+pub struct Walk<'a> {
+    table: &'a LocationTable,
+    plane: LocalPlane,
+    mac: MacAddress,
+    ego: (f64, f64),
+    corners: Vec<Corner>,
+}
+
+impl<'a> Walk<'a> {
+    /// The view of the station `mac` at `ego` on the way to `destination`; `neighbours` are those of the planar graph.
+    pub fn new(
+        table: &'a LocationTable,
+        neighbours: &[Slot],
+        mac: MacAddress,
+        ego: Position,
+        destination: Position,
+    ) -> Walk<'a> {
+        let plane = LocalPlane::new(destination);
+        let corners = neighbours
+            .iter()
+            .map(|&slot| {
+                let entry = table.entry(slot);
+                let (east, north) = plane.offset(entry.position());
+                Corner { slot, mac: entry.mac(), east, north }
+            })
+            .collect();
+        Walk { table, plane, mac, ego: plane.offset(ego), corners }
+    }
+
+    /// Enters perimeter mode: the first edge, counter-clockwise from the line to the destination. `None` without any
+    /// neighbour.
+    pub fn enter(&self, ego: Position, next_header: CommonNextHeader) -> Option<(RecoveryHeader, Slot)> {
+        let next = self.counter_clockwise((-self.ego.0, -self.ego.1))?;
+        let first_edge = (self.mac, next.mac);
+        Some((RecoveryHeader { next_header, entry: ego, face_entry: ego, first_edge }, next.slot))
+    }
+
+    /// Goes on along the face, after the edge from `sender`; changes the face where the next edge crosses the line to
+    /// the destination.
+    ///
+    /// # Errors
+    /// [`GeonetDrop::Unreachable`] when the walk is back at its first edge or there is no edge.
+    pub fn go_on(
+        &self,
+        header: &RecoveryHeader,
+        sender: Option<Position>,
+    ) -> Result<(RecoveryHeader, Slot), GeonetDrop> {
+        let from = match sender {
+            Some(sender) => {
+                let (east, north) = self.plane.offset(sender);
+                (east - self.ego.0, north - self.ego.1)
+            }
+            None => (-self.ego.0, -self.ego.1),
+        };
+        let mut header = *header;
+        let mut next = self.counter_clockwise(from).ok_or(GeonetDrop::Unreachable)?;
+        let mut changed = false;
+        for _ in 0..self.corners.len() {
+            let reached = self.plane.distance(header.face_entry);
+            let Some(crossing) = self
+                .crossing(&next, self.plane.offset(header.entry))
+                .filter(|(east, north)| east.hypot(*north) < reached - PROGRESS)
+            else {
+                break;
+            };
+            header.face_entry = self.plane.position_at(crossing.0, crossing.1);
+            next = self
+                .counter_clockwise((next.east - self.ego.0, next.north - self.ego.1))
+                .ok_or(GeonetDrop::Unreachable)?;
+            header.first_edge = (self.mac, next.mac);
+            changed = true;
+        }
+        if !changed && header.first_edge == (self.mac, next.mac) {
+            return Err(GeonetDrop::Unreachable);
+        }
+        Ok((header, next.slot))
+    }
+
+    /// The first neighbour counter-clockwise from a direction; the one in that very direction comes last.
+    fn counter_clockwise(&self, from: (f64, f64)) -> Option<Corner> {
+        let turn = |corner: &Corner| {
+            let to = (corner.east - self.ego.0, corner.north - self.ego.1);
+            let (cross, dot) = (from.0 * to.1 - from.1 * to.0, from.0 * to.0 + from.1 * to.1);
+            let angle = cross.atan2(dot);
+            if angle > 1e-9 { angle } else { angle + std::f64::consts::TAU }
+        };
+        self.corners.iter().copied().min_by(|a, b| turn(a).total_cmp(&turn(b)))
+    }
+
+    /// Where the edge to `next` crosses the line from `entry` to the destination (the origin).
+    fn crossing(&self, next: &Corner, entry: (f64, f64)) -> Option<(f64, f64)> {
+        let edge = (next.east - self.ego.0, next.north - self.ego.1);
+        let determinant = edge.0 * entry.1 - edge.1 * entry.0;
+        if determinant == 0.0 {
+            return None;
+        }
+        // ego + s edge = t entry
+        let s = (self.ego.1 * entry.0 - self.ego.0 * entry.1) / determinant;
+        let t = (edge.0 * self.ego.1 - edge.1 * self.ego.0) / determinant;
+        let on_both = (0.0..=1.0).contains(&s) && (0.0..=1.0).contains(&t);
+        on_both.then_some((t * entry.0, t * entry.1))
+    }
+
+    /// The link-layer address of a neighbour.
+    pub fn mac_of(&self, slot: Slot) -> MacAddress {
+        self.table.entry(slot).mac()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::Mib;
+    use carnet_base::Time;
+    use carnet_wire::geonet::{GnAddress, LongPositionVector, StationType};
+
+    const HOME: Position = Position::new(488_375_000, 21_008_000);
+
+    fn at(east: f64, north: f64) -> Position {
+        LocalPlane::new(HOME).position_at(east, north)
+    }
+
+    fn mac(number: u8) -> MacAddress {
+        [2, 0, 0, 0, 0, number]
+    }
+
+    fn table(places: &[(f64, f64)]) -> LocationTable {
+        let mut table = LocationTable::new(1);
+        for (number, place) in (1u8..).zip(places) {
+            let position = at(place.0, place.1);
+            let pv = LongPositionVector {
+                address: GnAddress::new(false, StationType::PassengerCar, mac(number)),
+                latitude: position.latitude,
+                longitude: position.longitude,
+                ..LongPositionVector::default()
+            };
+            table.learn(Time::ZERO, &Mib::default(), &pv, true).expect("room");
+        }
+        table
+    }
+
+    /// A witness inside the circle over an edge takes it away; one that is only inside the lens does so under RNG.
+    #[test]
+    fn planar_subgraphs() {
+        let planar = |places: &[(f64, f64)], planarisation| {
+            planar_neighbours(&table(places), HOME, planarisation).len()
+        };
+        for (witness, gabriel, relative) in
+            [((100.0, 10.0), 1, 1), ((100.0, 130.0), 2, 1), ((80.0, 200.0), 2, 2), ((-10.0, 0.0), 2, 2)]
+        {
+            let places = [(200.0, 0.0), witness];
+            assert_eq!(planar(&places, Planarisation::Gabriel), gabriel, "{witness:?}");
+            assert_eq!(planar(&places, Planarisation::RelativeNeighbourhood), relative, "{witness:?}");
+        }
+    }
+
+    /// The right-hand rule: the next edge counter-clockwise, the way back last of all.
+    #[test]
+    fn the_right_hand_rule() {
+        let table = table(&[(100.0, 0.0), (0.0, 100.0), (-100.0, -10.0)]);
+        let neighbours = planar_neighbours(&table, HOME, Planarisation::Gabriel);
+        assert_eq!(neighbours.len(), 3);
+        let walk = Walk::new(&table, &neighbours, mac(9), HOME, at(0.0, -5000.0));
+        let (header, first) = walk.enter(HOME, CommonNextHeader::BtpB).expect("an edge");
+        assert_eq!((walk.mac_of(first), header.first_edge), (mac(1), (mac(9), mac(1))));
+        let mut header = header;
+        header.first_edge = (mac(7), mac(8));
+        for (from, to) in [(1, 2), (2, 3), (3, 1)] {
+            let sender = table.entry(neighbours[from - 1]).position();
+            let (_, next) = walk.go_on(&header, Some(sender)).expect("an edge");
+            assert_eq!(walk.mac_of(next), mac(to), "from {from}");
+        }
+    }
+
+    #[test]
+    fn the_header_survives_the_wire() {
+        let header = RecoveryHeader {
+            next_header: CommonNextHeader::Ipv6,
+            entry: Position::new(-5, 6),
+            face_entry: Position::new(7, -8),
+            first_edge: (mac(1), mac(2)),
+        };
+        let octets = header.to_octets();
+        assert_eq!(RecoveryHeader::parse(&octets), Ok(header));
+        assert_eq!(RecoveryHeader::parse(&octets[..31]), Err(GeonetDrop::BadRecoveryHeader));
+        for (at, octet) in [(0, 0x23), (0, 0x1f), (2, 0x7f), (14, 0x80)] {
+            let mut bad = octets;
+            bad[at] = octet;
+            assert_eq!(RecoveryHeader::parse(&bad), Err(GeonetDrop::BadRecoveryHeader), "{at}");
+        }
+    }
+}

@@ -1,0 +1,144 @@
+//! What goes into a router and what comes out of it.
+
+use std::time::Duration;
+
+use carnet_wire::geonet::{
+    CommonNextHeader, GeoArea, GnAddress, HeaderType, Lifetime, LongPositionVector, TrafficClass,
+};
+
+use crate::MacAddress;
+
+/// A frame of EtherType 0x8947 as the link handed it over.
+#[derive(Debug, Clone, Copy)]
+pub struct ReceivedFrame<'a> {
+    /// Link-layer address of the station that sent this copy, the "sender" of the standard.
+    pub source: MacAddress,
+    /// Link-layer destination: this station, or broadcast.
+    pub destination: MacAddress,
+    /// What stands behind the EtherType.
+    pub packet: &'a [u8],
+}
+
+/// How a payload shall travel (GN-DATA.request, annex J: "packet transport type" with its destination).
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Transport {
+    /// GUC, to a station. Only the MID of the address has to be right.
+    GeoUnicast(GnAddress),
+    /// GBC, to everybody in an area.
+    GeoBroadcast(GeoArea),
+    /// GAC, to anybody in an area.
+    GeoAnycast(GeoArea),
+    /// TSB, to everybody within some hops.
+    TopologicallyScoped,
+    /// SHB, to everybody in range; with the octets that belong to the access layer.
+    SingleHop([u8; 4]),
+}
+
+/// A request to repeat a packet.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Repetition {
+    /// Once in so long; at least `itsGnMinPacketRepetitionInterval`.
+    pub interval: Duration,
+    /// For so long.
+    pub maximum_time: Duration,
+}
+
+/// What an upper layer wants to be sent (GN-DATA.request).
+#[derive(Debug, Clone, Copy)]
+pub struct Request<'a> {
+    /// To whom.
+    pub transport: Transport,
+    /// What the payload is.
+    pub next_header: CommonNextHeader,
+    /// How it shall be treated.
+    pub traffic_class: TrafficClass,
+    /// How long it may wait on its way; `itsGnDefaultPacketLifetime` if `None`.
+    pub maximum_lifetime: Option<Duration>,
+    /// How many hops it may go; `itsGnDefaultHopLimit` if `None`. Single-hop packets always go one.
+    pub maximum_hop_limit: Option<u8>,
+    /// Whether it is sent again and again.
+    pub repetition: Option<Repetition>,
+    /// The payload.
+    pub payload: &'a [u8],
+}
+
+impl<'a> Request<'a> {
+    /// A request with the default lifetime, hop limit and traffic class, sent once.
+    pub fn new(transport: Transport, next_header: CommonNextHeader, payload: &'a [u8]) -> Request<'a> {
+        Request {
+            transport,
+            next_header,
+            traffic_class: TrafficClass::default(),
+            maximum_lifetime: None,
+            maximum_hop_limit: None,
+            repetition: None,
+            payload,
+        }
+    }
+}
+
+/// What shall be done.
+#[derive(Debug, Clone, PartialEq)]
+pub enum Output {
+    /// A frame of EtherType 0x8947 goes to the link.
+    Transmit(Transmission),
+    /// A payload goes to the upper layer.
+    Deliver(Delivery),
+    /// Something that an operator may want to know.
+    Event(Event),
+}
+
+/// A frame for the link. When it is sent, its octets may go back to [`crate::Router::recycle`].
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Transmission {
+    /// Link-layer destination.
+    pub destination: MacAddress,
+    /// How the packet wants to be treated.
+    pub traffic_class: TrafficClass,
+    /// What stands behind the EtherType.
+    pub frame: Vec<u8>,
+}
+
+/// A payload for the upper layer (GN-DATA.indication). Its octets may go back to [`crate::Router::recycle`].
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Delivery {
+    /// How it came.
+    pub header_type: HeaderType,
+    /// What the payload is.
+    pub next_header: CommonNextHeader,
+    /// Who sent it, and where that was.
+    pub source: LongPositionVector,
+    /// To which station, for GUC.
+    pub destination: Option<GnAddress>,
+    /// To which area, for GBC and GAC.
+    pub area: Option<GeoArea>,
+    /// How it wanted to be treated.
+    pub traffic_class: TrafficClass,
+    /// RHL as received.
+    pub remaining_hop_limit: u8,
+    /// MHL.
+    pub maximum_hop_limit: u8,
+    /// What is left of its lifetime.
+    pub remaining_lifetime: Lifetime,
+    /// Link-layer address of the last hop.
+    pub sender: MacAddress,
+    /// The payload.
+    pub payload: Vec<u8>,
+}
+
+/// Something that an operator may want to know.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Event {
+    /// A station came into range.
+    NewNeighbour(GnAddress),
+    /// Another station uses this station's address, which was changed if it is an automatic one (10.2.1.5). The
+    /// link-layer address has to follow: it is the MID of the new address.
+    AddressConflict {
+        /// The address in conflict.
+        address: GnAddress,
+        /// What this station uses from now on; the same where duplicate address detection is off.
+        replacement: GnAddress,
+    },
+    /// The position of a station was sought in vain (10.2.4).
+    LocationUnknown(GnAddress),
+}

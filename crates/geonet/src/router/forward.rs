@@ -1,0 +1,430 @@
+//! On its way: carries out what the algorithms of [`crate::forwarding`] decide.
+
+use carnet_base::Time;
+use carnet_wire::geonet::{
+    CommonNextHeader, ExtendedHeader, GeoArea, LongPositionVector, Packet, TrafficClass, set_destination,
+    set_remaining_hop_limit,
+};
+
+use super::receive::Received;
+use super::{Router, Timer, WALKS};
+use crate::buffers::{Meta, Waiting};
+use crate::forwarding::perimeter::{NEXT_HEADER, RecoveryHeader, Walk, planar_neighbours};
+use crate::forwarding::{Selection, Target, contention_based, select};
+use crate::geodesy::Metric;
+use crate::io::{Event, Output, Transmission};
+use crate::location_table::{Learnt, Slot, mac_key, mid_key};
+use crate::mib::{AreaForwarding, NonAreaForwarding, Planarisation, Recovery};
+use crate::{BROADCAST, GeonetDrop, MacAddress};
+
+/// Whence a packet comes to be forwarded.
+#[derive(Debug, Clone, Copy)]
+pub(super) enum Origin<'a> {
+    /// From this station: its own, or one that waited here.
+    Here,
+    /// From another station just now.
+    Received(&'a Received<'a>),
+}
+
+impl Router {
+    /// The forwarder operations that all packets have in common; `source` is the source's entry.
+    pub(super) fn forward_received(
+        &mut self,
+        now: Time,
+        received: &Received<'_>,
+        source: Slot,
+        target: Target,
+    ) -> Result<(), GeonetDrop> {
+        let packet = &received.packet;
+        let remaining = packet.basic.remaining_hop_limit;
+        if remaining <= 1 {
+            return Err(GeonetDrop::HopLimit);
+        }
+        if self.position.is_none() && target.metric().is_some() {
+            return Err(GeonetDrop::NoPosition);
+        }
+        self.check_rate(now, received.frame.source, received.frame.packet.len(), source)?;
+        let mut frame = self.buffer();
+        if received.recovery.is_some() {
+            packet.append_to(&mut frame);
+        } else {
+            // What pads a short frame of the link is no part of the packet.
+            frame.extend_from_slice(&received.frame.packet[..packet.len()]);
+        }
+        set_remaining_hop_limit(&mut frame, remaining - 1)?;
+        let mut target = target;
+        if let (Target::Station { mid, .. }, Some(told)) = (target, packet.extended.destination())
+            && let Some(slot) = self.table.find(now, mid)
+        {
+            // C.3: where the destination is a neighbour and known better than the packet knows it.
+            let entry = self.table.entry(slot);
+            if entry.is_neighbour() && entry.position_vector().timestamp.is_newer_than(told.timestamp) {
+                let mut known = entry.position_vector().short();
+                known.address = told.address;
+                set_destination(&mut frame, &known)?;
+                target = Target::station(mid, entry.position());
+            }
+        }
+        let traffic_class = packet.common.traffic_class;
+        let request = matches!(packet.extended, ExtendedHeader::LocationServiceRequest { .. });
+        let meta = Meta {
+            identity: (mid_key(received.source().address), packet.extended.sequence().unwrap_or(0)),
+            target,
+            traffic_class,
+            // PON_LOS_BV_10: LS requests do not wait.
+            store: traffic_class.store_carry_forward && !request,
+            lifetime: packet.basic.lifetime,
+            since: now,
+            own: false,
+        };
+        self.dispatch(now, Waiting { frame, meta }, Origin::Received(received))
+    }
+
+    /// B.2: whoever sends too much is not helped on.
+    fn check_rate(
+        &mut self,
+        now: Time,
+        sender: MacAddress,
+        octets: usize,
+        source: Slot,
+    ) -> Result<(), GeonetDrop> {
+        let Some(limit) = self.mib.max_packet_data_rate else { return Ok(()) };
+        let (limit, beta) = (limit as f32, self.mib.packet_data_rate_beta);
+        let mut excessive = self.table.entry(source).rate.average() > limit;
+        if let Some(slot) = self.table.find(now, mac_key(sender))
+            && slot != source
+        {
+            excessive |= self.table.entry_mut(slot).rate.count(now, octets, beta) > limit;
+        }
+        if excessive { Err(GeonetDrop::PacketDataRate) } else { Ok(()) }
+    }
+
+    /// Sends a packet by the algorithm that is in charge of it, or lets it wait.
+    pub(super) fn dispatch(
+        &mut self,
+        now: Time,
+        packet: Waiting,
+        origin: Origin<'_>,
+    ) -> Result<(), GeonetDrop> {
+        if packet.meta.store && self.table.neighbours() == 0 {
+            self.store(packet);
+            return Ok(());
+        }
+        let (area, anybody) = match packet.meta.target {
+            Target::Everybody => {
+                self.transmit(BROADCAST, packet);
+                return Ok(());
+            }
+            Target::Station { .. } => return self.non_area(now, packet, origin),
+            Target::Area { area, .. } => (area, false),
+            Target::Anybody { area, .. } => (area, true),
+        };
+        match self.select(now, &area, origin) {
+            // The source of a GAC is inside itself: 10.3.12.2.
+            Selection::Area if anybody => self.transmit(BROADCAST, packet),
+            Selection::Area => self.area_forwarding(now, packet, origin),
+            Selection::NonArea => return self.non_area(now, packet, origin),
+            Selection::Broadcast => self.transmit(BROADCAST, packet),
+            Selection::Discard => {
+                self.recycle(packet.frame);
+                return Err(GeonetDrop::SenderInsideArea);
+            }
+        }
+        Ok(())
+    }
+
+    /// Annex D.
+    fn select(&self, now: Time, area: &GeoArea, origin: Origin<'_>) -> Selection {
+        let sender = match origin {
+            Origin::Here => None,
+            Origin::Received(received) => self
+                .table
+                .find(now, mac_key(received.frame.source))
+                .map(|slot| self.table.entry(slot).position_vector()),
+        };
+        select(area, self.place(), matches!(origin, Origin::Here), sender, self.mib.unknown_sender)
+    }
+
+    /// Annex F.
+    fn area_forwarding(&mut self, now: Time, packet: Waiting, origin: Origin<'_>) {
+        let Origin::Received(received) = origin else {
+            return self.transmit(BROADCAST, packet);
+        };
+        match self.mib.area_forwarding {
+            AreaForwarding::Simple => self.transmit(BROADCAST, packet),
+            AreaForwarding::ContentionBased => {
+                let distance = self.distance_to_sender(now, received);
+                self.contend(now, packet, received, false, contention_based::timeout(&self.mib, distance));
+            }
+            AreaForwarding::Advanced if received.is_unicast() => {
+                // F.4: chosen by the last hop, so it goes on at once; contention stands by in case that fails.
+                if let Some(next) = self.greedy(now, &packet.meta.target) {
+                    let mut frame = self.buffer();
+                    frame.extend_from_slice(&packet.frame);
+                    let now_sent = Waiting { frame, meta: packet.meta };
+                    self.transmit(self.neighbour_mac(next), now_sent);
+                }
+                self.contend(now, packet, received, true, self.mib.cbf_max_time);
+            }
+            AreaForwarding::Advanced => {
+                let distance = self.distance_to_sender(now, received);
+                self.contend(now, packet, received, true, contention_based::timeout(&self.mib, distance));
+            }
+        }
+    }
+
+    fn distance_to_sender(&self, now: Time, received: &Received<'_>) -> Option<f64> {
+        self.sender_position(now, received).map(|sender| self.place().distance(sender))
+    }
+
+    /// Annex E.
+    fn non_area(&mut self, now: Time, packet: Waiting, origin: Origin<'_>) -> Result<(), GeonetDrop> {
+        if self.mib.non_area_forwarding == NonAreaForwarding::ContentionBased {
+            return self.non_area_contention(now, packet, origin);
+        }
+        if let Some(next) = self.greedy(now, &packet.meta.target) {
+            self.transmit(self.neighbour_mac(next), packet);
+            return Ok(());
+        }
+        if let Recovery::Perimeter(planarisation) = self.mib.recovery
+            && self.enter_perimeter(&packet, planarisation)
+        {
+            self.recycle(packet.frame);
+            return Ok(());
+        }
+        if packet.meta.store {
+            self.store(packet);
+        } else {
+            self.transmit(BROADCAST, packet);
+        }
+        Ok(())
+    }
+
+    /// E.2, and the destination itself where it is a neighbour.
+    fn greedy(&mut self, now: Time, target: &Target) -> Option<Slot> {
+        if let Target::Station { mid, .. } = target
+            && let Some(slot) = self.table.find(now, *mid)
+            && self.table.entry(slot).is_neighbour()
+        {
+            return Some(slot);
+        }
+        let ego = self.place();
+        self.next_hops.next_hop(now, &self.table, target.metric()?, ego, self.mib.next_hop_hold)
+    }
+
+    /// E.3
+    fn non_area_contention(
+        &mut self,
+        now: Time,
+        packet: Waiting,
+        origin: Origin<'_>,
+    ) -> Result<(), GeonetDrop> {
+        let (Origin::Received(received), Some(metric)) = (origin, packet.meta.target.metric()) else {
+            self.transmit(BROADCAST, packet);
+            return Ok(());
+        };
+        let progress = self
+            .sender_position(now, received)
+            .map(|sender| metric.destination.distance(sender) - metric.destination.distance(self.place()));
+        if progress.is_some_and(|metres| metres <= 0.0) {
+            self.recycle(packet.frame);
+            return Err(GeonetDrop::NoProgress);
+        }
+        self.contend(now, packet, received, false, contention_based::timeout(&self.mib, progress));
+        Ok(())
+    }
+
+    fn contend(
+        &mut self,
+        now: Time,
+        packet: Waiting,
+        received: &Received<'_>,
+        advanced: bool,
+        timeout: std::time::Duration,
+    ) {
+        let identity = packet.meta.identity;
+        let mut pushed_out = Vec::new();
+        let limit = self.mib.cbf_buffer_size;
+        self.timers.set(Timer::Contention(identity), now + timeout);
+        self.contention.insert(packet, received.frame.source, advanced, limit, |old| pushed_out.push(old));
+        for old in pushed_out {
+            self.timers.stop(Timer::Contention(old.meta.identity));
+            self.count_drop(GeonetDrop::ForwardingBufferOverflow);
+            self.recycle(old.frame);
+        }
+    }
+
+    /// The time of a packet in contention is up: nobody else was faster.
+    pub(super) fn contention_over(&mut self, now: Time, identity: (u64, u16)) {
+        let Some(contender) = self.contention.remove(identity) else { return };
+        let mut packet = contender.packet;
+        if packet.leave(now) {
+            self.transmit(BROADCAST, packet);
+        } else {
+            self.count_drop(GeonetDrop::LifetimeExpired);
+            self.recycle(packet.frame);
+        }
+    }
+
+    /// Into the forwarding packet buffer (8.5).
+    fn store(&mut self, packet: Waiting) {
+        let (buffer, limit) = match packet.meta.target {
+            Target::Station { .. } => (&mut self.unicast_buffer, self.mib.unicast_buffer_size),
+            _ => (&mut self.broadcast_buffer, self.mib.broadcast_buffer_size),
+        };
+        let mut pushed_out = Vec::new();
+        buffer.push(packet, limit, |old| pushed_out.push(old));
+        for old in pushed_out {
+            self.count_drop(GeonetDrop::ForwardingBufferOverflow);
+            self.recycle(old.frame);
+        }
+        self.plan_buffers();
+    }
+
+    /// After a source was learnt: what waited for it may go on.
+    pub(super) fn learnt(&mut self, now: Time, learnt: Learnt, source: &LongPositionVector) {
+        if learnt.new_neighbour {
+            self.event(Event::NewNeighbour(source.address));
+        }
+        if (learnt.is_new || learnt.new_neighbour) && !self.table_timer {
+            self.plan_table();
+        }
+        if !self.searches.is_empty() {
+            self.found(now, learnt.slot);
+        }
+        if learnt.updated || learnt.new_neighbour {
+            self.flush_buffers(now, learnt.slot);
+        }
+    }
+
+    /// Sends on the packets for which the station in `slot` is what they waited for: their destination, or a neighbour
+    /// that is nearer to it.
+    fn flush_buffers(&mut self, now: Time, slot: Slot) {
+        if self.unicast_buffer.is_empty() && self.broadcast_buffer.is_empty() {
+            return;
+        }
+        let entry = self.table.entry(slot);
+        let (mid, position, neighbour) = (mid_key(entry.address()), entry.position(), entry.is_neighbour());
+        let ego = self.place();
+        let helps = |meta: &Meta| match meta.target {
+            Target::Station { mid: wanted, .. } if wanted == mid => true,
+            Target::Station { metric, .. } => neighbour && metric.squared(position) < metric.squared(ego),
+            Target::Everybody => neighbour,
+            Target::Area { area, metric } | Target::Anybody { area, metric } => {
+                neighbour
+                    && (metric.squared(position) < metric.squared(ego)
+                        || crate::geodesy::is_inside(&area, ego))
+            }
+        };
+        let mut packets = self.unicast_buffer.take(helps);
+        packets.extend(self.broadcast_buffer.take(helps));
+        for mut packet in packets {
+            if !packet.leave(now) {
+                self.count_drop(GeonetDrop::LifetimeExpired);
+                self.recycle(packet.frame);
+            } else if let Err(reason) = self.dispatch(now, packet, Origin::Here) {
+                self.count_drop(reason);
+            }
+        }
+    }
+
+    /// Hands a packet to the link.
+    pub(super) fn transmit(&mut self, destination: MacAddress, packet: Waiting) {
+        if packet.meta.own {
+            self.counters.sent += 1;
+        } else {
+            self.counters.forwarded += 1;
+        }
+        let traffic_class = packet.meta.traffic_class;
+        self.outputs.push_back(Output::Transmit(Transmission {
+            destination,
+            traffic_class,
+            frame: packet.frame,
+        }));
+    }
+
+    /// Puts a packet into perimeter mode and sends it along the first edge. False where there is no edge.
+    fn enter_perimeter(&mut self, packet: &Waiting, planarisation: Planarisation) -> bool {
+        let Some(metric) = packet.meta.target.metric() else { return false };
+        let Ok(view) = Packet::parse(&packet.frame) else { return false };
+        let ego = self.place();
+        let neighbours = planar_neighbours(&self.table, ego, planarisation);
+        let walk = Walk::new(&self.table, &neighbours, self.mac(), ego, metric.destination);
+        let Some((header, next)) = walk.enter(ego, view.common.next_header) else { return false };
+        let mac = walk.mac_of(next);
+        let frame = in_perimeter_mode(&view, &header, view.basic.remaining_hop_limit);
+        self.counters.recoveries += 1;
+        self.transmit(mac, Waiting { frame, meta: packet.meta });
+        true
+    }
+
+    /// Sends a packet in perimeter mode one edge further. `None` when perimeter mode ends here: the station is nearer
+    /// to the destination than the point of entry, or the destination is a neighbour.
+    pub(super) fn walk_on(
+        &mut self,
+        now: Time,
+        received: &Received<'_>,
+        recovery: &RecoveryHeader,
+        metric: Metric,
+        destination: Option<u64>,
+    ) -> Option<Result<(), GeonetDrop>> {
+        let Recovery::Perimeter(planarisation) = self.mib.recovery else {
+            return Some(Err(GeonetDrop::BadRecoveryHeader));
+        };
+        if self.position.is_none() {
+            return Some(Err(GeonetDrop::NoPosition));
+        }
+        let ego = self.place();
+        let arrived = destination
+            .and_then(|mid| self.table.find(now, mid))
+            .is_some_and(|slot| self.table.entry(slot).is_neighbour());
+        if arrived || metric.squared(ego) < metric.squared(recovery.entry) {
+            return None;
+        }
+        let packet = &received.packet;
+        let remaining = packet.basic.remaining_hop_limit;
+        if remaining <= 1 {
+            return Some(Err(GeonetDrop::HopLimit));
+        }
+        let source = received.source();
+        let step = (mid_key(source.address), packet.extended.sequence().unwrap_or(0), remaining);
+        if self.walks.contains(&step) {
+            return Some(Err(GeonetDrop::Duplicate));
+        }
+        if self.walks.len() >= WALKS {
+            self.walks.pop_front();
+        }
+        self.walks.push_back(step);
+        let sender = self
+            .table
+            .find(now, mac_key(received.frame.source))
+            .map(|slot| self.table.entry(slot).position());
+        let neighbours = planar_neighbours(&self.table, ego, planarisation);
+        let walk = Walk::new(&self.table, &neighbours, self.mac(), ego, metric.destination);
+        let (header, next) = match walk.go_on(recovery, sender) {
+            Ok(step) => step,
+            Err(reason) => return Some(Err(reason)),
+        };
+        let mac = walk.mac_of(next);
+        let frame = in_perimeter_mode(packet, &header, remaining - 1);
+        self.counters.forwarded += 1;
+        let traffic_class = packet.common.traffic_class;
+        self.outputs.push_back(Output::Transmit(Transmission { destination: mac, traffic_class, frame }));
+        Some(Ok(()))
+    }
+}
+
+/// The packet with its recovery header.
+fn in_perimeter_mode(packet: &Packet<'_>, header: &RecoveryHeader, remaining_hop_limit: u8) -> Vec<u8> {
+    let mut payload = Vec::with_capacity(RecoveryHeader::LEN + packet.payload.len());
+    payload.extend_from_slice(&header.to_octets());
+    payload.extend_from_slice(packet.payload);
+    let mut walking = Packet { payload: &payload, ..*packet };
+    walking.basic.remaining_hop_limit = remaining_hop_limit;
+    walking.common.next_header = CommonNextHeader::Unknown(NEXT_HEADER);
+    walking.emit()
+}
+
+/// The traffic class of packets that the router makes for itself.
+pub(super) const OWN_TRAFFIC_CLASS: TrafficClass =
+    TrafficClass { store_carry_forward: false, channel_offload: false, id: 0 };

@@ -1,0 +1,286 @@
+//! The router: it receives, delivers, forwards and originates packets (clause 10.3).
+//!
+//! [`receive`] judges what comes in and learns from it, [`source`] builds what upper layers ask for, [`forward`] sends a
+//! packet on its way by the algorithms of [`crate::forwarding`], [`service`] has the Location Service, beacons and
+//! what else is due at some time. They share the state that is defined here.
+//!
+//! **How to drive it.** Each `handle_*` takes the time and an input; afterwards [`Router::poll_output`] is called until it
+//! returns `None` (asserted in debug builds), and [`Router::handle_timeout`] when [`Router::poll_timeout`] says so. Nothing
+//! is sent before the first position. Buffers of frames that were sent may be given back with
+//! [`Router::recycle`]; then a forwarded packet allocates nothing.
+
+mod forward;
+mod receive;
+mod service;
+mod source;
+
+use std::collections::{BTreeMap, VecDeque};
+
+use carnet_base::{Rng, Time, TimerTable};
+use carnet_wire::geonet::{GnAddress, LongPositionVector, Timestamp};
+
+use crate::buffers::PacketBuffer;
+use crate::forwarding::contention_based::{ContentionBuffer, Identity};
+use crate::forwarding::greedy::NextHopCache;
+use crate::geodesy::Position;
+use crate::io::{Event, Output};
+use crate::location_table::{LocationTable, Slot, mac_key, mid_key};
+use crate::{GeonetDrop, MacAddress, Mib};
+
+/// Buffers that are kept for the next packets.
+const POOL: usize = 256;
+/// Own position vectors that are remembered, to know an echo from another station with this address.
+const OWN_POSITIONS: usize = 1024;
+/// Packets in perimeter mode that are remembered.
+const WALKS: usize = 256;
+/// Packets that may be repeated at a time.
+const MAX_REPETITIONS: usize = 64;
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+enum Timer {
+    Beacon,
+    LocationTable,
+    Buffers,
+    Search(u64),
+    Contention(Identity),
+    Repeat(u32),
+}
+
+/// How often what happened.
+#[derive(Debug, Clone)]
+pub struct Counters {
+    /// Frames received.
+    pub received: u64,
+    /// Payloads delivered to the upper layer.
+    pub delivered: u64,
+    /// Packets of other stations sent on.
+    pub forwarded: u64,
+    /// Own packets handed to the link, beacons and repetitions included.
+    pub sent: u64,
+    /// Beacons among them.
+    pub beacons: u64,
+    /// Location Service requests among them.
+    pub location_requests: u64,
+    /// Location Service replies among them.
+    pub location_replies: u64,
+    /// Packets that entered perimeter mode here.
+    pub recoveries: u64,
+    dropped: [u64; GeonetDrop::ALL.len()],
+}
+
+impl Default for Counters {
+    fn default() -> Self {
+        Counters {
+            received: 0,
+            delivered: 0,
+            forwarded: 0,
+            sent: 0,
+            beacons: 0,
+            location_requests: 0,
+            location_replies: 0,
+            recoveries: 0,
+            dropped: [0; GeonetDrop::ALL.len()],
+        }
+    }
+}
+
+impl Counters {
+    /// How often packets died of `reason`.
+    pub fn dropped(&self, reason: GeonetDrop) -> u64 {
+        self.dropped[reason as usize]
+    }
+}
+
+/// What is kept of a position that was sent.
+type OwnPosition = (Timestamp, i32, i32);
+
+/// A GeoNetworking router. See the module documentation for how to drive it.
+#[derive(Debug)]
+pub struct Router {
+    mib: Mib,
+    address: GnAddress,
+    /// EPV (8.2); `None` before the first position.
+    position: Option<LongPositionVector>,
+    /// SN of the next packet (8.3).
+    next_sequence: u16,
+    table: LocationTable,
+    next_hops: NextHopCache,
+    /// UC forwarding packet buffer (8.5).
+    unicast_buffer: PacketBuffer,
+    /// BC forwarding packet buffer (8.5).
+    broadcast_buffer: PacketBuffer,
+    contention: ContentionBuffer,
+    searches: BTreeMap<u64, service::Search>,
+    repetitions: BTreeMap<u32, source::Repeated>,
+    next_repetition: u32,
+    own_positions: VecDeque<OwnPosition>,
+    /// Packets seen in perimeter mode: source, SN, RHL.
+    walks: VecDeque<(u64, u16, u8)>,
+    last_beacon: Time,
+    beacons_sent: u32,
+    timers: TimerTable<Timer>,
+    /// The timer of the location table runs.
+    table_timer: bool,
+    outputs: VecDeque<Output>,
+    pool: Vec<Vec<u8>>,
+    counters: Counters,
+    rng: Rng,
+}
+
+impl Router {
+    /// A router that knows nobody and has no position yet. The MID of `address` is the link-layer address.
+    pub fn new(mib: Mib, address: GnAddress, mut rng: Rng) -> Router {
+        Router {
+            address,
+            position: None,
+            // PON_SQN_BV_01: the first one is 0.
+            next_sequence: 0,
+            table: LocationTable::new(rng.u64()),
+            next_hops: NextHopCache::default(),
+            unicast_buffer: PacketBuffer::default(),
+            broadcast_buffer: PacketBuffer::default(),
+            contention: ContentionBuffer::new(rng.u64()),
+            searches: BTreeMap::new(),
+            repetitions: BTreeMap::new(),
+            next_repetition: 0,
+            own_positions: VecDeque::with_capacity(OWN_POSITIONS),
+            walks: VecDeque::with_capacity(WALKS),
+            last_beacon: Time::ZERO,
+            beacons_sent: 0,
+            timers: TimerTable::new(),
+            table_timer: false,
+            outputs: VecDeque::new(),
+            pool: Vec::new(),
+            counters: Counters::default(),
+            rng,
+            mib,
+        }
+    }
+
+    /// The parameters.
+    pub fn mib(&self) -> &Mib {
+        &self.mib
+    }
+
+    /// GN_ADDR of this station.
+    pub fn address(&self) -> GnAddress {
+        self.address
+    }
+
+    /// EPV, the position vector of this station (8.2).
+    pub fn position_vector(&self) -> Option<&LongPositionVector> {
+        self.position.as_ref()
+    }
+
+    /// The location table.
+    pub fn location_table(&self) -> &LocationTable {
+        &self.table
+    }
+
+    /// What happened so far.
+    pub fn counters(&self) -> &Counters {
+        &self.counters
+    }
+
+    /// Octets that wait in the unicast and the broadcast forwarding buffer and in contention.
+    pub fn buffered_octets(&self) -> (usize, usize, usize) {
+        (self.unicast_buffer.octets(), self.broadcast_buffer.octets(), self.contention.octets())
+    }
+
+    /// The next thing to be done.
+    pub fn poll_output(&mut self) -> Option<Output> {
+        self.outputs.pop_front()
+    }
+
+    /// When [`Self::handle_timeout`] is due next.
+    pub fn poll_timeout(&self) -> Option<Time> {
+        self.timers.next_deadline()
+    }
+
+    /// Takes back the octets of a frame or payload, for the next ones.
+    pub fn recycle(&mut self, mut octets: Vec<u8>) {
+        if self.pool.len() < POOL {
+            octets.clear();
+            self.pool.push(octets);
+        }
+    }
+
+    /// Takes over a new address from management or the security entity (10.2.1.3, 10.2.1.4): a new pseudonym starts
+    /// with an empty location table and sequence number 0, so that nothing links it to the old one.
+    pub fn handle_address(&mut self, address: GnAddress) {
+        self.set_address(address);
+        self.table.clear();
+        self.own_positions.clear();
+        self.next_sequence = 0;
+    }
+
+    fn set_address(&mut self, address: GnAddress) {
+        self.address = address;
+        if let Some(position) = &mut self.position {
+            position.address = address;
+        }
+        if let Some(slot) = self.table.find(Time::ZERO, mid_key(address)) {
+            self.table.remove(slot);
+        }
+    }
+
+    /// Takes over a new position (10.2.2). The address in it does not matter; `accurate` is PAI. Without a fix the caller
+    /// says so by `accurate: false` and the last known place.
+    ///
+    /// # Errors
+    /// [`GeonetDrop::AbsurdPosition`] for a place that is not on earth.
+    pub fn handle_position(&mut self, now: Time, position: LongPositionVector) -> Result<(), GeonetDrop> {
+        self.assert_drained();
+        if !position.is_on_globe() {
+            return Err(GeonetDrop::AbsurdPosition);
+        }
+        let first = self.position.replace(LongPositionVector { address: self.address, ..position }).is_none();
+        self.plan_beacon(now, first);
+        Ok(())
+    }
+
+    /// The link could not reach a neighbour: it no longer is one. Packets take another way at once.
+    pub fn handle_link_failure(&mut self, now: Time, neighbour: MacAddress) {
+        if let Some(slot) = self.table.find(now, mac_key(neighbour)) {
+            self.table.demote(now, &self.mib, slot);
+        }
+    }
+
+    /// Where this station is; all algorithms that ask have been given a position before.
+    fn place(&self) -> Position {
+        self.position.map_or(Position::default(), |pv| Position::new(pv.latitude, pv.longitude))
+    }
+
+    /// This station's link-layer address.
+    fn mac(&self) -> MacAddress {
+        self.address.mid()
+    }
+
+    fn sequence(&mut self) -> u16 {
+        let sequence = self.next_sequence;
+        self.next_sequence = sequence.wrapping_add(1);
+        sequence
+    }
+
+    /// An empty buffer.
+    fn buffer(&mut self) -> Vec<u8> {
+        self.pool.pop().unwrap_or_default()
+    }
+
+    fn count_drop(&mut self, reason: GeonetDrop) {
+        self.counters.dropped[reason as usize] += 1;
+    }
+
+    fn event(&mut self, event: Event) {
+        self.outputs.push_back(Output::Event(event));
+    }
+
+    fn neighbour_mac(&self, slot: Slot) -> MacAddress {
+        self.table.entry(slot).mac()
+    }
+
+    /// The drain rule: outputs are taken before the next input comes.
+    fn assert_drained(&self) {
+        debug_assert!(self.outputs.is_empty(), "poll_output is called until it returns None");
+    }
+}

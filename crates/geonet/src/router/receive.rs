@@ -1,0 +1,325 @@
+//! What comes in: header processing and the receiver operations of each packet type (10.3.3 to 10.3.12).
+//!
+//! Nothing is learnt from a frame before all of its headers have been found good and it is neither an echo nor a
+//! duplicate.
+
+use carnet_base::Time;
+use carnet_wire::geonet::{CommonNextHeader, ExtendedHeader, LongPositionVector, Packet};
+
+use super::{OWN_POSITIONS, Router};
+use crate::forwarding::perimeter::{self, RecoveryHeader};
+use crate::forwarding::{Target, contention_based};
+use crate::geodesy::{self, Metric, Position};
+use crate::io::{Delivery, Event, Output, ReceivedFrame};
+use crate::location_table::{Slot, mac_key, mid_key};
+use crate::mib::{AddressConfiguration, Recovery};
+use crate::{BROADCAST, GeonetDrop};
+use carnet_wire::geonet::{GnAddress, StationType};
+
+/// A packet that was read, and how it came.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Received<'a> {
+    pub packet: Packet<'a>,
+    pub frame: ReceivedFrame<'a>,
+    /// Set in perimeter mode; `packet` is the original one then.
+    pub recovery: Option<RecoveryHeader>,
+}
+
+impl Received<'_> {
+    pub fn source(&self) -> &LongPositionVector {
+        self.packet.extended.source()
+    }
+
+    /// The frame was meant for this station and no other.
+    pub fn is_unicast(&self) -> bool {
+        self.frame.destination != BROADCAST
+    }
+}
+
+impl Router {
+    /// Handles a received frame.
+    ///
+    /// # Errors
+    /// Why it had no effect, or, for one that was delivered but went no further, why not.
+    pub fn handle_frame(&mut self, now: Time, frame: ReceivedFrame<'_>) -> Result<(), GeonetDrop> {
+        self.assert_drained();
+        self.counters.received += 1;
+        let result = self.receive(now, frame);
+        if let Err(reason) = result {
+            self.count_drop(reason);
+        }
+        result
+    }
+
+    fn receive(&mut self, now: Time, frame: ReceivedFrame<'_>) -> Result<(), GeonetDrop> {
+        if frame.source[0] & 1 != 0 || frame.source == [0; 6] {
+            return Err(GeonetDrop::BadSender);
+        }
+        if frame.destination != BROADCAST && frame.destination != self.mac() {
+            return Err(GeonetDrop::NotAddressed);
+        }
+        let (packet, recovery) = self.read(frame.packet)?;
+        let received = Received { packet, frame, recovery };
+        // 10.3.5: more hops left than there were at the beginning.
+        if packet.exceeds_hop_limit() {
+            return Err(GeonetDrop::HopLimitExceedsMaximum);
+        }
+        let source = received.source();
+        let placed = packet.extended.destination().is_none_or(|pv| pv.is_on_globe())
+            && packet.extended.area().is_none_or(|area| area.is_on_globe());
+        if !source.is_on_globe() || !placed {
+            return Err(GeonetDrop::AbsurdPosition);
+        }
+        let mine = mid_key(source.address) == mid_key(self.address);
+        if mine && !(received.recovery.is_some() && received.is_unicast() && self.has_sent(source)) {
+            return Err(self.own_address(source));
+        }
+        if frame.source == self.mac() {
+            return Err(GeonetDrop::OwnEcho);
+        }
+        match packet.extended {
+            ExtendedHeader::Beacon { .. } => self.single_hop(now, &received, false),
+            ExtendedHeader::SingleHop { .. } => self.single_hop(now, &received, true),
+            ExtendedHeader::TopologicallyScoped { sequence, .. } => {
+                let slot = self.learn_multi_hop(now, &received, sequence)?;
+                // A beacon over several hops has nothing to deliver.
+                if !packet.payload.is_empty() || packet.common.next_header != CommonNextHeader::Any {
+                    self.deliver(&received);
+                }
+                self.forward_received(now, &received, slot, Target::Everybody)
+            }
+            ExtendedHeader::LocationServiceRequest { sequence, request, .. } => {
+                let slot = self.learn_multi_hop(now, &received, sequence)?;
+                if mid_key(request) == mid_key(self.address) {
+                    self.reply_location(now, source)
+                } else {
+                    self.forward_received(now, &received, slot, Target::Everybody)
+                }
+            }
+            ExtendedHeader::GeoUnicast { .. } | ExtendedHeader::LocationServiceReply { .. } => {
+                self.unicast(now, &received, mine)
+            }
+            ExtendedHeader::GeoBroadcast { .. } | ExtendedHeader::GeoAnycast { .. } => {
+                self.area(now, &received, mine)
+            }
+        }
+    }
+
+    /// Reads a packet, and the recovery header of one in perimeter mode.
+    fn read<'a>(&self, octets: &'a [u8]) -> Result<(Packet<'a>, Option<RecoveryHeader>), GeonetDrop> {
+        let mut packet = Packet::parse(octets)?;
+        if packet.common.next_header != CommonNextHeader::Unknown(perimeter::NEXT_HEADER)
+            || self.mib.recovery == Recovery::None
+        {
+            return Ok((packet, None));
+        }
+        let recovery = RecoveryHeader::parse(packet.payload)?;
+        if packet.extended.destination().is_none() && packet.extended.area().is_none() {
+            return Err(GeonetDrop::BadRecoveryHeader);
+        }
+        packet.common.next_header = recovery.next_header;
+        packet.common.payload_length -= RecoveryHeader::LEN as u16;
+        packet.payload = &packet.payload[RecoveryHeader::LEN..];
+        Ok((packet, Some(recovery)))
+    }
+
+    fn has_sent(&self, pv: &LongPositionVector) -> bool {
+        self.own_positions.contains(&(pv.timestamp, pv.latitude, pv.longitude))
+    }
+
+    /// 10.2.1.5: a packet that bears this station's address. One with a position vector that this station has sent is
+    /// its own; so is one from before everything that it remembers.
+    fn own_address(&mut self, source: &LongPositionVector) -> GeonetDrop {
+        let forgotten = self.own_positions.len() >= OWN_POSITIONS
+            && self.own_positions.front().is_some_and(|oldest| oldest.0.is_newer_than(source.timestamp));
+        if forgotten || self.has_sent(source) {
+            return GeonetDrop::OwnEcho;
+        }
+        let address = self.address;
+        if self.mib.address_configuration == AddressConfiguration::Auto {
+            // A random MID, unicast and locally administered.
+            let mid = (self.rng.u64() & 0xfcff_ffff_ffff) | 0x0200_0000_0000;
+            let [_, _, a, b, c, d, e, f] = mid.to_be_bytes();
+            let station_type: StationType = address.station_type();
+            self.set_address(GnAddress::new(false, station_type, [a, b, c, d, e, f]));
+        }
+        self.event(Event::AddressConflict { address, replacement: self.address });
+        GeonetDrop::DuplicateAddress
+    }
+
+    /// 10.3.6.3, 10.3.10.3
+    fn single_hop(&mut self, now: Time, received: &Received<'_>, deliver: bool) -> Result<(), GeonetDrop> {
+        let source = *received.source();
+        let learnt = self.table.learn(now, &self.mib, &source, true);
+        if deliver {
+            self.deliver(received);
+        }
+        let learnt = learnt?;
+        let (octets, beta) = (received.frame.packet.len(), self.mib.packet_data_rate_beta);
+        self.table.entry_mut(learnt.slot).rate.count(now, octets, beta);
+        self.learnt(now, learnt, &source);
+        Ok(())
+    }
+
+    /// Steps 3 to 6 of the receiver operations of all packets with a sequence number: duplicate detection, location
+    /// table, Location Service, buffers.
+    fn learn_multi_hop(
+        &mut self,
+        now: Time,
+        received: &Received<'_>,
+        sequence: u16,
+    ) -> Result<Slot, GeonetDrop> {
+        let source = *received.source();
+        let identity = (mid_key(source.address), sequence);
+        let listed = self
+            .table
+            .find(now, identity.0)
+            .is_some_and(|slot| self.table.entry(slot).duplicates.contains(sequence));
+        if listed || self.contention.contains(identity) {
+            return Err(self.duplicate(now, received, identity));
+        }
+        let direct = self.mib.piggyback
+            && received.packet.basic.remaining_hop_limit == received.packet.common.maximum_hop_limit
+            && received.frame.source == source.address.mid();
+        let learnt = self.table.learn(now, &self.mib, &source, direct)?;
+        let (octets, beta) = (received.frame.packet.len(), self.mib.packet_data_rate_beta);
+        let length = self.mib.duplicate_packet_list_length;
+        let entry = self.table.entry_mut(learnt.slot);
+        entry.rate.count(now, octets, beta);
+        entry.duplicates.add(sequence, length);
+        self.learnt(now, learnt, &source);
+        Ok(learnt.slot)
+    }
+
+    /// A copy of a packet that is known: where it is in contention here, it takes part in that.
+    fn duplicate(&mut self, now: Time, received: &Received<'_>, identity: (u64, u16)) -> GeonetDrop {
+        if self.contention.is_empty() {
+            return GeonetDrop::Duplicate;
+        }
+        let (ego, mib) = (self.place(), &self.mib);
+        let forwarder = self.sender_position(now, received);
+        let Some(contender) = self.contention.get_mut(identity) else { return GeonetDrop::Duplicate };
+        contender.copies += 1;
+        if contender.advanced && contender.copies < mib.advanced_max_counter {
+            // F.4: it goes on outside of the sector, with the time of the new sender.
+            let (sender, copies) = (contender.sender, contender.copies);
+            let sender = self.table.find(now, mac_key(sender)).map(|slot| self.table.entry(slot).position());
+            let inside = match (sender, forwarder) {
+                (Some(sender), Some(forwarder)) => {
+                    crate::forwarding::advanced::is_inside_sector(mib, sender, forwarder, ego)
+                }
+                _ => false,
+            };
+            if !inside {
+                let distance = forwarder.map(|position| ego.distance(position));
+                let timeout = contention_based::timeout(mib, distance);
+                self.timers.set(super::Timer::Contention(identity), now + timeout);
+                debug_assert!(copies < self.mib.advanced_max_counter);
+                return GeonetDrop::Duplicate;
+            }
+        }
+        self.stop_contention(identity);
+        GeonetDrop::Contention
+    }
+
+    fn stop_contention(&mut self, identity: (u64, u16)) {
+        if let Some(contender) = self.contention.remove(identity) {
+            self.recycle(contender.packet.frame);
+        }
+        self.timers.stop(super::Timer::Contention(identity));
+    }
+
+    /// Where the sender of this copy is, if it is known well enough for contention (PAI).
+    pub(super) fn sender_position(&self, now: Time, received: &Received<'_>) -> Option<Position> {
+        let slot = self.table.find(now, mac_key(received.frame.source))?;
+        let entry = self.table.entry(slot);
+        entry.position_vector().accurate.then(|| entry.position())
+    }
+
+    /// GUC (10.3.8.3, 10.3.8.4) and LS reply (10.3.7.1.4, 10.3.7.2).
+    fn unicast(&mut self, now: Time, received: &Received<'_>, mine: bool) -> Result<(), GeonetDrop> {
+        let packet = &received.packet;
+        let (Some(destination), Some(sequence)) = (packet.extended.destination(), packet.extended.sequence())
+        else {
+            return Err(GeonetDrop::Malformed);
+        };
+        let mid = mid_key(destination.address);
+        let position = Position::new(destination.latitude, destination.longitude);
+        if mid == mid_key(self.address) {
+            self.learn_multi_hop(now, received, sequence)?;
+            if matches!(packet.extended, ExtendedHeader::GeoUnicast { .. }) {
+                self.deliver(received);
+            }
+            return Ok(());
+        }
+        if let Some(recovery) = received.recovery
+            && let Some(result) = self.walk_on(now, received, &recovery, Metric::new(position), Some(mid))
+        {
+            return result;
+        }
+        if mine {
+            return Err(GeonetDrop::Duplicate);
+        }
+        let slot = self.learn_multi_hop(now, received, sequence)?;
+        self.forward_received(now, received, slot, Target::station(mid, position))
+    }
+
+    /// GBC (10.3.11.3) and GAC (10.3.12.3).
+    fn area(&mut self, now: Time, received: &Received<'_>, mine: bool) -> Result<(), GeonetDrop> {
+        let packet = &received.packet;
+        let (Some(area), Some(sequence)) = (packet.extended.area(), packet.extended.sequence()) else {
+            return Err(GeonetDrop::Malformed);
+        };
+        let inside = geodesy::is_inside(area, self.place()) && self.position.is_some();
+        let metric = Metric::new(geodesy::centre(area));
+        if let Some(recovery) = received.recovery
+            && !inside
+            && let Some(result) = self.walk_on(now, received, &recovery, metric, None)
+        {
+            return result;
+        }
+        if mine {
+            return Err(GeonetDrop::Duplicate);
+        }
+        let slot = self.learn_multi_hop(now, received, sequence)?;
+        if inside {
+            self.deliver(received);
+        }
+        // B.3
+        if geodesy::area_size(area) > self.mib.max_area_size {
+            return Err(GeonetDrop::AreaTooLarge);
+        }
+        let target = match packet.extended {
+            // 10.3.12.3: inside the area a GAC has arrived.
+            ExtendedHeader::GeoAnycast { .. } if inside => return Ok(()),
+            ExtendedHeader::GeoAnycast { area, .. } => Target::Anybody { area, metric },
+            _ => Target::Area { area: *area, metric },
+        };
+        self.forward_received(now, received, slot, target)
+    }
+
+    fn deliver(&mut self, received: &Received<'_>) {
+        if matches!(received.packet.common.next_header, CommonNextHeader::Unknown(_)) {
+            // Forwarders do not mind, but there is no upper layer for it here.
+            self.count_drop(GeonetDrop::UnknownNextHeader);
+            return;
+        }
+        let mut payload = self.buffer();
+        payload.extend_from_slice(received.packet.payload);
+        let Packet { basic, common, extended, .. } = &received.packet;
+        self.counters.delivered += 1;
+        self.outputs.push_back(Output::Deliver(Delivery {
+            header_type: common.header_type,
+            next_header: common.next_header,
+            source: *received.source(),
+            destination: extended.destination().map(|pv| pv.address),
+            area: extended.area().copied(),
+            traffic_class: common.traffic_class,
+            remaining_hop_limit: basic.remaining_hop_limit,
+            maximum_hop_limit: common.maximum_hop_limit,
+            remaining_lifetime: basic.lifetime,
+            sender: received.frame.source,
+            payload,
+        }));
+    }
+}

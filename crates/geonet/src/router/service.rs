@@ -1,0 +1,264 @@
+//! What is due at some time: beacons (10.2.3), the Location Service (10.2.4), lifetimes.
+
+use carnet_base::Time;
+use carnet_wire::geonet::{
+    CommonNextHeader, ExtendedHeader, GnAddress, Lifetime, LongPositionVector, set_destination,
+};
+
+use super::forward::{OWN_TRAFFIC_CLASS, Origin};
+use super::source::Own;
+use super::{Router, Timer};
+use crate::buffers::{PacketBuffer, Waiting};
+use crate::forwarding::Target;
+use crate::geodesy::Position;
+use crate::io::Event;
+use crate::location_table::{Slot, mid_key};
+use crate::{BROADCAST, GeonetDrop, beacon};
+
+/// A station whose position is sought, and the packets that wait for it (LS packet buffer, 8.4).
+#[derive(Debug)]
+pub(super) struct Search {
+    address: GnAddress,
+    retransmissions: u32,
+    buffer: PacketBuffer,
+}
+
+impl Router {
+    /// Serves the timers that have run out.
+    pub fn handle_timeout(&mut self, now: Time) {
+        self.assert_drained();
+        while let Some(timer) = self.timers.pop_expired(now) {
+            match timer {
+                Timer::Beacon => self.beacon(now),
+                Timer::LocationTable => {
+                    self.table.expire(now, &self.mib);
+                    self.table_timer = false;
+                    self.plan_table();
+                }
+                Timer::Buffers => self.expire_buffers(now),
+                Timer::Search(mid) => self.search_again(now, mid),
+                Timer::Contention(identity) => self.contention_over(now, identity),
+                Timer::Repeat(number) => self.repetition_due(now, number),
+            }
+        }
+    }
+
+    /// The location table has something to forget at its earliest expiry; one timer serves all entries.
+    pub(super) fn plan_table(&mut self) {
+        if let Some(due) = self.table.next_expiry() {
+            self.timers.set(Timer::LocationTable, due);
+            self.table_timer = true;
+        }
+    }
+
+    pub(super) fn plan_buffers(&mut self) {
+        let searches = self.searches.values().map(|search| &search.buffer);
+        let due = [&self.unicast_buffer, &self.broadcast_buffer]
+            .into_iter()
+            .chain(searches)
+            .filter_map(PacketBuffer::next_expiry)
+            .min();
+        match due {
+            Some(due) => self.timers.set(Timer::Buffers, due),
+            None => self.timers.stop(Timer::Buffers),
+        }
+    }
+
+    fn expire_buffers(&mut self, now: Time) {
+        let mut expired = self.unicast_buffer.expire(now);
+        expired.extend(self.broadcast_buffer.expire(now));
+        for search in self.searches.values_mut() {
+            expired.extend(search.buffer.expire(now));
+        }
+        for packet in expired {
+            self.count_drop(GeonetDrop::LifetimeExpired);
+            self.recycle(packet.frame);
+        }
+        self.plan_buffers();
+    }
+
+    // Beacons.
+
+    /// Sets the beacon timer after a new position: the first beacon comes at a random moment, a faster station must
+    /// not wait for what it planned when it was slow.
+    pub(super) fn plan_beacon(&mut self, now: Time, first: bool) {
+        let speed = self.position.map_or(0, |pv| pv.speed);
+        if first {
+            let (interval, jitter) = beacon::interval(&self.mib, speed, self.table.neighbours());
+            let wait = self.rng.duration(std::time::Duration::ZERO, jitter.min(interval));
+            self.timers.set(Timer::Beacon, now + wait);
+            self.last_beacon = now;
+            return;
+        }
+        let (least, jitter) = beacon::interval(&self.mib, speed, self.table.neighbours());
+        let latest = self.last_beacon + least + jitter;
+        if self.timers.get(Timer::Beacon).is_some_and(|planned| planned > latest) {
+            self.timers.set(Timer::Beacon, latest.max(now));
+        }
+    }
+
+    /// Something was sent that tells neighbours what a beacon would.
+    pub(super) fn beacon_spared(&mut self, now: Time) {
+        let speed = self.position.map_or(0, |pv| pv.speed);
+        let wait = beacon::next(&self.mib, speed, self.table.neighbours(), &mut self.rng);
+        self.last_beacon = now;
+        self.timers.set(Timer::Beacon, now + wait);
+    }
+
+    /// 10.3.6.2
+    fn beacon(&mut self, now: Time) {
+        let Ok(source) = self.own_position() else { return };
+        self.beacon_spared(now);
+        let number = self.beacons_sent;
+        self.beacons_sent = number.wrapping_add(1);
+        let far = self.mib.multi_hop_beacons.filter(|far| number.is_multiple_of(far.every.max(1)));
+        let hop_limit = far.map_or(1, |far| far.hops.max(1));
+        let extended = match far {
+            Some(_) => ExtendedHeader::TopologicallyScoped { sequence: self.sequence(), source },
+            None => ExtendedHeader::Beacon { source },
+        };
+        if far.is_some() {
+            // Only a beacon proper makes neighbours, so it is sent as well.
+            let own = self.own(1);
+            let beacon = self.compose_with(now, own, Target::Everybody, ExtendedHeader::Beacon { source });
+            self.counters.beacons += 1;
+            self.transmit(BROADCAST, beacon);
+        }
+        let own = self.own(hop_limit);
+        let packet = self.compose_with(now, own, Target::Everybody, extended);
+        self.counters.beacons += 1;
+        self.transmit(BROADCAST, packet);
+    }
+
+    /// What the router's own packets have in common.
+    fn own(&self, hop_limit: u8) -> Own<'static> {
+        Own {
+            next_header: CommonNextHeader::Any,
+            traffic_class: OWN_TRAFFIC_CLASS,
+            lifetime: Lifetime::from_duration(self.mib.default_packet_lifetime),
+            hop_limit,
+            payload: &[],
+        }
+    }
+
+    // Location Service.
+
+    /// Whether one more station may be sought.
+    pub(super) fn may_search(&self, mid: u64) -> Result<(), GeonetDrop> {
+        let room = self.searches.len() < self.mib.location_service_max_pending;
+        if room || self.searches.contains_key(&mid) { Ok(()) } else { Err(GeonetDrop::LocationServiceBusy) }
+    }
+
+    /// 10.3.7.1.2: seeks a station, unless that is under way, and keeps the packet until it is found.
+    pub(super) fn search(
+        &mut self,
+        now: Time,
+        address: GnAddress,
+        packet: Waiting,
+    ) -> Result<(), GeonetDrop> {
+        let mid = mid_key(address);
+        self.may_search(mid)?;
+        let started = !self.searches.contains_key(&mid);
+        let search = self.searches.entry(mid).or_insert_with(|| Search {
+            address,
+            retransmissions: 0,
+            buffer: PacketBuffer::default(),
+        });
+        let mut pushed_out = Vec::new();
+        search.buffer.push(packet, self.mib.location_service_buffer_size, |old| pushed_out.push(old));
+        for old in pushed_out {
+            self.count_drop(GeonetDrop::LocationServiceOverflow);
+            self.recycle(old.frame);
+        }
+        self.plan_buffers();
+        if started {
+            self.request_location(now, address)?;
+        }
+        Ok(())
+    }
+
+    /// Sends a packet to a station whose place may have become known or unknown since.
+    pub(super) fn dispatch_to_station(
+        &mut self,
+        now: Time,
+        mid: u64,
+        mut packet: Waiting,
+    ) -> Result<(), GeonetDrop> {
+        match self.table.find(now, mid) {
+            Some(slot) => {
+                self.address_to(&mut packet, slot)?;
+                self.dispatch(now, packet, Origin::Here)
+            }
+            None => self.search(now, GnAddress(mid), packet),
+        }
+    }
+
+    fn address_to(&self, packet: &mut Waiting, slot: Slot) -> Result<(), GeonetDrop> {
+        let entry = self.table.entry(slot);
+        set_destination(&mut packet.frame, &entry.position_vector().short())?;
+        packet.meta.target = Target::station(mid_key(entry.address()), entry.position());
+        Ok(())
+    }
+
+    fn request_location(&mut self, now: Time, address: GnAddress) -> Result<(), GeonetDrop> {
+        self.timers.set(Timer::Search(mid_key(address)), now + self.mib.location_service_retransmit_timer);
+        let own = self.own(self.mib.default_hop_limit);
+        let packet = self.compose(now, own, Target::Everybody, |sequence, source| {
+            ExtendedHeader::LocationServiceRequest { sequence, source, request: address }
+        })?;
+        self.counters.location_requests += 1;
+        self.transmit(BROADCAST, packet);
+        Ok(())
+    }
+
+    /// 10.3.7.1.3
+    fn search_again(&mut self, now: Time, mid: u64) {
+        let most = self.mib.location_service_max_retransmissions;
+        let Some(search) = self.searches.get_mut(&mid) else { return };
+        let address = search.address;
+        if search.retransmissions < most {
+            search.retransmissions += 1;
+            if self.request_location(now, address).is_ok() {
+                return;
+            }
+        }
+        let Some(mut search) = self.searches.remove(&mid) else { return };
+        for packet in search.buffer.take(|_| true) {
+            self.count_drop(GeonetDrop::LocationServiceFailed);
+            self.recycle(packet.frame);
+        }
+        self.plan_buffers();
+        self.event(Event::LocationUnknown(address));
+    }
+
+    /// 10.3.7.1.4 and the receiver operations of all other packets: whatever comes from the station that is sought ends
+    /// the search, and the packets that waited go out.
+    pub(super) fn found(&mut self, now: Time, slot: Slot) {
+        let mid = mid_key(self.table.entry(slot).address());
+        let Some(mut search) = self.searches.remove(&mid) else { return };
+        self.timers.stop(Timer::Search(mid));
+        for mut packet in search.buffer.take(|_| true) {
+            let result = if packet.leave(now) {
+                self.address_to(&mut packet, slot).and_then(|()| self.dispatch(now, packet, Origin::Here))
+            } else {
+                Err(GeonetDrop::LifetimeExpired)
+            };
+            if let Err(reason) = result {
+                self.count_drop(reason);
+            }
+        }
+        self.plan_buffers();
+    }
+
+    /// 10.3.7.3: answers a request for this station's position.
+    pub(super) fn reply_location(&mut self, now: Time, asker: &LongPositionVector) -> Result<(), GeonetDrop> {
+        let target = Target::station(mid_key(asker.address), Position::new(asker.latitude, asker.longitude));
+        let own = self.own(self.mib.default_hop_limit);
+        let destination = asker.short();
+        let packet = self.compose(now, own, target, |sequence, source| {
+            ExtendedHeader::LocationServiceReply { sequence, source, destination }
+        })?;
+        self.counters.location_replies += 1;
+        self.dispatch(now, packet, Origin::Here)
+    }
+}

@@ -1,0 +1,244 @@
+//! What upper layers ask for: the source operations (10.3.7.1.2, 10.3.8.2, 10.3.9.2, 10.3.10.2, 10.3.11.2, 10.3.12.2).
+
+use carnet_base::Time;
+use carnet_wire::geonet::{
+    CommonNextHeader, ExtendedHeader, GeoArea, Lifetime, LongPositionVector, Packet, ShortPositionVector,
+    TrafficClass,
+};
+
+use super::forward::Origin;
+use super::{MAX_REPETITIONS, OWN_POSITIONS, Router, Timer};
+use crate::GeonetDrop;
+use crate::buffers::{Meta, Waiting};
+use crate::forwarding::Target;
+use crate::geodesy::{self, Metric, Position};
+use crate::io::{Repetition, Request, Transport};
+use crate::location_table::mid_key;
+
+/// A packet that is sent again and again.
+#[derive(Debug)]
+pub(super) struct Repeated {
+    frame: Vec<u8>,
+    meta: Meta,
+    repetition: Repetition,
+    until: Time,
+}
+
+/// The fields of an own packet that are not in its extended header.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Own<'a> {
+    pub next_header: CommonNextHeader,
+    pub traffic_class: TrafficClass,
+    pub lifetime: Lifetime,
+    pub hop_limit: u8,
+    pub payload: &'a [u8],
+}
+
+impl Router {
+    /// Sends a payload of the upper layer (GN-DATA.request).
+    ///
+    /// # Errors
+    /// Why the request was refused; nothing was sent.
+    pub fn handle_request(&mut self, now: Time, request: Request<'_>) -> Result<(), GeonetDrop> {
+        self.assert_drained();
+        let result = self.request(now, &request);
+        if let Err(reason) = result {
+            self.count_drop(reason);
+        }
+        result
+    }
+
+    fn request(&mut self, now: Time, request: &Request<'_>) -> Result<(), GeonetDrop> {
+        let own = self.check(request)?;
+        match request.transport {
+            Transport::GeoUnicast(destination) => {
+                let mid = mid_key(destination);
+                if mid == mid_key(self.address) {
+                    return Err(GeonetDrop::OwnDestination);
+                }
+                let known = self.table.find(now, mid);
+                let place = match known {
+                    Some(slot) => self.table.entry(slot).position_vector().short(),
+                    None => ShortPositionVector { address: destination, ..ShortPositionVector::default() },
+                };
+                if known.is_none() {
+                    self.may_search(mid)?;
+                }
+                let target = Target::station(mid, Position::new(place.latitude, place.longitude));
+                let packet = self.compose(now, own, target, |sequence, source| {
+                    ExtendedHeader::GeoUnicast { sequence, source, destination: place }
+                })?;
+                self.repeat(now, &packet, request.repetition);
+                match known {
+                    Some(_) => self.dispatch(now, packet, Origin::Here),
+                    None => self.search(now, destination, packet),
+                }
+            }
+            Transport::GeoBroadcast(area) => {
+                self.check_area(&area)?;
+                let target = Target::Area { area, metric: Metric::new(geodesy::centre(&area)) };
+                let packet = self.compose(now, own, target, |sequence, source| {
+                    ExtendedHeader::GeoBroadcast { sequence, source, area }
+                })?;
+                self.repeat(now, &packet, request.repetition);
+                self.dispatch(now, packet, Origin::Here)
+            }
+            Transport::GeoAnycast(area) => {
+                self.check_area(&area)?;
+                let target = Target::Anybody { area, metric: Metric::new(geodesy::centre(&area)) };
+                let packet = self.compose(now, own, target, |sequence, source| {
+                    ExtendedHeader::GeoAnycast { sequence, source, area }
+                })?;
+                self.repeat(now, &packet, request.repetition);
+                self.dispatch(now, packet, Origin::Here)
+            }
+            Transport::TopologicallyScoped => {
+                let packet = self.compose(now, own, Target::Everybody, |sequence, source| {
+                    ExtendedHeader::TopologicallyScoped { sequence, source }
+                })?;
+                self.repeat(now, &packet, request.repetition);
+                self.dispatch(now, packet, Origin::Here)
+            }
+            Transport::SingleHop(media_dependent) => {
+                let source = self.own_position()?;
+                let extended = ExtendedHeader::SingleHop { source, media_dependent };
+                let packet = self.compose_with(now, own, Target::Everybody, extended);
+                self.repeat(now, &packet, request.repetition);
+                self.dispatch(now, packet, Origin::Here)?;
+                // 10.3.10.2: neighbours learn from it what a beacon would tell.
+                self.beacon_spared(now);
+                Ok(())
+            }
+        }?;
+        if self.mib.piggyback && !matches!(request.transport, Transport::GeoUnicast(_)) {
+            self.beacon_spared(now);
+        }
+        Ok(())
+    }
+
+    /// What can be said about a request without sending anything.
+    fn check<'a>(&self, request: &Request<'a>) -> Result<Own<'a>, GeonetDrop> {
+        if request.payload.len() > self.mib.max_sdu_size {
+            return Err(GeonetDrop::SduTooLarge);
+        }
+        let wanted = request.maximum_lifetime.unwrap_or(self.mib.default_packet_lifetime);
+        let lifetime = Lifetime::from_duration(wanted);
+        if wanted > self.mib.max_packet_lifetime || lifetime.milliseconds() == 0 {
+            return Err(GeonetDrop::BadLifetime);
+        }
+        let hop_limit = match request.transport {
+            Transport::SingleHop(_) => 1,
+            _ => request.maximum_hop_limit.unwrap_or(self.mib.default_hop_limit),
+        };
+        if hop_limit == 0 {
+            return Err(GeonetDrop::BadHopLimit);
+        }
+        if let Some(repetition) = request.repetition
+            && (repetition.interval < self.mib.min_repetition_interval
+                || self.repetitions.len() >= MAX_REPETITIONS)
+        {
+            return Err(GeonetDrop::BadRepetition);
+        }
+        Ok(Own {
+            next_header: request.next_header,
+            traffic_class: request.traffic_class,
+            lifetime,
+            hop_limit,
+            payload: request.payload,
+        })
+    }
+
+    /// B.3, and positions that exist.
+    fn check_area(&self, area: &GeoArea) -> Result<(), GeonetDrop> {
+        if !area.is_on_globe() {
+            return Err(GeonetDrop::AbsurdPosition);
+        }
+        if geodesy::area_size(area) > self.mib.max_area_size {
+            return Err(GeonetDrop::AreaTooLarge);
+        }
+        Ok(())
+    }
+
+    /// EPV for the header of an own packet; it is remembered as sent.
+    pub(super) fn own_position(&mut self) -> Result<LongPositionVector, GeonetDrop> {
+        let position = self.position.ok_or(GeonetDrop::NoPosition)?;
+        let sent = (position.timestamp, position.latitude, position.longitude);
+        if self.own_positions.back() != Some(&sent) {
+            if self.own_positions.len() >= OWN_POSITIONS {
+                self.own_positions.pop_front();
+            }
+            self.own_positions.push_back(sent);
+        }
+        Ok(position)
+    }
+
+    /// An own packet with a sequence number.
+    pub(super) fn compose(
+        &mut self,
+        now: Time,
+        own: Own<'_>,
+        target: Target,
+        extended: impl FnOnce(u16, LongPositionVector) -> ExtendedHeader,
+    ) -> Result<Waiting, GeonetDrop> {
+        let source = self.own_position()?;
+        let sequence = self.sequence();
+        Ok(self.compose_with(now, own, target, extended(sequence, source)))
+    }
+
+    /// An own packet (10.3.2, 10.3.4).
+    pub(super) fn compose_with(
+        &mut self,
+        now: Time,
+        own: Own<'_>,
+        target: Target,
+        extended: ExtendedHeader,
+    ) -> Waiting {
+        let mut packet = Packet::new(extended, own.next_header, own.lifetime, own.hop_limit, own.payload);
+        packet.common.traffic_class = own.traffic_class;
+        packet.common.mobile = self.mib.is_mobile;
+        let mut frame = self.buffer();
+        packet.append_to(&mut frame);
+        let request = matches!(extended, ExtendedHeader::LocationServiceRequest { .. });
+        let meta = Meta {
+            identity: (mid_key(self.address), extended.sequence().unwrap_or(0)),
+            target,
+            traffic_class: own.traffic_class,
+            store: own.traffic_class.store_carry_forward && !request,
+            lifetime: own.lifetime,
+            since: now,
+            own: true,
+        };
+        Waiting { frame, meta }
+    }
+
+    fn repeat(&mut self, now: Time, packet: &Waiting, repetition: Option<Repetition>) {
+        let Some(repetition) = repetition else { return };
+        let until = now + repetition.maximum_time;
+        let number = self.next_repetition;
+        self.next_repetition = number.wrapping_add(1);
+        let repeated = Repeated { frame: packet.frame.clone(), meta: packet.meta, repetition, until };
+        self.repetitions.insert(number, repeated);
+        self.timers.set(Timer::Repeat(number), now + repetition.interval);
+    }
+
+    /// The next repetition of a packet is due; it is the same packet, with the same sequence number.
+    pub(super) fn repetition_due(&mut self, now: Time, number: u32) {
+        let mut frame = self.buffer();
+        let Some(repeated) = self.repetitions.get(&number) else { return };
+        if now > repeated.until {
+            self.repetitions.remove(&number);
+            return;
+        }
+        frame.extend_from_slice(&repeated.frame);
+        let meta = Meta { since: now, ..repeated.meta };
+        self.timers.set(Timer::Repeat(number), now + repeated.repetition.interval);
+        let packet = Waiting { frame, meta };
+        let result = match meta.target {
+            Target::Station { mid, .. } => self.dispatch_to_station(now, mid, packet),
+            _ => self.dispatch(now, packet, Origin::Here),
+        };
+        if let Err(reason) = result {
+            self.count_drop(reason);
+        }
+    }
+}

@@ -1,0 +1,207 @@
+//! A radio medium in memory: routers at places, frames that reach whoever is in range.
+
+use std::cmp::Reverse;
+use std::collections::BinaryHeap;
+use std::time::Duration;
+
+use carnet_base::{Rng, Time};
+use carnet_geonet::geodesy::Position;
+use carnet_geonet::{
+    BROADCAST, Delivery, GeonetDrop, MacAddress, Mib, Output, ReceivedFrame, Request, Router, Transport,
+};
+use carnet_wire::geonet::{
+    CommonNextHeader, GnAddress, HeaderType, LongPositionVector, StationType, Timestamp,
+};
+
+use crate::craft::place;
+
+/// How long a frame is in the air.
+const AIRTIME: Duration = Duration::from_micros(300);
+
+#[derive(Debug, PartialEq, Eq, PartialOrd, Ord)]
+struct Flight {
+    at: Time,
+    order: u64,
+    from: usize,
+    to: usize,
+    destination: MacAddress,
+    frame: Vec<u8>,
+}
+
+pub struct Air {
+    pub now: Time,
+    pub range: f64,
+    pub routers: Vec<Router>,
+    /// Metres east and north.
+    pub places: Vec<(f64, f64)>,
+    flights: BinaryHeap<Reverse<Flight>>,
+    order: u64,
+    /// What was delivered, and to whom.
+    pub delivered: Vec<(usize, Delivery)>,
+    /// What was transmitted: when, by whom, to whom, what.
+    pub transmitted: Vec<(Time, usize, MacAddress, Vec<u8>)>,
+}
+
+pub fn mac(node: usize) -> MacAddress {
+    let [a, b] = (node as u16).to_be_bytes();
+    [0x02, 0, 0, 1, a, b]
+}
+
+pub fn address(node: usize) -> GnAddress {
+    GnAddress::new(false, StationType::PassengerCar, mac(node))
+}
+
+impl Air {
+    pub fn new(mib: &Mib, range: f64, places: &[(f64, f64)], seed: u64) -> Air {
+        let mut rng = Rng::new(seed);
+        let routers = (0..places.len())
+            .map(|node| Router::new(mib.clone(), address(node), Rng::new(rng.u64())))
+            .collect();
+        let mut air = Air {
+            now: Time::from_secs(1000),
+            range,
+            routers,
+            places: places.to_vec(),
+            flights: BinaryHeap::new(),
+            order: 0,
+            delivered: Vec::new(),
+            transmitted: Vec::new(),
+        };
+        air.locate_all();
+        air
+    }
+
+    pub fn position(&self, node: usize) -> Position {
+        place(self.places[node].0, self.places[node].1)
+    }
+
+    /// Everybody gets a new fix.
+    pub fn locate_all(&mut self) {
+        let timestamp = Timestamp((self.now.as_nanos() / 1_000_000) as u32);
+        for node in 0..self.routers.len() {
+            let Position { latitude, longitude } = self.position(node);
+            let pv = LongPositionVector {
+                timestamp,
+                latitude,
+                longitude,
+                accurate: true,
+                ..LongPositionVector::default()
+            };
+            self.routers[node].handle_position(self.now, pv).expect("on earth");
+            self.drain(node);
+        }
+    }
+
+    fn in_range(&self, a: usize, b: usize) -> bool {
+        let (a, b) = (self.places[a], self.places[b]);
+        (a.0 - b.0).hypot(a.1 - b.1) <= self.range
+    }
+
+    fn drain(&mut self, node: usize) {
+        while let Some(output) = self.routers[node].poll_output() {
+            match output {
+                Output::Transmit(transmission) => {
+                    for to in 0..self.routers.len() {
+                        let heard =
+                            transmission.destination == BROADCAST || transmission.destination == mac(to);
+                        if to != node && heard && self.in_range(node, to) {
+                            self.order += 1;
+                            self.flights.push(Reverse(Flight {
+                                at: self.now + AIRTIME,
+                                order: self.order,
+                                from: node,
+                                to,
+                                destination: transmission.destination,
+                                frame: transmission.frame.clone(),
+                            }));
+                        }
+                    }
+                    self.transmitted.push((self.now, node, transmission.destination, transmission.frame));
+                }
+                Output::Deliver(delivery) => self.delivered.push((node, delivery)),
+                Output::Event(_) => {}
+            }
+        }
+    }
+
+    pub fn request(&mut self, node: usize, request: Request<'_>) -> Result<(), GeonetDrop> {
+        let result = self.routers[node].handle_request(self.now, request);
+        self.drain(node);
+        result
+    }
+
+    pub fn send(&mut self, node: usize, transport: Transport, hops: u8, payload: &[u8]) {
+        let request = Request::new(transport, CommonNextHeader::BtpB, payload);
+        self.request(node, Request { maximum_hop_limit: Some(hops), ..request }).expect("accepted");
+    }
+
+    /// Lets time pass.
+    pub fn run(&mut self, span: Duration) {
+        let end = self.now + span;
+        loop {
+            let timer = (0..self.routers.len())
+                .filter_map(|node| self.routers[node].poll_timeout().map(|due| (due, node)))
+                .min();
+            let flight = self.flights.peek().map(|Reverse(flight)| flight.at);
+            match (flight, timer) {
+                (Some(at), timer) if at <= end && timer.is_none_or(|(due, _)| at <= due) => {
+                    let Some(Reverse(flight)) = self.flights.pop() else { break };
+                    self.now = flight.at;
+                    let frame = ReceivedFrame {
+                        source: mac(flight.from),
+                        destination: flight.destination,
+                        packet: &flight.frame,
+                    };
+                    let _ = self.routers[flight.to].handle_frame(self.now, frame);
+                    self.drain(flight.to);
+                }
+                (_, Some((due, node))) if due <= end => {
+                    self.now = self.now.max(due);
+                    self.routers[node].handle_timeout(self.now);
+                    self.drain(node);
+                }
+                _ => break,
+            }
+        }
+        self.now = end;
+    }
+
+    /// Everybody has beaconed and got a new position; what was sent until then is forgotten.
+    pub fn settle(&mut self) {
+        self.run(Duration::from_secs(4));
+        self.locate_all();
+        self.transmitted.clear();
+        self.delivered.clear();
+    }
+
+    /// Why packets died, and where.
+    pub fn drops(&self) -> Vec<(usize, GeonetDrop, u64)> {
+        let reasons = |node: usize| GeonetDrop::ALL.iter().map(move |&reason| (node, reason));
+        (0..self.routers.len())
+            .flat_map(reasons)
+            .map(|(node, reason)| (node, reason, self.routers[node].counters().dropped(reason)))
+            .filter(|(_, _, count)| *count > 0)
+            .collect()
+    }
+
+    /// Frames of a type sent so far.
+    pub fn sent(&self, wanted: impl Fn(HeaderType) -> bool) -> usize {
+        self.transmitted.iter().filter(|(_, _, _, frame)| wanted(HeaderType::from_octet(frame[5]))).count()
+    }
+
+    /// Whether all nodes can reach each other.
+    pub fn is_connected(&self) -> bool {
+        let mut seen = vec![false; self.places.len()];
+        let mut waiting = vec![0];
+        seen[0] = true;
+        while let Some(node) = waiting.pop() {
+            for other in 0..self.places.len() {
+                if !seen[other] && self.in_range(node, other) {
+                    seen[other] = true;
+                    waiting.push(other);
+                }
+            }
+        }
+        seen.into_iter().all(|seen| seen)
+    }
+}

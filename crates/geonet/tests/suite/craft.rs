@@ -1,0 +1,328 @@
+//! A scripted tester and one router under test (IUT).
+
+use std::time::Duration;
+
+use carnet_base::{Rng, Time};
+use carnet_geonet::geodesy::{LocalPlane, Position};
+use carnet_geonet::{
+    BROADCAST, Delivery, Event, GeonetDrop, MacAddress, Mib, Output, ReceivedFrame, Request, Router,
+    Transmission, Transport,
+};
+use carnet_wire::geonet::{
+    CommonNextHeader, ExtendedHeader, GeoArea, GnAddress, Lifetime, LongPositionVector, Packet, Shape,
+    StationType, Timestamp, TrafficClass,
+};
+
+/// Where the IUT is.
+pub const HOME: Position = Position::new(488_375_000, 21_008_000);
+pub const IUT_MAC: MacAddress = [0x02, 0, 0, 0, 0, 0x01];
+pub const SCF: TrafficClass = TrafficClass { store_carry_forward: true, channel_offload: false, id: 0 };
+
+pub fn address(mac: MacAddress) -> GnAddress {
+    GnAddress::new(false, StationType::PassengerCar, mac)
+}
+
+/// The position so many metres east and north of the IUT.
+pub fn place(east: f64, north: f64) -> Position {
+    LocalPlane::new(HOME).position_at(east, north)
+}
+
+/// A station that the tester plays.
+#[derive(Debug, Clone, Copy)]
+pub struct Station {
+    pub mac: MacAddress,
+    pub pv: LongPositionVector,
+    pub sequence: u16,
+}
+
+impl Station {
+    pub fn at(number: u8, position: Position) -> Station {
+        let mac = [0xba, 0xbe, 0xba, 0xbe, 0, number];
+        let pv = LongPositionVector {
+            address: address(mac),
+            timestamp: Timestamp(1_000_000),
+            latitude: position.latitude,
+            longitude: position.longitude,
+            accurate: true,
+            speed: 0,
+            heading: 0,
+        };
+        Station { mac, pv, sequence: 100 }
+    }
+
+    /// A node of the constellation of the ETSI suite: thousandths of a degree from the IUT.
+    fn node(number: u8, latitude: i32, longitude: i32) -> Station {
+        Station::at(
+            number,
+            Position::new(HOME.latitude + latitude * 10_000, HOME.longitude + longitude * 10_000),
+        )
+    }
+
+    pub fn a() -> Station {
+        Station::node(0xa, 10, 0)
+    }
+    pub fn b() -> Station {
+        Station::node(0xb, 2, 0)
+    }
+    pub fn c() -> Station {
+        Station::node(0xc, -6, 0)
+    }
+    pub fn d() -> Station {
+        Station::node(0xd, 1, 0)
+    }
+    pub fn e() -> Station {
+        Station::node(0xe, -1, 0)
+    }
+
+    pub fn later(mut self, milliseconds: u64) -> Station {
+        self.pv.timestamp = self.pv.timestamp.wrapping_add(Duration::from_millis(milliseconds));
+        self
+    }
+
+    pub fn moved(mut self, position: Position) -> Station {
+        (self.pv.latitude, self.pv.longitude) = (position.latitude, position.longitude);
+        self
+    }
+
+    pub fn next(mut self) -> Station {
+        self.sequence = self.sequence.wrapping_add(1);
+        self
+    }
+
+    pub fn position(&self) -> Position {
+        Position::new(self.pv.latitude, self.pv.longitude)
+    }
+
+    pub fn beacon(&self) -> Vec<u8> {
+        self.emit(ExtendedHeader::Beacon { source: self.pv }, 1, &[])
+    }
+
+    pub fn shb(&self, payload: &[u8]) -> Vec<u8> {
+        self.emit(ExtendedHeader::SingleHop { source: self.pv, media_dependent: [0; 4] }, 1, payload)
+    }
+
+    pub fn tsb(&self, payload: &[u8]) -> Vec<u8> {
+        let extended = ExtendedHeader::TopologicallyScoped { sequence: self.sequence, source: self.pv };
+        self.emit(extended, 10, payload)
+    }
+
+    pub fn guc(&self, to: &LongPositionVector, payload: &[u8]) -> Vec<u8> {
+        let extended =
+            ExtendedHeader::GeoUnicast { sequence: self.sequence, source: self.pv, destination: to.short() };
+        self.emit(extended, 10, payload)
+    }
+
+    pub fn gbc(&self, area: GeoArea, payload: &[u8]) -> Vec<u8> {
+        let extended = ExtendedHeader::GeoBroadcast { sequence: self.sequence, source: self.pv, area };
+        self.emit(extended, 10, payload)
+    }
+
+    pub fn gac(&self, area: GeoArea, payload: &[u8]) -> Vec<u8> {
+        let extended = ExtendedHeader::GeoAnycast { sequence: self.sequence, source: self.pv, area };
+        self.emit(extended, 10, payload)
+    }
+
+    pub fn ls_request(&self, request: GnAddress) -> Vec<u8> {
+        let extended =
+            ExtendedHeader::LocationServiceRequest { sequence: self.sequence, source: self.pv, request };
+        self.emit(extended, 10, &[])
+    }
+
+    pub fn ls_reply(&self, to: &LongPositionVector) -> Vec<u8> {
+        let extended = ExtendedHeader::LocationServiceReply {
+            sequence: self.sequence,
+            source: self.pv,
+            destination: to.short(),
+        };
+        self.emit(extended, 10, &[])
+    }
+
+    fn emit(&self, extended: ExtendedHeader, hops: u8, payload: &[u8]) -> Vec<u8> {
+        let next = if payload.is_empty() { CommonNextHeader::Any } else { CommonNextHeader::BtpB };
+        let lifetime = Lifetime::from_duration(Duration::from_secs(60));
+        Packet::new(extended, next, lifetime, hops, payload).emit()
+    }
+}
+
+/// RHL of a frame.
+pub fn with_hops(mut frame: Vec<u8>, remaining: u8) -> Vec<u8> {
+    frame[3] = remaining;
+    frame
+}
+
+/// A frame with the SCF bit.
+pub fn with_scf(mut frame: Vec<u8>) -> Vec<u8> {
+    frame[6] |= 0x80;
+    frame
+}
+
+pub fn with_lifetime(mut frame: Vec<u8>, lifetime: Duration) -> Vec<u8> {
+    frame[2] = Lifetime::from_duration(lifetime).0;
+    frame
+}
+
+pub fn circle(centre: Position, radius: u16) -> GeoArea {
+    GeoArea {
+        shape: Shape::Circle,
+        latitude: centre.latitude,
+        longitude: centre.longitude,
+        distance_a: radius,
+        distance_b: 0,
+        angle: 0,
+    }
+}
+
+/// AREA1 of the ETSI suite: around D, with the IUT, B and D inside.
+pub fn area1() -> GeoArea {
+    circle(Station::d().position(), 556)
+}
+
+/// AREA2 of the ETSI suite: around B, with B and D inside and the IUT outside.
+pub fn area2() -> GeoArea {
+    circle(Station::b().position(), 167)
+}
+
+/// The router under test.
+pub struct Iut {
+    pub router: Router,
+    pub now: Time,
+    pub sent: Vec<Transmission>,
+    pub delivered: Vec<Delivery>,
+    pub events: Vec<Event>,
+}
+
+impl Iut {
+    pub fn new(mib: Mib) -> Iut {
+        let mut iut = Iut::without_position(mib);
+        iut.locate(HOME, 1_000_000);
+        iut
+    }
+
+    /// Beacons only every ten minutes: they are in the way of most tests.
+    pub fn quiet(mib: Mib) -> Iut {
+        Iut::new(Mib { beacon_retransmit_timer: Duration::from_secs(600), ..mib }).settled()
+    }
+
+    pub fn without_position(mib: Mib) -> Iut {
+        Iut {
+            router: Router::new(mib, address(IUT_MAC), Rng::new(5)),
+            now: Time::from_secs(1000),
+            sent: Vec::new(),
+            delivered: Vec::new(),
+            events: Vec::new(),
+        }
+    }
+
+    fn settled(mut self) -> Iut {
+        self.wait(Duration::from_secs(1));
+        self.sent.clear();
+        self
+    }
+
+    pub fn locate(&mut self, position: Position, timestamp: u32) {
+        let pv = LongPositionVector {
+            timestamp: Timestamp(timestamp),
+            latitude: position.latitude,
+            longitude: position.longitude,
+            accurate: true,
+            ..LongPositionVector::default()
+        };
+        self.router.handle_position(self.now, pv).expect("a place on earth");
+        self.drain();
+    }
+
+    pub fn pv(&self) -> LongPositionVector {
+        *self.router.position_vector().expect("a position")
+    }
+
+    fn drain(&mut self) {
+        while let Some(output) = self.router.poll_output() {
+            match output {
+                Output::Transmit(transmission) => self.sent.push(transmission),
+                Output::Deliver(delivery) => self.delivered.push(delivery),
+                Output::Event(event) => self.events.push(event),
+            }
+        }
+    }
+
+    /// Hears a broadcast frame from a station.
+    pub fn hear(&mut self, from: &Station, frame: &[u8]) -> Result<(), GeonetDrop> {
+        self.hear_from(from.mac, BROADCAST, frame)
+    }
+
+    /// Gets a frame that was addressed to it.
+    pub fn get(&mut self, from: &Station, frame: &[u8]) -> Result<(), GeonetDrop> {
+        self.hear_from(from.mac, self.router.address().mid(), frame)
+    }
+
+    pub fn hear_from(
+        &mut self,
+        source: MacAddress,
+        destination: MacAddress,
+        packet: &[u8],
+    ) -> Result<(), GeonetDrop> {
+        let result = self.router.handle_frame(self.now, ReceivedFrame { source, destination, packet });
+        self.drain();
+        result
+    }
+
+    /// Knows these stations as neighbours.
+    pub fn knows(&mut self, stations: &[Station]) {
+        for station in stations {
+            self.hear(station, &station.beacon()).expect("a good beacon");
+        }
+        self.events.clear();
+    }
+
+    pub fn request(&mut self, request: Request<'_>) -> Result<(), GeonetDrop> {
+        let result = self.router.handle_request(self.now, request);
+        self.drain();
+        result
+    }
+
+    pub fn ask(&mut self, transport: Transport, payload: &[u8]) -> Result<(), GeonetDrop> {
+        self.request(Request::new(transport, CommonNextHeader::BtpB, payload))
+    }
+
+    pub fn ask_scf(&mut self, transport: Transport, payload: &[u8]) -> Result<(), GeonetDrop> {
+        let request = Request::new(transport, CommonNextHeader::BtpB, payload);
+        self.request(Request { traffic_class: SCF, ..request })
+    }
+
+    /// Lets time pass, timers included.
+    pub fn wait(&mut self, span: Duration) {
+        let end = self.now + span;
+        while let Some(due) = self.router.poll_timeout()
+            && due <= end
+        {
+            self.now = self.now.max(due);
+            self.router.handle_timeout(self.now);
+            self.drain();
+        }
+        self.now = end;
+    }
+
+    pub fn wait_ms(&mut self, milliseconds: u64) {
+        self.wait(Duration::from_millis(milliseconds));
+    }
+
+    /// The one frame that was sent since the last call, and to whom.
+    #[track_caller]
+    pub fn one_sent(&mut self) -> Transmission {
+        assert_eq!(self.sent.len(), 1, "{:?}", self.sent);
+        self.sent.remove(0)
+    }
+
+    #[track_caller]
+    pub fn nothing_sent(&self) {
+        assert!(self.sent.is_empty(), "{:?}", self.sent);
+    }
+
+    pub fn dropped(&self, reason: GeonetDrop) -> u64 {
+        self.router.counters().dropped(reason)
+    }
+}
+
+pub fn parse(frame: &[u8]) -> Packet<'_> {
+    Packet::parse(frame).expect("a well-formed packet")
+}

@@ -1,0 +1,21 @@
+//! The router against EN 302 636-4-1, in virtual time.
+//!
+//! `craft` is a scripted tester: it builds frames octet by octet with the wire codec and looks at what one router does, in
+//! the constellation and with the names of the ETSI test purposes (TS 102 871-2). `air` is a radio medium in memory with many
+//! routers. Test functions that begin with the id of a test purpose do what that one describes.
+
+mod air;
+mod craft;
+
+mod address;
+mod areas;
+mod beaconing;
+mod broadcast;
+mod buffering;
+mod contention;
+mod headers;
+mod hostile;
+mod location_service;
+mod many;
+mod recovery;
+mod unicast;

@@ -1,0 +1,129 @@
+//! Greedy forwarding and its voids, with and without perimeter recovery.
+
+use std::time::Duration;
+
+use carnet_base::Rng;
+use carnet_geonet::mib::{Planarisation, Recovery};
+use carnet_geonet::{Mib, Transport};
+use carnet_wire::geonet::{CommonNextHeader, HeaderType};
+
+use crate::air::{Air, address};
+use crate::craft::circle;
+
+fn mib(recovery: Recovery) -> Mib {
+    let lifetime_location_entry = Duration::from_secs(60);
+    Mib { recovery, lifetime_location_entry, default_hop_limit: 255, ..Mib::default() }
+}
+
+/// A U with its open side towards the destination: the source's neighbours all lead away from it.
+///
+/// ```text
+///   2---3---4---5
+///   |           |
+///   1---0   .   8   (0 is the source, 8 the destination; nobody in between)
+/// ```
+fn void() -> Vec<(f64, f64)> {
+    vec![
+        (0.0, 0.0),
+        (-180.0, 0.0),
+        (-180.0, 200.0),
+        (0.0, 260.0),
+        (200.0, 300.0),
+        (400.0, 260.0),
+        (600.0, 260.0),
+        (700.0, 150.0),
+        (700.0, 0.0),
+    ]
+}
+
+#[test]
+fn a_void_stops_greedy_forwarding() {
+    let mut air = Air::new(&mib(Recovery::None), 250.0, &void(), 1);
+    air.settle();
+    air.send(0, Transport::GeoUnicast(address(8)), 50, b"x");
+    air.run(Duration::from_millis(900));
+    air.send(0, Transport::GeoUnicast(address(8)), 50, b"x");
+    air.run(Duration::from_secs(1));
+    assert!(air.delivered.is_empty());
+}
+
+/// Issue 5: a void that greedy cannot cross is crossed by recovery.
+#[test]
+fn recovery_crosses_a_void() {
+    for planarisation in [Planarisation::Gabriel, Planarisation::RelativeNeighbourhood] {
+        let mut air = Air::new(&mib(Recovery::Perimeter(planarisation)), 250.0, &void(), 1);
+        air.settle();
+        air.send(0, Transport::GeoUnicast(address(8)), 50, b"payload");
+        // The Location Service's reply comes back through the void as well.
+        air.run(Duration::from_millis(500));
+        let [(8, delivery)] = &air.delivered[..] else { panic!("{:?} {:?}", air.delivered, air.drops()) };
+        assert_eq!((&delivery.payload[..], delivery.next_header), (&b"payload"[..], CommonNextHeader::BtpB));
+        assert!(air.routers[0].counters().recoveries > 0);
+        // An area over there is reached as well.
+        air.delivered.clear();
+        let area = circle(air.position(8), 50);
+        air.send(0, Transport::GeoAnycast(area), 50, b"area");
+        air.run(Duration::from_millis(100));
+        assert!(matches!(&air.delivered[..], [(8, delivery)] if delivery.payload == b"area"));
+    }
+}
+
+/// Towards a place where nobody is the walk ends when it is back at its first edge.
+#[test]
+fn an_unreachable_place_ends_the_walk() {
+    let mut places = void();
+    places.truncate(6);
+    let mut air = Air::new(&mib(Recovery::Perimeter(Planarisation::Gabriel)), 250.0, &places, 1);
+    air.settle();
+    let area = circle(crate::craft::place(3000.0, 0.0), 50);
+    air.send(0, Transport::GeoAnycast(area), 255, b"x");
+    air.run(Duration::from_secs(1));
+    let sent = air.sent(|kind| matches!(kind, HeaderType::GeoAnycast(_)));
+    assert!(sent > 5 && sent < 40, "{sent} {:?} {:?}", air.drops(), air.transmitted);
+    let unreachable: u64 = air
+        .routers
+        .iter()
+        .map(|router| router.counters().dropped(carnet_geonet::GeonetDrop::Unreachable))
+        .sum();
+    assert_eq!(unreachable, 1);
+}
+
+/// Issue 5: random connected topologies of 100 nodes: every packet is delivered, none walks in circles.
+#[test]
+fn random_topologies_deliver_everything() {
+    let topologies = if cfg!(debug_assertions) { 60 } else { 1000 };
+    let mut rng = Rng::new(2026);
+    let mut recovered = 0;
+    let mut longest = 0;
+    for topology in 0..topologies {
+        let planarisation = [Planarisation::Gabriel, Planarisation::RelativeNeighbourhood][topology % 2];
+        let mut air = loop {
+            let places: Vec<(f64, f64)> = (0..100)
+                .map(|_| (rng.below(200_000) as f64 / 100.0, rng.below(200_000) as f64 / 100.0))
+                .collect();
+            let mib = mib(Recovery::Perimeter(planarisation));
+            // Just enough to be connected: voids abound.
+            let air = Air::new(&mib, 290.0 + rng.below(60) as f64, &places, rng.u64());
+            if air.is_connected() {
+                break air;
+            }
+        };
+        air.settle();
+        for _ in 0..10 {
+            let (from, to) = (rng.below(100) as usize, rng.below(100) as usize);
+            if from == to {
+                continue;
+            }
+            air.transmitted.clear();
+            air.delivered.clear();
+            air.send(from, Transport::GeoUnicast(address(to)), 255, b"x");
+            air.run(Duration::from_millis(500));
+            let reached: Vec<usize> = air.delivered.iter().map(|(node, _)| *node).collect();
+            assert_eq!(reached, [to], "topology {topology}: {from} to {to} {:?}", air.drops());
+            longest = longest.max(air.sent(|kind| kind == HeaderType::GeoUnicast));
+        }
+        recovered += air.routers.iter().map(|router| router.counters().recoveries).sum::<u64>();
+    }
+    assert!(recovered as usize > topologies / 2, "{recovered} packets met a void");
+    println!("{recovered} packets met a void, the longest way had {longest} transmissions");
+}
