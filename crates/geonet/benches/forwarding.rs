@@ -1,0 +1,259 @@
+//! Packets per second through one router on one core, from octets to octets, without any system call.
+//!
+//! Packets come from distinct sources (4,096 of them, each packet with the next sequence number) and from senders that
+//! take turns; virtual time goes on by a millisecond per packet, so that packet data rate control is on and passes them.
+//! `one destination` is a flow, which the next-hop cache serves; `many destinations` asks the spatial index for each packet.
+#![allow(missing_docs, reason = "criterion's macros generate undocumented functions")]
+
+use std::hint::black_box;
+use std::time::Duration;
+
+use carnet_base::{Rng, Time};
+use carnet_geonet::geodesy::{LocalPlane, Position};
+use carnet_geonet::mib::AreaForwarding;
+use carnet_geonet::{BROADCAST, MacAddress, Mib, Output, ReceivedFrame, Router};
+use carnet_wire::geonet::{
+    CommonNextHeader, ExtendedHeader, GeoArea, GnAddress, Lifetime, LongPositionVector, Packet, Shape,
+    ShortPositionVector, StationType, Timestamp,
+};
+use criterion::{BenchmarkId, Criterion, Throughput, criterion_group, criterion_main};
+
+const HOME: Position = Position::new(488_375_000, 21_008_000);
+const IUT: MacAddress = [2, 0, 0, 0, 0, 1];
+const SOURCES: u32 = 4096;
+const PAYLOAD: [u8; 64] = [0xa5; 64];
+
+fn place(east: f64, north: f64) -> Position {
+    LocalPlane::new(HOME).position_at(east, north)
+}
+
+fn address(kind: u8, number: u32) -> GnAddress {
+    let [_, b, c, d] = number.to_be_bytes();
+    GnAddress::new(false, StationType::PassengerCar, [2, kind, 0, b, c, d])
+}
+
+fn pv(address: GnAddress, position: Position, timestamp: u32) -> LongPositionVector {
+    LongPositionVector {
+        address,
+        timestamp: Timestamp(timestamp),
+        latitude: position.latitude,
+        longitude: position.longitude,
+        accurate: true,
+        ..LongPositionVector::default()
+    }
+}
+
+fn drain(router: &mut Router) -> u32 {
+    let mut sent = 0;
+    while let Some(output) = router.poll_output() {
+        match output {
+            Output::Transmit(transmission) => {
+                sent += 1;
+                router.recycle(black_box(transmission).frame);
+            }
+            Output::Deliver(delivery) => router.recycle(black_box(delivery).payload),
+            Output::Event(_) => {}
+        }
+    }
+    sent
+}
+
+/// A router with so many neighbours within 900 m.
+fn router(neighbours: u32, area_forwarding: AreaForwarding) -> (Router, Vec<MacAddress>) {
+    let mib = Mib {
+        lifetime_location_entry: Duration::from_secs(1_000_000_000),
+        lifetime_neighbour: Duration::from_secs(1_000_000_000),
+        area_forwarding,
+        ..Mib::default()
+    };
+    let mut rng = Rng::new(1);
+    let mut router = Router::new(mib, GnAddress::new(false, StationType::PassengerCar, IUT), Rng::new(2));
+    let now = Time::from_secs(1);
+    router.handle_position(now, pv(GnAddress(0), HOME, 1)).expect("on earth");
+    let mut macs = Vec::new();
+    while macs.len() < neighbours as usize {
+        let (east, north) = (rng.below(1800) as f64 - 900.0, rng.below(1800) as f64 - 900.0);
+        if east.hypot(north) > 900.0 {
+            continue;
+        }
+        let source = pv(address(1, macs.len() as u32), place(east, north), 1);
+        let frame = single_hop(source);
+        router
+            .handle_frame(
+                now,
+                ReceivedFrame { source: source.address.mid(), destination: BROADCAST, packet: &frame },
+            )
+            .expect("a neighbour");
+        drain(&mut router);
+        macs.push(source.address.mid());
+    }
+    (router, macs)
+}
+
+fn single_hop(source: LongPositionVector) -> Vec<u8> {
+    emit(ExtendedHeader::SingleHop { source, media_dependent: [0; 4] }, 1)
+}
+
+fn emit(extended: ExtendedHeader, hops: u8) -> Vec<u8> {
+    Packet::new(
+        extended,
+        CommonNextHeader::BtpB,
+        Lifetime::from_duration(Duration::from_secs(60)),
+        hops,
+        &PAYLOAD,
+    )
+    .emit()
+}
+
+fn destination(number: u32, many: bool) -> Position {
+    // 5 km to the north-east, or on an arc there.
+    let angle = if many { f64::from(number % SOURCES) / f64::from(SOURCES) * 1.5 } else { 0.8 };
+    place(5000.0 * angle.sin(), 5000.0 * angle.cos())
+}
+
+fn circle(centre: Position) -> GeoArea {
+    GeoArea {
+        shape: Shape::Circle,
+        latitude: centre.latitude,
+        longitude: centre.longitude,
+        distance_a: 500,
+        distance_b: 0,
+        angle: 0,
+    }
+}
+
+/// One packet of each source, whose sequence numbers are set later.
+fn packets(extended: impl Fn(u32, LongPositionVector) -> ExtendedHeader) -> Vec<Vec<u8>> {
+    (0..SOURCES)
+        .map(|number| emit(extended(number, pv(address(2, number), place(-3000.0, -3000.0), 1)), 10))
+        .collect()
+}
+
+/// Runs `frames` through a router, each with a new sequence number.
+struct Load {
+    router: Router,
+    senders: Vec<MacAddress>,
+    frames: Vec<Vec<u8>>,
+    now: Time,
+    next: usize,
+    sequence: u16,
+}
+
+impl Load {
+    fn step(&mut self) -> u32 {
+        let at = self.next % self.frames.len();
+        if at == 0 {
+            self.sequence = self.sequence.wrapping_add(1);
+        }
+        let frame = &mut self.frames[at];
+        frame[12..14].copy_from_slice(&self.sequence.to_be_bytes());
+        let source = self.senders[self.next % self.senders.len()];
+        self.next += 1;
+        self.now += Duration::from_millis(1);
+        let frame = ReceivedFrame { source, destination: IUT, packet: frame };
+        let _ = self.router.handle_frame(self.now, frame);
+        drain(&mut self.router)
+    }
+}
+
+fn forwarding(c: &mut Criterion) {
+    let mut group = c.benchmark_group("forward");
+    group.throughput(Throughput::Elements(1));
+    for neighbours in [10u32, 100, 1_000, 10_000] {
+        for many in [false, true] {
+            let to = if many { "many destinations" } else { "one destination" };
+            let guc = packets(|number, source| {
+                let place = destination(number, many);
+                let destination = ShortPositionVector {
+                    address: address(3, number),
+                    timestamp: Timestamp(1),
+                    latitude: place.latitude,
+                    longitude: place.longitude,
+                };
+                ExtendedHeader::GeoUnicast { sequence: 0, source, destination }
+            });
+            let gbc = packets(|number, source| ExtendedHeader::GeoBroadcast {
+                sequence: 0,
+                source,
+                area: circle(destination(number, many)),
+            });
+            for (name, frames) in [("guc greedy", guc), ("gbc greedy", gbc)] {
+                let (router, senders) = router(neighbours, AreaForwarding::Simple);
+                let mut load =
+                    Load { router, senders, frames, now: Time::from_secs(2), next: 0, sequence: 0 };
+                // Every source is known, and every packet goes out.
+                for _ in 0..SOURCES {
+                    load.step();
+                }
+                assert!((0..SOURCES).all(|_| load.step() == 1), "every packet is forwarded");
+                group.bench_function(BenchmarkId::new(format!("{name}, {to}"), neighbours), |b| {
+                    b.iter(|| load.step());
+                });
+            }
+        }
+    }
+    let inside =
+        packets(|_, source| ExtendedHeader::GeoBroadcast { sequence: 0, source, area: circle(HOME) });
+    let tsb = packets(|_, source| ExtendedHeader::TopologicallyScoped { sequence: 0, source });
+    for (name, frames) in [("gbc simple, inside the area", inside), ("tsb", tsb)] {
+        let (router, senders) = router(100, AreaForwarding::Simple);
+        let mut load = Load { router, senders, frames, now: Time::from_secs(2), next: 0, sequence: 0 };
+        assert!((0..SOURCES).all(|_| load.step() == 1), "every packet is forwarded");
+        group.bench_function(BenchmarkId::new(name, 100), |b| b.iter(|| load.step()));
+    }
+    group.finish();
+}
+
+fn reception(c: &mut Criterion) {
+    let mut group = c.benchmark_group("receive");
+    group.throughput(Throughput::Elements(1));
+    for (name, beacon) in [("shb", false), ("beacon", true)] {
+        for neighbours in [10u32, 1_000, 10_000] {
+            let (mut router, macs) = router(neighbours, AreaForwarding::Simple);
+            let mut rng = Rng::new(7);
+            // Each neighbour is heard on and on, 3 m from where it was before, up and down a road of 3 km.
+            let mut stations: Vec<(Vec<u8>, i32)> = (0..neighbours)
+                .map(|number| {
+                    let position = place(rng.below(900) as f64, rng.below(900) as f64);
+                    let source = pv(address(1, number), position, 2);
+                    let frame = if beacon {
+                        Packet::new(
+                            ExtendedHeader::Beacon { source },
+                            CommonNextHeader::Any,
+                            Lifetime(0x1a),
+                            1,
+                            &[],
+                        )
+                        .emit()
+                    } else {
+                        single_hop(source)
+                    };
+                    (frame, position.latitude)
+                })
+                .collect();
+            let (mut next, mut round) = (0usize, 2u32);
+            let mut now = Time::from_secs(2);
+            group.bench_function(BenchmarkId::new(name, neighbours), |b| {
+                b.iter(|| {
+                    let at = next % stations.len();
+                    if at == 0 {
+                        round += 1;
+                    }
+                    next += 1;
+                    now += Duration::from_micros(100);
+                    let (frame, latitude) = &mut stations[at];
+                    *latitude += if round % 2000 < 1000 { 270 } else { -270 };
+                    frame[20..24].copy_from_slice(&round.to_be_bytes());
+                    frame[24..28].copy_from_slice(&latitude.to_be_bytes());
+                    let frame = ReceivedFrame { source: macs[at], destination: BROADCAST, packet: frame };
+                    router.handle_frame(now, frame).expect("a good frame");
+                    drain(&mut router)
+                });
+            });
+        }
+    }
+    group.finish();
+}
+
+criterion_group!(benches, forwarding, reception);
+criterion_main!(benches);
