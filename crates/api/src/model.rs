@@ -7,11 +7,19 @@
 //! | `GET /v1/uplinks` | array of [`Uplink`] |
 //! | `GET /v1/tunnels` | array of [`Tunnel`] |
 //! | `GET /v1/counters` | [`Counters`] |
+//! | `GET /v1/neighbours` | array of [`Location`], those in range |
+//! | `GET /v1/locations` | array of [`Location`], all |
+//! | `GET /v1/areas` | array of [`Area`] |
 //! | `GET /v1/events` | `text/event-stream`, one event a message, see [`event`] |
 //! | `POST /v1/handover` with [`HandoverRequest`] | none (204) |
+//! | `POST /v1/gnsend` with [`GnSendRequest`] | none (204) |
+//! | `POST /v1/gnping` with [`GnPingRequest`] | `text/event-stream`, one [`GnPingEvent`] a message |
+//! | `GET /v1/gnrecv` | `text/event-stream`, one [`GnReceived`] a message, or [`missed`] |
 //!
 //! Every answer that is not a success carries an [`ErrorBody`]. Fields may be added, never renamed; a
 //! value that is unknown or does not apply is `null`, its key is always there.
+
+mod geonet;
 
 use std::collections::BTreeMap;
 use std::net::{IpAddr, Ipv6Addr};
@@ -19,6 +27,11 @@ use std::net::{IpAddr, Ipv6Addr};
 use ipnet::Ipv6Net;
 use serde::{Deserialize, Deserializer, Serialize};
 use serde_json::{Map, Value};
+
+pub use geonet::{
+    Area, AreaShape, GeonetStatus, GnArea, GnCircle, GnNextHeader, GnPacketType, GnPingAnswer, GnPingEvent,
+    GnPingRequest, GnReceived, GnSendRequest, GnStation, GnTarget, GnTransport, Location, ParseTargetError,
+};
 
 /// A station in a few lines.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -37,6 +50,8 @@ pub struct Status {
     pub mobile_router: Option<MobileRouterStatus>,
     /// The home agent, where the station is one.
     pub home_agent: Option<HomeAgentStatus>,
+    /// The GeoNetworking router, where the station is one.
+    pub geonet: Option<GeonetStatus>,
 }
 
 /// A job of a station.
@@ -47,6 +62,8 @@ pub enum Role {
     MobileRouter,
     /// RFC 6275 and RFC 3963 home agent.
     HomeAgent,
+    /// EN 302 636-4-1 GeoNetworking router.
+    Geonet,
 }
 
 impl Role {
@@ -55,6 +72,7 @@ impl Role {
         match self {
             Role::MobileRouter => "mobile_router",
             Role::HomeAgent => "home_agent",
+            Role::Geonet => "geonet",
         }
     }
 }

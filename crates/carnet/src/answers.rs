@@ -12,6 +12,9 @@ use carnet_station::io::Event;
 
 use crate::settings;
 
+/// Why a question about GeoNetworking has no answer.
+pub const NO_GEONET: &str = "this station does no GeoNetworking";
+
 /// `GET /v1/status`
 pub fn status(config: &Config, station: &Station, uptime: Duration) -> model::Status {
     let now = station.status();
@@ -41,6 +44,7 @@ pub fn status(config: &Config, station: &Station, uptime: Duration) -> model::St
             address: agent.config().address,
             bindings: now.home_agent_bindings.unwrap_or_default() as u64,
         }),
+        geonet: None,
     }
 }
 

@@ -7,6 +7,8 @@
 //!
 //! Who may talk to the station is decided by the file mode of the socket, 0660.
 
+mod geonet;
+
 use std::convert::Infallible;
 use std::fs;
 use std::io;
@@ -31,7 +33,7 @@ use tokio::sync::broadcast::error::RecvError;
 use tokio::sync::{broadcast, mpsc, oneshot, watch};
 use tokio::task::JoinHandle;
 
-use crate::request::Request;
+use crate::request::{Answer, Request};
 
 /// The run loop answers at once or it is in trouble.
 const ANSWER_WITHIN: Duration = Duration::from_secs(5);
@@ -174,6 +176,7 @@ fn router(app: App) -> Router {
         .route("/v1/counters", get(|State(app): State<App>| async move { app.ask(Request::Counters).await }))
         .route("/v1/events", get(events))
         .route("/v1/handover", post(handover))
+        .merge(geonet::router())
         .fallback(|| async { Refusal::new(StatusCode::NOT_FOUND, "no such path") })
         .method_not_allowed_fallback(|| async {
             Refusal::new(StatusCode::METHOD_NOT_ALLOWED, "this path does not know that method")
@@ -188,6 +191,22 @@ impl App {
         request: impl FnOnce(oneshot::Sender<T>) -> Request,
     ) -> Result<Json<T>, Refusal> {
         self.answer(request).await.map(Json)
+    }
+
+    /// The same where the station may say no.
+    async fn ask_whether<T: Serialize>(
+        &self,
+        request: impl FnOnce(oneshot::Sender<Answer<T>>) -> Request,
+    ) -> Result<Json<T>, Refusal> {
+        self.try_answer(request).await.map(Json)
+    }
+
+    /// The run loop's answer, which may be no.
+    async fn try_answer<T>(
+        &self,
+        request: impl FnOnce(oneshot::Sender<Answer<T>>) -> Request,
+    ) -> Result<T, Refusal> {
+        self.answer(request).await?.map_err(|reason| Refusal::new(StatusCode::CONFLICT, reason))
     }
 
     async fn answer<T>(&self, request: impl FnOnce(oneshot::Sender<T>) -> Request) -> Result<T, Refusal> {
@@ -209,12 +228,9 @@ async fn handover(
     State(app): State<App>,
     body: Result<Json<HandoverRequest>, JsonRejection>,
 ) -> Result<StatusCode, Refusal> {
-    let Json(HandoverRequest { uplink }) =
-        body.map_err(|rejection| Refusal::new(rejection.status(), rejection.body_text()))?;
-    match app.answer(|reply| Request::Handover { uplink, reply }).await? {
-        Ok(()) => Ok(StatusCode::NO_CONTENT),
-        Err(reason) => Err(Refusal::new(StatusCode::CONFLICT, reason)),
-    }
+    let Json(HandoverRequest { uplink }) = body.map_err(Refusal::body)?;
+    app.try_answer(|reply| Request::Handover { uplink, reply }).await?;
+    Ok(StatusCode::NO_CONTENT)
 }
 
 /// `GET /v1/events`
@@ -247,6 +263,11 @@ struct Refusal {
 impl Refusal {
     fn new(status: StatusCode, error: impl Into<String>) -> Refusal {
         Refusal { status, body: ErrorBody { error: error.into() } }
+    }
+
+    /// A body that cannot be read.
+    fn body(rejection: JsonRejection) -> Refusal {
+        Refusal::new(rejection.status(), rejection.body_text())
     }
 }
 

@@ -4,8 +4,14 @@
 //! the answer in the one-shot channel that is part of it. A run loop that drops the answer is one that is
 //! about to stop.
 
-use carnet_api::model::{Binding, Counters, Status, Tunnel, Uplink};
-use tokio::sync::oneshot;
+use carnet_api::model::{
+    Area, Binding, Counters, GnPingEvent, GnPingRequest, GnReceived, GnSendRequest, Location, Status, Tunnel,
+    Uplink,
+};
+use tokio::sync::{broadcast, mpsc, oneshot};
+
+/// What was asked for, or why there is none, in plain words.
+pub type Answer<T> = Result<T, String>;
 
 /// A question or a wish, with the way back for the answer.
 #[derive(Debug)]
@@ -25,6 +31,29 @@ pub enum Request {
         /// Interface name of the uplink to use; `None` ends an earlier wish.
         uplink: Option<String>,
         /// Done, or why not, in plain words.
-        reply: oneshot::Sender<Result<(), String>>,
+        reply: oneshot::Sender<Answer<()>>,
     },
+    /// `GET /v1/neighbours`
+    Neighbours(oneshot::Sender<Answer<Vec<Location>>>),
+    /// `GET /v1/locations`
+    Locations(oneshot::Sender<Answer<Vec<Location>>>),
+    /// `GET /v1/areas`
+    Areas(oneshot::Sender<Answer<Vec<Area>>>),
+    /// `POST /v1/gnsend`
+    GnSend {
+        /// The packet.
+        packet: GnSendRequest,
+        /// Sent, or why not.
+        reply: oneshot::Sender<Answer<()>>,
+    },
+    /// `POST /v1/gnping`
+    GnPing {
+        /// Whom to ask, how often, and how long to wait.
+        ping: GnPingRequest,
+        /// What comes of it, at once, or why nothing can. The stream ends when the sender is dropped; when
+        /// the receiver is gone, nobody waits any more, and no further request has to be sent.
+        reply: oneshot::Sender<Answer<mpsc::Receiver<GnPingEvent>>>,
+    },
+    /// `GET /v1/gnrecv`
+    GnReceive(oneshot::Sender<Answer<broadcast::Receiver<GnReceived>>>),
 }

@@ -299,6 +299,23 @@ impl Runner {
                 let result = self.try_input(Input::Command(Command::Handover { uplink }));
                 let _ = reply.send(result);
             }
+            Request::Neighbours(reply) | Request::Locations(reply) => {
+                let _ = reply.send(Err(answers::NO_GEONET.into()));
+            }
+            Request::Areas(reply) => {
+                let _ = reply.send(Err(answers::NO_GEONET.into()));
+            }
+            Request::GnSend { packet, reply } => {
+                tracing::debug!("not sent: {packet:?}");
+                let _ = reply.send(Err(answers::NO_GEONET.into()));
+            }
+            Request::GnPing { ping, reply } => {
+                tracing::debug!("not sent: {ping:?}");
+                let _ = reply.send(Err(answers::NO_GEONET.into()));
+            }
+            Request::GnReceive(reply) => {
+                let _ = reply.send(Err(answers::NO_GEONET.into()));
+            }
         }
     }
 

@@ -24,6 +24,7 @@ async fn run_loop(mut requests: mpsc::Receiver<Request>) {
                 None | Some("wlan0") => Ok(()),
                 Some(other) => Err(format!("{other} is not an uplink")),
             })),
+            _ => {}
         }
     }
 }
@@ -37,6 +38,7 @@ fn status() -> Status {
         dataplane: "tun".into(),
         mobile_router: None,
         home_agent: None,
+        geonet: None,
     }
 }
 
@@ -95,7 +97,7 @@ async fn questions_are_answered_as_json() {
     assert_eq!(
         bench.client.get("/v1/status").await.expect("status"),
         json!({"name": "bus-42", "version": "0.1.0", "uptime_s": 1.5, "roles": ["home_agent"],
-               "dataplane": "tun", "mobile_router": null, "home_agent": null})
+               "dataplane": "tun", "mobile_router": null, "home_agent": null, "geonet": null})
     );
     assert_eq!(
         bench.client.get("/v1/bindings").await.expect("bindings"),
