@@ -1,1 +1,133 @@
-//! ...
+//! Beacons (10.2.3, 10.3.6).
+
+use std::time::Duration;
+
+use carnet_base::Time;
+use carnet_geonet::mib::{BeaconInterval, MultiHopBeacons};
+use carnet_geonet::{Mib, Transport};
+use carnet_wire::geonet::{CommonNextHeader, HeaderType, LongPositionVector};
+
+use crate::craft::*;
+
+fn times(iut: &mut Iut, seconds: u64) -> Vec<Time> {
+    let mut times = Vec::new();
+    let end = iut.now + Duration::from_secs(seconds);
+    while let Some(due) = iut.router.poll_timeout()
+        && due <= end
+    {
+        iut.wait(due.saturating_since(iut.now));
+        for sent in iut.sent.drain(..) {
+            if parse(&sent.frame).common.header_type == HeaderType::Beacon {
+                times.push(iut.now);
+            }
+        }
+    }
+    times
+}
+
+fn gaps(times: &[Time]) -> Vec<Duration> {
+    times.windows(2).map(|pair| pair[1].saturating_since(pair[0])).collect()
+}
+
+/// FDV_BEA_BV_01, FDV_BEA_BV_02, PON_BEA_TI_01: well-formed beacons every 3.00 to 3.75 s.
+#[test]
+fn pon_bea_ti_01_periodic_beacons() {
+    let mut iut = Iut::new(Mib::default());
+    iut.wait(Duration::from_millis(750));
+    let first = iut.one_sent();
+    let packet = parse(&first.frame);
+    assert_eq!(
+        (packet.common.header_type, packet.common.next_header),
+        (HeaderType::Beacon, CommonNextHeader::Any)
+    );
+    assert_eq!((packet.basic.remaining_hop_limit, packet.common.maximum_hop_limit), (1, 1));
+    assert_eq!(*packet.extended.source(), iut.pv());
+    assert_eq!(first.frame.len(), 36);
+    let times = times(&mut iut, 100);
+    assert!(times.len() >= 26, "{}", times.len());
+    let range = Duration::from_millis(3000)..=Duration::from_millis(3750);
+    assert!(gaps(&times).iter().all(|gap| range.contains(gap)));
+}
+
+/// PON_BEA_TI_02: an SHB stands for a beacon.
+#[test]
+fn pon_bea_ti_02_shb_resets_the_timer() {
+    let mut iut = Iut::new(Mib::default());
+    for _ in 0..30 {
+        iut.wait(Duration::from_millis(2900));
+        iut.sent.clear();
+        iut.ask(Transport::SingleHop([0; 4]), b"cam").expect("accepted");
+        assert_eq!(iut.sent.len(), 1);
+        iut.sent.clear();
+        iut.wait(Duration::from_millis(2999));
+        iut.nothing_sent();
+        iut.ask(Transport::SingleHop([0; 4]), b"cam").expect("accepted");
+        iut.sent.clear();
+    }
+    // Other packets do not, unless beacons ride on them.
+    iut.ask(Transport::TopologicallyScoped, b"x").expect("accepted");
+    iut.sent.clear();
+    iut.wait(Duration::from_millis(3750));
+    assert_eq!(iut.sent.len(), 1);
+}
+
+/// Without a position there is nothing to tell; with the first one it starts by itself.
+#[test]
+fn no_beacon_without_a_position() {
+    let mut iut = Iut::without_position(Mib::default());
+    iut.wait(Duration::from_secs(60));
+    iut.nothing_sent();
+    iut.locate(HOME, 1);
+    iut.wait(Duration::from_millis(750));
+    assert_eq!(iut.sent.len(), 1);
+}
+
+fn drive(iut: &mut Iut, metres_per_second: i16) {
+    let pv = LongPositionVector { speed: metres_per_second * 100, accurate: true, ..iut.pv() };
+    iut.router.handle_position(iut.now, pv).expect("on earth");
+}
+
+/// TCP over Geo-routing (1): a fast station beacons more often, at once when it becomes fast.
+#[test]
+fn adaptive_beacons() {
+    let mib =
+        Mib { beacon_interval: BeaconInterval::ADAPTIVE, max_communication_range: 250.0, ..Mib::default() };
+    let mut iut = Iut::new(mib);
+    let slow = times(&mut iut, 60);
+    assert!(gaps(&slow).iter().all(|gap| (1.5..=2.0).contains(&gap.as_secs_f64())));
+    drive(&mut iut, 100);
+    let fast = times(&mut iut, 20);
+    // 250 m / (16 * 100 m/s) = 156 ms
+    assert!(gaps(&fast).iter().all(|gap| (0.117..=0.157).contains(&gap.as_secs_f64())));
+    assert!(fast[0].saturating_since(slow[slow.len() - 1]).as_secs_f64() < 2.0);
+    assert!(fast.len() > 127, "{}", fast.len());
+}
+
+/// Beacons over several hops: others learn the position and deliver nothing.
+#[test]
+fn multi_hop_beacons() {
+    let mib = Mib { multi_hop_beacons: Some(MultiHopBeacons { hops: 3, every: 2 }), ..Mib::default() };
+    let mut iut = Iut::new(mib);
+    iut.wait(Duration::from_secs(20));
+    let far: Vec<_> = iut.sent.iter().filter(|sent| sent.frame[5] == 0x51).collect();
+    let near = iut.sent.iter().filter(|sent| sent.frame[5] == 0x10).count();
+    assert!(far.len() >= 2 && near > far.len(), "{} of {near}", far.len());
+    let packet = parse(&far[0].frame);
+    assert_eq!((packet.basic.remaining_hop_limit, packet.payload.len()), (3, 0));
+    let mut other = Iut::quiet(Mib::default());
+    let frame = Station::b().tsb(b"");
+    other.hear(&Station::b(), &frame).expect("forwarded");
+    assert_eq!((other.delivered.len(), other.sent.len()), (0, 1));
+}
+
+/// Piggybacking: a packet that comes from its source directly makes a neighbour, one that was passed on does not.
+#[test]
+fn piggybacked_positions() {
+    let mut iut = Iut::quiet(Mib { piggyback: true, ..Mib::default() });
+    let b = Station::b();
+    iut.hear(&Station::d(), &with_hops(b.tsb(b"x"), 9)).expect("forwarded");
+    iut.hear(&Station::d(), &b.next().tsb(b"x")).expect("forwarded");
+    assert_eq!(iut.router.location_table().neighbours(), 0);
+    iut.hear(&b, &b.later(1).next().next().tsb(b"x")).expect("forwarded");
+    assert_eq!(iut.router.location_table().neighbours(), 1);
+}

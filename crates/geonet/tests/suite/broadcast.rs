@@ -1,1 +1,165 @@
-//! ...
+//! TSB (10.3.9), SHB (10.3.10), repetition, duplicates and packet data rate.
+
+use std::time::Duration;
+
+use carnet_geonet::{BROADCAST, Event, GeonetDrop, Mib, Repetition, Request, Transport};
+use carnet_wire::geonet::{CommonNextHeader, HeaderType};
+
+use crate::craft::*;
+
+/// PON_TSB_BV_02, PON_TSB_BV_04, PON_TSB_BV_06: delivered and repeated with one hop less, nothing else changed.
+#[test]
+fn pon_tsb_bv_02_forwarded_once() {
+    let mut iut = Iut::quiet(Mib::default());
+    let frame = Station::b().tsb(b"payload");
+    iut.hear(&Station::b(), &frame).expect("forwarded");
+    let sent = iut.one_sent();
+    assert_eq!((sent.destination, sent.frame), (BROADCAST, with_hops(frame, 9)));
+    let [delivery] = &iut.delivered[..] else { panic!() };
+    assert_eq!(delivery.header_type, HeaderType::TopologicallyScoped);
+    assert_eq!((&delivery.payload[..], delivery.remaining_hop_limit), (&b"payload"[..], 10));
+    assert_eq!((delivery.source, delivery.sender), (Station::b().pv, Station::b().mac));
+    // The source of a forwarded packet is known, and no neighbour.
+    assert_eq!((iut.router.location_table().len(), iut.router.location_table().neighbours()), (1, 0));
+}
+
+/// PON_TSB_BO_03, PON_TSB_BO_07: a second copy is neither delivered nor forwarded.
+#[test]
+fn pon_tsb_bo_03_duplicates() {
+    let mut iut = Iut::quiet(Mib::default());
+    let b = Station::b();
+    iut.hear(&b, &b.tsb(b"x")).expect("forwarded");
+    iut.sent.clear();
+    assert_eq!(iut.hear(&Station::d(), &with_hops(b.tsb(b"x"), 5)), Err(GeonetDrop::Duplicate));
+    iut.nothing_sent();
+    assert_eq!(iut.delivered.len(), 1);
+    // Same number, another source; same source, another number.
+    let e = Station::e();
+    iut.hear(&e, &e.tsb(b"x")).expect("another source");
+    iut.hear(&b, &b.next().tsb(b"x")).expect("another number");
+}
+
+/// Annex A: itsGnDPLLength numbers are remembered.
+#[test]
+fn annex_a_the_last_eight() {
+    let mut iut = Iut::quiet(Mib::default());
+    let b = Station::b();
+    for sequence in 0..9 {
+        iut.hear(&b, &Station { sequence, ..b }.tsb(b"x")).expect("new");
+    }
+    for sequence in 1..9 {
+        let frame = Station { sequence, ..b }.tsb(b"x");
+        assert_eq!(iut.hear(&b, &frame), Err(GeonetDrop::Duplicate));
+    }
+    iut.hear(&b, &Station { sequence: 0, ..b }.tsb(b"x")).expect("forgotten");
+}
+
+/// PON_TSB_BO_05: the last hop delivers and does not forward; a packet with RHL 0 is not forwarded either.
+#[test]
+fn pon_tsb_bo_05_the_last_hop() {
+    let mut iut = Iut::quiet(Mib::default());
+    let b = Station::b();
+    for (sequence, hops) in [(1, 1), (2, 0)] {
+        let frame = with_hops(Station { sequence, ..b }.tsb(b"x"), hops);
+        assert_eq!(iut.hear(&b, &frame), Err(GeonetDrop::HopLimit));
+    }
+    iut.nothing_sent();
+    assert_eq!(iut.delivered.len(), 2);
+}
+
+/// PON_TSB_BO_08, vanetza#190: an own packet that comes back is neither delivered nor forwarded, and is no conflict.
+#[test]
+fn pon_tsb_bo_08_own_echo() {
+    let mut iut = Iut::quiet(Mib::default());
+    for transport in [
+        Transport::TopologicallyScoped,
+        Transport::GeoBroadcast(area1()),
+        Transport::GeoAnycast(area1()),
+        Transport::SingleHop([0; 4]),
+    ] {
+        iut.ask(transport, b"x").expect("accepted");
+        let mut frame = iut.one_sent().frame;
+        frame[3] = frame[3].saturating_sub(1).max(1);
+        iut.locate(place(0.5, 0.5), iut.pv().timestamp.0 + 100);
+        assert_eq!(iut.hear(&Station::b(), &frame), Err(GeonetDrop::OwnEcho));
+        assert_eq!(iut.hear_from(IUT_MAC, BROADCAST, &frame), Err(GeonetDrop::OwnEcho));
+        iut.nothing_sent();
+    }
+    assert!(iut.delivered.is_empty() && iut.events.is_empty());
+    assert_eq!(iut.router.address(), address(IUT_MAC));
+    assert!(iut.router.location_table().is_empty());
+}
+
+/// PON_SHB_BV_02, PON_LOT_BV_03_06: delivered, not forwarded, and the source is a neighbour.
+#[test]
+fn pon_shb_bv_02_delivered() {
+    let mut iut = Iut::quiet(Mib::default());
+    let b = Station::b();
+    iut.hear(&b, &b.shb(b"cam")).expect("delivered");
+    iut.nothing_sent();
+    assert_eq!(iut.delivered[0].payload, b"cam");
+    assert_eq!(iut.events, [Event::NewNeighbour(b.pv.address)]);
+    // Single-hop packets are never duplicates, and no news the second time.
+    iut.hear(&b, &b.shb(b"cam")).expect("delivered");
+    assert_eq!((iut.delivered.len(), iut.events.len()), (2, 1));
+}
+
+/// A frame that the link delivers although it is for somebody else is none of our business.
+#[test]
+fn frames_for_others() {
+    let mut iut = Iut::quiet(Mib::default());
+    let b = Station::b();
+    let frame = b.shb(b"x");
+    assert_eq!(iut.hear_from(b.mac, Station::d().mac, &frame), Err(GeonetDrop::NotAddressed));
+    assert_eq!(iut.hear_from(BROADCAST, BROADCAST, &frame), Err(GeonetDrop::BadSender));
+    assert_eq!(iut.hear_from([0; 6], BROADCAST, &frame), Err(GeonetDrop::BadSender));
+    assert!(iut.router.location_table().is_empty());
+}
+
+/// 10.3.9.2: repetition sends the same packet again until its time is up.
+#[test]
+fn repeated_packets() {
+    let mut iut = Iut::quiet(Mib::default());
+    let request = Request::new(Transport::TopologicallyScoped, CommonNextHeader::BtpB, b"x");
+    let interval = Duration::from_millis(250);
+    let repetition = Some(Repetition { interval, maximum_time: Duration::from_secs(1) });
+    iut.request(Request { repetition, ..request }).expect("accepted");
+    iut.wait(Duration::from_secs(3));
+    assert_eq!(iut.sent.len(), 5);
+    assert!(iut.sent.iter().all(|sent| sent.frame == iut.sent[0].frame));
+    let too_often = Repetition { interval: Duration::from_millis(99), maximum_time: interval };
+    let refused = iut.request(Request { repetition: Some(too_often), ..request });
+    assert_eq!(refused, Err(GeonetDrop::BadRepetition));
+}
+
+/// B.2: a source, or a sender, above itsGnMaxPacketDataRate is delivered but not helped on.
+#[test]
+fn annex_b_2_packet_data_rate() {
+    let mut iut = Iut::quiet(Mib::default());
+    iut.knows(&[Station::e()]);
+    let mut station = Station::b();
+    let payload = [0; 1000];
+    let mut refused = 0;
+    for _ in 0..10_000 {
+        station = station.next();
+        iut.wait_ms(1);
+        match iut.hear(&station, &station.tsb(&payload)) {
+            Ok(()) => assert_eq!(refused, 0, "once above, always above"),
+            Err(reason) => {
+                assert_eq!(reason, GeonetDrop::PacketDataRate);
+                refused += 1;
+            }
+        }
+    }
+    assert!(refused > 8_000, "{refused}");
+    assert_eq!(iut.delivered.len(), 10_000);
+    // Others are still helped on; not so what the flooder passes on.
+    iut.sent.clear();
+    let d = Station::d();
+    iut.hear(&Station::e(), &d.tsb(b"x")).expect("forwarded");
+    let refused = iut.hear(&Station::b(), &d.next().tsb(b"x"));
+    assert_eq!(refused, Err(GeonetDrop::PacketDataRate));
+    // After a while of silence it is an ordinary station again.
+    iut.wait(Duration::from_secs(15));
+    iut.hear(&station, &station.later(25_000).next().tsb(b"x")).expect("forwarded");
+}

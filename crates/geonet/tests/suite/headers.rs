@@ -1,1 +1,185 @@
-//! ...
+//! Header processing (10.3.3, 10.3.5) and what own headers look like (10.3.2, 10.3.4).
+
+use std::time::Duration;
+
+use carnet_geonet::{GeonetDrop, Mib, Output, ReceivedFrame, Request, Transport};
+use carnet_wire::geonet::{CommonNextHeader, ExtendedHeader, HeaderType, Timestamp, TrafficClass};
+
+use crate::craft::*;
+
+/// FDV_BAH_BV_01, FDV_COH_BV_03, FDV_SHB_BV_01: defaults in an own SHB.
+#[test]
+fn fdv_shb_bv_01_own_single_hop_packets() {
+    let mut iut = Iut::quiet(Mib::default());
+    iut.ask(Transport::SingleHop([1, 2, 3, 4]), b"cam").expect("accepted");
+    let sent = iut.one_sent();
+    let packet = parse(&sent.frame);
+    assert_eq!(sent.destination, carnet_geonet::BROADCAST);
+    assert_eq!((packet.basic.version, packet.basic.remaining_hop_limit), (1, 1));
+    assert_eq!(packet.basic.lifetime.duration(), Duration::from_secs(60));
+    assert_eq!(packet.common.maximum_hop_limit, 1);
+    assert!(packet.common.mobile);
+    assert_eq!(packet.payload, b"cam");
+    let ExtendedHeader::SingleHop { source, media_dependent } = packet.extended else { panic!() };
+    assert_eq!((source, media_dependent), (iut.pv(), [1, 2, 3, 4]));
+}
+
+/// FDV_TSB_BV_01, FDV_GBC_BV_01, FDV_GAC_BV_01: hop limits, lifetimes, traffic class as requested.
+#[test]
+fn fdv_tsb_bv_01_requested_parameters() {
+    let mut iut = Iut::quiet(Mib::default());
+    for (transport, kind) in [
+        (Transport::TopologicallyScoped, HeaderType::TopologicallyScoped),
+        (Transport::GeoBroadcast(area1()), HeaderType::GeoBroadcast(area1().shape)),
+        (Transport::GeoAnycast(area1()), HeaderType::GeoAnycast(area1().shape)),
+    ] {
+        let request = Request::new(transport, CommonNextHeader::BtpA, b"x");
+        let traffic_class = TrafficClass { store_carry_forward: false, channel_offload: true, id: 5 };
+        let request = Request {
+            maximum_lifetime: Some(Duration::from_secs(7)),
+            maximum_hop_limit: Some(4),
+            traffic_class,
+            ..request
+        };
+        iut.request(request).expect("accepted");
+        let sent = iut.one_sent();
+        let packet = parse(&sent.frame);
+        assert_eq!((packet.common.header_type, packet.common.next_header), (kind, CommonNextHeader::BtpA));
+        assert_eq!((packet.basic.remaining_hop_limit, packet.common.maximum_hop_limit), (4, 4));
+        assert_eq!(packet.basic.lifetime.duration(), Duration::from_secs(7));
+        assert_eq!((packet.common.traffic_class, sent.traffic_class), (traffic_class, traffic_class));
+    }
+}
+
+/// FDV_BAH_BI_02: other versions are discarded.
+#[test]
+fn fdv_bah_bi_02_other_versions() {
+    let mut iut = Iut::quiet(Mib::default());
+    for version in [0u8, 2, 15] {
+        let mut frame = Station::b().shb(b"x");
+        frame[0] = version << 4 | 1;
+        assert_eq!(iut.hear(&Station::b(), &frame), Err(GeonetDrop::WrongVersion));
+    }
+    assert!(iut.router.location_table().is_empty() && iut.delivered.is_empty());
+}
+
+/// FDV_COH_BO_04: RHL > MHL.
+#[test]
+fn fdv_coh_bo_04_more_hops_left_than_at_the_start() {
+    let mut iut = Iut::quiet(Mib::default());
+    let b = Station::b();
+    for frame in [b.tsb(b"x"), b.gbc(area1(), b"x"), b.guc(&iut.pv(), b"x"), b.shb(b"x"), b.beacon()] {
+        let hops = frame[10] + 1;
+        assert_eq!(iut.hear(&b, &with_hops(frame, hops)), Err(GeonetDrop::HopLimitExceedsMaximum));
+    }
+    assert!(iut.router.location_table().is_empty() && iut.delivered.is_empty());
+    iut.nothing_sent();
+}
+
+/// PON_SQN_BV_01, PON_SQN_BV_02: the first sequence number is 0, each packet has the next one, and it wraps.
+#[test]
+fn pon_sqn_bv_01_sequence_numbers() {
+    let mut iut = Iut::quiet(Mib::default());
+    for expected in 0..=65_536u32 {
+        iut.ask(Transport::GeoBroadcast(area1()), b"x").expect("accepted");
+        let sent = iut.one_sent();
+        assert_eq!(parse(&sent.frame).extended.sequence(), Some(expected as u16));
+        iut.router.recycle(sent.frame);
+    }
+}
+
+/// PON_LPV_BV_01: own packets have the latest position.
+#[test]
+fn pon_lpv_bv_01_the_latest_position() {
+    let mut iut = Iut::quiet(Mib::default());
+    iut.locate(place(10.0, 10.0), 1_000_500);
+    iut.ask(Transport::SingleHop([0; 4]), b"x").expect("accepted");
+    let source = *parse(&iut.one_sent().frame).extended.source();
+    assert_eq!((source.timestamp, source.address), (Timestamp(1_000_500), address(IUT_MAC)));
+    assert_eq!(source.latitude, place(10.0, 10.0).latitude);
+}
+
+/// Requests that cannot be carried out are refused and change nothing.
+#[test]
+fn bad_requests() {
+    let mut iut = Iut::without_position(Mib::default());
+    assert_eq!(iut.ask(Transport::SingleHop([0; 4]), b"x"), Err(GeonetDrop::NoPosition));
+    let mut iut = Iut::quiet(Mib::default());
+    let broadcast = Transport::GeoBroadcast(area1());
+    assert_eq!(iut.ask(broadcast, &[0; 1399]), Err(GeonetDrop::SduTooLarge));
+    let request = Request::new(broadcast, CommonNextHeader::BtpB, b"x");
+    for lifetime in [Duration::ZERO, Duration::from_millis(20), Duration::from_secs(601)] {
+        let request = Request { maximum_lifetime: Some(lifetime), ..request };
+        assert_eq!(iut.request(request), Err(GeonetDrop::BadLifetime), "{lifetime:?}");
+    }
+    let request = Request { maximum_hop_limit: Some(0), ..request };
+    assert_eq!(iut.request(request), Err(GeonetDrop::BadHopLimit));
+    // B.3
+    assert_eq!(iut.ask(Transport::GeoAnycast(circle(HOME, 1785)), b"x"), Err(GeonetDrop::AreaTooLarge));
+    assert_eq!(iut.ask(Transport::GeoUnicast(address(IUT_MAC)), b"x"), Err(GeonetDrop::OwnDestination));
+    iut.nothing_sent();
+    iut.ask(Transport::GeoBroadcast(circle(HOME, 1784)), b"x").expect("just small enough");
+    assert_eq!(parse(&iut.one_sent().frame).extended.sequence(), Some(0));
+}
+
+/// Padding of a short link frame is not forwarded (it is no part of the packet).
+#[test]
+fn padding_is_not_forwarded() {
+    let mut iut = Iut::quiet(Mib::default());
+    iut.knows(&[Station::d()]);
+    let mut frame = Station::b().tsb(b"x");
+    let length = frame.len();
+    frame.resize(46, 0xee);
+    iut.hear(&Station::b(), &frame).expect("forwarded");
+    assert_eq!(iut.one_sent().frame.len(), length);
+}
+
+/// A secured packet is recognised and dropped with its reason.
+#[test]
+fn secured_packets_are_recognised() {
+    let mut iut = Iut::quiet(Mib::default());
+    let mut frame = Station::b().shb(b"x");
+    frame[0] = 0x12;
+    assert_eq!(iut.hear(&Station::b(), &frame), Err(GeonetDrop::Secured));
+    assert_eq!(iut.dropped(GeonetDrop::Secured), 1);
+}
+
+/// A next header that nobody knows is forwarded, but there is nobody to deliver it to.
+#[test]
+fn unknown_payloads_are_forwarded_and_not_delivered() {
+    let mut iut = Iut::quiet(Mib::default());
+    let mut frame = Station::b().tsb(b"x");
+    frame[4] = 0x90;
+    iut.hear(&Station::b(), &frame).expect("forwarded");
+    assert_eq!(iut.one_sent().frame[4], 0x90);
+    assert!(iut.delivered.is_empty());
+    assert_eq!(iut.dropped(GeonetDrop::UnknownNextHeader), 1);
+}
+
+/// Frames that were sent give their memory to the next ones.
+#[test]
+fn forwarding_reuses_buffers() {
+    let mut iut = Iut::quiet(Mib { max_packet_data_rate: None, ..Mib::default() });
+    let mut seen = std::collections::BTreeSet::new();
+    let mut station = Station::b();
+    for _ in 0..1000 {
+        station = station.next();
+        let frame = ReceivedFrame {
+            source: station.mac,
+            destination: carnet_geonet::BROADCAST,
+            packet: &station.tsb(b"payload"),
+        };
+        iut.router.handle_frame(iut.now, frame).expect("forwarded");
+        while let Some(output) = iut.router.poll_output() {
+            match output {
+                Output::Transmit(sent) => {
+                    seen.insert(sent.frame.as_ptr() as usize);
+                    iut.router.recycle(sent.frame);
+                }
+                Output::Deliver(delivery) => iut.router.recycle(delivery.payload),
+                Output::Event(_) => {}
+            }
+        }
+    }
+    assert!(seen.len() <= 4, "{} buffers", seen.len());
+}
