@@ -252,6 +252,7 @@ impl Runner {
                         error!("{error:#}");
                     }
                 }
+                Output::Frame(_) | Output::Delivered(_) => {}
                 Output::Event(event) => self.report(&event),
             }
         }

@@ -54,7 +54,7 @@ pub fn station(config: &Config) -> StationConfig {
         lan: router.lan.clone(),
         advertise: router.advertise,
     });
-    StationConfig { home_agent, mobile_router }
+    StationConfig { home_agent, mobile_router, geonet: None }
 }
 
 /// What the platform has to watch.

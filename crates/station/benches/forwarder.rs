@@ -68,6 +68,7 @@ fn home_agent(count: u32) -> Station {
             nodes,
         }),
         mobile_router: None,
+        geonet: None,
     };
     let state = PersistentState { home_agent: stored, mobile_router: None };
     let mut station = Station::new(config, state, 1, Time::ZERO, DATE);

@@ -14,6 +14,7 @@ pub use carnet_mobility::Event;
 use serde::{Deserialize, Serialize};
 
 use crate::forwarding::desired::Change;
+pub use crate::geonet::io::{Area, AreaShape, Delivered, Frame, GeonetRequest, GeonetTransport, Position};
 
 /// An input to the station.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -33,6 +34,12 @@ pub enum Input {
         /// Its name.
         name: String,
     },
+    /// A frame of EtherType 0x8947 from the GeoNetworking link.
+    Frame(Frame),
+    /// Where the station is now.
+    Position(Position),
+    /// A payload to be sent over GeoNetworking.
+    Geonet(GeonetRequest),
     /// An operator's wish.
     Command(Command),
 }
@@ -62,6 +69,10 @@ pub enum Output {
     Icmpv6(LinkMessage),
     /// What has to survive a restart changed: write [`crate::Station::persistent_state`] before going on.
     Persist,
+    /// A frame of EtherType 0x8947 for the GeoNetworking link.
+    Frame(Frame),
+    /// A payload that came over GeoNetworking, for whoever listens.
+    Delivered(Delivered),
     /// Something that an operator may want to know.
     Event(Event),
 }

@@ -7,9 +7,11 @@
 #![forbid(unsafe_code)]
 
 pub mod forwarding;
+pub mod geonet;
 pub mod io;
 mod station;
 mod status;
 
+pub use geonet::GeonetSettings;
 pub use station::{MobileRouterSettings, PersistentState, Station, StationConfig};
 pub use status::{BindingStatus, StationStatus, TunnelStatus, UplinkStatus};

@@ -4,6 +4,7 @@ use std::collections::{BTreeMap, VecDeque};
 use std::net::Ipv6Addr;
 
 use carnet_base::{DropReason, Interface, LinkMessage, Rng, Time, WallTime};
+use carnet_geonet::ReceivedFrame;
 use carnet_mobility::home_agent::{AuthorizedNode, HomeAgentConfig, StoredBinding};
 use carnet_mobility::mobile_router::{Attachment, MobileRouterConfig, StoredSequence};
 use carnet_mobility::router_advertiser::{AdvertiserConfig, RouterAdvertiser};
@@ -19,7 +20,8 @@ use crate::forwarding::forwarder::{Forwarder, TunnelDrop, Verdict};
 use crate::forwarding::fragments::Reassembler;
 use crate::forwarding::packet::PacketBuffer;
 use crate::forwarding::{agent_entries, lan_prefixes, node_entries, router_entries, setting_entries};
-use crate::io::{Command, Input, Output};
+use crate::geonet::{Geonet, GeonetSettings};
+use crate::io::{Command, Frame, Input, Output};
 
 /// What a station is to be. A role that is absent is a job not done.
 #[derive(Debug, Clone, Default)]
@@ -28,6 +30,8 @@ pub struct StationConfig {
     pub home_agent: Option<HomeAgentConfig>,
     /// The mobile router.
     pub mobile_router: Option<MobileRouterSettings>,
+    /// The GeoNetworking router.
+    pub geonet: Option<GeonetSettings>,
 }
 
 /// A mobile router and the interfaces of its mobile network.
@@ -85,6 +89,7 @@ struct Agent {
 pub struct Station {
     agent: Option<Agent>,
     router: Option<Router>,
+    geonet: Option<Geonet>,
     interfaces: BTreeMap<String, Interface>,
     desired: DesiredState<Scope>,
     forwarder: Forwarder,
@@ -108,6 +113,7 @@ impl Station {
         let mut station = Station {
             agent: None,
             router: None,
+            geonet: None,
             interfaces: BTreeMap::new(),
             desired: DesiredState::new(),
             forwarder: Forwarder::new(),
@@ -117,6 +123,10 @@ impl Station {
             dropped: BTreeMap::new(),
             rng: Rng::new(seed),
         };
+        station.geonet = config.geonet.clone().map(|settings| {
+            let rng = Rng::new(station.rng.u64());
+            Geonet::new(settings, rng)
+        });
         station.configure(now, wall, config, persistent);
         station.forward_router();
         station.flush(now);
@@ -124,7 +134,7 @@ impl Station {
     }
 
     /// Becomes what `config` says. Bindings, the registration and whatever of the forwarding state is wanted
-    /// before and after stay in place; the outputs are the difference.
+    /// before and after stay in place; the outputs are the difference. The GeoNetworking router stays as it is.
     pub fn reconfigure(&mut self, now: Time, wall: WallTime, config: StationConfig) {
         self.assert_drained();
         let persistent = self.persistent_state(now, wall);
@@ -223,6 +233,27 @@ impl Station {
         self.router.as_ref().map(|router| &router.machine)
     }
 
+    /// The GeoNetworking router, if the station is one.
+    pub fn geonet(&self) -> Option<&carnet_geonet::Router> {
+        self.geonet.as_ref().map(Geonet::router)
+    }
+
+    /// Takes a frame of EtherType 0x8947 without copying it first.
+    pub fn handle_frame(&mut self, now: Time, frame: ReceivedFrame<'_>) {
+        self.assert_drained();
+        if let Some(geonet) = &mut self.geonet {
+            geonet.handle_frame(now, frame);
+        }
+        self.flush(now);
+    }
+
+    /// Gives back the octets of an [`Output::Frame`] that has been sent, to be used again.
+    pub fn recycle(&mut self, octets: Vec<u8>) {
+        if let Some(geonet) = &mut self.geonet {
+            geonet.recycle(octets);
+        }
+    }
+
     /// The slow path.
     pub fn forwarder(&self) -> &Forwarder {
         &self.forwarder
@@ -266,7 +297,8 @@ impl Station {
             let advertisers = router.advertisers.iter().filter_map(RouterAdvertiser::poll_timeout);
             router.machine.poll_timeout().into_iter().chain(advertisers).min()
         });
-        agent.into_iter().chain(router).min()
+        let geonet = self.geonet.as_ref().and_then(Geonet::poll_timeout);
+        agent.into_iter().chain(router).chain(geonet).min()
     }
 
     /// Takes an input.
@@ -300,6 +332,26 @@ impl Station {
                 self.handle_interface_gone(now, wall, &name);
                 Ok(())
             }
+            Input::Frame(frame) => {
+                if let Some(geonet) = &mut self.geonet {
+                    let Frame { source, destination, packet } = &frame;
+                    geonet.handle_frame(
+                        now,
+                        ReceivedFrame { source: *source, destination: *destination, packet },
+                    );
+                }
+                Ok(())
+            }
+            Input::Position(position) => {
+                if let Some(geonet) = &mut self.geonet {
+                    geonet.handle_position(now, position);
+                }
+                Ok(())
+            }
+            Input::Geonet(request) => match &mut self.geonet {
+                Some(geonet) => geonet.handle_request(now, &request),
+                None => Err("this station does no GeoNetworking".into()),
+            },
             Input::Command(command) => self.handle_command(now, wall, command),
         };
         self.flush(now);
@@ -330,6 +382,9 @@ impl Station {
             for advertiser in &mut router.advertisers {
                 advertiser.handle_timeout(now);
             }
+        }
+        if let Some(geonet) = &mut self.geonet {
+            geonet.handle_timeout(now);
         }
     }
 
@@ -613,6 +668,9 @@ impl Station {
         }
         while let Some(packet) = self.forwarder.poll_output() {
             self.outputs.push_back(Output::Packet(packet));
+        }
+        while let Some(output) = self.geonet.as_mut().and_then(Geonet::poll_output) {
+            self.outputs.push_back(output);
         }
     }
 

@@ -178,6 +178,22 @@ impl Station {
             let count = self.messages_dropped().get(reason).copied().unwrap_or_default();
             counters.push((format!("mobility.dropped.{}", reason.name()), count));
         }
+        if let Some(geonet) = self.geonet() {
+            let counted = geonet.counters();
+            for (name, count) in [
+                ("received", counted.received),
+                ("forwarded", counted.forwarded),
+                ("delivered", counted.delivered),
+                ("sent", counted.sent),
+                ("beacons", counted.beacons),
+                ("recoveries", counted.recoveries),
+            ] {
+                counters.push((format!("geonet.{name}"), count));
+            }
+            for reason in carnet_geonet::GeonetDrop::ALL {
+                counters.push((format!("geonet.dropped.{}", reason.name()), counted.dropped(*reason)));
+            }
+        }
         counters
     }
 }

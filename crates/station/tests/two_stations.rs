@@ -46,6 +46,7 @@ fn agent_config(prefixes: &[&str]) -> StationConfig {
             }],
         }),
         mobile_router: None,
+        geonet: None,
     }
 }
 
@@ -67,6 +68,7 @@ fn router_config(prefixes: &[&str]) -> StationConfig {
             lan: vec!["i0".into()],
             advertise: true,
         }),
+        geonet: None,
     }
 }
 
@@ -184,7 +186,7 @@ impl World {
             Output::Packet(packet) => self.route(packet),
             Output::Forwarding(change) => self.changes.push(change),
             Output::Event(event) => self.events.push(event),
-            Output::Icmpv6(_) | Output::Persist => {}
+            Output::Icmpv6(_) | Output::Persist | Output::Frame(_) | Output::Delivered(_) => {}
         }
     }
 

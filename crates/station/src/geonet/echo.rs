@@ -1,0 +1,73 @@
+//! The ping at the GeoNetworking layer.
+//!
+//! ETSI defines none. carnet's is an upper-layer protocol over BTP-B, port 51966 (0xCAFE): the octet 1 (request)
+//! or 2 (reply), the hops that the request had gone, a 16-bit identifier and a 16-bit sequence number, all big
+//! endian, then whatever the request had behind them. A station answers a request with a GeoUnicast to its source,
+//! at most a hundred a second. Stations that do not know the protocol ignore the port.
+
+/// BTP destination port.
+pub const PORT: u16 = 51_966;
+/// NH of BTP-B.
+pub const NEXT_HEADER: u8 = 2;
+const REQUEST: u8 = 1;
+const REPLY: u8 = 2;
+/// BTP-B header and echo header.
+const LENGTH: usize = 4 + 6;
+
+/// An echo message, parsed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Echo {
+    /// A reply, not a request.
+    pub is_reply: bool,
+    /// In a reply: hops that the request went.
+    pub hops: u8,
+    /// Whose ping it is.
+    pub identifier: u16,
+    /// Which of its requests.
+    pub sequence: u16,
+}
+
+impl Echo {
+    /// Reads a BTP-B payload; `None` when it is anything else.
+    pub fn parse(payload: &[u8]) -> Option<Echo> {
+        let octets: &[u8; LENGTH] = payload.get(..LENGTH)?.try_into().ok()?;
+        let [p0, p1, _, _, kind, hops, i0, i1, s0, s1] = *octets;
+        if u16::from_be_bytes([p0, p1]) != PORT || !(kind == REQUEST || kind == REPLY) {
+            return None;
+        }
+        Some(Echo {
+            is_reply: kind == REPLY,
+            hops,
+            identifier: u16::from_be_bytes([i0, i1]),
+            sequence: u16::from_be_bytes([s0, s1]),
+        })
+    }
+
+    /// The BTP-B payload.
+    pub fn emit(&self) -> Vec<u8> {
+        let [p0, p1] = PORT.to_be_bytes();
+        let [i0, i1] = self.identifier.to_be_bytes();
+        let [s0, s1] = self.sequence.to_be_bytes();
+        vec![p0, p1, 0, 0, if self.is_reply { REPLY } else { REQUEST }, self.hops, i0, i1, s0, s1]
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_emitted_is_parsed_and_anything_else_is_not() {
+        let echo = Echo { is_reply: true, hops: 3, identifier: 0x1234, sequence: 7 };
+        assert_eq!(Echo::parse(&echo.emit()), Some(echo));
+        for length in 0..LENGTH {
+            assert_eq!(Echo::parse(&echo.emit()[..length]), None);
+        }
+        let mut other_port = echo.emit();
+        other_port[0] = 0;
+        assert_eq!(Echo::parse(&other_port), None);
+        let mut other_kind = echo.emit();
+        other_kind[4] = 3;
+        assert_eq!(Echo::parse(&other_kind), None);
+    }
+}

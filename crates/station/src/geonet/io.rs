@@ -1,0 +1,219 @@
+//! GeoNetworking inputs and outputs as serde types, so that they can be recorded, and what they mean to the
+//! router.
+
+use std::time::Duration;
+
+use carnet_base::hex;
+use carnet_geonet::{Delivery, MacAddress, Request, Transport};
+use carnet_wire::geonet::{
+    CommonNextHeader, GeoArea, GnAddress, HeaderType, LongPositionVector, Shape, Timestamp, TrafficClass,
+};
+use serde::{Deserialize, Serialize};
+
+/// A frame of EtherType 0x8947.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Frame {
+    /// Link-layer source; of a frame to be sent, this station.
+    pub source: MacAddress,
+    /// Link-layer destination.
+    pub destination: MacAddress,
+    /// What stands behind the EtherType.
+    #[serde(with = "hex")]
+    pub packet: Vec<u8>,
+}
+
+/// Where this station is, in the units of the wire (EN 302 636-4-1 9.5.2).
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Position {
+    /// When it was there: TAI milliseconds since 2004-01-01, modulo 2^32.
+    pub timestamp: u32,
+    /// Tenths of a microdegree, north positive.
+    pub latitude: i32,
+    /// Tenths of a microdegree, east positive.
+    pub longitude: i32,
+    /// PAI.
+    pub accurate: bool,
+    /// Centimetres per second.
+    pub speed: i16,
+    /// Tenths of a degree clockwise from North.
+    pub heading: u16,
+}
+
+impl Position {
+    pub(super) fn vector(self, address: GnAddress) -> LongPositionVector {
+        LongPositionVector {
+            address,
+            timestamp: Timestamp(self.timestamp),
+            latitude: self.latitude,
+            longitude: self.longitude,
+            accurate: self.accurate,
+            speed: self.speed,
+            heading: self.heading,
+        }
+    }
+}
+
+/// An area in the units of the wire.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Area {
+    /// Circle, rectangle or ellipse.
+    pub shape: AreaShape,
+    /// Tenths of a microdegree, north positive.
+    pub latitude: i32,
+    /// Tenths of a microdegree, east positive.
+    pub longitude: i32,
+    /// Metres: radius, or half the length along the angle.
+    pub distance_a: u16,
+    /// Metres: half the length across the angle; 0 for a circle.
+    pub distance_b: u16,
+    /// Degrees clockwise from North.
+    pub angle: u16,
+}
+
+/// The shape of an [`Area`].
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum AreaShape {
+    /// A circle.
+    Circle,
+    /// A rectangle.
+    Rectangle,
+    /// An ellipse.
+    Ellipse,
+}
+
+impl From<Area> for GeoArea {
+    fn from(area: Area) -> GeoArea {
+        GeoArea {
+            shape: match area.shape {
+                AreaShape::Circle => Shape::Circle,
+                AreaShape::Rectangle => Shape::Rectangle,
+                AreaShape::Ellipse => Shape::Ellipse,
+            },
+            latitude: area.latitude,
+            longitude: area.longitude,
+            distance_a: area.distance_a,
+            distance_b: area.distance_b,
+            angle: area.angle,
+        }
+    }
+}
+
+/// How a payload travels, and to whom.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum GeonetTransport {
+    /// GeoUnicast to a GN address.
+    GeoUnicast(u64),
+    /// GeoAnycast.
+    GeoAnycast(Area),
+    /// GeoBroadcast.
+    GeoBroadcast(Area),
+    /// Topologically-scoped broadcast.
+    TopologicallyScoped,
+    /// Single-hop broadcast.
+    SingleHop,
+}
+
+/// A payload to be sent (GN-DATA.request).
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct GeonetRequest {
+    /// How, and to whom.
+    pub transport: GeonetTransport,
+    /// NH of the Common Header: 0 any, 1 BTP-A, 2 BTP-B, 3 IPv6.
+    pub next_header: u8,
+    /// Store, carry and forward.
+    pub store_carry_forward: bool,
+    /// Milliseconds that it may be on its way; the default if absent.
+    pub lifetime_ms: Option<u64>,
+    /// Hops that it may go; the default if absent.
+    pub hop_limit: Option<u8>,
+    /// The payload.
+    #[serde(with = "hex")]
+    pub payload: Vec<u8>,
+}
+
+impl GeonetRequest {
+    pub(super) fn request(&self) -> Request<'_> {
+        let transport = match self.transport {
+            GeonetTransport::GeoUnicast(address) => Transport::GeoUnicast(GnAddress(address)),
+            GeonetTransport::GeoAnycast(area) => Transport::GeoAnycast(area.into()),
+            GeonetTransport::GeoBroadcast(area) => Transport::GeoBroadcast(area.into()),
+            GeonetTransport::TopologicallyScoped => Transport::TopologicallyScoped,
+            GeonetTransport::SingleHop => Transport::SingleHop([0; 4]),
+        };
+        Request {
+            traffic_class: TrafficClass {
+                store_carry_forward: self.store_carry_forward,
+                ..TrafficClass::default()
+            },
+            maximum_lifetime: self.lifetime_ms.map(Duration::from_millis),
+            maximum_hop_limit: self.hop_limit,
+            ..Request::new(transport, next_header(self.next_header), &self.payload)
+        }
+    }
+}
+
+/// A payload for the upper layer (GN-DATA.indication).
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Delivered {
+    /// `guc`, `gac`, `gbc`, `tsb` or `shb`.
+    pub kind: String,
+    /// NH of the Common Header.
+    pub next_header: u8,
+    /// GN address of the source.
+    pub source: u64,
+    /// Where the source was: tenths of a microdegree, north positive.
+    pub latitude: i32,
+    /// Tenths of a microdegree, east positive.
+    pub longitude: i32,
+    /// RHL as received.
+    pub remaining_hop_limit: u8,
+    /// MHL.
+    pub maximum_hop_limit: u8,
+    /// The payload.
+    #[serde(with = "hex")]
+    pub payload: Vec<u8>,
+}
+
+impl From<Delivery> for Delivered {
+    fn from(delivery: Delivery) -> Delivered {
+        Delivered {
+            kind: match delivery.header_type {
+                HeaderType::GeoUnicast => "guc",
+                HeaderType::GeoAnycast(_) => "gac",
+                HeaderType::GeoBroadcast(_) => "gbc",
+                HeaderType::SingleHop => "shb",
+                _ => "tsb",
+            }
+            .into(),
+            next_header: next_header_number(delivery.next_header),
+            source: delivery.source.address.0,
+            latitude: delivery.source.latitude,
+            longitude: delivery.source.longitude,
+            remaining_hop_limit: delivery.remaining_hop_limit,
+            maximum_hop_limit: delivery.maximum_hop_limit,
+            payload: delivery.payload,
+        }
+    }
+}
+
+fn next_header(number: u8) -> CommonNextHeader {
+    match number {
+        0 => CommonNextHeader::Any,
+        1 => CommonNextHeader::BtpA,
+        2 => CommonNextHeader::BtpB,
+        3 => CommonNextHeader::Ipv6,
+        other => CommonNextHeader::Unknown(other),
+    }
+}
+
+fn next_header_number(next_header: CommonNextHeader) -> u8 {
+    match next_header {
+        CommonNextHeader::Any => 0,
+        CommonNextHeader::BtpA => 1,
+        CommonNextHeader::BtpB => 2,
+        CommonNextHeader::Ipv6 => 3,
+        CommonNextHeader::Unknown(other) => other,
+    }
+}

@@ -1,0 +1,143 @@
+//! GeoNetworking in a station: the router of `carnet_geonet`, and the echo that `carnet gnping` uses.
+
+pub mod echo;
+pub mod io;
+
+use std::collections::VecDeque;
+use std::time::Duration;
+
+use carnet_base::{RateLimiter, Rng, Time};
+use carnet_geonet::{Mib, Output as Routed, ReceivedFrame, Router};
+use carnet_wire::geonet::GnAddress;
+
+use self::echo::Echo;
+use self::io::{Delivered, Frame, GeonetRequest, GeonetTransport, Position};
+use crate::io::{Event, Output};
+
+/// What a station is to be in the GeoNetworking network.
+#[derive(Debug, Clone)]
+pub struct GeonetSettings {
+    /// Parameters of the router.
+    pub mib: Mib,
+    /// The station's GN address; its MID is the link-layer address.
+    pub address: GnAddress,
+}
+
+/// The GeoNetworking part of a station.
+#[derive(Debug)]
+pub(crate) struct Geonet {
+    router: Router,
+    echo_replies: RateLimiter,
+    outputs: VecDeque<Output>,
+}
+
+impl Geonet {
+    pub(crate) fn new(settings: GeonetSettings, rng: Rng) -> Geonet {
+        Geonet {
+            router: Router::new(settings.mib, settings.address, rng),
+            echo_replies: RateLimiter::new(100, Duration::from_millis(10)),
+            outputs: VecDeque::new(),
+        }
+    }
+
+    pub(crate) fn router(&self) -> &Router {
+        &self.router
+    }
+
+    pub(crate) fn poll_timeout(&self) -> Option<Time> {
+        self.router.poll_timeout()
+    }
+
+    pub(crate) fn poll_output(&mut self) -> Option<Output> {
+        self.outputs.pop_front()
+    }
+
+    pub(crate) fn recycle(&mut self, octets: Vec<u8>) {
+        self.router.recycle(octets);
+    }
+
+    pub(crate) fn handle_timeout(&mut self, now: Time) {
+        self.router.handle_timeout(now);
+        self.collect(now);
+    }
+
+    pub(crate) fn handle_frame(&mut self, now: Time, frame: ReceivedFrame<'_>) {
+        // The router counts what it drops.
+        let _counted = self.router.handle_frame(now, frame);
+        self.collect(now);
+    }
+
+    pub(crate) fn handle_position(&mut self, now: Time, position: Position) {
+        let vector = position.vector(self.router.address());
+        let _counted = self.router.handle_position(now, vector);
+        self.collect(now);
+    }
+
+    /// # Errors
+    /// Why it was refused, in words for the operator.
+    pub(crate) fn handle_request(&mut self, now: Time, request: &GeonetRequest) -> Result<(), String> {
+        let result = self.router.handle_request(now, request.request());
+        self.collect(now);
+        result.map_err(|reason| format!("the packet was not sent: {reason}"))
+    }
+
+    fn collect(&mut self, now: Time) {
+        while let Some(output) = self.router.poll_output() {
+            match output {
+                Routed::Transmit(transmission) => {
+                    let [_, _, source @ ..] = self.router.address().0.to_be_bytes();
+                    self.outputs.push_back(Output::Frame(Frame {
+                        source,
+                        destination: transmission.destination,
+                        packet: transmission.frame,
+                    }));
+                }
+                Routed::Deliver(delivery) => self.deliver(now, delivery.into()),
+                Routed::Event(event) => self.outputs.extend(event_output(event)),
+            }
+        }
+    }
+
+    fn deliver(&mut self, now: Time, delivered: Delivered) {
+        if delivered.next_header == echo::NEXT_HEADER
+            && let Some(request) = Echo::parse(&delivered.payload).filter(|echo| !echo.is_reply)
+        {
+            if self.echo_replies.allow(now) {
+                let hops = hops(&delivered);
+                let reply = GeonetRequest {
+                    transport: GeonetTransport::GeoUnicast(delivered.source),
+                    next_header: echo::NEXT_HEADER,
+                    store_carry_forward: false,
+                    lifetime_ms: None,
+                    hop_limit: None,
+                    payload: Echo { is_reply: true, hops, ..request }.emit(),
+                };
+                let _counted = self.router.handle_request(now, reply.request());
+            }
+            return;
+        }
+        self.outputs.push_back(Output::Delivered(delivered));
+    }
+}
+
+/// Hops that a delivered packet went: 1 from a neighbour.
+pub fn hops(delivered: &Delivered) -> u8 {
+    delivered.maximum_hop_limit.saturating_sub(delivered.remaining_hop_limit).saturating_add(1)
+}
+
+fn event_output(event: carnet_geonet::Event) -> Option<Output> {
+    let message = match event {
+        // Neighbours come and go; `carnet show neighbours` has them.
+        carnet_geonet::Event::NewNeighbour(_) => return None,
+        carnet_geonet::Event::AddressConflict { address, replacement } if address == replacement => {
+            format!("another station uses this station's GN address {address}")
+        }
+        carnet_geonet::Event::AddressConflict { address, replacement } => {
+            format!("another station uses the GN address {address}; this station is {replacement} now")
+        }
+        carnet_geonet::Event::LocationUnknown(address) => {
+            format!("nobody knows where the station {address} is")
+        }
+    };
+    Some(Output::Event(Event::Warning { message }))
+}
