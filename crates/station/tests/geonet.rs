@@ -1,0 +1,172 @@
+//! Stations in a line, joined by an air of limited range in virtual time: what travels over GeoNetworking through
+//! whole stations, and the echo that `carnet gnping` uses.
+
+use std::collections::VecDeque;
+use std::time::Duration;
+
+use carnet_base::{Time, WallTime};
+use carnet_geonet::{BROADCAST, Mib};
+use carnet_station::geonet::{echo, hops};
+use carnet_station::io::{
+    Area, AreaShape, Delivered, Frame, GeonetRequest, GeonetTransport, Input, Output, Position,
+};
+use carnet_station::{GeonetSettings, PersistentState, Station, StationConfig};
+use carnet_wire::geonet::{GnAddress, StationType};
+
+const WALL: WallTime = WallTime::from_unix_nanos(1_800_000_000_000_000_000);
+/// About 800 m: neighbours hear each other, the ones after them do not.
+const STEP: i32 = 72_000;
+
+/// `count` stations, one every 800 m northwards.
+struct Air {
+    now: Time,
+    stations: Vec<Station>,
+    delivered: Vec<(usize, Delivered)>,
+}
+
+fn mac(index: usize) -> [u8; 6] {
+    [2, 0, 0, 0, 0, u8::try_from(index + 1).expect("few stations")]
+}
+
+fn address(index: usize) -> u64 {
+    GnAddress::new(false, StationType::PassengerCar, mac(index)).0
+}
+
+impl Air {
+    fn new(count: usize) -> Air {
+        let stations = (0..count)
+            .map(|index| {
+                let settings = GeonetSettings { mib: Mib::default(), address: GnAddress(address(index)) };
+                let config = StationConfig { geonet: Some(settings), ..StationConfig::default() };
+                Station::new(config, PersistentState::default(), index as u64, Time::ZERO, WALL)
+            })
+            .collect();
+        let mut air = Air { now: Time::from_secs(10), stations, delivered: Vec::new() };
+        for round in 0..10 {
+            for index in 0..count {
+                let position = Position {
+                    timestamp: 1_000_000 + round * 1000,
+                    latitude: 488_375_000 + STEP * i32::try_from(index).expect("few stations"),
+                    longitude: 21_008_000,
+                    accurate: true,
+                    speed: 0,
+                    heading: 0,
+                };
+                air.tell(index, Input::Position(position));
+            }
+            air.sleep(Duration::from_secs(1));
+        }
+        air
+    }
+
+    fn tell(&mut self, index: usize, input: Input) {
+        // Through the recording's format, so that it is known to hold everything.
+        let line = serde_json::to_string(&input).expect("serialises");
+        let input = serde_json::from_str(&line).expect("deserialises");
+        self.stations[index].handle_input(self.now, WALL, input).expect("accepted");
+        self.carry(index);
+    }
+
+    /// Takes the outputs of a station; frames fly to whoever is in range, one after the other.
+    fn carry(&mut self, index: usize) {
+        let mut flying = self.drain(index);
+        while let Some((from, frame)) = flying.pop_front() {
+            assert_eq!(frame.source, mac(from));
+            for to in [from.wrapping_sub(1), from + 1] {
+                if to < self.stations.len()
+                    && (frame.destination == mac(to) || frame.destination == BROADCAST)
+                {
+                    let input = Input::Frame(frame.clone());
+                    self.stations[to].handle_input(self.now, WALL, input).expect("accepted");
+                    flying.extend(self.drain(to));
+                }
+            }
+        }
+    }
+
+    fn drain(&mut self, index: usize) -> VecDeque<(usize, Frame)> {
+        let mut frames = VecDeque::new();
+        while let Some(output) = self.stations[index].poll_output() {
+            match output {
+                Output::Frame(frame) => frames.push_back((index, frame)),
+                Output::Delivered(delivered) => self.delivered.push((index, delivered)),
+                _ => {}
+            }
+        }
+        frames
+    }
+
+    fn sleep(&mut self, span: Duration) {
+        let end = self.now + span;
+        while let Some((next, index)) = self
+            .stations
+            .iter()
+            .enumerate()
+            .filter_map(|(index, station)| Some((station.poll_timeout()?, index)))
+            .min()
+            .filter(|(next, _)| *next <= end)
+        {
+            self.now = next.max(self.now);
+            self.tell(index, Input::Timeout);
+        }
+        self.now = end;
+    }
+
+    fn send(&mut self, index: usize, transport: GeonetTransport, next_header: u8, payload: Vec<u8>) {
+        self.delivered.clear();
+        let request = GeonetRequest {
+            transport,
+            next_header,
+            store_carry_forward: false,
+            lifetime_ms: None,
+            hop_limit: None,
+            payload,
+        };
+        self.tell(index, Input::Geonet(request));
+        self.sleep(Duration::from_secs(3));
+    }
+}
+
+#[test]
+fn an_echo_comes_back_over_three_hops_and_counts_them() {
+    let mut air = Air::new(4);
+    let request = echo::Echo { is_reply: false, hops: 0, identifier: 7, sequence: 1 };
+    air.send(0, GeonetTransport::GeoUnicast(address(3)), echo::NEXT_HEADER, request.emit());
+    let [(0, reply)] = &air.delivered[..] else { panic!("{:?}", air.delivered) };
+    assert_eq!((reply.source, reply.kind.as_str(), hops(reply)), (address(3), "guc", 3));
+    let echo = echo::Echo::parse(&reply.payload).expect("an echo");
+    assert_eq!(echo, echo::Echo { is_reply: true, hops: 3, ..request });
+}
+
+#[test]
+fn an_area_is_reached_and_nobody_else() {
+    let mut air = Air::new(5);
+    let area = Area {
+        shape: AreaShape::Circle,
+        latitude: 488_375_000 + STEP * 7 / 2,
+        longitude: 21_008_000,
+        distance_a: 600,
+        distance_b: 0,
+        angle: 0,
+    };
+    air.send(0, GeonetTransport::GeoBroadcast(area), 0, vec![1, 2, 3]);
+    let mut reached: Vec<usize> = air.delivered.iter().map(|(index, _)| *index).collect();
+    reached.sort_unstable();
+    assert_eq!(reached, [3, 4]);
+    assert!(air.delivered.iter().all(|(_, d)| d.payload == [1, 2, 3] && d.source == address(0)));
+}
+
+#[test]
+fn a_station_without_the_job_says_so() {
+    let mut station = Station::new(StationConfig::default(), PersistentState::default(), 1, Time::ZERO, WALL);
+    let request = GeonetRequest {
+        transport: GeonetTransport::SingleHop,
+        next_header: 0,
+        store_carry_forward: false,
+        lifetime_ms: None,
+        hop_limit: None,
+        payload: vec![],
+    };
+    let refusal = station.handle_input(Time::ZERO, WALL, Input::Geonet(request));
+    assert_eq!(refusal, Err("this station does no GeoNetworking".into()));
+}
