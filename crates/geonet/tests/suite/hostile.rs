@@ -1,1 +1,224 @@
-//! ...
+//! Bad input: truncated, mutated, absurd and fabricated frames. They are dropped with a reason; nothing is learnt from
+//! them, and memory stays where it is.
+
+use std::time::Duration;
+
+use carnet_base::Rng;
+use carnet_geonet::mib::{AreaForwarding, NonAreaForwarding, Planarisation, Recovery};
+use carnet_geonet::{BROADCAST, GeonetDrop, Mib, Output, ReceivedFrame};
+use carnet_wire::geonet::{GnAddress, StationType, Timestamp};
+
+use crate::craft::*;
+
+fn all_frames(station: &Station) -> Vec<Vec<u8>> {
+    let me = Iut::quiet(Mib::default()).pv();
+    vec![
+        station.beacon(),
+        station.shb(b"payload"),
+        station.tsb(b"payload"),
+        station.guc(&me, b"payload"),
+        station.guc(&Station::a().pv, b"payload"),
+        station.gbc(area1(), b"payload"),
+        station.gbc(area2(), b"payload"),
+        station.gac(area1(), b"payload"),
+        station.ls_request(me.address),
+        station.ls_request(Station::a().pv.address),
+        station.ls_reply(&me),
+    ]
+}
+
+/// Truncation at every octet.
+#[test]
+fn truncated_frames() {
+    let mut iut = Iut::quiet(Mib::default());
+    for frame in all_frames(&Station::b()) {
+        for length in 0..frame.len() {
+            let reason = iut.hear(&Station::b(), &frame[..length]).expect_err("dropped");
+            assert!(matches!(reason, GeonetDrop::Malformed | GeonetDrop::PayloadLength), "{reason:?}");
+        }
+        let mut longer = frame.clone();
+        longer.resize(frame.len().max(46) + 1, 0);
+        assert_eq!(iut.hear(&Station::b(), &longer), Err(GeonetDrop::PayloadLength));
+    }
+    iut.nothing_sent();
+    assert!(iut.delivered.is_empty() && iut.router.location_table().is_empty());
+}
+
+/// Positions beyond the poles and the date line, in any of the position vectors and areas.
+#[test]
+fn absurd_positions() {
+    let mut iut = Iut::quiet(Mib::default());
+    for (latitude, longitude) in
+        [(900_000_001, 0), (-900_000_001, 0), (0, 1_800_000_001), (0, i32::MIN), (i32::MAX, i32::MAX)]
+    {
+        let mut station = Station::b();
+        (station.pv.latitude, station.pv.longitude) = (latitude, longitude);
+        for frame in all_frames(&station) {
+            assert_eq!(iut.hear(&station, &frame), Err(GeonetDrop::AbsurdPosition));
+        }
+        let b = Station::b();
+        let area = carnet_wire::geonet::GeoArea { latitude, longitude, ..area1() };
+        for frame in [b.guc(&station.pv, b"x"), b.gbc(area, b"x"), b.gac(area, b"x")] {
+            assert_eq!(iut.hear(&b, &frame), Err(GeonetDrop::AbsurdPosition));
+        }
+        assert!(iut.router.handle_position(iut.now, station.pv).is_err());
+    }
+    assert!(iut.router.location_table().is_empty());
+    iut.nothing_sent();
+}
+
+/// The poles and the antipode are places like any other.
+#[test]
+fn extreme_positions() {
+    let mut iut = Iut::quiet(Mib { area_forwarding: AreaForwarding::Simple, ..Mib::default() });
+    let mut source = Station::b();
+    for (latitude, longitude) in [
+        (900_000_000, 0),
+        (-900_000_000, 1_800_000_000),
+        (0, -1_800_000_000),
+        (-HOME.latitude, HOME.longitude - 1_800_000_000),
+    ] {
+        let place = carnet_geonet::geodesy::Position::new(latitude, longitude);
+        let there = Station::at(9, place);
+        source = source.later(1).next();
+        iut.hear(&there, &there.beacon()).expect("a neighbour, if a strange one");
+        iut.hear(&source, &source.guc(&there.later(9).pv, b"x")).expect("forwarded");
+        source = source.next();
+        iut.hear(&source, &source.gbc(circle(place, 1000), b"x")).expect("forwarded");
+        assert!(iut.delivered.is_empty(), "nothing over there is here");
+        let slot = iut
+            .router
+            .location_table()
+            .iter()
+            .find(|(_, entry)| entry.mac() == there.mac)
+            .map(|(slot, _)| slot);
+        assert!(slot.is_some());
+        iut.router.handle_link_failure(iut.now, there.mac);
+        iut.wait(Duration::from_secs(21));
+    }
+}
+
+/// Timestamps near the wrap, and a clock that is hours off, are no reason to drop anything.
+#[test]
+fn timestamps_near_the_wrap() {
+    let mut iut = Iut::quiet(Mib::default());
+    let mut b = Station::b();
+    for timestamp in [u32::MAX - 1, u32::MAX, 0, 1, 3_600_000] {
+        b.pv.timestamp = Timestamp(timestamp);
+        b.pv.latitude += 1;
+        iut.hear(&b, &b.beacon()).expect("a good beacon");
+        let (_, entry) = iut.router.location_table().iter().next().expect("B");
+        assert_eq!(*entry.position_vector(), b.pv);
+    }
+}
+
+/// 100,000 mutations of good frames, by all algorithms: no panic, and the router still works afterwards.
+#[test]
+fn mutations() {
+    let mut rng = Rng::new(11);
+    for (area_forwarding, non_area_forwarding, recovery) in [
+        (AreaForwarding::Simple, NonAreaForwarding::Greedy, Recovery::None),
+        (AreaForwarding::ContentionBased, NonAreaForwarding::ContentionBased, Recovery::None),
+        (AreaForwarding::Advanced, NonAreaForwarding::Greedy, Recovery::Perimeter(Planarisation::Gabriel)),
+        (
+            AreaForwarding::ContentionBased,
+            NonAreaForwarding::Greedy,
+            Recovery::Perimeter(Planarisation::RelativeNeighbourhood),
+        ),
+    ] {
+        let mib = Mib {
+            area_forwarding,
+            non_area_forwarding,
+            recovery,
+            max_neighbours: 200,
+            max_other_stations: 200,
+            unicast_buffer_size: 10_000,
+            broadcast_buffer_size: 10_000,
+            cbf_buffer_size: 10_000,
+            ..Mib::default()
+        };
+        let mut iut = Iut::quiet(mib);
+        let mut station = Station::b();
+        let frames = all_frames(&station);
+        let mut effects = 0;
+        for _ in 0..25_000 {
+            station = station.next();
+            let mut frame = frames[rng.below(frames.len() as u64) as usize].clone();
+            if frame.len() > 40 {
+                frame[12..14].copy_from_slice(&station.sequence.to_be_bytes());
+            }
+            for _ in 0..rng.below(6) {
+                let at = rng.below(frame.len() as u64) as usize;
+                frame[at] = rng.u64() as u8;
+            }
+            if rng.chance(0.2) {
+                // As if in perimeter mode.
+                frame[4] = 0xf0;
+            }
+            let destination = if rng.chance(0.5) { BROADCAST } else { iut.router.address().mid() };
+            if iut.hear_from(station.mac, destination, &frame).is_ok() {
+                effects += 1;
+            }
+            iut.wait_ms(rng.below(20));
+            iut.sent.clear();
+            iut.delivered.clear();
+            let (unicast, broadcast, contention) = iut.router.buffered_octets();
+            assert!(unicast <= 10_000 && broadcast <= 10_000 && contention <= 10_000);
+            assert!(iut.router.location_table().len() <= 400);
+        }
+        assert!(effects > 1_000, "{effects}");
+        let good = Station::at(77, place(1.0, 1.0));
+        iut.hear(&good, &good.shb(b"still here")).expect("delivered");
+        assert_eq!(iut.delivered[0].payload, b"still here");
+    }
+}
+
+/// A flood of fabricated stations: the neighbours that were there stay, and packets still find their way.
+#[test]
+fn a_flood_of_fabricated_stations() {
+    let mib = Mib { max_neighbours: 500, max_other_stations: 500, ..Mib::default() };
+    let mut iut = Iut::quiet(mib);
+    iut.knows(&[Station::b(), Station::c()]);
+    iut.wait_ms(100);
+    iut.knows(&[Station::b().later(100), Station::c().later(100)]);
+    let mut rng = Rng::new(3);
+    let mut sequence = 0u16;
+    for number in 0..50_000u32 {
+        let [_, x, y, z] = number.to_be_bytes();
+        let mut fake =
+            Station::at(0, place(rng.below(2000) as f64 - 1000.0, rng.below(2000) as f64 - 1000.0));
+        fake.mac = [6, 6, 6, x, y, z];
+        fake.pv.address = GnAddress::new(false, StationType::PassengerCar, fake.mac);
+        fake.sequence = sequence;
+        sequence = sequence.wrapping_add(1);
+        let frame = if rng.chance(0.5) { fake.beacon() } else { fake.tsb(b"") };
+        let _ = iut.hear(&fake, &frame);
+        iut.sent.clear();
+        iut.events.clear();
+        assert!(iut.router.location_table().len() <= 1000);
+    }
+    let macs: Vec<_> = iut.router.location_table().iter().map(|(_, entry)| entry.mac()).collect();
+    assert!(macs.contains(&Station::b().mac) && macs.contains(&Station::c().mac));
+    iut.get(&Station::c(), &Station::c().guc(&Station::b().later(100).pv, b"x")).expect("forwarded");
+    assert_eq!(iut.one_sent().destination, Station::b().mac);
+}
+
+/// Nothing that is dropped before the end of header processing leaves a trace.
+#[test]
+fn nothing_is_learnt_from_a_discarded_header() {
+    let mut iut = Iut::quiet(Mib::default());
+    let b = Station::b();
+    for frame in all_frames(&b) {
+        for (at, octet) in
+            [(0, 0x21), (0, 0x12), (0, 0x13), (3, 11), (5, 0x00), (5, 0x11), (5, 0x33), (5, 0x62)]
+        {
+            let mut bad = frame.clone();
+            bad[at] = octet;
+            let frame = ReceivedFrame { source: b.mac, destination: BROADCAST, packet: &bad };
+            iut.router.handle_frame(iut.now, frame).expect_err("dropped");
+            assert!(iut.router.poll_output().is_none_or(|output| !matches!(output, Output::Transmit(_))));
+        }
+    }
+    assert!(iut.router.location_table().is_empty());
+    assert_eq!(iut.router.counters().delivered, 0);
+}

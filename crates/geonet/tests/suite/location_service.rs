@@ -1,1 +1,208 @@
-//! ...
+//! The Location Service (10.2.4, 10.3.7) and its buffer (8.4).
+
+use std::time::Duration;
+
+use carnet_geonet::{BROADCAST, Event, GeonetDrop, Mib, Request, Transport};
+use carnet_wire::geonet::{CommonNextHeader, ExtendedHeader, GnAddress, HeaderType};
+
+use crate::craft::*;
+
+fn sought() -> GnAddress {
+    Station::a().pv.address
+}
+
+/// A router that seeks A and knows B, which is on the way.
+fn seeking(payloads: &[&[u8]]) -> Iut {
+    let mut iut = Iut::quiet(Mib::default());
+    iut.knows(&[Station::b()]);
+    for payload in payloads {
+        iut.ask(Transport::GeoUnicast(sought()), payload).expect("accepted");
+    }
+    iut
+}
+
+fn types(iut: &Iut) -> Vec<HeaderType> {
+    iut.sent.iter().map(|sent| HeaderType::from_octet(sent.frame[5])).collect()
+}
+
+/// PON_LOS_BV_01: an unknown destination is sought.
+#[test]
+fn pon_los_bv_01_request() {
+    let mut iut = seeking(&[b"x"]);
+    let sent = iut.one_sent();
+    let packet = parse(&sent.frame);
+    assert_eq!(sent.destination, BROADCAST);
+    let ExtendedHeader::LocationServiceRequest { source, request, .. } = packet.extended else { panic!() };
+    assert_eq!((source, request), (iut.pv(), sought()));
+    assert_eq!((packet.basic.remaining_hop_limit, packet.common.maximum_hop_limit), (10, 10));
+    assert_eq!(packet.common.next_header, CommonNextHeader::Any);
+}
+
+/// PON_LOS_BV_02: it is not sought twice at a time.
+#[test]
+fn pon_los_bv_02_one_search_per_station() {
+    let iut = seeking(&[b"x", b"y", b"z"]);
+    assert_eq!(types(&iut), [HeaderType::LocationServiceRequest]);
+}
+
+/// PON_LOS_BV_03, PON_LOS_BV_04, PON_LOS_BV_13: the reply lets the packets go, first in first out, with the time that they
+/// waited taken off their lifetime and the destination's position put in.
+#[test]
+fn pon_los_bv_03_reply_flushes() {
+    let mut iut = seeking(&[b"1", b"2"]);
+    iut.wait(Duration::from_millis(5500));
+    iut.ask(Transport::GeoUnicast(sought()), b"3").expect("accepted");
+    iut.sent.clear();
+    let reply = Station::a().ls_reply(&iut.pv());
+    iut.get(&Station::b(), &reply).expect("received");
+    let seen: Vec<(Vec<u8>, u64)> = iut
+        .sent
+        .iter()
+        .map(|sent| {
+            assert_eq!(sent.destination, Station::b().mac);
+            let packet = parse(&sent.frame);
+            assert_eq!(packet.extended.destination(), Some(&Station::a().pv.short()));
+            (packet.payload.to_vec(), packet.basic.lifetime.duration().as_secs())
+        })
+        .collect();
+    assert_eq!(seen, [(b"1".to_vec(), 54), (b"2".to_vec(), 54), (b"3".to_vec(), 60)]);
+    assert!(iut.delivered.is_empty());
+    // PON_LOS_BV_16: the search is over.
+    iut.sent.clear();
+    iut.wait(Duration::from_secs(15));
+    iut.nothing_sent();
+}
+
+/// PON_LOS_BV_12, PON_LOS_BV_15, PON_LOS_BV_16, PON_LOS_BV_17: any packet of the station that is sought does as well.
+#[test]
+fn pon_los_bv_12_any_packet_flushes() {
+    let a = Station::a();
+    let me = Iut::quiet(Mib::default()).pv();
+    for frame in [
+        a.beacon(),
+        a.shb(b"x"),
+        a.tsb(b"x"),
+        a.guc(&me, b"x"),
+        a.guc(&Station::c().pv, b"x"),
+        a.gbc(area2(), b"x"),
+        a.gac(area1(), b"x"),
+        a.ls_request(Station::c().pv.address),
+    ] {
+        let mut iut = seeking(&[b"waiting"]);
+        iut.sent.clear();
+        let direct = frame[5] == 0x10 || frame[5] == 0x50;
+        let sender = if direct { a } else { Station::e() };
+        iut.hear(&sender, &frame).expect("received");
+        let found = iut.sent.iter().filter(|sent| sent.frame.ends_with(b"waiting")).count();
+        assert_eq!(found, 1, "{:?}", types(&iut));
+        iut.sent.clear();
+        iut.wait(Duration::from_secs(15));
+        iut.nothing_sent();
+    }
+}
+
+/// PON_LOS_TI_06, PON_LOS_BV_07, PON_LOS_BV_14: ten retransmissions a second apart, then the packets are discarded.
+#[test]
+fn pon_los_ti_06_retransmission() {
+    let mut iut = seeking(&[b"x", b"y"]);
+    let mut sequences = Vec::new();
+    for _ in 0..=10 {
+        sequences.push(parse(&iut.one_sent().frame).extended.sequence());
+        iut.wait_ms(999);
+        iut.nothing_sent();
+        iut.wait_ms(1);
+    }
+    iut.nothing_sent();
+    assert_eq!(iut.dropped(GeonetDrop::LocationServiceFailed), 2);
+    assert_eq!(iut.events, [Event::LocationUnknown(sought())]);
+    assert!(sequences.windows(2).all(|pair| pair[0] < pair[1]), "each request has its own number");
+    assert_eq!(iut.router.counters().location_requests, 11);
+    // It may be sought again.
+    iut.ask(Transport::GeoUnicast(sought()), b"z").expect("accepted");
+    iut.one_sent();
+}
+
+/// PON_LOS_BV_05: packets whose lifetime ends while they wait are discarded; the search goes on.
+#[test]
+fn pon_los_bv_05_lifetime() {
+    let mut iut = seeking(&[b"long"]);
+    let request = Request::new(Transport::GeoUnicast(sought()), CommonNextHeader::BtpB, b"short");
+    iut.request(Request { maximum_lifetime: Some(Duration::from_secs(2)), ..request }).expect("accepted");
+    iut.wait(Duration::from_secs(2));
+    assert_eq!(iut.dropped(GeonetDrop::LifetimeExpired), 1);
+    iut.sent.clear();
+    iut.get(&Station::b(), &Station::a().ls_reply(&iut.pv())).expect("received");
+    assert!(iut.one_sent().frame.ends_with(b"long"));
+}
+
+/// CAP_LOS_BV_01: itsGnLocationServicePacketBufferSize; the oldest go.
+#[test]
+fn cap_los_bv_01_overflow() {
+    let payloads: Vec<[u8; 140]> = (0..10).map(|number| [number; 140]).collect();
+    let slices: Vec<&[u8]> = payloads.iter().map(|payload| &payload[..]).collect();
+    let mut iut = seeking(&slices);
+    iut.sent.clear();
+    iut.get(&Station::b(), &Station::a().ls_reply(&iut.pv())).expect("received");
+    // 200 octets each, five of them in 1024.
+    let kept: Vec<u8> = iut.sent.iter().map(|sent| sent.frame[sent.frame.len() - 1]).collect();
+    assert_eq!(kept, [5, 6, 7, 8, 9]);
+    assert_eq!(iut.dropped(GeonetDrop::LocationServiceOverflow), 5);
+}
+
+/// PON_LOS_BV_08: the reply of the station that is sought.
+#[test]
+fn pon_los_bv_08_reply() {
+    let mut iut = Iut::quiet(Mib::default());
+    let b = Station::b();
+    iut.knows(&[b]);
+    let request = b.later(5).ls_request(address(IUT_MAC));
+    iut.hear(&b, &request).expect("answered");
+    let sent = iut.one_sent();
+    assert_eq!(sent.destination, b.mac);
+    let packet = parse(&sent.frame);
+    let ExtendedHeader::LocationServiceReply { source, destination, .. } = packet.extended else { panic!() };
+    assert_eq!((source, destination), (iut.pv(), b.later(5).pv.short()));
+    assert_eq!((packet.common.next_header, packet.basic.remaining_hop_limit), (CommonNextHeader::Any, 10));
+    // PON_LOS_BO_09: once.
+    assert_eq!(iut.hear(&Station::d(), &with_hops(request, 8)), Err(GeonetDrop::Duplicate));
+    iut.nothing_sent();
+    // The key is the source and its number, not the station that is sought (a fault of others).
+    let e = Station::e();
+    iut.hear(&e, &e.ls_request(address(IUT_MAC))).expect("answered");
+    iut.one_sent();
+}
+
+/// PON_LOS_BV_10: requests for others are passed on at once, also with SCF and without neighbours.
+#[test]
+fn pon_los_bv_10_request_forwarded() {
+    let mut iut = Iut::quiet(Mib::default());
+    let frame = with_scf(Station::b().ls_request(sought()));
+    iut.hear(&Station::b(), &frame).expect("forwarded");
+    let sent = iut.one_sent();
+    assert_eq!((sent.destination, sent.frame), (BROADCAST, with_hops(frame, 9)));
+    assert_eq!(iut.router.counters().location_replies, 0);
+}
+
+/// PON_LOS_BV_11: replies for others are forwarded as GUC.
+#[test]
+fn pon_los_bv_11_reply_forwarded() {
+    let mut iut = Iut::quiet(Mib::default());
+    iut.knows(&[Station::b()]);
+    let frame = Station::c().ls_reply(&Station::a().pv);
+    iut.get(&Station::c(), &frame).expect("forwarded");
+    let sent = iut.one_sent();
+    assert_eq!((sent.destination, sent.frame), (Station::b().mac, with_hops(frame, 9)));
+}
+
+/// Searches are bounded: a host that scans addresses cannot make the router hold on to all of them.
+#[test]
+fn searches_are_bounded() {
+    let mut iut = Iut::quiet(Mib { location_service_max_pending: 3, ..Mib::default() });
+    for number in 0..3 {
+        iut.ask(Transport::GeoUnicast(address([2, 0, 0, 0, 1, number])), b"x").expect("accepted");
+    }
+    let refused = iut.ask(Transport::GeoUnicast(address([2, 0, 0, 0, 1, 3])), b"x");
+    assert_eq!(refused, Err(GeonetDrop::LocationServiceBusy));
+    iut.ask(Transport::GeoUnicast(address([2, 0, 0, 0, 1, 1])), b"x").expect("under way already");
+    assert_eq!(iut.sent.len(), 3);
+}

@@ -1,1 +1,145 @@
-//! ...
+//! Many stations: lines, grids, floods of an area, and the Location Service over hops.
+
+use std::time::Duration;
+
+use carnet_geonet::mib::{AreaForwarding, NonAreaForwarding};
+use carnet_geonet::{Mib, Transport};
+use carnet_wire::geonet::HeaderType;
+
+use crate::air::{Air, address};
+use crate::craft::circle;
+
+fn line(count: usize) -> Vec<(f64, f64)> {
+    (0..count).map(|node| (200.0 * node as f64, 0.0)).collect()
+}
+
+/// A line of ten stations, 200 m apart: the Location Service finds the far end, the packet takes nine hops.
+#[test]
+fn along_a_line() {
+    let mut air = Air::new(&Mib::default(), 250.0, &line(10), 1);
+    air.settle();
+    air.send(0, Transport::GeoUnicast(address(9)), 10, b"there");
+    air.run(Duration::from_millis(100));
+    let [(9, delivery)] = &air.delivered[..] else { panic!("{:?}", air.delivered) };
+    assert_eq!((&delivery.payload[..], delivery.remaining_hop_limit), (&b"there"[..], 2));
+    assert_eq!(air.sent(|kind| kind == HeaderType::GeoUnicast), 9);
+    // One request per station and nobody's twice, a reply along the line.
+    assert_eq!(air.sent(|kind| kind == HeaderType::LocationServiceRequest), 9);
+    assert_eq!(air.sent(|kind| kind == HeaderType::LocationServiceReply), 9);
+    // The way back is known by now.
+    air.send(9, Transport::GeoUnicast(address(0)), 10, b"back");
+    air.run(Duration::from_millis(100));
+    assert!(matches!(&air.delivered[1..], [(0, delivery)] if delivery.payload == b"back"));
+    assert_eq!(air.sent(|kind| kind == HeaderType::LocationServiceRequest), 9);
+}
+
+/// Nine hops need a hop limit of nine.
+#[test]
+fn hop_limits_count_hops() {
+    for (hops, arrives) in [(9, true), (8, false)] {
+        let mut air = Air::new(&Mib::default(), 250.0, &line(10), 1);
+        air.settle();
+        air.send(0, Transport::GeoUnicast(address(9)), hops, b"x");
+        air.run(Duration::from_secs(1));
+        assert_eq!(!air.delivered.is_empty(), arrives, "{hops}");
+    }
+}
+
+/// A station that leaves takes the way with it; link feedback finds the other one at once.
+#[test]
+fn another_way() {
+    // Two ways from 0 to 3: over 1 and over 2.
+    let places = [(0.0, 0.0), (180.0, 60.0), (170.0, -80.0), (350.0, 0.0)];
+    let mut air = Air::new(&Mib::default(), 250.0, &places, 1);
+    air.settle();
+    air.send(0, Transport::GeoUnicast(address(3)), 10, b"1");
+    air.run(Duration::from_millis(100));
+    let now = air.now;
+    air.routers[0].handle_link_failure(now, crate::air::mac(1));
+    air.send(0, Transport::GeoUnicast(address(3)), 10, b"2");
+    air.run(Duration::from_millis(100));
+    let senders: Vec<_> = air.delivered.iter().map(|(node, delivery)| (*node, delivery.sender)).collect();
+    assert_eq!(senders, [(3, crate::air::mac(1)), (3, crate::air::mac(2))]);
+}
+
+fn grid(side: usize, spacing: f64) -> Vec<(f64, f64)> {
+    (0..side * side).map(|node| ((node % side) as f64 * spacing, (node / side) as f64 * spacing)).collect()
+}
+
+/// A grid of 49: from one corner into an area around the other; everybody inside gets it once, whatever the algorithms.
+#[test]
+fn into_an_area() {
+    for area_forwarding in [AreaForwarding::Simple, AreaForwarding::ContentionBased, AreaForwarding::Advanced]
+    {
+        for non_area_forwarding in [NonAreaForwarding::Greedy, NonAreaForwarding::ContentionBased] {
+            let mib = Mib {
+                area_forwarding,
+                non_area_forwarding,
+                max_communication_range: 250.0,
+                ..Mib::default()
+            };
+            let places = grid(7, 170.0);
+            let mut air = Air::new(&mib, 250.0, &places, 1);
+            air.settle();
+            let area = circle(air.position(48), 400);
+            air.send(0, Transport::GeoBroadcast(area), 20, b"denm");
+            air.run(Duration::from_secs(2));
+            let mut reached: Vec<usize> = air.delivered.iter().map(|(node, _)| *node).collect();
+            reached.sort_unstable();
+            let corner = places[48];
+            let inside: Vec<usize> = (0..49)
+                .filter(|&node| (places[node].0 - corner.0).hypot(places[node].1 - corner.1) < 400.0)
+                .collect();
+            assert_eq!(reached, inside, "{area_forwarding:?} {non_area_forwarding:?}");
+            air.delivered.clear();
+            air.send(0, Transport::GeoAnycast(area), 20, b"any");
+            air.run(Duration::from_secs(2));
+            assert!(!air.delivered.is_empty(), "{area_forwarding:?} {non_area_forwarding:?}");
+        }
+    }
+}
+
+/// Issue 5: flooding an area with 50 stations costs at most 8 transmissions by contention, and 50 without.
+#[test]
+fn flooding_an_area_of_fifty_stations() {
+    // A road of 1 km with 50 stations, everybody hears 500 m.
+    let places: Vec<(f64, f64)> = (0..50).map(|node| (20.4 * node as f64, 3.5 * (node % 4) as f64)).collect();
+    for (area_forwarding, most) in
+        [(AreaForwarding::Simple, 50), (AreaForwarding::ContentionBased, 8), (AreaForwarding::Advanced, 8)]
+    {
+        let mib = Mib { area_forwarding, max_communication_range: 500.0, ..Mib::default() };
+        for source in [0, 25, 49] {
+            let mut air = Air::new(&mib, 500.0, &places, 7);
+            air.settle();
+            let area = circle(air.position(25), 700);
+            air.send(source, Transport::GeoBroadcast(area), 10, b"denm");
+            air.run(Duration::from_millis(500));
+            assert_eq!(air.delivered.len(), 49, "{area_forwarding:?}");
+            let cost = air.sent(|kind| matches!(kind, HeaderType::GeoBroadcast(_)));
+            assert!(cost <= most, "{area_forwarding:?} from {source}: {cost} transmissions");
+            if area_forwarding == AreaForwarding::Simple {
+                assert_eq!(cost, 50);
+            }
+        }
+    }
+}
+
+/// A packet that waits is carried: its bearer drives towards the destination and hands it over.
+#[test]
+fn store_carry_forward() {
+    use carnet_geonet::Request;
+    use carnet_wire::geonet::CommonNextHeader;
+    let mib = Mib { lifetime_neighbour: Duration::from_secs(4), ..Mib::default() };
+    let places = [(0.0, 0.0), (-200.0, 0.0), (1500.0, 0.0)];
+    let mut air = Air::new(&mib, 250.0, &places, 1);
+    air.settle();
+    let area = circle(air.position(2), 50);
+    let request = Request::new(Transport::GeoAnycast(area), CommonNextHeader::BtpB, b"carried");
+    air.request(0, Request { traffic_class: crate::craft::SCF, ..request }).expect("accepted");
+    for step in 0..30 {
+        air.places[0].0 = 50.0 * f64::from(step);
+        air.run(Duration::from_secs(1));
+        air.locate_all();
+    }
+    assert!(matches!(&air.delivered[..], [(2, delivery)] if delivery.payload == b"carried"));
+}

@@ -1,1 +1,279 @@
-//! ...
+//! GUC (10.3.8) by greedy forwarding (E.2) and by contention (E.3), and the location table behind it.
+
+use std::time::Duration;
+
+use carnet_geonet::mib::NonAreaForwarding;
+use carnet_geonet::{BROADCAST, GeonetDrop, Mib, Transport};
+use carnet_wire::geonet::{ExtendedHeader, HeaderType};
+
+use crate::craft::*;
+
+fn cbf() -> Mib {
+    Mib { non_area_forwarding: NonAreaForwarding::ContentionBased, ..Mib::default() }
+}
+
+/// PON_GUC_BV_01, FDV_GUC_BV_01: the source sends to the neighbour that is nearest to the destination.
+#[test]
+fn pon_guc_bv_01_source_greedy() {
+    let mut iut = Iut::quiet(Mib::default());
+    let (a, b) = (Station::a(), Station::b());
+    iut.knows(&[b, Station::c(), Station::d()]);
+    // A is known by a forwarded packet only.
+    iut.hear(&b, &a.tsb(b"x")).expect("forwarded");
+    iut.sent.clear();
+    iut.ask(Transport::GeoUnicast(a.pv.address), b"payload").expect("accepted");
+    let sent = iut.one_sent();
+    assert_eq!(sent.destination, b.mac);
+    let packet = parse(&sent.frame);
+    let ExtendedHeader::GeoUnicast { sequence, source, destination } = packet.extended else { panic!() };
+    assert_eq!((sequence, source, destination), (0, iut.pv(), a.pv.short()));
+    assert_eq!((packet.payload, packet.basic.remaining_hop_limit), (&b"payload"[..], 10));
+}
+
+/// PON_GUC_BV_02, PON_GUC_BV_03: a forwarder does the same, changes RHL and nothing else.
+#[test]
+fn pon_guc_bv_02_forwarder_greedy() {
+    let mut iut = Iut::quiet(Mib::default());
+    iut.knows(&[Station::b(), Station::c(), Station::d()]);
+    let frame = Station::c().guc(&Station::a().pv, b"payload");
+    iut.get(&Station::c(), &frame).expect("forwarded");
+    let sent = iut.one_sent();
+    assert_eq!((sent.destination, sent.frame), (Station::b().mac, with_hops(frame, 9)));
+    assert!(iut.delivered.is_empty());
+}
+
+/// E.2: the next hop follows the neighbours as they come, move, and go.
+#[test]
+fn annex_e_2_the_best_neighbour_at_any_time() {
+    let mut iut = Iut::quiet(Mib::default());
+    let (a, b, d) = (Station::a(), Station::b(), Station::d());
+    iut.knows(&[d]);
+    let mut source = Station::c();
+    let mut next_hop = |iut: &mut Iut| {
+        source = source.next();
+        iut.get(&Station::c(), &source.guc(&a.pv, b"x")).expect("forwarded");
+        iut.one_sent().destination
+    };
+    assert_eq!(next_hop(&mut iut), d.mac);
+    iut.knows(&[b]);
+    assert_eq!(next_hop(&mut iut), b.mac);
+    iut.knows(&[b.later(1).moved(Station::e().position())]);
+    assert_eq!(next_hop(&mut iut), d.mac);
+    // This station moves beyond D: nobody is nearer, so it is broadcast (PON_FPB_BV_12_01).
+    iut.locate(Station::b().position(), 1_000_100);
+    assert_eq!(next_hop(&mut iut), BROADCAST);
+    iut.locate(HOME, 1_000_200);
+    assert_eq!(next_hop(&mut iut), d.mac);
+    iut.router.handle_link_failure(iut.now, d.mac);
+    assert_eq!(next_hop(&mut iut), BROADCAST);
+}
+
+/// Equal distance is no progress: two stations would play ping-pong.
+#[test]
+fn annex_e_2_progress_is_strict() {
+    let mut iut = Iut::quiet(Mib::default());
+    iut.knows(&[Station::b().moved(HOME)]);
+    iut.get(&Station::c(), &Station::c().guc(&Station::a().pv, b"x")).expect("forwarded");
+    assert_eq!(iut.one_sent().destination, BROADCAST);
+}
+
+/// With a hold time a flow keeps its next hop although a better one turned up, but not one that is gone.
+#[test]
+fn next_hops_can_be_held() {
+    let mut iut = Iut::quiet(Mib { next_hop_hold: Duration::from_millis(500), ..Mib::default() });
+    let (a, b, d) = (Station::a(), Station::b(), Station::d());
+    iut.knows(&[d]);
+    let mut source = Station::c();
+    let mut next_hop = |iut: &mut Iut| {
+        source = source.next();
+        iut.get(&Station::c(), &source.guc(&a.pv, b"x")).expect("forwarded");
+        iut.one_sent().destination
+    };
+    assert_eq!(next_hop(&mut iut), d.mac);
+    iut.knows(&[b]);
+    assert_eq!(next_hop(&mut iut), d.mac);
+    iut.wait_ms(500);
+    assert_eq!(next_hop(&mut iut), b.mac);
+    iut.router.handle_link_failure(iut.now, b.mac);
+    assert_eq!(next_hop(&mut iut), d.mac);
+}
+
+/// PON_GUC_BO_04: RHL 1 and 0 are not forwarded.
+#[test]
+fn pon_guc_bo_04_hop_limit() {
+    let mut iut = Iut::quiet(Mib::default());
+    iut.knows(&[Station::b()]);
+    let c = Station::c();
+    for (sequence, hops) in [(1, 1), (2, 0)] {
+        let frame = with_hops(Station { sequence, ..c }.guc(&Station::a().pv, b"x"), hops);
+        assert_eq!(iut.get(&c, &frame), Err(GeonetDrop::HopLimit));
+    }
+    iut.nothing_sent();
+}
+
+/// PON_GUC_BV_05, PON_GUC_BO_13: delivered at the destination, once.
+#[test]
+fn pon_guc_bv_05_destination() {
+    let mut iut = Iut::quiet(Mib::default());
+    let b = Station::b();
+    let frame = with_hops(b.guc(&iut.pv(), b"payload"), 1);
+    iut.get(&b, &frame).expect("delivered");
+    assert_eq!(iut.get(&b, &frame), Err(GeonetDrop::Duplicate));
+    iut.nothing_sent();
+    let [delivery] = &iut.delivered[..] else { panic!() };
+    assert_eq!((delivery.header_type, &delivery.payload[..]), (HeaderType::GeoUnicast, &b"payload"[..]));
+    assert_eq!(delivery.destination, Some(address(IUT_MAC)));
+}
+
+/// PON_GUC_BO_12: not forwarded twice.
+#[test]
+fn pon_guc_bo_12_duplicates() {
+    let mut iut = Iut::quiet(Mib::default());
+    iut.knows(&[Station::b()]);
+    let frame = Station::c().guc(&Station::a().pv, b"x");
+    iut.get(&Station::c(), &frame).expect("forwarded");
+    iut.sent.clear();
+    assert_eq!(iut.get(&Station::c(), &frame), Err(GeonetDrop::Duplicate));
+    iut.nothing_sent();
+}
+
+/// C.3: the destination's position is corrected where the destination is a neighbour and better known here.
+#[test]
+fn annex_c_3_position_of_the_destination() {
+    let b = Station::b();
+    let newer = b.later(100).moved(place(50.0, 250.0));
+    for (told, known, is_neighbour, expected) in [
+        (b, newer, true, newer.pv.short()),
+        (newer, b, true, newer.pv.short()),
+        (b, newer, false, b.pv.short()),
+    ] {
+        let mut iut = Iut::quiet(Mib::default());
+        if is_neighbour {
+            iut.knows(&[known]);
+        } else {
+            iut.hear(&Station::d(), &known.tsb(b"x")).expect("forwarded");
+            iut.sent.clear();
+        }
+        iut.get(&Station::c(), &Station::c().guc(&told.pv, b"x")).expect("forwarded");
+        let sent = iut.one_sent();
+        assert_eq!(parse(&sent.frame).extended.destination(), Some(&expected));
+        assert_eq!(sent.destination, if is_neighbour { b.mac } else { BROADCAST });
+    }
+}
+
+/// PON_LOT_BV_02, PON_LOT_BV_03_02 to 08: any packet makes an entry of its source, only single-hop ones a neighbour.
+#[test]
+fn pon_lot_bv_03_entries_from_extended_headers() {
+    let b = Station::b();
+    let me = address(IUT_MAC);
+    let iut_pv = Iut::quiet(Mib::default()).pv();
+    for (frame, neighbour) in [
+        (b.beacon(), true),
+        (b.shb(b"x"), true),
+        (b.tsb(b"x"), false),
+        (b.guc(&iut_pv, b"x"), false),
+        (b.gbc(area1(), b"x"), false),
+        (b.gac(area1(), b"x"), false),
+        (b.ls_request(me), false),
+        (b.ls_reply(&iut_pv), false),
+    ] {
+        let mut iut = Iut::quiet(Mib::default());
+        iut.hear(&b, &frame).expect("received");
+        let table = iut.router.location_table();
+        let (_, entry) = table.iter().next().expect("an entry");
+        assert_eq!((*entry.position_vector(), entry.is_neighbour()), (b.pv, neighbour));
+        // PON_LOT_BV_05: a packet with an older position changes nothing.
+        let old = b.next();
+        let mut older = old;
+        older.pv.timestamp = older.pv.timestamp.wrapping_sub(Duration::from_secs(1));
+        older.pv.latitude += 5000;
+        iut.hear(&b, &older.tsb(b"x")).expect("received");
+        assert_eq!(*iut.router.location_table().iter().next().expect("an entry").1.position_vector(), b.pv);
+    }
+}
+
+/// PON_LOT_BV_04: after 20 s a station is unknown again, and has to be sought.
+#[test]
+fn pon_lot_bv_04_expiry() {
+    let mut iut = Iut::quiet(Mib::default());
+    iut.knows(&[Station::b()]);
+    iut.wait(Duration::from_millis(19_999));
+    iut.ask(Transport::GeoUnicast(Station::b().pv.address), b"x").expect("accepted");
+    assert_eq!(iut.one_sent().frame[5], 0x20);
+    iut.wait_ms(1);
+    assert!(iut.router.location_table().is_empty());
+    iut.ask(Transport::GeoUnicast(Station::b().pv.address), b"x").expect("accepted");
+    assert_eq!(iut.one_sent().frame[5], 0x60);
+}
+
+/// PON_GUC_BV_06, PON_GUC_BV_07: contention by progress; the longer, the sooner.
+#[test]
+fn pon_guc_bv_06_contention_by_progress() {
+    // E is 111 m south of here, so it is 111 m of progress: 100 ms - 99 ms * 0.111 = 89.0 ms. C: 667 m, 33.9 ms.
+    for (sender, milliseconds) in [(Station::e(), 88.99), (Station::c(), 33.94)] {
+        let mut iut = Iut::quiet(cbf());
+        iut.knows(&[sender]);
+        let frame = sender.guc(&Station::a().pv, b"x");
+        iut.hear(&sender, &frame).expect("in contention");
+        iut.nothing_sent();
+        let due = iut.router.poll_timeout().expect("a timer").saturating_since(iut.now).as_secs_f64() * 1e3;
+        assert!((due - milliseconds).abs() < 0.1, "{due} ms");
+        iut.wait_ms(100);
+        let sent = iut.one_sent();
+        assert_eq!((sent.destination, sent.frame), (BROADCAST, one_hop_later(frame)));
+    }
+    // Beyond the range: the least time.
+    let far = Station::at(7, place(0.0, -1200.0));
+    let mut iut = Iut::quiet(cbf());
+    iut.knows(&[far]);
+    iut.hear(&far, &far.guc(&Station::a().pv, b"x")).expect("in contention");
+    iut.wait_ms(1);
+    iut.one_sent();
+}
+
+/// PON_GUC_BV_08: somebody else was faster.
+#[test]
+fn pon_guc_bv_08_contention_lost() {
+    let mut iut = Iut::quiet(cbf());
+    iut.knows(&[Station::c(), Station::d()]);
+    let frame = Station::c().guc(&Station::a().pv, b"x");
+    iut.hear(&Station::c(), &frame).expect("in contention");
+    iut.wait_ms(5);
+    let lost = iut.hear(&Station::d(), &with_hops(frame.clone(), 9));
+    assert_eq!(lost, Err(GeonetDrop::Contention));
+    iut.wait(Duration::from_secs(1));
+    // Nor does a late copy start it again.
+    assert_eq!(iut.hear(&Station::d(), &with_hops(frame, 8)), Err(GeonetDrop::Duplicate));
+    iut.wait(Duration::from_secs(1));
+    iut.nothing_sent();
+    assert_eq!(iut.router.buffered_octets(), (0, 0, 0));
+}
+
+/// PON_GUC_BV_10: an unknown sender, or one with PAI = 0, means the longest time. E.3: no progress, no forwarding.
+#[test]
+fn pon_guc_bv_10_contention_with_an_unknown_sender() {
+    let mut vague = Station::c();
+    vague.pv.accurate = false;
+    for known in [None, Some(vague)] {
+        let mut iut = Iut::quiet(cbf());
+        iut.knows(known.as_slice());
+        iut.hear(&Station::c(), &Station::b().guc(&Station::a().pv, b"x")).expect("in contention");
+        iut.wait_ms(99);
+        iut.nothing_sent();
+        iut.wait_ms(1);
+        iut.one_sent();
+    }
+    let mut iut = Iut::quiet(cbf());
+    iut.knows(&[Station::d()]);
+    let backwards = iut.hear(&Station::d(), &Station::d().guc(&Station::a().pv, b"x"));
+    assert_eq!(backwards, Err(GeonetDrop::NoProgress));
+}
+
+/// PON_GUC_BV_11: with contention the source broadcasts at once.
+#[test]
+fn pon_guc_bv_11_source_contention() {
+    let mut iut = Iut::quiet(cbf());
+    iut.knows(&[Station::b()]);
+    iut.ask(Transport::GeoUnicast(Station::b().pv.address), b"x").expect("accepted");
+    assert_eq!(iut.one_sent().destination, BROADCAST);
+}
