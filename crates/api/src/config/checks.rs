@@ -5,14 +5,14 @@ use std::net::Ipv6Addr;
 
 use ipnet::Ipv6Net;
 
-use super::draft::{Draft, HomeAgentDraft, List, MobileRouterDraft};
+use super::draft::{Draft, GeonetDraft, HomeAgentDraft, List, MobileRouterDraft};
 use super::errors::Sink;
 use super::reader::At;
 
 /// Notes everything in a draft that does not go together.
 pub(super) fn check(draft: &Draft, sink: &Sink<'_>) {
     if !draft.has_role {
-        sink.push(0, "the station has no job, expected [home_agent], [mobile_router] or both");
+        sink.push(0, "the station has no job, expected [home_agent], [mobile_router] or [geonet]");
     }
     if let Some(agent) = &draft.home_agent {
         home_agent(agent, sink);
@@ -22,6 +22,10 @@ pub(super) fn check(draft: &Draft, sink: &Sink<'_>) {
     }
     if let (Some(agent), Some(router)) = (&draft.home_agent, &draft.mobile_router) {
         both(agent, router, sink);
+    }
+    if let Some(geonet) = &draft.geonet {
+        radio(geonet, draft, sink);
+        areas(geonet, sink);
     }
 }
 
@@ -114,6 +118,35 @@ fn both(agent: &HomeAgentDraft, router: &MobileRouterDraft, sink: &Sink<'_>) {
                 sink.place(own.at)
             );
             sink.push(other.at, message);
+        }
+    }
+}
+
+/// The radio is for GeoNetworking alone.
+fn radio(geonet: &GeonetDraft, draft: &Draft, sink: &Sink<'_>) {
+    let Some(at) = &geonet.interface else { return };
+    let Some(name) = at.value.name() else { return };
+    let interface = At { value: name.to_owned(), at: at.at };
+    let router = draft.mobile_router.as_ref();
+    let uplinks = router.and_then(|router| router.uplinks.as_deref()).unwrap_or_default();
+    let uplinks =
+        uplinks.iter().filter_map(|uplink| uplink.interface.as_ref()).map(|other| (other, "an uplink"));
+    let lan = router.map(|router| router.lan.items.as_slice()).unwrap_or_default();
+    let lan = lan.iter().map(|other| (other, "in the lan"));
+    let home_link = draft.home_agent.as_ref().and_then(|agent| agent.home_link.as_ref()?.as_ref());
+    let home_link = home_link.into_iter().map(|other| (other, "the home link"));
+    if let Some((other, what)) = uplinks.chain(lan).chain(home_link).find(|(other, _)| other.value == name) {
+        taken(&interface, what, other, sink);
+    }
+}
+
+/// No two areas have the same name.
+fn areas(geonet: &GeonetDraft, sink: &Sink<'_>) {
+    let mut names: Vec<&At<String>> = Vec::new();
+    for name in geonet.areas.iter().flatten().filter_map(|area| area.name.as_ref()) {
+        match names.iter().find(|other| other.value == name.value) {
+            Some(other) => taken(name, "an area", other, sink),
+            None => names.push(name),
         }
     }
 }

@@ -3,6 +3,8 @@
 //! A [`Draft`] is what the checks between values look at. When nothing is wrong it has no gaps, and
 //! [`Draft::finish`] makes the [`Config`] of it.
 
+mod geonet;
+
 use std::net::Ipv6Addr;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -16,6 +18,8 @@ use super::{
     AllowedRouter, Auth, Config, Dataplane, DataplanePath, HomeAgent, Key, MobileRouter, Registration,
     Replay, Station, Uplink, schema, values,
 };
+
+pub(super) use geonet::GeonetDraft;
 
 const DEFAULT_MAX_LIFETIME: Duration = Duration::from_secs(600);
 const DEFAULT_LIFETIME: Duration = Duration::from_secs(60);
@@ -31,7 +35,9 @@ pub(super) struct Draft {
     pub home_agent: Option<HomeAgentDraft>,
     /// `[mobile_router]`, where there is one.
     pub mobile_router: Option<MobileRouterDraft>,
-    /// Whether a table of either name is there at all.
+    /// `[geonet]`, where there is one.
+    pub geonet: Option<GeonetDraft>,
+    /// Whether a table of any of these names is there at all.
     pub has_role: bool,
 }
 
@@ -39,7 +45,7 @@ pub(super) struct Draft {
 pub(super) struct HomeAgentDraft {
     pub address: Option<At<Ipv6Addr>>,
     pub home_prefix: Option<At<Ipv6Net>>,
-    home_link: Option<Option<String>>,
+    pub home_link: Option<Option<At<String>>>,
     max_lifetime: Option<Duration>,
     preference: Option<u16>,
     dhaad: Option<bool>,
@@ -107,8 +113,9 @@ impl Draft {
         let dataplane = root.get("dataplane");
         let home_agent = root.get("home_agent");
         let mobile_router = root.get("mobile_router");
+        let geonet = root.get("geonet");
         Draft {
-            has_role: home_agent.is_some() || mobile_router.is_some(),
+            has_role: home_agent.is_some() || mobile_router.is_some() || geonet.is_some(),
             station: station.and_then(|value| read_station(&value.table(&schema::STATION)?)),
             dataplane: match dataplane {
                 Some(value) => value.table(&schema::DATAPLANE).and_then(|table| read_dataplane(&table)),
@@ -118,6 +125,7 @@ impl Draft {
                 .and_then(|value| Some(HomeAgentDraft::read(&value.table(&schema::HOME_AGENT)?, sink))),
             mobile_router: mobile_router
                 .and_then(|value| Some(MobileRouterDraft::read(&value.table(&schema::MOBILE_ROUTER)?, sink))),
+            geonet: geonet.and_then(|value| Some(GeonetDraft::read(&value.table(&schema::GEONET)?, sink))),
         }
     }
 
@@ -131,7 +139,11 @@ impl Draft {
             Some(draft) => Some(draft.finish()?),
             None => None,
         };
-        Some(Config { station: self.station?, dataplane: self.dataplane?, home_agent, mobile_router })
+        let geonet = match self.geonet {
+            Some(draft) => Some(draft.finish()?),
+            None => None,
+        };
+        Some(Config { station: self.station?, dataplane: self.dataplane?, home_agent, mobile_router, geonet })
     }
 }
 
@@ -171,7 +183,7 @@ impl HomeAgentDraft {
             address: address(table, "address"),
             home_prefix: prefix(table, "home_prefix"),
             home_link: match table.get("home_link") {
-                Some(value) => value.parse(values::INTERFACE, values::interface).map(|link| Some(link.value)),
+                Some(value) => value.parse(values::INTERFACE, values::interface).map(Some),
                 None => Some(None),
             },
             max_lifetime: duration(table, "max_lifetime", DEFAULT_MAX_LIFETIME, values::lifetime),
@@ -193,7 +205,7 @@ impl HomeAgentDraft {
         Some(HomeAgent {
             address: self.address?.value,
             home_prefix: self.home_prefix?.value,
-            home_link: self.home_link?,
+            home_link: self.home_link?.map(|link| link.value),
             max_lifetime: self.max_lifetime?,
             preference: self.preference?,
             mobile_routers: self

@@ -10,6 +10,7 @@
 mod checks;
 mod draft;
 mod errors;
+mod geonet;
 mod reader;
 mod schema;
 mod values;
@@ -29,6 +30,11 @@ use draft::Draft;
 use errors::Sink;
 
 pub use errors::{ConfigError, ConfigErrors};
+pub use geonet::{
+    Area, AreaForwarding, AreaShape, Beacon, BeaconInterval, Coordinates, Forwarding, Geonet, GeonetAddress,
+    GeonetInterface, MultiHopBeacons, Planarisation, PositionSource, Recovery, Standard, StationType,
+    UnicastForwarding,
+};
 
 /// A checked config.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -41,6 +47,8 @@ pub struct Config {
     pub home_agent: Option<HomeAgent>,
     /// `[mobile_router]`; `None` when the station is no mobile router.
     pub mobile_router: Option<MobileRouter>,
+    /// `[geonet]`; `None` when the station does no GeoNetworking.
+    pub geonet: Option<Geonet>,
 }
 
 /// `[station]`: what belongs to the running program.
@@ -194,6 +202,14 @@ pub enum Replay {
         /// Largest difference between the clocks that is accepted.
         window: Duration,
     },
+}
+
+/// Reads a duration as the config file writes it: `"60s"`, `"1h30m"`.
+///
+/// # Errors
+/// What is wrong, and what was expected.
+pub fn parse_duration(text: &str) -> Result<Duration, String> {
+    values::duration(text)
 }
 
 impl Config {

@@ -84,6 +84,11 @@ impl<'t> Value<'t> {
         matches!(self.value, DeValue::Array(items) if items.is_empty())
     }
 
+    /// Where the value begins.
+    pub(super) fn at(&self) -> usize {
+        self.at
+    }
+
     /// Notes an error about this value.
     pub(super) fn refuse(&self, message: &str) {
         self.sink.push(self.at, format!("`{}`: {message}", self.path));
@@ -146,6 +151,26 @@ impl<'t> Value<'t> {
                 None
             }
         }
+    }
+
+    /// An integer or a float that `check` takes.
+    pub(super) fn number<T>(
+        &self,
+        expected: &str,
+        check: impl FnOnce(f64) -> Result<T, String>,
+    ) -> Option<T> {
+        let number = match self.value {
+            DeValue::Integer(integer) => {
+                i64::from_str_radix(integer.as_str(), integer.radix()).ok().map(|integer| integer as f64)
+            }
+            DeValue::Float(float) => float.as_str().parse().ok(),
+            _ => None,
+        };
+        let Some(number) = number else {
+            self.wrong_type(expected);
+            return None;
+        };
+        check(number).map_err(|message| self.refuse(&message)).ok()
     }
 
     /// True or false.

@@ -40,8 +40,9 @@ pub(super) const ROOT: Section = Section {
         key("dataplane", "table", "none"),
         key("home_agent", "table", "none"),
         key("mobile_router", "table", "none"),
+        key("geonet", "table", "none"),
     ],
-    later: &["geonet"],
+    later: &["conformance"],
 };
 
 /// `[station]`
@@ -134,7 +135,84 @@ pub(super) const AUTH: Section = Section {
     later: &[],
 };
 
+/// `[geonet]`
+pub(super) const GEONET: Section = Section {
+    header: "[geonet]",
+    path: "geonet",
+    keys: &[
+        key("interface", "radio", "required"),
+        key("station_type", "station type", "\"unknown\""),
+        key("address", "\"auto\", \"managed:MAC\" or \"anonymous\"", "\"auto\""),
+        key("position", "position", "required"),
+        key("range", "length", "\"1km\""),
+        key("standard", "\"1.4.1\", \"1.3.1\" or \"1.2.1\"", "\"1.4.1\""),
+        key("forwarding", "table", "none"),
+        key("beacon", "table", "none"),
+        key("area", "tables", "none"),
+    ],
+    later: &["ipv6_interface"],
+};
+
+/// `[geonet.forwarding]`, or the inline table `forwarding`.
+pub(super) const FORWARDING: Section = Section {
+    header: "[geonet.forwarding]",
+    path: "geonet.forwarding",
+    keys: &[
+        key("unicast", "\"greedy\" or \"cbf\"", "\"greedy\""),
+        key("area", "\"simple\", \"cbf\" or \"advanced\"", "\"cbf\""),
+        key("recovery", "\"none\" or \"gpsr\"", "\"none\""),
+        key("planarisation", "\"gabriel\" or \"rng\"", "\"gabriel\""),
+    ],
+    later: &[],
+};
+
+/// `[geonet.beacon]`, or the inline table `beacon`.
+pub(super) const BEACON: Section = Section {
+    header: "[geonet.beacon]",
+    path: "geonet.beacon",
+    keys: &[
+        key("interval", "duration", "\"3s\""),
+        key("jitter", "duration", "\"750ms\""),
+        key("adaptive", "boolean", "false"),
+        key("beacons_in_range", "integer, 1 to 1000", "16"),
+        key("shortest", "duration", "\"100ms\""),
+        key("longest", "duration", "\"2s\""),
+        key("load_limit", "integer, 0 to 100000", "500"),
+        key("piggyback", "boolean", "false"),
+        key("hops", "integer, 1 to 255", "1"),
+        key("every", "integer, 1 to 10000", "1"),
+    ],
+    later: &[],
+};
+
+/// `[[geonet.area]]`
+pub(super) const AREA: Section = Section {
+    header: "[[geonet.area]]",
+    path: "geonet.area",
+    keys: &[
+        key("name", "name", "required"),
+        key("shape", "\"circle\", \"rectangle\" or \"ellipse\"", "required"),
+        key("center", "coordinates", "required"),
+        key("radius", "length", "none"),
+        key("distance_a", "length", "none"),
+        key("distance_b", "length", "none"),
+        key("angle", "integer, 0 to 359", "0"),
+    ],
+    later: &["group"],
+};
+
 /// All tables but the top.
 #[cfg(test)]
-pub(super) const SECTIONS: [&Section; 7] =
-    [&STATION, &DATAPLANE, &HOME_AGENT, &ALLOWED_ROUTER, &MOBILE_ROUTER, &UPLINK, &AUTH];
+pub(super) const SECTIONS: [&Section; 11] = [
+    &STATION,
+    &DATAPLANE,
+    &HOME_AGENT,
+    &ALLOWED_ROUTER,
+    &MOBILE_ROUTER,
+    &UPLINK,
+    &AUTH,
+    &GEONET,
+    &FORWARDING,
+    &BEACON,
+    &AREA,
+];

@@ -1,12 +1,14 @@
 //! Tests of the config file: what is accepted, what is refused and where, and what the page says.
 
 mod errors;
+mod geonet;
 mod page;
 mod together;
 
 use std::time::Duration;
 
 use super::*;
+use crate::address::MacAddress;
 
 /// A config with every key.
 const FULL: &str = r#"
@@ -54,6 +56,35 @@ priority = 127
 
 [[mobile_router.uplink]]
 interface = "wwan0"
+
+[geonet]
+interface = "wlan1"
+station_type = "bus"
+address = "managed:02:00:00:00:00:0a"
+position = "gpsd://[::1]:2947"
+range = "500m"
+standard = "1.3.1"
+
+[geonet.forwarding]
+unicast = "cbf"
+area = "advanced"
+recovery = "gpsr"
+planarisation = "rng"
+
+[geonet.beacon]
+interval = "3s"
+jitter = "500ms"
+piggyback = true
+hops = 3
+every = 5
+
+[[geonet.area]]
+name = "crossing"
+shape = "rectangle"
+center = [48.8375, -2.1008]
+distance_a = "300m"
+distance_b = "50m"
+angle = 45
 "#;
 
 /// The smallest mobile router.
@@ -128,6 +159,35 @@ fn every_key_arrives() {
                 Uplink { interface: "wwan0".into(), priority: 10 },
             ],
         }),
+        geonet: Some(Geonet {
+            interface: GeonetInterface::Frames("wlan1".into()),
+            station_type: StationType::Bus,
+            address: GeonetAddress::Managed(MacAddress([2, 0, 0, 0, 0, 10])),
+            position: PositionSource::Gpsd { host: "::1".into(), port: 2947 },
+            forwarding: Forwarding {
+                unicast: UnicastForwarding::ContentionBased,
+                area: AreaForwarding::Advanced,
+                recovery: Recovery::Gpsr(Planarisation::RelativeNeighbourhood),
+            },
+            beacon: Beacon {
+                interval: BeaconInterval::Fixed {
+                    interval: Duration::from_secs(3),
+                    jitter: Duration::from_millis(500),
+                },
+                piggyback: true,
+                multi_hop: Some(MultiHopBeacons { hops: 3, every: 5 }),
+            },
+            range_m: 500,
+            standard: Standard::V1_3_1,
+            areas: vec![Area {
+                name: "crossing".into(),
+                shape: AreaShape::Rectangle,
+                center: Coordinates { latitude: 488_375_000, longitude: -21_008_000 },
+                distance_a_m: 300,
+                distance_b_m: 50,
+                angle_deg: 45,
+            }],
+        }),
     };
     assert_eq!(parse(FULL), expected);
 }
@@ -138,7 +198,7 @@ fn the_smallest_config_has_the_defaults() {
     assert_eq!(config.station.socket, PathBuf::from("/run/carnet/bus-42.sock"));
     assert_eq!((config.station.state_dir, config.station.record), (None, None));
     assert_eq!(config.dataplane.path, DataplanePath::Auto);
-    assert_eq!(config.home_agent, None);
+    assert_eq!((config.home_agent, config.geonet), (None, None));
     let router = config.mobile_router.expect("a mobile router");
     assert_eq!(router.registration, Registration::Explicit);
     assert_eq!(router.lifetime, Duration::from_secs(60));

@@ -2,6 +2,8 @@
 //!
 //! Every function gives the value or a message of the form "what is wrong, what was expected".
 
+pub(super) mod geonet;
+
 use std::net::Ipv6Addr;
 use std::path::PathBuf;
 use std::time::Duration;
@@ -123,6 +125,24 @@ pub(super) fn window(text: &str) -> Result<Duration, String> {
         Duration::ZERO => Err(format!("{text:?} accepts nothing, expected a duration above zero")),
         window => Ok(window),
     }
+}
+
+/// Time from one beacon to the next.
+pub(super) fn beacon_interval(text: &str) -> Result<Duration, String> {
+    let interval = duration(text)?;
+    if interval < Duration::from_millis(10) || interval > Duration::from_secs(3600) {
+        return Err(format!("{text:?} is out of range, expected 10ms to 1h"));
+    }
+    Ok(interval)
+}
+
+/// Random time on top of a beacon interval.
+pub(super) fn jitter(text: &str) -> Result<Duration, String> {
+    let jitter = duration(text)?;
+    if jitter > Duration::from_secs(3600) {
+        return Err(format!("{text:?} is out of range, expected 0s to 1h"));
+    }
+    Ok(jitter)
 }
 
 /// The name of a network interface, as the kernel accepts it.

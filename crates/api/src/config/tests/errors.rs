@@ -64,9 +64,9 @@ fn unknown_keys_and_keys_of_later_versions() {
         ),
         (
             "[dataplane]\npath = \"tun\"",
-            "[geonet]\ninterface = \"wlan1\"",
+            "[conformance]\nupper_tester = 1",
             &[
-                "c.toml:8:2: [geonet] is not in this version, expected `station`, `dataplane`, `home_agent` or `mobile_router`",
+                "c.toml:8:2: [conformance] is not in this version, expected `station`, `dataplane`, `home_agent`, `mobile_router` or `geonet`",
             ],
         ),
         (

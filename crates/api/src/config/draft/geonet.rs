@@ -1,0 +1,299 @@
+//! `[geonet]` as it was read.
+
+use std::time::Duration;
+
+use super::super::errors::Sink;
+use super::super::geonet::{
+    Area, AreaForwarding, AreaShape, Beacon, BeaconInterval, Coordinates, Forwarding, Geonet, GeonetAddress,
+    GeonetInterface, MultiHopBeacons, Planarisation, PositionSource, Recovery, Standard, StationType,
+    UnicastForwarding,
+};
+use super::super::reader::{At, Table, Value};
+use super::super::values::geonet as values;
+use super::super::{schema, values as common};
+
+const DEFAULT_RANGE_M: u16 = 1000;
+const DEFAULT_INTERVAL: Duration = Duration::from_secs(3);
+/// The numbers of the paper behind adaptive beacons.
+const DEFAULT_BEACONS_IN_RANGE: u32 = 16;
+const DEFAULT_SHORTEST: Duration = Duration::from_millis(100);
+const DEFAULT_LONGEST: Duration = Duration::from_secs(2);
+const DEFAULT_LOAD_LIMIT: u32 = 500;
+/// `itsGnMaxGeoAreaSize` in square kilometres.
+const MAX_AREA_KM2: f64 = 10.0;
+
+/// `[geonet]`
+pub(in crate::config) struct GeonetDraft {
+    pub interface: Option<At<GeonetInterface>>,
+    station_type: Option<StationType>,
+    address: Option<GeonetAddress>,
+    position: Option<PositionSource>,
+    forwarding: Option<Forwarding>,
+    beacon: Option<Beacon>,
+    range_m: Option<u16>,
+    standard: Option<Standard>,
+    pub areas: Option<Vec<AreaDraft>>,
+}
+
+/// `[[geonet.area]]`
+pub(in crate::config) struct AreaDraft {
+    pub name: Option<At<String>>,
+    shape: Option<AreaShape>,
+    center: Option<Coordinates>,
+    /// Distances a and b, and the angle.
+    extent: Option<(u16, u16, u16)>,
+}
+
+impl GeonetDraft {
+    pub(in crate::config) fn read(table: &Table<'_>, sink: &Sink<'_>) -> GeonetDraft {
+        let interface = table.need("interface", values::LINK);
+        let position = table.need("position", values::POSITION);
+        let standards =
+            [("1.4.1", Standard::V1_4_1), ("1.3.1", Standard::V1_3_1), ("1.2.1", Standard::V1_3_1)];
+        let forwarding = table.get("forwarding");
+        let beacon = table.get("beacon");
+        let areas = table.get("area").map(|value| value.tables(&schema::AREA));
+        GeonetDraft {
+            interface: interface.and_then(|value| value.parse(values::LINK, values::link)),
+            station_type: word(table, "station_type", &StationType::NAMES),
+            address: match table.get("address") {
+                Some(value) => {
+                    value.parse(values::GN_ADDRESS, values::gn_address).map(|address| address.value)
+                }
+                None => Some(GeonetAddress::default()),
+            },
+            position: position
+                .and_then(|value| value.parse(values::POSITION, |text| values::position(text, sink.file())))
+                .map(|position| position.value),
+            forwarding: match forwarding {
+                Some(value) => value.table(&schema::FORWARDING).and_then(|table| read_forwarding(&table)),
+                None => Some(Forwarding::default()),
+            },
+            beacon: match beacon {
+                Some(value) => value.table(&schema::BEACON).and_then(|table| read_beacon(&table)),
+                None => Some(Beacon {
+                    interval: BeaconInterval::Fixed {
+                        interval: DEFAULT_INTERVAL,
+                        jitter: DEFAULT_INTERVAL / 4,
+                    },
+                    piggyback: false,
+                    multi_hop: None,
+                }),
+            },
+            range_m: match table.get("range") {
+                Some(value) => value.parse(values::LENGTH, values::length).map(|range| range.value),
+                None => Some(DEFAULT_RANGE_M),
+            },
+            standard: word(table, "standard", &standards),
+            areas: areas
+                .unwrap_or(Some(Vec::new()))
+                .map(|tables| tables.iter().map(|table| AreaDraft::read(table, sink)).collect()),
+        }
+    }
+
+    pub(in crate::config) fn finish(self) -> Option<Geonet> {
+        Some(Geonet {
+            interface: self.interface?.value,
+            station_type: self.station_type?,
+            address: self.address?,
+            position: self.position?,
+            forwarding: self.forwarding?,
+            beacon: self.beacon?,
+            range_m: self.range_m?,
+            standard: self.standard?,
+            areas: self.areas?.into_iter().map(AreaDraft::finish).collect::<Option<Vec<Area>>>()?,
+        })
+    }
+}
+
+impl AreaDraft {
+    fn read(table: &Table<'_>, sink: &Sink<'_>) -> AreaDraft {
+        let name = table.need("name", common::NAME);
+        let shapes = [
+            ("circle", AreaShape::Circle),
+            ("rectangle", AreaShape::Rectangle),
+            ("ellipse", AreaShape::Ellipse),
+        ];
+        let shape = table.need("shape", "\"circle\", \"rectangle\" or \"ellipse\"");
+        let shape = shape.and_then(|value| value.word(&shapes, &[])).map(|shape| shape.value);
+        AreaDraft {
+            name: name.and_then(|value| value.parse(common::NAME, common::name)),
+            shape,
+            center: table.need("center", values::CENTER).and_then(|value| center(&value)),
+            extent: extent(table, shape, sink),
+        }
+    }
+
+    fn finish(self) -> Option<Area> {
+        let (distance_a_m, distance_b_m, angle_deg) = self.extent?;
+        Some(Area {
+            name: self.name?.value,
+            shape: self.shape?,
+            center: self.center?,
+            distance_a_m,
+            distance_b_m,
+            angle_deg,
+        })
+    }
+}
+
+/// How far an area reaches: a circle by its radius, any other by two distances and an angle.
+fn extent(table: &Table<'_>, shape: Option<AreaShape>, sink: &Sink<'_>) -> Option<(u16, u16, u16)> {
+    let names = ["radius", "distance_a", "distance_b"];
+    let found = names.map(|name| table.get(name));
+    let lengths = found.each_ref().map(|value| {
+        value.as_ref().map(|value| value.parse(values::LENGTH, values::length).map(|length| length.value))
+    });
+    let angle = match table.get("angle") {
+        Some(value) => value.integer(0, 359).and_then(|angle| u16::try_from(angle.value).ok()),
+        None => Some(0),
+    };
+    let shape = shape?;
+    let circle = shape == AreaShape::Circle;
+    let (needed, others) = if circle { (&names[..1], &names[1..]) } else { (&names[1..], &names[..1]) };
+    for name in others.iter().chain(circle.then_some(&"angle")) {
+        if let Some(value) = table.get(name) {
+            let (what, expected) = match circle {
+                true => ("a circle has none", "`radius` alone"),
+                false => ("only a circle has one", "`distance_a` and `distance_b`"),
+            };
+            value.refuse(&format!("{what}, expected {expected}"));
+        }
+    }
+    for name in needed {
+        table.need(name, values::LENGTH);
+    }
+    let [radius, distance_a, distance_b] = lengths;
+    let (a, b) = if circle { (radius??, 0) } else { (distance_a??, distance_b??) };
+    let (a_km, b_km) = (f64::from(a) / 1000.0, f64::from(b) / 1000.0);
+    let size = match shape {
+        AreaShape::Circle => std::f64::consts::PI * a_km * a_km,
+        AreaShape::Rectangle => 4.0 * a_km * b_km,
+        AreaShape::Ellipse => std::f64::consts::PI * a_km * b_km,
+    };
+    if size > MAX_AREA_KM2 {
+        let at = found.iter().flatten().next().map_or(table.at(), Value::at);
+        let message = format!("the area has {size:.2} square kilometres, expected {MAX_AREA_KM2} at most");
+        sink.push(at, message);
+    }
+    Some((a, b, angle?))
+}
+
+/// `[LATITUDE, LONGITUDE]`
+fn center(value: &Value<'_>) -> Option<Coordinates> {
+    let items = value.array(values::CENTER)?;
+    let [latitude, longitude] = items.as_slice() else {
+        value.refuse(&format!("an array of {} does not go here, expected {}", items.len(), values::CENTER));
+        return None;
+    };
+    let latitude = latitude.number("a latitude from -90 to 90 degrees", values::latitude);
+    let longitude = longitude.number("a longitude from -180 to 180 degrees", values::longitude);
+    Some(Coordinates { latitude: latitude?, longitude: longitude? })
+}
+
+fn read_forwarding(table: &Table<'_>) -> Option<Forwarding> {
+    let unicast = [("greedy", UnicastForwarding::Greedy), ("cbf", UnicastForwarding::ContentionBased)];
+    let area = [
+        ("simple", AreaForwarding::Simple),
+        ("cbf", AreaForwarding::ContentionBased),
+        ("advanced", AreaForwarding::Advanced),
+    ];
+    let unicast = word(table, "unicast", &unicast);
+    let area = word(table, "area", &area);
+    let gpsr = match table.get("recovery") {
+        Some(value) => value.word(&[("none", false), ("gpsr", true)], &[]).map(|word| word.value),
+        None => Some(false),
+    };
+    let graphs = [("gabriel", Planarisation::Gabriel), ("rng", Planarisation::RelativeNeighbourhood)];
+    let planarisation = word(table, "planarisation", &graphs);
+    if let (Some(value), Some(false)) = (table.get("planarisation"), gpsr) {
+        value.refuse(
+            "a planarisation goes with perimeter recovery only, expected recovery = \"gpsr\" beside it",
+        );
+    }
+    let planarisation = planarisation?;
+    let recovery = if gpsr? { Recovery::Gpsr(planarisation) } else { Recovery::None };
+    Some(Forwarding { unicast: unicast?, area: area?, recovery })
+}
+
+fn read_beacon(table: &Table<'_>) -> Option<Beacon> {
+    let adaptive = match table.get("adaptive") {
+        Some(value) => value.boolean(),
+        None => Some(false),
+    };
+    let interval = duration(table, "interval", Some(DEFAULT_INTERVAL), common::beacon_interval);
+    let jitter = duration(table, "jitter", interval.map(|interval| interval / 4), common::jitter);
+    let beacons_in_range = integer(table, "beacons_in_range", 1, 1000, DEFAULT_BEACONS_IN_RANGE);
+    let shortest = duration(table, "shortest", Some(DEFAULT_SHORTEST), common::beacon_interval);
+    let longest = duration(table, "longest", Some(DEFAULT_LONGEST), common::beacon_interval);
+    let load_limit = integer(table, "load_limit", 0, 100_000, DEFAULT_LOAD_LIMIT);
+    let piggyback = match table.get("piggyback") {
+        Some(value) => value.boolean(),
+        None => Some(false),
+    };
+    let hops = integer(table, "hops", 1, 255, 1);
+    let every = integer(table, "every", 1, 10_000, 1);
+
+    let (others, what) = match adaptive {
+        Some(true) => {
+            (&["interval", "jitter"][..], "goes with a fixed interval only, expected adaptive = false")
+        }
+        Some(false) => (
+            &["beacons_in_range", "shortest", "longest", "load_limit"][..],
+            "goes with adaptive beacons only, expected adaptive = true beside it",
+        ),
+        None => (&[][..], ""),
+    };
+    for value in others.iter().filter_map(|name| table.get(name)) {
+        value.refuse(what);
+    }
+    if let (Some(least), Some(most), Some(value)) =
+        (shortest, longest, table.get("longest").or(table.get("shortest")))
+        && least > most
+    {
+        value
+            .refuse("the longest interval is shorter than the shortest, expected `shortest` up to `longest`");
+    }
+    let interval = if adaptive? {
+        let load_limit = load_limit.map(|limit| (limit > 0).then_some(limit));
+        BeaconInterval::Adaptive {
+            beacons_in_range: beacons_in_range?,
+            shortest: shortest?,
+            longest: longest?,
+            load_limit: load_limit?,
+        }
+    } else {
+        BeaconInterval::Fixed { interval: interval?, jitter: jitter? }
+    };
+    let hops = u8::try_from(hops?).ok()?;
+    let multi_hop = MultiHopBeacons { hops, every: every? };
+    Some(Beacon { interval, piggyback: piggyback?, multi_hop: (hops > 1).then_some(multi_hop) })
+}
+
+/// One of a few words, or the default.
+fn word<T: Copy + Default>(table: &Table<'_>, name: &'static str, words: &[(&str, T)]) -> Option<T> {
+    match table.get(name) {
+        Some(value) => value.word(words, &[]).map(|word| word.value),
+        None => Some(T::default()),
+    }
+}
+
+fn integer(table: &Table<'_>, name: &'static str, low: u32, high: u32, default: u32) -> Option<u32> {
+    match table.get(name) {
+        Some(value) => value.integer(low, high).map(|integer| integer.value),
+        None => Some(default),
+    }
+}
+
+/// A duration with a default, which may be missing because something else is.
+fn duration(
+    table: &Table<'_>,
+    name: &'static str,
+    default: Option<Duration>,
+    parse: fn(&str) -> Result<Duration, String>,
+) -> Option<Duration> {
+    match table.get(name) {
+        Some(value) => value.parse(common::DURATION, parse).map(|duration| duration.value),
+        None => default,
+    }
+}

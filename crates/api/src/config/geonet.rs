@@ -1,0 +1,276 @@
+//! `[geonet]` of the config file: the GeoNetworking router.
+
+use std::net::SocketAddr;
+use std::path::PathBuf;
+use std::time::Duration;
+
+use crate::address::MacAddress;
+
+pub use crate::model::AreaShape;
+
+/// `[geonet]`
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Geonet {
+    /// Where frames go to and come from.
+    pub interface: GeonetInterface,
+    /// What kind of station it is; part of its address.
+    pub station_type: StationType,
+    /// Where its address comes from.
+    pub address: GeonetAddress,
+    /// Where its position comes from.
+    pub position: PositionSource,
+    /// How packets find their way.
+    pub forwarding: Forwarding,
+    /// When beacons are sent.
+    pub beacon: Beacon,
+    /// How far the radio reaches, in metres (`itsGnDefaultMaxCommunicationRange`).
+    pub range_m: u16,
+    /// The version of EN 302 636-4-1 whose rules hold where versions differ.
+    pub standard: Standard,
+    /// The areas that have a name, in the order of the file.
+    pub areas: Vec<Area>,
+}
+
+/// `geonet.interface`
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum GeonetInterface {
+    /// Frames of EtherType 0x8947 on this network interface.
+    Frames(String),
+    /// Frames in UDP datagrams: `udp:[ADDR]:PORT`.
+    Udp(SocketAddr),
+}
+
+impl GeonetInterface {
+    /// The name of the network interface, if it is one.
+    pub fn name(&self) -> Option<&str> {
+        match self {
+            GeonetInterface::Frames(name) => Some(name),
+            GeonetInterface::Udp(_) => None,
+        }
+    }
+}
+
+/// `geonet.station_type`: the numbers are those of TS 102 894-2.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+#[repr(u8)]
+pub enum StationType {
+    /// `unknown`
+    #[default]
+    Unknown = 0,
+    /// `pedestrian`
+    Pedestrian = 1,
+    /// `cyclist`
+    Cyclist = 2,
+    /// `moped`
+    Moped = 3,
+    /// `motorcycle`
+    Motorcycle = 4,
+    /// `passenger_car`
+    PassengerCar = 5,
+    /// `bus`
+    Bus = 6,
+    /// `light_truck`
+    LightTruck = 7,
+    /// `heavy_truck`
+    HeavyTruck = 8,
+    /// `trailer`
+    Trailer = 9,
+    /// `special_vehicle`
+    SpecialVehicle = 10,
+    /// `tram`
+    Tram = 11,
+    /// `road_side_unit`
+    RoadSideUnit = 15,
+}
+
+impl StationType {
+    /// All of them, with their names in the config file.
+    pub(super) const NAMES: [(&str, StationType); 13] = [
+        ("unknown", StationType::Unknown),
+        ("pedestrian", StationType::Pedestrian),
+        ("cyclist", StationType::Cyclist),
+        ("moped", StationType::Moped),
+        ("motorcycle", StationType::Motorcycle),
+        ("passenger_car", StationType::PassengerCar),
+        ("bus", StationType::Bus),
+        ("light_truck", StationType::LightTruck),
+        ("heavy_truck", StationType::HeavyTruck),
+        ("trailer", StationType::Trailer),
+        ("special_vehicle", StationType::SpecialVehicle),
+        ("tram", StationType::Tram),
+        ("road_side_unit", StationType::RoadSideUnit),
+    ];
+
+    /// Its number in an address.
+    pub fn number(self) -> u8 {
+        self as u8
+    }
+}
+
+/// `geonet.address` (`itsGnLocalAddrConfMethod`).
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub enum GeonetAddress {
+    /// From the link-layer address of the interface; changed when another station has it.
+    #[default]
+    Auto,
+    /// From this link-layer address.
+    Managed(MacAddress),
+    /// A random one, new at each start.
+    Anonymous,
+}
+
+/// `geonet.position`
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum PositionSource {
+    /// A gpsd.
+    Gpsd {
+        /// Its host: a name, or an address without brackets.
+        host: String,
+        /// Its port.
+        port: u16,
+    },
+    /// The station stays there.
+    Fixed(Coordinates),
+    /// The station moves as the file says; a relative path has been joined to the config file's directory.
+    Trace(PathBuf),
+}
+
+/// A place on the globe (WGS 84), in the units of the standard.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Coordinates {
+    /// 0.1 microdegree, north positive.
+    pub latitude: i32,
+    /// 0.1 microdegree, east positive.
+    pub longitude: i32,
+}
+
+impl Coordinates {
+    /// Latitude and longitude in degrees.
+    pub fn degrees(self) -> (f64, f64) {
+        (f64::from(self.latitude) / 1e7, f64::from(self.longitude) / 1e7)
+    }
+}
+
+/// `geonet.forwarding`
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Forwarding {
+    /// Towards a station, or towards an area from outside.
+    pub unicast: UnicastForwarding,
+    /// Inside of an area.
+    pub area: AreaForwarding,
+    /// Where greedy forwarding finds nobody nearer.
+    pub recovery: Recovery,
+}
+
+/// `geonet.forwarding.unicast` (`itsGnNonAreaForwardingAlgorithm`).
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub enum UnicastForwarding {
+    /// Greedy (EN 302 636-4-1 E.2).
+    #[default]
+    Greedy,
+    /// Contention-based (E.3).
+    ContentionBased,
+}
+
+/// `geonet.forwarding.area` (`itsGnAreaForwardingAlgorithm`).
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub enum AreaForwarding {
+    /// Simple (F.2).
+    Simple,
+    /// Contention-based (F.3).
+    #[default]
+    ContentionBased,
+    /// Advanced (F.4).
+    Advanced,
+}
+
+/// `geonet.forwarding.recovery`
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub enum Recovery {
+    /// None; the packet is buffered or broadcast, as the standard has it.
+    #[default]
+    None,
+    /// GPSR's perimeter mode, an extension of the standard.
+    Gpsr(Planarisation),
+}
+
+/// `geonet.forwarding.planarisation`: the planar subgraph of the neighbours that perimeter mode walks along.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub enum Planarisation {
+    /// Gabriel graph.
+    #[default]
+    Gabriel,
+    /// Relative neighbourhood graph.
+    RelativeNeighbourhood,
+}
+
+/// `geonet.beacon`
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Beacon {
+    /// How often.
+    pub interval: BeaconInterval,
+    /// Whether any own broadcast counts as a beacon.
+    pub piggyback: bool,
+    /// Beacons that go further than one hop.
+    pub multi_hop: Option<MultiHopBeacons>,
+}
+
+/// How often beacons are sent.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum BeaconInterval {
+    /// As in the standard.
+    Fixed {
+        /// `itsGnBeaconServiceRetransmitTimer`
+        interval: Duration,
+        /// `itsGnBeaconServiceMaxJitter`
+        jitter: Duration,
+    },
+    /// Faster with speed: `range` / (`beacons_in_range` * speed).
+    Adaptive {
+        /// Beacons while a station crosses the range.
+        beacons_in_range: u32,
+        /// The shortest interval.
+        shortest: Duration,
+        /// The longest interval.
+        longest: Duration,
+        /// Beacons per second that all stations in range together may send; `None` for no limit.
+        load_limit: Option<u32>,
+    },
+}
+
+/// Beacons over several hops, an extension of the standard.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct MultiHopBeacons {
+    /// Hops that they go, above 1.
+    pub hops: u8,
+    /// One beacon in so many.
+    pub every: u32,
+}
+
+/// `geonet.standard`: a version of EN 302 636-4-1.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub enum Standard {
+    /// V1.4.1: a station outside of an area that does not know where the sender is goes on with the unicast
+    /// algorithm.
+    #[default]
+    V1_4_1,
+    /// V1.2.1 and V1.3.1: it broadcasts the packet at once.
+    V1_3_1,
+}
+
+/// `[[geonet.area]]`
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Area {
+    /// Its name; no two are the same.
+    pub name: String,
+    /// Its shape.
+    pub shape: AreaShape,
+    /// Its centre.
+    pub center: Coordinates,
+    /// Metres from the centre to the edge: the radius; or along the angle. Above 0.
+    pub distance_a_m: u16,
+    /// Metres from the centre to the edge across the angle, above 0; 0 for a circle.
+    pub distance_b_m: u16,
+    /// Degrees clockwise from North, 0 to 359; 0 for a circle.
+    pub angle_deg: u16,
+}

@@ -1,0 +1,397 @@
+//! `[geonet]`: what is accepted beside the full config, and what is refused, at its place.
+
+use super::errors::{check, errors};
+use super::{
+    Area, AreaForwarding, AreaShape, Beacon, BeaconInterval, Coordinates, Duration, FULL, Forwarding, Geonet,
+    GeonetAddress, GeonetInterface, PositionSource, Recovery, Standard, StationType, UnicastForwarding,
+    parse,
+};
+
+/// The smallest station that does GeoNetworking and nothing else.
+const SMALL: &str = r#"
+[station]
+name = "bus-42"
+[geonet]
+interface = "udp:[::1]:4747"
+position = "fixed:48.8375,2.1008"
+"#;
+
+fn geonet(text: &str) -> Geonet {
+    parse(text).geonet.expect("a [geonet]")
+}
+
+/// The errors of the small config with `lines` at its end, from line 7 on.
+fn refused(lines: &str) -> Vec<String> {
+    errors(&format!("{SMALL}{lines}"))
+}
+
+const PARIS: Coordinates = Coordinates { latitude: 488_375_000, longitude: 21_008_000 };
+
+#[test]
+fn a_station_may_do_geonetworking_alone() {
+    let config = parse(SMALL);
+    assert_eq!((&config.home_agent, &config.mobile_router), (&None, &None));
+    assert!(config.warnings().is_empty());
+    assert_eq!(
+        config.geonet.expect("a [geonet]"),
+        Geonet {
+            interface: GeonetInterface::Udp("[::1]:4747".parse().expect("an address")),
+            station_type: StationType::Unknown,
+            address: GeonetAddress::Auto,
+            position: PositionSource::Fixed(PARIS),
+            forwarding: Forwarding {
+                unicast: UnicastForwarding::Greedy,
+                area: AreaForwarding::ContentionBased,
+                recovery: Recovery::None,
+            },
+            beacon: Beacon {
+                interval: BeaconInterval::Fixed {
+                    interval: Duration::from_secs(3),
+                    jitter: Duration::from_millis(750),
+                },
+                piggyback: false,
+                multi_hop: None,
+            },
+            range_m: 1000,
+            standard: Standard::V1_4_1,
+            areas: Vec::new(),
+        }
+    );
+    assert_eq!(PARIS.degrees(), (48.8375, 2.1008));
+}
+
+#[test]
+fn station_types_have_the_numbers_of_the_standard() {
+    for (name, number) in [("unknown", 0), ("passenger_car", 5), ("tram", 11), ("road_side_unit", 15)] {
+        let geonet = geonet(&format!("{SMALL}station_type = \"{name}\"\n"));
+        assert_eq!(geonet.station_type.number(), number, "{name}");
+    }
+}
+
+#[test]
+fn beacons_are_fixed_or_adaptive() {
+    let interval = |text: &str| geonet(&format!("{SMALL}beacon = {{ {text} }}\n")).beacon.interval;
+    assert_eq!(
+        interval("interval = \"1s\""),
+        BeaconInterval::Fixed { interval: Duration::from_secs(1), jitter: Duration::from_millis(250) }
+    );
+    assert_eq!(
+        interval("interval = \"1s\", jitter = \"0s\", adaptive = false"),
+        BeaconInterval::Fixed { interval: Duration::from_secs(1), jitter: Duration::ZERO }
+    );
+    let paper = BeaconInterval::Adaptive {
+        beacons_in_range: 16,
+        shortest: Duration::from_millis(100),
+        longest: Duration::from_secs(2),
+        load_limit: Some(500),
+    };
+    assert_eq!(interval("adaptive = true"), paper);
+    assert_eq!(
+        interval(
+            "adaptive = true, beacons_in_range = 4, shortest = \"1s\", longest = \"1s\", load_limit = 0"
+        ),
+        BeaconInterval::Adaptive {
+            beacons_in_range: 4,
+            shortest: Duration::from_secs(1),
+            longest: Duration::from_secs(1),
+            load_limit: None,
+        }
+    );
+}
+
+#[test]
+fn areas_of_every_shape() {
+    let text = "area = [\n\
+                { name = 'a', shape = 'circle', center = [48.8375, 2.1008], radius = '300m' },\n\
+                { name = 'b', shape = 'ellipse', center = [-1, 1_0], distance_a = '2km', distance_b = '1m' },\n\
+                ]\n";
+    let area = |name: &str, shape, center, distance_a_m, distance_b_m| Area {
+        name: name.to_owned(),
+        shape,
+        center,
+        distance_a_m,
+        distance_b_m,
+        angle_deg: 0,
+    };
+    let there = Coordinates { latitude: -10_000_000, longitude: 100_000_000 };
+    assert_eq!(
+        geonet(&format!("{SMALL}{text}")).areas,
+        [area("a", AreaShape::Circle, PARIS, 300, 0), area("b", AreaShape::Ellipse, there, 2000, 1)]
+    );
+}
+
+#[test]
+fn a_trace_is_found_beside_the_config() {
+    let text = SMALL.replace("fixed:48.8375,2.1008", "trace:drive.csv");
+    let config = super::Config::parse(&text, "/etc/carnet/c.toml").expect("a config");
+    assert_eq!(
+        config.geonet.expect("a [geonet]").position,
+        PositionSource::Trace("/etc/carnet/drive.csv".into())
+    );
+}
+
+#[test]
+fn keys_and_values() {
+    check(&[
+        (
+            "interface = \"wlan1\"",
+            "ipv6_interface = \"gn0\"\ninterface = \"wlan1\"",
+            &[
+                "c.toml:48:1: `geonet.ipv6_interface` is not in this version, expected `interface`, `station_type`, `address`, `position`, `range`, `standard`, `forwarding`, `beacon` or `area`",
+            ],
+        ),
+        (
+            "angle = 45",
+            "group = \"ff3e:40:2001:db8:1::1\"",
+            &[
+                "c.toml:74:1: `geonet.area.group` is not in this version, expected `name`, `shape`, `center`, `radius`, `distance_a`, `distance_b` or `angle`",
+            ],
+        ),
+        (
+            "planarisation = \"rng\"",
+            "planarization = \"rng\"",
+            &["c.toml:59:1: unknown key `planarization` in [geonet.forwarding], expected `planarisation`"],
+        ),
+        (
+            "interface = \"wlan1\"\n",
+            "",
+            &[
+                "c.toml:47:1: `geonet.interface` is missing, expected an interface name of 1 to 15 characters or \"udp:[ADDR]:PORT\" such as \"udp:[::1]:4747\"",
+            ],
+        ),
+        (
+            "position = \"gpsd://[::1]:2947\"\n",
+            "",
+            &[
+                "c.toml:47:1: `geonet.position` is missing, expected \"gpsd://HOST:PORT\", \"fixed:LAT,LON\" in degrees or \"trace:FILE\"",
+            ],
+        ),
+        (
+            "\"wlan1\"",
+            "\"a-very-long-name\"",
+            &[
+                "c.toml:48:13: `geonet.interface`: \"a-very-long-name\" is too long, expected an interface name of 1 to 15 characters or \"udp:[ADDR]:PORT\" such as \"udp:[::1]:4747\"",
+            ],
+        ),
+        (
+            "\"wlan1\"",
+            "\"udp:4747\"",
+            &[
+                "c.toml:48:13: `geonet.interface`: \"udp:4747\" has no address and port behind udp:, expected an interface name of 1 to 15 characters or \"udp:[ADDR]:PORT\" such as \"udp:[::1]:4747\"",
+            ],
+        ),
+        (
+            "\"bus\"",
+            "\"car\"",
+            &[
+                "c.toml:49:16: `geonet.station_type`: \"car\" is not known, expected \"unknown\", \"pedestrian\", \"cyclist\", \"moped\", \"motorcycle\", \"passenger_car\", \"bus\", \"light_truck\", \"heavy_truck\", \"trailer\", \"special_vehicle\", \"tram\" or \"road_side_unit\"",
+            ],
+        ),
+        (
+            "\"managed:02:00:00:00:00:0a\"",
+            "\"managed:02:00:00\"",
+            &[
+                "c.toml:50:11: `geonet.address`: \"02:00:00\" is no MAC address, expected six groups of two hexadecimal digits such as 02:00:00:00:00:0a",
+            ],
+        ),
+        (
+            "\"managed:02:00:00:00:00:0a\"",
+            "\"managed:ff:ff:ff:ff:ff:ff\"",
+            &[
+                "c.toml:50:11: `geonet.address`: ff:ff:ff:ff:ff:ff is a group address, expected that of one station such as 02:00:00:00:00:0a",
+            ],
+        ),
+        (
+            "\"managed:02:00:00:00:00:0a\"",
+            "\"manual\"",
+            &[
+                "c.toml:50:11: `geonet.address`: \"manual\" is not known, expected \"auto\", \"managed:02:00:00:00:00:0a\" or \"anonymous\"",
+            ],
+        ),
+        (
+            "\"gpsd://[::1]:2947\"",
+            "\"gpsd://localhost\"",
+            &[
+                "c.toml:51:12: `geonet.position`: \"gpsd://localhost\" names no host and port, expected \"gpsd://HOST:PORT\" such as \"gpsd://[::1]:2947\"",
+            ],
+        ),
+        (
+            "\"gpsd://[::1]:2947\"",
+            "\"fixed:48.8375\"",
+            &[
+                "c.toml:51:12: `geonet.position`: \"48.8375\" is no pair of numbers, expected \"fixed:LAT,LON\" in degrees",
+            ],
+        ),
+        (
+            "\"gpsd://[::1]:2947\"",
+            "\"fixed:91,0\"",
+            &["c.toml:51:12: `geonet.position`: 91 is no latitude, expected -90 to 90 degrees"],
+        ),
+        (
+            "\"gpsd://[::1]:2947\"",
+            "\"trace:\"",
+            &["c.toml:51:12: `geonet.position`: the path is empty, expected a path"],
+        ),
+        (
+            "\"gpsd://[::1]:2947\"",
+            "\"galileo\"",
+            &[
+                "c.toml:51:12: `geonet.position`: \"galileo\" is no source of positions, expected \"gpsd://HOST:PORT\", \"fixed:LAT,LON\" in degrees or \"trace:FILE\"",
+            ],
+        ),
+        (
+            "\"500m\"",
+            "\"0m\"",
+            &[
+                "c.toml:52:9: `geonet.range`: \"0m\" is nothing, expected a length from 1 m to 65535 m such as \"300m\" or \"1km\"",
+            ],
+        ),
+        (
+            "standard = \"1.3.1\"",
+            "standard = 1.3",
+            &[
+                "c.toml:53:12: `geonet.standard`: a float does not go here, expected \"1.4.1\", \"1.3.1\" or \"1.2.1\"",
+            ],
+        ),
+        (
+            "unicast = \"cbf\"",
+            "unicast = \"simple\"",
+            &[
+                "c.toml:56:11: `geonet.forwarding.unicast`: \"simple\" is not known, expected \"greedy\" or \"cbf\"",
+            ],
+        ),
+        (
+            "recovery = \"gpsr\"",
+            "recovery = \"none\"",
+            &[
+                "c.toml:59:17: `geonet.forwarding.planarisation`: a planarisation goes with perimeter recovery only, expected recovery = \"gpsr\" beside it",
+            ],
+        ),
+    ]);
+}
+
+#[test]
+fn beacons_that_do_not_go_together() {
+    check(&[
+        (
+            "interval = \"3s\"",
+            "interval = \"9ms\"",
+            &["c.toml:62:12: `geonet.beacon.interval`: \"9ms\" is out of range, expected 10ms to 1h"],
+        ),
+        (
+            "jitter = \"500ms\"",
+            "jitter = \"2h\"",
+            &["c.toml:63:10: `geonet.beacon.jitter`: \"2h\" is out of range, expected 0s to 1h"],
+        ),
+        (
+            "jitter = \"500ms\"",
+            "adaptive = true",
+            &[
+                "c.toml:62:12: `geonet.beacon.interval`: goes with a fixed interval only, expected adaptive = false",
+            ],
+        ),
+        (
+            "jitter = \"500ms\"",
+            "longest = \"1s\"",
+            &[
+                "c.toml:63:11: `geonet.beacon.longest`: goes with adaptive beacons only, expected adaptive = true beside it",
+            ],
+        ),
+        (
+            "interval = \"3s\"\njitter = \"500ms\"",
+            "adaptive = true\nlongest = \"50ms\"",
+            &[
+                "c.toml:63:11: `geonet.beacon.longest`: the longest interval is shorter than the shortest, expected `shortest` up to `longest`",
+            ],
+        ),
+        (
+            "hops = 3",
+            "hops = 256",
+            &["c.toml:65:8: `geonet.beacon.hops`: 256 is out of range, expected an integer from 1 to 255"],
+        ),
+    ]);
+    assert_eq!(
+        refused("beacon = \"3s\"\n"),
+        ["c.toml:7:10: `geonet.beacon`: a string does not go here, expected a table [geonet.beacon]"]
+    );
+}
+
+#[test]
+fn areas_that_are_none() {
+    check(&[
+        (
+            "\"rectangle\"",
+            "\"circle\"",
+            &[
+                "c.toml:68:1: `geonet.area.radius` is missing, expected a length from 1 m to 65535 m such as \"300m\" or \"1km\"",
+                "c.toml:72:14: `geonet.area.distance_a`: a circle has none, expected `radius` alone",
+                "c.toml:73:14: `geonet.area.distance_b`: a circle has none, expected `radius` alone",
+                "c.toml:74:9: `geonet.area.angle`: a circle has none, expected `radius` alone",
+            ],
+        ),
+        (
+            "distance_b = \"50m\"",
+            "radius = \"50m\"",
+            &[
+                "c.toml:68:1: `geonet.area.distance_b` is missing, expected a length from 1 m to 65535 m such as \"300m\" or \"1km\"",
+                "c.toml:73:10: `geonet.area.radius`: only a circle has one, expected `distance_a` and `distance_b`",
+            ],
+        ),
+        (
+            "angle = 45",
+            "angle = 360",
+            &["c.toml:74:9: `geonet.area.angle`: 360 is out of range, expected an integer from 0 to 359"],
+        ),
+        (
+            "\"300m\"",
+            "\"60km\"",
+            &["c.toml:72:14: the area has 12.00 square kilometres, expected 10 at most"],
+        ),
+        (
+            "[48.8375, -2.1008]",
+            "[48.8375]",
+            &[
+                "c.toml:71:10: `geonet.area.center`: an array of 1 does not go here, expected [LATITUDE, LONGITUDE] in degrees",
+            ],
+        ),
+        (
+            "[48.8375, -2.1008]",
+            "[90.5, \"2\"]",
+            &[
+                "c.toml:71:11: `geonet.area.center`: 90.5 is no latitude, expected -90 to 90 degrees",
+                "c.toml:71:17: `geonet.area.center`: a string does not go here, expected a longitude from -180 to 180 degrees",
+            ],
+        ),
+        (
+            "angle = 45",
+            "[[geonet.area]]\nname = \"crossing\"\nshape = \"circle\"\ncenter = [0, nan]\nradius = \"1785m\"",
+            &[
+                "c.toml:75:8: \"crossing\" is an area already at c.toml:69:8, expected another",
+                "c.toml:77:14: `geonet.area.center`: NaN is no longitude, expected -180 to 180 degrees",
+                "c.toml:78:10: the area has 10.01 square kilometres, expected 10 at most",
+            ],
+        ),
+    ]);
+}
+
+#[test]
+fn the_radio_is_for_geonetworking_alone() {
+    check(&[
+        (
+            "\"wlan1\"",
+            "\"wwan0\"",
+            &["c.toml:48:13: \"wwan0\" is an uplink already at c.toml:45:13, expected another"],
+        ),
+        (
+            "\"wlan1\"",
+            "\"i1\"",
+            &["c.toml:48:13: \"i1\" is in the lan already at c.toml:36:14, expected another"],
+        ),
+        (
+            "\"wlan1\"",
+            "\"h0\"",
+            &["c.toml:48:13: \"h0\" is the home link already at c.toml:14:13, expected another"],
+        ),
+    ]);
+    assert_eq!(parse(&FULL.replace("\"wlan1\"", "\"udp:127.0.0.1:1\"")).warnings().len(), 1);
+}
