@@ -98,8 +98,12 @@ impl PacketBuffer {
     }
 
     /// Takes out all packets for which `wanted` holds, in order.
-    pub fn take(&mut self, mut wanted: impl FnMut(&Meta) -> bool) -> Vec<Waiting> {
+    pub fn take(&mut self, wanted: impl Fn(&Meta) -> bool) -> Vec<Waiting> {
         let mut taken = Vec::new();
+        // Mostly there is nothing to take, and then nothing is moved.
+        if !self.packets.iter().any(|packet| wanted(&packet.meta)) {
+            return taken;
+        }
         for _ in 0..self.packets.len() {
             let Some(packet) = self.packets.pop_front() else { break };
             if wanted(&packet.meta) {

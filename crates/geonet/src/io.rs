@@ -32,6 +32,8 @@ pub enum Transport {
     TopologicallyScoped,
     /// SHB, to everybody in range; with the octets that belong to the access layer.
     SingleHop([u8; 4]),
+    /// A beacon, now; it carries nothing, and the other parameters of the request do not matter.
+    Beacon,
 }
 
 /// A request to repeat a packet.

@@ -15,8 +15,9 @@ mod service;
 mod source;
 
 use std::collections::{BTreeMap, VecDeque};
+use std::time::Duration;
 
-use carnet_base::{Rng, Time, TimerTable};
+use carnet_base::{RateLimiter, Rng, Time, TimerTable};
 use carnet_wire::geonet::{GnAddress, LongPositionVector, Timestamp};
 
 use crate::buffers::PacketBuffer;
@@ -33,6 +34,8 @@ const POOL: usize = 256;
 const OWN_POSITIONS: usize = 1024;
 /// Packets in perimeter mode that are remembered.
 const WALKS: usize = 256;
+/// After a few conflicts, the address changes no more often than this.
+const CONFLICT_INTERVAL: Duration = Duration::from_secs(10);
 /// Packets that may be repeated at a time.
 const MAX_REPETITIONS: usize = 64;
 
@@ -116,6 +119,8 @@ pub struct Router {
     own_positions: VecDeque<OwnPosition>,
     /// Packets seen in perimeter mode: source, SN, RHL.
     walks: VecDeque<(u64, u16, u8)>,
+    /// Changes of address: a station that is out for it shall not have us change with every frame.
+    conflicts: RateLimiter,
     last_beacon: Time,
     beacons_sent: u32,
     timers: TimerTable<Timer>,
@@ -145,6 +150,7 @@ impl Router {
             next_repetition: 0,
             own_positions: VecDeque::with_capacity(OWN_POSITIONS),
             walks: VecDeque::with_capacity(WALKS),
+            conflicts: RateLimiter::new(3, CONFLICT_INTERVAL),
             last_beacon: Time::ZERO,
             beacons_sent: 0,
             timers: TimerTable::new(),
@@ -206,10 +212,12 @@ impl Router {
     }
 
     /// Takes over a new address from management or the security entity (10.2.1.3, 10.2.1.4): a new pseudonym starts
-    /// with an empty location table and sequence number 0, so that nothing links it to the old one.
+    /// with an empty location table and sequence number 0, and repeats no packets of the old one, so that nothing links
+    /// the two.
     pub fn handle_address(&mut self, address: GnAddress) {
         self.set_address(address);
         self.table.clear();
+        self.repetitions.clear();
         self.own_positions.clear();
         self.next_sequence = 0;
     }

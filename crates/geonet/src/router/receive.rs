@@ -72,7 +72,7 @@ impl Router {
         }
         let mine = mid_key(source.address) == mid_key(self.address);
         if mine && !(received.recovery.is_some() && received.is_unicast() && self.has_sent(source)) {
-            return Err(self.own_address(source));
+            return Err(self.own_address(now, source));
         }
         if frame.source == self.mac() {
             return Err(GeonetDrop::OwnEcho);
@@ -129,11 +129,14 @@ impl Router {
 
     /// 10.2.1.5: a packet that bears this station's address. One with a position vector that this station has sent is
     /// its own; so is one from before everything that it remembers.
-    fn own_address(&mut self, source: &LongPositionVector) -> GeonetDrop {
+    fn own_address(&mut self, now: Time, source: &LongPositionVector) -> GeonetDrop {
         let forgotten = self.own_positions.len() >= OWN_POSITIONS
             && self.own_positions.front().is_some_and(|oldest| oldest.0.is_newer_than(source.timestamp));
         if forgotten || self.has_sent(source) {
             return GeonetDrop::OwnEcho;
+        }
+        if !self.conflicts.allow(now) {
+            return GeonetDrop::DuplicateAddress;
         }
         let address = self.address;
         if self.mib.address_configuration == AddressConfiguration::Auto {

@@ -29,7 +29,8 @@ impl Router {
         self.assert_drained();
         while let Some(timer) = self.timers.pop_expired(now) {
             match timer {
-                Timer::Beacon => self.beacon(now),
+                // The timer runs from the first position on.
+                Timer::Beacon => drop(self.beacon(now)),
                 Timer::LocationTable => {
                     self.table.expire(now, &self.mib);
                     self.table_timer = false;
@@ -106,8 +107,8 @@ impl Router {
     }
 
     /// 10.3.6.2
-    fn beacon(&mut self, now: Time) {
-        let Ok(source) = self.own_position() else { return };
+    pub(super) fn beacon(&mut self, now: Time) -> Result<(), GeonetDrop> {
+        let source = self.own_position()?;
         self.beacon_spared(now);
         let number = self.beacons_sent;
         self.beacons_sent = number.wrapping_add(1);
@@ -128,6 +129,7 @@ impl Router {
         let packet = self.compose_with(now, own, Target::Everybody, extended);
         self.counters.beacons += 1;
         self.transmit(BROADCAST, packet);
+        Ok(())
     }
 
     /// What the router's own packets have in common.

@@ -51,6 +51,7 @@ impl Router {
     fn request(&mut self, now: Time, request: &Request<'_>) -> Result<(), GeonetDrop> {
         let own = self.check(request)?;
         match request.transport {
+            Transport::Beacon => self.beacon(now),
             Transport::GeoUnicast(destination) => {
                 let mid = mid_key(destination);
                 if mid == mid_key(self.address) {
@@ -127,7 +128,7 @@ impl Router {
             return Err(GeonetDrop::BadLifetime);
         }
         let hop_limit = match request.transport {
-            Transport::SingleHop(_) => 1,
+            Transport::SingleHop(_) | Transport::Beacon => 1,
             _ => request.maximum_hop_limit.unwrap_or(self.mib.default_hop_limit),
         };
         if hop_limit == 0 {

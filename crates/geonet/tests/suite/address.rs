@@ -71,3 +71,16 @@ fn the_mid_is_what_counts() {
     iut.get(&Station::b(), &Station::b().guc(&to, b"x")).expect("delivered");
     assert_eq!(iut.delivered.len(), 1);
 }
+
+/// Somebody who sends with each of our addresses does not have us change with every frame.
+#[test]
+fn conflicts_are_limited() {
+    let mut iut = Iut::quiet(Mib::default());
+    for _ in 0..100 {
+        let mut impostor = impostor();
+        impostor.pv.address = iut.router.address();
+        let refused = iut.hear(&Station::b(), &impostor.shb(b"x"));
+        assert_eq!(refused, Err(GeonetDrop::DuplicateAddress));
+    }
+    assert_eq!(iut.events.len(), 3);
+}

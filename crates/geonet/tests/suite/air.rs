@@ -195,9 +195,9 @@ impl Air {
         let mut waiting = vec![0];
         seen[0] = true;
         while let Some(node) = waiting.pop() {
-            for other in 0..self.places.len() {
-                if !seen[other] && self.in_range(node, other) {
-                    seen[other] = true;
+            for (other, seen) in seen.iter_mut().enumerate() {
+                if !*seen && self.in_range(node, other) {
+                    *seen = true;
                     waiting.push(other);
                 }
             }

@@ -131,3 +131,17 @@ fn piggybacked_positions() {
     iut.hear(&b, &b.later(1).next().next().tsb(b"x")).expect("forwarded");
     assert_eq!(iut.router.location_table().neighbours(), 1);
 }
+
+/// A beacon on request, and the next one by the timer after it.
+#[test]
+fn beacons_on_request() {
+    let mut iut = Iut::without_position(Mib::default());
+    assert!(iut.ask(Transport::Beacon, b"").is_err());
+    iut.locate(HOME, 1);
+    iut.ask(Transport::Beacon, b"").expect("sent");
+    assert_eq!(iut.one_sent().frame[5], 0x10);
+    iut.wait(Duration::from_millis(2999));
+    iut.nothing_sent();
+    iut.wait(Duration::from_millis(751));
+    iut.one_sent();
+}
