@@ -26,6 +26,14 @@ pub fn wall() -> WallTime {
     WallTime::from_unix_nanos(nanos(ClockId::CLOCK_REALTIME))
 }
 
+/// TAI minus UTC in seconds as the kernel has it: 0 where no NTP or PTP daemon has told it.
+pub fn tai_offset() -> i64 {
+    let utc = nanos(ClockId::CLOCK_REALTIME);
+    let tai = nanos(ClockId::CLOCK_TAI);
+    // Rounded, because some time passes between the two readings.
+    (tai.saturating_sub(utc).saturating_add(500_000_000) / 1_000_000_000) as i64
+}
+
 /// A seed from the kernel's random number generator, for [`carnet_base::Rng::new`].
 ///
 /// Waits until that generator has been initialised, which matters only in the first seconds after boot.
@@ -59,6 +67,7 @@ mod tests {
         assert!(second >= first && first > Time::ZERO);
         // 2020-01-01: a machine whose clock is further back cannot build this crate.
         assert!(wall() > WallTime::from_unix_nanos(1_577_836_800_000_000_000));
+        assert!((0..100).contains(&tai_offset()));
         assert_ne!(random_seed().expect("getrandom"), random_seed().expect("getrandom"));
     }
 }

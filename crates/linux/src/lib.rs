@@ -17,11 +17,13 @@
 pub mod clock;
 mod counters;
 mod error;
+pub mod frame_link;
 mod installer;
 mod link_socket;
 mod netlink;
 mod observer;
 mod platform;
+pub mod position;
 mod privileges;
 mod readable;
 mod settings;

@@ -1,0 +1,114 @@
+//! Many messages per system call.
+
+use std::io;
+use std::net::SocketAddr;
+use std::os::fd::AsRawFd;
+
+use socket2::{SockAddr, SockAddrStorage, Socket};
+
+use super::BATCH;
+
+/// More than the headers of any medium.
+const HEADERS: usize = 18;
+
+/// Room for a batch of received messages.
+#[derive(Debug)]
+pub(super) struct ReceiveBatch {
+    octets: Vec<u8>,
+    /// Octets per message.
+    slot: usize,
+}
+
+impl ReceiveBatch {
+    /// Room for messages of `mtu` octets behind their header.
+    pub(super) fn new(mtu: usize) -> ReceiveBatch {
+        let mut batch = ReceiveBatch { octets: Vec::new(), slot: 0 };
+        batch.grow(mtu.max(1500));
+        batch
+    }
+
+    /// Sees to it that there is such room.
+    pub(super) fn grow(&mut self, mtu: usize) {
+        if mtu + HEADERS > self.slot {
+            self.slot = mtu + HEADERS;
+            self.octets = vec![0; self.slot * BATCH];
+        }
+    }
+
+    /// Receives what is there without waiting, and hands over each message, the sender's address where `named`
+    /// asks for it, and whether the message was cut off.
+    pub(super) fn receive(
+        &mut self,
+        socket: &Socket,
+        named: bool,
+        mut take: impl FnMut(&[u8], Option<SocketAddr>, bool),
+    ) -> io::Result<()> {
+        let mut names: [SockAddrStorage; BATCH] = std::array::from_fn(|_| SockAddrStorage::zeroed());
+        let mut vectors = [libc::iovec { iov_base: std::ptr::null_mut(), iov_len: 0 }; BATCH];
+        // SAFETY: `mmsghdr` is a plain C structure for which all zeros is a valid value.
+        let mut headers: [libc::mmsghdr; BATCH] = unsafe { std::mem::zeroed() };
+        let slots = self.octets.chunks_exact_mut(self.slot);
+        for (((header, vector), name), slot) in
+            headers.iter_mut().zip(&mut vectors).zip(&mut names).zip(slots)
+        {
+            *vector = libc::iovec { iov_base: slot.as_mut_ptr().cast(), iov_len: slot.len() };
+            header.msg_hdr.msg_iov = vector;
+            header.msg_hdr.msg_iovlen = 1;
+            if named {
+                header.msg_hdr.msg_name = (&raw mut *name).cast();
+                header.msg_hdr.msg_namelen = name.size_of();
+            }
+        }
+        // SAFETY: every header points to one vector and at most one name of its own, every vector to a slot of
+        // its own with its length; all are live and writable for the whole call.
+        let received = unsafe {
+            libc::recvmmsg(
+                socket.as_raw_fd(),
+                headers.as_mut_ptr(),
+                BATCH as libc::c_uint,
+                libc::MSG_DONTWAIT,
+                std::ptr::null_mut(),
+            )
+        };
+        let received = usize::try_from(received).map_err(|_| io::Error::last_os_error())?;
+        let slots = self.octets.chunks_exact(self.slot);
+        for ((header, name), slot) in headers.iter().zip(names).zip(slots).take(received) {
+            let length = (header.msg_len as usize).min(slot.len());
+            // SAFETY: the kernel wrote an address of `msg_namelen` octets into `name`, which began as zeros.
+            let from = named
+                .then(|| unsafe { SockAddr::new(name, header.msg_hdr.msg_namelen) })
+                .and_then(|address| address.as_socket());
+            take(&slot[..length], from, header.msg_hdr.msg_flags & libc::MSG_TRUNC != 0);
+        }
+        Ok(())
+    }
+}
+
+/// Sends messages without waiting and returns how many the kernel took, at least one; up to [`BATCH`] are
+/// looked at. A message without address goes where the socket is bound to.
+pub(super) fn send(socket: &Socket, messages: &[(&[u8], Option<&SockAddr>)]) -> io::Result<usize> {
+    let count = messages.len().min(BATCH);
+    let mut vectors = [libc::iovec { iov_base: std::ptr::null_mut(), iov_len: 0 }; BATCH];
+    // SAFETY: `mmsghdr` is a plain C structure for which all zeros is a valid value.
+    let mut headers: [libc::mmsghdr; BATCH] = unsafe { std::mem::zeroed() };
+    for ((header, vector), (octets, to)) in headers.iter_mut().zip(&mut vectors).zip(messages) {
+        *vector = libc::iovec { iov_base: octets.as_ptr().cast_mut().cast(), iov_len: octets.len() };
+        header.msg_hdr.msg_iov = vector;
+        header.msg_hdr.msg_iovlen = 1;
+        if let Some(to) = to {
+            header.msg_hdr.msg_name = to.as_ptr().cast_mut().cast();
+            header.msg_hdr.msg_namelen = to.len();
+        }
+    }
+    // SAFETY: the first `count` headers each point to one vector of their own, that to a live message with its
+    // length, and at most to one live address with its length; the kernel writes none but `msg_len`.
+    let sent = unsafe {
+        libc::sendmmsg(
+            socket.as_raw_fd(),
+            headers.as_mut_ptr(),
+            count as libc::c_uint,
+            libc::MSG_DONTWAIT | libc::MSG_NOSIGNAL,
+        )
+    };
+    usize::try_from(sent).map_err(|_| io::Error::last_os_error())
+}

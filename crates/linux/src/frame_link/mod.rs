@@ -1,0 +1,358 @@
+//! Frames of GeoNetworking on a link.
+//!
+//! A [`FrameLink`] carries frames of EtherType 0x8947 (EN 302 636-4-1 annex F) over one of two media:
+//!
+//! * **an interface** that looks like Ethernet: 802.11p outside the context of a BSS, ad hoc Wi-Fi, a wire, a
+//!   TAP device. A packet socket is bound to the EtherType, so that the kernel hands over nothing else and
+//!   never what this machine sent itself; a filter lets frames to other stations fall that a promiscuous
+//!   interface hears. The interface is followed by its name: it may come late, vanish and return.
+//! * **UDP**, for radios behind an IP modem and for tests: a datagram is the destination's MAC address, the
+//!   source's MAC address (six octets each) and then what stands behind the EtherType on Ethernet. It goes to a
+//!   multicast group or to every one of a list of peers, as a radio is heard by all; who gets a frame for
+//!   another station drops it.
+//!
+//! Both receive and send in batches of up to [`BATCH`] frames per system call. Frames that are to be sent wait
+//! until [`FrameLink::flush`]; what the kernel does not take then waits for the next turn, up to a bound.
+//!
+//! **Link-layer feedback.** A radio that knows whether a unicast frame was acknowledged (802.11 ad hoc, most
+//! modems) could spare GeoNetworking the wait for a neighbour's entry to run out. Neither a packet socket nor
+//! UDP tells, so there is none yet; its place is a further variant of [`LinkEvent`].
+//!
+//! Left out: the traffic class is not mapped to an access category (EN 302 663), and frames in a VLAN other
+//! than the interface's own are not heard.
+
+mod batch;
+mod config;
+mod counters;
+mod follow;
+mod packet;
+mod queue;
+mod udp;
+
+use std::future::poll_fn;
+use std::io;
+use std::task::{Context, Poll};
+use std::time::Duration;
+
+use socket2::Socket;
+use tokio::io::Interest;
+use tokio::io::unix::AsyncFd;
+
+pub use config::{FrameLinkConfig, UdpConfig};
+pub use counters::{FrameCounters, FrameDrop};
+
+use crate::error::{Error, Result};
+use crate::netlink::LinkInfo;
+use crate::readable::watch;
+use batch::ReceiveBatch;
+use follow::Follow;
+use nix::sys::socket::{setsockopt, sockopt};
+use queue::SendQueue;
+
+/// The EtherType of GeoNetworking (EN 302 636-4-1 annex F).
+pub const ETHER_TYPE: u16 = 0x8947;
+
+/// Frames per system call.
+pub const BATCH: usize = 64;
+
+/// The longest payload of a frame, whatever the interface would take: jumbo Ethernet.
+pub const MAXIMUM_MTU: u32 = 9000;
+
+/// A 48-bit link-layer address.
+pub type MacAddress = [u8; 6];
+
+/// How long to wait when the kernel takes no more frames for the moment.
+const RETRY: Duration = Duration::from_millis(1);
+
+/// Octets that the kernel may hold for a socket, each way, where it lets this crate say so.
+const RECEIVE_BUFFER: usize = 8 << 20;
+const SEND_BUFFER: usize = 1 << 20;
+
+/// Whether frames can go.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum LinkState {
+    /// They can.
+    Up,
+    /// The interface is there, but down or without carrier.
+    Down,
+    /// There is no such interface.
+    Missing,
+}
+
+/// What [`FrameLink::readable`] waits for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum LinkEvent {
+    /// There may be frames for [`FrameLink::try_receive`].
+    Frames,
+    /// The state, the address or the MTU has changed; ask for what is of interest.
+    Changed(LinkState),
+}
+
+/// A medium on which frames of other stations are heard, and on which frames are sent to them.
+#[derive(Debug)]
+pub struct FrameLink {
+    medium: Medium,
+    /// The interface that is followed; `None` for datagrams that no interface was named for.
+    follow: Option<Follow>,
+    socket: Option<AsyncFd<Socket>>,
+    state: LinkState,
+    address: MacAddress,
+    mtu: u32,
+    batch: ReceiveBatch,
+    queue: SendQueue,
+    counters: FrameCounters,
+    /// Why the interface cannot be used, as last said.
+    complaint: Option<String>,
+}
+
+/// What the frames are put into.
+#[derive(Debug)]
+enum Medium {
+    Packet,
+    Udp(UdpConfig),
+}
+
+impl FrameLink {
+    /// Opens the link. It is no error when an interface is not there yet.
+    ///
+    /// Works in the network namespace of the calling thread, which must be one of a tokio runtime. An
+    /// interface needs `CAP_NET_RAW`.
+    pub fn open(config: FrameLinkConfig) -> Result<FrameLink> {
+        let (medium, name, address, mtu) = match config {
+            FrameLinkConfig::Interface(name) => (Medium::Packet, Some(name), None, 0),
+            FrameLinkConfig::Udp(udp) => {
+                let (name, address, mtu) = (udp.interface.clone(), udp.address, udp.mtu.min(MAXIMUM_MTU));
+                let address = match address {
+                    Some(address) => address,
+                    None => udp::random_address()?,
+                };
+                (Medium::Udp(udp), name, Some(address), mtu)
+            }
+        };
+        let mut link = FrameLink {
+            medium,
+            follow: name.map(Follow::open).transpose()?,
+            socket: None,
+            state: LinkState::Missing,
+            address: address.unwrap_or_default(),
+            mtu,
+            batch: ReceiveBatch::new(mtu as usize),
+            queue: SendQueue::default(),
+            counters: FrameCounters::default(),
+            complaint: None,
+        };
+        if link.follow.is_some() {
+            link.look()?;
+        } else {
+            link.socket = Some(link.open_socket(None)?);
+            link.state = LinkState::Up;
+        }
+        Ok(link)
+    }
+
+    /// Waits until there may be frames, or the link has changed. Safe to cancel.
+    ///
+    /// While frames wait because the kernel takes none, it also tries to send them: it must be awaited all the
+    /// time, if only in a `select!`. After [`LinkEvent::Frames`] call [`FrameLink::try_receive`], or it returns
+    /// the same at once.
+    pub async fn readable(&mut self) -> Result<LinkEvent> {
+        loop {
+            if self.queue.is_empty() {
+                return poll_fn(|cx| self.poll(cx)).await;
+            }
+            match tokio::time::timeout(RETRY, poll_fn(|cx| self.poll(cx))).await {
+                Ok(event) => return event,
+                Err(_) => self.flush(),
+            }
+        }
+    }
+
+    fn poll(&mut self, cx: &mut Context<'_>) -> Poll<Result<LinkEvent>> {
+        if let Some(follow) = &mut self.follow
+            && follow.poll(cx)?
+            && self.look()?
+        {
+            return Poll::Ready(Ok(LinkEvent::Changed(self.state)));
+        }
+        let Some(socket) = &self.socket else { return Poll::Pending };
+        match socket.poll_read_ready(cx) {
+            Poll::Ready(guard) => {
+                guard.map_err(|e| Error::kernel("wait for frames", e))?.retain_ready();
+                Poll::Ready(Ok(LinkEvent::Frames))
+            }
+            Poll::Pending => Poll::Pending,
+        }
+    }
+
+    /// Receives up to [`BATCH`] frames without waiting, and hands each to `take`: source, destination (this
+    /// station's address or a group's), and what stands behind the EtherType. Ethernet pads short frames, so
+    /// that there may be octets behind the packet. Returns how many it handed over.
+    pub fn try_receive(&mut self, mut take: impl FnMut(MacAddress, MacAddress, &[u8])) -> Result<usize> {
+        let FrameLink { medium, socket, batch, counters, address, .. } = self;
+        let Some(socket) = socket else { return Ok(0) };
+        let before = counters.received;
+        let received = socket.try_io(Interest::READABLE, |socket| {
+            batch.receive(socket, matches!(medium, Medium::Udp(_)), |frame, from, cut| {
+                let parsed = match medium {
+                    _ if cut => Err(FrameDrop::Malformed),
+                    Medium::Packet => packet::parse(frame),
+                    Medium::Udp(config) => udp::parse(config, *address, frame, from),
+                };
+                match parsed {
+                    Ok((source, destination, payload)) => {
+                        counters.received += 1;
+                        take(source, destination, payload);
+                    }
+                    Err(reason) => counters.count(reason, 1),
+                }
+            })
+        });
+        match received {
+            Ok(()) => {}
+            // The interface went down: the socket hears again once it is up.
+            Err(error)
+                if error.kind() == io::ErrorKind::WouldBlock
+                    || matches!(
+                        error.raw_os_error(),
+                        Some(libc::ENETDOWN | libc::ENODEV | libc::ENXIO | libc::EINTR)
+                    ) => {}
+            Err(error) => return Err(Error::kernel("receive frames", error)),
+        }
+        Ok((self.counters.received - before) as usize)
+    }
+
+    /// Queues a frame; [`FrameLink::flush`] sends it. Flushes by itself when a batch is full.
+    ///
+    /// What is refused here is counted as well, so that a caller need not look.
+    pub fn send(&mut self, destination: MacAddress, payload: &[u8]) -> std::result::Result<(), FrameDrop> {
+        let refused = match self.state {
+            LinkState::Down | LinkState::Missing => Some(FrameDrop::Down),
+            LinkState::Up if payload.len() > self.mtu as usize => Some(FrameDrop::TooLong),
+            LinkState::Up if self.queue.is_full() => Some(FrameDrop::QueueFull),
+            LinkState::Up => None,
+        };
+        if let Some(reason) = refused {
+            self.counters.count(reason, 1);
+            return Err(reason);
+        }
+        let ether_type = ETHER_TYPE.to_be_bytes();
+        let ether_type = if matches!(self.medium, Medium::Packet) { &ether_type[..] } else { &[] };
+        self.queue.push(&[&destination, &self.address, ether_type, payload]);
+        if self.queue.len() >= BATCH && !self.queue.blocked {
+            self.flush();
+        }
+        Ok(())
+    }
+
+    /// Hands the queued frames to the kernel. What it does not take stays queued.
+    pub fn flush(&mut self) {
+        let peers = match &self.medium {
+            Medium::Packet => &[][..],
+            Medium::Udp(config) if config.peers.is_empty() => std::slice::from_ref(&config.local),
+            Medium::Udp(config) => &config.peers,
+        };
+        match &self.socket {
+            Some(socket) => self.queue.flush(socket.get_ref(), peers, &mut self.counters),
+            None => self.queue.abandon(&mut self.counters),
+        }
+    }
+
+    /// Whether frames can go.
+    pub fn state(&self) -> LinkState {
+        self.state
+    }
+
+    /// The own MAC address; all zeros as long as the interface has never been there.
+    pub fn address(&self) -> MacAddress {
+        self.address
+    }
+
+    /// The longest payload in octets, at most [`MAXIMUM_MTU`]; 0 as long as the interface has never been there.
+    pub fn mtu(&self) -> u32 {
+        self.mtu
+    }
+
+    /// What has been done, in numbers.
+    pub fn counters(&mut self) -> FrameCounters {
+        self.count_overruns();
+        self.counters
+    }
+
+    /// Adds what the kernel dropped since it was last asked.
+    fn count_overruns(&mut self) {
+        if let (Medium::Packet, Some(socket)) = (&self.medium, &self.socket) {
+            self.counters.count(FrameDrop::Overrun, packet::take_overruns(socket.get_ref()));
+        }
+    }
+
+    /// Looks at the followed interface; whether anything has changed.
+    fn look(&mut self) -> Result<bool> {
+        let Some(follow) = &mut self.follow else { return Ok(false) };
+        let before = (self.state, self.address, self.mtu, follow.index);
+        let found = follow.look()?;
+        let index = found.as_ref().map(|link| link.index);
+        if index != follow.index {
+            follow.index = index;
+            self.count_overruns();
+            self.socket = None;
+        }
+        self.state = LinkState::Missing;
+        if let Some(link) = found {
+            if let (Medium::Packet, Some(address)) = (&self.medium, link.link_address) {
+                self.address = address;
+                self.mtu = link.mtu.min(MAXIMUM_MTU);
+                self.batch.grow(self.mtu as usize);
+            }
+            if self.socket.is_none() {
+                match self.open_socket(Some(&link)) {
+                    Ok(socket) => self.socket = Some(socket),
+                    Err(error) => self.complain(&error),
+                }
+            }
+            if self.socket.is_some() {
+                self.state = if link.running { LinkState::Up } else { LinkState::Down };
+                self.complaint = None;
+            }
+        }
+        if self.state != LinkState::Up {
+            self.queue.abandon(&mut self.counters);
+        }
+        Ok(before != (self.state, self.address, self.mtu, index))
+    }
+
+    /// A socket for the medium; `link` is the interface, where one is named.
+    fn open_socket(&self, link: Option<&LinkInfo>) -> Result<AsyncFd<Socket>> {
+        let name = link.map_or("UDP", |link| &link.name);
+        let socket = match (&self.medium, link) {
+            (Medium::Packet, Some(link)) if link.link_address.is_some() => packet::open(link.index),
+            (Medium::Packet, _) => {
+                return Err(Error::Invalid {
+                    what: format!("interface {name}"),
+                    expected: "one like Ethernet, with a 48-bit address".into(),
+                    got: "another".into(),
+                });
+            }
+            (Medium::Udp(config), link) => udp::open(config, link.map(|link| link.index)),
+        };
+        let failed = |e: io::Error| Error::kernel(format!("open a link for frames on {name}"), e);
+        let socket = socket.map_err(failed)?;
+        // Without CAP_NET_ADMIN the kernel's own limits hold, which will do at moderate rates.
+        if setsockopt(&socket, sockopt::RcvBufForce, &RECEIVE_BUFFER).is_err() {
+            let _ = socket.set_recv_buffer_size(RECEIVE_BUFFER);
+        }
+        if setsockopt(&socket, sockopt::SndBufForce, &SEND_BUFFER).is_err() {
+            let _ = socket.set_send_buffer_size(SEND_BUFFER);
+        }
+        watch(socket).map_err(failed)
+    }
+
+    /// Says why an interface cannot be used, once.
+    fn complain(&mut self, error: &Error) {
+        let text = error.to_string();
+        if self.complaint.as_ref() != Some(&text) {
+            tracing::warn!("{text}");
+            self.complaint = Some(text);
+        }
+    }
+}

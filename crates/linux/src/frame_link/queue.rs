@@ -1,0 +1,116 @@
+//! Frames that wait to be sent.
+
+use std::io;
+use std::net::SocketAddr;
+
+use socket2::{SockAddr, Socket};
+
+use super::batch;
+use super::{BATCH, FrameCounters, FrameDrop};
+
+/// Frames that may wait; a radio that is so far behind sends yesterday's positions.
+const LIMIT: usize = 8 * BATCH;
+
+/// Frames one behind the other, in the order in which they go.
+#[derive(Debug, Default)]
+pub(super) struct SendQueue {
+    octets: Vec<u8>,
+    /// Where each frame ends.
+    ends: Vec<usize>,
+    /// How many of the frames are done with.
+    done: usize,
+    /// To how many peers the first of the others has gone, and whether to any.
+    peers_done: usize,
+    any: bool,
+    /// The kernel took no more when it was last tried.
+    pub(super) blocked: bool,
+}
+
+impl SendQueue {
+    pub(super) fn len(&self) -> usize {
+        self.ends.len() - self.done
+    }
+
+    pub(super) fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    pub(super) fn is_full(&self) -> bool {
+        self.len() >= LIMIT
+    }
+
+    /// Appends a frame that consists of these parts.
+    pub(super) fn push(&mut self, parts: &[&[u8]]) {
+        parts.iter().for_each(|part| self.octets.extend_from_slice(part));
+        self.ends.push(self.octets.len());
+    }
+
+    /// Drops everything, because there is nowhere to send to.
+    pub(super) fn abandon(&mut self, counters: &mut FrameCounters) {
+        counters.count(FrameDrop::Down, self.len() as u64);
+        self.octets.clear();
+        self.ends.clear();
+        (self.done, self.peers_done, self.any, self.blocked) = (0, 0, false, false);
+    }
+
+    /// Sends until the kernel takes no more or nothing is left: each frame to each peer, or, without peers, to
+    /// where the socket is bound.
+    pub(super) fn flush(&mut self, socket: &Socket, peers: &[SocketAddr], counters: &mut FrameCounters) {
+        let peers: Vec<SockAddr> = peers.iter().map(|peer| SockAddr::from(*peer)).collect();
+        let copies = peers.len().max(1);
+        self.blocked = false;
+        while !self.is_empty() {
+            let mut messages: [(&[u8], Option<&SockAddr>); BATCH] = [(&[], None); BATCH];
+            let mut count = 0;
+            let first = self.done * copies + self.peers_done;
+            for (message, number) in messages.iter_mut().zip(first..self.ends.len() * copies) {
+                *message = (self.frame(number / copies), peers.get(number % copies));
+                count += 1;
+            }
+            match batch::send(socket, &messages[..count]) {
+                Ok(sent) => (0..sent).for_each(|_| self.advance(copies, true, counters)),
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
+                    self.blocked = true;
+                    break;
+                }
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+                Err(error) => match error.raw_os_error() {
+                    Some(libc::ENETDOWN | libc::ENXIO | libc::ENODEV) if peers.is_empty() => {
+                        return self.abandon(counters);
+                    }
+                    // The first message of the batch is the one that was refused.
+                    _ => self.advance(copies, false, counters),
+                },
+            }
+        }
+        // What is left begins at the front again.
+        let gone = self.start(self.done);
+        self.octets.drain(..gone);
+        self.ends.drain(..self.done);
+        self.ends.iter_mut().for_each(|end| *end -= gone);
+        self.done = 0;
+    }
+
+    fn start(&self, frame: usize) -> usize {
+        frame.checked_sub(1).map_or(0, |before| self.ends[before])
+    }
+
+    fn frame(&self, frame: usize) -> &[u8] {
+        &self.octets[self.start(frame)..self.ends[frame]]
+    }
+
+    /// One message is done with; the last of a frame decides how that counts.
+    fn advance(&mut self, copies: usize, taken: bool, counters: &mut FrameCounters) {
+        self.any |= taken;
+        self.peers_done += 1;
+        if self.peers_done == copies {
+            match self.any {
+                true => counters.sent += 1,
+                false => counters.count(FrameDrop::Refused, 1),
+            }
+            self.done += 1;
+            self.peers_done = 0;
+            self.any = false;
+        }
+    }
+}

@@ -1,0 +1,141 @@
+//! Frames in UDP datagrams.
+//!
+//! Octets 0 to 5 are the destination's MAC address, 6 to 11 the source's, and from 12 on comes what stands
+//! behind the EtherType on Ethernet. There is no version and no checksum of its own: whoever needs to tell
+//! this from something else takes another port.
+
+use std::io;
+use std::net::{IpAddr, Ipv4Addr, SocketAddr};
+
+use socket2::{Domain, InterfaceIndexOrAddress, Protocol, Socket, Type};
+
+use super::{FrameDrop, MacAddress, UdpConfig};
+use crate::clock::random_seed;
+use crate::error::{Error, Result};
+
+/// Octets before the packet.
+pub(super) const HEADER: usize = 12;
+
+/// A socket for the configured datagrams; `index` is that of the named interface.
+pub(super) fn open(config: &UdpConfig, index: Option<u32>) -> io::Result<Socket> {
+    let mut local = config.local;
+    let socket = Socket::new(Domain::for_address(local), Type::DGRAM, Some(Protocol::UDP))?;
+    socket.set_nonblocking(true)?;
+    if local.is_ipv6() {
+        socket.set_only_v6(true)?;
+    }
+    if local.ip().is_multicast() {
+        // Binds to the group's address, so that nothing else on this port gets in.
+        if let Some(name) = &config.interface {
+            socket.bind_device(Some(name.as_bytes()))?;
+        }
+        let scope = match &mut local {
+            SocketAddr::V6(six) => {
+                six.set_scope_id(index.unwrap_or(six.scope_id()));
+                six.scope_id()
+            }
+            SocketAddr::V4(_) => index.unwrap_or(0),
+        };
+        match local.ip() {
+            IpAddr::V6(group) => {
+                socket.join_multicast_v6(&group, scope)?;
+                socket.set_multicast_loop_v6(false)?;
+                if scope != 0 {
+                    socket.set_multicast_if_v6(scope)?;
+                }
+            }
+            IpAddr::V4(group) => {
+                let interface = match scope {
+                    0 => InterfaceIndexOrAddress::Address(Ipv4Addr::UNSPECIFIED),
+                    index => InterfaceIndexOrAddress::Index(index),
+                };
+                socket.join_multicast_v4_n(&group, &interface)?;
+                socket.set_multicast_loop_v4(false)?;
+            }
+        }
+    }
+    socket.bind(&local.into())?;
+    Ok(socket)
+}
+
+/// Source, destination and packet of a datagram, if it is for the station with this address.
+pub(super) fn parse<'a>(
+    config: &UdpConfig,
+    own: MacAddress,
+    datagram: &'a [u8],
+    from: Option<SocketAddr>,
+) -> std::result::Result<(MacAddress, MacAddress, &'a [u8]), FrameDrop> {
+    let known = |from: SocketAddr| config.peers.iter().any(|peer| peer.ip() == from.ip());
+    if !config.peers.is_empty() && !from.is_some_and(known) {
+        return Err(FrameDrop::Stranger);
+    }
+    let (header, packet) = datagram.split_first_chunk::<HEADER>().ok_or(FrameDrop::Malformed)?;
+    let &[d0, d1, d2, d3, d4, d5, s0, s1, s2, s3, s4, s5] = header;
+    let (source, destination) = ([s0, s1, s2, s3, s4, s5], [d0, d1, d2, d3, d4, d5]);
+    if s0 & 1 != 0 {
+        return Err(FrameDrop::Malformed);
+    }
+    // The lowest bit of the first octet marks a group (IEEE 802-2014 8.2.2).
+    if d0 & 1 == 0 && destination != own {
+        return Err(FrameDrop::OtherStation);
+    }
+    Ok((source, destination, packet))
+}
+
+/// A locally administered address that nobody else is likely to have.
+pub(super) fn random_address() -> Result<MacAddress> {
+    let seed = random_seed().map_err(|e| Error::kernel("draw a MAC address", e))?;
+    let [a, b, c, d, e, f, ..] = seed.to_be_bytes();
+    Ok([a & 0xfc | 0x02, b, c, d, e, f])
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const OWN: MacAddress = [2, 0, 0, 0, 0, 1];
+
+    fn config(peers: &[&str]) -> UdpConfig {
+        UdpConfig {
+            local: "[::]:8947".parse().expect("address"),
+            interface: None,
+            peers: peers.iter().flat_map(|peer| peer.parse()).collect(),
+            address: Some(OWN),
+            mtu: UdpConfig::MTU,
+        }
+    }
+
+    #[test]
+    fn frames_to_me_and_to_groups_are_taken() {
+        let from = "[2001:db8::2]:1".parse().ok();
+        let config = config(&["[2001:db8::2]:8947"]);
+        let mut datagram = [&OWN[..], &[2, 0, 0, 0, 0, 2], b"packet"].concat();
+        let parsed = parse(&config, OWN, &datagram, from);
+        assert_eq!(parsed, Ok(([2, 0, 0, 0, 0, 2], OWN, &b"packet"[..])));
+        datagram[..6].fill(0xff);
+        assert_eq!(parse(&config, OWN, &datagram, from).map(|(_, d, _)| d), Ok([0xff; 6]));
+        datagram[..6].copy_from_slice(&[2, 0, 0, 0, 0, 3]);
+        assert_eq!(parse(&config, OWN, &datagram, from), Err(FrameDrop::OtherStation));
+    }
+
+    #[test]
+    fn strangers_and_stumps_are_not() {
+        let config = config(&["[2001:db8::2]:8947"]);
+        let datagram = [&OWN[..], &[2, 0, 0, 0, 0, 2]].concat();
+        let from = "[2001:db8::2]:1".parse().ok();
+        assert!(parse(&config, OWN, &datagram, from).is_ok());
+        for length in 0..HEADER {
+            assert_eq!(parse(&config, OWN, &datagram[..length], from), Err(FrameDrop::Malformed));
+        }
+        assert_eq!(parse(&config, OWN, &datagram, "[::1]:1".parse().ok()), Err(FrameDrop::Stranger));
+        let group = [&OWN[..], &[3, 0, 0, 0, 0, 2]].concat();
+        assert_eq!(parse(&config, OWN, &group, from), Err(FrameDrop::Malformed));
+    }
+
+    #[test]
+    fn random_addresses_are_local_and_no_groups() {
+        for _ in 0..20 {
+            assert_eq!(random_address().expect("address")[0] & 3, 2);
+        }
+    }
+}

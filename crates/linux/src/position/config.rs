@@ -1,0 +1,133 @@
+//! Where a position comes from, as the configuration says it.
+
+use std::path::PathBuf;
+use std::str::FromStr;
+
+use crate::error::{Error, Result};
+
+/// gpsd's port.
+const PORT: u16 = 2947;
+
+/// A source of positions: `gpsd://HOST[:PORT][/DEVICE]`, `fixed:LATITUDE,LONGITUDE` or `trace:FILE`.
+#[derive(Debug, Clone, PartialEq)]
+pub enum PositionConfig {
+    /// A receiver behind gpsd.
+    Gpsd {
+        /// A name or an address, without brackets.
+        host: String,
+        /// 2947 unless said otherwise.
+        port: u16,
+        /// Listen to this of gpsd's receivers only, by its path.
+        device: Option<String>,
+    },
+    /// A place.
+    Fixed {
+        /// Degrees.
+        latitude: f64,
+        /// Degrees.
+        longitude: f64,
+    },
+    /// A journey in a file; see [`super::trace`] for its format.
+    Trace(PathBuf),
+}
+
+impl FromStr for PositionConfig {
+    type Err = Error;
+
+    fn from_str(text: &str) -> Result<PositionConfig> {
+        let parsed = match text.split_once(':') {
+            Some(("gpsd", rest)) => gpsd(rest),
+            Some(("fixed", rest)) => fixed(rest),
+            Some(("trace", file)) if !file.is_empty() => Some(PositionConfig::Trace(file.into())),
+            _ => None,
+        };
+        parsed.ok_or_else(|| Error::Invalid {
+            what: "position".into(),
+            expected: "gpsd://HOST[:PORT][/DEVICE], fixed:LATITUDE,LONGITUDE or trace:FILE".into(),
+            got: format!("`{text}`"),
+        })
+    }
+}
+
+fn gpsd(rest: &str) -> Option<PositionConfig> {
+    let rest = rest.strip_prefix("//")?;
+    let (authority, device) = match rest.find('/') {
+        Some(slash) => (&rest[..slash], &rest[slash..]),
+        None => (rest, ""),
+    };
+    let (host, port) = match authority.strip_prefix('[') {
+        Some(bracketed) => {
+            let (host, port) = bracketed.split_once(']')?;
+            (host, if port.is_empty() { None } else { Some(port.strip_prefix(':')?) })
+        }
+        None => match authority.split_once(':') {
+            Some((host, port)) => (host, Some(port)),
+            None => (authority, None),
+        },
+    };
+    if host.is_empty() || host.contains(char::is_whitespace) {
+        return None;
+    }
+    let port = port.map_or(Some(PORT), |port| port.parse().ok().filter(|port| *port != 0))?;
+    let device = (device.len() > 1).then(|| device.to_owned());
+    Some(PositionConfig::Gpsd { host: host.to_owned(), port, device })
+}
+
+fn fixed(rest: &str) -> Option<PositionConfig> {
+    let (latitude, longitude) = rest.split_once(',')?;
+    let degrees = |text: &str, limit: f64| {
+        text.trim().parse::<f64>().ok().filter(|degrees| (-limit..=limit).contains(degrees))
+    };
+    Some(PositionConfig::Fixed { latitude: degrees(latitude, 90.0)?, longitude: degrees(longitude, 180.0)? })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn sources_are_told_apart() {
+        let gpsd = |host: &str, port, device: Option<&str>| PositionConfig::Gpsd {
+            host: host.into(),
+            port,
+            device: device.map(str::to_owned),
+        };
+        for (text, expected) in [
+            ("gpsd://[::1]:2947", gpsd("::1", 2947, None)),
+            ("gpsd://[::1]", gpsd("::1", 2947, None)),
+            ("gpsd://localhost", gpsd("localhost", 2947, None)),
+            ("gpsd://10.0.0.1:99/dev/ttyACM0", gpsd("10.0.0.1", 99, Some("/dev/ttyACM0"))),
+            ("gpsd://10.0.0.1/", gpsd("10.0.0.1", 2947, None)),
+            ("fixed:48.8375,2.1008", PositionConfig::Fixed { latitude: 48.8375, longitude: 2.1008 }),
+            ("fixed:-90, 180", PositionConfig::Fixed { latitude: -90.0, longitude: 180.0 }),
+            ("trace:a:b.txt", PositionConfig::Trace("a:b.txt".into())),
+        ] {
+            assert_eq!(text.parse::<PositionConfig>().expect(text), expected);
+        }
+    }
+
+    #[test]
+    fn nonsense_is_refused() {
+        for text in [
+            "",
+            "gpsd",
+            "gpsd:",
+            "gpsd://",
+            "gpsd://[::1",
+            "gpsd://[::1]2947",
+            "gpsd://host:0",
+            "gpsd://host:65536",
+            "gpsd://a b",
+            "fixed:91,0",
+            "fixed:0,180.1",
+            "fixed:NaN,0",
+            "fixed:inf,0",
+            "fixed:1",
+            "trace:",
+            "gps://x",
+        ] {
+            let error = text.parse::<PositionConfig>().expect_err(text).to_string();
+            assert!(error.contains("fixed:LATITUDE"), "{error}");
+        }
+    }
+}

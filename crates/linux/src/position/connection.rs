@@ -1,0 +1,193 @@
+//! The connection to gpsd, which is made again whenever it breaks.
+//!
+//! After a failure it waits a quarter of a second, then twice as long each time, up to ten seconds. A gpsd that
+//! says nothing for [`SILENCE`], which is normal without a receiver, is asked for its version; if that is not
+//! answered in as long, its machine has gone without a word, and the connection is given up.
+
+use std::fmt;
+use std::future::Future;
+use std::io;
+use std::pin::Pin;
+use std::time::Duration;
+
+use carnet_base::Time;
+use tokio::io::AsyncWriteExt;
+use tokio::net::TcpStream;
+
+use super::gpsd::{PROBE, Reader, ReaderCounters, watch_command};
+use super::tracker::Tracker;
+use super::{PositionEvent, PositionOptions};
+use crate::clock;
+
+const FIRST_WAIT: Duration = Duration::from_millis(250);
+const LONGEST_WAIT: Duration = Duration::from_secs(10);
+/// How long making a connection may take.
+const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
+/// How long gpsd may say nothing.
+const SILENCE: Duration = Duration::from_secs(10);
+
+/// A receiver behind gpsd.
+pub struct Connection {
+    host: String,
+    port: u16,
+    device: Option<String>,
+    state: State,
+    wait: Duration,
+    reader: Reader,
+    tracker: Tracker,
+}
+
+enum State {
+    Waiting(Time),
+    /// In a box, so that it goes on where it was when [`Connection::next_event`] is cancelled.
+    Connecting(Pin<Box<dyn Future<Output = io::Result<TcpStream>> + Send>>),
+    Connected {
+        stream: TcpStream,
+        local: bool,
+        /// When gpsd counts as silent, and whether it has been asked already.
+        silent_at: Time,
+        asked: bool,
+    },
+}
+
+impl fmt::Debug for Connection {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let state = match self.state {
+            State::Waiting(_) => "waiting",
+            State::Connecting(_) => "connecting",
+            State::Connected { .. } => "connected",
+        };
+        f.debug_struct("Connection")
+            .field("host", &self.host)
+            .field("port", &self.port)
+            .field("state", &state)
+            .finish()
+    }
+}
+
+impl Connection {
+    /// Will connect as soon as [`Connection::next_event`] is awaited.
+    pub fn new(host: String, port: u16, device: Option<String>, options: PositionOptions) -> Connection {
+        Connection {
+            host,
+            port,
+            device,
+            state: State::Waiting(Time::ZERO),
+            wait: FIRST_WAIT,
+            reader: Reader::default(),
+            tracker: Tracker::new(options),
+        }
+    }
+
+    /// Leap seconds since 2004 as far as known.
+    pub fn leap_seconds(&self) -> i64 {
+        self.tracker.leap_seconds()
+    }
+
+    /// What gpsd has sent, in numbers.
+    pub fn counters(&self) -> ReaderCounters {
+        self.reader.counters()
+    }
+
+    /// The next thing that there is to tell. Safe to cancel.
+    pub async fn next_event(&mut self) -> PositionEvent {
+        loop {
+            if let Some(event) = self.tracker.poll_event() {
+                return event;
+            }
+            let now = clock::now();
+            match &mut self.state {
+                State::Waiting(until) if *until > now => {
+                    tokio::time::sleep(until.saturating_since(now)).await;
+                }
+                State::Waiting(_) => {
+                    let target = (self.host.clone(), self.port);
+                    self.state = State::Connecting(Box::pin(connect(target, self.device.clone())));
+                }
+                State::Connecting(connecting) => match connecting.as_mut().await {
+                    Ok(stream) => self.begin(stream),
+                    Err(error) => self.give_up(&error),
+                },
+                State::Connected { stream, silent_at, .. } => {
+                    let due = self.tracker.poll_timeout().map_or(*silent_at, |due| due.min(*silent_at));
+                    if due <= now {
+                        self.handle_timeout(now);
+                    } else if let Ok(ready) =
+                        tokio::time::timeout(due.saturating_since(now), stream.readable()).await
+                    {
+                        match ready.and_then(|()| self.read()) {
+                            Ok(()) => {}
+                            Err(error) => self.give_up(&error),
+                        }
+                    }
+                }
+            }
+        }
+    }
+
+    fn begin(&mut self, stream: TcpStream) {
+        let now = clock::now();
+        self.reader.restart();
+        self.tracker.handle_connected(now);
+        let local = match (stream.peer_addr(), stream.local_addr()) {
+            (Ok(peer), Ok(own)) => peer.ip() == own.ip(),
+            _ => false,
+        };
+        self.state = State::Connected { stream, local, silent_at: now + SILENCE, asked: false };
+    }
+
+    fn give_up(&mut self, error: &io::Error) {
+        self.tracker.handle_disconnected(format!("gpsd at {} port {}: {error}", self.host, self.port));
+        self.state = State::Waiting(clock::now() + self.wait);
+        self.wait = (self.wait * 2).min(LONGEST_WAIT);
+    }
+
+    /// Reads what is there, at most a buffer of it.
+    fn read(&mut self) -> io::Result<()> {
+        let State::Connected { stream, local, silent_at, asked } = &mut self.state else { return Ok(()) };
+        let mut buffer = [0; 4096];
+        let length = match stream.try_read(&mut buffer) {
+            Ok(0) => return Err(io::Error::new(io::ErrorKind::UnexpectedEof, "it closed the connection")),
+            Ok(length) => length,
+            Err(error) if error.kind() == io::ErrorKind::WouldBlock => return Ok(()),
+            Err(error) => return Err(error),
+        };
+        let (now, wall) = (clock::now(), clock::wall());
+        (*silent_at, *asked) = (now + SILENCE, false);
+        let before = self.reader.counters().lines;
+        let (tracker, local) = (&mut self.tracker, *local);
+        self.reader.push(&buffer[..length], |report| tracker.handle_report(now, wall, &report, local));
+        // Something that talks like gpsd is there: the next failure is a new one.
+        if self.reader.counters().lines > before {
+            self.wait = FIRST_WAIT;
+        }
+        Ok(())
+    }
+
+    fn handle_timeout(&mut self, now: Time) {
+        self.tracker.handle_timeout(now);
+        let State::Connected { stream, silent_at, asked, .. } = &mut self.state else { return };
+        if *silent_at > now {
+            return;
+        }
+        if *asked {
+            self.give_up(&io::Error::new(io::ErrorKind::TimedOut, "it does not answer"));
+        } else {
+            // If it cannot be written, nothing will be answered.
+            let _ = stream.try_write(PROBE.as_bytes());
+            (*silent_at, *asked) = (now + SILENCE, true);
+        }
+    }
+}
+
+async fn connect(target: (String, u16), device: Option<String>) -> io::Result<TcpStream> {
+    let attempt = async {
+        let mut stream = TcpStream::connect(target).await?;
+        stream.write_all(watch_command(device.as_deref()).as_bytes()).await?;
+        Ok(stream)
+    };
+    match tokio::time::timeout(CONNECT_TIMEOUT, attempt).await {
+        Ok(result) => result,
+        Err(_) => Err(io::Error::new(io::ErrorKind::TimedOut, "no connection in time")),
+    }
+}

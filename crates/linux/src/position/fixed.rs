@@ -1,0 +1,72 @@
+//! A station that does not move: a roadside unit, or a test.
+//!
+//! Somebody has measured where it stands, so its position is taken as good to a metre; speed is 0. The time is
+//! the system clock's.
+
+use std::time::Duration;
+
+use carnet_base::{Time, WallTime};
+
+use super::{Fix, FixMode, PositionEvent};
+
+/// How well a measured place is known, metres.
+const CONFIDENCE: f64 = 1.0;
+
+/// A place, told again and again.
+#[derive(Debug, Clone)]
+pub struct Fixed {
+    latitude: f64,
+    longitude: f64,
+    interval: Duration,
+    due: Option<Time>,
+    announced: bool,
+}
+
+impl Fixed {
+    /// The place at these degrees, told once per `interval`.
+    pub fn new(latitude: f64, longitude: f64, interval: Duration) -> Fixed {
+        Fixed { latitude, longitude, interval, due: None, announced: false }
+    }
+
+    /// When there is something to tell.
+    pub fn due(&self, now: Time) -> Time {
+        self.due.unwrap_or(now)
+    }
+
+    /// Tells the place.
+    pub fn tell(&mut self, now: Time, wall: WallTime) -> PositionEvent {
+        if !std::mem::replace(&mut self.announced, true) {
+            return PositionEvent::Mode(FixMode::TwoD);
+        }
+        self.due = Some(now + self.interval);
+        PositionEvent::Fix(Fix {
+            received: now,
+            time: wall,
+            latitude: self.latitude,
+            longitude: self.longitude,
+            altitude: None,
+            speed: Some(0.0),
+            track: None,
+            climb: None,
+            mode: FixMode::TwoD,
+            confidence: Some(CONFIDENCE),
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_place_is_told_once_per_interval() {
+        let mut fixed = Fixed::new(48.8375, 2.1008, Duration::from_secs(1));
+        let (now, wall) = (Time::from_secs(5), WallTime::from_unix_nanos(7));
+        assert_eq!(fixed.due(now), now);
+        assert_eq!(fixed.tell(now, wall), PositionEvent::Mode(FixMode::TwoD));
+        assert_eq!(fixed.due(now), now);
+        let PositionEvent::Fix(fix) = fixed.tell(now, wall) else { panic!("no fix") };
+        assert_eq!((fix.latitude, fix.longitude, fix.time), (48.8375, 2.1008, wall));
+        assert_eq!(fixed.due(now), Time::from_secs(6));
+    }
+}

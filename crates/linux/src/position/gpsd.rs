@@ -1,0 +1,253 @@
+//! What gpsd says: its JSON protocol (`gpsd_json(5)`), as far as it is of interest, without I/O.
+//!
+//! gpsd sends objects in lines, each with a `class`. [`Reader`] cuts a stream into lines, however it is chopped
+//! up, and parses them; unknown classes and fields are ignored, since every release adds some. A line that is no
+//! such object is counted and skipped, and so is one that does not end: memory stays bounded, whoever is at the
+//! other end.
+//!
+//! gpsd gives its error estimates (`eph`, `epx`, `epy`) without promising what they are; where it works them out
+//! itself, it aims at 95 %, and that is what they are taken for here. Without `eph`, the diagonal of `epx` and
+//! `epy` is the radius, which errs on the safe side.
+
+use carnet_base::{Time, WallTime};
+use serde::Deserialize;
+
+use super::date;
+use super::{Fix, FixMode};
+
+/// The command that makes gpsd report, on every receiver or on one.
+pub fn watch_command(device: Option<&str>) -> String {
+    let mut watch = serde_json::json!({ "enable": true, "json": true, "pps": true });
+    if let Some(device) = device {
+        watch["device"] = device.into();
+    }
+    format!("?WATCH={watch};\n")
+}
+
+/// A command that gpsd always answers, to find out whether it is still there.
+pub const PROBE: &str = "?VERSION;\n";
+
+/// The longest line that is taken in, octets; gpsd's own limit is 10,240.
+pub const LONGEST_LINE: usize = 16 * 1024;
+
+/// One line of gpsd.
+#[derive(Debug, Clone, PartialEq, Deserialize)]
+#[serde(tag = "class")]
+pub enum Report {
+    /// The greeting.
+    #[serde(rename = "VERSION")]
+    Version {
+        /// gpsd's release.
+        #[serde(default)]
+        release: String,
+    },
+    /// Time, position, velocity.
+    #[serde(rename = "TPV")]
+    Tpv(Box<Tpv>),
+    /// A pulse per second, and what the clocks said then.
+    #[serde(rename = "PPS")]
+    Pulse(Offset),
+    /// The arrival of the first octet after a second's end, and what the clocks said then.
+    #[serde(rename = "TOFF")]
+    TimeOffset(Offset),
+    /// The receivers that gpsd has.
+    #[serde(rename = "DEVICES")]
+    Devices {
+        /// One object per receiver.
+        #[serde(default)]
+        devices: Vec<Device>,
+    },
+    /// A receiver has come, changed or gone.
+    #[serde(rename = "DEVICE")]
+    Device(Device),
+    /// gpsd did not understand, or has trouble.
+    #[serde(rename = "ERROR")]
+    Error {
+        /// What it says.
+        #[serde(default)]
+        message: String,
+    },
+    /// Something else.
+    #[serde(other)]
+    Other,
+}
+
+/// A receiver.
+#[derive(Debug, Clone, PartialEq, Deserialize)]
+pub struct Device {
+    /// Its path.
+    #[serde(default)]
+    pub path: String,
+    /// Since when it is in use; the number 0 when it is not.
+    #[serde(default)]
+    pub activated: serde_json::Value,
+}
+
+impl Device {
+    /// Whether gpsd has given the receiver up.
+    pub fn is_gone(&self) -> bool {
+        self.activated.as_f64() == Some(0.0)
+    }
+}
+
+/// Two clocks at the same moment.
+#[derive(Debug, Clone, PartialEq, Deserialize)]
+pub struct Offset {
+    /// Which receiver.
+    #[serde(default)]
+    pub device: String,
+    real_sec: i64,
+    real_nsec: i64,
+    clock_sec: i64,
+    clock_nsec: i64,
+}
+
+impl Offset {
+    /// The clock of gpsd's machine minus the receiver's, milliseconds.
+    pub fn milliseconds(&self) -> i64 {
+        let seconds = self.clock_sec.saturating_sub(self.real_sec);
+        let nanos = self.clock_nsec.saturating_sub(self.real_nsec);
+        seconds.saturating_mul(1000).saturating_add(nanos / 1_000_000)
+    }
+}
+
+/// Time, position and velocity. What the receiver does not know is missing.
+#[derive(Debug, Clone, PartialEq, Default, Deserialize)]
+#[serde(default)]
+pub struct Tpv {
+    /// Which receiver.
+    pub device: String,
+    /// 0 and 1: none, 2: two dimensions, 3: three.
+    pub mode: u8,
+    /// ISO 8601, UTC.
+    pub time: Option<String>,
+    /// GPS time minus UTC, seconds.
+    pub leapseconds: Option<i64>,
+    /// Degrees.
+    pub lat: Option<f64>,
+    /// Degrees.
+    pub lon: Option<f64>,
+    /// Metres above the ellipsoid.
+    #[serde(rename = "altHAE")]
+    pub alt_hae: Option<f64>,
+    /// Metres per second.
+    pub speed: Option<f64>,
+    /// Degrees clockwise from true North.
+    pub track: Option<f64>,
+    /// Metres per second.
+    pub climb: Option<f64>,
+    /// Error in metres, both directions together.
+    pub eph: Option<f64>,
+    /// Error in metres, east and west.
+    pub epx: Option<f64>,
+    /// Error in metres, north and south.
+    pub epy: Option<f64>,
+}
+
+impl Tpv {
+    /// What kind of fix the receiver claims.
+    pub fn fix_mode(&self) -> FixMode {
+        match self.mode {
+            0 | 1 => FixMode::None,
+            2 => FixMode::TwoD,
+            _ => FixMode::ThreeD,
+        }
+    }
+
+    /// The fix that arrived at `received`; `None` if there is none, if it is incomplete, or not on this globe.
+    pub fn fix(&self, received: Time) -> Option<Fix> {
+        let mode = self.fix_mode();
+        if mode == FixMode::None {
+            return None;
+        }
+        let within = |value: Option<f64>, low: f64, high: f64| value.filter(|v| (low..=high).contains(v));
+        let error = |value: Option<f64>| within(value, 0.0, 1e9);
+        let diagonal = error(self.epx).zip(error(self.epy)).map(|(x, y)| x.hypot(y));
+        Some(Fix {
+            received,
+            time: self.wall_time()?,
+            latitude: within(self.lat, -90.0, 90.0)?,
+            longitude: within(self.lon, -180.0, 180.0)?,
+            altitude: within(self.alt_hae, -12_000.0, 1e8),
+            speed: within(self.speed, 0.0, 12_000.0),
+            track: within(self.track, -360.0, 360.0).map(|track| track.rem_euclid(360.0) % 360.0),
+            climb: within(self.climb, -12_000.0, 12_000.0),
+            mode,
+            confidence: error(self.eph).or(diagonal),
+        })
+    }
+
+    fn wall_time(&self) -> Option<WallTime> {
+        self.time.as_deref().and_then(date::parse)
+    }
+}
+
+/// What a reader has met, in numbers.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct ReaderCounters {
+    /// Lines that were understood, of unknown class too.
+    pub lines: u64,
+    /// Lines that are no object of gpsd.
+    pub garbage: u64,
+    /// Lines of more than [`LONGEST_LINE`] octets.
+    pub overlong: u64,
+}
+
+/// Cuts a stream into lines and parses them.
+#[derive(Debug, Default)]
+pub struct Reader {
+    line: Vec<u8>,
+    /// The line is too long: its rest is thrown away.
+    skipping: bool,
+    counters: ReaderCounters,
+}
+
+impl Reader {
+    /// Takes in octets as they come and hands over every report that they complete.
+    pub fn push(&mut self, octets: &[u8], mut take: impl FnMut(Report)) {
+        let mut rest = octets;
+        while let Some(end) = rest.iter().position(|octet| *octet == b'\n') {
+            self.append(&rest[..end]);
+            rest = &rest[end + 1..];
+            if !std::mem::take(&mut self.skipping) {
+                let line = self.line.trim_ascii();
+                if !line.is_empty() {
+                    match serde_json::from_slice(line) {
+                        Ok(report) => {
+                            self.counters.lines += 1;
+                            take(report);
+                        }
+                        Err(_) => self.counters.garbage += 1,
+                    }
+                }
+            }
+            self.line.clear();
+        }
+        self.append(rest);
+    }
+
+    /// Appends to the line that is being read, as far as it may go.
+    fn append(&mut self, octets: &[u8]) {
+        if self.skipping {
+            return;
+        }
+        if self.line.len() + octets.len() > LONGEST_LINE {
+            self.counters.overlong += 1;
+            self.skipping = true;
+            self.line.clear();
+        } else {
+            self.line.extend_from_slice(octets);
+        }
+    }
+
+    /// Forgets what was begun: a new connection begins with a new line.
+    pub fn restart(&mut self) {
+        self.line.clear();
+        self.skipping = false;
+    }
+
+    /// What has been met since the reader was made.
+    pub fn counters(&self) -> ReaderCounters {
+        self.counters
+    }
+}

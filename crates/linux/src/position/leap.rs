@@ -1,0 +1,78 @@
+//! Leap seconds, which stand between UTC and the time of position vectors.
+//!
+//! A position vector counts milliseconds of TAI since 2004-01-01T00:00:00 UTC (EN 302 636-4-1 9.5.2), receivers
+//! and system clocks tell UTC: the difference is the number of leap seconds since 2004, five by now. It is
+//! taken from whoever knows, in this order:
+//!
+//! 1. gpsd, whose reports carry GPS time minus UTC (`leapseconds`, 13 on 2004-01-01), if it is not fewer than
+//!    the configured number: a receiver after a cold start tells what was right when it was built, until it has
+//!    heard the almanac (up to 12.5 minutes).
+//! 2. the kernel, whose TAI offset (32 on 2004-01-01) an NTP or PTP daemon may have set, under the same
+//!    condition. Kernels that nobody told say 0.
+//! 3. the configured number, by default [`Timestamp::LEAP_SECONDS`].
+//!
+//! Should UTC ever lose a second, the configured number must be made smaller by hand.
+//!
+//! [`Timestamp::LEAP_SECONDS`]: carnet_wire::geonet::Timestamp::LEAP_SECONDS
+
+use carnet_wire::geonet::Timestamp;
+
+/// GPS time minus UTC on 2004-01-01, seconds.
+const GPS_IN_2004: i64 = 13;
+/// TAI minus UTC on 2004-01-01, seconds.
+const TAI_IN_2004: i64 = 32;
+/// More leap seconds than the configured ones are a mistake: there was one per year at most since 1980.
+const MOST_NEW: i64 = 20;
+
+/// Leap seconds since 2004 from gpsd's `leapseconds`, if `known` makes that credible.
+pub fn from_gps_offset(gps_minus_utc: i64, known: i64) -> Option<i64> {
+    credible(gps_minus_utc.saturating_sub(GPS_IN_2004), known)
+}
+
+/// Leap seconds since 2004 from a clock's TAI offset, if `known` makes that credible.
+pub fn from_tai_offset(tai_minus_utc: i64, known: i64) -> Option<i64> {
+    credible(tai_minus_utc.saturating_sub(TAI_IN_2004), known)
+}
+
+fn credible(leap_seconds: i64, known: i64) -> Option<i64> {
+    (known..=known.saturating_add(MOST_NEW)).contains(&leap_seconds).then_some(leap_seconds)
+}
+
+/// Leap seconds since 2004 where there is no receiver: the configured ones, [`Timestamp::LEAP_SECONDS`] without,
+/// or what a credible TAI offset of the kernel says.
+pub fn since_2004(configured: Option<i64>, tai_minus_utc: i64) -> i64 {
+    let known = configured.unwrap_or(Timestamp::LEAP_SECONDS);
+    from_tai_offset(tai_minus_utc, known).unwrap_or(known)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn todays_offsets_are_five() {
+        assert_eq!(from_gps_offset(18, 5), Some(5));
+        assert_eq!(from_tai_offset(37, 5), Some(5));
+        assert_eq!(since_2004(None, 37), 5);
+    }
+
+    #[test]
+    fn a_new_leap_second_is_believed_an_old_state_is_not() {
+        assert_eq!(from_gps_offset(19, 5), Some(6));
+        for wrong in [0, 13, 16, 17, 60, -18, i64::MIN, i64::MAX] {
+            assert_eq!(from_gps_offset(wrong, 5), None, "{wrong}");
+        }
+        assert_eq!(since_2004(None, 0), 5);
+        assert_eq!(since_2004(Some(6), 37), 6);
+        assert_eq!(since_2004(Some(6), 38), 6);
+        assert_eq!(since_2004(Some(6), 39), 7);
+        // UTC has lost a second, and somebody has said so.
+        assert_eq!(since_2004(Some(4), 36), 4);
+    }
+
+    /// 2026-11-21T12:00:00Z, worked out by hand in the project's notes on the standard.
+    #[test]
+    fn a_known_date() {
+        assert_eq!(Timestamp::from_unix_milliseconds(1_795_262_400_000, since_2004(None, 37)).0, 0x2F3F_A188);
+    }
+}

@@ -1,0 +1,271 @@
+//! A journey from a file.
+//!
+//! One line per moment: `seconds latitude longitude [speed heading]`, separated by blanks; seconds (with
+//! fraction) in ascending order, degrees, metres per second, degrees clockwise from North. In place of the
+//! position `lost` says that there is no fix from then until the next line. What follows a `#` is a comment.
+//!
+//! ```text
+//! # seconds latitude longitude speed heading
+//! 0    48.8375 2.1008  10 90
+//! 10.5 48.8375 2.1022
+//! 12   lost
+//! 20   48.8375 2.1050
+//! ```
+//!
+//! Seconds count from the moment in which the source is opened; or, if the first are 1,000,000,000 or more, they
+//! are the system clock's (UNIX time), with which several stations travel in step. Between two lines the
+//! position is interpolated, the short way round the globe; so is a speed or heading that both lines have, and
+//! one that is missing is that of the way between the lines. Before the first line there is no fix, and after
+//! the last one the trace has ended.
+
+use std::path::Path;
+use std::time::Duration;
+
+use carnet_base::{Time, WallTime};
+
+use super::reckoning::wrap_longitude;
+use super::{Fix, FixMode, LostReason, PositionEvent};
+use crate::error::{Error, Result};
+
+/// From here on seconds are UNIX time.
+const UNIX_TIME: f64 = 1e9;
+/// Metres per degree of latitude; enough for the speed between two lines.
+const METRES_PER_DEGREE: f64 = 111_194.9;
+/// The confidence of a traced position, metres.
+const CONFIDENCE: f64 = 1.0;
+
+#[derive(Debug, Clone, PartialEq)]
+struct Point {
+    seconds: f64,
+    place: Option<Place>,
+}
+
+#[derive(Debug, Clone, PartialEq)]
+struct Place {
+    latitude: f64,
+    longitude: f64,
+    /// Speed and heading, where the line has them.
+    motion: Option<(f64, f64)>,
+}
+
+/// A whole journey.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Trace {
+    points: Vec<Point>,
+}
+
+/// What a trace says about a moment.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub enum Moment {
+    /// It has not begun, or says that there is no fix.
+    Lost,
+    /// The station is there.
+    There {
+        /// Degrees.
+        latitude: f64,
+        /// Degrees.
+        longitude: f64,
+        /// Metres per second.
+        speed: f64,
+        /// Degrees clockwise from North, 0 to below 360.
+        heading: f64,
+    },
+    /// It has ended.
+    Ended,
+}
+
+impl Trace {
+    /// Reads a file.
+    pub fn read(path: &Path) -> Result<Trace> {
+        let text = std::fs::read_to_string(path)
+            .map_err(|e| Error::kernel(format!("read the trace {}", path.display()), e))?;
+        Trace::parse(&text).map_err(|(line, expected, got)| Error::Invalid {
+            what: format!("{}:{line}", path.display()),
+            expected: expected.into(),
+            got: format!("`{got}`"),
+        })
+    }
+
+    /// Parses a text; an error is the number of the line, what was expected and what came.
+    pub fn parse(text: &str) -> std::result::Result<Trace, (usize, &'static str, String)> {
+        let mut points: Vec<Point> = Vec::new();
+        for (number, line) in text.lines().enumerate() {
+            let content = line.split('#').next().unwrap_or_default();
+            let mut words = content.split_whitespace();
+            let Some(first) = words.next() else { continue };
+            let rest: Vec<&str> = words.collect();
+            let wrong = |expected| (number + 1, expected, content.trim().to_owned());
+            let seconds = parse_within(first, 0.0, 1e10).ok_or_else(|| wrong("seconds, 0 or more"))?;
+            if points.last().is_some_and(|last| last.seconds >= seconds) {
+                return Err(wrong("more seconds than in the line before"));
+            }
+            let place = match rest[..] {
+                ["lost"] => None,
+                [latitude, longitude, ref motion @ ..] if matches!(motion.len(), 0 | 2) => {
+                    let motion = match motion {
+                        [speed, heading] => Some((
+                            parse_within(speed, 0.0, 1000.0).ok_or_else(|| wrong("a speed of 0 to 1000"))?,
+                            parse_within(heading, 0.0, 360.0)
+                                .ok_or_else(|| wrong("a heading of 0 to 360"))?,
+                        )),
+                        _ => None,
+                    };
+                    Some(Place {
+                        latitude: parse_within(latitude, -90.0, 90.0)
+                            .ok_or_else(|| wrong("a latitude of -90 to 90"))?,
+                        longitude: parse_within(longitude, -180.0, 180.0)
+                            .ok_or_else(|| wrong("a longitude of -180 to 180"))?,
+                        motion,
+                    })
+                }
+                _ => return Err(wrong("`seconds latitude longitude [speed heading]` or `seconds lost`")),
+            };
+            points.push(Point { seconds, place });
+        }
+        if points.is_empty() {
+            return Err((1, "at least one line", "nothing".to_owned()));
+        }
+        Ok(Trace { points })
+    }
+
+    /// Whether its seconds are UNIX time.
+    pub fn is_absolute(&self) -> bool {
+        self.points.first().is_some_and(|point| point.seconds >= UNIX_TIME)
+    }
+
+    /// Where the station is at this second.
+    pub fn at(&self, seconds: f64) -> Moment {
+        let next = self.points.partition_point(|point| point.seconds <= seconds);
+        let Some(before) = next.checked_sub(1).map(|index| &self.points[index]) else { return Moment::Lost };
+        match (self.points.get(next), &before.place) {
+            // The last line is a moment, not a state.
+            (None, _) if before.seconds < seconds => Moment::Ended,
+            (_, None) => Moment::Lost,
+            (Some(Point { seconds: end, place: Some(to) }), Some(from)) => {
+                let share = (seconds - before.seconds) / (end - before.seconds);
+                between(from, to, share, end - before.seconds)
+            }
+            // Alone, or before a loss: it goes on as far as it is known to.
+            (_, Some(from)) => match self.points[..next].iter().rev().nth(1).map(|p| (p.seconds, &p.place)) {
+                Some((start, Some(previous))) if before.seconds == seconds => {
+                    between(previous, from, 1.0, before.seconds - start)
+                }
+                _ => stay(from),
+            },
+        }
+    }
+}
+
+fn parse_within(text: &str, low: f64, high: f64) -> Option<f64> {
+    text.parse().ok().filter(|value| (low..=high).contains(value))
+}
+
+fn stay(place: &Place) -> Moment {
+    let (speed, heading) = place.motion.unwrap_or((0.0, 0.0));
+    Moment::There { latitude: place.latitude, longitude: place.longitude, speed, heading: heading % 360.0 }
+}
+
+/// Between two places, `share` of the way that takes `duration` seconds.
+fn between(from: &Place, to: &Place, share: f64, duration: f64) -> Moment {
+    let north = to.latitude - from.latitude;
+    let east = wrap_longitude(to.longitude - from.longitude);
+    let metres_north = north * METRES_PER_DEGREE;
+    let metres_east = east * METRES_PER_DEGREE * ((from.latitude + to.latitude) / 2.0).to_radians().cos();
+    let (speed, heading) = match (from.motion, to.motion) {
+        (Some((speed, heading)), Some((to_speed, to_heading))) => {
+            let turn = (to_heading - heading + 180.0).rem_euclid(360.0) - 180.0;
+            (speed + share * (to_speed - speed), heading + share * turn)
+        }
+        _ => {
+            let heading = metres_east.atan2(metres_north).to_degrees();
+            (metres_north.hypot(metres_east) / duration, heading)
+        }
+    };
+    Moment::There {
+        latitude: from.latitude + share * north,
+        longitude: wrap_longitude(from.longitude + share * east),
+        speed,
+        heading: heading.rem_euclid(360.0) % 360.0,
+    }
+}
+
+/// Plays a trace.
+#[derive(Debug, Clone)]
+pub struct Player {
+    trace: Trace,
+    interval: Duration,
+    start: Option<Time>,
+    due: Option<Time>,
+    mode: FixMode,
+    lost: Option<LostReason>,
+    pending: Option<PositionEvent>,
+}
+
+impl Player {
+    /// Plays `trace`, telling a position once per `interval`.
+    pub fn new(trace: Trace, interval: Duration) -> Player {
+        Player { trace, interval, start: None, due: None, mode: FixMode::None, lost: None, pending: None }
+    }
+
+    /// When there is something to tell; [`Time::MAX`] after the end.
+    pub fn due(&self, now: Time) -> Time {
+        self.due.unwrap_or(now)
+    }
+
+    /// Tells what there is to tell by now, one thing at a time; `None` if there is nothing.
+    pub fn tell(&mut self, now: Time, wall: WallTime) -> Option<PositionEvent> {
+        if let Some(event) = self.pending.take() {
+            self.due = Some(self.next(now));
+            return Some(event);
+        }
+        let start = *self.start.get_or_insert(now);
+        let seconds = match self.trace.is_absolute() {
+            true => wall.as_unix_nanos() as f64 / 1e9,
+            false => now.saturating_since(start).as_secs_f64(),
+        };
+        let (mode, event) = match self.trace.at(seconds) {
+            Moment::There { latitude, longitude, speed, heading } => {
+                self.lost = None;
+                let fix = Fix {
+                    received: now,
+                    time: wall,
+                    latitude,
+                    longitude,
+                    altitude: None,
+                    speed: Some(speed),
+                    track: Some(heading),
+                    climb: None,
+                    mode: FixMode::TwoD,
+                    confidence: Some(CONFIDENCE),
+                };
+                (FixMode::TwoD, Some(PositionEvent::Fix(fix)))
+            }
+            Moment::Lost => (FixMode::None, self.lose(LostReason::NoFix)),
+            Moment::Ended => (FixMode::None, self.lose(LostReason::EndOfTrace)),
+        };
+        if self.mode != mode {
+            self.mode = mode;
+            self.pending = event;
+            return Some(PositionEvent::Mode(mode));
+        }
+        self.due = Some(self.next(now));
+        event
+    }
+
+    /// The next moment to look at the trace: on the schedule that began with the first.
+    fn next(&self, now: Time) -> Time {
+        if self.lost == Some(LostReason::EndOfTrace) {
+            return Time::MAX;
+        }
+        let due = self.due.unwrap_or(now) + self.interval;
+        if due > now { due } else { now + self.interval }
+    }
+
+    fn lose(&mut self, reason: LostReason) -> Option<PositionEvent> {
+        if self.lost.as_ref() == Some(&reason) {
+            return None;
+        }
+        self.lost = Some(reason.clone());
+        Some(PositionEvent::Lost { reason })
+    }
+}

@@ -1,0 +1,214 @@
+//! From gpsd's reports to positions, without I/O.
+//!
+//! The tracker is handed reports, connections and the time, and hands back [`PositionEvent`]s:
+//!
+//! * **One receiver at a time.** With several at one gpsd, reports of others are ignored as long as the one
+//!   that gave the last fix still gives any; positions would jump between two antennas otherwise.
+//! * **Silence.** A fix that is older than `stale_after` is lost, whatever gpsd says about the receiver.
+//! * **The clock.** Every fix carries the receiver's time, which is compared with the system's. That difference
+//!   contains the time that the receiver took to tell, so it is judged generously; a pulse per second (`PPS`,
+//!   else `TOFF`) from a gpsd on this machine is better and is preferred. Bursts of old reports, as after the
+//!   process was stopped, are no wrong clock: it must be seen wrong for [`SETTLE`] before it is told.
+//! * **Leap seconds**: see [`super::leap`].
+
+use std::collections::VecDeque;
+use std::time::Duration;
+
+use carnet_base::{Time, WallTime};
+
+use super::gpsd::{Offset, Report, Tpv};
+use super::{ClockDifference, FixMode, LostReason, PositionEvent, PositionOptions, leap};
+
+/// How long the clock must be seen wrong before that is told.
+pub const SETTLE: Duration = Duration::from_secs(2);
+
+/// How long a pulse per second counts.
+const PULSE_LIFETIME: Duration = Duration::from_secs(10);
+
+/// Keeps track of a receiver.
+#[derive(Debug)]
+pub struct Tracker {
+    options: PositionOptions,
+    leap_seconds: i64,
+    mode: FixMode,
+    /// The reason told last, as long as it holds.
+    lost: Option<LostReason>,
+    /// The receiver that gave the last fix, and when.
+    device: String,
+    last_fix: Option<Time>,
+    /// When the receiver counts as silent.
+    deadline: Option<Time>,
+    /// The last comparison of clocks that gpsd made on this machine.
+    offset: Option<(Time, i64, bool)>,
+    /// Since when the clock is seen wrong, and what was told of it.
+    suspect_since: Option<Time>,
+    told: Option<ClockDifference>,
+    events: VecDeque<PositionEvent>,
+    incomplete: u64,
+}
+
+impl Tracker {
+    /// A tracker that knows of no receiver.
+    pub fn new(options: PositionOptions) -> Tracker {
+        Tracker {
+            leap_seconds: options.leap_seconds,
+            options,
+            mode: FixMode::None,
+            lost: None,
+            device: String::new(),
+            last_fix: None,
+            deadline: None,
+            offset: None,
+            suspect_since: None,
+            told: None,
+            events: VecDeque::new(),
+            incomplete: 0,
+        }
+    }
+
+    /// The connection stands; reports will come.
+    pub fn handle_connected(&mut self, now: Time) {
+        self.deadline = Some(now + self.options.stale_after);
+    }
+
+    /// The connection broke, or could not be made.
+    pub fn handle_disconnected(&mut self, reason: String) {
+        self.offset = None;
+        self.lose(LostReason::Disconnected(reason));
+    }
+
+    /// gpsd said something. `wall` is the system clock; `local` says that gpsd runs on this machine.
+    pub fn handle_report(&mut self, now: Time, wall: WallTime, report: &Report, local: bool) {
+        match report {
+            Report::Version { release } => {
+                self.events.push_back(PositionEvent::Connected { release: release.clone() });
+            }
+            Report::Tpv(tpv) => self.handle_tpv(now, wall, tpv),
+            Report::Pulse(offset) => self.handle_offset(now, offset, true, local),
+            Report::TimeOffset(offset) => self.handle_offset(now, offset, false, local),
+            Report::Devices { devices } => {
+                if devices.is_empty() {
+                    self.lose(LostReason::NoDevice);
+                }
+            }
+            Report::Device(device) => {
+                if device.is_gone() && (device.path == self.device || self.device.is_empty()) {
+                    self.lose(LostReason::NoDevice);
+                }
+            }
+            Report::Error { message } => tracing::warn!("gpsd: {message}"),
+            Report::Other => {}
+        }
+    }
+
+    /// Time has passed.
+    pub fn handle_timeout(&mut self, now: Time) {
+        if self.deadline.is_some_and(|deadline| deadline <= now) {
+            self.lose(LostReason::Stale);
+        }
+    }
+
+    /// When [`Tracker::handle_timeout`] must be called.
+    pub fn poll_timeout(&self) -> Option<Time> {
+        self.deadline
+    }
+
+    /// What there is to tell; `None` once everything is told.
+    pub fn poll_event(&mut self) -> Option<PositionEvent> {
+        self.events.pop_front()
+    }
+
+    /// Leap seconds since 2004 as far as known.
+    pub fn leap_seconds(&self) -> i64 {
+        self.leap_seconds
+    }
+
+    /// Reports that claimed a fix but lacked its time or place, or whose place is not on this globe.
+    pub fn incomplete(&self) -> u64 {
+        self.incomplete
+    }
+
+    fn handle_tpv(&mut self, now: Time, wall: WallTime, tpv: &Tpv) {
+        let fresh = self.last_fix.is_some_and(|last| now.saturating_since(last) < self.options.stale_after);
+        if fresh && tpv.device != self.device {
+            return;
+        }
+        if tpv.fix_mode() == FixMode::None {
+            self.last_fix = None;
+            return self.lose(LostReason::NoFix);
+        }
+        let Some(fix) = tpv.fix(now) else {
+            self.incomplete += 1;
+            return;
+        };
+        if let Some(leap_seconds) = tpv.leapseconds.and_then(|offset| {
+            leap::from_gps_offset(offset, self.options.leap_seconds).filter(|new| *new != self.leap_seconds)
+        }) {
+            self.leap_seconds = leap_seconds;
+            self.events.push_back(PositionEvent::LeapSeconds(leap_seconds));
+        }
+        self.lost = None;
+        self.device.clone_from(&tpv.device);
+        self.last_fix = Some(now);
+        self.deadline = Some(now + self.options.stale_after);
+        self.set_mode(fix.mode);
+        let (ours, theirs) = (wall.as_unix_nanos() / 1_000_000, fix.time.as_unix_nanos() / 1_000_000);
+        self.events.push_back(PositionEvent::Fix(fix));
+        let (milliseconds, precise) = match self.offset {
+            Some((at, offset, precise)) if now.saturating_since(at) < PULSE_LIFETIME => (offset, precise),
+            _ => (ours as i64 - theirs as i64, false),
+        };
+        self.judge_clock(now, milliseconds, precise);
+    }
+
+    fn handle_offset(&mut self, now: Time, offset: &Offset, precise: bool, local: bool) {
+        let better = matches!(self.offset, Some((at, _, true)) if now.saturating_since(at) < PULSE_LIFETIME);
+        if local && (precise || !better) {
+            self.offset = Some((now, offset.milliseconds(), precise));
+        }
+    }
+
+    fn judge_clock(&mut self, now: Time, milliseconds: i64, precise: bool) {
+        let tolerance = if precise { self.options.pulse_tolerance } else { self.options.clock_tolerance };
+        let tolerance = u64::try_from(tolerance.as_millis()).unwrap_or(u64::MAX);
+        let told_wrong = self.told.is_some_and(|told| told.wrong);
+        // A clock at the border does not go back and forth.
+        let limit = if told_wrong { tolerance / 4 * 3 } else { tolerance };
+        let wrong = milliseconds.unsigned_abs() > limit;
+        let difference = ClockDifference { milliseconds, precise, wrong };
+        if !wrong {
+            self.suspect_since = None;
+            if told_wrong {
+                self.tell_clock(difference);
+            }
+            return;
+        }
+        let since = *self.suspect_since.get_or_insert(now);
+        let moved = |told: ClockDifference| told.milliseconds.abs_diff(milliseconds) > tolerance;
+        if now.saturating_since(since) >= SETTLE && (!told_wrong || self.told.is_some_and(moved)) {
+            self.tell_clock(difference);
+        }
+    }
+
+    fn tell_clock(&mut self, difference: ClockDifference) {
+        self.told = Some(difference);
+        self.events.push_back(PositionEvent::Clock(difference));
+    }
+
+    fn lose(&mut self, reason: LostReason) {
+        self.deadline = None;
+        // A receiver that has no fix must say so again and again, or it is silent.
+        self.set_mode(FixMode::None);
+        if self.lost.as_ref() != Some(&reason) {
+            self.lost = Some(reason.clone());
+            self.events.push_back(PositionEvent::Lost { reason });
+        }
+    }
+
+    fn set_mode(&mut self, mode: FixMode) {
+        if self.mode != mode {
+            self.mode = mode;
+            self.events.push_back(PositionEvent::Mode(mode));
+        }
+    }
+}
