@@ -36,8 +36,19 @@ pub struct Geonet {
 pub enum GeonetInterface {
     /// Frames of EtherType 0x8947 on this network interface.
     Frames(String),
-    /// Frames in UDP datagrams: `udp:[ADDR]:PORT`.
-    Udp(SocketAddr),
+    /// Frames in UDP datagrams.
+    Udp(UdpLink),
+}
+
+/// Frames in UDP datagrams: `udp:ADDRESS[,PEER...]`.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct UdpLink {
+    /// Where datagrams arrive: an own address, or a multicast group to which they also go.
+    pub local: SocketAddr,
+    /// The interface of a multicast group, by name: what stands behind `%`. A numeric scope is in `local`.
+    pub interface: Option<String>,
+    /// To whom datagrams go; empty for a multicast group, and for nothing else.
+    pub peers: Vec<SocketAddr>,
 }
 
 impl GeonetInterface {
@@ -126,8 +137,10 @@ pub enum PositionSource {
     Gpsd {
         /// Its host: a name, or an address without brackets.
         host: String,
-        /// Its port.
+        /// Its port, 2947 unless given.
         port: u16,
+        /// The only one of its receivers that counts, by its path.
+        device: Option<String>,
     },
     /// The station stays there.
     Fixed(Coordinates),

@@ -33,7 +33,7 @@ pub use errors::{ConfigError, ConfigErrors};
 pub use geonet::{
     Area, AreaForwarding, AreaShape, Beacon, BeaconInterval, Coordinates, Forwarding, Geonet, GeonetAddress,
     GeonetInterface, MultiHopBeacons, Planarisation, PositionSource, Recovery, Standard, StationType,
-    UnicastForwarding,
+    UdpLink, UnicastForwarding,
 };
 
 /// A checked config.

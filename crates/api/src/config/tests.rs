@@ -163,7 +163,7 @@ fn every_key_arrives() {
             interface: GeonetInterface::Frames("wlan1".into()),
             station_type: StationType::Bus,
             address: GeonetAddress::Managed(MacAddress([2, 0, 0, 0, 0, 10])),
-            position: PositionSource::Gpsd { host: "::1".into(), port: 2947 },
+            position: PositionSource::Gpsd { host: "::1".into(), port: 2947, device: None },
             forwarding: Forwarding {
                 unicast: UnicastForwarding::ContentionBased,
                 area: AreaForwarding::Advanced,

@@ -3,8 +3,8 @@
 use super::errors::{check, errors};
 use super::{
     Area, AreaForwarding, AreaShape, Beacon, BeaconInterval, Coordinates, Duration, FULL, Forwarding, Geonet,
-    GeonetAddress, GeonetInterface, PositionSource, Recovery, Standard, StationType, UnicastForwarding,
-    parse,
+    GeonetAddress, GeonetInterface, PositionSource, Recovery, Standard, StationType, UdpLink,
+    UnicastForwarding, parse,
 };
 
 /// The smallest station that does GeoNetworking and nothing else.
@@ -12,7 +12,7 @@ const SMALL: &str = r#"
 [station]
 name = "bus-42"
 [geonet]
-interface = "udp:[::1]:4747"
+interface = "udp:[::1]:4747,[::1]:4748"
 position = "fixed:48.8375,2.1008"
 "#;
 
@@ -35,7 +35,11 @@ fn a_station_may_do_geonetworking_alone() {
     assert_eq!(
         config.geonet.expect("a [geonet]"),
         Geonet {
-            interface: GeonetInterface::Udp("[::1]:4747".parse().expect("an address")),
+            interface: GeonetInterface::Udp(UdpLink {
+                local: "[::1]:4747".parse().expect("an address"),
+                interface: None,
+                peers: vec!["[::1]:4748".parse().expect("an address")],
+            }),
             station_type: StationType::Unknown,
             address: GeonetAddress::Auto,
             position: PositionSource::Fixed(PARIS),
@@ -156,28 +160,28 @@ fn keys_and_values() {
             "interface = \"wlan1\"\n",
             "",
             &[
-                "c.toml:47:1: `geonet.interface` is missing, expected an interface name of 1 to 15 characters or \"udp:[ADDR]:PORT\" such as \"udp:[::1]:4747\"",
+                "c.toml:47:1: `geonet.interface` is missing, expected an interface name of 1 to 15 characters or \"udp:ADDRESS[,PEER...]\"",
             ],
         ),
         (
             "position = \"gpsd://[::1]:2947\"\n",
             "",
             &[
-                "c.toml:47:1: `geonet.position` is missing, expected \"gpsd://HOST:PORT\", \"fixed:LAT,LON\" in degrees or \"trace:FILE\"",
+                "c.toml:47:1: `geonet.position` is missing, expected \"gpsd://HOST[:PORT]\", \"fixed:LAT,LON\" in degrees or \"trace:FILE\"",
             ],
         ),
         (
             "\"wlan1\"",
             "\"a-very-long-name\"",
             &[
-                "c.toml:48:13: `geonet.interface`: \"a-very-long-name\" is too long, expected an interface name of 1 to 15 characters or \"udp:[ADDR]:PORT\" such as \"udp:[::1]:4747\"",
+                "c.toml:48:13: `geonet.interface`: \"a-very-long-name\" is too long, expected an interface name of 1 to 15 characters or \"udp:ADDRESS[,PEER...]\"",
             ],
         ),
         (
             "\"wlan1\"",
             "\"udp:4747\"",
             &[
-                "c.toml:48:13: `geonet.interface`: \"udp:4747\" has no address and port behind udp:, expected an interface name of 1 to 15 characters or \"udp:[ADDR]:PORT\" such as \"udp:[::1]:4747\"",
+                "c.toml:48:13: `geonet.interface`: \"4747\" is no address with a port, expected [IPV6]:PORT or IPV4:PORT behind udp:",
             ],
         ),
         (
@@ -210,9 +214,9 @@ fn keys_and_values() {
         ),
         (
             "\"gpsd://[::1]:2947\"",
-            "\"gpsd://localhost\"",
+            "\"gpsd://local host\"",
             &[
-                "c.toml:51:12: `geonet.position`: \"gpsd://localhost\" names no host and port, expected \"gpsd://HOST:PORT\" such as \"gpsd://[::1]:2947\"",
+                "c.toml:51:12: `geonet.position`: \"gpsd://local host\" names no host, expected \"gpsd://HOST[:PORT][/DEVICE]\" such as \"gpsd://[::1]:2947\"",
             ],
         ),
         (
@@ -236,7 +240,7 @@ fn keys_and_values() {
             "\"gpsd://[::1]:2947\"",
             "\"galileo\"",
             &[
-                "c.toml:51:12: `geonet.position`: \"galileo\" is no source of positions, expected \"gpsd://HOST:PORT\", \"fixed:LAT,LON\" in degrees or \"trace:FILE\"",
+                "c.toml:51:12: `geonet.position`: \"galileo\" is no source of positions, expected \"gpsd://HOST[:PORT]\", \"fixed:LAT,LON\" in degrees or \"trace:FILE\"",
             ],
         ),
         (
@@ -393,5 +397,5 @@ fn the_radio_is_for_geonetworking_alone() {
             &["c.toml:48:13: \"h0\" is the home link already at c.toml:14:13, expected another"],
         ),
     ]);
-    assert_eq!(parse(&FULL.replace("\"wlan1\"", "\"udp:127.0.0.1:1\"")).warnings().len(), 1);
+    assert_eq!(parse(&FULL.replace("\"wlan1\"", "\"udp:239.1.1.1%wlan0:1\"")).warnings().len(), 1);
 }

@@ -1,39 +1,104 @@
 //! Single values of `[geonet]`.
 
-use std::net::{Ipv6Addr, SocketAddr};
+use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr, SocketAddrV6};
 use std::path::Path;
 
-use super::super::geonet::{Coordinates, GeonetAddress, GeonetInterface, PositionSource};
+use super::super::geonet::{Coordinates, GeonetAddress, GeonetInterface, PositionSource, UdpLink};
 use crate::address::MacAddress;
 
 /// What is expected of the interface.
 pub(in crate::config) const LINK: &str =
-    "an interface name of 1 to 15 characters or \"udp:[ADDR]:PORT\" such as \"udp:[::1]:4747\"";
+    "an interface name of 1 to 15 characters or \"udp:ADDRESS[,PEER...]\"";
 /// What is expected of an address.
 pub(in crate::config) const GN_ADDRESS: &str = "\"auto\", \"managed:02:00:00:00:00:0a\" or \"anonymous\"";
 /// What is expected of a position.
 pub(in crate::config) const POSITION: &str =
-    "\"gpsd://HOST:PORT\", \"fixed:LAT,LON\" in degrees or \"trace:FILE\"";
+    "\"gpsd://HOST[:PORT]\", \"fixed:LAT,LON\" in degrees or \"trace:FILE\"";
 /// What is expected of a length.
 pub(in crate::config) const LENGTH: &str = "a length from 1 m to 65535 m such as \"300m\" or \"1km\"";
 /// What is expected of a pair of coordinates.
 pub(in crate::config) const CENTER: &str = "[LATITUDE, LONGITUDE] in degrees";
 
+/// Where gpsd listens.
+const GPSD_PORT: u16 = 2947;
+
 /// Units of 0.1 microdegree in a degree.
 const UNITS: f64 = 1e7;
 
-/// A network interface, or the other end of a UDP link.
+/// A network interface, or `udp:` with addresses.
 pub(in crate::config) fn link(text: &str) -> Result<GeonetInterface, String> {
-    let Some(address) = text.strip_prefix("udp:") else {
-        return super::interface(text)
+    match text.strip_prefix("udp:") {
+        Some(addresses) => udp(addresses).map(GeonetInterface::Udp),
+        None => super::interface(text)
             .map(GeonetInterface::Frames)
-            .map_err(|message| message.replace(super::INTERFACE, LINK));
-    };
-    match address.parse::<SocketAddr>() {
-        Ok(address) if address.port() == 0 => Err(format!("{text:?} has no port, expected {LINK}")),
-        Ok(address) => Ok(GeonetInterface::Udp(address)),
-        Err(_) => Err(format!("{text:?} has no address and port behind udp:, expected {LINK}")),
+            .map_err(|message| message.replace(super::INTERFACE, LINK)),
     }
+}
+
+/// `ADDRESS[,PEER...]`: a multicast group alone, or an own address and at least one peer.
+fn udp(text: &str) -> Result<UdpLink, String> {
+    let (first, rest) = match text.split_once(',') {
+        Some((first, rest)) => (first, Some(rest)),
+        None => (text, None),
+    };
+    let wrong = |text: &str, what: &str| Err(format!("{text:?} {what}"));
+    let Some((local, interface)) = socket_address(first) else {
+        return wrong(first, "is no address with a port, expected [IPV6]:PORT or IPV4:PORT behind udp:");
+    };
+    let group = local.ip().is_multicast();
+    if group && rest.is_some() {
+        return wrong(first, "is a multicast group, expected no peers behind it");
+    }
+    if !group && interface.is_some() {
+        return wrong(first, "is an own address, expected it without an interface");
+    }
+    if !group && rest.is_none() {
+        return wrong(
+            first,
+            "is an own address, expected a multicast group, or peers behind it: udp:ADDRESS,PEER",
+        );
+    }
+    let mut peers = Vec::new();
+    for peer in rest.into_iter().flat_map(|rest| rest.split(',')) {
+        match socket_address(peer) {
+            Some((address, None)) if !address.ip().is_multicast() && address.is_ipv6() == local.is_ipv6() => {
+                peers.push(address);
+            }
+            _ => {
+                let kind = if local.is_ipv6() { "[IPV6]:PORT" } else { "IPV4:PORT" };
+                return wrong(peer, &format!("is no peer of {local}, expected {kind} of one station"));
+            }
+        }
+    }
+    Ok(UdpLink { local, interface, peers })
+}
+
+/// `[fe80::1%eth0]:8947` or `239.1.1.1%eth0:8947` with the name of the interface apart; a port of 0 is none.
+fn socket_address(text: &str) -> Option<(SocketAddr, Option<String>)> {
+    let (host, port) = text.rsplit_once(':')?;
+    let port = port_number(port)?;
+    let (host, six) = match host.strip_prefix('[') {
+        Some(host) => (host.strip_suffix(']')?, true),
+        None => (host, false),
+    };
+    let (address, zone) = match host.split_once('%') {
+        Some((address, zone)) => (address, Some(zone)),
+        None => (host, None),
+    };
+    if !six {
+        let address: Ipv4Addr = address.parse().ok()?;
+        let name = zone.map(super::interface).transpose().ok()?;
+        return Some((SocketAddr::new(address.into(), port), name));
+    }
+    let address: Ipv6Addr = address.parse().ok()?;
+    let scope = zone.and_then(|zone| zone.parse::<u32>().ok());
+    let name = zone.filter(|_| scope.is_none()).map(super::interface).transpose().ok()?;
+    Some((SocketAddrV6::new(address, port, 0, scope.unwrap_or(0)).into(), name))
+}
+
+fn port_number(text: &str) -> Option<u16> {
+    let digits = text.bytes().all(|octet| octet.is_ascii_digit());
+    text.parse().ok().filter(|port| *port != 0 && digits)
 }
 
 /// Where the address comes from.
@@ -65,7 +130,7 @@ pub(in crate::config) fn position(text: &str, config_file: &str) -> Result<Posit
     if let Some(address) = text.strip_prefix("gpsd://") {
         gpsd(address).ok_or_else(|| {
             format!(
-                "{text:?} names no host and port, expected \"gpsd://HOST:PORT\" such as \"gpsd://[::1]:2947\""
+                "{text:?} names no host, expected \"gpsd://HOST[:PORT][/DEVICE]\" such as \"gpsd://[::1]:2947\""
             )
         })
     } else if let Some(place) = text.strip_prefix("fixed:") {
@@ -78,22 +143,27 @@ pub(in crate::config) fn position(text: &str, config_file: &str) -> Result<Posit
     }
 }
 
-/// `HOST:PORT`, an IPv6 address in brackets.
+/// `HOST[:PORT][/DEVICE]`, an IPv6 address in brackets.
 fn gpsd(text: &str) -> Option<PositionSource> {
-    let (host, port) = text.rsplit_once(':')?;
-    let digits = port.bytes().all(|octet| octet.is_ascii_digit());
-    let port = port.parse().ok().filter(|port| *port != 0 && digits)?;
-    let host = match host.strip_prefix('[') {
-        Some(host) => {
-            let host = host.strip_suffix(']')?;
+    let (authority, device) = text.split_at(text.find('/').unwrap_or(text.len()));
+    let (host, port) = match authority.strip_prefix('[') {
+        Some(bracketed) => {
+            let (host, port) = bracketed.split_once(']')?;
             host.split('%').next()?.parse::<Ipv6Addr>().ok()?;
-            host
+            (host, if port.is_empty() { None } else { Some(port.strip_prefix(':')?) })
         }
-        None => host,
+        None => match authority.split_once(':') {
+            Some((host, port)) => (host, Some(port)),
+            None => (authority, None),
+        },
     };
-    let good = |c: char| c.is_ascii_alphanumeric() || matches!(c, '.' | '-' | '_');
-    let named = !host.is_empty() && host.chars().all(good);
-    (named || text.starts_with('[')).then(|| PositionSource::Gpsd { host: host.to_owned(), port })
+    let named = |c: char| c.is_ascii_alphanumeric() || matches!(c, '.' | '-' | '_');
+    if host.is_empty() || !(authority.starts_with('[') || host.chars().all(named)) {
+        return None;
+    }
+    let port = port.map_or(Some(GPSD_PORT), port_number)?;
+    let device = (device.len() > 1).then(|| device.to_owned());
+    Some(PositionSource::Gpsd { host: host.to_owned(), port, device })
 }
 
 /// `LAT,LON`
@@ -158,21 +228,28 @@ mod tests {
 
     #[test]
     fn positions() {
-        let gpsd = |host: &str, port| Ok(PositionSource::Gpsd { host: host.to_owned(), port });
-        assert_eq!(position("gpsd://[::1]:2947", "c.toml"), gpsd("::1", 2947));
-        assert_eq!(position("gpsd://[fe80::1%eth0]:2947", "c.toml"), gpsd("fe80::1%eth0", 2947));
-        assert_eq!(position("gpsd://gps.local:1", "c.toml"), gpsd("gps.local", 1));
+        let gpsd = |host: &str, port, device: Option<&str>| {
+            Ok(PositionSource::Gpsd { host: host.to_owned(), port, device: device.map(str::to_owned) })
+        };
+        assert_eq!(position("gpsd://[::1]:2947", "c.toml"), gpsd("::1", 2947, None));
+        assert_eq!(position("gpsd://[::1]", "c.toml"), gpsd("::1", 2947, None));
+        assert_eq!(position("gpsd://[fe80::1%eth0]:1", "c.toml"), gpsd("fe80::1%eth0", 1, None));
+        assert_eq!(position("gpsd://gps.local", "c.toml"), gpsd("gps.local", 2947, None));
+        assert_eq!(
+            position("gpsd://10.0.0.1:9/dev/ttyACM0", "c.toml"),
+            gpsd("10.0.0.1", 9, Some("/dev/ttyACM0"))
+        );
         for text in [
             "",
-            "localhost",
             ":2947",
-            "localhost:",
-            "localhost:0",
+            "a:",
+            "a:0",
             "::1:2947",
             "[x]:2947",
+            "[::1",
+            "[::1]2947",
             "a b:1",
             "a:65536",
-            "a:1/d",
             "a:+1",
         ] {
             assert!(position(&format!("gpsd://{text}"), "c.toml").is_err(), "{text}");
@@ -192,14 +269,48 @@ mod tests {
 
     #[test]
     fn links() {
+        let udp = |text: &str| match link(&format!("udp:{text}")) {
+            Ok(GeonetInterface::Udp(udp)) => udp,
+            other => panic!("{text}: {other:?}"),
+        };
+        let address = |text: &str| text.parse::<SocketAddr>().expect("an address");
         assert_eq!(link("wlan1"), Ok(GeonetInterface::Frames("wlan1".into())));
-        for text in ["127.0.0.1:4747", "[::1]:4747"] {
-            let address = text.parse().expect("an address");
-            assert_eq!(link(&format!("udp:{text}")), Ok(GeonetInterface::Udp(address)));
+        assert_eq!(
+            udp("[ff02::4:8947%wlan0]:8947"),
+            UdpLink { local: address("[ff02::4:8947]:8947"), interface: Some("wlan0".into()), peers: vec![] }
+        );
+        assert_eq!(udp("239.1.2.3%eth0:9").interface.as_deref(), Some("eth0"));
+        assert_eq!(udp("[ff02::1%3]:9").local, address("[ff02::1%3]:9"));
+        assert_eq!(
+            udp("[::]:8947,[2001:db8::2]:8947,[::1]:1"),
+            UdpLink {
+                local: address("[::]:8947"),
+                interface: None,
+                peers: vec![address("[2001:db8::2]:8947"), address("[::1]:1")],
+            }
+        );
+        let no_address = "is no address with a port, expected [IPV6]:PORT or IPV4:PORT behind udp:";
+        for (text, at, reason) in [
+            ("", "", no_address),
+            ("4747", "4747", no_address),
+            ("[::1]", "[::1]", no_address),
+            ("::1:4747", "::1:4747", no_address),
+            ("host:4747", "host:4747", no_address),
+            ("[ff02::1]:0", "[ff02::1]:0", no_address),
+            ("[ff02::1%]:1", "[ff02::1%]:1", no_address),
+            (
+                "[::]:1",
+                "[::]:1",
+                "is an own address, expected a multicast group, or peers behind it: udp:ADDRESS,PEER",
+            ),
+            ("[::%a]:1,[::1]:1", "[::%a]:1", "is an own address, expected it without an interface"),
+            ("[ff02::1]:1,[::1]:1", "[ff02::1]:1", "is a multicast group, expected no peers behind it"),
+            ("[::]:1,1.2.3.4:1", "1.2.3.4:1", "is no peer of [::]:1, expected [IPV6]:PORT of one station"),
+            ("0.0.0.0:1,", "", "is no peer of 0.0.0.0:1, expected IPV4:PORT of one station"),
+        ] {
+            assert_eq!(link(&format!("udp:{text}")), Err(format!("{at:?} {reason}")));
         }
-        for text in
-            ["udp:", "udp:4747", "udp:[::1]", "udp:::1:4747", "udp:host:4747", "udp:[::1]:0", "a:b", ""]
-        {
+        for text in ["a:b", "", "sixteen-octets-x"] {
             let message = link(text).expect_err(text);
             assert!(message.starts_with(&format!("{text:?} ")) && message.ends_with(LINK), "{message}");
         }
