@@ -331,6 +331,27 @@ mod tests {
         }
     }
 
+    /// GPSR's face change: an edge that crosses the line from the entry to the destination, nearer than the last one, is not
+    /// walked; the walk goes on along the next face, whose first edge it remembers.
+    #[test]
+    fn faces_change_where_an_edge_crosses_the_line() {
+        let table = table(&[(-900.0, 50.0), (-450.0, -100.0), (-400.0, 200.0)]);
+        let ego = at(-500.0, 100.0);
+        let walk = Walk::new(&table, &[0, 1, 2], mac(9), ego, HOME);
+        let header = |reached: f64| RecoveryHeader {
+            next_header: CommonNextHeader::BtpB,
+            entry: at(-1000.0, 0.0),
+            face_entry: at(reached, 0.0),
+            first_edge: (mac(7), mac(8)),
+        };
+        let (changed, next) = walk.go_on(&header(-1000.0), Some(at(-900.0, 50.0))).expect("an edge");
+        assert_eq!((walk.mac_of(next), changed.first_edge), (mac(3), (mac(9), mac(3))));
+        assert!(changed.face_entry.distance(at(-475.0, 0.0)) < 0.1);
+        // Had it come nearer before, the edge is walked.
+        let (same, next) = walk.go_on(&header(-300.0), Some(at(-900.0, 50.0))).expect("an edge");
+        assert_eq!((walk.mac_of(next), same), (mac(2), header(-300.0)));
+    }
+
     #[test]
     fn the_header_survives_the_wire() {
         let header = RecoveryHeader {

@@ -174,3 +174,27 @@ fn areas_with_an_angle() {
         }
     }
 }
+
+/// PON_GAC_BV_13: with contention on the way, a source outside of the area broadcasts at once.
+#[test]
+fn pon_gac_bv_13_source_outside_contention() {
+    let non_area_forwarding = NonAreaForwarding::ContentionBased;
+    let mut iut = Iut::quiet(Mib { non_area_forwarding, ..Mib::default() });
+    iut.knows(&[Station::b()]);
+    for transport in [Transport::GeoAnycast(area2()), Transport::GeoBroadcast(area2())] {
+        iut.ask(transport, b"x").expect("accepted");
+        assert_eq!(iut.one_sent().destination, BROADCAST);
+    }
+}
+
+/// PON_BCA_BV_03, PON_BAA_BV_07: outside, from a sender that is outside as well, it goes on towards the area whatever the
+/// algorithm inside is.
+#[test]
+fn pon_bca_bv_03_line_forwarding() {
+    for area_forwarding in [AreaForwarding::ContentionBased, AreaForwarding::Advanced] {
+        let mut iut = Iut::quiet(Mib { area_forwarding, ..Mib::default() });
+        iut.knows(&[Station::b(), Station::c()]);
+        iut.hear(&Station::c(), &Station::c().gbc(area2(), b"x")).expect("forwarded");
+        assert_eq!(iut.one_sent().destination, Station::b().mac);
+    }
+}

@@ -145,3 +145,14 @@ fn beacons_on_request() {
     iut.wait(Duration::from_millis(751));
     iut.one_sent();
 }
+
+/// The first beacon comes at a random moment, so that stations that start together do not go on together; further positions
+/// do not change that.
+#[test]
+fn the_first_beacon_is_at_random() {
+    let mut iut = Iut::new(Mib::default());
+    let due = iut.router.poll_timeout().expect("a beacon is planned");
+    iut.wait_ms(1);
+    iut.locate(place(1.0, 0.0), 1_000_100);
+    assert_eq!(iut.router.poll_timeout(), Some(due));
+}

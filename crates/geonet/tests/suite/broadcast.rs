@@ -85,6 +85,9 @@ fn pon_tsb_bo_08_own_echo() {
         assert_eq!(iut.hear_from(IUT_MAC, BROADCAST, &frame), Err(GeonetDrop::OwnEcho));
         iut.nothing_sent();
     }
+    // So is a packet of somebody else that this station has just forwarded.
+    let refused = iut.hear_from(IUT_MAC, BROADCAST, &with_hops(Station::b().tsb(b"x"), 9));
+    assert_eq!(refused, Err(GeonetDrop::OwnEcho));
     assert!(iut.delivered.is_empty() && iut.events.is_empty());
     assert_eq!(iut.router.address(), address(IUT_MAC));
     assert!(iut.router.location_table().is_empty());

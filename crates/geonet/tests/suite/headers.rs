@@ -7,7 +7,7 @@ use carnet_wire::geonet::{CommonNextHeader, ExtendedHeader, HeaderType, Timestam
 
 use crate::craft::*;
 
-/// FDV_BAH_BV_01, FDV_COH_BV_03, FDV_SHB_BV_01: defaults in an own SHB.
+/// FDV_BAH_BV_01, FDV_COH_BV_03, FDV_SHB_BV_01, PON_SHB_BV_01: defaults in an own SHB.
 #[test]
 fn fdv_shb_bv_01_own_single_hop_packets() {
     let mut iut = Iut::quiet(Mib::default());
@@ -24,7 +24,7 @@ fn fdv_shb_bv_01_own_single_hop_packets() {
     assert_eq!((source, media_dependent), (iut.pv(), [1, 2, 3, 4]));
 }
 
-/// FDV_TSB_BV_01, FDV_GBC_BV_01, FDV_GAC_BV_01: hop limits, lifetimes, traffic class as requested.
+/// FDV_TSB_BV_01, FDV_GBC_BV_01, FDV_GAC_BV_01, PON_TSB_BV_01: hop limits, lifetimes, traffic class as requested.
 #[test]
 fn fdv_tsb_bv_01_requested_parameters() {
     let mut iut = Iut::quiet(Mib::default());
@@ -182,4 +182,101 @@ fn forwarding_reuses_buffers() {
         }
     }
     assert!(seen.len() <= 4, "{} buffers", seen.len());
+}
+
+/// FDV_COH_BV_01, FDV_COH_BV_02: PL is the length of the payload, 0 without one.
+#[test]
+fn fdv_coh_bv_01_payload_length() {
+    let mut iut = Iut::quiet(Mib::default());
+    for length in [0, 1, 300, 1398] {
+        for transport in [Transport::SingleHop([0; 4]), Transport::GeoBroadcast(area1())] {
+            iut.ask(transport, &vec![7; length]).expect("accepted");
+            let sent = iut.one_sent();
+            assert_eq!(usize::from(parse(&sent.frame).common.payload_length), length);
+        }
+    }
+}
+
+/// FDV_BEA_BV_03, FDV_BEA_BV_04, PON_GNA_BV_01: what the sensors said, and the address with the link-layer address in it.
+#[test]
+fn fdv_bea_bv_03_position_vector() {
+    let mut iut = Iut::quiet(Mib::default());
+    let measured = carnet_wire::geonet::LongPositionVector {
+        address: address([9; 6]),
+        timestamp: Timestamp(0xffff_fff0),
+        latitude: -338_000_001,
+        longitude: -703_000_002,
+        accurate: false,
+        speed: -123,
+        heading: 3599,
+    };
+    iut.router.handle_position(iut.now, measured).expect("a place on earth");
+    iut.ask(Transport::Beacon, b"").expect("sent");
+    let sent = iut.one_sent();
+    let source = *parse(&sent.frame).extended.source();
+    assert_eq!(source, carnet_wire::geonet::LongPositionVector { address: address(IUT_MAC), ..measured });
+    assert_eq!((source.address.mid(), source.address.is_manual()), (IUT_MAC, false));
+}
+
+/// The golden frames of the reference (tshark agrees with them): what a stranger sends is understood.
+#[test]
+fn golden_frames() {
+    let frames = [
+        ("beacon", "11001a0100100080000001009400020000000001010203041d164a00015ef3c084d20384", Ok(()), 0),
+        (
+            "gac",
+            "11001a0a2030008000080a00123400009400020000000001010203041d164a00015ef3c084d203841d170d50015fb71001f400000000000007d1000002020000",
+            Ok(()),
+            0,
+        ),
+        (
+            "gbc",
+            "11001a0a2041828000080a00123500009400020000000001010203041d164a00015ef3c084d203841d170d50015fb71001f400c8002d000007d1000002020000",
+            Ok(()),
+            0,
+        ),
+        (
+            "shb",
+            "11001a0120500280000801009400020000000001010203041d164a00015ef3c084d203845a3cb80007d1000002020000",
+            Ok(()),
+            1,
+        ),
+        (
+            "tsb",
+            "11001a031051028000080500123600009400020000000001010203041d164a00015ef3c084d2038407d109c461626364",
+            Ok(()),
+            1,
+        ),
+        (
+            "ls request",
+            "11001a0a0060008000000a00123700009400020000000001010203041d164a00015ef3c084d20384bc00020000000002",
+            Ok(()),
+            0,
+        ),
+        (
+            "ls reply",
+            "11001a0a0061008000000a0012340000bc00020000000002000000011d17d0a001607a60800000009400020000000001000000021d164a00015ef3c0",
+            Ok(()),
+            0,
+        ),
+        (
+            "rhl > mhl",
+            "11001a0b2040008000080a00123400009400020000000001010203041d164a00015ef3c084d203841d170d50015fb71001f400000000000007d1000002020000",
+            Err(GeonetDrop::HopLimitExceedsMaximum),
+            0,
+        ),
+    ];
+    let mut iut = Iut::quiet(Mib::default());
+    // The frames' source has the address of the router under test.
+    iut.router.handle_address(address([2, 0, 0, 0, 0, 0x42]));
+    for (name, hex, result, delivered) in frames {
+        let octets: Vec<u8> = (0..hex.len() / 2)
+            .map(|at| u8::from_str_radix(&hex[2 * at..2 * at + 2], 16).expect("hex"))
+            .collect();
+        iut.delivered.clear();
+        let sender = Station { mac: [2, 0, 0, 0, 0, 0x77], ..Station::b() };
+        assert_eq!(iut.hear(&sender, &octets), result, "{name}");
+        assert_eq!(iut.delivered.len(), delivered, "{name}");
+    }
+    assert_eq!(iut.router.location_table().len(), 2);
 }

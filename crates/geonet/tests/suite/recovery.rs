@@ -127,3 +127,62 @@ fn random_topologies_deliver_everything() {
     assert!(recovered as usize > topologies / 2, "{recovered} packets met a void");
     println!("{recovered} packets met a void, the longest way had {longest} transmissions");
 }
+
+/// A packet in perimeter mode at a station without the extension: it is sent on greedily, untouched but for its hop limit,
+/// and its payload is delivered to nobody.
+#[test]
+fn stations_without_the_extension_ignore_it() {
+    use crate::craft::{Iut, Station, with_hops};
+    use carnet_geonet::{GeonetDrop, Output, ReceivedFrame};
+    let mut walking = Iut::quiet(mib(Recovery::Perimeter(Planarisation::Gabriel)));
+    walking.knows(&[Station::c()]);
+    let (a, e) = (Station::a(), Station::e());
+    walking.get(&e, &e.guc(&a.pv, b"payload")).expect("forwarded");
+    let sent = walking.one_sent();
+    assert_eq!((sent.destination, sent.frame[4] >> 4), (Station::c().mac, 15));
+
+    let mut plain = Iut::quiet(Mib::default());
+    plain.knows(&[Station::b()]);
+    plain.get(&e, &sent.frame).expect("forwarded greedily");
+    let onward = plain.one_sent();
+    assert_eq!((onward.destination, &onward.frame), (Station::b().mac, &with_hops(sent.frame.clone(), 8)));
+    // At its destination.
+    let mut there = carnet_geonet::Router::new(Mib::default(), a.pv.address, Rng::new(1));
+    there.handle_position(plain.now, a.pv).expect("on earth");
+    let frame = ReceivedFrame { source: e.mac, destination: a.mac, packet: &sent.frame };
+    there.handle_frame(plain.now, frame).expect("received");
+    assert!(!matches!(there.poll_output(), Some(Output::Deliver(_))));
+    assert_eq!(there.counters().dropped(GeonetDrop::UnknownNextHeader), 1);
+    // With the extension it is the original packet again.
+    let mut there = carnet_geonet::Router::new(
+        mib(Recovery::Perimeter(Planarisation::Gabriel)),
+        a.pv.address,
+        Rng::new(1),
+    );
+    there.handle_position(plain.now, a.pv).expect("on earth");
+    there.handle_frame(plain.now, frame).expect("received");
+    let Some(Output::Deliver(delivery)) = there.poll_output() else { panic!() };
+    assert_eq!((&delivery.payload[..], delivery.next_header), (&b"payload"[..], CommonNextHeader::BtpB));
+}
+
+/// Where perimeter mode ends the original packet goes on, to the octet.
+#[test]
+fn the_original_packet_is_restored() {
+    use crate::craft::{Iut, Station, with_hops};
+    let recovery = Recovery::Perimeter(Planarisation::Gabriel);
+    let (a, e) = (Station::a(), Station::e());
+    let original = e.guc(&a.pv, b"payload");
+    let mut walking = Iut::quiet(mib(recovery));
+    walking.knows(&[Station::c()]);
+    walking.get(&e, &original).expect("forwarded");
+    let walking = walking.one_sent().frame;
+    // A station 50 m further on: nearer to the destination than where the walk began.
+    let mut nearer = Iut::quiet(mib(recovery));
+    nearer.locate(crate::craft::place(0.0, 50.0), 1_000_001);
+    nearer.knows(&[Station::b()]);
+    nearer.get(&Station::c(), &walking).expect("forwarded");
+    let sent = nearer.one_sent();
+    assert_eq!((sent.destination, sent.frame), (Station::b().mac, with_hops(original, 8)));
+    // The same step twice goes nowhere.
+    assert_eq!(nearer.get(&Station::c(), &walking), Err(carnet_geonet::GeonetDrop::Duplicate));
+}

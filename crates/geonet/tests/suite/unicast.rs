@@ -161,7 +161,7 @@ fn annex_c_3_position_of_the_destination() {
     }
 }
 
-/// PON_LOT_BV_02, PON_LOT_BV_03_02 to 08: any packet makes an entry of its source, only single-hop ones a neighbour.
+/// PON_LOT_BV_02, PON_LOT_BV_03_01 to 08: any packet makes an entry of its source, only single-hop ones a neighbour.
 #[test]
 fn pon_lot_bv_03_entries_from_extended_headers() {
     let b = Station::b();
