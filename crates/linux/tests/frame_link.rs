@@ -1,0 +1,460 @@
+//! Frames of GeoNetworking between two network namespaces: over a pair of virtual Ethernet interfaces, and in
+//! UDP datagrams.
+#![allow(clippy::unwrap_used)]
+
+mod common;
+use common::*;
+
+use std::future::Future;
+use std::os::fd::AsRawFd;
+use std::process::{Command, Stdio};
+use std::time::{Duration, Instant};
+
+use carnet_linux::frame_link::*;
+use socket2::{Domain, Socket, Type};
+
+const BROADCAST: MacAddress = [0xff; 6];
+const HERE: MacAddress = [2, 0, 0, 0, 0, 1];
+const THERE: MacAddress = [2, 0, 0, 0, 0, 2];
+
+/// Source, destination, payload.
+type Frame = (MacAddress, MacAddress, Vec<u8>);
+
+fn open(text: &str) -> FrameLink {
+    FrameLink::open(text.parse().unwrap()).unwrap()
+}
+
+/// Two namespaces joined by `v0` here and `p0` there, with addresses that are easy to read.
+fn joined() -> Peer {
+    let peer = Peer::new();
+    join(&peer);
+    peer
+}
+
+fn join(peer: &Peer) {
+    ip(&format!("link add v0 address 02:00:00:00:00:01 type veth peer name p0 netns {}", peer.thread));
+    ip("link set v0 up");
+    peer.run(|| {
+        ip("link set p0 address 02:00:00:00:00:02");
+        ip("link set p0 up");
+        wait_until_up("p0");
+    });
+    wait_until_up("v0");
+}
+
+/// Sends whole Ethernet frames from `interface` of the calling thread's namespace, by means of its own.
+fn inject(interface: &str, frames: &[Vec<u8>]) {
+    let index = ip_json(&format!("link show {interface}"))[0]["ifindex"].as_i64().unwrap();
+    let socket = Socket::new(Domain::PACKET, Type::RAW, None).unwrap();
+    let address = libc::sockaddr_ll {
+        sll_family: libc::AF_PACKET as u16,
+        sll_protocol: 0,
+        sll_ifindex: index as i32,
+        sll_hatype: 0,
+        sll_pkttype: 0,
+        sll_halen: 0,
+        sll_addr: [0; 8],
+    };
+    for frame in frames {
+        // SAFETY: the frame and the address are live, each with its own length.
+        let sent = unsafe {
+            libc::sendto(
+                socket.as_raw_fd(),
+                frame.as_ptr().cast(),
+                frame.len(),
+                0,
+                (&raw const address).cast(),
+                size_of::<libc::sockaddr_ll>() as u32,
+            )
+        };
+        assert_eq!(sent, frame.len() as isize, "{}", std::io::Error::last_os_error());
+    }
+}
+
+fn ethernet(destination: MacAddress, source: MacAddress, ether_type: u16, payload: &[u8]) -> Vec<u8> {
+    [&destination[..], &source, &ether_type.to_be_bytes(), payload].concat()
+}
+
+/// Receives until nothing has come for a while.
+async fn receive(link: &mut FrameLink) -> Vec<Frame> {
+    let mut frames: Vec<Frame> = Vec::new();
+    while let Ok(event) = tokio::time::timeout(Duration::from_millis(150), link.readable()).await {
+        if event.unwrap() == LinkEvent::Frames {
+            link.try_receive(|source, destination, payload| {
+                frames.push((source, destination, payload.to_vec()));
+            })
+            .unwrap();
+        }
+    }
+    frames
+}
+
+/// Waits until the link is in this state.
+async fn until(link: &mut FrameLink, state: LinkState) {
+    let deadline = Instant::now() + Duration::from_secs(5);
+    while link.state() != state {
+        assert!(Instant::now() < deadline, "{:?} instead of {state:?}", link.state());
+        if let Ok(event) = tokio::time::timeout(Duration::from_millis(50), link.readable()).await
+            && event.unwrap() == LinkEvent::Frames
+        {
+            link.try_receive(|_, _, _| {}).unwrap();
+        }
+    }
+}
+
+/// Runs `body` with a runtime in the peer's namespace.
+fn there<T: Send + 'static, F: Future<Output = T>>(
+    peer: &Peer,
+    body: impl FnOnce() -> F + Send + 'static,
+) -> T {
+    peer.run(move || {
+        tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap().block_on(body())
+    })
+}
+
+#[test]
+fn only_frames_of_the_ether_type_for_this_station_arrive() {
+    in_namespace(|_| async {
+        let peer = joined();
+        let mut link = open("v0");
+        assert_eq!((link.state(), link.address(), link.mtu()), (LinkState::Up, HERE, 1500));
+        // Even when somebody looks at everything: tcpdump and its like make the interface do that.
+        ip("link set v0 promisc on");
+        peer.run(|| {
+            inject(
+                "p0",
+                &[
+                    ethernet(HERE, THERE, ETHER_TYPE, b"to me"),
+                    ethernet(BROADCAST, THERE, ETHER_TYPE, b"to all"),
+                    ethernet([1, 0, 0x5e, 1, 2, 3], THERE, ETHER_TYPE, b"to a group"),
+                    ethernet([2, 0, 0, 0, 0, 9], THERE, ETHER_TYPE, b"to another"),
+                    ethernet(HERE, THERE, 0x0707, b"of another type"),
+                    ethernet(BROADCAST, THERE, 0x86dd, b"of another type"),
+                    ethernet(HERE, [3, 0, 0, 0, 0, 2], ETHER_TYPE, b"from a group"),
+                    ethernet(HERE, THERE, ETHER_TYPE, b""),
+                ],
+            );
+        });
+        let frames = receive(&mut link).await;
+        let expected: [Frame; 4] = [
+            (THERE, HERE, b"to me".to_vec()),
+            (THERE, BROADCAST, b"to all".to_vec()),
+            (THERE, [1, 0, 0x5e, 1, 2, 3], b"to a group".to_vec()),
+            (THERE, HERE, Vec::new()),
+        ];
+        assert_eq!(frames, expected);
+        let counters = link.counters();
+        assert_eq!((counters.received, counters.dropped(FrameDrop::Malformed)), (4, 1));
+        assert_eq!(counters.drops().map(|(_, count)| count).sum::<u64>(), 1);
+    });
+}
+
+#[test]
+fn own_frames_are_not_heard_and_the_other_side_hears_them_once() {
+    in_namespace(|_| async {
+        let peer = joined();
+        let mut link = open("v0");
+        let mut second = open("v0");
+        let sent: Vec<Vec<u8>> = (0..200u8).map(|n| vec![n; 1 + usize::from(n) * 7]).collect();
+        let expected: Vec<Frame> = sent.iter().map(|p| (HERE, BROADCAST, p.clone())).collect();
+        let (ready, is_ready) = std::sync::mpsc::channel();
+        let hearing = std::thread::spawn(move || {
+            let frames = there(&peer, move || async move {
+                let mut link = open("p0");
+                ready.send(()).unwrap();
+                receive_count(&mut link, 200).await
+            });
+            (peer, frames)
+        });
+        is_ready.recv().unwrap();
+        for payload in &sent {
+            link.send(BROADCAST, payload).unwrap();
+        }
+        link.flush();
+        let (_peer, frames) = hearing.join().unwrap();
+        assert_eq!(frames, expected);
+        assert_eq!(receive(&mut link).await, []);
+        assert_eq!(receive(&mut second).await, []);
+        assert_eq!(link.counters().sent, 200);
+    });
+}
+
+/// Receives until there are so many frames, then until nothing has come for a while.
+async fn receive_count(link: &mut FrameLink, count: usize) -> Vec<Frame> {
+    let mut frames = Vec::new();
+    let deadline = Instant::now() + Duration::from_secs(5);
+    while frames.len() < count && Instant::now() < deadline {
+        frames.extend(receive(link).await);
+    }
+    frames
+}
+
+/// What goes over the wire is what an independent program calls GeoNetworking over Ethernet.
+#[test]
+fn tcpdump_sees_plain_ethernet() {
+    if let Err(error) = Command::new("tcpdump").arg("--version").output() {
+        return skip(&format!("cannot run tcpdump: {error}"));
+    }
+    in_namespace(|_| async {
+        let peer = joined();
+        let mut dump = peer.run(|| {
+            Command::new("tcpdump")
+                .args(["-i", "p0", "-n", "-e", "-xx", "-c", "1", "ether", "proto", "0x8947"])
+                .stdout(Stdio::piped())
+                .stderr(Stdio::null())
+                .spawn()
+                .unwrap()
+        });
+        let mut link = open("v0");
+        // It says nowhere that it has begun to listen.
+        let deadline = Instant::now() + Duration::from_secs(10);
+        while dump.try_wait().unwrap().is_none() {
+            assert!(Instant::now() < deadline, "tcpdump hears nothing");
+            link.send(BROADCAST, &[0x11, 0x22, 0x33]).unwrap();
+            link.flush();
+            std::thread::sleep(Duration::from_millis(50));
+        }
+        let text = String::from_utf8(dump.wait_with_output().unwrap().stdout).unwrap();
+        assert!(text.contains("02:00:00:00:00:01 > ff:ff:ff:ff:ff:ff"), "{text}");
+        assert!(text.contains("ffff ffff ffff 0200 0000 0001 8947 1122"), "{text}");
+    });
+}
+
+#[test]
+fn a_hundred_thousand_frames_arrive_once_each_and_in_order() {
+    const COUNT: u32 = 100_000;
+    in_namespace(|_| async {
+        let peer = joined();
+        let mut link = open("v0");
+        let sending = std::thread::spawn(move || {
+            let counters = there(&peer, || async {
+                let mut link = open("p0");
+                let mut next = 0;
+                while next < COUNT {
+                    for _ in 0..BATCH.min((COUNT - next) as usize) {
+                        link.send(HERE, &[&next.to_be_bytes()[..], &[0; 96]].concat()).unwrap();
+                        next += 1;
+                    }
+                    link.flush();
+                    // Some 40,000 frames per second.
+                    let _ = tokio::time::timeout(Duration::from_micros(1500), link.readable()).await;
+                }
+                link.counters()
+            });
+            (peer, counters)
+        });
+        let (mut expected, mut calls) = (0u32, 0u32);
+        let deadline = Instant::now() + Duration::from_secs(60);
+        while expected < COUNT {
+            assert!(Instant::now() < deadline, "{expected} frames, {:?}", link.counters());
+            let Ok(event) = tokio::time::timeout(Duration::from_secs(1), link.readable()).await else {
+                continue;
+            };
+            assert_eq!(event.unwrap(), LinkEvent::Frames);
+            calls += 1;
+            link.try_receive(|source, _, payload| {
+                assert_eq!(source, THERE);
+                assert_eq!(payload.len(), 100);
+                assert_eq!(payload[..4], expected.to_be_bytes(), "lost or twice");
+                expected += 1;
+            })
+            .unwrap();
+        }
+        let (_peer, counters) = sending.join().unwrap();
+        assert_eq!(receive(&mut link).await, []);
+        assert_eq!(counters.sent, u64::from(COUNT));
+        assert_eq!(link.counters().received, u64::from(COUNT));
+        for counters in [counters, link.counters()] {
+            assert_eq!(counters.drops().map(|(_, count)| count).sum::<u64>(), 0, "{counters:?}");
+        }
+        println!("{calls} receive calls");
+    });
+}
+
+/// What is not read in time is lost, but not without a word.
+#[test]
+fn every_frame_is_received_or_counted_as_overrun() {
+    in_namespace(|_| async {
+        let peer = joined();
+        let mut link = open("v0");
+        let sent = there(&peer, || async {
+            let mut link = open("p0");
+            let deadline = Instant::now() + Duration::from_secs(20);
+            for number in 0..30_000u32 {
+                while link.send(HERE, &[&number.to_be_bytes()[..], &[0; 1400]].concat()).is_err() {
+                    assert!(Instant::now() < deadline);
+                    let _ = tokio::time::timeout(Duration::from_millis(2), link.readable()).await;
+                }
+            }
+            while link.counters().sent < 30_000 {
+                assert!(Instant::now() < deadline);
+                let _ = tokio::time::timeout(Duration::from_millis(2), link.readable()).await;
+                link.flush();
+            }
+            link.counters().sent
+        });
+        let received = receive(&mut link).await.len() as u64;
+        let overruns = link.counters().dropped(FrameDrop::Overrun);
+        assert!(received > 1000 && overruns > 1000, "{received} received, {overruns} overruns");
+        // The queue of the virtual interface itself may lose a few, of which nobody tells the socket.
+        assert!(
+            received + overruns <= sent && received + overruns > sent * 9 / 10,
+            "{received} + {overruns}"
+        );
+    });
+}
+
+#[test]
+fn the_interface_may_come_late_vanish_and_return() {
+    in_namespace(|_| async {
+        let peer = Peer::new();
+        let mut link = open("v0");
+        assert_eq!((link.state(), link.mtu()), (LinkState::Missing, 0));
+        assert_eq!(link.send(BROADCAST, b"too early"), Err(FrameDrop::Down));
+        for round in 0..3u8 {
+            join(&peer);
+            until(&mut link, LinkState::Up).await;
+            assert_eq!((link.address(), link.mtu()), (HERE, 1500));
+            peer.run(move || inject("p0", &[ethernet(BROADCAST, THERE, ETHER_TYPE, &[round])]));
+            assert_eq!(receive(&mut link).await, [(THERE, BROADCAST, vec![round])]);
+
+            ip("link set v0 down");
+            until(&mut link, LinkState::Down).await;
+            assert_eq!(link.send(BROADCAST, b"down"), Err(FrameDrop::Down));
+            ip("link set v0 mtu 1400");
+            ip("link set v0 address 02:00:00:00:00:0a");
+            ip("link set v0 up");
+            until(&mut link, LinkState::Up).await;
+            wait_until_up("v0");
+            assert_eq!((link.address(), link.mtu()), ([2, 0, 0, 0, 0, 10], 1400));
+            assert_eq!(link.send(BROADCAST, &[0; 1401]), Err(FrameDrop::TooLong));
+            peer.run(|| {
+                wait_until_up("p0");
+                inject("p0", &[ethernet([2, 0, 0, 0, 0, 10], THERE, ETHER_TYPE, b"again")]);
+            });
+            assert_eq!(receive(&mut link).await, [(THERE, [2, 0, 0, 0, 0, 10], b"again".to_vec())]);
+
+            // No carrier, because the other end is down.
+            peer.run(|| ip("link set p0 down"));
+            until(&mut link, LinkState::Down).await;
+            ip("link del v0");
+            until(&mut link, LinkState::Missing).await;
+        }
+        assert_eq!(link.counters().dropped(FrameDrop::Down), 4);
+        assert_eq!(link.counters().dropped(FrameDrop::TooLong), 3);
+    });
+}
+
+#[test]
+fn what_is_queued_when_the_interface_goes_is_counted() {
+    in_namespace(|_| async {
+        let peer = joined();
+        let mut link = open("v0");
+        for _ in 0..10 {
+            link.send(BROADCAST, b"waits").unwrap();
+        }
+        ip("link del v0");
+        // Before anybody has looked.
+        link.flush();
+        until(&mut link, LinkState::Missing).await;
+        assert_eq!((link.counters().sent, link.counters().dropped(FrameDrop::Down)), (0, 10));
+        drop(peer);
+    });
+}
+
+#[test]
+fn loopback_is_no_link() {
+    in_namespace(|_| async {
+        assert_eq!(open("lo").state(), LinkState::Missing);
+    });
+}
+
+#[test]
+fn peers_hear_each_other_over_udp() {
+    in_namespace(|_| async {
+        let mut a = open("udp:[::1]:9001,[::1]:9002,[::1]:9003");
+        let mut b = open("udp:[::1]:9002,[::1]:9001,[::1]:9003");
+        let mut c = open("udp:[::1]:9003,[::1]:9001,[::1]:9002");
+        assert_eq!((a.state(), a.mtu()), (LinkState::Up, 1500));
+        let (from, to) = (a.address(), b.address());
+        for number in 0..100u8 {
+            a.send(BROADCAST, &[number; 20]).unwrap();
+        }
+        a.send(to, b"to b").unwrap();
+        a.flush();
+        let mut expected: Vec<Frame> = (0..100u8).map(|n| (from, BROADCAST, vec![n; 20])).collect();
+        assert_eq!(receive(&mut c).await, expected);
+        expected.push((from, to, b"to b".to_vec()));
+        assert_eq!(receive(&mut b).await, expected);
+        assert_eq!(receive(&mut a).await, []);
+        assert_eq!(a.counters().sent, 101);
+        assert_eq!(c.counters().dropped(FrameDrop::OtherStation), 1);
+    });
+}
+
+#[test]
+fn datagrams_of_strangers_are_dropped_and_too_long_ones_too() {
+    in_namespace(|_| async {
+        ip("addr add 192.0.2.1/24 dev lo");
+        let mut link = open("udp:127.0.0.1:9001,127.0.0.2:9002");
+        let mut datagram = [BROADCAST, THERE].concat();
+        let known = std::net::UdpSocket::bind("127.0.0.2:7").unwrap();
+        let stranger = std::net::UdpSocket::bind("192.0.2.1:9002").unwrap();
+        for socket in [&known, &stranger] {
+            socket.send_to(&datagram, "127.0.0.1:9001").unwrap();
+            socket.send_to(&datagram[..11], "127.0.0.1:9001").unwrap();
+        }
+        datagram.resize(12 + 1500, 7);
+        known.send_to(&datagram, "127.0.0.1:9001").unwrap();
+        datagram.resize(9000, 7);
+        known.send_to(&datagram, "127.0.0.1:9001").unwrap();
+        let frames = receive(&mut link).await;
+        assert_eq!(frames.iter().map(|(_, _, payload)| payload.len()).collect::<Vec<_>>(), [0, 1500]);
+        let counters = link.counters();
+        assert_eq!(counters.dropped(FrameDrop::Stranger), 2);
+        assert_eq!(counters.dropped(FrameDrop::Malformed), 2);
+    });
+}
+
+#[test]
+fn a_group_is_joined_again_when_its_interface_returns() {
+    for group in ["udp:[ff02::4:8947%v0]:8947", "udp:239.255.89.47%v0:8947"] {
+        in_namespace(move |_| async move {
+            let peer = Peer::new();
+            let mut link = open(group);
+            assert_eq!(link.state(), LinkState::Missing);
+            for _ in 0..2 {
+                join(&peer);
+                add_addresses("v0", "2001:db8::1/64", "192.0.2.1/24");
+                peer.run(|| add_addresses("p0", "2001:db8::2/64", "192.0.2.2/24"));
+                until(&mut link, LinkState::Up).await;
+                let group = group.replace("v0", "p0");
+                let (answer, sender) = there(&peer, move || async move {
+                    let mut link = open(&group);
+                    link.send(BROADCAST, b"hello").unwrap();
+                    link.flush();
+                    (receive(&mut link).await, link.address())
+                });
+                // Nobody hears itself.
+                assert_eq!(answer, []);
+                assert_eq!(receive(&mut link).await, [(sender, BROADCAST, b"hello".to_vec())]);
+                link.send(BROADCAST, b"hello").unwrap();
+                link.flush();
+                assert_eq!(receive(&mut link).await, []);
+                ip("link del v0");
+                until(&mut link, LinkState::Missing).await;
+            }
+            assert_eq!(link.counters().sent, 2);
+        });
+    }
+}
+
+fn add_addresses(interface: &str, six: &str, four: &str) {
+    add_address(interface, six);
+    ip(&format!("addr add {four} dev {interface}"));
+}
+
+fn skip(reason: &str) {
+    assert!(std::env::var("CARNET_REQUIRE_TOOLS").as_deref() != Ok("1"), "{reason}");
+    println!("\nSKIPPED: {reason}");
+}
