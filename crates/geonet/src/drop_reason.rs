@@ -57,7 +57,7 @@ carnet_base::drop_reasons! {
         LocationServiceBusy = "location_service_busy",
         /// Perimeter recovery has gone round the void: the destination cannot be reached.
         Unreachable = "unreachable",
-        /// A perimeter header that cannot be read, or recovery is off.
+        /// A recovery header that cannot be read, or one in a broadcast frame.
         BadRecoveryHeader = "bad_recovery_header",
         /// A request before the first position.
         NoPosition = "no_position",

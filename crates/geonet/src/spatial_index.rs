@@ -159,22 +159,35 @@ impl SpatialIndex {
         below: f64,
         accept: impl Fn(u32) -> bool,
     ) -> Option<(u32, f64)> {
+        self.search_around::<false>(metric, below, &accept)
+    }
+
+    /// Whether any item that `accept` accepts is strictly nearer than `below` (square metres). It looks no further than
+    /// the first one.
+    pub fn any_within(&self, metric: &Metric, below: f64, accept: impl Fn(u32) -> bool) -> bool {
+        self.search_around::<true>(metric, below, &accept).is_some()
+    }
+
+    fn search_around<const ANY: bool>(
+        &self,
+        metric: &Metric,
+        below: f64,
+        accept: &impl Fn(u32) -> bool,
+    ) -> Option<(u32, f64)> {
         let longitude = i64::from(metric.destination.longitude);
-        let mut best = self.search(metric, longitude, below, &accept);
+        let mut best = self.search::<ANY>(metric, longitude, below, accept);
         // The tree knows no way across the date line: look from the other side as well.
-        let bound = best.map_or(below, |(_, squared)| squared);
         let reach = |to: i64| ((TURN / 2 - to) as f64 * metric.east).powi(2);
-        if reach(longitude) < bound {
-            best = self.search(metric, longitude - TURN, bound, &accept).or(best);
-        }
-        let bound = best.map_or(below, |(_, squared)| squared);
-        if reach(-longitude) < bound {
-            best = self.search(metric, longitude + TURN, bound, &accept).or(best);
+        for (to_date_line, elsewhere) in [(longitude, longitude - TURN), (-longitude, longitude + TURN)] {
+            let bound = best.map_or(below, |(_, squared)| squared);
+            if reach(to_date_line) < bound {
+                best = self.search::<ANY>(metric, elsewhere, bound, accept).or(best);
+            }
         }
         best
     }
 
-    fn search(
+    fn search<const ANY: bool>(
         &self,
         metric: &Metric,
         longitude: i64,
@@ -207,6 +220,9 @@ impl SpatialIndex {
                     if squared < below && accept(item) {
                         below = squared;
                         best = Some((item, squared));
+                        if ANY {
+                            return best;
+                        }
                     }
                     item = entry.next;
                 }
@@ -384,6 +400,7 @@ mod tests {
                         .min_by(f64::total_cmp);
                     let found = index.nearest(&metric, below).map(|(_, squared)| squared);
                     assert_eq!(found.is_some(), expected.is_some());
+                    assert_eq!(index.any_within(&metric, below, |_| true), expected.is_some());
                     if let (Some(found), Some(expected)) = (found, expected) {
                         assert!((found - expected).abs() <= 1e-9 * expected, "{found} {expected}");
                     }

@@ -103,8 +103,8 @@ impl RecoveryHeader {
 
 /// The neighbours to which the planar subgraph has an edge.
 ///
-/// Whether an edge stays is a question about the one neighbour that is nearest to its middle (Gabriel), so the
-/// spatial index answers it; both ends of an edge come to the same answer.
+/// Whether an edge stays is a question about the neighbours around its middle, so the spatial index answers it; both
+/// ends of an edge come to the same answer.
 pub fn planar_neighbours(table: &LocationTable, ego: Position, planarisation: Planarisation) -> Vec<Slot> {
     let plane = LocalPlane::new(ego);
     let stays = |slot: Slot, position: Position| {
@@ -143,7 +143,7 @@ fn middle_is_free(
     radius: f64,
     witness: impl Fn(Slot) -> bool,
 ) -> bool {
-    table.index().nearest_where(middle, radius * (1.0 - 1e-9), witness).is_none()
+    !table.index().any_within(middle, radius * (1.0 - 1e-9), witness)
 }
 
 /// A neighbour as seen from the destination, in metres.

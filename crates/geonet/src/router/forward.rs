@@ -11,7 +11,7 @@ use super::{Router, Timer, WALKS};
 use crate::buffers::{Meta, Waiting};
 use crate::forwarding::perimeter::{NEXT_HEADER, RecoveryHeader, Walk, planar_neighbours};
 use crate::forwarding::{Selection, Target, contention_based, select};
-use crate::geodesy::Metric;
+use crate::geodesy::{Metric, Position};
 use crate::io::{Event, Output, Transmission};
 use crate::location_table::{Learnt, Slot, mac_key, mid_key};
 use crate::mib::{AreaForwarding, NonAreaForwarding, Planarisation, Recovery};
@@ -348,14 +348,25 @@ impl Router {
         let Some(metric) = packet.meta.target.metric() else { return false };
         let Ok(view) = Packet::parse(&packet.frame) else { return false };
         let ego = self.place();
-        let neighbours = planar_neighbours(&self.table, ego, planarisation);
-        let walk = Walk::new(&self.table, &neighbours, self.mac(), ego, metric.destination);
+        let walk = self.walk(ego, metric, planarisation);
         let Some((header, next)) = walk.enter(ego, view.common.next_header) else { return false };
         let mac = walk.mac_of(next);
         let frame = in_perimeter_mode(&view, &header, view.basic.remaining_hop_limit);
         self.counters.recoveries += 1;
         self.transmit(mac, Waiting { frame, meta: packet.meta });
         true
+    }
+
+    /// The planar subgraph as seen from here on the way to a destination.
+    fn walk(&mut self, ego: Position, metric: &Metric, planarisation: Planarisation) -> Walk<'_> {
+        let mac = self.mac();
+        let generation = self.table.generation();
+        let planar = match self.planar.take() {
+            Some(planar) if planar.0 == generation && planar.1 == ego => planar,
+            _ => (generation, ego, planar_neighbours(&self.table, ego, planarisation)),
+        };
+        let (_, _, neighbours) = self.planar.insert(planar);
+        Walk::new(&self.table, neighbours, mac, ego, metric.destination)
     }
 
     /// Sends a packet in perimeter mode one edge further. `None` when perimeter mode ends here: the station is nearer
@@ -399,8 +410,7 @@ impl Router {
             .table
             .find(now, mac_key(received.frame.source))
             .map(|slot| self.table.entry(slot).position());
-        let neighbours = planar_neighbours(&self.table, ego, planarisation);
-        let walk = Walk::new(&self.table, &neighbours, self.mac(), ego, metric.destination);
+        let walk = self.walk(ego, &metric, planarisation);
         let (header, next) = match walk.go_on(recovery, sender) {
             Ok(step) => step,
             Err(reason) => return Some(Err(reason)),

@@ -117,6 +117,8 @@ pub struct Router {
     repetitions: BTreeMap<u32, source::Repeated>,
     next_repetition: u32,
     own_positions: VecDeque<OwnPosition>,
+    /// The planar subgraph and what it was made from: neighbours and own position.
+    planar: Option<(u64, Position, Vec<Slot>)>,
     /// Packets seen in perimeter mode: source, SN, RHL.
     walks: VecDeque<(u64, u16, u8)>,
     /// Changes of address: a station that is out for it shall not have us change with every frame.
@@ -149,6 +151,7 @@ impl Router {
             repetitions: BTreeMap::new(),
             next_repetition: 0,
             own_positions: VecDeque::with_capacity(OWN_POSITIONS),
+            planar: None,
             walks: VecDeque::with_capacity(WALKS),
             conflicts: RateLimiter::new(3, CONFLICT_INTERVAL),
             last_beacon: Time::ZERO,

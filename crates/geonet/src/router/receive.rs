@@ -60,6 +60,10 @@ impl Router {
         }
         let (packet, recovery) = self.read(frame.packet)?;
         let received = Received { packet, frame, recovery };
+        // A walk has one walker: if everybody took the next step there would be a storm.
+        if recovery.is_some() && !received.is_unicast() {
+            return Err(GeonetDrop::BadRecoveryHeader);
+        }
         // 10.3.5: more hops left than there were at the beginning.
         if packet.exceeds_hop_limit() {
             return Err(GeonetDrop::HopLimitExceedsMaximum);
@@ -71,7 +75,7 @@ impl Router {
             return Err(GeonetDrop::AbsurdPosition);
         }
         let mine = mid_key(source.address) == mid_key(self.address);
-        if mine && !(received.recovery.is_some() && received.is_unicast() && self.has_sent(source)) {
+        if mine && !(received.recovery.is_some() && self.has_sent(source)) {
             return Err(self.own_address(now, source));
         }
         if frame.source == self.mac() {

@@ -186,3 +186,48 @@ fn the_original_packet_is_restored() {
     // The same step twice goes nowhere.
     assert_eq!(nearer.get(&Station::c(), &walking), Err(carnet_geonet::GeonetDrop::Duplicate));
 }
+
+/// A packet in perimeter mode is for one station; in a broadcast frame it would make a storm.
+#[test]
+fn a_walk_has_one_walker() {
+    use crate::craft::{Iut, Station};
+    use carnet_geonet::GeonetDrop;
+    let mut iut = Iut::quiet(mib(Recovery::Perimeter(Planarisation::Gabriel)));
+    iut.knows(&[Station::c()]);
+    let e = Station::e();
+    iut.get(&e, &e.guc(&Station::a().pv, b"x")).expect("forwarded");
+    let walking = iut.one_sent().frame;
+    let mut other = Iut::quiet(mib(Recovery::Perimeter(Planarisation::Gabriel)));
+    other.knows(&[Station::c(), Station::at(5, crate::craft::place(-150.0, -10.0))]);
+    assert_eq!(other.hear(&e, &walking), Err(GeonetDrop::BadRecoveryHeader));
+    other.nothing_sent();
+    other.get(&e, &walking).expect("forwarded");
+    other.one_sent();
+}
+
+/// Thousands of stations that claim one spot do not make recovery slow.
+#[test]
+fn a_crowd_on_one_spot() {
+    use crate::craft::{Iut, Station};
+    use carnet_wire::geonet::{GnAddress, StationType};
+    let mut iut = Iut::quiet(mib(Recovery::Perimeter(Planarisation::Gabriel)));
+    let mut rng = Rng::new(4);
+    for number in 0..5_000u16 {
+        let spot = crate::craft::place(-200.0 + rng.below(500) as f64 / 100.0, rng.below(500) as f64 / 100.0);
+        let mut fake = Station::at(0, spot);
+        let [x, y] = number.to_be_bytes();
+        fake.mac = [2, 7, 7, 7, x, y];
+        fake.pv.address = GnAddress::new(false, StationType::PassengerCar, fake.mac);
+        iut.hear(&fake, &fake.beacon()).expect("a neighbour");
+    }
+    let e = Station::e();
+    let start = iut.router.counters().recoveries;
+    for sequence in 0..20 {
+        iut.knows(&[e
+            .later(u64::from(sequence))
+            .moved(crate::craft::place(0.0, -100.0 - f64::from(sequence)))]);
+        let frame = Station { sequence, ..e }.guc(&Station::at(9, crate::craft::place(5000.0, 0.0)).pv, b"x");
+        iut.get(&e, &frame).expect("forwarded");
+    }
+    assert_eq!(iut.router.counters().recoveries - start, 20);
+}
