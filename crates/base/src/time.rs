@@ -96,18 +96,26 @@ impl WallTime {
         self.0
     }
 
-    /// The 64-bit NTP timestamp (RFC 5905 6) that RFC 4285 puts into its Message-ID option.
+    /// The 64-bit NTP timestamp (RFC 5905 6) that RFC 4285 puts into its Message-ID option. The era is not in
+    /// it: on 2036-02-07 it wraps.
     pub fn to_ntp(self) -> u64 {
-        let seconds = self.0 / 1_000_000_000 + Self::NTP_TO_UNIX;
+        let seconds = (self.0 / 1_000_000_000 + Self::NTP_TO_UNIX) & 0xffff_ffff;
         let fraction = ((self.0 % 1_000_000_000) << 32) / 1_000_000_000;
         (seconds << 32) | fraction
     }
 
-    /// The date that a 64-bit NTP timestamp of era 0 means; `None` before 1970.
-    pub fn from_ntp(ntp: u64) -> Option<WallTime> {
-        let seconds = (ntp >> 32).checked_sub(Self::NTP_TO_UNIX)?;
+    /// The date nearest to `near` that a 64-bit NTP timestamp may mean (RFC 5905 6: the era has to be known
+    /// from elsewhere), but none before 1970.
+    pub fn from_ntp(ntp: u64, near: WallTime) -> WallTime {
+        let seconds_now = near.0 / 1_000_000_000 + Self::NTP_TO_UNIX;
+        // Seconds from `near` to the timestamp, as the shorter way round.
+        let ahead = ((ntp >> 32) as u32).wrapping_sub(seconds_now as u32).cast_signed();
+        let mut seconds = i128::from(seconds_now) + i128::from(ahead) - i128::from(Self::NTP_TO_UNIX);
+        if seconds < 0 {
+            seconds += 1 << 32;
+        }
         let nanos = ((ntp & 0xffff_ffff) * 1_000_000_000) >> 32;
-        Some(WallTime(seconds * 1_000_000_000 + nanos))
+        WallTime(u64::try_from(seconds * 1_000_000_000 + i128::from(nanos)).unwrap_or(u64::MAX))
     }
 
     /// The distance between two dates, whichever is earlier.
@@ -141,7 +149,23 @@ mod tests {
         let date = WallTime::from_unix_nanos(946_684_800_500_000_000);
         assert_eq!(date.to_ntp() >> 32, 3_155_673_600);
         assert_eq!(date.to_ntp() & 0xffff_ffff, 0x8000_0000);
-        assert_eq!(WallTime::from_ntp(date.to_ntp()), Some(date));
-        assert_eq!(WallTime::from_ntp(5 << 32), None);
+        assert_eq!(WallTime::from_ntp(date.to_ntp(), date), date);
+    }
+
+    /// NTP era 1 begins on 2036-02-07T06:28:16Z.
+    #[test]
+    fn ntp_timestamps_across_the_end_of_the_era() {
+        let end = WallTime::from_unix_nanos(2_085_978_496_000_000_000);
+        let before = WallTime::from_unix_nanos(end.as_unix_nanos() - 1_500_000_000);
+        let after = end + Duration::from_millis(2_500);
+        assert_eq!(end.to_ntp(), 0);
+        assert_eq!(before.to_ntp() >> 32, 0xffff_fffe);
+        assert_eq!(after.to_ntp() >> 32, 2);
+        for near in [before, end, after, after + Duration::from_secs(86_400 * 365 * 60)] {
+            assert_eq!(WallTime::from_ntp(before.to_ntp(), near), before);
+            assert_eq!(WallTime::from_ntp(after.to_ntp(), near), after);
+        }
+        // A clock that was never set still takes a timestamp for one of our time.
+        assert_eq!(WallTime::from_ntp(after.to_ntp(), WallTime::default()), after);
     }
 }

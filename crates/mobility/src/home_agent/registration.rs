@@ -15,6 +15,7 @@ use ipnet::Ipv6Net;
 
 use super::{AuthorizedNode, HomeAgentConfig};
 use crate::home_agent::binding_cache::{Binding, BindingState};
+use crate::sequence::is_later;
 use crate::{
     MobilityDrop, MobilityMessage, ReplayProtection, is_newer, is_unicast_routable, lifetime_from_units,
 };
@@ -232,8 +233,8 @@ fn judge_timestamp(replay: &Replay, wall: WallTime, window: Duration, request: &
     let Some(timestamp) = request.timestamp else {
         return reject(Status::MESSAGE_ID_REQUIRED, wall.to_ntp());
     };
-    let close = WallTime::from_ntp(timestamp).is_some_and(|date| date.distance(wall) <= window);
-    if close && replay.timestamp.is_none_or(|last| timestamp > last) {
+    let close = WallTime::from_ntp(timestamp, wall).distance(wall) <= window;
+    if close && replay.timestamp.is_none_or(|last| is_later(timestamp, last)) {
         return None;
     }
     // "copies only the low-order 32 bits ..., and supplies the high-order 32 bits from its own time".

@@ -15,6 +15,7 @@ use super::binding_update_list::{
 };
 use super::{HINT_INTERVAL, MobileRouter, Registration, Timer};
 use crate::home_agent::ND_HOP_LIMIT;
+use crate::sequence::is_later;
 use crate::{Event, MobilityDrop, MobilityMessage, Output, is_newer, lifetime_from_units};
 
 /// Statuses 135 and 144 are answered at once this often in an exchange; then the back-off applies.
@@ -76,7 +77,9 @@ impl MobileRouter {
             return Err(MobilityDrop::Timestamp);
         }
         if !status.is_rejection() {
-            self.acknowledged_timestamp = timestamp.unwrap_or(0).max(self.acknowledged_timestamp);
+            let newest = self.acknowledged_timestamp;
+            self.acknowledged_timestamp =
+                timestamp.filter(|new| newest.is_none_or(|old| is_later(*new, old))).or(newest);
         }
         if exchange.purpose == Purpose::Deregister {
             self.deregistered(now, wall, status);
@@ -191,7 +194,8 @@ impl MobileRouter {
     /// when that is close enough to what was sent, the timestamp was only older than another one, and the
     /// clock is right.
     fn learn_clock(&mut self, wall: WallTime, sent: Option<u64>, told: Option<u64>) {
-        let date = |timestamp: Option<u64>| timestamp.and_then(WallTime::from_ntp);
+        let clock = self.clock(wall);
+        let date = |timestamp: Option<u64>| Some(WallTime::from_ntp(timestamp?, clock));
         let (Some(window), Some(ours), Some(theirs)) = (self.replay_window(), date(sent), date(told)) else {
             return;
         };

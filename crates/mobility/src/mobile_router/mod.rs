@@ -143,8 +143,8 @@ pub struct MobileRouter {
     /// The home agent's clock less ours, learnt from status 144, in nanoseconds.
     clock_offset: i128,
     /// The greatest NTP timestamp sent, and the greatest acknowledged.
-    newest_timestamp: u64,
-    acknowledged_timestamp: u64,
+    newest_timestamp: Option<u64>,
+    acknowledged_timestamp: Option<u64>,
     sent_at: VecDeque<Time>,
     hints: RateLimiter,
     timers: TimerTable<Timer>,
@@ -170,8 +170,8 @@ impl MobileRouter {
             reported_path: None,
             sequence: rng.u16(),
             clock_offset: 0,
-            newest_timestamp: 0,
-            acknowledged_timestamp: 0,
+            newest_timestamp: None,
+            acknowledged_timestamp: None,
             sent_at: VecDeque::new(),
             hints: RateLimiter::new(1, HINT_INTERVAL),
             timers: TimerTable::new(),

@@ -10,6 +10,7 @@ use carnet_wire::mobility::{BindingUpdateFlags, Builder, ControlPacket, Mobility
 
 use super::binding_update_list::{Exchange, Purpose, Sent};
 use super::{MobileRouter, RegistrationMode, Timer};
+use crate::sequence::is_later;
 use crate::{HOP_LIMIT, MAX_UPDATE_RATE, Output, ReplayProtection, lifetime_units};
 
 impl MobileRouter {
@@ -91,8 +92,11 @@ impl MobileRouter {
     /// every one before (RFC 4285 6), also at the same instant or when the clock was set back a little.
     fn timestamp(&mut self, wall: WallTime) -> Option<u64> {
         self.replay_window()?;
-        self.newest_timestamp = self.clock(wall).to_ntp().max(self.newest_timestamp.saturating_add(1));
-        Some(self.newest_timestamp)
+        let clock = self.clock(wall).to_ntp();
+        let least = self.newest_timestamp.map_or(clock, |newest| newest.wrapping_add(1));
+        let timestamp = if is_later(clock, least) { clock } else { least };
+        self.newest_timestamp = Some(timestamp);
+        Some(timestamp)
     }
 
     /// How far the home agent's clock may be from ours, where timestamps are in use.

@@ -70,6 +70,8 @@ pub struct Sent {
 
 pub struct Pair {
     pub now: Time,
+    /// The time of day at [`Time::ZERO`].
+    pub wall_start: WallTime,
     pub agent: HomeAgent,
     pub agent_config: HomeAgentConfig,
     pub agent_stored: Vec<StoredBinding>,
@@ -109,6 +111,7 @@ impl Pair {
             .collect();
         let mut pair = Pair {
             now: Time::from_secs(100),
+            wall_start: agent::WALL_START,
             agent: HomeAgent::new(setup.agent.clone()),
             agent_config: setup.agent,
             agent_stored: Vec::new(),
@@ -148,7 +151,7 @@ impl Pair {
 
     /// The true time of day.
     pub fn wall(&self) -> WallTime {
-        agent::WALL_START + self.now.saturating_since(Time::ZERO)
+        self.wall_start + self.now.saturating_since(Time::ZERO)
     }
 
     /// The time of day as a router believes it.

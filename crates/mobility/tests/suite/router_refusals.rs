@@ -274,6 +274,24 @@ fn a_deregistration_with_a_wrong_clock_is_repeated() {
     assert!(pair.machine().is_quiescent());
 }
 
+/// RFC 5905 6: NTP timestamps begin anew on 2036-02-07T06:28:16Z; registrations go on, and old ones stay old.
+#[test]
+fn timestamps_last_beyond_the_end_of_the_ntp_era() {
+    let mut pair = timed(Duration::from_secs(2));
+    let end = Duration::from_secs(2_085_978_496);
+    let clock = carnet_base::WallTime::from_unix_nanos((end - Duration::from_secs(250)).as_nanos() as u64);
+    pair.wall_start = clock; // the pair begins at 100 s
+    pair.attach(0, "wifi", CARE_OF);
+    pair.register();
+    pair.run(600.0);
+    assert!(pair.is_registered(0));
+    let statuses: Vec<u8> =
+        pair.sent.iter().filter(|sent| sent.router.is_none()).map(|sent| sent.seen.status()).collect();
+    assert!(statuses.iter().all(|status| *status == 0), "{statuses:?}");
+    let old = pair.updates()[0].1.options().timestamp.expect("a timestamp");
+    assert!(old > pair.last_update().options().timestamp.expect("a timestamp"), "it has wrapped");
+}
+
 /// A home agent that always answers 144 draws no storm.
 #[test]
 fn endless_status_144_ends_in_the_back_off() {
