@@ -110,18 +110,19 @@ impl Station {
         now: Time,
         wall: WallTime,
     ) -> Station {
+        let mut rng = Rng::new(seed);
         let mut station = Station {
             agent: None,
             router: None,
             geonet: None,
             interfaces: BTreeMap::new(),
             desired: DesiredState::new(),
-            forwarder: Forwarder::new(),
+            forwarder: Forwarder::new(&mut rng),
             reassembler: Reassembler::default(),
             outputs: VecDeque::new(),
             received: BTreeMap::new(),
             dropped: BTreeMap::new(),
-            rng: Rng::new(seed),
+            rng,
         };
         station.geonet = config.geonet.clone().map(|settings| {
             let rng = Rng::new(station.rng.u64());
@@ -520,7 +521,8 @@ impl Station {
                 return self.forwarder.drop(TunnelDrop::Fragment);
             }
             let payload = buffer.as_slice().get(extensions.offset..).unwrap_or_default();
-            return match self.reassembler.handle(now, header, &fragment, payload) {
+            let stranger = !self.forwarder.has_tunnel(header.destination, header.source);
+            return match self.reassembler.handle(now, header, &fragment, payload, stranger) {
                 Ok(None) => Verdict::Consumed,
                 Ok(Some(whole)) => {
                     buffer.copy_from(&whole);
@@ -622,8 +624,8 @@ impl Station {
     /// Computes anew what the mobile router wants from the data path.
     fn forward_router(&mut self) {
         if let Some(router) = &self.router {
-            let lan: &[String] = if router.advertisers.is_empty() { &[] } else { &router.lan };
-            let entries = router_entries(&router.machine, lan, &self.interfaces);
+            let assign = !router.advertisers.is_empty();
+            let entries = router_entries(&router.machine, &router.lan, assign, &self.interfaces);
             self.desired.replace(Scope::MobileRouter, entries);
         }
         self.take_changes();
@@ -644,7 +646,7 @@ impl Station {
             match &change {
                 Change::Set(Entry::Tunnel(tunnel)) => self.forwarder.set_tunnel(tunnel.clone()),
                 Change::Remove(Entry::Tunnel(tunnel)) => {
-                    self.forwarder.remove_tunnel(tunnel.local, tunnel.remote);
+                    self.forwarder.remove_tunnel(tunnel);
                 }
                 _ => {}
             }

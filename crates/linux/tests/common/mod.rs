@@ -319,6 +319,7 @@ pub fn mobile_router(uplink: &str, lan: &str) -> Vec<Entry> {
         route(TABLE_UPLINK, "::/0", 1024, &format!("fe80::1 {uplink}")),
         Entry::Tunnel(Tunnel {
             end: TunnelEnd::MobileRouter,
+            home_address: "2001:db8:1::1234".parse().unwrap(),
             local: "2001:db8:f1::10".parse().unwrap(),
             remote: "2001:db8:1::1".parse().unwrap(),
             inner: vec!["2001:db8:a::/64".parse().unwrap()],

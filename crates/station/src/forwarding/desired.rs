@@ -21,6 +21,8 @@ pub const TABLE_MAIN: u32 = 254;
 pub const TABLE_CAPTURE: u32 = 13_500;
 /// Where packets from the mobile network go: into the tunnel, or nowhere.
 pub const TABLE_TUNNEL: u32 = 13_501;
+/// Where packets go that a mobile router does not forward: nowhere.
+pub const TABLE_NOWHERE: u32 = 13_502;
 /// The first of the tables with one uplink's default route; uplink `n` of the config has this plus `n`.
 pub const TABLE_UPLINK: u32 = 13_510;
 
@@ -30,12 +32,17 @@ pub mod priority {
     pub const CAPTURE: u32 = 100;
     /// The `local` table, moved down from 0 so that [`CAPTURE`] comes first.
     pub const LOCAL: u32 = 110;
-    /// To the mobile network and home address themselves: the main table, never the tunnel.
+    /// What comes in on an uplink and was not captured goes nowhere: a mobile router is no way from one visited
+    /// network to another, nor past the home agent into the mobile network.
+    pub const FROM_UPLINK: u32 = 115;
+    /// To the mobile network: the main table, never the tunnel.
     pub const TO_MOBILE_NETWORK: u32 = 120;
-    /// From a care-of address: its uplink's table.
+    /// From a care-of address, by this machine itself: its uplink's table.
     pub const FROM_CARE_OF_ADDRESS: u32 = 130;
     /// From the mobile network or the home address: the tunnel's table.
     pub const FROM_MOBILE_NETWORK: u32 = 140;
+    /// From a LAN interface, but with somebody else's source address: nowhere (RFC 3963 9).
+    pub const FROM_LAN: u32 = 145;
 }
 
 /// Which end of a NEMO tunnel this station is.
@@ -53,6 +60,8 @@ pub enum TunnelEnd {
 pub struct Tunnel {
     /// Which end this is.
     pub end: TunnelEnd,
+    /// Whose binding it follows from. Several home addresses may share a care-of address.
+    pub home_address: Ipv6Addr,
     /// Outer source of what is sent, outer destination of what is accepted.
     pub local: Ipv6Addr,
     /// Outer destination of what is sent, outer source of what is accepted (RFC 6275 10.4.5).
@@ -161,8 +170,8 @@ pub enum Key {
     Address(String, Ipv6Addr),
     /// Table, destination, metric.
     Route(u32, Ipv6Net, u32),
-    /// Local and remote end.
-    Tunnel(Ipv6Addr, Ipv6Addr),
+    /// Local end, remote end, home address.
+    Tunnel(Ipv6Addr, Ipv6Addr, Ipv6Addr),
     /// A rule is its own key.
     Rule(Rule),
 }
@@ -174,7 +183,7 @@ impl Entry {
             Entry::Setting(s) => Key::Setting(s.interface.clone(), s.name.clone()),
             Entry::Address(a) => Key::Address(a.interface.clone(), a.address),
             Entry::Route(r) => Key::Route(r.table, r.destination, r.metric),
-            Entry::Tunnel(t) => Key::Tunnel(t.local, t.remote),
+            Entry::Tunnel(t) => Key::Tunnel(t.local, t.remote, t.home_address),
             Entry::Rule(r) => Key::Rule(r.clone()),
         }
     }

@@ -35,8 +35,9 @@ pub(crate) fn into_tunnel_device() -> RouteAction {
     RouteAction::Forward { interface: TUNNEL_DEVICE.into(), gateway: None }
 }
 
-pub(crate) fn unreachable(destination: Ipv6Net) -> Entry {
-    route(TABLE_MAIN, destination, METRIC_LAST, RouteAction::Unreachable)
+/// Catches in `table` what nothing better matches.
+pub(crate) fn unreachable(table: u32, destination: Ipv6Net) -> Entry {
+    route(table, destination, METRIC_LAST, RouteAction::Unreachable)
 }
 
 /// What holds whether or not anybody is registered.
@@ -47,7 +48,7 @@ pub(crate) fn agent_entries(agent: &HomeAgent) -> Vec<Entry> {
         route(TABLE_MAIN, host(config.address), METRIC, into_tunnel_device()),
     ];
     if config.home_link.is_none() {
-        entries.push(unreachable(config.home_prefix));
+        entries.push(unreachable(TABLE_MAIN, config.home_prefix));
     }
     entries
 }
@@ -81,7 +82,7 @@ pub(crate) fn node_entries(agent: &HomeAgent, node: &AuthorizedNode) -> Vec<Entr
                 METRIC,
                 RouteAction::Forward { interface: home_link.clone(), gateway: Some(node.home_address) },
             )),
-            _ => entries.push(unreachable(*prefix)),
+            _ => entries.push(unreachable(TABLE_MAIN, *prefix)),
         }
     }
     entries
@@ -94,6 +95,7 @@ fn inner(binding: &Binding) -> Vec<Ipv6Net> {
 fn tunnel(local: Ipv6Addr, binding: &Binding, remote: Ipv6Addr, transmit: bool) -> Entry {
     Entry::Tunnel(Tunnel {
         end: TunnelEnd::HomeAgent,
+        home_address: binding.home_address,
         local,
         remote,
         inner: inner(binding),

@@ -4,7 +4,9 @@
 //!   own input, which would refuse it: rules that stand before the `local` table.
 //! * What comes from the mobile network or the home address goes into the tunnel device, always; whether a
 //!   tunnel takes it is the forwarder's business, so that a registration changes no kernel route.
-//! * What leaves from a care-of address goes out of its own uplink, whatever the main table prefers.
+//! * What this machine sends from a care-of address goes out of its own uplink, whatever the main table prefers.
+//! * Nothing else passes: what comes in on an uplink is not forwarded to the mobile network (past the home agent)
+//!   nor to another uplink, and a host on board does not leave with somebody else's address (RFC 3963 9).
 //! * Uplinks stay hosts in the eyes of the visited network although the router forwards: no Router bit, no
 //!   all-routers group, Router Advertisements accepted (RFC 3963 5.6, 5.7).
 //! * On the home link the mobile network is routed out of that link without tunnel.
@@ -19,11 +21,13 @@ use carnet_wire::ipv6::protocol;
 use ipnet::Ipv6Net;
 
 use super::desired::{
-    Entry, InterfaceAddress, RouteAction, Rule, Setting, TABLE_CAPTURE, TABLE_MAIN, TABLE_TUNNEL,
-    TABLE_UPLINK, TUNNEL_DEVICE, Tunnel, TunnelEnd, priority,
+    Entry, InterfaceAddress, RouteAction, Rule, Setting, TABLE_CAPTURE, TABLE_MAIN, TABLE_NOWHERE,
+    TABLE_TUNNEL, TABLE_UPLINK, TUNNEL_DEVICE, Tunnel, TunnelEnd, priority,
 };
 use super::for_home_agent::{host, into_tunnel_device, route, unreachable};
 
+/// What rules call the machine itself as the origin of a packet.
+const LOCAL: &str = "lo";
 const METRIC: u32 = 1024;
 /// An IPv6 header.
 const ENCAPSULATION: u32 = 40;
@@ -45,21 +49,27 @@ pub(crate) fn setting_entries(router: &MobileRouter) -> [Vec<Entry>; 3] {
     ]
 }
 
-/// Everything else: it follows from the router's state and its LAN interfaces.
+/// Everything else: it follows from the router's state and its LAN interfaces. `assign` is whether these get
+/// addresses.
 pub(crate) fn router_entries(
     router: &MobileRouter,
     lan: &[String],
+    assign: bool,
     interfaces: &BTreeMap<String, Interface>,
 ) -> Vec<Entry> {
     let config = router.config();
     let mut entries = Vec::new();
-    let rule = |priority, from: Option<Ipv6Net>, to: Option<Ipv6Net>, table| {
-        Entry::Rule(Rule { priority, input_interface: None, from, to, protocol: None, table })
+    let rule = |priority, input: Option<&str>, from: Option<Ipv6Net>, to: Option<Ipv6Net>, table| {
+        let input_interface = input.map(str::to_owned);
+        Entry::Rule(Rule { priority, input_interface, from, to, protocol: None, table })
     };
 
     let default = Ipv6Net::default();
     entries.push(route(TABLE_CAPTURE, default, METRIC, into_tunnel_device()));
     entries.push(route(TABLE_TUNNEL, default, METRIC, into_tunnel_device()));
+    // Should the tunnel device go, with carnet or without it: nothing leaves by another way.
+    entries.push(unreachable(TABLE_TUNNEL, default));
+    entries.push(unreachable(TABLE_NOWHERE, default));
     for uplink in &config.uplinks {
         for protocol in CAPTURED {
             entries.push(Entry::Rule(Rule {
@@ -76,14 +86,37 @@ pub(crate) fn router_entries(
     let home = router.home_uplink();
     let home_index = home
         .and_then(|home| router.uplinks().iter().position(|u| u.config.interface == home.config.interface));
-    let mobile_table = home_index.map_or(TABLE_TUNNEL, uplink_table);
-    for prefix in &config.prefixes {
-        entries.push(rule(priority::TO_MOBILE_NETWORK, None, Some(*prefix), TABLE_MAIN));
-        entries.push(rule(priority::FROM_MOBILE_NETWORK, Some(*prefix), None, mobile_table));
-        // What is for the mobile network but for no link in it ends here, and not in a loop.
-        entries.push(unreachable(*prefix));
+    for (index, uplink) in config.uplinks.iter().enumerate() {
+        if home_index != Some(index) {
+            entries.push(rule(priority::FROM_UPLINK, Some(&uplink.interface), None, None, TABLE_NOWHERE));
+        }
     }
-    entries.push(rule(priority::FROM_MOBILE_NETWORK, Some(host(config.home_address)), None, mobile_table));
+    let mobile_table = home_index.map_or(TABLE_TUNNEL, uplink_table);
+    // Packets of the mobile network come from its links and from this machine, nowhere else; where no link is
+    // configured, from wherever the operator leads them here.
+    let inside: Vec<Option<&str>> = if lan.is_empty() {
+        vec![None]
+    } else {
+        lan.iter().map(|interface| Some(interface.as_str())).chain([Some(LOCAL)]).collect()
+    };
+    for prefix in &config.prefixes {
+        entries.push(rule(priority::TO_MOBILE_NETWORK, None, None, Some(*prefix), TABLE_MAIN));
+        for input in &inside {
+            entries.push(rule(priority::FROM_MOBILE_NETWORK, *input, Some(*prefix), None, mobile_table));
+        }
+        // What is for the mobile network but for no link in it ends here, and not in a loop.
+        entries.push(unreachable(TABLE_MAIN, *prefix));
+    }
+    for interface in lan {
+        entries.push(rule(priority::FROM_LAN, Some(interface), None, None, TABLE_NOWHERE));
+    }
+    let home_address = Some(host(config.home_address));
+    entries.push(rule(priority::FROM_MOBILE_NETWORK, Some(LOCAL), home_address, None, mobile_table));
+    if home.is_some() {
+        // The de-registration, which carnet sends from the home address.
+        let input = Some(TUNNEL_DEVICE);
+        entries.push(rule(priority::FROM_MOBILE_NETWORK, input, home_address, None, mobile_table));
+    }
     entries.push(Entry::Address(InterfaceAddress {
         interface: home.map_or(TUNNEL_DEVICE, |home| home.config.interface.as_str()).into(),
         address: config.home_address,
@@ -100,7 +133,11 @@ pub(crate) fn router_entries(
         match uplink.attachment {
             Attachment::Foreign { care_of_address, router } => {
                 entries.push(route(table, default, METRIC, forward(Some(router))));
-                entries.push(rule(priority::FROM_CARE_OF_ADDRESS, Some(host(care_of_address)), None, table));
+                entries.push(unreachable(table, default));
+                for input in [TUNNEL_DEVICE, LOCAL] {
+                    let from = Some(host(care_of_address));
+                    entries.push(rule(priority::FROM_CARE_OF_ADDRESS, Some(input), from, None, table));
+                }
             }
             Attachment::Home { router } if home_index == Some(index) => {
                 entries.push(route(table, config.home_prefix, METRIC, forward(None)));
@@ -119,6 +156,7 @@ pub(crate) fn router_entries(
         let mtu = router.uplinks().get(index).map_or(1280, |u| u.mtu());
         entries.push(Entry::Tunnel(Tunnel {
             end: TunnelEnd::MobileRouter,
+            home_address: config.home_address,
             local: care_of_address,
             remote: config.home_agent,
             inner: inner.clone(),
@@ -127,7 +165,9 @@ pub(crate) fn router_entries(
         }));
     }
 
-    entries.extend(lan_addresses(&config.prefixes, lan, interfaces));
+    if assign {
+        entries.extend(lan_addresses(&config.prefixes, lan, interfaces));
+    }
     entries
 }
 

@@ -16,7 +16,8 @@ use std::collections::{BTreeMap, HashMap, VecDeque};
 use std::net::Ipv6Addr;
 use std::time::Duration;
 
-use carnet_base::{DropReason, RateLimiter, Time};
+use carnet_base::{DropReason, RateLimiter, Rng, Time};
+use carnet_wire::fragment::{FRAGMENT_HEADER_LEN, FragmentHeader};
 use carnet_wire::icmpv6::{self, ErrorMessage};
 use carnet_wire::ipv6::{HEADER_LEN, Header, MIN_MTU, protocol};
 use ipnet::Ipv6Net;
@@ -30,6 +31,8 @@ use super::prefix_table::PrefixTable;
 const TUNNEL_HOP_LIMIT: u8 = 64;
 /// No more IPv6 headers than this inside each other: a routing loop would add them without end.
 const MAX_NESTING: usize = 6;
+/// Packet Too Big about one of the last so many packets that were cut is believed.
+const RECENT_IDENTIFICATIONS: u32 = 4096;
 /// How long a path MTU that was learnt is believed (RFC 8201 4).
 const PATH_MTU_LIFETIME: Duration = Duration::from_secs(600);
 
@@ -80,19 +83,28 @@ impl From<TunnelDrop> for Verdict {
     }
 }
 
+/// Local and remote end.
 type Ends = (Ipv6Addr, Ipv6Addr);
 
-#[derive(Debug)]
-struct Installed {
-    tunnel: Tunnel,
-    inner: PrefixTable<()>,
+/// What two ends carry: the bindings of all home addresses that share the care-of address.
+#[derive(Debug, Default)]
+struct Path {
+    bindings: Vec<Tunnel>,
+    /// Learnt from Packet Too Big, and until when it is believed.
     learnt_mtu: Option<(u32, Time)>,
 }
 
-impl Installed {
+impl Path {
     fn mtu(&self, now: Time) -> usize {
         let learnt = self.learnt_mtu.filter(|(_, until)| *until > now).map(|(mtu, _)| mtu);
-        usize::try_from(learnt.unwrap_or(u32::MAX).min(self.tunnel.mtu)).unwrap_or(MIN_MTU)
+        let configured = self.bindings.iter().map(|tunnel| tunnel.mtu).min();
+        let mtu = learnt.into_iter().chain(configured).min();
+        mtu.and_then(|mtu| usize::try_from(mtu).ok()).unwrap_or(MIN_MTU)
+    }
+
+    /// The binding that `address` belongs to.
+    fn binding_of(&self, address: Ipv6Addr) -> Option<&Tunnel> {
+        self.bindings.iter().find(|tunnel| tunnel.inner.iter().any(|prefix| prefix.contains(&address)))
     }
 }
 
@@ -110,7 +122,7 @@ pub struct ForwarderCounters {
 /// The tunnels and what they did.
 #[derive(Debug)]
 pub struct Forwarder {
-    tunnels: HashMap<Ends, Installed>,
+    paths: HashMap<Ends, Path>,
     /// Home agent: inner destination to tunnel.
     towards: PrefixTable<Ends>,
     /// Mobile router: inner source to tunnel.
@@ -118,21 +130,29 @@ pub struct Forwarder {
     /// Mobile networks that this station serves, registered or not, and the address that speaks for it in
     /// error messages.
     served: PrefixTable<Ipv6Addr>,
+    /// Makes outer flow labels unguessable, so that a quoted one proves that the packet was ours.
+    secret: u64,
+    /// Of the next packet that is cut.
     identification: u32,
+    too_big: RateLimiter,
     errors: RateLimiter,
     outputs: VecDeque<Vec<u8>>,
     counters: ForwarderCounters,
 }
 
 impl Forwarder {
-    /// A forwarder without tunnels.
-    pub fn new() -> Self {
+    /// A forwarder without tunnels. `rng` is drawn from once.
+    pub fn new(rng: &mut Rng) -> Self {
         Forwarder {
-            tunnels: HashMap::new(),
+            paths: HashMap::new(),
             towards: PrefixTable::new(),
             from: PrefixTable::new(),
             served: PrefixTable::new(),
-            identification: 0,
+            secret: rng.u64(),
+            // RFC 7739: not from the same number at each start.
+            identification: (rng.u64() >> 32) as u32,
+            // Path MTU discovery of a whole fleet shall not wait behind answers to strangers.
+            too_big: RateLimiter::new(200, Duration::from_millis(1)),
             errors: RateLimiter::new(50, Duration::from_millis(10)),
             outputs: VecDeque::new(),
             counters: ForwarderCounters::default(),
@@ -160,44 +180,42 @@ impl Forwarder {
         self.served = PrefixTable::new();
     }
 
-    /// Creates a tunnel, or replaces the one with the same ends.
+    /// Creates a tunnel, or replaces the one with the same ends and home address.
     pub fn set_tunnel(&mut self, tunnel: Tunnel) {
         let ends = (tunnel.local, tunnel.remote);
-        let learnt_mtu = self.tunnels.get(&ends).and_then(|installed| installed.learnt_mtu);
-        let mut inner = PrefixTable::new();
-        for prefix in &tunnel.inner {
-            inner.insert(*prefix, ());
-        }
-        let old = self.tunnels.remove(&ends);
+        let path = self.paths.entry(ends).or_default();
+        let at = path.bindings.iter().position(|known| known.home_address == tunnel.home_address);
+        let old = at.map(|at| path.bindings.swap_remove(at));
         let table = match tunnel.end {
             TunnelEnd::HomeAgent => &mut self.towards,
             TunnelEnd::MobileRouter => &mut self.from,
         };
-        if tunnel.transmit {
-            for prefix in &tunnel.inner {
-                table.insert(*prefix, ends);
+        let used: &[Ipv6Net] = if tunnel.transmit { &tunnel.inner } else { &[] };
+        for prefix in used {
+            table.insert(*prefix, ends);
+        }
+        for prefix in old.iter().flat_map(|old| &old.inner).filter(|prefix| !used.contains(prefix)) {
+            if table.get(*prefix) == Some(&ends) {
+                table.remove(*prefix);
             }
         }
-        let kept: &[Ipv6Net] = if tunnel.transmit { &tunnel.inner } else { &[] };
-        if let Some(old) = old {
-            for prefix in old.tunnel.inner.iter().filter(|prefix| !kept.contains(prefix)) {
-                if table.get(*prefix) == Some(&ends) {
-                    table.remove(*prefix);
-                }
-            }
-        }
-        self.tunnels.insert(ends, Installed { tunnel, inner, learnt_mtu });
+        path.bindings.push(tunnel);
     }
 
     /// Removes a tunnel.
-    pub fn remove_tunnel(&mut self, local: Ipv6Addr, remote: Ipv6Addr) {
-        let ends = (local, remote);
-        let Some(old) = self.tunnels.remove(&ends) else { return };
-        let table = match old.tunnel.end {
+    pub fn remove_tunnel(&mut self, tunnel: &Tunnel) {
+        let ends = (tunnel.local, tunnel.remote);
+        let Some(path) = self.paths.get_mut(&ends) else { return };
+        let at = path.bindings.iter().position(|known| known.home_address == tunnel.home_address);
+        let Some(old) = at.map(|at| path.bindings.swap_remove(at)) else { return };
+        if path.bindings.is_empty() {
+            self.paths.remove(&ends);
+        }
+        let table = match old.end {
             TunnelEnd::HomeAgent => &mut self.towards,
             TunnelEnd::MobileRouter => &mut self.from,
         };
-        for prefix in &old.tunnel.inner {
+        for prefix in &old.inner {
             // Another tunnel may have taken the prefix over already.
             if table.get(*prefix) == Some(&ends) {
                 table.remove(*prefix);
@@ -207,12 +225,15 @@ impl Forwarder {
 
     /// All tunnels, with the MTU that applies now.
     pub fn tunnels(&self, now: Time) -> impl Iterator<Item = (&Tunnel, usize)> {
-        self.tunnels.values().map(move |installed| (&installed.tunnel, installed.mtu(now)))
+        self.paths.values().flat_map(move |path| {
+            let mtu = path.mtu(now);
+            path.bindings.iter().map(move |tunnel| (tunnel, mtu))
+        })
     }
 
     /// Whether packets from `remote` to `local` come out of a tunnel.
     pub fn has_tunnel(&self, local: Ipv6Addr, remote: Ipv6Addr) -> bool {
-        self.tunnels.contains_key(&(local, remote))
+        self.paths.contains_key(&(local, remote))
     }
 
     /// Encapsulates the packet in `buffer`, which is addressed to none of the station's own addresses.
@@ -229,14 +250,18 @@ impl Forwarder {
         let Some(&ends) = ends else {
             return self.not_registered(now, header, buffer);
         };
-        let Some(installed) = self.tunnels.get(&ends) else {
+        let Some(path) = self.paths.get(&ends) else {
             return self.drop(TunnelDrop::NoTunnel);
         };
         let (local, remote) = ends;
-        if (header.source, header.destination) == ends || nesting(buffer.as_slice()) >= MAX_NESTING {
+        // RFC 2473 4.1. A fragment of a packet of our own does not show how deep it is, and each round would cut it
+        // again: two bindings with care-of addresses in each other's network must not become a fire.
+        let own_fragment = header.source == local && header.next_header == protocol::FRAGMENT;
+        let own = (header.source, header.destination) == ends;
+        if own || own_fragment || nesting(buffer.as_slice()) >= MAX_NESTING {
             return self.drop(TunnelDrop::Nesting);
         }
-        let mtu = installed.mtu(now);
+        let mtu = path.mtu(now);
         let length = buffer.as_slice().len();
         if length > mtu.max(MIN_MTU) {
             let mtu = u32::try_from(mtu.max(MIN_MTU)).unwrap_or(u32::MAX);
@@ -250,7 +275,7 @@ impl Forwarder {
         let outer = Header {
             // RFC 6040 4.1, normal mode: the ECN field is copied; so is the DSCP (RFC 2983 uniform model).
             traffic_class: header.traffic_class,
-            flow_label: flow_label(header),
+            flow_label: self.flow_label(header),
             payload_length,
             next_header: protocol::IPV6,
             hop_limit: TUNNEL_HOP_LIMIT,
@@ -289,7 +314,7 @@ impl Forwarder {
             .ok_or((TunnelDrop::Malformed, None))?;
         let length = HEADER_LEN + payload.len();
         let refuse = |reason| Err((reason, Some(inner)));
-        let Some(installed) = self.tunnels.get(&(outer.destination, outer.source)) else {
+        let Some(path) = self.paths.get(&(outer.destination, outer.source)) else {
             return refuse(TunnelDrop::OuterSource);
         };
         if inner.source.is_unspecified()
@@ -302,12 +327,12 @@ impl Forwarder {
         {
             return refuse(TunnelDrop::Scope);
         }
-        let from_mobile_side = installed.inner.lookup(inner.source).is_some();
-        match installed.tunnel.end {
-            TunnelEnd::HomeAgent if !from_mobile_side => return refuse(TunnelDrop::InnerSource),
+        let sender = path.binding_of(inner.source);
+        match path.bindings.first().map(|tunnel| tunnel.end) {
+            Some(TunnelEnd::HomeAgent) if sender.is_none() => return refuse(TunnelDrop::InnerSource),
             // Nobody outside sends from an address inside.
-            TunnelEnd::MobileRouter if from_mobile_side => return refuse(TunnelDrop::InnerSource),
-            TunnelEnd::MobileRouter if installed.inner.lookup(inner.destination).is_none() => {
+            Some(TunnelEnd::MobileRouter) if sender.is_some() => return refuse(TunnelDrop::InnerSource),
+            Some(TunnelEnd::MobileRouter) if path.binding_of(inner.destination).is_none() => {
                 return refuse(TunnelDrop::InnerDestination);
             }
             _ => {}
@@ -328,33 +353,27 @@ impl Forwarder {
     /// An ICMPv6 error about an outer packet that `local` sent (RFC 2473 8). Packet Too Big lowers the MTU;
     /// unreachability and too large packets are passed on to the inner source as far as the message quotes
     /// the inner packet. True when it was about a tunnel.
+    ///
+    /// Anybody can send such a message; it is believed when what it quotes is ours: the outer flow label is a
+    /// keyed hash of the inner header, and the identification of a fragment is one that was used lately.
     pub fn handle_error(&mut self, now: Time, local: Ipv6Addr, error: ErrorMessage, invoking: &[u8]) -> bool {
         let Ok(outer) = Header::parse(invoking) else { return false };
-        let Some(installed) =
-            self.tunnels.get_mut(&(local, outer.destination)).filter(|_| outer.source == local)
-        else {
+        if outer.source != local || !self.paths.contains_key(&(local, outer.destination)) {
             return false;
-        };
-        let quoted = invoking.get(HEADER_LEN..).filter(|_| outer.next_header == protocol::IPV6);
-        // Only what this tunnel really carries: the quotation proves that the packet was ours.
-        let inner = quoted.and_then(|octets| Header::parse(octets).ok()).filter(|inner| {
-            let address = match installed.tunnel.end {
-                TunnelEnd::HomeAgent => inner.destination,
-                TunnelEnd::MobileRouter => inner.source,
-            };
-            installed.inner.lookup(address).is_some()
-        });
+        }
+        let Some(quoted) = self.quoted(&outer, invoking) else { return true };
+        let inner = quoted.and_then(|octets| Header::parse(octets).ok());
         let relayed = match error {
+            // RFC 8201 4: less than 1280 is no MTU, and must not be believed.
+            ErrorMessage::PacketTooBig { mtu } if mtu < MIN_MTU as u32 => return true,
             ErrorMessage::PacketTooBig { mtu } => {
-                if inner.is_none() && outer.next_header != protocol::FRAGMENT {
-                    return true;
+                let room = mtu - HEADER_LEN as u32;
+                if let Some(path) = self.paths.get_mut(&(local, outer.destination))
+                    && usize::try_from(room).is_ok_and(|room| room < path.mtu(now))
+                {
+                    path.learnt_mtu = Some((room, now + PATH_MTU_LIFETIME));
                 }
-                let path = mtu.max(1280).saturating_sub(HEADER_LEN as u32);
-                let known = u32::try_from(installed.mtu(now)).unwrap_or(u32::MAX);
-                if path < known {
-                    installed.learnt_mtu = Some((path, now + PATH_MTU_LIFETIME));
-                }
-                ErrorMessage::PacketTooBig { mtu: path.max(1280) }
+                ErrorMessage::PacketTooBig { mtu: room.max(MIN_MTU as u32) }
             }
             // RFC 2473 8.3: whatever went wrong in the tunnel, the inner destination is out of reach.
             ErrorMessage::DestinationUnreachable { .. } | ErrorMessage::TimeExceeded { .. } => {
@@ -372,6 +391,44 @@ impl Forwarder {
         true
     }
 
+    /// The inner packet in a quoted outer one, as far as it is quoted: `Some(None)` for a later fragment. `None`
+    /// when the quotation does not prove that the packet was ours.
+    fn quoted<'a>(&self, outer: &Header, invoking: &'a [u8]) -> Option<Option<&'a [u8]>> {
+        let rest = invoking.get(HEADER_LEN..)?;
+        let inner = match outer.next_header {
+            protocol::IPV6 => rest,
+            protocol::FRAGMENT => {
+                let fragment = FragmentHeader::parse(rest).ok()?;
+                let age = self.identification.wrapping_sub(fragment.identification);
+                if fragment.next_header != protocol::IPV6 || age > RECENT_IDENTIFICATIONS {
+                    return None;
+                }
+                if fragment.is_later() {
+                    return Some(None);
+                }
+                rest.get(FRAGMENT_HEADER_LEN..)?
+            }
+            _ => return None,
+        };
+        let header = Header::parse(inner).ok()?;
+        (self.flow_label(&header) == outer.flow_label).then_some(Some(inner))
+    }
+
+    /// A flow label that spreads inner flows over equal paths (RFC 6438 3): a keyed hash of addresses and label.
+    fn flow_label(&self, inner: &Header) -> u32 {
+        let mut hash = self.secret;
+        let label = u128::from(inner.flow_label);
+        for word in [u128::from(inner.source), u128::from(inner.destination), label] {
+            for half in [word as u64, (word >> 64) as u64] {
+                hash = (hash ^ half).wrapping_mul(0x9e37_79b9_7f4a_7c15);
+                hash ^= hash >> 29;
+            }
+        }
+        hash = hash.wrapping_add(self.secret.rotate_left(32)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        // Zero would mean "not labelled".
+        ((hash >> 44) as u32).max(1)
+    }
+
     /// Counts a drop.
     pub fn drop(&mut self, reason: TunnelDrop) -> Verdict {
         *self.counters.dropped.entry(reason).or_default() += 1;
@@ -381,7 +438,11 @@ impl Forwarder {
     /// Sends an error message about `invoking`, if one may be sent and not too many were.
     pub fn error(&mut self, now: Time, source: Ipv6Addr, error: ErrorMessage, invoking: &[u8]) {
         let Ok(header) = Header::parse(invoking) else { return };
-        if icmpv6::may_answer_with(error, invoking) && self.errors.allow(now) {
+        let limiter = match error {
+            ErrorMessage::PacketTooBig { .. } => &mut self.too_big,
+            _ => &mut self.errors,
+        };
+        if icmpv6::may_answer_with(error, invoking) && limiter.allow(now) {
             self.outputs.push_back(icmpv6::error_packet(source, header.source, error, invoking));
         }
     }
@@ -406,12 +467,6 @@ impl Forwarder {
     }
 }
 
-impl Default for Forwarder {
-    fn default() -> Self {
-        Self::new()
-    }
-}
-
 /// How many IPv6 headers stand at the front of a packet, one inside the other.
 fn nesting(packet: &[u8]) -> usize {
     let mut rest = packet;
@@ -424,19 +479,6 @@ fn nesting(packet: &[u8]) -> usize {
         rest = rest.get(HEADER_LEN..).unwrap_or_default();
     }
     depth
-}
-
-/// A flow label that spreads inner flows over equal paths (RFC 6438 3): a hash of addresses and label.
-fn flow_label(inner: &Header) -> u32 {
-    let mut hash = 0xcbf2_9ce4_8422_2325_u64;
-    let label = u128::from(inner.flow_label);
-    for word in [u128::from(inner.source), u128::from(inner.destination), label] {
-        for half in [word as u64, (word >> 64) as u64] {
-            hash = (hash ^ half).wrapping_mul(0x0000_0100_0000_01b3).rotate_left(29);
-        }
-    }
-    // Zero would mean "not labelled".
-    ((hash >> 40) as u32 & 0xf_ffff).max(1)
 }
 
 /// The traffic class of the inner packet after decapsulation (RFC 6040 figure 4); `None` when the packet has
@@ -466,6 +508,7 @@ mod tests {
     fn tunnel(end: TunnelEnd, local: &str, remote: &str, transmit: bool) -> Tunnel {
         Tunnel {
             end,
+            home_address: address("2001:db8:1::1234"),
             local: address(local),
             remote: address(remote),
             inner: vec!["2001:db8:a::/64".parse().expect("prefix")],
@@ -502,7 +545,7 @@ mod tests {
     }
 
     fn pair() -> (Forwarder, Forwarder) {
-        let (mut router, mut agent) = (Forwarder::new(), Forwarder::new());
+        let (mut router, mut agent) = (Forwarder::new(&mut Rng::new(1)), Forwarder::new(&mut Rng::new(1)));
         router.set_tunnel(tunnel(TunnelEnd::MobileRouter, "2001:db8:f1::10", "2001:db8:1::1", true));
         agent.set_tunnel(tunnel(TunnelEnd::HomeAgent, "2001:db8:1::1", "2001:db8:f1::10", true));
         (router, agent)
@@ -531,7 +574,7 @@ mod tests {
     fn reverse_tunnel_checks() {
         let (_, mut agent) = pair();
         let mut forge = |outer_source: &str, inner_source: &str| {
-            let mut other = Forwarder::new();
+            let mut other = Forwarder::new(&mut Rng::new(1));
             let mut forged = tunnel(TunnelEnd::MobileRouter, outer_source, "2001:db8:1::1", true);
             forged.inner = vec!["::/0".parse().expect("prefix")];
             other.set_tunnel(forged);
@@ -554,13 +597,13 @@ mod tests {
         let outer = Header::parse(buffer.as_slice()).expect("outer");
         assert_eq!(outer.destination, address("2001:db8:f2::10"));
 
-        let mut late = Forwarder::new();
+        let mut late = Forwarder::new(&mut Rng::new(1));
         late.set_tunnel(tunnel(TunnelEnd::MobileRouter, "2001:db8:f1::10", "2001:db8:1::1", true));
         let mut buffer = packet("2001:db8:a::5", "2001:db8:99::1", 100);
         encapsulate(&mut late, &mut buffer);
         assert_eq!(decapsulate(&mut agent, &mut buffer), Ok(()));
 
-        agent.remove_tunnel(address("2001:db8:1::1"), address("2001:db8:f1::10"));
+        agent.remove_tunnel(&tunnel(TunnelEnd::HomeAgent, "2001:db8:1::1", "2001:db8:f1::10", false));
         let mut buffer = packet("2001:db8:99::1", "2001:db8:a::5", 100);
         assert_eq!(encapsulate(&mut agent, &mut buffer), Verdict::Forward, "the new path stays");
     }
@@ -568,7 +611,7 @@ mod tests {
     #[test]
     fn without_registration_the_sender_is_told() {
         let (mut router, _) = pair();
-        router.remove_tunnel(address("2001:db8:f1::10"), address("2001:db8:1::1"));
+        router.remove_tunnel(&tunnel(TunnelEnd::MobileRouter, "2001:db8:f1::10", "2001:db8:1::1", true));
         router.serve("2001:db8:a::/64".parse().expect("prefix"), address("2001:db8:1::1234"));
         let mut buffer = packet("2001:db8:a::5", "2001:db8:99::1", 100);
         assert_eq!(encapsulate(&mut router, &mut buffer), Verdict::from(TunnelDrop::NotRegistered));
@@ -620,6 +663,60 @@ mod tests {
         fresh.handle_error(Time::ZERO, local, ErrorMessage::PacketTooBig { mtu: 1280 }, &forged);
         let mut buffer = packet("2001:db8:a::5", "2001:db8:99::1", 1460);
         assert_eq!(encapsulate(&mut fresh, &mut buffer), Verdict::Forward);
+    }
+
+    #[test]
+    fn a_shared_care_of_address_serves_every_binding_and_outlives_one() {
+        let (_, mut agent) = pair();
+        let mut second = tunnel(TunnelEnd::HomeAgent, "2001:db8:1::1", "2001:db8:f1::10", true);
+        second.home_address = address("2001:db8:1::5678");
+        second.inner = vec!["2001:db8:b::/64".parse().expect("prefix")];
+        agent.set_tunnel(second.clone());
+        let passes = |agent: &mut Forwarder, destination: &str| {
+            let mut buffer = packet("2001:db8:99::1", destination, 100);
+            encapsulate(agent, &mut buffer) == Verdict::Forward
+        };
+        assert!(passes(&mut agent, "2001:db8:a::5") && passes(&mut agent, "2001:db8:b::5"));
+        agent.remove_tunnel(&second);
+        assert!(passes(&mut agent, "2001:db8:a::5") && !passes(&mut agent, "2001:db8:b::5"));
+    }
+
+    #[test]
+    fn packet_too_big_is_believed_only_about_our_own_packets() {
+        let (mut router, _) = pair();
+        let local = address("2001:db8:f1::10");
+        let mut buffer = packet("2001:db8:a::5", "2001:db8:99::1", 1460);
+        encapsulate(&mut router, &mut buffer);
+        let outer = buffer.as_slice().to_vec();
+        let mtu = |router: &Forwarder| router.tunnels(Time::ZERO).next().map(|(_, mtu)| mtu);
+        let mut tell = |invoking: &[u8], mtu| {
+            router.handle_error(Time::ZERO, local, ErrorMessage::PacketTooBig { mtu }, invoking);
+        };
+        tell(&outer, 1279); // less than the minimum is no MTU (RFC 8201 4)
+        let mut label = outer.clone();
+        label[3] ^= 1;
+        tell(&label, 1300);
+        let fragment_header =
+            FragmentHeader { next_header: protocol::IPV6, offset: 1232, more: false, identification: 77 };
+        let mut fragment = outer[..HEADER_LEN].to_vec();
+        fragment[6] = protocol::FRAGMENT;
+        fragment.extend_from_slice(&fragment_header.emit());
+        tell(&fragment, 1300); // nothing was cut under this number
+        assert_eq!(mtu(&router), Some(1460));
+        router.handle_error(Time::ZERO, local, ErrorMessage::PacketTooBig { mtu: 1300 }, &outer);
+        assert_eq!(mtu(&router), Some(1260));
+    }
+
+    #[test]
+    fn a_fragment_of_our_own_is_not_wrapped_again() {
+        let (mut router, _) = pair();
+        router.from.insert(
+            "2001:db8:f1::/64".parse().expect("prefix"),
+            (address("2001:db8:f1::10"), address("2001:db8:1::1")),
+        );
+        let mut buffer = packet("2001:db8:f1::10", "2001:db8:99::1", 1280);
+        buffer.as_mut_slice()[6] = protocol::FRAGMENT;
+        assert_eq!(encapsulate(&mut router, &mut buffer), Verdict::from(TunnelDrop::Nesting));
     }
 
     #[test]

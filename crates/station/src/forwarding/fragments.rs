@@ -2,7 +2,9 @@
 //!
 //! An inner packet of up to 1280 octets passes any path: where the outer packet does not fit, it is sent in
 //! fragments. Coming in, fragments are put together before they are looked at. The number of packets under
-//! way, their age and their size are bounded; overlapping fragments void the packet (RFC 5722).
+//! way, their age and their size are bounded, and those of strangers more tightly than those of tunnel ends, so
+//! that strangers cannot push out the others; overlapping fragments void the packet (RFC 5722), an exact duplicate
+//! is ignored, and a packet in one fragment concerns no other (RFC 6946).
 
 use std::collections::BTreeMap;
 use std::net::Ipv6Addr;
@@ -12,8 +14,10 @@ use carnet_base::Time;
 use carnet_wire::fragment::FragmentHeader;
 use carnet_wire::ipv6::{HEADER_LEN, Header, protocol};
 
-/// Packets under way at once; the oldest gives way.
+/// Packets of tunnel ends under way at once; the oldest gives way.
 const MAX_PENDING: usize = 64;
+/// The same for everybody else, whose Binding Updates may come in fragments.
+const MAX_PENDING_STRANGERS: usize = 16;
 /// The largest packet that is put together: a full Ethernet frame's worth and the outer header, with room.
 const MAX_REASSEMBLED: usize = 10_240;
 /// Fragments per packet.
@@ -24,6 +28,7 @@ const FRAGMENT_HEADER_LEN: usize = 8;
 
 #[derive(Debug)]
 struct Pending {
+    stranger: bool,
     started: Time,
     header: Header,
     next_header: u8,
@@ -40,7 +45,8 @@ pub struct Reassembler {
 }
 
 impl Reassembler {
-    /// Takes in a fragment; the whole packet, without fragment header, once it is complete.
+    /// Takes in a fragment; the whole packet, without fragment header, once it is complete. `stranger` when its
+    /// source is no tunnel end.
     ///
     /// # Errors
     /// A word about what is wrong with it: it breaks the rules, or bounds.
@@ -50,6 +56,7 @@ impl Reassembler {
         header: &Header,
         fragment: &FragmentHeader,
         payload: &[u8],
+        stranger: bool,
     ) -> Result<Option<Vec<u8>>, &'static str> {
         self.pending.retain(|_, p| now.saturating_since(p.started) < REASSEMBLY_TIMEOUT);
         let offset = usize::from(fragment.offset);
@@ -58,14 +65,15 @@ impl Reassembler {
         {
             return Err("length");
         }
+        if offset == 0 && !fragment.more {
+            return whole(header, fragment.next_header, [payload].into_iter(), payload.len()).map(Some);
+        }
         let key = (header.source, header.destination, fragment.identification);
-        if !self.pending.contains_key(&key) && self.pending.len() >= MAX_PENDING {
-            let oldest = self.pending.iter().min_by_key(|(_, p)| p.started).map(|(key, _)| *key);
-            if let Some(oldest) = oldest {
-                self.pending.remove(&oldest);
-            }
+        if !self.pending.contains_key(&key) {
+            self.make_room(stranger);
         }
         let pending = self.pending.entry(key).or_insert_with(|| Pending {
+            stranger,
             started: now,
             header: *header,
             next_header: fragment.next_header,
@@ -73,6 +81,9 @@ impl Reassembler {
             pieces: BTreeMap::new(),
             octets: 0,
         });
+        if pending.pieces.get(&offset).is_some_and(|piece| piece == payload) {
+            return Ok(None);
+        }
         let before = pending.pieces.range(..=offset).next_back().map_or(0, |(at, piece)| at + piece.len());
         let after = pending.pieces.range(offset..).next().map_or(usize::MAX, |(at, _)| *at);
         let bad_end = match pending.total {
@@ -98,18 +109,38 @@ impl Reassembler {
             return Ok(None);
         }
         let Some(pending) = self.pending.remove(&key) else { return Ok(None) };
-        let whole = Header {
-            payload_length: u16::try_from(pending.octets).map_err(|_| "length")?,
-            next_header: pending.next_header,
-            ..pending.header
-        };
-        let mut packet = Vec::with_capacity(HEADER_LEN + pending.octets);
-        packet.extend_from_slice(&whole.emit());
-        for piece in pending.pieces.values() {
-            packet.extend_from_slice(piece);
-        }
-        Ok(Some(packet))
+        let pieces = pending.pieces.values().map(Vec::as_slice);
+        whole(&pending.header, pending.next_header, pieces, pending.octets).map(Some)
     }
+
+    /// Lets the oldest packet of the same kind of source go when there are too many.
+    fn make_room(&mut self, stranger: bool) {
+        let limit = if stranger { MAX_PENDING_STRANGERS } else { MAX_PENDING };
+        let alike = || self.pending.iter().filter(|(_, p)| p.stranger == stranger);
+        if alike().count() < limit {
+            return;
+        }
+        let oldest = alike().min_by_key(|(_, p)| p.started).map(|(key, _)| *key);
+        if let Some(oldest) = oldest {
+            self.pending.remove(&oldest);
+        }
+    }
+}
+
+/// The packet that the pieces make.
+fn whole<'a>(
+    header: &Header,
+    next_header: u8,
+    pieces: impl Iterator<Item = &'a [u8]>,
+    octets: usize,
+) -> Result<Vec<u8>, &'static str> {
+    let payload_length = u16::try_from(octets).map_err(|_| "length")?;
+    let mut packet = Vec::with_capacity(HEADER_LEN + octets);
+    packet.extend_from_slice(&Header { payload_length, next_header, ..*header }.emit());
+    for piece in pieces {
+        packet.extend_from_slice(piece);
+    }
+    Ok(packet)
 }
 
 /// Cuts a packet without extension headers into fragments of at most `mtu` octets (at least 1280).
@@ -167,7 +198,7 @@ mod tests {
         let header = Header::parse(packet).expect("header");
         let extensions = Extensions::parse(packet).expect("extensions");
         let fragment = extensions.fragment.expect("fragment header");
-        reassembler.handle(now, &header, &fragment, &packet[HEADER_LEN + FRAGMENT_HEADER_LEN..])
+        reassembler.handle(now, &header, &fragment, &packet[HEADER_LEN + FRAGMENT_HEADER_LEN..], true)
     }
 
     proptest! {
@@ -199,13 +230,20 @@ mod tests {
         let mut reassembler = Reassembler::default();
         let pieces = fragment(&packet(3000), 1280, 1);
         assert_eq!(feed(&mut reassembler, Time::ZERO, &pieces[0]), Ok(None));
-        assert_eq!(feed(&mut reassembler, Time::ZERO, &pieces[0]), Err("overlap"));
+        assert_eq!(feed(&mut reassembler, Time::ZERO, &pieces[0]), Ok(None), "the same once more");
+        let mut other = pieces[0].clone();
+        if let Some(last) = other.last_mut() {
+            *last ^= 1;
+        }
+        assert_eq!(feed(&mut reassembler, Time::ZERO, &other), Err("overlap"));
         assert!(reassembler.pending.is_empty());
         for identification in 0..10_000 {
             let pieces = fragment(&packet(3000), 1280, identification);
             let _ = feed(&mut reassembler, Time::ZERO, &pieces[0]);
         }
-        assert!(reassembler.pending.len() <= MAX_PENDING);
+        assert_eq!(reassembler.pending.len(), MAX_PENDING_STRANGERS);
+        let atomic = fragment(&packet(1000), 9000, 5);
+        assert_eq!(feed(&mut reassembler, Time::ZERO, &atomic[0]), Ok(Some(packet(1000))));
         let late = Time::ZERO + REASSEMBLY_TIMEOUT;
         assert_eq!(feed(&mut reassembler, late, &pieces[1]), Ok(None));
         assert_eq!(reassembler.pending.len(), 1);
