@@ -137,6 +137,8 @@ struct Load {
     now: Time,
     next: usize,
     sequence: u16,
+    /// Every packet comes from a station that was never heard before.
+    strangers: bool,
 }
 
 impl Load {
@@ -147,6 +149,9 @@ impl Load {
         }
         let frame = &mut self.frames[at];
         frame[12..14].copy_from_slice(&self.sequence.to_be_bytes());
+        if self.strangers {
+            frame[20..24].copy_from_slice(&(self.next as u32).to_be_bytes());
+        }
         let source = self.senders[self.next % self.senders.len()];
         self.next += 1;
         self.now += Duration::from_millis(1);
@@ -179,8 +184,15 @@ fn forwarding(c: &mut Criterion) {
             });
             for (name, frames) in [("guc greedy", guc), ("gbc greedy", gbc)] {
                 let (router, senders) = router(neighbours, AreaForwarding::Simple);
-                let mut load =
-                    Load { router, senders, frames, now: Time::from_secs(2), next: 0, sequence: 0 };
+                let mut load = Load {
+                    router,
+                    senders,
+                    frames,
+                    now: Time::from_secs(2),
+                    next: 0,
+                    sequence: 0,
+                    strangers: false,
+                };
                 // Every source is known, and every packet goes out.
                 for _ in 0..SOURCES {
                     load.step();
@@ -192,12 +204,29 @@ fn forwarding(c: &mut Criterion) {
             }
         }
     }
+    let guc = packets(|number, source| {
+        let place = destination(number, false);
+        let destination = ShortPositionVector {
+            address: address(3, number),
+            timestamp: Timestamp(1),
+            latitude: place.latitude,
+            longitude: place.longitude,
+        };
+        ExtendedHeader::GeoUnicast { sequence: 0, source, destination }
+    });
+    let (known, senders) = router(1_000, AreaForwarding::Simple);
+    let now = Time::from_secs(2);
+    let mut load = Load { router: known, senders, frames: guc, now, next: 0, sequence: 0, strangers: true };
+    // The location table is full after that.
+    assert!((0..10 * SOURCES).all(|_| load.step() == 1), "every packet is forwarded");
+    group.bench_function(BenchmarkId::new("guc greedy, every source new", 1_000), |b| b.iter(|| load.step()));
     let inside =
         packets(|_, source| ExtendedHeader::GeoBroadcast { sequence: 0, source, area: circle(HOME) });
     let tsb = packets(|_, source| ExtendedHeader::TopologicallyScoped { sequence: 0, source });
     for (name, frames) in [("gbc simple, inside the area", inside), ("tsb", tsb)] {
         let (router, senders) = router(100, AreaForwarding::Simple);
-        let mut load = Load { router, senders, frames, now: Time::from_secs(2), next: 0, sequence: 0 };
+        let mut load =
+            Load { router, senders, frames, now: Time::from_secs(2), next: 0, sequence: 0, strangers: false };
         assert!((0..SOURCES).all(|_| load.step() == 1), "every packet is forwarded");
         group.bench_function(BenchmarkId::new(name, 100), |b| b.iter(|| load.step()));
     }

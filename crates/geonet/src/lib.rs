@@ -17,6 +17,10 @@
 //!   the packets would leave on the next beacon).
 //! * *Duplicates under contention-based forwarding* that come after the packet has left the contention buffer are dropped by
 //!   the duplicate packet list; the standard only omits the list while the packet is in contention.
+//! * *Lifetimes are rounded down* where a packet has waited, also for the milliseconds of a contention: the field knows no
+//!   59.9 s. No packet outlives its wish, and a long way costs one unit of the field per hop.
+//! * *The packet data rate* (100 kB/s per source and per sender) holds for IPv6 as well; who wants more over one hop
+//!   than that sets [`Mib::max_packet_data_rate`].
 //! * *An own packet that comes back* is dropped and is no address conflict.
 //! * *Old against new*: [`mib::UnknownSender`] is the one place where V1.2.1 and V1.4.1 are incompatible in behaviour.
 //! * *Extensions*, all off by default: perimeter recovery ([`forwarding::perimeter`]), adaptive and load-aware beacons
