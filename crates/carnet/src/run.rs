@@ -80,7 +80,7 @@ pub async fn run(config: Config, path: &Path) -> anyhow::Result<()> {
         let step = tokio::select! {
             ready = tunnel.readable() => match ready {
                 Ok(()) => {
-                    runner.packets(&tunnel);
+                    runner.packets(&tunnel).await;
                     Ok(())
                 }
                 Err(error) => Err(anyhow::Error::from(error).context("the tunnel device failed")),
@@ -181,10 +181,14 @@ impl Runner {
     }
 
     /// Reads packets from the tunnel device until there are none or others have waited long enough.
-    fn packets(&mut self, tunnel: &TunnelIo) {
+    async fn packets(&mut self, tunnel: &TunnelIo) {
         let (now, wall) = (clock::now(), clock::wall());
+        // Under a flood there is always a packet: timers do not wait for it to end.
+        if self.station.poll_timeout().is_some_and(|due| due <= now) {
+            self.input(Input::Timeout);
+        }
         for _ in 0..BATCH {
-            let Ok(length) = tunnel.try_read(self.buffer.space()) else { break };
+            let Ok(length) = tunnel.try_read(self.buffer.space()) else { return };
             self.buffer.filled(length);
             if self.recorder.is_active() {
                 self.recorder.record(now, wall, Input::Packet(self.buffer.as_slice().to_vec()));
@@ -199,6 +203,8 @@ impl Runner {
                 self.carry_out();
             }
         }
+        // Nor do the kernel's news, requests and signals.
+        tokio::task::yield_now().await;
     }
 
     fn kernel_event(&mut self, event: PlatformEvent) {
@@ -349,7 +355,7 @@ impl Runner {
     async fn farewell(&mut self, tunnel: &TunnelIo) {
         while !self.station.is_quiescent() {
             tokio::select! {
-                _ = tunnel.readable() => self.packets(tunnel),
+                _ = tunnel.readable() => self.packets(tunnel).await,
                 () = until(self.station.poll_timeout()) => self.input(Input::Timeout),
             }
         }

@@ -1,7 +1,8 @@
 //! What survives a restart: one JSON file per station in `station.state_dir`, replaced whole.
 
-use std::fs;
-use std::io::ErrorKind;
+use std::fs::{self, File, OpenOptions};
+use std::io::{ErrorKind, Write};
+use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 
 use anyhow::Context;
@@ -37,7 +38,8 @@ impl StateFile {
         })
     }
 
-    /// Replaces the file: after a crash there is the old content or the new, never a half.
+    /// Replaces the file: after a crash or a power cut there is the old content or the new, never a half. It is
+    /// its owner's alone, for it says where vehicles are.
     ///
     /// # Errors
     /// When it cannot be written.
@@ -45,8 +47,19 @@ impl StateFile {
         let Some(path) = &self.0 else { return Ok(()) };
         let new = path.with_extension("new");
         let octets = serde_json::to_vec(state)?;
-        fs::write(&new, octets).with_context(|| format!("cannot write {}", new.display()))?;
-        fs::rename(&new, path).with_context(|| format!("cannot replace {}", path.display()))
+        let write = || -> std::io::Result<()> {
+            let mut file =
+                OpenOptions::new().write(true).create(true).truncate(true).mode(0o600).open(&new)?;
+            file.write_all(&octets)?;
+            file.sync_all()
+        };
+        write().with_context(|| format!("cannot write {}", new.display()))?;
+        fs::rename(&new, path).with_context(|| format!("cannot replace {}", path.display()))?;
+        if let Some(directory) = path.parent() {
+            let synced = File::open(directory).and_then(|directory| directory.sync_all());
+            synced.with_context(|| format!("cannot write {}", directory.display()))?;
+        }
+        Ok(())
     }
 }
 
