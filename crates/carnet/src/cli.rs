@@ -1,10 +1,14 @@
 //! The command line.
 
+mod geonet;
+
 use std::path::PathBuf;
 
 use clap::{Args, Parser, Subcommand, ValueEnum};
 
-/// Keeps the network inside a moving vehicle connected: NEMO mobile router and home agent.
+pub use geonet::{GnPing, GnSend};
+
+/// Keeps the network inside a moving vehicle connected: NEMO mobile router, home agent, GeoNetworking router.
 #[derive(Debug, Parser)]
 #[command(name = "carnet", version, after_help = HELP, disable_help_subcommand = true)]
 pub struct Cli {
@@ -88,6 +92,7 @@ Examples:
 Examples:
   carnet show bindings
   carnet show uplinks --json
+  carnet show neighbours
   carnet show counters --socket /run/carnet/bus-42.sock")]
     Show {
         /// What to show.
@@ -124,6 +129,37 @@ Examples:
         #[command(flatten)]
         station: Station,
     },
+    /// Ask stations over GeoNetworking to answer: who they are, where, how many hops away and how fast.
+    #[command(after_help = "\
+Stations that run carnet answer. The exit status is 1 when nobody does.
+
+Examples:
+  carnet gnping 1400:0200:0000:000a              by GeoNetworking address
+  carnet gnping 02:00:00:00:00:0a --count 10     by MAC address
+  carnet gnping area:crossing --timeout 500ms    everybody in an area of the config")]
+    Gnping(GnPing),
+    /// Send one packet over GeoNetworking.
+    #[command(after_help = "\
+A packet of type guc goes to a station (--to), gac and gbc to an area (--area or --circle), tsb and shb to
+everybody around.
+
+Examples:
+  carnet gnsend shb --payload 0102
+  carnet gnsend guc --to 1400:0200:0000:000a --payload 0102
+  carnet gnsend gbc --area crossing --lifetime 10s --next-header btp-b --port 2002 --payload 0102
+  carnet gnsend gac --circle 48.8375,2.1008,300 --scf --payload 0102
+  carnet gnsend tsb --hops 3 --payload 0102")]
+    Gnsend(GnSend),
+    /// Print what GeoNetworking delivers to this station, one JSON line for each payload, until Ctrl-C.
+    #[command(after_help = "\
+Examples:
+  carnet gnrecv
+  carnet gnrecv | jq 'select(.type == \"gbc\") | .payload'")]
+    Gnrecv {
+        /// The station.
+        #[command(flatten)]
+        station: Station,
+    },
 }
 
 /// How to print.
@@ -153,6 +189,12 @@ pub enum Table {
     Tunnels,
     /// Packets and messages, taken and dropped.
     Counters,
+    /// Stations in range (GeoNetworking).
+    Neighbours,
+    /// Stations whose position is known (GeoNetworking).
+    Locations,
+    /// Areas of the config (GeoNetworking).
+    Areas,
 }
 
 impl Table {
@@ -163,6 +205,9 @@ impl Table {
             Table::Uplinks => "/v1/uplinks",
             Table::Tunnels => "/v1/tunnels",
             Table::Counters => "/v1/counters",
+            Table::Neighbours => "/v1/neighbours",
+            Table::Locations => "/v1/locations",
+            Table::Areas => "/v1/areas",
         }
     }
 }

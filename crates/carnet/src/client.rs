@@ -1,5 +1,7 @@
 //! Talks to a running station: HTTP/1.1 over its UNIX socket, one connection for each request.
 
+pub mod geonet;
+
 use std::fs;
 use std::os::unix::fs::FileTypeExt;
 use std::path::{Path, PathBuf};
@@ -63,9 +65,15 @@ impl Client {
         Ok(())
     }
 
-    /// Follows the event stream.
-    pub async fn events(&self) -> anyhow::Result<Events> {
-        let response = self.send(Method::GET, "/v1/events", Bytes::new()).await?;
+    /// Follows an event stream.
+    pub async fn follow(&self, path: &str) -> anyhow::Result<Events> {
+        let response = self.send(Method::GET, path, Bytes::new()).await?;
+        Ok(Events { body: response.into_body(), buffer: Vec::new() })
+    }
+
+    /// Posts JSON to a path, and follows the event stream that comes of it.
+    pub async fn post_and_follow<T: Serialize>(&self, path: &str, body: &T) -> anyhow::Result<Events> {
+        let response = self.send(Method::POST, path, serde_json::to_vec(body)?.into()).await?;
         Ok(Events { body: response.into_body(), buffer: Vec::new() })
     }
 

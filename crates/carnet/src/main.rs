@@ -1,7 +1,7 @@
 //! The carnet program: runs a station, checks its config, and talks to a running one.
 //!
 //! * [`cli`] is the command line, [`check`] looks at configs.
-//! * [`run`] is the event loop of a station; [`http`] serves the API beside it and speaks to it through
+//! * [`mod@run`] is the event loop of a station; [`http`] serves the API beside it and speaks to it through
 //!   [`request`].
 //! * [`client`] asks a running station over that API, [`show`] lays out what it answers.
 
@@ -88,7 +88,7 @@ fn talk(command: Command) -> anyhow::Result<()> {
                 }
             }
             Command::Watch { format, station } => {
-                let mut events = find(station)?.events().await?;
+                let mut events = find(station)?.follow("/v1/events").await?;
                 while let Some(event) = events.next().await? {
                     let line = if format.json { event.to_string() } else { show::event(&event) };
                     print(&format!("{line}\n"))?;
@@ -99,6 +99,9 @@ fn talk(command: Command) -> anyhow::Result<()> {
                 let uplink = (uplink != "auto").then_some(uplink);
                 find(station)?.post("/v1/handover", &HandoverRequest { uplink }).await
             }
+            Command::Gnping(command) => client::geonet::ping(command).await,
+            Command::Gnsend(command) => client::geonet::send(command).await,
+            Command::Gnrecv { station } => client::geonet::receive(&find(station)?).await,
             // Taken care of before there is a runtime.
             Command::Run { .. } | Command::Check { .. } | Command::Replay { .. } => Ok(()),
         }

@@ -3,9 +3,11 @@
 //! Tables are laid out in columns; a column that is empty in every row is left out. Nothing is ever cut
 //! off: where the columns do not fit the terminal, each row becomes a block of lines.
 
+pub mod geonet;
+
 use std::fmt::Write;
 
-use carnet_api::model::{Binding, Counters, Role, Status, Tunnel, Uplink};
+use carnet_api::model::{Area, Binding, Counters, Location, Role, Status, Tunnel, Uplink};
 use serde_json::Value;
 
 use crate::cli::Table;
@@ -20,6 +22,13 @@ pub fn table(what: Table, answer: Value, width: Option<usize>) -> serde_json::Re
         Table::Uplinks => uplinks(&serde_json::from_value::<Vec<Uplink>>(answer)?, width),
         Table::Tunnels => tunnels(&serde_json::from_value::<Vec<Tunnel>>(answer)?, width),
         Table::Counters => counters(&serde_json::from_value::<Counters>(answer)?),
+        Table::Neighbours => {
+            geonet::locations("no neighbours", &serde_json::from_value::<Vec<Location>>(answer)?, width)
+        }
+        Table::Locations => {
+            geonet::locations("no locations", &serde_json::from_value::<Vec<Location>>(answer)?, width)
+        }
+        Table::Areas => geonet::areas(&serde_json::from_value::<Vec<Area>>(answer)?, width),
     })
 }
 
@@ -46,6 +55,9 @@ pub fn status(answer: Value) -> serde_json::Result<String> {
     if let Some(agent) = status.home_agent {
         line("home agent", agent.address.to_string());
         line("  bindings", agent.bindings.to_string());
+    }
+    for (name, value) in status.geonet.iter().flat_map(geonet::status) {
+        line(name, value);
     }
     Ok(out)
 }

@@ -1,5 +1,8 @@
 //! The built program: its exit status, and what it prints where.
 
+#[path = "cli/geonet.rs"]
+mod geonet;
+
 use std::io::{BufRead, BufReader, Read, Write};
 use std::os::unix::net::UnixListener;
 use std::path::PathBuf;
@@ -125,6 +128,10 @@ fn a_station_that_is_not_there_is_exit_status_1() {
         &["show", "counters", "--json"],
         &["watch"],
         &["handover", "auto"],
+        &["show", "neighbours"],
+        &["gnping", "area:crossing"],
+        &["gnsend", "shb", "--payload", "00"],
+        &["gnrecv"],
     ] {
         let output = carnet(&[command, &["--socket", name]].concat());
         assert_eq!(output.status.code(), Some(1), "{command:?}");
@@ -186,7 +193,7 @@ fn an_answer_is_printed_and_a_refusal_is_exit_status_1() {
 fn help_has_examples_and_mistakes_are_exit_status_2() {
     let output = carnet(&["--version"]);
     assert_eq!(stdout(&output), format!("carnet {}\n", env!("CARGO_PKG_VERSION")));
-    for command in ["run", "check", "status", "show", "watch", "handover"] {
+    for command in ["run", "check", "status", "show", "watch", "handover", "gnping", "gnsend", "gnrecv"] {
         let output = carnet(&[command, "--help"]);
         assert_eq!(output.status.code(), Some(0));
         let help = stdout(&output);

@@ -172,7 +172,7 @@ as_string!(GnStation, GnTarget);
 pub struct GnPingRequest {
     /// Who shall answer.
     pub target: GnTarget,
-    /// How many requests are sent, at least one.
+    /// How many requests are sent, 1 to 65535.
     pub count: u32,
     /// Milliseconds from one request to the next.
     pub interval_ms: u64,
@@ -215,7 +215,7 @@ pub struct GnPingAnswer {
     pub longitude: f64,
     /// Milliseconds from the request to the answer.
     pub rtt_ms: f64,
-    /// Hops of the answer on its way here; 1 from a neighbour.
+    /// Hops that the request went; 1 to a neighbour.
     pub hops: u8,
     /// The stations that the request passed, the answering one last; `null` where they were not written
     /// down on the way.

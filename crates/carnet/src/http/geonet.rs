@@ -15,8 +15,8 @@ use tokio::sync::broadcast::error::RecvError;
 use super::{App, Refusal, unix_time, when};
 use crate::request::Request;
 
-/// Requests of one ping; whoever wants more asks again.
-const MAX_PINGS: u32 = 1_000_000;
+/// Requests of one ping: they are numbered with 16 bits.
+const MAX_PINGS: u32 = 65535;
 /// The shortest interval between them, and the longest.
 const PING_INTERVAL_MS: std::ops::RangeInclusive<u64> = 1..=3_600_000;
 /// itsGnMaxPacketLifetime

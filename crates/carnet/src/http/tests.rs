@@ -1,5 +1,7 @@
 //! The server and the client against each other, over a real socket, with a run loop of a few lines.
 
+mod geonet;
+
 use std::os::unix::net::UnixListener as StdListener;
 
 use carnet_api::model::{Binding, Counters, Role, Status, event};
@@ -24,7 +26,7 @@ async fn run_loop(mut requests: mpsc::Receiver<Request>) {
                 None | Some("wlan0") => Ok(()),
                 Some(other) => Err(format!("{other} is not an uplink")),
             })),
-            _ => {}
+            request => geonet::answer(request),
         }
     }
 }
@@ -155,7 +157,7 @@ async fn a_station_that_hangs_is_not_waited_for() {
 #[tokio::test]
 async fn events_arrive_and_a_slow_reader_is_told_what_it_missed() {
     let bench = Bench::answering().await;
-    let mut events = bench.client.events().await.expect("a stream");
+    let mut events = bench.client.follow("/v1/events").await.expect("a stream");
     let number = |n: u32| event(1.5, json!({"event": "warning", "message": format!("n{n}\n\u{e9}")}));
     bench.events.send(number(1)).expect("a reader");
     assert_eq!(events.next().await.expect("a stream"), Some(number(1)));

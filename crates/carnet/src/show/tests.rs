@@ -1,5 +1,7 @@
 //! The tables as they are printed.
 
+mod geonet;
+
 use serde_json::json;
 
 use super::*;

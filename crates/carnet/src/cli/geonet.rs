@@ -1,0 +1,211 @@
+//! The commands that are about GeoNetworking.
+
+use std::time::Duration;
+
+use carnet_api::address::Octets;
+use carnet_api::config::parse_duration;
+use carnet_api::model::{
+    GnArea, GnCircle, GnNextHeader, GnPingRequest, GnSendRequest, GnTarget, GnTransport,
+};
+use clap::{Args, ValueEnum};
+
+use super::{Format, Station};
+
+/// `carnet gnping`
+#[derive(Debug, Args)]
+pub struct GnPing {
+    /// Who shall answer: a GeoNetworking address, a MAC address, an IPv6 address, or area:NAME.
+    pub target: GnTarget,
+    /// How many requests to send.
+    #[arg(long, value_name = "N", default_value_t = 4, value_parser = clap::value_parser!(u32).range(1..=65535))]
+    pub count: u32,
+    /// Time from one request to the next.
+    #[arg(long, value_name = "TIME", default_value = "1s", value_parser = time)]
+    pub interval: Duration,
+    /// How long to wait for the answers to a request.
+    #[arg(long, value_name = "TIME", default_value = "3s", value_parser = time)]
+    pub timeout: Duration,
+    /// The output.
+    #[command(flatten)]
+    pub format: Format,
+    /// The station.
+    #[command(flatten)]
+    pub station: Station,
+}
+
+impl GnPing {
+    /// What the station is asked for.
+    pub fn request(&self) -> GnPingRequest {
+        GnPingRequest {
+            target: self.target.clone(),
+            count: self.count,
+            interval_ms: milliseconds(self.interval),
+            timeout_ms: milliseconds(self.timeout),
+        }
+    }
+}
+
+/// `carnet gnsend`
+#[derive(Debug, Args)]
+pub struct GnSend {
+    /// How the packet travels.
+    #[arg(value_name = "TYPE")]
+    pub kind: Kind,
+    /// To a station: a GeoNetworking address, a MAC address or an IPv6 address.
+    #[arg(long, value_name = "TARGET", conflicts_with_all = ["area", "circle"])]
+    pub to: Option<GnTarget>,
+    /// To an area of the config.
+    #[arg(long, value_name = "NAME", conflicts_with = "circle")]
+    pub area: Option<String>,
+    /// To a circle.
+    #[arg(long, value_name = "LAT,LON,METRES", value_parser = circle, allow_hyphen_values = true)]
+    pub circle: Option<GnCircle>,
+    /// How many hops the packet may go (default: 10).
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u8).range(1..))]
+    pub hops: Option<u8>,
+    /// How long the packet may be on its way (default: 60s).
+    #[arg(long, value_name = "TIME", value_parser = time)]
+    pub lifetime: Option<Duration>,
+    /// Store, carry, forward: a station without a next hop keeps the packet until there is one.
+    #[arg(long)]
+    pub scf: bool,
+    /// What the payload is.
+    #[arg(long, value_name = "HEADER", value_enum, default_value = "any")]
+    pub next_header: NextHeader,
+    /// Put a BTP header with this destination port before the payload.
+    #[arg(long, value_name = "N")]
+    pub port: Option<u16>,
+    /// The payload, two hexadecimal digits for each octet.
+    #[arg(long, value_name = "HEX")]
+    pub payload: Octets,
+    /// The station.
+    #[command(flatten)]
+    pub station: Station,
+}
+
+/// A kind of packet.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub enum Kind {
+    /// GeoUnicast: to a station.
+    Guc,
+    /// GeoAnycast: to anybody in an area.
+    Gac,
+    /// GeoBroadcast: to everybody in an area.
+    Gbc,
+    /// Topologically-scoped broadcast: to everybody within some hops.
+    Tsb,
+    /// Single-hop broadcast: to everybody in range.
+    Shb,
+}
+
+/// What a payload is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub enum NextHeader {
+    /// Unspecified.
+    Any,
+    /// BTP-A, interactive transport.
+    BtpA,
+    /// BTP-B, non-interactive transport.
+    BtpB,
+    /// An IPv6 packet.
+    Ipv6,
+}
+
+impl GnSend {
+    /// What the station is asked for; or what is wrong with the command line, and what was expected.
+    pub fn request(self) -> Result<GnSendRequest, String> {
+        let (to, area) = match self.to {
+            Some(GnTarget::Station(station)) => (Some(station), None),
+            Some(GnTarget::Area(name)) => (None, Some(GnArea::Name(name))),
+            None => (None, self.area.map(GnArea::Name).or(self.circle.map(GnArea::Circle))),
+        };
+        let transport = match (self.kind, to, area) {
+            (Kind::Guc, Some(to), _) => GnTransport::Guc { to },
+            (Kind::Guc, None, _) => return Err("guc goes to a station, expected --to TARGET".into()),
+            (Kind::Gac, None, Some(area)) => GnTransport::Gac { area },
+            (Kind::Gbc, None, Some(area)) => GnTransport::Gbc { area },
+            (Kind::Gac | Kind::Gbc, ..) => {
+                return Err(
+                    "gac and gbc go to an area, expected --area NAME or --circle LAT,LON,METRES".into()
+                );
+            }
+            (Kind::Tsb, None, None) => GnTransport::Tsb {},
+            (Kind::Shb, None, None) => GnTransport::Shb {},
+            (Kind::Tsb | Kind::Shb, ..) => {
+                return Err("tsb and shb go to everybody around, expected no --to, --area or --circle".into());
+            }
+        };
+        if self.kind == Kind::Shb && self.hops.is_some_and(|hops| hops > 1) {
+            return Err("shb goes one hop, expected no --hops, or tsb".into());
+        }
+        let next_header = match self.next_header {
+            NextHeader::Any => GnNextHeader::Any,
+            NextHeader::BtpA => GnNextHeader::BtpA,
+            NextHeader::BtpB => GnNextHeader::BtpB,
+            NextHeader::Ipv6 => GnNextHeader::Ipv6,
+        };
+        if self.port.is_some() && !matches!(self.next_header, NextHeader::BtpA | NextHeader::BtpB) {
+            return Err("a port goes with BTP only, expected --next-header btp-a or btp-b".into());
+        }
+        Ok(GnSendRequest {
+            transport,
+            next_header,
+            port: self.port,
+            hop_limit: self.hops,
+            lifetime_ms: self.lifetime.map(milliseconds),
+            scf: self.scf,
+            payload: self.payload,
+        })
+    }
+}
+
+/// A duration above zero.
+fn time(text: &str) -> Result<Duration, String> {
+    match parse_duration(text)? {
+        Duration::ZERO => Err(format!("{text:?} is no time, expected a duration above zero")),
+        time => Ok(time),
+    }
+}
+
+fn milliseconds(time: Duration) -> u64 {
+    u64::try_from(time.as_millis()).unwrap_or(u64::MAX)
+}
+
+/// `LAT,LON,METRES`
+fn circle(text: &str) -> Result<GnCircle, String> {
+    let wrong = || format!("{text:?} is no circle, expected LAT,LON,METRES such as 48.8375,2.1008,300");
+    let parts: Vec<&str> = text.split(',').map(str::trim).collect();
+    let [latitude, longitude, radius] = parts.as_slice() else { return Err(wrong()) };
+    let degrees = |text: &str, limit: f64| {
+        text.parse::<f64>().ok().filter(|degrees| (-limit..=limit).contains(degrees)).ok_or_else(wrong)
+    };
+    let radius_m = radius
+        .strip_suffix('m')
+        .unwrap_or(radius)
+        .parse()
+        .ok()
+        .filter(|metres| *metres > 0)
+        .ok_or_else(wrong)?;
+    Ok(GnCircle { latitude: degrees(latitude, 90.0)?, longitude: degrees(longitude, 180.0)?, radius_m })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn circles() {
+        let paris = GnCircle { latitude: 48.8375, longitude: -2.1008, radius_m: 300 };
+        for text in ["48.8375,-2.1008,300", "48.8375, -2.1008, 300m"] {
+            assert_eq!(circle(text), Ok(paris), "{text}");
+        }
+        for text in
+            ["", "1,2", "1,2,3,4", "91,0,1", "0,181,1", "nan,0,1", "0,0,0", "0,0,65536", "0,0,1.5", "0,0,1mm"]
+        {
+            assert_eq!(
+                circle(text),
+                Err(format!("{text:?} is no circle, expected LAT,LON,METRES such as 48.8375,2.1008,300"))
+            );
+        }
+    }
+}

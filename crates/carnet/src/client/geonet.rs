@@ -1,0 +1,68 @@
+//! `carnet gnping`, `gnsend` and `gnrecv`.
+
+use anyhow::{Context, bail};
+use carnet_api::model::GnPingEvent;
+use clap::CommandFactory;
+use clap::error::ErrorKind;
+
+use super::Client;
+use crate::cli::{Cli, GnPing, GnSend};
+use crate::{UNEXPECTED, find, print, show};
+
+/// Pings, and prints each answer as it comes. No answer at all is an error.
+pub async fn ping(command: GnPing) -> anyhow::Result<()> {
+    let request = command.request();
+    let mut events = find(command.station)?.post_and_follow("/v1/gnping", &request).await?;
+    let mut round_trips = Vec::new();
+    while let Some(event) = events.next().await? {
+        let json = command.format.json.then(|| event.to_string());
+        let event: GnPingEvent = serde_json::from_value(event).context(UNEXPECTED)?;
+        let text = match &event {
+            GnPingEvent::Answer(answer) => {
+                round_trips.push(answer.rtt_ms);
+                show::geonet::answer(answer)
+            }
+            GnPingEvent::Timeout { sequence } => format!("{sequence}: no answer"),
+            GnPingEvent::Done { sent, answered } => {
+                show::geonet::summary(&command.target, *sent, *answered, &round_trips)
+            }
+        };
+        print(&format!("{}\n", json.unwrap_or(text)))?;
+        if matches!(event, GnPingEvent::Done { .. }) {
+            if round_trips.is_empty() {
+                bail!("no answer from {}", command.target);
+            }
+            return Ok(());
+        }
+    }
+    bail!("the station ended the ping")
+}
+
+/// Sends a packet. A mistake on the command line ends the program as any other does.
+pub async fn send(command: GnSend) -> anyhow::Result<()> {
+    let station = command.station.socket.clone();
+    let packet = match command.request() {
+        Ok(packet) => packet,
+        Err(mistake) => {
+            let mut program = Cli::command();
+            program.build();
+            match program.find_subcommand_mut("gnsend") {
+                Some(command) => command.error(ErrorKind::ArgumentConflict, mistake).exit(),
+                None => program.error(ErrorKind::ArgumentConflict, mistake).exit(),
+            }
+        }
+    };
+    find(crate::cli::Station { socket: station })?.post("/v1/gnsend", &packet).await
+}
+
+/// Prints every payload that is delivered, as JSON lines. What was lost is said on stderr.
+pub async fn receive(client: &Client) -> anyhow::Result<()> {
+    let mut payloads = client.follow("/v1/gnrecv").await?;
+    while let Some(payload) = payloads.next().await? {
+        match payload.get("event") {
+            Some(_) => eprintln!("carnet: {}", show::event(&payload)),
+            None => print(&format!("{payload}\n"))?,
+        }
+    }
+    Ok(())
+}

@@ -1,0 +1,257 @@
+//! The part about GeoNetworking: a run loop with one neighbour, that answers pings and knows one area.
+
+use carnet_api::address::{GnAddress, MacAddress, Octets};
+use carnet_api::model::{
+    Area, AreaShape, GnArea, GnCircle, GnNextHeader, GnPacketType, GnPingAnswer, GnPingEvent, GnPingRequest,
+    GnReceived, GnSendRequest, GnTarget, GnTransport, Location,
+};
+use serde_json::json;
+use tokio::sync::{broadcast, mpsc};
+
+use super::Bench;
+use crate::request::Request;
+
+const OTHER: GnAddress = GnAddress(0x1400_0200_0000_0002);
+
+/// Answers what the run loop of the other tests does not.
+pub(super) fn answer(request: Request) {
+    match request {
+        Request::Neighbours(reply) => drop(reply.send(Ok(vec![location()]))),
+        Request::Locations(reply) => drop(reply.send(Err("this station does no GeoNetworking".into()))),
+        Request::Areas(reply) => drop(reply.send(Ok(vec![area()]))),
+        Request::GnSend { packet, reply } => drop(reply.send(match packet.transport {
+            GnTransport::Gbc { area: GnArea::Name(name) } if name != "crossing" => {
+                Err(format!("there is no area {name}"))
+            }
+            _ => Ok(()),
+        })),
+        Request::GnPing { ping, reply } => {
+            let (sender, receiver) = mpsc::channel(1);
+            drop(reply.send(Ok(receiver)));
+            tokio::spawn(pings(ping, sender));
+        }
+        Request::GnReceive(reply) => {
+            let (sender, receiver) = broadcast::channel(2);
+            // One more than there is room for.
+            for hops in 7..=9 {
+                drop(sender.send(received(hops)));
+            }
+            drop(reply.send(Ok(receiver)));
+        }
+        other => panic!("{other:?}"),
+    }
+}
+
+/// Every second request is lost.
+async fn pings(ping: GnPingRequest, sender: mpsc::Sender<GnPingEvent>) {
+    for sequence in 1..=ping.count {
+        let event = match sequence % 2 {
+            1 => GnPingEvent::Answer(GnPingAnswer {
+                sequence,
+                gn_address: OTHER,
+                mac: MacAddress([2, 0, 0, 0, 0, 2]),
+                latitude: 48.5,
+                longitude: 2.5,
+                rtt_ms: 0.25,
+                hops: 1,
+                path: None,
+            }),
+            _ => GnPingEvent::Timeout { sequence },
+        };
+        if sender.send(event).await.is_err() {
+            return;
+        }
+    }
+    let done = GnPingEvent::Done { sent: ping.count, answered: ping.count.div_ceil(2) };
+    let _ = sender.send(done).await;
+}
+
+fn location() -> Location {
+    Location {
+        gn_address: OTHER,
+        mac: MacAddress([2, 0, 0, 0, 0, 2]),
+        latitude: 48.5,
+        longitude: 2.5,
+        speed_mps: -1.5,
+        heading_deg: 90.0,
+        age_ms: 120,
+        neighbour: true,
+    }
+}
+
+fn area() -> Area {
+    Area {
+        name: "crossing".into(),
+        shape: AreaShape::Circle,
+        latitude: 48.5,
+        longitude: 2.5,
+        distance_a_m: 300,
+        distance_b_m: None,
+        angle_deg: None,
+        inside: Some(true),
+    }
+}
+
+fn received(remaining_hop_limit: u8) -> GnReceived {
+    GnReceived {
+        packet_type: GnPacketType::Shb,
+        next_header: GnNextHeader::Any,
+        source: OTHER,
+        latitude: 48.5,
+        longitude: 2.5,
+        remaining_hop_limit,
+        payload: Octets(vec![0xbe, 0xef]),
+    }
+}
+
+fn packet(transport: GnTransport) -> GnSendRequest {
+    GnSendRequest {
+        transport,
+        next_header: GnNextHeader::Any,
+        port: None,
+        hop_limit: None,
+        lifetime_ms: None,
+        scf: false,
+        payload: Octets(vec![1, 2]),
+    }
+}
+
+#[tokio::test]
+async fn stations_and_areas_are_answered_as_json() {
+    let bench = Bench::answering().await;
+    assert_eq!(
+        bench.client.get("/v1/neighbours").await.expect("neighbours"),
+        json!([{"gn_address": "1400:0200:0000:0002", "mac": "02:00:00:00:00:02", "latitude": 48.5,
+                "longitude": 2.5, "speed_mps": -1.5, "heading_deg": 90.0, "age_ms": 120, "neighbour": true}])
+    );
+    assert_eq!(
+        bench.client.get("/v1/areas").await.expect("areas"),
+        json!([{"name": "crossing", "shape": "circle", "latitude": 48.5, "longitude": 2.5,
+                "distance_a_m": 300, "distance_b_m": null, "angle_deg": null, "inside": true}])
+    );
+    assert_eq!(bench.refused("/v1/locations").await, "this station does no GeoNetworking");
+}
+
+#[tokio::test]
+async fn a_packet_is_sent_or_refused_with_the_reason() {
+    let bench = Bench::answering().await;
+    let refused = async |packet: &GnSendRequest| {
+        bench.client.post("/v1/gnsend", packet).await.expect_err("refused").to_string()
+    };
+    let area = |name: &str| GnTransport::Gbc { area: GnArea::Name(name.to_owned()) };
+    bench.client.post("/v1/gnsend", &packet(area("crossing"))).await.expect("sent");
+    assert_eq!(refused(&packet(area("moon"))).await, "there is no area moon");
+
+    let shb = || packet(GnTransport::Shb {});
+    let circle = |latitude, longitude, radius_m| {
+        packet(GnTransport::Gac { area: GnArea::Circle(GnCircle { latitude, longitude, radius_m }) })
+    };
+    for (packet, reason) in [
+        (
+            GnSendRequest { port: Some(1), ..shb() },
+            "a port goes with BTP only, expected a next_header of btp-a or btp-b",
+        ),
+        (GnSendRequest { hop_limit: Some(0), ..shb() }, "hop_limit is 0, expected 1 to 255"),
+        (
+            GnSendRequest { hop_limit: Some(2), ..shb() },
+            "hop_limit is 2, expected none or 1: shb goes one hop",
+        ),
+        (
+            GnSendRequest { lifetime_ms: Some(600_001), ..shb() },
+            "lifetime_ms is 600001, expected 50 to 600000",
+        ),
+        (
+            circle(90.5, 0.0, 1),
+            "90.5, 0 is not on the globe, expected a latitude from -90 to 90 and a longitude from -180 to 180",
+        ),
+        (circle(0.0, 0.0, 0), "radius_m is 0, expected 1 to 65535"),
+    ] {
+        assert_eq!(refused(&packet).await, reason);
+    }
+    let error = bench.client.post("/v1/gnsend", &json!({"payload": ""})).await.expect_err("no transport");
+    assert!(error.to_string().contains("missing field `transport`"), "{error}");
+}
+
+#[tokio::test]
+async fn the_answers_to_a_ping_are_a_stream_that_ends() {
+    let bench = Bench::answering().await;
+    let ping = |count, timeout_ms| GnPingRequest {
+        target: GnTarget::Area("crossing".into()),
+        count,
+        interval_ms: 1,
+        timeout_ms,
+    };
+    let mut events = bench.client.post_and_follow("/v1/gnping", &ping(2, 1)).await.expect("a stream");
+    let mut seen = Vec::new();
+    while let Some(event) = events.next().await.expect("a stream") {
+        seen.push(event);
+    }
+    assert_eq!(
+        seen,
+        [
+            json!({"event": "answer", "sequence": 1, "gn_address": "1400:0200:0000:0002",
+                   "mac": "02:00:00:00:00:02", "latitude": 48.5, "longitude": 2.5, "rtt_ms": 0.25, "hops": 1,
+                   "path": null}),
+            json!({"event": "timeout", "sequence": 2}),
+            json!({"event": "done", "sent": 2, "answered": 1}),
+        ]
+    );
+    for (ping, reason) in [
+        (ping(0, 1), "count is 0, expected 1 to 65535"),
+        (ping(65536, 1), "count is 65536, expected 1 to 65535"),
+        (ping(1, 0), "timeout_ms is 0, expected 1 to 3600000"),
+    ] {
+        let error = bench.client.post_and_follow("/v1/gnping", &ping).await.expect_err("refused");
+        assert_eq!(error.to_string(), reason);
+    }
+}
+
+/// Whoever goes away ends the ping: the run loop's sender is told.
+#[tokio::test]
+async fn a_ping_that_nobody_waits_for_ends() {
+    let (bench, mut requests) = Bench::new().await;
+    let ping =
+        GnPingRequest { target: GnTarget::Area("a".into()), count: 9, interval_ms: 1000, timeout_ms: 1000 };
+    let client =
+        tokio::spawn(async move { bench.client.post_and_follow("/v1/gnping", &ping).await.map(|_| bench) });
+    let Some(Request::GnPing { reply, .. }) = requests.recv().await else { panic!("no ping") };
+    let (sender, receiver) = mpsc::channel(1);
+    reply.send(Ok(receiver)).expect("a server that waits");
+    // The stream is dropped with the answer, its connection with it.
+    let _bench = client.await.expect("a task").expect("a stream");
+    tokio::time::timeout(std::time::Duration::from_secs(5), sender.closed()).await.expect("no end");
+}
+
+#[tokio::test]
+async fn payloads_arrive_and_a_slow_reader_is_told_what_it_missed() {
+    let bench = Bench::answering().await;
+    let mut payloads = bench.client.follow("/v1/gnrecv").await.expect("a stream");
+    let note = payloads.next().await.expect("a stream").expect("a note");
+    assert_eq!((&note["event"], &note["count"]), (&json!("missed"), &json!(1)));
+    for hops in [8, 9] {
+        assert_eq!(
+            payloads.next().await.expect("a stream"),
+            Some(json!({"type": "shb", "next_header": "any", "source": "1400:0200:0000:0002",
+                        "latitude": 48.5, "longitude": 2.5, "remaining_hop_limit": hops, "payload": "beef"}))
+        );
+    }
+    assert_eq!(payloads.next().await.expect("a stream"), None);
+}
+
+#[tokio::test]
+async fn streams_end_when_the_server_does() {
+    let (bench, mut requests) = Bench::new().await;
+    let (sender, receiver) = broadcast::channel(1);
+    tokio::spawn(async move {
+        while let Some(request) = requests.recv().await {
+            let Request::GnReceive(reply) = request else { panic!("{request:?}") };
+            drop(reply.send(Ok(receiver.resubscribe())));
+        }
+    });
+    let mut payloads = bench.client.follow("/v1/gnrecv").await.expect("a stream");
+    sender.send(received(1)).expect("a reader");
+    assert_eq!(payloads.next().await.expect("a stream").expect("a payload")["remaining_hop_limit"], 1);
+    bench.server.shutdown().await;
+    let end = tokio::time::timeout(std::time::Duration::from_secs(5), payloads.next()).await.expect("no end");
+    assert_eq!(end.expect("a stream"), None);
+}

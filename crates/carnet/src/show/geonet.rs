@@ -1,0 +1,105 @@
+//! GeoNetworking for people to read.
+
+use std::fmt::Write;
+
+use carnet_api::model::{Area, AreaShape, GeonetStatus, GnPingAnswer, GnTarget, Location};
+
+use super::{NOTHING, lay_out, or_nothing, words};
+
+/// Stations; whether they are in range is said where not all of them are.
+pub(super) fn locations(none: &str, locations: &[Location], width: Option<usize>) -> String {
+    let all_near = locations.iter().all(|location| location.neighbour);
+    let rows = locations.iter().map(|location| {
+        vec![
+            location.gn_address.to_string(),
+            location.mac.to_string(),
+            place(location.latitude, location.longitude),
+            format!("{:.1} m/s", location.speed_mps),
+            format!("{:.1}°", location.heading_deg),
+            age(location.age_ms),
+            match (all_near, location.neighbour) {
+                (true, _) => NOTHING.to_owned(),
+                (false, true) => "yes".to_owned(),
+                (false, false) => "no".to_owned(),
+            },
+        ]
+    });
+    let columns = ["address", "mac", "position", "speed", "heading", "age", "in range"];
+    lay_out(none, &columns, rows.collect(), width)
+}
+
+/// The areas of the config.
+pub(super) fn areas(areas: &[Area], width: Option<usize>) -> String {
+    let rows = areas.iter().map(|area| {
+        vec![
+            area.name.clone(),
+            match area.shape {
+                AreaShape::Circle => "circle",
+                AreaShape::Rectangle => "rectangle",
+                AreaShape::Ellipse => "ellipse",
+            }
+            .to_owned(),
+            place(area.latitude, area.longitude),
+            format!("{} m", area.distance_a_m),
+            or_nothing(area.distance_b_m.map(|distance| format!("{distance} m"))),
+            or_nothing(area.angle_deg.map(|angle| format!("{angle}°"))),
+            or_nothing(area.inside.map(|inside| if inside { "yes" } else { "no" })),
+        ]
+    });
+    let columns = ["area", "shape", "center", "radius or a", "b", "angle", "inside"];
+    lay_out("no areas", &columns, rows.collect(), width)
+}
+
+/// The lines of `carnet status`, as names and values.
+pub(super) fn status(status: &GeonetStatus) -> [(&'static str, String); 3] {
+    let place = status.latitude.zip(status.longitude).map(|(latitude, longitude)| place(latitude, longitude));
+    let position = match place {
+        Some(place) => format!("{place}, {}", words(&status.position)),
+        None => words(&status.position),
+    };
+    let stations = format!("{} in range, {} known", status.neighbours, status.locations);
+    [("geonet", status.gn_address.to_string()), ("  position", position), ("  stations", stations)]
+}
+
+/// One line for an answer to a ping.
+pub fn answer(answer: &GnPingAnswer) -> String {
+    let hops = if answer.hops == 1 { "hop" } else { "hops" };
+    let mut line = format!(
+        "{}: {} ({}) at {}, {} {hops}, {:.3} ms",
+        answer.sequence,
+        answer.gn_address,
+        answer.mac,
+        place(answer.latitude, answer.longitude),
+        answer.hops,
+        answer.rtt_ms
+    );
+    for (index, station) in answer.path.iter().flatten().enumerate() {
+        let _ = write!(line, "{} {station}", if index == 0 { ", by" } else { " >" });
+    }
+    line
+}
+
+/// The last line of a ping.
+pub fn summary(target: &GnTarget, sent: u32, answered: u32, round_trips: &[f64]) -> String {
+    let mut sorted = round_trips.to_vec();
+    sorted.sort_by(f64::total_cmp);
+    let mut line = format!("{target}: {sent} sent, {answered} answered");
+    if let (Some(least), Some(most)) = (sorted.first(), sorted.last()) {
+        let median = (sorted[(sorted.len() - 1) / 2] + sorted[sorted.len() / 2]) / 2.0;
+        let _ = write!(line, ", least {least:.3} ms, median {median:.3} ms, most {most:.3} ms");
+    }
+    line
+}
+
+/// Degrees with what GeoNetworking has of them: seven digits, a centimetre.
+fn place(latitude: f64, longitude: f64) -> String {
+    format!("{latitude:.7}, {longitude:.7}")
+}
+
+/// Milliseconds as `120 ms`, from ten seconds on as `12 s`.
+fn age(milliseconds: u64) -> String {
+    match milliseconds {
+        0..10_000 => format!("{milliseconds} ms"),
+        _ => format!("{} s", milliseconds / 1000),
+    }
+}

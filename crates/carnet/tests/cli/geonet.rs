@@ -1,0 +1,138 @@
+//! The commands that are about GeoNetworking.
+
+use super::{answer_once, carnet, http, scratch, stderr, stdout};
+
+/// Runs a command against a station that answers `answer`; what it printed, and what it asked for.
+fn ask(name: &str, command: &[&str], answer: String) -> (Option<i32>, String, String, String, String) {
+    let path = scratch(name);
+    let station = answer_once(&path, answer);
+    let output = carnet(&[command, &["--socket", path.to_str().expect("a path")]].concat());
+    let (request, body) = station.join().expect("a request");
+    std::fs::remove_file(&path).expect("gone");
+    (output.status.code(), stdout(&output), stderr(&output), request, body)
+}
+
+fn stream(events: &[&str]) -> String {
+    let events: String = events.iter().map(|event| format!("data: {event}\n\n")).collect();
+    format!("HTTP/1.1 200 OK\r\n\r\n{events}")
+}
+
+const ANSWER: &str = r#"{"event":"answer","sequence":1,"gn_address":"1400:0200:0000:000a","mac":"02:00:00:00:00:0a","latitude":48.8375,"longitude":2.1008,"rtt_ms":0.25,"hops":2,"path":null}"#;
+
+#[test]
+fn neighbours_are_shown() {
+    let body = r#"[{"gn_address":"1400:0200:0000:000a","mac":"02:00:00:00:00:0a","latitude":48.8375,
+                    "longitude":2.1008,"speed_mps":0,"heading_deg":0,"age_ms":1,"neighbour":true}]"#;
+    let (status, out, _, request, _) = ask("neighbours.sock", &["show", "neighbours"], http("200 OK", body));
+    assert_eq!((status, request.as_str()), (Some(0), "GET /v1/neighbours HTTP/1.1"));
+    assert!(out.starts_with("ADDRESS ") && out.contains("\n1400:0200:0000:000a  02:00:00:00:00:0a"), "{out}");
+
+    let refusal = http("409 Conflict", "{\"error\":\"this station does no GeoNetworking\"}");
+    let (status, _, error, request, _) = ask("areas.sock", &["show", "areas", "--json"], refusal);
+    assert_eq!((status, request.as_str()), (Some(1), "GET /v1/areas HTTP/1.1"));
+    assert_eq!(error, "carnet: this station does no GeoNetworking\n");
+}
+
+#[test]
+fn a_ping_prints_answers_and_fails_without_any() {
+    let answered =
+        stream(&[ANSWER, r#"{"event":"timeout","sequence":2}"#, r#"{"event":"done","sent":2,"answered":1}"#]);
+    let command = ["gnping", "area:crossing", "--count", "2", "--interval", "10ms", "--timeout", "1s"];
+    let (status, out, error, request, body) = ask("ping.sock", &command, answered.clone());
+    assert_eq!((status, request.as_str()), (Some(0), "POST /v1/gnping HTTP/1.1"), "{error}");
+    assert_eq!(body, r#"{"target":"area:crossing","count":2,"interval_ms":10,"timeout_ms":1000}"#);
+    assert_eq!(
+        out,
+        "1: 1400:0200:0000:000a (02:00:00:00:00:0a) at 48.8375000, 2.1008000, 2 hops, 0.250 ms\n\
+         2: no answer\n\
+         area:crossing: 2 sent, 1 answered, least 0.250 ms, median 0.250 ms, most 0.250 ms\n"
+    );
+
+    let (status, out, ..) = ask("ping-json.sock", &["gnping", "fe80::1", "--json"], answered);
+    let lines: Vec<&str> = out.lines().collect();
+    assert_eq!((status, lines.len()), (Some(0), 3));
+    assert_eq!(lines[1], r#"{"event":"timeout","sequence":2}"#);
+
+    let silent =
+        stream(&[r#"{"event":"timeout","sequence":1}"#, r#"{"event":"done","sent":1,"answered":0}"#]);
+    let (status, out, error, _, body) = ask("silent.sock", &["gnping", "02:00:00:00:00:0A"], silent);
+    assert_eq!((status, error.as_str()), (Some(1), "carnet: no answer from 02:00:00:00:00:0a\n"));
+    assert_eq!(out, "1: no answer\n02:00:00:00:00:0a: 1 sent, 0 answered\n");
+    assert!(body.ends_with(r#""count":4,"interval_ms":1000,"timeout_ms":3000}"#), "{body}");
+
+    let (status, _, error, ..) = ask("cut.sock", &["gnping", "fe80::1"], stream(&[ANSWER]));
+    assert_eq!((status, error.as_str()), (Some(1), "carnet: the station ended the ping\n"));
+}
+
+#[test]
+fn a_packet_is_sent_as_the_command_line_says() {
+    let rest = r#""next_header":"any","port":null,"hop_limit":null,"lifetime_ms":null,"scf":false,"payload":"0102"}"#;
+    let cases: [(&[&str], String); 5] = [
+        (
+            &["guc", "--to", "1400:0200:0000:000a"],
+            format!(r#"{{"transport":{{"type":"guc","to":"1400:0200:0000:000a"}},{rest}"#),
+        ),
+        (
+            &["gac", "--circle", "-48.5,2.5,300"],
+            format!(
+                r#"{{"transport":{{"type":"gac","area":{{"circle":{{"latitude":-48.5,"longitude":2.5,"radius_m":300}}}}}},{rest}"#
+            ),
+        ),
+        (
+            &["gbc", "--to", "area:crossing"],
+            format!(r#"{{"transport":{{"type":"gbc","area":{{"name":"crossing"}}}},{rest}"#),
+        ),
+        (&["shb", "--hops", "1"], format!(r#"{{"transport":{{"type":"shb"}},{}"#, rest.replace("\"hop_limit\":null", "\"hop_limit\":1"))),
+        (
+            &["tsb", "--hops", "3", "--lifetime", "1m30s", "--scf", "--next-header", "btp-b", "--port", "2002"],
+            r#"{"transport":{"type":"tsb"},"next_header":"btp-b","port":2002,"hop_limit":3,"lifetime_ms":90000,"scf":true,"payload":"0102"}"#.to_owned(),
+        ),
+    ];
+    for (arguments, expected) in cases {
+        let command = [&["gnsend"], arguments, &["--payload", "0102"]].concat();
+        let answer = "HTTP/1.1 204 No Content\r\n\r\n".to_owned();
+        let (status, out, error, request, body) = ask("send.sock", &command, answer);
+        assert_eq!((status, out.as_str()), (Some(0), ""), "{error}");
+        assert_eq!(request, "POST /v1/gnsend HTTP/1.1");
+        assert_eq!(body, expected);
+    }
+}
+
+#[test]
+fn payloads_are_printed_as_lines_and_losses_are_said_elsewhere() {
+    let payload = r#"{"latitude":48.5,"longitude":2.5,"next_header":"any","payload":"beef","remaining_hop_limit":1,"source":"1400:0200:0000:000a","type":"shb"}"#;
+    let answer = stream(&[r#"{"event":"missed","time":0,"count":3}"#, payload]);
+    let (status, out, error, request, _) = ask("receive.sock", &["gnrecv"], answer);
+    assert_eq!((status, request.as_str()), (Some(0), "GET /v1/gnrecv HTTP/1.1"));
+    assert_eq!(out, format!("{payload}\n"));
+    assert_eq!(error, "carnet: 1970-01-01T00:00:00.000Z missed count=3\n");
+}
+
+#[test]
+fn mistakes_are_exit_status_2_and_say_what_was_expected() {
+    let payload = ["--payload", "00"];
+    let cases: [(&[&str], &str); 13] = [
+        (&["gnping"], "<TARGET>"),
+        (&["gnping", "bus-42"], "\"bus-42\" is no target, expected a GeoNetworking address"),
+        (&["gnping", "fe80::1", "--count", "0"], "0 is not in 1..=65535"),
+        (&["gnping", "fe80::1", "--interval", "1"], "\"1\" is no duration"),
+        (&["gnsend", "guc"], "guc goes to a station, expected --to TARGET"),
+        (&["gnsend", "guc", "--to", "area:a"], "guc goes to a station, expected --to TARGET"),
+        (&["gnsend", "gbc", "--to", "fe80::1"], "gac and gbc go to an area, expected --area NAME or"),
+        (&["gnsend", "gbc", "--area", "a", "--circle", "1,2,3"], "cannot be used with"),
+        (&["gnsend", "gbc", "--circle", "1,2"], "\"1,2\" is no circle"),
+        (&["gnsend", "tsb", "--area", "a"], "tsb and shb go to everybody around"),
+        (&["gnsend", "shb", "--hops", "2"], "shb goes one hop, expected no --hops, or tsb"),
+        (&["gnsend", "shb", "--port", "1"], "a port goes with BTP only"),
+        (&["gnsend", "cam"], "[possible values: guc, gac, gbc, tsb, shb]"),
+    ];
+    for (arguments, reason) in cases {
+        let more: &[&str] = if arguments[0] == "gnsend" { &payload } else { &[] };
+        let output = carnet(&[arguments, more].concat());
+        assert_eq!(output.status.code(), Some(2), "{arguments:?}");
+        let error = stderr(&output);
+        assert!(error.contains(reason), "{arguments:?}: {error}");
+    }
+    let output = carnet(&["gnsend", "shb", "--payload", "0"]);
+    assert!(stderr(&output).contains("\"0\" is no string of octets, expected two hexadecimal digits"));
+}
