@@ -15,7 +15,8 @@ carnet_base::drop_reasons! {
         UnknownType = "unknown_type",
         /// The home address is not a unicast routable address (RFC 6275 9.5.1).
         HomeAddress = "home_address",
-        /// The care-of address is not a unicast routable address (RFC 6275 6.1.7).
+        /// The care-of address is not a unicast routable address (RFC 6275 6.1.7), or one that would lead
+        /// packets in a ring (status 174).
         CareOfAddress = "care_of_address",
         /// A Binding Update without the H flag: carnet keeps no correspondent bindings.
         NotHomeRegistration = "not_home_registration",

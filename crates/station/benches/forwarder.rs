@@ -56,6 +56,7 @@ fn home_agent(count: u32) -> Station {
                 prefixes: vec![prefix(index)],
                 lifetime_s: 600,
                 expires: DATE + Duration::from_secs(600),
+                previous: None,
             }),
         })
         .collect();

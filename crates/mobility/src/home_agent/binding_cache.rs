@@ -95,6 +95,9 @@ pub struct StoredRegistration {
     pub lifetime_s: u64,
     /// When it ends.
     pub expires: WallTime,
+    /// The care-of address before the last move, and until when packets from it are still accepted.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub previous: Option<(Ipv6Addr, WallTime)>,
 }
 
 /// Entries by home address.
@@ -117,6 +120,11 @@ impl BindingCache {
     /// All valid entries, by home address.
     pub fn iter(&self) -> impl Iterator<Item = &Binding> {
         self.entries.values().filter(|binding| binding.is_valid())
+    }
+
+    /// Those that are valid or about to be: the address is still being tested.
+    pub(super) fn live(&self) -> impl Iterator<Item = &Binding> {
+        self.entries.values().filter(|binding| binding.state != BindingState::Deleted)
     }
 
     pub(super) fn get_mut(&mut self, home_address: Ipv6Addr) -> Option<&mut Binding> {

@@ -9,11 +9,15 @@
 //! that changes nothing but the lifetime asks for no forwarding change. After a move the old care-of address
 //! is accepted as outer source for [`OLD_PATH_GRACE`].
 //!
+//! What is said to Binding Updates that are refused is limited for each node, for they may be recordings that
+//! somebody plays again, or forgeries; see `Limits`.
+//!
 //! Left out: DHAAD and mobile prefix discovery, Binding Refresh Advice (the state survives restarts instead),
 //! key management mobility (the K flag is always answered with 0).
 
 mod answers;
 mod binding_cache;
+mod care_of_address;
 mod defence;
 mod home_link;
 mod registration;
@@ -28,6 +32,7 @@ use carnet_wire::mobility::{BindingError, BindingUpdate, Message, message_type};
 use ipnet::Ipv6Net;
 
 pub use binding_cache::{Binding, BindingCache, BindingState, StoredBinding, StoredRegistration};
+use care_of_address::is_acceptable;
 pub(crate) use home_link::ND_HOP_LIMIT;
 use home_link::{Heard, HomeLink};
 use registration::{Replay, Request, Verdict, judge};
@@ -38,6 +43,11 @@ use crate::{Authentication, Event, MobilityDrop, MobilityMessage, OLD_PATH_GRACE
 const DAD_WAIT: Duration = Duration::from_secs(1);
 /// `MAX_DELETE_BCE_TIMEOUT` (RFC 6275 12).
 const MAX_DELETE_BCE_TIMEOUT: Duration = Duration::from_secs(10);
+
+/// Refusals of authentic Binding Updates to one node per second.
+const MAX_REFUSALS: u32 = 3;
+/// At least this long between two answers with status 146 to one node.
+const AUTHENTICATION_FAILED_INTERVAL: Duration = Duration::from_secs(10);
 
 /// What the operator says about the home agent.
 #[derive(Debug, Clone)]
@@ -93,6 +103,25 @@ enum Timer {
     Announce(Ipv6Addr),
 }
 
+/// How often a node is told that its Binding Updates are refused.
+#[derive(Debug)]
+struct Limits {
+    /// Authentic ones, which anybody may have recorded (RFC 6275 12, `MAX_UPDATE_RATE`).
+    refused: RateLimiter,
+    /// Status 146. RFC 4285 5.1.1 wants it sent, and signed; but it is a signed message that a stranger has
+    /// ordered, so it is seldom and goes to the care-of address in question only.
+    unauthentic: RateLimiter,
+}
+
+impl Default for Limits {
+    fn default() -> Self {
+        Limits {
+            refused: RateLimiter::new(MAX_REFUSALS, Duration::from_secs(1) / MAX_REFUSALS),
+            unauthentic: RateLimiter::new(1, AUTHENTICATION_FAILED_INTERVAL),
+        }
+    }
+}
+
 /// The home agent. See the module documentation for how to drive it.
 #[derive(Debug)]
 pub struct HomeAgent {
@@ -110,6 +139,8 @@ pub struct HomeAgent {
     binding_errors: RateLimiter,
     /// Answers to those that nothing authenticated.
     strangers: RateLimiter,
+    /// Refusals, by home address.
+    limits: BTreeMap<Ipv6Addr, Limits>,
     conflict_warnings: RateLimiter,
 }
 
@@ -127,6 +158,7 @@ impl HomeAgent {
             outputs: VecDeque::new(),
             binding_errors: RateLimiter::new(50, Duration::from_millis(10)),
             strangers: RateLimiter::new(20, Duration::from_millis(50)),
+            limits: BTreeMap::new(),
             conflict_warnings: RateLimiter::new(1, Duration::from_secs(60)),
             config,
         }
@@ -325,6 +357,9 @@ impl HomeAgent {
                         prefixes: b.prefixes.clone(),
                         lifetime_s: b.lifetime.as_secs(),
                         expires: wall + b.expires.saturating_since(now),
+                        previous: b
+                            .previous_care_of_address
+                            .map(|(previous, until)| (previous, wall + until.saturating_since(now))),
                     }),
                 })
             })
@@ -343,20 +378,28 @@ impl HomeAgent {
             }
             let Some(registration) = entry.registration else { continue };
             let lifetime = Duration::from_secs(registration.lifetime_s).min(self.config.max_lifetime);
-            let remaining = Duration::from_nanos(
-                registration.expires.as_unix_nanos().saturating_sub(wall.as_unix_nanos()),
-            )
-            .min(lifetime);
+            let left = |until: WallTime, most: Duration| {
+                Duration::from_nanos(until.as_unix_nanos().saturating_sub(wall.as_unix_nanos())).min(most)
+            };
+            let remaining = left(registration.expires, lifetime);
+            let care_of_address = registration.care_of_address;
             let permitted =
                 registration.prefixes.iter().all(|p| node.prefixes.iter().any(|own| own.contains(p)))
-                    && crate::is_unicast_routable(registration.care_of_address);
+                    && is_acceptable(&self.config, &self.cache, entry.home_address, care_of_address);
             if remaining.is_zero() || !permitted {
                 continue;
             }
+            let previous_care_of_address = registration
+                .previous
+                .map(|(previous, until)| (previous, now + left(until, OLD_PATH_GRACE)))
+                .filter(|(_, until)| *until > now);
+            if let Some((_, until)) = previous_care_of_address {
+                self.timers.set(Timer::Grace(entry.home_address), until);
+            }
             self.cache.insert(Binding {
                 home_address: entry.home_address,
-                care_of_address: registration.care_of_address,
-                previous_care_of_address: None,
+                care_of_address,
+                previous_care_of_address,
                 mobile_router: registration.mobile_router,
                 link_local: registration.link_local,
                 prefixes: registration.prefixes,
@@ -395,13 +438,21 @@ impl HomeAgent {
             return Err(MobilityDrop::Unauthorized);
         };
         let replay = self.replay.get(&home_address).copied().unwrap_or_default();
-        let binding = self.cache.get(home_address);
-        match judge(&self.config, node, &replay, binding, wall, &request, octets) {
+        match judge(&self.config, node, &replay, &self.cache, wall, &request, octets) {
             Verdict::Ignore(reason) => Err(reason),
             Verdict::Reject { status, reason, sequence, timestamp } => {
-                let unproven = reason == MobilityDrop::AuthenticationFailed
-                    || node.authentication.association().is_none();
-                if unproven && !self.strangers.allow(now) {
+                let limits = self.limits.entry(home_address).or_default();
+                let allowed = if reason == MobilityDrop::AuthenticationFailed {
+                    if request.source != request.care_of_address {
+                        return Err(reason);
+                    }
+                    limits.unauthentic.allow(now)
+                } else if node.authentication.association().is_some() {
+                    limits.refused.allow(now)
+                } else {
+                    self.strangers.allow(now)
+                };
+                if !allowed {
                     return Err(MobilityDrop::RateLimited);
                 }
                 self.outputs.push_back(Output::Event(Event::BindingRefused {

@@ -13,8 +13,9 @@ use carnet_wire::mobility::status::Status;
 use carnet_wire::mobility::{BindingUpdate, MobilityOption};
 use ipnet::Ipv6Net;
 
+use super::binding_cache::{BindingCache, BindingState};
+use super::care_of_address::is_acceptable;
 use super::{AuthorizedNode, HomeAgentConfig};
-use crate::home_agent::binding_cache::{Binding, BindingState};
 use crate::sequence::is_later;
 use crate::{
     MobilityDrop, MobilityMessage, ReplayProtection, is_newer, is_unicast_routable, lifetime_from_units,
@@ -134,11 +135,12 @@ pub(super) fn judge(
     config: &HomeAgentConfig,
     node: &AuthorizedNode,
     replay: &Replay,
-    binding: Option<&Binding>,
+    cache: &BindingCache,
     wall: WallTime,
     request: &Request,
     message: &[u8],
 ) -> Verdict {
+    let binding = cache.get(request.home_address);
     let reject = |status, reason| Verdict::Reject {
         status,
         reason,
@@ -208,6 +210,9 @@ pub(super) fn judge(
     }
     if bound.is_some_and(|b| b.mobile_router != request.mobile_router) {
         return reject(Status::TYPE_CHANGE_DISALLOWED, MobilityDrop::Refused);
+    }
+    if !is_acceptable(config, cache, request.home_address, request.care_of_address) {
+        return reject(Status::INVALID_CARE_OF_ADDRESS, MobilityDrop::CareOfAddress);
     }
     let prefixes = if request.mobile_router {
         match judge_prefixes(config, node, request) {

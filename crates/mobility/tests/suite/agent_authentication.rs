@@ -42,6 +42,49 @@ fn a_wrong_mac_is_answered_146() {
     agent.accept(&Update::explicit(2).signed());
 }
 
+/// It says so to the address that is to be registered and to nobody else, once in 10 s for a node: the answer is
+/// signed, and nobody shall order signed messages to an address, or with a number, of their choice.
+#[test]
+fn status_146_is_said_seldom_and_only_to_the_care_of_address() {
+    let mut two = authenticated();
+    two.nodes.push(crate::agent::node("2001:db8:1::5678", &[SECOND_PREFIX]));
+    two.nodes[1].authentication = Authentication::SharedKey(association());
+    let mut agent = Agent::new(two);
+    let forged = |sequence: u16| Update::explicit(sequence).signed_by(wrong_key());
+    let elsewhere = forged(1).alternate(OTHER_CARE_OF);
+    assert_eq!(agent.ignore(&elsewhere.packet()), MobilityDrop::AuthenticationFailed);
+    agent.refuse(&forged(2), 146);
+    agent.events.clear();
+    for sequence in 3..100 {
+        assert_eq!(agent.ignore(&forged(sequence).packet()), MobilityDrop::RateLimited);
+        agent.wait(0.1);
+    }
+    assert!(agent.events.is_empty());
+    agent.refuse(&forged(1).of("2001:db8:1::5678"), 146); // each node has its own ten seconds
+    agent.wait(0.4);
+    agent.refuse(&forged(100), 146);
+    agent.accept(&Update::explicit(101).signed());
+}
+
+/// Authentic updates that are refused, played again by somebody: three answers a second, not more.
+#[test]
+fn answers_to_refused_updates_are_few() {
+    let mut agent = Agent::new(authenticated());
+    agent.accept(&Update::explicit(10).signed());
+    let recorded = Update::explicit(9).signed().packet();
+    agent.events.clear();
+    let mut answers: usize = (0..3).map(|_| agent.receive(&recorded).len()).sum();
+    assert_eq!(answers, 3);
+    assert_eq!(agent.ignore(&recorded), MobilityDrop::RateLimited);
+    for _ in 0..100 {
+        agent.wait(0.1);
+        answers += agent.receive(&recorded).len();
+    }
+    assert!((30..=33).contains(&answers), "{answers} answers in 10 s");
+    assert_eq!(agent.events.len(), answers);
+    agent.accept(&Update::explicit(11).signed());
+}
+
 /// A good message in a packet from elsewhere: without an Alternate Care-of Address the MAC fails.
 #[test]
 fn a_message_moved_to_another_source_is_answered_146() {

@@ -192,3 +192,80 @@ fn a_prefix_of_another_router_stays_with_it() {
     assert_eq!(agent.binding_of(other).expect("bound").prefixes, [net(SECOND_PREFIX)]);
     assert_eq!(forwarded(&agent), [net(PREFIX)]);
 }
+
+// Care-of addresses (RFC 6275 6.1.8, 9.5.1; RFC 4888 2.6 about routers behind each other).
+
+const SECOND_HOME: &str = "2001:db8:1::5678";
+const THIRD_HOME: &str = "2001:db8:1::9abc";
+const THIRD_PREFIX: &str = "2001:db8:c::/64";
+
+fn three() -> Agent {
+    let mut three = config();
+    three.nodes.push(node(SECOND_HOME, &[SECOND_PREFIX]));
+    three.nodes.push(node(THIRD_HOME, &[THIRD_PREFIX]));
+    Agent::new(three)
+}
+
+fn second(sequence: u16, care_of: &str) -> Update {
+    Update::implicit(sequence).of(SECOND_HOME).alternate(care_of)
+}
+
+fn third(sequence: u16, care_of: &str) -> Update {
+    Update::implicit(sequence).of(THIRD_HOME).alternate(care_of)
+}
+
+/// The home agent's address and home addresses are nobody's care-of address: 174.
+#[test]
+fn addresses_of_the_home_link_s_owners_are_no_care_of_addresses() {
+    let mut agent = three();
+    for care_of in [AGENT, SECOND_HOME, THIRD_HOME] {
+        agent.refuse(&Update::explicit(1).alternate(care_of), 174);
+    }
+    agent.accept(&Update::explicit(1));
+    agent.refuse(&Update::explicit(2).alternate(SECOND_HOME), 174);
+    // The own home address ends the binding (RFC 6275 9.5.1).
+    agent.accept(&Update::explicit(2).alternate(HOME));
+    assert!(agent.binding().is_none());
+}
+
+/// A care-of address behind the router itself would be a tunnel into the tunnel.
+#[test]
+fn a_care_of_address_in_the_own_prefix_is_refused() {
+    let mut agent = three();
+    agent.refuse(&Update::explicit(1).alternate("2001:db8:a::5"), 174);
+    agent.refuse(&Update::implicit(1).from("2001:db8:a::5"), 174);
+}
+
+/// Routers behind each other are served, a ring of them is not.
+#[test]
+fn nested_routers_are_served_but_no_ring_of_them() {
+    let mut agent = three();
+    agent.accept(&Update::explicit(1));
+    agent.accept(&second(1, "2001:db8:a::2"));
+    agent.accept(&third(1, "2001:db8:b::3"));
+    // The first may not move behind the third or the second, which hang on it.
+    agent.refuse(&Update::explicit(2).alternate("2001:db8:c::1"), 174);
+    agent.refuse(&Update::explicit(2).alternate("2001:db8:b::1"), 174);
+    assert_eq!(agent.care_of(), Some(addr(CARE_OF)));
+    // Once the second is elsewhere, the ring is open: the first may follow it, but not the other way round.
+    agent.accept(&second(2, OTHER_CARE_OF));
+    agent.accept(&Update::explicit(2).alternate("2001:db8:c::1"));
+    agent.refuse(&second(3, "2001:db8:a::2"), 174);
+    // Behind one that is not bound nothing hangs yet; the one that comes second is refused.
+    let mut agent = three();
+    agent.accept(&Update::explicit(1).alternate("2001:db8:b::1"));
+    agent.refuse(&second(1, "2001:db8:a::2"), 174);
+    agent.accept(&second(1, OTHER_CARE_OF));
+}
+
+/// The same while both addresses are still being tested on the home link.
+#[test]
+fn no_ring_closes_while_addresses_are_tested() {
+    let mut two = config();
+    two.nodes.push(node(SECOND_HOME, &[SECOND_PREFIX]));
+    let mut agent = Agent::on_home_link(two);
+    assert!(agent.send(&Update::explicit(1).alternate("2001:db8:b::1")).is_empty());
+    agent.refuse(&second(1, "2001:db8:a::2"), 174);
+    agent.wait(2.0);
+    assert!(agent.binding().is_some() && agent.binding_of(SECOND_HOME).is_none());
+}

@@ -35,6 +35,23 @@ fn a_binding_comes_back_with_what_is_left_of_its_lifetime() {
     assert!(next.binding().is_none());
 }
 
+/// Packets from the old care-of address are welcome for the rest of the grace, also after a reload.
+#[test]
+fn the_old_care_of_address_is_kept_for_the_rest_of_its_grace() {
+    let mut agent = Agent::new(config());
+    agent.accept(&Update::explicit(1));
+    agent.accept(&Update::explicit(2).from(OTHER_CARE_OF));
+    agent.wait(1.0);
+    let mut next = restart(&agent, 1.0, config());
+    let accepts = |agent: &Agent| agent.binding().expect("bound").accepts(addr(CARE_OF));
+    assert!(accepts(&next));
+    next.wait(2.9);
+    assert!(accepts(&next));
+    next.wait(0.2);
+    assert!(!accepts(&next));
+    assert!(!accepts(&restart(&agent, 10.0, config())));
+}
+
 #[test]
 fn what_is_stored_twice_is_the_same() {
     let mut agent = Agent::new(authenticated());
