@@ -1,8 +1,8 @@
 //! Packets that wait: the forwarding packet buffers (8.5) and the Location Service packet buffers (8.4).
 //!
-//! A first-in first-out list, bounded by octets. On overflow the oldest packets go (CAP_LOS_BV_01, CAP_FPB_BV_01,
-//! CAP_FPB_BV_02). A packet whose lifetime ends goes as well; one that leaves in time has its lifetime reduced by the time
-//! that it waited (10.3.8.3).
+//! A first-in first-out list, bounded by octets. On overflow the oldest packets go (CAP_LOS_BV_01,
+//! CAP_FPB_BV_01, CAP_FPB_BV_02). A packet whose lifetime ends goes as well; one that leaves in time has its
+//! lifetime reduced by the time that it waited (10.3.8.3).
 
 use std::collections::VecDeque;
 
@@ -42,8 +42,8 @@ pub(crate) struct Waiting {
 }
 
 impl Waiting {
-    /// Makes the packet ready to go on: its lifetime is shorter by the time that it waited. False when nothing is
-    /// left of it.
+    /// Makes the packet ready to go on: its lifetime is shorter by the time that it waited. False when
+    /// nothing is left of it.
     pub fn leave(&mut self, now: Time) -> bool {
         let left = self.meta.lifetime.after_waiting(now.saturating_since(self.meta.since));
         self.meta.lifetime = left;

@@ -1,7 +1,7 @@
 //! Duplicate packet detection (annex A): the sequence numbers heard last from a source.
 //!
-//! A list of `itsGnDPLLength` numbers per location table entry, the oldest overwritten first. Single-hop packets
-//! carry no sequence number and are never duplicates: the link layer sees to that.
+//! A list of `itsGnDPLLength` numbers per location table entry, the oldest overwritten first. Single-hop
+//! packets carry no sequence number and are never duplicates: the link layer sees to that.
 
 /// The longest list that an entry has room for.
 pub const MAX_LENGTH: usize = 16;

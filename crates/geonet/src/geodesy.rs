@@ -1,15 +1,16 @@
 //! Distances, local coordinates and geographic areas (EN 302 636-4-1 annexes D to F, EN 302 931).
 //!
 //! Positions are WGS 84 latitude and longitude in 0.1 microdegree, as on the wire. Everything here works in a
-//! [`LocalPlane`]: east and north of a reference point in metres, by the second-order expansion of the ellipsoid
-//! around it. Up to some 10 km the error against the geodesic is below 0.1 m, at 65 km (the longest distance that an area
-//! can name) some metres; beyond a few degrees the plane falls back to the chord through the earth, so that
-//! nothing far away ever looks near. Two sines and a square root per reference point, four multiplications per
-//! position: a geodesic per neighbour and packet is what makes other implementations slow in company.
+//! [`LocalPlane`]: east and north of a reference point in metres, by the second-order expansion of the
+//! ellipsoid around it. Up to some 10 km the error against the geodesic is below 0.1 m, at 65 km (the longest
+//! distance that an area can name) some metres; beyond a few degrees the plane falls back to the chord
+//! through the earth, so that nothing far away ever looks near. Two sines and a square root per reference
+//! point, four multiplications per position: a geodesic per neighbour and packet is what makes other
+//! implementations slow in company.
 //!
 //! [`Metric`] is the cheaper first-order form for comparisons among positions. It depends on the destination
-//! only, so every station that holds the same packet ranks positions alike: a packet that comes strictly closer
-//! at every hop cannot come back, whatever the stations' own positions are.
+//! only, so every station that holds the same packet ranks positions alike: a packet that comes strictly
+//! closer at every hop cannot come back, whatever the stations' own positions are.
 
 use carnet_wire::geonet::{GeoArea, Shape};
 
@@ -115,7 +116,8 @@ impl LocalPlane {
         (east, north)
     }
 
-    /// The same through earth-centred coordinates: the direction of the tangent plane, the length of the chord.
+    /// The same through earth-centred coordinates: the direction of the tangent plane, the length of the
+    /// chord.
     fn offset_far(&self, position: Position) -> (f64, f64) {
         let (from, to) = (earth_centred(self.origin), earth_centred(position));
         let [dx, dy, dz] = [to[0] - from[0], to[1] - from[1], to[2] - from[2]];
@@ -137,8 +139,8 @@ impl LocalPlane {
         east.hypot(north)
     }
 
-    /// The position `east` and `north` metres from the origin, the inverse of [`Self::offset`] for some tens of
-    /// kilometres.
+    /// The position `east` and `north` metres from the origin, the inverse of [`Self::offset`] for some tens
+    /// of kilometres.
     pub fn position_at(&self, east: f64, north: f64) -> Position {
         let mut position = self.origin;
         let (mut missing_east, mut missing_north) = (east, north);
@@ -187,7 +189,8 @@ pub fn centre(area: &GeoArea) -> Position {
 }
 
 /// The function F(x, y) of EN 302 931 clause 5: 1 at the centre, positive inside, 0 on the border, negative
-/// outside. `angle` is the azimuth of the long side, clockwise from North; an area without extent contains nothing.
+/// outside. `angle` is the azimuth of the long side, clockwise from North; an area without extent contains
+/// nothing.
 pub fn area_function(area: &GeoArea, position: Position) -> f64 {
     let a = f64::from(area.distance_a);
     let b = if area.shape == Shape::Circle { a } else { f64::from(area.distance_b) };

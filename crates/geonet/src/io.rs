@@ -133,8 +133,8 @@ pub struct Delivery {
 pub enum Event {
     /// A station came into range.
     NewNeighbour(GnAddress),
-    /// Another station uses this station's address, which was changed if it is an automatic one (10.2.1.5). The
-    /// link-layer address has to follow: it is the MID of the new address.
+    /// Another station uses this station's address, which was changed if it is an automatic one (10.2.1.5).
+    /// The link-layer address has to follow: it is the MID of the new address.
     AddressConflict {
         /// The address in conflict.
         address: GnAddress,

@@ -1,18 +1,19 @@
 //! The location table (clause 8.1): who is where, who is a neighbour, what was heard of whom.
 //!
-//! Entries live in one array and are found by the MID of their GN address through a table whose hash is seeded, so that
-//! nobody can choose addresses that collide. The MID and not the whole address is the key, because the link layer knows
-//! a sender by nothing else, and because the IPv6 adaptation knows a destination by nothing else.
+//! Entries live in one array and are found by the MID of their GN address through a table whose hash is
+//! seeded, so that nobody can choose addresses that collide. The MID and not the whole address is the key,
+//! because the link layer knows a sender by nothing else, and because the IPv6 adaptation knows a destination
+//! by nothing else.
 //!
-//! *Position vectors* are replaced by newer ones only (C.2). *Neighbours* (IS_NEIGHBOUR) are made by single-hop packets
-//! (10.3.6.3, 10.3.10.3); whoever is known by forwarded packets only is not one. Neighbours are in the spatial index
-//! as well.
+//! *Position vectors* are replaced by newer ones only (C.2). *Neighbours* (IS_NEIGHBOUR) are made by
+//! single-hop packets (10.3.6.3, 10.3.10.3); whoever is known by forwarded packets only is not one.
+//! Neighbours are in the spatial index as well.
 //!
-//! **Bounds.** Neighbours and other stations have separate room, so that packets from far away cannot push out
-//! neighbours. Each kind has two queues: stations heard once, and established ones. A newcomer to a full table
-//! replaces the oldest station heard once; an established neighbour is never replaced, only its lifetime ends it. A flood
-//! of fabricated stations therefore turns over among itself. An entry costs at most 256 octets, with its share of
-//! all indexes ([`ENTRY_OCTETS`]).
+//! **Bounds.** Neighbours and other stations have separate room, so that packets from far away cannot push
+//! out neighbours. Each kind has two queues: stations heard once, and established ones. A newcomer to a full
+//! table replaces the oldest station heard once; an established neighbour is never replaced, only its
+//! lifetime ends it. A flood of fabricated stations therefore turns over among itself. An entry costs at most
+//! 256 octets, with its share of all indexes ([`ENTRY_OCTETS`]).
 
 use std::collections::HashMap;
 use std::hash::{BuildHasher, Hasher};
@@ -193,8 +194,8 @@ impl LocationTable {
         &mut self.entries[slot as usize]
     }
 
-    /// Takes over the position vector of a packet's source (C.2), making an entry where there is none. `direct`: the
-    /// packet came in one hop, so that the source is a neighbour.
+    /// Takes over the position vector of a packet's source (C.2), making an entry where there is none.
+    /// `direct`: the packet came in one hop, so that the source is a neighbour.
     ///
     /// # Errors
     /// [`GeonetDrop::LocationTableFull`] for a newcomer for whom there is no room.

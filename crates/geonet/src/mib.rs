@@ -9,7 +9,8 @@ pub enum NonAreaForwarding {
     /// Greedy (E.2): to the neighbour that is nearest to the destination. Also what "unspecified" (0) means.
     #[default]
     Greedy,
-    /// Contention-based (E.3): broadcast, and the receiver with the most progress is the fastest to repeat it.
+    /// Contention-based (E.3): broadcast, and the receiver with the most progress is the fastest to repeat
+    /// it.
     ContentionBased,
 }
 
@@ -25,7 +26,8 @@ pub enum AreaForwarding {
     Advanced,
 }
 
-/// Whose rule holds for a station outside of the area that does not know whether the sender is inside (annex D).
+/// Whose rule holds for a station outside of the area that does not know whether the sender is inside (annex
+/// D).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum UnknownSender {
     /// V1.4.1: it goes on with the non-area algorithm.
@@ -72,8 +74,8 @@ pub enum Planarisation {
 pub enum BeaconInterval {
     /// As in the standard: `itsGnBeaconServiceRetransmitTimer` plus up to `itsGnBeaconServiceMaxJitter`.
     Fixed,
-    /// Faster with speed: R / (k speed) between the bounds, as in "TCP over Geo-routing for High Mobility", and
-    /// slower in company.
+    /// Faster with speed: R / (k speed) between the bounds, as in "TCP over Geo-routing for High Mobility",
+    /// and slower in company.
     Adaptive {
         /// k: beacons while a neighbour stays in range; the paper takes 16.
         k: f64,
@@ -81,8 +83,8 @@ pub enum BeaconInterval {
         shortest: Duration,
         /// The longest interval; the paper takes 2 s.
         longest: Duration,
-        /// Beacons per second that all stations in range together may send; infinity for no limit. Goes over `longest`
-        /// where it has to.
+        /// Beacons per second that all stations in range together may send; infinity for no limit. Goes over
+        /// `longest` where it has to.
         load_limit: f64,
     },
 }
@@ -120,8 +122,9 @@ pub struct Mib {
     pub max_sdu_size: usize,
     /// `itsGnLifetimeLocTE`: how long a position is believed.
     pub lifetime_location_entry: Duration,
-    /// How long a neighbour counts as one without being heard; at most `lifetime_location_entry`, which is the
-    /// standard's value. Not in the standard: a vehicle is out of range long before its position is worthless.
+    /// How long a neighbour counts as one without being heard; at most `lifetime_location_entry`, which is
+    /// the standard's value. Not in the standard: a vehicle is out of range long before its position is
+    /// worthless.
     pub lifetime_neighbour: Duration,
     /// `itsGnLocationServiceMaxRetrans`.
     pub location_service_max_retransmissions: u32,
@@ -139,8 +142,9 @@ pub struct Mib {
     pub beacon_interval: BeaconInterval,
     /// Beacons over several hops.
     pub multi_hop_beacons: Option<MultiHopBeacons>,
-    /// Whether any broadcast of an own packet counts as a beacon, and a packet that comes from its source directly
-    /// makes the source a neighbour. In the standard only SHB does. To be switched on everywhere or nowhere.
+    /// Whether any broadcast of an own packet counts as a beacon, and a packet that comes from its source
+    /// directly makes the source a neighbour. In the standard only SHB does. To be switched on everywhere or
+    /// nowhere.
     pub piggyback: bool,
     /// `itsGnDefaultHopLimit`.
     pub default_hop_limit: u8,
@@ -166,8 +170,8 @@ pub struct Mib {
     pub unknown_sender: UnknownSender,
     /// Around voids, or not.
     pub recovery: Recovery,
-    /// How long a next hop is kept although a better one appeared, so that packets of a flow do not overtake each
-    /// other; zero takes the best one each time. Not in the standard.
+    /// How long a next hop is kept although a better one appeared, so that packets of a flow do not overtake
+    /// each other; zero takes the best one each time. Not in the standard.
     pub next_hop_hold: Duration,
     /// `itsGnCbfMinTime`.
     pub cbf_min_time: Duration,

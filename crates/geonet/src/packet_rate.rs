@@ -1,7 +1,8 @@
 //! Packet data rate control (annex B.2): how many octets per second a station sends, as a moving average.
 //!
-//! The octets are summed up over [`WINDOW`]; the mean of each window enters PDR with weight 1 - beta. Sampling per packet,
-//! as the formula could also be read, would take two packets in one millisecond for a flood.
+//! The octets are summed up over [`WINDOW`]; the mean of each window enters PDR with weight 1 - beta.
+//! Sampling per packet, as the formula could also be read, would take two packets in one millisecond for a
+//! flood.
 
 use std::time::Duration;
 

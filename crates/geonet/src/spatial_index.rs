@@ -1,11 +1,11 @@
 //! Where the neighbours are: a quadtree over latitude and longitude, to find the one nearest to a point
 //! without asking them all.
 //!
-//! It works on the integers of the wire, so it needs no origin and nothing is rebuilt when the station moves; a
-//! query brings its own [`Metric`]. Leaves hold up to [`BUCKET`] items in linked lists through one array, inner nodes
-//! come in blocks of four that are reused. A position that changes within its leaf, as nearly all do between two
-//! beacons, costs one comparison. Depth is bounded at cells of some 11 m: stations that all claim the same spot make
-//! a long list there, but no deep tree.
+//! It works on the integers of the wire, so it needs no origin and nothing is rebuilt when the station moves;
+//! a query brings its own [`Metric`]. Leaves hold up to twelve items in linked lists through one array, inner
+//! nodes come in blocks of four that are reused. A position that changes within its leaf, as nearly all do
+//! between two beacons, costs one comparison. Depth is bounded at cells of some 11 m: stations that all claim
+//! the same spot make a long list there, but no deep tree.
 
 use crate::geodesy::{Metric, Position, TURN};
 
@@ -162,8 +162,8 @@ impl SpatialIndex {
         self.search_around::<false>(metric, below, &accept)
     }
 
-    /// Whether any item that `accept` accepts is strictly nearer than `below` (square metres). It looks no further than
-    /// the first one.
+    /// Whether any item that `accept` accepts is strictly nearer than `below` (square metres). It looks no
+    /// further than the first one.
     pub fn any_within(&self, metric: &Metric, below: f64, accept: impl Fn(u32) -> bool) -> bool {
         self.search_around::<true>(metric, below, &accept).is_some()
     }

@@ -1,13 +1,14 @@
 //! The sectorial contention area of advanced area forwarding (F.4).
 //!
-//! A station in contention hears another forwarder repeat the packet. If it is itself inside of the sector in which that
-//! forwarder lies, seen from the sender, and nearer to the sender, then the forwarder has covered what it would cover.
+//! A station in contention hears another forwarder repeat the packet. If it is itself inside of the sector in
+//! which that forwarder lies, seen from the sender, and nearer to the sender, then the forwarder has covered
+//! what it would cover.
 
 use crate::Mib;
 use crate::geodesy::{LocalPlane, Position};
 
-/// Whether `ego` (R) lies inside of the sector of `forwarder` (F) as seen from `sender` (S): dist_R < dist_F < dist_max and
-/// angle FSR < `itsGnBroadcastCBFDefSectorAngle`.
+/// Whether `ego` (R) lies inside of the sector of `forwarder` (F) as seen from `sender` (S): dist_R < dist_F
+/// < dist_max and angle FSR < `itsGnBroadcastCBFDefSectorAngle`.
 pub fn is_inside_sector(mib: &Mib, sender: Position, forwarder: Position, ego: Position) -> bool {
     let plane = LocalPlane::new(sender);
     let (ego, forwarder) = (plane.offset(ego), plane.offset(forwarder));

@@ -1,8 +1,8 @@
 //! Contention-based forwarding (E.3, F.3): the timer, and the buffer of packets in contention.
 //!
-//! A station that receives a packet waits, the shorter the farther it is from the sender (in an area) or the more
-//! progress it makes (on the way to one), and repeats the packet if nobody else did in between. The buffer is bounded
-//! by octets and pushes out its oldest packet.
+//! A station that receives a packet waits, the shorter the farther it is from the sender (in an area) or the
+//! more progress it makes (on the way to one), and repeats the packet if nobody else did in between. The
+//! buffer is bounded by octets and pushes out its oldest packet.
 
 use std::collections::{BTreeMap, HashMap};
 use std::time::Duration;
@@ -12,8 +12,8 @@ use crate::Mib;
 use crate::buffers::Waiting;
 use crate::location_table::SeededHash;
 
-/// TO = MAX + (MIN - MAX) / DIST_MAX * distance, MIN beyond DIST_MAX (F.3); `None` for an unknown distance: MAX.
-/// Metres.
+/// TO = MAX + (MIN - MAX) / DIST_MAX * distance, MIN beyond DIST_MAX (F.3); `None` for an unknown distance:
+/// MAX. Metres.
 pub fn timeout(mib: &Mib, distance: Option<f64>) -> Duration {
     let Some(distance) = distance else { return mib.cbf_max_time };
     if distance >= mib.max_communication_range {

@@ -1,10 +1,11 @@
-//! Greedy forwarding (E.2): to the neighbour that is nearest to the destination, if it is strictly nearer than this
-//! station.
+//! Greedy forwarding (E.2): to the neighbour that is nearest to the destination, if it is strictly nearer
+//! than this station.
 //!
-//! Distances are those of [`Metric`], which every station computes alike for a packet: it cannot come back. The
-//! search goes through the spatial index; its result is cached per destination and holds until a neighbour comes, goes
-//! or moves, or this station does. With `next_hop_hold` it holds longer, as long as the next hop still is a neighbour and
-//! nearer than this station, so that the packets of a flow keep their order.
+//! Distances are those of [`Metric`], which every station computes alike for a packet: it cannot come back.
+//! The search goes through the spatial index; its result is cached per destination and holds until a
+//! neighbour comes, goes or moves, or this station does. With `next_hop_hold` it holds longer, as long as the
+//! next hop still is a neighbour and nearer than this station, so that the packets of a flow keep their
+//! order.
 
 use std::time::Duration;
 

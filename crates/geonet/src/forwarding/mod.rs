@@ -59,8 +59,8 @@ pub enum Selection {
     Broadcast,
 }
 
-/// Annex D. `sender` is the position vector of the station from which the packet came directly, `None` for the
-/// source or where it is not known.
+/// Annex D. `sender` is the position vector of the station from which the packet came directly, `None` for
+/// the source or where it is not known.
 pub fn select(
     area: &GeoArea,
     ego: Position,

@@ -1,11 +1,11 @@
-//! Perimeter recovery: around a void along a planar subgraph (Karp and Kung, GPSR, MobiCom 2000). **Not part of the
-//! standard**, and off unless it is configured.
+//! Perimeter recovery: around a void along a planar subgraph (Karp and Kung, GPSR, MobiCom 2000). **Not part
+//! of the standard**, and off unless it is configured.
 //!
-//! Where greedy forwarding finds no neighbour nearer to the destination, the packet enters perimeter mode: it walks along
-//! the faces of a planar subgraph by the right-hand rule and changes to the next face where an edge crosses the line from
-//! the point of entry to the destination. As soon as it reaches a station that is nearer to the destination than the
-//! point of entry, greedy forwarding goes on. When it comes to walk its first edge again, the destination cannot be
-//! reached, and it is dropped.
+//! Where greedy forwarding finds no neighbour nearer to the destination, the packet enters perimeter mode: it
+//! walks along the faces of a planar subgraph by the right-hand rule and changes to the next face where an
+//! edge crosses the line from the point of entry to the destination. As soon as it reaches a station that is
+//! nearer to the destination than the point of entry, greedy forwarding goes on. When it comes to walk its
+//! first edge again, the destination cannot be reached, and it is dropped.
 //!
 //! **On the air** a packet in perimeter mode is the packet itself, but the Common Header's next header is
 //! [`NEXT_HEADER`] (15, which nobody defined) and 32 octets stand before the payload, counted by PL:
@@ -19,14 +19,14 @@
 //! | 18 | first edge of the present face: MID of its beginning, MID of its end |
 //! | 30 | reserved, 0 |
 //!
-//! It is sent to one neighbour, never broadcast. A station without the extension discards it for its next header, or
-//! forwards it greedily and never delivers it; nobody is worse off than without. When perimeter mode ends the original
-//! packet is restored to the octet.
+//! It is sent to one neighbour, never broadcast. A station without the extension discards it for its next
+//! header, or forwards it greedily and never delivers it; nobody is worse off than without. When perimeter
+//! mode ends the original packet is restored to the octet.
 //!
-//! **No loops.** Greedy steps come strictly closer to the destination; a greedy phase after a perimeter phase starts
-//! closer than the one before it ended; on a face no directed edge is walked twice, for the first one ends the
-//! walk. Where neighbours' positions are out of date and the faces of two stations disagree, RHL ends what these rules
-//! do not, and no station handles the same packet with the same RHL twice.
+//! **No loops.** Greedy steps come strictly closer to the destination; a greedy phase after a perimeter phase
+//! starts closer than the one before it ended; on a face no directed edge is walked twice, for the first one
+//! ends the walk. Where neighbours' positions are out of date and the faces of two stations disagree, RHL
+//! ends what these rules do not, and no station handles the same packet with the same RHL twice.
 
 use carnet_wire::geonet::CommonNextHeader;
 
@@ -39,7 +39,8 @@ use crate::{GeonetDrop, MacAddress};
 pub const NEXT_HEADER: u8 = 15;
 /// The version of the recovery header.
 const VERSION: u8 = 1;
-/// A face is only changed for a crossing that is nearer by so many metres: positions are rounded to centimetres.
+/// A face is only changed for a crossing that is nearer by so many metres: positions are rounded to
+/// centimetres.
 const PROGRESS: f64 = 0.1;
 
 /// The recovery header.
@@ -62,7 +63,8 @@ impl RecoveryHeader {
     /// Reads the header from the beginning of a payload.
     ///
     /// # Errors
-    /// [`GeonetDrop::BadRecoveryHeader`] for fewer than 32 octets, another version or positions that are nowhere.
+    /// [`GeonetDrop::BadRecoveryHeader`] for fewer than 32 octets, another version or positions that are
+    /// nowhere.
     pub fn parse(payload: &[u8]) -> Result<RecoveryHeader, GeonetDrop> {
         let octets: &[u8; Self::LEN] = payload.first_chunk().ok_or(GeonetDrop::BadRecoveryHeader)?;
         let coordinate =
@@ -103,8 +105,8 @@ impl RecoveryHeader {
 
 /// The neighbours to which the planar subgraph has an edge.
 ///
-/// Whether an edge stays is a question about the neighbours around its middle, so the spatial index answers it; both
-/// ends of an edge come to the same answer.
+/// Whether an edge stays is a question about the neighbours around its middle, so the spatial index answers
+/// it; both ends of an edge come to the same answer.
 pub fn planar_neighbours(table: &LocationTable, ego: Position, planarisation: Planarisation) -> Vec<Slot> {
     let plane = LocalPlane::new(ego);
     let stays = |slot: Slot, position: Position| {
@@ -166,7 +168,8 @@ pub struct Walk<'a> {
 }
 
 impl<'a> Walk<'a> {
-    /// The view of the station `mac` at `ego` on the way to `destination`; `neighbours` are those of the planar graph.
+    /// The view of the station `mac` at `ego` on the way to `destination`; `neighbours` are those of the
+    /// planar graph.
     pub fn new(
         table: &'a LocationTable,
         neighbours: &[Slot],
@@ -186,16 +189,16 @@ impl<'a> Walk<'a> {
         Walk { table, plane, mac, ego: plane.offset(ego), corners }
     }
 
-    /// Enters perimeter mode: the first edge, counter-clockwise from the line to the destination. `None` without any
-    /// neighbour.
+    /// Enters perimeter mode: the first edge, counter-clockwise from the line to the destination. `None`
+    /// without any neighbour.
     pub fn enter(&self, ego: Position, next_header: CommonNextHeader) -> Option<(RecoveryHeader, Slot)> {
         let next = self.counter_clockwise((-self.ego.0, -self.ego.1))?;
         let first_edge = (self.mac, next.mac);
         Some((RecoveryHeader { next_header, entry: ego, face_entry: ego, first_edge }, next.slot))
     }
 
-    /// Goes on along the face, after the edge from `sender`; changes the face where the next edge crosses the line to
-    /// the destination.
+    /// Goes on along the face, after the edge from `sender`; changes the face where the next edge crosses the
+    /// line to the destination.
     ///
     /// # Errors
     /// [`GeonetDrop::Unreachable`] when the walk is back at its first edge or there is no edge.
@@ -298,7 +301,8 @@ mod tests {
         table
     }
 
-    /// A witness inside the circle over an edge takes it away; one that is only inside the lens does so under RNG.
+    /// A witness inside the circle over an edge takes it away; one that is only inside the lens does so under
+    /// RNG.
     #[test]
     fn planar_subgraphs() {
         let planar = |places: &[(f64, f64)], planarisation| {
@@ -331,8 +335,8 @@ mod tests {
         }
     }
 
-    /// GPSR's face change: an edge that crosses the line from the entry to the destination, nearer than the last one, is not
-    /// walked; the walk goes on along the next face, whose first edge it remembers.
+    /// GPSR's face change: an edge that crosses the line from the entry to the destination, nearer than the
+    /// last one, is not walked; the walk goes on along the next face, whose first edge it remembers.
     #[test]
     fn faces_change_where_an_edge_crosses_the_line() {
         let table = table(&[(-900.0, 50.0), (-450.0, -100.0), (-400.0, 200.0)]);

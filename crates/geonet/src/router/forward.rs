@@ -157,7 +157,8 @@ impl Router {
                 self.contend(now, packet, received, false, contention_based::timeout(&self.mib, distance));
             }
             AreaForwarding::Advanced if received.is_unicast() => {
-                // F.4: chosen by the last hop, so it goes on at once; contention stands by in case that fails.
+                // F.4: chosen by the last hop, so it goes on at once; contention stands by in case that
+                // fails.
                 if let Some(next) = self.greedy(now, &packet.meta.target) {
                     let mut frame = self.buffer();
                     frame.extend_from_slice(&packet.frame);
@@ -297,8 +298,8 @@ impl Router {
         }
     }
 
-    /// Sends on the packets for which the station in `slot` is what they waited for: their destination, or a neighbour
-    /// that is nearer to it.
+    /// Sends on the packets for which the station in `slot` is what they waited for: their destination, or a
+    /// neighbour that is nearer to it.
     fn flush_buffers(&mut self, now: Time, slot: Slot) {
         if self.unicast_buffer.is_empty() && self.broadcast_buffer.is_empty() {
             return;
@@ -369,8 +370,8 @@ impl Router {
         Walk::new(&self.table, neighbours, mac, ego, metric.destination)
     }
 
-    /// Sends a packet in perimeter mode one edge further. `None` when perimeter mode ends here: the station is nearer
-    /// to the destination than the point of entry, or the destination is a neighbour.
+    /// Sends a packet in perimeter mode one edge further. `None` when perimeter mode ends here: the station
+    /// is nearer to the destination than the point of entry, or the destination is a neighbour.
     pub(super) fn walk_on(
         &mut self,
         now: Time,

@@ -1,13 +1,13 @@
 //! The router: it receives, delivers, forwards and originates packets (clause 10.3).
 //!
-//! [`receive`] judges what comes in and learns from it, [`source`] builds what upper layers ask for, [`forward`] sends a
-//! packet on its way by the algorithms of [`crate::forwarding`], [`service`] has the Location Service, beacons and
-//! what else is due at some time. They share the state that is defined here.
+//! `receive` judges what comes in and learns from it, `source` builds what upper layers ask for, `forward`
+//! sends a packet on its way by the algorithms of [`crate::forwarding`], `service` has the Location Service,
+//! beacons and what else is due at some time. They share the state that is defined here.
 //!
-//! **How to drive it.** Each `handle_*` takes the time and an input; afterwards [`Router::poll_output`] is called until it
-//! returns `None` (asserted in debug builds), and [`Router::handle_timeout`] when [`Router::poll_timeout`] says so. Nothing
-//! is sent before the first position. Buffers of frames that were sent may be given back with
-//! [`Router::recycle`]; then a forwarded packet allocates nothing.
+//! **How to drive it.** Each `handle_*` takes the time and an input; afterwards [`Router::poll_output`] is
+//! called until it returns `None` (asserted in debug builds), and [`Router::handle_timeout`] when
+//! [`Router::poll_timeout`] says so. Nothing is sent before the first position. Buffers of frames that were
+//! sent may be given back with [`Router::recycle`]; then a forwarded packet allocates nothing.
 
 mod forward;
 mod receive;
@@ -214,9 +214,9 @@ impl Router {
         }
     }
 
-    /// Takes over a new address from management or the security entity (10.2.1.3, 10.2.1.4): a new pseudonym starts
-    /// with an empty location table and sequence number 0, and repeats no packets of the old one, so that nothing links
-    /// the two.
+    /// Takes over a new address from management or the security entity (10.2.1.3, 10.2.1.4): a new pseudonym
+    /// starts with an empty location table and sequence number 0, and repeats no packets of the old one, so
+    /// that nothing links the two.
     pub fn handle_address(&mut self, address: GnAddress) {
         self.set_address(address);
         self.table.clear();
@@ -235,8 +235,8 @@ impl Router {
         }
     }
 
-    /// Takes over a new position (10.2.2). The address in it does not matter; `accurate` is PAI. Without a fix the caller
-    /// says so by `accurate: false` and the last known place.
+    /// Takes over a new position (10.2.2). The address in it does not matter; `accurate` is PAI. Without a
+    /// fix the caller says so by `accurate: false` and the last known place.
     ///
     /// # Errors
     /// [`GeonetDrop::AbsurdPosition`] for a place that is not on earth.

@@ -1,7 +1,7 @@
 //! What comes in: header processing and the receiver operations of each packet type (10.3.3 to 10.3.12).
 //!
-//! Nothing is learnt from a frame before all of its headers have been found good and it is neither an echo nor a
-//! duplicate.
+//! Nothing is learnt from a frame before all of its headers have been found good and it is neither an echo
+//! nor a duplicate.
 
 use carnet_base::Time;
 use carnet_wire::geonet::{CommonNextHeader, ExtendedHeader, LongPositionVector, Packet};
@@ -131,8 +131,8 @@ impl Router {
         self.own_positions.contains(&(pv.timestamp, pv.latitude, pv.longitude))
     }
 
-    /// 10.2.1.5: a packet that bears this station's address. One with a position vector that this station has sent is
-    /// its own; so is one from before everything that it remembers.
+    /// 10.2.1.5: a packet that bears this station's address. One with a position vector that this station has
+    /// sent is its own; so is one from before everything that it remembers.
     fn own_address(&mut self, now: Time, source: &LongPositionVector) -> GeonetDrop {
         let forgotten = self.own_positions.len() >= OWN_POSITIONS
             && self.own_positions.front().is_some_and(|oldest| oldest.0.is_newer_than(source.timestamp));
@@ -168,8 +168,8 @@ impl Router {
         Ok(())
     }
 
-    /// Steps 3 to 6 of the receiver operations of all packets with a sequence number: duplicate detection, location
-    /// table, Location Service, buffers.
+    /// Steps 3 to 6 of the receiver operations of all packets with a sequence number: duplicate detection,
+    /// location table, Location Service, buffers.
     fn learn_multi_hop(
         &mut self,
         now: Time,

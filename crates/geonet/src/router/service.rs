@@ -80,8 +80,8 @@ impl Router {
 
     // Beacons.
 
-    /// Sets the beacon timer after a new position: the first beacon comes at a random moment, a faster station must
-    /// not wait for what it planned when it was slow.
+    /// Sets the beacon timer after a new position: the first beacon comes at a random moment, a faster
+    /// station must not wait for what it planned when it was slow.
     pub(super) fn plan_beacon(&mut self, now: Time, first: bool) {
         let speed = self.position.map_or(0, |pv| pv.speed);
         if first {
@@ -233,8 +233,8 @@ impl Router {
         self.event(Event::LocationUnknown(address));
     }
 
-    /// 10.3.7.1.4 and the receiver operations of all other packets: whatever comes from the station that is sought ends
-    /// the search, and the packets that waited go out.
+    /// 10.3.7.1.4 and the receiver operations of all other packets: whatever comes from the station that is
+    /// sought ends the search, and the packets that waited go out.
     pub(super) fn found(&mut self, now: Time, slot: Slot) {
         let mid = mid_key(self.table.entry(slot).address());
         let Some(mut search) = self.searches.remove(&mid) else { return };

@@ -1,4 +1,5 @@
-//! What upper layers ask for: the source operations (10.3.7.1.2, 10.3.8.2, 10.3.9.2, 10.3.10.2, 10.3.11.2, 10.3.12.2).
+//! What upper layers ask for: the source operations (10.3.7.1.2, 10.3.8.2, 10.3.9.2, 10.3.10.2, 10.3.11.2,
+//! 10.3.12.2).
 
 use carnet_base::Time;
 use carnet_wire::geonet::{

@@ -10,7 +10,8 @@ fn simple() -> Mib {
     Mib { area_forwarding: AreaForwarding::Simple, ..Mib::default() }
 }
 
-/// PON_GBC_BV_01, PON_GBC_BV_12, PON_GAC_BV_01, FDV_GBC_BV_01: a source inside of the area broadcasts at once.
+/// PON_GBC_BV_01, PON_GBC_BV_12, PON_GAC_BV_01, FDV_GBC_BV_01: a source inside of the area broadcasts at
+/// once.
 #[test]
 fn pon_gbc_bv_01_source_inside() {
     for area_forwarding in [AreaForwarding::Simple, AreaForwarding::ContentionBased, AreaForwarding::Advanced]
@@ -37,7 +38,8 @@ fn pon_gbc_bv_02_source_outside() {
     }
 }
 
-/// PON_GBC_BV_03, PON_GBC_BO_04, PON_GBC_BV_07, PON_GBC_BV_09, PON_GBC_BO_10: repeated and delivered once inside.
+/// PON_GBC_BV_03, PON_GBC_BO_04, PON_GBC_BV_07, PON_GBC_BV_09, PON_GBC_BO_10: repeated and delivered once
+/// inside.
 #[test]
 fn pon_gbc_bv_03_inside() {
     let mut iut = Iut::quiet(simple());
@@ -51,8 +53,8 @@ fn pon_gbc_bv_03_inside() {
     iut.nothing_sent();
 }
 
-/// PON_GBC_BV_05, PON_GBC_BO_06, PON_GBC_BV_11, PON_GAC_BV_04, PON_GAC_BO_05, PON_GAC_BV_06, PON_GAC_BV_10: outside it goes on
-/// towards the area, once, and nobody here gets it.
+/// PON_GBC_BV_05, PON_GBC_BO_06, PON_GBC_BV_11, PON_GAC_BV_04, PON_GAC_BO_05, PON_GAC_BV_06, PON_GAC_BV_10:
+/// outside it goes on towards the area, once, and nobody here gets it.
 #[test]
 fn pon_gbc_bv_05_outside() {
     let c = Station::c();
@@ -126,8 +128,8 @@ fn pon_bca_bo_04_sender_inside() {
     }
 }
 
-/// PON_GBC_BV_20, PON_GBC_BV_21, PON_BCA_BV_06, PON_BCA_BV_07, PON_BAA_BV_10: outside, from a sender that is unknown or has
-/// PAI = 0: V1.2.1 broadcasts at once, V1.4.1 goes on with the non-area algorithm.
+/// PON_GBC_BV_20, PON_GBC_BV_21, PON_BCA_BV_06, PON_BCA_BV_07, PON_BAA_BV_10: outside, from a sender that is
+/// unknown or has PAI = 0: V1.2.1 broadcasts at once, V1.4.1 goes on with the non-area algorithm.
 #[test]
 fn pon_gbc_bv_20_unknown_sender() {
     let mut vague = Station::b();
@@ -187,8 +189,8 @@ fn pon_gac_bv_13_source_outside_contention() {
     }
 }
 
-/// PON_BCA_BV_03, PON_BAA_BV_07: outside, from a sender that is outside as well, it goes on towards the area whatever the
-/// algorithm inside is.
+/// PON_BCA_BV_03, PON_BAA_BV_07: outside, from a sender that is outside as well, it goes on towards the area
+/// whatever the algorithm inside is.
 #[test]
 fn pon_bca_bv_03_line_forwarding() {
     for area_forwarding in [AreaForwarding::ContentionBased, AreaForwarding::Advanced] {

@@ -120,7 +120,8 @@ fn multi_hop_beacons() {
     assert_eq!((other.delivered.len(), other.sent.len()), (0, 1));
 }
 
-/// Piggybacking: a packet that comes from its source directly makes a neighbour, one that was passed on does not.
+/// Piggybacking: a packet that comes from its source directly makes a neighbour, one that was passed on does
+/// not.
 #[test]
 fn piggybacked_positions() {
     let mut iut = Iut::quiet(Mib { piggyback: true, ..Mib::default() });
@@ -146,8 +147,8 @@ fn beacons_on_request() {
     iut.one_sent();
 }
 
-/// The first beacon comes at a random moment, so that stations that start together do not go on together; further positions
-/// do not change that.
+/// The first beacon comes at a random moment, so that stations that start together do not go on together;
+/// further positions do not change that.
 #[test]
 fn the_first_beacon_is_at_random() {
     let mut iut = Iut::new(Mib::default());

@@ -7,7 +7,8 @@ use carnet_wire::geonet::{CommonNextHeader, HeaderType};
 
 use crate::craft::*;
 
-/// PON_TSB_BV_02, PON_TSB_BV_04, PON_TSB_BV_06: delivered and repeated with one hop less, nothing else changed.
+/// PON_TSB_BV_02, PON_TSB_BV_04, PON_TSB_BV_06: delivered and repeated with one hop less, nothing else
+/// changed.
 #[test]
 fn pon_tsb_bv_02_forwarded_once() {
     let mut iut = Iut::quiet(Mib::default());
@@ -67,7 +68,8 @@ fn pon_tsb_bo_05_the_last_hop() {
     assert_eq!(iut.delivered.len(), 2);
 }
 
-/// PON_TSB_BO_08, vanetza#190: an own packet that comes back is neither delivered nor forwarded, and is no conflict.
+/// PON_TSB_BO_08, vanetza#190: an own packet that comes back is neither delivered nor forwarded, and is no
+/// conflict.
 #[test]
 fn pon_tsb_bo_08_own_echo() {
     let mut iut = Iut::quiet(Mib::default());

@@ -11,7 +11,8 @@ fn simple() -> Mib {
     Mib { area_forwarding: AreaForwarding::Simple, max_packet_data_rate: None, ..Mib::default() }
 }
 
-/// PON_FPB_BV_01, PON_FPB_BV_03, PON_FPB_BV_09: an own GUC waits for a next hop, in order, and its lifetime gets shorter.
+/// PON_FPB_BV_01, PON_FPB_BV_03, PON_FPB_BV_09: an own GUC waits for a next hop, in order, and its lifetime
+/// gets shorter.
 #[test]
 fn pon_fpb_bv_01_source_unicast() {
     let mut iut = Iut::quiet(simple());

@@ -63,7 +63,8 @@ fn pon_bca_bv_01_copies() {
     assert_eq!(iut.delivered.len(), 2);
 }
 
-/// PON_BCA_BV_05, PON_BCA_BV_08, PON_BAA_BV_09: unknown senders, and those with PAI = 0, mean the longest time.
+/// PON_BCA_BV_05, PON_BCA_BV_08, PON_BAA_BV_09: unknown senders, and those with PAI = 0, mean the longest
+/// time.
 #[test]
 fn pon_bca_bv_05_unknown_sender() {
     let mut vague = Station::b();
@@ -115,8 +116,8 @@ fn the_contention_buffer_is_bounded() {
     assert_eq!(iut.dropped(GeonetDrop::ForwardingBufferOverflow), 20 - kept as u64);
 }
 
-/// PON_BAA_BV_04, PON_BAA_BV_05: addressed to this station it goes to the next hop at once, and again after the longest
-/// time unless somebody else is heard.
+/// PON_BAA_BV_04, PON_BAA_BV_05: addressed to this station it goes to the next hop at once, and again after
+/// the longest time unless somebody else is heard.
 #[test]
 fn pon_baa_bv_04_chosen_as_next_hop() {
     let mut iut = Iut::quiet(advanced());
@@ -161,8 +162,8 @@ fn pon_baa_bv_01_too_many_copies() {
     iut.nothing_sent();
 }
 
-/// PON_BAA_BV_02, PON_BAA_BV_03, PON_BAA_BV_11: a copy from a forwarder in whose sector this station lies ends it; one from
-/// elsewhere starts the time anew.
+/// PON_BAA_BV_02, PON_BAA_BV_03, PON_BAA_BV_11: a copy from a forwarder in whose sector this station lies
+/// ends it; one from elsewhere starts the time anew.
 #[test]
 fn pon_baa_bv_02_sectors() {
     let sender = Station::at(1, place(-300.0, 0.0));

@@ -150,7 +150,8 @@ pub fn with_hops(mut frame: Vec<u8>, remaining: u8) -> Vec<u8> {
     frame
 }
 
-/// A frame that has been in contention: one hop less, and 60 s less some milliseconds, which the field rounds down to 59 s.
+/// A frame that has been in contention: one hop less, and 60 s less some milliseconds, which the field rounds
+/// down to 59 s.
 pub fn one_hop_later(frame: Vec<u8>) -> Vec<u8> {
     with_lifetime(with_hops(frame, 9), Duration::from_secs(59))
 }

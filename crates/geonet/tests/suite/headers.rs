@@ -24,7 +24,8 @@ fn fdv_shb_bv_01_own_single_hop_packets() {
     assert_eq!((source, media_dependent), (iut.pv(), [1, 2, 3, 4]));
 }
 
-/// FDV_TSB_BV_01, FDV_GBC_BV_01, FDV_GAC_BV_01, PON_TSB_BV_01: hop limits, lifetimes, traffic class as requested.
+/// FDV_TSB_BV_01, FDV_GBC_BV_01, FDV_GAC_BV_01, PON_TSB_BV_01: hop limits, lifetimes, traffic class as
+/// requested.
 #[test]
 fn fdv_tsb_bv_01_requested_parameters() {
     let mut iut = Iut::quiet(Mib::default());
@@ -197,7 +198,8 @@ fn fdv_coh_bv_01_payload_length() {
     }
 }
 
-/// FDV_BEA_BV_03, FDV_BEA_BV_04, PON_GNA_BV_01: what the sensors said, and the address with the link-layer address in it.
+/// FDV_BEA_BV_03, FDV_BEA_BV_04, PON_GNA_BV_01: what the sensors said, and the address with the link-layer
+/// address in it.
 #[test]
 fn fdv_bea_bv_03_position_vector() {
     let mut iut = Iut::quiet(Mib::default());

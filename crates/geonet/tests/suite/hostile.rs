@@ -1,5 +1,5 @@
-//! Bad input: truncated, mutated, absurd and fabricated frames. They are dropped with a reason; nothing is learnt from
-//! them, and memory stays where it is.
+//! Bad input: truncated, mutated, absurd and fabricated frames. They are dropped with a reason; nothing is
+//! learnt from them, and memory stays where it is.
 
 use std::time::Duration;
 

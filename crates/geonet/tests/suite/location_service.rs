@@ -45,8 +45,8 @@ fn pon_los_bv_02_one_search_per_station() {
     assert_eq!(types(&iut), [HeaderType::LocationServiceRequest]);
 }
 
-/// PON_LOS_BV_03, PON_LOS_BV_04, PON_LOS_BV_13: the reply lets the packets go, first in first out, with the time that they
-/// waited taken off their lifetime and the destination's position put in.
+/// PON_LOS_BV_03, PON_LOS_BV_04, PON_LOS_BV_13: the reply lets the packets go, first in first out, with the
+/// time that they waited taken off their lifetime and the destination's position put in.
 #[test]
 fn pon_los_bv_03_reply_flushes() {
     let mut iut = seeking(&[b"1", b"2"]);
@@ -73,7 +73,8 @@ fn pon_los_bv_03_reply_flushes() {
     iut.nothing_sent();
 }
 
-/// PON_LOS_BV_12, PON_LOS_BV_15, PON_LOS_BV_16, PON_LOS_BV_17: any packet of the station that is sought does as well.
+/// PON_LOS_BV_12, PON_LOS_BV_15, PON_LOS_BV_16, PON_LOS_BV_17: any packet of the station that is sought does
+/// as well.
 #[test]
 fn pon_los_bv_12_any_packet_flushes() {
     let a = Station::a();
@@ -101,7 +102,8 @@ fn pon_los_bv_12_any_packet_flushes() {
     }
 }
 
-/// PON_LOS_TI_06, PON_LOS_BV_07, PON_LOS_BV_14: ten retransmissions a second apart, then the packets are discarded.
+/// PON_LOS_TI_06, PON_LOS_BV_07, PON_LOS_BV_14: ten retransmissions a second apart, then the packets are
+/// discarded.
 #[test]
 fn pon_los_ti_06_retransmission() {
     let mut iut = seeking(&[b"x", b"y"]);

@@ -66,7 +66,8 @@ fn grid(side: usize, spacing: f64) -> Vec<(f64, f64)> {
     (0..side * side).map(|node| ((node % side) as f64 * spacing, (node / side) as f64 * spacing)).collect()
 }
 
-/// A grid of 49: from one corner into an area around the other; everybody inside gets it once, whatever the algorithms.
+/// A grid of 49: from one corner into an area around the other; everybody inside gets it once, whatever the
+/// algorithms.
 #[test]
 fn into_an_area() {
     for area_forwarding in [AreaForwarding::Simple, AreaForwarding::ContentionBased, AreaForwarding::Advanced]

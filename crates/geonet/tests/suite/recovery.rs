@@ -128,8 +128,8 @@ fn random_topologies_deliver_everything() {
     println!("{recovered} packets met a void, the longest way had {longest} transmissions");
 }
 
-/// A packet in perimeter mode at a station without the extension: it is sent on greedily, untouched but for its hop limit,
-/// and its payload is delivered to nobody.
+/// A packet in perimeter mode at a station without the extension: it is sent on greedily, untouched but for
+/// its hop limit, and its payload is delivered to nobody.
 #[test]
 fn stations_without_the_extension_ignore_it() {
     use crate::craft::{Iut, Station, with_hops};

@@ -161,7 +161,8 @@ fn annex_c_3_position_of_the_destination() {
     }
 }
 
-/// PON_LOT_BV_02, PON_LOT_BV_03_01 to 08: any packet makes an entry of its source, only single-hop ones a neighbour.
+/// PON_LOT_BV_02, PON_LOT_BV_03_01 to 08: any packet makes an entry of its source, only single-hop ones a
+/// neighbour.
 #[test]
 fn pon_lot_bv_03_entries_from_extended_headers() {
     let b = Station::b();
@@ -209,7 +210,8 @@ fn pon_lot_bv_04_expiry() {
 /// PON_GUC_BV_06, PON_GUC_BV_07: contention by progress; the longer, the sooner.
 #[test]
 fn pon_guc_bv_06_contention_by_progress() {
-    // E is 111 m south of here, so it is 111 m of progress: 100 ms - 99 ms * 0.111 = 89.0 ms. C: 667 m, 33.9 ms.
+    // E is 111 m south of here, so it is 111 m of progress: 100 ms - 99 ms * 0.111 = 89.0 ms. C: 667 m, 33.9
+    // ms.
     for (sender, milliseconds) in [(Station::e(), 88.99), (Station::c(), 33.94)] {
         let mut iut = Iut::quiet(cbf());
         iut.knows(&[sender]);
@@ -249,7 +251,8 @@ fn pon_guc_bv_08_contention_lost() {
     assert_eq!(iut.router.buffered_octets(), (0, 0, 0));
 }
 
-/// PON_GUC_BV_10: an unknown sender, or one with PAI = 0, means the longest time. E.3: no progress, no forwarding.
+/// PON_GUC_BV_10: an unknown sender, or one with PAI = 0, means the longest time. E.3: no progress, no
+/// forwarding.
 #[test]
 fn pon_guc_bv_10_contention_with_an_unknown_sender() {
     let mut vague = Station::c();
