@@ -98,7 +98,8 @@ impl LinkSockets {
         }
     }
 
-    /// Takes in what has arrived and asks to be woken by more.
+    /// Takes in what has arrived and asks to be woken by more: by what comes, or at once where a full batch
+    /// was read, after which the socket has not been asked to wake anybody.
     pub(crate) fn poll(
         &mut self,
         cx: &mut Context<'_>,
@@ -133,6 +134,9 @@ impl LinkSockets {
                         Err(error) => return Err(error),
                     }
                 }
+            }
+            if left == 0 {
+                cx.waker().wake_by_ref();
             }
         }
         Ok(())

@@ -206,6 +206,41 @@ fn a_packet_that_lies_about_its_length_is_counted() {
 }
 
 #[test]
+fn a_burst_of_malformed_packets_does_not_make_deaf() {
+    in_namespace(|scratch| async move {
+        let peer = home_link();
+        let mut platform = scratch.open_watching("h0", false);
+        // Then the kernel has no more news of its own.
+        let settled = |seen: &[PlatformEvent]| {
+            latest(seen, "h0")
+                .is_some_and(|i| i.addresses.len() == 2 && i.addresses.iter().all(|a| !a.tentative))
+        };
+        events_until(&mut platform, settled).await;
+        events_for(&mut platform, Duration::from_millis(300)).await;
+        // Nobody listens meanwhile: all of it waits in the socket, and nothing else will wake the station.
+        let receiver = mac("h0");
+        for _ in 0..130 {
+            send_frame(&peer, receiver, 1, &[135]);
+        }
+        send_frame(&peer, receiver, 8, &[136, 0, 0, 0, 0, 0, 0, 1]);
+        let start = std::time::Instant::now();
+        let heard_it = async {
+            loop {
+                if let PlatformEvent::Icmpv6(message) = platform.next_event().await.unwrap()
+                    && message.message == [136, 0, 0, 0, 0, 0, 0, 1]
+                {
+                    break;
+                }
+            }
+        };
+        tokio::time::timeout(Duration::from_secs(3), heard_it).await.expect("deaf");
+        // The timer would have woken it, too.
+        assert!(start.elapsed() < Duration::from_secs(1), "{:?}", start.elapsed());
+        assert_eq!(platform.counters().icmpv6_malformed, 130);
+    });
+}
+
+#[test]
 fn frames_for_others_are_not_heard() {
     in_namespace(|scratch| async move {
         let peer = home_link();
