@@ -140,8 +140,7 @@ Examples:
     Gnping(GnPing),
     /// Send one packet over GeoNetworking.
     #[command(after_help = "\
-A packet of type guc goes to a station (--to), gac and gbc to an area (--area or --circle), tsb and shb to
-everybody around.
+guc goes to a station (--to), gac and gbc to an area (--area or --circle), tsb and shb to everybody.
 
 Examples:
   carnet gnsend shb --payload 0102

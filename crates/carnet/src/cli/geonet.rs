@@ -51,7 +51,7 @@ pub struct GnSend {
     /// How the packet travels.
     #[arg(value_name = "TYPE")]
     pub kind: Kind,
-    /// To a station: a GeoNetworking address, a MAC address or an IPv6 address.
+    /// To a station: a GeoNetworking address, a MAC address or an IPv6 address; or to area:NAME.
     #[arg(long, value_name = "TARGET", conflicts_with_all = ["area", "circle"])]
     pub to: Option<GnTarget>,
     /// To an area of the config.
