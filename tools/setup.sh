@@ -22,6 +22,8 @@ need setpriv util-linux
 need tcpdump tcpdump
 need tshark tshark
 if [ "$purpose" = test ]; then
+  need gpsd gpsd
+  need gpsfake gpsd-clients
   "${CARNET_PYTHON:-/usr/bin/python3}" -c 'import scapy.all' 2>/dev/null || missing="$missing python3-scapy"
 fi
 

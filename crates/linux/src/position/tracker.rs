@@ -197,7 +197,6 @@ impl Tracker {
 
     fn lose(&mut self, reason: LostReason) {
         self.deadline = None;
-        // A receiver that has no fix must say so again and again, or it is silent.
         self.set_mode(FixMode::None);
         if self.lost.as_ref() != Some(&reason) {
             self.lost = Some(reason.clone());

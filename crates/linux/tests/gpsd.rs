@@ -1,0 +1,288 @@
+//! Positions from a real gpsd, whose receiver is this test, or gpsfake.
+#![allow(clippy::unwrap_used)]
+
+mod common;
+use common::*;
+
+use std::cell::Cell;
+use std::net::UdpSocket;
+use std::path::Path;
+use std::process::{Child, Command, Stdio};
+use std::time::{Duration, Instant};
+
+use carnet_linux::clock;
+use carnet_linux::position::*;
+
+/// Runs `body` in a namespace of its own, where gpsd and gpsfake are.
+fn with_gpsd<F: Future<Output = ()>>(body: impl FnOnce(Scratch) -> F + Send + 'static) {
+    for tool in ["gpsd", "gpsfake"] {
+        let directories = std::env::var("PATH").unwrap_or_default() + ":/usr/sbin:/sbin";
+        if !directories.split(':').any(|directory| Path::new(directory).join(tool).exists()) {
+            let reason = format!("no {tool} here (Debian packages gpsd and gpsd-clients)");
+            assert!(std::env::var("CARNET_REQUIRE_TOOLS").as_deref() != Ok("1"), "{reason}");
+            println!("\nSKIPPED: {reason}");
+            return;
+        }
+    }
+    in_namespace(body);
+}
+
+/// A gpsd with receivers that are UDP ports of this machine.
+struct Gpsd(Child);
+
+impl Gpsd {
+    fn start(scratch: &Scratch, receivers: &[&str]) -> Gpsd {
+        let child = Command::new("gpsd")
+            .env("PATH", "/usr/sbin:/usr/bin:/sbin:/bin:/usr/local/sbin")
+            .args(["-N", "-n", "-S", "2947", "-F"])
+            .arg(scratch.path().join("gpsd.sock"))
+            .args(receivers)
+            .stderr(Stdio::null())
+            .spawn()
+            .unwrap();
+        Gpsd(child)
+    }
+}
+
+impl Drop for Gpsd {
+    fn drop(&mut self) {
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
+fn sentence(text: &str) -> String {
+    format!("${text}*{:02X}\r\n", text.bytes().fold(0, |sum, octet| sum ^ octet))
+}
+
+/// What a receiver says in one cycle, at a time in UTC that is `ahead` seconds off this machine's.
+fn cycle(fix: bool, ahead: i64) -> String {
+    let unix = (clock::wall().as_unix_nanos() / 10_000_000) as i64 + ahead * 100;
+    let date =
+        Command::new("date").args(["-u", "-d", &format!("@{}", unix / 100), "+%H%M%S %d%m%y"]).output();
+    let text = String::from_utf8(date.unwrap().stdout).unwrap();
+    let (time, date) = text.trim().split_once(' ').unwrap();
+    let time = format!("{time}.{:02}", unix % 100);
+    if fix {
+        sentence(&format!("GPGGA,{time},4850.2500,N,00206.0480,E,1,08,0.9,100.0,M,47.0,M,,"))
+            + &sentence("GPGSA,A,3,04,05,09,12,24,25,29,31,,,,,1.8,0.9,1.5")
+            + &sentence(&format!("GPRMC,{time},A,4850.2500,N,00206.0480,E,019.4,090.0,{date},,,A"))
+    } else {
+        sentence(&format!("GPGGA,{time},,,,,0,00,99.9,,M,,M,,"))
+            + &sentence("GPGSA,A,1,,,,,,,,,,,,,99.9,99.9,99.9")
+            + &sentence(&format!("GPRMC,{time},V,,,,,,,{date},,,N"))
+    }
+}
+
+/// A receiver that goes through a cycle five times per second.
+struct Receiver {
+    socket: UdpSocket,
+    port: u16,
+    fix: Cell<bool>,
+    ahead: Cell<i64>,
+    silent: Cell<bool>,
+}
+
+impl Receiver {
+    fn new(port: u16) -> Receiver {
+        let socket = UdpSocket::bind("127.0.0.1:0").unwrap();
+        Receiver { socket, port, fix: Cell::new(true), ahead: Cell::new(0), silent: Cell::new(false) }
+    }
+
+    fn speak(&self) {
+        if !self.silent.get() {
+            let text = cycle(self.fix.get(), self.ahead.get());
+            // Refused as long as gpsd is not there.
+            let _ = self.socket.send_to(text.as_bytes(), ("127.0.0.1", self.port));
+        }
+    }
+}
+
+fn source(text: &str) -> PositionSource {
+    PositionSource::open(&text.parse().unwrap(), PositionOptions::default()).unwrap()
+}
+
+/// Lets the receivers speak until an event is as wanted; that event and those before it.
+async fn until(
+    source: &mut PositionSource,
+    receivers: &[&Receiver],
+    mut wanted: impl FnMut(&PositionEvent) -> bool,
+) -> Vec<PositionEvent> {
+    let (mut seen, mut spoken) = (Vec::new(), Instant::now() - Duration::from_secs(1));
+    let deadline = Instant::now() + Duration::from_secs(20);
+    loop {
+        assert!(Instant::now() < deadline, "not within twenty seconds; seen {seen:#?}");
+        if spoken.elapsed() >= Duration::from_millis(200) {
+            spoken = Instant::now();
+            receivers.iter().for_each(|receiver| receiver.speak());
+        }
+        // Cancelled all the time, as in a `select!` with much to do.
+        if let Ok(event) = tokio::time::timeout(Duration::from_millis(20), source.next_event()).await {
+            let done = wanted(&event);
+            seen.push(event);
+            if done {
+                return seen;
+            }
+        }
+    }
+}
+
+fn is_fix(event: &PositionEvent) -> bool {
+    matches!(event, PositionEvent::Fix(_))
+}
+
+fn lost(events: &[PositionEvent]) -> Vec<&LostReason> {
+    let reasons = events.iter().filter_map(|event| match event {
+        PositionEvent::Lost { reason } => Some(reason),
+        _ => None,
+    });
+    reasons.collect()
+}
+
+#[test]
+fn a_fix_comes_and_goes_and_comes_back() {
+    with_gpsd(|scratch| async move {
+        let gpsd = Gpsd::start(&scratch, &["udp://127.0.0.1:5000"]);
+        let receiver = Receiver::new(5000);
+        let mut source = source("gpsd://[::1]:2947");
+        let events = until(&mut source, &[&receiver], is_fix).await;
+        assert!(events.iter().any(|e| matches!(e, PositionEvent::Connected { .. })), "{events:#?}");
+        assert!(events.contains(&PositionEvent::Mode(FixMode::ThreeD)), "{events:#?}");
+        let events =
+            until(&mut source, &[&receiver], |e| matches!(e, PositionEvent::Fix(f) if f.speed.is_some()))
+                .await;
+        let Some(PositionEvent::Fix(fix)) = events.last() else { unreachable!() };
+        assert!((fix.latitude - 48.8375).abs() < 1e-6 && (fix.longitude - 2.1008).abs() < 1e-6, "{fix:?}");
+        // 19.4 knots to the East.
+        assert!(fix.speed.is_some_and(|speed| (speed - 9.98).abs() < 0.01), "{fix:?}");
+        assert_eq!(fix.track, Some(90.0));
+        assert_eq!(fix.altitude, Some(147.0));
+        assert!(fix.confidence.is_some_and(|radius| radius > 1.0 && radius < 40.0), "{fix:?}");
+        assert!(clock::wall().distance(fix.time) < Duration::from_secs(2), "{fix:?}");
+
+        receiver.fix.set(false);
+        let events = until(&mut source, &[&receiver], |e| matches!(e, PositionEvent::Lost { .. })).await;
+        assert_eq!(lost(&events), [&LostReason::NoFix]);
+        assert!(events.contains(&PositionEvent::Mode(FixMode::None)), "{events:#?}");
+
+        receiver.fix.set(true);
+        let events = until(&mut source, &[&receiver], is_fix).await;
+        assert_eq!(lost(&events), [] as [&LostReason; 0]);
+
+        receiver.silent.set(true);
+        let start = Instant::now();
+        let events = until(&mut source, &[&receiver], |e| matches!(e, PositionEvent::Lost { .. })).await;
+        assert_eq!(lost(&events), [&LostReason::Stale]);
+        assert!(start.elapsed() < Duration::from_secs(5), "{:?}", start.elapsed());
+
+        receiver.silent.set(false);
+        until(&mut source, &[&receiver], is_fix).await;
+        drop(gpsd);
+    });
+}
+
+#[test]
+fn gpsd_may_come_late_stop_and_start_again() {
+    with_gpsd(|scratch| async move {
+        let receiver = Receiver::new(5000);
+        let mut source = source("gpsd://[::1]:2947");
+        let events = until(&mut source, &[], |e| matches!(e, PositionEvent::Lost { .. })).await;
+        assert!(matches!(lost(&events)[..], [LostReason::Disconnected(why)] if why.contains("refused")));
+        for _ in 0..2 {
+            let gpsd = Gpsd::start(&scratch, &["udp://127.0.0.1:5000"]);
+            let events = until(&mut source, &[&receiver], is_fix).await;
+            // One failure was told, however often it was tried.
+            let told = lost(&events);
+            assert!(told.iter().all(|reason| **reason == LostReason::NoDevice), "{told:?}");
+            drop(gpsd);
+            let events = until(&mut source, &[], |e| matches!(e, PositionEvent::Lost { .. })).await;
+            assert!(matches!(lost(&events)[..], [LostReason::Disconnected(_)]), "{events:#?}");
+        }
+    });
+}
+
+#[test]
+fn without_receiver_that_is_what_is_told() {
+    with_gpsd(|scratch| async move {
+        let gpsd = Gpsd::start(&scratch, &[]);
+        let mut source = source("gpsd://localhost");
+        let wanted = |e: &PositionEvent| matches!(e, PositionEvent::Lost { reason } if !matches!(reason, LostReason::Disconnected(_)));
+        let events = until(&mut source, &[], wanted).await;
+        assert_eq!(lost(&events).last(), Some(&&LostReason::NoDevice));
+        drop(gpsd);
+    });
+}
+
+#[test]
+fn of_two_receivers_one_is_followed() {
+    with_gpsd(|scratch| async move {
+        let gpsd = Gpsd::start(&scratch, &["udp://127.0.0.1:5000", "udp://127.0.0.1:5001"]);
+        let (good, blind) = (Receiver::new(5000), Receiver::new(5001));
+        blind.fix.set(false);
+        let mut source = source("gpsd://127.0.0.1:2947");
+        until(&mut source, &[&good, &blind], is_fix).await;
+        let mut fixes = 0;
+        let events = until(&mut source, &[&good, &blind], |e| {
+            fixes += u32::from(is_fix(e));
+            fixes == 15
+        })
+        .await;
+        assert_eq!(lost(&events), [] as [&LostReason; 0]);
+        drop(gpsd);
+    });
+}
+
+/// An hour off: a system clock in the wrong time zone looks like this.
+#[test]
+fn a_wrong_clock_is_noticed_and_so_is_a_right_one() {
+    with_gpsd(|scratch| async move {
+        let gpsd = Gpsd::start(&scratch, &["udp://127.0.0.1:5000"]);
+        let receiver = Receiver::new(5000);
+        receiver.ahead.set(3600);
+        let mut source = source("gpsd://[::1]:2947");
+        let is_clock = |e: &PositionEvent| matches!(e, PositionEvent::Clock(_));
+        let events = until(&mut source, &[&receiver], is_clock).await;
+        let Some(PositionEvent::Clock(difference)) = events.last() else { unreachable!() };
+        assert!(difference.wrong && (difference.milliseconds + 3_600_000).abs() < 2000, "{difference:?}");
+        // A new gpsd, because this one takes a time of day that goes back for the next day's.
+        drop(gpsd);
+        let gpsd = Gpsd::start(&scratch, &["udp://127.0.0.1:5000"]);
+        receiver.ahead.set(0);
+        let events = until(&mut source, &[&receiver], is_clock).await;
+        let Some(PositionEvent::Clock(difference)) = events.last() else { unreachable!() };
+        assert!(!difference.wrong && difference.milliseconds.abs() < 2000, "{difference:?}");
+        drop(gpsd);
+    });
+}
+
+/// gpsfake plays a log into a pseudo-terminal, as a serial receiver would speak.
+#[test]
+fn gpsfake_drives() {
+    with_gpsd(|scratch| async move {
+        let log = scratch.path().join("drive.nmea");
+        let text: String = (0..100).map(|second| cycle(second % 40 < 20, second)).collect();
+        std::fs::write(&log, text).unwrap();
+        let mut gpsfake = Command::new("gpsfake")
+            .args(["-q", "-n", "-c", "0.05", "-P", "2947"])
+            .arg(&log)
+            .stdout(Stdio::null())
+            .stderr(Stdio::null())
+            .spawn()
+            .unwrap();
+        let mut source = source("gpsd://[::1]:2947");
+        until(&mut source, &[], is_fix).await;
+        let events =
+            until(&mut source, &[], |e| *e == PositionEvent::Lost { reason: LostReason::NoFix }).await;
+        assert!(events.iter().filter(|e| is_fix(e)).count() > 3, "{events:#?}");
+        until(&mut source, &[], is_fix).await;
+        // So that it ends its gpsd, too.
+        nix::sys::signal::kill(
+            nix::unistd::Pid::from_raw(gpsfake.id().try_into().unwrap()),
+            nix::sys::signal::Signal::SIGINT,
+        )
+        .unwrap();
+        gpsfake.wait().unwrap();
+        until(&mut source, &[], |e| matches!(e, PositionEvent::Lost { reason: LostReason::Disconnected(_) }))
+            .await;
+    });
+}

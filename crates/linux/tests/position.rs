@@ -1,0 +1,485 @@
+//! Positions without any receiver: gpsd's words taken apart, the tracker driven by hand, traces and dead
+//! reckoning.
+#![allow(clippy::unwrap_used)]
+
+use std::time::Duration;
+
+use carnet_base::{Time, WallTime};
+use carnet_linux::position::gpsd::{LONGEST_LINE, Reader, Report, watch_command};
+use carnet_linux::position::reckoning::{PAI_INTERVAL, confidence_after, is_accurate, reckon, reckon_fix};
+use carnet_linux::position::trace::{Moment, Player, Trace};
+use carnet_linux::position::tracker::{SETTLE, Tracker};
+use carnet_linux::position::*;
+use carnet_wire::geonet::GnAddress;
+use geographiclib_rs::{DirectGeodesic, Geodesic, InverseGeodesic};
+use proptest::prelude::*;
+
+/// Captured from gpsd 3.22.
+const VERSION: &str = r#"{"class":"VERSION","release":"3.22","rev":"3.22","proto_major":3,"proto_minor":14}"#;
+const TPV: &str = r#"{"class":"TPV","device":"/dev/pts/1","mode":3,"time":"2026-11-21T12:00:00.000Z","ept":0.005,"lat":48.837500000,"lon":2.100800000,"altHAE":147.0000,"altMSL":100.0000,"alt":100.0000,"epv":34.500,"track":90.0000,"magtrack":90.7544,"magvar":0.8,"speed":9.980,"climb":0.000,"epc":69.00,"geoidSep":47.000,"eph":17.100,"sep":34.200}"#;
+const NO_FIX: &str = r#"{"class":"TPV","device":"/dev/pts/1","mode":1,"time":"2026-11-21T12:00:01.000Z"}"#;
+const TOFF: &str = r#"{"class":"TOFF","device":"/dev/pts/1","real_sec":1795262400, "real_nsec":0,"clock_sec":1795262400,"clock_nsec":350000000}"#;
+const GST: &str =
+    r#"{"class":"GST","device":"/dev/pts/1","rms":6.000,"major":3.000,"lat":2.500,"lon":2.100}"#;
+const DEVICES: &str = r#"{"class":"DEVICES","devices":[{"class":"DEVICE","path":"/dev/pts/1","driver":"NMEA0183","activated":"2026-11-21T22:49:15.716Z","bps":4800}]}"#;
+/// 2026-11-21T12:00:00Z.
+const NOON: u64 = 1_795_262_400_000;
+
+fn reports(octets: &[u8]) -> (Vec<Report>, Reader) {
+    let (mut reader, mut reports) = (Reader::default(), Vec::new());
+    reader.push(octets, |report| reports.push(report));
+    (reports, reader)
+}
+
+fn report(line: &str) -> Report {
+    serde_json::from_str(line).unwrap()
+}
+
+fn wall(milliseconds: u64) -> WallTime {
+    WallTime::from_unix_nanos(milliseconds * 1_000_000)
+}
+
+fn fix_of(line: &str) -> Option<Fix> {
+    match report(line) {
+        Report::Tpv(tpv) => tpv.fix(Time::from_secs(7)),
+        other => panic!("{other:?}"),
+    }
+}
+
+#[test]
+fn a_session_in_any_pieces() {
+    let session = [VERSION, DEVICES, GST, "", TPV, TOFF, NO_FIX].join("\r\n") + "\n";
+    let (whole, reader) = reports(session.as_bytes());
+    assert_eq!((whole.len(), reader.counters().lines, reader.counters().garbage), (6, 6, 0));
+    assert!(matches!(&whole[0], Report::Version { release } if release == "3.22"));
+    assert_eq!(whole[2], Report::Other);
+    for size in [1, 2, 3, 7, 100] {
+        let (mut reader, mut pieces) = (Reader::default(), Vec::new());
+        session.as_bytes().chunks(size).for_each(|piece| reader.push(piece, |report| pieces.push(report)));
+        assert_eq!(pieces, whole, "in pieces of {size}");
+    }
+}
+
+#[test]
+fn a_fix_has_the_units_of_this_crate() {
+    let fix = fix_of(TPV).unwrap();
+    let expected = Fix {
+        received: Time::from_secs(7),
+        time: wall(NOON),
+        latitude: 48.8375,
+        longitude: 2.1008,
+        altitude: Some(147.0),
+        speed: Some(9.98),
+        track: Some(90.0),
+        climb: Some(0.0),
+        mode: FixMode::ThreeD,
+        confidence: Some(17.1),
+    };
+    assert_eq!(fix, expected);
+    let vector = fix.position_vector(GnAddress(5), 5, PAI_INTERVAL);
+    // Worked out by hand in the notes on the standard.
+    assert_eq!(vector.timestamp.0, 0x2F3F_A188);
+    assert_eq!((vector.latitude, vector.longitude), (488_375_000, 21_008_000));
+    assert_eq!((vector.speed, vector.heading, vector.accurate), (998, 900, true));
+}
+
+#[test]
+fn headings_and_speeds_fit_the_vector() {
+    let mut fix = fix_of(TPV).unwrap();
+    for (track, expected) in [(0.0, 0), (359.94, 3599), (359.96, 0), (359.999_999, 0), (180.05, 1801)] {
+        fix.track = Some(track);
+        assert_eq!(fix.position_vector(GnAddress(0), 5, PAI_INTERVAL).heading, expected, "{track}");
+    }
+    fix.speed = Some(1000.0);
+    assert_eq!(fix.position_vector(GnAddress(0), 5, PAI_INTERVAL).speed, i16::MAX);
+    (fix.track, fix.speed, fix.confidence) = (None, None, None);
+    let vector = fix.position_vector(GnAddress(0), 5, PAI_INTERVAL);
+    assert_eq!((vector.speed, vector.heading, vector.accurate), (0, 0, false));
+}
+
+#[test]
+fn what_is_not_a_fix_is_none() {
+    assert_eq!(fix_of(NO_FIX), None);
+    for (from, to) in [
+        (r#""lat":48.837500000"#, r#""lat":91"#),
+        (r#""lat":48.837500000,"#, ""),
+        (r#""lon":2.100800000"#, r#""lon":-180.1"#),
+        (r#""time":"2026-11-21T12:00:00.000Z","#, ""),
+        ("2026-11-21T", "yesterday at "),
+        (r#""mode":3"#, r#""mode":0"#),
+        (r#""mode":3,"#, ""),
+    ] {
+        let line = TPV.replace(from, to);
+        assert_ne!(line, TPV);
+        assert_eq!(fix_of(&line), None, "{line}");
+    }
+    // What is absurd beside the position is left out.
+    let line =
+        TPV.replace(r#""speed":9.980"#, r#""speed":-3"#).replace(r#""track":90.0000"#, r#""track":1e9"#);
+    let fix = fix_of(&line).unwrap();
+    assert_eq!((fix.speed, fix.track), (None, None));
+    let diagonal = TPV.replace(r#""eph":17.100"#, r#""epx":3,"epy":4"#);
+    assert_eq!(fix_of(&diagonal).unwrap().confidence, Some(5.0));
+    assert_eq!(fix_of(&TPV.replace(r#""eph":17.100,"#, "")).unwrap().confidence, None);
+}
+
+#[test]
+fn garbage_is_counted_and_endless_lines_are_cut() {
+    let mut input = b"hello\n{}\n[1]\nnull\n\xff\xfe\n{\"class\":\"TPV\",\"lat\":\"north\"}\n".to_vec();
+    input.extend(vec![b'x'; 3 * LONGEST_LINE]);
+    input.extend(format!("\n{TPV}\n").bytes());
+    let (found, reader) = reports(&input);
+    assert!(matches!(&found[..], [Report::Tpv(_)]), "{found:?}");
+    assert_eq!((reader.counters().garbage, reader.counters().overlong), (6, 1));
+}
+
+#[test]
+fn one_receiver_can_be_asked_for() {
+    assert_eq!(watch_command(None), "?WATCH={\"enable\":true,\"json\":true,\"pps\":true};\n");
+    let command = watch_command(Some("/dev/tty\"A"));
+    let json = command.strip_prefix("?WATCH=").and_then(|c| c.strip_suffix(";\n")).unwrap();
+    assert_eq!(serde_json::from_str::<serde_json::Value>(json).unwrap()["device"], "/dev/tty\"A");
+}
+
+proptest! {
+    #[test]
+    fn no_octets_upset_the_reader(octets in proptest::collection::vec(any::<u8>(), 0..600)) {
+        reports(&octets);
+    }
+
+    /// Whatever happens to a good session, what comes out is sound, and the next good line is understood.
+    #[test]
+    fn mutations_are_survived(
+        edits in proptest::collection::vec((any::<prop::sample::Index>(), any::<u8>(), 0..3u8), 1..8),
+    ) {
+        let mut session = [VERSION, DEVICES, TPV, TOFF, NO_FIX].join("\n").into_bytes();
+        for (index, octet, kind) in edits {
+            let at = index.index(session.len());
+            match kind {
+                0 => session[at] = octet,
+                1 => session.insert(at, octet),
+                _ => { session.remove(at); }
+            }
+        }
+        let (mut reader, mut tracker) = (Reader::default(), Tracker::new(PositionOptions::default()));
+        session.push(b'\n');
+        session.extend(TPV.bytes());
+        session.push(b'\n');
+        let mut last = None;
+        reader.push(&session, |report| {
+            tracker.handle_report(Time::from_secs(1), wall(NOON), &report, true);
+            last = Some(report);
+        });
+        prop_assert_eq!(last, Some(report(TPV)));
+        while let Some(event) = tracker.poll_event() {
+            if let PositionEvent::Fix(fix) = event {
+                prop_assert!(fix.latitude.abs() <= 90.0 && fix.longitude.abs() <= 180.0);
+                prop_assert!(fix.track.is_none_or(|track| (0.0..360.0).contains(&track)));
+                prop_assert!(fix.position_vector(GnAddress(0), 5, PAI_INTERVAL).is_on_globe());
+            }
+        }
+    }
+
+    /// Against a geodesic worked out to nanometres.
+    #[test]
+    fn reckoning_follows_the_geodesic(
+        latitude in -80.0..80.0f64, longitude in -180.0..180.0f64,
+        speed in 0.0..100.0f64, track in 0.0..360.0f64, seconds in 0.0..10.0f64,
+    ) {
+        let (lat, lon) = reckon(latitude, longitude, speed, track, Duration::from_secs_f64(seconds));
+        prop_assert!((-180.0..=180.0).contains(&lon));
+        let earth = Geodesic::wgs84();
+        let (true_lat, true_lon) = earth.direct(latitude, longitude, track, speed * seconds);
+        let error: f64 = earth.inverse(lat, lon, true_lat, true_lon);
+        // After a kilometre; near the poles parallels bend more.
+        let limit = if latitude.abs() < 60.0 { 0.15 } else { 0.6 };
+        prop_assert!(error < limit, "{} m off", error);
+    }
+
+    #[test]
+    fn no_text_upsets_the_trace_parser(text in "[0-9lost#. \n-]{0,80}") {
+        if let Ok(trace) = Trace::parse(&text) {
+            for seconds in [0.0, 0.5, 3.0, 1e10] {
+                trace.at(seconds);
+            }
+        }
+    }
+}
+
+#[test]
+fn the_accuracy_indicator_follows_the_confidence() {
+    for (confidence, expected) in [
+        (None, false),
+        (Some(0.0), true),
+        (Some(39.99), true),
+        (Some(40.0), false),
+        (Some(f64::NAN), false),
+        (Some(f64::INFINITY), false),
+        (Some(-1.0), false),
+    ] {
+        assert_eq!(is_accurate(confidence, PAI_INTERVAL), expected, "{confidence:?}");
+    }
+}
+
+#[test]
+fn a_reckoned_position_is_less_and_less_sure() {
+    let mut fix = fix_of(TPV).unwrap();
+    fix.confidence = Some(5.0);
+    assert_eq!(confidence_after(5.0, Duration::ZERO), 5.0);
+    assert!(is_accurate(reckon_fix(&fix, Duration::from_secs(4)).confidence, PAI_INTERVAL));
+    assert!(!is_accurate(reckon_fix(&fix, Duration::from_millis(4200)).confidence, PAI_INTERVAL));
+    let later = reckon_fix(&fix, Duration::from_secs(2));
+    assert_eq!((later.received, later.time), (Time::from_secs(9), wall(NOON + 2000)));
+    let distance: f64 =
+        Geodesic::wgs84().inverse(fix.latitude, fix.longitude, later.latitude, later.longitude);
+    assert!((distance - 19.96).abs() < 1e-3, "{distance}");
+    // At rest receivers know no track.
+    fix.track = None;
+    assert_eq!(reckon_fix(&fix, Duration::from_secs(2)).latitude, fix.latitude);
+}
+
+#[test]
+fn reckoning_goes_across_the_antimeridian_and_not_across_the_pole() {
+    let (_, longitude) = reckon(0.0, 179.9999, 30.0, 90.0, Duration::from_secs(1));
+    assert!(longitude < -179.99, "{longitude}");
+    let (latitude, longitude) = reckon(90.0, 0.0, 30.0, 0.0, Duration::from_secs(1000));
+    assert!(latitude == 90.0 && longitude.is_finite());
+}
+
+/// A tracker and the clocks by which it is driven.
+struct Driven {
+    tracker: Tracker,
+    now: Time,
+    /// System clock minus receiver's.
+    difference: i64,
+}
+
+impl Driven {
+    fn new() -> Driven {
+        Driven { tracker: Tracker::new(PositionOptions::default()), now: Time::from_secs(100), difference: 0 }
+    }
+
+    fn events(&mut self) -> Vec<PositionEvent> {
+        std::iter::from_fn(|| self.tracker.poll_event()).collect()
+    }
+
+    fn hear(&mut self, line: &str) -> Vec<PositionEvent> {
+        let wall = wall((NOON as i64 + self.difference) as u64);
+        self.tracker.handle_report(self.now, wall, &report(line), true);
+        self.events()
+    }
+
+    fn pass(&mut self, milliseconds: u64) -> Vec<PositionEvent> {
+        self.now += Duration::from_millis(milliseconds);
+        self.tracker.handle_timeout(self.now);
+        self.events()
+    }
+
+    fn clock(&mut self, line: &str) -> Option<ClockDifference> {
+        self.pass(1000);
+        self.hear(line).iter().find_map(|event| match event {
+            PositionEvent::Clock(difference) => Some(*difference),
+            _ => None,
+        })
+    }
+}
+
+#[test]
+fn losses_are_told_once_and_with_their_reason() {
+    let mut driven = Driven::new();
+    driven.tracker.handle_connected(driven.now);
+    assert_eq!(driven.pass(2999), []);
+    assert_eq!(driven.pass(1), [PositionEvent::Lost { reason: LostReason::Stale }]);
+    assert_eq!(driven.hear(NO_FIX), [PositionEvent::Lost { reason: LostReason::NoFix }]);
+    assert_eq!(driven.hear(NO_FIX), []);
+    let events = driven.hear(TPV);
+    assert!(
+        matches!(events[..], [PositionEvent::Mode(FixMode::ThreeD), PositionEvent::Fix(_)]),
+        "{events:?}"
+    );
+    let events = driven.hear(&TPV.replace(r#""mode":3"#, r#""mode":2"#));
+    assert!(matches!(events[..], [PositionEvent::Mode(FixMode::TwoD), PositionEvent::Fix(_)]), "{events:?}");
+    let gone = r#"{"class":"DEVICE","path":"/dev/pts/1","activated":0}"#;
+    let no_device = PositionEvent::Lost { reason: LostReason::NoDevice };
+    assert_eq!(driven.hear(gone), [PositionEvent::Mode(FixMode::None), no_device]);
+    driven.tracker.handle_disconnected("refused".into());
+    driven.tracker.handle_disconnected("refused".into());
+    assert_eq!(driven.events().len(), 1);
+    assert_eq!(driven.tracker.poll_timeout(), None);
+}
+
+#[test]
+fn an_incomplete_fix_is_none_and_does_not_keep_the_last_one_alive() {
+    let mut driven = Driven::new();
+    driven.hear(TPV);
+    assert_eq!(driven.pass(2000), []);
+    assert_eq!(driven.hear(&TPV.replace(r#""lat":48.837500000,"#, "")), []);
+    assert_eq!(driven.tracker.incomplete(), 1);
+    assert_eq!(driven.pass(1000).last(), Some(&PositionEvent::Lost { reason: LostReason::Stale }));
+}
+
+#[test]
+fn another_receiver_takes_over_when_the_first_is_silent() {
+    let mut driven = Driven::new();
+    let other = TPV.replace("pts/1", "pts/2");
+    driven.hear(TPV);
+    assert_eq!(driven.hear(&other), []);
+    assert_eq!(driven.hear(&NO_FIX.replace("pts/1", "pts/2")), []);
+    driven.pass(3000);
+    assert!(driven.hear(&other).iter().any(|event| matches!(event, PositionEvent::Fix(_))));
+    assert_eq!(driven.hear(TPV), []);
+}
+
+#[test]
+fn a_new_leap_second_is_told_and_an_old_state_is_not_believed() {
+    let mut driven = Driven::new();
+    let with = |leap: i64| TPV.replace(r#""ept""#, &format!(r#""leapseconds":{leap},"ept""#));
+    for old in [0, 16, 18] {
+        driven.hear(&with(old));
+        assert_eq!(driven.tracker.leap_seconds(), 5);
+    }
+    assert!(driven.hear(&with(19)).contains(&PositionEvent::LeapSeconds(6)));
+    assert_eq!(driven.tracker.leap_seconds(), 6);
+}
+
+#[test]
+fn a_clock_that_stays_wrong_is_told_once() {
+    let mut driven = Driven::new();
+    // What a receiver takes to tell is no wrong clock.
+    driven.difference = 1500;
+    assert!((0..5).all(|_| driven.clock(TPV).is_none()));
+    driven.difference = -5000;
+    let told: Vec<_> = (0..10).filter_map(|_| driven.clock(TPV)).collect();
+    assert_eq!(told, [ClockDifference { milliseconds: -5000, precise: false, wrong: true }]);
+    // Somebody sets it, to something else that is wrong.
+    driven.difference = 60_000;
+    assert_eq!(
+        (0..10).filter_map(|_| driven.clock(TPV)).map(|d| d.milliseconds).collect::<Vec<_>>(),
+        [60_000]
+    );
+    driven.difference = 300;
+    let told: Vec<_> = (0..10).filter_map(|_| driven.clock(TPV)).collect();
+    assert_eq!(told, [ClockDifference { milliseconds: 300, precise: false, wrong: false }]);
+}
+
+/// After the process was stopped, old reports come all at once.
+#[test]
+fn a_burst_of_old_reports_is_no_wrong_clock() {
+    let mut driven = Driven::new();
+    for age in (0..30).rev() {
+        driven.difference = age * 1000;
+        assert!(!driven.hear(TPV).iter().any(|event| matches!(event, PositionEvent::Clock(_))));
+    }
+    assert_eq!(driven.clock(TPV), None);
+    assert!(SETTLE >= Duration::from_secs(1));
+}
+
+#[test]
+fn a_pulse_is_better_than_the_report() {
+    let mut driven = Driven::new();
+    let pulse = TOFF.replace("TOFF", "PPS").replace("350000000", "150000000");
+    // The report says 1.9 s, within what is tolerated; the pulse 0.15 s, which is not.
+    driven.difference = 1900;
+    driven.hear(&pulse);
+    driven.hear(TOFF);
+    let told: Vec<_> = (0..5).filter_map(|_| driven.clock(TPV)).collect();
+    assert_eq!(told, [ClockDifference { milliseconds: 150, precise: true, wrong: true }]);
+    // Of a gpsd elsewhere it says nothing about this machine.
+    let mut remote = Driven::new();
+    remote.tracker.handle_report(remote.now, wall(NOON), &report(&pulse), false);
+    assert!((0..5).all(|_| remote.clock(TPV).is_none()));
+}
+
+fn there(trace: &Trace, seconds: f64) -> (f64, f64, f64, f64) {
+    match trace.at(seconds) {
+        Moment::There { latitude, longitude, speed, heading } => (latitude, longitude, speed, heading),
+        other => panic!("{seconds}: {other:?}"),
+    }
+}
+
+fn near(a: f64, b: f64) -> bool {
+    (a - b).abs() < 1e-6
+}
+
+#[test]
+fn a_trace_is_interpolated() {
+    let trace =
+        Trace::parse("# a drive\n 1 48 2 10 350\n\n3 48.0 2.001 20 10 # faster\n4 48.001 2.001\n").unwrap();
+    assert_eq!(trace.at(0.9), Moment::Lost);
+    assert_eq!(there(&trace, 1.0), (48.0, 2.0, 10.0, 350.0));
+    let (latitude, longitude, speed, heading) = there(&trace, 2.0);
+    assert!(near(latitude, 48.0) && near(longitude, 2.0005) && near(speed, 15.0) && near(heading, 0.0));
+    // No motion in the second line: that of the way between them, 111 m to the North in one second.
+    let (.., speed, heading) = there(&trace, 3.5);
+    assert!((speed - 111.2).abs() < 0.1 && near(heading, 0.0), "{speed} {heading}");
+    assert!(matches!(trace.at(4.0), Moment::There { .. }));
+    assert_eq!(trace.at(4.1), Moment::Ended);
+}
+
+#[test]
+fn a_trace_crosses_the_antimeridian_and_may_be_lost() {
+    let trace = Trace::parse("0 0 179.999\n2 0 -179.999\n3 lost\n5 1 1\n6 lost\n").unwrap();
+    let (_, longitude, speed, heading) = there(&trace, 1.0);
+    assert!(near(longitude.abs(), 180.0) && near(heading, 90.0) && (speed - 111.2).abs() < 0.1);
+    assert!(there(&trace, 1.5).1 < -179.99);
+    assert_eq!(trace.at(3.0), Moment::Lost);
+    assert_eq!(trace.at(4.9), Moment::Lost);
+    assert_eq!(there(&trace, 5.5), (1.0, 1.0, 0.0, 0.0));
+    assert_eq!(trace.at(6.0), Moment::Lost);
+    assert_eq!(trace.at(6.1), Moment::Ended);
+}
+
+#[test]
+fn wrong_lines_are_named() {
+    for (text, line, expected) in [
+        ("", 1, "at least one line"),
+        ("# nothing\n", 1, "at least one line"),
+        ("0 1 2\n0 1 2\n", 2, "more seconds"),
+        ("0 1\n", 1, "seconds latitude longitude"),
+        ("0 1 2 3\n", 1, "seconds latitude longitude"),
+        ("0 1 2 3 4 5\n", 1, "seconds latitude longitude"),
+        ("-1 1 2\n", 1, "seconds, 0"),
+        ("NaN 1 2\n", 1, "seconds, 0"),
+        ("0 91 2\n", 1, "latitude"),
+        ("0 1 181\n", 1, "longitude"),
+        ("0 1 2 -3 4\n", 1, "speed"),
+        ("0 1 2 3 361\n", 1, "heading"),
+    ] {
+        let (found, why, _) = Trace::parse(text).unwrap_err();
+        assert!(found == line && why.contains(expected), "{text:?}: {found} {why}");
+    }
+}
+
+#[test]
+fn a_trace_is_played_on_its_schedule() {
+    let trace = Trace::parse("1 48 2\n2 48 2.001\n").unwrap();
+    let mut player = Player::new(trace, Duration::from_millis(500));
+    let (mut now, mut told) = (Time::from_secs(50), Vec::new());
+    while player.due(now) != Time::MAX {
+        now = player.due(now);
+        told.extend(player.tell(now, wall(NOON)));
+    }
+    let kinds: Vec<_> = told
+        .iter()
+        .map(|event| match event {
+            PositionEvent::Fix(fix) => format!("fix {:.4}", fix.longitude),
+            PositionEvent::Mode(mode) => format!("{mode:?}"),
+            PositionEvent::Lost { reason } => format!("{reason:?}"),
+            other => format!("{other:?}"),
+        })
+        .collect();
+    let expected = ["NoFix", "TwoD", "fix 2.0000", "fix 2.0005", "fix 2.0010", "None", "EndOfTrace"];
+    assert_eq!(kinds, expected);
+    assert_eq!(now, Time::from_millis(52_500));
+}
+
+/// Several stations that start at different moments travel in step.
+#[test]
+fn seconds_of_an_absolute_trace_are_the_clocks() {
+    let trace = Trace::parse("1795262400 48 2\n1795262410 48 2.01\n").unwrap();
+    assert!(trace.is_absolute());
+    let mut player = Player::new(trace, Duration::from_secs(1));
+    assert_eq!(player.tell(Time::ZERO, wall(NOON + 5000)), Some(PositionEvent::Mode(FixMode::TwoD)));
+    let Some(PositionEvent::Fix(fix)) = player.tell(Time::ZERO, wall(NOON + 5000)) else { panic!("no fix") };
+    assert!(near(fix.longitude, 2.005), "{fix:?}");
+}
