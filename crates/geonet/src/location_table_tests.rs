@@ -61,13 +61,15 @@ fn older_positions_are_ignored() {
 #[test]
 fn entries_expire() {
     let (mut table, mib) = (LocationTable::new(1), Mib::default());
-    table.learn(T0, &mib, &pv(1, 10), true).expect("room");
+    let slot = table.learn(T0, &mib, &pv(1, 10), true).expect("room").slot;
+    table.entry_mut(slot).duplicates.add(7, 8);
     table.learn(T0 + Duration::from_secs(1), &mib, &pv(2, 10), false).expect("room");
     assert_eq!(table.next_expiry(), Some(T0 + Duration::from_secs(20)));
     let end = T0 + Duration::from_secs(20);
     assert!(table.find(end - Duration::from_nanos(1), mid(1)).is_some());
     assert!(table.find(end, mid(1)).is_none());
     assert!(table.learn(end, &mib, &pv(1, 5), true).expect("room").updated);
+    assert!(!table.entry(slot).duplicates.contains(7));
     table.expire(T0 + Duration::from_secs(21), &mib);
     assert_eq!((table.len(), table.neighbours()), (1, 1));
     table.expire(T0 + Duration::from_secs(40), &mib);

@@ -110,18 +110,16 @@ impl Router {
             self.store(packet);
             return Ok(());
         }
-        let (area, anybody) = match packet.meta.target {
+        let area = match packet.meta.target {
             Target::Everybody => {
                 self.transmit(BROADCAST, packet);
                 return Ok(());
             }
             Target::Station { .. } => return self.non_area(now, packet, origin),
-            Target::Area { area, .. } => (area, false),
-            Target::Anybody { area, .. } => (area, true),
+            // A GAC that came to a station inside has arrived, so inside there are own ones only: 10.3.12.2.
+            Target::Area { area, .. } | Target::Anybody { area, .. } => area,
         };
         match self.select(now, &area, origin) {
-            // The source of a GAC is inside itself: 10.3.12.2.
-            Selection::Area if anybody => self.transmit(BROADCAST, packet),
             Selection::Area => self.area_forwarding(now, packet, origin),
             Selection::NonArea => return self.non_area(now, packet, origin),
             Selection::Broadcast => self.transmit(BROADCAST, packet),
