@@ -450,10 +450,14 @@ fn wrong_lines_are_named() {
     }
 }
 
+fn every(milliseconds: u64) -> PositionOptions {
+    PositionOptions { interval: Duration::from_millis(milliseconds), ..PositionOptions::default() }
+}
+
 #[test]
 fn a_trace_is_played_on_its_schedule() {
     let trace = Trace::parse("1 48 2\n2 48 2.001\n").unwrap();
-    let mut player = Player::new(trace, Duration::from_millis(500));
+    let mut player = Player::new(trace, &every(500));
     let (mut now, mut told) = (Time::from_secs(50), Vec::new());
     while player.due(now) != Time::MAX {
         now = player.due(now);
@@ -478,8 +482,45 @@ fn a_trace_is_played_on_its_schedule() {
 fn seconds_of_an_absolute_trace_are_the_clocks() {
     let trace = Trace::parse("1795262400 48 2\n1795262410 48 2.01\n").unwrap();
     assert!(trace.is_absolute());
-    let mut player = Player::new(trace, Duration::from_secs(1));
+    let mut player = Player::new(trace, &every(1000));
     assert_eq!(player.tell(Time::ZERO, wall(NOON + 5000)), Some(PositionEvent::Mode(FixMode::TwoD)));
     let Some(PositionEvent::Fix(fix)) = player.tell(Time::ZERO, wall(NOON + 5000)) else { panic!("no fix") };
     assert!(near(fix.longitude, 2.005), "{fix:?}");
+}
+
+#[test]
+fn sources_open_by_their_text() {
+    let directory = std::env::temp_dir().join(format!("carnet-position-{}", std::process::id()));
+    std::fs::create_dir_all(&directory).unwrap();
+    let file = directory.join("drive.trace");
+    std::fs::write(&file, "0 48 2\n0.25 48 2.001\n").unwrap();
+    let open = |text: &str| PositionSource::open(&text.parse().unwrap(), every(100));
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+    runtime.block_on(async {
+        let mut source = open(&format!("trace:{}", file.display())).unwrap();
+        let mut fixes = 0;
+        loop {
+            match source.next_event().await {
+                PositionEvent::Fix(fix) => {
+                    fixes += 1;
+                    assert!(fix.time.distance(carnet_linux::clock::wall()) < Duration::from_secs(1));
+                }
+                PositionEvent::Lost { reason } => break assert_eq!(reason, LostReason::EndOfTrace),
+                _ => {}
+            }
+        }
+        assert!((1..=3).contains(&fixes), "{fixes}");
+        // Nothing comes after the end, and the program goes on.
+        assert!(tokio::time::timeout(Duration::from_millis(300), source.next_event()).await.is_err());
+        let mut source = open("fixed:48.8375,2.1008").unwrap();
+        assert_eq!(source.next_event().await, PositionEvent::Mode(FixMode::TwoD));
+        assert!(matches!(source.next_event().await, PositionEvent::Fix(fix) if fix.speed == Some(0.0)));
+        assert_eq!(source.leap_seconds(), 5);
+    });
+    std::fs::write(&file, "0 48 2\nsomewhere\n").unwrap();
+    let error = open(&format!("trace:{}", file.display())).unwrap_err().to_string();
+    assert!(error.contains("drive.trace:2: expected seconds"), "{error}");
+    std::fs::remove_dir_all(&directory).unwrap();
+    let error = open(&format!("trace:{}", file.display())).unwrap_err().to_string();
+    assert!(error.contains("cannot read the trace") && error.contains("drive.trace"), "{error}");
 }

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use carnet_base::{Time, WallTime};
 
-use super::{Fix, FixMode, PositionEvent};
+use super::{Fix, FixMode, PositionEvent, PositionOptions};
 
 /// How well a measured place is known, metres.
 const CONFIDENCE: f64 = 1.0;
@@ -18,19 +18,26 @@ pub struct Fixed {
     latitude: f64,
     longitude: f64,
     interval: Duration,
+    leap_seconds: i64,
     due: Option<Time>,
     announced: bool,
 }
 
 impl Fixed {
-    /// The place at these degrees, told once per `interval`.
-    pub fn new(latitude: f64, longitude: f64, interval: Duration) -> Fixed {
-        Fixed { latitude, longitude, interval, due: None, announced: false }
+    /// The place at these degrees, told once per interval of the options.
+    pub fn new(latitude: f64, longitude: f64, options: &PositionOptions) -> Fixed {
+        let PositionOptions { interval, leap_seconds, .. } = *options;
+        Fixed { latitude, longitude, interval, leap_seconds, due: None, announced: false }
     }
 
     /// When there is something to tell.
     pub fn due(&self, now: Time) -> Time {
         self.due.unwrap_or(now)
+    }
+
+    /// Leap seconds since 2004.
+    pub fn leap_seconds(&self) -> i64 {
+        self.leap_seconds
     }
 
     /// Tells the place.
@@ -60,7 +67,7 @@ mod tests {
 
     #[test]
     fn a_place_is_told_once_per_interval() {
-        let mut fixed = Fixed::new(48.8375, 2.1008, Duration::from_secs(1));
+        let mut fixed = Fixed::new(48.8375, 2.1008, &PositionOptions::default());
         let (now, wall) = (Time::from_secs(5), WallTime::from_unix_nanos(7));
         assert_eq!(fixed.due(now), now);
         assert_eq!(fixed.tell(now, wall), PositionEvent::Mode(FixMode::TwoD));

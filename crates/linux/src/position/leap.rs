@@ -15,8 +15,6 @@
 //!
 //! [`Timestamp::LEAP_SECONDS`]: carnet_wire::geonet::Timestamp::LEAP_SECONDS
 
-use carnet_wire::geonet::Timestamp;
-
 /// GPS time minus UTC on 2004-01-01, seconds.
 const GPS_IN_2004: i64 = 13;
 /// TAI minus UTC on 2004-01-01, seconds.
@@ -38,22 +36,22 @@ fn credible(leap_seconds: i64, known: i64) -> Option<i64> {
     (known..=known.saturating_add(MOST_NEW)).contains(&leap_seconds).then_some(leap_seconds)
 }
 
-/// Leap seconds since 2004 where there is no receiver: the configured ones, [`Timestamp::LEAP_SECONDS`] without,
-/// or what a credible TAI offset of the kernel says.
-pub fn since_2004(configured: Option<i64>, tai_minus_utc: i64) -> i64 {
-    let known = configured.unwrap_or(Timestamp::LEAP_SECONDS);
+/// Leap seconds since 2004 as far as this machine knows: those `known` by configuration, or what a credible TAI
+/// offset of the kernel says.
+pub fn since_2004(known: i64, tai_minus_utc: i64) -> i64 {
     from_tai_offset(tai_minus_utc, known).unwrap_or(known)
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use carnet_wire::geonet::Timestamp;
 
     #[test]
     fn todays_offsets_are_five() {
         assert_eq!(from_gps_offset(18, 5), Some(5));
         assert_eq!(from_tai_offset(37, 5), Some(5));
-        assert_eq!(since_2004(None, 37), 5);
+        assert_eq!(since_2004(5, 37), 5);
     }
 
     #[test]
@@ -62,17 +60,17 @@ mod tests {
         for wrong in [0, 13, 16, 17, 60, -18, i64::MIN, i64::MAX] {
             assert_eq!(from_gps_offset(wrong, 5), None, "{wrong}");
         }
-        assert_eq!(since_2004(None, 0), 5);
-        assert_eq!(since_2004(Some(6), 37), 6);
-        assert_eq!(since_2004(Some(6), 38), 6);
-        assert_eq!(since_2004(Some(6), 39), 7);
+        assert_eq!(since_2004(5, 0), 5);
+        assert_eq!(since_2004(6, 37), 6);
+        assert_eq!(since_2004(6, 38), 6);
+        assert_eq!(since_2004(6, 39), 7);
         // UTC has lost a second, and somebody has said so.
-        assert_eq!(since_2004(Some(4), 36), 4);
+        assert_eq!(since_2004(4, 36), 4);
     }
 
     /// 2026-11-21T12:00:00Z, worked out by hand in the project's notes on the standard.
     #[test]
     fn a_known_date() {
-        assert_eq!(Timestamp::from_unix_milliseconds(1_795_262_400_000, since_2004(None, 37)).0, 0x2F3F_A188);
+        assert_eq!(Timestamp::from_unix_milliseconds(1_795_262_400_000, since_2004(5, 37)).0, 0x2F3F_A188);
     }
 }

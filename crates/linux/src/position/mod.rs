@@ -193,13 +193,14 @@ pub enum PositionSource {
 impl PositionSource {
     /// Opens the source: reads a trace, begins to connect to gpsd. The calling thread must be one of a tokio
     /// runtime.
-    pub fn open(config: &PositionConfig, options: PositionOptions) -> Result<PositionSource> {
+    pub fn open(config: &PositionConfig, mut options: PositionOptions) -> Result<PositionSource> {
+        options.leap_seconds = leap::since_2004(options.leap_seconds, clock::tai_offset());
         Ok(match config {
             PositionConfig::Fixed { latitude, longitude } => {
-                PositionSource::Fixed(fixed::Fixed::new(*latitude, *longitude, options.interval))
+                PositionSource::Fixed(fixed::Fixed::new(*latitude, *longitude, &options))
             }
             PositionConfig::Trace(path) => {
-                PositionSource::Trace(trace::Player::new(trace::Trace::read(path)?, options.interval))
+                PositionSource::Trace(trace::Player::new(trace::Trace::read(path)?, &options))
             }
             PositionConfig::Gpsd { host, port, device } => {
                 PositionSource::Gpsd(Box::new(Connection::new(host.clone(), *port, device.clone(), options)))
@@ -228,9 +229,8 @@ impl PositionSource {
     pub fn leap_seconds(&self) -> i64 {
         match self {
             PositionSource::Gpsd(connection) => connection.leap_seconds(),
-            PositionSource::Fixed(_) | PositionSource::Trace(_) => {
-                leap::since_2004(None, clock::tai_offset())
-            }
+            PositionSource::Fixed(fixed) => fixed.leap_seconds(),
+            PositionSource::Trace(player) => player.leap_seconds(),
         }
     }
 }

@@ -24,7 +24,7 @@ use std::time::Duration;
 use carnet_base::{Time, WallTime};
 
 use super::reckoning::wrap_longitude;
-use super::{Fix, FixMode, LostReason, PositionEvent};
+use super::{Fix, FixMode, LostReason, PositionEvent, PositionOptions};
 use crate::error::{Error, Result};
 
 /// From here on seconds are UNIX time.
@@ -194,6 +194,7 @@ fn between(from: &Place, to: &Place, share: f64, duration: f64) -> Moment {
 pub struct Player {
     trace: Trace,
     interval: Duration,
+    leap_seconds: i64,
     start: Option<Time>,
     due: Option<Time>,
     mode: FixMode,
@@ -202,9 +203,23 @@ pub struct Player {
 }
 
 impl Player {
-    /// Plays `trace`, telling a position once per `interval`.
-    pub fn new(trace: Trace, interval: Duration) -> Player {
-        Player { trace, interval, start: None, due: None, mode: FixMode::None, lost: None, pending: None }
+    /// Plays `trace`, telling a position once per interval of the options.
+    pub fn new(trace: Trace, options: &PositionOptions) -> Player {
+        Player {
+            trace,
+            interval: options.interval,
+            leap_seconds: options.leap_seconds,
+            start: None,
+            due: None,
+            mode: FixMode::None,
+            lost: None,
+            pending: None,
+        }
+    }
+
+    /// Leap seconds since 2004.
+    pub fn leap_seconds(&self) -> i64 {
+        self.leap_seconds
     }
 
     /// When there is something to tell; [`Time::MAX`] after the end.
