@@ -17,7 +17,7 @@ done
 for manifest in crates/*/Cargo.toml; do
   grep -q '^\[lints\]' "$manifest" || complain "$manifest: expected [lints] workspace = true"
 done
-for crate in base wire mobility station; do
+for crate in base wire mobility geonet station; do
   [ -f "crates/$crate/clippy.toml" ] || complain "crates/$crate/clippy.toml: missing"
 done
 
@@ -33,7 +33,8 @@ may() { # CRATE ALLOWED...
 may carnet-base rand_chacha serde
 may carnet-wire carnet-base thiserror
 may carnet-mobility carnet-base carnet-wire hmac sha1 ipnet serde thiserror
-may carnet-station carnet-base carnet-mobility carnet-wire ipnet serde serde_json thiserror
+may carnet-geonet carnet-base carnet-wire thiserror
+may carnet-station carnet-base carnet-geonet carnet-mobility carnet-wire ipnet serde serde_json thiserror
 may carnet-api ipnet serde serde_json thiserror toml
 
 # Files have a head that says what they are for.
