@@ -114,3 +114,95 @@ impl SendQueue {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::net::UdpSocket;
+
+    use socket2::{Domain, Type};
+
+    use super::*;
+
+    fn received(socket: &Socket) -> Vec<Vec<u8>> {
+        let mut buffer = [0; 2000];
+        std::iter::from_fn(|| {
+            std::io::Read::read(&mut &*socket, &mut buffer).ok().map(|n| buffer[..n].to_vec())
+        })
+        .collect()
+    }
+
+    /// A socket whose other end holds only a few messages until they are read.
+    #[test]
+    fn what_the_kernel_does_not_take_waits_and_goes_later_once_and_in_order() {
+        let (here, there) = Socket::pair(Domain::UNIX, Type::DGRAM, None).expect("socket pair");
+        here.set_nonblocking(true).expect("nonblocking");
+        // The kernel makes it as small as it may be.
+        here.set_send_buffer_size(1).expect("send buffer");
+        there.set_nonblocking(true).expect("nonblocking");
+        let (mut queue, mut counters) = (SendQueue::default(), FrameCounters::default());
+        let mut sent = Vec::new();
+        let mut arrived = Vec::new();
+        let mut was_blocked = 0;
+        for round in 0..10u8 {
+            for number in 0..40u8 {
+                let frame = vec![round; 1 + usize::from(number)];
+                queue.push(&[&frame[..1], &frame[1..]]);
+                sent.push(frame);
+            }
+            queue.flush(&here, &[], &mut counters);
+            was_blocked += u32::from(queue.blocked);
+            assert_eq!(queue.blocked, !queue.is_empty());
+            arrived.extend(received(&there));
+        }
+        assert!(was_blocked > 5, "{was_blocked}");
+        while !queue.is_empty() {
+            queue.flush(&here, &[], &mut counters);
+            arrived.extend(received(&there));
+        }
+        assert_eq!(arrived, sent);
+        assert_eq!(counters.sent, 400);
+        assert!(queue.octets.is_empty() && queue.ends.is_empty());
+    }
+
+    /// A peer that cannot be reached keeps nobody else from being sent to.
+    #[test]
+    fn each_frame_goes_to_each_peer_and_a_refusal_costs_only_that_message() {
+        let receivers: Vec<UdpSocket> =
+            (0..2).map(|_| UdpSocket::bind("127.0.0.1:0").expect("socket")).collect();
+        let mut peers: Vec<SocketAddr> =
+            receivers.iter().map(|receiver| receiver.local_addr().expect("address")).collect();
+        // Port 0: EINVAL.
+        peers.insert(1, "127.0.0.1:0".parse().expect("address"));
+        let socket = Socket::from(UdpSocket::bind("127.0.0.1:0").expect("socket"));
+        let (mut queue, mut counters) = (SendQueue::default(), FrameCounters::default());
+        for number in 0..100u8 {
+            queue.push(&[&[number]]);
+        }
+        // Longer than any datagram.
+        queue.push(&[&[7; 70_000]]);
+        queue.push(&[&[100]]);
+        queue.flush(&socket, &peers, &mut counters);
+        assert!(queue.is_empty());
+        assert_eq!((counters.sent, counters.dropped(FrameDrop::Refused)), (101, 1));
+        for receiver in receivers {
+            receiver.set_nonblocking(true).expect("nonblocking");
+            let mut buffer = [0; 10];
+            let numbers: Vec<u8> =
+                std::iter::from_fn(|| receiver.recv(&mut buffer).ok().map(|_| buffer[0])).collect();
+            assert_eq!(numbers, (0..=100).collect::<Vec<u8>>());
+        }
+    }
+
+    #[test]
+    fn what_is_abandoned_is_counted() {
+        let (mut queue, mut counters) = (SendQueue::default(), FrameCounters::default());
+        for _ in 0..LIMIT {
+            assert!(!queue.is_full());
+            queue.push(&[b"frame"]);
+        }
+        assert!(queue.is_full());
+        queue.abandon(&mut counters);
+        assert!(queue.is_empty());
+        assert_eq!(counters.dropped(FrameDrop::Down), LIMIT as u64);
+    }
+}
