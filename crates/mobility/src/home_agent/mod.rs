@@ -20,6 +20,7 @@ mod binding_cache;
 mod care_of_address;
 mod defence;
 mod home_link;
+mod limits;
 mod registration;
 
 use std::collections::{BTreeMap, VecDeque};
@@ -35,6 +36,7 @@ pub use binding_cache::{Binding, BindingCache, BindingState, StoredBinding, Stor
 use care_of_address::is_acceptable;
 pub(crate) use home_link::ND_HOP_LIMIT;
 use home_link::{Heard, HomeLink};
+use limits::Limits;
 use registration::{Replay, Request, Verdict, judge};
 
 use crate::{Authentication, Event, MobilityDrop, MobilityMessage, OLD_PATH_GRACE, Output, lifetime_units};
@@ -43,11 +45,6 @@ use crate::{Authentication, Event, MobilityDrop, MobilityMessage, OLD_PATH_GRACE
 const DAD_WAIT: Duration = Duration::from_secs(1);
 /// `MAX_DELETE_BCE_TIMEOUT` (RFC 6275 12).
 const MAX_DELETE_BCE_TIMEOUT: Duration = Duration::from_secs(10);
-
-/// Refusals of authentic Binding Updates to one node per second.
-const MAX_REFUSALS: u32 = 3;
-/// At least this long between two answers with status 146 to one node.
-const AUTHENTICATION_FAILED_INTERVAL: Duration = Duration::from_secs(10);
 
 /// What the operator says about the home agent.
 #[derive(Debug, Clone)]
@@ -101,25 +98,6 @@ enum Timer {
     Forget(Ipv6Addr),
     /// When the next unsolicited Neighbor Advertisement for an address is due.
     Announce(Ipv6Addr),
-}
-
-/// How often a node is told that its Binding Updates are refused.
-#[derive(Debug)]
-struct Limits {
-    /// Authentic ones, which anybody may have recorded (RFC 6275 12, `MAX_UPDATE_RATE`).
-    refused: RateLimiter,
-    /// Status 146. RFC 4285 5.1.1 wants it sent, and signed; but it is a signed message that a stranger has
-    /// ordered, so it is seldom and goes to the care-of address in question only.
-    unauthentic: RateLimiter,
-}
-
-impl Default for Limits {
-    fn default() -> Self {
-        Limits {
-            refused: RateLimiter::new(MAX_REFUSALS, Duration::from_secs(1) / MAX_REFUSALS),
-            unauthentic: RateLimiter::new(1, AUTHENTICATION_FAILED_INTERVAL),
-        }
-    }
 }
 
 /// The home agent. See the module documentation for how to drive it.

@@ -1,7 +1,9 @@
-//! What the home agent says: Binding Acknowledgements and hints (RFC 6275 11.7.3, RFC 3963 5.3 and 5.4).
+//! What the home agent says: Binding Acknowledgements (RFC 6275 11.7.3, RFC 3963 5.3 and 5.4).
 //!
 //! An answer that corrects us (status 135 names the sequence number, 144 the time) is followed at once, a few
-//! times. One that refuses for now puts the exchange on hold; one that refuses for good ends it.
+//! times. One that refuses for now puts the exchange on hold. One that says no to what we are stops the
+//! service (RFC 3963 5.4); from then on a single Binding Update asks again every [`REFUSED_INTERVAL`], so that
+//! a router whose home agent has been put right comes back without anybody's help.
 
 use std::time::Duration;
 
@@ -13,7 +15,7 @@ use carnet_wire::{icmpv6, nd};
 use super::binding_update_list::{
     Exchange, MAX_BINDACK_TIMEOUT, Purpose, Remedy, Sent, refresh_after, remedy,
 };
-use super::{HINT_INTERVAL, MobileRouter, Registration, Timer};
+use super::{Hints, MobileRouter, REFUSED_INTERVAL, Registration, Timer};
 use crate::home_agent::ND_HOP_LIMIT;
 use crate::sequence::is_later;
 use crate::{Event, MobilityDrop, MobilityMessage, Output, is_newer, lifetime_from_units};
@@ -22,26 +24,6 @@ use crate::{Event, MobilityDrop, MobilityMessage, Output, is_newer, lifetime_fro
 const MAX_CORRECTIONS: u32 = 3;
 
 impl MobileRouter {
-    /// An unauthenticated hint that the home agent misses our binding.
-    pub(super) fn hint(&mut self, now: Time, wall: WallTime) -> Result<(), MobilityDrop> {
-        if self.at_home || self.stopping || self.refused.is_some() {
-            return Err(MobilityDrop::Unexpected);
-        }
-        if !self.hints.allow(now) {
-            return Err(MobilityDrop::RateLimited);
-        }
-        match self.exchange.as_ref().map(Exchange::last_sent) {
-            None => self.refresh(now, wall),
-            // The answer to what was just sent may be on its way.
-            Some(_) if self.exchange.as_ref().is_some_and(|e| e.held) => {}
-            Some(last) if last.is_none_or(|at| now.saturating_since(at) >= HINT_INTERVAL) => {
-                self.transmit(now, wall);
-            }
-            Some(_) => {}
-        }
-        Ok(())
-    }
-
     /// Handles a Binding Acknowledgement (RFC 6275 11.7.3, RFC 3963 5.3 and 5.4).
     pub(super) fn acknowledged(
         &mut self,
@@ -76,6 +58,11 @@ impl MobileRouter {
         if sent.timestamp.is_some() && sent.timestamp != timestamp {
             return Err(MobilityDrop::Timestamp);
         }
+        if exchange.single {
+            // What comes now is a new answer; the refusal may be repeated in it.
+            self.end_refusal();
+            self.exchange = Some(Exchange { single: false, ..exchange.clone() });
+        }
         if !status.is_rejection() {
             let newest = self.acknowledged_timestamp;
             self.acknowledged_timestamp =
@@ -91,8 +78,7 @@ impl MobileRouter {
         }
         if !acknowledgement.mobile_router {
             // RFC 3963 5.3: it took us for a mere mobile node; de-register and do not come back.
-            self.refused = Some(Status::MOBILE_ROUTER_NOT_PERMITTED);
-            self.unregister();
+            self.refuse(now, Status::MOBILE_ROUTER_NOT_PERMITTED);
             self.outputs.push_back(Output::Event(Event::Rejected {
                 status: status.0,
                 reason: "the home agent does not support mobile routers (no R flag in its acknowledgement)"
@@ -135,6 +121,9 @@ impl MobileRouter {
             && before.care_of_address != registration.care_of_address
         {
             self.retire(now, before.care_of_address);
+        }
+        if before.is_none_or(|b| b.care_of_address != registration.care_of_address) {
+            self.hints = Hints::default();
         }
         self.exchange = None;
         self.doubtful = false;
@@ -206,11 +195,22 @@ impl MobileRouter {
     }
 
     fn rejected(&mut self, now: Time, wall: WallTime, exchange: Exchange, status: Status) {
-        let action = remedy(status);
+        let action = if status == Status::AUTHENTICATION_FAILED && self.registration.is_some() {
+            // The home agent holds a binding of ours: the key was right a moment ago. More likely than a new
+            // key is a stranger who has made the home agent say so, with a forgery that names our address and
+            // our number. It shall not cost the time that the registration has left.
+            Remedy::GoOn
+        } else {
+            remedy(status)
+        };
         let what = match action {
+            Remedy::GoOn => "registered all the same, trying again".into(),
             Remedy::Retry(after) => format!("trying again in {} s", after.as_secs()),
             Remedy::StartOver => "de-registering first".into(),
-            Remedy::GiveUp => "giving up until a restart or a `carnet handover`".into(),
+            Remedy::Stop => format!(
+                "service stops; asking again in {} min, or after a `carnet handover`, a reload or a restart",
+                REFUSED_INTERVAL.as_secs() / 60
+            ),
         };
         self.outputs.push_back(Output::Event(Event::Rejected {
             status: status.0,
@@ -228,10 +228,10 @@ impl MobileRouter {
                 ));
                 self.transmit(now, wall);
             }
-            Remedy::GiveUp => {
+            Remedy::GoOn => return,
+            Remedy::Stop => {
                 // RFC 3963 5.4: the home agent did not create (or keep) a binding on our behalf.
-                self.refused = Some(status);
-                self.unregister();
+                self.refuse(now, status);
                 self.exchange = None;
                 self.timers.stop(Timer::Retransmit);
             }
@@ -258,6 +258,22 @@ impl MobileRouter {
             self.announce_home();
         } else if !self.stopping && self.refused.is_none() {
             self.evaluate(now, wall, "registering anew");
+        }
+    }
+
+    /// The service stops (RFC 3963 5.4), and the home agent is asked again after a while.
+    fn refuse(&mut self, now: Time, status: Status) {
+        self.refused = Some(status);
+        self.timers.set(Timer::AskAgain, now + REFUSED_INTERVAL);
+        self.unregister();
+    }
+
+    /// A refusal counts no more.
+    pub(super) fn end_refusal(&mut self) {
+        if self.refused.take().is_some() {
+            self.timers.stop(Timer::AskAgain);
+            self.exchange.take_if(|exchange| exchange.single);
+            self.outputs.push_back(Output::Forwarding(self.config.home_address));
         }
     }
 

@@ -54,6 +54,8 @@ pub(super) struct Exchange {
     pub corrections: u32,
     /// The home agent refused for the moment: neither traffic nor hints hasten the next try.
     pub held: bool,
+    /// Asks a home agent that has refused: sent once and not again.
+    pub single: bool,
 }
 
 impl Exchange {
@@ -67,6 +69,7 @@ impl Exchange {
             timeout: if first { FIRST_REGISTRATION_TIMEOUT } else { INITIAL_BINDACK_TIMEOUT },
             corrections: 0,
             held: false,
+            single: false,
         }
     }
 
@@ -115,8 +118,10 @@ pub(super) enum Remedy {
     Retry(Duration),
     /// De-register and begin anew (the type of registration changed under us).
     StartOver,
-    /// Stop until the operator, a restart or a reload says otherwise.
-    GiveUp,
+    /// As if nothing had been said.
+    GoOn,
+    /// Stop the service, and ask again after a long while.
+    Stop,
 }
 
 /// The remedy for each status (RFC 6275 11.7.3, RFC 3963 5.4, RFC 4285). With one home agent and one mode
@@ -133,9 +138,9 @@ pub(super) fn remedy(status: Status) -> Remedy {
         | Status::HOME_REGISTRATION_NOT_SUPPORTED
         | Status::NOT_HOME_SUBNET
         | Status::NOT_HOME_AGENT
-        | Status::DUPLICATE_ADDRESS
         | Status::MESSAGE_ID_REQUIRED
-        | Status::PROHIBITED => Remedy::GiveUp,
+        | Status::PROHIBITED => Remedy::Stop,
+        // Among them 134: whoever has our home address on the home link may be gone soon.
         _ => Remedy::Retry(MAX_BINDACK_TIMEOUT),
     }
 }

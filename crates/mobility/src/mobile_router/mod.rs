@@ -13,14 +13,15 @@
 //! Packets from the home agent are accepted at every care-of address that the router still has.
 //!
 //! On the home link the router de-registers and routes without tunnel. A Binding Error or Binding Refresh
-//! Request from the home agent, neither of which is authenticated, makes it register again, at most once a
-//! second, and changes nothing else. While traffic waits and the home agent is silent, a Binding Update goes
+//! Request from the home agent, neither of which is authenticated, makes it register again, less and less
+//! often, and changes nothing else (see `hints`). While traffic waits and the home agent is silent, a Binding Update goes
 //! out at least every [`DEMAND_INTERVAL`]; without traffic the back-off reaches `MAX_BINDACK_TIMEOUT`.
 //!
 //! Left out: several care-of addresses at once (RFC 5648), home agent discovery, the K and L flags.
 
 mod answers;
 mod binding_update_list;
+mod hints;
 mod movement;
 mod sending;
 mod uplink;
@@ -29,7 +30,7 @@ use std::collections::VecDeque;
 use std::net::Ipv6Addr;
 use std::time::Duration;
 
-use carnet_base::{Interface, LinkMessage, RateLimiter, Rng, Time, TimerTable, WallTime};
+use carnet_base::{Interface, LinkMessage, Rng, Time, TimerTable, WallTime};
 use carnet_wire::icmpv6;
 use carnet_wire::mobility::status::Status;
 use carnet_wire::mobility::{BindingError, Message};
@@ -38,6 +39,7 @@ use serde::{Deserialize, Serialize};
 
 pub use binding_update_list::Registration;
 use binding_update_list::{Exchange, Purpose};
+use hints::Hints;
 pub use uplink::{Attachment, Uplink, UplinkConfig};
 
 use crate::home_agent::ND_HOP_LIMIT;
@@ -45,8 +47,8 @@ use crate::{Authentication, Event, MAX_UPDATE_RATE, MobilityDrop, MobilityMessag
 
 /// At least this often a Binding Update goes out while packets wait for a registration.
 pub const DEMAND_INTERVAL: Duration = Duration::from_secs(2);
-/// Unauthenticated hints (Binding Error, Binding Refresh Request) are followed at most this often.
-const HINT_INTERVAL: Duration = Duration::from_secs(1);
+/// After a refusal that stops the service a single Binding Update asks again this often.
+pub const REFUSED_INTERVAL: Duration = Duration::from_secs(600);
 
 /// Whether Binding Updates name the prefixes (RFC 3963 5.2).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -96,7 +98,7 @@ pub enum State {
     Registered,
     /// On the home link.
     Home,
-    /// The home agent refused for good.
+    /// The home agent refused; it is asked again every [`REFUSED_INTERVAL`].
     Refused(Status),
     /// De-registered on request.
     Stopped,
@@ -112,6 +114,8 @@ enum Timer {
     Expire,
     /// When a preferred uplink has been up long enough.
     Settle,
+    /// When a home agent that refused is asked again.
+    AskAgain,
     /// When the old path is closed.
     Grace,
     /// When routers on an uplink are solicited again.
@@ -146,7 +150,7 @@ pub struct MobileRouter {
     newest_timestamp: Option<u64>,
     acknowledged_timestamp: Option<u64>,
     sent_at: VecDeque<Time>,
-    hints: RateLimiter,
+    hints: Hints,
     timers: TimerTable<Timer>,
     outputs: VecDeque<Output>,
 }
@@ -173,7 +177,7 @@ impl MobileRouter {
             newest_timestamp: None,
             acknowledged_timestamp: None,
             sent_at: VecDeque::new(),
-            hints: RateLimiter::new(1, HINT_INTERVAL),
+            hints: Hints::default(),
             timers: TimerTable::new(),
             outputs: VecDeque::new(),
         }
@@ -411,9 +415,8 @@ impl MobileRouter {
                 })?)
             }
         };
-        if self.refused.take().is_some() {
-            self.outputs.push_back(Output::Forwarding(self.config.home_address));
-        }
+        self.end_refusal();
+        self.hints = Hints::default();
         let reason = if uplink.is_some() { "the operator asked for it" } else { "automatic choice again" };
         self.evaluate(now, wall, reason);
         Ok(())
@@ -424,7 +427,7 @@ impl MobileRouter {
         self.assert_drained();
         let path = self.path();
         self.stopping = true;
-        for timer in [Timer::Refresh, Timer::Expire, Timer::Settle] {
+        for timer in [Timer::Refresh, Timer::Expire, Timer::Settle, Timer::AskAgain] {
             self.timers.stop(timer);
         }
         self.registration = None;
@@ -490,6 +493,7 @@ impl MobileRouter {
             return;
         };
         let due = !exchange.held
+            && !exchange.single
             && exchange.last_sent().is_some_and(|at| now.saturating_since(at) >= DEMAND_INTERVAL);
         if due {
             self.transmit(now, wall);
@@ -513,10 +517,16 @@ impl MobileRouter {
                 Timer::Refresh => self.refresh(now, wall),
                 Timer::Expire => {
                     self.registration = None;
+                    self.hints = Hints::default();
                     self.outputs.push_back(Output::Event(Event::Deregistered {
                         reason: "the lifetime ended without an acknowledgement from the home agent".into(),
                     }));
                     self.forwarding_changed("the registration ended");
+                }
+                Timer::AskAgain => {
+                    // Without an uplink, as soon as there is one.
+                    self.exchange.take_if(|exchange| exchange.single);
+                    self.evaluate(now, wall, "the home agent is asked again");
                 }
                 Timer::Settle => self.evaluate(now, wall, "a preferred uplink is back"),
                 Timer::Grace => {

@@ -9,7 +9,7 @@ use std::time::Duration;
 use carnet_base::{Time, WallTime};
 
 use super::binding_update_list::{Exchange, Purpose, refresh_after};
-use super::{Attachment, MobileRouter, Timer};
+use super::{Attachment, MobileRouter, REFUSED_INTERVAL, Timer};
 use crate::{Event, OLD_PATH_GRACE, Output};
 
 /// An uplink that has just come back must stay up this long before a working one is given up for it.
@@ -91,13 +91,7 @@ impl MobileRouter {
     /// Registers `care_of_address` unless it is registered or under way already.
     fn register(&mut self, now: Time, wall: WallTime, uplink: usize, care_of_address: Ipv6Addr) {
         if self.refused.is_some() {
-            // Nothing is registered any more; a de-registration under way follows to where we are.
-            if let Some(exchange) = &self.exchange
-                && exchange.care_of_address != care_of_address
-            {
-                self.exchange = Some(Exchange::new(Purpose::Deregister, uplink, care_of_address, false));
-                self.transmit(now, wall);
-            }
+            self.register_refused(now, wall, uplink, care_of_address);
             return;
         }
         let under_way = self.exchange.as_ref().is_some_and(|e| {
@@ -122,6 +116,26 @@ impl MobileRouter {
         let first = self.registration.is_none();
         self.exchange = Some(Exchange::new(Purpose::Register, uplink, care_of_address, first));
         self.transmit(now, wall);
+    }
+
+    /// The same after a refusal: nothing is registered. A de-registration under way follows to where we are; else,
+    /// when it is time, a single Binding Update asks again.
+    fn register_refused(&mut self, now: Time, wall: WallTime, uplink: usize, care_of_address: Ipv6Addr) {
+        match &self.exchange {
+            Some(exchange) if exchange.purpose == Purpose::Deregister => {
+                if exchange.care_of_address != care_of_address {
+                    self.exchange = Some(Exchange::new(Purpose::Deregister, uplink, care_of_address, false));
+                    self.transmit(now, wall);
+                }
+            }
+            _ if self.timers.get(Timer::AskAgain).is_none() => {
+                let exchange = Exchange::new(Purpose::Register, uplink, care_of_address, true);
+                self.exchange = Some(Exchange { single: true, ..exchange });
+                self.timers.set(Timer::AskAgain, now + REFUSED_INTERVAL);
+                self.transmit(now, wall);
+            }
+            _ => {}
+        }
     }
 
     /// Gives up what is under way.

@@ -34,7 +34,11 @@ impl MobileRouter {
         let sent = Sent { sequence: self.sequence, at: now, timestamp };
         let packet = self.binding_update(&exchange, sent);
         let wait = exchange.transmitted(sent);
-        self.timers.set(Timer::Retransmit, now + wait);
+        if exchange.single {
+            self.timers.stop(Timer::Retransmit);
+        } else {
+            self.timers.set(Timer::Retransmit, now + wait);
+        }
         self.exchange = Some(exchange);
         // The forwarding that the Binding Update itself needs (its source address's uplink) comes first.
         self.outputs.push_back(Output::Forwarding(self.config.home_address));

@@ -31,7 +31,7 @@ fn rejections(pair: &Pair) -> usize {
 
 /// Item 64; RFC 3963 5.4: 140 to 143 end it: logged, not repeated, no binding believed in.
 #[test]
-fn refusals_of_nemo_are_final() {
+fn refusals_of_nemo_stop_the_service() {
     for status in [140, 141, 142, 143] {
         for mut pair in [by_hand(), registered_by_hand()] {
             pair.answer(status).expect("an answer");
@@ -40,13 +40,68 @@ fn refusals_of_nemo_are_final() {
             assert_eq!(pair.path(), None);
             assert_eq!(rejections(&pair), 1, "5.4: it must log the information");
             pair.forget();
-            pair.run(600.0);
+            pair.run(300.0);
             pair.attach(0, "cell", OTHER_CARE_OF);
             pair.traffic(0);
-            pair.run(600.0);
+            pair.run(299.0);
             assert!(pair.updates().is_empty(), "{status}");
         }
     }
+}
+
+/// After ten minutes a single update asks again; the service starts when it is accepted, not before.
+#[test]
+fn after_a_refusal_the_home_agent_is_asked_again_every_ten_minutes() {
+    for status in [129, 131, 132, 133, 140, 141, 142, 143] {
+        let mut pair = by_hand();
+        pair.answer(status).expect("an answer");
+        pair.forget();
+        // Unanswered: one in ten minutes, whatever traffic and hints say.
+        for _ in 0..1300 {
+            pair.run(1.0);
+            pair.traffic(0);
+            assert_eq!(pair.machine().state(), State::Refused(Status(status)));
+        }
+        assert_eq!(pair.updates().len(), 2, "{status}");
+        assert!(pair.updates().iter().all(|(_, update)| update.lifetime() > 0));
+        // Refused again.
+        pair.run(500.0);
+        assert_eq!(pair.updates().len(), 3);
+        pair.answer(142).expect("an answer");
+        assert_eq!(pair.machine().state(), State::Refused(Status(142)));
+        assert_eq!(rejections(&pair), 1);
+        pair.run(599.0);
+        assert_eq!(pair.updates().len(), 3);
+        // Accepted at last.
+        pair.run(2.0);
+        assert_eq!(pair.updates().len(), 4);
+        assert!(!pair.machine().may_advertise());
+        pair.answer(0).expect("an answer");
+        assert_eq!(pair.machine().state(), State::Registered);
+        assert_eq!(pair.path(), Some(addr(CARE_OF)));
+        assert!(pair.machine().may_advertise());
+    }
+}
+
+/// Without an uplink when it is time: as soon as there is one, once. Less than a refusal goes the usual way.
+#[test]
+fn a_refused_router_without_uplink_asks_when_it_has_one() {
+    let mut pair = by_hand();
+    pair.answer(140).expect("an answer");
+    pair.detach(0, "wifi");
+    pair.forget();
+    pair.run(2000.0);
+    assert!(pair.updates().is_empty());
+    pair.attach(0, "wifi", OTHER_CARE_OF);
+    assert_eq!(pair.updates().len(), 1);
+    pair.attach(0, "wifi", CARE_OF);
+    pair.run(500.0);
+    assert_eq!(pair.updates().len(), 1);
+    pair.run(101.0);
+    assert_eq!((pair.updates().len(), pair.last_update().source), (2, addr(CARE_OF)));
+    pair.answer(128).expect("an answer");
+    pair.run(33.0);
+    assert_eq!(pair.updates().len(), 3);
 }
 
 /// RFC 3963 5.4.2: "MUST also stop advertising the prefix" with 141 and 142.
@@ -87,7 +142,7 @@ fn an_answer_without_r_ends_in_a_deregistration() {
         assert!(update.options().prefixes.is_empty(), "RFC 3963 5.8");
         pair.answer(0).expect("an answer");
         pair.forget();
-        pair.run(600.0);
+        pair.run(599.0);
         assert!(pair.updates().is_empty());
         assert!(!pair.events.iter().any(|(_, _, e)| matches!(e, Event::Deregistered { .. })));
     }
@@ -186,10 +241,35 @@ fn status_146_is_followed_by_a_pause() {
     assert_eq!(pair.updates().len(), 1);
 }
 
+/// While something is registered, 146 is more likely a stranger's work than a new key: the home agent answers
+/// forgeries with it. The refresh goes on as if nothing had been said.
+#[test]
+fn status_146_does_not_hold_up_a_refresh() {
+    let mut pair = Pair::new(Setup::authenticated());
+    pair.attach(0, "wifi", CARE_OF);
+    pair.register();
+    pair.run(40.0);
+    pair.conditions = Conditions::DEAF;
+    pair.forget();
+    for _ in 0..10 {
+        pair.run(1.0);
+        if let Some((_, update)) = pair.updates().pop() {
+            let mut answer = Acknowledgement::to(&update, 146);
+            answer.association = Some(association());
+            pair.router_receives(0, &answer.packet()).expect("an answer");
+        }
+    }
+    assert!(pair.updates().len() >= 3, "{} updates", pair.updates().len());
+    assert_eq!(pair.path(), Some(addr(CARE_OF)));
+    pair.conditions = Conditions::GOOD;
+    pair.run(8.0);
+    assert!(pair.is_registered(0));
+}
+
 /// RFC 6275 11.7.3: temporary refusals are tried again slowly; the registration goes on meanwhile.
 #[test]
 fn temporary_refusals_are_tried_again_slowly() {
-    for status in [128, 130] {
+    for status in [128, 130, 134] {
         let mut pair = registered_by_hand();
         pair.answer(status).expect("an answer");
         assert_eq!(pair.path(), Some(addr(CARE_OF)));

@@ -320,7 +320,7 @@ fn binding_error(status: u8, home: &str) -> Vec<u8> {
     control_packet(addr(AGENT), addr(CARE_OF), None, &mut Builder::binding_error(status, addr(home)).finish())
 }
 
-/// The design's hint: a Binding Error makes the router register again, at most once a second (11.3.6).
+/// The design's hint: a Binding Error makes the router register again, at once and then less and less often.
 #[test]
 fn a_binding_error_makes_the_router_register_again_but_not_often() {
     let mut pair = Pair::new(Setup::plain());
@@ -329,14 +329,47 @@ fn a_binding_error_makes_the_router_register_again_but_not_often() {
     pair.run(5.0);
     pair.forget();
     let path = pair.path();
-    for _ in 0..100 {
+    let start = pair.now;
+    // Lifetime 60 s: what is refreshed by hints needs no other refresh, but for the longest waits.
+    for _ in 0..1000 {
         let _ = pair.router_receives(0, &binding_error(1, HOME));
         pair.run(0.1);
         assert_eq!(pair.path(), path, "a hint changes nothing else");
     }
-    let updates = pair.updates().len();
-    assert!((5..=11).contains(&updates), "{updates} updates in 10 s");
+    let at: Vec<f64> = pair
+        .updates()
+        .iter()
+        .map(|(at, _)| at.saturating_since(start).as_secs_f64().round())
+        .filter(|at| *at < 64.0)
+        .collect();
+    assert_eq!(at, [0.0, 1.0, 3.0, 7.0, 15.0, 31.0, 63.0]);
+    assert!(pair.updates().len() < 10);
     assert!(pair.is_registered(0));
+}
+
+/// After five minutes without any, or when something has really changed, a hint is a first one again.
+#[test]
+fn a_first_hint_is_followed_at_once_again() {
+    let mut pair = Pair::new(Setup::plain());
+    pair.attach(0, "wifi", CARE_OF);
+    pair.register();
+    let hints = |pair: &mut Pair| {
+        pair.forget();
+        for _ in 0..200 {
+            let care_of = pair.path().expect("a path");
+            let mut error = Builder::binding_error(1, addr(HOME)).finish();
+            let _ = pair.router_receives(0, &control_packet(addr(AGENT), care_of, None, &mut error));
+            pair.run(0.1);
+        }
+        pair.updates().len()
+    };
+    assert_eq!(hints(&mut pair), 5, "at 0, 1, 3, 7 and 15 s");
+    assert!(hints(&mut pair) <= 1);
+    pair.run(301.0);
+    assert_eq!(hints(&mut pair), 5);
+    pair.attach(0, "wifi", OTHER_CARE_OF);
+    pair.run(2.0);
+    assert_eq!(hints(&mut pair), 5);
 }
 
 /// RFC 6275 11.3.6: status 2 concerns a message type, another home address another node.
@@ -365,6 +398,15 @@ fn traffic_brings_a_lost_binding_back() {
     pair.traffic(0);
     pair.run_while(0.1, "the binding", |pair| pair.bound().is_none());
     assert!(pair.is_registered(0));
+    // And again, when it loses everything once more a little later.
+    pair.run(1.0);
+    pair.restart_agent(false);
+    let lost = pair.now;
+    while pair.bound().is_none() {
+        assert!(pair.now.saturating_since(lost) < Duration::from_secs(3));
+        pair.traffic(0);
+        pair.run(0.1);
+    }
 }
 
 /// A restarted router whose state is gone meets a remembered number, and gets in by status 135.
