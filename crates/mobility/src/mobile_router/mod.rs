@@ -21,6 +21,7 @@
 
 mod answers;
 mod binding_update_list;
+mod heard;
 mod hints;
 mod movement;
 mod sending;
@@ -394,9 +395,8 @@ impl MobileRouter {
         icmpv6::verify(message.source, message.destination, &message.message)
             .map_err(|_| MobilityDrop::BadChecksum)?;
         let before = self.uplinks[index].attachment;
-        if self.uplinks[index].handle_router_advertisement(message, &self.config) {
-            self.attachment_changed(now, wall, index, before);
-        }
+        self.uplinks[index].handle_router_advertisement(now, message, &self.config);
+        self.attachment_changed(now, wall, index, before);
         Ok(())
     }
 

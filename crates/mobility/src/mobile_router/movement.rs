@@ -121,20 +121,16 @@ impl MobileRouter {
     /// The same after a refusal: nothing is registered. A de-registration under way follows to where we are; else,
     /// when it is time, a single Binding Update asks again.
     fn register_refused(&mut self, now: Time, wall: WallTime, uplink: usize, care_of_address: Ipv6Addr) {
-        match &self.exchange {
-            Some(exchange) if exchange.purpose == Purpose::Deregister => {
-                if exchange.care_of_address != care_of_address {
-                    self.exchange = Some(Exchange::new(Purpose::Deregister, uplink, care_of_address, false));
-                    self.transmit(now, wall);
-                }
-            }
-            _ if self.timers.get(Timer::AskAgain).is_none() => {
-                let exchange = Exchange::new(Purpose::Register, uplink, care_of_address, true);
-                self.exchange = Some(Exchange { single: true, ..exchange });
-                self.timers.set(Timer::AskAgain, now + REFUSED_INTERVAL);
+        if let Some(exchange) = self.exchange.as_ref().filter(|e| e.purpose == Purpose::Deregister) {
+            if exchange.care_of_address != care_of_address {
+                self.exchange = Some(Exchange::new(Purpose::Deregister, uplink, care_of_address, false));
                 self.transmit(now, wall);
             }
-            _ => {}
+        } else if self.timers.get(Timer::AskAgain).is_none() {
+            let exchange = Exchange::new(Purpose::Register, uplink, care_of_address, true);
+            self.exchange = Some(Exchange { single: true, ..exchange });
+            self.timers.set(Timer::AskAgain, now + REFUSED_INTERVAL);
+            self.transmit(now, wall);
         }
     }
 

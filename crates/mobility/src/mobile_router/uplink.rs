@@ -3,9 +3,11 @@
 //! An uplink is *attached* when its link runs, it has a usable address and knows a default router. Movement
 //! detection (RFC 6275 11.5.1) rests on the kernel's own: carrier, addresses that stateless
 //! autoconfiguration adds and lets expire, default routers that it learns and loses. On top of that, a
-//! Router Solicitation goes out the moment a link comes up, and prefixes heard in Router Advertisements
-//! since then outrank older addresses, so that a router that has changed access networks does not cling to
-//! the old prefix until it times out.
+//! Router Solicitation goes out the moment a link comes up, and an address whose prefix the present default
+//! router advertises outranks all others, so that a router that has changed access networks, with or without
+//! loss of carrier, does not cling to the old prefix until it times out (see `heard`).
+//!
+//! On the home link it is when a router there advertises the home prefix, or when it has an address in it.
 
 use std::net::Ipv6Addr;
 use std::time::Duration;
@@ -15,6 +17,7 @@ use carnet_wire::{icmpv6, nd};
 use ipnet::Ipv6Net;
 
 use super::MobileRouterConfig;
+use super::heard::{Heard, Standing};
 use crate::home_agent::ND_HOP_LIMIT;
 use crate::is_unicast_routable;
 
@@ -23,8 +26,6 @@ const ALL_ROUTERS: Ipv6Addr = Ipv6Addr::new(0xff02, 0, 0, 0, 0, 0, 0, 2);
 const SOLICITATION_INTERVAL: Duration = Duration::from_secs(4);
 /// While no router answers, the interval doubles up to this (in the manner of RFC 7559).
 const MAX_SOLICITATION_INTERVAL: Duration = Duration::from_secs(64);
-/// More advertised prefixes than this on one link are not remembered.
-const MAX_HEARD: usize = 16;
 
 /// An uplink as the operator names it.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -66,7 +67,7 @@ pub struct Uplink {
     /// The interface as last seen.
     interface: Option<Interface>,
     /// Prefixes advertised since the link came up.
-    heard: Vec<Ipv6Net>,
+    heard: Heard,
     /// How often has been solicited since the link came up.
     solicitations: u32,
 }
@@ -78,7 +79,7 @@ impl Uplink {
             attachment: Attachment::Down("no such interface"),
             settles_at: Time::ZERO,
             interface: None,
-            heard: Vec::new(),
+            heard: Heard::default(),
             solicitations: 0,
         }
     }
@@ -146,29 +147,22 @@ impl Uplink {
         self.attachment = Attachment::Down("no such interface");
     }
 
-    /// Takes in a Router Advertisement; true when it told something new.
+    /// Takes in a Router Advertisement.
     pub(super) fn handle_router_advertisement(
         &mut self,
+        now: Time,
         message: &LinkMessage,
         config: &MobileRouterConfig,
-    ) -> bool {
-        let Ok(advertisement) = nd::RouterAdvertisement::parse(&message.message) else { return false };
-        let before = self.heard.len();
+    ) {
+        let Ok(advertisement) = nd::RouterAdvertisement::parse(&message.message) else { return };
         for option in advertisement.options() {
             if let nd::NdOption::PrefixInformation(information) = option
-                && information.valid_lifetime > 0
                 && let Ok(prefix) = Ipv6Net::new(information.prefix, information.prefix_length)
-                && !self.heard.contains(&prefix.trunc())
-                && self.heard.len() < MAX_HEARD
             {
-                self.heard.push(prefix.trunc());
+                self.heard.note(now, message.source, prefix.trunc(), information.valid_lifetime > 0);
             }
         }
-        let news = self.heard.len() != before;
-        if news {
-            self.attach(config);
-        }
-        news
+        self.attach(config);
     }
 
     /// A Router Solicitation and when the next is due, while no router has been heard.
@@ -219,22 +213,19 @@ impl Uplink {
                 && !config.prefixes.iter().any(|prefix| prefix.contains(&a.address))
         });
         let current = self.care_of_address();
-        // Best first: advertised since the link came up, preferred, stable, the one in use.
+        let standing = |address| self.heard.standing(address, &interface.routers);
+        let home = |address| config.home_prefix.contains(&address) && standing(address) != Standing::Gone;
+        if self.heard.is_present(config.home_prefix, &interface.routers)
+            || usable.clone().any(|a| home(a.address))
+        {
+            return Attachment::Home { router };
+        }
+        // Best first: advertised by the present router, preferred, stable, the one in use.
         let best = usable.min_by_key(|a| {
-            let heard = self.heard.iter().any(|prefix| prefix.contains(&a.address));
-            (
-                !heard && !self.heard.is_empty(),
-                a.deprecated,
-                a.temporary,
-                Some(a.address) != current,
-                a.address,
-            )
+            (standing(a.address), a.deprecated, a.temporary, Some(a.address) != current, a.address)
         });
         match (best, router) {
             (None, _) => Attachment::Down("no usable address"),
-            (Some(address), router) if config.home_prefix.contains(&address.address) => {
-                Attachment::Home { router }
-            }
             (Some(_), None) => Attachment::Down("no default router"),
             (Some(address), Some(router)) => Attachment::Foreign { care_of_address: address.address, router },
         }

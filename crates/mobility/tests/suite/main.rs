@@ -19,6 +19,7 @@ mod faults;
 mod hostile;
 mod peers;
 mod router_home;
+mod router_links;
 mod router_movement;
 mod router_refusals;
 mod router_sending;

@@ -14,7 +14,6 @@ use std::time::Duration;
 
 use carnet_base::{Interface, LinkMessage, Rng, Time, WallTime};
 use carnet_mobility::home_agent::{HomeAgentConfig, StoredBinding};
-use carnet_mobility::mobile_router::{MobileRouterConfig, StoredSequence};
 use carnet_mobility::{Event, HomeAgent, MobileRouter, MobilityDrop, MobilityMessage, Output};
 use carnet_wire::extension::Extensions;
 use carnet_wire::ipv6::Header;
@@ -28,29 +27,6 @@ pub use crate::setup::*;
 const MAX_OUTPUTS: usize = 32;
 /// More inputs than this at one instant would be a loop.
 const MAX_INPUTS_PER_INSTANT: usize = 500;
-
-/// A mobile router with its interfaces.
-pub struct Router {
-    pub machine: MobileRouter,
-    pub config: MobileRouterConfig,
-    pub interfaces: BTreeMap<String, Interface>,
-    /// What it last asked to be stored.
-    pub stored: Option<StoredSequence>,
-    /// How far its clock is ahead of the true time.
-    pub clock_ahead: Duration,
-    /// When it sent Binding Updates, since its last start.
-    sent_at: VecDeque<Time>,
-}
-
-impl Router {
-    pub fn has(&self, address: Ipv6Addr) -> bool {
-        self.interfaces.values().any(|i| i.running && i.addresses.iter().any(|a| a.address == address))
-    }
-
-    pub fn at_home(&self) -> bool {
-        self.has(addr(AT_HOME))
-    }
-}
 
 /// Something on its way.
 enum Flight {
@@ -193,6 +169,13 @@ impl Pair {
         };
         self.routers[router].interfaces.insert(name.into(), interface.clone());
         self.router_does(router, |machine, now, wall| machine.handle_interface(now, wall, &interface));
+    }
+
+    /// Router 0 hears a Router Advertisement.
+    pub fn hear_router(&mut self, interface: &str, source: &str, prefixes: &[&str]) {
+        let message = router_advertisement(interface, source, prefixes);
+        self.router_does(0, |machine, now, wall| machine.handle_link_message(now, wall, &message))
+            .expect("a right advertisement");
     }
 
     /// Both uplinks of router 0 at [`CARE_OF`] and [`OTHER_CARE_OF`].

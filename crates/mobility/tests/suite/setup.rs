@@ -1,17 +1,43 @@
 //! What a [`crate::pair::Pair`] is built from: configurations, addresses, the state of the network.
 
+use std::collections::{BTreeMap, VecDeque};
+use std::net::Ipv6Addr;
 use std::time::Duration;
 
-use carnet_base::Address;
-use carnet_mobility::Authentication;
+use carnet_base::{Address, Interface, LinkMessage, Time};
 use carnet_mobility::home_agent::HomeAgentConfig;
-use carnet_mobility::mobile_router::{MobileRouterConfig, RegistrationMode, UplinkConfig};
+use carnet_mobility::mobile_router::{MobileRouterConfig, RegistrationMode, StoredSequence, UplinkConfig};
+use carnet_mobility::{Authentication, MobileRouter};
+use carnet_wire::{icmpv6, nd};
 
 use crate::agent;
 use crate::craft::*;
 
 /// The address of a router on its home link, beside the home address.
 pub const AT_HOME: &str = "2001:db8:1::99";
+
+/// A mobile router with its interfaces.
+pub struct Router {
+    pub machine: MobileRouter,
+    pub config: MobileRouterConfig,
+    pub interfaces: BTreeMap<String, Interface>,
+    /// What it last asked to be stored.
+    pub stored: Option<StoredSequence>,
+    /// How far its clock is ahead of the true time.
+    pub clock_ahead: Duration,
+    /// When it sent Binding Updates, since its last start.
+    pub sent_at: VecDeque<Time>,
+}
+
+impl Router {
+    pub fn has(&self, address: Ipv6Addr) -> bool {
+        self.interfaces.values().any(|i| i.running && i.addresses.iter().any(|a| a.address == address))
+    }
+
+    pub fn at_home(&self) -> bool {
+        self.has(addr(AT_HOME))
+    }
+}
 
 /// What the network does to packets.
 #[derive(Debug, Clone, Copy)]
@@ -75,6 +101,28 @@ impl Setup {
     pub fn with_home_link(mut self) -> Setup {
         self.agent.home_link = Some("h0".into());
         self
+    }
+}
+
+/// A Router Advertisement with these prefixes, as `source` multicasts it.
+pub fn router_advertisement(interface: &str, source: &str, prefixes: &[&str]) -> LinkMessage {
+    let mut message = vec![icmpv6::types::ROUTER_ADVERTISEMENT, 0, 0, 0, 64, 0, 7, 8, 0, 0, 0, 0, 0, 0, 0, 0];
+    for prefix in prefixes {
+        let prefix = net(prefix);
+        message.extend([3, 4, prefix.prefix_len(), 0xc0]);
+        message.extend(3600_u32.to_be_bytes());
+        message.extend(1800_u32.to_be_bytes());
+        message.extend([0; 4]);
+        message.extend(prefix.addr().octets());
+    }
+    icmpv6::set_checksum(&mut message, addr(source), nd::ALL_NODES);
+    LinkMessage {
+        interface: interface.into(),
+        source: addr(source),
+        destination: nd::ALL_NODES,
+        hop_limit: 255,
+        peer: None,
+        message,
     }
 }
 
