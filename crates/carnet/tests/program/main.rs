@@ -10,6 +10,7 @@ mod testbed;
 mod traffic;
 
 mod agent_lost;
+mod boundaries;
 mod cleanup;
 mod links;
 mod mutations;
