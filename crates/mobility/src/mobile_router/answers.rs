@@ -33,7 +33,7 @@ impl MobileRouter {
         acknowledgement: &BindingAcknowledgement<'_>,
         octets: &[u8],
     ) -> Result<(), MobilityDrop> {
-        let Some(exchange) = self.exchange.clone() else { return Err(MobilityDrop::Unexpected) };
+        let Some(mut exchange) = self.exchange.clone() else { return Err(MobilityDrop::Unexpected) };
         // RFC 6275 6.4: away from home it bears our home address in a type 2 routing header.
         let at_home_address = message.destination == self.config.home_address;
         if !at_home_address && message.routing_home_address != Some(self.config.home_address) {
@@ -47,6 +47,8 @@ impl MobileRouter {
             return self.sequence_error(now, wall, exchange, acknowledgement.sequence);
         }
         let sent = exchange.find(acknowledgement.sequence).ok_or(MobilityDrop::Unexpected)?;
+        exchange.answered();
+        self.exchange = Some(exchange.clone());
         let timestamp = acknowledgement.options.iter().find_map(|option| match option {
             Ok(MobilityOption::MessageIdentifier(timestamp)) => Some(timestamp),
             _ => None,
@@ -148,7 +150,10 @@ impl MobileRouter {
             lifetime_s: u32::try_from(lifetime.as_secs()).unwrap_or(u32::MAX),
             refresh: before.is_some_and(|b| b.care_of_address == registration.care_of_address),
         }));
-        self.forwarding_changed("the home agent acknowledged it");
+        self.rehabilitate(exchange.uplink);
+        self.back_off = None;
+        let reason = self.moving_because.take();
+        self.forwarding_changed(reason.as_deref().unwrap_or("the home agent acknowledged it"));
     }
 
     /// Status 135: the next number after the one that the home agent names, at once but not for ever.
@@ -164,6 +169,8 @@ impl MobileRouter {
             return Err(MobilityDrop::Unexpected);
         }
         self.sequence = last;
+        let mut exchange = exchange;
+        exchange.answered();
         self.correct(now, wall, exchange)
     }
 

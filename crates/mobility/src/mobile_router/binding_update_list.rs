@@ -50,6 +50,9 @@ pub(super) struct Exchange {
     pub started: Option<Time>,
     /// Until the next retransmission.
     pub timeout: Duration,
+    /// How many transmissions since the last answer, and when the first of them was.
+    pub unanswered: u32,
+    pub silent_since: Option<Time>,
     /// Answers that ask for another try at once (status 135 and 144) so far.
     pub corrections: u32,
     /// The home agent refused for the moment: neither traffic nor hints hasten the next try.
@@ -67,6 +70,8 @@ impl Exchange {
             sent: Vec::new(),
             started: None,
             timeout: if first { FIRST_REGISTRATION_TIMEOUT } else { INITIAL_BINDACK_TIMEOUT },
+            unanswered: 0,
+            silent_since: None,
             corrections: 0,
             held: false,
             single: false,
@@ -80,11 +85,19 @@ impl Exchange {
             self.sent.remove(0);
         }
         self.started.get_or_insert(sent.at);
+        self.silent_since.get_or_insert(sent.at);
+        self.unanswered += 1;
         self.held = false;
         self.sent.push(sent);
         let wait = self.timeout;
         self.timeout = (self.timeout * 2).min(MAX_BINDACK_TIMEOUT);
         wait
+    }
+
+    /// The home agent has answered, whatever it said.
+    pub fn answered(&mut self) {
+        self.unanswered = 0;
+        self.silent_since = None;
     }
 
     /// The transmission that an acknowledgement with this sequence number answers.

@@ -21,6 +21,7 @@
 
 mod answers;
 mod binding_update_list;
+mod demotion;
 mod heard;
 mod hints;
 mod movement;
@@ -119,6 +120,8 @@ enum Timer {
     AskAgain,
     /// When the old path is closed.
     Grace,
+    /// When an uplink that brought no answers may be chosen again.
+    Demotion(usize),
     /// When routers on an uplink are solicited again.
     Solicit(usize),
 }
@@ -151,6 +154,10 @@ pub struct MobileRouter {
     newest_timestamp: Option<u64>,
     acknowledged_timestamp: Option<u64>,
     sent_at: VecDeque<Time>,
+    /// No uplink has brought an answer: the timeout that the next Binding Update begins with.
+    back_off: Option<Duration>,
+    /// Why the target is not what it was, to be told when traffic moves.
+    moving_because: Option<String>,
     hints: Hints,
     timers: TimerTable<Timer>,
     outputs: VecDeque<Output>,
@@ -178,6 +185,8 @@ impl MobileRouter {
             newest_timestamp: None,
             acknowledged_timestamp: None,
             sent_at: VecDeque::new(),
+            back_off: None,
+            moving_because: None,
             hints: Hints::default(),
             timers: TimerTable::new(),
             outputs: VecDeque::new(),
@@ -417,6 +426,7 @@ impl MobileRouter {
         };
         self.end_refusal();
         self.hints = Hints::default();
+        self.rehabilitate_all();
         let reason = if uplink.is_some() { "the operator asked for it" } else { "automatic choice again" };
         self.evaluate(now, wall, reason);
         Ok(())
@@ -527,6 +537,10 @@ impl MobileRouter {
                     // Without an uplink, as soon as there is one.
                     self.exchange.take_if(|exchange| exchange.single);
                     self.evaluate(now, wall, "the home agent is asked again");
+                }
+                Timer::Demotion(index) => {
+                    self.rehabilitate(index);
+                    self.evaluate(now, wall, "a silent uplink is tried again");
                 }
                 Timer::Settle => self.evaluate(now, wall, "a preferred uplink is back"),
                 Timer::Grace => {

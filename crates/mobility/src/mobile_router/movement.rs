@@ -27,6 +27,15 @@ impl MobileRouter {
         {
             self.retire(now, care_of_address);
         }
+        let was = match before {
+            Attachment::Foreign { care_of_address, .. } => Some(care_of_address),
+            _ => None,
+        };
+        if was != self.uplinks[index].care_of_address() {
+            self.rehabilitate(index);
+            self.back_off = None;
+            self.moving_because = None;
+        }
         let reason = match (before, after) {
             (Attachment::Down(_), _) => {
                 // Not at the very start: then there is nothing better to stay with.
@@ -40,8 +49,8 @@ impl MobileRouter {
         self.evaluate(now, wall, reason);
     }
 
-    /// The uplink to be registered: the operator's, else the home link, else the best by priority. An
-    /// attached current one is kept against an equal, and against one that has only just come back.
+    /// The uplink to be registered: the operator's, else the home link, else the best by priority, those last over
+    /// which the home agent does not answer. An attached current one is kept against an equal, and against one that has only just come back.
     fn choose(&mut self, now: Time) -> Option<usize> {
         let usable = |index: &usize| !matches!(self.uplinks[*index].attachment, Attachment::Down(_));
         if let Some(forced) = self.forced.filter(usable) {
@@ -51,11 +60,15 @@ impl MobileRouter {
         let rank = |index: &usize| {
             let uplink = &self.uplinks[*index];
             let foreign = !matches!(uplink.attachment, Attachment::Home { .. });
-            (foreign, uplink.config.priority, Some(*index) != current, *index)
+            (uplink.demoted_until.is_some(), foreign, uplink.config.priority, Some(*index) != current, *index)
         };
         let best = (0..self.uplinks.len()).filter(usable).min_by_key(rank)?;
         match current {
-            Some(current) if current != best && self.uplinks[best].settles_at > now => {
+            Some(current)
+                if current != best
+                    && self.uplinks[best].settles_at > now
+                    && self.uplinks[current].demoted_until.is_none() =>
+            {
                 self.timers.set(Timer::Settle, self.uplinks[best].settles_at);
                 Some(current)
             }
@@ -114,7 +127,9 @@ impl MobileRouter {
         }
         self.timers.stop(Timer::Refresh);
         let first = self.registration.is_none();
-        self.exchange = Some(Exchange::new(Purpose::Register, uplink, care_of_address, first));
+        let mut exchange = Exchange::new(Purpose::Register, uplink, care_of_address, first);
+        exchange.timeout = exchange.timeout.max(self.back_off.unwrap_or_default());
+        self.exchange = Some(exchange);
         self.transmit(now, wall);
     }
 

@@ -15,8 +15,12 @@ use crate::{HOP_LIMIT, MAX_UPDATE_RATE, Output, ReplayProtection, lifetime_units
 
 impl MobileRouter {
     /// Sends the outstanding Binding Update, with a new sequence number, and sets the timer for the next
-    /// time. Not more often than `MAX_UPDATE_RATE` (RFC 6275 11.8).
+    /// time. Not more often than `MAX_UPDATE_RATE` (RFC 6275 11.8). Over another uplink instead when this one has
+    /// brought no answers.
     pub(super) fn transmit(&mut self, now: Time, wall: WallTime) {
+        if self.is_uplink_silent(now) {
+            return self.demote(now, wall);
+        }
         let Some(mut exchange) = self.exchange.take() else { return };
         let second = Duration::from_secs(1);
         while self.sent_at.front().is_some_and(|at| now.saturating_since(*at) >= second) {

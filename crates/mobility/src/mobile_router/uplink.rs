@@ -64,6 +64,8 @@ pub struct Uplink {
     pub attachment: Attachment,
     /// A working uplink is not given up for this one before then: it has only just come back.
     pub settles_at: Time,
+    /// Until when others are chosen before this one: the home agent did not answer over it.
+    pub demoted_until: Option<Time>,
     /// The interface as last seen.
     interface: Option<Interface>,
     /// Prefixes advertised since the link came up.
@@ -78,6 +80,7 @@ impl Uplink {
             config,
             attachment: Attachment::Down("no such interface"),
             settles_at: Time::ZERO,
+            demoted_until: None,
             interface: None,
             heard: Heard::default(),
             solicitations: 0,

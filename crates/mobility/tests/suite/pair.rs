@@ -55,6 +55,8 @@ pub struct Pair {
     pub agent_down: bool,
     pub routers: Vec<Router>,
     pub conditions: Conditions,
+    /// Packets from and to these addresses are lost.
+    pub dead: Vec<Ipv6Addr>,
     pub rng: Rng,
     flying: BTreeMap<(Time, u64), Flight>,
     flights: u64,
@@ -94,6 +96,7 @@ impl Pair {
             agent_down: false,
             routers,
             conditions: Conditions::GOOD,
+            dead: Vec::new(),
             rng,
             flying: BTreeMap::new(),
             flights: 0,
@@ -404,6 +407,10 @@ impl Pair {
     }
 
     fn transmit(&mut self, packet: Vec<u8>) {
+        let header = Header::parse(&packet).expect("an IPv6 header");
+        if self.dead.contains(&header.source) || self.dead.contains(&header.destination) {
+            return;
+        }
         let copies = if self.rng.chance(self.conditions.duplicate) { 2 } else { 1 };
         for _ in 0..copies {
             if !self.rng.chance(self.conditions.loss) {

@@ -1,7 +1,9 @@
-//! Mobile router: the link changes under an uplink that keeps its carrier (RFC 6275 11.5.1).
+//! Mobile router: the link changes under an uplink that keeps its carrier (RFC 6275 11.5.1), or leads nowhere.
+
+use carnet_mobility::Event;
 
 use crate::craft::*;
-use crate::pair::{Pair, Setup};
+use crate::pair::{Conditions, Pair, Setup};
 
 const NETWORK: &str = "2001:db8:f1::/64";
 const OTHER_NETWORK: &str = "2001:db8:f2::/64";
@@ -93,4 +95,135 @@ fn a_point_to_point_link_follows_the_router_heard_last() {
     assert_eq!(care_of(&pair), Some(addr(CARE_OF)));
     show(&mut pair, &[CARE_OF, OTHER_CARE_OF], &["::"]);
     assert_eq!(pair.last_update().source, addr(OTHER_CARE_OF));
+}
+
+// Uplinks that are attached and lead nowhere.
+
+fn sources(pair: &Pair) -> Vec<(u64, std::net::Ipv6Addr)> {
+    let start = pair.updates()[0].0;
+    pair.updates().iter().map(|(at, u)| (at.saturating_since(start).as_secs(), u.source)).collect()
+}
+
+/// The preferred uplink has carrier, address and router, and nothing behind them: three updates, then the next.
+#[test]
+fn an_uplink_without_answers_is_given_up_for_another() {
+    let mut pair = Pair::new(Setup::plain());
+    pair.dead = vec![addr(CARE_OF)];
+    pair.attach_both();
+    pair.run(15.0);
+    assert!(pair.is_registered(0));
+    assert_eq!(pair.path(), Some(addr(OTHER_CARE_OF)));
+    let (dead, alive) = (addr(CARE_OF), addr(OTHER_CARE_OF));
+    assert_eq!(sources(&pair), [(0, dead), (1, dead), (4, dead), (10, alive)]);
+    assert!(pair.events.iter().any(|(_, _, event)| matches!(
+        event,
+        Event::Handover { to: Some(to), reason, .. }
+            if to == "cell" && reason == "no answer from the home agent over wifi"
+    )));
+}
+
+/// The same for a refresh. The old path is kept until the new one is acknowledged; after a minute the preferred
+/// uplink is tried again, and used when it works.
+#[test]
+fn a_registered_uplink_that_dies_silently_is_given_up_for_a_while() {
+    let mut pair = Pair::new(Setup::plain());
+    pair.attach_both();
+    pair.register();
+    pair.dead = vec![addr(CARE_OF)];
+    pair.run(52.5); // the refresh was due at 45 s
+    assert_eq!(pair.path(), Some(addr(OTHER_CARE_OF)));
+    assert!(pair.is_registered(0));
+    pair.forget();
+    pair.run(58.0);
+    assert!(pair.updates().iter().all(|(_, update)| update.source == addr(OTHER_CARE_OF)));
+    for _ in 0..300 {
+        pair.run(0.1);
+        assert_eq!(pair.path(), Some(addr(OTHER_CARE_OF)), "the trial changes nothing");
+    }
+    let trials = pair.updates().iter().filter(|(_, update)| update.source == addr(CARE_OF)).count();
+    assert_eq!(trials, 3);
+    pair.dead.clear();
+    pair.run(60.0);
+    assert!(pair.is_registered(0));
+    assert_eq!(pair.path(), Some(addr(CARE_OF)));
+}
+
+/// Waiting traffic sends more updates, but they get as much time.
+#[test]
+fn waiting_traffic_does_not_keep_a_dead_uplink() {
+    let mut pair = Pair::new(Setup::plain());
+    pair.dead = vec![addr(CARE_OF)];
+    pair.attach_both();
+    for _ in 0..90 {
+        pair.traffic(0);
+        pair.run(0.1);
+    }
+    assert_eq!(pair.path(), Some(addr(OTHER_CARE_OF)));
+    assert_eq!(pair.updates().iter().filter(|(_, update)| update.source == addr(CARE_OF)).count(), 4);
+}
+
+/// Lost and found again, it is as good as new; so it is when the operator says so.
+#[test]
+fn a_demotion_ends_with_the_attachment_or_by_the_operator_s_word() {
+    for by_operator in [true, false] {
+        let mut pair = Pair::new(Setup::plain());
+        pair.dead = vec![addr(CARE_OF)];
+        pair.attach_both();
+        pair.run(15.0);
+        assert_eq!(pair.path(), Some(addr(OTHER_CARE_OF)));
+        pair.dead.clear();
+        if by_operator {
+            pair.router_does(0, |machine, now, wall| machine.handle_handover(now, wall, None))
+                .expect("handover");
+        } else {
+            pair.detach(0, "wifi");
+            pair.attach(0, "wifi", CARE_OF);
+        }
+        pair.run(2.0);
+        assert_eq!(pair.path(), Some(addr(CARE_OF)));
+    }
+}
+
+/// What the operator has ordered is not given up.
+#[test]
+fn a_forced_uplink_is_not_demoted() {
+    let mut pair = Pair::new(Setup::plain());
+    pair.dead = vec![addr(CARE_OF)];
+    pair.attach_both();
+    pair.router_does(0, |machine, now, wall| machine.handle_handover(now, wall, Some("wifi")))
+        .expect("handover");
+    pair.run(120.0);
+    assert!(pair.updates().iter().all(|(_, update)| update.source == addr(CARE_OF)));
+}
+
+/// A dead home agent: each uplink is tried in turn, then the back-off goes on; there is no race from one to the
+/// other, and whichever works is found when the home agent is back.
+#[test]
+fn a_dead_home_agent_makes_no_uplink_flap() {
+    let mut pair = Pair::new(Setup::plain());
+    pair.attach_both();
+    pair.register();
+    pair.conditions = Conditions::DEAF;
+    pair.run(120.0);
+    pair.forget();
+    pair.run(1800.0);
+    let sources = sources(&pair);
+    assert!(sources.len() < 90, "{} updates in half an hour", sources.len());
+    let changes = sources.windows(2).filter(|pair| pair[0].1 != pair[1].1).count();
+    assert!(changes <= 30, "{changes} changes in half an hour");
+    assert!(changes > 2, "each has its turn");
+    pair.conditions = Conditions::GOOD;
+    pair.dead = vec![addr(CARE_OF)];
+    pair.run(200.0);
+    assert_eq!(pair.path(), Some(addr(OTHER_CARE_OF)));
+}
+
+/// One uplink: the back-off of RFC 6275 11.8, no matter what.
+#[test]
+fn the_only_uplink_is_kept() {
+    let mut pair = Pair::new(Setup::plain());
+    pair.conditions = Conditions::DEAF;
+    pair.attach(0, "wifi", CARE_OF);
+    pair.run(100.0);
+    assert_eq!(sources(&pair).iter().map(|s| s.0).collect::<Vec<_>>(), [0, 1, 4, 10, 22, 46, 78]);
 }

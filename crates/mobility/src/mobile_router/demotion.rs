@@ -1,0 +1,88 @@
+//! Uplinks over which the home agent does not answer.
+//!
+//! Carrier, address and default router say nothing about what is behind them. When a few Binding Updates over
+//! an uplink have gone unanswered while another is attached, the next is tried, and the first is not chosen
+//! again for a while unless it is the only one or the operator wants it. It may also be the home agent that is
+//! dead: once every uplink has failed, the router goes on with the best by priority, and the back-off goes on
+//! as well instead of beginning anew with every change.
+
+use std::time::Duration;
+
+use carnet_base::{Time, WallTime};
+
+use super::binding_update_list::Purpose;
+use super::{Attachment, MobileRouter, Timer};
+use crate::{Event, Output};
+
+/// So many Binding Updates unanswered, and for so long (1 + 2 + 4 s), are enough.
+const UNANSWERED: u32 = 3;
+const SILENCE: Duration = Duration::from_secs(7);
+/// How long an uplink stays demoted.
+const DEMOTION: Duration = Duration::from_secs(60);
+
+impl MobileRouter {
+    /// Whether the uplink of the outstanding Binding Update has had its chance, and another shall have it.
+    pub(super) fn is_uplink_silent(&self, now: Time) -> bool {
+        let Some(exchange) = self.exchange.as_ref() else { return false };
+        // One that is demoted already makes room only for one that is not.
+        let demoted = self.demoted_until(exchange.uplink).is_some();
+        let mut others = (0..self.uplinks.len()).filter(|&index| {
+            index != exchange.uplink
+                && matches!(self.uplinks[index].attachment, Attachment::Foreign { .. })
+                && (!demoted || self.demoted_until(index).is_none())
+        });
+        exchange.purpose == Purpose::Register
+            && !exchange.single
+            && !self.stopping
+            && self.refused.is_none()
+            && exchange.unanswered >= UNANSWERED
+            && exchange.silent_since.is_some_and(|since| now.saturating_since(since) >= SILENCE)
+            && self.forced != Some(exchange.uplink)
+            && others.next().is_some()
+    }
+
+    /// Demotes the uplink of the outstanding Binding Update and tries the next.
+    pub(super) fn demote(&mut self, now: Time, wall: WallTime) {
+        let Some(exchange) = self.exchange.as_ref() else { return };
+        let (index, timeout) = (exchange.uplink, exchange.timeout);
+        self.uplinks[index].demoted_until = Some(now + DEMOTION);
+        self.timers.set(Timer::Demotion(index), now + DEMOTION);
+        let name = &self.uplinks[index].config.interface;
+        let reason = format!("no answer from the home agent over {name}");
+        self.outputs.push_back(Output::Event(Event::Warning { message: reason.clone() }));
+        let all = (0..self.uplinks.len())
+            .filter(|&index| !matches!(self.uplinks[index].attachment, Attachment::Down(_)))
+            .all(|index| self.demoted_until(index).is_some());
+        if all || self.back_off.is_some() {
+            self.back_off = self.back_off.max(Some(timeout));
+        }
+        self.evaluate(now, wall, &reason);
+        if self.exchange.as_ref().is_some_and(|exchange| exchange.uplink == index) {
+            // The best even so.
+            self.transmit(now, wall);
+        } else {
+            self.moving_because = Some(reason);
+        }
+    }
+
+    /// The uplink may be chosen like any other again.
+    pub(super) fn rehabilitate(&mut self, index: usize) {
+        self.timers.stop(Timer::Demotion(index));
+        if let Some(uplink) = self.uplinks.get_mut(index) {
+            uplink.demoted_until = None;
+        }
+    }
+
+    /// Every uplink may, and the back-off begins anew: something has changed.
+    pub(super) fn rehabilitate_all(&mut self) {
+        for index in 0..self.uplinks.len() {
+            self.rehabilitate(index);
+        }
+        self.back_off = None;
+        self.moving_because = None;
+    }
+
+    pub(super) fn demoted_until(&self, index: usize) -> Option<Time> {
+        self.uplinks.get(index)?.demoted_until
+    }
+}
