@@ -3,6 +3,8 @@
 use std::io;
 use std::path::PathBuf;
 
+use carnet_station::forwarding::desired::TUNNEL_DEVICE;
+
 /// A result of this crate.
 pub type Result<T> = std::result::Result<T, Error>;
 
@@ -43,6 +45,13 @@ pub enum Error {
          device by hand (`ip link del {device}`)"
     )]
     Busy {
+        /// Name of the device.
+        device: String,
+    },
+    /// Somebody else has deleted the tunnel device, or moved it to another network namespace. Nothing brings
+    /// it back but a new start.
+    #[error("somebody has deleted the tunnel device {device}: carnet must be started anew")]
+    TunnelGone {
         /// Name of the device.
         device: String,
     },
@@ -104,7 +113,18 @@ impl Error {
             Error::RouteTaken { .. } => Some(libc::EEXIST),
             Error::Capability { .. } => Some(libc::EPERM),
             Error::Busy { .. } => Some(libc::EBUSY),
+            Error::TunnelGone { .. } => Some(libc::ENODEV),
             Error::Invalid { .. } | Error::Protocol { .. } => None,
         }
+    }
+
+    /// Whether it is of no use to try again.
+    pub fn is_fatal(&self) -> bool {
+        matches!(self, Error::TunnelGone { .. })
+    }
+
+    /// See [`Error::TunnelGone`].
+    pub(crate) fn tunnel_gone() -> Error {
+        Error::TunnelGone { device: TUNNEL_DEVICE.to_owned() }
     }
 }

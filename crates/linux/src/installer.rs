@@ -74,7 +74,7 @@ pub(crate) struct Installer {
     wanted: BTreeMap<Key, Wanted>,
     waiting: BTreeSet<Key>,
     local_rule_moved: bool,
-    tunnel_index: u32,
+    pub(crate) tunnel_index: u32,
     /// Writes of settings.
     pub(crate) setting_writes: u64,
     /// Entries put back.

@@ -135,7 +135,8 @@ impl Platform {
 
     /// The next thing that the kernel tells: at first every interface once, then what changes.
     ///
-    /// Safe to cancel: nothing is lost. After an error the next call looks at everything anew.
+    /// Safe to cancel: nothing is lost. After an error the next call looks at everything anew, which is of
+    /// no use after one that [is fatal](Error::is_fatal).
     pub async fn next_event(&mut self) -> Result<PlatformEvent> {
         loop {
             if let Some(event) = self.events.pop_front() {
@@ -170,6 +171,9 @@ impl Platform {
 
     fn look(&mut self, dirty: Dirty) -> Result<()> {
         self.observer.refresh(dirty, &mut self.installer.requests)?;
+        if !self.observer.links.values().any(|link| link.index == self.installer.tunnel_index) {
+            return Err(Error::tunnel_gone());
+        }
         self.link_sockets.follow(&self.observer.links);
         self.events.extend(self.observer.news());
         self.installer.reconcile(dirty, &self.observer.links, &self.observer.addresses)

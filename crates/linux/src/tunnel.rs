@@ -20,26 +20,38 @@ use crate::readable::watch;
 
 const CLONE_DEVICE: &str = "/dev/net/tun";
 
-/// Reads and writes IPv6 packets of the tunnel device. Cheap to clone; valid until the platform is closed,
-/// after which reads and writes fail.
+/// A device that is deleted shows an error and nothing to read.
+const READABLE: Interest = Interest::READABLE.add(Interest::ERROR);
+
+/// Reads and writes IPv6 packets of the tunnel device. Cheap to clone; valid until the platform is closed or
+/// somebody else deletes the device, after which everything fails with [`Error::TunnelGone`] as its reason.
 #[derive(Debug, Clone)]
 pub struct TunnelIo(Arc<AsyncFd<OwnedFd>>);
 
 impl TunnelIo {
     /// Waits until there may be a packet to read. Safe to cancel.
+    ///
+    /// # Errors
+    /// At once and every time when the device is gone.
     pub async fn readable(&self) -> io::Result<()> {
-        self.0.readable().await.map(|_| ())
+        let guard = self.0.ready(READABLE).await?;
+        if guard.ready().is_error() { Err(io::Error::other(Error::tunnel_gone())) } else { Ok(()) }
     }
 
     /// Reads one packet into `buffer` and returns its length; a longer packet is cut off.
     /// [`io::ErrorKind::WouldBlock`] when there is none.
     pub fn try_read(&self, buffer: &mut [u8]) -> io::Result<usize> {
-        self.0.try_io(Interest::READABLE, |fd| Ok(nix::unistd::read(fd, buffer)?))
+        let mut read = |fd: &OwnedFd| nix::unistd::read(fd, &mut *buffer).map_err(explain);
+        // Not both at once: `try_io` knows no combinations.
+        match self.0.try_io(Interest::READABLE, &mut read) {
+            Err(error) if error.kind() == io::ErrorKind::WouldBlock => self.0.try_io(Interest::ERROR, read),
+            other => other,
+        }
     }
 
     /// Hands one IPv6 packet to the kernel, which routes it.
     pub fn try_write(&self, packet: &[u8]) -> io::Result<usize> {
-        Ok(nix::unistd::write(self.0.get_ref(), packet)?)
+        nix::unistd::write(self.0.get_ref(), packet).map_err(explain)
     }
 
     /// Creates the device, down.
@@ -62,6 +74,14 @@ impl TunnelIo {
         let io = watch(OwnedFd::from(file))
             .map_err(|e| Error::kernel(format!("wait for packets of {TUNNEL_DEVICE}"), e))?;
         Ok(TunnelIo(Arc::new(io)))
+    }
+}
+
+/// The descriptor outlives the device, and this is what it says then.
+fn explain(error: nix::errno::Errno) -> io::Error {
+    match error {
+        nix::errno::Errno::EBADFD => io::Error::other(Error::tunnel_gone()),
+        other => other.into(),
     }
 }
 

@@ -153,6 +153,47 @@ fn leftovers_are_cleaned_without_an_undo_file_too() {
 }
 
 #[test]
+fn a_tunnel_device_deleted_from_outside_is_fatal() {
+    in_namespace(|scratch| async move {
+        links();
+        let before = whole_state();
+        let mut platform = scratch.open();
+        for entry in mobile_router("v0", "i0") {
+            platform.apply(&set(entry)).unwrap();
+        }
+        events_until(&mut platform, |seen| latest(seen, "i0").is_some()).await;
+        // Another name is no harm.
+        ip("link set carnet0 down");
+        ip("link set carnet0 name other");
+        ip("link set other name carnet0");
+        ip("link set carnet0 up");
+        events_for(&mut platform, Duration::from_millis(100)).await;
+        let tunnel = platform.tunnel();
+        let mut buffer = [0; 100];
+        while tunnel.try_read(&mut buffer).is_ok() {}
+
+        ip("link del carnet0");
+        let text = "somebody has deleted the tunnel device carnet0: carnet must be started anew";
+        let gone = tokio::time::timeout(Duration::from_secs(2), tunnel.readable()).await.expect("deaf");
+        assert_eq!(gone.unwrap_err().to_string(), text);
+        assert_eq!(tunnel.try_read(&mut buffer).unwrap_err().to_string(), text);
+        assert_eq!(tunnel.try_write(&buffer).unwrap_err().to_string(), text);
+        for _ in 0..2 {
+            let error = loop {
+                let next = tokio::time::timeout(Duration::from_secs(2), platform.next_event()).await;
+                if let Err(error) = next.expect("deaf") {
+                    break error;
+                }
+            };
+            assert!(error.is_fatal(), "{error}");
+            assert_eq!(error.to_string(), text);
+        }
+        platform.close().unwrap();
+        assert_eq!(whole_state(), before);
+    });
+}
+
+#[test]
 fn an_undo_file_from_elsewhere_is_ignored() {
     in_namespace(|scratch| async move {
         links();
