@@ -92,7 +92,7 @@ pub async fn run(config: Config, path: &Path) -> anyhow::Result<()> {
                     Ok(())
                 }
                 // The next call looks at everything anew; it may have been a passing fault.
-                Err(error) if failures < MAX_FAILURES => {
+                Err(error) if failures < MAX_FAILURES && !error.is_fatal() => {
                     failures += 1;
                     error!("{error}; looking again");
                     sleep(RECOVERY).await;
@@ -355,7 +355,7 @@ impl Runner {
     async fn farewell(&mut self, tunnel: &TunnelIo) {
         while !self.station.is_quiescent() {
             tokio::select! {
-                _ = tunnel.readable() => self.packets(tunnel).await,
+                Ok(()) = tunnel.readable() => self.packets(tunnel).await,
                 () = until(self.station.poll_timeout()) => self.input(Input::Timeout),
             }
         }
