@@ -10,18 +10,27 @@
 //! come before that. To capture packets to a care-of address, the rule is moved down to
 //! [`priority::LOCAL`]: the new one is added before the old one is deleted, and the other way round at the
 //! end, so that the machine never loses its own addresses.
+//!
+//! A captured packet is routed into the tunnel device and not delivered to the machine. In a firewall it
+//! therefore passes the FORWARD hook, from the uplink to the tunnel device, and never INPUT: where forwarding
+//! is closed, protocols 41, 135 and 44 from the home agent must be let through there.
+//!
+//! **Router Advertisements.** A machine that begins to forward forgets its advertised default routes and
+//! hears no more advertisements, except where `accept_ra` is 2. Interfaces that had 1 therefore get 2 before
+//! `all.forwarding` is turned on, those that come later when they are seen, and all get 1 again when
+//! forwarding ends. `default` stays as it is.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::Ipv6Addr;
 
 use carnet_station::forwarding::desired::{
-    Change, Entry, InterfaceAddress, Key, Route, RouteAction, Rule, TUNNEL_DEVICE, priority,
+    Change, Entry, InterfaceAddress, Key, Route, RouteAction, Rule, Setting, TUNNEL_DEVICE, priority,
 };
 
 use crate::ROUTE_PROTOCOL;
 use crate::error::{Error, Result};
 use crate::netlink::{AddressInfo, Dirty, LinkInfo, Requests, RouteInfo, effective_metric};
-use crate::settings;
+use crate::settings::{self, Set};
 use crate::undo::{AddedAddress, UndoFile};
 
 /// The kernel's table of its own addresses.
@@ -62,6 +71,8 @@ enum Put {
     Done(u32),
     /// Somebody else had it there already.
     Foreign(u32),
+    /// A setting that is others' business.
+    LeftAlone(u32),
     /// Its interface is missing or down.
     Later,
 }
@@ -163,7 +174,7 @@ impl Installer {
         let mut stale = None;
         if let Some(wanted) = self.wanted.get_mut(key) {
             match &result {
-                Ok(Put::Done(index)) => {
+                Ok(Put::Done(index) | Put::LeftAlone(index)) => {
                     wanted.installed = Some(entry);
                     wanted.index = *index;
                     wanted.foreign = false;
@@ -177,7 +188,18 @@ impl Installer {
                 Ok(Put::Later) => stale = wanted.installed.take(),
                 Err(_) => {}
             }
-            if matches!(result, Ok(Put::Done(_) | Put::Foreign(_))) {
+            if let Ok(Put::LeftAlone(_)) = result {
+                self.waiting.remove(key);
+                wanted.lost = false;
+                let text = "accept_ra is 0 and stays so: something else handles Router Advertisements there, \
+                            or nothing shall";
+                if wanted.complaint.as_deref() != Some(text)
+                    && let Entry::Setting(setting) = &wanted.entry
+                {
+                    tracing::info!("{}: {text}", setting.interface);
+                    wanted.complaint = Some(text.to_owned());
+                }
+            } else if matches!(result, Ok(Put::Done(_) | Put::Foreign(_))) {
                 self.waiting.remove(key);
                 self.restored += u64::from(std::mem::take(&mut wanted.lost));
                 wanted.complaint = None;
@@ -204,13 +226,20 @@ impl Installer {
         match entry {
             Entry::Setting(setting) => {
                 settings::check(setting)?;
+                if settings::begins_forwarding(setting) {
+                    let links = self.requests.links()?;
+                    self.keep_advertisements(links.iter())?;
+                }
                 let index = match settings::is_common(&setting.interface) {
                     true => Some(0),
                     false => self.index_of(&setting.interface, false)?,
                 };
                 let Some(index) = index else { return Ok(Put::Later) };
-                let done = settings::set(setting, index, &mut self.undo, &mut self.setting_writes)?;
-                Ok(if done { Put::Done(index) } else { Put::Later })
+                Ok(match settings::set(setting, index, &mut self.undo, &mut self.setting_writes)? {
+                    Set::Done => Put::Done(index),
+                    Set::LeftAlone => Put::LeftAlone(index),
+                    Set::Missing => Put::Later,
+                })
             }
             Entry::Address(address) => self.put_address(address, previous),
             Entry::Route(route) => self.put_route(route, previous.is_some()),
@@ -272,7 +301,7 @@ impl Installer {
     /// Removes what carnet has put there.
     fn take_out(&mut self, entry: &Entry, index: u32) -> Result<()> {
         match entry {
-            Entry::Setting(setting) => self.restore_setting(&setting.interface, &setting.name),
+            Entry::Setting(setting) => self.take_out_setting(setting),
             Entry::Address(InterfaceAddress { interface, address, prefix_length }) => {
                 self.requests.delete_address(index, interface, *address, *prefix_length)?;
                 let recorded = self.undo.record.addresses.len();
@@ -290,6 +319,38 @@ impl Installer {
                 Ok(())
             }
         }
+    }
+
+    fn take_out_setting(&mut self, setting: &Setting) -> Result<()> {
+        let Setting { interface, name, .. } = setting;
+        self.restore_setting(interface, name)?;
+        if name == settings::ACCEPT_RA && settings::forwards(&self.undo.record) {
+            // No longer for its own sake, but like every other interface.
+            let links = self.requests.links()?;
+            return self.keep_advertisements(links.iter().filter(|link| link.name == *interface));
+        }
+        if (interface.as_str(), name.as_str()) != ("all", settings::FORWARDING) {
+            return Ok(());
+        }
+        for kept in settings::recorded(&self.undo.record, settings::ACCEPT_RA) {
+            if !self.wanted.contains_key(&Key::Setting(kept.clone(), settings::ACCEPT_RA.to_owned())) {
+                self.restore_setting(&kept, settings::ACCEPT_RA)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Lets interfaces accept Router Advertisements though the machine forwards, where they did before.
+    fn keep_advertisements<'a>(&mut self, links: impl Iterator<Item = &'a LinkInfo>) -> Result<()> {
+        for link in links.filter(|link| link.name != TUNNEL_DEVICE && link.name != "lo") {
+            let setting = settings::accept_ra(&link.name);
+            if !self.wanted.contains_key(&Entry::Setting(setting.clone()).key())
+                && settings::is(&setting.interface, &setting.name, "1")
+            {
+                settings::set(&setting, link.index, &mut self.undo, &mut self.setting_writes)?;
+            }
+        }
+        Ok(())
     }
 
     fn restore_setting(&mut self, interface: &str, name: &str) -> Result<()> {
@@ -334,7 +395,9 @@ impl Installer {
             self.note_lost(|wanted| {
                 let same = |name: &str| links.get(name).is_some_and(|link| link.index == wanted.index);
                 match &wanted.entry {
-                    Entry::Setting(s) => settings::is_common(&s.interface) || same(&s.interface),
+                    Entry::Setting(s) => {
+                        (settings::is_common(&s.interface) || same(&s.interface)) && settings::holds(s)
+                    }
                     Entry::Address(a) => same(&a.interface) && addresses.contains(&(wanted.index, a.address)),
                     Entry::Route(Route { action: RouteAction::Forward { interface, .. }, .. }) => {
                         interface == TUNNEL_DEVICE
@@ -343,6 +406,12 @@ impl Installer {
                     _ => true,
                 }
             });
+        }
+        if dirty.links
+            && settings::forwards(&self.undo.record)
+            && let Err(error) = self.keep_advertisements(links.values())
+        {
+            tracing::warn!("{error}");
         }
         if dirty.own_routes && self.wanted.keys().any(|key| matches!(key, Key::Route(..))) {
             let routes = self.requests.routes(None, Some(ROUTE_PROTOCOL))?;

@@ -14,7 +14,10 @@ use std::io;
 use carnet_station::forwarding::desired::Setting;
 
 use crate::error::{Error, Result};
-use crate::undo::{ChangedSetting, UndoFile};
+use crate::undo::{ChangedSetting, Record, UndoFile};
+
+pub(crate) const ACCEPT_RA: &str = "accept_ra";
+pub(crate) const FORWARDING: &str = "forwarding";
 
 const ROOT: &str = "/proc/sys/net/ipv6/conf";
 
@@ -71,20 +74,81 @@ fn read_everywhere(name: &str) -> io::Result<BTreeMap<String, String>> {
     Ok(values)
 }
 
-/// Puts a switch into position; false when its interface is not there.
+/// How it went to set a switch.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Set {
+    /// It is in position.
+    Done,
+    /// It was not touched: see [`is_others_business`].
+    LeftAlone,
+    /// Its interface is not there.
+    Missing,
+}
+
+/// Router Advertisements accepted, also by a router.
+pub(crate) fn accept_ra(interface: &str) -> Setting {
+    Setting { interface: interface.to_owned(), name: ACCEPT_RA.to_owned(), value: "2".to_owned() }
+}
+
+/// Whether the switch has this value now.
+pub(crate) fn is(interface: &str, name: &str, value: &str) -> bool {
+    matches!(read(interface, name), Ok(Some(current)) if current == value)
+}
+
+/// Where the kernel shall not hear Router Advertisements, something in user space does (NetworkManager,
+/// systemd-networkd), or the operator wants none.
+fn is_others_business(setting: &Setting, current: &str) -> bool {
+    setting.name == ACCEPT_RA && setting.value.trim() != "0" && current == "0"
+}
+
+/// Whether a switch is still as it was set, as far as it is known.
+pub(crate) fn holds(setting: &Setting) -> bool {
+    match read(&setting.interface, &setting.name) {
+        Ok(Some(current)) => current == setting.value.trim() || is_others_business(setting, &current),
+        _ => true,
+    }
+}
+
+/// Whether this will make a router of a machine that is none.
+pub(crate) fn begins_forwarding(setting: &Setting) -> bool {
+    setting.interface == "all"
+        && setting.name == FORWARDING
+        && setting.value.trim() != "0"
+        && is("all", FORWARDING, "0")
+}
+
+/// Whether carnet has made a router of this machine.
+pub(crate) fn forwards(record: &Record) -> bool {
+    record
+        .settings
+        .iter()
+        .any(|s| s.interface == "all" && s.name == FORWARDING && s.original == "0" && s.ours != "0")
+}
+
+/// The interfaces with a changed switch of this name.
+pub(crate) fn recorded(record: &Record, name: &str) -> Vec<String> {
+    record.settings.iter().filter(|s| s.name == name).map(|s| s.interface.clone()).collect()
+}
+
+/// Puts a switch into position.
 ///
 /// `index` is the interface's, 0 for [`is_common`] ones. The setting has passed [`check`].
-pub(crate) fn set(setting: &Setting, index: u32, undo: &mut UndoFile, writes: &mut u64) -> Result<bool> {
+pub(crate) fn set(setting: &Setting, index: u32, undo: &mut UndoFile, writes: &mut u64) -> Result<Set> {
     let failed = |e: io::Error| Error::kernel(describe(setting), e);
     let Setting { interface, name, value } = setting;
     let Some(current) = read(interface, name).map_err(failed)? else {
         if is_common(interface) {
             return Err(failed(io::Error::from_raw_os_error(libc::ENOENT)));
         }
-        return Ok(false);
+        return Ok(Set::Missing);
     };
     let right = current == value.trim();
     let known = undo.record.settings.iter().position(|s| s.interface == *interface && s.name == *name);
+    let ours =
+        known.map(|at| &undo.record.settings[at]).filter(|s| s.index == index).map(|s| s.ours.as_str());
+    if is_others_business(setting, &current) && ours != Some("0") {
+        return Ok(Set::LeftAlone);
+    }
     match known {
         Some(at) if undo.record.settings[at].index == index => {
             undo.record.settings[at].ours = value.trim().to_owned();
@@ -114,13 +178,13 @@ pub(crate) fn set(setting: &Setting, index: u32, undo: &mut UndoFile, writes: &m
     // Noted even if it is right: it must stay so when `all` carries over.
     undo.save()?;
     if right {
-        return Ok(true);
+        return Ok(Set::Done);
     }
     write(interface, name, value, writes).map_err(failed)?;
     if interface == "all" {
         settle_others(name, &BTreeMap::new(), undo, writes);
     }
-    Ok(true)
+    Ok(Set::Done)
 }
 
 /// Puts a switch back where carnet found it. `index` is its interface's now, `None` when that is gone.

@@ -278,8 +278,9 @@ fn settings_are_put_back_unless_somebody_else_has_changed_them() {
 
         set_sysctl("i0/proxy_ndp", "2");
         platform.apply(&remove(setting("i0", "accept_ra", "2"))).unwrap();
-        assert_eq!(sysctl("i0/accept_ra"), "1");
+        assert_eq!(sysctl("i0/accept_ra"), "2", "like all others while the machine forwards");
         platform.close().unwrap();
+        assert_eq!(sysctl("i0/accept_ra"), "1");
         assert_eq!(sysctl("i0/proxy_ndp"), "2", "that was the operator");
         assert_eq!(sysctl("v0/accept_ra"), "2");
         assert_eq!(sysctl("all/forwarding"), "0");

@@ -144,7 +144,9 @@ fn leftovers_are_cleaned_without_an_undo_file_too() {
                 std::fs::remove_file(scratch.undo_file()).unwrap();
                 // Nobody knows any more what they were.
                 set_sysctl("all/forwarding", "0");
-                set_sysctl("v0/accept_ra", "1");
+                for interface in ["v0", "v1", "i0", "i1"] {
+                    set_sysctl(&format!("{interface}/accept_ra"), "1");
+                }
             }
             scratch.open().close().unwrap();
             assert_eq!(whole_state(), before, "undo file kept: {keep_undo_file}");

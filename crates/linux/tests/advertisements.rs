@@ -1,0 +1,138 @@
+//! Router Advertisements on a machine that carnet makes a router, and who has the say over `accept_ra`.
+#![allow(clippy::unwrap_used)]
+
+mod common;
+use common::*;
+
+use std::time::Duration;
+
+use socket2::{Domain, Protocol, SockAddr, Socket, Type};
+
+/// Lets `p0` in the peer's namespace announce itself as default router for ten minutes.
+fn advertise(peer: &Peer) {
+    peer.run(|| {
+        let socket = Socket::new(Domain::IPV6, Type::RAW, Some(Protocol::ICMPV6)).unwrap();
+        let index = nix::net::if_::if_nametoindex("p0").unwrap();
+        socket.set_multicast_hops_v6(255).unwrap();
+        let all_nodes = std::net::SocketAddrV6::new("ff02::1".parse().unwrap(), 0, 0, index);
+        let message = [134, 0, 0, 0, 64, 0, 2, 88, 0, 0, 0, 0, 0, 0, 0, 0];
+        socket.send_to(&message, &SockAddr::from(all_nodes)).unwrap();
+    });
+}
+
+fn learnt() -> bool {
+    ip("-6 route show default").contains("proto ra")
+}
+
+#[test]
+fn a_router_keeps_what_its_links_advertise() {
+    in_namespace(|scratch| async move {
+        let peer = Peer::new();
+        peer.link("transit", "p0");
+        peer.run(|| {
+            ip("-6 addr flush dev p0");
+            ip("-6 addr add fe80::aa/64 dev p0 nodad");
+            std::thread::sleep(Duration::from_millis(50));
+        });
+        ip("link add quiet type veth peer name quiet1");
+        set_sysctl("quiet/accept_ra", "0");
+        let mut platform = scratch.open();
+        advertise(&peer);
+        events_until(&mut platform, |_| learnt()).await;
+        let before = whole_state();
+
+        platform.apply(&set(setting("all", "forwarding", "1"))).unwrap();
+        assert!(learnt(), "{}", ip("-6 route show"));
+        let state = || ["transit", "quiet", "quiet1", "default"].map(|i| sysctl(&format!("{i}/accept_ra")));
+        assert_eq!(state(), ["2", "0", "2", "1"]);
+        ip("-6 route flush proto ra");
+        advertise(&peer);
+        events_until(&mut platform, |_| learnt()).await;
+
+        // One that comes later, and one that somebody else turns back.
+        ip("link add late type veth peer name later");
+        events_until(&mut platform, |_| sysctl("late/accept_ra") == "2").await;
+        set_sysctl("transit/accept_ra", "1");
+        ip("link del late");
+        events_until(&mut platform, |_| sysctl("transit/accept_ra") == "2").await;
+
+        platform.apply(&remove(setting("all", "forwarding", "1"))).unwrap();
+        assert_eq!(whole_state(), before);
+        assert!(learnt());
+        platform.apply(&set(setting("all", "forwarding", "1"))).unwrap();
+        platform.close().unwrap();
+        assert_eq!(state(), ["1", "0", "1", "1"]);
+
+        // One that is a router already decides for itself.
+        set_sysctl("all/forwarding", "1");
+        let mut platform = scratch.open();
+        platform.apply(&set(setting("all", "forwarding", "1"))).unwrap();
+        events_for(&mut platform, Duration::from_millis(50)).await;
+        assert_eq!(state(), ["1", "0", "1", "1"]);
+    });
+}
+
+#[test]
+fn what_a_crash_left_is_put_back() {
+    in_namespace(|scratch| async move {
+        ip("link add v0 type veth peer name v1");
+        let before = whole_state();
+        let mut platform = scratch.open();
+        platform.apply(&set(setting("all", "forwarding", "1"))).unwrap();
+        assert_eq!((sysctl("v0/accept_ra"), sysctl("v1/accept_ra")), ("2".into(), "2".into()));
+        std::mem::forget(platform);
+        ip("link del carnet0");
+        scratch.open().close().unwrap();
+        assert_eq!(whole_state(), before);
+    });
+}
+
+#[test]
+fn accept_ra_of_0_is_left_to_whoever_set_it() {
+    in_namespace(|scratch| async move {
+        ip("link add v0 type veth peer name v1");
+        ip("link set v1 up");
+        set_sysctl("v0/accept_ra", "0");
+        let mut platform = scratch.open();
+        for entry in mobile_router("v0", "v1") {
+            platform.apply(&set(entry)).unwrap();
+        }
+        ip("link set v0 up");
+        events_for(&mut platform, Duration::from_millis(100)).await;
+        assert_eq!(sysctl("v0/accept_ra"), "0");
+        // It is given back to the kernel, and taken away again.
+        set_sysctl("v0/accept_ra", "1");
+        ip("link set v0 mtu 1400");
+        events_until(&mut platform, |_| sysctl("v0/accept_ra") == "2").await;
+        set_sysctl("v0/accept_ra", "0");
+        ip("link set v0 mtu 1500");
+        events_for(&mut platform, Duration::from_millis(100)).await;
+        assert_eq!(sysctl("v0/accept_ra"), "0");
+        platform.close().unwrap();
+        assert_eq!(sysctl("v0/accept_ra"), "0");
+    });
+}
+
+#[test]
+fn settings_changed_by_others_come_back_with_the_next_link_event() {
+    in_namespace(|scratch| async move {
+        ip("link add v0 type veth peer name v1");
+        let mut platform = scratch.open();
+        platform.apply(&set(setting("all", "forwarding", "1"))).unwrap();
+        platform.apply(&set(setting("v0", "forwarding", "0"))).unwrap();
+        events_for(&mut platform, Duration::from_millis(50)).await;
+        set_sysctl("all/forwarding", "0");
+        set_sysctl("v0/accept_ra", "1");
+        set_sysctl("v0/forwarding", "1");
+        ip("link set v0 up");
+        let state = || ["all/forwarding", "v0/forwarding", "v1/forwarding", "v0/accept_ra"].map(sysctl);
+        events_until(&mut platform, |_| state() == ["1", "0", "1", "2"]).await;
+        assert_eq!(platform.counters().restored, 2);
+        let writes = platform.counters().writes;
+        ip("link set v0 down");
+        events_for(&mut platform, Duration::from_millis(100)).await;
+        assert_eq!(platform.counters().writes, writes);
+        platform.close().unwrap();
+        assert_eq!(state(), ["0", "0", "0", "1"]);
+    });
+}
