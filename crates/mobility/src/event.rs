@@ -45,7 +45,7 @@ pub enum Event {
         /// Why.
         reason: String,
     },
-    /// Mobile router: it is on its home link now and routes without tunnel.
+    /// Mobile router: it is on its home link, the home agent knows it, and it routes without tunnel now.
     AtHome {
         /// Interface on the home link.
         interface: String,

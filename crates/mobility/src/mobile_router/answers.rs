@@ -262,7 +262,7 @@ impl MobileRouter {
         self.exchange = None;
         self.timers.stop(Timer::Retransmit);
         if self.at_home {
-            self.announce_home();
+            self.came_home(now);
         } else if !self.stopping && self.refused.is_none() {
             self.evaluate(now, wall, "registering anew");
         }
@@ -300,8 +300,8 @@ impl MobileRouter {
     }
 
     /// RFC 6275 11.5.5: tells the home link that the home address is here again.
-    fn announce_home(&mut self) {
-        let Some(uplink) = self.home_uplink() else { return };
+    pub(super) fn announce_home(&mut self) {
+        let Some(uplink) = self.home_link() else { return };
         let advertisement = nd::NeighborAdvertisement {
             target: self.config.home_address,
             router: true,

@@ -12,7 +12,7 @@
 //!
 //! Packets from the home agent are accepted at every care-of address that the router still has.
 //!
-//! On the home link the router de-registers and routes without tunnel. A Binding Error or Binding Refresh
+//! On the home link the router de-registers; once that is acknowledged it routes without tunnel. A Binding Error or Binding Refresh
 //! Request from the home agent, neither of which is authenticated, makes it register again, less and less
 //! often, and changes nothing else (see `hints`). While traffic waits and the home agent is silent, a Binding Update goes
 //! out at least every [`DEMAND_INTERVAL`]; without traffic the back-off reaches `MAX_BINDACK_TIMEOUT`.
@@ -25,6 +25,7 @@ mod demotion;
 mod heard;
 mod hints;
 mod movement;
+mod path;
 mod sending;
 mod uplink;
 
@@ -141,7 +142,10 @@ pub struct MobileRouter {
     doubtful: bool,
     exchange: Option<Exchange>,
     refused: Option<Status>,
+    /// The target is on the home link,
     at_home: bool,
+    /// and the home agent knows it.
+    returned: bool,
     stopping: bool,
     /// Care-of address given up, and until when packets to it are still accepted.
     previous: Option<(Ipv6Addr, Time)>,
@@ -177,6 +181,7 @@ impl MobileRouter {
             exchange: None,
             refused: None,
             at_home: false,
+            returned: false,
             stopping: false,
             previous: None,
             reported_path: None,
@@ -223,65 +228,6 @@ impl MobileRouter {
         } else {
             State::Disconnected
         }
-    }
-
-    /// The care-of address that traffic leaves from; see the module documentation.
-    pub fn path(&self) -> Option<Ipv6Addr> {
-        if self.stopping || self.refused.is_some() {
-            return None;
-        }
-        if self.at_home {
-            // Only what was on its way into the tunnel when the router came home.
-            return self.previous.map(|(previous, _)| previous).filter(|previous| {
-                self.uplinks.iter().any(|uplink| uplink.care_of_address() == Some(*previous))
-            });
-        }
-        let registered = self.registration?.care_of_address;
-        if self.uplinks.iter().any(|u| u.care_of_address() == Some(registered)) {
-            return Some(registered);
-        }
-        match &self.exchange {
-            Some(exchange) if exchange.purpose == Purpose::Register && !exchange.sent.is_empty() => {
-                Some(exchange.care_of_address)
-            }
-            _ => None,
-        }
-    }
-
-    /// The uplink that carries traffic now: the path's, or the one on the home link.
-    pub fn active_uplink(&self) -> Option<usize> {
-        if self.at_home {
-            return self.target;
-        }
-        let path = self.path()?;
-        self.uplinks.iter().position(|u| u.care_of_address() == Some(path))
-    }
-
-    /// The uplink that the operator chose, while the choice stands.
-    pub fn forced_uplink(&self) -> Option<&Uplink> {
-        self.forced.and_then(|forced| self.uplinks.get(forced))
-    }
-
-    /// The uplink on the home link while the router is at home.
-    pub fn home_uplink(&self) -> Option<&Uplink> {
-        self.target.filter(|_| self.at_home).and_then(|target| self.uplinks.get(target))
-    }
-
-    /// Every care-of address at which packets from the home agent are accepted, with the uplink's index.
-    pub fn accepted_care_of_addresses(&self) -> Vec<(Ipv6Addr, usize)> {
-        let mut accepted: Vec<(Ipv6Addr, usize)> = self
-            .uplinks
-            .iter()
-            .enumerate()
-            .filter_map(|(index, uplink)| Some((uplink.care_of_address()?, index)))
-            .collect();
-        if let Some((previous, _)) = self.previous
-            && !accepted.iter().any(|(address, _)| *address == previous)
-            && let Some(index) = self.uplinks.iter().position(|u| u.has_address(previous))
-        {
-            accepted.push((previous, index));
-        }
-        accepted
     }
 
     /// Whether the mobile network prefixes may be advertised: not after the home agent called them invalid
@@ -345,6 +291,11 @@ impl MobileRouter {
         if same_home {
             self.target = position(&self.uplinks, old.target);
             self.at_home = old.at_home && self.target.is_some();
+            self.returned = old.returned;
+            self.previous = old.previous.filter(|(_, until)| *until > now);
+            if let Some((_, until)) = self.previous {
+                self.timers.set(Timer::Grace, until);
+            }
             self.reported_path = position(&self.uplinks, old.reported_path);
             if let Some(registration) = old.registration.filter(|r| r.expires > now) {
                 self.registration = Some(registration);
@@ -435,7 +386,7 @@ impl MobileRouter {
     /// The station is about to stop: de-registers if anything is registered.
     pub fn handle_shutdown(&mut self, now: Time, wall: WallTime) {
         self.assert_drained();
-        let path = self.path();
+        let path = self.path().filter(|_| !self.at_home);
         self.stopping = true;
         for timer in [Timer::Refresh, Timer::Expire, Timer::Settle, Timer::AskAgain] {
             self.timers.stop(timer);
@@ -556,23 +507,6 @@ impl MobileRouter {
         if let Some((message, again)) = self.uplinks.get_mut(index).and_then(Uplink::solicit) {
             self.outputs.push_back(Output::Link(message));
             self.timers.set(Timer::Solicit(index), now + again);
-        }
-    }
-
-    /// Asks for the forwarding to be computed anew, and reports when traffic moved.
-    fn forwarding_changed(&mut self, reason: &str) {
-        self.outputs.push_back(Output::Forwarding(self.config.home_address));
-        let active = self.active_uplink();
-        if active != self.reported_path {
-            let name = |index: usize| {
-                self.uplinks.get(index).map(|u| u.config.interface.clone()).unwrap_or_default()
-            };
-            self.outputs.push_back(Output::Event(Event::Handover {
-                from: self.reported_path.map(name),
-                to: active.map(name),
-                reason: reason.to_string(),
-            }));
-            self.reported_path = active;
         }
     }
 }

@@ -83,7 +83,7 @@ impl MobileRouter {
         }
         self.target = self.choose(now);
         let Some(target) = self.target else {
-            self.at_home = false;
+            self.leave_home();
             self.abandon();
             self.timers.stop(Timer::Retransmit);
             self.timers.stop(Timer::Refresh);
@@ -93,7 +93,7 @@ impl MobileRouter {
         match self.uplinks[target].attachment {
             Attachment::Home { .. } => self.go_home(now, wall, target),
             Attachment::Foreign { care_of_address, .. } => {
-                self.at_home = false;
+                self.leave_home();
                 self.register(now, wall, target, care_of_address);
             }
             Attachment::Down(_) => {}
@@ -149,31 +149,53 @@ impl MobileRouter {
         }
     }
 
-    /// Gives up what is under way.
+    /// Gives up what is under way. What the home agent has may be another thing now than what we take for
+    /// registered.
     fn abandon(&mut self) {
         if let Some(exchange) = self.exchange.take() {
             let other = self.registration.is_some_and(|r| r.care_of_address != exchange.care_of_address);
-            self.doubtful |= exchange.purpose == Purpose::Register && !exchange.sent.is_empty() && other;
+            let changes = exchange.purpose == Purpose::Deregister || other;
+            self.doubtful |= !exchange.sent.is_empty() && changes;
         }
     }
 
-    /// RFC 6275 11.5.5, RFC 3963 5.8: on the home link the binding is deleted, from the home address.
+    /// RFC 6275 11.5.5, RFC 3963 5.8: on the home link the binding is deleted, from the home address. Until the
+    /// answer the old path carries the traffic, as far as it is alive; the registration is not renewed.
     fn go_home(&mut self, now: Time, wall: WallTime, uplink: usize) {
         let was_home = std::mem::replace(&mut self.at_home, true);
-        if was_home && self.registration.is_none() {
+        let home_address = self.config.home_address;
+        let under_way = self.exchange.as_ref().is_some_and(|e| {
+            e.purpose == Purpose::Deregister && e.care_of_address == home_address && e.uplink == uplink
+        });
+        if was_home && (self.returned || under_way) {
             return;
         }
+        self.timers.stop(Timer::Refresh);
+        // Also without a registration that we know of: one from before a restart may live on.
+        self.exchange = Some(Exchange::new(Purpose::Deregister, uplink, home_address, false));
+        self.outputs.push_back(Output::Forwarding(home_address));
+        self.transmit(now, wall);
+    }
+
+    /// The home agent has acknowledged the return: traffic leaves the tunnel.
+    pub(super) fn came_home(&mut self, now: Time) {
         if let Some(registration) = self.registration {
             self.retire(now, registration.care_of_address);
         }
         self.unregister();
-        // Also without a registration that we know of: one from before a restart may live on.
-        self.exchange = Some(Exchange::new(Purpose::Deregister, uplink, self.config.home_address, false));
-        self.outputs.push_back(Output::Forwarding(self.config.home_address));
-        self.outputs.push_back(Output::Event(Event::AtHome {
-            interface: self.uplinks[uplink].config.interface.clone(),
-        }));
-        self.transmit(now, wall);
+        self.doubtful = false;
+        self.returned = true;
+        self.announce_home();
+        if let Some(uplink) = self.home_link() {
+            let interface = uplink.config.interface.clone();
+            self.outputs.push_back(Output::Event(Event::AtHome { interface }));
+        }
+        self.forwarding_changed("the home agent acknowledged the return");
+    }
+
+    fn leave_home(&mut self) {
+        self.at_home = false;
+        self.returned = false;
     }
 
     pub(super) fn refresh(&mut self, now: Time, wall: WallTime) {

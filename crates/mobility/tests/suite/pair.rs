@@ -28,22 +28,6 @@ const MAX_OUTPUTS: usize = 32;
 /// More inputs than this at one instant would be a loop.
 const MAX_INPUTS_PER_INSTANT: usize = 500;
 
-/// Something on its way.
-enum Flight {
-    Packet(Vec<u8>),
-    /// To everybody on the home link but the one who said it.
-    Link(Option<usize>, LinkMessage),
-}
-
-/// A packet as it was sent.
-#[derive(Debug, Clone)]
-pub struct Sent {
-    pub at: Time,
-    /// The router, or `None` for the home agent.
-    pub router: Option<usize>,
-    pub seen: Seen,
-}
-
 pub struct Pair {
     pub now: Time,
     /// The time of day at [`Time::ZERO`].

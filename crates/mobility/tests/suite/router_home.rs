@@ -80,6 +80,94 @@ fn coming_home_deregisters_from_the_home_address() {
     assert_eq!(pair.path(), None);
 }
 
+/// Until the home agent has answered it sends everything to the care-of address: so does the router, backwards.
+#[test]
+fn the_tunnel_is_used_until_the_return_is_acknowledged() {
+    let mut pair = away();
+    pair.conditions = Conditions::DEAF;
+    pair.attach(0, "wifi", AT_HOME);
+    for _ in 0..30 {
+        pair.run(1.0);
+        assert_eq!(pair.path(), Some(addr(OTHER_CARE_OF)));
+        assert_eq!(pair.machine().active_uplink(), Some(1));
+        assert_eq!(pair.machine().home_link().expect("found").config.interface, "wifi");
+        assert!(!pair.machine().is_home() && pair.machine().home_uplink().is_none());
+    }
+    assert!(!pair.events.iter().any(|(_, _, e)| matches!(e, Event::AtHome { .. } | Event::Handover { .. })));
+    pair.conditions = Conditions::GOOD;
+    let acknowledged = |pair: &Pair| pair.machine().is_home();
+    pair.run_while(40.0, "the acknowledgement", |pair| !acknowledged(pair));
+    assert_eq!(pair.machine().active_uplink(), Some(0));
+    assert!(
+        pair.events.iter().any(|(_, _, e)| matches!(e, Event::Handover { to: Some(to), .. } if to == "wifi"))
+    );
+    assert_eq!(pair.bound(), None);
+}
+
+/// The same uplink comes home and keeps the old address: what leaves from there is still what the home agent
+/// accepts.
+#[test]
+fn an_uplink_that_comes_home_with_its_old_address_uses_it_until_the_answer() {
+    let mut pair = away();
+    pair.conditions = Conditions::DEAF;
+    pair.set_interface(0, "cell", true, &["fe80::2", AT_HOME, OTHER_CARE_OF], &["fe80::ff"]);
+    pair.run(10.0);
+    assert_eq!(pair.path(), Some(addr(OTHER_CARE_OF)));
+    let accepted = pair.machine().accepted_care_of_addresses();
+    assert_eq!(accepted, [(addr(OTHER_CARE_OF), 1)]);
+    pair.conditions = Conditions::GOOD;
+    pair.run(10.0);
+    assert!(pair.machine().is_home());
+}
+
+/// Away again before the answer: the home agent may have heard the de-registration, so it is told again.
+#[test]
+fn a_return_that_is_broken_off_is_put_right() {
+    let mut pair = away();
+    pair.attach(0, "wifi", AT_HOME);
+    pair.run(1.012);
+    assert_eq!(pair.bound(), None, "it has heard it");
+    pair.detach(0, "wifi");
+    assert_eq!(pair.path(), Some(addr(OTHER_CARE_OF)));
+    assert_eq!(pair.last_update().source, addr(OTHER_CARE_OF));
+    pair.register();
+    assert!(!pair.machine().is_home());
+}
+
+/// The home prefix is advertised on the link: at home, whatever address would be the best.
+#[test]
+fn the_advertised_home_prefix_tells_the_home_link() {
+    const ROUTER: &str = "fe80::ff";
+    let mut pair = away();
+    // The home address itself, which a station puts on the home link, tells nothing.
+    pair.set_interface(0, "wifi", true, &["fe80::2", CARE_OF, HOME], &[ROUTER]);
+    pair.hear_router("wifi", ROUTER, &["2001:db8:f1::/64"]);
+    pair.run(2.0);
+    // Another router has gone before it could be a default router here.
+    pair.hear_router("wifi", "fe80::77", &[HOME_PREFIX]);
+    assert!(pair.machine().home_link().is_none());
+    pair.hear_router("wifi", ROUTER, &[HOME_PREFIX]);
+    assert!(pair.machine().home_link().is_some());
+    pair.run(1.5);
+    assert!(pair.machine().is_home());
+    // The link changes without loss of carrier.
+    pair.hear_router("wifi", "fe80::b", &["2001:db8:f3::/64"]);
+    pair.set_interface(0, "wifi", true, &["fe80::2", AT_HOME, "2001:db8:f3::10"], &["fe80::b"]);
+    assert!(pair.machine().home_link().is_none());
+    pair.register();
+    assert_eq!(pair.path(), Some(addr("2001:db8:f3::10")));
+}
+
+/// An address in the home prefix will do, also when another one is advertised by the first router.
+#[test]
+fn an_address_in_the_home_prefix_tells_the_home_link() {
+    let mut pair = away();
+    pair.hear_router("wifi", "fe80::ff", &["2001:db8:f1::/64"]);
+    pair.set_interface(0, "wifi", true, &["fe80::2", AT_HOME, CARE_OF], &["fe80::ff"]);
+    pair.run(2.0);
+    assert!(pair.machine().is_home());
+}
+
 /// RFC 6275 11.5.5: after the answer the home link is told, O set, S clear, with the link-layer address.
 #[test]
 fn after_the_answer_the_home_link_is_told() {

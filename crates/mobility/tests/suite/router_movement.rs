@@ -241,6 +241,23 @@ fn packets_at_the_old_address_are_still_welcome() {
     pair.run(OLD_PATH_GRACE.as_secs_f64() + 60.0);
 }
 
+/// The same across a new configuration.
+#[test]
+fn packets_at_the_old_address_are_welcome_across_a_new_configuration() {
+    let mut pair = registered();
+    pair.detach(0, "cell");
+    pair.hear_router("wifi", "fe80::a", &["2001:db8:f3::/64"]);
+    pair.set_interface(0, "wifi", true, &["fe80::2", "2001:db8:f3::10", CARE_OF], &["fe80::a"]);
+    pair.run(1.0);
+    let accepted =
+        |pair: &Pair| pair.machine().accepted_care_of_addresses().iter().any(|(a, _)| *a == addr(CARE_OF));
+    assert!(accepted(&pair));
+    pair.reconfigure_router(0);
+    assert!(accepted(&pair));
+    pair.run(OLD_PATH_GRACE.as_secs_f64());
+    assert!(!accepted(&pair));
+}
+
 /// Item 64; RFC 3963 5.6: nothing but Router Solicitations is said on a visited link.
 #[test]
 fn a_visited_link_hears_router_solicitations_only() {

@@ -39,6 +39,22 @@ impl Router {
     }
 }
 
+/// A packet as it was sent.
+#[derive(Debug, Clone)]
+pub struct Sent {
+    pub at: Time,
+    /// The router, or `None` for the home agent.
+    pub router: Option<usize>,
+    pub seen: Seen,
+}
+
+/// Something on its way.
+pub enum Flight {
+    Packet(Vec<u8>),
+    /// To everybody on the home link but the one who said it.
+    Link(Option<usize>, LinkMessage),
+}
+
 /// What the network does to packets.
 #[derive(Debug, Clone, Copy)]
 pub struct Conditions {

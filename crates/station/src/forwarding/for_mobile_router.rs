@@ -83,7 +83,9 @@ pub(crate) fn router_entries(
         }
     }
 
-    let home = router.home_uplink();
+    // The home address and its routes are there before the de-registration, which leaves from it; traffic leaves
+    // the tunnel when the home agent has acknowledged that.
+    let home = router.home_link();
     let home_index = home
         .and_then(|home| router.uplinks().iter().position(|u| u.config.interface == home.config.interface));
     for (index, uplink) in config.uplinks.iter().enumerate() {
@@ -91,7 +93,8 @@ pub(crate) fn router_entries(
             entries.push(rule(priority::FROM_UPLINK, Some(&uplink.interface), None, None, TABLE_NOWHERE));
         }
     }
-    let mobile_table = home_index.map_or(TABLE_TUNNEL, uplink_table);
+    let home_table = home_index.map_or(TABLE_TUNNEL, uplink_table);
+    let mobile_table = if router.is_home() { home_table } else { TABLE_TUNNEL };
     // Packets of the mobile network come from its links and from this machine, nowhere else; where no link is
     // configured, from wherever the operator leads them here.
     let inside: Vec<Option<&str>> = if lan.is_empty() {
@@ -115,7 +118,7 @@ pub(crate) fn router_entries(
     if home.is_some() {
         // The de-registration, which carnet sends from the home address.
         let input = Some(TUNNEL_DEVICE);
-        entries.push(rule(priority::FROM_MOBILE_NETWORK, input, home_address, None, mobile_table));
+        entries.push(rule(priority::FROM_MOBILE_NETWORK, input, home_address, None, home_table));
     }
     entries.push(Entry::Address(InterfaceAddress {
         interface: home.map_or(TUNNEL_DEVICE, |home| home.config.interface.as_str()).into(),
