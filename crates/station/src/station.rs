@@ -196,7 +196,7 @@ impl Station {
                 self.forwarder.serve(prefix, config.home_address);
             }
             // Before the home agent turns forwarding on: the order of these matters to the kernel.
-            for (order, entries) in setting_entries(&router.machine).into_iter().enumerate() {
+            for (order, entries) in setting_entries(&router.machine, &router.lan).into_iter().enumerate() {
                 self.desired.replace(Scope::Settings(order), entries);
             }
             if let Some(stored) = persistent.mobile_router {

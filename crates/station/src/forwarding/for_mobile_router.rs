@@ -37,13 +37,17 @@ const CAPTURED: [u8; 3] = [protocol::IPV6, protocol::MOBILITY, protocol::FRAGMEN
 
 /// The switches of the interfaces. They come first and in this order: uplinks have to accept Router
 /// Advertisements before forwarding is turned on, or the kernel drops the default routers that it knows.
-pub(crate) fn setting_entries(router: &MobileRouter) -> [Vec<Entry>; 3] {
+pub(crate) fn setting_entries(router: &MobileRouter, lan: &[String]) -> [Vec<Entry>; 3] {
     let setting = |interface: &str, name: &str, value: &str| {
         Entry::Setting(Setting { interface: interface.into(), name: name.into(), value: value.into() })
     };
     let uplinks = || router.config().uplinks.iter().map(|u| u.interface.as_str());
     [
-        uplinks().map(|uplink| setting(uplink, "accept_ra", "2")).collect(),
+        uplinks()
+            .map(|uplink| setting(uplink, "accept_ra", "2"))
+            // On its own links the router advertises, and believes nobody else.
+            .chain(lan.iter().map(|interface| setting(interface, "accept_ra", "0")))
+            .collect(),
         vec![setting("all", "forwarding", "1")],
         uplinks().map(|uplink| setting(uplink, "forwarding", "0")).collect(),
     ]
