@@ -1,6 +1,7 @@
 //! The mobile router (RFC 6275 section 11, RFC 3963 section 5), without I/O.
 //!
-//! Uplinks come and go; the best attached one is the *target*. When the registered care-of address is not
+//! Uplinks come and go; the best attached one is the *target*, one over which the home agent does not answer
+//! only when there is no other (see `demotion`). When the registered care-of address is not
 //! the target's, a Binding Update goes out from there. The *path*, the care-of address that traffic leaves
 //! from, follows by make before break:
 //!

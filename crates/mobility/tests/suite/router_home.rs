@@ -162,6 +162,7 @@ fn the_advertised_home_prefix_tells_the_home_link() {
 #[test]
 fn an_address_in_the_home_prefix_tells_the_home_link() {
     let mut pair = away();
+    pair.attach(0, "wifi", CARE_OF);
     pair.hear_router("wifi", "fe80::ff", &["2001:db8:f1::/64"]);
     pair.set_interface(0, "wifi", true, &["fe80::2", AT_HOME, CARE_OF], &["fe80::ff"]);
     pair.run(2.0);
