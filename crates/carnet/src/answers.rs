@@ -16,7 +16,12 @@ use crate::settings;
 pub const NO_GEONET: &str = "this station does no GeoNetworking";
 
 /// `GET /v1/status`
-pub fn status(config: &Config, station: &Station, uptime: Duration) -> model::Status {
+pub fn status(
+    config: &Config,
+    station: &Station,
+    geonet: Option<model::GeonetStatus>,
+    uptime: Duration,
+) -> model::Status {
     let now = station.status();
     let mut roles = Vec::new();
     if config.home_agent.is_some() {
@@ -24,6 +29,9 @@ pub fn status(config: &Config, station: &Station, uptime: Duration) -> model::St
     }
     if config.mobile_router.is_some() {
         roles.push(model::Role::MobileRouter);
+    }
+    if config.geonet.is_some() {
+        roles.push(model::Role::Geonet);
     }
     let active = station.uplink_status().into_iter().find(|uplink| uplink.active);
     model::Status {
@@ -44,7 +52,7 @@ pub fn status(config: &Config, station: &Station, uptime: Duration) -> model::St
             address: agent.config().address,
             bindings: now.home_agent_bindings.unwrap_or_default() as u64,
         }),
-        geonet: None,
+        geonet,
     }
 }
 

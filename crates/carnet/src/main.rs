@@ -1,7 +1,7 @@
 //! The carnet program: runs a station, checks its config, and talks to a running one.
 //!
 //! * [`cli`] is the command line, [`check`] looks at configs.
-//! * [`mod@run`] is the event loop of a station; [`http`] serves the API beside it and speaks to it through
+//! * [`mod@run`] is the event loop of a station, [`geonet`] its side of GeoNetworking; [`http`] serves the API beside it and speaks to it through
 //!   [`request`].
 //! * [`client`] asks a running station over that API, [`show`] lays out what it answers.
 
@@ -11,6 +11,7 @@ mod answers;
 mod check;
 mod cli;
 mod client;
+mod geonet;
 mod http;
 mod log;
 mod record;

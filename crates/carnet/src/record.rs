@@ -15,6 +15,7 @@ use carnet_api::config::Config;
 use carnet_base::{Time, WallTime};
 use carnet_station::io::{Input, Output};
 use carnet_station::{PersistentState, Station};
+use carnet_wire::geonet::GnAddress;
 use serde::{Deserialize, Serialize};
 
 use crate::settings;
@@ -30,6 +31,9 @@ pub struct Header {
     pub wall: WallTime,
     /// What an earlier run left.
     pub state: PersistentState,
+    /// The GN address, where the station is a GeoNetworking router: it may not be in the config.
+    #[serde(default)]
+    pub gn_address: Option<u64>,
 }
 
 /// One input.
@@ -115,7 +119,7 @@ pub fn replay(config: &Config, path: &Path, out: &mut impl Write) -> anyhow::Res
     let (number, first) = lines.next().with_context(|| format!("{}: empty", path.display()))?;
     let header: Header = serde_json::from_str(&first.with_context(|| place(number))?)
         .with_context(|| format!("{}: expected the header of a recording", place(number)))?;
-    let station_config = settings::station(config);
+    let station_config = settings::station(config, header.gn_address.map(GnAddress));
     let mut station = Station::new(station_config, header.state, header.seed, header.time, header.wall);
     print_outputs(&mut station, header.time, out)?;
     for (number, line) in lines {

@@ -4,27 +4,29 @@
 //! request, a signal), hands it to the station and carries out the outputs in their order, so that a route is
 //! in place before the packet that needs it leaves.
 
-use std::future::pending;
 use std::path::Path;
 use std::time::Duration;
 
 use anyhow::Context;
 use carnet_api::config::Config;
-use carnet_api::model;
-use carnet_base::{RateLimiter, Time};
+use carnet_api::model::{self, GnPingEvent, GnPingRequest};
+use carnet_base::{RateLimiter, Time, WallTime};
+use carnet_geonet::{ReceivedFrame, Router};
+use carnet_linux::frame_link::LinkEvent;
 use carnet_linux::{Platform, PlatformEvent, TunnelIo, clock};
 use carnet_station::Station;
 use carnet_station::forwarding::forwarder::Verdict;
 use carnet_station::forwarding::packet::PacketBuffer;
-use carnet_station::io::{Command, Event, Input, Output};
+use carnet_station::io::{Command, Event, Frame, Input, Output};
 use serde_json::Value;
 use tokio::signal::unix::{SignalKind, signal};
 use tokio::sync::{broadcast, mpsc};
 use tokio::time::{sleep, timeout};
 use tracing::{error, info, warn};
 
+use crate::geonet::{self, Geonet, GeonetEvent, until};
 use crate::record::{Header, Recorder};
-use crate::request::Request;
+use crate::request::{Answer, Request};
 use crate::state::StateFile;
 use crate::{answers, http, settings};
 
@@ -58,8 +60,16 @@ pub async fn run(config: Config, path: &Path) -> anyhow::Result<()> {
 
     // Before the undo file beside it is touched: it would be that of the other station.
     http::is_stale(&config.station.socket)?;
+    let geonet = match &config.geonet {
+        Some(config) => tokio::select! {
+            geonet = Geonet::open(config) => Some(geonet?),
+            _ = terminate.recv() => return Ok(()),
+            _ = interrupt.recv() => return Ok(()),
+        },
+        None => None,
+    };
     let platform = Platform::open(settings::platform(&config))?;
-    let mut runner = Runner::new(config, platform)?;
+    let mut runner = Runner::new(config, platform, geonet)?;
     runner.carry_out();
     let (requests, mut inbox) = mpsc::channel(REQUESTS);
     let server = http::serve(&runner.config.station.socket, requests, runner.events.clone()).await;
@@ -75,7 +85,7 @@ pub async fn run(config: Config, path: &Path) -> anyhow::Result<()> {
     let _ = sd_notify::notify(&[sd_notify::NotifyState::Ready]);
 
     let tunnel = runner.platform.tunnel();
-    let mut failures = 0;
+    let (mut failures, mut geonet_failures) = (0, 0);
     let result = loop {
         let step = tokio::select! {
             ready = tunnel.readable() => match ready {
@@ -104,6 +114,21 @@ pub async fn run(config: Config, path: &Path) -> anyhow::Result<()> {
                 runner.input(Input::Timeout);
                 Ok(())
             }
+            event = geonet::next_event(&mut runner.geonet) => {
+                match event.and_then(|event| runner.geonet_event(event)) {
+                    Ok(()) => {
+                        geonet_failures = 0;
+                        Ok(())
+                    }
+                    Err(error) if geonet_failures < MAX_FAILURES => {
+                        geonet_failures += 1;
+                        error!("{error}; trying again");
+                        sleep(RECOVERY).await;
+                        Ok(())
+                    }
+                    Err(error) => Err(error.into()),
+                }
+            }
             Some(request) = inbox.recv() => {
                 runner.request(request);
                 Ok(())
@@ -131,50 +156,48 @@ pub async fn run(config: Config, path: &Path) -> anyhow::Result<()> {
     result
 }
 
-/// Waits until `deadline` on the station's clock; for ever without one.
-async fn until(deadline: Option<Time>) {
-    match deadline {
-        Some(deadline) => sleep(deadline.saturating_since(clock::now())).await,
-        None => pending().await,
-    }
-}
-
 /// The station and what carries out its outputs.
 struct Runner {
     config: Config,
     station: Station,
     platform: Platform,
     tunnel: TunnelIo,
+    geonet: Option<Geonet>,
     state: StateFile,
     recorder: Recorder,
     events: broadcast::Sender<Value>,
     started: Time,
     buffer: PacketBuffer,
+    /// Outputs of frames that are being received; empty otherwise.
+    outputs: Vec<Output>,
     write_errors: u64,
     refusals: RateLimiter,
 }
 
 impl Runner {
-    fn new(config: Config, platform: Platform) -> anyhow::Result<Runner> {
+    fn new(config: Config, platform: Platform, geonet: Option<Geonet>) -> anyhow::Result<Runner> {
         let state = StateFile::open(config.station.state_dir.as_deref(), &config.station.name)?;
         let header = Header {
             seed: clock::random_seed().context("cannot get randomness from the kernel")?,
             time: clock::now(),
             wall: clock::wall(),
             state: state.load(),
+            gn_address: geonet.as_ref().map(|geonet| geonet.address().0),
         };
         let recorder = Recorder::create(config.station.record.as_deref(), &header)?;
-        let station_config = settings::station(&config);
+        let station_config = settings::station(&config, geonet.as_ref().map(Geonet::address));
         Ok(Runner {
             station: Station::new(station_config, header.state, header.seed, header.time, header.wall),
             config,
             tunnel: platform.tunnel(),
             platform,
+            geonet,
             state,
             recorder,
             events: broadcast::channel(EVENTS).0,
             started: header.time,
             buffer: PacketBuffer::new(),
+            outputs: Vec::new(),
             write_errors: 0,
             refusals: RateLimiter::new(REFUSALS, REFUSAL_INTERVAL),
         })
@@ -232,35 +255,108 @@ impl Runner {
         result
     }
 
+    fn geonet_event(&mut self, event: GeonetEvent) -> carnet_linux::Result<()> {
+        let (now, wall) = (clock::now(), clock::wall());
+        match event {
+            GeonetEvent::Link(LinkEvent::Frames) => self.frames(now, wall)?,
+            GeonetEvent::Link(LinkEvent::Changed(state)) => {
+                self.geonet.iter().for_each(|geonet| geonet.link_changed(state));
+            }
+            GeonetEvent::Link(_) => {}
+            GeonetEvent::Position(event) => {
+                let Some(geonet) = &mut self.geonet else { return Ok(()) };
+                let (position, news) = geonet.position(now, event);
+                if let Some(position) = position {
+                    self.input(Input::Position(position));
+                }
+                if let Some(message) = news {
+                    self.report(&Event::Warning { message });
+                }
+            }
+            GeonetEvent::Ping => {
+                let Some(geonet) = &mut self.geonet else { return Ok(()) };
+                for request in geonet.ping_requests(now) {
+                    // What cannot be sent is not answered, and reported as that.
+                    if let Err(refusal) = self.try_input(Input::Geonet(request)) {
+                        tracing::debug!("{refusal}");
+                    }
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Receives a batch of frames.
+    fn frames(&mut self, now: Time, wall: WallTime) -> carnet_linux::Result<()> {
+        // Under a flood there is always a frame: timers do not wait for it to end.
+        if self.station.poll_timeout().is_some_and(|due| due <= now) {
+            self.input(Input::Timeout);
+        }
+        let Runner { geonet: Some(geonet), station, recorder, outputs, .. } = self else { return Ok(()) };
+        let result = geonet.receive(|frame| {
+            if recorder.is_active() {
+                let ReceivedFrame { source, destination, packet } = frame;
+                let frame = Frame { source, destination, packet: packet.to_vec() };
+                recorder.record(now, wall, Input::Frame(frame));
+            }
+            station.handle_frame(now, frame);
+            outputs.extend(std::iter::from_fn(|| station.poll_output()));
+        });
+        let mut outputs = std::mem::take(&mut self.outputs);
+        for output in outputs.drain(..) {
+            self.carry(output);
+        }
+        self.outputs = outputs;
+        self.carry_out();
+        result
+    }
+
     /// Carries out what the station wants, in order.
     fn carry_out(&mut self) {
         while let Some(output) = self.station.poll_output() {
-            match output {
-                Output::Forwarding(change) => {
-                    if let Err(error) = self.platform.apply(&change) {
-                        error!("{error}");
-                    }
+            self.carry(output);
+        }
+        if let Some(geonet) = &mut self.geonet {
+            geonet.flush();
+        }
+    }
+
+    fn carry(&mut self, output: Output) {
+        match output {
+            Output::Forwarding(change) => {
+                if let Err(error) = self.platform.apply(&change) {
+                    error!("{error}");
                 }
-                Output::Packet(packet) => {
-                    if self.tunnel.try_write(&packet).is_err() {
-                        self.write_errors += 1;
-                    }
-                }
-                Output::Icmpv6(message) => {
-                    // The link may just have gone; whoever sent this will send again.
-                    if let Err(error) = self.platform.send_icmpv6(&message) {
-                        tracing::debug!("{error}");
-                    }
-                }
-                Output::Persist => {
-                    let state = self.station.persistent_state(clock::now(), clock::wall());
-                    if let Err(error) = self.state.store(&state) {
-                        error!("{error:#}");
-                    }
-                }
-                Output::Frame(_) | Output::Delivered(_) => {}
-                Output::Event(event) => self.report(&event),
             }
+            Output::Packet(packet) => {
+                if self.tunnel.try_write(&packet).is_err() {
+                    self.write_errors += 1;
+                }
+            }
+            Output::Icmpv6(message) => {
+                // The link may just have gone; whoever sent this will send again.
+                if let Err(error) = self.platform.send_icmpv6(&message) {
+                    tracing::debug!("{error}");
+                }
+            }
+            Output::Persist => {
+                let state = self.station.persistent_state(clock::now(), clock::wall());
+                if let Err(error) = self.state.store(&state) {
+                    error!("{error:#}");
+                }
+            }
+            Output::Frame(frame) => {
+                if let Some(geonet) = &mut self.geonet {
+                    geonet.send(&frame);
+                }
+                self.station.recycle(frame.packet);
+            }
+            Output::Delivered(delivered) => {
+                if let Some(geonet) = &mut self.geonet {
+                    geonet.delivered(clock::now(), delivered);
+                }
+            }
+            Output::Event(event) => self.report(&event),
         }
     }
 
@@ -286,7 +382,8 @@ impl Runner {
         match request {
             Request::Status(reply) => {
                 let uptime = now.saturating_since(self.started);
-                let _ = reply.send(answers::status(&self.config, &self.station, uptime));
+                let geonet = self.ask_geonet(Geonet::status).ok();
+                let _ = reply.send(answers::status(&self.config, &self.station, geonet, uptime));
             }
             Request::Bindings(reply) => {
                 let _ = reply.send(answers::bindings(&self.station, now));
@@ -300,30 +397,50 @@ impl Runner {
             Request::Counters(reply) => {
                 let mut counters = answers::counters(&self.station, &self.platform.counters());
                 counters.insert("tunnel.write_errors".into(), self.write_errors);
+                counters.extend(self.geonet.iter_mut().flat_map(Geonet::counters));
                 let _ = reply.send(counters);
             }
             Request::Handover { uplink, reply } => {
                 let result = self.try_input(Input::Command(Command::Handover { uplink }));
                 let _ = reply.send(result);
             }
-            Request::Neighbours(reply) | Request::Locations(reply) => {
-                let _ = reply.send(Err(answers::NO_GEONET.into()));
+            Request::Neighbours(reply) => {
+                let _ = reply
+                    .send(self.ask_geonet(|geonet, router| geonet.locations(router, clock::wall(), true)));
+            }
+            Request::Locations(reply) => {
+                let _ = reply
+                    .send(self.ask_geonet(|geonet, router| geonet.locations(router, clock::wall(), false)));
             }
             Request::Areas(reply) => {
-                let _ = reply.send(Err(answers::NO_GEONET.into()));
+                let _ = reply.send(self.ask_geonet(Geonet::areas));
             }
             Request::GnSend { packet, reply } => {
-                tracing::debug!("not sent: {packet:?}");
-                let _ = reply.send(Err(answers::NO_GEONET.into()));
+                let request = self.ask_geonet(|geonet, _| geonet.request(packet)).flatten();
+                let _ = reply.send(request.and_then(|request| self.try_input(Input::Geonet(request))));
             }
             Request::GnPing { ping, reply } => {
-                tracing::debug!("not sent: {ping:?}");
-                let _ = reply.send(Err(answers::NO_GEONET.into()));
+                let _ = reply.send(self.ping(&ping));
             }
             Request::GnReceive(reply) => {
-                let _ = reply.send(Err(answers::NO_GEONET.into()));
+                let _ = reply.send(self.ask_geonet(|geonet, _| geonet.subscribe()));
             }
         }
+    }
+
+    fn ask_geonet<T>(&self, question: impl FnOnce(&Geonet, &Router) -> T) -> Answer<T> {
+        let geonet = self.geonet.as_ref().zip(self.station.geonet());
+        geonet.map(|(geonet, router)| question(geonet, router)).ok_or_else(|| answers::NO_GEONET.into())
+    }
+
+    fn ping(&mut self, ping: &GnPingRequest) -> Answer<mpsc::Receiver<GnPingEvent>> {
+        let geonet = self.geonet.as_mut().ok_or(answers::NO_GEONET)?;
+        let (identifier, request, events) = geonet.ping(clock::now(), ping)?;
+        if let Err(refusal) = self.try_input(Input::Geonet(request)) {
+            self.geonet.iter_mut().for_each(|geonet| geonet.abandon(identifier));
+            return Err(refusal);
+        }
+        Ok(events)
     }
 
     /// Reads the config again and changes the difference; a config with errors changes nothing.
@@ -335,8 +452,12 @@ impl Runner {
                 return;
             }
         };
-        if config.station != self.config.station {
-            error!("the config is not taken over: changes in [station] need a restart");
+        let sections = [
+            ("[station]", config.station != self.config.station),
+            ("[geonet]", config.geonet != self.config.geonet),
+        ];
+        if let Some((section, _)) = sections.iter().find(|(_, changed)| *changed) {
+            error!("the config is not taken over: changes in {section} need a restart");
             return;
         }
         for warning in config.warnings() {
@@ -344,7 +465,7 @@ impl Runner {
         }
         self.recorder.end("a config that is read again cannot be replayed");
         self.platform.watch(settings::platform(&config).watched);
-        let station_config = settings::station(&config);
+        let station_config = settings::station(&config, self.geonet.as_ref().map(Geonet::address));
         self.station.reconfigure(clock::now(), clock::wall(), station_config);
         self.config = config;
         self.carry_out();

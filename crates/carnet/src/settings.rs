@@ -1,5 +1,7 @@
 //! From the config file to what the station and the platform want to know.
 
+pub mod geonet;
+
 use std::path::PathBuf;
 
 use carnet_api::config::{Auth, Config, DataplanePath, Registration, Replay};
@@ -8,13 +10,14 @@ use carnet_mobility::home_agent::{AuthorizedNode, HomeAgentConfig};
 use carnet_mobility::mobile_router::{MobileRouterConfig, RegistrationMode, UplinkConfig};
 use carnet_mobility::{Authentication, ReplayProtection, SecurityAssociation};
 use carnet_station::{MobileRouterSettings, StationConfig};
+use carnet_wire::geonet::GnAddress;
 
 /// MTU of the tunnel device. What fits into a tunnel is the forwarder's business; the device only has to
 /// take whatever the kernel routes into it, outer headers included, from links with jumbo frames too.
 const DEVICE_MTU: u32 = 9216;
 
-/// What the station shall be.
-pub fn station(config: &Config) -> StationConfig {
+/// What the station shall be. It is a GeoNetworking router if it has an address as one.
+pub fn station(config: &Config, gn_address: Option<GnAddress>) -> StationConfig {
     let home_agent = config.home_agent.as_ref().map(|agent| HomeAgentConfig {
         address: agent.address,
         home_prefix: agent.home_prefix,
@@ -54,7 +57,9 @@ pub fn station(config: &Config) -> StationConfig {
         lan: router.lan.clone(),
         advertise: router.advertise,
     });
-    StationConfig { home_agent, mobile_router, geonet: None }
+    let geonet = config.geonet.as_ref().zip(gn_address);
+    let geonet = geonet.map(|(config, address)| geonet::router(config, address));
+    StationConfig { home_agent, mobile_router, geonet }
 }
 
 /// What the platform has to watch.

@@ -207,6 +207,11 @@ impl Host {
         self.output(&["ping", "-6", "-c", "1", "-W", "1", address]).status.success()
     }
 
+    /// As [`Host::pings`], for an IPv4 address.
+    pub fn pings_v4(&self, address: &str) -> bool {
+        self.output(&["ping", "-4", "-c", "1", "-W", "1", address]).status.success()
+    }
+
     /// Everything that carnet may change.
     pub fn snapshot(&self) -> String {
         let mut text = String::new();

@@ -12,6 +12,7 @@ mod traffic;
 mod agent_lost;
 mod boundaries;
 mod cleanup;
+mod geonet;
 mod links;
 mod mutations;
 mod refresh;

@@ -76,7 +76,8 @@ impl Station {
         fs::read_to_string(&self.log).unwrap_or_default()
     }
 
-    fn ask(&self, arguments: &[&str]) -> Output {
+    /// Runs a command that talks to it.
+    pub fn ask(&self, arguments: &[&str]) -> Output {
         let socket = self.socket.to_str().expect("a path");
         carnet(&[arguments, &["--socket", socket]].concat())
     }

@@ -1,0 +1,491 @@
+//! GeoNetworking in a running station: its link, its position, and what operators ask of it.
+
+mod pings;
+
+use std::future::pending;
+
+use anyhow::Context;
+use carnet_api::address::{GnAddress, MacAddress, Octets};
+use carnet_api::config::{self, GeonetAddress};
+use carnet_api::model::{
+    self, GeonetStatus, GnArea, GnNextHeader, GnPacketType, GnPingEvent, GnPingRequest, GnReceived,
+    GnSendRequest, GnStation, GnTarget, GnTransport, Location,
+};
+use carnet_base::{RateLimiter, Time, WallTime};
+use carnet_geonet::geodesy::{self, Position as Place};
+use carnet_geonet::location_table::Entry;
+use carnet_geonet::{ReceivedFrame, Router};
+use carnet_linux::frame_link::{FrameLink, LinkEvent, LinkState, MacAddress as Mac};
+use carnet_linux::position::{LostReason, PositionEvent, PositionOptions, PositionSource, reckoning};
+use carnet_linux::{Result, clock};
+use carnet_station::geonet::echo::{self, Echo};
+use carnet_station::io::{Area, AreaShape, Delivered, Frame, GeonetRequest, GeonetTransport, Position};
+use carnet_wire::btp::{BtpA, BtpB};
+use carnet_wire::geonet::{GnAddress as WireAddress, LongPositionVector, Timestamp};
+use tokio::sync::{broadcast, mpsc};
+use tokio::time::{Duration, sleep};
+use tracing::{debug, info, warn};
+
+use self::pings::Pings;
+use crate::settings;
+
+/// Payloads that wait for a slow reader of `gnrecv`.
+const RECEIVED: usize = 1024;
+/// News about the position, at once and in the long run.
+const NEWS: u32 = 10;
+const NEWS_INTERVAL: Duration = Duration::from_secs(10);
+
+/// What [`Geonet::next_event`] waits for.
+#[derive(Debug)]
+pub enum GeonetEvent {
+    /// The link has something to say.
+    Link(LinkEvent),
+    /// The positioning has.
+    Position(PositionEvent),
+    /// [`Geonet::ping_requests`] are due.
+    Ping,
+}
+
+/// Everything of a GeoNetworking router that is not the router itself.
+#[derive(Debug)]
+pub struct Geonet {
+    link: FrameLink,
+    positions: PositionSource,
+    config: config::Geonet,
+    address: WireAddress,
+    received: broadcast::Sender<GnReceived>,
+    pings: Pings,
+    /// How the positioning does, in one word.
+    state: &'static str,
+    last: Option<Position>,
+    news: RateLimiter,
+}
+
+impl Geonet {
+    /// Opens the link and the source of positions. Waits for the interface where the address is made of its
+    /// link-layer address.
+    ///
+    /// # Errors
+    /// When one of them cannot be had.
+    pub async fn open(config: &config::Geonet) -> anyhow::Result<Geonet> {
+        let seed = clock::random_seed().context("cannot get randomness from the kernel")?;
+        let mid = match config.address {
+            GeonetAddress::Auto => None,
+            GeonetAddress::Managed(address) => Some(address.0),
+            GeonetAddress::Anonymous => Some(random_mac(seed)),
+        };
+        let positions =
+            PositionSource::open(&settings::geonet::position(config), PositionOptions::default())?;
+        let mut link = FrameLink::open(settings::geonet::link(config, mid))?;
+        let mid = match mid {
+            Some(mid) => mid,
+            None => address_of(&mut link, config).await?,
+        };
+        if link.address() != Mac::default() && link.address() != mid {
+            warn!(
+                "the link has the address {}, not {}: unicast frames to this station will be lost until it has",
+                MacAddress(link.address()),
+                MacAddress(mid)
+            );
+        }
+        Ok(Geonet {
+            link,
+            positions,
+            address: settings::geonet::address(config, mid),
+            config: config.clone(),
+            received: broadcast::channel(RECEIVED).0,
+            pings: Pings::new(seed as u16),
+            state: "no_fix",
+            last: None,
+            news: RateLimiter::new(NEWS, NEWS_INTERVAL),
+        })
+    }
+
+    /// The GN address with which the station starts.
+    pub fn address(&self) -> WireAddress {
+        self.address
+    }
+
+    /// Waits for what comes first. Safe to cancel.
+    pub async fn next_event(&mut self) -> Result<GeonetEvent> {
+        let ping = self.pings.poll_timeout();
+        tokio::select! {
+            event = self.link.readable() => event.map(GeonetEvent::Link),
+            event = self.positions.next_event() => Ok(GeonetEvent::Position(event)),
+            () = until(ping) => Ok(GeonetEvent::Ping),
+        }
+    }
+
+    /// Receives a batch of frames.
+    pub fn receive(&mut self, mut take: impl FnMut(ReceivedFrame<'_>)) -> Result<()> {
+        self.link.try_receive(|source, destination, packet| {
+            take(ReceivedFrame { source, destination, packet });
+        })?;
+        Ok(())
+    }
+
+    /// Queues a frame. What cannot go is counted.
+    pub fn send(&mut self, frame: &Frame) {
+        let _counted = self.link.send(frame.destination, &frame.packet);
+    }
+
+    /// Sends what is queued.
+    pub fn flush(&mut self) {
+        self.link.flush();
+    }
+
+    /// The link has changed.
+    pub fn link_changed(&self, state: LinkState) {
+        info!(
+            "the GeoNetworking link is {}",
+            match state {
+                LinkState::Up => "up",
+                LinkState::Down => "down",
+                LinkState::Missing => "missing",
+            }
+        );
+        if self.link.address() != self.address.mid() {
+            warn!(
+                "the GeoNetworking link has the address {} now: carnet must be started anew to take it over",
+                MacAddress(self.link.address())
+            );
+        }
+    }
+
+    /// What the positioning tells, as the router wants it; and what the operator ought to know.
+    pub fn position(&mut self, now: Time, event: PositionEvent) -> (Option<Position>, Option<String>) {
+        let (position, news) = match event {
+            PositionEvent::Fix(fix) => {
+                let leap_seconds = self.positions.leap_seconds();
+                let vector = fix.position_vector(self.address, leap_seconds, reckoning::PAI_INTERVAL);
+                if self.state != "fix" && self.news.allow(now) {
+                    info!("the position is known");
+                }
+                self.state = "fix";
+                self.last = Some(position_of(&vector));
+                (self.last, None)
+            }
+            PositionEvent::Lost { reason } => {
+                self.state = word(&reason);
+                // The last known place, no longer an accurate one.
+                let last = self.last.map(|last| Position { accurate: false, ..last });
+                (last, Some(format!("the position is not known: {}", lost(&reason))))
+            }
+            PositionEvent::Mode(mode) => {
+                debug!("fix: {mode:?}");
+                (None, None)
+            }
+            PositionEvent::Connected { release } => {
+                info!("connected to gpsd {release}");
+                (None, None)
+            }
+            PositionEvent::Clock(clock) if clock.wrong => {
+                let milliseconds = clock.milliseconds;
+                (None, Some(format!("the system clock is {milliseconds} ms ahead of the receiver's")))
+            }
+            PositionEvent::Clock(_) => (None, Some("the system clock is right again".into())),
+            PositionEvent::LeapSeconds(seconds) => {
+                (None, Some(format!("{seconds} leap seconds since 2004, by the receiver")))
+            }
+        };
+        (position, news.filter(|_| self.news.allow(now)))
+    }
+
+    /// A payload came: an answer to a ping, or something for those who listen.
+    pub fn delivered(&mut self, now: Time, delivered: Delivered) {
+        let echo = (delivered.next_header == echo::NEXT_HEADER).then(|| Echo::parse(&delivered.payload));
+        match echo.flatten() {
+            Some(echo) if echo.is_reply => self.pings.answer(now, &delivered, echo),
+            // Without a listener there is nobody to tell.
+            _ => drop(self.received.send(received(delivered))),
+        }
+    }
+
+    /// `GET /v1/gnrecv`
+    pub fn subscribe(&self) -> broadcast::Receiver<GnReceived> {
+        self.received.subscribe()
+    }
+
+    /// The requests of pings that go now.
+    pub fn ping_requests(&mut self, now: Time) -> Vec<GeonetRequest> {
+        self.pings.handle_timeout(now)
+    }
+
+    /// Begins a ping; its first request has to be sent.
+    ///
+    /// # Errors
+    /// When the target is not known, or there are too many pings.
+    pub fn ping(
+        &mut self,
+        now: Time,
+        ping: &GnPingRequest,
+    ) -> std::result::Result<(u16, GeonetRequest, mpsc::Receiver<GnPingEvent>), String> {
+        let transport = match &ping.target {
+            GnTarget::Station(station) => GeonetTransport::GeoUnicast(station_address(*station)?),
+            GnTarget::Area(name) => GeonetTransport::GeoBroadcast(self.named(name)?),
+        };
+        self.pings.start(now, transport, ping)
+    }
+
+    /// Forgets a ping whose first request was refused.
+    pub fn abandon(&mut self, identifier: u16) {
+        self.pings.abandon(identifier);
+    }
+
+    /// `POST /v1/gnsend`
+    ///
+    /// # Errors
+    /// When the target is not known.
+    pub fn request(&self, packet: GnSendRequest) -> std::result::Result<GeonetRequest, String> {
+        let transport = match packet.transport {
+            GnTransport::Guc { to } => GeonetTransport::GeoUnicast(station_address(to)?),
+            GnTransport::Gac { area } => GeonetTransport::GeoAnycast(self.area(&area)?),
+            GnTransport::Gbc { area } => GeonetTransport::GeoBroadcast(self.area(&area)?),
+            GnTransport::Tsb {} => GeonetTransport::TopologicallyScoped,
+            GnTransport::Shb {} => GeonetTransport::SingleHop,
+        };
+        let (next_header, header) = match (packet.next_header, packet.port) {
+            (GnNextHeader::Any, _) => (0, None),
+            (GnNextHeader::BtpA, port) => {
+                let header = |port| BtpA { destination_port: port, source_port: 0 }.to_octets();
+                (1, port.map(header))
+            }
+            (GnNextHeader::BtpB, port) => {
+                let header = |port| BtpB { destination_port: port, destination_port_info: 0 }.to_octets();
+                (2, port.map(header))
+            }
+            (GnNextHeader::Ipv6, _) => (3, None),
+        };
+        Ok(GeonetRequest {
+            transport,
+            next_header,
+            store_carry_forward: packet.scf,
+            lifetime_ms: packet.lifetime_ms,
+            hop_limit: packet.hop_limit,
+            payload: header.into_iter().flatten().chain(packet.payload.0).collect(),
+        })
+    }
+
+    fn area(&self, area: &GnArea) -> std::result::Result<Area, String> {
+        match area {
+            GnArea::Name(name) => self.named(name),
+            GnArea::Circle(circle) => Ok(Area {
+                shape: AreaShape::Circle,
+                latitude: tenths_of_microdegrees(circle.latitude),
+                longitude: tenths_of_microdegrees(circle.longitude),
+                distance_a: circle.radius_m,
+                distance_b: 0,
+                angle: 0,
+            }),
+        }
+    }
+
+    fn named(&self, name: &str) -> std::result::Result<Area, String> {
+        let area = self.config.areas.iter().find(|area| area.name == name);
+        area.map(wire_area).ok_or_else(|| format!("there is no area {name:?} in the config"))
+    }
+
+    /// `GET /v1/areas`
+    pub fn areas(&self, router: &Router) -> Vec<model::Area> {
+        let place = router.position_vector().map(|vector| Place::new(vector.latitude, vector.longitude));
+        let area = |area: &config::Area| {
+            let (latitude, longitude) = area.center.degrees();
+            let round = area.shape == config::AreaShape::Circle;
+            model::Area {
+                name: area.name.clone(),
+                shape: area.shape,
+                latitude,
+                longitude,
+                distance_a_m: area.distance_a_m,
+                distance_b_m: (!round).then_some(area.distance_b_m),
+                angle_deg: (!round).then_some(area.angle_deg),
+                inside: place.map(|place| geodesy::is_inside(&wire_area(area).into(), place)),
+            }
+        };
+        self.config.areas.iter().map(area).collect()
+    }
+
+    /// The part of `GET /v1/status`.
+    pub fn status(&self, router: &Router) -> GeonetStatus {
+        let table = router.location_table();
+        GeonetStatus {
+            gn_address: GnAddress(router.address().0),
+            position: self.state.into(),
+            latitude: router.position_vector().map(|vector| degrees(vector.latitude)),
+            longitude: router.position_vector().map(|vector| degrees(vector.longitude)),
+            neighbours: table.neighbours() as u64,
+            locations: table.len() as u64,
+        }
+    }
+
+    /// `GET /v1/locations`, and of these `GET /v1/neighbours`.
+    pub fn locations(&self, router: &Router, wall: WallTime, only_neighbours: bool) -> Vec<Location> {
+        let milliseconds = i64::try_from(wall.as_unix_nanos() / 1_000_000).unwrap_or(i64::MAX);
+        let now = Timestamp::from_unix_milliseconds(milliseconds, self.positions.leap_seconds());
+        let entries = router.location_table().iter().map(|(_, entry)| entry);
+        let mut locations: Vec<Location> = entries
+            .filter(|entry| entry.is_neighbour() || !only_neighbours)
+            .map(|entry| location(entry, now))
+            .collect();
+        locations.sort_by_key(|location| location.gn_address);
+        locations
+    }
+
+    /// Counters of the link.
+    pub fn counters(&mut self) -> Vec<(String, u64)> {
+        let link = self.link.counters();
+        let drops = link.drops().map(|(name, count)| (format!("geonet.dropped.{name}"), count));
+        [("geonet.link.received".into(), link.received), ("geonet.link.sent".into(), link.sent)]
+            .into_iter()
+            .chain(drops)
+            .collect()
+    }
+}
+
+/// [`Geonet::next_event`], or nothing for ever.
+pub async fn next_event(geonet: &mut Option<Geonet>) -> Result<GeonetEvent> {
+    match geonet {
+        Some(geonet) => geonet.next_event().await,
+        None => pending().await,
+    }
+}
+
+/// Waits until `deadline` on the station's clock; for ever without one.
+pub async fn until(deadline: Option<Time>) {
+    match deadline {
+        Some(deadline) => sleep(deadline.saturating_since(clock::now())).await,
+        None => pending().await,
+    }
+}
+
+/// The link-layer address of the link, once it has one.
+async fn address_of(link: &mut FrameLink, config: &config::Geonet) -> Result<Mac> {
+    if link.address() == Mac::default() {
+        let name = config.interface.name().unwrap_or_default();
+        warn!(
+            "waiting for the interface {name}: the GeoNetworking address is made of its link-layer address"
+        );
+    }
+    while link.address() == Mac::default() {
+        if link.readable().await? == LinkEvent::Frames {
+            link.try_receive(|_, _, _| {})?;
+        }
+    }
+    Ok(link.address())
+}
+
+/// A link-layer address that is nobody's: locally administered, no group.
+fn random_mac(seed: u64) -> Mac {
+    let [_, first, rest @ ..] = seed.to_be_bytes();
+    let [a, b, c, d, e, _] = rest;
+    [first & 0xfc | 2, a, b, c, d, e]
+}
+
+/// MID: the low 48 bits of a GN address.
+fn mid(address: u64) -> Mac {
+    WireAddress(address).mid()
+}
+
+fn degrees(tenths_of_microdegrees: i32) -> f64 {
+    f64::from(tenths_of_microdegrees) / 1e7
+}
+
+/// A cast saturates, and takes what is not a number for 0.
+fn tenths_of_microdegrees(degrees: f64) -> i32 {
+    (degrees * 1e7).round() as i32
+}
+
+fn position_of(vector: &LongPositionVector) -> Position {
+    Position {
+        timestamp: vector.timestamp.0,
+        latitude: vector.latitude,
+        longitude: vector.longitude,
+        accurate: vector.accurate,
+        speed: vector.speed,
+        heading: vector.heading,
+    }
+}
+
+fn location(entry: &Entry, now: Timestamp) -> Location {
+    let vector = entry.position_vector();
+    Location {
+        gn_address: GnAddress(vector.address.0),
+        mac: MacAddress(entry.mac()),
+        latitude: degrees(vector.latitude),
+        longitude: degrees(vector.longitude),
+        speed_mps: f64::from(vector.speed) / 100.0,
+        heading_deg: f64::from(vector.heading) / 10.0,
+        // A clock that goes ahead does not make a station be there in the future.
+        age_ms: u64::try_from(now.milliseconds_since(vector.timestamp)).unwrap_or(0),
+        neighbour: entry.is_neighbour(),
+    }
+}
+
+fn wire_area(area: &config::Area) -> Area {
+    Area {
+        shape: match area.shape {
+            config::AreaShape::Circle => AreaShape::Circle,
+            config::AreaShape::Rectangle => AreaShape::Rectangle,
+            config::AreaShape::Ellipse => AreaShape::Ellipse,
+        },
+        latitude: area.center.latitude,
+        longitude: area.center.longitude,
+        distance_a: area.distance_a_m,
+        distance_b: area.distance_b_m,
+        angle: area.angle_deg,
+    }
+}
+
+/// Only the MID of an address has to be right.
+fn station_address(station: GnStation) -> std::result::Result<u64, String> {
+    match station {
+        GnStation::Address(address) => Ok(address.0),
+        GnStation::Mac(MacAddress([a, b, c, d, e, f])) => Ok(u64::from_be_bytes([0, 0, a, b, c, d, e, f])),
+        GnStation::Ipv6(address) => Err(format!(
+            "{address}: IPv6 over GeoNetworking is not in this version, expected a GeoNetworking or MAC address"
+        )),
+    }
+}
+
+fn received(delivered: Delivered) -> GnReceived {
+    GnReceived {
+        packet_type: match delivered.kind.as_str() {
+            "guc" => GnPacketType::Guc,
+            "gac" => GnPacketType::Gac,
+            "gbc" => GnPacketType::Gbc,
+            "shb" => GnPacketType::Shb,
+            _ => GnPacketType::Tsb,
+        },
+        next_header: match delivered.next_header {
+            1 => GnNextHeader::BtpA,
+            2 => GnNextHeader::BtpB,
+            3 => GnNextHeader::Ipv6,
+            _ => GnNextHeader::Any,
+        },
+        source: GnAddress(delivered.source),
+        latitude: degrees(delivered.latitude),
+        longitude: degrees(delivered.longitude),
+        remaining_hop_limit: delivered.remaining_hop_limit,
+        payload: Octets(delivered.payload),
+    }
+}
+
+fn word(reason: &LostReason) -> &'static str {
+    match reason {
+        LostReason::Disconnected(_) => "disconnected",
+        LostReason::NoDevice => "no_device",
+        LostReason::NoFix => "no_fix",
+        LostReason::Stale => "stale",
+        LostReason::EndOfTrace => "end_of_trace",
+    }
+}
+
+fn lost(reason: &LostReason) -> String {
+    match reason {
+        LostReason::Disconnected(why) => why.clone(),
+        LostReason::NoDevice => "gpsd has no receiver".into(),
+        LostReason::NoFix => "there is no fix".into(),
+        LostReason::Stale => "the receiver has fallen silent".into(),
+        LostReason::EndOfTrace => "the trace has come to its end".into(),
+    }
+}

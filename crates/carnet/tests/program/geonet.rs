@@ -1,0 +1,267 @@
+//! GeoNetworking: three stations in a line, of which the outer ones do not hear each other.
+
+use std::fs::{self, File};
+use std::process::{Child, Command, Stdio};
+
+use serde_json::Value;
+
+use crate::hosts::{Host, Scratch, assert_same, possible, said, seconds, wait_for, wait_until};
+use crate::station::{PROGRAM, Station};
+
+/// 400 m from one station to the next.
+const LONGITUDES: [f64; 3] = [2.1008, 2.10625, 2.1117];
+const LATITUDE: f64 = 48.8375;
+
+struct Line {
+    hosts: [Host; 3],
+    scratch: Scratch,
+}
+
+impl Line {
+    /// The middle host is a bridge whose two ports do not hear each other.
+    fn new() -> Line {
+        let hosts = [Host::new(), Host::new(), Host::new()];
+        let [west, middle, east] = &hosts;
+        middle.ip("link add br0 type bridge mcast_snooping 0");
+        for (port, neighbour) in [("w", west), ("e", east)] {
+            middle.link(port, neighbour, "radio");
+            middle.ip(&format!("link set {port} master br0"));
+            middle.ip(&format!("link set {port} type bridge_slave isolated on"));
+        }
+        middle.ip("link set br0 up");
+        for (index, (host, interface)) in
+            [(west, "radio"), (middle, "br0"), (east, "radio")].iter().enumerate()
+        {
+            host.ip(&format!("addr add 192.0.2.{}/24 dev {interface}", index + 1));
+        }
+        wait_until("the line stands", seconds(10), || {
+            [1, 3].iter().all(|last| middle.pings_v4(&format!("192.0.2.{last}")))
+        });
+        Line { hosts, scratch: Scratch::new() }
+    }
+
+    fn config(&self, index: usize, interface: &str, more: &str) -> String {
+        let socket = self.scratch.path(&format!("s{index}.sock"));
+        let longitude = LONGITUDES[index];
+        format!(
+            "[station]\n\
+             name = 's{index}'\n\
+             socket = '{}'\n\
+             {more}\n\
+             [geonet]\n\
+             interface = '{interface}'\n\
+             position = 'fixed:{LATITUDE},{longitude}'\n\
+             beacon = {{ interval = '300ms', jitter = '100ms' }}\n\
+             \n\
+             [[geonet.area]]\n\
+             name = 'everywhere'\n\
+             shape = 'circle'\n\
+             center = [{LATITUDE}, {}]\n\
+             radius = '1km'\n\
+             \n\
+             [[geonet.area]]\n\
+             name = 'east'\n\
+             shape = 'circle'\n\
+             center = [{LATITUDE}, {}]\n\
+             radius = '100m'\n",
+            socket.display(),
+            LONGITUDES[1],
+            LONGITUDES[2]
+        )
+    }
+
+    fn start(&self, interfaces: [&str; 3]) -> [Station; 3] {
+        let stations = [0, 1, 2].map(|i| Station::start(&self.hosts[i], &self.config(i, interfaces[i], "")));
+        for (station, neighbours) in stations.iter().zip([1, 2, 1]) {
+            wait_until("everybody knows the neighbours", seconds(10), || {
+                station.show("neighbours").as_array().map(Vec::len) == Some(neighbours)
+            });
+        }
+        stations
+    }
+}
+
+fn address(station: &Station) -> String {
+    station.show("status")["geonet"]["gn_address"].as_str().expect("an address").to_owned()
+}
+
+/// `carnet gnping --json`: its events.
+fn ping(station: &Station, target: &str, more: &[&str]) -> Vec<Value> {
+    let output = station.ask(&[&["gnping", target, "--json"], more].concat());
+    assert!(output.status.success(), "{}\n{}", said(&output), station.log());
+    let text = String::from_utf8(output.stdout).expect("text");
+    text.lines().map(|line| serde_json::from_str(line).expect("JSON")).collect()
+}
+
+fn answers(events: &[Value]) -> Vec<&Value> {
+    events.iter().filter(|event| event["event"] == "answer").collect()
+}
+
+/// The median of the times of the answers, milliseconds.
+fn median(events: &[Value]) -> f64 {
+    let mut times: Vec<f64> = answers(events).iter().filter_map(|answer| answer["rtt_ms"].as_f64()).collect();
+    times.sort_by(f64::total_cmp);
+    times[times.len() / 2]
+}
+
+/// `carnet gnrecv`, into a file.
+fn receive(station: &Station, scratch: &Scratch) -> (Child, std::path::PathBuf) {
+    let path = scratch.path("received");
+    let out = File::create(&path).expect("a file");
+    let socket = station.socket.to_str().expect("a path").to_owned();
+    let child = Command::new(PROGRAM)
+        .args(["gnrecv", "--socket", &socket])
+        .stdin(Stdio::null())
+        .stdout(out)
+        .spawn()
+        .expect("the program");
+    (child, path)
+}
+
+fn works_over(interfaces: [&str; 3], medium: &str) {
+    if !possible() {
+        return;
+    }
+    let line = Line::new();
+    let before: Vec<String> = line.hosts.iter().map(Host::snapshot).collect();
+    let mut stations = line.start(interfaces);
+    let [west, middle, east] = &stations;
+
+    let neighbours = west.show("neighbours");
+    assert_eq!(neighbours[0]["gn_address"], address(middle).as_str(), "{neighbours}");
+    assert_eq!(neighbours[0]["longitude"], LONGITUDES[1], "{neighbours}");
+    assert!(neighbours[0]["age_ms"].as_u64().is_some_and(|age| age < 3000), "{neighbours}");
+    let status = west.show("status");
+    assert_eq!((&status["geonet"]["position"], &status["roles"][0]), (&"fix".into(), &"geonet".into()));
+    let areas = west.show("areas");
+    assert_eq!((&areas[0]["inside"], &areas[1]["inside"]), (&true.into(), &false.into()), "{areas}");
+
+    let near = ping(west, &address(middle), &["--count", "20", "--interval", "50ms"]);
+    let far = ping(west, &address(east), &["--count", "20", "--interval", "50ms"]);
+    for (events, hops) in [(&near, 1), (&far, 2)] {
+        assert_eq!(events.last(), Some(&serde_json::json!({"event": "done", "sent": 20, "answered": 20})));
+        assert!(answers(events).iter().all(|answer| answer["hops"] == hops), "{events:?}");
+    }
+    println!(
+        "gnping over {medium}: median {:.3} ms over 1 hop, {:.3} ms over 2",
+        median(&near),
+        median(&far)
+    );
+    assert!(answers(&far).iter().all(|answer| answer["longitude"] == LONGITUDES[2]), "{far:?}");
+    assert!(west.show("locations").as_array().is_some_and(|locations| locations.len() == 2));
+
+    let all = ping(west, "area:everywhere", &["--count", "1", "--timeout", "1s"]);
+    let mut hops: Vec<u64> = answers(&all).iter().filter_map(|answer| answer["hops"].as_u64()).collect();
+    hops.sort_unstable();
+    assert_eq!(hops, [1, 2], "{all:?}");
+    let one = ping(west, "area:east", &["--count", "1", "--timeout", "1s"]);
+    assert_eq!(answers(&one).len(), 1, "{one:?}");
+
+    let (mut receiver, path) = receive(east, &line.scratch);
+    let circle = format!("{LATITUDE},{},100", LONGITUDES[2]);
+    let packet: Value = wait_for("a payload for the circle arrives", seconds(10), || {
+        let sent = west.ask(&[
+            "gnsend",
+            "gbc",
+            "--circle",
+            &circle,
+            "--next-header",
+            "btp-b",
+            "--port",
+            "2002",
+            "--payload",
+            "c0ffee",
+        ]);
+        assert!(sent.status.success(), "{}", said(&sent));
+        let text = fs::read_to_string(&path).expect("a file");
+        text.lines().next().and_then(|line| serde_json::from_str(line).ok())
+    });
+    let _ = (receiver.kill(), receiver.wait());
+    assert_eq!((&packet["type"], &packet["next_header"]), (&"gbc".into(), &"btp-b".into()), "{packet}");
+    assert_eq!((&packet["payload"], &packet["source"]), (&"07d20000c0ffee".into(), &address(west).into()));
+    assert!(east.counter("geonet.link.received") > 0 && west.counter("geonet.link.sent") > 0);
+
+    let nobody = west.ask(&["gnping", "area:nowhere"]);
+    assert!(!nobody.status.success() && said(&nobody).contains("no area \"nowhere\""), "{}", said(&nobody));
+    let silent = west.ask(&["gnping", "02:00:00:00:00:99", "--count", "1", "--timeout", "300ms"]);
+    assert!(!silent.status.success() && said(&silent).contains("no answer"), "{}", said(&silent));
+
+    let changed = line.config(0, interfaces[0], "").replace("radius = '100m'", "radius = '200m'");
+    west.reload(&changed);
+    assert!(west.log().contains("changes in [geonet] need a restart"), "{}", west.log());
+
+    stations.iter_mut().for_each(Station::terminate);
+    for (host, before) in line.hosts.iter().zip(&before) {
+        assert_same(before, &host.snapshot(), "after the end");
+    }
+}
+
+#[test]
+fn three_stations_in_a_line_over_frames_reach_each_other() {
+    works_over(["radio", "br0", "radio"], "frames");
+}
+
+#[test]
+fn three_stations_in_a_line_over_udp_reach_each_other() {
+    works_over(
+        [
+            "udp:192.0.2.1:8947,192.0.2.2:8947",
+            "udp:192.0.2.2:8947,192.0.2.1:8947,192.0.2.3:8947",
+            "udp:192.0.2.3:8947,192.0.2.2:8947",
+        ],
+        "UDP",
+    );
+}
+
+/// The recording has the address that the interface had, so that it replays where there is no interface.
+#[test]
+fn a_recording_replays_every_frame() {
+    if !possible() {
+        return;
+    }
+    let line = Line::new();
+    let recording = line.scratch.path("recording");
+    let more = format!("record = '{}'\n", recording.display());
+    let mut first = Station::start(&line.hosts[0], &line.config(0, "radio", &more));
+    let mut second = Station::start(&line.hosts[1], &line.config(1, "br0", ""));
+    wait_until("a neighbour", seconds(10), || first.show("neighbours").as_array().map(Vec::len) == Some(1));
+    ping(&first, &address(&second), &["--count", "3", "--interval", "50ms"]);
+    let sent = first.counter("geonet.link.sent");
+    first.terminate();
+    second.terminate();
+    let config = first.config.to_str().expect("a path");
+    let output = crate::station::carnet(&["replay", "--config", config, recording.to_str().expect("a path")]);
+    assert!(output.status.success(), "{}", said(&output));
+    let text = String::from_utf8(output.stdout).expect("text");
+    let frames = text.lines().filter(|line| line.contains("\"frame\"")).count() as u64;
+    assert!(frames >= sent && frames <= sent + 3, "{frames} frames, {sent} were sent");
+    assert_eq!(text.lines().filter(|line| line.contains("\"delivered\"")).count(), 3, "{text}");
+}
+
+#[test]
+fn an_interface_that_comes_late_is_waited_for() {
+    if !possible() {
+        return;
+    }
+    let (host, other, scratch) = (Host::new(), Host::new(), Scratch::new());
+    let config = format!(
+        "[station]\nname = 'late'\nsocket = '{}'\n[geonet]\ninterface = 'radio'\nposition = 'fixed:1,2'\n",
+        scratch.path("late.sock").display()
+    );
+    let mut station = Station::spawn(&host, &config, &[], PROGRAM);
+    wait_until("it says what it waits for", seconds(10), || {
+        station.log().contains("waiting for the interface radio")
+    });
+    host.link("radio", &other, "radio");
+    wait_until("it runs", seconds(10), || station.ask(&["status"]).status.success());
+    let link = host.ip("link show radio");
+    let mac = link.split("link/ether ").nth(1).and_then(|rest| rest.get(..17)).expect("an address");
+    let address = address(&station).replace(':', "");
+    assert!(address.ends_with(&mac.replace(':', "")), "{address} {mac}");
+    station.terminate();
+
+    host.ip("link del radio");
+    let mut waits = Station::spawn(&host, &config, &[], PROGRAM);
+    wait_until("it waits again", seconds(10), || waits.log().matches("waiting for").count() == 2);
+    waits.terminate();
+}
