@@ -41,6 +41,11 @@ impl HomeLink {
         HomeLink { interface, running: false, link_address: None, link_local: None }
     }
 
+    /// Whether the link runs, so that addresses on it can be probed.
+    pub fn is_running(&self) -> bool {
+        self.running
+    }
+
     /// Whether the link is usable, so that nodes on it can be heard and told.
     pub fn is_up(&self) -> bool {
         self.running && self.link_local.is_some()
@@ -148,7 +153,7 @@ impl HomeLink {
         peer: Option<[u8; 6]>,
         mut message: Vec<u8>,
     ) -> Option<LinkMessage> {
-        if !self.is_up() {
+        if !self.running {
             return None;
         }
         icmpv6::set_checksum(&mut message, source, destination);

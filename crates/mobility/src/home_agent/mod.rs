@@ -470,7 +470,8 @@ impl HomeAgent {
         let home_address = request.home_address;
         let lifetime = crate::lifetime_from_units(lifetime_units(lifetime));
         let known = self.cache.valid(home_address).is_some();
-        let tested = known || self.home_link.as_ref().is_none_or(|link| !link.is_up());
+        // A link that has only just come up is probed like any other; the probe needs no address of ours.
+        let tested = known || self.home_link.as_ref().is_none_or(|link| !link.is_running());
         let request = Request {
             prefixes: prefixes.iter().map(|p| (p.network(), p.prefix_len())).collect(),
             lifetime,

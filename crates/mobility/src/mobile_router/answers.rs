@@ -40,7 +40,17 @@ impl MobileRouter {
             return Err(MobilityDrop::WrongParty);
         }
         if let Some(association) = self.config.authentication.association() {
-            association.verify(octets, exchange.care_of_address, self.config.home_address)?;
+            let verified = association.verify(octets, exchange.care_of_address, self.config.home_address);
+            if let Err(reason) = verified {
+                if self.key_warnings.allow(now) {
+                    let spi = association.spi;
+                    let message = format!(
+                        "an acknowledgement does not verify ({reason}): do both ends have the same key for SPI {spi}?"
+                    );
+                    self.outputs.push_back(Output::Event(Event::Warning { message }));
+                }
+                return Err(reason);
+            }
         }
         let status = Status(acknowledgement.status);
         if status == Status::SEQUENCE_OUT_OF_WINDOW {

@@ -34,7 +34,7 @@ use std::collections::VecDeque;
 use std::net::Ipv6Addr;
 use std::time::Duration;
 
-use carnet_base::{Interface, LinkMessage, Rng, Time, TimerTable, WallTime};
+use carnet_base::{Interface, LinkMessage, RateLimiter, Rng, Time, TimerTable, WallTime};
 use carnet_wire::icmpv6;
 use carnet_wire::mobility::status::Status;
 use carnet_wire::mobility::{BindingError, Message};
@@ -165,6 +165,7 @@ pub struct MobileRouter {
     moving_because: Option<String>,
     hints: Hints,
     timers: TimerTable<Timer>,
+    key_warnings: RateLimiter,
     outputs: VecDeque<Output>,
 }
 
@@ -195,6 +196,7 @@ impl MobileRouter {
             moving_because: None,
             hints: Hints::default(),
             timers: TimerTable::new(),
+            key_warnings: RateLimiter::new(1, Duration::from_secs(60)),
             outputs: VecDeque::new(),
         }
     }

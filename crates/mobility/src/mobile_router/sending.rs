@@ -11,7 +11,10 @@ use carnet_wire::mobility::{BindingUpdateFlags, Builder, ControlPacket, Mobility
 use super::binding_update_list::{Exchange, Purpose, Sent};
 use super::{MobileRouter, RegistrationMode, Timer};
 use crate::sequence::is_later;
-use crate::{HOP_LIMIT, MAX_UPDATE_RATE, Output, ReplayProtection, lifetime_units};
+use crate::{Event, HOP_LIMIT, MAX_UPDATE_RATE, Output, ReplayProtection, lifetime_units};
+
+/// After so many Binding Updates without answer the operator is told.
+const SILENT_AFTER: usize = 4;
 
 impl MobileRouter {
     /// Sends the outstanding Binding Update, with a new sequence number, and sets the timer for the next
@@ -38,6 +41,13 @@ impl MobileRouter {
         let sent = Sent { sequence: self.sequence, at: now, timestamp };
         let packet = self.binding_update(&exchange, sent);
         let wait = exchange.transmitted(sent);
+        if exchange.sent.len() == SILENT_AFTER && exchange.purpose == Purpose::Register {
+            let message = format!(
+                "no valid acknowledgement from the home agent {} over {} after {SILENT_AFTER} Binding Updates",
+                self.config.home_agent, self.uplinks[exchange.uplink].config.interface
+            );
+            self.outputs.push_back(Output::Event(Event::Warning { message }));
+        }
         if exchange.single {
             self.timers.stop(Timer::Retransmit);
         } else {
