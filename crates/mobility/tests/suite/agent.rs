@@ -80,7 +80,20 @@ impl Agent {
         agent
     }
 
+    /// On a home link that has only just come up: its own address is not in use yet.
+    pub fn on_fresh_home_link(mut config: HomeAgentConfig) -> Agent {
+        config.home_link = Some("h0".into());
+        let mut agent = Agent::new(config);
+        agent.home_link_with(true, true);
+        agent.link.clear();
+        agent
+    }
+
     pub fn home_link(&mut self, running: bool) -> Vec<Seen> {
+        self.home_link_with(running, false)
+    }
+
+    fn home_link_with(&mut self, running: bool, tentative: bool) -> Vec<Seen> {
         let interface = Interface {
             name: "h0".into(),
             running,
@@ -89,7 +102,7 @@ impl Agent {
             addresses: vec![Address {
                 address: addr("fe80::1"),
                 prefix_length: 64,
-                tentative: false,
+                tentative,
                 duplicate: false,
                 deprecated: false,
                 temporary: false,

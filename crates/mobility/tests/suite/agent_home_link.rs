@@ -23,6 +23,17 @@ fn duplicate_address_detection_comes_before_the_first_acknowledgement() {
     assert!(agent.binding().is_some());
 }
 
+/// RFC 6275 10.3.1: nor is it left out because the link, and with it the home agent's own address there, is new.
+#[test]
+fn the_test_does_not_wait_for_an_address_of_our_own() {
+    let mut agent = Agent::on_fresh_home_link(config());
+    assert!(agent.send(&Update::explicit(1)).is_empty());
+    assert_eq!(agent.probes(), [addr(HOME)]);
+    assert!(agent.binding().is_none());
+    agent.wait(1.0);
+    assert!(agent.binding().is_some());
+}
+
 /// Item 39: none on a virtual home link.
 #[test]
 fn a_virtual_home_link_needs_no_test() {
