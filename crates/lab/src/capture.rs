@@ -31,12 +31,16 @@ pub struct Captures {
 }
 
 impl Captures {
-    /// Starts a capture on every interface of every node; files are `NODE-INTERFACE.pcap` in `folder`.
+    /// Starts a capture on every interface of the nodes in which carnet runs; files are `NODE-INTERFACE.pcap` in
+    /// `folder`. The other ends of their links would only tell the same again.
     pub fn start(scenario: &Scenario, mode: Mode, folder: &Path, logs: &Path) -> anyhow::Result<Self> {
         std::fs::create_dir_all(folder).with_context(|| format!("cannot make {}", folder.display()))?;
         let program = program(mode).0;
         let mut running = Vec::new();
-        for end in scenario.links.iter().flat_map(|l| &l.ends).map(|e| e.get_ref()) {
+        let ends = scenario.links.iter().flat_map(|l| &l.ends).map(|e| e.get_ref());
+        let is_station =
+            |name: &str| scenario.nodes.iter().any(|(n, node)| n == name && node.carnet.is_some());
+        for end in ends.filter(|end| is_station(&end.node)) {
             let file = folder.join(format!("{}-{}.pcap", end.node, end.interface));
             let mut command = in_node(&end.node, tools::path(program));
             let options: &[&str] = match mode {
