@@ -1,0 +1,253 @@
+//! Packets in, packets out, one forwarder or two.
+
+use super::*;
+
+fn address(text: &str) -> Ipv6Addr {
+    text.parse().expect("address")
+}
+
+fn tunnel(end: TunnelEnd, local: &str, remote: &str, transmit: bool) -> Tunnel {
+    Tunnel {
+        end,
+        home_address: address("2001:db8:1::1234"),
+        local: address(local),
+        remote: address(remote),
+        inner: vec!["2001:db8:a::/64".parse().expect("prefix")],
+        transmit,
+        mtu: 1460,
+    }
+}
+
+fn packet(source: &str, destination: &str, length: usize) -> PacketBuffer {
+    let header = Header {
+        traffic_class: 0,
+        flow_label: 5,
+        payload_length: u16::try_from(length - HEADER_LEN).expect("fits"),
+        next_header: protocol::NO_NEXT_HEADER,
+        hop_limit: 63,
+        source: address(source),
+        destination: address(destination),
+    };
+    let mut buffer = PacketBuffer::new();
+    let mut octets = header.emit().to_vec();
+    octets.resize(length, 0xaa);
+    buffer.copy_from(&octets);
+    buffer
+}
+
+fn encapsulate(forwarder: &mut Forwarder, buffer: &mut PacketBuffer) -> Verdict {
+    let header = Header::parse(buffer.as_slice()).expect("header");
+    forwarder.encapsulate(Time::ZERO, &header, buffer)
+}
+
+fn decapsulate(forwarder: &mut Forwarder, buffer: &mut PacketBuffer) -> Result<(), TunnelDrop> {
+    let header = Header::parse(buffer.as_slice()).expect("header");
+    forwarder.decapsulate(&header, HEADER_LEN, buffer).map_err(|(reason, _)| reason)
+}
+
+fn pair() -> (Forwarder, Forwarder) {
+    let (mut router, mut agent) = (Forwarder::new(&mut Rng::new(1)), Forwarder::new(&mut Rng::new(1)));
+    router.set_tunnel(tunnel(TunnelEnd::MobileRouter, "2001:db8:f1::10", "2001:db8:1::1", true));
+    agent.set_tunnel(tunnel(TunnelEnd::HomeAgent, "2001:db8:1::1", "2001:db8:f1::10", true));
+    (router, agent)
+}
+
+#[test]
+fn what_goes_in_comes_out_in_both_directions() {
+    let (mut router, mut agent) = pair();
+    for (from, to, source, destination) in
+        [(0, 1, "2001:db8:a::5", "2001:db8:99::1"), (1, 0, "2001:db8:99::1", "2001:db8:a::5")]
+    {
+        let ends = [&mut router, &mut agent];
+        let mut buffer = packet(source, destination, 100);
+        let before = buffer.as_slice().to_vec();
+        assert_eq!(encapsulate(ends[from], &mut buffer), Verdict::Forward);
+        let outer = Header::parse(buffer.as_slice()).expect("outer");
+        assert_eq!((outer.next_header, outer.hop_limit), (protocol::IPV6, 64));
+        assert_ne!(outer.flow_label, 0);
+        assert_eq!(decapsulate(ends[to], &mut buffer), Ok(()));
+        assert_eq!(buffer.as_slice(), before);
+    }
+    assert_eq!((router.counters.encapsulated, router.counters.decapsulated), (1, 1));
+}
+
+#[test]
+fn reverse_tunnel_checks() {
+    let (_, mut agent) = pair();
+    let mut forge = |outer_source: &str, inner_source: &str| {
+        let mut other = Forwarder::new(&mut Rng::new(1));
+        let mut forged = tunnel(TunnelEnd::MobileRouter, outer_source, "2001:db8:1::1", true);
+        forged.inner = vec!["::/0".parse().expect("prefix")];
+        other.set_tunnel(forged);
+        let mut buffer = packet(inner_source, "2001:db8:99::1", 100);
+        assert_eq!(encapsulate(&mut other, &mut buffer), Verdict::Forward);
+        decapsulate(&mut agent, &mut buffer)
+    };
+    assert_eq!(forge("2001:db8:f1::10", "2001:db8:a::5"), Ok(()));
+    assert_eq!(forge("2001:db8:f1::11", "2001:db8:a::5"), Err(TunnelDrop::OuterSource));
+    assert_eq!(forge("2001:db8:f1::10", "2001:db8:b::5"), Err(TunnelDrop::InnerSource));
+}
+
+#[test]
+fn a_handover_is_one_replacement_and_the_old_path_is_still_heard() {
+    let (_, mut agent) = pair();
+    agent.set_tunnel(tunnel(TunnelEnd::HomeAgent, "2001:db8:1::1", "2001:db8:f2::10", true));
+    agent.set_tunnel(tunnel(TunnelEnd::HomeAgent, "2001:db8:1::1", "2001:db8:f1::10", false));
+    let mut buffer = packet("2001:db8:99::1", "2001:db8:a::5", 100);
+    assert_eq!(encapsulate(&mut agent, &mut buffer), Verdict::Forward);
+    let outer = Header::parse(buffer.as_slice()).expect("outer");
+    assert_eq!(outer.destination, address("2001:db8:f2::10"));
+
+    let mut late = Forwarder::new(&mut Rng::new(1));
+    late.set_tunnel(tunnel(TunnelEnd::MobileRouter, "2001:db8:f1::10", "2001:db8:1::1", true));
+    let mut buffer = packet("2001:db8:a::5", "2001:db8:99::1", 100);
+    encapsulate(&mut late, &mut buffer);
+    assert_eq!(decapsulate(&mut agent, &mut buffer), Ok(()));
+
+    agent.remove_tunnel(&tunnel(TunnelEnd::HomeAgent, "2001:db8:1::1", "2001:db8:f1::10", false));
+    let mut buffer = packet("2001:db8:99::1", "2001:db8:a::5", 100);
+    assert_eq!(encapsulate(&mut agent, &mut buffer), Verdict::Forward, "the new path stays");
+}
+
+#[test]
+fn without_registration_the_sender_is_told() {
+    let (mut router, _) = pair();
+    router.remove_tunnel(&tunnel(TunnelEnd::MobileRouter, "2001:db8:f1::10", "2001:db8:1::1", true));
+    router.serve("2001:db8:a::/64".parse().expect("prefix"), address("2001:db8:1::1234"));
+    let mut buffer = packet("2001:db8:a::5", "2001:db8:99::1", 100);
+    assert_eq!(encapsulate(&mut router, &mut buffer), Verdict::from(TunnelDrop::NotRegistered));
+    let answer = router.poll_output().expect("an answer");
+    let (header, message) = Header::parse_packet(&answer).expect("packet");
+    assert_eq!(header.destination, address("2001:db8:a::5"));
+    let (error, _) = icmpv6::parse_error(message).expect("error");
+    assert_eq!(error, ErrorMessage::DestinationUnreachable { code: 3 });
+    let mut stranger = packet("2001:db8:77::5", "2001:db8:99::1", 100);
+    assert_eq!(encapsulate(&mut router, &mut stranger), Verdict::from(TunnelDrop::NoTunnel));
+    assert_eq!(router.poll_output(), None);
+}
+
+#[test]
+fn path_mtu() {
+    let (mut router, _) = pair();
+    let too_big = |forwarder: &mut Forwarder| {
+        let answer = forwarder.poll_output()?;
+        let (_, message) = Header::parse_packet(&answer).ok()?;
+        match icmpv6::parse_error(message).ok()?.0 {
+            ErrorMessage::PacketTooBig { mtu } => Some(mtu),
+            _ => None,
+        }
+    };
+    let mut buffer = packet("2001:db8:a::5", "2001:db8:99::1", 1460);
+    assert_eq!(encapsulate(&mut router, &mut buffer), Verdict::Forward);
+    let outer = buffer.as_slice().to_vec();
+    let mut buffer = packet("2001:db8:a::5", "2001:db8:99::1", 1461);
+    assert_eq!(encapsulate(&mut router, &mut buffer), Verdict::from(TunnelDrop::TooBig));
+    assert_eq!(too_big(&mut router), Some(1460));
+
+    // A router on the way can only do 1300: the inner source hears 1280 (1260 would be below the
+    // minimum) and packets up to 1280 pass in fragments.
+    let local = address("2001:db8:f1::10");
+    assert!(router.handle_error(Time::ZERO, local, ErrorMessage::PacketTooBig { mtu: 1300 }, &outer));
+    assert_eq!(too_big(&mut router), Some(1280));
+    let mut buffer = packet("2001:db8:a::5", "2001:db8:99::1", 1280);
+    assert_eq!(encapsulate(&mut router, &mut buffer), Verdict::Consumed);
+    let pieces: Vec<Vec<u8>> = std::iter::from_fn(|| router.poll_output()).collect();
+    assert_eq!(pieces.len(), 2);
+    assert!(pieces.iter().all(|p| p.len() <= 1300));
+    let mut buffer = packet("2001:db8:a::5", "2001:db8:99::1", 1281);
+    assert_eq!(encapsulate(&mut router, &mut buffer), Verdict::from(TunnelDrop::TooBig));
+
+    // What was not ours teaches nothing.
+    let mut forged = outer.clone();
+    forged[48..64].copy_from_slice(&address("2001:db8:bad::1").octets());
+    let (mut fresh, _) = pair();
+    fresh.handle_error(Time::ZERO, local, ErrorMessage::PacketTooBig { mtu: 1280 }, &forged);
+    let mut buffer = packet("2001:db8:a::5", "2001:db8:99::1", 1460);
+    assert_eq!(encapsulate(&mut fresh, &mut buffer), Verdict::Forward);
+}
+
+#[test]
+fn a_shared_care_of_address_serves_every_binding_and_outlives_one() {
+    let (_, mut agent) = pair();
+    let mut second = tunnel(TunnelEnd::HomeAgent, "2001:db8:1::1", "2001:db8:f1::10", true);
+    second.home_address = address("2001:db8:1::5678");
+    second.inner = vec!["2001:db8:b::/64".parse().expect("prefix")];
+    agent.set_tunnel(second.clone());
+    let passes = |agent: &mut Forwarder, destination: &str| {
+        let mut buffer = packet("2001:db8:99::1", destination, 100);
+        encapsulate(agent, &mut buffer) == Verdict::Forward
+    };
+    assert!(passes(&mut agent, "2001:db8:a::5") && passes(&mut agent, "2001:db8:b::5"));
+    agent.remove_tunnel(&second);
+    assert!(passes(&mut agent, "2001:db8:a::5") && !passes(&mut agent, "2001:db8:b::5"));
+}
+
+#[test]
+fn packet_too_big_is_believed_only_about_our_own_packets() {
+    let (mut router, _) = pair();
+    let local = address("2001:db8:f1::10");
+    let mut buffer = packet("2001:db8:a::5", "2001:db8:99::1", 1460);
+    encapsulate(&mut router, &mut buffer);
+    let outer = buffer.as_slice().to_vec();
+    let mtu = |router: &Forwarder| router.tunnels(Time::ZERO).next().map(|(_, mtu)| mtu);
+    let mut tell = |invoking: &[u8], mtu| {
+        router.handle_error(Time::ZERO, local, ErrorMessage::PacketTooBig { mtu }, invoking);
+    };
+    tell(&outer, 1279); // less than the minimum is no MTU (RFC 8201 4)
+    let mut label = outer.clone();
+    label[3] ^= 1;
+    tell(&label, 1300);
+    let fragment_header =
+        FragmentHeader { next_header: protocol::IPV6, offset: 1232, more: false, identification: 77 };
+    let mut fragment = outer[..HEADER_LEN].to_vec();
+    fragment[6] = protocol::FRAGMENT;
+    fragment.extend_from_slice(&fragment_header.emit());
+    tell(&fragment, 1300); // nothing was cut under this number
+    assert_eq!(mtu(&router), Some(1460));
+    router.handle_error(Time::ZERO, local, ErrorMessage::PacketTooBig { mtu: 1300 }, &outer);
+    assert_eq!(mtu(&router), Some(1260));
+}
+
+#[test]
+fn a_fragment_of_our_own_is_not_wrapped_again() {
+    let (mut router, _) = pair();
+    router.from.insert(
+        "2001:db8:f1::/64".parse().expect("prefix"),
+        (address("2001:db8:f1::10"), address("2001:db8:1::1")),
+    );
+    let mut buffer = packet("2001:db8:f1::10", "2001:db8:99::1", 1280);
+    buffer.as_mut_slice()[6] = protocol::FRAGMENT;
+    assert_eq!(encapsulate(&mut router, &mut buffer), Verdict::from(TunnelDrop::Nesting));
+}
+
+#[test]
+fn loops_end() {
+    let (mut router, _) = pair();
+    let mut nested = tunnel(TunnelEnd::MobileRouter, "2001:db8:a::9", "2001:db8:1::1", true);
+    nested.inner = vec!["2001:db8:b::/64".parse().expect("prefix")];
+    router.set_tunnel(nested);
+    let mut buffer = packet("2001:db8:a::5", "2001:db8:99::1", 100);
+    let mut rounds = 0;
+    loop {
+        let header = Header::parse(buffer.as_slice()).expect("header");
+        // The kernel routes the outer packet into the tunnel device again and again.
+        let header = Header { source: address("2001:db8:a::5"), ..header };
+        if router.encapsulate(Time::ZERO, &header, &mut buffer) != Verdict::Forward {
+            break;
+        }
+        rounds += 1;
+        let copy = buffer.as_slice().to_vec();
+        buffer.copy_from(&copy);
+    }
+    assert!(rounds <= MAX_NESTING, "{rounds}");
+}
+
+#[test]
+fn explicit_congestion_notification() {
+    let class = |outer, inner| decapsulated_traffic_class(outer, inner);
+    assert_eq!(class(0b11, 0b1010_1010), Some(0b1010_1011));
+    assert_eq!(class(0b11, 0b00), None);
+    assert_eq!(class(0b00, 0b10), Some(0b10));
+    assert_eq!(class(0b01, 0b10), Some(0b01));
+    assert_eq!(class(0b10, 0b00), Some(0b00));
+}

@@ -1,0 +1,182 @@
+//! A packet from the tunnel device: whose it is, and what becomes of it.
+
+use carnet_base::{DropReason, Time, WallTime};
+use carnet_mobility::{MobilityDrop, MobilityMessage};
+use carnet_wire::extension::Extensions;
+use carnet_wire::icmpv6::{self, ErrorMessage};
+use carnet_wire::ipv6::{HEADER_LEN, Header, protocol};
+use carnet_wire::mobility::message_type;
+
+use super::{Agent, Station};
+use crate::forwarding::forwarder::{TunnelDrop, Verdict};
+use crate::forwarding::packet::PacketBuffer;
+
+impl Station {
+    pub(super) fn process(&mut self, now: Time, wall: WallTime, buffer: &mut PacketBuffer) -> Verdict {
+        let Ok((header, payload)) = Header::parse_packet(buffer.as_slice()) else {
+            return self.forwarder.drop(TunnelDrop::Malformed);
+        };
+        let length = HEADER_LEN + payload.len();
+        buffer.strip(0, length);
+        if self.is_own(&header) {
+            return self.deliver(now, wall, &header, buffer, true);
+        }
+        let verdict = self.forwarder.encapsulate(now, &header, buffer);
+        if verdict == Verdict::from(TunnelDrop::NotRegistered)
+            && let Some(router) = &mut self.router
+        {
+            router.machine.handle_demand(now, wall);
+        }
+        verdict
+    }
+
+    /// Whether a packet from the tunnel device is addressed to an end of a tunnel or a control endpoint of
+    /// this station, not to somebody behind one.
+    fn is_own(&self, header: &Header) -> bool {
+        let to_agent = self.agent.as_ref().is_some_and(|a| a.machine.config().address == header.destination);
+        let to_router = self.router.as_ref().is_some_and(|router| {
+            let config = router.machine.config();
+            header.source == config.home_agent
+                && (header.destination == config.home_address
+                    || self.forwarder.has_tunnel(header.destination, header.source))
+        });
+        to_agent || to_router
+    }
+
+    /// A packet for this station itself.
+    fn deliver(
+        &mut self,
+        now: Time,
+        wall: WallTime,
+        header: &Header,
+        buffer: &mut PacketBuffer,
+        may_reassemble: bool,
+    ) -> Verdict {
+        if header.next_header == protocol::IPV6 {
+            return self.decapsulate(now, header, HEADER_LEN, buffer);
+        }
+        let extensions = match Extensions::parse(buffer.as_slice()) {
+            Ok(extensions) => extensions,
+            Err(error) => {
+                if let Some(problem) = error.parameter_problem(HEADER_LEN) {
+                    self.forwarder.error(now, header.destination, problem, buffer.as_slice());
+                }
+                return self.forwarder.drop(TunnelDrop::Malformed);
+            }
+        };
+        if let Some(fragment) = extensions.fragment {
+            if !may_reassemble || header.next_header != protocol::FRAGMENT {
+                return self.forwarder.drop(TunnelDrop::Fragment);
+            }
+            let payload = buffer.as_slice().get(extensions.offset..).unwrap_or_default();
+            let stranger = !self.forwarder.has_tunnel(header.destination, header.source);
+            return match self.reassembler.handle(now, header, &fragment, payload, stranger) {
+                Ok(None) => Verdict::Consumed,
+                Ok(Some(whole)) => {
+                    buffer.copy_from(&whole);
+                    match Header::parse(buffer.as_slice()) {
+                        Ok(header) => self.deliver(now, wall, &header, buffer, false),
+                        Err(_) => self.forwarder.drop(TunnelDrop::Malformed),
+                    }
+                }
+                Err(_) => self.forwarder.drop(TunnelDrop::Fragment),
+            };
+        }
+        match extensions.protocol {
+            protocol::IPV6 => self.decapsulate(now, header, extensions.offset, buffer),
+            protocol::MOBILITY => self.mobility(now, wall, header, &extensions, buffer.as_slice()),
+            _ => self.upper_layer(now, header, &extensions, buffer),
+        }
+    }
+
+    fn decapsulate(
+        &mut self,
+        now: Time,
+        outer: &Header,
+        offset: usize,
+        buffer: &mut PacketBuffer,
+    ) -> Verdict {
+        match self.forwarder.decapsulate(outer, offset, buffer) {
+            Ok(()) => Verdict::Forward,
+            Err((reason, inner)) => {
+                if let (TunnelDrop::OuterSource, Some(inner), Some(agent)) = (reason, inner, &mut self.agent)
+                {
+                    agent.machine.handle_unbound(now, outer.source, inner.source);
+                }
+                self.forwarder.drop(reason)
+            }
+        }
+    }
+
+    fn mobility(
+        &mut self,
+        now: Time,
+        wall: WallTime,
+        header: &Header,
+        extensions: &Extensions,
+        packet: &[u8],
+    ) -> Verdict {
+        let Some(message) = MobilityMessage::new(packet, header, extensions) else {
+            return self.forwarder.drop(TunnelDrop::Malformed);
+        };
+        *self.received.entry(message_name(message.octets())).or_default() += 1;
+        let for_agent = |agent: &&mut Agent| agent.machine.config().address == header.destination;
+        let result = match (self.agent.as_mut().filter(for_agent), &mut self.router) {
+            (Some(agent), _) => agent.machine.handle_message(now, wall, message),
+            (None, Some(router)) => router.machine.handle_message(now, wall, message),
+            (None, None) => Err(MobilityDrop::WrongParty),
+        };
+        match result {
+            Ok(()) => Verdict::Consumed,
+            Err(reason) => {
+                *self.dropped.entry(reason).or_default() += 1;
+                Verdict::Dropped(reason.name())
+            }
+        }
+    }
+
+    /// Anything else that is sent to the home agent's address.
+    fn upper_layer(
+        &mut self,
+        now: Time,
+        header: &Header,
+        extensions: &Extensions,
+        buffer: &mut PacketBuffer,
+    ) -> Verdict {
+        let packet = buffer.as_slice();
+        if let (Some(home_address), Some(agent)) = (extensions.home_address, &mut self.agent) {
+            // RFC 6275 9.3.1: a Home Address option without a binding. (With one it would be route
+            // optimisation, which is left out.)
+            agent.machine.handle_unbound(now, header.source, home_address);
+            return self.forwarder.drop(TunnelDrop::UpperLayer);
+        }
+        if extensions.protocol == protocol::ICMPV6 {
+            if let Some(reply) = icmpv6::echo_reply(packet) {
+                buffer.copy_from(&reply);
+                return Verdict::Forward;
+            }
+            let message = packet.get(extensions.offset..).unwrap_or_default();
+            if icmpv6::verify(header.source, header.destination, message).is_ok()
+                && let Ok((error, invoking)) = icmpv6::parse_error(message)
+                && self.forwarder.handle_error(now, header.destination, error, invoking)
+            {
+                return Verdict::Consumed;
+            }
+        } else if matches!(extensions.protocol, protocol::TCP | protocol::UDP) {
+            let closed = ErrorMessage::DestinationUnreachable { code: 4 };
+            self.forwarder.error(now, header.destination, closed, packet);
+        }
+        self.forwarder.drop(TunnelDrop::UpperLayer)
+    }
+}
+
+/// The counter name of a Mobility Header message.
+fn message_name(octets: &[u8]) -> &'static str {
+    match octets.get(2).copied() {
+        Some(message_type::BINDING_REFRESH_REQUEST) => "binding_refresh_request",
+        Some(message_type::BINDING_UPDATE) => "binding_update",
+        Some(message_type::BINDING_ACKNOWLEDGEMENT) => "binding_acknowledgement",
+        Some(message_type::BINDING_ERROR) => "binding_error",
+        _ => "other",
+    }
+}
