@@ -10,11 +10,12 @@
 
 use std::collections::{BTreeMap, VecDeque};
 use std::io;
-use std::net::Ipv6Addr;
 use std::os::fd::AsRawFd;
 use std::task::{Context, Poll};
 
 use carnet_station::io::LinkMessage;
+use carnet_wire::icmpv6;
+use carnet_wire::ipv6::{HEADER_LEN, Header, protocol::ICMPV6};
 use socket2::{Domain, SockFilter, Socket, Type};
 use tokio::io::unix::AsyncFd;
 
@@ -23,10 +24,8 @@ use crate::netlink::LinkInfo;
 use crate::platform::{PlatformEvent, WatchedInterface};
 use crate::readable::watch;
 
-const ICMPV6: u8 = 58;
-const HEADER: usize = 40;
 /// Enough for an IPv6 packet of any length without a jumbo payload.
-const BUFFER: usize = HEADER + 0xffff;
+const BUFFER: usize = HEADER_LEN + 0xffff;
 /// Messages read from one link before the others have their turn.
 const BATCH: usize = 64;
 
@@ -174,49 +173,33 @@ impl LinkSockets {
 /// The IPv6 packet that carries `message`.
 fn compose(message: &LinkMessage) -> Option<Vec<u8>> {
     let length = u16::try_from(message.message.len()).ok().filter(|length| *length >= 4)?;
-    let mut packet = Vec::with_capacity(HEADER + usize::from(length));
-    packet.extend([0x60, 0, 0, 0]);
-    packet.extend(length.to_be_bytes());
-    packet.extend([ICMPV6, message.hop_limit]);
-    packet.extend(message.source.octets());
-    packet.extend(message.destination.octets());
+    let header = Header {
+        traffic_class: 0,
+        flow_label: 0,
+        payload_length: length,
+        next_header: ICMPV6,
+        hop_limit: message.hop_limit,
+        source: message.source,
+        destination: message.destination,
+    };
+    let mut packet = Vec::with_capacity(HEADER_LEN + usize::from(length));
+    packet.extend(header.emit());
     packet.extend(&message.message);
-    packet[HEADER + 2..HEADER + 4].fill(0);
-    let checksum = checksum(&packet[8..HEADER], &packet[HEADER..]);
-    packet[HEADER + 2..HEADER + 4].copy_from_slice(&checksum.to_be_bytes());
+    icmpv6::set_checksum(&mut packet[HEADER_LEN..], message.source, message.destination);
     Some(packet)
-}
-
-/// ICMPv6 checksum (RFC 4443 2.3) over the two addresses and the message.
-fn checksum(addresses: &[u8], message: &[u8]) -> u16 {
-    let words = addresses.chunks(2).chain(message.chunks(2));
-    let sum: u64 = words
-        .map(|word| u64::from(u16::from_be_bytes([word[0], word.get(1).copied().unwrap_or(0)])))
-        .sum::<u64>()
-        + message.len() as u64
-        + u64::from(ICMPV6);
-    let mut folded = sum;
-    while folded > 0xffff {
-        folded = (folded & 0xffff) + (folded >> 16);
-    }
-    !(folded as u16)
 }
 
 /// The message in an IPv6 packet; `None` when the lengths do not add up. The link may have padded it.
 fn parse(interface: &str, packet: &[u8], peer: Option<[u8; 6]>) -> Option<LinkMessage> {
-    let header = packet.get(..HEADER)?;
-    let length = usize::from(u16::from_be_bytes([header[4], header[5]]));
-    let message = packet.get(HEADER..HEADER + length)?;
-    if header[0] >> 4 != 6 || header[6] != ICMPV6 || length < 4 {
+    let (header, message) = Header::parse_packet(packet).ok()?;
+    if header.next_header != ICMPV6 || message.len() < 4 {
         return None;
     }
-    let address =
-        |at: usize| -> Option<Ipv6Addr> { Some(<[u8; 16]>::try_from(&header[at..at + 16]).ok()?.into()) };
     Some(LinkMessage {
         interface: interface.to_owned(),
-        source: address(8)?,
-        destination: address(24)?,
-        hop_limit: header[7],
+        source: header.source,
+        destination: header.destination,
+        hop_limit: header.hop_limit,
         peer,
         message: message.to_vec(),
     })
@@ -237,7 +220,7 @@ fn filter() -> [SockFilter; 12] {
         SockFilter::new(AT_LEAST, 9, 0, 3),
         SockFilter::new(LOAD_BYTE, 0, 0, 6),
         SockFilter::new(EQUAL, 0, 7, u32::from(ICMPV6)),
-        SockFilter::new(LOAD_BYTE, 0, 0, HEADER as u32),
+        SockFilter::new(LOAD_BYTE, 0, 0, HEADER_LEN as u32),
         SockFilter::new(AT_LEAST, 0, 5, 1),
         SockFilter::new(AT_LEAST, 0, 2, 5),
         SockFilter::new(AT_LEAST, 0, 3, 133),
@@ -347,6 +330,8 @@ fn send(socket: &Socket, index: u32, peer: Option<[u8; 6]>, packet: &[u8]) -> io
 
 #[cfg(test)]
 mod tests {
+    use std::net::Ipv6Addr;
+
     use super::*;
 
     /// A Neighbor Solicitation captured between two Linux machines, with its IPv6 header.
@@ -365,12 +350,13 @@ mod tests {
         };
         let mut packet = compose(&message).expect("packet");
         // The sum over everything, the checksum included, is all ones (RFC 1071).
-        assert_eq!(checksum(&packet[8..HEADER], &packet[HEADER..]), 0);
-        message.message[2..4].copy_from_slice(&packet[HEADER + 2..HEADER + 4]);
+        let verified = icmpv6::verify(message.source, message.destination, &packet[HEADER_LEN..]);
+        assert_eq!(verified, Ok(()));
+        message.message[2..4].copy_from_slice(&packet[HEADER_LEN + 2..HEADER_LEN + 4]);
         assert_eq!(parse("h0", &packet, None), Some(message.clone()));
         packet.extend([0; 9]);
         assert_eq!(parse("h0", &packet, None), Some(message));
-        for length in 0..HEADER + 7 {
+        for length in 0..HEADER_LEN + 7 {
             assert_eq!(parse("h0", &packet[..length], None), None);
         }
     }

@@ -30,6 +30,7 @@ use std::time::Duration;
 
 use carnet_base::LinkMessage;
 
+pub use carnet_wire::ipv6::is_unicast_routable;
 pub use drop_reason::MobilityDrop;
 pub use event::Event;
 pub use home_agent::HomeAgent;
@@ -77,15 +78,6 @@ pub fn lifetime_units(lifetime: Duration) -> u16 {
 /// The lifetime that a number of wire units means.
 pub fn lifetime_from_units(units: u16) -> Duration {
     LIFETIME_UNIT * u32::from(units)
-}
-
-/// Whether `address` may serve as a home or care-of address: unicast and routable (RFC 6275 6.1.7, 9.5.1).
-pub fn is_unicast_routable(address: Ipv6Addr) -> bool {
-    !(address.is_unspecified()
-        || address.is_loopback()
-        || address.is_multicast()
-        || address.is_unicast_link_local()
-        || address.to_ipv4_mapped().is_some())
 }
 
 #[cfg(test)]

@@ -18,7 +18,6 @@ use ipnet::Ipv6Net;
 use crate::MobilityDrop;
 use crate::home_agent::ND_HOP_LIMIT;
 
-const ALL_NODES: Ipv6Addr = Ipv6Addr::new(0xff02, 0, 0, 0, 0, 0, 0, 1);
 /// `MaxRtrAdvInterval` and `MinRtrAdvInterval`, far below RFC 4861's 600 s: hosts of a vehicle come and go.
 const MAX_INTERVAL: Duration = Duration::from_secs(60);
 const MIN_INTERVAL: Duration = Duration::from_secs(20);
@@ -236,11 +235,11 @@ impl RouterAdvertiser {
             retrans_timer: 0,
             options: &options,
         });
-        icmpv6::set_checksum(&mut message, source, ALL_NODES);
+        icmpv6::set_checksum(&mut message, source, nd::ALL_NODES);
         self.outputs.push_back(LinkMessage {
             interface: self.config.interface.clone(),
             source,
-            destination: ALL_NODES,
+            destination: nd::ALL_NODES,
             hop_limit: ND_HOP_LIMIT,
             peer: None,
             message,

@@ -10,18 +10,13 @@ use std::fmt;
 use std::net::Ipv6Addr;
 use std::time::Duration;
 
-use carnet_wire::mobility::{MobilityOption, authentication_field};
+use carnet_wire::mobility::authentication::MN_HA_DATA_LEN;
+use carnet_wire::mobility::options::MN_HA;
+use carnet_wire::mobility::{AuthenticationField, MobilityOption, authentication_field};
 use hmac::{Hmac, KeyInit, Mac};
 use sha1::Sha1;
 
 use crate::MobilityDrop;
-
-/// Octets of the MAC that travel.
-const MAC_LEN: usize = 12;
-/// Subtype of the MN-HA option.
-const MN_HA: u8 = 1;
-/// Where the checksum sits in a Mobility Header.
-const CHECKSUM: std::ops::Range<usize> = 4..6;
 
 /// How a mobile node and its home agent know that a message is the other's.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -78,16 +73,16 @@ impl fmt::Debug for SecurityAssociation {
 impl SecurityAssociation {
     /// The option to be put last into a message that [`Self::sign`] completes.
     pub fn blank_option(&self) -> MobilityOption<'static> {
-        MobilityOption::Authentication { subtype: MN_HA, spi: self.spi, data: &[0; MAC_LEN] }
+        MobilityOption::Authentication { subtype: MN_HA, spi: self.spi, data: &[0; MN_HA_DATA_LEN] }
     }
 
     /// Fills in the MAC of a finished message that ends in [`Self::blank_option`].
     pub fn sign(&self, message: &mut [u8], care_of_address: Ipv6Addr, home_address: Ipv6Addr) {
         let Ok(Some(field)) = authentication_field(message) else { return };
-        let Some(mac) = self.mac(message.get(field.covered), care_of_address, home_address) else { return };
+        let Some(mac) = self.mac(&field, message, care_of_address, home_address) else { return };
         let code = mac.finalize().into_bytes();
-        if let (Some(data), Some(code)) = (message.get_mut(field.data), code.get(..MAC_LEN))
-            && data.len() == MAC_LEN
+        if let (Some(data), Some(code)) = (message.get_mut(field.data), code.get(..MN_HA_DATA_LEN))
+            && data.len() == MN_HA_DATA_LEN
         {
             data.copy_from_slice(code);
         }
@@ -109,11 +104,11 @@ impl SecurityAssociation {
             .map_err(|_| MobilityDrop::Malformed)?
             .filter(|field| field.spi == self.spi)
             .ok_or(MobilityDrop::AuthenticationMissing)?;
-        let data = message.get(field.data).ok_or(MobilityDrop::Malformed)?;
-        if data.len() != MAC_LEN {
+        let data = message.get(field.data.clone()).ok_or(MobilityDrop::Malformed)?;
+        if data.len() != MN_HA_DATA_LEN {
             return Err(MobilityDrop::AuthenticationFailed);
         }
-        self.mac(message.get(field.covered), care_of_address, home_address)
+        self.mac(&field, message, care_of_address, home_address)
             .ok_or(MobilityDrop::Malformed)?
             .verify_truncated_left(data)
             .map_err(|_| MobilityDrop::AuthenticationFailed)
@@ -121,17 +116,17 @@ impl SecurityAssociation {
 
     fn mac(
         &self,
-        covered: Option<&[u8]>,
+        field: &AuthenticationField,
+        message: &[u8],
         care_of_address: Ipv6Addr,
         home_address: Ipv6Addr,
     ) -> Option<Hmac<Sha1>> {
-        let covered = covered?;
         let mut mac = <Hmac<Sha1> as KeyInit>::new_from_slice(&self.key).ok()?;
         mac.update(&care_of_address.octets());
         mac.update(&home_address.octets());
-        mac.update(covered.get(..CHECKSUM.start)?);
-        mac.update(&[0, 0]);
-        mac.update(covered.get(CHECKSUM.end..)?);
+        for octets in field.covered_octets(message)? {
+            mac.update(octets);
+        }
         Some(mac)
     }
 }
@@ -180,7 +175,7 @@ mod tests {
         let (care_of, home) = addresses();
         let field = authentication_field(&golden()).expect("parses").expect("present");
         for at in field.covered.start..field.data.end {
-            if CHECKSUM.contains(&at) {
+            if (4..6).contains(&at) {
                 continue; // not covered: the checksum is filled in later
             }
             let mut changed = golden();

@@ -14,7 +14,6 @@ use crate::MobilityDrop;
 
 /// Hop limit of every Neighbor Discovery message (RFC 4861 4).
 pub(crate) const ND_HOP_LIMIT: u8 = 255;
-const ALL_NODES: Ipv6Addr = Ipv6Addr::new(0xff02, 0, 0, 0, 0, 0, 0, 1);
 
 /// The interface on the home link, as far as it is known.
 #[derive(Debug)]
@@ -113,13 +112,13 @@ impl HomeLink {
         // RFC 4861 7.2.4: a solicitation from the unspecified address (duplicate address detection) is
         // answered to all nodes, unsolicited.
         let solicited = !source.is_unspecified();
-        let (destination, peer) = if solicited { (source, peer) } else { (ALL_NODES, None) };
+        let (destination, peer) = if solicited { (source, peer) } else { (nd::ALL_NODES, None) };
         self.advertisement(target, router, solicited, destination, peer)
     }
 
     /// The unsolicited advertisement that moves an address to our link-layer address.
     pub fn announcement(&self, target: Ipv6Addr, router: bool) -> Option<LinkMessage> {
-        self.advertisement(target, router, false, ALL_NODES, None)
+        self.advertisement(target, router, false, nd::ALL_NODES, None)
     }
 
     fn advertisement(

@@ -9,6 +9,7 @@ use std::time::Duration;
 
 use carnet_base::WallTime;
 use carnet_wire::Error;
+use carnet_wire::mobility::options::option_type;
 use carnet_wire::mobility::status::Status;
 use carnet_wire::mobility::{BindingUpdate, MobilityOption};
 use ipnet::Ipv6Net;
@@ -26,8 +27,6 @@ const MAX_PREFIXES: usize = 32;
 /// Stands for a Mobile Network Prefix option that no prefix can be read from; it is refused as invalid.
 const NO_PREFIX: MobilityOption<'static> =
     MobilityOption::MobileNetworkPrefix { prefix: Ipv6Addr::UNSPECIFIED, prefix_length: 0 };
-/// Mobility option type of Nonce Indices (RFC 6275 6.2.6).
-const NONCE_INDICES: u8 = 4;
 
 /// A Binding Update with everything that matters about it.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -82,7 +81,9 @@ impl Request {
                     request.prefixes.push((prefix, prefix_length));
                 }
                 MobilityOption::MessageIdentifier(timestamp) => request.timestamp = Some(timestamp),
-                MobilityOption::Unknown { option_type: NONCE_INDICES, .. } => request.nonce_indices = true,
+                MobilityOption::Unknown { option_type: option_type::NONCE_INDICES, .. } => {
+                    request.nonce_indices = true
+                }
                 _ => {}
             }
         }

@@ -21,7 +21,6 @@ use super::heard::{Heard, Standing};
 use crate::home_agent::ND_HOP_LIMIT;
 use crate::is_unicast_routable;
 
-const ALL_ROUTERS: Ipv6Addr = Ipv6Addr::new(0xff02, 0, 0, 0, 0, 0, 0, 2);
 /// `RTR_SOLICITATION_INTERVAL` (RFC 4861 10).
 const SOLICITATION_INTERVAL: Duration = Duration::from_secs(4);
 /// While no router answers, the interval doubles up to this (in the manner of RFC 7559).
@@ -182,14 +181,14 @@ impl Uplink {
             .map_or(Ipv6Addr::UNSPECIFIED, |a| a.address);
         let source_link_address = if source.is_unspecified() { None } else { interface.link_address };
         let mut message = nd::RouterSolicitation { source_link_address }.emit();
-        icmpv6::set_checksum(&mut message, source, ALL_ROUTERS);
+        icmpv6::set_checksum(&mut message, source, nd::ALL_ROUTERS);
         let doublings = self.solicitations.saturating_sub(2).min(4);
         self.solicitations = self.solicitations.saturating_add(1);
         let interval = (SOLICITATION_INTERVAL * 2_u32.pow(doublings)).min(MAX_SOLICITATION_INTERVAL);
         let message = LinkMessage {
             interface: interface.name.clone(),
             source,
-            destination: ALL_ROUTERS,
+            destination: nd::ALL_ROUTERS,
             hop_limit: ND_HOP_LIMIT,
             peer: None,
             message,

@@ -15,11 +15,11 @@ use ipnet::Ipv6Net;
 use super::desired::{Entry, Route, RouteAction, Setting, TABLE_MAIN, TUNNEL_DEVICE, Tunnel, TunnelEnd};
 
 /// Metric of carnet's own routes: the kernel's default for routes that people add.
-const METRIC: u32 = 1024;
+pub(crate) const METRIC: u32 = 1024;
 /// Metric of "unreachable" routes that catch what nothing better matches.
 const METRIC_LAST: u32 = 0x7fff_ffff;
 /// An IPv6 header.
-const ENCAPSULATION: u32 = 40;
+pub(crate) const ENCAPSULATION: u32 = carnet_wire::ipv6::HEADER_LEN as u32;
 /// The path's MTU until Packet Too Big says otherwise: that of Ethernet.
 const PATH_MTU: u32 = 1500;
 

@@ -24,13 +24,10 @@ use super::desired::{
     Entry, InterfaceAddress, RouteAction, Rule, Setting, TABLE_CAPTURE, TABLE_MAIN, TABLE_NOWHERE,
     TABLE_TUNNEL, TABLE_UPLINK, TUNNEL_DEVICE, Tunnel, TunnelEnd, priority,
 };
-use super::for_home_agent::{host, into_tunnel_device, route, unreachable};
+use super::for_home_agent::{ENCAPSULATION, METRIC, host, into_tunnel_device, route, unreachable};
 
 /// What rules call the machine itself as the origin of a packet.
 const LOCAL: &str = "lo";
-const METRIC: u32 = 1024;
-/// An IPv6 header.
-const ENCAPSULATION: u32 = 40;
 /// What the home agent sends to a care-of address: tunnelled packets, Mobility Headers, and fragments of
 /// either.
 const CAPTURED: [u8; 3] = [protocol::IPV6, protocol::MOBILITY, protocol::FRAGMENT];

@@ -11,7 +11,7 @@ use std::net::Ipv6Addr;
 use std::time::Duration;
 
 use carnet_base::Time;
-use carnet_wire::fragment::FragmentHeader;
+use carnet_wire::fragment::{FRAGMENT_HEADER_LEN, FragmentHeader};
 use carnet_wire::ipv6::{HEADER_LEN, Header, protocol};
 
 /// Packets of tunnel ends under way at once; the oldest gives way.
@@ -24,7 +24,6 @@ const MAX_REASSEMBLED: usize = 10_240;
 const MAX_FRAGMENTS: usize = 64;
 /// RFC 8200 4.5 says 60 s; the tunnel's ends are closer, and memory is bounded.
 const REASSEMBLY_TIMEOUT: Duration = Duration::from_secs(10);
-const FRAGMENT_HEADER_LEN: usize = 8;
 
 #[derive(Debug)]
 struct Pending {
