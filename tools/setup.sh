@@ -13,6 +13,9 @@ need() { # COMMAND PACKAGE
 }
 
 need cc gcc
+# Builds the BPF programs; with `llvm-strip` they are smaller.
+need clang clang
+need llvm-strip llvm
 need ip iproute2
 need ping iputils-ping
 need iperf3 iperf3

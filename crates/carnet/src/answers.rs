@@ -5,12 +5,10 @@ use std::time::Duration;
 use carnet_api::config::Config;
 use carnet_api::model;
 use carnet_base::Time;
-use carnet_linux::Counters as PlatformCounters;
+use carnet_linux::{Path, Platform};
 use carnet_station::Station;
 use carnet_station::forwarding::desired::TunnelEnd;
 use carnet_station::io::Event;
-
-use crate::settings;
 
 /// Why a question about GeoNetworking has no answer.
 pub const NO_GEONET: &str = "this station does no GeoNetworking";
@@ -18,6 +16,7 @@ pub const NO_GEONET: &str = "this station does no GeoNetworking";
 /// `GET /v1/status`
 pub fn status(
     config: &Config,
+    path: Path,
     station: &Station,
     geonet: Option<model::GeonetStatus>,
     uptime: Duration,
@@ -39,7 +38,7 @@ pub fn status(
         version: env!("CARGO_PKG_VERSION").into(),
         uptime_s: uptime.as_secs_f64(),
         roles,
-        dataplane: settings::path_name(config.dataplane.path).into(),
+        dataplane: path.name().into(),
         mobile_router: station.mobile_router().map(|router| model::MobileRouterStatus {
             state: now.mobile_router.unwrap_or_default().into(),
             home_address: router.config().home_address,
@@ -99,7 +98,7 @@ pub fn uplinks(station: &Station) -> Vec<model::Uplink> {
 }
 
 /// `GET /v1/tunnels`
-pub fn tunnels(config: &Config, station: &Station, now: Time) -> Vec<model::Tunnel> {
+pub fn tunnels(platform: &Platform, station: &Station, now: Time) -> Vec<model::Tunnel> {
     station
         .tunnel_status(now)
         .into_iter()
@@ -108,14 +107,24 @@ pub fn tunnels(config: &Config, station: &Station, now: Time) -> Vec<model::Tunn
             remote: tunnel.remote.into(),
             encapsulation: "ipv6".into(),
             mtu: u32::try_from(tunnel.mtu).unwrap_or(u32::MAX),
-            path: settings::path_name(config.dataplane.path).into(),
+            path: platform.path().name().into(),
         })
         .collect()
 }
 
 /// `GET /v1/counters`
-pub fn counters(station: &Station, platform: &PlatformCounters) -> model::Counters {
+pub fn counters(station: &Station, platform: &Platform) -> model::Counters {
     let mut counters: model::Counters = station.counters().into_iter().collect();
+    let fast_path = platform.fast_path_counters();
+    for (name, count) in [
+        ("tunnel.encapsulated", fast_path.total.encapsulated_packets),
+        ("tunnel.decapsulated", fast_path.total.decapsulated_packets),
+    ] {
+        *counters.entry(name.into()).or_default() += count;
+    }
+    counters
+        .extend(fast_path.left.iter().map(|(reason, count)| (format!("fast_path.left.{reason}"), *count)));
+    let platform = platform.counters();
     counters.extend([
         ("platform.writes".to_string(), platform.writes),
         ("platform.restored".to_string(), platform.restored),

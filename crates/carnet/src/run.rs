@@ -7,7 +7,7 @@
 use std::path::Path;
 use std::time::Duration;
 
-use anyhow::Context;
+use anyhow::{Context, bail};
 use carnet_api::config::Config;
 use carnet_api::model::{self, GnPingEvent, GnPingRequest};
 use carnet_base::{RateLimiter, Time, WallTime};
@@ -156,6 +156,24 @@ pub async fn run(config: Config, path: &Path) -> anyhow::Result<()> {
     result
 }
 
+/// Takes the fast path that the config wants.
+fn accelerate(platform: &mut Platform, config: &Config, flow_label_key: u64) -> anyhow::Result<()> {
+    let wanted = settings::fast_path(config, flow_label_key);
+    let obstacles = platform.accelerate(&wanted);
+    let path = platform.path();
+    for (obstacle, why) in &obstacles {
+        info!("no data path {:?}: {why}", obstacle.name());
+    }
+    if let (false, Some((obstacle, why))) = (wanted.paths.contains(&path), obstacles.last()) {
+        bail!(
+            "dataplane.path = {:?} cannot be had: {why}; expected a kernel that allows it, or \"auto\"",
+            obstacle.name()
+        );
+    }
+    info!("the data path is {:?}", path.name());
+    Ok(())
+}
+
 /// The station and what carries out its outputs.
 struct Runner {
     config: Config,
@@ -175,7 +193,7 @@ struct Runner {
 }
 
 impl Runner {
-    fn new(config: Config, platform: Platform, geonet: Option<Geonet>) -> anyhow::Result<Runner> {
+    fn new(config: Config, mut platform: Platform, geonet: Option<Geonet>) -> anyhow::Result<Runner> {
         let state = StateFile::open(config.station.state_dir.as_deref(), &config.station.name)?;
         let header = Header {
             seed: clock::random_seed().context("cannot get randomness from the kernel")?,
@@ -186,8 +204,10 @@ impl Runner {
         };
         let recorder = Recorder::create(config.station.record.as_deref(), &header)?;
         let station_config = settings::station(&config, geonet.as_ref().map(Geonet::address));
+        let station = Station::new(station_config, header.state, header.seed, header.time, header.wall);
+        accelerate(&mut platform, &config, station.flow_label_key())?;
         Ok(Runner {
-            station: Station::new(station_config, header.state, header.seed, header.time, header.wall),
+            station,
             config,
             tunnel: platform.tunnel(),
             platform,
@@ -316,6 +336,7 @@ impl Runner {
         while let Some(output) = self.station.poll_output() {
             self.carry(output);
         }
+        self.platform.commit();
         if let Some(geonet) = &mut self.geonet {
             geonet.flush();
         }
@@ -383,7 +404,13 @@ impl Runner {
             Request::Status(reply) => {
                 let uptime = now.saturating_since(self.started);
                 let geonet = self.ask_geonet(Geonet::status).ok();
-                let _ = reply.send(answers::status(&self.config, &self.station, geonet, uptime));
+                let _ = reply.send(answers::status(
+                    &self.config,
+                    self.platform.path(),
+                    &self.station,
+                    geonet,
+                    uptime,
+                ));
             }
             Request::Bindings(reply) => {
                 let _ = reply.send(answers::bindings(&self.station, now));
@@ -392,10 +419,10 @@ impl Runner {
                 let _ = reply.send(answers::uplinks(&self.station));
             }
             Request::Tunnels(reply) => {
-                let _ = reply.send(answers::tunnels(&self.config, &self.station, now));
+                let _ = reply.send(answers::tunnels(&self.platform, &self.station, now));
             }
             Request::Counters(reply) => {
-                let mut counters = answers::counters(&self.station, &self.platform.counters());
+                let mut counters = answers::counters(&self.station, &self.platform);
                 counters.insert("tunnel.write_errors".into(), self.write_errors);
                 counters.extend(self.geonet.iter_mut().flat_map(Geonet::counters));
                 let _ = reply.send(counters);
@@ -454,6 +481,7 @@ impl Runner {
         };
         let sections = [
             ("[station]", config.station != self.config.station),
+            ("[dataplane]", config.dataplane != self.config.dataplane),
             ("[geonet]", config.geonet != self.config.geonet),
         ];
         if let Some((section, _)) = sections.iter().find(|(_, changed)| *changed) {
@@ -465,6 +493,7 @@ impl Runner {
         }
         self.recorder.end("a config that is read again cannot be replayed");
         self.platform.watch(settings::platform(&config).watched);
+        self.platform.set_ports(settings::ports(&config));
         let station_config = settings::station(&config, self.geonet.as_ref().map(Geonet::address));
         self.station.reconfigure(clock::now(), clock::wall(), station_config);
         self.config = config;

@@ -5,7 +5,7 @@ pub mod geonet;
 use std::path::PathBuf;
 
 use carnet_api::config::{Auth, Config, DataplanePath, Registration, Replay};
-use carnet_linux::{PlatformConfig, WatchedInterface};
+use carnet_linux::{FastPathConfig, Path, PlatformConfig, Ports, WatchedInterface};
 use carnet_mobility::home_agent::{AuthorizedNode, HomeAgentConfig};
 use carnet_mobility::mobile_router::{MobileRouterConfig, RegistrationMode, UplinkConfig};
 use carnet_mobility::{Authentication, ReplayProtection, SecurityAssociation};
@@ -84,10 +84,27 @@ pub fn undo_file(config: &Config) -> PathBuf {
     config.station.socket.with_extension("undo")
 }
 
-/// The name of the data path that is in use, for `carnet status` and `carnet show tunnels`.
-pub fn path_name(path: DataplanePath) -> &'static str {
-    match path {
-        DataplanePath::Auto | DataplanePath::Tun => "tun",
+/// Which fast path to take, and where.
+pub fn fast_path(config: &Config, flow_label_key: u64) -> FastPathConfig {
+    let paths = match config.dataplane.path {
+        DataplanePath::Auto => vec![Path::Bpf, Path::Tun],
+        DataplanePath::Bpf => vec![Path::Bpf],
+        DataplanePath::Xdp => vec![Path::Xdp],
+        DataplanePath::Tun => vec![Path::Tun],
+    };
+    let nodes = config.home_agent.as_ref().map_or(0, |agent| agent.mobile_routers.len());
+    FastPathConfig { paths, flow_label_key, bindings: nodes.saturating_mul(2), ports: ports(config) }
+}
+
+/// What the interfaces are to the station.
+pub fn ports(config: &Config) -> Ports {
+    let router = config.mobile_router.as_ref();
+    Ports {
+        lan: router.map(|router| router.lan.clone()).unwrap_or_default(),
+        uplinks: router
+            .map(|router| router.uplinks.iter().map(|uplink| uplink.interface.clone()).collect())
+            .unwrap_or_default(),
+        home_agent: config.home_agent.is_some(),
     }
 }
 

@@ -29,6 +29,7 @@ use carnet_station::forwarding::desired::{
 
 use crate::ROUTE_PROTOCOL;
 use crate::error::{Error, Result};
+use crate::fast_path::FastPath;
 use crate::netlink::{AddressInfo, Dirty, LinkInfo, Requests, RouteInfo, effective_metric};
 use crate::settings::{self, Set};
 use crate::undo::{AddedAddress, UndoFile};
@@ -86,6 +87,7 @@ pub(crate) struct Installer {
     waiting: BTreeSet<Key>,
     local_rule_moved: bool,
     pub(crate) tunnel_index: u32,
+    pub(crate) fast_path: FastPath,
     /// Writes of settings.
     pub(crate) setting_writes: u64,
     /// Entries put back.
@@ -105,6 +107,7 @@ impl Installer {
             waiting: BTreeSet::new(),
             local_rule_moved: false,
             tunnel_index,
+            fast_path: FastPath::None,
             setting_writes: 0,
             restored: 0,
         };
@@ -243,8 +246,11 @@ impl Installer {
             }
             Entry::Address(address) => self.put_address(address, previous),
             Entry::Route(route) => self.put_route(route, previous.is_some()),
-            // The TUN device carries every tunnel; who may send what is decided in user space.
-            Entry::Tunnel(_) => Ok(Put::Done(0)),
+            // The TUN device carries every tunnel anyhow.
+            Entry::Tunnel(tunnel) => {
+                self.fast_path.set(tunnel);
+                Ok(Put::Done(0))
+            }
             Entry::Rule(rule) => {
                 if rule.priority < priority::LOCAL {
                     self.move_local_rule()?;
@@ -309,7 +315,10 @@ impl Installer {
                 if self.undo.record.addresses.len() != recorded { self.undo.save() } else { Ok(()) }
             }
             Entry::Route(route) => self.requests.delete_route(route.table, route.destination, route.metric),
-            Entry::Tunnel(_) => Ok(()),
+            Entry::Tunnel(tunnel) => {
+                self.fast_path.remove(tunnel);
+                Ok(())
+            }
             Entry::Rule(rule) => {
                 self.requests.delete_rule(rule, ROUTE_PROTOCOL)?;
                 let needed = |w: &Wanted| matches!(&w.entry, Entry::Rule(r) if r.priority < priority::LOCAL);
@@ -504,6 +513,7 @@ impl Installer {
                 tracing::warn!("{error}");
             }
         };
+        self.fast_path = FastPath::None;
         while let Some(key) = self.wanted.last_key_value().map(|(key, _)| key.clone()) {
             keep_first(self.remove(&key));
         }

@@ -7,6 +7,7 @@
 use std::collections::VecDeque;
 use std::future::poll_fn;
 use std::io;
+use std::net::Ipv6Addr;
 use std::path::PathBuf;
 use std::task::{Context, Poll};
 
@@ -15,6 +16,7 @@ use carnet_station::io::{Interface, LinkMessage};
 
 use crate::counters::Counters;
 use crate::error::{Error, Result};
+use crate::fast_path::{FastPath, FastPathConfig, FastPathCounters, Path, Ports, TunnelTraffic};
 use crate::installer::Installer;
 use crate::link_socket::LinkSockets;
 use crate::netlink::{Dirty, IPV6_MINIMUM_MTU, Monitor, Requests};
@@ -125,6 +127,52 @@ impl Platform {
         Ok(platform)
     }
 
+    /// Takes the first fast path of the list that the kernel allows, and tells why those before it cannot be had.
+    /// Without any, or with [`Path::Tun`] in front, every packet goes through the TUN device.
+    ///
+    /// To be called before the first [`Self::apply`].
+    pub fn accelerate(&mut self, config: &FastPathConfig) -> Vec<(Path, String)> {
+        let (fast_path, obstacles) = FastPath::open(config, self.installer.tunnel_index);
+        self.installer.fast_path = fast_path;
+        self.follow_fast_path();
+        obstacles
+    }
+
+    /// The way that packets take.
+    pub fn path(&self) -> Path {
+        self.installer.fast_path.path()
+    }
+
+    /// The interfaces have other tasks from now on.
+    pub fn set_ports(&mut self, ports: Ports) {
+        self.installer.fast_path.set_ports(ports);
+        self.follow_fast_path();
+    }
+
+    /// Lets the fast path follow what [`Self::apply`] has done with the tunnels since the last call. Until then it
+    /// does what it did before; the slow path is never behind.
+    pub fn commit(&mut self) {
+        if let Err(why) = self.installer.fast_path.commit() {
+            tracing::error!("the fast path is given up, packets take the slow path: {why}");
+        }
+    }
+
+    /// What the fast path has done.
+    pub fn fast_path_counters(&self) -> FastPathCounters {
+        self.installer.fast_path.counters()
+    }
+
+    /// What the fast path has done for each tunnel: local end, remote end, traffic.
+    pub fn fast_path_traffic(&self) -> Vec<(Ipv6Addr, Ipv6Addr, TunnelTraffic)> {
+        self.installer.fast_path.traffic()
+    }
+
+    fn follow_fast_path(&mut self) {
+        for complaint in self.installer.fast_path.follow(&self.observer.links) {
+            tracing::warn!("{complaint}");
+        }
+    }
+
     /// Carries out one change of the desired forwarding state.
     ///
     /// An entry whose interface is missing or down is no error: it stays wanted and is installed when the
@@ -175,6 +223,7 @@ impl Platform {
             return Err(Error::tunnel_gone());
         }
         self.link_sockets.follow(&self.observer.links);
+        self.follow_fast_path();
         self.events.extend(self.observer.news());
         self.installer.reconcile(dirty, &self.observer.links, &self.observer.addresses)
     }

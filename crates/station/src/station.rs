@@ -260,6 +260,11 @@ impl Station {
         &self.forwarder
     }
 
+    /// The key of the hash that makes outer flow labels; see [`Forwarder::flow_label_key`].
+    pub fn flow_label_key(&self) -> u64 {
+        self.forwarder.flow_label_key()
+    }
+
     /// All that is wanted from the data path now.
     pub fn desired_entries(&self) -> impl Iterator<Item = &Entry> {
         self.desired.entries()

@@ -161,9 +161,14 @@ fn read_station(table: &Table<'_>) -> Option<Station> {
 }
 
 fn read_dataplane(table: &Table<'_>) -> Option<Dataplane> {
-    let words = [("auto", DataplanePath::Auto), ("tun", DataplanePath::Tun)];
+    let words = [
+        ("auto", DataplanePath::Auto),
+        ("bpf", DataplanePath::Bpf),
+        ("xdp", DataplanePath::Xdp),
+        ("tun", DataplanePath::Tun),
+    ];
     let path = match table.get("path") {
-        Some(value) => value.word(&words, &["bpf", "xdp", "kernel"])?.value,
+        Some(value) => value.word(&words, &["kernel"])?.value,
         None => DataplanePath::default(),
     };
     Some(Dataplane { path })

@@ -77,6 +77,10 @@ pub enum DataplanePath {
     /// The fastest that the kernel offers.
     #[default]
     Auto,
+    /// BPF programs at tc ingress.
+    Bpf,
+    /// XDP programs.
+    Xdp,
     /// The TUN device `carnet0`.
     Tun,
 }

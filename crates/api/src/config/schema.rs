@@ -62,7 +62,7 @@ pub(super) const STATION: Section = Section {
 pub(super) const DATAPLANE: Section = Section {
     header: "[dataplane]",
     path: "dataplane",
-    keys: &[key("path", "\"auto\" or \"tun\"", "\"auto\"")],
+    keys: &[key("path", "\"auto\", \"bpf\", \"xdp\" or \"tun\"", "\"auto\"")],
     later: &[],
 };
 

@@ -24,6 +24,7 @@ pub(crate) struct LinkInfo {
     pub(crate) mtu: u32,
     /// The 48-bit address; `None` for the loopback interface, whose zeros are no address.
     pub(crate) link_address: Option<[u8; 6]>,
+    pub(crate) is_loopback: bool,
 }
 
 impl LinkInfo {
@@ -38,7 +39,8 @@ impl LinkInfo {
             }
         }
         let flags = message.header.flags;
-        if message.header.link_layer_type == LinkLayerType::Loopback {
+        let is_loopback = message.header.link_layer_type == LinkLayerType::Loopback;
+        if is_loopback {
             link_address = None;
         }
         Some(LinkInfo {
@@ -48,6 +50,7 @@ impl LinkInfo {
             running: flags.contains(LinkFlags::Up | LinkFlags::LowerUp),
             mtu,
             link_address,
+            is_loopback,
         })
     }
 }

@@ -164,6 +164,12 @@ impl Forwarder {
         &self.counters
     }
 
+    /// The key of the hash that makes outer flow labels. A fast path computes the same ones, so that an ICMPv6 error
+    /// about one of its packets is believed here.
+    pub fn flow_label_key(&self) -> u64 {
+        self.secret
+    }
+
     /// A packet that the last one caused: an error message, or a fragment.
     pub fn poll_output(&mut self) -> Option<Vec<u8>> {
         self.outputs.pop_front()

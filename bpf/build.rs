@@ -1,0 +1,55 @@
+//! Builds every `*.bpf.c` beside this file with clang.
+//!
+//! `CLANG` names another clang than the first in `PATH`. The objects keep their BTF, which describes the maps,
+//! and lose their debug information where an `llvm-strip` is found.
+
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+use std::{env, fs};
+
+const NO_CLANG: &str = "clang builds carnet's BPF programs and cannot be run; expected version 14 or newer \
+                        (Debian and Ubuntu: apt-get install clang), or its path in CLANG";
+
+fn main() {
+    println!("cargo::rerun-if-env-changed=CLANG");
+    println!("cargo::rerun-if-changed=.");
+    let clang = env::var("CLANG").unwrap_or_else(|_| "clang".into());
+    let out = PathBuf::from(env::var_os("OUT_DIR").expect("cargo sets OUT_DIR"));
+    let strip = strip_of(&clang);
+    let mut sources: Vec<PathBuf> =
+        fs::read_dir(".").expect("this folder").flatten().map(|e| e.path()).collect();
+    sources.retain(|path| path.to_string_lossy().ends_with(".bpf.c"));
+    sources.sort();
+    for source in sources {
+        let object = out.join(source.file_name().expect("a name")).with_extension("o");
+        let mut command = Command::new(&clang);
+        command
+            .args(["-target", "bpf", "-mcpu=v3", "-O2", "-g", "-Wall", "-Wextra", "-Werror"])
+            // The kernel's <asm/...> headers, where a distribution keeps them by architecture.
+            .arg(format!(
+                "-I/usr/include/{}-linux-gnu",
+                env::var("HOST").expect("cargo sets HOST").split('-').next().unwrap_or("")
+            ))
+            .arg("-c")
+            .arg(&source)
+            .arg("-o")
+            .arg(&object);
+        match command.status() {
+            Ok(status) if status.success() => {}
+            Ok(status) => panic!("clang cannot build {} ({status}): see above", source.display()),
+            Err(error) => panic!("{NO_CLANG}: {error}"),
+        }
+        if let Some(strip) = &strip {
+            // Debug information is of no use to the kernel: an object that keeps it is larger, no worse.
+            let _ = Command::new(strip).arg("-g").arg(&object).status();
+        }
+    }
+}
+
+/// The `llvm-strip` that belongs to this clang, if there is one.
+fn strip_of(clang: &str) -> Option<PathBuf> {
+    let output =
+        Command::new(clang).arg("-print-prog-name=llvm-strip").stderr(Stdio::null()).output().ok()?;
+    let path = PathBuf::from(String::from_utf8(output.stdout).ok()?.trim());
+    Path::new(&path).is_absolute().then_some(path)
+}

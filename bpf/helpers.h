@@ -1,0 +1,44 @@
+/* SPDX-License-Identifier: MIT OR GPL-2.0-only */
+/* What a BPF program needs beside the kernel's user-space headers: section names, map declarations and the
+ * helpers that carnet calls, by their numbers in <linux/bpf.h>. */
+#pragma once
+
+#include <linux/bpf.h>
+#include <linux/types.h>
+
+#define SEC(name) __attribute__((section(name), used))
+#define inline_always static inline __attribute__((always_inline))
+
+/* How BTF describes a map: __uint(key, number), __type(key, type). */
+#define __uint(name, value) int(*name)[value]
+#define __type(name, value) typeof(value) *name
+
+#if __BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__
+#define cpu_to_be16(x) __builtin_bswap16(x)
+#define cpu_to_be32(x) __builtin_bswap32(x)
+#define be64_to_cpu(x) __builtin_bswap64(x)
+#else
+#define cpu_to_be16(x) (x)
+#define cpu_to_be32(x) (x)
+#define be64_to_cpu(x) (x)
+#endif
+#define be16_to_cpu(x) cpu_to_be16(x)
+#define be32_to_cpu(x) cpu_to_be32(x)
+
+static void *(*bpf_map_lookup_elem)(void *map, const void *key) = (void *)BPF_FUNC_map_lookup_elem;
+static long (*bpf_redirect)(__u32 ifindex, __u64 flags) = (void *)BPF_FUNC_redirect;
+static long (*bpf_redirect_map)(void *map, __u64 key, __u64 flags) = (void *)BPF_FUNC_redirect_map;
+static long (*bpf_redirect_neigh)(__u32 ifindex, struct bpf_redir_neigh *next_hop, int length, __u64 flags) =
+	(void *)BPF_FUNC_redirect_neigh;
+static long (*bpf_fib_lookup)(void *ctx, struct bpf_fib_lookup *params, int length, __u32 flags) =
+	(void *)BPF_FUNC_fib_lookup;
+static long (*bpf_skb_load_bytes)(const void *skb, __u32 offset, void *to, __u32 length) =
+	(void *)BPF_FUNC_skb_load_bytes;
+static long (*bpf_skb_store_bytes)(struct __sk_buff *skb, __u32 offset, const void *from, __u32 length,
+				   __u64 flags) = (void *)BPF_FUNC_skb_store_bytes;
+static long (*bpf_skb_adjust_room)(struct __sk_buff *skb, __s32 difference, __u32 mode, __u64 flags) =
+	(void *)BPF_FUNC_skb_adjust_room;
+static long (*bpf_skb_pull_data)(struct __sk_buff *skb, __u32 length) = (void *)BPF_FUNC_skb_pull_data;
+static long (*bpf_xdp_adjust_head)(struct xdp_md *xdp, int difference) = (void *)BPF_FUNC_xdp_adjust_head;
+static __u32 (*bpf_get_prandom_u32)(void) = (void *)BPF_FUNC_get_prandom_u32;
+static __u64 (*bpf_ktime_get_coarse_ns)(void) = (void *)BPF_FUNC_ktime_get_coarse_ns;

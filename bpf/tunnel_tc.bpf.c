@@ -1,0 +1,171 @@
+/* SPDX-License-Identifier: MIT OR GPL-2.0-only */
+/*
+ * The fast path as tc programs (clsact or tcx, ingress): IPv6-in-IPv6 encapsulation and decapsulation (RFC 2473)
+ * of whole socket buffers. Super packets of TCP and UDP stay whole (the outer header is added to each segment later,
+ * by the interface or just before it). The neighbour is resolved by the kernel (bpf_redirect_neigh).
+ *
+ * One program for each kind of interface: what it is to the station, and whether its packets have an Ethernet
+ * header or none (modems, tunnels).
+ */
+#include <linux/if_ether.h>
+#include <linux/pkt_cls.h>
+
+#include "tunnel.h"
+
+/* Give the packet to the next program, or to the kernel. */
+#define PASS TC_ACT_UNSPEC
+
+/* The longest packet that leaves when the kernel has cut a super packet into its segments. 0 where that cannot be
+ * told. */
+inline_always __u32 longest_segment(struct __sk_buff *skb, const struct ipv6 *header, const __u8 *tcp)
+{
+	if (!skb->gso_size)
+		return length_of(header);
+	if (header->next_header == PROTOCOL_TCP)
+		return IPV6_HEADER + (tcp[0] >> 4) * 4 + skb->gso_size;
+	if (header->next_header == PROTOCOL_UDP)
+		return IPV6_HEADER + UDP_HEADER + skb->gso_size;
+	return 0;
+}
+
+/* The longest packet that leaves, `header` being that of the packet and `offset` where it ends; notes a TCP SYN.
+ * 0 where that cannot be told. */
+inline_always __u32 look_inside(struct __sk_buff *skb, struct plan *plan, __u32 offset)
+{
+	__u8 tcp[2] = {}; /* data offset and flags */
+
+	plan->syn = 0;
+	if (plan->inner.next_header == PROTOCOL_TCP) {
+		if (bpf_skb_load_bytes(skb, offset + 12, tcp, 2))
+			return 0;
+		plan->syn = tcp[1] & TCP_SYN;
+	}
+	return longest_segment(skb, &plan->inner, tcp);
+}
+
+inline_always __u32 packets_of(struct __sk_buff *skb)
+{
+	__u32 segments = skb->gso_segs;
+
+	return segments > 1 ? segments : 1;
+}
+
+inline_always long send(const struct plan *plan)
+{
+	struct bpf_redir_neigh next_hop;
+
+	next_hop.nh_family = FAMILY_INET6;
+	__builtin_memcpy(next_hop.ipv6_nh, plan->route.ipv6_dst, 16);
+	return bpf_redirect_neigh(plan->route.ifindex, &next_hop, sizeof next_hop, 0);
+}
+
+inline_always int finish(enum outcome outcome)
+{
+	if (outcome < OUTCOMES)
+		count(outcome);
+	return outcome == FAILED ? TC_ACT_SHOT : PASS;
+}
+
+inline_always int encapsulate(struct __sk_buff *skb, __u32 roles, __u32 link_header, struct plan *plan)
+{
+	struct {
+		struct ipv6 outer;
+		struct ipv6 inner;
+	} headers;
+	__u32 length = look_inside(skb, plan, link_header + IPV6_HEADER);
+	enum outcome outcome;
+
+	if (!length)
+		return PASS;
+	outcome = plan_encapsulation(skb, roles, plan, length, skb->ingress_ifindex);
+	if (outcome != TAKEN && outcome != PASS_NEIGHBOUR)
+		return finish(outcome);
+
+	outer_header(plan, &headers.outer);
+	headers.inner = plan->inner;
+	headers.inner.hop_limit--;
+	if (bpf_skb_adjust_room(skb, IPV6_HEADER, BPF_ADJ_ROOM_MAC,
+				BPF_F_ADJ_ROOM_ENCAP_L3_IPV6 | BPF_F_ADJ_ROOM_FIXED_GSO |
+					BPF_F_ADJ_ROOM_NO_CSUM_RESET))
+		return finish(PASS_TOO_BIG);
+	/* Keeps the sum right that some interfaces give for the whole packet. */
+	if (bpf_skb_store_bytes(skb, link_header, &headers, sizeof headers, BPF_F_RECOMPUTE_CSUM))
+		return finish(FAILED);
+	count_encapsulated(plan, packets_of(skb), length_of(&plan->inner));
+	return send(plan);
+}
+
+inline_always int decapsulate(struct __sk_buff *skb, __u32 roles, __u32 link_header, const struct ipv6 *outer,
+			      struct plan *plan)
+{
+	__u32 length = look_inside(skb, plan, link_header + 2 * IPV6_HEADER);
+	enum outcome outcome;
+
+	if (!length)
+		return PASS;
+	outcome = plan_decapsulation(skb, roles, plan, outer, length);
+	if (outcome != TAKEN && outcome != PASS_NEIGHBOUR)
+		return finish(outcome);
+
+	if (bpf_skb_adjust_room(skb, -IPV6_HEADER, BPF_ADJ_ROOM_MAC,
+				BPF_F_ADJ_ROOM_FIXED_GSO | BPF_F_ADJ_ROOM_NO_CSUM_RESET))
+		return finish(PASS_MALFORMED);
+	plan->inner.hop_limit--;
+	plan->inner.first = plan->first;
+	if (bpf_skb_store_bytes(skb, link_header, &plan->inner, 8, BPF_F_RECOMPUTE_CSUM))
+		return finish(FAILED);
+	count_decapsulated(plan, packets_of(skb), length_of(&plan->inner));
+	return send(plan);
+}
+
+/* Copies the IPv6 header at `offset`; 0 when there is none. */
+inline_always int read_header(struct __sk_buff *skb, __u32 offset, struct ipv6 *header)
+{
+	const __u8 *data = (void *)(long)skb->data;
+	const __u8 *end = (void *)(long)skb->data_end;
+
+	if (data + offset + IPV6_HEADER <= end) {
+		__builtin_memcpy(header, data + offset, IPV6_HEADER);
+		return 1;
+	}
+	/* Not in the linear part. */
+	return !bpf_skb_load_bytes(skb, offset, header, IPV6_HEADER);
+}
+
+/* Not inline: there is one copy of it, for which the verifier knows the constants of each program. */
+static __attribute__((noinline)) int handle(struct __sk_buff *skb, __u32 roles, __u32 link_header)
+{
+	struct ipv6 outer;
+	struct plan plan;
+
+	if (skb->protocol != cpu_to_be16(ETH_P_IPV6) || skb->vlan_present)
+		return PASS;
+	if (!read_header(skb, link_header, &plan.inner))
+		return PASS;
+	/* Also: shorter than it says, or a jumbo payload. */
+	if ((be32_to_cpu(plan.inner.first) >> 28) != 6 || !plan.inner.payload_length ||
+	    skb->len < link_header + length_of(&plan.inner))
+		return PASS;
+	if ((roles & (AGENT | DECAPSULATE_CARE_OF)) && plan.inner.next_header == PROTOCOL_IPV6) {
+		outer = plan.inner;
+		if (be16_to_cpu(outer.payload_length) < IPV6_HEADER ||
+		    !read_header(skb, link_header + IPV6_HEADER, &plan.inner))
+			return PASS;
+		return decapsulate(skb, roles, link_header, &outer, &plan);
+	}
+	if (roles & (AGENT | ENCAPSULATE_FROM))
+		return encapsulate(skb, roles, link_header, &plan);
+	return PASS;
+}
+
+#define PROGRAMS(name, roles) \
+	SEC("classifier") int name(struct __sk_buff *skb) { return handle(skb, roles, ETH_HLEN); } \
+	SEC("classifier") int name##_bare(struct __sk_buff *skb) { return handle(skb, roles, 0); }
+
+PROGRAMS(lan, ENCAPSULATE_FROM)
+PROGRAMS(uplink, DECAPSULATE_CARE_OF)
+PROGRAMS(agent, AGENT)
+PROGRAMS(agent_lan, AGENT | ENCAPSULATE_FROM)
+PROGRAMS(agent_uplink, AGENT | DECAPSULATE_CARE_OF)
+
+char LICENSE[] SEC("license") = "Dual MIT/GPL";

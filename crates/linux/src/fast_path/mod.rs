@@ -1,0 +1,182 @@
+//! Ways around the slow path.
+//!
+//! Whatever the slow path does (the TUN device and `carnet_station::forwarding`), a fast path may do sooner, with the
+//! same result:
+//!
+//! * `programs`: BPF programs at the ingress of the interfaces, on socket buffers (tc, [`Path::Bpf`]) or before
+//!   there are any (XDP, [`Path::Xdp`]). They take the common packets and leave the others to the slow path.
+//!
+//! What a fast path needs to know is in the tunnels of the desired forwarding state; `table` turns these into what
+//! the programs' maps hold. A change is told by [`FastPath::set`] and [`FastPath::remove`] and takes effect, all at
+//! once for a binding, with [`FastPath::commit`].
+
+mod programs;
+mod table;
+
+use std::collections::BTreeMap;
+
+use carnet_station::forwarding::desired::Tunnel;
+
+use crate::netlink::LinkInfo;
+use programs::{Kind, Programs};
+
+/// A way that packets take.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Path {
+    /// BPF programs at tc ingress, with the TUN device behind them.
+    Bpf,
+    /// XDP programs, with the TUN device behind them.
+    Xdp,
+    /// The TUN device alone.
+    Tun,
+}
+
+impl Path {
+    /// Its name in the configuration and in what carnet shows.
+    pub fn name(self) -> &'static str {
+        match self {
+            Path::Bpf => "bpf",
+            Path::Xdp => "xdp",
+            Path::Tun => "tun",
+        }
+    }
+}
+
+/// What the interfaces are to the station.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Ports {
+    /// Links of the mobile network: packets from there go into the tunnel.
+    pub lan: Vec<String>,
+    /// Uplinks of the mobile router: packets come out of the tunnel there.
+    pub uplinks: Vec<String>,
+    /// Whether the station is a home agent, for which all interfaces are alike.
+    pub home_agent: bool,
+}
+
+/// What [`crate::Platform::accelerate`] needs to know.
+#[derive(Debug, Clone)]
+pub struct FastPathConfig {
+    /// The ways to try, the first that the kernel allows is taken. The TUN device is always there, whether or not it
+    /// is the last of them.
+    pub paths: Vec<Path>,
+    /// The key of outer flow labels (`Station::flow_label_key`).
+    pub flow_label_key: u64,
+    /// How many bindings and prefixes there may be.
+    pub bindings: usize,
+    /// What the interfaces are.
+    pub ports: Ports,
+}
+
+/// What a fast path has done with the packets of one tunnel.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct TunnelTraffic {
+    /// Inner packets sent.
+    pub encapsulated_packets: u64,
+    /// Octets of these.
+    pub encapsulated_octets: u64,
+    /// Inner packets received.
+    pub decapsulated_packets: u64,
+    /// Octets of these.
+    pub decapsulated_octets: u64,
+}
+
+/// What the fast path has done since its start, by name; see `enum outcome` in `bpf/tunnel.h`.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct FastPathCounters {
+    /// Inner packets sent and received, in all.
+    pub total: TunnelTraffic,
+    /// Packets that were left to the slow path or, the last, that got lost: `(reason, count)`.
+    pub left: Vec<(&'static str, u64)>,
+}
+
+/// The fast path in use.
+#[derive(Debug)]
+pub(crate) enum FastPath {
+    /// None: everything goes through the TUN device.
+    None,
+    /// BPF programs.
+    Programs(Box<Programs>),
+}
+
+impl FastPath {
+    /// The first way of the list that the kernel allows, and why those before it cannot be had.
+    pub(crate) fn open(config: &FastPathConfig, tunnel_device: u32) -> (FastPath, Vec<(Path, String)>) {
+        let mut obstacles = Vec::new();
+        for path in &config.paths {
+            let kind = match path {
+                Path::Bpf => Kind::Tc,
+                Path::Xdp => Kind::Xdp,
+                Path::Tun => break,
+            };
+            match Programs::open(kind, config, tunnel_device) {
+                Ok(programs) => return (FastPath::Programs(Box::new(programs)), obstacles),
+                Err(why) => obstacles.push((*path, why)),
+            }
+        }
+        (FastPath::None, obstacles)
+    }
+
+    /// Which way it is.
+    pub(crate) fn path(&self) -> Path {
+        match self {
+            FastPath::None => Path::Tun,
+            FastPath::Programs(programs) => programs.path(),
+        }
+    }
+
+    /// A tunnel is there, or is another than before.
+    pub(crate) fn set(&mut self, tunnel: &Tunnel) {
+        if let FastPath::Programs(programs) = self {
+            programs.table.set(tunnel);
+        }
+    }
+
+    /// A tunnel is gone.
+    pub(crate) fn remove(&mut self, tunnel: &Tunnel) {
+        if let FastPath::Programs(programs) = self {
+            programs.table.remove(tunnel);
+        }
+    }
+
+    /// Makes the changes since the last commit take effect. A fast path that fails is given up: the slow path does
+    /// the work from then on, and the text says why.
+    pub(crate) fn commit(&mut self) -> Result<(), String> {
+        let FastPath::Programs(programs) = self else { return Ok(()) };
+        let result = programs.commit();
+        if result.is_err() {
+            *self = FastPath::None;
+        }
+        result
+    }
+
+    /// The interfaces are these now; what could not be done with one of them comes back, once for each reason.
+    pub(crate) fn follow(&mut self, links: &BTreeMap<String, LinkInfo>) -> Vec<String> {
+        match self {
+            FastPath::None => Vec::new(),
+            FastPath::Programs(programs) => programs.follow(links),
+        }
+    }
+
+    /// The interfaces have other tasks now; takes effect with the next [`Self::follow`].
+    pub(crate) fn set_ports(&mut self, ports: Ports) {
+        if let FastPath::Programs(programs) = self {
+            programs.ports = ports;
+        }
+    }
+
+    /// What it has done.
+    pub(crate) fn counters(&self) -> FastPathCounters {
+        match self {
+            FastPath::None => FastPathCounters::default(),
+            FastPath::Programs(programs) => programs.counters(),
+        }
+    }
+
+    /// What it has done for each tunnel: local end, remote end, traffic.
+    pub(crate) fn traffic(&self) -> Vec<(std::net::Ipv6Addr, std::net::Ipv6Addr, TunnelTraffic)> {
+        match self {
+            FastPath::None => Vec::new(),
+            FastPath::Programs(programs) => programs.traffic(),
+        }
+    }
+}

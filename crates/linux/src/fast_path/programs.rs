@@ -1,0 +1,415 @@
+//! The BPF programs of the fast path: loads them, attaches them to interfaces, writes their maps.
+//!
+//! Programs and maps belong to file descriptors of this process. Where the kernel knows BPF links (XDP since 5.9, tc
+//! since 6.6) they go with the process, whatever the reason. Before 6.6 a tc program hangs in a `clsact` qdisc; it is
+//! taken out at the end, and what a crash left there at the next start.
+//!
+//! An interface is given a program when it is there, whether up or not. Which one depends on what the interface is to
+//! the station, and on whether its packets have an Ethernet header. To a home agent all interfaces but the loopback
+//! and the tunnel device are alike.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::net::Ipv6Addr;
+
+use aya::maps::xdp::DevMapHash;
+use aya::maps::{Array, HashMap as BpfHashMap, MapData, PerCpuArray};
+use aya::programs::tc::{self, SchedClassifierLinkId, TcAttachType};
+use aya::programs::xdp::{XdpLinkId, XdpMode};
+use aya::programs::{SchedClassifier, Xdp};
+use aya::util::KernelVersion;
+use aya::{Ebpf, EbpfLoader, Pod};
+use carnet_station::forwarding::desired::TUNNEL_DEVICE;
+
+use super::table::{BindingValue, LengthsValue, Operation, PrefixKey, Table};
+use super::{FastPathConfig, FastPathCounters, Path, Ports, TunnelTraffic};
+use crate::netlink::LinkInfo;
+
+// SAFETY: all of these are `repr(C)` of integers and octets, without padding, and any octets are a valid value.
+unsafe impl Pod for BindingValue {}
+// SAFETY: as above.
+unsafe impl Pod for PrefixKey {}
+// SAFETY: as above.
+unsafe impl Pod for LengthsValue {}
+
+/// `struct traffic`.
+#[repr(C)]
+#[derive(Debug, Clone, Copy, Default)]
+struct TrafficValue([u64; 4]);
+
+// SAFETY: as above.
+unsafe impl Pod for TrafficValue {}
+
+/// `enum outcome` without `TAKEN`, in its order. The last is a loss, the others are left to the slow path.
+const OUTCOMES: [&str; 13] = [
+    "hop_limit",
+    "scope",
+    "extension",
+    "syn",
+    "too_big",
+    "no_path",
+    "outer_source",
+    "inner_source",
+    "congestion",
+    "malformed",
+    "route",
+    "neighbour",
+    "failed",
+];
+
+/// Room for at least so many bindings.
+const SLOTS_MIN: u32 = 64;
+/// Prefixes of a binding, the home address among them, on the average.
+const PREFIXES: u32 = 4;
+
+/// Where the programs hook in.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Kind {
+    /// tc ingress, on socket buffers.
+    Tc,
+    /// XDP.
+    Xdp,
+}
+
+#[derive(Debug)]
+enum LinkId {
+    Tc(SchedClassifierLinkId),
+    Xdp(XdpLinkId),
+}
+
+/// A program on an interface.
+#[derive(Debug)]
+struct Attached {
+    name: String,
+    program: &'static str,
+    /// `None` where it could not be attached; it is tried again when the interface is another.
+    link: Option<LinkId>,
+}
+
+/// The loaded programs.
+#[derive(Debug)]
+pub(crate) struct Programs {
+    kind: Kind,
+    ebpf: Ebpf,
+    tunnel_device: u32,
+    pub(super) table: Table,
+    pub(super) ports: Ports,
+    attached: BTreeMap<u32, Attached>,
+    /// For XDP: the mode in which drivers do it, once that is known.
+    mode: XdpMode,
+    complaints: BTreeSet<String>,
+}
+
+/// An error with all its causes, for people.
+fn told(error: &dyn std::error::Error) -> String {
+    let mut text = error.to_string();
+    let mut cause = error.source();
+    while let Some(next) = cause {
+        let more = next.to_string();
+        if !text.ends_with(&more) {
+            text = format!("{text}: {more}");
+        }
+        cause = next.source();
+    }
+    text
+}
+
+impl Programs {
+    /// Loads the programs.
+    ///
+    /// # Errors
+    /// Why the kernel does not want them, in one line.
+    pub(crate) fn open(kind: Kind, config: &FastPathConfig, tunnel_device: u32) -> Result<Programs, String> {
+        let slots = u32::try_from(config.bindings).unwrap_or(u32::MAX / 8).max(SLOTS_MIN).next_power_of_two();
+        let prefixes = slots.saturating_mul(PREFIXES);
+        let mut loader = EbpfLoader::new();
+        loader
+            .override_global("TUNNEL_DEVICE", &tunnel_device, true)
+            .override_global("FLOW_LABEL_KEY", &config.flow_label_key, true)
+            .map_max_entries("BINDINGS", slots)
+            .map_max_entries("TRAFFIC", slots)
+            .map_max_entries("PREFIXES", prefixes);
+        if kind == Kind::Xdp {
+            loader.map_max_entries("REFRESHED", slots);
+        }
+        let object = match kind {
+            Kind::Tc => carnet_bpf::TUNNEL_TC,
+            Kind::Xdp => carnet_bpf::TUNNEL_XDP,
+        };
+        let mut ebpf = loader.load(object).map_err(|error| told(&error))?;
+        // One of them now, so that a kernel that refuses is known before anything is built on it.
+        load(&mut ebpf, kind, "lan")?;
+        Ok(Programs {
+            kind,
+            ebpf,
+            tunnel_device,
+            table: Table::new(slots, prefixes),
+            ports: config.ports.clone(),
+            attached: BTreeMap::new(),
+            mode: XdpMode::Driver,
+            complaints: BTreeSet::new(),
+        })
+    }
+
+    pub(super) fn path(&self) -> Path {
+        match self.kind {
+            Kind::Tc => Path::Bpf,
+            Kind::Xdp => Path::Xdp,
+        }
+    }
+
+    /// Writes what has changed into the maps.
+    ///
+    /// # Errors
+    /// The maps may be incomplete then, and the programs must go.
+    pub(super) fn commit(&mut self) -> Result<(), String> {
+        if !self.table.is_dirty() {
+            return Ok(());
+        }
+        for operation in self.table.commit() {
+            self.write(operation).map_err(|error| format!("cannot write a BPF map: {error}"))?;
+        }
+        if let Some(obstacle) = self.table.obstacle()
+            && self.complaints.insert(obstacle.clone())
+        {
+            tracing::warn!("the fast path is closed: {obstacle}");
+        }
+        Ok(())
+    }
+
+    fn write(&mut self, operation: Operation) -> Result<(), String> {
+        macro_rules! open {
+            ($kind:ty, $name:literal) => {
+                self.ebpf
+                    .map_mut($name)
+                    .and_then(|map| <$kind>::try_from(map).ok())
+                    .ok_or(concat!("there is no map ", $name))?
+            };
+        }
+        let result = match operation {
+            Operation::SetLengths(end, value) => {
+                open!(Array<&mut MapData, LengthsValue>, "LENGTHS").set(end, value, 0)
+            }
+            Operation::SetBinding(value) => {
+                open!(BpfHashMap<&mut MapData, u32, BindingValue>, "BINDINGS").insert(value.slot, value, 0)
+            }
+            Operation::SetPrefix(prefix, slot) => {
+                open!(BpfHashMap<&mut MapData, PrefixKey, u32>, "PREFIXES").insert(prefix, slot, 0)
+            }
+            Operation::RemovePrefix(prefix) => {
+                open!(BpfHashMap<&mut MapData, PrefixKey, u32>, "PREFIXES").remove(&prefix)
+            }
+            Operation::RemoveBinding(slot) => {
+                open!(BpfHashMap<&mut MapData, u32, BindingValue>, "BINDINGS").remove(&slot)
+            }
+        };
+        result.map_err(|error| told(&error))
+    }
+
+    /// The program for an interface; `None` where it has no task.
+    fn program_for(&self, link: &LinkInfo) -> Option<&'static str> {
+        if link.index == self.tunnel_device || link.name == TUNNEL_DEVICE || link.is_loopback {
+            return None;
+        }
+        let bare = link.link_address.is_none();
+        let lan = self.ports.lan.contains(&link.name);
+        let uplink = self.ports.uplinks.contains(&link.name);
+        Some(match (self.kind, self.ports.home_agent, lan, uplink, bare) {
+            // XDP programs want an Ethernet header to write the neighbour's address into.
+            (Kind::Xdp, _, _, _, true) => return None,
+            (_, false, false, false, _) => return None,
+            (_, false, true, _, false) => "lan",
+            (_, false, true, _, true) => "lan_bare",
+            (_, false, false, true, false) => "uplink",
+            (_, false, false, true, true) => "uplink_bare",
+            (_, true, true, _, false) => "agent_lan",
+            (_, true, true, _, true) => "agent_lan_bare",
+            (_, true, false, true, false) => "agent_uplink",
+            (_, true, false, true, true) => "agent_uplink_bare",
+            (_, true, false, false, false) => "agent",
+            (_, true, false, false, true) => "agent_bare",
+        })
+    }
+
+    /// Attaches programs to interfaces that have come, and forgets those that have gone.
+    pub(super) fn follow(&mut self, links: &BTreeMap<String, LinkInfo>) -> Vec<String> {
+        let wanted: BTreeMap<u32, (&LinkInfo, &'static str)> =
+            links.values().filter_map(|link| Some((link.index, (link, self.program_for(link)?)))).collect();
+        let stale: Vec<u32> = self
+            .attached
+            .iter()
+            .filter(|(index, attached)| {
+                wanted.get(index).is_none_or(|(link, program)| {
+                    (link.name.as_str(), *program) != (attached.name.as_str(), attached.program)
+                })
+            })
+            .map(|(index, _)| *index)
+            .collect();
+        for index in stale {
+            self.detach(index);
+        }
+        let mode = self.mode;
+        let mut complaints = self.attach_all(&wanted);
+        if self.mode != mode {
+            // Those that had been attached before have been detached.
+            complaints.extend(self.attach_all(&wanted));
+        }
+        complaints
+    }
+
+    fn attach_all(&mut self, wanted: &BTreeMap<u32, (&LinkInfo, &'static str)>) -> Vec<String> {
+        let mut complaints = Vec::new();
+        for (index, (link, program)) in wanted.iter().map(|(index, value)| (*index, *value)) {
+            if self.attached.contains_key(&index) {
+                continue;
+            }
+            let (id, complaint) = match self.attach(link, program) {
+                Ok(id) => (Some(id), None),
+                Err(why) => (None, Some(format!("{}: {why}; its packets take the slow path", link.name))),
+            };
+            self.attached.insert(index, Attached { name: link.name.clone(), program, link: id });
+            complaints.extend(complaint.filter(|text| self.complaints.insert(text.clone())));
+        }
+        complaints
+    }
+
+    fn attach(&mut self, link: &LinkInfo, program: &'static str) -> Result<LinkId, String> {
+        load(&mut self.ebpf, self.kind, program)?;
+        match self.kind {
+            Kind::Tc => {
+                let program: &mut SchedClassifier = find(&mut self.ebpf, program)?;
+                if !has_tcx() {
+                    // Somebody else's clsact will do.
+                    let _ = tc::qdisc_add_clsact(&link.name);
+                }
+                let id = program.attach(&link.name, TcAttachType::Ingress).map_err(|error| told(&error))?;
+                Ok(LinkId::Tc(id))
+            }
+            Kind::Xdp => {
+                let id = self.attach_xdp(link.index, program)?;
+                let mut ports = self
+                    .ebpf
+                    .map_mut("PORTS")
+                    .and_then(|map| DevMapHash::try_from(map).ok())
+                    .ok_or("there is no map PORTS")?;
+                ports.insert(link.index, link.index, None, 0).map_err(|error| told(&error))?;
+                Ok(LinkId::Xdp(id))
+            }
+        }
+    }
+
+    /// In the drivers where all of them can, else before the kernel's own receiving: a driver's frames cannot be
+    /// redirected to an interface whose driver knows no XDP.
+    fn attach_xdp(&mut self, index: u32, program: &'static str) -> Result<XdpLinkId, String> {
+        let mode = self.mode;
+        let result = find::<Xdp>(&mut self.ebpf, program)?.attach_to_if_index(index, mode);
+        let Err(native) = result.as_ref().map_err(|error| told(error)) else {
+            return result.map_err(|error| told(&error));
+        };
+        if mode == XdpMode::Driver {
+            tracing::info!("XDP in front of the drivers, not in them: {native}");
+            self.mode = XdpMode::Skb;
+            let attached: Vec<u32> = self.attached.keys().copied().collect();
+            attached.into_iter().for_each(|index| self.detach(index));
+        }
+        let program: &mut Xdp = find(&mut self.ebpf, program)?;
+        program.attach_to_if_index(index, XdpMode::Skb).map_err(|error| told(&error))
+    }
+
+    fn detach(&mut self, index: u32) {
+        let Some(attached) = self.attached.remove(&index) else { return };
+        // The interface may be gone, and with it what was attached.
+        match attached.link {
+            Some(LinkId::Tc(id)) => {
+                if let Ok(program) = find::<SchedClassifier>(&mut self.ebpf, attached.program) {
+                    let _ = program.detach(id);
+                }
+            }
+            Some(LinkId::Xdp(id)) => {
+                if let Some(mut ports) =
+                    self.ebpf.map_mut("PORTS").and_then(|map| DevMapHash::try_from(map).ok())
+                {
+                    let _ = ports.remove(index);
+                }
+                if let Ok(program) = find::<Xdp>(&mut self.ebpf, attached.program) {
+                    let _ = program.detach(id);
+                }
+            }
+            None => {}
+        }
+    }
+
+    /// The sum over all CPUs of a slot of `TRAFFIC`.
+    fn traffic_of(&self, slot: u32) -> TunnelTraffic {
+        let map = self.ebpf.map("TRAFFIC").and_then(|map| PerCpuArray::<_, TrafficValue>::try_from(map).ok());
+        let mut sum = [0u64; 4];
+        if let Some(values) = map.and_then(|map| map.get(&slot, 0).ok()) {
+            for value in values.iter() {
+                for (sum, number) in sum.iter_mut().zip(value.0) {
+                    *sum += number;
+                }
+            }
+        }
+        let [encapsulated_packets, encapsulated_octets, decapsulated_packets, decapsulated_octets] = sum;
+        TunnelTraffic { encapsulated_packets, encapsulated_octets, decapsulated_packets, decapsulated_octets }
+    }
+
+    pub(super) fn traffic(&self) -> Vec<(Ipv6Addr, Ipv6Addr, TunnelTraffic)> {
+        self.table.slots().map(|(slot, local, remote)| (local, remote, self.traffic_of(slot))).collect()
+    }
+
+    pub(super) fn counters(&self) -> FastPathCounters {
+        let mut total = TunnelTraffic::default();
+        for slot in 0..self.table.slots_used() {
+            let traffic = self.traffic_of(slot);
+            total.encapsulated_packets += traffic.encapsulated_packets;
+            total.encapsulated_octets += traffic.encapsulated_octets;
+            total.decapsulated_packets += traffic.decapsulated_packets;
+            total.decapsulated_octets += traffic.decapsulated_octets;
+        }
+        let counts = self.ebpf.map("COUNTS").and_then(|map| PerCpuArray::<_, u64>::try_from(map).ok());
+        let count = |outcome: usize| {
+            let key = u32::try_from(outcome + 1).unwrap_or(u32::MAX);
+            let values = counts.as_ref().and_then(|map| map.get(&key, 0).ok());
+            values.map_or(0, |values| values.iter().sum())
+        };
+        let left = OUTCOMES.iter().enumerate().map(|(outcome, name)| (*name, count(outcome))).collect();
+        FastPathCounters { total, left }
+    }
+}
+
+impl Drop for Programs {
+    fn drop(&mut self) {
+        let indices: Vec<u32> = self.attached.keys().copied().collect();
+        for index in indices {
+            self.detach(index);
+        }
+    }
+}
+
+/// Whether tc programs hang in links of their own.
+fn has_tcx() -> bool {
+    KernelVersion::current().is_ok_and(|version| version >= KernelVersion::new(6, 6, 0))
+}
+
+fn find<'a, P>(ebpf: &'a mut Ebpf, name: &str) -> Result<&'a mut P, String>
+where
+    &'a mut P: TryFrom<&'a mut aya::programs::Program>,
+{
+    let program = ebpf.program_mut(name).ok_or_else(|| format!("there is no program {name}"))?;
+    program.try_into().map_err(|_| format!("{name} is a program of another kind"))
+}
+
+/// Loads a program unless it is loaded already.
+fn load(ebpf: &mut Ebpf, kind: Kind, name: &str) -> Result<(), String> {
+    let result = match kind {
+        Kind::Tc => {
+            let program: &mut SchedClassifier = find(ebpf, name)?;
+            if program.fd().is_ok() { Ok(()) } else { program.load() }
+        }
+        Kind::Xdp => {
+            let program: &mut Xdp = find(ebpf, name)?;
+            if program.fd().is_ok() { Ok(()) } else { program.load() }
+        }
+    };
+    result.map_err(|error| told(&error))
+}

@@ -1,0 +1,321 @@
+//! What the maps of the fast path shall hold, as it follows from the tunnels.
+//!
+//! The programs (`bpf/tunnel.h`) know *bindings*: all tunnels of one home address at one end. A binding has a slot,
+//! prefixes lead to the slot, and the slot's value says where packets are sent to and taken from. A handover is one
+//! new value in one slot. This module computes the [`Operation`]s that bring the maps from one commit to the next,
+//! in an order in which a packet in between is never forwarded wrongly, at worst left to the slow path; it touches no
+//! map itself.
+//!
+//! The maps are bounded. If a station has more bindings, or prefixes of more different lengths, than there is room
+//! for, the fast path of that end is closed: with only some of the prefixes known, a packet could go to the wrong one.
+
+use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::net::Ipv6Addr;
+
+use carnet_station::forwarding::desired::{Tunnel, TunnelEnd};
+use ipnet::Ipv6Net;
+
+/// Paths of a binding (`PATHS`).
+pub(crate) const PATHS: usize = 4;
+/// Different lengths of prefixes at one end (`LENGTHS_MAX`).
+pub(crate) const LENGTHS_MAX: usize = 16;
+
+/// `struct path`: addresses in network byte order.
+#[repr(C)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub(crate) struct PathValue {
+    pub(crate) local: [u8; 16],
+    pub(crate) remote: [u8; 16],
+}
+
+/// `struct binding`.
+#[repr(C, align(8))]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub(crate) struct BindingValue {
+    pub(crate) paths: [PathValue; PATHS],
+    pub(crate) accepted: u32,
+    pub(crate) transmit: u32,
+    pub(crate) mtu: u32,
+    pub(crate) slot: u32,
+}
+
+/// `struct prefix`.
+#[repr(C, align(8))]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub(crate) struct PrefixKey {
+    pub(crate) high: u64,
+    pub(crate) low: u64,
+    pub(crate) length: u32,
+    pub(crate) end: u32,
+}
+
+/// `struct lengths`.
+#[repr(C)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub(crate) struct LengthsValue {
+    pub(crate) count: u32,
+    pub(crate) length: [u32; LENGTHS_MAX],
+}
+
+impl LengthsValue {
+    fn used(&self) -> impl Iterator<Item = u32> + '_ {
+        self.length.iter().copied().take(self.count as usize)
+    }
+}
+
+/// One write to a map.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Operation {
+    /// `LENGTHS` of an end.
+    SetLengths(u32, LengthsValue),
+    /// `BINDINGS` at the value's slot.
+    SetBinding(BindingValue),
+    /// `PREFIXES`: the slot of a prefix.
+    SetPrefix(PrefixKey, u32),
+    /// A prefix is nobody's any more.
+    RemovePrefix(PrefixKey),
+    /// A slot is empty.
+    RemoveBinding(u32),
+}
+
+/// The number of an end in the programs.
+fn number(end: TunnelEnd) -> u32 {
+    match end {
+        TunnelEnd::MobileRouter => 0,
+        TunnelEnd::HomeAgent => 1,
+    }
+}
+
+fn key(end: u32, prefix: Ipv6Net) -> PrefixKey {
+    let bits = u128::from(prefix.network());
+    let length = u32::from(prefix.prefix_len());
+    PrefixKey { high: (bits >> 64) as u64, low: bits as u64, length, end }
+}
+
+/// End and home address.
+type Name = (u32, Ipv6Addr);
+
+/// A binding and what of it is in the maps.
+#[derive(Debug, Default)]
+struct Binding {
+    tunnels: BTreeMap<(Ipv6Addr, Ipv6Addr), Tunnel>,
+    /// Which tunnel was told last to transmit.
+    latest: Option<(Ipv6Addr, Ipv6Addr)>,
+    slot: Option<u32>,
+    installed: Option<BindingValue>,
+    prefixes: BTreeSet<PrefixKey>,
+}
+
+impl Binding {
+    /// The value of the slot.
+    fn value(&self, slot: u32) -> BindingValue {
+        let transmits = |ends: &(Ipv6Addr, Ipv6Addr)| self.tunnels.get(ends).is_some_and(|t| t.transmit);
+        let sending = self
+            .latest
+            .filter(transmits)
+            .or_else(|| self.tunnels.iter().find(|(_, tunnel)| tunnel.transmit).map(|(ends, _)| *ends));
+        let others = self.tunnels.keys().copied().filter(|ends| Some(*ends) != sending);
+        let mut value = BindingValue { slot, ..BindingValue::default() };
+        // What does not fit is accepted by the slow path.
+        for (path, (local, remote)) in value.paths.iter_mut().zip(sending.into_iter().chain(others)) {
+            *path = PathValue { local: local.octets(), remote: remote.octets() };
+            value.accepted += 1;
+        }
+        if let Some(tunnel) = sending.and_then(|ends| self.tunnels.get(&ends)) {
+            value.transmit = 1;
+            value.mtu = tunnel.mtu;
+        }
+        value
+    }
+}
+
+/// The bindings, and the changes since the last commit.
+#[derive(Debug)]
+pub(crate) struct Table {
+    bindings: HashMap<Name, Binding>,
+    dirty: BTreeSet<Name>,
+    owners: HashMap<PrefixKey, u32>,
+    /// Slots that were in use once and are free.
+    free: Vec<u32>,
+    next_slot: u32,
+    slots: u32,
+    prefixes_max: usize,
+    /// How many prefixes of each length there are, by end.
+    lengths: [BTreeMap<u32, usize>; 2],
+    published: [LengthsValue; 2],
+    /// Bindings for which there is no room.
+    homeless: BTreeSet<Name>,
+}
+
+impl Table {
+    /// An empty table for so many bindings and prefixes.
+    pub(crate) fn new(slots: u32, prefixes: u32) -> Table {
+        Table {
+            bindings: HashMap::new(),
+            dirty: BTreeSet::new(),
+            owners: HashMap::new(),
+            free: Vec::new(),
+            next_slot: 0,
+            slots,
+            prefixes_max: prefixes as usize,
+            lengths: [BTreeMap::new(), BTreeMap::new()],
+            published: [LengthsValue::default(); 2],
+            homeless: BTreeSet::new(),
+        }
+    }
+
+    /// A tunnel is there, or is another than before.
+    pub(crate) fn set(&mut self, tunnel: &Tunnel) {
+        let name = (number(tunnel.end), tunnel.home_address);
+        let ends = (tunnel.local, tunnel.remote);
+        let binding = self.bindings.entry(name).or_default();
+        if tunnel.transmit {
+            binding.latest = Some(ends);
+        }
+        binding.tunnels.insert(ends, tunnel.clone());
+        self.dirty.insert(name);
+    }
+
+    /// A tunnel is gone.
+    pub(crate) fn remove(&mut self, tunnel: &Tunnel) {
+        let name = (number(tunnel.end), tunnel.home_address);
+        if let Some(binding) = self.bindings.get_mut(&name)
+            && binding.tunnels.remove(&(tunnel.local, tunnel.remote)).is_some()
+        {
+            self.dirty.insert(name);
+        }
+    }
+
+    /// Whether [`Self::commit`] has anything to do.
+    pub(crate) fn is_dirty(&self) -> bool {
+        !self.dirty.is_empty()
+    }
+
+    /// The slot of every binding, with the ends of its current tunnel.
+    pub(crate) fn slots(&self) -> impl Iterator<Item = (u32, Ipv6Addr, Ipv6Addr)> {
+        self.bindings.values().filter_map(|binding| {
+            let value = binding.installed.filter(|value| value.accepted > 0)?;
+            Some((value.slot, value.paths[0].local.into(), value.paths[0].remote.into()))
+        })
+    }
+
+    /// The number of slots that have ever been in use.
+    pub(crate) fn slots_used(&self) -> u32 {
+        self.next_slot
+    }
+
+    /// Why an end is closed, if one is.
+    pub(crate) fn obstacle(&self) -> Option<String> {
+        if !self.homeless.is_empty() {
+            return Some(format!("more than {} bindings or {} prefixes", self.slots, self.prefixes_max));
+        }
+        let crowded = self.lengths.iter().any(|lengths| lengths.len() > LENGTHS_MAX);
+        crowded.then(|| format!("prefixes of more than {LENGTHS_MAX} different lengths"))
+    }
+
+    /// What is to be written so that the maps are as the tunnels are now.
+    pub(crate) fn commit(&mut self) -> Vec<Operation> {
+        let mut operations = Vec::new();
+        let mut dirty = std::mem::take(&mut self.dirty);
+        dirty.extend(&self.homeless);
+        for name in dirty {
+            self.commit_binding(name, &mut operations);
+        }
+        let (mut first, mut last) = (Vec::new(), Vec::new());
+        for end in 0..2 {
+            let (value, before) = (self.lengths_value(end), self.published[end]);
+            if value == before {
+                continue;
+            }
+            self.published[end] = value;
+            // An end is closed before the rest is incomplete, and opened when it is complete. Else a length that
+            // nobody has finds nothing, but one that is missing hides a prefix.
+            let grows = before.used().all(|length| value.used().any(|other| other == length));
+            let goes_first = value.count == 0 || (before.count > 0 && grows);
+            if goes_first { &mut first } else { &mut last }.push(Operation::SetLengths(end as u32, value));
+        }
+        first.extend(operations);
+        first.extend(last);
+        first
+    }
+
+    fn lengths_value(&self, end: usize) -> LengthsValue {
+        let mut value = LengthsValue::default();
+        let homeless = self.homeless.iter().any(|(of, _)| *of as usize == end);
+        if homeless || self.lengths[end].len() > LENGTHS_MAX {
+            return value;
+        }
+        for (to, length) in value.length.iter_mut().zip(self.lengths[end].keys().rev()) {
+            *to = *length;
+            value.count += 1;
+        }
+        value
+    }
+
+    fn commit_binding(&mut self, name: Name, operations: &mut Vec<Operation>) {
+        let Some(binding) = self.bindings.get_mut(&name) else { return };
+        if binding.tunnels.is_empty() {
+            let Some(binding) = self.bindings.remove(&name) else { return };
+            self.homeless.remove(&name);
+            let Some(slot) = binding.slot else { return };
+            for prefix in binding.prefixes {
+                self.forget(prefix, slot, operations);
+            }
+            operations.push(Operation::RemoveBinding(slot));
+            self.free.push(slot);
+            return;
+        }
+        let wanted: BTreeSet<PrefixKey> =
+            binding.tunnels.values().flat_map(|t| &t.inner).map(|prefix| key(name.0, *prefix)).collect();
+        let added = wanted.difference(&binding.prefixes).count();
+        let slot = match binding.slot {
+            _ if self.owners.len() + added > self.prefixes_max => None,
+            Some(slot) => Some(slot),
+            None => self.free.pop().or_else(|| {
+                let fresh = (self.next_slot < self.slots).then_some(self.next_slot)?;
+                self.next_slot += 1;
+                Some(fresh)
+            }),
+        };
+        let Some(slot) = slot else {
+            self.homeless.insert(name);
+            return;
+        };
+        self.homeless.remove(&name);
+        binding.slot = Some(slot);
+        let before = std::mem::replace(&mut binding.prefixes, wanted.clone());
+        let value = binding.value(slot);
+        if binding.installed != Some(value) {
+            binding.installed = Some(value);
+            operations.push(Operation::SetBinding(value));
+        }
+        for prefix in &wanted {
+            let owner = self.owners.insert(*prefix, slot);
+            if owner.is_none() {
+                *self.lengths[prefix.end as usize].entry(prefix.length).or_default() += 1;
+            }
+            if owner != Some(slot) {
+                operations.push(Operation::SetPrefix(*prefix, slot));
+            }
+        }
+        for prefix in before.difference(&wanted) {
+            self.forget(*prefix, slot, operations);
+        }
+    }
+
+    /// A binding has lost a prefix, which another may have taken over.
+    fn forget(&mut self, prefix: PrefixKey, slot: u32, operations: &mut Vec<Operation>) {
+        if self.owners.get(&prefix) != Some(&slot) {
+            return;
+        }
+        self.owners.remove(&prefix);
+        let lengths = &mut self.lengths[prefix.end as usize];
+        if let Some(count) = lengths.get_mut(&prefix.length) {
+            *count -= 1;
+            if *count == 0 {
+                lengths.remove(&prefix.length);
+            }
+        }
+        operations.push(Operation::RemovePrefix(prefix));
+    }
+}
