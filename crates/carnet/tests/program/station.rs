@@ -1,5 +1,6 @@
 //! A running station, driven as an operator would: config file, signals, `carnet show`.
 
+use std::borrow::Cow;
 use std::fs::{self, File, OpenOptions};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitStatus, Output};
@@ -13,6 +14,19 @@ use crate::hosts::{Host, said, seconds, wait_for};
 
 /// The program under test.
 pub const PROGRAM: &str = env!("CARGO_BIN_EXE_carnet");
+
+/// Chooses the way that packets take in every station whose config leaves it open: a `dataplane.path`.
+const PATH: &str = "CARNET_TEST_PATH";
+
+/// The config with the data path that the environment asks for, unless it has a `[dataplane]` of its own.
+pub fn with_path(config: &str) -> Cow<'_, str> {
+    match std::env::var(PATH) {
+        Ok(path) if !config.contains("[dataplane]") => {
+            format!("{config}\n[dataplane]\npath = '{path}'\n").into()
+        }
+        _ => config.into(),
+    }
+}
 
 /// How a station ended.
 pub struct End {
@@ -58,7 +72,7 @@ impl Station {
     pub fn spawn(host: &Host, config: &str, wrapper: &[&str], program: &str) -> Station {
         let socket = socket_of(config);
         let (file, log) = (socket.with_extension("toml"), socket.with_extension("log"));
-        fs::write(&file, config).expect("a config file");
+        fs::write(&file, with_path(config).as_bytes()).expect("a config file");
         let output = OpenOptions::new().create(true).append(true).open(&log).expect("a log file");
         let path = file.to_str().expect("a path").to_owned();
         let words: Vec<String> =
@@ -170,7 +184,7 @@ impl Station {
     /// Puts another config into its file and has it read.
     pub fn reload(&self, config: &str) {
         let before = self.reloads();
-        fs::write(&self.config, config).expect("a config file");
+        fs::write(&self.config, with_path(config).as_bytes()).expect("a config file");
         self.signal(Signal::SIGHUP);
         wait_for("the config is read again", seconds(10), || (self.reloads() > before).then_some(()));
     }
