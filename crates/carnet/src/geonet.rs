@@ -395,7 +395,8 @@ fn tenths_of_microdegrees(degrees: f64) -> i32 {
     (degrees * 1e7).round() as i32
 }
 
-fn position_of(vector: &LongPositionVector) -> Position {
+/// A position vector as an input of the station.
+pub fn position_of(vector: &LongPositionVector) -> Position {
     Position {
         timestamp: vector.timestamp.0,
         latitude: vector.latitude,

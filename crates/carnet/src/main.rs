@@ -22,6 +22,7 @@ mod scratch;
 mod settings;
 mod show;
 mod state;
+mod upper_tester;
 
 use std::io::{self, IsTerminal, Write};
 use std::path::Path;

@@ -4,6 +4,7 @@
 //! request, a signal), hands it to the station and carries out the outputs in their order, so that a route is
 //! in place before the packet that needs it leaves.
 
+use std::net::SocketAddr;
 use std::path::Path;
 use std::time::Duration;
 
@@ -28,6 +29,7 @@ use crate::geonet::{self, Geonet, GeonetEvent, until};
 use crate::record::{Header, Recorder};
 use crate::request::{Answer, Request};
 use crate::state::StateFile;
+use crate::upper_tester::{self, Message, UpperTester};
 use crate::{answers, http, settings};
 
 /// Packets handled before anything else gets its turn.
@@ -68,8 +70,13 @@ pub async fn run(config: Config, path: &Path) -> anyhow::Result<()> {
         },
         None => None,
     };
+    let upper_tester = match &config.conformance {
+        Some(conformance) => Some(UpperTester::open(conformance).await?),
+        None => None,
+    };
     let platform = Platform::open(settings::platform(&config))?;
     let mut runner = Runner::new(config, platform, geonet)?;
+    runner.upper_tester = upper_tester;
     runner.carry_out();
     let (requests, mut inbox) = mpsc::channel(REQUESTS);
     let server = http::serve(&runner.config.station.socket, requests, runner.events.clone()).await;
@@ -129,6 +136,10 @@ pub async fn run(config: Config, path: &Path) -> anyhow::Result<()> {
                     Err(error) => Err(error.into()),
                 }
             }
+            (tester, message) = upper_tester::next_message(&mut runner.upper_tester) => {
+                runner.steer(tester, message);
+                Ok(())
+            }
             Some(request) = inbox.recv() => {
                 runner.request(request);
                 Ok(())
@@ -181,6 +192,7 @@ struct Runner {
     platform: Platform,
     tunnel: TunnelIo,
     geonet: Option<Geonet>,
+    upper_tester: Option<UpperTester>,
     state: StateFile,
     recorder: Recorder,
     events: broadcast::Sender<Value>,
@@ -212,6 +224,7 @@ impl Runner {
             tunnel: platform.tunnel(),
             platform,
             geonet,
+            upper_tester: None,
             state,
             recorder,
             events: broadcast::channel(EVENTS).0,
@@ -287,6 +300,10 @@ impl Runner {
                 let Some(geonet) = &mut self.geonet else { return Ok(()) };
                 let (position, news) = geonet.position(now, event);
                 if let Some(position) = position {
+                    let position = match &self.upper_tester {
+                        Some(upper_tester) => upper_tester.displaced(position),
+                        None => position,
+                    };
                     self.input(Input::Position(position));
                 }
                 if let Some(message) = news {
@@ -373,11 +390,45 @@ impl Runner {
                 self.station.recycle(frame.packet);
             }
             Output::Delivered(delivered) => {
+                if let Some(upper_tester) = &self.upper_tester {
+                    upper_tester.delivered(&delivered);
+                }
                 if let Some(geonet) = &mut self.geonet {
                     geonet.delivered(clock::now(), delivered);
                 }
             }
             Output::Event(event) => self.report(&event),
+        }
+    }
+
+    /// Does what the upper tester wants, and says whether it could be done.
+    fn steer(&mut self, tester: SocketAddr, message: Message) {
+        let place = self.station.geonet().and_then(|router| router.position_vector()).copied();
+        let done = match &message {
+            Message::Initialize => {
+                let home = place.zip(self.upper_tester.as_mut());
+                if let Some(position) = home.and_then(|(place, upper_tester)| upper_tester.initialize(&place))
+                {
+                    self.input(Input::Position(position));
+                }
+                self.try_input(Input::Command(Command::ResetGeonet))
+            }
+            Message::ChangePosition(north, east) => {
+                let moved = place
+                    .zip(self.upper_tester.as_mut())
+                    .and_then(|(place, upper_tester)| upper_tester.displace(&place, *north, *east));
+                moved
+                    .ok_or_else(|| "there is no such position".to_owned())
+                    .and_then(|position| self.try_input(Input::Position(position)))
+            }
+            Message::ChangePseudonym => Err("there are no pseudonyms to change".into()),
+            Message::Gn(request) | Message::Btp(request) => self.try_input(Input::Geonet(request.clone())),
+        };
+        if let Err(refusal) = &done {
+            tracing::debug!("the upper tester's {message:?}: {refusal}");
+        }
+        if let Some(upper_tester) = &self.upper_tester {
+            upper_tester.answer(tester, &message, done.is_ok());
         }
     }
 
@@ -483,6 +534,7 @@ impl Runner {
             ("[station]", config.station != self.config.station),
             ("[dataplane]", config.dataplane != self.config.dataplane),
             ("[geonet]", config.geonet != self.config.geonet),
+            ("[conformance]", config.conformance != self.config.conformance),
         ];
         if let Some((section, _)) = sections.iter().find(|(_, changed)| *changed) {
             error!("the config is not taken over: changes in {section} need a restart");

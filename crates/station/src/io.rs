@@ -53,6 +53,9 @@ pub enum Command {
         /// Interface name of the uplink.
         uplink: Option<String>,
     },
+    /// GeoNetworking begins anew, as after a start: nobody is known, nothing waits, and the address is the first
+    /// one. For conformance tests.
+    ResetGeonet,
     /// The station is about to stop: de-register and say farewell.
     Shutdown,
 }

@@ -23,6 +23,8 @@ use crate::forwarding::{agent_entries, lan_prefixes, node_entries, router_entrie
 use crate::geonet::{Geonet, GeonetSettings};
 use crate::io::{Command, Frame, Input, Output};
 
+const NO_GEONET: &str = "this station does no GeoNetworking";
+
 /// What a station is to be. A role that is absent is a job not done.
 #[derive(Debug, Clone, Default)]
 pub struct StationConfig {
@@ -356,7 +358,7 @@ impl Station {
             }
             Input::Geonet(request) => match &mut self.geonet {
                 Some(geonet) => geonet.handle_request(now, &request),
-                None => Err("this station does no GeoNetworking".into()),
+                None => Err(NO_GEONET.into()),
             },
             Input::Command(command) => self.handle_command(now, wall, command),
         };
@@ -431,6 +433,13 @@ impl Station {
             Command::Handover { uplink } => match &mut self.router {
                 Some(router) => router.machine.handle_handover(now, wall, uplink.as_deref()),
                 None => Err("this station is no mobile router".into()),
+            },
+            Command::ResetGeonet => match &mut self.geonet {
+                Some(geonet) => {
+                    geonet.handle_reset(now);
+                    Ok(())
+                }
+                None => Err(NO_GEONET.into()),
             },
             Command::Shutdown => {
                 if let Some(router) = &mut self.router {

@@ -23,6 +23,9 @@ pub(super) fn check(draft: &Draft, sink: &Sink<'_>) {
     if let (Some(agent), Some(router)) = (&draft.home_agent, &draft.mobile_router) {
         both(agent, router, sink);
     }
+    if let Some(conformance) = draft.conformance.as_ref().filter(|_| draft.geonet.is_none()) {
+        sink.push(conformance.at, "the upper tester steers GeoNetworking, expected [geonet] beside it");
+    }
     if let Some(geonet) = &draft.geonet {
         radio(geonet, draft, sink);
         areas(geonet, sink);

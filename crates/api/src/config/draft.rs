@@ -3,6 +3,7 @@
 //! A [`Draft`] is what the checks between values look at. When nothing is wrong it has no gaps, and
 //! [`Draft::finish`] makes the [`Config`] of it.
 
+mod conformance;
 mod geonet;
 
 use std::net::Ipv6Addr;
@@ -19,6 +20,7 @@ use super::{
     Replay, Station, Uplink, schema, values,
 };
 
+pub(super) use conformance::ConformanceDraft;
 pub(super) use geonet::GeonetDraft;
 
 const DEFAULT_MAX_LIFETIME: Duration = Duration::from_secs(600);
@@ -37,6 +39,8 @@ pub(super) struct Draft {
     pub mobile_router: Option<MobileRouterDraft>,
     /// `[geonet]`, where there is one.
     pub geonet: Option<GeonetDraft>,
+    /// `[conformance]`, where there is one.
+    pub conformance: Option<ConformanceDraft>,
     /// Whether a table of any of these names is there at all.
     pub has_role: bool,
 }
@@ -114,6 +118,7 @@ impl Draft {
         let home_agent = root.get("home_agent");
         let mobile_router = root.get("mobile_router");
         let geonet = root.get("geonet");
+        let conformance = root.get("conformance");
         Draft {
             has_role: home_agent.is_some() || mobile_router.is_some() || geonet.is_some(),
             station: station.and_then(|value| read_station(&value.table(&schema::STATION)?)),
@@ -126,6 +131,9 @@ impl Draft {
             mobile_router: mobile_router
                 .and_then(|value| Some(MobileRouterDraft::read(&value.table(&schema::MOBILE_ROUTER)?, sink))),
             geonet: geonet.and_then(|value| Some(GeonetDraft::read(&value.table(&schema::GEONET)?, sink))),
+            conformance: conformance.and_then(|value| {
+                Some(ConformanceDraft::read(value.at(), &value.table(&schema::CONFORMANCE)?))
+            }),
         }
     }
 
@@ -143,7 +151,12 @@ impl Draft {
             Some(draft) => Some(draft.finish()?),
             None => None,
         };
-        Some(Config { station: self.station?, dataplane: self.dataplane?, home_agent, mobile_router, geonet })
+        let conformance = match self.conformance {
+            Some(draft) => Some(draft.finish()?),
+            None => None,
+        };
+        let (station, dataplane) = (self.station?, self.dataplane?);
+        Some(Config { station, dataplane, home_agent, mobile_router, geonet, conformance })
     }
 }
 

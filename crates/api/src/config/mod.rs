@@ -8,6 +8,7 @@
 //! as "not in this version"; any other key is refused as unknown, with the nearest known one.
 
 mod checks;
+mod conformance;
 mod draft;
 mod errors;
 mod geonet;
@@ -29,6 +30,7 @@ use toml::de::DeTable;
 use draft::Draft;
 use errors::Sink;
 
+pub use conformance::Conformance;
 pub use errors::{ConfigError, ConfigErrors};
 pub use geonet::{
     Area, AreaForwarding, AreaShape, Beacon, BeaconInterval, Coordinates, Forwarding, Geonet, GeonetAddress,
@@ -49,6 +51,8 @@ pub struct Config {
     pub mobile_router: Option<MobileRouter>,
     /// `[geonet]`; `None` when the station does no GeoNetworking.
     pub geonet: Option<Geonet>,
+    /// `[conformance]`; `None` outside of test beds.
+    pub conformance: Option<Conformance>,
 }
 
 /// `[station]`: what belongs to the running program.
@@ -279,6 +283,12 @@ impl Config {
                  traffic of this mobile router"
                     .to_owned(),
             );
+        }
+        if let Some(conformance) = &self.conformance {
+            warnings.push(format!(
+                "conformance.upper_tester: anyone who reaches {} can steer this station",
+                conformance.upper_tester
+            ));
         }
         warnings
     }

@@ -41,8 +41,9 @@ pub(super) const ROOT: Section = Section {
         key("home_agent", "table", "none"),
         key("mobile_router", "table", "none"),
         key("geonet", "table", "none"),
+        key("conformance", "table", "none"),
     ],
-    later: &["conformance"],
+    later: &[],
 };
 
 /// `[station]`
@@ -201,9 +202,17 @@ pub(super) const AREA: Section = Section {
     later: &["group"],
 };
 
+/// `[conformance]`
+pub(super) const CONFORMANCE: Section = Section {
+    header: "[conformance]",
+    path: "conformance",
+    keys: &[key("upper_tester", "address and port", "required"), key("anywhere", "boolean", "false")],
+    later: &[],
+};
+
 /// All tables but the top.
 #[cfg(test)]
-pub(super) const SECTIONS: [&Section; 11] = [
+pub(super) const SECTIONS: [&Section; 12] = [
     &STATION,
     &DATAPLANE,
     &HOME_AGENT,
@@ -215,4 +224,5 @@ pub(super) const SECTIONS: [&Section; 11] = [
     &FORWARDING,
     &BEACON,
     &AREA,
+    &CONFORMANCE,
 ];

@@ -85,6 +85,10 @@ center = [48.8375, -2.1008]
 distance_a = "300m"
 distance_b = "50m"
 angle = 45
+
+[conformance]
+upper_tester = "[::1]:12345"
+anywhere = true
 "#;
 
 /// The smallest mobile router.
@@ -188,6 +192,7 @@ fn every_key_arrives() {
                 angle_deg: 45,
             }],
         }),
+        conformance: Some(Conformance { upper_tester: "[::1]:12345".parse().expect("an address") }),
     };
     assert_eq!(parse(FULL), expected);
 }
@@ -216,8 +221,11 @@ fn debug_does_not_show_keys() {
 fn what_is_unwise_is_warned_about() {
     assert_eq!(
         parse(FULL).warnings(),
-        ["home_agent.mobile_router fd00:2::1: auth = \"none\": anyone who reaches the home agent can take \
-          over the traffic of this mobile router"]
+        [
+            "home_agent.mobile_router fd00:2::1: auth = \"none\": anyone who reaches the home agent can take \
+             over the traffic of this mobile router",
+            "conformance.upper_tester: anyone who reaches [::1]:12345 can steer this station",
+        ]
     );
     assert_eq!(
         parse(SMALL_ROUTER).warnings(),

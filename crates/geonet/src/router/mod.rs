@@ -225,6 +225,21 @@ impl Router {
         self.next_sequence = 0;
     }
 
+    /// The initial state, as after a start, with `address`: whom the router knew, what waited and what was
+    /// planned is gone, and the next packet has sequence number 0. Parameters, counters and the last position
+    /// stay.
+    pub fn reset(&mut self, now: Time, address: GnAddress) {
+        self.assert_drained();
+        let rng = Rng::new(self.rng.u64());
+        let fresh = Router::new(self.mib.clone(), address, rng);
+        let old = std::mem::replace(self, fresh);
+        (self.counters, self.pool) = (old.counters, old.pool);
+        if let Some(position) = old.position {
+            self.position = Some(LongPositionVector { address, ..position });
+            self.plan_beacon(now, true);
+        }
+    }
+
     fn set_address(&mut self, address: GnAddress) {
         self.address = address;
         if let Some(position) = &mut self.position {

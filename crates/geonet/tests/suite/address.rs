@@ -1,8 +1,10 @@
 //! Addresses (10.2.1): duplicate address detection, pseudonyms.
 
+use std::time::Duration;
+
 use carnet_geonet::mib::AddressConfiguration;
 use carnet_geonet::{Event, GeonetDrop, Mib, Transport};
-use carnet_wire::geonet::Timestamp;
+use carnet_wire::geonet::{HeaderType, Timestamp};
 
 use crate::craft::*;
 
@@ -59,6 +61,32 @@ fn a_new_pseudonym() {
     let sent = iut.one_sent();
     let extended = parse(&sent.frame).extended;
     assert_eq!((extended.sequence(), extended.source().address.mid()), (Some(0), [2, 9, 9, 9, 9, 9]));
+}
+
+/// What the upper tester of a conformance test asks for before each case.
+#[test]
+fn the_initial_state() {
+    let mut iut = Iut::quiet(Mib::default());
+    iut.knows(&[Station::b()]);
+    iut.ask(Transport::GeoBroadcast(area1()), b"x").expect("accepted");
+    iut.ask(Transport::GeoUnicast(address([2, 7, 7, 7, 7, 7])), b"x").expect("accepted");
+    iut.sent.clear();
+    let (counters, now) = (iut.router.counters().sent, iut.now);
+    iut.router.reset(now, address([2, 9, 9, 9, 9, 9]));
+    assert!(iut.router.location_table().is_empty());
+    assert_eq!(iut.router.buffered_octets(), (0, 0, 0));
+    assert_eq!(iut.router.counters().sent, counters, "counters never go back");
+    iut.wait(Duration::from_millis(3750));
+    // No search for the station of before, and beacons from the new address as after a start.
+    assert!(!iut.sent.is_empty());
+    for sent in &iut.sent {
+        let packet = parse(&sent.frame);
+        assert_eq!(packet.common.header_type, HeaderType::Beacon);
+        assert_eq!(packet.extended.source().address.mid(), [2, 9, 9, 9, 9, 9]);
+    }
+    iut.sent.clear();
+    iut.ask(Transport::GeoBroadcast(area1()), b"x").expect("accepted");
+    assert_eq!(parse(&iut.one_sent().frame).extended.sequence(), Some(0));
 }
 
 /// PON_GUC_BV_05 with other bits around the MID: the adaptation of IPv6 knows no more of an address.

@@ -27,6 +27,8 @@ pub struct GeonetSettings {
 #[derive(Debug)]
 pub(crate) struct Geonet {
     router: Router,
+    /// The address of the start; the router's may be another by now (10.2.1.5).
+    address: GnAddress,
     echo_replies: RateLimiter,
     outputs: VecDeque<Output>,
 }
@@ -34,6 +36,7 @@ pub(crate) struct Geonet {
 impl Geonet {
     pub(crate) fn new(settings: GeonetSettings, rng: Rng) -> Geonet {
         Geonet {
+            address: settings.address,
             router: Router::new(settings.mib, settings.address, rng),
             echo_replies: RateLimiter::new(100, Duration::from_millis(10)),
             outputs: VecDeque::new(),
@@ -70,6 +73,12 @@ impl Geonet {
     pub(crate) fn handle_position(&mut self, now: Time, position: Position) {
         let vector = position.vector(self.router.address());
         let _counted = self.router.handle_position(now, vector);
+        self.collect(now);
+    }
+
+    /// Begins anew, as after a start.
+    pub(crate) fn handle_reset(&mut self, now: Time) {
+        self.router.reset(now, self.address);
         self.collect(now);
     }
 

@@ -64,9 +64,28 @@ fn unknown_keys_and_keys_of_later_versions() {
         ),
         (
             "[dataplane]\npath = \"tun\"",
-            "[conformance]\nupper_tester = 1",
+            "[conformence]\nupper_tester = 1",
+            &["c.toml:8:2: unknown key `conformence` in the config, expected `conformance`"],
+        ),
+        (
+            "upper_tester = \"[::1]:12345\"\nanywhere = true",
+            "upper_tester = \"[2001:db8::1]:12345\"",
             &[
-                "c.toml:8:2: [conformance] is not in this version, expected `station`, `dataplane`, `home_agent`, `mobile_router` or `geonet`",
+                "c.toml:77:16: `conformance.upper_tester`: \"[2001:db8::1]:12345\" can be reached from afar, expected a loopback or link-local address, or anywhere = true beside it",
+            ],
+        ),
+        (
+            "upper_tester = \"[::1]:12345\"",
+            "upper_tester = \"[::1]:0\"",
+            &[
+                "c.toml:77:16: `conformance.upper_tester`: \"[::1]:0\" is nothing to listen at, expected [IPV6]:PORT or IPV4:PORT of this machine",
+            ],
+        ),
+        (
+            "upper_tester = \"[::1]:12345\"",
+            "upper_tester = \"localhost\"",
+            &[
+                "c.toml:77:16: `conformance.upper_tester`: \"localhost\" is no address with a port, expected [IPV6]:PORT or IPV4:PORT",
             ],
         ),
         (

@@ -397,5 +397,5 @@ fn the_radio_is_for_geonetworking_alone() {
             &["c.toml:48:13: \"h0\" is the home link already at c.toml:14:13, expected another"],
         ),
     ]);
-    assert_eq!(parse(&FULL.replace("\"wlan1\"", "\"udp:239.1.1.1%wlan0:1\"")).warnings().len(), 1);
+    assert_eq!(parse(&FULL.replace("\"wlan1\"", "\"udp:239.1.1.1%wlan0:1\"")).warnings().len(), 2);
 }

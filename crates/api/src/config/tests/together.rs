@@ -133,6 +133,13 @@ fn values_that_do_not_go_together() {
 fn whole_files() {
     let cases: &[(&str, &[&str])] = &[
         (
+            "[station]\nname = \"a\"\n[conformance]\nupper_tester = \"127.0.0.1:1\"\n",
+            &[
+                "c.toml:1:1: the station has no job, expected [home_agent], [mobile_router] or [geonet]",
+                "c.toml:3:1: the upper tester steers GeoNetworking, expected [geonet] beside it",
+            ],
+        ),
+        (
             "",
             &[
                 "c.toml:1:1: `station` is missing, expected a table [station] with a `name`",

@@ -1,0 +1,334 @@
+//! The upper tester: how ETSI's test system steers the station under test.
+//!
+//! The protocol is that of ETSI TR 103 099 annex C: one message in a UDP datagram, its number first, all big
+//! endian. It was taken from public implementations of both ends (ETSI's TTCN-3 suite for GeoNetworking and BTP
+//! with its adapters, vanetza's and veloce's upper testers). Here are the messages for the station, for
+//! GeoNetworking and for BTP:
+//!
+//! | number | message | what follows |
+//! |---|---|---|
+//! | 0x00, 0x01 | UtInitialize, its result | digest of a certificate (8), not used |
+//! | 0x02, 0x03 | UtChangePosition, its result | latitude (4), longitude (4): 0.1 microdegree from where it is; elevation (1 or 4), not used |
+//! | 0x04, 0x05 | UtChangePseudonym, its result | refused: the security entity changes pseudonyms |
+//! | 0x50 | UtGnTrigger GeoUnicast | GN address (8), lifetime in ms (2), traffic class (1), payload |
+//! | 0x51, 0x52 | UtGnTrigger GeoBroadcast, GeoAnycast | shape (1), lifetime (2), traffic class (1), reserved (3), latitude (4), longitude (4), distances a and b (2, 2), angle (2), payload |
+//! | 0x53 | UtGnTrigger SHB | traffic class (1), payload |
+//! | 0x54 | UtGnTrigger TSB | hops (1), lifetime (2), traffic class (1), payload |
+//! | 0x41 | result of these | |
+//! | 0x55 | UtGnEventInd | length (2), GN payload that was delivered |
+//! | 0x70, 0x71 | UtBtpTrigger A, B | destination port (2), source port or destination port info (2) |
+//! | 0x61, 0x63 | result of these; UtBtpEventInd | length (2), BTP payload that was delivered |
+//!
+//! A payload is its length (2) and the octets; a result is one octet, 1 for success. A BTP packet goes out as SHB;
+//! a payload behind the ports is an extension, without one it is empty. TR 103 099 V1.5.1 has other numbers for
+//! BTP: 0x72 for trigger B, 0x71 for the result and 0x73 for the event. A tester that has used 0x72 is answered so.
+//!
+//! Left out: the messages for CAM, DENM, IPv6 over GeoNetworking and security. Of the traffic class only SCF
+//! counts. Whoever reaches the port may steer the station; [`carnet_api::config::Conformance`] sees to it that
+//! this is not everybody.
+
+use std::future::pending;
+use std::net::SocketAddr;
+
+use anyhow::Context;
+use carnet_api::config;
+use carnet_station::io::{Area, AreaShape, Delivered, GeonetRequest, GeonetTransport, Position};
+use carnet_wire::btp::{BtpA, BtpB};
+use carnet_wire::geonet::LongPositionVector;
+use tokio::net::UdpSocket;
+use tracing::debug;
+
+use crate::geonet::position_of;
+
+/// NH of BTP-A and BTP-B.
+const BTP_A: u8 = 1;
+const BTP_B: u8 = 2;
+/// SCF in the octet of a traffic class.
+const STORE_CARRY_FORWARD: u8 = 0x80;
+/// Octets of a BTP header.
+const BTP_HEADER: usize = 4;
+/// The longest message that is read.
+const LONGEST: usize = 4096;
+
+/// What the tester wants.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Message {
+    /// The initial state.
+    Initialize,
+    /// So far north and east, in 0.1 microdegree.
+    ChangePosition(i32, i32),
+    /// Another pseudonym.
+    ChangePseudonym,
+    /// A packet of GeoNetworking.
+    Gn(GeonetRequest),
+    /// A packet of BTP.
+    Btp(GeonetRequest),
+}
+
+/// Reads the fields of a message from its front.
+struct Fields<'a>(&'a [u8]);
+
+impl<'a> Fields<'a> {
+    fn take<const N: usize>(&mut self) -> Option<[u8; N]> {
+        let (taken, rest) = self.0.split_first_chunk()?;
+        self.0 = rest;
+        Some(*taken)
+    }
+
+    fn u8(&mut self) -> Option<u8> {
+        self.take::<1>().map(|[octet]| octet)
+    }
+
+    fn u16(&mut self) -> Option<u16> {
+        self.take().map(u16::from_be_bytes)
+    }
+
+    fn i32(&mut self) -> Option<i32> {
+        self.take().map(i32::from_be_bytes)
+    }
+
+    /// A payload with its length, which ends the message.
+    fn payload(&mut self) -> Option<Vec<u8>> {
+        let length = self.u16()?;
+        (self.0.len() == usize::from(length)).then(|| self.0.to_vec())
+    }
+}
+
+fn request(transport: GeonetTransport, traffic_class: u8) -> GeonetRequest {
+    GeonetRequest {
+        transport,
+        next_header: 0,
+        store_carry_forward: traffic_class & STORE_CARRY_FORWARD != 0,
+        lifetime_ms: None,
+        hop_limit: None,
+        payload: Vec::new(),
+    }
+}
+
+impl Message {
+    /// Reads a message; `None` for one that is malformed or not known.
+    pub fn parse(octets: &[u8]) -> Option<Message> {
+        let mut fields = Fields(octets);
+        match fields.u8()? {
+            0x00 => Some(Message::Initialize),
+            0x02 => Some(Message::ChangePosition(fields.i32()?, fields.i32()?)),
+            0x04 => Some(Message::ChangePseudonym),
+            0x50 => {
+                let to = fields.take().map(u64::from_be_bytes)?;
+                let (lifetime, traffic_class) = (fields.u16()?, fields.u8()?);
+                let request = request(GeonetTransport::GeoUnicast(to), traffic_class);
+                let lifetime_ms = Some(lifetime.into());
+                Some(Message::Gn(GeonetRequest { lifetime_ms, payload: fields.payload()?, ..request }))
+            }
+            number @ (0x51 | 0x52) => {
+                let shape = match fields.u8()? {
+                    0 => AreaShape::Circle,
+                    1 => AreaShape::Rectangle,
+                    2 => AreaShape::Ellipse,
+                    _ => return None,
+                };
+                let (lifetime, traffic_class) = (fields.u16()?, fields.u8()?);
+                let _reserved: [u8; 3] = fields.take()?;
+                let area = Area {
+                    shape,
+                    latitude: fields.i32()?,
+                    longitude: fields.i32()?,
+                    distance_a: fields.u16()?,
+                    distance_b: fields.u16()?,
+                    angle: fields.u16()?,
+                };
+                let transport = match number {
+                    0x51 => GeonetTransport::GeoBroadcast(area),
+                    _ => GeonetTransport::GeoAnycast(area),
+                };
+                let request = request(transport, traffic_class);
+                let lifetime_ms = Some(lifetime.into());
+                Some(Message::Gn(GeonetRequest { lifetime_ms, payload: fields.payload()?, ..request }))
+            }
+            0x53 => {
+                let request = request(GeonetTransport::SingleHop, fields.u8()?);
+                Some(Message::Gn(GeonetRequest { payload: fields.payload()?, ..request }))
+            }
+            0x54 => {
+                let hops = fields.u8()?;
+                let (lifetime, traffic_class) = (fields.u16()?, fields.u8()?);
+                let request = request(GeonetTransport::TopologicallyScoped, traffic_class);
+                let (lifetime_ms, hop_limit) = (Some(lifetime.into()), Some(hops));
+                Some(Message::Gn(GeonetRequest {
+                    lifetime_ms,
+                    hop_limit,
+                    payload: fields.payload()?,
+                    ..request
+                }))
+            }
+            number @ 0x70..=0x72 => {
+                let (destination_port, other) = (fields.u16()?, fields.u16()?);
+                let (next_header, header) = match number {
+                    0x70 => (BTP_A, BtpA { destination_port, source_port: other }.to_octets()),
+                    _ => (BTP_B, BtpB { destination_port, destination_port_info: other }.to_octets()),
+                };
+                let mut payload = header.to_vec();
+                if !fields.0.is_empty() {
+                    payload.extend(fields.payload()?);
+                }
+                let request = request(GeonetTransport::SingleHop, 0);
+                Some(Message::Btp(GeonetRequest { next_header, payload, ..request }))
+            }
+            _ => None,
+        }
+    }
+}
+
+/// The numbers of messages that depend on the version of TR 103 099.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+enum Version {
+    #[default]
+    V1_3_1,
+    V1_5_1,
+}
+
+impl Version {
+    fn btp_result(self) -> u8 {
+        match self {
+            Version::V1_3_1 => 0x61,
+            Version::V1_5_1 => 0x71,
+        }
+    }
+
+    fn btp_event(self) -> u8 {
+        match self {
+            Version::V1_3_1 => 0x63,
+            Version::V1_5_1 => 0x73,
+        }
+    }
+}
+
+/// A message with which the station tells what was delivered.
+fn indication(number: u8, payload: &[u8]) -> Option<Vec<u8>> {
+    let length = u16::try_from(payload.len()).ok()?;
+    Some([&[number], length.to_be_bytes().as_slice(), payload].concat())
+}
+
+/// The port of the test system.
+#[derive(Debug)]
+pub struct UpperTester {
+    socket: UdpSocket,
+    /// Who is told of what is delivered: whoever spoke last.
+    tester: Option<SocketAddr>,
+    version: Version,
+    /// How far the station claims to be from where it is: north and east, in 0.1 microdegree.
+    displacement: (i32, i32),
+}
+
+impl UpperTester {
+    /// Opens the port.
+    ///
+    /// # Errors
+    /// When it cannot be had.
+    pub async fn open(config: &config::Conformance) -> anyhow::Result<UpperTester> {
+        let socket = UdpSocket::bind(config.upper_tester)
+            .await
+            .with_context(|| format!("conformance.upper_tester: cannot listen at {}", config.upper_tester))?;
+        Ok(UpperTester { socket, tester: None, version: Version::default(), displacement: (0, 0) })
+    }
+
+    /// Waits for a message. Safe to cancel.
+    async fn receive(&mut self) -> (SocketAddr, Message) {
+        let mut buffer = [0; LONGEST];
+        loop {
+            match self.socket.recv_from(&mut buffer).await {
+                Ok((length, tester)) => {
+                    let octets = buffer.get(..length).unwrap_or_default();
+                    match Message::parse(octets) {
+                        Some(message) => {
+                            self.tester = Some(tester);
+                            match octets.first() {
+                                Some(0x71) => self.version = Version::V1_3_1,
+                                Some(0x72) => self.version = Version::V1_5_1,
+                                _ => {}
+                            }
+                            return (tester, message);
+                        }
+                        None => debug!("the upper tester does not understand a message from {tester}"),
+                    }
+                }
+                // That a tester has gone is told once per datagram that was for it.
+                Err(error) => debug!("the upper tester hears: {error}"),
+            }
+        }
+    }
+
+    /// Answers a message: whether what it wants was done.
+    pub fn answer(&self, tester: SocketAddr, message: &Message, success: bool) {
+        let number = match message {
+            Message::Initialize => 0x01,
+            Message::ChangePosition(..) => 0x03,
+            Message::ChangePseudonym => 0x05,
+            Message::Gn(_) => 0x41,
+            Message::Btp(_) => self.version.btp_result(),
+        };
+        self.send(tester, &[number, success.into()]);
+    }
+
+    /// Tells the tester what was delivered to the upper layer.
+    pub fn delivered(&self, delivered: &Delivered) {
+        let Some(tester) = self.tester else { return };
+        let payload = &delivered.payload;
+        let btp = matches!(delivered.next_header, BTP_A | BTP_B).then(|| payload.get(BTP_HEADER..)).flatten();
+        let events = [
+            indication(0x55, payload),
+            btp.and_then(|payload| indication(self.version.btp_event(), payload)),
+        ];
+        for event in events.iter().flatten() {
+            self.send(tester, event);
+        }
+    }
+
+    fn send(&self, tester: SocketAddr, octets: &[u8]) {
+        if let Err(error) = self.socket.try_send_to(octets, tester) {
+            debug!("the tester {tester} is not told: {error}");
+        }
+    }
+
+    /// The station claims to be where it is; `None` where it does already.
+    pub fn initialize(&mut self, now_at: &LongPositionVector) -> Option<Position> {
+        let (north, east) = std::mem::take(&mut self.displacement);
+        if (north, east) == (0, 0) {
+            return None;
+        }
+        moved(position_of(now_at), north.checked_neg()?, east.checked_neg()?)
+    }
+
+    /// The station claims to be farther north and east by this; `None` where that is not on the globe.
+    pub fn displace(&mut self, now_at: &LongPositionVector, north: i32, east: i32) -> Option<Position> {
+        let moved = moved(position_of(now_at), north, east)?;
+        let (so_far_north, so_far_east) = self.displacement;
+        self.displacement = (so_far_north.checked_add(north)?, so_far_east.checked_add(east)?);
+        Some(moved)
+    }
+
+    /// Where the station claims to be when it is there.
+    pub fn displaced(&self, position: Position) -> Position {
+        let (north, east) = self.displacement;
+        moved(position, north, east).unwrap_or(position)
+    }
+}
+
+/// The position farther north and east; `None` where that is not on the globe.
+pub fn moved(position: Position, north: i32, east: i32) -> Option<Position> {
+    let latitude = position.latitude.checked_add(north)?;
+    let longitude = position.longitude.checked_add(east)?;
+    let on_globe = latitude.unsigned_abs() <= 900_000_000 && longitude.unsigned_abs() <= 1_800_000_000;
+    on_globe.then_some(Position { latitude, longitude, ..position })
+}
+
+/// The next message, or nothing for ever. Safe to cancel.
+pub async fn next_message(upper_tester: &mut Option<UpperTester>) -> (SocketAddr, Message) {
+    match upper_tester {
+        Some(upper_tester) => upper_tester.receive().await,
+        None => pending().await,
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,175 @@
+//! Messages of the upper tester, octet by octet, and what is malformed.
+
+use super::*;
+
+fn hex(text: &str) -> Vec<u8> {
+    let digits: Vec<u8> = text.bytes().filter(u8::is_ascii_hexdigit).collect();
+    let octet = |pair: &[u8]| u8::from_str_radix(std::str::from_utf8(pair).expect("digits"), 16);
+    digits.chunks(2).map(|pair| octet(pair).expect("an octet")).collect()
+}
+
+fn all() -> Vec<(Vec<u8>, Message)> {
+    let area = Area {
+        shape: AreaShape::Ellipse,
+        latitude: 488_375_000,
+        longitude: -21_008_000,
+        distance_a: 500,
+        distance_b: 200,
+        angle: 45,
+    };
+    let to_area = |transport| GeonetRequest {
+        lifetime_ms: Some(10_000),
+        payload: b"x".to_vec(),
+        ..request(transport, 0x80)
+    };
+    let shb = |next_header, payload: &[u8]| GeonetRequest {
+        next_header,
+        payload: payload.to_vec(),
+        ..request(GeonetTransport::SingleHop, 0)
+    };
+    let gn = |text: &str, request| (hex(text), Message::Gn(request));
+    let btp = |text: &str, next_header, payload: &[u8]| (hex(text), Message::Btp(shb(next_header, payload)));
+    vec![
+        (hex("00 0000000000000000"), Message::Initialize),
+        (hex("00"), Message::Initialize),
+        (hex("02 00000064 ffffff9c 00"), Message::ChangePosition(100, -100)),
+        (hex("02 00000064 ffffff9c 00000000"), Message::ChangePosition(100, -100)),
+        (hex("04"), Message::ChangePseudonym),
+        gn(
+            "50 9400babebabe0001 2710 80 0003 010203",
+            GeonetRequest {
+                lifetime_ms: Some(10_000),
+                payload: vec![1, 2, 3],
+                ..request(GeonetTransport::GeoUnicast(0x9400_babe_babe_0001), 0x80)
+            },
+        ),
+        gn(
+            "51 02 2710 80 000000 1d1c02d8 febf7180 01f4 00c8 002d 0001 78",
+            to_area(GeonetTransport::GeoBroadcast(area)),
+        ),
+        gn(
+            "52 02 2710 80 000000 1d1c02d8 febf7180 01f4 00c8 002d 0001 78",
+            to_area(GeonetTransport::GeoAnycast(area)),
+        ),
+        gn("53 00 0001 78", shb(0, b"x")),
+        gn(
+            "54 05 2710 80 0000",
+            GeonetRequest {
+                lifetime_ms: Some(10_000),
+                hop_limit: Some(5),
+                ..request(GeonetTransport::TopologicallyScoped, 0x80)
+            },
+        ),
+        btp("70 07d1 0102", BTP_A, &[0x07, 0xd1, 1, 2]),
+        btp("71 07d1 0102", BTP_B, &[0x07, 0xd1, 1, 2]),
+        btp("72 07d1 0000 0001 78", BTP_B, &[0x07, 0xd1, 0, 0, b'x']),
+    ]
+}
+
+#[test]
+fn every_message_is_read() {
+    for (octets, message) in all() {
+        assert_eq!(Message::parse(&octets), Some(message), "{octets:02x?}");
+    }
+}
+
+/// Only what stands at the end of a message and is not used may be missing.
+#[test]
+fn malformed_messages_are_not_understood() {
+    for (octets, message) in all() {
+        for length in 0..octets.len() {
+            let parsed = Message::parse(&octets[..length]);
+            let (needed, parts) = match &message {
+                Message::Initialize | Message::ChangePseudonym => (1, false),
+                Message::ChangePosition(..) => (9, false),
+                // Without a payload; one that has begun has to be whole.
+                Message::Btp(_) => (5, length > 5),
+                Message::Gn(_) => (octets.len(), false),
+            };
+            assert_eq!(parsed.is_some(), length >= needed && !parts, "{octets:02x?} to {length}");
+        }
+    }
+    for octets in [&[][..], &[0x99], &[0x51, 3], &[0x41, 1], &[0xff; 64]] {
+        assert_eq!(Message::parse(octets), None, "{octets:02x?}");
+    }
+    assert_eq!(Message::parse(&hex("53 00 0001 7878")), None, "more than the length says");
+    assert_eq!(
+        Message::parse(&hex("51 03 2710 80 000000 1d1c02d8 febf7180 01f4 00c8 002d 0000")),
+        None,
+        "shape"
+    );
+}
+
+fn delivered(next_header: u8, payload: &[u8]) -> Delivered {
+    Delivered {
+        kind: "shb".into(),
+        next_header,
+        source: 1,
+        latitude: 0,
+        longitude: 0,
+        remaining_hop_limit: 1,
+        maximum_hop_limit: 1,
+        payload: payload.to_vec(),
+    }
+}
+
+/// The tester that spoke last is told; GeoNetworking and BTP each what is their payload.
+#[tokio::test]
+async fn results_and_events() {
+    let config = config::Conformance { upper_tester: "127.0.0.1:0".parse().expect("an address") };
+    let mut upper_tester = UpperTester::open(&config).await.expect("a port");
+    let port = upper_tester.socket.local_addr().expect("bound");
+    let tester = UdpSocket::bind("127.0.0.1:0").await.expect("a port");
+    tester.connect(port).await.expect("connected");
+    // Nobody to tell yet.
+    upper_tester.delivered(&delivered(0, b"unheard"));
+    for (octets, answer, event) in [
+        ("00 0000000000000000", "0101", "63"),
+        ("02 00000001 00000001 00", "0301", "63"),
+        ("04", "0501", "63"),
+        ("53 00 0000", "4101", "63"),
+        ("70 0001 0002", "6101", "63"),
+        ("72 0001 0002", "7101", "73"),
+        ("70 0001 0002", "7101", "73"),
+        ("71 0001 0002", "6101", "63"),
+    ] {
+        tester.send(b"?").await.expect("sent");
+        tester.send(&hex(octets)).await.expect("sent");
+        let (from, message) = upper_tester.receive().await;
+        upper_tester.answer(from, &message, true);
+        upper_tester.delivered(&delivered(BTP_B, b"\x07\xd1\x00\x00hello"));
+        upper_tester.delivered(&delivered(0, b"any"));
+        // Too short for BTP.
+        upper_tester.delivered(&delivered(BTP_A, b"\x07\xd1"));
+        let expected = [
+            answer.to_owned(),
+            "55 0009 07d1000068656c6c6f".into(),
+            format!("{event} 0005 68656c6c6f"),
+            "55 0003 616e79".into(),
+            "55 0002 07d1".into(),
+        ];
+        for expected in expected {
+            let mut buffer = [0; 64];
+            let length = tester.recv(&mut buffer).await.expect("received");
+            assert_eq!(buffer[..length], hex(&expected), "{octets}: {expected}");
+        }
+    }
+}
+
+/// What the station claims stays on the globe, and initializing ends it.
+#[tokio::test]
+async fn another_place() {
+    let config = config::Conformance { upper_tester: "127.0.0.1:0".parse().expect("an address") };
+    let mut upper_tester = UpperTester::open(&config).await.expect("a port");
+    let home = LongPositionVector { latitude: 899_999_000, longitude: 10, ..LongPositionVector::default() };
+    assert_eq!(upper_tester.initialize(&home), None);
+    let away = upper_tester.displace(&home, 500, -30).expect("on the globe");
+    assert_eq!((away.latitude, away.longitude), (899_999_500, -20));
+    assert_eq!(upper_tester.displaced(position_of(&home)), away);
+    let there = LongPositionVector { latitude: away.latitude, longitude: away.longitude, ..home };
+    assert_eq!(upper_tester.displace(&there, 501, 0), None);
+    assert_eq!(upper_tester.displace(&there, i32::MAX, 0), None);
+    assert_eq!(upper_tester.displaced(position_of(&home)), away, "a refused move changes nothing");
+    assert_eq!(upper_tester.initialize(&there), Some(position_of(&home)));
+    assert_eq!(upper_tester.displaced(position_of(&home)), position_of(&home));
+}
