@@ -1,5 +1,9 @@
 //! Messages of the upper tester, octet by octet, and what is malformed.
 
+use std::time::Duration;
+
+use tokio::time::timeout;
+
 use super::*;
 
 fn hex(text: &str) -> Vec<u8> {
@@ -113,6 +117,11 @@ fn delivered(next_header: u8, payload: &[u8]) -> Delivered {
     }
 }
 
+/// What never comes shall not be waited for.
+async fn heard<T>(what: impl Future<Output = T>) -> T {
+    timeout(Duration::from_secs(30), what).await.expect("within half a minute")
+}
+
 /// The tester that spoke last is told; GeoNetworking and BTP each what is their payload.
 #[tokio::test]
 async fn results_and_events() {
@@ -135,7 +144,7 @@ async fn results_and_events() {
     ] {
         tester.send(b"?").await.expect("sent");
         tester.send(&hex(octets)).await.expect("sent");
-        let (from, message) = upper_tester.receive().await;
+        let (from, message) = heard(upper_tester.receive()).await;
         upper_tester.answer(from, &message, true);
         upper_tester.delivered(&delivered(BTP_B, b"\x07\xd1\x00\x00hello"));
         upper_tester.delivered(&delivered(0, b"any"));
@@ -150,7 +159,7 @@ async fn results_and_events() {
         ];
         for expected in expected {
             let mut buffer = [0; 64];
-            let length = tester.recv(&mut buffer).await.expect("received");
+            let length = heard(tester.recv(&mut buffer)).await.expect("received");
             assert_eq!(buffer[..length], hex(&expected), "{octets}: {expected}");
         }
     }
