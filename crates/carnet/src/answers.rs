@@ -100,7 +100,7 @@ pub fn uplinks(station: &Station) -> Vec<model::Uplink> {
 /// `GET /v1/tunnels`
 pub fn tunnels(platform: &Platform, station: &Station, now: Time) -> Vec<model::Tunnel> {
     station
-        .tunnel_status(now)
+        .tunnel_status()
         .into_iter()
         .map(|tunnel| model::Tunnel {
             local: tunnel.local.into(),

@@ -1,6 +1,8 @@
 //! The station: who gets which input, and how the outputs of the parts become the station's.
 
+mod lan_mtu;
 mod packets;
+mod path_mtus;
 
 use std::collections::{BTreeMap, VecDeque};
 use std::net::Ipv6Addr;
@@ -19,9 +21,11 @@ use crate::forwarding::desired::{Change, DesiredState, Entry};
 use crate::forwarding::forwarder::{Forwarder, Verdict};
 use crate::forwarding::fragments::Reassembler;
 use crate::forwarding::packet::PacketBuffer;
-use crate::forwarding::{agent_entries, lan_prefixes, node_entries, router_entries, setting_entries};
+use crate::forwarding::path_mtu::PathMtus;
+use crate::forwarding::{agent_entries, lan_prefixes, node_entries, setting_entries};
 use crate::geonet::{Geonet, GeonetSettings};
 use crate::io::{Command, Frame, Input, Output};
+use lan_mtu::LanMtu;
 
 const NO_GEONET: &str = "this station does no GeoNetworking";
 
@@ -76,8 +80,7 @@ struct Router {
     machine: MobileRouter,
     lan: Vec<String>,
     advertisers: Vec<RouterAdvertiser>,
-    /// What the LAN was last told; kept while no uplink is attached.
-    lan_mtu: Option<u32>,
+    lan_mtu: LanMtu,
 }
 
 #[derive(Debug)]
@@ -95,6 +98,7 @@ pub struct Station {
     interfaces: BTreeMap<String, Interface>,
     desired: DesiredState<Scope>,
     forwarder: Forwarder,
+    path_mtus: PathMtus,
     reassembler: Reassembler,
     outputs: VecDeque<Output>,
     received: BTreeMap<&'static str, u64>,
@@ -120,6 +124,7 @@ impl Station {
             interfaces: BTreeMap::new(),
             desired: DesiredState::new(),
             forwarder: Forwarder::new(&mut rng),
+            path_mtus: PathMtus::new(Rng::new(rng.u64())),
             reassembler: Reassembler::default(),
             outputs: VecDeque::new(),
             received: BTreeMap::new(),
@@ -131,7 +136,7 @@ impl Station {
             Geonet::new(settings, rng)
         });
         station.configure(now, wall, config, persistent);
-        station.forward_router();
+        station.forward_router(now);
         station.flush(now);
         station
     }
@@ -179,9 +184,9 @@ impl Station {
                 self.desired.replace(Scope::Settings(order), []);
             }
         }
-        self.forward_router();
+        self.forward_router(now);
         for (output, from_router) in wanted {
-            self.translate(output, from_router);
+            self.translate(now, output, from_router);
         }
         self.outputs.extend(withdrawals.into_iter().map(Output::Icmpv6));
         self.handle_timeout(now, wall);
@@ -219,9 +224,11 @@ impl Station {
             }
             agent.machine.restore(now, wall, persistent.home_agent);
             self.desired.replace(Scope::HomeAgent, agent_entries(&agent.machine));
-            for (home_address, node) in &agent.nodes {
-                let entries = node_entries(&agent.machine, node);
-                self.desired.replace(Scope::Node(*home_address), entries);
+            let nodes = agent.nodes.iter();
+            let entries: Vec<_> =
+                nodes.map(|(home, node)| (*home, node_entries(&agent.machine, node))).collect();
+            for (home_address, entries) in entries {
+                self.want(now, Scope::Node(home_address), entries);
             }
         }
     }
@@ -272,6 +279,10 @@ impl Station {
         self.desired.entries()
     }
 
+    pub(crate) fn path_mtus(&self) -> &PathMtus {
+        &self.path_mtus
+    }
+
     pub(crate) fn messages_received(&self) -> &BTreeMap<&'static str, u64> {
         &self.received
     }
@@ -303,10 +314,14 @@ impl Station {
         let agent = self.agent.as_ref().and_then(|agent| agent.machine.poll_timeout());
         let router = self.router.as_ref().and_then(|router| {
             let advertisers = router.advertisers.iter().filter_map(RouterAdvertiser::poll_timeout);
-            router.machine.poll_timeout().into_iter().chain(advertisers).min()
+            let lan_mtu = router.lan_mtu.poll_timeout();
+            router.machine.poll_timeout().into_iter().chain(advertisers).chain(lan_mtu).min()
         });
+        // A packet woke a tunnel whose MTU is to be looked after.
+        let used = self.forwarder.has_used().then_some(Time::ZERO);
+        let path_mtus = self.path_mtus.poll_timeout().into_iter().chain(used);
         let geonet = self.geonet.as_ref().and_then(Geonet::poll_timeout);
-        agent.into_iter().chain(router).chain(geonet).min()
+        agent.into_iter().chain(router).chain(path_mtus).chain(geonet).min()
     }
 
     /// Takes an input.
@@ -391,6 +406,7 @@ impl Station {
                 advertiser.handle_timeout(now);
             }
         }
+        self.path_mtus.handle_timeout(now);
         if let Some(geonet) = &mut self.geonet {
             geonet.handle_timeout(now);
         }
@@ -399,7 +415,7 @@ impl Station {
     fn handle_interface(&mut self, now: Time, wall: WallTime, interface: Interface) {
         self.tell_interface(now, wall, &interface);
         self.interfaces.insert(interface.name.clone(), interface);
-        self.forward_router();
+        self.forward_router(now);
     }
 
     fn tell_interface(&mut self, now: Time, wall: WallTime, interface: &Interface) {
@@ -425,7 +441,7 @@ impl Station {
             }
             router.machine.handle_interface_gone(now, wall, name);
         }
-        self.forward_router();
+        self.forward_router(now);
     }
 
     fn handle_command(&mut self, now: Time, wall: WallTime, command: Command) -> Result<(), String> {
@@ -459,7 +475,7 @@ impl Station {
             if icmpv6::verify(message.source, message.destination, &message.message).is_ok()
                 && let Ok((error, invoking)) = icmpv6::parse_error(&message.message)
             {
-                self.forwarder.handle_error(now, message.destination, error, invoking);
+                self.handle_error(now, message.destination, error, invoking);
             }
             return;
         }
@@ -478,25 +494,6 @@ impl Station {
         }
     }
 
-    /// Computes anew what the mobile router wants from the data path.
-    fn forward_router(&mut self) {
-        if let Some(router) = &self.router {
-            let assign = !router.advertisers.is_empty();
-            let entries = router_entries(&router.machine, &router.lan, assign, &self.interfaces);
-            self.desired.replace(Scope::MobileRouter, entries);
-        }
-        self.take_changes();
-    }
-
-    fn forward_node(&mut self, home_address: Ipv6Addr) {
-        if let Some(agent) = &self.agent
-            && let Some(node) = agent.nodes.get(&home_address)
-        {
-            self.desired.replace(Scope::Node(home_address), node_entries(&agent.machine, node));
-        }
-        self.take_changes();
-    }
-
     /// Turns changes of the desired state into outputs; the slow path follows them at once.
     fn take_changes(&mut self) {
         while let Some(change) = self.desired.poll_change() {
@@ -504,6 +501,7 @@ impl Station {
                 Change::Set(Entry::Tunnel(tunnel)) => self.forwarder.set_tunnel(tunnel.clone()),
                 Change::Remove(Entry::Tunnel(tunnel)) => {
                     self.forwarder.remove_tunnel(tunnel);
+                    self.path_mtus.remove((tunnel.local, tunnel.remote), tunnel.home_address);
                 }
                 _ => {}
             }
@@ -515,10 +513,11 @@ impl Station {
     fn flush(&mut self, now: Time) {
         self.take_changes();
         for (output, from_router) in self.take_mobility_outputs() {
-            self.translate(output, from_router);
+            self.translate(now, output, from_router);
         }
+        self.follow_path_mtus(now);
         if let Some(router) = &mut self.router {
-            router.inform_advertisers(now);
+            router.inform_advertisers(now, &self.path_mtus);
             for advertiser in &mut router.advertisers {
                 while let Some(message) = advertiser.poll_output() {
                     self.outputs.push_back(Output::Icmpv6(message));
@@ -545,11 +544,11 @@ impl Station {
         outputs
     }
 
-    fn translate(&mut self, output: carnet_mobility::Output, from_router: bool) {
+    fn translate(&mut self, now: Time, output: carnet_mobility::Output, from_router: bool) {
         use carnet_mobility::Output as Mobility;
         match output {
-            Mobility::Forwarding(_) if from_router => self.forward_router(),
-            Mobility::Forwarding(home_address) => self.forward_node(home_address),
+            Mobility::Forwarding(_) if from_router => self.forward_router(now),
+            Mobility::Forwarding(home_address) => self.forward_node(now, home_address),
             Mobility::Persist => self.outputs.push_back(Output::Persist),
             Mobility::Packet(packet) => self.outputs.push_back(Output::Packet(packet)),
             Mobility::Link(message) => self.outputs.push_back(Output::Icmpv6(message)),
@@ -576,22 +575,20 @@ impl Router {
             machine: MobileRouter::new(settings.router, rng),
             lan: settings.lan,
             advertisers,
-            lan_mtu: None,
+            lan_mtu: LanMtu::default(),
         }
     }
 
-    /// The MTU that fits every uplink's tunnel, and whether the prefixes are good.
-    fn inform_advertisers(&mut self, now: Time) {
-        let mtu = self
-            .machine
-            .uplinks()
-            .iter()
-            .filter(|uplink| matches!(uplink.attachment, Attachment::Foreign { .. }))
-            .map(|uplink| uplink.mtu().saturating_sub(HEADER_LEN as u32).max(1280))
-            .min();
-        self.lan_mtu = mtu.or(self.lan_mtu);
+    /// The MTU of the path in use (until there is one, what fits every uplink), and whether the prefixes are good.
+    fn inform_advertisers(&mut self, now: Time, path_mtus: &PathMtus) {
+        let home_agent = self.machine.config().home_agent;
+        let in_use = self.machine.path().and_then(|local| path_mtus.effective((local, home_agent)));
+        let uplinks = self.machine.uplinks().iter();
+        let attached = uplinks.filter(|uplink| matches!(uplink.attachment, Attachment::Foreign { .. }));
+        let any = attached.map(|uplink| uplink.mtu().saturating_sub(HEADER_LEN as u32)).min();
+        let mtu = self.lan_mtu.update(now, in_use.or(any));
         for advertiser in &mut self.advertisers {
-            advertiser.set(now, self.lan_mtu, self.machine.may_advertise());
+            advertiser.set(now, mtu, self.machine.may_advertise());
         }
     }
 }

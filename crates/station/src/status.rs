@@ -145,10 +145,10 @@ impl Station {
     }
 
     /// The tunnels.
-    pub fn tunnel_status(&self, now: Time) -> Vec<TunnelStatus> {
+    pub fn tunnel_status(&self) -> Vec<TunnelStatus> {
         let mut tunnels: Vec<TunnelStatus> = self
             .forwarder()
-            .tunnels(now)
+            .tunnels()
             .map(|(tunnel, mtu)| TunnelStatus {
                 local: tunnel.local,
                 remote: tunnel.remote,
@@ -166,6 +166,8 @@ impl Station {
         let mut counters = vec![
             ("tunnel.encapsulated".to_string(), forwarder.encapsulated),
             ("tunnel.decapsulated".to_string(), forwarder.decapsulated),
+            ("tunnel.probes".to_string(), self.path_mtus().counters().sent),
+            ("tunnel.probes_answered".to_string(), self.path_mtus().counters().answered),
         ];
         for reason in crate::forwarding::forwarder::TunnelDrop::ALL {
             let count = forwarder.dropped.get(reason).copied().unwrap_or_default();

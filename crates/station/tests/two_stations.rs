@@ -1,95 +1,20 @@
 //! A mobile router's station and a home agent's, joined by a wire of octets in virtual time: what a platform
 //! would see of them. The platform's part (routing between the two) is one function here.
 
-use std::net::Ipv6Addr;
+mod common;
+
+use std::collections::VecDeque;
 use std::time::Duration;
 
-use carnet_base::{Address, Interface, Time, WallTime};
-use carnet_mobility::home_agent::{AuthorizedNode, HomeAgentConfig};
-use carnet_mobility::mobile_router::{MobileRouterConfig, RegistrationMode, UplinkConfig};
-use carnet_mobility::{Authentication, ReplayProtection, SecurityAssociation};
+use carnet_base::Time;
 use carnet_station::forwarding::desired::{Change, Entry, RouteAction, TABLE_MAIN};
 use carnet_station::io::{Command, Event, Input, Output};
-use carnet_station::{MobileRouterSettings, PersistentState, Station, StationConfig};
+use carnet_station::{PersistentState, Station, StationConfig};
+use carnet_wire::icmpv6;
 use carnet_wire::ipv6::{HEADER_LEN, Header, protocol};
-
-const AGENT: &str = "2001:db8:1::1";
-const HOME: &str = "2001:db8:1::1234";
-const HOST: &str = "2001:db8:a::5";
-const CORRESPONDENT: &str = "2001:db8:99::1";
-const FIRST: &str = "2001:db8:f1::10";
-const SECOND: &str = "2001:db8:f2::10";
-
-fn address(text: &str) -> Ipv6Addr {
-    text.parse().expect("an address")
-}
-
-fn authentication() -> Authentication {
-    Authentication::SharedKey(SecurityAssociation {
-        spi: 300,
-        key: [7; 16],
-        replay: ReplayProtection::Sequence,
-    })
-}
-
-fn agent_config(prefixes: &[&str]) -> StationConfig {
-    StationConfig {
-        home_agent: Some(HomeAgentConfig {
-            address: address(AGENT),
-            home_prefix: "2001:db8:1::/64".parse().expect("a prefix"),
-            home_link: None,
-            max_lifetime: Duration::from_secs(600),
-            nodes: vec![AuthorizedNode {
-                home_address: address(HOME),
-                prefixes: prefixes.iter().map(|p| p.parse().expect("a prefix")).collect(),
-                authentication: authentication(),
-            }],
-        }),
-        mobile_router: None,
-        geonet: None,
-    }
-}
-
-fn router_config(prefixes: &[&str]) -> StationConfig {
-    let uplink = |interface: &str, priority| UplinkConfig { interface: interface.into(), priority };
-    StationConfig {
-        home_agent: None,
-        mobile_router: Some(MobileRouterSettings {
-            router: MobileRouterConfig {
-                home_address: address(HOME),
-                home_prefix: "2001:db8:1::/64".parse().expect("a prefix"),
-                home_agent: address(AGENT),
-                prefixes: prefixes.iter().map(|p| p.parse().expect("a prefix")).collect(),
-                mode: RegistrationMode::Explicit,
-                lifetime: Duration::from_secs(60),
-                authentication: authentication(),
-                uplinks: vec![uplink("w0", 10), uplink("w1", 20)],
-            },
-            lan: vec!["i0".into()],
-            advertise: true,
-        }),
-        geonet: None,
-    }
-}
-
-fn interface(name: &str, care_of_address: &str, running: bool) -> Interface {
-    let entry = |text: &str| Address {
-        address: address(text),
-        prefix_length: 64,
-        tentative: false,
-        duplicate: false,
-        deprecated: false,
-        temporary: false,
-    };
-    Interface {
-        name: name.into(),
-        running,
-        mtu: 1500,
-        link_address: Some([2, 0, 0, 0, 0, 1]),
-        addresses: if running { vec![entry("fe80::1"), entry(care_of_address)] } else { vec![] },
-        routers: if running { vec![address("fe80::ffff")] } else { vec![] },
-    }
-}
+use common::{
+    AGENT, CORRESPONDENT, FIRST, HOME, HOST, SECOND, WALL, address, agent_config, interface, router_config,
+};
 
 fn data(source: &str, destination: &str) -> Vec<u8> {
     let header = Header {
@@ -118,9 +43,9 @@ struct World {
     /// Everything that the router's station was given and gave, for replay.
     inputs: Vec<(Time, Input)>,
     outputs: Vec<Output>,
+    /// On its way to a station; true for the router's.
+    wire: VecDeque<(bool, Input)>,
 }
-
-const WALL: WallTime = WallTime::from_unix_nanos(1_800_000_000_000_000_000);
 
 impl World {
     fn new() -> World {
@@ -134,6 +59,7 @@ impl World {
             arrived: Vec::new(),
             inputs: Vec::new(),
             outputs: Vec::new(),
+            wire: VecDeque::new(),
         };
         world.settle();
         world
@@ -151,8 +77,7 @@ impl World {
     }
 
     fn tell_router(&mut self, input: Input) {
-        self.inputs.push((self.now, input.clone()));
-        self.router.handle_input(self.now, WALL, input).expect("accepted");
+        self.feed_router(input);
         self.settle();
     }
 
@@ -164,26 +89,27 @@ impl World {
     /// Carries packets between the two until nothing moves any more.
     fn settle(&mut self) {
         for _ in 0..1000 {
-            let mut moved = false;
             while let Some(output) = self.agent.poll_output() {
-                moved = true;
-                self.carry(output);
+                self.carry(output, false);
             }
             while let Some(output) = self.router.poll_output() {
-                moved = true;
                 self.outputs.push(output.clone());
-                self.carry(output);
+                self.carry(output, true);
             }
-            if !moved {
-                return;
+            match self.wire.pop_front() {
+                Some((true, input)) => self.feed_router(input),
+                Some((false, input)) => {
+                    self.agent.handle_input(self.now, WALL, input).expect("accepted");
+                }
+                None => return,
             }
         }
         panic!("the stations never come to rest");
     }
 
-    fn carry(&mut self, output: Output) {
+    fn carry(&mut self, output: Output, from_router: bool) {
         match output {
-            Output::Packet(packet) => self.route(packet),
+            Output::Packet(packet) => self.route(packet, from_router),
             Output::Forwarding(change) => self.changes.push(change),
             Output::Event(event) => self.events.push(event),
             Output::Icmpv6(_) | Output::Persist | Output::Frame(_) | Output::Delivered(_) => {}
@@ -191,17 +117,28 @@ impl World {
     }
 
     /// What the kernels and the Internet do with a packet that a station has written.
-    fn route(&mut self, packet: Vec<u8>) {
+    fn route(&mut self, packet: Vec<u8>, from_router: bool) {
         let header = Header::parse(&packet).expect("an IPv6 packet");
         let input = Input::Packet(packet.clone());
         if header.destination == address(AGENT) {
-            self.agent.handle_input(self.now, WALL, input).expect("accepted");
+            self.wire.push_back((false, input));
         } else if [FIRST, SECOND].contains(&header.destination.to_string().as_str()) {
-            self.inputs.push((self.now, input.clone()));
-            self.router.handle_input(self.now, WALL, input).expect("accepted");
+            self.wire.push_back((true, input));
+        } else if header.destination == address(HOME) {
+            // The router's kernel owns it and answers echoes; at the agent it is routed into the tunnel.
+            match (from_router, icmpv6::echo_reply(&packet)) {
+                (true, Some(reply)) => self.wire.push_back((true, Input::Packet(reply))),
+                (true, None) => self.arrived.push(packet),
+                (false, _) => self.wire.push_back((false, input)),
+            }
         } else {
             self.arrived.push(packet);
         }
+    }
+
+    fn feed_router(&mut self, input: Input) {
+        self.inputs.push((self.now, input.clone()));
+        self.router.handle_input(self.now, WALL, input).expect("accepted");
     }
 
     /// A packet from the LAN.

@@ -5,9 +5,10 @@
 //! 3963 9 (outer source is the care-of address, inner source belongs to it); a packet from (mobile router)
 //! or to (home agent) a mobile network is encapsulated. ECN follows RFC 6040, the outer flow label RFC 6438.
 //!
-//! Path MTU (RFC 2473 7): too large an inner packet is answered with Packet Too Big, but one of up to 1280
-//! octets always passes, in outer fragments if need be. Packet Too Big about outer packets lowers the
-//! tunnel's MTU for ten minutes and is passed on to the inner source at once.
+//! Path MTU (RFC 2473 7): an inner packet that is larger than the tunnel's MTU is answered with Packet Too Big, but
+//! one of up to 1280 octets always passes, in outer fragments if need be. Packet Too Big about an outer packet is
+//! passed on to the inner source at once; what it says about the path is [`super::path_mtu`]'s to learn, which
+//! sets the tunnel's MTU. The Maximum Segment Size of TCP connections is lowered to it on the way ([`super::mss`]).
 //!
 //! Left out: the Tunnel Encapsulation Limit option is understood but not sent (it would cost 8 octets);
 //! nesting is bounded by counting headers instead.
@@ -24,17 +25,22 @@ use ipnet::Ipv6Net;
 
 use super::desired::{Tunnel, TunnelEnd};
 use super::fragments::fragment;
+use super::mss;
 use super::packet::PacketBuffer;
+use super::path_mtu::Ends;
 use super::prefix_table::PrefixTable;
 
-/// Tunnel Hop Limit (RFC 2473 6.3, RFC 3963 5.5).
-const TUNNEL_HOP_LIMIT: u8 = 64;
+/// Tunnel Hop Limit (RFC 2473 6.3, RFC 3963 5.5): 64 on the wire. The kernel, which forwards what comes out of the
+/// tunnel device, takes one off.
+const TUNNEL_HOP_LIMIT: u8 = 64 + 1;
 /// No more IPv6 headers than this inside each other: a routing loop would add them without end.
 const MAX_NESTING: usize = 6;
 /// Packet Too Big about one of the last so many packets that were cut is believed.
 const RECENT_IDENTIFICATIONS: u32 = 4096;
-/// How long a path MTU that was learnt is believed (RFC 8201 4).
-const PATH_MTU_LIFETIME: Duration = Duration::from_secs(600);
+/// Messages about packets that were not ours: after so many at once, and one more per interval, somebody is
+/// guessing, and no Packet Too Big is believed for that interval (probing finds the path MTU without them).
+const FORGERIES: u32 = 64;
+const FORGERY_INTERVAL: Duration = Duration::from_secs(10);
 
 carnet_base::drop_reasons! {
     /// Why the forwarder dropped a packet.
@@ -83,23 +89,44 @@ impl From<TunnelDrop> for Verdict {
     }
 }
 
-/// Local and remote end.
-type Ends = (Ipv6Addr, Ipv6Addr);
+/// What became of an ICMPv6 error message.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum ErrorOutcome {
+    /// It is about no tunnel.
+    Foreign,
+    /// It is about a tunnel; nothing more is to be done.
+    Handled,
+    /// Packet Too Big, provably about one of our packets: the path carries inner packets of so many octets.
+    PathMtu(Ends, u32),
+}
 
 /// What two ends carry: the bindings of all home addresses that share the care-of address.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 struct Path {
     bindings: Vec<Tunnel>,
-    /// Learnt from Packet Too Big, and until when it is believed.
-    learnt_mtu: Option<(u32, Time)>,
+    /// The least of their MTUs.
+    mtu: usize,
+    /// Whether the next packet that goes in is to be reported.
+    watched: bool,
 }
 
 impl Path {
-    fn mtu(&self, now: Time) -> usize {
-        let learnt = self.learnt_mtu.filter(|(_, until)| *until > now).map(|(mtu, _)| mtu);
-        let configured = self.bindings.iter().map(|tunnel| tunnel.mtu).min();
-        let mtu = learnt.into_iter().chain(configured).min();
-        mtu.and_then(|mtu| usize::try_from(mtu).ok()).unwrap_or(MIN_MTU)
+    fn push(&mut self, tunnel: Tunnel) {
+        self.bindings.push(tunnel);
+        self.set_mtu();
+    }
+
+    /// The home agent's address.
+    fn home_agent(&self, ends: Ends) -> Option<Ipv6Addr> {
+        self.bindings.first().map(|tunnel| match tunnel.end {
+            TunnelEnd::HomeAgent => ends.0,
+            TunnelEnd::MobileRouter => ends.1,
+        })
+    }
+
+    fn set_mtu(&mut self) {
+        let mtu = self.bindings.iter().map(|tunnel| tunnel.mtu).min();
+        self.mtu = mtu.and_then(|mtu| usize::try_from(mtu).ok()).unwrap_or(MIN_MTU);
     }
 
     /// The binding that `address` belongs to.
@@ -136,6 +163,11 @@ pub struct Forwarder {
     identification: u32,
     too_big: RateLimiter,
     errors: RateLimiter,
+    forgeries: RateLimiter,
+    /// Until when no Packet Too Big is believed.
+    doubtful_until: Time,
+    /// Watched paths into which a packet went.
+    used: Vec<Ends>,
     outputs: VecDeque<Vec<u8>>,
     counters: ForwarderCounters,
 }
@@ -153,6 +185,9 @@ impl Forwarder {
             identification: (rng.u64() >> 32) as u32,
             // Path MTU discovery of a whole fleet shall not wait behind answers to strangers.
             too_big: RateLimiter::new(200, Duration::from_millis(1)),
+            forgeries: RateLimiter::new(FORGERIES, FORGERY_INTERVAL),
+            doubtful_until: Time::ZERO,
+            used: Vec::new(),
             errors: RateLimiter::new(50, Duration::from_millis(10)),
             outputs: VecDeque::new(),
             counters: ForwarderCounters::default(),
@@ -189,7 +224,11 @@ impl Forwarder {
     /// Creates a tunnel, or replaces the one with the same ends and home address.
     pub fn set_tunnel(&mut self, tunnel: Tunnel) {
         let ends = (tunnel.local, tunnel.remote);
-        let path = self.paths.entry(ends).or_default();
+        let path = self.paths.entry(ends).or_insert_with(|| Path {
+            bindings: Vec::new(),
+            mtu: MIN_MTU,
+            watched: false,
+        });
         let at = path.bindings.iter().position(|known| known.home_address == tunnel.home_address);
         let old = at.map(|at| path.bindings.swap_remove(at));
         let table = match tunnel.end {
@@ -205,7 +244,7 @@ impl Forwarder {
                 table.remove(*prefix);
             }
         }
-        path.bindings.push(tunnel);
+        path.push(tunnel);
     }
 
     /// Removes a tunnel.
@@ -214,6 +253,7 @@ impl Forwarder {
         let Some(path) = self.paths.get_mut(&ends) else { return };
         let at = path.bindings.iter().position(|known| known.home_address == tunnel.home_address);
         let Some(old) = at.map(|at| path.bindings.swap_remove(at)) else { return };
+        path.set_mtu();
         if path.bindings.is_empty() {
             self.paths.remove(&ends);
         }
@@ -229,12 +269,32 @@ impl Forwarder {
         }
     }
 
-    /// All tunnels, with the MTU that applies now.
-    pub fn tunnels(&self, now: Time) -> impl Iterator<Item = (&Tunnel, usize)> {
-        self.paths.values().flat_map(move |path| {
-            let mtu = path.mtu(now);
-            path.bindings.iter().map(move |tunnel| (tunnel, mtu))
-        })
+    /// All tunnels, with the MTU that applies.
+    pub fn tunnels(&self) -> impl Iterator<Item = (&Tunnel, usize)> {
+        self.paths.values().flat_map(|path| path.bindings.iter().map(|tunnel| (tunnel, path.mtu)))
+    }
+
+    /// Reports the next packet that goes into this tunnel through [`Self::poll_used`].
+    pub fn watch(&mut self, ends: Ends) {
+        if let Some(path) = self.paths.get_mut(&ends) {
+            path.watched = true;
+        }
+    }
+
+    /// A watched tunnel into which a packet went; it is no longer watched.
+    pub fn poll_used(&mut self) -> Option<Ends> {
+        self.used.pop()
+    }
+
+    /// Whether [`Self::poll_used`] has something.
+    pub fn has_used(&self) -> bool {
+        !self.used.is_empty()
+    }
+
+    /// The tunnel that takes packets for `destination`, at the home agent's end, and its MTU.
+    pub fn tunnel_towards(&self, destination: Ipv6Addr) -> Option<(Ends, usize)> {
+        let ends = *self.towards.lookup(destination)?;
+        self.paths.get(&ends).map(|path| (ends, path.mtu))
     }
 
     /// Whether packets from `remote` to `local` come out of a tunnel.
@@ -256,10 +316,15 @@ impl Forwarder {
         let Some(&ends) = ends else {
             return self.not_registered(now, header, buffer);
         };
-        let Some(path) = self.paths.get(&ends) else {
+        let Some(path) = self.paths.get_mut(&ends) else {
             return self.drop(TunnelDrop::NoTunnel);
         };
-        let (local, remote) = ends;
+        let mtu = path.mtu;
+        if path.watched {
+            path.watched = false;
+            self.used.push(ends);
+        }
+        let local = ends.0;
         // RFC 2473 4.1. A fragment of a packet of our own does not show how deep it is, and each round would cut it
         // again: two bindings with care-of addresses in each other's network must not become a fire.
         let own_fragment = header.source == local && header.next_header == protocol::FRAGMENT;
@@ -267,7 +332,6 @@ impl Forwarder {
         if own || own_fragment || nesting(buffer.as_slice()) >= MAX_NESTING {
             return self.drop(TunnelDrop::Nesting);
         }
-        let mtu = path.mtu(now);
         let length = buffer.as_slice().len();
         if length > mtu.max(MIN_MTU) {
             let mtu = u32::try_from(mtu.max(MIN_MTU)).unwrap_or(u32::MAX);
@@ -275,19 +339,10 @@ impl Forwarder {
             self.error(now, speaker, ErrorMessage::PacketTooBig { mtu }, buffer.as_slice());
             return self.drop(TunnelDrop::TooBig);
         }
-        let Ok(payload_length) = u16::try_from(length) else {
+        let Some(outer) = self.outer(ends, header, length) else {
             return self.drop(TunnelDrop::TooBig);
         };
-        let outer = Header {
-            // RFC 6040 4.1, normal mode: the ECN field is copied; so is the DSCP (RFC 2983 uniform model).
-            traffic_class: header.traffic_class,
-            flow_label: self.flow_label(header),
-            payload_length,
-            next_header: protocol::IPV6,
-            hop_limit: TUNNEL_HOP_LIMIT,
-            source: local,
-            destination: remote,
-        };
+        mss::clamp(buffer.as_mut_slice(), mtu);
         if !buffer.prepend(&outer.emit()) {
             return self.drop(TunnelDrop::TooBig);
         }
@@ -299,6 +354,37 @@ impl Forwarder {
             return Verdict::Consumed;
         }
         Verdict::Forward
+    }
+
+    /// The outer header of an inner packet of `length` octets; `None` when that is too much for any.
+    fn outer(&self, ends: Ends, inner: &Header, length: usize) -> Option<Header> {
+        Some(Header {
+            // RFC 6040 4.1, normal mode: the ECN field is copied; so is the DSCP (RFC 2983 uniform model).
+            traffic_class: inner.traffic_class,
+            flow_label: self.flow_label(inner),
+            payload_length: u16::try_from(length).ok()?,
+            next_header: protocol::IPV6,
+            hop_limit: TUNNEL_HOP_LIMIT,
+            source: ends.0,
+            destination: ends.1,
+        })
+    }
+
+    /// Sends an inner packet of this station's own through a tunnel, uncut, whatever the MTU.
+    pub fn send(&mut self, ends: Ends, inner: &[u8]) {
+        let outer = Header::parse(inner).ok().and_then(|header| self.outer(ends, &header, inner.len()));
+        if let Some(outer) = outer.filter(|_| self.paths.contains_key(&ends)) {
+            self.outputs.push_back([&outer.emit(), inner].concat());
+        }
+    }
+
+    /// As [`Self::send`], but in inner fragments where it does not fit; it is this station's own, so it may
+    /// be cut at its source.
+    pub fn send_in_fragments(&mut self, ends: Ends, mtu: usize, inner: &[u8]) {
+        self.identification = self.identification.wrapping_add(1);
+        for piece in fragment(inner, mtu, self.identification) {
+            self.send(ends, &piece);
+        }
     }
 
     /// Decapsulates the packet in `buffer`: IPv6 in IPv6, the inner packet at `offset`, addressed to a
@@ -333,6 +419,7 @@ impl Forwarder {
         {
             return refuse(TunnelDrop::Scope);
         }
+        let mtu = path.mtu;
         let sender = path.binding_of(inner.source);
         match path.bindings.first().map(|tunnel| tunnel.end) {
             Some(TunnelEnd::HomeAgent) if sender.is_none() => return refuse(TunnelDrop::InnerSource),
@@ -352,49 +439,66 @@ impl Forwarder {
         {
             first.copy_from_slice(&Header { traffic_class, ..inner }.emit());
         }
+        mss::clamp(buffer.as_mut_slice(), mtu);
         self.counters.decapsulated += 1;
         Ok(())
     }
 
-    /// An ICMPv6 error about an outer packet that `local` sent (RFC 2473 8). Packet Too Big lowers the MTU;
-    /// unreachability and too large packets are passed on to the inner source as far as the message quotes
-    /// the inner packet. True when it was about a tunnel.
+    /// An ICMPv6 error about an outer packet that `local` sent (RFC 2473 8). Unreachability and too large packets are
+    /// passed on to the inner source as far as the message quotes the inner packet; what Packet Too Big says about
+    /// the path is the caller's to learn.
     ///
     /// Anybody can send such a message; it is believed when what it quotes is ours: the outer flow label is a
-    /// keyed hash of the inner header, and the identification of a fragment is one that was used lately.
-    pub fn handle_error(&mut self, now: Time, local: Ipv6Addr, error: ErrorMessage, invoking: &[u8]) -> bool {
-        let Ok(outer) = Header::parse(invoking) else { return false };
-        if outer.source != local || !self.paths.contains_key(&(local, outer.destination)) {
-            return false;
-        }
-        let Some(quoted) = self.quoted(&outer, invoking) else { return true };
+    /// keyed hash of the inner header, and the identification of a fragment is one that was used lately. Who sends
+    /// many that are not is guessing.
+    pub fn handle_error(
+        &mut self,
+        now: Time,
+        local: Ipv6Addr,
+        error: ErrorMessage,
+        invoking: &[u8],
+    ) -> ErrorOutcome {
+        let Ok(outer) = Header::parse(invoking) else { return ErrorOutcome::Foreign };
+        let ends = (local, outer.destination);
+        let Some(path) = self.paths.get(&ends).filter(|_| outer.source == local) else {
+            return ErrorOutcome::Foreign;
+        };
+        let Some(quoted) = self.quoted(&outer, invoking) else {
+            if !self.forgeries.allow(now) {
+                self.doubtful_until = now + FORGERY_INTERVAL;
+            }
+            return ErrorOutcome::Handled;
+        };
         let inner = quoted.and_then(|octets| Header::parse(octets).ok());
-        let relayed = match error {
+        // What the two ends say to each other, such as probes, is nobody else's business.
+        let own = inner.is_some_and(|inner| {
+            let between = |end| inner.source == end || inner.destination == end;
+            inner.next_header == protocol::ICMPV6 && path.home_agent(ends).is_some_and(between)
+        });
+        let (outcome, relayed) = match error {
             // RFC 8201 4: less than 1280 is no MTU, and must not be believed.
-            ErrorMessage::PacketTooBig { mtu } if mtu < MIN_MTU as u32 => return true,
+            ErrorMessage::PacketTooBig { mtu } if mtu < MIN_MTU as u32 || now < self.doubtful_until => {
+                return ErrorOutcome::Handled;
+            }
             ErrorMessage::PacketTooBig { mtu } => {
                 let room = mtu - HEADER_LEN as u32;
-                if let Some(path) = self.paths.get_mut(&(local, outer.destination))
-                    && usize::try_from(room).is_ok_and(|room| room < path.mtu(now))
-                {
-                    path.learnt_mtu = Some((room, now + PATH_MTU_LIFETIME));
-                }
-                ErrorMessage::PacketTooBig { mtu: room.max(MIN_MTU as u32) }
+                let relayed = ErrorMessage::PacketTooBig { mtu: room.max(MIN_MTU as u32) };
+                (ErrorOutcome::PathMtu(ends, room), relayed)
             }
             // RFC 2473 8.3: whatever went wrong in the tunnel, the inner destination is out of reach.
             ErrorMessage::DestinationUnreachable { .. } | ErrorMessage::TimeExceeded { .. } => {
-                ErrorMessage::DestinationUnreachable { code: 3 }
+                (ErrorOutcome::Handled, ErrorMessage::DestinationUnreachable { code: 3 })
             }
-            ErrorMessage::ParameterProblem { .. } => return true,
+            ErrorMessage::ParameterProblem { .. } => return ErrorOutcome::Handled,
         };
-        if let (Some(inner), Some(quoted)) = (inner, quoted) {
+        if let (Some(inner), Some(quoted), false) = (inner, quoted, own) {
             let fits = usize::from(inner.payload_length) + HEADER_LEN <= MIN_MTU;
             if !(fits && matches!(relayed, ErrorMessage::PacketTooBig { .. })) {
                 let speaker = self.speaker(&inner, local);
                 self.error(now, speaker, relayed, quoted);
             }
         }
-        true
+        outcome
     }
 
     /// The inner packet in a quoted outer one, as far as it is quoted: `Some(None)` for a later fragment. `None`

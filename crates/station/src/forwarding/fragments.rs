@@ -12,7 +12,7 @@ use std::time::Duration;
 
 use carnet_base::Time;
 use carnet_wire::fragment::{FRAGMENT_HEADER_LEN, FragmentHeader};
-use carnet_wire::ipv6::{HEADER_LEN, Header, protocol};
+use carnet_wire::ipv6::{HEADER_LEN, Header, MIN_MTU, protocol};
 
 /// Packets of tunnel ends under way at once; the oldest gives way.
 const MAX_PENDING: usize = 64;
@@ -142,10 +142,11 @@ fn whole<'a>(
     Ok(packet)
 }
 
-/// Cuts a packet without extension headers into fragments of at most `mtu` octets (at least 1280).
+/// Cuts a packet without extension headers into fragments of at most `mtu` octets (at least 1240: what a tunnel
+/// carries over a path of 1280).
 pub fn fragment(packet: &[u8], mtu: usize, identification: u32) -> Vec<Vec<u8>> {
     let Ok((header, payload)) = Header::parse_packet(packet) else { return Vec::new() };
-    let room = (mtu.max(carnet_wire::ipv6::MIN_MTU) - HEADER_LEN - FRAGMENT_HEADER_LEN) & !7;
+    let room = (mtu.max(MIN_MTU - HEADER_LEN) - HEADER_LEN - FRAGMENT_HEADER_LEN) & !7;
     let mut fragments = Vec::with_capacity(payload.len().div_ceil(room));
     for (index, piece) in payload.chunks(room).enumerate() {
         let outer = Header {

@@ -3,14 +3,17 @@
 //! [`desired`] holds the desired forwarding state and tells only what changed; the platform carries the
 //! changes out. [`forwarder`] is the slow path: it encapsulates and decapsulates one packet at a time, in
 //! place in a [`packet::PacketBuffer`]. [`fragments`] cuts and joins outer packets, [`prefix_table`] finds
-//! the tunnel of an address. `for_home_agent` and `for_mobile_router` say what the two roles want.
+//! the tunnel of an address. [`path_mtu`] finds out what fits into a tunnel, [`mss`] tells TCP.
+//! `for_home_agent` and `for_mobile_router` say what the two roles want.
 
 pub mod desired;
 mod for_home_agent;
 mod for_mobile_router;
 pub mod forwarder;
 pub mod fragments;
+pub mod mss;
 pub mod packet;
+pub mod path_mtu;
 pub mod prefix_table;
 
 pub(crate) use for_home_agent::{agent_entries, node_entries};

@@ -97,7 +97,13 @@ impl Station {
         buffer: &mut PacketBuffer,
     ) -> Verdict {
         match self.forwarder.decapsulate(outer, offset, buffer) {
-            Ok(()) => Verdict::Forward,
+            Ok(()) => {
+                let ends = (outer.destination, outer.source);
+                match self.is_probe_answer(now, ends, buffer.as_slice()) {
+                    true => Verdict::Consumed,
+                    false => Verdict::Forward,
+                }
+            }
             Err((reason, inner)) => {
                 if let (TunnelDrop::OuterSource, Some(inner), Some(agent)) = (reason, inner, &mut self.agent)
                 {
@@ -152,13 +158,16 @@ impl Station {
         }
         if extensions.protocol == protocol::ICMPV6 {
             if let Some(reply) = icmpv6::echo_reply(packet) {
+                if self.answer_in_fragments(&reply) {
+                    return Verdict::Consumed;
+                }
                 buffer.copy_from(&reply);
                 return Verdict::Forward;
             }
             let message = packet.get(extensions.offset..).unwrap_or_default();
             if icmpv6::verify(header.source, header.destination, message).is_ok()
                 && let Ok((error, invoking)) = icmpv6::parse_error(message)
-                && self.forwarder.handle_error(now, header.destination, error, invoking)
+                && self.handle_error(now, header.destination, error, invoking)
             {
                 return Verdict::Consumed;
             }

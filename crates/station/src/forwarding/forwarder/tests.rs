@@ -63,7 +63,7 @@ fn what_goes_in_comes_out_in_both_directions() {
         let before = buffer.as_slice().to_vec();
         assert_eq!(encapsulate(ends[from], &mut buffer), Verdict::Forward);
         let outer = Header::parse(buffer.as_slice()).expect("outer");
-        assert_eq!((outer.next_header, outer.hop_limit), (protocol::IPV6, 64));
+        assert_eq!((outer.next_header, outer.hop_limit), (protocol::IPV6, 65));
         assert_ne!(outer.flow_label, 0);
         assert_eq!(decapsulate(ends[to], &mut buffer), Ok(()));
         assert_eq!(buffer.as_slice(), before);
@@ -145,10 +145,16 @@ fn path_mtu() {
     assert_eq!(too_big(&mut router), Some(1460));
 
     // A router on the way can only do 1300: the inner source hears 1280 (1260 would be below the
-    // minimum) and packets up to 1280 pass in fragments.
+    // minimum). When the tunnel has that MTU, packets up to 1280 pass in fragments.
     let local = address("2001:db8:f1::10");
-    assert!(router.handle_error(Time::ZERO, local, ErrorMessage::PacketTooBig { mtu: 1300 }, &outer));
+    let ends = (local, address("2001:db8:1::1"));
+    let outcome = router.handle_error(Time::ZERO, local, ErrorMessage::PacketTooBig { mtu: 1300 }, &outer);
+    assert_eq!(outcome, ErrorOutcome::PathMtu(ends, 1260));
     assert_eq!(too_big(&mut router), Some(1280));
+    router.set_tunnel(Tunnel {
+        mtu: 1260,
+        ..tunnel(TunnelEnd::MobileRouter, "2001:db8:f1::10", "2001:db8:1::1", true)
+    });
     let mut buffer = packet("2001:db8:a::5", "2001:db8:99::1", 1280);
     assert_eq!(encapsulate(&mut router, &mut buffer), Verdict::Consumed);
     let pieces: Vec<Vec<u8>> = std::iter::from_fn(|| router.poll_output()).collect();
@@ -156,14 +162,6 @@ fn path_mtu() {
     assert!(pieces.iter().all(|p| p.len() <= 1300));
     let mut buffer = packet("2001:db8:a::5", "2001:db8:99::1", 1281);
     assert_eq!(encapsulate(&mut router, &mut buffer), Verdict::from(TunnelDrop::TooBig));
-
-    // What was not ours teaches nothing.
-    let mut forged = outer.clone();
-    forged[48..64].copy_from_slice(&address("2001:db8:bad::1").octets());
-    let (mut fresh, _) = pair();
-    fresh.handle_error(Time::ZERO, local, ErrorMessage::PacketTooBig { mtu: 1280 }, &forged);
-    let mut buffer = packet("2001:db8:a::5", "2001:db8:99::1", 1460);
-    assert_eq!(encapsulate(&mut fresh, &mut buffer), Verdict::Forward);
 }
 
 #[test]
@@ -189,23 +187,75 @@ fn packet_too_big_is_believed_only_about_our_own_packets() {
     let mut buffer = packet("2001:db8:a::5", "2001:db8:99::1", 1460);
     encapsulate(&mut router, &mut buffer);
     let outer = buffer.as_slice().to_vec();
-    let mtu = |router: &Forwarder| router.tunnels(Time::ZERO).next().map(|(_, mtu)| mtu);
     let mut tell = |invoking: &[u8], mtu| {
-        router.handle_error(Time::ZERO, local, ErrorMessage::PacketTooBig { mtu }, invoking);
+        router.handle_error(Time::ZERO, local, ErrorMessage::PacketTooBig { mtu }, invoking)
     };
-    tell(&outer, 1279); // less than the minimum is no MTU (RFC 8201 4)
+    let learnt = ErrorOutcome::PathMtu((local, address("2001:db8:1::1")), 1260);
+    // Less than the minimum is no MTU (RFC 8201 4).
+    assert_eq!(tell(&outer, 1279), ErrorOutcome::Handled);
     let mut label = outer.clone();
     label[3] ^= 1;
-    tell(&label, 1300);
+    assert_eq!(tell(&label, 1300), ErrorOutcome::Handled);
+    let mut inner = outer.clone();
+    inner[48..64].copy_from_slice(&address("2001:db8:bad::1").octets());
+    assert_eq!(tell(&inner, 1300), ErrorOutcome::Handled);
     let fragment_header =
         FragmentHeader { next_header: protocol::IPV6, offset: 1232, more: false, identification: 77 };
     let mut fragment = outer[..HEADER_LEN].to_vec();
     fragment[6] = protocol::FRAGMENT;
     fragment.extend_from_slice(&fragment_header.emit());
-    tell(&fragment, 1300); // nothing was cut under this number
-    assert_eq!(mtu(&router), Some(1460));
-    router.handle_error(Time::ZERO, local, ErrorMessage::PacketTooBig { mtu: 1300 }, &outer);
-    assert_eq!(mtu(&router), Some(1260));
+    assert_eq!(tell(&fragment, 1300), ErrorOutcome::Handled, "nothing was cut under this number");
+    assert_eq!(tell(&outer, 1300), learnt);
+    for guess in 0..10_000_u32 {
+        label[1..4].copy_from_slice(&guess.to_be_bytes()[1..]);
+        tell(&label, 1300);
+    }
+    assert_eq!(tell(&outer, 1300), ErrorOutcome::Handled, "somebody is guessing");
+    let later = Time::ZERO + FORGERY_INTERVAL;
+    let message = ErrorMessage::PacketTooBig { mtu: 1300 };
+    assert_eq!(router.handle_error(later, local, message, &outer), learnt);
+}
+
+#[test]
+fn tcp_hears_of_the_tunnel_in_both_directions_from_both_ends() {
+    const INSIDE: &str = "2001:db8:a::5";
+    const OUTSIDE: &str = "2001:db8:99::1";
+    for (router_mtu, agent_mtu, expected) in [(1460, 1460, 1400), (1360, 1460, 1300), (1460, 1360, 1300)] {
+        for outwards in [true, false] {
+            let (mut router, mut agent) = pair();
+            let near = tunnel(TunnelEnd::MobileRouter, "2001:db8:f1::10", "2001:db8:1::1", true);
+            let far = tunnel(TunnelEnd::HomeAgent, "2001:db8:1::1", "2001:db8:f1::10", true);
+            router.set_tunnel(Tunnel { mtu: router_mtu, ..near });
+            agent.set_tunnel(Tunnel { mtu: agent_mtu, ..far });
+            let (from, to, mut syn) = if outwards {
+                (&mut router, &mut agent, packet(INSIDE, OUTSIDE, 64))
+            } else {
+                (&mut agent, &mut router, packet(OUTSIDE, INSIDE, 64))
+            };
+            let octets = syn.as_mut_slice();
+            octets[6] = protocol::TCP;
+            octets[52] = 6 << 4;
+            octets[53] = 0x02;
+            octets[60..64].copy_from_slice(&[2, 4, 0x05, 0xa0]);
+            assert_eq!(encapsulate(from, &mut syn), Verdict::Forward);
+            assert_eq!(decapsulate(to, &mut syn), Ok(()));
+            let mss = u16::from_be_bytes(syn.as_slice()[62..64].try_into().expect("two octets"));
+            assert_eq!(mss, expected, "outwards: {outwards}");
+        }
+    }
+}
+
+#[test]
+fn a_watched_tunnel_reports_one_packet() {
+    let (mut router, _) = pair();
+    let ends = (address("2001:db8:f1::10"), address("2001:db8:1::1"));
+    let send = |router: &mut Forwarder| {
+        encapsulate(router, &mut packet("2001:db8:a::5", "2001:db8:99::1", 100));
+        router.poll_used()
+    };
+    assert_eq!(send(&mut router), None);
+    router.watch(ends);
+    assert_eq!((send(&mut router), send(&mut router)), (Some(ends), None));
 }
 
 #[test]

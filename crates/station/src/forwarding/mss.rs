@@ -1,0 +1,236 @@
+//! Clamping of TCP's Maximum Segment Size to what a tunnel carries.
+//!
+//! A SYN tells the other side how large its segments may be (RFC 9293 3.7.1). Lowered to the tunnel's MTU less the
+//! IPv6 and TCP headers, no segment of the connection is ever too large for the tunnel, even where hosts do not hear
+//! Packet Too Big. The checksum is brought up to date from the difference alone (RFC 1624), so that one that was
+//! wrong stays wrong and a first fragment can be treated like a whole packet.
+//!
+//! Nothing else is touched: no later fragment, no segment without SYN, no option that is absent, none that is small
+//! enough already. The checksum has to be a whole one; where it is only the pseudo-header's part, left for hardware
+//! to finish (a TUN device with `virtio_net_hdr`), it must not follow the options.
+
+use carnet_wire::extension;
+use carnet_wire::ipv6::{HEADER_LEN, protocol};
+
+/// IPv6 and TCP header without options (RFC 9293 3.7.1: the MSS does not count options).
+const HEADERS: usize = 60;
+const FLAGS_AT: usize = 13;
+const CHECKSUM_AT: usize = 16;
+const TCP_HEADER_LEN: usize = 20;
+const SYN: u8 = 0x02;
+const OPTION_END: u8 = 0;
+const OPTION_NOP: u8 = 1;
+const OPTION_MSS: u8 = 2;
+
+/// Lowers the MSS option of an IPv6 packet's SYN to what `mtu` octets of IPv6 packet hold. True when it had to be
+/// lowered.
+#[inline]
+pub fn clamp(packet: &mut [u8], mtu: usize) -> bool {
+    // Of most packets no more than this is looked at.
+    let at = match packet.get(6) {
+        Some(&protocol::TCP) => HEADER_LEN,
+        Some(
+            &(protocol::HOP_BY_HOP | protocol::DESTINATION_OPTIONS | protocol::ROUTING | protocol::FRAGMENT),
+        ) => match extension::upper_layer(packet) {
+            Some((protocol::TCP, at, true)) => at,
+            _ => return false,
+        },
+        _ => return false,
+    };
+    match packet.get_mut(at..) {
+        Some(segment) if segment.get(FLAGS_AT).is_some_and(|flags| flags & SYN != 0) => {
+            clamp_segment(segment, u16::try_from(mtu.saturating_sub(HEADERS)).unwrap_or(u16::MAX))
+        }
+        _ => false,
+    }
+}
+
+/// `segment` begins with the TCP header.
+fn clamp_segment(segment: &mut [u8], limit: u16) -> bool {
+    let header_len = segment.get(12).map_or(0, |octet| usize::from(octet >> 4) * 4);
+    let Some(header) = segment.get_mut(..header_len) else { return false };
+    let mut at = TCP_HEADER_LEN;
+    let mut lowered = false;
+    while let Some(&kind) = header.get(at) {
+        if kind == OPTION_END {
+            break;
+        }
+        if kind == OPTION_NOP {
+            at += 1;
+            continue;
+        }
+        let length = header.get(at + 1).map_or(0, |length| usize::from(*length));
+        if length < 2 || at + length > header.len() {
+            break;
+        }
+        if kind == OPTION_MSS && length == 4 {
+            lowered |= lower(header, at + 2, limit);
+        }
+        at += length;
+    }
+    lowered
+}
+
+/// Lowers the 16-bit field at `at` to `limit`.
+fn lower(header: &mut [u8], at: usize, limit: u16) -> bool {
+    let field = |header: &[u8], at: usize| {
+        header.get(at..at + 2).and_then(|octets| octets.try_into().ok()).map(u16::from_be_bytes)
+    };
+    let (Some(old), Some(checksum)) = (field(header, at), field(header, CHECKSUM_AT)) else { return false };
+    if old <= limit {
+        return false;
+    }
+    // At an odd offset the octets count the other way round in the sum (RFC 1071 2 (B)).
+    let weigh = |value: u16| if at.is_multiple_of(2) { value } else { value.swap_bytes() };
+    // RFC 1624 3, equation 3.
+    let mut sum = u32::from(!checksum) + u32::from(!weigh(old)) + u32::from(weigh(limit));
+    sum = (sum & 0xffff) + (sum >> 16);
+    sum = (sum & 0xffff) + (sum >> 16);
+    for (at, value) in [(at, limit), (CHECKSUM_AT, !(sum as u16))] {
+        if let Some(octets) = header.get_mut(at..at + 2) {
+            octets.copy_from_slice(&value.to_be_bytes());
+        }
+    }
+    true
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use carnet_wire::checksum;
+    use carnet_wire::fragment::FragmentHeader;
+    use carnet_wire::ipv6::Header;
+    use proptest::prelude::*;
+
+    const FLAGS_SYN_ACK: u8 = 0x12;
+
+    /// A TCP segment behind `extensions` (their octets, the first one's number first), checksum in place.
+    fn packet(flags: u8, options: &[u8], data: &[u8], extensions: Option<(u8, &[u8])>) -> Vec<u8> {
+        let (source, destination) =
+            ("2001:db8:a::5".parse().expect("address"), "2001:db8:c::1".parse().expect("address"));
+        let mut options = options.to_vec();
+        options.resize(options.len().next_multiple_of(4), 0);
+        let mut segment = vec![0x12, 0x34, 0, 80, 1, 2, 3, 4, 5, 6, 7, 8];
+        segment.push(u8::try_from((TCP_HEADER_LEN + options.len()) / 4).expect("fits") << 4);
+        segment.extend_from_slice(&[flags, 0xff, 0xff, 0, 0, 0, 0]);
+        segment.extend_from_slice(&options);
+        segment.extend_from_slice(data);
+        let sum = checksum::upper_layer(source, destination, protocol::TCP, &segment);
+        segment[CHECKSUM_AT..CHECKSUM_AT + 2].copy_from_slice(&sum.to_be_bytes());
+        let (next_header, before) = extensions.unwrap_or((protocol::TCP, &[]));
+        let header = Header {
+            traffic_class: 0,
+            flow_label: 0,
+            payload_length: u16::try_from(before.len() + segment.len()).expect("fits"),
+            next_header,
+            hop_limit: 64,
+            source,
+            destination,
+        };
+        [&header.emit()[..], before, &segment].concat()
+    }
+
+    fn is_valid(packet: &[u8]) -> bool {
+        let header = Header::parse(packet).expect("a header");
+        let (_, at, _) = extension::upper_layer(packet).expect("TCP");
+        checksum::upper_layer(header.source, header.destination, protocol::TCP, &packet[at..]) == 0
+    }
+
+    /// The MSS values in the options of a packet without extension headers.
+    fn mss(packet: &[u8]) -> Vec<u16> {
+        let options = packet[60..].windows(4);
+        options.filter(|w| w[..2] == [2, 4]).map(|w| u16::from_be_bytes([w[2], w[3]])).collect()
+    }
+
+    #[test]
+    fn a_syn_is_lowered_wherever_the_option_stands_and_nothing_is_raised() {
+        for nops in 0..4 {
+            for flags in [SYN, FLAGS_SYN_ACK] {
+                let options = [&[1; 4][..nops], &[2, 4, 0x05, 0xa0, 1, 3, 3, 7, 4, 2][..]].concat();
+                let mut clamped = packet(flags, &options, b"data", None);
+                assert!(clamp(&mut clamped, 1360) && is_valid(&clamped));
+                assert_eq!(mss(&clamped), [1300]);
+                assert!(!clamp(&mut clamped, 1360), "once is enough");
+                assert!(!clamp(&mut clamped, 1460));
+                assert_eq!(mss(&clamped), [1300]);
+            }
+        }
+    }
+
+    #[test]
+    fn what_is_no_syn_or_has_no_option_stays_as_it_is() {
+        let mss = [2, 4, 0x05, 0xa0];
+        for (flags, options) in [(0x10, &mss[..]), (SYN, &[]), (SYN, &[1, 1, 1, 0, 2, 4, 5, 0xa0])] {
+            let before = packet(flags, options, b"", None);
+            let mut after = before.clone();
+            assert!(!clamp(&mut after, 1280));
+            assert_eq!(after, before);
+        }
+        // A UDP datagram that looks the same.
+        let mut udp = packet(SYN, &mss, b"", None);
+        udp[6] = protocol::UDP;
+        assert!(!clamp(&mut udp, 1280));
+    }
+
+    #[test]
+    fn behind_extension_headers_and_in_first_fragments_only() {
+        let mss = [2, 4, 0x05, 0xa0];
+        let options = [protocol::TCP, 0, 1, 4, 0, 0, 0, 0];
+        for kind in [protocol::HOP_BY_HOP, protocol::DESTINATION_OPTIONS] {
+            let mut clamped = packet(SYN, &mss, b"", Some((kind, &options)));
+            assert!(clamp(&mut clamped, 1360) && is_valid(&clamped));
+        }
+        for (offset, expected) in [(0, true), (8, false)] {
+            let header = FragmentHeader { next_header: protocol::TCP, offset, more: true, identification: 7 };
+            let before = packet(SYN, &mss, b"", Some((protocol::FRAGMENT, &header.emit())));
+            let mut after = before.clone();
+            assert_eq!(clamp(&mut after, 1360), expected);
+            assert_eq!(after != before, expected);
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn a_right_checksum_stays_right_and_a_wrong_one_wrong(
+            value in any::<u16>(),
+            mtu in 1240_usize..9000,
+            nops in 0_usize..4,
+            data in proptest::collection::vec(any::<u8>(), 0..40),
+            error in any::<u16>(),
+        ) {
+            let mut options = vec![1; nops];
+            options.extend_from_slice(&[2, 4]);
+            options.extend_from_slice(&value.to_be_bytes());
+            let mut packet = packet(SYN, &options, &data, None);
+            let wrong = error & 0xff == 0 && error != 0;
+            if wrong {
+                packet[42] ^= (error >> 8) as u8;
+            }
+            prop_assert_eq!(clamp(&mut packet, mtu), usize::from(value) > mtu - 60);
+            prop_assert_eq!(is_valid(&packet), !wrong);
+            let at = 62 + nops;
+            let now = u16::from_be_bytes([packet[at], packet[at + 1]]);
+            prop_assert_eq!(usize::from(now), usize::from(value).min(mtu - 60));
+        }
+
+        #[test]
+        fn no_octets_make_it_panic(octets in proptest::collection::vec(any::<u8>(), 0..200), mtu in any::<usize>()) {
+            let mut packet = octets.clone();
+            clamp(&mut packet, mtu);
+            let mut tcp = packet_of(octets);
+            let length = tcp.len();
+            clamp(&mut tcp, mtu);
+            prop_assert_eq!(tcp.len(), length);
+        }
+    }
+
+    /// Octets made into a SYN, as far as they reach.
+    fn packet_of(mut octets: Vec<u8>) -> Vec<u8> {
+        for (at, value) in [(0, 0x60), (6, protocol::TCP), (53, SYN)] {
+            if let Some(octet) = octets.get_mut(at) {
+                *octet = value;
+            }
+        }
+        octets
+    }
+}

@@ -1,0 +1,439 @@
+//! How large an inner packet each tunnel carries without outer fragments.
+//!
+//! The effective MTU of a path (local and remote end) is the least of three: what the link says, what Packet Too Big
+//! has taught (RFC 8201, RFC 2473 7.1), and what probing has found (RFC 8899). It is part of the desired forwarding
+//! state, so that the slow path, any fast path and the operator see the same number. When it changes, the tunnel's
+//! entry is set anew.
+//!
+//! **Packet Too Big** is believed about packets that were provably ours (the forwarder checks that: outer flow labels
+//! are keyed), never below 1280, and for ten minutes. It lowers the MTU at once, cuts a search short, and bounds the
+//! sizes that probing tries: nothing larger is tried while it is believed. When it runs out, a probe goes before the
+//! traffic, so that hosts do not see the MTU flap: only where nobody answers probes is the larger size simply
+//! used again.
+//!
+//! **Probing** finds what Packet Too Big does not tell because somebody filters ICMPv6. Either end sends Echo
+//! Requests of the size in question through the tunnel (`probe`), from its home address or as the home agent, and
+//! takes the answers out of the tunnel before anybody else sees them. The other end needs to know nothing of this: it
+//! answers echoes as every node does (RFC 4443 4.2). A probe is never cut on the way out. Its answer may come back
+//! in fragments, or not at all where the way back is narrower and not yet known to be; the result then is too small
+//! for ten minutes, which harms little.
+//!
+//! A path starts with the link's MTU, and is probed the moment that it carries traffic (registration, handover, new
+//! binding). How a search goes is in `search`: one probe where all is well, three rounds (well under a second
+//! plus three round trips) where large packets vanish. While the path is in use the size is confirmed about once a
+//! minute, and after ten minutes a larger one is tried. An idle path is left alone until a packet wakes it. When
+//! nobody answers, nothing changes, and the next attempts come after 10, 20, 40, at most 600 seconds of use.
+//! All paths together send no more than 500 probes a second: those of a home agent that has just started wait in a
+//! queue.
+//!
+//! A fast path has to hand inner packets for the home address or the home agent's address, and packets for a tunnel
+//! marked as watched, to the slow path; the packets that it sends itself are not seen as use of the path.
+//!
+//! In RFC 8899's terms: `BASE_PLPMTU` and `MIN_PLPMTU` are 1280 octets of outer packet, `MAX_PLPMTU` is the link's.
+//! In: probes without user data (4.1), validated Packet Too Big (4.6), `MAX_PROBES`, `PMTU_RAISE_TIMER`,
+//! `CONFIRMATION_TIMER`, black hole detection (4.3), a table of common sizes (5.3.2), no probing of idle paths
+//! (5.1.1). Otherwise than there: the search begins at the top and falls, because the network mostly carries what
+//! the link does (the RFC begins at the base and rises); the candidates of a round are sent together, not one
+//! after the other; the probe timer follows the measured round trip and is shorter than a second, as there is at
+//! most one such burst in a search. Left out: the Error state (IPv6 carries 1280 by definition; without any answer the
+//! MTU stays), probes with user data, congestion control of probes beyond their rate limit.
+
+mod probe;
+mod search;
+
+use std::collections::{BTreeMap, VecDeque};
+use std::net::Ipv6Addr;
+use std::time::Duration;
+
+use carnet_base::{Rng, Time, TimerTable};
+
+use super::desired::{Tunnel, TunnelEnd};
+use search::{BASE, Judgement, RoundTrip, Search};
+
+/// How long a path MTU that Packet Too Big taught is believed (RFC 8201 4).
+const LEARNT_LIFETIME: Duration = Duration::from_secs(600);
+/// `PMTU_RAISE_TIMER` (RFC 8899 5.1.1).
+const RAISE_INTERVAL: Duration = Duration::from_secs(600);
+/// `CONFIRMATION_TIMER` (RFC 8899 5.1.1); a quarter more or less, so that paths do not march in step.
+const CONFIRMATION_INTERVAL: Duration = Duration::from_secs(60);
+/// After a search that nobody answered; it doubles with each, up to [`RAISE_INTERVAL`].
+const RETRY_INTERVAL: Duration = Duration::from_secs(10);
+/// All paths together: one probe per interval, after a burst.
+const PROBE_INTERVAL: Duration = Duration::from_millis(2);
+const PROBE_BURST: u32 = 64;
+
+/// Local and remote end of a tunnel.
+pub type Ends = (Ipv6Addr, Ipv6Addr);
+
+/// What the station is to do.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Order {
+    /// The effective MTU is another: set the tunnel's entries anew.
+    Changed(Ends),
+    /// Send this inner packet through the tunnel, uncut.
+    Probe(Ends, Vec<u8>),
+    /// Report the next packet that goes into the tunnel with [`PathMtus::handle_traffic`].
+    Watch(Ends),
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+enum Timer {
+    /// What Packet Too Big taught is no longer believed.
+    Expiry,
+    /// The round is over, or the size is to be confirmed.
+    Step,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Phase {
+    /// Nothing happens until a packet comes.
+    Asleep,
+    /// A round of probes is out, or waits in the queue.
+    Searching,
+    /// Until the next confirmation.
+    Settled,
+}
+
+#[derive(Debug)]
+struct Path {
+    end: TunnelEnd,
+    /// The home addresses whose bindings use this path, and whether they send over it.
+    bindings: BTreeMap<Ipv6Addr, bool>,
+    link: u32,
+    learnt: Option<u32>,
+    found: Option<u32>,
+    phase: Phase,
+    /// The search under way, or the last one: an answer may be late.
+    search: Option<Search>,
+    queued: bool,
+    round_trip: Option<RoundTrip>,
+    /// Whether there was a packet since the last conclusion.
+    used: bool,
+    /// Whether a probe was ever answered, and how many searches in a row were not.
+    answered: bool,
+    silent: u32,
+    raise_at: Time,
+}
+
+impl Path {
+    /// The most that may be tried.
+    fn bound(&self) -> u32 {
+        self.learnt.unwrap_or(self.link).min(self.link)
+    }
+
+    fn effective(&self) -> u32 {
+        self.found.unwrap_or(u32::MAX).min(self.bound())
+    }
+
+    fn transmits(&self) -> bool {
+        self.bindings.values().any(|transmit| *transmit)
+    }
+}
+
+/// Counts of what probing did.
+#[derive(Debug, Default, Clone, Copy, PartialEq, Eq)]
+pub struct ProbeCounters {
+    /// Probes sent.
+    pub sent: u64,
+    /// Answers to them.
+    pub answered: u64,
+}
+
+/// The MTU of every path.
+#[derive(Debug)]
+pub struct PathMtus {
+    paths: BTreeMap<Ends, Path>,
+    timers: TimerTable<(Ends, Timer)>,
+    /// Paths whose next round is due, in order; each is in it once at most.
+    queue: VecDeque<Ends>,
+    /// When the probes of all paths together are within [`PROBE_INTERVAL`] again.
+    paid_at: Time,
+    rng: Rng,
+    orders: VecDeque<Order>,
+    counters: ProbeCounters,
+}
+
+impl PathMtus {
+    /// No path yet.
+    pub fn new(rng: Rng) -> PathMtus {
+        PathMtus {
+            paths: BTreeMap::new(),
+            timers: TimerTable::new(),
+            queue: VecDeque::new(),
+            paid_at: Time::ZERO,
+            rng,
+            orders: VecDeque::new(),
+            counters: ProbeCounters::default(),
+        }
+    }
+
+    /// What probing did so far.
+    pub fn counters(&self) -> ProbeCounters {
+        self.counters
+    }
+
+    /// The next thing to be done.
+    pub fn poll_order(&mut self) -> Option<Order> {
+        self.orders.pop_front()
+    }
+
+    /// When [`Self::handle_timeout`] is due next.
+    pub fn poll_timeout(&self) -> Option<Time> {
+        let queue = (!self.queue.is_empty()).then(|| self.paid_at - PROBE_INTERVAL * PROBE_BURST);
+        self.timers.next_deadline().into_iter().chain(queue).min()
+    }
+
+    /// The largest inner packet that the path carries uncut; `None` for one that is not known.
+    pub fn effective(&self, ends: Ends) -> Option<u32> {
+        self.paths.get(&ends).map(Path::effective)
+    }
+
+    /// Home addresses of the bindings that use a path, and which end of it this is.
+    pub fn users(&self, ends: Ends) -> Option<(TunnelEnd, Vec<Ipv6Addr>)> {
+        self.paths.get(&ends).map(|path| (path.end, path.bindings.keys().copied().collect()))
+    }
+
+    /// Notes a tunnel that is wanted, with the link's MTU in it, and returns the MTU that it is to have.
+    pub fn admit(&mut self, now: Time, tunnel: &Tunnel) -> u32 {
+        let ends = (tunnel.local, tunnel.remote);
+        let path = self.paths.entry(ends).or_insert_with(|| Path {
+            end: tunnel.end,
+            bindings: BTreeMap::new(),
+            link: tunnel.mtu,
+            learnt: None,
+            found: None,
+            phase: Phase::Asleep,
+            search: None,
+            queued: false,
+            round_trip: None,
+            used: false,
+            answered: false,
+            silent: 0,
+            raise_at: now,
+        });
+        let transmitted = path.transmits();
+        path.bindings.insert(tunnel.home_address, tunnel.transmit);
+        let another_link = std::mem::replace(&mut path.link, tunnel.mtu) != tunnel.mtu;
+        let effective = path.effective();
+        if another_link {
+            path.raise_at = now;
+            if path.bindings.len() > 1 {
+                self.orders.push_back(Order::Changed(ends));
+            }
+        }
+        match (transmitted, path.transmits()) {
+            (true, false) => self.rest(ends),
+            (false, true) => self.begin(now, ends),
+            (true, true) if another_link => self.begin(now, ends),
+            _ => {}
+        }
+        effective
+    }
+
+    /// A binding's tunnel is gone.
+    pub fn remove(&mut self, ends: Ends, home_address: Ipv6Addr) {
+        let Some(path) = self.paths.get_mut(&ends) else { return };
+        path.bindings.remove(&home_address);
+        if path.bindings.is_empty() {
+            if path.queued {
+                self.queue.retain(|queued| *queued != ends);
+            }
+            self.paths.remove(&ends);
+            self.timers.stop((ends, Timer::Expiry));
+            self.timers.stop((ends, Timer::Step));
+        } else if !path.transmits() {
+            self.rest(ends);
+        }
+    }
+
+    /// Packet Too Big came about a packet that was provably ours; `mtu` is without the outer header.
+    pub fn handle_too_big(&mut self, now: Time, ends: Ends, mtu: u32) {
+        let mtu = mtu.max(BASE);
+        let Some(path) = self.paths.get_mut(&ends) else { return };
+        if mtu > path.bound() || (mtu == path.bound() && path.learnt.is_none()) {
+            return;
+        }
+        // RFC 8201 4: the time begins anew with every message.
+        self.timers.set((ends, Timer::Expiry), now + LEARNT_LIFETIME);
+        if path.learnt == Some(mtu) {
+            return;
+        }
+        let before = path.effective();
+        path.learnt = Some(mtu);
+        if path.effective() != before {
+            self.orders.push_back(Order::Changed(ends));
+        }
+        // RFC 8899 4.6.2: the search goes on below what was said.
+        if path.phase == Phase::Searching || path.effective() != before {
+            self.begin(now, ends);
+        }
+    }
+
+    /// An inner packet that came out of a tunnel and is addressed to the end itself. True when it was the answer to
+    /// a probe, which concerns nobody else.
+    pub fn handle_inner(&mut self, now: Time, ends: Ends, packet: &[u8]) -> bool {
+        let Some(answer) = probe::parse_answer(packet) else { return false };
+        let Some(path) = self.paths.get_mut(&ends) else { return false };
+        let Some(search) = path.search.as_mut().filter(|search| search.token() == answer.token) else {
+            return false;
+        };
+        let Some(sample) = search.handle_answer(now, answer.round, answer.size) else { return true };
+        let target = search.target();
+        self.counters.answered += 1;
+        path.round_trip = Some(RoundTrip::with(path.round_trip, sample));
+        path.answered = true;
+        if path.phase == Phase::Searching {
+            if answer.size == target {
+                self.conclude(now, ends, target);
+            }
+        } else if answer.size > path.effective() && answer.size <= path.bound() {
+            // Late, but true.
+            path.found = Some(answer.size).filter(|size| *size < path.bound());
+            self.orders.push_back(Order::Changed(ends));
+        }
+        true
+    }
+
+    /// A packet went into a tunnel that was to be watched.
+    pub fn handle_traffic(&mut self, now: Time, ends: Ends) {
+        let Some(path) = self.paths.get_mut(&ends) else { return };
+        path.used = true;
+        if path.phase == Phase::Asleep && path.transmits() {
+            self.begin(now, ends);
+        }
+    }
+
+    /// Does what is due.
+    pub fn handle_timeout(&mut self, now: Time) {
+        while let Some((ends, timer)) = self.timers.pop_expired(now) {
+            match timer {
+                Timer::Expiry => self.expire(now, ends),
+                Timer::Step => self.step(now, ends),
+            }
+        }
+        self.send(now);
+    }
+
+    /// Sends the rounds that are due, as far as the rate allows.
+    pub fn send(&mut self, now: Time) {
+        while self.paid_at <= now + PROBE_INTERVAL * PROBE_BURST
+            && let Some(ends) = self.queue.pop_front()
+        {
+            let Some(path) = self.paths.get_mut(&ends) else { continue };
+            path.queued = false;
+            let Some(search) = path.search.as_mut().filter(|_| path.phase == Phase::Searching) else {
+                continue;
+            };
+            let (round, sizes) = search.begin_round(now);
+            let token = search.token();
+            self.timers.set((ends, Timer::Step), now + search.timeout(path.round_trip));
+            let (source, destination) = match path.end {
+                TunnelEnd::HomeAgent => (Some(ends.0), path.bindings.keys().next().copied()),
+                TunnelEnd::MobileRouter => (path.bindings.keys().next().copied(), Some(ends.1)),
+            };
+            let (Some(source), Some(destination)) = (source, destination) else { continue };
+            for size in sizes {
+                let probe = probe::Answer { token, round, size };
+                self.orders.push_back(Order::Probe(ends, probe::emit(source, destination, probe)));
+                self.counters.sent += 1;
+                self.paid_at = self.paid_at.max(now) + PROBE_INTERVAL;
+            }
+        }
+    }
+
+    /// Starts a search from the beginning.
+    fn begin(&mut self, now: Time, ends: Ends) {
+        let Some(path) = self.paths.get_mut(&ends) else { return };
+        let current = path.effective();
+        let target = if path.raise_at <= now { path.bound() } else { current };
+        if path.bound() <= BASE || !path.transmits() {
+            return self.rest(ends);
+        }
+        if target <= BASE {
+            return self.settle(now, ends, CONFIRMATION_INTERVAL);
+        }
+        path.search = Some(Search::new(self.rng.u64(), target, current));
+        path.phase = Phase::Searching;
+        self.timers.stop((ends, Timer::Step));
+        self.enqueue(ends);
+    }
+
+    fn enqueue(&mut self, ends: Ends) {
+        if let Some(path) = self.paths.get_mut(&ends)
+            && !std::mem::replace(&mut path.queued, true)
+        {
+            self.queue.push_back(ends);
+        }
+    }
+
+    /// No probing for the time being.
+    fn rest(&mut self, ends: Ends) {
+        if let Some(path) = self.paths.get_mut(&ends) {
+            path.phase = Phase::Asleep;
+            self.timers.stop((ends, Timer::Step));
+        }
+    }
+
+    fn step(&mut self, now: Time, ends: Ends) {
+        let Some(path) = self.paths.get_mut(&ends) else { return };
+        match path.phase {
+            Phase::Asleep => {}
+            Phase::Settled if path.used => self.begin(now, ends),
+            // The forwarder still watches.
+            Phase::Settled => path.phase = Phase::Asleep,
+            Phase::Searching => match path.search.as_ref().map_or(Judgement::Silent, Search::judge) {
+                Judgement::Open => self.enqueue(ends),
+                Judgement::Carries(size) => self.conclude(now, ends, size),
+                Judgement::Silent => {
+                    path.silent = path.silent.saturating_add(1);
+                    let doubled = RETRY_INTERVAL * 2_u32.saturating_pow(path.silent.min(8) - 1);
+                    self.settle(now, ends, doubled.min(RAISE_INTERVAL));
+                }
+                Judgement::Unclear => self.settle(now, ends, CONFIRMATION_INTERVAL),
+            },
+        }
+    }
+
+    /// A search has shown that the path carries `size`, and nothing larger unless it is what was hoped for.
+    fn conclude(&mut self, now: Time, ends: Ends, size: u32) {
+        let Some(path) = self.paths.get_mut(&ends) else { return };
+        let before = path.effective();
+        let target = path.search.as_ref().map_or(BASE, Search::target);
+        if size < target {
+            path.found = Some(size);
+            path.raise_at = now + RAISE_INTERVAL;
+        } else if size >= path.bound() {
+            path.found = None;
+            path.raise_at = now + RAISE_INTERVAL;
+        }
+        path.silent = 0;
+        if path.effective() != before {
+            self.orders.push_back(Order::Changed(ends));
+        }
+        self.settle(now, ends, CONFIRMATION_INTERVAL);
+    }
+
+    fn settle(&mut self, now: Time, ends: Ends, interval: Duration) {
+        let Some(path) = self.paths.get_mut(&ends) else { return };
+        path.phase = Phase::Settled;
+        path.used = false;
+        let pause = self.rng.duration(interval * 3 / 4, interval * 5 / 4);
+        self.timers.set((ends, Timer::Step), now + pause);
+        self.orders.push_back(Order::Watch(ends));
+    }
+
+    /// Packet Too Big is no longer believed. Where probes are answered, one has to get through before the traffic.
+    fn expire(&mut self, now: Time, ends: Ends) {
+        let Some(path) = self.paths.get_mut(&ends) else { return };
+        let before = path.effective();
+        path.learnt = None;
+        path.raise_at = now;
+        if path.answered && path.silent == 0 {
+            path.found = Some(before).filter(|size| *size < path.bound());
+        }
+        if path.effective() != before {
+            self.orders.push_back(Order::Changed(ends));
+        }
+        self.begin(now, ends);
+    }
+}

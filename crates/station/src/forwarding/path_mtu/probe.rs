@@ -1,0 +1,85 @@
+//! The probe packet: an ICMPv6 Echo Request (RFC 4443 4.1) of exactly the size that is tried, to be sent as an
+//! inner packet.
+//!
+//! Its data begin with a token that nobody outside the tunnel can guess, and the size. The answer bears both, so
+//! that it proves itself, even where it comes back in fragments because the way back is narrower: its first
+//! fragment is enough, for it shows that the request arrived whole.
+
+use std::net::Ipv6Addr;
+
+use carnet_wire::fragment::{FRAGMENT_HEADER_LEN, FragmentHeader};
+use carnet_wire::icmpv6::{self, types};
+use carnet_wire::ipv6::{HEADER_LEN, Header, protocol};
+
+/// Type, Code, Checksum, Identifier, Sequence Number.
+const ECHO_LEN: usize = 8;
+
+/// What an answer says.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Answer {
+    /// The token of the search.
+    pub token: u64,
+    /// In which round the probe went out.
+    pub round: u16,
+    /// Size of the probe, octets from its IPv6 header on.
+    pub size: u32,
+}
+
+/// The inner packet, `size` octets long (RFC 8899 4.1: a probe is padded to the size that is tried).
+pub(super) fn emit(source: Ipv6Addr, destination: Ipv6Addr, probe: Answer) -> Vec<u8> {
+    let Answer { token, round, size } = probe;
+    let mut message = vec![types::ECHO_REQUEST, 0, 0, 0];
+    // The Identifier tells nothing; the token does.
+    message.extend_from_slice(&((token >> 48) as u16).to_be_bytes());
+    message.extend_from_slice(&round.to_be_bytes());
+    message.extend_from_slice(&token.to_be_bytes());
+    message.extend_from_slice(&size.to_be_bytes());
+    let length = usize::try_from(size).unwrap_or(usize::MAX).saturating_sub(HEADER_LEN);
+    message.resize(length.clamp(message.len(), usize::from(u16::MAX)), 0);
+    icmpv6::packet(source, destination, icmpv6::HOP_LIMIT, message)
+}
+
+/// Reads an Echo Reply, or its first fragment, as the answer to a probe. Whether it is one, the token says.
+pub(super) fn parse_answer(packet: &[u8]) -> Option<Answer> {
+    let header = Header::parse(packet).ok()?;
+    let mut message = packet.get(HEADER_LEN..)?;
+    let mut next_header = header.next_header;
+    if next_header == protocol::FRAGMENT {
+        let fragment = FragmentHeader::parse(message).ok()?;
+        if fragment.is_later() {
+            return None;
+        }
+        next_header = fragment.next_header;
+        message = message.get(FRAGMENT_HEADER_LEN..)?;
+    }
+    if next_header != protocol::ICMPV6 || message.first() != Some(&types::ECHO_REPLY) {
+        return None;
+    }
+    let round = u16::from_be_bytes(message.get(6..ECHO_LEN)?.try_into().ok()?);
+    let token = u64::from_be_bytes(message.get(ECHO_LEN..ECHO_LEN + 8)?.try_into().ok()?);
+    let size = u32::from_be_bytes(message.get(ECHO_LEN + 8..ECHO_LEN + 12)?.try_into().ok()?);
+    Some(Answer { token, round, size })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::forwarding::fragments::fragment;
+
+    #[test]
+    fn an_echo_reply_is_read_back_whole_or_from_its_first_fragment() {
+        let (here, there) =
+            ("2001:db8::1".parse().expect("address"), "2001:db8::2".parse().expect("address"));
+        let probe = Answer { token: 0x0123_4567_89ab_cdef, round: 3, size: 1460 };
+        let request = emit(here, there, probe);
+        assert_eq!(request.len(), 1460);
+        assert_eq!(parse_answer(&request), None, "a request is no answer");
+        let reply = icmpv6::echo_reply(&request).expect("a valid request");
+        assert_eq!(parse_answer(&reply), Some(probe));
+        let pieces = fragment(&reply, 1280, 9);
+        assert_eq!(pieces.iter().map(|p| parse_answer(p)).collect::<Vec<_>>(), [Some(probe), None]);
+        for length in 0..70 {
+            assert_eq!(parse_answer(&reply[..length]).is_some(), length >= HEADER_LEN + ECHO_LEN + 12);
+        }
+    }
+}

@@ -1,0 +1,260 @@
+//! One search for the largest packet that a path carries: rounds of probes, and the judgement on them.
+//!
+//! The first round is one probe of the size hoped for; where the path carries it, that was all. If it is lost, the
+//! second round tries every candidate at once, so that one round trip shows how wide the path is. A lost probe
+//! says little (it or its answer may have been lost for another reason), so nothing is concluded before
+//! [`MAX_PROBES`] probes of the size hoped for are lost while smaller ones of at least two rounds were
+//! answered, and twice as many where smaller ones were lost as well.
+
+use std::time::Duration;
+
+use carnet_base::Time;
+use carnet_wire::ipv6::{HEADER_LEN, MIN_MTU};
+
+/// What every path carries (`BASE_PLPMTU` and `MIN_PLPMTU` of RFC 8899 5.1.2): IPv6's minimum, less the outer header.
+pub(super) const BASE: u32 = (MIN_MTU - HEADER_LEN) as u32;
+/// MTUs that are common on the way (RFC 8899 5.3.2), without the outer header's 40 octets: jumbo frames, FDDI, Wi-Fi,
+/// Ethernet, PPPoE, tunnels of many kinds, IPv6's minimum.
+const COMMON: [u32; 17] =
+    [1280, 1320, 1340, 1360, 1380, 1400, 1420, 1428, 1440, 1460, 1480, 1492, 1500, 2002, 2304, 4352, 9000];
+/// RFC 8899 5.1.2.
+const MAX_PROBES: u32 = 3;
+/// The same where loss has other causes too.
+const MAX_PROBES_LOSSY: u32 = 6;
+/// Rounds without any answer, after which nothing is to be learnt now.
+const SILENT_ROUNDS: u16 = 5;
+/// Rounds at most.
+const MAX_ROUNDS: u16 = 10;
+/// `PROBE_TIMER` before a round trip has been measured. RFC 8899 5.1.1 wants seconds, for paths that data has to
+/// share with probes; here data vanish until the search is over, and too early a second round costs a few packets.
+const FIRST_TIMEOUT: Duration = Duration::from_millis(250);
+const MIN_TIMEOUT: Duration = Duration::from_millis(100);
+const MAX_TIMEOUT: Duration = Duration::from_secs(4);
+
+/// The round-trip time (RFC 6298 2).
+#[derive(Debug, Clone, Copy)]
+pub(super) struct RoundTrip {
+    smoothed: Duration,
+    variation: Duration,
+}
+
+impl RoundTrip {
+    /// With one more sample.
+    pub(super) fn with(known: Option<RoundTrip>, sample: Duration) -> RoundTrip {
+        let Some(RoundTrip { smoothed, variation }) = known else {
+            return RoundTrip { smoothed: sample, variation: sample / 2 };
+        };
+        RoundTrip {
+            smoothed: (smoothed * 7 + sample) / 8,
+            variation: (variation * 3 + smoothed.abs_diff(sample)) / 4,
+        }
+    }
+
+    fn timeout(self) -> Duration {
+        self.smoothed + self.variation * 4
+    }
+}
+
+/// A size, and in which rounds it was sent and answered: bit n for round n.
+#[derive(Debug)]
+struct Candidate {
+    size: u32,
+    sent: u16,
+    answered: u16,
+}
+
+/// What follows from the rounds so far.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Judgement {
+    /// Another round is needed.
+    Open,
+    /// The path carries this and nothing larger.
+    Carries(u32),
+    /// Nothing came back at all.
+    Silent,
+    /// Too little came back to tell.
+    Unclear,
+}
+
+#[derive(Debug)]
+pub(super) struct Search {
+    token: u64,
+    /// Ascending; the last is the size hoped for.
+    candidates: Vec<Candidate>,
+    /// What is used now, if it is smaller than what is hoped for.
+    current: Option<u32>,
+    /// When each round went out.
+    rounds: Vec<Time>,
+}
+
+impl Search {
+    /// A search for sizes up to `target` while `current` is in use.
+    pub(super) fn new(token: u64, target: u32, current: u32) -> Search {
+        let current = Some(current).filter(|current| (BASE..target).contains(current));
+        let common = COMMON.iter().map(|mtu| mtu - HEADER_LEN as u32).filter(|size| *size < target);
+        let mut sizes: Vec<u32> = common.chain(current).chain([target]).collect();
+        sizes.sort_unstable();
+        sizes.dedup();
+        let candidates = sizes.into_iter().map(|size| Candidate { size, sent: 0, answered: 0 }).collect();
+        Search { token, candidates, current, rounds: Vec::new() }
+    }
+
+    pub(super) fn token(&self) -> u64 {
+        self.token
+    }
+
+    /// The size hoped for.
+    pub(super) fn target(&self) -> u32 {
+        self.candidates.last().map_or(BASE, |candidate| candidate.size)
+    }
+
+    fn best(&self) -> Option<u32> {
+        self.candidates.iter().rev().find(|c| c.answered != 0).map(|c| c.size)
+    }
+
+    /// Begins the next round: its number and the sizes to be sent, the size hoped for first.
+    pub(super) fn begin_round(&mut self, now: Time) -> (u16, Vec<u32>) {
+        let round = u16::try_from(self.rounds.len()).unwrap_or(u16::MAX);
+        self.rounds.push(now);
+        let (best, target) = (self.best(), self.target());
+        let mut sizes = Vec::new();
+        for candidate in self.candidates.iter_mut().rev() {
+            let size = candidate.size;
+            let wanted = match best {
+                // What is not known yet, and the proof that the path works meanwhile.
+                Some(best) => size >= best,
+                None if round == 0 => Some(size) == self.current,
+                None if round == 1 => true,
+                // Nobody answers: no more than is needed to find out when somebody does.
+                None => size == BASE,
+            };
+            if wanted || size == target {
+                candidate.sent |= 1_u16.checked_shl(round.into()).unwrap_or(0);
+                sizes.push(size);
+            }
+        }
+        (round, sizes)
+    }
+
+    /// Takes an answer; the round-trip time if it is one to a probe that was sent.
+    pub(super) fn handle_answer(&mut self, now: Time, round: u16, size: u32) -> Option<Duration> {
+        let bit = 1_u16.checked_shl(round.into())?;
+        let sent = self.rounds.get(usize::from(round))?;
+        let candidate = self.candidates.iter_mut().find(|c| c.size == size && c.sent & bit != 0)?;
+        candidate.answered |= bit;
+        Some(now.saturating_since(*sent))
+    }
+
+    /// How long this round is waited for.
+    pub(super) fn timeout(&self, round_trip: Option<RoundTrip>) -> Duration {
+        let timeout = round_trip.map_or(FIRST_TIMEOUT, RoundTrip::timeout);
+        let silent = if self.best().is_none() { self.rounds.len().saturating_sub(1) } else { 0 };
+        let timeout = timeout * 2_u32.saturating_pow(u32::try_from(silent).unwrap_or(u32::MAX).min(8));
+        timeout.clamp(MIN_TIMEOUT, MAX_TIMEOUT)
+    }
+
+    /// What can be said when a round's time is over, or after an answer.
+    pub(super) fn judge(&self) -> Judgement {
+        let rounds = u16::try_from(self.rounds.len()).unwrap_or(u16::MAX);
+        let Some(best) = self.best() else {
+            return if rounds >= SILENT_ROUNDS { Judgement::Silent } else { Judgement::Open };
+        };
+        let target = self.target();
+        if best == target {
+            return Judgement::Carries(target);
+        }
+        let lossy = self.candidates.iter().any(|c| c.size <= best && c.answered != c.sent);
+        let needed = if lossy { MAX_PROBES_LOSSY } else { MAX_PROBES };
+        let lost =
+            |size: u32| self.candidates.iter().find(|c| c.size >= size).map_or(0, |c| c.sent.count_ones());
+        let answered_rounds = self.candidates.iter().fold(0, |all, c| all | c.answered).count_ones();
+        let proved = answered_rounds >= 2;
+        if proved && lost(target) >= needed && lost(best + 1) + 1 >= needed {
+            Judgement::Carries(best)
+        } else if rounds < MAX_ROUNDS {
+            Judgement::Open
+        } else if proved {
+            Judgement::Carries(best)
+        } else {
+            Judgement::Unclear
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Runs a search over a path that carries `mtu`; `lose` says which probe (round, size) is lost nevertheless.
+    fn run(target: u32, current: u32, mtu: u32, lose: impl Fn(u16, u32) -> bool) -> (Judgement, u16, usize) {
+        let mut search = Search::new(1, target, current);
+        let (mut now, mut probes) = (Time::ZERO, 0);
+        loop {
+            let (round, sizes) = search.begin_round(now);
+            probes += sizes.len();
+            for size in sizes {
+                if size <= mtu && !lose(round, size) {
+                    assert!(search.handle_answer(now, round, size).is_some());
+                }
+            }
+            now += search.timeout(None);
+            match search.judge() {
+                Judgement::Open => {}
+                judgement => return (judgement, round + 1, probes),
+            }
+        }
+    }
+
+    #[test]
+    fn a_path_that_carries_it_costs_one_probe() {
+        assert_eq!(run(1460, 1460, 1460, |_, _| false), (Judgement::Carries(1460), 1, 1));
+    }
+
+    #[test]
+    fn a_narrow_path_takes_three_rounds() {
+        for mtu in BASE..1460 {
+            let (judgement, rounds, probes) = run(1460, 1460, mtu, |_, _| false);
+            let Judgement::Carries(size) = judgement else { panic!("{judgement:?}") };
+            assert!(size <= mtu && mtu - size < 40, "{size} of {mtu}");
+            assert_eq!(rounds, 3);
+            assert!(probes <= 27, "{probes}");
+        }
+    }
+
+    #[test]
+    fn a_single_loss_lowers_nothing() {
+        assert_eq!(run(1460, 1460, 1460, |round, _| round == 0).0, Judgement::Carries(1460));
+        assert_eq!(run(1460, 1460, 1460, |round, _| round < 4).0, Judgement::Carries(1460));
+    }
+
+    #[test]
+    fn where_others_are_lost_too_more_is_needed() {
+        // The probe in question has bad luck for five rounds, and so has a small one, once.
+        let unlucky = |round: u16, size: u32| (size == 1460 && round < 5) || (size == 1300 && round == 1);
+        assert_eq!(run(1460, 1460, 1460, unlucky).0, Judgement::Carries(1460));
+        let clean = |round: u16, size: u32| size == 1460 && round < 5;
+        assert_eq!(run(1460, 1460, 1460, clean).0, Judgement::Carries(1452));
+    }
+
+    #[test]
+    fn without_a_small_one_that_passes_nothing_is_concluded() {
+        let (judgement, rounds, probes) = run(1460, 1460, 0, |_, _| false);
+        assert_eq!((judgement, rounds), (Judgement::Silent, SILENT_ROUNDS));
+        assert!(probes <= 20, "{probes}");
+        assert_eq!(
+            run(1460, 1460, 1400, |round, _| round != 1).0,
+            Judgement::Unclear,
+            "one round is no proof"
+        );
+    }
+
+    #[test]
+    fn what_was_never_sent_is_no_answer() {
+        let mut search = Search::new(1, 1460, 1460);
+        search.begin_round(Time::ZERO);
+        for (round, size) in [(0, 1452), (1, 1460), (15, 1460), (16, 1460), (u16::MAX, 1460), (0, 0)] {
+            assert_eq!(search.handle_answer(Time::ZERO, round, size), None);
+        }
+        assert_eq!(search.judge(), Judgement::Open);
+    }
+}

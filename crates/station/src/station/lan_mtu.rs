@@ -1,0 +1,74 @@
+//! The MTU that hosts on board are advised of (RFC 4861 4.6.4).
+//!
+//! It follows the path in use, but hosts should not see it jump: each change costs them whatever they know about
+//! their paths. So it falls at once, since larger packets would only be refused, and rises when the path has carried
+//! more for ten minutes, as a narrower uplink may soon be back. Little is lost meanwhile: packets a little smaller
+//! than need be.
+
+use std::time::Duration;
+
+use carnet_base::Time;
+use carnet_wire::ipv6::MIN_MTU;
+
+const RAISE_DELAY: Duration = Duration::from_secs(600);
+
+/// What the hosts are told.
+#[derive(Debug, Default)]
+pub(super) struct LanMtu {
+    told: Option<u32>,
+    /// Since when the path has carried more, and the least of what it carried since.
+    more: Option<(Time, u32)>,
+}
+
+impl LanMtu {
+    /// Takes what the path carries now (`None`: there is none) and returns what hosts are to be told.
+    pub(super) fn update(&mut self, now: Time, path: Option<u32>) -> Option<u32> {
+        let Some(path) = path.map(|mtu| mtu.max(MIN_MTU as u32)) else { return self.told };
+        match (self.told, self.more) {
+            (Some(told), more) if path > told => {
+                let (since, least) = more.unwrap_or((now, path));
+                let least = least.min(path);
+                self.more = Some((since, least));
+                if now >= since + RAISE_DELAY {
+                    self.told = Some(least);
+                    self.more = (least < path).then_some((now, path));
+                }
+            }
+            _ => {
+                self.told = Some(path);
+                self.more = None;
+            }
+        }
+        self.told
+    }
+
+    /// When it may rise.
+    pub(super) fn poll_timeout(&self) -> Option<Time> {
+        self.more.map(|(since, _)| since + RAISE_DELAY)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn it_falls_at_once_and_rises_late() {
+        let mut lan = LanMtu::default();
+        let at = Time::from_secs;
+        assert_eq!(lan.update(at(0), None), None);
+        assert_eq!(lan.update(at(0), Some(1460)), Some(1460));
+        assert_eq!(lan.update(at(1), Some(1360)), Some(1360));
+        assert_eq!(lan.update(at(2), Some(1240)), Some(1280), "no link has less");
+        assert_eq!(lan.update(at(3), None), Some(1280));
+        assert_eq!(lan.poll_timeout(), None);
+        assert_eq!(lan.update(at(10), Some(1460)), Some(1280));
+        assert_eq!(lan.update(at(20), Some(1360)), Some(1280));
+        assert_eq!(lan.update(at(609), Some(1460)), Some(1280));
+        assert_eq!(lan.poll_timeout(), Some(at(610)));
+        assert_eq!(lan.update(at(610), Some(1460)), Some(1360), "what it carried all the time");
+        assert_eq!(lan.update(at(1209), Some(1460)), Some(1360));
+        assert_eq!(lan.update(at(1210), Some(1460)), Some(1460));
+        assert_eq!(lan.poll_timeout(), None);
+    }
+}

@@ -1,0 +1,108 @@
+//! Path MTU discovery between the desired state, the forwarder and the wire.
+
+use carnet_base::Time;
+use carnet_wire::icmpv6::ErrorMessage;
+use carnet_wire::ipv6::{Header, MIN_MTU};
+use std::net::Ipv6Addr;
+
+use super::{Scope, Station};
+use crate::forwarding::desired::{Entry, TunnelEnd};
+use crate::forwarding::forwarder::ErrorOutcome;
+use crate::forwarding::path_mtu::{Ends, Order};
+use crate::forwarding::{node_entries, router_entries};
+
+impl Station {
+    /// Computes anew what the mobile router wants from the data path.
+    pub(super) fn forward_router(&mut self, now: Time) {
+        if let Some(router) = &self.router {
+            let assign = !router.advertisers.is_empty();
+            let entries = router_entries(&router.machine, &router.lan, assign, &self.interfaces);
+            self.want(now, Scope::MobileRouter, entries);
+        }
+        self.take_changes();
+    }
+
+    /// The same for one node of the home agent.
+    pub(super) fn forward_node(&mut self, now: Time, home_address: Ipv6Addr) {
+        if let Some(agent) = &self.agent
+            && let Some(node) = agent.nodes.get(&home_address)
+        {
+            let entries = node_entries(&agent.machine, node);
+            self.want(now, Scope::Node(home_address), entries);
+        }
+        self.take_changes();
+    }
+
+    /// Makes `entries` all that `scope` wants, with each tunnel's effective MTU in place of its link's.
+    pub(super) fn want(&mut self, now: Time, scope: Scope, mut entries: Vec<Entry>) {
+        for entry in &mut entries {
+            if let Entry::Tunnel(tunnel) = entry {
+                tunnel.mtu = self.path_mtus.admit(now, tunnel);
+            }
+        }
+        self.desired.replace(scope, entries);
+    }
+
+    /// Carries out what path MTU discovery asks for.
+    pub(super) fn follow_path_mtus(&mut self, now: Time) {
+        while let Some(ends) = self.forwarder.poll_used() {
+            self.path_mtus.handle_traffic(now, ends);
+        }
+        self.path_mtus.send(now);
+        while let Some(order) = self.path_mtus.poll_order() {
+            match order {
+                Order::Changed(ends) => match self.path_mtus.users(ends) {
+                    Some((TunnelEnd::MobileRouter, _)) => self.forward_router(now),
+                    Some((TunnelEnd::HomeAgent, home_addresses)) => {
+                        for home_address in home_addresses {
+                            self.forward_node(now, home_address);
+                        }
+                    }
+                    None => {}
+                },
+                Order::Probe(ends, packet) => self.forwarder.send(ends, &packet),
+                Order::Watch(ends) => self.forwarder.watch(ends),
+            }
+            self.path_mtus.send(now);
+        }
+    }
+
+    /// An ICMPv6 error about what `local` sent. True when it was about a tunnel.
+    pub(super) fn handle_error(
+        &mut self,
+        now: Time,
+        local: Ipv6Addr,
+        error: ErrorMessage,
+        invoking: &[u8],
+    ) -> bool {
+        match self.forwarder.handle_error(now, local, error, invoking) {
+            ErrorOutcome::Foreign => return false,
+            ErrorOutcome::Handled => {}
+            ErrorOutcome::PathMtu(ends, mtu) => self.path_mtus.handle_too_big(now, ends, mtu),
+        }
+        true
+    }
+
+    /// Whether an inner packet that came out of the tunnel between `ends` was the answer to a probe.
+    pub(super) fn is_probe_answer(&mut self, now: Time, ends: Ends, inner: &[u8]) -> bool {
+        let Ok(header) = Header::parse(inner) else { return false };
+        // What is for somebody behind the tunnel's end is not looked into.
+        let own = |agent: &super::Agent| agent.machine.config().address;
+        let speaks = self.agent.as_ref().is_some_and(|agent| own(agent) == header.destination)
+            || self.router.as_ref().is_some_and(|r| r.machine.config().home_address == header.destination);
+        speaks && self.path_mtus.handle_inner(now, ends, inner)
+    }
+
+    /// Sends an answer of the home agent's own through a tunnel that is too narrow for it in one piece. False when it
+    /// is not: then it goes the usual way.
+    pub(super) fn answer_in_fragments(&mut self, reply: &[u8]) -> bool {
+        let Ok(header) = Header::parse(reply) else { return false };
+        let Some((ends, mtu)) = self.forwarder.tunnel_towards(header.destination) else { return false };
+        // Up to 1280 octets pass in outer fragments (RFC 2473 7.1 (b)).
+        if reply.len() <= mtu.max(MIN_MTU) || ends.0 != header.source {
+            return false;
+        }
+        self.forwarder.send_in_fragments(ends, mtu, reply);
+        true
+    }
+}

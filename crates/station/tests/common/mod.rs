@@ -1,0 +1,90 @@
+//! A home agent and a mobile router with two uplinks: their configs and addresses.
+#![allow(dead_code, reason = "each test file uses some of it")]
+
+use std::net::Ipv6Addr;
+use std::time::Duration;
+
+use carnet_base::{Address, Interface, WallTime};
+use carnet_mobility::home_agent::{AuthorizedNode, HomeAgentConfig};
+use carnet_mobility::mobile_router::{MobileRouterConfig, RegistrationMode, UplinkConfig};
+use carnet_mobility::{Authentication, ReplayProtection, SecurityAssociation};
+use carnet_station::{MobileRouterSettings, StationConfig};
+
+pub const WALL: WallTime = WallTime::from_unix_nanos(1_800_000_000_000_000_000);
+pub const AGENT: &str = "2001:db8:1::1";
+pub const HOME: &str = "2001:db8:1::1234";
+pub const HOST: &str = "2001:db8:a::5";
+pub const CORRESPONDENT: &str = "2001:db8:99::1";
+pub const FIRST: &str = "2001:db8:f1::10";
+pub const SECOND: &str = "2001:db8:f2::10";
+
+pub fn address(text: &str) -> Ipv6Addr {
+    text.parse().expect("an address")
+}
+
+fn authentication() -> Authentication {
+    Authentication::SharedKey(SecurityAssociation {
+        spi: 300,
+        key: [7; 16],
+        replay: ReplayProtection::Sequence,
+    })
+}
+
+pub fn agent_config(prefixes: &[&str]) -> StationConfig {
+    StationConfig {
+        home_agent: Some(HomeAgentConfig {
+            address: address(AGENT),
+            home_prefix: "2001:db8:1::/64".parse().expect("a prefix"),
+            home_link: None,
+            max_lifetime: Duration::from_secs(600),
+            nodes: vec![AuthorizedNode {
+                home_address: address(HOME),
+                prefixes: prefixes.iter().map(|p| p.parse().expect("a prefix")).collect(),
+                authentication: authentication(),
+            }],
+        }),
+        mobile_router: None,
+        geonet: None,
+    }
+}
+
+pub fn router_config(prefixes: &[&str]) -> StationConfig {
+    let uplink = |interface: &str, priority| UplinkConfig { interface: interface.into(), priority };
+    StationConfig {
+        home_agent: None,
+        mobile_router: Some(MobileRouterSettings {
+            router: MobileRouterConfig {
+                home_address: address(HOME),
+                home_prefix: "2001:db8:1::/64".parse().expect("a prefix"),
+                home_agent: address(AGENT),
+                prefixes: prefixes.iter().map(|p| p.parse().expect("a prefix")).collect(),
+                mode: RegistrationMode::Explicit,
+                lifetime: Duration::from_secs(60),
+                authentication: authentication(),
+                uplinks: vec![uplink("w0", 10), uplink("w1", 20)],
+            },
+            lan: vec!["i0".into()],
+            advertise: true,
+        }),
+        geonet: None,
+    }
+}
+
+pub fn interface(name: &str, care_of_address: &str, running: bool) -> Interface {
+    let entry = |text: &str| Address {
+        address: address(text),
+        prefix_length: 64,
+        tentative: false,
+        duplicate: false,
+        deprecated: false,
+        temporary: false,
+    };
+    Interface {
+        name: name.into(),
+        running,
+        mtu: 1500,
+        link_address: Some([2, 0, 0, 0, 0, 1]),
+        addresses: if running { vec![entry("fe80::1"), entry(care_of_address)] } else { vec![] },
+        routers: if running { vec![address("fe80::ffff")] } else { vec![] },
+    }
+}

@@ -1,0 +1,539 @@
+//! Path MTU discovery of both ends over a simulated network in virtual time: an MTU for each uplink and direction,
+//! ICMPv6 errors that arrive or are filtered, loss, delay and reordering. The kernels' part (who owns the home
+//! address, who forwards into the tunnel device) is [`World::come_out`].
+
+mod common;
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::time::Duration;
+
+use carnet_base::{LinkMessage, Rng, Time};
+use carnet_station::forwarding::desired::{Change, Entry};
+use carnet_station::io::{Command, Input, Output};
+use carnet_station::{PersistentState, Station};
+use carnet_wire::icmpv6::{self, ErrorMessage};
+use carnet_wire::ipv6::{HEADER_LEN, Header, protocol};
+use carnet_wire::nd::{NdOption, RouterAdvertisement};
+use common::{
+    AGENT, CORRESPONDENT, FIRST, HOME, HOST, SECOND, WALL, address, agent_config, interface, router_config,
+};
+
+/// The two stations.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+enum Side {
+    Agent,
+    Router,
+}
+
+/// One uplink's way through the network.
+#[derive(Debug, Clone, Copy)]
+struct Way {
+    /// From the router, and to it.
+    mtu: [usize; 2],
+    /// Whether routers on it send Packet Too Big that arrives.
+    tells: bool,
+    open: bool,
+}
+
+struct World {
+    now: Time,
+    agent: Station,
+    router: Station,
+    ways: BTreeMap<&'static str, Way>,
+    loss: f64,
+    delay: (Duration, Duration),
+    /// Whether the router's kernel answers echoes.
+    echoes: bool,
+    rng: Rng,
+    /// What is under way, by time and number.
+    events: BTreeMap<(Time, u64), (Side, Input)>,
+    number: u64,
+    /// Tunnel MTUs as they were set, with time, side and care-of address.
+    set: Vec<(Time, Side, String, u32)>,
+    /// MTUs that the LAN was told.
+    told: Vec<(Time, u32)>,
+    /// Outer packets sent by each side, with their lengths.
+    sent: Vec<(Time, Side, usize)>,
+    /// Inner packets that came out for hosts, and errors for them.
+    arrived: Vec<Vec<u8>>,
+    quotable: Option<Vec<u8>>,
+}
+
+impl World {
+    fn new(first: Way, second: Way) -> World {
+        let station = |config, seed| Station::new(config, PersistentState::default(), seed, Time::ZERO, WALL);
+        World {
+            now: Time::ZERO,
+            agent: station(agent_config(&["2001:db8:a::/64"]), 1),
+            router: station(router_config(&["2001:db8:a::/64"]), 2),
+            ways: BTreeMap::from([(FIRST, first), (SECOND, second)]),
+            loss: 0.0,
+            delay: (Duration::from_millis(20), Duration::from_millis(22)),
+            echoes: true,
+            rng: Rng::new(3),
+            events: BTreeMap::new(),
+            number: 0,
+            set: Vec::new(),
+            told: Vec::new(),
+            sent: Vec::new(),
+            arrived: Vec::new(),
+            quotable: None,
+        }
+    }
+
+    fn start(&mut self) {
+        self.drain(Side::Agent);
+        self.drain(Side::Router);
+        let mut lan = interface("i0", "2001:db8:a::1", true);
+        lan.routers.clear();
+        for interface in [lan, interface("w0", FIRST, true), interface("w1", SECOND, true)] {
+            self.give(Side::Router, Input::Interface(interface));
+        }
+    }
+
+    fn station(&mut self, side: Side) -> &mut Station {
+        match side {
+            Side::Agent => &mut self.agent,
+            Side::Router => &mut self.router,
+        }
+    }
+
+    fn give(&mut self, side: Side, input: Input) {
+        let now = self.now;
+        self.station(side).handle_input(now, WALL, input).expect("accepted");
+        self.drain(side);
+    }
+
+    fn later(&mut self, delay: Duration, side: Side, input: Input) {
+        self.number += 1;
+        self.events.insert((self.now + delay, self.number), (side, input));
+    }
+
+    fn drain(&mut self, side: Side) {
+        while let Some(output) = self.station(side).poll_output() {
+            match output {
+                Output::Packet(packet) => self.come_out(side, packet),
+                Output::Forwarding(Change::Set(Entry::Tunnel(t))) if t.transmit => {
+                    let care_of = if side == Side::Agent { t.remote } else { t.local };
+                    self.set.push((self.now, side, care_of.to_string(), t.mtu));
+                }
+                Output::Icmpv6(LinkMessage { message, .. })
+                    if message.first() == Some(&icmpv6::types::ROUTER_ADVERTISEMENT) =>
+                {
+                    let advertisement = RouterAdvertisement::parse(&message).expect("valid");
+                    for option in advertisement.options() {
+                        if let NdOption::Mtu(mtu) = option {
+                            self.told.push((self.now, mtu));
+                        }
+                    }
+                }
+                _ => {}
+            }
+        }
+    }
+
+    /// A packet was written into the tunnel device: the kernel forwards or delivers it.
+    fn come_out(&mut self, side: Side, packet: Vec<u8>) {
+        let header = Header::parse(&packet).expect("a packet");
+        let destination = header.destination.to_string();
+        let outer = |at: &std::net::Ipv6Addr| [FIRST, SECOND].into_iter().find(|f| address(f) == *at);
+        match (side, outer(&header.source), outer(&header.destination)) {
+            (Side::Router, Some(care_of), _) => self.transmit(side, care_of, packet),
+            (Side::Agent, _, Some(care_of)) => self.transmit(side, care_of, packet),
+            (Side::Router, ..) if destination == HOME => {
+                if let (true, Some(reply)) = (self.echoes, icmpv6::echo_reply(&packet)) {
+                    self.later(Duration::ZERO, side, Input::Packet(reply));
+                }
+            }
+            (Side::Agent, ..) if destination == HOME || destination == AGENT => {
+                self.later(Duration::ZERO, side, Input::Packet(packet));
+            }
+            _ => self.arrived.push(packet),
+        }
+    }
+
+    fn transmit(&mut self, side: Side, care_of: &'static str, packet: Vec<u8>) {
+        self.sent.push((self.now, side, packet.len()));
+        let way = self.ways[care_of];
+        let (mtu, other) = match side {
+            Side::Router => (way.mtu[0], Side::Agent),
+            Side::Agent => (way.mtu[1], Side::Router),
+        };
+        let header = Header::parse(&packet).expect("a packet");
+        if packet.len() > 1000 && header.next_header == protocol::IPV6 {
+            self.quotable = Some(packet.clone());
+        }
+        if !way.open || self.rng.chance(self.loss) {
+            return;
+        }
+        let delay = self.rng.duration(self.delay.0, self.delay.1);
+        if packet.len() <= mtu {
+            self.later(delay, other, Input::Packet(packet));
+        } else if way.tells {
+            let error = ErrorMessage::PacketTooBig { mtu: u32::try_from(mtu).expect("small") };
+            let on_the_way = address("2001:db8:ee::1");
+            self.error(delay, side, &icmpv6::error_packet(on_the_way, header.source, error, &packet));
+        }
+    }
+
+    /// An ICMPv6 error on its way to one side's tunnel end.
+    fn error(&mut self, delay: Duration, side: Side, packet: &[u8]) {
+        let (header, message) = Header::parse_packet(packet).expect("a packet");
+        let input = match side {
+            Side::Agent => Input::Packet(packet.to_vec()),
+            Side::Router => Input::Icmpv6(LinkMessage {
+                interface: "w0".into(),
+                peer: None,
+                source: header.source,
+                destination: header.destination,
+                hop_limit: 60,
+                message: message.to_vec(),
+            }),
+        };
+        self.later(delay, side, input);
+    }
+
+    /// Lets time pass.
+    fn sleep(&mut self, span: Duration) {
+        let end = self.now + span;
+        loop {
+            let timer = [Side::Agent, Side::Router]
+                .into_iter()
+                .filter_map(|side| self.station(side).poll_timeout().map(|time| (time, side)))
+                .min();
+            let event = self.events.first_key_value().map(|((time, _), _)| *time);
+            match (timer, event) {
+                (_, Some(at)) if at <= end && timer.is_none_or(|(timer, _)| at <= timer) => {
+                    self.now = at.max(self.now);
+                    let (_, (side, input)) = self.events.pop_first().expect("an event");
+                    self.give(side, input);
+                }
+                (Some((at, side)), _) if at <= end => {
+                    self.now = at.max(self.now);
+                    self.give(side, Input::Timeout);
+                }
+                _ => break,
+            }
+        }
+        self.now = end;
+    }
+
+    /// As [`Self::sleep`] while hosts talk, once in a second in both directions.
+    fn talk(&mut self, seconds: u64) {
+        for _ in 0..seconds {
+            self.exchange(100);
+            self.sleep(Duration::from_secs(1));
+        }
+    }
+
+    fn exchange(&mut self, length: usize) {
+        self.give(Side::Router, Input::Packet(data(HOST, CORRESPONDENT, length)));
+        self.give(Side::Agent, Input::Packet(data(CORRESPONDENT, HOST, length)));
+    }
+
+    /// How many packets of this length get through to hosts, of two, once.
+    fn passes(&mut self, length: usize) -> usize {
+        self.arrived.clear();
+        self.exchange(length);
+        self.sleep(Duration::from_millis(200));
+        self.arrived.iter().filter(|packet| packet.len() == length).count()
+    }
+
+    /// Both ends' MTU of the tunnel in use.
+    fn mtus(&self) -> (usize, usize) {
+        let mtu =
+            |station: &Station| station.tunnel_status().iter().find(|t| t.transmit).map_or(0, |t| t.mtu);
+        (mtu(&self.router), mtu(&self.agent))
+    }
+
+    fn octets_since(&self, since: Time) -> usize {
+        self.sent.iter().filter(|(at, ..)| *at >= since).map(|(_, _, length)| length).sum()
+    }
+}
+
+fn data(source: &str, destination: &str, length: usize) -> Vec<u8> {
+    let header = Header {
+        traffic_class: 0,
+        flow_label: 0,
+        payload_length: u16::try_from(length - HEADER_LEN).expect("fits"),
+        next_header: protocol::NO_NEXT_HEADER,
+        hop_limit: 60,
+        source: address(source),
+        destination: address(destination),
+    };
+    let mut packet = header.emit().to_vec();
+    packet.resize(length, 0x55);
+    packet
+}
+
+const fn way(mtu: usize, tells: bool) -> Way {
+    Way { mtu: [mtu, mtu], tells, open: true }
+}
+
+const WIDE: Way = way(1500, true);
+const SECOND_LONG: Duration = Duration::from_secs(1);
+
+#[test]
+fn a_wide_path_is_confirmed_with_one_probe_of_each_end() {
+    let mut world = World::new(WIDE, WIDE);
+    world.start();
+    world.sleep(Duration::from_secs(30));
+    assert_eq!(world.mtus(), (1460, 1460));
+    let probes = |station: &Station| {
+        let counters: BTreeMap<String, u64> = station.counters().into_iter().collect();
+        (counters["tunnel.probes"], counters["tunnel.probes_answered"])
+    };
+    assert_eq!((probes(&world.router), probes(&world.agent)), ((1, 1), (1, 1)));
+    // Nobody uses it: nothing but the registration is sent for an hour.
+    world.sleep(Duration::from_secs(3600));
+    assert_eq!((probes(&world.router), probes(&world.agent)), ((1, 1), (1, 1)));
+    // In use it is confirmed now and then.
+    world.talk(600);
+    let (sent, answered) = probes(&world.router);
+    assert!((8..=15).contains(&sent) && sent == answered, "{sent}");
+    assert!(world.set.iter().all(|(.., mtu)| *mtu == 1460), "{:?}", world.set);
+}
+
+#[test]
+fn a_black_hole_is_found_within_a_second_and_traffic_passes() {
+    for (mtu, expected) in
+        [(1400, 1360), (1492, 1452), (1410, 1360), (1320, 1280), (1280, 1240), (1300, 1240)]
+    {
+        let mut world = World::new(way(mtu, false), WIDE);
+        world.start();
+        world.sleep(SECOND_LONG);
+        assert_eq!(world.mtus(), (expected, expected), "{mtu}");
+        assert_eq!(world.passes(expected), 2);
+        assert_eq!(world.passes(1280), 2, "in fragments, if need be");
+        if expected >= 1280 {
+            assert_eq!(world.passes(expected + 1), 0);
+            assert!(world.arrived.iter().any(|packet| packet[6] == protocol::ICMPV6), "Packet Too Big");
+        }
+        // It lasts, and costs little: seven searches for more in an hour.
+        let before = (world.now, world.set.len());
+        world.talk(3600);
+        assert_eq!(world.set.len(), before.1, "{:?}", world.set);
+        let octets = world.octets_since(before.0) - 2 * 3600 * 140;
+        assert!(octets < 1_000_000, "{octets}");
+        // One that has become wider is used after ten minutes or a little more.
+        world.ways.insert(FIRST, WIDE);
+        world.talk(800);
+        assert_eq!(world.mtus(), (1460, 1460), "{mtu}");
+    }
+}
+
+#[test]
+fn packet_too_big_settles_it_in_a_round_trip() {
+    let mut world = World::new(way(1400, true), WIDE);
+    world.start();
+    world.sleep(Duration::from_millis(250));
+    assert_eq!(world.mtus(), (1360, 1360));
+    assert_eq!(world.passes(1360), 2);
+    world.talk(590);
+    assert_eq!(world.mtus(), (1360, 1360));
+    // When it is no longer believed, a probe asks first: hosts see no change.
+    let changes = world.set.len();
+    world.talk(1800);
+    assert_eq!((world.mtus(), world.set.len()), ((1360, 1360), changes), "{:?}", world.set);
+    world.ways.insert(FIRST, WIDE);
+    world.talk(620);
+    assert_eq!(world.mtus(), (1460, 1460));
+}
+
+#[test]
+fn packet_too_big_is_forgotten_on_an_idle_path_too() {
+    let mut world = World::new(way(1400, true), WIDE);
+    world.start();
+    world.sleep(SECOND_LONG);
+    assert_eq!(world.mtus(), (1360, 1360));
+    world.ways.insert(FIRST, WIDE);
+    world.sleep(Duration::from_secs(590));
+    assert_eq!(world.mtus(), (1360, 1360));
+    world.sleep(Duration::from_secs(15));
+    assert_eq!(world.mtus(), (1460, 1460));
+}
+
+#[test]
+fn without_answers_nothing_is_concluded_but_packet_too_big_still_counts() {
+    let mut world = World::new(way(1500, true), WIDE);
+    // Neither answers: the home agent's own address does, but the answer is lost on the way back.
+    world.echoes = false;
+    world.ways.insert(FIRST, Way { mtu: [1500, 0], tells: false, open: true });
+    world.start();
+    world.sleep(Duration::from_secs(60));
+    // The path has only one direction, so there is not even a registration.
+    assert!(world.set.iter().all(|(.., mtu)| *mtu == 1460), "{:?}", world.set);
+    world.ways.insert(FIRST, WIDE);
+    world.talk(120);
+    assert_eq!(world.mtus(), (1460, 1460));
+    let agent_probes = |world: &World| {
+        let counters: BTreeMap<String, u64> = world.agent.counters().into_iter().collect();
+        (counters["tunnel.probes"], counters["tunnel.probes_answered"])
+    };
+    // It gives up again and again, ever later.
+    let before = agent_probes(&world);
+    world.talk(3600);
+    let after = agent_probes(&world);
+    assert_eq!(after.1, 0);
+    assert!(after.0 - before.0 < 12 * 20, "{before:?} {after:?}");
+    // RFC 8201: what was learnt is used for ten minutes, and then the link's MTU again.
+    world.ways.insert(FIRST, way(1400, true));
+    for _ in 0..3 {
+        world.exchange(1460);
+        world.sleep(SECOND_LONG);
+    }
+    assert_eq!(world.mtus(), (1360, 1360));
+    world.ways.insert(FIRST, WIDE);
+    world.talk(620);
+    assert_eq!(world.mtus(), (1460, 1460));
+}
+
+#[test]
+fn loss_and_reordering_lower_nothing_and_hide_no_black_hole() {
+    for seed in 0..40 {
+        for (mtu, expected) in [(1500, 1460), (1400, 1360)] {
+            let mut world = World::new(way(mtu, false), WIDE);
+            world.rng = Rng::new(seed);
+            world.loss = 0.1;
+            world.delay = (Duration::from_millis(10), Duration::from_millis(60));
+            world.start();
+            world.talk(60);
+            assert_eq!(world.mtus(), (expected, expected), "seed {seed}, {mtu}: {:?}", world.set);
+        }
+    }
+}
+
+#[test]
+fn each_direction_has_its_own() {
+    let mut world = World::new(Way { mtu: [1500, 1400], tells: false, open: true }, WIDE);
+    world.start();
+    world.sleep(SECOND_LONG);
+    // The answers of the router's probes could not pass at first, the home agent had still to find out.
+    assert_eq!(world.mtus().1, 1360);
+    world.talk(900);
+    assert_eq!(world.mtus(), (1460, 1360), "answers come in fragments");
+}
+
+#[test]
+fn a_slow_path_is_not_mistaken_for_a_narrow_one() {
+    let mut world = World::new(WIDE, WIDE);
+    world.delay = (Duration::from_millis(500), Duration::from_millis(900));
+    world.start();
+    world.talk(120);
+    assert_eq!(world.mtus(), (1460, 1460));
+    assert!(world.set.iter().all(|(.., mtu)| *mtu == 1460), "{:?}", world.set);
+}
+
+#[test]
+fn a_handover_changes_the_mtu_at_once_and_the_lan_hears_of_it() {
+    let mut world = World::new(WIDE, way(1400, false));
+    world.start();
+    world.talk(20);
+    assert_eq!(world.told.last().map(|(_, mtu)| *mtu), Some(1460), "{:?}", world.told);
+    world.give(Side::Router, Input::Command(Command::Handover { uplink: Some("w1".into()) }));
+    world.sleep(SECOND_LONG);
+    assert_eq!(world.mtus(), (1360, 1360));
+    world.talk(10);
+    assert_eq!(world.told.last().map(|(_, mtu)| *mtu), Some(1360), "{:?}", world.told);
+    let before = world.now;
+    world.give(Side::Router, Input::Command(Command::Handover { uplink: Some("w0".into()) }));
+    world.sleep(Duration::from_millis(200));
+    assert_eq!(world.mtus(), (1460, 1460));
+    world.talk(900);
+    // Hosts are told to use more only when it has lasted.
+    let told: BTreeSet<u32> =
+        world.told.iter().filter(|t| t.0 < before + Duration::from_secs(600)).map(|t| t.1).collect();
+    assert_eq!(told, BTreeSet::from([1360, 1460]));
+    let after = world.told.iter().filter(|t| t.0 >= before).map(|t| t.1).collect::<Vec<_>>();
+    assert!(after.is_sorted() && after.first() == Some(&1360) && after.last() == Some(&1460), "{after:?}");
+}
+
+#[test]
+fn a_path_that_becomes_narrow_in_use_is_noticed() {
+    let mut world = World::new(WIDE, WIDE);
+    world.start();
+    world.talk(100);
+    world.ways.insert(FIRST, way(1400, false));
+    world.talk(80);
+    assert_eq!(world.mtus(), (1360, 1360));
+}
+
+#[test]
+fn an_idle_path_is_looked_at_when_it_is_used_again() {
+    let mut world = World::new(WIDE, WIDE);
+    world.start();
+    world.sleep(Duration::from_secs(1000));
+    world.ways.insert(FIRST, way(1400, false));
+    world.sleep(Duration::from_secs(1000));
+    assert_eq!(world.mtus(), (1460, 1460));
+    world.exchange(100);
+    world.sleep(SECOND_LONG);
+    assert_eq!(world.mtus(), (1360, 1360));
+}
+
+#[test]
+fn an_unreachable_node_is_not_probed_for_ever() {
+    let mut world = World::new(WIDE, Way { open: false, ..WIDE });
+    world.start();
+    world.sleep(SECOND_LONG);
+    world.ways.insert(FIRST, Way { open: false, ..WIDE });
+    let agent = |world: &World| {
+        let counters: BTreeMap<String, u64> = world.agent.counters().into_iter().collect();
+        counters["tunnel.probes"]
+    };
+    let before = agent(&world);
+    world.sleep(Duration::from_secs(50));
+    assert_eq!(agent(&world), before);
+}
+
+#[test]
+fn outsiders_lower_nothing() {
+    let mut world = World::new(WIDE, WIDE);
+    world.start();
+    world.talk(5);
+    world.exchange(1400);
+    let quotable = world.quotable.clone().expect("a packet");
+    let mut rng = Rng::new(9);
+    for side in [Side::Router, Side::Agent] {
+        let (local, remote) = match side {
+            Side::Router => (address(FIRST), address(AGENT)),
+            Side::Agent => (address(AGENT), address(FIRST)),
+        };
+        for round in 0..2000_u32 {
+            let mut header = Header::parse(&quotable).expect("a header");
+            (header.source, header.destination) = (local, remote);
+            header.flow_label = rng.below(1 << 20) as u32;
+            let mut forged = quotable.clone();
+            forged[..HEADER_LEN].copy_from_slice(&header.emit());
+            if round % 2 == 0 {
+                // An inner packet that the attacker thought out.
+                forged[48..64].copy_from_slice(&address("2001:db8:bad::1").octets());
+            }
+            let error = ErrorMessage::PacketTooBig { mtu: 1280 + round % 100 };
+            let source = address("2001:db8:ee::2");
+            world.error(Duration::ZERO, side, &icmpv6::error_packet(source, local, error, &forged));
+        }
+        world.sleep(SECOND_LONG);
+    }
+    // Answers that nobody asked for, from outside and through the tunnel.
+    for size in [1240_u32, 1280, 9000] {
+        let mut message = vec![129, 0, 0, 0, 0, 0, 0, 0];
+        message.extend_from_slice(&rng.u64().to_be_bytes());
+        message.extend_from_slice(&size.to_be_bytes());
+        let reply = icmpv6::packet(address(HOME), address(AGENT), 64, message);
+        world.later(Duration::ZERO, Side::Agent, Input::Packet(reply.clone()));
+        let outer = Header {
+            traffic_class: 0,
+            flow_label: 0,
+            payload_length: u16::try_from(reply.len()).expect("fits"),
+            next_header: protocol::IPV6,
+            hop_limit: 64,
+            source: address(FIRST),
+            destination: address(AGENT),
+        };
+        world.later(Duration::ZERO, Side::Agent, Input::Packet([&outer.emit()[..], &reply].concat()));
+    }
+    world.talk(200);
+    assert_eq!(world.mtus(), (1460, 1460));
+    assert!(world.set.iter().all(|(.., mtu)| *mtu == 1460), "{:?}", world.set);
+}
