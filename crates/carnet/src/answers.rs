@@ -98,7 +98,7 @@ pub fn uplinks(station: &Station) -> Vec<model::Uplink> {
 }
 
 /// `GET /v1/tunnels`
-pub fn tunnels(platform: &Platform, station: &Station, now: Time) -> Vec<model::Tunnel> {
+pub fn tunnels(platform: &Platform, station: &Station) -> Vec<model::Tunnel> {
     station
         .tunnel_status()
         .into_iter()

@@ -470,7 +470,7 @@ impl Runner {
                 let _ = reply.send(answers::uplinks(&self.station));
             }
             Request::Tunnels(reply) => {
-                let _ = reply.send(answers::tunnels(&self.platform, &self.station, now));
+                let _ = reply.send(answers::tunnels(&self.platform, &self.station));
             }
             Request::Counters(reply) => {
                 let mut counters = answers::counters(&self.station, &self.platform);
