@@ -101,6 +101,7 @@ pub fn shown(value: Option<f64>, unit: &str) -> String {
         (Some(v), "yes") => if v == 0.0 { "no" } else { "yes" }.into(),
         (Some(v), "bytes") if v >= 1e6 => format!("{} MB", number((v / 1e4).round() / 100.0)),
         (Some(1.0), "packets") => "1 packet".into(),
+        (Some(1.0), "hops") => "1 hop".into(),
         (Some(v), "") => number(v),
         (Some(v), unit) => format!("{} {unit}", number(v)),
     }

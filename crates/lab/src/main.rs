@@ -5,17 +5,22 @@
 //! what the scenario expects; and leaves a report.
 #![forbid(unsafe_code)]
 
+mod api;
 mod capture;
 mod clock;
 mod console;
 mod expect;
 mod isolate;
 mod machine;
+mod medium;
 mod metrics;
+mod prepare;
 mod process;
+mod radio;
 mod report;
 mod results;
 mod run;
+mod samples;
 mod scenario;
 mod station;
 mod tools;

@@ -10,8 +10,8 @@ use std::ops::Range;
 use crate::clock::SECOND;
 use crate::scenario::Derived;
 use crate::station::{Event, kind};
-use crate::traffic::Seen;
 use crate::traffic::stats::{FlowStats, percentile};
+use crate::traffic::{Seen, geonet};
 
 /// Name of the section that is the whole run.
 pub const RUN: &str = "run";
@@ -53,6 +53,12 @@ pub fn of_traffic(seen: &Seen, sections: &[Section]) -> Metrics {
             m.insert(format!("{name}.lost"), (inside.len() - rtts.len()) as f64);
             percentiles(m, &format!("{name}.ms"), &rtts);
         }
+        for pings in &seen.gnpings {
+            geonet::ping_metrics(m, pings, window);
+        }
+        for broadcasts in &seen.broadcasts {
+            geonet::broadcast_metrics(m, broadcasts, window);
+        }
         if section == RUN {
             for (name, _, t, _) in &seen.transfers {
                 m.insert(format!("{name}.bytes"), (t.up + t.down) as f64);
@@ -78,7 +84,8 @@ fn flow_metrics(m: &mut BTreeMap<String, f64>, name: &str, s: &FlowStats) {
     percentiles(m, &format!("{name}.delay_us"), &micros);
 }
 
-fn percentiles(m: &mut BTreeMap<String, f64>, name: &str, sorted: &[f64]) {
+/// Adds the percentiles of sorted values.
+pub fn percentiles(m: &mut BTreeMap<String, f64>, name: &str, sorted: &[f64]) {
     for (label, percent) in [("p50", 50.0), ("p90", 90.0), ("p99", 99.0), ("max", 100.0)] {
         if let Some(value) = percentile(sorted, percent) {
             m.insert(format!("{name}.{label}"), value);
@@ -157,7 +164,7 @@ mod tests {
         let seen = Seen {
             probes: vec![("p".into(), ["a".into(), "b".into()], [there, back])],
             pings: vec![("r".into(), String::new(), Series { requests: vec![(1, Some(0.5)), (2, None)] })],
-            transfers: vec![],
+            ..Seen::default()
         };
         let m = of_traffic(&seen, &sections(0, 100, &[]));
         let run = &m["run"];

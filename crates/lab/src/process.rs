@@ -74,6 +74,11 @@ impl Daemon {
         Ok(Self { what: what.into(), log: log.into(), child })
     }
 
+    /// Its process number.
+    pub fn process(&self) -> u32 {
+        self.child.id()
+    }
+
     /// Its exit status if it has ended.
     pub fn ended(&mut self) -> Option<ExitStatus> {
         self.child.try_wait().ok().flatten()

@@ -15,6 +15,7 @@ use crate::metrics::{Metrics, seconds};
 use crate::scenario::Scenario;
 use crate::station::{Event, kind};
 use crate::traffic::Seen;
+use crate::traffic::geonet::Flood;
 use crate::traffic::stats::percentile;
 
 /// Version of the shape.
@@ -59,6 +60,9 @@ pub struct Results {
     pub series: Series,
     /// The testbed.
     pub topology: Topology,
+    /// Where the radios are.
+    #[serde(default)]
+    pub map: Option<Map>,
 }
 
 /// A number at the head of the report.
@@ -118,6 +122,14 @@ pub struct Series {
     pub lost: Vec<Line<f64>>,
     /// Throughput: time, Mbit/s from client to server, Mbit/s back.
     pub throughput: Vec<Line<(f64, f64, f64)>>,
+    /// Broadcasts: time, per cent of those inside the circle that got it, median and highest milliseconds until
+    /// they did.
+    #[serde(default)]
+    pub broadcasts: Vec<Line<(f64, f64, f64, f64)>>,
+    /// Load of the radio channel: time, mean and highest share of the time in which a radio finds it busy, per
+    /// cent.
+    #[serde(default)]
+    pub load: Vec<(f64, f64, f64)>,
 }
 
 /// A named series.
@@ -168,6 +180,69 @@ pub struct TopologyLink {
     pub shared: bool,
 }
 
+/// Where the radios are, in metres to the east and north of the origin.
+#[derive(Debug, Clone, Default, Serialize, Deserialize)]
+pub struct Map {
+    /// How far a frame can be read, without shadowing.
+    pub range_m: f64,
+    /// The nodes.
+    pub nodes: Vec<MapNode>,
+    /// Circles into which packets were sent, as the first one had it.
+    pub circles: Vec<MapCircle>,
+    /// The nodes that send something into circles or ping.
+    pub senders: Vec<String>,
+}
+
+/// A node on the map.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+pub struct MapNode {
+    /// Its name.
+    pub name: String,
+    /// What it is.
+    pub role: String,
+    /// Its way while the timetable ran.
+    pub way: Vec<(f64, f64)>,
+}
+
+/// A circle on the map.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+pub struct MapCircle {
+    /// Name of the traffic.
+    pub name: String,
+    /// Centre.
+    pub center: (f64, f64),
+    /// Radius.
+    pub radius: f64,
+}
+
+/// Moments of a way on the map.
+const MOMENTS: u64 = 60;
+
+/// The map of a scenario that has a radio medium.
+pub fn map(scenario: &Scenario, seen: &Seen, begin: u64, end: u64) -> Option<Map> {
+    let medium = scenario.medium.as_ref()?;
+    let nodes = scenario.tracks.iter().map(|(name, track)| {
+        let moments = (0..=MOMENTS).map(|n| begin + (end - begin) / MOMENTS * n);
+        let mut way: Vec<(f64, f64)> =
+            moments.filter_map(|at| track.at(seconds(at, scenario.epoch))).map(|p| (p.x, p.y)).collect();
+        way.dedup();
+        let role = scenario.nodes.get(name).map_or(String::new(), |n| n.role.clone());
+        MapNode { name: name.clone(), role, way }
+    });
+    let circles = seen.broadcasts.iter().filter_map(|b| {
+        let center = b.floods.first()?.center;
+        Some(MapCircle { name: b.name.clone(), center: (center.x, center.y), radius: b.radius })
+    });
+    let pings = scenario.traffic.gnping.iter().map(|p| &p.from);
+    let senders = scenario.traffic.gnbroadcast.iter().map(|b| &b.from).chain(pings);
+    Some(Map {
+        range_m: medium.range.0,
+        nodes: nodes.collect(),
+        circles: circles.collect(),
+        senders: senders.map(|name| name.get_ref().clone()).collect(),
+    })
+}
+
 /// The series of what was seen.
 pub fn series(seen: &Seen, begin: u64, end: u64) -> Series {
     let mut all = Series::default();
@@ -176,6 +251,27 @@ pub fn series(seen: &Seen, begin: u64, end: u64) -> Series {
         let points =
             s.requests.iter().filter(|r| inside(r.0)).map(|(t, rtt)| (seconds(*t, begin), *rtt)).collect();
         all.rtt.push(Line { name: name.clone(), label: label.clone(), points });
+    }
+    for pings in &seen.gnpings {
+        let first = |answers: &[(f64, u64)]| answers.iter().map(|a| a.0).reduce(f64::min);
+        let points = pings
+            .requests
+            .iter()
+            .filter(|r| inside(r.0))
+            .map(|r| (seconds(r.0, begin), first(&r.1)))
+            .collect();
+        all.rtt.push(Line { name: pings.name.clone(), label: pings.label.clone(), points });
+    }
+    for b in &seen.broadcasts {
+        let point = |f: &Flood| {
+            let mut delays = f.delays.clone();
+            delays.sort_by(f64::total_cmp);
+            let share = 100.0 * f.received as f64 / f.inside.max(1) as f64;
+            let share = if f.inside == 0 { 100.0 } else { share };
+            Some((seconds(f.at, begin), share, percentile(&delays, 50.0)?, percentile(&delays, 100.0)?))
+        };
+        let points = b.floods.iter().filter(|f| inside(f.at)).filter_map(point).collect();
+        all.broadcasts.push(Line { name: b.name.clone(), label: b.label.clone(), points });
     }
     for (name, nodes, flows) in &seen.probes {
         for (d, flow) in flows.iter().enumerate() {
@@ -249,9 +345,12 @@ pub fn active(
     all
 }
 
-/// The picture of a scenario. Nodes without a position stand in a row.
+/// The picture of a scenario. Nodes without a position stand in a row; those that only have a radio are on the map.
 pub fn topology(scenario: &Scenario, autoconf: &BTreeMap<String, (String, String)>) -> Topology {
-    let nodes = scenario.nodes.iter().enumerate().map(|(n, (name, node))| {
+    let linked =
+        |name: &String| scenario.links.iter().flat_map(|l| &l.ends).any(|e| e.get_ref().node == *name);
+    let shown = scenario.nodes.iter().filter(|(name, node)| node.radio.is_none() || linked(name));
+    let nodes = shown.enumerate().map(|(n, (name, node))| {
         let (x, y) = node.position.unwrap_or((n as f64, 0.0));
         let mut addresses: BTreeMap<String, Vec<String>> =
             node.addresses.iter().map(|(i, a)| (i.get_ref().clone(), a.clone())).collect();

@@ -20,9 +20,12 @@ use crate::expect;
 use crate::isolate::{self, Interrupted, Mode, stopping};
 use crate::machine;
 use crate::metrics::{self, RUN, Section};
+use crate::prepare;
 use crate::process::{Daemon, in_node, output, wait_for};
+use crate::radio::Medium;
 use crate::results::{self, ActionDone, EventSeen, HeadlineValue, Results, SCHEMA_VERSION};
-use crate::scenario::{Action, Scenario};
+use crate::samples::Samples;
+use crate::scenario::{Action, Node, Scenario};
 use crate::station::{Event, Events, Station};
 use crate::tools;
 use crate::topology;
@@ -51,9 +54,13 @@ pub struct Plan {
     pub mode: Mode,
 }
 
+/// How long a station takes to start, generously, where there are many.
+const START: u64 = 60 * MILLISECOND;
+
 /// A testbed that is up.
 struct Testbed {
     scenario: Scenario,
+    medium: Option<Medium>,
     logs: PathBuf,
     daemons: Vec<Daemon>,
     stations: Vec<Station>,
@@ -64,7 +71,7 @@ struct Testbed {
 
 /// Runs a scenario inside; true if every expectation held.
 pub fn run(plan: &Plan) -> anyhow::Result<bool> {
-    let scenario = crate::scenario::load(&plan.folder)?;
+    let mut scenario = crate::scenario::load(&plan.folder)?;
     let logs = plan.out.join("logs");
     std::fs::create_dir_all(&logs).with_context(|| format!("cannot make {}", logs.display()))?;
     println!("{}: {}", plan.name, scenario.title);
@@ -75,8 +82,17 @@ pub fn run(plan: &Plan) -> anyhow::Result<bool> {
         true => Some(Captures::start(&scenario, plan.mode, &plan.out.join("pcap"), &logs)?),
         false => None,
     };
+    if let Some(medium) = &scenario.medium {
+        scenario.epoch = clock::monotonic() + START * scenario.nodes.len() as u64 + medium.settle.0;
+        prepare::traces(&scenario, &plan.out.join("stations"))?;
+    }
+    let medium = Medium::start(&scenario, scenario.epoch)?;
+    if let Some(medium) = &medium {
+        console::step(&format!("{} radios are on the air", medium.nodes.len()));
+    }
     let mut bed = Testbed {
         scenario,
+        medium,
         logs,
         daemons: Vec::new(),
         stations: Vec::new(),
@@ -117,6 +133,7 @@ struct Measured {
     /// Metrics that were taken at the end of a section: section, name, value.
     states: Vec<(String, String, f64)>,
     seen: Seen,
+    samples: Samples,
 }
 
 impl Testbed {
@@ -137,21 +154,29 @@ impl Testbed {
         for (name, node) in &self.scenario.nodes {
             let Some(config) = &node.carnet else { continue };
             let config = plan.folder.join(config.get_ref());
+            let config = prepare::config(&self.scenario, name, &config, &plan.out.join("stations"))?;
             let log = self.logs.join(format!("{name}-carnet.log"));
             let (station, daemon) = Station::start(&plan.carnet, name, &config, plan.verbose, &log)?;
             self.daemons.push(daemon);
             self.stations.push(station);
         }
         let running: Vec<&str> = self.daemons.iter().map(|d| d.what.as_str()).collect();
-        console::step(&format!("started {}", running.join(", ")));
+        match running.len() {
+            0..=12 => console::step(&format!("started {}", running.join(", "))),
+            n => console::step(&format!("started {n} programs")),
+        }
         Ok(())
     }
 
     fn wait_until_ready(&mut self, all: &mut metrics::Metrics) -> anyhow::Result<()> {
         for station in &mut self.stations {
             let what = format!("the socket of carnet in node {}", station.node);
-            wait_for(&what, 20, &mut self.daemons, || Ok(station.is_ready()))?;
-            station.watch(&self.events)?;
+            wait_for(&what, 30, &mut self.daemons, || Ok(station.is_ready()))?;
+            let node = self.scenario.nodes.get(&station.node);
+            // Stations that only have a radio tell nothing that is an event.
+            if station.mobile_router || node.is_none_or(|n| n.radio.is_none()) {
+                station.watch(&self.events)?;
+            }
         }
         for station in &self.stations {
             let bindings = self.scenario.nodes.get(&station.node).map_or(0, |n| n.bindings);
@@ -195,7 +220,12 @@ impl Testbed {
         if !used.is_empty() {
             console::step(&format!("by autoconfiguration: {}", used.join(", ")));
         }
-        let names: Vec<String> = self.scenario.nodes.keys().cloned().collect();
+        let linked = |(name, node): (&String, &Node)| {
+            let has_link =
+                self.scenario.links.iter().flat_map(|l| &l.ends).any(|e| e.get_ref().node == *name);
+            (has_link || !node.addresses.is_empty()).then(|| name.clone())
+        };
+        let names: Vec<String> = self.scenario.nodes.iter().filter_map(linked).collect();
         wait_for("duplicate address detection to end", 10, &mut self.daemons, || {
             Ok(names.iter().all(|n| topology::settled(n).unwrap_or(false)))
         })
@@ -204,11 +234,21 @@ impl Testbed {
     fn measure(&mut self, plan: &Plan) -> anyhow::Result<Measured> {
         let factor = if plan.quick { self.scenario.timetable.quick } else { 1.0 };
         let scaled = |ns: u64| (ns as f64 * factor) as u64;
-        let begin = clock::monotonic() + traffic::LEAD;
+        let mut samples = Samples::default();
+        let earliest = clock::monotonic() + traffic::LEAD;
+        let begin = earliest.max(self.scenario.epoch);
+        if self.medium.is_some() && begin > self.scenario.epoch {
+            let late = metrics::seconds(begin, self.scenario.epoch);
+            console::step(&format!("the stations were slow to start: they will have moved for {late:.1} s"));
+        }
+        self.sleep_until(begin - traffic::LEAD, &mut Flows::default(), &mut Samples::default())?;
         let end = begin + scaled(self.scenario.timetable.duration.0);
-        let mut flows = traffic::start(&self.scenario, &self.addresses, begin, end, &self.logs)?;
+        let (scenario, stations) = (&self.scenario, &self.stations);
+        let mut flows = traffic::start(scenario, &self.addresses, stations, begin, end, &self.logs)?;
         console::step(&format!("traffic flows; the timetable takes {} s", (end - begin) / SECOND));
-        self.sleep_until(begin, &mut flows)?;
+        self.sleep_until(begin, &mut flows, &mut Samples::default())?;
+        samples.begin(&self.stations);
+        samples.border(clock::monotonic(), self.medium.as_ref());
         let clock = clock::realtime();
         let first_active =
             self.stations.iter().filter_map(|s| Some((s.node.clone(), Some(s.active_uplink()?))));
@@ -217,22 +257,25 @@ impl Testbed {
         let mut states = Vec::new();
         let mut carried = BTreeMap::new();
         for action in self.scenario.actions.clone() {
-            self.sleep_until(begin + scaled(action.at.0), &mut flows)?;
+            self.sleep_until(begin + scaled(action.at.0), &mut flows, &mut samples)?;
             self.note_states(done.last(), &mut states, &mut carried);
             let now = clock::monotonic();
+            samples.border(now, self.medium.as_ref());
             console::at(metrics::seconds(now, begin), &action.label);
             self.carry_out(&action)?;
             done.push((action.name.get_ref().clone(), action.label.clone(), now));
         }
-        self.sleep_until(end, &mut flows)?;
+        self.sleep_until(end, &mut flows, &mut samples)?;
+        samples.border(clock::monotonic(), self.medium.as_ref());
+        samples.end(end, &self.stations, self.medium.as_ref());
         self.note_states(done.last(), &mut states, &mut carried);
         self.note_addresses(&mut states);
-        let seen = flows.finish(end)?;
-        Ok(Measured { begin, end, clock, actions: done, first_active, states, seen })
+        let seen = flows.finish(end, &self.scenario, self.medium.as_ref())?;
+        Ok(Measured { begin, end, clock, actions: done, first_active, states, seen, samples })
     }
 
     /// Waits, and fails when a program of the testbed ends meanwhile.
-    fn sleep_until(&mut self, at: u64, flows: &mut Flows) -> anyhow::Result<()> {
+    fn sleep_until(&mut self, at: u64, flows: &mut Flows, samples: &mut Samples) -> anyhow::Result<()> {
         loop {
             if stopping() {
                 return Err(Interrupted.into());
@@ -241,7 +284,9 @@ impl Testbed {
                 daemon.check()?;
             }
             flows.check()?;
+            self.medium.as_mut().map_or(Ok(()), Medium::check)?;
             let now = clock::monotonic();
+            samples.tick(now, self.medium.as_ref());
             if now >= at {
                 return Ok(());
             }
@@ -278,7 +323,7 @@ impl Testbed {
         carried: &mut BTreeMap<(String, String), u64>,
     ) {
         let section = last.map_or(RUN, |(name, _, _)| name);
-        for station in &self.stations {
+        for station in self.stations.iter().filter(|s| s.mobile_router) {
             let node = &station.node;
             let (Ok(uplinks), Ok(counts)) = (station.show("uplinks"), topology::packets(node)) else {
                 continue;
@@ -313,6 +358,15 @@ impl Testbed {
     /// Ends the stations as an operator would, and notes their exit status.
     fn stop(&mut self, all: &mut metrics::Metrics) {
         console::step("stopping the stations");
+        // Vehicles do not wait for each other.
+        for station in self.stations.iter().filter(|s| !s.mobile_router) {
+            let node = self.scenario.nodes.get(&station.node);
+            if node.is_some_and(|n| n.radio.is_some())
+                && let Some(daemon) = self.daemons.iter().find(|d| d.process() == station.process)
+            {
+                daemon.signal(Signal::SIGTERM);
+            }
+        }
         for station in self.stations.iter().rev() {
             let what = format!("carnet in node {}", station.node);
             let Some(daemon) = self.daemons.iter_mut().find(|d| d.what == what) else { continue };
@@ -330,7 +384,7 @@ impl Testbed {
         measured: Measured,
         captured: Result<(), &str>,
     ) -> Results {
-        let Measured { begin, end, clock, actions, first_active, states, seen } = measured;
+        let Measured { begin, end, clock, actions, first_active, states, seen, samples } = measured;
         let starts: Vec<(String, u64)> = actions.iter().map(|(n, _, at)| (n.clone(), *at)).collect();
         let sections: Vec<Section> = metrics::sections(begin, end, &starts);
         for (section, values) in metrics::of_traffic(&seen, &sections) {
@@ -342,6 +396,8 @@ impl Testbed {
         for (section, name, value) in states {
             all.entry(section).or_default().insert(name, value);
         }
+        let radios = self.medium.as_ref().map_or(&[][..], |m| &m.nodes);
+        samples.metrics(&mut all, radios, &sections);
         metrics::derive(&mut all, &self.scenario.derived);
         let expectations = expect::judge(&self.scenario.expect, &all, captured);
         let headline = self.scenario.headline.iter().map(|h| HeadlineValue {
@@ -383,8 +439,9 @@ impl Testbed {
                 .into_iter()
                 .map(|(at, node, event)| EventSeen { at_s: metrics::seconds(at, begin), node, event })
                 .collect(),
-            series: results::series(&seen, begin, end),
+            series: results::Series { load: samples.load(begin, end), ..results::series(&seen, begin, end) },
             topology: results::topology(&self.scenario, &autoconf),
+            map: results::map(&self.scenario, &seen, begin, end),
             metrics: all,
         }
     }

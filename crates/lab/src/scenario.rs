@@ -8,17 +8,24 @@
 //! Left out so far: link emulation (delay, rate, loss). A link has a table of its own so that it can go in
 //! there.
 
+mod check;
+mod radio;
+mod traffic;
+mod values;
+
 use std::collections::BTreeMap;
 use std::fmt;
-use std::net::Ipv6Addr;
 use std::ops::Range;
 use std::path::{Path, PathBuf};
 
 use serde::Deserialize;
-use serde::de::{self, Deserializer};
 use toml::Spanned;
 
-use crate::clock::{MILLISECOND, SECOND};
+use crate::medium::mobility::Track;
+
+pub use radio::{Medium, Radio};
+pub use traffic::{GnBroadcast, GnPing, Ping, Probe, Tcp, Traffic};
+pub use values::{BitRate, Duration, End, Metres, Prefix};
 
 /// A scenario as its file has it.
 #[derive(Debug, Clone, Deserialize)]
@@ -34,6 +41,9 @@ pub struct Scenario {
     /// Links between interfaces of nodes.
     #[serde(default)]
     pub links: Vec<Link>,
+    /// The radio medium.
+    #[serde(default)]
+    pub medium: Option<Medium>,
     /// What flows while the timetable runs.
     #[serde(default)]
     pub traffic: Traffic,
@@ -51,6 +61,12 @@ pub struct Scenario {
     /// The numbers at the head of the report.
     #[serde(default)]
     pub headline: Vec<Headline>,
+    /// The ways of the nodes that have a radio, by name.
+    #[serde(skip)]
+    pub tracks: BTreeMap<String, Track>,
+    /// Second 0 of these ways, on the monotonic clock in nanoseconds; set when the stations start.
+    #[serde(skip)]
+    pub epoch: u64,
 }
 
 /// A node: a network namespace, its interfaces and what runs in it.
@@ -60,6 +76,18 @@ pub struct Node {
     /// What it is, for the topology picture.
     #[serde(default)]
     pub role: String,
+    /// Makes a series of so many nodes of this one; `{n}` in its name and values is the number of each.
+    #[serde(default)]
+    pub count: Option<Spanned<u32>>,
+    /// Number of the first node of a series.
+    #[serde(default)]
+    pub first: u32,
+    /// Its number, for a node of a series.
+    #[serde(skip)]
+    pub series: Option<u32>,
+    /// The radio.
+    #[serde(default)]
+    pub radio: Option<Spanned<Radio>>,
     /// Column and row in the topology picture.
     #[serde(default)]
     pub position: Option<(f64, f64)>,
@@ -99,24 +127,6 @@ pub struct Autoconf {
     pub prefix: Prefix,
 }
 
-/// An IPv6 prefix.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Prefix {
-    /// The address part.
-    pub address: Ipv6Addr,
-    /// Its length in bits.
-    pub length: u8,
-}
-
-impl Prefix {
-    /// True if the address is in the prefix.
-    pub fn contains(&self, address: Ipv6Addr) -> bool {
-        let shift = 128 - u32::from(self.length);
-        let cut = |a: Ipv6Addr| a.to_bits().checked_shr(shift).unwrap_or(0);
-        cut(address) == cut(self.address)
-    }
-}
-
 /// A link: two ends joined by a veth pair, or several on a bridge.
 #[derive(Debug, Clone, Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -129,82 +139,6 @@ pub struct Link {
     /// What the link is, for the topology picture.
     #[serde(default)]
     pub label: String,
-}
-
-/// An interface of a node, written `NODE:INTERFACE`.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct End {
-    /// Node name.
-    pub node: String,
-    /// Interface name.
-    pub interface: String,
-}
-
-impl fmt::Display for End {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}:{}", self.node, self.interface)
-    }
-}
-
-/// What flows while the timetable runs.
-#[derive(Debug, Clone, Default, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub struct Traffic {
-    /// Round-trip times by ping.
-    #[serde(default)]
-    pub ping: Vec<Ping>,
-    /// TCP by iperf3, in both directions over one connection each.
-    #[serde(default)]
-    pub tcp: Vec<Tcp>,
-    /// The lab's own one-way probe, in both directions at once.
-    #[serde(default)]
-    pub probe: Vec<Probe>,
-}
-
-/// A ping.
-#[derive(Debug, Clone, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub struct Ping {
-    /// Prefix of its metrics.
-    pub name: String,
-    /// What it is, for the legend.
-    #[serde(default)]
-    pub label: String,
-    /// Node that pings.
-    pub from: Spanned<String>,
-    /// Node that answers.
-    pub to: Spanned<String>,
-    /// Time between two requests.
-    pub interval: Duration,
-}
-
-/// A TCP transfer.
-#[derive(Debug, Clone, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub struct Tcp {
-    /// Prefix of its metrics.
-    pub name: String,
-    /// What it is, for the legend.
-    #[serde(default)]
-    pub label: String,
-    /// Node that opens the connection.
-    pub client: Spanned<String>,
-    /// Node that listens.
-    pub server: Spanned<String>,
-    /// Rate limit of each direction in iperf3's notation, for example `20M` (bit/s).
-    pub rate: String,
-}
-
-/// A one-way probe in both directions.
-#[derive(Debug, Clone, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub struct Probe {
-    /// Prefix of its metrics.
-    pub name: String,
-    /// The two nodes.
-    pub between: (Spanned<String>, Spanned<String>),
-    /// Packets a second in each direction.
-    pub rate: u32,
 }
 
 /// The length of the measurement.
@@ -331,56 +265,6 @@ pub struct Headline {
     pub unit: String,
 }
 
-/// A length of time, written `20s`, `500ms` or `10us`; nanoseconds inside.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub struct Duration(pub u64);
-
-impl Duration {
-    /// In seconds.
-    pub fn seconds(self) -> f64 {
-        self.0 as f64 / SECOND as f64
-    }
-}
-
-impl<'de> Deserialize<'de> for Duration {
-    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        let text = String::deserialize(deserializer)?;
-        let digits = text.find(|c: char| !c.is_ascii_digit() && c != '.').unwrap_or(text.len());
-        let unit = match &text[digits..] {
-            "s" => SECOND,
-            "ms" => MILLISECOND,
-            "us" => 1000,
-            _ => return Err(de::Error::custom(format!("{text:?} is no time, expected for example \"20s\""))),
-        };
-        let number: f64 = text[..digits]
-            .parse()
-            .map_err(|_| de::Error::custom(format!("{text:?} is no time, expected for example \"20s\"")))?;
-        Ok(Self((number * unit as f64) as u64))
-    }
-}
-
-impl<'de> Deserialize<'de> for End {
-    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        let text = String::deserialize(deserializer)?;
-        match text.split_once(':') {
-            Some((node, interface)) if !node.is_empty() && (1..=15).contains(&interface.len()) => {
-                Ok(Self { node: node.into(), interface: interface.into() })
-            }
-            _ => Err(de::Error::custom(format!("{text:?} is no interface, expected \"NODE:INTERFACE\""))),
-        }
-    }
-}
-
-impl<'de> Deserialize<'de> for Prefix {
-    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        let text = String::deserialize(deserializer)?;
-        text.split_once('/')
-            .and_then(|(a, l)| Some(Self { address: a.parse().ok()?, length: l.parse().ok()? }))
-            .filter(|p| p.length <= 128)
-            .ok_or_else(|| de::Error::custom(format!("{text:?} is no IPv6 prefix")))
-    }
-}
-
 /// What is wrong with a scenario, and where.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Fault {
@@ -422,135 +306,14 @@ pub fn parse(file: &Path, text: &str) -> Result<Scenario, Fault> {
             message,
         }
     };
-    let scenario: Scenario =
+    let mut scenario: Scenario =
         toml::from_str(text).map_err(|e| fault(e.span(), e.message().trim().replace('\n', ", ")))?;
-    check(&scenario, file.parent()).map_err(|(span, message)| fault(Some(span), message))?;
+    let wrong = |(span, message)| fault(Some(span), message);
+    radio::unfold(&mut scenario, text).map_err(wrong)?;
+    check::check(&scenario, file.parent()).map_err(wrong)?;
+    let folder = file.parent().unwrap_or(Path::new("."));
+    scenario.tracks = radio::tracks(&scenario, folder, |span, message| fault(Some(span), message))?;
     Ok(scenario)
-}
-
-type Wrong = (Range<usize>, String);
-
-/// Every name must refer to something.
-fn check(scenario: &Scenario, folder: Option<&Path>) -> Result<(), Wrong> {
-    let names = |known: Vec<&str>| if known.is_empty() { "none".into() } else { known.join(", ") };
-    let node = |name: &Spanned<String>| -> Result<&Node, Wrong> {
-        scenario.nodes.get(name.get_ref()).ok_or_else(|| {
-            let known = names(scenario.nodes.keys().map(String::as_str).collect());
-            (name.span(), format!("there is no node {:?}; the nodes are: {known}", name.get_ref()))
-        })
-    };
-    let mut ends: Vec<&End> = Vec::new();
-    for link in &scenario.links {
-        let at = link.ends.first().map_or(0..0, Spanned::span);
-        match (&link.bridge, link.ends.len()) {
-            (None, n) if n != 2 => {
-                return Err((at, format!("a link without a bridge joins 2 ends, here are {n}")));
-            }
-            (Some(b), _) if !(1..=11).contains(&b.len()) => {
-                return Err((at, format!("bridge name {b:?} must have 1 to 11 characters")));
-            }
-            _ => {}
-        }
-        for end in &link.ends {
-            let name = Spanned::new(end.span(), end.get_ref().node.clone());
-            node(&name)?;
-            if ends.contains(&end.get_ref()) {
-                return Err((end.span(), format!("{} is on a link already", end.get_ref())));
-            }
-            ends.push(end.get_ref());
-        }
-    }
-    let interface = |span: Range<usize>, node: &str, interface: &str| -> Result<(), Wrong> {
-        if ends.iter().any(|e| e.node == node && e.interface == interface) {
-            return Ok(());
-        }
-        let known = ends.iter().filter(|e| e.node == node).map(|e| e.interface.as_str()).collect();
-        Err((span, format!("node {node:?} has no interface {interface:?}; it has: {}", names(known))))
-    };
-    for (name, n) in &scenario.nodes {
-        for i in n.addresses.keys() {
-            interface(i.span(), name, i.get_ref())?;
-        }
-        if let Some(a) = &n.autoconf {
-            interface(a.interface.span(), name, a.interface.get_ref())?;
-        }
-        for config in [&n.carnet, &n.radvd].into_iter().flatten() {
-            if let Some(folder) = folder
-                && !folder.join(config.get_ref()).is_file()
-            {
-                return Err((config.span(), format!("there is no file {:?} beside it", config.get_ref())));
-            }
-        }
-    }
-    let mut flows: Vec<(&str, &Spanned<String>)> = Vec::new();
-    let t = &scenario.traffic;
-    flows.extend(t.ping.iter().flat_map(|p| [(p.name.as_str(), &p.from), (p.name.as_str(), &p.to)]));
-    flows.extend(t.tcp.iter().flat_map(|p| [(p.name.as_str(), &p.client), (p.name.as_str(), &p.server)]));
-    flows.extend(
-        t.probe.iter().flat_map(|p| [(p.name.as_str(), &p.between.0), (p.name.as_str(), &p.between.1)]),
-    );
-    for (flow, end) in flows {
-        let n = node(end)?;
-        if n.autoconf.is_none() && n.addresses.is_empty() {
-            let name = end.get_ref();
-            return Err((
-                end.span(),
-                format!("traffic {flow:?} ends at node {name:?}, which has neither addresses nor autoconf"),
-            ));
-        }
-    }
-    let mut last = Duration(0);
-    for a in &scenario.actions {
-        let what =
-            [a.nothing, a.link_down.is_some(), a.link_up.is_some(), a.handover.is_some(), a.run.is_some()];
-        if what.iter().filter(|x| **x).count() != 1 {
-            let message = "an action has exactly one of nothing, link_down, link_up, handover, run";
-            return Err((a.name.span(), message.into()));
-        }
-        if a.at < last || a.at > scenario.timetable.duration {
-            let message = "actions stand in order of time, within the duration of the timetable";
-            return Err((a.name.span(), message.into()));
-        }
-        last = a.at;
-        if scenario.actions.iter().filter(|b| b.name.get_ref() == a.name.get_ref()).count() > 1 {
-            return Err((a.name.span(), format!("there are two actions {:?}", a.name.get_ref())));
-        }
-        for end in [&a.link_down, &a.link_up].into_iter().flatten() {
-            node(&Spanned::new(end.span(), end.get_ref().node.clone()))?;
-            interface(end.span(), &end.get_ref().node, &end.get_ref().interface)?;
-        }
-        if let Some(h) = &a.handover
-            && node(&h.station)?.carnet.is_none()
-        {
-            return Err((h.station.span(), format!("no carnet runs in node {:?}", h.station.get_ref())));
-        }
-        if let Some(r) = &a.run {
-            node(&r.node)?;
-        }
-    }
-    let action = |name: &Spanned<String>| -> Result<(), Wrong> {
-        if scenario.actions.iter().any(|a| a.name.get_ref() == name.get_ref()) {
-            return Ok(());
-        }
-        let known = names(scenario.actions.iter().map(|a| a.name.get_ref().as_str()).collect());
-        Err((name.span(), format!("there is no action {:?}; the actions are: {known}", name.get_ref())))
-    };
-    for name in scenario.expect.iter().filter_map(|e| e.after.as_ref()) {
-        action(name)?;
-    }
-    for name in scenario.headline.iter().filter_map(|h| h.after.as_ref()) {
-        action(name)?;
-    }
-    if let Some(e) = scenario
-        .expect
-        .iter()
-        .find(|e| e.equals.is_none() && e.below.is_none() && e.at_most.is_none() && e.at_least.is_none())
-    {
-        let at = e.after.as_ref().map_or(0..0, Spanned::span);
-        let message = format!("expectation {:?} has none of equals, below, at_most, at_least", e.what);
-        return Err((at, message));
-    }
-    Ok(())
 }
 
 /// The scenarios in a folder: names, sorted.

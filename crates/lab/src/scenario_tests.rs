@@ -1,5 +1,8 @@
 //! What a bad scenario is told.
 
+use std::net::Ipv6Addr;
+use std::sync::atomic::{AtomicU32, Ordering};
+
 use super::*;
 
 const GOOD: &str = r#"
@@ -86,6 +89,122 @@ fn expectations_refer_to_actions_and_have_a_bound() {
 fn config_files_must_exist() {
     let told = fault("[nodes.b]", "[nodes.b]\ncarnet = \"none.toml\"");
     assert_eq!(told, "s.toml:6:10: there is no file \"none.toml\" beside it");
+}
+
+const RADIO: &str = r#"
+title = "t"
+[medium]
+range = "400m"
+loss = 0.1
+[nodes."car{n}"]
+count = 3
+first = 1
+role = "car {n}"
+carnet = "car.toml"
+radio = { interface = "wlan1", place = [10, 20], step = [100, 0] }
+[nodes.rsu]
+carnet = "car.toml"
+radio = { interface = "wlan1", waypoints = [[0, 0, 0], [10, 50, 0]] }
+[[traffic.gnping]]
+name = "ping"
+from = "car1"
+to = "car3"
+interval = "100ms"
+[[traffic.gnbroadcast]]
+name = "flood"
+from = "rsu"
+radius = "300m"
+interval = "1s"
+[timetable]
+duration = "10s"
+"#;
+
+/// A folder with what the scenario refers to.
+fn radio_folder() -> PathBuf {
+    static NUMBER: AtomicU32 = AtomicU32::new(0);
+    let number = NUMBER.fetch_add(1, Ordering::Relaxed);
+    let folder = std::env::temp_dir().join(format!("carnet-lab-radio-{}-{number}", std::process::id()));
+    std::fs::create_dir_all(&folder).expect("folder");
+    std::fs::write(folder.join("car.toml"), "").expect("file");
+    std::fs::write(folder.join("a.ns2"), "$node_(0) set X_ 5\n$node_(1) set X_ 6\n").expect("file");
+    std::fs::write(folder.join("bad.ns2"), "\n$node_(0) set X_ far\n").expect("file");
+    let fcd = "<timestep time=\"0\"><vehicle id=\"v1\" x=\"1\" y=\"2\"/></timestep>";
+    std::fs::write(folder.join("a.xml"), fcd).expect("file");
+    folder
+}
+
+fn radio(from: &str, to: &str) -> Result<Scenario, String> {
+    assert!(RADIO.contains(from), "the good scenario has no {from:?}");
+    let folder = radio_folder();
+    let file = folder.join("scenario.toml");
+    let told = parse(&file, &RADIO.replacen(from, to, 1)).map_err(|f| f.to_string());
+    std::fs::remove_dir_all(folder).expect("remove");
+    told.map_err(|t| t.rsplit_once('/').map_or(t.clone(), |(_, t)| t.to_string()))
+}
+
+#[test]
+fn a_series_makes_nodes() {
+    let s = radio("t", "t").expect("is good");
+    assert_eq!(s.nodes.keys().collect::<Vec<_>>(), ["car1", "car2", "car3", "rsu"]);
+    assert_eq!((s.nodes["car2"].role.as_str(), s.nodes["car2"].series), ("car 2", Some(2)));
+    let place = |name: &str, t: f64| s.tracks[name].at(t).map(|p| (p.x, p.y));
+    assert_eq!((place("car1", 0.0), place("car3", 9.0)), (Some((10.0, 20.0)), Some((210.0, 20.0))));
+    assert_eq!(place("rsu", 5.0), Some((25.0, 0.0)));
+    let parameters = s.medium.expect("is there").parameters();
+    assert_eq!((parameters.loss, parameters.propagation.sense_range, parameters.capture), (0.1, 400.0, None));
+}
+
+#[test]
+fn ways_come_from_files() {
+    let s = radio("place = [10, 20]", "ns2 = { file = \"a.ns2\", node = 0 }");
+    assert_eq!(s.expect_err("has no third"), "scenario.toml:11:47: a.ns2 has no $node_(2)");
+    let s = radio("count = 3", "count = 2").map(|_| ());
+    assert!(s.expect_err("there is no car3").starts_with("scenario.toml:18:6: no node \"car3\" has a radio"));
+    let to = "fcd = { file = \"a.xml\", vehicle = \"v{n}\" }";
+    let told = radio("place = [10, 20]", to).expect_err("has no second");
+    assert!(told.contains("a.xml has no vehicle \"v2\""), "{told}");
+    let told = radio("place = [10, 20]", "ns2 = { file = \"bad.ns2\", node = 0 }").expect_err("is bad");
+    assert!(told.starts_with("bad.ns2:2:1: expected a number of metres"), "{told}");
+    let told = radio("place = [10, 20]", "ns2 = { file = \"none\", node = 0 }").expect_err("is not there");
+    assert!(told.starts_with("scenario.toml:11:47: cannot read \"none\" beside it"), "{told}");
+}
+
+#[test]
+fn radios_are_checked() {
+    for (from, to, told) in [
+        (
+            "[medium]\nrange = \"400m\"\nloss = 0.1\n",
+            "",
+            "node \"car1\" has a radio, but the scenario has no [medium]",
+        ),
+        ("loss = 0.1", "loss = 1.5", "scenario.toml:5:8: loss is 1.5, expected 0 to 1"),
+        ("\"400m\"", "\"400\"", "scenario.toml:4:9: \"400\" is no distance, expected for example \"400m\""),
+        ("loss = 0.1", "sense_range = \"10m\"", "scenario.toml:5:15: sense_range is shorter than range"),
+        ("loss = 0.1", "bit_rate = \"6\"", "scenario.toml:5:12: \"6\" is no bit rate"),
+        (
+            "place = [10, 20]",
+            "ns2 = { file = \"a\", node = 1 }, place = [1, 2]",
+            "scenario.toml:11:9: a radio has exactly one of place, waypoints, ns2, fcd",
+        ),
+        ("[10, 50, 0]]", "[0, 50, 0]]", "scenario.toml:14:9: waypoints are [SECONDS, EAST, NORTH]"),
+        (
+            "count = 3\n",
+            "",
+            "scenario.toml:6:9: node \"car{n}\": a series of nodes has {n} in its name, and a count",
+        ),
+        ("count = 3", "count = 0", "scenario.toml:7:9: count is 0, expected 1 to 1000"),
+        ("[nodes.rsu]", "[nodes.car2]", "scenario.toml:7:9: there is a node \"car2\" already"),
+        ("interval = \"1s\"", "interval = \"1ms\"", "expected an interval of 10ms or more"),
+        ("\"300m\"", "\"3km\"", "no circle is larger than 10 square kilometres"),
+        (
+            "from = \"rsu\"",
+            "from = \"nobody\"",
+            "scenario.toml:22:8: no node \"nobody\" has a radio and carnet; those that do: car1, car2, car3, rsu",
+        ),
+    ] {
+        let found = radio(from, to).expect_err("is refused");
+        assert!(found.contains(told), "{found}");
+    }
 }
 
 #[test]

@@ -27,21 +27,28 @@ pub struct Station {
     pub node: String,
     /// When it was started.
     pub started: u64,
-    program: PathBuf,
-    socket: PathBuf,
+    /// The carnet program.
+    pub program: PathBuf,
+    /// Its socket.
+    pub socket: PathBuf,
+    /// Whether it is a mobile router.
+    pub mobile_router: bool,
+    /// Its process.
+    pub process: u32,
     watch: Option<Child>,
 }
 
-/// The socket of a station with this config.
-fn socket_of(config: &Path) -> anyhow::Result<PathBuf> {
+/// The socket of a station with this config, and whether it is a mobile router.
+fn socket_of(config: &Path) -> anyhow::Result<(PathBuf, bool)> {
     let text =
         std::fs::read_to_string(config).with_context(|| format!("cannot read {}", config.display()))?;
     let table: toml::Table =
         toml::from_str(&text).with_context(|| format!("{} is no TOML", config.display()))?;
     let key = |key: &str| table.get("station").and_then(|s| s.get(key)).and_then(|s| s.as_str());
+    let mobile_router = table.contains_key("mobile_router");
     match (key("socket"), key("name")) {
-        (Some(socket), _) => Ok(socket.into()),
-        (None, Some(name)) => Ok(Path::new("/run/carnet").join(format!("{name}.sock"))),
+        (Some(socket), _) => Ok((socket.into(), mobile_router)),
+        (None, Some(name)) => Ok((Path::new("/run/carnet").join(format!("{name}.sock")), mobile_router)),
         (None, None) => bail!("{} has neither station.socket nor station.name", config.display()),
     }
 }
@@ -55,7 +62,7 @@ impl Station {
         verbose: bool,
         log: &Path,
     ) -> anyhow::Result<(Self, Daemon)> {
-        let socket = socket_of(config)?;
+        let (socket, mobile_router) = socket_of(config)?;
         let mut command = in_node(node, program);
         command.arg("run").arg("--config").arg(config).current_dir(crate::isolate::RUN);
         if verbose {
@@ -63,7 +70,16 @@ impl Station {
         }
         let started = clock::monotonic();
         let daemon = Daemon::start(&format!("carnet in node {node}"), log, &mut command)?;
-        Ok((Self { node: node.into(), started, program: program.into(), socket, watch: None }, daemon))
+        let station = Self {
+            node: node.into(),
+            started,
+            program: program.into(),
+            socket,
+            mobile_router,
+            process: daemon.process(),
+            watch: None,
+        };
+        Ok((station, daemon))
     }
 
     /// True once its socket accepts.
@@ -99,6 +115,20 @@ impl Station {
         Ok(())
     }
 
+    /// Processor time that it has used, and memory that it has in use: seconds and KiB.
+    pub fn usage(&self) -> Option<(f64, f64)> {
+        let read = |file: &str| std::fs::read_to_string(format!("/proc/{}/{file}", self.process)).ok();
+        let status = read("status")?;
+        let memory = status.lines().find_map(|l| l.strip_prefix("VmRSS:"))?;
+        let kib: f64 = memory.split_whitespace().next()?.parse().ok()?;
+        // proc(5): after the name in parentheses, user and system time are the 12th and 13th word, in ticks of
+        // 10 ms.
+        let stat = read("stat")?;
+        let words: Vec<&str> = stat.rsplit_once(')')?.1.split_whitespace().collect();
+        let ticks: f64 = words.get(11..13)?.iter().filter_map(|w| w.parse::<f64>().ok()).sum();
+        Some((ticks / 100.0, kib))
+    }
+
     /// What `carnet show WHAT --json` tells.
     pub fn show(&self, what: &str) -> anyhow::Result<Value> {
         let text = output(&mut self.command(&["show", what, "--json"]))?;
@@ -115,6 +145,9 @@ impl Station {
 
     /// The uplink that carries the traffic.
     pub fn active_uplink(&self) -> Option<String> {
+        if !self.mobile_router {
+            return None;
+        }
         let shown = self.show("uplinks").ok()?;
         let active = shown.as_array()?.iter().find(|u| u["active"] == true)?;
         Some(active["interface"].as_str()?.to_string())

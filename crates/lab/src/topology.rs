@@ -2,7 +2,9 @@
 //!
 //! Interfaces get hardware addresses counted from `02:00:00:00:01:01`, so that autoconfigured addresses are
 //! the same in every run. A link of two ends is a veth pair; a shared link is a bridge, with multicast
-//! snooping off, in the lab's own namespace.
+//! snooping off, in the lab's own namespace. A radio interface is a veth pair, too; its other end is in the
+//! namespace of the medium ([`crate::radio`]). The kernel speaks IPv6 on a radio interface only where the scenario
+//! gives it an address there: a channel has no room for what nobody asked for.
 
 use std::collections::BTreeMap;
 use std::io::Write;
@@ -12,6 +14,7 @@ use std::process::{Command, Stdio};
 use anyhow::{Context, bail};
 
 use crate::process::{in_node, output};
+use crate::radio;
 use crate::scenario::{End, Node, Prefix, Scenario};
 use crate::tools;
 
@@ -21,11 +24,15 @@ pub fn build(scenario: &Scenario) -> anyhow::Result<()> {
     for name in scenario.nodes.keys() {
         world += &format!("netns add {name}\n");
     }
+    if scenario.medium.is_some() {
+        world += &format!("netns add {}\n", radio::NAMESPACE);
+    }
     batch(None, &world)?;
     for (name, node) in &scenario.nodes {
         set_sysctls(name, node)?;
     }
     batch(None, &link_commands(scenario))?;
+    build_radios(scenario)?;
     for (name, node) in &scenario.nodes {
         batch(Some(name), &node_commands(name, node, scenario))?;
     }
@@ -65,11 +72,61 @@ fn link_commands(scenario: &Scenario) -> String {
     commands
 }
 
+/// Makes the radio interfaces.
+fn build_radios(scenario: &Scenario) -> anyhow::Result<()> {
+    let nodes = radio::nodes(scenario);
+    let silent = |interface: &str| format!("net/ipv6/conf/{interface}/disable_ipv6");
+    if nodes.is_empty() {
+        return Ok(());
+    }
+    write_setting(radio::NAMESPACE, &silent("default"), "1")?;
+    let mut commands = String::new();
+    for (number, name) in nodes.iter().enumerate() {
+        let (mac, port) = (radio::mac_text(radio::mac(number)), radio::port(number));
+        let Some(interface) = radio_of(scenario, name) else { continue };
+        commands += &format!(
+            "link add {interface} address {mac} netns {name} type veth peer name {port} netns {}\n",
+            radio::NAMESPACE
+        );
+    }
+    batch(None, &commands)?;
+    let ports = (0..nodes.len()).map(|n| format!("link set dev {} up\n", radio::port(n)));
+    batch(Some(radio::NAMESPACE), &ports.collect::<String>())?;
+    for (name, node) in &scenario.nodes {
+        if let Some(interface) = radio_of(scenario, name)
+            && !node.addresses.keys().any(|i| i.get_ref() == interface)
+        {
+            write_setting(name, &silent(interface), "1")?;
+        }
+    }
+    Ok(())
+}
+
+fn radio_of<'a>(scenario: &'a Scenario, node: &str) -> Option<&'a str> {
+    Some(scenario.nodes.get(node)?.radio.as_ref()?.get_ref().interface.as_str())
+}
+
+/// Writes a file under `/proc/sys/`, in a thread that enters the namespace for that.
+fn write_setting(namespace: &str, setting: &str, value: &str) -> anyhow::Result<()> {
+    let file = std::fs::File::open(format!("/run/netns/{namespace}"))
+        .with_context(|| format!("cannot open the namespace {namespace}"))?;
+    let write = || -> anyhow::Result<()> {
+        nix::sched::setns(&file, nix::sched::CloneFlags::CLONE_NEWNET)?;
+        Ok(std::fs::write(format!("/proc/sys/{setting}"), value)?)
+    };
+    let done = std::thread::scope(|scope| scope.spawn(write).join());
+    let done = done.unwrap_or_else(|_| bail!("a thread panicked"));
+    done.with_context(|| format!("cannot set {setting} in {namespace}"))
+}
+
 /// The commands inside a node: addresses, interfaces up, routes.
 fn node_commands(name: &str, node: &Node, scenario: &Scenario) -> String {
     let mut commands = String::from("link set lo up\n");
     for end in scenario.links.iter().flat_map(|l| &l.ends).filter(|e| e.get_ref().node == name) {
         commands += &format!("link set dev {} up\n", end.get_ref().interface);
+    }
+    if let Some(interface) = radio_of(scenario, name) {
+        commands += &format!("link set dev {interface} up\n");
     }
     for (interface, addresses) in &node.addresses {
         for address in addresses {

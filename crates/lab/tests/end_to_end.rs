@@ -78,6 +78,26 @@ fn returning_home() {
     holds("returning_home", "returning-home", As::Root);
 }
 
+#[test]
+fn a_platoon_as_root() {
+    holds("a_platoon_as_root", "platoon", As::Root);
+}
+
+#[test]
+fn a_platoon_without_root() {
+    holds("a_platoon_without_root", "platoon", As::Nobody);
+}
+
+#[test]
+fn a_crossing_as_root() {
+    holds("a_crossing_as_root", "crossing", As::Root);
+}
+
+#[test]
+fn a_crossing_without_root() {
+    holds("a_crossing_without_root", "crossing", As::Nobody);
+}
+
 /// A scenario with two nodes and nothing to wait for; `carnet` is a script.
 fn small(name: &str, script: &str, more: &str) -> PathBuf {
     let place = folder(name);

@@ -3,6 +3,7 @@
 //! The page is made of `results.json` alone. Pictures are inline SVG, each drawn twice, for wide and for
 //! narrow screens; colours follow the reader's preference for light or dark.
 
+mod map;
 mod picture;
 mod plot;
 
@@ -45,27 +46,43 @@ pub fn html(r: &Results) -> String {
     put!(out, "<title>{} \u{2013} carnet-lab</title>", escape(&r.title));
     put!(out, "<style>\n{FIGURE_STYLE}{STYLE}</style></head><body><main>\n");
     head(&mut out, r);
-    if !r.series.rtt.is_empty() || !r.series.delay.is_empty() {
+    let s = &r.series;
+    if !(s.rtt.is_empty() && s.delay.is_empty() && s.broadcasts.is_empty() && s.load.is_empty()) {
         put!(out, "<h2>The run against time</h2>\n<figure>");
         put!(out, "<div class=\"wide\">{}</div>", plot::timeline(r, 1020.0));
         put!(out, "<div class=\"narrow\">{}</div>", plot::timeline(r, 400.0));
         put!(
             out,
-            "<figcaption>Numbered lines are the actions of the table below. Lines are medians of 100 ms, \
-             the shade reaches up to the highest value in them. Red ticks are lost packets. Round-trip \
-             times and delays are on a logarithmic scale.</figcaption></figure>\n"
+            "<figcaption>{}Lines are medians of 100 ms, the shade reaches up to the highest value in them. Red ticks are lost packets, or \
+             broadcasts that somebody did not get. Round-trip times and delays are on a logarithmic scale.</figcaption></figure>\n",
+            if r.actions.is_empty() { "" } else { "Numbered lines are the actions of the table below. " }
         );
     }
     sections(&mut out, r);
     expectations(&mut out, r);
-    put!(out, "<h2>The testbed</h2>\n<figure>");
-    put!(out, "<div class=\"wide\">{}</div>", picture::topology(&r.topology, false));
-    put!(out, "<div class=\"narrow\">{}</div>", picture::topology(&r.topology, true));
-    put!(
-        out,
-        "<figcaption>Every box is a network namespace of one kernel; framed in blue are those in which \
-         carnet runs. Links have no delay of their own.</figcaption></figure>\n"
-    );
+    if let Some(map) = &r.map {
+        put!(out, "<h2>The radios</h2>\n<figure>");
+        put!(out, "<div class=\"wide\">{}</div>", map::map(map, 1020.0, true));
+        put!(out, "<div class=\"narrow\">{}</div>", map::map(map, 400.0, false));
+        put!(
+            out,
+            "<figcaption>Where the nodes are when the timetable begins, and the way that each goes until its \
+             end; those in orange ask or warn. Dashed: how far a radio reaches, {} m. Orange circles: where \
+             packets are sent to. Every node is a network namespace of one kernel with a carnet of its own; \
+             the medium between them is the lab's.</figcaption></figure>\n",
+            number(map.range_m)
+        );
+    }
+    if !r.topology.nodes.is_empty() {
+        put!(out, "<h2>The testbed</h2>\n<figure>");
+        put!(out, "<div class=\"wide\">{}</div>", picture::topology(&r.topology, false));
+        put!(out, "<div class=\"narrow\">{}</div>", picture::topology(&r.topology, true));
+        put!(
+            out,
+            "<figcaption>Every box is a network namespace of one kernel; framed in blue are those in which \
+             carnet runs. Links have no delay of their own.</figcaption></figure>\n"
+        );
+    }
     events(&mut out, r);
     machine(&mut out, r);
     put!(out, "</main></body></html>\n");

@@ -3,7 +3,7 @@
 
 use super::{escape, put};
 use crate::expect::number;
-use crate::results::Results;
+use crate::results::{Line, Results};
 use std::collections::BTreeMap;
 use std::fmt::Write;
 
@@ -90,7 +90,11 @@ pub fn timeline(r: &Results, width: f64) -> String {
     let wide = width > 600.0;
     let x = |t: f64| LEFT + (width - LEFT - RIGHT) * (t / r.duration_s.max(1e-9)).clamp(0.0, 1.0);
     let panels = panels(r);
-    let top = if wide { 44.0 } else { 28.0 };
+    let top = match (r.actions.is_empty(), wide) {
+        (true, _) => 4.0,
+        (false, true) => 44.0,
+        (false, false) => 28.0,
+    };
     let band = if r.active.is_empty() { 0.0 } else { 40.0 };
     let height = top + band + panels.len() as f64 * (title(wide) + PANEL) + 34.0;
     let mut out = String::new();
@@ -155,6 +159,19 @@ fn panels(r: &Results) -> Vec<Panel> {
         let scale = Scale::log(all(&curves).into_iter());
         let lost = r.series.lost.iter().flat_map(|l| l.points.clone()).collect();
         panels.push(Panel { title: "one-way delay, ms", scale, curves, lost });
+    }
+    if !r.series.broadcasts.is_empty() {
+        let steps = |l: &Line<(f64, f64, f64, f64)>| l.points.iter().map(|p| (p.0, p.2, p.3)).collect();
+        let curves = curves(r.series.broadcasts.iter().map(|l| (l.label.clone(), steps(l))).collect());
+        let scale = Scale::log(all(&curves).into_iter());
+        let missed = r.series.broadcasts.iter().flat_map(|l| &l.points).filter(|p| p.1 < 100.0);
+        let lost = missed.map(|p| p.0).collect();
+        panels.push(Panel { title: "broadcast until delivered, ms", scale, curves, lost });
+    }
+    if !r.series.load.is_empty() {
+        let curves = curves(vec![("average, up to the highest".into(), r.series.load.clone())]);
+        let scale = Scale::linear(all(&curves).into_iter());
+        panels.push(Panel { title: "channel busy, %", scale, curves, lost: Vec::new() });
     }
     if let Some(t) = r.series.throughput.first() {
         let up = t.points.iter().map(|p| (p.0, p.1, p.1)).collect();

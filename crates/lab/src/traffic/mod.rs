@@ -1,9 +1,10 @@
 //! What flows through a testbed while its timetable runs, and what was seen of it.
 //!
-//! All traffic is real: `ping`, `iperf3`, and the lab's own probe. Everything starts a little before the
+//! All traffic is real: `ping`, `iperf3`, `carnet gnping`, packets by `gnsend`, and the lab's own probe. Everything starts a little before the
 //! timetable, so that neighbours are resolved and TCP is up to speed when it begins, and ends a little
 //! after it.
 
+pub mod geonet;
 pub mod ping;
 pub mod probe;
 pub mod stats;
@@ -18,8 +19,11 @@ use nix::sys::signal::Signal;
 
 use crate::clock::{self, MILLISECOND, SECOND};
 use crate::process::{Daemon, in_node};
+use crate::radio::Medium;
 use crate::scenario::{Ping, Probe, Scenario, Tcp};
+use crate::station::Station;
 use crate::tools;
+use geonet::{Broadcasts, GeoFlows, GnPings};
 use stats::Flow;
 
 /// How long before the timetable the traffic starts, in nanoseconds.
@@ -33,6 +37,7 @@ pub struct Flows {
     probes: Vec<(Probe, [Daemon; 2], [PathBuf; 2])>,
     pings: Vec<(Ping, Daemon)>,
     transfers: Vec<(Tcp, Daemon, Daemon, u64)>,
+    geo: GeoFlows,
 }
 
 /// What was seen.
@@ -44,12 +49,17 @@ pub struct Seen {
     pub pings: Vec<(String, String, ping::Series)>,
     /// Transfers: name, legend, what iperf3 told, the monotonic time of their start.
     pub transfers: Vec<(String, String, tcp::Transfer, u64)>,
+    /// Pings over GeoNetworking.
+    pub gnpings: Vec<GnPings>,
+    /// Broadcasts over GeoNetworking.
+    pub broadcasts: Vec<Broadcasts>,
 }
 
 /// Starts all traffic; the timetable will begin at `begin` and end at `end`.
 pub fn start(
     scenario: &Scenario,
     addresses: &BTreeMap<String, Ipv6Addr>,
+    stations: &[Station],
     begin: u64,
     end: u64,
     folder: &Path,
@@ -112,6 +122,7 @@ pub fn start(
         let sender = Daemon::start(&format!("iperf3 in node {client}"), &log("client"), &mut connect)?;
         flows.transfers.push((tcp.clone(), listener, sender, started));
     }
+    flows.geo = geonet::start(scenario, stations, begin, end)?;
     Ok(flows)
 }
 
@@ -121,11 +132,12 @@ impl Flows {
         for (_, ends, _) in &mut self.probes {
             ends.iter_mut().try_for_each(Daemon::check)?;
         }
-        self.pings.iter_mut().try_for_each(|(_, daemon)| daemon.check())
+        self.pings.iter_mut().try_for_each(|(_, daemon)| daemon.check())?;
+        self.geo.check()
     }
 
     /// Ends all traffic and reads what was seen. Call it after the end of the timetable.
-    pub fn finish(mut self, end: u64) -> anyhow::Result<Seen> {
+    pub fn finish(mut self, end: u64, scenario: &Scenario, medium: Option<&Medium>) -> anyhow::Result<Seen> {
         clock::sleep_until(end + TAIL);
         let mut seen = Seen::default();
         for (ping, daemon) in &mut self.pings {
@@ -155,6 +167,8 @@ impl Flows {
             }
             seen.transfers.push((tcp.name.clone(), tcp.label.clone(), transfer, *started));
         }
+        let on_air = medium.map(Medium::marks).unwrap_or_default();
+        (seen.gnpings, seen.broadcasts) = self.geo.finish(scenario, &on_air)?;
         Ok(seen)
     }
 }

@@ -1,0 +1,110 @@
+//! The API of a station, as far as the lab needs it: HTTP/1.0 over the UNIX socket.
+//!
+//! Version 1.0 spares the lab chunks and connections that stay: an answer ends with its connection.
+
+use std::io::{BufRead, BufReader, Read, Write};
+use std::os::unix::net::UnixStream;
+use std::path::Path;
+use std::time::Duration;
+
+use anyhow::{Context, bail};
+use serde_json::Value;
+
+/// An answer takes no longer.
+const PATIENCE: Duration = Duration::from_secs(10);
+
+/// Sends a request and reads the head of the answer.
+fn exchange(socket: &Path, method: &str, path: &str, body: &str) -> anyhow::Result<BufReader<UnixStream>> {
+    let mut stream =
+        UnixStream::connect(socket).with_context(|| format!("cannot reach {}", socket.display()))?;
+    stream.set_read_timeout(Some(PATIENCE))?;
+    let request = format!(
+        "{method} {path} HTTP/1.0\r\nHost: carnet\r\nContent-Type: application/json\r\n\
+         Content-Length: {}\r\n\r\n{body}",
+        body.len()
+    );
+    stream.write_all(request.as_bytes())?;
+    let mut reader = BufReader::new(stream);
+    let mut status = String::new();
+    reader.read_line(&mut status)?;
+    let success = status.split_whitespace().nth(1).is_some_and(|code| code.starts_with('2'));
+    let mut line = String::new();
+    while line != "\r\n" {
+        line.clear();
+        if reader.read_line(&mut line)? == 0 {
+            break;
+        }
+    }
+    if success {
+        return Ok(reader);
+    }
+    let mut said = String::new();
+    let _ = reader.read_to_string(&mut said);
+    bail!("{} answers {path} with {}: {}", socket.display(), status.trim(), said.trim());
+}
+
+/// `GET`: the JSON of the answer.
+pub fn get(socket: &Path, path: &str) -> anyhow::Result<Value> {
+    let mut reader = exchange(socket, "GET", path, "")?;
+    let mut text = String::new();
+    reader.read_to_string(&mut text)?;
+    serde_json::from_str(&text).with_context(|| format!("{path} is no JSON: {text}"))
+}
+
+/// `POST` of JSON.
+pub fn post(socket: &Path, path: &str, body: &Value) -> anyhow::Result<()> {
+    exchange(socket, "POST", path, &body.to_string()).map(|_| ())
+}
+
+/// `GET` of an event stream: its events, until it ends.
+pub fn follow(socket: &Path, path: &str) -> anyhow::Result<impl Iterator<Item = Value> + use<>> {
+    let reader = exchange(socket, "GET", path, "")?;
+    reader.get_ref().set_read_timeout(None)?;
+    let event = |line: String| serde_json::from_str(line.strip_prefix("data:")?).ok();
+    Ok(reader.lines().map_while(Result::ok).filter_map(event))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::os::unix::net::UnixListener;
+
+    /// What a server that answers like this is asked, and what comes of it.
+    fn answered<T>(answer: &'static str, ask: impl FnOnce(&Path) -> T) -> (String, T) {
+        let name = format!("carnet-lab-api-{}-{}", std::process::id(), answer.len());
+        let socket = std::env::temp_dir().join(name);
+        let listener = UnixListener::bind(&socket).expect("a socket");
+        let server = std::thread::spawn(move || {
+            let mut reader = BufReader::new(listener.accept().expect("a client").0);
+            let mut head = String::new();
+            while !head.ends_with("\r\n\r\n") {
+                reader.read_line(&mut head).expect("a line");
+            }
+            reader.get_mut().write_all(answer.as_bytes()).expect("an answer");
+            head
+        });
+        let outcome = ask(&socket);
+        let head = server.join().expect("a request");
+        std::fs::remove_file(socket).expect("remove");
+        (head, outcome)
+    }
+
+    #[test]
+    fn json_is_read_and_refusals_are_told() {
+        let (head, got) = answered("HTTP/1.0 200 OK\r\nx: y\r\n\r\n[1]", |s| get(s, "/v1/counters"));
+        assert!(head.starts_with("GET /v1/counters HTTP/1.0\r\n"), "{head}");
+        assert_eq!(got.expect("is JSON"), serde_json::json!([1]));
+        let answer = "HTTP/1.0 422 Unprocessable Entity\r\n\r\n{\"error\":\"too far\"}";
+        let (_, told) = answered(answer, |s| post(s, "/v1/gnsend", &serde_json::json!({})));
+        assert!(told.expect_err("is refused").to_string().contains("too far"));
+    }
+
+    #[test]
+    fn events_are_the_data_lines() {
+        let answer = "HTTP/1.0 200 OK\r\n\r\n: hello\n\ndata: {\"a\":1}\n\ndata:{\"a\":2}\n\n";
+        let (_, all) = answered(answer, |s| {
+            follow(s, "/v1/gnrecv").expect("a stream").map(|e| e["a"].as_u64()).collect::<Vec<_>>()
+        });
+        assert_eq!(all, [Some(1), Some(2)]);
+    }
+}

@@ -1,0 +1,67 @@
+//! Chance out of a seed.
+//!
+//! A draw is a hash of the seed and of what it is about (which radio, which frame, which try), not the next
+//! number of a stream: what happens on one link does not change the draws of another.
+
+/// What a draw is about, so that two decisions about one frame are independent.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Matter {
+    /// Slots of a back-off.
+    Backoff,
+    /// Loss of a frame that could have been received.
+    Loss,
+    /// Shadowing of a link.
+    Shadowing,
+}
+
+/// A draw: 64 bits.
+pub fn draw(seed: u64, matter: Matter, about: &[u64]) -> u64 {
+    let start = mix(seed ^ mix(matter as u64 + 1));
+    about.iter().fold(start, |state, word| mix(state ^ mix(*word)))
+}
+
+/// From 0 to below 1.
+pub fn unit(seed: u64, matter: Matter, about: &[u64]) -> f64 {
+    (draw(seed, matter, about) >> 11) as f64 / (1_u64 << 53) as f64
+}
+
+/// Of the normal distribution with mean 0 and deviation 1 (Box and Muller).
+pub fn normal(seed: u64, matter: Matter, about: &[u64]) -> f64 {
+    let bits = draw(seed, matter, about);
+    // Never 0, of which there is no logarithm.
+    let radius = ((bits >> 32) as f64 + 1.0) / 4_294_967_296.0;
+    let angle = (bits & 0xffff_ffff) as f64 / 4_294_967_296.0;
+    (-2.0 * radius.ln()).sqrt() * (std::f64::consts::TAU * angle).cos()
+}
+
+/// The finalizer of SplitMix64, after one step of its sequence.
+fn mix(value: u64) -> u64 {
+    let mut z = value.wrapping_add(0x9e37_79b9_7f4a_7c15);
+    z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+    z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+    z ^ (z >> 31)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_same_question_has_the_same_answer() {
+        assert_eq!(draw(7, Matter::Loss, &[1, 2]), draw(7, Matter::Loss, &[1, 2]));
+        let others = [draw(8, Matter::Loss, &[1, 2]), draw(7, Matter::Backoff, &[1, 2])];
+        assert!(others.iter().all(|d| *d != draw(7, Matter::Loss, &[1, 2])));
+        assert_ne!(draw(7, Matter::Loss, &[1, 2]), draw(7, Matter::Loss, &[2, 1]));
+    }
+
+    #[test]
+    fn draws_are_spread() {
+        let n = 10_000_u64;
+        let below: usize = (0..n).filter(|i| unit(3, Matter::Loss, &[*i]) < 0.3).count();
+        assert!((2800..3200).contains(&below), "{below} of {n} below 0.3");
+        let values: Vec<f64> = (0..n).map(|i| normal(3, Matter::Shadowing, &[i])).collect();
+        let mean = values.iter().sum::<f64>() / n as f64;
+        let square = values.iter().map(|v| v * v).sum::<f64>() / n as f64;
+        assert!(mean.abs() < 0.05 && (square - 1.0).abs() < 0.06, "mean {mean}, square {square}");
+    }
+}

@@ -1,0 +1,513 @@
+//! The channel: access to the medium, what overlaps, what arrives.
+//!
+//! Access is CSMA/CA as IEEE 802.11 has it (10.3, DCF): a radio that has a frame waits until it has heard nobody
+//! for DIFS, and where the medium was busy also for a random number of slots, which stands still while the medium
+//! is busy. Two radios collide when they do not hear each other, when they draw the same slot, or when one begins
+//! before it can have noticed the other. A radio hears nothing while it sends. Frames that overlap at a receiver
+//! spoil each other, unless one is stronger than the sum of the others by the capture margin; then it is received,
+//! also where it came second. A frame to one station is acknowledged, and sent again with a longer back-off up to
+//! seven tries; a frame to all is sent once.
+//!
+//! Where a node is, is taken at the beginning of each frame. The propagation takes no time.
+
+use std::cmp::Reverse;
+use std::collections::{BTreeMap, BinaryHeap, VecDeque};
+use std::sync::Arc;
+
+use super::chance::{Matter, draw, unit};
+use super::mobility::Track;
+use super::propagation::Propagation;
+use super::stats::Counters;
+use super::timing::{Airtime, CCA, CW_MAX, CW_MIN, DIFS, SIFS, SLOT, TRIES};
+
+/// A link-layer address.
+pub type Mac = [u8; 6];
+/// A frame as the interface of a node has it, with its Ethernet header.
+pub type Frame = Arc<[u8]>;
+
+/// What a channel is like.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Parameters {
+    /// Seed of all chance but the shadowing.
+    pub seed: u64,
+    /// Who hears whom.
+    pub propagation: Propagation,
+    /// By how many dB a frame must be stronger than all others together to survive them; `None`: never.
+    pub capture: Option<f64>,
+    /// Which share of the frames in reach is lost by chance, 0 to 1.
+    pub loss: f64,
+    /// Times on the air.
+    pub airtime: Airtime,
+    /// Frames that wait in a radio, at most.
+    pub queue: usize,
+}
+
+/// What comes out of the channel.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Output {
+    /// A frame went on the air.
+    Sent {
+        /// When it began, nanoseconds.
+        at: u64,
+        /// Which radio.
+        radio: usize,
+        /// The frame.
+        frame: Frame,
+    },
+    /// A frame has been received.
+    Received {
+        /// When it ended.
+        at: u64,
+        /// Which radio.
+        radio: usize,
+        /// The frame.
+        frame: Frame,
+    },
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+enum Event {
+    /// A frame on the air comes to its end.
+    End(u64),
+    /// A radio answers a frame with an acknowledgement.
+    Acknowledge { radio: usize, transmission: u64, to: usize },
+    /// A radio has waited long enough for the medium.
+    Attempt { radio: usize, token: u64 },
+    /// A radio has waited long enough for an acknowledgement.
+    NoAcknowledgement { radio: usize, token: u64 },
+    /// Others notice that a frame is on the air.
+    Noticed(u64),
+}
+
+/// A frame on the air.
+#[derive(Debug)]
+struct Transmission {
+    radio: usize,
+    what: What,
+    /// Who notices it.
+    hearers: Vec<usize>,
+}
+
+#[derive(Debug, Clone)]
+enum What {
+    Data { frame: Frame, number: u64 },
+    Acknowledgement { to: usize },
+}
+
+/// A frame that arrives at a radio.
+#[derive(Debug)]
+struct Arriving {
+    transmission: u64,
+    /// Above what the receiver needs, dB.
+    margin: f64,
+    spoiled: Option<Spoiled>,
+}
+
+#[derive(Debug, Clone, Copy)]
+enum Spoiled {
+    Collision,
+    HalfDuplex,
+}
+
+/// The frame that a radio tries to send.
+#[derive(Debug)]
+struct Current {
+    frame: Frame,
+    number: u64,
+    tries: u32,
+}
+
+#[derive(Debug)]
+struct Radio {
+    mac: Mac,
+    track: Track,
+    queue: VecDeque<Frame>,
+    current: Option<Current>,
+    /// Slots still to wait; `None` where no back-off is due.
+    backoff: Option<u32>,
+    /// From 0 to how many slots the next back-off is drawn.
+    window: u32,
+    /// Frames on the air that this radio notices, its own included.
+    busy: u32,
+    /// When the medium became what it is, busy or idle.
+    since: u64,
+    sending: bool,
+    /// Waits for an acknowledgement.
+    waiting: bool,
+    /// Attempts and waits with an older one are off.
+    token: u64,
+    frames: u64,
+    draws: u64,
+    arriving: Vec<Arriving>,
+    /// Number of the last frame from each radio to this one: a second copy is not received again.
+    last: BTreeMap<usize, u64>,
+    counters: Counters,
+}
+
+impl Radio {
+    /// While the medium is idle: when a frame may go.
+    fn free(&self) -> u64 {
+        self.since + DIFS + u64::from(self.backoff.unwrap_or(0)) * SLOT
+    }
+}
+
+/// The channel with all its radios.
+#[derive(Debug)]
+pub struct Channel {
+    parameters: Parameters,
+    radios: Vec<Radio>,
+    air: BTreeMap<u64, Transmission>,
+    events: BinaryHeap<Reverse<(u64, u64, Event)>>,
+    outputs: VecDeque<Output>,
+    now: u64,
+    /// Events so far, for a strict order among those of one moment.
+    order: u64,
+    transmissions: u64,
+    /// When the tracks begin.
+    epoch: u64,
+}
+
+impl Channel {
+    /// A channel with these radios; second 0 of their tracks is at `epoch`.
+    pub fn new(parameters: Parameters, epoch: u64, radios: Vec<(Mac, Track)>) -> Channel {
+        let radio = |(mac, track)| Radio {
+            mac,
+            track,
+            queue: VecDeque::new(),
+            current: None,
+            backoff: None,
+            window: CW_MIN,
+            busy: 0,
+            since: 0,
+            sending: false,
+            waiting: false,
+            token: 0,
+            frames: 0,
+            draws: 0,
+            arriving: Vec::new(),
+            last: BTreeMap::new(),
+            counters: Counters::default(),
+        };
+        Channel {
+            parameters,
+            radios: radios.into_iter().map(radio).collect(),
+            air: BTreeMap::new(),
+            events: BinaryHeap::new(),
+            outputs: VecDeque::new(),
+            now: 0,
+            order: 0,
+            transmissions: 0,
+            epoch,
+        }
+    }
+
+    /// A node hands a frame to its radio. A time before one that the channel has seen is taken for that.
+    pub fn enqueue(&mut self, now: u64, radio: usize, frame: Frame) {
+        self.handle_timeout(now);
+        let r = &mut self.radios[radio];
+        if r.queue.len() >= self.parameters.queue {
+            r.counters.overflow += 1;
+            return;
+        }
+        r.queue.push_back(frame);
+        self.next_frame(radio);
+    }
+
+    /// When [`Channel::handle_timeout`] is to be called.
+    pub fn poll_timeout(&self) -> Option<u64> {
+        self.events.peek().map(|Reverse((at, _, _))| *at)
+    }
+
+    /// Does all that is due by now, in order and each at its own time, however late the call.
+    pub fn handle_timeout(&mut self, now: u64) {
+        while let Some(Reverse((at, _, _))) = self.events.peek()
+            && *at <= now
+            && let Some(Reverse((at, _, event))) = self.events.pop()
+        {
+            self.now = self.now.max(at);
+            match event {
+                Event::End(transmission) => self.end(transmission),
+                Event::Acknowledge { radio, transmission, to } => self.acknowledge(radio, transmission, to),
+                Event::Attempt { radio, token } => self.attempt(radio, token),
+                Event::NoAcknowledgement { radio, token } => self.try_again(radio, token),
+                Event::Noticed(transmission) => self.noticed(transmission),
+            }
+        }
+        self.now = self.now.max(now);
+    }
+
+    /// What has come of it.
+    pub fn poll_output(&mut self) -> Option<Output> {
+        self.outputs.pop_front()
+    }
+
+    /// Counters of each radio by now.
+    pub fn counters(&self) -> Vec<Counters> {
+        let counters = |r: &Radio| {
+            let busy = if r.busy > 0 { self.now - r.since } else { 0 };
+            Counters { busy: r.counters.busy + busy, ..r.counters }
+        };
+        self.radios.iter().map(counters).collect()
+    }
+
+    fn plan(&mut self, at: u64, event: Event) {
+        self.order += 1;
+        self.events.push(Reverse((at, self.order, event)));
+    }
+
+    /// Slots of a back-off.
+    fn draw_backoff(&mut self, radio: usize) {
+        let r = &mut self.radios[radio];
+        r.draws += 1;
+        let bits = draw(self.parameters.seed, Matter::Backoff, &[radio as u64, r.draws]);
+        r.backoff = Some((bits % u64::from(r.window + 1)) as u32);
+    }
+
+    /// Takes the next frame from the queue, if there is none in hand.
+    fn next_frame(&mut self, radio: usize) {
+        let now = self.now;
+        let r = &mut self.radios[radio];
+        if r.current.is_some() {
+            return;
+        }
+        let Some(frame) = r.queue.pop_front() else { return };
+        r.frames += 1;
+        r.current = Some(Current { frame, number: r.frames, tries: 0 });
+        if r.backoff.is_none() && (r.busy > 0 || now < r.since + DIFS) {
+            self.draw_backoff(radio);
+        }
+        self.plan_attempt(radio);
+    }
+
+    /// While the medium is idle: when the frame in hand goes.
+    fn plan_attempt(&mut self, radio: usize) {
+        let r = &mut self.radios[radio];
+        r.token += 1;
+        if r.current.is_none() || r.waiting || r.busy > 0 {
+            return;
+        }
+        let (at, token) = (r.free().max(self.now), r.token);
+        self.plan(at, Event::Attempt { radio, token });
+    }
+
+    fn attempt(&mut self, radio: usize, token: u64) {
+        let r = &mut self.radios[radio];
+        if r.token != token || r.sending {
+            return;
+        }
+        let Some(current) = &mut r.current else { return };
+        current.tries += 1;
+        let (frame, number, tries) = (current.frame.clone(), current.number, current.tries);
+        r.backoff = None;
+        r.counters.sent += 1;
+        r.counters.retries += u64::from(tries > 1);
+        self.outputs.push_back(Output::Sent { at: self.now, radio, frame: frame.clone() });
+        let airtime = self.parameters.airtime.of_frame(frame.len());
+        self.transmit(radio, What::Data { frame, number }, airtime);
+    }
+
+    fn acknowledge(&mut self, radio: usize, transmission: u64, to: usize) {
+        debug_assert!(self.transmissions >= transmission);
+        if !self.radios[radio].sending {
+            let airtime = self.parameters.airtime.of_acknowledgement();
+            self.transmit(radio, What::Acknowledgement { to }, airtime);
+        }
+    }
+
+    /// Puts a frame on the air.
+    fn transmit(&mut self, radio: usize, what: What, airtime: u64) {
+        let seconds = (self.now as f64 - self.epoch as f64) / 1e9;
+        self.transmissions += 1;
+        let transmission = self.transmissions;
+        let propagation = &self.parameters.propagation;
+        let mut hearers = Vec::new();
+        if let Some(place) = self.radios[radio].track.at(seconds) {
+            for (n, other) in self.radios.iter_mut().enumerate().filter(|(n, _)| *n != radio) {
+                let Some(there) = other.track.at(seconds) else { continue };
+                let margin = propagation.margin((radio, place), (n, there));
+                if margin < propagation.noticed() {
+                    continue;
+                }
+                hearers.push(n);
+                let spoiled = other.sending.then_some(Spoiled::HalfDuplex);
+                other.arriving.push(Arriving { transmission, margin, spoiled });
+                spoil(&mut other.arriving, self.parameters.capture);
+            }
+        }
+        let r = &mut self.radios[radio];
+        r.sending = true;
+        r.counters.airtime += airtime;
+        for arriving in &mut r.arriving {
+            arriving.spoiled.get_or_insert(Spoiled::HalfDuplex);
+        }
+        self.air.insert(transmission, Transmission { radio, what, hearers });
+        self.becomes_busy(radio);
+        self.plan(self.now + CCA, Event::Noticed(transmission));
+        self.plan(self.now + airtime, Event::End(transmission));
+    }
+
+    fn noticed(&mut self, transmission: u64) {
+        let Some(hearers) = self.air.get(&transmission).map(|t| t.hearers.clone()) else { return };
+        for radio in hearers {
+            self.becomes_busy(radio);
+        }
+    }
+
+    fn becomes_busy(&mut self, radio: usize) {
+        let now = self.now;
+        let r = &mut self.radios[radio];
+        r.busy += 1;
+        if r.busy > 1 {
+            return;
+        }
+        let contends = r.current.is_some() && !r.waiting && !r.sending;
+        let elapsed = now.saturating_sub(r.since + DIFS) / SLOT;
+        r.backoff = match r.backoff {
+            Some(_) if !contends && now >= r.free() => None,
+            Some(slots) => Some(slots.saturating_sub(u32::try_from(elapsed).unwrap_or(u32::MAX))),
+            None => None,
+        };
+        r.since = now;
+        r.token += u64::from(!r.waiting);
+        if contends && r.backoff.is_none() {
+            self.draw_backoff(radio);
+        }
+    }
+
+    fn becomes_idle(&mut self, radio: usize) {
+        let now = self.now;
+        let r = &mut self.radios[radio];
+        r.busy -= 1;
+        if r.busy > 0 {
+            return;
+        }
+        r.counters.busy += now - r.since;
+        r.since = now;
+        if !r.waiting {
+            self.plan_attempt(radio);
+        }
+    }
+
+    /// A frame has left the air.
+    fn end(&mut self, transmission: u64) {
+        let Some(Transmission { radio, what, hearers }) = self.air.remove(&transmission) else { return };
+        self.radios[radio].sending = false;
+        for hearer in hearers {
+            let arriving = &mut self.radios[hearer].arriving;
+            let found = arriving.iter().position(|a| a.transmission == transmission);
+            let arrived = found.map(|at| arriving.swap_remove(at));
+            self.becomes_idle(hearer);
+            if let Some(arrived) = arrived.filter(|a| a.margin >= self.parameters.propagation.readable()) {
+                self.arrived(hearer, radio, transmission, &what, arrived.spoiled);
+            }
+        }
+        let r = &mut self.radios[radio];
+        match &what {
+            What::Data { frame, .. } if is_group(frame) => {
+                r.current = None;
+                self.becomes_idle(radio);
+                self.finish(radio);
+            }
+            What::Data { .. } => {
+                r.waiting = true;
+                r.token += 1;
+                let token = r.token;
+                let at = self.now + self.parameters.airtime.acknowledgement_timeout();
+                self.plan(at, Event::NoAcknowledgement { radio, token });
+                self.becomes_idle(radio);
+            }
+            What::Acknowledgement { .. } => self.becomes_idle(radio),
+        }
+    }
+
+    /// The end of a readable frame at a receiver.
+    fn arrived(
+        &mut self,
+        radio: usize,
+        from: usize,
+        transmission: u64,
+        what: &What,
+        spoiled: Option<Spoiled>,
+    ) {
+        let at = self.now;
+        let r = &mut self.radios[radio];
+        let lost = || {
+            let about = [transmission, from as u64, radio as u64];
+            self.parameters.loss > 0.0
+                && unit(self.parameters.seed, Matter::Loss, &about) < self.parameters.loss
+        };
+        match (what, spoiled) {
+            (What::Data { frame, .. }, _) if !is_group(frame) && !is_for(r.mac, frame) => {}
+            (What::Data { .. }, Some(Spoiled::Collision)) => r.counters.collided += 1,
+            (What::Data { .. }, Some(Spoiled::HalfDuplex)) => r.counters.half_duplex += 1,
+            (What::Data { .. }, None) if lost() => r.counters.lost += 1,
+            (What::Data { frame, number }, None) => {
+                let to_me = is_for(r.mac, frame);
+                if !to_me || r.last.insert(from, *number) != Some(*number) {
+                    r.counters.received += 1;
+                    self.outputs.push_back(Output::Received { at, radio, frame: frame.clone() });
+                }
+                if to_me {
+                    self.plan(at + SIFS, Event::Acknowledge { radio, transmission, to: from });
+                }
+            }
+            (What::Acknowledgement { to }, None) if *to == radio && r.waiting && !lost() => {
+                r.waiting = false;
+                self.finish(radio);
+            }
+            (What::Acknowledgement { .. }, _) => {}
+        }
+    }
+
+    /// No acknowledgement came.
+    fn try_again(&mut self, radio: usize, token: u64) {
+        let r = &mut self.radios[radio];
+        if r.token != token || !r.waiting {
+            return;
+        }
+        r.waiting = false;
+        if r.current.as_ref().is_none_or(|c| c.tries >= TRIES) {
+            r.counters.unacknowledged += 1;
+            self.finish(radio);
+        } else {
+            r.window = (r.window * 2 + 1).min(CW_MAX);
+            self.draw_backoff(radio);
+            self.plan_attempt(radio);
+        }
+    }
+
+    /// Done with the frame in hand: a back-off before the next one (IEEE 802.11-2020 10.3.4.3).
+    fn finish(&mut self, radio: usize) {
+        let r = &mut self.radios[radio];
+        r.current = None;
+        r.window = CW_MIN;
+        self.draw_backoff(radio);
+        self.next_frame(radio);
+    }
+}
+
+/// To the station with this address.
+fn is_for(mac: Mac, frame: &[u8]) -> bool {
+    frame.get(..6).is_some_and(|to| to == mac)
+}
+
+/// To all, or to a group.
+fn is_group(frame: &[u8]) -> bool {
+    frame.first().is_some_and(|octet| octet & 1 == 1)
+}
+
+/// Frames that arrive at the same time spoil each other.
+fn spoil(arriving: &mut [Arriving], capture: Option<f64>) {
+    if arriving.len() < 2 {
+        return;
+    }
+    let power = |margin: f64| 10_f64.powf(margin / 10.0);
+    let all: f64 = arriving.iter().map(|a| power(a.margin)).sum();
+    for one in arriving {
+        let own = power(one.margin);
+        let stronger = 10.0 * (own / (all - own).max(f64::MIN_POSITIVE)).log10();
+        if capture.is_none_or(|needed| stronger < needed) {
+            one.spoiled.get_or_insert(Spoiled::Collision);
+        }
+    }
+}

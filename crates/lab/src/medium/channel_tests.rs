@@ -1,0 +1,363 @@
+//! The channel in virtual time.
+
+use std::sync::Arc;
+
+use proptest::prelude::*;
+
+use super::channel::{Channel, Frame, Mac, Output, Parameters};
+use super::geometry::Point;
+use super::mobility::Track;
+use super::propagation::Propagation;
+use super::stats::Counters;
+use super::timing::{Airtime, CCA, CW_MIN, DIFS, SIFS, SLOT, TRIES};
+
+const SECOND: u64 = 1_000_000_000;
+const BROADCAST: Mac = [0xff; 6];
+
+fn mac(n: usize) -> Mac {
+    [2, 0, 0, 0, 0, n as u8]
+}
+
+fn frame(to: Mac, octets: usize, mark: u8) -> Frame {
+    let mut frame = vec![mark; octets.max(14)];
+    frame[..6].copy_from_slice(&to);
+    Arc::from(frame)
+}
+
+fn parameters() -> Parameters {
+    let propagation = Propagation {
+        range: 400.0,
+        sense_range: 400.0,
+        exponent: 2.0,
+        shadowing: 0.0,
+        decorrelation: 25.0,
+        seed: 1,
+    };
+    Parameters { seed: 1, propagation, capture: None, loss: 0.0, airtime: Airtime::new(6_000_000), queue: 8 }
+}
+
+/// Radios on a line at these metres.
+fn channel(parameters: Parameters, places: &[f64]) -> Channel {
+    let radio = |(n, x): (usize, &f64)| (mac(n), Track::fixed(Point { x: *x, y: 0.0 }));
+    Channel::new(parameters, 0, places.iter().enumerate().map(radio).collect())
+}
+
+/// Runs until nothing is left to do.
+fn all(channel: &mut Channel) -> Vec<Output> {
+    while let Some(at) = channel.poll_timeout() {
+        channel.handle_timeout(at);
+    }
+    std::iter::from_fn(|| channel.poll_output()).collect()
+}
+
+/// Time, radio and mark of what was received.
+fn received(outputs: &[Output]) -> Vec<(u64, usize, u8)> {
+    let one = |output: &Output| match output {
+        Output::Received { at, radio, frame } => Some((*at, *radio, frame[13])),
+        Output::Sent { .. } => None,
+    };
+    outputs.iter().filter_map(one).collect()
+}
+
+fn sent(outputs: &[Output]) -> Vec<(u64, usize)> {
+    let one = |output: &Output| match output {
+        Output::Sent { at, radio, .. } => Some((*at, *radio)),
+        Output::Received { .. } => None,
+    };
+    outputs.iter().filter_map(one).collect()
+}
+
+#[test]
+fn those_in_reach_hear_a_broadcast() {
+    let mut c = channel(parameters(), &[0.0, 400.0, 401.0, -30.0]);
+    c.enqueue(SECOND, 0, frame(BROADCAST, 114, 7));
+    let outputs = all(&mut c);
+    let end = SECOND + parameters().airtime.of_frame(114);
+    assert_eq!(sent(&outputs), [(SECOND, 0)]);
+    assert_eq!(received(&outputs), [(end, 1, 7), (end, 3, 7)]);
+    let counters = c.counters();
+    assert_eq!((counters[0].sent, counters[1].received, counters[2]), (1, 1, Counters::default()));
+    assert_eq!(counters[0].airtime, end - SECOND);
+    // A receiver notices it a little later than it began.
+    assert_eq!((counters[0].busy, counters[1].busy), (end - SECOND, end - SECOND - CCA));
+}
+
+#[test]
+fn a_radio_waits_while_it_hears_another() {
+    let mut c = channel(parameters(), &[0.0, 100.0]);
+    c.enqueue(SECOND, 0, frame(BROADCAST, 500, 1));
+    c.enqueue(SECOND + 50_000, 1, frame(BROADCAST, 500, 2));
+    let outputs = all(&mut c);
+    let end = SECOND + parameters().airtime.of_frame(500);
+    let (second, _) = sent(&outputs)[1];
+    assert!(second >= end + DIFS && second <= end + DIFS + u64::from(CW_MIN) * SLOT);
+    assert_eq!((second - end - DIFS) % SLOT, 0);
+    assert_eq!(received(&outputs).len(), 2);
+}
+
+#[test]
+fn frames_that_begin_together_collide() {
+    let mut c = channel(parameters(), &[0.0, 100.0, 200.0]);
+    c.enqueue(SECOND, 0, frame(BROADCAST, 114, 1));
+    c.enqueue(SECOND + CCA / 2, 2, frame(BROADCAST, 114, 2));
+    assert_eq!(received(&all(&mut c)), []);
+    let counters = c.counters();
+    assert_eq!(counters.iter().map(|c| c.collided).collect::<Vec<_>>(), [0, 2, 0]);
+    assert_eq!(counters.iter().map(|c| c.half_duplex).collect::<Vec<_>>(), [1, 0, 1]);
+}
+
+#[test]
+fn hidden_stations_collide_in_the_middle() {
+    let mut c = channel(parameters(), &[0.0, 300.0, 600.0]);
+    c.enqueue(SECOND, 0, frame(BROADCAST, 1000, 1));
+    c.enqueue(SECOND + 500_000, 2, frame(BROADCAST, 1000, 2));
+    assert_eq!(received(&all(&mut c)), []);
+    assert_eq!(c.counters()[1].collided, 2);
+    // Whoever senses as far as that waits.
+    let mut senses = parameters();
+    senses.propagation.sense_range = 700.0;
+    let mut c = channel(senses, &[0.0, 300.0, 600.0]);
+    c.enqueue(SECOND, 0, frame(BROADCAST, 1000, 1));
+    c.enqueue(SECOND + 500_000, 2, frame(BROADCAST, 1000, 2));
+    assert_eq!(received(&all(&mut c)).len(), 2);
+}
+
+#[test]
+fn the_stronger_one_survives_with_capture() {
+    let captures = Parameters { capture: Some(10.0), ..parameters() };
+    // 20 m against 380 m: 25 dB, whichever came first.
+    for first in [0, 2] {
+        let mut c = channel(captures.clone(), &[0.0, 20.0, 400.0]);
+        c.enqueue(SECOND, first, frame(BROADCAST, 1000, first as u8));
+        c.enqueue(SECOND + CCA / 2, 2 - first, frame(BROADCAST, 1000, 2 - first as u8));
+        let heard: Vec<_> = received(&all(&mut c)).iter().map(|r| (r.1, r.2)).collect();
+        assert_eq!(heard, [(1, 0)]);
+    }
+    // 200 m against 200 m: neither.
+    let mut c = channel(captures, &[0.0, 200.0, 400.0]);
+    c.enqueue(SECOND, 0, frame(BROADCAST, 1000, 0));
+    c.enqueue(SECOND, 2, frame(BROADCAST, 1000, 2));
+    assert_eq!(received(&all(&mut c)), []);
+}
+
+#[test]
+fn unicast_goes_to_one_and_is_acknowledged() {
+    let mut c = channel(parameters(), &[0.0, 100.0, 200.0]);
+    c.enqueue(SECOND, 0, frame(mac(1), 114, 5));
+    let airtime = parameters().airtime;
+    let outputs = all(&mut c);
+    assert_eq!(received(&outputs), [(SECOND + airtime.of_frame(114), 1, 5)]);
+    let counters = c.counters();
+    assert_eq!((counters[0].sent, counters[0].retries, counters[0].unacknowledged), (1, 0, 0));
+    assert_eq!(counters[1].airtime, airtime.of_acknowledgement());
+    // The next frame waits for the acknowledgement.
+    c.enqueue(2 * SECOND, 0, frame(mac(1), 114, 6));
+    c.enqueue(2 * SECOND, 0, frame(mac(1), 114, 7));
+    let sent = sent(&all(&mut c));
+    let turn = airtime.of_frame(114) + SIFS + airtime.of_acknowledgement() + DIFS;
+    assert!(sent[1].0 >= 2 * SECOND + turn, "{sent:?}");
+}
+
+#[test]
+fn unicast_to_nobody_is_tried_seven_times() {
+    let mut c = channel(parameters(), &[0.0, 100.0]);
+    c.enqueue(SECOND, 0, frame(mac(9), 114, 5));
+    c.enqueue(SECOND, 0, frame(BROADCAST, 114, 6));
+    let outputs = all(&mut c);
+    assert_eq!(sent(&outputs).len(), TRIES as usize + 1);
+    assert_eq!(received(&outputs).len(), 1);
+    let counters = c.counters()[0];
+    assert_eq!((counters.sent, counters.retries, counters.unacknowledged), (8, 6, 1));
+}
+
+#[test]
+fn a_lost_acknowledgement_does_not_double_the_frame() {
+    let lossy = Parameters { loss: 0.5, ..parameters() };
+    let mut c = channel(lossy, &[0.0, 100.0]);
+    for n in 0..200 {
+        c.enqueue(SECOND + n * SECOND / 10, 0, frame(mac(1), 114, n as u8));
+    }
+    let outputs = all(&mut c);
+    let mut marks: Vec<u8> = received(&outputs).iter().map(|r| r.2).collect();
+    let counters = c.counters();
+    assert!(counters[0].retries > 100 && counters[1].lost > 100, "{counters:?}");
+    // A try fails in three of four cases: the frame or its acknowledgement is lost.
+    assert!(counters[0].unacknowledged > 0 && marks.len() > 190, "{} of 200", marks.len());
+    marks.dedup();
+    assert_eq!(marks.len(), received(&outputs).len());
+}
+
+#[test]
+fn uniform_loss_is_the_share_that_was_asked_for() {
+    let lossy = Parameters { loss: 0.2, ..parameters() };
+    let mut c = channel(lossy, &[0.0, 100.0]);
+    for n in 0..1000 {
+        c.enqueue(SECOND + n * 1_000_000, 0, frame(BROADCAST, 114, 0));
+    }
+    let count = received(&all(&mut c)).len();
+    assert!((760..840).contains(&count), "{count} of 1000");
+}
+
+#[test]
+fn the_queue_is_bounded() {
+    let mut c = channel(parameters(), &[0.0, 100.0]);
+    for _ in 0..20 {
+        c.enqueue(SECOND, 0, frame(BROADCAST, 114, 0));
+    }
+    assert_eq!(received(&all(&mut c)).len(), 9);
+    assert_eq!(c.counters()[0].overflow, 11);
+}
+
+#[test]
+fn a_node_that_moves_away_is_not_heard() {
+    let away = Track::moving(vec![(0.0, Point { x: 0.0, y: 0.0 }), (10.0, Point { x: 1000.0, y: 0.0 })]);
+    let visitor = Track::visiting(vec![(0.0, Point::default()), (3.0, Point::default())]);
+    let tracks = [Some(Track::fixed(Point::default())), away, visitor];
+    let radios = tracks.into_iter().enumerate().map(|(n, t)| (mac(n), t.expect("is good"))).collect();
+    // The tracks begin at 5 s.
+    let mut c = Channel::new(parameters(), 5 * SECOND, radios);
+    for n in [4, 6, 8, 10] {
+        c.enqueue(n * SECOND, 0, frame(BROADCAST, 114, n as u8));
+    }
+    let heard: Vec<_> = received(&all(&mut c)).iter().map(|r| (r.1, r.2)).collect();
+    assert_eq!(heard, [(1, 4), (1, 6), (2, 6), (1, 8), (2, 8)]);
+}
+
+/// When, by whom, to whom, how long.
+type Offer = (u64, usize, Option<usize>, usize);
+
+#[derive(Debug, Clone)]
+struct World {
+    places: Vec<(f64, f64)>,
+    offers: Vec<Offer>,
+    sense: f64,
+    shadowing: f64,
+    capture: Option<f64>,
+    loss: f64,
+    seed: u64,
+}
+
+fn world() -> impl Strategy<Value = World> {
+    (2..8_usize).prop_flat_map(|n| {
+        let places = prop::collection::vec((-500.0..500.0_f64, -500.0..500.0_f64), n);
+        let offer = (0..20_000_000_u64, 0..n, prop::option::of(0..n), 20..1500_usize);
+        let offers = prop::collection::vec(offer, 1..60);
+        let rest = (
+            400.0..800.0_f64,
+            prop_oneof![Just(0.0), Just(4.0)],
+            prop::option::of(3.0..15.0_f64),
+            prop_oneof![Just(0.0), Just(0.3)],
+            any::<u64>(),
+        );
+        (places, offers, rest).prop_map(|(places, mut offers, (sense, shadowing, capture, loss, seed))| {
+            offers.sort_unstable();
+            World { places, offers, sense, shadowing, capture, loss, seed }
+        })
+    })
+}
+
+impl World {
+    fn channel(&self) -> Channel {
+        let mut p = Parameters { seed: self.seed, capture: self.capture, loss: self.loss, ..parameters() };
+        p.propagation.sense_range = self.sense;
+        p.propagation.shadowing = self.shadowing;
+        p.propagation.seed = self.seed;
+        let radio = |(n, (x, y)): (usize, &(f64, f64))| (mac(n), Track::fixed(Point { x: *x, y: *y }));
+        Channel::new(p, 0, self.places.iter().enumerate().map(radio).collect())
+    }
+
+    /// What comes of it; the channel is called every `step` nanoseconds, or exactly when it wants to be.
+    fn run(&self, step: Option<u64>) -> (Vec<Output>, Vec<Counters>) {
+        let mut c = self.channel();
+        let mut outputs = Vec::new();
+        for (n, (at, radio, to, octets)) in self.offers.iter().enumerate() {
+            let at = SECOND + at;
+            let mut frame = frame(to.map_or(BROADCAST, mac), *octets, 0).to_vec();
+            frame[6..14].copy_from_slice(&(n as u64).to_be_bytes());
+            if let Some(step) = step {
+                c.handle_timeout(at / step * step);
+            }
+            while let Some(due) = c.poll_timeout().filter(|due| step.is_none() && *due <= at) {
+                c.handle_timeout(due);
+            }
+            c.enqueue(at, *radio, Arc::from(frame));
+        }
+        outputs.extend(all(&mut c));
+        (outputs, c.counters())
+    }
+}
+
+/// Which offer a frame is.
+fn offer(frame: &Frame) -> usize {
+    frame[6..14].iter().fold(0, |n, octet| n << 8 | usize::from(*octet))
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(200))]
+
+    #[test]
+    fn the_same_frames_come_to_the_same_end_however_late_the_calls(world in world()) {
+        let exact = world.run(None);
+        prop_assert_eq!(&exact, &world.run(None));
+        prop_assert_eq!(&exact.0, &world.run(Some(1_000_000)).0);
+        prop_assert_eq!(&exact.1, &world.run(Some(7_777)).1);
+    }
+
+    #[test]
+    fn nothing_comes_from_nowhere(world in world()) {
+        let (outputs, counters) = world.run(None);
+        let airtime = parameters().airtime;
+        let mut seen = std::collections::BTreeSet::new();
+        let on_air: Vec<(u64, u64, usize, usize)> = outputs
+            .iter()
+            .filter_map(|o| match o {
+                Output::Sent { at, radio, frame } => {
+                    Some((*at, *at + airtime.of_frame(frame.len()), *radio, offer(frame)))
+                }
+                Output::Received { .. } => None,
+            })
+            .collect();
+        for output in &outputs {
+            let Output::Received { at, radio, frame } = output else { continue };
+            let offer = offer(frame);
+            let (_, from, to, _) = world.offers[offer];
+            // Not by the sender, by nobody twice, by no other than the one it is for.
+            prop_assert_ne!(*radio, from);
+            prop_assert!(seen.insert((offer, *radio)));
+            prop_assert!(to.is_none_or(|to| to == *radio));
+            let begin = *at - airtime.of_frame(frame.len());
+            prop_assert!(on_air.contains(&(begin, *at, from, offer)));
+            // Not while the receiver was sending itself.
+            for (start, end, sender, _) in &on_air {
+                prop_assert!(*sender != *radio || *end <= begin || *start >= *at);
+            }
+            if world.shadowing > 0.0 {
+                continue;
+            }
+            let distance = |a: usize, b: usize| {
+                let ((ax, ay), (bx, by)) = (world.places[a], world.places[b]);
+                f64::hypot(ax - bx, ay - by)
+            };
+            prop_assert!(distance(from, *radio) <= 400.0 + 1e-6);
+            // Without capture nobody in earshot was sending at the same time.
+            for (start, end, sender, other) in &on_air {
+                let overlaps = *other != offer && *start < *at && *end > begin;
+                let heard = distance(*sender, *radio) <= world.sense - 1e-6;
+                prop_assert!(world.capture.is_some() || !overlaps || !heard);
+            }
+        }
+        // Every frame is sent or refused, and none is left behind.
+        let offers: std::collections::BTreeSet<usize> = on_air.iter().map(|f| f.3).collect();
+        let overflow: u64 = counters.iter().map(|c| c.overflow).sum();
+        prop_assert_eq!(offers.len() as u64 + overflow, world.offers.len() as u64);
+        let sum = |f: fn(&Counters) -> u64| counters.iter().map(f).sum::<u64>();
+        prop_assert_eq!(sum(|c| c.sent), on_air.len() as u64);
+        prop_assert_eq!(sum(|c| c.received), seen.len() as u64);
+        prop_assert_eq!(sum(|c| c.sent) - sum(|c| c.retries), offers.len() as u64);
+        prop_assert!(sum(|c| c.airtime) >= on_air.iter().map(|f| f.1 - f.0).sum::<u64>());
+        for (counters, n) in counters.iter().zip(0..) {
+            let own: u64 = on_air.iter().filter(|f| f.2 == n).map(|f| f.1 - f.0).sum();
+            prop_assert!(counters.busy >= own && counters.airtime >= own);
+        }
+    }
+}

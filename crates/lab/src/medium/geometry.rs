@@ -1,0 +1,100 @@
+//! The map: metres to the east and north of an origin, and where that is on the globe.
+//!
+//! The projection is linear (equidistant cylindrical, with the radii of curvature of WGS 84 at the origin):
+//! what moves in a straight line at constant speed on the map does so in degrees, and stations that interpolate
+//! in degrees are where the medium has them. Within 20 km of the origin distances are right to 0.3 %.
+
+/// Semi-major axis of WGS 84, metres.
+const A: f64 = 6_378_137.0;
+/// Square of its first eccentricity.
+const E2: f64 = 6.694_379_990_14e-3;
+
+/// A place on the map.
+#[derive(Debug, Clone, Copy, PartialEq, Default)]
+pub struct Point {
+    /// Metres to the east of the origin.
+    pub x: f64,
+    /// Metres to the north.
+    pub y: f64,
+}
+
+impl Point {
+    /// Metres between two places.
+    pub fn distance(self, other: Point) -> f64 {
+        (self.x - other.x).hypot(self.y - other.y)
+    }
+
+    /// The place at this share of the way to another.
+    pub fn towards(self, other: Point, share: f64) -> Point {
+        Point { x: self.x + share * (other.x - self.x), y: self.y + share * (other.y - self.y) }
+    }
+}
+
+/// Where the map lies on the globe.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Origin {
+    latitude: f64,
+    longitude: f64,
+    metres_per_degree_north: f64,
+    metres_per_degree_east: f64,
+}
+
+impl Origin {
+    /// A map around these degrees.
+    pub fn new(latitude: f64, longitude: f64) -> Origin {
+        let (sin, cos) = latitude.to_radians().sin_cos();
+        let w = 1.0 - E2 * sin * sin;
+        let (meridian, normal) = (A * (1.0 - E2) / w.powf(1.5), A / w.sqrt());
+        Origin {
+            latitude,
+            longitude,
+            metres_per_degree_north: meridian.to_radians(),
+            metres_per_degree_east: (normal * cos).to_radians(),
+        }
+    }
+
+    /// Latitude and longitude of a place.
+    pub fn degrees(&self, place: Point) -> (f64, f64) {
+        (
+            self.latitude + place.y / self.metres_per_degree_north,
+            self.longitude + place.x / self.metres_per_degree_east,
+        )
+    }
+
+    /// The place at a latitude and longitude.
+    pub fn place(&self, latitude: f64, longitude: f64) -> Point {
+        Point {
+            x: (longitude - self.longitude) * self.metres_per_degree_east,
+            y: (latitude - self.latitude) * self.metres_per_degree_north,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Against geodesics on WGS 84.
+    #[test]
+    fn metres_on_the_globe() {
+        use geographiclib_rs::{Geodesic, InverseGeodesic};
+        let wgs84 = Geodesic::wgs84();
+        for (latitude, longitude) in [(48.8375, 2.1008), (0.0, -70.0), (-60.0, 179.0)] {
+            let origin = Origin::new(latitude, longitude);
+            for (x, y) in [(0.0, 0.0), (1000.0, 0.0), (0.0, -2000.0), (-3000.0, 4000.0), (15e3, -13e3)] {
+                let place = Point { x, y };
+                let (to_latitude, to_longitude) = origin.degrees(place);
+                assert!(origin.place(to_latitude, to_longitude).distance(place) < 1e-6);
+                let metres: f64 = wgs84.inverse(latitude, longitude, to_latitude, to_longitude);
+                let error = (metres - x.hypot(y)).abs();
+                assert!(error <= x.hypot(y) * 0.003, "{latitude} {place:?}: {error} m");
+            }
+        }
+    }
+
+    #[test]
+    fn half_way() {
+        let (a, b) = (Point { x: 0.0, y: 0.0 }, Point { x: 30.0, y: 40.0 });
+        assert_eq!((a.distance(b), a.towards(b, 0.5)), (50.0, Point { x: 15.0, y: 20.0 }));
+    }
+}

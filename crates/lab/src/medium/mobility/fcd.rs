@@ -1,0 +1,136 @@
+//! Floating car data as SUMO writes it (`sumo --fcd-output`).
+//!
+//! ```xml
+//! <timestep time="0.00">
+//!     <vehicle id="v0" x="12.5" y="-1.6" angle="90.00" speed="13.90"/>
+//! </timestep>
+//! ```
+//!
+//! A vehicle is there from its first to its last time step. With `--fcd-output.geo` x is the longitude and y the
+//! latitude. Read are the tags `timestep`, `vehicle` and `person`; speed and angle follow from the places. This is
+//! no XML reader: it takes what SUMO writes, tags with attributes in double quotes.
+
+use std::collections::BTreeMap;
+
+use super::{Mistake, Track};
+use crate::medium::geometry::{Origin, Point};
+
+/// Reads a file: the tracks by id of the vehicle. With `geo`, the coordinates are degrees.
+///
+/// # Errors
+/// What is wrong, and where.
+pub fn parse(text: &str, geo: Option<&Origin>) -> Result<BTreeMap<String, Track>, Mistake> {
+    let mut points: BTreeMap<String, Vec<(f64, Point)>> = BTreeMap::new();
+    let mut time = None;
+    let mut rest = text;
+    while let Some(start) = rest.find('<') {
+        let before = &text[..text.len() - rest.len() + start];
+        let wrong = |message: String| Mistake { line: before.matches('\n').count() + 1, message };
+        rest = &rest[start + 1..];
+        let end = if rest.starts_with("!--") { rest.find("-->") } else { rest.find('>') };
+        let Some(end) = end else { return Err(wrong("a tag without end".into())) };
+        let tag = &rest[..end];
+        rest = &rest[end..];
+        let name = tag.split(|c: char| c.is_whitespace() || c == '/').next().unwrap_or_default();
+        match name {
+            "timestep" => {
+                let seconds = number(tag, "time").map_err(wrong)?;
+                if time.is_some_and(|before| before >= seconds) {
+                    return Err(wrong(format!("time {seconds} does not come after the one before")));
+                }
+                time = Some(seconds);
+            }
+            "vehicle" | "person" => {
+                let Some(seconds) = time else { return Err(wrong("a vehicle outside of a timestep".into())) };
+                let id = attribute(tag, "id").ok_or_else(|| wrong(format!("<{name}> has no id")))?;
+                let (x, y) = (number(tag, "x").map_err(wrong)?, number(tag, "y").map_err(wrong)?);
+                let place = geo.map_or(Point { x, y }, |origin| origin.place(y, x));
+                let points = points.entry(id.to_owned()).or_default();
+                if points.last().is_some_and(|last| last.0 >= seconds) {
+                    return Err(wrong(format!("vehicle {id:?} is twice in one timestep")));
+                }
+                points.push((seconds, place));
+            }
+            _ => {}
+        }
+    }
+    Ok(points.into_iter().filter_map(|(id, points)| Some((id, Track::visiting(points)?))).collect())
+}
+
+/// The value of an attribute.
+fn attribute<'a>(tag: &'a str, name: &str) -> Option<&'a str> {
+    let mut rest = tag;
+    loop {
+        let at = rest.find(name)?;
+        let (before, after) = (&rest[..at], &rest[at + name.len()..]);
+        if before.ends_with(char::is_whitespace)
+            && let Some(value) = after.strip_prefix("=\"")
+        {
+            return value.split('"').next();
+        }
+        rest = after;
+    }
+}
+
+fn number(tag: &str, name: &str) -> Result<f64, String> {
+    let text = attribute(tag, name).ok_or_else(|| format!("no attribute {name} in <{tag}>"))?;
+    let number = text.parse().ok().filter(|value: &f64| value.is_finite());
+    number.ok_or_else(|| format!("{name} is {text:?}, expected a number"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const TEXT: &str = r#"<?xml version="1.0" encoding="UTF-8"?>
+<!-- generated on 2026-01-01 by <Eclipse> SUMO -->
+<fcd-export xmlns:xsi="http://www.w3.org/2001/XMLSchema-instance">
+    <timestep time="0.00"/>
+    <timestep time="1.00">
+        <vehicle id="v0" x="10.00" y="-1.60" angle="90.00" type="car" speed="13.90" pos="5.10" lane="e_0" slope="0.00"/>
+    </timestep>
+    <timestep time="2.00">
+        <vehicle id="v0" x="23.90" y="-1.60" angle="90.00" type="car" speed="13.90" pos="19.00" lane="e_0" slope="0.00"/>
+        <vehicle id="v1" x="0.00" y="1.60" angle="270.00" type="car" speed="0.00" pos="0.00" lane="f_0" slope="0.00"/>
+    </timestep>
+</fcd-export>
+"#;
+
+    #[test]
+    fn vehicles_come_and_go() {
+        let tracks = parse(TEXT, None).expect("is good");
+        assert_eq!(tracks.keys().collect::<Vec<_>>(), ["v0", "v1"]);
+        let place = |id: &str, t: f64| tracks[id].at(t).map(|p| ((p.x * 100.0).round() / 100.0, p.y));
+        assert_eq!([place("v0", 0.5), place("v0", 1.5)], [None, Some((16.95, -1.6))]);
+        assert_eq!(place("v1", 2.0), Some((0.0, 1.6)));
+    }
+
+    #[test]
+    fn degrees_become_metres() {
+        let origin = Origin::new(48.8375, 2.1008);
+        let place = Point { x: 250.0, y: -400.0 };
+        let (latitude, longitude) = origin.degrees(place);
+        let text =
+            format!("<timestep time=\"0\"><vehicle id=\"a\" x=\"{longitude}\" y=\"{latitude}\"/></timestep>");
+        let found = parse(&text, Some(&origin)).expect("is good")["a"].at(0.0).expect("is there");
+        assert!(found.distance(place) < 0.01, "{found:?}");
+    }
+
+    #[test]
+    fn mistakes_have_their_line() {
+        for (from, to, line, message) in [
+            ("x=\"23.90\"", "x=\"far\"", 9, "x is \"far\", expected a number"),
+            ("id=\"v1\"", "id=\"v0\"", 10, "vehicle \"v0\" is twice in one timestep"),
+            ("time=\"2.00\"", "time=\"1.00\"", 8, "time 1 does not come after the one before"),
+            ("<timestep time=\"1.00\">", "<timestep>", 5, "no attribute time"),
+            ("</fcd-export>\n", "<vehicle", 12, "a tag without end"),
+        ] {
+            assert!(TEXT.contains(from));
+            let mistake = parse(&TEXT.replacen(from, to, 1), None).expect_err("is bad");
+            assert!(mistake.message.starts_with(message), "{}", mistake.message);
+            assert_eq!(mistake.line, line, "{to}");
+        }
+        let alone = parse("<vehicle id=\"a\" x=\"1\" y=\"2\"/>", None).expect_err("is bad");
+        assert_eq!(alone.message, "a vehicle outside of a timestep");
+    }
+}

@@ -1,0 +1,148 @@
+//! Where nodes are at what time.
+//!
+//! A [`Track`] is a list of places with their seconds; between two of them a node goes straight at constant speed.
+//! Tracks come from the scenario itself, from ns-2 movement files ([`ns2`]) or from SUMO's floating car data
+//! ([`fcd`]). The lab writes each track as a trace for the station, in degrees, so that medium and station have
+//! the same place at the same time.
+
+pub mod fcd;
+pub mod ns2;
+
+use std::fmt::Write;
+
+use super::geometry::{Origin, Point};
+
+/// How long a station stays where its track ends, seconds.
+const STAY: f64 = 1e6;
+
+/// What is wrong with a file of movements.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Mistake {
+    /// Line, from 1.
+    pub line: usize,
+    /// What is wrong, what was expected.
+    pub message: String,
+}
+
+/// The way of a node.
+#[derive(Debug, Clone, PartialEq, Default)]
+pub struct Track {
+    /// Seconds and place, in order of time.
+    points: Vec<(f64, Point)>,
+    /// Whether it is only there from the first to the last point; otherwise it stands at the first place before
+    /// and at the last one after.
+    visits: bool,
+}
+
+impl Track {
+    /// A node that stays where it is.
+    pub fn fixed(place: Point) -> Track {
+        Track { points: vec![(0.0, place)], visits: false }
+    }
+
+    /// A node that moves. `None` unless there is a point, and time goes on from each to the next.
+    pub fn moving(points: Vec<(f64, Point)>) -> Option<Track> {
+        let ordered = points.windows(2).all(|pair| pair[0].0 < pair[1].0);
+        (ordered && !points.is_empty()).then_some(Track { points, visits: false })
+    }
+
+    /// The same, for a node that is only there from the first to the last point.
+    pub fn visiting(points: Vec<(f64, Point)>) -> Option<Track> {
+        Some(Track { visits: true, ..Track::moving(points)? })
+    }
+
+    /// The same track elsewhere.
+    pub fn shifted(mut self, x: f64, y: f64) -> Track {
+        for (_, place) in &mut self.points {
+            *place = Point { x: place.x + x, y: place.y + y };
+        }
+        self
+    }
+
+    /// Where the node is at this second; `None` while it is nowhere.
+    pub fn at(&self, seconds: f64) -> Option<Point> {
+        let next = self.points.partition_point(|(at, _)| *at <= seconds);
+        match (next.checked_sub(1).and_then(|n| self.points.get(n)), self.points.get(next)) {
+            (Some((from, here)), Some((to, there))) => {
+                Some(here.towards(*there, (seconds - from) / (to - from)))
+            }
+            (Some((at, last)), None) => (!self.visits || seconds <= *at).then_some(*last),
+            (None, Some((_, first))) => (!self.visits).then_some(*first),
+            (None, None) => None,
+        }
+    }
+
+    /// The trace for a station: UNIX seconds, latitude, longitude. Second 0 of the track is at `epoch`, UNIX
+    /// seconds; the trace begins long before, and does not end.
+    pub fn trace(&self, origin: &Origin, epoch: f64) -> String {
+        let mut text = String::from("# seconds latitude longitude\n");
+        let mut line = |seconds: f64, place: Option<Point>| {
+            let _ = match place.map(|place| origin.degrees(place)) {
+                Some((latitude, longitude)) => writeln!(text, "{seconds:.4} {latitude:.9} {longitude:.9}"),
+                None => writeln!(text, "{seconds:.4} lost"),
+            };
+        };
+        let (Some(first), Some(last)) = (self.points.first(), self.points.last()) else { return text };
+        let outside = |place: Point| (!self.visits).then_some(place);
+        line(epoch + first.0 - STAY, outside(first.1));
+        for (seconds, place) in &self.points {
+            line(epoch + seconds, Some(*place));
+        }
+        // A thousandth of a second is later by the digits that are written.
+        line(epoch + last.0 + 0.001, outside(last.1));
+        line(epoch + last.0 + STAY, outside(last.1));
+        text
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn at(x: f64, y: f64) -> Point {
+        Point { x, y }
+    }
+
+    #[test]
+    fn between_two_points_it_goes_straight() {
+        let track = Track::moving(vec![(2.0, at(0.0, 0.0)), (4.0, at(20.0, 10.0))]).expect("is good");
+        let places = [0.0, 2.0, 3.0, 4.0, 9.0].map(|t| track.at(t).expect("is there"));
+        assert_eq!(places, [at(0.0, 0.0), at(0.0, 0.0), at(10.0, 5.0), at(20.0, 10.0), at(20.0, 10.0)]);
+        assert_eq!(track.shifted(1.0, 2.0).at(3.0), Some(at(11.0, 7.0)));
+        assert_eq!(Track::fixed(at(1.0, 1.0)).at(-5.0), Some(at(1.0, 1.0)));
+        assert_eq!(Track::moving(vec![(2.0, at(0.0, 0.0)), (2.0, at(1.0, 0.0))]), None);
+        assert_eq!(Track::moving(vec![]), None);
+    }
+
+    #[test]
+    fn a_visitor_comes_and_goes() {
+        let track = Track::visiting(vec![(2.0, at(0.0, 0.0)), (4.0, at(20.0, 0.0))]).expect("is good");
+        let places = [1.9, 2.0, 3.0, 4.0, 4.1].map(|t| track.at(t).map(|p| p.x));
+        assert_eq!(places, [None, Some(0.0), Some(10.0), Some(20.0), None]);
+    }
+
+    #[test]
+    fn traces_are_in_degrees_of_unix_time() {
+        let origin = Origin::new(48.8375, 2.1008);
+        let points = vec![(0.0, at(0.0, 0.0)), (10.0, at(0.0, 1000.0))];
+        let lines = |track: Track| -> Vec<String> {
+            track.trace(&origin, 1_700_000_000.0).lines().map(str::to_owned).collect()
+        };
+        assert_eq!(
+            lines(Track::moving(points.clone()).expect("is good")),
+            [
+                "# seconds latitude longitude",
+                "1699000000.0000 48.837500000 2.100800000",
+                "1700000000.0000 48.837500000 2.100800000",
+                "1700000010.0000 48.846492273 2.100800000",
+                "1700000010.0010 48.846492273 2.100800000",
+                "1701000010.0000 48.846492273 2.100800000",
+            ]
+        );
+        let visitor = lines(Track::visiting(points).expect("is good"));
+        assert_eq!(
+            (visitor[1].as_str(), visitor[4].as_str()),
+            ("1699000000.0000 lost", "1700000010.0010 lost")
+        );
+    }
+}

@@ -1,0 +1,155 @@
+//! Movement files of ns-2, as its `setdest`, SUMO's traceExporter and BonnMotion write them.
+//!
+//! ```text
+//! $node_(0) set X_ 100.0
+//! $node_(0) set Y_ 50.0
+//! $ns_ at 2.5 "$node_(0) setdest 300.0 50.0 13.9"
+//! ```
+//!
+//! From the time of a `setdest` on, the node goes straight to the place at the speed in metres per second; a later
+//! one begins where the node is then. Z, other commands (`$god_`, `create-god`) and comments are passed over.
+
+use std::collections::BTreeMap;
+
+use super::{Mistake, Track};
+use crate::medium::geometry::Point;
+
+/// The movement of one node.
+#[derive(Debug, Default)]
+struct Node {
+    x: f64,
+    y: f64,
+    /// Time, destination, speed.
+    orders: Vec<(f64, Point, f64)>,
+}
+
+/// Reads a file: the tracks by number of the node.
+///
+/// # Errors
+/// What is wrong, and where.
+pub fn parse(text: &str) -> Result<BTreeMap<u32, Track>, Mistake> {
+    let mut nodes: BTreeMap<u32, Node> = BTreeMap::new();
+    for (number, line) in text.lines().enumerate() {
+        let content = line.split('#').next().unwrap_or_default().trim();
+        let wrong = |message: &str| Mistake { line: number + 1, message: format!("{message}: {content:?}") };
+        let words: Vec<&str> =
+            content.split(|c: char| c.is_whitespace() || c == '"').filter(|w| !w.is_empty()).collect();
+        match words[..] {
+            [node, "set", axis, value] if node.starts_with("$node_") => {
+                let value = real(value).ok_or_else(|| wrong("expected a number of metres"))?;
+                let node = nodes.entry(index(node).ok_or_else(|| wrong("expected $node_(N)"))?).or_default();
+                match axis {
+                    "X_" => node.x = value,
+                    "Y_" => node.y = value,
+                    _ => {}
+                }
+            }
+            ["$ns_", "at", time, node, "setdest", x, y, speed] => {
+                let time = real(time).filter(|t| *t >= 0.0).ok_or_else(|| wrong("expected a time"))?;
+                let node = nodes.entry(index(node).ok_or_else(|| wrong("expected $node_(N)"))?).or_default();
+                let (Some(x), Some(y), Some(speed)) = (real(x), real(y), real(speed)) else {
+                    return Err(wrong("expected setdest X Y SPEED"));
+                };
+                if speed < 0.0 {
+                    return Err(wrong("expected a speed of 0 or more"));
+                }
+                node.orders.push((time, Point { x, y }, speed));
+            }
+            [_, "at", _, _, "setdest", ..] => return Err(wrong("expected setdest X Y SPEED")),
+            _ => {}
+        }
+    }
+    Ok(nodes.into_iter().map(|(number, node)| (number, node.track())).collect())
+}
+
+impl Node {
+    fn track(mut self) -> Track {
+        self.orders.sort_by(|a, b| a.0.total_cmp(&b.0));
+        let mut place = Point { x: self.x, y: self.y };
+        let mut points = vec![(0.0, place)];
+        let mut go = |seconds: f64, place: Point| match points.last_mut() {
+            Some(last) if last.0 >= seconds => *last = (last.0, place),
+            _ => points.push((seconds, place)),
+        };
+        for (n, (start, to, speed)) in self.orders.iter().enumerate() {
+            go(*start, place);
+            let distance = place.distance(*to);
+            if *speed == 0.0 || distance == 0.0 {
+                continue;
+            }
+            let arrival = start + distance / speed;
+            match self.orders.get(n + 1) {
+                Some((next, ..)) if *next < arrival => {
+                    place = place.towards(*to, (next - start) / (arrival - start));
+                }
+                _ => {
+                    place = *to;
+                    go(arrival, place);
+                }
+            }
+        }
+        Track::moving(points).unwrap_or_default()
+    }
+}
+
+fn real(text: &str) -> Option<f64> {
+    text.parse().ok().filter(|value: &f64| value.is_finite())
+}
+
+fn index(text: &str) -> Option<u32> {
+    text.strip_prefix("$node_(")?.strip_suffix(')')?.parse().ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_node_goes_where_it_is_sent() {
+        let text = "# made by hand\n$node_(0) set X_ 100.0\n$node_(0) set Y_ 50\n$node_(0) set Z_ 0\n\
+            $god_ set-dist 0 1 1\n\
+            $ns_ at 2.0 \"$node_(0) setdest 200.0 50.0 10.0\"\n\
+            $ns_ at 5.0 \"$node_(0) setdest 130.0 90.0 20.0\"\n\
+            $ns_ at 0.0 \"$node_(7) setdest 3 4 1\"\n";
+        let tracks = parse(text).expect("is good");
+        let places = [0.0, 2.0, 4.0, 5.0, 6.0, 7.0, 99.0].map(|t| {
+            let place = tracks[&0].at(t).expect("is there");
+            (place.x, place.y)
+        });
+        // At 5 s it is at 130, 50, and turns to the north.
+        assert_eq!(
+            places,
+            [
+                (100.0, 50.0),
+                (100.0, 50.0),
+                (120.0, 50.0),
+                (130.0, 50.0),
+                (130.0, 70.0),
+                (130.0, 90.0),
+                (130.0, 90.0)
+            ]
+        );
+        assert_eq!(tracks[&7].at(5.0), Some(Point { x: 3.0, y: 4.0 }));
+    }
+
+    #[test]
+    fn what_stands_still_stands_still() {
+        let tracks = parse("$node_(1) set X_ 5\n$ns_ at 3 \"$node_(1) setdest 9 9 0\"\n").expect("is good");
+        assert_eq!(tracks[&1].at(10.0), Some(Point { x: 5.0, y: 0.0 }));
+    }
+
+    #[test]
+    fn mistakes_have_their_line() {
+        for (text, line, message) in [
+            ("\n$node_(0) set X_ far", 2, "expected a number of metres"),
+            ("$node_(x) set X_ 1", 1, "expected $node_(N)"),
+            ("$ns_ at 1 \"$node_(0) setdest 1 2\"", 1, "expected setdest X Y SPEED"),
+            ("$ns_ at 1 \"$node_(0) setdest 1 2 -3\"", 1, "expected a speed of 0 or more"),
+            ("$ns_ at soon \"$node_(0) setdest 1 2 3\"", 1, "expected a time"),
+        ] {
+            let mistake = parse(text).expect_err("is bad");
+            assert_eq!(mistake.line, line, "{text}");
+            assert!(mistake.message.starts_with(message), "{}", mistake.message);
+        }
+    }
+}

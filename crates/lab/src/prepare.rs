@@ -1,0 +1,65 @@
+//! The files that stations get: their configs, filled in, and the traces of their ways.
+//!
+//! A config may have `{node}` in it, the name of the node; `{n}`, its number in a series; and `{trace}`, the file
+//! with its way. Configs without them are used where they are.
+
+use std::path::{Path, PathBuf};
+
+use anyhow::Context;
+
+use crate::clock;
+use crate::scenario::Scenario;
+
+/// Writes the traces of all nodes that move into `folder`.
+pub fn traces(scenario: &Scenario, folder: &Path) -> anyhow::Result<()> {
+    let Some(medium) = &scenario.medium else { return Ok(()) };
+    let shift = clock::realtime() as i64 - clock::monotonic() as i64;
+    let epoch = scenario.epoch.saturating_add_signed(shift) as f64 / 1e9;
+    std::fs::create_dir_all(folder).with_context(|| format!("cannot make {}", folder.display()))?;
+    for (node, track) in &scenario.tracks {
+        let file = trace(folder, node);
+        std::fs::write(&file, track.trace(&medium.origin(), epoch))
+            .with_context(|| format!("cannot write {}", file.display()))?;
+    }
+    Ok(())
+}
+
+fn trace(folder: &Path, node: &str) -> PathBuf {
+    folder.join(format!("{node}.trace"))
+}
+
+/// The config for a node, made of `config`: that itself, or a copy in `folder` that is filled in.
+pub fn config(scenario: &Scenario, node: &str, config: &Path, folder: &Path) -> anyhow::Result<PathBuf> {
+    let text =
+        std::fs::read_to_string(config).with_context(|| format!("cannot read {}", config.display()))?;
+    let number = scenario.nodes.get(node).and_then(|n| n.series).map(|n| n.to_string());
+    let filled = fill(&text, node, number.as_deref(), &trace(folder, node));
+    if filled == text {
+        return Ok(config.into());
+    }
+    std::fs::create_dir_all(folder).with_context(|| format!("cannot make {}", folder.display()))?;
+    let file = folder.join(format!("{node}.toml"));
+    std::fs::write(&file, filled).with_context(|| format!("cannot write {}", file.display()))?;
+    Ok(file)
+}
+
+fn fill(text: &str, node: &str, number: Option<&str>, trace: &Path) -> String {
+    let text = text.replace("{node}", node).replace("{trace}", &trace.to_string_lossy());
+    match number {
+        Some(number) => text.replace("{n}", number),
+        None => text,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_config_is_filled_in() {
+        let text = "name = \"{node}\"\nposition = \"trace:{trace}\"\nx = {n}\n";
+        let filled = fill(text, "car7", Some("7"), Path::new("/out/car7.trace"));
+        assert_eq!(filled, "name = \"car7\"\nposition = \"trace:/out/car7.trace\"\nx = 7\n");
+        assert_eq!(fill("{n}", "a", None, Path::new("t")), "{n}");
+    }
+}

@@ -1,0 +1,143 @@
+//! The radios on the map: where they begin, their ways, how far they reach, the circles into which packets go.
+
+use std::fmt::Write;
+
+use super::{escape, put};
+use crate::results::{Map, MapNode};
+
+/// With more nodes than this, names stand in tooltips only.
+const NAMED: usize = 20;
+/// With more nodes than this, only the range of those that send is drawn.
+const RANGED: usize = 6;
+/// Room around it.
+const MARGIN: f64 = 16.0;
+/// Room for the scale at the bottom.
+const FOOT: f64 = 30.0;
+
+/// The picture, this wide.
+pub fn map(map: &Map, width: f64, wide: bool) -> String {
+    let start = |n: &MapNode| n.way.first().copied();
+    let few = map.nodes.len() <= RANGED;
+    let ranged: Vec<&MapNode> = map.nodes.iter().filter(|n| few || map.senders.contains(&n.name)).collect();
+    let discs = map.circles.iter().map(|c| (c.center, c.radius));
+    let discs: Vec<((f64, f64), f64)> =
+        discs.chain(ranged.iter().filter_map(|n| Some((start(n)?, map.range_m)))).collect();
+    let dots = map.nodes.iter().flat_map(|n| &n.way).map(|p| (*p, 0.0));
+    let corners = discs.iter().copied().chain(dots).flat_map(|((x, y), r)| [(x - r, y - r), (x + r, y + r)]);
+    let (mut low, mut high) = ((f64::INFINITY, f64::INFINITY), (f64::NEG_INFINITY, f64::NEG_INFINITY));
+    for (x, y) in corners {
+        low = (low.0.min(x), low.1.min(y));
+        high = (high.0.max(x), high.1.max(y));
+    }
+    if !low.0.is_finite() {
+        return String::new();
+    }
+    let span = ((high.0 - low.0).max(1.0), (high.1 - low.1).max(1.0));
+    // Pixels of a metre: as wide as there is room, but no higher than half of that.
+    let scale = ((width - 2.0 * MARGIN) / span.0).min(width * 0.5 / span.1);
+    let left = (width - span.0 * scale) / 2.0;
+    let place = |(x, y): (f64, f64)| (left + (x - low.0) * scale, MARGIN + (high.1 - y) * scale);
+    let height = span.1 * scale + 2.0 * MARGIN + FOOT;
+    let mut out = String::new();
+    put!(
+        out,
+        "<svg viewBox=\"0 0 {width:.0} {height:.0}\" role=\"img\" aria-label=\"The radios on the map\">"
+    );
+    for circle in &map.circles {
+        let (x, y) = place(circle.center);
+        put!(
+            out,
+            "<circle cx=\"{x:.1}\" cy=\"{y:.1}\" r=\"{:.1}\" fill=\"var(--s2)\" fill-opacity=\".1\" \
+             stroke=\"var(--s2)\" stroke-width=\"1.4\"><title>{}: {:.0} m</title></circle>",
+            circle.radius * scale,
+            escape(&circle.name),
+            circle.radius
+        );
+    }
+    for node in ranged {
+        let Some((x, y)) = start(node).map(place) else { continue };
+        put!(
+            out,
+            "<circle cx=\"{x:.1}\" cy=\"{y:.1}\" r=\"{:.1}\" fill=\"none\" stroke=\"var(--s1)\" \
+             stroke-opacity=\".6\" stroke-dasharray=\"5 4\"><title>range of {}: {:.0} m</title></circle>",
+            map.range_m * scale,
+            escape(&node.name),
+            map.range_m
+        );
+    }
+    for node in map.nodes.iter().filter(|n| n.way.len() > 1) {
+        let points: Vec<String> =
+            node.way.iter().map(|p| place(*p)).map(|(x, y)| format!("{x:.1} {y:.1}")).collect();
+        put!(
+            out,
+            "<path fill=\"none\" stroke=\"var(--faint)\" stroke-opacity=\".5\" stroke-width=\"1.4\" d=\"M{}\"/>",
+            points.join("L")
+        );
+    }
+    let radius = if map.nodes.len() > NAMED { 3.0 } else { 5.0 };
+    for node in &map.nodes {
+        let Some((x, y)) = start(node).map(place) else { continue };
+        let color = if map.senders.contains(&node.name) { "var(--s2)" } else { "var(--s1)" };
+        put!(
+            out,
+            "<circle cx=\"{x:.1}\" cy=\"{y:.1}\" r=\"{radius}\" fill=\"{color}\" stroke=\"var(--card)\">\
+             <title>{}, {}</title></circle>",
+            escape(&node.name),
+            escape(&node.role)
+        );
+        if wide && map.nodes.len() <= NAMED || few {
+            put!(out, "<text x=\"{:.1}\" y=\"{:.1}\">{}</text>", x + 8.0, y - 7.0, escape(&node.name));
+        }
+    }
+    // The scale: a round number of metres, a fifth of the width at most.
+    let most = width / 5.0 / scale;
+    let step = 10f64.powf(most.log10().floor());
+    let metres = [5.0, 2.0, 1.0].into_iter().map(|f| f * step).find(|m| *m <= most).unwrap_or(step);
+    let (from, to, y) = (MARGIN, MARGIN + metres * scale, height - 12.0);
+    put!(
+        out,
+        "<path fill=\"none\" stroke=\"var(--soft)\" d=\"M{from:.1} {:.1}v8h{:.1}v-8\"/>\
+         <text x=\"{:.1}\" y=\"{:.1}\">{metres:.0} m</text></svg>",
+        y - 8.0,
+        to - from,
+        to + 8.0,
+        y
+    );
+    out
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::results::MapCircle;
+
+    fn some(nodes: usize) -> Map {
+        let node = |n: usize| MapNode {
+            name: format!("car{n}"),
+            role: "<car>".into(),
+            way: vec![(n as f64 * 100.0, 0.0), (n as f64 * 100.0, 50.0)],
+        };
+        Map {
+            range_m: 300.0,
+            nodes: (0..nodes).map(node).collect(),
+            circles: vec![MapCircle { name: "warning".into(), center: (0.0, 0.0), radius: 200.0 }],
+            senders: vec!["car1".into()],
+        }
+    }
+
+    #[test]
+    fn few_nodes_have_names_and_ranges() {
+        let picture = map(&some(3), 1020.0, true);
+        assert!(picture.contains(">car2</text>") && picture.contains("&lt;car&gt;"), "{picture}");
+        assert_eq!(picture.matches("range of").count(), 3);
+        assert!(picture.contains("warning: 200 m") && picture.contains(">200 m</text>"), "{picture}");
+    }
+
+    #[test]
+    fn many_nodes_have_tooltips() {
+        let picture = map(&some(100), 1020.0, true);
+        assert_eq!((picture.matches("<text").count(), picture.matches("range of").count()), (1, 1));
+        assert!(!picture.contains("NaN") && !picture.contains("inf"));
+        assert_eq!(map(&Map::default(), 1020.0, true), "");
+    }
+}

@@ -1,0 +1,164 @@
+//! What is sampled while the timetable runs: the counters of the medium, the stations' processor time and memory.
+//!
+//! The medium is looked at where a section begins or ends, and once a second for the curve of the channel's load.
+
+use std::collections::BTreeMap;
+
+use crate::api;
+use crate::clock::SECOND;
+use crate::medium::stats::Counters;
+use crate::metrics::{Metrics, RUN, Section, seconds};
+use crate::radio::Medium;
+use crate::station::Station;
+
+/// With more nodes than this, only sums are told.
+const FEW: usize = 20;
+
+/// What was sampled.
+#[derive(Debug, Default)]
+pub struct Samples {
+    /// At the begin of the timetable, at each action, at the end: the counters of each radio.
+    borders: Vec<(u64, Vec<Counters>)>,
+    /// Once a second, the same.
+    ticks: Vec<(u64, Vec<Counters>)>,
+    /// By node: processor time at the begin, in seconds.
+    begin: BTreeMap<String, f64>,
+    /// By node: processor time in seconds and memory in KiB at the end.
+    end: BTreeMap<String, (f64, f64)>,
+    /// At the end: sums of the counters of all stations that have a radio.
+    counters: BTreeMap<String, f64>,
+    refused: u64,
+}
+
+impl Samples {
+    /// The timetable begins.
+    pub fn begin(&mut self, stations: &[Station]) {
+        let used = |s: &Station| Some((s.node.clone(), s.usage()?.0));
+        self.begin = stations.iter().filter_map(used).collect();
+    }
+
+    /// A section begins or ends now.
+    pub fn border(&mut self, now: u64, medium: Option<&Medium>) {
+        self.borders.extend(medium.map(|m| (now, m.counters())));
+    }
+
+    /// Takes a sample if the last one is a second ago.
+    pub fn tick(&mut self, now: u64, medium: Option<&Medium>) {
+        if self.ticks.last().is_none_or(|(at, _)| now >= at + SECOND) {
+            self.ticks.extend(medium.map(|m| (now, m.counters())));
+        }
+    }
+
+    /// The timetable has ended.
+    pub fn end(&mut self, now: u64, stations: &[Station], medium: Option<&Medium>) {
+        if self.ticks.last().is_some_and(|(at, _)| now >= at + SECOND / 2) {
+            self.ticks.extend(medium.map(|m| (now, m.counters())));
+        }
+        self.end = stations.iter().filter_map(|s| Some((s.node.clone(), s.usage()?))).collect();
+        let Some(medium) = medium else { return };
+        self.refused = medium.refused();
+        for station in stations.iter().filter(|s| medium.nodes.contains(&s.node)) {
+            let Ok(counters) = api::get(&station.socket, "/v1/counters") else { continue };
+            for (name, value) in counters.as_object().into_iter().flatten() {
+                *self.counters.entry(name.clone()).or_default() += value.as_f64().unwrap_or(0.0);
+            }
+        }
+    }
+
+    /// Adds what the samples tell.
+    pub fn metrics(&self, all: &mut Metrics, nodes: &[String], sections: &[Section]) {
+        let (first, last) = (self.borders.first(), self.borders.last());
+        for (n, (section, _)) in sections.iter().enumerate() {
+            let m = all.entry(section.clone()).or_default();
+            let pair = if n == 0 { (first, last) } else { (self.borders.get(n), self.borders.get(n + 1)) };
+            let (Some((from, before)), Some((to, after))) = pair else { continue };
+            let counters: Vec<Counters> = after.iter().zip(before).map(|(a, b)| *a - *b).collect();
+            of_medium(m, nodes, &counters, to - from);
+        }
+        let m = all.entry(RUN.into()).or_default();
+        if first.is_some() {
+            m.insert("medium.refused".into(), self.refused as f64);
+        }
+        m.extend(self.counters.iter().map(|(name, sum)| (format!("stations.counter.{name}"), *sum)));
+        let span = sections.first().map_or(0, |(_, window)| window.end - window.start) as f64 / 1e9;
+        if self.end.is_empty() || span <= 0.0 {
+            return;
+        }
+        let shares = self.end.iter().map(|(node, (cpu, _))| {
+            (node, 100.0 * (cpu - self.begin.get(node).copied().unwrap_or(0.0)) / span)
+        });
+        let shares: BTreeMap<&String, f64> = shares.collect();
+        let memory: Vec<f64> = self.end.values().map(|(_, kib)| kib / 1024.0).collect();
+        m.insert("stations.count".into(), self.end.len() as f64);
+        m.insert("stations.cpu_percent".into(), shares.values().sum());
+        m.insert("stations.memory_mib.mean".into(), memory.iter().sum::<f64>() / memory.len() as f64);
+        m.insert("stations.memory_mib.max".into(), memory.iter().copied().fold(0.0, f64::max));
+    }
+
+    /// Load of the channel against time: seconds, mean and highest share of the time in which it is busy, per
+    /// cent.
+    pub fn load(&self, begin: u64, end: u64) -> Vec<(f64, f64, f64)> {
+        let share = |pair: &[(u64, Vec<Counters>)]| {
+            let [(from, before), (to, after)] = pair else { return None };
+            let busy = shares(&after.iter().zip(before).map(|(a, b)| *a - *b).collect::<Vec<_>>(), to - from);
+            let mean = busy.iter().sum::<f64>() / busy.len().max(1) as f64;
+            let middle = seconds(from / 2 + to / 2, begin);
+            (*from >= begin && *to <= end).then(|| (middle, mean, busy.iter().copied().fold(0.0, f64::max)))
+        };
+        self.ticks.windows(2).filter_map(share).collect()
+    }
+}
+
+/// The share of the time in which each radio finds the medium busy, per cent.
+fn shares(counters: &[Counters], span: u64) -> Vec<f64> {
+    counters.iter().map(|c| 100.0 * c.busy as f64 / span.max(1) as f64).collect()
+}
+
+fn of_medium(m: &mut BTreeMap<String, f64>, nodes: &[String], counters: &[Counters], span: u64) {
+    let mut sums: BTreeMap<&str, f64> = BTreeMap::new();
+    for (node, c) in nodes.iter().zip(counters) {
+        for (name, value) in c.named() {
+            *sums.entry(name).or_default() += value;
+            if nodes.len() <= FEW {
+                m.insert(format!("medium.{node}.{name}"), value);
+            }
+        }
+    }
+    let get = |name: &str| sums.get(name).copied().unwrap_or(0.0);
+    let in_reach = get("received") + get("collided") + get("half_duplex") + get("lost");
+    if in_reach > 0.0 {
+        m.insert("medium.received_percent".into(), 100.0 * get("received") / in_reach);
+    }
+    m.extend(sums.iter().map(|(name, sum)| (format!("medium.{name}"), *sum)));
+    let busy = shares(counters, span);
+    m.insert("medium.busy_percent.mean".into(), busy.iter().sum::<f64>() / busy.len().max(1) as f64);
+    m.insert("medium.busy_percent.max".into(), busy.iter().copied().fold(0.0, f64::max));
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn sections_are_differences() {
+        let at = |sent: u64, busy: u64| {
+            vec![
+                Counters { sent, busy, ..Counters::default() },
+                Counters { received: sent, ..Counters::default() },
+            ]
+        };
+        let samples = Samples {
+            borders: vec![(0, at(10, 0)), (SECOND, at(30, SECOND / 2)), (3 * SECOND, at(35, SECOND))],
+            ticks: vec![(0, at(0, 0)), (SECOND, at(0, SECOND / 2)), (2 * SECOND, at(0, SECOND))],
+            ..Samples::default()
+        };
+        let nodes = ["a".to_string(), "b".to_string()];
+        let mut all = Metrics::new();
+        let sections = crate::metrics::sections(0, 3 * SECOND, &[("x".into(), SECOND)]);
+        samples.metrics(&mut all, &nodes, &sections);
+        assert_eq!((all["run"]["medium.sent"], all["run"]["medium.b.received"]), (25.0, 25.0));
+        assert_eq!((all["x"]["medium.a.sent"], all["x"]["medium.received_percent"]), (5.0, 100.0));
+        assert_eq!((all["x"]["medium.busy_percent.max"], all["x"]["medium.busy_percent.mean"]), (25.0, 12.5));
+        assert_eq!(samples.load(0, 2 * SECOND), [(0.5, 25.0, 50.0), (1.5, 25.0, 50.0)]);
+    }
+}

@@ -1,0 +1,140 @@
+//! Every name in a scenario must refer to something.
+
+use std::ops::Range;
+use std::path::Path;
+
+use toml::Spanned;
+
+use super::radio;
+use super::{Duration, End, Node, Scenario};
+
+/// What is wrong, and the place in the text.
+pub(super) type Wrong = (Range<usize>, String);
+
+/// Every name must refer to something.
+pub(super) fn check(scenario: &Scenario, folder: Option<&Path>) -> Result<(), Wrong> {
+    let node = |name: &Spanned<String>| -> Result<&Node, Wrong> {
+        scenario.nodes.get(name.get_ref()).ok_or_else(|| {
+            let known = names(scenario.nodes.keys().map(String::as_str).collect());
+            (name.span(), format!("there is no node {:?}; the nodes are: {known}", name.get_ref()))
+        })
+    };
+    let mut ends: Vec<End> = Vec::new();
+    for link in &scenario.links {
+        let at = link.ends.first().map_or(0..0, Spanned::span);
+        match (&link.bridge, link.ends.len()) {
+            (None, n) if n != 2 => {
+                return Err((at, format!("a link without a bridge joins 2 ends, here are {n}")));
+            }
+            (Some(b), _) if !(1..=11).contains(&b.len()) => {
+                return Err((at, format!("bridge name {b:?} must have 1 to 11 characters")));
+            }
+            _ => {}
+        }
+        for end in &link.ends {
+            let name = Spanned::new(end.span(), end.get_ref().node.clone());
+            node(&name)?;
+            if ends.contains(end.get_ref()) {
+                return Err((end.span(), format!("{} is on a link already", end.get_ref())));
+            }
+            ends.push(end.get_ref().clone());
+        }
+    }
+    radio::check(scenario, &mut ends)?;
+    let interface = |span: Range<usize>, node: &str, interface: &str| -> Result<(), Wrong> {
+        if ends.iter().any(|e| e.node == node && e.interface == interface) {
+            return Ok(());
+        }
+        let known = ends.iter().filter(|e| e.node == node).map(|e| e.interface.as_str()).collect();
+        Err((span, format!("node {node:?} has no interface {interface:?}; it has: {}", names(known))))
+    };
+    for (name, n) in &scenario.nodes {
+        for i in n.addresses.keys() {
+            interface(i.span(), name, i.get_ref())?;
+        }
+        if let Some(a) = &n.autoconf {
+            interface(a.interface.span(), name, a.interface.get_ref())?;
+        }
+        for config in [&n.carnet, &n.radvd].into_iter().flatten() {
+            if let Some(folder) = folder
+                && !folder.join(config.get_ref()).is_file()
+            {
+                return Err((config.span(), format!("there is no file {:?} beside it", config.get_ref())));
+            }
+        }
+    }
+    let mut flows: Vec<(&str, &Spanned<String>)> = Vec::new();
+    let t = &scenario.traffic;
+    flows.extend(t.ping.iter().flat_map(|p| [(p.name.as_str(), &p.from), (p.name.as_str(), &p.to)]));
+    flows.extend(t.tcp.iter().flat_map(|p| [(p.name.as_str(), &p.client), (p.name.as_str(), &p.server)]));
+    flows.extend(
+        t.probe.iter().flat_map(|p| [(p.name.as_str(), &p.between.0), (p.name.as_str(), &p.between.1)]),
+    );
+    for (flow, end) in flows {
+        let n = node(end)?;
+        if n.autoconf.is_none() && n.addresses.is_empty() {
+            let name = end.get_ref();
+            return Err((
+                end.span(),
+                format!("traffic {flow:?} ends at node {name:?}, which has neither addresses nor autoconf"),
+            ));
+        }
+    }
+    let mut last = Duration(0);
+    for a in &scenario.actions {
+        let what =
+            [a.nothing, a.link_down.is_some(), a.link_up.is_some(), a.handover.is_some(), a.run.is_some()];
+        if what.iter().filter(|x| **x).count() != 1 {
+            let message = "an action has exactly one of nothing, link_down, link_up, handover, run";
+            return Err((a.name.span(), message.into()));
+        }
+        if a.at < last || a.at > scenario.timetable.duration {
+            let message = "actions stand in order of time, within the duration of the timetable";
+            return Err((a.name.span(), message.into()));
+        }
+        last = a.at;
+        if scenario.actions.iter().filter(|b| b.name.get_ref() == a.name.get_ref()).count() > 1 {
+            return Err((a.name.span(), format!("there are two actions {:?}", a.name.get_ref())));
+        }
+        for end in [&a.link_down, &a.link_up].into_iter().flatten() {
+            node(&Spanned::new(end.span(), end.get_ref().node.clone()))?;
+            interface(end.span(), &end.get_ref().node, &end.get_ref().interface)?;
+        }
+        if let Some(h) = &a.handover
+            && node(&h.station)?.carnet.is_none()
+        {
+            return Err((h.station.span(), format!("no carnet runs in node {:?}", h.station.get_ref())));
+        }
+        if let Some(r) = &a.run {
+            node(&r.node)?;
+        }
+    }
+    let action = |name: &Spanned<String>| -> Result<(), Wrong> {
+        if scenario.actions.iter().any(|a| a.name.get_ref() == name.get_ref()) {
+            return Ok(());
+        }
+        let known = names(scenario.actions.iter().map(|a| a.name.get_ref().as_str()).collect());
+        Err((name.span(), format!("there is no action {:?}; the actions are: {known}", name.get_ref())))
+    };
+    for name in scenario.expect.iter().filter_map(|e| e.after.as_ref()) {
+        action(name)?;
+    }
+    for name in scenario.headline.iter().filter_map(|h| h.after.as_ref()) {
+        action(name)?;
+    }
+    if let Some(e) = scenario
+        .expect
+        .iter()
+        .find(|e| e.equals.is_none() && e.below.is_none() && e.at_most.is_none() && e.at_least.is_none())
+    {
+        let at = e.after.as_ref().map_or(0..0, Spanned::span);
+        let message = format!("expectation {:?} has none of equals, below, at_most, at_least", e.what);
+        return Err((at, message));
+    }
+    Ok(())
+}
+
+/// Names for people.
+pub(super) fn names(known: Vec<&str>) -> String {
+    if known.is_empty() { "none".into() } else { known.join(", ") }
+}

@@ -1,0 +1,384 @@
+//! The radio medium of a scenario, the radios of its nodes, and where these are.
+
+use std::collections::BTreeMap;
+use std::collections::btree_map::Entry;
+use std::path::Path;
+
+use serde::Deserialize;
+use toml::Spanned;
+
+use super::check::{Wrong, names};
+use super::{BitRate, Duration, End, Fault, Metres, Scenario};
+use crate::medium::channel::Parameters;
+use crate::medium::geometry::{Origin, Point};
+use crate::medium::mobility::{Mistake, Track, fcd, ns2};
+use crate::medium::propagation::Propagation;
+use crate::medium::timing::Airtime;
+
+/// Nodes of a series, at most.
+const SERIES: u32 = 1000;
+
+/// The radio medium.
+#[derive(Debug, Clone, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Medium {
+    /// Seed of all its chance.
+    #[serde(default = "one")]
+    pub seed: u64,
+    /// Latitude and longitude of the origin of the map.
+    #[serde(default = "versailles")]
+    pub origin: Spanned<(f64, f64)>,
+    /// How far a frame can be read, without shadowing.
+    pub range: Metres,
+    /// How far it is noticed, and disturbs; the same as `range` unless given.
+    #[serde(default)]
+    pub sense_range: Option<Spanned<Metres>>,
+    /// Path loss exponent.
+    #[serde(default = "free_space")]
+    pub exponent: Spanned<f64>,
+    /// Standard deviation of the shadowing in dB; 0 for none.
+    #[serde(default = "zero")]
+    pub shadowing_db: Spanned<f64>,
+    /// How far a node moves until its shadowing is another.
+    #[serde(default = "block")]
+    pub decorrelation: Metres,
+    /// By how many dB a frame must be stronger than all others to survive a collision; absent: never.
+    #[serde(default)]
+    pub capture_db: Option<f64>,
+    /// Share of the frames in reach that is lost by chance.
+    #[serde(default = "zero")]
+    pub loss: Spanned<f64>,
+    /// Bit rate.
+    #[serde(default = "its_g5")]
+    pub bit_rate: BitRate,
+    /// Frames that wait in a radio, at most.
+    #[serde(default = "queue")]
+    pub queue: Spanned<usize>,
+    /// From the start of the stations to the begin of the timetable, at least. Until then nobody moves.
+    #[serde(default = "settle")]
+    pub settle: Duration,
+}
+
+fn one() -> u64 {
+    1
+}
+
+fn versailles() -> Spanned<(f64, f64)> {
+    Spanned::new(0..0, (48.8375, 2.1008))
+}
+
+fn free_space() -> Spanned<f64> {
+    Spanned::new(0..0, 2.0)
+}
+
+fn zero() -> Spanned<f64> {
+    Spanned::new(0..0, 0.0)
+}
+
+fn block() -> Metres {
+    Metres(25.0)
+}
+
+fn its_g5() -> BitRate {
+    BitRate(6_000_000)
+}
+
+fn queue() -> Spanned<usize> {
+    Spanned::new(0..0, 64)
+}
+
+fn settle() -> Duration {
+    Duration(5 * crate::clock::SECOND)
+}
+
+/// The radio of a node, and where that is: exactly one of `place`, `waypoints`, `ns2`, `fcd`.
+#[derive(Debug, Clone, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Radio {
+    /// Its name.
+    pub interface: String,
+    /// Metres to the east and north of the origin.
+    #[serde(default)]
+    pub place: Option<(f64, f64)>,
+    /// Seconds, metres to the east, metres to the north.
+    #[serde(default)]
+    pub waypoints: Option<Vec<(f64, f64, f64)>>,
+    /// A movement file of ns-2.
+    #[serde(default)]
+    pub ns2: Option<Ns2>,
+    /// Floating car data of SUMO.
+    #[serde(default)]
+    pub fcd: Option<Fcd>,
+    /// In a series: by how much each node is shifted against the one before.
+    #[serde(default)]
+    pub step: (f64, f64),
+    /// Shifts the whole way.
+    #[serde(default)]
+    pub shift: (f64, f64),
+}
+
+/// A node of a movement file.
+#[derive(Debug, Clone, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Ns2 {
+    /// The file.
+    pub file: Spanned<String>,
+    /// N of `$node_(N)`; in a series, of its first node.
+    pub node: u32,
+}
+
+/// A vehicle in floating car data.
+#[derive(Debug, Clone, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Fcd {
+    /// The file.
+    pub file: Spanned<String>,
+    /// Id of the vehicle.
+    pub vehicle: String,
+    /// True if x and y are longitude and latitude.
+    #[serde(default)]
+    pub geo: bool,
+}
+
+impl Medium {
+    /// What the channel is like.
+    pub fn parameters(&self) -> Parameters {
+        let range = self.range.0;
+        Parameters {
+            seed: self.seed,
+            propagation: Propagation {
+                range,
+                sense_range: self.sense_range.as_ref().map_or(range, |s| s.get_ref().0),
+                exponent: *self.exponent.get_ref(),
+                shadowing: *self.shadowing_db.get_ref(),
+                decorrelation: self.decorrelation.0,
+                seed: self.seed,
+            },
+            capture: self.capture_db,
+            loss: *self.loss.get_ref(),
+            airtime: Airtime::new(self.bit_rate.0),
+            queue: *self.queue.get_ref(),
+        }
+    }
+
+    /// Where the map is.
+    pub fn origin(&self) -> Origin {
+        let (latitude, longitude) = *self.origin.get_ref();
+        Origin::new(latitude, longitude)
+    }
+}
+
+/// Makes single nodes of series.
+pub(super) fn unfold(scenario: &mut Scenario, text: &str) -> Result<(), Wrong> {
+    let folded: Vec<String> = scenario.nodes.keys().filter(|name| name.contains("{n}")).cloned().collect();
+    if let Some((name, node)) =
+        scenario.nodes.iter().find(|(name, n)| n.count.is_some() != name.contains("{n}"))
+    {
+        let span = node.count.as_ref().map(Spanned::span).or_else(|| text.find(name).map(|at| at..at));
+        let message = "a series of nodes has {n} in its name, and a count";
+        return Err((span.unwrap_or(0..0), format!("node {name:?}: {message}")));
+    }
+    for name in folded {
+        let Some(series) = scenario.nodes.remove(&name) else { continue };
+        let Some(count) = &series.count else { continue };
+        if !(1..=SERIES).contains(count.get_ref()) {
+            return Err((count.span(), format!("count is {}, expected 1 to {SERIES}", count.get_ref())));
+        }
+        for index in 0..*count.get_ref() {
+            let number = (series.first + index).to_string();
+            let fill = |text: &str| text.replace("{n}", &number);
+            let mut node = series.clone();
+            node.count = None;
+            node.series = Some(series.first + index);
+            node.role = fill(&series.role);
+            for addresses in node.addresses.values_mut() {
+                *addresses = addresses.iter().map(|a| fill(a)).collect();
+            }
+            node.routes = node.routes.iter().map(|r| fill(r)).collect();
+            if let Some(radio) = &mut node.radio {
+                let span = radio.span();
+                let mut unfolded = radio.get_ref().clone();
+                let (x, y) = unfolded.step;
+                unfolded.shift.0 += x * f64::from(index);
+                unfolded.shift.1 += y * f64::from(index);
+                if let Some(ns2) = &mut unfolded.ns2 {
+                    ns2.node += index;
+                }
+                if let Some(fcd) = &mut unfolded.fcd {
+                    fcd.vehicle = fill(&fcd.vehicle);
+                }
+                *radio = Spanned::new(span, unfolded);
+            }
+            let taken = scenario.nodes.insert(fill(&name), node).is_some();
+            if taken {
+                return Err((count.span(), format!("there is a node {:?} already", fill(&name))));
+            }
+        }
+    }
+    Ok(())
+}
+
+/// Checks the medium, the radios and what flows over them; adds the radios' interfaces to `ends`.
+pub(super) fn check(scenario: &Scenario, ends: &mut Vec<End>) -> Result<(), Wrong> {
+    if let Some(medium) = &scenario.medium {
+        check_medium(medium)?;
+    }
+    for (name, node) in &scenario.nodes {
+        let Some(radio) = &node.radio else { continue };
+        let wrong = |message: String| Err((radio.span(), message));
+        if scenario.medium.is_none() {
+            return wrong(format!("node {name:?} has a radio, but the scenario has no [medium]"));
+        }
+        let radio = radio.get_ref();
+        if !(1..=15).contains(&radio.interface.len()) {
+            return wrong(format!("interface name {:?} must have 1 to 15 characters", radio.interface));
+        }
+        let end = End { node: name.clone(), interface: radio.interface.clone() };
+        if ends.contains(&end) {
+            return wrong(format!("{end} is on a link already"));
+        }
+        ends.push(end);
+        let ways =
+            [radio.place.is_some(), radio.waypoints.is_some(), radio.ns2.is_some(), radio.fcd.is_some()];
+        if ways.iter().filter(|w| **w).count() != 1 {
+            return wrong("a radio has exactly one of place, waypoints, ns2, fcd".into());
+        }
+        if let Some(waypoints) = &radio.waypoints
+            && Track::moving(points(waypoints)).is_none()
+        {
+            return wrong("waypoints are [SECONDS, EAST, NORTH], at least one, in order of time".into());
+        }
+    }
+    check_traffic(scenario)
+}
+
+fn check_medium(medium: &Medium) -> Result<(), Wrong> {
+    let (latitude, longitude) = *medium.origin.get_ref();
+    if !(-85.0..=85.0).contains(&latitude) || !(-180.0..=180.0).contains(&longitude) {
+        return Err((medium.origin.span(), "origin is [LATITUDE, LONGITUDE], not near a pole".into()));
+    }
+    if let Some(sense) = &medium.sense_range
+        && sense.get_ref() < &medium.range
+    {
+        return Err((sense.span(), "sense_range is shorter than range".into()));
+    }
+    let within = |value: &Spanned<f64>, name: &str, low: f64, high: f64| {
+        if (low..=high).contains(value.get_ref()) {
+            return Ok(());
+        }
+        Err((value.span(), format!("{name} is {}, expected {low} to {high}", value.get_ref())))
+    };
+    within(&medium.exponent, "exponent", 1.0, 8.0)?;
+    within(&medium.shadowing_db, "shadowing_db", 0.0, 20.0)?;
+    within(&medium.loss, "loss", 0.0, 1.0)?;
+    if !(1..=10_000).contains(medium.queue.get_ref()) {
+        let message = format!("queue is {}, expected 1 to 10000", medium.queue.get_ref());
+        return Err((medium.queue.span(), message));
+    }
+    Ok(())
+}
+
+fn check_traffic(scenario: &Scenario) -> Result<(), Wrong> {
+    let station = |name: &Spanned<String>| -> Result<(), Wrong> {
+        let is_one = |node: &super::Node| node.radio.is_some() && node.carnet.is_some();
+        if scenario.nodes.get(name.get_ref()).is_some_and(is_one) {
+            return Ok(());
+        }
+        let stations = scenario.nodes.iter().filter(|(_, n)| is_one(n)).map(|(name, _)| name.as_str());
+        let known: Vec<&str> = stations.collect();
+        let known = if known.len() > 12 { format!("{} ...", known[..12].join(", ")) } else { names(known) };
+        let message = format!("no node {:?} has a radio and carnet; those that do: {known}", name.get_ref());
+        Err((name.span(), message))
+    };
+    let interval = |interval: &Spanned<Duration>| {
+        if interval.get_ref().seconds() >= 0.01 {
+            return Ok(());
+        }
+        Err((interval.span(), "expected an interval of 10ms or more".to_string()))
+    };
+    for ping in &scenario.traffic.gnping {
+        station(&ping.from)?;
+        if !ping.to.get_ref().starts_with("area:") {
+            station(&ping.to)?;
+        }
+        interval(&ping.interval)?;
+    }
+    for broadcast in &scenario.traffic.gnbroadcast {
+        station(&broadcast.from)?;
+        interval(&broadcast.interval)?;
+        if broadcast.radius.get_ref().0 > 1784.0 {
+            let message = "no circle is larger than 10 square kilometres: expected a radius up to 1784m";
+            return Err((broadcast.radius.span(), message.into()));
+        }
+        if !(crate::traffic::geonet::MARK..=1300).contains(broadcast.size.get_ref()) {
+            let message = format!(
+                "size is {}, expected {} to 1300",
+                broadcast.size.get_ref(),
+                crate::traffic::geonet::MARK
+            );
+            return Err((broadcast.size.span(), message));
+        }
+    }
+    Ok(())
+}
+
+fn points(waypoints: &[(f64, f64, f64)]) -> Vec<(f64, Point)> {
+    waypoints.iter().map(|(t, x, y)| (*t, Point { x: *x, y: *y })).collect()
+}
+
+/// The ways of all nodes with a radio; reads the files of movements, which are in `folder`.
+pub(super) fn tracks(
+    scenario: &Scenario,
+    folder: &Path,
+    fault: impl Fn(std::ops::Range<usize>, String) -> Fault,
+) -> Result<BTreeMap<String, Track>, Fault> {
+    let Some(origin) = scenario.medium.as_ref().map(Medium::origin) else { return Ok(BTreeMap::new()) };
+    let mut tracks = BTreeMap::new();
+    let mut ns2_files: BTreeMap<&str, BTreeMap<u32, Track>> = BTreeMap::new();
+    let mut fcd_files: BTreeMap<(&str, bool), BTreeMap<String, Track>> = BTreeMap::new();
+    let read = |name: &Spanned<String>| {
+        let file = folder.join(name.get_ref());
+        std::fs::read_to_string(&file)
+            .map(|text| (file, text))
+            .map_err(|e| fault(name.span(), format!("cannot read {:?} beside it: {e}", name.get_ref())))
+    };
+    let mistake =
+        |file: &Path, m: Mistake| Fault { file: file.into(), line: m.line, column: 1, message: m.message };
+    for (name, node) in &scenario.nodes {
+        let Some(spanned) = &node.radio else { continue };
+        let radio = spanned.get_ref();
+        let track = if let Some((x, y)) = radio.place {
+            Some(Track::fixed(Point { x, y }))
+        } else if let Some(waypoints) = &radio.waypoints {
+            Track::moving(points(waypoints))
+        } else if let Some(ns2) = &radio.ns2 {
+            let key = ns2.file.get_ref().as_str();
+            let tracks = match ns2_files.entry(key) {
+                Entry::Occupied(known) => known.into_mut(),
+                Entry::Vacant(new) => {
+                    let (file, text) = read(&ns2.file)?;
+                    new.insert(ns2::parse(&text).map_err(|m| mistake(&file, m))?)
+                }
+            };
+            let missing = || fault(ns2.file.span(), format!("{key} has no $node_({})", ns2.node));
+            Some(tracks.get(&ns2.node).ok_or_else(missing)?.clone())
+        } else if let Some(fcd) = &radio.fcd {
+            let key = (fcd.file.get_ref().as_str(), fcd.geo);
+            let tracks = match fcd_files.entry(key) {
+                Entry::Occupied(known) => known.into_mut(),
+                Entry::Vacant(new) => {
+                    let (file, text) = read(&fcd.file)?;
+                    let geo = fcd.geo.then_some(&origin);
+                    new.insert(fcd::parse(&text, geo).map_err(|m| mistake(&file, m))?)
+                }
+            };
+            let missing = || fault(fcd.file.span(), format!("{} has no vehicle {:?}", key.0, fcd.vehicle));
+            Some(tracks.get(&fcd.vehicle).ok_or_else(missing)?.clone())
+        } else {
+            None
+        };
+        let track = track.ok_or_else(|| fault(spanned.span(), format!("node {name:?} is nowhere")))?;
+        tracks.insert(name.clone(), track.shifted(radio.shift.0, radio.shift.1));
+    }
+    Ok(tracks)
+}

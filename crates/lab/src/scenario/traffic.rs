@@ -1,0 +1,124 @@
+//! What flows in a scenario.
+
+use serde::Deserialize;
+use toml::Spanned;
+
+use super::{Duration, Metres};
+
+/// What flows while the timetable runs.
+#[derive(Debug, Clone, Default, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Traffic {
+    /// Round-trip times by ping.
+    #[serde(default)]
+    pub ping: Vec<Ping>,
+    /// TCP by iperf3, in both directions over one connection each.
+    #[serde(default)]
+    pub tcp: Vec<Tcp>,
+    /// The lab's own one-way probe, in both directions at once.
+    #[serde(default)]
+    pub probe: Vec<Probe>,
+    /// Round-trip times by `carnet gnping`.
+    #[serde(default)]
+    pub gnping: Vec<GnPing>,
+    /// GeoBroadcasts into a circle, and who gets them.
+    #[serde(default)]
+    pub gnbroadcast: Vec<GnBroadcast>,
+}
+
+/// A ping.
+#[derive(Debug, Clone, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Ping {
+    /// Prefix of its metrics.
+    pub name: String,
+    /// What it is, for the legend.
+    #[serde(default)]
+    pub label: String,
+    /// Node that pings.
+    pub from: Spanned<String>,
+    /// Node that answers.
+    pub to: Spanned<String>,
+    /// Time between two requests.
+    pub interval: Duration,
+}
+
+/// A TCP transfer.
+#[derive(Debug, Clone, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Tcp {
+    /// Prefix of its metrics.
+    pub name: String,
+    /// What it is, for the legend.
+    #[serde(default)]
+    pub label: String,
+    /// Node that opens the connection.
+    pub client: Spanned<String>,
+    /// Node that listens.
+    pub server: Spanned<String>,
+    /// Rate limit of each direction in iperf3's notation, for example `20M` (bit/s).
+    pub rate: String,
+}
+
+/// A one-way probe in both directions.
+#[derive(Debug, Clone, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Probe {
+    /// Prefix of its metrics.
+    pub name: String,
+    /// The two nodes.
+    pub between: (Spanned<String>, Spanned<String>),
+    /// Packets a second in each direction.
+    pub rate: u32,
+}
+
+/// A ping over GeoNetworking.
+#[derive(Debug, Clone, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct GnPing {
+    /// Prefix of its metrics.
+    pub name: String,
+    /// What it is, for the legend.
+    #[serde(default)]
+    pub label: String,
+    /// Node that pings.
+    pub from: Spanned<String>,
+    /// Node that answers, or `area:NAME` of the config of the node that pings.
+    pub to: Spanned<String>,
+    /// Time between two requests.
+    pub interval: Spanned<Duration>,
+    /// How long an answer is waited for.
+    #[serde(default = "second")]
+    pub timeout: Duration,
+}
+
+/// A GeoBroadcast into a circle, again and again.
+#[derive(Debug, Clone, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct GnBroadcast {
+    /// Prefix of its metrics.
+    pub name: String,
+    /// What it is, for the legend.
+    #[serde(default)]
+    pub label: String,
+    /// Node that sends.
+    pub from: Spanned<String>,
+    /// Centre of the circle in metres to the east and north of the origin; where the sender is unless given.
+    #[serde(default)]
+    pub center: Option<(f64, f64)>,
+    /// Its radius.
+    pub radius: Spanned<Metres>,
+    /// Time from one packet to the next.
+    pub interval: Spanned<Duration>,
+    /// Octets of payload.
+    #[serde(default = "hundred")]
+    pub size: Spanned<usize>,
+}
+
+fn second() -> Duration {
+    Duration(crate::clock::SECOND)
+}
+
+fn hundred() -> Spanned<usize> {
+    Spanned::new(0..0, 100)
+}

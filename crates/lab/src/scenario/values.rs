@@ -1,0 +1,135 @@
+//! Values as a scenario writes them: times, interfaces, prefixes, metres, bit rates.
+
+use std::fmt;
+use std::net::Ipv6Addr;
+
+use serde::Deserialize;
+use serde::de::{self, Deserializer};
+
+use crate::clock::{MILLISECOND, SECOND};
+
+/// An IPv6 prefix.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Prefix {
+    /// The address part.
+    pub address: Ipv6Addr,
+    /// Its length in bits.
+    pub length: u8,
+}
+
+impl Prefix {
+    /// True if the address is in the prefix.
+    pub fn contains(&self, address: Ipv6Addr) -> bool {
+        let shift = 128 - u32::from(self.length);
+        let cut = |a: Ipv6Addr| a.to_bits().checked_shr(shift).unwrap_or(0);
+        cut(address) == cut(self.address)
+    }
+}
+
+/// An interface of a node, written `NODE:INTERFACE`.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct End {
+    /// Node name.
+    pub node: String,
+    /// Interface name.
+    pub interface: String,
+}
+
+impl fmt::Display for End {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}:{}", self.node, self.interface)
+    }
+}
+
+/// A length of time, written `20s`, `500ms` or `10us`; nanoseconds inside.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Duration(pub u64);
+
+impl Duration {
+    /// In seconds.
+    pub fn seconds(self) -> f64 {
+        self.0 as f64 / SECOND as f64
+    }
+}
+
+impl<'de> Deserialize<'de> for Duration {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        let text = String::deserialize(deserializer)?;
+        let digits = text.find(|c: char| !c.is_ascii_digit() && c != '.').unwrap_or(text.len());
+        let unit = match &text[digits..] {
+            "s" => SECOND,
+            "ms" => MILLISECOND,
+            "us" => 1000,
+            _ => return Err(de::Error::custom(format!("{text:?} is no time, expected for example \"20s\""))),
+        };
+        let number: f64 = text[..digits]
+            .parse()
+            .map_err(|_| de::Error::custom(format!("{text:?} is no time, expected for example \"20s\"")))?;
+        Ok(Self((number * unit as f64) as u64))
+    }
+}
+
+impl<'de> Deserialize<'de> for End {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        let text = String::deserialize(deserializer)?;
+        match text.split_once(':') {
+            Some((node, interface)) if !node.is_empty() && (1..=15).contains(&interface.len()) => {
+                Ok(Self { node: node.into(), interface: interface.into() })
+            }
+            _ => Err(de::Error::custom(format!("{text:?} is no interface, expected \"NODE:INTERFACE\""))),
+        }
+    }
+}
+
+impl<'de> Deserialize<'de> for Prefix {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        let text = String::deserialize(deserializer)?;
+        text.split_once('/')
+            .and_then(|(a, l)| Some(Self { address: a.parse().ok()?, length: l.parse().ok()? }))
+            .filter(|p| p.length <= 128)
+            .ok_or_else(|| de::Error::custom(format!("{text:?} is no IPv6 prefix")))
+    }
+}
+
+/// A distance, written `400m` or `1.5km`; metres inside.
+#[derive(Debug, Clone, Copy, PartialEq, PartialOrd)]
+pub struct Metres(pub f64);
+
+impl<'de> Deserialize<'de> for Metres {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        let text = String::deserialize(deserializer)?;
+        let number = match text.strip_suffix("km") {
+            Some(number) => number.parse().map(|km: f64| km * 1000.0),
+            None => text.strip_suffix('m').unwrap_or("").parse(),
+        };
+        number.ok().filter(|m: &f64| m.is_finite() && *m > 0.0).map(Self).ok_or_else(|| {
+            de::Error::custom(format!("{text:?} is no distance, expected for example \"400m\""))
+        })
+    }
+}
+
+/// A bit rate, written `6M` or `500k`; bit/s inside.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct BitRate(pub u64);
+
+impl<'de> Deserialize<'de> for BitRate {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        let text = String::deserialize(deserializer)?;
+        let (number, unit) = match (text.strip_suffix('M'), text.strip_suffix('k')) {
+            (Some(number), _) => (number, 1e6),
+            (_, Some(number)) => (number, 1e3),
+            _ => ("", 1.0),
+        };
+        number
+            .parse()
+            .ok()
+            .map(|n: f64| n * unit)
+            .filter(|rate| (125e3..=1e9).contains(rate))
+            .map(|rate| Self(rate as u64))
+            .ok_or_else(|| {
+                de::Error::custom(format!(
+                    "{text:?} is no bit rate from 125k to 1000M, expected for example \"6M\""
+                ))
+            })
+    }
+}

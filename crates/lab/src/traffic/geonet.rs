@@ -1,0 +1,436 @@
+//! Traffic over GeoNetworking: pings, and broadcasts into a circle.
+//!
+//! A broadcast carries a mark, by which the lab knows it again: on the air, where the medium counts how often it
+//! was sent, and at every station, where `gnrecv` tells what was delivered. Who ought to get it is decided by where
+//! the nodes are: a node is *inside* when it is in the circle by 5 m or more both when the packet is sent and a
+//! second later, and *outside* when it is out of it by as much at both times. The others do not count.
+
+use std::collections::BTreeMap;
+use std::io::{BufRead, BufReader};
+use std::ops::Range;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::thread::JoinHandle;
+
+use anyhow::{Context, anyhow, bail};
+use serde_json::{Value, json};
+
+use super::LEAD;
+use crate::api;
+use crate::clock::{self, MILLISECOND, SECOND};
+use crate::medium::geometry::{Origin, Point};
+use crate::medium::mobility::Track;
+use crate::radio::{self, OnAir};
+use crate::scenario::{GnBroadcast, GnPing, Scenario};
+use crate::station::Station;
+
+/// Octets of a mark.
+pub const MARK: usize = 16;
+const MAGIC: &[u8; 8] = b"carnetgb";
+/// How near to the edge of a circle a node is neither inside nor outside, metres.
+const EDGE: f64 = 5.0;
+/// How long a broadcast may take.
+const FLOOD: u64 = SECOND;
+/// Stack of a thread that only reads lines.
+const STACK: usize = 256 << 10;
+
+/// Number of the broadcast in the scenario, number of the packet.
+pub type Mark = (u32, u32);
+
+/// The mark in a frame or payload.
+pub fn find_mark(octets: &[u8]) -> Option<Mark> {
+    let at = octets.windows(MAGIC.len()).position(|w| w == MAGIC)?;
+    let numbers = octets.get(at + MAGIC.len()..at + MARK)?;
+    let number = |n: &[u8]| n.iter().fold(0, |sum, octet| sum << 8 | u32::from(*octet));
+    Some((number(&numbers[..4]), number(&numbers[4..])))
+}
+
+/// A payload of this size with a mark, in hexadecimal.
+fn payload(mark: Mark, size: usize) -> String {
+    let mut octets = Vec::with_capacity(size);
+    octets.extend_from_slice(MAGIC);
+    octets.extend_from_slice(&mark.0.to_be_bytes());
+    octets.extend_from_slice(&mark.1.to_be_bytes());
+    octets.resize(size.max(MARK), 0);
+    octets.iter().map(|octet| format!("{octet:02x}")).collect()
+}
+
+fn from_hex(text: &str) -> Vec<u8> {
+    let digit = |at: usize| text.get(at..at + 2).and_then(|pair| u8::from_str_radix(pair, 16).ok());
+    (0..text.len() / 2).map_while(|n| digit(2 * n)).collect()
+}
+
+/// A broadcast that was sent.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Sent {
+    /// Its number, from 0.
+    pub number: u32,
+    /// When, monotonic.
+    pub at: u64,
+    /// Centre of the circle.
+    pub center: Point,
+}
+
+/// A broadcast that was delivered.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+struct Delivery {
+    node: usize,
+    mark: Mark,
+    at: u64,
+}
+
+/// What a program printed as JSON, each line with the time at which it was read.
+type Lines = Arc<Mutex<Vec<(u64, Value)>>>;
+
+/// Running traffic over GeoNetworking.
+#[derive(Debug, Default)]
+pub struct GeoFlows {
+    pings: Vec<(GnPing, Child, Lines)>,
+    senders: Vec<(GnBroadcast, JoinHandle<Vec<Sent>>)>,
+    deliveries: Arc<Mutex<Vec<Delivery>>>,
+    /// Why a broadcast could not be sent.
+    failure: Arc<Mutex<Option<String>>>,
+    stop: Arc<AtomicBool>,
+}
+
+/// What was seen of a broadcast.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub struct Broadcasts {
+    /// Prefix of its metrics.
+    pub name: String,
+    /// For the legend.
+    pub label: String,
+    /// Radius of the circle, metres.
+    pub radius: f64,
+    /// The packets.
+    pub floods: Vec<Flood>,
+}
+
+/// What became of one broadcast.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub struct Flood {
+    /// When it was sent, monotonic.
+    pub at: u64,
+    /// Centre of the circle.
+    pub center: Point,
+    /// Nodes inside, without the sender.
+    pub inside: u64,
+    /// Of these, those that got it.
+    pub received: u64,
+    /// Deliveries beyond the first to a node.
+    pub duplicated: u64,
+    /// Nodes outside that got it.
+    pub outside: u64,
+    /// Frames that carried it.
+    pub transmissions: u64,
+    /// Milliseconds to each first delivery inside.
+    pub delays: Vec<f64>,
+}
+
+/// A request of a ping: time of sending, round-trip time in milliseconds and hops of each answer.
+pub type Request = (u64, Vec<(f64, u64)>);
+
+/// What was seen of a ping over GeoNetworking.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub struct GnPings {
+    /// Prefix of its metrics.
+    pub name: String,
+    /// For the legend.
+    pub label: String,
+    /// The requests that were answered, or waited for in vain.
+    pub requests: Vec<Request>,
+}
+
+/// Starts all of it; the timetable begins at `begin` and ends at `end`.
+pub fn start(scenario: &Scenario, stations: &[Station], begin: u64, end: u64) -> anyhow::Result<GeoFlows> {
+    let mut flows = GeoFlows::default();
+    let traffic = &scenario.traffic;
+    let nodes = radio::nodes(scenario);
+    let station = |name: &str| {
+        stations.iter().find(|s| s.node == name).with_context(|| format!("no carnet runs in node {name:?}"))
+    };
+    if !traffic.gnbroadcast.is_empty() {
+        for (number, node) in nodes.iter().enumerate() {
+            let Ok(station) = station(node) else { continue };
+            listen(number, &station.socket, flows.deliveries.clone())?;
+        }
+    }
+    for (flow, broadcast) in traffic.gnbroadcast.iter().enumerate() {
+        let from = broadcast.from.get_ref();
+        let (Some(track), Some(medium)) = (scenario.tracks.get(from), &scenario.medium) else { continue };
+        let sender = Sender {
+            flow: flow as u32,
+            broadcast: broadcast.clone(),
+            socket: station(from)?.socket.clone(),
+            track: track.clone(),
+            origin: medium.origin(),
+            stop: flows.stop.clone(),
+            failure: flows.failure.clone(),
+        };
+        let epoch = scenario.epoch;
+        let thread = std::thread::Builder::new().stack_size(STACK);
+        let thread = thread.spawn(move || sender.run(epoch, begin, end))?;
+        flows.senders.push((broadcast.clone(), thread));
+    }
+    for ping in &traffic.gnping {
+        let station = station(ping.from.get_ref())?;
+        let to = ping.to.get_ref();
+        let target = match nodes.iter().position(|n| n == to) {
+            Some(number) => radio::mac_text(radio::mac(number)),
+            None => to.clone(),
+        };
+        let milliseconds = |d: u64| format!("{}ms", d / MILLISECOND);
+        let interval = ping.interval.get_ref().0;
+        let count = ((end - begin + LEAD) / interval + 10).min(65_535).to_string();
+        let mut command = Command::new(&station.program);
+        command.args(["gnping", &target, "--json", "--count", &count]);
+        command.args(["--interval", &milliseconds(interval), "--timeout", &milliseconds(ping.timeout.0)]);
+        command.arg("--socket").arg(&station.socket);
+        let mut child = command
+            .stdin(Stdio::null())
+            .stdout(Stdio::piped())
+            .stderr(Stdio::null())
+            .spawn()
+            .context("cannot start carnet gnping")?;
+        let events = Arc::new(Mutex::new(Vec::new()));
+        let (stream, into) = (child.stdout.take(), events.clone());
+        std::thread::Builder::new().stack_size(STACK).spawn(move || {
+            for line in stream.into_iter().flat_map(|s| BufReader::new(s).lines()).map_while(Result::ok) {
+                let at = clock::monotonic();
+                if let Ok(event) = serde_json::from_str(&line) {
+                    into.lock().unwrap_or_else(PoisonError::into_inner).push((at, event));
+                }
+            }
+        })?;
+        flows.pings.push((ping.clone(), child, events));
+    }
+    Ok(flows)
+}
+
+/// Notes the marked payloads that a station delivers, until it ends.
+fn listen(node: usize, socket: &Path, deliveries: Arc<Mutex<Vec<Delivery>>>) -> anyhow::Result<()> {
+    let events = api::follow(socket, "/v1/gnrecv")?;
+    std::thread::Builder::new().stack_size(STACK).spawn(move || {
+        for event in events {
+            let at = clock::monotonic();
+            let payload = event["payload"].as_str().map(from_hex).unwrap_or_default();
+            if let Some(mark) = find_mark(&payload) {
+                let delivery = Delivery { node, mark, at };
+                deliveries.lock().unwrap_or_else(PoisonError::into_inner).push(delivery);
+            }
+        }
+    })?;
+    Ok(())
+}
+
+struct Sender {
+    flow: u32,
+    broadcast: GnBroadcast,
+    socket: PathBuf,
+    track: Track,
+    origin: Origin,
+    stop: Arc<AtomicBool>,
+    failure: Arc<Mutex<Option<String>>>,
+}
+
+impl Sender {
+    fn run(self, epoch: u64, begin: u64, end: u64) -> Vec<Sent> {
+        let mut all = Vec::new();
+        let interval = self.broadcast.interval.get_ref().0;
+        for number in 0.. {
+            // Broadcasts of several nodes are not in step.
+            let offset = interval * u64::from(self.flow % 16 + 1) / 20;
+            let at = begin + offset + u64::from(number) * interval;
+            while clock::monotonic() < at && !self.stop.load(Ordering::Relaxed) {
+                clock::sleep_until(at.min(clock::monotonic() + 50 * MILLISECOND));
+            }
+            if at + FLOOD > end || self.stop.load(Ordering::Relaxed) {
+                break;
+            }
+            let now = clock::monotonic();
+            let place = self.track.at(seconds(now, epoch));
+            let Some(center) = self.broadcast.center.map(|(x, y)| Point { x, y }).or(place) else { continue };
+            let (latitude, longitude) = self.origin.degrees(center);
+            let radius = self.broadcast.radius.get_ref().0.round();
+            let request = json!({
+                "transport": {"type": "gbc", "area": {"circle": {
+                    "latitude": latitude, "longitude": longitude, "radius_m": radius as u64}}},
+                "payload": payload((self.flow, number), *self.broadcast.size.get_ref()),
+                "lifetime_ms": FLOOD / MILLISECOND * 10,
+            });
+            if let Err(error) = api::post(&self.socket, "/v1/gnsend", &request) {
+                let told = format!("broadcast {} failed: {error:#}", self.broadcast.name);
+                *self.failure.lock().unwrap_or_else(PoisonError::into_inner) = Some(told);
+                break;
+            }
+            all.push(Sent { number, at: now, center });
+        }
+        all
+    }
+}
+
+fn seconds(at: u64, epoch: u64) -> f64 {
+    (at as f64 - epoch as f64) / 1e9
+}
+
+impl GeoFlows {
+    /// Fails if something that should still be running has ended.
+    pub fn check(&mut self) -> anyhow::Result<()> {
+        for (ping, child, _) in &mut self.pings {
+            if let Some(status) = child.try_wait()? {
+                bail!("gnping {} in node {} ended ({status})", ping.name, ping.from.get_ref());
+            }
+        }
+        match self.failure.lock().unwrap_or_else(PoisonError::into_inner).take() {
+            Some(failure) => bail!(failure),
+            None => Ok(()),
+        }
+    }
+
+    /// Ends it, and tells what was seen. `on_air` is what the medium has counted.
+    pub fn finish(
+        mut self,
+        scenario: &Scenario,
+        on_air: &BTreeMap<Mark, OnAir>,
+    ) -> anyhow::Result<(Vec<GnPings>, Vec<Broadcasts>)> {
+        self.stop.store(true, Ordering::Relaxed);
+        let mut pings = Vec::new();
+        for (ping, child, events) in &mut self.pings {
+            let _ = child.kill();
+            let _ = child.wait();
+            let events = events.lock().unwrap_or_else(PoisonError::into_inner);
+            let requests = requests(&events, ping.timeout.0);
+            pings.push(GnPings { name: ping.name.clone(), label: ping.label.clone(), requests });
+        }
+        let deliveries = self.deliveries.lock().unwrap_or_else(PoisonError::into_inner).clone();
+        let mut broadcasts = Vec::new();
+        let tracks: Vec<&Track> = scenario.tracks.values().collect();
+        for (flow, (broadcast, thread)) in std::mem::take(&mut self.senders).into_iter().enumerate() {
+            let name = broadcast.name.clone();
+            let sent = thread.join().map_err(|_| anyhow!("the sender of broadcast {name} panicked"))?;
+            let own = scenario.tracks.keys().position(|n| n == broadcast.from.get_ref());
+            let radius = broadcast.radius.get_ref().0;
+            let judge = |sent: &Sent| {
+                let mark = (flow as u32, sent.number);
+                let mine: Vec<Delivery> = deliveries.iter().filter(|d| d.mark == mark).copied().collect();
+                let flood = judge(sent, own, radius, scenario.epoch, &tracks, &mine);
+                Flood { transmissions: on_air.get(&mark).map_or(0, |o| o.transmissions), ..flood }
+            };
+            let floods = sent.iter().map(judge).collect();
+            broadcasts.push(Broadcasts { name, label: broadcast.label, radius, floods });
+        }
+        Ok((pings, broadcasts))
+    }
+}
+
+impl Drop for GeoFlows {
+    fn drop(&mut self) {
+        self.stop.store(true, Ordering::Relaxed);
+        for (_, child, _) in &mut self.pings {
+            let _ = child.kill();
+            let _ = child.wait();
+        }
+    }
+}
+
+/// Which nodes ought to have got a broadcast, and which did.
+fn judge(
+    sent: &Sent,
+    own: Option<usize>,
+    radius: f64,
+    epoch: u64,
+    tracks: &[&Track],
+    deliveries: &[Delivery],
+) -> Flood {
+    let mut flood = Flood { at: sent.at, center: sent.center, ..Flood::default() };
+    let distance = |track: &Track, at: u64| track.at(seconds(at, epoch)).map(|p| p.distance(sent.center));
+    for (node, track) in tracks.iter().enumerate().filter(|(n, _)| Some(*n) != own) {
+        let distances = [sent.at, sent.at + FLOOD].map(|at| distance(track, at));
+        let inside = distances.iter().all(|d| d.is_some_and(|d| d <= radius - EDGE));
+        let outside = distances.iter().all(|d| d.is_none_or(|d| d >= radius + EDGE));
+        let mut arrivals: Vec<u64> = deliveries.iter().filter(|d| d.node == node).map(|d| d.at).collect();
+        arrivals.sort_unstable();
+        flood.inside += u64::from(inside);
+        flood.duplicated += arrivals.len().saturating_sub(1) as u64;
+        if let Some(first) = arrivals.first() {
+            flood.received += u64::from(inside);
+            flood.outside += u64::from(outside);
+            if inside {
+                flood.delays.push(first.saturating_sub(sent.at) as f64 / 1e6);
+            }
+        }
+    }
+    flood
+}
+
+/// The requests in the events of `carnet gnping --json`, each with the time at which it was read.
+fn requests(events: &[(u64, Value)], timeout: u64) -> Vec<Request> {
+    let mut all: BTreeMap<u64, Request> = BTreeMap::new();
+    for (at, event) in events {
+        let Some(sequence) = event["sequence"].as_u64() else { continue };
+        if event["event"] == "answer" {
+            let (Some(rtt), Some(hops)) = (event["rtt_ms"].as_f64(), event["hops"].as_u64()) else {
+                continue;
+            };
+            let sent = at.saturating_sub((rtt * 1e6) as u64);
+            all.entry(sequence).or_insert((sent, Vec::new())).1.push((rtt, hops));
+        } else if event["event"] == "timeout" {
+            all.entry(sequence).or_insert((at.saturating_sub(timeout), Vec::new()));
+        }
+    }
+    all.into_values().collect()
+}
+
+/// Adds the metrics of a ping in a window.
+pub fn ping_metrics(m: &mut BTreeMap<String, f64>, seen: &GnPings, window: &Range<u64>) {
+    let name = &seen.name;
+    let inside: Vec<&Request> = seen.requests.iter().filter(|r| window.contains(&r.0)).collect();
+    let answers: Vec<(f64, u64)> = inside.iter().flat_map(|r| r.1.iter().copied()).collect();
+    let lost = inside.iter().filter(|r| r.1.is_empty()).count();
+    m.insert(format!("{name}.sent"), inside.len() as f64);
+    m.insert(format!("{name}.lost"), lost as f64);
+    m.insert(format!("{name}.answers"), answers.len() as f64);
+    if !inside.is_empty() {
+        m.insert(format!("{name}.answered_percent"), 100.0 - 100.0 * lost as f64 / inside.len() as f64);
+    }
+    let mut rtts: Vec<f64> = answers.iter().map(|a| a.0).collect();
+    rtts.sort_by(f64::total_cmp);
+    crate::metrics::percentiles(m, &format!("{name}.ms"), &rtts);
+    let mut hops: Vec<f64> = answers.iter().map(|a| a.1 as f64).collect();
+    hops.sort_by(f64::total_cmp);
+    crate::metrics::percentiles(m, &format!("{name}.hops"), &hops);
+    if let Some(least) = hops.first() {
+        m.insert(format!("{name}.hops.min"), *least);
+    }
+}
+
+/// Adds the metrics of a broadcast in a window.
+pub fn broadcast_metrics(m: &mut BTreeMap<String, f64>, seen: &Broadcasts, window: &Range<u64>) {
+    let name = &seen.name;
+    let floods: Vec<&Flood> = seen.floods.iter().filter(|f| window.contains(&f.at)).collect();
+    let sum = |value: fn(&Flood) -> u64| floods.iter().map(|f| value(f)).sum::<u64>() as f64;
+    let (inside, received) = (sum(|f| f.inside), sum(|f| f.received));
+    m.insert(format!("{name}.sent"), floods.len() as f64);
+    m.insert(format!("{name}.inside"), inside);
+    m.insert(format!("{name}.received"), received);
+    m.insert(format!("{name}.missed"), inside - received);
+    m.insert(format!("{name}.duplicated"), sum(|f| f.duplicated));
+    m.insert(format!("{name}.outside"), sum(|f| f.outside));
+    if inside > 0.0 {
+        m.insert(format!("{name}.delivered_percent"), 100.0 * received / inside);
+    }
+    if floods.is_empty() {
+        return;
+    }
+    let complete = floods.iter().filter(|f| f.received == f.inside).count();
+    m.insert(format!("{name}.complete_percent"), 100.0 * complete as f64 / floods.len() as f64);
+    m.insert(format!("{name}.transmissions.mean"), sum(|f| f.transmissions) / floods.len() as f64);
+    let mut transmissions: Vec<f64> = floods.iter().map(|f| f.transmissions as f64).collect();
+    transmissions.sort_by(f64::total_cmp);
+    crate::metrics::percentiles(m, &format!("{name}.transmissions"), &transmissions);
+    let mut delays: Vec<f64> = floods.iter().flat_map(|f| f.delays.iter().copied()).collect();
+    delays.sort_by(f64::total_cmp);
+    crate::metrics::percentiles(m, &format!("{name}.ms"), &delays);
+}
