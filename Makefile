@@ -8,13 +8,14 @@ BENCH_ARGS ?=
 CARNET_PYTHON ?= /usr/bin/python3
 export CARNET_PYTHON
 
-.PHONY: help demo figures test lint build bench clean
+.PHONY: help demo figures test lint build bench bench-geonet clean
 
 help:
 	@echo 'make demo    a mobile router moves between two access networks; shows what its host feels (1 minute)'
 	@echo 'make test    everything that is claimed, tested (needs root for the network namespaces)'
 	@echo 'make lint    format, clippy, documentation, conventions'
 	@echo 'make bench   how fast the pieces are'
+	@echo 'make bench-geonet   how fast the real program forwards GeoNetworking packets (5 minutes)'
 	@echo 'make build   target/release/carnet and carnet-lab'
 
 demo:
@@ -46,6 +47,12 @@ bench:
 	@tools/setup.sh demo
 	$(CARGO) bench --package carnet-station --bench forwarder -- $(BENCH_ARGS)
 	$(CARGO) bench --package carnet-mobility --bench registration -- $(BENCH_ARGS)
+
+# Results and all values: out/bench-geonet.json
+bench-geonet:
+	@tools/setup.sh demo
+	$(CARGO) build --release --bin carnet --bin carnet-lab
+	target/release/carnet-lab bench-geonet --out $(OUT)/bench-geonet.json $(BENCH_ARGS)
 
 clean:
 	$(CARGO) clean

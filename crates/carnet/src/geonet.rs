@@ -16,7 +16,7 @@ use carnet_geonet::geodesy::{self, Position as Place};
 use carnet_geonet::location_table::Entry;
 use carnet_geonet::{ReceivedFrame, Router};
 use carnet_linux::frame_link::{FrameLink, LinkEvent, LinkState, MacAddress as Mac};
-use carnet_linux::position::{LostReason, PositionEvent, PositionOptions, PositionSource, reckoning};
+use carnet_linux::position::{LostReason, PositionEvent, PositionSource};
 use carnet_linux::{Result, clock};
 use carnet_station::geonet::echo::{self, Echo};
 use carnet_station::io::{Area, AreaShape, Delivered, Frame, GeonetRequest, GeonetTransport, Position};
@@ -74,8 +74,10 @@ impl Geonet {
             GeonetAddress::Managed(address) => Some(address.0),
             GeonetAddress::Anonymous => Some(random_mac(seed)),
         };
-        let positions =
-            PositionSource::open(&settings::geonet::position(config), PositionOptions::default())?;
+        let positions = PositionSource::open(
+            &settings::geonet::position(config),
+            settings::geonet::position_options(config),
+        )?;
         let mut link = FrameLink::open(settings::geonet::link(config, mid))?;
         let mid = match mid {
             Some(mid) => mid,
@@ -156,8 +158,9 @@ impl Geonet {
     pub fn position(&mut self, now: Time, event: PositionEvent) -> (Option<Position>, Option<String>) {
         let (position, news) = match event {
             PositionEvent::Fix(fix) => {
+                let pai_interval = f64::from(self.config.mib.pai_interval_m);
                 let leap_seconds = self.positions.leap_seconds();
-                let vector = fix.position_vector(self.address, leap_seconds, reckoning::PAI_INTERVAL);
+                let vector = fix.position_vector(self.address, leap_seconds, pai_interval);
                 if self.state != "fix" && self.news.allow(now) {
                     info!("the position is known");
                 }

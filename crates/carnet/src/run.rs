@@ -14,7 +14,7 @@ use carnet_api::model::{self, GnPingEvent, GnPingRequest};
 use carnet_base::{RateLimiter, Time, WallTime};
 use carnet_geonet::{ReceivedFrame, Router};
 use carnet_linux::frame_link::LinkEvent;
-use carnet_linux::{Platform, PlatformEvent, TunnelIo, clock};
+use carnet_linux::{Alarm, Platform, PlatformEvent, TunnelIo, clock};
 use carnet_station::Station;
 use carnet_station::forwarding::forwarder::Verdict;
 use carnet_station::forwarding::packet::PacketBuffer;
@@ -74,6 +74,7 @@ pub async fn run(config: Config, path: &Path) -> anyhow::Result<()> {
         Some(conformance) => Some(UpperTester::open(conformance).await?),
         None => None,
     };
+    let mut alarm = Alarm::new()?;
     let platform = Platform::open(settings::platform(&config))?;
     let mut runner = Runner::new(config, platform, geonet)?;
     runner.upper_tester = upper_tester;
@@ -117,9 +118,9 @@ pub async fn run(config: Config, path: &Path) -> anyhow::Result<()> {
                 }
                 Err(error) => Err(error.into()),
             },
-            () = until(runner.station.poll_timeout()) => {
+            due = alarm.wait(runner.station.poll_timeout()) => {
                 runner.input(Input::Timeout);
-                Ok(())
+                due.map_err(anyhow::Error::from)
             }
             event = geonet::next_event(&mut runner.geonet) => {
                 match event.and_then(|event| runner.geonet_event(event)) {

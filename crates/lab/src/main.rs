@@ -6,6 +6,7 @@
 #![forbid(unsafe_code)]
 
 mod api;
+mod bench_geonet;
 mod capture;
 mod clock;
 mod console;
@@ -91,6 +92,8 @@ enum Command {
         /// The folder for the two files.
         folder: PathBuf,
     },
+    /// Measure the GeoNetworking router: packets per second that it forwards.
+    BenchGeonet(bench_geonet::Args),
     /// One end of a probe.
     #[command(hide = true)]
     Probe(traffic::probe::ProbeArgs),
@@ -173,6 +176,14 @@ fn act(cli: &Cli) -> anyhow::Result<ExitCode> {
             let file = |ending| folder.join(format!("{}.{ending}", results.scenario));
             write_file(&file("svg"), picture)?;
             write_file(&file("json"), format!("{}\n", serde_json::to_string_pretty(&results)?))?;
+            Ok(ExitCode::SUCCESS)
+        }
+        Command::BenchGeonet(args) => {
+            if cli.inside.is_none() {
+                return isolate::enter(Mode::of_caller());
+            }
+            isolate::settle()?;
+            bench_geonet::run(args)?;
             Ok(ExitCode::SUCCESS)
         }
         Command::Probe(args) => {

@@ -14,6 +14,7 @@
 #![deny(unsafe_op_in_unsafe_fn)]
 #![warn(clippy::undocumented_unsafe_blocks)]
 
+mod alarm;
 pub mod clock;
 mod counters;
 mod error;
@@ -31,6 +32,7 @@ mod settings;
 mod tunnel;
 mod undo;
 
+pub use alarm::Alarm;
 pub use counters::Counters;
 pub use error::{Error, Result};
 pub use fast_path::{FastPathConfig, FastPathCounters, Path, Ports, TunnelTraffic};

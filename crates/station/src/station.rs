@@ -254,7 +254,7 @@ impl Station {
         if let Some(geonet) = &mut self.geonet {
             geonet.handle_frame(now, frame);
         }
-        self.flush(now);
+        self.flush_geonet();
     }
 
     /// Gives back the octets of an [`Output::Frame`] that has been sent, to be used again.
@@ -311,6 +311,12 @@ impl Station {
 
     /// When [`Input::Timeout`] is due next.
     pub fn poll_timeout(&self) -> Option<Time> {
+        let geonet = self.geonet.as_ref().and_then(Geonet::poll_timeout);
+        self.mobility_timeout().into_iter().chain(geonet).min()
+    }
+
+    /// When the home agent or the mobile router has something to do next.
+    fn mobility_timeout(&self) -> Option<Time> {
         let agent = self.agent.as_ref().and_then(|agent| agent.machine.poll_timeout());
         let router = self.router.as_ref().and_then(|router| {
             let advertisers = router.advertisers.iter().filter_map(RouterAdvertiser::poll_timeout);
@@ -320,8 +326,7 @@ impl Station {
         // A packet woke a tunnel whose MTU is to be looked after.
         let used = self.forwarder.has_used().then_some(Time::ZERO);
         let path_mtus = self.path_mtus.poll_timeout().into_iter().chain(used);
-        let geonet = self.geonet.as_ref().and_then(Geonet::poll_timeout);
-        agent.into_iter().chain(router).chain(path_mtus).chain(geonet).min()
+        agent.into_iter().chain(router).chain(path_mtus).min()
     }
 
     /// Takes an input.
@@ -330,7 +335,19 @@ impl Station {
     /// Only for [`Input::Command`]: why it was refused, in words for the operator.
     pub fn handle_input(&mut self, now: Time, wall: WallTime, input: Input) -> Result<(), String> {
         self.assert_drained();
+        // What concerns GeoNetworking alone comes often, and leaves everything else as it is.
+        let geonet_alone = match &input {
+            Input::Frame(_) | Input::Position(_) | Input::Geonet(_) => true,
+            Input::Timeout => self.mobility_timeout().is_none_or(|due| due > now),
+            _ => false,
+        };
         let result = match input {
+            Input::Timeout if geonet_alone => {
+                if let Some(geonet) = &mut self.geonet {
+                    geonet.handle_timeout(now);
+                }
+                Ok(())
+            }
             Input::Timeout => {
                 self.handle_timeout(now, wall);
                 Ok(())
@@ -377,7 +394,11 @@ impl Station {
             },
             Input::Command(command) => self.handle_command(now, wall, command),
         };
-        self.flush(now);
+        if geonet_alone {
+            self.flush_geonet();
+        } else {
+            self.flush(now);
+        }
         result
     }
 
@@ -527,8 +548,13 @@ impl Station {
         while let Some(packet) = self.forwarder.poll_output() {
             self.outputs.push_back(Output::Packet(packet));
         }
-        while let Some(output) = self.geonet.as_mut().and_then(Geonet::poll_output) {
-            self.outputs.push_back(output);
+        self.flush_geonet();
+    }
+
+    /// Collects the outputs of GeoNetworking, where nothing else can have any.
+    fn flush_geonet(&mut self) {
+        if let Some(geonet) = &mut self.geonet {
+            geonet.move_outputs(&mut self.outputs);
         }
     }
 

@@ -5,6 +5,7 @@
 
 mod conformance;
 mod geonet;
+mod mib;
 
 use std::net::Ipv6Addr;
 use std::path::{Path, PathBuf};

@@ -4,6 +4,7 @@ use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::time::Duration;
 
+use super::mib::Mib;
 use crate::address::MacAddress;
 
 pub use crate::model::AreaShape;
@@ -27,6 +28,8 @@ pub struct Geonet {
     pub range_m: u16,
     /// The version of EN 302 636-4-1 whose rules hold where versions differ.
     pub standard: Standard,
+    /// The parameters of the standard that have no key here.
+    pub mib: Mib,
     /// The areas that have a name, in the order of the file.
     pub areas: Vec<Area>,
 }

@@ -12,6 +12,7 @@ mod conformance;
 mod draft;
 mod errors;
 mod geonet;
+mod mib;
 mod reader;
 mod schema;
 mod values;
@@ -37,6 +38,7 @@ pub use geonet::{
     GeonetInterface, MultiHopBeacons, Planarisation, PositionSource, Recovery, Standard, StationType,
     UdpLink, UnicastForwarding,
 };
+pub use mib::Mib;
 
 /// A checked config.
 #[derive(Debug, Clone, PartialEq, Eq)]

@@ -149,6 +149,7 @@ pub(super) const GEONET: Section = Section {
         key("standard", "\"1.4.1\", \"1.3.1\" or \"1.2.1\"", "\"1.4.1\""),
         key("forwarding", "table", "none"),
         key("beacon", "table", "none"),
+        key("mib", "table", "none"),
         key("area", "tables", "none"),
     ],
     later: &["ipv6_interface"],
@@ -186,6 +187,43 @@ pub(super) const BEACON: Section = Section {
     later: &[],
 };
 
+/// `[geonet.mib]`
+pub(super) const MIB: Section = Section {
+    header: "[geonet.mib]",
+    path: "geonet.mib",
+    keys: &[
+        key("is_mobile", "boolean", "none"),
+        key("max_sdu_size", "integer, 1 to 8000", "1398"),
+        key("lifetime_location_entry", "duration", "\"20s\""),
+        key("lifetime_neighbour", "duration", "\"20s\""),
+        key("location_service_max_retransmissions", "integer, 0 to 255", "10"),
+        key("location_service_retransmit_timer", "duration", "\"1s\""),
+        key("location_service_buffer_size", "integer, 0 to 268435456", "1024"),
+        key("location_service_max_pending", "integer, 1 to 65536", "256"),
+        key("default_hop_limit", "integer, 1 to 255", "10"),
+        key("duplicate_packet_list_length", "integer, 1 to 16", "8"),
+        key("max_packet_lifetime", "duration", "\"10m\""),
+        key("default_packet_lifetime", "duration", "\"60s\""),
+        key("max_packet_data_rate", "integer, 0 to 4000000", "100"),
+        key("packet_data_rate_beta", "integer, 0 to 99", "90"),
+        key("max_area_size", "integer, 1 to 100000", "10"),
+        key("min_repetition_interval", "duration", "\"100ms\""),
+        key("next_hop_hold", "duration", "\"0s\""),
+        key("cbf_min_time", "duration", "\"1ms\""),
+        key("cbf_max_time", "duration", "\"100ms\""),
+        key("sector_angle", "integer, 1 to 180", "30"),
+        key("advanced_max_counter", "integer, 1 to 255", "3"),
+        key("unicast_buffer_size", "integer, 0 to 268435456", "256000"),
+        key("broadcast_buffer_size", "integer, 0 to 268435456", "1024000"),
+        key("cbf_buffer_size", "integer, 0 to 268435456", "256000"),
+        key("max_neighbours", "integer, 1 to 1000000", "16384"),
+        key("max_other_stations", "integer, 1 to 1000000", "16384"),
+        key("pai_interval", "length", "\"80m\""),
+        key("position_update_interval", "duration", "\"1s\""),
+    ],
+    later: &[],
+};
+
 /// `[[geonet.area]]`
 pub(super) const AREA: Section = Section {
     header: "[[geonet.area]]",
@@ -212,7 +250,7 @@ pub(super) const CONFORMANCE: Section = Section {
 
 /// All tables but the top.
 #[cfg(test)]
-pub(super) const SECTIONS: [&Section; 12] = [
+pub(super) const SECTIONS: [&Section; 13] = [
     &STATION,
     &DATAPLANE,
     &HOME_AGENT,
@@ -223,6 +261,7 @@ pub(super) const SECTIONS: [&Section; 12] = [
     &GEONET,
     &FORWARDING,
     &BEACON,
+    &MIB,
     &AREA,
     &CONFORMANCE,
 ];

@@ -89,6 +89,9 @@ angle = 45
 [conformance]
 upper_tester = "[::1]:12345"
 anywhere = true
+
+[geonet.mib]
+max_packet_data_rate = 200
 "#;
 
 /// The smallest mobile router.
@@ -183,6 +186,7 @@ fn every_key_arrives() {
             },
             range_m: 500,
             standard: Standard::V1_3_1,
+            mib: Mib { max_packet_data_rate: Some(200), ..Mib::default() },
             areas: vec![Area {
                 name: "crossing".into(),
                 shape: AreaShape::Rectangle,

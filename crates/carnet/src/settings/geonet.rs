@@ -6,7 +6,7 @@ use carnet_api::config::{
 };
 use carnet_geonet::{Mib, mib};
 use carnet_linux::frame_link::{FrameLinkConfig, MacAddress, UdpConfig};
-use carnet_linux::position::PositionConfig;
+use carnet_linux::position::{PositionConfig, PositionOptions};
 use carnet_station::GeonetSettings;
 use carnet_wire::geonet::{GnAddress, StationType};
 
@@ -49,8 +49,16 @@ pub fn position(config: &Geonet) -> PositionConfig {
     }
 }
 
+/// How positions are told.
+pub fn position_options(config: &Geonet) -> PositionOptions {
+    PositionOptions { interval: config.mib.position_update_interval, ..PositionOptions::default() }
+}
+
 fn mib(config: &Geonet) -> Mib {
     let standard = Mib::default();
+    let given = &config.mib;
+    // A count that does not fit is out of reach anyway.
+    let size = |count: u32| usize::try_from(count).unwrap_or(usize::MAX);
     let (beacon_interval, beacon_retransmit_timer, beacon_max_jitter) = match config.beacon.interval {
         BeaconInterval::Fixed { interval, jitter } => (mib::BeaconInterval::Fixed, interval, jitter),
         BeaconInterval::Adaptive { beacons_in_range, shortest, longest, load_limit } => {
@@ -69,7 +77,14 @@ fn mib(config: &Geonet) -> Mib {
             GeonetAddress::Managed(_) => mib::AddressConfiguration::Managed,
             GeonetAddress::Anonymous => mib::AddressConfiguration::Anonymous,
         },
-        is_mobile: !matches!(config.position, PositionSource::Fixed(_)),
+        is_mobile: given.is_mobile.unwrap_or(!matches!(config.position, PositionSource::Fixed(_))),
+        max_sdu_size: size(given.max_sdu_size),
+        lifetime_location_entry: given.lifetime_location_entry,
+        lifetime_neighbour: given.lifetime_neighbour,
+        location_service_max_retransmissions: given.location_service_max_retransmissions,
+        location_service_retransmit_timer: given.location_service_retransmit_timer,
+        location_service_buffer_size: size(given.location_service_buffer_size),
+        location_service_max_pending: size(given.location_service_max_pending),
         beacon_interval,
         beacon_retransmit_timer,
         beacon_max_jitter,
@@ -99,6 +114,54 @@ fn mib(config: &Geonet) -> Mib {
             }
         },
         max_communication_range: f64::from(config.range_m),
-        ..standard
+        default_hop_limit: given.default_hop_limit,
+        duplicate_packet_list_length: size(given.duplicate_packet_list_length),
+        max_packet_lifetime: given.max_packet_lifetime,
+        default_packet_lifetime: given.default_packet_lifetime,
+        // Kilobytes, as in the standard.
+        max_packet_data_rate: given.max_packet_data_rate.map(|rate| rate.saturating_mul(1000)),
+        packet_data_rate_beta: f32::from(given.packet_data_rate_beta) / 100.0,
+        max_area_size: f64::from(given.max_area_size) * 1e6,
+        min_repetition_interval: given.min_repetition_interval,
+        next_hop_hold: given.next_hop_hold,
+        cbf_min_time: given.cbf_min_time,
+        cbf_max_time: given.cbf_max_time,
+        sector_angle: f64::from(given.sector_angle),
+        advanced_max_counter: given.advanced_max_counter,
+        unicast_buffer_size: size(given.unicast_buffer_size),
+        broadcast_buffer_size: size(given.broadcast_buffer_size),
+        cbf_buffer_size: size(given.cbf_buffer_size),
+        max_neighbours: size(given.max_neighbours),
+        max_other_stations: size(given.max_other_stations),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn config(more: &str) -> Geonet {
+        let text = format!(
+            "[station]\nname = 'a'\n[geonet]\ninterface = 'wlan1'\nposition = 'gpsd://localhost'\n{more}"
+        );
+        carnet_api::config::Config::parse(&text, "c.toml").expect("a config").geonet.expect("a [geonet]")
+    }
+
+    #[test]
+    fn without_a_word_the_parameters_are_the_standards() {
+        assert_eq!(mib(&config("")), Mib::default());
+    }
+
+    #[test]
+    fn what_is_given_arrives_in_the_routers_units() {
+        let mib = mib(&config(
+            "[geonet.mib]\nmax_packet_data_rate = 250\npacket_data_rate_beta = 50\nmax_area_size = 2\n\
+             cbf_max_time = '80ms'\nis_mobile = false\nmax_neighbours = 7\ndefault_hop_limit = 3\n",
+        ));
+        assert_eq!((mib.max_packet_data_rate, mib.packet_data_rate_beta), (Some(250_000), 0.5));
+        assert_eq!((mib.max_area_size, mib.cbf_max_time.as_millis()), (2e6, 80));
+        assert_eq!((mib.is_mobile, mib.max_neighbours, mib.default_hop_limit), (false, 7, 3));
+        let unlimited = super::mib(&config("mib = { max_packet_data_rate = 0 }\n"));
+        assert_eq!(unlimited.max_packet_data_rate, None);
     }
 }

@@ -51,8 +51,9 @@ impl Geonet {
         self.router.poll_timeout()
     }
 
-    pub(crate) fn poll_output(&mut self) -> Option<Output> {
-        self.outputs.pop_front()
+    /// Appends what is to be done to `outputs`.
+    pub(crate) fn move_outputs(&mut self, outputs: &mut VecDeque<Output>) {
+        outputs.append(&mut self.outputs);
     }
 
     pub(crate) fn recycle(&mut self, octets: Vec<u8>) {

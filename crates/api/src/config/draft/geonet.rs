@@ -8,9 +8,11 @@ use super::super::geonet::{
     GeonetInterface, MultiHopBeacons, Planarisation, PositionSource, Recovery, Standard, StationType,
     UnicastForwarding,
 };
+use super::super::mib::Mib;
 use super::super::reader::{At, Table, Value};
 use super::super::values::geonet as values;
 use super::super::{schema, values as common};
+use super::mib;
 
 const DEFAULT_RANGE_M: u16 = 1000;
 const DEFAULT_INTERVAL: Duration = Duration::from_secs(3);
@@ -19,8 +21,6 @@ const DEFAULT_BEACONS_IN_RANGE: u32 = 16;
 const DEFAULT_SHORTEST: Duration = Duration::from_millis(100);
 const DEFAULT_LONGEST: Duration = Duration::from_secs(2);
 const DEFAULT_LOAD_LIMIT: u32 = 500;
-/// `itsGnMaxGeoAreaSize` in square kilometres.
-const MAX_AREA_KM2: f64 = 10.0;
 
 /// `[geonet]`
 pub(in crate::config) struct GeonetDraft {
@@ -32,6 +32,7 @@ pub(in crate::config) struct GeonetDraft {
     beacon: Option<Beacon>,
     range_m: Option<u16>,
     standard: Option<Standard>,
+    mib: Option<Mib>,
     pub areas: Option<Vec<AreaDraft>>,
 }
 
@@ -52,6 +53,11 @@ impl GeonetDraft {
             [("1.4.1", Standard::V1_4_1), ("1.3.1", Standard::V1_3_1), ("1.2.1", Standard::V1_3_1)];
         let forwarding = table.get("forwarding");
         let beacon = table.get("beacon");
+        let mib = match table.get("mib") {
+            Some(value) => value.table(&schema::MIB).and_then(|table| mib::read(&table)),
+            None => Some(Mib::default()),
+        };
+        let max_area_size = mib.as_ref().map_or(Mib::default().max_area_size, |mib| mib.max_area_size);
         let areas = table.get("area").map(|value| value.tables(&schema::AREA));
         GeonetDraft {
             interface: interface.and_then(|value| value.parse(values::LINK, values::link)),
@@ -85,9 +91,10 @@ impl GeonetDraft {
                 None => Some(DEFAULT_RANGE_M),
             },
             standard: word(table, "standard", &standards),
-            areas: areas
-                .unwrap_or(Some(Vec::new()))
-                .map(|tables| tables.iter().map(|table| AreaDraft::read(table, sink)).collect()),
+            mib,
+            areas: areas.unwrap_or(Some(Vec::new())).map(|tables| {
+                tables.iter().map(|table| AreaDraft::read(table, max_area_size, sink)).collect()
+            }),
         }
     }
 
@@ -101,13 +108,15 @@ impl GeonetDraft {
             beacon: self.beacon?,
             range_m: self.range_m?,
             standard: self.standard?,
+            mib: self.mib?,
             areas: self.areas?.into_iter().map(AreaDraft::finish).collect::<Option<Vec<Area>>>()?,
         })
     }
 }
 
 impl AreaDraft {
-    fn read(table: &Table<'_>, sink: &Sink<'_>) -> AreaDraft {
+    /// `largest` is in square kilometres.
+    fn read(table: &Table<'_>, largest: u32, sink: &Sink<'_>) -> AreaDraft {
         let name = table.need("name", common::NAME);
         let shapes = [
             ("circle", AreaShape::Circle),
@@ -120,7 +129,7 @@ impl AreaDraft {
             name: name.and_then(|value| value.parse(common::NAME, common::name)),
             shape,
             center: table.need("center", values::CENTER).and_then(|value| center(&value)),
-            extent: extent(table, shape, sink),
+            extent: extent(table, shape, largest, sink),
         }
     }
 
@@ -138,7 +147,12 @@ impl AreaDraft {
 }
 
 /// How far an area reaches: a circle by its radius, any other by two distances and an angle.
-fn extent(table: &Table<'_>, shape: Option<AreaShape>, sink: &Sink<'_>) -> Option<(u16, u16, u16)> {
+fn extent(
+    table: &Table<'_>,
+    shape: Option<AreaShape>,
+    largest: u32,
+    sink: &Sink<'_>,
+) -> Option<(u16, u16, u16)> {
     let names = ["radius", "distance_a", "distance_b"];
     let found = names.map(|name| table.get(name));
     let lengths = found.each_ref().map(|value| {
@@ -171,9 +185,9 @@ fn extent(table: &Table<'_>, shape: Option<AreaShape>, sink: &Sink<'_>) -> Optio
         AreaShape::Rectangle => 4.0 * a_km * b_km,
         AreaShape::Ellipse => std::f64::consts::PI * a_km * b_km,
     };
-    if size > MAX_AREA_KM2 {
+    if size > f64::from(largest) {
         let at = found.iter().flatten().next().map_or(table.at(), Value::at);
-        let message = format!("the area has {size:.2} square kilometres, expected {MAX_AREA_KM2} at most");
+        let message = format!("the area has {size:.2} square kilometres, expected {largest} at most");
         sink.push(at, message);
     }
     Some((a, b, angle?))
@@ -278,7 +292,13 @@ fn word<T: Copy + Default>(table: &Table<'_>, name: &'static str, words: &[(&str
     }
 }
 
-fn integer(table: &Table<'_>, name: &'static str, low: u32, high: u32, default: u32) -> Option<u32> {
+pub(super) fn integer(
+    table: &Table<'_>,
+    name: &'static str,
+    low: u32,
+    high: u32,
+    default: u32,
+) -> Option<u32> {
     match table.get(name) {
         Some(value) => value.integer(low, high).map(|integer| integer.value),
         None => Some(default),

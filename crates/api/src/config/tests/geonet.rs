@@ -3,7 +3,7 @@
 use super::errors::{check, errors};
 use super::{
     Area, AreaForwarding, AreaShape, Beacon, BeaconInterval, Coordinates, Duration, FULL, Forwarding, Geonet,
-    GeonetAddress, GeonetInterface, PositionSource, Recovery, Standard, StationType, UdpLink,
+    GeonetAddress, GeonetInterface, Mib, PositionSource, Recovery, Standard, StationType, UdpLink,
     UnicastForwarding, parse,
 };
 
@@ -58,6 +58,7 @@ fn a_station_may_do_geonetworking_alone() {
             },
             range_m: 1000,
             standard: Standard::V1_4_1,
+            mib: Mib::default(),
             areas: Vec::new(),
         }
     );
@@ -141,7 +142,7 @@ fn keys_and_values() {
             "interface = \"wlan1\"",
             "ipv6_interface = \"gn0\"\ninterface = \"wlan1\"",
             &[
-                "c.toml:48:1: `geonet.ipv6_interface` is not in this version, expected `interface`, `station_type`, `address`, `position`, `range`, `standard`, `forwarding`, `beacon` or `area`",
+                "c.toml:48:1: `geonet.ipv6_interface` is not in this version, expected `interface`, `station_type`, `address`, `position`, `range`, `standard`, `forwarding`, `beacon`, `mib` or `area`",
             ],
         ),
         (
@@ -398,4 +399,35 @@ fn the_radio_is_for_geonetworking_alone() {
         ),
     ]);
     assert_eq!(parse(&FULL.replace("\"wlan1\"", "\"udp:239.1.1.1%wlan0:1\"")).warnings().len(), 2);
+}
+
+#[test]
+fn the_parameters_of_the_standard() {
+    let mib = |text: &str| geonet(&format!("{SMALL}[geonet.mib]\n{text}")).mib;
+    assert_eq!(mib(""), Mib::default());
+    let given = mib("lifetime_location_entry = '5s'\nmax_packet_data_rate = 0\npai_interval = '40m'\n");
+    assert_eq!(given.lifetime_neighbour, Duration::from_secs(5));
+    assert_eq!((given.max_packet_data_rate, given.pai_interval_m), (None, 40));
+    let short = mib("cbf_max_time = '0s'\nmax_packet_lifetime = '1s'\nis_mobile = true\n");
+    assert_eq!((short.cbf_min_time, short.is_mobile), (Duration::ZERO, Some(true)));
+    assert_eq!(short.default_packet_lifetime, Duration::from_secs(1));
+    assert_eq!(
+        refused("[geonet.mib]\nlifetime_neighbour = '21s'\ncbf_min_time = '1h'\nmax_area_size = 0\n"),
+        [
+            "c.toml:8:22: `geonet.mib.lifetime_neighbour`: `lifetime_neighbour` is longer than `lifetime_location_entry`, expected 20s at most",
+            "c.toml:9:16: `geonet.mib.cbf_min_time`: `cbf_min_time` is longer than `cbf_max_time`, expected 100ms at most",
+            "c.toml:10:17: `geonet.mib.max_area_size`: 0 is out of range, expected an integer from 1 to 100000",
+        ]
+    );
+    assert_eq!(
+        refused("[geonet.mib]\nmax_packet_lifetime = '2h'\nmax_packet_rate = 7\n"),
+        [
+            "c.toml:8:23: `geonet.mib.max_packet_lifetime`: \"2h\" is out of range, expected 50ms to 6300s",
+            "c.toml:9:1: unknown key `max_packet_rate` in [geonet.mib], expected `max_packet_data_rate`",
+        ]
+    );
+    // An area may be as large as the router lets it be.
+    let large = "[[geonet.area]]\nname = 'a'\nshape = 'circle'\ncenter = [1, 2]\nradius = '3km'\n";
+    assert_eq!(refused(large).len(), 1);
+    assert_eq!(geonet(&format!("{SMALL}mib = {{ max_area_size = 30 }}\n{large}")).areas.len(), 1);
 }

@@ -58,7 +58,7 @@ fn every_example_of_the_page_parses() {
         }
         examples += 1;
     }
-    assert_eq!(examples, 15);
+    assert_eq!(examples, 16);
 }
 
 #[test]

@@ -1,0 +1,155 @@
+//! GeoNetworking frames as the bench's tester sends them (EN 302 636-4-1 V1.4.1 clause 9), put together
+//! octet by octet: they owe nothing to carnet's own encoder.
+
+/// Destination, source, EtherType.
+pub const ETHERNET: usize = 14;
+/// Where the hop limit that remains stands in a frame.
+pub const REMAINING_HOPS: usize = ETHERNET + 3;
+/// Where the header subtype stands: type and subtype of the Common Header.
+pub const HEADER_TYPE: usize = ETHERNET + 5;
+/// Where the sequence number of a multi-hop packet stands.
+pub const SEQUENCE: usize = ETHERNET + 12;
+/// Where the MID of the source of a multi-hop packet stands.
+pub const SOURCE_MID: usize = ETHERNET + 18;
+/// Octets of an Ethernet frame less its checksum, at least.
+const MINIMUM: usize = 60;
+
+/// A link-layer address.
+pub type Mac = [u8; 6];
+/// To all.
+pub const BROADCAST: Mac = [0xff; 6];
+
+/// A place: tenths of a microdegree.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Place {
+    pub latitude: i32,
+    pub longitude: i32,
+}
+
+impl Place {
+    /// Degrees.
+    pub fn degrees(self) -> (f64, f64) {
+        (f64::from(self.latitude) / 1e7, f64::from(self.longitude) / 1e7)
+    }
+
+    /// The place so many metres to the north, along the meridian of WGS 84.
+    pub fn north(self, metres: f64) -> Place {
+        let (a, e2) = (6_378_137.0, 6.694_379_990_141_316e-3);
+        let middle = self.degrees().0 + metres / 111_200.0 / 2.0;
+        let radius = a * (1.0 - e2) / (1.0 - e2 * middle.to_radians().sin().powi(2)).powf(1.5);
+        let latitude = self.latitude + ((metres / radius).to_degrees() * 1e7).round() as i32;
+        Place { latitude, ..self }
+    }
+}
+
+/// Milliseconds of TAI since 2004, as packets have it, at a time since 1970: five leap seconds (9.5.2.2).
+pub fn timestamp(unix_nanoseconds: u64) -> u32 {
+    let milliseconds = unix_nanoseconds / 1_000_000;
+    milliseconds.wrapping_sub(1_072_915_200_000).wrapping_add(5000) as u32
+}
+
+/// A station that says where it is.
+#[derive(Debug, Clone, Copy)]
+pub struct Speaker {
+    pub mac: Mac,
+    pub place: Place,
+    pub timestamp: u32,
+}
+
+impl Speaker {
+    /// GN_ADDR of a passenger car with this MID.
+    fn address(mac: Mac) -> [u8; 8] {
+        let [a, b, c, d, e, f] = mac;
+        [5 << 2, 0, a, b, c, d, e, f]
+    }
+
+    /// Long position vector, position accurate, at rest.
+    fn vector(&self) -> Vec<u8> {
+        let mut octets = Self::address(self.mac).to_vec();
+        octets.extend_from_slice(&self.timestamp.to_be_bytes());
+        octets.extend_from_slice(&self.place.latitude.to_be_bytes());
+        octets.extend_from_slice(&self.place.longitude.to_be_bytes());
+        octets.extend_from_slice(&[0x80, 0, 0, 0]);
+        octets
+    }
+
+    /// A frame to `destination`: link-layer, Basic and Common Header, extended header, payload of BTP-B.
+    fn frame(&self, destination: Mac, kind: u8, hops: u8, extended: &[u8], payload: &[u8]) -> Vec<u8> {
+        let next_header = if payload.is_empty() { 0 } else { 0x20 };
+        let [high, low] = (payload.len() as u16).to_be_bytes();
+        let basic = [0x11, 0, 0x1a, hops];
+        let common = [next_header, kind, 0, 0x80, high, low, hops, 0];
+        let mut frame =
+            [&destination[..], &self.mac, &[0x89, 0x47], &basic, &common, extended, payload].concat();
+        frame.resize(frame.len().max(MINIMUM), 0);
+        frame
+    }
+
+    /// A beacon.
+    pub fn beacon(&self) -> Vec<u8> {
+        self.frame(BROADCAST, 0x10, 1, &self.vector(), &[])
+    }
+
+    /// A GeoUnicast packet to a station, by way of `next_hop`.
+    pub fn unicast(&self, next_hop: Mac, to: &Speaker, sequence: u16, payload: &[u8]) -> Vec<u8> {
+        let mut extended = self.sequenced(sequence);
+        extended.extend_from_slice(&to.vector()[..20]);
+        self.frame(next_hop, 0x20, 10, &extended, payload)
+    }
+
+    /// A GeoBroadcast packet for a circle.
+    pub fn circle(
+        &self,
+        next_hop: Mac,
+        centre: Place,
+        radius: u16,
+        sequence: u16,
+        payload: &[u8],
+    ) -> Vec<u8> {
+        let mut extended = self.sequenced(sequence);
+        extended.extend_from_slice(&centre.latitude.to_be_bytes());
+        extended.extend_from_slice(&centre.longitude.to_be_bytes());
+        extended.extend_from_slice(&radius.to_be_bytes());
+        extended.extend_from_slice(&[0; 6]);
+        self.frame(next_hop, 0x40, 10, &extended, payload)
+    }
+
+    fn sequenced(&self, sequence: u16) -> Vec<u8> {
+        let [high, low] = sequence.to_be_bytes();
+        [&[high, low, 0, 0][..], &self.vector()].concat()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const HERE: Place = Place { latitude: 488_375_000, longitude: 21_008_000 };
+
+    #[test]
+    fn fields_stand_where_the_standard_puts_them() {
+        let speaker = Speaker { mac: [2, 0, 0, 0, 0, 7], place: HERE, timestamp: 0x0102_0304 };
+        let beacon = speaker.beacon();
+        assert_eq!(beacon.len(), MINIMUM);
+        assert_eq!(beacon[12..26], [0x89, 0x47, 0x11, 0, 0x1a, 1, 0, 0x10, 0, 0x80, 0, 0, 1, 0]);
+        assert_eq!(beacon[26..38], [0x14, 0, 2, 0, 0, 0, 0, 7, 1, 2, 3, 4]);
+        let far = Speaker { mac: [2, 0, 0, 0, 0, 9], ..speaker };
+        let unicast = speaker.unicast([2; 6], &far, 0xabcd, b"payload");
+        assert_eq!(unicast.len(), ETHERNET + 12 + 48 + 7);
+        assert_eq!(unicast[SEQUENCE..SEQUENCE + 2], [0xab, 0xcd]);
+        assert_eq!(unicast[SOURCE_MID..SOURCE_MID + 6], speaker.mac);
+        assert_eq!((unicast[REMAINING_HOPS], unicast[HEADER_TYPE]), (10, 0x20));
+        let circle = speaker.circle(BROADCAST, HERE, 500, 1, b"payload");
+        assert_eq!(circle.len(), ETHERNET + 12 + 44 + 7);
+        assert_eq!(circle[ETHERNET + 12 + 36..ETHERNET + 12 + 44], [1, 244, 0, 0, 0, 0, 0, 0]);
+    }
+
+    #[test]
+    fn time_and_place() {
+        // The example of the reference: 2026-11-21T12:00:00Z.
+        assert_eq!(timestamp(1_795_262_400 * 1_000_000_000), 0x2f3f_a188);
+        // A minute of latitude at 48.8 degrees is 1853.4 m.
+        let minute = HERE.north(1853.43).latitude - HERE.latitude;
+        assert!((166_660..166_674).contains(&minute), "{minute}");
+    }
+}

@@ -1,0 +1,142 @@
+//! An alarm that is as exact as the kernel's timers.
+//!
+//! A runtime's own timers count milliseconds and round up, which is too coarse where the farthest receiver of a
+//! broadcast is to repeat it after one millisecond (EN 302 636-4-1 annex F.3). This is a `timerfd` on the clock
+//! of [`crate::clock::now`], watched by the runtime.
+//!
+//! A deadline that moves to a later time costs no system call: the alarm goes off early once, and is set anew
+//! then. So does a deadline that stays where it is.
+
+use std::io;
+use std::os::fd::{AsFd, AsRawFd, RawFd};
+
+use carnet_base::Time;
+use nix::errno::Errno;
+use nix::sys::time::TimeSpec;
+use nix::sys::timerfd::{ClockId, Expiration, TimerFd, TimerFlags, TimerSetTimeFlags};
+use tokio::io::unix::AsyncFd;
+
+use crate::clock;
+use crate::error::{Error, Result};
+use crate::readable::{Owner, watch};
+
+/// Wakes its owner at a time.
+#[derive(Debug)]
+pub struct Alarm {
+    timer: AsyncFd<Timer>,
+    /// When it will go off.
+    set: Option<Time>,
+}
+
+#[derive(Debug)]
+struct Timer(TimerFd);
+
+impl AsRawFd for Timer {
+    fn as_raw_fd(&self) -> RawFd {
+        self.0.as_fd().as_raw_fd()
+    }
+}
+
+impl Owner for Timer {}
+
+impl Alarm {
+    /// An alarm that is not set. The calling thread must be one of a tokio runtime.
+    ///
+    /// # Errors
+    /// When the kernel gives none.
+    pub fn new() -> Result<Alarm> {
+        let flags = TimerFlags::TFD_NONBLOCK | TimerFlags::TFD_CLOEXEC;
+        let timer = TimerFd::new(ClockId::CLOCK_BOOTTIME, flags)
+            .map_err(io::Error::from)
+            .and_then(|timer| watch(Timer(timer)))
+            .map_err(|e| Error::kernel("make a timer", e))?;
+        Ok(Alarm { timer, set: None })
+    }
+
+    /// Waits until `deadline`, for ever without one. Safe to cancel; the next call may have another deadline.
+    ///
+    /// # Errors
+    /// When the kernel refuses.
+    pub async fn wait(&mut self, deadline: Option<Time>) -> Result<()> {
+        let Some(deadline) = deadline else { return std::future::pending().await };
+        let failed = |e: io::Error| Error::kernel("wait for a timer", e);
+        loop {
+            if self.set.is_none_or(|set| set > deadline) {
+                self.set_to(deadline).map_err(|e| failed(e.into()))?;
+            }
+            let mut guard = self.timer.readable().await.map_err(failed)?;
+            // The kernel says that it is readable; reading what has gone off makes it that no more.
+            match guard.get_inner().0.wait() {
+                Ok(()) => self.set = None,
+                Err(Errno::EAGAIN | Errno::EINTR) => {}
+                Err(error) => return Err(failed(error.into())),
+            }
+            guard.clear_ready();
+            if self.set.is_none() && deadline <= clock::now() {
+                return Ok(());
+            }
+        }
+    }
+
+    fn set_to(&mut self, deadline: Time) -> nix::Result<()> {
+        // A time of zero would unset it.
+        let nanoseconds = deadline.as_nanos().max(1);
+        let time = TimeSpec::new((nanoseconds / 1_000_000_000) as _, (nanoseconds % 1_000_000_000) as _);
+        self.timer.get_ref().0.set(Expiration::OneShot(time), TimerSetTimeFlags::TFD_TIMER_ABSTIME)?;
+        self.set = Some(deadline);
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use tokio::time::timeout;
+
+    use super::*;
+
+    fn run(test: impl Future<Output = ()>) {
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().expect("a runtime");
+        runtime.block_on(test);
+    }
+
+    #[test]
+    fn it_goes_off_at_its_time_and_not_before() {
+        run(async {
+            let mut alarm = Alarm::new().expect("an alarm");
+            for _ in 0..50 {
+                let due = clock::now() + Duration::from_micros(700);
+                alarm.wait(Some(due)).await.expect("a timer");
+                assert!(clock::now() >= due);
+            }
+        });
+    }
+
+    #[test]
+    fn a_deadline_may_be_past_or_move_in_either_direction() {
+        run(async {
+            let mut alarm = Alarm::new().expect("an alarm");
+            alarm.wait(Some(Time::ZERO)).await.expect("a timer");
+            let start = clock::now();
+            let never = timeout(Duration::from_millis(5), alarm.wait(None)).await;
+            assert!(never.is_err());
+            let far =
+                timeout(Duration::from_millis(5), alarm.wait(Some(start + Duration::from_secs(60)))).await;
+            assert!(far.is_err());
+            let near = start + Duration::from_millis(30);
+            timeout(Duration::from_secs(20), alarm.wait(Some(near)))
+                .await
+                .expect("in time")
+                .expect("a timer");
+            assert!(clock::now() >= near);
+            // Set to an early time first, which then moves away.
+            let (early, late) =
+                (clock::now() + Duration::from_millis(20), clock::now() + Duration::from_millis(60));
+            let cut = timeout(Duration::from_millis(1), alarm.wait(Some(early))).await;
+            assert!(cut.is_err());
+            alarm.wait(Some(late)).await.expect("a timer");
+            assert!(clock::now() >= late);
+        });
+    }
+}
