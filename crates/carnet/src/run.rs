@@ -14,7 +14,7 @@ use carnet_api::model::{self, GnPingEvent, GnPingRequest};
 use carnet_base::{RateLimiter, Time, WallTime};
 use carnet_geonet::{ReceivedFrame, Router};
 use carnet_linux::frame_link::LinkEvent;
-use carnet_linux::{Alarm, Platform, PlatformEvent, TunnelIo, clock};
+use carnet_linux::{Alarm, Platform, PlatformEvent, TunnelIo, TunnelReader, TunnelWriter, clock};
 use carnet_station::Station;
 use carnet_station::forwarding::forwarder::Verdict;
 use carnet_station::forwarding::packet::PacketBuffer;
@@ -33,7 +33,9 @@ use crate::upper_tester::{self, Message, UpperTester};
 use crate::{answers, http, settings};
 
 /// Packets handled before anything else gets its turn.
-const BATCH: usize = 64;
+const BATCH: usize = 256;
+/// Packets that wake the station more often than this are let gather, see [`Runner::packets`].
+const FREQUENT: Duration = Duration::from_micros(50);
 /// How long a stopping station waits for the home agent to acknowledge the de-registration.
 const FAREWELL: Duration = Duration::from_secs(1);
 /// So many failures of the kernel's side in a row are waited out, so long each, before the station gives up.
@@ -98,7 +100,7 @@ pub async fn run(config: Config, path: &Path) -> anyhow::Result<()> {
         let step = tokio::select! {
             ready = tunnel.readable() => match ready {
                 Ok(()) => {
-                    runner.packets(&tunnel).await;
+                    runner.packets().await;
                     Ok(())
                 }
                 Err(error) => Err(anyhow::Error::from(error).context("the tunnel device failed")),
@@ -191,7 +193,10 @@ struct Runner {
     config: Config,
     station: Station,
     platform: Platform,
-    tunnel: TunnelIo,
+    reader: TunnelReader,
+    writer: TunnelWriter,
+    /// When packets last woke the station.
+    woken: Time,
     geonet: Option<Geonet>,
     upper_tester: Option<UpperTester>,
     state: StateFile,
@@ -201,7 +206,6 @@ struct Runner {
     buffer: PacketBuffer,
     /// Outputs of frames that are being received; empty otherwise.
     outputs: Vec<Output>,
-    write_errors: u64,
     refusals: RateLimiter,
 }
 
@@ -222,7 +226,9 @@ impl Runner {
         Ok(Runner {
             station,
             config,
-            tunnel: platform.tunnel(),
+            reader: TunnelReader::new(platform.tunnel()),
+            writer: TunnelWriter::new(platform.tunnel()),
+            woken: Time::ZERO,
             platform,
             geonet,
             upper_tester: None,
@@ -232,20 +238,38 @@ impl Runner {
             started: header.time,
             buffer: PacketBuffer::new(),
             outputs: Vec::new(),
-            write_errors: 0,
             refusals: RateLimiter::new(REFUSALS, REFUSAL_INTERVAL),
         })
     }
 
     /// Reads packets from the tunnel device until there are none or others have waited long enough.
-    async fn packets(&mut self, tunnel: &TunnelIo) {
+    ///
+    /// When they come one by one and so fast that waking costs more than the packets do, whoever makes them on
+    /// this core (the sender, the station at the other end) is given the core once before the device is left:
+    /// the next packets then come together. A machine with a core to spare does not notice, nor does a packet
+    /// that comes alone.
+    async fn packets(&mut self) {
         let (now, wall) = (clock::now(), clock::wall());
         // Under a flood there is always a packet: timers do not wait for it to end.
         if self.station.poll_timeout().is_some_and(|due| due <= now) {
             self.input(Input::Timeout);
         }
-        for _ in 0..BATCH {
-            let Ok(length) = tunnel.try_read(self.buffer.space()) else { return };
+        let is_frequent = now.saturating_since(self.woken) < FREQUENT;
+        self.woken = now;
+        let (mut count, mut has_yielded) = (0, false);
+        // What was read is handled: nothing may lie in the reader while the loop waits for the device.
+        while count < BATCH || self.reader.is_inside_burst() {
+            let Ok(length) = self.reader.try_read(self.buffer.space()) else {
+                self.writer.flush();
+                if has_yielded || !is_frequent {
+                    return;
+                }
+                has_yielded = true;
+                std::thread::yield_now();
+                continue;
+            };
+            has_yielded = false;
+            count += 1;
             self.buffer.filled(length);
             if self.recorder.is_active() {
                 self.recorder.record(now, wall, Input::Packet(self.buffer.as_slice().to_vec()));
@@ -253,13 +277,12 @@ impl Runner {
             let verdict = self.station.handle_packet(now, wall, &mut self.buffer);
             if verdict == Verdict::Forward {
                 // Outputs, if there are any, precede the packet that the rest was waiting for.
-                if tunnel.try_write(self.buffer.as_slice()).is_err() {
-                    self.write_errors += 1;
-                }
+                self.writer.write(self.buffer.as_slice());
             } else {
                 self.carry_out();
             }
         }
+        self.writer.flush();
         // Nor do the kernel's news, requests and signals.
         tokio::task::yield_now().await;
     }
@@ -352,6 +375,7 @@ impl Runner {
     /// Carries out what the station wants, in order.
     fn carry_out(&mut self) {
         while let Some(output) = self.station.poll_output() {
+            self.writer.flush();
             self.carry(output);
         }
         self.platform.commit();
@@ -368,9 +392,8 @@ impl Runner {
                 }
             }
             Output::Packet(packet) => {
-                if self.tunnel.try_write(&packet).is_err() {
-                    self.write_errors += 1;
-                }
+                self.writer.write(&packet);
+                self.writer.flush();
             }
             Output::Icmpv6(message) => {
                 // The link may just have gone; whoever sent this will send again.
@@ -475,7 +498,7 @@ impl Runner {
             }
             Request::Counters(reply) => {
                 let mut counters = answers::counters(&self.station, &self.platform);
-                counters.insert("tunnel.write_errors".into(), self.write_errors);
+                counters.insert("tunnel.write_errors".into(), self.writer.errors());
                 counters.extend(self.geonet.iter_mut().flat_map(Geonet::counters));
                 let _ = reply.send(counters);
             }
@@ -558,7 +581,7 @@ impl Runner {
     async fn farewell(&mut self, tunnel: &TunnelIo) {
         while !self.station.is_quiescent() {
             tokio::select! {
-                Ok(()) = tunnel.readable() => self.packets(tunnel).await,
+                Ok(()) = tunnel.readable() => self.packets().await,
                 () = until(self.station.poll_timeout()) => self.input(Input::Timeout),
             }
         }

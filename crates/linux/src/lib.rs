@@ -37,7 +37,7 @@ pub use counters::Counters;
 pub use error::{Error, Result};
 pub use fast_path::{FastPathConfig, FastPathCounters, Path, Ports, TunnelTraffic};
 pub use platform::{Platform, PlatformConfig, PlatformEvent, WatchedInterface};
-pub use tunnel::TunnelIo;
+pub use tunnel::{TunnelIo, TunnelReader, TunnelWriter};
 
 /// The origin that carnet's routes and rules bear (`ip route show proto 135`): the Mobility Header's
 /// protocol number, which no routing daemon has claimed.

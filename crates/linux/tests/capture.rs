@@ -12,7 +12,7 @@ use std::mem::MaybeUninit;
 use std::net::{Ipv6Addr, SocketAddrV6};
 use std::time::Duration;
 
-use carnet_linux::{Platform, TunnelIo};
+use carnet_linux::{Platform, TunnelIo, TunnelReader};
 use carnet_station::forwarding::desired::*;
 use socket2::{Domain, Protocol, SockAddr, Socket, Type};
 
@@ -82,8 +82,9 @@ fn send(peer: &Peer, packets: Vec<Vec<u8>>) -> Vec<(u8, u8)> {
 async fn read_all(tunnel: &TunnelIo) -> Vec<Vec<u8>> {
     let mut packets = Vec::new();
     let mut buffer = [0; 2000];
+    let mut reader = TunnelReader::new(tunnel.clone());
     while tokio::time::timeout(Duration::from_millis(200), tunnel.readable()).await.is_ok() {
-        while let Ok(length) = tunnel.try_read(&mut buffer) {
+        while let Ok(length) = reader.try_read(&mut buffer) {
             packets.push(buffer[..length].to_vec());
         }
     }
@@ -226,9 +227,10 @@ fn a_packet_too_long_for_the_buffer_is_cut_off() {
         socket.send_to(&[7; 500], "[2001:db8:1::1]:9").unwrap();
         socket.send_to(&[8; 5], "[2001:db8:1::1]:9").unwrap();
         tunnel.readable().await.unwrap();
+        let mut reader = TunnelReader::new(tunnel.clone());
         let mut buffer = [0; 100];
-        assert_eq!(tunnel.try_read(&mut buffer).unwrap(), 100);
-        assert_eq!(tunnel.try_read(&mut buffer).unwrap(), 53);
-        assert_eq!(tunnel.try_read(&mut buffer).unwrap_err().kind(), std::io::ErrorKind::WouldBlock);
+        assert_eq!(reader.try_read(&mut buffer).unwrap(), 100);
+        assert_eq!(reader.try_read(&mut buffer).unwrap(), 53);
+        assert_eq!(reader.try_read(&mut buffer).unwrap_err().kind(), std::io::ErrorKind::WouldBlock);
     });
 }

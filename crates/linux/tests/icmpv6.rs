@@ -344,11 +344,12 @@ fn a_link_without_addresses_needs_none() {
         assert!(matches!(error, None | Some(libc::ENETDOWN)), "{error:?}");
         // One that somebody reads is carnet's own.
         let tunnel = platform.tunnel();
+        let mut reader = carnet_linux::TunnelReader::new(tunnel.clone());
         let mut buffer = [0; 200];
-        while tunnel.try_read(&mut buffer).is_ok() {}
+        while reader.try_read(&mut buffer).is_ok() {}
         platform.send_icmpv6(&LinkMessage { interface: "carnet0".into(), ..message.clone() }).unwrap();
         tunnel.readable().await.unwrap();
-        let length = tunnel.try_read(&mut buffer).unwrap();
+        let length = reader.try_read(&mut buffer).unwrap();
         assert_eq!(length, 40 + message.message.len());
         assert_eq!(buffer[40 + 4..length], message.message[4..]);
 

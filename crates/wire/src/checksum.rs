@@ -24,24 +24,39 @@ use std::net::Ipv6Addr;
 /// assert_eq!(upper_layer(a, b, 58, &message), 0);
 /// ```
 pub fn upper_layer(source: Ipv6Addr, destination: Ipv6Addr, protocol: u8, octets: &[u8]) -> u16 {
-    let length = octets.len() as u64;
-    let mut sum = u64::from(protocol) + (length & 0xffff) + (length >> 16);
-    sum += words(&source.octets()) + words(&destination.octets()) + words(octets);
+    let addresses = add(sum(&source.octets()), sum(&destination.octets()));
+    !add(add(addresses, protocol_and_length(protocol, octets.len())), sum(octets))
+}
+
+/// What protocol and upper-layer length add to the pseudo-header's sum.
+pub fn protocol_and_length(protocol: u8, length: usize) -> u16 {
+    let length = length as u64;
+    fold(u64::from(protocol) + (length & 0xffff) + (length >> 16))
+}
+
+/// The one's complement sum of the 16-bit words, not inverted; an odd last octet counts as the high half of a
+/// word.
+pub fn sum(octets: &[u8]) -> u16 {
+    // RFC 1071 2 (B): the order of octets does not matter as long as it is one order, so the sum is taken in the
+    // machine's own, four octets at a time, and turned round at the end.
+    let (words, rest) = octets.as_chunks::<4>();
+    let sum: u64 = words.iter().map(|word| u64::from(u32::from_ne_bytes(*word))).sum();
+    let mut last = [0; 4];
+    for (to, from) in last.iter_mut().zip(rest) {
+        *to = *from;
+    }
+    u16::from_be(fold(sum + u64::from(u32::from_ne_bytes(last))))
+}
+
+/// One's complement addition: `add(sum(a), sum(b))` is the sum of `a` and `b` when `a` has even length, and
+/// `add(x, !y)` takes `y` off `x`.
+pub fn add(a: u16, b: u16) -> u16 {
+    fold(u64::from(a) + u64::from(b))
+}
+
+fn fold(mut sum: u64) -> u16 {
     while sum > 0xffff {
         sum = (sum & 0xffff) + (sum >> 16);
     }
-    !(sum as u16)
-}
-
-/// The plain sum of the 16-bit words; an odd last octet counts as the high half of a word.
-fn words(octets: &[u8]) -> u64 {
-    let mut pairs = octets.chunks_exact(2);
-    let sum: u64 = pairs
-        .by_ref()
-        .map(|pair| match *pair {
-            [high, low] => u64::from(u16::from_be_bytes([high, low])),
-            _ => 0,
-        })
-        .sum();
-    sum + pairs.remainder().first().map_or(0, |&octet| u64::from(octet) << 8)
+    sum as u16
 }

@@ -1,0 +1,270 @@
+//! Packets into bursts: what generic receive offload does for packets that come from a network card.
+//!
+//! Packets of one TCP or UDP flow that leave the tunnel one behind the other are put together, so that the kernel
+//! routes them once and a TCP receiver hears of them once. Together belong packets with the same headers but for
+//! length, checksum, and a TCP sequence number that goes on where the last one ended; all have the payload size
+//! of the first but the last, which may be shorter. Cutting the burst gives back exactly what went in: that is
+//! why a checksum is verified before it is replaced by one that the kernel is to compute, and why PSH ends a
+//! burst.
+//!
+//! Packets of one flow keep their order, and a packet of which the flow cannot be told overtakes nothing (but
+//! what is itself tunnelled goes elsewhere and need not wait). Nothing is held longer than until
+//! [`Coalescer::flush`], at the end of a batch.
+//!
+//! Left out: extension headers, IPv4, and TCP segments with any flag but ACK and PSH; they pass as they are.
+
+use carnet_wire::checksum;
+use carnet_wire::ipv6::{HEADER_LEN, protocol};
+
+use super::segmentation::put;
+use super::virtio::{self, Burst, Header, Transport, Unfinished};
+
+/// Flows in which packets may be held at a time.
+const FLOWS: usize = 8;
+/// The largest burst: what a device takes that says nothing about itself (`GSO_LEGACY_MAX_SIZE`).
+const MAX_BURST: usize = 65_535;
+/// No more datagrams in a burst: `UDP_MAX_SEGMENTS` of kernels before 6.9.
+const MAX_DATAGRAMS: usize = 64;
+
+/// Offsets in a TCP header.
+const SEQUENCE: usize = 4;
+const TCP_FLAGS: usize = 13;
+const ACK: u8 = 0x10;
+const PSH: u8 = 0x08;
+
+/// Which bursts the kernel takes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub(crate) struct Kinds {
+    pub tcp: bool,
+    pub udp: bool,
+}
+
+/// What is to be written next.
+pub(crate) trait Sink {
+    /// Takes a virtio header and a packet in one piece.
+    fn frame(&mut self, header: &Header, frame: &[u8]);
+}
+
+/// Holds packets of which more may follow.
+#[derive(Debug)]
+pub(crate) struct Coalescer {
+    pub kinds: Kinds,
+    /// In the order in which they were begun.
+    held: Vec<Held>,
+    spare: Vec<Vec<u8>>,
+}
+
+/// What matters of a packet that may become part of a burst.
+#[derive(Debug, Clone, Copy)]
+struct Candidate {
+    transport: Transport,
+    /// Octets of all headers.
+    headers: usize,
+    payload: usize,
+    sequence: u32,
+    /// Nothing may follow it in its burst.
+    push: bool,
+}
+
+/// One or more packets of a flow.
+#[derive(Debug)]
+struct Held {
+    /// Virtio header and packet.
+    frame: Vec<u8>,
+    /// Of the first packet.
+    first: Candidate,
+    packets: usize,
+    next_sequence: u32,
+}
+
+impl Coalescer {
+    /// Holds nothing yet.
+    pub(crate) fn new(kinds: Kinds) -> Self {
+        Coalescer { kinds, held: Vec::new(), spare: Vec::new() }
+    }
+
+    /// Takes a packet, or says with false that it is to be written as it is. In either case what has to precede
+    /// it goes into `sink`.
+    pub(crate) fn push(&mut self, packet: &[u8], sink: &mut impl Sink) -> bool {
+        let transport = match packet.get(6) {
+            Some(&protocol::TCP) if self.kinds.tcp => Transport::Tcp,
+            Some(&protocol::UDP) if self.kinds.udp => Transport::Udp,
+            // On its way to the other end of a tunnel.
+            Some(&protocol::IPV6) => return false,
+            Some(&protocol::TCP | &protocol::UDP) => return false,
+            _ => {
+                self.flush(sink);
+                return false;
+            }
+        };
+        let at = self.held.iter().position(|held| held.is_same_flow(packet));
+        let candidate = Candidate::parse(transport, packet);
+        if let Some(at) = at {
+            if let Some(candidate) = &candidate
+                && let Some(held) = self.held.get_mut(at)
+                && held.may_append(candidate, packet)
+            {
+                // Of one that stands alone the checksum is nobody's business.
+                if held.packets > 1 || is_intact(held.packet(), transport) {
+                    if !is_intact(packet, transport) {
+                        self.emit(at, sink);
+                        return false;
+                    }
+                    held.append(candidate, packet);
+                    if held.is_full(candidate) {
+                        self.emit(at, sink);
+                    }
+                    return true;
+                }
+            }
+            self.emit(at, sink);
+        }
+        let Some(candidate) = candidate.filter(|candidate| !candidate.push) else { return false };
+        if self.held.len() >= FLOWS {
+            self.emit(0, sink);
+        }
+        let mut frame = self.spare.pop().unwrap_or_default();
+        frame.clear();
+        frame.extend_from_slice(&[0; virtio::LENGTH]);
+        frame.extend_from_slice(packet);
+        let next_sequence = candidate.sequence.wrapping_add(candidate.payload as u32);
+        self.held.push(Held { frame, first: candidate, packets: 1, next_sequence });
+        true
+    }
+
+    /// Hands out everything that is held.
+    pub(crate) fn flush(&mut self, sink: &mut impl Sink) {
+        while !self.held.is_empty() {
+            self.emit(0, sink);
+        }
+    }
+
+    fn emit(&mut self, at: usize, sink: &mut impl Sink) {
+        let mut held = self.held.remove(at);
+        let header = held.finish();
+        sink.frame(&header, &held.frame);
+        self.spare.push(held.frame);
+    }
+}
+
+impl Candidate {
+    fn parse(transport: Transport, packet: &[u8]) -> Option<Candidate> {
+        let (ip, rest) = packet.split_at_checked(HEADER_LEN)?;
+        let length = u16::from_be_bytes([*ip.get(4)?, *ip.get(5)?]);
+        if ip.first()? >> 4 != 6 || rest.len() != usize::from(length) {
+            return None;
+        }
+        let (header, sequence, push) = match transport {
+            Transport::Tcp => {
+                let header = rest.split_at_checked(20)?.0;
+                let [data_offset, flags] = *header.get(12..14)?.as_array()?;
+                if flags & !PSH != ACK || data_offset >> 4 < 5 {
+                    return None;
+                }
+                let sequence = u32::from_be_bytes(*header.get(SEQUENCE..SEQUENCE + 4)?.as_array()?);
+                (usize::from(data_offset >> 4) * 4, sequence, flags & PSH != 0)
+            }
+            Transport::Udp => {
+                let [l0, l1, c0, c1] = *rest.get(4..8)?.as_array()?;
+                if u16::from_be_bytes([l0, l1]) != length || [c0, c1] == [0, 0] {
+                    return None;
+                }
+                (8, 0, false)
+            }
+        };
+        let payload = rest.len().checked_sub(header).filter(|payload| *payload > 0)?;
+        Some(Candidate { transport, headers: HEADER_LEN + header, payload, sequence, push })
+    }
+}
+
+impl Held {
+    fn packet(&self) -> &[u8] {
+        self.frame.get(virtio::LENGTH..).unwrap_or_default()
+    }
+
+    /// Addresses, protocol and ports; of other protocols whatever stands in the ports' place.
+    fn is_same_flow(&self, packet: &[u8]) -> bool {
+        let mine = self.packet();
+        mine.get(6) == packet.get(6) && mine.get(8..44) == packet.get(8..44)
+    }
+
+    fn may_append(&self, next: &Candidate, packet: &[u8]) -> bool {
+        let (mine, first) = (self.packet(), &self.first);
+        // Version, traffic class, flow label; hop limit.
+        let same_ip = mine.get(..4) == packet.get(..4) && mine.get(7) == packet.get(7);
+        let room = mine.len() + next.payload <= MAX_BURST;
+        if !same_ip || !room || next.headers != first.headers || next.payload > first.payload {
+            return false;
+        }
+        match first.transport {
+            Transport::Udp => true,
+            Transport::Tcp => {
+                let same = |from: usize, to: usize| {
+                    mine.get(HEADER_LEN + from..HEADER_LEN + to)
+                        == packet.get(HEADER_LEN + from..HEADER_LEN + to)
+                };
+                // Acknowledgement and data offset, window, urgent pointer and options.
+                next.sequence == self.next_sequence
+                    && same(8, TCP_FLAGS)
+                    && same(14, 16)
+                    && same(18, first.headers - HEADER_LEN)
+            }
+        }
+    }
+
+    fn append(&mut self, next: &Candidate, packet: &[u8]) {
+        self.frame.extend_from_slice(packet.get(next.headers..).unwrap_or_default());
+        self.packets += 1;
+        self.next_sequence = self.next_sequence.wrapping_add(next.payload as u32);
+        if next.push
+            && let Some(flags) = self.frame.get_mut(virtio::LENGTH + HEADER_LEN + TCP_FLAGS)
+        {
+            *flags |= PSH;
+        }
+    }
+
+    /// Whether nothing can follow `last`.
+    fn is_full(&self, last: &Candidate) -> bool {
+        last.push
+            || last.payload < self.first.payload
+            || self.first.transport == Transport::Udp && self.packets >= MAX_DATAGRAMS
+    }
+
+    /// Fills in what a burst needs.
+    fn finish(&mut self) -> Header {
+        let Candidate { transport, headers, payload, .. } = self.first;
+        if self.packets == 1 {
+            return Header::default();
+        }
+        let header = Header {
+            unfinished: Some(Unfinished {
+                start: HEADER_LEN as u16,
+                offset: transport.checksum_offset() as u16,
+            }),
+            burst: Some(Burst { transport, segment: payload as u16 }),
+            headers: headers as u16,
+        };
+        let Some((front, packet)) = self.frame.split_at_mut_checked(virtio::LENGTH) else { return header };
+        front.copy_from_slice(&header.emit());
+        let length = packet.len().saturating_sub(HEADER_LEN);
+        put(packet, 4, length as u16);
+        let sum = pseudo_header(packet, transport, length);
+        let Some(rest) = packet.get_mut(HEADER_LEN..) else { return header };
+        if transport == Transport::Udp {
+            put(rest, 4, length as u16);
+        }
+        put(rest, transport.checksum_offset(), sum);
+        header
+    }
+}
+
+fn pseudo_header(packet: &[u8], transport: Transport, length: usize) -> u16 {
+    let addresses = checksum::sum(packet.get(8..HEADER_LEN).unwrap_or_default());
+    checksum::add(addresses, checksum::protocol_and_length(transport.protocol(), length))
+}
+
+/// Whether the checksum is right of a packet without extension headers.
+fn is_intact(packet: &[u8], transport: Transport) -> bool {
+    let rest = packet.get(HEADER_LEN..).unwrap_or_default();
+    checksum::add(pseudo_header(packet, transport, rest.len()), checksum::sum(rest)) == 0xffff
+}

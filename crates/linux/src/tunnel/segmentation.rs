@@ -1,0 +1,124 @@
+//! Bursts into packets: what a network card does that has TSO and USO.
+//!
+//! The kernel hands over TCP and UDP payload of one flow as one packet that is larger than any path takes, with
+//! the size to cut it to. Each segment gets the headers of the whole, with its own lengths, TCP sequence
+//! number and checksum; FIN and PSH are for the last one, CWR for the first (RFC 3168 6.1.2). The station behind
+//! never sees a burst, so that its path MTU is judged by what really goes out.
+//!
+//! Nothing in the header is believed that would lead out of the packet. Left out: IPv4, fragments, bursts
+//! inside tunnels, which the device does not ask for.
+
+use carnet_wire::checksum;
+use carnet_wire::ipv6::HEADER_LEN;
+
+use super::virtio::{Burst, Header, Transport, Unfinished};
+
+const TCP_HEADER: usize = 20;
+const UDP_HEADER: usize = 8;
+
+const FIN: u8 = 0x01;
+const PSH: u8 = 0x08;
+const CWR: u8 = 0x80;
+
+/// A burst being cut. The packet itself is handed in each time.
+#[derive(Debug)]
+pub(crate) struct Segments {
+    transport: Transport,
+    unfinished: Unfinished,
+    /// Octets of all headers.
+    headers: usize,
+    /// Octets of payload in each segment but the last.
+    size: usize,
+    /// Where the next segment's payload begins.
+    at: usize,
+}
+
+impl Segments {
+    /// Begins to cut `packet`; nothing when the header does not fit it.
+    pub(crate) fn new(header: &Header, packet: &[u8]) -> Option<Segments> {
+        let Burst { transport, segment } = header.burst?;
+        let unfinished = header.unfinished?;
+        let start = usize::from(unfinished.start);
+        let length = match packet.get(..HEADER_LEN)? {
+            [first, _, _, _, high, low, ..] if first >> 4 == 6 => u16::from_be_bytes([*high, *low]),
+            _ => return None,
+        };
+        let whole = start >= HEADER_LEN && packet.len() == HEADER_LEN + usize::from(length);
+        let behind = packet.get(start..)?;
+        let transport_header = match transport {
+            Transport::Tcp => usize::from(behind.get(12)? >> 4) * 4,
+            Transport::Udp => UDP_HEADER,
+        };
+        let smallest = if transport == Transport::Tcp { TCP_HEADER } else { UDP_HEADER };
+        let headers = start + transport_header;
+        let fits = transport_header >= smallest
+            && headers < packet.len()
+            && usize::from(unfinished.offset) == transport.checksum_offset();
+        (whole && fits && segment > 0).then(|| Segments {
+            transport,
+            unfinished,
+            headers,
+            size: segment.into(),
+            at: headers,
+        })
+    }
+
+    /// Whether nothing is left.
+    pub(crate) fn is_done(&self, packet: &[u8]) -> bool {
+        self.at >= packet.len()
+    }
+
+    /// Puts the next segment into `buffer` and returns its length; nothing after the last one. What does not fit
+    /// is cut off, as by a read.
+    pub(crate) fn next(&mut self, packet: &[u8], buffer: &mut [u8]) -> Option<usize> {
+        let payload = packet.get(self.at..).filter(|rest| !rest.is_empty())?;
+        let payload = payload.get(..self.size).unwrap_or(payload);
+        let headers = packet.get(..self.headers)?;
+        let length = self.headers + payload.len();
+        let Some(segment) = buffer.get_mut(..length) else {
+            // Nobody can use it, but the next one may fit.
+            self.at += payload.len();
+            return Some(0);
+        };
+        let (front, back) = segment.split_at_mut(self.headers);
+        front.copy_from_slice(headers);
+        back.copy_from_slice(payload);
+        let (first, last) = (self.at == self.headers, self.at + payload.len() == packet.len());
+        put(front, 4, (length - HEADER_LEN) as u16);
+        let start = usize::from(self.unfinished.start);
+        let transport_length = length - start;
+        let transport = front.get_mut(start..)?;
+        match self.transport {
+            Transport::Tcp => {
+                if let Some(field) = transport.get_mut(4..8)
+                    && let Ok(number) = <[u8; 4]>::try_from(&*field)
+                {
+                    let passed = (self.at - self.headers) as u32;
+                    field.copy_from_slice(&u32::from_be_bytes(number).wrapping_add(passed).to_be_bytes());
+                }
+                if let Some(flags) = transport.get_mut(13) {
+                    *flags &= !(if last { 0 } else { FIN | PSH } | if first { 0 } else { CWR });
+                }
+            }
+            Transport::Udp => put(transport, 4, transport_length as u16),
+        }
+        // The field holds the sum of a pseudo-header with the length of the whole.
+        let offset = usize::from(self.unfinished.offset);
+        let sum = match transport.get(offset..offset + 2) {
+            Some([high, low]) => u16::from_be_bytes([*high, *low]),
+            _ => return None,
+        };
+        let sum = checksum::add(sum, !((packet.len() - start) as u16));
+        put(transport, offset, checksum::add(sum, transport_length as u16));
+        self.unfinished.finish(segment);
+        self.at += self.size.min(packet.len() - self.at);
+        Some(length)
+    }
+}
+
+/// Writes a number into a header that is known to be long enough.
+pub(super) fn put(header: &mut [u8], offset: usize, number: u16) {
+    if let Some(field) = header.get_mut(offset..offset + 2) {
+        field.copy_from_slice(&number.to_be_bytes());
+    }
+}

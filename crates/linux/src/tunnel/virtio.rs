@@ -1,0 +1,131 @@
+//! The header that precedes each packet of a TUN device with `IFF_VNET_HDR`: `virtio_net_hdr` of
+//! linux/virtio_net.h (virtio 1.2, 5.1.6), in the machine's own octet order.
+//!
+//! It says whether the packet's checksum is still to be finished, and whether the "packet" is a burst that is
+//! to be cut into segments.
+
+use carnet_wire::checksum;
+
+/// Length of the header.
+pub(crate) const LENGTH: usize = 10;
+
+/// `VIRTIO_NET_HDR_F_NEEDS_CSUM`: the checksum field holds the sum of the pseudo-header only.
+const NEEDS_CHECKSUM: u8 = 1;
+/// `VIRTIO_NET_HDR_GSO_*`.
+const GSO_NONE: u8 = 0;
+const GSO_TCPV6: u8 = 4;
+const GSO_UDP_L4: u8 = 5;
+
+/// Where UDP and TCP have their checksums.
+const UDP_CHECKSUM: usize = 6;
+const TCP_CHECKSUM: usize = 16;
+
+/// The transport protocols of which there are bursts.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Transport {
+    /// `VIRTIO_NET_HDR_GSO_TCPV6`: TSO, GRO.
+    Tcp,
+    /// `VIRTIO_NET_HDR_GSO_UDP_L4`: USO, `UDP_SEGMENT`.
+    Udp,
+}
+
+impl Transport {
+    /// The IPv6 next header.
+    pub(crate) fn protocol(self) -> u8 {
+        match self {
+            Transport::Tcp => 6,
+            Transport::Udp => 17,
+        }
+    }
+
+    /// Offset of the checksum in the transport header.
+    pub(crate) fn checksum_offset(self) -> usize {
+        match self {
+            Transport::Tcp => TCP_CHECKSUM,
+            Transport::Udp => UDP_CHECKSUM,
+        }
+    }
+}
+
+/// A burst: payload of one flow behind one set of headers.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Burst {
+    pub transport: Transport,
+    /// Octets of payload in each segment but the last.
+    pub segment: u16,
+}
+
+/// Where a checksum is to be finished: it covers everything from `start`, and stands `offset` behind that.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Unfinished {
+    pub start: u16,
+    pub offset: u16,
+}
+
+impl Unfinished {
+    /// Finishes the checksum; false when its place is not in the packet.
+    pub(crate) fn finish(self, packet: &mut [u8]) -> bool {
+        let (start, offset) = (usize::from(self.start), usize::from(self.offset));
+        let Some(covered) = packet.get_mut(start..) else { return false };
+        let sum = match checksum::sum(covered) {
+            // RFC 768: zero would mean "no checksum"; both are the same number in one's complement.
+            0xffff => 0xffff,
+            sum => !sum,
+        };
+        let Some(field) = covered.get_mut(offset..offset + 2) else { return false };
+        field.copy_from_slice(&sum.to_be_bytes());
+        true
+    }
+}
+
+/// The header.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub(crate) struct Header {
+    pub unfinished: Option<Unfinished>,
+    pub burst: Option<Burst>,
+    /// Octets of all headers of a burst, for the kernel's convenience.
+    pub headers: u16,
+}
+
+/// A kind of burst that was not asked for.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) struct UnknownBurst;
+
+impl Header {
+    /// Reads a header.
+    pub(crate) fn parse(octets: &[u8; LENGTH]) -> Result<Header, UnknownBurst> {
+        let [flags, kind, h0, h1, g0, g1, s0, s1, o0, o1] = *octets;
+        let word = |a, b| u16::from_ne_bytes([a, b]);
+        let burst = |transport| Some(Burst { transport, segment: word(g0, g1) });
+        Ok(Header {
+            unfinished: (flags & NEEDS_CHECKSUM != 0)
+                .then(|| Unfinished { start: word(s0, s1), offset: word(o0, o1) }),
+            burst: match kind {
+                GSO_NONE => None,
+                GSO_TCPV6 => burst(Transport::Tcp),
+                GSO_UDP_L4 => burst(Transport::Udp),
+                _ => return Err(UnknownBurst),
+            },
+            headers: word(h0, h1),
+        })
+    }
+
+    /// Writes it.
+    pub(crate) fn emit(&self) -> [u8; LENGTH] {
+        let mut octets = [0; LENGTH];
+        if let Some(unfinished) = self.unfinished {
+            octets[0] = NEEDS_CHECKSUM;
+            octets[6..8].copy_from_slice(&unfinished.start.to_ne_bytes());
+            octets[8..10].copy_from_slice(&unfinished.offset.to_ne_bytes());
+        }
+        if let Some(burst) = self.burst {
+            octets[1] = match burst.transport {
+                Transport::Tcp => GSO_TCPV6,
+                Transport::Udp => GSO_UDP_L4,
+            };
+            octets[4..6].copy_from_slice(&burst.segment.to_ne_bytes());
+        }
+        octets[2..4].copy_from_slice(&self.headers.to_ne_bytes());
+        octets
+    }
+}
