@@ -11,6 +11,7 @@ mod traffic;
 
 mod agent_lost;
 mod boundaries;
+mod bursts;
 mod cleanup;
 mod geonet;
 mod links;

@@ -74,7 +74,7 @@ impl Packet {
     /// As a sender without offloads sends it.
     fn whole(&self) -> Vec<u8> {
         let mut packet = self.bare();
-        let address = |from: usize| <[u8; 16]>::try_from(&packet[from..from + 16]).unwrap();
+        let address = |from: usize| <[u8; 16]>::try_from(&packet[from..from + 16]).expect("an address");
         let (source, destination) = (address(8).into(), address(24).into());
         let protocol = self.transport.protocol();
         let sum = match checksum::upper_layer(source, destination, protocol, &packet[40..]) {
@@ -124,7 +124,7 @@ struct Collected {
 
 impl Sink for Collected {
     fn frame(&mut self, header: &Header, frame: &[u8]) {
-        let read = Header::parse(frame.first_chunk().unwrap()).unwrap();
+        let read = frame.first_chunk().map(Header::parse).expect("a header").expect("a known burst");
         assert_eq!((read.unfinished, read.burst), (header.unfinished, header.burst));
         assert!(frame.len() <= LENGTH + 65_535);
         self.frames += 1;
@@ -185,7 +185,7 @@ fn tshark_finds_nothing_wrong_in_segments() {
         capture.extend([0; 8].into_iter().chain(length).chain(length).chain(packet.iter().copied()));
     }
     let file = std::env::temp_dir().join(format!("carnet-segments-{}.pcap", std::process::id()));
-    std::fs::write(&file, capture).unwrap();
+    std::fs::write(&file, capture).expect("a file");
     let mut command = Command::new("tshark");
     command.arg("-r").arg(&file).args(["-o", "tcp.check_checksum:TRUE", "-o", "udp.check_checksum:TRUE"]);
     command.args(["-o", "tcp.relative_sequence_numbers:FALSE", "-T", "fields", "-E", "separator=,"]);
@@ -195,12 +195,12 @@ fn tshark_finds_nothing_wrong_in_segments() {
         command.args(["-e", field]);
     }
     let output = command.output();
-    std::fs::remove_file(&file).unwrap();
+    std::fs::remove_file(&file).expect("a file");
     let Ok(output) = output else {
         println!("\nSKIPPED: no tshark");
         return;
     };
-    let text = String::from_utf8(output.stdout).unwrap();
+    let text = String::from_utf8(output.stdout).expect("text");
     // 1: good.
     let mut expected: Vec<String> = (0..7)
         .map(|n| match n {

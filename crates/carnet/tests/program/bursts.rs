@@ -1,0 +1,138 @@
+//! Bursts: what hosts with TSO and UDP segmentation offload send goes through both stations in few pieces, and
+//! arrives octet by octet as it was sent.
+
+use std::io::{Read, Write};
+use std::net::{Ipv6Addr, TcpListener, TcpStream, UdpSocket};
+use std::thread;
+
+use nix::sys::socket::setsockopt;
+use nix::sys::socket::sockopt::{RcvBuf, UdpGsoSegment};
+use serde_json::Value;
+
+use crate::hosts::{Host, possible, seconds, wait_for, wait_until};
+use crate::station::Station;
+use crate::testbed::{CORRESPONDENT, INSIDE, Testbed, address};
+
+const PORT: u16 = 4343;
+const STREAM: usize = 12 << 20;
+
+/// Octet `at` of a stream that repeats nowhere near.
+fn octet(at: usize) -> u8 {
+    ((at as u64).wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 40) as u8
+}
+
+/// A testbed in which every packet takes the TUN device.
+fn slow_path() -> (Testbed, Station, Station) {
+    let bed = Testbed::new();
+    let tun = "\n[dataplane]\npath = 'tun'\n";
+    let agent = Station::start(&bed.agent, &(bed.agent_config() + tun));
+    let router = Station::start(&bed.router, &(bed.router_config() + tun));
+    router.registered();
+    wait_until("traffic flows", seconds(10), || bed.host.pings(CORRESPONDENT));
+    (bed, agent, router)
+}
+
+/// Packets that the kernel has put into the tunnel device, and taken out of it.
+fn pieces(host: &Host) -> (u64, u64) {
+    let statistics: Value = serde_json::from_str(&host.ip("-s -j link show dev carnet0")).expect("JSON");
+    let count = |way: &str| statistics[0]["stats64"][way]["packets"].as_u64().expect("a number");
+    (count("tx"), count("rx"))
+}
+
+/// Sends the stream and returns the one that comes back.
+fn stream(mut connection: TcpStream, to_read: usize) -> Vec<u8> {
+    let mut reader = connection.try_clone().expect("the connection again");
+    let reader = thread::spawn(move || {
+        let mut heard = vec![0; to_read];
+        reader.read_exact(&mut heard).expect("the whole stream");
+        heard
+    });
+    let octets: Vec<u8> = (0..STREAM).map(octet).collect();
+    connection.write_all(&octets).expect("a connection");
+    reader.join().expect("the reader")
+}
+
+#[test]
+fn tcp_arrives_as_it_was_sent_both_ways_in_few_pieces() {
+    if !possible() {
+        return;
+    }
+    let (bed, agent, router) = slow_path();
+    let before = [pieces(&bed.router), pieces(&bed.agent)];
+    let count = |name| router.counter(name) + agent.counter(name);
+    let (encapsulated, decapsulated) = (count("tunnel.encapsulated"), count("tunnel.decapsulated"));
+    let server = bed.core.run(|| {
+        let listener = TcpListener::bind((address(CORRESPONDENT), PORT)).expect("a listener");
+        thread::spawn(move || stream(listener.accept().expect("a connection").0, STREAM))
+    });
+    let client = bed.host.run(|| {
+        let connection = TcpStream::connect((address(CORRESPONDENT), PORT)).expect("a connection");
+        thread::spawn(move || stream(connection, STREAM))
+    });
+    let expected: Vec<u8> = (0..STREAM).map(octet).collect();
+    for side in [client, server] {
+        let heard = side.join().expect("a side");
+        let wrong = heard.iter().zip(&expected).position(|(a, b)| a != b);
+        assert!(heard.len() == STREAM && wrong.is_none(), "{wrong:?}");
+    }
+    let segments = (count("tunnel.encapsulated") - encapsulated, count("tunnel.decapsulated") - decapsulated);
+    let after = [pieces(&bed.router), pieces(&bed.agent)];
+    let sum = |all: [(u64, u64); 2]| (all[0].0 + all[1].0, all[0].1 + all[1].1);
+    let (read, written) = (sum(after).0 - sum(before).0, sum(after).1 - sum(before).1);
+    println!(
+        "two streams of {STREAM} octets: {segments:?} packets in and out of tunnels, {read} read, {written} written"
+    );
+    let needed = 2 * (STREAM / 1460) as u64;
+    assert!(segments.0 >= needed && segments.1 >= needed, "{segments:?}");
+    // Each packet is read and written by both stations: what is in bursts is missing here.
+    assert!(read < segments.0 + segments.1 - needed / 2, "{read} of {segments:?}");
+    assert!(written < segments.0 + segments.1 - needed / 4, "{written} of {segments:?}");
+    let errors = router.counter("tunnel.write_errors") + agent.counter("tunnel.write_errors");
+    assert_eq!(errors, 0);
+}
+
+/// Sends bursts of 20 datagrams of 1000 octets, the last one shorter; one burst is on its way at a time.
+fn datagrams(from: &Host, source: Ipv6Addr, to: &Host, destination: Ipv6Addr) -> bool {
+    const SIZE: usize = 1000;
+    const BURST: usize = 20 * SIZE - 300;
+    let receiver = to.run(move || {
+        let socket = UdpSocket::bind((destination, PORT)).expect("a socket");
+        setsockopt(&socket, RcvBuf, &(1 << 20)).expect("a buffer");
+        socket.set_read_timeout(Some(seconds(10))).expect("a timeout");
+        socket
+    });
+    let sender = from.run(move || UdpSocket::bind((source, 0)).expect("a socket"));
+    if let Err(error) = setsockopt(&sender, UdpGsoSegment, &(SIZE as i32)) {
+        println!("\nSKIPPED: no UDP_SEGMENT ({error})");
+        return false;
+    }
+    for round in 0..50 {
+        let burst: Vec<u8> = (round * BURST..(round + 1) * BURST).map(octet).collect();
+        let send = || sender.send_to(&burst, (destination, PORT)).ok();
+        assert_eq!(wait_for("the burst is sent", seconds(5), send), BURST);
+        let mut buffer = [0; 2000];
+        for datagram in burst.chunks(SIZE) {
+            let length = receiver.recv(&mut buffer).expect("a datagram");
+            assert!(buffer[..length] == *datagram, "round {round}: {length} octets");
+        }
+    }
+    true
+}
+
+#[test]
+fn udp_bursts_arrive_as_the_datagrams_they_are() {
+    if !possible() {
+        return;
+    }
+    let (bed, agent, router) = slow_path();
+    let before = pieces(&bed.router).0;
+    let (inside, outside) = (address(INSIDE), address(CORRESPONDENT));
+    if !datagrams(&bed.host, inside, &bed.core, outside) || !datagrams(&bed.core, outside, &bed.host, inside)
+    {
+        return;
+    }
+    println!("router: {} pieces read for 2000 datagrams", pieces(&bed.router).0 - before);
+    assert!(router.counter("tunnel.encapsulated") >= 1000 && agent.counter("tunnel.encapsulated") >= 1000);
+    assert_eq!(router.counter("tunnel.write_errors") + agent.counter("tunnel.write_errors"), 0);
+    assert_eq!(router.counters("tunnel.dropped") + agent.counters("tunnel.dropped"), 0);
+}
