@@ -213,6 +213,18 @@ fn tshark_finds_nothing_wrong_in_segments() {
 }
 
 #[test]
+fn a_udp_checksum_of_zero_is_sent_as_ffff() {
+    let zero = (0..=u16::MAX)
+        .map(|word| Packet::udp(word.to_be_bytes().to_vec()))
+        .find(|packet| packet.whole()[46..48] == [0xff, 0xff])
+        .expect("one sum of all that are possible");
+    let (header, mut packet) = zero.burst(2);
+    assert_eq!(cut(&header, &packet), [zero.whole()]);
+    assert!(header.unfinished.expect("a checksum").finish(&mut packet));
+    assert_eq!(packet, zero.whole());
+}
+
+#[test]
 fn a_stream_becomes_one_burst_and_two_streams_become_two() {
     let stream = |flow, count: u32| -> Vec<Vec<u8>> {
         (0..count).map(|n| Packet { flow, ..Packet::tcp(n * 1388, vec![n as u8; 1388]) }.whole()).collect()
@@ -332,6 +344,14 @@ fn headers_that_lead_out_of_the_packet_are_refused() {
     ];
     for header in bad {
         assert!(Segments::new(&header, &packet).is_none(), "{header:?}");
+    }
+    // The transport header of a datagram has one length, so that a wrong start shows nowhere else.
+    let (datagram, octets) = Packet::udp(vec![0; 3000]).burst(1000);
+    let early = Header { unfinished: Some(Unfinished { start: 39, offset: 6 }), ..datagram };
+    assert!(Segments::new(&datagram, &octets).is_some() && Segments::new(&early, &octets).is_none());
+    for empty in [Packet::tcp(0, vec![]), Packet::udp(vec![])] {
+        let (header, octets) = empty.burst(1000);
+        assert!(Segments::new(&header, &octets).is_none());
     }
     let mut longer = packet.clone();
     longer.push(0);
