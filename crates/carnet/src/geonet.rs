@@ -16,7 +16,7 @@ use carnet_geonet::geodesy::{self, Position as Place};
 use carnet_geonet::location_table::Entry;
 use carnet_geonet::{ReceivedFrame, Router};
 use carnet_linux::frame_link::{FrameLink, LinkEvent, LinkState, MacAddress as Mac};
-use carnet_linux::position::{LostReason, PositionEvent, PositionSource};
+use carnet_linux::position::{LostReason, PositionEvent, PositionSource, reckoning::Reckoner};
 use carnet_linux::{Result, clock};
 use carnet_station::geonet::echo::{self, Echo};
 use carnet_station::io::{Area, AreaShape, Delivered, Frame, GeonetRequest, GeonetTransport, Position};
@@ -34,6 +34,9 @@ const RECEIVED: usize = 1024;
 /// News about the position, at once and in the long run.
 const NEWS: u32 = 10;
 const NEWS_INTERVAL: Duration = Duration::from_secs(10);
+/// How old the position in a packet may be, of a station at rest and of the fastest one.
+const OLDEST: Duration = Duration::from_millis(100);
+const NEWEST: Duration = Duration::from_millis(10);
 
 /// What [`Geonet::next_event`] waits for.
 #[derive(Debug)]
@@ -44,6 +47,8 @@ pub enum GeonetEvent {
     Position(PositionEvent),
     /// [`Geonet::ping_requests`] are due.
     Ping,
+    /// [`Geonet::tell`] is.
+    Update,
 }
 
 /// Everything of a GeoNetworking router that is not the router itself.
@@ -57,7 +62,9 @@ pub struct Geonet {
     pings: Pings,
     /// How the positioning does, in one word.
     state: &'static str,
-    last: Option<Position>,
+    reckoner: Reckoner,
+    /// When the router was told the position last.
+    told: Option<Time>,
     news: RateLimiter,
 }
 
@@ -98,7 +105,8 @@ impl Geonet {
             received: broadcast::channel(RECEIVED).0,
             pings: Pings::new(seed as u16),
             state: "no_fix",
-            last: None,
+            reckoner: Reckoner::new(matches!(config.position, config::PositionSource::Fixed(_))),
+            told: None,
             news: RateLimiter::new(NEWS, NEWS_INTERVAL),
         })
     }
@@ -111,10 +119,12 @@ impl Geonet {
     /// Waits for what comes first. Safe to cancel.
     pub async fn next_event(&mut self) -> Result<GeonetEvent> {
         let ping = self.pings.poll_timeout();
+        let update = self.told.map(|told| told + self.config.mib.position_update_interval);
         tokio::select! {
             event = self.link.readable() => event.map(GeonetEvent::Link),
             event = self.positions.next_event() => Ok(GeonetEvent::Position(event)),
             () = until(ping) => Ok(GeonetEvent::Ping),
+            () = until(update) => Ok(GeonetEvent::Update),
         }
     }
 
@@ -158,21 +168,17 @@ impl Geonet {
     pub fn position(&mut self, now: Time, event: PositionEvent) -> (Option<Position>, Option<String>) {
         let (position, news) = match event {
             PositionEvent::Fix(fix) => {
-                let pai_interval = f64::from(self.config.mib.pai_interval_m);
-                let leap_seconds = self.positions.leap_seconds();
-                let vector = fix.position_vector(self.address, leap_seconds, pai_interval);
                 if self.state != "fix" && self.news.allow(now) {
                     info!("the position is known");
                 }
                 self.state = "fix";
-                self.last = Some(position_of(&vector));
-                (self.last, None)
+                self.reckoner.handle_fix(fix);
+                (self.tell(now), None)
             }
             PositionEvent::Lost { reason } => {
                 self.state = word(&reason);
-                // The last known place, no longer an accurate one.
-                let last = self.last.map(|last| Position { accurate: false, ..last });
-                (last, Some(format!("the position is not known: {}", lost(&reason))))
+                self.reckoner.handle_lost();
+                (self.tell(now), Some(format!("the position is not known: {}", lost(&reason))))
             }
             PositionEvent::Mode(mode) => {
                 debug!("fix: {mode:?}");
@@ -192,6 +198,23 @@ impl Geonet {
             }
         };
         (position, news.filter(|_| self.news.allow(now)))
+    }
+
+    /// The position as of now, where the router's has become old: half a metre ago, or a tenth of a second.
+    pub fn position_now(&mut self, now: Time) -> Option<Position> {
+        let told = self.told?;
+        let half_a_metre = Duration::try_from_secs_f64(0.5 / self.reckoner.speed()).unwrap_or(OLDEST);
+        let old = half_a_metre.clamp(NEWEST, OLDEST);
+        (now.saturating_since(told) >= old).then(|| self.tell(now)).flatten()
+    }
+
+    /// The position as of now; `None` before the first fix.
+    pub fn tell(&mut self, now: Time) -> Option<Position> {
+        let fix = self.reckoner.position(now)?;
+        self.told = Some(now);
+        let pai_interval = f64::from(self.config.mib.pai_interval_m);
+        let vector = fix.position_vector(self.address, self.positions.leap_seconds(), pai_interval);
+        Some(position_of(&vector))
     }
 
     /// A payload came: an answer to a ping, or something for those who listen.

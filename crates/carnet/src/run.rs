@@ -18,7 +18,7 @@ use carnet_linux::{Alarm, Platform, PlatformEvent, TunnelIo, TunnelReader, Tunne
 use carnet_station::Station;
 use carnet_station::forwarding::forwarder::Verdict;
 use carnet_station::forwarding::packet::PacketBuffer;
-use carnet_station::io::{Command, Event, Frame, Input, Output};
+use carnet_station::io::{Command, Event, Frame, Input, Output, Position};
 use serde_json::Value;
 use tokio::signal::unix::{SignalKind, signal};
 use tokio::sync::{broadcast, mpsc};
@@ -302,6 +302,10 @@ impl Runner {
     }
 
     fn try_input(&mut self, input: Input) -> Result<(), String> {
+        // Either may send a packet.
+        if matches!(input, Input::Timeout | Input::Geonet(_)) {
+            self.update_position();
+        }
         let (now, wall) = (clock::now(), clock::wall());
         if self.recorder.is_active() {
             self.recorder.record(now, wall, input.clone());
@@ -310,6 +314,22 @@ impl Runner {
         let result = self.station.handle_input(now, wall, input);
         self.carry_out();
         result
+    }
+
+    /// Lets the router know where the station is now, so that what it sends says so.
+    fn update_position(&mut self) {
+        let position = self.geonet.as_mut().and_then(|geonet| geonet.position_now(clock::now()));
+        if let Some(position) = position {
+            self.move_to(position);
+        }
+    }
+
+    fn move_to(&mut self, position: Position) {
+        let position = match &self.upper_tester {
+            Some(upper_tester) => upper_tester.displaced(position),
+            None => position,
+        };
+        self.input(Input::Position(position));
     }
 
     fn geonet_event(&mut self, event: GeonetEvent) -> carnet_linux::Result<()> {
@@ -324,14 +344,15 @@ impl Runner {
                 let Some(geonet) = &mut self.geonet else { return Ok(()) };
                 let (position, news) = geonet.position(now, event);
                 if let Some(position) = position {
-                    let position = match &self.upper_tester {
-                        Some(upper_tester) => upper_tester.displaced(position),
-                        None => position,
-                    };
-                    self.input(Input::Position(position));
+                    self.move_to(position);
                 }
                 if let Some(message) = news {
                     self.report(&Event::Warning { message });
+                }
+            }
+            GeonetEvent::Update => {
+                if let Some(position) = self.geonet.as_mut().and_then(|geonet| geonet.tell(now)) {
+                    self.move_to(position);
                 }
             }
             GeonetEvent::Ping => {
@@ -353,6 +374,8 @@ impl Runner {
         if self.station.poll_timeout().is_some_and(|due| due <= now) {
             self.input(Input::Timeout);
         }
+        // What is received may be answered.
+        self.update_position();
         let Runner { geonet: Some(geonet), station, recorder, outputs, .. } = self else { return Ok(()) };
         let result = geonet.receive(|frame| {
             if recorder.is_active() {

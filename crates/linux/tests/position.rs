@@ -6,7 +6,9 @@ use std::time::Duration;
 
 use carnet_base::{Time, WallTime};
 use carnet_linux::position::gpsd::{LONGEST_LINE, Reader, Report, watch_command};
-use carnet_linux::position::reckoning::{PAI_INTERVAL, confidence_after, is_accurate, reckon, reckon_fix};
+use carnet_linux::position::reckoning::{
+    LONGEST, PAI_INTERVAL, Reckoner, confidence_after, is_accurate, reckon, reckon_fix,
+};
 use carnet_linux::position::trace::{Moment, Player, Trace};
 use carnet_linux::position::tracker::{SETTLE, Tracker};
 use carnet_linux::position::*;
@@ -523,4 +525,53 @@ fn sources_open_by_their_text() {
     std::fs::remove_dir_all(&directory).unwrap();
     let error = open(&format!("trace:{}", file.display())).unwrap_err().to_string();
     assert!(error.contains("cannot read the trace") && error.contains("drive.trace"), "{error}");
+}
+
+#[test]
+fn between_fixes_the_station_goes_on_and_its_time_too() {
+    let mut reckoner = Reckoner::new(false);
+    assert_eq!(reckoner.position(Time::from_secs(1)), None);
+    let fix = fix_of(TPV).unwrap();
+    reckoner.handle_fix(fix.clone());
+    assert_eq!(reckoner.position(Time::from_secs(7)), Some(fix.clone()));
+    let half = reckoner.position(Time::from_secs(7) + Duration::from_millis(500)).unwrap();
+    assert_eq!(half.time, wall(NOON + 500));
+    // 9.98 m/s to the East: 4.99 m are 68 microdegrees at this latitude.
+    assert!((half.longitude - fix.longitude - 68.0e-6).abs() < 0.2e-6, "{half:?}");
+    assert_eq!(half.confidence, Some(17.1 + 0.5));
+    // The next fix took 300 ms longer: the time does not go back, nor does the station.
+    let late = Fix {
+        received: Time::from_secs(7) + Duration::from_millis(800),
+        time: wall(NOON + 400),
+        longitude: fix.longitude + 54.4e-6,
+        ..fix.clone()
+    };
+    reckoner.handle_fix(late);
+    let next = reckoner.position(Time::from_secs(7) + Duration::from_millis(800)).unwrap();
+    assert_eq!(next.time, wall(NOON + 501));
+    assert!(next.longitude > half.longitude && next.longitude < half.longitude + 1e-6, "{next:?}");
+    // A receiver that was given another time is followed.
+    let back = Fix { received: Time::from_secs(9), time: wall(NOON - 3_600_000), ..fix };
+    reckoner.handle_fix(back.clone());
+    assert_eq!(reckoner.position(Time::from_secs(9)), Some(back));
+}
+
+#[test]
+fn without_a_fix_nothing_is_sure_and_nobody_goes_on_for_ever() {
+    let fix = fix_of(TPV).unwrap();
+    let mut reckoner = Reckoner::new(false);
+    reckoner.handle_fix(fix.clone());
+    reckoner.handle_lost();
+    let soon = reckoner.position(Time::from_secs(8)).unwrap();
+    assert_eq!((soon.confidence, soon.speed, soon.time), (None, Some(9.98), wall(NOON + 1000)));
+    let end = reckoner.position(Time::from_secs(7) + LONGEST).unwrap();
+    let later = reckoner.position(Time::from_secs(107)).unwrap();
+    assert_eq!((later.latitude, later.longitude), (end.latitude, end.longitude));
+    assert_eq!((later.speed, later.track, later.time), (None, None, wall(NOON + 100_000)));
+    reckoner.handle_fix(Fix { received: Time::from_secs(108), ..fix.clone() });
+    assert_eq!(reckoner.position(Time::from_secs(108)).unwrap().confidence, Some(17.1));
+    // Who stays is as sure as ever.
+    let mut stays = Reckoner::new(true);
+    stays.handle_fix(Fix { speed: Some(0.0), ..fix });
+    assert_eq!(stays.position(Time::from_secs(60)).unwrap().confidence, Some(17.1));
 }

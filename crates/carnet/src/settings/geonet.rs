@@ -51,7 +51,8 @@ pub fn position(config: &Geonet) -> PositionConfig {
 
 /// How positions are told.
 pub fn position_options(config: &Geonet) -> PositionOptions {
-    PositionOptions { interval: config.mib.position_update_interval, ..PositionOptions::default() }
+    let standard = PositionOptions::default();
+    PositionOptions { interval: standard.interval.min(config.mib.position_update_interval), ..standard }
 }
 
 fn mib(config: &Geonet) -> Mib {

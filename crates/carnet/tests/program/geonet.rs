@@ -37,6 +37,9 @@ impl Line {
         wait_until("the line stands", seconds(10), || {
             [1, 3].iter().all(|last| middle.pings_v4(&format!("192.0.2.{last}")))
         });
+        wait_until("its addresses can be used", seconds(10), || {
+            [west, middle, east].iter().all(|host| !host.ip("-6 addr show").contains("tentative"))
+        });
         Line { hosts, scratch: Scratch::new() }
     }
 

@@ -4,6 +4,7 @@
 //! operator would ([`station`]) while [`traffic`] flows. They need root; without it they say so and are
 //! skipped, or fail with `CARNET_REQUIRE_ROOT=1`.
 
+mod air;
 mod hosts;
 mod station;
 mod testbed;
@@ -16,6 +17,7 @@ mod cleanup;
 mod geonet;
 mod links;
 mod mutations;
+mod positions;
 mod refresh;
 mod reload;
 mod replay;

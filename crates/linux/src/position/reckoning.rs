@@ -5,8 +5,13 @@
 //! true position is within half of that times `t` squared of the reckoned one. The confidence circle grows by
 //! as much. A fix of 5 m is thus no longer accurate, in the sense of PAI, after some 4 seconds, whatever else
 //! happened, which is how a station without GNSS reception stops to claim that it knows where it is.
+//!
+//! A [`Reckoner`] keeps the last fix and tells where the station is at any moment: what EN 302 636-4-1 10.2.2 calls
+//! the update of the local position vector, and what makes the position in a packet that of the time of sending.
 
 use std::time::Duration;
+
+use carnet_base::{Time, WallTime};
 
 use super::Fix;
 
@@ -15,6 +20,12 @@ pub const PAI_INTERVAL: f64 = 80.0;
 
 /// How strongly a road vehicle brakes, or turns, short of an emergency: metres per second squared.
 pub const ACCELERATION: f64 = 4.0;
+
+/// For how long a station goes straight on without a fix; where it is then, it stays.
+pub const LONGEST: Duration = Duration::from_secs(10);
+
+/// A receiver whose time goes back by no more than this has told it late; by more, it is another time.
+const LATENESS: Duration = Duration::from_secs(2);
 
 /// The equatorial radius of WGS 84 in metres, and its first eccentricity squared.
 const SEMI_MAJOR: f64 = 6_378_137.0;
@@ -65,6 +76,70 @@ pub fn reckon_fix(fix: &Fix, elapsed: Duration) -> Fix {
     later.received = fix.received + elapsed;
     later.confidence = fix.confidence.map(|confidence| confidence_after(confidence, elapsed));
     later
+}
+
+/// Where a station is at any moment, by its last fix.
+#[derive(Debug, Clone, Default)]
+pub struct Reckoner {
+    fix: Option<Fix>,
+    /// The source said that it has lost the position.
+    lost: bool,
+    /// The station stays where it is: its position gets no worse with time.
+    stays: bool,
+    /// The time of the last position that was told.
+    told: Option<WallTime>,
+}
+
+impl Reckoner {
+    /// A reckoner without a fix; `stays` for a station that does not move.
+    pub fn new(stays: bool) -> Reckoner {
+        Reckoner { stays, ..Reckoner::default() }
+    }
+
+    /// Takes over a fix.
+    pub fn handle_fix(&mut self, fix: Fix) {
+        self.lost = false;
+        self.fix = Some(fix);
+    }
+
+    /// There are no fixes for the time being.
+    pub fn handle_lost(&mut self) {
+        self.lost = true;
+    }
+
+    /// How fast the station goes, metres per second, as far as known.
+    pub fn speed(&self) -> f64 {
+        self.fix.as_ref().and_then(|fix| fix.speed).map_or(0.0, f64::abs)
+    }
+
+    /// The position now: its time is always later than that of the one before, and its confidence unknown
+    /// while the position is lost. `None` before the first fix.
+    pub fn position(&mut self, now: Time) -> Option<Fix> {
+        let fix = self.fix.as_ref()?;
+        let mut elapsed = now.saturating_since(fix.received);
+        // A fix that took longer to arrive than the one before would take the time back.
+        if let Some(told) = self.told
+            && fix.time + elapsed <= told
+        {
+            let back = told.distance(fix.time + elapsed);
+            if back < LATENESS {
+                elapsed += back + Duration::from_millis(1);
+            }
+        }
+        let mut position = reckon_fix(fix, elapsed.min(LONGEST));
+        if elapsed > LONGEST {
+            (position.speed, position.track, position.climb) = (None, None, None);
+        }
+        position.time = fix.time + elapsed;
+        position.received = now;
+        position.confidence = match (self.lost, self.stays) {
+            (true, _) => None,
+            (false, true) => fix.confidence,
+            (false, false) => fix.confidence.map(|confidence| confidence_after(confidence, elapsed)),
+        };
+        self.told = Some(position.time);
+        Some(position)
+    }
 }
 
 /// Degrees of longitude, -180 to 180.

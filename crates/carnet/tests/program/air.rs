@@ -1,0 +1,115 @@
+//! What a station says on the air: its frames, heard on the other end of its link.
+
+use std::io::IoSliceMut;
+use std::os::fd::{AsRawFd, OwnedFd};
+use std::time::{Duration, Instant};
+
+use nix::sys::socket::{
+    AddressFamily, MsgFlags, SockFlag, SockProtocol, SockType, recvmsg, setsockopt, socket, sockopt,
+};
+use nix::sys::time::TimeVal;
+
+use crate::hosts::Host;
+
+/// The position vector of the source of a frame (EN 302 636-4-1 V1.4.1 9.5.2), and how it came.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Heard {
+    /// Link-layer source.
+    pub mac: [u8; 6],
+    /// MID of the source's GN address.
+    pub mid: [u8; 6],
+    /// Header type and subtype.
+    pub kind: u8,
+    /// TST.
+    pub timestamp: u32,
+    /// Degrees.
+    pub latitude: f64,
+    /// Degrees.
+    pub longitude: f64,
+    /// PAI.
+    pub accurate: bool,
+    /// Metres per second.
+    pub speed: f64,
+    /// When it was heard, milliseconds since 1970.
+    pub unix: i64,
+}
+
+impl Heard {
+    /// How old the position was then, milliseconds.
+    pub fn age(&self) -> i64 {
+        // TAI since 2004, five leap seconds ahead of UTC.
+        let now = (self.unix - 1_072_915_200_000 + 5000) as u32;
+        i64::from(now.wrapping_sub(self.timestamp) as i32)
+    }
+}
+
+/// Hears every frame that a host receives.
+pub struct Ear {
+    socket: OwnedFd,
+}
+
+impl Ear {
+    /// An ear on a host.
+    pub fn new(host: &Host) -> Ear {
+        let socket = host.run(|| {
+            let (domain, kind) = (AddressFamily::Packet, SockType::Raw);
+            socket(domain, kind, SockFlag::SOCK_CLOEXEC, SockProtocol::EthAll).expect("a packet socket")
+        });
+        setsockopt(&socket, sockopt::ReceiveTimeout, &TimeVal::new(0, 100_000)).expect("a timeout");
+        Ear { socket }
+    }
+
+    /// The beacons of the next `span`.
+    pub fn beacons(&self, span: Duration) -> Vec<Heard> {
+        let end = Instant::now() + span;
+        let mut heard = Vec::new();
+        while Instant::now() < end {
+            heard.extend(self.next().filter(|frame| frame.kind == 0x10));
+        }
+        heard
+    }
+
+    /// The next beacon that is as wanted; fails after twenty seconds.
+    pub fn wait_for(&self, what: &str, mut wanted: impl FnMut(&Heard) -> bool) -> Heard {
+        let end = Instant::now() + Duration::from_secs(20);
+        let mut last = None;
+        while Instant::now() < end {
+            match self.next() {
+                Some(frame) if frame.kind == 0x10 && wanted(&frame) => return frame,
+                Some(frame) => last = Some(frame),
+                None => {}
+            }
+        }
+        panic!("not heard: {what}; the last was {last:?}");
+    }
+
+    fn next(&self) -> Option<Heard> {
+        let mut octets = [0; 2048];
+        let length = {
+            let mut slice = [IoSliceMut::new(&mut octets)];
+            recvmsg::<()>(self.socket.as_raw_fd(), &mut slice, None, MsgFlags::empty()).ok()?.bytes
+        };
+        let frame = octets.get(..length)?;
+        if frame.get(12..14)? != [0x89, 0x47] {
+            return None;
+        }
+        let kind = *frame.get(14 + 5)?;
+        // Behind Basic and Common Header, and the sequence number of what has one.
+        let start = 14 + 12 + if matches!(kind, 0x10 | 0x50) { 0 } else { 4 };
+        let vector = frame.get(start..start + 24)?;
+        let word = |at: usize| <[u8; 4]>::try_from(&vector[at..at + 4]).expect("four octets");
+        let unix = std::time::UNIX_EPOCH.elapsed().expect("a clock after 1970").as_millis();
+        let speed = u16::from_be_bytes([vector[20], vector[21]]);
+        Some(Heard {
+            mac: frame.get(6..12)?.try_into().ok()?,
+            mid: vector[2..8].try_into().ok()?,
+            kind,
+            timestamp: u32::from_be_bytes(word(8)),
+            latitude: f64::from(i32::from_be_bytes(word(12))) / 1e7,
+            longitude: f64::from(i32::from_be_bytes(word(16))) / 1e7,
+            accurate: speed & 0x8000 != 0,
+            speed: f64::from(speed & 0x7fff) / 100.0,
+            unix: i64::try_from(unix).ok()?,
+        })
+    }
+}
