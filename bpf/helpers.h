@@ -26,6 +26,8 @@
 #define be32_to_cpu(x) cpu_to_be32(x)
 
 static void *(*bpf_map_lookup_elem)(void *map, const void *key) = (void *)BPF_FUNC_map_lookup_elem;
+static long (*bpf_map_update_elem)(void *map, const void *key, const void *value, __u64 flags) =
+	(void *)BPF_FUNC_map_update_elem;
 static long (*bpf_redirect)(__u32 ifindex, __u64 flags) = (void *)BPF_FUNC_redirect;
 static long (*bpf_redirect_map)(void *map, __u64 key, __u64 flags) = (void *)BPF_FUNC_redirect_map;
 static long (*bpf_redirect_neigh)(__u32 ifindex, struct bpf_redir_neigh *next_hop, int length, __u64 flags) =
@@ -38,7 +40,5 @@ static long (*bpf_skb_store_bytes)(struct __sk_buff *skb, __u32 offset, const vo
 				   __u64 flags) = (void *)BPF_FUNC_skb_store_bytes;
 static long (*bpf_skb_adjust_room)(struct __sk_buff *skb, __s32 difference, __u32 mode, __u64 flags) =
 	(void *)BPF_FUNC_skb_adjust_room;
-static long (*bpf_skb_pull_data)(struct __sk_buff *skb, __u32 length) = (void *)BPF_FUNC_skb_pull_data;
 static long (*bpf_xdp_adjust_head)(struct xdp_md *xdp, int difference) = (void *)BPF_FUNC_xdp_adjust_head;
-static __u32 (*bpf_get_prandom_u32)(void) = (void *)BPF_FUNC_get_prandom_u32;
 static __u64 (*bpf_ktime_get_coarse_ns)(void) = (void *)BPF_FUNC_ktime_get_coarse_ns;

@@ -21,6 +21,10 @@
 
 #include "helpers.h"
 
+#ifndef MAY_LEAVE
+#error "expected MAY_LEAVE(ifindex, result): whether a packet may be sent there, `result` being bpf_fib_lookup's"
+#endif
+
 /* Not in every <linux/...> that has the rest. */
 #define FAMILY_INET6 10
 #define PROTOCOL_HOP_BY_HOP 0
@@ -42,6 +46,11 @@
 #define PATHS 4
 /* Different lengths of prefixes at one end. */
 #define LENGTHS_MAX 16
+/* Flows remembered on each CPU, a power of two. */
+#define FLOWS_MAX 2048
+/* How long the kernel's word is remembered. */
+#define FLOW_NANOSECONDS 1000000000ULL
+#define ECN cpu_to_be32(3 << 20)
 
 /* Which end of a tunnel this station is (TunnelEnd). */
 enum end {
@@ -80,7 +89,9 @@ struct binding {
 	__u32 accepted;
 	__u32 transmit;
 	__u32 mtu; /* the largest inner packet */
-	__u32 slot; /* of TRAFFIC */
+	__u32 slot;
+	__u32 version; /* see VERSIONS */
+	__u32 zero;
 };
 
 /* A prefix of a mobile network or, 128 long, a home address. In the machine's byte order, host bits zero. */
@@ -140,6 +151,14 @@ struct {
 	__type(value, struct binding);
 } BINDINGS SEC(".maps");
 
+/* By slot: another number after each change of the binding, never that of another binding, 0 for none. */
+struct {
+	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__uint(max_entries, 256);
+	__type(key, __u32);
+	__type(value, __u32);
+} VERSIONS SEC(".maps");
+
 struct {
 	__uint(type, BPF_MAP_TYPE_ARRAY);
 	__uint(max_entries, ENDS);
@@ -161,17 +180,74 @@ struct {
 	__type(value, __u64);
 } COUNTS SEC(".maps");
 
+/* Another one after each change of routes, rules, addresses, neighbours or prefixes. */
+struct {
+	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__uint(max_entries, 1);
+	__type(key, __u32);
+	__type(value, __u32);
+} GENERATION SEC(".maps");
+
 /* Set before the programs are loaded: the index of the tunnel device, and the key of outer flow labels. */
 const volatile __u32 TUNNEL_DEVICE = 0;
 const volatile __u64 FLOW_LABEL_KEY = 0;
 
-/* What is known of a packet that the fast path takes. */
+/* Where packets go that are alike: addresses, protocol, ports, traffic class and flow label are the same, and so is the
+ * interface. All that the kernel's routing looks at, so that what it said of one holds for the others, for as long as
+ * GENERATION stays and for a second at most; and what the binding said, for as long as its version stays. */
+struct flow {
+	struct address source;
+	struct address destination;
+	struct path path; /* encapsulation: to be sent on; decapsulation: the one that it came on */
+	__u64 asked;
+	__u32 generation;
+	__be32 first; /* without ECN */
+	__u32 ports;
+	__u32 arrival; /* interface; of decapsulated packets the tunnel device */
+	__u32 next_header;
+	__u32 slot;
+	__u32 version;
+	__be32 label; /* the outer flow label */
+	__u32 departure; /* interface */
+	__u32 mtu; /* of the longest inner packet, as tunnel and way have it */
+	__u8 may_leave; /* by this program: XDP wants to know the neighbour, and goes to PORTS only */
+	__u8 zero;
+	__u8 smac[6];
+	__u8 dmac[6];
+	__u8 zeros[2];
+	struct address next_hop;
+};
+
+struct {
+	__uint(type, BPF_MAP_TYPE_PERCPU_ARRAY);
+	__uint(max_entries, FLOWS_MAX);
+	__type(key, __u32);
+	__type(value, struct flow);
+} FLOWS SEC(".maps");
+
+/* Whose link-layer addresses are in use, and when the kernel was asked last: it does not see these packets, so carnet
+ * tells it that these neighbours are to be looked after. */
+struct neighbour {
+	struct address address;
+	__u32 ifindex;
+	__u32 zero;
+};
+
+struct {
+	__uint(type, BPF_MAP_TYPE_LRU_HASH);
+	__uint(max_entries, 4096);
+	__type(key, struct neighbour);
+	__type(value, __u64);
+} NEIGHBOURS SEC(".maps");
+
+/* What is known of a packet that looks like one of ours. */
 struct plan {
+	struct ipv6 outer; /* encapsulation: as it will be */
 	struct ipv6 inner; /* as it came in */
-	struct binding *binding;
+	struct flow *flow;
+	__u32 ports;
 	__u32 syn; /* whether it opens a TCP connection */
-	__be32 first; /* encapsulation: of the outer header; decapsulation: of the inner one */
-	struct bpf_fib_lookup route;
+	__be32 first; /* decapsulation: of the inner header as it leaves */
 };
 
 inline_always void count(enum outcome outcome)
@@ -278,33 +354,107 @@ inline_always __u32 length_of(const struct ipv6 *header)
 	return IPV6_HEADER + be16_to_cpu(header->payload_length);
 }
 
-/* Asks the kernel for the way of a packet that comes from an interface. `length` of the packet, or of the longest
- * segment of it. */
-inline_always long ask(void *ctx, struct bpf_fib_lookup *route, const struct ipv6 *header, __u32 length,
-		       __u32 ifindex)
+/* Asks the kernel for the way of a packet of this length that comes from an interface. */
+inline_always long ask(void *ctx, struct bpf_fib_lookup *route, const struct ipv6 *header, __u32 ports,
+		       __u32 length, __u32 ifindex)
 {
-	long result;
-
 	__builtin_memset(route, 0, sizeof *route);
 	route->family = FAMILY_INET6;
 	route->l4_protocol = header->next_header;
+	route->sport = ((const __be16 *)&ports)[0];
+	route->dport = ((const __be16 *)&ports)[1];
 	route->tot_len = length;
 	route->ifindex = ifindex;
 	route->flowinfo = header->first & cpu_to_be32(0x0fffffff);
 	__builtin_memcpy(route->ipv6_src, &header->source, 16);
 	__builtin_memcpy(route->ipv6_dst, &header->destination, 16);
-	result = bpf_fib_lookup(ctx, route, sizeof *route, 0);
-	return result;
+	return bpf_fib_lookup(ctx, route, sizeof *route, 0);
 }
 
-/* Decides about a packet that came in from a mobile network or for one. `plan->inner` is filled in; `length` is
- * that of the longest packet that leaves, `ifindex` where it came in. */
-inline_always enum outcome plan_encapsulation(void *ctx, __u32 roles, struct plan *plan, __u32 length,
-					      __u32 ifindex)
+inline_always int is_forwarded(long result)
 {
-	struct ipv6 *inner = &plan->inner;
+	return result == BPF_FIB_LKUP_RET_SUCCESS || result == BPF_FIB_LKUP_RET_NO_NEIGH;
+}
+
+/* The place where a flow is remembered, if it is. */
+inline_always struct flow *place_of(const struct ipv6 *inner, __u32 ports)
+{
+	__u64 hash = low(&inner->source) ^ (low(&inner->destination) << 1) ^ high(&inner->source) ^
+		     (high(&inner->destination) >> 1) ^ (inner->first & ~ECN) ^ ((__u64)ports << 32) ^
+		     inner->next_header;
+	__u32 index;
+
+	hash *= 0x9e3779b97f4a7c15ULL;
+	index = (hash >> 40) & (FLOWS_MAX - 1);
+	return bpf_map_lookup_elem(&FLOWS, &index);
+}
+
+inline_always __u32 generation(void)
+{
+	__u32 zero = 0;
+	__u32 *generation = bpf_map_lookup_elem(&GENERATION, &zero);
+
+	return generation ? *generation : 0;
+}
+
+/* Whether the plan's packet belongs to the flow that is remembered in its place. */
+inline_always int is_remembered(const struct plan *plan, __u32 arrival)
+{
+	const struct flow *flow = plan->flow;
+
+	return same(&flow->source, &plan->inner.source) && same(&flow->destination, &plan->inner.destination) &&
+	       flow->first == (plan->inner.first & ~ECN) && flow->ports == plan->ports &&
+	       flow->next_header == plan->inner.next_header && flow->arrival == arrival &&
+	       flow->generation == generation() && bpf_ktime_get_coarse_ns() - flow->asked < FLOW_NANOSECONDS;
+}
+
+/* Whether the binding of a remembered flow is what it was. */
+inline_always int is_current(const struct flow *flow)
+{
+	__u32 slot = flow->slot;
+	__u32 *version = bpf_map_lookup_elem(&VERSIONS, &slot);
+
+	return version && *version == flow->version;
+}
+
+/* Notes what the kernel and the binding said. */
+inline_always void remember(struct plan *plan, const struct binding *binding, const struct bpf_fib_lookup *route,
+			    long result, __u32 arrival)
+{
+	struct flow *flow = plan->flow;
+	struct neighbour neighbour = {};
+	__u64 now = bpf_ktime_get_coarse_ns();
+
+	flow->source = plan->inner.source;
+	flow->destination = plan->inner.destination;
+	flow->first = plan->inner.first & ~ECN;
+	flow->ports = plan->ports;
+	flow->next_header = plan->inner.next_header;
+	flow->arrival = arrival;
+	flow->generation = generation();
+	flow->asked = now;
+	flow->slot = binding->slot;
+	flow->version = binding->version;
+	flow->departure = route->ifindex;
+	flow->may_leave = MAY_LEAVE(route->ifindex, result);
+	__builtin_memcpy(&flow->next_hop, route->ipv6_dst, 16);
+	if (result == BPF_FIB_LKUP_RET_SUCCESS) {
+		__builtin_memcpy(flow->smac, route->smac, 6);
+		__builtin_memcpy(flow->dmac, route->dmac, 6);
+		neighbour.address = flow->next_hop;
+		neighbour.ifindex = flow->departure;
+		bpf_map_update_elem(&NEIGHBOURS, &neighbour, &now, BPF_ANY);
+	}
+}
+
+/* Looks for the binding and the way of a packet that came in from a mobile network or for one. */
+static __attribute__((noinline)) enum outcome find_encapsulation(void *ctx, __u32 roles, struct plan *plan,
+								 __u32 length, __u32 ifindex)
+{
+	const struct ipv6 *inner = &plan->inner;
 	struct binding *binding = 0;
-	struct ipv6 outer;
+	struct ipv6 *outer = &plan->outer;
+	struct bpf_fib_lookup route;
 	long result;
 
 	if (roles & AGENT)
@@ -317,53 +467,68 @@ inline_always enum outcome plan_encapsulation(void *ctx, __u32 roles, struct pla
 	}
 	if (!binding)
 		return NOT_OURS;
-	plan->binding = binding;
 	if (is_special(&inner->destination) || is_special(&inner->source))
 		return PASS_SCOPE;
-	if (inner->hop_limit <= 1)
-		return PASS_HOP_LIMIT;
 	/* Tunnels in tunnels are counted, and a fragment of our own does not show how deep it is (RFC 2473 4.1). */
 	if (has_extension(inner->next_header) || inner->next_header == PROTOCOL_IPV6)
 		return PASS_EXTENSION;
-	if (plan->syn)
-		return PASS_SYN;
 	if (!binding->transmit)
 		return PASS_NO_PATH;
 	if (same(&inner->source, &binding->paths[0].local))
 		return PASS_EXTENSION;
-	if (length > binding->mtu || length_of(inner) > 0xffff)
-		return PASS_TOO_BIG;
 
 	/* Would the kernel route it into the tunnel? */
-	result = ask(ctx, &plan->route, inner, 0, ifindex);
-	if ((result != BPF_FIB_LKUP_RET_SUCCESS && result != BPF_FIB_LKUP_RET_NO_NEIGH) ||
-	    plan->route.ifindex != TUNNEL_DEVICE)
+	result = ask(ctx, &route, inner, plan->ports, 0, ifindex);
+	if (!is_forwarded(result) || route.ifindex != TUNNEL_DEVICE)
 		return PASS_ROUTE;
-
-	/* RFC 6040 4.1, normal mode: the ECN field is copied; so is the DSCP (RFC 2983 uniform model). */
-	outer.first = (inner->first & cpu_to_be32(0xfff00000)) | cpu_to_be32(flow_label(inner));
-	outer.next_header = PROTOCOL_IPV6;
-	outer.source = binding->paths[0].local;
-	outer.destination = binding->paths[0].remote;
-	plan->first = outer.first;
-	result = ask(ctx, &plan->route, &outer, length + IPV6_HEADER, TUNNEL_DEVICE);
+	plan->flow->label = cpu_to_be32(flow_label(inner));
+	outer->first = (inner->first & cpu_to_be32(0xfff00000)) | plan->flow->label;
+	outer->next_header = PROTOCOL_IPV6;
+	outer->source = binding->paths[0].local;
+	outer->destination = binding->paths[0].remote;
+	result = ask(ctx, &route, outer, 0, length + IPV6_HEADER, TUNNEL_DEVICE);
 	if (result == BPF_FIB_LKUP_RET_FRAG_NEEDED)
 		return PASS_TOO_BIG;
-	if ((result != BPF_FIB_LKUP_RET_SUCCESS && result != BPF_FIB_LKUP_RET_NO_NEIGH) ||
-	    plan->route.ifindex == TUNNEL_DEVICE)
+	if (!is_forwarded(result) || route.ifindex == TUNNEL_DEVICE)
 		return PASS_ROUTE;
-	return result == BPF_FIB_LKUP_RET_SUCCESS ? TAKEN : PASS_NEIGHBOUR;
+	remember(plan, binding, &route, result, ifindex);
+	plan->flow->path = binding->paths[0];
+	plan->flow->mtu = route.mtu_result - IPV6_HEADER;
+	if (plan->flow->mtu > binding->mtu)
+		plan->flow->mtu = binding->mtu;
+	return TAKEN;
 }
 
-/* The outer header of a packet for which there is a plan. */
-inline_always void outer_header(const struct plan *plan, struct ipv6 *outer)
+/* Decides about a packet that came in from a mobile network or for one. `plan->inner`, `ports` and `syn` are filled
+ * in; `length` is that of the longest packet that leaves, `ifindex` where it came in. */
+inline_always enum outcome plan_encapsulation(void *ctx, __u32 roles, struct plan *plan, __u32 length,
+					      __u32 ifindex)
 {
-	outer->first = plan->first;
-	outer->payload_length = cpu_to_be16(length_of(&plan->inner));
-	outer->next_header = PROTOCOL_IPV6;
-	outer->hop_limit = TUNNEL_HOP_LIMIT;
-	outer->source = plan->binding->paths[0].local;
-	outer->destination = plan->binding->paths[0].remote;
+	plan->flow = place_of(&plan->inner, plan->ports);
+	if (!plan->flow)
+		return NOT_OURS;
+	if (!is_remembered(plan, ifindex) || !is_current(plan->flow)) {
+		enum outcome outcome = find_encapsulation(ctx, roles, plan, length, ifindex);
+
+		if (outcome != TAKEN)
+			return outcome;
+	}
+	if (!plan->flow->may_leave)
+		return PASS_NEIGHBOUR;
+	if (plan->inner.hop_limit <= 1)
+		return PASS_HOP_LIMIT;
+	if (plan->syn)
+		return PASS_SYN;
+	if (length > plan->flow->mtu || length_of(&plan->inner) > 0xffff)
+		return PASS_TOO_BIG;
+	/* RFC 6040 4.1, normal mode: the ECN field is copied; so is the DSCP (RFC 2983 uniform model). */
+	plan->outer.first = (plan->inner.first & cpu_to_be32(0xfff00000)) | plan->flow->label;
+	plan->outer.payload_length = cpu_to_be16(length_of(&plan->inner));
+	plan->outer.next_header = PROTOCOL_IPV6;
+	plan->outer.hop_limit = TUNNEL_HOP_LIMIT;
+	plan->outer.source = plan->flow->path.local;
+	plan->outer.destination = plan->flow->path.remote;
+	return TAKEN;
 }
 
 /* Whether packets between these ends are accepted for the binding (RFC 6275 10.4.5). */
@@ -394,31 +559,67 @@ inline_always struct binding *receiver(__u32 roles, const struct ipv6 *inner)
 	return binding;
 }
 
-/* Decides about a packet with an IPv6 header in an IPv6 header. `plan->inner` is filled in; `length` is that of the
- * longest inner packet. */
-inline_always enum outcome plan_decapsulation(void *ctx, __u32 roles, struct plan *plan,
-					      const struct ipv6 *outer, __u32 length)
+/* Looks for the binding and the way of a packet that came in a tunnel. */
+static __attribute__((noinline)) enum outcome find_decapsulation(void *ctx, __u32 roles, struct plan *plan,
+								 __u32 length)
 {
-	struct ipv6 *inner = &plan->inner;
-	__u32 inner_ecn, outer_ecn;
+	const struct ipv6 *inner = &plan->inner;
+	struct binding *binding = receiver(roles, inner);
+	struct bpf_fib_lookup route;
 	long result;
 
-	plan->binding = receiver(roles, inner);
-	if (!plan->binding)
+	if (!binding)
 		return NOT_OURS;
-	if (!is_accepted(plan->binding, outer))
+	if (!is_accepted(binding, &plan->outer))
 		return PASS_OUTER_SOURCE;
-	/* What follows the inner packet inside the outer one is the slow path's to cut off. */
-	if ((be32_to_cpu(inner->first) >> 28) != 6 || length_of(inner) != be16_to_cpu(outer->payload_length))
+	if ((be32_to_cpu(inner->first) >> 28) != 6)
 		return PASS_MALFORMED;
 	if (is_special(&inner->source) || is_special(&inner->destination))
 		return PASS_SCOPE;
-	if (inner->hop_limit <= 1)
-		return PASS_HOP_LIMIT;
 	if (has_extension(inner->next_header))
 		return PASS_EXTENSION;
+	result = ask(ctx, &route, inner, plan->ports, length, TUNNEL_DEVICE);
+	if (result == BPF_FIB_LKUP_RET_FRAG_NEEDED)
+		return PASS_TOO_BIG;
+	if (!is_forwarded(result) || route.ifindex == TUNNEL_DEVICE)
+		return PASS_ROUTE;
+	remember(plan, binding, &route, result, TUNNEL_DEVICE);
+	plan->flow->path.local = plan->outer.destination;
+	plan->flow->path.remote = plan->outer.source;
+	plan->flow->mtu = route.mtu_result;
+	return TAKEN;
+}
+
+/* Decides about a packet with an IPv6 header in an IPv6 header. `plan->outer`, `inner`, `ports` and `syn` are filled in;
+ * `length` is that of the longest inner packet. */
+inline_always enum outcome plan_decapsulation(void *ctx, __u32 roles, struct plan *plan, __u32 length)
+{
+	const struct ipv6 *outer = &plan->outer;
+	const struct ipv6 *inner = &plan->inner;
+	__u32 inner_ecn, outer_ecn;
+
+	plan->flow = place_of(inner, plan->ports);
+	if (!plan->flow)
+		return NOT_OURS;
+	if (!is_remembered(plan, TUNNEL_DEVICE) || !is_current(plan->flow) ||
+	    !same(&plan->flow->path.local, &outer->destination) ||
+	    !same(&plan->flow->path.remote, &outer->source)) {
+		enum outcome outcome = find_decapsulation(ctx, roles, plan, length);
+
+		if (outcome != TAKEN)
+			return outcome;
+	}
+	if (!plan->flow->may_leave)
+		return PASS_NEIGHBOUR;
+	/* What follows the inner packet inside the outer one is the slow path's to cut off. */
+	if (length_of(inner) != be16_to_cpu(outer->payload_length))
+		return PASS_MALFORMED;
+	if (inner->hop_limit <= 1)
+		return PASS_HOP_LIMIT;
 	if (plan->syn)
 		return PASS_SYN;
+	if (length > plan->flow->mtu)
+		return PASS_TOO_BIG;
 
 	/* RFC 6040 figure 4. ECN is bits 20 and 21 of the first word: 1 is ECT(1), 2 ECT(0), 3 CE. */
 	inner_ecn = (be32_to_cpu(inner->first) >> 20) & 3;
@@ -427,20 +628,13 @@ inline_always enum outcome plan_decapsulation(void *ctx, __u32 roles, struct pla
 		return PASS_CONGESTION;
 	plan->first = inner->first;
 	if (inner_ecn != 0 && (outer_ecn == 3 || (outer_ecn == 1 && inner_ecn == 2)))
-		plan->first = (inner->first & ~cpu_to_be32(3 << 20)) | cpu_to_be32(outer_ecn << 20);
-
-	result = ask(ctx, &plan->route, inner, length, TUNNEL_DEVICE);
-	if (result == BPF_FIB_LKUP_RET_FRAG_NEEDED)
-		return PASS_TOO_BIG;
-	if ((result != BPF_FIB_LKUP_RET_SUCCESS && result != BPF_FIB_LKUP_RET_NO_NEIGH) ||
-	    plan->route.ifindex == TUNNEL_DEVICE)
-		return PASS_ROUTE;
-	return result == BPF_FIB_LKUP_RET_SUCCESS ? TAKEN : PASS_NEIGHBOUR;
+		plan->first = (inner->first & ~ECN) | cpu_to_be32(outer_ecn << 20);
+	return TAKEN;
 }
 
 inline_always void count_encapsulated(const struct plan *plan, __u32 packets, __u32 octets)
 {
-	__u32 slot = plan->binding->slot;
+	__u32 slot = plan->flow->slot;
 	struct traffic *traffic = bpf_map_lookup_elem(&TRAFFIC, &slot);
 
 	if (traffic) {
@@ -451,7 +645,7 @@ inline_always void count_encapsulated(const struct plan *plan, __u32 packets, __
 
 inline_always void count_decapsulated(const struct plan *plan, __u32 packets, __u32 octets)
 {
-	__u32 slot = plan->binding->slot;
+	__u32 slot = plan->flow->slot;
 	struct traffic *traffic = bpf_map_lookup_elem(&TRAFFIC, &slot);
 
 	if (traffic) {

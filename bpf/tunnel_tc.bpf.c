@@ -10,37 +10,37 @@
 #include <linux/if_ether.h>
 #include <linux/pkt_cls.h>
 
+/* The kernel resolves the neighbour, and every interface will do. */
+#define MAY_LEAVE(ifindex, result) 1
 #include "tunnel.h"
 
 /* Give the packet to the next program, or to the kernel. */
 #define PASS TC_ACT_UNSPEC
 
-/* The longest packet that leaves when the kernel has cut a super packet into its segments. 0 where that cannot be
- * told. */
-inline_always __u32 longest_segment(struct __sk_buff *skb, const struct ipv6 *header, const __u8 *tcp)
-{
-	if (!skb->gso_size)
-		return length_of(header);
-	if (header->next_header == PROTOCOL_TCP)
-		return IPV6_HEADER + (tcp[0] >> 4) * 4 + skb->gso_size;
-	if (header->next_header == PROTOCOL_UDP)
-		return IPV6_HEADER + UDP_HEADER + skb->gso_size;
-	return 0;
-}
-
-/* The longest packet that leaves, `header` being that of the packet and `offset` where it ends; notes a TCP SYN.
- * 0 where that cannot be told. */
+/* Looks at what follows the IPv6 header that ends at `offset`: ports, and whether it is a TCP SYN. Returns the length
+ * of the longest packet that leaves, a super packet being cut into its segments then; 0 where that cannot be told. */
 inline_always __u32 look_inside(struct __sk_buff *skb, struct plan *plan, __u32 offset)
 {
-	__u8 tcp[2] = {}; /* data offset and flags */
+	__u32 header[4] = {}; /* TCP: ports, numbers, data offset and flags */
+	const __u8 *octets = (const __u8 *)header;
+	__u32 segment = skb->gso_size;
 
 	plan->syn = 0;
+	plan->ports = 0;
 	if (plan->inner.next_header == PROTOCOL_TCP) {
-		if (bpf_skb_load_bytes(skb, offset + 12, tcp, 2))
+		if (bpf_skb_load_bytes(skb, offset, header, 16))
 			return 0;
-		plan->syn = tcp[1] & TCP_SYN;
+		plan->ports = header[0];
+		plan->syn = octets[13] & TCP_SYN;
+		return segment ? IPV6_HEADER + (octets[12] >> 4) * 4 + segment : length_of(&plan->inner);
 	}
-	return longest_segment(skb, &plan->inner, tcp);
+	if (plan->inner.next_header == PROTOCOL_UDP) {
+		if (bpf_skb_load_bytes(skb, offset, header, 4))
+			return 0;
+		plan->ports = header[0];
+		return segment ? IPV6_HEADER + UDP_HEADER + segment : length_of(&plan->inner);
+	}
+	return segment ? 0 : length_of(&plan->inner);
 }
 
 inline_always __u32 packets_of(struct __sk_buff *skb)
@@ -55,8 +55,8 @@ inline_always long send(const struct plan *plan)
 	struct bpf_redir_neigh next_hop;
 
 	next_hop.nh_family = FAMILY_INET6;
-	__builtin_memcpy(next_hop.ipv6_nh, plan->route.ipv6_dst, 16);
-	return bpf_redirect_neigh(plan->route.ifindex, &next_hop, sizeof next_hop, 0);
+	__builtin_memcpy(next_hop.ipv6_nh, &plan->flow->next_hop, 16);
+	return bpf_redirect_neigh(plan->flow->departure, &next_hop, sizeof next_hop, 0);
 }
 
 inline_always int finish(enum outcome outcome)
@@ -68,43 +68,36 @@ inline_always int finish(enum outcome outcome)
 
 inline_always int encapsulate(struct __sk_buff *skb, __u32 roles, __u32 link_header, struct plan *plan)
 {
-	struct {
-		struct ipv6 outer;
-		struct ipv6 inner;
-	} headers;
 	__u32 length = look_inside(skb, plan, link_header + IPV6_HEADER);
 	enum outcome outcome;
 
 	if (!length)
 		return PASS;
 	outcome = plan_encapsulation(skb, roles, plan, length, skb->ingress_ifindex);
-	if (outcome != TAKEN && outcome != PASS_NEIGHBOUR)
+	if (outcome != TAKEN)
 		return finish(outcome);
 
-	outer_header(plan, &headers.outer);
-	headers.inner = plan->inner;
-	headers.inner.hop_limit--;
+	plan->inner.hop_limit--;
 	if (bpf_skb_adjust_room(skb, IPV6_HEADER, BPF_ADJ_ROOM_MAC,
 				BPF_F_ADJ_ROOM_ENCAP_L3_IPV6 | BPF_F_ADJ_ROOM_FIXED_GSO |
 					BPF_F_ADJ_ROOM_NO_CSUM_RESET))
 		return finish(PASS_TOO_BIG);
 	/* Keeps the sum right that some interfaces give for the whole packet. */
-	if (bpf_skb_store_bytes(skb, link_header, &headers, sizeof headers, BPF_F_RECOMPUTE_CSUM))
+	if (bpf_skb_store_bytes(skb, link_header, &plan->outer, 2 * IPV6_HEADER, BPF_F_RECOMPUTE_CSUM))
 		return finish(FAILED);
 	count_encapsulated(plan, packets_of(skb), length_of(&plan->inner));
 	return send(plan);
 }
 
-inline_always int decapsulate(struct __sk_buff *skb, __u32 roles, __u32 link_header, const struct ipv6 *outer,
-			      struct plan *plan)
+inline_always int decapsulate(struct __sk_buff *skb, __u32 roles, __u32 link_header, struct plan *plan)
 {
 	__u32 length = look_inside(skb, plan, link_header + 2 * IPV6_HEADER);
 	enum outcome outcome;
 
 	if (!length)
 		return PASS;
-	outcome = plan_decapsulation(skb, roles, plan, outer, length);
-	if (outcome != TAKEN && outcome != PASS_NEIGHBOUR)
+	outcome = plan_decapsulation(skb, roles, plan, length);
+	if (outcome != TAKEN)
 		return finish(outcome);
 
 	if (bpf_skb_adjust_room(skb, -IPV6_HEADER, BPF_ADJ_ROOM_MAC,
@@ -135,7 +128,6 @@ inline_always int read_header(struct __sk_buff *skb, __u32 offset, struct ipv6 *
 /* Not inline: there is one copy of it, for which the verifier knows the constants of each program. */
 static __attribute__((noinline)) int handle(struct __sk_buff *skb, __u32 roles, __u32 link_header)
 {
-	struct ipv6 outer;
 	struct plan plan;
 
 	if (skb->protocol != cpu_to_be16(ETH_P_IPV6) || skb->vlan_present)
@@ -147,11 +139,11 @@ static __attribute__((noinline)) int handle(struct __sk_buff *skb, __u32 roles, 
 	    skb->len < link_header + length_of(&plan.inner))
 		return PASS;
 	if ((roles & (AGENT | DECAPSULATE_CARE_OF)) && plan.inner.next_header == PROTOCOL_IPV6) {
-		outer = plan.inner;
-		if (be16_to_cpu(outer.payload_length) < IPV6_HEADER ||
+		plan.outer = plan.inner;
+		if (be16_to_cpu(plan.outer.payload_length) < IPV6_HEADER ||
 		    !read_header(skb, link_header + IPV6_HEADER, &plan.inner))
 			return PASS;
-		return decapsulate(skb, roles, link_header, &outer, &plan);
+		return decapsulate(skb, roles, link_header, &plan);
 	}
 	if (roles & (AGENT | ENCAPSULATE_FROM))
 		return encapsulate(skb, roles, link_header, &plan);

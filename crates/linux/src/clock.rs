@@ -21,6 +21,11 @@ pub fn now() -> Time {
     Time::from_nanos(nanos(ClockId::CLOCK_BOOTTIME))
 }
 
+/// The kernel's other monotonic time, without the time asleep: that of BPF programs.
+pub(crate) fn monotonic() -> Time {
+    Time::from_nanos(nanos(ClockId::CLOCK_MONOTONIC))
+}
+
 /// The date.
 pub fn wall() -> WallTime {
     WallTime::from_unix_nanos(nanos(ClockId::CLOCK_REALTIME))

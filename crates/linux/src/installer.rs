@@ -31,6 +31,7 @@ use crate::ROUTE_PROTOCOL;
 use crate::error::{Error, Result};
 use crate::fast_path::FastPath;
 use crate::netlink::{AddressInfo, Dirty, LinkInfo, Requests, RouteInfo, effective_metric};
+use crate::platform::KEEPING;
 use crate::settings::{self, Set};
 use crate::undo::{AddedAddress, UndoFile};
 
@@ -88,6 +89,8 @@ pub(crate) struct Installer {
     local_rule_moved: bool,
     pub(crate) tunnel_index: u32,
     pub(crate) fast_path: FastPath,
+    /// Routes, rules or addresses were changed since the last commit.
+    routing: bool,
     /// Writes of settings.
     pub(crate) setting_writes: u64,
     /// Entries put back.
@@ -108,6 +111,7 @@ impl Installer {
             local_rule_moved: false,
             tunnel_index,
             fast_path: FastPath::None,
+            routing: false,
             setting_writes: 0,
             restored: 0,
         };
@@ -159,6 +163,24 @@ impl Installer {
                 if wanted.settled() { Ok(()) } else { self.install(&key) }
             }
             Change::Remove(entry) => self.remove(&entry.key()),
+        }
+    }
+
+    /// Lets the fast path follow what has changed since the last commit. After an error it has ended.
+    pub(crate) fn commit(&mut self) -> std::result::Result<(), String> {
+        if std::mem::take(&mut self.routing) {
+            self.fast_path.forget()?;
+        }
+        self.fast_path.commit()
+    }
+
+    /// Tells the kernel which neighbours the fast path uses, because it does not see that.
+    pub(crate) fn keep_neighbours(&mut self) {
+        for (index, address) in self.fast_path.neighbours(2 * KEEPING) {
+            // One that is gone is looked for when the next packet asks for it.
+            if let Err(error) = self.requests.use_neighbour(index, address) {
+                tracing::debug!("{error}");
+            }
         }
     }
 
@@ -226,6 +248,7 @@ impl Installer {
     }
 
     fn put(&mut self, entry: &Entry, previous: Option<&Entry>) -> Result<Put> {
+        self.routing |= !matches!(entry, Entry::Tunnel(_));
         match entry {
             Entry::Setting(setting) => {
                 settings::check(setting)?;
@@ -306,6 +329,7 @@ impl Installer {
 
     /// Removes what carnet has put there.
     fn take_out(&mut self, entry: &Entry, index: u32) -> Result<()> {
+        self.routing |= !matches!(entry, Entry::Tunnel(_));
         match entry {
             Entry::Setting(setting) => self.take_out_setting(setting),
             Entry::Address(InterfaceAddress { interface, address, prefix_length }) => {

@@ -10,9 +10,11 @@ use std::io;
 use std::net::Ipv6Addr;
 use std::path::PathBuf;
 use std::task::{Context, Poll};
+use std::time::Duration;
 
 use carnet_station::forwarding::desired::{Change, TUNNEL_DEVICE};
 use carnet_station::io::{Interface, LinkMessage};
+use tokio::time::{Interval, interval};
 
 use crate::counters::Counters;
 use crate::error::{Error, Result};
@@ -27,6 +29,10 @@ use crate::{privileges, settings};
 
 /// Packets that may wait in the tunnel device until carnet reads them.
 const QUEUE: u32 = 1000;
+
+/// How often the kernel is told which neighbours a fast path uses: more often than it would ask for one by itself
+/// (`base_reachable_time`).
+pub(crate) const KEEPING: Duration = Duration::from_secs(10);
 
 /// What [`Platform::open`] needs to know.
 #[derive(Debug, Clone)]
@@ -72,6 +78,7 @@ pub struct Platform {
     observer: Observer,
     link_sockets: LinkSockets,
     events: VecDeque<PlatformEvent>,
+    keeping: Interval,
     open: bool,
 }
 
@@ -121,6 +128,7 @@ impl Platform {
             observer: Observer::default(),
             link_sockets: LinkSockets::open(config.watched)?,
             events: VecDeque::new(),
+            keeping: interval(KEEPING),
             open: true,
         };
         platform.refresh()?;
@@ -152,9 +160,7 @@ impl Platform {
     /// Lets the fast path follow what [`Self::apply`] has done with the tunnels since the last call. Until then it
     /// does what it did before; the slow path is never behind.
     pub fn commit(&mut self) {
-        if let Err(why) = self.installer.fast_path.commit() {
-            tracing::error!("the fast path is given up, packets take the slow path: {why}");
-        }
+        give_up(self.installer.commit());
     }
 
     /// What the fast path has done.
@@ -197,6 +203,14 @@ impl Platform {
     fn poll(&mut self, cx: &mut Context<'_>) -> Poll<Result<()>> {
         let failed = |e: io::Error| Error::kernel("receive from the kernel", e);
         self.monitor.poll(cx).map_err(failed)?;
+        if std::mem::take(&mut self.monitor.routing) {
+            give_up(self.installer.fast_path.forget());
+        }
+        if self.keeping.poll_tick(cx).is_ready() {
+            // Once more, so that it wakes this task the next time.
+            let _ = self.keeping.poll_tick(cx);
+            self.installer.keep_neighbours();
+        }
         self.refresh()?;
         self.link_sockets.poll(cx, &mut self.events).map_err(failed)?;
         // A fresh socket has not been asked to wake this task before `refresh` opened it; now it has.
@@ -273,6 +287,12 @@ impl Platform {
     pub fn close(mut self) -> Result<()> {
         self.open = false;
         self.installer.close()
+    }
+}
+
+fn give_up(result: std::result::Result<(), String>) {
+    if let Err(why) = result {
+        tracing::error!("the fast path is given up, packets take the slow path: {why}");
     }
 }
 

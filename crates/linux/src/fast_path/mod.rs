@@ -149,6 +149,16 @@ impl FastPath {
         result
     }
 
+    /// Routes, rules or addresses are others now. As [`Self::commit`] it may end the fast path.
+    pub(crate) fn forget(&mut self) -> Result<(), String> {
+        let FastPath::Programs(programs) = self else { return Ok(()) };
+        let result = programs.forget();
+        if result.is_err() {
+            *self = FastPath::None;
+        }
+        result
+    }
+
     /// The interfaces are these now; what could not be done with one of them comes back, once for each reason.
     pub(crate) fn follow(&mut self, links: &BTreeMap<String, LinkInfo>) -> Vec<String> {
         match self {
@@ -161,6 +171,14 @@ impl FastPath {
     pub(crate) fn set_ports(&mut self, ports: Ports) {
         if let FastPath::Programs(programs) = self {
             programs.ports = ports;
+        }
+    }
+
+    /// The neighbours whose link-layer addresses packets got within this time, by interface.
+    pub(crate) fn neighbours(&self, within: std::time::Duration) -> Vec<(u32, std::net::Ipv6Addr)> {
+        match self {
+            FastPath::None => Vec::new(),
+            FastPath::Programs(programs) => programs.neighbours(within),
         }
     }
 

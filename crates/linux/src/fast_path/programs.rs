@@ -10,6 +10,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::Ipv6Addr;
+use std::time::Duration;
 
 use aya::maps::xdp::DevMapHash;
 use aya::maps::{Array, HashMap as BpfHashMap, MapData, PerCpuArray};
@@ -22,6 +23,7 @@ use carnet_station::forwarding::desired::TUNNEL_DEVICE;
 
 use super::table::{BindingValue, LengthsValue, Operation, PrefixKey, Table};
 use super::{FastPathConfig, FastPathCounters, Path, Ports, TunnelTraffic};
+use crate::clock;
 use crate::netlink::LinkInfo;
 
 // SAFETY: all of these are `repr(C)` of integers and octets, without padding, and any octets are a valid value.
@@ -38,6 +40,18 @@ struct TrafficValue([u64; 4]);
 
 // SAFETY: as above.
 unsafe impl Pod for TrafficValue {}
+
+/// `struct neighbour`.
+#[repr(C, align(8))]
+#[derive(Debug, Clone, Copy)]
+struct NeighbourKey {
+    address: [u8; 16],
+    ifindex: u32,
+    zero: u32,
+}
+
+// SAFETY: as above.
+unsafe impl Pod for NeighbourKey {}
 
 /// `enum outcome` without `TAKEN`, in its order. The last is a loss, the others are left to the slow path.
 const OUTCOMES: [&str; 13] = [
@@ -92,6 +106,8 @@ pub(crate) struct Programs {
     ebpf: Ebpf,
     tunnel_device: u32,
     pub(super) table: Table,
+    /// Number of times that what the programs remember was made void.
+    generation: u32,
     pub(super) ports: Ports,
     attached: BTreeMap<u32, Attached>,
     /// For XDP: the mode in which drivers do it, once that is known.
@@ -126,11 +142,9 @@ impl Programs {
             .override_global("TUNNEL_DEVICE", &tunnel_device, true)
             .override_global("FLOW_LABEL_KEY", &config.flow_label_key, true)
             .map_max_entries("BINDINGS", slots)
+            .map_max_entries("VERSIONS", slots)
             .map_max_entries("TRAFFIC", slots)
             .map_max_entries("PREFIXES", prefixes);
-        if kind == Kind::Xdp {
-            loader.map_max_entries("REFRESHED", slots);
-        }
         let object = match kind {
             Kind::Tc => carnet_bpf::TUNNEL_TC,
             Kind::Xdp => carnet_bpf::TUNNEL_XDP,
@@ -138,16 +152,20 @@ impl Programs {
         let mut ebpf = loader.load(object).map_err(|error| told(&error))?;
         // One of them now, so that a kernel that refuses is known before anything is built on it.
         load(&mut ebpf, kind, "lan")?;
-        Ok(Programs {
+        let mut programs = Programs {
             kind,
             ebpf,
             tunnel_device,
             table: Table::new(slots, prefixes),
+            generation: 0,
             ports: config.ports.clone(),
             attached: BTreeMap::new(),
             mode: XdpMode::Driver,
             complaints: BTreeSet::new(),
-        })
+        };
+        // Nothing that is all zeros is remembered.
+        programs.forget()?;
+        Ok(programs)
     }
 
     pub(super) fn path(&self) -> Path {
@@ -176,6 +194,11 @@ impl Programs {
         Ok(())
     }
 
+    /// Routes, rules or addresses are others now: what the programs remember of them is void.
+    pub(super) fn forget(&mut self) -> Result<(), String> {
+        self.write(Operation::Forget)
+    }
+
     fn write(&mut self, operation: Operation) -> Result<(), String> {
         macro_rules! open {
             ($kind:ty, $name:literal) => {
@@ -190,7 +213,11 @@ impl Programs {
                 open!(Array<&mut MapData, LengthsValue>, "LENGTHS").set(end, value, 0)
             }
             Operation::SetBinding(value) => {
-                open!(BpfHashMap<&mut MapData, u32, BindingValue>, "BINDINGS").insert(value.slot, value, 0)
+                // What is remembered of the binding ends with the second write, and all at once.
+                open!(BpfHashMap<&mut MapData, u32, BindingValue>, "BINDINGS")
+                    .insert(value.slot, value, 0)
+                    .map_err(|error| told(&error))?;
+                open!(Array<&mut MapData, u32>, "VERSIONS").set(value.slot, value.version, 0)
             }
             Operation::SetPrefix(prefix, slot) => {
                 open!(BpfHashMap<&mut MapData, PrefixKey, u32>, "PREFIXES").insert(prefix, slot, 0)
@@ -198,7 +225,12 @@ impl Programs {
             Operation::RemovePrefix(prefix) => {
                 open!(BpfHashMap<&mut MapData, PrefixKey, u32>, "PREFIXES").remove(&prefix)
             }
+            Operation::Forget => {
+                self.generation = self.generation.wrapping_add(1).max(1);
+                open!(Array<&mut MapData, u32>, "GENERATION").set(0, self.generation, 0)
+            }
             Operation::RemoveBinding(slot) => {
+                open!(Array<&mut MapData, u32>, "VERSIONS").set(slot, 0, 0).map_err(|error| told(&error))?;
                 open!(BpfHashMap<&mut MapData, u32, BindingValue>, "BINDINGS").remove(&slot)
             }
         };
@@ -336,6 +368,24 @@ impl Programs {
             }
             None => {}
         }
+    }
+
+    /// Next hops whose link-layer addresses were taken from the kernel within this time. tc programs let the kernel do
+    /// that for each packet.
+    pub(super) fn neighbours(&self, within: Duration) -> Vec<(u32, Ipv6Addr)> {
+        if self.kind == Kind::Tc {
+            return Vec::new();
+        }
+        let map = self.ebpf.map("NEIGHBOURS");
+        let Some(map) = map.and_then(|map| BpfHashMap::<_, NeighbourKey, u64>::try_from(map).ok()) else {
+            return Vec::new();
+        };
+        let since = clock::monotonic().as_nanos().saturating_sub(within.as_nanos() as u64);
+        let entries = map.iter().filter_map(|entry| entry.ok());
+        entries
+            .filter(|(_, asked)| *asked >= since)
+            .map(|(key, _)| (key.ifindex, key.address.into()))
+            .collect()
     }
 
     /// The sum over all CPUs of a slot of `TRAFFIC`.

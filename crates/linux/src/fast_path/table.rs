@@ -37,6 +37,9 @@ pub(crate) struct BindingValue {
     pub(crate) transmit: u32,
     pub(crate) mtu: u32,
     pub(crate) slot: u32,
+    /// Another one after each change, never that of another binding: what the programs remember ends with it.
+    pub(crate) version: u32,
+    pub(crate) zero: u32,
 }
 
 /// `struct prefix`.
@@ -76,6 +79,8 @@ pub(crate) enum Operation {
     RemovePrefix(PrefixKey),
     /// A slot is empty.
     RemoveBinding(u32),
+    /// What the programs remember of prefixes is wrong.
+    Forget,
 }
 
 /// The number of an end in the programs.
@@ -138,6 +143,7 @@ pub(crate) struct Table {
     /// Slots that were in use once and are free.
     free: Vec<u32>,
     next_slot: u32,
+    version: u32,
     slots: u32,
     prefixes_max: usize,
     /// How many prefixes of each length there are, by end.
@@ -156,6 +162,7 @@ impl Table {
             owners: HashMap::new(),
             free: Vec::new(),
             next_slot: 0,
+            version: 0,
             slots,
             prefixes_max: prefixes as usize,
             lengths: [BTreeMap::new(), BTreeMap::new()],
@@ -236,6 +243,9 @@ impl Table {
         }
         first.extend(operations);
         first.extend(last);
+        if first.iter().any(|operation| !matches!(operation, Operation::SetBinding(_))) {
+            first.push(Operation::Forget);
+        }
         first
     }
 
@@ -285,7 +295,9 @@ impl Table {
         binding.slot = Some(slot);
         let before = std::mem::replace(&mut binding.prefixes, wanted.clone());
         let value = binding.value(slot);
-        if binding.installed != Some(value) {
+        if binding.installed.map(|old| BindingValue { version: 0, ..old }) != Some(value) {
+            self.version = self.version.wrapping_add(1).max(1);
+            let value = BindingValue { version: self.version, ..value };
             binding.installed = Some(value);
             operations.push(Operation::SetBinding(value));
         }

@@ -11,6 +11,7 @@
 mod addresses;
 mod links;
 mod monitor;
+mod neighbours;
 mod routes;
 mod rules;
 

@@ -22,8 +22,8 @@ use crate::ROUTE_PROTOCOL;
 use crate::error::{Error, Result};
 use crate::readable::watch;
 
-/// Multicast groups: links, IPv6 addresses, IPv6 routes, IPv6 rules (`enum rtnetlink_groups`).
-const GROUPS: [u32; 4] = [1, 9, 11, 19];
+/// Multicast groups: links, neighbours, IPv6 addresses, IPv6 routes, IPv6 rules (`enum rtnetlink_groups`).
+const GROUPS: [u32; 5] = [1, 3, 9, 11, 19];
 
 /// What must be asked for again.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -58,6 +58,8 @@ pub(crate) struct Monitor {
     buffer: Vec<u8>,
     /// What has changed since it was last taken.
     pub(crate) dirty: Dirty,
+    /// Something of routing is not what it was, whosever it is.
+    pub(crate) routing: bool,
     /// Times that the kernel had to drop events.
     pub(crate) overruns: u64,
     /// Events that could not be parsed.
@@ -79,7 +81,7 @@ impl Monitor {
         }
         let socket = watch(socket).map_err(failed)?;
         let buffer = Vec::with_capacity(super::RECEIVE_BUFFER);
-        Ok(Monitor { socket, buffer, dirty: Dirty::ALL, overruns: 0, unparsed: 0 })
+        Ok(Monitor { socket, buffer, dirty: Dirty::ALL, routing: true, overruns: 0, unparsed: 0 })
     }
 
     /// Reads all that has arrived, so that a burst becomes one set of questions, and asks to be woken by more.
@@ -90,6 +92,7 @@ impl Monitor {
                 self.buffer.clear();
                 match guard.get_inner().recv(&mut self.buffer, 0) {
                     Ok(_) => {
+                        self.routing = true;
                         let mut rest = self.buffer.as_slice();
                         while let Some((this, next)) = split(rest) {
                             rest = next;
@@ -113,6 +116,7 @@ impl Monitor {
                     Err(error) if error.raw_os_error() == Some(libc::ENOBUFS) => {
                         self.overruns += 1;
                         self.dirty = Dirty::ALL;
+                        self.routing = true;
                     }
                     Err(error) => return Err(error),
                 }
