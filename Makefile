@@ -8,14 +8,16 @@ BENCH_ARGS ?=
 CARNET_PYTHON ?= /usr/bin/python3
 export CARNET_PYTHON
 
-.PHONY: help demo figures test lint build bench bench-geonet clean
+.PHONY: help demo figures test lint build bench bench-figures bench-geonet bench-micro clean
 
 help:
 	@echo 'make demo    a mobile router moves between two access networks; shows what its host feels (1 minute)'
 	@echo 'make test    everything that is claimed, tested (needs root for the network namespaces)'
 	@echo 'make lint    format, clippy, documentation, conventions'
-	@echo 'make bench   how fast the pieces are'
+	@echo 'make bench   how fast the data paths are (needs root; 15 minutes, BENCH_ARGS=--quick 2 minutes)'
 	@echo 'make bench-geonet   how fast the real program forwards GeoNetworking packets (5 minutes)'
+	@echo 'make bench-micro    how fast the pieces of the program are'
+	@echo 'make bench-figures  docs/figures/bench.md of the last make bench'
 	@echo 'make build   target/release/carnet and carnet-lab'
 
 demo:
@@ -44,6 +46,15 @@ test:
 	tools/test.sh
 
 bench:
+	@tools/setup.sh demo
+	$(CARGO) build --release --bin carnet --bin carnet-lab
+	target/release/carnet-lab bench --out $(OUT)/bench $(BENCH_ARGS)
+
+bench-figures:
+	@mkdir -p docs/figures
+	target/release/carnet-lab bench-table $(OUT)/bench/bench.json docs/figures/bench.md
+
+bench-micro:
 	@tools/setup.sh demo
 	$(CARGO) bench --package carnet-station --bench forwarder -- $(BENCH_ARGS)
 	$(CARGO) bench --package carnet-mobility --bench registration -- $(BENCH_ARGS)

@@ -1,5 +1,5 @@
 #!/bin/sh
-# Installs what `make demo` and `make test` need beside a Rust toolchain, from Debian's or Ubuntu's packages,
+# Installs what `make demo`, `make bench` and `make test` need beside a Rust toolchain, from Debian's or Ubuntu's packages,
 # and says what. Does nothing where everything is there already.
 #
 #   tools/setup.sh demo|test
@@ -23,6 +23,8 @@ need radvd radvd
 need unshare util-linux
 need setpriv util-linux
 need tcpdump tcpdump
+need ethtool ethtool
+need nft nftables
 need tshark tshark
 if [ "$purpose" = test ]; then
   need gpsd gpsd

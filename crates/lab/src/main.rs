@@ -6,6 +6,7 @@
 #![forbid(unsafe_code)]
 
 mod api;
+mod bench;
 mod bench_geonet;
 mod capture;
 mod clock;
@@ -94,6 +95,16 @@ enum Command {
     },
     /// Measure the GeoNetworking router: packets per second that it forwards.
     BenchGeonet(bench_geonet::Args),
+    /// Measure the data paths of the tunnel: packets per second, TCP, round-trip times, processor time, handovers
+    /// under load, many bindings. Needs root.
+    Bench(bench::Args),
+    /// Write the tables of a bench.json for documentation.
+    BenchTable {
+        /// The figures.
+        bench: PathBuf,
+        /// The file to write.
+        table: PathBuf,
+    },
     /// One end of a probe.
     #[command(hide = true)]
     Probe(traffic::probe::ProbeArgs),
@@ -184,6 +195,20 @@ fn act(cli: &Cli) -> anyhow::Result<ExitCode> {
             }
             isolate::settle()?;
             bench_geonet::run(args)?;
+            Ok(ExitCode::SUCCESS)
+        }
+        Command::Bench(args) => {
+            let mode = cli.inside.unwrap_or_else(Mode::of_caller);
+            let (out, carnet) = bench::plan(args, mode)?;
+            if cli.inside.is_none() {
+                return isolate::enter(mode);
+            }
+            isolate::settle()?;
+            bench::run(args, out, carnet)?;
+            Ok(ExitCode::SUCCESS)
+        }
+        Command::BenchTable { bench, table } => {
+            write_file(table, bench::page(bench)?)?;
             Ok(ExitCode::SUCCESS)
         }
         Command::Probe(args) => {

@@ -139,7 +139,8 @@ fn node_commands(name: &str, node: &Node, scenario: &Scenario) -> String {
     commands
 }
 
-fn batch(node: Option<&str>, commands: &str) -> anyhow::Result<()> {
+/// Runs commands of `ip -6 -batch` in a node, or in the lab's own namespace.
+pub fn batch(node: Option<&str>, commands: &str) -> anyhow::Result<()> {
     let mut command = match node {
         Some(node) => in_node(node, tools::path("ip")),
         None => Command::new(tools::path("ip")),

@@ -1,0 +1,257 @@
+//! What the benchmark found, as `bench.json` has it.
+
+use serde::{Deserialize, Serialize};
+
+use super::path::Path;
+use crate::machine::Machine;
+
+/// `bench.json`
+#[derive(Debug, Clone, Default, Serialize, Deserialize)]
+pub struct Bench {
+    /// The machine.
+    pub machine: Machine,
+    /// When it began.
+    pub time: String,
+    /// Load averages of the machine before.
+    pub load_before: [f64; 3],
+    /// Whether it was `--quick`.
+    pub quick: bool,
+    /// The core on which packets were measured.
+    pub core: usize,
+    /// Most packets under way.
+    pub window: u64,
+    /// Seconds that it took.
+    pub duration_s: f64,
+    /// The ways compared.
+    pub paths: Vec<PathFigure>,
+    /// Packets per second.
+    pub packets: Vec<PacketFigure>,
+    /// TCP.
+    pub tcp: Vec<TcpFigure>,
+    /// Round-trip times.
+    pub rtt: Vec<RttFigure>,
+    /// Processor time.
+    pub cpu: Vec<CpuFigure>,
+    /// Handovers under load.
+    pub handover: Vec<HandoverFigure>,
+    /// Many bindings.
+    pub bindings: Vec<BindingsFigure>,
+    /// Starts of a home agent with many bindings.
+    pub starts: Vec<StartFigure>,
+    /// How the targets fare.
+    pub targets: Vec<Target>,
+}
+
+/// A way.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+pub struct PathFigure {
+    /// Which.
+    pub path: Path,
+    /// What it is.
+    pub about: String,
+    /// Why it is not measured, if so.
+    pub missing: Option<String>,
+}
+
+/// A figure that was taken several times, each time together with those that it is compared with.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+pub struct Series {
+    /// The middle one.
+    pub median: f64,
+    /// The lowest.
+    pub lowest: f64,
+    /// The highest.
+    pub highest: f64,
+    /// All, in order.
+    pub rounds: Vec<f64>,
+}
+
+impl Series {
+    /// Of these.
+    pub fn of(rounds: Vec<f64>) -> Series {
+        let mut sorted = rounds.clone();
+        sorted.sort_by(f64::total_cmp);
+        Series {
+            median: median(&sorted),
+            lowest: sorted.first().copied().unwrap_or(0.0),
+            highest: sorted.last().copied().unwrap_or(0.0),
+            rounds,
+        }
+    }
+
+    /// The median of the ratios to another, round by round: what drifts from round to round falls out.
+    pub fn ratio(&self, base: &Series) -> Option<f64> {
+        let pairs = self.rounds.iter().zip(&base.rounds).filter(|(_, base)| **base > 0.0);
+        let mut ratios: Vec<f64> = pairs.map(|(one, base)| one / base).collect();
+        ratios.sort_by(f64::total_cmp);
+        (!ratios.is_empty()).then(|| median(&ratios))
+    }
+}
+
+/// The middle one of sorted numbers, the mean of the two middle ones where their number is even.
+pub fn median(sorted: &[f64]) -> f64 {
+    match (sorted.len(), sorted.len() / 2) {
+        (0, _) => 0.0,
+        (length, middle) if length % 2 == 1 => sorted[middle],
+        (_, middle) => (sorted[middle - 1] + sorted[middle]) / 2.0,
+    }
+}
+
+/// Packets per second through a part of the network.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+pub struct PacketFigure {
+    /// Which part, and which way.
+    pub arrangement: String,
+    /// Octets of the inner packet.
+    pub size: usize,
+    /// The way.
+    pub path: Path,
+    /// Packets per second.
+    pub rate: Series,
+    /// Nanoseconds for a packet, of the median.
+    pub ns: f64,
+    /// Ratio to plain forwarding in the same part of the network.
+    pub to_plain: Option<f64>,
+    /// Packets sent.
+    pub sent: u64,
+    /// Packets lost.
+    pub lost: u64,
+}
+
+/// A TCP transfer.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+pub struct TcpFigure {
+    /// The hosts' MTU and what else is special.
+    pub hosts: String,
+    /// Streams.
+    pub streams: usize,
+    /// `up`: from the mobile network; `down`: to it.
+    pub direction: String,
+    /// The way.
+    pub path: Path,
+    /// Gbit/s of payload.
+    pub gbit: Series,
+    /// Ratio to plain forwarding.
+    pub to_plain: Option<f64>,
+    /// Segments sent again, in all.
+    pub retransmits: u64,
+    /// Why a transfer did not come to its end, if so.
+    pub error: Option<String>,
+}
+
+/// Round-trip times.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+pub struct RttFigure {
+    /// The way.
+    pub path: Path,
+    /// Echoes.
+    pub count: usize,
+    /// Median in microseconds.
+    pub median_us: f64,
+    /// 10th percentile.
+    pub p10_us: f64,
+    /// 90th percentile.
+    pub p90_us: f64,
+    /// More than plain, for each direction: half the median of the differences between neighbouring echoes.
+    pub added_us: Option<f64>,
+}
+
+/// Processor time of a transfer at a fixed rate.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+pub struct CpuFigure {
+    /// The way.
+    pub path: Path,
+    /// `up` or `down`.
+    pub direction: String,
+    /// Gbit/s that were transferred.
+    pub gbit: f64,
+    /// Seconds of all cores for each second and Gbit/s: hosts, routers and all.
+    pub machine: Series,
+    /// Of these, what the two carnet processes ran.
+    pub carnet: f64,
+}
+
+/// Handovers under load.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+pub struct HandoverFigure {
+    /// The way.
+    pub path: Path,
+    /// `up` or `down`.
+    pub direction: String,
+    /// The highest rate without loss, in packets per second.
+    pub highest: f64,
+    /// Packets per second during the handovers.
+    pub rate: f64,
+    /// Handovers.
+    pub handovers: usize,
+    /// Packets sent.
+    pub sent: u64,
+    /// Packets lost.
+    pub lost: u64,
+    /// Packets that came twice.
+    pub duplicated: u64,
+    /// Packets that came after a later one.
+    pub reordered: u64,
+    /// The same without handovers: lost, duplicated, reordered.
+    pub quiet: [u64; 3],
+}
+
+/// A home agent with many bindings.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+pub struct BindingsFigure {
+    /// The way.
+    pub path: Path,
+    /// `to one`, `to random ones`, `from one`, `from random ones`.
+    pub what: String,
+    /// Octets of the inner packet.
+    pub size: usize,
+    /// Bindings.
+    pub bindings: u32,
+    /// Packets per second.
+    pub rate: Series,
+    /// Ratio to the same with one binding.
+    pub to_one: Option<f64>,
+    /// Packets lost.
+    pub lost: u64,
+}
+
+/// The start of a home agent with many bindings.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+pub struct StartFigure {
+    /// The way.
+    pub path: Path,
+    /// Bindings.
+    pub bindings: u32,
+    /// Seconds from the start of the program until its socket accepts.
+    pub ready_s: f64,
+    /// Memory of the program then, in MiB.
+    pub memory_mib: f64,
+}
+
+/// What is aimed at, and how it fares.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+pub struct Target {
+    /// What.
+    pub what: String,
+    /// What is aimed at.
+    pub aim: String,
+    /// What was measured, in words.
+    pub found: String,
+    /// `None` when it was not measured.
+    pub met: Option<bool>,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_ratio_is_that_of_the_rounds_not_of_the_medians() {
+        let base = Series::of(vec![1.0, 2.0, 4.0]);
+        let other = Series::of(vec![2.0, 4.0, 8.0, 100.0]);
+        assert_eq!(other.ratio(&base), Some(2.0));
+        assert_eq!((other.median, other.lowest, other.highest), (6.0, 2.0, 100.0));
+        assert_eq!(other.ratio(&Series::of(vec![0.0])), None);
+        assert_eq!(Series::of(Vec::new()).median, 0.0);
+    }
+}

@@ -1,0 +1,81 @@
+//! Packets per second, in a closed loop.
+//!
+//! The sender keeps at most [`WINDOW`] packets under way: it looks at the sink's count, and yields the core while
+//! there is no room. So what is measured is what passes without loss, and a path with a program in user space gets
+//! the core when it has something to do, although sender, routers and sink share it. Nothing waits for a packet that
+//! is lost: after [`PATIENCE`] without any arrival those under way are written off.
+
+use super::packet::Frame;
+use super::sender::{BATCH, Sender};
+use super::sink::Sink;
+use crate::clock::{self, MILLISECOND};
+
+/// Packets under way.
+pub const WINDOW: u64 = 256;
+/// How long to wait for packets under way.
+const PATIENCE: u64 = 100 * MILLISECOND;
+
+/// What passed.
+#[derive(Debug, Clone, Copy, Default, PartialEq)]
+pub struct Flood {
+    /// Packets that the interface took.
+    pub sent: u64,
+    /// Packets that came.
+    pub received: u64,
+    /// Nanoseconds from the first packet sent to the last one received.
+    pub elapsed: u64,
+}
+
+impl Flood {
+    /// Packets per second.
+    pub fn rate(&self) -> f64 {
+        self.received as f64 * 1e9 / self.elapsed.max(1) as f64
+    }
+
+    /// Packets lost.
+    pub fn lost(&self) -> u64 {
+        self.sent.saturating_sub(self.received)
+    }
+}
+
+/// Sends for `duration` nanoseconds. `prepare` is called before each batch, to write into its frames.
+pub fn flood(
+    sender: &mut Sender,
+    sink: &Sink,
+    frames: &mut [Frame],
+    duration: u64,
+    mut prepare: impl FnMut(&mut [Frame], u64),
+) -> anyhow::Result<Flood> {
+    let start = clock::monotonic();
+    let first = sink.count()?;
+    let mut flood = Flood::default();
+    let (mut written_off, mut heard) = (0, start);
+    loop {
+        let received = sink.count()? - first;
+        let now = clock::monotonic();
+        if received > flood.received {
+            flood.received = received;
+            flood.elapsed = now - start;
+            heard = now;
+        }
+        let under_way = flood.sent.saturating_sub(received + written_off);
+        let over = now - start >= duration;
+        if over && under_way == 0 {
+            break;
+        }
+        if now - heard > PATIENCE {
+            if over {
+                break;
+            }
+            written_off += under_way;
+            heard = now;
+        }
+        if over || under_way + BATCH as u64 > WINDOW {
+            std::thread::yield_now();
+            continue;
+        }
+        prepare(frames, flood.sent);
+        flood.sent += sender.send(frames, BATCH)? as u64;
+    }
+    Ok(flood)
+}

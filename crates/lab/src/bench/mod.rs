@@ -1,0 +1,163 @@
+//! `carnet-lab bench`: how fast the tunnel's data paths are, beside plain forwarding and the kernel's own tunnel.
+//!
+//! * `world` builds the same network once for each path (`path`), all at once, with the real programs in it; `bed`
+//!   keeps them.
+//! * `packets` counts packets per second, with `sender`, `sink`, `packet` and the closed loop of `flood`; `bindings`
+//!   does so at a home agent with many bindings.
+//! * `tcp`, `rtt`, `cpu` and `handover` measure what their names say.
+//! * `figures` is what comes out, `table` shows it, `targets` says how it compares with what is aimed at.
+//!
+//! Speeds of a machine drift; so whatever is compared takes turns in many short rounds, and ratios are those of
+//! neighbours in time. Packets, round-trip times and handovers are measured on one core, which sender, routers and
+//! sink share: the sum of their work is what counts. TCP and processor time have all cores.
+
+mod bed;
+mod cores;
+mod figures;
+mod flood;
+mod packet;
+mod packets;
+mod path;
+mod sender;
+mod sink;
+mod table;
+mod world;
+
+use std::path::PathBuf;
+
+use anyhow::{Context, bail};
+
+use crate::clock::{self, MILLISECOND};
+use crate::isolate::Mode;
+use crate::{console, isolate, machine, tools};
+use bed::Bed;
+use cores::Cores;
+use figures::Bench;
+use path::Path;
+
+/// What `bench` takes.
+#[derive(Debug, clap::Args)]
+pub struct Args {
+    /// Where bench.json and logs go.
+    #[arg(long, value_name = "DIR", default_value = "out/bench")]
+    out: PathBuf,
+    /// The carnet program (default: the one beside carnet-lab, else the one in PATH).
+    #[arg(long, value_name = "PATH")]
+    carnet: Option<PathBuf>,
+    /// Fewer and shorter rounds.
+    #[arg(long, conflicts_with = "smoke")]
+    quick: bool,
+    /// Only see whether everything works: a few packets each, figures without meaning.
+    #[arg(long)]
+    smoke: bool,
+    /// Only these measurements.
+    #[arg(long, value_delimiter = ',', value_name = "WHAT")]
+    only: Vec<Part>,
+    /// Only these paths, and plain forwarding.
+    #[arg(long, value_delimiter = ',', value_name = "PATH")]
+    paths: Vec<Path>,
+}
+
+/// A measurement.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
+pub enum Part {
+    /// Packets per second.
+    Packets,
+}
+
+/// How long to measure.
+#[derive(Debug, Clone)]
+pub struct Effort {
+    /// Rounds of packets.
+    pub rounds: usize,
+    /// Nanoseconds of a round.
+    pub flood: u64,
+    /// Octets of inner packets.
+    pub sizes: Vec<usize>,
+}
+
+impl Args {
+    fn effort(&self) -> Effort {
+        let sizes = vec![64, 250, 500, 750, 1000, 1250];
+        if self.smoke {
+            return Effort { rounds: 1, flood: 20 * MILLISECOND, sizes: vec![64, 1250] };
+        }
+        if self.quick {
+            return Effort { rounds: 3, flood: 60 * MILLISECOND, sizes };
+        }
+        Effort { rounds: 5, flood: 250 * MILLISECOND, sizes }
+    }
+
+    fn has(&self, part: Part) -> bool {
+        self.only.is_empty() || self.only.contains(&part)
+    }
+}
+
+/// Programs that only the benchmark uses, and their packages.
+const TOOLS: [(&str, &str); 2] = [("ethtool", "ethtool"), ("nft", "nftables")];
+
+/// Finds what can be wrong before anything is built; the folder for results and the carnet program.
+pub fn plan(args: &Args, mode: Mode) -> anyhow::Result<(PathBuf, PathBuf)> {
+    if mode != Mode::Root {
+        bail!("the benchmark loads BPF programs into the kernel: run it as root");
+    }
+    tools::check(None)?;
+    for (program, package) in TOOLS {
+        if tools::find(program).is_none() {
+            bail!("missing: {program}; install with: apt-get install {package}");
+        }
+    }
+    let carnet = tools::carnet(args.carnet.as_deref())?;
+    std::fs::create_dir_all(args.out.join("logs"))
+        .with_context(|| format!("cannot make {}", args.out.display()))?;
+    let out = args.out.canonicalize()?;
+    isolate::visible("the output folder", &out)?;
+    isolate::visible("the carnet program", &carnet)?;
+    Ok((out, carnet))
+}
+
+/// Runs the benchmark, inside.
+pub fn run(args: &Args, out: PathBuf, carnet: PathBuf) -> anyhow::Result<()> {
+    let begin = clock::monotonic();
+    let effort = args.effort();
+    let cores = Cores::of_caller()?;
+    let mut bench = Bench {
+        machine: machine::describe(&carnet, &std::env::current_dir()?),
+        time: clock::utc(clock::realtime()),
+        load_before: cores::load(),
+        quick: args.quick || args.smoke,
+        core: cores.measuring,
+        window: flood::WINDOW,
+        ..Bench::default()
+    };
+    cores.pin()?;
+    let wanted: Vec<Path> = Path::ALL
+        .into_iter()
+        .filter(|path| args.paths.is_empty() || *path == Path::Plain || args.paths.contains(path))
+        .collect();
+    let programs = world::Programs { carnet, logs: out.join("logs") };
+    let bed = Bed::build(&wanted, &programs, &mut bench.paths)?;
+    if args.has(Part::Packets) {
+        bench.packets = packets::measure(&bed, &effort)?;
+    }
+    bed.stop();
+    bench.duration_s = (clock::monotonic() - begin) as f64 / 1e9;
+    let file = out.join("bench.json");
+    std::fs::write(&file, format!("{}\n", serde_json::to_string_pretty(&bench)?))
+        .with_context(|| format!("cannot write {}", file.display()))?;
+    println!("\n{}", table::text(&bench));
+    console::step(&format!("{:.0} s; {}", bench.duration_s, file.display()));
+    Ok(())
+}
+
+/// The page of a `bench.json` for documentation.
+pub fn page(file: &std::path::Path) -> anyhow::Result<String> {
+    let text = std::fs::read(file).with_context(|| format!("cannot read {}", file.display()))?;
+    let bench: Bench =
+        serde_json::from_slice(&text).with_context(|| format!("{} is no bench.json", file.display()))?;
+    Ok(format!(
+        "# How fast the data paths are\n\n\
+         Written by `make bench-figures` from what `make bench` measured.\n\n{}",
+        table::text(&bench)
+    ))
+}

@@ -1,0 +1,137 @@
+//! The packets of the benchmark: UDP to the discard port (RFC 863), as they are or inside one IPv6 header.
+//!
+//! The payload begins with a number and its complement. So the checksum, in which the two cancel each other, is the
+//! same for every number, and a packet is numbered by writing eight octets.
+
+use std::net::Ipv6Addr;
+
+/// Octets of an Ethernet header.
+const LINK: usize = 14;
+/// Octets of an IPv6 header.
+const IPV6: usize = 40;
+/// Octets of a UDP header.
+const UDP: usize = 8;
+/// The smallest inner packet: headers and number.
+pub const SMALLEST: usize = IPV6 + UDP + 8;
+/// IPv6 in IPv6 (RFC 2473).
+const PROTOCOL_IPV6: u8 = 41;
+const PROTOCOL_UDP: u8 = 17;
+/// Discard protocol (RFC 863).
+const DISCARD: u16 = 9;
+
+/// Source and destination.
+pub type Ends = (Ipv6Addr, Ipv6Addr);
+
+/// A frame that can be sent as it is.
+#[derive(Debug, Clone)]
+pub struct Frame {
+    octets: Vec<u8>,
+    /// Where the inner packet begins.
+    inner: usize,
+}
+
+fn ipv6_header(octets: &mut [u8], ends: Ends, next_header: u8, payload: usize) {
+    octets[0] = 0x60;
+    octets[4..6].copy_from_slice(&(payload as u16).to_be_bytes());
+    octets[6] = next_header;
+    octets[7] = 64;
+    octets[8..24].copy_from_slice(&ends.0.octets());
+    octets[24..40].copy_from_slice(&ends.1.octets());
+}
+
+impl Frame {
+    /// A frame with an inner packet of `size` octets between `ends`, in an outer header between `outer` if there is
+    /// one. `link` are the hardware addresses of the sending interface and of its peer.
+    pub fn new(link: ([u8; 6], [u8; 6]), outer: Option<Ends>, ends: Ends, size: usize) -> Frame {
+        let inner = LINK + if outer.is_some() { IPV6 } else { 0 };
+        let size = size.max(SMALLEST);
+        let mut octets = vec![0; inner + size];
+        octets[0..6].copy_from_slice(&link.1);
+        octets[6..12].copy_from_slice(&link.0);
+        octets[12..14].copy_from_slice(&[0x86, 0xdd]);
+        if let Some(outer) = outer {
+            ipv6_header(&mut octets[LINK..], outer, PROTOCOL_IPV6, size);
+        }
+        let packet = &mut octets[inner..];
+        ipv6_header(packet, ends, PROTOCOL_UDP, size - IPV6);
+        packet[IPV6..IPV6 + 2].copy_from_slice(&4096_u16.to_be_bytes());
+        packet[IPV6 + 2..IPV6 + 4].copy_from_slice(&DISCARD.to_be_bytes());
+        packet[IPV6 + 4..IPV6 + 6].copy_from_slice(&((size - IPV6) as u16).to_be_bytes());
+        let mut frame = Frame { octets, inner };
+        frame.number(0);
+        let sum = frame.sum();
+        frame.octets[inner + IPV6 + 6..inner + IPV6 + 8].copy_from_slice(&sum.to_be_bytes());
+        frame
+    }
+
+    /// The octets to send.
+    pub fn octets(&self) -> &[u8] {
+        &self.octets
+    }
+
+    /// Writes the number.
+    pub fn number(&mut self, number: u32) {
+        let at = self.inner + IPV6 + UDP;
+        self.octets[at..at + 4].copy_from_slice(&number.to_be_bytes());
+        self.octets[at + 4..at + 8].copy_from_slice(&(!number).to_be_bytes());
+    }
+
+    /// The UDP checksum (RFC 8200 8.1), with the field taken as zero.
+    fn sum(&self) -> u16 {
+        let packet = &self.octets[self.inner..];
+        let mut sum = u32::from(PROTOCOL_UDP) + (packet.len() - IPV6) as u32;
+        for pair in packet[8..].chunks(2) {
+            sum += u32::from(pair[0]) << 8 | u32::from(pair.get(1).copied().unwrap_or(0));
+        }
+        while sum > 0xffff {
+            sum = (sum & 0xffff) + (sum >> 16);
+        }
+        match !(sum as u16) {
+            0 => 0xffff,
+            sum => sum,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const LINK_ADDRESSES: ([u8; 6], [u8; 6]) = ([2, 0, 0, 0, 1, 1], [2, 0, 0, 0, 1, 2]);
+
+    fn ends() -> Ends {
+        ("2001:db8:a::2".parse().expect("address"), "2001:db8:c::2".parse().expect("address"))
+    }
+
+    /// The sum over pseudo-header and datagram with its checksum.
+    fn verified(packet: &[u8]) -> bool {
+        let mut sum = 17 + packet.len() as u64 - 40;
+        for pair in packet[8..].chunks(2) {
+            sum += u64::from(pair[0]) * 256 + u64::from(pair.get(1).copied().unwrap_or(0));
+        }
+        sum.is_multiple_of(0xffff)
+    }
+
+    #[test]
+    fn the_checksum_holds_whatever_the_number() {
+        for size in [64, 65, 1250] {
+            let mut frame = Frame::new(LINK_ADDRESSES, None, ends(), size);
+            assert_eq!(frame.octets().len(), 14 + size);
+            for number in [0, 1, 77, u32::MAX] {
+                frame.number(number);
+                assert!(verified(&frame.octets()[14..]), "size {size}, number {number}");
+            }
+        }
+    }
+
+    #[test]
+    fn an_outer_header_goes_around() {
+        let outer = ("2001:db8:f0::2".parse().expect("address"), "2001:db8:1::1".parse().expect("address"));
+        let frame = Frame::new(LINK_ADDRESSES, Some(outer), ends(), 64);
+        let octets = frame.octets();
+        assert_eq!(octets.len(), 14 + 40 + 64);
+        assert_eq!((octets[20], octets[60]), (41, 17));
+        assert_eq!(u16::from_be_bytes([octets[18], octets[19]]), 64);
+        assert!(verified(&octets[54..]));
+    }
+}

@@ -1,0 +1,161 @@
+//! Packets per second of both routers together and of each alone, for several sizes and all paths.
+//!
+//! The paths take turns, several rounds, so that what the machine does meanwhile hits all alike.
+
+use super::figures::{PacketFigure, Series};
+use super::flood::flood;
+use super::packet::{Ends, Frame};
+use super::path::Path;
+use super::sender::Sender;
+use super::sink::Sink;
+use super::world::{CARE_OF, CN, HOME_AGENT, MNN, Place, SEGMENTS, World, link_addresses};
+use super::{Bed, Effort};
+use crate::clock::{MILLISECOND, monotonic};
+use crate::console;
+
+const M0: Place = Place { node: "mnn", interface: "m0" };
+const E0: Place = Place { node: "mr", interface: "e0" };
+const F0: Place = Place { node: "ha", interface: "f0" };
+const C0: Place = Place { node: "cn", interface: "c0" };
+
+/// Which routers the packets pass.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Part {
+    /// Mobile router and home agent.
+    Both,
+    /// Only the mobile router has the tunnel.
+    Router,
+    /// Only the home agent has the tunnel.
+    Agent,
+}
+
+/// A part of the network with a source and a sink.
+#[derive(Debug, Clone, Copy)]
+pub struct Arrangement {
+    /// Its name.
+    pub name: &'static str,
+    /// Which world.
+    pub part: Part,
+    /// Where packets are put in.
+    pub source: Place,
+    /// Where they are taken out.
+    pub sink: Place,
+    /// Whether they go to the mobile network.
+    pub down: bool,
+    /// Whether they are put in with an outer header.
+    pub outer: bool,
+}
+
+/// All of them.
+pub const ARRANGEMENTS: [Arrangement; 6] = [
+    arrangement("both routers, up", Part::Both, M0, C0, false, false),
+    arrangement("both routers, down", Part::Both, C0, M0, true, false),
+    arrangement("mobile router alone, up", Part::Router, M0, F0, false, false),
+    arrangement("mobile router alone, down", Part::Router, F0, M0, true, true),
+    arrangement("home agent alone, up", Part::Agent, E0, C0, false, true),
+    arrangement("home agent alone, down", Part::Agent, C0, E0, true, false),
+];
+
+const fn arrangement(
+    name: &'static str,
+    part: Part,
+    source: Place,
+    sink: Place,
+    down: bool,
+    outer: bool,
+) -> Arrangement {
+    Arrangement { name, part, source, sink, down, outer }
+}
+
+impl Arrangement {
+    /// The frame for this path.
+    pub fn frame(&self, path: Path, size: usize) -> anyhow::Result<Frame> {
+        let ends = |from: &str, to: &str| -> anyhow::Result<Ends> { Ok((from.parse()?, to.parse()?)) };
+        let outer = match (self.outer, path, self.down) {
+            (false, _, _) | (_, Path::Plain, _) => None,
+            (true, Path::Seg6, false) => Some(ends(CARE_OF, SEGMENTS[0])?),
+            (true, Path::Seg6, true) => Some(ends("2001:db8:f0::1", SEGMENTS[1])?),
+            (true, _, false) => Some(ends(CARE_OF, HOME_AGENT)?),
+            (true, _, true) => Some(ends(HOME_AGENT, CARE_OF)?),
+        };
+        let inner = if self.down { ends(CN, MNN)? } else { ends(MNN, CN)? };
+        Ok(Frame::new(link_addresses(self.source), outer, inner, size))
+    }
+}
+
+/// A path in an arrangement, ready to be measured.
+pub struct Lane<'a> {
+    path: Path,
+    world: &'a World,
+    sender: Sender,
+    frames: Vec<Frame>,
+    rates: Vec<f64>,
+    sent: u64,
+    lost: u64,
+}
+
+/// Measures one arrangement with packets of one size.
+fn one(
+    bed: &Bed,
+    effort: &Effort,
+    sink: &mut Sink,
+    arrangement: &Arrangement,
+    size: usize,
+) -> anyhow::Result<Vec<PacketFigure>> {
+    let mut lanes = Vec::new();
+    for (path, world) in bed.worlds(arrangement.part) {
+        lanes.push(Lane {
+            path,
+            world,
+            sender: Sender::open(world, arrangement.source)?,
+            frames: vec![arrangement.frame(path, size)?],
+            rates: Vec::new(),
+            sent: 0,
+            lost: 0,
+        });
+    }
+    for round in 0..effort.rounds {
+        // Nobody is always the first.
+        for turn in 0..lanes.len() {
+            let at = (turn + round) % lanes.len();
+            let lane = &mut lanes[at];
+            sink.attach(lane.world, arrangement.sink)?;
+            flood(&mut lane.sender, sink, &mut lane.frames, 5 * MILLISECOND, |_, _| {})?;
+            let result = flood(&mut lane.sender, sink, &mut lane.frames, effort.flood, |_, _| {})?;
+            lane.rates.push(result.rate());
+            lane.sent += result.sent;
+            lane.lost += result.lost();
+        }
+        bed.check()?;
+    }
+    sink.detach()?;
+    let plain = lanes.iter().find(|lane| lane.path == Path::Plain).map(|lane| Series::of(lane.rates.clone()));
+    let figure = |lane: Lane<'_>| {
+        let rate = Series::of(lane.rates);
+        PacketFigure {
+            arrangement: arrangement.name.into(),
+            size,
+            path: lane.path,
+            ns: if rate.median > 0.0 { 1e9 / rate.median } else { 0.0 },
+            to_plain: plain.as_ref().and_then(|plain| rate.ratio(plain)),
+            rate,
+            sent: lane.sent,
+            lost: lane.lost,
+        }
+    };
+    Ok(lanes.into_iter().map(figure).collect())
+}
+
+/// Measures all arrangements.
+pub fn measure(bed: &Bed, effort: &Effort) -> anyhow::Result<Vec<PacketFigure>> {
+    let mut sink = Sink::counting()?;
+    let mut figures = Vec::new();
+    for arrangement in &ARRANGEMENTS {
+        let start = monotonic();
+        for size in &effort.sizes {
+            figures.extend(one(bed, effort, &mut sink, arrangement, *size)?);
+        }
+        console::step(&format!("packets: {}, {:.0} s", arrangement.name, (monotonic() - start) as f64 / 1e9));
+    }
+    Ok(figures)
+}

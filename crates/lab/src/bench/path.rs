@@ -1,0 +1,58 @@
+//! The ways that are compared.
+
+use serde::{Deserialize, Serialize};
+
+/// A way for packets.
+#[derive(
+    Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, clap::ValueEnum,
+)]
+#[serde(rename_all = "snake_case")]
+#[clap(rename_all = "snake_case")]
+pub enum Path {
+    /// The kernel forwards; no tunnel.
+    Plain,
+    /// The kernel's own tunnel: seg6 `encap.red` and `End.DT6`.
+    Seg6,
+    /// carnet, `dataplane.path = "bpf"`.
+    Bpf,
+    /// carnet, `dataplane.path = "xdp"`.
+    Xdp,
+    /// carnet, `dataplane.path = "kernel"`.
+    Kernel,
+    /// carnet, `dataplane.path = "tun"`.
+    Tun,
+}
+
+impl Path {
+    /// All of them.
+    pub const ALL: [Path; 6] = [Path::Plain, Path::Seg6, Path::Bpf, Path::Xdp, Path::Kernel, Path::Tun];
+
+    /// Its name, as in the config.
+    pub fn name(self) -> &'static str {
+        match self {
+            Path::Plain => "plain",
+            Path::Seg6 => "seg6",
+            Path::Bpf => "bpf",
+            Path::Xdp => "xdp",
+            Path::Kernel => "kernel",
+            Path::Tun => "tun",
+        }
+    }
+
+    /// What it is, for people.
+    pub fn about(self) -> &'static str {
+        match self {
+            Path::Plain => "Linux forwards, no tunnel",
+            Path::Seg6 => "the kernel's own tunnel: seg6 encap.red and End.DT6",
+            Path::Bpf => "carnet, BPF programs at tc ingress",
+            Path::Xdp => "carnet, XDP programs",
+            Path::Kernel => "carnet, the kernel's ip6_tunnel",
+            Path::Tun => "carnet, TUN device",
+        }
+    }
+
+    /// Whether carnet runs in the routers.
+    pub fn is_carnet(self) -> bool {
+        !matches!(self, Path::Plain | Path::Seg6)
+    }
+}

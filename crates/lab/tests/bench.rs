@@ -1,0 +1,67 @@
+//! The benchmark works: every data path passes packets in every part of it. How fast is not judged here.
+
+mod common;
+
+use std::path::Path;
+use std::process::Command;
+
+use common::{As, LAB, folder, obstacle, said, skipped};
+
+#[test]
+fn every_path_passes_packets_without_loss() {
+    let carnet = Path::new(LAB).with_file_name("carnet");
+    if !Command::new(&carnet).arg("--version").output().is_ok_and(|out| !out.stdout.is_empty()) {
+        return skipped("bench", "the carnet program is not built: cargo build -p carnet");
+    }
+    if let Some(why) = obstacle(As::Root) {
+        return skipped("bench", &why);
+    }
+    for tool in ["ethtool", "nft"] {
+        if !["/usr/sbin", "/sbin", "/usr/bin"].iter().any(|folder| Path::new(folder).join(tool).exists()) {
+            return skipped("bench", &format!("{tool} is not installed"));
+        }
+    }
+    let out = folder("bench");
+    let run = Command::new(LAB)
+        .args(["bench", "--smoke", "--out"])
+        .arg(&out)
+        .arg("--carnet")
+        .arg(&carnet)
+        .output()
+        .expect("the lab starts");
+    let told = said(&run);
+    assert!(run.status.success(), "{told}");
+    let text = std::fs::read(out.join("bench.json")).expect("bench.json");
+    let bench: serde_json::Value = serde_json::from_slice(&text).expect("JSON");
+    let list = |key: &str| bench[key].as_array().expect("an array").clone();
+    let mut paths = Vec::new();
+    for path in list("paths") {
+        let name = path["path"].as_str().expect("a name").to_owned();
+        match path["missing"].as_str() {
+            None => paths.push(name),
+            // A matter of the kernel, and no path of carnet's own.
+            Some(why) if name == "seg6" || name == "kernel" => println!("no path {name}: {why}"),
+            Some(why) => println!("SKIPPED: bench: no path {name}: {why}"),
+        }
+    }
+    for name in ["plain", "tun"] {
+        assert!(paths.iter().any(|path| path == name), "{told}");
+    }
+    let packets = list("packets");
+    for path in &paths {
+        let of_path: Vec<_> = packets.iter().filter(|figure| figure["path"] == **path).collect();
+        // Six arrangements, two sizes.
+        assert_eq!(of_path.len(), 12, "{path}: {told}");
+        for figure in of_path {
+            assert!(figure["rate"]["median"].as_f64().is_some_and(|rate| rate > 0.0), "{figure}");
+            let (sent, lost) = (figure["sent"].as_u64(), figure["lost"].as_u64());
+            assert!(lost.expect("a count") * 10 < sent.expect("a count"), "{figure}");
+        }
+    }
+    let page = out.join("bench.md");
+    let run = Command::new(LAB).arg("bench-table").arg(out.join("bench.json")).arg(&page).output();
+    assert!(run.expect("the lab starts").status.success());
+    let text = std::fs::read_to_string(&page).expect("bench.md");
+    assert!(text.contains("| both routers, up; octets"), "{text}");
+    std::fs::remove_dir_all(out).expect("remove");
+}
