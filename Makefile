@@ -8,11 +8,12 @@ BENCH_ARGS ?=
 CARNET_PYTHON ?= /usr/bin/python3
 export CARNET_PYTHON
 
-.PHONY: help demo figures test lint build bench bench-figures bench-geonet bench-micro clean
+.PHONY: help demo figures test conformance lint build bench bench-figures bench-geonet bench-micro clean
 
 help:
 	@echo 'make demo    a mobile router moves between two access networks; shows what its host feels (1 minute)'
 	@echo 'make test    everything that is claimed, tested (needs root for the network namespaces)'
+	@echo 'make conformance  the test purposes of ETSI for GeoNetworking and BTP (half a minute; part of make test)'
 	@echo 'make lint    format, clippy, documentation, conventions'
 	@echo 'make bench   how fast the data paths are (needs root; 15 minutes, BENCH_ARGS=--quick 2 minutes)'
 	@echo 'make bench-geonet   how fast the real program forwards GeoNetworking packets (5 minutes)'
@@ -44,6 +45,12 @@ test:
 	$(MAKE) lint
 	$(CARGO) build --release --bin carnet --bin carnet-lab
 	tools/test.sh
+
+# The program against ETSI's test purposes, from outside: conformance/geonetworking/README.md
+conformance:
+	@tools/setup.sh test
+	$(CARGO) build --release --bin carnet
+	$(CARNET_PYTHON) conformance/geonetworking/run --out $(OUT)/conformance
 
 bench:
 	@tools/setup.sh demo
