@@ -216,6 +216,17 @@ VANETZA_SECURED = bytes.fromhex(
     "400124000290fe9337caa0828080" + "00" * 64)
 
 
+@case("OWN_TRAFFIC_CLASS", "the traffic class goes as it was asked for, and others' as it came", "9.7.5")
+def _(t):
+    t.beacons(t.b)
+    # Channel offload and TC ID 5.
+    t.ask(upper.shb(b"mine")[:1] + b"\x45" + upper.shb(b"mine")[2:])
+    t.same(t.expect(t.own(gn.SHB, b"mine"), "the SHB").packet.tc, 0x45, "traffic class")
+    packet = with_octet(t.b.tsb(b"theirs", hops=5), 6, 0x46)
+    t.send(t.b, packet)
+    t.same(t.expect(t.forwarded(packet), "the TSB").packet.tc, 0x46, "traffic class")
+
+
 @case("OWN_VANETZA", "packets that vanetza sent are understood; secured ones are discarded and counted", "9")
 def _(t):
     mac = bytes.fromhex("020000000001")

@@ -269,6 +269,8 @@ def execute(declared, bed):
         try:
             tester.begin()
             declared.body(tester)
+            # A station that hangs does nothing wrong, and nothing else.
+            tester.settle()
             tester.poll()
             if tester.faults:
                 raise Miss("; ".join(tester.faults[:3]))

@@ -286,6 +286,7 @@ impl Geonet {
             transport,
             next_header,
             store_carry_forward: packet.scf,
+            traffic_class: 0,
             lifetime_ms: packet.lifetime_ms,
             hop_limit: packet.hop_limit,
             payload: header.into_iter().flatten().chain(packet.payload.0).collect(),

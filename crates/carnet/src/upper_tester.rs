@@ -23,9 +23,8 @@
 //! a payload behind the ports is an extension, without one it is empty. TR 103 099 V1.5.1 has other numbers for
 //! BTP: 0x72 for trigger B, 0x71 for the result and 0x73 for the event. A tester that has used 0x72 is answered so.
 //!
-//! Left out: the messages for CAM, DENM, IPv6 over GeoNetworking and security. Of the traffic class only SCF
-//! counts. Whoever reaches the port may steer the station; [`carnet_api::config::Conformance`] sees to it that
-//! this is not everybody.
+//! Left out: the messages for CAM, DENM, IPv6 over GeoNetworking and security. Whoever reaches the port may steer
+//! the station; the config allows addresses that others reach only where it says so.
 
 use std::future::pending;
 use std::net::SocketAddr;
@@ -99,6 +98,7 @@ fn request(transport: GeonetTransport, traffic_class: u8) -> GeonetRequest {
         transport,
         next_header: 0,
         store_carry_forward: traffic_class & STORE_CARRY_FORWARD != 0,
+        traffic_class: traffic_class & !STORE_CARRY_FORWARD,
         lifetime_ms: None,
         hop_limit: None,
         payload: Vec::new(),

@@ -8,10 +8,12 @@ use carnet_base::{Time, WallTime};
 use carnet_geonet::{BROADCAST, Mib};
 use carnet_station::geonet::{echo, hops};
 use carnet_station::io::{
-    Area, AreaShape, Delivered, Frame, GeonetRequest, GeonetTransport, Input, Output, Position,
+    Area, AreaShape, Command, Delivered, Frame, GeonetRequest, GeonetTransport, Input, Output, Position,
 };
 use carnet_station::{GeonetSettings, PersistentState, Station, StationConfig};
-use carnet_wire::geonet::{GnAddress, StationType};
+use carnet_wire::geonet::{
+    CommonNextHeader, ExtendedHeader, GnAddress, Lifetime, LongPositionVector, Packet, StationType, Timestamp,
+};
 
 const WALL: WallTime = WallTime::from_unix_nanos(1_800_000_000_000_000_000);
 /// About 800 m: neighbours hear each other, the ones after them do not.
@@ -118,6 +120,7 @@ impl Air {
             transport,
             next_header,
             store_carry_forward: false,
+            traffic_class: 0,
             lifetime_ms: None,
             hop_limit: None,
             payload,
@@ -156,6 +159,35 @@ fn an_area_is_reached_and_nobody_else() {
     assert!(air.delivered.iter().all(|(_, d)| d.payload == [1, 2, 3] && d.source == address(0)));
 }
 
+/// What the upper tester asks for before each test.
+#[test]
+fn geonetworking_begins_anew() {
+    let mut air = Air::new(2);
+    let known = |air: &Air| air.stations[0].geonet().expect("GeoNetworking").location_table().len();
+    assert_eq!(known(&air), 1);
+    // Somebody else has the address: the station takes another one.
+    let pv = LongPositionVector {
+        address: GnAddress(address(0)),
+        timestamp: Timestamp(7),
+        ..LongPositionVector::default()
+    };
+    let extended = ExtendedHeader::Beacon { source: pv };
+    let lifetime = Lifetime::from_duration(Duration::from_secs(60));
+    let packet = Packet::new(extended, CommonNextHeader::Any, lifetime, 1, &[]).emit();
+    let beacon = Frame { source: mac(7), destination: BROADCAST, packet };
+    air.tell(0, Input::Frame(beacon));
+    assert_ne!(air.stations[0].geonet().expect("GeoNetworking").address().0, address(0));
+    air.drain(0);
+    air.tell(0, Input::Command(Command::ResetGeonet));
+    assert_eq!(known(&air), 0);
+    assert_eq!(air.stations[0].geonet().expect("GeoNetworking").address().0, address(0));
+    air.sleep(Duration::from_secs(5));
+    assert_eq!(known(&air), 1, "beacons are heard and sent again");
+    let refusal = Station::new(StationConfig::default(), PersistentState::default(), 1, Time::ZERO, WALL)
+        .handle_input(Time::ZERO, WALL, Input::Command(Command::ResetGeonet));
+    assert_eq!(refusal, Err("this station does no GeoNetworking".into()));
+}
+
 #[test]
 fn a_station_without_the_job_says_so() {
     let mut station = Station::new(StationConfig::default(), PersistentState::default(), 1, Time::ZERO, WALL);
@@ -163,6 +195,7 @@ fn a_station_without_the_job_says_so() {
         transport: GeonetTransport::SingleHop,
         next_header: 0,
         store_carry_forward: false,
+        traffic_class: 0,
         lifetime_ms: None,
         hop_limit: None,
         payload: vec![],

@@ -140,6 +140,7 @@ impl Ping {
             transport: self.transport,
             next_header: echo::NEXT_HEADER,
             store_carry_forward: false,
+            traffic_class: 0,
             lifetime_ms: None,
             hop_limit: None,
             payload: Echo { is_reply: false, hops: 0, identifier, sequence: self.sent }.emit(),

@@ -24,7 +24,7 @@ fn all() -> Vec<(Vec<u8>, Message)> {
     let to_area = |transport| GeonetRequest {
         lifetime_ms: Some(10_000),
         payload: b"x".to_vec(),
-        ..request(transport, 0x80)
+        ..request(transport, 0xc5)
     };
     let shb = |next_header, payload: &[u8]| GeonetRequest {
         next_header,
@@ -48,11 +48,11 @@ fn all() -> Vec<(Vec<u8>, Message)> {
             },
         ),
         gn(
-            "51 02 2710 80 000000 1d1c02d8 febf7180 01f4 00c8 002d 0001 78",
+            "51 02 2710 c5 000000 1d1c02d8 febf7180 01f4 00c8 002d 0001 78",
             to_area(GeonetTransport::GeoBroadcast(area)),
         ),
         gn(
-            "52 02 2710 80 000000 1d1c02d8 febf7180 01f4 00c8 002d 0001 78",
+            "52 02 2710 c5 000000 1d1c02d8 febf7180 01f4 00c8 002d 0001 78",
             to_area(GeonetTransport::GeoAnycast(area)),
         ),
         gn("53 00 0001 78", shb(0, b"x")),
@@ -72,6 +72,8 @@ fn all() -> Vec<(Vec<u8>, Message)> {
 
 #[test]
 fn every_message_is_read() {
+    let parts = request(GeonetTransport::SingleHop, 0xc5);
+    assert_eq!((parts.store_carry_forward, parts.traffic_class), (true, 0x45));
     for (octets, message) in all() {
         assert_eq!(Message::parse(&octets), Some(message), "{octets:02x?}");
     }

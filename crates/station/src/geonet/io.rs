@@ -124,6 +124,9 @@ pub struct GeonetRequest {
     pub next_header: u8,
     /// Store, carry and forward.
     pub store_carry_forward: bool,
+    /// What stands behind SCF in the Traffic Class (9.7.5): channel offload and TC ID, seven bits.
+    #[serde(default)]
+    pub traffic_class: u8,
     /// Milliseconds that it may be on its way; the default if absent.
     pub lifetime_ms: Option<u64>,
     /// Hops that it may go; the default if absent.
@@ -145,7 +148,7 @@ impl GeonetRequest {
         Request {
             traffic_class: TrafficClass {
                 store_carry_forward: self.store_carry_forward,
-                ..TrafficClass::default()
+                ..TrafficClass::from_octet(self.traffic_class)
             },
             maximum_lifetime: self.lifetime_ms.map(Duration::from_millis),
             maximum_hop_limit: self.hop_limit,

@@ -118,6 +118,7 @@ impl Geonet {
                     transport: GeonetTransport::GeoUnicast(delivered.source),
                     next_header: echo::NEXT_HEADER,
                     store_carry_forward: false,
+                    traffic_class: 0,
                     lifetime_ms: None,
                     hop_limit: None,
                     payload: Echo { is_reply: true, hops, ..request }.emit(),
