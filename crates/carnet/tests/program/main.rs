@@ -18,6 +18,7 @@ mod geonet;
 mod links;
 mod mutations;
 mod positions;
+mod path_mtu;
 mod refresh;
 mod reload;
 mod replay;

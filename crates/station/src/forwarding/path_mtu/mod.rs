@@ -437,3 +437,6 @@ impl PathMtus {
         self.begin(now, ends);
     }
 }
+
+#[cfg(test)]
+mod tests;
