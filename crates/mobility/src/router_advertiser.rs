@@ -128,7 +128,7 @@ impl RouterAdvertiser {
         }
     }
 
-    /// Sets what the advertisement says: the MTU of the link towards the hosts, and whether the prefixes are
+    /// Sets what the advertisement says: the MTU that hosts are to use (RFC 4861 4.6.4), and whether the prefixes are
     /// good. A change is advertised soon.
     pub fn set(&mut self, now: Time, mtu: Option<u32>, valid: bool) {
         if (self.mtu, self.valid) != (mtu, valid) {

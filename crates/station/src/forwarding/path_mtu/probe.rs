@@ -78,6 +78,9 @@ mod tests {
         assert_eq!(parse_answer(&reply), Some(probe));
         let pieces = fragment(&reply, 1280, 9);
         assert_eq!(pieces.iter().map(|p| parse_answer(p)).collect::<Vec<_>>(), [Some(probe), None]);
+        let mut later = pieces[1].clone();
+        later[48..68].copy_from_slice(&reply[40..60]);
+        assert_eq!(parse_answer(&later), None, "what a later fragment holds is no header");
         for length in 0..70 {
             assert_eq!(parse_answer(&reply[..length]).is_some(), length >= HEADER_LEN + ECHO_LEN + 12);
         }

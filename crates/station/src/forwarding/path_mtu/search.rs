@@ -228,6 +228,12 @@ mod tests {
     }
 
     #[test]
+    fn two_losses_are_not_enough_although_smaller_ones_pass() {
+        let unlucky = |round: u16, size: u32| size > 1360 && round < 2;
+        assert_eq!(run(1460, 1360, 1460, unlucky).0, Judgement::Carries(1460));
+    }
+
+    #[test]
     fn where_others_are_lost_too_more_is_needed() {
         // The probe in question has bad luck for five rounds, and so has a small one, once.
         let unlucky = |round: u16, size: u32| (size == 1460 && round < 5) || (size == 1300 && round == 1);
