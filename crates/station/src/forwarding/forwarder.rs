@@ -357,6 +357,7 @@ impl Forwarder {
     }
 
     /// The outer header of an inner packet of `length` octets; `None` when that is too much for any.
+    #[inline]
     fn outer(&self, ends: Ends, inner: &Header, length: usize) -> Option<Header> {
         Some(Header {
             // RFC 6040 4.1, normal mode: the ECN field is copied; so is the DSCP (RFC 2983 uniform model).

@@ -2,7 +2,7 @@
 
 use carnet_base::Time;
 use carnet_wire::icmpv6::ErrorMessage;
-use carnet_wire::ipv6::{Header, MIN_MTU};
+use carnet_wire::ipv6::{Header, MIN_MTU, protocol};
 use std::net::Ipv6Addr;
 
 use super::{Scope, Station};
@@ -85,6 +85,10 @@ impl Station {
 
     /// Whether an inner packet that came out of the tunnel between `ends` was the answer to a probe.
     pub(super) fn is_probe_answer(&mut self, now: Time, ends: Ends, inner: &[u8]) -> bool {
+        // Of most packets no more than this is looked at.
+        if !matches!(inner.get(6), Some(&(protocol::ICMPV6 | protocol::FRAGMENT))) {
+            return false;
+        }
         let Ok(header) = Header::parse(inner) else { return false };
         // What is for somebody behind the tunnel's end is not looked into.
         let own = |agent: &super::Agent| agent.machine.config().address;
