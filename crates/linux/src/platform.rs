@@ -27,8 +27,9 @@ use crate::tunnel::TunnelIo;
 use crate::undo::UndoFile;
 use crate::{privileges, settings};
 
-/// Packets that may wait in the tunnel device until carnet reads them.
-const QUEUE: u32 = 1000;
+/// Packets that may wait in the tunnel device until carnet reads them, some five milliseconds' worth: a TCP window
+/// of the kernel's default limit (`tcp_rmem`, 6 MB), so that one connection's burst does not overrun it.
+const QUEUE: u32 = 4000;
 
 /// How often the kernel is told which neighbours a fast path uses: more often than it would ask for one by itself
 /// (`base_reachable_time`).

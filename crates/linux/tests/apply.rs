@@ -31,7 +31,7 @@ fn every_kind_of_entry_comes_and_goes() {
         let before = whole_state();
         let mut platform = scratch.open();
         let link = &ip_json("link show carnet0")[0];
-        assert_eq!((link["mtu"].as_u64(), link["txqlen"].as_u64()), (Some(1452), Some(1000)));
+        assert_eq!((link["mtu"].as_u64(), link["txqlen"].as_u64()), (Some(1452), Some(4000)));
         assert_eq!(link["inet6_addr_gen_mode"], "none");
         assert!(link["flags"].as_array().unwrap().contains(&"UP".into()), "{link}");
         assert_eq!(ip("-6 addr show dev carnet0"), "");

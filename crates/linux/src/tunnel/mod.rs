@@ -11,7 +11,9 @@
 //! tunnel is always written packet by packet: virtio has no burst of IPv6 in IPv6.
 //!
 //! One queue. More of them (`IFF_MULTI_QUEUE`) would be read by the same thread, since one thread owns the
-//! station, and the kernel hashes each packet to choose among them.
+//! station; and with two or more the kernel hashes each packet in either direction to choose among them. Measured
+//! on Linux 6.18 (64 flows, one core): 50 ns more for each packet routed into the device and for each written, of
+//! some 700 ns, and nothing gained by the reader.
 
 mod coalescing;
 mod reader;

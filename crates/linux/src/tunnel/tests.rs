@@ -1,6 +1,8 @@
 //! Bursts cut and put together: unit tests, properties, and tshark as a witness of lengths, sequence numbers
 //! and checksums.
 
+use std::cell::RefCell;
+use std::io;
 use std::process::Command;
 
 use carnet_wire::checksum;
@@ -10,6 +12,7 @@ use super::coalescing::{Coalescer, Kinds, Sink};
 use super::reader::{Taken, take};
 use super::segmentation::{Segments, put};
 use super::virtio::{Burst, Header, LENGTH, Transport, Unfinished};
+use super::writer::{Device, Output};
 
 const ACK: u8 = 0x10;
 const PSH: u8 = 0x08;
@@ -305,6 +308,45 @@ fn a_wrong_checksum_is_never_made_right() {
     // No checksum at all, which some tunnels have (RFC 6935).
     let packets = [Packet::udp(vec![7; 64]).bare(), Packet::udp(vec![7; 64]).bare()];
     assert_eq!(coalesce(&packets).frames, 2);
+}
+
+/// A device that takes no bursts, and says so with this error.
+#[derive(Debug)]
+struct Stubborn(i32, RefCell<Vec<Vec<u8>>>);
+
+impl Device for Stubborn {
+    fn packet(&self, packet: &[u8]) -> io::Result<usize> {
+        self.1.borrow_mut().push(packet.to_vec());
+        Ok(packet.len())
+    }
+
+    fn frame(&self, frame: &[u8]) -> io::Result<usize> {
+        match frame.first_chunk().map(Header::parse) {
+            Some(Ok(Header { burst: None, .. })) => self.packet(&frame[LENGTH..]),
+            _ => Err(io::Error::from_raw_os_error(self.0)),
+        }
+    }
+}
+
+#[test]
+fn a_burst_that_the_kernel_refuses_is_written_packet_by_packet() {
+    let stream = |packet: Packet| -> Vec<Vec<u8>> {
+        (0..5).map(|n| Packet { sequence: n * 64, ..packet.clone() }.whole()).collect()
+    };
+    let packets = [stream(Packet::tcp(0, vec![7; 64])), stream(Packet::udp(vec![7; 64]))].concat();
+    let written = |error| {
+        let mut output = Output::new(Stubborn(error, RefCell::default()), BOTH);
+        let mut coalescer = Coalescer::new(BOTH);
+        packets.iter().for_each(|packet| assert!(coalescer.push(packet, &mut output)));
+        coalescer.flush(&mut output);
+        output
+    };
+    let refused = written(libc::EINVAL);
+    assert_eq!((refused.kinds, refused.errors), (Kinds::default(), 0));
+    assert_eq!(refused.device.1.into_inner(), packets);
+    // Any other error is about these packets, not about bursts.
+    let failed = written(libc::ENOBUFS);
+    assert_eq!((failed.kinds, failed.errors), (BOTH, 10));
 }
 
 #[test]

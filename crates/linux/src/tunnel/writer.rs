@@ -1,5 +1,7 @@
 //! Writing: packets of one flow together, where the kernel takes that.
 
+use std::io;
+
 use super::TunnelIo;
 use super::coalescing::{Coalescer, Kinds, Sink};
 use super::segmentation::Segments;
@@ -9,23 +11,41 @@ use super::virtio::{self, Header, Transport};
 #[derive(Debug)]
 pub struct TunnelWriter {
     coalescer: Coalescer,
-    output: Output,
+    output: Output<TunnelIo>,
+}
+
+/// What takes packets and bursts; a TUN device.
+pub(super) trait Device {
+    /// Takes a packet.
+    fn packet(&self, packet: &[u8]) -> io::Result<usize>;
+    /// Takes a packet or a burst with its virtio header before it.
+    fn frame(&self, frame: &[u8]) -> io::Result<usize>;
+}
+
+impl Device for TunnelIo {
+    fn packet(&self, packet: &[u8]) -> io::Result<usize> {
+        self.try_write(packet)
+    }
+
+    fn frame(&self, frame: &[u8]) -> io::Result<usize> {
+        self.try_write_frame(frame)
+    }
 }
 
 #[derive(Debug)]
-struct Output {
-    io: TunnelIo,
+pub(super) struct Output<D> {
+    pub device: D,
     /// Bursts that the kernel takes, as far as is known.
-    kinds: Kinds,
+    pub kinds: Kinds,
     /// Packets that the kernel did not take.
-    errors: u64,
+    pub errors: u64,
 }
 
 impl TunnelWriter {
     /// A writer to this device.
     pub fn new(io: TunnelIo) -> Self {
         let kinds = io.0.kinds;
-        TunnelWriter { coalescer: Coalescer::new(kinds), output: Output { io, kinds, errors: 0 } }
+        TunnelWriter { coalescer: Coalescer::new(kinds), output: Output::new(io, kinds) }
     }
 
     /// Hands one IPv6 packet to the kernel, which routes it, or holds it until [`Self::flush`]. Packets of one
@@ -48,9 +68,13 @@ impl TunnelWriter {
     }
 }
 
-impl Output {
+impl<D: Device> Output<D> {
+    pub fn new(device: D, kinds: Kinds) -> Self {
+        Output { device, kinds, errors: 0 }
+    }
+
     fn packet(&mut self, packet: &[u8]) {
-        if self.io.try_write(packet).is_err() {
+        if self.device.packet(packet).is_err() {
             self.errors += 1;
         }
     }
@@ -66,9 +90,9 @@ impl Output {
     }
 }
 
-impl Sink for Output {
+impl<D: Device> Sink for Output<D> {
     fn frame(&mut self, header: &Header, frame: &[u8]) {
-        match (self.io.try_write_frame(frame), header.burst) {
+        match (self.device.frame(frame), header.burst) {
             (Ok(_), _) => {}
             // Some kernels refuse headers that others take: nothing is lost but time.
             (Err(error), Some(burst)) if error.raw_os_error() == Some(libc::EINVAL) => {
