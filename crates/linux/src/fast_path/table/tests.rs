@@ -24,9 +24,12 @@ struct Maps {
     generation: u32,
 }
 
+/// One system call's worth of it.
+type Write = Box<dyn Fn(&mut Maps)>;
+
 impl Maps {
     /// The writes that one operation is made of.
-    fn writes(operation: Operation) -> Vec<Box<dyn Fn(&mut Maps)>> {
+    fn writes(operation: Operation) -> Vec<Write> {
         match operation {
             Operation::SetLengths(end, value) => vec![Box::new(move |m| m.lengths[end as usize] = value)],
             Operation::SetBinding(value) => vec![
