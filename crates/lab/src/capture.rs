@@ -9,7 +9,7 @@ use nix::sys::signal::Signal;
 use crate::clock::{self, MILLISECOND};
 use crate::isolate::Mode;
 use crate::process::{Daemon, in_node, output};
-use crate::scenario::Scenario;
+use crate::scenario::{End, Node, Scenario};
 use crate::tools;
 
 /// Octets kept of each packet: every header and every mobility message, not the payload of transfers.
@@ -37,7 +37,12 @@ impl Captures {
         std::fs::create_dir_all(folder).with_context(|| format!("cannot make {}", folder.display()))?;
         let program = program(mode).0;
         let mut running = Vec::new();
-        let ends = scenario.links.iter().flat_map(|l| &l.ends).map(|e| e.get_ref());
+        let radio = |(node, n): (&String, &Node)| {
+            let interface = n.radio.as_ref()?.get_ref().interface.clone();
+            Some(End { node: node.clone(), interface })
+        };
+        let links = scenario.links.iter().flat_map(|l| &l.ends).map(|e| e.get_ref().clone());
+        let ends = links.chain(scenario.nodes.iter().filter_map(radio));
         let is_station =
             |name: &str| scenario.nodes.iter().any(|(n, node)| n == name && node.carnet.is_some());
         for end in ends.filter(|end| is_station(&end.node)) {
@@ -58,7 +63,7 @@ impl Captures {
     }
 
     /// Ends the captures and counts, in those of the stations: Binding Updates, Binding Acknowledgements,
-    /// malformed packets. Metrics are named `capture.NODE....`.
+    /// GeoNetworking packets, malformed ones. Metrics are named `capture.NODE....`.
     pub fn finish(mut self, scenario: &Scenario) -> anyhow::Result<Vec<(String, f64)>> {
         for (_, _, daemon) in &mut self.running {
             daemon.stop(Signal::SIGINT);
@@ -72,6 +77,7 @@ impl Captures {
             for (name, filter) in [
                 ("binding_updates", "mip6.mhtype == 5"),
                 ("binding_acknowledgements", "mip6.mhtype == 6"),
+                ("geonetworking", "gnw"),
                 ("malformed", "_ws.malformed"),
             ] {
                 let mut command = Command::new(&tshark);
