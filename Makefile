@@ -14,6 +14,7 @@ help:
 	@echo 'make demo    a mobile router moves between two access networks; shows what its host feels (1 minute)'
 	@echo 'make test    everything that is claimed, tested (needs root for the network namespaces)'
 	@echo 'make conformance  the test purposes of ETSI for GeoNetworking and BTP (half a minute; part of make test)'
+	@echo 'make test-kernel   the program on a stock Debian kernel in an emulated machine, over every data path (an hour)'
 	@echo 'make lint    format, clippy, documentation, conventions'
 	@echo 'make bench   how fast the data paths are (needs root; 15 minutes, BENCH_ARGS=--quick 2 minutes)'
 	@echo 'make bench-geonet   how fast the real program forwards GeoNetworking packets (5 minutes)'
@@ -51,6 +52,10 @@ conformance:
 	@tools/setup.sh test
 	$(CARGO) build --release --bin carnet
 	$(CARNET_PYTHON) conformance/geonetworking/run --out $(OUT)/conformance
+
+test-kernel:
+	@tools/setup.sh test-kernel
+	tools/test-kernel.sh
 
 bench:
 	@tools/setup.sh demo

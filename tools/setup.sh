@@ -2,10 +2,10 @@
 # Installs what `make demo`, `make bench` and `make test` need beside a Rust toolchain, from Debian's or Ubuntu's packages,
 # and says what. Does nothing where everything is there already.
 #
-#   tools/setup.sh demo|test
+#   tools/setup.sh demo|test|test-kernel
 set -eu
 
-purpose=${1:?expected demo or test}
+purpose=${1:?expected demo, test or test-kernel}
 missing=
 
 need() { # COMMAND PACKAGE
@@ -31,6 +31,10 @@ if [ "$purpose" = test ]; then
   need gpsfake gpsd-clients
   need nft nftables
   "${CARNET_PYTHON:-/usr/bin/python3}" -c 'import scapy.all' 2>/dev/null || missing="$missing python3-scapy"
+fi
+
+if [ "$purpose" = test-kernel ]; then
+  need qemu-system-x86_64 qemu-system-x86
 fi
 
 if ! command -v cargo >/dev/null 2>&1; then

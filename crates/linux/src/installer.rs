@@ -26,10 +26,11 @@ use std::net::Ipv6Addr;
 use carnet_station::forwarding::desired::{
     Change, Entry, InterfaceAddress, Key, Route, RouteAction, Rule, Setting, TUNNEL_DEVICE, priority,
 };
+use ipnet::Ipv6Net;
 
 use crate::ROUTE_PROTOCOL;
 use crate::error::{Error, Result};
-use crate::fast_path::FastPath;
+use crate::fast_path::{FastPath, Kernel};
 use crate::netlink::{AddressInfo, Dirty, LinkInfo, Requests, RouteInfo, effective_metric};
 use crate::platform::KEEPING;
 use crate::settings::{self, Set};
@@ -103,6 +104,7 @@ impl Installer {
     pub(crate) fn open(mut requests: Requests, undo: UndoFile, tunnel_index: u32) -> Result<Installer> {
         clean_rules(&mut requests)?;
         clean_routes(&mut requests)?;
+        Kernel::clean(&mut requests)?;
         let mut installer = Installer {
             requests,
             undo,
@@ -164,14 +166,6 @@ impl Installer {
             }
             Change::Remove(entry) => self.remove(&entry.key()),
         }
-    }
-
-    /// Lets the fast path follow what has changed since the last commit. After an error it has ended.
-    pub(crate) fn commit(&mut self) -> std::result::Result<(), String> {
-        if std::mem::take(&mut self.routing) {
-            self.fast_path.forget()?;
-        }
-        self.fast_path.commit()
     }
 
     /// Tells the kernel which neighbours the fast path uses, because it does not see that.
@@ -345,13 +339,52 @@ impl Installer {
             }
             Entry::Rule(rule) => {
                 self.requests.delete_rule(rule, ROUTE_PROTOCOL)?;
-                let needed = |w: &Wanted| matches!(&w.entry, Entry::Rule(r) if r.priority < priority::LOCAL);
-                if self.local_rule_moved && !self.wanted.values().any(needed) {
-                    self.restore_local_rule()?;
-                }
-                Ok(())
+                self.settle_local_rule()
             }
         }
+    }
+
+    /// Puts the local rule back when nothing stands before it any more.
+    fn settle_local_rule(&mut self) -> Result<()> {
+        let needed = |w: &Wanted| matches!(&w.entry, Entry::Rule(r) if r.priority < priority::LOCAL);
+        if self.local_rule_moved && !self.fast_path.has_early_rules() && !self.wanted.values().any(needed) {
+            self.restore_local_rule()?;
+        }
+        Ok(())
+    }
+
+    /// Table and destination of each.
+    fn routes_into_tunnel_device(&self) -> BTreeSet<(u32, Ipv6Net)> {
+        let routes = self.wanted.values().filter_map(|wanted| match wanted.installed.as_ref()? {
+            Entry::Route(Route {
+                table,
+                destination,
+                action: RouteAction::Forward { interface, .. },
+                ..
+            }) if interface == TUNNEL_DEVICE => Some((*table, *destination)),
+            _ => None,
+        });
+        routes.collect()
+    }
+
+    /// Lets the fast path follow what has changed since the last commit. After an error it has ended.
+    pub(crate) fn commit(&mut self) -> std::result::Result<(), String> {
+        if self.fast_path.has_early_rules()
+            && let Err(error) = self.move_local_rule()
+        {
+            self.fast_path.close(&mut self.requests);
+            return Err(error.to_string());
+        }
+        let mut slow = None;
+        if std::mem::take(&mut self.routing) {
+            self.fast_path.forget()?;
+            slow = matches!(self.fast_path, FastPath::Kernel(_)).then(|| self.routes_into_tunnel_device());
+        }
+        let result = self.fast_path.commit(&mut self.requests, slow);
+        if let Err(error) = self.settle_local_rule() {
+            tracing::warn!("{error}");
+        }
+        result
     }
 
     fn take_out_setting(&mut self, setting: &Setting) -> Result<()> {
@@ -461,6 +494,9 @@ impl Installer {
             self.check_rules()?;
         }
         self.retry(links);
+        if let FastPath::Kernel(kernel) = &mut self.fast_path {
+            self.restored += kernel.note_lost(&mut self.requests, dirty, links, addresses)?;
+        }
         Ok(())
     }
 
@@ -537,7 +573,7 @@ impl Installer {
                 tracing::warn!("{error}");
             }
         };
-        self.fast_path = FastPath::None;
+        self.fast_path.close(&mut self.requests);
         while let Some(key) = self.wanted.last_key_value().map(|(key, _)| key.clone()) {
             keep_first(self.remove(&key));
         }
@@ -580,9 +616,10 @@ fn restore_local_rule(requests: &mut Requests) -> Result<()> {
 
 /// Removes every rule that bears carnet's mark.
 fn clean_rules(requests: &mut Requests) -> Result<()> {
-    let ours = |r: &crate::netlink::RuleInfo| r.protocol == ROUTE_PROTOCOL && r.rule.table != TABLE_LOCAL;
+    let ours =
+        |r: &crate::netlink::RuleInfo| r.protocol == ROUTE_PROTOCOL && r.rule != local_rule(r.rule.priority);
     for info in requests.rules()?.into_iter().filter(ours) {
-        requests.delete_rule(&info.rule, ROUTE_PROTOCOL)?;
+        requests.delete_acting_rule(&info.rule, info.action, ROUTE_PROTOCOL)?;
     }
     // Also when no rule of ours is left: a machine without any is one that has lost its addresses.
     restore_local_rule(requests)

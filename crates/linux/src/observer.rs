@@ -11,6 +11,7 @@ use carnet_station::io::Interface;
 
 use crate::ROUTE_PROTOCOL;
 use crate::error::Result;
+use crate::fast_path::is_ours;
 use crate::netlink::{AddressInfo, Dirty, LinkInfo, Requests, RouteInfo};
 use crate::platform::PlatformEvent;
 
@@ -43,7 +44,7 @@ impl Observer {
     pub(crate) fn news(&mut self) -> Vec<PlatformEvent> {
         let mut news = Vec::new();
         let mut told = std::mem::take(&mut self.told);
-        for link in self.links.values().filter(|link| link.name != TUNNEL_DEVICE) {
+        for link in self.links.values().filter(|link| link.name != TUNNEL_DEVICE && !is_ours(link)) {
             let interface = self.describe(link);
             match told.remove(&link.name) {
                 Some((index, before)) if index == link.index => {

@@ -141,7 +141,8 @@ impl Platform {
     ///
     /// To be called before the first [`Self::apply`].
     pub fn accelerate(&mut self, config: &FastPathConfig) -> Vec<(Path, String)> {
-        let (fast_path, obstacles) = FastPath::open(config, self.installer.tunnel_index);
+        let Installer { tunnel_index, requests, .. } = &mut self.installer;
+        let (fast_path, obstacles) = FastPath::open(config, *tunnel_index, requests);
         self.installer.fast_path = fast_path;
         self.follow_fast_path();
         obstacles
@@ -152,10 +153,22 @@ impl Platform {
         self.installer.fast_path.path()
     }
 
+    /// The way that the packets of one tunnel take.
+    pub fn path_of(&self, local: Ipv6Addr, remote: Ipv6Addr) -> Path {
+        self.installer.fast_path.path_of(local, remote)
+    }
+
     /// The interfaces have other tasks from now on.
     pub fn set_ports(&mut self, ports: Ports) {
         self.installer.fast_path.set_ports(ports);
         self.follow_fast_path();
+        self.commit();
+    }
+
+    /// Whether a packet that came out of the tunnel device is for the kernel to hear, too: it is to be written back as
+    /// it is.
+    pub fn concerns_kernel(&self, packet: &[u8]) -> bool {
+        self.installer.fast_path.concerns(packet)
     }
 
     /// Lets the fast path follow what [`Self::apply`] has done with the tunnels since the last call. Until then it
@@ -240,7 +253,9 @@ impl Platform {
         self.link_sockets.follow(&self.observer.links);
         self.follow_fast_path();
         self.events.extend(self.observer.news());
-        self.installer.reconcile(dirty, &self.observer.links, &self.observer.addresses)
+        self.installer.reconcile(dirty, &self.observer.links, &self.observer.addresses)?;
+        self.commit();
+        Ok(())
     }
 
     /// Sends an ICMPv6 message on a link, from exactly its source; its checksum is filled in.

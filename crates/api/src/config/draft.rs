@@ -179,10 +179,11 @@ fn read_dataplane(table: &Table<'_>) -> Option<Dataplane> {
         ("auto", DataplanePath::Auto),
         ("bpf", DataplanePath::Bpf),
         ("xdp", DataplanePath::Xdp),
+        ("kernel", DataplanePath::Kernel),
         ("tun", DataplanePath::Tun),
     ];
     let path = match table.get("path") {
-        Some(value) => value.word(&words, &["kernel"])?.value,
+        Some(value) => value.word(&words, &[])?.value,
         None => DataplanePath::default(),
     };
     Some(Dataplane { path })

@@ -87,6 +87,8 @@ pub enum DataplanePath {
     Bpf,
     /// XDP programs.
     Xdp,
+    /// Tunnel devices of the kernel.
+    Kernel,
     /// The TUN device `carnet0`.
     Tun,
 }

@@ -36,8 +36,14 @@ pub fn possible() -> bool {
     false
 }
 
-/// Waits until `look` finds something; fails with `what` after `limit`.
+/// How many times slower than usual this machine is: `CARNET_TEST_SLOW`, for one that is emulated.
+pub fn slowness() -> u32 {
+    std::env::var("CARNET_TEST_SLOW").ok().and_then(|text| text.parse().ok()).unwrap_or(1).max(1)
+}
+
+/// Waits until `look` finds something; fails with `what` after `limit`, which is longer on a slow machine.
 pub fn wait_for<T>(what: &str, limit: Duration, mut look: impl FnMut() -> Option<T>) -> T {
+    let limit = limit * slowness();
     let start = Instant::now();
     loop {
         if let Some(found) = look() {

@@ -19,7 +19,6 @@ mod links;
 mod mutations;
 mod path_mtu;
 mod positions;
-mod radio;
 mod refresh;
 mod reload;
 mod replay;

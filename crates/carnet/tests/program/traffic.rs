@@ -14,7 +14,7 @@ use nix::sys::socket::{
 };
 use nix::sys::time::{TimeVal, TimeValLike};
 
-use crate::hosts::{Host, seconds, wait_until};
+use crate::hosts::{Host, seconds, slowness, wait_until};
 
 const PORT: u16 = 4242;
 /// Octets of receive buffers, so that a test that has to wait for its turn loses nothing.
@@ -49,8 +49,9 @@ fn udp(address: Ipv6Addr, port: u16) -> UdpSocket {
 }
 
 impl Echo {
-    /// Sends `per_second` packets a second until [`Self::stop`].
+    /// Sends `per_second` packets a second until [`Self::stop`], fewer on a slow machine.
     pub fn start(client: &Host, from: Ipv6Addr, server: &Host, to: Ipv6Addr, per_second: u32) -> Echo {
+        let per_second = if per_second > 100 { per_second / slowness() } else { per_second };
         let stop = Arc::new(AtomicBool::new(false));
         let finished = Arc::new(AtomicBool::new(false));
         let answered = Arc::new(AtomicU64::new(0));

@@ -5,19 +5,24 @@
 //!
 //! * `programs`: BPF programs at the ingress of the interfaces, on socket buffers (tc, [`Path::Bpf`]) or before
 //!   there are any (XDP, [`Path::Xdp`]). They take the common packets and leave the others to the slow path.
+//! * `kernel`: tunnel devices of the kernel's own ip6_tunnel module ([`Path::Kernel`]).
 //!
 //! What a fast path needs to know is in the tunnels of the desired forwarding state; `table` turns these into what
 //! the programs' maps hold. A change is told by [`FastPath::set`] and [`FastPath::remove`] and takes effect, all at
 //! once for a binding, with [`FastPath::commit`].
 
+mod kernel;
 mod programs;
 mod table;
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
+use std::net::Ipv6Addr;
 
 use carnet_station::forwarding::desired::Tunnel;
+use ipnet::Ipv6Net;
 
-use crate::netlink::LinkInfo;
+use crate::netlink::{LinkInfo, Requests};
+pub(crate) use kernel::{Kernel, is_ours};
 use programs::{Kind, Programs};
 
 /// A way that packets take.
@@ -27,6 +32,8 @@ pub enum Path {
     Bpf,
     /// XDP programs, with the TUN device behind them.
     Xdp,
+    /// Tunnel devices of the kernel, with the TUN device beside them.
+    Kernel,
     /// The TUN device alone.
     Tun,
 }
@@ -37,6 +44,7 @@ impl Path {
         match self {
             Path::Bpf => "bpf",
             Path::Xdp => "xdp",
+            Path::Kernel => "kernel",
             Path::Tun => "tun",
         }
     }
@@ -96,20 +104,30 @@ pub(crate) enum FastPath {
     None,
     /// BPF programs.
     Programs(Box<Programs>),
+    /// Tunnel devices.
+    Kernel(Box<Kernel>),
 }
 
 impl FastPath {
     /// The first way of the list that the kernel allows, and why those before it cannot be had.
-    pub(crate) fn open(config: &FastPathConfig, tunnel_device: u32) -> (FastPath, Vec<(Path, String)>) {
+    pub(crate) fn open(
+        config: &FastPathConfig,
+        tunnel_device: u32,
+        requests: &mut Requests,
+    ) -> (FastPath, Vec<(Path, String)>) {
         let mut obstacles = Vec::new();
         for path in &config.paths {
-            let kind = match path {
-                Path::Bpf => Kind::Tc,
-                Path::Xdp => Kind::Xdp,
+            let programs =
+                |kind| Programs::open(kind, config, tunnel_device).map(|p| FastPath::Programs(Box::new(p)));
+            let result = match path {
+                Path::Bpf => programs(Kind::Tc),
+                Path::Xdp => programs(Kind::Xdp),
+                Path::Kernel => Kernel::open(requests, tunnel_device, config.ports.clone())
+                    .map(|kernel| FastPath::Kernel(Box::new(kernel))),
                 Path::Tun => break,
             };
-            match Programs::open(kind, config, tunnel_device) {
-                Ok(programs) => return (FastPath::Programs(Box::new(programs)), obstacles),
+            match result {
+                Ok(fast_path) => return (fast_path, obstacles),
                 Err(why) => obstacles.push((*path, why)),
             }
         }
@@ -121,30 +139,51 @@ impl FastPath {
         match self {
             FastPath::None => Path::Tun,
             FastPath::Programs(programs) => programs.path(),
+            FastPath::Kernel(_) => Path::Kernel,
+        }
+    }
+
+    /// Which way the packets of one tunnel take.
+    pub(crate) fn path_of(&self, local: Ipv6Addr, remote: Ipv6Addr) -> Path {
+        match self {
+            FastPath::Kernel(kernel) if !kernel.carries((local, remote)) => Path::Tun,
+            _ => self.path(),
         }
     }
 
     /// A tunnel is there, or is another than before.
     pub(crate) fn set(&mut self, tunnel: &Tunnel) {
-        if let FastPath::Programs(programs) = self {
-            programs.table.set(tunnel);
+        match self {
+            FastPath::None => {}
+            FastPath::Programs(programs) => programs.table.set(tunnel),
+            FastPath::Kernel(kernel) => kernel.set(tunnel),
         }
     }
 
     /// A tunnel is gone.
     pub(crate) fn remove(&mut self, tunnel: &Tunnel) {
-        if let FastPath::Programs(programs) = self {
-            programs.table.remove(tunnel);
+        match self {
+            FastPath::None => {}
+            FastPath::Programs(programs) => programs.table.remove(tunnel),
+            FastPath::Kernel(kernel) => kernel.remove(tunnel),
         }
     }
 
     /// Makes the changes since the last commit take effect. A fast path that fails is given up: the slow path does
-    /// the work from then on, and the text says why.
-    pub(crate) fn commit(&mut self) -> Result<(), String> {
-        let FastPath::Programs(programs) = self else { return Ok(()) };
-        let result = programs.commit();
+    /// the work from then on, and the text says why. `slow` are the routes into the TUN device, table and destination, unless they are the
+    /// same as before.
+    pub(crate) fn commit(
+        &mut self,
+        requests: &mut Requests,
+        slow: Option<BTreeSet<(u32, Ipv6Net)>>,
+    ) -> Result<(), String> {
+        let result = match self {
+            FastPath::None => Ok(()),
+            FastPath::Programs(programs) => programs.commit(),
+            FastPath::Kernel(kernel) => kernel.commit(requests, slow),
+        };
         if result.is_err() {
-            *self = FastPath::None;
+            self.close(requests);
         }
         result
     }
@@ -159,27 +198,49 @@ impl FastPath {
         result
     }
 
+    /// Whether it has, or is about to have, rules before the one of the local table.
+    pub(crate) fn has_early_rules(&self) -> bool {
+        matches!(self, FastPath::Kernel(kernel) if kernel.has_early_rules())
+    }
+
+    /// Removes all that it has made.
+    pub(crate) fn close(&mut self, requests: &mut Requests) {
+        if let FastPath::Kernel(kernel) = self
+            && let Err(error) = kernel.close(requests)
+        {
+            tracing::warn!("{error}");
+        }
+        *self = FastPath::None;
+    }
+
     /// The interfaces are these now; what could not be done with one of them comes back, once for each reason.
     pub(crate) fn follow(&mut self, links: &BTreeMap<String, LinkInfo>) -> Vec<String> {
         match self {
-            FastPath::None => Vec::new(),
+            FastPath::None | FastPath::Kernel(_) => Vec::new(),
             FastPath::Programs(programs) => programs.follow(links),
         }
     }
 
-    /// The interfaces have other tasks now; takes effect with the next [`Self::follow`].
+    /// The interfaces have other tasks now; takes effect with the next [`Self::follow`] and [`Self::commit`].
     pub(crate) fn set_ports(&mut self, ports: Ports) {
-        if let FastPath::Programs(programs) = self {
-            programs.ports = ports;
+        match self {
+            FastPath::None => {}
+            FastPath::Programs(programs) => programs.ports = ports,
+            FastPath::Kernel(kernel) => kernel.set_ports(ports),
         }
     }
 
     /// The neighbours whose link-layer addresses packets got within this time, by interface.
     pub(crate) fn neighbours(&self, within: std::time::Duration) -> Vec<(u32, std::net::Ipv6Addr)> {
         match self {
-            FastPath::None => Vec::new(),
+            FastPath::None | FastPath::Kernel(_) => Vec::new(),
             FastPath::Programs(programs) => programs.neighbours(within),
         }
+    }
+
+    /// Whether a packet that came to carnet is for the kernel after all, and is to be written back as it is.
+    pub(crate) fn concerns(&self, packet: &[u8]) -> bool {
+        matches!(self, FastPath::Kernel(kernel) if kernel.concerns(packet))
     }
 
     /// What it has done.
@@ -187,14 +248,16 @@ impl FastPath {
         match self {
             FastPath::None => FastPathCounters::default(),
             FastPath::Programs(programs) => programs.counters(),
+            FastPath::Kernel(kernel) => kernel.counters(),
         }
     }
 
     /// What it has done for each tunnel: local end, remote end, traffic.
-    pub(crate) fn traffic(&self) -> Vec<(std::net::Ipv6Addr, std::net::Ipv6Addr, TunnelTraffic)> {
+    pub(crate) fn traffic(&self) -> Vec<(Ipv6Addr, Ipv6Addr, TunnelTraffic)> {
         match self {
             FastPath::None => Vec::new(),
             FastPath::Programs(programs) => programs.traffic(),
+            FastPath::Kernel(kernel) => kernel.traffic(),
         }
     }
 }

@@ -22,7 +22,7 @@ pub(super) struct Follow {
     pub(super) name: String,
     /// The interface that has the name at present.
     pub(super) index: Option<u32>,
-    pub(super) requests: Requests,
+    requests: Requests,
     events: AsyncFd<Socket>,
     buffer: Vec<u8>,
     /// A look is due, because of an event or because the last one failed.

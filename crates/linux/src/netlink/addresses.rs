@@ -5,7 +5,9 @@ use std::time::Duration;
 
 use carnet_station::io::Address;
 use netlink_packet_core::{NLM_F_CREATE, NLM_F_EXCL};
-use netlink_packet_route::address::{AddressAttribute, AddressFlags, AddressMessage, AddressProtocol};
+use netlink_packet_route::address::{
+    AddressAttribute, AddressFlags, AddressMessage, AddressProtocol, CacheInfo,
+};
 use netlink_packet_route::{AddressFamily, RouteNetlinkMessage};
 
 use super::Requests;
@@ -96,7 +98,31 @@ impl Requests {
         address: Ipv6Addr,
         prefix_length: u8,
     ) -> Result<()> {
-        let mut message = message(index, address, prefix_length);
+        self.put_address(index, interface, message(index, address, prefix_length))
+    }
+
+    /// As [`Self::add_address`], for an address of 128 bits that the kernel does not choose as a source by itself
+    /// (RFC 6724 5, rule 3: it is deprecated).
+    pub(crate) fn add_deprecated_address(
+        &mut self,
+        index: u32,
+        interface: &str,
+        address: Ipv6Addr,
+    ) -> Result<()> {
+        let mut message = message(index, address, 128);
+        let mut lifetimes = CacheInfo::default();
+        lifetimes.ifa_valid = u32::MAX;
+        message.attributes.push(AddressAttribute::CacheInfo(lifetimes));
+        self.put_address(index, interface, message)
+    }
+
+    fn put_address(&mut self, index: u32, interface: &str, mut message: AddressMessage) -> Result<()> {
+        let prefix_length = message.header.prefix_len;
+        let address = message.attributes.iter().find_map(|attribute| match attribute {
+            AddressAttribute::Local(IpAddr::V6(address)) => Some(*address),
+            _ => None,
+        });
+        let address = address.unwrap_or(Ipv6Addr::UNSPECIFIED);
         message.attributes.push(AddressAttribute::Flags(AddressFlags::Nodad));
         message.attributes.push(AddressAttribute::Protocol(AddressProtocol::Other(ROUTE_PROTOCOL)));
         self.change(RouteNetlinkMessage::NewAddress(message), NLM_F_CREATE | NLM_F_EXCL, || {

@@ -1,10 +1,13 @@
 //! Interfaces.
 
+use std::net::Ipv6Addr;
+
+use netlink_packet_core::{NLM_F_CREATE, NLM_F_EXCL};
 use netlink_packet_route::link::{
-    AfSpecInet6, AfSpecUnspec, In6AddrGenMode, LinkAttribute, LinkExtentMask, LinkFlags, LinkLayerType,
-    LinkMessage,
+    AfSpecInet6, AfSpecUnspec, In6AddrGenMode, InfoData, InfoIpTunnel, InfoKind, Ip6TunnelFlags,
+    LinkAttribute, LinkExtentMask, LinkFlags, LinkInfo as LinkKind, LinkLayerType, LinkMessage,
 };
-use netlink_packet_route::{AddressFamily, RouteNetlinkMessage};
+use netlink_packet_route::{AddressFamily, IpProtocol, RouteNetlinkMessage};
 
 use super::Requests;
 use crate::error::Result;
@@ -25,15 +28,34 @@ pub(crate) struct LinkInfo {
     /// The 48-bit address; `None` for the loopback interface, whose zeros are no address.
     pub(crate) link_address: Option<[u8; 6]>,
     pub(crate) is_loopback: bool,
+    /// The device group, a number that its maker chose.
+    pub(crate) group: u32,
+    /// It is a device of the ip6_tunnel module.
+    pub(crate) is_ip6_tunnel: bool,
+}
+
+/// What an ip6_tunnel device shall be: IPv6 in IPv6 between two addresses.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Ip6Tunnel<'a> {
+    pub(crate) name: &'a str,
+    pub(crate) group: u32,
+    pub(crate) local: Ipv6Addr,
+    pub(crate) remote: Ipv6Addr,
+    pub(crate) hop_limit: u8,
 }
 
 impl LinkInfo {
     fn from_message(message: LinkMessage) -> Option<LinkInfo> {
-        let (mut name, mut mtu, mut link_address) = (None, 0, None);
+        let (mut name, mut mtu, mut link_address, mut group) = (None, 0, None, 0);
+        let mut is_ip6_tunnel = false;
         for attribute in message.attributes {
             match attribute {
                 LinkAttribute::IfName(text) => name = Some(text),
                 LinkAttribute::Mtu(octets) => mtu = octets,
+                LinkAttribute::Group(number) => group = number,
+                LinkAttribute::LinkInfo(kinds) => {
+                    is_ip6_tunnel = kinds.contains(&LinkKind::Kind(InfoKind::Ip6Tnl));
+                }
                 LinkAttribute::Address(octets) => link_address = <[u8; 6]>::try_from(octets).ok(),
                 _ => {}
             }
@@ -51,6 +73,8 @@ impl LinkInfo {
             mtu,
             link_address,
             is_loopback,
+            group,
+            is_ip6_tunnel,
         })
     }
 }
@@ -111,6 +135,52 @@ impl Requests {
         Ok(())
     }
 
+    /// Creates a tunnel device, down. `EOPNOTSUPP` where the kernel knows no such devices, `EEXIST` where the name
+    /// or a tunnel between the two addresses is there already.
+    ///
+    /// The outer header has no Tunnel Encapsulation Limit option, the inner traffic class, and a flow label that the
+    /// kernel computes from the inner flow.
+    pub(crate) fn add_ip6_tunnel(&mut self, tunnel: &Ip6Tunnel<'_>) -> Result<()> {
+        let Ip6Tunnel { name, group, local, remote, hop_limit } = *tunnel;
+        let data = vec![
+            InfoIpTunnel::Local(local.into()),
+            InfoIpTunnel::Remote(remote.into()),
+            InfoIpTunnel::Ttl(hop_limit),
+            InfoIpTunnel::Protocol(IpProtocol::Ipv6),
+            InfoIpTunnel::Ipv6Flags(Ip6TunnelFlags::IgnEncapLimit | Ip6TunnelFlags::UseOrigTclass),
+        ];
+        let mut message = LinkMessage::default();
+        message.attributes = vec![
+            LinkAttribute::IfName(name.to_owned()),
+            LinkAttribute::Group(group),
+            LinkAttribute::LinkInfo(vec![
+                LinkKind::Kind(InfoKind::Ip6Tnl),
+                LinkKind::Data(InfoData::IpTunnel(data)),
+            ]),
+        ];
+        self.change(RouteNetlinkMessage::NewLink(message), NLM_F_CREATE | NLM_F_EXCL, || {
+            format!("create tunnel device {name} from {local} to {remote}")
+        })
+    }
+
+    /// Gives a tunnel device its MTU, no link-local address, and brings it up.
+    pub(crate) fn configure_ip6_tunnel(&mut self, index: u32, name: &str, mtu: u32) -> Result<()> {
+        let mode = vec![AfSpecInet6::AddrGenMode(In6AddrGenMode::None)];
+        let mode = LinkAttribute::AfSpecUnspec(vec![AfSpecUnspec::Inet6(mode)]);
+        // Up only when it is known that there is to be no link-local address.
+        for (attribute, flags) in [(mode, LinkFlags::empty()), (LinkAttribute::Mtu(mtu), LinkFlags::Up)] {
+            let mut message = LinkMessage::default();
+            message.header.index = index;
+            message.header.flags = flags;
+            message.header.change_mask = flags;
+            message.attributes = vec![attribute];
+            self.change(RouteNetlinkMessage::SetLink(message), 0, || {
+                format!("configure tunnel device {name} (mtu {mtu})")
+            })?;
+        }
+        Ok(())
+    }
+
     /// Brings the tunnel device up.
     pub(crate) fn bring_up_tunnel(&mut self, index: u32) -> Result<()> {
         let mut message = LinkMessage::default();
@@ -118,35 +188,6 @@ impl Requests {
         message.header.flags = LinkFlags::Up;
         message.header.change_mask = LinkFlags::Up;
         self.change(RouteNetlinkMessage::SetLink(message), 0, || "bring the tunnel device up".to_owned())
-    }
-
-    /// Gives an interface another link-layer address. One that does not take it while it is up is taken down for
-    /// a moment.
-    pub(crate) fn set_link_address(&mut self, link: &LinkInfo, address: [u8; 6]) -> Result<()> {
-        let mut message = LinkMessage::default();
-        message.header.index = link.index;
-        message.attributes.push(LinkAttribute::Address(address.to_vec()));
-        let [a, b, c, d, e, f] = address;
-        let what =
-            || format!("give {} the address {a:02x}:{b:02x}:{c:02x}:{d:02x}:{e:02x}:{f:02x}", link.name);
-        match self.change(RouteNetlinkMessage::SetLink(message.clone()), 0, what) {
-            Err(error) if error.raw_os_error() == Some(libc::EBUSY) && link.up => {
-                self.set_up(link, false)?;
-                let result = self.change(RouteNetlinkMessage::SetLink(message), 0, what);
-                self.set_up(link, true)?;
-                result
-            }
-            other => other,
-        }
-    }
-
-    fn set_up(&mut self, link: &LinkInfo, up: bool) -> Result<()> {
-        let mut message = LinkMessage::default();
-        message.header.index = link.index;
-        message.header.flags = if up { LinkFlags::Up } else { LinkFlags::empty() };
-        message.header.change_mask = LinkFlags::Up;
-        let state = if up { "up" } else { "down" };
-        self.change(RouteNetlinkMessage::SetLink(message), 0, || format!("take {} {state}", link.name))
     }
 
     /// Deletes an interface; no error when it is gone already.

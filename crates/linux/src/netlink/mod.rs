@@ -25,12 +25,12 @@ use netlink_packet_route::RouteNetlinkMessage;
 use netlink_sys::{Socket, SocketAddr, protocols::NETLINK_ROUTE};
 
 pub(crate) use addresses::AddressInfo;
-pub(crate) use links::{IPV6_MINIMUM_MTU, LinkInfo};
+pub(crate) use links::{IPV6_MINIMUM_MTU, Ip6Tunnel, LinkInfo};
 pub(crate) use monitor::{Dirty, Monitor};
 #[cfg(test)]
 pub(crate) use routes::Hop;
 pub(crate) use routes::{RouteInfo, effective_metric};
-pub(crate) use rules::RuleInfo;
+pub(crate) use rules::{Action, RuleInfo};
 
 use crate::error::{Error, Result};
 

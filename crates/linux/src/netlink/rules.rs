@@ -12,11 +12,29 @@ use netlink_packet_route::{AddressFamily, RouteNetlinkMessage};
 use super::Requests;
 use crate::error::Result;
 
+/// What a rule does with a packet that it matches.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Default)]
+pub(crate) enum Action {
+    /// Looks up its table.
+    #[default]
+    Lookup,
+    /// Goes on with the first rule of this priority, which must come later; without one, with the next rule.
+    Goto(u32),
+    /// Nothing; it is there to be gone to.
+    Nothing,
+    /// Drops the packet without a word.
+    Discard,
+    /// Something that carnet never asks for.
+    Other,
+}
+
 /// A rule as the kernel has it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct RuleInfo {
     /// As far as [`Rule`] can tell.
     pub(crate) rule: Rule,
+    /// What it does.
+    pub(crate) action: Action,
     /// Its origin (`proto` in `ip rule`).
     pub(crate) protocol: u8,
     /// It looks a table up, and [`RuleInfo::rule`] says all there is about it.
@@ -38,6 +56,12 @@ impl RuleInfo {
             table: u32::from(header.table),
         };
         let (mut protocol, mut plain) = (0, header.action == RuleAction::ToTable && header.tos == 0);
+        let mut action = match header.action {
+            RuleAction::ToTable => Action::Lookup,
+            RuleAction::Nop => Action::Nothing,
+            RuleAction::Blackhole => Action::Discard,
+            _ => Action::Other,
+        };
         for attribute in &message.attributes {
             match attribute {
                 RuleAttribute::Priority(number) => rule.priority = *number,
@@ -47,6 +71,7 @@ impl RuleInfo {
                 RuleAttribute::Destination(IpAddr::V6(a)) => rule.to = Ipv6Net::new(*a, header.dst_len).ok(),
                 RuleAttribute::IpProtocol(number) => rule.protocol = Some(u8::from(*number)),
                 RuleAttribute::Protocol(number) => protocol = u8::from(*number),
+                RuleAttribute::Goto(priority) => action = Action::Goto(*priority),
                 // The kernel always names these; all ones and "no" are their absence.
                 RuleAttribute::SuppressPrefixLen(u32::MAX)
                 | RuleAttribute::SuppressIfGroup(u32::MAX)
@@ -55,20 +80,30 @@ impl RuleInfo {
                 _ => plain = false,
             }
         }
-        Some(RuleInfo { rule, protocol, plain })
+        Some(RuleInfo { rule, action, protocol, plain })
     }
 }
 
-fn message(rule: &Rule, protocol: u8) -> RuleMessage {
+fn message(rule: &Rule, action: Action, protocol: u8) -> RuleMessage {
     let mut message = RuleMessage::default();
     message.header.family = AddressFamily::Inet6;
-    message.header.action = RuleAction::ToTable;
+    message.header.action = match action {
+        // The kernel takes "unspecified" for any when a rule is to be removed.
+        Action::Other => RuleAction::Unspec,
+        Action::Lookup => RuleAction::ToTable,
+        Action::Goto(_) => RuleAction::Goto,
+        Action::Nothing => RuleAction::Nop,
+        Action::Discard => RuleAction::Blackhole,
+    };
     message.header.table = u8::try_from(rule.table).unwrap_or(0);
     message.header.src_len = rule.from.map_or(0, |p| p.prefix_len());
     message.header.dst_len = rule.to.map_or(0, |p| p.prefix_len());
     let attributes = &mut message.attributes;
     attributes.push(RuleAttribute::Priority(rule.priority));
-    attributes.push(RuleAttribute::Table(rule.table));
+    attributes.extend((rule.table != 0).then_some(RuleAttribute::Table(rule.table)));
+    if let Action::Goto(priority) = action {
+        attributes.push(RuleAttribute::Goto(priority));
+    }
     attributes.push(RuleAttribute::Protocol(RouteProtocol::from(protocol)));
     attributes.extend(rule.input_interface.clone().map(RuleAttribute::Iifname));
     attributes.extend(rule.from.map(|p| RuleAttribute::Source(p.addr().into())));
@@ -78,7 +113,7 @@ fn message(rule: &Rule, protocol: u8) -> RuleMessage {
 }
 
 /// The rule in the words of `ip rule`.
-fn describe(rule: &Rule) -> String {
+fn describe(rule: &Rule, action: Action) -> String {
     let mut text = format!("rule pref {}", rule.priority);
     for (word, value) in [
         ("iif", rule.input_interface.clone()),
@@ -90,7 +125,13 @@ fn describe(rule: &Rule) -> String {
             text.push_str(&format!(" {word} {value}"));
         }
     }
-    text + &format!(" lookup {}", rule.table)
+    text + &match action {
+        Action::Lookup => format!(" lookup {}", rule.table),
+        Action::Goto(priority) => format!(" goto {priority}"),
+        Action::Nothing => " nop".to_owned(),
+        Action::Discard => " blackhole".to_owned(),
+        Action::Other => String::new(),
+    }
 }
 
 impl Requests {
@@ -109,9 +150,14 @@ impl Requests {
 
     /// Adds a rule of origin `protocol`; no error when it is there already.
     pub(crate) fn add_rule(&mut self, rule: &Rule, protocol: u8) -> Result<()> {
-        let message = message(rule, protocol);
+        self.add_acting_rule(rule, Action::Lookup, protocol)
+    }
+
+    /// As [`Self::add_rule`], for any action; where that looks up no table, the rule's is 0.
+    pub(crate) fn add_acting_rule(&mut self, rule: &Rule, action: Action, protocol: u8) -> Result<()> {
+        let message = message(rule, action, protocol);
         let result = self.change(RouteNetlinkMessage::NewRule(message), NLM_F_CREATE | NLM_F_EXCL, || {
-            format!("add {}", describe(rule))
+            format!("add {}", describe(rule, action))
         });
         match result {
             Err(error) if error.raw_os_error() == Some(libc::EEXIST) => Ok(()),
@@ -121,9 +167,15 @@ impl Requests {
 
     /// Removes a rule of origin `protocol`; no error when it is gone already.
     pub(crate) fn delete_rule(&mut self, rule: &Rule, protocol: u8) -> Result<()> {
-        let message = message(rule, protocol);
-        let result =
-            self.change(RouteNetlinkMessage::DelRule(message), 0, || format!("remove {}", describe(rule)));
+        self.delete_acting_rule(rule, Action::Lookup, protocol)
+    }
+
+    /// As [`Self::delete_rule`], for any action.
+    pub(crate) fn delete_acting_rule(&mut self, rule: &Rule, action: Action, protocol: u8) -> Result<()> {
+        let message = message(rule, action, protocol);
+        let result = self.change(RouteNetlinkMessage::DelRule(message), 0, || {
+            format!("remove {}", describe(rule, action))
+        });
         match result {
             Err(error) if matches!(error.raw_os_error(), Some(libc::ENOENT | libc::ESRCH)) => Ok(()),
             other => other,

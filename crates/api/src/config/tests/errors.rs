@@ -98,16 +98,9 @@ fn unknown_keys_and_keys_of_later_versions() {
         ),
         (
             "path = \"tun\"",
-            "path = \"kernel\"",
-            &[
-                "c.toml:9:8: `dataplane.path`: \"kernel\" is not in this version, expected \"auto\", \"bpf\", \"xdp\" or \"tun\"",
-            ],
-        ),
-        (
-            "path = \"tun\"",
             "path = \"fast\"",
             &[
-                "c.toml:9:8: `dataplane.path`: \"fast\" is not known, expected \"auto\", \"bpf\", \"xdp\" or \"tun\"",
+                "c.toml:9:8: `dataplane.path`: \"fast\" is not known, expected \"auto\", \"bpf\", \"xdp\", \"kernel\" or \"tun\"",
             ],
         ),
         (

@@ -1,0 +1,479 @@
+//! Tunnel devices of the kernel's ip6_tunnel module: the kernel itself encapsulates and decapsulates.
+//!
+//! Each pair of tunnel ends has a device `cn0`, `cn1` and so on; routes lead packets into it that would go into the
+//! TUN device otherwise, and rules lead to it what comes from the other end (`plan`). All else stays with the TUN
+//! device and carnet: Mobility Headers, packets of senders that have no binding (they get a Binding Error), and
+//! everything as long as there is no binding. A handover is one replaced route; the old device receives until its
+//! tunnel is removed.
+//!
+//! A device takes packets only for an address that the machine owns. The home agent's address, which otherwise is
+//! routed and not assigned, is therefore assigned to the TUN device, deprecated so that nobody chooses it as a source,
+//! and rules in front of the `local` table lead all but the bindings' tunnelled packets to carnet as before.
+//!
+//! **ICMPv6 errors about outer packets** are the kernel's business on this path (RFC 2473 8): it lowers the path's MTU
+//! and tells the inner source. At a care-of address it hears them anyhow. What comes to the home agent's address comes
+//! to carnet; [`Kernel::concerns`] recognises errors about a device's packets, which are then written back and, by a
+//! rule of their own, reach the kernel.
+//!
+//! **What differs from the other paths**: the outer flow label is the kernel's hash of the inner flow (RFC 6438), not
+//! carnet's, so that a Packet Too Big is believed without it; a congestion mark of the inner packet is ECT(0) outside
+//! (RFC 3168 9.1.1; RFC 6040 copies it), the way out of the tunnel is RFC 6040's; TCP's segment size is not
+//! clamped; answers to path MTU probes are not seen, so that only Packet Too Big and the link tell the MTU; packets
+//! that fail the check of the inner source are dropped by a rule and not counted. Every packet passes the rules of all
+//! devices, one after the other: this is for some hundred bindings, and those beyond [`DEVICES_MAX`] take the slow
+//! path.
+//!
+//! Devices bear the device group [`GROUP`]; together with their kind that is how they are found after a crash.
+
+mod plan;
+#[cfg(test)]
+mod tests;
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::fs;
+use std::net::Ipv6Addr;
+
+use carnet_station::forwarding::desired::{Route, RouteAction, TUNNEL_DEVICE, Tunnel};
+use ipnet::Ipv6Net;
+
+use super::{FastPathCounters, Ports, TunnelTraffic};
+use crate::ROUTE_PROTOCOL;
+use crate::error::{Error, Result};
+use crate::netlink::{AddressInfo, Dirty, Ip6Tunnel, LinkInfo, Requests, effective_metric};
+use crate::settings;
+use plan::{Ends, Key, METRIC, TABLE_AGENT, Tunnels, Value, plan};
+
+/// The device group of carnet's tunnel devices.
+pub(crate) const GROUP: u32 = 13_500;
+/// More pairs of tunnel ends have no device, but the slow path.
+const DEVICES_MAX: usize = 256;
+/// Tunnel Hop Limit (RFC 2473 6.3, RFC 3963 5.5).
+const HOP_LIMIT: u8 = 64;
+/// Ends that nobody has (RFC 6666): to see whether the kernel knows tunnel devices.
+const NOBODY: Ends = (Ipv6Addr::new(0x100, 0, 0, 0, 0, 0, 0, 1), Ipv6Addr::new(0x100, 0, 0, 0, 0, 0, 0, 2));
+
+const ICMPV6: u8 = 58;
+const IPV6: u8 = 41;
+const HEADER: usize = 40;
+const ICMPV6_HEADER: usize = 8;
+
+/// The devices, and what leads to them.
+#[derive(Debug)]
+pub(crate) struct Kernel {
+    tunnel_device: u32,
+    tunnels: Tunnels,
+    pub(super) ports: Ports,
+    /// What leads into the TUN device.
+    slow: BTreeSet<(u32, Ipv6Net)>,
+    names: BTreeMap<Ends, String>,
+    indices: BTreeMap<Ends, u32>,
+    /// Ends for which the kernel would not make a device.
+    refused: BTreeSet<Ends>,
+    installed: BTreeMap<Key, Value>,
+    dirty: bool,
+    crowded: bool,
+    /// What devices have done that are no longer there.
+    past: FastPathCounts,
+    /// Settings that were written.
+    pub(super) setting_writes: u64,
+}
+
+/// What a device has done.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+struct FastPathCounts {
+    traffic: TunnelTraffic,
+    failed: u64,
+}
+
+impl FastPathCounts {
+    fn add(&mut self, other: FastPathCounts) {
+        self.traffic.encapsulated_packets += other.traffic.encapsulated_packets;
+        self.traffic.encapsulated_octets += other.traffic.encapsulated_octets;
+        self.traffic.decapsulated_packets += other.traffic.decapsulated_packets;
+        self.traffic.decapsulated_octets += other.traffic.decapsulated_octets;
+        self.failed += other.failed;
+    }
+}
+
+/// The first `cnN` that is not taken.
+fn free_name<'a>(taken: impl Fn(&str) -> bool + 'a) -> String {
+    (0u32..).map(|number| format!("cn{number}")).find(|name| !taken(name)).unwrap_or_default()
+}
+
+impl Kernel {
+    /// Sees whether the kernel makes such devices.
+    ///
+    /// # Errors
+    /// Why not, in one line.
+    pub(crate) fn open(
+        requests: &mut Requests,
+        tunnel_device: u32,
+        ports: Ports,
+    ) -> std::result::Result<Kernel, String> {
+        let probe = |requests: &mut Requests| {
+            let links = requests.links()?;
+            let name = free_name(|name| links.iter().any(|link| link.name == name));
+            let (local, remote) = NOBODY;
+            let device = Ip6Tunnel { name: &name, group: GROUP, local, remote, hop_limit: HOP_LIMIT };
+            requests.add_ip6_tunnel(&device)?;
+            match requests.link(&name)? {
+                Some(link) => requests.delete_link(link.index),
+                None => Ok(()),
+            }
+        };
+        probe(requests).map_err(|error: Error| match error.raw_os_error() {
+            Some(libc::EOPNOTSUPP) => "this kernel has no tunnel devices (module ip6_tunnel)".to_owned(),
+            _ => error.to_string(),
+        })?;
+        Ok(Kernel {
+            tunnel_device,
+            tunnels: Tunnels::default(),
+            ports,
+            slow: BTreeSet::new(),
+            names: BTreeMap::new(),
+            indices: BTreeMap::new(),
+            refused: BTreeSet::new(),
+            installed: BTreeMap::new(),
+            dirty: false,
+            crowded: false,
+            past: FastPathCounts::default(),
+            setting_writes: 0,
+        })
+    }
+
+    /// Removes the devices that a crash left; their rules and routes bear carnet's mark and are removed by it.
+    pub(crate) fn clean(requests: &mut Requests) -> Result<()> {
+        for link in requests.links()?.into_iter().filter(is_ours) {
+            requests.delete_link(link.index)?;
+        }
+        Ok(())
+    }
+
+    pub(super) fn set(&mut self, tunnel: &Tunnel) {
+        self.tunnels.set(tunnel);
+        self.dirty = true;
+    }
+
+    pub(super) fn remove(&mut self, tunnel: &Tunnel) {
+        self.tunnels.remove(tunnel);
+        self.dirty = true;
+    }
+
+    pub(super) fn set_ports(&mut self, ports: Ports) {
+        self.dirty |= self.ports != ports;
+        self.ports = ports;
+    }
+
+    /// Whether rules stand, or will stand, before the local table's.
+    pub(super) fn has_early_rules(&self) -> bool {
+        !self.installed.is_empty() || !self.tunnels.ends().is_empty()
+    }
+
+    /// Makes the kernel have what follows from the tunnels. `slow` is what leads into the TUN device now;
+    /// `None`: the same as before.
+    ///
+    /// # Errors
+    /// What the kernel refused; this path must be given up then. A refusal that concerns one device only is no error:
+    /// its tunnel stays with the slow path.
+    pub(super) fn commit(
+        &mut self,
+        requests: &mut Requests,
+        slow: Option<BTreeSet<(u32, Ipv6Net)>>,
+    ) -> std::result::Result<(), String> {
+        let moved = slow.is_some_and(|slow| std::mem::replace(&mut self.slow, slow.clone()) != slow);
+        if !std::mem::take(&mut self.dirty) && !moved {
+            return Ok(());
+        }
+        self.give_names(requests).map_err(|error| error.to_string())?;
+        loop {
+            let wanted = plan(&self.tunnels, &self.usable(), &self.slow, &self.ports.uplinks);
+            match self.install(requests, &wanted) {
+                Ok(()) => break self.take_out_all_but(requests, &wanted).map_err(|error| error.to_string()),
+                // One device less each time, so this ends.
+                Err((Some(ends), error)) if self.refused.insert(ends) => {
+                    tracing::warn!("{error}; packets between {} and {} take the slow path", ends.0, ends.1);
+                }
+                Err((_, error)) => break Err(error.to_string()),
+            }
+        }
+    }
+
+    fn usable(&self) -> BTreeMap<Ends, String> {
+        let usable = self.names.iter().filter(|(ends, _)| !self.refused.contains(ends));
+        usable.map(|(ends, name)| (*ends, name.clone())).collect()
+    }
+
+    /// Finds a name for each device to come, and forgets those of tunnels that are gone.
+    fn give_names(&mut self, requests: &mut Requests) -> Result<()> {
+        let ends = self.tunnels.ends();
+        self.names.retain(|known, _| ends.contains(known));
+        self.refused.retain(|known| ends.contains(known));
+        if ends.len() == self.names.len() {
+            return Ok(());
+        }
+        let links = requests.links()?;
+        for new in ends {
+            if self.names.contains_key(&new) {
+                continue;
+            }
+            if self.names.len() >= DEVICES_MAX {
+                if !std::mem::replace(&mut self.crowded, true) {
+                    tracing::warn!("more than {DEVICES_MAX} tunnels: the others take the slow path");
+                }
+                break;
+            }
+            let name = free_name(|name| {
+                links.iter().any(|link| link.name == name) || self.names.values().any(|known| known == name)
+            });
+            self.names.insert(new, name);
+        }
+        Ok(())
+    }
+
+    /// Installs what is missing, first things first. With an error come the ends that it concerns, if any.
+    fn install(
+        &mut self,
+        requests: &mut Requests,
+        wanted: &BTreeMap<Key, Value>,
+    ) -> std::result::Result<(), (Option<Ends>, Error)> {
+        for (key, value) in wanted {
+            let before = self.installed.get(key);
+            if before == Some(value) {
+                continue;
+            }
+            let replace = before.is_some();
+            let ends = match key {
+                Key::Device(ends) => Some(*ends),
+                Key::Route(..) => self.names.iter().find(|(_, n)| **n == value.device).map(|(ends, _)| *ends),
+                _ => None,
+            };
+            self.put(requests, key, value, replace).map_err(|error| (ends, error))?;
+            self.installed.insert(key.clone(), value.clone());
+        }
+        Ok(())
+    }
+
+    fn put(&mut self, requests: &mut Requests, key: &Key, value: &Value, replace: bool) -> Result<()> {
+        match key {
+            Key::AgentRoute => requests.set_route(&agent_route(), Some(self.tunnel_device), replace),
+            Key::Guard((rule, action)) | Key::Accept((rule, action)) => {
+                requests.add_acting_rule(rule, *action, ROUTE_PROTOCOL)
+            }
+            Key::Address(address) => {
+                match requests.add_deprecated_address(self.tunnel_device, TUNNEL_DEVICE, *address) {
+                    Err(error) if error.raw_os_error() == Some(libc::EEXIST) => Ok(()),
+                    other => other,
+                }
+            }
+            Key::Device(ends) => self.put_device(requests, *ends, value),
+            Key::Route(table, destination) => {
+                let index = self.index_of(&value.device);
+                let route = device_route(*table, *destination, &value.device);
+                requests.set_route(&route, index, replace)
+            }
+        }
+    }
+
+    fn index_of(&self, device: &str) -> Option<u32> {
+        let ends = self.names.iter().find(|(_, name)| *name == device).map(|(ends, _)| *ends)?;
+        self.indices.get(&ends).copied()
+    }
+
+    fn put_device(&mut self, requests: &mut Requests, ends: Ends, value: &Value) -> Result<()> {
+        let name = value.device.as_str();
+        let known = requests.link(name)?.filter(|link| self.indices.get(&ends) == Some(&link.index));
+        let index = match known {
+            Some(link) => link.index,
+            None => {
+                let (local, remote) = ends;
+                let device = Ip6Tunnel { name, group: GROUP, local, remote, hop_limit: HOP_LIMIT };
+                requests.add_ip6_tunnel(&device)?;
+                let link = requests.link(name)?.ok_or_else(|| {
+                    Error::kernel(format!("look up {name}"), std::io::Error::from_raw_os_error(libc::ENODEV))
+                })?;
+                self.indices.insert(ends, link.index);
+                settings::enable_ipv6(name, &mut self.setting_writes)?;
+                link.index
+            }
+        };
+        requests.configure_ip6_tunnel(index, name, value.mtu)
+    }
+
+    /// Removes what is not wanted, last things first.
+    fn take_out_all_but(&mut self, requests: &mut Requests, wanted: &BTreeMap<Key, Value>) -> Result<()> {
+        let mut result = Ok(());
+        let stale: Vec<Key> =
+            self.installed.keys().rev().filter(|key| !wanted.contains_key(key)).cloned().collect();
+        for key in stale {
+            let value = self.installed.remove(&key).unwrap_or_default();
+            if let Err(error) = self.take_out(requests, &key, &value) {
+                tracing::warn!("{error}");
+                result = Err(error);
+            }
+        }
+        result
+    }
+
+    fn take_out(&mut self, requests: &mut Requests, key: &Key, value: &Value) -> Result<()> {
+        match key {
+            Key::AgentRoute => {
+                let route = agent_route();
+                requests.delete_route(route.table, route.destination, route.metric)
+            }
+            Key::Guard((rule, action)) | Key::Accept((rule, action)) => {
+                requests.delete_acting_rule(rule, *action, ROUTE_PROTOCOL)
+            }
+            Key::Address(address) => {
+                requests.delete_address(self.tunnel_device, TUNNEL_DEVICE, *address, 128)
+            }
+            Key::Device(ends) => {
+                self.past.add(counts(&statistics(), &value.device));
+                match self.indices.remove(ends) {
+                    Some(index) => requests.delete_link(index),
+                    None => Ok(()),
+                }
+            }
+            Key::Route(table, destination) => requests.delete_route(*table, *destination, METRIC),
+        }
+    }
+
+    /// Removes everything.
+    pub(super) fn close(&mut self, requests: &mut Requests) -> Result<()> {
+        self.take_out_all_but(requests, &BTreeMap::new())
+    }
+
+    /// Notices what somebody has taken away, so that the next commit puts it back. The number of such things.
+    pub(crate) fn note_lost(
+        &mut self,
+        requests: &mut Requests,
+        dirty: Dirty,
+        links: &BTreeMap<String, LinkInfo>,
+        addresses: &[AddressInfo],
+    ) -> Result<u64> {
+        if self.installed.is_empty()
+            || !(dirty.links || dirty.addresses || dirty.own_routes || dirty.own_rules)
+        {
+            return Ok(0);
+        }
+        let routes = requests.routes(None, Some(ROUTE_PROTOCOL))?;
+        let rules = requests.rules()?;
+        let is_there = |key: &Key, value: &Value| match key {
+            Key::AgentRoute => routes.iter().any(|route| route.table == TABLE_AGENT),
+            Key::Guard((rule, action)) | Key::Accept((rule, action)) => rules.iter().any(|found| {
+                found.protocol == ROUTE_PROTOCOL && found.rule == *rule && found.action == *action
+            }),
+            Key::Address(address) => addresses
+                .iter()
+                .any(|found| found.index == self.tunnel_device && found.address.address == *address),
+            Key::Device(ends) => links
+                .get(&value.device)
+                .is_some_and(|link| link.up && self.indices.get(ends) == Some(&link.index)),
+            Key::Route(table, destination) => routes.iter().any(|route| {
+                (route.table, route.destination, route.metric) == (*table, *destination, METRIC)
+                    && matches!(route.hops.as_slice(),
+                        [hop] if links.get(&value.device).is_some_and(|link| link.index == hop.index))
+            }),
+        };
+        let before = self.installed.len();
+        let lost: Vec<Key> = self
+            .installed
+            .iter()
+            .filter(|(key, value)| !is_there(key, value))
+            .map(|(key, _)| key.clone())
+            .collect();
+        for key in &lost {
+            tracing::debug!(?key, "lost");
+            self.installed.remove(key);
+        }
+        self.dirty |= !lost.is_empty();
+        Ok((before - self.installed.len()) as u64)
+    }
+
+    /// Whether a packet that came to carnet is an ICMPv6 error about what a device has sent. It is to be written back,
+    /// for the kernel to hear.
+    pub(super) fn concerns(&self, packet: &[u8]) -> bool {
+        quoted_ends(packet).is_some_and(|ends| self.installed.contains_key(&Key::Device(ends)))
+    }
+
+    /// Whether there is a device for these ends.
+    pub(super) fn carries(&self, ends: Ends) -> bool {
+        self.installed.contains_key(&Key::Device(ends))
+    }
+
+    pub(super) fn traffic(&self) -> Vec<(Ipv6Addr, Ipv6Addr, TunnelTraffic)> {
+        let text = statistics();
+        let devices = self.installed.iter().filter_map(|(key, value)| match key {
+            Key::Device((local, remote)) => Some((*local, *remote, counts(&text, &value.device).traffic)),
+            _ => None,
+        });
+        devices.collect()
+    }
+
+    pub(super) fn counters(&self) -> FastPathCounters {
+        let (text, mut sum) = (statistics(), self.past);
+        for (key, value) in &self.installed {
+            if let Key::Device(_) = key {
+                sum.add(counts(&text, &value.device));
+            }
+        }
+        FastPathCounters { total: sum.traffic, left: vec![("failed", sum.failed)] }
+    }
+}
+
+/// Whether carnet made this device.
+pub(crate) fn is_ours(link: &LinkInfo) -> bool {
+    link.group == GROUP && link.is_ip6_tunnel
+}
+
+fn agent_route() -> Route {
+    Route {
+        table: TABLE_AGENT,
+        destination: Ipv6Net::default(),
+        metric: effective_metric(0),
+        action: RouteAction::Forward { interface: TUNNEL_DEVICE.to_owned(), gateway: None },
+    }
+}
+
+fn device_route(table: u32, destination: Ipv6Net, device: &str) -> Route {
+    let action = RouteAction::Forward { interface: device.to_owned(), gateway: None };
+    Route { table, destination, metric: METRIC, action }
+}
+
+/// The ends of the tunnel that an ICMPv6 error to one of them quotes a packet of.
+fn quoted_ends(packet: &[u8]) -> Option<Ends> {
+    let address = |octets: &[u8], at: usize| -> Option<Ipv6Addr> {
+        Some(<[u8; 16]>::try_from(octets.get(at..at + 16)?).ok()?.into())
+    };
+    // Errors are types 1 to 4 (RFC 4443 3), and come without extension headers.
+    let is_error = *packet.get(6)? == ICMPV6 && (1..=4).contains(packet.get(HEADER)?);
+    let quoted = packet.get(HEADER + ICMPV6_HEADER..)?;
+    // Outer fragments begin with another header; about them the kernel hears nothing that it would need.
+    if !is_error || *quoted.get(6)? != IPV6 {
+        return None;
+    }
+    let (local, remote) = (address(quoted, 8)?, address(quoted, 24)?);
+    (address(packet, 24)? == local).then_some((local, remote))
+}
+
+/// The kernel's table of device statistics of this network namespace.
+fn statistics() -> String {
+    fs::read_to_string("/proc/thread-self/net/dev").unwrap_or_default()
+}
+
+/// What a device has done: `NAME: octets packets errs drop ...` received (8 columns), then the same sent.
+fn counts(statistics: &str, device: &str) -> FastPathCounts {
+    let line = statistics.lines().find_map(|line| line.trim().strip_prefix(device)?.strip_prefix(':'));
+    let numbers: Vec<u64> = line
+        .map(|rest| rest.split_whitespace().map(|number| number.parse().unwrap_or(0)).collect())
+        .unwrap_or_default();
+    let number = |column: usize| numbers.get(column).copied().unwrap_or(0);
+    FastPathCounts {
+        traffic: TunnelTraffic {
+            encapsulated_packets: number(9),
+            encapsulated_octets: number(8),
+            decapsulated_packets: number(1),
+            decapsulated_octets: number(0),
+        },
+        failed: number(2) + number(3) + number(10) + number(11),
+    }
+}

@@ -1,0 +1,205 @@
+//! What the kernel shall have so that its ip6_tunnel devices do the work, as it follows from the tunnels.
+//!
+//! Nothing here touches the kernel: [`plan`] says what there shall be, and [`super::Kernel`] makes it so. The order of
+//! [`Key`]s is the order of installation; removal goes the other way round.
+//!
+//! | priority | rule | what it does |
+//! |---|---|---|
+//! | 90 | in on a tunnel device, from (home agent) or to (mobile router) a prefix of its binding | goes on at 94 |
+//! | 92 | in on a tunnel device | drops (RFC 3963 9, RFC 6275 10.4.5) |
+//! | 94 | | nothing, it is there to be gone to |
+//! | 95 | from the remote to the local end, protocol 41 (mobile router: in on an uplink) | `local`: to the tunnel device |
+//! | 95 | home agent: in on `carnet0`, to the agent, ICMPv6 | `local`: what was handed back, see [`super`] |
+//! | 97 | mobile router: from the remote to the local end, protocol 41 | 13502: nowhere but from an uplink |
+//! | 98 | home agent: to the agent | 13503: `default dev carnet0` |
+//!
+//! The protocol that a rule sees is the one behind extension headers, in fragments the one that the Fragment header
+//! names (the kernel dissects packets for such rules). So Mobility Headers are never taken for tunnelled packets,
+//! whatever option or routing header is in front of them.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::net::Ipv6Addr;
+
+use carnet_station::forwarding::desired::{
+    Rule, TABLE_MAIN, TABLE_NOWHERE, TABLE_TUNNEL, TUNNEL_DEVICE, Tunnel, TunnelEnd,
+};
+use ipnet::Ipv6Net;
+
+use crate::netlink::{Action, IPV6_MINIMUM_MTU};
+
+/// The kernel's table of its own addresses.
+const TABLE_LOCAL: u32 = 255;
+/// Holds one default route into [`TUNNEL_DEVICE`]: what is for the home agent's address, but not for a tunnel device.
+pub(crate) const TABLE_AGENT: u32 = 13_503;
+/// Metric of routes into a tunnel device: they come before the one into [`TUNNEL_DEVICE`], which stays.
+pub(crate) const METRIC: u32 = 512;
+
+const INNER: u32 = 90;
+const NOT_INNER: u32 = 92;
+const CHECKED: u32 = 94;
+const TAKEN: u32 = 95;
+const NOT_TAKEN: u32 = 97;
+const AGENT: u32 = 98;
+
+const PROTOCOL_IPV6: u8 = 41;
+const PROTOCOL_ICMPV6: u8 = 58;
+
+/// Local and remote end.
+pub(crate) type Ends = (Ipv6Addr, Ipv6Addr);
+
+/// A rule and what it does.
+pub(crate) type ActingRule = (Rule, Action);
+
+/// One thing that there shall be. The order is that of installation.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) enum Key {
+    /// The default route of [`TABLE_AGENT`].
+    AgentRoute,
+    /// A rule that is there before the addresses and devices that it is about.
+    Guard(ActingRule),
+    /// A home agent's address, on [`TUNNEL_DEVICE`].
+    Address(Ipv6Addr),
+    /// A tunnel device.
+    Device(Ends),
+    /// A rule that leads packets to a device.
+    Accept(ActingRule),
+    /// A route into a device: table and destination.
+    Route(u32, Ipv6Net),
+}
+
+/// What can be another while the key is the same.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub(crate) struct Value {
+    /// Of a device.
+    pub(crate) mtu: u32,
+    /// Name of the device, or of the one that a route leads to.
+    pub(crate) device: String,
+}
+
+/// The tunnels as they were told.
+#[derive(Debug, Default)]
+pub(crate) struct Tunnels {
+    tunnels: BTreeMap<(Ends, Ipv6Addr), Tunnel>,
+    /// Which one was told last to transmit, by home address.
+    latest: BTreeMap<(bool, Ipv6Addr), Ends>,
+}
+
+fn is_agent(tunnel: &Tunnel) -> bool {
+    tunnel.end == TunnelEnd::HomeAgent
+}
+
+impl Tunnels {
+    /// A tunnel is there, or is another than before.
+    pub(crate) fn set(&mut self, tunnel: &Tunnel) {
+        let ends = (tunnel.local, tunnel.remote);
+        if tunnel.transmit {
+            self.latest.insert((is_agent(tunnel), tunnel.home_address), ends);
+        }
+        self.tunnels.insert((ends, tunnel.home_address), tunnel.clone());
+    }
+
+    /// A tunnel is gone.
+    pub(crate) fn remove(&mut self, tunnel: &Tunnel) {
+        let ends = (tunnel.local, tunnel.remote);
+        self.tunnels.remove(&(ends, tunnel.home_address));
+        let name = (is_agent(tunnel), tunnel.home_address);
+        if self.latest.get(&name) == Some(&ends) {
+            self.latest.remove(&name);
+        }
+    }
+
+    /// The ends of all tunnels.
+    pub(crate) fn ends(&self) -> BTreeSet<Ends> {
+        self.tunnels.keys().map(|(ends, _)| *ends).collect()
+    }
+
+    /// Whether packets are sent there: of several tunnels of one home address, over the one that was told last.
+    fn transmits(&self, tunnel: &Tunnel) -> bool {
+        let latest = self.latest.get(&(is_agent(tunnel), tunnel.home_address));
+        tunnel.transmit && latest.is_none_or(|ends| *ends == (tunnel.local, tunnel.remote))
+    }
+}
+
+fn rule(priority: u32) -> Rule {
+    Rule { priority, input_interface: None, from: None, to: None, protocol: None, table: 0 }
+}
+
+fn host(address: Ipv6Addr) -> Option<Ipv6Net> {
+    Some(Ipv6Net::from(address))
+}
+
+/// All that there shall be. `devices` names the device of each pair of ends that shall have one, `slow` is what leads
+/// into [`TUNNEL_DEVICE`] by table and destination, and `uplinks` are the mobile router's.
+pub(crate) fn plan(
+    tunnels: &Tunnels,
+    devices: &BTreeMap<Ends, String>,
+    slow: &BTreeSet<(u32, Ipv6Net)>,
+    uplinks: &[String],
+) -> BTreeMap<Key, Value> {
+    let mut wanted: BTreeMap<Key, Value> = BTreeMap::new();
+    let mut add = |key: Key| wanted.insert(key, Value::default());
+    let mut mtus: BTreeMap<Ends, u32> = BTreeMap::new();
+    for tunnel in tunnels.tunnels.values() {
+        let ends = (tunnel.local, tunnel.remote);
+        let Some(device) = devices.get(&ends) else { continue };
+        // Below that the kernel does no IPv6; it cuts the outer packets instead (RFC 2473 7.1 (b)).
+        let mtu = mtus.entry(ends).or_insert(u32::MAX);
+        *mtu = tunnel.mtu.min(*mtu).max(IPV6_MINIMUM_MTU);
+        add(Key::Guard((rule(CHECKED), Action::Nothing)));
+        let input_interface = Some(device.clone());
+        for prefix in tunnel.inner.iter().copied().map(Some) {
+            let (from, to) = if is_agent(tunnel) { (prefix, None) } else { (None, prefix) };
+            let rule = Rule { input_interface: input_interface.clone(), from, to, ..rule(INNER) };
+            add(Key::Guard((rule, Action::Goto(CHECKED))));
+        }
+        add(Key::Guard((Rule { input_interface, ..rule(NOT_INNER) }, Action::Discard)));
+
+        let tunnelled = |priority, input_interface, table| Rule {
+            priority,
+            input_interface,
+            from: host(tunnel.remote),
+            to: host(tunnel.local),
+            protocol: Some(PROTOCOL_IPV6),
+            table,
+        };
+        if is_agent(tunnel) {
+            let to = host(tunnel.local);
+            add(Key::AgentRoute);
+            add(Key::Guard((Rule { to, table: TABLE_AGENT, ..rule(AGENT) }, Action::Lookup)));
+            add(Key::Guard((
+                Rule {
+                    to,
+                    input_interface: Some(TUNNEL_DEVICE.to_owned()),
+                    protocol: Some(PROTOCOL_ICMPV6),
+                    table: TABLE_LOCAL,
+                    ..rule(TAKEN)
+                },
+                Action::Lookup,
+            )));
+            add(Key::Address(tunnel.local));
+            add(Key::Accept((tunnelled(TAKEN, None, TABLE_LOCAL), Action::Lookup)));
+        } else {
+            add(Key::Guard((tunnelled(NOT_TAKEN, None, TABLE_NOWHERE), Action::Lookup)));
+            for uplink in uplinks {
+                let rule = tunnelled(TAKEN, Some(uplink.clone()), TABLE_LOCAL);
+                add(Key::Accept((rule, Action::Lookup)));
+            }
+        }
+    }
+    for (ends, mtu) in mtus {
+        let device = devices.get(&ends).cloned().unwrap_or_default();
+        wanted.insert(Key::Device(ends), Value { mtu, device });
+    }
+    for tunnel in tunnels.tunnels.values().filter(|tunnel| tunnels.transmits(tunnel)) {
+        let Some(device) = devices.get(&(tunnel.local, tunnel.remote)) else { continue };
+        let into = match tunnel.end {
+            TunnelEnd::MobileRouter => vec![(TABLE_TUNNEL, Ipv6Net::default())],
+            TunnelEnd::HomeAgent => tunnel.inner.iter().map(|prefix| (TABLE_MAIN, *prefix)).collect(),
+        };
+        // Where the slow path would not get the packet, the device does not, either: at home, say.
+        for (table, destination) in into.into_iter().filter(|route| slow.contains(route)) {
+            wanted.insert(Key::Route(table, destination), Value { mtu: 0, device: device.clone() });
+        }
+    }
+    wanted
+}

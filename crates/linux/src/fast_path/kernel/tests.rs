@@ -1,0 +1,236 @@
+//! What is computed for a set of tunnels, without a kernel.
+
+use carnet_station::forwarding::desired::{Rule, TABLE_MAIN, TABLE_TUNNEL, TunnelEnd};
+
+use super::*;
+use crate::netlink::Action;
+
+const AGENT: &str = "2001:db8:1::1";
+const HOME: &str = "2001:db8:1::1234";
+const PREFIX: &str = "2001:db8:a::/64";
+
+fn address(text: &str) -> Ipv6Addr {
+    text.parse().expect("an address")
+}
+
+fn net(text: &str) -> Ipv6Net {
+    text.parse().expect("a prefix")
+}
+
+fn tunnel(end: TunnelEnd, care_of_address: &str, transmit: bool) -> Tunnel {
+    let (agent, care_of_address) = (address(AGENT), address(care_of_address));
+    let (local, remote) = match end {
+        TunnelEnd::HomeAgent => (agent, care_of_address),
+        TunnelEnd::MobileRouter => (care_of_address, agent),
+    };
+    let inner = vec![Ipv6Net::from(address(HOME)), net(PREFIX)];
+    Tunnel { end, home_address: address(HOME), local, remote, inner, transmit, mtu: 1460 }
+}
+
+/// The plan in the words of `ip`, in order of installation.
+fn shown(tunnels: &Tunnels, slow: &[(u32, &str)]) -> Vec<String> {
+    let numbers = tunnels.ends().into_iter().enumerate();
+    let devices: BTreeMap<Ends, String> = numbers.map(|(n, ends)| (ends, format!("cn{n}"))).collect();
+    let slow = slow.iter().map(|(table, prefix)| (*table, net(prefix))).collect();
+    let plan = plan(tunnels, &devices, &slow, &["wlan0".to_owned()]);
+    plan.iter().map(|(key, value)| describe(key, value)).collect()
+}
+
+fn describe(key: &Key, value: &Value) -> String {
+    match key {
+        Key::AgentRoute => "agent route".into(),
+        Key::Guard(rule) | Key::Accept(rule) => describe_rule(rule),
+        Key::Address(address) => format!("address {address}"),
+        Key::Device((local, remote)) => {
+            format!("{} local {local} remote {remote} mtu {}", value.device, value.mtu)
+        }
+        Key::Route(table, destination) => format!("{destination} dev {} table {table}", value.device),
+    }
+}
+
+fn describe_rule((rule, action): &(Rule, Action)) -> String {
+    let mut text = format!("{}:", rule.priority);
+    let parts = [
+        ("iif", rule.input_interface.clone()),
+        ("from", rule.from.map(|net| net.to_string())),
+        ("to", rule.to.map(|net| net.to_string())),
+        ("ipproto", rule.protocol.map(|number| number.to_string())),
+    ];
+    for (word, value) in parts {
+        text += &value.map(|value| format!(" {word} {value}")).unwrap_or_default();
+    }
+    text + &match action {
+        Action::Lookup => format!(" lookup {}", rule.table),
+        Action::Goto(priority) => format!(" goto {priority}"),
+        Action::Nothing => " nop".into(),
+        Action::Discard => " blackhole".into(),
+        Action::Other => " ?".into(),
+    }
+}
+
+#[test]
+fn a_binding_at_the_home_agent() {
+    let mut tunnels = Tunnels::default();
+    tunnels.set(&tunnel(TunnelEnd::HomeAgent, "2001:db8:f1::10", true));
+    let home = format!("{HOME}/128");
+    assert_eq!(
+        shown(&tunnels, &[(TABLE_MAIN, &home), (TABLE_MAIN, PREFIX)]),
+        [
+            "agent route",
+            "90: iif cn0 from 2001:db8:1::1234/128 goto 94",
+            "90: iif cn0 from 2001:db8:a::/64 goto 94",
+            "92: iif cn0 blackhole",
+            "94: nop",
+            "95: iif carnet0 to 2001:db8:1::1/128 ipproto 58 lookup 255",
+            "98: to 2001:db8:1::1/128 lookup 13503",
+            "address 2001:db8:1::1",
+            "cn0 local 2001:db8:1::1 remote 2001:db8:f1::10 mtu 1460",
+            "95: from 2001:db8:f1::10/128 to 2001:db8:1::1/128 ipproto 41 lookup 255",
+            "2001:db8:1::1234/128 dev cn0 table 254",
+            "2001:db8:a::/64 dev cn0 table 254",
+        ]
+    );
+}
+
+#[test]
+fn a_registered_mobile_router() {
+    let mut tunnels = Tunnels::default();
+    tunnels.set(&tunnel(TunnelEnd::MobileRouter, "2001:db8:f1::10", true));
+    assert_eq!(
+        shown(&tunnels, &[(TABLE_TUNNEL, "::/0"), (13_500, "::/0")]),
+        [
+            "90: iif cn0 to 2001:db8:1::1234/128 goto 94",
+            "90: iif cn0 to 2001:db8:a::/64 goto 94",
+            "92: iif cn0 blackhole",
+            "94: nop",
+            "97: from 2001:db8:1::1/128 to 2001:db8:f1::10/128 ipproto 41 lookup 13502",
+            "cn0 local 2001:db8:f1::10 remote 2001:db8:1::1 mtu 1460",
+            "95: iif wlan0 from 2001:db8:1::1/128 to 2001:db8:f1::10/128 ipproto 41 lookup 255",
+            "::/0 dev cn0 table 13501",
+        ]
+    );
+}
+
+#[test]
+fn a_handover_replaces_routes_and_the_old_device_goes_on_receiving() {
+    let mut tunnels = Tunnels::default();
+    let routes = [(TABLE_MAIN, PREFIX)];
+    tunnels.set(&tunnel(TunnelEnd::HomeAgent, "2001:db8:f1::10", true));
+    let before = shown(&tunnels, &routes);
+    // The new one is told first; for a moment both transmit.
+    tunnels.set(&tunnel(TunnelEnd::HomeAgent, "2001:db8:f2::10", true));
+    let between = shown(&tunnels, &routes);
+    tunnels.set(&tunnel(TunnelEnd::HomeAgent, "2001:db8:f1::10", false));
+    let after = shown(&tunnels, &routes);
+    assert_eq!(between, after);
+    let gone: Vec<&String> = before.iter().filter(|line| !after.contains(line)).collect();
+    assert_eq!(gone, ["2001:db8:a::/64 dev cn0 table 254"]);
+    assert!(after.contains(&"2001:db8:a::/64 dev cn1 table 254".to_owned()));
+    // What is left is what a registration from there would have made.
+    tunnels.remove(&tunnel(TunnelEnd::HomeAgent, "2001:db8:f1::10", false));
+    let mut fresh = Tunnels::default();
+    fresh.set(&tunnel(TunnelEnd::HomeAgent, "2001:db8:f2::10", true));
+    assert_eq!(shown(&tunnels, &routes), shown(&fresh, &routes));
+}
+
+#[test]
+fn a_device_gets_only_what_the_slow_path_would_get() {
+    let mut tunnels = Tunnels::default();
+    tunnels.set(&tunnel(TunnelEnd::HomeAgent, "2001:db8:f1::10", true));
+    // At home the tunnel is still there for what is on its way, but routes lead to the home link.
+    let lines = shown(&tunnels, &[]);
+    assert!(lines.iter().any(|line| line.starts_with("cn0 local")));
+    assert!(!lines.iter().any(|line| line.contains("dev cn0")), "{lines:?}");
+    // A mobile router that may not send, neither.
+    let mut tunnels = Tunnels::default();
+    tunnels.set(&tunnel(TunnelEnd::MobileRouter, "2001:db8:f1::10", false));
+    let lines = shown(&tunnels, &[(TABLE_TUNNEL, "::/0")]);
+    assert!(!lines.iter().any(|line| line.contains("dev cn0")), "{lines:?}");
+}
+
+#[test]
+fn home_addresses_with_one_care_of_address_share_a_device_and_the_smallest_mtu() {
+    let mut tunnels = Tunnels::default();
+    tunnels.set(&tunnel(TunnelEnd::HomeAgent, "2001:db8:f1::10", true));
+    let mut other = tunnel(TunnelEnd::HomeAgent, "2001:db8:f1::10", true);
+    other.home_address = address("2001:db8:1::5678");
+    other.inner = vec![net("2001:db8:b::/64")];
+    other.mtu = 1300;
+    tunnels.set(&other);
+    let routes = [(TABLE_MAIN, PREFIX), (TABLE_MAIN, "2001:db8:b::/64")];
+    let lines = shown(&tunnels, &routes);
+    let devices: Vec<&String> = lines.iter().filter(|line| line.contains(" mtu ")).collect();
+    assert_eq!(devices, ["cn0 local 2001:db8:1::1 remote 2001:db8:f1::10 mtu 1300"]);
+    assert!(lines.contains(&"90: iif cn0 from 2001:db8:b::/64 goto 94".to_owned()));
+    assert!(lines.contains(&"2001:db8:b::/64 dev cn0 table 254".to_owned()));
+    // Below IPv6's minimum the kernel cuts outer packets, but the device must stay above.
+    other.mtu = 1200;
+    tunnels.set(&other);
+    assert!(shown(&tunnels, &routes).iter().any(|line| line.ends_with(" mtu 1280")));
+}
+
+#[test]
+fn a_tunnel_without_a_device_stays_with_the_slow_path() {
+    let mut tunnels = Tunnels::default();
+    tunnels.set(&tunnel(TunnelEnd::HomeAgent, "2001:db8:f1::10", true));
+    let slow = BTreeSet::from([(TABLE_MAIN, net(PREFIX))]);
+    assert!(plan(&tunnels, &BTreeMap::new(), &slow, &[]).is_empty());
+}
+
+#[test]
+fn names_that_others_have_are_not_taken() {
+    assert_eq!(free_name(|name| ["cn0", "cn2"].contains(&name)), "cn1");
+}
+
+#[test]
+fn device_statistics_are_read() {
+    let text = "Inter-|   Receive                                                |  Transmit\n \
+                face |bytes    packets errs drop fifo frame compressed multicast|bytes    packets errs drop\n\
+                \x20  cn1: 9 9 9 9 9 9 9 9 9 9 9 9 9 9 9 9\n\
+                \x20  cn0: 100 1 2 3 0 0 0 0 200 5 6 7 0 0 0 0\n";
+    let found = counts(text, "cn0");
+    let expected = TunnelTraffic {
+        encapsulated_packets: 5,
+        encapsulated_octets: 200,
+        decapsulated_packets: 1,
+        decapsulated_octets: 100,
+    };
+    assert_eq!(found, FastPathCounts { traffic: expected, failed: 2 + 3 + 6 + 7 });
+    assert_eq!(counts(text, "cn"), FastPathCounts::default());
+}
+
+/// An ICMPv6 message to `to` that quotes a packet.
+fn error(kind: u8, to: &str, quoted: &[u8]) -> Vec<u8> {
+    let mut packet = vec![0x60, 0, 0, 0, 0, 0, 58, 64];
+    packet.extend(address("2001:db8:f0::1").octets());
+    packet.extend(address(to).octets());
+    packet.extend([kind, 0, 0, 0, 0, 0, 5, 0]);
+    packet.extend(quoted);
+    packet
+}
+
+fn outer(next_header: u8, source: &str, destination: &str) -> Vec<u8> {
+    let mut packet = vec![0x60, 0, 0, 0, 0, 0, next_header, 64];
+    packet.extend(address(source).octets());
+    packet.extend(address(destination).octets());
+    packet
+}
+
+#[test]
+fn errors_about_outer_packets_are_recognised_and_nothing_else_is() {
+    let ends = (address(AGENT), address("2001:db8:f1::10"));
+    let quoted = outer(41, AGENT, "2001:db8:f1::10");
+    for kind in 1..=4 {
+        assert_eq!(quoted_ends(&error(kind, AGENT, &quoted)), Some(ends));
+    }
+    for kind in [0, 5, 128, 129, 135] {
+        assert_eq!(quoted_ends(&error(kind, AGENT, &quoted)), None);
+    }
+    // About a Binding Acknowledgement; about somebody else's packet; cut off anywhere.
+    assert_eq!(quoted_ends(&error(2, AGENT, &outer(43, AGENT, "2001:db8:f1::10"))), None);
+    assert_eq!(quoted_ends(&error(2, AGENT, &outer(41, HOME, "2001:db8:f1::10"))), None);
+    let whole = error(2, AGENT, &quoted);
+    for length in 0..whole.len() {
+        assert_eq!(quoted_ends(&whole[..length]), None);
+    }
+}

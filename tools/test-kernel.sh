@@ -1,0 +1,133 @@
+#!/bin/sh
+# The program's tests on a stock Debian kernel, in a virtual machine: for what the kernel of this machine may lack
+# (ip6_tunnel, tc programs in a clsact qdisc as before Linux 6.6, Mobile IPv6 of its own).
+#
+#   tools/test-kernel.sh [PATH ...] [-- TEST ...]
+#
+# runs the tests (those that concern the data path, or those whose names contain one of TEST) once for each data
+# path, "kernel", "bpf" and "tun" unless others are named. The machine is emulated (it has no network, and sees this
+# file system, whatever it writes there is gone with it), so this is about function: limits of time are longer and
+# rates of packets lower by CARNET_TEST_SLOW. Kernel and busybox are Debian packages, downloaded once into
+# target/test-kernel.
+set -eu
+cd "$(dirname "$0")/.."
+
+# Nothing in these depends on the data path.
+paths= tests='--skip geonet --skip replay --skip size'
+while [ $# -gt 0 ]; do
+  case $1 in
+    --) shift; tests=$*; break ;;
+    *) paths="$paths $1"; shift ;;
+  esac
+done
+: "${paths:=kernel bpf tun}"
+slow=${CARNET_TEST_SLOW:-4}
+limit=${CARNET_TEST_LIMIT:-3000} # seconds for the whole machine
+here=$PWD
+cache=$here/target/test-kernel
+work=$(mktemp -d)
+trap 'rm -rf "$work"' EXIT
+mkdir -p "$cache"
+
+get() { # PACKAGE: downloads and unpacks it, once
+  [ -e "$cache/$1.done" ] && return
+  echo "test-kernel: downloading $1"
+  (cd "$work" && apt-get download -q "$1" >/dev/null 2>&1) || {
+    echo "test-kernel: cannot download Debian's package $1 (apt-get download $1)" >&2; exit 1; }
+  dpkg-deb -x "$work/$1"_*.deb "$cache/root"
+  rm -f "$work/$1"_*.deb
+  touch "$cache/$1.done"
+}
+
+if [ -z "$(ls "$cache"/root/boot/vmlinuz-* 2>/dev/null)" ]; then
+  package=$(apt-cache depends linux-image-amd64 2>/dev/null |
+    sed -n 's/^ *Depends: *\(linux-image-[0-9].*\)$/\1/p' | head -n 1)
+  [ -n "$package" ] || { echo "test-kernel: no package linux-image-amd64 here: expected Debian" >&2; exit 1; }
+  get "$package"
+fi
+get busybox-static
+kernel=$(ls "$cache"/root/boot/vmlinuz-* | tail -n 1)
+release=${kernel##*/vmlinuz-}
+modules=lib/modules/$release
+
+# What the machine starts with: busybox, modules, and a way to this file system.
+image=$cache/initramfs-$release
+if [ ! -e "$image" ] || [ "$0" -nt "$image" ]; then
+  tree=$work/initramfs
+  mkdir -p "$tree/bin" "$tree/sbin" "$tree/$modules/kernel" "$tree/proc" "$tree/sys" "$tree/dev" "$tree/host" \
+    "$tree/rw" "$tree/root"
+  cp "$cache/root/bin/busybox" "$tree/bin/busybox"
+  for name in sh mount mkdir modprobe chroot; do ln -s busybox "$tree/bin/$name"; done
+  ln -s ../bin/busybox "$tree/sbin/modprobe"
+  (cd "$cache/root/$modules" && cp modules.* "$tree/$modules/" &&
+    for part in drivers/virtio fs/9p fs/netfs fs/fscache fs/overlayfs net/9p net/ipv6 net/sched net/bridge net/802 \
+      net/llc drivers/net/veth.ko drivers/net/tun.ko drivers/net/dummy.ko; do
+      mkdir -p "$tree/$modules/kernel/${part%/*}"
+      cp -r "kernel/$part" "$tree/$modules/kernel/${part%/*}/"
+    done)
+  "$cache/root/bin/busybox" depmod -b "$tree" "$release"
+  cat >"$tree/init" <<'END'
+#!/bin/sh
+mount -t proc proc /proc
+mount -t sysfs sys /sys
+mount -t devtmpfs dev /dev
+for module in virtio_pci 9pnet_virtio 9p overlay tun veth dummy bridge ip6_tunnel sch_ingress cls_bpf; do
+  modprobe $module
+done
+mount -t 9p -o ro,trans=virtio,version=9p2000.L,msize=1048576,cache=loose host /host
+mount -t tmpfs tmpfs /rw
+mkdir /rw/upper /rw/work
+mount -t overlay -o lowerdir=/host,upperdir=/rw/upper,workdir=/rw/work overlay /root
+mount -t tmpfs tmpfs /root/run
+read -r script </proc/cmdline
+script=${script##*carnet_script=}
+for name in proc sys dev; do mount --move /$name /root/$name; done
+cd /root
+# Not only chroot: who is in one may make no user namespace.
+mount --move . /
+exec chroot . /bin/sh "${script%% *}"
+END
+  chmod +x "$tree/init"
+  (cd "$tree" && find . | "$cache/root/bin/busybox" cpio -o -H newc 2>/dev/null | gzip -1) >"$image.new"
+  mv "$image.new" "$image"
+fi
+
+echo "test-kernel: building"
+cargo build --release --quiet --bin carnet
+program=$(cargo test --release --quiet --no-run --message-format=json --package carnet --test program |
+  sed -n 's/.*"name":"program".*"executable":"\([^"]*\)".*/\1/p')
+[ -x "$program" ] || { echo "test-kernel: found no test binary" >&2; exit 1; }
+
+{
+  echo "export PATH=/usr/sbin:/usr/bin:/sbin:/bin HOME=/root TMPDIR=/tmp CARNET_REQUIRE_ROOT=1 CARNET_TEST_SLOW=$slow"
+  # The module makes a device ip6tnl0 in each new namespace, which the tests would take for one of their own.
+  echo "echo 1 >/proc/sys/net/core/fb_tunnels_only_for_init_net"
+  echo "ip link set lo up; cd '$here/crates/carnet'; uname -sr"
+  for path in $paths; do
+    echo "echo; echo '=== dataplane.path = $path'"
+    echo "CARNET_TEST_PATH=$path '$program' --nocapture --test-threads=1 $tests 2>&1"
+  done
+  echo "echo '=== end'; sleep 1; echo o >/proc/sysrq-trigger; sleep 60"
+} >"$work/script"
+
+status=0
+timeout "$limit" qemu-system-x86_64 -machine q35 -accel tcg,thread=multi -cpu max -smp 2 -m 2G -nodefaults -no-reboot \
+  -display none -serial stdio -kernel "$kernel" -initrd "$image" \
+  -fsdev local,id=host,path=/,security_model=none,readonly=on,multidevs=remap \
+  -device virtio-9p-pci,fsdev=host,mount_tag=host \
+  -append "console=ttyS0 quiet loglevel=3 panic=-1 carnet_script=$work/script" </dev/null 2>&1 |
+  sed -u 's|\r||g' | tee "$work/log"
+grep -q '^=== end' "$work/log" || { echo "test-kernel: the machine ended too early, or after $limit s" >&2; status=1; }
+grep -Eq '^(test result: FAILED)' "$work/log" && status=1
+
+passed=$(awk '/^test result:/ { n += $4 } END { print n + 0 }' "$work/log")
+failed=$(awk '/^test result:/ { n += $6 } END { print n + 0 }' "$work/log")
+skipped=$(grep -c 'SKIPPED: ' "$work/log" || true)
+if [ "$skipped" -gt 0 ]; then
+  echo
+  echo "Skipped, and why:"
+  grep -o 'SKIPPED: .*' "$work/log" | sort | uniq -c
+fi
+echo
+echo "$passed passed, $failed failed, $skipped skipped"
+exit $status
