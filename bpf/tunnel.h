@@ -30,16 +30,25 @@
 #define PROTOCOL_HOP_BY_HOP 0
 #define PROTOCOL_TCP 6
 #define PROTOCOL_UDP 17
+#define PROTOCOL_DCCP 33
 #define PROTOCOL_IPV6 41
 #define PROTOCOL_ROUTING 43
 #define PROTOCOL_FRAGMENT 44
+#define PROTOCOL_ESP 50
+#define PROTOCOL_SCTP 132
 #define PROTOCOL_MOBILITY 135
+#define PROTOCOL_UDP_LITE 136
 #define PROTOCOL_DESTINATION_OPTIONS 60
 #define TCP_SYN 0x02
 
 #define IPV6_HEADER 40
 #define TCP_HEADER 20
 #define UDP_HEADER 8
+#define FRAGMENT_HEADER 8
+/* Beside a protocol number: what it is about comes in fragments. */
+#define IN_FRAGMENTS 0x100
+/* Beside an interface: the packet came in a tunnel. */
+#define IN_TUNNEL 0x80000000
 /* Tunnel Hop Limit (RFC 2473 6.3, RFC 3963 5.5). */
 #define TUNNEL_HOP_LIMIT 64
 /* Paths of one binding: the current one and those from which packets are still accepted. */
@@ -203,8 +212,8 @@ struct flow {
 	__u32 generation;
 	__be32 first; /* without ECN */
 	__u32 ports;
-	__u32 arrival; /* interface; of decapsulated packets the tunnel device */
-	__u32 next_header;
+	__u32 arrival; /* interface, perhaps with IN_TUNNEL */
+	__u32 protocol; /* perhaps with IN_FRAGMENTS */
 	__u32 slot;
 	__u32 version;
 	__be32 label; /* the outer flow label */
@@ -245,7 +254,10 @@ struct plan {
 	struct ipv6 outer; /* encapsulation: as it will be */
 	struct ipv6 inner; /* as it came in */
 	struct flow *flow;
+	/* As the kernel's rules see them: the protocol is that behind a fragment header, and then there are no ports. */
+	__u32 protocol;
 	__u32 ports;
+	__u32 generation; /* before anything was asked */
 	__u32 syn; /* whether it opens a TCP connection */
 	__be32 first; /* decapsulation: of the inner header as it leaves */
 };
@@ -349,18 +361,25 @@ inline_always int has_extension(__u8 next_header)
 	       next_header == PROTOCOL_DESTINATION_OPTIONS || next_header == PROTOCOL_MOBILITY;
 }
 
+/* Whether the first four octets are ports, or something that the kernel's rules take for them. */
+inline_always int has_ports(__u8 next_header)
+{
+	return next_header == PROTOCOL_TCP || next_header == PROTOCOL_UDP || next_header == PROTOCOL_DCCP ||
+	       next_header == PROTOCOL_ESP || next_header == PROTOCOL_SCTP || next_header == PROTOCOL_UDP_LITE;
+}
+
 inline_always __u32 length_of(const struct ipv6 *header)
 {
 	return IPV6_HEADER + be16_to_cpu(header->payload_length);
 }
 
 /* Asks the kernel for the way of a packet of this length that comes from an interface. */
-inline_always long ask(void *ctx, struct bpf_fib_lookup *route, const struct ipv6 *header, __u32 ports,
-		       __u32 length, __u32 ifindex)
+inline_always long ask(void *ctx, struct bpf_fib_lookup *route, const struct ipv6 *header, __u32 protocol,
+		       __u32 ports, __u32 length, __u32 ifindex)
 {
 	__builtin_memset(route, 0, sizeof *route);
 	route->family = FAMILY_INET6;
-	route->l4_protocol = header->next_header;
+	route->l4_protocol = protocol;
 	route->sport = ((const __be16 *)&ports)[0];
 	route->dport = ((const __be16 *)&ports)[1];
 	route->tot_len = length;
@@ -377,11 +396,12 @@ inline_always int is_forwarded(long result)
 }
 
 /* The place where a flow is remembered, if it is. */
-inline_always struct flow *place_of(const struct ipv6 *inner, __u32 ports)
+inline_always struct flow *place_of(const struct plan *plan)
 {
+	const struct ipv6 *inner = &plan->inner;
 	__u64 hash = low(&inner->source) ^ (low(&inner->destination) << 1) ^ high(&inner->source) ^
-		     (high(&inner->destination) >> 1) ^ (inner->first & ~ECN) ^ ((__u64)ports << 32) ^
-		     inner->next_header;
+		     (high(&inner->destination) >> 1) ^ (inner->first & ~ECN) ^ ((__u64)plan->ports << 32) ^
+		     plan->protocol;
 	__u32 index;
 
 	hash *= 0x9e3779b97f4a7c15ULL;
@@ -404,8 +424,8 @@ inline_always int is_remembered(const struct plan *plan, __u32 arrival)
 
 	return same(&flow->source, &plan->inner.source) && same(&flow->destination, &plan->inner.destination) &&
 	       flow->first == (plan->inner.first & ~ECN) && flow->ports == plan->ports &&
-	       flow->next_header == plan->inner.next_header && flow->arrival == arrival &&
-	       flow->generation == generation() && bpf_ktime_get_coarse_ns() - flow->asked < FLOW_NANOSECONDS;
+	       flow->protocol == plan->protocol && flow->arrival == arrival &&
+	       flow->generation == plan->generation && bpf_ktime_get_coarse_ns() - flow->asked < FLOW_NANOSECONDS;
 }
 
 /* Whether the binding of a remembered flow is what it was. */
@@ -429,9 +449,10 @@ inline_always void remember(struct plan *plan, const struct binding *binding, co
 	flow->destination = plan->inner.destination;
 	flow->first = plan->inner.first & ~ECN;
 	flow->ports = plan->ports;
-	flow->next_header = plan->inner.next_header;
+	flow->protocol = plan->protocol;
 	flow->arrival = arrival;
-	flow->generation = generation();
+	/* Without a neighbour the kernel does not tell the MTU, and will soon have more to say. */
+	flow->generation = result == BPF_FIB_LKUP_RET_SUCCESS ? plan->generation : 0;
 	flow->asked = now;
 	flow->slot = binding->slot;
 	flow->version = binding->version;
@@ -478,7 +499,7 @@ static __attribute__((noinline)) enum outcome find_encapsulation(void *ctx, __u3
 		return PASS_EXTENSION;
 
 	/* Would the kernel route it into the tunnel? */
-	result = ask(ctx, &route, inner, plan->ports, 0, ifindex);
+	result = ask(ctx, &route, inner, plan->protocol, plan->ports, 0, ifindex);
 	if (!is_forwarded(result) || route.ifindex != TUNNEL_DEVICE)
 		return PASS_ROUTE;
 	plan->flow->label = cpu_to_be32(flow_label(inner));
@@ -486,7 +507,7 @@ static __attribute__((noinline)) enum outcome find_encapsulation(void *ctx, __u3
 	outer->next_header = PROTOCOL_IPV6;
 	outer->source = binding->paths[0].local;
 	outer->destination = binding->paths[0].remote;
-	result = ask(ctx, &route, outer, 0, length + IPV6_HEADER, TUNNEL_DEVICE);
+	result = ask(ctx, &route, outer, PROTOCOL_IPV6, 0, length + IPV6_HEADER, TUNNEL_DEVICE);
 	if (result == BPF_FIB_LKUP_RET_FRAG_NEEDED)
 		return PASS_TOO_BIG;
 	if (!is_forwarded(result) || route.ifindex == TUNNEL_DEVICE)
@@ -499,12 +520,13 @@ static __attribute__((noinline)) enum outcome find_encapsulation(void *ctx, __u3
 	return TAKEN;
 }
 
-/* Decides about a packet that came in from a mobile network or for one. `plan->inner`, `ports` and `syn` are filled
- * in; `length` is that of the longest packet that leaves, `ifindex` where it came in. */
+/* Decides about a packet that came in from a mobile network or for one. `plan->inner` and what look_inside() tells
+ * are filled in; `length` is that of the longest packet that leaves, `ifindex` where it came in. */
 inline_always enum outcome plan_encapsulation(void *ctx, __u32 roles, struct plan *plan, __u32 length,
 					      __u32 ifindex)
 {
-	plan->flow = place_of(&plan->inner, plan->ports);
+	plan->generation = generation();
+	plan->flow = place_of(plan);
 	if (!plan->flow)
 		return NOT_OURS;
 	if (!is_remembered(plan, ifindex) || !is_current(plan->flow)) {
@@ -561,7 +583,7 @@ inline_always struct binding *receiver(__u32 roles, const struct ipv6 *inner)
 
 /* Looks for the binding and the way of a packet that came in a tunnel. */
 static __attribute__((noinline)) enum outcome find_decapsulation(void *ctx, __u32 roles, struct plan *plan,
-								 __u32 length)
+								 __u32 length, __u32 ifindex)
 {
 	const struct ipv6 *inner = &plan->inner;
 	struct binding *binding = receiver(roles, inner);
@@ -578,33 +600,35 @@ static __attribute__((noinline)) enum outcome find_decapsulation(void *ctx, __u3
 		return PASS_SCOPE;
 	if (has_extension(inner->next_header))
 		return PASS_EXTENSION;
-	result = ask(ctx, &route, inner, plan->ports, length, TUNNEL_DEVICE);
+	result = ask(ctx, &route, inner, plan->protocol, plan->ports, length, TUNNEL_DEVICE);
 	if (result == BPF_FIB_LKUP_RET_FRAG_NEEDED)
 		return PASS_TOO_BIG;
 	if (!is_forwarded(result) || route.ifindex == TUNNEL_DEVICE)
 		return PASS_ROUTE;
-	remember(plan, binding, &route, result, TUNNEL_DEVICE);
+	remember(plan, binding, &route, result, ifindex | IN_TUNNEL);
 	plan->flow->path.local = plan->outer.destination;
 	plan->flow->path.remote = plan->outer.source;
 	plan->flow->mtu = route.mtu_result;
 	return TAKEN;
 }
 
-/* Decides about a packet with an IPv6 header in an IPv6 header. `plan->outer`, `inner`, `ports` and `syn` are filled in;
- * `length` is that of the longest inner packet. */
-inline_always enum outcome plan_decapsulation(void *ctx, __u32 roles, struct plan *plan, __u32 length)
+/* Decides about a packet with an IPv6 header in an IPv6 header. `plan->outer`, `inner` and what look_inside() tells are
+ * filled in; `length` is that of the longest inner packet, `ifindex` where it came in. */
+inline_always enum outcome plan_decapsulation(void *ctx, __u32 roles, struct plan *plan, __u32 length,
+					      __u32 ifindex)
 {
 	const struct ipv6 *outer = &plan->outer;
 	const struct ipv6 *inner = &plan->inner;
 	__u32 inner_ecn, outer_ecn;
 
-	plan->flow = place_of(inner, plan->ports);
+	plan->generation = generation();
+	plan->flow = place_of(plan);
 	if (!plan->flow)
 		return NOT_OURS;
-	if (!is_remembered(plan, TUNNEL_DEVICE) || !is_current(plan->flow) ||
+	if (!is_remembered(plan, ifindex | IN_TUNNEL) || !is_current(plan->flow) ||
 	    !same(&plan->flow->path.local, &outer->destination) ||
 	    !same(&plan->flow->path.remote, &outer->source)) {
-		enum outcome outcome = find_decapsulation(ctx, roles, plan, length);
+		enum outcome outcome = find_decapsulation(ctx, roles, plan, length, ifindex);
 
 		if (outcome != TAKEN)
 			return outcome;

@@ -17,37 +17,52 @@
 /* Give the packet to the next program, or to the kernel. */
 #define PASS TC_ACT_UNSPEC
 
-/* Looks at what follows the IPv6 header that ends at `offset`: ports, and whether it is a TCP SYN. Returns the length
- * of the longest packet that leaves, a super packet being cut into its segments then; 0 where that cannot be told. */
+/* Looks at what follows the IPv6 header that ends at `offset`: protocol, ports, and whether it is a TCP SYN. Returns the
+ * length of the longest packet that leaves, a super packet being cut into its segments then; 0 where that cannot be
+ * told. */
 inline_always __u32 look_inside(struct __sk_buff *skb, struct plan *plan, __u32 offset)
 {
 	__u32 header[4] = {}; /* TCP: ports, numbers, data offset and flags */
 	const __u8 *octets = (const __u8 *)header;
 	__u32 segment = skb->gso_size;
+	__u8 next_header = plan->inner.next_header;
 
 	plan->syn = 0;
 	plan->ports = 0;
-	if (plan->inner.next_header == PROTOCOL_TCP) {
+	plan->protocol = next_header;
+	if (next_header == PROTOCOL_TCP) {
 		if (bpf_skb_load_bytes(skb, offset, header, 16))
 			return 0;
 		plan->ports = header[0];
 		plan->syn = octets[13] & TCP_SYN;
 		return segment ? IPV6_HEADER + (octets[12] >> 4) * 4 + segment : length_of(&plan->inner);
 	}
-	if (plan->inner.next_header == PROTOCOL_UDP) {
+	if (has_ports(next_header)) {
 		if (bpf_skb_load_bytes(skb, offset, header, 4))
 			return 0;
 		plan->ports = header[0];
-		return segment ? IPV6_HEADER + UDP_HEADER + segment : length_of(&plan->inner);
+		if (segment && next_header == PROTOCOL_UDP)
+			return IPV6_HEADER + UDP_HEADER + segment;
+	}
+	if (next_header == PROTOCOL_FRAGMENT) {
+		if (bpf_skb_load_bytes(skb, offset, header, FRAGMENT_HEADER))
+			return 0;
+		plan->protocol = octets[0] | IN_FRAGMENTS;
 	}
 	return segment ? 0 : length_of(&plan->inner);
 }
 
-inline_always __u32 packets_of(struct __sk_buff *skb)
+/* How many packets will be made of it, and how many octets these have in all. `length` is that of the longest. */
+inline_always __u32 packets_of(struct __sk_buff *skb, const struct plan *plan, __u32 length, __u32 *octets)
 {
-	__u32 segments = skb->gso_segs;
+	__u32 segment = skb->gso_size, headers = length - segment, packets;
 
-	return segments > 1 ? segments : 1;
+	*octets = length_of(&plan->inner);
+	if (!segment || *octets <= length)
+		return 1;
+	packets = (*octets - headers + segment - 1) / segment;
+	*octets += (packets - 1) * headers;
+	return packets;
 }
 
 inline_always long send(const struct plan *plan)
@@ -69,6 +84,7 @@ inline_always int finish(enum outcome outcome)
 inline_always int encapsulate(struct __sk_buff *skb, __u32 roles, __u32 link_header, struct plan *plan)
 {
 	__u32 length = look_inside(skb, plan, link_header + IPV6_HEADER);
+	__u32 packets, octets;
 	enum outcome outcome;
 
 	if (!length)
@@ -77,6 +93,7 @@ inline_always int encapsulate(struct __sk_buff *skb, __u32 roles, __u32 link_hea
 	if (outcome != TAKEN)
 		return finish(outcome);
 
+	packets = packets_of(skb, plan, length, &octets);
 	plan->inner.hop_limit--;
 	if (bpf_skb_adjust_room(skb, IPV6_HEADER, BPF_ADJ_ROOM_MAC,
 				BPF_F_ADJ_ROOM_ENCAP_L3_IPV6 | BPF_F_ADJ_ROOM_FIXED_GSO |
@@ -85,21 +102,23 @@ inline_always int encapsulate(struct __sk_buff *skb, __u32 roles, __u32 link_hea
 	/* Keeps the sum right that some interfaces give for the whole packet. */
 	if (bpf_skb_store_bytes(skb, link_header, &plan->outer, 2 * IPV6_HEADER, BPF_F_RECOMPUTE_CSUM))
 		return finish(FAILED);
-	count_encapsulated(plan, packets_of(skb), length_of(&plan->inner));
+	count_encapsulated(plan, packets, octets);
 	return send(plan);
 }
 
 inline_always int decapsulate(struct __sk_buff *skb, __u32 roles, __u32 link_header, struct plan *plan)
 {
 	__u32 length = look_inside(skb, plan, link_header + 2 * IPV6_HEADER);
+	__u32 packets, octets;
 	enum outcome outcome;
 
 	if (!length)
 		return PASS;
-	outcome = plan_decapsulation(skb, roles, plan, length);
+	outcome = plan_decapsulation(skb, roles, plan, length, skb->ingress_ifindex);
 	if (outcome != TAKEN)
 		return finish(outcome);
 
+	packets = packets_of(skb, plan, length, &octets);
 	if (bpf_skb_adjust_room(skb, -IPV6_HEADER, BPF_ADJ_ROOM_MAC,
 				BPF_F_ADJ_ROOM_FIXED_GSO | BPF_F_ADJ_ROOM_NO_CSUM_RESET))
 		return finish(PASS_MALFORMED);
@@ -107,7 +126,7 @@ inline_always int decapsulate(struct __sk_buff *skb, __u32 roles, __u32 link_hea
 	plan->inner.first = plan->first;
 	if (bpf_skb_store_bytes(skb, link_header, &plan->inner, 8, BPF_F_RECOMPUTE_CSUM))
 		return finish(FAILED);
-	count_decapsulated(plan, packets_of(skb), length_of(&plan->inner));
+	count_decapsulated(plan, packets, octets);
 	return send(plan);
 }
 
@@ -134,9 +153,9 @@ static __attribute__((noinline)) int handle(struct __sk_buff *skb, __u32 roles, 
 		return PASS;
 	if (!read_header(skb, link_header, &plan.inner))
 		return PASS;
-	/* Also: shorter than it says, or a jumbo payload. */
+	/* Also: not as long as it says, or a jumbo payload. */
 	if ((be32_to_cpu(plan.inner.first) >> 28) != 6 || !plan.inner.payload_length ||
-	    skb->len < link_header + length_of(&plan.inner))
+	    skb->len != link_header + length_of(&plan.inner))
 		return PASS;
 	if ((roles & (AGENT | DECAPSULATE_CARE_OF)) && plan.inner.next_header == PROTOCOL_IPV6) {
 		plan.outer = plan.inner;

@@ -37,21 +37,27 @@ inline_always int finish(enum outcome outcome)
 	return outcome == FAILED ? XDP_DROP : XDP_PASS;
 }
 
-/* Looks at what follows the IPv6 header that ends at `offset`: ports, and whether it is a TCP SYN. 0 when the packet is
- * too short for its protocol. */
+/* Looks at what follows the IPv6 header that ends at `offset`: protocol, ports, and whether it is a TCP SYN. 0 when the
+ * packet is too short for its protocol. */
 inline_always int look_inside(struct xdp_md *xdp, struct plan *plan, __u32 offset)
 {
 	const __u8 *octets = (const __u8 *)(long)xdp->data + offset;
 	const __u8 *end = (void *)(long)xdp->data_end;
+	__u8 next_header = plan->inner.next_header;
 
 	plan->syn = 0;
 	plan->ports = 0;
-	if (plan->inner.next_header != PROTOCOL_TCP && plan->inner.next_header != PROTOCOL_UDP)
+	plan->protocol = next_header;
+	if (!has_ports(next_header) && next_header != PROTOCOL_FRAGMENT)
 		return 1;
 	if (octets + UDP_HEADER > end)
 		return 0;
+	if (next_header == PROTOCOL_FRAGMENT) {
+		plan->protocol = octets[0] | IN_FRAGMENTS;
+		return 1;
+	}
 	plan->ports = *(const __u32 *)octets;
-	if (plan->inner.next_header == PROTOCOL_UDP)
+	if (next_header != PROTOCOL_TCP)
 		return 1;
 	if (octets + TCP_HEADER > end)
 		return 0;
@@ -100,7 +106,7 @@ inline_always int decapsulate(struct xdp_md *xdp, __u32 roles, struct plan *plan
 
 	if (!look_inside(xdp, plan, ETH_HLEN + 2 * IPV6_HEADER))
 		return XDP_PASS;
-	outcome = plan_decapsulation(xdp, roles, plan, length_of(&plan->inner));
+	outcome = plan_decapsulation(xdp, roles, plan, length_of(&plan->inner), xdp->ingress_ifindex);
 	if (outcome != TAKEN)
 		return finish(outcome);
 
@@ -129,9 +135,9 @@ static __attribute__((noinline)) int handle(struct xdp_md *xdp, __u32 roles)
 	if (data + ETH_HLEN + IPV6_HEADER > end || ethernet->h_proto != cpu_to_be16(ETH_P_IPV6))
 		return XDP_PASS;
 	__builtin_memcpy(&plan.inner, data + ETH_HLEN, IPV6_HEADER);
-	/* Also: shorter than it says, or a jumbo payload. */
+	/* Also: not as long as it says, or a jumbo payload. */
 	if ((be32_to_cpu(plan.inner.first) >> 28) != 6 || !plan.inner.payload_length ||
-	    (__u64)(end - data) < ETH_HLEN + length_of(&plan.inner))
+	    (__u64)(end - data) != ETH_HLEN + length_of(&plan.inner))
 		return XDP_PASS;
 	if ((roles & (AGENT | DECAPSULATE_CARE_OF)) && plan.inner.next_header == PROTOCOL_IPV6) {
 		plan.outer = plan.inner;

@@ -463,3 +463,6 @@ fn load(ebpf: &mut Ebpf, kind: Kind, name: &str) -> Result<(), String> {
     };
     result.map_err(|error| told(&error))
 }
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,365 @@
+//! A namespace with the routes, rules and neighbours of a station, the loaded programs, and the oracle.
+
+use std::collections::BTreeMap;
+use std::net::Ipv6Addr;
+use std::process::Command;
+
+use aya::programs::{SchedClassifier, Xdp};
+use aya::{TestRun, TestRunOptions};
+use carnet_base::{Rng, Time};
+use carnet_station::forwarding::desired::{Tunnel, TunnelEnd};
+use carnet_station::forwarding::forwarder::{Forwarder, Verdict};
+use carnet_station::forwarding::packet::PacketBuffer;
+use carnet_wire::ipv6::{HEADER_LEN, Header, protocol};
+use nix::sched::{CloneFlags, unshare};
+
+use super::packets::address;
+use crate::fast_path::programs::{Kind, Programs, find, load};
+use crate::fast_path::{FastPathConfig, Ports};
+use crate::netlink::Requests;
+
+pub(super) const HOME_AGENT: &str = "2001:db8:1::1";
+pub(super) const HOME_ADDRESS: &str = "2001:db8:1::1234";
+pub(super) const CARE_OF: [&str; 2] = ["2001:db8:f1::10", "2001:db8:f2::10"];
+pub(super) const MTU: u32 = 1460;
+
+/// Link-layer addresses of neighbours, by the interface that they are on.
+pub(super) const NEIGHBOURS: [(&str, &str, [u8; 6]); 4] = [
+    ("lan0", "2001:db8:a::10", [2, 0, 0, 0, 1, 0]),
+    ("wan0", "2001:db8:f1::1", [2, 0, 0, 0, 2, 0]),
+    ("wan1", "2001:db8:f2::1", [2, 0, 0, 0, 3, 0]),
+    ("ha0", "2001:db8:f0::1", [2, 0, 0, 0, 4, 0]),
+];
+
+pub(super) const ROUTER: &str = "
+    addr add 2001:db8:a::1/64 dev lan0
+    addr add 2001:db8:f1::10/64 dev wan0
+    addr add 2001:db8:f2::10/64 dev wan1
+    addr add 2001:db8:1::1234/128 dev carnet0
+    rule add pref 100 iif wan0 from 2001:db8:1::1 ipproto 41 lookup 13500
+    rule add pref 100 iif wan1 from 2001:db8:1::1 ipproto 41 lookup 13500
+    rule add pref 110 lookup local
+    rule del pref 0
+    rule add pref 115 iif wan0 lookup 13502
+    rule add pref 115 iif wan1 lookup 13502
+    rule add pref 120 to 2001:db8:a::/64 lookup main
+    rule add pref 130 iif carnet0 from 2001:db8:f1::10 lookup 13510
+    rule add pref 130 iif carnet0 from 2001:db8:f2::10 lookup 13511
+    rule add pref 140 iif lan0 from 2001:db8:a::/64 lookup 13501
+    rule add pref 145 iif lan0 lookup 13502
+    route add default dev carnet0 table 13500
+    route add default dev carnet0 table 13501
+    route add unreachable default table 13502
+    route add default via 2001:db8:f1::1 dev wan0 table 13510
+    route add default via 2001:db8:f2::1 dev wan1 table 13511
+    neigh add 2001:db8:a::10 lladdr 02:00:00:00:01:00 dev lan0
+    neigh add 2001:db8:f1::1 lladdr 02:00:00:00:02:00 dev wan0
+    neigh add 2001:db8:f2::1 lladdr 02:00:00:00:03:00 dev wan1";
+
+pub(super) const AGENT: &str = "
+    addr add 2001:db8:f0::2/64 dev ha0
+    route add default via 2001:db8:f0::1 dev ha0
+    route add 2001:db8:1::1/128 dev carnet0
+    route add 2001:db8:1::1234/128 dev carnet0
+    route add 2001:db8:a::/64 dev carnet0
+    neigh add 2001:db8:f0::1 lladdr 02:00:00:00:04:00 dev ha0";
+
+/// What a program did with a packet.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) enum Did {
+    /// Sent it on like this.
+    Sent(Vec<u8>),
+    /// Left it alone, and counted that under this name.
+    Left(&'static str),
+}
+
+pub(super) fn ip(arguments: &str) {
+    let output = Command::new("ip").args(arguments.split_whitespace()).output().unwrap();
+    assert!(output.status.success(), "ip {arguments}: {}", String::from_utf8_lossy(&output.stderr));
+}
+
+fn set(switch: &str, value: &str) {
+    std::fs::write(format!("/proc/sys/net/ipv6/conf/{switch}"), value).unwrap();
+}
+
+/// Runs `body` for each kind of program at each end of a tunnel, each time in a network namespace of its own. Without
+/// the right to do so it says that.
+pub(super) fn on_every_bench(body: fn(&mut Bench)) {
+    for kind in [Kind::Tc, Kind::Xdp] {
+        for end in [TunnelEnd::MobileRouter, TunnelEnd::HomeAgent] {
+            let thread = std::thread::spawn(move || {
+                let obstacle = match unshare(CloneFlags::CLONE_NEWNET) {
+                    Err(error) => Some(format!("cannot make a network namespace: {error}")),
+                    Ok(()) => Programs::open(kind, &config(0, 0, Ports::default()), 1)
+                        .err()
+                        .map(|why| format!("the kernel takes no BPF programs: {why}")),
+                };
+                let Some(reason) = obstacle else { return body(&mut Bench::new(kind, end)) };
+                assert!(std::env::var("CARNET_REQUIRE_ROOT").as_deref() != Ok("1"), "{reason}");
+                println!("\nSKIPPED: {reason}");
+            });
+            if let Err(panic) = thread.join() {
+                eprintln!("with {kind:?} at the {end:?}'s end");
+                std::panic::resume_unwind(panic);
+            }
+        }
+    }
+}
+
+fn config(flow_label_key: u64, bindings: usize, ports: Ports) -> FastPathConfig {
+    FastPathConfig { paths: Vec::new(), flow_label_key, bindings, ports }
+}
+
+/// See the head of the module.
+pub(super) struct Bench {
+    pub(super) kind: Kind,
+    pub(super) end: TunnelEnd,
+    pub(super) programs: Programs,
+    forwarder: Forwarder,
+    indices: BTreeMap<String, u32>,
+    counted: BTreeMap<&'static str, u64>,
+}
+
+impl Bench {
+    /// A mobile router or a home agent, with its first binding.
+    pub(super) fn new(kind: Kind, end: TunnelEnd) -> Bench {
+        set("all/forwarding", "1");
+        for switch in ["all/accept_dad", "default/accept_dad", "all/accept_ra", "default/accept_ra"] {
+            set(switch, "0");
+        }
+        ip("link set lo up");
+        let (names, lines) = match end {
+            TunnelEnd::MobileRouter => (&["carnet0", "lan0", "wan0", "wan1"][..], ROUTER),
+            TunnelEnd::HomeAgent => (&["carnet0", "ha0"][..], AGENT),
+        };
+        for name in names {
+            ip(&format!("link add {name} type veth peer name {name}x"));
+            ip(&format!("link set {name}x up"));
+            ip(&format!("link set {name} up"));
+        }
+        ip("link set carnet0 arp off mtu 9000");
+        for line in lines.lines().map(str::trim).filter(|line| !line.is_empty()) {
+            ip(&format!("-6 {line}"));
+        }
+        if end == TunnelEnd::MobileRouter {
+            set("wan0/forwarding", "0");
+            set("wan1/forwarding", "0");
+        }
+        let mut requests = Requests::open().unwrap();
+        let links: BTreeMap<_, _> =
+            requests.links().unwrap().into_iter().map(|link| (link.name.clone(), link)).collect();
+        let indices: BTreeMap<String, u32> =
+            links.iter().map(|(name, link)| (name.clone(), link.index)).collect();
+        let ports = match end {
+            TunnelEnd::MobileRouter => Ports {
+                lan: vec!["lan0".into()],
+                uplinks: vec!["wan0".into(), "wan1".into()],
+                home_agent: false,
+            },
+            TunnelEnd::HomeAgent => Ports { home_agent: true, ..Ports::default() },
+        };
+        let forwarder = Forwarder::new(&mut Rng::new(77));
+        let config = config(forwarder.flow_label_key(), 8, ports);
+        let mut programs = Programs::open(kind, &config, indices["carnet0"]).unwrap();
+        // Else the kernel knows no receive queue to run XDP programs for.
+        let complaints = programs.follow(&links);
+        assert!(complaints.is_empty(), "{complaints:?}");
+        let mut bench = Bench { kind, end, programs, forwarder, indices, counted: BTreeMap::new() };
+        bench.set(bench.tunnel(0, true));
+        bench
+    }
+
+    pub(super) fn index(&self, name: &str) -> u32 {
+        self.indices[name]
+    }
+
+    /// The binding's tunnel over a care-of address.
+    pub(super) fn tunnel(&self, way: usize, transmit: bool) -> Tunnel {
+        let ends = (address(CARE_OF[way]), address(HOME_AGENT));
+        let (local, remote) = match self.end {
+            TunnelEnd::MobileRouter => ends,
+            TunnelEnd::HomeAgent => (ends.1, ends.0),
+        };
+        Tunnel {
+            end: self.end,
+            home_address: address(HOME_ADDRESS),
+            local,
+            remote,
+            inner: [format!("{HOME_ADDRESS}/128"), "2001:db8:a::/64".into()]
+                .map(|p| p.parse().unwrap())
+                .into(),
+            transmit,
+            mtu: MTU,
+        }
+    }
+
+    pub(super) fn set(&mut self, tunnel: Tunnel) {
+        self.programs.table.set(&tunnel);
+        self.programs.commit().unwrap();
+        self.forwarder.set_tunnel(tunnel);
+    }
+
+    pub(super) fn remove(&mut self, tunnel: &Tunnel) {
+        self.programs.table.remove(tunnel);
+        self.programs.commit().unwrap();
+        self.forwarder.remove_tunnel(tunnel);
+    }
+
+    /// Outer source and destination of what arrives here over a care-of address.
+    pub(super) fn arriving(&self, way: usize) -> (&'static str, &'static str) {
+        match self.end {
+            TunnelEnd::MobileRouter => (HOME_AGENT, CARE_OF[way]),
+            TunnelEnd::HomeAgent => (CARE_OF[way], HOME_AGENT),
+        }
+    }
+
+    /// Program and interface for packets that go into the tunnel.
+    pub(super) fn entrance(&self) -> (&'static str, &'static str) {
+        match self.end {
+            TunnelEnd::MobileRouter => ("lan", "lan0"),
+            TunnelEnd::HomeAgent => ("agent", "ha0"),
+        }
+    }
+
+    /// Program and interface for packets that come out of it.
+    pub(super) fn exit(&self) -> (&'static str, &'static str) {
+        match self.end {
+            TunnelEnd::MobileRouter => ("uplink", "wan0"),
+            TunnelEnd::HomeAgent => ("agent", "ha0"),
+        }
+    }
+
+    /// Octets of the shortest frame that the kernel takes for a test.
+    pub(super) fn shortest(&self) -> usize {
+        if self.kind == Kind::Tc { 14 + HEADER_LEN } else { 14 }
+    }
+
+    /// Runs a program on a frame that has come in on an interface; verdict and frame.
+    pub(super) fn run(&mut self, program: &str, interface: &str, frame: &[u8]) -> (i32, Vec<u8>) {
+        load(&mut self.programs.ebpf, self.kind, program).unwrap();
+        let index = self.indices[interface];
+        let mut out = vec![0; frame.len() + 256];
+        let mut context = vec![0; if self.kind == Kind::Tc { 192 } else { 24 }];
+        let mut write = |at: usize, value: u32| context[at..at + 4].copy_from_slice(&value.to_ne_bytes());
+        match self.kind {
+            // ingress_ifindex and ifindex of struct __sk_buff.
+            Kind::Tc => {
+                write(36, index);
+                write(40, index);
+            }
+            // data_end and ingress_ifindex of struct xdp_md.
+            Kind::Xdp => {
+                write(4, u32::try_from(frame.len()).unwrap());
+                write(12, index);
+            }
+        }
+        let options = TestRunOptions {
+            data_in: Some(frame),
+            data_out: Some(&mut out),
+            ctx_in: Some(&context),
+            ..TestRunOptions::default()
+        };
+        let result = match self.kind {
+            Kind::Tc => find::<SchedClassifier>(&mut self.programs.ebpf, program).unwrap().test_run(options),
+            Kind::Xdp => find::<Xdp>(&mut self.programs.ebpf, program).unwrap().test_run(options),
+        };
+        let result = result.unwrap_or_else(|error| panic!("{program} on {} octets: {error:?}", frame.len()));
+        out.truncate(result.data_size_out as usize);
+        (result.return_value as i32, out)
+    }
+
+    /// Runs a program and says what it did: whatever is not clearly right is a failure.
+    pub(super) fn did(&mut self, program: &str, interface: &str, frame: &[u8]) -> Did {
+        let (verdict, out) = self.run(program, interface, frame);
+        let reason = self.reason();
+        let (pass, redirect) = match self.kind {
+            Kind::Tc => (-1, 7),
+            Kind::Xdp => (2, 4),
+        };
+        if verdict == pass {
+            assert_eq!(out, frame, "{program} changed what it left alone");
+            return Did::Left(reason);
+        }
+        assert_eq!(verdict, redirect, "{program}: verdict for {frame:x?}");
+        assert_eq!(reason, "", "{program} counted what it sent on");
+        Did::Sent(out)
+    }
+
+    /// What was counted since the last time.
+    fn reason(&mut self) -> &'static str {
+        let mut found = Vec::new();
+        for (name, number) in self.programs.counters().left {
+            if self.counted.insert(name, number).unwrap_or(0) != number {
+                found.push(name);
+            }
+        }
+        assert!(found.len() <= 1, "{found:?}");
+        found.first().copied().unwrap_or("")
+    }
+
+    /// What the slow path and the kernel around it send on; nothing when it is dropped, kept or answered.
+    pub(super) fn oracle(&mut self, packet: &[u8], tunnelled: bool) -> Option<Vec<u8>> {
+        let (header, payload) = Header::parse_packet(packet).ok()?;
+        let special = |a: Ipv6Addr| {
+            a.is_multicast() || a.is_loopback() || a.is_unspecified() || a.is_unicast_link_local()
+        };
+        if special(header.source) || special(header.destination) {
+            return None;
+        }
+        let mut buffer = PacketBuffer::new();
+        buffer.copy_from(&packet[..HEADER_LEN + payload.len()]);
+        let result = if tunnelled && header.next_header == protocol::IPV6 {
+            // Into the tunnel device without the kernel's forwarding; then decapsulated, then forwarded.
+            self.forwarder.decapsulate(&header, HEADER_LEN, &mut buffer).ok()?;
+            let octets = buffer.as_mut_slice();
+            octets[7] = octets[7].checked_sub(1).filter(|hops| *hops > 0)?;
+            buffer.as_slice().to_vec()
+        } else {
+            let octets = buffer.as_mut_slice();
+            octets[7] = octets[7].checked_sub(1).filter(|hops| *hops > 0)?;
+            let verdict = self.forwarder.encapsulate(Time::ZERO, &header, &mut buffer);
+            let mut rest = false;
+            while self.forwarder.poll_output().is_some() {
+                rest = true;
+            }
+            if verdict != Verdict::Forward || rest {
+                return None;
+            }
+            let octets = buffer.as_mut_slice();
+            octets[7] -= 1;
+            buffer.as_slice().to_vec()
+        };
+        Some(result)
+    }
+
+    /// Compares a frame that was sent on with what the oracle made of the packet in it.
+    pub(super) fn agree(&mut self, packet: &[u8], tunnelled: bool, sent: &[u8]) {
+        let expected = self.oracle(packet, tunnelled);
+        let expected = expected.unwrap_or_else(|| panic!("the slow path does not send on {packet:x?}"));
+        assert!(
+            sent[12..14] == [0x86, 0xdd] && sent[14..] == expected,
+            "in       {packet:02x?}\nsent     {:02x?}\nexpected {expected:02x?}",
+            &sent[14..]
+        );
+    }
+
+    /// An IPv6 packet that goes into the tunnel.
+    pub(super) fn enters(&mut self, packet: &[u8]) -> Did {
+        let (program, interface) = self.entrance();
+        self.tried(program, interface, packet, false)
+    }
+
+    /// A tunnelled packet that arrives.
+    pub(super) fn arrives(&mut self, packet: &[u8]) -> Did {
+        let (program, interface) = self.exit();
+        self.tried(program, interface, packet, true)
+    }
+
+    fn tried(&mut self, program: &str, interface: &str, packet: &[u8], tunnelled: bool) -> Did {
+        let did = self.did(program, interface, &super::packets::frame(0x86dd, packet));
+        if let Did::Sent(sent) = &did {
+            self.agree(packet, tunnelled, sent);
+        }
+        did
+    }
+}

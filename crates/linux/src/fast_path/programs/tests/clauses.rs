@@ -1,0 +1,475 @@
+//! Clause by clause: what is taken, what is left to the slow path, and why.
+
+use std::net::Ipv6Addr;
+
+use carnet_station::forwarding::desired::TunnelEnd;
+use carnet_wire::ipv6::protocol;
+
+use super::bench::{Bench, Did, HOME_ADDRESS, HOME_AGENT, MTU, NEIGHBOURS, on_every_bench};
+use super::packets::*;
+use crate::fast_path::programs::Kind;
+
+/// Inner source and destination of what goes into the tunnel.
+fn inwards(bench: &Bench) -> (&'static str, &'static str) {
+    match bench.end {
+        TunnelEnd::MobileRouter => (INSIDE, OUTSIDE),
+        TunnelEnd::HomeAgent => (OUTSIDE, INSIDE),
+    }
+}
+
+/// Inner source and destination of what comes out of it.
+fn outwards(bench: &Bench) -> (&'static str, &'static str) {
+    let (source, destination) = inwards(bench);
+    (destination, source)
+}
+
+/// A tunnelled packet that arrives.
+fn tunnelled(bench: &Bench, inner: &[u8]) -> Vec<u8> {
+    let (source, destination) = bench.arriving(0);
+    within(source, destination, inner)
+}
+
+fn sent(did: &Did) -> &[u8] {
+    match did {
+        Did::Sent(frame) => frame,
+        Did::Left(why) => panic!("left to the slow path: {why:?}"),
+    }
+}
+
+/// RFC 2473 3: headers go in front and come off.
+#[test]
+fn common_packets_are_taken_both_ways() {
+    on_every_bench(|bench| {
+        let (source, destination) = inwards(bench);
+        let (far, near) = outwards(bench);
+        for payload in [8, 9, 100, 1000, MTU as usize - 40] {
+            sent(&bench.enters(&udp(source, destination, payload)));
+            let packet = tunnelled(bench, &udp(far, near, payload));
+            sent(&bench.arrives(&packet));
+        }
+        for next_header in [protocol::ICMPV6, protocol::NO_NEXT_HEADER, 47, 50, 132] {
+            let octets = udp_payload(64);
+            sent(&bench.enters(&packet(next_header, source, destination, &octets)));
+            let packet = tunnelled(bench, &packet(next_header, far, near, &octets));
+            sent(&bench.arrives(&packet));
+        }
+        // RFC 3963 9: the home address is in the binding, too.
+        let (from, to) = if bench.end == TunnelEnd::HomeAgent { (OUTSIDE, HOME_ADDRESS) } else { return };
+        sent(&bench.enters(&udp(from, to, 20)));
+        let packet = tunnelled(bench, &udp(to, from, 20));
+        sent(&bench.arrives(&packet));
+    });
+}
+
+/// XDP writes the neighbour's address; of tc's packets the kernel does, later.
+#[test]
+fn frames_go_to_the_neighbour_that_the_kernel_knows() {
+    on_every_bench(|bench| {
+        let (source, destination) = inwards(bench);
+        let entered = bench.enters(&udp(source, destination, 100));
+        let packet = { tunnelled(bench, &udp(destination, source, 100)) };
+        let arrived = bench.arrives(&packet);
+        if bench.kind == Kind::Tc {
+            return;
+        }
+        let (uplink, lan) = match bench.end {
+            TunnelEnd::MobileRouter => ("wan0", "lan0"),
+            TunnelEnd::HomeAgent => ("ha0", "ha0"),
+        };
+        for (did, interface) in [(entered, uplink), (arrived, lan)] {
+            let neighbour = NEIGHBOURS.iter().find(|(name, ..)| *name == interface).unwrap().2;
+            assert_eq!(sent(&did)[..6], neighbour, "{interface}");
+        }
+        // Carnet tells the kernel that these are in use.
+        let used = bench.programs.neighbours(std::time::Duration::from_secs(60));
+        for interface in [uplink, lan] {
+            let index = bench.index(interface);
+            assert!(used.iter().any(|(of, _)| *of == index), "{interface}: {used:?}");
+        }
+    });
+}
+
+/// RFC 6040 4.1 and 4.2, figure 4; RFC 2983 3.1, uniform model.
+#[test]
+fn every_combination_of_congestion_marks() {
+    on_every_bench(|bench| {
+        let (source, destination) = inwards(bench);
+        let (far, near) = outwards(bench);
+        for inner in 0..4 {
+            let did = bench.enters(&with_ecn(udp(source, destination, 100), inner));
+            assert_eq!(sent(&did)[15] >> 4 & 3, inner);
+            assert_eq!(sent(&did)[14] & 0xf, 0xb, "DSCP");
+            for outer in 0..4 {
+                let packet = tunnelled(bench, &with_ecn(udp(far, near, 100), inner));
+                let did = bench.arrives(&with_ecn(packet, outer));
+                if (inner, outer) == (0, 3) {
+                    assert_eq!(did, Did::Left("congestion"));
+                    continue;
+                }
+                let expected = match (inner, outer) {
+                    (0, _) => 0,
+                    (_, 3) => 3,
+                    (2, 1) => 1,
+                    _ => inner,
+                };
+                assert_eq!(sent(&did)[15] >> 4 & 3, expected, "inner {inner}, outer {outer}");
+            }
+        }
+    });
+}
+
+/// RFC 6438 3: a keyed hash of addresses and flow label; the comparison with the slow path is in `enters`.
+#[test]
+fn flow_labels_are_those_of_the_slow_path() {
+    on_every_bench(|bench| {
+        let (source, destination) = inwards(bench);
+        let mut labels = std::collections::BTreeSet::new();
+        for number in 0..200u32 {
+            let mut packet = udp(source, destination, 50);
+            // Another label, other hosts at both ends.
+            packet[2] = number as u8;
+            packet[22] = (number * 3) as u8;
+            packet[38] = (number * 5) as u8;
+            let did = bench.enters(&packet);
+            let frame = sent(&did);
+            labels.insert((frame[15] & 0xf, frame[16], frame[17]));
+        }
+        assert!(labels.len() > 190, "{}", labels.len());
+    });
+}
+
+/// RFC 8200 3: who forwards takes one off and never sends zero; RFC 2473 6.3: 64 outside.
+#[test]
+fn hop_limits() {
+    on_every_bench(|bench| {
+        let (source, destination) = inwards(bench);
+        let (far, near) = outwards(bench);
+        for hops in [0, 1, 2, 255] {
+            let entered = bench.enters(&with_hop_limit(udp(source, destination, 50), hops));
+            let packet = tunnelled(bench, &with_hop_limit(udp(far, near, 50), hops));
+            let arrived = bench.arrives(&packet);
+            if hops < 2 {
+                assert_eq!((entered, arrived), (Did::Left("hop_limit"), Did::Left("hop_limit")));
+                continue;
+            }
+            assert_eq!((sent(&entered)[14 + 7], sent(&entered)[14 + 47]), (64, hops - 1));
+            assert_eq!(sent(&arrived)[14 + 7], hops - 1);
+        }
+        // What is left of the outer one is nobody's business.
+        let packet = with_hop_limit(tunnelled(bench, &udp(far, near, 50)), 1);
+        sent(&bench.arrives(&packet));
+    });
+}
+
+/// RFC 4291 2.5.2, 2.5.3, 2.5.6, 2.7: such packets stay on their link, or in their host.
+#[test]
+fn special_addresses() {
+    on_every_bench(|bench| {
+        let (source, destination) = inwards(bench);
+        let (far, near) = outwards(bench);
+        for special in ["::", "::1", "fe80::1", "febf::1", "ff02::1", "ff0e::1"] {
+            for (from, to) in [(special, destination), (source, special)] {
+                let did = bench.enters(&udp(from, to, 50));
+                assert!(matches!(did, Did::Left("scope" | "")), "{from} to {to}: {did:?}");
+            }
+            for (from, to) in [(special, near), (far, special)] {
+                let packet = tunnelled(bench, &udp(from, to, 50));
+                let did = bench.arrives(&packet);
+                assert!(matches!(did, Did::Left("scope" | "")), "{from} to {to}: {did:?}");
+            }
+        }
+    });
+}
+
+/// RFC 6275 10.4.5, RFC 3963 9: the outer source is the care-of address, the inner one belongs to it.
+#[test]
+fn reverse_tunnel_checks() {
+    on_every_bench(|bench| {
+        let (far, near) = outwards(bench);
+        let inner = udp(far, near, 50);
+        let (from, to) = bench.arriving(0);
+        let (other, other_end) = bench.arriving(1);
+        // Also when what is right has been seen just before: what is remembered is no pass.
+        for _ in 0..2 {
+            for (source, destination) in [("2001:db8:f1::11", to), (from, "2001:db8:f1::11"), (to, from)] {
+                assert_eq!(bench.arrives(&within(source, destination, &inner)), Did::Left("outer_source"));
+            }
+            assert_eq!(bench.arrives(&within(other, other_end, &inner)), Did::Left("outer_source"));
+            sent(&bench.arrives(&within(from, to, &inner)));
+        }
+        match bench.end {
+            TunnelEnd::HomeAgent => {
+                let spoofed = udp("2001:db8:b::10", near, 50);
+                assert_eq!(bench.arrives(&within(from, to, &spoofed)), Did::Left(""));
+            }
+            TunnelEnd::MobileRouter => {
+                // Somebody else's destination, and a source on board.
+                let elsewhere = udp(far, "2001:db8:b::10", 50);
+                assert_eq!(bench.arrives(&within(from, to, &elsewhere)), Did::Left(""));
+                let spoofed = udp("2001:db8:a::77", near, 50);
+                assert_eq!(bench.arrives(&within(from, to, &spoofed)), Did::Left(""));
+                // From here on board to there on board is no matter of the tunnel (RFC 3963 5.5).
+                assert_eq!(bench.enters(&udp(INSIDE, "2001:db8:a::77", 50)), Did::Left(""));
+                assert_eq!(bench.enters(&udp("2001:db8:b::10", OUTSIDE, 50)), Did::Left(""));
+            }
+        }
+    });
+}
+
+/// RFC 6275 11.7.2, RFC 3963 5.5: without a registration nothing is sent, but what still comes is taken.
+#[test]
+fn a_previous_care_of_address_is_heard_and_without_one_in_use_nothing_is_sent() {
+    on_every_bench(|bench| {
+        let (source, destination) = inwards(bench);
+        let (far, near) = outwards(bench);
+        let (packet, old) = (udp(source, destination, 50), tunnelled(bench, &udp(far, near, 50)));
+        sent(&bench.enters(&packet));
+        sent(&bench.arrives(&old));
+        let tunnel = bench.tunnel(0, false);
+        bench.set(tunnel.clone());
+        assert_eq!(bench.enters(&packet), Did::Left("no_path"));
+        sent(&bench.arrives(&old));
+        // A handover: all at once, the old one is heard a while longer.
+        let new = bench.tunnel(1, true);
+        bench.set(new.clone());
+        let outer_of = |did: &Did| (sent(did)[22..38].to_vec(), sent(did)[38..54].to_vec());
+        let ends = (new.local.octets().to_vec(), new.remote.octets().to_vec());
+        for port in 0..50 {
+            let mut packet = packet.clone();
+            packet[41] = port;
+            let did = bench.enters(&packet);
+            assert_eq!(outer_of(&did), ends);
+        }
+        sent(&bench.arrives(&old));
+        // Then no longer, at once.
+        bench.remove(&tunnel);
+        assert_eq!(bench.arrives(&old), Did::Left("outer_source"));
+        bench.remove(&new);
+        assert_eq!(bench.enters(&packet), Did::Left(""));
+        assert_eq!(bench.arrives(&old), Did::Left(""));
+    });
+}
+
+/// RFC 2473 7: the sender is to be told, or the outer packet cut: the slow path's.
+#[test]
+fn the_mtu_of_the_tunnel_and_of_the_way() {
+    on_every_bench(|bench| {
+        let (source, destination) = inwards(bench);
+        let fits = udp(source, destination, MTU as usize - 40);
+        let larger = udp(source, destination, MTU as usize - 39);
+        // In whatever order, remembered or not.
+        for _ in 0..2 {
+            assert_eq!(bench.enters(&larger), Did::Left("too_big"));
+            sent(&bench.enters(&fits));
+        }
+        let narrow = bench.tunnel(0, true);
+        bench.set(carnet_station::forwarding::desired::Tunnel { mtu: 1279, ..narrow });
+        assert_eq!(bench.enters(&udp(source, destination, 1240)), Did::Left("too_big"));
+        sent(&bench.enters(&udp(source, destination, 1239)));
+        // The way behind the tunnel.
+        let (far, near) = outwards(bench);
+        let departure = if bench.end == TunnelEnd::MobileRouter { "lan0" } else { "ha0" };
+        super::bench::ip(&format!("link set {departure} mtu 1400"));
+        bench.programs.forget().unwrap();
+        let packet = tunnelled(bench, &udp(far, near, 1360));
+        sent(&bench.arrives(&packet));
+        let packet = tunnelled(bench, &udp(far, near, 1361));
+        assert_eq!(bench.arrives(&packet), Did::Left("too_big"));
+    });
+}
+
+/// RFC 8200 4.3 to 4.6: what stands between the headers is for others to read. RFC 2473 4.1.1: nesting is counted.
+#[test]
+fn extension_headers_fragments_and_tunnels_in_tunnels() {
+    on_every_bench(|bench| {
+        let (source, destination) = inwards(bench);
+        let (far, near) = outwards(bench);
+        let behind = [&[protocol::UDP, 0, 1, 4, 0, 0, 0, 0][..], &udp_payload(30)].concat();
+        for next_header in [0, 43, 60, 135] {
+            let did = bench.enters(&packet(next_header, source, destination, &behind));
+            assert_eq!(did, Did::Left("extension"), "{next_header}");
+            let packet = tunnelled(bench, &packet(next_header, far, near, &behind));
+            assert_eq!(bench.arrives(&packet), Did::Left("extension"), "{next_header}");
+            // In the outer packet: not even looked at.
+            let (from, to) = bench.arriving(0);
+            let outer = super::packets::packet(
+                next_header,
+                from,
+                to,
+                &[&[41, 0, 1, 4, 0, 0, 0, 0][..], &packet].concat(),
+            );
+            assert_eq!(bench.arrives(&outer), Did::Left(""), "{next_header}");
+        }
+        // Fragments of others are packets like any.
+        sent(&bench.enters(&packet(protocol::FRAGMENT, source, destination, &behind)));
+        let packet = tunnelled(bench, &packet(protocol::FRAGMENT, far, near, &behind));
+        sent(&bench.arrives(&packet));
+        // Outer fragments are to be put together first.
+        let (from, to) = bench.arriving(0);
+        let pieces = [&[41, 0, 0, 1, 0, 0, 0, 9][..], &udp(far, near, 40)].concat();
+        let fragment = super::packets::packet(protocol::FRAGMENT, from, to, &pieces);
+        assert_eq!(bench.arrives(&fragment), Did::Left(""));
+        // Two tunnels inside.
+        let inner = within(source, destination, &udp(source, destination, 20));
+        let did = bench.enters(&inner);
+        assert!(matches!(did, Did::Left("extension" | "")), "{did:?}");
+    });
+}
+
+/// Packets of the protocol itself: Binding Updates (Home Address option), acknowledgements (type 2 routing header),
+/// ICMPv6 errors about outer packets (RFC 2473 8).
+#[test]
+fn what_is_addressed_to_the_ends_is_left_alone() {
+    on_every_bench(|bench| {
+        let home: Ipv6Addr = address(HOME_ADDRESS);
+        let mobility = [59, 1, 6, 0, 0, 0, 0, 0, 0, 0, 0, 1, 0, 4, 1, 2];
+        let routing = [&[135, 2, 2, 1, 0, 0, 0, 0][..], &home.octets(), &mobility].concat();
+        let options = [&[135, 2, 1, 2, 0, 0, 0xc9, 16][..], &home.octets(), &mobility].concat();
+        let (from, to) = bench.arriving(0);
+        let (far, near) = outwards(bench);
+        let quoted = within(to, from, &udp(near, far, 50));
+        let error = [&[2, 0, 0, 0, 0, 0, 5, 0][..], &quoted].concat();
+        for (next_header, payload) in [
+            (43, &routing[..]),
+            (60, &options),
+            (135, &mobility),
+            (58, &error),
+            (17, &udp_payload(30)),
+            (59, &[0; 8]),
+        ] {
+            for source in [from, "2001:db8:c::7"] {
+                assert_eq!(bench.arrives(&packet(next_header, source, to, payload)), Did::Left(""));
+            }
+        }
+    });
+}
+
+/// RFC 9293 3.7.1: the slow path lowers the Maximum Segment Size of connections; nothing else of TCP is looked at.
+#[test]
+fn tcp_segments_are_taken_but_syn() {
+    on_every_bench(|bench| {
+        let (source, destination) = inwards(bench);
+        let (far, near) = outwards(bench);
+        for flags in [0x02, 0x12, 0x10, 0x18, 0x11, 0x04] {
+            let entered = bench.enters(&tcp(source, destination, flags));
+            let packet = tunnelled(bench, &tcp(far, near, flags));
+            let arrived = bench.arrives(&packet);
+            if flags & 2 != 0 {
+                assert_eq!((entered, arrived), (Did::Left("syn"), Did::Left("syn")), "{flags:#x}");
+            } else {
+                sent(&entered);
+                sent(&arrived);
+            }
+        }
+    });
+}
+
+/// RFC 8200 3: the length that counts is the header's.
+#[test]
+fn lengths_that_lie() {
+    on_every_bench(|bench| {
+        let (source, destination) = inwards(bench);
+        let (far, near) = outwards(bench);
+        let with_length = |mut packet: Vec<u8>, at: usize, length: u16| {
+            packet[at..at + 2].copy_from_slice(&length.to_be_bytes());
+            packet
+        };
+        let (packet, outer) = (udp(source, destination, 50), tunnelled(bench, &udp(far, near, 50)));
+        for (length, why) in [(51, ""), (0, ""), (0xffff, ""), (49, "")] {
+            assert_eq!(bench.enters(&with_length(packet.clone(), 4, length)), Did::Left(why), "{length}");
+        }
+        for (length, why) in [(91, ""), (89, ""), (39, ""), (0, ""), (0xffff, "")] {
+            assert_eq!(bench.arrives(&with_length(outer.clone(), 4, length)), Did::Left(why), "{length}");
+        }
+        for length in [51, 49, 0, 0xffff] {
+            let did = bench.arrives(&with_length(outer.clone(), 44, length));
+            assert_eq!(did, Did::Left("malformed"), "{length}");
+        }
+        // What follows the inner packet within the outer one.
+        let inner = [&udp(far, near, 50)[..], &[0xee; 7]].concat();
+        let packet = tunnelled(bench, &inner);
+        assert_eq!(bench.arrives(&packet), Did::Left("malformed"));
+    });
+}
+
+/// IEEE 802.1Q, IPv4, ARP and whatever else there is on a link.
+#[test]
+fn other_frames_are_left_alone() {
+    on_every_bench(|bench| {
+        let (source, destination) = inwards(bench);
+        let packet = udp(source, destination, 50);
+        let (program, interface) = bench.entrance();
+        let tagged = [&[0, 7, 0x86, 0xdd][..], &packet].concat();
+        let mut version = packet.clone();
+        version[0] = 0x45;
+        for (ethertype, payload) in [
+            (0x8100, &tagged[..]),
+            (0x88a8, &tagged),
+            (0x0800, &packet),
+            (0x0806, &packet),
+            (0x86dd, &version),
+        ] {
+            assert_eq!(
+                bench.did(program, interface, &frame(ethertype, payload)),
+                Did::Left(""),
+                "{ethertype:#x}"
+            );
+        }
+    });
+}
+
+/// Whatever a frame lacks, the rest is not read.
+#[test]
+fn frames_cut_at_every_length() {
+    on_every_bench(|bench| {
+        let (source, destination) = inwards(bench);
+        let (far, near) = outwards(bench);
+        let outer = tunnelled(bench, &tcp(far, near, 0x10));
+        for (packet, (program, interface)) in
+            [(tcp(source, destination, 0x10), bench.entrance()), (outer, bench.exit())]
+        {
+            let whole = frame(0x86dd, &packet);
+            // For tc, the kernel itself wants a whole header in a test.
+            for length in bench.shortest()..whole.len() {
+                assert_eq!(bench.did(program, interface, &whole[..length]), Did::Left(""), "{length}");
+            }
+            sent(&bench.did(program, interface, &whole));
+            // And where the headers agree on the length that is left.
+            for length in 1..packet.len() - 40 {
+                let mut packet = packet[..40 + length].to_vec();
+                packet[4..6].copy_from_slice(&u16::try_from(length).unwrap().to_be_bytes());
+                let tunnelled = interface == bench.exit().1;
+                match bench.did(program, interface, &frame(0x86dd, &packet)) {
+                    Did::Sent(sent) => bench.agree(&packet, tunnelled, &sent),
+                    Did::Left(_) => {}
+                }
+            }
+        }
+    });
+}
+
+/// The loop that two bindings with care-of addresses in each other's network would make (RFC 2473 4.1).
+#[test]
+fn packets_of_our_own_do_not_enter_again() {
+    on_every_bench(|bench| {
+        if bench.end != TunnelEnd::HomeAgent {
+            return;
+        }
+        let own = packet(protocol::FRAGMENT, HOME_AGENT, INSIDE, &[41, 0, 0, 1, 0, 0, 0, 9, 1, 2]);
+        assert_eq!(bench.enters(&own), Did::Left("extension"));
+    });
+}
+
+/// What is remembered of packets that came in a tunnel holds for the interface that they came in on: another one may
+/// have another task.
+#[test]
+fn on_an_interface_with_another_task_nothing_remembered_counts() {
+    on_every_bench(|bench| {
+        if bench.end == TunnelEnd::HomeAgent {
+            return;
+        }
+        let packet = tunnelled(bench, &udp(OUTSIDE, INSIDE, 50));
+        sent(&bench.arrives(&packet));
+        assert_eq!(bench.did("agent", "lan0", &frame(0x86dd, &packet)), Did::Left(""));
+    });
+}

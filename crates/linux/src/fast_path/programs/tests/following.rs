@@ -1,0 +1,154 @@
+//! The programs follow what the kernel's routing says, and what the bindings are.
+
+use std::time::{Duration, Instant};
+
+use carnet_station::forwarding::desired::TunnelEnd;
+
+use super::bench::{Bench, Did, NEIGHBOURS, ip, on_every_bench};
+use super::packets::*;
+use crate::fast_path::programs::Kind;
+
+fn entering(bench: &Bench) -> Vec<u8> {
+    match bench.end {
+        TunnelEnd::MobileRouter => udp(INSIDE, OUTSIDE, 100),
+        TunnelEnd::HomeAgent => udp(OUTSIDE, INSIDE, 100),
+    }
+}
+
+/// A rule, packets that it leads away, and some that it does not touch.
+type Case<'a> = (&'a str, &'a [&'a [u8]], &'a [&'a [u8]]);
+
+fn is_sent(did: &Did) -> bool {
+    matches!(did, Did::Sent(_))
+}
+
+/// An operator's rules come before carnet's: by port, by protocol, by traffic class, by source.
+#[test]
+fn a_rule_that_leads_a_flow_elsewhere_holds() {
+    on_every_bench(|bench| {
+        let (_, interface) = bench.entrance();
+        let packet = entering(bench);
+        let mut other_port = packet.clone();
+        other_port[43] ^= 1;
+        let source = if bench.end == TunnelEnd::MobileRouter { INSIDE } else { OUTSIDE };
+        let destination = if bench.end == TunnelEnd::MobileRouter { OUTSIDE } else { INSIDE };
+        let fragment = super::packets::packet(
+            44,
+            source,
+            destination,
+            &[&[17, 0, 0, 1, 0, 0, 0, 9][..], &udp_payload(48)].concat(),
+        );
+        let sctp = super::packets::packet(132, source, destination, &udp_payload(60));
+        ip("-6 route add unreachable default table 77");
+        let (packet, other_port, fragment, sctp) = (&packet[..], &other_port[..], &fragment[..], &sctp[..]);
+        let cases: [Case<'_>; 7] = [
+            ("ipproto udp dport 4242", &[packet], &[other_port, fragment, sctp]),
+            ("ipproto udp sport 12345", &[packet, other_port], &[fragment, sctp]),
+            ("ipproto udp", &[packet, other_port, fragment], &[sctp]),
+            ("ipproto sctp dport 4242", &[sctp], &[packet, fragment]),
+            ("ipproto 44", &[], &[packet, fragment]),
+            (&format!("from {source}"), &[packet, fragment, sctp], &[]),
+            (&format!("to {destination} iif {interface}"), &[packet, fragment, sctp], &[]),
+        ];
+        for (rule, away, untouched) in cases {
+            // Nothing may be left from before that would still be right without the rule.
+            for packet in away.iter().chain(untouched) {
+                assert!(is_sent(&bench.enters(packet)), "before {rule}");
+            }
+            ip(&format!("-6 rule add pref 50 {rule} lookup 77"));
+            bench.programs.forget().unwrap();
+            for packet in away {
+                assert_eq!(bench.enters(packet), Did::Left("route"), "{rule}");
+            }
+            for packet in untouched {
+                assert!(is_sent(&bench.enters(packet)), "{rule}");
+            }
+            ip("-6 rule del pref 50");
+            bench.programs.forget().unwrap();
+        }
+    });
+}
+
+/// Told by carnet at once, and without that after a second.
+#[test]
+fn a_changed_route_is_followed() {
+    on_every_bench(|bench| {
+        let packet = entering(bench);
+        assert!(is_sent(&bench.enters(&packet)));
+        let rule = "pref 50 to 2001:db8::/32 lookup 77";
+        ip("-6 route add unreachable default table 77");
+        ip(&format!("-6 rule add {rule}"));
+        bench.programs.forget().unwrap();
+        assert_eq!(bench.enters(&packet), Did::Left("route"));
+        ip("-6 rule del pref 50");
+        // What was refused is not remembered.
+        assert!(is_sent(&bench.enters(&packet)));
+        ip(&format!("-6 rule add {rule}"));
+        let start = Instant::now();
+        while is_sent(&bench.enters(&packet)) {
+            assert!(start.elapsed() < Duration::from_secs(5), "remembered for ever");
+            std::thread::sleep(Duration::from_millis(50));
+        }
+    });
+}
+
+/// The outer packet leaves by the way that its own source has.
+#[test]
+fn a_handover_takes_the_other_uplink() {
+    on_every_bench(|bench| {
+        if bench.end == TunnelEnd::HomeAgent || bench.kind == Kind::Tc {
+            return;
+        }
+        let packet = entering(bench);
+        for (way, interface) in [(0, "wan0"), (1, "wan1"), (0, "wan0")] {
+            for number in 0..2 {
+                let tunnel = bench.tunnel(number, number == way);
+                bench.set(tunnel);
+            }
+            let Did::Sent(frame) = bench.enters(&packet) else { panic!("left to the slow path") };
+            let neighbour = NEIGHBOURS.iter().find(|(name, ..)| *name == interface).unwrap().2;
+            assert_eq!(frame[..6], neighbour, "{interface}");
+        }
+    });
+}
+
+/// A neighbour that is not known is the kernel's to find. The packet that could still go, by tc, is not the measure
+/// of those behind it.
+#[test]
+fn an_unknown_neighbour() {
+    on_every_bench(|bench| {
+        let (interface, neighbour) = match bench.end {
+            TunnelEnd::MobileRouter => ("wan0", "2001:db8:f1::1"),
+            TunnelEnd::HomeAgent => ("ha0", "2001:db8:f0::1"),
+        };
+        ip(&format!("-6 neigh del {neighbour} dev {interface}"));
+        bench.programs.forget().unwrap();
+        let (small, mut large) = (entering(bench), udp(INSIDE, OUTSIDE, 1400));
+        if bench.end == TunnelEnd::HomeAgent {
+            large = udp(OUTSIDE, INSIDE, 1400);
+        }
+        for packet in [&small, &large] {
+            match bench.kind {
+                Kind::Tc => assert!(is_sent(&bench.enters(packet))),
+                Kind::Xdp => assert_eq!(bench.enters(packet), Did::Left("neighbour")),
+            }
+        }
+        ip(&format!("-6 neigh add {neighbour} lladdr 02:00:00:00:09:00 dev {interface}"));
+        bench.programs.forget().unwrap();
+        assert!(is_sent(&bench.enters(&small)) && is_sent(&bench.enters(&large)));
+    });
+}
+
+/// A packet for another mobile router of the same home agent goes from one tunnel into the other: by the slow path.
+#[test]
+fn from_one_tunnel_into_another_is_the_slow_paths() {
+    on_every_bench(|bench| {
+        if bench.end == TunnelEnd::MobileRouter {
+            return;
+        }
+        ip("-6 route add 2001:db8:b::/64 dev carnet0");
+        let (from, to) = bench.arriving(0);
+        let packet = within(from, to, &udp(INSIDE, "2001:db8:b::1", 50));
+        assert_eq!(bench.arrives(&packet), Did::Left("route"));
+    });
+}

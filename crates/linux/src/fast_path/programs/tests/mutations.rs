@@ -1,0 +1,116 @@
+//! Random changes of packets: whatever becomes of them, a program hands on what the slow path would, or nothing.
+
+use carnet_base::Rng;
+use carnet_station::forwarding::desired::TunnelEnd;
+
+use super::bench::{Bench, CARE_OF, Did, HOME_ADDRESS, HOME_AGENT, on_every_bench};
+use super::packets::*;
+
+/// For each kind of program and end.
+const MUTATIONS: usize = 5000;
+
+/// Packets that programs look at more closely.
+fn seeds(bench: &Bench) -> Vec<Vec<u8>> {
+    let mut seeds = Vec::new();
+    let (from, to) = bench.arriving(0);
+    for (source, destination) in [(INSIDE, OUTSIDE), (OUTSIDE, INSIDE), (OUTSIDE, HOME_ADDRESS)] {
+        let plain = [
+            udp(source, destination, 40),
+            tcp(source, destination, 0x10),
+            packet(58, source, destination, &[128, 0, 0, 0, 1, 2, 3, 4]),
+            packet(44, source, destination, &[&[17, 0, 0, 1, 0, 0, 0, 9][..], &udp_payload(24)].concat()),
+        ];
+        seeds.extend(plain.iter().map(|packet| within(from, to, packet)));
+        seeds.extend(plain);
+    }
+    seeds
+}
+
+fn mutate(rng: &mut Rng, packet: &mut Vec<u8>) {
+    const ADDRESSES: [&str; 10] = [
+        INSIDE,
+        OUTSIDE,
+        HOME_ADDRESS,
+        HOME_AGENT,
+        CARE_OF[0],
+        CARE_OF[1],
+        "::",
+        "ff02::1",
+        "fe80::1",
+        "2001:db8:b::1",
+    ];
+    let mut below = |bound: usize| rng.below(bound as u64) as usize;
+    match below(8) {
+        0 => {
+            let at = below(packet.len());
+            packet[at] ^= 1 << below(8);
+        }
+        1 => {
+            let at = below(packet.len());
+            packet[at] = below(256) as u8;
+        }
+        // In a header.
+        2 => {
+            let at = below(packet.len().min(100));
+            packet[at] = [0, 1, 2, 6, 17, 41, 43, 44, 58, 60, 0x60, 135, 255][below(13)];
+        }
+        3 => packet.truncate(1 + below(packet.len())),
+        4 => packet.extend((0..below(20)).map(|at| at as u8)),
+        5 => {
+            let at = [8, 24, 48, 64][below(4)];
+            let address = address(ADDRESSES[below(ADDRESSES.len())]).octets();
+            if let Some(place) = packet.get_mut(at..at + 16) {
+                place.copy_from_slice(&address);
+            }
+        }
+        6 => {
+            // Lengths that fit again.
+            let length = packet.len();
+            for at in [4, 44] {
+                if length > at + 36 {
+                    let value = u16::try_from(length - at - 36).unwrap();
+                    packet[at..at + 2].copy_from_slice(&value.to_be_bytes());
+                }
+            }
+        }
+        _ => {
+            let at = [6, 7, 46, 47][below(4)];
+            if let Some(place) = packet.get_mut(at) {
+                *place = [0, 1, 2, 6, 17, 41, 44, 58][below(8)];
+            }
+        }
+    }
+}
+
+#[test]
+fn whatever_arrives_is_sent_on_rightly_or_left_alone() {
+    on_every_bench(|bench| {
+        let seed = 0x5eed + bench.kind as u64 * 2 + u64::from(bench.end == TunnelEnd::HomeAgent);
+        let mut rng = Rng::new(seed);
+        let seeds = seeds(bench);
+        let (mut sent, mut left) = (0, 0);
+        for _ in 0..MUTATIONS {
+            let mut packet = seeds[rng.below(seeds.len() as u64) as usize].clone();
+            for _ in 0..1 + rng.below(3) {
+                mutate(&mut rng, &mut packet);
+            }
+            if packet.len() + 14 < bench.shortest() {
+                continue;
+            }
+            let places = [bench.entrance(), bench.exit()];
+            let (program, interface) = places[rng.below(2) as usize];
+            match bench.did(program, interface, &frame(0x86dd, &packet)) {
+                Did::Sent(out) => {
+                    // The home agent's one program does both.
+                    let own = bench.end == TunnelEnd::MobileRouter
+                        || packet[24..40] == address(HOME_AGENT).octets();
+                    bench.agree(&packet, program != "lan" && own, &out);
+                    sent += 1;
+                }
+                Did::Left(_) => left += 1,
+            }
+        }
+        println!("{:?} at the {:?}'s end: {sent} sent on, {left} left alone", bench.kind, bench.end);
+        assert!(sent > MUTATIONS / 50 && left > MUTATIONS / 10, "{sent}, {left}");
+    });
+}

@@ -1,0 +1,68 @@
+//! Packets to test with.
+
+use std::net::Ipv6Addr;
+
+use carnet_wire::ipv6::{Header, protocol};
+
+/// Where packets of the tests come from and go to.
+pub(super) const INSIDE: &str = "2001:db8:a::10";
+pub(super) const OUTSIDE: &str = "2001:db8:c::1";
+
+pub(super) fn address(text: &str) -> Ipv6Addr {
+    text.parse().unwrap()
+}
+
+/// A packet with this next header, hop limit 64, a flow label and a DSCP.
+pub(super) fn packet(next_header: u8, source: &str, destination: &str, payload: &[u8]) -> Vec<u8> {
+    let header = Header {
+        traffic_class: 0xb8,
+        flow_label: 0x12345,
+        payload_length: u16::try_from(payload.len()).unwrap(),
+        next_header,
+        hop_limit: 64,
+        source: address(source),
+        destination: address(destination),
+    };
+    [&header.emit()[..], payload].concat()
+}
+
+/// UDP of so many octets in all.
+pub(super) fn udp_payload(length: usize) -> Vec<u8> {
+    let mut octets: Vec<u8> = (0..length).map(|at| (at * 7) as u8).collect();
+    octets[..4].copy_from_slice(&[0x30, 0x39, 0x10, 0x92]);
+    octets[4..6].copy_from_slice(&u16::try_from(length).unwrap().to_be_bytes());
+    octets
+}
+
+pub(super) fn udp(source: &str, destination: &str, length: usize) -> Vec<u8> {
+    packet(protocol::UDP, source, destination, &udp_payload(length))
+}
+
+/// A TCP segment with these flags.
+pub(super) fn tcp(source: &str, destination: &str, flags: u8) -> Vec<u8> {
+    let mut octets = vec![0x30, 0x39, 0, 80, 1, 2, 3, 4, 5, 6, 7, 8, 0x50, flags, 0xff, 0xff, 0, 0, 0, 0];
+    octets.extend(b"some data");
+    packet(protocol::TCP, source, destination, &octets)
+}
+
+/// With another hop limit.
+pub(super) fn with_hop_limit(mut packet: Vec<u8>, hop_limit: u8) -> Vec<u8> {
+    packet[7] = hop_limit;
+    packet
+}
+
+/// With another ECN field.
+pub(super) fn with_ecn(mut packet: Vec<u8>, ecn: u8) -> Vec<u8> {
+    packet[1] = packet[1] & !0x30 | ecn << 4;
+    packet
+}
+
+/// The packet in another IPv6 header.
+pub(super) fn within(source: &str, destination: &str, inner: &[u8]) -> Vec<u8> {
+    packet(protocol::IPV6, source, destination, inner)
+}
+
+/// In an Ethernet frame.
+pub(super) fn frame(ethertype: u16, packet: &[u8]) -> Vec<u8> {
+    [&[2, 0, 0, 0, 0, 9, 2, 0, 0, 0, 0, 8][..], &ethertype.to_be_bytes(), packet].concat()
+}
