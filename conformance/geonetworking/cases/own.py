@@ -131,9 +131,10 @@ def _(t):
     ended = t.bed.counters()
     received = ended["geonet.received"] - began["geonet.received"]
     t.true(received > MUTATIONS * 0.95, f"{received} packets were received")
-    t.bed.receive()
     t.wait(0.3)
+    # What was sent on bears the marks of the mutations.
     t.frames.clear()
+    t.faults.clear()
     t.ask(upper.guc(t.b.addr, b"still there"))
     t.same(t.expect(t.own(gn.GUC, b"still there"), "the GUC").to, t.b.mac, "next hop")
 
@@ -199,6 +200,15 @@ def _(t):
         packet = t.c.gbc(t.area2, b"x", scf=True, hops=8)
         t.send(t.d, packet)
         t.same(t.expect(t.forwarded(packet), "the GBC").to, t.b.mac, "next hop")
+
+
+@case("OWN_NO_PROGRESS", "contention: a station that is farther from the destination than the sender keeps quiet", "annex E.3",
+      profile="unicast-cbf")
+def _(t):
+    t.beacons(t.b, t.c)
+    packet = t.b.guc(t.spv(t.a), b"x", scf=True, hops=8)
+    t.send(t.b, packet)
+    t.none(t.forwarded(packet), "the GUC")
 
 
 # SHBs of vanetza v26.02's socktap, as two of its stations sent them over a veth: a CAM and a hello on BTP-B, and a
