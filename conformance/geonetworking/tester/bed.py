@@ -41,8 +41,8 @@ def enter():
     run("ip", "link", "set", "lo", "up")
 
 
-def die_with_parent():
-    libc.prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
+def die_with_parent(by=signal.SIGKILL):
+    libc.prctl(PR_SET_PDEATHSIG, by)
 
 
 def run(*command):

@@ -5,6 +5,7 @@ go into a capture file.
 """
 
 import json
+import signal
 import struct
 import sys
 
@@ -61,7 +62,9 @@ def run_list(program, cases, capture, tell):
 
 
 def main(program, capture_path):
-    bed.die_with_parent()
+    # By an exception, so that directories are removed.
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(1))
+    bed.die_with_parent(signal.SIGTERM)
     bed.enter()
     by_name = {declared.name: declared for declared in CASES}
     capture = Capture(capture_path)
