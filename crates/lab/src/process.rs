@@ -79,6 +79,11 @@ impl Daemon {
         self.child.id()
     }
 
+    /// Its process number.
+    pub fn id(&self) -> u32 {
+        self.child.id()
+    }
+
     /// Its exit status if it has ended.
     pub fn ended(&mut self) -> Option<ExitStatus> {
         self.child.try_wait().ok().flatten()

@@ -58,6 +58,33 @@ fn every_path_passes_packets_without_loss() {
             assert!(lost.expect("a count") * 10 < sent.expect("a count"), "{figure}");
         }
     }
+    let positive = |value: &serde_json::Value| value.as_f64().is_some_and(|value| value > 0.0);
+    let carnets: Vec<&String> =
+        paths.iter().filter(|path| !["plain", "seg6"].contains(&path.as_str())).collect();
+    for path in &paths {
+        let of = |key: &str| list(key).into_iter().filter(|one| one["path"] == **path).collect::<Vec<_>>();
+        assert!(of("rtt").len() == 1 && positive(&of("rtt")[0]["median_us"]), "{path}: {told}");
+        assert_eq!((of("tcp").len(), of("cpu").len()), (8, 2), "{path}: {told}");
+        // Hosts that do not know of the tunnel: seg6 does not tell them, and nobody clamps for it.
+        let transfers =
+            of("tcp").into_iter().filter(|one| path != "seg6" || one["hosts"] == "hosts with MTU 1460");
+        for one in transfers {
+            assert!(positive(&one["gbit"]["median"]) && one["error"].is_null(), "{one}");
+        }
+    }
+    for path in carnets {
+        let of = |key: &str| list(key).into_iter().filter(|one| one["path"] == **path).collect::<Vec<_>>();
+        assert_eq!(
+            (of("handover").len(), of("bindings").len(), of("starts").len()),
+            (2, 8, 2),
+            "{path}: {told}"
+        );
+        for one in of("handover") {
+            let (sent, lost) = (one["sent"].as_u64(), one["lost"].as_u64());
+            assert!(one["handovers"] == 2 && lost.expect("a count") * 10 < sent.expect("a count"), "{one}");
+        }
+        assert!(of("bindings").iter().all(|one| positive(&one["rate"]["median"])), "{path}: {told}");
+    }
     let page = out.join("bench.md");
     let run = Command::new(LAB).arg("bench-table").arg(out.join("bench.json")).arg(&page).output();
     assert!(run.expect("the lab starts").status.success());

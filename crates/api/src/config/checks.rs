@@ -1,6 +1,7 @@
 //! The checks between values of a config file. What a single value has to be is in
 //! [`values`](super::values).
 
+use std::collections::{BTreeMap, HashMap};
 use std::net::Ipv6Addr;
 
 use ipnet::Ipv6Net;
@@ -35,12 +36,13 @@ pub(super) fn check(draft: &Draft, sink: &Sink<'_>) {
 fn home_agent(agent: &HomeAgentDraft, sink: &Sink<'_>) {
     let routers = agent.routers.as_deref().unwrap_or_default();
     let mut prefixes: Vec<At<Ipv6Net>> = Vec::new();
-    for (index, router) in routers.iter().enumerate() {
+    let mut home_addresses: HashMap<Ipv6Addr, At<Ipv6Addr>> = HashMap::new();
+    for router in routers {
         home_address(router.home_address, agent.home_prefix, &router.prefixes, sink);
         if let Some(own) = router.home_address {
-            let mut others = routers[..index].iter().filter_map(|other| other.home_address);
-            if let Some(other) = others.find(|other| other.value == own.value) {
-                let place = sink.place(other.at);
+            let first = *home_addresses.entry(own.value).or_insert(own);
+            if first.at != own.at {
+                let place = sink.place(first.at);
                 sink.push(own.at, format!("{} is the home address at {place}, expected another", own.value));
             }
             if let Some(address) = agent.address.filter(|address| address.value == own.value) {
@@ -186,12 +188,20 @@ fn not_inside(agent: Option<At<Ipv6Addr>>, prefixes: &List<Ipv6Net>, sink: &Sink
     }
 }
 
-/// No prefix may be part of another.
+/// No prefix may be part of another. There may be a great many.
 fn apart(prefixes: &[At<Ipv6Net>], sink: &Sink<'_>) {
+    // By first address and length, the first prefix of that kind.
+    let mut before: BTreeMap<(u128, u8), usize> = BTreeMap::new();
     for (index, prefix) in prefixes.iter().enumerate() {
-        let overlaps =
-            |other: &&At<Ipv6Net>| prefix.value.contains(&other.value) || other.value.contains(&prefix.value);
-        if let Some(other) = prefixes[..index].iter().find(overlaps) {
+        let (first, last) = (prefix.value.network(), prefix.value.broadcast());
+        let length = prefix.value.prefix_len();
+        let around = (0..length).filter_map(|shorter| {
+            let network = Ipv6Net::new(first, shorter).ok()?.network();
+            before.get(&(u128::from(network), shorter))
+        });
+        let within = before.range((u128::from(first), length)..=(u128::from(last), u8::MAX));
+        let other = around.chain(within.map(|(_, other)| other)).min();
+        if let Some(other) = other.and_then(|other| prefixes.get(*other)) {
             let message = format!(
                 "{} overlaps {} at {}, expected prefixes that do not overlap",
                 prefix.value,
@@ -200,6 +210,7 @@ fn apart(prefixes: &[At<Ipv6Net>], sink: &Sink<'_>) {
             );
             sink.push(prefix.at, message);
         }
+        before.entry((u128::from(first), length)).or_insert(index);
     }
 }
 

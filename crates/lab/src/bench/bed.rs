@@ -3,6 +3,7 @@
 use anyhow::bail;
 use nix::sys::signal::Signal;
 
+use super::cores::Cores;
 use super::figures::PathFigure;
 use super::packets::Part;
 use super::path::Path;
@@ -60,6 +61,19 @@ impl Bed {
             };
             (lane.path, world)
         })
+    }
+
+    /// The paths that can be had.
+    pub fn paths(&self) -> impl Iterator<Item = Path> {
+        self.lanes.iter().map(|lane| lane.path)
+    }
+
+    /// Puts the stations onto the measuring core, or lets them run anywhere.
+    pub fn pin(&self, cores: &Cores, pinned: bool) -> anyhow::Result<()> {
+        for daemon in self.all().flat_map(|world| &world.daemons) {
+            cores.move_process(daemon.id(), pinned)?;
+        }
+        Ok(())
     }
 
     /// Fails when the run is to stop, or when a station has ended.

@@ -25,6 +25,11 @@ impl Cores {
         self.move_process(0, true)
     }
 
+    /// Lets this thread, and what it starts from now on, run anywhere.
+    pub fn unpin(&self) -> anyhow::Result<()> {
+        self.move_process(0, false)
+    }
+
     /// Puts a process, with all its threads, onto the one core, or lets it run anywhere. Process 0 is this thread.
     pub fn move_process(&self, process: u32, pinned: bool) -> anyhow::Result<()> {
         let mut set = self.all;
@@ -48,9 +53,58 @@ impl Cores {
     }
 }
 
+/// Ticks of `/proc` in a second.
+pub const TICKS: f64 = 100.0;
+
+/// Seconds that all cores were busy since the start of the machine, of `/proc/stat`.
+pub fn busy() -> anyhow::Result<f64> {
+    let text = std::fs::read_to_string("/proc/stat").context("cannot read /proc/stat")?;
+    parse_busy(&text).context("/proc/stat is not as expected")
+}
+
+fn parse_busy(text: &str) -> Option<f64> {
+    // user nice system idle iowait irq softirq steal
+    let numbers: Vec<f64> = text
+        .lines()
+        .next()?
+        .strip_prefix("cpu ")?
+        .split_whitespace()
+        .filter_map(|n| n.parse().ok())
+        .collect();
+    let taken = |at: usize| numbers.get(at).copied();
+    Some((taken(0)? + taken(1)? + taken(2)? + taken(5)? + taken(6)?) / TICKS)
+}
+
+/// Seconds that a process ran, of `/proc/PID/stat`.
+pub fn used_by(process: u32) -> anyhow::Result<f64> {
+    let file = format!("/proc/{process}/stat");
+    let text = std::fs::read_to_string(&file).with_context(|| format!("cannot read {file}"))?;
+    parse_used(&text).with_context(|| format!("{file} is not as expected"))
+}
+
+fn parse_used(text: &str) -> Option<f64> {
+    // The name, in parentheses, may hold anything; what follows begins with field 3. 14 is utime, 15 stime.
+    let fields: Vec<&str> = text.rsplit_once(')')?.1.split_whitespace().collect();
+    let ticks = |field: usize| fields.get(field - 3)?.parse::<f64>().ok();
+    Some((ticks(14)? + ticks(15)?) / TICKS)
+}
+
 /// Load averages over 1, 5 and 15 minutes.
 pub fn load() -> [f64; 3] {
     let text = std::fs::read_to_string("/proc/loadavg").unwrap_or_default();
     let mut words = text.split(' ').map(|word| word.parse().unwrap_or(0.0));
     std::array::from_fn(|_| words.next().unwrap_or(0.0))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn times_are_read_from_proc() {
+        assert_eq!(parse_busy("cpu  100 20 300 9999 50 6 7 8 0 0\ncpu0 1 2"), Some(4.33));
+        let line = "12 (a) b) S 1 1 1 0 -1 4194560 1 0 0 0 250 150 0 0 20 0 1 0 9 1 1";
+        assert_eq!(parse_used(line), Some(4.0));
+        assert_eq!(parse_used("12 (x) S 1"), None);
+    }
 }

@@ -12,15 +12,22 @@
 //! sink share: the sum of their work is what counts. TCP and processor time have all cores.
 
 mod bed;
+mod bindings;
 mod cores;
+mod cpu;
 mod figures;
 mod flood;
+mod handover;
 mod packet;
 mod packets;
 mod path;
+mod rtt;
 mod sender;
 mod sink;
 mod table;
+mod targets;
+mod tcp;
+mod transfer;
 mod world;
 
 use std::path::PathBuf;
@@ -63,6 +70,16 @@ pub struct Args {
 pub enum Part {
     /// Packets per second.
     Packets,
+    /// Round-trip times.
+    Rtt,
+    /// TCP.
+    Tcp,
+    /// Processor time.
+    Cpu,
+    /// Handovers under load.
+    Handover,
+    /// Many bindings.
+    Bindings,
 }
 
 /// How long to measure.
@@ -74,18 +91,64 @@ pub struct Effort {
     pub flood: u64,
     /// Octets of inner packets.
     pub sizes: Vec<usize>,
+    /// Echoes through each path.
+    pub echoes: usize,
+    /// Rounds of TCP.
+    pub transfers: usize,
+    /// Seconds of a transfer; 0 for a moment.
+    pub transfer: u64,
+    /// Handovers, an even number.
+    pub handovers: usize,
+    /// Numbers of bindings.
+    pub bindings: Vec<u32>,
+    /// Octets of inner packets with many bindings.
+    pub bindings_sizes: Vec<usize>,
+    /// Nanoseconds of a round with many bindings.
+    pub bindings_flood: u64,
 }
 
 impl Args {
     fn effort(&self) -> Effort {
-        let sizes = vec![64, 250, 500, 750, 1000, 1250];
         if self.smoke {
-            return Effort { rounds: 1, flood: 20 * MILLISECOND, sizes: vec![64, 1250] };
+            return Effort {
+                rounds: 1,
+                flood: 20 * MILLISECOND,
+                sizes: vec![64, 1250],
+                echoes: 20,
+                transfers: 1,
+                transfer: 0,
+                handovers: 2,
+                bindings: vec![1, 100],
+                bindings_sizes: vec![64],
+                bindings_flood: 20 * MILLISECOND,
+            };
         }
         if self.quick {
-            return Effort { rounds: 3, flood: 60 * MILLISECOND, sizes };
+            return Effort {
+                rounds: 3,
+                flood: 60 * MILLISECOND,
+                sizes: vec![64, 500, 1250],
+                echoes: 2000,
+                transfers: 1,
+                transfer: 1,
+                handovers: 4,
+                bindings: vec![1, 10_000],
+                bindings_sizes: vec![64],
+                bindings_flood: 60 * MILLISECOND,
+            };
         }
-        Effort { rounds: 5, flood: 250 * MILLISECOND, sizes }
+        Effort {
+            rounds: 5,
+            flood: 250 * MILLISECOND,
+            sizes: vec![64, 250, 500, 750, 1000, 1250],
+            echoes: 20_000,
+            transfers: 3,
+            transfer: 2,
+            handovers: 10,
+            bindings: vec![1, 100, 10_000, 100_000],
+            bindings_sizes: vec![64, 500],
+            bindings_flood: 100 * MILLISECOND,
+        }
     }
 
     fn has(&self, part: Part) -> bool {
@@ -140,6 +203,25 @@ pub fn run(args: &Args, out: PathBuf, carnet: PathBuf) -> anyhow::Result<()> {
     if args.has(Part::Packets) {
         bench.packets = packets::measure(&bed, &effort)?;
     }
+    if args.has(Part::Rtt) {
+        bench.rtt = rtt::measure(&bed, &effort)?;
+    }
+    if args.has(Part::Handover) {
+        bench.handover = handover::measure(&bed, &effort, &cores)?;
+    }
+    if args.has(Part::Bindings) {
+        bench.bindings = bindings::measure(&bed, &effort, &programs, &mut bench.starts)?;
+    }
+    cores.unpin()?;
+    bed.pin(&cores, false)?;
+    if args.has(Part::Tcp) {
+        bench.tcp = tcp::measure(&bed, &effort)?;
+    }
+    if args.has(Part::Cpu) {
+        tcp::Hosts::Fitting.set_all(&bed)?;
+        bench.cpu = cpu::measure(&bed, &effort)?;
+    }
+    bench.targets = targets::judge(&bench);
     bed.stop();
     bench.duration_s = (clock::monotonic() - begin) as f64 / 1e9;
     let file = out.join("bench.json");

@@ -4,6 +4,7 @@
 //! same for every number, and a packet is numbered by writing eight octets.
 
 use std::net::Ipv6Addr;
+use std::ops::Range;
 
 /// Octets of an Ethernet header.
 const LINK: usize = 14;
@@ -76,6 +77,23 @@ impl Frame {
         self.octets[at + 4..at + 8].copy_from_slice(&(!number).to_be_bytes());
     }
 
+    /// Where the source and the destination of the inner packet are.
+    fn inner_address(&self, destination: bool) -> Range<usize> {
+        let at = self.inner + if destination { 24 } else { 8 };
+        at..at + 16
+    }
+
+    /// Writes an inner address whose sum is that of the one before: see [`balanced`].
+    pub fn set_inner(&mut self, destination: bool, address: [u8; 16]) {
+        let range = self.inner_address(destination);
+        self.octets[range].copy_from_slice(&address);
+    }
+
+    /// Writes the source of the outer packet, which no checksum covers.
+    pub fn set_outer_source(&mut self, address: [u8; 16]) {
+        self.octets[LINK + 8..LINK + 24].copy_from_slice(&address);
+    }
+
     /// The UDP checksum (RFC 8200 8.1), with the field taken as zero.
     fn sum(&self) -> u16 {
         let packet = &self.octets[self.inner..];
@@ -91,6 +109,17 @@ impl Frame {
             sum => sum,
         }
     }
+}
+
+/// An address in the `/64` that bears this number, such that all of them have the same sum: the number stands in
+/// the last 32 bits of the prefix, and its complement in the interface identifier.
+pub fn balanced(prefix: u32, number: u32) -> [u8; 16] {
+    let mut address = [0; 16];
+    address[0..4].copy_from_slice(&prefix.to_be_bytes());
+    address[4..8].copy_from_slice(&number.to_be_bytes());
+    address[8..12].copy_from_slice(&(!number).to_be_bytes());
+    address[15] = 2;
+    address
 }
 
 #[cfg(test)]
@@ -113,13 +142,19 @@ mod tests {
     }
 
     #[test]
-    fn the_checksum_holds_whatever_the_number() {
+    fn the_checksum_holds_whatever_the_number_and_the_prefix() {
         for size in [64, 65, 1250] {
             let mut frame = Frame::new(LINK_ADDRESSES, None, ends(), size);
             assert_eq!(frame.octets().len(), 14 + size);
             for number in [0, 1, 77, u32::MAX] {
                 frame.number(number);
                 assert!(verified(&frame.octets()[14..]), "size {size}, number {number}");
+            }
+            let base = balanced(0x2001_0db8, 0);
+            let mut frame = Frame::new(LINK_ADDRESSES, None, (ends().0, base.into()), size);
+            for number in [0, 1, 99_999] {
+                frame.set_inner(true, balanced(0x2001_0db8, number));
+                assert!(verified(&frame.octets()[14..]), "size {size}, prefix {number}");
             }
         }
     }

@@ -8,6 +8,15 @@ use aya::programs::xdp::{XdpLinkId, XdpMode};
 
 use super::world::{Place, World, inside};
 
+/// What a numbered sink saw.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Numbers {
+    /// Packets that had come before.
+    pub duplicated: u64,
+    /// Packets that came after one with a higher number.
+    pub reordered: u64,
+}
+
 /// A sink at an interface.
 pub struct Sink {
     ebpf: Ebpf,
@@ -20,6 +29,11 @@ impl Sink {
     /// Only counts.
     pub fn counting() -> anyhow::Result<Sink> {
         Sink::load("take")
+    }
+
+    /// Also looks at the numbers.
+    pub fn numbered() -> anyhow::Result<Sink> {
+        Sink::load("take_numbered")
     }
 
     fn load(program: &'static str) -> anyhow::Result<Sink> {
@@ -53,6 +67,14 @@ impl Sink {
     /// Packets taken so far.
     pub fn count(&self) -> anyhow::Result<u64> {
         Ok(self.taken.get(&0, 0).context("cannot read the sink's count")?[0])
+    }
+
+    /// What the numbers told.
+    pub fn numbers(&self) -> anyhow::Result<Numbers> {
+        let map = self.ebpf.map("NUMBERED").ok_or_else(|| anyhow!("the sink has no map NUMBERED"))?;
+        let value: [u64; 4] = Array::try_from(map)?.get(&0, 0)?;
+        anyhow::ensure!(value[3] == 0, "{} packets bore numbers that nobody sent", value[3]);
+        Ok(Numbers { duplicated: value[0], reordered: value[1] })
     }
 }
 

@@ -60,6 +60,12 @@ pub fn text(bench: &Bench) -> String {
     }
     text.push('\n');
     packets(&mut text, bench);
+    tcp(&mut text, bench);
+    rtt(&mut text, bench);
+    cpu(&mut text, bench);
+    handover(&mut text, bench);
+    bindings(&mut text, bench);
+    targets(&mut text, bench);
     text
 }
 
@@ -126,4 +132,168 @@ fn packets(text: &mut String, bench: &Bench) {
         );
     }
     text.push('\n');
+}
+
+/// A heading row and rows of cells.
+fn rows<const N: usize>(heading: [&str; N], cells: impl Iterator<Item = [String; N]>) -> String {
+    let heading = heading.map(str::to_owned).to_vec();
+    aligned(&std::iter::once(heading).chain(cells.map(|row| row.to_vec())).collect::<Vec<_>>())
+}
+
+fn tcp(text: &mut String, bench: &Bench) {
+    if bench.tcp.is_empty() {
+        return;
+    }
+    *text += "TCP (iperf3) in Gbit/s of payload, in brackets the ratio to plain forwarding; all cores. `up` is from the \
+              mobile network, `down` to it.\n\n";
+    let paths = measured(bench);
+    let mut table = vec![vec!["hosts; streams".to_owned()]];
+    table[0].extend(paths.iter().map(|path| path.name().to_owned()));
+    for first in bench.tcp.iter().filter(|figure| figure.path == Path::Plain) {
+        let mut row = vec![format!("{}; {} {}", first.hosts, first.streams, first.direction)];
+        for path in &paths {
+            let alike = bench.tcp.iter().find(|one| {
+                (&one.hosts, one.streams, &one.direction, one.path)
+                    == (&first.hosts, first.streams, &first.direction, *path)
+            });
+            row.push(alike.map_or("-".into(), |one| {
+                let ratio = one.to_plain.map_or(String::new(), |ratio| format!(" ({ratio:.3})"));
+                let error = if one.error.is_some() { " !" } else { "" };
+                format!("{:.2}{ratio}{error}", one.gbit.median)
+            }));
+        }
+        table.push(row);
+    }
+    *text += &aligned(&table);
+    text.push('\n');
+    for figure in &bench.tcp {
+        if let Some(why) = &figure.error {
+            let _ = writeln!(
+                text,
+                "* `{}`, {}, {} {}: {why}",
+                figure.path.name(),
+                figure.hosts,
+                figure.streams,
+                figure.direction
+            );
+        }
+    }
+    let sent_again: u64 = bench.tcp.iter().map(|figure| figure.retransmits).sum();
+    let _ = writeln!(text, "{sent_again} segments were sent again, in all.\n");
+}
+
+fn rtt(text: &mut String, bench: &Bench) {
+    if bench.rtt.is_empty() {
+        return;
+    }
+    let _ = writeln!(
+        text,
+        "Round-trip time of a UDP echo between the hosts in microseconds, all on core {}; `added` is for each \
+         direction, half the median difference to the plain echo beside it.\n",
+        bench.core
+    );
+    let cells = bench.rtt.iter().map(|one| {
+        let added = one.added_us.map_or("-".into(), |added| format!("{added:.2}"));
+        [
+            one.path.name().to_owned(),
+            format!("{:.2}", one.median_us),
+            format!("{:.2}", one.p10_us),
+            format!("{:.2}", one.p90_us),
+            added,
+        ]
+    });
+    *text += &rows(["path", "median", "10 %", "90 %", "added"], cells);
+    text.push('\n');
+}
+
+fn cpu(text: &mut String, bench: &Bench) {
+    if bench.cpu.is_empty() {
+        return;
+    }
+    *text += "Processor time for each Gbit of TCP at a fixed rate, in milliseconds of one core: the whole machine \
+              (hosts, routers, network), and the carnet programs alone.\n\n";
+    let cells = bench.cpu.iter().map(|one| {
+        [
+            format!("{} {}", one.path.name(), one.direction),
+            format!("{:.2}", one.gbit),
+            format!("{:.1}", one.machine.median * 1e3),
+            format!("{:.1}", one.carnet * 1e3),
+        ]
+    });
+    *text += &rows(["path", "Gbit/s", "machine", "carnet"], cells);
+    text.push('\n');
+}
+
+fn handover(text: &mut String, bench: &Bench) {
+    if bench.handover.is_empty() {
+        return;
+    }
+    *text += "Handovers by order between two live uplinks, while packets of 500 octets flow at 70 % of the highest \
+              rate without loss. In brackets the same without handovers.\n\n";
+    let cells = bench.handover.iter().map(|one| {
+        [
+            format!("{} {}", one.path.name(), one.direction),
+            format!("{:.0}", one.rate / 1e3),
+            one.handovers.to_string(),
+            one.sent.to_string(),
+            format!("{} ({})", one.lost, one.quiet[0]),
+            format!("{} ({})", one.duplicated, one.quiet[1]),
+            format!("{} ({})", one.reordered, one.quiet[2]),
+        ]
+    });
+    let heading = ["path", "thousand/s", "handovers", "sent", "lost", "duplicated", "reordered"];
+    *text += &rows(heading, cells);
+    text.push('\n');
+}
+
+fn bindings(text: &mut String, bench: &Bench) {
+    if bench.bindings.is_empty() {
+        return;
+    }
+    *text += "The home agent alone with many bindings: packets per second, in thousands (ratio to the same with one \
+              binding), to and from mobile networks.\n\n";
+    let mut numbers: Vec<u32> = bench.bindings.iter().map(|one| one.bindings).collect();
+    numbers.sort_unstable();
+    numbers.dedup();
+    let mut table = vec![vec!["path; octets; bindings".to_owned()]];
+    table[0].extend(numbers.iter().map(u32::to_string));
+    for first in bench.bindings.iter().filter(|one| Some(&one.bindings) == numbers.first()) {
+        let mut row = vec![format!("{}; {}; {}", first.path.name(), first.size, first.what)];
+        for number in &numbers {
+            let alike = bench.bindings.iter().find(|one| {
+                (one.path, &one.what, one.size, one.bindings)
+                    == (first.path, &first.what, first.size, *number)
+            });
+            row.push(alike.map_or("-".into(), |one| {
+                let ratio = one.to_one.map_or(String::new(), |ratio| format!(" ({ratio:.2})"));
+                format!("{:.0}{ratio}", one.rate.median / 1e3)
+            }));
+        }
+        table.push(row);
+    }
+    *text += &aligned(&table);
+    let lost: u64 = bench.bindings.iter().map(|one| one.lost).sum();
+    let _ = writeln!(text, "\n{lost} packets were lost. From the start of the program until it answers:\n");
+    let cells = bench.starts.iter().map(|one| {
+        [
+            one.path.name().to_owned(),
+            one.bindings.to_string(),
+            format!("{:.2}", one.ready_s),
+            format!("{:.0}", one.memory_mib),
+        ]
+    });
+    *text += &rows(["path", "bindings", "seconds", "MiB"], cells);
+    text.push('\n');
+}
+
+fn targets(text: &mut String, bench: &Bench) {
+    let cells = bench.targets.iter().map(|one| {
+        let word = match one.met {
+            Some(true) => "met",
+            Some(false) => "missed",
+            None => "not measured",
+        };
+        [one.what.clone(), one.aim.clone(), one.found.clone(), word.to_owned()]
+    });
+    *text += &rows(["target", "aim", "found", ""], cells);
 }

@@ -1,0 +1,293 @@
+//! A home agent with many bindings: packets to and from one of them, and to and from all of them at random, beside
+//! the same agent with one binding.
+//!
+//! The bindings come from a state file, as after a restart; how long the start takes is noted. Each binding has a
+//! prefix, a home address and a care-of address of its own; all care-of addresses are behind one neighbour.
+
+use std::fmt::Write as _;
+use std::net::Ipv6Addr;
+
+use anyhow::{Context, bail, ensure};
+use nix::sys::signal::Signal;
+use serde_json::json;
+
+use super::figures::{BindingsFigure, Series, StartFigure};
+use super::flood::flood;
+use super::packet::{Frame, balanced};
+use super::path::Path;
+use super::sender::{BATCH, Sender};
+use super::sink::Sink;
+use super::world::{CARE_OF, CN, HOME_AGENT, Place, Programs, World, link_addresses, station_config};
+use super::{Bed, Effort};
+use crate::clock::{self, MILLISECOND, SECOND, monotonic};
+use crate::isolate::{Interrupted, RUN, stopping};
+use crate::{console, topology};
+
+/// The first half of all mobile network prefixes, `2001:dba::/32`.
+const MOBILE: u32 = 0x2001_0dba;
+/// The first half of all care-of addresses, `2001:dbb::/32`.
+const CARE_OF_ALL: u32 = 0x2001_0dbb;
+/// Seconds that the bindings live.
+const LIFETIME: u64 = 72 * 3600;
+/// Seconds that a start may take.
+const PATIENCE: u64 = 300;
+
+const C0: Place = Place { node: "cn", interface: "c0" };
+const E0: Place = Place { node: "mr", interface: "e0" };
+
+fn prefix(number: u32) -> String {
+    let bits = u128::from(MOBILE) << 96 | u128::from(number) << 64;
+    format!("{}/64", Ipv6Addr::from(bits))
+}
+
+fn home_address(number: u32) -> Ipv6Addr {
+    Ipv6Addr::new(0x2001, 0xdb8, 1, 0, 0, 1, (number >> 16) as u16, number as u16)
+}
+
+/// The config of an agent with so many routers; state in `folder`.
+fn config(name: &str, path: Path, bindings: u32, folder: &std::path::Path) -> String {
+    let mut text = station_config(name, path).replacen(
+        "[dataplane]",
+        &format!("state_dir = \"{}\"\n[dataplane]", folder.display()),
+        1,
+    );
+    let _ = write!(
+        text,
+        "[home_agent]\naddress = \"{HOME_AGENT}\"\nhome_prefix = \"2001:db8:1::/64\"\nmax_lifetime = \"72h\"\n"
+    );
+    for number in 0..bindings {
+        let _ = write!(
+            text,
+            "[[home_agent.mobile_router]]\nhome_address = \"{}\"\nprefixes = [\"{}\"]\n\
+             auth = {{ spi = 300, key = \"000102030405060708090a0b0c0d0e0f\" }}\n",
+            home_address(number),
+            prefix(number)
+        );
+    }
+    text
+}
+
+/// What the agent is to find in its state file.
+fn state(bindings: u32) -> String {
+    let expires = clock::realtime() + LIFETIME * SECOND;
+    let one = |number: u32| {
+        json!({"home_address": home_address(number), "sequence": 1, "timestamp": null, "registration": {
+            "care_of_address": Ipv6Addr::from(balanced(CARE_OF_ALL, number)),
+            "mobile_router": true, "link_local": false, "prefixes": [prefix(number)],
+            "lifetime_s": LIFETIME, "expires": expires}})
+    };
+    json!({"home_agent": (0..bindings).map(one).collect::<Vec<_>>()}).to_string()
+}
+
+/// Builds a world whose agent has so many bindings.
+fn build(path: Path, bindings: u32, programs: &Programs) -> anyhow::Result<(World, StartFigure)> {
+    let name = format!("{}-{bindings}", path.name());
+    let mut world = World { name: name.clone(), stations: Vec::new(), daemons: Vec::new() };
+    world.links()?;
+    topology::batch(Some(&world.node("ha")), "route add 2001:dbb::/32 via 2001:db8:f0::2\n")?;
+    topology::batch(Some(&world.node("cn")), "route add default via 2001:db8:c::1\n")?;
+    let folder = std::path::Path::new(RUN).join(format!("state-{name}"));
+    std::fs::create_dir_all(&folder).with_context(|| format!("cannot make {}", folder.display()))?;
+    let station = world.node("ha");
+    std::fs::write(folder.join(format!("{station}.json")), state(bindings))
+        .context("cannot write a state")?;
+    let start = monotonic();
+    world.start("ha", &config(&station, path, bindings, &folder), programs)?;
+    let agent = world.stations.last().context("was just started")?;
+    while !agent.is_ready() {
+        world.daemons.iter_mut().try_for_each(|daemon| daemon.check())?;
+        if stopping() {
+            return Err(Interrupted.into());
+        }
+        if monotonic() - start > PATIENCE * SECOND {
+            bail!("the home agent is not ready after {PATIENCE} s");
+        }
+        clock::sleep(5 * MILLISECOND);
+    }
+    let ready_s = (monotonic() - start) as f64 / 1e9;
+    let shown = agent.show("bindings")?;
+    let found = shown.as_array().map_or(0, Vec::len);
+    ensure!(found == bindings as usize, "the home agent has {found} bindings, expected {bindings}");
+    let memory_mib = memory(world.daemons.last().context("was just started")?.id()).unwrap_or(0.0);
+    Ok((world, StartFigure { path, bindings, ready_s, memory_mib }))
+}
+
+/// Resident memory of a process in MiB.
+fn memory(process: u32) -> Option<f64> {
+    let text = std::fs::read_to_string(format!("/proc/{process}/status")).ok()?;
+    let line = text.lines().find_map(|line| line.strip_prefix("VmRSS:"))?;
+    Some(line.split_whitespace().next()?.parse::<f64>().ok()? / 1024.0)
+}
+
+/// A sequence of numbers that looks random (xorshift64*).
+struct Dice(u64);
+
+impl Dice {
+    fn below(&mut self, limit: u32) -> u32 {
+        self.0 ^= self.0 >> 12;
+        self.0 ^= self.0 << 25;
+        self.0 ^= self.0 >> 27;
+        let high = self.0.wrapping_mul(0x2545_f491_4f6c_dd1d) >> 32;
+        ((high * u64::from(limit)) >> 32) as u32
+    }
+}
+
+/// What is sent.
+#[derive(Debug, Clone, Copy)]
+struct What {
+    words: &'static str,
+    from: bool,
+    random: bool,
+}
+
+const WHATS: [What; 4] = [
+    What { words: "to one", from: false, random: false },
+    What { words: "to random ones", from: false, random: true },
+    What { words: "from one", from: true, random: false },
+    What { words: "from random ones", from: true, random: true },
+];
+
+struct Lane<'a> {
+    bindings: u32,
+    world: &'a World,
+    sender: Sender,
+    frames: Vec<Frame>,
+    rates: Vec<f64>,
+    lost: u64,
+}
+
+fn one(
+    path: Path,
+    worlds: &[(u32, World)],
+    what: What,
+    size: usize,
+    effort: &Effort,
+    sink: &mut Sink,
+) -> anyhow::Result<Vec<BindingsFigure>> {
+    let (source, end) = if what.from { (E0, C0) } else { (C0, E0) };
+    let node = Ipv6Addr::from(balanced(MOBILE, 0));
+    let frame = match what.from {
+        true => Frame::new(
+            link_addresses(source),
+            Some((CARE_OF.parse()?, HOME_AGENT.parse()?)),
+            (node, CN.parse()?),
+            size,
+        ),
+        false => Frame::new(link_addresses(source), None, (CN.parse()?, node), size),
+    };
+    let mut lanes = Vec::new();
+    for (bindings, world) in worlds {
+        lanes.push(Lane {
+            bindings: *bindings,
+            world,
+            sender: Sender::open(world, source)?,
+            frames: vec![frame.clone(); BATCH],
+            rates: Vec::new(),
+            lost: 0,
+        });
+    }
+    let mut dice = Dice(0x9e37_79b9_7f4a_7c15);
+    for round in 0..effort.rounds {
+        for turn in 0..lanes.len() {
+            let at = (turn + round) % lanes.len();
+            let lane = &mut lanes[at];
+            let bindings = lane.bindings;
+            // All do the same work for it.
+            let mut prepare = |frames: &mut [Frame], _: u64| {
+                for frame in frames {
+                    let drawn = dice.below(bindings);
+                    let number = if what.random { drawn } else { 0 };
+                    frame.set_inner(!what.from, balanced(MOBILE, number));
+                    if what.from {
+                        frame.set_outer_source(balanced(CARE_OF_ALL, number));
+                    }
+                }
+            };
+            sink.attach(lane.world, end)?;
+            flood(&mut lane.sender, sink, &mut lane.frames, 5 * MILLISECOND, &mut prepare)?;
+            let result =
+                flood(&mut lane.sender, sink, &mut lane.frames, effort.bindings_flood, &mut prepare)?;
+            lane.rates.push(result.rate());
+            lane.lost += result.lost();
+        }
+    }
+    sink.detach()?;
+    let base = lanes.iter().find(|lane| lane.bindings == 1).map(|lane| Series::of(lane.rates.clone()));
+    let figure = |lane: Lane<'_>| {
+        let rate = Series::of(lane.rates);
+        BindingsFigure {
+            path,
+            what: what.words.into(),
+            size,
+            bindings: lane.bindings,
+            to_one: base.as_ref().and_then(|base| rate.ratio(base)),
+            rate,
+            lost: lane.lost,
+        }
+    };
+    Ok(lanes.into_iter().map(figure).collect())
+}
+
+/// Measures all paths of carnet that are in the bed.
+pub fn measure(
+    bed: &Bed,
+    effort: &Effort,
+    programs: &Programs,
+    starts: &mut Vec<StartFigure>,
+) -> anyhow::Result<Vec<BindingsFigure>> {
+    let mut sink = Sink::counting()?;
+    let mut figures = Vec::new();
+    let paths: Vec<Path> = bed.paths().filter(|path| path.is_carnet()).collect();
+    for path in paths {
+        let mut worlds = Vec::new();
+        for bindings in effort.bindings.iter().copied() {
+            let (world, start) = build(path, bindings, programs)
+                .with_context(|| format!("a home agent with {bindings} bindings, path {}", path.name()))?;
+            console::step(&format!(
+                "{}: {bindings} bindings, ready after {:.1} s, {:.0} MiB",
+                path.name(),
+                start.ready_s,
+                start.memory_mib
+            ));
+            starts.push(start);
+            worlds.push((bindings, world));
+        }
+        for what in WHATS {
+            for size in effort.bindings_sizes.iter().copied() {
+                figures.extend(one(path, &worlds, what, size, effort, &mut sink)?);
+            }
+        }
+        for (_, mut world) in worlds {
+            for daemon in &mut world.daemons {
+                daemon.signal(Signal::SIGTERM);
+                // To remove 100,000 routes takes its time, and nobody needs them removed here.
+                daemon.wait(2 * SECOND);
+            }
+        }
+        bed.check()?;
+    }
+    Ok(figures)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_binding_owns_the_prefix_that_packets_are_sent_to() {
+        assert_eq!(prefix(0x0001_86a0), "2001:dba:1:86a0::/64");
+        let address = Ipv6Addr::from(balanced(MOBILE, 0x0001_86a0));
+        assert!(address.to_string().starts_with("2001:dba:1:86a0:"), "{address}");
+        assert_eq!(home_address(99_999).to_string(), "2001:db8:1::1:1:869f");
+    }
+
+    #[test]
+    fn the_dice_reach_every_number() {
+        let mut dice = Dice(1);
+        let mut seen = [0; 10];
+        for _ in 0..1000 {
+            seen[dice.below(10) as usize] += 1;
+        }
+        assert!(seen.iter().all(|count| *count > 50), "{seen:?}");
+    }
+}

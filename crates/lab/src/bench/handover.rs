@@ -1,0 +1,183 @@
+//! What a handover costs while packets flow: lost, duplicated, reordered.
+//!
+//! Both uplinks are alive, and the operator orders the mobile router from one to the other and back, again and
+//! again, while numbered packets pass at 70 % of what the path carries. The orders are given from another core where
+//! there is one. The same without handovers says what the path does by itself.
+
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use anyhow::{Context, anyhow};
+
+use super::cores::Cores;
+use super::figures::{HandoverFigure, Series};
+use super::flood::{WINDOW, flood};
+use super::packet::Frame;
+use super::packets::{ARRANGEMENTS, Arrangement, Part};
+use super::path::Path;
+use super::sender::{BATCH, Sender};
+use super::sink::{Numbers, Sink};
+use super::tcp::direction;
+use super::world::World;
+use super::{Bed, Effort};
+use crate::clock::{self, MILLISECOND, SECOND, monotonic};
+use crate::console;
+use crate::isolate::{Interrupted, stopping};
+use crate::process::wait_for;
+use crate::station::Station;
+
+/// Octets of inner packets.
+const SIZE: usize = 500;
+/// The share of the highest rate.
+const SHARE: f64 = 0.7;
+/// The sender sleeps this long between batches.
+const TICK: u64 = 200_000;
+/// Between one handover and the next.
+const PAUSE: u64 = 200 * MILLISECOND;
+
+/// What a steady stream met.
+#[derive(Debug, Clone, Copy)]
+struct Stream {
+    sent: u64,
+    lost: u64,
+    numbers: Numbers,
+    rate: f64,
+}
+
+/// Sends numbered packets at a rate until `stop`, and waits for the last of them.
+fn stream(
+    sender: &mut Sender,
+    sink: &Sink,
+    frame: &Frame,
+    rate: f64,
+    stop: &AtomicBool,
+) -> anyhow::Result<Stream> {
+    let mut frames = vec![frame.clone(); BATCH];
+    let start = monotonic();
+    let (mut sent, mut skipped) = (0_u64, 0_u64);
+    while !stop.load(Ordering::Relaxed) {
+        let now = monotonic();
+        let due = ((now - start) as f64 * rate / 1e9) as u64;
+        let mut debt = due.saturating_sub(sent + skipped);
+        // What the sender itself is late with is not made up for in one go.
+        if debt > WINDOW {
+            skipped += debt - WINDOW;
+            debt = WINDOW;
+        }
+        while debt > 0 {
+            let count = debt.min(BATCH as u64) as usize;
+            for (frame, number) in frames.iter_mut().zip(sent..).take(count) {
+                frame.number(number as u32);
+            }
+            let taken = sender.send(&frames, count)? as u64;
+            sent += taken;
+            debt -= taken.max(1).min(debt);
+        }
+        clock::sleep_until(now + TICK);
+    }
+    let elapsed = monotonic() - start;
+    let (mut received, mut heard) = (sink.count()?, monotonic());
+    while received < sent && monotonic() - heard < 300 * MILLISECOND {
+        clock::sleep(5 * MILLISECOND);
+        let now = sink.count()?;
+        if now > received {
+            (received, heard) = (now, monotonic());
+        }
+    }
+    let numbers = sink.numbers()?;
+    let first_arrivals = received - numbers.duplicated;
+    let rate = sent as f64 * 1e9 / elapsed.max(1) as f64;
+    Ok(Stream { sent, lost: sent.saturating_sub(first_arrivals), numbers, rate })
+}
+
+/// Orders the router to and fro.
+fn hand_over(router: &Station, handovers: usize) -> anyhow::Result<()> {
+    clock::sleep(PAUSE);
+    for number in 0..handovers {
+        let to = if number % 2 == 0 { "e1" } else { "e0" };
+        router.handover(to)?;
+        let until = monotonic() + 10 * SECOND;
+        while router.active_uplink().as_deref() != Some(to) {
+            if stopping() {
+                return Err(Interrupted.into());
+            }
+            anyhow::ensure!(monotonic() < until, "{} does not move to {to}", router.node);
+            clock::sleep(5 * MILLISECOND);
+        }
+        clock::sleep(PAUSE);
+    }
+    Ok(())
+}
+
+fn one(
+    path: Path,
+    world: &World,
+    arrangement: &Arrangement,
+    effort: &Effort,
+    cores: &Cores,
+) -> anyhow::Result<HandoverFigure> {
+    let router = world.stations.last().context("a world of carnet has a mobile router")?;
+    let frame = arrangement.frame(path, SIZE)?;
+    let mut sender = Sender::open(world, arrangement.source)?;
+    let mut sink = Sink::counting()?;
+    sink.attach(world, arrangement.sink)?;
+    let mut frames = vec![frame.clone()];
+    let mut rates = Vec::new();
+    for _ in 0..3 {
+        rates.push(flood(&mut sender, &sink, &mut frames, effort.flood, |_, _| {})?.rate());
+    }
+    sink.detach()?;
+    let highest = Series::of(rates).median;
+    let mut steady = |action: &(dyn Fn() -> anyhow::Result<()> + Sync)| -> anyhow::Result<Stream> {
+        let mut sink = Sink::numbered()?;
+        sink.attach(world, arrangement.sink)?;
+        let stop = AtomicBool::new(false);
+        let result = std::thread::scope(|scope| {
+            let orders = scope.spawn(|| {
+                let result = cores.unpin().and_then(|()| action());
+                stop.store(true, Ordering::Relaxed);
+                result
+            });
+            let stream = stream(&mut sender, &sink, &frame, highest * SHARE, &stop);
+            // An error of the sender must not leave the other thread waiting; it ends by itself.
+            orders.join().map_err(|_| anyhow!("the thread that orders handovers panicked"))??;
+            stream
+        });
+        sink.detach()?;
+        result
+    };
+    let quiet = steady(&|| {
+        clock::sleep(effort.handovers as u64 * PAUSE);
+        Ok(())
+    })?;
+    let moved = steady(&|| hand_over(router, effort.handovers))?;
+    Ok(HandoverFigure {
+        path,
+        direction: direction(arrangement.down),
+        highest,
+        rate: moved.rate,
+        handovers: effort.handovers,
+        sent: moved.sent,
+        lost: moved.lost,
+        duplicated: moved.numbers.duplicated,
+        reordered: moved.numbers.reordered,
+        quiet: [quiet.lost, quiet.numbers.duplicated, quiet.numbers.reordered],
+    })
+}
+
+/// Measures all paths of carnet, both directions. The number of handovers is even, so that each world is left as it
+/// was found.
+pub fn measure(bed: &Bed, effort: &Effort, cores: &Cores) -> anyhow::Result<Vec<HandoverFigure>> {
+    let mut figures = Vec::new();
+    for (path, world) in bed.worlds(Part::Both).filter(|(path, _)| path.is_carnet()) {
+        for arrangement in ARRANGEMENTS.iter().filter(|one| one.part == Part::Both) {
+            figures.push(one(path, world, arrangement, effort, cores)?);
+        }
+        if let Some(router) = world.stations.last() {
+            router.handover("auto")?;
+            wait_for("uplink e0", 10, &mut [], || Ok(router.active_uplink().as_deref() == Some("e0")))?;
+        }
+        bed.check()?;
+        console::step(&format!("handovers through {}", path.name()));
+    }
+    Ok(figures)
+}

@@ -1,0 +1,127 @@
+//! Round-trip times of a UDP echo between the host in the mobile network and the correspondent.
+//!
+//! One echo through each path after the other, many times over; all on one core, so that what is compared is work
+//! and not the waking of idle cores. The difference to plain forwarding is taken between neighbours in time.
+
+use std::net::{Ipv6Addr, UdpSocket};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+use anyhow::{Context, ensure};
+
+use super::figures::{RttFigure, Series, median};
+use super::packets::Part;
+use super::path::Path;
+use super::world::{CN, MNN, World, inside};
+use super::{Bed, Effort};
+use crate::clock::monotonic;
+use crate::console;
+use crate::traffic::stats::percentile;
+
+/// Echo protocol (RFC 862).
+const PORT: u16 = 7;
+/// Octets of payload.
+const SIZE: usize = 64;
+
+fn socket(world: &World, role: &str, address: &str, port: u16) -> anyhow::Result<UdpSocket> {
+    let address: Ipv6Addr = address.parse()?;
+    let socket = inside(&world.node(role), || Ok(UdpSocket::bind((address, port))?))?;
+    socket.set_read_timeout(Some(Duration::from_millis(500)))?;
+    Ok(socket)
+}
+
+fn answer(socket: &UdpSocket, stop: &AtomicBool) {
+    let mut buffer = [0; SIZE];
+    while !stop.load(Ordering::Relaxed) {
+        if let Ok((length, peer)) = socket.recv_from(&mut buffer) {
+            let _ = socket.send_to(&buffer[..length], peer);
+        }
+    }
+}
+
+/// One echo, in nanoseconds; `None` when none comes.
+fn echo(socket: &UdpSocket, number: u64) -> anyhow::Result<Option<f64>> {
+    let mut buffer = [0; SIZE];
+    buffer[..8].copy_from_slice(&number.to_be_bytes());
+    let sent = monotonic();
+    socket.send(&buffer)?;
+    loop {
+        let mut heard = [0; SIZE];
+        let Ok(length) = socket.recv(&mut heard) else { return Ok(None) };
+        // Not one that comes too late.
+        if length == SIZE && heard == buffer {
+            return Ok(Some((monotonic() - sent) as f64));
+        }
+    }
+}
+
+/// Measures all paths.
+pub fn measure(bed: &Bed, effort: &Effort) -> anyhow::Result<Vec<RttFigure>> {
+    let stop = AtomicBool::new(false);
+    let mut servers = Vec::new();
+    let mut clients: Vec<(Path, UdpSocket, Vec<f64>)> = Vec::new();
+    for (path, world) in bed.worlds(Part::Both) {
+        servers.push(socket(world, "cn", CN, PORT)?);
+        let client = socket(world, "mnn", MNN, 0)?;
+        client.connect((CN.parse::<Ipv6Addr>()?, PORT)).context("cannot connect a socket")?;
+        clients.push((path, client, Vec::new()));
+    }
+    let measured = std::thread::scope(|scope| {
+        for server in &servers {
+            let stop = &stop;
+            scope.spawn(move || answer(server, stop));
+        }
+        let result = take_turns(&mut clients, effort.echoes);
+        stop.store(true, Ordering::Relaxed);
+        result
+    });
+    measured?;
+    bed.check()?;
+    let plain = clients.iter().find(|(path, ..)| *path == Path::Plain).map(|(.., times)| times.clone());
+    let figures = clients.into_iter().map(|(path, _, times)| {
+        let added_us = plain.as_ref().map(|plain| {
+            let differences = times.iter().zip(plain).map(|(time, plain)| (time - plain) / 2e3).collect();
+            Series::of(differences).median
+        });
+        let mut sorted = times;
+        sorted.sort_by(f64::total_cmp);
+        let at = |percent| percentile(&sorted, percent).unwrap_or(0.0) / 1e3;
+        RttFigure {
+            path,
+            count: sorted.len(),
+            median_us: median(&sorted) / 1e3,
+            p10_us: at(10.0),
+            p90_us: at(90.0),
+            added_us,
+        }
+    });
+    let figures = figures.collect();
+    console::step(&format!("round-trip times: {} echoes through each path", effort.echoes));
+    Ok(figures)
+}
+
+fn take_turns(clients: &mut [(Path, UdpSocket, Vec<f64>)], echoes: usize) -> anyhow::Result<()> {
+    let mut lost = 0;
+    let mut number = 0;
+    while clients.first().is_some_and(|(.., times)| times.len() < echoes) {
+        number += 1;
+        let mut turn = Vec::new();
+        for (path, client, _) in clients.iter() {
+            match echo(client, number)? {
+                Some(time) => turn.push(time),
+                None => {
+                    lost += 1;
+                    ensure!(lost <= 10 + number / 10, "echoes through {} do not come back", path.name());
+                    break;
+                }
+            }
+        }
+        // Only whole turns can be compared, and the first ones fill caches.
+        if turn.len() == clients.len() && number > 10 {
+            for ((.., times), time) in clients.iter_mut().zip(turn) {
+                times.push(time);
+            }
+        }
+    }
+    Ok(())
+}

@@ -1,0 +1,108 @@
+//! What is aimed at, and how the figures compare. Nothing fails because of it: that depends on the machine.
+
+use super::figures::{Bench, Target};
+use super::path::Path;
+
+/// A target about several figures, all of which have to reach it. `found` are what was measured and where; the worst
+/// is told.
+fn target(
+    what: &str,
+    aim: &str,
+    found: Vec<(f64, String)>,
+    meets: impl Fn(f64) -> bool,
+    least: bool,
+    unit: &str,
+) -> Target {
+    let total = found.len();
+    let met = found.iter().filter(|(value, _)| meets(*value)).count();
+    let worst = found.into_iter().reduce(|a, b| if (b.0 < a.0) == least { b } else { a });
+    let found = match &worst {
+        None => String::new(),
+        Some((value, place)) if total == 1 => format!("{value:.2}{unit} ({place})"),
+        Some((value, place)) => format!("{met} of {total} met; worst {value:.2}{unit} ({place})"),
+    };
+    Target { what: what.into(), aim: aim.into(), found, met: worst.is_some().then_some(met == total) }
+}
+
+/// The ratios of a path to plain forwarding through both routers.
+fn packets(bench: &Bench, path: Path) -> Vec<(f64, String)> {
+    let both = bench.packets.iter().filter(|one| one.path == path && one.arrangement.starts_with("both"));
+    both.filter_map(|one| {
+        let way = one.arrangement.rsplit(' ').next().unwrap_or("");
+        Some((one.to_plain?, format!("{} octets {way}", one.size)))
+    })
+    .collect()
+}
+
+/// All targets.
+pub fn judge(bench: &Bench) -> Vec<Target> {
+    let mut targets = Vec::new();
+    let aims = [(Path::Bpf, 1.0), (Path::Xdp, 1.5), (Path::Tun, 0.25)];
+    for (path, aim) in aims {
+        targets.push(target(
+            &format!("{}: packets/s through both routers", path.name()),
+            &format!(">= {aim:.2} of plain, every size"),
+            packets(bench, path),
+            |ratio| ratio >= aim,
+            true,
+            "",
+        ));
+    }
+    let fitting = super::tcp::Hosts::Fitting.words();
+    let tcp = bench.tcp.iter().filter(|one| one.path == Path::Bpf && one.hosts == fitting);
+    let tcp = tcp.filter_map(|one| Some((one.to_plain?, format!("{} {}", one.streams, one.direction))));
+    targets.push(target("bpf: TCP", ">= 0.98 of plain", tcp.collect(), |ratio| ratio >= 0.98, true, ""));
+    let rtt = bench.rtt.iter().filter(|one| one.path == Path::Bpf);
+    let rtt = rtt.filter_map(|one| Some((one.added_us?, "median".to_owned())));
+    targets.push(target(
+        "bpf: delay added for each direction",
+        "<= 5 us",
+        rtt.collect(),
+        |us| us <= 5.0,
+        false,
+        " us",
+    ));
+    for path in [Path::Bpf, Path::Xdp] {
+        let many = bench.bindings.iter().filter(|one| one.path == path && one.bindings == 100_000);
+        let many = many.filter_map(|one| Some((one.to_one?, format!("{}, {} octets", one.what, one.size))));
+        targets.push(target(
+            &format!("{}: packets/s with 100000 bindings", path.name()),
+            ">= 0.85 of one binding",
+            many.collect(),
+            |ratio| ratio >= 0.85,
+            true,
+            "",
+        ));
+    }
+    for path in [Path::Bpf, Path::Xdp, Path::Tun] {
+        let moves = bench.handover.iter().filter(|one| one.path == path);
+        let moves = moves.map(|one| {
+            let place = format!("{}: {} lost, {} duplicated", one.direction, one.lost, one.duplicated);
+            ((one.lost + one.duplicated) as f64, place)
+        });
+        targets.push(target(
+            &format!("{}: lost and duplicated by handovers under load", path.name()),
+            "0",
+            moves.collect(),
+            |count| count == 0.0,
+            false,
+            "",
+        ));
+    }
+    targets
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_worst_figure_is_told_and_all_have_to_meet() {
+        let found = || vec![(1.2, "a".to_owned()), (0.9, "b".to_owned()), (1.0, "c".to_owned())];
+        let judged = target("x", "y", found(), |value| value >= 1.0, true, "");
+        assert_eq!((judged.met, judged.found.as_str()), (Some(false), "2 of 3 met; worst 0.90 (b)"));
+        let judged = target("x", "y", found(), |value| value <= 5.0, false, " us");
+        assert_eq!((judged.met, judged.found.as_str()), (Some(true), "3 of 3 met; worst 1.20 us (a)"));
+        assert_eq!(target("x", "y", Vec::new(), |_| true, true, "").met, None);
+    }
+}

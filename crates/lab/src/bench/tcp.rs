@@ -1,0 +1,156 @@
+//! TCP between the hosts: one stream and several, both directions, and what becomes of hosts that know nothing of
+//! the tunnel.
+//!
+//! The hosts' MTU is first what fits the tunnel, for plain forwarding too; then 1500, so that the path MTU has to be
+//! discovered or the segments clamped; then 1500 with a filter at the hosts that drops Packet Too Big. All cores may
+//! be used.
+
+use std::process::{Command, Stdio};
+
+use anyhow::Context;
+
+use super::figures::{Series, TcpFigure};
+use super::packets::Part;
+use super::path::Path;
+use super::transfer::{Task, transfer};
+use super::world::{HOSTS, World};
+use super::{Bed, Effort};
+use crate::console;
+use crate::process::{in_node, output};
+use crate::tools;
+
+/// What the hosts know of the tunnel.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Hosts {
+    /// Their MTU fits into it.
+    Fitting,
+    /// Their MTU does not.
+    Large,
+    /// Nor do they hear of it.
+    Deaf,
+}
+
+impl Hosts {
+    /// In words.
+    pub fn words(self) -> &'static str {
+        match self {
+            Hosts::Fitting => "hosts with MTU 1460",
+            Hosts::Large => "hosts with MTU 1500",
+            Hosts::Deaf => "hosts with MTU 1500, Packet Too Big filtered",
+        }
+    }
+
+    fn mtu(self) -> &'static str {
+        if self == Hosts::Fitting { "1460" } else { "1500" }
+    }
+
+    /// Makes the hosts of all worlds such.
+    pub fn set_all(self, bed: &Bed) -> anyhow::Result<()> {
+        bed.worlds(Part::Both).try_for_each(|(_, world)| self.set(world))
+    }
+
+    /// Makes the hosts of a world such.
+    pub fn set(self, world: &World) -> anyhow::Result<()> {
+        for (role, interface) in HOSTS {
+            let node = world.node(role);
+            output(in_node(&node, tools::path("ip")).args(["link", "set", interface, "mtu", self.mtu()]))?;
+            // What was learnt before.
+            output(in_node(&node, "sh").args(["-ec", "echo 1 > /proc/sys/net/ipv6/route/flush"]))?;
+            let mut rules = String::from("table inet filtered\ndelete table inet filtered\n");
+            if self == Hosts::Deaf {
+                rules += "table inet filtered {\nchain input {\ntype filter hook input priority 0;\n\
+                          icmpv6 type packet-too-big drop\n}\n}\n";
+            }
+            let mut nft = in_node(&node, tools::path("nft"));
+            feed(nft.args(["-f", "-"]), &rules).with_context(|| format!("nft in node {node}"))?;
+        }
+        Ok(())
+    }
+}
+
+/// Runs a command with this input.
+fn feed(command: &mut Command, input: &str) -> anyhow::Result<()> {
+    use std::io::Write;
+    let mut child = command.stdin(Stdio::piped()).stdout(Stdio::null()).stderr(Stdio::piped()).spawn()?;
+    if let Some(mut stdin) = child.stdin.take() {
+        // If it ends early, what it says tells more than the broken pipe.
+        let _ = stdin.write_all(input.as_bytes());
+    }
+    let result = child.wait_with_output()?;
+    anyhow::ensure!(result.status.success(), "{}", String::from_utf8_lossy(&result.stderr).trim());
+    Ok(())
+}
+
+/// `up` or `down`.
+pub fn direction(down: bool) -> String {
+    if down { "down" } else { "up" }.into()
+}
+
+struct Lane<'a> {
+    path: Path,
+    world: &'a World,
+    rates: Vec<f64>,
+    retransmits: u64,
+    error: Option<String>,
+}
+
+fn one(bed: &Bed, rounds: usize, hosts: Hosts, task: Task) -> anyhow::Result<Vec<TcpFigure>> {
+    let mut lanes: Vec<Lane<'_>> = bed
+        .worlds(Part::Both)
+        .map(|(path, world)| Lane { path, world, rates: Vec::new(), retransmits: 0, error: None })
+        .collect();
+    for round in 0..rounds {
+        for turn in 0..lanes.len() {
+            let at = (turn + round) % lanes.len();
+            let lane = &mut lanes[at];
+            if hosts != Hosts::Fitting {
+                hosts.set(lane.world)?;
+            }
+            match transfer(lane.world, task)? {
+                Ok(outcome) => {
+                    lane.rates.push(outcome.gbit);
+                    lane.retransmits += outcome.retransmits;
+                }
+                Err(why) => {
+                    lane.rates.push(0.0);
+                    lane.error = Some(why);
+                }
+            }
+        }
+        bed.check()?;
+    }
+    let plain = lanes.iter().find(|lane| lane.path == Path::Plain).map(|lane| Series::of(lane.rates.clone()));
+    let figure = |lane: Lane<'_>| {
+        let gbit = Series::of(lane.rates);
+        TcpFigure {
+            hosts: hosts.words().into(),
+            streams: task.streams,
+            direction: direction(task.down),
+            path: lane.path,
+            to_plain: plain.as_ref().and_then(|plain| gbit.ratio(plain)),
+            gbit,
+            retransmits: lane.retransmits,
+            error: lane.error,
+        }
+    };
+    Ok(lanes.into_iter().map(figure).collect())
+}
+
+/// Measures everything; leaves the hosts with an MTU that fits.
+pub fn measure(bed: &Bed, effort: &Effort) -> anyhow::Result<Vec<TcpFigure>> {
+    let mut figures = Vec::new();
+    for hosts in [Hosts::Large, Hosts::Deaf, Hosts::Fitting] {
+        hosts.set_all(bed)?;
+        let streams: &[usize] = if hosts == Hosts::Fitting { &[1, 8] } else { &[1] };
+        for streams in streams.iter().copied() {
+            for down in [false, true] {
+                let task = Task { streams, down, seconds: effort.transfer, rate: None };
+                let rounds =
+                    if hosts == Hosts::Fitting { effort.transfers } else { effort.transfers.div_ceil(2) };
+                figures.extend(one(bed, rounds, hosts, task)?);
+            }
+        }
+        console::step(&format!("TCP: {}", hosts.words()));
+    }
+    Ok(figures)
+}
