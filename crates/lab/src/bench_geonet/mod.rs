@@ -149,7 +149,11 @@ pub fn run(args: &Args) -> anyhow::Result<()> {
         contention: contentions,
     };
     for row in results.forwarding.iter().filter(|row| !row.rounds.is_empty()) {
-        println!("{:44} {:>9} packets/s, without loss {:>9}", row.words, row.throughput, row.loss_free);
+        let loss_free = if row.loss_free > 0 { row.loss_free.to_string() } else { "never".into() };
+        println!(
+            "{:44} {:>9} packets/s, {:>9} per core second, without loss {loss_free:>9}",
+            row.words, row.throughput, row.per_core_second
+        );
     }
     if let Some(folder) = args.out.parent() {
         std::fs::create_dir_all(folder).with_context(|| format!("cannot make {}", folder.display()))?;
