@@ -28,7 +28,8 @@ def _(t):
     contention(t, t.c, t.c.gbc(t.area1, b"x", scf=True, hops=8), progress(6 * METRES))
 
 
-@case("PON_BCA_BV_03", "outside of the area, a GBC from outside goes to the neighbour nearest to it", "annexes D, E.2")
+@case("PON_BCA_BV_03", "outside of the area, a GBC from outside goes to the neighbour nearest to it",
+      "annexes D, E.2")
 def _(t):
     t.beacons(t.b, t.d, t.c)
     packet = t.c.gbc(t.area2, b"x", scf=True, hops=8)
@@ -58,13 +59,15 @@ def at_once(t):
     t.after(began, frame, 0, "seconds until it went on")
 
 
-@case("PON_BCA_BV_06", "V1.2.1: outside of the area, a GBC from a sender that is not known is broadcast at once", "V1.2.1 annex E", profile="cbf-1.2.1", timing=True)
+@case("PON_BCA_BV_06", "V1.2.1: outside of the area, a GBC from a sender that is not known is broadcast at once",
+      "V1.2.1 annex E", profile="cbf-1.2.1", timing=True)
 def _(t):
     t.beacons(t.b)
     at_once(t)
 
 
-@case("PON_BCA_BV_07", "V1.2.1: outside of the area, a GBC from a sender with PAI 0 is broadcast at once", "V1.2.1 annex E", profile="cbf-1.2.1", timing=True)
+@case("PON_BCA_BV_07", "V1.2.1: outside of the area, a GBC from a sender with PAI 0 is broadcast at once",
+      "V1.2.1 annex E", profile="cbf-1.2.1", timing=True)
 def _(t):
     t.d.pai = False
     t.beacons(t.b, t.d)

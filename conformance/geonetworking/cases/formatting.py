@@ -44,7 +44,8 @@ def _(t):
     t.same(sent.length, 0, "PL")
 
 
-@case("FDV_COH_BV_02", "Common Header of an SHB: HT 5, HST 0, MHL 1, PL of the payload", "9.7.2, 9.7.4, 9.8.4, 10.3.4")
+@case("FDV_COH_BV_02", "Common Header of an SHB: HT 5, HST 0, MHL 1, PL of the payload",
+      "9.7.2, 9.7.4, 9.8.4, 10.3.4")
 def _(t):
     payload = bytes(range(77))
     t.ask(upper.shb(payload, scf=False))
@@ -53,7 +54,8 @@ def _(t):
     t.same(sent.payload, payload, "payload")
 
 
-@case("FDV_COH_BV_03", "Common Header of a GBC: itsGnIsMobile in the flags, MHL of the default", "9.7.2, 10.3.4, annex H")
+@case("FDV_COH_BV_03", "Common Header of a GBC: itsGnIsMobile in the flags, MHL of the default",
+      "9.7.2, 10.3.4, annex H")
 def _(t):
     t.beacons(t.b)
     t.ask(upper.to_area(upper.GBC, t.area1, b"x"))
@@ -78,7 +80,8 @@ def _(t):
     is_station(t, sent.so)
 
 
-@case("FDV_BEA_BV_02", "the GN address in a beacon: station type, reserved bits of the former country code 0", "6.3, 9.8.6.2", seconds=2)
+@case("FDV_BEA_BV_02", "the GN address in a beacon: station type, reserved bits of the former country code 0",
+      "6.3, 9.8.6.2", seconds=2)
 def _(t):
     t.same(beacon(t).so.addr, t.station, "GN address")
 

@@ -95,7 +95,8 @@ def _(t):
     t.none(t.forwarded(packet), "the GAC")
 
 
-@case("PON_GAC_BV_13", "contention: own GAC outside of its area is broadcast at once", "annex E.3", profile="unicast-cbf")
+@case("PON_GAC_BV_13", "contention: own GAC outside of its area is broadcast at once",
+      "annex E.3", profile="unicast-cbf")
 def _(t):
     t.beacons(t.d, t.b)
     t.ask(upper.to_area(upper.GAC, t.area2, b"x"))

@@ -20,12 +20,14 @@ def towards_area(t):
     t.same(t.expect(t.own(gn.GBC), "the GBC").to, t.b.mac, "next hop")
 
 
-@case("PON_GBC_BV_02", "own GBC outside of its area goes to the neighbour nearest to it", "10.3.11.2, annexes D, E.2", profile="simple")
+@case("PON_GBC_BV_02", "own GBC outside of its area goes to the neighbour nearest to it",
+      "10.3.11.2, annexes D, E.2", profile="simple")
 def _(t):
     towards_area(t)
 
 
-@case("PON_GBC_BV_03", "a GBC inside of its area is broadcast on at once", "10.3.11.3, annex F.2", profile="simple", timing=True)
+@case("PON_GBC_BV_03", "a GBC inside of its area is broadcast on at once",
+      "10.3.11.3, annex F.2", profile="simple", timing=True)
 def _(t):
     t.beacons(t.d, t.b)
     packet = t.b.gbc(t.area1, b"x", scf=True, hops=8)
@@ -136,13 +138,15 @@ def broadcast_at_once(t, area):
     t.after(began, frame, 0, "seconds until it went on")
 
 
-@case("PON_GBC_BV_20", "V1.2.1: outside of the area, a GBC from a sender that is not known is broadcast at once", "V1.2.1 annex E", profile="simple-1.2.1", timing=True)
+@case("PON_GBC_BV_20", "V1.2.1: outside of the area, a GBC from a sender that is not known is broadcast at once",
+      "V1.2.1 annex E", profile="simple-1.2.1", timing=True)
 def _(t):
     t.beacons(t.b)
     broadcast_at_once(t, t.area2)
 
 
-@case("PON_GBC_BV_21", "V1.2.1: outside of the area, a GBC from a sender with PAI 0 is broadcast at once", "V1.2.1 annex E", profile="simple-1.2.1", timing=True)
+@case("PON_GBC_BV_21", "V1.2.1: outside of the area, a GBC from a sender with PAI 0 is broadcast at once",
+      "V1.2.1 annex E", profile="simple-1.2.1", timing=True)
 def _(t):
     t.d.pai = False
     t.beacons(t.b, t.d)

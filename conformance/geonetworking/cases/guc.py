@@ -70,13 +70,15 @@ def contention(t, sender, packet, seconds):
     t.after(began, frame, seconds, "seconds of contention")
 
 
-@case("PON_GUC_BV_06", "contention: the time of the progress towards the destination", "annex E.3", profile="unicast-cbf", timing=True)
+@case("PON_GUC_BV_06", "contention: the time of the progress towards the destination",
+      "annex E.3", profile="unicast-cbf", timing=True)
 def _(t):
     t.beacons(t.b, t.c)
     contention(t, t.c, t.c.guc(t.spv(Node("Z", 8)), b"x", scf=True, hops=8), progress(6 * METRES))
 
 
-@case("PON_GUC_BV_07", "contention: the shortest time for progress beyond the range", "annex E.3", profile="unicast-cbf", timing=True)
+@case("PON_GUC_BV_07", "contention: the shortest time for progress beyond the range",
+      "annex E.3", profile="unicast-cbf", timing=True)
 def _(t):
     # The test purpose speaks of the distance to the destination; in E.3 it is the progress that counts.
     far = Node("G", -12)
@@ -84,7 +86,8 @@ def _(t):
     contention(t, far, far.guc(t.spv(t.a), b"x", scf=True, hops=8), CBF_MIN)
 
 
-@case("PON_GUC_BV_08", "contention: a copy from another forwarder ends it", "annex E.3", profile="unicast-cbf", timing=True)
+@case("PON_GUC_BV_08", "contention: a copy from another forwarder ends it",
+      "annex E.3", profile="unicast-cbf", timing=True)
 def _(t):
     t.beacons(t.b, t.c, t.d)
     packet = t.c.guc(t.spv(Node("Z", 8)), b"x", scf=True, hops=8)
@@ -93,7 +96,8 @@ def _(t):
     t.none(t.forwarded(packet), "the GUC")
 
 
-@case("PON_GUC_BV_10", "contention: the longest time when the sender is not known", "annex E.3", profile="unicast-cbf", timing=True)
+@case("PON_GUC_BV_10", "contention: the longest time when the sender is not known",
+      "annex E.3", profile="unicast-cbf", timing=True)
 def _(t):
     t.beacons(t.b)
     packet = Node("G", -3).guc(t.spv(Node("Z", 8)), b"x", scf=True, hops=8)

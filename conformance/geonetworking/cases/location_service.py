@@ -66,7 +66,8 @@ def _(t):
     t.none(gn.GUC, "a GUC that is too old")
 
 
-@case("PON_LOS_TI_06", "the LS request is repeated after itsGnLocationServiceRetransmitTimer (1 s)", "10.3.7.1.3", seconds=2, timing=True)
+@case("PON_LOS_TI_06", "the LS request is repeated after itsGnLocationServiceRetransmitTimer (1 s)",
+      "10.3.7.1.3", seconds=2, timing=True)
 def _(t):
     first = seek(t)
     second = t.expect(gn.LS_REQUEST, "the second LS request", count=2)

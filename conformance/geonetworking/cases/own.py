@@ -63,7 +63,8 @@ def drops(counters):
     return {name: count for name, count in counters.items() if name.startswith("geonet.dropped.")}
 
 
-@case("OWN_BROKEN_PACKETS", "each broken packet is discarded and counted, and nothing is learnt from it", "10.3.3, 10.3.5, 9", seconds=4)
+@case("OWN_BROKEN_PACKETS", "each broken packet is discarded and counted, and nothing is learnt from it",
+      "10.3.3, 10.3.5, 9", seconds=4)
 def _(t):
     before = t.bed.counters()
     node = Node("N", 1)
@@ -89,7 +90,8 @@ def _(t):
     t.true(len(reasons) >= 7, f"few reasons: {reasons}")
 
 
-@case("OWN_MUTATIONS", "100,000 mutated packets: alive, no growth, and the neighbours are still known", "10.3", seconds=30)
+@case("OWN_MUTATIONS", "100,000 mutated packets: alive, no growth, and the neighbours are still known",
+      "10.3", seconds=30)
 def _(t):
     numbers = random.Random(8947)
     t.beacons(t.b, t.d)
@@ -107,7 +109,8 @@ def _(t):
             # Not the MID of the source: that would be a new station each time, which is another case.
             if 12 <= at < 24:
                 at = numbers.randrange(12)
-            packet[at] = numbers.choice((0, 1, 0x7F, 0x80, 0xFF, numbers.randrange(256), packet[at] ^ 1 << numbers.randrange(8)))
+            flipped = packet[at] ^ 1 << numbers.randrange(8)
+            packet[at] = numbers.choice((0, 1, 0x7F, 0x80, 0xFF, numbers.randrange(256), flipped))
         kind = numbers.randrange(10)
         if kind == 0:
             packet = packet[:numbers.randrange(len(packet) + 1)]
@@ -191,7 +194,8 @@ def _(t):
     t.same((sent.de.tst, sent.de.place), (5, after.place), "DE PV")
 
 
-@case("OWN_UNKNOWN_SENDER", "V1.4.1: outside of the area, a GBC from a sender that is not known goes to the next hop", "annexes D, E.2")
+@case("OWN_UNKNOWN_SENDER", "V1.4.1: outside of the area, a GBC from a sender that is not known goes to the next hop",
+      "annexes D, E.2")
 def _(t):
     t.d.pai = False
     for known in (False, True):
@@ -251,7 +255,8 @@ def _(t):
     t.same(len(t.bed.locations()), 2, "stations in the location table")
 
 
-@case("OWN_UPPER_TESTER", "the upper tester refuses what cannot be done, and answers no rubbish", "TR 103 099 annex C")
+@case("OWN_UPPER_TESTER", "the upper tester refuses what cannot be done, and answers no rubbish",
+      "TR 103 099 annex C")
 def _(t):
     big = gn.Area(t.d.lat, t.d.lon, 2000)
     for refused in (
@@ -275,7 +280,8 @@ def _(t):
     t.same(len(t.matching(t.own(gn.SHB))), 1, "SHBs")
 
 
-@case("OWN_RESET", "the initial state: nobody is known, nothing waits, the address is the first one", "TR 103 099 annex C")
+@case("OWN_RESET", "the initial state: nobody is known, nothing waits, the address is the first one",
+      "TR 103 099 annex C")
 def _(t):
     t.beacons(t.b)
     t.ask(upper.guc(t.a.addr, b"waits"))

@@ -106,11 +106,10 @@ class Node:
 class Tester:
     """What a case talks to. Nodes A to F stand as in TS 102 871-3, annex B, and so do the areas."""
 
-    def __init__(self, bed, attempt=0):
+    def __init__(self, bed):
         self.bed = bed
         self.frames = []
         self.faults = []
-        self.attempt = attempt
         self.a, self.b, self.c = Node("A", 10), Node("B", 2), Node("C", -6)
         self.d, self.e, self.f = Node("D", 1), Node("E", -1), Node("F", 2, -3)
         self.station = gn.address(STATION_MAC)
@@ -265,7 +264,7 @@ def execute(declared, bed):
     attempts = ATTEMPTS if declared.timing else 1
     outcome, reason, heard = "failed", "", []
     for attempt in range(attempts):
-        tester = Tester(bed, attempt)
+        tester = Tester(bed)
         try:
             tester.begin()
             declared.body(tester)

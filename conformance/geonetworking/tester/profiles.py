@@ -6,6 +6,22 @@ PROFILES = {
     "simple": "forwarding = { unicast = 'greedy', area = 'simple' }",
     "advanced": "forwarding = { unicast = 'greedy', area = 'advanced' }",
     "unicast-cbf": "forwarding = { unicast = 'cbf', area = 'cbf' }",
+    # No parameter has its default.
+    "other-values": """beacon = { interval = '500ms', jitter = '100ms' }
+range = '2km'
+[geonet.mib]
+is_mobile = true
+max_sdu_size = 100
+default_hop_limit = 5
+lifetime_location_entry = '2s'
+location_service_max_retransmissions = 2
+location_service_retransmit_timer = '300ms'
+location_service_buffer_size = 300
+duplicate_packet_list_length = 2
+max_packet_lifetime = '5s'
+max_area_size = 1
+cbf_min_time = '10ms'
+cbf_max_time = '300ms'""",
     # Where versions differ: TS 102 871-2 V1.3.1 tests V1.2.1.
     "simple-1.2.1": "standard = '1.2.1'\nforwarding = { unicast = 'greedy', area = 'simple' }",
     "cbf-1.2.1": "standard = '1.2.1'\nforwarding = { unicast = 'greedy', area = 'cbf' }",

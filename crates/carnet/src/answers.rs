@@ -98,7 +98,7 @@ pub fn uplinks(station: &Station) -> Vec<model::Uplink> {
 }
 
 /// `GET /v1/tunnels`
-pub fn tunnels(platform: &Platform, station: &Station) -> Vec<model::Tunnel> {
+pub fn tunnels(platform: Option<&Platform>, station: &Station) -> Vec<model::Tunnel> {
     station
         .tunnel_status()
         .into_iter()
@@ -107,14 +107,18 @@ pub fn tunnels(platform: &Platform, station: &Station) -> Vec<model::Tunnel> {
             remote: tunnel.remote.into(),
             encapsulation: "ipv6".into(),
             mtu: u32::try_from(tunnel.mtu).unwrap_or(u32::MAX),
-            path: platform.path_of(tunnel.local, tunnel.remote).name().into(),
+            path: platform
+                .map_or(Path::Tun, |platform| platform.path_of(tunnel.local, tunnel.remote))
+                .name()
+                .into(),
         })
         .collect()
 }
 
 /// `GET /v1/counters`
-pub fn counters(station: &Station, platform: &Platform) -> model::Counters {
+pub fn counters(station: &Station, platform: Option<&Platform>) -> model::Counters {
     let mut counters: model::Counters = station.counters().into_iter().collect();
+    let Some(platform) = platform else { return counters };
     let fast_path = platform.fast_path_counters();
     for (name, count) in [
         ("tunnel.encapsulated", fast_path.total.encapsulated_packets),

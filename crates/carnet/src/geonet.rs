@@ -3,6 +3,7 @@
 mod pings;
 
 use std::future::pending;
+use std::path::Path;
 
 use anyhow::Context;
 use carnet_api::address::{GnAddress, MacAddress, Octets};
@@ -13,7 +14,7 @@ use carnet_api::model::{
 };
 use carnet_base::{RateLimiter, Time, WallTime};
 use carnet_geonet::geodesy::{self, Position as Place};
-use carnet_geonet::location_table::Entry;
+use carnet_geonet::location_table::{Entry, LocationTable};
 use carnet_geonet::{ReceivedFrame, Router};
 use carnet_linux::frame_link::{FrameLink, LinkEvent, LinkState, MacAddress as Mac};
 use carnet_linux::position::{LostReason, PositionEvent, PositionSource, reckoning::Reckoner};
@@ -33,6 +34,8 @@ use crate::settings;
 const RECEIVED: usize = 1024;
 /// News about the position, at once and in the long run.
 const NEWS: u32 = 10;
+/// Changes of the interface's address, likewise.
+const CHANGES: u32 = 5;
 const NEWS_INTERVAL: Duration = Duration::from_secs(10);
 /// How old the position in a packet may be, of a station at rest and of the fastest one.
 const OLDEST: Duration = Duration::from_millis(100);
@@ -57,7 +60,14 @@ pub struct Geonet {
     link: FrameLink,
     positions: PositionSource,
     config: config::Geonet,
-    address: WireAddress,
+    /// The station's; `None` until the interface is there to make it of.
+    address: Option<WireAddress>,
+    /// The link-layer address when it was last looked at.
+    seen: Mac,
+    /// The state of the link that was last told.
+    said: Option<LinkState>,
+    /// Changes of the interface's address: nobody shall fight over it.
+    changes: RateLimiter,
     received: broadcast::Sender<GnReceived>,
     pings: Pings,
     /// How the positioning does, in one word.
@@ -69,12 +79,11 @@ pub struct Geonet {
 }
 
 impl Geonet {
-    /// Opens the link and the source of positions. Waits for the interface where the address is made of its
-    /// link-layer address.
+    /// Opens the link and the source of positions. `undo` is where it is written down what to put back.
     ///
     /// # Errors
     /// When one of them cannot be had.
-    pub async fn open(config: &config::Geonet) -> anyhow::Result<Geonet> {
+    pub fn open(config: &config::Geonet, undo: &Path) -> anyhow::Result<Geonet> {
         let seed = clock::random_seed().context("cannot get randomness from the kernel")?;
         let mid = match config.address {
             GeonetAddress::Auto => None,
@@ -86,21 +95,21 @@ impl Geonet {
             settings::geonet::position_options(config),
         )?;
         let mut link = FrameLink::open(settings::geonet::link(config, mid))?;
-        let mid = match mid {
-            Some(mid) => mid,
-            None => address_of(&mut link, config).await?,
-        };
-        if link.address() != Mac::default() && link.address() != mid {
+        link.keep_undo(undo)?;
+        let seen = link.address();
+        let mid = mid.or((seen != Mac::default()).then_some(seen));
+        if let (None, Some(name)) = (mid, config.interface.name()) {
             warn!(
-                "the link has the address {}, not {}: unicast frames to this station will be lost until it has",
-                MacAddress(link.address()),
-                MacAddress(mid)
+                "waiting for the interface {name}: the GeoNetworking address is made of its link-layer address"
             );
         }
-        Ok(Geonet {
+        let mut geonet = Geonet {
             link,
             positions,
-            address: settings::geonet::address(config, mid),
+            address: mid.map(|mid| settings::geonet::address(config, mid)),
+            seen,
+            said: None,
+            changes: RateLimiter::new(CHANGES, NEWS_INTERVAL),
             config: config.clone(),
             received: broadcast::channel(RECEIVED).0,
             pings: Pings::new(seed as u16),
@@ -108,12 +117,47 @@ impl Geonet {
             reckoner: Reckoner::new(matches!(config.position, config::PositionSource::Fixed(_))),
             told: None,
             news: RateLimiter::new(NEWS, NEWS_INTERVAL),
-        })
+        };
+        geonet.align(clock::now());
+        Ok(geonet)
     }
 
-    /// The GN address with which the station starts.
-    pub fn address(&self) -> WireAddress {
+    /// The station's GN address; `None` as long as the interface is missing of whose address it is made.
+    pub fn address(&self) -> Option<WireAddress> {
         self.address
+    }
+
+    /// The router has this address now.
+    pub fn address_is(&mut self, now: Time, address: WireAddress) {
+        if self.address != Some(address) {
+            self.address = Some(address);
+            self.align(now);
+        }
+    }
+
+    /// Gives the interface the station's address, or says that it has another.
+    fn align(&mut self, now: Time) {
+        self.seen = self.link.address();
+        let Some(wanted) = self.address.map(WireAddress::mid) else { return };
+        if self.seen == wanted || self.link.state() == LinkState::Missing || !self.changes.allow(now) {
+            return;
+        }
+        let (has, wants) = (MacAddress(self.seen), MacAddress(wanted));
+        if !self.config.set_link_address {
+            warn!("the link has the address {has}, not {wants}: unicast frames to this station are lost");
+            return;
+        }
+        match self.link.set_address(wanted) {
+            Ok(()) => info!("the link has the address {wants} instead of {has}"),
+            Err(error) => warn!("unicast frames to this station are lost: {error}"),
+        }
+        self.seen = self.link.address();
+    }
+
+    /// Puts back what was changed of the interface.
+    pub fn close(&mut self) -> Result<()> {
+        self.link.flush();
+        self.link.restore_address()
     }
 
     /// Waits for what comes first. Safe to cancel.
@@ -146,22 +190,26 @@ impl Geonet {
         self.link.flush();
     }
 
-    /// The link has changed.
-    pub fn link_changed(&self, state: LinkState) {
-        info!(
-            "the GeoNetworking link is {}",
-            match state {
-                LinkState::Up => "up",
-                LinkState::Down => "down",
-                LinkState::Missing => "missing",
-            }
-        );
-        if self.link.address() != self.address.mid() {
-            warn!(
-                "the GeoNetworking link has the address {} now: carnet must be started anew to take it over",
-                MacAddress(self.link.address())
-            );
+    /// The link has changed. Where that gives the station another address, it has to be told to the router.
+    pub fn link_changed(&mut self, now: Time, state: LinkState) -> Option<WireAddress> {
+        if self.said != Some(state) {
+            self.said = Some(state);
+            info!("the GeoNetworking link is {}", state_word(state));
         }
+        let (before, has) = (self.seen, self.link.address());
+        let own = self.address.map(WireAddress::mid);
+        if self.config.address == GeonetAddress::Auto
+            && has != before
+            && has != Mac::default()
+            && own != Some(has)
+        {
+            let address = settings::geonet::address(&self.config, has);
+            info!("the GeoNetworking address is {}", GnAddress(address.0));
+            (self.address, self.seen) = (Some(address), has);
+            return Some(address);
+        }
+        self.align(now);
+        None
     }
 
     /// What the positioning tells, as the router wants it; and what the operator ought to know.
@@ -213,7 +261,7 @@ impl Geonet {
         let fix = self.reckoner.position(now)?;
         self.told = Some(now);
         let pai_interval = f64::from(self.config.mib.pai_interval_m);
-        let vector = fix.position_vector(self.address, self.positions.leap_seconds(), pai_interval);
+        let vector = fix.position_vector(self.address?, self.positions.leap_seconds(), pai_interval);
         Some(position_of(&vector))
     }
 
@@ -332,16 +380,24 @@ impl Geonet {
         self.config.areas.iter().map(area).collect()
     }
 
+    /// What the router waits for, in words.
+    pub fn awaited(&self) -> String {
+        format!("the interface {}", self.config.interface.name().unwrap_or("of the link"))
+    }
+
     /// The part of `GET /v1/status`.
-    pub fn status(&self, router: &Router) -> GeonetStatus {
-        let table = router.location_table();
+    pub fn status(&self, router: Option<&Router>) -> GeonetStatus {
+        let table = router.map(Router::location_table);
+        let place = router.and_then(Router::position_vector);
         GeonetStatus {
-            gn_address: GnAddress(router.address().0),
+            gn_address: router.map(|router| GnAddress(router.address().0)),
+            waits_for: router.is_none().then(|| self.awaited()),
+            link: state_word(self.link.state()).into(),
             position: self.state.into(),
-            latitude: router.position_vector().map(|vector| degrees(vector.latitude)),
-            longitude: router.position_vector().map(|vector| degrees(vector.longitude)),
-            neighbours: table.neighbours() as u64,
-            locations: table.len() as u64,
+            latitude: place.map(|vector| degrees(vector.latitude)),
+            longitude: place.map(|vector| degrees(vector.longitude)),
+            neighbours: table.map_or(0, LocationTable::neighbours) as u64,
+            locations: table.map_or(0, LocationTable::len) as u64,
         }
     }
 
@@ -385,20 +441,12 @@ pub async fn until(deadline: Option<Time>) {
     }
 }
 
-/// The link-layer address of the link, once it has one.
-async fn address_of(link: &mut FrameLink, config: &config::Geonet) -> Result<Mac> {
-    if link.address() == Mac::default() {
-        let name = config.interface.name().unwrap_or_default();
-        warn!(
-            "waiting for the interface {name}: the GeoNetworking address is made of its link-layer address"
-        );
+fn state_word(state: LinkState) -> &'static str {
+    match state {
+        LinkState::Up => "up",
+        LinkState::Down => "down",
+        LinkState::Missing => "missing",
     }
-    while link.address() == Mac::default() {
-        if link.readable().await? == LinkEvent::Frames {
-            link.try_receive(|_, _, _| {})?;
-        }
-    }
-    Ok(link.address())
 }
 
 /// A link-layer address that is nobody's: locally administered, no group.

@@ -4,6 +4,7 @@
 //! request, a signal), hands it to the station and carries out the outputs in their order, so that a route is
 //! in place before the packet that needs it leaves.
 
+use std::future::pending;
 use std::net::SocketAddr;
 use std::path::Path;
 use std::time::Duration;
@@ -65,11 +66,7 @@ pub async fn run(config: Config, path: &Path) -> anyhow::Result<()> {
     // Before the undo file beside it is touched: it would be that of the other station.
     http::is_stale(&config.station.socket)?;
     let geonet = match &config.geonet {
-        Some(config) => tokio::select! {
-            geonet = Geonet::open(config) => Some(geonet?),
-            _ = terminate.recv() => return Ok(()),
-            _ = interrupt.recv() => return Ok(()),
-        },
+        Some(geonet) => Some(Geonet::open(geonet, &settings::link_undo_file(&config))?),
         None => None,
     };
     let upper_tester = match &config.conformance {
@@ -77,7 +74,7 @@ pub async fn run(config: Config, path: &Path) -> anyhow::Result<()> {
         None => None,
     };
     let mut alarm = Alarm::new()?;
-    let platform = Platform::open(settings::platform(&config))?;
+    let platform = open_platform(&config)?;
     let mut runner = Runner::new(config, platform, geonet)?;
     runner.upper_tester = upper_tester;
     runner.carry_out();
@@ -94,18 +91,18 @@ pub async fn run(config: Config, path: &Path) -> anyhow::Result<()> {
     // Only with systemd's NOTIFY_SOCKET in the environment; no harm without.
     let _ = sd_notify::notify(&[sd_notify::NotifyState::Ready]);
 
-    let tunnel = runner.platform.tunnel();
+    let tunnel = runner.platform.as_ref().map(Platform::tunnel);
     let (mut failures, mut geonet_failures) = (0, 0);
     let result = loop {
         let step = tokio::select! {
-            ready = tunnel.readable() => match ready {
+            ready = readable(tunnel.as_ref()) => match ready {
                 Ok(()) => {
                     runner.packets().await;
                     Ok(())
                 }
                 Err(error) => Err(anyhow::Error::from(error).context("the tunnel device failed")),
             },
-            event = runner.platform.next_event() => match event {
+            event = next_event(runner.platform.as_mut()) => match event {
                 Ok(event) => {
                     failures = 0;
                     runner.kernel_event(event);
@@ -163,11 +160,42 @@ pub async fn run(config: Config, path: &Path) -> anyhow::Result<()> {
     let _ = sd_notify::notify(&[sd_notify::NotifyState::Stopping]);
     if result.is_ok() {
         runner.input(Input::Command(Command::Shutdown));
-        let _ = timeout(FAREWELL, runner.farewell(&tunnel)).await;
+        let _ = timeout(FAREWELL, runner.farewell(tunnel.as_ref())).await;
     }
     server.shutdown().await;
     runner.close();
     result
+}
+
+/// The kernel's networking, where the station needs any. One that does GeoNetworking alone needs no tunnel device;
+/// it only removes what an earlier run with other tasks has left.
+fn open_platform(config: &Config) -> anyhow::Result<Option<Platform>> {
+    if settings::needs_platform(config) {
+        return Ok(Some(Platform::open(settings::platform(config))?));
+    }
+    if settings::undo_file(config).exists() {
+        let cleaned = Platform::open(settings::platform(config)).and_then(Platform::close);
+        if let Err(error) = cleaned {
+            warn!("what an earlier run has left stays: {error}");
+        }
+    }
+    Ok(None)
+}
+
+/// Waits for packets; for ever without a tunnel device.
+async fn readable(tunnel: Option<&TunnelIo>) -> std::io::Result<()> {
+    match tunnel {
+        Some(tunnel) => tunnel.readable().await,
+        None => pending().await,
+    }
+}
+
+/// Waits for the kernel's news; for ever without a platform.
+async fn next_event(platform: Option<&mut Platform>) -> carnet_linux::Result<PlatformEvent> {
+    match platform {
+        Some(platform) => platform.next_event().await,
+        None => pending().await,
+    }
 }
 
 /// Takes the fast path that the config wants.
@@ -192,9 +220,10 @@ fn accelerate(platform: &mut Platform, config: &Config, flow_label_key: u64) -> 
 struct Runner {
     config: Config,
     station: Station,
-    platform: Platform,
-    reader: TunnelReader,
-    writer: TunnelWriter,
+    /// `None` where the station does GeoNetworking alone; then there is no tunnel device either.
+    platform: Option<Platform>,
+    reader: Option<TunnelReader>,
+    writer: Option<TunnelWriter>,
     /// When packets last woke the station.
     woken: Time,
     geonet: Option<Geonet>,
@@ -210,24 +239,26 @@ struct Runner {
 }
 
 impl Runner {
-    fn new(config: Config, mut platform: Platform, geonet: Option<Geonet>) -> anyhow::Result<Runner> {
+    fn new(config: Config, mut platform: Option<Platform>, geonet: Option<Geonet>) -> anyhow::Result<Runner> {
         let state = StateFile::open(config.station.state_dir.as_deref(), &config.station.name)?;
         let header = Header {
             seed: clock::random_seed().context("cannot get randomness from the kernel")?,
             time: clock::now(),
             wall: clock::wall(),
             state: state.load(),
-            gn_address: geonet.as_ref().map(|geonet| geonet.address().0),
+            gn_address: geonet.as_ref().and_then(Geonet::address).map(|address| address.0),
         };
         let recorder = Recorder::create(config.station.record.as_deref(), &header)?;
-        let station_config = settings::station(&config, geonet.as_ref().map(Geonet::address));
+        let station_config = settings::station(&config, geonet.as_ref().and_then(Geonet::address));
         let station = Station::new(station_config, header.state, header.seed, header.time, header.wall);
-        accelerate(&mut platform, &config, station.flow_label_key())?;
+        if let Some(platform) = &mut platform {
+            accelerate(platform, &config, station.flow_label_key())?;
+        }
         Ok(Runner {
             station,
             config,
-            reader: TunnelReader::new(platform.tunnel()),
-            writer: TunnelWriter::new(platform.tunnel()),
+            reader: platform.as_ref().map(|platform| TunnelReader::new(platform.tunnel())),
+            writer: platform.as_ref().map(|platform| TunnelWriter::new(platform.tunnel())),
             woken: Time::ZERO,
             platform,
             geonet,
@@ -258,9 +289,9 @@ impl Runner {
         self.woken = now;
         let (mut count, mut has_yielded) = (0, false);
         // What was read is handled: nothing may lie in the reader while the loop waits for the device.
-        while count < BATCH || self.reader.is_inside_burst() {
-            let Ok(length) = self.reader.try_read(self.buffer.space()) else {
-                self.writer.flush();
+        while let Some(reader) = self.reader.as_mut().filter(|r| count < BATCH || r.is_inside_burst()) {
+            let Ok(length) = reader.try_read(self.buffer.space()) else {
+                self.flush();
                 if has_yielded || !is_frequent {
                     return;
                 }
@@ -274,20 +305,29 @@ impl Runner {
             if self.recorder.is_active() {
                 self.recorder.record(now, wall, Input::Packet(self.buffer.as_slice().to_vec()));
             }
-            if self.platform.concerns_kernel(self.buffer.as_slice()) {
-                self.writer.write(self.buffer.as_slice());
+            if let (Some(platform), Some(writer)) = (&self.platform, &mut self.writer)
+                && platform.concerns_kernel(self.buffer.as_slice())
+            {
+                writer.write(self.buffer.as_slice());
             }
             let verdict = self.station.handle_packet(now, wall, &mut self.buffer);
             if verdict == Verdict::Forward {
                 // Outputs, if there are any, precede the packet that the rest was waiting for.
-                self.writer.write(self.buffer.as_slice());
+                if let Some(writer) = &mut self.writer {
+                    writer.write(self.buffer.as_slice());
+                }
             } else {
                 self.carry_out();
             }
         }
-        self.writer.flush();
+        self.flush();
         // Nor do the kernel's news, requests and signals.
         tokio::task::yield_now().await;
+    }
+
+    /// Lets go of the packets that wait to be written in one piece.
+    fn flush(&mut self) {
+        self.writer.iter_mut().for_each(TunnelWriter::flush);
     }
 
     fn kernel_event(&mut self, event: PlatformEvent) {
@@ -327,6 +367,12 @@ impl Runner {
         }
     }
 
+    fn tell_position(&mut self, now: Time) {
+        if let Some(position) = self.geonet.as_mut().and_then(|geonet| geonet.tell(now)) {
+            self.move_to(position);
+        }
+    }
+
     fn move_to(&mut self, position: Position) {
         let position = match &self.upper_tester {
             Some(upper_tester) => upper_tester.displaced(position),
@@ -340,7 +386,11 @@ impl Runner {
         match event {
             GeonetEvent::Link(LinkEvent::Frames) => self.frames(now, wall)?,
             GeonetEvent::Link(LinkEvent::Changed(state)) => {
-                self.geonet.iter().for_each(|geonet| geonet.link_changed(state));
+                let changed = self.geonet.as_mut().and_then(|geonet| geonet.link_changed(now, state));
+                if let Some(address) = changed {
+                    self.input(Input::GeonetAddress(address.0));
+                    self.tell_position(now);
+                }
             }
             GeonetEvent::Link(_) => {}
             GeonetEvent::Position(event) => {
@@ -354,9 +404,7 @@ impl Runner {
                 }
             }
             GeonetEvent::Update => {
-                if let Some(position) = self.geonet.as_mut().and_then(|geonet| geonet.tell(now)) {
-                    self.move_to(position);
-                }
+                self.tell_position(now);
             }
             GeonetEvent::Ping => {
                 let Some(geonet) = &mut self.geonet else { return Ok(()) };
@@ -401,11 +449,16 @@ impl Runner {
     /// Carries out what the station wants, in order.
     fn carry_out(&mut self) {
         while let Some(output) = self.station.poll_output() {
-            self.writer.flush();
+            self.flush();
             self.carry(output);
         }
-        self.platform.commit();
+        self.platform.iter_mut().for_each(Platform::commit);
         if let Some(geonet) = &mut self.geonet {
+            if let Some(router) = self.station.geonet()
+                && geonet.address() != Some(router.address())
+            {
+                geonet.address_is(clock::now(), router.address());
+            }
             geonet.flush();
         }
     }
@@ -413,17 +466,20 @@ impl Runner {
     fn carry(&mut self, output: Output) {
         match output {
             Output::Forwarding(change) => {
-                if let Err(error) = self.platform.apply(&change) {
+                if let Some(Err(error)) = self.platform.as_mut().map(|platform| platform.apply(&change)) {
                     error!("{error}");
                 }
             }
             Output::Packet(packet) => {
-                self.writer.write(&packet);
-                self.writer.flush();
+                if let Some(writer) = &mut self.writer {
+                    writer.write(&packet);
+                    writer.flush();
+                }
             }
             Output::Icmpv6(message) => {
                 // The link may just have gone; whoever sent this will send again.
-                if let Err(error) = self.platform.send_icmpv6(&message) {
+                let sent = self.platform.as_mut().map(|platform| platform.send_icmpv6(&message));
+                if let Some(Err(error)) = sent {
                     tracing::debug!("{error}");
                 }
             }
@@ -504,10 +560,10 @@ impl Runner {
         match request {
             Request::Status(reply) => {
                 let uptime = now.saturating_since(self.started);
-                let geonet = self.ask_geonet(Geonet::status).ok();
+                let geonet = self.geonet.as_ref().map(|geonet| geonet.status(self.station.geonet()));
                 let _ = reply.send(answers::status(
                     &self.config,
-                    self.platform.path(),
+                    self.platform.as_ref().map_or(carnet_linux::Path::Tun, Platform::path),
                     &self.station,
                     geonet,
                     uptime,
@@ -520,11 +576,12 @@ impl Runner {
                 let _ = reply.send(answers::uplinks(&self.station));
             }
             Request::Tunnels(reply) => {
-                let _ = reply.send(answers::tunnels(&self.platform, &self.station));
+                let _ = reply.send(answers::tunnels(self.platform.as_ref(), &self.station));
             }
             Request::Counters(reply) => {
-                let mut counters = answers::counters(&self.station, &self.platform);
-                counters.insert("tunnel.write_errors".into(), self.writer.errors());
+                let mut counters = answers::counters(&self.station, self.platform.as_ref());
+                let errors = self.writer.as_ref().map_or(0, TunnelWriter::errors);
+                counters.insert("tunnel.write_errors".into(), errors);
                 counters.extend(self.geonet.iter_mut().flat_map(Geonet::counters));
                 let _ = reply.send(counters);
             }
@@ -557,8 +614,11 @@ impl Runner {
     }
 
     fn ask_geonet<T>(&self, question: impl FnOnce(&Geonet, &Router) -> T) -> Answer<T> {
-        let geonet = self.geonet.as_ref().zip(self.station.geonet());
-        geonet.map(|(geonet, router)| question(geonet, router)).ok_or_else(|| answers::NO_GEONET.into())
+        let geonet = self.geonet.as_ref().ok_or(answers::NO_GEONET)?;
+        match self.station.geonet() {
+            Some(router) => Ok(question(geonet, router)),
+            None => Err(format!("this station waits for {}", geonet.awaited())),
+        }
     }
 
     fn ping(&mut self, ping: &GnPingRequest) -> Answer<mpsc::Receiver<GnPingEvent>> {
@@ -586,6 +646,10 @@ impl Runner {
             ("[geonet]", config.geonet != self.config.geonet),
             ("[conformance]", config.conformance != self.config.conformance),
         ];
+        if self.platform.is_none() && settings::needs_platform(&config) {
+            error!("the config is not taken over: the first role beside [geonet] needs a restart");
+            return;
+        }
         if let Some((section, _)) = sections.iter().find(|(_, changed)| *changed) {
             error!("the config is not taken over: changes in {section} need a restart");
             return;
@@ -594,9 +658,12 @@ impl Runner {
             warn!("{warning}");
         }
         self.recorder.end("a config that is read again cannot be replayed");
-        self.platform.watch(settings::platform(&config).watched);
-        self.platform.set_ports(settings::ports(&config));
-        let station_config = settings::station(&config, self.geonet.as_ref().map(Geonet::address));
+        if let Some(platform) = &mut self.platform {
+            platform.watch(settings::platform(&config).watched);
+            platform.set_ports(settings::ports(&config));
+        }
+        let gn_address = self.geonet.as_ref().and_then(Geonet::address);
+        let station_config = settings::station(&config, gn_address);
         self.station.reconfigure(clock::now(), clock::wall(), station_config);
         self.config = config;
         self.carry_out();
@@ -604,10 +671,10 @@ impl Runner {
     }
 
     /// Goes on until the home agent knows that we leave.
-    async fn farewell(&mut self, tunnel: &TunnelIo) {
+    async fn farewell(&mut self, tunnel: Option<&TunnelIo>) {
         while !self.station.is_quiescent() {
             tokio::select! {
-                Ok(()) = tunnel.readable() => self.packets().await,
+                Ok(()) = readable(tunnel) => self.packets().await,
                 () = until(self.station.poll_timeout()) => self.input(Input::Timeout),
             }
         }
@@ -615,7 +682,10 @@ impl Runner {
 
     fn close(mut self) {
         self.recorder.flush();
-        if let Err(error) = self.platform.close() {
+        if let Some(Err(error)) = self.geonet.as_mut().map(Geonet::close) {
+            error!("{error}");
+        }
+        if let Some(Err(error)) = self.platform.map(Platform::close) {
             error!("{error}");
         }
     }

@@ -16,7 +16,8 @@ use carnet_wire::geonet::GnAddress;
 /// take whatever the kernel routes into it, outer headers included, from links with jumbo frames too.
 const DEVICE_MTU: u32 = 9216;
 
-/// What the station shall be. It is a GeoNetworking router if it has an address as one.
+/// What the station shall be. Its address as a GeoNetworking router may be told
+/// later.
 pub fn station(config: &Config, gn_address: Option<GnAddress>) -> StationConfig {
     let home_agent = config.home_agent.as_ref().map(|agent| HomeAgentConfig {
         address: agent.address,
@@ -57,8 +58,7 @@ pub fn station(config: &Config, gn_address: Option<GnAddress>) -> StationConfig 
         lan: router.lan.clone(),
         advertise: router.advertise,
     });
-    let geonet = config.geonet.as_ref().zip(gn_address);
-    let geonet = geonet.map(|(config, address)| geonet::router(config, address));
+    let geonet = config.geonet.as_ref().map(|config| geonet::router(config, gn_address));
     StationConfig { home_agent, mobile_router, geonet }
 }
 
@@ -82,6 +82,16 @@ pub fn platform(config: &Config) -> PlatformConfig {
 /// Beside the socket: it is as short-lived as that.
 pub fn undo_file(config: &Config) -> PathBuf {
     config.station.socket.with_extension("undo")
+}
+
+/// Whether the station needs more of the kernel than a link for frames: routes, rules and the tunnel device.
+pub fn needs_platform(config: &Config) -> bool {
+    config.home_agent.is_some() || config.mobile_router.is_some()
+}
+
+/// What is to be put back of the GeoNetworking link.
+pub fn link_undo_file(config: &Config) -> PathBuf {
+    config.station.socket.with_extension("link-undo")
 }
 
 /// Which fast path to take, and where.

@@ -9,7 +9,7 @@
 //! Bounds: the queue of each radio, the batch of frames taken at once, the buffer of the socket; what does not fit
 //! is counted.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::fs::File;
 use std::io::IoSliceMut;
 use std::os::fd::{AsFd, AsRawFd, OwnedFd};
@@ -45,13 +45,15 @@ const RECEIVE_BUFFER: usize = 8 << 20;
 /// The thread looks at least so often whether it is to end.
 const TICK: u64 = 50 * MILLISECOND;
 
-/// How often, and since when, a marked packet was on the air.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+/// How often, and by whom, a marked packet was sent.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct OnAir {
-    /// Frames that carried it.
+    /// Frames that carried it, every try.
     pub transmissions: u64,
-    /// When the first began, monotonic.
-    pub first: u64,
+    /// Of these, frames to one station.
+    pub unicast: u64,
+    /// The radios that sent it.
+    pub senders: BTreeSet<usize>,
 }
 
 /// What can be asked of a running medium.
@@ -219,12 +221,13 @@ impl Io {
                 self.receive(&mut state.channel)?;
                 state.channel.handle_timeout(clock::monotonic());
                 while let Some(output) = state.channel.poll_output() {
-                    if let Output::Sent { at, frame, .. } = &output
+                    if let Output::Sent { radio, frame, .. } = &output
                         && let Some(mark) = geonet::find_mark(frame)
                     {
-                        let on_air =
-                            state.marks.entry(mark).or_insert(OnAir { transmissions: 0, first: *at });
+                        let on_air = state.marks.entry(mark).or_default();
                         on_air.transmissions += 1;
+                        on_air.unicast += u64::from(frame.first().is_some_and(|octet| octet & 1 == 0));
+                        on_air.senders.insert(*radio);
                     }
                     outputs.push(output);
                 }

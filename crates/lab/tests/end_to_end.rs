@@ -98,6 +98,11 @@ fn a_crossing_without_root() {
     holds("a_crossing_without_root", "crossing", As::Nobody);
 }
 
+#[test]
+fn a_hundred_vehicles() {
+    holds("a_hundred_vehicles", "highway-100", As::Root);
+}
+
 /// A scenario with two nodes and nothing to wait for; `carnet` is a script.
 fn small(name: &str, script: &str, more: &str) -> PathBuf {
     let place = folder(name);

@@ -84,11 +84,24 @@ pub(crate) struct AddedAddress {
     pub(crate) prefix_length: u8,
 }
 
+/// A link-layer address that was changed.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct ChangedLinkAddress {
+    pub(crate) interface: String,
+    pub(crate) index: u32,
+    /// What it was.
+    pub(crate) original: [u8; 6],
+    /// What it was set to.
+    pub(crate) ours: [u8; 6],
+}
+
 /// All that is written down.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
 pub(crate) struct Record {
     pub(crate) settings: Vec<ChangedSetting>,
     pub(crate) addresses: Vec<AddedAddress>,
+    #[serde(default)]
+    pub(crate) link_addresses: Vec<ChangedLinkAddress>,
 }
 
 #[derive(Serialize, Deserialize)]

@@ -36,6 +36,8 @@ pub enum Input {
     },
     /// A frame of EtherType 0x8947 from the GeoNetworking link.
     Frame(Frame),
+    /// The GN address of this station, from now on: because it became known, or changed.
+    GeonetAddress(u64),
     /// Where the station is now.
     Position(Position),
     /// A payload to be sent over GeoNetworking.

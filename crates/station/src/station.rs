@@ -8,11 +8,12 @@ use std::collections::{BTreeMap, VecDeque};
 use std::net::Ipv6Addr;
 
 use carnet_base::{Interface, LinkMessage, Rng, Time, WallTime};
-use carnet_geonet::ReceivedFrame;
+use carnet_geonet::{Mib, ReceivedFrame};
 use carnet_mobility::home_agent::{AuthorizedNode, HomeAgentConfig, StoredBinding};
 use carnet_mobility::mobile_router::{Attachment, MobileRouterConfig, StoredSequence};
 use carnet_mobility::router_advertiser::{AdvertiserConfig, RouterAdvertiser};
 use carnet_mobility::{HomeAgent, MobileRouter, MobilityDrop};
+use carnet_wire::geonet::GnAddress;
 use carnet_wire::icmpv6;
 use carnet_wire::ipv6::HEADER_LEN;
 use serde::{Deserialize, Serialize};
@@ -95,6 +96,8 @@ pub struct Station {
     agent: Option<Agent>,
     router: Option<Router>,
     geonet: Option<Geonet>,
+    /// The GeoNetworking router to be, as long as its address is not known.
+    awaited: Option<(Mib, Rng)>,
     interfaces: BTreeMap<String, Interface>,
     desired: DesiredState<Scope>,
     forwarder: Forwarder,
@@ -121,6 +124,7 @@ impl Station {
             agent: None,
             router: None,
             geonet: None,
+            awaited: None,
             interfaces: BTreeMap::new(),
             desired: DesiredState::new(),
             forwarder: Forwarder::new(&mut rng),
@@ -131,10 +135,13 @@ impl Station {
             dropped: BTreeMap::new(),
             rng,
         };
-        station.geonet = config.geonet.clone().map(|settings| {
+        if let Some(GeonetSettings { mib, address }) = config.geonet.clone() {
             let rng = Rng::new(station.rng.u64());
-            Geonet::new(settings, rng)
-        });
+            match address {
+                Some(address) => station.geonet = Some(Geonet::new(mib, address, rng)),
+                None => station.awaited = Some((mib, rng)),
+            }
+        }
         station.configure(now, wall, config, persistent);
         station.forward_router(now);
         station.flush(now);
@@ -337,7 +344,7 @@ impl Station {
         self.assert_drained();
         // What concerns GeoNetworking alone comes often, and leaves everything else as it is.
         let geonet_alone = match &input {
-            Input::Frame(_) | Input::Position(_) | Input::Geonet(_) => true,
+            Input::Frame(_) | Input::Position(_) | Input::Geonet(_) | Input::GeonetAddress(_) => true,
             Input::Timeout => self.mobility_timeout().is_none_or(|due| due > now),
             _ => false,
         };
@@ -382,6 +389,7 @@ impl Station {
                 }
                 Ok(())
             }
+            Input::GeonetAddress(address) => self.handle_geonet_address(now, GnAddress(address)),
             Input::Position(position) => {
                 if let Some(geonet) = &mut self.geonet {
                     geonet.handle_position(now, position);
@@ -488,6 +496,17 @@ impl Station {
                 Ok(())
             }
         }
+    }
+
+    fn handle_geonet_address(&mut self, now: Time, address: GnAddress) -> Result<(), String> {
+        if let Some(geonet) = &mut self.geonet {
+            geonet.handle_address(now, address);
+        } else if let Some((mib, rng)) = self.awaited.take() {
+            self.geonet = Some(Geonet::new(mib, address, rng));
+        } else {
+            return Err(NO_GEONET.into());
+        }
+        Ok(())
     }
 
     fn handle_link_message(&mut self, now: Time, wall: WallTime, message: &LinkMessage) {

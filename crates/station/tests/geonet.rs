@@ -38,7 +38,8 @@ impl Air {
     fn new(count: usize) -> Air {
         let stations = (0..count)
             .map(|index| {
-                let settings = GeonetSettings { mib: Mib::default(), address: GnAddress(address(index)) };
+                let settings =
+                    GeonetSettings { mib: Mib::default(), address: Some(GnAddress(address(index))) };
                 let config = StationConfig { geonet: Some(settings), ..StationConfig::default() };
                 Station::new(config, PersistentState::default(), index as u64, Time::ZERO, WALL)
             })

@@ -18,6 +18,8 @@ pub struct Geonet {
     pub station_type: StationType,
     /// Where its address comes from.
     pub address: GeonetAddress,
+    /// Whether the interface gets the link-layer address that the station's address has.
+    pub set_link_address: bool,
     /// Where its position comes from.
     pub position: PositionSource,
     /// How packets find their way.

@@ -144,6 +144,7 @@ pub(super) const GEONET: Section = Section {
         key("interface", "radio", "required"),
         key("station_type", "station type", "\"unknown\""),
         key("address", "\"auto\", \"managed:MAC\" or \"anonymous\"", "\"auto\""),
+        key("set_link_address", "boolean", "true"),
         key("position", "position", "required"),
         key("range", "length", "\"1km\""),
         key("standard", "\"1.4.1\", \"1.3.1\" or \"1.2.1\"", "\"1.4.1\""),

@@ -170,6 +170,7 @@ fn every_key_arrives() {
             interface: GeonetInterface::Frames("wlan1".into()),
             station_type: StationType::Bus,
             address: GeonetAddress::Managed(MacAddress([2, 0, 0, 0, 0, 10])),
+            set_link_address: true,
             position: PositionSource::Gpsd { host: "::1".into(), port: 2947, device: None },
             forwarding: Forwarding {
                 unicast: UnicastForwarding::ContentionBased,

@@ -12,8 +12,14 @@ use crate::address::{GnAddress, MacAddress, Octets, as_string};
 /// The GeoNetworking router in a few words.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct GeonetStatus {
-    /// Address of this station.
-    pub gn_address: GnAddress,
+    /// Address of this station; `null` as long as it waits for its interface to make it of.
+    pub gn_address: Option<GnAddress>,
+    /// What the router waits for before it can begin, in words.
+    #[serde(default)]
+    pub waits_for: Option<String>,
+    /// State of the link: `up`, `down` or `missing`.
+    #[serde(default)]
+    pub link: String,
     /// State of the positioning, in one snake_case word, such as `fix` or `no_fix`.
     pub position: String,
     /// Own latitude in degrees, north positive; `null` before the first position.

@@ -11,7 +11,7 @@ use carnet_station::GeonetSettings;
 use carnet_wire::geonet::{GnAddress, StationType};
 
 /// What the router shall be.
-pub fn router(config: &Geonet, address: GnAddress) -> GeonetSettings {
+pub fn router(config: &Geonet, address: Option<GnAddress>) -> GeonetSettings {
     GeonetSettings { mib: mib(config), address }
 }
 

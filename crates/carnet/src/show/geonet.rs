@@ -58,7 +58,13 @@ pub(super) fn status(status: &GeonetStatus) -> [(&'static str, String); 3] {
         None => words(&status.position),
     };
     let stations = format!("{} in range, {} known", status.neighbours, status.locations);
-    [("geonet", status.gn_address.to_string()), ("  position", position), ("  stations", stations)]
+    let address = match (&status.gn_address, &status.waits_for) {
+        (Some(address), _) if status.link == "up" || status.link.is_empty() => address.to_string(),
+        (Some(address), _) => format!("{address}, link {}", status.link),
+        (None, Some(what)) => format!("waits for {what}"),
+        (None, None) => "has no address yet".into(),
+    };
+    [("geonet", address), ("  position", position), ("  stations", stations)]
 }
 
 /// One line for an answer to a ping.

@@ -1,11 +1,12 @@
-//! What a station says on the air: its frames, heard on the other end of its link.
+//! What a station says on the air, heard on the other end of its link, and what others say to it.
 
-use std::io::IoSliceMut;
+use std::io::{IoSlice, IoSliceMut};
 use std::os::fd::{AsRawFd, OwnedFd};
 use std::time::{Duration, Instant};
 
 use nix::sys::socket::{
-    AddressFamily, MsgFlags, SockFlag, SockProtocol, SockType, recvmsg, setsockopt, socket, sockopt,
+    AddressFamily, ControlMessage, MsgFlags, MultiHeaders, SockFlag, SockProtocol, SockType, bind, recvmsg,
+    sendmmsg, setsockopt, socket, sockopt,
 };
 use nix::sys::time::TimeVal;
 
@@ -112,4 +113,64 @@ impl Ear {
             unix: i64::try_from(unix).ok()?,
         })
     }
+}
+
+/// Sends frames from a host's interface.
+pub struct Mouth {
+    socket: OwnedFd,
+}
+
+impl Mouth {
+    /// A mouth on an interface.
+    pub fn new(host: &Host, interface: &'static str) -> Mouth {
+        let socket = host.run(move || {
+            let socket = socket(AddressFamily::Packet, SockType::Raw, SockFlag::SOCK_CLOEXEC, None)
+                .expect("a packet socket");
+            let mut all = nix::ifaddrs::getifaddrs().expect("interfaces");
+            let found = all
+                .find_map(|found| {
+                    let link = found.address.as_ref().and_then(|address| address.as_link_addr().copied());
+                    link.filter(|_| found.interface_name == interface)
+                })
+                .expect("the interface");
+            bind(socket.as_raw_fd(), &found).expect("a bound socket");
+            socket
+        });
+        Mouth { socket }
+    }
+
+    /// Sends these frames.
+    pub fn say(&self, frames: &[Vec<u8>]) {
+        let none: [ControlMessage<'_>; 0] = [];
+        let mut headers = MultiHeaders::<()>::preallocate(64, None);
+        for batch in frames.chunks(64) {
+            let slices: Vec<[IoSlice<'_>; 1]> = batch.iter().map(|frame| [IoSlice::new(frame)]).collect();
+            let mut rest = &slices[..];
+            while !rest.is_empty() {
+                let to = [None::<()>; 64];
+                let sent = sendmmsg(self.socket.as_raw_fd(), &mut headers, rest, to, none, MsgFlags::empty());
+                rest = &rest[sent.map_or(0, Iterator::count)..];
+            }
+        }
+    }
+}
+
+/// The beacon of a station with this MID, sent by this link-layer address, from a place in degrees.
+pub fn beacon(mac: [u8; 6], mid: [u8; 6], latitude: f64, longitude: f64) -> Vec<u8> {
+    let unix = std::time::UNIX_EPOCH.elapsed().expect("a clock after 1970").as_millis();
+    let timestamp = (unix - 1_072_915_200_000 + 5000) as u32;
+    let tenths = |degrees: f64| ((degrees * 1e7).round() as i32).to_be_bytes();
+    [
+        &[0xff; 6][..],
+        &mac,
+        &[0x89, 0x47, 0x11, 0, 0x1a, 1, 0, 0x10, 0, 0x80, 0, 0, 1, 0, 5 << 2, 0],
+        &mid,
+        &timestamp.to_be_bytes(),
+        &tenths(latitude),
+        &tenths(longitude),
+        // Accurate, at rest; and what fills an Ethernet frame.
+        &[0x80, 0, 0, 0],
+        &[0; 10],
+    ]
+    .concat()
 }

@@ -10,6 +10,9 @@ use crate::testbed::{CORRESPONDENT, Testbed};
 fn with_home_link(bed: &Testbed) -> String {
     let other = Host::new();
     bed.agent.link("home0", &other, "home1");
+    // A busy kernel notices the carrier up to a second later.
+    other.settle();
+    bed.agent.settle();
     // The other end stays as long as its namespace, which the interface pair does not keep.
     std::mem::forget(other);
     bed.agent.settle();

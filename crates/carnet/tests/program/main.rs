@@ -19,6 +19,7 @@ mod links;
 mod mutations;
 mod path_mtu;
 mod positions;
+mod radio;
 mod refresh;
 mod reload;
 mod replay;

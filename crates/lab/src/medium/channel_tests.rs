@@ -170,6 +170,57 @@ fn unicast_to_nobody_is_tried_seven_times() {
     assert_eq!((counters.sent, counters.retries, counters.unacknowledged), (8, 6, 1));
 }
 
+/// Gaps between the frames of a radio beyond DIFS, in slots.
+fn gaps(sent: &[(u64, usize)], rest: u64) -> Vec<u64> {
+    sent.windows(2).map(|pair| (pair[1].0 - pair[0].0 - rest - DIFS) / SLOT).collect()
+}
+
+#[test]
+fn there_is_a_back_off_between_two_frames() {
+    let mut c = channel(Parameters { queue: 1000, ..parameters() }, &[0.0]);
+    for _ in 0..1000 {
+        c.enqueue(SECOND, 0, frame(BROADCAST, 114, 0));
+    }
+    let gaps = gaps(&sent(&all(&mut c)), parameters().airtime.of_frame(114));
+    assert!(gaps.iter().all(|slots| *slots <= u64::from(CW_MIN)));
+    let mean = gaps.iter().sum::<u64>() as f64 / gaps.len() as f64;
+    assert!((7.0..8.0).contains(&mean), "{mean} slots");
+}
+
+/// Also where the second frame comes when the medium has been idle for long enough.
+#[test]
+fn the_back_off_after_a_frame_is_waited_for() {
+    let end = SECOND + parameters().airtime.of_frame(114);
+    let late = (0..100).filter(|seed| {
+        let mut c = channel(Parameters { seed: *seed, ..parameters() }, &[0.0]);
+        c.enqueue(SECOND, 0, frame(BROADCAST, 114, 0));
+        c.enqueue(end + DIFS + 3 * SLOT, 0, frame(BROADCAST, 114, 0));
+        sent(&all(&mut c))[1].0 > end + DIFS + 3 * SLOT
+    });
+    let late = late.count();
+    // 12 of 16 draws are longer.
+    assert!((60..90).contains(&late), "{late} of 100");
+}
+
+#[test]
+fn the_back_off_grows_with_each_try() {
+    let airtime = parameters().airtime;
+    let rest = airtime.of_frame(114) + airtime.acknowledgement_timeout();
+    let mut slots = [0; TRIES as usize - 1];
+    for seed in 0..200 {
+        let mut c = channel(Parameters { seed, ..parameters() }, &[0.0]);
+        c.enqueue(SECOND, 0, frame(mac(9), 114, 0));
+        // The medium is idle for DIFS while the acknowledgement is waited for.
+        let sent = sent(&all(&mut c));
+        for (sum, pair) in slots.iter_mut().zip(sent.windows(2)) {
+            *sum += (pair[1].0 - pair[0].0).saturating_sub(rest) / SLOT;
+        }
+    }
+    // 0 to 31 slots before the second try, 0 to 1023 before the seventh.
+    assert!(slots.windows(2).all(|pair| pair[0] < pair[1]), "{slots:?}");
+    assert!(slots[0] < 200 * 20 && slots[5] > 200 * 400, "{slots:?}");
+}
+
 #[test]
 fn a_lost_acknowledgement_does_not_double_the_frame() {
     let lossy = Parameters { loss: 0.5, ..parameters() };
@@ -344,6 +395,16 @@ proptest! {
                 let overlaps = *other != offer && *start < *at && *end > begin;
                 let heard = distance(*sender, *radio) <= world.sense - 1e-6;
                 prop_assert!(world.capture.is_some() || !overlaps || !heard);
+            }
+        }
+        // Nobody begins while it notices another one.
+        for (start, end, sender, _) in on_air.iter().filter(|_| world.shadowing == 0.0) {
+            let near = |other: usize| {
+                let ((ax, ay), (bx, by)) = (world.places[*sender], world.places[other]);
+                f64::hypot(ax - bx, ay - by) <= world.sense - 1e-6
+            };
+            for (other, _, at, _) in on_air.iter().filter(|f| f.2 != *sender && near(f.2)) {
+                prop_assert!(*other <= start + CCA || other >= end, "{at} begins while {sender} sends");
             }
         }
         // Every frame is sent or refused, and none is left behind.

@@ -38,6 +38,11 @@ pub fn map(map: &Map, width: f64, wide: bool) -> String {
     let left = (width - span.0 * scale) / 2.0;
     let place = |(x, y): (f64, f64)| (left + (x - low.0) * scale, MARGIN + (high.1 - y) * scale);
     let height = span.1 * scale + 2.0 * MARGIN + FOOT;
+    let lanes = Lanes::of(map, scale);
+    let place_node = |p: (f64, f64)| {
+        let (x, y) = place(p);
+        (x, y + lanes.shift(p.1))
+    };
     let mut out = String::new();
     put!(
         out,
@@ -67,7 +72,7 @@ pub fn map(map: &Map, width: f64, wide: bool) -> String {
     }
     for node in map.nodes.iter().filter(|n| n.way.len() > 1) {
         let points: Vec<String> =
-            node.way.iter().map(|p| place(*p)).map(|(x, y)| format!("{x:.1} {y:.1}")).collect();
+            node.way.iter().map(|p| place_node(*p)).map(|(x, y)| format!("{x:.1} {y:.1}")).collect();
         put!(
             out,
             "<path fill=\"none\" stroke=\"var(--faint)\" stroke-opacity=\".5\" stroke-width=\"1.4\" d=\"M{}\"/>",
@@ -76,7 +81,7 @@ pub fn map(map: &Map, width: f64, wide: bool) -> String {
     }
     let radius = if map.nodes.len() > NAMED { 3.0 } else { 5.0 };
     for node in &map.nodes {
-        let Some((x, y)) = start(node).map(place) else { continue };
+        let Some((x, y)) = start(node).map(place_node) else { continue };
         let color = if map.senders.contains(&node.name) { "var(--s2)" } else { "var(--s1)" };
         put!(
             out,
@@ -104,6 +109,32 @@ pub fn map(map: &Map, width: f64, wide: bool) -> String {
         y
     );
     out
+}
+
+/// The lanes of a road that is long: drawn as far apart as the dots are wide, where they would be one line.
+struct Lanes {
+    middle: f64,
+    /// Pixels of a metre on top of the scale.
+    more: f64,
+}
+
+impl Lanes {
+    /// Pixels from the first lane to the last one.
+    const APART: f64 = 27.0;
+
+    fn of(map: &Map, scale: f64) -> Lanes {
+        let ys = || map.nodes.iter().flat_map(|n| &n.way).map(|p| p.1);
+        let (low, high) = (ys().fold(f64::INFINITY, f64::min), ys().fold(f64::NEG_INFINITY, f64::max));
+        let wide = high - low;
+        let together = map.nodes.len() > NAMED && wide > 0.1 && wide * scale < Self::APART;
+        let more = if together { Self::APART / wide - scale } else { 0.0 };
+        Lanes { middle: (low + high) / 2.0, more }
+    }
+
+    /// By how much a node is lower than it were.
+    fn shift(&self, y: f64) -> f64 {
+        if self.more > 0.0 { (self.middle - y) * self.more } else { 0.0 }
+    }
 }
 
 #[cfg(test)]
@@ -139,5 +170,19 @@ mod tests {
         assert_eq!((picture.matches("<text").count(), picture.matches("range of").count()), (1, 1));
         assert!(!picture.contains("NaN") && !picture.contains("inf"));
         assert_eq!(map(&Map::default(), 1020.0, true), "");
+    }
+
+    #[test]
+    fn lanes_are_drawn_apart() {
+        let lane = |n: usize| MapNode {
+            name: format!("car{n}"),
+            role: String::new(),
+            way: vec![(n as f64 * 100.0, (n % 2) as f64 * 4.0)],
+        };
+        let road = Map { nodes: (0..60).map(lane).collect(), range_m: 500.0, ..Map::default() };
+        let picture = map(&road, 1020.0, true);
+        let heights: Vec<f64> =
+            picture.split("cy=\"").skip(1).filter_map(|rest| rest.split('"').next()?.parse().ok()).collect();
+        assert!((heights[0] - heights[1] - Lanes::APART).abs() < 0.2, "{heights:?}");
     }
 }

@@ -67,7 +67,7 @@ pub fn html(r: &Results) -> String {
         put!(
             out,
             "<figcaption>Where the nodes are when the timetable begins, and the way that each goes until its \
-             end; those in orange ask or warn. Dashed: how far a radio reaches, {} m. Orange circles: where \
+             end; those in orange ask or warn. Dashed: how far a radio reaches, {} m. The lanes of a long road are drawn apart. Orange circles: where \
              packets are sent to. Every node is a network namespace of one kernel with a carnet of its own; \
              the medium between them is the lab's.</figcaption></figure>\n",
             number(map.range_m)

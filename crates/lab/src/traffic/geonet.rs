@@ -2,8 +2,9 @@
 //!
 //! A broadcast carries a mark, by which the lab knows it again: on the air, where the medium counts how often it
 //! was sent, and at every station, where `gnrecv` tells what was delivered. Who ought to get it is decided by where
-//! the nodes are: a node is *inside* when it is in the circle by 5 m or more both when the packet is sent and a
-//! second later, and *outside* when it is out of it by as much at both times. The others do not count.
+//! the nodes are: a node is *inside* when it is in the circle by 5 m or more when the packet is sent, a second before
+//! (a station learns its position once a second) and a second later, and *outside* when it is out of it by as much
+//! at these times. The others do not count.
 
 use std::collections::BTreeMap;
 use std::io::{BufRead, BufReader};
@@ -31,6 +32,8 @@ pub const MARK: usize = 16;
 const MAGIC: &[u8; 8] = b"carnetgb";
 /// How near to the edge of a circle a node is neither inside nor outside, metres.
 const EDGE: f64 = 5.0;
+/// How old the position of a station may be.
+const POSITION: u64 = SECOND;
 /// How long a broadcast may take.
 const FLOOD: u64 = SECOND;
 /// Stack of a thread that only reads lines.
@@ -123,8 +126,12 @@ pub struct Flood {
     pub duplicated: u64,
     /// Nodes outside that got it.
     pub outside: u64,
-    /// Frames that carried it.
+    /// Frames that carried it, every try.
     pub transmissions: u64,
+    /// Of these, frames to one station.
+    pub unicast: u64,
+    /// Nodes that sent it.
+    pub senders: u64,
     /// Milliseconds to each first delivery inside.
     pub delays: Vec<f64>,
 }
@@ -316,7 +323,13 @@ impl GeoFlows {
                 let mark = (flow as u32, sent.number);
                 let mine: Vec<Delivery> = deliveries.iter().filter(|d| d.mark == mark).copied().collect();
                 let flood = judge(sent, own, radius, scenario.epoch, &tracks, &mine);
-                Flood { transmissions: on_air.get(&mark).map_or(0, |o| o.transmissions), ..flood }
+                let on_air = on_air.get(&mark).cloned().unwrap_or_default();
+                Flood {
+                    transmissions: on_air.transmissions,
+                    unicast: on_air.unicast,
+                    senders: on_air.senders.len() as u64,
+                    ..flood
+                }
             };
             let floods = sent.iter().map(judge).collect();
             broadcasts.push(Broadcasts { name, label: broadcast.label, radius, floods });
@@ -346,8 +359,9 @@ fn judge(
 ) -> Flood {
     let mut flood = Flood { at: sent.at, center: sent.center, ..Flood::default() };
     let distance = |track: &Track, at: u64| track.at(seconds(at, epoch)).map(|p| p.distance(sent.center));
+    let times = [sent.at.saturating_sub(POSITION), sent.at, sent.at + FLOOD];
     for (node, track) in tracks.iter().enumerate().filter(|(n, _)| Some(*n) != own) {
-        let distances = [sent.at, sent.at + FLOOD].map(|at| distance(track, at));
+        let distances = times.map(|at| distance(track, at));
         let inside = distances.iter().all(|d| d.is_some_and(|d| d <= radius - EDGE));
         let outside = distances.iter().all(|d| d.is_none_or(|d| d >= radius + EDGE));
         let mut arrivals: Vec<u64> = deliveries.iter().filter(|d| d.node == node).map(|d| d.at).collect();
@@ -426,6 +440,8 @@ pub fn broadcast_metrics(m: &mut BTreeMap<String, f64>, seen: &Broadcasts, windo
     }
     let complete = floods.iter().filter(|f| f.received == f.inside).count();
     m.insert(format!("{name}.complete_percent"), 100.0 * complete as f64 / floods.len() as f64);
+    m.insert(format!("{name}.unicast.mean"), sum(|f| f.unicast) / floods.len() as f64);
+    m.insert(format!("{name}.senders.mean"), sum(|f| f.senders) / floods.len() as f64);
     m.insert(format!("{name}.transmissions.mean"), sum(|f| f.transmissions) / floods.len() as f64);
     let mut transmissions: Vec<f64> = floods.iter().map(|f| f.transmissions as f64).collect();
     transmissions.sort_by(f64::total_cmp);
@@ -433,4 +449,92 @@ pub fn broadcast_metrics(m: &mut BTreeMap<String, f64>, seen: &Broadcasts, windo
     let mut delays: Vec<f64> = floods.iter().flat_map(|f| f.delays.iter().copied()).collect();
     delays.sort_by(f64::total_cmp);
     crate::metrics::percentiles(m, &format!("{name}.ms"), &delays);
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn marks_are_found_again() {
+        let text = payload((3, 70_000), 20);
+        assert_eq!(text.len(), 40);
+        let octets = from_hex(&text);
+        assert_eq!(find_mark(&octets), Some((3, 70_000)));
+        assert_eq!(find_mark(&[&[1, 2, 3], &octets[..]].concat()), Some((3, 70_000)));
+        assert_eq!((find_mark(&octets[..15]), find_mark(b"carnet")), (None, None));
+        assert!(from_hex("0g").is_empty());
+    }
+
+    /// Nodes at 0 (the sender), 100, 198, 300 m; one that leaves the circle of 200 m just now, one that is nowhere,
+    /// one that has just left.
+    #[test]
+    fn who_ought_to_get_a_broadcast() {
+        let at = |x: f64| Point { x, y: 0.0 };
+        let fixed = [0.0, 100.0, 198.0, 300.0].map(|x| Track::fixed(at(x)));
+        let leaves = Track::moving(vec![(0.0, at(190.0)), (1.0, at(220.0))]).expect("is good");
+        let left = Track::moving(vec![(-1.0, at(190.0)), (0.0, at(220.0))]).expect("is good");
+        let gone = Track::visiting(vec![(5.0, at(0.0))]).expect("is good");
+        let tracks: Vec<&Track> = fixed.iter().chain([&leaves, &gone, &left]).collect();
+        let sent = Sent { number: 0, at: 7 * SECOND, center: at(0.0) };
+        let deliveries = |nodes: &[usize]| -> Vec<Delivery> {
+            let delivery = |(n, node): (usize, &usize)| Delivery {
+                node: *node,
+                mark: (0, 0),
+                at: 7 * SECOND + (n as u64 + 1) * MILLISECOND,
+            };
+            nodes.iter().enumerate().map(delivery).collect()
+        };
+        let judge = |nodes: &[usize]| {
+            let flood = judge(&sent, Some(0), 200.0, 7 * SECOND, &tracks, &deliveries(nodes));
+            (flood.inside, flood.received, flood.duplicated, flood.outside, flood.delays)
+        };
+        assert_eq!(judge(&[]), (1, 0, 0, 0, vec![]));
+        assert_eq!(judge(&[2, 1, 4]), (1, 1, 0, 0, vec![2.0]));
+        assert_eq!(judge(&[4, 6]), (1, 0, 0, 0, vec![]));
+        assert_eq!(judge(&[1, 1, 3, 5]), (1, 1, 1, 2, vec![1.0]));
+    }
+
+    #[test]
+    fn requests_have_their_answers() {
+        let answer = |sequence: u64, rtt: f64, hops: u64| json!({"event": "answer", "sequence": sequence, "rtt_ms": rtt, "hops": hops});
+        let events = [
+            (10 * MILLISECOND, answer(1, 4.0, 2)),
+            (12 * MILLISECOND, answer(1, 6.0, 3)),
+            (1100 * MILLISECOND, json!({"event": "timeout", "sequence": 2})),
+            (1200 * MILLISECOND, json!({"event": "done", "sent": 2, "answered": 1})),
+        ];
+        let requests = requests(&events, SECOND);
+        assert_eq!(requests, [(6 * MILLISECOND, vec![(4.0, 2), (6.0, 3)]), (100 * MILLISECOND, vec![])]);
+        let seen = GnPings { name: "p".into(), label: String::new(), requests };
+        let mut m = BTreeMap::new();
+        ping_metrics(&mut m, &seen, &(0..SECOND));
+        assert_eq!(
+            (m["p.sent"], m["p.lost"], m["p.answers"], m["p.answered_percent"]),
+            (2.0, 1.0, 2.0, 50.0)
+        );
+        assert_eq!((m["p.ms.p50"], m["p.hops.min"], m["p.hops.max"]), (4.0, 2.0, 3.0));
+    }
+
+    #[test]
+    fn broadcasts_are_summed() {
+        let flood = |at: u64, received: u64, transmissions: u64| Flood {
+            at,
+            inside: 10,
+            received,
+            transmissions,
+            delays: vec![received as f64],
+            ..Flood::default()
+        };
+        let floods = vec![flood(1, 10, 3), flood(2, 8, 6), flood(99, 0, 50)];
+        let seen = Broadcasts { name: "b".into(), floods, ..Broadcasts::default() };
+        let mut m = BTreeMap::new();
+        broadcast_metrics(&mut m, &seen, &(0..10));
+        assert_eq!(
+            (m["b.sent"], m["b.inside"], m["b.missed"], m["b.delivered_percent"]),
+            (2.0, 20.0, 2.0, 90.0)
+        );
+        assert_eq!((m["b.complete_percent"], m["b.transmissions.mean"]), (50.0, 4.5));
+        assert_eq!((m["b.transmissions.max"], m["b.ms.max"]), (6.0, 10.0));
+    }
 }

@@ -9,7 +9,7 @@
 //! The maps are bounded. If a station has more bindings, or prefixes of more different lengths, than there is room
 //! for, the fast path of that end is closed: with only some of the prefixes known, a packet could go to the wrong one.
 
-use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::collections::{BTreeMap, BTreeSet, HashMap, VecDeque};
 use std::net::Ipv6Addr;
 
 use carnet_station::forwarding::desired::{Tunnel, TunnelEnd};
@@ -63,6 +63,22 @@ pub(crate) struct LengthsValue {
 impl LengthsValue {
     fn used(&self) -> impl Iterator<Item = u32> + '_ {
         self.length.iter().copied().take(self.count as usize)
+    }
+
+    /// So many lengths, or none if there are too many.
+    fn new(lengths: &BTreeSet<u32>) -> LengthsValue {
+        let mut value = LengthsValue::default();
+        if lengths.len() <= LENGTHS_MAX {
+            for (to, length) in value.length.iter_mut().zip(lengths.iter().rev()) {
+                *to = *length;
+                value.count += 1;
+            }
+        }
+        value
+    }
+
+    fn union(&self, other: &LengthsValue) -> LengthsValue {
+        LengthsValue::new(&self.used().chain(other.used()).collect())
     }
 }
 
@@ -134,14 +150,29 @@ impl Binding {
     }
 }
 
+/// What becomes different in the maps.
+#[derive(Debug, Default)]
+struct Changes {
+    /// Of bindings that had none.
+    fresh: Vec<BindingValue>,
+    values: Vec<BindingValue>,
+    gained: BTreeMap<PrefixKey, u32>,
+    lost: BTreeSet<PrefixKey>,
+    /// Slots that nobody has any more.
+    emptied: Vec<u32>,
+    /// By end: whether prefixes pass from one living binding to another.
+    disturbed: [bool; 2],
+}
+
 /// The bindings, and the changes since the last commit.
 #[derive(Debug)]
 pub(crate) struct Table {
     bindings: HashMap<Name, Binding>,
     dirty: BTreeSet<Name>,
     owners: HashMap<PrefixKey, u32>,
-    /// Slots that were in use once and are free.
-    free: Vec<u32>,
+    /// Slots that were in use once and are free, the longest first: a packet that is on its way through a program
+    /// shall not meet another binding in the slot that it was led to.
+    free: VecDeque<u32>,
     next_slot: u32,
     version: u32,
     slots: u32,
@@ -160,7 +191,7 @@ impl Table {
             bindings: HashMap::new(),
             dirty: BTreeSet::new(),
             owners: HashMap::new(),
-            free: Vec::new(),
+            free: VecDeque::new(),
             next_slot: 0,
             version: 0,
             slots,
@@ -222,66 +253,98 @@ impl Table {
 
     /// What is to be written so that the maps are as the tunnels are now.
     pub(crate) fn commit(&mut self) -> Vec<Operation> {
+        let mut names = std::mem::take(&mut self.dirty);
+        names.extend(&self.homeless);
         let mut operations = Vec::new();
-        let mut dirty = std::mem::take(&mut self.dirty);
-        dirty.extend(&self.homeless);
-        for name in dirty {
-            self.commit_binding(name, &mut operations);
-        }
-        let (mut first, mut last) = (Vec::new(), Vec::new());
-        for end in 0..2 {
-            let (value, before) = (self.lengths_value(end), self.published[end]);
-            if value == before {
-                continue;
+        loop {
+            let round = self.round(names);
+            let freed = |operation: &Operation| {
+                matches!(operation, Operation::RemovePrefix(_) | Operation::RemoveBinding(_))
+            };
+            let more_room = round.iter().any(freed);
+            operations.extend(round);
+            if self.homeless.is_empty() || !more_room {
+                break;
             }
-            self.published[end] = value;
-            // An end is closed before the rest is incomplete, and opened when it is complete. Else a length that
-            // nobody has finds nothing, but one that is missing hides a prefix.
-            let grows = before.used().all(|length| value.used().any(|other| other == length));
-            let goes_first = value.count == 0 || (before.count > 0 && grows);
-            if goes_first { &mut first } else { &mut last }.push(Operation::SetLengths(end as u32, value));
+            names = self.homeless.clone();
         }
-        first.extend(operations);
-        first.extend(last);
-        if first.iter().any(|operation| !matches!(operation, Operation::SetBinding(_))) {
-            first.push(Operation::Forget);
+        if operations.iter().any(|operation| !matches!(operation, Operation::SetBinding(_))) {
+            operations.push(Operation::Forget);
         }
-        first
+        operations
+    }
+
+    /// Brings these bindings up to date.
+    ///
+    /// Between any two writes an address leads where it led before or where it leads afterwards, or nowhere. Bindings
+    /// that come and go get that by the order alone: new ones are there before prefixes lead to them, a prefix comes
+    /// before the shorter one that it is part of, and goes after that; others change in between. Where prefixes pass from one binding to another
+    /// no order is right, and the end is closed meanwhile. (What is remembered of packets holds all the time, so that
+    /// only new flows see the closed end.)
+    fn round(&mut self, names: BTreeSet<Name>) -> Vec<Operation> {
+        let mut changes = Changes::default();
+        for name in names {
+            self.update(name, &mut changes);
+        }
+        let (mut operations, mut last) = (Vec::new(), Vec::new());
+        for end in 0..2 {
+            let (before, after) = (self.published[end], self.lengths_value(end));
+            self.published[end] = after;
+            // A length that nobody has finds nothing, but one that is missing hides a prefix.
+            let closed = before.count == 0 || after.count == 0 || changes.disturbed[end];
+            let meanwhile = if closed { LengthsValue::default() } else { before.union(&after) };
+            if meanwhile != before {
+                operations.push(Operation::SetLengths(end as u32, meanwhile));
+            }
+            if after != meanwhile {
+                last.push(Operation::SetLengths(end as u32, after));
+            }
+        }
+        operations.extend(changes.fresh.into_iter().map(Operation::SetBinding));
+        let mut gained: Vec<(PrefixKey, u32)> = changes.gained.into_iter().collect();
+        gained.sort_by_key(|(prefix, _)| std::cmp::Reverse(prefix.length));
+        operations.extend(gained.into_iter().map(|(prefix, slot)| Operation::SetPrefix(prefix, slot)));
+        operations.extend(changes.values.into_iter().map(Operation::SetBinding));
+        let mut lost: Vec<PrefixKey> = changes.lost.into_iter().collect();
+        // Another binding may have taken it over.
+        lost.retain(|prefix| !self.owners.contains_key(prefix));
+        lost.sort_by_key(|prefix| prefix.length);
+        operations.extend(lost.into_iter().map(Operation::RemovePrefix));
+        operations.extend(changes.emptied.iter().copied().map(Operation::RemoveBinding));
+        self.free.extend(changes.emptied);
+        operations.extend(last);
+        operations
     }
 
     fn lengths_value(&self, end: usize) -> LengthsValue {
-        let mut value = LengthsValue::default();
-        let homeless = self.homeless.iter().any(|(of, _)| *of as usize == end);
-        if homeless || self.lengths[end].len() > LENGTHS_MAX {
-            return value;
+        if self.homeless.iter().any(|(of, _)| *of as usize == end) {
+            return LengthsValue::default();
         }
-        for (to, length) in value.length.iter_mut().zip(self.lengths[end].keys().rev()) {
-            *to = *length;
-            value.count += 1;
-        }
-        value
+        LengthsValue::new(&self.lengths[end].keys().copied().collect())
     }
 
-    fn commit_binding(&mut self, name: Name, operations: &mut Vec<Operation>) {
+    fn update(&mut self, name: Name, changes: &mut Changes) {
         let Some(binding) = self.bindings.get_mut(&name) else { return };
+        let end = name.0 as usize;
         if binding.tunnels.is_empty() {
             let Some(binding) = self.bindings.remove(&name) else { return };
             self.homeless.remove(&name);
             let Some(slot) = binding.slot else { return };
             for prefix in binding.prefixes {
-                self.forget(prefix, slot, operations);
+                self.lose(prefix, slot, changes);
             }
-            operations.push(Operation::RemoveBinding(slot));
-            self.free.push(slot);
+            changes.emptied.push(slot);
             return;
         }
         let wanted: BTreeSet<PrefixKey> =
             binding.tunnels.values().flat_map(|t| &t.inner).map(|prefix| key(name.0, *prefix)).collect();
+        // What is lost makes room only when it is gone.
+        let occupied = self.owners.len() + changes.lost.len();
         let added = wanted.difference(&binding.prefixes).count();
         let slot = match binding.slot {
-            _ if self.owners.len() + added > self.prefixes_max => None,
+            _ if occupied + added > self.prefixes_max => None,
             Some(slot) => Some(slot),
-            None => self.free.pop().or_else(|| {
+            None => self.free.pop_front().or_else(|| {
                 let fresh = (self.next_slot < self.slots).then_some(self.next_slot)?;
                 self.next_slot += 1;
                 Some(fresh)
@@ -289,34 +352,43 @@ impl Table {
         };
         let Some(slot) = slot else {
             self.homeless.insert(name);
+            // The end is closed from now on. What is not wanted any more makes room.
+            let unwanted: Vec<PrefixKey> = binding.prefixes.difference(&wanted).copied().collect();
+            binding.prefixes.retain(|prefix| wanted.contains(prefix));
+            let slot = binding.slot;
+            for (prefix, slot) in unwanted.into_iter().zip(slot.into_iter().cycle()) {
+                self.lose(prefix, slot, changes);
+            }
             return;
         };
         self.homeless.remove(&name);
-        binding.slot = Some(slot);
+        let is_new = binding.slot.replace(slot).is_none();
         let before = std::mem::replace(&mut binding.prefixes, wanted.clone());
         let value = binding.value(slot);
         if binding.installed.map(|old| BindingValue { version: 0, ..old }) != Some(value) {
             self.version = self.version.wrapping_add(1).max(1);
             let value = BindingValue { version: self.version, ..value };
             binding.installed = Some(value);
-            operations.push(Operation::SetBinding(value));
+            if is_new { &mut changes.fresh } else { &mut changes.values }.push(value);
         }
+        changes.disturbed[end] |= !is_new && before != wanted;
         for prefix in &wanted {
             let owner = self.owners.insert(*prefix, slot);
             if owner.is_none() {
-                *self.lengths[prefix.end as usize].entry(prefix.length).or_default() += 1;
+                *self.lengths[end].entry(prefix.length).or_default() += 1;
             }
             if owner != Some(slot) {
-                operations.push(Operation::SetPrefix(*prefix, slot));
+                changes.disturbed[end] |= owner.is_some();
+                changes.gained.insert(*prefix, slot);
             }
         }
         for prefix in before.difference(&wanted) {
-            self.forget(*prefix, slot, operations);
+            self.lose(*prefix, slot, changes);
         }
     }
 
     /// A binding has lost a prefix, which another may have taken over.
-    fn forget(&mut self, prefix: PrefixKey, slot: u32, operations: &mut Vec<Operation>) {
+    fn lose(&mut self, prefix: PrefixKey, slot: u32, changes: &mut Changes) {
         if self.owners.get(&prefix) != Some(&slot) {
             return;
         }
@@ -328,6 +400,9 @@ impl Table {
                 lengths.remove(&prefix.length);
             }
         }
-        operations.push(Operation::RemovePrefix(prefix));
+        changes.lost.insert(prefix);
     }
 }
+
+#[cfg(test)]
+mod tests;

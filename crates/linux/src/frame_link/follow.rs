@@ -22,7 +22,7 @@ pub(super) struct Follow {
     pub(super) name: String,
     /// The interface that has the name at present.
     pub(super) index: Option<u32>,
-    requests: Requests,
+    pub(super) requests: Requests,
     events: AsyncFd<Socket>,
     buffer: Vec<u8>,
     /// A look is due, because of an event or because the last one failed.

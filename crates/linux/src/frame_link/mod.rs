@@ -21,6 +21,7 @@
 //! Left out: the traffic class is not mapped to an access category (EN 302 663), and frames in a VLAN other
 //! than the interface's own are not heard.
 
+mod address;
 mod batch;
 mod config;
 mod counters;
@@ -44,6 +45,7 @@ pub use counters::{FrameCounters, FrameDrop};
 use crate::error::{Error, Result};
 use crate::netlink::LinkInfo;
 use crate::readable::watch;
+use crate::undo::UndoFile;
 use batch::ReceiveBatch;
 use follow::Follow;
 use nix::sys::socket::{setsockopt, sockopt};
@@ -104,6 +106,8 @@ pub struct FrameLink {
     counters: FrameCounters,
     /// Why the interface cannot be used, as last said.
     complaint: Option<String>,
+    /// What to put back of the link-layer address.
+    undo: Option<UndoFile>,
 }
 
 /// What the frames are put into.
@@ -141,6 +145,7 @@ impl FrameLink {
             queue: SendQueue::default(),
             counters: FrameCounters::default(),
             complaint: None,
+            undo: None,
         };
         if link.follow.is_some() {
             link.look()?;

@@ -190,6 +190,35 @@ impl Requests {
         self.change(RouteNetlinkMessage::SetLink(message), 0, || "bring the tunnel device up".to_owned())
     }
 
+    /// Gives an interface another link-layer address. One that does not take it while it is up is taken down for
+    /// a moment.
+    pub(crate) fn set_link_address(&mut self, link: &LinkInfo, address: [u8; 6]) -> Result<()> {
+        let mut message = LinkMessage::default();
+        message.header.index = link.index;
+        message.attributes.push(LinkAttribute::Address(address.to_vec()));
+        let [a, b, c, d, e, f] = address;
+        let what =
+            || format!("give {} the address {a:02x}:{b:02x}:{c:02x}:{d:02x}:{e:02x}:{f:02x}", link.name);
+        match self.change(RouteNetlinkMessage::SetLink(message.clone()), 0, what) {
+            Err(error) if error.raw_os_error() == Some(libc::EBUSY) && link.up => {
+                self.set_up(link, false)?;
+                let result = self.change(RouteNetlinkMessage::SetLink(message), 0, what);
+                self.set_up(link, true)?;
+                result
+            }
+            other => other,
+        }
+    }
+
+    fn set_up(&mut self, link: &LinkInfo, up: bool) -> Result<()> {
+        let mut message = LinkMessage::default();
+        message.header.index = link.index;
+        message.header.flags = if up { LinkFlags::Up } else { LinkFlags::empty() };
+        message.header.change_mask = LinkFlags::Up;
+        let state = if up { "up" } else { "down" };
+        self.change(RouteNetlinkMessage::SetLink(message), 0, || format!("take {} {state}", link.name))
+    }
+
     /// Deletes an interface; no error when it is gone already.
     pub(crate) fn delete_link(&mut self, index: u32) -> Result<()> {
         let mut message = LinkMessage::default();

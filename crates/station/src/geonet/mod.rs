@@ -19,8 +19,9 @@ use crate::io::{Event, Output};
 pub struct GeonetSettings {
     /// Parameters of the router.
     pub mib: Mib,
-    /// The station's GN address; its MID is the link-layer address.
-    pub address: GnAddress,
+    /// The station's GN address; its MID is the link-layer address. `None` where it is not known yet:
+    /// [`crate::io::Input::GeonetAddress`] will tell.
+    pub address: Option<GnAddress>,
 }
 
 /// The GeoNetworking part of a station.
@@ -34,10 +35,10 @@ pub(crate) struct Geonet {
 }
 
 impl Geonet {
-    pub(crate) fn new(settings: GeonetSettings, rng: Rng) -> Geonet {
+    pub(crate) fn new(mib: Mib, address: GnAddress, rng: Rng) -> Geonet {
         Geonet {
-            address: settings.address,
-            router: Router::new(settings.mib, settings.address, rng),
+            address,
+            router: Router::new(mib, address, rng),
             echo_replies: RateLimiter::new(100, Duration::from_millis(10)),
             outputs: VecDeque::new(),
         }
@@ -74,6 +75,13 @@ impl Geonet {
     pub(crate) fn handle_position(&mut self, now: Time, position: Position) {
         let vector = position.vector(self.router.address());
         let _counted = self.router.handle_position(now, vector);
+        self.collect(now);
+    }
+
+    /// Has another address from now on (10.2.1.3).
+    pub(crate) fn handle_address(&mut self, now: Time, address: GnAddress) {
+        self.address = address;
+        self.router.handle_address(address);
         self.collect(now);
     }
 

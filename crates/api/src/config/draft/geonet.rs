@@ -27,6 +27,7 @@ pub(in crate::config) struct GeonetDraft {
     pub interface: Option<At<GeonetInterface>>,
     station_type: Option<StationType>,
     address: Option<GeonetAddress>,
+    set_link_address: Option<bool>,
     position: Option<PositionSource>,
     forwarding: Option<Forwarding>,
     beacon: Option<Beacon>,
@@ -68,6 +69,10 @@ impl GeonetDraft {
                 }
                 None => Some(GeonetAddress::default()),
             },
+            set_link_address: match table.get("set_link_address") {
+                Some(value) => value.boolean(),
+                None => Some(true),
+            },
             position: position
                 .and_then(|value| value.parse(values::POSITION, |text| values::position(text, sink.file())))
                 .map(|position| position.value),
@@ -103,6 +108,7 @@ impl GeonetDraft {
             interface: self.interface?.value,
             station_type: self.station_type?,
             address: self.address?,
+            set_link_address: self.set_link_address?,
             position: self.position?,
             forwarding: self.forwarding?,
             beacon: self.beacon?,

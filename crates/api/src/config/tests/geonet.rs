@@ -42,6 +42,7 @@ fn a_station_may_do_geonetworking_alone() {
             }),
             station_type: StationType::Unknown,
             address: GeonetAddress::Auto,
+            set_link_address: true,
             position: PositionSource::Fixed(PARIS),
             forwarding: Forwarding {
                 unicast: UnicastForwarding::Greedy,
@@ -142,7 +143,7 @@ fn keys_and_values() {
             "interface = \"wlan1\"",
             "ipv6_interface = \"gn0\"\ninterface = \"wlan1\"",
             &[
-                "c.toml:48:1: `geonet.ipv6_interface` is not in this version, expected `interface`, `station_type`, `address`, `position`, `range`, `standard`, `forwarding`, `beacon`, `mib` or `area`",
+                "c.toml:48:1: `geonet.ipv6_interface` is not in this version, expected `interface`, `station_type`, `address`, `set_link_address`, `position`, `range`, `standard`, `forwarding`, `beacon`, `mib` or `area`",
             ],
         ),
         (

@@ -76,21 +76,27 @@ impl Track {
     /// seconds; the trace begins long before, and does not end.
     pub fn trace(&self, origin: &Origin, epoch: f64) -> String {
         let mut text = String::from("# seconds latitude longitude\n");
+        let mut last = f64::NEG_INFINITY;
         let mut line = |seconds: f64, place: Option<Point>| {
+            // Two points within the digits that are written would be one moment.
+            if seconds < last + 0.000_2 {
+                return;
+            }
+            last = seconds;
             let _ = match place.map(|place| origin.degrees(place)) {
                 Some((latitude, longitude)) => writeln!(text, "{seconds:.4} {latitude:.9} {longitude:.9}"),
                 None => writeln!(text, "{seconds:.4} lost"),
             };
         };
-        let (Some(first), Some(last)) = (self.points.first(), self.points.last()) else { return text };
+        let (Some(first), Some(end)) = (self.points.first(), self.points.last()) else { return text };
         let outside = |place: Point| (!self.visits).then_some(place);
         line(epoch + first.0 - STAY, outside(first.1));
         for (seconds, place) in &self.points {
             line(epoch + seconds, Some(*place));
         }
         // A thousandth of a second is later by the digits that are written.
-        line(epoch + last.0 + 0.001, outside(last.1));
-        line(epoch + last.0 + STAY, outside(last.1));
+        line(epoch + end.0 + 0.001, outside(end.1));
+        line(epoch + end.0 + STAY, outside(end.1));
         text
     }
 }
@@ -139,6 +145,10 @@ mod tests {
                 "1701000010.0000 48.846492273 2.100800000",
             ]
         );
+        let close =
+            vec![(0.0, at(0.0, 0.0)), (4.999_99, at(0.0, 9.0)), (5.0, at(0.0, 9.0)), (6.0, at(1.0, 9.0))];
+        let close = lines(Track::moving(close).expect("is good"));
+        assert_eq!(close.iter().filter(|l| l.starts_with("1700000005") || l.contains("4.9999")).count(), 1);
         let visitor = lines(Track::visiting(points).expect("is good"));
         assert_eq!(
             (visitor[1].as_str(), visitor[4].as_str()),

@@ -1,0 +1,233 @@
+//! The radio interface: it may come late, it gets the station's address and its own back, and whatever a flood of
+//! fabricated stations says on it, real neighbours stay.
+
+use std::fmt::Write;
+
+use serde_json::Value;
+
+use crate::air::{Ear, Mouth, beacon};
+use crate::hosts::{Host, Scratch, assert_same, possible, said, seconds, wait_until};
+use crate::station::{PROGRAM, Station};
+use nix::sys::signal::Signal;
+
+const PLACE: (f64, f64) = (48.8375, 2.1008);
+
+/// A station on `radio`, with further lines of `[geonet]`.
+fn config(scratch: &Scratch, geonet: &str) -> String {
+    let (latitude, longitude) = PLACE;
+    format!(
+        "[station]\nname = 's'\nsocket = '{}'\n[geonet]\ninterface = 'radio'\n\
+         position = 'fixed:{latitude},{longitude}'\nbeacon = {{ interval = '200ms', jitter = '50ms' }}\n{geonet}",
+        scratch.path("s.sock").display()
+    )
+}
+
+/// The link-layer address of an interface.
+fn mac(host: &Host, interface: &str) -> String {
+    let link = host.ip(&format!("link show {interface}"));
+    link.split("link/ether ").nth(1).and_then(|rest| rest.get(..17)).expect("an address").to_owned()
+}
+
+fn octets(mac: &str) -> [u8; 6] {
+    let octets: Vec<u8> =
+        mac.split(':').map(|octet| u8::from_str_radix(octet, 16).expect("an octet")).collect();
+    octets.try_into().expect("six octets")
+}
+
+/// The MID of the station's GN address, written as a link-layer address.
+fn mid(station: &Station) -> String {
+    let status = station.show("status");
+    let digits = status["geonet"]["gn_address"].as_str().expect("an address").replace(':', "");
+    let mut mid = String::new();
+    for at in (4..16).step_by(2) {
+        let _ = write!(mid, "{}{}", if at == 4 { "" } else { ":" }, &digits[at..at + 2]);
+    }
+    mid
+}
+
+#[test]
+fn an_interface_that_comes_late_holds_up_nothing_else() {
+    if !possible() {
+        return;
+    }
+    let (host, other, scratch) = (Host::new(), Host::new(), Scratch::new());
+    host.ip("-6 addr add 2001:db8:9::1/128 dev lo");
+    let agent = "[home_agent]\naddress = '2001:db8:1::1'\nhome_prefix = '2001:db8:1::/64'\n";
+    let mut station = Station::start(&host, &config(&scratch, agent));
+    // The home agent is at work, and everybody is told what the rest waits for.
+    assert!(host.pings("2001:db8:1::1"));
+    let status = station.show("status");
+    assert_eq!(status["geonet"]["gn_address"], Value::Null, "{status}");
+    assert_eq!(status["geonet"]["waits_for"], "the interface radio", "{status}");
+    assert!(said(&station.ask(&["status"])).contains("waits for the interface radio"));
+    let refused = station.ask(&["show", "neighbours"]);
+    assert!(!refused.status.success() && said(&refused).contains("waits for the interface radio"));
+    assert!(station.log().contains("waiting for the interface radio"));
+
+    host.link("radio", &other, "radio");
+    let ear = Ear::new(&other);
+    let heard = ear.wait_for("a beacon", |_| true);
+    assert_eq!((heard.mac, heard.mid), (octets(&mac(&host, "radio")), octets(&mac(&host, "radio"))));
+    assert_eq!(mid(&station), mac(&host, "radio"));
+    // The operator gives the interface another address: the station follows.
+    host.ip("link set radio address 02:00:00:00:00:77");
+    ear.wait_for("the new address", |heard| heard.mac == heard.mid && heard.mid[5] == 0x77);
+    station.terminate();
+    assert_eq!(mac(&host, "radio"), "02:00:00:00:00:77");
+
+    // One that waits in vain can be ended.
+    host.ip("link del radio");
+    let mut waits = Station::start(&host, &config(&scratch, ""));
+    assert_eq!(waits.show("status")["geonet"]["link"], "missing");
+    waits.terminate();
+}
+
+/// What is recorded before the address is known replays as it was.
+#[test]
+fn a_recording_from_before_the_interface_replays() {
+    if !possible() {
+        return;
+    }
+    let (host, other, scratch) = (Host::new(), Host::new(), Scratch::new());
+    let recording = scratch.path("recording");
+    let text =
+        config(&scratch, "").replace("[geonet]", &format!("record = '{}'\n[geonet]", recording.display()));
+    let mut station = Station::start(&host, &text);
+    host.link("radio", &other, "radio");
+    Ear::new(&other).wait_for("a beacon", |_| true);
+    let sent = station.counter("geonet.link.sent");
+    station.terminate();
+    let config = station.config.to_str().expect("a path");
+    let output = crate::station::carnet(&["replay", "--config", config, recording.to_str().expect("a path")]);
+    assert!(output.status.success(), "{}", said(&output));
+    let text = String::from_utf8(output.stdout).expect("text");
+    let frames = text.lines().filter(|line| line.contains("\"frame\"")).count() as u64;
+    assert!(sent > 0 && frames >= sent && frames <= sent + 3, "{frames} frames, {sent} were sent");
+}
+
+/// No tunnel device, no routes, no rules: also where there could be none.
+#[test]
+fn geonetworking_alone_leaves_the_rest_of_the_kernel_alone() {
+    if !possible() {
+        return;
+    }
+    let (host, other, scratch) = (Host::new(), Host::new(), Scratch::new());
+    host.link("radio", &other, "radio");
+    host.settle();
+    let before = host.snapshot();
+    let hide = "mount --bind /dev/null /dev/net/tun && exec \"$@\"";
+    let wrapper = ["unshare", "--mount", "sh", "-c", hide, "sh"];
+    let mut station = Station::start_as(&host, &config(&scratch, ""), &wrapper, PROGRAM);
+    Ear::new(&other).wait_for("a beacon", |_| true);
+    assert_same(&before, &host.snapshot(), "while it runs");
+    assert_eq!(station.show("tunnels"), Value::Array(vec![]));
+    assert!(station.counter("geonet.link.sent") > 0);
+    let more = config(&scratch, "[home_agent]\naddress = '2001:db8:1::1'\nhome_prefix = '2001:db8:1::/64'\n");
+    station.reload(&more);
+    assert!(station.log().contains("needs a restart"), "{}", station.log());
+    station.terminate();
+    assert_same(&before, &host.snapshot(), "after the end");
+    assert_eq!(scratch.files(), ["s.log", "s.toml"]);
+}
+
+/// A unicast frame is heard by the interface that has its address.
+#[test]
+fn the_interface_has_the_stations_address_as_long_as_it_runs() {
+    if !possible() {
+        return;
+    }
+    let (host, other, scratch) = (Host::new(), Host::new(), Scratch::new());
+    host.link("radio", &other, "radio");
+    host.settle();
+    let (own, before) = (mac(&host, "radio"), host.snapshot());
+    let ear = Ear::new(&other);
+    let managed = "02:00:00:00:00:0a";
+
+    let mut station = Station::start(&host, &config(&scratch, &format!("address = 'managed:{managed}'\n")));
+    let heard = ear.wait_for("a beacon", |_| true);
+    assert_eq!((heard.mac, heard.mid), (octets(managed), octets(managed)));
+    assert_eq!(mac(&host, "radio"), managed);
+    // Killed, it cannot put anything back; the next run does, and takes its address from what is there then.
+    station.end_by(Signal::SIGKILL);
+    assert_eq!(mac(&host, "radio"), managed);
+    let mut station = Station::start(&host, &config(&scratch, ""));
+    assert_eq!((mac(&host, "radio"), mid(&station)), (own.clone(), own.clone()));
+
+    // 10.2.1.5: another station has its address.
+    let mouth = Mouth::new(&other, "radio");
+    mouth.say(&[beacon([2, 0, 0, 0, 0, 0x66], octets(&own), PLACE.0, PLACE.1)]);
+    let heard = ear.wait_for("another address", |heard| heard.mid != octets(&own) && heard.mac == heard.mid);
+    wait_until("the interface has it, too", seconds(10), || octets(&mac(&host, "radio")) == heard.mid);
+    station.terminate();
+    assert_same(&before, &host.snapshot(), "after the end");
+
+    let mut station =
+        Station::start(&host, &config(&scratch, "address = 'anonymous'\nset_link_address = false\n"));
+    ear.wait_for("a beacon", |heard| heard.mid != octets(&own));
+    assert!(station.log().contains("unicast frames to this station are lost"), "{}", station.log());
+    assert_eq!(mac(&host, "radio"), own);
+    station.terminate();
+    assert_eq!(scratch.files(), ["s.log", "s.toml"]);
+}
+
+/// The location table has room for so many neighbours, and a hundred times as many are made up.
+#[test]
+fn a_flood_of_fabricated_stations_pushes_out_no_real_neighbour_and_takes_no_memory() {
+    if !possible() {
+        return;
+    }
+    let (host, other, scratch) = (Host::new(), Host::new(), Scratch::new());
+    host.link("radio", &other, "radio");
+    let room = 1000;
+    let station = Station::start(&host, &config(&scratch, &format!("mib = {{ max_neighbours = {room} }}\n")));
+    let mouth = Mouth::new(&other, "radio");
+    let real: Vec<[u8; 6]> = (1..=5).map(|number| [2, 0, 0, 1, 0, number]).collect();
+    let speak = || {
+        // Beacons of a moment ago are none that are new.
+        std::thread::sleep(std::time::Duration::from_millis(5));
+        let beacons: Vec<Vec<u8>> = real.iter().map(|mac| beacon(*mac, *mac, PLACE.0, PLACE.1)).collect();
+        mouth.say(&beacons);
+    };
+    let flood = |round: u32| {
+        let fabricated: Vec<Vec<u8>> = (0..10_000u32)
+            .map(|number| {
+                let [_, a, b, c] = (round * 10_000 + number).to_be_bytes();
+                let mac = [2, 0x66, 0, a, b, c];
+                beacon(mac, mac, PLACE.0 + 0.001, PLACE.1)
+            })
+            .collect();
+        mouth.say(&fabricated);
+    };
+    let neighbours = || -> Vec<String> {
+        let shown = station.show("neighbours");
+        let shown = shown.as_array().expect("an array");
+        shown.iter().map(|entry| entry["mac"].as_str().expect("an address").to_owned()).collect()
+    };
+    speak();
+    speak();
+    wait_until("the real ones are known", seconds(10), || neighbours().len() == real.len());
+    flood(0);
+    wait_until("the table is full", seconds(10), || neighbours().len() == room);
+    let memory = station.resident();
+    for round in 1..=20 {
+        speak();
+        flood(round);
+    }
+    let after = neighbours();
+    assert!(after.len() <= room, "{} neighbours", after.len());
+    for number in 1..=5 {
+        let mac = format!("02:00:00:01:00:{number:02x}");
+        assert!(after.contains(&mac), "{mac} was pushed out");
+    }
+    let received = station.counter("geonet.received") + station.counter("geonet.dropped.link_overrun");
+    assert!(received > 100_000, "{received} frames arrived");
+    let grown = station.resident() - memory;
+    // A debug build's buffers settle; 200000 stations of 256 octets would be 50 MB.
+    assert!(grown < 8_000, "{grown} kB more");
+    // It still has an ear for the next one.
+    let newcomer = [2, 0, 0, 1, 0, 99];
+    wait_until("a newcomer is known", seconds(10), || {
+        mouth.say(&[beacon(newcomer, newcomer, PLACE.0, PLACE.1)]);
+        neighbours().contains(&"02:00:00:01:00:63".to_owned())
+    });
+}

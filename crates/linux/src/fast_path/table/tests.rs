@@ -1,0 +1,487 @@
+//! Random tunnels come and go; a model of the maps takes the operations one by one, and is asked after each write
+//! what a program would find.
+//!
+//! Whatever it finds must have been right before the commit or be right after it; nothing at all is right, too, since
+//! that leads to the slow path. The same holds for a program that remembers flows. After the commit only the right
+//! thing is right, unless the table says that it has no room.
+
+#![allow(clippy::unwrap_used)]
+
+use std::collections::HashMap;
+
+use proptest::collection::vec;
+use proptest::prelude::*;
+
+use super::*;
+
+/// The maps, written and read as `Programs::write` and `bpf/tunnel.h` do.
+#[derive(Debug, Default, Clone)]
+struct Maps {
+    lengths: [LengthsValue; 2],
+    prefixes: HashMap<PrefixKey, u32>,
+    bindings: HashMap<u32, BindingValue>,
+    versions: HashMap<u32, u32>,
+    generation: u32,
+}
+
+/// One system call's worth of it.
+type Write = Box<dyn Fn(&mut Maps)>;
+
+impl Maps {
+    /// The writes that one operation is made of.
+    fn writes(operation: Operation) -> Vec<Write> {
+        match operation {
+            Operation::SetLengths(end, value) => vec![Box::new(move |m| m.lengths[end as usize] = value)],
+            Operation::SetBinding(value) => vec![
+                Box::new(move |m| {
+                    m.bindings.insert(value.slot, value);
+                }),
+                Box::new(move |m| {
+                    m.versions.insert(value.slot, value.version);
+                }),
+            ],
+            Operation::SetPrefix(prefix, slot) => vec![Box::new(move |m| {
+                m.prefixes.insert(prefix, slot);
+            })],
+            Operation::RemovePrefix(prefix) => vec![Box::new(move |m| {
+                m.prefixes.remove(&prefix).expect("a prefix that is removed is there");
+            })],
+            Operation::RemoveBinding(slot) => vec![
+                Box::new(move |m| {
+                    m.versions.insert(slot, 0);
+                }),
+                Box::new(move |m| {
+                    m.bindings.remove(&slot).expect("a binding that is removed is there");
+                }),
+            ],
+            Operation::Forget => vec![Box::new(|m| m.generation += 1)],
+        }
+    }
+
+    /// `binding_of`.
+    fn lookup(&self, end: u32, address: Ipv6Addr) -> Option<BindingValue> {
+        let lengths = &self.lengths[end as usize];
+        for length in lengths.used() {
+            let prefix = Ipv6Net::new(address, u8::try_from(length).unwrap()).unwrap().trunc();
+            if let Some(slot) = self.prefixes.get(&key(end, prefix)) {
+                return self.bindings.get(slot).copied();
+            }
+        }
+        None
+    }
+
+    fn is_empty(&self) -> bool {
+        self.lengths == <[LengthsValue; 2]>::default()
+            && self.prefixes.is_empty()
+            && self.bindings.is_empty()
+            && self.versions.values().all(|version| *version == 0)
+    }
+}
+
+/// What a program remembers of flows.
+#[derive(Debug, Default)]
+struct Flows(HashMap<(u32, Ipv6Addr), (BindingValue, u32)>);
+
+impl Flows {
+    fn lookup(&mut self, maps: &Maps, end: u32, address: Ipv6Addr) -> Option<BindingValue> {
+        if let Some((value, generation)) = self.0.get(&(end, address))
+            && *generation == maps.generation
+            && maps.versions.get(&value.slot) == Some(&value.version)
+        {
+            return Some(*value);
+        }
+        let found = maps.lookup(end, address)?;
+        self.0.insert((end, address), (found, maps.generation));
+        Some(found)
+    }
+}
+
+/// Where packets of an address go, and where they may come from.
+#[derive(Debug, Clone, PartialEq, Eq)]
+struct Found {
+    sends: Option<((Ipv6Addr, Ipv6Addr), u32)>,
+    accepts: BTreeSet<(Ipv6Addr, Ipv6Addr)>,
+}
+
+impl From<BindingValue> for Found {
+    fn from(value: BindingValue) -> Found {
+        let ends = |path: &PathValue| (Ipv6Addr::from(path.local), Ipv6Addr::from(path.remote));
+        Found {
+            sends: (value.transmit != 0).then(|| (ends(&value.paths[0]), value.mtu)),
+            accepts: value.paths.iter().take(value.accepted as usize).map(ends).collect(),
+        }
+    }
+}
+
+/// What is wanted: tunnels by end and home address.
+#[derive(Debug, Default, Clone)]
+struct Wanted(BTreeMap<Name, BTreeMap<(Ipv6Addr, Ipv6Addr), Tunnel>>);
+
+impl Wanted {
+    fn set(&mut self, tunnel: &Tunnel) {
+        let name = (number(tunnel.end), tunnel.home_address);
+        self.0.entry(name).or_default().insert((tunnel.local, tunnel.remote), tunnel.clone());
+    }
+
+    fn remove(&mut self, tunnel: &Tunnel) {
+        let name = (number(tunnel.end), tunnel.home_address);
+        if let Some(tunnels) = self.0.get_mut(&name) {
+            tunnels.remove(&(tunnel.local, tunnel.remote));
+            if tunnels.is_empty() {
+                self.0.remove(&name);
+            }
+        }
+    }
+
+    fn prefixes(&self, end: u32) -> BTreeMap<Ipv6Net, Name> {
+        let of = self.0.iter().filter(|(name, _)| name.0 == end);
+        of.flat_map(|(name, tunnels)| {
+            tunnels.values().flat_map(|tunnel| &tunnel.inner).map(|prefix| (*prefix, *name))
+        })
+        .collect()
+    }
+
+    /// Whether what was found for the address is right.
+    fn allows(&self, end: u32, address: Ipv6Addr, found: Option<&Found>) -> bool {
+        let prefixes = self.prefixes(end);
+        let owner = prefixes.iter().filter(|(prefix, _)| prefix.contains(&address));
+        let owner = owner.max_by_key(|(prefix, _)| prefix.prefix_len()).map(|(_, name)| name);
+        let (Some(tunnels), Some(found)) = (owner.and_then(|name| self.0.get(name)), found) else {
+            return owner.is_none() && found.is_none();
+        };
+        let transmits = tunnels.values().any(|tunnel| tunnel.transmit);
+        let sends = match found.sends {
+            None => !transmits,
+            // Which of several is for the test of their order.
+            Some((ends, mtu)) => tunnels.get(&ends).is_some_and(|t| t.transmit && t.mtu == mtu),
+        };
+        // What does not fit is the slow path's.
+        sends
+            && found.accepts.len() == tunnels.len().min(PATHS)
+            && found.accepts.iter().all(|ends| tunnels.contains_key(ends))
+    }
+}
+
+/// Table, maps and what is wanted, step by step.
+struct Trial {
+    table: Table,
+    maps: Maps,
+    flows: Flows,
+    wanted: Wanted,
+    committed: Wanted,
+    versions: BTreeMap<u32, BindingValue>,
+    room: (u32, u32),
+}
+
+impl Trial {
+    fn new(slots: u32, prefixes: u32) -> Trial {
+        Trial {
+            table: Table::new(slots, prefixes),
+            maps: Maps::default(),
+            flows: Flows::default(),
+            wanted: Wanted::default(),
+            committed: Wanted::default(),
+            versions: BTreeMap::new(),
+            room: (slots, prefixes),
+        }
+    }
+
+    fn set(&mut self, tunnel: &Tunnel) {
+        self.table.set(tunnel);
+        self.wanted.set(tunnel);
+    }
+
+    fn remove(&mut self, tunnel: &Tunnel) {
+        self.table.remove(tunnel);
+        self.wanted.remove(tunnel);
+    }
+
+    fn check(&mut self, what: &str, may_be_nothing: bool, also_before: bool) {
+        for end in 0..2 {
+            for address in probes() {
+                let fresh = self.maps.lookup(end, address).map(Found::from);
+                let remembered = self.flows.lookup(&self.maps, end, address).map(Found::from);
+                for found in [fresh, remembered] {
+                    let right = (found.is_none() && may_be_nothing)
+                        || self.wanted.allows(end, address, found.as_ref())
+                        || (also_before && self.committed.allows(end, address, found.as_ref()));
+                    assert!(
+                        right,
+                        "{what}: end {end}, {address} finds {found:?}\n{:?}\n{:?}",
+                        self.committed, self.wanted
+                    );
+                }
+            }
+        }
+    }
+
+    fn commit(&mut self) {
+        let operations = self.table.commit();
+        assert!(!self.table.is_dirty());
+        for operation in &operations {
+            for write in Maps::writes(*operation) {
+                write(&mut self.maps);
+                // Never more than there is room for, even for a moment.
+                assert!(self.maps.bindings.len() <= self.room.0 as usize, "{operations:?}");
+                assert!(self.maps.prefixes.len() <= self.room.1 as usize, "{operations:?}");
+                self.check(&format!("after {operation:?} of {operations:#?}"), true, true);
+            }
+            if let Operation::SetBinding(value) = operation {
+                assert!(value.slot < self.room.0 && value.version != 0, "{value:?}");
+                let before = self.versions.insert(value.version, *value);
+                assert!(before.is_none(), "the same version as {before:?}: {value:?}");
+            }
+        }
+        let obstacle = self.table.obstacle();
+        self.check(&format!("after all of {operations:#?}, {obstacle:?}"), obstacle.is_some(), false);
+        let prefixes = [0, 1].map(|end| self.wanted.prefixes(end));
+        let lengths = prefixes
+            .iter()
+            .map(|prefixes| prefixes.keys().map(|prefix| prefix.prefix_len()).collect::<BTreeSet<_>>().len());
+        let fits = self.wanted.0.len() <= self.room.0 as usize
+            && prefixes[0].len() + prefixes[1].len() <= self.room.1 as usize;
+        let simple = lengths.max() <= Some(LENGTHS_MAX);
+        if fits && simple {
+            assert_eq!(obstacle, None, "{operations:?}");
+        }
+        self.committed = self.wanted.clone();
+    }
+}
+
+fn address(text: &str) -> Ipv6Addr {
+    text.parse().unwrap()
+}
+
+/// Prefixes inside each other, and beside each other.
+const PREFIXES: [&str; 8] = [
+    "2001:db8:a::/48",
+    "2001:db8:a::/56",
+    "2001:db8:a::/64",
+    "2001:db8:a::/72",
+    "2001:db8:a:0:1::/80",
+    "2001:db8:a:100::/56",
+    "2001:db8::/32",
+    "::/0",
+];
+
+/// One address for each set of prefixes that can hold one, home addresses, and others.
+fn probes() -> Vec<Ipv6Addr> {
+    let mut probes: Vec<Ipv6Addr> = [
+        "2001:db8:a::1",
+        "2001:db8:a:0:1::1",
+        "2001:db8:a:0:100::1",
+        "2001:db8:a:1::1",
+        "2001:db8:a:100::1",
+        "2001:db8:a:200::1",
+        "2001:db8:b::1",
+        "2001:db9::1",
+        "::",
+        "ffff:ffff:ffff:ffff:ffff:ffff:ffff:ffff",
+    ]
+    .map(address)
+    .into();
+    probes.extend((0..5).map(home));
+    probes
+}
+
+fn home(number: u8) -> Ipv6Addr {
+    Ipv6Addr::from(u128::from(address("2001:db8:1::1000")) + u128::from(number))
+}
+
+/// Tunnel `way` of home address `node`. The first two nodes share their care-of addresses.
+fn tunnel(end: TunnelEnd, node: u8, way: u8, inner: Vec<Ipv6Net>, transmit: bool, mtu: u32) -> Tunnel {
+    let agent = address("2001:db8:1::1");
+    let care_of = Ipv6Addr::from(
+        u128::from(address("2001:db8:f1::10")) + (u128::from(node.max(1)) << 8) + u128::from(way),
+    );
+    let (local, remote) = match end {
+        TunnelEnd::MobileRouter => (care_of, agent),
+        TunnelEnd::HomeAgent => (agent, care_of),
+    };
+    let inner = [Ipv6Net::from(home(node))].into_iter().chain(inner).collect();
+    Tunnel { end, home_address: home(node), local, remote, inner, transmit, mtu }
+}
+
+/// What a station may do next.
+#[derive(Debug, Clone)]
+enum Step {
+    Set { end: bool, node: u8, way: u8, prefixes: u8, transmit: bool, mtu: u32 },
+    Remove { end: bool, node: u8, way: u8 },
+    Commit,
+}
+
+fn step() -> impl Strategy<Value = Step> {
+    let mtu = prop_oneof![Just(1280u32), Just(1460)];
+    prop_oneof![
+        4 => (any::<bool>(), 0..5u8, 0..6u8, any::<u8>(), any::<u8>(), any::<bool>(), mtu).prop_map(
+            |(end, node, way, one, other, transmit, mtu)| {
+                Step::Set { end, node, way, prefixes: one & other, transmit, mtu }
+            }
+        ),
+        2 => (any::<bool>(), 0..5u8, 0..6u8).prop_map(|(end, node, way)| Step::Remove { end, node, way }),
+        3 => Just(Step::Commit),
+    ]
+}
+
+fn end_of(flag: bool) -> TunnelEnd {
+    if flag { TunnelEnd::HomeAgent } else { TunnelEnd::MobileRouter }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { failure_persistence: None, ..ProptestConfig::with_cases(200) })]
+
+    #[test]
+    fn between_any_two_writes_a_packet_finds_what_was_right_or_what_will_be_or_nothing(
+        steps in vec(step(), 1..60),
+        slots in prop_oneof![Just(3u32), Just(64)],
+        room in prop_oneof![Just(9u32), Just(256)],
+    ) {
+        let mut trial = Trial::new(slots, room);
+        for step in steps {
+            match step {
+                Step::Set { end, node, way, prefixes, transmit, mtu } => {
+                    let number = u32::from(end);
+                    let inner: Vec<Ipv6Net> = PREFIXES
+                        .iter()
+                        .enumerate()
+                        .filter(|(index, _)| prefixes & (1 << index) != 0)
+                        .map(|(_, prefix)| prefix.parse().unwrap())
+                        .collect();
+                    // A prefix is one home address's only, and all its tunnels carry the same ones: another that has
+                    // it loses it, before or after this one gets it.
+                    let wanted = tunnel(end_of(end), node, way, inner.clone(), transmit, mtu);
+                    let before = trial.wanted.clone();
+                    if way % 2 == 0 {
+                        trial.set(&wanted);
+                    }
+                    for (name, tunnels) in before.0 {
+                        for other in tunnels.values().filter(|_| name.0 == number) {
+                            if name.1 == wanted.home_address && other.local == wanted.local
+                                && other.remote == wanted.remote {
+                                continue;
+                            }
+                            let mut other = other.clone();
+                            if name.1 == wanted.home_address {
+                                other.inner = wanted.inner.clone();
+                            } else {
+                                other.inner.retain(|prefix| !inner.contains(prefix));
+                            }
+                            trial.set(&other);
+                        }
+                    }
+                    trial.set(&wanted);
+                }
+                Step::Remove { end, node, way } => {
+                    trial.remove(&tunnel(end_of(end), node, way, Vec::new(), false, 0));
+                }
+                Step::Commit => trial.commit(),
+            }
+        }
+        trial.commit();
+        // Nothing is left of what is gone.
+        let all: Vec<Tunnel> = trial.wanted.0.values().flat_map(|tunnels| tunnels.values().cloned()).collect();
+        all.iter().for_each(|tunnel| trial.remove(tunnel));
+        trial.commit();
+        prop_assert!(trial.maps.is_empty(), "{:?}", trial.maps);
+        prop_assert!(trial.table.owners.is_empty() && trial.table.bindings.is_empty());
+        prop_assert!(trial.table.lengths.iter().all(BTreeMap::is_empty) && trial.table.homeless.is_empty());
+    }
+}
+
+fn prefix(text: &str) -> Ipv6Net {
+    text.parse().unwrap()
+}
+
+/// RFC 6275 9.5.1, a Binding Update for another care-of address: one write that concerns packets.
+#[test]
+fn a_handover_is_one_new_value_in_the_same_slot() {
+    let mut trial = Trial::new(64, 256);
+    let inner = vec![prefix("2001:db8:a::/64")];
+    let old = tunnel(TunnelEnd::HomeAgent, 1, 0, inner.clone(), true, 1460);
+    trial.set(&old);
+    trial.commit();
+    trial.set(&tunnel(TunnelEnd::HomeAgent, 1, 1, inner.clone(), true, 1400));
+    trial.set(&Tunnel { transmit: false, ..old.clone() });
+    let operations = trial.table.commit();
+    let [Operation::SetBinding(value)] = operations[..] else { panic!("{operations:?}") };
+    assert_eq!((value.slot, value.accepted, value.transmit, value.mtu), (0, 2, 1, 1400));
+    assert_eq!(value.paths[0].remote, tunnel(TunnelEnd::HomeAgent, 1, 1, inner, true, 0).remote.octets());
+    assert_eq!(value.paths[1].remote, old.remote.octets());
+    // The same again is no change.
+    trial.set(&Tunnel { transmit: false, ..old });
+    assert_eq!(trial.table.commit(), []);
+}
+
+/// Additions come before removals: for a moment two tunnels transmit, and the last one told counts.
+#[test]
+fn the_tunnel_that_was_told_last_transmits() {
+    for (first, second) in [(0, 1), (1, 0)] {
+        let mut trial = Trial::new(64, 256);
+        let way = |way, transmit| tunnel(TunnelEnd::MobileRouter, 1, way, Vec::new(), transmit, 1460);
+        trial.set(&way(first, true));
+        trial.set(&way(second, true));
+        trial.commit();
+        let value = trial.maps.lookup(0, home(1)).unwrap();
+        assert_eq!(value.paths[0].local, way(second, true).local.octets());
+        // When that one goes, the other is back; when no one transmits, nothing is sent but all is heard.
+        trial.remove(&way(second, true));
+        trial.commit();
+        let value = trial.maps.lookup(0, home(1)).unwrap();
+        assert_eq!((value.transmit, value.paths[0].local), (1, way(first, true).local.octets()));
+        trial.set(&way(first, false));
+        trial.commit();
+        let value = trial.maps.lookup(0, home(1)).unwrap();
+        assert_eq!((value.transmit, value.mtu, value.accepted), (0, 0, 1));
+    }
+}
+
+/// A length that does not fit would hide its prefixes behind shorter ones.
+#[test]
+fn prefixes_of_more_lengths_than_there_is_room_for_close_that_end_only() {
+    let mut trial = Trial::new(64, 256);
+    let inner =
+        |count: u8| (0..count).map(|n| Ipv6Net::new(Ipv6Addr::UNSPECIFIED, 40 + n).unwrap()).collect();
+    let router = tunnel(TunnelEnd::MobileRouter, 2, 0, Vec::new(), true, 1460);
+    trial.set(&router);
+    // And the home address.
+    trial.set(&tunnel(TunnelEnd::HomeAgent, 1, 0, inner(15), true, 1460));
+    trial.commit();
+    assert!(trial.maps.lookup(1, home(1)).is_some());
+    trial.set(&tunnel(TunnelEnd::HomeAgent, 1, 0, inner(16), true, 1460));
+    trial.commit();
+    assert_eq!(trial.table.obstacle().as_deref(), Some("prefixes of more than 16 different lengths"));
+    assert!(trial.maps.lookup(1, home(1)).is_none() && trial.maps.lookup(0, home(2)).is_some());
+    trial.set(&tunnel(TunnelEnd::HomeAgent, 1, 0, inner(15), true, 1460));
+    trial.commit();
+    assert!(trial.maps.lookup(1, home(1)).is_some());
+}
+
+#[test]
+fn without_room_for_all_bindings_an_end_is_closed_until_there_is() {
+    let mut trial = Trial::new(2, 256);
+    for node in 0..3 {
+        trial.set(&tunnel(TunnelEnd::HomeAgent, node, 0, Vec::new(), true, 1460));
+    }
+    trial.commit();
+    assert_eq!(trial.table.obstacle().as_deref(), Some("more than 2 bindings or 256 prefixes"));
+    assert!((0..3).all(|node| trial.maps.lookup(1, home(node)).is_none()));
+    // One goes: the one without a home gets its slot in the same commit, whatever their order.
+    trial.remove(&tunnel(TunnelEnd::HomeAgent, 2, 0, Vec::new(), true, 1460));
+    trial.commit();
+    assert!((0..2).all(|node| trial.maps.lookup(1, home(node)).is_some()));
+    trial.set(&tunnel(TunnelEnd::HomeAgent, 2, 0, Vec::new(), true, 1460));
+    trial.commit();
+    trial.remove(&tunnel(TunnelEnd::HomeAgent, 0, 0, Vec::new(), true, 1460));
+    trial.commit();
+    assert!((1..3).all(|node| trial.maps.lookup(1, home(node)).is_some()));
+}
+
+/// The kernel's side of it: `struct binding` and its like are as long as here.
+#[test]
+fn values_are_laid_out_as_in_the_programs() {
+    assert_eq!(size_of::<PathValue>(), 32);
+    assert_eq!(size_of::<BindingValue>(), 4 * 32 + 6 * 4);
+    assert_eq!(size_of::<PrefixKey>(), 24);
+    assert_eq!(size_of::<LengthsValue>(), 4 + 16 * 4);
+    assert_eq!(key(1, prefix("2001:db8:a::/64")).high, 0x2001_0db8_000a_0000);
+}
