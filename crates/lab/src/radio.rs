@@ -61,8 +61,24 @@ pub struct OnAir {
 struct Shared {
     state: Mutex<State>,
     stop: AtomicBool,
+    /// Frames that were handed to a node.
+    delivered: AtomicU64,
     /// Frames that the kernel would not deliver.
     refused: AtomicU64,
+    /// By how many nanoseconds deliveries were late, all together and at most.
+    late: AtomicU64,
+    latest: AtomicU64,
+}
+
+/// How well the medium keeps up with time.
+#[derive(Debug, Clone, Copy, Default, PartialEq)]
+pub struct Punctuality {
+    /// Frames that the kernel would not deliver to a node.
+    pub refused: u64,
+    /// By how many milliseconds the others were late, on average.
+    pub mean_ms: f64,
+    /// At most.
+    pub max_ms: f64,
 }
 
 #[derive(Debug)]
@@ -112,7 +128,10 @@ impl Medium {
         let shared = Arc::new(Shared {
             state: Mutex::new(State { channel, marks: BTreeMap::new() }),
             stop: AtomicBool::new(false),
+            delivered: AtomicU64::new(0),
             refused: AtomicU64::new(0),
+            late: AtomicU64::new(0),
+            latest: AtomicU64::new(0),
         });
         let (ready, is_ready) = mpsc::channel();
         let (thread_shared, count) = (shared.clone(), nodes.len());
@@ -145,9 +164,15 @@ impl Medium {
         self.state().marks.clone()
     }
 
-    /// Frames that the kernel would not deliver to a node.
-    pub fn refused(&self) -> u64 {
-        self.shared.refused.load(Ordering::Relaxed)
+    /// How well it keeps up with time.
+    pub fn punctuality(&self) -> Punctuality {
+        let load = |value: &AtomicU64| value.load(Ordering::Relaxed);
+        let shared = &self.shared;
+        Punctuality {
+            refused: load(&shared.refused),
+            mean_ms: load(&shared.late) as f64 / load(&shared.delivered).max(1) as f64 / 1e6,
+            max_ms: load(&shared.latest) as f64 / 1e6,
+        }
     }
 
     /// Fails if the medium has ended.
@@ -279,9 +304,15 @@ impl Io {
     }
 
     fn deliver(&self, output: &Output, shared: &Shared) -> anyhow::Result<()> {
-        let Output::Received { radio, frame, .. } = output else { return Ok(()) };
+        let Output::Received { at, radio, frame } = output else { return Ok(()) };
         match sendto(self.socket.as_raw_fd(), frame, &self.ports[*radio], MsgFlags::empty()) {
-            Ok(_) => Ok(()),
+            Ok(_) => {
+                let late = clock::monotonic().saturating_sub(*at);
+                shared.delivered.fetch_add(1, Ordering::Relaxed);
+                shared.late.fetch_add(late, Ordering::Relaxed);
+                shared.latest.fetch_max(late, Ordering::Relaxed);
+                Ok(())
+            }
             // The interface is down or gone, or cannot take more.
             Err(
                 Errno::ENETDOWN

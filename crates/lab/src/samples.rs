@@ -8,7 +8,7 @@ use crate::api;
 use crate::clock::SECOND;
 use crate::medium::stats::Counters;
 use crate::metrics::{Metrics, RUN, Section, seconds};
-use crate::radio::Medium;
+use crate::radio::{Medium, Punctuality};
 use crate::station::Station;
 
 /// With more nodes than this, only sums are told.
@@ -27,7 +27,7 @@ pub struct Samples {
     end: BTreeMap<String, (f64, f64)>,
     /// At the end: sums of the counters of all stations that have a radio.
     counters: BTreeMap<String, f64>,
-    refused: u64,
+    punctuality: Punctuality,
 }
 
 impl Samples {
@@ -56,7 +56,7 @@ impl Samples {
         }
         self.end = stations.iter().filter_map(|s| Some((s.node.clone(), s.usage()?))).collect();
         let Some(medium) = medium else { return };
-        self.refused = medium.refused();
+        self.punctuality = medium.punctuality();
         for station in stations.iter().filter(|s| medium.nodes.contains(&s.node)) {
             let Ok(counters) = api::get(&station.socket, "/v1/counters") else { continue };
             for (name, value) in counters.as_object().into_iter().flatten() {
@@ -77,7 +77,9 @@ impl Samples {
         }
         let m = all.entry(RUN.into()).or_default();
         if first.is_some() {
-            m.insert("medium.refused".into(), self.refused as f64);
+            m.insert("medium.refused".into(), self.punctuality.refused as f64);
+            m.insert("medium.late_ms.mean".into(), self.punctuality.mean_ms);
+            m.insert("medium.late_ms.max".into(), self.punctuality.max_ms);
         }
         m.extend(self.counters.iter().map(|(name, sum)| (format!("stations.counter.{name}"), *sum)));
         let span = sections.first().map_or(0, |(_, window)| window.end - window.start) as f64 / 1e9;
