@@ -2,6 +2,7 @@
 implementations, the rules of V1.4.1 where the test purposes have those of V1.2.1, and the upper tester itself.
 """
 
+import math
 import random
 
 from tester import gn, upper
@@ -206,13 +207,57 @@ def _(t):
         t.same(t.expect(t.forwarded(packet), "the GBC").to, t.b.mac, "next hop")
 
 
-@case("OWN_NO_PROGRESS", "contention: a station that is farther from the destination than the sender keeps quiet", "annex E.3",
+@case("OWN_NO_PROGRESS", "contention: a station that is farther from the destination than the sender keeps quiet",
+      "annex E.3",
       profile="unicast-cbf")
 def _(t):
     t.beacons(t.b, t.c)
     packet = t.b.guc(t.spv(t.a), b"x", scf=True, hops=8)
     t.send(t.b, packet)
     t.none(t.forwarded(packet), "the GUC")
+
+
+def inside(lat, lon, area):
+    """F(x, y) of the area at a place (EN 302 931 clause 5): above 0 inside, below outside."""
+    phi = math.radians((lat + area.lat) / 2e7)
+    metres_north = 111_132.95 - 559.82 * math.cos(2 * phi) + 1.175 * math.cos(4 * phi)
+    metres_east = 111_412.84 * math.cos(phi) - 93.5 * math.cos(3 * phi)
+    north, east = (lat - area.lat) / 1e7 * metres_north, (lon - area.lon) / 1e7 * metres_east
+    azimuth = math.radians(area.angle)
+    x = north * math.cos(azimuth) + east * math.sin(azimuth)
+    y = east * math.cos(azimuth) - north * math.sin(azimuth)
+    if area.shape == 0:
+        return 1 - (x / area.a) ** 2 - (y / area.a) ** 2
+    if area.shape == 1:
+        return min(1 - (x / area.a) ** 2, 1 - (y / area.b) ** 2)
+    return 1 - (x / area.a) ** 2 - (y / area.b) ** 2
+
+
+@case("OWN_AREAS", "circles, rectangles and ellipses at any angle, in all quarters of the globe",
+      "annex B.3, EN 302 931 5",
+      seconds=3)
+def _(t):
+    numbers = random.Random(302931)
+    for lat, lon in ((STATION_LAT, STATION_LON), (-338_700_000, 1_512_000_000), (-334_500_000, -706_600_000),
+                     (640_000_000, -519_000_000)):
+        t.begin()
+        t.ask(upper.change_position(lat - STATION_LAT, lon - STATION_LON))
+        within, without = set(), set()
+        for number in range(120):
+            shape = number % 3
+            area = gn.Area(lat + numbers.randrange(-90_000, 90_000), lon + numbers.randrange(-90_000, 90_000),
+                           numbers.randrange(50, 1500), numbers.randrange(50, 1500) if shape else 0,
+                           numbers.randrange(360) if shape else 0, shape)
+            value = inside(lat, lon, area)
+            if abs(value) > 0.03:
+                payload = b"area %d" % number
+                (within if value > 0 else without).add(payload)
+                t.send(t.b, t.b.gbc(area, payload, hops=1))
+        t.settle()
+        t.true(len(within) > 20 and len(without) > 20, "areas of both kinds")
+        t.wait(0.1)
+        delivered = {payload for _, payload in t.bed.upper.events}
+        t.same(delivered ^ within, set(), f"areas at {lat} {lon} that are judged otherwise")
 
 
 # SHBs of vanetza v26.02's socktap, as two of its stations sent them over a veth: a CAM and a hello on BTP-B, and a
