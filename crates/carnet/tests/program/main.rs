@@ -26,3 +26,4 @@ mod replay;
 mod size;
 mod start;
 mod theft;
+mod tunnels;

@@ -1,0 +1,205 @@
+//! What comes in through a tunnel is checked, whoever decapsulates, and what is narrow is found. The same on every
+//! data path.
+
+use nix::sys::signal::Signal;
+
+use crate::hosts::{Host, assert_same, possible, seconds, wait_until};
+use crate::station::Station;
+use crate::testbed::{CARE_OF, CORRESPONDENT, HOME_ADDRESS, HOME_AGENT, INSIDE, Testbed, address};
+use crate::traffic::{Cannon, Sniffer};
+
+/// An IPv6 packet.
+fn packet(source: &str, destination: &str, next_header: u8, payload: &[u8]) -> Vec<u8> {
+    let length = u16::try_from(payload.len()).expect("a small packet").to_be_bytes();
+    let mut packet = vec![0x60, 0, 0, 0, length[0], length[1], next_header, 64];
+    packet.extend(address(source).octets());
+    packet.extend(address(destination).octets());
+    packet.extend(payload);
+    packet
+}
+
+/// A UDP datagram without data nor, which is wrong but passes routers, checksum.
+const DATAGRAM: [u8; 8] = [0x10, 0x92, 0x10, 0x92, 0, 8, 0, 0];
+
+/// How many of these packets were UDP from one address to another.
+fn datagrams(heard: &[Vec<u8>], source: &str, destination: &str) -> usize {
+    let ends = [address(source).octets(), address(destination).octets()].concat();
+    heard.iter().filter(|p| p.get(6) == Some(&17) && p.get(8..40) == Some(&ends[..])).count()
+}
+
+#[test]
+fn who_sends_what_through_a_tunnel_is_checked_at_either_end() {
+    if !possible() {
+        return;
+    }
+    const STRANGER: &str = "2001:db8:bad::5";
+    let bed = Testbed::new();
+    let (agent, router) = bed.start();
+    wait_until("traffic flows", seconds(10), || bed.host.pings(CORRESPONDENT));
+    let cannon = Cannon::new(&bed.core);
+    let shoot = |outer: [&str; 2], inner: [&str; 2]| {
+        let inner = packet(inner[0], inner[1], 17, &DATAGRAM);
+        assert!(cannon.fire(&packet(outer[0], outer[1], 41, &inner), address(outer[1]), 0));
+    };
+
+    // At the home agent (RFC 6275 10.4.5, RFC 3963 9): from the care-of address, with an inner source of the binding.
+    let heard = Sniffer::start(&bed.core, &["ha"]);
+    shoot([CARE_OF[0], HOME_AGENT], [STRANGER, CORRESPONDENT]);
+    shoot([CARE_OF[1], HOME_AGENT], [INSIDE, CORRESPONDENT]);
+    shoot([CARE_OF[0], HOME_AGENT], ["fe80::1", "ff02::1"]);
+    // Somebody without a binding is told so, by a Mobility Header and not by an ICMPv6 error.
+    shoot([CORRESPONDENT, HOME_AGENT], [HOME_ADDRESS, CORRESPONDENT]);
+    shoot([CARE_OF[0], HOME_AGENT], [HOME_ADDRESS, CORRESPONDENT]);
+    wait_until("what is right passes", seconds(5), || {
+        datagrams(&heard.heard(), HOME_ADDRESS, CORRESPONDENT) > 0
+    });
+    let to_correspondent = |next_header: u8| {
+        let ends = [address(HOME_AGENT).octets(), address(CORRESPONDENT).octets()].concat();
+        let heard = heard.heard();
+        heard.iter().filter(|p| p.get(6) == Some(&next_header) && p.get(8..40) == Some(&ends[..])).count()
+    };
+    wait_until("a Binding Error", seconds(5), || to_correspondent(135) > 0);
+    assert_eq!(to_correspondent(58), 0, "an ICMPv6 error");
+    let heard = heard.stop();
+    assert_eq!(datagrams(&heard, HOME_ADDRESS, CORRESPONDENT), 1, "somebody else's tunnel");
+    assert_eq!(datagrams(&heard, STRANGER, CORRESPONDENT), 0, "a stranger in the tunnel");
+    assert_eq!(datagrams(&heard, INSIDE, CORRESPONDENT), 0, "from another care-of address");
+
+    // At the mobile router: from the home agent, to the mobile network.
+    let outside = Sniffer::start(&bed.core, &["wlan", "wwan"]);
+    let inside = Sniffer::start(&bed.host, &["eth0"]);
+    shoot([HOME_AGENT, CARE_OF[0]], [STRANGER, "2001:db8:c::99"]);
+    shoot([STRANGER, CARE_OF[0]], [STRANGER, INSIDE]);
+    shoot([HOME_AGENT, CARE_OF[0]], [CORRESPONDENT, INSIDE]);
+    wait_until("what is right passes", seconds(5), || datagrams(&inside.heard(), CORRESPONDENT, INSIDE) > 0);
+    assert_eq!(datagrams(&inside.stop(), STRANGER, INSIDE), 0, "not from the home agent");
+    assert_eq!(datagrams(&outside.stop(), STRANGER, "2001:db8:c::99"), 0, "not to the mobile network");
+
+    // Nobody on board plays the home agent.
+    let inside = Sniffer::start(&bed.host, &["eth0"]);
+    let cannon = Cannon::new(&bed.host);
+    bed.host.ip("-6 addr add 2001:db8:a::77/128 dev eth0");
+    let inner = packet(STRANGER, INSIDE, 17, &DATAGRAM);
+    cannon.fire(&packet(HOME_AGENT, CARE_OF[0], 41, &inner), address(CARE_OF[0]), 0);
+    wait_until("traffic still flows", seconds(5), || bed.host.pings(CORRESPONDENT));
+    assert_eq!(datagrams(&inside.stop(), STRANGER, INSIDE), 0, "a home agent on board");
+    drop((agent, router));
+}
+
+/// Whether each of some large packets, in fragments if need be, is answered.
+fn large_pings(from: &Host, to: &str) -> bool {
+    let words = ["ping", "-6", "-c", "3", "-i", "0.2", "-W", "2", "-s", "1400", to];
+    from.output(&words).status.success()
+}
+
+#[test]
+fn large_packets_pass_over_narrow_links_near_either_end() {
+    if !possible() {
+        return;
+    }
+    let bed = Testbed::new();
+    let (_agent, _router) = bed.start();
+    wait_until("traffic flows", seconds(10), || bed.host.pings(CORRESPONDENT));
+    // So narrow that even inner packets of 1280 octets must be cut outside (RFC 2473 7.1 (b)).
+    for (host, link) in [(&bed.core, "wlan"), (&bed.router, "wlan0")] {
+        host.ip(&format!("link set {link} mtu 1300"));
+    }
+    wait_until("large packets to the host inside", seconds(20), || large_pings(&bed.core, INSIDE));
+    wait_until("large packets from it", seconds(20), || large_pings(&bed.host, CORRESPONDENT));
+    for (host, link, mtu) in [
+        (&bed.core, "wlan", 1500),
+        (&bed.router, "wlan0", 1500),
+        (&bed.core, "ha", 1300),
+        (&bed.agent, "ha0", 1300),
+    ] {
+        host.ip(&format!("link set {link} mtu {mtu}"));
+    }
+    wait_until("large packets from it, elsewhere", seconds(20), || large_pings(&bed.host, CORRESPONDENT));
+    wait_until("large packets to it, elsewhere", seconds(20), || large_pings(&bed.core, INSIDE));
+}
+
+#[test]
+fn a_tunnel_is_shown_with_its_path_and_its_packets_are_counted() {
+    if !possible() {
+        return;
+    }
+    let bed = Testbed::new();
+    let (agent, router) = bed.start();
+    wait_until("traffic flows", seconds(10), || bed.host.pings(CORRESPONDENT));
+    for station in [&agent, &router] {
+        let tunnels = station.show("tunnels");
+        assert_eq!(tunnels[0]["path"], station.show("status")["dataplane"], "{tunnels}");
+        let before = [station.counter("tunnel.encapsulated"), station.counter("tunnel.decapsulated")];
+        let output = bed.host.output(&["ping", "-6", "-c", "20", "-i", "0.05", CORRESPONDENT]);
+        assert!(output.status.success());
+        let after = [station.counter("tunnel.encapsulated"), station.counter("tunnel.decapsulated")];
+        for (before, after) in before.into_iter().zip(after) {
+            assert!((20..40).contains(&(after - before)), "{before} {after}");
+        }
+    }
+    // A handover takes what has been counted along.
+    let before = router.counter("tunnel.encapsulated");
+    assert!(router.ask(&["handover", "wwan0"]).status.success());
+    wait_until("the other uplink", seconds(10), || agent.bindings()[0].1 == CARE_OF[1]);
+    std::thread::sleep(seconds(6));
+    wait_until("traffic flows", seconds(10), || bed.host.pings(CORRESPONDENT));
+    assert!(router.counter("tunnel.encapsulated") > before);
+}
+
+#[test]
+fn a_handover_while_both_uplinks_work_loses_nothing() {
+    if !possible() {
+        return;
+    }
+    let bed = Testbed::new();
+    let (agent, router) = bed.start();
+    let traffic = bed.echo(100);
+    traffic.flows();
+    for uplink in ["wwan0", "wlan0", "wwan0"] {
+        assert!(router.ask(&["handover", uplink]).status.success());
+        let care_of_address = CARE_OF[usize::from(uplink == "wwan0")];
+        wait_until("the handover", seconds(10), || agent.bindings()[0].1 == care_of_address);
+        // The old path is accepted for five seconds.
+        std::thread::sleep(seconds(6));
+    }
+    let report = traffic.stop();
+    assert_eq!(report.lost, 0, "{report:?}");
+    println!("three handovers: {} of {} packets lost", report.lost, report.sent);
+}
+
+#[test]
+fn what_somebody_takes_away_is_put_back_and_what_is_somebody_elses_stays() {
+    if !possible() {
+        return;
+    }
+    let bed = Testbed::new();
+    // An operator's own tunnel, where the kernel has such; and a rule where carnet has some.
+    let tunnel = "ip link add cn0 type ip6tnl mode ip6ip6 local 2001:db8:f0::2 remote 2001:db8:f0::77";
+    let words: Vec<&str> = tunnel.split_whitespace().collect();
+    let has_tunnel = bed.agent.output(&words).status.success();
+    if has_tunnel {
+        bed.agent.ip("link set cn0 up");
+    }
+    bed.agent.ip("-6 rule add pref 95 from 2001:db8:dead::/64 lookup main");
+    let before = bed.agent.snapshot();
+    let (mut agent, _router) = bed.start();
+    wait_until("traffic flows", seconds(10), || bed.host.pings(CORRESPONDENT));
+    if agent.show("status")["dataplane"] == "kernel" {
+        bed.agent.ip("link del cn1");
+        wait_until("the device is there again", seconds(10), || {
+            bed.agent.ip("link show type ip6tnl").contains("cn1") && bed.host.pings(CORRESPONDENT)
+        });
+        bed.agent.ip("-6 rule del pref 92");
+        wait_until("the rule is there again", seconds(10), || bed.agent.ip("-6 rule").contains("92:"));
+        assert!(agent.counter("platform.restored") > 0);
+    }
+    agent.end_by(Signal::SIGKILL);
+    let mut agent = Station::start(&bed.agent, &bed.agent_config());
+    wait_until("traffic flows again", seconds(20), || bed.host.pings(CORRESPONDENT));
+    agent.terminate();
+    assert_same(&before, &bed.agent.snapshot(), "after a crash and an end");
+    println!(
+        "an operator's own tunnel device: {}",
+        if has_tunnel { "there, and untouched" } else { "none here" }
+    );
+}
