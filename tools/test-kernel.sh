@@ -24,7 +24,8 @@ done
 slow=${CARNET_TEST_SLOW:-4}
 limit=${CARNET_TEST_LIMIT:-3000} # seconds for the whole machine
 here=$PWD
-cache=$here/target/test-kernel
+target=${CARGO_TARGET_DIR:-$here/target}
+cache=$target/test-kernel
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
 mkdir -p "$cache"
@@ -102,6 +103,8 @@ program=$(cargo test --release --quiet --no-run --message-format=json --package 
   echo "export PATH=/usr/sbin:/usr/bin:/sbin:/bin HOME=/root TMPDIR=/tmp CARNET_REQUIRE_ROOT=1 CARNET_TEST_SLOW=$slow"
   # The module makes a device ip6tnl0 in each new namespace, which the tests would take for one of their own.
   echo "echo 1 >/proc/sys/net/core/fb_tunnels_only_for_init_net"
+  # Copies of its own, which may be built anew meanwhile.
+  echo "for file in '$target/release/carnet' '$program'; do cp \"\$file\" /run/copy; cp /run/copy \"\$file\"; done"
   echo "ip link set lo up; cd '$here/crates/carnet'; uname -sr"
   for path in $paths; do
     echo "echo; echo '=== dataplane.path = $path'"

@@ -44,6 +44,8 @@ struct World {
     delay: (Duration, Duration),
     /// Whether the router's kernel answers echoes.
     echoes: bool,
+    /// Whether something else has decapsulated what is for the ends themselves.
+    decapsulated: bool,
     rng: Rng,
     /// What is under way, by time and number.
     events: BTreeMap<(Time, u64), (Side, Input)>,
@@ -70,6 +72,7 @@ impl World {
             loss: 0.0,
             delay: (Duration::from_millis(20), Duration::from_millis(22)),
             echoes: true,
+            decapsulated: false,
             rng: Rng::new(3),
             events: BTreeMap::new(),
             number: 0,
@@ -168,6 +171,12 @@ impl World {
         }
         let delay = self.rng.duration(self.delay.0, self.delay.1);
         if packet.len() <= mtu {
+            let inner = packet.get(HEADER_LEN..).unwrap_or_default();
+            let for_end = |inner: &Header| [AGENT, HOME].contains(&inner.destination.to_string().as_str());
+            let packet = match Header::parse(inner) {
+                Ok(header) if self.decapsulated && for_end(&header) => inner.to_vec(),
+                _ => packet,
+            };
             self.later(delay, other, Input::Packet(packet));
         } else if way.tells {
             let error = ErrorMessage::PacketTooBig { mtu: u32::try_from(mtu).expect("small") };
@@ -292,6 +301,15 @@ fn a_wide_path_is_confirmed_with_one_probe_of_each_end() {
     let (sent, answered) = probes(&world.router);
     assert!((8..=15).contains(&sent) && sent == answered, "{sent}");
     assert!(world.set.iter().all(|(.., mtu)| *mtu == 1460), "{:?}", world.set);
+}
+
+#[test]
+fn probing_works_where_somebody_else_decapsulates() {
+    let mut world = World::new(way(1400, false), WIDE);
+    world.decapsulated = true;
+    world.start();
+    world.sleep(SECOND_LONG);
+    assert_eq!(world.mtus(), (1360, 1360));
 }
 
 #[test]

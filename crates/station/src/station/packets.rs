@@ -10,6 +10,7 @@ use carnet_wire::mobility::message_type;
 use super::{Agent, Station};
 use crate::forwarding::forwarder::{TunnelDrop, Verdict};
 use crate::forwarding::packet::PacketBuffer;
+use crate::forwarding::path_mtu::Ends;
 
 impl Station {
     pub(super) fn process(&mut self, now: Time, wall: WallTime, buffer: &mut PacketBuffer) -> Verdict {
@@ -141,7 +142,17 @@ impl Station {
         }
     }
 
-    /// Anything else that is sent to the home agent's address.
+    /// The tunnel that a packet for its end came out of, if it did: a data path that decapsulates by itself does not
+    /// say so.
+    fn came_through(&self, header: &Header) -> Option<Ends> {
+        let is_router = |router: &&super::Router| router.machine.config().home_address == header.destination;
+        match self.router.as_ref().filter(is_router) {
+            Some(router) => Some((router.machine.path()?, router.machine.config().home_agent)),
+            None => self.forwarder.tunnel_towards(header.source).map(|(ends, _)| ends),
+        }
+    }
+
+    /// Anything else that is sent to the home agent's address or, by the home agent, to the home address.
     fn upper_layer(
         &mut self,
         now: Time,
@@ -150,6 +161,16 @@ impl Station {
         buffer: &mut PacketBuffer,
     ) -> Verdict {
         let packet = buffer.as_slice();
+        if extensions.protocol == protocol::ICMPV6
+            && let Some(ends) = self.came_through(header)
+            && self.is_probe_answer(now, ends, packet)
+        {
+            return Verdict::Consumed;
+        }
+        if self.router.as_ref().is_some_and(|r| r.machine.config().home_address == header.destination) {
+            // The machine itself has that address.
+            return Verdict::Forward;
+        }
         if let (Some(home_address), Some(agent)) = (extensions.home_address, &mut self.agent) {
             // RFC 6275 9.3.1: a Home Address option without a binding. (With one it would be route
             // optimisation, which is left out.)

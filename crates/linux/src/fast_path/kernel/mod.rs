@@ -15,11 +15,15 @@
 //! to carnet; [`Kernel::concerns`] recognises errors about a device's packets, which are then written back and, by a
 //! rule of their own, reach the kernel.
 //!
+//! **Answers to path MTU probes** come out of a device, addressed to the end itself. At the home agent they reach carnet
+//! as all that is for its address; a mobile router has a rule for ICMPv6 from the home agent to the home address, and
+//! carnet writes back what is no answer.
+//!
 //! **What differs from the other paths**: the outer flow label is the kernel's hash of the inner flow (RFC 6438), not
 //! carnet's, so that a Packet Too Big is believed without it; a congestion mark of the inner packet is ECT(0) outside
 //! (RFC 3168 9.1.1; RFC 6040 copies it), the way out of the tunnel is RFC 6040's; TCP's segment size is not
-//! clamped; answers to path MTU probes are not seen, so that only Packet Too Big and the link tell the MTU; packets
-//! that fail the check of the inner source are dropped by a rule and not counted. Every packet passes the rules of all
+//! clamped; packets do not count as use of a path, so that its MTU is probed at a registration or handover and then
+//! no more; packets that fail the check of the inner source are dropped by a rule and not counted. Every packet passes the rules of all
 //! devices, one after the other: this is for some hundred bindings, and those beyond [`DEVICES_MAX`] take the slow
 //! path.
 //!

@@ -10,6 +10,7 @@
 //! | 94 | | nothing, it is there to be gone to |
 //! | 95 | from the remote to the local end, protocol 41 (mobile router: in on an uplink) | `local`: to the tunnel device |
 //! | 95 | home agent: in on `carnet0`, to the agent, ICMPv6 | `local`: what was handed back, see [`super`] |
+//! | 96 | mobile router: in on a tunnel device, from the agent to the home address, ICMPv6 | 13500: answers to probes |
 //! | 97 | mobile router: from the remote to the local end, protocol 41 | 13502: nowhere but from an uplink |
 //! | 98 | home agent: to the agent | 13503: `default dev carnet0` |
 //!
@@ -21,7 +22,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::net::Ipv6Addr;
 
 use carnet_station::forwarding::desired::{
-    Rule, TABLE_MAIN, TABLE_NOWHERE, TABLE_TUNNEL, TUNNEL_DEVICE, Tunnel, TunnelEnd,
+    Rule, TABLE_CAPTURE, TABLE_MAIN, TABLE_NOWHERE, TABLE_TUNNEL, TUNNEL_DEVICE, Tunnel, TunnelEnd,
 };
 use ipnet::Ipv6Net;
 
@@ -38,6 +39,7 @@ const INNER: u32 = 90;
 const NOT_INNER: u32 = 92;
 const CHECKED: u32 = 94;
 const TAKEN: u32 = 95;
+const PROBED: u32 = 96;
 const NOT_TAKEN: u32 = 97;
 const AGENT: u32 = 98;
 
@@ -152,7 +154,8 @@ pub(crate) fn plan(
             let rule = Rule { input_interface: input_interface.clone(), from, to, ..rule(INNER) };
             add(Key::Guard((rule, Action::Goto(CHECKED))));
         }
-        add(Key::Guard((Rule { input_interface, ..rule(NOT_INNER) }, Action::Discard)));
+        let not_inner = Rule { input_interface: input_interface.clone(), ..rule(NOT_INNER) };
+        add(Key::Guard((not_inner, Action::Discard)));
 
         let tunnelled = |priority, input_interface, table| Rule {
             priority,
@@ -179,6 +182,15 @@ pub(crate) fn plan(
             add(Key::Address(tunnel.local));
             add(Key::Accept((tunnelled(TAKEN, None, TABLE_LOCAL), Action::Lookup)));
         } else {
+            let probed = Rule {
+                input_interface,
+                from: host(tunnel.remote),
+                to: host(tunnel.home_address),
+                protocol: Some(PROTOCOL_ICMPV6),
+                table: TABLE_CAPTURE,
+                ..rule(PROBED)
+            };
+            add(Key::Guard((probed, Action::Lookup)));
             add(Key::Guard((tunnelled(NOT_TAKEN, None, TABLE_NOWHERE), Action::Lookup)));
             for uplink in uplinks {
                 let rule = tunnelled(TAKEN, Some(uplink.clone()), TABLE_LOCAL);

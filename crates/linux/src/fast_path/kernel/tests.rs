@@ -103,6 +103,7 @@ fn a_registered_mobile_router() {
             "90: iif cn0 to 2001:db8:a::/64 goto 94",
             "92: iif cn0 blackhole",
             "94: nop",
+            "96: iif cn0 from 2001:db8:1::1/128 to 2001:db8:1::1234/128 ipproto 58 lookup 13500",
             "97: from 2001:db8:1::1/128 to 2001:db8:f1::10/128 ipproto 41 lookup 13502",
             "cn0 local 2001:db8:f1::10 remote 2001:db8:1::1 mtu 1460",
             "95: iif wlan0 from 2001:db8:1::1/128 to 2001:db8:f1::10/128 ipproto 41 lookup 255",
