@@ -62,7 +62,7 @@ if [ ! -e "$image" ] || [ "$0" -nt "$image" ]; then
   ln -s ../bin/busybox "$tree/sbin/modprobe"
   (cd "$cache/root/$modules" && cp modules.* "$tree/$modules/" &&
     for part in drivers/virtio fs/9p fs/netfs fs/fscache fs/overlayfs net/9p net/ipv6 net/sched net/bridge net/802 \
-      net/llc drivers/net/veth.ko drivers/net/tun.ko drivers/net/dummy.ko; do
+      net/llc net/netfilter lib/libcrc32c.ko crypto/crc32c_generic.ko drivers/net/veth.ko drivers/net/tun.ko drivers/net/dummy.ko; do
       mkdir -p "$tree/$modules/kernel/${part%/*}"
       cp -r "kernel/$part" "$tree/$modules/kernel/${part%/*}/"
     done)
@@ -72,7 +72,8 @@ if [ ! -e "$image" ] || [ "$0" -nt "$image" ]; then
 mount -t proc proc /proc
 mount -t sysfs sys /sys
 mount -t devtmpfs dev /dev
-for module in virtio_pci 9pnet_virtio 9p overlay tun veth dummy bridge ip6_tunnel sch_ingress cls_bpf; do
+for module in virtio_pci 9pnet_virtio 9p overlay tun veth dummy bridge ip6_tunnel sch_ingress cls_bpf \
+  crc32c_generic nf_tables; do
   modprobe $module
 done
 mount -t 9p -o ro,trans=virtio,version=9p2000.L,msize=1048576,cache=loose host /host
