@@ -14,6 +14,12 @@ status=0
 # The end-to-end tests measure: nothing else may run beside them, so they come last and one by one.
 { cargo test --no-fail-fast --workspace --exclude carnet-lab -- --nocapture --test-threads=2 2>&1 ||
     true;
+  # Once more over each of the other ways that packets may take.
+  for path in tun xdp; do
+    echo "The program over the data path $path:"
+    CARNET_TEST_PATH=$path cargo test --no-fail-fast --package carnet --test program -- --nocapture \
+      --test-threads=2 2>&1 || true
+  done
   cargo test --no-fail-fast --package carnet-lab -- --nocapture --test-threads=1 2>&1 || true;
   # The program from outside, against ETSI's test purposes.
   "${CARNET_PYTHON:-/usr/bin/python3}" conformance/geonetworking/run 2>&1 || echo 'error: conformance'; } |

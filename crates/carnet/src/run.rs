@@ -334,6 +334,7 @@ impl Runner {
         self.input(match event {
             PlatformEvent::Interface(interface) => Input::Interface(interface),
             PlatformEvent::InterfaceGone { name } => Input::InterfaceGone { name },
+            PlatformEvent::TunnelUsed { local, remote } => Input::TunnelUsed { local, remote },
             PlatformEvent::Icmpv6(message) => Input::Icmpv6(message),
         });
     }

@@ -135,6 +135,9 @@ struct RunArgs {
     /// Let the stations log everything.
     #[arg(long)]
     verbose: bool,
+    /// The data path of stations whose config names none, as `dataplane.path` (docs/config.md).
+    #[arg(long, value_name = "PATH")]
+    path: Option<String>,
 }
 
 fn main() -> ExitCode {
@@ -244,6 +247,7 @@ fn plan(args: &RunArgs, mode: Mode) -> anyhow::Result<run::Plan> {
         pcap: args.pcap,
         hold: args.hold,
         verbose: args.verbose,
+        path: args.path.clone(),
         mode,
     })
 }

@@ -28,12 +28,22 @@ fn trace(folder: &Path, node: &str) -> PathBuf {
     folder.join(format!("{node}.trace"))
 }
 
-/// The config for a node, made of `config`: that itself, or a copy in `folder` that is filled in.
-pub fn config(scenario: &Scenario, node: &str, config: &Path, folder: &Path) -> anyhow::Result<PathBuf> {
+/// The config for a node, made of `config`: that itself, or a copy in `folder` that is filled in. `path` is the data
+/// path for configs that name none.
+pub fn config(
+    scenario: &Scenario,
+    node: &str,
+    config: &Path,
+    path: Option<&str>,
+    folder: &Path,
+) -> anyhow::Result<PathBuf> {
     let text =
         std::fs::read_to_string(config).with_context(|| format!("cannot read {}", config.display()))?;
     let number = scenario.nodes.get(node).and_then(|n| n.series).map(|n| n.to_string());
-    let filled = fill(&text, node, number.as_deref(), &trace(folder, node));
+    let mut filled = fill(&text, node, number.as_deref(), &trace(folder, node));
+    if let Some(path) = path.filter(|_| !text.contains("[dataplane]")) {
+        filled += &format!("\n[dataplane]\npath = {path:?}\n");
+    }
     if filled == text {
         return Ok(config.into());
     }

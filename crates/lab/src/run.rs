@@ -50,6 +50,8 @@ pub struct Plan {
     pub hold: bool,
     /// Let the stations log everything.
     pub verbose: bool,
+    /// The data path of stations whose config names none.
+    pub path: Option<String>,
     /// How the testbed is kept apart.
     pub mode: Mode,
 }
@@ -77,6 +79,9 @@ pub fn run(plan: &Plan) -> anyhow::Result<bool> {
     println!("{}: {}", plan.name, scenario.title);
     console::step(&format!("testbed apart from the host, {}", plan.mode.words()));
     topology::build(&scenario)?;
+    if plan.path.as_deref() == Some("xdp") {
+        topology::receive_redirected(&scenario)?;
+    }
     console::step(&format!("built {} nodes, {} links", scenario.nodes.len(), scenario.links.len()));
     let captures = match plan.pcap {
         true => Some(Captures::start(&scenario, plan.mode, &plan.out.join("pcap"), &logs)?),
@@ -154,7 +159,13 @@ impl Testbed {
         for (name, node) in &self.scenario.nodes {
             let Some(config) = &node.carnet else { continue };
             let config = plan.folder.join(config.get_ref());
-            let config = prepare::config(&self.scenario, name, &config, &plan.out.join("stations"))?;
+            let config = prepare::config(
+                &self.scenario,
+                name,
+                &config,
+                plan.path.as_deref(),
+                &plan.out.join("stations"),
+            )?;
             let log = self.logs.join(format!("{name}-carnet.log"));
             let (station, daemon) = Station::start(&plan.carnet, name, &config, plan.verbose, &log)?;
             self.daemons.push(daemon);

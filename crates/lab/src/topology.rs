@@ -39,6 +39,21 @@ pub fn build(scenario: &Scenario) -> anyhow::Result<()> {
     Ok(())
 }
 
+/// Lets the peers of all interfaces take frames that an XDP program redirects: a veth does only with GRO.
+pub fn receive_redirected(scenario: &Scenario) -> anyhow::Result<()> {
+    for end in scenario.links.iter().flat_map(|link| &link.ends).map(|end| end.get_ref()) {
+        let mut command = in_node(&end.node, tools::path("ethtool"));
+        output(command.args(["-K", &end.interface, "gro", "on"]))?;
+    }
+    for (bridge, ports) in scenario.links.iter().filter_map(|l| Some((l.bridge.as_ref()?, l.ends.len()))) {
+        for port in 0..ports {
+            let mut command = Command::new(tools::path("ethtool"));
+            output(command.args(["-K", &format!("{bridge}.{port}"), "gro", "on"]))?;
+        }
+    }
+    Ok(())
+}
+
 /// The commands that make all links; every end appears in its node.
 fn link_commands(scenario: &Scenario) -> String {
     let mut commands = String::new();

@@ -26,6 +26,11 @@ fn carnet() -> Option<PathBuf> {
 /// Runs a scenario until all its expectations hold, at most three times: they bound times, and a machine that is
 /// busy with something else may be late once. What is really broken is broken each time.
 fn holds(test: &str, scenario: &str, who: As) {
+    holds_over(test, scenario, who, "auto");
+}
+
+/// The same over one of the data paths.
+fn holds_over(test: &str, scenario: &str, who: As, path: &str) {
     let _one = ONE.lock().unwrap_or_else(|e| e.into_inner());
     let Some(carnet) = carnet() else {
         return skipped(test, "the carnet program is not built: cargo build -p carnet");
@@ -37,7 +42,7 @@ fn holds(test: &str, scenario: &str, who: As) {
     let mut told = String::new();
     let held = (1..=3).any(|attempt| {
         let run = command(who, Path::new(LAB))
-            .args(["run", scenario, "--quick", "--out"])
+            .args(["run", scenario, "--quick", "--path", path, "--out"])
             .arg(&out)
             .arg("--carnet")
             .arg(&carnet)
@@ -66,6 +71,16 @@ fn holds(test: &str, scenario: &str, who: As) {
 #[test]
 fn two_uplinks_as_root() {
     holds("two_uplinks_as_root", "two-uplinks", As::Root);
+}
+
+#[test]
+fn two_uplinks_over_the_tun_device() {
+    holds_over("two_uplinks_over_the_tun_device", "two-uplinks", As::Root, "tun");
+}
+
+#[test]
+fn two_uplinks_over_xdp() {
+    holds_over("two_uplinks_over_xdp", "two-uplinks", As::Root, "xdp");
 }
 
 #[test]

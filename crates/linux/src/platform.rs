@@ -31,7 +31,7 @@ use crate::{privileges, settings};
 /// of the kernel's default limit (`tcp_rmem`, 6 MB), so that one connection's burst does not overrun it.
 const QUEUE: u32 = 4000;
 
-/// How often the kernel is told which neighbours a fast path uses: more often than it would ask for one by itself
+/// How often the fast path is asked what it has used, and the kernel is told which neighbours a fast path uses: more often than it would ask for one by itself
 /// (`base_reachable_time`).
 pub(crate) const KEEPING: Duration = Duration::from_secs(10);
 
@@ -65,6 +65,14 @@ pub enum PlatformEvent {
     InterfaceGone {
         /// Its name.
         name: String,
+    },
+    /// The fast path has sent packets into this tunnel since it was last named, or for the first time. Each is looked
+    /// at in its turn, all within ten seconds where there are few, within minutes where there are many.
+    TunnelUsed {
+        /// Our end.
+        local: Ipv6Addr,
+        /// The other end.
+        remote: Ipv6Addr,
     },
     /// An ICMPv6 message heard on a watched link: an error (types 1 to 4) or Neighbor Discovery (133 to 136).
     Icmpv6(LinkMessage),
@@ -224,6 +232,8 @@ impl Platform {
             // Once more, so that it wakes this task the next time.
             let _ = self.keeping.poll_tick(cx);
             self.installer.keep_neighbours();
+            let used = self.installer.fast_path.used().into_iter();
+            self.events.extend(used.map(|(local, remote)| PlatformEvent::TunnelUsed { local, remote }));
         }
         self.refresh()?;
         self.link_sockets.poll(cx, &mut self.events).map_err(failed)?;

@@ -8,6 +8,8 @@
 //! `None`, and the outputs are carried out in that order: a forwarding change that precedes a packet is in
 //! place before the packet leaves. Debug builds assert it.
 
+use std::net::Ipv6Addr;
+
 use carnet_base::hex;
 pub use carnet_base::{Address, Interface, LinkMessage};
 pub use carnet_mobility::Event;
@@ -33,6 +35,13 @@ pub enum Input {
     InterfaceGone {
         /// Its name.
         name: String,
+    },
+    /// A fast path has sent packets into a tunnel since it last said so; those of the slow path need no saying.
+    TunnelUsed {
+        /// Our end.
+        local: Ipv6Addr,
+        /// The other end.
+        remote: Ipv6Addr,
     },
     /// A frame of EtherType 0x8947 from the GeoNetworking link.
     Frame(Frame),

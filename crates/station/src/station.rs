@@ -367,6 +367,10 @@ impl Station {
                 }
                 Ok(())
             }
+            Input::TunnelUsed { local, remote } => {
+                self.path_mtus.handle_traffic(now, (local, remote));
+                Ok(())
+            }
             Input::Icmpv6(message) => {
                 self.handle_link_message(now, wall, &message);
                 Ok(())

@@ -230,6 +230,14 @@ impl FastPath {
         }
     }
 
+    /// The ends of tunnels into which packets went since they were last named.
+    pub(crate) fn used(&mut self) -> Vec<(std::net::Ipv6Addr, std::net::Ipv6Addr)> {
+        match self {
+            FastPath::Programs(programs) => programs.used(),
+            _ => Vec::new(),
+        }
+    }
+
     /// The neighbours whose link-layer addresses packets got within this time, by interface.
     pub(crate) fn neighbours(&self, within: std::time::Duration) -> Vec<(u32, std::net::Ipv6Addr)> {
         match self {

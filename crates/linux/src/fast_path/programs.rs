@@ -8,7 +8,7 @@
 //! the station, and on whether its packets have an Ethernet header. To a home agent all interfaces but the loopback
 //! and the tunnel device are alike.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::net::Ipv6Addr;
 use std::time::Duration;
 
@@ -75,6 +75,9 @@ const SLOTS_MIN: u32 = 64;
 /// Prefixes of a binding, the home address among them, on the average.
 const PREFIXES: u32 = 4;
 
+/// Slots whose traffic is looked at in one go, a system call for each.
+const LOOKS: u32 = 2048;
+
 /// Where the programs hook in.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Kind {
@@ -110,6 +113,9 @@ pub(crate) struct Programs {
     generation: u32,
     pub(super) ports: Ports,
     attached: BTreeMap<u32, Attached>,
+    /// For [`Self::used`]: the slot to look at next, and what was seen in each.
+    next_look: u32,
+    seen: HashMap<u32, u64>,
     /// For XDP: the mode in which drivers do it, once that is known.
     mode: XdpMode,
     complaints: BTreeSet<String>,
@@ -160,6 +166,8 @@ impl Programs {
             generation: 0,
             ports: config.ports.clone(),
             attached: BTreeMap::new(),
+            next_look: 0,
+            seen: HashMap::new(),
             mode: XdpMode::Driver,
             complaints: BTreeSet::new(),
         };
@@ -368,6 +376,22 @@ impl Programs {
             }
             None => {}
         }
+    }
+
+    /// The ends of tunnels into which packets went since they were last named. Looks at [`LOOKS`] slots in their turn.
+    pub(super) fn used(&mut self) -> Vec<(Ipv6Addr, Ipv6Addr)> {
+        let slots = self.table.slots_used();
+        let turn: Vec<u32> = (0..slots.min(LOOKS)).map(|step| (self.next_look + step) % slots).collect();
+        self.next_look = turn.last().map_or(0, |last| last + 1);
+        let mut used = Vec::new();
+        for slot in turn {
+            let packets = self.traffic_of(slot).encapsulated_packets;
+            let before = self.seen.insert(slot, packets).unwrap_or_default();
+            if packets > before {
+                used.extend(self.table.ends_of(slot));
+            }
+        }
+        used
     }
 
     /// Next hops whose link-layer addresses were taken from the kernel within this time. tc programs let the kernel do

@@ -174,6 +174,8 @@ pub(crate) struct Table {
     /// shall not meet another binding in the slot that it was led to.
     free: VecDeque<u32>,
     next_slot: u32,
+    /// What each slot sends to.
+    sending: HashMap<u32, PathValue>,
     version: u32,
     slots: u32,
     prefixes_max: usize,
@@ -193,6 +195,7 @@ impl Table {
             owners: HashMap::new(),
             free: VecDeque::new(),
             next_slot: 0,
+            sending: HashMap::new(),
             version: 0,
             slots,
             prefixes_max: prefixes as usize,
@@ -235,6 +238,12 @@ impl Table {
             let value = binding.installed.filter(|value| value.accepted > 0)?;
             Some((value.slot, value.paths[0].local.into(), value.paths[0].remote.into()))
         })
+    }
+
+    /// The ends between which the binding in a slot sends.
+    pub(crate) fn ends_of(&self, slot: u32) -> Option<(Ipv6Addr, Ipv6Addr)> {
+        let path = self.sending.get(&slot)?;
+        Some((path.local.into(), path.remote.into()))
     }
 
     /// The number of slots that have ever been in use.
@@ -333,6 +342,7 @@ impl Table {
             for prefix in binding.prefixes {
                 self.lose(prefix, slot, changes);
             }
+            self.sending.remove(&slot);
             changes.emptied.push(slot);
             return;
         }
@@ -369,6 +379,10 @@ impl Table {
             self.version = self.version.wrapping_add(1).max(1);
             let value = BindingValue { version: self.version, ..value };
             binding.installed = Some(value);
+            match value.transmit {
+                0 => self.sending.remove(&slot),
+                _ => self.sending.insert(slot, value.paths[0]),
+            };
             if is_new { &mut changes.fresh } else { &mut changes.values }.push(value);
         }
         changes.disturbed[end] |= !is_new && before != wanted;

@@ -27,7 +27,7 @@
 //! queue.
 //!
 //! A fast path has to leave inner packets for the home address or the home agent's address to the slow path, and TCP
-//! SYNs, whose MSS is clamped there. Packets that it sends itself are not seen as use of a path; those SYNs are.
+//! SYNs, whose MSS is clamped there. That it uses a path it says now and then (`Input::TunnelUsed`).
 //!
 //! In RFC 8899's terms: `BASE_PLPMTU` and `MIN_PLPMTU` are 1280 octets of outer packet, `MAX_PLPMTU` is the link's.
 //! In: probes without user data (4.1), validated Packet Too Big (4.6), `MAX_PROBES`, `PMTU_RAISE_TIMER`,
