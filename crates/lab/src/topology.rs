@@ -39,16 +39,17 @@ pub fn build(scenario: &Scenario) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Lets the peers of all interfaces take frames that an XDP program redirects: a veth does only with GRO.
+/// Lets the peers of all interfaces take frames that an XDP program redirects: a veth does only with GRO. And what it
+/// sends has to have its checksum already, because a redirected frame cannot say that it has not.
 pub fn receive_redirected(scenario: &Scenario) -> anyhow::Result<()> {
     for end in scenario.links.iter().flat_map(|link| &link.ends).map(|end| end.get_ref()) {
         let mut command = in_node(&end.node, tools::path("ethtool"));
-        output(command.args(["-K", &end.interface, "gro", "on"]))?;
+        output(command.args(["-K", &end.interface, "gro", "on", "tx", "off"]))?;
     }
     for (bridge, ports) in scenario.links.iter().filter_map(|l| Some((l.bridge.as_ref()?, l.ends.len()))) {
         for port in 0..ports {
             let mut command = Command::new(tools::path("ethtool"));
-            output(command.args(["-K", &format!("{bridge}.{port}"), "gro", "on"]))?;
+            output(command.args(["-K", &format!("{bridge}.{port}"), "gro", "on", "tx", "off"]))?;
         }
     }
     Ok(())

@@ -181,9 +181,10 @@ impl Host {
         self.ip(&format!("link set {here} up"));
         other.ip(&format!("link set {there} up"));
         if std::env::var("CARNET_TEST_PATH").as_deref() == Ok("xdp") {
-            // A veth takes frames that an XDP program redirects only with GRO.
+            // A veth takes frames that an XDP program redirects only with GRO; and what it sends has to have its
+            // checksum already, because a redirected frame cannot say that it has not.
             for (host, interface) in [(self, here), (other, there)] {
-                let words = ["ethtool", "-K", interface, "gro", "on"].map(str::to_owned);
+                let words = ["ethtool", "-K", interface, "gro", "on", "tx", "off"].map(str::to_owned);
                 let status = host.spawn(&words, |_| {}).wait().expect("ethtool");
                 assert!(status.success(), "ethtool: {status}");
             }

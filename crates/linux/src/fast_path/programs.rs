@@ -173,6 +173,7 @@ impl Programs {
         };
         // Nothing that is all zeros is remembered.
         programs.forget()?;
+        give_back_memory();
         Ok(programs)
     }
 
@@ -463,6 +464,15 @@ impl Drop for Programs {
 /// Whether tc programs hang in links of their own.
 fn has_tcx() -> bool {
     KernelVersion::current().is_ok_and(|version| version >= KernelVersion::new(6, 6, 0))
+}
+
+/// The loader has read all of the kernel's types, some 20 MB, of which nothing is needed any more.
+fn give_back_memory() {
+    #[cfg(target_env = "gnu")]
+    // SAFETY: it only hands free memory back to the kernel, and may be called at any time.
+    unsafe {
+        libc::malloc_trim(0);
+    }
 }
 
 fn find<'a, P>(ebpf: &'a mut Ebpf, name: &str) -> Result<&'a mut P, String>
