@@ -10,6 +10,9 @@ use carnet_base::{Time, WallTime};
 use ipnet::Ipv6Net;
 use serde::{Deserialize, Serialize};
 
+use super::AuthorizedNode;
+use super::owners::Owners;
+
 /// Where a binding is in its life.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum BindingState {
@@ -101,12 +104,23 @@ pub struct StoredRegistration {
 }
 
 /// Entries by home address.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub struct BindingCache {
     entries: BTreeMap<Ipv6Addr, Binding>,
+    owners: Owners,
 }
 
 impl BindingCache {
+    /// An empty cache for these nodes.
+    pub(super) fn of(nodes: &[AuthorizedNode]) -> BindingCache {
+        BindingCache { entries: BTreeMap::new(), owners: Owners::of(nodes) }
+    }
+
+    /// Which node an address belongs to, whether it has a binding or not.
+    pub(super) fn owners(&self) -> &Owners {
+        &self.owners
+    }
+
     /// The entry of a home address, whatever its state.
     pub fn get(&self, home_address: Ipv6Addr) -> Option<&Binding> {
         self.entries.get(&home_address)
@@ -122,9 +136,16 @@ impl BindingCache {
         self.entries.values().filter(|binding| binding.is_valid())
     }
 
-    /// Those that are valid or about to be: the address is still being tested.
-    pub(super) fn live(&self) -> impl Iterator<Item = &Binding> {
-        self.entries.values().filter(|binding| binding.state != BindingState::Deleted)
+    /// The binding that the packets to this address follow, other than that of one node; also one that is about to
+    /// be valid, because its home address is still being tested.
+    pub(super) fn leading_to(&self, address: Ipv6Addr, except: Ipv6Addr) -> Option<&Binding> {
+        // What a binding forwards is given to its node.
+        self.owners
+            .of_prefixes_around(address)
+            .filter(|owner| *owner != except)
+            .filter_map(|owner| self.get(owner))
+            .filter(|binding| binding.state != BindingState::Deleted)
+            .find(|binding| binding.prefixes.iter().any(|prefix| prefix.contains(&address)))
     }
 
     pub(super) fn get_mut(&mut self, home_address: Ipv6Addr) -> Option<&mut Binding> {

@@ -6,7 +6,7 @@
 
 use std::net::Ipv6Addr;
 
-use super::{Binding, BindingCache, HomeAgentConfig};
+use super::{BindingCache, HomeAgentConfig};
 use crate::is_unicast_routable;
 
 /// Whether `home_address` may be bound to `care_of_address`.
@@ -18,7 +18,7 @@ pub(super) fn is_acceptable(
 ) -> bool {
     is_unicast_routable(care_of_address)
         && care_of_address != config.address
-        && !config.nodes.iter().any(|node| node.home_address == care_of_address)
+        && !cache.owners().is_home_address(care_of_address)
         && !closes_ring(config, cache, home_address, care_of_address)
 }
 
@@ -29,28 +29,13 @@ fn closes_ring(
     home_address: Ipv6Addr,
     care_of_address: Ipv6Addr,
 ) -> bool {
-    let own = |address: Ipv6Addr| {
-        config
-            .nodes
-            .iter()
-            .filter(|node| node.home_address == home_address)
-            .any(|node| node.prefixes.iter().any(|prefix| prefix.contains(&address)))
-    };
-    let owner = |address: Ipv6Addr| -> Option<&Binding> {
-        let length = |binding: &Binding| {
-            binding.prefixes.iter().filter(|p| p.contains(&address)).map(ipnet::Ipv6Net::prefix_len).max()
-        };
-        cache
-            .live()
-            .filter(|binding| binding.home_address != home_address && length(binding).is_some())
-            .max_by_key(|binding| length(binding))
-    };
+    let own = |address| cache.owners().of_prefixes_around(address).any(|owner| owner == home_address);
     let mut hop = care_of_address;
     for _ in 0..=config.nodes.len() {
         if own(hop) {
             return true;
         }
-        match owner(hop) {
+        match cache.leading_to(hop, home_address) {
             Some(binding) => hop = binding.care_of_address,
             None => return false,
         }

@@ -21,6 +21,7 @@ mod care_of_address;
 mod defence;
 mod home_link;
 mod limits;
+mod owners;
 mod registration;
 
 use std::collections::{BTreeMap, VecDeque};
@@ -65,13 +66,6 @@ impl HomeAgentConfig {
     /// Whether any node has a mobile network; if none, the R flag is refused with 140 (RFC 3963 6.6).
     pub fn serves_mobile_routers(&self) -> bool {
         self.nodes.iter().any(|node| !node.prefixes.is_empty())
-    }
-
-    /// Whether a home address is one that this agent could serve (RFC 3963 6.2): in the home prefix or in a
-    /// mobile network prefix that it knows.
-    fn serves(&self, address: Ipv6Addr) -> bool {
-        self.home_prefix.contains(&address)
-            || self.nodes.iter().any(|node| node.prefixes.iter().any(|prefix| prefix.contains(&address)))
     }
 }
 
@@ -128,7 +122,7 @@ impl HomeAgent {
         HomeAgent {
             nodes: config.nodes.iter().map(|node| (node.home_address, node.clone())).collect(),
             replay: BTreeMap::new(),
-            cache: BindingCache::default(),
+            cache: BindingCache::of(&config.nodes),
             home_link: config.home_link.clone().map(HomeLink::new),
             testing: BTreeMap::new(),
             announcements: BTreeMap::new(),
@@ -198,16 +192,25 @@ impl HomeAgent {
         }
     }
 
+    /// Whether a home address is one that this agent could serve (RFC 3963 6.2): in the home prefix or in a
+    /// mobile network prefix that it knows.
+    fn serves(&self, address: Ipv6Addr) -> bool {
+        self.config.home_prefix.contains(&address)
+            || self.cache.owners().of_prefixes_around(address).next().is_some()
+    }
+
     /// A packet came out of the tunnel whose sender has no binding, or none to this care-of address: the
     /// sender believes in one that we lost or never accepted. It is told by a Binding Error, as RFC 6275 9.3.1
     /// and 9.3.3 do it for a Home Address option whose binding is missing or has another care-of address. Told
     /// only to the owners of addresses that are configured here, and not too often.
     pub fn handle_unbound(&mut self, now: Time, outer_source: Ipv6Addr, inner_source: Ipv6Addr) {
         self.assert_drained();
-        let owner = self.config.nodes.iter().find(|node| {
-            node.home_address == inner_source || node.prefixes.iter().any(|p| p.contains(&inner_source))
-        });
-        if let Some(home_address) = owner.map(|node| node.home_address)
+        let owners = self.cache.owners();
+        let owner = match owners.is_home_address(inner_source) {
+            true => Some(inner_source),
+            false => owners.of_prefixes_around(inner_source).next(),
+        };
+        if let Some(home_address) = owner
             && !self.cache.valid(home_address).is_some_and(|binding| binding.accepts(outer_source))
             && !self.testing.contains_key(&home_address)
         {
@@ -404,10 +407,7 @@ impl HomeAgent {
         let Some(node) = self.nodes.get(&home_address) else {
             // RFC 6275 10.3.1: not on the home link is answered with 132; a home address that could be
             // served but was given to nobody is met with silence.
-            if update.flags.home_registration
-                && !self.config.serves(home_address)
-                && self.strangers.allow(now)
-            {
+            if update.flags.home_registration && !self.serves(home_address) && self.strangers.allow(now) {
                 let sequence = request.sequence;
                 let timestamp = request.timestamp;
                 self.acknowledge(&request, Status::NOT_HOME_SUBNET, sequence, Duration::ZERO, timestamp);
