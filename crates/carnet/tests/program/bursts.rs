@@ -14,7 +14,8 @@ use crate::station::Station;
 use crate::testbed::{CORRESPONDENT, INSIDE, Testbed, address};
 
 const PORT: u16 = 4343;
-const STREAM: usize = 12 << 20;
+/// Octets each way.
+pub const STREAM: usize = 12 << 20;
 
 /// Octet `at` of a stream that repeats nowhere near.
 fn octet(at: usize) -> u8 {
@@ -33,7 +34,7 @@ fn slow_path() -> (Testbed, Station, Station) {
 }
 
 /// Packets that the kernel has put into the tunnel device, and taken out of it.
-fn pieces(host: &Host) -> (u64, u64) {
+pub fn pieces(host: &Host) -> (u64, u64) {
     let statistics: Value = serde_json::from_str(&host.ip("-s -j link show dev carnet0")).expect("JSON");
     let count = |way: &str| statistics[0]["stats64"][way]["packets"].as_u64().expect("a number");
     (count("tx"), count("rx"))
@@ -42,6 +43,9 @@ fn pieces(host: &Host) -> (u64, u64) {
 /// Sends the stream and returns the one that comes back.
 fn stream(mut connection: TcpStream, to_read: usize) -> Vec<u8> {
     let mut reader = connection.try_clone().expect("the connection again");
+    for set in [TcpStream::set_read_timeout, TcpStream::set_write_timeout] {
+        set(&connection, Some(seconds(20))).expect("a timeout");
+    }
     let reader = thread::spawn(move || {
         let mut heard = vec![0; to_read];
         reader.read_exact(&mut heard).expect("the whole stream");
@@ -52,15 +56,8 @@ fn stream(mut connection: TcpStream, to_read: usize) -> Vec<u8> {
     reader.join().expect("the reader")
 }
 
-#[test]
-fn tcp_arrives_as_it_was_sent_both_ways_in_few_pieces() {
-    if !possible() {
-        return;
-    }
-    let (bed, agent, router) = slow_path();
-    let before = [pieces(&bed.router), pieces(&bed.agent)];
-    let count = |name| router.counter(name) + agent.counter(name);
-    let (encapsulated, decapsulated) = (count("tunnel.encapsulated"), count("tunnel.decapsulated"));
+/// A stream each way between the host inside and the correspondent; what arrives is compared.
+pub fn exchange(bed: &Testbed) {
     let server = bed.core.run(|| {
         let listener = TcpListener::bind((address(CORRESPONDENT), PORT)).expect("a listener");
         thread::spawn(move || stream(listener.accept().expect("a connection").0, STREAM))
@@ -75,6 +72,18 @@ fn tcp_arrives_as_it_was_sent_both_ways_in_few_pieces() {
         let wrong = heard.iter().zip(&expected).position(|(a, b)| a != b);
         assert!(heard.len() == STREAM && wrong.is_none(), "{wrong:?}");
     }
+}
+
+#[test]
+fn tcp_arrives_as_it_was_sent_both_ways_in_few_pieces() {
+    if !possible() {
+        return;
+    }
+    let (bed, agent, router) = slow_path();
+    let before = [pieces(&bed.router), pieces(&bed.agent)];
+    let count = |name| router.counter(name) + agent.counter(name);
+    let (encapsulated, decapsulated) = (count("tunnel.encapsulated"), count("tunnel.decapsulated"));
+    exchange(&bed);
     let segments = (count("tunnel.encapsulated") - encapsulated, count("tunnel.decapsulated") - decapsulated);
     let after = [pieces(&bed.router), pieces(&bed.agent)];
     let sum = |all: [(u64, u64); 2]| (all[0].0 + all[1].0, all[0].1 + all[1].1);
@@ -92,7 +101,7 @@ fn tcp_arrives_as_it_was_sent_both_ways_in_few_pieces() {
 }
 
 /// Sends bursts of 20 datagrams of 1000 octets, the last one shorter; one burst is on its way at a time.
-fn datagrams(from: &Host, source: Ipv6Addr, to: &Host, destination: Ipv6Addr) -> bool {
+pub fn datagrams(from: &Host, source: Ipv6Addr, to: &Host, destination: Ipv6Addr) -> bool {
     const SIZE: usize = 1000;
     const BURST: usize = 20 * SIZE - 300;
     let receiver = to.run(move || {

@@ -17,6 +17,7 @@ mod cleanup;
 mod geonet;
 mod links;
 mod mutations;
+mod offloads;
 mod path_mtu;
 mod positions;
 mod radio;

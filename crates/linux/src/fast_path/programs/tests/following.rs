@@ -3,6 +3,8 @@
 use std::time::{Duration, Instant};
 
 use carnet_station::forwarding::desired::TunnelEnd;
+use nix::sched::{CpuSet, sched_getcpu, sched_setaffinity};
+use nix::unistd::Pid;
 
 use super::bench::{Bench, Did, NEIGHBOURS, ip, on_every_bench};
 use super::packets::*;
@@ -73,12 +75,24 @@ fn a_rule_that_leads_a_flow_elsewhere_holds() {
 #[test]
 fn a_changed_route_is_followed() {
     on_every_bench(|bench| {
+        // What is remembered is each processor's own.
+        let here = sched_getcpu().unwrap();
+        let mut processors = CpuSet::new();
+        processors.set(here).unwrap();
+        sched_setaffinity(Pid::from_raw(0), &processors).unwrap();
         let packet = entering(bench);
         assert!(is_sent(&bench.enters(&packet)));
         let rule = "pref 50 to 2001:db8::/32 lookup 77";
         ip("-6 route add unreachable default table 77");
         ip(&format!("-6 rule add {rule}"));
         bench.programs.forget().unwrap();
+        assert_eq!(bench.enters(&packet), Did::Left("route"));
+        // One that would do without a tunnel, too.
+        let (gateway, interface) = match bench.end {
+            TunnelEnd::MobileRouter => ("2001:db8:f1::1", "wan0"),
+            TunnelEnd::HomeAgent => ("2001:db8:f0::1", "ha0"),
+        };
+        ip(&format!("-6 route replace default via {gateway} dev {interface} table 77"));
         assert_eq!(bench.enters(&packet), Did::Left("route"));
         ip("-6 rule del pref 50");
         // What was refused is not remembered.

@@ -1,0 +1,142 @@
+//! Large packets on the fast paths: super packets of TCP and UDP go through both stations whole, and where an
+//! interface takes none, the kernel cuts them into segments that are right, with right checksums.
+
+use carnet_wire::checksum;
+use carnet_wire::ipv6::{HEADER_LEN, Header, protocol};
+
+use crate::bursts::{STREAM, datagrams, exchange, pieces};
+use crate::hosts::{Host, possible, said, seconds, wait_until};
+use crate::station::Station;
+use crate::testbed::{CORRESPONDENT, INSIDE, Testbed, address};
+use crate::traffic::Sniffer;
+
+/// A testbed in which most packets take a fast path, the interfaces of both stations having these features off.
+fn fast_path(path: &str, off: &[&str]) -> (Testbed, Station, Station) {
+    let bed = Testbed::new();
+    let set = |host: &Host, interface: &str, feature: &str, value: &str| {
+        let output = host.output(&["ethtool", "-K", interface, feature, value]);
+        assert!(output.status.success(), "ethtool (Debian package ethtool): {}", said(&output));
+    };
+    for (host, interface) in [(&bed.router, "lan0"), (&bed.router, "wlan0"), (&bed.agent, "ha0")] {
+        off.iter().for_each(|feature| set(host, interface, feature, "off"));
+    }
+    if path == "xdp" {
+        for (host, interface) in
+            [(&bed.host, "eth0"), (&bed.core, "ha"), (&bed.core, "wlan"), (&bed.core, "wwan")]
+        {
+            // With this a virtual interface takes what its peer redirects.
+            set(host, interface, "gro", "on");
+            // On a wire all checksums are finished; a redirected frame does not say that one is open.
+            set(host, interface, "tx", "off");
+        }
+    }
+    let path = format!("\n[dataplane]\npath = '{path}'\n");
+    let agent = Station::start(&bed.agent, &(bed.agent_config() + &path));
+    let router = Station::start(&bed.router, &(bed.router_config() + &path));
+    router.registered();
+    wait_until("traffic flows", seconds(10), || bed.host.pings(CORRESPONDENT));
+    (bed, agent, router)
+}
+
+/// Packets whose checksum was wrong at their receiver.
+fn checksum_errors(host: &Host) -> u64 {
+    let tcp = host.output(&["cat", "/proc/net/snmp"]);
+    let tcp = String::from_utf8_lossy(&tcp.stdout).into_owned();
+    let mut lines = tcp.lines().filter(|line| line.starts_with("Tcp:"));
+    let (names, values) = (lines.next().expect("names"), lines.next().expect("values"));
+    let at = names.split(' ').position(|name| name == "InCsumErrors").expect("a counter");
+    let tcp: u64 = values.split(' ').nth(at).and_then(|value| value.parse().ok()).expect("a number");
+    let udp = host.output(&["cat", "/proc/net/snmp6"]);
+    let udp = String::from_utf8_lossy(&udp.stdout).into_owned();
+    let udp = udp.lines().find(|line| line.starts_with("Udp6InCsumErrors")).expect("a counter");
+    tcp + udp.split_whitespace().nth(1).and_then(|value| value.parse::<u64>().ok()).expect("a number")
+}
+
+/// Whether the TCP or UDP checksum of a packet is right.
+fn is_intact(packet: &[u8]) -> bool {
+    let (header, payload) = Header::parse_packet(packet).expect("a packet");
+    match header.next_header {
+        protocol::TCP | protocol::UDP => {
+            checksum::upper_layer(header.source, header.destination, header.next_header, payload) == 0
+        }
+        _ => true,
+    }
+}
+
+/// Streams and bursts both ways, with these features of the stations' interfaces off.
+fn all_arrives(path: &str, off: &[&str]) {
+    let (bed, agent, router) = fast_path(path, off);
+    let sniffers = [Sniffer::start(&bed.host, &["eth0"]), Sniffer::start(&bed.core, &["ha", "wlan"])];
+    let count = |name: &str| router.counter(name) + agent.counter(name);
+    let (encapsulated, decapsulated) = (count("tunnel.encapsulated"), count("tunnel.decapsulated"));
+    let slow = || {
+        let both = [pieces(&bed.router), pieces(&bed.agent)];
+        both[0].0 + both[1].0
+    };
+    let before = slow();
+    exchange(&bed);
+    let needed = 2 * (STREAM / 1460) as u64;
+    let counted = (count("tunnel.encapsulated") - encapsulated, count("tunnel.decapsulated") - decapsulated);
+    println!(
+        "{path}, without {off:?}: {counted:?} packets in and out of tunnels, {} of them by the slow path",
+        slow() - before
+    );
+    // What is large counts as the packets that it becomes.
+    assert!(counted.0 >= needed && counted.1 >= needed, "{counted:?}, expected {needed}");
+    assert!(counted.0 < 2 * needed && counted.1 < 2 * needed, "{counted:?}, expected {needed}");
+    assert!(slow() - before < needed / 4, "{} packets took the slow path", slow() - before);
+
+    let (inside, outside) = (address(INSIDE), address(CORRESPONDENT));
+    let able =
+        datagrams(&bed.host, inside, &bed.core, outside) && datagrams(&bed.core, outside, &bed.host, inside);
+    assert!(able, "UDP_SEGMENT");
+    for host in [&bed.host, &bed.core] {
+        assert_eq!(checksum_errors(host), 0);
+    }
+    for sniffer in sniffers {
+        let heard = sniffer.stop();
+        assert!(heard.len() > 100, "{}", heard.len());
+        for packet in heard {
+            if off.contains(&"gso") {
+                assert!(packet.len() <= 1500, "{} octets: {:02x?}", packet.len(), &packet[..60]);
+            }
+            let header = Header::parse(&packet).expect("a header");
+            // Left open where the next interface would fill it in.
+            let inner = header.next_header == protocol::IPV6;
+            if off.contains(&"tx") {
+                assert!(is_intact(if inner { &packet[HEADER_LEN..] } else { &packet }), "{packet:02x?}");
+            }
+        }
+    }
+    for reason in ["failed", "malformed"] {
+        assert_eq!(count(&format!("fast_path.left.{reason}")), 0, "{reason}");
+    }
+}
+
+#[test]
+fn super_packets_pass_whole() {
+    if possible() {
+        all_arrives("bpf", &[]);
+    }
+}
+
+#[test]
+fn super_packets_are_cut_after_the_tunnel() {
+    if possible() {
+        all_arrives("bpf", &["tso", "gso", "tx-udp-segmentation"]);
+    }
+}
+
+#[test]
+fn super_packets_are_cut_and_summed_after_the_tunnel() {
+    if possible() {
+        all_arrives("bpf", &["tso", "gso", "tx-udp-segmentation", "tx"]);
+    }
+}
+
+#[test]
+fn xdp_takes_what_hosts_send_in_one_piece() {
+    if possible() {
+        all_arrives("xdp", &[]);
+    }
+}
