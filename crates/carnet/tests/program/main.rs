@@ -14,6 +14,7 @@ mod agent_lost;
 mod boundaries;
 mod bursts;
 mod cleanup;
+mod fast_path;
 mod geonet;
 mod links;
 mod mutations;

@@ -1,0 +1,212 @@
+//! The programs of the fast paths come and go with the station and its interfaces.
+
+use std::fs;
+use std::time::Instant;
+
+use aya::programs::SchedClassifier;
+use aya::programs::tc::TcAttachType;
+use carnet_wire::ipv6::{Header, protocol};
+use nix::sys::signal::Signal;
+
+use crate::hosts::{Host, assert_same, possible, said, seconds, wait_until};
+use crate::station::{PROGRAM, Station};
+use crate::testbed::{CORRESPONDENT, INSIDE, Testbed, address};
+
+/// Takes from the program what the kernel asks of who loads BPF programs.
+const WITHOUT_BPF: [&str; 5] =
+    ["setpriv", "--bounding-set", "-bpf,-sys_admin", "--inh-caps", "-bpf,-sys_admin"];
+
+fn with_path(config: &str, path: &str) -> String {
+    format!("{config}\n[dataplane]\npath = '{path}'\n")
+}
+
+/// The programs at the ingress of an interface.
+fn programs(host: &Host, interface: &'static str) -> Vec<String> {
+    let shown = host.output(&["ip", "-d", "link", "show", "dev", interface]);
+    let shown = String::from_utf8_lossy(&shown.stdout).into_owned();
+    // prog/xdp id 7 name uplink ...
+    let mut words = shown.split_whitespace().skip_while(|word| *word != "prog/xdp");
+    let xdp = words.nth(4).map(str::to_owned);
+    let filters = host.output(&["tc", "filter", "show", "dev", interface, "ingress"]);
+    let filters = String::from_utf8_lossy(&filters.stdout).into_owned();
+    let filters = filters.lines().filter(|line| line.contains("bpf")).map(str::to_owned);
+    let tcx = host.run(move || match SchedClassifier::query_tcx(interface, TcAttachType::Ingress) {
+        Ok((_, programs)) => {
+            programs.iter().map(|program| program.name_as_str().unwrap_or("?").to_owned()).collect()
+        }
+        // Before 6.6 there is no such thing; nor where there is no such interface.
+        Err(_) => Vec::new(),
+    });
+    xdp.into_iter().chain(filters).chain(tcx).collect()
+}
+
+fn has(host: &Host, interface: &'static str, name: &str) -> bool {
+    let programs = programs(host, interface);
+    programs.len() == 1 && programs[0].contains(name)
+}
+
+const PORTS: [(&str, &str); 3] = [("lan0", "lan"), ("wlan0", "uplink"), ("wwan0", "uplink")];
+
+#[test]
+fn however_it_ends_no_program_is_left() {
+    if !possible() {
+        return;
+    }
+    for path in ["bpf", "xdp"] {
+        let bed = Testbed::new();
+        let before = [bed.router.snapshot(), bed.agent.snapshot()];
+        for signal in [Signal::SIGKILL, Signal::SIGTERM] {
+            let mut agent = Station::start(&bed.agent, &with_path(&bed.agent_config(), path));
+            let mut router = Station::start(&bed.router, &with_path(&bed.router_config(), path));
+            router.registered();
+            assert_eq!(router.show("status")["dataplane"], path);
+            for (interface, name) in PORTS {
+                assert!(has(&bed.router, interface, name), "{:?}", programs(&bed.router, interface));
+            }
+            assert!(has(&bed.agent, "ha0", "agent"), "{:?}", programs(&bed.agent, "ha0"));
+            assert!(programs(&bed.router, "carnet0").is_empty() && programs(&bed.router, "lo").is_empty());
+            router.end_by(signal);
+            agent.end_by(signal);
+            for (host, interface) in
+                PORTS.iter().map(|(name, _)| (&bed.router, *name)).chain([(&bed.agent, "ha0")])
+            {
+                wait_until("the kernel has let go of the programs", seconds(5), || {
+                    programs(host, interface).is_empty()
+                });
+            }
+        }
+        assert_same(&before[0], &bed.router.snapshot(), path);
+        assert_same(&before[1], &bed.agent.snapshot(), path);
+    }
+}
+
+#[test]
+fn interfaces_that_come_later_or_come_back_get_their_program() {
+    if !possible() {
+        return;
+    }
+    for path in ["bpf", "xdp"] {
+        let bed = Testbed::new();
+        bed.router.ip("link del wwan0");
+        let agent = Station::start(&bed.agent, &with_path(&bed.agent_config(), path));
+        let router = Station::start(&bed.router, &with_path(&bed.router_config(), path));
+        router.registered();
+        let appears = |host: &Host, interface: &'static str, name: &str| {
+            wait_until(&format!("{interface} has a program"), seconds(10), || has(host, interface, name));
+        };
+        bed.add_uplink(1);
+        appears(&bed.router, "wwan0", "uplink");
+        for _ in 0..2 {
+            bed.router.ip("link del wlan0");
+            bed.add_uplink(0);
+            appears(&bed.router, "wlan0", "uplink");
+            bed.router.ip("link del lan0");
+            bed.add_lan();
+            appears(&bed.router, "lan0", "lan");
+        }
+        // A home agent's interfaces are all alike.
+        let other = Host::new();
+        bed.agent.link("more0", &other, "more1");
+        appears(&bed.agent, "more0", "agent");
+        // Under another name it is another interface.
+        bed.router.batch("link set wwan0 down\nlink set wwan0 name other0\nlink set other0 up");
+        wait_until("the program is gone", seconds(10), || programs(&bed.router, "other0").is_empty());
+        if path == "bpf" {
+            // The virtual interfaces of the others take no redirected frames (docs/architecture.md).
+            wait_until("traffic flows", seconds(20), || bed.host.pings(CORRESPONDENT));
+        }
+        assert_eq!(router.show("status")["dataplane"], path);
+        assert_eq!(agent.show("status")["dataplane"], path);
+        assert!(!router.log().contains("its packets take the slow path"), "{}", router.log());
+    }
+}
+
+#[test]
+fn where_the_kernel_forbids_bpf_auto_says_so_and_takes_another_path() {
+    if !possible() {
+        return;
+    }
+    let bed = Testbed::new();
+    let _agent = Station::start(&bed.agent, &bed.agent_config());
+    let config = with_path(&bed.router_config(), "auto");
+    let mut router = Station::start_as(&bed.router, &config, &WITHOUT_BPF, PROGRAM);
+    router.registered();
+    let log = router.log();
+    let lines: Vec<&str> = log.lines().filter(|line| line.contains("no data path \"bpf\"")).collect();
+    assert_eq!(lines.len(), 1, "{log}");
+    assert!(lines[0].contains("Operation not permitted"), "{}", lines[0]);
+    println!("{}", lines[0]);
+    assert_ne!(router.show("status")["dataplane"], "bpf");
+    wait_until("traffic flows", seconds(10), || bed.host.pings(CORRESPONDENT));
+    router.terminate();
+}
+
+#[test]
+fn where_the_kernel_forbids_bpf_asking_for_it_is_an_error() {
+    if !possible() {
+        return;
+    }
+    for path in ["bpf", "xdp"] {
+        let bed = Testbed::new();
+        let before = bed.router.snapshot();
+        let config = with_path(&bed.router_config(), path);
+        let mut router = Station::spawn(&bed.router, &config, &WITHOUT_BPF, PROGRAM);
+        let end = router.wait(Instant::now());
+        let log = fs::read_to_string(bed.scratch.path("router.log")).expect("a log");
+        assert_eq!(end.status.code(), Some(1), "{log}");
+        let last = log.lines().last().unwrap_or_default();
+        assert!(last.contains(&format!("dataplane.path = \"{path}\" cannot be had")), "{log}");
+        assert!(last.contains("Operation not permitted") && last.contains("\"auto\""), "{last}");
+        println!("{last}");
+        assert_same(&before, &bed.router.snapshot(), "after a start that failed");
+    }
+}
+
+/// IEEE 802.1Q: what comes in another network on the same wire is not the mobile network's.
+#[test]
+fn packets_of_another_vlan_are_not_taken() {
+    if !possible() {
+        return;
+    }
+    const SEND: &str = "import socket, sys
+s = socket.socket(socket.AF_PACKET, socket.SOCK_RAW)
+s.bind(('eth0', 0))
+[s.send(bytes.fromhex(sys.argv[1])) for _ in range(20)]";
+    for path in ["bpf", "xdp"] {
+        let bed = Testbed::new();
+        let _agent = Station::start(&bed.agent, &with_path(&bed.agent_config(), path));
+        let router = Station::start(&bed.router, &with_path(&bed.router_config(), path));
+        router.registered();
+        let mac = |host: &Host, interface| -> String {
+            let shown = host.ip(&format!("-o link show dev {interface}"));
+            let address = shown.split("link/ether ").nth(1).and_then(|rest| rest.split(' ').next());
+            address.expect("a link-layer address").replace(':', "")
+        };
+        let payload = [0x30, 0x39, 0x30, 0x39, 0, 8, 0, 0];
+        let header = Header {
+            traffic_class: 0,
+            flow_label: 0,
+            payload_length: 8,
+            next_header: protocol::UDP,
+            hop_limit: 64,
+            source: address(INSIDE),
+            destination: address(CORRESPONDENT),
+        };
+        let packet = [&header.emit()[..], &payload].concat();
+        let packet: String = packet.iter().map(|octet| format!("{octet:02x}")).collect();
+        let ends = mac(&bed.router, "lan0") + &mac(&bed.host, "eth0");
+        let taken = |frame: &str| {
+            let before = router.counter("tunnel.encapsulated");
+            let output = bed.host.output(&["python3", "-c", SEND, frame]);
+            assert!(output.status.success(), "{}", said(&output));
+            // They are judged while they are sent; if not, the ones that are taken would show.
+            std::thread::sleep(seconds(1) / 5);
+            router.counter("tunnel.encapsulated") - before
+        };
+        assert_eq!(taken(&format!("{ends}81000005 86dd{packet}")), 0, "{path}");
+        wait_until("those without a tag are taken", seconds(10), || {
+            taken(&format!("{ends}86dd{packet}")) >= 20
+        });
+        assert_eq!(taken(&format!("{ends}81000005 86dd{packet}")), 0, "{path}");
+    }
+}
