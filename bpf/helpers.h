@@ -40,5 +40,7 @@ static long (*bpf_skb_store_bytes)(struct __sk_buff *skb, __u32 offset, const vo
 				   __u64 flags) = (void *)BPF_FUNC_skb_store_bytes;
 static long (*bpf_skb_adjust_room)(struct __sk_buff *skb, __s32 difference, __u32 mode, __u64 flags) =
 	(void *)BPF_FUNC_skb_adjust_room;
+static long (*bpf_skb_change_head)(struct __sk_buff *skb, __u32 length, __u64 flags) =
+	(void *)BPF_FUNC_skb_change_head;
 static long (*bpf_xdp_adjust_head)(struct xdp_md *xdp, int difference) = (void *)BPF_FUNC_xdp_adjust_head;
 static __u64 (*bpf_ktime_get_coarse_ns)(void) = (void *)BPF_FUNC_ktime_get_coarse_ns;

@@ -65,20 +65,24 @@ inline_always __u32 packets_of(struct __sk_buff *skb, const struct plan *plan, _
 	return packets;
 }
 
-inline_always long send(const struct plan *plan)
-{
-	struct bpf_redir_neigh next_hop;
-
-	next_hop.nh_family = FAMILY_INET6;
-	__builtin_memcpy(next_hop.ipv6_nh, &plan->flow->next_hop, 16);
-	return bpf_redirect_neigh(plan->flow->departure, &next_hop, sizeof next_hop, 0);
-}
-
 inline_always int finish(enum outcome outcome)
 {
 	if (outcome < OUTCOMES)
 		count(outcome);
 	return outcome == FAILED ? TC_ACT_SHOT : PASS;
+}
+
+/* Sends the packet to the flow's next hop. */
+inline_always int send(struct __sk_buff *skb, const struct plan *plan, __u32 link_header)
+{
+	struct bpf_redir_neigh next_hop;
+
+	/* The kernel drops what it shall redirect so and has no Ethernet header; which one does not matter. */
+	if (!link_header && bpf_skb_change_head(skb, ETH_HLEN, 0))
+		return finish(FAILED);
+	next_hop.nh_family = FAMILY_INET6;
+	__builtin_memcpy(next_hop.ipv6_nh, &plan->flow->next_hop, 16);
+	return bpf_redirect_neigh(plan->flow->departure, &next_hop, sizeof next_hop, 0);
 }
 
 inline_always int encapsulate(struct __sk_buff *skb, __u32 roles, __u32 link_header, struct plan *plan)
@@ -103,7 +107,7 @@ inline_always int encapsulate(struct __sk_buff *skb, __u32 roles, __u32 link_hea
 	if (bpf_skb_store_bytes(skb, link_header, &plan->outer, 2 * IPV6_HEADER, BPF_F_RECOMPUTE_CSUM))
 		return finish(FAILED);
 	count_encapsulated(plan, packets, octets);
-	return send(plan);
+	return send(skb, plan, link_header);
 }
 
 inline_always int decapsulate(struct __sk_buff *skb, __u32 roles, __u32 link_header, struct plan *plan)
@@ -127,7 +131,7 @@ inline_always int decapsulate(struct __sk_buff *skb, __u32 roles, __u32 link_hea
 	if (bpf_skb_store_bytes(skb, link_header, &plan->inner, 8, BPF_F_RECOMPUTE_CSUM))
 		return finish(FAILED);
 	count_decapsulated(plan, packets, octets);
-	return send(plan);
+	return send(skb, plan, link_header);
 }
 
 /* Copies the IPv6 header at `offset`; 0 when there is none. */

@@ -8,6 +8,7 @@ use aya::programs::tc::TcAttachType;
 use carnet_wire::ipv6::{Header, protocol};
 use nix::sys::signal::Signal;
 
+use crate::bursts::pieces;
 use crate::hosts::{Host, assert_same, possible, said, seconds, wait_until};
 use crate::station::{PROGRAM, Station};
 use crate::testbed::{CORRESPONDENT, INSIDE, Testbed, address};
@@ -209,4 +210,54 @@ s.bind(('eth0', 0))
         });
         assert_eq!(taken(&format!("{ends}81000005 86dd{packet}")), 0, "{path}");
     }
+}
+
+/// Modems have packets without a link-layer header: they come out of the tunnel, and go into it, all the same.
+#[test]
+fn an_uplink_without_ethernet_headers() {
+    if !possible() {
+        return;
+    }
+    /// Two TUN devices, what goes into one comes out of the other.
+    const PIPE: &str = "import fcntl, os, select, struct
+def tun(name):
+    fd = os.open('/dev/net/tun', os.O_RDWR)
+    fcntl.ioctl(fd, 0x400454ca, struct.pack('16sH22x', name, 0x1001))
+    return fd
+ends = [tun(b'wwan0'), tun(b'far')]
+while True:
+    for fd in select.select(ends, [], [])[0]:
+        packet = os.read(fd, 70000)
+        try: os.write(ends[1 - ends.index(fd)], packet)
+        except OSError: pass";
+    let bed = Testbed::new();
+    bed.router.ip("link del wwan0");
+    bed.router.ip("link del wlan0");
+    let words = ["python3", "-c", PIPE].map(str::to_owned);
+    let mut pipe = bed.router.spawn(&words, |_| {});
+    wait_until("the devices are there", seconds(10), || bed.router.ip("link show").contains(" far:"));
+    bed.router.ip(&format!("link set far netns {}", bed.core.thread()));
+    bed.router.batch(
+        "link set wwan0 mtu 1400 up
+         addr add 2001:db8:f2::10/64 dev wwan0
+         route add default dev wwan0",
+    );
+    bed.core.batch(
+        "link set far mtu 1400 up
+         addr add 2001:db8:f2::1/64 dev far",
+    );
+    let agent = Station::start(&bed.agent, &with_path(&bed.agent_config(), "bpf"));
+    let router = Station::start(&bed.router, &with_path(&bed.router_config(), "bpf"));
+    router.registered();
+    assert!(has(&bed.router, "wwan0", "uplink_bare"), "{:?}", programs(&bed.router, "wwan0"));
+    wait_until("traffic flows", seconds(10), || bed.host.pings(CORRESPONDENT));
+    let before = pieces(&bed.router);
+    for _ in 0..20 {
+        assert!(bed.host.pings(CORRESPONDENT));
+    }
+    let after = pieces(&bed.router);
+    assert!(after.0 - before.0 < 10, "{} packets took the slow path", after.0 - before.0);
+    assert!(router.counter("tunnel.decapsulated") >= 20 && agent.counter("tunnel.decapsulated") >= 20);
+    let _ = pipe.kill();
+    let _ = pipe.wait();
 }

@@ -132,6 +132,11 @@ impl Host {
         host
     }
 
+    /// What `ip` calls the namespace by.
+    pub fn thread(&self) -> i32 {
+        self.thread
+    }
+
     /// Does something in the namespace; what it starts stays there.
     pub fn run<T: Send + 'static>(&self, job: impl FnOnce() -> T + Send + 'static) -> T {
         let (sender, result) = mpsc::channel();

@@ -473,3 +473,54 @@ fn on_an_interface_with_another_task_nothing_remembered_counts() {
         assert_eq!(bench.did("agent", "lan0", &frame(0x86dd, &packet)), Did::Left(""));
     });
 }
+
+/// Modems and the like: packets begin with the IPv6 header. The kernel's redirection wants an Ethernet header, which
+/// the program puts in front.
+#[test]
+fn packets_without_an_ethernet_header() {
+    on_every_bench(|bench| {
+        if bench.kind == Kind::Xdp {
+            return;
+        }
+        // A test of the kernel's takes octets 12 and 13 for the protocol and leaves out octets 0 to 13 when the
+        // outer header goes: here they are those of addresses, the same inside and outside.
+        const FAR: &str = "2001:db8:86dd::1";
+        const HERE: &str = "2001:db8:86dd:a::10";
+        let (entrance, exit) = match bench.end {
+            TunnelEnd::MobileRouter => {
+                super::bench::ip("-6 rule add pref 139 iif lan0 from 2001:db8:86dd:a::/64 lookup 13501");
+                ("lan_bare", "uplink_bare")
+            }
+            TunnelEnd::HomeAgent => ("agent_bare", "agent_bare"),
+        };
+        let mut tunnel = bench.tunnel(0, true);
+        bench.remove(&tunnel.clone());
+        tunnel.inner.push("2001:db8:86dd:a::/64".parse().unwrap());
+        tunnel.remote = address(FAR);
+        bench.set(tunnel.clone());
+        let (from, to) = match bench.end {
+            TunnelEnd::MobileRouter => (HERE, OUTSIDE),
+            TunnelEnd::HomeAgent => ("2001:db8:86dd:c::1", INSIDE),
+        };
+        let (far, near) = match bench.end {
+            TunnelEnd::MobileRouter => ("2001:db8:86dd:c::1", INSIDE),
+            TunnelEnd::HomeAgent => (HERE, OUTSIDE),
+        };
+        let local = tunnel.local.to_string();
+        for length in [20, 100, 1400] {
+            let (plain, outer) = (udp(from, to, length), within(FAR, &local, &udp(far, near, length)));
+            for (program, interface, packet, tunnelled) in
+                [(entrance, bench.entrance().1, &plain, false), (exit, bench.exit().1, &outer, true)]
+            {
+                let did = bench.did(program, interface, packet);
+                let expected = bench.oracle(packet, tunnelled).unwrap();
+                assert_eq!(sent(&did)[14..], expected, "{program}");
+                for hops in [0, 1] {
+                    let mut packet = packet.clone();
+                    packet[if tunnelled { 47 } else { 7 }] = hops;
+                    assert_eq!(bench.did(program, interface, &packet), Did::Left("hop_limit"));
+                }
+            }
+        }
+    });
+}
