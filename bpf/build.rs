@@ -1,7 +1,7 @@
 //! Builds every `*.bpf.c` beside this file with clang.
 //!
 //! `CLANG` names another clang than the first in `PATH`. The objects keep their BTF, which describes the maps,
-//! and lose their debug information where an `llvm-strip` is found.
+//! and lose their debug information (`.BTF.ext`, which a loader would keep in memory, too) where an `llvm-strip` is found.
 
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
@@ -41,7 +41,10 @@ fn main() {
         }
         if let Some(strip) = &strip {
             // Debug information is of no use to the kernel: an object that keeps it is larger, no worse.
-            let _ = Command::new(strip).arg("-g").arg(&object).status();
+            let _ = Command::new(strip)
+                .args(["-g", "--remove-section=.BTF.ext", "--remove-section=.rel.BTF.ext"])
+                .arg(&object)
+                .status();
         }
     }
 }

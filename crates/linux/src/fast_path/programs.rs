@@ -288,11 +288,14 @@ impl Programs {
         for index in stale {
             self.detach(index);
         }
-        let mode = self.mode;
+        let (mode, before) = (self.mode, self.attached.len());
         let mut complaints = self.attach_all(&wanted);
         if self.mode != mode {
             // Those that had been attached before have been detached.
             complaints.extend(self.attach_all(&wanted));
+        }
+        if self.attached.len() != before {
+            give_back_memory();
         }
         complaints
     }
