@@ -305,7 +305,7 @@ impl Runner {
             if self.recorder.is_active() {
                 self.recorder.record(now, wall, Input::Packet(self.buffer.as_slice().to_vec()));
             }
-            if let (Some(platform), Some(writer)) = (&self.platform, &mut self.writer)
+            if let (Some(platform), Some(writer)) = (&mut self.platform, &mut self.writer)
                 && platform.concerns_kernel(self.buffer.as_slice())
             {
                 writer.write(self.buffer.as_slice());

@@ -30,7 +30,7 @@ use ipnet::Ipv6Net;
 
 use crate::ROUTE_PROTOCOL;
 use crate::error::{Error, Result};
-use crate::fast_path::{FastPath, Kernel};
+use crate::fast_path::{self, FastPath};
 use crate::netlink::{AddressInfo, Dirty, LinkInfo, Requests, RouteInfo, effective_metric};
 use crate::platform::KEEPING;
 use crate::settings::{self, Set};
@@ -104,7 +104,7 @@ impl Installer {
     pub(crate) fn open(mut requests: Requests, undo: UndoFile, tunnel_index: u32) -> Result<Installer> {
         clean_rules(&mut requests)?;
         clean_routes(&mut requests)?;
-        Kernel::clean(&mut requests)?;
+        fast_path::clean(&mut requests)?;
         let mut installer = Installer {
             requests,
             undo,

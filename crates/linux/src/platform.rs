@@ -175,8 +175,12 @@ impl Platform {
 
     /// Whether a packet that came out of the tunnel device is for the kernel to hear, too: it is to be written back as
     /// it is.
-    pub fn concerns_kernel(&self, packet: &[u8]) -> bool {
-        self.installer.fast_path.concerns(packet)
+    pub fn concerns_kernel(&mut self, packet: &[u8]) -> bool {
+        let concerns = self.installer.fast_path.concerns(packet);
+        if concerns {
+            self.commit();
+        }
+        concerns
     }
 
     /// Lets the fast path follow what [`Self::apply`] has done with the tunnels since the last call. Until then it
@@ -236,7 +240,16 @@ impl Platform {
             self.events.extend(used.map(|(local, remote)| PlatformEvent::TunnelUsed { local, remote }));
         }
         self.refresh()?;
+        let known = self.events.len();
         self.link_sockets.poll(cx, &mut self.events).map_err(failed)?;
+        for event in self.events.iter().skip(known) {
+            if let PlatformEvent::Icmpv6(message) = event {
+                self.installer.fast_path.hear(message.destination, &message.message);
+            }
+        }
+        if self.events.len() > known {
+            self.commit();
+        }
         // A fresh socket has not been asked to wake this task before `refresh` opened it; now it has.
         if self.events.is_empty() { Poll::Pending } else { Poll::Ready(Ok(())) }
     }

@@ -244,7 +244,18 @@ impl Host {
             }
             text += &format!("== {what}\n{}\n", lines.join("\n"));
         }
+        let links = self.ip("-o link show");
         text += &format!("== link\n{}", self.ip("link show"));
+        let tc = |arguments: &str| {
+            let words: Vec<&str> = ["tc"].into_iter().chain(arguments.split_whitespace()).collect();
+            let output = self.output(&words);
+            String::from_utf8_lossy(&output.stdout).into_owned()
+        };
+        text += &format!("== tc\n{}", tc("qdisc show"));
+        let names = links.lines().filter_map(|line| line.split([':', '@']).nth(1));
+        for name in names.map(str::trim) {
+            text += &tc(&format!("filter show dev {name} ingress"));
+        }
         text + "== switches\n" + &self.run(switches)
     }
 }

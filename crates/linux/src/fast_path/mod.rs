@@ -22,7 +22,8 @@ use carnet_station::forwarding::desired::Tunnel;
 use ipnet::Ipv6Net;
 
 use crate::netlink::{LinkInfo, Requests};
-pub(crate) use kernel::{Kernel, is_ours};
+use kernel::Kernel;
+pub(crate) use kernel::is_ours;
 use programs::{Kind, Programs};
 
 /// A way that packets take.
@@ -95,6 +96,18 @@ pub struct FastPathCounters {
     pub total: TunnelTraffic,
     /// Packets that were left to the slow path or, the last, that got lost: `(reason, count)`.
     pub left: Vec<(&'static str, u64)>,
+}
+
+/// Removes what a crash of any fast path has left, other than routes and rules.
+pub(crate) fn clean(requests: &mut Requests) -> crate::error::Result<()> {
+    for link in requests.links()? {
+        if is_ours(&link) {
+            requests.delete_link(link.index)?;
+        } else if requests.delete_ingress_filters(link.index, programs::PRIORITY)? {
+            requests.delete_idle_clsact(link.index)?;
+        }
+    }
+    Ok(())
 }
 
 /// The fast path in use.
@@ -247,8 +260,19 @@ impl FastPath {
     }
 
     /// Whether a packet that came to carnet is for the kernel after all, and is to be written back as it is.
-    pub(crate) fn concerns(&self, packet: &[u8]) -> bool {
-        matches!(self, FastPath::Kernel(kernel) if kernel.concerns(packet))
+    pub(crate) fn concerns(&mut self, packet: &[u8]) -> bool {
+        match self {
+            FastPath::Kernel(kernel) => kernel.concerns(packet),
+            FastPath::None | FastPath::Programs(_) => false,
+        }
+    }
+
+    /// An ICMPv6 message came to an address of this machine; what follows takes effect with the next
+    /// [`Self::commit`].
+    pub(crate) fn hear(&mut self, destination: Ipv6Addr, message: &[u8]) {
+        if let FastPath::Kernel(kernel) = self {
+            kernel.hear(destination, message);
+        }
     }
 
     /// What it has done.

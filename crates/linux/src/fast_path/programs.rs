@@ -14,7 +14,8 @@ use std::time::Duration;
 
 use aya::maps::xdp::DevMapHash;
 use aya::maps::{Array, HashMap as BpfHashMap, MapData, PerCpuArray};
-use aya::programs::tc::{self, SchedClassifierLinkId, TcAttachType};
+use aya::programs::links::LinkOrder;
+use aya::programs::tc::{self, NlOptions, SchedClassifierLinkId, TcAttachOptions, TcAttachType};
 use aya::programs::xdp::{XdpLinkId, XdpMode};
 use aya::programs::{SchedClassifier, Xdp};
 use aya::util::KernelVersion;
@@ -24,7 +25,7 @@ use carnet_station::forwarding::desired::TUNNEL_DEVICE;
 use super::table::{BindingValue, LengthsValue, Operation, PrefixKey, Table};
 use super::{FastPathConfig, FastPathCounters, Path, Ports, TunnelTraffic};
 use crate::clock;
-use crate::netlink::LinkInfo;
+use crate::netlink::{LinkInfo, Requests};
 
 // SAFETY: all of these are `repr(C)` of integers and octets, without padding, and any octets are a valid value.
 unsafe impl Pod for BindingValue {}
@@ -70,6 +71,8 @@ const OUTCOMES: [&str; 13] = [
     "failed",
 ];
 
+/// Of tc filters where there are no BPF links for them: carnet's mark, like the origin of its routes.
+pub(crate) const PRIORITY: u16 = crate::ROUTE_PROTOCOL as u16;
 /// Room for at least so many bindings.
 const SLOTS_MIN: u32 = 64;
 /// Prefixes of a binding, the home address among them, on the average.
@@ -116,6 +119,8 @@ pub(crate) struct Programs {
     /// For [`Self::used`]: the slot to look at next, and what was seen in each.
     next_look: u32,
     seen: HashMap<u32, u64>,
+    /// Interfaces that were given a `clsact` qdisc.
+    qdiscs: BTreeSet<u32>,
     /// For XDP: the mode in which drivers do it, once that is known.
     mode: XdpMode,
     complaints: BTreeSet<String>,
@@ -168,6 +173,7 @@ impl Programs {
             attached: BTreeMap::new(),
             next_look: 0,
             seen: HashMap::new(),
+            qdiscs: BTreeSet::new(),
             mode: XdpMode::Driver,
             complaints: BTreeSet::new(),
         };
@@ -321,11 +327,18 @@ impl Programs {
         match self.kind {
             Kind::Tc => {
                 let program: &mut SchedClassifier = find(&mut self.ebpf, program)?;
-                if !has_tcx() {
+                let options = if has_tcx() {
+                    TcAttachOptions::TcxOrder(LinkOrder::default())
+                } else {
                     // Somebody else's clsact will do.
-                    let _ = tc::qdisc_add_clsact(&link.name);
-                }
-                let id = program.attach(&link.name, TcAttachType::Ingress).map_err(|error| told(&error))?;
+                    if tc::qdisc_add_clsact(&link.name).is_ok() {
+                        self.qdiscs.insert(link.index);
+                    }
+                    TcAttachOptions::Netlink(NlOptions { priority: PRIORITY, ..NlOptions::default() })
+                };
+                let id = program
+                    .attach_with_options(&link.name, TcAttachType::Ingress, options)
+                    .map_err(|error| told(&error))?;
                 Ok(LinkId::Tc(id))
             }
             Kind::Xdp => {
@@ -366,6 +379,13 @@ impl Programs {
             Some(LinkId::Tc(id)) => {
                 if let Ok(program) = find::<SchedClassifier>(&mut self.ebpf, attached.program) {
                     let _ = program.detach(id);
+                }
+                if self.qdiscs.remove(&index) {
+                    let removed =
+                        Requests::open().and_then(|mut requests| requests.delete_idle_clsact(index));
+                    if let Err(error) = removed {
+                        tracing::debug!("{error}");
+                    }
                 }
             }
             Some(LinkId::Xdp(id)) => {

@@ -9,6 +9,7 @@
 //! Dumps are filtered by the kernel where it can (`NETLINK_GET_STRICT_CHK`, Linux 4.20) and here in any case.
 
 mod addresses;
+mod filters;
 mod links;
 mod monitor;
 mod neighbours;

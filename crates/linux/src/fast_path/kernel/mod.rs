@@ -15,6 +15,10 @@
 //! to carnet; [`Kernel::concerns`] recognises errors about a device's packets, which are then written back and, by a
 //! rule of their own, reach the kernel.
 //!
+//! **Narrow paths.** The kernel does not cut outer packets, so inner ones of up to 1280 octets, which must always pass
+//! (RFC 2473 7.1 (b)), would be lost where the path carries less than 1320. A tunnel whose MTU is below 1280, or about
+//! which a Packet Too Big says so, has no device but the slow path.
+//!
 //! **Answers to path MTU probes** come out of a device, addressed to the end itself. At the home agent they reach carnet
 //! as all that is for its address; a mobile router has a rule for ICMPv6 from the home agent to the home address, and
 //! carnet writes back what is no answer.
@@ -43,7 +47,7 @@ use ipnet::Ipv6Net;
 use super::{FastPathCounters, Ports, TunnelTraffic};
 use crate::ROUTE_PROTOCOL;
 use crate::error::{Error, Result};
-use crate::netlink::{AddressInfo, Dirty, Ip6Tunnel, LinkInfo, Requests, effective_metric};
+use crate::netlink::{AddressInfo, Dirty, IPV6_MINIMUM_MTU, Ip6Tunnel, LinkInfo, Requests, effective_metric};
 use crate::settings;
 use plan::{Ends, Key, METRIC, TABLE_AGENT, Tunnels, Value, plan};
 
@@ -56,6 +60,10 @@ const HOP_LIMIT: u8 = 64;
 /// Ends that nobody has (RFC 6666): to see whether the kernel knows tunnel devices.
 const NOBODY: Ends = (Ipv6Addr::new(0x100, 0, 0, 0, 0, 0, 0, 1), Ipv6Addr::new(0x100, 0, 0, 0, 0, 0, 0, 2));
 
+/// A path that carries less has no room for an inner packet of 1280 octets.
+const NARROW: u32 = IPV6_MINIMUM_MTU + HEADER as u32;
+
+const PACKET_TOO_BIG: u8 = 2;
 const ICMPV6: u8 = 58;
 const IPV6: u8 = 41;
 const HEADER: usize = 40;
@@ -73,6 +81,8 @@ pub(crate) struct Kernel {
     indices: BTreeMap<Ends, u32>,
     /// Ends for which the kernel would not make a device.
     refused: BTreeSet<Ends>,
+    /// Ends between which outer packets would have to be cut, until their tunnel goes.
+    narrow: BTreeSet<Ends>,
     installed: BTreeMap<Key, Value>,
     dirty: bool,
     crowded: bool,
@@ -137,20 +147,13 @@ impl Kernel {
             names: BTreeMap::new(),
             indices: BTreeMap::new(),
             refused: BTreeSet::new(),
+            narrow: BTreeSet::new(),
             installed: BTreeMap::new(),
             dirty: false,
             crowded: false,
             past: FastPathCounts::default(),
             setting_writes: 0,
         })
-    }
-
-    /// Removes the devices that a crash left; their rules and routes bear carnet's mark and are removed by it.
-    pub(crate) fn clean(requests: &mut Requests) -> Result<()> {
-        for link in requests.links()?.into_iter().filter(is_ours) {
-            requests.delete_link(link.index)?;
-        }
-        Ok(())
     }
 
     pub(super) fn set(&mut self, tunnel: &Tunnel) {
@@ -203,7 +206,10 @@ impl Kernel {
     }
 
     fn usable(&self) -> BTreeMap<Ends, String> {
-        let usable = self.names.iter().filter(|(ends, _)| !self.refused.contains(ends));
+        let wide = self.tunnels.wide_ends();
+        let usable = self.names.iter().filter(|(ends, _)| {
+            wide.contains(ends) && !self.refused.contains(ends) && !self.narrow.contains(ends)
+        });
         usable.map(|(ends, name)| (*ends, name.clone())).collect()
     }
 
@@ -212,6 +218,7 @@ impl Kernel {
         let ends = self.tunnels.ends();
         self.names.retain(|known, _| ends.contains(known));
         self.refused.retain(|known| ends.contains(known));
+        self.narrow.retain(|known| ends.contains(known));
         if ends.len() == self.names.len() {
             return Ok(());
         }
@@ -395,8 +402,34 @@ impl Kernel {
 
     /// Whether a packet that came to carnet is an ICMPv6 error about what a device has sent. It is to be written back,
     /// for the kernel to hear.
-    pub(super) fn concerns(&self, packet: &[u8]) -> bool {
-        quoted_ends(packet).is_some_and(|ends| self.installed.contains_key(&Key::Device(ends)))
+    pub(super) fn concerns(&mut self, packet: &[u8]) -> bool {
+        let Some((destination, message)) = icmpv6_of(packet) else { return false };
+        let concerns = quoted_ends(destination, message)
+            .is_some_and(|ends| self.installed.contains_key(&Key::Device(ends)));
+        concerns && {
+            self.hear(destination, message);
+            true
+        }
+    }
+
+    /// An ICMPv6 message to an address of this machine. One that says that the path is narrow ends the device with
+    /// the next commit.
+    pub(super) fn hear(&mut self, destination: Ipv6Addr, message: &[u8]) {
+        let Some(ends) = quoted_ends(destination, message) else { return };
+        let mtu =
+            message.get(4..8).and_then(|octets| octets.try_into().ok()).map_or(u32::MAX, u32::from_be_bytes);
+        if message.first() == Some(&PACKET_TOO_BIG)
+            && mtu < NARROW
+            && self.installed.contains_key(&Key::Device(ends))
+            && self.narrow.insert(ends)
+        {
+            tracing::info!(
+                "the path between {} and {} carries {mtu} octets: its packets take the slow path",
+                ends.0,
+                ends.1
+            );
+            self.dirty = true;
+        }
     }
 
     /// Whether there is a device for these ends.
@@ -443,20 +476,26 @@ fn device_route(table: u32, destination: Ipv6Net, device: &str) -> Route {
     Route { table, destination, metric: METRIC, action }
 }
 
+fn address_at(octets: &[u8], at: usize) -> Option<Ipv6Addr> {
+    Some(<[u8; 16]>::try_from(octets.get(at..at + 16)?).ok()?.into())
+}
+
+/// Destination and message of an ICMPv6 packet without extension headers, as errors are.
+fn icmpv6_of(packet: &[u8]) -> Option<(Ipv6Addr, &[u8])> {
+    (*packet.get(6)? == ICMPV6).then_some((address_at(packet, 24)?, packet.get(HEADER..)?))
+}
+
 /// The ends of the tunnel that an ICMPv6 error to one of them quotes a packet of.
-fn quoted_ends(packet: &[u8]) -> Option<Ends> {
-    let address = |octets: &[u8], at: usize| -> Option<Ipv6Addr> {
-        Some(<[u8; 16]>::try_from(octets.get(at..at + 16)?).ok()?.into())
-    };
-    // Errors are types 1 to 4 (RFC 4443 3), and come without extension headers.
-    let is_error = *packet.get(6)? == ICMPV6 && (1..=4).contains(packet.get(HEADER)?);
-    let quoted = packet.get(HEADER + ICMPV6_HEADER..)?;
-    // Outer fragments begin with another header; about them the kernel hears nothing that it would need.
+fn quoted_ends(destination: Ipv6Addr, message: &[u8]) -> Option<Ends> {
+    // RFC 4443 3.
+    let is_error = (1..=4).contains(message.first()?);
+    let quoted = message.get(ICMPV6_HEADER..)?;
+    // Outer fragments begin with another header: they were not a device's.
     if !is_error || *quoted.get(6)? != IPV6 {
         return None;
     }
-    let (local, remote) = (address(quoted, 8)?, address(quoted, 24)?);
-    (address(packet, 24)? == local).then_some((local, remote))
+    let (local, remote) = (address_at(quoted, 8)?, address_at(quoted, 24)?);
+    (destination == local).then_some((local, remote))
 }
 
 /// The kernel's table of device statistics of this network namespace.

@@ -115,6 +115,17 @@ impl Tunnels {
         self.tunnels.keys().map(|(ends, _)| *ends).collect()
     }
 
+    /// The ends between which no inner packet needs to be cut outside.
+    pub(crate) fn wide_ends(&self) -> BTreeSet<Ends> {
+        let mut ends = self.ends();
+        for ((narrow, _), tunnel) in &self.tunnels {
+            if tunnel.mtu < IPV6_MINIMUM_MTU {
+                ends.remove(narrow);
+            }
+        }
+        ends
+    }
+
     /// Whether packets are sent there: of several tunnels of one home address, over the one that was told last.
     fn transmits(&self, tunnel: &Tunnel) -> bool {
         let latest = self.latest.get(&(is_agent(tunnel), tunnel.home_address));
@@ -144,9 +155,8 @@ pub(crate) fn plan(
     for tunnel in tunnels.tunnels.values() {
         let ends = (tunnel.local, tunnel.remote);
         let Some(device) = devices.get(&ends) else { continue };
-        // Below that the kernel does no IPv6; it cuts the outer packets instead (RFC 2473 7.1 (b)).
         let mtu = mtus.entry(ends).or_insert(u32::MAX);
-        *mtu = tunnel.mtu.min(*mtu).max(IPV6_MINIMUM_MTU);
+        *mtu = tunnel.mtu.min(*mtu);
         add(Key::Guard((rule(CHECKED), Action::Nothing)));
         let input_interface = Some(device.clone());
         for prefix in tunnel.inner.iter().copied().map(Some) {

@@ -1,0 +1,69 @@
+//! tc filters at the ingress of an interface, and the `clsact` qdisc in which they hang.
+//!
+//! carnet's filters are those of one priority: that is how a start finds what a crash left where the kernel knows no
+//! BPF links for tc (before Linux 6.6).
+
+use netlink_packet_route::RouteNetlinkMessage;
+use netlink_packet_route::tc::{TcHandle, TcMessage};
+
+use super::Requests;
+use crate::error::Result;
+
+/// `TC_H_CLSACT` of linux/pkt_sched.h.
+const CLSACT: u32 = 0xffff_fff1;
+/// `TC_H_MAKE(TC_H_CLSACT, TC_H_MIN_INGRESS)`, and the same for egress.
+const INGRESS: u32 = 0xffff_fff2;
+const EGRESS: u32 = 0xffff_fff3;
+
+fn message(index: u32, parent: u32) -> TcMessage {
+    let mut message = TcMessage::default();
+    message.header.index = i32::try_from(index).unwrap_or_default();
+    message.header.parent = TcHandle::from(parent);
+    message
+}
+
+impl Requests {
+    /// Removes the filters of a priority at an interface's ingress. False when there were none.
+    pub(crate) fn delete_ingress_filters(&mut self, index: u32, priority: u16) -> Result<bool> {
+        let mut message = message(index, INGRESS);
+        // The priority, and any protocol.
+        message.header.info = u32::from(priority) << 16;
+        let result = self.change(RouteNetlinkMessage::DelTrafficFilter(message), 0, || {
+            format!("remove tc filters of priority {priority} from interface {index}")
+        });
+        match result {
+            Ok(()) => Ok(true),
+            // No such filters; no qdisc to have any; no such interface; no such thing in this kernel.
+            Err(error)
+                if matches!(
+                    error.raw_os_error(),
+                    Some(libc::ENOENT | libc::EINVAL | libc::ENODEV | libc::EOPNOTSUPP)
+                ) =>
+            {
+                Ok(false)
+            }
+            Err(error) => Err(error),
+        }
+    }
+
+    /// Removes an interface's `clsact` qdisc when no filter hangs in it.
+    pub(crate) fn delete_idle_clsact(&mut self, index: u32) -> Result<()> {
+        for parent in [INGRESS, EGRESS] {
+            let question = RouteNetlinkMessage::GetTrafficFilter(message(index, parent));
+            if !self.dump(question, || format!("list the tc filters of interface {index}"))?.is_empty() {
+                return Ok(());
+            }
+        }
+        let result = self.change(RouteNetlinkMessage::DelQueueDiscipline(message(index, CLSACT)), 0, || {
+            format!("remove the clsact qdisc of interface {index}")
+        });
+        match result {
+            Err(error)
+                if matches!(error.raw_os_error(), Some(libc::ENOENT | libc::EINVAL | libc::ENODEV)) =>
+            {
+                Ok(())
+            }
+            other => other,
+        }
+    }
+}
