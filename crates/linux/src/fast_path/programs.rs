@@ -374,6 +374,8 @@ impl Programs {
 
     fn detach(&mut self, index: u32) {
         let Some(attached) = self.attached.remove(&index) else { return };
+        // What the program remembers of the interface followed from the task that it had.
+        let _ = self.forget();
         // The interface may be gone, and with it what was attached.
         match attached.link {
             Some(LinkId::Tc(id)) => {

@@ -328,7 +328,7 @@ fn end_of(flag: bool) -> TunnelEnd {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig { failure_persistence: None, ..ProptestConfig::with_cases(200) })]
+    #![proptest_config(ProptestConfig { failure_persistence: None, ..ProptestConfig::with_cases(100) })]
 
     #[test]
     fn between_any_two_writes_a_packet_finds_what_was_right_or_what_will_be_or_nothing(

@@ -16,7 +16,7 @@ use nix::sched::{CloneFlags, unshare};
 use super::packets::address;
 use crate::fast_path::programs::{Kind, Programs, find, load};
 use crate::fast_path::{FastPathConfig, Ports};
-use crate::netlink::Requests;
+use crate::netlink::{LinkInfo, Requests};
 
 pub(super) const HOME_AGENT: &str = "2001:db8:1::1";
 pub(super) const HOME_ADDRESS: &str = "2001:db8:1::1234";
@@ -94,13 +94,21 @@ pub(super) fn on_every_bench(body: fn(&mut Bench)) {
                         .err()
                         .map(|why| format!("the kernel takes no BPF programs: {why}")),
                 };
-                let Some(reason) = obstacle else { return body(&mut Bench::new(kind, end)) };
+                let Some(reason) = obstacle else {
+                    body(&mut Bench::new(kind, end));
+                    return true;
+                };
                 assert!(std::env::var("CARNET_REQUIRE_ROOT").as_deref() != Ok("1"), "{reason}");
                 println!("\nSKIPPED: {reason}");
+                false
             });
-            if let Err(panic) = thread.join() {
-                eprintln!("with {kind:?} at the {end:?}'s end");
-                std::panic::resume_unwind(panic);
+            match thread.join() {
+                Ok(true) => {}
+                Ok(false) => return,
+                Err(panic) => {
+                    eprintln!("with {kind:?} at the {end:?}'s end");
+                    std::panic::resume_unwind(panic);
+                }
             }
         }
     }
@@ -117,6 +125,7 @@ pub(super) struct Bench {
     pub(super) programs: Programs,
     forwarder: Forwarder,
     indices: BTreeMap<String, u32>,
+    pub(super) links: BTreeMap<String, LinkInfo>,
     counted: BTreeMap<&'static str, u64>,
 }
 
@@ -164,7 +173,7 @@ impl Bench {
         // Else the kernel knows no receive queue to run XDP programs for.
         let complaints = programs.follow(&links);
         assert!(complaints.is_empty(), "{complaints:?}");
-        let mut bench = Bench { kind, end, programs, forwarder, indices, counted: BTreeMap::new() };
+        let mut bench = Bench { kind, end, programs, forwarder, indices, links, counted: BTreeMap::new() };
         bench.set(bench.tunnel(0, true));
         bench
     }

@@ -8,6 +8,7 @@ use nix::unistd::Pid;
 
 use super::bench::{Bench, Did, NEIGHBOURS, ip, on_every_bench};
 use super::packets::*;
+use crate::fast_path::Ports;
 use crate::fast_path::programs::Kind;
 
 fn entering(bench: &Bench) -> Vec<u8> {
@@ -22,6 +23,13 @@ type Case<'a> = (&'a str, &'a [&'a [u8]], &'a [&'a [u8]]);
 
 fn is_sent(did: &Did) -> bool {
     matches!(did, Did::Sent(_))
+}
+
+/// Stays on one processor: what is remembered is each one's own.
+fn stay() {
+    let mut processors = CpuSet::new();
+    processors.set(sched_getcpu().unwrap()).unwrap();
+    sched_setaffinity(Pid::from_raw(0), &processors).unwrap();
 }
 
 /// An operator's rules come before carnet's: by port, by protocol, by traffic class, by source.
@@ -75,11 +83,7 @@ fn a_rule_that_leads_a_flow_elsewhere_holds() {
 #[test]
 fn a_changed_route_is_followed() {
     on_every_bench(|bench| {
-        // What is remembered is each processor's own.
-        let here = sched_getcpu().unwrap();
-        let mut processors = CpuSet::new();
-        processors.set(here).unwrap();
-        sched_setaffinity(Pid::from_raw(0), &processors).unwrap();
+        stay();
         let packet = entering(bench);
         assert!(is_sent(&bench.enters(&packet)));
         let rule = "pref 50 to 2001:db8::/32 lookup 77";
@@ -164,5 +168,22 @@ fn from_one_tunnel_into_another_is_the_slow_paths() {
         let (from, to) = bench.arriving(0);
         let packet = within(from, to, &udp(INSIDE, "2001:db8:b::1", 50));
         assert_eq!(bench.arrives(&packet), Did::Left("route"));
+    });
+}
+
+/// A config that was read again may give an interface another task.
+#[test]
+fn what_an_interface_was_for_is_forgotten_with_its_task() {
+    on_every_bench(|bench| {
+        if bench.end == TunnelEnd::HomeAgent {
+            return;
+        }
+        stay();
+        let packet = entering(bench);
+        assert!(is_sent(&bench.enters(&packet)));
+        bench.programs.ports = Ports { home_agent: true, ..Ports::default() };
+        let links = bench.links.clone();
+        assert!(bench.programs.follow(&links).is_empty());
+        assert_eq!(bench.did("agent", "lan0", &frame(0x86dd, &packet)), Did::Left(""));
     });
 }
