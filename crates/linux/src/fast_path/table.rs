@@ -267,12 +267,10 @@ impl Table {
         let mut operations = Vec::new();
         loop {
             let round = self.round(names);
-            let freed = |operation: &Operation| {
-                matches!(operation, Operation::RemovePrefix(_) | Operation::RemoveBinding(_))
-            };
-            let more_room = round.iter().any(freed);
+            // What went makes room, and a prefix that came may be one that another binding was to bring.
+            let idle = round.is_empty();
             operations.extend(round);
-            if self.homeless.is_empty() || !more_room {
+            if self.homeless.is_empty() || idle {
                 break;
             }
             names = self.homeless.clone();
@@ -350,7 +348,8 @@ impl Table {
             binding.tunnels.values().flat_map(|t| &t.inner).map(|prefix| key(name.0, *prefix)).collect();
         // What is lost makes room only when it is gone.
         let occupied = self.owners.len() + changes.lost.len();
-        let added = wanted.difference(&binding.prefixes).count();
+        // One that another binding has now is there already.
+        let added = wanted.iter().filter(|prefix| !self.owners.contains_key(prefix)).count();
         let slot = match binding.slot {
             _ if occupied + added > self.prefixes_max => None,
             Some(slot) => Some(slot),
