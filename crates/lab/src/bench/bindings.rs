@@ -1,5 +1,6 @@
 //! A home agent with many bindings: packets to and from one of them, and to and from all of them at random, beside
-//! the same agent with one binding.
+//! the same agent with one binding. Beside it a plain router with as many routes, because a part of the cost is the
+//! kernel's own: tables that fit into no cache.
 //!
 //! The bindings come from a state file, as after a restart; how long the start takes is noted. Each binding has a
 //! prefix, a home address and a care-of address of its own; all care-of addresses are behind one neighbour.
@@ -11,6 +12,7 @@ use anyhow::{Context, bail, ensure};
 use nix::sys::signal::Signal;
 use serde_json::json;
 
+use super::cores::used_by;
 use super::figures::{BindingsFigure, Series, StartFigure};
 use super::flood::flood;
 use super::packet::{Frame, balanced};
@@ -21,6 +23,7 @@ use super::world::{CARE_OF, CN, HOME_AGENT, Place, Programs, World, link_address
 use super::{Bed, Effort};
 use crate::clock::{self, MILLISECOND, SECOND, monotonic};
 use crate::isolate::{Interrupted, RUN, stopping};
+use crate::process::{in_node, output};
 use crate::{console, topology};
 
 /// The first half of all mobile network prefixes, `2001:dba::/32`.
@@ -79,6 +82,21 @@ fn state(bindings: u32) -> String {
     json!({"home_agent": (0..bindings).map(one).collect::<Vec<_>>()}).to_string()
 }
 
+/// Builds a world in which a plain router has so many routes instead.
+fn build_plain(routes: u32) -> anyhow::Result<World> {
+    let name = format!("{}-{routes}", Path::Plain.name());
+    let world = World { name, stations: Vec::new(), daemons: Vec::new() };
+    world.links()?;
+    let mut commands = String::new();
+    for number in 0..routes {
+        let _ = writeln!(commands, "route add {} via 2001:db8:f0::2", prefix(number));
+    }
+    let node = world.node("ha");
+    topology::batch(Some(&node), &commands)?;
+    output(in_node(&node, "sh").args(["-ec", "echo 1 > /proc/sys/net/ipv6/conf/all/forwarding"]))?;
+    Ok(world)
+}
+
 /// Builds a world whose agent has so many bindings.
 fn build(path: Path, bindings: u32, programs: &Programs) -> anyhow::Result<(World, StartFigure)> {
     let name = format!("{}-{bindings}", path.name());
@@ -110,6 +128,24 @@ fn build(path: Path, bindings: u32, programs: &Programs) -> anyhow::Result<(Worl
     ensure!(found == bindings as usize, "the home agent has {found} bindings, expected {bindings}");
     let memory_mib = memory(world.daemons.last().context("was just started")?.id()).unwrap_or(0.0);
     Ok((world, StartFigure { path, bindings, ready_s, memory_mib }))
+}
+
+/// Waits until the stations of a world have nothing to do, a while at most.
+fn settle(world: &World) -> anyhow::Result<()> {
+    let until = monotonic() + 20 * SECOND;
+    for daemon in &world.daemons {
+        let mut before = -1.0;
+        loop {
+            let used = used_by(daemon.id())?;
+            // One tick is 10 ms.
+            if used - before < 0.015 || monotonic() > until {
+                break;
+            }
+            before = used;
+            clock::sleep(300 * MILLISECOND);
+        }
+    }
+    Ok(())
 }
 
 /// Resident memory of a process in MiB.
@@ -147,10 +183,10 @@ const WHATS: [What; 4] = [
     What { words: "from random ones", from: true, random: true },
 ];
 
-struct Lane<'a> {
+struct Lane {
     bindings: u32,
-    world: &'a World,
     sender: Sender,
+    sink: Sink,
     frames: Vec<Frame>,
     rates: Vec<f64>,
     lost: u64,
@@ -162,7 +198,6 @@ fn one(
     what: What,
     size: usize,
     effort: &Effort,
-    sink: &mut Sink,
 ) -> anyhow::Result<Vec<BindingsFigure>> {
     let (source, end) = if what.from { (E0, C0) } else { (C0, E0) };
     let node = Ipv6Addr::from(balanced(MOBILE, 0));
@@ -179,12 +214,16 @@ fn one(
     for (bindings, world) in worlds {
         lanes.push(Lane {
             bindings: *bindings,
-            world,
             sender: Sender::open(world, source)?,
+            sink: Sink::counting_at(world, end)?,
             frames: vec![frame.clone(); BATCH],
             rates: Vec::new(),
             lost: 0,
         });
+    }
+    // A sink that comes is news of an interface, and an agent with many routes then looks through all of them.
+    for (_, world) in worlds {
+        settle(world)?;
     }
     let mut dice = Dice(0x9e37_79b9_7f4a_7c15);
     for round in 0..effort.rounds {
@@ -203,17 +242,15 @@ fn one(
                     }
                 }
             };
-            sink.attach(lane.world, end)?;
-            flood(&mut lane.sender, sink, &mut lane.frames, 5 * MILLISECOND, &mut prepare)?;
-            let result =
-                flood(&mut lane.sender, sink, &mut lane.frames, effort.bindings_flood, &mut prepare)?;
+            let (sender, sink, frames) = (&mut lane.sender, &lane.sink, &mut lane.frames);
+            flood(sender, sink, frames, 5 * MILLISECOND, &mut prepare)?;
+            let result = flood(sender, sink, frames, effort.bindings_flood, &mut prepare)?;
             lane.rates.push(result.rate());
             lane.lost += result.lost();
         }
     }
-    sink.detach()?;
     let base = lanes.iter().find(|lane| lane.bindings == 1).map(|lane| Series::of(lane.rates.clone()));
-    let figure = |lane: Lane<'_>| {
+    let figure = |lane: Lane| {
         let rate = Series::of(lane.rates);
         BindingsFigure {
             path,
@@ -235,9 +272,20 @@ pub fn measure(
     programs: &Programs,
     starts: &mut Vec<StartFigure>,
 ) -> anyhow::Result<Vec<BindingsFigure>> {
-    let mut sink = Sink::counting()?;
     let mut figures = Vec::new();
     let paths: Vec<Path> = bed.paths().filter(|path| path.is_carnet()).collect();
+    // What many routes cost the kernel by itself.
+    let mut worlds = Vec::new();
+    for routes in effort.bindings.iter().copied() {
+        worlds.push((routes, build_plain(routes)?));
+    }
+    for what in WHATS.into_iter().filter(|what| !what.from) {
+        for size in effort.bindings_sizes.iter().copied() {
+            figures.extend(one(Path::Plain, &worlds, what, size, effort)?);
+        }
+    }
+    drop(worlds);
+    console::step("plain: as many routes");
     for path in paths {
         let mut worlds = Vec::new();
         for bindings in effort.bindings.iter().copied() {
@@ -254,7 +302,7 @@ pub fn measure(
         }
         for what in WHATS {
             for size in effort.bindings_sizes.iter().copied() {
-                figures.extend(one(path, &worlds, what, size, effort, &mut sink)?);
+                figures.extend(one(path, &worlds, what, size, effort)?);
             }
         }
         for (_, mut world) in worlds {

@@ -118,20 +118,18 @@ fn one(
     let router = world.stations.last().context("a world of carnet has a mobile router")?;
     let frame = arrangement.frame(path, SIZE)?;
     let mut sender = Sender::open(world, arrangement.source)?;
-    let mut sink = Sink::counting()?;
-    sink.attach(world, arrangement.sink)?;
+    let sink = Sink::counting_at(world, arrangement.sink)?;
     let mut frames = vec![frame.clone()];
     let mut rates = Vec::new();
     for _ in 0..3 {
         rates.push(flood(&mut sender, &sink, &mut frames, effort.flood, |_, _| {})?.rate());
     }
-    sink.detach()?;
+    drop(sink);
     let highest = Series::of(rates).median;
     let mut steady = |action: &(dyn Fn() -> anyhow::Result<()> + Sync)| -> anyhow::Result<Stream> {
-        let mut sink = Sink::numbered()?;
-        sink.attach(world, arrangement.sink)?;
+        let sink = Sink::numbered_at(world, arrangement.sink)?;
         let stop = AtomicBool::new(false);
-        let result = std::thread::scope(|scope| {
+        std::thread::scope(|scope| {
             let orders = scope.spawn(|| {
                 let result = cores.unpin().and_then(|()| action());
                 stop.store(true, Ordering::Relaxed);
@@ -141,9 +139,7 @@ fn one(
             // An error of the sender must not leave the other thread waiting; it ends by itself.
             orders.join().map_err(|_| anyhow!("the thread that orders handovers panicked"))??;
             stream
-        });
-        sink.detach()?;
-        result
+        })
     };
     let quiet = steady(&|| {
         clock::sleep(effort.handovers as u64 * PAUSE);

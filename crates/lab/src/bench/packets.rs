@@ -8,7 +8,7 @@ use super::packet::{Ends, Frame};
 use super::path::Path;
 use super::sender::Sender;
 use super::sink::Sink;
-use super::world::{CARE_OF, CN, HOME_AGENT, MNN, Place, SEGMENTS, World, link_addresses};
+use super::world::{CARE_OF, CN, HOME_AGENT, MNN, Place, SEGMENTS, link_addresses};
 use super::{Bed, Effort};
 use crate::clock::{MILLISECOND, monotonic};
 use crate::console;
@@ -84,10 +84,10 @@ impl Arrangement {
 }
 
 /// A path in an arrangement, ready to be measured.
-pub struct Lane<'a> {
+struct Lane {
     path: Path,
-    world: &'a World,
     sender: Sender,
+    sink: Sink,
     frames: Vec<Frame>,
     rates: Vec<f64>,
     sent: u64,
@@ -98,7 +98,6 @@ pub struct Lane<'a> {
 fn one(
     bed: &Bed,
     effort: &Effort,
-    sink: &mut Sink,
     arrangement: &Arrangement,
     size: usize,
 ) -> anyhow::Result<Vec<PacketFigure>> {
@@ -106,8 +105,8 @@ fn one(
     for (path, world) in bed.worlds(arrangement.part) {
         lanes.push(Lane {
             path,
-            world,
             sender: Sender::open(world, arrangement.source)?,
+            sink: Sink::counting_at(world, arrangement.sink)?,
             frames: vec![arrangement.frame(path, size)?],
             rates: Vec::new(),
             sent: 0,
@@ -119,18 +118,17 @@ fn one(
         for turn in 0..lanes.len() {
             let at = (turn + round) % lanes.len();
             let lane = &mut lanes[at];
-            sink.attach(lane.world, arrangement.sink)?;
-            flood(&mut lane.sender, sink, &mut lane.frames, 5 * MILLISECOND, |_, _| {})?;
-            let result = flood(&mut lane.sender, sink, &mut lane.frames, effort.flood, |_, _| {})?;
+            let (sender, sink, frames) = (&mut lane.sender, &lane.sink, &mut lane.frames);
+            flood(sender, sink, frames, 5 * MILLISECOND, |_, _| {})?;
+            let result = flood(sender, sink, frames, effort.flood, |_, _| {})?;
             lane.rates.push(result.rate());
             lane.sent += result.sent;
             lane.lost += result.lost();
         }
         bed.check()?;
     }
-    sink.detach()?;
     let plain = lanes.iter().find(|lane| lane.path == Path::Plain).map(|lane| Series::of(lane.rates.clone()));
-    let figure = |lane: Lane<'_>| {
+    let figure = |lane: Lane| {
         let rate = Series::of(lane.rates);
         PacketFigure {
             arrangement: arrangement.name.into(),
@@ -148,12 +146,11 @@ fn one(
 
 /// Measures all arrangements.
 pub fn measure(bed: &Bed, effort: &Effort) -> anyhow::Result<Vec<PacketFigure>> {
-    let mut sink = Sink::counting()?;
     let mut figures = Vec::new();
     for arrangement in &ARRANGEMENTS {
         let start = monotonic();
         for size in &effort.sizes {
-            figures.extend(one(bed, effort, &mut sink, arrangement, *size)?);
+            figures.extend(one(bed, effort, arrangement, *size)?);
         }
         console::step(&format!("packets: {}, {:.0} s", arrangement.name, (monotonic() - start) as f64 / 1e9));
     }

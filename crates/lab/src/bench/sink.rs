@@ -4,7 +4,7 @@ use anyhow::{Context, anyhow};
 use aya::Ebpf;
 use aya::maps::{Array, MapData};
 use aya::programs::Xdp;
-use aya::programs::xdp::{XdpLinkId, XdpMode};
+use aya::programs::xdp::XdpMode;
 
 use super::world::{Place, World, inside};
 
@@ -22,18 +22,21 @@ pub struct Sink {
     ebpf: Ebpf,
     taken: Array<MapData, [u64; 2]>,
     program: &'static str,
-    link: Option<XdpLinkId>,
 }
 
 impl Sink {
-    /// Only counts.
-    pub fn counting() -> anyhow::Result<Sink> {
-        Sink::load("take")
+    /// Only counts, at this place.
+    pub fn counting_at(world: &World, place: Place) -> anyhow::Result<Sink> {
+        let mut sink = Sink::load("take")?;
+        sink.attach(world, place)?;
+        Ok(sink)
     }
 
     /// Also looks at the numbers.
-    pub fn numbered() -> anyhow::Result<Sink> {
-        Sink::load("take_numbered")
+    pub fn numbered_at(world: &World, place: Place) -> anyhow::Result<Sink> {
+        let mut sink = Sink::load("take_numbered")?;
+        sink.attach(world, place)?;
+        Ok(sink)
     }
 
     fn load(program: &'static str) -> anyhow::Result<Sink> {
@@ -42,25 +45,15 @@ impl Sink {
             .load()
             .with_context(|| format!("the kernel refuses XDP program {program}"))?;
         let taken = ebpf.take_map("TAKEN").ok_or_else(|| anyhow!("the sink has no map TAKEN"))?;
-        Ok(Sink { ebpf, taken: Array::try_from(taken)?, program, link: None })
+        Ok(Sink { ebpf, taken: Array::try_from(taken)?, program })
     }
 
-    /// Moves to this place.
-    pub fn attach(&mut self, world: &World, place: Place) -> anyhow::Result<()> {
-        self.detach()?;
+    /// It stays there as long as it lives.
+    fn attach(&mut self, world: &World, place: Place) -> anyhow::Result<()> {
         let program = xdp(&mut self.ebpf, self.program)?;
         let node = world.node(place.node);
-        let link = inside(&node, || Ok(program.attach(place.interface, XdpMode::Driver)?))
+        inside(&node, || Ok(program.attach(place.interface, XdpMode::Driver)?))
             .with_context(|| format!("cannot attach a sink to {} of {node}", place.interface))?;
-        self.link = Some(link);
-        Ok(())
-    }
-
-    /// Leaves its place.
-    pub fn detach(&mut self) -> anyhow::Result<()> {
-        if let Some(link) = self.link.take() {
-            xdp(&mut self.ebpf, self.program)?.detach(link)?;
-        }
         Ok(())
     }
 

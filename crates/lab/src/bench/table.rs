@@ -251,7 +251,7 @@ fn bindings(text: &mut String, bench: &Bench) {
         return;
     }
     *text += "The home agent alone with many bindings: packets per second, in thousands (ratio to the same with one \
-              binding), to and from mobile networks.\n\n";
+              binding), to and from mobile networks. `plain` is a router without carnet that has as many routes.\n\n";
     let mut numbers: Vec<u32> = bench.bindings.iter().map(|one| one.bindings).collect();
     numbers.sort_unstable();
     numbers.dedup();

@@ -74,6 +74,26 @@ pub fn judge(bench: &Bench) -> Vec<Target> {
             "",
         ));
     }
+    // A plain router with as many routes gets slower, too: its tables fit into no cache.
+    for path in [Path::Bpf, Path::Xdp] {
+        let many = bench.bindings.iter().filter(|one| one.path == path && one.bindings == 100_000);
+        let many = many.filter_map(|one| {
+            let alike = bench.bindings.iter().find(|plain| {
+                (plain.path, &plain.what, plain.size, plain.bindings)
+                    == (Path::Plain, &one.what, one.size, one.bindings)
+            });
+            let ratio = one.rate.median / alike.filter(|plain| plain.rate.median > 0.0)?.rate.median;
+            Some((ratio, format!("{}, {} octets", one.what, one.size)))
+        });
+        targets.push(target(
+            &format!("{}: the same beside plain with 100000 routes", path.name()),
+            ">= 0.85 of plain",
+            many.collect(),
+            |ratio| ratio >= 0.85,
+            true,
+            "",
+        ));
+    }
     for path in [Path::Bpf, Path::Xdp, Path::Tun] {
         let moves = bench.handover.iter().filter(|one| one.path == path);
         let moves = moves.map(|one| {
