@@ -8,6 +8,7 @@
  * header or none (modems, tunnels).
  */
 #include <linux/if_ether.h>
+#include <linux/if_packet.h>
 #include <linux/pkt_cls.h>
 
 /* The kernel resolves the neighbour, and every interface will do. */
@@ -153,7 +154,9 @@ static __attribute__((noinline)) int handle(struct __sk_buff *skb, __u32 roles, 
 {
 	struct plan plan;
 
-	if (skb->protocol != cpu_to_be16(ETH_P_IPV6) || skb->vlan_present)
+	/* Not those for another station either, which an interface hears while somebody captures on it. */
+	if (skb->protocol != cpu_to_be16(ETH_P_IPV6) || skb->vlan_present ||
+	    (link_header && skb->pkt_type != PACKET_HOST))
 		return PASS;
 	if (!read_header(skb, link_header, &plan.inner))
 		return PASS;

@@ -22,6 +22,24 @@ struct {
 	__type(value, __u32);
 } PORTS SEC(".maps");
 
+/* By the index of the interface: its link-layer address in the first six octets, and 1 in the last. */
+struct {
+	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__uint(max_entries, 4096);
+	__type(key, __u32);
+	__type(value, __u64);
+} ADDRESSES SEC(".maps");
+
+/* Whether a frame is for this station: an interface may hear others', while somebody captures on it. */
+inline_always int is_for_us(const struct xdp_md *xdp, const __u8 *destination)
+{
+	__u32 index = xdp->ingress_ifindex;
+	const __u8 *address = bpf_map_lookup_elem(&ADDRESSES, &index);
+
+	return address && address[7] == 1 && *(const __u32 *)address == *(const __u32 *)destination &&
+	       *(const __u16 *)(address + 4) == *(const __u16 *)(destination + 4);
+}
+
 inline_always int may_leave(__u32 ifindex, long result)
 {
 	return result == BPF_FIB_LKUP_RET_SUCCESS && bpf_map_lookup_elem(&PORTS, &ifindex) != 0;
@@ -132,7 +150,8 @@ static __attribute__((noinline)) int handle(struct xdp_md *xdp, __u32 roles)
 	const struct ethhdr *ethernet = (const void *)data;
 	struct plan plan;
 
-	if (data + ETH_HLEN + IPV6_HEADER > end || ethernet->h_proto != cpu_to_be16(ETH_P_IPV6))
+	if (data + ETH_HLEN + IPV6_HEADER > end || ethernet->h_proto != cpu_to_be16(ETH_P_IPV6) ||
+	    !is_for_us(xdp, ethernet->h_dest))
 		return XDP_PASS;
 	__builtin_memcpy(&plan.inner, data + ETH_HLEN, IPV6_HEADER);
 	/* Also: not as long as it says, or a jumbo payload. */

@@ -101,6 +101,7 @@ enum LinkId {
 struct Attached {
     name: String,
     program: &'static str,
+    link_address: Option<[u8; 6]>,
     /// `None` where it could not be attached; it is tried again when the interface is another.
     link: Option<LinkId>,
 }
@@ -286,7 +287,8 @@ impl Programs {
             .iter()
             .filter(|(index, attached)| {
                 wanted.get(index).is_none_or(|(link, program)| {
-                    (link.name.as_str(), *program) != (attached.name.as_str(), attached.program)
+                    (link.name.as_str(), *program, link.link_address)
+                        != (attached.name.as_str(), attached.program, attached.link_address)
                 })
             })
             .map(|(index, _)| *index)
@@ -316,7 +318,10 @@ impl Programs {
                 Ok(id) => (Some(id), None),
                 Err(why) => (None, Some(format!("{}: {why}; its packets take the slow path", link.name))),
             };
-            self.attached.insert(index, Attached { name: link.name.clone(), program, link: id });
+            self.attached.insert(
+                index,
+                Attached { name: link.name.clone(), program, link_address: link.link_address, link: id },
+            );
             complaints.extend(complaint.filter(|text| self.complaints.insert(text.clone())));
         }
         complaints
@@ -342,6 +347,15 @@ impl Programs {
                 Ok(LinkId::Tc(id))
             }
             Kind::Xdp => {
+                // Frames for this address are taken; see `ADDRESSES`.
+                let [a, b, c, d, e, f] = link.link_address.unwrap_or_default();
+                let address = u64::from_ne_bytes([a, b, c, d, e, f, 0, 1]);
+                self.ebpf
+                    .map_mut("ADDRESSES")
+                    .and_then(|map| Array::<_, u64>::try_from(map).ok())
+                    .ok_or("there is no map ADDRESSES")?
+                    .set(link.index, address, 0)
+                    .map_err(|_| format!("an interface of index {}, expected less than 4096", link.index))?;
                 let id = self.attach_xdp(link.index, program)?;
                 let mut ports = self
                     .ebpf

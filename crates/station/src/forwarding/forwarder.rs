@@ -239,8 +239,11 @@ impl Forwarder {
         for prefix in used {
             table.insert(*prefix, ends);
         }
+        // Another home address with the same care-of address may have taken a prefix over.
+        let elsewhere =
+            |prefix: &Ipv6Net| path.bindings.iter().any(|b| b.transmit && b.inner.contains(prefix));
         for prefix in old.iter().flat_map(|old| &old.inner).filter(|prefix| !used.contains(prefix)) {
-            if table.get(*prefix) == Some(&ends) {
+            if table.get(*prefix) == Some(&ends) && !elsewhere(prefix) {
                 table.remove(*prefix);
             }
         }
@@ -254,6 +257,8 @@ impl Forwarder {
         let at = path.bindings.iter().position(|known| known.home_address == tunnel.home_address);
         let Some(old) = at.map(|at| path.bindings.swap_remove(at)) else { return };
         path.set_mtu();
+        let left: Vec<Ipv6Net> =
+            path.bindings.iter().filter(|b| b.transmit).flat_map(|b| b.inner.iter().copied()).collect();
         if path.bindings.is_empty() {
             self.paths.remove(&ends);
         }
@@ -263,7 +268,7 @@ impl Forwarder {
         };
         for prefix in &old.inner {
             // Another tunnel may have taken the prefix over already.
-            if table.get(*prefix) == Some(&ends) {
+            if table.get(*prefix) == Some(&ends) && !left.contains(prefix) {
                 table.remove(*prefix);
             }
         }

@@ -142,7 +142,8 @@ impl Bench {
             TunnelEnd::HomeAgent => (&["carnet0", "ha0"][..], AGENT),
         };
         for name in names {
-            ip(&format!("link add {name} type veth peer name {name}x"));
+            // All have the address that `frame` sends to.
+            ip(&format!("link add {name} address 02:00:00:00:00:09 type veth peer name {name}x"));
             ip(&format!("link set {name}x up"));
             ip(&format!("link set {name} up"));
         }

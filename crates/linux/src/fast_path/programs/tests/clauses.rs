@@ -418,6 +418,21 @@ fn other_frames_are_left_alone() {
     });
 }
 
+/// An interface hears them while somebody captures on it; the kernel drops them.
+#[test]
+fn frames_for_another_station_are_left_alone() {
+    on_every_bench(|bench| {
+        let (source, destination) = inwards(bench);
+        let (program, interface) = bench.entrance();
+        let mut frame = frame(0x86dd, &udp(source, destination, 50));
+        sent(&bench.did(program, interface, &frame));
+        frame[5] ^= 1;
+        assert_eq!(bench.did(program, interface, &frame), Did::Left(""));
+        frame[..6].fill(0xff);
+        assert_eq!(bench.did(program, interface, &frame), Did::Left(""));
+    });
+}
+
 /// Whatever a frame lacks, the rest is not read.
 #[test]
 fn frames_cut_at_every_length() {
