@@ -181,6 +181,25 @@ fn a_shared_care_of_address_serves_every_binding_and_outlives_one() {
 }
 
 #[test]
+fn a_prefix_that_moves_between_home_addresses_of_one_care_of_address_stays_in_the_tunnel() {
+    let (_, mut agent) = pair();
+    let old = tunnel(TunnelEnd::HomeAgent, "2001:db8:1::1", "2001:db8:f1::10", true);
+    let new = Tunnel { home_address: address("2001:db8:1::5678"), ..old.clone() };
+    let reach = |agent: &mut Forwarder| {
+        encapsulate(agent, &mut packet("2001:db8:99::1", "2001:db8:a::5", 100)) == Verdict::Forward
+    };
+    // The addition comes first, and then the old one is replaced, or removed.
+    agent.set_tunnel(new.clone());
+    agent.set_tunnel(Tunnel { inner: Vec::new(), ..old.clone() });
+    assert!(reach(&mut agent));
+    agent.set_tunnel(old.clone());
+    agent.remove_tunnel(&new);
+    assert!(reach(&mut agent));
+    agent.remove_tunnel(&old);
+    assert!(!reach(&mut agent));
+}
+
+#[test]
 fn packet_too_big_is_believed_only_about_our_own_packets() {
     let (mut router, _) = pair();
     let local = address("2001:db8:f1::10");
