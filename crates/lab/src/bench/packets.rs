@@ -15,6 +15,7 @@ use crate::console;
 
 const M0: Place = Place { node: "mnn", interface: "m0" };
 const E0: Place = Place { node: "mr", interface: "e0" };
+const I0: Place = Place { node: "mr", interface: "i0" };
 const F0: Place = Place { node: "ha", interface: "f0" };
 const C0: Place = Place { node: "cn", interface: "c0" };
 
@@ -27,6 +28,9 @@ pub enum Part {
     Router,
     /// Only the home agent has the tunnel.
     Agent,
+    /// None: the packets are taken out where they would come into the first router. What source and sink cost by
+    /// themselves.
+    None,
 }
 
 /// A part of the network with a source and a sink.
@@ -47,7 +51,8 @@ pub struct Arrangement {
 }
 
 /// All of them.
-pub const ARRANGEMENTS: [Arrangement; 6] = [
+pub const ARRANGEMENTS: [Arrangement; 7] = [
+    arrangement("source and sink alone", Part::None, M0, I0, false, false),
     arrangement("both routers, up", Part::Both, M0, C0, false, false),
     arrangement("both routers, down", Part::Both, C0, M0, true, false),
     arrangement("mobile router alone, up", Part::Router, M0, F0, false, false),
@@ -103,6 +108,9 @@ fn one(
 ) -> anyhow::Result<Vec<PacketFigure>> {
     let mut lanes = Vec::new();
     for (path, world) in bed.worlds(arrangement.part) {
+        if arrangement.part == Part::None && path != Path::Plain {
+            continue;
+        }
         lanes.push(Lane {
             path,
             sender: Sender::open(world, arrangement.source)?,
@@ -135,7 +143,10 @@ fn one(
             size,
             path: lane.path,
             ns: if rate.median > 0.0 { 1e9 / rate.median } else { 0.0 },
-            to_plain: plain.as_ref().and_then(|plain| rate.ratio(plain)),
+            to_plain: plain
+                .as_ref()
+                .filter(|_| arrangement.part != Part::None)
+                .and_then(|plain| rate.ratio(plain)),
             rate,
             sent: lane.sent,
             lost: lane.lost,

@@ -81,7 +81,7 @@ fn packets(text: &mut String, bench: &Bench) {
         text,
         "Packets per second, in thousands (ns for a packet; ratio to plain forwarding through the same part of the \
          network). Sender, routers and sink share core {}; a closed loop with at most {} packets under way, so this \
-         is what passes without loss.\n",
+         is what passes without loss. The first table is the share that source and sink have in all others.\n",
         bench.core, bench.window
     );
     let paths = measured(bench);
