@@ -28,7 +28,6 @@
 static void *(*bpf_map_lookup_elem)(void *map, const void *key) = (void *)BPF_FUNC_map_lookup_elem;
 static long (*bpf_map_update_elem)(void *map, const void *key, const void *value, __u64 flags) =
 	(void *)BPF_FUNC_map_update_elem;
-static long (*bpf_redirect)(__u32 ifindex, __u64 flags) = (void *)BPF_FUNC_redirect;
 static long (*bpf_redirect_map)(void *map, __u64 key, __u64 flags) = (void *)BPF_FUNC_redirect_map;
 static long (*bpf_redirect_neigh)(__u32 ifindex, struct bpf_redir_neigh *next_hop, int length, __u64 flags) =
 	(void *)BPF_FUNC_redirect_neigh;

@@ -12,7 +12,8 @@
  *
  * Routing is the kernel's. bpf_fib_lookup asks its tables and rules as the slow path's packets would meet them: an
  * inner packet must be routed to the tunnel device, an outer packet and a decapsulated one are routed as coming from
- * there. An operator's own rules hold on both paths. Netfilter does not see packets of the fast path.
+ * there. An operator's own rules for these hold on both paths; of outer packets that arrive the kernel is not asked.
+ * Neither netfilter nor IPsec policies (xfrm) see packets of the fast path.
  *
  * The maps are written by carnet only, one value for a change: a packet sees a binding before a handover or after
  * it, nothing between.
@@ -368,6 +369,12 @@ inline_always int has_ports(__u8 next_header)
 	       next_header == PROTOCOL_ESP || next_header == PROTOCOL_SCTP || next_header == PROTOCOL_UDP_LITE;
 }
 
+/* Whether a Fragment header stands before the first fragment of a TCP segment, which may be a SYN. */
+inline_always int is_first_of_tcp(const __u8 *fragment)
+{
+	return fragment[0] == PROTOCOL_TCP && !fragment[2] && !(fragment[3] & 0xf8);
+}
+
 inline_always __u32 length_of(const struct ipv6 *header)
 {
 	return IPV6_HEADER + be16_to_cpu(header->payload_length);
@@ -476,6 +483,7 @@ static __attribute__((noinline)) enum outcome find_encapsulation(void *ctx, __u3
 	struct binding *binding = 0;
 	struct ipv6 *outer = &plan->outer;
 	struct bpf_fib_lookup route;
+	__be32 label;
 	long result;
 
 	if (roles & AGENT)
@@ -502,8 +510,8 @@ static __attribute__((noinline)) enum outcome find_encapsulation(void *ctx, __u3
 	result = ask(ctx, &route, inner, plan->protocol, plan->ports, 0, ifindex);
 	if (!is_forwarded(result) || route.ifindex != TUNNEL_DEVICE)
 		return PASS_ROUTE;
-	plan->flow->label = cpu_to_be32(flow_label(inner));
-	outer->first = (inner->first & cpu_to_be32(0xfff00000)) | plan->flow->label;
+	label = cpu_to_be32(flow_label(inner));
+	outer->first = (inner->first & cpu_to_be32(0xfff00000)) | label;
 	outer->next_header = PROTOCOL_IPV6;
 	outer->source = binding->paths[0].local;
 	outer->destination = binding->paths[0].remote;
@@ -513,6 +521,7 @@ static __attribute__((noinline)) enum outcome find_encapsulation(void *ctx, __u3
 	if (!is_forwarded(result) || route.ifindex == TUNNEL_DEVICE)
 		return PASS_ROUTE;
 	remember(plan, binding, &route, result, ifindex);
+	plan->flow->label = label;
 	plan->flow->path = binding->paths[0];
 	plan->flow->mtu = route.mtu_result - IPV6_HEADER;
 	if (plan->flow->mtu > binding->mtu)
@@ -590,6 +599,8 @@ static __attribute__((noinline)) enum outcome find_decapsulation(void *ctx, __u3
 	struct bpf_fib_lookup route;
 	long result;
 
+	if (!binding && (roles & DECAPSULATE_CARE_OF) && binding_of(&inner->destination, MOBILE_ROUTER))
+		return PASS_INNER_SOURCE;
 	if (!binding)
 		return NOT_OURS;
 	if (!is_accepted(binding, &plan->outer))

@@ -49,6 +49,7 @@ inline_always __u32 look_inside(struct __sk_buff *skb, struct plan *plan, __u32 
 		if (bpf_skb_load_bytes(skb, offset, header, FRAGMENT_HEADER))
 			return 0;
 		plan->protocol = octets[0] | IN_FRAGMENTS;
+		plan->syn = is_first_of_tcp(octets);
 	}
 	return segment ? 0 : length_of(&plan->inner);
 }
@@ -155,7 +156,8 @@ static __attribute__((noinline)) int handle(struct __sk_buff *skb, __u32 roles, 
 	struct plan plan;
 
 	/* Not those for another station either, which an interface hears while somebody captures on it. */
-	if (skb->protocol != cpu_to_be16(ETH_P_IPV6) || skb->vlan_present ||
+	/* Nor those with a mark, by which a rule may route them: the slow path's packets keep it. */
+	if (skb->protocol != cpu_to_be16(ETH_P_IPV6) || skb->vlan_present || skb->mark ||
 	    (link_header && skb->pkt_type != PACKET_HOST))
 		return PASS;
 	if (!read_header(skb, link_header, &plan.inner))

@@ -72,6 +72,7 @@ inline_always int look_inside(struct xdp_md *xdp, struct plan *plan, __u32 offse
 		return 0;
 	if (next_header == PROTOCOL_FRAGMENT) {
 		plan->protocol = octets[0] | IN_FRAGMENTS;
+		plan->syn = is_first_of_tcp(octets);
 		return 1;
 	}
 	plan->ports = *(const __u32 *)octets;

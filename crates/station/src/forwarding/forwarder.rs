@@ -108,6 +108,8 @@ struct Path {
     mtu: usize,
     /// Whether the next packet that goes in is to be reported.
     watched: bool,
+    /// The identification of the last packet that was cut on this path.
+    cut: Option<u32>,
 }
 
 impl Path {
@@ -161,6 +163,9 @@ pub struct Forwarder {
     secret: u64,
     /// Of the next packet that is cut.
     identification: u32,
+    /// Of the next packet of our own that is cut inside the tunnel: others see these, and learn nothing of the ones
+    /// outside.
+    inner_identification: u32,
     too_big: RateLimiter,
     errors: RateLimiter,
     forgeries: RateLimiter,
@@ -173,16 +178,19 @@ pub struct Forwarder {
 }
 
 impl Forwarder {
-    /// A forwarder without tunnels. `rng` is drawn from once.
+    /// A forwarder without tunnels. `rng` is drawn from twice.
     pub fn new(rng: &mut Rng) -> Self {
+        let secret = rng.u64();
+        let identifications = rng.u64();
         Forwarder {
             paths: HashMap::new(),
             towards: PrefixTable::new(),
             from: PrefixTable::new(),
             served: PrefixTable::new(),
-            secret: rng.u64(),
+            secret,
             // RFC 7739: not from the same number at each start.
-            identification: (rng.u64() >> 32) as u32,
+            identification: (identifications >> 32) as u32,
+            inner_identification: identifications as u32,
             // Path MTU discovery of a whole fleet shall not wait behind answers to strangers.
             too_big: RateLimiter::new(200, Duration::from_millis(1)),
             forgeries: RateLimiter::new(FORGERIES, FORGERY_INTERVAL),
@@ -228,6 +236,7 @@ impl Forwarder {
             bindings: Vec::new(),
             mtu: MIN_MTU,
             watched: false,
+            cut: None,
         });
         let at = path.bindings.iter().position(|known| known.home_address == tunnel.home_address);
         let old = at.map(|at| path.bindings.swap_remove(at));
@@ -356,6 +365,9 @@ impl Forwarder {
             // RFC 2473 7.1 (b): at most 1280 octets inside, so the outer packet is cut.
             self.identification = self.identification.wrapping_add(1);
             self.outputs.extend(fragment(buffer.as_slice(), mtu + HEADER_LEN, self.identification));
+            if let Some(path) = self.paths.get_mut(&ends) {
+                path.cut = Some(self.identification);
+            }
             return Verdict::Consumed;
         }
         Verdict::Forward
@@ -387,8 +399,8 @@ impl Forwarder {
     /// As [`Self::send`], but in inner fragments where it does not fit; it is this station's own, so it may
     /// be cut at its source.
     pub fn send_in_fragments(&mut self, ends: Ends, mtu: usize, inner: &[u8]) {
-        self.identification = self.identification.wrapping_add(1);
-        for piece in fragment(inner, mtu, self.identification) {
+        self.inner_identification = self.inner_identification.wrapping_add(1);
+        for piece in fragment(inner, mtu, self.inner_identification) {
             self.send(ends, &piece);
         }
     }
@@ -515,7 +527,9 @@ impl Forwarder {
             protocol::IPV6 => rest,
             protocol::FRAGMENT => {
                 let fragment = FragmentHeader::parse(rest).ok()?;
-                let age = self.identification.wrapping_sub(fragment.identification);
+                // Only where packets were cut, and about one of these.
+                let last = self.paths.get(&(outer.source, outer.destination))?.cut?;
+                let age = last.wrapping_sub(fragment.identification);
                 if fragment.next_header != protocol::IPV6 || age > RECENT_IDENTIFICATIONS {
                     return None;
                 }

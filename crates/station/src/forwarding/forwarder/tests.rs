@@ -236,6 +236,27 @@ fn packet_too_big_is_believed_only_about_our_own_packets() {
 }
 
 #[test]
+fn what_a_host_on_board_sees_of_fragments_proves_nothing() {
+    let (_, mut agent) = pair();
+    let (local, remote) = (address("2001:db8:1::1"), address("2001:db8:f1::10"));
+    // The agent's own answer, cut inside the tunnel: the host reads the number.
+    let answer = packet("2001:db8:1::1", "2001:db8:a::5", 2000);
+    agent.send_in_fragments((local, remote), 1460, answer.as_slice());
+    let seen = agent.poll_output().expect("a fragment");
+    let number = FragmentHeader::parse(&seen[2 * HEADER_LEN..]).expect("a fragment").identification;
+    for identification in (number.wrapping_sub(50)..=number).chain([0, 1]) {
+        let forged =
+            FragmentHeader { next_header: protocol::IPV6, offset: 1232, more: false, identification };
+        let mut quoted = seen[..HEADER_LEN].to_vec();
+        quoted[6] = protocol::FRAGMENT;
+        quoted.extend_from_slice(&forged.emit());
+        let message = ErrorMessage::PacketTooBig { mtu: 1280 };
+        let outcome = agent.handle_error(Time::ZERO, local, message, &quoted);
+        assert_eq!(outcome, ErrorOutcome::Handled, "{identification}");
+    }
+}
+
+#[test]
 fn tcp_hears_of_the_tunnel_in_both_directions_from_both_ends() {
     const INSIDE: &str = "2001:db8:a::5";
     const OUTSIDE: &str = "2001:db8:99::1";
