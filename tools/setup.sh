@@ -29,7 +29,6 @@ need tshark tshark
 if [ "$purpose" = test ]; then
   need gpsd gpsd
   need gpsfake gpsd-clients
-  need nft nftables
   "${CARNET_PYTHON:-/usr/bin/python3}" -c 'import scapy.all' 2>/dev/null || missing="$missing python3-scapy"
 fi
 

@@ -18,7 +18,7 @@ use tokio::time::{Interval, interval};
 
 use crate::counters::Counters;
 use crate::error::{Error, Result};
-use crate::fast_path::{FastPath, FastPathConfig, FastPathCounters, Path, Ports, TunnelTraffic};
+use crate::fast_path::{FastPath, FastPathConfig, FastPathCounters, Path, Ports};
 use crate::installer::Installer;
 use crate::link_socket::LinkSockets;
 use crate::netlink::{Dirty, IPV6_MINIMUM_MTU, Monitor, Requests};
@@ -192,11 +192,6 @@ impl Platform {
     /// What the fast path has done.
     pub fn fast_path_counters(&self) -> FastPathCounters {
         self.installer.fast_path.counters()
-    }
-
-    /// What the fast path has done for each tunnel: local end, remote end, traffic.
-    pub fn fast_path_traffic(&self) -> Vec<(Ipv6Addr, Ipv6Addr, TunnelTraffic)> {
-        self.installer.fast_path.traffic()
     }
 
     fn follow_fast_path(&mut self) {

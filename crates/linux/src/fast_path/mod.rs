@@ -283,13 +283,4 @@ impl FastPath {
             FastPath::Kernel(kernel) => kernel.counters(),
         }
     }
-
-    /// What it has done for each tunnel: local end, remote end, traffic.
-    pub(crate) fn traffic(&self) -> Vec<(Ipv6Addr, Ipv6Addr, TunnelTraffic)> {
-        match self {
-            FastPath::None => Vec::new(),
-            FastPath::Programs(programs) => programs.traffic(),
-            FastPath::Kernel(kernel) => kernel.traffic(),
-        }
-    }
 }

@@ -467,10 +467,6 @@ impl Programs {
         TunnelTraffic { encapsulated_packets, encapsulated_octets, decapsulated_packets, decapsulated_octets }
     }
 
-    pub(super) fn traffic(&self) -> Vec<(Ipv6Addr, Ipv6Addr, TunnelTraffic)> {
-        self.table.slots().map(|(slot, local, remote)| (local, remote, self.traffic_of(slot))).collect()
-    }
-
     pub(super) fn counters(&self) -> FastPathCounters {
         let mut total = TunnelTraffic::default();
         for slot in 0..self.table.slots_used() {

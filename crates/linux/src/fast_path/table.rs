@@ -232,14 +232,6 @@ impl Table {
         !self.dirty.is_empty()
     }
 
-    /// The slot of every binding, with the ends of its current tunnel.
-    pub(crate) fn slots(&self) -> impl Iterator<Item = (u32, Ipv6Addr, Ipv6Addr)> {
-        self.bindings.values().filter_map(|binding| {
-            let value = binding.installed.filter(|value| value.accepted > 0)?;
-            Some((value.slot, value.paths[0].local.into(), value.paths[0].remote.into()))
-        })
-    }
-
     /// The ends between which the binding in a slot sends.
     pub(crate) fn ends_of(&self, slot: u32) -> Option<(Ipv6Addr, Ipv6Addr)> {
         let path = self.sending.get(&slot)?;

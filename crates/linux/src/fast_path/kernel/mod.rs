@@ -437,15 +437,6 @@ impl Kernel {
         self.installed.contains_key(&Key::Device(ends))
     }
 
-    pub(super) fn traffic(&self) -> Vec<(Ipv6Addr, Ipv6Addr, TunnelTraffic)> {
-        let text = statistics();
-        let devices = self.installed.iter().filter_map(|(key, value)| match key {
-            Key::Device((local, remote)) => Some((*local, *remote, counts(&text, &value.device).traffic)),
-            _ => None,
-        });
-        devices.collect()
-    }
-
     pub(super) fn counters(&self) -> FastPathCounters {
         let (text, mut sum) = (statistics(), self.past);
         for (key, value) in &self.installed {
