@@ -1,6 +1,6 @@
 //! What a station knows of an interface, and the ICMPv6 messages that it hears and sends there.
 
-use std::net::Ipv6Addr;
+use std::net::{Ipv4Addr, Ipv6Addr};
 
 use serde::{Deserialize, Serialize};
 
@@ -26,7 +26,7 @@ pub struct LinkMessage {
 }
 
 /// The state of an interface as the kernel has it.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
 pub struct Interface {
     /// Its name.
     pub name: String,
@@ -41,6 +41,13 @@ pub struct Interface {
     /// The default routers that the kernel knows on it (main table), the preferred one first. `::` stands for a
     /// default route without gateway, as point-to-point links have it.
     pub routers: Vec<Ipv6Addr>,
+    /// The IPv4 addresses on it, without those of the link (RFC 3927) and of the machine itself; the primary ones
+    /// first.
+    #[serde(default)]
+    pub ipv4_addresses: Vec<Ipv4Addr>,
+    /// The IPv4 default routers, as [`Self::routers`]; `0.0.0.0` for a default route without gateway.
+    #[serde(default)]
+    pub ipv4_routers: Vec<Ipv4Addr>,
 }
 
 /// An address on an interface.

@@ -4,7 +4,7 @@
 //! interface's whole state, and tells it when it differs from what was told before.
 
 use std::collections::BTreeMap;
-use std::net::Ipv6Addr;
+use std::net::{Ipv4Addr, Ipv6Addr};
 
 use carnet_station::forwarding::desired::{TABLE_MAIN, TUNNEL_DEVICE};
 use carnet_station::io::Interface;
@@ -12,7 +12,7 @@ use carnet_station::io::Interface;
 use crate::ROUTE_PROTOCOL;
 use crate::error::Result;
 use crate::fast_path::is_ours;
-use crate::netlink::{AddressInfo, Dirty, LinkInfo, Requests, RouteInfo};
+use crate::netlink::{AddressInfo, Dirty, Ipv4AddressInfo, Ipv4Router, LinkInfo, Requests, RouteInfo};
 use crate::platform::PlatformEvent;
 
 /// The interfaces as last asked for, and as last told.
@@ -21,6 +21,8 @@ pub(crate) struct Observer {
     pub(crate) links: BTreeMap<String, LinkInfo>,
     pub(crate) addresses: Vec<AddressInfo>,
     routers: BTreeMap<u32, Vec<Ipv6Addr>>,
+    ipv4_addresses: Vec<Ipv4AddressInfo>,
+    ipv4_routers: Vec<Ipv4Router>,
     told: BTreeMap<String, (u32, Interface)>,
 }
 
@@ -33,9 +35,11 @@ impl Observer {
         // Addresses and routes go with an interface, on some kernels without a word of their own.
         if dirty.links || dirty.addresses {
             self.addresses = requests.addresses()?;
+            self.ipv4_addresses = requests.ipv4_addresses()?;
         }
         if dirty.links || dirty.routers {
             self.routers = default_routers(requests.routes(Some(TABLE_MAIN), None)?);
+            self.ipv4_routers = requests.ipv4_routers()?;
         }
         Ok(())
     }
@@ -68,6 +72,13 @@ impl Observer {
 
     fn describe(&self, link: &LinkInfo) -> Interface {
         let here = |a: &&AddressInfo| a.index == link.index;
+        let mut ipv4_routers: Vec<Ipv4Addr> = Vec::new();
+        for router in self.ipv4_routers.iter().filter(|router| router.index == link.index) {
+            if !ipv4_routers.contains(&router.gateway) {
+                ipv4_routers.push(router.gateway);
+            }
+        }
+        let ipv4 = self.ipv4_addresses.iter().filter(|known| known.index == link.index);
         Interface {
             name: link.name.clone(),
             running: link.running,
@@ -75,6 +86,8 @@ impl Observer {
             link_address: link.link_address,
             addresses: self.addresses.iter().filter(here).map(|a| a.address.clone()).collect(),
             routers: self.routers.get(&link.index).cloned().unwrap_or_default(),
+            ipv4_addresses: ipv4.map(|known| known.address).collect(),
+            ipv4_routers,
         }
     }
 }

@@ -119,6 +119,51 @@ fn default_routers_come_in_order_and_without_carnets_own() {
 }
 
 #[test]
+fn ipv4_is_told_too() {
+    in_namespace(|scratch| async move {
+        for name in ["v0", "i0"] {
+            ip(&format!("link add {name} type veth peer name {name}p"));
+            ip(&format!("link set {name} up"));
+            ip(&format!("link set {name}p up"));
+        }
+        ip("addr add 192.0.2.5/24 dev v0");
+        let mut platform = scratch.open();
+        let v4 =
+            |texts: &[&str]| texts.iter().map(|t| t.parse().unwrap()).collect::<Vec<std::net::Ipv4Addr>>();
+        let events = events_for(&mut platform, Duration::from_millis(200)).await;
+        let v0 = latest(&events, "v0").unwrap();
+        assert_eq!((&v0.ipv4_addresses, &v0.ipv4_routers), (&v4(&["192.0.2.5"]), &v4(&[])));
+        assert_eq!(latest(&events, "lo").unwrap().ipv4_addresses, v4(&[]), "scope host");
+
+        ip("addr add 192.0.2.4/24 dev v0");
+        ip("addr add 169.254.7.7/16 dev v0 scope link");
+        ip("addr add 198.51.100.2 peer 198.51.100.1/32 dev i0");
+        ip("route add default via 192.0.2.1 dev v0 metric 200");
+        ip("route add default via 192.0.2.2 dev v0 metric 100");
+        ip("route add default dev i0 metric 300");
+        ip("route add default via 192.0.2.9 dev v0 table 77");
+        ip("route add 203.0.113.0/24 via 192.0.2.8 dev v0");
+        events_until(&mut platform, |seen| {
+            latest(seen, "v0").is_some_and(|v0| {
+                v0.ipv4_addresses == v4(&["192.0.2.5", "192.0.2.4"])
+                    && v0.ipv4_routers == v4(&["192.0.2.2", "192.0.2.1"])
+            }) && latest(seen, "i0").is_some_and(|i0| {
+                i0.ipv4_addresses == v4(&["198.51.100.2"]) && i0.ipv4_routers == v4(&["0.0.0.0"])
+            })
+        })
+        .await;
+        ip("route del default via 192.0.2.2 dev v0");
+        ip("addr del 192.0.2.4/24 dev v0");
+        events_until(&mut platform, |seen| {
+            latest(seen, "v0").is_some_and(|v0| {
+                v0.ipv4_addresses == v4(&["192.0.2.5"]) && v0.ipv4_routers == v4(&["192.0.2.1"])
+            })
+        })
+        .await;
+    });
+}
+
+#[test]
 fn a_router_advertisement_is_noticed() {
     in_namespace(|scratch| async move {
         let peer = Peer::new();

@@ -275,6 +275,7 @@ mod tests {
                 temporary: false,
             }],
             routers: vec![],
+            ..Interface::default()
         }
     }
 

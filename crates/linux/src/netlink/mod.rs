@@ -10,6 +10,7 @@
 
 mod addresses;
 mod filters;
+mod ipv4;
 mod links;
 mod monitor;
 mod neighbours;
@@ -26,6 +27,7 @@ use netlink_packet_route::RouteNetlinkMessage;
 use netlink_sys::{Socket, SocketAddr, protocols::NETLINK_ROUTE};
 
 pub(crate) use addresses::AddressInfo;
+pub(crate) use ipv4::{Ipv4AddressInfo, Ipv4Router};
 pub(crate) use links::{IPV6_MINIMUM_MTU, Ip6Tunnel, LinkInfo};
 pub(crate) use monitor::{Dirty, Monitor};
 #[cfg(test)]

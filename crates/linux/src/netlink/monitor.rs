@@ -22,8 +22,9 @@ use crate::ROUTE_PROTOCOL;
 use crate::error::{Error, Result};
 use crate::readable::watch;
 
-/// Multicast groups: links, neighbours, IPv6 addresses, IPv6 routes, IPv6 rules (`enum rtnetlink_groups`).
-const GROUPS: [u32; 5] = [1, 3, 9, 11, 19];
+/// Multicast groups: links, neighbours, IPv4 addresses, IPv4 routes, IPv6 addresses, IPv6 routes, IPv6 rules
+/// (`enum rtnetlink_groups`).
+const GROUPS: [u32; 7] = [1, 3, 5, 7, 9, 11, 19];
 
 /// What must be asked for again.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]

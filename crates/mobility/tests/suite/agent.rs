@@ -108,6 +108,7 @@ impl Agent {
                 temporary: false,
             }],
             routers: Vec::new(),
+            ..Interface::default()
         };
         self.machine.handle_interface(&interface, self.now);
         self.drain()

@@ -106,6 +106,7 @@ impl Pair {
                 link_address: Some(agent::AGENT_MAC),
                 addresses: addresses(&["fe80::1"]),
                 routers: Vec::new(),
+                ..Interface::default()
             };
             let now = self.now;
             self.agent_does(|agent| agent.handle_interface(&interface, now));
@@ -153,6 +154,7 @@ impl Pair {
             link_address: Some([2, 0, 0, 0, 1, router as u8]),
             addresses: addresses(of),
             routers: default_routers.iter().map(|text| addr(text)).collect(),
+            ..Interface::default()
         };
         self.routers[router].interfaces.insert(name.into(), interface.clone());
         self.router_does(router, |machine, now, wall| machine.handle_interface(now, wall, &interface));

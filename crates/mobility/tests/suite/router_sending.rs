@@ -135,6 +135,7 @@ fn nothing_is_sent_from_a_tentative_duplicate_or_own_address() {
         link_address: None,
         addresses: addresses(&["fe80::2", CARE_OF]),
         routers: vec![addr("fe80::ff")],
+        ..Interface::default()
     };
     let show = |pair: &mut Pair, interface: &Interface| {
         let interface = interface.clone();

@@ -86,5 +86,6 @@ pub fn interface(name: &str, care_of_address: &str, running: bool) -> Interface 
         link_address: Some([2, 0, 0, 0, 0, 1]),
         addresses: if running { vec![entry("fe80::1"), entry(care_of_address)] } else { vec![] },
         routers: if running { vec![address("fe80::ffff")] } else { vec![] },
+        ..Interface::default()
     }
 }

@@ -1,0 +1,132 @@
+//! What is to be known of IPv4: addresses, and default routes of the main table. carnet changes neither.
+//!
+//! Left out: addresses of the link alone (169.254/16, RFC 3927) and of the machine (scope `host`), over which nobody
+//! is reached; next hops of IPv6 (RFC 8950), which count as a route without gateway.
+
+use std::net::{IpAddr, Ipv4Addr};
+
+use netlink_packet_route::address::AddressAttribute;
+use netlink_packet_route::address::{AddressFlags, AddressMessage, AddressScope};
+use netlink_packet_route::route::{RouteAddress, RouteAttribute, RouteMessage, RouteType};
+use netlink_packet_route::{AddressFamily, RouteNetlinkMessage};
+
+use super::Requests;
+use crate::error::Result;
+
+/// An IPv4 address and its interface.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Ipv4AddressInfo {
+    pub(crate) index: u32,
+    pub(crate) address: Ipv4Addr,
+}
+
+/// A next hop of an IPv4 default route.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Ipv4Router {
+    pub(crate) index: u32,
+    pub(crate) metric: u32,
+    /// Unspecified where the route names none.
+    pub(crate) gateway: Ipv4Addr,
+}
+
+fn address(message: &AddressMessage) -> Option<(bool, Ipv4AddressInfo)> {
+    let header = &message.header;
+    if header.family != AddressFamily::Inet
+        || matches!(header.scope, AddressScope::Host | AddressScope::Nowhere)
+    {
+        return None;
+    }
+    let mut flags = AddressFlags::from_bits_retain(u32::from(header.flags.bits()));
+    let (mut local, mut other) = (None, None);
+    for attribute in &message.attributes {
+        match attribute {
+            AddressAttribute::Local(IpAddr::V4(address)) => local = Some(*address),
+            AddressAttribute::Address(IpAddr::V4(address)) => other = Some(*address),
+            AddressAttribute::Flags(all) => flags = *all,
+            _ => {}
+        }
+    }
+    // With a peer, IFA_ADDRESS is the peer's and IFA_LOCAL our own.
+    let address = local.or(other).filter(|address| !address.is_link_local() && !address.is_loopback())?;
+    Some((flags.contains(AddressFlags::Secondary), Ipv4AddressInfo { index: header.index, address }))
+}
+
+fn routers(message: &RouteMessage) -> Vec<Ipv4Router> {
+    let header = &message.header;
+    let (mut table, mut metric) = (u32::from(header.table), 0);
+    let (mut interface, mut gateway, mut hops) = (None, None, Vec::new());
+    let gateway_of = |attributes: &[RouteAttribute]| {
+        attributes.iter().find_map(|attribute| match attribute {
+            RouteAttribute::Gateway(RouteAddress::Inet(address)) => Some(*address),
+            _ => None,
+        })
+    };
+    for attribute in &message.attributes {
+        match attribute {
+            RouteAttribute::Table(number) => table = *number,
+            RouteAttribute::Priority(number) => metric = *number,
+            RouteAttribute::Oif(index) => interface = Some(*index),
+            RouteAttribute::Gateway(RouteAddress::Inet(address)) => gateway = Some(*address),
+            RouteAttribute::MultiPath(next_hops) => {
+                hops.extend(next_hops.iter().map(|hop| (hop.interface_index, gateway_of(&hop.attributes))));
+            }
+            _ => {}
+        }
+    }
+    let is_default = header.address_family == AddressFamily::Inet
+        && header.destination_prefix_length == 0
+        && header.kind == RouteType::Unicast
+        && table == u32::from(libc::RT_TABLE_MAIN);
+    if !is_default {
+        return Vec::new();
+    }
+    hops.extend(interface.map(|index| (index, gateway)));
+    hops.into_iter()
+        .map(|(index, gateway)| Ipv4Router {
+            index,
+            metric,
+            gateway: gateway.unwrap_or(Ipv4Addr::UNSPECIFIED),
+        })
+        .collect()
+}
+
+impl Requests {
+    /// All IPv4 addresses that others may reach, the primary ones first.
+    pub(crate) fn ipv4_addresses(&mut self) -> Result<Vec<Ipv4AddressInfo>> {
+        let mut question = AddressMessage::default();
+        question.header.family = AddressFamily::Inet;
+        let answers =
+            self.dump(RouteNetlinkMessage::GetAddress(question), || "list the IPv4 addresses".to_owned())?;
+        let mut addresses: Vec<(bool, Ipv4AddressInfo)> = answers
+            .iter()
+            .filter_map(|answer| match answer {
+                RouteNetlinkMessage::NewAddress(message) => address(message),
+                _ => None,
+            })
+            .collect();
+        addresses.sort_by_key(|(secondary, _)| *secondary);
+        Ok(addresses.into_iter().map(|(_, address)| address).collect())
+    }
+
+    /// The next hops of the IPv4 default routes in the main table, in the order in which the kernel would take them.
+    pub(crate) fn ipv4_routers(&mut self) -> Result<Vec<Ipv4Router>> {
+        let mut question = RouteMessage::default();
+        question.header.address_family = AddressFamily::Inet;
+        question.attributes.push(RouteAttribute::Table(u32::from(libc::RT_TABLE_MAIN)));
+        let answers =
+            match self.dump(RouteNetlinkMessage::GetRoute(question), || "list the IPv4 routes".to_owned()) {
+                // That table does not exist: nothing is in it.
+                Err(error) if error.raw_os_error() == Some(libc::ENOENT) => Vec::new(),
+                other => other?,
+            };
+        let mut routers: Vec<Ipv4Router> = answers
+            .iter()
+            .flat_map(|answer| match answer {
+                RouteNetlinkMessage::NewRoute(message) => routers(message),
+                _ => Vec::new(),
+            })
+            .collect();
+        routers.sort_by_key(|router| router.metric);
+        Ok(routers)
+    }
+}
