@@ -31,7 +31,7 @@ may() { # CRATE ALLOWED...
   done
 }
 may carnet-base rand_chacha serde
-may carnet-wire carnet-base thiserror
+may carnet-wire carnet-base serde thiserror
 may carnet-mobility carnet-base carnet-wire hmac sha1 ipnet serde thiserror
 may carnet-geonet carnet-base carnet-wire thiserror
 may carnet-station carnet-base carnet-geonet carnet-mobility carnet-wire ipnet serde serde_json thiserror

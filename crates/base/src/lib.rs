@@ -4,6 +4,7 @@
 //! [`Time`] drives every timer; [`WallTime`] exists for the few fields on the wire that carry a date.
 #![forbid(unsafe_code)]
 
+mod endpoint;
 pub mod hex;
 mod limiter;
 mod link;
@@ -11,6 +12,7 @@ mod rng;
 mod time;
 mod timer;
 
+pub use endpoint::{Endpoint, ParseEndpointError};
 pub use limiter::RateLimiter;
 pub use link::{Address, Interface, LinkMessage};
 pub use rng::Rng;

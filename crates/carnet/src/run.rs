@@ -477,6 +477,10 @@ impl Runner {
                     writer.flush();
                 }
             }
+            // No socket for IPv6 inside IPv4 is open, so that nothing came that way and nothing is owed there.
+            Output::Encapsulated { local, remote, .. } => {
+                tracing::debug!("nothing carries packets from {local} to {remote}");
+            }
             Output::Icmpv6(message) => {
                 // The link may just have gone; whoever sent this will send again.
                 let sent = self.platform.as_mut().map(|platform| platform.send_icmpv6(&message));

@@ -18,6 +18,7 @@
 
 mod drop_reason;
 mod event;
+pub mod flow;
 pub mod home_agent;
 mod message;
 pub mod mobile_router;
@@ -28,7 +29,7 @@ mod sequence;
 use std::net::Ipv6Addr;
 use std::time::Duration;
 
-use carnet_base::LinkMessage;
+use carnet_base::{Endpoint, LinkMessage};
 
 pub use carnet_wire::ipv6::is_unicast_routable;
 pub use drop_reason::MobilityDrop;
@@ -59,6 +60,15 @@ pub enum Output {
     Persist,
     /// An IPv6 packet; its source address tells the platform which way it leaves.
     Packet(Vec<u8>),
+    /// An IPv6 packet to be sent inside IPv4 or UDP from one end to the other (RFC 5555).
+    Encapsulated {
+        /// Our end.
+        local: Endpoint,
+        /// The other end.
+        remote: Endpoint,
+        /// The IPv6 packet.
+        packet: Vec<u8>,
+    },
     /// An ICMPv6 message on one link.
     Link(LinkMessage),
     /// Something that happened.

@@ -2,6 +2,7 @@
 
 use std::net::Ipv6Addr;
 
+use carnet_base::Endpoint;
 use carnet_wire::extension::Extensions;
 use carnet_wire::ipv6::{Header, protocol};
 use carnet_wire::mobility::MobilityHeader;
@@ -17,6 +18,9 @@ pub struct MobilityMessage<'a> {
     pub home_address: Option<Ipv6Addr>,
     /// From the type 2 routing header (RFC 6275 6.4).
     pub routing_home_address: Option<Ipv6Addr>,
+    /// Our end and the sender's when the packet came inside IPv4 or UDP (RFC 5555 4.1), the sender's as we see it;
+    /// `None` when it came by plain IPv6.
+    pub outer: Option<(Endpoint, Endpoint)>,
     /// The whole packet, for error messages about it.
     pub packet: &'a [u8],
     /// Where the Mobility Header begins in `packet`.
@@ -35,9 +39,15 @@ impl<'a> MobilityMessage<'a> {
             destination: header.destination,
             home_address: extensions.home_address,
             routing_home_address: extensions.routing_home_address,
+            outer: None,
             packet,
             offset: extensions.offset,
         })
+    }
+
+    /// The same message, which came inside IPv4 or UDP between these ends.
+    pub fn inside(self, local: Endpoint, remote: Endpoint) -> Self {
+        MobilityMessage { outer: Some((local, remote)), ..self }
     }
 
     /// The Mobility Header and what follows it.

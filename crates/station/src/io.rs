@@ -11,7 +11,7 @@
 use std::net::Ipv6Addr;
 
 use carnet_base::hex;
-pub use carnet_base::{Address, Interface, LinkMessage};
+pub use carnet_base::{Address, Endpoint, Interface, LinkMessage};
 pub use carnet_mobility::Event;
 use serde::{Deserialize, Serialize};
 
@@ -79,6 +79,16 @@ pub enum Output {
     Forwarding(Change),
     /// An IPv6 packet to be written into the tunnel device, whence the kernel routes it.
     Packet(#[serde(with = "hex")] Vec<u8>),
+    /// An IPv6 packet to be sent inside IPv4 or UDP (RFC 5555).
+    Encapsulated {
+        /// Our end.
+        local: Endpoint,
+        /// The other end.
+        remote: Endpoint,
+        /// The IPv6 packet.
+        #[serde(with = "hex")]
+        packet: Vec<u8>,
+    },
     /// An ICMPv6 message to be sent on a link, from exactly this source.
     Icmpv6(LinkMessage),
     /// What has to survive a restart changed: write [`crate::Station::persistent_state`] before going on.

@@ -600,6 +600,9 @@ impl Station {
             Mobility::Forwarding(home_address) => self.forward_node(now, home_address),
             Mobility::Persist => self.outputs.push_back(Output::Persist),
             Mobility::Packet(packet) => self.outputs.push_back(Output::Packet(packet)),
+            Mobility::Encapsulated { local, remote, packet } => {
+                self.outputs.push_back(Output::Encapsulated { local, remote, packet });
+            }
             Mobility::Link(message) => self.outputs.push_back(Output::Icmpv6(message)),
             Mobility::Event(event) => self.outputs.push_back(Output::Event(event)),
         }

@@ -112,7 +112,11 @@ impl World {
             Output::Packet(packet) => self.route(packet, from_router),
             Output::Forwarding(change) => self.changes.push(change),
             Output::Event(event) => self.events.push(event),
-            Output::Icmpv6(_) | Output::Persist | Output::Frame(_) | Output::Delivered(_) => {}
+            Output::Encapsulated { .. }
+            | Output::Icmpv6(_)
+            | Output::Persist
+            | Output::Frame(_)
+            | Output::Delivered(_) => {}
         }
     }
 

@@ -3,7 +3,7 @@
 use std::net::Ipv6Addr;
 use std::time::Duration;
 
-use carnet_base::{Address, Interface, LinkMessage, Time, WallTime};
+use carnet_base::{Address, Endpoint, Interface, LinkMessage, Time, WallTime};
 use carnet_mobility::home_agent::{AuthorizedNode, Binding, HomeAgentConfig};
 use carnet_mobility::{Authentication, Event, HomeAgent, MobilityDrop, MobilityMessage, Output};
 use carnet_wire::extension::Extensions;
@@ -52,6 +52,8 @@ pub struct Agent {
     pub dropped: Option<MobilityDrop>,
     /// What was said on the home link since the last look.
     pub link: Vec<LinkMessage>,
+    /// What was sent inside IPv4 or UDP, from which end to which.
+    pub encapsulated: Vec<(Endpoint, Endpoint, Seen)>,
     pub events: Vec<Event>,
     pub forwarding_changes: usize,
     pub persisted: usize,
@@ -64,6 +66,7 @@ impl Agent {
             now: Time::from_secs(1000),
             dropped: None,
             link: Vec::new(),
+            encapsulated: Vec::new(),
             events: Vec::new(),
             forwarding_changes: 0,
             persisted: 0,
@@ -208,6 +211,9 @@ impl Agent {
             assert!(count <= MAX_OUTPUTS, "too many outputs for one input");
             match output {
                 Output::Packet(packet) => packets.push(Seen::read(&packet)),
+                Output::Encapsulated { local, remote, packet } => {
+                    self.encapsulated.push((local, remote, Seen::read(&packet)));
+                }
                 Output::Link(message) => self.link.push(message),
                 Output::Event(event) => self.events.push(event),
                 Output::Forwarding(_) => self.forwarding_changes += 1,

@@ -354,6 +354,9 @@ impl Pair {
                 self.sent.push(Sent { at: self.now, router: from, seen });
                 self.transmit(packet);
             }
+            Output::Encapsulated { local, remote, .. } => {
+                panic!("inside IPv4 from {local} to {remote}, where all uplinks have IPv6");
+            }
             Output::Link(message) => {
                 self.link.push((self.now, from, message.clone()));
                 let on_home_link = match from {

@@ -17,6 +17,7 @@ pub mod header;
 pub mod message;
 pub mod options;
 pub mod packet;
+pub mod selector;
 pub mod status;
 
 pub use authentication::{AuthenticationField, authentication_field};

@@ -1,0 +1,154 @@
+//! One end of a tunnel: an address, and what the inner IPv6 packets are put into there.
+
+use std::fmt;
+use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr};
+use std::str::FromStr;
+
+use serde::{Deserialize, Deserializer, Serialize, Serializer, de::Error};
+
+/// One end of a tunnel for IPv6 packets.
+///
+/// As text, which is also its serde form, it is the address alone or, with UDP, `udp:` and address and port:
+/// `2001:db8::1`, `192.0.2.1`, `udp:192.0.2.1:4191`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Endpoint {
+    /// IPv6 in IPv6 (RFC 2473).
+    Ipv6(Ipv6Addr),
+    /// IPv6 in IPv4, protocol 41 (RFC 4213, RFC 5555 without a NAT on the way).
+    Ipv4(Ipv4Addr),
+    /// IPv6 in UDP (RFC 5555 with a NAT on the way; the home agent's port is 4191).
+    Udp(SocketAddr),
+}
+
+impl Endpoint {
+    /// The address, when packets go there as IPv6 in IPv6.
+    pub fn ipv6(self) -> Option<Ipv6Addr> {
+        match self {
+            Endpoint::Ipv6(address) => Some(address),
+            Endpoint::Ipv4(_) | Endpoint::Udp(_) => None,
+        }
+    }
+
+    /// The IPv4 address, with or without UDP.
+    pub fn ipv4(self) -> Option<Ipv4Addr> {
+        match self {
+            Endpoint::Ipv4(address) => Some(address),
+            Endpoint::Udp(SocketAddr::V4(address)) => Some(*address.ip()),
+            Endpoint::Ipv6(_) | Endpoint::Udp(SocketAddr::V6(_)) => None,
+        }
+    }
+
+    /// Octets of headers that a tunnel with this end puts before the inner packet: IPv6 40, IPv4 20, UDP 8.
+    pub fn overhead(self) -> u32 {
+        match self {
+            Endpoint::Ipv6(_) => 40,
+            Endpoint::Ipv4(_) => 20,
+            Endpoint::Udp(SocketAddr::V4(_)) => 28,
+            Endpoint::Udp(SocketAddr::V6(_)) => 48,
+        }
+    }
+}
+
+impl From<Ipv6Addr> for Endpoint {
+    fn from(address: Ipv6Addr) -> Endpoint {
+        Endpoint::Ipv6(address)
+    }
+}
+
+impl From<Ipv4Addr> for Endpoint {
+    fn from(address: Ipv4Addr) -> Endpoint {
+        Endpoint::Ipv4(address)
+    }
+}
+
+/// So that a plain care-of address can be compared with an end of a tunnel.
+impl PartialEq<Ipv6Addr> for Endpoint {
+    fn eq(&self, address: &Ipv6Addr) -> bool {
+        *self == Endpoint::Ipv6(*address)
+    }
+}
+
+impl fmt::Display for Endpoint {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Endpoint::Ipv6(address) => write!(f, "{address}"),
+            Endpoint::Ipv4(address) => write!(f, "{address}"),
+            Endpoint::Udp(address) => write!(f, "udp:{address}"),
+        }
+    }
+}
+
+/// Text that is no [`Endpoint`].
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ParseEndpointError(String);
+
+impl fmt::Display for ParseEndpointError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{:?} is no end of a tunnel, expected an IPv6 or IPv4 address or udp:ADDRESS:PORT", self.0)
+    }
+}
+
+impl std::error::Error for ParseEndpointError {}
+
+impl FromStr for Endpoint {
+    type Err = ParseEndpointError;
+
+    fn from_str(text: &str) -> Result<Endpoint, ParseEndpointError> {
+        let endpoint = match text.strip_prefix("udp:") {
+            Some(socket) => socket.parse().ok().map(Endpoint::Udp),
+            None => {
+                let ipv6 = text.parse().ok().map(Endpoint::Ipv6);
+                ipv6.or_else(|| text.parse().ok().map(Endpoint::Ipv4))
+            }
+        };
+        endpoint.ok_or_else(|| ParseEndpointError(text.to_string()))
+    }
+}
+
+impl Serialize for Endpoint {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.collect_str(self)
+    }
+}
+
+impl<'de> Deserialize<'de> for Endpoint {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Endpoint, D::Error> {
+        String::deserialize(deserializer)?.parse().map_err(D::Error::custom)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn text_and_back() {
+        let ends = [
+            ("2001:db8::1", Endpoint::Ipv6("2001:db8::1".parse().expect("address"))),
+            ("192.0.2.1", Endpoint::Ipv4(Ipv4Addr::new(192, 0, 2, 1))),
+            ("udp:192.0.2.1:4191", Endpoint::Udp("192.0.2.1:4191".parse().expect("socket"))),
+            ("udp:[2001:db8::1]:4191", Endpoint::Udp("[2001:db8::1]:4191".parse().expect("socket"))),
+        ];
+        for (text, end) in ends {
+            assert_eq!(end.to_string(), text);
+            assert_eq!(text.parse(), Ok(end));
+        }
+        for text in ["", "udp:", "udp:192.0.2.1", "192.0.2.1:4191", "192.0.2.256", "tcp:192.0.2.1:1", "::g"] {
+            let error = text.parse::<Endpoint>().expect_err(text).to_string();
+            assert!(error.contains("expected"), "{error}");
+        }
+    }
+
+    #[test]
+    fn what_each_kind_costs_and_which_address_it_has() {
+        let end = |text: &str| text.parse::<Endpoint>().expect("endpoint");
+        assert_eq!(end("2001:db8::1").overhead(), 40);
+        assert_eq!(end("192.0.2.1").overhead(), 20);
+        assert_eq!(end("udp:192.0.2.1:1").overhead(), 28);
+        assert_eq!(end("udp:[2001:db8::1]:1").overhead(), 48);
+        assert_eq!(end("udp:192.0.2.1:1").ipv4(), Some(Ipv4Addr::new(192, 0, 2, 1)));
+        assert_eq!(end("udp:[2001:db8::1]:1").ipv6(), None);
+        assert_eq!(end("2001:db8::1").ipv4(), None);
+        assert_eq!(end("2001:db8::1"), "2001:db8::1".parse::<Ipv6Addr>().expect("address"));
+    }
+}

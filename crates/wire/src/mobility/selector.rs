@@ -1,0 +1,224 @@
+//! Which packets belong to a flow: the binary traffic selectors of RFC 6088.
+//!
+//! A selector describes packets *towards* the mobile node, as the home agent sees them: the source is the
+//! correspondent. For packets the other way round, match it against [`Flow::reversed`]. A field that a selector
+//! does not name matches anything; one that a packet does not have (the ports of a later fragment, say) matches
+//! only a selector that does not name it.
+
+use serde::{Deserialize, Serialize};
+use std::net::{Ipv4Addr, Ipv6Addr};
+
+/// Values from `first` to `last`, both included.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+pub struct Range<T> {
+    /// The first value.
+    pub first: T,
+    /// The last value, not before `first`.
+    pub last: T,
+}
+
+impl<T: Copy + PartialOrd> Range<T> {
+    /// One value.
+    pub fn only(value: T) -> Range<T> {
+        Range { first: value, last: value }
+    }
+
+    /// From one value to another, both included.
+    pub fn new(first: T, last: T) -> Range<T> {
+        Range { first, last }
+    }
+
+    /// Whether the value is in it.
+    pub fn contains(&self, value: T) -> bool {
+        self.first <= value && value <= self.last
+    }
+}
+
+/// An IPv6 binary traffic selector (RFC 6088 3.2).
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(default)]
+pub struct Ipv6Selector {
+    /// The correspondent's address.
+    pub source: Option<Range<Ipv6Addr>>,
+    /// The address on the mobile side.
+    pub destination: Option<Range<Ipv6Addr>>,
+    /// The Security Parameter Index of ESP or AH.
+    pub spi: Option<Range<u32>>,
+    /// The flow label, 20 bits.
+    pub flow_label: Option<Range<u32>>,
+    /// The correspondent's port.
+    pub source_port: Option<Range<u16>>,
+    /// The port on the mobile side.
+    pub destination_port: Option<Range<u16>>,
+    /// The Traffic Class octet. Only its upper six bits, the DS field, are compared.
+    pub traffic_class: Option<Range<u8>>,
+    /// The protocol of the upper layer.
+    pub next_header: Option<Range<u8>>,
+}
+
+/// An IPv4 binary traffic selector (RFC 6088 3.1), read and written here, matched nowhere: carnet's tunnels carry
+/// IPv6.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(default)]
+pub struct Ipv4Selector {
+    /// The correspondent's address.
+    pub source: Option<Range<Ipv4Addr>>,
+    /// The address on the mobile side.
+    pub destination: Option<Range<Ipv4Addr>>,
+    /// The Security Parameter Index of ESP or AH.
+    pub spi: Option<Range<u32>>,
+    /// The correspondent's port.
+    pub source_port: Option<Range<u16>>,
+    /// The port on the mobile side.
+    pub destination_port: Option<Range<u16>>,
+    /// The octet with the DS field in its upper six bits.
+    pub differentiated_services: Option<Range<u8>>,
+    /// The protocol.
+    pub protocol: Option<Range<u8>>,
+}
+
+/// A traffic selector of a format that RFC 6088 defines.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum TrafficSelector {
+    /// Format 1.
+    Ipv4(Ipv4Selector),
+    /// Format 2.
+    Ipv6(Ipv6Selector),
+}
+
+/// What of an IPv6 packet a selector looks at.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub struct Flow {
+    /// The source address.
+    pub source: Ipv6Addr,
+    /// The destination address.
+    pub destination: Ipv6Addr,
+    /// The Traffic Class octet.
+    pub traffic_class: u8,
+    /// The flow label, 20 bits.
+    pub flow_label: u32,
+    /// The protocol of the upper layer, behind the extension headers.
+    pub next_header: u8,
+    /// Source and destination port, where the packet shows them.
+    pub ports: Option<(u16, u16)>,
+    /// The Security Parameter Index, where the packet shows one.
+    pub spi: Option<u32>,
+}
+
+impl Flow {
+    /// The same flow seen from the other side: what a selector, which describes packets towards the mobile node,
+    /// is matched against for a packet that comes from there.
+    pub fn reversed(self) -> Flow {
+        Flow {
+            source: self.destination,
+            destination: self.source,
+            ports: self.ports.map(|(source, destination)| (destination, source)),
+            ..self
+        }
+    }
+}
+
+impl Ipv6Selector {
+    /// Whether a packet towards the mobile node is meant.
+    pub fn matches(&self, flow: &Flow) -> bool {
+        fn any<T: Copy + PartialOrd>(range: &Option<Range<T>>, value: Option<T>) -> bool {
+            range.is_none_or(|range| value.is_some_and(|value| range.contains(value)))
+        }
+        // RFC 6088 3.2: "the 2 least significant bits' values MUST be ignored in any comparison".
+        let ds = self.traffic_class.map(|class| Range::new(class.first >> 2, class.last >> 2));
+        any(&self.source, Some(flow.source))
+            && any(&self.destination, Some(flow.destination))
+            && any(&ds, Some(flow.traffic_class >> 2))
+            && any(&self.flow_label, Some(flow.flow_label))
+            && any(&self.next_header, Some(flow.next_header))
+            && any(&self.source_port, flow.ports.map(|(source, _)| source))
+            && any(&self.destination_port, flow.ports.map(|(_, destination)| destination))
+            && any(&self.spi, flow.spi)
+    }
+}
+
+impl TrafficSelector {
+    /// Whether an IPv6 packet towards the mobile node is meant.
+    pub fn matches(&self, flow: &Flow) -> bool {
+        match self {
+            TrafficSelector::Ipv4(_) => false,
+            TrafficSelector::Ipv6(selector) => selector.matches(flow),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn flow() -> Flow {
+        Flow {
+            source: "2001:db8:c::9".parse().expect("address"),
+            destination: "2001:db8:a::10".parse().expect("address"),
+            traffic_class: 0xb8 | 2,
+            flow_label: 7,
+            next_header: 17,
+            ports: Some((40_000, 5000)),
+            spi: None,
+        }
+    }
+
+    #[test]
+    fn a_selector_without_fields_matches_all_and_each_field_narrows_it() {
+        assert!(Ipv6Selector::default().matches(&flow()));
+        let any = Ipv6Selector::default();
+        for (fits, other) in [
+            (
+                Ipv6Selector { source: Some(Range::only(flow().source)), ..any },
+                Ipv6Selector { source: Some(Range::only(flow().destination)), ..any },
+            ),
+            (
+                Ipv6Selector { destination: Some(Range::only(flow().destination)), ..any },
+                Ipv6Selector { destination: Some(Range::only(flow().source)), ..any },
+            ),
+            (
+                Ipv6Selector { destination_port: Some(Range::new(4999, 5000)), ..any },
+                Ipv6Selector { destination_port: Some(Range::new(5001, 6000)), ..any },
+            ),
+            (
+                Ipv6Selector { source_port: Some(Range::only(40_000)), ..any },
+                Ipv6Selector { source_port: Some(Range::only(5000)), ..any },
+            ),
+            (
+                // ECN bits do not count, on either side.
+                Ipv6Selector { traffic_class: Some(Range::only(0xb8 | 1)), ..any },
+                Ipv6Selector { traffic_class: Some(Range::only(0xbc)), ..any },
+            ),
+            (
+                Ipv6Selector { next_header: Some(Range::only(17)), ..any },
+                Ipv6Selector { next_header: Some(Range::only(6)), ..any },
+            ),
+            (
+                Ipv6Selector { flow_label: Some(Range::new(7, 8)), ..any },
+                Ipv6Selector { flow_label: Some(Range::new(8, 9)), ..any },
+            ),
+        ] {
+            assert!(fits.matches(&flow()), "{fits:?}");
+            assert!(!other.matches(&flow()), "{other:?}");
+        }
+        let spi = Ipv6Selector { spi: Some(Range::new(0, u32::MAX)), ..any };
+        assert!(!spi.matches(&flow()), "a packet without an index has none in any range");
+    }
+
+    #[test]
+    fn the_way_back_is_the_same_flow() {
+        let selector = TrafficSelector::Ipv6(Ipv6Selector {
+            source: Some(Range::only(flow().source)),
+            destination_port: Some(Range::only(5000)),
+            ..Ipv6Selector::default()
+        });
+        let back = flow().reversed();
+        assert_eq!(back.ports, Some((5000, 40_000)));
+        assert!(!selector.matches(&back));
+        assert!(selector.matches(&back.reversed()));
+        let later_fragment = Flow { ports: None, ..flow() };
+        assert!(!selector.matches(&later_fragment));
+        assert!(!TrafficSelector::Ipv4(Ipv4Selector::default()).matches(&flow()));
+    }
+}
