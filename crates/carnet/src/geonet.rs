@@ -180,6 +180,15 @@ impl Geonet {
         Ok(())
     }
 
+    /// Frames of this station that the link says nobody has acknowledged.
+    pub fn unacknowledged(&mut self) -> Result<Vec<Frame>> {
+        let (mut frames, source) = (Vec::new(), self.link.address());
+        self.link.take_unacknowledged(|destination, packet| {
+            frames.push(Frame { source, destination, packet: packet.to_vec() });
+        })?;
+        Ok(frames)
+    }
+
     /// Queues a frame. What cannot go is counted.
     pub fn send(&mut self, frame: &Frame) {
         let _counted = self.link.send(frame.destination, &frame.packet);
@@ -418,10 +427,14 @@ impl Geonet {
     pub fn counters(&mut self) -> Vec<(String, u64)> {
         let link = self.link.counters();
         let drops = link.drops().map(|(name, count)| (format!("geonet.dropped.{name}"), count));
-        [("geonet.link.received".into(), link.received), ("geonet.link.sent".into(), link.sent)]
-            .into_iter()
-            .chain(drops)
-            .collect()
+        let counts = [
+            ("received", link.received),
+            ("sent", link.sent),
+            ("acknowledged", link.acknowledged),
+            ("unacknowledged", link.unacknowledged),
+        ];
+        let named = counts.map(|(name, count)| (format!("geonet.link.{name}"), count));
+        named.into_iter().chain(drops).collect()
     }
 }
 

@@ -428,6 +428,10 @@ impl Runner {
         }
         // What is received may be answered.
         self.update_position();
+        let unacknowledged = self.geonet.as_mut().map_or(Ok(Vec::new()), Geonet::unacknowledged)?;
+        for frame in unacknowledged {
+            self.input(Input::Unacknowledged(frame));
+        }
         let Runner { geonet: Some(geonet), station, recorder, outputs, .. } = self else { return Ok(()) };
         let result = geonet.receive(|frame| {
             if recorder.is_active() {

@@ -24,6 +24,9 @@
 //! * *The packet data rate* (100 kB/s per source and per sender) holds for IPv6 as well; who wants more over
 //!   one hop than that sets [`Mib::max_packet_data_rate`].
 //! * *An own packet that comes back* is dropped and is no address conflict.
+//! * *Link-layer feedback* is taken where the link has any ([`Router::handle_unacknowledged`]): the standard
+//!   forbids no link to say more than it asks for, and without feedback greedy forwarding keeps sending to
+//!   neighbours that are gone.
 //! * *Old against new*: [`mib::UnknownSender`] is the one place where V1.2.1 and V1.4.1 are incompatible in
 //!   behaviour.
 //! * *Extensions*, all off by default: perimeter recovery ([`forwarding::perimeter`]), adaptive and

@@ -16,7 +16,16 @@ impl Owner for NetlinkSocket {}
 
 /// Lets the runtime of this thread watch `owner`.
 pub(crate) fn watch<T: Owner>(owner: T) -> io::Result<AsyncFd<T>> {
+    watch_for(owner, Interest::READABLE)
+}
+
+/// The same, and what the kernel calls urgent (`EPOLLPRI`) counts as something to read.
+pub(crate) fn watch_urgent<T: Owner>(owner: T) -> io::Result<AsyncFd<T>> {
+    watch_for(owner, Interest::READABLE | Interest::PRIORITY)
+}
+
+fn watch_for<T: Owner>(owner: T, interest: Interest) -> io::Result<AsyncFd<T>> {
     // SAFETY: every `Owner` keeps its one descriptor open until it is dropped, and `AsyncFd` drops it last.
-    let watched = unsafe { AsyncFd::register_with_interest(owner, Interest::READABLE) };
+    let watched = unsafe { AsyncFd::register_with_interest(owner, interest) };
     watched.map_err(|error| error.into_parts().1)
 }

@@ -45,6 +45,8 @@ pub enum Input {
     },
     /// A frame of EtherType 0x8947 from the GeoNetworking link.
     Frame(Frame),
+    /// A frame that this station sent to one other, and that nobody acknowledged.
+    Unacknowledged(Frame),
     /// The GN address of this station, from now on: because it became known, or changed.
     GeonetAddress(u64),
     /// Where the station is now.

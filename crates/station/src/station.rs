@@ -344,7 +344,11 @@ impl Station {
         self.assert_drained();
         // What concerns GeoNetworking alone comes often, and leaves everything else as it is.
         let geonet_alone = match &input {
-            Input::Frame(_) | Input::Position(_) | Input::Geonet(_) | Input::GeonetAddress(_) => true,
+            Input::Frame(_)
+            | Input::Unacknowledged(_)
+            | Input::Position(_)
+            | Input::Geonet(_)
+            | Input::GeonetAddress(_) => true,
             Input::Timeout => self.mobility_timeout().is_none_or(|due| due > now),
             _ => false,
         };
@@ -390,6 +394,12 @@ impl Station {
                         now,
                         ReceivedFrame { source: *source, destination: *destination, packet },
                     );
+                }
+                Ok(())
+            }
+            Input::Unacknowledged(frame) => {
+                if let Some(geonet) = &mut self.geonet {
+                    geonet.handle_unacknowledged(now, frame.destination, &frame.packet);
                 }
                 Ok(())
             }

@@ -189,6 +189,8 @@ impl Station {
                 ("sent", counted.sent),
                 ("beacons", counted.beacons),
                 ("recoveries", counted.recoveries),
+                ("unacknowledged", counted.unacknowledged),
+                ("rerouted", counted.rerouted),
             ] {
                 counters.push((format!("geonet.{name}"), count));
             }

@@ -1,7 +1,8 @@
 //! The router: it receives, delivers, forwards and originates packets (clause 10.3).
 //!
 //! `receive` judges what comes in and learns from it, `source` builds what upper layers ask for, `forward`
-//! sends a packet on its way by the algorithms of [`crate::forwarding`], `service` has the Location Service,
+//! sends a packet on its way by the algorithms of [`crate::forwarding`], `feedback` finds another way where the
+//! link could not reach the next hop, `service` has the Location Service,
 //! beacons and what else is due at some time. They share the state that is defined here.
 //!
 //! **How to drive it.** Each `handle_*` takes the time and an input; afterwards [`Router::poll_output`] is
@@ -9,6 +10,7 @@
 //! [`Router::poll_timeout`] says so. Nothing is sent before the first position. Buffers of frames that were
 //! sent may be given back with [`Router::recycle`]; then a forwarded packet allocates nothing.
 
+mod feedback;
 mod forward;
 mod receive;
 mod service;
@@ -25,7 +27,7 @@ use crate::forwarding::contention_based::{ContentionBuffer, Identity};
 use crate::forwarding::greedy::NextHopCache;
 use crate::geodesy::Position;
 use crate::io::{Event, Output};
-use crate::location_table::{LocationTable, Slot, mac_key, mid_key};
+use crate::location_table::{LocationTable, Slot, mid_key};
 use crate::{GeonetDrop, MacAddress, Mib};
 
 /// Buffers that are kept for the next packets.
@@ -68,6 +70,10 @@ pub struct Counters {
     pub location_replies: u64,
     /// Packets that entered perimeter mode here.
     pub recoveries: u64,
+    /// Frames to one station that the link reported as not acknowledged.
+    pub unacknowledged: u64,
+    /// Their packets that were sent on another way; they count among `sent` and `forwarded` once more.
+    pub rerouted: u64,
     dropped: [u64; GeonetDrop::ALL.len()],
 }
 
@@ -82,6 +88,8 @@ impl Default for Counters {
             location_requests: 0,
             location_replies: 0,
             recoveries: 0,
+            unacknowledged: 0,
+            rerouted: 0,
             dropped: [0; GeonetDrop::ALL.len()],
         }
     }
@@ -263,13 +271,6 @@ impl Router {
         let first = self.position.replace(LongPositionVector { address: self.address, ..position }).is_none();
         self.plan_beacon(now, first);
         Ok(())
-    }
-
-    /// The link could not reach a neighbour: it no longer is one. Packets take another way at once.
-    pub fn handle_link_failure(&mut self, now: Time, neighbour: MacAddress) {
-        if let Some(slot) = self.table.find(now, mac_key(neighbour)) {
-            self.table.demote(now, &self.mib, slot);
-        }
     }
 
     /// Where this station is; all algorithms that ask have been given a position before.

@@ -110,7 +110,10 @@ impl Router {
     }
 
     /// Reads a packet, and the recovery header of one in perimeter mode.
-    fn read<'a>(&self, octets: &'a [u8]) -> Result<(Packet<'a>, Option<RecoveryHeader>), GeonetDrop> {
+    pub(super) fn read<'a>(
+        &self,
+        octets: &'a [u8],
+    ) -> Result<(Packet<'a>, Option<RecoveryHeader>), GeonetDrop> {
         let mut packet = Packet::parse(octets)?;
         if packet.common.next_header != CommonNextHeader::Unknown(perimeter::NEXT_HEADER)
             || self.mib.recovery == Recovery::None

@@ -7,7 +7,8 @@ use std::time::Duration;
 use carnet_base::{Rng, Time};
 use carnet_geonet::geodesy::Position;
 use carnet_geonet::{
-    BROADCAST, Delivery, GeonetDrop, MacAddress, Mib, Output, ReceivedFrame, Request, Router, Transport,
+    BROADCAST, Delivery, GeonetDrop, MacAddress, Mib, Output, ReceivedFrame, Request, Router, Transmission,
+    Transport,
 };
 use carnet_wire::geonet::{
     CommonNextHeader, GnAddress, HeaderType, LongPositionVector, StationType, Timestamp,
@@ -26,11 +27,18 @@ struct Flight {
     to: usize,
     destination: MacAddress,
     frame: Vec<u8>,
+    /// It did not arrive, and comes back to its sender as not acknowledged.
+    returned: bool,
 }
 
 pub struct Air {
     pub now: Time,
     pub range: f64,
+    /// Standard deviation of the shadowing in dB: of each pair, another one each second.
+    pub shadowing: f64,
+    /// The link tells of frames to one station that nobody acknowledged.
+    pub feedback: bool,
+    seed: u64,
     pub routers: Vec<Router>,
     /// Metres east and north.
     pub places: Vec<(f64, f64)>,
@@ -60,6 +68,9 @@ impl Air {
         let mut air = Air {
             now: Time::from_secs(1000),
             range,
+            shadowing: 0.0,
+            feedback: false,
+            seed,
             routers,
             places: places.to_vec(),
             flights: BinaryHeap::new(),
@@ -97,24 +108,50 @@ impl Air {
         (a.0 - b.0).hypot(a.1 - b.1) <= self.range
     }
 
+    /// With the shadowing of the moment, and path loss as in `scenarios/highway-100` (exponent 2.5).
+    fn hears(&self, from: usize, to: usize) -> bool {
+        if self.shadowing == 0.0 {
+            return self.in_range(from, to);
+        }
+        let (a, b) = (self.places[from], self.places[to]);
+        let distance = (a.0 - b.0).hypot(a.1 - b.1).max(1.0);
+        let second = self.now.as_nanos() / 1_000_000_000;
+        let pair = (from.min(to) * self.places.len() + from.max(to)) as u64;
+        let mut rng = Rng::new(self.seed ^ second << 32 ^ pair);
+        // The sum of twelve is near enough to normal.
+        let normal = (0..12).map(|_| rng.below(1_000_000) as f64 / 1e6).sum::<f64>() - 6.0;
+        25.0 * (self.range / distance).log10() + self.shadowing * normal >= 0.0
+    }
+
+    fn fly(&mut self, from: usize, to: usize, returned: bool, transmission: &Transmission) {
+        self.order += 1;
+        self.flights.push(Reverse(Flight {
+            // Seven tries.
+            at: self.now + AIRTIME * if returned { 7 } else { 1 },
+            order: self.order,
+            from,
+            to,
+            destination: transmission.destination,
+            frame: transmission.frame.clone(),
+            returned,
+        }));
+    }
+
     fn drain(&mut self, node: usize) {
         while let Some(output) = self.routers[node].poll_output() {
             match output {
                 Output::Transmit(transmission) => {
+                    let mut heard = false;
                     for to in 0..self.routers.len() {
-                        let heard =
+                        let meant =
                             transmission.destination == BROADCAST || transmission.destination == mac(to);
-                        if to != node && heard && self.in_range(node, to) {
-                            self.order += 1;
-                            self.flights.push(Reverse(Flight {
-                                at: self.now + AIRTIME,
-                                order: self.order,
-                                from: node,
-                                to,
-                                destination: transmission.destination,
-                                frame: transmission.frame.clone(),
-                            }));
+                        if to != node && meant && self.hears(node, to) {
+                            heard = true;
+                            self.fly(node, to, false, &transmission);
                         }
+                    }
+                    if self.feedback && !heard && transmission.destination != BROADCAST {
+                        self.fly(node, node, true, &transmission);
                     }
                     self.transmitted.push((self.now, node, transmission.destination, transmission.frame));
                 }
@@ -147,12 +184,16 @@ impl Air {
                 (Some(at), timer) if at <= end && timer.is_none_or(|(due, _)| at <= due) => {
                     let Some(Reverse(flight)) = self.flights.pop() else { break };
                     self.now = flight.at;
-                    let frame = ReceivedFrame {
-                        source: mac(flight.from),
-                        destination: flight.destination,
-                        packet: &flight.frame,
+                    let (router, destination) = (&mut self.routers[flight.to], flight.destination);
+                    let _ = if flight.returned {
+                        router.handle_unacknowledged(self.now, destination, &flight.frame)
+                    } else {
+                        let source = mac(flight.from);
+                        router.handle_frame(
+                            self.now,
+                            ReceivedFrame { source, destination, packet: &flight.frame },
+                        )
                     };
-                    let _ = self.routers[flight.to].handle_frame(self.now, frame);
                     self.drain(flight.to);
                 }
                 (_, Some((due, node))) if due <= end => {

@@ -272,6 +272,13 @@ impl Iut {
         result
     }
 
+    /// The link says that nobody acknowledged this frame.
+    pub fn unacknowledged(&mut self, frame: &Transmission) -> Result<(), GeonetDrop> {
+        let result = self.router.handle_unacknowledged(self.now, frame.destination, &frame.frame);
+        self.drain();
+        result
+    }
+
     /// Knows these stations as neighbours.
     pub fn knows(&mut self, stations: &[Station]) {
         for station in stations {

@@ -14,6 +14,7 @@ mod beaconing;
 mod broadcast;
 mod buffering;
 mod contention;
+mod feedback;
 mod headers;
 mod hostile;
 mod location_service;

@@ -35,6 +35,11 @@ impl ReceiveBatch {
         }
     }
 
+    /// Room for one message.
+    pub(super) fn first_slot(&mut self) -> &mut [u8] {
+        &mut self.octets[..self.slot]
+    }
+
     /// Receives what is there without waiting, and hands over each message, the sender's address where `named`
     /// asks for it, and whether the message was cut off.
     pub(super) fn receive(

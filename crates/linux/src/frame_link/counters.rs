@@ -31,6 +31,10 @@ pub struct FrameCounters {
     pub received: u64,
     /// Frames that the kernel took, once each, to however many peers they went.
     pub sent: u64,
+    /// Frames to one station that were acknowledged, where the driver tells.
+    pub acknowledged: u64,
+    /// Frames to one station of which the driver said that nobody acknowledged them.
+    pub unacknowledged: u64,
     dropped: [u64; FrameDrop::ALL.len()],
 }
 

@@ -14,9 +14,9 @@
 //! Both receive and send in batches of up to [`BATCH`] frames per system call. Frames that are to be sent wait
 //! until [`FrameLink::flush`]; what the kernel does not take then waits for the next turn, up to a bound.
 //!
-//! **Link-layer feedback.** A radio that knows whether a unicast frame was acknowledged (802.11 ad hoc, most
-//! modems) could spare GeoNetworking the wait for a neighbour's entry to run out. Neither a packet socket nor
-//! UDP tells, so there is none yet; its place is a further variant of [`LinkEvent`].
+//! **Link-layer feedback.** A driver of 802.11 that knows whether a unicast frame was acknowledged gives it back
+//! to the socket with the answer, see [`feedback`]; [`FrameLink::take_unacknowledged`] hands those out that were
+//! not. A wire does not, nor does UDP: what a radio behind an IP modem knows is not asked for.
 //!
 //! Left out: the traffic class is not mapped to an access category (EN 302 663), and frames in a VLAN other
 //! than the interface's own are not heard.
@@ -25,6 +25,7 @@ mod address;
 mod batch;
 mod config;
 mod counters;
+mod feedback;
 mod follow;
 mod packet;
 mod queue;
@@ -44,7 +45,7 @@ pub use counters::{FrameCounters, FrameDrop};
 
 use crate::error::{Error, Result};
 use crate::netlink::LinkInfo;
-use crate::readable::watch;
+use crate::readable::{watch, watch_urgent};
 use crate::undo::UndoFile;
 use batch::ReceiveBatch;
 use follow::Follow;
@@ -85,7 +86,7 @@ pub enum LinkState {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum LinkEvent {
-    /// There may be frames for [`FrameLink::try_receive`].
+    /// There may be frames for [`FrameLink::take_unacknowledged`] and [`FrameLink::try_receive`].
     Frames,
     /// The state, the address or the MTU has changed; ask for what is of interest.
     Changed(LinkState),
@@ -159,8 +160,8 @@ impl FrameLink {
     /// Waits until there may be frames, or the link has changed. Safe to cancel.
     ///
     /// While frames wait because the kernel takes none, it also tries to send them: it must be awaited all the
-    /// time, if only in a `select!`. After [`LinkEvent::Frames`] call [`FrameLink::try_receive`], or it returns
-    /// the same at once.
+    /// time, if only in a `select!`. After [`LinkEvent::Frames`] call [`FrameLink::take_unacknowledged`], then
+    /// [`FrameLink::try_receive`], or it returns the same at once.
     pub async fn readable(&mut self) -> Result<LinkEvent> {
         loop {
             if self.queue.is_empty() {
@@ -188,6 +189,30 @@ impl FrameLink {
             }
             Poll::Pending => Poll::Pending,
         }
+    }
+
+    /// Hands each unicast frame of this station to `take` that was not acknowledged, as far as is known: its
+    /// destination, and what stands behind the EtherType. Returns how many.
+    pub fn take_unacknowledged(&mut self, mut take: impl FnMut(MacAddress, &[u8])) -> Result<usize> {
+        let FrameLink { medium: Medium::Packet, socket: Some(socket), counters, .. } = self else {
+            return Ok(0);
+        };
+        let before = counters.unacknowledged;
+        // All of them: it is no more than was sent since the last time.
+        while let Some(status) = feedback::next(socket.get_ref(), &mut self.batch)? {
+            let Ok((_, destination, payload)) = packet::parse(status.frame) else { continue };
+            if destination[0] & 1 != 0 {
+                continue;
+            }
+            if status.acknowledged {
+                counters.acknowledged += 1;
+            } else if counters.acknowledged > 0 {
+                // A driver that has never seen an acknowledgement does not know of any.
+                counters.unacknowledged += 1;
+                take(destination, payload);
+            }
+        }
+        Ok((counters.unacknowledged - before) as usize)
     }
 
     /// Receives up to [`BATCH`] frames without waiting, and hands each to `take`: source, destination (this
@@ -349,7 +374,13 @@ impl FrameLink {
         if setsockopt(&socket, sockopt::SndBufForce, &SEND_BUFFER).is_err() {
             let _ = socket.set_send_buffer_size(SEND_BUFFER);
         }
-        watch(socket).map_err(failed)
+        match self.medium {
+            Medium::Packet => {
+                feedback::ask(&socket);
+                watch_urgent(socket).map_err(failed)
+            }
+            Medium::Udp(_) => watch(socket).map_err(failed),
+        }
     }
 
     /// Says why an interface cannot be used, once.

@@ -7,7 +7,7 @@ use std::collections::VecDeque;
 use std::time::Duration;
 
 use carnet_base::{RateLimiter, Rng, Time};
-use carnet_geonet::{Mib, Output as Routed, ReceivedFrame, Router};
+use carnet_geonet::{MacAddress, Mib, Output as Routed, ReceivedFrame, Router};
 use carnet_wire::geonet::GnAddress;
 
 use self::echo::Echo;
@@ -69,6 +69,11 @@ impl Geonet {
     pub(crate) fn handle_frame(&mut self, now: Time, frame: ReceivedFrame<'_>) {
         // The router counts what it drops.
         let _counted = self.router.handle_frame(now, frame);
+        self.collect(now);
+    }
+
+    pub(crate) fn handle_unacknowledged(&mut self, now: Time, destination: MacAddress, packet: &[u8]) {
+        let _counted = self.router.handle_unacknowledged(now, destination, packet);
         self.collect(now);
     }
 

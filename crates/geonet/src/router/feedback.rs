@@ -1,0 +1,97 @@
+//! Link-layer feedback: nobody acknowledged a frame to one station.
+//!
+//! The standard has no use for it: a neighbour is one until its lifetime ends, and what greedy forwarding sends
+//! meanwhile to one that has driven on is lost. As in GPSR (Karp and Kung, MobiCom 2000, "support for MAC-layer
+//! failure feedback") such a station is no neighbour any more until it is heard again, and the packet that it did
+//! not get takes the next best way: another neighbour, a walk around the void, the buffer, or a broadcast. Each
+//! failure leaves one neighbour less to try, so this ends.
+//!
+//! The link hands back the frame itself; nothing is kept for this, and a link that never says anything costs
+//! nothing. If it was only the acknowledgement that was lost, there are two copies on their way, and duplicate
+//! detection ends one of them.
+
+use carnet_base::Time;
+use carnet_wire::geonet::{ExtendedHeader, Packet};
+
+use super::Router;
+use super::forward::Origin;
+use crate::buffers::{Meta, Waiting};
+use crate::forwarding::Target;
+use crate::geodesy::{self, Metric, Position};
+use crate::location_table::{mac_key, mid_key};
+use crate::mib::AreaForwarding;
+use crate::{GeonetDrop, MacAddress};
+
+impl Router {
+    /// The link could not reach a neighbour: it no longer is one. Packets take another way at once.
+    pub fn handle_link_failure(&mut self, now: Time, neighbour: MacAddress) {
+        if let Some(slot) = self.table.find(now, mac_key(neighbour)) {
+            self.table.demote(now, &self.mib, slot);
+        }
+    }
+
+    /// A frame that this router sent to one station was not acknowledged; `octets` is what stood behind its
+    /// EtherType.
+    ///
+    /// # Errors
+    /// Why the packet goes no further.
+    pub fn handle_unacknowledged(
+        &mut self,
+        now: Time,
+        destination: MacAddress,
+        octets: &[u8],
+    ) -> Result<(), GeonetDrop> {
+        self.assert_drained();
+        // A group does not acknowledge anything.
+        if destination[0] & 1 != 0 {
+            return Ok(());
+        }
+        self.counters.unacknowledged += 1;
+        self.handle_link_failure(now, destination);
+        let result = self.read(octets).and_then(|(packet, _)| self.reroute(now, &packet));
+        if let Err(reason) = result {
+            self.count_drop(reason);
+        }
+        result
+    }
+
+    /// Sends a packet once more, by another way.
+    fn reroute(&mut self, now: Time, packet: &Packet<'_>) -> Result<(), GeonetDrop> {
+        let target = match packet.extended {
+            ExtendedHeader::GeoUnicast { destination, .. }
+            | ExtendedHeader::LocationServiceReply { destination, .. } => {
+                let position = Position::new(destination.latitude, destination.longitude);
+                Target::station(mid_key(destination.address), position)
+            }
+            ExtendedHeader::GeoBroadcast { area, .. } => {
+                // F.4: contention stands by for this very case.
+                let inside = geodesy::is_inside(&area, self.place());
+                if inside && self.mib.area_forwarding == AreaForwarding::Advanced {
+                    return Ok(());
+                }
+                Target::Area { area, metric: Metric::new(geodesy::centre(&area)) }
+            }
+            ExtendedHeader::GeoAnycast { area, .. } => {
+                Target::Anybody { area, metric: Metric::new(geodesy::centre(&area)) }
+            }
+            // These go to everybody.
+            _ => return Ok(()),
+        };
+        let source = mid_key(packet.extended.source().address);
+        let traffic_class = packet.common.traffic_class;
+        let mut frame = self.buffer();
+        // As it was before a walk around a void.
+        packet.append_to(&mut frame);
+        let meta = Meta {
+            identity: (source, packet.extended.sequence().unwrap_or(0)),
+            target,
+            traffic_class,
+            store: traffic_class.store_carry_forward,
+            lifetime: packet.basic.lifetime,
+            since: now,
+            own: source == mid_key(self.address),
+        };
+        self.counters.rerouted += 1;
+        self.dispatch(now, Waiting { frame, meta }, Origin::Here)
+    }
+}

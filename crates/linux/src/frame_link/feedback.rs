@@ -1,0 +1,74 @@
+//! Frames that come back from the driver, with the answer whether somebody acknowledged them.
+//!
+//! A socket with `SO_WIFI_STATUS` gets each unicast frame back on its error queue when mac80211 is done with it, with
+//! a control message `SCM_WIFI_STATUS`: 1 if it was acknowledged. Other drivers and other kinds of interface never
+//! put anything there. A driver that does not know reports every frame as not acknowledged, so that no such report
+//! is believed before the first acknowledgement.
+
+use std::io::{self, IoSliceMut};
+use std::os::fd::AsRawFd;
+
+use nix::errno::Errno;
+use nix::sys::socket::{ControlMessageOwned, LinkAddr, MsgFlags, recvmsg};
+use socket2::Socket;
+
+use super::batch::ReceiveBatch;
+use crate::error::{Error, Result};
+
+/// A frame with what became of it.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Status<'a> {
+    /// With its Ethernet header.
+    pub frame: &'a [u8],
+    pub acknowledged: bool,
+}
+
+/// Asks for reports. What the kernel does not know of, it will not report.
+pub(super) fn ask(socket: &Socket) {
+    // A report is to wake whoever waits for frames (EPOLLPRI).
+    for option in [libc::SO_WIFI_STATUS, libc::SO_SELECT_ERR_QUEUE] {
+        let on: libc::c_int = 1;
+        // SAFETY: `on` is a live `c_int`, and the length is its own.
+        unsafe {
+            libc::setsockopt(
+                socket.as_raw_fd(),
+                libc::SOL_SOCKET,
+                option,
+                (&raw const on).cast(),
+                size_of::<libc::c_int>() as libc::socklen_t,
+            );
+        }
+    }
+}
+
+/// The next report, if there is one; its frame is in `room`.
+pub(super) fn next<'a>(socket: &Socket, room: &'a mut ReceiveBatch) -> Result<Option<Status<'a>>> {
+    let slot = room.first_slot();
+    // The report itself, and the extended error with the address that comes with everything in that queue.
+    let mut control = nix::cmsg_space!([u8; 64], libc::c_int);
+    loop {
+        let mut vector = [IoSliceMut::new(slot)];
+        let flags = MsgFlags::MSG_ERRQUEUE | MsgFlags::MSG_DONTWAIT;
+        match recvmsg::<LinkAddr>(socket.as_raw_fd(), &mut vector, Some(&mut control), flags) {
+            Ok(message) => {
+                let length = message.bytes;
+                let report = message.cmsgs().ok().into_iter().flatten().find_map(|one| acknowledged(&one));
+                if let Some(acknowledged) = report {
+                    return Ok(Some(Status { frame: &slot[..length.min(slot.len())], acknowledged }));
+                }
+            }
+            Err(Errno::EINTR) => {}
+            Err(Errno::EAGAIN | Errno::ENETDOWN | Errno::ENODEV | Errno::ENXIO) => return Ok(None),
+            Err(error) => {
+                return Err(Error::kernel("read what became of frames", io::Error::from(error)));
+            }
+        }
+    }
+}
+
+fn acknowledged(message: &ControlMessageOwned) -> Option<bool> {
+    let ControlMessageOwned::Unknown(unknown) = message else { return None };
+    let header = &unknown.cmsg_header;
+    (header.cmsg_level == libc::SOL_SOCKET && header.cmsg_type == libc::SCM_WIFI_STATUS)
+        .then(|| unknown.data_bytes.first_chunk().is_some_and(|octets| i32::from_ne_bytes(*octets) != 0))
+}
