@@ -43,7 +43,7 @@ pub fn status(
             state: now.mobile_router.unwrap_or_default().into(),
             home_address: router.config().home_address,
             home_agent: router.config().home_agent,
-            care_of_address: router.registration().map(|r| r.care_of_address.into()),
+            care_of_address: router.registration().map(|r| r.care_of_address),
             uplink: active.map(|uplink| uplink.interface),
             wanted_uplink: router.forced_uplink().map(|uplink| uplink.config.interface.clone()),
         }),

@@ -39,6 +39,8 @@ pub fn station(config: &Config, gn_address: Option<GnAddress>) -> StationConfig 
             home_address: router.home_address,
             home_prefix: router.home_prefix,
             home_agent: router.home_agent,
+            home_agent_ipv4: None,
+            force_udp: false,
             prefixes: router.prefixes.clone(),
             mode: match router.registration {
                 Registration::Explicit => RegistrationMode::Explicit,
@@ -52,6 +54,7 @@ pub fn station(config: &Config, gn_address: Option<GnAddress>) -> StationConfig 
                 .map(|uplink| UplinkConfig {
                     interface: uplink.interface.clone(),
                     priority: u32::from(uplink.priority),
+                    ..UplinkConfig::default()
                 })
                 .collect(),
         },

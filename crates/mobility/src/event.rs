@@ -2,6 +2,7 @@
 
 use std::net::Ipv6Addr;
 
+use carnet_base::Endpoint;
 use ipnet::Ipv6Net;
 use serde::{Deserialize, Serialize};
 
@@ -13,8 +14,8 @@ pub enum Event {
     Registered {
         /// Home agent.
         home_agent: Ipv6Addr,
-        /// Care-of address that the home agent acknowledged.
-        care_of_address: Ipv6Addr,
+        /// Our end of the tunnel, with the care-of address that the home agent acknowledged.
+        care_of_address: Endpoint,
         /// Uplink interface.
         uplink: String,
         /// From the first Binding Update of this registration to its acknowledgement, in microseconds.

@@ -40,6 +40,8 @@ pub use mobile_router::MobileRouter;
 pub use security::{Authentication, ReplayProtection, SecurityAssociation};
 pub use sequence::is_newer;
 
+/// The port of IPv6 in UDP (RFC 5555 8), at both ends as far as no NAT changes it.
+pub const UDP_PORT: u16 = 4191;
 /// The unit of every lifetime in Binding Updates and Acknowledgements (RFC 6275 6.1.7).
 pub const LIFETIME_UNIT: Duration = Duration::from_secs(4);
 /// `MAX_UPDATE_RATE`: Mobility Header messages of one type to one node per second (RFC 6275 12).

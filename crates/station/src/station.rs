@@ -7,7 +7,7 @@ mod path_mtus;
 use std::collections::{BTreeMap, VecDeque};
 use std::net::Ipv6Addr;
 
-use carnet_base::{Interface, LinkMessage, Rng, Time, WallTime};
+use carnet_base::{Endpoint, Interface, LinkMessage, Rng, Time, WallTime};
 use carnet_geonet::{Mib, ReceivedFrame};
 use carnet_mobility::home_agent::{AuthorizedNode, HomeAgentConfig, StoredBinding};
 use carnet_mobility::mobile_router::{Attachment, MobileRouterConfig, StoredSequence};
@@ -644,7 +644,11 @@ impl Router {
     /// The MTU of the path in use (until there is one, what fits every uplink), and whether the prefixes are good.
     fn inform_advertisers(&mut self, now: Time, path_mtus: &PathMtus) {
         let home_agent = self.machine.config().home_agent;
-        let in_use = self.machine.path().and_then(|local| path_mtus.effective((local, home_agent)));
+        let in_use = self
+            .machine
+            .path()
+            .and_then(Endpoint::ipv6)
+            .and_then(|local| path_mtus.effective((local, home_agent)));
         let uplinks = self.machine.uplinks().iter();
         let attached = uplinks.filter(|uplink| matches!(uplink.attachment, Attachment::Foreign { .. }));
         let any = attached.map(|uplink| uplink.mtu().saturating_sub(HEADER_LEN as u32)).min();

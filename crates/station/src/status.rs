@@ -1,6 +1,6 @@
 //! What a station shows of itself.
 
-use std::net::Ipv6Addr;
+use std::net::{IpAddr, Ipv6Addr};
 use std::time::Duration;
 
 use carnet_base::{DropReason, Time};
@@ -110,7 +110,10 @@ impl Station {
             bindings.push(BindingStatus {
                 end: TunnelEnd::MobileRouter,
                 home_address: router.config().home_address,
-                care_of_address: registration.map(|r| r.care_of_address),
+                care_of_address: registration.and_then(|r| match r.care_of_address {
+                    IpAddr::V6(address) => Some(address),
+                    IpAddr::V4(_) => None,
+                }),
                 prefixes: router.config().prefixes.clone(),
                 state: state_name(router.state()),
                 lifetime: registration.map_or(Duration::ZERO, |r| r.lifetime),

@@ -5,6 +5,7 @@
 //! service (RFC 3963 5.4); from then on a single Binding Update asks again every [`REFUSED_INTERVAL`], so that
 //! a router whose home agent has been put right comes back without anybody's help.
 
+use std::net::IpAddr;
 use std::time::Duration;
 
 use carnet_base::{LinkMessage, Time, WallTime};
@@ -15,6 +16,7 @@ use carnet_wire::{icmpv6, nd};
 use super::binding_update_list::{
     Exchange, MAX_BINDACK_TIMEOUT, Purpose, Remedy, Sent, refresh_after, remedy,
 };
+use super::sending::mapped;
 use super::{Hints, MobileRouter, REFUSED_INTERVAL, Registration, Timer};
 use crate::home_agent::ND_HOP_LIMIT;
 use crate::sequence::is_later;
@@ -40,7 +42,10 @@ impl MobileRouter {
             return Err(MobilityDrop::WrongParty);
         }
         if let Some(association) = self.config.authentication.association() {
-            let verified = association.verify(octets, exchange.care_of_address, self.config.home_address);
+            // That of the Binding Update which it answers; status 135 names another number than that one's.
+            let answered = exchange.find(acknowledgement.sequence).map(|sent| sent.care_of_address);
+            let care_of_address = answered.or(exchange.care_of_address()).ok_or(MobilityDrop::Unexpected)?;
+            let verified = association.verify(octets, mapped(care_of_address), self.config.home_address);
             if let Err(reason) = verified {
                 if self.key_warnings.allow(now) {
                     let spi = association.spi;
@@ -96,8 +101,8 @@ impl MobileRouter {
                 reason: "the home agent does not support mobile routers (no R flag in its acknowledgement)"
                     .into(),
             }));
-            self.exchange =
-                Some(Exchange::new(Purpose::Deregister, exchange.uplink, exchange.care_of_address, false));
+            let addresses = vec![sent.care_of_address];
+            self.exchange = Some(Exchange::new(Purpose::Deregister, exchange.uplink, addresses, false));
             self.transmit(now, wall);
             self.forwarding_changed("the home agent does not support mobile routers");
             return Ok(());
@@ -123,7 +128,8 @@ impl MobileRouter {
         // Not more than was asked for, and counted from when it was asked for.
         let lifetime = lifetime_from_units(acknowledgement.lifetime).min(self.config.lifetime);
         let registration = Registration {
-            care_of_address: exchange.care_of_address,
+            care_of_address: sent.care_of_address,
+            udp: self.takes_udp(exchange.uplink, sent.care_of_address, acknowledgement),
             lifetime,
             expires: sent.at + lifetime,
             sequence: sent.sequence,
@@ -140,6 +146,7 @@ impl MobileRouter {
         self.exchange = None;
         self.doubtful = false;
         self.timers.stop(Timer::Retransmit);
+        self.race_decided(exchange.uplink, &exchange.sent, sent);
         let advised = acknowledgement.options.iter().find_map(|option| match option {
             Ok(MobilityOption::BindingRefreshAdvice(units)) => Some(lifetime_from_units(units)),
             _ => None,
@@ -154,7 +161,7 @@ impl MobileRouter {
         self.outputs.push_back(Output::Forwarding(self.config.home_address));
         self.outputs.push_back(Output::Event(Event::Registered {
             home_agent: self.config.home_agent,
-            care_of_address: registration.care_of_address,
+            care_of_address: self.local_end(&registration),
             uplink: self.uplinks[exchange.uplink].config.interface.clone(),
             latency_us: u64::try_from(latency.as_micros()).unwrap_or(u64::MAX),
             lifetime_s: u32::try_from(lifetime.as_secs()).unwrap_or(u32::MAX),
@@ -164,6 +171,40 @@ impl MobileRouter {
         self.back_off = None;
         let reason = self.moving_because.take();
         self.forwarding_changed(reason.as_deref().unwrap_or("the home agent acknowledged it"));
+    }
+
+    /// The first care-of address of a race that brings an answer wins (RFC 8305 5); those tried before it are not
+    /// tried first again on this network.
+    pub(super) fn race_decided(&mut self, uplink: usize, all: &[Sent], winner: Sent) {
+        let Some(uplink) = self.uplinks.get_mut(uplink) else { return };
+        let loser = all.iter().find(|sent| {
+            sent.care_of_address != winner.care_of_address && !is_newer(sent.sequence, winner.sequence)
+        });
+        if uplink.lost == Some(winner.care_of_address) {
+            uplink.lost = None;
+        }
+        if let Some(loser) = loser {
+            uplink.lost = Some(loser.care_of_address);
+        }
+    }
+
+    /// Whether data goes in UDP, which is for an IPv4 care-of address only: behind a NAT, or when either side
+    /// wants it so (RFC 5555 4.2, 3.2.2). The option is there also without a NAT; then its refresh time is all
+    /// ones.
+    pub(super) fn takes_udp(
+        &self,
+        uplink: usize,
+        care_of_address: IpAddr,
+        acknowledgement: &BindingAcknowledgement<'_>,
+    ) -> bool {
+        let told = acknowledgement.options.iter().any(|option| {
+            matches!(
+                option,
+                Ok(MobilityOption::Unknown { option_type: 31, data })
+                    if data.first().is_some_and(|flags| flags & 0x80 != 0) || data.get(2..6) != Some(&[0xff; 4])
+            )
+        });
+        care_of_address.is_ipv4() && (told || self.forces_udp(uplink))
     }
 
     /// Status 135: the next number after the one that the home agent names, at once but not for ever.
@@ -237,12 +278,8 @@ impl MobileRouter {
             Remedy::Retry(after) => self.hold(now, after),
             Remedy::StartOver => {
                 self.unregister();
-                self.exchange = Some(Exchange::new(
-                    Purpose::Deregister,
-                    exchange.uplink,
-                    exchange.care_of_address,
-                    false,
-                ));
+                let addresses = exchange.care_of_address().into_iter().collect();
+                self.exchange = Some(Exchange::new(Purpose::Deregister, exchange.uplink, addresses, false));
                 self.transmit(now, wall);
             }
             Remedy::GoOn => return,

@@ -4,7 +4,7 @@
 //! home agent acknowledged last. The two live side by side: while a new care-of address is being registered
 //! the old registration goes on carrying traffic.
 
-use std::net::Ipv6Addr;
+use std::net::IpAddr;
 use std::time::Duration;
 
 use carnet_base::Time;
@@ -16,6 +16,8 @@ const FIRST_REGISTRATION_TIMEOUT: Duration = Duration::from_millis(1500);
 const INITIAL_BINDACK_TIMEOUT: Duration = Duration::from_secs(1);
 /// `MAX_BINDACK_TIMEOUT` (RFC 6275 12).
 pub(super) const MAX_BINDACK_TIMEOUT: Duration = Duration::from_secs(32);
+/// How long the first care-of address of a race is alone (RFC 8305 5).
+pub(super) const CONNECTION_ATTEMPT_DELAY: Duration = Duration::from_millis(250);
 /// Of a long exchange, the acknowledgements of so many transmissions are still welcome.
 const MAX_SENT: usize = 8;
 
@@ -34,6 +36,8 @@ pub(super) struct Sent {
     pub sequence: u16,
     pub at: Time,
     pub timestamp: Option<u64>,
+    /// The care-of address that it left from, and that it is about.
+    pub care_of_address: IpAddr,
 }
 
 /// A Binding Update that has not been acknowledged yet, with all its retransmissions.
@@ -42,8 +46,11 @@ pub(super) struct Exchange {
     pub purpose: Purpose,
     /// The uplink that it goes out on.
     pub uplink: usize,
-    /// The care-of address; the home address for a de-registration on the home link.
-    pub care_of_address: Ipv6Addr,
+    /// The care-of addresses of that uplink, at most one of each family: they are raced in the manner of
+    /// happy eyeballs (RFC 8305 5), the first first. The home address for a de-registration on the home link.
+    pub care_of_addresses: Vec<IpAddr>,
+    /// Which of them is next.
+    pub turn: usize,
     /// The last transmissions, the latest at the end.
     pub sent: Vec<Sent>,
     /// When the first was sent.
@@ -62,11 +69,12 @@ pub(super) struct Exchange {
 }
 
 impl Exchange {
-    pub fn new(purpose: Purpose, uplink: usize, care_of_address: Ipv6Addr, first: bool) -> Self {
+    pub fn new(purpose: Purpose, uplink: usize, care_of_addresses: Vec<IpAddr>, first: bool) -> Self {
         Exchange {
             purpose,
             uplink,
-            care_of_address,
+            care_of_addresses,
+            turn: 0,
             sent: Vec::new(),
             started: None,
             timeout: if first { FIRST_REGISTRATION_TIMEOUT } else { INITIAL_BINDACK_TIMEOUT },
@@ -78,17 +86,32 @@ impl Exchange {
         }
     }
 
+    /// The care-of address that the next transmission is about.
+    pub fn next_care_of_address(&self) -> Option<IpAddr> {
+        self.care_of_addresses.get(self.turn).or(self.care_of_addresses.first()).copied()
+    }
+
+    /// The care-of address of the last transmission; of the next while there was none.
+    pub fn care_of_address(&self) -> Option<IpAddr> {
+        self.sent.last().map(|sent| sent.care_of_address).or_else(|| self.next_care_of_address())
+    }
+
     /// Notes a transmission; the timeout doubles for the one after (RFC 6275 11.8). Returns how long to wait
-    /// for the answer to this one.
+    /// for the answer to this one before the next leaves: not long when that is about another care-of address.
     pub fn transmitted(&mut self, sent: Sent) -> Duration {
         if self.sent.len() == MAX_SENT {
             self.sent.remove(0);
         }
         self.started.get_or_insert(sent.at);
         self.silent_since.get_or_insert(sent.at);
-        self.unanswered += 1;
         self.held = false;
         self.sent.push(sent);
+        self.turn += 1;
+        if self.turn < self.care_of_addresses.len() {
+            return CONNECTION_ATTEMPT_DELAY;
+        }
+        self.turn = 0;
+        self.unanswered += 1;
         let wait = self.timeout;
         self.timeout = (self.timeout * 2).min(MAX_BINDACK_TIMEOUT);
         wait
@@ -114,8 +137,10 @@ impl Exchange {
 /// What the home agent acknowledged last.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Registration {
-    /// The care-of address that it has.
-    pub care_of_address: Ipv6Addr,
+    /// The care-of address that it has, as we see it: a NAT may have made another of it.
+    pub care_of_address: IpAddr,
+    /// Packets go in UDP: there is a NAT on the way, or one of the two wants it so (RFC 5555 4.2).
+    pub udp: bool,
     /// Granted lifetime.
     pub lifetime: Duration,
     /// When it ends, counted from when the Binding Update was sent (RFC 6275 11.7.3).
@@ -167,19 +192,37 @@ pub(super) fn refresh_after(lifetime: Duration) -> Duration {
 
 #[cfg(test)]
 mod tests {
+    use std::net::{Ipv4Addr, Ipv6Addr};
+
     use super::*;
+
+    const IPV6: IpAddr = IpAddr::V6(Ipv6Addr::LOCALHOST);
+    const IPV4: IpAddr = IpAddr::V4(Ipv4Addr::LOCALHOST);
+
+    fn sent(sequence: u16) -> Sent {
+        Sent { sequence, at: Time::ZERO, timestamp: None, care_of_address: IPV6 }
+    }
 
     #[test]
     fn retransmissions_back_off_to_thirty_two_seconds() {
-        let mut exchange = Exchange::new(Purpose::Register, 0, Ipv6Addr::LOCALHOST, true);
-        let waits: Vec<f64> = (0..8)
-            .map(|n| Sent { sequence: n, at: Time::ZERO, timestamp: None })
-            .map(|sent| exchange.transmitted(sent).as_secs_f64())
-            .collect();
+        let mut exchange = Exchange::new(Purpose::Register, 0, vec![IPV6], true);
+        let waits: Vec<f64> = (0..8).map(sent).map(|sent| exchange.transmitted(sent).as_secs_f64()).collect();
         assert_eq!(waits, [1.5, 3.0, 6.0, 12.0, 24.0, 32.0, 32.0, 32.0]);
-        let mut refresh = Exchange::new(Purpose::Register, 0, Ipv6Addr::LOCALHOST, false);
-        let sent = Sent { sequence: 0, at: Time::ZERO, timestamp: None };
-        assert_eq!(refresh.transmitted(sent), Duration::from_secs(1));
+        let mut refresh = Exchange::new(Purpose::Register, 0, vec![IPV6], false);
+        assert_eq!(refresh.transmitted(sent(0)), Duration::from_secs(1));
+    }
+
+    #[test]
+    fn the_second_care_of_address_follows_a_quarter_of_a_second_behind_the_first() {
+        let mut exchange = Exchange::new(Purpose::Register, 0, vec![IPV6, IPV4], true);
+        let mut left = Vec::new();
+        for n in 0..4 {
+            left.push(exchange.next_care_of_address().expect("one"));
+            let wait = exchange.transmitted(sent(n)).as_secs_f64();
+            assert_eq!(wait, [0.25, 1.5, 0.25, 3.0][usize::from(n)]);
+        }
+        assert_eq!(left, [IPV6, IPV4, IPV6, IPV4]);
+        assert_eq!(exchange.unanswered, 2, "two rounds");
     }
 
     #[test]

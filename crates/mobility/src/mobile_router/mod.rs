@@ -31,7 +31,7 @@ mod sending;
 mod uplink;
 
 use std::collections::VecDeque;
-use std::net::Ipv6Addr;
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::time::Duration;
 
 use carnet_base::{Interface, LinkMessage, RateLimiter, Rng, Time, TimerTable, WallTime};
@@ -44,6 +44,7 @@ use serde::{Deserialize, Serialize};
 pub use binding_update_list::Registration;
 use binding_update_list::{Exchange, Purpose};
 use hints::Hints;
+pub use path::Path;
 pub use uplink::{Attachment, Uplink, UplinkConfig};
 
 use crate::home_agent::ND_HOP_LIMIT;
@@ -72,6 +73,10 @@ pub struct MobileRouterConfig {
     pub home_prefix: Ipv6Net,
     /// The home agent.
     pub home_agent: Ipv6Addr,
+    /// Its IPv4 address, where it has one: uplinks without IPv6 can be used then (RFC 5555).
+    pub home_agent_ipv4: Option<Ipv4Addr>,
+    /// From IPv4 care-of addresses always UDP, also where there is no NAT.
+    pub force_udp: bool,
     /// The mobile network prefixes.
     pub prefixes: Vec<Ipv6Net>,
     /// Explicit or implicit.
@@ -149,7 +154,7 @@ pub struct MobileRouter {
     returned: bool,
     stopping: bool,
     /// Care-of address given up, and until when packets to it are still accepted.
-    previous: Option<(Ipv6Addr, Time)>,
+    previous: Vec<(IpAddr, Time)>,
     /// The uplink that events have reported as carrying traffic.
     reported_path: Option<usize>,
     sequence: u16,
@@ -185,7 +190,7 @@ impl MobileRouter {
             at_home: false,
             returned: false,
             stopping: false,
-            previous: None,
+            previous: Vec::new(),
             reported_path: None,
             sequence: rng.u16(),
             clock_offset: 0,
@@ -295,10 +300,8 @@ impl MobileRouter {
             self.target = position(&self.uplinks, old.target);
             self.at_home = old.at_home && self.target.is_some();
             self.returned = old.returned;
-            self.previous = old.previous.filter(|(_, until)| *until > now);
-            if let Some((_, until)) = self.previous {
-                self.timers.set(Timer::Grace, until);
-            }
+            self.previous.clone_from(&old.previous);
+            self.grace_over(now);
             self.reported_path = position(&self.uplinks, old.reported_path);
             if let Some(registration) = old.registration.filter(|r| r.expires > now) {
                 self.registration = Some(registration);
@@ -389,7 +392,7 @@ impl MobileRouter {
     /// The station is about to stop: de-registers if anything is registered.
     pub fn handle_shutdown(&mut self, now: Time, wall: WallTime) {
         self.assert_drained();
-        let path = self.path().filter(|_| !self.at_home);
+        let path = self.plain_path().filter(|_| !self.at_home);
         self.stopping = true;
         for timer in [Timer::Refresh, Timer::Expire, Timer::Settle, Timer::AskAgain] {
             self.timers.stop(timer);
@@ -401,13 +404,13 @@ impl MobileRouter {
             exchange => {
                 self.timers.stop(Timer::Retransmit);
                 // What was sent and not answered yet may have been accepted.
-                let sent = exchange.filter(|e| !e.sent.is_empty()).map(|e| e.care_of_address);
-                let position =
-                    |address| self.uplinks.iter().position(|u| u.care_of_address() == Some(address));
+                let sent = exchange.and_then(|e| e.sent.last().map(|sent| sent.care_of_address));
+                let position = |address| self.uplinks.iter().position(|u| u.has_care_of_address(address));
                 if let Some(care_of_address) = path.or(sent)
                     && let Some(uplink) = position(care_of_address)
                 {
-                    self.exchange = Some(Exchange::new(Purpose::Deregister, uplink, care_of_address, false));
+                    let addresses = vec![care_of_address];
+                    self.exchange = Some(Exchange::new(Purpose::Deregister, uplink, addresses, false));
                     self.transmit(now, wall);
                 }
             }
@@ -498,7 +501,7 @@ impl MobileRouter {
                 }
                 Timer::Settle => self.evaluate(now, wall, "a preferred uplink is back"),
                 Timer::Grace => {
-                    self.previous = None;
+                    self.grace_over(now);
                     self.outputs.push_back(Output::Forwarding(self.config.home_address));
                 }
                 Timer::Solicit(index) => self.solicit(now, index),

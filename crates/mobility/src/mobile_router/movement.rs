@@ -3,7 +3,7 @@
 //! Every change of an uplink leads to the same question, which uplink is the target, and every answer to the
 //! same act, to bring the registration in line with it.
 
-use std::net::Ipv6Addr;
+use std::net::IpAddr;
 use std::time::Duration;
 
 use carnet_base::{Time, WallTime};
@@ -21,17 +21,14 @@ impl MobileRouter {
         if before == after {
             return;
         }
-        if let Attachment::Foreign { care_of_address, .. } = before
-            && self.uplinks[index].care_of_address() != Some(care_of_address)
-            && self.registration.is_some_and(|r| r.care_of_address == care_of_address)
+        let was = care_of_addresses(before);
+        if let Some(registration) = self.registration
+            && was.contains(&Some(registration.care_of_address))
+            && !self.uplinks[index].has_care_of_address(registration.care_of_address)
         {
-            self.retire(now, care_of_address);
+            self.retire(now, registration.care_of_address);
         }
-        let was = match before {
-            Attachment::Foreign { care_of_address, .. } => Some(care_of_address),
-            _ => None,
-        };
-        if was != self.uplinks[index].care_of_address() {
+        if was != care_of_addresses(after) {
             self.rehabilitate(index);
             self.back_off = None;
             self.moving_because = None;
@@ -92,25 +89,29 @@ impl MobileRouter {
         };
         match self.uplinks[target].attachment {
             Attachment::Home { .. } => self.go_home(now, wall, target),
-            Attachment::Foreign { care_of_address, .. } => {
+            Attachment::Foreign { .. } => {
                 self.leave_home();
-                self.register(now, wall, target, care_of_address);
+                self.register(now, wall, target);
             }
             Attachment::Down(_) => {}
         }
         self.forwarding_changed(reason);
     }
 
-    /// Registers `care_of_address` unless it is registered or under way already.
-    fn register(&mut self, now: Time, wall: WallTime, uplink: usize, care_of_address: Ipv6Addr) {
+    /// Registers the best care-of address of an uplink unless it is registered or under way already.
+    fn register(&mut self, now: Time, wall: WallTime, uplink: usize) {
+        let care_of_addresses = self.uplinks[uplink].care_of_addresses();
+        let Some(care_of_address) = care_of_addresses.first().copied() else { return };
         if self.refused.is_some() {
-            self.register_refused(now, wall, uplink, care_of_address);
+            self.register_refused(now, wall, uplink, care_of_addresses);
             return;
         }
-        let under_way = self.exchange.as_ref().is_some_and(|e| {
-            e.purpose == Purpose::Register && e.care_of_address == care_of_address && e.uplink == uplink
-        });
-        if under_way {
+        if let Some(exchange) = &mut self.exchange
+            && exchange.purpose == Purpose::Register
+            && exchange.uplink == uplink
+            && exchange.care_of_addresses.contains(&care_of_address)
+        {
+            exchange.care_of_addresses.retain(|address| care_of_addresses.contains(address));
             return;
         }
         let registered = self.registration.is_some_and(|r| r.care_of_address == care_of_address);
@@ -127,7 +128,7 @@ impl MobileRouter {
         }
         self.timers.stop(Timer::Refresh);
         let first = self.registration.is_none();
-        let mut exchange = Exchange::new(Purpose::Register, uplink, care_of_address, first);
+        let mut exchange = Exchange::new(Purpose::Register, uplink, care_of_addresses, first);
         exchange.timeout = exchange.timeout.max(self.back_off.unwrap_or_default());
         self.exchange = Some(exchange);
         self.transmit(now, wall);
@@ -135,14 +136,14 @@ impl MobileRouter {
 
     /// The same after a refusal: nothing is registered. A de-registration under way follows to where we are; else,
     /// when it is time, a single Binding Update asks again.
-    fn register_refused(&mut self, now: Time, wall: WallTime, uplink: usize, care_of_address: Ipv6Addr) {
+    fn register_refused(&mut self, now: Time, wall: WallTime, uplink: usize, addresses: Vec<IpAddr>) {
         if let Some(exchange) = self.exchange.as_ref().filter(|e| e.purpose == Purpose::Deregister) {
-            if exchange.care_of_address != care_of_address {
-                self.exchange = Some(Exchange::new(Purpose::Deregister, uplink, care_of_address, false));
+            if exchange.care_of_addresses.first() != addresses.first() {
+                self.exchange = Some(Exchange::new(Purpose::Deregister, uplink, addresses, false));
                 self.transmit(now, wall);
             }
         } else if self.timers.get(Timer::AskAgain).is_none() {
-            let exchange = Exchange::new(Purpose::Register, uplink, care_of_address, true);
+            let exchange = Exchange::new(Purpose::Register, uplink, addresses, true);
             self.exchange = Some(Exchange { single: true, ..exchange });
             self.timers.set(Timer::AskAgain, now + REFUSED_INTERVAL);
             self.transmit(now, wall);
@@ -153,7 +154,9 @@ impl MobileRouter {
     /// registered.
     fn abandon(&mut self) {
         if let Some(exchange) = self.exchange.take() {
-            let other = self.registration.is_some_and(|r| r.care_of_address != exchange.care_of_address);
+            let other = self
+                .registration
+                .is_some_and(|r| exchange.sent.iter().any(|sent| sent.care_of_address != r.care_of_address));
             let changes = exchange.purpose == Purpose::Deregister || other;
             self.doubtful |= !exchange.sent.is_empty() && changes;
         }
@@ -164,15 +167,16 @@ impl MobileRouter {
     fn go_home(&mut self, now: Time, wall: WallTime, uplink: usize) {
         let was_home = std::mem::replace(&mut self.at_home, true);
         let home_address = self.config.home_address;
+        let home_addresses = vec![IpAddr::V6(home_address)];
         let under_way = self.exchange.as_ref().is_some_and(|e| {
-            e.purpose == Purpose::Deregister && e.care_of_address == home_address && e.uplink == uplink
+            e.purpose == Purpose::Deregister && e.care_of_addresses == home_addresses && e.uplink == uplink
         });
         if was_home && (self.returned || under_way) {
             return;
         }
         self.timers.stop(Timer::Refresh);
         // Also without a registration that we know of: one from before a restart may live on.
-        self.exchange = Some(Exchange::new(Purpose::Deregister, uplink, home_address, false));
+        self.exchange = Some(Exchange::new(Purpose::Deregister, uplink, home_addresses, false));
         self.outputs.push_back(Output::Forwarding(home_address));
         self.transmit(now, wall);
     }
@@ -203,15 +207,34 @@ impl MobileRouter {
             return;
         }
         let Some(target) = self.target else { return };
-        if let Attachment::Foreign { care_of_address, .. } = self.uplinks[target].attachment {
-            self.exchange = Some(Exchange::new(Purpose::Register, target, care_of_address, false));
+        if let Some(care_of_address) = self.uplinks[target].care_of_addresses().first().copied() {
+            let addresses = vec![care_of_address];
+            self.exchange = Some(Exchange::new(Purpose::Register, target, addresses, false));
             self.transmit(now, wall);
         }
     }
 
     /// Packets to `care_of_address` that are on their way are still welcome for a while.
-    pub(super) fn retire(&mut self, now: Time, care_of_address: Ipv6Addr) {
-        self.previous = Some((care_of_address, now + OLD_PATH_GRACE));
-        self.timers.set(Timer::Grace, now + OLD_PATH_GRACE);
+    pub(super) fn retire(&mut self, now: Time, care_of_address: IpAddr) {
+        self.previous.retain(|(address, until)| *address != care_of_address && *until > now);
+        self.previous.push((care_of_address, now + OLD_PATH_GRACE));
+        self.grace_over(now);
+    }
+
+    /// Closes the old paths that have had their time.
+    pub(super) fn grace_over(&mut self, now: Time) {
+        self.previous.retain(|(_, until)| *until > now);
+        if let Some((_, first)) = self.previous.first() {
+            self.timers.set(Timer::Grace, *first);
+        }
+    }
+}
+
+fn care_of_addresses(attachment: Attachment) -> [Option<IpAddr>; 2] {
+    match attachment {
+        Attachment::Foreign { ipv6, ipv4 } => {
+            [ipv6.map(|(address, _)| IpAddr::V6(address)), ipv4.map(|(address, _)| IpAddr::V4(address))]
+        }
+        _ => [None, None],
     }
 }

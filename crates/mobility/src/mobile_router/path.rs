@@ -1,22 +1,90 @@
 //! Which way traffic goes, as it follows from the router's state.
 
-use std::net::Ipv6Addr;
+use std::net::IpAddr;
+
+use carnet_base::Endpoint;
 
 use super::binding_update_list::Purpose;
-use super::{MobileRouter, Uplink};
+use super::sending::mapped;
+use super::{MobileRouter, Registration, Uplink};
 use crate::{Event, Output};
 
+/// A pair of ends that tunnelled packets are accepted between, or also sent between.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Path {
+    /// The uplink, as an index.
+    pub uplink: usize,
+    /// The Binding Identifier under which it is registered.
+    pub bid: Option<u16>,
+    /// Our end.
+    pub local: Endpoint,
+    /// The home agent's.
+    pub remote: Endpoint,
+    /// Lower wins: what the home agent is told as BID-PRI (RFC 6089 4.1).
+    pub priority: u8,
+    /// Whether it may carry traffic to the home agent.
+    pub transmit: bool,
+}
+
 impl MobileRouter {
-    /// The care-of address that traffic leaves from; see the module documentation.
-    pub fn path(&self) -> Option<Ipv6Addr> {
+    /// Every pair of ends to accept packets between; those that may carry traffic first, the best at the head.
+    /// Without Binding Identifiers it is at most one.
+    pub fn paths(&self) -> Vec<Path> {
+        let path = self.plain_path();
+        let udp = self.registration.is_none_or(|r| Some(r.care_of_address) != path || r.udp);
+        let mut paths = Vec::new();
+        for (care_of_address, uplink) in self.accepted_care_of_addresses() {
+            let transmit = path == Some(care_of_address);
+            self.push_ends(&mut paths, uplink, None, care_of_address, transmit.then_some(udp));
+        }
+        paths.sort_by_key(|path| (!path.transmit, path.priority));
+        paths
+    }
+
+    /// Our end of the path that traffic without a policy of its own takes.
+    pub fn path(&self) -> Option<Endpoint> {
+        self.paths().first().filter(|path| path.transmit).map(|path| path.local)
+    }
+
+    /// The pairs of ends that belong to a care-of address: from an IPv4 one both encapsulations are accepted.
+    /// `transmit` is whether packets are sent between them, and in UDP.
+    fn push_ends(
+        &self,
+        paths: &mut Vec<Path>,
+        uplink: usize,
+        bid: Option<u16>,
+        care_of_address: IpAddr,
+        transmit: Option<bool>,
+    ) {
+        let kinds: &[bool] = if care_of_address.is_ipv4() { &[true, false] } else { &[false] };
+        for udp in kinds {
+            if let Some((local, remote)) = self.ends(care_of_address, *udp)
+                && !paths.iter().any(|path| path.local == local && path.uplink == uplink)
+            {
+                let transmit = transmit.is_some_and(|in_udp| in_udp == *udp || care_of_address.is_ipv6());
+                paths.push(Path { uplink, bid, local, remote, priority: self.priority(uplink), transmit });
+            }
+        }
+    }
+
+    /// An uplink's BID-PRI: lower wins, 1 to 127 (RFC 6089 4.1).
+    pub(super) fn priority(&self, uplink: usize) -> u8 {
+        let configured = self.uplinks.get(uplink).map_or(u32::MAX, |uplink| uplink.config.priority);
+        u8::try_from(configured.clamp(1, 127)).unwrap_or(127)
+    }
+
+    /// The care-of address that the plain binding's traffic leaves from; see the module documentation.
+    pub(super) fn plain_path(&self) -> Option<IpAddr> {
         if self.stopping || self.refused.is_some() {
             return None;
         }
         if self.is_home() {
             // Only what was on its way into the tunnel when the router came home.
-            return self.previous.map(|(previous, _)| previous).filter(|previous| {
-                self.uplinks.iter().any(|uplink| uplink.care_of_address() == Some(*previous))
-            });
+            return self
+                .previous
+                .iter()
+                .map(|(previous, _)| *previous)
+                .rfind(|previous| self.uplinks.iter().any(|uplink| uplink.has_care_of_address(*previous)));
         }
         let registered = self.registration?.care_of_address;
         if self.uplink_with(registered).is_some() {
@@ -24,7 +92,7 @@ impl MobileRouter {
         }
         match &self.exchange {
             Some(exchange) if exchange.purpose == Purpose::Register && !exchange.sent.is_empty() => {
-                Some(exchange.care_of_address)
+                exchange.care_of_address()
             }
             _ => None,
         }
@@ -35,13 +103,13 @@ impl MobileRouter {
         if self.is_home() {
             return self.target;
         }
-        self.uplink_with(self.path()?)
+        self.uplink_with(self.plain_path()?)
     }
 
     /// The uplink with this care-of address. While the router is coming home, one that merely has the address
     /// still will do: the home agent knows no other yet.
-    fn uplink_with(&self, care_of_address: Ipv6Addr) -> Option<usize> {
-        let attached = self.uplinks.iter().position(|u| u.care_of_address() == Some(care_of_address));
+    pub(super) fn uplink_with(&self, care_of_address: IpAddr) -> Option<usize> {
+        let attached = self.uplinks.iter().position(|u| u.has_care_of_address(care_of_address));
         let coming_home = self.at_home && !self.is_home();
         attached.or_else(|| {
             self.uplinks.iter().position(|u| u.has_address(care_of_address)).filter(|_| coming_home)
@@ -71,15 +139,17 @@ impl MobileRouter {
     }
 
     /// Every care-of address at which packets from the home agent are accepted, with the uplink's index.
-    pub fn accepted_care_of_addresses(&self) -> Vec<(Ipv6Addr, usize)> {
-        let mut accepted: Vec<(Ipv6Addr, usize)> = self
+    pub(super) fn accepted_care_of_addresses(&self) -> Vec<(IpAddr, usize)> {
+        let mut accepted: Vec<(IpAddr, usize)> = self
             .uplinks
             .iter()
             .enumerate()
-            .filter_map(|(index, uplink)| Some((uplink.care_of_address()?, index)))
+            .flat_map(|(index, uplink)| {
+                uplink.care_of_addresses().into_iter().map(move |address| (address, index))
+            })
             .collect();
         let registered = self.registration.filter(|_| self.at_home).map(|r| r.care_of_address);
-        for address in [self.previous.map(|(previous, _)| previous), registered].into_iter().flatten() {
+        for address in self.previous.iter().map(|(previous, _)| *previous).chain(registered) {
             if !accepted.iter().any(|(other, _)| *other == address)
                 && let Some(index) = self.uplinks.iter().position(|u| u.has_address(address))
             {
@@ -87,6 +157,12 @@ impl MobileRouter {
             }
         }
         accepted
+    }
+
+    /// Our end of the tunnel of a registration.
+    pub(super) fn local_end(&self, registration: &Registration) -> Endpoint {
+        self.ends(registration.care_of_address, registration.udp)
+            .map_or(Endpoint::Ipv6(mapped(registration.care_of_address)), |(local, _)| local)
     }
 
     /// Asks for the forwarding to be computed anew, and reports when traffic moved.

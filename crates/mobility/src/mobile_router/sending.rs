@@ -3,18 +3,27 @@
 //! Every transmission has a new sequence number and, where the security association wants one, a greater
 //! timestamp than all before (RFC 4285 6).
 
+use std::net::{IpAddr, Ipv6Addr, SocketAddr};
 use std::time::Duration;
 
-use carnet_base::{Time, WallTime};
+use carnet_base::{Endpoint, Time, WallTime};
 use carnet_wire::mobility::{BindingUpdateFlags, Builder, ControlPacket, MobilityOption};
 
 use super::binding_update_list::{Exchange, Purpose, Sent};
 use super::{MobileRouter, RegistrationMode, Timer};
 use crate::sequence::is_later;
-use crate::{Event, HOP_LIMIT, MAX_UPDATE_RATE, Output, ReplayProtection, lifetime_units};
+use crate::{Event, HOP_LIMIT, MAX_UPDATE_RATE, Output, ReplayProtection, UDP_PORT, lifetime_units};
 
 /// After so many Binding Updates without answer the operator is told.
 const SILENT_AFTER: usize = 4;
+
+/// A care-of address as it is authenticated and compared: an IPv4 one as IPv4-mapped.
+pub(super) fn mapped(care_of_address: IpAddr) -> Ipv6Addr {
+    match care_of_address {
+        IpAddr::V6(address) => address,
+        IpAddr::V4(address) => address.to_ipv6_mapped(),
+    }
+}
 
 impl MobileRouter {
     /// Sends the outstanding Binding Update, with a new sequence number, and sets the timer for the next
@@ -25,21 +34,23 @@ impl MobileRouter {
             return self.demote(now, wall);
         }
         let Some(mut exchange) = self.exchange.take() else { return };
-        let second = Duration::from_secs(1);
-        while self.sent_at.front().is_some_and(|at| now.saturating_since(*at) >= second) {
-            self.sent_at.pop_front();
-        }
-        if self.sent_at.len() >= MAX_UPDATE_RATE {
-            let next = self.sent_at.front().map_or(now, |at| *at + second);
+        if let Some(next) = self.next_update_allowed(now) {
             self.timers.set(Timer::Retransmit, next);
             self.exchange = Some(exchange);
             return;
         }
-        self.sent_at.push_back(now);
-        self.sequence = self.sequence.wrapping_add(1);
-        let timestamp = self.timestamp(wall);
-        let sent = Sent { sequence: self.sequence, at: now, timestamp };
-        let packet = self.binding_update(&exchange, sent);
+        if exchange.purpose == Purpose::Register && exchange.unanswered > 0 {
+            // What worked a while ago is silent now: all there is joins the race.
+            for address in self.uplinks[exchange.uplink].care_of_addresses() {
+                if !exchange.care_of_addresses.contains(&address) {
+                    exchange.care_of_addresses.push(address);
+                }
+            }
+        }
+        let Some(care_of_address) = exchange.next_care_of_address() else { return };
+        let (sequence, timestamp) = self.number_update(now, wall);
+        let sent = Sent { sequence, at: now, timestamp, care_of_address };
+        let output = self.binding_update(&exchange, sent);
         let wait = exchange.transmitted(sent);
         if exchange.sent.len() == SILENT_AFTER && exchange.purpose == Purpose::Register {
             let message = format!(
@@ -54,56 +65,139 @@ impl MobileRouter {
             self.timers.set(Timer::Retransmit, now + wait);
         }
         self.exchange = Some(exchange);
-        // The forwarding that the Binding Update itself needs (its source address's uplink) comes first.
-        self.outputs.push_back(Output::Forwarding(self.config.home_address));
-        self.outputs.push_back(Output::Persist);
-        self.outputs.push_back(Output::Packet(packet));
+        self.send_update(output);
     }
 
-    /// Builds a Binding Update (RFC 6275 11.7.1, RFC 3963 5.2, RFC 4285 5.1).
-    fn binding_update(&self, exchange: &Exchange, sent: Sent) -> Vec<u8> {
+    /// When the next Binding Update may leave, if not now (RFC 6275 11.7.1).
+    pub(super) fn next_update_allowed(&mut self, now: Time) -> Option<Time> {
+        let second = Duration::from_secs(1);
+        while self.sent_at.front().is_some_and(|at| now.saturating_since(*at) >= second) {
+            self.sent_at.pop_front();
+        }
+        let first = self.sent_at.front()?;
+        (self.sent_at.len() >= MAX_UPDATE_RATE).then_some(*first + second)
+    }
+
+    /// The sequence number and timestamp of a Binding Update that leaves now. All bindings share the number
+    /// (RFC 5648 4.1).
+    pub(super) fn number_update(&mut self, now: Time, wall: WallTime) -> (u16, Option<u64>) {
+        self.sent_at.push_back(now);
+        self.sequence = self.sequence.wrapping_add(1);
+        (self.sequence, self.timestamp(wall))
+    }
+
+    /// The forwarding that the Binding Update itself needs (its source address's uplink) comes first.
+    pub(super) fn send_update(&mut self, update: Output) {
+        self.outputs.push_back(Output::Forwarding(self.config.home_address));
+        self.outputs.push_back(Output::Persist);
+        self.outputs.push_back(update);
+    }
+
+    /// Builds a Binding Update (RFC 6275 11.7.1, RFC 3963 5.2, RFC 4285 5.1, RFC 5555 4.4.2).
+    fn binding_update(&self, exchange: &Exchange, sent: Sent) -> Output {
         let config = &self.config;
-        let from_home = exchange.care_of_address == config.home_address;
+        let from_home = sent.care_of_address == IpAddr::V6(config.home_address);
         let register = exchange.purpose == Purpose::Register;
         let flags = BindingUpdateFlags {
             acknowledge: true,
             home_registration: true,
             mobile_router: true,
+            force_udp: sent.care_of_address.is_ipv4() && self.forces_udp(exchange.uplink),
             ..BindingUpdateFlags::default()
         };
         let lifetime = if register { lifetime_units(config.lifetime) } else { 0 };
         let mut builder = Builder::binding_update(sent.sequence, flags, lifetime);
-        if !from_home {
-            builder = builder.option(&MobilityOption::AlternateCareOfAddress(exchange.care_of_address));
+        match sent.care_of_address {
+            _ if from_home => {}
+            IpAddr::V6(address) => {
+                builder = builder.option(&MobilityOption::AlternateCareOfAddress(address));
+            }
+            IpAddr::V4(address) => {
+                let [a, b, c, d] = address.octets();
+                builder =
+                    builder.option(&MobilityOption::Unknown { option_type: 32, data: &[0, 0, a, b, c, d] });
+            }
         }
-        if register && config.mode == RegistrationMode::Explicit {
-            for prefix in &config.prefixes {
+        if register {
+            builder = self.add_prefixes(builder);
+        }
+        let mut mobility_header = self.finish_update(builder, sent.timestamp, sent.care_of_address);
+        self.control_packet(sent.care_of_address, &mut mobility_header)
+    }
+
+    /// The prefixes, where Binding Updates name them.
+    pub(super) fn add_prefixes(&self, mut builder: Builder) -> Builder {
+        if self.config.mode == RegistrationMode::Explicit {
+            for prefix in &self.config.prefixes {
                 builder = builder.option(&MobilityOption::MobileNetworkPrefix {
                     prefix: prefix.network(),
                     prefix_length: prefix.prefix_len(),
                 });
             }
         }
-        if let Some(timestamp) = sent.timestamp {
+        builder
+    }
+
+    /// Adds what authenticates a Binding Update for this care-of address; an IPv4 one counts as IPv4-mapped.
+    pub(super) fn finish_update(
+        &self,
+        mut builder: Builder,
+        timestamp: Option<u64>,
+        care_of_address: IpAddr,
+    ) -> Vec<u8> {
+        if let Some(timestamp) = timestamp {
             builder = builder.option(&MobilityOption::MessageIdentifier(timestamp));
         }
-        let association = config.authentication.association();
-        if let Some(association) = association {
-            builder = builder.option(&association.blank_option());
-        }
-        let mut mobility_header = builder.finish();
-        if let Some(association) = association {
-            association.sign(&mut mobility_header, exchange.care_of_address, config.home_address);
-        }
-        ControlPacket {
-            source: exchange.care_of_address,
+        let Some(association) = self.config.authentication.association() else { return builder.finish() };
+        let mut mobility_header = builder.option(&association.blank_option()).finish();
+        association.sign(&mut mobility_header, mapped(care_of_address), self.config.home_address);
+        mobility_header
+    }
+
+    /// A Mobility Header message on its way from a care-of address to the home agent: inside UDP from an IPv4 one
+    /// (RFC 5555 4.1), where the packet itself bears the home address.
+    pub(super) fn control_packet(&self, care_of_address: IpAddr, mobility_header: &mut [u8]) -> Output {
+        let config = &self.config;
+        let away = care_of_address != IpAddr::V6(config.home_address);
+        let (source, home_address) = match care_of_address {
+            IpAddr::V6(address) => (address, away.then_some(config.home_address)),
+            IpAddr::V4(_) => (config.home_address, None),
+        };
+        let packet = ControlPacket {
+            source,
             destination: config.home_agent,
             hop_limit: HOP_LIMIT,
-            home_address: (!from_home).then_some(config.home_address),
+            home_address,
             routing_home_address: None,
-            mobility_header: &mut mobility_header,
+            mobility_header,
         }
-        .emit()
+        .emit();
+        match self.ends(care_of_address, true) {
+            Some((Endpoint::Ipv6(_), _)) | None => Output::Packet(packet),
+            Some((local, remote)) => Output::Encapsulated { local, remote, packet },
+        }
+    }
+
+    /// The two ends of the tunnel from a care-of address; `None` for an IPv4 one when the home agent has no IPv4
+    /// address.
+    pub(super) fn ends(&self, care_of_address: IpAddr, udp: bool) -> Option<(Endpoint, Endpoint)> {
+        let socket = |address| Endpoint::Udp(SocketAddr::new(IpAddr::V4(address), UDP_PORT));
+        match care_of_address {
+            IpAddr::V6(address) => Some((Endpoint::Ipv6(address), Endpoint::Ipv6(self.config.home_agent))),
+            IpAddr::V4(address) => {
+                let agent = self.config.home_agent_ipv4?;
+                if udp {
+                    Some((socket(address), socket(agent)))
+                } else {
+                    Some((Endpoint::Ipv4(address), Endpoint::Ipv4(agent)))
+                }
+            }
+        }
+    }
+
+    /// Whether the home agent is asked to use UDP also without a NAT (RFC 5555 4.4.1).
+    pub(super) fn forces_udp(&self, uplink: usize) -> bool {
+        self.config.force_udp || self.uplinks.get(uplink).is_some_and(|uplink| uplink.needs_udp)
     }
 
     /// The NTP timestamp for a Message-ID option, where the security association asks for one. Greater than

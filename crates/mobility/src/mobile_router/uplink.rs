@@ -1,6 +1,7 @@
 //! One uplink: what can be used of it, and the solicitation of routers on it.
 //!
-//! An uplink is *attached* when its link runs, it has a usable address and knows a default router. Movement
+//! An uplink is *attached* when its link runs, it has a usable address and knows a default router of the same
+//! family; IPv4 counts where the home agent has an IPv4 address (RFC 5555). Movement
 //! detection (RFC 6275 11.5.1) rests on the kernel's own: carrier, addresses that stateless
 //! autoconfiguration adds and lets expire, default routers that it learns and loses. On top of that, a
 //! Router Solicitation goes out the moment a link comes up, and an address whose prefix the present default
@@ -9,7 +10,7 @@
 //!
 //! On the home link it is when a router there advertises the home prefix, or when it has an address in it.
 
-use std::net::Ipv6Addr;
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::time::Duration;
 
 use carnet_base::{Interface, LinkMessage, Time};
@@ -27,12 +28,14 @@ const SOLICITATION_INTERVAL: Duration = Duration::from_secs(4);
 const MAX_SOLICITATION_INTERVAL: Duration = Duration::from_secs(64);
 
 /// An uplink as the operator names it.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct UplinkConfig {
     /// Interface name.
     pub interface: String,
     /// Lower wins.
     pub priority: u32,
+    /// Its Binding Identifier (RFC 5648), not 0. Without one it shares the plain binding with all such uplinks.
+    pub bid: Option<u16>,
 }
 
 /// How an uplink is attached to the network.
@@ -40,12 +43,12 @@ pub struct UplinkConfig {
 pub enum Attachment {
     /// Not usable, and why.
     Down(&'static str),
-    /// On a foreign link.
+    /// On a foreign link; at least one of the families can be used.
     Foreign {
-        /// The care-of address.
-        care_of_address: Ipv6Addr,
-        /// The default router.
-        router: Ipv6Addr,
+        /// The IPv6 care-of address and the default router for it.
+        ipv6: Option<(Ipv6Addr, Ipv6Addr)>,
+        /// The same in IPv4; `0.0.0.0` where the default route has no gateway.
+        ipv4: Option<(Ipv4Addr, Ipv4Addr)>,
     },
     /// On the home link.
     Home {
@@ -71,6 +74,10 @@ pub struct Uplink {
     heard: Heard,
     /// How often has been solicited since the link came up.
     solicitations: u32,
+    /// A care-of address over which the home agent did not answer while it did over the other.
+    pub(super) lost: Option<IpAddr>,
+    /// Packets in protocol 41 do not get through here: UDP is asked for (RFC 5555 4.4.1).
+    pub(super) needs_udp: bool,
 }
 
 impl Uplink {
@@ -83,21 +90,49 @@ impl Uplink {
             interface: None,
             heard: Heard::default(),
             solicitations: 0,
+            lost: None,
+            needs_udp: false,
         }
     }
 
-    /// The care-of address, when there is one.
+    /// The IPv6 care-of address, when there is one.
     pub fn care_of_address(&self) -> Option<Ipv6Addr> {
         match self.attachment {
-            Attachment::Foreign { care_of_address, .. } => Some(care_of_address),
+            Attachment::Foreign { ipv6, .. } => ipv6.map(|(address, _)| address),
             _ => None,
         }
     }
 
-    /// The default router, when there is one.
+    /// The IPv4 care-of address, when there is one.
+    pub fn ipv4_care_of_address(&self) -> Option<Ipv4Addr> {
+        match self.attachment {
+            Attachment::Foreign { ipv4, .. } => ipv4.map(|(address, _)| address),
+            _ => None,
+        }
+    }
+
+    /// Every care-of address, the one to be registered first: IPv6 before IPv4 (RFC 5555 4.4.1), and one that
+    /// has lost the race last.
+    pub fn care_of_addresses(&self) -> Vec<IpAddr> {
+        let ipv6 = self.care_of_address().map(IpAddr::V6);
+        let ipv4 = self.ipv4_care_of_address().map(IpAddr::V4);
+        let mut all: Vec<IpAddr> = ipv6.into_iter().chain(ipv4).collect();
+        all.sort_by_key(|address| self.lost == Some(*address));
+        all
+    }
+
+    /// Whether this is one of its care-of addresses.
+    pub fn has_care_of_address(&self, address: IpAddr) -> bool {
+        match address {
+            IpAddr::V6(address) => self.care_of_address() == Some(address),
+            IpAddr::V4(address) => self.ipv4_care_of_address() == Some(address),
+        }
+    }
+
+    /// The IPv6 default router, when there is one.
     pub fn router(&self) -> Option<Ipv6Addr> {
         match self.attachment {
-            Attachment::Foreign { router, .. } => Some(router),
+            Attachment::Foreign { ipv6, .. } => ipv6.map(|(_, router)| router),
             Attachment::Home { router } => router,
             Attachment::Down(_) => None,
         }
@@ -114,10 +149,12 @@ impl Uplink {
     }
 
     /// The addresses that the interface has, for telling whether an old care-of address is still there.
-    pub fn has_address(&self, address: Ipv6Addr) -> bool {
-        self.interface
-            .as_ref()
-            .is_some_and(|i| i.running && i.addresses.iter().any(|a| a.address == address && !a.duplicate))
+    pub fn has_address(&self, address: IpAddr) -> bool {
+        let Some(interface) = self.interface.as_ref().filter(|i| i.running) else { return false };
+        match address {
+            IpAddr::V6(address) => interface.addresses.iter().any(|a| a.address == address && !a.duplicate),
+            IpAddr::V4(address) => interface.ipv4_addresses.contains(&address),
+        }
     }
 
     /// Takes over what was known of the same interface under an earlier configuration.
@@ -127,6 +164,8 @@ impl Uplink {
         self.interface.clone_from(&old.interface);
         self.heard.clone_from(&old.heard);
         self.solicitations = old.solicitations;
+        self.lost = old.lost;
+        self.needs_udp = old.needs_udp;
         self.attach(config);
     }
 
@@ -197,7 +236,19 @@ impl Uplink {
     }
 
     fn attach(&mut self, config: &MobileRouterConfig) {
-        self.attachment = self.attached(config);
+        let attachment = self.attached(config);
+        let before = std::mem::replace(&mut self.attachment, attachment);
+        let moved = match (before, self.attachment) {
+            (Attachment::Foreign { ipv6: old, .. }, Attachment::Foreign { ipv6: new, .. }) => old != new,
+            _ => before != self.attachment,
+        };
+        if moved || self.lost.is_some_and(|lost| !self.has_care_of_address(lost)) {
+            // Another network, perhaps: both families have their chance again.
+            self.lost = None;
+        }
+        if self.ipv4_care_of_address() != ipv4_of(before) {
+            self.needs_udp = false;
+        }
     }
 
     fn attached(&self, config: &MobileRouterConfig) -> Attachment {
@@ -226,10 +277,37 @@ impl Uplink {
         let best = usable.min_by_key(|a| {
             (standing(a.address), a.deprecated, a.temporary, Some(a.address) != current, a.address)
         });
-        match (best, router) {
-            (None, _) => Attachment::Down("no usable address"),
-            (Some(_), None) => Attachment::Down("no default router"),
-            (Some(address), Some(router)) => Attachment::Foreign { care_of_address: address.address, router },
+        let ipv6 = best.zip(router).map(|(best, router)| (best.address, router));
+        let ipv4 = config.home_agent_ipv4.and_then(|_| self.attached_ipv4(interface));
+        match best {
+            _ if ipv6.is_some() || ipv4.is_some() => Attachment::Foreign { ipv6, ipv4 },
+            None => Attachment::Down("no usable address"),
+            Some(_) => Attachment::Down("no default router"),
         }
     }
+
+    /// The IPv4 address, the one in use first, and the first default router.
+    fn attached_ipv4(&self, interface: &Interface) -> Option<(Ipv4Addr, Ipv4Addr)> {
+        let router = interface.ipv4_routers.first().copied()?;
+        let usable = interface.ipv4_addresses.iter().copied().filter(|address| is_usable_ipv4(*address));
+        let current = self.ipv4_care_of_address();
+        let address = usable.min_by_key(|address| (Some(*address) != current, *address))?;
+        Some((address, router))
+    }
+}
+
+fn ipv4_of(attachment: Attachment) -> Option<Ipv4Addr> {
+    match attachment {
+        Attachment::Foreign { ipv4, .. } => ipv4.map(|(address, _)| address),
+        _ => None,
+    }
+}
+
+/// Whether packets to and from an IPv4 address may cross a router; private addresses may, behind a NAT.
+fn is_usable_ipv4(address: Ipv4Addr) -> bool {
+    !(address.is_unspecified()
+        || address.is_loopback()
+        || address.is_link_local()
+        || address.is_multicast()
+        || address.is_broadcast())
 }

@@ -12,7 +12,7 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::net::Ipv6Addr;
 use std::time::Duration;
 
-use carnet_base::{Interface, LinkMessage, Rng, Time, WallTime};
+use carnet_base::{Endpoint, Interface, LinkMessage, Rng, Time, WallTime};
 use carnet_mobility::home_agent::{HomeAgentConfig, StoredBinding};
 use carnet_mobility::{Event, HomeAgent, MobileRouter, MobilityDrop, MobilityMessage, Output};
 use carnet_wire::extension::Extensions;
@@ -243,7 +243,7 @@ impl Pair {
     }
 
     pub fn path(&self) -> Option<Ipv6Addr> {
-        self.machine().path()
+        self.machine().path().and_then(Endpoint::ipv6)
     }
 
     /// The care-of address that the home agent has for router 0.
@@ -258,7 +258,7 @@ impl Pair {
         match (router.machine.registration(), binding) {
             (Some(registration), Some(binding)) => {
                 registration.care_of_address == binding.care_of_address
-                    && router.machine.path() == Some(binding.care_of_address)
+                    && router.machine.path() == Some(binding.care_of_address.into())
                     && binding.prefixes == router.config.prefixes
             }
             _ => false,
@@ -269,7 +269,8 @@ impl Pair {
     pub fn is_carried(&self, router: usize) -> bool {
         let router = &self.routers[router];
         let binding = self.agent.bindings().valid(router.config.home_address);
-        router.machine.path().is_some() && binding.map(|b| b.care_of_address) == router.machine.path()
+        let bound = binding.map(|b| b.care_of_address.into());
+        router.machine.path().is_some() && bound == router.machine.path()
     }
 
     /// The Binding Updates of router 0, with the time of each.
@@ -554,7 +555,7 @@ impl Pair {
     /// One packet of the mobile network, in the manner of a station: demand when there is no path; the home
     /// agent is told when it cannot place what comes out of the tunnel.
     pub fn traffic(&mut self, index: usize) {
-        match self.routers[index].machine.path() {
+        match self.routers[index].machine.path().and_then(Endpoint::ipv6) {
             None => self.router_does(index, |machine, now, wall| machine.handle_demand(now, wall)),
             Some(path) => {
                 let home = self.routers[index].config.home_address;
@@ -591,7 +592,7 @@ impl Pair {
             }
         }
         for router in &self.routers {
-            if let Some(path) = router.machine.path() {
+            if let Some(path) = router.machine.path().and_then(Endpoint::ipv6) {
                 assert!(router.has(path), "path {path} is on no running interface");
             }
         }

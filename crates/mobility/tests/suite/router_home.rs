@@ -1,5 +1,7 @@
 //! Mobile router on its home link, with a home agent there (RFC 6275 11.5.5, 10.3.2, RFC 3963 5.8).
 
+use std::net::Ipv6Addr;
+
 use carnet_mobility::Event;
 use carnet_mobility::mobile_router::State;
 use carnet_wire::{icmpv6, nd};
@@ -113,8 +115,9 @@ fn an_uplink_that_comes_home_with_its_old_address_uses_it_until_the_answer() {
     pair.set_interface(0, "cell", true, &["fe80::2", AT_HOME, OTHER_CARE_OF], &["fe80::ff"]);
     pair.run(10.0);
     assert_eq!(pair.path(), Some(addr(OTHER_CARE_OF)));
-    let accepted = pair.machine().accepted_care_of_addresses();
-    assert_eq!(accepted, [(addr(OTHER_CARE_OF), 1)]);
+    let accepted: Vec<(Option<Ipv6Addr>, usize)> =
+        pair.machine().paths().iter().map(|path| (path.local.ipv6(), path.uplink)).collect();
+    assert_eq!(accepted, [(Some(addr(OTHER_CARE_OF)), 1)]);
     pair.conditions = Conditions::GOOD;
     pair.run(10.0);
     assert!(pair.machine().is_home());

@@ -36,9 +36,7 @@ fn there_is_no_path_before_the_first_acknowledgement() {
 #[test]
 fn a_refresh_changes_nothing_that_forwarding_sees() {
     let mut pair = registered();
-    let seen = |pair: &Pair| {
-        (pair.path(), pair.machine().active_uplink(), pair.machine().accepted_care_of_addresses())
-    };
+    let seen = |pair: &Pair| (pair.path(), pair.machine().active_uplink(), pair.machine().paths());
     let before = seen(&pair);
     let end = pair.now + Duration::from_secs(300);
     while pair.step(end) {
@@ -225,13 +223,17 @@ fn turning_back_before_the_answer_is_registered_too() {
 #[test]
 fn packets_at_the_old_address_are_still_welcome() {
     let accepted = |pair: &Pair| -> Vec<_> {
-        pair.machine().accepted_care_of_addresses().into_iter().map(|(address, _)| address).collect()
+        pair.machine().paths().iter().filter_map(|path| path.local.ipv6()).collect()
     };
     let mut pair = registered();
     pair.router_does(0, |machine, now, wall| machine.handle_handover(now, wall, Some("cell")))
         .expect("handover");
     pair.run(60.0);
-    assert_eq!(accepted(&pair), [addr(CARE_OF), addr(OTHER_CARE_OF)], "while both are attached");
+    assert_eq!(
+        accepted(&pair),
+        [addr(OTHER_CARE_OF), addr(CARE_OF)],
+        "the path first, while both are attached"
+    );
     // A renumbered uplink that keeps the old address for a while.
     let mut pair = registered();
     pair.set_interface(0, "wifi", true, &["fe80::2", "2001:db8:f3::10", CARE_OF], &["fe80::ff"]);
@@ -249,8 +251,7 @@ fn packets_at_the_old_address_are_welcome_across_a_new_configuration() {
     pair.hear_router("wifi", "fe80::a", &["2001:db8:f3::/64"]);
     pair.set_interface(0, "wifi", true, &["fe80::2", "2001:db8:f3::10", CARE_OF], &["fe80::a"]);
     pair.run(1.0);
-    let accepted =
-        |pair: &Pair| pair.machine().accepted_care_of_addresses().iter().any(|(a, _)| *a == addr(CARE_OF));
+    let accepted = |pair: &Pair| pair.machine().paths().iter().any(|path| path.local == addr(CARE_OF));
     assert!(accepted(&pair));
     pair.reconfigure_router(0);
     assert!(accepted(&pair));

@@ -88,13 +88,15 @@ pub fn router_config() -> MobileRouterConfig {
         home_address: addr(HOME),
         home_prefix: net(HOME_PREFIX),
         home_agent: addr(AGENT),
+        home_agent_ipv4: None,
+        force_udp: false,
         prefixes: vec![net(PREFIX)],
         mode: RegistrationMode::Explicit,
         lifetime: Duration::from_secs(60),
         authentication: Authentication::None,
         uplinks: vec![
-            UplinkConfig { interface: "wifi".into(), priority: 10 },
-            UplinkConfig { interface: "cell".into(), priority: 20 },
+            UplinkConfig { interface: "wifi".into(), priority: 10, ..UplinkConfig::default() },
+            UplinkConfig { interface: "cell".into(), priority: 20, ..UplinkConfig::default() },
         ],
     }
 }

@@ -135,7 +135,7 @@ pub(crate) fn router_entries(
             gateway: gateway.filter(|gateway| !gateway.is_unspecified()),
         };
         match uplink.attachment {
-            Attachment::Foreign { care_of_address, router } => {
+            Attachment::Foreign { ipv6: Some((care_of_address, router)), .. } => {
                 entries.push(route(table, default, METRIC, forward(Some(router))));
                 entries.push(unreachable(table, default));
                 for input in [TUNNEL_DEVICE, LOCAL] {
@@ -153,18 +153,18 @@ pub(crate) fn router_entries(
         }
     }
 
-    let path = router.path();
     let mut inner = vec![host(config.home_address)];
     inner.extend(&config.prefixes);
-    for (care_of_address, index) in router.accepted_care_of_addresses() {
-        let mtu = router.uplinks().get(index).map_or(1280, |u| u.mtu());
+    for path in router.paths() {
+        let Some(care_of_address) = path.local.ipv6() else { continue };
+        let mtu = router.uplinks().get(path.uplink).map_or(1280, |u| u.mtu());
         entries.push(Entry::Tunnel(Tunnel {
             end: TunnelEnd::MobileRouter,
             home_address: config.home_address,
             local: care_of_address,
             remote: config.home_agent,
             inner: inner.clone(),
-            transmit: path == Some(care_of_address),
+            transmit: path.transmit,
             mtu: mtu.saturating_sub(ENCAPSULATION),
         }));
     }

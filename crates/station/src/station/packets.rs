@@ -147,7 +147,7 @@ impl Station {
     fn came_through(&self, header: &Header) -> Option<Ends> {
         let is_router = |router: &&super::Router| router.machine.config().home_address == header.destination;
         match self.router.as_ref().filter(is_router) {
-            Some(router) => Some((router.machine.path()?, router.machine.config().home_agent)),
+            Some(router) => Some((router.machine.path()?.ipv6()?, router.machine.config().home_agent)),
             None => self.forwarder.tunnel_towards(header.source).map(|(ends, _)| ends),
         }
     }

@@ -49,7 +49,11 @@ pub fn agent_config(prefixes: &[&str]) -> StationConfig {
 }
 
 pub fn router_config(prefixes: &[&str]) -> StationConfig {
-    let uplink = |interface: &str, priority| UplinkConfig { interface: interface.into(), priority };
+    let uplink = |interface: &str, priority| UplinkConfig {
+        interface: interface.into(),
+        priority,
+        ..UplinkConfig::default()
+    };
     StationConfig {
         home_agent: None,
         mobile_router: Some(MobileRouterSettings {
@@ -57,6 +61,8 @@ pub fn router_config(prefixes: &[&str]) -> StationConfig {
                 home_address: address(HOME),
                 home_prefix: "2001:db8:1::/64".parse().expect("a prefix"),
                 home_agent: address(AGENT),
+                home_agent_ipv4: None,
+                force_udp: false,
                 prefixes: prefixes.iter().map(|p| p.parse().expect("a prefix")).collect(),
                 mode: RegistrationMode::Explicit,
                 lifetime: Duration::from_secs(60),
