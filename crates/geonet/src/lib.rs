@@ -33,8 +33,10 @@
 //!   load-aware beacons ([`mib::BeaconInterval`]), beacons over several hops, piggybacking, a shorter life
 //!   for neighbours, next hops that are held.
 //!
-//! Left out: security envelopes (recognised and dropped), media-dependent functions (EN 302 636-4-2), DCC,
-//! BTP (it is in `carnet_wire`), and IPv6 adaptation (EN 302 636-6-1).
+//! [`ipv6_adaptation`] is a layer above it with a state of its own: IPv6 over GeoNetworking (EN 302 636-6-1).
+//!
+//! Left out: security envelopes (recognised and dropped), media-dependent functions (EN 302 636-4-2), DCC, and
+//! BTP (it is in `carnet_wire`).
 #![forbid(unsafe_code)]
 
 mod beacon;
@@ -44,6 +46,7 @@ mod duplicates;
 pub mod forwarding;
 pub mod geodesy;
 pub mod io;
+pub mod ipv6_adaptation;
 pub mod location_table;
 pub mod mib;
 mod packet_rate;

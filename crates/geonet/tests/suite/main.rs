@@ -2,11 +2,12 @@
 //!
 //! `craft` is a scripted tester: it builds frames octet by octet with the wire codec and looks at what one
 //! router does, in the constellation and with the names of the ETSI test purposes (TS 102 871-2). `air` is a
-//! radio medium in memory with many routers. Test functions that begin with the id of a test purpose do what
+//! radio medium in memory with many routers, `host` has virtual interfaces over one router. Test functions that begin with the id of a test purpose do what
 //! that one describes.
 
 mod air;
 mod craft;
+mod host;
 
 mod address;
 mod areas;
@@ -17,6 +18,8 @@ mod contention;
 mod feedback;
 mod headers;
 mod hostile;
+mod ipv6_details;
+mod ipv6_purposes;
 mod location_service;
 mod many;
 mod recovery;

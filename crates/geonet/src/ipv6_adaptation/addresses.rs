@@ -1,0 +1,140 @@
+//! Addresses of IPv6, of the virtual interfaces and of GeoNetworking, each made of the other.
+//!
+//! The MID of a GN address is the MAC address of the station's virtual interfaces, and the interface identifier is
+//! its modified EUI-64 (RFC 4291 appendix A, RFC 2464 4): ff:fe in the middle and the universal/local bit turned
+//! round. So an IPv6 address that was made that way names its station.
+
+use std::net::Ipv6Addr;
+
+use crate::MacAddress;
+
+/// The link-layer address of geographic anycast. EN 302 636-6-1 sends such packets into an area, to no station in
+/// particular; what the host's neighbour cache needs is an address that is nobody's. Locally administered.
+pub const ANYCAST: MacAddress = [0x02, 0x47, 0x41, 0x43, 0x00, 0x7d];
+
+/// The link-layer address of ff02::1, all nodes.
+pub const ALL_NODES: MacAddress = [0x33, 0x33, 0, 0, 0, 1];
+
+/// Interface identifiers of geographic anycast: RFC 2526 with anycast identifier 0x7d, as the RFC writes it (ones
+/// before the identifier) and as ETSI's test suite does (zeros and a one).
+const ANYCAST_IDENTIFIERS: [u64; 2] = [0xfdff_ffff_ffff_fffd, 0xfd00_0000_0000_00fd];
+
+/// An IPv6 prefix.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Prefix {
+    /// Its bits; what stands behind them does not matter.
+    pub address: Ipv6Addr,
+    /// How many of them count, up to 128.
+    pub length: u8,
+}
+
+impl Prefix {
+    /// Whether an address begins with it.
+    pub fn contains(&self, address: Ipv6Addr) -> bool {
+        let shift = 128 - u32::from(self.length.min(128));
+        let different = u128::from(self.address) ^ u128::from(address);
+        different.checked_shr(shift).unwrap_or(0) == 0
+    }
+
+    /// Whether it is the same prefix.
+    pub fn is(&self, other: &Prefix) -> bool {
+        self.length == other.length && self.contains(other.address)
+    }
+}
+
+/// The modified EUI-64 of a MAC address.
+pub fn identifier(mac: MacAddress) -> u64 {
+    let [a, b, c, d, e, f] = mac;
+    u64::from_be_bytes([a ^ 2, b, c, 0xff, 0xfe, d, e, f])
+}
+
+/// The link-local address of the station with this MAC address.
+pub fn link_local(mac: MacAddress) -> Ipv6Addr {
+    Ipv6Addr::from(0xfe80_u128 << 112 | u128::from(identifier(mac)))
+}
+
+/// The MAC address of the station that a unicast address names, if its interface identifier does.
+pub fn station_of(address: Ipv6Addr) -> Option<MacAddress> {
+    if address.is_multicast() {
+        return None;
+    }
+    let [.., a, b, c, 0xff, 0xfe, d, e, f] = address.octets() else { return None };
+    let mac = [a ^ 2, b, c, d, e, f];
+    (mac[0] & 1 == 0 && mac != [0; 6]).then_some(mac)
+}
+
+/// The link-layer address of an IPv6 multicast address (RFC 2464 7).
+pub fn group_address(group: Ipv6Addr) -> MacAddress {
+    let [.., a, b, c, d] = group.octets();
+    [0x33, 0x33, a, b, c, d]
+}
+
+/// Whether it is a geographic anycast address: the subnet's prefix and the reserved interface identifier.
+pub fn is_geographic_anycast(address: Ipv6Addr) -> bool {
+    !address.is_multicast() && ANYCAST_IDENTIFIERS.contains(&(u128::from(address) as u64))
+}
+
+/// The prefix in a multicast address that is based on one (RFC 3306 4).
+pub fn prefix_of_group(group: Ipv6Addr) -> Option<Prefix> {
+    const PREFIX_BASED: u8 = 0x20;
+    let [0xff, flags, _, length, prefix @ .., _, _, _, _] = group.octets() else { return None };
+    if flags & PREFIX_BASED == 0 || length == 0 || length > 64 {
+        return None;
+    }
+    let address = Ipv6Addr::from(u128::from(u64::from_be_bytes(prefix)) << 64);
+    Some(Prefix { address, length })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn ipv6(text: &str) -> Ipv6Addr {
+        text.parse().expect("an IPv6 address")
+    }
+
+    #[test]
+    fn an_identifier_names_its_station_and_no_other_address_does() {
+        let mac = [0x02, 0, 0, 0, 0, 0x0a];
+        assert_eq!(link_local(mac), ipv6("fe80::ff:fe00:a"));
+        assert_eq!(station_of(link_local(mac)), Some(mac));
+        assert_eq!(
+            station_of(ipv6("2001:db8::babc:beff:feba:be01")),
+            Some([0xba, 0xbc, 0xbe, 0xba, 0xbe, 1])
+        );
+        // A group address, zeros, no ff:fe, multicast.
+        for address in ["fe80::3ff:fe00:a", "fe80::200:ff:fe00:0", "2001:db8::1", "ff02::ff:fe00:a"] {
+            assert_eq!(station_of(ipv6(address)), None, "{address}");
+        }
+    }
+
+    #[test]
+    fn groups_have_link_layer_addresses_and_some_have_prefixes() {
+        assert_eq!(group_address(ipv6("ff02::1")), ALL_NODES);
+        assert_eq!(group_address(ipv6("ff02::1:ff12:3456")), [0x33, 0x33, 0xff, 0x12, 0x34, 0x56]);
+        let group = ipv6("ff3e:40:2001:db8:1::1");
+        assert_eq!(prefix_of_group(group), Some(Prefix { address: ipv6("2001:db8:1::"), length: 64 }));
+        for group in ["ff1e:40:2001:db8:1::1", "ff3e:41:2001:db8:1::1", "ff3e::1", "2001:db8::1"] {
+            assert_eq!(prefix_of_group(ipv6(group)), None, "{group}");
+        }
+    }
+
+    #[test]
+    fn geographic_anycast_has_two_spellings() {
+        assert!(is_geographic_anycast(ipv6("2001:db8::fdff:ffff:ffff:fffd")));
+        assert!(is_geographic_anycast(ipv6("2001:db8::fd00:0:0:fd")));
+        // RFC 2526's mobile home agents are something else.
+        assert!(!is_geographic_anycast(ipv6("2001:db8::fdff:ffff:ffff:fffe")));
+    }
+
+    #[test]
+    fn prefixes_of_every_length() {
+        let prefix = |text: &str, length| Prefix { address: ipv6(text), length };
+        assert!(prefix("::", 0).contains(ipv6("ff02::1")));
+        assert!(prefix("2001:db8::", 64).contains(ipv6("2001:db8::ffff")));
+        assert!(!prefix("2001:db8::", 64).contains(ipv6("2001:db8:0:1::")));
+        assert!(prefix("::1", 128).contains(ipv6("::1")) && !prefix("::1", 128).contains(ipv6("::")));
+        assert!(prefix("2001:db8::1", 64).is(&prefix("2001:db8::", 64)));
+        assert!(!prefix("2001:db8::", 63).is(&prefix("2001:db8::", 64)));
+    }
+}

@@ -1,0 +1,91 @@
+//! What the host asks of its neighbours, and what of that can be answered here.
+//!
+//! A Neighbor Solicitation for an address whose interface identifier names a station is answered with that station's
+//! MAC address (RFC 4861 7.2.4 by proxy, as it were), be it the first question or the probe of an old answer
+//! (RFC 4861 7.3): whether the station can be reached is GeoNetworking's business. One for the host's own such address
+//! (RFC 4862 5.4) gets no answer, since GeoNetworking sees to it that nobody else has it (EN 302 636-4-1 10.2.1.5).
+//!
+//! Listener reports (RFC 3810) about groups of link scope are for switches that look into them, and there are none on
+//! the air; other reports go to the routers of the link.
+
+use std::net::Ipv6Addr;
+
+use carnet_wire::extension;
+use carnet_wire::icmpv6;
+use carnet_wire::ipv6::{HEADER_LEN, Header, protocol};
+use carnet_wire::nd::{self, NeighborAdvertisement, NeighborSolicitation};
+
+use super::addresses::{self, ANYCAST};
+use super::{Adaptation, Ipv6Drop, Output};
+
+const NEIGHBOR_SOLICITATION: u8 = 135;
+/// Version 2 Multicast Listener Report (RFC 3810 5.2).
+const LISTENER_REPORT: u8 = 143;
+
+impl Adaptation {
+    /// Answers a packet of the host or drops it, if nobody else need see it.
+    ///
+    /// # Errors
+    /// For a Neighbor Solicitation that is none.
+    pub(super) fn settle(&mut self, at: usize, header: &Header, packet: &[u8]) -> Result<bool, Ipv6Drop> {
+        match header.next_header {
+            protocol::ICMPV6 => {
+                let message = packet.get(HEADER_LEN..).unwrap_or_default();
+                if message.first() != Some(&NEIGHBOR_SOLICITATION) {
+                    return Ok(false);
+                }
+                nd::check_header(header, message).map_err(|_| Ipv6Drop::Malformed)?;
+                let solicitation = NeighborSolicitation::parse(message).map_err(|_| Ipv6Drop::Malformed)?;
+                Ok(self.solicited(at, header, solicitation.target))
+            }
+            protocol::HOP_BY_HOP if header.destination.is_multicast() => Ok(is_idle_report(packet)),
+            _ => Ok(false),
+        }
+    }
+
+    fn solicited(&mut self, at: usize, header: &Header, target: Ipv6Addr) -> bool {
+        let station = match addresses::station_of(target) {
+            Some(own) if own == self.address.mid() => return true,
+            _ if header.source.is_unspecified() => return false,
+            Some(station) => station,
+            None if self.area_of_anycast(at, target).is_some() => ANYCAST,
+            None => return false,
+        };
+        let Some(link) = self.links.get(at) else { return false };
+        let advertisement = NeighborAdvertisement {
+            target,
+            // A host forgets a default router that says it is none (RFC 4861 7.2.5).
+            router: self.routers.contains(&station),
+            solicited: true,
+            override_: true,
+            target_link_address: Some(station),
+        };
+        self.outputs.push_back(Output::Frame {
+            link: link.id,
+            destination: self.address.mid(),
+            source: station,
+            packet: icmpv6::packet(target, header.source, nd::HOP_LIMIT, advertisement.emit()),
+        });
+        true
+    }
+}
+
+/// Whether it is a listener report about groups of at most link scope.
+fn is_idle_report(packet: &[u8]) -> bool {
+    let Some((protocol::ICMPV6, offset, true)) = extension::upper_layer(packet) else { return false };
+    let Some([LISTENER_REPORT, _, _, _, _, _, high, low, records @ ..]) = packet.get(offset..) else {
+        return false;
+    };
+    let mut left = records;
+    for _ in 0..u16::from_be_bytes([*high, *low]) {
+        // RFC 3810 5.2: type, auxiliary words, sources, the group.
+        let Some((record, rest)) = left.split_first_chunk::<20>() else { return false };
+        let sources = usize::from(u16::from_be_bytes([record[2], record[3]]));
+        let scope = record[5] & 0x0f;
+        if record[4] != 0xff || scope > 2 {
+            return false;
+        }
+        left = rest.get(sources * 16 + usize::from(record[1]) * 4..).unwrap_or_default();
+    }
+    true
+}

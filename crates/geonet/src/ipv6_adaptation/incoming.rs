@@ -1,0 +1,222 @@
+//! From GeoNetworking to the host: which interface a packet comes out of (EN 302 636-6-1 clause 9).
+
+use carnet_base::Time;
+use carnet_wire::geonet::{GeoArea, HeaderType};
+use carnet_wire::ipv6::{HEADER_LEN, Header, protocol};
+use carnet_wire::nd::{self, NeighborAdvertisement, NeighborSolicitation, RouterAdvertisement};
+
+use super::addresses::{self, ALL_NODES};
+use super::links::{Link, LinkId, LinkKind};
+use super::outgoing::check_addresses;
+use super::{Adaptation, Ipv6Drop, NAME_LENGTH, ROUTERS};
+use crate::MacAddress;
+use crate::geodesy::Position;
+use crate::io::Delivery;
+
+const ROUTER_SOLICITATION: u8 = 133;
+const ROUTER_ADVERTISEMENT: u8 = 134;
+const NEIGHBOR_SOLICITATION: u8 = 135;
+const NEIGHBOR_ADVERTISEMENT: u8 = 136;
+
+/// Where a payload comes out, and the Ethernet header that it gets there.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Placed {
+    /// The interface.
+    pub link: LinkId,
+    /// Destination MAC address.
+    pub destination: MacAddress,
+    /// Source MAC address: the station that sent it.
+    pub source: MacAddress,
+}
+
+impl Adaptation {
+    /// Where the host shall get a payload of next header IPv6. A new interface that is needed for it waits in
+    /// [`Adaptation::poll_output`], and has to be there first.
+    ///
+    /// # Errors
+    /// Why the host shall not get it.
+    pub fn handle_delivery(&mut self, now: Time, delivery: &Delivery) -> Result<Placed, Ipv6Drop> {
+        let result = self.incoming(now, delivery);
+        match result {
+            Ok(_) => self.counters.received += 1,
+            Err(reason) => self.count_drop(reason),
+        }
+        result
+    }
+
+    fn incoming(&mut self, now: Time, delivery: &Delivery) -> Result<Placed, Ipv6Drop> {
+        let packet = delivery.payload.as_slice();
+        let (header, _) = Header::parse_packet(packet).map_err(|_| Ipv6Drop::Malformed)?;
+        check_addresses(&header)?;
+        let sender = delivery.source.address.mid();
+        let message = packet.get(HEADER_LEN..HEADER_LEN + usize::from(header.payload_length));
+        let message = message.filter(|_| header.next_header == protocol::ICMPV6).unwrap_or_default();
+        self.check_source(&header, message, sender)?;
+        let advertisement = router_advertisement(&header, message);
+        if advertisement.is_some() {
+            self.know_router(sender);
+        }
+        let at = match delivery.header_type {
+            HeaderType::GeoUnicast => self.place_unicast(&header, delivery),
+            HeaderType::GeoBroadcast(_) | HeaderType::GeoAnycast(_) => {
+                let broadcast = matches!(delivery.header_type, HeaderType::GeoBroadcast(_));
+                let advertisement = advertisement.as_ref().filter(|_| broadcast);
+                self.place_in_area(now, &header, delivery.area.as_ref(), advertisement)
+            }
+            _ => 0,
+        };
+        let link = self.links.get(at).ok_or(Ipv6Drop::UnknownLink)?;
+        let destination = match delivery.header_type {
+            HeaderType::GeoUnicast | HeaderType::GeoAnycast(_) => self.address.mid(),
+            _ if header.destination.is_multicast() => addresses::group_address(header.destination),
+            // Everybody got it, so that the host must not take it for its own to forward.
+            _ => ALL_NODES,
+        };
+        Ok(Placed { link: link.id, destination, source: sender })
+    }
+
+    /// Ingress filtering, as far as GeoNetworking knows better.
+    fn check_source(&self, header: &Header, message: &[u8], sender: MacAddress) -> Result<(), Ipv6Drop> {
+        let named = addresses::station_of(header.source);
+        if named == Some(self.address.mid()) || self.links.iter().any(|link| link.has_address(header.source))
+        {
+            return Err(Ipv6Drop::OwnSource);
+        }
+        // Other sources may be hosts behind the station.
+        if header.source.is_unicast_link_local() && named.is_some_and(|named| named != sender) {
+            return Err(Ipv6Drop::SpoofedSource);
+        }
+        let announced = match message.first() {
+            Some(&ROUTER_SOLICITATION) => {
+                nd::RouterSolicitation::parse(message).ok().and_then(|it| it.source_link_address)
+            }
+            Some(&ROUTER_ADVERTISEMENT) => {
+                RouterAdvertisement::parse(message).ok().and_then(|it| it.options().source_link_address())
+            }
+            Some(&NEIGHBOR_SOLICITATION) => {
+                NeighborSolicitation::parse(message).ok().and_then(|it| it.source_link_address)
+            }
+            Some(&NEIGHBOR_ADVERTISEMENT) => {
+                NeighborAdvertisement::parse(message).ok().and_then(|it| it.target_link_address)
+            }
+            _ => None,
+        };
+        match announced {
+            Some(announced) if announced != sender => Err(Ipv6Drop::SpoofedSource),
+            _ => Ok(()),
+        }
+    }
+
+    fn know_router(&mut self, router: MacAddress) {
+        self.routers.retain(|known| *known != router);
+        if self.routers.len() >= ROUTERS {
+            self.routers.pop_front();
+        }
+        self.routers.push_back(router);
+    }
+
+    /// Where packets to places of no link come out.
+    fn elsewhere(&self) -> usize {
+        self.links.iter().position(|link| link.kind == LinkKind::Dynamic).unwrap_or(0)
+    }
+
+    /// GBC and GAC: the link of the area (MR_GVL_BV_01 to BV_05).
+    fn place_in_area(
+        &mut self,
+        now: Time,
+        header: &Header,
+        area: Option<&GeoArea>,
+        advertisement: Option<&RouterAdvertisement<'_>>,
+    ) -> usize {
+        if self.groups.contains_key(&header.destination) {
+            return 0;
+        }
+        let Some(area) = area else { return self.elsewhere() };
+        let known = self.links.iter().position(|link| link.area() == Some(area));
+        let Some(advertisement) = advertisement else { return known.unwrap_or_else(|| self.elsewhere()) };
+        let at = match known {
+            Some(at) => at,
+            None => match self.learn_link(now, *area, advertisement) {
+                Some(at) => return at,
+                None => return self.elsewhere(),
+            },
+        };
+        if let Some(link) = self.links.get_mut(at) {
+            link.learn(now, advertisement);
+        }
+        at
+    }
+
+    /// VM_NVI_BV_01: an advertisement from an area without a link makes one, if it has a subnet.
+    fn learn_link(
+        &mut self,
+        now: Time,
+        area: GeoArea,
+        advertisement: &RouterAdvertisement<'_>,
+    ) -> Option<usize> {
+        let learnt = self.links.iter().filter(|link| link.learnt).count();
+        if learnt >= self.learnt_links {
+            return None;
+        }
+        let mut link = Link::new(LinkId(self.next_link), self.free_name()?, LinkKind::Geographic(area));
+        link.learnt = true;
+        link.learn(now, advertisement);
+        link.next_expiry()?;
+        self.next_link = self.next_link.wrapping_add(1);
+        self.links.push(link);
+        let at = self.links.len() - 1;
+        self.announce(at);
+        Some(at)
+    }
+
+    /// The topological interface's name with a number that no link has.
+    fn free_name(&self) -> Option<String> {
+        let base = &self.links.first()?.name;
+        (1..=self.links.len()).find_map(|number| {
+            let suffix = format!("-{number}");
+            let room = NAME_LENGTH.saturating_sub(suffix.len());
+            let kept: String = base.chars().take(room).collect();
+            let name = kept + &suffix;
+            (!self.links.iter().any(|link| link.name == name)).then_some(name)
+        })
+    }
+
+    /// GUC (MR_GVL_BV_06 to BV_10): the interface with the address, else the one of its subnet, else the area where
+    /// the source is.
+    fn place_unicast(&self, header: &Header, delivery: &Delivery) -> usize {
+        let to = header.destination;
+        if self.links.len() == 1 || to == addresses::link_local(self.address.mid()) {
+            return 0;
+        }
+        let subnet = |link: &Link| !to.is_unicast_link_local() && link.is_on_link(to);
+        if let Some(at) = self.only(|link| link.has_address(to)).or_else(|| self.only(subnet)) {
+            return at;
+        }
+        let source = Position::new(delivery.source.latitude, delivery.source.longitude);
+        let around = |link: &Link| link.is_around(source);
+        let on_link = |link: &Link| around(link) && link.is_on_link(header.source);
+        self.only(around).or_else(|| self.longest(on_link)).unwrap_or_else(|| self.elsewhere())
+    }
+
+    /// The link of which this is true, if there is just one.
+    fn only(&self, test: impl Fn(&Link) -> bool) -> Option<usize> {
+        let mut found = self.links.iter().enumerate().filter(|(_, link)| test(link)).map(|(at, _)| at);
+        let first = found.next()?;
+        found.next().is_none().then_some(first)
+    }
+
+    /// Of the links of which this is true, the one that lives longest; the first of equals.
+    fn longest(&self, test: impl Fn(&Link) -> bool) -> Option<usize> {
+        let found = self.links.iter().enumerate().rev().filter(|(_, link)| test(link));
+        found.max_by_key(|(_, link)| link.lifetime()).map(|(at, _)| at)
+    }
+}
+
+/// A Router Advertisement that hosts may believe (RFC 4861 6.1.2).
+fn router_advertisement<'a>(header: &Header, message: &'a [u8]) -> Option<RouterAdvertisement<'a>> {
+    if message.first() != Some(&ROUTER_ADVERTISEMENT) || !header.source.is_unicast_link_local() {
+        return None;
+    }
+    nd::check_header(header, message).ok()?;
+    RouterAdvertisement::parse(message).ok()
+}

@@ -1,0 +1,292 @@
+//! IPv6 over GeoNetworking: the adaptation sublayer GN6ASL of EN 302 636-6-1, without I/O.
+//!
+//! Hosts see Ethernet interfaces; behind each is a *virtual link*. What a host puts into one becomes a request to the
+//! GeoNetworking router, and what the router delivers comes out of the right one:
+//!
+//! ```text
+//!   host: gn0 (TVL)   gn1 (GVL of an area)   gn2 (dynamic GVL)
+//!             \              |               /
+//!              handle_host_frame   handle_delivery
+//!                        |             ^
+//!                        v             |
+//!              Router::handle_request  Output::Deliver        next header 3, no Ethernet header
+//! ```
+//!
+//! | IPv6 destination | GeoNetworking |
+//! |---|---|
+//! | unicast | GUC to the station of the destination MAC address |
+//! | a group that is mapped to an area | GBC to that area, on whatever interface |
+//! | a group made of a subnet's prefix (RFC 3306) | GBC to that subnet's area |
+//! | any other group | GBC to the area of a geographic link, TSB on the topological one |
+//! | geographic anycast: a subnet's prefix and the reserved identifier | GAC to that subnet's area |
+//!
+//! The host's own neighbour cache decides about the next hop, so a unicast packet is mapped by its MAC address and by
+//! nothing else; a routed packet's IPv6 destination says nothing about the next hop. What the standard calls
+//! resolving from the IPv6 address (`itsGn6aslVIResolAddr`) happens a step earlier: the host asks who has an address
+//! by Neighbor Solicitation, and where the interface identifier is made of a MAC address, this module answers by
+//! itself ([`discovery`]). Nothing of that goes on the air. Other addresses (static, privacy, stable) are resolved by
+//! real Neighbor Discovery, as broadcasts on their link.
+//!
+//! What comes from the air is not believed beyond what GeoNetworking can vouch for: a link-local source that names a
+//! station, and a link-layer address in Neighbor Discovery, have to be the sending station's.
+//!
+//! **Where the standard is silent.** A packet to an area of no link comes out of the dynamic link, or of the
+//! topological one where there is no dynamic one; a packet to a mapped group always comes out of the topological
+//! one, where it would also go in. Unicast packets to a link-local address are everybody's on every link, since all
+//! interfaces have the same MAC address; they come out of the topological link.
+//!
+//! Left out: what the standard's management plane sets at run time; compression; fragmentation below IPv6.
+
+pub mod addresses;
+mod discovery;
+mod drop_reason;
+mod incoming;
+mod links;
+mod outgoing;
+
+use std::collections::{BTreeMap, VecDeque};
+use std::net::Ipv6Addr;
+
+use carnet_base::Time;
+use carnet_wire::geonet::{GeoArea, GnAddress};
+
+pub use addresses::Prefix;
+pub use drop_reason::Ipv6Drop;
+pub use incoming::Placed;
+use links::Link;
+pub use links::{LinkId, LinkKind, VirtualLink};
+pub use outgoing::HostFrame;
+
+use crate::MacAddress;
+
+/// `itsGnMaxGeoNetworkingHeaderSize`: what may stand before a payload, octets.
+pub const MAX_GN_HEADER_SIZE: u32 = 88;
+/// The smallest MTU of a link that carries IPv6 (RFC 8200 5).
+pub const IPV6_MINIMUM_MTU: u32 = 1280;
+/// Routers that are remembered as such.
+const ROUTERS: usize = 64;
+/// Octets of an interface name.
+const NAME_LENGTH: usize = 15;
+
+/// MTU_GN6 of EN 302 636-6-1: the longest IPv6 packet, octets. Never less than IPv6 wants.
+///
+/// `max_sdu_size` is `itsGnMaxSduSize`; `link_mtu` what a frame of the radio carries, if that is known.
+pub fn mtu(max_sdu_size: usize, link_mtu: Option<u32>) -> u32 {
+    let sdu = u32::try_from(max_sdu_size).unwrap_or(u32::MAX);
+    let link = link_mtu.map_or(u32::MAX, |mtu| mtu.saturating_sub(MAX_GN_HEADER_SIZE));
+    sdu.min(link).max(IPV6_MINIMUM_MTU)
+}
+
+/// An area that IPv6 knows.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Ipv6Area {
+    /// Where it is.
+    pub area: GeoArea,
+    /// The multicast group of everybody inside.
+    pub group: Option<Ipv6Addr>,
+    /// The subnet of the area: groups and the geographic anycast address that are made of it lead there.
+    pub prefix: Option<Prefix>,
+    /// The interface on the area's own link (static GVL).
+    pub interface: Option<String>,
+}
+
+/// What the sublayer shall do.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Ipv6Config {
+    /// The interface on the topological link.
+    pub interface: String,
+    /// The interface on the dynamic geographic link, if there shall be one.
+    pub dynamic_interface: Option<String>,
+    /// The areas that IPv6 knows.
+    pub areas: Vec<Ipv6Area>,
+    /// How many geographic links may be made because of Router Advertisements. Nothing authenticates these.
+    pub learnt_links: usize,
+    /// How many hops a packet goes; `itsGnDefaultHopLimit` if `None`.
+    pub hop_limit: Option<u8>,
+    /// The longest IPv6 packet, see [`mtu`].
+    pub mtu: u32,
+}
+
+/// What shall be done.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Output {
+    /// There shall be this interface, or it shall be like this from now on.
+    Link(VirtualLink),
+    /// There shall no longer be this interface.
+    LinkGone(LinkId),
+    /// A frame for the host.
+    Frame {
+        /// Out of which interface.
+        link: LinkId,
+        /// Destination MAC address.
+        destination: MacAddress,
+        /// Source MAC address.
+        source: MacAddress,
+        /// The IPv6 packet.
+        packet: Vec<u8>,
+    },
+}
+
+/// How often what happened.
+#[derive(Debug, Clone)]
+pub struct Counters {
+    /// Packets of the host that became requests.
+    pub sent: u64,
+    /// Packets for the host.
+    pub received: u64,
+    /// Packets of the host that were settled here: questions that were answered, reports that nobody waits for.
+    pub settled: u64,
+    dropped: [u64; Ipv6Drop::ALL.len()],
+}
+
+impl Counters {
+    /// How often packets died of `reason`.
+    pub fn dropped(&self, reason: Ipv6Drop) -> u64 {
+        self.dropped[reason as usize]
+    }
+}
+
+/// The sublayer. After each `handle_*` call [`Adaptation::poll_output`] is called until it returns `None`.
+#[derive(Debug)]
+pub struct Adaptation {
+    address: GnAddress,
+    mtu: u32,
+    hop_limit: Option<u8>,
+    learnt_links: usize,
+    groups: BTreeMap<Ipv6Addr, GeoArea>,
+    subnets: Vec<(Prefix, GeoArea)>,
+    /// The topological link first.
+    links: Vec<Link>,
+    next_link: u32,
+    /// Who has sent a Router Advertisement, the latest last.
+    routers: VecDeque<MacAddress>,
+    outputs: VecDeque<Output>,
+    counters: Counters,
+}
+
+impl Adaptation {
+    /// The sublayer of the station with this address. The interfaces that it wants wait in
+    /// [`Adaptation::poll_output`].
+    pub fn new(config: Ipv6Config, address: GnAddress) -> Adaptation {
+        let mut adaptation = Adaptation {
+            address,
+            mtu: config.mtu,
+            hop_limit: config.hop_limit,
+            learnt_links: config.learnt_links,
+            groups: BTreeMap::new(),
+            subnets: Vec::new(),
+            links: Vec::new(),
+            next_link: 0,
+            routers: VecDeque::new(),
+            outputs: VecDeque::new(),
+            counters: Counters { sent: 0, received: 0, settled: 0, dropped: [0; Ipv6Drop::ALL.len()] },
+        };
+        adaptation.add_link(config.interface, LinkKind::Topological);
+        if let Some(name) = config.dynamic_interface {
+            adaptation.add_link(name, LinkKind::Dynamic);
+        }
+        for area in config.areas {
+            if let Some(group) = area.group {
+                adaptation.groups.insert(group, area.area);
+            }
+            adaptation.subnets.extend(area.prefix.map(|prefix| (prefix, area.area)));
+            if let Some(name) = area.interface {
+                let at = adaptation.add_link(name, LinkKind::Geographic(area.area));
+                if let (Some(link), Some(prefix)) = (adaptation.links.get_mut(at), area.prefix) {
+                    link.add_prefix(prefix);
+                }
+            }
+        }
+        for at in 0..adaptation.links.len() {
+            adaptation.announce(at);
+        }
+        adaptation
+    }
+
+    /// The longest IPv6 packet.
+    pub fn mtu(&self) -> u32 {
+        self.mtu
+    }
+
+    /// What happened so far.
+    pub fn counters(&self) -> &Counters {
+        &self.counters
+    }
+
+    /// The virtual links: which, the name of the interface, what kind.
+    pub fn links(&self) -> impl Iterator<Item = (LinkId, &str, &LinkKind)> {
+        self.links.iter().map(|link| (link.id, link.name.as_str(), &link.kind))
+    }
+
+    /// The next thing to be done.
+    pub fn poll_output(&mut self) -> Option<Output> {
+        self.outputs.pop_front()
+    }
+
+    /// When [`Self::handle_timeout`] is due next.
+    pub fn poll_timeout(&self) -> Option<Time> {
+        self.links.iter().filter_map(Link::next_expiry).filter(|due| *due < Time::MAX).min()
+    }
+
+    /// Prefixes run out, and links that were learnt end with their last one (VM_EVI_BV_01).
+    pub fn handle_timeout(&mut self, now: Time) {
+        let mut gone = Vec::new();
+        self.links.retain_mut(|link| {
+            let lives = link.expire(now) || !link.learnt;
+            if !lives {
+                gone.push(Output::LinkGone(link.id));
+            }
+            lives
+        });
+        self.outputs.extend(gone);
+    }
+
+    /// The station has another address from now on; so have its interfaces.
+    pub fn handle_address(&mut self, address: GnAddress) {
+        if std::mem::replace(&mut self.address, address).mid() != address.mid() {
+            (0..self.links.len()).for_each(|at| self.announce(at));
+        }
+    }
+
+    /// IPv6 packets may be this long from now on.
+    pub fn handle_mtu(&mut self, mtu: u32) {
+        if std::mem::replace(&mut self.mtu, mtu) != mtu {
+            (0..self.links.len()).for_each(|at| self.announce(at));
+        }
+    }
+
+    /// The host has these addresses on an interface, each with its prefix length.
+    pub fn handle_addresses(&mut self, link: LinkId, addresses: Vec<(Ipv6Addr, u8)>) {
+        if let Some(link) = self.links.iter_mut().find(|known| known.id == link) {
+            link.set_addresses(addresses);
+        }
+    }
+
+    /// Adds a link and returns its place in the list.
+    fn add_link(&mut self, name: String, kind: LinkKind) -> usize {
+        let id = LinkId(self.next_link);
+        self.next_link = self.next_link.wrapping_add(1);
+        self.links.push(Link::new(id, name, kind));
+        self.links.len() - 1
+    }
+
+    /// Says what an interface shall be like.
+    fn announce(&mut self, at: usize) {
+        let Some(link) = self.links.get(at) else { return };
+        self.outputs.push_back(Output::Link(VirtualLink {
+            id: link.id,
+            name: link.name.clone(),
+            address: self.address.mid(),
+            mtu: self.mtu,
+            learnt: link.learnt,
+        }));
+    }
+
+    fn position_of(&self, link: LinkId) -> Option<usize> {
+        self.links.iter().position(|known| known.id == link)
+    }
+
+    fn count_drop(&mut self, reason: Ipv6Drop) {
+        self.counters.dropped[reason as usize] += 1;
+    }
+}

@@ -1,0 +1,153 @@
+//! From the host to GeoNetworking.
+
+use std::net::Ipv6Addr;
+
+use carnet_wire::geonet::{CommonNextHeader, GeoArea, GnAddress};
+use carnet_wire::icmpv6::{self, ErrorMessage};
+use carnet_wire::ipv6::{HEADER_LEN, Header};
+
+use super::addresses::{self, ANYCAST};
+use super::links::{Link, LinkKind};
+use super::{Adaptation, Ipv6Drop, LinkId, Output};
+use crate::MacAddress;
+use crate::io::{Request, Transport};
+
+/// EtherType of IPv6 (RFC 2464 3).
+pub const ETHER_TYPE: u16 = 0x86dd;
+
+/// A frame that the host has put into a virtual interface.
+#[derive(Debug, Clone, Copy)]
+pub struct HostFrame<'a> {
+    /// Destination MAC address.
+    pub destination: MacAddress,
+    /// Source MAC address.
+    pub source: MacAddress,
+    /// EtherType.
+    pub ether_type: u16,
+    /// What stands behind it, with padding perhaps.
+    pub payload: &'a [u8],
+}
+
+impl Adaptation {
+    /// What to send for a frame of the host; nothing where it was settled here, and then there may be outputs.
+    ///
+    /// # Errors
+    /// Why the frame was dropped. A packet that is too large has been answered.
+    pub fn handle_host_frame<'a>(
+        &mut self,
+        link: LinkId,
+        frame: HostFrame<'a>,
+    ) -> Result<Option<Request<'a>>, Ipv6Drop> {
+        let result = self.outgoing(link, frame);
+        match result {
+            Ok(Some(_)) => self.counters.sent += 1,
+            Ok(None) => self.counters.settled += 1,
+            Err(reason) => self.count_drop(reason),
+        }
+        result
+    }
+
+    fn outgoing<'a>(&mut self, link: LinkId, frame: HostFrame<'a>) -> Result<Option<Request<'a>>, Ipv6Drop> {
+        let at = self.position_of(link).ok_or(Ipv6Drop::UnknownLink)?;
+        if frame.ether_type != ETHER_TYPE {
+            return Err(Ipv6Drop::NotIpv6);
+        }
+        // On the air the source is the station: it could not be told whose packet this is.
+        if frame.source != self.address.mid() {
+            return Err(Ipv6Drop::ForeignSource);
+        }
+        let (header, payload) = Header::parse_packet(frame.payload).map_err(|_| Ipv6Drop::Malformed)?;
+        let packet = frame.payload.get(..HEADER_LEN + payload.len()).ok_or(Ipv6Drop::Malformed)?;
+        check_addresses(&header)?;
+        if packet.len() > self.mtu as usize {
+            self.answer_too_big(at, &header, packet);
+            return Err(Ipv6Drop::TooBig);
+        }
+        if self.settle(at, &header, packet)? {
+            return Ok(None);
+        }
+        let transport = self.map(at, frame.destination, header.destination)?;
+        let request = Request::new(transport, CommonNextHeader::Ipv6, packet);
+        Ok(Some(Request { maximum_hop_limit: self.hop_limit, ..request }))
+    }
+
+    /// The paper's table I and the standard's: where a packet goes.
+    fn map(&self, at: usize, mac: MacAddress, to: Ipv6Addr) -> Result<Transport, Ipv6Drop> {
+        let link = self.links.get(at).ok_or(Ipv6Drop::UnknownLink)?;
+        if to.is_multicast() {
+            if let Some(area) = self.groups.get(&to).or_else(|| self.area_of_group(to)) {
+                return Ok(Transport::GeoBroadcast(*area));
+            }
+            return match link.kind {
+                LinkKind::Geographic(area) => Ok(Transport::GeoBroadcast(area)),
+                LinkKind::Topological => Ok(Transport::TopologicallyScoped),
+                LinkKind::Dynamic => Err(Ipv6Drop::NoArea),
+            };
+        }
+        let broadcast = mac[0] & 1 != 0;
+        if mac == ANYCAST || (broadcast && addresses::is_geographic_anycast(to)) {
+            // A packet that is only routed by way of an anycast address has another destination.
+            let area = self.area_of_anycast(at, to).or(link.area()).ok_or(Ipv6Drop::NoArea)?;
+            return Ok(Transport::GeoAnycast(*area));
+        }
+        let station = if broadcast { addresses::station_of(to).ok_or(Ipv6Drop::Unresolved)? } else { mac };
+        let [a, b, c, d, e, f] = station;
+        // The router looks for the MID, and takes the rest of the address from whom it finds.
+        Ok(Transport::GeoUnicast(GnAddress(u64::from_be_bytes([0, 0, a, b, c, d, e, f]))))
+    }
+
+    /// The area of the subnet that a group is made of.
+    fn area_of_group(&self, group: Ipv6Addr) -> Option<&GeoArea> {
+        let prefix = addresses::prefix_of_group(group)?;
+        self.area_of_subnet(prefix.address)
+    }
+
+    fn area_of_subnet(&self, address: Ipv6Addr) -> Option<&GeoArea> {
+        let configured = self.subnets.iter().find(|(prefix, _)| prefix.contains(address));
+        configured.map(|(_, area)| area).or_else(|| {
+            let on_link = |link: &&Link| !address.is_unicast_link_local() && link.is_on_link(address);
+            self.links.iter().filter(|link| link.area().is_some()).find(on_link).and_then(Link::area)
+        })
+    }
+
+    /// The area that a geographic anycast address means.
+    pub(super) fn area_of_anycast(&self, at: usize, address: Ipv6Addr) -> Option<&GeoArea> {
+        if !addresses::is_geographic_anycast(address) {
+            return None;
+        }
+        let own = self.links.get(at).filter(|link| link.is_on_link(address)).and_then(Link::area);
+        own.or_else(|| self.area_of_subnet(address))
+    }
+
+    /// The interface has this MTU, so that the host knows; unless somebody has changed it.
+    fn answer_too_big(&mut self, at: usize, header: &Header, packet: &[u8]) {
+        let error = ErrorMessage::PacketTooBig { mtu: self.mtu };
+        let Some(link) = self.links.get(at) else { return };
+        if !icmpv6::may_answer_with(error, packet) {
+            return;
+        }
+        // From an address that is nobody's but looks like a neighbour's: hosts drop what bears their own.
+        let source = addresses::link_local(ANYCAST);
+        self.outputs.push_back(Output::Frame {
+            link: link.id,
+            destination: self.address.mid(),
+            source: ANYCAST,
+            packet: icmpv6::error_packet(source, header.source, error, packet),
+        });
+    }
+}
+
+/// RFC 4291 2.5.2, 2.5.3, 2.7: what no packet on a link may have.
+pub(super) fn check_addresses(header: &Header) -> Result<(), Ipv6Drop> {
+    if header.source.is_multicast() || header.source.is_loopback() {
+        return Err(Ipv6Drop::BadSource);
+    }
+    if header.destination.is_unspecified() || header.destination.is_loopback() {
+        return Err(Ipv6Drop::BadDestination);
+    }
+    // Only questions about an address are asked without one: to a group.
+    if header.source.is_unspecified() && !header.destination.is_multicast() {
+        return Err(Ipv6Drop::BadSource);
+    }
+    Ok(())
+}

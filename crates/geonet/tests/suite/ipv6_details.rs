@@ -1,0 +1,355 @@
+//! What the test purposes of IPv6 over GeoNetworking leave open: who answers the host, what is not believed, areas
+//! that groups are mapped to.
+
+use carnet_geonet::ipv6_adaptation::addresses::{self, ANYCAST};
+use carnet_geonet::ipv6_adaptation::{HostFrame, Ipv6Area, Ipv6Config, Ipv6Drop, VirtualLink, mtu};
+use carnet_wire::geonet::{HeaderType, Shape};
+use carnet_wire::icmpv6::{self, ErrorMessage};
+use carnet_wire::ipv6::{HEADER_LEN, Header};
+use carnet_wire::nd::{self, NeighborAdvertisement};
+
+use crate::craft::{IUT_MAC, Station, address, area1, circle, parse};
+use crate::host::{
+    ALL_NODES, Host, IPV6, SUBNET_1, config, ip, link, neighbor_solicitation, packet, prefix,
+    router_advertisement,
+};
+
+const GROUP: &str = "ff3e:40:2001:db8:1::1";
+
+fn with_group() -> Host {
+    let area =
+        Ipv6Area { area: area1(), group: Some(ip(GROUP)), prefix: None, interface: Some("sgvl1".into()) };
+    Host::new(Ipv6Config { dynamic_interface: Some("dgvl".into()), areas: vec![area], ..config() })
+}
+
+/// The advertisement that answered the host's last question.
+#[track_caller]
+fn advertisement(host: &mut Host, link: &str) -> (NeighborAdvertisement, [u8; 6]) {
+    assert_eq!(host.answers.len(), 1, "{:?}", host.answers);
+    let (id, destination, source, packet) = host.answers.remove(0);
+    assert_eq!((id, destination), (host.id(link), IUT_MAC));
+    let (header, message) = Header::parse_packet(&packet).expect("IPv6");
+    nd::check_header(&header, message).expect("Neighbor Discovery");
+    let advertisement = NeighborAdvertisement::parse(message).expect("an advertisement");
+    assert_eq!((header.source, header.destination), (advertisement.target, host.own()));
+    (advertisement, source)
+}
+
+#[test]
+fn a_question_about_an_address_that_names_its_station_is_answered_at_once() {
+    let mut host = Host::with_links();
+    let station = Station::b();
+    let target = addresses::link_local(station.mac);
+    for to in [addresses::group_address(nd::solicited_node(target)), station.mac] {
+        let question = neighbor_solicitation(host.own(), target, Some(IUT_MAC));
+        assert_eq!(host.put("tvl0", to, &question), Ok(false));
+        let (answer, source) = advertisement(&mut host, "tvl0");
+        assert_eq!((answer.target_link_address, source), (Some(station.mac), station.mac));
+        assert!(answer.solicited && answer.override_ && !answer.router);
+    }
+    host.iut.nothing_sent();
+    assert_eq!(host.adaptation.counters().settled, 2);
+}
+
+#[test]
+fn a_station_that_advertises_itself_as_a_router_is_one_in_answers() {
+    let mut host = Host::with_links();
+    let station = Station::b();
+    let packet = router_advertisement(&station, prefix("3ffe:0:0:7::"), 30);
+    host.hear(&station, station.tsb(&packet)).expect("placed");
+    host.iut.sent.clear();
+    let question = neighbor_solicitation(host.own(), addresses::link_local(station.mac), Some(IUT_MAC));
+    assert_eq!(host.put("tvl0", station.mac, &question), Ok(false));
+    assert!(advertisement(&mut host, "tvl0").0.router);
+}
+
+#[test]
+fn questions_about_other_addresses_go_on_the_air() {
+    let mut host = Host::with_links();
+    let question = neighbor_solicitation(host.own(), ip("2001:db8::1"), Some(IUT_MAC));
+    host.multicast("tvl0", &question);
+    assert_eq!(parse(&host.iut.one_sent().frame).common.header_type, HeaderType::TopologicallyScoped);
+    host.multicast("sgvl1", &question);
+    let kind = parse(&host.iut.one_sent().frame).common.header_type;
+    assert_eq!(kind, HeaderType::GeoBroadcast(Shape::Circle));
+}
+
+#[test]
+fn duplicate_address_detection_is_geonetworkings_for_addresses_made_of_it() {
+    let mut host = Host::with_links();
+    let nobody = ip("::");
+    let own = neighbor_solicitation(nobody, host.own(), None);
+    assert_eq!(host.put("tvl0", [0x33, 0x33, 0xff, 0, 0, 1], &own), Ok(false));
+    assert!(host.answers.is_empty());
+    host.iut.nothing_sent();
+    // Another address may be somebody's.
+    host.multicast("tvl0", &neighbor_solicitation(nobody, ip("2001:db8::1"), None));
+    host.iut.one_sent();
+}
+
+#[test]
+fn a_question_that_is_none_is_dropped() {
+    let mut host = Host::with_links();
+    let mut question = neighbor_solicitation(host.own(), addresses::link_local(Station::b().mac), None);
+    question[7] = 64;
+    assert_eq!(host.put("tvl0", Station::b().mac, &question), Err(Ipv6Drop::Malformed));
+    assert_eq!(host.adaptation.counters().dropped(Ipv6Drop::Malformed), 1);
+}
+
+#[test]
+fn geographic_anycast_has_a_link_layer_address() {
+    let mut host = Host::with_links();
+    let anycast = ip("3ffe:0:0:1:fdff:ffff:ffff:fffd");
+    let question = neighbor_solicitation(host.own(), anycast, Some(IUT_MAC));
+    assert_eq!(host.put("sgvl1", ANYCAST, &question), Ok(false));
+    assert_eq!(advertisement(&mut host, "sgvl1").0.target_link_address, Some(ANYCAST));
+    // A packet that is routed by way of it goes into the area, wherever it is to.
+    let routed = packet(ip("2001:db8::1"), ip("2001:db8:5::5"), 20);
+    assert_eq!(host.put("sgvl1", ANYCAST, &routed), Ok(true));
+    assert_eq!(parse(&host.iut.one_sent().frame).common.header_type, HeaderType::GeoAnycast(Shape::Circle));
+    assert_eq!(host.put("tvl0", ANYCAST, &routed), Err(Ipv6Drop::NoArea));
+}
+
+#[test]
+fn a_routed_packet_goes_to_the_next_hop_and_not_to_whom_its_destination_names() {
+    let mut host = Host::with_links();
+    let (router, behind) = (Station::b(), Station::c());
+    host.iut.knows(&[router, behind]);
+    let [_, _, _, _, _, number] = behind.mac;
+    let to = ip(&format!("2001:db8:5::b8be:baff:febe:{number:x}"));
+    assert_eq!(addresses::station_of(to), Some(behind.mac));
+    assert_eq!(host.put("tvl0", router.mac, &packet(ip("2001:db8::1"), to, 20)), Ok(true));
+    let sent = host.iut.one_sent();
+    let destination = parse(&sent.frame).extended.destination().map(|pv| pv.address);
+    assert_eq!(destination, Some(router.pv.address));
+}
+
+#[test]
+fn listener_reports_about_groups_of_the_link_stay_here() {
+    let mut host = Host::with_links();
+    let report = |groups: &[&str]| {
+        let mut message = vec![143, 0, 0, 0, 0, 0, 0, groups.len() as u8];
+        for group in groups {
+            message.extend([4, 0, 0, 0]);
+            message.extend(ip(group).octets());
+        }
+        icmpv6::set_checksum(&mut message, host_address(), ip("ff02::16"));
+        let mut packet = packet(host_address(), ip("ff02::16"), 8 + message.len());
+        packet[6] = 0;
+        packet[40..48].copy_from_slice(&[58, 0, 5, 2, 0, 0, 1, 0]);
+        packet[48..].copy_from_slice(&message);
+        packet
+    };
+    let mac = addresses::group_address(ip("ff02::16"));
+    assert_eq!(host.put("tvl0", mac, &report(&["ff02::1:ff00:1", "ff02::2"])), Ok(false));
+    assert_eq!(host.put("tvl0", mac, &report(&["ff02::1:ff00:1", GROUP])), Ok(true));
+    host.iut.one_sent();
+    // One that ends early is not judged.
+    let mut short = report(&["ff02::2"]);
+    short[55] = 2;
+    assert_eq!(host.put("tvl0", mac, &short), Ok(true));
+}
+
+fn host_address() -> std::net::Ipv6Addr {
+    addresses::link_local(IUT_MAC)
+}
+
+#[test]
+fn a_mapped_group_is_sent_to_its_area_from_any_interface_and_comes_out_of_the_topological_one() {
+    let mut host = with_group();
+    for interface in ["tvl0", "sgvl1", "dgvl"] {
+        host.multicast(interface, &packet(host.own(), ip(GROUP), 20));
+        let sent = host.iut.one_sent();
+        let sent = parse(&sent.frame);
+        assert_eq!(sent.common.header_type, HeaderType::GeoBroadcast(Shape::Circle), "{interface}");
+        assert_eq!(sent.extended.area(), Some(&area1()));
+    }
+    let station = Station::b();
+    let from = addresses::link_local(station.mac);
+    // The sender's idea of the area may be another one.
+    for area in [area1(), circle(Station::d().position(), 400)] {
+        let mut sender = station;
+        sender.sequence += area.distance_a;
+        let (name, placed) =
+            host.hear(&sender, sender.gbc(area, &packet(from, ip(GROUP), 20))).expect("placed");
+        assert_eq!((name.as_str(), placed.destination), ("tvl0", [0x33, 0x33, 0, 0, 0, 1]));
+    }
+}
+
+#[test]
+fn without_an_area_a_group_stays_here() {
+    let mut host = with_group();
+    let packet = packet(host.own(), ip(ALL_NODES), 20);
+    assert_eq!(host.put("dgvl", [0x33, 0x33, 0, 0, 0, 1], &packet), Err(Ipv6Drop::NoArea));
+    assert_eq!(host.adaptation.counters().dropped(Ipv6Drop::NoArea), 1);
+}
+
+#[test]
+fn without_a_dynamic_link_what_belongs_nowhere_comes_out_of_the_topological_one() {
+    let mut host = Host::new(config());
+    let station = Station::b();
+    let packet = packet(addresses::link_local(station.mac), ip(ALL_NODES), 20);
+    let (name, _) = host.hear(&station, station.gbc(area1(), &packet)).expect("placed");
+    assert_eq!(name, "tvl0");
+}
+
+#[test]
+fn only_whole_ipv6_packets_of_the_host_itself_are_sent() {
+    let mut host = Host::with_links();
+    let station = Station::b();
+    let good = packet(host.own(), addresses::link_local(station.mac), 20);
+    let frame = HostFrame { destination: station.mac, source: IUT_MAC, ether_type: IPV6, payload: &good };
+    let short = &good[..good.len() - 1];
+    let from = |source: &str| packet(ip(source), addresses::link_local(station.mac), 20);
+    let to = |destination: &str| packet(host_address(), ip(destination), 20);
+    let cases: [(HostFrame<'_>, Ipv6Drop); 10] = [
+        (HostFrame { ether_type: 0x0806, ..frame }, Ipv6Drop::NotIpv6),
+        (HostFrame { source: station.mac, ..frame }, Ipv6Drop::ForeignSource),
+        (HostFrame { payload: short, ..frame }, Ipv6Drop::Malformed),
+        (HostFrame { payload: &[], ..frame }, Ipv6Drop::Malformed),
+        (HostFrame { payload: &from("ff02::1"), ..frame }, Ipv6Drop::BadSource),
+        (HostFrame { payload: &from("::1"), ..frame }, Ipv6Drop::BadSource),
+        (HostFrame { payload: &from("::"), ..frame }, Ipv6Drop::BadSource),
+        (HostFrame { payload: &to("::1"), ..frame }, Ipv6Drop::BadDestination),
+        (HostFrame { payload: &to("::"), ..frame }, Ipv6Drop::BadDestination),
+        (HostFrame { destination: [0xff; 6], payload: &to("2001:db8::1"), ..frame }, Ipv6Drop::Unresolved),
+    ];
+    for (frame, reason) in cases {
+        assert_eq!(host.put_frame("tvl0", frame), Err(reason));
+    }
+    host.iut.nothing_sent();
+    // Ethernet's padding is not part of the packet.
+    host.iut.knows(&[station]);
+    let padded = [&good[..], &[0; 9]].concat();
+    assert_eq!(host.put_frame("tvl0", HostFrame { payload: &padded, ..frame }), Ok(true));
+    assert_eq!(parse(&host.iut.one_sent().frame).payload, good);
+}
+
+#[test]
+fn a_packet_that_is_too_big_is_answered() {
+    let mut host = Host::with_links();
+    let station = Station::b();
+    host.iut.knows(&[station]);
+    let to = addresses::link_local(station.mac);
+    let fits = packet(host.own(), to, 1398 - HEADER_LEN);
+    assert_eq!(host.put("tvl0", station.mac, &fits), Ok(true));
+    let packet = packet(host.own(), to, 1399 - HEADER_LEN);
+    assert_eq!(host.put("tvl0", station.mac, &packet), Err(Ipv6Drop::TooBig));
+    host.drain();
+    let (_, destination, source, answer) = host.answers.remove(0);
+    assert_eq!((destination, source), (IUT_MAC, ANYCAST));
+    let (header, message) = Header::parse_packet(&answer).expect("IPv6");
+    assert_eq!(header.destination, host.own());
+    icmpv6::verify(header.source, header.destination, message).expect("a right checksum");
+    assert_eq!(icmpv6::parse_error(message).expect("an error").0, ErrorMessage::PacketTooBig { mtu: 1398 });
+}
+
+#[test]
+fn the_mtu_is_the_least_of_two_and_never_less_than_ipv6_wants() {
+    for (sdu, link, expected) in [
+        (1398, None, 1398),
+        (1398, Some(1500), 1398),
+        (8000, Some(1500), 1412),
+        (8000, Some(1400), 1312),
+        (1398, Some(1300), 1280),
+        (500, None, 1280),
+    ] {
+        assert_eq!(mtu(sdu, link), expected, "{sdu} {link:?}");
+    }
+}
+
+#[test]
+fn what_claims_to_be_from_another_station_or_from_this_one_is_dropped() {
+    let (station, other) = (Station::b(), Station::c());
+    let all = ip(ALL_NODES);
+    let own = host_address();
+    let cases = [
+        (packet(addresses::link_local(other.mac), all, 20), Ipv6Drop::SpoofedSource),
+        (packet(own, all, 20), Ipv6Drop::OwnSource),
+        (packet(ip("2001:db8::1"), all, 20), Ipv6Drop::OwnSource),
+        (packet(ip("ff02::2"), all, 20), Ipv6Drop::BadSource),
+        (vec![0x60; 8], Ipv6Drop::Malformed),
+        (
+            neighbor_solicitation(ip("2001:db8::7"), ip("2001:db8::1"), Some(other.mac)),
+            Ipv6Drop::SpoofedSource,
+        ),
+    ];
+    for (number, (payload, reason)) in (0..).zip(cases) {
+        let mut host = Host::with_links();
+        host.adaptation.handle_addresses(host.id("sgvl1"), vec![(ip("2001:db8::1"), 64)]);
+        let mut sender = station;
+        sender.sequence += number;
+        assert_eq!(host.hear(&sender, sender.tsb(&payload)).err(), Some(reason), "case {number}");
+        assert_eq!(host.adaptation.counters().dropped(reason), 1);
+    }
+    // A host behind the station may have any address; so may the station, beside the one that names it.
+    let mut host = Host::with_links();
+    let behind = ip("2001:db8:5::b8be:baff:febe:c");
+    assert_eq!(addresses::station_of(behind), Some(other.mac));
+    host.hear(&station, station.tsb(&packet(behind, all, 20))).expect("placed");
+    let station = station.next();
+    host.hear(&station, station.tsb(&packet(ip("fe80::1234"), all, 20))).expect("placed");
+}
+
+#[test]
+fn a_unicast_packet_that_everybody_got_is_none_for_the_host_to_forward() {
+    let mut host = Host::with_links();
+    let station = Station::b();
+    let packet = packet(ip("2001:db8:5::5"), ip("2001:db8:6::6"), 20);
+    let (_, placed) = host.hear(&station, station.tsb(&packet)).expect("placed");
+    assert_eq!(placed.destination, addresses::ALL_NODES);
+}
+
+#[test]
+fn links_are_learnt_as_far_as_the_config_allows_and_with_a_subnet_only() {
+    let router = Station::d();
+    let areas = vec![link(area1(), "sgvl1", Some(SUBNET_1))];
+    let mut host = Host::new(Ipv6Config { areas, learnt_links: 1, ..config() });
+    let hear = |host: &mut Host, radius: u16, seconds: u32| {
+        let mut sender = router;
+        sender.sequence += radius;
+        let packet = router_advertisement(&router, prefix("3ffe:0:0:3::"), seconds);
+        let area = circle(router.position(), radius);
+        host.hear(&sender, sender.gbc(area, &packet)).expect("placed").0
+    };
+    assert_eq!(hear(&mut host, 300, 0), "tvl0", "no subnet");
+    assert_eq!(hear(&mut host, 301, 30), "tvl0-1");
+    assert_eq!(hear(&mut host, 302, 30), "tvl0", "one is enough");
+    // The learnt one knows where it belongs.
+    let mut sender = router;
+    sender.sequence = 1;
+    let group = packet(ip("3ffe:0:0:3::9"), ip("ff3e:40:3ffe:0:0:3:0:99"), 20);
+    let area = circle(router.position(), 301);
+    assert_eq!(host.hear(&sender, sender.gbc(area, &group)).expect("placed").0, "tvl0-1");
+    host.iut.sent.clear();
+    host.multicast("tvl0", &packet(host.own(), ip("ff3e:40:3ffe:0:0:3:0:99"), 20));
+    assert_eq!(parse(&host.iut.one_sent().frame).extended.area(), Some(&area));
+    // An advertisement that takes its prefix back ends it; one that nobody should believe does not.
+    let mut forged = router_advertisement(&router, prefix("3ffe:0:0:3::"), 0);
+    forged[7] = 64;
+    sender.sequence = 2;
+    host.hear(&sender, sender.gbc(area, &forged)).expect("placed");
+    host.adaptation.handle_timeout(host.iut.now);
+    host.drain();
+    assert_eq!(host.interfaces.len(), 3);
+    sender.sequence = 3;
+    host.hear(&sender, sender.gbc(area, &router_advertisement(&router, prefix("3ffe:0:0:3::"), 0)))
+        .expect("placed");
+    assert_eq!(host.adaptation.poll_timeout(), Some(host.iut.now));
+    host.adaptation.handle_timeout(host.iut.now);
+    host.drain();
+    assert_eq!(host.interfaces.len(), 2);
+}
+
+#[test]
+fn interfaces_follow_the_stations_address_and_the_mtu() {
+    let mut host = Host::with_links();
+    let mac = [2, 0, 0, 0, 0, 9];
+    host.adaptation.handle_address(address(mac));
+    host.adaptation.handle_mtu(1312);
+    host.drain();
+    let is_new = |link: &VirtualLink| link.address == mac && link.mtu == 1312;
+    assert!(host.interfaces.iter().all(is_new), "{:?}", host.interfaces);
+    let packet = packet(ip("2001:db8::1"), ip(ALL_NODES), 20);
+    assert_eq!(host.put("tvl0", [0x33, 0x33, 0, 0, 0, 1], &packet), Err(Ipv6Drop::ForeignSource));
+}

@@ -1,0 +1,279 @@
+//! The 21 test purposes of TS 102 859-2 for IPv6 over GeoNetworking.
+
+use carnet_geonet::ipv6_adaptation::addresses::{self, ALL_NODES as ALL_NODES_MAC, ANYCAST};
+use carnet_geonet::ipv6_adaptation::{Ipv6Config, LinkKind};
+use carnet_wire::geonet::{CommonNextHeader, ExtendedHeader, HeaderType, Shape};
+
+use crate::craft::{IUT_MAC, Station, area1, circle, parse};
+use crate::host::{ALL_NODES, Host, SUBNET_1, config, ip, link, packet, router_advertisement};
+
+/// What every such packet has: next header 3, and the IPv6 packet as it was.
+#[track_caller]
+fn sent(host: &mut Host, payload: &[u8]) -> (HeaderType, ExtendedHeader) {
+    let transmission = host.iut.one_sent();
+    let sent = parse(&transmission.frame);
+    assert_eq!(sent.common.next_header, CommonNextHeader::Ipv6);
+    assert_eq!(sent.payload, payload, "the packet is unchanged");
+    (sent.common.header_type, sent.extended)
+}
+
+#[test]
+fn mg_gvl_bv_01_link_local_multicast_is_geobroadcast_to_the_links_area() {
+    let mut host = Host::with_links();
+    let packet = packet(host.own(), ip(ALL_NODES), 20);
+    host.multicast("sgvl1", &packet);
+    let (kind, extended) = sent(&mut host, &packet);
+    assert_eq!(kind, HeaderType::GeoBroadcast(Shape::Circle));
+    assert_eq!(extended.area(), Some(&area1()));
+}
+
+#[test]
+fn mg_gvl_bv_02_a_group_of_the_links_prefix_is_geobroadcast_to_its_area() {
+    // From every interface: the group says where it belongs.
+    for interface in ["sgvl1", "tvl0", "dgvl"] {
+        let mut host = Host::with_links();
+        let packet = packet(host.own(), ip("ff3e:40:3ffe:0:0:1:0:99"), 20);
+        host.multicast(interface, &packet);
+        let (kind, extended) = sent(&mut host, &packet);
+        assert_eq!(kind, HeaderType::GeoBroadcast(Shape::Circle));
+        assert_eq!(extended.area(), Some(&area1()));
+    }
+}
+
+#[test]
+fn mg_gvl_bv_03_geographic_anycast_is_geoanycast_to_the_links_area() {
+    for identifier in ["fdff:ffff:ffff:fffd", "fd00:0:0:fd"] {
+        let to = ip(&format!("3ffe:0:0:1:{identifier}"));
+        let mut host = Host::with_links();
+        let packet = packet(host.own(), to, 20);
+        assert_eq!(host.put("sgvl1", ANYCAST, &packet), Ok(true));
+        let (kind, extended) = sent(&mut host, &packet);
+        assert_eq!(kind, HeaderType::GeoAnycast(Shape::Circle));
+        assert_eq!(extended.area(), Some(&area1()));
+    }
+}
+
+#[track_caller]
+fn unicast_by_identifier(interface: &str) {
+    let mut host = Host::with_links();
+    let station = Station::b();
+    host.iut.knows(&[station]);
+    let packet = packet(host.own(), addresses::link_local(station.mac), 20);
+    // The frame does not say to whom: the interface identifier does.
+    assert_eq!(host.put(interface, ALL_NODES_MAC, &packet), Ok(true));
+    let (kind, extended) = sent(&mut host, &packet);
+    assert_eq!(kind, HeaderType::GeoUnicast);
+    assert_eq!(extended.destination().map(|pv| pv.address), Some(station.pv.address));
+}
+
+#[track_caller]
+fn unicast_by_link_layer_address(interface: &str) {
+    let mut host = Host::with_links();
+    let station = Station::b();
+    host.iut.knows(&[station]);
+    let packet = packet(host.own(), ip("3ffe:0:0:1::b"), 20);
+    assert_eq!(host.put(interface, station.mac, &packet), Ok(true));
+    let (kind, extended) = sent(&mut host, &packet);
+    assert_eq!(kind, HeaderType::GeoUnicast);
+    assert_eq!(extended.destination().map(|pv| pv.address), Some(station.pv.address));
+}
+
+#[test]
+fn mg_gvl_bv_04_unicast_is_geounicast_to_the_station_of_the_identifier() {
+    unicast_by_identifier("sgvl1");
+}
+
+#[test]
+fn mg_gvl_bv_05_unicast_is_geounicast_to_the_station_of_the_link_layer_address() {
+    unicast_by_link_layer_address("sgvl1");
+}
+
+#[test]
+fn mg_tvl_bv_01_unicast_is_geounicast_to_the_station_of_the_identifier() {
+    unicast_by_identifier("tvl0");
+}
+
+#[test]
+fn mg_tvl_bv_02_unicast_is_geounicast_to_the_station_of_the_link_layer_address() {
+    unicast_by_link_layer_address("tvl0");
+}
+
+#[test]
+fn mg_tvl_bv_03_link_local_multicast_is_topologically_scoped_broadcast() {
+    let mut host = Host::with_links();
+    let packet = packet(host.own(), ip(ALL_NODES), 20);
+    host.multicast("tvl0", &packet);
+    assert_eq!(sent(&mut host, &packet).0, HeaderType::TopologicallyScoped);
+}
+
+#[test]
+fn mr_gvl_bv_01_geobroadcast_to_the_area_of_a_link_comes_out_there() {
+    let mut host = Host::with_links();
+    let station = Station::b();
+    let packet = packet(addresses::link_local(station.mac), ip(ALL_NODES), 20);
+    let (name, placed) = host.hear(&station, station.gbc(area1(), &packet)).expect("placed");
+    assert_eq!((name.as_str(), placed.destination, placed.source), ("sgvl1", ALL_NODES_MAC, station.mac));
+}
+
+#[test]
+fn mr_gvl_bv_02_geobroadcast_to_another_area_comes_out_of_the_dynamic_link() {
+    let mut host = Host::with_links();
+    let station = Station::b();
+    let packet = packet(addresses::link_local(station.mac), ip(ALL_NODES), 20);
+    let area = circle(Station::d().position(), 400);
+    let (name, placed) = host.hear(&station, station.gbc(area, &packet)).expect("placed");
+    assert_eq!((name.as_str(), placed.destination, placed.source), ("dgvl", ALL_NODES_MAC, station.mac));
+}
+
+#[test]
+fn mr_gvl_bv_03_geoanycast_to_the_area_of_a_link_comes_out_there() {
+    let mut host = Host::with_links();
+    let station = Station::b();
+    let anycast = ip("3ffe:0:0:1:fdff:ffff:ffff:fffd");
+    let packet = packet(addresses::link_local(station.mac), anycast, 20);
+    let (name, placed) = host.hear(&station, station.gac(area1(), &packet)).expect("placed");
+    assert_eq!((name.as_str(), placed.destination, placed.source), ("sgvl1", IUT_MAC, station.mac));
+}
+
+#[test]
+fn mr_gvl_bv_04_geoanycast_to_another_area_comes_out_of_the_dynamic_link() {
+    let mut host = Host::with_links();
+    let station = Station::b();
+    let anycast = ip("3ffe:0:0:1:fdff:ffff:ffff:fffd");
+    let packet = packet(addresses::link_local(station.mac), anycast, 20);
+    let area = circle(Station::d().position(), 400);
+    let (name, _) = host.hear(&station, station.gac(area, &packet)).expect("placed");
+    assert_eq!(name, "dgvl");
+}
+
+/// A Router Advertisement from an area of no link; its new link.
+#[track_caller]
+fn learns(host: &mut Host, seconds: u32) -> String {
+    let station = Station::b();
+    let packet = router_advertisement(&station, crate::host::prefix("3ffe:0:0:2::"), seconds);
+    let area = circle(Station::d().position(), 400);
+    let (name, placed) = host.hear(&station, station.gbc(area, &packet)).expect("placed");
+    assert_eq!((placed.destination, placed.source), (ALL_NODES_MAC, station.mac));
+    let kind = host.adaptation.links().find(|(_, known, _)| *known == name).map(|(_, _, kind)| *kind);
+    assert_eq!(kind, Some(LinkKind::Geographic(area)));
+    name
+}
+
+#[test]
+fn mr_gvl_bv_05_a_router_advertisement_from_another_area_comes_out_of_a_new_link() {
+    let mut host = Host::with_links();
+    let name = learns(&mut host, 30);
+    assert_eq!(name, "tvl0-1");
+    assert_eq!(host.interfaces.len(), 4);
+}
+
+/// Where a unicast packet from `station` to `to` comes out.
+#[track_caller]
+fn unicast_to(host: &mut Host, station: &Station, source: &str, to: &str) -> String {
+    let packet = packet(ip(source), ip(to), 20);
+    let frame = station.guc(&host.iut.pv(), &packet);
+    let (name, placed) = host.hear(station, frame).expect("placed");
+    assert_eq!((placed.destination, placed.source), (IUT_MAC, station.mac));
+    name
+}
+
+#[test]
+fn mr_gvl_bv_06_unicast_comes_out_of_the_interface_with_the_address() {
+    let mut host = Host::with_links();
+    host.adaptation.handle_addresses(host.id("dgvl"), vec![(ip("2001:db8::1"), 128)]);
+    assert_eq!(unicast_to(&mut host, &Station::b(), "2001:db8:9::9", "2001:db8::1"), "dgvl");
+    // Or of its subnet.
+    assert_eq!(unicast_to(&mut host, &Station::b().next(), "2001:db8:9::9", "3ffe:0:0:1::5"), "sgvl1");
+}
+
+#[test]
+fn mr_gvl_bv_07_unicast_to_no_interface_comes_out_of_the_link_where_its_source_is() {
+    let mut host = Host::with_links();
+    assert_eq!(unicast_to(&mut host, &Station::b(), "2001:db8:9::9", "2001:db8:5::5"), "sgvl1");
+}
+
+#[test]
+fn mr_gvl_bv_08_unicast_from_no_links_area_comes_out_of_the_dynamic_link() {
+    let mut host = Host::with_links();
+    // A is 1.1 km away.
+    assert_eq!(unicast_to(&mut host, &Station::a(), "2001:db8:9::9", "2001:db8:5::5"), "dgvl");
+}
+
+/// Two more links around B, both with the subnet 3, one of which ends before the other.
+fn with_overlapping_links() -> Host {
+    let mut host = Host::new(Ipv6Config {
+        dynamic_interface: Some("dgvl".into()),
+        areas: vec![link(area1(), "sgvl1", Some(SUBNET_1))],
+        learnt_links: 2,
+        ..config()
+    });
+    let router = Station::d();
+    for (radius, seconds) in [(300, 60), (350, 30)] {
+        let packet = router_advertisement(&router, crate::host::prefix("3ffe:0:0:3::"), seconds);
+        let area = circle(router.position(), radius);
+        let mut sender = router;
+        sender.sequence += radius;
+        host.hear(&sender, sender.gbc(area, &packet)).expect("placed");
+    }
+    assert_eq!(host.interfaces.len(), 5);
+    host
+}
+
+#[test]
+fn mr_gvl_bv_09_of_several_areas_an_on_link_sources_longest_lived_link_is_taken() {
+    let mut host = with_overlapping_links();
+    assert_eq!(unicast_to(&mut host, &Station::b(), "3ffe:0:0:3::9", "2001:db8:5::5"), "tvl0-1");
+}
+
+#[test]
+fn mr_gvl_bv_10_of_several_areas_none_is_taken_for_a_source_that_is_not_on_link() {
+    let mut host = with_overlapping_links();
+    assert_eq!(unicast_to(&mut host, &Station::b(), "2001:db8:9::9", "2001:db8:5::5"), "dgvl");
+}
+
+#[test]
+fn mr_tvl_bv_01_topologically_scoped_broadcast_comes_out_of_the_topological_link() {
+    let mut host = Host::with_links();
+    let station = Station::b();
+    let packet = packet(addresses::link_local(station.mac), ip(ALL_NODES), 20);
+    let (name, placed) = host.hear(&station, station.tsb(&packet)).expect("placed");
+    assert_eq!((name.as_str(), placed.destination, placed.source), ("tvl0", ALL_NODES_MAC, station.mac));
+}
+
+#[test]
+fn vm_nvi_bv_01_the_interface_of_a_new_link_has_the_stations_link_layer_address() {
+    let mut host = Host::with_links();
+    let name = learns(&mut host, 30);
+    let interface = host.interfaces.iter().find(|link| link.name == name).expect("an interface");
+    assert_eq!((interface.address, interface.mtu, interface.learnt), (IUT_MAC, 1398, true));
+}
+
+#[test]
+fn vm_evi_bv_01_a_learnt_link_ends_with_its_last_prefix() {
+    let mut host = Host::with_links();
+    let name = learns(&mut host, 30);
+    // A later advertisement makes it live longer.
+    host.iut.wait_ms(20_000);
+    let station = Station::b().next().later(20_000);
+    let packet = router_advertisement(&station, crate::host::prefix("3ffe:0:0:2::"), 30);
+    let area = circle(Station::d().position(), 400);
+    assert_eq!(host.hear(&station, station.gbc(area, &packet)).expect("placed").0, name);
+
+    let due = host.adaptation.poll_timeout().expect("a prefix that runs out");
+    assert_eq!(due, host.iut.now + std::time::Duration::from_secs(30));
+    host.adaptation.handle_timeout(host.iut.now + std::time::Duration::from_secs(29));
+    host.drain();
+    assert_eq!(host.interfaces.len(), 4);
+    host.adaptation.handle_timeout(due);
+    host.drain();
+    assert_eq!(host.interfaces.len(), 3, "{:?}", host.interfaces);
+    assert_eq!(host.adaptation.poll_timeout(), None, "the configured prefix does not run out");
+    // The link of the configuration stays, whoever advertises on it.
+    let packet = router_advertisement(&station, crate::host::prefix(SUBNET_1), 1);
+    let mut again = station;
+    again.sequence += 1;
+    host.hear(&again, again.gbc(area1(), &packet)).expect("placed");
+    host.adaptation.handle_timeout(due + std::time::Duration::from_secs(10));
+    host.drain();
+    assert_eq!(host.interfaces.len(), 3);
+}
