@@ -82,9 +82,11 @@ fn duplicate_address_detection_is_geonetworkings_for_addresses_made_of_it() {
     assert_eq!(host.put("tvl0", [0x33, 0x33, 0xff, 0, 0, 1], &own), Ok(false));
     assert!(host.answers.is_empty());
     host.iut.nothing_sent();
-    // Another address may be somebody's.
-    host.multicast("tvl0", &neighbor_solicitation(nobody, ip("2001:db8::1"), None));
-    host.iut.one_sent();
+    // Another address may be somebody's, also one that names another station.
+    for other in [ip("2001:db8::1"), addresses::link_local(Station::b().mac)] {
+        host.multicast("tvl0", &neighbor_solicitation(nobody, other, None));
+        host.iut.one_sent();
+    }
 }
 
 #[test]
