@@ -103,7 +103,7 @@ mod tests {
             Some([0xb8, 0xbc, 0xbe, 0xba, 0xbe, 1])
         );
         // A group address, zeros, no ff:fe, multicast.
-        for address in ["fe80::3ff:fe00:a", "fe80::200:ff:fe00:0", "2001:db8::1", "ff02::ff:fe00:a"] {
+        for address in ["fe80::100:ff:fe00:a", "fe80::200:ff:fe00:0", "2001:db8::1", "ff02::ff:fe00:a"] {
             assert_eq!(station_of(ipv6(address)), None, "{address}");
         }
     }
