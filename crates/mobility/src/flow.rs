@@ -5,21 +5,9 @@
 //! (RFC 5094), see [`FlowAction`]. The list is ordered by priority; the first entry that matches a packet and has a
 //! binding left decides, and what matches none goes to the best binding.
 
+pub use carnet_wire::mobility::flow::FlowAction;
 pub use carnet_wire::mobility::selector::{Flow, Ipv4Selector, Ipv6Selector, Range, TrafficSelector};
 use serde::{Deserialize, Serialize};
-
-/// What becomes of the packets of a flow.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub enum FlowAction {
-    /// They go to the first binding in the list that is valid.
-    #[default]
-    Failover,
-    /// Each conversation goes to one of the valid bindings, in proportion to the weights.
-    Balance,
-    /// Each packet goes to all valid bindings, and the receiver keeps the first copy.
-    Duplicate,
-}
 
 /// An entry of the flow bindings list (RFC 6089 4.3).
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]

@@ -95,9 +95,14 @@ fn golden_binding_identifier() {
     let Message::BindingUpdate(update) = message else { panic!("{message:?}") };
     let flags = BindingUpdateFlags { overwrite: true, ..MOBILE_ROUTER };
     assert_eq!((update.sequence, update.flags, update.lifetime), (2, flags, 60));
-    let mut data = vec![0, 1, 0, 10];
-    data.extend_from_slice(&CARE_OF_ADDRESS.octets());
-    let expected = [MobilityOption::Unknown { option_type: 35, data: &data }, prefix()];
+    let identifier = MobilityOption::BindingIdentifier {
+        bid: 1,
+        status: 0,
+        home: false,
+        priority: 10,
+        care_of_address: Some(CARE_OF_ADDRESS.into()),
+    };
+    let expected = [identifier, prefix()];
     assert_eq!(options(&message), expected);
 
     let mut builder = Builder::binding_update(2, flags, 60);

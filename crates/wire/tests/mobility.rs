@@ -4,14 +4,16 @@ mod common;
 
 use carnet_wire::Error;
 use carnet_wire::icmpv6::ErrorMessage;
+use carnet_wire::mobility::flow::Identifiers;
 use carnet_wire::mobility::{
     BindingError, BindingUpdateFlags, Builder, ControlPacket, Message, MobilityHeader, MobilityOption,
     Options, Status, authentication_field, builder, set_checksum,
 };
 use common::{address, hex, to_hex};
-use std::net::Ipv6Addr;
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 const A: Ipv6Addr = Ipv6Addr::new(0x2001, 0xdb8, 0, 0, 0, 0, 0, 1);
+const A4: Ipv4Addr = Ipv4Addr::new(192, 0, 2, 1);
 const B: Ipv6Addr = Ipv6Addr::new(0x2001, 0xdb8, 0, 0, 0, 0, 0, 2);
 const C: Ipv6Addr = Ipv6Addr::new(0x2001, 0xdb8, 0, 0, 0, 0, 0, 3);
 
@@ -201,8 +203,71 @@ fn options_of_a_wrong_length_are_errors_of_their_own() {
     assert_eq!(one("0905 0100000001"), Ok(9));
     assert_eq!(one("0a0700000000000000"), length("message identifier option", "8", 7));
     // Of types that are not read, no length is wrong.
-    assert_eq!(one("2300"), Ok(35));
     assert_eq!(one("c80100"), Ok(200));
+    assert_eq!(one("2a00"), Ok(42));
+}
+
+/// The options of RFC 5094, 5555, 5648, 5847 and 6089: each length that is wrong, and reserved bits that do not matter.
+#[test]
+fn lengths_of_later_options() {
+    let all = [
+        (19, "vendor specific option", "at least 5", vec![5, 6, 30]),
+        (28, "restart counter option", "4", vec![4]),
+        (29, "IPv4 home address option", "6", vec![6]),
+        (30, "IPv4 address acknowledgement option", "6", vec![6]),
+        (31, "NAT detection option", "6", vec![6]),
+        (32, "IPv4 care-of address option", "6", vec![6]),
+        (35, "binding identifier option", "4, 8 or 20", vec![4, 8, 20]),
+        (44, "flow summary option", "a positive multiple of 2", vec![2, 4, 254]),
+        (45, "flow identification option", "at least 6", vec![6, 7, 255]),
+    ];
+    for (option_type, what, expected, good) in all {
+        for length in 0..=255u8 {
+            let octets = [&[option_type, length][..], &vec![0xff; usize::from(length)]].concat();
+            let options = Options::parse(&octets).expect("structure");
+            let read: Vec<_> = options.iter().collect();
+            let found = usize::from(length);
+            let fits = good.contains(&length)
+                || expected.starts_with("at least") && length >= good[0]
+                || expected.ends_with("multiple of 2") && length > 0 && length.is_multiple_of(2);
+            if fits {
+                let option = read[0].expect("a length that fits");
+                assert_eq!((option.option_type(), option.data_length()), (option_type, found));
+            } else {
+                assert_eq!(read, [Err(Error::Length { what, expected, found })]);
+            }
+            let typed: Vec<_> = options.iter_with_types().collect();
+            assert_eq!(typed, [(option_type, read[0])]);
+        }
+    }
+    let one = |text: &str| {
+        let octets = hex(text);
+        Options::parse(&octets).expect("structure").iter().next().expect("one").map(|o| format!("{o:?}"))
+    };
+    let as_text = |option: MobilityOption<'_>| Ok(format!("{option:?}"));
+    let address = Ipv4Addr::new(192, 0, 2, 7);
+    assert_eq!(
+        one("1d06 63ff c0000207"),
+        as_text(MobilityOption::Ipv4HomeAddress { prefix_length: 24, prefix: true, address })
+    );
+    assert_eq!(
+        one("1e06 8463 c0000207"),
+        as_text(MobilityOption::Ipv4AddressAcknowledgement { status: 132, prefix_length: 24, address })
+    );
+    assert_eq!(
+        one("1f06 7fff 00000019"),
+        as_text(MobilityOption::NatDetection { force_udp: false, refresh: 25 })
+    );
+    assert_eq!(one("2006 ffff c0000207"), as_text(MobilityOption::Ipv4CareOfAddress(address)));
+    let bid = |status, home, priority, care_of_address| {
+        as_text(MobilityOption::BindingIdentifier { bid: 0x102, status, home, priority, care_of_address })
+    };
+    assert_eq!(one("2304 0102 a7 ff"), bid(167, true, 127, None));
+    assert_eq!(one("2308 0102 00 05 c0000207"), bid(0, false, 5, Some(address.into())));
+}
+
+fn identifier(care_of_address: Option<IpAddr>) -> MobilityOption<'static> {
+    MobilityOption::BindingIdentifier { bid: 1, status: 0, home: false, priority: 10, care_of_address }
 }
 
 /// Each option at its place; the padding before it is the least that does.
@@ -219,15 +284,22 @@ fn alignment_of_every_option() {
         (MobilityOption::Unknown { option_type: 4, data: &data[..4] }, 2, 0),
         (MobilityOption::Unknown { option_type: 5, data: &data[..12] }, 8, 2),
         (MobilityOption::Unknown { option_type: 26, data: &data[..16] }, 8, 6),
-        (MobilityOption::Unknown { option_type: 29, data: &data[..6] }, 4, 0),
-        (MobilityOption::Unknown { option_type: 30, data: &data[..6] }, 4, 0),
-        (MobilityOption::Unknown { option_type: 31, data: &data[..6] }, 4, 0),
-        (MobilityOption::Unknown { option_type: 32, data: &data[..6] }, 4, 0),
-        (MobilityOption::Unknown { option_type: 35, data: &data[..4] }, 2, 0),
-        (MobilityOption::Unknown { option_type: 35, data: &data[..8] }, 2, 0),
-        (MobilityOption::Unknown { option_type: 35, data: &data[..20] }, 8, 2),
-        (MobilityOption::Unknown { option_type: 44, data: &data[..4] }, 2, 0),
-        (MobilityOption::Unknown { option_type: 45, data: &data[..6] }, 2, 0),
+        (MobilityOption::VendorSpecific { vendor: 32_473, sub_type: 1, data: &data[..3] }, 4, 2),
+        (MobilityOption::RestartCounter(7), 4, 2),
+        (MobilityOption::Ipv4HomeAddress { prefix_length: 32, prefix: false, address: A4 }, 4, 0),
+        (MobilityOption::Ipv4AddressAcknowledgement { status: 0, prefix_length: 32, address: A4 }, 4, 0),
+        (MobilityOption::NatDetection { force_udp: true, refresh: 25 }, 4, 0),
+        (MobilityOption::Ipv4CareOfAddress(A4), 4, 0),
+        (identifier(None), 2, 0),
+        (identifier(Some(A4.into())), 8, 2),
+        (identifier(Some(A.into())), 8, 2),
+        (MobilityOption::FlowSummary(Identifiers::parse(&data[..4], "").expect("two")), 2, 0),
+        // For the sake of the selector in it.
+        (
+            MobilityOption::FlowIdentification { fid: 1, priority: 1, status: 0, sub_options: &data[..5] },
+            8,
+            0,
+        ),
         (MobilityOption::Unknown { option_type: 200, data: &data[..3] }, 1, 0),
     ];
     for filler in 0..8 {

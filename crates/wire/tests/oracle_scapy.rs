@@ -309,6 +309,7 @@ fn words(option: &MobilityOption<'_>) -> String {
         }
         MobilityOption::MessageIdentifier(time) => format!("message {time}"),
         MobilityOption::Unknown { option_type, data } => format!("unknown {option_type} {}", to_hex(data)),
+        other => panic!("scapy knows no {other:?}"),
     }
 }
 

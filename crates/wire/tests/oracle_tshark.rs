@@ -3,7 +3,7 @@
 //! The test writes a capture of raw IPv6 packets, has tshark print the fields that any packet asks about, and
 //! compares. Known faults of tshark 4.0.17 that the expectations go around: of twelve octets of authentication
 //! data it shows ten, it prints the R flag of home agent discovery as reserved bits, it takes bit 0x0040 of the
-//! Binding Update for PMIPv6's B, and it does not verify the Mobility Header's checksum (scapy's and UMIP's
+//! Binding Update for PMIPv6's B, it knows neither BID-PRI nor the flow options of RFC 6089, and it does not verify the Mobility Header's checksum (scapy's and UMIP's
 //! packets do that in the other tests).
 
 mod common;
@@ -120,6 +120,7 @@ fn mobility_cases() -> Vec<Case> {
             fields: vec![("mip6.mhtype", "7"), ("mip6.be.status", "1"), ("mip6.be.haddr", "2001:db8:1::99")],
         },
     ];
+    cases.extend(multiple_and_dual_stack_cases());
     let named = [
         (0x8000, "mip6.bu.a_flag"),
         (0x4000, "mip6.bu.h_flag"),
@@ -141,6 +142,101 @@ fn mobility_cases() -> Vec<Case> {
         });
     }
     cases
+}
+
+/// Options of RFC 5094, 5555 and 5648, and the Heartbeat of RFC 5847.
+fn multiple_and_dual_stack_cases() -> Vec<Case> {
+    let flags = BindingUpdateFlags::from_bits;
+    let bid = |bid, status, home, priority, care_of_address| MobilityOption::BindingIdentifier {
+        bid,
+        status,
+        home,
+        priority,
+        care_of_address,
+    };
+    let v4: std::net::Ipv4Addr = "192.0.2.77".parse().expect("address");
+    vec![
+        Case {
+            packet: control(
+                true,
+                false,
+                Builder::binding_update(7, flags(0xc540), 15)
+                    .option(&bid(1, 0, false, 0, Some(address("2001:db8:f2::20").into())))
+                    .option(&bid(2, 0, true, 0, Some(v4.into())))
+                    .option(&bid(65_535, 0, false, 0, None))
+                    .option(&MobilityOption::Ipv4HomeAddress { prefix_length: 24, prefix: true, address: v4 })
+                    .option(&MobilityOption::Ipv4CareOfAddress("198.51.100.9".parse().expect("address")))
+                    .option(&MobilityOption::VendorSpecific {
+                        vendor: 32_473,
+                        sub_type: 1,
+                        data: &[1, 2, 3],
+                    }),
+            ),
+            fields: vec![
+                ("mip6.bu.f_flag", "1"),
+                ("mip6.bi.bid", "1,2,65535"),
+                ("mip6.bi.h_flag", "0,1,0"),
+                ("mip6.bi.coa_ipv6", "2001:db8:f2::20"),
+                ("mip6.bi.coa_ipv4", "192.0.2.77"),
+                ("mip6.ipv4ha.preflen", "24"),
+                ("mip6.ipv4ha.p_flag", "1"),
+                ("mip6.ipv4ha.ha", "192.0.2.77"),
+                ("mip6.ipv4coa.addr", "198.51.100.9"),
+                ("mip6.vsm.vendorId", "32473"),
+                ("mip6.vsm.subtype", "1"),
+            ],
+        },
+        Case {
+            packet: control(
+                false,
+                true,
+                Builder::binding_acknowledgement(4, false, true, 7, 15)
+                    .option(&bid(1, 0, false, 0, None))
+                    .option(&bid(2, 169, true, 0, None))
+                    .option(&MobilityOption::Ipv4AddressAcknowledgement {
+                        status: 132,
+                        prefix_length: 0,
+                        address: v4,
+                    })
+                    .option(&MobilityOption::NatDetection { force_udp: true, refresh: u32::MAX }),
+            ),
+            fields: vec![
+                ("mip6.ba.status", "4"),
+                ("mip6.bi.bid", "1,2"),
+                ("mip6.bi.status", "0,169"),
+                ("mip6.bi.h_flag", "0,1"),
+                ("mip6.ipv4aa.sts", "132"),
+                ("mip6.natd.f_flag", "1"),
+                ("mip6.natd.refresh_t", "4294967295"),
+            ],
+        },
+        Case {
+            packet: control(false, false, Builder::heartbeat_request(0x0102_0304)),
+            fields: vec![
+                ("mip6.mhtype", "13"),
+                ("mip6.hb.u_flag", "0"),
+                ("mip6.hb.r_flag", "0"),
+                ("mip6.hb.seqnr", "16909060"),
+            ],
+        },
+        Case {
+            packet: control(
+                false,
+                false,
+                Builder::heartbeat_response(9).option(&MobilityOption::RestartCounter(41)),
+            ),
+            fields: vec![
+                ("mip6.hb.u_flag", "0"),
+                ("mip6.hb.r_flag", "1"),
+                ("mip6.hb.seqnr", "9"),
+                ("mip6.rc", "41"),
+            ],
+        },
+        Case {
+            packet: control(false, false, Builder::unsolicited_heartbeat()),
+            fields: vec![("mip6.hb.u_flag", "1"), ("mip6.hb.r_flag", "1"), ("mip6.hb.seqnr", "0")],
+        },
+    ]
 }
 
 fn icmpv6_cases() -> Vec<Case> {

@@ -8,6 +8,10 @@ use carnet_wire::extension::Extensions;
 use carnet_wire::fragment::FragmentHeader;
 use carnet_wire::icmpv6::{self, ErrorMessage, echo_reply, error_packet, parse_error};
 use carnet_wire::ipv6::{Header, protocol};
+use carnet_wire::mobility::flow::{
+    FlowAction, FlowActionOption, Identifiers, SelectorField, SubOptions, sub_options,
+};
+use carnet_wire::mobility::selector::{Ipv4Selector, Ipv6Selector, Range, TrafficSelector};
 use carnet_wire::mobility::{
     BindingError, BindingUpdateFlags, Builder, ControlPacket, Message, MobilityHeader, MobilityOption,
     authentication_field, set_checksum,
@@ -21,7 +25,7 @@ use common::everything;
 use proptest::collection::vec;
 use proptest::option;
 use proptest::prelude::*;
-use std::net::Ipv6Addr;
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 /// A mobility option that owns its data.
 #[derive(Debug, Clone)]
@@ -32,6 +36,15 @@ enum Owned {
     Identifier(u8, Vec<u8>),
     Authentication(u8, u32, Vec<u8>),
     Message(u64),
+    Vendor(u32, u8, Vec<u8>),
+    Restart(u32),
+    HomeIpv4(u8, bool, Ipv4Addr),
+    AcknowledgedIpv4(u8, u8, Ipv4Addr),
+    Nat(bool, u32),
+    CareOfIpv4(Ipv4Addr),
+    Binding(u16, u8, bool, u8, Option<IpAddr>),
+    Summary(Vec<u8>),
+    Flow(u16, u16, u8, Vec<u8>),
     Unknown(u8, Vec<u8>),
 }
 
@@ -50,6 +63,44 @@ impl Owned {
                 MobilityOption::Authentication { subtype: *subtype, spi: *spi, data }
             }
             Owned::Message(time) => MobilityOption::MessageIdentifier(*time),
+            Owned::Vendor(vendor, sub_type, data) => {
+                MobilityOption::VendorSpecific { vendor: *vendor, sub_type: *sub_type, data }
+            }
+            Owned::Restart(counter) => MobilityOption::RestartCounter(*counter),
+            Owned::HomeIpv4(prefix_length, prefix, address) => MobilityOption::Ipv4HomeAddress {
+                prefix_length: *prefix_length,
+                prefix: *prefix,
+                address: *address,
+            },
+            Owned::AcknowledgedIpv4(status, prefix_length, address) => {
+                MobilityOption::Ipv4AddressAcknowledgement {
+                    status: *status,
+                    prefix_length: *prefix_length,
+                    address: *address,
+                }
+            }
+            Owned::Nat(force_udp, refresh) => {
+                MobilityOption::NatDetection { force_udp: *force_udp, refresh: *refresh }
+            }
+            Owned::CareOfIpv4(address) => MobilityOption::Ipv4CareOfAddress(*address),
+            Owned::Binding(bid, status, home, priority, care_of_address) => {
+                MobilityOption::BindingIdentifier {
+                    bid: *bid,
+                    status: *status,
+                    home: *home,
+                    priority: *priority,
+                    care_of_address: *care_of_address,
+                }
+            }
+            Owned::Summary(fids) => {
+                MobilityOption::FlowSummary(Identifiers::parse(fids, "fids").expect("a multiple of 2"))
+            }
+            Owned::Flow(fid, priority, status, sub_options) => MobilityOption::FlowIdentification {
+                fid: *fid,
+                priority: *priority,
+                status: *status,
+                sub_options,
+            },
             Owned::Unknown(option_type, data) => MobilityOption::Unknown { option_type: *option_type, data },
         }
     }
@@ -68,9 +119,27 @@ fn link_address() -> impl Strategy<Value = Option<[u8; 6]>> {
 }
 
 fn mobility_option() -> impl Strategy<Value = Owned> {
-    let unknown = any::<u8>()
-        .prop_filter("an unknown type", |option_type| !matches!(option_type, 0 | 1 | 2 | 3 | 6 | 8 | 9 | 10));
-    prop_oneof![
+    let unknown = any::<u8>().prop_filter("an unknown type", |option_type| {
+        !matches!(option_type, 0 | 1 | 2 | 3 | 6 | 8 | 9 | 10 | 19 | 28..=32 | 35 | 44 | 45)
+    });
+    let later = prop_oneof![
+        (any::<u32>(), any::<u8>(), vec(any::<u8>(), 0..20))
+            .prop_map(|(vendor, sub_type, data)| Owned::Vendor(vendor, sub_type, data)),
+        any::<u32>().prop_map(Owned::Restart),
+        (0..64u8, any::<bool>(), any::<Ipv4Addr>())
+            .prop_map(|(length, prefix, address)| Owned::HomeIpv4(length, prefix, address)),
+        (any::<u8>(), 0..64u8, any::<Ipv4Addr>())
+            .prop_map(|(status, length, address)| Owned::AcknowledgedIpv4(status, length, address)),
+        any::<(bool, u32)>().prop_map(|(force, refresh)| Owned::Nat(force, refresh)),
+        any::<Ipv4Addr>().prop_map(Owned::CareOfIpv4),
+        (any::<(u16, u8, bool)>(), 0..128u8, option::of(any::<IpAddr>())).prop_map(
+            |((bid, status, home), priority, care_of)| Owned::Binding(bid, status, home, priority, care_of)
+        ),
+        vec(any::<[u8; 2]>(), 1..10).prop_map(|fids| Owned::Summary(fids.concat())),
+        (any::<(u16, u16, u8)>(), vec(any::<u8>(), 0..60))
+            .prop_map(|((fid, priority, status), data)| Owned::Flow(fid, priority, status, data)),
+    ];
+    let first = prop_oneof![
         any::<u16>().prop_map(Owned::Advice),
         address().prop_map(Owned::CareOf),
         (address(), 0..=128u8).prop_map(|(prefix, length)| Owned::Prefix(prefix, length)),
@@ -79,7 +148,60 @@ fn mobility_option() -> impl Strategy<Value = Owned> {
             .prop_map(|(subtype, spi, data)| Owned::Authentication(subtype, spi, data)),
         any::<u64>().prop_map(Owned::Message),
         (unknown, vec(any::<u8>(), 0..40)).prop_map(|(option_type, data)| Owned::Unknown(option_type, data)),
+    ];
+    prop_oneof![first, later]
+}
+
+/// None, one value, or a range of several.
+fn range<T: Arbitrary + Ord + Copy + std::fmt::Debug>() -> impl Strategy<Value = Option<Range<T>>> {
+    prop_oneof![
+        Just(None),
+        any::<T>().prop_map(|value| Some(Range::only(value))),
+        any::<(T, T)>().prop_map(|(a, b)| Some(Range::new(a.min(b), a.max(b)))),
     ]
+}
+
+fn traffic_selector() -> impl Strategy<Value = TrafficSelector> {
+    let label = prop_oneof![
+        Just(None),
+        (0..1u32 << 20, 0..1u32 << 20).prop_map(|(a, b)| Some(Range::new(a.min(b), a.max(b)))),
+    ];
+    let ipv6 = (
+        (range::<Ipv6Addr>(), range::<Ipv6Addr>(), range::<u32>(), label),
+        (range::<u16>(), range::<u16>(), range::<u8>(), range::<u8>()),
+    )
+        .prop_map(|(first, second)| {
+            let (source, destination, spi, flow_label) = first;
+            let (source_port, destination_port, traffic_class, next_header) = second;
+            TrafficSelector::Ipv6(Ipv6Selector {
+                source,
+                destination,
+                spi,
+                flow_label,
+                source_port,
+                destination_port,
+                traffic_class,
+                next_header,
+            })
+        });
+    let ipv4 = (
+        (range::<Ipv4Addr>(), range::<Ipv4Addr>(), range::<u32>()),
+        (range::<u16>(), range::<u16>(), range::<u8>(), range::<u8>()),
+    )
+        .prop_map(|(first, second)| {
+            let (source, destination, spi) = first;
+            let (source_port, destination_port, differentiated_services, protocol) = second;
+            TrafficSelector::Ipv4(Ipv4Selector {
+                source,
+                destination,
+                spi,
+                source_port,
+                destination_port,
+                differentiated_services,
+                protocol,
+            })
+        });
+    prop_oneof![ipv6, ipv4]
 }
 
 fn flags() -> impl Strategy<Value = BindingUpdateFlags> {
@@ -248,6 +370,81 @@ proptest! {
         let octets = Builder::binding_error(status, home_address).finish();
         let header = MobilityHeader::parse(&octets).expect("fine");
         prop_assert_eq!(header.message(), Ok(Message::BindingError(BindingError { status, home_address })));
+    }
+
+    #[test]
+    fn heartbeat(sequence in any::<u32>(), counter in option::of(any::<u32>()), kind in 0..3) {
+        let builder = match kind {
+            0 => Builder::heartbeat_request(sequence),
+            1 => Builder::heartbeat_response(sequence),
+            _ => Builder::unsolicited_heartbeat(),
+        };
+        let builder = counter.iter().fold(builder, |b, n| b.option(&MobilityOption::RestartCounter(*n)));
+        let octets = builder.try_finish().expect("fits");
+        let header = MobilityHeader::parse(&octets).expect("fine");
+        let Ok(Message::Heartbeat(it)) = header.message() else { panic!("a heartbeat") };
+        let expected = (kind == 2, kind > 0, if kind == 2 { 0 } else { sequence });
+        prop_assert_eq!((it.unsolicited, it.response, it.sequence), expected);
+        let read: Vec<_> = it.options.iter().collect();
+        prop_assert_eq!(read, counter.iter().map(|n| Ok(MobilityOption::RestartCounter(*n))).collect::<Vec<_>>());
+    }
+
+    /// Selector and binding reference in a Flow Identification option, in its place in a message: they read back,
+    /// and every field is where RFC 6088 wants it.
+    #[test]
+    fn flow_sub_options(
+        before in vec(mobility_option(), 0..3),
+        selector in option::of(traffic_selector()),
+        bids in vec(any::<u16>(), 0..17),
+    ) {
+        let octets = sub_options(selector.as_ref(), &bids);
+        let read = SubOptions::parse(&octets).expect("what was written");
+        prop_assert_eq!(read.selector, selector.map(SelectorField::Known));
+        prop_assert_eq!(read.bids.map(|bids| bids.iter().collect::<Vec<_>>()).unwrap_or_default(), bids.clone());
+
+        let builder = before.iter().fold(
+            Builder::binding_update(1, BindingUpdateFlags::default(), 1),
+            |builder, option| builder.option(&option.borrow()),
+        );
+        let start = builder.length();
+        let option = MobilityOption::FlowIdentification { fid: 1, priority: 2, status: 0, sub_options: &octets };
+        let message = builder.option(&option).finish();
+        let at = (start..).find(|at| at % 8 == 0).expect("a place");
+        prop_assert_eq!(message[at], 45);
+        if !bids.is_empty() {
+            let reference = at + 8 + octets.len() - 2 - 2 * bids.len();
+            prop_assert_eq!((message[reference], reference % 2), (2, 0));
+        }
+        if selector.is_some() {
+            // Type, length, format and reserved, flags and reserved; the fields follow at a multiple of 8.
+            prop_assert_eq!((message[at + 8], (at + 16) % 8), (3, 0));
+        }
+    }
+
+    /// No octets in a Flow Identification option or a Vendor Specific one make the parsers panic.
+    #[test]
+    fn arbitrary_sub_options(octets in vec(prop_oneof![0..4u8, any::<u8>()], 0..255)) {
+        if let Ok(read) = SubOptions::parse(&octets) {
+            prop_assert!(read.bids.is_none_or(|bids| bids.iter().count() > 0));
+        }
+        let _ = FlowActionOption::read(&FlowActionOption::option(&octets));
+    }
+
+    #[test]
+    fn flow_action(
+        fid in any::<u16>(),
+        action in prop_oneof![
+            Just(FlowAction::Failover),
+            Just(FlowAction::Balance),
+            Just(FlowAction::Duplicate)
+        ],
+        weights in vec((any::<u16>(), 1..=u16::MAX), 0..17),
+    ) {
+        let option = FlowActionOption { fid, action, weights };
+        let data = option.emit();
+        prop_assert_eq!(FlowActionOption::read(&FlowActionOption::option(&data)), Some(Ok(option)));
+        let other = MobilityOption::VendorSpecific { vendor: 10_415, sub_type: 1, data: &data };
+        prop_assert_eq!(FlowActionOption::read(&other), None);
     }
 
     /// Only the octets that the ranges name carry the authentication data, whatever stands before it.

@@ -5,7 +5,10 @@
 //! 6.2.2 asks and as UMIP and scapy do. The checksum stays zero: [`set_checksum`] or
 //! [`super::ControlPacket`] fill it in when the addresses are known and nothing will change any more.
 
-use super::message::{ACKNOWLEDGEMENT_KEY_MANAGEMENT, ACKNOWLEDGEMENT_MOBILE_ROUTER, BindingUpdateFlags};
+use super::message::{
+    ACKNOWLEDGEMENT_KEY_MANAGEMENT, ACKNOWLEDGEMENT_MOBILE_ROUTER, BindingUpdateFlags, HEARTBEAT_RESPONSE,
+    HEARTBEAT_UNSOLICITED,
+};
 use super::message_type;
 use super::options::{MobilityOption, option_type};
 use crate::Error;
@@ -69,6 +72,33 @@ impl Builder {
         builder.octets.extend_from_slice(&[status, 0]);
         builder.octets.extend_from_slice(&home_address.octets());
         builder
+    }
+
+    /// A Heartbeat request (RFC 5847 3.3).
+    pub fn heartbeat_request(sequence: u32) -> Builder {
+        Builder::heartbeat(0, sequence)
+    }
+
+    /// The Heartbeat response to a request.
+    pub fn heartbeat_response(sequence: u32) -> Builder {
+        Builder::heartbeat(HEARTBEAT_RESPONSE, sequence)
+    }
+
+    /// A Heartbeat response that nobody asked for, to tell of a restart; its number means nothing.
+    pub fn unsolicited_heartbeat() -> Builder {
+        Builder::heartbeat(HEARTBEAT_RESPONSE | HEARTBEAT_UNSOLICITED, 0)
+    }
+
+    fn heartbeat(flags: u16, sequence: u32) -> Builder {
+        let mut builder = Builder::new(message_type::HEARTBEAT);
+        builder.octets.extend_from_slice(&flags.to_be_bytes());
+        builder.octets.extend_from_slice(&sequence.to_be_bytes());
+        builder
+    }
+
+    /// Octets so far, without what is left out and without the padding at the end.
+    pub fn length(&self) -> usize {
+        self.octets.len()
     }
 
     /// The first six octets, Header Len and checksum still zero.

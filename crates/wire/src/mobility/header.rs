@@ -18,7 +18,7 @@ use std::net::Ipv6Addr;
 
 const WHAT: &str = "mobility header";
 
-/// A Mobility Header: of a type of RFC 6275 with the right payload protocol and length, or of another type.
+/// A Mobility Header: of a known type with the right payload protocol and length, or of another type.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct MobilityHeader<'a> {
     /// The MH Type: see [`message_type`].
@@ -33,7 +33,7 @@ impl<'a> MobilityHeader<'a> {
     /// function does not know the addresses. [`MobilityHeader::parse_verified`] keeps the order.
     ///
     /// # Errors
-    /// [`Error::Truncated`] when the octets are fewer than Header Len says; for the types of RFC 6275 also
+    /// [`Error::Truncated`] when the octets are fewer than Header Len says; for known types also
     /// [`Error::PayloadProtocol`] when Payload Proto is not 59, and [`Error::HeaderLength`] when Header Len is
     /// less than the message's fixed part.
     pub fn parse(octets: &'a [u8]) -> Result<Self, Error> {
@@ -107,7 +107,7 @@ impl<'a> MobilityHeader<'a> {
 
     /// Reads the message, and the structure of its options.
     ///
-    /// A type that is not one of the four read here is [`Message::Other`]; whether that calls for a Binding
+    /// A type that is not one of the five read here is [`Message::Other`]; whether that calls for a Binding
     /// Error (RFC 6275 9.2) is the caller's to say, by [`MobilityHeader::is_known_type`] for one.
     ///
     /// # Errors
@@ -116,8 +116,8 @@ impl<'a> MobilityHeader<'a> {
         Message::parse(self.message_type, self.octets)
     }
 
-    /// Whether RFC 6275 defines the MH Type.
+    /// Whether RFC 6275 defines the MH Type, or it is Heartbeat.
     pub fn is_known_type(&self) -> bool {
-        self.message_type <= message_type::BINDING_ERROR
+        self.message_type <= message_type::BINDING_ERROR || self.message_type == message_type::HEARTBEAT
     }
 }

@@ -7,13 +7,18 @@
 use super::message_type;
 use super::options::Options;
 use crate::Error;
-use crate::octets::{address_at, rest, u8_at, u16_at};
+use crate::octets::{address_at, rest, u8_at, u16_at, u32_at};
 use std::net::Ipv6Addr;
 
 /// The K bit of the Binding Acknowledgement (RFC 6275 6.1.8).
 pub(crate) const ACKNOWLEDGEMENT_KEY_MANAGEMENT: u8 = 0x80;
 /// The R bit of the Binding Acknowledgement (RFC 3963 4.2).
 pub(crate) const ACKNOWLEDGEMENT_MOBILE_ROUTER: u8 = 0x40;
+
+/// The U bit of the Heartbeat message (RFC 5847 3.3).
+pub(crate) const HEARTBEAT_UNSOLICITED: u16 = 0x0002;
+/// The R bit of the Heartbeat message (RFC 5847 3.3).
+pub(crate) const HEARTBEAT_RESPONSE: u16 = 0x0001;
 
 /// A message of the Mobility Header.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -26,6 +31,8 @@ pub enum Message<'a> {
     BindingAcknowledgement(BindingAcknowledgement<'a>),
     /// The complaint about a missing binding or an unknown message.
     BindingError(BindingError),
+    /// A question whether the other side is there, or the answer.
+    Heartbeat(Heartbeat<'a>),
     /// A message of another MH Type.
     Other(u8),
 }
@@ -62,6 +69,15 @@ impl<'a> Message<'a> {
                 Message::BindingError(BindingError {
                     status: u8_at(octets, 6, WHAT)?,
                     home_address: address_at(octets, 8, WHAT)?,
+                })
+            }
+            message_type::HEARTBEAT => {
+                let flags = u16_at(octets, 6, WHAT)?;
+                Message::Heartbeat(Heartbeat {
+                    unsolicited: flags & HEARTBEAT_UNSOLICITED != 0,
+                    response: flags & HEARTBEAT_RESPONSE != 0,
+                    sequence: u32_at(octets, 8, WHAT)?,
+                    options: options(12)?,
                 })
             }
             other => Message::Other(other),
@@ -120,6 +136,19 @@ impl BindingError {
     pub const UNKNOWN_BINDING: u8 = 1;
     /// Status: the MH Type is not known.
     pub const UNKNOWN_MESSAGE_TYPE: u8 = 2;
+}
+
+/// Heartbeat (RFC 5847 3.3).
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Heartbeat<'a> {
+    /// U: a response that nobody asked for.
+    pub unsolicited: bool,
+    /// R: a response.
+    pub response: bool,
+    /// The request's number.
+    pub sequence: u32,
+    /// The mobility options: the Restart Counter in a response.
+    pub options: Options<'a>,
 }
 
 /// The flags of a Binding Update.

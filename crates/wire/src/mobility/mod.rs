@@ -6,13 +6,13 @@
 //! and the right checksum in.
 //!
 //! Messages that a home agent and a mobile router exchange are read in full: Binding Refresh Request, Binding
-//! Update, Binding Acknowledgement, Binding Error. The return routability messages are known by their lengths
-//! only, everything else by its type. Multiple care-of addresses (RFC 5648), flow bindings (RFC 6089) and dual
-//! stack (RFC 5555) have their flags and their options' alignments here; their options are
-//! [`MobilityOption::Unknown`] so far.
+//! Update, Binding Acknowledgement, Binding Error, Heartbeat (RFC 5847), with the options of multiple care-of
+//! addresses (RFC 5648), flow bindings (RFC 6089, [`flow`] and [`selector`]) and dual stack (RFC 5555). The return
+//! routability messages are known by their lengths only, everything else by its type.
 
 pub mod authentication;
 pub mod builder;
+pub mod flow;
 pub mod header;
 pub mod message;
 pub mod options;
@@ -24,7 +24,8 @@ pub use authentication::{AuthenticationField, authentication_field};
 pub use builder::{Builder, set_checksum};
 pub use header::MobilityHeader;
 pub use message::{
-    BindingAcknowledgement, BindingError, BindingRefreshRequest, BindingUpdate, BindingUpdateFlags, Message,
+    BindingAcknowledgement, BindingError, BindingRefreshRequest, BindingUpdate, BindingUpdateFlags,
+    Heartbeat, Message,
 };
 pub use options::{MobilityOption, Options};
 pub use packet::ControlPacket;
@@ -65,6 +66,25 @@ pub const fn fixed_length(message_type: u8) -> Option<usize> {
         message_type::HOME_TEST | message_type::CARE_OF_TEST => Some(24),
         message_type::BINDING_UPDATE | message_type::BINDING_ACKNOWLEDGEMENT => Some(12),
         message_type::BINDING_ERROR => Some(24),
+        message_type::HEARTBEAT => Some(12),
         _ => None,
     }
+}
+
+/// Values of the Status field of the IPv4 Address Acknowledgement option (RFC 5555 3.2.1).
+pub mod ipv4_status {
+    /// Success.
+    pub const SUCCESS: u8 = 0;
+    /// Failure, reason unspecified.
+    pub const UNSPECIFIED: u8 = 128;
+    /// Administratively prohibited.
+    pub const PROHIBITED: u8 = 129;
+    /// Incorrect IPv4 home address.
+    pub const INCORRECT_ADDRESS: u8 = 130;
+    /// Invalid IPv4 address.
+    pub const INVALID_ADDRESS: u8 = 131;
+    /// Dynamic IPv4 home address assignment not available.
+    pub const NO_DYNAMIC_ADDRESS: u8 = 132;
+    /// Prefix allocation unauthorized.
+    pub const PREFIX_UNAUTHORIZED: u8 = 133;
 }

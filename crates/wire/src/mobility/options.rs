@@ -1,13 +1,15 @@
-//! Mobility options (RFC 6275 6.2, RFC 3963 4.3, RFC 4283, RFC 4285).
+//! Mobility options (RFC 6275 6.2, RFC 3963 4.3, RFC 4283, RFC 4285, RFC 5094, RFC 5555 3, RFC 5648 4.3, RFC 5847 3.4,
+//! RFC 6089 4).
 //!
 //! The type-length-value structure is checked once, when the message is parsed, so that an option that runs past
 //! the end costs the message. The contents are read by [`Options::iter`]: an option of a known type with a wrong
 //! length or field is an error of that option alone, an unknown one is handed out as it is (RFC 6275 6.2.1 has
 //! it skipped), Pad1 and PadN are not shown.
 
+use super::flow::{self, Identifiers};
 use crate::Error;
 use crate::octets::{address_at, array, rest, slice, u8_at, u16_at, u32_at};
-use std::net::Ipv6Addr;
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 /// Types of mobility options (IANA "Mobility Options").
 pub mod option_type {
@@ -31,8 +33,12 @@ pub mod option_type {
     pub const AUTHENTICATION: u8 = 9;
     /// Mobility Message Replay Protection (RFC 4285 6).
     pub const MESSAGE_IDENTIFIER: u8 = 10;
+    /// Vendor Specific (RFC 5094 3).
+    pub const VENDOR_SPECIFIC: u8 = 19;
     /// Link-local Address (RFC 5213 8.7).
     pub const LINK_LOCAL_ADDRESS: u8 = 26;
+    /// Restart Counter (RFC 5847 3.4).
+    pub const RESTART_COUNTER: u8 = 28;
     /// IPv4 Home Address (RFC 5555 3.1.1).
     pub const IPV4_HOME_ADDRESS: u8 = 29;
     /// IPv4 Address Acknowledgement (RFC 5555 3.2.1).
@@ -41,9 +47,9 @@ pub mod option_type {
     pub const NAT_DETECTION: u8 = 31;
     /// IPv4 Care-of Address (RFC 5555 3.1.2).
     pub const IPV4_CARE_OF_ADDRESS: u8 = 32;
-    /// Binding Identifier (RFC 5648 4.1).
+    /// Binding Identifier (RFC 5648 4.3, RFC 6089 4.1).
     pub const BINDING_IDENTIFIER: u8 = 35;
-    /// Flow Summary (RFC 6089 4.3).
+    /// Flow Summary (RFC 6089 4.2.2).
     pub const FLOW_SUMMARY: u8 = 44;
     /// Flow Identification (RFC 6089 4.2).
     pub const FLOW_IDENTIFICATION: u8 = 45;
@@ -53,6 +59,9 @@ pub mod option_type {
 pub const MN_HA: u8 = 1;
 /// Subtype of the Mobility Message Authentication option: mobile node and AAA server (RFC 4285 5.2).
 pub const MN_AAA: u8 = 2;
+
+/// Refresh time of the NAT Detection option: keepalives are not needed (RFC 5555 3.2.2).
+pub const NO_KEEPALIVE: u32 = u32::MAX;
 
 /// One mobility option.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -86,6 +95,70 @@ pub enum MobilityOption<'a> {
     },
     /// A time stamp against replay, in NTP format: seconds since 1900, then fractions of 2^-32.
     MessageIdentifier(u64),
+    /// Something that a vendor has defined; [`flow::FlowActionOption`] is carnet's.
+    VendorSpecific {
+        /// The vendor's enterprise number.
+        vendor: u32,
+        /// Which of its options.
+        sub_type: u8,
+        /// The rest.
+        data: &'a [u8],
+    },
+    /// How often the sender has restarted and lost its bindings.
+    RestartCounter(u32),
+    /// The IPv4 address, or prefix, that the mobile node has or wants at home.
+    Ipv4HomeAddress {
+        /// Leading bits that are the prefix, 32 for an address alone; six bits.
+        prefix_length: u8,
+        /// P: a prefix is asked for.
+        prefix: bool,
+        /// The address; unspecified to ask for one.
+        address: Ipv4Addr,
+    },
+    /// What became of an IPv4 home address.
+    Ipv4AddressAcknowledgement {
+        /// Under 128 accepted: see [`super::ipv4_status`].
+        status: u8,
+        /// Leading bits that are the prefix; six bits, 0 when refused.
+        prefix_length: u8,
+        /// The address.
+        address: Ipv4Addr,
+    },
+    /// Whether there is a network address translator on the way, and what follows from it.
+    NatDetection {
+        /// F: UDP has to be used although none was found.
+        force_udp: bool,
+        /// Seconds between keepalives; 0 says nothing, [`NO_KEEPALIVE`] that none is needed.
+        refresh: u32,
+    },
+    /// The IPv4 care-of address as the mobile node knows it.
+    Ipv4CareOfAddress(Ipv4Addr),
+    /// Which of the mobile node's bindings is meant.
+    BindingIdentifier {
+        /// The identifier (BID); 0 is reserved.
+        bid: u16,
+        /// In an acknowledgement: this binding's status where it is not that of the message.
+        status: u8,
+        /// H: a binding to the home link beside others.
+        home: bool,
+        /// BID-PRI, seven bits: lower wins; 0 from a node that knows RFC 5648 only.
+        priority: u8,
+        /// The care-of address, where it is not the known one.
+        care_of_address: Option<IpAddr>,
+    },
+    /// Flows that stay as they are.
+    FlowSummary(Identifiers<'a>),
+    /// A flow that is added or changed.
+    FlowIdentification {
+        /// The identifier (FID); 0 is reserved.
+        fid: u16,
+        /// FID-PRI: lower wins; 0 is reserved.
+        priority: u16,
+        /// In an acknowledgement: see [`flow::flow_status`].
+        status: u8,
+        /// For [`flow::SubOptions::parse`].
+        sub_options: &'a [u8],
+    },
     /// Any other option.
     Unknown {
         /// The Option Type.
@@ -100,6 +173,7 @@ impl<'a> MobilityOption<'a> {
     ///
     /// # Errors
     /// [`Error::Length`] for a known type with a wrong length, [`Error::Value`] for a prefix length over 128.
+    /// Sub-options of a flow are not looked at.
     fn read(option_type: u8, data: &'a [u8]) -> Result<Self, Error> {
         const WHAT: &str = "mobility option";
         let exactly = |what, length: usize, expected| {
@@ -155,6 +229,75 @@ impl<'a> MobilityOption<'a> {
                 exactly("message identifier option", 8, "8")?;
                 Ok(MobilityOption::MessageIdentifier(u64::from_be_bytes(array(data, 0, WHAT)?)))
             }
+            option_type::VENDOR_SPECIFIC => {
+                at_least("vendor specific option", 5, "at least 5")?;
+                Ok(MobilityOption::VendorSpecific {
+                    vendor: u32_at(data, 0, WHAT)?,
+                    sub_type: u8_at(data, 4, WHAT)?,
+                    data: rest(data, 5, WHAT)?,
+                })
+            }
+            option_type::RESTART_COUNTER => {
+                exactly("restart counter option", 4, "4")?;
+                Ok(MobilityOption::RestartCounter(u32_at(data, 0, WHAT)?))
+            }
+            option_type::IPV4_HOME_ADDRESS => {
+                exactly("IPv4 home address option", 6, "6")?;
+                let bits = u8_at(data, 0, WHAT)?;
+                Ok(MobilityOption::Ipv4HomeAddress {
+                    prefix_length: bits >> 2,
+                    prefix: bits & 0x02 != 0,
+                    address: ipv4_at(data, 2)?,
+                })
+            }
+            option_type::IPV4_ADDRESS_ACKNOWLEDGEMENT => {
+                exactly("IPv4 address acknowledgement option", 6, "6")?;
+                Ok(MobilityOption::Ipv4AddressAcknowledgement {
+                    status: u8_at(data, 0, WHAT)?,
+                    prefix_length: u8_at(data, 1, WHAT)? >> 2,
+                    address: ipv4_at(data, 2)?,
+                })
+            }
+            option_type::NAT_DETECTION => {
+                exactly("NAT detection option", 6, "6")?;
+                let force_udp = u8_at(data, 0, WHAT)? & 0x80 != 0;
+                Ok(MobilityOption::NatDetection { force_udp, refresh: u32_at(data, 2, WHAT)? })
+            }
+            option_type::IPV4_CARE_OF_ADDRESS => {
+                exactly("IPv4 care-of address option", 6, "6")?;
+                Ok(MobilityOption::Ipv4CareOfAddress(ipv4_at(data, 2)?))
+            }
+            option_type::BINDING_IDENTIFIER => {
+                let care_of_address = match data.len() {
+                    4 => None,
+                    8 => Some(IpAddr::V4(ipv4_at(data, 4)?)),
+                    20 => Some(IpAddr::V6(address_at(data, 4, WHAT)?)),
+                    found => {
+                        let what = "binding identifier option";
+                        return Err(Error::Length { what, expected: "4, 8 or 20", found });
+                    }
+                };
+                let bits = u8_at(data, 3, WHAT)?;
+                Ok(MobilityOption::BindingIdentifier {
+                    bid: u16_at(data, 0, WHAT)?,
+                    status: u8_at(data, 2, WHAT)?,
+                    home: bits & 0x80 != 0,
+                    priority: bits & 0x7f,
+                    care_of_address,
+                })
+            }
+            option_type::FLOW_SUMMARY => {
+                Ok(MobilityOption::FlowSummary(Identifiers::parse(data, "flow summary option")?))
+            }
+            option_type::FLOW_IDENTIFICATION => {
+                at_least("flow identification option", flow::FIXED_LENGTH, "at least 6")?;
+                Ok(MobilityOption::FlowIdentification {
+                    fid: u16_at(data, 0, WHAT)?,
+                    priority: u16_at(data, 2, WHAT)?,
+                    status: u8_at(data, 5, WHAT)?,
+                    sub_options: rest(data, flow::FIXED_LENGTH, WHAT)?,
+                })
+            }
             _ => Ok(MobilityOption::Unknown { option_type, data }),
         }
     }
@@ -168,6 +311,15 @@ impl<'a> MobilityOption<'a> {
             MobilityOption::MobileNodeIdentifier { .. } => option_type::MOBILE_NODE_IDENTIFIER,
             MobilityOption::Authentication { .. } => option_type::AUTHENTICATION,
             MobilityOption::MessageIdentifier(_) => option_type::MESSAGE_IDENTIFIER,
+            MobilityOption::VendorSpecific { .. } => option_type::VENDOR_SPECIFIC,
+            MobilityOption::RestartCounter(_) => option_type::RESTART_COUNTER,
+            MobilityOption::Ipv4HomeAddress { .. } => option_type::IPV4_HOME_ADDRESS,
+            MobilityOption::Ipv4AddressAcknowledgement { .. } => option_type::IPV4_ADDRESS_ACKNOWLEDGEMENT,
+            MobilityOption::NatDetection { .. } => option_type::NAT_DETECTION,
+            MobilityOption::Ipv4CareOfAddress(_) => option_type::IPV4_CARE_OF_ADDRESS,
+            MobilityOption::BindingIdentifier { .. } => option_type::BINDING_IDENTIFIER,
+            MobilityOption::FlowSummary(_) => option_type::FLOW_SUMMARY,
+            MobilityOption::FlowIdentification { .. } => option_type::FLOW_IDENTIFICATION,
             MobilityOption::Unknown { option_type, .. } => *option_type,
         }
     }
@@ -181,6 +333,19 @@ impl<'a> MobilityOption<'a> {
             MobilityOption::MobileNodeIdentifier { identifier, .. } => 1 + identifier.len(),
             MobilityOption::Authentication { data, .. } => 5 + data.len(),
             MobilityOption::MessageIdentifier(_) => 8,
+            MobilityOption::VendorSpecific { data, .. } => 5 + data.len(),
+            MobilityOption::RestartCounter(_) => 4,
+            MobilityOption::Ipv4HomeAddress { .. }
+            | MobilityOption::Ipv4AddressAcknowledgement { .. }
+            | MobilityOption::NatDetection { .. }
+            | MobilityOption::Ipv4CareOfAddress(_) => 6,
+            MobilityOption::BindingIdentifier { care_of_address, .. } => match care_of_address {
+                None => 4,
+                Some(IpAddr::V4(_)) => 8,
+                Some(IpAddr::V6(_)) => 20,
+            },
+            MobilityOption::FlowSummary(fids) => fids.octets().len(),
+            MobilityOption::FlowIdentification { sub_options, .. } => flow::FIXED_LENGTH + sub_options.len(),
             MobilityOption::Unknown { data, .. } => data.len(),
         }
     }
@@ -208,6 +373,44 @@ impl<'a> MobilityOption<'a> {
                 octets.extend_from_slice(data);
             }
             MobilityOption::MessageIdentifier(time) => octets.extend_from_slice(&time.to_be_bytes()),
+            MobilityOption::VendorSpecific { vendor, sub_type, data } => {
+                octets.extend_from_slice(&vendor.to_be_bytes());
+                octets.push(sub_type);
+                octets.extend_from_slice(data);
+            }
+            MobilityOption::RestartCounter(counter) => octets.extend_from_slice(&counter.to_be_bytes()),
+            MobilityOption::Ipv4HomeAddress { prefix_length, prefix, address } => {
+                octets.extend_from_slice(&[prefix_length << 2 | u8::from(prefix) << 1, 0]);
+                octets.extend_from_slice(&address.octets());
+            }
+            MobilityOption::Ipv4AddressAcknowledgement { status, prefix_length, address } => {
+                octets.extend_from_slice(&[status, prefix_length << 2]);
+                octets.extend_from_slice(&address.octets());
+            }
+            MobilityOption::NatDetection { force_udp, refresh } => {
+                octets.extend_from_slice(&[u8::from(force_udp) << 7, 0]);
+                octets.extend_from_slice(&refresh.to_be_bytes());
+            }
+            MobilityOption::Ipv4CareOfAddress(address) => {
+                octets.extend_from_slice(&[0, 0]);
+                octets.extend_from_slice(&address.octets());
+            }
+            MobilityOption::BindingIdentifier { bid, status, home, priority, care_of_address } => {
+                octets.extend_from_slice(&bid.to_be_bytes());
+                octets.extend_from_slice(&[status, u8::from(home) << 7 | priority & 0x7f]);
+                match care_of_address {
+                    None => {}
+                    Some(IpAddr::V4(address)) => octets.extend_from_slice(&address.octets()),
+                    Some(IpAddr::V6(address)) => octets.extend_from_slice(&address.octets()),
+                }
+            }
+            MobilityOption::FlowSummary(fids) => octets.extend_from_slice(fids.octets()),
+            MobilityOption::FlowIdentification { fid, priority, status, sub_options } => {
+                octets.extend_from_slice(&fid.to_be_bytes());
+                octets.extend_from_slice(&priority.to_be_bytes());
+                octets.extend_from_slice(&[0, status]);
+                octets.extend_from_slice(sub_options);
+            }
             MobilityOption::Unknown { data, .. } => octets.extend_from_slice(data),
         }
     }
@@ -227,14 +430,21 @@ impl<'a> MobilityOption<'a> {
             | option_type::IPV4_ADDRESS_ACKNOWLEDGEMENT
             | option_type::NAT_DETECTION
             | option_type::IPV4_CARE_OF_ADDRESS => (4, 0),
-            // RFC 5648 4.1: 8n+2 when a care-of address is in it.
-            option_type::BINDING_IDENTIFIER if self.data_length() > 8 => (8, 2),
-            option_type::BINDING_IDENTIFIER
-            | option_type::FLOW_SUMMARY
-            | option_type::FLOW_IDENTIFICATION => (2, 0),
+            // RFC 5094 3 and RFC 5847 3.4: the 32-bit field is at a multiple of 4.
+            option_type::VENDOR_SPECIFIC | option_type::RESTART_COUNTER => (4, 2),
+            // RFC 5648 4.3: 8n+2 when a care-of address is in it.
+            option_type::BINDING_IDENTIFIER if self.data_length() > 4 => (8, 2),
+            option_type::BINDING_IDENTIFIER | option_type::FLOW_SUMMARY => (2, 0),
+            // RFC 6089 4.2 asks for 2n, and an IPv6 selector in it for 8n (RFC 6088 3.2).
+            option_type::FLOW_IDENTIFICATION => (8, 0),
             _ => (1, 0),
         }
     }
+}
+
+/// The IPv4 address at an offset.
+fn ipv4_at(data: &[u8], offset: usize) -> Result<Ipv4Addr, Error> {
+    array::<4>(data, offset, "mobility option").map(Ipv4Addr::from)
 }
 
 /// The mobility options of a message, whose structure has been checked.
@@ -262,6 +472,13 @@ impl<'a> Options<'a> {
     /// same.
     pub fn iter(&self) -> OptionsIter<'a> {
         OptionsIter { octets: self.octets, at: 0 }
+    }
+
+    /// As [`Options::iter`], each option with its type, for whom it matters what an option was that is wrong.
+    pub fn iter_with_types(&self) -> impl Iterator<Item = (u8, Result<MobilityOption<'a>, Error>)> {
+        let mut iter = self.iter();
+        std::iter::from_fn(move || iter.next_raw())
+            .map(|option| (option.option_type, MobilityOption::read(option.option_type, option.data)))
     }
 
     /// The octets of all options with their padding.
@@ -299,11 +516,18 @@ impl<'a> Iterator for OptionsIter<'a> {
     type Item = Result<MobilityOption<'a>, Error>;
 
     fn next(&mut self) -> Option<Self::Item> {
+        self.next_raw().map(|option| MobilityOption::read(option.option_type, option.data))
+    }
+}
+
+impl<'a> OptionsIter<'a> {
+    /// The next option that is no padding.
+    fn next_raw(&mut self) -> Option<RawOption<'a>> {
         while self.at < self.octets.len() {
             let option = RawOption::at(self.octets, self.at).ok()?;
             self.at = option.end;
             if !option.is_padding() {
-                return Some(MobilityOption::read(option.option_type, option.data));
+                return Some(option);
             }
         }
         None

@@ -10,6 +10,7 @@ use carnet_wire::extension::{self, Extensions};
 use carnet_wire::fragment::FragmentHeader;
 use carnet_wire::icmpv6::{self, ErrorMessage};
 use carnet_wire::ipv6::Header;
+use carnet_wire::mobility::flow::{FlowActionOption, SubOptions};
 use carnet_wire::mobility::{Message, MobilityHeader, Options, authentication_field};
 use carnet_wire::nd::{
     NeighborAdvertisement, NeighborSolicitation, RouterAdvertisement, RouterSolicitation, check_header,
@@ -96,6 +97,8 @@ fn upper_layer(octets: &[u8]) {
     let local = Ipv6Addr::LOCALHOST;
     let _ = black_box(MobilityHeader::parse_verified(octets, local, local));
     let _ = black_box(Options::parse(octets).map(|options| options.iter().count()));
+    let _ = black_box(SubOptions::parse(octets));
+    let _ = black_box(FlowActionOption::read(&FlowActionOption::option(octets)));
     if let Ok(header) = MobilityHeader::parse(octets) {
         assert!(header.octets().len().is_multiple_of(8));
         let _ = black_box(header.verify_checksum(local, local));
@@ -105,6 +108,9 @@ fn upper_layer(octets: &[u8]) {
             }
             Ok(Message::BindingAcknowledgement(acknowledgement)) => {
                 let _ = black_box(acknowledgement.options.iter().count());
+            }
+            Ok(Message::Heartbeat(heartbeat)) => {
+                let _ = black_box(heartbeat.options.iter().count());
             }
             Ok(Message::BindingRefreshRequest(request)) => {
                 let _ = black_box(request.options.iter().count());

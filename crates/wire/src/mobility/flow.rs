@@ -1,0 +1,411 @@
+//! What is inside the options of flow bindings (RFC 6089 4.2 and 4.3, RFC 6088).
+//!
+//! A Flow Identification option holds sub-options: the traffic selector, and the reference to the Binding
+//! Identifiers. RFC 6089 4.2.1.2 counts the length of PadN otherwise than every other length; here it is
+//! read like every other one, and padding is written as Pad1. The order of writing is fixed, selector first,
+//! so that with the option at a multiple of 8 octets (see `alignment`) every sub-option is where RFC 6088 wants it.
+//!
+//! RFC 6089 copies a packet to every binding that a flow refers to. That a flow is to take the first binding
+//! that works, or to be shared out, is said by a Vendor Specific option (RFC 5094) beside it: see
+//! [`FlowActionOption`]. Its vendor is 32473, the number for examples (RFC 5612): nobody has assigned one to carnet.
+
+use super::options::MobilityOption;
+use super::selector::{Ipv4Selector, Ipv6Selector, Range, TrafficSelector};
+use crate::Error;
+use crate::octets::{array, rest, slice, u8_at, u16_at};
+use serde::{Deserialize, Serialize};
+use std::net::{Ipv4Addr, Ipv6Addr};
+
+/// Values of the Status field of the Flow Identification option (RFC 6089 4.2).
+pub mod flow_status {
+    /// Flow binding successful.
+    pub const SUCCESS: u8 = 0;
+    /// Administratively prohibited.
+    pub const PROHIBITED: u8 = 128;
+    /// Flow binding rejected, reason unspecified.
+    pub const UNSPECIFIED: u8 = 129;
+    /// Flow identification mobility option malformed.
+    pub const MALFORMED: u8 = 130;
+    /// BID not found.
+    pub const BID_NOT_FOUND: u8 = 131;
+    /// FID not found.
+    pub const FID_NOT_FOUND: u8 = 132;
+    /// Traffic selector format not supported.
+    pub const SELECTOR_NOT_SUPPORTED: u8 = 133;
+}
+
+/// Types of sub-options (RFC 6089 4.2.1).
+mod sub_option {
+    pub const PAD1: u8 = 0;
+    pub const BINDING_REFERENCE: u8 = 2;
+    pub const TRAFFIC_SELECTOR: u8 = 3;
+}
+
+/// Traffic selector formats (RFC 6088 5).
+const FORMAT_IPV4: u8 = 1;
+const FORMAT_IPV6: u8 = 2;
+
+/// Octets of a Flow Identification option before its sub-options, without type and length.
+pub(super) const FIXED_LENGTH: usize = 6;
+
+/// 16-bit identifiers one after the other: BIDs or FIDs.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Identifiers<'a> {
+    octets: &'a [u8],
+}
+
+impl<'a> Identifiers<'a> {
+    /// # Errors
+    /// [`Error::Length`] when there is none, or half of one.
+    pub fn parse(octets: &'a [u8], what: &'static str) -> Result<Self, Error> {
+        if octets.is_empty() || !octets.len().is_multiple_of(2) {
+            return Err(Error::Length { what, expected: "a positive multiple of 2", found: octets.len() });
+        }
+        Ok(Identifiers { octets })
+    }
+
+    /// The identifiers in their order.
+    pub fn iter(&self) -> impl Iterator<Item = u16> + 'a {
+        self.octets.chunks_exact(2).filter_map(|pair| pair.first_chunk().copied().map(u16::from_be_bytes))
+    }
+
+    /// As they are in the option.
+    pub fn octets(&self) -> &'a [u8] {
+        self.octets
+    }
+}
+
+/// The octets of identifiers, for a Flow Summary option.
+pub fn identifiers(of: &[u16]) -> Vec<u8> {
+    of.iter().flat_map(|identifier| identifier.to_be_bytes()).collect()
+}
+
+/// A traffic selector as it came.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum SelectorField {
+    /// Of a format that is known.
+    Known(TrafficSelector),
+    /// Of another format.
+    Unknown {
+        /// The TS Format.
+        format: u8,
+    },
+}
+
+/// The sub-options of a Flow Identification option. An unknown one is skipped (RFC 6089 4.2.1).
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct SubOptions<'a> {
+    /// Which packets the flow has.
+    pub selector: Option<SelectorField>,
+    /// The Binding Identifiers that it goes to.
+    pub bids: Option<Identifiers<'a>>,
+}
+
+impl<'a> SubOptions<'a> {
+    /// Reads them.
+    ///
+    /// # Errors
+    /// [`Error::Truncated`] when one runs past the end; [`Error::Repeated`] for a second one of a kind that may
+    /// be there once; [`Error::Length`] and [`Error::Value`] for contents that make no sense.
+    pub fn parse(octets: &'a [u8]) -> Result<Self, Error> {
+        const WHAT: &str = "flow identification sub-option";
+        let mut read = SubOptions::default();
+        let mut at = 0;
+        while at < octets.len() {
+            let kind = u8_at(octets, at, WHAT)?;
+            if kind == sub_option::PAD1 {
+                at += 1;
+                continue;
+            }
+            let length = usize::from(u8_at(octets, at + 1, WHAT)?);
+            let data = slice(octets, at + 2, length, WHAT)?;
+            at += 2 + length;
+            match kind {
+                sub_option::BINDING_REFERENCE if read.bids.is_some() => {
+                    return Err(Error::Repeated { what: "binding reference sub-option" });
+                }
+                sub_option::BINDING_REFERENCE => {
+                    read.bids = Some(Identifiers::parse(data, "binding reference sub-option")?);
+                }
+                sub_option::TRAFFIC_SELECTOR if read.selector.is_some() => {
+                    return Err(Error::Repeated { what: "traffic selector sub-option" });
+                }
+                sub_option::TRAFFIC_SELECTOR => read.selector = Some(SelectorField::parse(data)?),
+                _ => {}
+            }
+        }
+        Ok(read)
+    }
+}
+
+/// The octets of sub-options, for a Flow Identification option. `bids` are written when there are any.
+///
+/// More than 96 BIDs with the longest selector make an option that no message can hold.
+pub fn sub_options(selector: Option<&TrafficSelector>, bids: &[u16]) -> Vec<u8> {
+    let mut octets = Vec::with_capacity(96);
+    if let Some(selector) = selector {
+        let data = emit_selector(selector);
+        octets.push(sub_option::TRAFFIC_SELECTOR);
+        // At most 98 octets.
+        octets.push(data.len() as u8);
+        octets.extend_from_slice(&data);
+    }
+    if !bids.is_empty() {
+        // RFC 6089 4.2.1.3: at 2n.
+        if !octets.len().is_multiple_of(2) {
+            octets.push(sub_option::PAD1);
+        }
+        octets.push(sub_option::BINDING_REFERENCE);
+        octets.push(u8::try_from(bids.len() * 2).unwrap_or(u8::MAX - 1));
+        octets.extend_from_slice(&identifiers(&bids[..bids.len().min(127)]));
+    }
+    octets
+}
+
+impl SelectorField {
+    /// Reads a sub-option from its TS Format on.
+    fn parse(data: &[u8]) -> Result<SelectorField, Error> {
+        const WHAT: &str = "traffic selector";
+        let format = u8_at(data, 0, WHAT)?;
+        if !matches!(format, FORMAT_IPV4 | FORMAT_IPV6) {
+            return Ok(SelectorField::Unknown { format });
+        }
+        let flags = u16_at(data, 2, WHAT)?;
+        let mut reader = Reader { octets: rest(data, 6, WHAT)?, flags, bit: 15 };
+        let selector = if format == FORMAT_IPV4 {
+            TrafficSelector::Ipv4(Ipv4Selector {
+                source: reader.range::<4, _>(Ipv4Addr::from)?,
+                destination: reader.range::<4, _>(Ipv4Addr::from)?,
+                spi: reader.range::<4, _>(u32::from_be_bytes)?,
+                source_port: reader.range::<2, _>(u16::from_be_bytes)?,
+                destination_port: reader.range::<2, _>(u16::from_be_bytes)?,
+                differentiated_services: reader.range::<1, _>(|[octet]| octet)?,
+                protocol: reader.range::<1, _>(|[octet]| octet)?,
+            })
+        } else {
+            TrafficSelector::Ipv6(Ipv6Selector {
+                source: reader.range::<16, _>(Ipv6Addr::from)?,
+                destination: reader.range::<16, _>(Ipv6Addr::from)?,
+                spi: reader.range::<4, _>(u32::from_be_bytes)?,
+                // RFC 6088 3.2: "The receiver SHOULD ignore the first 8 bits"; a label has 20.
+                flow_label: reader.range::<4, _>(|octets| u32::from_be_bytes(octets) & 0x000f_ffff)?,
+                source_port: reader.range::<2, _>(u16::from_be_bytes)?,
+                destination_port: reader.range::<2, _>(u16::from_be_bytes)?,
+                traffic_class: reader.range::<1, _>(|[octet]| octet)?,
+                next_header: reader.range::<1, _>(|[octet]| octet)?,
+            })
+        };
+        match reader.octets.len() {
+            0 => Ok(SelectorField::Known(selector)),
+            more => Err(Error::Length { what: WHAT, expected: "that of the fields named", found: more }),
+        }
+    }
+}
+
+/// Reads the fields that the flags name, one pair of first and last after the other.
+struct Reader<'a> {
+    octets: &'a [u8],
+    flags: u16,
+    /// Number of the next flag's bit; A is 15.
+    bit: u32,
+}
+
+impl Reader<'_> {
+    fn range<const N: usize, T: Copy + PartialOrd>(
+        &mut self,
+        value: impl Fn([u8; N]) -> T,
+    ) -> Result<Option<Range<T>>, Error> {
+        const WHAT: &str = "traffic selector";
+        let (first, last) = (self.flag(), self.flag());
+        let mut next = || -> Result<T, Error> {
+            let field = array::<N>(self.octets, 0, WHAT)?;
+            self.octets = rest(self.octets, N, WHAT)?;
+            Ok(value(field))
+        };
+        match (first, last) {
+            (false, false) => Ok(None),
+            (true, false) => Ok(Some(Range::only(next()?))),
+            (true, true) => {
+                let range = Range::new(next()?, next()?);
+                if range.first > range.last {
+                    return Err(Error::Order {
+                        what: WHAT,
+                        expected: "the first of a range before the last",
+                    });
+                }
+                Ok(Some(range))
+            }
+            // RFC 6088 3.1: "MUST NOT be included unless the Start ... field is included".
+            (false, true) => {
+                Err(Error::Order { what: WHAT, expected: "the last of a range only with the first" })
+            }
+        }
+    }
+
+    fn flag(&mut self) -> bool {
+        let set = self.flags & (1_u16 << self.bit) != 0;
+        self.bit = self.bit.saturating_sub(1);
+        set
+    }
+}
+
+/// Writes fields and collects their flags.
+struct Writer {
+    octets: Vec<u8>,
+    flags: u16,
+    bit: u32,
+}
+
+impl Writer {
+    fn range<const N: usize, T: Copy + PartialEq>(
+        &mut self,
+        range: Option<Range<T>>,
+        octets: impl Fn(T) -> [u8; N],
+    ) {
+        if let Some(range) = range {
+            self.flags |= 1 << self.bit;
+            self.octets.extend_from_slice(&octets(range.first));
+            if range.first != range.last {
+                self.flags |= 1 << (self.bit - 1);
+                self.octets.extend_from_slice(&octets(range.last));
+            }
+        }
+        self.bit = self.bit.saturating_sub(2);
+    }
+}
+
+/// A selector from its TS Format on. A range of one value is written without its end.
+fn emit_selector(selector: &TrafficSelector) -> Vec<u8> {
+    let format = match selector {
+        TrafficSelector::Ipv4(_) => FORMAT_IPV4,
+        TrafficSelector::Ipv6(_) => FORMAT_IPV6,
+    };
+    let mut writer = Writer { octets: vec![format, 0, 0, 0, 0, 0], flags: 0, bit: 15 };
+    match selector {
+        TrafficSelector::Ipv4(it) => {
+            writer.range(it.source, |address| address.octets());
+            writer.range(it.destination, |address| address.octets());
+            writer.range(it.spi, u32::to_be_bytes);
+            writer.range(it.source_port, u16::to_be_bytes);
+            writer.range(it.destination_port, u16::to_be_bytes);
+            writer.range(it.differentiated_services, |octet| [octet]);
+            writer.range(it.protocol, |octet| [octet]);
+        }
+        TrafficSelector::Ipv6(it) => {
+            writer.range(it.source, |address| address.octets());
+            writer.range(it.destination, |address| address.octets());
+            writer.range(it.spi, u32::to_be_bytes);
+            writer.range(it.flow_label, u32::to_be_bytes);
+            writer.range(it.source_port, u16::to_be_bytes);
+            writer.range(it.destination_port, u16::to_be_bytes);
+            writer.range(it.traffic_class, |octet| [octet]);
+            writer.range(it.next_header, |octet| [octet]);
+        }
+    }
+    let flags = writer.flags.to_be_bytes();
+    writer.octets[2..4].copy_from_slice(&flags);
+    writer.octets
+}
+
+/// What becomes of the packets of a flow.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum FlowAction {
+    /// They go to the first binding in the list that is valid.
+    #[default]
+    Failover,
+    /// Each conversation goes to one of the valid bindings, in proportion to the weights.
+    Balance,
+    /// Each packet goes to all valid bindings, and the receiver keeps the first copy.
+    Duplicate,
+}
+
+/// The vendor of [`FlowActionOption`]: 32473, for examples (RFC 5612).
+pub const VENDOR: u32 = 32_473;
+/// Its sub-type of the Vendor Specific option.
+pub const FLOW_ACTION: u8 = 1;
+
+/// What a flow's packets shall have done to them: the data of a Vendor Specific option (RFC 5094) of vendor
+/// [`VENDOR`] and sub-type [`FLOW_ACTION`].
+///
+/// ```text
+///  |         FID (16)        |  Action (8)  | Reserved (8) |
+///  |         BID (16)        |        Weight (16)          |  any number of times
+/// ```
+///
+/// Action is 1 for failover, 2 for balance, 3 for duplicate. A BID that is not named has weight 1; a weight of 0 is
+/// an error.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct FlowActionOption {
+    /// The flow.
+    pub fid: u16,
+    /// What becomes of it.
+    pub action: FlowAction,
+    /// BIDs with their weights.
+    pub weights: Vec<(u16, u16)>,
+}
+
+impl FlowActionOption {
+    /// Reads a Vendor Specific option; `None` for any other option, and for another vendor's.
+    ///
+    /// # Errors
+    /// [`Error::Length`] and [`Error::Value`].
+    pub fn read(option: &MobilityOption<'_>) -> Option<Result<FlowActionOption, Error>> {
+        match option {
+            MobilityOption::VendorSpecific { vendor: VENDOR, sub_type: FLOW_ACTION, data } => {
+                Some(FlowActionOption::parse(data))
+            }
+            _ => None,
+        }
+    }
+
+    fn parse(data: &[u8]) -> Result<FlowActionOption, Error> {
+        const WHAT: &str = "flow action option";
+        let action = match u8_at(data, 2, WHAT)? {
+            1 => FlowAction::Failover,
+            2 => FlowAction::Balance,
+            3 => FlowAction::Duplicate,
+            found => {
+                return Err(Error::Value {
+                    what: WHAT,
+                    expected: "an action from 1 to 3",
+                    found: found.into(),
+                });
+            }
+        };
+        let pairs = rest(data, 4, WHAT)?;
+        if !pairs.len().is_multiple_of(4) {
+            return Err(Error::Length { what: WHAT, expected: "4 and a multiple of 4", found: data.len() });
+        }
+        let weights = pairs
+            .chunks_exact(4)
+            .map(|pair| match (u16_at(pair, 0, WHAT)?, u16_at(pair, 2, WHAT)?) {
+                (_, 0) => Err(Error::Value { what: WHAT, expected: "a weight of at least 1", found: 0 }),
+                pair => Ok(pair),
+            })
+            .collect::<Result<_, _>>()?;
+        Ok(FlowActionOption { fid: u16_at(data, 0, WHAT)?, action, weights })
+    }
+
+    /// The data for [`MobilityOption::VendorSpecific`].
+    pub fn emit(&self) -> Vec<u8> {
+        let action = match self.action {
+            FlowAction::Failover => 1,
+            FlowAction::Balance => 2,
+            FlowAction::Duplicate => 3,
+        };
+        let mut octets = Vec::with_capacity(4 + 4 * self.weights.len());
+        octets.extend_from_slice(&self.fid.to_be_bytes());
+        octets.extend_from_slice(&[action, 0]);
+        for (bid, weight) in &self.weights {
+            octets.extend_from_slice(&bid.to_be_bytes());
+            octets.extend_from_slice(&weight.to_be_bytes());
+        }
+        octets
+    }
+
+    /// The option whose data [`Self::emit`] made.
+    pub fn option(data: &[u8]) -> MobilityOption<'_> {
+        MobilityOption::VendorSpecific { vendor: VENDOR, sub_type: FLOW_ACTION, data }
+    }
+}
