@@ -11,11 +11,13 @@ mod bench_geonet;
 mod capture;
 mod clock;
 mod console;
+mod emulation;
 mod expect;
 mod isolate;
 mod machine;
 mod medium;
 mod metrics;
+mod nat;
 mod prepare;
 mod process;
 mod radio;
@@ -229,8 +231,11 @@ fn plan(args: &RunArgs, mode: Mode) -> anyhow::Result<run::Plan> {
     if !known.contains(&args.scenario) {
         bail!("there is no scenario {:?}; there are: {}", args.scenario, known.join(", "));
     }
-    scenario::load(&folder)?;
-    tools::check(args.pcap.then(|| capture::program(mode)))?;
+    let scenario = scenario::load(&folder)?;
+    let mut used: Vec<(&str, &str)> = args.pcap.then(|| capture::program(mode)).into_iter().collect();
+    used.extend(scenario.nodes.values().any(|n| n.nft.is_some()).then_some(("nft", "nftables")));
+    used.extend(scenario.links.iter().any(|l| l.emulation.is_some()).then_some(("ethtool", "ethtool")));
+    tools::check(&used)?;
     let carnet = tools::carnet(args.carnet.as_deref())?;
     let out = args.out.clone().unwrap_or_else(|| Path::new("out").join(&args.scenario));
     std::fs::create_dir_all(&out).with_context(|| format!("cannot make {}", out.display()))?;

@@ -59,6 +59,12 @@ pub fn of_traffic(seen: &Seen, sections: &[Section]) -> Metrics {
         for broadcasts in &seen.broadcasts {
             geonet::broadcast_metrics(m, broadcasts, window);
         }
+        for (name, _, t, started) in &seen.transfers {
+            if let Some((up, down)) = t.rates(*started, window) {
+                m.insert(format!("{name}.mbit_up"), up);
+                m.insert(format!("{name}.mbit_down"), down);
+            }
+        }
         if section == RUN {
             for (name, _, t, _) in &seen.transfers {
                 m.insert(format!("{name}.bytes"), (t.up + t.down) as f64);
@@ -66,8 +72,7 @@ pub fn of_traffic(seen: &Seen, sections: &[Section]) -> Metrics {
                 m.insert(format!("{name}.bytes_down"), t.down as f64);
                 m.insert(format!("{name}.retransmits"), t.retransmits as f64);
                 m.insert(format!("{name}.stall_s"), t.stall());
-                let unbroken = t.error.is_none() && t.up > 0 && t.down > 0;
-                m.insert(format!("{name}.unbroken"), f64::from(u8::from(unbroken)));
+                m.insert(format!("{name}.unbroken"), f64::from(u8::from(t.unbroken())));
             }
         }
     }

@@ -1,13 +1,14 @@
 //! The files that stations get: their configs, filled in, and the traces of their ways.
 //!
-//! A config may have `{node}` in it, the name of the node; `{n}`, its number in a series; and `{trace}`, the file
-//! with its way. Configs without them are used where they are.
+//! A config may have `{node}` in it, the name of the node; `{n}`, its number in a series; `{trace}`, the file with its way;
+//! and `{signals}`, the folder with a file for each interface on an emulated link, in which its signal is. Configs without them are used where they are.
 
 use std::path::{Path, PathBuf};
 
 use anyhow::Context;
 
 use crate::clock;
+use crate::emulation::runner;
 use crate::scenario::Scenario;
 
 /// Writes the traces of all nodes that move into `folder`.
@@ -54,7 +55,9 @@ pub fn config(
 }
 
 fn fill(text: &str, node: &str, number: Option<&str>, trace: &Path) -> String {
+    let signals = runner::signals(node);
     let text = text.replace("{node}", node).replace("{trace}", &trace.to_string_lossy());
+    let text = text.replace("{signals}", &signals.to_string_lossy());
     match number {
         Some(number) => text.replace("{n}", number),
         None => text,
@@ -70,6 +73,7 @@ mod tests {
         let text = "name = \"{node}\"\nposition = \"trace:{trace}\"\nx = {n}\n";
         let filled = fill(text, "car7", Some("7"), Path::new("/out/car7.trace"));
         assert_eq!(filled, "name = \"car7\"\nposition = \"trace:/out/car7.trace\"\nx = 7\n");
+        assert_eq!(fill("{signals}/w0", "mr", None, Path::new("t")), "/run/carnet-lab/signals/mr/w0");
         assert_eq!(fill("{n}", "a", None, Path::new("t")), "{n}");
     }
 }

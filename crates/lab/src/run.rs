@@ -16,16 +16,19 @@ use nix::sys::signal::Signal;
 use crate::capture::Captures;
 use crate::clock::{self, MILLISECOND, SECOND};
 use crate::console;
+use crate::emulation::link::Nature;
+use crate::emulation::runner::Emulator;
 use crate::expect;
 use crate::isolate::{self, Interrupted, Mode, stopping};
 use crate::machine;
 use crate::metrics::{self, RUN, Section};
+use crate::nat;
 use crate::prepare;
 use crate::process::{Daemon, in_node, output, wait_for};
 use crate::radio::Medium;
 use crate::results::{self, ActionDone, EventSeen, HeadlineValue, Results, SCHEMA_VERSION};
 use crate::samples::Samples;
-use crate::scenario::{Action, Node, Scenario};
+use crate::scenario::{Action, End, Node, Scenario};
 use crate::station::{Event, Events, Station};
 use crate::tools;
 use crate::topology;
@@ -63,6 +66,7 @@ const START: u64 = 60 * MILLISECOND;
 struct Testbed {
     scenario: Scenario,
     medium: Option<Medium>,
+    emulator: Option<Emulator>,
     logs: PathBuf,
     daemons: Vec<Daemon>,
     stations: Vec<Station>,
@@ -95,9 +99,11 @@ pub fn run(plan: &Plan) -> anyhow::Result<bool> {
     if let Some(medium) = &medium {
         console::step(&format!("{} radios are on the air", medium.nodes.len()));
     }
+    let emulator = Emulator::start(&scenario)?;
     let mut bed = Testbed {
         scenario,
         medium,
+        emulator,
         logs,
         daemons: Vec::new(),
         stations: Vec::new(),
@@ -217,8 +223,8 @@ impl Testbed {
                 self.addresses.extend(found.map(|a| (name.clone(), a)));
                 continue;
             }
-            let first = node.addresses.values().flatten().next();
-            let address = first.and_then(|a| a.split('/').next()?.parse().ok());
+            let mut all = node.addresses.values().flatten();
+            let address = all.find_map(|a| a.split('/').next()?.parse().ok());
             self.addresses.extend(address.map(|a| (name.clone(), a)));
         }
         let used: Vec<String> = self
@@ -258,8 +264,11 @@ impl Testbed {
         let mut flows = traffic::start(scenario, &self.addresses, stations, begin, end, &self.logs)?;
         console::step(&format!("traffic flows; the timetable takes {} s", (end - begin) / SECOND));
         self.sleep_until(begin, &mut flows, &mut Samples::default())?;
+        if let Some(emulator) = &self.emulator {
+            emulator.begin(begin, factor);
+        }
         samples.begin(&self.stations);
-        samples.border(clock::monotonic(), self.medium.as_ref());
+        samples.border(clock::monotonic(), self.medium.as_ref(), self.emulator.as_ref());
         let clock = clock::realtime();
         let first_active =
             self.stations.iter().filter_map(|s| Some((s.node.clone(), Some(s.active_uplink()?))));
@@ -271,14 +280,14 @@ impl Testbed {
             self.sleep_until(begin + scaled(action.at.0), &mut flows, &mut samples)?;
             self.note_states(done.last(), &mut states, &mut carried);
             let now = clock::monotonic();
-            samples.border(now, self.medium.as_ref());
+            samples.border(now, self.medium.as_ref(), self.emulator.as_ref());
             console::at(metrics::seconds(now, begin), &action.label);
             self.carry_out(&action)?;
             done.push((action.name.get_ref().clone(), action.label.clone(), now));
         }
         self.sleep_until(end, &mut flows, &mut samples)?;
-        samples.border(clock::monotonic(), self.medium.as_ref());
-        samples.end(end, &self.stations, self.medium.as_ref());
+        samples.border(clock::monotonic(), self.medium.as_ref(), self.emulator.as_ref());
+        samples.end(end, &self.stations, self.medium.as_ref(), self.emulator.as_ref());
         self.note_states(done.last(), &mut states, &mut carried);
         self.note_addresses(&mut states);
         let seen = flows.finish(end, &self.scenario, self.medium.as_ref())?;
@@ -296,6 +305,7 @@ impl Testbed {
             }
             flows.check()?;
             self.medium.as_mut().map_or(Ok(()), Medium::check)?;
+            self.emulator.as_mut().map_or(Ok(()), Emulator::check)?;
             let now = clock::monotonic();
             samples.tick(now, self.medium.as_ref());
             if now >= at {
@@ -307,10 +317,28 @@ impl Testbed {
 
     fn carry_out(&self, action: &Action) -> anyhow::Result<()> {
         let name = action.name.get_ref();
+        let scenario = &self.scenario;
         let done = if let Some(end) = &action.link_down {
-            topology::set_link(end.get_ref(), false)
+            topology::set_link(scenario, end.get_ref(), false)
         } else if let Some(end) = &action.link_up {
-            topology::set_link(end.get_ref(), true)
+            topology::set_link(scenario, end.get_ref(), true)
+        } else if let Some(end) = &action.carrier_off {
+            topology::set_carrier(scenario, end.get_ref(), false)
+        } else if let Some(end) = &action.carrier_on {
+            topology::set_carrier(scenario, end.get_ref(), true)
+        } else if let Some(degrade) = &action.degrade {
+            self.change_link(degrade.link.get_ref(), |now, _| degrade.to.get_ref().applied(now))
+        } else if let Some(end) = &action.blackhole {
+            self.change_link(end.get_ref(), |now, _| {
+                let mut nature = now.clone();
+                nature.ways.iter_mut().for_each(|way| way.blackhole = true);
+                nature
+            })
+        } else if let Some(end) = &action.restore {
+            let restored = self.change_link(end.get_ref(), |_, first| first.clone());
+            restored.and_then(|()| topology::set_carrier(scenario, end.get_ref(), true))
+        } else if let Some(node) = &action.nat_forget {
+            nat::forget(node.get_ref())
         } else if let Some(order) = &action.handover {
             match self.stations.iter().find(|s| s.node == *order.station.get_ref()) {
                 Some(station) => station.handover(&order.uplink),
@@ -323,6 +351,10 @@ impl Testbed {
             Ok(())
         };
         done.with_context(|| format!("action {name} failed"))
+    }
+
+    fn change_link(&self, end: &End, new: impl FnOnce(&Nature, &Nature) -> Nature) -> anyhow::Result<()> {
+        self.emulator.as_ref().context("no link is emulated")?.change(end, new)
     }
 
     /// At the end of a section: which uplink the station calls active, and, to check its word, which share of

@@ -1,14 +1,19 @@
-//! What is sampled while the timetable runs: the counters of the medium, the stations' processor time and memory.
+//! What is sampled while the timetable runs: the counters of the medium and of emulated links, the stations' processor
+//! time and memory.
 //!
-//! The medium is looked at where a section begins or ends, and once a second for the curve of the channel's load.
+//! These counters are looked at where a section begins or ends; those of the medium also once a second for the curve of the
+//! channel's load.
 
 use std::collections::BTreeMap;
 
 use crate::api;
 use crate::clock::SECOND;
+use crate::emulation::runner::{Emulator, Lateness};
+use crate::emulation::way;
 use crate::medium::stats::Counters;
 use crate::metrics::{Metrics, RUN, Section, seconds};
 use crate::radio::{Medium, Punctuality};
+use crate::scenario::End;
 use crate::station::Station;
 
 /// With more nodes than this, only sums are told.
@@ -19,6 +24,10 @@ const FEW: usize = 20;
 pub struct Samples {
     /// At the begin of the timetable, at each action, at the end: the counters of each radio.
     borders: Vec<(u64, Vec<Counters>)>,
+    /// At the same times: name of the end, and what became of the frames that it sent.
+    links: Vec<Vec<(String, way::Counters)>>,
+    /// At the end: how late frames came over emulated links, and how many the kernel did not take.
+    links_late: Option<(Lateness, u64)>,
     /// Once a second, the same.
     ticks: Vec<(u64, Vec<Counters>)>,
     /// By node: processor time at the begin, in seconds.
@@ -38,8 +47,11 @@ impl Samples {
     }
 
     /// A section begins or ends now.
-    pub fn border(&mut self, now: u64, medium: Option<&Medium>) {
+    pub fn border(&mut self, now: u64, medium: Option<&Medium>, emulator: Option<&Emulator>) {
         self.borders.extend(medium.map(|m| (now, m.counters())));
+        let name = |end: &End| format!("link.{}.{}", end.node, end.interface);
+        let counters = |e: &Emulator| e.counters().into_iter().map(|(end, c)| (name(end), c)).collect();
+        self.links.extend(emulator.map(counters));
     }
 
     /// Takes a sample if the last one is a second ago.
@@ -50,7 +62,14 @@ impl Samples {
     }
 
     /// The timetable has ended.
-    pub fn end(&mut self, now: u64, stations: &[Station], medium: Option<&Medium>) {
+    pub fn end(
+        &mut self,
+        now: u64,
+        stations: &[Station],
+        medium: Option<&Medium>,
+        emulator: Option<&Emulator>,
+    ) {
+        self.links_late = emulator.map(Emulator::punctuality);
         if self.ticks.last().is_some_and(|(at, _)| now >= at + SECOND / 2) {
             self.ticks.extend(medium.map(|m| (now, m.counters())));
         }
@@ -70,6 +89,7 @@ impl Samples {
         let (first, last) = (self.borders.first(), self.borders.last());
         for (n, (section, _)) in sections.iter().enumerate() {
             let m = all.entry(section.clone()).or_default();
+            self.of_links(m, n);
             let pair = if n == 0 { (first, last) } else { (self.borders.get(n), self.borders.get(n + 1)) };
             let (Some((from, before)), Some((to, after))) = pair else { continue };
             let counters: Vec<Counters> = after.iter().zip(before).map(|(a, b)| *a - *b).collect();
@@ -80,6 +100,13 @@ impl Samples {
             m.insert("medium.refused".into(), self.punctuality.refused as f64);
             m.insert("medium.late_ms.mean".into(), self.punctuality.mean_ms);
             m.insert("medium.late_ms.max".into(), self.punctuality.max_ms);
+        }
+        if let Some((late, refused)) = &self.links_late {
+            m.insert("links.refused".into(), *refused as f64);
+            for (name, percent) in [("p50", 50.0), ("p99", 99.0)] {
+                m.extend(late.percentile(percent).map(|us| (format!("links.late_us.{name}"), us)));
+            }
+            m.insert("links.late_us.max".into(), late.max());
         }
         m.extend(self.counters.iter().map(|(name, sum)| (format!("stations.counter.{name}"), *sum)));
         let span = sections.first().map_or(0, |(_, window)| window.end - window.start) as f64 / 1e9;
@@ -95,6 +122,19 @@ impl Samples {
         m.insert("stations.cpu_percent".into(), shares.values().sum());
         m.insert("stations.memory_mib.mean".into(), memory.iter().sum::<f64>() / memory.len() as f64);
         m.insert("stations.memory_mib.max".into(), memory.iter().copied().fold(0.0, f64::max));
+    }
+
+    /// What became of the frames on emulated links in section `n`, of which the first is the whole run.
+    fn of_links(&self, m: &mut BTreeMap<String, f64>, n: usize) {
+        let pair = match n {
+            0 => (self.links.first(), self.links.last()),
+            n => (self.links.get(n), self.links.get(n + 1)),
+        };
+        let (Some(before), Some(after)) = pair else { return };
+        for ((name, before), (_, after)) in before.iter().zip(after) {
+            let inside = *after - *before;
+            m.extend(inside.named().map(|(what, value)| (format!("{name}.{what}"), value)));
+        }
     }
 
     /// Load of the channel against time: seconds, mean and highest share of the time in which it is busy, per
@@ -152,6 +192,9 @@ mod tests {
         let samples = Samples {
             borders: vec![(0, at(10, 0)), (SECOND, at(30, SECOND / 2)), (3 * SECOND, at(35, SECOND))],
             ticks: vec![(0, at(0, 0)), (SECOND, at(0, SECOND / 2)), (2 * SECOND, at(0, SECOND))],
+            links: [1, 5, 6]
+                .map(|n| vec![("link.mr.w0".into(), way::Counters { lost: n, ..Default::default() })])
+                .into(),
             ..Samples::default()
         };
         let nodes = ["a".to_string(), "b".to_string()];
@@ -161,6 +204,7 @@ mod tests {
         assert_eq!((all["run"]["medium.sent"], all["run"]["medium.b.received"]), (25.0, 25.0));
         assert_eq!((all["x"]["medium.a.sent"], all["x"]["medium.received_percent"]), (5.0, 100.0));
         assert_eq!((all["x"]["medium.busy_percent.max"], all["x"]["medium.busy_percent.mean"]), (25.0, 12.5));
+        assert_eq!((all["run"]["link.mr.w0.lost"], all["x"]["link.mr.w0.lost"]), (5.0, 1.0));
         assert_eq!(samples.load(0, 2 * SECOND), [(0.5, 25.0, 50.0), (1.5, 25.0, 50.0)]);
     }
 }

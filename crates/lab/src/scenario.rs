@@ -4,12 +4,11 @@
 //! nodes. It is data; nothing in it is code. `scenarios/README.md` describes the keys. This module holds
 //! the types, reads them, and checks that every name in them refers to something: what is wrong is told as
 //! `FILE:LINE:COL: what is wrong`.
-//!
-//! Left out so far: link emulation (delay, rate, loss). A link has a table of its own so that it can go in
-//! there.
 
 mod check;
+mod emulation;
 mod radio;
+mod random;
 mod traffic;
 mod values;
 
@@ -21,11 +20,14 @@ use std::path::{Path, PathBuf};
 use serde::Deserialize;
 use toml::Spanned;
 
+use crate::emulation::trace::Trace;
 use crate::medium::mobility::Track;
 
+pub use emulation::{Degrade, Emulation};
 pub use radio::{Medium, Radio};
-pub use traffic::{GnBroadcast, GnPing, Ping, Probe, Tcp, Traffic};
-pub use values::{BitRate, Duration, End, Metres, Prefix};
+pub use random::Random;
+pub use traffic::{Direction, GnBroadcast, GnPing, Ping, Probe, Tcp, Traffic};
+pub use values::{BitRate, Duration, End, LinkRate, Metres, Octets, Prefix};
 
 /// A scenario as its file has it.
 #[derive(Debug, Clone, Deserialize)]
@@ -41,6 +43,9 @@ pub struct Scenario {
     /// Links between interfaces of nodes.
     #[serde(default)]
     pub links: Vec<Link>,
+    /// What chance on emulated links and random events come from.
+    #[serde(default = "one")]
+    pub seed: u64,
     /// The radio medium.
     #[serde(default)]
     pub medium: Option<Medium>,
@@ -52,6 +57,9 @@ pub struct Scenario {
     /// What happens meanwhile, in order of time.
     #[serde(default)]
     pub actions: Vec<Action>,
+    /// What happens at random besides.
+    #[serde(default)]
+    pub random: Option<Spanned<Random>>,
     /// Metrics made of other metrics.
     #[serde(default)]
     pub derived: Vec<Derived>,
@@ -64,7 +72,10 @@ pub struct Scenario {
     /// The ways of the nodes that have a radio, by name.
     #[serde(skip)]
     pub tracks: BTreeMap<String, Track>,
-    /// Second 0 of these ways, on the monotonic clock in nanoseconds; set when the stations start.
+    /// The traces of emulated links, by the number of the link.
+    #[serde(skip)]
+    pub traces: BTreeMap<usize, Trace>,
+    /// Second 0 of the ways of the radios, on the monotonic clock in nanoseconds; set when the stations start.
     #[serde(skip)]
     pub epoch: u64,
 }
@@ -91,7 +102,7 @@ pub struct Node {
     /// Column and row in the topology picture.
     #[serde(default)]
     pub position: Option<(f64, f64)>,
-    /// True for a router without carnet; carnet turns forwarding on itself.
+    /// True for a router without carnet, of IPv6 and IPv4; carnet turns forwarding on itself.
     #[serde(default)]
     pub forwarding: bool,
     /// Settings under `/proc/sys`, by dotted name.
@@ -100,9 +111,12 @@ pub struct Node {
     /// Static addresses (`ADDRESS/LENGTH`) by interface.
     #[serde(default)]
     pub addresses: BTreeMap<Spanned<String>, Vec<String>>,
-    /// Static routes, as for `ip -6 route add`.
+    /// Static routes, as for `ip route add`.
     #[serde(default)]
     pub routes: Vec<String>,
+    /// Rules of nftables, as for `nft -f`.
+    #[serde(default)]
+    pub nft: Option<String>,
     /// Config file of the carnet station in this node.
     #[serde(default)]
     pub carnet: Option<Spanned<String>>,
@@ -139,6 +153,9 @@ pub struct Link {
     /// What the link is, for the topology picture.
     #[serde(default)]
     pub label: String,
+    /// What it does to frames, if it is no mere wire.
+    #[serde(default)]
+    pub emulation: Option<Spanned<Emulation>>,
 }
 
 /// The length of the measurement.
@@ -154,6 +171,10 @@ pub struct Timetable {
 
 fn half() -> f64 {
     0.5
+}
+
+fn one() -> u64 {
+    1
 }
 
 /// Something that happens at a time. Exactly one of the optional keys says what.
@@ -175,12 +196,51 @@ pub struct Action {
     /// Set it up again.
     #[serde(default)]
     pub link_up: Option<Spanned<End>>,
+    /// Take the carrier of an interface that stays up.
+    #[serde(default)]
+    pub carrier_off: Option<Spanned<End>>,
+    /// Give it back.
+    #[serde(default)]
+    pub carrier_on: Option<Spanned<End>>,
+    /// Change what an emulated link does.
+    #[serde(default)]
+    pub degrade: Option<Degrade>,
+    /// Let an emulated link, named by an end, take everything and deliver nothing. The carrier stays.
+    #[serde(default)]
+    pub blackhole: Option<Spanned<End>>,
+    /// Let it be as the scenario has it, with carrier.
+    #[serde(default)]
+    pub restore: Option<Spanned<End>>,
+    /// Let the NAT in a node forget all its mappings.
+    #[serde(default)]
+    pub nat_forget: Option<Spanned<String>>,
     /// `carnet handover` on a station.
     #[serde(default)]
     pub handover: Option<Handover>,
     /// Any command in a node.
     #[serde(default)]
     pub run: Option<RunCommand>,
+}
+
+impl Default for Action {
+    fn default() -> Self {
+        Self {
+            name: Spanned::new(0..0, String::new()),
+            label: String::new(),
+            at: Duration(0),
+            nothing: false,
+            link_down: None,
+            link_up: None,
+            carrier_off: None,
+            carrier_on: None,
+            degrade: None,
+            blackhole: None,
+            restore: None,
+            nat_forget: None,
+            handover: None,
+            run: None,
+        }
+    }
 }
 
 /// An order to a mobile router.
@@ -310,8 +370,10 @@ pub fn parse(file: &Path, text: &str) -> Result<Scenario, Fault> {
         toml::from_str(text).map_err(|e| fault(e.span(), e.message().trim().replace('\n', ", ")))?;
     let wrong = |(span, message)| fault(Some(span), message);
     radio::unfold(&mut scenario, text).map_err(wrong)?;
+    random::unfold(&mut scenario).map_err(wrong)?;
     check::check(&scenario, file.parent()).map_err(wrong)?;
     let folder = file.parent().unwrap_or(Path::new("."));
+    scenario.traces = emulation::traces(&scenario, folder, |span, message| fault(Some(span), message))?;
     scenario.tracks = radio::tracks(&scenario, folder, |span, message| fault(Some(span), message))?;
     Ok(scenario)
 }

@@ -27,14 +27,13 @@ pub fn path(program: &str) -> PathBuf {
 }
 
 /// The programs that are missing, each with its package.
-fn missing(capture: Option<(&'static str, &'static str)>) -> Vec<(&'static str, &'static str)> {
-    TOOLS.iter().copied().chain(capture).filter(|(program, _)| find(program).is_none()).collect()
+fn missing<'a>(more: &[(&'a str, &'a str)]) -> Vec<(&'a str, &'a str)> {
+    TOOLS.iter().chain(more).copied().filter(|(program, _)| find(program).is_none()).collect()
 }
 
-/// Fails when a program is missing, and says which package to install. `capture` is the program that
-/// captures packets, where they are to be captured.
-pub fn check(capture: Option<(&'static str, &'static str)>) -> anyhow::Result<()> {
-    let missing = missing(capture);
+/// Fails when a program is missing, and says which package to install. `more` are those that this run needs besides.
+pub fn check(more: &[(&str, &str)]) -> anyhow::Result<()> {
+    let missing = missing(more);
     if missing.is_empty() {
         return Ok(());
     }

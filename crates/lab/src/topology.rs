@@ -1,8 +1,8 @@
 //! Nodes and links out of network namespaces, veth pairs and bridges.
 //!
 //! Interfaces get hardware addresses counted from `02:00:00:00:01:01`, so that autoconfigured addresses are
-//! the same in every run. A link of two ends is a veth pair; a shared link is a bridge, with multicast
-//! snooping off, in the lab's own namespace. A radio interface is a veth pair, too; its other end is in the
+//! the same in every run. A link of two ends is a veth pair, or two where it is emulated, with what joins them between
+//! ([`crate::emulation::runner`]); a shared link is a bridge, with multicast snooping off, in the lab's own namespace. A radio interface is a veth pair, too; its other end is in the
 //! namespace of the medium ([`crate::radio`]). The kernel speaks IPv6 on a radio interface only where the scenario
 //! gives it an address there: a channel has no room for what nobody asked for.
 
@@ -13,6 +13,8 @@ use std::process::{Command, Stdio};
 
 use anyhow::{Context, bail};
 
+use crate::emulation::runner;
+use crate::nat;
 use crate::process::{in_node, output};
 use crate::radio;
 use crate::scenario::{End, Node, Prefix, Scenario};
@@ -27,16 +29,46 @@ pub fn build(scenario: &Scenario) -> anyhow::Result<()> {
     if scenario.medium.is_some() {
         world += &format!("netns add {}\n", radio::NAMESPACE);
     }
+    let emulated = runner::emulated(scenario);
+    if !emulated.is_empty() {
+        world += &format!("netns add {}\n", runner::NAMESPACE);
+    }
     batch(None, &world)?;
     for (name, node) in &scenario.nodes {
+        // Some settings, such as the timeouts of connections, are only there once something tracks these.
+        if let Some(rules) = &node.nft {
+            nat::load(name, rules)?;
+        }
         set_sysctls(name, node)?;
     }
+    if !emulated.is_empty() {
+        write_setting(runner::NAMESPACE, "net/ipv6/conf/default/disable_ipv6", "1")?;
+    }
     batch(None, &link_commands(scenario))?;
+    build_emulated(scenario, &emulated)?;
     build_radios(scenario)?;
     for (name, node) in &scenario.nodes {
-        batch(Some(name), &node_commands(name, node, scenario))?;
+        let (six, four) = node_commands(name, node, scenario);
+        batch(Some(name), &six)?;
+        if !four.is_empty() {
+            batch_of("-4", Some(name), &four)?;
+        }
     }
     Ok(())
+}
+
+/// The ports of emulated links up; and their ends such that each frame is one that could be on a wire: not longer than
+/// the MTU, and with its checksum.
+fn build_emulated(scenario: &Scenario, emulated: &[usize]) -> anyhow::Result<()> {
+    let mut ports = String::new();
+    for link in emulated {
+        for (e, end) in scenario.links[*link].ends.iter().map(|e| e.get_ref()).enumerate() {
+            ports += &format!("link set dev {} up\n", runner::port(*link, e));
+            let mut command = in_node(&end.node, tools::path("ethtool"));
+            output(command.args(["-K", &end.interface, "tx", "off"]))?;
+        }
+    }
+    if ports.is_empty() { Ok(()) } else { batch(Some(runner::NAMESPACE), &ports) }
 }
 
 /// Lets the peers of all interfaces take frames that an XDP program redirects: a veth does only with GRO. And what it
@@ -45,6 +77,14 @@ pub fn receive_redirected(scenario: &Scenario) -> anyhow::Result<()> {
     for end in scenario.links.iter().flat_map(|link| &link.ends).map(|end| end.get_ref()) {
         let mut command = in_node(&end.node, tools::path("ethtool"));
         output(command.args(["-K", &end.interface, "gro", "on", "tx", "off"]))?;
+    }
+    for link in runner::emulated(scenario) {
+        for port in [runner::port(link, 0), runner::port(link, 1)] {
+            let mut command = in_node(runner::NAMESPACE, tools::path("ethtool"));
+            output(command.args(["-K", &port, "gro", "on"]))?;
+            // But nothing shall be joined there: the model wants frames as they are.
+            batch(Some(runner::NAMESPACE), &format!("link set dev {port} gro_max_size 1\n"))?;
+        }
     }
     for (bridge, ports) in scenario.links.iter().filter_map(|l| Some((l.bridge.as_ref()?, l.ends.len()))) {
         for port in 0..ports {
@@ -71,6 +111,17 @@ fn link_commands(scenario: &Scenario) -> String {
                     end.interface,
                     mac(e),
                     end.node
+                );
+            }
+        } else if link.emulation.is_some() {
+            for (e, end) in ends.iter().enumerate() {
+                commands += &format!(
+                    "link add {} address {} netns {} type veth peer name {} netns {}\n",
+                    end.interface,
+                    mac(e),
+                    end.node,
+                    runner::port(l, e),
+                    runner::NAMESPACE
                 );
             }
         } else {
@@ -135,9 +186,11 @@ fn write_setting(namespace: &str, setting: &str, value: &str) -> anyhow::Result<
     done.with_context(|| format!("cannot set {setting} in {namespace}"))
 }
 
-/// The commands inside a node: addresses, interfaces up, routes.
-fn node_commands(name: &str, node: &Node, scenario: &Scenario) -> String {
+/// The commands inside a node: interfaces up, addresses, routes; first those of IPv6, then those of IPv4.
+fn node_commands(name: &str, node: &Node, scenario: &Scenario) -> (String, String) {
     let mut commands = String::from("link set lo up\n");
+    let mut four = String::new();
+    let is_four = |text: &str| !text.contains(':') && text.contains('.');
     for end in scenario.links.iter().flat_map(|l| &l.ends).filter(|e| e.get_ref().node == name) {
         commands += &format!("link set dev {} up\n", end.get_ref().interface);
     }
@@ -146,23 +199,32 @@ fn node_commands(name: &str, node: &Node, scenario: &Scenario) -> String {
     }
     for (interface, addresses) in &node.addresses {
         for address in addresses {
-            commands += &format!("addr add {address} dev {} nodad\n", interface.get_ref());
+            match is_four(address) {
+                true => four += &format!("addr add {address} dev {}\n", interface.get_ref()),
+                false => commands += &format!("addr add {address} dev {} nodad\n", interface.get_ref()),
+            }
         }
     }
     for route in &node.routes {
-        commands += &format!("route add {route}\n");
+        let family = if is_four(route) { &mut four } else { &mut commands };
+        *family += &format!("route add {route}\n");
     }
-    commands
+    (commands, four)
 }
 
 /// Runs commands of `ip -6 -batch` in a node, or in the lab's own namespace.
 pub fn batch(node: Option<&str>, commands: &str) -> anyhow::Result<()> {
+    batch_of("-6", node, commands)
+}
+
+/// The same for a family.
+fn batch_of(family: &str, node: Option<&str>, commands: &str) -> anyhow::Result<()> {
     let mut command = match node {
         Some(node) => in_node(node, tools::path("ip")),
         None => Command::new(tools::path("ip")),
     };
     let mut child = command
-        .args(["-6", "-batch", "-"])
+        .args([family, "-batch", "-"])
         .stdin(Stdio::piped())
         .stdout(Stdio::null())
         .stderr(Stdio::piped())
@@ -191,6 +253,7 @@ fn set_sysctls(name: &str, node: &Node) -> anyhow::Result<()> {
     let mut settings: Vec<(String, String)> = Vec::new();
     if node.forwarding {
         settings.push(("net.ipv6.conf.all.forwarding".into(), "1".into()));
+        settings.push(("net.ipv4.ip_forward".into(), "1".into()));
     }
     settings.extend(node.sysctl.iter().map(|(k, v)| (k.clone(), v.clone())));
     if settings.is_empty() {
@@ -204,10 +267,41 @@ fn set_sysctls(name: &str, node: &Node) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Sets an interface up or down.
-pub fn set_link(end: &End, up: bool) -> anyhow::Result<()> {
-    let state = if up { "up" } else { "down" };
-    output(in_node(&end.node, tools::path("ip")).args(["link", "set", "dev", &end.interface, state]))?;
+/// Sets an interface up or down; what it is linked with loses its carrier, or has it again.
+pub fn set_link(scenario: &Scenario, end: &End, up: bool) -> anyhow::Result<()> {
+    set_state(Some(&end.node), &end.interface, up)?;
+    match place(scenario, end) {
+        Some((l, e)) if scenario.links[l].emulation.is_some() => {
+            set_state(Some(runner::NAMESPACE), &runner::port(l, 1 - e), up)
+        }
+        _ => Ok(()),
+    }
+}
+
+/// Takes the carrier of an interface that stays up, or gives it back: what it is joined to goes down.
+pub fn set_carrier(scenario: &Scenario, end: &End, on: bool) -> anyhow::Result<()> {
+    let (l, e) = place(scenario, end).with_context(|| format!("{end} is on no link"))?;
+    let link = &scenario.links[l];
+    match &link.bridge {
+        Some(bridge) => set_state(None, &format!("{bridge}.{e}"), on),
+        None if link.emulation.is_some() => set_state(Some(runner::NAMESPACE), &runner::port(l, e), on),
+        None => {
+            let other = link.ends.get(1 - e).context("the link has one end")?.get_ref();
+            set_state(Some(&other.node), &other.interface, on)
+        }
+    }
+}
+
+/// The link that has this end, and which of its ends it is.
+fn place(scenario: &Scenario, end: &End) -> Option<(usize, usize)> {
+    let mut links = scenario.links.iter().enumerate();
+    links.find_map(|(l, link)| Some((l, link.ends.iter().position(|e| e.get_ref() == end)?)))
+}
+
+fn set_state(node: Option<&str>, interface: &str, up: bool) -> anyhow::Result<()> {
+    let ip = tools::path("ip");
+    let mut command = node.map_or_else(|| Command::new(&ip), |node| in_node(node, &ip));
+    output(command.args(["link", "set", "dev", interface, if up { "up" } else { "down" }]))?;
     Ok(())
 }
 
@@ -261,16 +355,35 @@ mod tests {
     #[test]
     fn a_link_is_a_pair_or_ports_of_a_bridge() {
         let text = "title='t'\ntimetable.duration='1s'\n[nodes]\na={}\nb={}\n\
-                    [[links]]\nends=['a:x','b:y']\n[[links]]\nbridge='home'\nends=['a:h0','b:h0']\n";
+                    [[links]]\nends=['a:x','b:y']\n[[links]]\nbridge='home'\nends=['a:h0','b:h0']\n\
+                    [[links]]\nemulation={delay='1ms'}\nends=['a:o','b:p']\n";
         let s = crate::scenario::parse(std::path::Path::new("s"), text).expect("is good");
         let commands = link_commands(&s);
         assert!(commands.starts_with(
             "link add x address 02:00:00:00:01:01 netns a type veth peer name y address 02:00:00:00:01:02 netns b\n"
         ));
+        assert!(commands.contains(
+            "link add p address 02:00:00:00:03:02 netns b type veth peer name l2.1 netns @links\n"
+        ));
         assert!(commands.contains("link add home type bridge mcast_snooping 0\n"));
         assert!(
             commands.contains("link add home.1 type veth peer name h0 address 02:00:00:00:02:02 netns b\n")
         );
+    }
+
+    #[test]
+    fn each_family_has_its_commands() {
+        let text = "title='t'\ntimetable.duration='1s'\n[nodes.b]\n[nodes.a]\n\
+                    addresses.x=['2001:db8::1/64','192.0.2.1/24']\n\
+                    routes=['default via 2001:db8::2','default via 192.0.2.2','unreachable 2001:db8:1.2.3.4/128']\n\
+                    [[links]]\nends=['a:x','b:y']\n";
+        let s = crate::scenario::parse(std::path::Path::new("s"), text).expect("is good");
+        let (six, four) = node_commands("a", &s.nodes["a"], &s);
+        assert_eq!(four, "addr add 192.0.2.1/24 dev x\nroute add default via 192.0.2.2\n");
+        assert!(six.ends_with(
+            "addr add 2001:db8::1/64 dev x nodad\nroute add default via 2001:db8::2\n\
+             route add unreachable 2001:db8:1.2.3.4/128\n"
+        ));
     }
 
     #[test]

@@ -164,7 +164,7 @@ pub fn plan(args: &Args, mode: Mode) -> anyhow::Result<(PathBuf, PathBuf)> {
     if mode != Mode::Root {
         bail!("the benchmark loads BPF programs into the kernel: run it as root");
     }
-    tools::check(None)?;
+    tools::check(&[])?;
     for (program, package) in TOOLS {
         if tools::find(program).is_none() {
             bail!("missing: {program}; install with: apt-get install {package}");

@@ -12,6 +12,12 @@ pub enum Matter {
     Loss,
     /// Shadowing of a link.
     Shadowing,
+    /// By how much a frame is later than the delay.
+    Jitter,
+    /// Whether a burst of loss begins or ends.
+    Burst,
+    /// What happens to a link, and when.
+    Event,
 }
 
 /// A draw: 64 bits.

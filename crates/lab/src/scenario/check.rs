@@ -5,8 +5,8 @@ use std::path::Path;
 
 use toml::Spanned;
 
-use super::radio;
 use super::{Duration, End, Node, Scenario};
+use super::{emulation, radio};
 
 /// What is wrong, and the place in the text.
 pub(super) type Wrong = (Range<usize>, String);
@@ -41,6 +41,7 @@ pub(super) fn check(scenario: &Scenario, folder: Option<&Path>) -> Result<(), Wr
         }
     }
     radio::check(scenario, &mut ends)?;
+    emulation::check(scenario)?;
     let interface = |span: Range<usize>, node: &str, interface: &str| -> Result<(), Wrong> {
         if ends.iter().any(|e| e.node == node && e.interface == interface) {
             return Ok(());
@@ -82,10 +83,22 @@ pub(super) fn check(scenario: &Scenario, folder: Option<&Path>) -> Result<(), Wr
     }
     let mut last = Duration(0);
     for a in &scenario.actions {
-        let what =
-            [a.nothing, a.link_down.is_some(), a.link_up.is_some(), a.handover.is_some(), a.run.is_some()];
+        let what = [
+            a.nothing,
+            a.link_down.is_some(),
+            a.link_up.is_some(),
+            a.carrier_off.is_some(),
+            a.carrier_on.is_some(),
+            a.degrade.is_some(),
+            a.blackhole.is_some(),
+            a.restore.is_some(),
+            a.nat_forget.is_some(),
+            a.handover.is_some(),
+            a.run.is_some(),
+        ];
         if what.iter().filter(|x| **x).count() != 1 {
-            let message = "an action has exactly one of nothing, link_down, link_up, handover, run";
+            let message = "an action has exactly one of nothing, link_down, link_up, carrier_off, carrier_on, \
+                           degrade, blackhole, restore, nat_forget, handover, run";
             return Err((a.name.span(), message.into()));
         }
         if a.at < last || a.at > scenario.timetable.duration {
@@ -96,7 +109,7 @@ pub(super) fn check(scenario: &Scenario, folder: Option<&Path>) -> Result<(), Wr
         if scenario.actions.iter().filter(|b| b.name.get_ref() == a.name.get_ref()).count() > 1 {
             return Err((a.name.span(), format!("there are two actions {:?}", a.name.get_ref())));
         }
-        for end in [&a.link_down, &a.link_up].into_iter().flatten() {
+        for end in [&a.link_down, &a.link_up, &a.carrier_off, &a.carrier_on].into_iter().flatten() {
             node(&Spanned::new(end.span(), end.get_ref().node.clone()))?;
             interface(end.span(), &end.get_ref().node, &end.get_ref().interface)?;
         }
@@ -105,8 +118,8 @@ pub(super) fn check(scenario: &Scenario, folder: Option<&Path>) -> Result<(), Wr
         {
             return Err((h.station.span(), format!("no carnet runs in node {:?}", h.station.get_ref())));
         }
-        if let Some(r) = &a.run {
-            node(&r.node)?;
+        for name in [a.run.as_ref().map(|r| &r.node), a.nat_forget.as_ref()].into_iter().flatten() {
+            node(name)?;
         }
     }
     let action = |name: &Spanned<String>| -> Result<(), Wrong> {

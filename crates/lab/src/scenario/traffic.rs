@@ -12,7 +12,7 @@ pub struct Traffic {
     /// Round-trip times by ping.
     #[serde(default)]
     pub ping: Vec<Ping>,
-    /// TCP by iperf3, in both directions over one connection each.
+    /// TCP by iperf3, in both directions over one connection each unless something else is said.
     #[serde(default)]
     pub tcp: Vec<Tcp>,
     /// The lab's own one-way probe, in both directions at once.
@@ -56,8 +56,31 @@ pub struct Tcp {
     pub client: Spanned<String>,
     /// Node that listens.
     pub server: Spanned<String>,
-    /// Rate limit of each direction in iperf3's notation, for example `20M` (bit/s).
+    /// Rate limit of each connection and direction in iperf3's notation, for example `20M` (bit/s); `0` is none.
     pub rate: String,
+    /// Connections at once.
+    #[serde(default = "single")]
+    pub flows: u32,
+    /// In which directions data flows.
+    #[serde(default)]
+    pub direction: Direction,
+}
+
+fn single() -> u32 {
+    1
+}
+
+/// Directions of a transfer.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Direction {
+    /// Both at once.
+    #[default]
+    Both,
+    /// From the client to the server.
+    Up,
+    /// From the server to the client.
+    Down,
 }
 
 /// A one-way probe in both directions.

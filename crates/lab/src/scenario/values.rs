@@ -133,3 +133,37 @@ impl<'de> Deserialize<'de> for BitRate {
             })
     }
 }
+
+/// The rate of a link, written `20mbit`, `512kbit` or `1gbit`; bit/s inside. `0kbit` is a standstill.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct LinkRate(pub u64);
+
+impl<'de> Deserialize<'de> for LinkRate {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        let text = String::deserialize(deserializer)?;
+        let number = scaled(&text, &[("gbit", 1e9), ("mbit", 1e6), ("kbit", 1e3)]);
+        number.filter(|rate| (0.0..=1e10).contains(rate)).map(|rate| Self(rate as u64)).ok_or_else(|| {
+            de::Error::custom(format!("{text:?} is no rate up to 10gbit, expected for example \"20mbit\""))
+        })
+    }
+}
+
+/// A number of octets, written `256kB`, `1.5MB` or `3000B`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Octets(pub usize);
+
+impl<'de> Deserialize<'de> for Octets {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        let text = String::deserialize(deserializer)?;
+        let number = scaled(&text, &[("MB", 1e6), ("kB", 1e3), ("B", 1.0)]);
+        number.filter(|n| (0.0..=1e8).contains(n)).map(|n| Self(n as usize)).ok_or_else(|| {
+            de::Error::custom(format!("{text:?} is no size up to 100MB, expected for example \"256kB\""))
+        })
+    }
+}
+
+/// A number with one of these units, in the order in which they are tried.
+fn scaled(text: &str, units: &[(&str, f64)]) -> Option<f64> {
+    let (number, factor) = units.iter().find_map(|(unit, f)| Some((text.strip_suffix(unit)?, f)))?;
+    Some(number.parse::<f64>().ok().filter(|n| n.is_finite())? * factor)
+}

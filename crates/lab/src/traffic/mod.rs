@@ -20,7 +20,7 @@ use nix::sys::signal::Signal;
 use crate::clock::{self, MILLISECOND, SECOND};
 use crate::process::{Daemon, in_node};
 use crate::radio::Medium;
-use crate::scenario::{Ping, Probe, Scenario, Tcp};
+use crate::scenario::{Direction, Ping, Probe, Scenario, Tcp};
 use crate::station::Station;
 use crate::tools;
 use geonet::{Broadcasts, GeoFlows, GnPings};
@@ -111,14 +111,13 @@ pub fn start(
         let started = clock::monotonic();
         let seconds = (end + TAIL - started).div_ceil(SECOND).to_string();
         let mut connect = in_node(client, &iperf3);
-        connect.args(["-6", "--json", "--bidir", "-i", "0.25", "-l", "8K"]).args([
-            "-b",
-            &tcp.rate,
-            "-t",
-            &seconds,
-            "-c",
-            &address(server)?.to_string(),
-        ]);
+        let direction: &[&str] = match tcp.direction {
+            Direction::Both => &["--bidir"],
+            Direction::Up => &[],
+            Direction::Down => &["--reverse"],
+        };
+        connect.args(["-6", "--json", "-i", "0.25", "-l", "8K", "-P", &tcp.flows.to_string()]);
+        connect.args(direction).args(["-b", &tcp.rate, "-t", &seconds, "-c", &address(server)?.to_string()]);
         let sender = Daemon::start(&format!("iperf3 in node {client}"), &log("client"), &mut connect)?;
         flows.transfers.push((tcp.clone(), listener, sender, started));
     }
@@ -159,9 +158,10 @@ impl Flows {
             let status = sender.wait(15 * SECOND);
             listener.stop(Signal::SIGTERM);
             let text = std::fs::read(&sender.log)?;
-            let mut transfer = tcp::parse(&String::from_utf8_lossy(&text)).unwrap_or_else(|e| {
-                tcp::Transfer { error: Some(format!("{e:#}")), ..tcp::Transfer::default() }
-            });
+            let mut transfer =
+                tcp::parse(&String::from_utf8_lossy(&text), tcp.direction).unwrap_or_else(|e| {
+                    tcp::Transfer { error: Some(format!("{e:#}")), ..tcp::Transfer::default() }
+                });
             if transfer.error.is_none() && !status.is_some_and(|s| s.success()) {
                 transfer.error = Some(status.map_or("iperf3 did not end".into(), |s| s.to_string()));
             }

@@ -1,0 +1,173 @@
+//! A link: two ways, a trace, a signal.
+
+use super::trace::{Change, Trace};
+use super::way::{Counters, Properties, Way};
+
+/// What a link does, both ways, and how strong its signal is.
+#[derive(Debug, Clone, PartialEq, Default)]
+pub struct Nature {
+    /// From the first end to the second, and back.
+    pub ways: [Properties; 2],
+    /// Signal in dBm, if it has one.
+    pub signal: Option<f64>,
+}
+
+/// A link.
+#[derive(Debug)]
+pub struct Link {
+    ways: [Way; 2],
+    nature: Nature,
+    trace: Trace,
+    /// When the trace begins, and by how much it is shortened.
+    begin: Option<(u64, f64)>,
+    /// The next step of the trace.
+    step: usize,
+    /// The signal that was told last.
+    told: Option<f64>,
+}
+
+impl Link {
+    /// A link that does this. What a trace says at 0 s holds already before it begins.
+    pub fn new(seed: u64, nature: Nature, trace: Trace) -> Self {
+        let [there, back] = nature.ways.clone();
+        let ways = [Way::new(seed, there), Way::new(seed ^ 0x5555_5555_5555_5555, back)];
+        let mut link = Self { ways, nature, trace, begin: None, step: 0, told: None };
+        while let Some((0, change)) = link.trace.step(link.step).map(|(at, change)| (at, change.clone())) {
+            link.step += 1;
+            link.change(0, &change);
+        }
+        link
+    }
+
+    /// The trace begins; its times are multiplied with `factor`.
+    pub fn begin(&mut self, at: u64, factor: f64) {
+        self.begin = Some((at, factor));
+    }
+
+    /// What it does now.
+    pub fn nature(&self) -> &Nature {
+        &self.nature
+    }
+
+    /// From now on it does this, until the trace says something else.
+    pub fn set(&mut self, now: u64, nature: Nature) {
+        self.handle_timeout(now);
+        for (way, properties) in self.ways.iter_mut().zip(&nature.ways) {
+            way.set(now, properties.clone());
+        }
+        self.nature = nature;
+    }
+
+    fn change(&mut self, now: u64, change: &Change) {
+        let mut nature = self.nature.clone();
+        nature.ways.iter_mut().for_each(|properties| change.apply(properties));
+        nature.signal = change.signal.or(nature.signal);
+        for (way, properties) in self.ways.iter_mut().zip(&nature.ways) {
+            way.set(now, properties.clone());
+        }
+        self.nature = nature;
+    }
+
+    /// Takes a frame from an end.
+    pub fn enqueue(&mut self, now: u64, from: usize, frame: Vec<u8>) {
+        if let Some(way) = self.ways.get_mut(from) {
+            way.enqueue(now, frame);
+        }
+    }
+
+    fn next_step(&self) -> Option<u64> {
+        let (begin, factor) = self.begin?;
+        Some(begin + (self.trace.step(self.step)?.0 as f64 * factor) as u64)
+    }
+
+    /// Carries out what the trace has until now.
+    pub fn handle_timeout(&mut self, now: u64) {
+        while let Some(at) = self.next_step().filter(|at| *at <= now) {
+            let change = self.trace.step(self.step).map(|(_, change)| change.clone());
+            self.step += 1;
+            self.change(at, &change.unwrap_or_default());
+        }
+    }
+
+    /// When it has something to do next.
+    pub fn poll_timeout(&self) -> Option<u64> {
+        self.ways.iter().filter_map(Way::poll_timeout).chain(self.next_step()).min()
+    }
+
+    /// The next frame that has arrived by now: when, at which end, the frame.
+    pub fn poll_output(&mut self, now: u64) -> Option<(u64, usize, Vec<u8>)> {
+        let [there, back] = &mut self.ways;
+        if let Some((at, frame)) = there.poll_output(now) {
+            return Some((at, 1, frame));
+        }
+        back.poll_output(now).map(|(at, frame)| (at, 0, frame))
+    }
+
+    /// The signal, if it is another than was told last.
+    pub fn poll_signal(&mut self) -> Option<f64> {
+        let signal = self.nature.signal.filter(|signal| self.told != Some(*signal))?;
+        self.told = Some(signal);
+        Some(signal)
+    }
+
+    /// What became of the frames of each end.
+    pub fn counters(&self) -> [Counters; 2] {
+        [self.ways[0].counters(), self.ways[1].counters()]
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::clock::{MILLISECOND, SECOND};
+
+    fn link() -> Link {
+        let trace = "time delay signal\n0 2ms -40\n1 20ms -50\n3 - -50\n4 repeat\n";
+        let back = Properties { jitter: MILLISECOND, ..Properties::default() };
+        let nature = Nature { ways: [Properties::default(), back], signal: None };
+        Link::new(3, nature, Trace::parse(trace).expect("is good"))
+    }
+
+    #[test]
+    fn the_trace_holds_before_it_begins_and_changes_afterwards() {
+        let mut link = link();
+        assert_eq!((link.poll_signal(), link.poll_signal()), (Some(-40.0), None));
+        assert_eq!(link.poll_timeout(), None);
+        link.begin(10 * SECOND, 0.5);
+        assert_eq!(link.poll_timeout(), Some(10 * SECOND + 500 * MILLISECOND));
+        link.enqueue(10 * SECOND, 0, vec![0; 60]);
+        assert_eq!(link.poll_output(10 * SECOND + MILLISECOND), None);
+        let (at, end, _) = link.poll_output(10 * SECOND + 2 * MILLISECOND).expect("has arrived");
+        assert_eq!((at, end), (10 * SECOND + 2 * MILLISECOND, 1));
+        link.handle_timeout(11 * SECOND);
+        assert_eq!(link.poll_signal(), Some(-50.0));
+        link.enqueue(11 * SECOND, 1, vec![0; 60]);
+        let (at, end, _) = link.poll_output(12 * SECOND).expect("has arrived");
+        assert_eq!(end, 0);
+        assert!((11_020_000_000..=11_021_000_000).contains(&at), "{at}");
+        // The same signal is not told twice, and the trace begins again after 4 s, of which half is left.
+        link.handle_timeout(10 * SECOND + 1900 * MILLISECOND);
+        assert_eq!(link.poll_signal(), None);
+        link.handle_timeout(12 * SECOND);
+        assert_eq!((link.poll_signal(), link.nature().ways[1].delay), (Some(-40.0), 2 * MILLISECOND));
+        assert_eq!(link.nature().ways[1].jitter, MILLISECOND);
+    }
+
+    #[test]
+    fn both_ways_draw_for_themselves() {
+        let mut p = Properties::default();
+        p.loss.random = 0.5;
+        let nature = Nature { ways: [p.clone(), p], signal: None };
+        let mut link = Link::new(3, nature, Trace::default());
+        let mut out: [Vec<u8>; 2] = Default::default();
+        for n in 0..100 {
+            link.enqueue(n, 0, vec![n as u8]);
+            link.enqueue(n, 1, vec![n as u8]);
+            while let Some((_, end, frame)) = link.poll_output(n) {
+                out[end].push(frame[0]);
+            }
+        }
+        assert!(out.iter().all(|o| (30..70).contains(&o.len())) && out[0] != out[1], "{out:?}");
+        assert_eq!(link.counters()[0].lost as usize + out[1].len(), 100);
+    }
+}

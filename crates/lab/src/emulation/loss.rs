@@ -1,0 +1,95 @@
+//! Which frame is lost: each by itself, or in bursts.
+//!
+//! Bursts are the model of Gilbert and Elliott (E. O. Elliott, "Estimates of error rates for codes on burst-noise
+//! channels", 1963): the link is in a good or a bad state, and passes from one to the other at random between two frames;
+//! each state has its own probability of loss.
+
+use crate::medium::chance::{Matter, unit};
+
+/// Bursts of loss.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Burst {
+    /// Probability, for each frame, that the good state ends.
+    pub enter: f64,
+    /// Probability, for each frame, that the bad state ends.
+    pub leave: f64,
+    /// Probability of loss in the bad state.
+    pub loss: f64,
+}
+
+/// Probabilities of loss.
+#[derive(Debug, Clone, Copy, PartialEq, Default)]
+pub struct Loss {
+    /// For each frame by itself (in the good state, if there are bursts).
+    pub random: f64,
+    /// In bursts.
+    pub burst: Option<Burst>,
+}
+
+/// The state of a link as far as loss is concerned.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct State {
+    bad: bool,
+}
+
+impl State {
+    /// Whether a frame is lost. `number` counts the frames of the way.
+    pub fn loses(&mut self, loss: &Loss, seed: u64, number: u64) -> bool {
+        self.bad = match &loss.burst {
+            None => false,
+            Some(burst) => {
+                let change = unit(seed, Matter::Burst, &[number]);
+                if self.bad { change >= burst.leave } else { change < burst.enter }
+            }
+        };
+        let probability = match &loss.burst {
+            Some(burst) if self.bad => burst.loss,
+            _ => loss.random,
+        };
+        unit(seed, Matter::Loss, &[number]) < probability
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const FRAMES: u64 = 100_000;
+
+    fn lost(loss: &Loss) -> Vec<bool> {
+        let mut state = State::default();
+        (0..FRAMES).map(|n| state.loses(loss, 5, n)).collect()
+    }
+
+    fn share(lost: &[bool]) -> f64 {
+        lost.iter().filter(|l| **l).count() as f64 / lost.len() as f64
+    }
+
+    /// The mean number of frames in a row that are lost.
+    fn run_length(lost: &[bool]) -> f64 {
+        let runs = lost.windows(2).filter(|w| w[0] && !w[1]).count();
+        lost.iter().filter(|l| **l).count() as f64 / runs as f64
+    }
+
+    #[test]
+    fn independent_loss_comes_singly() {
+        let lost = lost(&Loss { random: 0.05, burst: None });
+        assert!((0.047..0.053).contains(&share(&lost)), "{}", share(&lost));
+        // Of independent events the mean run is 1 / (1 - p).
+        assert!((1.03..1.08).contains(&run_length(&lost)), "{}", run_length(&lost));
+    }
+
+    #[test]
+    fn bursts_are_as_long_and_as_frequent_as_said() {
+        let lost = lost(&Loss { random: 0.0, burst: Some(Burst { enter: 0.01, leave: 0.2, loss: 1.0 }) });
+        // The share of the bad state is enter / (enter + leave), its mean length 1 / leave.
+        assert!((0.042..0.053).contains(&share(&lost)), "{}", share(&lost));
+        assert!((4.6..5.4).contains(&run_length(&lost)), "{}", run_length(&lost));
+    }
+
+    #[test]
+    fn certain_and_impossible() {
+        assert_eq!(share(&lost(&Loss::default())), 0.0);
+        assert_eq!(share(&lost(&Loss { random: 1.0, burst: None })), 1.0);
+    }
+}

@@ -1,0 +1,468 @@
+//! Emulated links in real time: frames between the interfaces of two nodes and the model.
+//!
+//! Each end of an emulated link is one end of a veth pair; the other ends of all of them, the *ports*, are in a namespace
+//! of their own. There a single packet socket takes frames in batches, with the time at which the kernel took each, and
+//! hands them out in batches when the model says so; what it sends it does not get again. A thread holds the links,
+//! sleeps until the next of them has something to do, and tells signals to another one, which writes them to the files
+//! that stations read ([`signals`]). When the machine is late, the model still decides everything at its time; only
+//! the delivery is late, and how late is counted.
+//!
+//! An end loses its carrier when its port is set down.
+//!
+//! Bounds: the queues of the links, the batch, the buffer of the socket. Frames on their way are bounded by what enters in
+//! the longest delay.
+
+use std::collections::HashMap;
+use std::fs::File;
+use std::io::{IoSlice, IoSliceMut, Read, Write};
+use std::os::fd::{AsFd, AsRawFd, OwnedFd};
+use std::os::unix::net::UnixStream;
+use std::path::PathBuf;
+use std::process::Command;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, mpsc};
+use std::thread::JoinHandle;
+
+use anyhow::{Context, anyhow};
+use nix::errno::Errno;
+use nix::poll::{PollFd, PollFlags, ppoll};
+use nix::sched::{CloneFlags, setns};
+use nix::sys::socket::sockopt::{RcvBuf, RcvBufForce, ReceiveTimestampns, SndBuf, SndBufForce};
+use nix::sys::socket::{
+    AddressFamily, ControlMessage, ControlMessageOwned, LinkAddr, MsgFlags, MultiHeaders, SockFlag,
+    SockProtocol, SockType, recvmmsg, sendmmsg, setsockopt, socket,
+};
+use nix::sys::time::TimeSpec;
+
+use super::link::{Link, Nature};
+use super::way::Counters;
+use crate::clock::{self, MILLISECOND};
+use crate::isolate;
+use crate::scenario::{End, Scenario};
+use crate::tools;
+
+/// The namespace of the ports. A name with an at sign is none that a node has.
+pub const NAMESPACE: &str = "@links";
+/// Frames in one system call.
+const BATCH: usize = 64;
+/// Longest frame, octets.
+const LONGEST: usize = 9216;
+/// Buffers of the socket, octets.
+const BUFFER: usize = 16 << 20;
+/// The thread looks at least so often whether it is to end.
+const TICK: u64 = 50 * MILLISECOND;
+/// Lateness is counted by the microsecond up to here.
+const LATEST: usize = 20_000;
+
+/// The port of an end of a link.
+pub fn port(link: usize, end: usize) -> String {
+    format!("l{link}.{end}")
+}
+
+/// The links of a scenario that are emulated: their numbers among all links.
+pub fn emulated(scenario: &Scenario) -> Vec<usize> {
+    (0..scenario.links.len()).filter(|l| scenario.links[*l].emulation.is_some()).collect()
+}
+
+/// The folder in which the signals of a node's interfaces are: a file for each, in it a line for each value, in dBm.
+pub fn signals(node: &str) -> PathBuf {
+    PathBuf::from(isolate::RUN).join("signals").join(node)
+}
+
+/// By how much frames were handed out after their time.
+#[derive(Debug, Clone)]
+pub struct Lateness {
+    micros: Vec<u64>,
+    count: u64,
+    max: u64,
+}
+
+impl Default for Lateness {
+    fn default() -> Self {
+        Self { micros: vec![0; LATEST + 1], count: 0, max: 0 }
+    }
+}
+
+impl Lateness {
+    fn add(&mut self, late: u64) {
+        let micros = usize::try_from(late / 1000).unwrap_or(LATEST).min(LATEST);
+        self.micros[micros] += 1;
+        self.count += 1;
+        self.max = self.max.max(late);
+    }
+
+    /// What so many per cent of the frames stay below, in microseconds.
+    pub fn percentile(&self, percent: f64) -> Option<f64> {
+        let rank = (percent / 100.0 * self.count as f64).ceil().max(1.0) as u64;
+        let mut sum = 0;
+        let found = self.micros.iter().position(|count| {
+            sum += count;
+            sum >= rank
+        });
+        found.filter(|_| self.count > 0).map(|micros| (micros + 1) as f64)
+    }
+
+    /// The worst, in microseconds.
+    pub fn max(&self) -> f64 {
+        self.max as f64 / 1e3
+    }
+}
+
+#[derive(Debug)]
+struct Shared {
+    links: Mutex<Vec<Link>>,
+    late: Mutex<Lateness>,
+    stop: AtomicBool,
+    /// Frames that the kernel would not deliver.
+    refused: AtomicU64,
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// The running links of a scenario.
+#[derive(Debug)]
+pub struct Emulator {
+    shared: Arc<Shared>,
+    thread: Option<JoinHandle<anyhow::Result<()>>>,
+    /// Wakes the thread.
+    bell: UnixStream,
+    /// Number among all links of the scenario, its ends, and what the scenario has it do.
+    links: Vec<(usize, [End; 2], Nature)>,
+}
+
+impl Emulator {
+    /// Starts the emulated links of a scenario, whose interfaces must be there. `None` if it has none.
+    pub fn start(scenario: &Scenario) -> anyhow::Result<Option<Self>> {
+        let numbers = emulated(scenario);
+        let mut models = Vec::new();
+        let mut links = Vec::new();
+        for number in &numbers {
+            let link = &scenario.links[*number];
+            let [Some(first), Some(second)] = [link.ends.first(), link.ends.get(1)] else { continue };
+            let Some(emulation) = &link.emulation else { continue };
+            let nature = emulation.get_ref().nature();
+            let trace = scenario.traces.get(number).cloned().unwrap_or_default();
+            models.push(Link::new(scenario.seed.wrapping_add(*number as u64), nature.clone(), trace));
+            links.push((*number, [first.get_ref().clone(), second.get_ref().clone()], nature));
+        }
+        if links.is_empty() {
+            return Ok(None);
+        }
+        let shared = Arc::new(Shared {
+            links: Mutex::new(models),
+            late: Mutex::new(Lateness::default()),
+            stop: AtomicBool::new(false),
+            refused: AtomicU64::new(0),
+        });
+        let signals = writer(&links)?;
+        let (bell, ear) = UnixStream::pair()?;
+        ear.set_nonblocking(true)?;
+        let (ready, is_ready) = mpsc::channel();
+        let thread_shared = shared.clone();
+        let thread = std::thread::Builder::new().name("links".into()).spawn(move || {
+            let io = match Io::open(&numbers, ear, signals) {
+                Ok(io) => io,
+                Err(error) => {
+                    let _ = ready.send(Err(error));
+                    return Ok(());
+                }
+            };
+            urgent();
+            let _ = ready.send(Ok(()));
+            io.run(&thread_shared)
+        })?;
+        is_ready.recv().context("the emulated links did not start")??;
+        Ok(Some(Self { shared, thread: Some(thread), bell, links }))
+    }
+
+    fn ring(&self) {
+        // A bell that is full rings already.
+        let _ = (&self.bell).write(&[0]);
+    }
+
+    /// The traces begin; their times are multiplied with `factor`.
+    pub fn begin(&self, at: u64, factor: f64) {
+        lock(&self.shared.links).iter_mut().for_each(|link| link.begin(at, factor));
+        self.ring();
+    }
+
+    /// Changes the link that has this end, starting from what it does now and from what the scenario has it do.
+    pub fn change(&self, end: &End, new: impl FnOnce(&Nature, &Nature) -> Nature) -> anyhow::Result<()> {
+        let found = self.links.iter().position(|(_, ends, _)| ends.contains(end));
+        let index = found.with_context(|| format!("{end} is on no emulated link"))?;
+        if let Some(link) = lock(&self.shared.links).get_mut(index) {
+            let nature = new(link.nature(), &self.links[index].2);
+            link.set(clock::monotonic(), nature);
+        }
+        self.ring();
+        Ok(())
+    }
+
+    /// What became of the frames that each end sent.
+    pub fn counters(&self) -> Vec<(&End, Counters)> {
+        let counters: Vec<[Counters; 2]> = lock(&self.shared.links).iter().map(Link::counters).collect();
+        let pairs = self.links.iter().zip(counters);
+        pairs.flat_map(|((_, ends, _), [there, back])| [(&ends[0], there), (&ends[1], back)]).collect()
+    }
+
+    /// How late frames were handed out, and how many the kernel did not take.
+    pub fn punctuality(&self) -> (Lateness, u64) {
+        (lock(&self.shared.late).clone(), self.shared.refused.load(Ordering::Relaxed))
+    }
+
+    /// Fails if the emulation has ended.
+    pub fn check(&mut self) -> anyhow::Result<()> {
+        if self.thread.as_ref().is_some_and(|thread| !thread.is_finished()) {
+            return Ok(());
+        }
+        match self.thread.take().map(JoinHandle::join) {
+            Some(Ok(Err(error))) => Err(error.context("the emulation of links ended")),
+            _ => Err(anyhow!("the emulation of links ended")),
+        }
+    }
+}
+
+impl Drop for Emulator {
+    fn drop(&mut self) {
+        self.shared.stop.store(true, Ordering::Relaxed);
+        self.ring();
+        if let Some(thread) = self.thread.take() {
+            let _ = thread.join();
+        }
+    }
+}
+
+/// Puts this thread before all others: what runs in the nodes shall not make the world around them late. Only root may;
+/// without, links are as late as the machine is busy, and the metrics tell.
+fn urgent() {
+    let thread = nix::unistd::gettid().to_string();
+    let _ = Command::new(tools::path("chrt")).args(["--rr", "--pid", "1", &thread]).output();
+}
+
+/// Starts the thread that writes signals: number of the link among the emulated ones, dBm. The files are there, empty,
+/// before it returns.
+fn writer(links: &[(usize, [End; 2], Nature)]) -> anyhow::Result<mpsc::Sender<(usize, f64)>> {
+    let mut files: Vec<[File; 2]> = Vec::new();
+    for (_, ends, _) in links {
+        let make = |end: &End| -> anyhow::Result<File> {
+            let folder = signals(&end.node);
+            std::fs::create_dir_all(&folder).with_context(|| format!("cannot make {}", folder.display()))?;
+            let path = folder.join(&end.interface);
+            File::create(&path).with_context(|| format!("cannot make {}", path.display()))
+        };
+        files.push([make(&ends[0])?, make(&ends[1])?]);
+    }
+    let (sender, receiver) = mpsc::channel::<(usize, f64)>();
+    std::thread::Builder::new().name("signals".into()).spawn(move || {
+        for (link, dbm) in receiver {
+            // One write each, so that nobody reads half a line.
+            let line = format!("{dbm}\n");
+            for file in files.get_mut(link).into_iter().flatten() {
+                let _ = file.write_all(line.as_bytes());
+            }
+        }
+    })?;
+    Ok(sender)
+}
+
+/// A frame that has arrived: when, and at which port.
+type Arrived = (u64, LinkAddr, Vec<u8>);
+
+/// The socket in the namespace of the ports.
+struct Io {
+    socket: OwnedFd,
+    ear: UnixStream,
+    signals: mpsc::Sender<(usize, f64)>,
+    /// Addresses of both ports, by the number of the link among the emulated ones.
+    ports: Vec<[LinkAddr; 2]>,
+    /// Link and end, by interface index.
+    ends: HashMap<usize, (usize, usize)>,
+}
+
+impl Io {
+    /// Moves this thread into the namespace of the ports, and opens the socket there.
+    fn open(links: &[usize], ear: UnixStream, signals: mpsc::Sender<(usize, f64)>) -> anyhow::Result<Self> {
+        let path = format!("/run/netns/{NAMESPACE}");
+        let namespace = File::open(&path).with_context(|| format!("cannot open {path}"))?;
+        setns(&namespace, CloneFlags::CLONE_NEWNET).context("cannot enter the namespace of the links")?;
+        let mut found = HashMap::new();
+        for interface in nix::ifaddrs::getifaddrs()? {
+            if let Some(address) = interface.address.as_ref().and_then(|a| a.as_link_addr()) {
+                found.insert(interface.interface_name.clone(), *address);
+            }
+        }
+        let address = |link: usize, end: usize| {
+            found.get(&port(link, end)).copied().with_context(|| format!("link {link} has no port {end}"))
+        };
+        let mut ports = Vec::new();
+        let mut ends = HashMap::new();
+        for (index, link) in links.iter().enumerate() {
+            let both = [address(*link, 0)?, address(*link, 1)?];
+            for (end, port) in both.iter().enumerate() {
+                ends.insert(port.ifindex(), (index, end));
+            }
+            ports.push(both);
+        }
+        let flags = SockFlag::SOCK_NONBLOCK | SockFlag::SOCK_CLOEXEC;
+        let socket = socket(AddressFamily::Packet, SockType::Raw, flags, SockProtocol::EthAll)
+            .context("cannot open a packet socket for the links")?;
+        setsockopt(&socket, ReceiveTimestampns, &true)?;
+        // In a user namespace the limits of the system hold.
+        if setsockopt(&socket, RcvBufForce, &BUFFER).is_err() {
+            let _ = setsockopt(&socket, RcvBuf, &BUFFER);
+        }
+        if setsockopt(&socket, SndBufForce, &BUFFER).is_err() {
+            let _ = setsockopt(&socket, SndBuf, &BUFFER);
+        }
+        // A sleep ends within 1 us of its time instead of the usual 50.
+        let _ = nix::sys::prctl::set_timerslack(1000);
+        Ok(Self { socket, ear, signals, ports, ends })
+    }
+
+    fn run(mut self, shared: &Shared) -> anyhow::Result<()> {
+        let mut arrived: Vec<Arrived> = Vec::new();
+        let mut buffers = vec![vec![0_u8; LONGEST]; BATCH];
+        while !shared.stop.load(Ordering::Relaxed) {
+            let due = {
+                let mut links = lock(&shared.links);
+                self.receive(&mut buffers, &mut links)?;
+                let now = clock::monotonic();
+                for (l, link) in links.iter_mut().enumerate() {
+                    link.handle_timeout(now);
+                    while let Some((at, end, frame)) = link.poll_output(now) {
+                        arrived.push((at, self.ports[l][end], frame));
+                    }
+                    if let Some(dbm) = link.poll_signal() {
+                        let _ = self.signals.send((l, dbm));
+                    }
+                }
+                links.iter().filter_map(Link::poll_timeout).min()
+            };
+            self.deliver(&mut arrived, shared)?;
+            self.wait(due)?;
+        }
+        Ok(())
+    }
+
+    /// Takes what the nodes have sent.
+    fn receive(&self, buffers: &mut [Vec<u8>], links: &mut [Link]) -> anyhow::Result<()> {
+        // What the kernel's wall clock shows, on the monotonic one.
+        let shift = clock::monotonic() as i64 - clock::realtime() as i64;
+        // No more than a few batches: frames that are due shall not wait for new ones.
+        for _ in 0..4 {
+            let mut headers = MultiHeaders::<LinkAddr>::preallocate(BATCH, Some(nix::cmsg_space!(TimeSpec)));
+            let mut slices: Vec<[IoSliceMut<'_>; 1]> =
+                buffers.iter_mut().map(|b| [IoSliceMut::new(b)]).collect();
+            let socket = self.socket.as_raw_fd();
+            let messages = match recvmmsg(socket, &mut headers, slices.iter_mut(), MsgFlags::empty(), None) {
+                Ok(messages) => messages,
+                Err(Errno::EAGAIN) => return Ok(()),
+                // A port is down or gone, or the call was interrupted.
+                Err(Errno::ENETDOWN | Errno::ENXIO | Errno::ENODEV | Errno::EINTR) => continue,
+                Err(error) => return Err(error).context("the emulated links cannot receive"),
+            };
+            let mut count = 0;
+            for message in messages {
+                count += 1;
+                let stamp = message.cmsgs().ok().into_iter().flatten().find_map(|c| match c {
+                    ControlMessageOwned::ScmTimestampns(t) => Some(t),
+                    _ => None,
+                });
+                let at = stamp.map_or_else(clock::monotonic, |t| {
+                    let wall = t.tv_sec() * clock::SECOND as i64 + t.tv_nsec();
+                    u64::try_from(wall + shift).unwrap_or(0)
+                });
+                let end = message.address.and_then(|from| self.ends.get(&from.ifindex()).copied());
+                let frame = message.iovs().next().unwrap_or_default();
+                if let (Some((link, end)), true) = (end, frame.len() >= 14)
+                    && let Some(link) = links.get_mut(link)
+                {
+                    link.enqueue(at, end, frame.to_vec());
+                }
+            }
+            if count < BATCH {
+                return Ok(());
+            }
+        }
+        Ok(())
+    }
+
+    /// Hands out what has arrived.
+    fn deliver(&self, arrived: &mut Vec<Arrived>, shared: &Shared) -> anyhow::Result<()> {
+        let mut rest = arrived.as_slice();
+        while !rest.is_empty() {
+            let batch = &rest[..rest.len().min(BATCH)];
+            let slices: Vec<[IoSlice<'_>; 1]> =
+                batch.iter().map(|(_, _, frame)| [IoSlice::new(frame)]).collect();
+            let addresses: Vec<Option<LinkAddr>> = batch.iter().map(|(_, port, _)| Some(*port)).collect();
+            let mut headers = MultiHeaders::<LinkAddr>::preallocate(batch.len(), None);
+            let none: [ControlMessage<'_>; 0] = [];
+            let socket = self.socket.as_raw_fd();
+            let sent =
+                match sendmmsg(socket, &mut headers, slices.iter(), &addresses, none, MsgFlags::empty()) {
+                    Ok(sent) => sent.count(),
+                    Err(error) => {
+                        refused(error)?;
+                        0
+                    }
+                };
+            let now = clock::monotonic();
+            let mut late = lock(&shared.late);
+            batch[..sent].iter().for_each(|(at, _, _)| late.add(now.saturating_sub(*at)));
+            // The call ends at a frame that the kernel does not take; it is only told with the first.
+            if sent == 0 {
+                shared.refused.fetch_add(1, Ordering::Relaxed);
+            }
+            rest = &rest[sent.max(1)..];
+        }
+        arrived.clear();
+        Ok(())
+    }
+
+    /// Until there is a frame, something is due, or the bell rings.
+    fn wait(&mut self, due: Option<u64>) -> anyhow::Result<()> {
+        let span = due.map_or(TICK, |due| due.saturating_sub(clock::monotonic()).min(TICK));
+        let timeout = TimeSpec::new((span / clock::SECOND) as _, (span % clock::SECOND) as _);
+        let mut fds = [
+            PollFd::new(self.socket.as_fd(), PollFlags::POLLIN),
+            PollFd::new(self.ear.as_fd(), PollFlags::POLLIN),
+        ];
+        match ppoll(&mut fds, Some(timeout), None) {
+            Ok(_) | Err(Errno::EINTR) => {}
+            Err(error) => return Err(error).context("the emulated links cannot wait"),
+        }
+        while self.ear.read(&mut [0; 64]).is_ok_and(|n| n > 0) {}
+        Ok(())
+    }
+}
+
+/// What is no reason to end: the port is down or gone, or cannot take more, or the frame is too long for it.
+fn refused(error: Errno) -> anyhow::Result<()> {
+    match error {
+        Errno::ENETDOWN
+        | Errno::ENXIO
+        | Errno::ENODEV
+        | Errno::ENOBUFS
+        | Errno::EAGAIN
+        | Errno::EINTR
+        | Errno::EMSGSIZE => Ok(()),
+        error => Err(error).context("the emulated links cannot deliver a frame"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn lateness_is_told_in_percentiles() {
+        let mut late = Lateness::default();
+        assert_eq!(late.percentile(50.0), None);
+        (0..100).for_each(|n| late.add(n * 1000));
+        assert_eq!((late.percentile(50.0), late.percentile(99.0)), (Some(50.0), Some(99.0)));
+        late.add(10 * clock::SECOND);
+        assert_eq!(late.max(), 1e7);
+    }
+}

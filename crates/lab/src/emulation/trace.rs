@@ -1,0 +1,200 @@
+//! What a link does over time, from a file.
+//!
+//! The first line names the columns, `time` first and then any of `delay`, `jitter`, `rate`, `loss` and `signal`; each
+//! other line has a time in seconds, not before that of the line above, and a value or `-` (as it was) for each column.
+//! Values hold until the next line. Times and rates are written as in a scenario (`47ms`, `20mbit`), loss is a probability,
+//! signal is in dBm. A last line `TIME repeat` starts it over. Text behind `#` is for people.
+
+use serde::Deserialize;
+use serde::de::IntoDeserializer;
+use serde::de::value::Error as ValueError;
+
+use super::way::Properties;
+use crate::clock::SECOND;
+use crate::scenario::{Duration, LinkRate};
+
+/// Some new values.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub struct Change {
+    /// Delay, nanoseconds.
+    pub delay: Option<u64>,
+    /// Jitter, nanoseconds.
+    pub jitter: Option<u64>,
+    /// Rate, bit/s.
+    pub rate: Option<u64>,
+    /// Probability of loss.
+    pub loss: Option<f64>,
+    /// Signal, dBm.
+    pub signal: Option<f64>,
+}
+
+impl Change {
+    /// Carries it out but for the signal.
+    pub fn apply(&self, properties: &mut Properties) {
+        properties.delay = self.delay.unwrap_or(properties.delay);
+        properties.jitter = self.jitter.unwrap_or(properties.jitter);
+        properties.rate = self.rate.or(properties.rate);
+        properties.loss.random = self.loss.unwrap_or(properties.loss.random);
+    }
+}
+
+/// A trace.
+#[derive(Debug, Clone, PartialEq, Default)]
+pub struct Trace {
+    /// When, in nanoseconds from its begin, and what.
+    steps: Vec<(u64, Change)>,
+    /// When it begins again.
+    repeat: Option<u64>,
+}
+
+/// What is wrong with a trace, and in which line.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Mistake {
+    /// Line, from 1.
+    pub line: usize,
+    /// What is wrong.
+    pub message: String,
+}
+
+impl Trace {
+    /// Reads a trace.
+    pub fn parse(text: &str) -> Result<Self, Mistake> {
+        let mut columns: Option<Vec<&str>> = None;
+        let mut trace = Self::default();
+        for (n, line) in text.lines().enumerate() {
+            let wrong = |message: String| Mistake { line: n + 1, message };
+            let words: Vec<&str> = line.split('#').next().unwrap_or("").split_whitespace().collect();
+            let Some(first) = words.first() else { continue };
+            let Some(columns) = &columns else {
+                columns = Some(header(&words).map_err(wrong)?);
+                continue;
+            };
+            if trace.repeat.is_some() {
+                return Err(wrong("nothing comes after the line with repeat".into()));
+            }
+            let at = first.parse().ok().filter(|s: &f64| (0.0..1e6).contains(s));
+            let at = at.map(|s| (s * SECOND as f64).round() as u64);
+            let at = at.ok_or_else(|| wrong(format!("{first:?} is no time in seconds")))?;
+            if trace.steps.last().is_some_and(|(last, _)| at < *last) {
+                return Err(wrong(format!("{first} s is before the line above")));
+            }
+            if words[1..] == ["repeat"] {
+                if at == 0 {
+                    return Err(wrong("a trace of no length cannot repeat".into()));
+                }
+                trace.repeat = Some(at);
+                continue;
+            }
+            if words.len() != columns.len() {
+                let (expected, found) = (columns.len(), words.len());
+                return Err(wrong(format!(
+                    "expected {expected} columns as in the first line, found {found}"
+                )));
+            }
+            let mut change = Change::default();
+            for (column, word) in columns.iter().zip(&words).skip(1).filter(|(_, word)| **word != "-") {
+                value(&mut change, column, word).map_err(wrong)?;
+            }
+            trace.steps.push((at, change));
+        }
+        if trace.steps.is_empty() {
+            return Err(Mistake {
+                line: 1,
+                message: "a trace has a line with columns, and lines with values".into(),
+            });
+        }
+        Ok(trace)
+    }
+
+    /// The step number `n` of the trace that goes on for ever if it repeats: when it is, from the begin, and what changes.
+    pub fn step(&self, n: usize) -> Option<(u64, &Change)> {
+        let count = self.steps.len();
+        let (at, change) = self.steps.get(n.checked_rem(count)?)?;
+        match (n / count, self.repeat) {
+            (0, _) => Some((*at, change)),
+            (round, Some(repeat)) => Some((round as u64 * repeat + at, change)),
+            (_, None) => None,
+        }
+    }
+}
+
+fn header<'a>(words: &[&'a str]) -> Result<Vec<&'a str>, String> {
+    const KNOWN: [&str; 5] = ["delay", "jitter", "rate", "loss", "signal"];
+    if words[0] != "time" {
+        return Err(format!("expected the names of the columns, time first, found {:?}", words[0]));
+    }
+    match words[1..].iter().find(|w| !KNOWN.contains(w)) {
+        Some(unknown) => Err(format!("there is no column {unknown:?}; there are time, {}", KNOWN.join(", "))),
+        None => Ok(words.to_vec()),
+    }
+}
+
+fn value(change: &mut Change, column: &str, word: &str) -> Result<(), String> {
+    fn read<'de, T: Deserialize<'de>>(word: &'de str) -> Result<T, String> {
+        T::deserialize(word.into_deserializer()).map_err(|e: ValueError| e.to_string())
+    }
+    let number = |low: f64, high: f64| {
+        let number = word.parse().ok().filter(|n| (low..=high).contains(n));
+        number.ok_or_else(|| format!("{column} is {word}, expected {low} to {high}"))
+    };
+    match column {
+        "delay" => change.delay = Some(read::<Duration>(word)?.0),
+        "jitter" => change.jitter = Some(read::<Duration>(word)?.0),
+        "rate" => change.rate = Some(read::<LinkRate>(word)?.0),
+        "loss" => change.loss = Some(number(0.0, 1.0)?),
+        _ => change.signal = Some(number(-200.0, 100.0)?),
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::clock::MILLISECOND;
+
+    const GOOD: &str =
+        "# a loop\ntime delay rate signal\n0 1.5ms 20mbit -40\n0.5 - 5mbit -60.5 # far\n2 repeat\n";
+
+    #[test]
+    fn a_trace_repeats() {
+        let trace = Trace::parse(GOOD).expect("is good");
+        let first = Change {
+            delay: Some(1_500_000),
+            rate: Some(20_000_000),
+            signal: Some(-40.0),
+            ..Change::default()
+        };
+        assert_eq!(trace.step(0), Some((0, &first)));
+        let (at, far) = trace.step(1).expect("is there");
+        assert_eq!(
+            (at, far.delay, far.rate, far.signal),
+            (500 * MILLISECOND, None, Some(5_000_000), Some(-60.5))
+        );
+        assert_eq!(trace.step(4).map(|s| s.0), Some(4 * SECOND));
+        assert_eq!(trace.step(5).map(|s| s.0), Some(4 * SECOND + 500 * MILLISECOND));
+    }
+
+    #[test]
+    fn one_that_does_not_ends() {
+        let trace = Trace::parse("time loss\n1 0.5\n").expect("is good");
+        assert_eq!(trace.step(0).map(|s| (s.0, s.1.loss)), Some((SECOND, Some(0.5))));
+        assert_eq!(trace.step(1), None);
+    }
+
+    #[test]
+    fn mistakes_are_told_with_their_line() {
+        let told = |from: &str, to: &str| {
+            assert!(GOOD.contains(from));
+            let mistake = Trace::parse(&GOOD.replacen(from, to, 1)).expect_err("is refused");
+            format!("{}: {}", mistake.line, mistake.message)
+        };
+        assert_eq!(told("time", "t"), "2: expected the names of the columns, time first, found \"t\"");
+        assert!(told("signal", "noise").starts_with("2: there is no column \"noise\""));
+        assert_eq!(told("0.5 -", "0.5"), "4: expected 4 columns as in the first line, found 3");
+        assert_eq!(told("-60.5", "-600"), "4: signal is -600, expected -200 to 100");
+        assert!(told("1.5ms", "1.5").starts_with("3: \"1.5\" is no time"));
+        assert!(told("2 repeat", "0.1 repeat").starts_with("5: 0.1 s is before"));
+        assert!(Trace::parse("time rate\n").is_err());
+        assert!(Trace::parse("").is_err());
+    }
+}

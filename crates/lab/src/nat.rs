@@ -1,0 +1,83 @@
+//! NAT in nodes: rules of nftables, and a NAT that forgets.
+//!
+//! Forgetting is the flush of the connection table of a node by netlink (`IPCTNL_MSG_CT_DELETE` without a tuple), as
+//! `conntrack -F` does. A NAT that chooses ports at random (`masquerade fully-random`) then gives the next packet another
+//! one: a NAT rebinding.
+
+use std::fs::File;
+use std::io::Write;
+use std::os::fd::AsRawFd;
+use std::process::Stdio;
+
+use anyhow::{Context, bail};
+use nix::sched::{CloneFlags, setns};
+use nix::sys::socket::{
+    AddressFamily, MsgFlags, NetlinkAddr, SockFlag, SockProtocol, SockType, recv, sendto, socket,
+};
+
+use crate::process::in_node;
+use crate::tools;
+
+/// Loads rules of nftables into a node.
+pub fn load(node: &str, rules: &str) -> anyhow::Result<()> {
+    let mut child = in_node(node, tools::path("nft"))
+        .args(["-f", "-"])
+        .stdin(Stdio::piped())
+        .stdout(Stdio::null())
+        .stderr(Stdio::piped())
+        .spawn()
+        .context("cannot start nft (Debian package nftables)")?;
+    if let Some(mut input) = child.stdin.take() {
+        // When nft stops early, what it says about it tells more than the broken pipe.
+        let _ = input.write_all(rules.as_bytes());
+    }
+    let result = child.wait_with_output()?;
+    if !result.status.success() {
+        bail!("node {node}: nft said: {}", String::from_utf8_lossy(&result.stderr).trim());
+    }
+    Ok(())
+}
+
+/// Lets the NAT in a node forget all mappings.
+pub fn forget(node: &str) -> anyhow::Result<()> {
+    let namespace = File::open(format!("/run/netns/{node}"))
+        .with_context(|| format!("cannot open the namespace {node}"))?;
+    let flush = || -> anyhow::Result<()> {
+        setns(&namespace, CloneFlags::CLONE_NEWNET)?;
+        flush()
+    };
+    let done = std::thread::scope(|scope| scope.spawn(flush).join());
+    let done = done.unwrap_or_else(|_| bail!("a thread panicked"));
+    done.with_context(|| format!("cannot flush the connection table of node {node}"))
+}
+
+/// Flushes the connection table of this thread's namespace.
+fn flush() -> anyhow::Result<()> {
+    let socket = socket(
+        AddressFamily::Netlink,
+        SockType::Raw,
+        SockFlag::SOCK_CLOEXEC,
+        SockProtocol::NetlinkNetFilter,
+    )?;
+    // struct nlmsghdr: length, type (subsystem 1, message 2), flags (request, acknowledge), number, port; then struct
+    // nfgenmsg: any family, version 0, resource 0.
+    let mut message = Vec::new();
+    message.extend(20_u32.to_ne_bytes());
+    message.extend(0x0102_u16.to_ne_bytes());
+    message.extend(5_u16.to_ne_bytes());
+    message.extend(1_u32.to_ne_bytes());
+    message.extend(0_u32.to_ne_bytes());
+    message.extend([0; 4]);
+    sendto(socket.as_raw_fd(), &message, &NetlinkAddr::new(0, 0), MsgFlags::empty())?;
+    let mut answer = [0; 256];
+    let length = recv(socket.as_raw_fd(), &mut answer, MsgFlags::empty())?;
+    // struct nlmsgerr behind a header of type 2; 0 is success.
+    let word = |at: usize| {
+        answer[..length].get(at..at + 4).and_then(|w| Some(i32::from_ne_bytes(w.try_into().ok()?)))
+    };
+    match word(16) {
+        Some(0) => Ok(()),
+        Some(error) => Err(std::io::Error::from_raw_os_error(-error).into()),
+        None => bail!("the kernel's answer has {length} octets"),
+    }
+}

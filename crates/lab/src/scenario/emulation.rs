@@ -1,0 +1,189 @@
+//! Emulated links as a scenario writes them, and what its actions change of them.
+
+use std::collections::BTreeMap;
+use std::path::Path;
+
+use serde::Deserialize;
+use toml::Spanned;
+
+use super::check::Wrong;
+use super::{Duration, End, Fault, LinkRate, Octets, Scenario};
+use crate::emulation::link::Nature;
+use crate::emulation::loss;
+use crate::emulation::trace::Trace;
+use crate::emulation::way::Properties;
+
+/// What a link does to frames; what is not said is as it was, or as on a wire.
+#[derive(Debug, Clone, Default, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Emulation {
+    /// One-way delay.
+    #[serde(default)]
+    pub delay: Option<Duration>,
+    /// By how much a frame may be later.
+    #[serde(default)]
+    pub jitter: Option<Duration>,
+    /// Whether jitter may change the order.
+    #[serde(default)]
+    pub reorder: Option<bool>,
+    /// Rate of the bottleneck.
+    #[serde(default)]
+    pub rate: Option<LinkRate>,
+    /// Room before it.
+    #[serde(default)]
+    pub queue: Option<Octets>,
+    /// Probability of loss, each frame by itself.
+    #[serde(default)]
+    pub loss: Option<f64>,
+    /// Loss in bursts.
+    #[serde(default)]
+    pub burst: Option<Burst>,
+    /// Signal in dBm.
+    #[serde(default)]
+    pub signal: Option<f64>,
+    /// What is different on the way from the second end to the first.
+    #[serde(default)]
+    pub back: Option<Box<Emulation>>,
+    /// File with changes over time.
+    #[serde(default)]
+    pub trace: Option<Spanned<String>>,
+}
+
+/// Loss in bursts.
+#[derive(Debug, Clone, Copy, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Burst {
+    /// Probability, for each frame, that a burst begins.
+    pub enter: f64,
+    /// Probability, for each frame, that it ends.
+    pub leave: f64,
+    /// Probability of loss in it.
+    #[serde(default = "certain")]
+    pub loss: f64,
+}
+
+fn certain() -> f64 {
+    1.0
+}
+
+/// New properties of a link.
+#[derive(Debug, Clone, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Degrade {
+    /// An end of the link.
+    pub link: Spanned<End>,
+    /// What it does from now on; what is not said stays.
+    pub to: Spanned<Emulation>,
+}
+
+impl Emulation {
+    /// What a link is at the begin.
+    pub fn nature(&self) -> Nature {
+        self.applied(&Nature::default())
+    }
+
+    /// A link that was this, changed.
+    pub fn applied(&self, nature: &Nature) -> Nature {
+        let mut nature = nature.clone();
+        nature.ways.iter_mut().for_each(|way| self.apply(way));
+        if let Some(back) = &self.back {
+            back.apply(&mut nature.ways[1]);
+        }
+        nature.signal = self.signal.or(nature.signal);
+        nature
+    }
+
+    fn apply(&self, way: &mut Properties) {
+        way.delay = self.delay.map_or(way.delay, |d| d.0);
+        way.jitter = self.jitter.map_or(way.jitter, |d| d.0);
+        way.reorder = self.reorder.unwrap_or(way.reorder);
+        way.rate = self.rate.map(|r| r.0).or(way.rate);
+        way.queue = self.queue.map_or(way.queue, |q| q.0);
+        way.loss.random = self.loss.unwrap_or(way.loss.random);
+        let burst = self.burst.map(|b| loss::Burst { enter: b.enter, leave: b.leave, loss: b.loss });
+        way.loss.burst = burst.or(way.loss.burst);
+    }
+
+    /// What is wrong with it. Only that of a link may have a trace, and only that of both ways a signal.
+    fn fault(&self, trace: bool, back: bool) -> Option<String> {
+        let probability = |name: &str, value: Option<f64>| {
+            let value = value.filter(|v| !(0.0..=1.0).contains(v))?;
+            Some(format!("{name} is {value}, expected a probability from 0 to 1"))
+        };
+        let burst = self.burst;
+        if self.trace.is_some() && !trace {
+            return Some("only a link has a trace".into());
+        }
+        if back && (self.signal.is_some() || self.back.is_some()) {
+            return Some("the way back has neither a signal nor a way back".into());
+        }
+        if let Some(signal) = self.signal.filter(|s| !(-200.0..=100.0).contains(s)) {
+            return Some(format!("signal is {signal}, expected -200 to 100"));
+        }
+        probability("loss", self.loss)
+            .or_else(|| probability("burst.enter", burst.map(|b| b.enter)))
+            .or_else(|| probability("burst.leave", burst.map(|b| b.leave)))
+            .or_else(|| probability("burst.loss", burst.map(|b| b.loss)))
+            .or_else(|| self.back.as_ref()?.fault(false, true))
+    }
+}
+
+/// Checks emulations, and that actions name emulated links.
+pub(super) fn check(scenario: &Scenario) -> Result<(), Wrong> {
+    for link in &scenario.links {
+        let Some(emulation) = &link.emulation else { continue };
+        if link.bridge.is_some() {
+            return Err((emulation.span(), "a link with a bridge cannot be emulated".into()));
+        }
+        if let Some(fault) = emulation.get_ref().fault(true, false) {
+            return Err((emulation.span(), fault));
+        }
+    }
+    let emulated = |end: &Spanned<End>| {
+        let ends = scenario.links.iter().filter(|l| l.emulation.is_some()).flat_map(|l| &l.ends);
+        if ends.clone().any(|e| e.get_ref() == end.get_ref()) {
+            return Ok(());
+        }
+        let known: Vec<String> = ends.map(|e| e.get_ref().to_string()).collect();
+        let known = super::check::names(known.iter().map(String::as_str).collect());
+        Err((end.span(), format!("{} is on no emulated link; on one are: {known}", end.get_ref())))
+    };
+    for action in &scenario.actions {
+        if let Some(degrade) = &action.degrade {
+            emulated(&degrade.link)?;
+            if let Some(fault) = degrade.to.get_ref().fault(false, false) {
+                return Err((degrade.to.span(), fault));
+            }
+        }
+        for end in [&action.blackhole, &action.restore].into_iter().flatten() {
+            emulated(end)?;
+        }
+    }
+    if let Some(random) = &scenario.random {
+        random.get_ref().links.iter().try_for_each(emulated)?;
+    }
+    Ok(())
+}
+
+/// Reads the traces, which are in `folder`, by the number of the link.
+pub(super) fn traces(
+    scenario: &Scenario,
+    folder: &Path,
+    fault: impl Fn(std::ops::Range<usize>, String) -> Fault,
+) -> Result<BTreeMap<usize, Trace>, Fault> {
+    let mut traces = BTreeMap::new();
+    for (number, link) in scenario.links.iter().enumerate() {
+        let Some(name) = link.emulation.as_ref().and_then(|e| e.get_ref().trace.as_ref()) else { continue };
+        let file = folder.join(name.get_ref());
+        let text = std::fs::read_to_string(&file)
+            .map_err(|e| fault(name.span(), format!("cannot read {:?} beside it: {e}", name.get_ref())))?;
+        let trace = Trace::parse(&text).map_err(|m| Fault {
+            file: file.clone(),
+            line: m.line,
+            column: 1,
+            message: m.message,
+        })?;
+        traces.insert(number, trace);
+    }
+    Ok(traces)
+}

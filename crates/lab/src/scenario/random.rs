@@ -1,0 +1,178 @@
+//! Events at random: a series of actions out of a seed.
+//!
+//! Each event takes a link away, or gives it back as the scenario has it. The moments are spread over the time like the
+//! probes of RFC 2330 11.1.3 (one at a random moment of each slot), so that no two come at once and none is forgotten.
+
+use serde::Deserialize;
+use toml::Spanned;
+
+use super::check::Wrong;
+use super::emulation::{Degrade, Emulation};
+use super::{Action, Duration, End, Scenario};
+use crate::medium::chance::{Matter, draw, unit};
+
+/// Random events.
+#[derive(Debug, Clone, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Random {
+    /// The actions are `NAME-1`, `NAME-2` and so on.
+    pub name: String,
+    /// How many.
+    pub count: usize,
+    /// When the first may be.
+    pub from: Duration,
+    /// When the last is over.
+    pub to: Duration,
+    /// An end of each emulated link that they may happen to; carrier is lost at this end.
+    pub links: Vec<Spanned<End>>,
+    /// What may happen.
+    pub kinds: Vec<Kind>,
+    /// So many links are left alone at any time.
+    #[serde(default = "one")]
+    pub alive: usize,
+    /// What `degrade` does.
+    #[serde(default)]
+    pub degrade: Emulation,
+}
+
+fn one() -> usize {
+    1
+}
+
+/// What happens to a link.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Kind {
+    /// It loses its carrier.
+    Carrier,
+    /// It takes everything and delivers nothing.
+    Blackhole,
+    /// It gets bad.
+    Degrade,
+}
+
+/// Turns the events into actions.
+pub(super) fn unfold(scenario: &mut Scenario) -> Result<(), Wrong> {
+    let Some(random) = scenario.random.clone() else { return Ok(()) };
+    let (span, random) = (random.span(), random.into_inner());
+    let wrong = |message: &str| Err((span.clone(), message.to_string()));
+    if random.count == 0 || random.links.is_empty() || random.kinds.is_empty() {
+        return wrong("random events have a count, links and kinds");
+    }
+    if random.from >= random.to || random.to > scenario.timetable.duration {
+        return wrong("random events are from a time to a later one, within the duration of the timetable");
+    }
+    if random.alive >= random.links.len() {
+        return wrong("random events leave fewer links alone than there are");
+    }
+    scenario.actions.extend(actions(&random, scenario.seed));
+    scenario.actions.sort_by_key(|a| a.at);
+    Ok(())
+}
+
+fn actions(random: &Random, seed: u64) -> Vec<Action> {
+    let mut hit: Vec<bool> = vec![false; random.links.len()];
+    let slot = (random.to.0 - random.from.0) / random.count as u64;
+    (0..random.count as u64)
+        .map(|n| {
+            let mut dice = 0;
+            let mut pick = |of: usize| {
+                dice += 1;
+                (draw(seed, Matter::Event, &[n, dice]) % of as u64) as usize
+            };
+            let alive = hit.iter().filter(|h| !**h).count();
+            // At the edge only links that were hit may be chosen.
+            let may: Vec<usize> = (0..hit.len()).filter(|l| hit[*l] || alive > random.alive).collect();
+            let link = may[pick(may.len())];
+            let end = &random.links[link];
+            let moment = (unit(seed, Matter::Event, &[n, 0]) * slot as f64) as u64;
+            let number = n + 1;
+            let mut action = Action {
+                name: Spanned::new(0..0, format!("{}-{number}", random.name)),
+                at: Duration(random.from.0 + n * slot + moment),
+                ..Action::default()
+            };
+            let name = end.get_ref();
+            hit[link] = !hit[link];
+            if !hit[link] {
+                action.label = format!("{name} is as it was");
+                action.restore = Some(end.clone());
+                return action;
+            }
+            match random.kinds[pick(random.kinds.len())] {
+                Kind::Carrier => {
+                    action.label = format!("{name} loses its carrier");
+                    action.carrier_off = Some(end.clone());
+                }
+                Kind::Blackhole => {
+                    action.label = format!("{name} is a black hole");
+                    action.blackhole = Some(end.clone());
+                }
+                Kind::Degrade => {
+                    action.label = format!("{name} gets bad");
+                    let to = Spanned::new(0..0, random.degrade.clone());
+                    action.degrade = Some(Degrade { link: end.clone(), to });
+                }
+            }
+            action
+        })
+        .collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::clock::SECOND;
+
+    fn random() -> Random {
+        let end = |n: usize| Spanned::new(0..0, End { node: "mr".into(), interface: format!("w{n}") });
+        Random {
+            name: "e".into(),
+            count: 50,
+            from: Duration(2 * SECOND),
+            to: Duration(52 * SECOND),
+            links: (0..3).map(end).collect(),
+            kinds: vec![Kind::Carrier, Kind::Blackhole, Kind::Degrade],
+            alive: 1,
+            degrade: Emulation::default(),
+        }
+    }
+
+    #[test]
+    fn one_link_is_always_left_alone_and_everything_happens() {
+        for seed in 0..50 {
+            let actions = actions(&random(), seed);
+            assert_eq!(actions.len(), 50);
+            let mut hit = std::collections::BTreeSet::new();
+            let mut kinds = [0; 4];
+            for (n, a) in actions.iter().enumerate() {
+                let slot = Duration((n as u64 + 2) * SECOND)..Duration((n as u64 + 3) * SECOND);
+                assert!(slot.contains(&a.at), "{:?}", a.at);
+                let taken = [
+                    a.carrier_off.as_ref(),
+                    a.blackhole.as_ref(),
+                    a.degrade.as_ref().map(|d| &d.link),
+                    a.restore.as_ref(),
+                ];
+                let kind = taken.iter().position(Option::is_some).expect("something happens");
+                let end = taken[kind].expect("is there").get_ref().to_string();
+                kinds[kind] += 1;
+                assert_eq!(kind == 3, hit.contains(&end), "only what was hit is restored");
+                if kind == 3 {
+                    hit.remove(&end)
+                } else {
+                    hit.insert(end)
+                };
+                assert!(hit.len() < 3, "one is left alone");
+            }
+            assert!(kinds.iter().all(|k| *k >= 2), "{kinds:?}");
+        }
+    }
+
+    #[test]
+    fn the_seed_decides() {
+        let labels = |seed| actions(&random(), seed).iter().map(|a| a.label.clone()).collect::<Vec<_>>();
+        assert_eq!(labels(1), labels(1));
+        assert_ne!(labels(1), labels(2));
+    }
+}
