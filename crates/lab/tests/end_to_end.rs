@@ -284,7 +284,7 @@ at_most = 20500
 what = "nothing without carrier"
 metric = "far.lost"
 after = "cut"
-at_least = 90
+at_least = 60
 "#;
 
 #[test]
