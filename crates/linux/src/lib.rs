@@ -31,6 +31,7 @@ mod readable;
 mod settings;
 mod tunnel;
 mod undo;
+pub mod virtual_link;
 
 pub use alarm::Alarm;
 pub use counters::Counters;

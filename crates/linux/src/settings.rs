@@ -257,6 +257,13 @@ pub(crate) fn ipv6_exists() -> bool {
     fs::metadata("/proc/sys/net").is_err() || fs::metadata(ROOT).is_ok()
 }
 
+/// Whether the kernel configures one of carnet's own interfaces, which goes at the end, by Router Advertisements.
+pub(crate) fn accept_advertisements(interface: &str, accept: bool) -> Result<()> {
+    let failed = |e: io::Error| Error::kernel(format!("set net.ipv6.conf.{interface}.{ACCEPT_RA}"), e);
+    let mut writes = 0;
+    write(interface, ACCEPT_RA, if accept { "2" } else { "0" }, &mut writes).map_err(failed)
+}
+
 /// Lets the tunnel device have IPv6 where new interfaces have none.
 pub(crate) fn enable_ipv6(interface: &str, writes: &mut u64) -> Result<()> {
     let failed = |e: io::Error| Error::kernel(format!("enable IPv6 on {interface}"), e);

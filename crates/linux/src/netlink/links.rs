@@ -190,6 +190,37 @@ impl Requests {
         self.change(RouteNetlinkMessage::SetLink(message), 0, || "bring the tunnel device up".to_owned())
     }
 
+    /// Gives a virtual Ethernet device, which is down, its MTU, its queue and its link-layer address, and sees to it
+    /// that the kernel makes no link-local address of its own.
+    pub(crate) fn configure_virtual(
+        &mut self,
+        link: &LinkInfo,
+        mtu: u32,
+        queue: u32,
+        address: [u8; 6],
+    ) -> Result<()> {
+        let mode = vec![AfSpecInet6::AddrGenMode(In6AddrGenMode::None)];
+        let mode = vec![LinkAttribute::AfSpecUnspec(vec![AfSpecUnspec::Inet6(mode)])];
+        let size = vec![LinkAttribute::Mtu(mtu), LinkAttribute::TxQueueLen(queue)];
+        for attributes in [size, mode] {
+            let mut message = LinkMessage::default();
+            message.header.index = link.index;
+            message.attributes = attributes;
+            self.change(RouteNetlinkMessage::SetLink(message), 0, || {
+                format!("configure {} (mtu {mtu}, queue {queue})", link.name)
+            })?;
+        }
+        self.set_link_address(link, address)
+    }
+
+    /// Gives an interface another MTU.
+    pub(crate) fn set_mtu(&mut self, link: &LinkInfo, mtu: u32) -> Result<()> {
+        let mut message = LinkMessage::default();
+        message.header.index = link.index;
+        message.attributes.push(LinkAttribute::Mtu(mtu));
+        self.change(RouteNetlinkMessage::SetLink(message), 0, || format!("give {} the MTU {mtu}", link.name))
+    }
+
     /// Gives an interface another link-layer address. One that does not take it while it is up is taken down for
     /// a moment.
     pub(crate) fn set_link_address(&mut self, link: &LinkInfo, address: [u8; 6]) -> Result<()> {
@@ -210,7 +241,8 @@ impl Requests {
         }
     }
 
-    fn set_up(&mut self, link: &LinkInfo, up: bool) -> Result<()> {
+    /// Takes an interface up or down.
+    pub(crate) fn set_up(&mut self, link: &LinkInfo, up: bool) -> Result<()> {
         let mut message = LinkMessage::default();
         message.header.index = link.index;
         message.header.flags = if up { LinkFlags::Up } else { LinkFlags::empty() };

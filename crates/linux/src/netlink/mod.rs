@@ -9,6 +9,7 @@
 //! Dumps are filtered by the kernel where it can (`NETLINK_GET_STRICT_CHK`, Linux 4.20) and here in any case.
 
 mod addresses;
+mod events;
 mod filters;
 mod ipv4;
 mod links;
@@ -27,6 +28,7 @@ use netlink_packet_route::RouteNetlinkMessage;
 use netlink_sys::{Socket, SocketAddr, protocols::NETLINK_ROUTE};
 
 pub(crate) use addresses::AddressInfo;
+pub(crate) use events::{Events, IPV6_ADDRESSES, LINKS};
 pub(crate) use ipv4::{Ipv4AddressInfo, Ipv4Router};
 pub(crate) use links::{IPV6_MINIMUM_MTU, Ip6Tunnel, LinkInfo};
 pub(crate) use monitor::{Dirty, Monitor};

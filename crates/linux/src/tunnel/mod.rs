@@ -16,16 +16,14 @@
 //! some 700 ns, and nothing gained by the reader.
 
 mod coalescing;
+pub(crate) mod device;
 mod reader;
-mod segmentation;
-mod virtio;
+pub(crate) mod segmentation;
+pub(crate) mod virtio;
 mod writer;
 
-use std::fs::OpenOptions;
 use std::io::{self, IoSlice};
-use std::os::fd::{AsRawFd, OwnedFd};
-use std::os::unix::fs::OpenOptionsExt;
-use std::path::PathBuf;
+use std::os::fd::OwnedFd;
 use std::sync::Arc;
 
 use carnet_station::forwarding::desired::TUNNEL_DEVICE;
@@ -36,10 +34,9 @@ use crate::error::{Error, Result};
 use crate::readable::watch;
 
 use coalescing::Kinds;
+use device::Abilities;
 pub use reader::TunnelReader;
 pub use writer::TunnelWriter;
-
-const CLONE_DEVICE: &str = "/dev/net/tun";
 
 /// A device that is deleted shows an error and nothing to read.
 const READABLE: Interest = Interest::READABLE.add(Interest::ERROR);
@@ -97,29 +94,9 @@ impl TunnelIo {
 
     /// Creates the device, down.
     pub(crate) fn create() -> Result<TunnelIo> {
-        let file = OpenOptions::new()
-            .read(true)
-            .write(true)
-            .custom_flags(libc::O_NONBLOCK | libc::O_CLOEXEC)
-            .open(CLONE_DEVICE)
-            .map_err(|source| match source.raw_os_error() {
-                Some(libc::ENOENT | libc::ENODEV | libc::ENXIO | libc::ENOTDIR) => {
-                    Error::TunMissing { path: PathBuf::from(CLONE_DEVICE), source }
-                }
-                Some(libc::EACCES | libc::EPERM) => {
-                    Error::TunPermission { path: PathBuf::from(CLONE_DEVICE), source }
-                }
-                _ => Error::kernel(format!("open {CLONE_DEVICE}"), source),
-            })?;
-        let has_header = knows_header(&file);
-        attach(&file, has_header)?;
-        let kinds = if has_header { offload(&file) } else { Kinds::default() };
-        if !(kinds.tcp && kinds.udp) {
-            let missing = if kinds.tcp { "UDP" } else { "TCP and UDP" };
-            tracing::info!("this kernel's TUN device has no bursts of {missing}: packets go one by one");
-        }
-        let file = watch(OwnedFd::from(file))
-            .map_err(|e| Error::kernel(format!("wait for packets of {TUNNEL_DEVICE}"), e))?;
+        let (file, Abilities { has_header, kinds }) = device::create(TUNNEL_DEVICE, device::Kind::Tun)?;
+        let file =
+            watch(file).map_err(|e| Error::kernel(format!("wait for packets of {TUNNEL_DEVICE}"), e))?;
         Ok(TunnelIo(Arc::new(Device { file, has_header, kinds })))
     }
 }
@@ -130,61 +107,6 @@ fn explain(error: nix::errno::Errno) -> io::Error {
         nix::errno::Errno::EBADFD => io::Error::other(Error::tunnel_gone()),
         other => other.into(),
     }
-}
-
-/// `TUNGETFEATURES`: whether the driver knows virtio headers.
-fn knows_header(file: &impl AsRawFd) -> bool {
-    let mut features: libc::c_uint = 0;
-    // SAFETY: the descriptor is open, and the kernel writes one `unsigned int` into `features`.
-    let result = unsafe { libc::ioctl(file.as_raw_fd(), libc::TUNGETFEATURES as _, &raw mut features) };
-    result == 0 && features & libc::IFF_VNET_HDR as libc::c_uint != 0
-}
-
-/// `TUNSETOFFLOAD`: asks for bursts, as many kinds as the kernel has. UDP came with Linux 6.2, where both
-/// versions of IP have to be asked for together.
-fn offload(file: &impl AsRawFd) -> Kinds {
-    let set = |flags: libc::c_uint| {
-        // SAFETY: the descriptor is open; the argument is a number.
-        let result =
-            unsafe { libc::ioctl(file.as_raw_fd(), libc::TUNSETOFFLOAD as _, libc::c_ulong::from(flags)) };
-        result == 0
-    };
-    let tcp = libc::TUN_F_CSUM | libc::TUN_F_TSO6;
-    if set(tcp | libc::TUN_F_USO4 | libc::TUN_F_USO6) {
-        return Kinds { tcp: true, udp: true };
-    }
-    Kinds { tcp: set(tcp), udp: false }
-}
-
-/// `TUNSETIFF`: makes the device.
-fn attach(file: &impl AsRawFd, has_header: bool) -> Result<()> {
-    // SAFETY: `ifreq` is a plain C structure for which all zeros is a valid value.
-    let mut request: libc::ifreq = unsafe { std::mem::zeroed() };
-    for (to, from) in request.ifr_name.iter_mut().zip(TUNNEL_DEVICE.bytes()) {
-        *to = from as libc::c_char;
-    }
-    let header = if has_header { libc::IFF_VNET_HDR } else { 0 };
-    request.ifr_ifru.ifru_flags =
-        (libc::IFF_TUN | libc::IFF_NO_PI | libc::IFF_TUN_EXCL | header) as libc::c_short;
-    // SAFETY: the descriptor is open, and `request` is a live `ifreq` that the kernel reads and writes.
-    let result = unsafe { libc::ioctl(file.as_raw_fd(), libc::TUNSETIFF as _, &raw mut request) };
-    if result == 0 {
-        return Ok(());
-    }
-    let source = io::Error::last_os_error();
-    Err(match source.raw_os_error() {
-        // EINVAL: an interface of that name that is no TUN device.
-        Some(libc::EBUSY | libc::EEXIST | libc::EINVAL) => Error::Busy { device: TUNNEL_DEVICE.to_owned() },
-        Some(libc::EPERM) => Error::Kernel {
-            operation: format!("create {TUNNEL_DEVICE}"),
-            detail:
-                ": this network namespace belongs to another user namespace; enter one of your own with it \
-                     (`unshare -Urn`)"
-                    .to_owned(),
-            source,
-        },
-        _ => Error::kernel(format!("create {TUNNEL_DEVICE}"), source),
-    })
 }
 
 #[cfg(test)]

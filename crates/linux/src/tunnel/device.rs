@@ -1,0 +1,111 @@
+//! Making TUN and TAP devices: `/dev/net/tun` and its ioctls.
+
+use std::fs::OpenOptions;
+use std::io;
+use std::os::fd::{AsRawFd, OwnedFd};
+use std::os::unix::fs::OpenOptionsExt;
+use std::path::PathBuf;
+
+use super::coalescing::Kinds;
+use crate::error::{Error, Result};
+
+const CLONE_DEVICE: &str = "/dev/net/tun";
+
+/// What comes out of a device and goes into it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Kind {
+    /// Packets.
+    Tun,
+    /// Ethernet frames.
+    Tap,
+}
+
+/// What the kernel's driver can do.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Abilities {
+    /// Each packet has a virtio header before it.
+    pub(crate) has_header: bool,
+    /// Bursts that the kernel takes, and gives.
+    pub(crate) kinds: Kinds,
+}
+
+/// Creates a device, down. It goes with its descriptor.
+pub(crate) fn create(name: &str, kind: Kind) -> Result<(OwnedFd, Abilities)> {
+    let file = OpenOptions::new()
+        .read(true)
+        .write(true)
+        .custom_flags(libc::O_NONBLOCK | libc::O_CLOEXEC)
+        .open(CLONE_DEVICE)
+        .map_err(|source| match source.raw_os_error() {
+            Some(libc::ENOENT | libc::ENODEV | libc::ENXIO | libc::ENOTDIR) => {
+                Error::TunMissing { path: PathBuf::from(CLONE_DEVICE), source }
+            }
+            Some(libc::EACCES | libc::EPERM) => {
+                Error::TunPermission { path: PathBuf::from(CLONE_DEVICE), source }
+            }
+            _ => Error::kernel(format!("open {CLONE_DEVICE}"), source),
+        })?;
+    let has_header = knows_header(&file);
+    attach(&file, name, kind, has_header)?;
+    let kinds = if has_header { offload(&file) } else { Kinds::default() };
+    if !(kinds.tcp && kinds.udp) {
+        let missing = if kinds.tcp { "UDP" } else { "TCP and UDP" };
+        tracing::info!("this kernel's TUN device has no bursts of {missing}: packets go one by one");
+    }
+    Ok((OwnedFd::from(file), Abilities { has_header, kinds }))
+}
+
+/// `TUNGETFEATURES`: whether the driver knows virtio headers.
+fn knows_header(file: &impl AsRawFd) -> bool {
+    let mut features: libc::c_uint = 0;
+    // SAFETY: the descriptor is open, and the kernel writes one `unsigned int` into `features`.
+    let result = unsafe { libc::ioctl(file.as_raw_fd(), libc::TUNGETFEATURES as _, &raw mut features) };
+    result == 0 && features & libc::IFF_VNET_HDR as libc::c_uint != 0
+}
+
+/// `TUNSETOFFLOAD`: asks for bursts, as many kinds as the kernel has. UDP came with Linux 6.2, where both
+/// versions of IP have to be asked for together.
+fn offload(file: &impl AsRawFd) -> Kinds {
+    let set = |flags: libc::c_uint| {
+        // SAFETY: the descriptor is open; the argument is a number.
+        let result =
+            unsafe { libc::ioctl(file.as_raw_fd(), libc::TUNSETOFFLOAD as _, libc::c_ulong::from(flags)) };
+        result == 0
+    };
+    let tcp = libc::TUN_F_CSUM | libc::TUN_F_TSO6;
+    if set(tcp | libc::TUN_F_USO4 | libc::TUN_F_USO6) {
+        return Kinds { tcp: true, udp: true };
+    }
+    Kinds { tcp: set(tcp), udp: false }
+}
+
+/// `TUNSETIFF`: makes the device.
+fn attach(file: &impl AsRawFd, name: &str, kind: Kind, has_header: bool) -> Result<()> {
+    // SAFETY: `ifreq` is a plain C structure for which all zeros is a valid value.
+    let mut request: libc::ifreq = unsafe { std::mem::zeroed() };
+    for (to, from) in request.ifr_name.iter_mut().zip(name.bytes().take(libc::IFNAMSIZ - 1)) {
+        *to = from as libc::c_char;
+    }
+    let mode = if kind == Kind::Tap { libc::IFF_TAP } else { libc::IFF_TUN };
+    let header = if has_header { libc::IFF_VNET_HDR } else { 0 };
+    request.ifr_ifru.ifru_flags = (mode | libc::IFF_NO_PI | libc::IFF_TUN_EXCL | header) as libc::c_short;
+    // SAFETY: the descriptor is open, and `request` is a live `ifreq` that the kernel reads and writes.
+    let result = unsafe { libc::ioctl(file.as_raw_fd(), libc::TUNSETIFF as _, &raw mut request) };
+    if result == 0 {
+        return Ok(());
+    }
+    let source = io::Error::last_os_error();
+    Err(match source.raw_os_error() {
+        // EINVAL: an interface of that name that is no such device.
+        Some(libc::EBUSY | libc::EEXIST | libc::EINVAL) => Error::Busy { device: name.to_owned() },
+        Some(libc::EPERM) => Error::Kernel {
+            operation: format!("create {name}"),
+            detail:
+                ": this network namespace belongs to another user namespace; enter one of your own with it \
+                     (`unshare -Urn`)"
+                    .to_owned(),
+            source,
+        },
+        _ => Error::kernel(format!("create {name}"), source),
+    })
+}

@@ -1,0 +1,193 @@
+//! One TAP device: frames with their virtio header, in and out.
+
+use std::io::{self, IoSlice};
+use std::os::fd::OwnedFd;
+use std::task::{Context, Poll};
+
+use tokio::io::Interest;
+use tokio::io::unix::AsyncFd;
+
+use super::MacAddress;
+use crate::error::{Error, Result};
+use crate::readable::watch;
+use crate::tunnel::device::{self, Abilities, Kind};
+use crate::tunnel::segmentation::Segments;
+use crate::tunnel::virtio;
+
+/// Octets of an Ethernet header.
+const ETHERNET: usize = 14;
+/// EtherType of IPv6.
+const IPV6: [u8; 2] = [0x86, 0xdd];
+/// The largest frame, with a virtio header before it.
+const BUFFER: usize = virtio::LENGTH + ETHERNET + 40 + 65_535;
+
+/// A TAP device.
+#[derive(Debug)]
+pub(super) struct TapDevice {
+    file: AsyncFd<OwnedFd>,
+    has_header: bool,
+    /// What was read last.
+    buffer: Box<[u8]>,
+    /// Octets of [`Self::buffer`] that are a burst, and what of it is still to be handed out.
+    burst: Option<(usize, Segments)>,
+    segment: Box<[u8]>,
+}
+
+/// A frame that the host has sent.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Frame<'a> {
+    pub(super) destination: MacAddress,
+    pub(super) source: MacAddress,
+    pub(super) ether_type: u16,
+    pub(super) payload: &'a [u8],
+}
+
+impl TapDevice {
+    /// Creates the device, down.
+    pub(super) fn create(name: &str) -> Result<TapDevice> {
+        let (file, Abilities { has_header, .. }) = device::create(name, Kind::Tap)?;
+        let file = watch(file).map_err(|e| Error::kernel(format!("wait for frames of {name}"), e))?;
+        let buffer = || vec![0; BUFFER].into_boxed_slice();
+        Ok(TapDevice { file, has_header, buffer: buffer(), burst: None, segment: buffer() })
+    }
+
+    /// Whether there may be frames; if not, the task is woken when there are.
+    pub(super) fn poll_readable(&self, cx: &mut Context<'_>) -> Poll<()> {
+        if self.burst.is_some() {
+            return Poll::Ready(());
+        }
+        self.file.poll_read_ready(cx).map(|guard| drop(guard.map(|mut guard| guard.retain_ready())))
+    }
+
+    /// Whether the next frame has been read already.
+    pub(super) fn is_inside_burst(&self) -> bool {
+        self.burst.is_some()
+    }
+
+    /// The next frame, its checksum finished; nothing for something that makes no sense.
+    ///
+    /// # Errors
+    /// [`io::ErrorKind::WouldBlock`] when there is none.
+    pub(super) fn try_receive(&mut self) -> io::Result<Option<Frame<'_>>> {
+        if self.burst.is_none() {
+            let TapDevice { file, buffer, .. } = self;
+            let length =
+                file.try_io(Interest::READABLE, |fd| nix::unistd::read(fd, buffer).map_err(io::Error::from))?;
+            if !self.has_header {
+                return Ok(frame(self.buffer.get(..length).unwrap_or_default()));
+            }
+            match take(self.buffer.get_mut(..length).unwrap_or_default()) {
+                Taken::Frame => {
+                    return Ok(frame(self.buffer.get(virtio::LENGTH..length).unwrap_or_default()));
+                }
+                Taken::Burst(segments) => self.burst = Some((length, segments)),
+                Taken::Nonsense => return Ok(None),
+            }
+        }
+        let TapDevice { buffer, burst, segment, .. } = self;
+        let Some((length, segments)) = burst else { return Ok(None) };
+        let (ethernet, packet) = buffer
+            .get(virtio::LENGTH..*length)
+            .and_then(|frame| frame.split_at_checked(ETHERNET))
+            .unwrap_or_default();
+        let cut = segments.next(packet, segment);
+        if segments.is_done(packet) {
+            *burst = None;
+        }
+        let payload = cut.and_then(|cut| segment.get(..cut)).unwrap_or_default();
+        Ok(addresses(ethernet).map(|(destination, source, ether_type)| Frame {
+            destination,
+            source,
+            ether_type,
+            payload,
+        }))
+    }
+
+    /// Gives the kernel an IPv6 packet.
+    pub(super) fn write(&self, destination: MacAddress, source: MacAddress, packet: &[u8]) -> io::Result<()> {
+        let parts = [
+            IoSlice::new(&[0; virtio::LENGTH]),
+            IoSlice::new(&destination),
+            IoSlice::new(&source),
+            IoSlice::new(&IPV6),
+            IoSlice::new(packet),
+        ];
+        let parts = if self.has_header { &parts[..] } else { &parts[1..] };
+        nix::sys::uio::writev(self.file.get_ref(), parts)?;
+        Ok(())
+    }
+}
+
+fn addresses(ethernet: &[u8]) -> Option<(MacAddress, MacAddress, u16)> {
+    let (destination, rest) = ethernet.split_first_chunk()?;
+    let (source, rest) = rest.split_first_chunk()?;
+    Some((*destination, *source, u16::from_be_bytes(*rest.first_chunk()?)))
+}
+
+fn frame(octets: &[u8]) -> Option<Frame<'_>> {
+    let (destination, source, ether_type) = addresses(octets)?;
+    Some(Frame { destination, source, ether_type, payload: octets.get(ETHERNET..)? })
+}
+
+/// What was read.
+#[derive(Debug)]
+enum Taken {
+    Frame,
+    Burst(Segments),
+    Nonsense,
+}
+
+/// Judges a frame with its virtio header, and finishes its checksum. The header counts from the Ethernet header on,
+/// what cuts and sums from the packet.
+fn take(frame: &mut [u8]) -> Taken {
+    let Some((header, frame)) = frame.split_first_chunk_mut() else { return Taken::Nonsense };
+    let Ok(mut header) = virtio::Header::parse(header) else { return Taken::Nonsense };
+    let Some((_, packet)) = frame.split_at_mut_checked(ETHERNET) else { return Taken::Nonsense };
+    if let Some(unfinished) = &mut header.unfinished {
+        let Some(start) = unfinished.start.checked_sub(ETHERNET as u16) else { return Taken::Nonsense };
+        unfinished.start = start;
+    }
+    if header.burst.is_some() {
+        return Segments::new(&header, packet).map_or(Taken::Nonsense, Taken::Burst);
+    }
+    match header.unfinished {
+        Some(unfinished) if !unfinished.finish(packet) => Taken::Nonsense,
+        _ => Taken::Frame,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A frame with a virtio header that wants a checksum at `start` + `offset`.
+    fn read(start: u16, offset: u16, payload: usize) -> Vec<u8> {
+        let unfinished = Some(virtio::Unfinished { start, offset });
+        let header = virtio::Header { unfinished, ..virtio::Header::default() };
+        let ethernet = [[2; 6], [4; 6]].concat();
+        [&header.emit()[..], &ethernet, &IPV6, &vec![1; payload]].concat()
+    }
+
+    #[test]
+    fn checksums_are_finished_where_the_ethernet_header_is_counted() {
+        let mut octets = read(14 + 40, 6, 60);
+        assert!(matches!(take(&mut octets), Taken::Frame));
+        let changed: Vec<usize> = octets
+            .iter()
+            .skip(virtio::LENGTH + ETHERNET)
+            .enumerate()
+            .filter(|(_, o)| **o != 1)
+            .map(|(i, _)| i)
+            .collect();
+        assert_eq!(changed, [46, 47]);
+    }
+
+    #[test]
+    fn a_header_that_leads_out_of_the_frame_is_nonsense() {
+        for (start, offset, payload) in [(13, 0, 60), (14 + 60, 0, 60), (14, 60, 60), (0xffff, 0xffff, 60)] {
+            assert!(matches!(take(&mut read(start, offset, payload)), Taken::Nonsense), "{start} {offset}");
+        }
+        assert!(matches!(take(&mut [0; virtio::LENGTH + ETHERNET - 1]), Taken::Nonsense));
+        assert!(matches!(take(&mut []), Taken::Nonsense));
+    }
+}

@@ -1,0 +1,277 @@
+//! Virtual Ethernet interfaces for IPv6 over GeoNetworking.
+//!
+//! Each is a TAP device with the link-layer address that the station has on the air, and the IPv6 link-local address
+//! that is made of it (EN 302 636-6-1 wants the interface identifier of the MID, whatever the machine's default is;
+//! so the kernel makes none of its own). Both follow the station's address. The devices are not persistent: they go
+//! with the process, and everything on them with them.
+//!
+//! Frames come with a virtio header where the kernel knows it, as in [`crate::TunnelReader`]: bursts are read in one
+//! piece and cut into packets here. What goes to the host is written frame by frame.
+//!
+//! No other interface may have the name already. A device that somebody deletes is made anew.
+//!
+//! Who listens to Router Advertisements: nobody on the interfaces of the configuration but by the operator's own
+//! `accept_ra`, set after the start; a link that was learnt from such an advertisement does.
+
+mod device;
+
+use std::future::poll_fn;
+use std::io;
+use std::net::Ipv6Addr;
+use std::task::{Context, Poll};
+
+use crate::error::{Error, Result};
+use crate::netlink::{Events, IPV6_ADDRESSES, LINKS, LinkInfo, Requests};
+use crate::settings;
+use device::TapDevice;
+
+/// A 48-bit link-layer address.
+pub type MacAddress = [u8; 6];
+
+/// Frames that are taken from one interface before another has its turn.
+pub const BATCH: usize = 64;
+/// Frames that may wait in the kernel, as in the tunnel device.
+const QUEUE: u32 = 4000;
+
+/// What an interface shall be.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct VirtualLinkConfig {
+    /// The caller's number for it.
+    pub id: u32,
+    /// Its name.
+    pub name: String,
+    /// Its link-layer address.
+    pub address: MacAddress,
+    /// The link-local address that is made of it.
+    pub link_local: Ipv6Addr,
+    /// Its MTU, at least 1280.
+    pub mtu: u32,
+    /// Whether the kernel shall configure it by Router Advertisements, also on a router.
+    pub accept_advertisements: bool,
+}
+
+/// A frame of the host.
+#[derive(Debug, Clone, Copy)]
+pub struct HostFrame<'a> {
+    /// The number of the interface.
+    pub link: u32,
+    /// Destination link-layer address.
+    pub destination: MacAddress,
+    /// Source link-layer address.
+    pub source: MacAddress,
+    /// EtherType.
+    pub ether_type: u16,
+    /// What stands behind it.
+    pub payload: &'a [u8],
+}
+
+/// What [`VirtualLinks::readable`] waits for.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum VirtualLinkEvent {
+    /// There may be frames for [`VirtualLinks::try_receive`].
+    Frames,
+    /// The IPv6 addresses of an interface, all of them, with their prefix lengths.
+    Addresses {
+        /// The number of the interface.
+        link: u32,
+        /// Its addresses, save those that may turn out to be somebody else's.
+        addresses: Vec<(Ipv6Addr, u8)>,
+    },
+}
+
+#[derive(Debug)]
+struct VirtualLink {
+    config: VirtualLinkConfig,
+    device: TapDevice,
+    info: LinkInfo,
+    /// As last told.
+    addresses: Option<Vec<(Ipv6Addr, u8)>>,
+}
+
+/// How often what happened.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct VirtualLinkCounters {
+    /// Frames of the host.
+    pub received: u64,
+    /// Frames for the host.
+    pub sent: u64,
+    /// Frames for the host that the kernel did not take.
+    pub write_errors: u64,
+    /// What came and was no frame.
+    pub malformed: u64,
+}
+
+/// All virtual interfaces of a station.
+#[derive(Debug)]
+pub struct VirtualLinks {
+    links: Vec<VirtualLink>,
+    requests: Requests,
+    events: Events,
+    /// Something has changed about interfaces or addresses.
+    dirty: bool,
+    counters: VirtualLinkCounters,
+}
+
+impl VirtualLinks {
+    /// None yet. Works in the network namespace of the calling thread, which must be one of a tokio runtime.
+    ///
+    /// # Errors
+    /// When the kernel's news cannot be had.
+    pub fn open() -> Result<VirtualLinks> {
+        Ok(VirtualLinks {
+            links: Vec::new(),
+            requests: Requests::open()?,
+            events: Events::open(&[LINKS, IPV6_ADDRESSES])?,
+            dirty: false,
+            counters: VirtualLinkCounters::default(),
+        })
+    }
+
+    /// Makes an interface, or changes what is different of it.
+    ///
+    /// # Errors
+    /// When the kernel refuses. [`Error::Busy`] where another interface has the name.
+    pub fn set(&mut self, config: VirtualLinkConfig) -> Result<()> {
+        self.dirty = true;
+        let Some(link) = self.links.iter_mut().find(|link| link.config.id == config.id) else {
+            let link = create(&mut self.requests, config)?;
+            self.links.push(link);
+            return Ok(());
+        };
+        let VirtualLink { config: old, info, .. } = link;
+        if old.mtu != config.mtu {
+            self.requests.set_mtu(info, config.mtu)?;
+        }
+        if old.address != config.address {
+            self.requests.set_link_address(info, config.address)?;
+        }
+        if old.link_local != config.link_local {
+            self.requests.delete_address(info.index, &info.name, old.link_local, 64)?;
+            add_link_local(&mut self.requests, info, config.link_local)?;
+        }
+        *old = config;
+        Ok(())
+    }
+
+    /// Removes an interface; no error when it is gone already.
+    pub fn remove(&mut self, id: u32) {
+        // The device goes with its descriptor.
+        self.links.retain(|link| link.config.id != id);
+    }
+
+    /// Waits until there may be frames, or there is news. Safe to cancel; must be awaited all the time, if only in a
+    /// `select!`.
+    ///
+    /// # Errors
+    /// When the kernel's news cannot be read, or an interface that is gone cannot be made anew.
+    pub async fn readable(&mut self) -> Result<VirtualLinkEvent> {
+        poll_fn(|cx| self.poll(cx)).await
+    }
+
+    fn poll(&mut self, cx: &mut Context<'_>) -> Poll<Result<VirtualLinkEvent>> {
+        self.dirty |= self.events.poll(cx)?;
+        if self.dirty {
+            if let Some(event) = self.look()? {
+                return Poll::Ready(Ok(event));
+            }
+            self.dirty = false;
+        }
+        let mut ready = false;
+        for link in &self.links {
+            ready |= link.device.poll_readable(cx).is_ready();
+        }
+        if ready { Poll::Ready(Ok(VirtualLinkEvent::Frames)) } else { Poll::Pending }
+    }
+
+    /// Looks for something that has changed and was not told yet.
+    fn look(&mut self) -> Result<Option<VirtualLinkEvent>> {
+        if self.links.is_empty() {
+            return Ok(None);
+        }
+        for link in &mut self.links {
+            let there = self.requests.link(&link.config.name)?;
+            if there.is_none_or(|there| there.index != link.info.index) {
+                tracing::warn!("somebody has deleted {}: it is made anew", link.config.name);
+                *link = create(&mut self.requests, link.config.clone())?;
+            }
+        }
+        let known = self.requests.addresses()?;
+        for link in &mut self.links {
+            let own = known.iter().filter(|known| known.index == link.info.index).map(|known| &known.address);
+            let usable = own.filter(|address| !address.tentative && !address.duplicate);
+            let mut addresses: Vec<(Ipv6Addr, u8)> =
+                usable.map(|address| (address.address, address.prefix_length)).collect();
+            addresses.sort_unstable();
+            if link.addresses.as_ref() != Some(&addresses) {
+                link.addresses = Some(addresses.clone());
+                return Ok(Some(VirtualLinkEvent::Addresses { link: link.config.id, addresses }));
+            }
+        }
+        Ok(None)
+    }
+
+    /// Takes up to [`BATCH`] frames from each interface, without waiting, and hands each to `take`.
+    pub fn try_receive(&mut self, mut take: impl FnMut(HostFrame<'_>)) {
+        let counters = &mut self.counters;
+        for VirtualLink { config, device, .. } in &mut self.links {
+            let mut count = 0;
+            while count < BATCH || device.is_inside_burst() {
+                match device.try_receive() {
+                    Ok(Some(frame)) => {
+                        counters.received += 1;
+                        take(HostFrame {
+                            link: config.id,
+                            destination: frame.destination,
+                            source: frame.source,
+                            ether_type: frame.ether_type,
+                            payload: frame.payload,
+                        });
+                    }
+                    Ok(None) => counters.malformed += 1,
+                    // Nothing there, or the device is gone, which the kernel's news will tell.
+                    Err(_) => break,
+                }
+                count += 1;
+            }
+        }
+    }
+
+    /// Gives the host an IPv6 packet in a frame. What the kernel does not take is counted.
+    pub fn write(&mut self, link: u32, destination: MacAddress, source: MacAddress, packet: &[u8]) {
+        let known = self.links.iter().find(|known| known.config.id == link);
+        let written = known.map(|link| link.device.write(destination, source, packet));
+        match written {
+            Some(Ok(())) => self.counters.sent += 1,
+            _ => self.counters.write_errors += 1,
+        }
+    }
+
+    /// What has been done, in numbers.
+    pub fn counters(&self) -> VirtualLinkCounters {
+        self.counters
+    }
+}
+
+fn create(requests: &mut Requests, config: VirtualLinkConfig) -> Result<VirtualLink> {
+    let device = TapDevice::create(&config.name)?;
+    let gone = || {
+        let source = io::Error::from_raw_os_error(libc::ENODEV);
+        Error::kernel(format!("look up {}", config.name), source)
+    };
+    let info = requests.link(&config.name)?.ok_or_else(gone)?;
+    requests.configure_virtual(&info, config.mtu, QUEUE, config.address)?;
+    let mut writes = 0;
+    settings::enable_ipv6(&config.name, &mut writes)?;
+    settings::accept_advertisements(&config.name, config.accept_advertisements)?;
+    requests.set_up(&info, true)?;
+    add_link_local(requests, &info, config.link_local)?;
+    Ok(VirtualLink { config, device, info, addresses: None })
+}
+
+/// Without duplicate address detection, which GeoNetworking does for it (EN 302 636-4-1 10.2.1.5).
+fn add_link_local(requests: &mut Requests, info: &LinkInfo, address: Ipv6Addr) -> Result<()> {
+    match requests.add_address(info.index, &info.name, address, 64) {
+        Err(error) if error.raw_os_error() == Some(libc::EEXIST) => Ok(()),
+        other => other,
+    }
+}

@@ -1,0 +1,177 @@
+//! Virtual interfaces for IPv6 over GeoNetworking, with `ip` and the kernel's own traffic as witnesses.
+
+mod common;
+
+use std::net::{Ipv6Addr, UdpSocket};
+use std::time::Duration;
+
+use carnet_linux::Error;
+use carnet_linux::virtual_link::{VirtualLinkConfig, VirtualLinkEvent, VirtualLinks};
+use common::{in_namespace, ip};
+
+const MAC: [u8; 6] = [0x02, 0, 0, 0, 0, 0x0a];
+const LINK_LOCAL: &str = "fe80::ff:fe00:a";
+
+fn address(text: &str) -> Ipv6Addr {
+    text.parse().expect("an address")
+}
+
+fn config() -> VirtualLinkConfig {
+    VirtualLinkConfig {
+        id: 7,
+        name: "gn0".into(),
+        address: MAC,
+        link_local: address(LINK_LOCAL),
+        mtu: 1398,
+        accept_advertisements: false,
+    }
+}
+
+/// Waits for the addresses of the interface.
+async fn addresses(links: &mut VirtualLinks) -> Vec<(Ipv6Addr, u8)> {
+    let wait = async {
+        loop {
+            match links.readable().await.expect("news") {
+                VirtualLinkEvent::Addresses { link: 7, addresses } => return addresses,
+                _ => links.try_receive(|_| {}),
+            }
+        }
+    };
+    tokio::time::timeout(Duration::from_secs(5), wait).await.expect("addresses in time")
+}
+
+/// So many packets of the host to this UDP port, each with the link-layer addresses of its frame.
+async fn datagrams(links: &mut VirtualLinks, port: u16, count: usize) -> Vec<([u8; 6], [u8; 6], Vec<u8>)> {
+    let mut found = Vec::new();
+    let wait = async {
+        while found.len() < count {
+            if links.readable().await.expect("news") != VirtualLinkEvent::Frames {
+                continue;
+            }
+            links.try_receive(|frame| {
+                let is_it = frame.payload.get(6) == Some(&17)
+                    && frame.payload.get(42..44) == Some(&port.to_be_bytes()[..]);
+                if is_it {
+                    assert_eq!((frame.link, frame.ether_type), (7, 0x86dd));
+                    found.push((frame.destination, frame.source, frame.payload.to_vec()));
+                }
+            });
+        }
+    };
+    tokio::time::timeout(Duration::from_secs(5), wait).await.expect("datagrams in time");
+    found
+}
+
+#[test]
+fn an_interface_is_as_it_was_wanted_and_goes_at_the_end() {
+    in_namespace(async |_| {
+        let mut links = VirtualLinks::open().unwrap();
+        links.set(config()).unwrap();
+        let shown = ip("-d link show dev gn0");
+        assert!(shown.contains("02:00:00:00:00:0a") && shown.contains("mtu 1398"), "{shown}");
+        assert_eq!(addresses(&mut links).await, [(address(LINK_LOCAL), 64)]);
+        let shown = ip("-6 addr show dev gn0");
+        assert!(!shown.contains("tentative") && shown.matches("inet6").count() == 1, "{shown}");
+        // An address of the operator is told, and one that may be somebody else's is not.
+        ip("-6 addr add 2001:db8::1/64 dev gn0 nodad");
+        assert_eq!(addresses(&mut links).await, [(address("2001:db8::1"), 64), (address(LINK_LOCAL), 64)]);
+
+        links.remove(7);
+        assert!(!ip("link show").contains("gn0"));
+    });
+}
+
+#[test]
+fn an_interface_follows_the_stations_address_and_keeps_the_operators() {
+    in_namespace(async |_| {
+        let mut links = VirtualLinks::open().unwrap();
+        links.set(config()).unwrap();
+        ip("-6 addr add 2001:db8::1/64 dev gn0 nodad");
+        let other = VirtualLinkConfig {
+            address: [0x02, 0, 0, 0, 0, 0x0b],
+            link_local: address("fe80::ff:fe00:b"),
+            mtu: 1312,
+            ..config()
+        };
+        links.set(other).unwrap();
+        let shown = ip("link show dev gn0");
+        assert!(shown.contains("02:00:00:00:00:0b") && shown.contains("mtu 1312"), "{shown}");
+        assert_eq!(
+            addresses(&mut links).await,
+            [(address("2001:db8::1"), 64), (address("fe80::ff:fe00:b"), 64)]
+        );
+    });
+}
+
+#[test]
+fn frames_go_both_ways_with_right_checksums_and_bursts_are_cut() {
+    in_namespace(async |_| {
+        let mut links = VirtualLinks::open().unwrap();
+        links.set(config()).unwrap();
+        ip("-6 neigh add fe80::ff:fe00:b lladdr 02:00:00:00:00:0b dev gn0");
+        let index = ip("-o link show dev gn0").split(':').next().unwrap().trim().parse().unwrap();
+        let socket = UdpSocket::bind((address(LINK_LOCAL), 0)).unwrap_or_else(|_| {
+            let scoped = std::net::SocketAddrV6::new(address(LINK_LOCAL), 0, 0, index);
+            UdpSocket::bind(scoped).unwrap()
+        });
+        let peer = std::net::SocketAddrV6::new(address("fe80::ff:fe00:b"), 4000, 0, index);
+        socket.send_to(b"hello", peer).unwrap();
+        let (destination, source, packet) = datagrams(&mut links, 4000, 1).await.remove(0);
+        assert_eq!((destination, source), ([2, 0, 0, 0, 0, 0xb], MAC));
+        let (header, payload) = carnet_wire::ipv6::Header::parse_packet(&packet).unwrap();
+        let sum = carnet_wire::checksum::upper_layer(header.source, header.destination, 17, payload);
+        assert_eq!((sum & 0xfffe, payload.get(8..)), (0, Some(&b"hello"[..])), "the checksum is right");
+
+        // A burst of datagrams is cut.
+        let burst = vec![7; 3000];
+        nix::sys::socket::setsockopt(&socket, nix::sys::socket::sockopt::UdpGsoSegment, &1000).unwrap();
+        socket.send_to(&burst, peer).unwrap();
+        for (_, _, packet) in datagrams(&mut links, 4000, 3).await {
+            assert_eq!(packet.len(), 40 + 8 + 1000);
+        }
+
+        // The answer.
+        let port = socket.local_addr().unwrap().port();
+        let mut answer = packet.clone();
+        answer[8..24].copy_from_slice(&header.destination.octets());
+        answer[24..40].copy_from_slice(&header.source.octets());
+        answer[40..44].copy_from_slice(&[&4000_u16.to_be_bytes()[..], &port.to_be_bytes()].concat());
+        links.write(7, MAC, [2, 0, 0, 0, 0, 0xb], &answer);
+        socket.set_read_timeout(Some(Duration::from_secs(5))).unwrap();
+        let mut octets = [0; 64];
+        let (length, from) = socket.recv_from(&mut octets).unwrap();
+        assert_eq!((&octets[..length], from.port()), (&b"hello"[..], 4000));
+        assert_eq!((links.counters().sent, links.counters().write_errors), (1, 0));
+    });
+}
+
+#[test]
+fn a_name_that_is_taken_is_refused_and_a_deleted_interface_is_made_anew() {
+    in_namespace(async |_| {
+        let mut links = VirtualLinks::open().unwrap();
+        ip("link add gn0 type veth peer name other");
+        let error = links.set(config()).unwrap_err();
+        assert!(matches!(&error, Error::Busy { device } if device == "gn0"), "{error}");
+        ip("link del gn0");
+        links.set(config()).unwrap();
+        assert_eq!(addresses(&mut links).await.len(), 1);
+        ip("link del gn0");
+        assert_eq!(addresses(&mut links).await, [(address(LINK_LOCAL), 64)]);
+        assert!(ip("link show dev gn0").contains("02:00:00:00:00:0a"));
+    });
+}
+
+#[test]
+fn the_kernel_configures_only_links_that_were_learnt() {
+    in_namespace(async |_| {
+        let mut links = VirtualLinks::open().unwrap();
+        links.set(config()).unwrap();
+        let learnt =
+            VirtualLinkConfig { id: 8, name: "gn0-1".into(), accept_advertisements: true, ..config() };
+        links.set(learnt).unwrap();
+        let accepts = |name: &str| {
+            std::fs::read_to_string(format!("/proc/sys/net/ipv6/conf/{name}/accept_ra")).unwrap()
+        };
+        assert_eq!((accepts("gn0").trim(), accepts("gn0-1").trim()), ("0", "2"));
+    });
+}
