@@ -1,5 +1,7 @@
 //! Virtual interfaces for IPv6 over GeoNetworking, with `ip` and the kernel's own traffic as witnesses.
 
+#![allow(clippy::unwrap_used)]
+
 mod common;
 
 use std::net::{Ipv6Addr, UdpSocket};
