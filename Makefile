@@ -8,13 +8,14 @@ BENCH_ARGS ?=
 CARNET_PYTHON ?= /usr/bin/python3
 export CARNET_PYTHON
 
-.PHONY: help demo figures test conformance lint build bench bench-figures bench-geonet bench-micro clean
+.PHONY: help demo figures test test-kernel test-radio conformance lint build bench bench-figures bench-geonet bench-micro clean
 
 help:
 	@echo 'make demo    a mobile router moves between two access networks; shows what its host feels (1 minute)'
 	@echo 'make test    everything that is claimed, tested (needs root for the network namespaces)'
 	@echo 'make conformance  the test purposes of ETSI for GeoNetworking and BTP (half a minute; part of make test)'
 	@echo 'make test-kernel   the program on a stock Debian kernel in an emulated machine, over every data path (an hour)'
+	@echo 'make test-radio    GeoNetworking over 802.11p there, on radios of mac80211_hwsim (5 minutes; part of make test-kernel)'
 	@echo 'make lint    format, clippy, documentation, conventions'
 	@echo 'make bench   how fast the data paths are (needs root; 15 minutes, BENCH_ARGS=--quick 2 minutes)'
 	@echo 'make bench-geonet   how fast the real program forwards GeoNetworking packets (5 minutes)'
@@ -56,6 +57,10 @@ conformance:
 test-kernel:
 	@tools/setup.sh test-kernel
 	tools/test-kernel.sh
+
+test-radio:
+	@tools/setup.sh test-kernel
+	tools/test-kernel.sh radio
 
 bench:
 	@tools/setup.sh demo

@@ -34,6 +34,7 @@ fi
 
 if [ "$purpose" = test-kernel ]; then
   need qemu-system-x86_64 qemu-system-x86
+  need iw iw
 fi
 
 if ! command -v cargo >/dev/null 2>&1; then

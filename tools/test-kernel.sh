@@ -5,7 +5,8 @@
 #   tools/test-kernel.sh [PATH ...] [-- TEST ...]
 #
 # runs the tests (those that concern the data path, or those whose names contain one of TEST) once for each data
-# path, "kernel", "bpf" and "tun" unless others are named. The machine is emulated (it has no network, and sees this
+# path, and then scenarios of GeoNetworking over real 802.11 (mac80211_hwsim) for the path "radio". These are "kernel",
+# "bpf", "tun" and "radio" unless others are named. The machine is emulated (it has no network, and sees this
 # file system, whatever it writes there is gone with it), so this is about function: limits of time are longer and
 # rates of packets lower by CARNET_TEST_SLOW. Kernel and busybox are Debian packages, downloaded once into
 # target/test-kernel.
@@ -20,9 +21,10 @@ while [ $# -gt 0 ]; do
     *) paths="$paths $1"; shift ;;
   esac
 done
-: "${paths:=kernel bpf tun}"
+: "${paths:=kernel bpf tun radio}"
 slow=${CARNET_TEST_SLOW:-4}
-limit=${CARNET_TEST_LIMIT:-3000} # seconds for the whole machine
+scenarios='platoon turn-off'
+limit=${CARNET_TEST_LIMIT:-6000} # seconds for the whole machine
 here=$PWD
 target=${CARGO_TARGET_DIR:-$here/target}
 cache=$target/test-kernel
@@ -62,7 +64,8 @@ if [ ! -e "$image" ] || [ "$0" -nt "$image" ]; then
   ln -s ../bin/busybox "$tree/sbin/modprobe"
   (cd "$cache/root/$modules" && cp modules.* "$tree/$modules/" &&
     for part in drivers/virtio fs/9p fs/netfs fs/fscache fs/overlayfs net/9p net/ipv6 net/sched net/bridge net/802 \
-      net/llc net/netfilter lib/libcrc32c.ko crypto/crc32c_generic.ko drivers/net/veth.ko drivers/net/tun.ko drivers/net/dummy.ko; do
+      net/llc net/netfilter net/wireless net/mac80211 net/rfkill lib/crypto/libarc4.ko \
+      $(cd kernel && find drivers/net/wireless -name 'mac80211_hwsim.ko*') lib/libcrc32c.ko crypto/crc32c_generic.ko drivers/net/veth.ko drivers/net/tun.ko drivers/net/dummy.ko; do
       mkdir -p "$tree/$modules/kernel/${part%/*}"
       cp -r "kernel/$part" "$tree/$modules/kernel/${part%/*}/"
     done)
@@ -76,6 +79,7 @@ for module in virtio_pci 9pnet_virtio 9p overlay tun veth dummy bridge ip6_tunne
   crc32c_generic nf_tables; do
   modprobe $module
 done
+modprobe mac80211_hwsim radios=0
 mount -t 9p -o ro,trans=virtio,version=9p2000.L,msize=1048576,cache=loose host /host
 mount -t tmpfs tmpfs /rw
 mkdir /rw/upper /rw/work
@@ -95,7 +99,7 @@ END
 fi
 
 echo "test-kernel: building"
-cargo build --release --quiet --bin carnet
+cargo build --release --quiet --bin carnet --bin carnet-lab
 program=$(cargo test --release --quiet --no-run --message-format=json --package carnet --test program |
   sed -n 's/.*"name":"program".*"executable":"\([^"]*\)".*/\1/p')
 [ -x "$program" ] || { echo "test-kernel: found no test binary" >&2; exit 1; }
@@ -108,6 +112,14 @@ program=$(cargo test --release --quiet --no-run --message-format=json --package 
   echo "for file in '$target/release/carnet' '$program'; do cp \"\$file\" /run/copy; cp /run/copy \"\$file\"; done"
   echo "ip link set lo up; cd '$here/crates/carnet'; uname -sr"
   for path in $paths; do
+    if [ "$path" = radio ]; then
+      for scenario in $scenarios; do
+        echo "echo; echo '=== scenario $scenario over 802.11'"
+        echo "'$target/release/carnet-lab' run $scenario --scenarios '$here/scenarios' --radio hwsim --pcap --slow" \
+          "--out /tmp/$scenario 2>&1 || { echo 'test result: FAILED'; tail -n 5 /tmp/$scenario/logs/*; }"
+      done
+      continue
+    fi
     echo "echo; echo '=== dataplane.path = $path'"
     echo "CARNET_TEST_PATH=$path '$program' --nocapture --test-threads=1 $tests 2>&1"
   done
@@ -121,11 +133,18 @@ timeout "$limit" qemu-system-x86_64 -machine q35 -accel tcg,thread=multi -cpu ma
   -device virtio-9p-pci,fsdev=host,mount_tag=host \
   -append "console=ttyS0 quiet loglevel=3 panic=-1 carnet_script=$work/script" </dev/null 2>&1 |
   sed -u 's|\r||g' | tee "$work/log"
+for path in $paths; do
+  [ "$path" != radio ] && continue
+  for scenario in $scenarios; do
+    sed -n "/^=== scenario $scenario/,/^===/p" "$work/log" | grep -q '^  PASS: ' || {
+      echo "test-kernel: scenario $scenario did not pass" >&2; status=1; }
+  done
+done
 grep -q '^=== end' "$work/log" || { echo "test-kernel: the machine ended too early, or after $limit s" >&2; status=1; }
 grep -Eq '^(test result: FAILED)' "$work/log" && status=1
 
-passed=$(awk '/^test result:/ { n += $4 } END { print n + 0 }' "$work/log")
-failed=$(awk '/^test result:/ { n += $6 } END { print n + 0 }' "$work/log")
+passed=$(awk '/^test result:/ { n += $4 } /^  (PASS|FAIL): / { n += $2 } END { print n + 0 }' "$work/log")
+failed=$(awk '/^test result:/ { n += $6 } /^  (PASS|FAIL): / { n += $4 } END { print n + 0 }' "$work/log")
 skipped=$(grep -c 'SKIPPED: ' "$work/log" || true)
 if [ "$skipped" -gt 0 ]; then
   echo

@@ -43,12 +43,37 @@ pub struct Judged {
     pub why: Option<String>,
 }
 
-/// Judges all expectations. `captured` tells whether pcaps were made and read, or why not.
-pub fn judge(expectations: &[Expect], metrics: &Metrics, captured: Result<(), &str>) -> Vec<Judged> {
-    expectations.iter().map(|e| judge_one(e, metrics, captured)).collect()
+/// What can be judged in a run.
+#[derive(Debug, Clone, Copy)]
+pub struct Judging<'a> {
+    /// Whether pcaps were made and read, or why not.
+    pub captured: Result<(), &'a str>,
+    /// The radios tell their nodes what was acknowledged.
+    pub feedback: bool,
+    /// Times do not count.
+    pub slow: bool,
 }
 
-fn judge_one(e: &Expect, metrics: &Metrics, captured: Result<(), &str>) -> Judged {
+impl Judging<'_> {
+    /// Why an expectation cannot be judged.
+    fn skipped(&self, e: &Expect) -> Option<String> {
+        if let (true, Err(why)) = (e.needs_pcap, self.captured) {
+            return Some(why.into());
+        }
+        if e.needs_feedback && !self.feedback {
+            return Some("needs --radio hwsim".into());
+        }
+        (self.slow && matches!(e.unit.as_str(), "s" | "ms" | "us"))
+            .then(|| "times do not count (--slow)".into())
+    }
+}
+
+/// Judges all expectations.
+pub fn judge(expectations: &[Expect], metrics: &Metrics, judging: &Judging<'_>) -> Vec<Judged> {
+    expectations.iter().map(|e| judge_one(e, metrics, judging)).collect()
+}
+
+fn judge_one(e: &Expect, metrics: &Metrics, judging: &Judging<'_>) -> Judged {
     let section = e.after.as_ref().map_or(RUN, |s| s.get_ref());
     let get = |section: &str, name: &str| metrics.get(section).and_then(|m| m.get(name)).copied();
     let measured = get(section, &e.metric);
@@ -73,9 +98,9 @@ fn judge_one(e: &Expect, metrics: &Metrics, captured: Result<(), &str>) -> Judge
         .filter_map(|(word, bound)| bound.map(|b| format!("{word}{}", shown(Some(b + added), &e.unit))))
         .collect();
     judged.expected = words.join(", ");
-    if let (true, Err(why)) = (e.needs_pcap, captured) {
+    if let Some(why) = judging.skipped(e) {
         judged.outcome = Outcome::Skipped;
-        judged.why = Some(why.into());
+        judged.why = Some(why);
         return judged;
     }
     let Some(value) = measured else {
@@ -130,8 +155,11 @@ mod tests {
         m
     }
 
+    const ALL: Judging<'static> = Judging { captured: Ok(()), feedback: true, slow: false };
+    const LITTLE: Judging<'static> = Judging { captured: Err("no pcap"), feedback: false, slow: true };
+
     fn outcome(e: &Expect) -> Outcome {
-        judge_one(e, &metrics(), Err("no pcap")).outcome
+        judge_one(e, &metrics(), &LITTLE).outcome
     }
 
     fn expect(metric: &str) -> Expect {
@@ -157,13 +185,13 @@ mod tests {
         assert_eq!(outcome(&e), Outcome::Fail);
         let with = Expect { plus: Some("rtt".into()), ..e.clone() };
         assert_eq!(outcome(&with), Outcome::Pass);
-        assert_eq!(judge_one(&with, &metrics(), Ok(())).expected, "below 100.5");
+        assert_eq!(judge_one(&with, &metrics(), &ALL).expected, "below 100.5");
         assert_eq!(outcome(&Expect { plus: Some("none".into()), ..e }), Outcome::Fail);
     }
 
     #[test]
     fn what_was_not_measured_fails() {
-        let judged = judge_one(&Expect { equals: Some(0.0), ..expect("none") }, &metrics(), Ok(()));
+        let judged = judge_one(&Expect { equals: Some(0.0), ..expect("none") }, &metrics(), &ALL);
         assert_eq!((judged.outcome, judged.why.as_deref()), (Outcome::Fail, Some("not measured")));
     }
 
@@ -171,7 +199,17 @@ mod tests {
     fn without_a_capture_what_needs_one_is_skipped() {
         let e = Expect { needs_pcap: true, equals: Some(0.0), ..expect("none") };
         assert_eq!(outcome(&e), Outcome::Skipped);
-        assert_eq!(judge_one(&e, &metrics(), Ok(())).outcome, Outcome::Fail);
+        assert_eq!(judge_one(&e, &metrics(), &ALL).outcome, Outcome::Fail);
+    }
+
+    #[test]
+    fn what_the_run_cannot_show_is_skipped() {
+        let e = Expect { below: Some(1.0), ..expect("rtt") };
+        for e in [Expect { needs_feedback: true, ..e.clone() }, Expect { unit: "ms".into(), ..e.clone() }] {
+            assert_eq!(outcome(&e), Outcome::Skipped);
+            assert_eq!(judge_one(&e, &metrics(), &ALL).outcome, Outcome::Pass);
+        }
+        assert_eq!(outcome(&e), Outcome::Pass);
     }
 
     #[test]

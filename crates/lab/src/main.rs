@@ -140,6 +140,12 @@ struct RunArgs {
     /// The data path of stations whose config names none, as `dataplane.path` (docs/config.md).
     #[arg(long, value_name = "PATH")]
     path: Option<String>,
+    /// What the radios of the nodes are.
+    #[arg(long, value_enum, default_value_t)]
+    radio: radio::Kind,
+    /// Do not judge times: the machine is emulated, or busy.
+    #[arg(long)]
+    slow: bool,
 }
 
 fn main() -> ExitCode {
@@ -253,6 +259,8 @@ fn plan(args: &RunArgs, mode: Mode) -> anyhow::Result<run::Plan> {
         hold: args.hold,
         verbose: args.verbose,
         path: args.path.clone(),
+        radio: args.radio,
+        slow: args.slow,
         mode,
     })
 }

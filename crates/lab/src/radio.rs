@@ -1,18 +1,19 @@
 //! The radio medium in real time: frames between the interfaces of the nodes and the model.
 //!
-//! The radio interface of a node is one end of a veth pair. All other ends are in a namespace of their own, where
-//! a single packet socket takes what the nodes send, with the time at which the kernel took it, and hands to each
-//! node what it hears. A thread holds the model ([`crate::medium`]), feeds it these frames and wakes when it has
+//! The radio interface of a node is one end of a veth pair ([`veth`]), or, where the kernel has it, a radio of
+//! mac80211_hwsim with the whole 802.11 stack of the kernel ([`hwsim`]). A thread holds the model ([`crate::medium`]), feeds it these frames and wakes when it has
 //! something to do. When the machine is late, the model still decides everything at the time at which it was to
 //! happen; only the delivery is late.
 //!
 //! Bounds: the queue of each radio, the batch of frames taken at once, the buffer of the socket; what does not fit
 //! is counted.
 
-use std::collections::{BTreeMap, BTreeSet, HashMap};
-use std::fs::File;
-use std::io::IoSliceMut;
-use std::os::fd::{AsFd, AsRawFd, OwnedFd};
+pub mod hwsim;
+mod netlink;
+mod veth;
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::os::fd::BorrowedFd;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, mpsc};
 use std::thread::JoinHandle;
@@ -20,12 +21,6 @@ use std::thread::JoinHandle;
 use anyhow::{Context, anyhow};
 use nix::errno::Errno;
 use nix::poll::{PollFd, PollFlags, ppoll};
-use nix::sched::{CloneFlags, setns};
-use nix::sys::socket::sockopt::{RcvBuf, RcvBufForce, ReceiveTimestampns};
-use nix::sys::socket::{
-    AddressFamily, ControlMessageOwned, LinkAddr, MsgFlags, SockFlag, SockProtocol, SockType, recvmsg,
-    sendto, setsockopt, socket,
-};
 use nix::sys::time::TimeSpec;
 
 use crate::clock::{self, MILLISECOND};
@@ -33,6 +28,16 @@ use crate::medium::channel::{Channel, Mac, Output};
 use crate::medium::stats::Counters;
 use crate::scenario::Scenario;
 use crate::traffic::geonet::{self, Mark};
+
+/// What the radios of the nodes are.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, clap::ValueEnum)]
+pub enum Kind {
+    /// Ethernet with the model in between.
+    #[default]
+    Veth,
+    /// 802.11 of the kernel outside the context of a BSS, on radios of mac80211_hwsim.
+    Hwsim,
+}
 
 /// The namespace of the medium's ends. A name with an at sign is none that a node has.
 pub const NAMESPACE: &str = "@medium";
@@ -119,12 +124,16 @@ pub fn port(number: usize) -> String {
 
 impl Medium {
     /// Starts the medium of a scenario, whose interfaces must be there; second 0 of the tracks is at `epoch`.
-    /// `None` if it has none.
-    pub fn start(scenario: &Scenario, epoch: u64) -> anyhow::Result<Option<Medium>> {
+    /// `None` if it has none. `radios` are those of mac80211_hwsim, where they are used.
+    pub fn start(
+        scenario: &Scenario,
+        epoch: u64,
+        radios: Option<hwsim::Hwsim>,
+    ) -> anyhow::Result<Option<Medium>> {
         let Some(medium) = &scenario.medium else { return Ok(None) };
         let nodes = nodes(scenario);
-        let radios = scenario.tracks.values().enumerate().map(|(n, track)| (mac(n), track.clone()));
-        let channel = Channel::new(medium.parameters(), epoch, radios.collect());
+        let tracks = scenario.tracks.values().enumerate().map(|(n, track)| (mac(n), track.clone()));
+        let channel = Channel::new(medium.parameters(), epoch, tracks.collect());
         let shared = Arc::new(Shared {
             state: Mutex::new(State { channel, marks: BTreeMap::new() }),
             stop: AtomicBool::new(false),
@@ -136,15 +145,21 @@ impl Medium {
         let (ready, is_ready) = mpsc::channel();
         let (thread_shared, count) = (shared.clone(), nodes.len());
         let thread = std::thread::Builder::new().name("medium".into()).spawn(move || {
-            let io = match Io::open(count) {
-                Ok(io) => io,
+            let open = || -> anyhow::Result<Box<dyn Carrier>> {
+                Ok(match radios {
+                    Some(radios) => Box::new(radios),
+                    None => Box::new(veth::Veth::open(count)?),
+                })
+            };
+            let carrier = match open() {
+                Ok(carrier) => carrier,
                 Err(error) => {
                     let _ = ready.send(Err(error));
                     return Ok(());
                 }
             };
             let _ = ready.send(Ok(()));
-            io.run(&thread_shared)
+            run(carrier, &thread_shared)
         })?;
         is_ready.recv().context("the medium did not start")??;
         Ok(Some(Medium { shared, thread: Some(thread), nodes }))
@@ -196,148 +211,66 @@ impl Drop for Medium {
     }
 }
 
-/// The socket in the medium's namespace.
-struct Io {
-    socket: OwnedFd,
-    /// Address of each port, by the number of its radio.
-    ports: Vec<LinkAddr>,
-    /// Number of the radio, by interface index.
-    radios: HashMap<usize, usize>,
+/// The way between the interfaces of the nodes and the model.
+trait Carrier {
+    /// Takes what the nodes have sent, without waiting; says how many frames the kernel had refused to take.
+    fn receive(&mut self, channel: &mut Channel) -> anyhow::Result<u64>;
+
+    /// Carries out what the model says. For what is to be delivered: whether the kernel took it.
+    fn carry(&mut self, output: &Output) -> anyhow::Result<Option<bool>>;
+
+    /// Readable when there is something to receive.
+    fn descriptor(&self) -> BorrowedFd<'_>;
 }
 
-impl Io {
-    /// Moves this thread into the namespace of the medium, and opens the socket there.
-    fn open(count: usize) -> anyhow::Result<Io> {
-        let path = format!("/run/netns/{NAMESPACE}");
-        let namespace = File::open(&path).with_context(|| format!("cannot open {path}"))?;
-        setns(&namespace, CloneFlags::CLONE_NEWNET).context("cannot enter the namespace of the medium")?;
-        let mut found = HashMap::new();
-        for interface in nix::ifaddrs::getifaddrs()? {
-            if let Some(address) = interface.address.as_ref().and_then(|a| a.as_link_addr()) {
-                found.insert(interface.interface_name.clone(), *address);
-            }
-        }
-        let port = |n| found.get(&port(n)).copied().with_context(|| format!("radio {n} has no port"));
-        let ports = (0..count).map(port).collect::<anyhow::Result<Vec<LinkAddr>>>()?;
-        let radios = ports.iter().enumerate().map(|(n, port)| (port.ifindex(), n)).collect();
-        let socket = socket(
-            AddressFamily::Packet,
-            SockType::Raw,
-            SockFlag::SOCK_NONBLOCK | SockFlag::SOCK_CLOEXEC,
-            SockProtocol::EthAll,
-        )
-        .context("cannot open a packet socket for the medium")?;
-        setsockopt(&socket, ReceiveTimestampns, &true)?;
-        // In a user namespace the limit of the system holds.
-        if setsockopt(&socket, RcvBufForce, &RECEIVE_BUFFER).is_err() {
-            let _ = setsockopt(&socket, RcvBuf, &RECEIVE_BUFFER);
-        }
-        // A sleep ends within 1 us of its time instead of the usual 50.
-        let _ = nix::sys::prctl::set_timerslack(1000);
-        Ok(Io { socket, ports, radios })
-    }
-
-    fn run(&self, shared: &Shared) -> anyhow::Result<()> {
-        let mut outputs = Vec::new();
-        while !shared.stop.load(Ordering::Relaxed) {
-            let due = {
-                let mut state = shared.state.lock().unwrap_or_else(PoisonError::into_inner);
-                let state = &mut *state;
-                self.receive(&mut state.channel)?;
-                state.channel.handle_timeout(clock::monotonic());
-                while let Some(output) = state.channel.poll_output() {
-                    if let Output::Sent { radio, frame, .. } = &output
-                        && let Some(mark) = geonet::find_mark(frame)
-                    {
-                        let on_air = state.marks.entry(mark).or_default();
-                        on_air.transmissions += 1;
-                        on_air.unicast += u64::from(frame.first().is_some_and(|octet| octet & 1 == 0));
-                        on_air.senders.insert(*radio);
-                    }
-                    outputs.push(output);
+fn run(mut carrier: Box<dyn Carrier>, shared: &Shared) -> anyhow::Result<()> {
+    // A sleep ends within 1 us of its time instead of the usual 50.
+    let _ = nix::sys::prctl::set_timerslack(1000);
+    let mut outputs = Vec::new();
+    while !shared.stop.load(Ordering::Relaxed) {
+        let due = {
+            let mut state = shared.state.lock().unwrap_or_else(PoisonError::into_inner);
+            let state = &mut *state;
+            let refused = carrier.receive(&mut state.channel)?;
+            shared.refused.fetch_add(refused, Ordering::Relaxed);
+            state.channel.handle_timeout(clock::monotonic());
+            while let Some(output) = state.channel.poll_output() {
+                if let Output::Sent { radio, frame, .. } = &output
+                    && let Some(mark) = geonet::find_mark(frame)
+                {
+                    let on_air = state.marks.entry(mark).or_default();
+                    on_air.transmissions += 1;
+                    on_air.unicast += u64::from(frame.first().is_some_and(|octet| octet & 1 == 0));
+                    on_air.senders.insert(*radio);
                 }
-                state.channel.poll_timeout()
-            };
-            for output in outputs.drain(..) {
-                self.deliver(&output, shared)?;
+                outputs.push(output);
             }
-            self.wait(due)?;
+            state.channel.poll_timeout()
+        };
+        for output in outputs.drain(..) {
+            match (carrier.carry(&output)?, &output) {
+                (Some(true), Output::Received { at, .. }) => {
+                    let late = clock::monotonic().saturating_sub(*at);
+                    shared.delivered.fetch_add(1, Ordering::Relaxed);
+                    shared.late.fetch_add(late, Ordering::Relaxed);
+                    shared.latest.fetch_max(late, Ordering::Relaxed);
+                }
+                (Some(false), _) => drop(shared.refused.fetch_add(1, Ordering::Relaxed)),
+                _ => {}
+            }
         }
-        Ok(())
+        wait(carrier.descriptor(), due)?;
     }
+    Ok(())
+}
 
-    /// Takes what the nodes have sent.
-    fn receive(&self, channel: &mut Channel) -> anyhow::Result<()> {
-        let mut buffer = [0_u8; LONGEST];
-        let mut control = nix::cmsg_space!(TimeSpec);
-        // What the kernel's wall clock shows, on the monotonic one.
-        let shift = clock::monotonic() as i64 - clock::realtime() as i64;
-        for _ in 0..BATCH {
-            let mut iov = [IoSliceMut::new(&mut buffer)];
-            let message = match recvmsg::<LinkAddr>(
-                self.socket.as_raw_fd(),
-                &mut iov,
-                Some(&mut control),
-                MsgFlags::empty(),
-            ) {
-                Ok(message) => message,
-                Err(Errno::EAGAIN) => break,
-                // An interface is gone, or the call was interrupted.
-                Err(Errno::ENETDOWN | Errno::ENXIO | Errno::ENODEV | Errno::EINTR) => continue,
-                Err(error) => return Err(error).context("the medium cannot receive"),
-            };
-            let stamp = message.cmsgs().ok().into_iter().flatten().find_map(|c| match c {
-                ControlMessageOwned::ScmTimestampns(t) => Some(t),
-                _ => None,
-            });
-            let at = stamp.map_or_else(clock::monotonic, |t| {
-                let wall = t.tv_sec() * clock::SECOND as i64 + t.tv_nsec();
-                u64::try_from(wall + shift).unwrap_or(0)
-            });
-            let radio = message.address.and_then(|from| self.radios.get(&from.ifindex()).copied());
-            let length = message.bytes;
-            if let (Some(radio), true) = (radio, length >= 14) {
-                channel.enqueue(at, radio, Arc::from(&buffer[..length]));
-            }
-        }
-        Ok(())
-    }
-
-    fn deliver(&self, output: &Output, shared: &Shared) -> anyhow::Result<()> {
-        let Output::Received { at, radio, frame } = output else { return Ok(()) };
-        match sendto(self.socket.as_raw_fd(), frame, &self.ports[*radio], MsgFlags::empty()) {
-            Ok(_) => {
-                let late = clock::monotonic().saturating_sub(*at);
-                shared.delivered.fetch_add(1, Ordering::Relaxed);
-                shared.late.fetch_add(late, Ordering::Relaxed);
-                shared.latest.fetch_max(late, Ordering::Relaxed);
-                Ok(())
-            }
-            // The interface is down or gone, or cannot take more.
-            Err(
-                Errno::ENETDOWN
-                | Errno::ENXIO
-                | Errno::ENODEV
-                | Errno::ENOBUFS
-                | Errno::EAGAIN
-                | Errno::EINTR
-                | Errno::EMSGSIZE,
-            ) => {
-                shared.refused.fetch_add(1, Ordering::Relaxed);
-                Ok(())
-            }
-            Err(error) => Err(error).context("the medium cannot deliver a frame"),
-        }
-    }
-
-    /// Until there is a frame, or something is due.
-    fn wait(&self, due: Option<u64>) -> anyhow::Result<()> {
-        let span = due.map_or(TICK, |due| due.saturating_sub(clock::monotonic()).min(TICK));
-        let mut fds = [PollFd::new(self.socket.as_fd(), PollFlags::POLLIN)];
-        let timeout = TimeSpec::new((span / clock::SECOND) as _, (span % clock::SECOND) as _);
-        match ppoll(&mut fds, Some(timeout), None) {
-            Ok(_) | Err(Errno::EINTR) => Ok(()),
-            Err(error) => Err(error).context("the medium cannot wait"),
-        }
+/// Until there is a frame, or something is due.
+fn wait(descriptor: BorrowedFd<'_>, due: Option<u64>) -> anyhow::Result<()> {
+    let span = due.map_or(TICK, |due| due.saturating_sub(clock::monotonic()).min(TICK));
+    let mut fds = [PollFd::new(descriptor, PollFlags::POLLIN)];
+    let timeout = TimeSpec::new((span / clock::SECOND) as _, (span % clock::SECOND) as _);
+    match ppoll(&mut fds, Some(timeout), None) {
+        Ok(_) | Err(Errno::EINTR) => Ok(()),
+        Err(error) => Err(error).context("the medium cannot wait"),
     }
 }

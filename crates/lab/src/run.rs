@@ -25,7 +25,7 @@ use crate::metrics::{self, RUN, Section};
 use crate::nat;
 use crate::prepare;
 use crate::process::{Daemon, in_node, output, wait_for};
-use crate::radio::Medium;
+use crate::radio::{Kind, Medium};
 use crate::results::{self, ActionDone, EventSeen, HeadlineValue, Results, SCHEMA_VERSION};
 use crate::samples::Samples;
 use crate::scenario::{Action, End, Node, Scenario};
@@ -55,6 +55,10 @@ pub struct Plan {
     pub verbose: bool,
     /// The data path of stations whose config names none.
     pub path: Option<String>,
+    /// What radios are.
+    pub radio: Kind,
+    /// The machine is slow: times do not count.
+    pub slow: bool,
     /// How the testbed is kept apart.
     pub mode: Mode,
 }
@@ -82,7 +86,7 @@ pub fn run(plan: &Plan) -> anyhow::Result<bool> {
     std::fs::create_dir_all(&logs).with_context(|| format!("cannot make {}", logs.display()))?;
     println!("{}: {}", plan.name, scenario.title);
     console::step(&format!("testbed apart from the host, {}", plan.mode.words()));
-    topology::build(&scenario)?;
+    let radios = topology::build(&scenario, plan.radio)?;
     if plan.path.as_deref() == Some("xdp") {
         topology::receive_redirected(&scenario)?;
     }
@@ -95,7 +99,7 @@ pub fn run(plan: &Plan) -> anyhow::Result<bool> {
         scenario.epoch = clock::monotonic() + START * scenario.nodes.len() as u64 + medium.settle.0;
         prepare::traces(&scenario, &plan.out.join("stations"))?;
     }
-    let medium = Medium::start(&scenario, scenario.epoch)?;
+    let medium = Medium::start(&scenario, scenario.epoch, radios)?;
     if let Some(medium) = &medium {
         console::step(&format!("{} radios are on the air", medium.nodes.len()));
     }
@@ -442,7 +446,11 @@ impl Testbed {
         let radios = self.medium.as_ref().map_or(&[][..], |m| &m.nodes);
         samples.metrics(&mut all, radios, &sections);
         metrics::derive(&mut all, &self.scenario.derived);
-        let expectations = expect::judge(&self.scenario.expect, &all, captured);
+        let expectations = expect::judge(
+            &self.scenario.expect,
+            &all,
+            &expect::Judging { captured, feedback: plan.radio == Kind::Hwsim, slow: plan.slow },
+        );
         let headline = self.scenario.headline.iter().map(|h| HeadlineValue {
             label: h.label.clone(),
             value: all

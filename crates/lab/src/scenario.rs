@@ -307,6 +307,9 @@ pub struct Expect {
     /// Only judged in a run with `--pcap`, and with tshark installed.
     #[serde(default)]
     pub needs_pcap: bool,
+    /// Only judged where the radios tell what was acknowledged: with `--radio hwsim`.
+    #[serde(default)]
+    pub needs_feedback: bool,
 }
 
 /// A number at the head of the report.

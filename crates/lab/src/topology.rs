@@ -4,7 +4,8 @@
 //! the same in every run. A link of two ends is a veth pair, or two where it is emulated, with what joins them between
 //! ([`crate::emulation::runner`]); a shared link is a bridge, with multicast snooping off, in the lab's own namespace. A radio interface is a veth pair, too; its other end is in the
 //! namespace of the medium ([`crate::radio`]). The kernel speaks IPv6 on a radio interface only where the scenario
-//! gives it an address there: a channel has no room for what nobody asked for.
+//! gives it an address there: a channel has no room for what nobody asked for. Radios of mac80211_hwsim stand in for the
+//! veth pairs where they are asked for ([`crate::radio::hwsim`]).
 
 use std::collections::BTreeMap;
 use std::io::Write;
@@ -16,17 +17,17 @@ use anyhow::{Context, bail};
 use crate::emulation::runner;
 use crate::nat;
 use crate::process::{in_node, output};
-use crate::radio;
+use crate::radio::{self, hwsim::Hwsim};
 use crate::scenario::{End, Node, Prefix, Scenario};
 use crate::tools;
 
-/// Builds the nodes and links of a scenario.
-pub fn build(scenario: &Scenario) -> anyhow::Result<()> {
+/// Builds the nodes and links of a scenario, with radios of a kind.
+pub fn build(scenario: &Scenario, radios: radio::Kind) -> anyhow::Result<Option<Hwsim>> {
     let mut world = String::from("link set lo up\n");
     for name in scenario.nodes.keys() {
         world += &format!("netns add {name}\n");
     }
-    if scenario.medium.is_some() {
+    if scenario.medium.is_some() && radios == radio::Kind::Veth {
         world += &format!("netns add {}\n", radio::NAMESPACE);
     }
     let emulated = runner::emulated(scenario);
@@ -46,7 +47,14 @@ pub fn build(scenario: &Scenario) -> anyhow::Result<()> {
     }
     batch(None, &link_commands(scenario))?;
     build_emulated(scenario, &emulated)?;
-    build_radios(scenario)?;
+    let hwsim = match radios {
+        radio::Kind::Hwsim if scenario.medium.is_some() => Some(Hwsim::build(scenario)?),
+        _ => {
+            build_radios(scenario)?;
+            None
+        }
+    };
+    silence_radios(scenario)?;
     for (name, node) in &scenario.nodes {
         let (six, four) = node_commands(name, node, scenario);
         batch(Some(name), &six)?;
@@ -54,7 +62,10 @@ pub fn build(scenario: &Scenario) -> anyhow::Result<()> {
             batch_of("-4", Some(name), &four)?;
         }
     }
-    Ok(())
+    if hwsim.is_some() {
+        Hwsim::join(scenario)?;
+    }
+    Ok(hwsim)
 }
 
 /// The ports of emulated links up; and their ends such that each frame is one that could be on a wire: not longer than
@@ -139,10 +150,9 @@ fn link_commands(scenario: &Scenario) -> String {
     commands
 }
 
-/// Makes the radio interfaces.
+/// Makes the radio interfaces as veth pairs.
 fn build_radios(scenario: &Scenario) -> anyhow::Result<()> {
     let nodes = radio::nodes(scenario);
-    let silent = |interface: &str| format!("net/ipv6/conf/{interface}/disable_ipv6");
     if nodes.is_empty() {
         return Ok(());
     }
@@ -158,7 +168,15 @@ fn build_radios(scenario: &Scenario) -> anyhow::Result<()> {
     }
     batch(None, &commands)?;
     let ports = (0..nodes.len()).map(|n| format!("link set dev {} up\n", radio::port(n)));
-    batch(Some(radio::NAMESPACE), &ports.collect::<String>())?;
+    batch(Some(radio::NAMESPACE), &ports.collect::<String>())
+}
+
+fn silent(interface: &str) -> String {
+    format!("net/ipv6/conf/{interface}/disable_ipv6")
+}
+
+/// Keeps the kernel's IPv6 off radio interfaces without an address.
+fn silence_radios(scenario: &Scenario) -> anyhow::Result<()> {
     for (name, node) in &scenario.nodes {
         if let Some(interface) = radio_of(scenario, name)
             && !node.addresses.keys().any(|i| i.get_ref() == interface)
@@ -169,7 +187,8 @@ fn build_radios(scenario: &Scenario) -> anyhow::Result<()> {
     Ok(())
 }
 
-fn radio_of<'a>(scenario: &'a Scenario, node: &str) -> Option<&'a str> {
+/// The radio interface of a node.
+pub fn radio_of<'a>(scenario: &'a Scenario, node: &str) -> Option<&'a str> {
     Some(scenario.nodes.get(node)?.radio.as_ref()?.get_ref().interface.as_str())
 }
 

@@ -17,7 +17,10 @@ fn scenarios_are_listed() {
     assert!(out.status.success(), "{}", said(&out));
     let listed = String::from_utf8_lossy(&out.stdout).into_owned();
     let names: Vec<&str> = listed.lines().filter_map(|line| line.split_whitespace().next()).collect();
-    assert_eq!(names, ["crossing", "flood-50", "highway-100", "platoon", "returning-home", "two-uplinks"]);
+    assert_eq!(
+        names,
+        ["crossing", "flood-50", "highway-100", "platoon", "returning-home", "turn-off", "two-uplinks"]
+    );
 }
 
 #[test]
@@ -26,7 +29,7 @@ fn an_unknown_scenario_is_answered_with_those_that_exist() {
     assert_eq!(out.status.code(), Some(1));
     assert!(
         said(&out).contains(
-            "there is no scenario \"two-uplink\"; there are: crossing, flood-50, highway-100, platoon, returning-home, two-uplinks"
+            "there is no scenario \"two-uplink\"; there are: crossing, flood-50, highway-100, platoon, returning-home, turn-off, two-uplinks"
         ),
         "{}",
         said(&out)

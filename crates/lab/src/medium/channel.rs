@@ -63,6 +63,17 @@ pub enum Output {
         /// The frame.
         frame: Frame,
     },
+    /// A radio is done with a frame of its own, for better or worse.
+    Done {
+        /// Which radio.
+        radio: usize,
+        /// The frame.
+        frame: Frame,
+        /// How often it was sent; not at all where the queue was full.
+        tries: u32,
+        /// The station that it was for has acknowledged it; never for one to all.
+        acknowledged: bool,
+    },
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
@@ -207,6 +218,7 @@ impl Channel {
         let r = &mut self.radios[radio];
         if r.queue.len() >= self.parameters.queue {
             r.counters.overflow += 1;
+            self.outputs.push_back(Output::Done { radio, frame, tries: 0, acknowledged: false });
             return;
         }
         r.queue.push_back(frame);
@@ -404,9 +416,9 @@ impl Channel {
         let r = &mut self.radios[radio];
         match &what {
             What::Data { frame, .. } if is_group(frame) => {
-                r.current = None;
+                let current = r.current.take();
                 self.becomes_idle(radio);
-                self.finish(radio);
+                self.finish(radio, current, false);
             }
             What::Data { .. } => {
                 r.waiting = true;
@@ -453,7 +465,8 @@ impl Channel {
             }
             (What::Acknowledgement { to }, None) if *to == radio && r.waiting && !lost() => {
                 r.waiting = false;
-                self.finish(radio);
+                let current = r.current.take();
+                self.finish(radio, current, true);
             }
             (What::Acknowledgement { .. }, _) => {}
         }
@@ -468,7 +481,8 @@ impl Channel {
         r.waiting = false;
         if r.current.as_ref().is_none_or(|c| c.tries >= TRIES) {
             r.counters.unacknowledged += 1;
-            self.finish(radio);
+            let current = r.current.take();
+            self.finish(radio, current, false);
         } else {
             r.window = (r.window * 2 + 1).min(CW_MAX);
             self.draw_backoff(radio);
@@ -477,9 +491,11 @@ impl Channel {
     }
 
     /// Done with the frame in hand: a back-off before the next one (IEEE 802.11-2020 10.3.4.3).
-    fn finish(&mut self, radio: usize) {
+    fn finish(&mut self, radio: usize, current: Option<Current>, acknowledged: bool) {
+        if let Some(Current { frame, tries, .. }) = current {
+            self.outputs.push_back(Output::Done { radio, frame, tries, acknowledged });
+        }
         let r = &mut self.radios[radio];
-        r.current = None;
         r.window = CW_MIN;
         self.draw_backoff(radio);
         self.next_frame(radio);

@@ -54,7 +54,7 @@ fn all(channel: &mut Channel) -> Vec<Output> {
 fn received(outputs: &[Output]) -> Vec<(u64, usize, u8)> {
     let one = |output: &Output| match output {
         Output::Received { at, radio, frame } => Some((*at, *radio, frame[13])),
-        Output::Sent { .. } => None,
+        Output::Sent { .. } | Output::Done { .. } => None,
     };
     outputs.iter().filter_map(one).collect()
 }
@@ -62,7 +62,7 @@ fn received(outputs: &[Output]) -> Vec<(u64, usize, u8)> {
 fn sent(outputs: &[Output]) -> Vec<(u64, usize)> {
     let one = |output: &Output| match output {
         Output::Sent { at, radio, .. } => Some((*at, *radio)),
-        Output::Received { .. } => None,
+        Output::Received { .. } | Output::Done { .. } => None,
     };
     outputs.iter().filter_map(one).collect()
 }
@@ -365,9 +365,18 @@ proptest! {
                 Output::Sent { at, radio, frame } => {
                     Some((*at, *at + airtime.of_frame(frame.len()), *radio, offer(frame)))
                 }
-                Output::Received { .. } => None,
+                Output::Received { .. } | Output::Done { .. } => None,
             })
             .collect();
+        // Each radio is done with each frame once.
+        let done = outputs.iter().filter_map(|o| match o {
+            Output::Done { radio, frame, .. } => Some((offer(frame), *radio)),
+            _ => None,
+        });
+        let mut done: Vec<(usize, usize)> = done.collect();
+        done.sort_unstable();
+        let offered: Vec<(usize, usize)> = world.offers.iter().enumerate().map(|(n, o)| (n, o.1)).collect();
+        prop_assert_eq!(done, offered);
         for output in &outputs {
             let Output::Received { at, radio, frame } = output else { continue };
             let offer = offer(frame);

@@ -1,0 +1,308 @@
+//! Radios of mac80211_hwsim: the real 802.11 stack of the kernel, with the model as its air.
+//!
+//! The lab makes one radio for each node ([`Hwsim::build`]), with the address that its veth pair would have, and moves
+//! it into the node's namespace. There `iw` makes an interface of type OCB (outside the context of a BSS, as ITS-G5
+//! has it) and joins the control channel, 5.9 GHz and 10 MHz wide. What the radios send comes to this process, which
+//! is registered as their medium. The model decides who hears it, and whether a frame to one station was
+//! acknowledged; the sender's stack is told that, as by a driver. The radios go when the socket closes.
+//!
+//! The module must be loaded (`modprobe mac80211_hwsim radios=0`). `carnet` sees an interface like any other of 802.11,
+//! with transmission status and all.
+
+use std::collections::HashMap;
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
+use std::sync::Arc;
+
+use anyhow::{Context, bail};
+use nix::errno::Errno;
+use nix::sys::socket::sockopt::{RcvBuf, RcvBufForce, ReceiveTimeout};
+use nix::sys::socket::{
+    AddressFamily, MsgFlags, NetlinkAddr, SockFlag, SockProtocol, SockType, bind, recv, send, setsockopt,
+    socket,
+};
+use nix::sys::time::TimeVal;
+
+use super::netlink::{
+    CONTROL, ERROR, FAMILY_ID, FAMILY_NAME, GET_FAMILY, Heard, Message, STAT_ACK, attribute, command,
+    ethernet,
+};
+use super::{BATCH, Carrier, RECEIVE_BUFFER, mac, nodes};
+use crate::clock;
+use crate::medium::channel::{Channel, Frame, Output};
+use crate::process::{in_node, output};
+use crate::scenario::Scenario;
+use crate::tools;
+
+/// The control channel of ITS-G5 (EN 302 663), centre in MHz, and how wide it is.
+const CHANNEL: [&str; 2] = ["5900", "10MHZ"];
+/// A regulatory domain of mac80211_hwsim's own that allows these frequencies.
+const REGULATORY_DOMAIN: u32 = 0;
+/// Messages of the kernel, at most.
+const LONGEST: usize = 16 << 10;
+/// A signal in dBm that nobody doubts; the model has decided already.
+const SIGNAL: i32 = -50;
+
+/// What is kept of a frame until the model is done with it.
+#[derive(Debug)]
+struct Pending {
+    /// Kept so that nothing else gets its place in memory, which is its key.
+    _frame: Frame,
+    original: Vec<u8>,
+    flags: u32,
+    cookie: [u8; 8],
+}
+
+/// The socket to which all radios belong.
+#[derive(Debug)]
+pub struct Hwsim {
+    socket: OwnedFd,
+    family: u16,
+    radios: usize,
+    /// By where the frame is in memory.
+    pending: HashMap<usize, Pending>,
+}
+
+impl Hwsim {
+    /// Makes the radios of a scenario, each in its node, down yet.
+    ///
+    /// # Errors
+    /// Where the kernel has no mac80211_hwsim, or `iw` is missing.
+    pub fn build(scenario: &Scenario) -> anyhow::Result<Hwsim> {
+        if tools::find("iw").is_none() {
+            bail!("missing: iw; install with: apt-get install iw");
+        }
+        let socket = socket(
+            AddressFamily::Netlink,
+            SockType::Raw,
+            SockFlag::SOCK_CLOEXEC,
+            SockProtocol::NetlinkGeneric,
+        )
+        .context("cannot open a socket of generic netlink")?;
+        bind(socket.as_raw_fd(), &NetlinkAddr::new(0, 0))?;
+        if setsockopt(&socket, RcvBufForce, &RECEIVE_BUFFER).is_err() {
+            let _ = setsockopt(&socket, RcvBuf, &RECEIVE_BUFFER);
+        }
+        // Nothing below takes the kernel so long.
+        setsockopt(&socket, ReceiveTimeout, &TimeVal::new(10, 0))?;
+        let mut hwsim = Hwsim { socket, family: 0, radios: 0, pending: HashMap::new() };
+        let name = b"MAC80211_HWSIM\0";
+        let family = hwsim
+            .ask(Message::new(CONTROL, GET_FAMILY, false).with(FAMILY_NAME, name), |heard| {
+                heard.get(FAMILY_ID).and_then(|id| id.first_chunk()).map(|id| u16::from_ne_bytes(*id))
+            })
+            .context("no mac80211_hwsim in this kernel: expected after `modprobe mac80211_hwsim radios=0`")?;
+        hwsim.family = family;
+        // Names are the machine's, whatever the namespace.
+        let run = clock::monotonic() as u32;
+        let names = nodes(scenario);
+        for number in 0..names.len() {
+            let message = Message::new(family, command::NEW_RADIO, true)
+                .with(attribute::RADIO_NAME, phy(run, number).as_bytes())
+                .with(attribute::PERM_ADDR, &mac(number))
+                .with(attribute::REG_CUSTOM_REG, &REGULATORY_DOMAIN.to_ne_bytes())
+                .with(attribute::NO_VIF, &[])
+                .with(attribute::DESTROY_RADIO_ON_CLOSE, &[]);
+            hwsim
+                .ask(message, |_| None)
+                .or_else(done)
+                .with_context(|| format!("cannot make radio {number}"))?;
+        }
+        hwsim.radios = names.len();
+        let indices = indices(&output(std::process::Command::new(tools::path("iw")).arg("phy"))?);
+        for (number, node) in names.iter().enumerate() {
+            let Some(interface) = crate::topology::radio_of(scenario, node) else { continue };
+            let index = indices
+                .get(&phy(run, number))
+                .with_context(|| format!("iw phy does not show {}", phy(run, number)))?;
+            let phy = format!("phy#{index}");
+            output(std::process::Command::new(tools::path("iw")).args([&phy, "set", "netns", "name", node]))?;
+            output(in_node(node, tools::path("iw")).args([
+                &phy,
+                "interface",
+                "add",
+                interface,
+                "type",
+                "ocb",
+            ]))?;
+        }
+        hwsim.ask(Message::new(family, command::REGISTER, true), |_| None).or_else(done)?;
+        Ok(hwsim)
+    }
+
+    /// Brings the radios, whose interfaces must be up, to their channel.
+    pub fn join(scenario: &Scenario) -> anyhow::Result<()> {
+        for node in nodes(scenario) {
+            let Some(interface) = crate::topology::radio_of(scenario, &node) else { continue };
+            let mut iw = in_node(&node, tools::path("iw"));
+            output(iw.args(["dev", interface, "ocb", "join"]).args(CHANNEL))?;
+        }
+        Ok(())
+    }
+
+    /// Sends a request and waits for what `wanted` finds in an answer; the kernel's own word is an error ([`Status`]).
+    fn ask<T>(&self, message: Message, wanted: impl Fn(&Heard<'_>) -> Option<T>) -> anyhow::Result<T> {
+        send(self.socket.as_raw_fd(), &message.finish(), MsgFlags::empty())?;
+        let mut buffer = vec![0; LONGEST];
+        loop {
+            let length =
+                recv(self.socket.as_raw_fd(), &mut buffer, MsgFlags::empty()).context("no answer")?;
+            let mut rest = &buffer[..length];
+            while let Some((heard, behind)) = Heard::parse(rest) {
+                if heard.kind == ERROR {
+                    let status = heard.status().unwrap_or(-(Errno::EPROTO as i32));
+                    return Err(anyhow::Error::new(Status(status)));
+                }
+                if let Some(found) = wanted(&heard) {
+                    return Ok(found);
+                }
+                rest = behind;
+            }
+        }
+    }
+
+    fn send(&self, message: Message) -> anyhow::Result<bool> {
+        match send(self.socket.as_raw_fd(), &message.finish(), MsgFlags::empty()) {
+            Ok(_) => Ok(true),
+            Err(Errno::ENOBUFS | Errno::EAGAIN | Errno::EINTR) => Ok(false),
+            Err(error) => Err(error).context("the medium cannot reach mac80211_hwsim"),
+        }
+    }
+
+    /// A frame of a radio.
+    fn take(&mut self, heard: &Heard<'_>, channel: &mut Channel) -> Option<()> {
+        let transmitter = heard.get(attribute::ADDR_TRANSMITTER)?;
+        let radio = (0..self.radios).find(|number| mac(*number) == transmitter)?;
+        let original = heard.get(attribute::FRAME)?.to_vec();
+        let flags = u32::from_ne_bytes(*heard.get(attribute::FLAGS)?.first_chunk()?);
+        let cookie = *heard.get(attribute::COOKIE)?.first_chunk()?;
+        let frame: Frame = Arc::from(ethernet(&original)?);
+        self.pending.insert(key(&frame), Pending { _frame: frame.clone(), original, flags, cookie });
+        channel.enqueue(clock::monotonic(), radio, frame);
+        Some(())
+    }
+}
+
+/// What the kernel said of a request: 0, a negative error number, or the number of what was made.
+#[derive(Debug)]
+struct Status(i32);
+
+impl std::fmt::Display for Status {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(Errno::from_raw(-self.0).desc())
+    }
+}
+
+impl std::error::Error for Status {}
+
+/// A status of success is no error.
+fn done(error: anyhow::Error) -> anyhow::Result<()> {
+    if error.downcast_ref::<Status>().is_some_and(|status| status.0 >= 0) { Ok(()) } else { Err(error) }
+}
+
+fn phy(run: u32, number: usize) -> String {
+    format!("carnet-{run:x}-{number}")
+}
+
+/// The number of each radio by its name, as `iw phy` prints them.
+fn indices(text: &str) -> HashMap<String, u32> {
+    let mut found = HashMap::new();
+    let mut name = None;
+    for line in text.lines() {
+        if let Some(after) = line.strip_prefix("Wiphy ") {
+            name = Some(after.trim().to_string());
+        } else if let Some(index) = line.trim().strip_prefix("wiphy index:")
+            && let (Some(name), Ok(index)) = (name.take(), index.trim().parse())
+        {
+            found.insert(name, index);
+        }
+    }
+    found
+}
+
+fn key(frame: &Frame) -> usize {
+    frame.as_ptr() as usize
+}
+
+impl Carrier for Hwsim {
+    fn receive(&mut self, channel: &mut Channel) -> anyhow::Result<u64> {
+        let mut buffer = vec![0; LONGEST];
+        let mut refused = 0;
+        for _ in 0..BATCH {
+            let length = match recv(self.socket.as_raw_fd(), &mut buffer, MsgFlags::MSG_DONTWAIT) {
+                Ok(length) => length,
+                Err(Errno::EAGAIN) => break,
+                // Frames were lost on their way here.
+                Err(Errno::ENOBUFS) => {
+                    refused += 1;
+                    continue;
+                }
+                Err(Errno::EINTR) => continue,
+                Err(error) => return Err(error).context("the medium cannot receive from mac80211_hwsim"),
+            };
+            let mut rest = &buffer[..length];
+            while let Some((heard, behind)) = Heard::parse(rest) {
+                if heard.kind == ERROR {
+                    refused += u64::from(heard.status() != Some(0));
+                } else if heard.kind == self.family && heard.command() == Some(command::FRAME) {
+                    let _understood = self.take(&heard, channel);
+                }
+                rest = behind;
+            }
+        }
+        Ok(refused)
+    }
+
+    fn carry(&mut self, output: &Output) -> anyhow::Result<Option<bool>> {
+        match output {
+            Output::Sent { .. } => Ok(None),
+            Output::Received { radio, frame, .. } => {
+                let Some(pending) = self.pending.get(&key(frame)) else { return Ok(Some(false)) };
+                let message = Message::new(self.family, command::FRAME, false)
+                    .with(attribute::ADDR_RECEIVER, &mac(*radio))
+                    .with(attribute::FRAME, &pending.original)
+                    .with(attribute::RX_RATE, &0_u32.to_ne_bytes())
+                    .with(attribute::SIGNAL, &SIGNAL.to_ne_bytes());
+                self.send(message).map(Some)
+            }
+            Output::Done { radio, frame, tries, acknowledged } => {
+                let Some(pending) = self.pending.remove(&key(frame)) else { return Ok(None) };
+                let flags = if *acknowledged { pending.flags | STAT_ACK } else { pending.flags };
+                // The rate with its tries, and no others.
+                let mut rates = [0xff, 0, 0xff, 0, 0xff, 0, 0xff, 0];
+                (rates[0], rates[1]) = (0, u8::try_from(*tries).unwrap_or(u8::MAX));
+                let message = Message::new(self.family, command::TX_INFO_FRAME, false)
+                    .with(attribute::ADDR_TRANSMITTER, &mac(*radio))
+                    .with(attribute::FLAGS, &flags.to_ne_bytes())
+                    .with(attribute::SIGNAL, &SIGNAL.to_ne_bytes())
+                    .with(attribute::TX_INFO, &rates)
+                    .with(attribute::COOKIE, &pending.cookie);
+                self.send(message)?;
+                Ok(None)
+            }
+        }
+    }
+
+    fn descriptor(&self) -> BorrowedFd<'_> {
+        self.socket.as_fd()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn iw_tells_which_radio_is_which() {
+        let text =
+            "Wiphy carnet-1-1\n\twiphy index: 4\n\tmax # scan SSIDs: 4\nWiphy phy0\n\twiphy index: 0\n";
+        let found = indices(text);
+        assert_eq!((found.get("carnet-1-1"), found.get("phy0"), found.len()), (Some(&4), Some(&0), 2));
+    }
+
+    #[test]
+    fn a_machine_without_it_is_told_what_to_do() {
+        assert!(done(anyhow::Error::new(Status(3))).is_ok());
+        let error = done(anyhow::Error::new(Status(-2))).expect_err("an error");
+        assert_eq!(error.to_string(), "No such file or directory");
+    }
+}

@@ -1,0 +1,203 @@
+//! Messages of generic netlink to and from mac80211_hwsim, as octets: `include/uapi/linux/genetlink.h` and
+//! `mac80211_hwsim.h` of the kernel, in the byte order of the machine.
+//!
+//! And the 802.11 frames in them (IEEE 802.11-2020 9.2 and 9.3.2.1) as Ethernet frames, which is how the model of the
+//! medium knows frames. Left out: everything encrypted, aggregated or with four addresses, which nobody sends outside
+//! the context of a BSS.
+
+/// `NLMSG_ERROR`.
+pub const ERROR: u16 = 2;
+/// `GENL_ID_CTRL`.
+pub const CONTROL: u16 = 16;
+/// `CTRL_CMD_GETFAMILY`.
+pub const GET_FAMILY: u8 = 3;
+/// `CTRL_ATTR_FAMILY_ID`, a u16.
+pub const FAMILY_ID: u16 = 1;
+/// `CTRL_ATTR_FAMILY_NAME`.
+pub const FAMILY_NAME: u16 = 2;
+/// `NLM_F_REQUEST`.
+const REQUEST: u16 = 1;
+/// `NLM_F_ACK`.
+const ACKNOWLEDGE: u16 = 4;
+
+/// `HWSIM_CMD_...`.
+pub mod command {
+    pub const REGISTER: u8 = 1;
+    pub const FRAME: u8 = 2;
+    pub const TX_INFO_FRAME: u8 = 3;
+    pub const NEW_RADIO: u8 = 4;
+}
+
+/// `HWSIM_ATTR_...`.
+pub mod attribute {
+    pub const ADDR_RECEIVER: u16 = 1;
+    pub const ADDR_TRANSMITTER: u16 = 2;
+    pub const FRAME: u16 = 3;
+    pub const FLAGS: u16 = 4;
+    pub const RX_RATE: u16 = 5;
+    pub const SIGNAL: u16 = 6;
+    pub const TX_INFO: u16 = 7;
+    pub const COOKIE: u16 = 8;
+    pub const REG_CUSTOM_REG: u16 = 12;
+    pub const DESTROY_RADIO_ON_CLOSE: u16 = 16;
+    pub const RADIO_NAME: u16 = 17;
+    pub const NO_VIF: u16 = 18;
+    pub const PERM_ADDR: u16 = 22;
+}
+
+/// `HWSIM_TX_STAT_ACK`.
+pub const STAT_ACK: u32 = 1 << 2;
+
+/// A message as it is being written.
+#[derive(Debug)]
+pub struct Message(Vec<u8>);
+
+impl Message {
+    /// A request to a family; with `answered`, the kernel says how it went.
+    pub fn new(family: u16, command: u8, answered: bool) -> Message {
+        let mut octets = vec![0; 4];
+        octets.extend_from_slice(&family.to_ne_bytes());
+        let flags = if answered { REQUEST | ACKNOWLEDGE } else { REQUEST };
+        octets.extend_from_slice(&flags.to_ne_bytes());
+        octets.extend_from_slice(&[0; 8]);
+        octets.extend_from_slice(&[command, 1, 0, 0]);
+        Message(octets)
+    }
+
+    /// Appends an attribute.
+    pub fn with(mut self, kind: u16, value: &[u8]) -> Message {
+        let length = u16::try_from(4 + value.len()).unwrap_or(u16::MAX);
+        self.0.extend_from_slice(&length.to_ne_bytes());
+        self.0.extend_from_slice(&kind.to_ne_bytes());
+        self.0.extend_from_slice(value);
+        self.0.resize(self.0.len().next_multiple_of(4), 0);
+        self
+    }
+
+    /// The whole message.
+    pub fn finish(mut self) -> Vec<u8> {
+        let length = (self.0.len() as u32).to_ne_bytes();
+        self.0[..4].copy_from_slice(&length);
+        self.0
+    }
+}
+
+/// A message as it was read.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Heard<'a> {
+    /// The family, or [`ERROR`].
+    pub kind: u16,
+    body: &'a [u8],
+}
+
+impl<'a> Heard<'a> {
+    /// The first message in these octets, and what is behind it.
+    pub fn parse(octets: &'a [u8]) -> Option<(Heard<'a>, &'a [u8])> {
+        let length = u32::from_ne_bytes(*octets.first_chunk()?) as usize;
+        let kind = u16::from_ne_bytes(*octets.get(4..)?.first_chunk()?);
+        let body = octets.get(16..length)?;
+        Some((Heard { kind, body }, octets.get(length.next_multiple_of(4)..).unwrap_or_default()))
+    }
+
+    /// Of an [`ERROR`]: 0 for success, a negative error number, or what a command gave back.
+    pub fn status(&self) -> Option<i32> {
+        Some(i32::from_ne_bytes(*self.body.first_chunk()?))
+    }
+
+    /// The command.
+    pub fn command(&self) -> Option<u8> {
+        self.body.first().copied()
+    }
+
+    /// The value of an attribute.
+    pub fn get(&self, wanted: u16) -> Option<&'a [u8]> {
+        let mut rest = self.body.get(4..)?;
+        loop {
+            let length = usize::from(u16::from_ne_bytes(*rest.first_chunk()?));
+            let kind = u16::from_ne_bytes(*rest.get(2..)?.first_chunk()?);
+            let value = rest.get(4..length)?;
+            // The two upper bits say that it is nested, or in network byte order.
+            if kind & 0x3fff == wanted {
+                return Some(value);
+            }
+            rest = rest.get(length.next_multiple_of(4)..)?;
+        }
+    }
+}
+
+/// An 802.11 frame as an Ethernet frame: destination, source, EtherType, payload. A frame that carries no packet has
+/// EtherType 0 and what stands behind its addresses.
+pub fn ethernet(frame: &[u8]) -> Option<Vec<u8>> {
+    /// A subtype of data that has a QoS Control field.
+    const QOS_DATA: u8 = 0x88;
+    const DATA: u8 = 0x08;
+    /// LLC and SNAP, in front of an EtherType (IEEE 802-2014 9.2).
+    const SNAP: [u8; 6] = [0xaa, 0xaa, 0x03, 0, 0, 0];
+    let (receiver, transmitter) = (frame.get(4..10)?, frame.get(10..16)?);
+    let body = match frame[0] {
+        QOS_DATA => frame.get(26..)?,
+        _ => frame.get(24..)?,
+    };
+    let mut octets = [receiver, transmitter].concat();
+    match body.strip_prefix(&SNAP) {
+        Some(packet) if matches!(frame[0], DATA | QOS_DATA) => octets.extend_from_slice(packet),
+        _ => {
+            octets.extend_from_slice(&[0, 0]);
+            octets.extend_from_slice(body);
+        }
+    }
+    Some(octets)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_written_can_be_read() {
+        let octets = Message::new(30, command::FRAME, false)
+            .with(attribute::ADDR_TRANSMITTER, &[2, 0, 0, 0, 0, 1])
+            .with(attribute::NO_VIF, &[])
+            .with(attribute::COOKIE, &7_u64.to_ne_bytes())
+            .finish();
+        assert_eq!(octets.len(), 16 + 4 + 12 + 4 + 12);
+        let twice = [&octets[..], &octets[..]].concat();
+        let (heard, rest) = Heard::parse(&twice).expect("a message");
+        assert_eq!(rest, octets);
+        assert_eq!((heard.kind, heard.command()), (30, Some(command::FRAME)));
+        assert_eq!(heard.get(attribute::ADDR_TRANSMITTER), Some(&[2, 0, 0, 0, 0, 1][..]));
+        assert_eq!(heard.get(attribute::COOKIE), Some(&7_u64.to_ne_bytes()[..]));
+        assert_eq!(heard.get(attribute::NO_VIF), Some(&[][..]));
+        assert_eq!(heard.get(attribute::FRAME), None);
+    }
+
+    #[test]
+    fn stumps_are_no_messages() {
+        let octets = Message::new(30, command::FRAME, true).with(attribute::FRAME, &[1; 9]).finish();
+        for length in 0..octets.len() {
+            assert_eq!(Heard::parse(&octets[..length]), None);
+        }
+        let mut odd = octets.clone();
+        // An attribute that claims to be longer than the message, and one that is shorter than its header.
+        for claimed in [60_000_u16, 3, 0] {
+            odd[20..22].copy_from_slice(&claimed.to_ne_bytes());
+            let (heard, _) = Heard::parse(&odd).expect("a message");
+            assert_eq!((heard.get(attribute::FRAME), heard.get(attribute::COOKIE)), (None, None));
+        }
+    }
+
+    #[test]
+    fn frames_of_80211_as_ethernet() {
+        let addresses = [[0xff; 6], [2, 0, 0, 0, 0, 1], [0xff; 6]].concat();
+        let qos = [&[0x88, 0, 0, 0][..], &addresses, &[0, 0, 0, 0, 0xaa, 0xaa, 3, 0, 0, 0, 0x89, 0x47, 1, 2]]
+            .concat();
+        let expected = [&[0xff; 6][..], &[2, 0, 0, 0, 0, 1, 0x89, 0x47, 1, 2]].concat();
+        assert_eq!(ethernet(&qos), Some(expected.clone()));
+        let plain =
+            [&[0x08, 0, 0, 0][..], &addresses, &[0, 0, 0xaa, 0xaa, 3, 0, 0, 0, 0x89, 0x47, 1, 2]].concat();
+        assert_eq!(ethernet(&plain), Some(expected));
+        let beacon = [&[0x80, 0, 0, 0][..], &addresses, &[0, 0, 9]].concat();
+        assert_eq!(ethernet(&beacon).map(|e| e[12..].to_vec()), Some(vec![0, 0, 9]));
+        assert_eq!(ethernet(&qos[..20]), None);
+    }
+}

@@ -1,0 +1,122 @@
+//! Radios that are veth pairs: the other ends are in a namespace of their own, with one packet socket for all.
+
+use std::collections::HashMap;
+use std::fs::File;
+use std::io::IoSliceMut;
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
+use std::sync::Arc;
+
+use anyhow::Context;
+use nix::errno::Errno;
+use nix::sched::{CloneFlags, setns};
+use nix::sys::socket::sockopt::{RcvBuf, RcvBufForce, ReceiveTimestampns};
+use nix::sys::socket::{
+    AddressFamily, ControlMessageOwned, LinkAddr, MsgFlags, SockFlag, SockProtocol, SockType, recvmsg,
+    sendto, setsockopt, socket,
+};
+use nix::sys::time::TimeSpec;
+
+use super::{BATCH, Carrier, LONGEST, NAMESPACE, RECEIVE_BUFFER, port};
+use crate::clock;
+use crate::medium::channel::{Channel, Output};
+
+/// The socket in the medium's namespace.
+#[derive(Debug)]
+pub(super) struct Veth {
+    socket: OwnedFd,
+    /// Address of each port, by the number of its radio.
+    ports: Vec<LinkAddr>,
+    /// Number of the radio, by interface index.
+    radios: HashMap<usize, usize>,
+}
+
+impl Veth {
+    /// Moves this thread into the namespace of the medium, and opens the socket there.
+    pub(super) fn open(count: usize) -> anyhow::Result<Veth> {
+        let path = format!("/run/netns/{NAMESPACE}");
+        let namespace = File::open(&path).with_context(|| format!("cannot open {path}"))?;
+        setns(&namespace, CloneFlags::CLONE_NEWNET).context("cannot enter the namespace of the medium")?;
+        let mut found = HashMap::new();
+        for interface in nix::ifaddrs::getifaddrs()? {
+            if let Some(address) = interface.address.as_ref().and_then(|a| a.as_link_addr()) {
+                found.insert(interface.interface_name.clone(), *address);
+            }
+        }
+        let port = |n| found.get(&port(n)).copied().with_context(|| format!("radio {n} has no port"));
+        let ports = (0..count).map(port).collect::<anyhow::Result<Vec<LinkAddr>>>()?;
+        let radios = ports.iter().enumerate().map(|(n, port)| (port.ifindex(), n)).collect();
+        let socket = socket(
+            AddressFamily::Packet,
+            SockType::Raw,
+            SockFlag::SOCK_NONBLOCK | SockFlag::SOCK_CLOEXEC,
+            SockProtocol::EthAll,
+        )
+        .context("cannot open a packet socket for the medium")?;
+        setsockopt(&socket, ReceiveTimestampns, &true)?;
+        // In a user namespace the limit of the system holds.
+        if setsockopt(&socket, RcvBufForce, &RECEIVE_BUFFER).is_err() {
+            let _ = setsockopt(&socket, RcvBuf, &RECEIVE_BUFFER);
+        }
+        Ok(Veth { socket, ports, radios })
+    }
+}
+
+impl Carrier for Veth {
+    fn receive(&mut self, channel: &mut Channel) -> anyhow::Result<u64> {
+        let mut buffer = [0_u8; LONGEST];
+        let mut control = nix::cmsg_space!(TimeSpec);
+        // What the kernel's wall clock shows, on the monotonic one.
+        let shift = clock::monotonic() as i64 - clock::realtime() as i64;
+        for _ in 0..BATCH {
+            let mut iov = [IoSliceMut::new(&mut buffer)];
+            let message = match recvmsg::<LinkAddr>(
+                self.socket.as_raw_fd(),
+                &mut iov,
+                Some(&mut control),
+                MsgFlags::empty(),
+            ) {
+                Ok(message) => message,
+                Err(Errno::EAGAIN) => break,
+                // An interface is gone, or the call was interrupted.
+                Err(Errno::ENETDOWN | Errno::ENXIO | Errno::ENODEV | Errno::EINTR) => continue,
+                Err(error) => return Err(error).context("the medium cannot receive"),
+            };
+            let stamp = message.cmsgs().ok().into_iter().flatten().find_map(|c| match c {
+                ControlMessageOwned::ScmTimestampns(t) => Some(t),
+                _ => None,
+            });
+            let at = stamp.map_or_else(clock::monotonic, |t| {
+                let wall = t.tv_sec() * clock::SECOND as i64 + t.tv_nsec();
+                u64::try_from(wall + shift).unwrap_or(0)
+            });
+            let radio = message.address.and_then(|from| self.radios.get(&from.ifindex()).copied());
+            let length = message.bytes;
+            if let (Some(radio), true) = (radio, length >= 14) {
+                channel.enqueue(at, radio, Arc::from(&buffer[..length]));
+            }
+        }
+        Ok(0)
+    }
+
+    fn carry(&mut self, output: &Output) -> anyhow::Result<Option<bool>> {
+        let Output::Received { radio, frame, .. } = output else { return Ok(None) };
+        match sendto(self.socket.as_raw_fd(), frame, &self.ports[*radio], MsgFlags::empty()) {
+            Ok(_) => Ok(Some(true)),
+            // The interface is down or gone, or cannot take more.
+            Err(
+                Errno::ENETDOWN
+                | Errno::ENXIO
+                | Errno::ENODEV
+                | Errno::ENOBUFS
+                | Errno::EAGAIN
+                | Errno::EINTR
+                | Errno::EMSGSIZE,
+            ) => Ok(Some(false)),
+            Err(error) => Err(error).context("the medium cannot deliver a frame"),
+        }
+    }
+
+    fn descriptor(&self) -> BorrowedFd<'_> {
+        self.socket.as_fd()
+    }
+}
