@@ -30,7 +30,9 @@ fn programs(host: &Host, interface: &'static str) -> Vec<String> {
     let xdp = words.nth(4).map(str::to_owned);
     let filters = host.output(&["tc", "filter", "show", "dev", interface, "ingress"]);
     let filters = String::from_utf8_lossy(&filters.stdout).into_owned();
-    let filters = filters.lines().filter(|line| line.contains("bpf")).map(str::to_owned);
+    // Each stands in a line with its handle, and its priority in one without.
+    let is_one = |line: &&str| line.contains("bpf") && line.contains(" handle ");
+    let filters = filters.lines().filter(is_one).map(str::to_owned);
     let tcx = host.run(move || match SchedClassifier::query_tcx(interface, TcAttachType::Ingress) {
         Ok((_, programs)) => {
             programs.iter().map(|program| program.name_as_str().unwrap_or("?").to_owned()).collect()
