@@ -143,12 +143,13 @@ pub fn counters(station: &Station, platform: Option<&Platform>) -> model::Counte
 /// An event in words, for the log.
 pub fn event_text(event: &Event) -> String {
     match event {
-        Event::Registered { home_agent, care_of_address, uplink, latency_us, lifetime_s, refresh } => {
+        Event::Registered { home_agent, care_of_address, bid, uplink, latency_us, lifetime_s, refresh } => {
             let verb = if *refresh { "registration renewed" } else { "registered" };
             let milliseconds = *latency_us as f64 / 1000.0;
             format!(
-                "{verb} at {home_agent} with {care_of_address} on {uplink} in {milliseconds:.1} ms for \
-                 {lifetime_s} s"
+                "{verb} at {home_agent} with {care_of_address} on {uplink}{} in {milliseconds:.1} ms for \
+                 {lifetime_s} s",
+                bid.map_or(String::new(), |bid| format!(" (BID {bid})"))
             )
         }
         Event::Deregistered { reason } => format!("no longer registered: {reason}"),

@@ -41,6 +41,8 @@ pub fn station(config: &Config, gn_address: Option<GnAddress>) -> StationConfig 
             home_agent: router.home_agent,
             home_agent_ipv4: None,
             force_udp: false,
+            liveness: None,
+            policies: Vec::new(),
             prefixes: router.prefixes.clone(),
             mode: match router.registration {
                 Registration::Explicit => RegistrationMode::Explicit,

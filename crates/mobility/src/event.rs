@@ -16,6 +16,9 @@ pub enum Event {
         home_agent: Ipv6Addr,
         /// Our end of the tunnel, with the care-of address that the home agent acknowledged.
         care_of_address: Endpoint,
+        /// Binding Identifier, where it was registered with one.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        bid: Option<u16>,
         /// Uplink interface.
         uplink: String,
         /// From the first Binding Update of this registration to its acknowledgement, in microseconds.

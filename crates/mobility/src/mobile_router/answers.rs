@@ -5,10 +5,11 @@
 //! service (RFC 3963 5.4); from then on a single Binding Update asks again every [`REFUSED_INTERVAL`], so that
 //! a router whose home agent has been put right comes back without anybody's help.
 
-use std::net::IpAddr;
+use std::net::{IpAddr, Ipv6Addr};
 use std::time::Duration;
 
 use carnet_base::{LinkMessage, Time, WallTime};
+use carnet_wire::mobility::options::NO_KEEPALIVE;
 use carnet_wire::mobility::status::Status;
 use carnet_wire::mobility::{BindingAcknowledgement, MobilityOption};
 use carnet_wire::{icmpv6, nd};
@@ -35,28 +36,19 @@ impl MobileRouter {
         acknowledgement: &BindingAcknowledgement<'_>,
         octets: &[u8],
     ) -> Result<(), MobilityDrop> {
-        let Some(mut exchange) = self.exchange.clone() else { return Err(MobilityDrop::Unexpected) };
         // RFC 6275 6.4: away from home it bears our home address in a type 2 routing header.
         let at_home_address = message.destination == self.config.home_address;
         if !at_home_address && message.routing_home_address != Some(self.config.home_address) {
             return Err(MobilityDrop::WrongParty);
         }
-        if let Some(association) = self.config.authentication.association() {
-            // That of the Binding Update which it answers; status 135 names another number than that one's.
-            let answered = exchange.find(acknowledgement.sequence).map(|sent| sent.care_of_address);
-            let care_of_address = answered.or(exchange.care_of_address()).ok_or(MobilityDrop::Unexpected)?;
-            let verified = association.verify(octets, mapped(care_of_address), self.config.home_address);
-            if let Err(reason) = verified {
-                if self.key_warnings.allow(now) {
-                    let spi = association.spi;
-                    let message = format!(
-                        "an acknowledgement does not verify ({reason}): do both ends have the same key for SPI {spi}?"
-                    );
-                    self.outputs.push_back(Output::Event(Event::Warning { message }));
-                }
-                return Err(reason);
-            }
+        if self.answers_bindings(acknowledgement) {
+            return self.bindings_acknowledged(now, wall, acknowledgement, octets);
         }
+        let Some(mut exchange) = self.exchange.clone() else { return Err(MobilityDrop::Unexpected) };
+        // That of the Binding Update which it answers; status 135 names another number than that one's.
+        let answered = exchange.find(acknowledgement.sequence).map(|sent| sent.care_of_address);
+        let care_of_address = answered.or(exchange.care_of_address()).ok_or(MobilityDrop::Unexpected)?;
+        self.verify_acknowledgement(now, octets, mapped(care_of_address))?;
         let status = Status(acknowledgement.status);
         if status == Status::SEQUENCE_OUT_OF_WINDOW {
             return self.sequence_error(now, wall, exchange, acknowledgement.sequence);
@@ -94,17 +86,7 @@ impl MobileRouter {
             return Ok(());
         }
         if !acknowledgement.mobile_router {
-            // RFC 3963 5.3: it took us for a mere mobile node; de-register and do not come back.
-            self.refuse(now, Status::MOBILE_ROUTER_NOT_PERMITTED);
-            self.outputs.push_back(Output::Event(Event::Rejected {
-                status: status.0,
-                reason: "the home agent does not support mobile routers (no R flag in its acknowledgement)"
-                    .into(),
-            }));
-            let addresses = vec![sent.care_of_address];
-            self.exchange = Some(Exchange::new(Purpose::Deregister, exchange.uplink, addresses, false));
-            self.transmit(now, wall);
-            self.forwarding_changed("the home agent does not support mobile routers");
+            self.not_a_mobile_router(now, wall, exchange.uplink, sent.care_of_address);
             return Ok(());
         }
         if acknowledgement.lifetime == 0 {
@@ -116,6 +98,58 @@ impl MobileRouter {
         }
         self.accept(now, &exchange, sent, acknowledgement);
         Ok(())
+    }
+
+    /// Checks the MAC of an acknowledgement, where there is to be one.
+    pub(super) fn verify_acknowledgement(
+        &mut self,
+        now: Time,
+        octets: &[u8],
+        care_of_address: Ipv6Addr,
+    ) -> Result<(), MobilityDrop> {
+        let Some(association) = self.config.authentication.association() else { return Ok(()) };
+        let verified = association.verify(octets, care_of_address, self.config.home_address);
+        if let Err(reason) = verified
+            && self.key_warnings.allow(now)
+        {
+            let spi = association.spi;
+            let message = format!(
+                "an acknowledgement does not verify ({reason}): do both ends have the same key for SPI {spi}?"
+            );
+            self.outputs.push_back(Output::Event(Event::Warning { message }));
+        }
+        verified
+    }
+
+    /// RFC 3963 5.3: it took us for a mere mobile node; de-register and do not come back.
+    pub(super) fn not_a_mobile_router(
+        &mut self,
+        now: Time,
+        wall: WallTime,
+        uplink: usize,
+        care_of_address: IpAddr,
+    ) {
+        self.clear_bindings(now);
+        self.refuse(now, Status::MOBILE_ROUTER_NOT_PERMITTED);
+        self.outputs.push_back(Output::Event(Event::Rejected {
+            status: Status::ACCEPTED.0,
+            reason: "the home agent does not support mobile routers (no R flag in its acknowledgement)"
+                .into(),
+        }));
+        self.deregister_from(now, wall, uplink, care_of_address);
+        self.forwarding_changed("the home agent does not support mobile routers");
+    }
+
+    /// Ends everything that the home agent has of us.
+    pub(super) fn deregister_from(
+        &mut self,
+        now: Time,
+        wall: WallTime,
+        uplink: usize,
+        care_of_address: IpAddr,
+    ) {
+        self.exchange = Some(Exchange::new(Purpose::Deregister, uplink, vec![care_of_address], false));
+        self.transmit(now, wall);
     }
 
     fn accept(
@@ -145,6 +179,8 @@ impl MobileRouter {
         }
         self.exchange = None;
         self.doubtful = false;
+        // A plain binding replaces all (RFC 5648 6.2).
+        self.clear_bindings(now);
         self.timers.stop(Timer::Retransmit);
         self.race_decided(exchange.uplink, &exchange.sent, sent);
         let advised = acknowledgement.options.iter().find_map(|option| match option {
@@ -162,12 +198,15 @@ impl MobileRouter {
         self.outputs.push_back(Output::Event(Event::Registered {
             home_agent: self.config.home_agent,
             care_of_address: self.local_end(&registration),
+            bid: None,
             uplink: self.uplinks[exchange.uplink].config.interface.clone(),
             latency_us: u64::try_from(latency.as_micros()).unwrap_or(u64::MAX),
             lifetime_s: u32::try_from(lifetime.as_secs()).unwrap_or(u32::MAX),
             refresh: before.is_some_and(|b| b.care_of_address == registration.care_of_address),
         }));
         self.rehabilitate(exchange.uplink);
+        let same = before.is_some_and(|b| b.care_of_address == registration.care_of_address);
+        self.path_registered(now, exchange.uplink, registration, same);
         self.back_off = None;
         let reason = self.moving_because.take();
         self.forwarding_changed(reason.as_deref().unwrap_or("the home agent acknowledged it"));
@@ -200,8 +239,7 @@ impl MobileRouter {
         let told = acknowledgement.options.iter().any(|option| {
             matches!(
                 option,
-                Ok(MobilityOption::Unknown { option_type: 31, data })
-                    if data.first().is_some_and(|flags| flags & 0x80 != 0) || data.get(2..6) != Some(&[0xff; 4])
+                Ok(MobilityOption::NatDetection { force_udp, refresh }) if force_udp || refresh != NO_KEEPALIVE
             )
         });
         care_of_address.is_ipv4() && (told || self.forces_udp(uplink))
@@ -240,7 +278,7 @@ impl MobileRouter {
     /// Status 144: the home agent's clock is the one that counts (RFC 4285 6). It names its time to a second;
     /// when that is close enough to what was sent, the timestamp was only older than another one, and the
     /// clock is right.
-    fn learn_clock(&mut self, wall: WallTime, sent: Option<u64>, told: Option<u64>) {
+    pub(super) fn learn_clock(&mut self, wall: WallTime, sent: Option<u64>, told: Option<u64>) {
         let clock = self.clock(wall);
         let date = |timestamp: Option<u64>| Some(WallTime::from_ntp(timestamp?, clock));
         let (Some(window), Some(ours), Some(theirs)) = (self.replay_window(), date(sent), date(told)) else {
@@ -316,7 +354,7 @@ impl MobileRouter {
     }
 
     /// The service stops (RFC 3963 5.4), and the home agent is asked again after a while.
-    fn refuse(&mut self, now: Time, status: Status) {
+    pub(super) fn refuse(&mut self, now: Time, status: Status) {
         self.refused = Some(status);
         self.timers.set(Timer::AskAgain, now + REFUSED_INTERVAL);
         self.unregister();
@@ -336,6 +374,11 @@ impl MobileRouter {
         self.registration = None;
         self.timers.stop(Timer::Refresh);
         self.timers.stop(Timer::Expire);
+    }
+
+    /// The plain binding is no more.
+    pub(super) fn unregister_plain(&mut self) {
+        self.unregister();
     }
 
     /// The exchange goes on, but not before `after` has passed.

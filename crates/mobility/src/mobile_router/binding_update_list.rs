@@ -11,9 +11,9 @@ use carnet_base::Time;
 use carnet_wire::mobility::status::Status;
 
 /// `InitialBindackTimeoutFirstReg` (RFC 6275 13): long enough for duplicate address detection.
-const FIRST_REGISTRATION_TIMEOUT: Duration = Duration::from_millis(1500);
+pub(super) const FIRST_REGISTRATION_TIMEOUT: Duration = Duration::from_millis(1500);
 /// `INITIAL_BINDACK_TIMEOUT` (RFC 6275 12).
-const INITIAL_BINDACK_TIMEOUT: Duration = Duration::from_secs(1);
+pub(super) const INITIAL_BINDACK_TIMEOUT: Duration = Duration::from_secs(1);
 /// `MAX_BINDACK_TIMEOUT` (RFC 6275 12).
 pub(super) const MAX_BINDACK_TIMEOUT: Duration = Duration::from_secs(32);
 /// How long the first care-of address of a race is alone (RFC 8305 5).

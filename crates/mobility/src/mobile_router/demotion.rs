@@ -45,6 +45,11 @@ impl MobileRouter {
     pub(super) fn demote(&mut self, now: Time, wall: WallTime) {
         let Some(exchange) = self.exchange.as_ref() else { return };
         let (index, timeout) = (exchange.uplink, exchange.timeout);
+        self.demote_uplink(now, wall, index, timeout);
+    }
+
+    /// Demotes an uplink; `timeout` is what the next Binding Update waits for its answer where the back-off goes on.
+    pub(super) fn demote_uplink(&mut self, now: Time, wall: WallTime, index: usize, timeout: Duration) {
         self.uplinks[index].demoted_until = Some(now + DEMOTION);
         self.timers.set(Timer::Demotion(index), now + DEMOTION);
         let name = &self.uplinks[index].config.interface;

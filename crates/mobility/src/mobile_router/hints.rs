@@ -56,6 +56,12 @@ impl MobileRouter {
         if !self.hints.allow(now) {
             return Err(MobilityDrop::RateLimited);
         }
+        if self.is_multiple() {
+            self.register_all_again(now);
+            self.reconcile(now, wall);
+            self.hints.followed(now);
+            return Ok(());
+        }
         match self.exchange.as_ref().map(Exchange::last_sent) {
             None => self.refresh(now, wall),
             // The answer to what was just sent may be on its way.

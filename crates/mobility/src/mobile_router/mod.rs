@@ -20,13 +20,19 @@
 //!
 //! Left out: several care-of addresses at once (RFC 5648), home agent discovery, the K and L flags.
 
+mod acknowledging;
 mod answers;
 mod binding_update_list;
+mod bindings;
 mod demotion;
+mod flows;
 mod heard;
 mod hints;
+mod liveness;
 mod movement;
 mod path;
+mod quality;
+mod registering;
 mod sending;
 mod uplink;
 
@@ -37,14 +43,21 @@ use std::time::Duration;
 use carnet_base::{Interface, LinkMessage, RateLimiter, Rng, Time, TimerTable, WallTime};
 use carnet_wire::icmpv6;
 use carnet_wire::mobility::status::Status;
-use carnet_wire::mobility::{BindingError, Message};
+use carnet_wire::mobility::{BindingError, Message, MobilityOption};
 use ipnet::Ipv6Net;
 use serde::{Deserialize, Serialize};
 
 pub use binding_update_list::Registration;
 use binding_update_list::{Exchange, Purpose};
+pub use bindings::Binding;
+use bindings::{Abilities, Update};
+use flows::Flows;
+pub use flows::{MAX_FLOWS, Policy};
 use hints::Hints;
+use liveness::PathState;
+pub use liveness::{Liveness, Quality};
 pub use path::Path;
+pub use quality::SignalThresholds;
 pub use uplink::{Attachment, Uplink, UplinkConfig};
 
 use crate::home_agent::ND_HOP_LIMIT;
@@ -54,6 +67,8 @@ use crate::{Authentication, Event, MAX_UPDATE_RATE, MobilityDrop, MobilityMessag
 pub const DEMAND_INTERVAL: Duration = Duration::from_secs(2);
 /// After a refusal that stops the service a single Binding Update asks again this often.
 pub const REFUSED_INTERVAL: Duration = Duration::from_secs(600);
+/// Binding Error status 2: the other side does not know the kind of message (RFC 6275 6.1.9).
+const UNKNOWN_MESSAGE: u8 = 2;
 
 /// Whether Binding Updates name the prefixes (RFC 3963 5.2).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -87,6 +102,10 @@ pub struct MobileRouterConfig {
     pub authentication: Authentication,
     /// The uplinks.
     pub uplinks: Vec<UplinkConfig>,
+    /// How heartbeats find out which uplinks lead anywhere; none at all when absent.
+    pub liveness: Option<Liveness>,
+    /// Which packets take which uplinks, the first that matches.
+    pub policies: Vec<Policy>,
 }
 
 /// What has to survive a restart.
@@ -131,6 +150,10 @@ enum Timer {
     Demotion(usize),
     /// When routers on an uplink are solicited again.
     Solicit(usize),
+    /// When something is to be done for the bindings with identifiers.
+    Bindings,
+    /// When the path over an uplink is looked after.
+    Heartbeat(usize),
 }
 
 /// The mobile router. See the module documentation for how it decides.
@@ -169,6 +192,19 @@ pub struct MobileRouter {
     /// Why the target is not what it was, to be told when traffic moves.
     moving_because: Option<String>,
     hints: Hints,
+    /// The bindings with identifiers, in the order of the uplinks.
+    bindings: Vec<Binding>,
+    /// Binding Updates about them that have not been answered, the oldest first.
+    updates: VecDeque<Update>,
+    abilities: Abilities,
+    flows: Flows,
+    /// One per uplink.
+    liveness: Vec<PathState>,
+    heartbeat_sequence: u32,
+    /// The home agent's Restart Counter (RFC 5847 3.2).
+    restart_counter: Option<u32>,
+    /// The home agent knows no heartbeats.
+    heartbeats_unknown_until: Option<Time>,
     timers: TimerTable<Timer>,
     key_warnings: RateLimiter,
     outputs: VecDeque<Output>,
@@ -178,8 +214,17 @@ impl MobileRouter {
     /// A router that knows nothing of its interfaces yet. The first sequence number is random, so that a
     /// restart without stored state seldom needs a round of status 135.
     pub fn new(config: MobileRouterConfig, rng: &mut Rng) -> Self {
+        let identified = config.uplinks.iter().enumerate();
         MobileRouter {
             uplinks: config.uplinks.iter().cloned().map(Uplink::new).collect(),
+            bindings: identified.filter_map(|(index, u)| Some(Binding::new(index, u.bid?))).collect(),
+            updates: VecDeque::new(),
+            abilities: Abilities::default(),
+            flows: Flows::new(&config.policies),
+            liveness: vec![PathState::default(); config.uplinks.len()],
+            heartbeat_sequence: u32::from(rng.u16()) << 16 | u32::from(rng.u16()),
+            restart_counter: None,
+            heartbeats_unknown_until: None,
             config,
             forced: None,
             target: None,
@@ -221,6 +266,11 @@ impl MobileRouter {
         self.registration.as_ref()
     }
 
+    /// The bindings with identifiers, in the order of the uplinks.
+    pub fn bindings(&self) -> &[Binding] {
+        &self.bindings
+    }
+
     /// Where the router stands.
     pub fn state(&self) -> State {
         if self.stopping {
@@ -229,7 +279,7 @@ impl MobileRouter {
             State::Refused(status)
         } else if self.at_home {
             State::Home
-        } else if self.registration.is_some() {
+        } else if self.registration.is_some() || self.bindings.iter().any(|b| b.registration.is_some()) {
             State::Registered
         } else if self.target.is_some() {
             State::Registering
@@ -303,6 +353,7 @@ impl MobileRouter {
             self.previous.clone_from(&old.previous);
             self.grace_over(now);
             self.reported_path = position(&self.uplinks, old.reported_path);
+            self.adopt_bindings(now, old);
             if let Some(registration) = old.registration.filter(|r| r.expires > now) {
                 self.registration = Some(registration);
                 self.timers.set(Timer::Expire, registration.expires);
@@ -392,12 +443,18 @@ impl MobileRouter {
     /// The station is about to stop: de-registers if anything is registered.
     pub fn handle_shutdown(&mut self, now: Time, wall: WallTime) {
         self.assert_drained();
-        let path = self.plain_path().filter(|_| !self.at_home);
+        let binding = self.transmit_bindings().first().and_then(|&best| {
+            let binding = &self.bindings[best];
+            binding.care_of_address().or(binding.asked_for())
+        });
+        let asked = self.updates.back().map(|update| update.via.1);
+        let path = binding.or(self.plain_path()).or(asked).filter(|_| !self.at_home);
         self.stopping = true;
         for timer in [Timer::Refresh, Timer::Expire, Timer::Settle, Timer::AskAgain] {
             self.timers.stop(timer);
         }
         self.registration = None;
+        self.clear_bindings(now);
         match self.exchange.take() {
             // One that is under way is seen through.
             Some(exchange) if exchange.purpose == Purpose::Deregister => self.exchange = Some(exchange),
@@ -439,6 +496,9 @@ impl MobileRouter {
             }
             Message::BindingError(error) => {
                 // RFC 6275 11.3.6: status 2 is about a kind of message, and none of ours is optional.
+                if error.status == UNKNOWN_MESSAGE {
+                    return self.heartbeats_unknown(now);
+                }
                 if error.status != BindingError::UNKNOWN_BINDING {
                     return Err(MobilityDrop::Unexpected);
                 }
@@ -446,7 +506,15 @@ impl MobileRouter {
                 if error.home_address != self.config.home_address && !error.home_address.is_unspecified() {
                     return Err(MobilityDrop::WrongParty);
                 }
+                self.mappings_lost(&message);
                 self.hint(now, wall)
+            }
+            Message::Heartbeat(heartbeat) if heartbeat.response => {
+                let counter = heartbeat.options.iter().find_map(|option| match option {
+                    Ok(MobilityOption::RestartCounter(counter)) => Some(counter),
+                    _ => None,
+                });
+                self.heartbeat_answered(now, wall, heartbeat.sequence, counter)
             }
             Message::BindingRefreshRequest(_) => self.hint(now, wall),
             _ => Err(MobilityDrop::UnknownType),
@@ -505,8 +573,14 @@ impl MobileRouter {
                     self.outputs.push_back(Output::Forwarding(self.config.home_address));
                 }
                 Timer::Solicit(index) => self.solicit(now, index),
+                Timer::Bindings => {
+                    self.reconcile(now, wall);
+                    self.forwarding_changed("a binding changed");
+                }
+                Timer::Heartbeat(index) => self.heartbeat_due(now, wall, index),
             }
         }
+        self.schedule_heartbeats(now);
     }
 
     fn solicit(&mut self, now: Time, index: usize) {

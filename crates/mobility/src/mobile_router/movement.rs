@@ -29,6 +29,8 @@ impl MobileRouter {
             self.retire(now, registration.care_of_address);
         }
         if was != care_of_addresses(after) {
+            self.binding_moved(now, index, before);
+            self.path_moved(index);
             self.rehabilitate(index);
             self.back_off = None;
             self.moving_because = None;
@@ -57,14 +59,15 @@ impl MobileRouter {
         let rank = |index: &usize| {
             let uplink = &self.uplinks[*index];
             let foreign = !matches!(uplink.attachment, Attachment::Home { .. });
-            (uplink.demoted_until.is_some(), foreign, uplink.config.priority, Some(*index) != current, *index)
+            let used_up = uplink.is_used_up();
+            let (priority, cost) = (uplink.config.priority, uplink.config.cost);
+            let demoted = uplink.demoted_until.is_some();
+            (demoted, used_up, uplink.poor, foreign, priority, cost, Some(*index) != current, *index)
         };
         let best = (0..self.uplinks.len()).filter(usable).min_by_key(rank)?;
         match current {
             Some(current)
-                if current != best
-                    && self.uplinks[best].settles_at > now
-                    && self.uplinks[current].demoted_until.is_none() =>
+                if current != best && self.uplinks[best].settles_at > now && !self.is_left(current) =>
             {
                 self.timers.set(Timer::Settle, self.uplinks[best].settles_at);
                 Some(current)
@@ -89,13 +92,59 @@ impl MobileRouter {
         };
         match self.uplinks[target].attachment {
             Attachment::Home { .. } => self.go_home(now, wall, target),
+            Attachment::Foreign { .. } if self.has_identifier(target) => {
+                self.leave_home();
+                self.register_bindings(now, wall);
+            }
             Attachment::Foreign { .. } => {
                 self.leave_home();
+                self.timers.stop(Timer::Bindings);
                 self.register(now, wall, target);
             }
             Attachment::Down(_) => {}
         }
         self.forwarding_changed(reason);
+    }
+
+    /// Whether an uplink is to be left for another that works.
+    fn is_left(&self, index: usize) -> bool {
+        let uplink = &self.uplinks[index];
+        uplink.demoted_until.is_some() || uplink.poor || uplink.is_used_up()
+    }
+
+    /// All uplinks with identifiers. An exchange without identifier under way is given up for it, but for a
+    /// de-registration, which is seen through.
+    fn register_bindings(&mut self, now: Time, wall: WallTime) {
+        if self.refused.is_some() {
+            if self.exchange.is_none() && self.timers.get(Timer::AskAgain).is_none() {
+                self.end_refusal();
+            } else {
+                return;
+            }
+        }
+        if self.exchange.as_ref().is_some_and(|exchange| exchange.purpose == Purpose::Register) {
+            self.abandon();
+            self.timers.stop(Timer::Retransmit);
+            self.abilities.bootstrapped = false;
+        }
+        self.settle(now);
+        self.reconcile(now, wall);
+    }
+
+    /// Which uplinks have only just come up: those are not relied on yet while another works.
+    fn settle(&mut self, now: Time) {
+        let mut next = None;
+        for index in 0..self.uplinks.len() {
+            let settles_at = self.uplinks[index].settles_at;
+            let settling = settles_at > now && self.others_live(index);
+            self.uplinks[index].settling = settling;
+            if settling {
+                next = Some(next.map_or(settles_at, |at: Time| at.min(settles_at)));
+            }
+        }
+        if let Some(at) = next {
+            self.timers.set(Timer::Settle, at);
+        }
     }
 
     /// Registers the best care-of address of an uplink unless it is registered or under way already.
@@ -175,6 +224,11 @@ impl MobileRouter {
             return;
         }
         self.timers.stop(Timer::Refresh);
+        self.updates.clear();
+        for binding in &mut self.bindings {
+            binding.attempt = None;
+            binding.removal = None;
+        }
         // Also without a registration that we know of: one from before a restart may live on.
         self.exchange = Some(Exchange::new(Purpose::Deregister, uplink, home_addresses, false));
         self.outputs.push_back(Output::Forwarding(home_address));
@@ -186,6 +240,7 @@ impl MobileRouter {
         if let Some(registration) = self.registration {
             self.retire(now, registration.care_of_address);
         }
+        self.clear_bindings(now);
         self.unregister();
         self.doubtful = false;
         self.returned = true;
@@ -203,7 +258,7 @@ impl MobileRouter {
     }
 
     pub(super) fn refresh(&mut self, now: Time, wall: WallTime) {
-        if self.exchange.is_some() || self.refused.is_some() || self.stopping {
+        if self.exchange.is_some() || self.refused.is_some() || self.stopping || self.is_multiple() {
             return;
         }
         let Some(target) = self.target else { return };
@@ -230,7 +285,7 @@ impl MobileRouter {
     }
 }
 
-fn care_of_addresses(attachment: Attachment) -> [Option<IpAddr>; 2] {
+pub(super) fn care_of_addresses(attachment: Attachment) -> [Option<IpAddr>; 2] {
     match attachment {
         Attachment::Foreign { ipv6, ipv4 } => {
             [ipv6.map(|(address, _)| IpAddr::V6(address)), ipv4.map(|(address, _)| IpAddr::V4(address))]

@@ -30,15 +30,60 @@ impl MobileRouter {
     /// Every pair of ends to accept packets between; those that may carry traffic first, the best at the head.
     /// Without Binding Identifiers it is at most one.
     pub fn paths(&self) -> Vec<Path> {
-        let path = self.plain_path();
-        let udp = self.registration.is_none_or(|r| Some(r.care_of_address) != path || r.udp);
         let mut paths = Vec::new();
+        let bindings = self.transmit_bindings();
+        for &index in &bindings {
+            let binding = &self.bindings[index];
+            let ends = binding
+                .registration
+                .filter(|r| self.uplinks[binding.uplink].has_care_of_address(r.care_of_address))
+                .map(|r| (r.care_of_address, r.udp))
+                .or(binding.asked_for().map(|address| (address, true)));
+            if let Some((care_of_address, udp)) = ends {
+                self.push_ends(&mut paths, binding.uplink, Some(binding.bid), care_of_address, Some(udp));
+            }
+        }
+        let path = self.plain_path().filter(|_| bindings.is_empty());
+        let udp = self.registration.is_none_or(|r| Some(r.care_of_address) != path || r.udp);
         for (care_of_address, uplink) in self.accepted_care_of_addresses() {
             let transmit = path == Some(care_of_address);
-            self.push_ends(&mut paths, uplink, None, care_of_address, transmit.then_some(udp));
+            let bid = self.binding_of(uplink).map(|index| self.bindings[index].bid);
+            self.push_ends(&mut paths, uplink, bid, care_of_address, transmit.then_some(udp));
         }
-        paths.sort_by_key(|path| (!path.transmit, path.priority));
+        // Among those that carry traffic the order is as above.
+        paths.sort_by_key(|path| !path.transmit);
         paths
+    }
+
+    /// The bindings that traffic may take, the best first: those that are registered and live. When none lives, the best
+    /// of the registered all the same; when none of these has its care-of address any more, one that is being
+    /// registered anew, for whatever arrives behind the Binding Update is accepted.
+    pub(super) fn transmit_bindings(&self) -> Vec<usize> {
+        if self.stopping || self.refused.is_some() || self.at_home {
+            return Vec::new();
+        }
+        let mut order: Vec<usize> = (0..self.bindings.len()).collect();
+        order.sort_by_key(|&index| (self.priority(self.bindings[index].uplink), index));
+        let attached = |index: &usize| {
+            let binding = &self.bindings[*index];
+            binding.care_of_address().is_some_and(|a| self.uplinks[binding.uplink].has_care_of_address(a))
+        };
+        let lives = |index: &usize| !self.is_silent(self.bindings[*index].uplink);
+        let registered: Vec<usize> = order.iter().copied().filter(attached).collect();
+        let living: Vec<usize> = registered.iter().copied().filter(lives).collect();
+        if !living.is_empty() {
+            return living;
+        }
+        if let Some(best) = registered.first() {
+            return vec![*best];
+        }
+        let moving = |index: &usize| {
+            let binding = &self.bindings[*index];
+            let asked =
+                binding.asked_for().is_some_and(|a| self.uplinks[binding.uplink].has_care_of_address(a));
+            asked && binding.registration.is_some()
+        };
+        order.into_iter().find(moving).into_iter().collect()
     }
 
     /// Our end of the path that traffic without a policy of its own takes.
@@ -65,12 +110,6 @@ impl MobileRouter {
                 paths.push(Path { uplink, bid, local, remote, priority: self.priority(uplink), transmit });
             }
         }
-    }
-
-    /// An uplink's BID-PRI: lower wins, 1 to 127 (RFC 6089 4.1).
-    pub(super) fn priority(&self, uplink: usize) -> u8 {
-        let configured = self.uplinks.get(uplink).map_or(u32::MAX, |uplink| uplink.config.priority);
-        u8::try_from(configured.clamp(1, 127)).unwrap_or(127)
     }
 
     /// The care-of address that the plain binding's traffic leaves from; see the module documentation.
@@ -102,6 +141,9 @@ impl MobileRouter {
     pub fn active_uplink(&self) -> Option<usize> {
         if self.is_home() {
             return self.target;
+        }
+        if let Some(&best) = self.transmit_bindings().first() {
+            return Some(self.bindings[best].uplink);
         }
         self.uplink_with(self.plain_path()?)
     }
@@ -148,8 +190,10 @@ impl MobileRouter {
                 uplink.care_of_addresses().into_iter().map(move |address| (address, index))
             })
             .collect();
-        let registered = self.registration.filter(|_| self.at_home).map(|r| r.care_of_address);
-        for address in self.previous.iter().map(|(previous, _)| *previous).chain(registered) {
+        let plain = self.registration.filter(|_| self.at_home);
+        let registered = self.bindings.iter().filter_map(|binding| binding.registration).chain(plain);
+        let previous = self.previous.iter().map(|(previous, _)| *previous);
+        for address in previous.chain(registered.map(|r| r.care_of_address)) {
             if !accepted.iter().any(|(other, _)| *other == address)
                 && let Some(index) = self.uplinks.iter().position(|u| u.has_address(address))
             {
@@ -167,6 +211,7 @@ impl MobileRouter {
 
     /// Asks for the forwarding to be computed anew, and reports when traffic moved.
     pub(super) fn forwarding_changed(&mut self, reason: &str) {
+        self.update_flows();
         self.outputs.push_back(Output::Forwarding(self.config.home_address));
         let active = self.active_uplink();
         if active != self.reported_path {

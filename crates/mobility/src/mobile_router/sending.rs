@@ -10,7 +10,7 @@ use carnet_base::{Endpoint, Time, WallTime};
 use carnet_wire::mobility::{BindingUpdateFlags, Builder, ControlPacket, MobilityOption};
 
 use super::binding_update_list::{Exchange, Purpose, Sent};
-use super::{MobileRouter, RegistrationMode, Timer};
+use super::{MobileRouter, Registration, RegistrationMode, Timer};
 use crate::sequence::is_later;
 use crate::{Event, HOP_LIMIT, MAX_UPDATE_RATE, Output, ReplayProtection, UDP_PORT, lifetime_units};
 
@@ -113,15 +113,14 @@ impl MobileRouter {
                 builder = builder.option(&MobilityOption::AlternateCareOfAddress(address));
             }
             IpAddr::V4(address) => {
-                let [a, b, c, d] = address.octets();
-                builder =
-                    builder.option(&MobilityOption::Unknown { option_type: 32, data: &[0, 0, a, b, c, d] });
+                builder = builder.option(&MobilityOption::Ipv4CareOfAddress(address));
             }
         }
         if register {
             builder = self.add_prefixes(builder);
         }
-        let mut mobility_header = self.finish_update(builder, sent.timestamp, sent.care_of_address);
+        let authenticated = mapped(sent.care_of_address);
+        let mut mobility_header = self.finish_authenticated(builder, sent.timestamp, authenticated);
         self.control_packet(sent.care_of_address, &mut mobility_header)
     }
 
@@ -139,24 +138,33 @@ impl MobileRouter {
     }
 
     /// Adds what authenticates a Binding Update for this care-of address; an IPv4 one counts as IPv4-mapped.
-    pub(super) fn finish_update(
+    pub(super) fn finish_authenticated(
         &self,
         mut builder: Builder,
         timestamp: Option<u64>,
-        care_of_address: IpAddr,
+        care_of_address: Ipv6Addr,
     ) -> Vec<u8> {
         if let Some(timestamp) = timestamp {
             builder = builder.option(&MobilityOption::MessageIdentifier(timestamp));
         }
         let Some(association) = self.config.authentication.association() else { return builder.finish() };
         let mut mobility_header = builder.option(&association.blank_option()).finish();
-        association.sign(&mut mobility_header, mapped(care_of_address), self.config.home_address);
+        association.sign(&mut mobility_header, care_of_address, self.config.home_address);
         mobility_header
     }
 
     /// A Mobility Header message on its way from a care-of address to the home agent: inside UDP from an IPv4 one
     /// (RFC 5555 4.1), where the packet itself bears the home address.
     pub(super) fn control_packet(&self, care_of_address: IpAddr, mobility_header: &mut [u8]) -> Output {
+        self.packet(care_of_address, true, mobility_header)
+    }
+
+    /// A Heartbeat, which takes the way that data takes.
+    pub(super) fn heartbeat_packet(&self, registration: Registration, mobility_header: &mut [u8]) -> Output {
+        self.packet(registration.care_of_address, registration.udp, mobility_header)
+    }
+
+    fn packet(&self, care_of_address: IpAddr, udp: bool, mobility_header: &mut [u8]) -> Output {
         let config = &self.config;
         let away = care_of_address != IpAddr::V6(config.home_address);
         let (source, home_address) = match care_of_address {
@@ -172,7 +180,7 @@ impl MobileRouter {
             mobility_header,
         }
         .emit();
-        match self.ends(care_of_address, true) {
+        match self.ends(care_of_address, udp) {
             Some((Endpoint::Ipv6(_), _)) | None => Output::Packet(packet),
             Some((local, remote)) => Output::Encapsulated { local, remote, packet },
         }

@@ -19,6 +19,7 @@ use ipnet::Ipv6Net;
 
 use super::MobileRouterConfig;
 use super::heard::{Heard, Standing};
+use super::quality::SignalThresholds;
 use crate::home_agent::ND_HOP_LIMIT;
 use crate::is_unicast_routable;
 
@@ -36,6 +37,12 @@ pub struct UplinkConfig {
     pub priority: u32,
     /// Its Binding Identifier (RFC 5648), not 0. Without one it shares the plain binding with all such uplinks.
     pub bid: Option<u16>,
+    /// When it is taken and left by signal strength.
+    pub signal: Option<SignalThresholds>,
+    /// Octets that may go over it; once they are used up it is for when nothing else lives.
+    pub volume: Option<u64>,
+    /// Of two uplinks of one priority the cheaper is better.
+    pub cost: u32,
 }
 
 /// How an uplink is attached to the network.
@@ -78,6 +85,18 @@ pub struct Uplink {
     pub(super) lost: Option<IpAddr>,
     /// Packets in protocol 41 do not get through here: UDP is asked for (RFC 5555 4.4.1).
     pub(super) needs_udp: bool,
+    /// Signal strength in dBm, as last heard.
+    pub signal: Option<i32>,
+    /// It was under its threshold and has not been good since.
+    pub poor: bool,
+    /// There has been a reading.
+    pub(super) judged: bool,
+    /// Octets that went over it.
+    pub used: u64,
+    /// What it can carry, in kbit/s.
+    pub capacity: Option<u32>,
+    /// It has only just come up, and another works.
+    pub(super) settling: bool,
 }
 
 impl Uplink {
@@ -92,6 +111,12 @@ impl Uplink {
             solicitations: 0,
             lost: None,
             needs_udp: false,
+            signal: None,
+            poor: false,
+            judged: false,
+            used: 0,
+            capacity: None,
+            settling: false,
         }
     }
 
@@ -166,6 +191,12 @@ impl Uplink {
         self.solicitations = old.solicitations;
         self.lost = old.lost;
         self.needs_udp = old.needs_udp;
+        self.signal = old.signal;
+        self.poor = old.poor && self.config.signal.is_some();
+        self.judged = old.judged;
+        self.used = old.used;
+        self.capacity = old.capacity;
+        self.settling = old.settling;
         self.attach(config);
     }
 

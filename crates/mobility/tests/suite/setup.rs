@@ -90,6 +90,8 @@ pub fn router_config() -> MobileRouterConfig {
         home_agent: addr(AGENT),
         home_agent_ipv4: None,
         force_udp: false,
+        liveness: None,
+        policies: Vec::new(),
         prefixes: vec![net(PREFIX)],
         mode: RegistrationMode::Explicit,
         lifetime: Duration::from_secs(60),

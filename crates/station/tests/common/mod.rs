@@ -63,6 +63,8 @@ pub fn router_config(prefixes: &[&str]) -> StationConfig {
                 home_agent: address(AGENT),
                 home_agent_ipv4: None,
                 force_udp: false,
+                liveness: None,
+                policies: Vec::new(),
                 prefixes: prefixes.iter().map(|p| p.parse().expect("a prefix")).collect(),
                 mode: RegistrationMode::Explicit,
                 lifetime: Duration::from_secs(60),

@@ -1,0 +1,180 @@
+//! The Binding Update List of a router with several care-of addresses (RFC 5648): one entry per uplink that has
+//! a Binding Identifier.
+//!
+//! An entry says what the home agent has acknowledged, what is being asked of it and what it has yet to forget.
+//! [`Update`]s are the Binding Updates on their way, which may be about several entries; the sequence number that
+//! tells them apart is shared by all (RFC 5648 4.1).
+
+use std::net::IpAddr;
+use std::time::Duration;
+
+use carnet_base::Time;
+
+use super::Registration;
+use super::binding_update_list::{
+    CONNECTION_ATTEMPT_DELAY, FIRST_REGISTRATION_TIMEOUT, INITIAL_BINDACK_TIMEOUT, MAX_BINDACK_TIMEOUT,
+    refresh_after,
+};
+use crate::flow::FlowBinding;
+
+/// So many Binding Updates are remembered for their acknowledgements.
+pub(super) const MAX_UPDATES: usize = 32;
+/// A binding that the home agent cannot be told to forget ends with its lifetime.
+const MAX_REMOVALS: u32 = 5;
+
+/// One uplink's binding.
+#[derive(Debug, Clone)]
+pub struct Binding {
+    /// The uplink, as an index.
+    pub uplink: usize,
+    /// The Binding Identifier.
+    pub bid: u16,
+    /// What the home agent acknowledged last, while it lasts.
+    pub registration: Option<Registration>,
+    /// The BID-PRI that it was registered with.
+    pub(super) priority: u8,
+    /// What is being asked of the home agent.
+    pub(super) attempt: Option<Attempt>,
+    /// The home agent may have a binding that is no more.
+    pub(super) removal: Option<Attempt>,
+    /// To be registered again although nothing has changed here.
+    pub(super) again: bool,
+    /// Not to be registered before.
+    pub(super) held_until: Option<Time>,
+}
+
+impl Binding {
+    pub(super) fn new(uplink: usize, bid: u16) -> Binding {
+        Binding {
+            uplink,
+            bid,
+            registration: None,
+            priority: 0,
+            attempt: None,
+            removal: None,
+            again: false,
+            held_until: None,
+        }
+    }
+
+    /// The registered care-of address.
+    pub(super) fn care_of_address(&self) -> Option<IpAddr> {
+        self.registration.map(|registration| registration.care_of_address)
+    }
+
+    /// When it is to be renewed.
+    pub(super) fn refresh_at(&self) -> Option<Time> {
+        self.registration.map(|r| r.expires - r.lifetime + refresh_after(r.lifetime))
+    }
+
+    /// The home agent may know of it.
+    pub(super) fn is_known(&self) -> bool {
+        self.registration.is_some() || self.attempt.as_ref().is_some_and(|attempt| !attempt.sent.is_empty())
+    }
+
+    /// The care-of address that the last Binding Update without an answer was about.
+    pub(super) fn asked_for(&self) -> Option<IpAddr> {
+        self.attempt.as_ref()?.sent.last().map(|(_, address)| *address)
+    }
+}
+
+/// Something asked of the home agent until it answers (RFC 6275 11.8).
+#[derive(Debug, Clone)]
+pub(super) struct Attempt {
+    /// The next transmission.
+    pub next: Time,
+    /// When the first was.
+    pub started: Option<Time>,
+    /// Sequence numbers and care-of addresses of the last transmissions.
+    pub sent: Vec<(u16, IpAddr)>,
+    /// Which of the care-of addresses is next.
+    pub turn: usize,
+    /// Until the next round of transmissions.
+    pub timeout: Duration,
+    /// Rounds without an answer.
+    pub rounds: u32,
+    /// Answers that ask for another try at once.
+    pub corrections: u32,
+}
+
+impl Attempt {
+    pub fn new(next: Time, first: bool) -> Attempt {
+        let timeout = if first { FIRST_REGISTRATION_TIMEOUT } else { INITIAL_BINDACK_TIMEOUT };
+        Attempt { next, started: None, sent: Vec::new(), turn: 0, timeout, rounds: 0, corrections: 0 }
+    }
+
+    /// Notes a transmission about one of `candidates` care-of addresses, and when the next is due.
+    pub fn transmitted(&mut self, now: Time, sequence: u16, address: IpAddr, candidates: usize) {
+        if self.sent.len() == 8 {
+            self.sent.remove(0);
+        }
+        self.sent.push((sequence, address));
+        self.started.get_or_insert(now);
+        self.turn += 1;
+        if self.turn < candidates {
+            self.next = now + CONNECTION_ATTEMPT_DELAY;
+        } else {
+            self.turn = 0;
+            self.rounds += 1;
+            self.next = now + self.timeout;
+            self.timeout = (self.timeout * 2).min(MAX_BINDACK_TIMEOUT);
+        }
+    }
+
+    /// Whether a removal has been tried often enough.
+    pub fn is_exhausted(&self) -> bool {
+        self.rounds >= MAX_REMOVALS
+    }
+}
+
+/// What a Binding Update said of one entry.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Member {
+    /// Index into the list of bindings.
+    pub binding: usize,
+    /// The care-of address; of a removal, any.
+    pub care_of_address: IpAddr,
+    /// The BID-PRI.
+    pub priority: u8,
+}
+
+/// A Binding Update on its way.
+#[derive(Debug, Clone)]
+pub(super) struct Update {
+    pub sequence: u16,
+    pub at: Time,
+    pub timestamp: Option<u64>,
+    /// O: whatever else there was is forgotten.
+    pub overwrite: bool,
+    /// To forget the members.
+    pub removal: bool,
+    /// The uplink and the care-of address that it left from.
+    pub via: (usize, IpAddr),
+    /// Those whose answer still counts.
+    pub members: Vec<Member>,
+    /// How many there were.
+    pub count: usize,
+    /// The address that its answer is authenticated with.
+    pub authenticated: std::net::Ipv6Addr,
+    /// The flows that it described.
+    pub flows: Vec<FlowBinding>,
+    /// The flows that it only named.
+    pub summary: Vec<u16>,
+}
+
+/// What is known of how the home agent does several care-of addresses.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Abilities {
+    /// It knows Binding Identifiers, as far as we know (RFC 5648 5.7).
+    pub identifiers: bool,
+    /// It takes several in one Binding Update (status 168).
+    pub bulk: bool,
+    /// It has our bindings and no others: Binding Updates add to them (RFC 5648 5.9).
+    pub bootstrapped: bool,
+}
+
+impl Default for Abilities {
+    fn default() -> Self {
+        Abilities { identifiers: true, bulk: true, bootstrapped: false }
+    }
+}

@@ -1,0 +1,400 @@
+//! Policies: which packets take which uplinks (RFC 6089, with the selectors of RFC 6088).
+//!
+//! A policy becomes one flow binding per selector. The home agent keeps the list; every Binding Update says all
+//! of it, in full for what is new or changed and by number for the rest (5.2), and describes a flow only with
+//! Binding Identifiers that are registered by then (5.3.2.1, status 131).
+//!
+//! RFC 6089 copies the packets of a flow to each of its bindings. What else shall be done with them is said in a
+//! Vendor Specific option; a home agent that does not echo it does not know it. There each flow goes to one
+//! binding, the best that is registered, and moves when that changes: failover. A home agent that knows no flow
+//! bindings at all sends everything by priority; our own direction is a matter of our own.
+
+use carnet_wire::mobility::flow::{
+    FLOW_ACTION, FlowActionOption, VENDOR, flow_status, identifiers, sub_options,
+};
+use carnet_wire::mobility::{BindingAcknowledgement, Builder, MobilityOption};
+
+use carnet_base::{Time, WallTime};
+
+use super::MobileRouter;
+use super::bindings::{Member, Update};
+use crate::flow::{FlowAction, FlowBinding, TrafficSelector};
+use crate::{Event, Output};
+
+/// A Binding Update stays shorter than this: it must fit an IPv6 packet of 1280 octets with what is around it.
+const MAX_LENGTH: usize = 1000;
+/// Flow bindings of one router.
+pub const MAX_FLOWS: usize = 32;
+
+/// Which packets take which uplinks.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Policy {
+    /// Its name.
+    pub name: String,
+    /// The packets: those that match one of these. The source is the correspondent (RFC 6088).
+    pub selectors: Vec<TrafficSelector>,
+    /// What becomes of them.
+    pub action: FlowAction,
+    /// Interface names of uplinks with identifiers, the preferred first.
+    pub uplinks: Vec<String>,
+}
+
+/// A flow binding and what the home agent has of it.
+#[derive(Debug, Clone)]
+pub(super) struct FlowState {
+    /// Its policy, as an index.
+    pub policy: usize,
+    fid: u16,
+    selector: TrafficSelector,
+    /// As the home agent acknowledged it.
+    acknowledged: Option<FlowBinding>,
+    /// The status that it was refused with, and the identifiers that it was refused for.
+    refused: Option<(u8, Vec<u16>)>,
+}
+
+/// What the router knows about flows at the home agent.
+#[derive(Debug, Clone, Default)]
+pub(super) struct Flows {
+    pub states: Vec<FlowState>,
+    /// The operator's uplinks for a policy in place of the configured ones.
+    pub overrides: Vec<Option<Vec<String>>>,
+    /// The home agent knows no flow bindings.
+    unknown: bool,
+    /// It knows them, but not what is to be done but to copy.
+    copies: bool,
+    /// As [`MobileRouter::flows`] shows them.
+    pub effective: Vec<FlowBinding>,
+}
+
+impl Flows {
+    pub fn new(policies: &[Policy]) -> Flows {
+        let selectors = policies
+            .iter()
+            .enumerate()
+            .flat_map(|(policy, it)| it.selectors.iter().map(move |selector| (policy, *selector)));
+        let states = (1..)
+            .zip(selectors.take(MAX_FLOWS))
+            .map(|(fid, (policy, selector))| FlowState {
+                policy,
+                fid,
+                selector,
+                acknowledged: None,
+                refused: None,
+            })
+            .collect();
+        Flows { states, overrides: vec![None; policies.len()], ..Flows::default() }
+    }
+}
+
+impl MobileRouter {
+    /// The flow bindings that the data path obeys, by priority: each with the identifiers of registered uplinks that
+    /// live, the best first. What the home agent refused is failover here too.
+    pub fn flows(&self) -> &[FlowBinding] {
+        &self.flows.effective
+    }
+
+    /// Another choice of uplinks for a policy, for as long as the router runs; `None` for the configured ones.
+    ///
+    /// # Errors
+    /// When there is no such policy or uplink, in words for the operator.
+    pub fn handle_policy_uplinks(
+        &mut self,
+        now: Time,
+        wall: WallTime,
+        name: &str,
+        uplinks: Option<&[String]>,
+    ) -> Result<(), String> {
+        self.assert_drained();
+        let policies = &self.config.policies;
+        let index = policies.iter().position(|policy| policy.name == name).ok_or_else(|| {
+            let names: Vec<&str> = policies.iter().map(|policy| policy.name.as_str()).collect();
+            format!("no policy is called {name}, expected one of: {}", names.join(", "))
+        })?;
+        for interface in uplinks.unwrap_or_default() {
+            let uplink = self.uplinks.iter().find(|uplink| uplink.config.interface == *interface);
+            if uplink.is_none_or(|uplink| uplink.config.bid.is_none()) {
+                return Err(format!("no uplink with a bid is called {interface}"));
+            }
+        }
+        if uplinks.is_some_and(<[String]>::is_empty) {
+            return Err("at least one uplink is expected".into());
+        }
+        if let Some(choice) = self.flows.overrides.get_mut(index) {
+            *choice = uplinks.map(<[String]>::to_vec);
+        }
+        for flow in self.flows.states.iter_mut().filter(|flow| flow.policy == index) {
+            flow.refused = None;
+        }
+        self.reconcile(now, wall);
+        self.forwarding_changed("the operator moved a policy");
+        Ok(())
+    }
+
+    /// The uplinks that a policy names, the operator's choice before the configuration, the good ones first. With a
+    /// choice made, the other configured ones remain as a reserve.
+    fn policy_uplinks(&self, policy: usize) -> Vec<usize> {
+        let Some(configured) = self.config.policies.get(policy) else { return Vec::new() };
+        let chosen = self.flows.overrides.get(policy).and_then(Option::as_ref);
+        let reserve = configured.uplinks.iter().filter(|_| configured.action == FlowAction::Failover);
+        let names: Vec<&String> = match chosen {
+            Some(chosen) => chosen.iter().chain(reserve).collect(),
+            None => configured.uplinks.iter().collect(),
+        };
+        let mut uplinks: Vec<usize> = Vec::new();
+        for name in names {
+            if let Some(uplink) = self.uplinks.iter().position(|u| u.config.interface == *name)
+                && !uplinks.contains(&uplink)
+            {
+                uplinks.push(uplink);
+            }
+        }
+        uplinks.sort_by_key(|&uplink| self.is_avoided(uplink));
+        if configured.action == FlowAction::Balance {
+            // A share for an uplink that is to be left would be lost time; unless there is no other.
+            let good = uplinks.iter().filter(|&&uplink| !self.is_avoided(uplink)).count();
+            uplinks.truncate(if good > 0 { good } else { uplinks.len() });
+        }
+        uplinks
+    }
+
+    /// A flow as it should be where the given bindings are registered.
+    fn wanted_flow(&self, flow: &FlowState, registered: impl Fn(usize) -> bool) -> Option<FlowBinding> {
+        let mut bids: Vec<(u16, u16)> = self
+            .policy_uplinks(flow.policy)
+            .into_iter()
+            .filter(|&uplink| registered(uplink))
+            .filter_map(|uplink| Some((self.uplinks[uplink].config.bid?, self.weight(uplink))))
+            .collect();
+        let mut action = self.config.policies.get(flow.policy)?.action;
+        if self.flows.copies {
+            bids.truncate(1);
+            action = FlowAction::Failover;
+        }
+        (!bids.is_empty()).then_some(FlowBinding {
+            fid: flow.fid,
+            priority: flow.fid,
+            selector: flow.selector,
+            action,
+            bids,
+        })
+    }
+
+    fn is_registered(&self, uplink: usize) -> bool {
+        self.binding_of(uplink).is_some_and(|index| self.bindings[index].registration.is_some())
+    }
+
+    /// Whether the home agent is to be told about a flow, with these bindings registered.
+    fn is_flow_due(&self, flow: &FlowState, registered: impl Fn(usize) -> bool) -> Option<FlowBinding> {
+        let wanted = self.wanted_flow(flow, &registered)?;
+        let bids: Vec<u16> = wanted.bids.iter().map(|(bid, _)| *bid).collect();
+        if flow.refused.as_ref().is_some_and(|(_, for_bids)| *for_bids == bids) {
+            return None;
+        }
+        let Some(known) = &flow.acknowledged else { return Some(wanted) };
+        // Identifiers that are not registered now do no harm there (RFC 6089 4.3).
+        let live =
+            |bid: u16| self.uplinks.iter().position(|u| u.config.bid == Some(bid)).is_some_and(&registered);
+        let have: Vec<(u16, u16)> = known.bids.iter().copied().filter(|(bid, _)| live(*bid)).collect();
+        let same = known.action == wanted.action
+            && have.len() == wanted.bids.len()
+            && have.iter().zip(&wanted.bids).all(|(a, b)| a.0 == b.0 && is_about(a.1, b.1));
+        (!same).then_some(wanted)
+    }
+
+    /// The binding whose Binding Update shall tell the home agent about flows, when there is something to tell.
+    pub(super) fn flow_carrier(&self) -> Option<usize> {
+        if self.flows.unknown || !self.abilities.bootstrapped {
+            return None;
+        }
+        let due =
+            self.flows.states.iter().any(|flow| self.is_flow_due(flow, |u| self.is_registered(u)).is_some());
+        let best = self.transmit_bindings().first().copied()?;
+        due.then_some(best)
+    }
+
+    /// The flows that a Binding Update about these members describes, and those that it only names.
+    pub(super) fn flows_for(&self, members: &[Member], removal: bool) -> (Vec<FlowBinding>, Vec<u16>) {
+        if self.flows.unknown {
+            return (Vec::new(), Vec::new());
+        }
+        let about = |uplink: usize| members.iter().any(|m| self.bindings[m.binding].uplink == uplink);
+        let registered = |uplink: usize| {
+            if removal {
+                self.is_registered(uplink) && !about(uplink)
+            } else {
+                self.is_registered(uplink) || about(uplink)
+            }
+        };
+        let mut described = Vec::new();
+        let mut named = Vec::new();
+        let mut length = 24 * members.len() + 24 * self.config.prefixes.len() + 60;
+        for flow in &self.flows.states {
+            let due = self.is_flow_due(flow, registered);
+            let cost = due.as_ref().map_or(2, |flow| 24 + flow_length(flow));
+            match due {
+                Some(flow) if length + cost <= MAX_LENGTH => described.push(flow),
+                // The next Binding Update has room for it.
+                _ if flow.acknowledged.is_some() => named.push(flow.fid),
+                _ => continue,
+            }
+            length += cost;
+        }
+        (described, named)
+    }
+
+    /// Adds the options (RFC 6089 4.2, RFC 5094).
+    pub(super) fn add_flows(
+        &self,
+        mut builder: Builder,
+        described: &[FlowBinding],
+        named: &[u16],
+    ) -> Builder {
+        for flow in described {
+            let bids: Vec<u16> = flow.bids.iter().map(|(bid, _)| *bid).collect();
+            builder = builder.option(&MobilityOption::FlowIdentification {
+                fid: flow.fid,
+                priority: flow.priority,
+                status: 0,
+                sub_options: &sub_options(Some(&flow.selector), &bids),
+            });
+            if !self.flows.copies {
+                let action =
+                    FlowActionOption { fid: flow.fid, action: flow.action, weights: flow.bids.clone() };
+                builder = builder.option(&MobilityOption::VendorSpecific {
+                    vendor: VENDOR,
+                    sub_type: FLOW_ACTION,
+                    data: &action.emit(),
+                });
+            }
+        }
+        if !named.is_empty()
+            && let Ok(fids) =
+                carnet_wire::mobility::flow::Identifiers::parse(&identifiers(named), "flow summary")
+        {
+            builder = builder.option(&MobilityOption::FlowSummary(fids));
+        }
+        builder
+    }
+
+    /// What the home agent says about the flows of a Binding Update.
+    pub(super) fn flows_acknowledged(
+        &mut self,
+        update: &Update,
+        acknowledgement: &BindingAcknowledgement<'_>,
+    ) {
+        if acknowledgement.status >= 128 || (update.flows.is_empty() && update.summary.is_empty()) {
+            return;
+        }
+        let mut statuses: Vec<(u16, u8)> = Vec::new();
+        let mut actions: Vec<FlowActionOption> = Vec::new();
+        for option in acknowledgement.options.iter().flatten() {
+            match option {
+                MobilityOption::FlowIdentification { fid, status, .. } => statuses.push((fid, status)),
+                other => actions.extend(FlowActionOption::read(&other).and_then(Result::ok)),
+            }
+        }
+        // RFC 6089 5.2.6: no copy of an option means that it was not understood.
+        if !update.flows.is_empty() && statuses.is_empty() {
+            self.flows.unknown = true;
+            self.warn(
+                "the home agent knows no flow bindings (RFC 6089): policies hold for what this router sends",
+            );
+            return;
+        }
+        for sent in &update.flows {
+            let status = statuses.iter().find(|(fid, _)| *fid == sent.fid).map(|(_, status)| *status);
+            let echoed = actions.iter().find(|action| action.fid == sent.fid);
+            let status = status.unwrap_or(flow_status::UNSPECIFIED);
+            let plain = sent.action == FlowAction::Failover && sent.bids.len() == 1;
+            if status < 128 && !self.flows.copies && !plain && echoed.is_none_or(|e| e.action != sent.action)
+            {
+                self.flows.copies = true;
+                for flow in &mut self.flows.states {
+                    flow.acknowledged = None;
+                }
+                self.warn("the home agent can only copy packets (RFC 6089): policies fail over from uplink to uplink");
+                return;
+            }
+            self.flow_answered(sent, status);
+        }
+        // RFC 6089 5.3.3: a flow that was only named is answered when it is not there any more.
+        for (fid, status) in statuses {
+            if status >= 128
+                && update.summary.contains(&fid)
+                && let Some(flow) = self.flows.states.iter_mut().find(|flow| flow.fid == fid)
+            {
+                flow.acknowledged = None;
+            }
+        }
+    }
+
+    fn flow_answered(&mut self, sent: &FlowBinding, status: u8) {
+        let Some(flow) = self.flows.states.iter_mut().find(|flow| flow.fid == sent.fid) else { return };
+        if status < 128 {
+            flow.acknowledged = Some(sent.clone());
+            flow.refused = None;
+            return;
+        }
+        let bids: Vec<u16> = sent.bids.iter().map(|(bid, _)| *bid).collect();
+        flow.acknowledged = None;
+        flow.refused = Some((status, bids));
+        let policy = self.config.policies.get(flow.policy).map_or("", |policy| policy.name.as_str());
+        let what = match status {
+            flow_status::PROHIBITED => "administratively prohibited",
+            flow_status::MALFORMED => "malformed",
+            flow_status::BID_NOT_FOUND => "an uplink of it is not registered; to be tried again when it is",
+            flow_status::FID_NOT_FOUND => "not found",
+            flow_status::SELECTOR_NOT_SUPPORTED => "its traffic selector is not supported",
+            _ => "reason unspecified",
+        };
+        self.warn(&format!(
+            "policy {policy}: the home agent refuses flow {} (status {status}): {what}",
+            sent.fid
+        ));
+    }
+
+    fn warn(&mut self, message: &str) {
+        self.outputs.push_back(Output::Event(Event::Warning { message: message.to_string() }));
+    }
+
+    /// The home agent has none of them any more.
+    pub(super) fn forget_flows(&mut self) {
+        for flow in &mut self.flows.states {
+            flow.acknowledged = None;
+            flow.refused = None;
+        }
+        self.flows.unknown = false;
+        self.flows.copies = false;
+    }
+
+    /// The flows that the data path obeys, as they follow from what is registered.
+    pub(super) fn update_flows(&mut self) {
+        let transmit: Vec<usize> =
+            self.transmit_bindings().into_iter().map(|index| self.bindings[index].uplink).collect();
+        let effective = self
+            .flows
+            .states
+            .iter()
+            .filter_map(|flow| {
+                let mut wanted = self.wanted_flow(flow, |uplink| transmit.contains(&uplink))?;
+                // Copies need a home agent that sorts them out.
+                let taken = flow.acknowledged.as_ref().is_some_and(|known| known.action == wanted.action);
+                if wanted.action == FlowAction::Duplicate && !taken {
+                    wanted.action = FlowAction::Failover;
+                }
+                Some(wanted)
+            })
+            .collect();
+        self.flows.effective = effective;
+    }
+}
+
+/// Weights that are not worth a Binding Update: a quarter more or less.
+fn is_about(a: u16, b: u16) -> bool {
+    u32::from(a.abs_diff(b)) * 4 <= u32::from(a.max(b))
+}
+
+/// Octets of a flow's options, about.
+fn flow_length(flow: &FlowBinding) -> usize {
+    sub_options(Some(&flow.selector), &[]).len() + 6 * flow.bids.len() + 16
+}

@@ -1,0 +1,533 @@
+//! Whether an uplink that is up leads anywhere: heartbeats towards the home agent (RFC 5847).
+//!
+//! A Heartbeat request leaves from every registered care-of address the way data leaves from there, more often where
+//! data goes. One that stays unanswered for longer than round trips take draws a quick series of more; when all of
+//! these are lost, the path has failed: its binding is ended over another uplink, traffic moves, and the uplink is
+//! registered again, and again with less and less haste when it keeps failing. An uplink that has come back so carries
+//! traffic once a few heartbeats in a row were answered. Where it is the only one, it goes on being used.
+//!
+//! Each path's loss, round-trip time and jitter come of the same. RFC 5847 3 recommends no less than 30 s between
+//! requests, for nodes that stay where they are; here the interval is the operator's. A home agent that knows no
+//! heartbeats says so by a Binding Error (status 2) and is asked again much later.
+//!
+//! Behind a NAT a heartbeat is the keepalive of RFC 5555 4.3 as well: the home agent, which finds it coming from
+//! elsewhere than was registered, answers with a Binding Error, upon which the router registers at once. Where nothing
+//! else keeps the NAT's mapping alive, the interval between keepalives grows as long as the NAT remembers, and shrinks
+//! when it does not.
+
+use std::collections::VecDeque;
+use std::net::IpAddr;
+use std::time::Duration;
+
+use carnet_base::{Time, WallTime};
+use carnet_wire::mobility::Builder;
+
+use super::{MobileRouter, Registration, Timer};
+use crate::{Event, MobilityDrop, MobilityMessage};
+
+/// How often, and how long, heartbeats are sent.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Liveness {
+    /// Between two on a path that carries traffic.
+    pub busy: Duration,
+    /// Between two on any other.
+    pub idle: Duration,
+}
+
+impl Default for Liveness {
+    fn default() -> Self {
+        Liveness { busy: Duration::from_millis(250), idle: Duration::from_secs(1) }
+    }
+}
+
+/// A failed path is one that so many in a row were lost on (`MISSING_HEARTBEATS_ALLOWED`, RFC 5847 5, is 3 there).
+const ALLOWED: usize = 5;
+/// Between the quick ones that follow one without an answer.
+const SUSPICION: Duration = Duration::from_millis(80);
+/// How long an answer may take at least and at most, and while nothing is known.
+const PATIENCE: (Duration, Duration, Duration) =
+    (Duration::from_millis(120), Duration::from_secs(2), Duration::from_millis(300));
+/// Behind a NAT, so many lost in a row and a Binding Update tells the home agent the mapping.
+const NAT_DOUBT: usize = 2;
+/// So many answers in a row, and an uplink that had failed is trusted.
+const PROOF: u32 = 3;
+/// An uplink that has failed is registered again after this long at first; doubles up to the second.
+const HOLD_DOWN: (Duration, Duration) = (Duration::from_secs(1), Duration::from_secs(64));
+/// An uplink that lived so long has not failed before.
+const FORGIVEN: Duration = Duration::from_secs(120);
+/// How long a home agent without heartbeats is left in peace.
+const UNSUPPORTED: Duration = Duration::from_secs(600);
+/// Keepalives behind a NAT: the first interval, the step, and the longest (`NATKATIMEOUT`, RFC 5555 6).
+const KEEPALIVE: (Duration, Duration, Duration) =
+    (Duration::from_secs(25), Duration::from_secs(10), Duration::from_secs(110));
+/// The shortest interval that is tried.
+const MIN_KEEPALIVE: Duration = Duration::from_secs(5);
+
+/// Figures of one uplink's path, of the last 64 heartbeats.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Quality {
+    /// Smoothed round-trip time.
+    pub rtt: Duration,
+    /// Mean difference between one round trip and the next (RFC 3550 6.4.1).
+    pub jitter: Duration,
+    /// The part of the heartbeats that was not answered, 0 to 1.
+    pub loss: f64,
+}
+
+/// What is known of the path over one uplink.
+#[derive(Debug, Clone, Default)]
+pub(super) struct PathState {
+    /// The care-of address that this is about, and whether in UDP.
+    over: Option<(IpAddr, bool)>,
+    /// Without an answer yet: number, time, whether it has been missed.
+    waiting: VecDeque<(u32, Time, bool)>,
+    /// Missed in a row.
+    missed: usize,
+    /// Answered in a row.
+    answered: u32,
+    rtt: Option<Duration>,
+    variation: Duration,
+    last_rtt: Option<Duration>,
+    jitter: Duration,
+    /// The last results, the newest lowest; a bit is set for a loss.
+    losses: u64,
+    results: u32,
+    /// It has failed, and nothing has been heard since.
+    pub failed: bool,
+    /// It has failed and answers again, not often enough yet.
+    pub proving: bool,
+    failures: u32,
+    failed_at: Option<Time>,
+    /// Behind a NAT: between keepalives, and an interval that was too long.
+    keepalive: Option<Duration>,
+    too_long: Option<Duration>,
+    last_sent: Option<Time>,
+}
+
+impl PathState {
+    fn patience(&self) -> Duration {
+        self.rtt.map_or(PATIENCE.2, |rtt| rtt + self.variation * 4).clamp(PATIENCE.0, PATIENCE.1)
+    }
+
+    fn result(&mut self, lost: bool) {
+        self.losses = self.losses << 1 | u64::from(lost);
+        self.results = (self.results + 1).min(64);
+    }
+
+    fn measured(&mut self, rtt: Duration) {
+        // RFC 6298 2.
+        match self.rtt {
+            None => {
+                self.rtt = Some(rtt);
+                self.variation = rtt / 2;
+            }
+            Some(smoothed) => {
+                self.variation = (self.variation * 3 + smoothed.abs_diff(rtt)) / 4;
+                self.rtt = Some((smoothed * 7 + rtt) / 8);
+            }
+        }
+        if let Some(last) = self.last_rtt.replace(rtt) {
+            let difference = last.abs_diff(rtt);
+            self.jitter = (self.jitter * 15 + difference) / 16;
+        }
+    }
+
+    fn quality(&self) -> Option<Quality> {
+        let rtt = self.rtt?;
+        let loss = if self.results == 0 {
+            0.0
+        } else {
+            let mask = u64::MAX >> (64 - self.results);
+            f64::from((self.losses & mask).count_ones()) / f64::from(self.results)
+        };
+        Some(Quality { rtt, jitter: self.jitter, loss })
+    }
+}
+
+impl MobileRouter {
+    /// What heartbeats have measured over an uplink.
+    pub fn quality(&self, uplink: usize) -> Option<Quality> {
+        self.liveness.get(uplink)?.quality()
+    }
+
+    /// Whether an uplink that is up has been found to lead nowhere.
+    pub fn is_silent(&self, uplink: usize) -> bool {
+        self.liveness.get(uplink).is_some_and(|path| path.failed)
+    }
+
+    /// Whether an uplink that had failed has yet to prove itself.
+    pub(super) fn is_proving(&self, uplink: usize) -> bool {
+        self.liveness.get(uplink).is_some_and(|path| path.proving)
+    }
+
+    /// Whether heartbeats tell which uplinks live.
+    pub(super) fn is_probing(&self) -> bool {
+        self.config.liveness.is_some() && self.heartbeats_unknown_until.is_none()
+    }
+
+    /// The path over an uplink is registered, for the first time or with another care-of address unless `same`.
+    pub(super) fn path_registered(
+        &mut self,
+        now: Time,
+        uplink: usize,
+        registration: Registration,
+        same: bool,
+    ) {
+        let Some(path) = self.liveness.get_mut(uplink) else { return };
+        let over = Some((registration.care_of_address, registration.udp));
+        if path.over != over || !same {
+            path.over = over;
+            path.waiting.clear();
+            path.missed = 0;
+            path.answered = 0;
+            path.too_long = path.too_long.filter(|_| same);
+            path.keepalive = path.keepalive.filter(|_| same);
+        }
+        if path.failed {
+            path.failed = false;
+            path.proving = self.config.liveness.is_some() && self.heartbeats_unknown_until.is_none();
+            path.answered = 0;
+        }
+        self.schedule_heartbeat(now, uplink, now);
+    }
+
+    /// An acknowledgement has come over an uplink.
+    pub(super) fn path_answered(&mut self, uplink: usize, took: Duration) {
+        let Some(path) = self.liveness.get_mut(uplink) else { return };
+        if path.rtt.is_none() {
+            path.measured(took);
+        }
+        path.missed = 0;
+        path.waiting.clear();
+    }
+
+    /// The registration whose path over an uplink heartbeats are for.
+    fn heartbeat_path(&self, uplink: usize) -> Option<Registration> {
+        if self.stopping || self.at_home || self.refused.is_some() {
+            return None;
+        }
+        let of_binding = self.binding_of(uplink).and_then(|index| self.bindings[index].registration);
+        let plain = self.registration.filter(|r| self.uplinks[uplink].has_care_of_address(r.care_of_address));
+        let registration = of_binding.or(plain)?;
+        self.uplinks[uplink].has_care_of_address(registration.care_of_address).then_some(registration)
+    }
+
+    /// Between two heartbeats on an uplink; `None` for none.
+    fn heartbeat_interval(&self, uplink: usize) -> Option<Duration> {
+        let registration = self.heartbeat_path(uplink)?;
+        let path = self.liveness.get(uplink)?;
+        let keepalive = registration.udp.then(|| path.keepalive.unwrap_or(KEEPALIVE.0));
+        if self.heartbeats_unknown_until.is_some() {
+            return keepalive.map(|_| KEEPALIVE.0);
+        }
+        let busy = self.is_busy(uplink) || path.proving;
+        let liveness = self.config.liveness.map(|it| if busy { it.busy } else { it.idle });
+        liveness.into_iter().chain(keepalive).min()
+    }
+
+    /// Whether an uplink carries traffic: the best one, and those that policies name.
+    fn is_busy(&self, uplink: usize) -> bool {
+        self.active_uplink() == Some(uplink)
+            || self.flows.effective.iter().any(|flow| {
+                let bid = self.uplinks[uplink].config.bid;
+                let used = if flow.action == crate::flow::FlowAction::Failover { 1 } else { flow.bids.len() };
+                flow.bids.iter().take(used).any(|(other, _)| Some(*other) == bid)
+            })
+    }
+
+    fn schedule_heartbeat(&mut self, now: Time, uplink: usize, not_before: Time) {
+        let Some(interval) = self.heartbeat_interval(uplink) else {
+            self.timers.stop(Timer::Heartbeat(uplink));
+            return;
+        };
+        let Some(path) = self.liveness.get(uplink) else { return };
+        let from = path.last_sent.map_or(now, |sent| sent + interval);
+        self.timers.set(Timer::Heartbeat(uplink), from.max(not_before));
+    }
+
+    /// Sets the timers of all uplinks by what they carry now.
+    pub(super) fn schedule_heartbeats(&mut self, now: Time) {
+        for uplink in 0..self.uplinks.len() {
+            let suspicious = self.liveness[uplink].waiting.iter().any(|(_, _, missed)| *missed);
+            let waits = !self.liveness[uplink].waiting.is_empty();
+            if suspicious || waits {
+                if self.heartbeat_path(uplink).is_some() {
+                    continue;
+                }
+                self.liveness[uplink].waiting.clear();
+            }
+            self.schedule_heartbeat(now, uplink, now);
+        }
+    }
+
+    /// The timer of an uplink: something was missed, or the next is due.
+    pub(super) fn heartbeat_due(&mut self, now: Time, wall: WallTime, uplink: usize) {
+        let Some(registration) = self.heartbeat_path(uplink) else { return };
+        if self.heartbeats_unknown_until.is_some_and(|until| until <= now) {
+            self.heartbeats_unknown_until = None;
+        }
+        if self.heartbeats_unknown_until.is_some() {
+            // The keepalive of RFC 5555 4.3 then: a Binding Update.
+            self.liveness[uplink].last_sent = Some(now);
+            self.keepalive_by_update(now, wall, uplink);
+            self.schedule_heartbeat(now, uplink, now);
+            return;
+        }
+        let path = &mut self.liveness[uplink];
+        let patience = path.patience();
+        let mut newly = 0;
+        for (_, sent, missed) in path.waiting.iter_mut().filter(|(_, _, missed)| !missed) {
+            if now.saturating_since(*sent) >= patience {
+                *missed = true;
+                newly += 1;
+            }
+        }
+        for _ in 0..newly {
+            path.result(true);
+        }
+        path.missed += newly;
+        if newly > 0 {
+            path.answered = 0;
+        }
+        let open = path.waiting.iter().filter(|(_, _, missed)| !missed).count();
+        if path.missed >= ALLOWED && open == 0 && !path.failed {
+            self.path_failed(now, uplink);
+            self.reconcile(now, wall);
+            self.demote_failed(now, wall, uplink);
+            if self.heartbeat_path(uplink).is_none() {
+                return;
+            }
+        }
+        let path = &self.liveness[uplink];
+        if newly > 0 && path.missed == NAT_DOUBT && registration.udp && !path.failed {
+            // A NAT that has forgotten us is as silent as a path that leads nowhere, but a Binding Update mends it.
+            if self.config.liveness.is_none_or(|it| it.idle >= KEEPALIVE.0) {
+                self.mapping_lost(uplink);
+            }
+            self.keepalive_by_update(now, wall, uplink);
+        }
+        let interval = self.heartbeat_interval(uplink).unwrap_or(KEEPALIVE.0);
+        let path = &self.liveness[uplink];
+        // In a series: until it is decided. Afterwards, and before, at the interval.
+        let series = path.missed > 0 && !path.failed;
+        let enough = series && path.missed + open >= ALLOWED;
+        let gap = if series { SUSPICION } else { interval };
+        let due = path.last_sent.is_none_or(|sent| now.saturating_since(sent) >= gap);
+        if due && !enough {
+            self.send_heartbeat(now, uplink, registration);
+        }
+        let path = &self.liveness[uplink];
+        let first_open = path.waiting.iter().find(|(_, _, missed)| !missed).map(|(_, at, _)| *at);
+        let judged = first_open.map(|at| at + patience);
+        let series = path.missed > 0 && !path.failed;
+        let next = path.last_sent.unwrap_or(now) + if series { SUSPICION } else { interval };
+        let next = if enough { judged.unwrap_or(next) } else { judged.map_or(next, |at| at.min(next)) };
+        let next = if next <= now { now + SUSPICION } else { next };
+        self.timers.set(Timer::Heartbeat(uplink), next);
+    }
+
+    fn send_heartbeat(&mut self, now: Time, uplink: usize, registration: Registration) {
+        self.heartbeat_sequence = self.heartbeat_sequence.wrapping_add(1);
+        let mut mobility_header = Builder::heartbeat_request(self.heartbeat_sequence).finish();
+        let output = self.heartbeat_packet(registration, &mut mobility_header);
+        let path = &mut self.liveness[uplink];
+        path.waiting.push_back((self.heartbeat_sequence, now, false));
+        if path.waiting.len() > 2 * ALLOWED {
+            path.waiting.pop_front();
+        }
+        path.last_sent = Some(now);
+        self.outputs.push_back(output);
+    }
+
+    /// A Heartbeat response.
+    pub(super) fn heartbeat_answered(
+        &mut self,
+        now: Time,
+        wall: WallTime,
+        sequence: u32,
+        restart_counter: Option<u32>,
+    ) -> Result<(), MobilityDrop> {
+        let is_it = |path: &PathState| path.waiting.iter().any(|(number, _, _)| *number == sequence);
+        let uplink = self.liveness.iter().position(is_it).ok_or(MobilityDrop::Unexpected)?;
+        let path = &mut self.liveness[uplink];
+        let Some(at) = path.waiting.iter().position(|(number, _, _)| *number == sequence) else {
+            return Err(MobilityDrop::Unexpected);
+        };
+        let Some((_, sent, missed)) = path.waiting.remove(at) else { return Err(MobilityDrop::Unexpected) };
+        path.measured(now.saturating_since(sent));
+        if missed {
+            // It was late, not lost.
+            path.losses &= !1;
+        } else {
+            path.result(false);
+        }
+        path.missed = 0;
+        path.waiting.retain(|(_, at, missed)| !missed && *at >= sent);
+        path.answered = path.answered.saturating_add(1);
+        let came_back = path.failed;
+        path.failed = false;
+        let proven = path.proving && path.answered >= PROOF;
+        if proven {
+            path.proving = false;
+        }
+        if path.failed_at.is_some_and(|at| now.saturating_since(at) >= FORGIVEN) {
+            path.failures = 0;
+        }
+        self.keepalive_answered(uplink);
+        // RFC 5847 3.2: another counter, and the home agent has lost our bindings.
+        let before = self.restart_counter;
+        self.restart_counter = restart_counter.or(before);
+        if before.is_some_and(|before| restart_counter.is_some_and(|counter| counter != before)) {
+            // Not authenticated, and no more than a hint.
+            let _ = self.hint(now, wall);
+        }
+        if came_back {
+            // The only uplink, and with it the home agent, is back: the others have their chance as well.
+            for binding in &mut self.bindings {
+                binding.held_until = None;
+                if let Some(attempt) = &mut binding.attempt {
+                    attempt.next = attempt.next.min(now);
+                }
+            }
+        }
+        if came_back || proven {
+            self.evaluate(now, wall, "a silent uplink answers again");
+        }
+        let waits =
+            self.liveness[uplink].waiting.front().map(|(_, at, _)| *at + self.liveness[uplink].patience());
+        self.schedule_heartbeat(now, uplink, now);
+        if let (Some(judged), Some(next)) = (waits, self.timers.get(Timer::Heartbeat(uplink))) {
+            self.timers.set(Timer::Heartbeat(uplink), judged.min(next).max(now));
+        }
+        Ok(())
+    }
+
+    /// The path over an uplink has failed. Where another is registered and lives, the home agent is told there.
+    pub(super) fn path_failed(&mut self, now: Time, uplink: usize) {
+        let Some(path) = self.liveness.get_mut(uplink) else { return };
+        let since = path.failed_at.replace(now);
+        path.failures = match since {
+            Some(before) if now.saturating_since(before) < FORGIVEN => path.failures.saturating_add(1),
+            _ => 0,
+        };
+        path.failed = true;
+        path.proving = false;
+        path.answered = 0;
+        let hold = (HOLD_DOWN.0 * 2_u32.pow(path.failures.min(8))).min(HOLD_DOWN.1);
+        let over = path.over;
+        let name = self.uplinks[uplink].config.interface.clone();
+        let reason = format!("no answer from the home agent over {name}");
+        self.outputs.push_back(crate::Output::Event(Event::Warning { message: reason.clone() }));
+        // Another family, or another encapsulation, may get through at once.
+        let rival = over.is_some_and(|(address, udp)| {
+            let link = &mut self.uplinks[uplink];
+            if address.is_ipv4() && !udp && !link.needs_udp {
+                link.needs_udp = true;
+                return true;
+            }
+            let rival = link.care_of_addresses().iter().any(|other| *other != address);
+            if rival && link.lost != Some(address) {
+                link.lost = Some(address);
+                return true;
+            }
+            false
+        });
+        if let Some(index) = self.binding_of(uplink).filter(|_| self.is_multiple()) {
+            if self.others_live(uplink) {
+                self.moving_because = Some(reason.clone());
+                self.forget(now, index);
+                self.bindings[index].again = true;
+                self.bindings[index].held_until = (!rival).then_some(now + hold);
+            } else if self.bindings[index].attempt.is_none() {
+                self.bindings[index].again = true;
+            }
+            self.timers.set(Timer::Bindings, now);
+        }
+        self.forwarding_changed(&reason);
+    }
+
+    /// Without identifiers: the next uplink is registered instead.
+    fn demote_failed(&mut self, now: Time, wall: WallTime, uplink: usize) {
+        if self.is_multiple() || self.target != Some(uplink) || self.exchange.is_some() {
+            return;
+        }
+        let others = (0..self.uplinks.len())
+            .any(|other| other != uplink && !self.uplinks[other].care_of_addresses().is_empty());
+        if others && self.forced != Some(uplink) && self.demoted_until(uplink).is_none() {
+            self.demote_uplink(now, wall, uplink, super::binding_update_list::INITIAL_BINDACK_TIMEOUT);
+        } else {
+            self.doubtful = true;
+            self.evaluate(now, wall, "no answer from the home agent");
+        }
+    }
+
+    /// A Binding Error with status 2: the home agent knows no heartbeats (RFC 5847 3).
+    pub(super) fn heartbeats_unknown(&mut self, now: Time) -> Result<(), MobilityDrop> {
+        if self.liveness.iter().all(|path| path.waiting.is_empty()) {
+            return Err(MobilityDrop::Unexpected);
+        }
+        self.heartbeats_unknown_until = Some(now + UNSUPPORTED);
+        for path in &mut self.liveness {
+            path.waiting.clear();
+            path.missed = 0;
+            path.failed = false;
+            path.proving = false;
+        }
+        self.schedule_heartbeats(now);
+        Ok(())
+    }
+
+    /// An uplink has another care-of address: what was found out about the path is about another one.
+    pub(super) fn path_moved(&mut self, uplink: usize) {
+        if let Some(path) = self.liveness.get_mut(uplink) {
+            *path = PathState { failures: path.failures, failed_at: path.failed_at, ..PathState::default() };
+        }
+    }
+
+    // Keepalives.
+
+    /// The home agent has not found a packet where it expected it: behind a NAT the mapping is another.
+    pub(super) fn mappings_lost(&mut self, message: &MobilityMessage<'_>) {
+        let Some((local, _)) = message.outer else { return };
+        let uplink = (0..self.uplinks.len()).find(|&uplink| {
+            self.heartbeat_path(uplink).is_some_and(|r| r.udp && self.local_end(&r) == local)
+        });
+        if let Some(uplink) = uplink {
+            self.mapping_lost(uplink);
+        }
+    }
+
+    /// Behind a NAT, with a home agent that knows no heartbeats.
+    fn keepalive_by_update(&mut self, now: Time, wall: WallTime, uplink: usize) {
+        match self.binding_of(uplink).filter(|_| self.is_multiple()) {
+            Some(index) => {
+                self.bindings[index].again = true;
+                self.reconcile(now, wall);
+            }
+            None => self.refresh(now, wall),
+        }
+    }
+
+    /// The NAT still knew the way after an interval with nothing else on it: a longer one is tried.
+    fn keepalive_answered(&mut self, uplink: usize) {
+        let Some(registration) = self.heartbeat_path(uplink).filter(|registration| registration.udp) else {
+            return;
+        };
+        let idle = self.config.liveness.is_none_or(|it| it.idle >= KEEPALIVE.0 && !self.is_busy(uplink));
+        let path = &mut self.liveness[uplink];
+        let current = path.keepalive.unwrap_or(KEEPALIVE.0);
+        if !idle || path.over != Some((registration.care_of_address, true)) {
+            return;
+        }
+        let longest = path.too_long.map_or(KEEPALIVE.2, |too_long| (too_long * 4 / 5).max(MIN_KEEPALIVE));
+        path.keepalive = Some((current + KEEPALIVE.1).min(longest).max(current.min(longest)));
+    }
+
+    /// The NAT has forgotten the mapping within the last interval.
+    pub(super) fn mapping_lost(&mut self, uplink: usize) {
+        let Some(path) = self.liveness.get_mut(uplink) else { return };
+        let current = path.keepalive.unwrap_or(KEEPALIVE.0);
+        path.too_long = Some(path.too_long.map_or(current, |before| before.min(current)));
+        path.keepalive = Some((current * 2 / 3).max(MIN_KEEPALIVE));
+    }
+}
