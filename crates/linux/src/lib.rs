@@ -29,6 +29,7 @@ pub mod position;
 mod privileges;
 mod readable;
 mod settings;
+pub mod signal;
 mod tunnel;
 mod undo;
 pub mod virtual_link;
