@@ -12,6 +12,7 @@
 //! | `GET /v1/areas` | array of [`Area`] |
 //! | `GET /v1/events` | `text/event-stream`, one event a message, see [`event`] |
 //! | `POST /v1/handover` with [`HandoverRequest`] | none (204) |
+//! | `POST /v1/signal` with [`SignalRequest`] | none (204) |
 //! | `POST /v1/gnsend` with [`GnSendRequest`] | none (204) |
 //! | `POST /v1/gnping` with [`GnPingRequest`] | `text/event-stream`, one [`GnPingEvent`] a message |
 //! | `GET /v1/gnrecv` | `text/event-stream`, one [`GnReceived`] a message, or [`missed`] |
@@ -174,6 +175,16 @@ pub struct HandoverRequest {
     /// Interface name of the uplink to use; `null` ends an earlier wish. The key has to be there.
     #[serde(deserialize_with = "present")]
     pub uplink: Option<String>,
+}
+
+/// Body of `POST /v1/signal`: somebody has measured it.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct SignalRequest {
+    /// Interface name of the uplink.
+    pub uplink: String,
+    /// How strong its signal is, in dBm.
+    pub dbm: i32,
 }
 
 /// Reads an optional value whose key is not optional.

@@ -89,7 +89,7 @@ pub fn uplinks(station: &Station) -> Vec<model::Uplink> {
             care_of_address: uplink.care_of_address.map(Into::into),
             bid: None,
             priority: u8::try_from(uplink.priority).unwrap_or(u8::MAX),
-            signal_dbm: None,
+            signal_dbm: uplink.signal,
             rtt_ms: None,
             loss: None,
             active: uplink.active,

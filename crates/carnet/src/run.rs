@@ -15,6 +15,7 @@ use carnet_api::model::{self, GnPingEvent, GnPingRequest};
 use carnet_base::{RateLimiter, Time, WallTime};
 use carnet_geonet::{ReceivedFrame, Router};
 use carnet_linux::frame_link::LinkEvent;
+use carnet_linux::signal::{PLAUSIBLE, Signals};
 use carnet_linux::{Alarm, Platform, PlatformEvent, TunnelIo, TunnelReader, TunnelWriter, clock};
 use carnet_station::Station;
 use carnet_station::forwarding::forwarder::Verdict;
@@ -74,6 +75,7 @@ pub async fn run(config: Config, path: &Path) -> anyhow::Result<()> {
         None => None,
     };
     let mut alarm = Alarm::new()?;
+    let mut signals = Signals::open(settings::signals(&config));
     let platform = open_platform(&config)?;
     let mut runner = Runner::new(config, platform, geonet)?;
     runner.upper_tester = upper_tester;
@@ -117,6 +119,10 @@ pub async fn run(config: Config, path: &Path) -> anyhow::Result<()> {
                 }
                 Err(error) => Err(error.into()),
             },
+            signal = signals.next() => {
+                runner.input(Input::Signal { interface: signal.interface, dbm: signal.dbm });
+                Ok(())
+            }
             due = alarm.wait(runner.station.poll_timeout()) => {
                 runner.input(Input::Timeout);
                 due.map_err(anyhow::Error::from)
@@ -146,6 +152,7 @@ pub async fn run(config: Config, path: &Path) -> anyhow::Result<()> {
             }
             _ = hangup.recv() => {
                 runner.reload(path);
+                signals = Signals::open(settings::signals(&runner.config));
                 Ok(())
             }
             _ = terminate.recv() => break Ok(()),
@@ -596,6 +603,14 @@ impl Runner {
             }
             Request::Handover { uplink, reply } => {
                 let result = self.try_input(Input::Command(Command::Handover { uplink }));
+                let _ = reply.send(result);
+            }
+            Request::Signal { signal, reply } => {
+                let result = if PLAUSIBLE.contains(&signal.dbm) {
+                    self.try_input(Input::Signal { interface: signal.uplink, dbm: signal.dbm })
+                } else {
+                    Err(format!("{} dBm is no signal, expected {PLAUSIBLE:?}", signal.dbm))
+                };
                 let _ = reply.send(result);
             }
             Request::Neighbours(reply) => {

@@ -339,7 +339,7 @@ impl Station {
     /// Takes an input.
     ///
     /// # Errors
-    /// Only for [`Input::Command`]: why it was refused, in words for the operator.
+    /// Only for [`Input::Command`] and [`Input::Signal`]: why it was refused, in words for the operator.
     pub fn handle_input(&mut self, now: Time, wall: WallTime, input: Input) -> Result<(), String> {
         self.assert_drained();
         // What concerns GeoNetworking alone comes often, and leaves everything else as it is.
@@ -387,6 +387,10 @@ impl Station {
                 self.handle_interface_gone(now, wall, &name);
                 Ok(())
             }
+            Input::Signal { interface, dbm } => match &mut self.router {
+                Some(router) => router.machine.handle_signal(now, wall, &interface, dbm),
+                None => Err("this station has no uplinks".into()),
+            },
             Input::Frame(frame) => {
                 if let Some(geonet) = &mut self.geonet {
                     let Frame { source, destination, packet } = &frame;

@@ -42,6 +42,8 @@ pub struct UplinkStatus {
     pub care_of_address: Option<Ipv6Addr>,
     /// Configured priority, lower wins.
     pub priority: u32,
+    /// Signal in dBm, where it is measured.
+    pub signal: Option<i32>,
     /// Whether it carries the traffic.
     pub active: bool,
 }
@@ -142,6 +144,7 @@ impl Station {
                 },
                 care_of_address: uplink.care_of_address(),
                 priority: uplink.config.priority,
+                signal: uplink.signal(),
                 active: active == Some(index),
             })
             .collect()

@@ -25,7 +25,7 @@ use wireless::Wireless;
 const INTERVAL: Duration = Duration::from_millis(500);
 
 /// No radio works beyond these, dBm; what is beyond is a mistake.
-const PLAUSIBLE: std::ops::RangeInclusive<i32> = -200..=100;
+pub const PLAUSIBLE: std::ops::RangeInclusive<i32> = -200..=100;
 
 /// An interface whose signal is wanted.
 #[derive(Debug, Clone, PartialEq, Eq)]

@@ -388,6 +388,23 @@ impl MobileRouter {
         self.attachment_changed(now, wall, index, before);
     }
 
+    /// The signal of an uplink was measured.
+    ///
+    /// # Errors
+    /// When there is no such uplink, in words for the operator.
+    pub fn handle_signal(
+        &mut self,
+        _now: Time,
+        _wall: WallTime,
+        interface: &str,
+        dbm: i32,
+    ) -> Result<(), String> {
+        self.assert_drained();
+        let index = self.uplink_called(interface)?;
+        self.uplinks[index].signal = Some(dbm);
+        Ok(())
+    }
+
     /// Handles an ICMPv6 message heard on an uplink: Router Advertisements hasten movement detection.
     ///
     /// # Errors
@@ -425,12 +442,7 @@ impl MobileRouter {
         self.assert_drained();
         self.forced = match uplink {
             None => None,
-            Some(name) => {
-                Some(self.uplinks.iter().position(|u| u.config.interface == name).ok_or_else(|| {
-                    let names: Vec<&str> = self.uplinks.iter().map(|u| u.config.interface.as_str()).collect();
-                    format!("no uplink is called {name}, expected one of: {}", names.join(", "))
-                })?)
-            }
+            Some(name) => Some(self.uplink_called(name)?),
         };
         self.end_refusal();
         self.hints = Hints::default();
@@ -438,6 +450,13 @@ impl MobileRouter {
         let reason = if uplink.is_some() { "the operator asked for it" } else { "automatic choice again" };
         self.evaluate(now, wall, reason);
         Ok(())
+    }
+
+    fn uplink_called(&self, name: &str) -> Result<usize, String> {
+        self.uplinks.iter().position(|u| u.config.interface == name).ok_or_else(|| {
+            let names: Vec<&str> = self.uplinks.iter().map(|u| u.config.interface.as_str()).collect();
+            format!("no uplink is called {name}, expected one of: {}", names.join(", "))
+        })
     }
 
     /// The station is about to stop: de-registers if anything is registered.
