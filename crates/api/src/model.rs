@@ -111,8 +111,12 @@ pub struct Binding {
     pub role: Role,
     /// Home address.
     pub home_address: Ipv6Addr,
-    /// Care-of address, or `null` while there is none.
+    /// Care-of address, or `null` while there is none. At a home agent as the home agent sees it: behind a NAT, the
+    /// NAT's.
     pub care_of_address: Option<IpAddr>,
+    /// The UDP port at the care-of address, when packets go there in UDP.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub udp_port: Option<u16>,
     /// Binding Identifier (RFC 5648), or `null` without one.
     pub bid: Option<u16>,
     /// Mobile network prefixes that go with it.

@@ -7,7 +7,7 @@ use std::path::PathBuf;
 use carnet_api::config::{Auth, Config, DataplanePath, Registration, Replay};
 use carnet_linux::signal::SignalSource;
 use carnet_linux::{FastPathConfig, Path, PlatformConfig, Ports, WatchedInterface};
-use carnet_mobility::home_agent::{AuthorizedNode, HomeAgentConfig};
+use carnet_mobility::home_agent::{AuthorizedNode, HomeAgentConfig, MultipleCareOfAddresses};
 use carnet_mobility::mobile_router::{MobileRouterConfig, RegistrationMode, UplinkConfig};
 use carnet_mobility::{Authentication, ReplayProtection, SecurityAssociation};
 use carnet_station::{MobileRouterSettings, StationConfig};
@@ -25,6 +25,8 @@ pub fn station(config: &Config, gn_address: Option<GnAddress>) -> StationConfig 
         home_prefix: agent.home_prefix,
         home_link: agent.home_link.clone(),
         max_lifetime: agent.max_lifetime,
+        force_udp: false,
+        multiple_care_of_addresses: MultipleCareOfAddresses::default(),
         nodes: agent
             .mobile_routers
             .iter()

@@ -58,6 +58,9 @@ pub struct PersistentState {
     /// The home agent's bindings and replay protection.
     #[serde(default)]
     pub home_agent: Vec<StoredBinding>,
+    /// How often the home agent has started without the bindings that it had (RFC 5847 3.2).
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub restart_counter: Option<u32>,
     /// The mobile router's sequence number.
     #[serde(default)]
     pub mobile_router: Option<StoredSequence>,
@@ -229,6 +232,10 @@ impl Station {
                     self.forwarder.serve(prefix, address);
                 }
             }
+            // What nothing is known of has lost what it had. The date counts such starts without being stored: it
+            // only ever grows.
+            let restart_counter = persistent.restart_counter.unwrap_or_else(|| seconds(wall));
+            agent.machine.set_restart_counter(restart_counter);
             agent.machine.restore(now, wall, persistent.home_agent);
             self.desired.replace(Scope::HomeAgent, agent_entries(&agent.machine));
             let nodes = agent.nodes.iter();
@@ -302,6 +309,7 @@ impl Station {
     pub fn persistent_state(&self, now: Time, wall: WallTime) -> PersistentState {
         PersistentState {
             home_agent: self.home_agent().map(|agent| agent.stored(now, wall)).unwrap_or_default(),
+            restart_counter: self.home_agent().map(HomeAgent::restart_counter),
             mobile_router: self.mobile_router().map(MobileRouter::stored),
         }
     }
@@ -621,6 +629,11 @@ impl Station {
             Mobility::Event(event) => self.outputs.push_back(Output::Event(event)),
         }
     }
+}
+
+/// A date in seconds, as far as they go into 32 bits.
+fn seconds(wall: WallTime) -> u32 {
+    u32::try_from(wall.as_unix_nanos() / 1_000_000_000).unwrap_or(u32::MAX)
 }
 
 impl Router {

@@ -53,6 +53,7 @@ fn binding() -> Binding {
         role: Role::HomeAgent,
         home_address: "2001:db8:1::1234".parse().expect("an address"),
         care_of_address: None,
+        udp_port: None,
         bid: None,
         prefixes: vec!["2001:db8:a::/64".parse().expect("a prefix")],
         state: "registered".into(),

@@ -108,7 +108,8 @@ impl Station {
             Err((reason, inner)) => {
                 if let (TunnelDrop::OuterSource, Some(inner), Some(agent)) = (reason, inner, &mut self.agent)
                 {
-                    agent.machine.handle_unbound(now, outer.source, inner.source);
+                    let ends = (outer.destination.into(), outer.source.into());
+                    agent.machine.handle_unbound(now, ends.0, ends.1, inner.source);
                 }
                 self.forwarder.drop(reason)
             }
@@ -174,7 +175,7 @@ impl Station {
         if let (Some(home_address), Some(agent)) = (extensions.home_address, &mut self.agent) {
             // RFC 6275 9.3.1: a Home Address option without a binding. (With one it would be route
             // optimisation, which is left out.)
-            agent.machine.handle_unbound(now, header.source, home_address);
+            agent.machine.handle_unbound(now, header.destination.into(), header.source.into(), home_address);
             return self.forwarder.drop(TunnelDrop::UpperLayer);
         }
         if extensions.protocol == protocol::ICMPV6 {
@@ -207,6 +208,7 @@ fn message_name(octets: &[u8]) -> &'static str {
         Some(message_type::BINDING_UPDATE) => "binding_update",
         Some(message_type::BINDING_ACKNOWLEDGEMENT) => "binding_acknowledgement",
         Some(message_type::BINDING_ERROR) => "binding_error",
+        Some(message_type::HEARTBEAT) => "heartbeat",
         _ => "other",
     }
 }
