@@ -396,7 +396,11 @@ impl Station {
                 Ok(())
             }
             Input::Signal { interface, dbm } => match &mut self.router {
-                Some(router) => router.machine.handle_signal(now, wall, &interface, dbm),
+                Some(router) => {
+                    let found = router.machine.uplink_called(&interface).map(|_| ());
+                    router.machine.handle_signal(now, wall, &interface, Some(dbm));
+                    found
+                }
                 None => Err("this station has no uplinks".into()),
             },
             Input::Frame(frame) => {

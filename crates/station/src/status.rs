@@ -145,7 +145,7 @@ impl Station {
                 },
                 care_of_address: uplink.care_of_address(),
                 priority: uplink.config.priority,
-                signal: uplink.signal(),
+                signal: uplink.signal,
                 active: active == Some(index),
             })
             .collect()

@@ -388,23 +388,6 @@ impl MobileRouter {
         self.attachment_changed(now, wall, index, before);
     }
 
-    /// The signal of an uplink was measured.
-    ///
-    /// # Errors
-    /// When there is no such uplink, in words for the operator.
-    pub fn handle_signal(
-        &mut self,
-        _now: Time,
-        _wall: WallTime,
-        interface: &str,
-        dbm: i32,
-    ) -> Result<(), String> {
-        self.assert_drained();
-        let index = self.uplink_called(interface)?;
-        self.uplinks[index].signal = Some(dbm);
-        Ok(())
-    }
-
     /// Handles an ICMPv6 message heard on an uplink: Router Advertisements hasten movement detection.
     ///
     /// # Errors
@@ -452,7 +435,11 @@ impl MobileRouter {
         Ok(())
     }
 
-    fn uplink_called(&self, name: &str) -> Result<usize, String> {
+    /// Which of the uplinks has this name.
+    ///
+    /// # Errors
+    /// When there is none, in words for the operator.
+    pub fn uplink_called(&self, name: &str) -> Result<usize, String> {
         self.uplinks.iter().position(|u| u.config.interface == name).ok_or_else(|| {
             let names: Vec<&str> = self.uplinks.iter().map(|u| u.config.interface.as_str()).collect();
             format!("no uplink is called {name}, expected one of: {}", names.join(", "))

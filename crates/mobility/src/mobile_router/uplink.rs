@@ -75,8 +75,6 @@ pub struct Uplink {
     pub settles_at: Time,
     /// Until when others are chosen before this one: the home agent did not answer over it.
     pub demoted_until: Option<Time>,
-    /// Signal in dBm, as last measured.
-    pub(super) signal: Option<i32>,
     /// The interface as last seen.
     interface: Option<Interface>,
     /// Prefixes advertised since the link came up.
@@ -108,7 +106,6 @@ impl Uplink {
             attachment: Attachment::Down("no such interface"),
             settles_at: Time::ZERO,
             demoted_until: None,
-            signal: None,
             interface: None,
             heard: Heard::default(),
             solicitations: 0,
@@ -121,11 +118,6 @@ impl Uplink {
             capacity: None,
             settling: false,
         }
-    }
-
-    /// Signal in dBm, where it is measured.
-    pub fn signal(&self) -> Option<i32> {
-        self.signal
     }
 
     /// The IPv6 care-of address, when there is one.
@@ -197,7 +189,6 @@ impl Uplink {
         self.interface.clone_from(&old.interface);
         self.heard.clone_from(&old.heard);
         self.solicitations = old.solicitations;
-        self.signal = old.signal;
         self.lost = old.lost;
         self.needs_udp = old.needs_udp;
         self.signal = old.signal;
