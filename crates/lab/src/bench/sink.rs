@@ -62,6 +62,12 @@ impl Sink {
         Ok(self.taken.get(&0, 0).context("cannot read the sink's count")?[0])
     }
 
+    /// Octets of a frame, on the average of those taken so far.
+    pub fn octets(&self) -> anyhow::Result<f64> {
+        let [packets, octets] = self.taken.get(&0, 0).context("cannot read the sink's count")?;
+        Ok(octets as f64 / packets.max(1) as f64)
+    }
+
     /// What the numbers told.
     pub fn numbers(&self) -> anyhow::Result<Numbers> {
         let map = self.ebpf.map("NUMBERED").ok_or_else(|| anyhow!("the sink has no map NUMBERED"))?;
