@@ -73,6 +73,8 @@ pub struct Sender {
 struct Bursts {
     /// The header of virtio and those of a super packet, for each number of packets from one on.
     fronts: Vec<Vec<u8>>,
+    /// The payload that is sent again and again, [`SEGMENTS`] times.
+    repeated: Vec<u8>,
     _offloads: Offloads,
     _program: Ebpf,
 }
@@ -99,6 +101,7 @@ impl Sender {
         })?;
         let bursts = Bursts {
             fronts: (1..=SEGMENTS).map(|count| front(frame, count)).collect(),
+            repeated: Vec::new(),
             _offloads: Offloads::set(&node, place.interface)?,
             _program: program,
         };
@@ -110,7 +113,7 @@ impl Sender {
     pub fn send(&mut self, frames: &[Frame], count: usize) -> anyhow::Result<usize> {
         let (fd, count) = (self.socket.as_raw_fd(), count.min(BATCH));
         let addresses: [Option<()>; BATCH] = [None; BATCH];
-        let result = match &self.bursts {
+        let result = match &mut self.bursts {
             None => {
                 let slices: [[IoSlice<'_>; 1]; BATCH] =
                     std::array::from_fn(|i| [IoSlice::new(frames[i % frames.len()].octets())]);
@@ -119,13 +122,24 @@ impl Sender {
                     .map(|results| results.count())
             }
             Some(bursts) => {
-                let payloads: [IoSlice<'_>; BATCH] =
-                    std::array::from_fn(|i| IoSlice::new(frames[i % frames.len()].payload()));
-                let messages = payloads[..count].chunks(SEGMENTS).map(|payloads| {
-                    let mut message = Vec::with_capacity(1 + payloads.len());
-                    message.push(IoSlice::new(&bursts.fronts[payloads.len() - 1]));
-                    message.extend_from_slice(payloads);
-                    message
+                if let [frame] = frames {
+                    bursts.repeat(frame);
+                }
+                let messages = (0..count).step_by(SEGMENTS).map(|start| {
+                    let count = SEGMENTS.min(count - start);
+                    let front = IoSlice::new(&bursts.fronts[count - 1]);
+                    match frames {
+                        [frame] => {
+                            let payload = &bursts.repeated[..count * frame.payload().len()];
+                            vec![front, IoSlice::new(payload)]
+                        }
+                        _ => {
+                            let frames = frames.iter().cycle().skip(start % frames.len()).take(count);
+                            std::iter::once(front)
+                                .chain(frames.map(|frame| IoSlice::new(frame.payload())))
+                                .collect()
+                        }
+                    }
                 });
                 let messages: Vec<Vec<IoSlice<'_>>> = messages.collect();
                 sendmmsg(fd, &mut self.headers, &messages, addresses, [], MsgFlags::empty())
@@ -137,6 +151,16 @@ impl Sender {
             // The interface had no room.
             Err(Errno::ENOBUFS) => Ok(0),
             Err(error) => Err(anyhow!("sendmmsg: {error}")),
+        }
+    }
+}
+
+impl Bursts {
+    /// Makes [`Self::repeated`] those of this frame.
+    fn repeat(&mut self, frame: &Frame) {
+        let payload = frame.payload();
+        if !self.repeated.starts_with(payload) {
+            self.repeated = payload.repeat(SEGMENTS);
         }
     }
 }
