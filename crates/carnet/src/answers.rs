@@ -1,5 +1,6 @@
 //! What the station shows, as the API's types and as words.
 
+use std::net::IpAddr;
 use std::time::Duration;
 
 use carnet_api::config::Config;
@@ -67,9 +68,8 @@ pub fn bindings(station: &Station, now: Time) -> Vec<model::Binding> {
                 TunnelEnd::MobileRouter => model::Role::MobileRouter,
             },
             home_address: binding.home_address,
-            care_of_address: binding.care_of_address.map(Endpoint::address),
-            udp_port: binding.care_of_address.and_then(Endpoint::port),
-            bid: binding.bid,
+            care_of_address: binding.care_of_address.map(Into::into),
+            bid: None,
             prefixes: binding.prefixes,
             state: binding.state.into(),
             lifetime_s: seconds(binding.lifetime),
@@ -90,12 +90,20 @@ pub fn uplinks(station: &Station) -> Vec<model::Uplink> {
             care_of_address: uplink.care_of_address.map(Into::into),
             bid: None,
             priority: u8::try_from(uplink.priority).unwrap_or(u8::MAX),
-            signal_dbm: uplink.signal,
+            signal_dbm: None,
             rtt_ms: None,
             loss: None,
             active: uplink.active,
         })
         .collect()
+}
+
+fn address(end: Endpoint) -> IpAddr {
+    match end {
+        Endpoint::Ipv6(address) => address.into(),
+        Endpoint::Ipv4(address) => address.into(),
+        Endpoint::Udp(socket) => socket.ip(),
+    }
 }
 
 /// `GET /v1/tunnels`
@@ -104,9 +112,19 @@ pub fn tunnels(platform: Option<&Platform>, station: &Station) -> Vec<model::Tun
         .tunnel_status()
         .into_iter()
         .map(|tunnel| model::Tunnel {
-            local: tunnel.local.into(),
-            remote: tunnel.remote.into(),
-            encapsulation: "ipv6".into(),
+            local: address(tunnel.local),
+            remote: address(tunnel.remote),
+            remote_port: match tunnel.remote {
+                Endpoint::Udp(remote) => Some(remote.port()),
+                Endpoint::Ipv6(_) | Endpoint::Ipv4(_) => None,
+            },
+            bid: tunnel.bid,
+            encapsulation: match tunnel.remote {
+                Endpoint::Ipv6(_) => "ipv6",
+                Endpoint::Ipv4(_) => "ipv4",
+                Endpoint::Udp(_) => "udp",
+            }
+            .into(),
             mtu: u32::try_from(tunnel.mtu).unwrap_or(u32::MAX),
             path: platform
                 .map_or(Path::Tun, |platform| platform.path_of(tunnel.local, tunnel.remote))
@@ -141,11 +159,6 @@ pub fn counters(station: &Station, platform: Option<&Platform>) -> model::Counte
     counters
 }
 
-/// A Binding Identifier in words.
-fn identified(bid: Option<u16>) -> String {
-    bid.map(|bid| format!(" (bid {bid})")).unwrap_or_default()
-}
-
 /// An event in words, for the log.
 pub fn event_text(event: &Event) -> String {
     match event {
@@ -165,16 +178,15 @@ pub fn event_text(event: &Event) -> String {
             format!("traffic moves from {} to {}: {reason}", name(from), name(to))
         }
         Event::AtHome { interface } => format!("on the home link at {interface}"),
-        Event::Binding { home_address, care_of_address, bid, prefixes, lifetime_s, change } => {
+        Event::Binding { home_address, care_of_address, prefixes, lifetime_s, change } => {
             let prefixes: Vec<String> = prefixes.iter().map(ToString::to_string).collect();
             format!(
-                "binding {change}: {home_address}{} at {care_of_address} with {} for {lifetime_s} s",
-                identified(*bid),
+                "binding {change}: {home_address} at {care_of_address} with {} for {lifetime_s} s",
                 if prefixes.is_empty() { "no prefix".into() } else { prefixes.join(", ") }
             )
         }
-        Event::BindingRemoved { home_address, bid, reason } => {
-            format!("binding of {home_address}{} ended: {reason}", identified(*bid))
+        Event::BindingRemoved { home_address, reason } => {
+            format!("binding of {home_address} ended: {reason}")
         }
         Event::BindingRefused { home_address, care_of_address, status, reason } => {
             format!("refused {home_address} at {care_of_address} (status {status}): {reason}")

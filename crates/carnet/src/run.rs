@@ -15,8 +15,10 @@ use carnet_api::model::{self, GnPingEvent, GnPingRequest};
 use carnet_base::{RateLimiter, Time, WallTime};
 use carnet_geonet::{ReceivedFrame, Router};
 use carnet_linux::frame_link::LinkEvent;
-use carnet_linux::signal::{PLAUSIBLE, Signals};
-use carnet_linux::{Alarm, Platform, PlatformEvent, TunnelIo, TunnelReader, TunnelWriter, clock};
+use carnet_linux::{
+    Alarm, DatagramReader, DatagramWriter, Datagrams, Platform, PlatformEvent, TooBig, TunnelIo,
+    TunnelReader, TunnelWriter, clock,
+};
 use carnet_station::Station;
 use carnet_station::forwarding::forwarder::Verdict;
 use carnet_station::forwarding::packet::PacketBuffer;
@@ -75,7 +77,6 @@ pub async fn run(config: Config, path: &Path) -> anyhow::Result<()> {
         None => None,
     };
     let mut alarm = Alarm::new()?;
-    let mut signals = Signals::open(settings::signals(&config));
     let platform = open_platform(&config)?;
     let mut runner = Runner::new(config, platform, geonet)?;
     runner.upper_tester = upper_tester;
@@ -94,6 +95,7 @@ pub async fn run(config: Config, path: &Path) -> anyhow::Result<()> {
     let _ = sd_notify::notify(&[sd_notify::NotifyState::Ready]);
 
     let tunnel = runner.platform.as_ref().map(Platform::tunnel);
+    let datagrams = runner.platform.as_ref().map(Platform::datagrams);
     let (mut failures, mut geonet_failures) = (0, 0);
     let result = loop {
         let step = tokio::select! {
@@ -103,6 +105,13 @@ pub async fn run(config: Config, path: &Path) -> anyhow::Result<()> {
                     Ok(())
                 }
                 Err(error) => Err(anyhow::Error::from(error).context("the tunnel device failed")),
+            },
+            ready = datagrams_readable(datagrams.as_ref()) => match ready {
+                Ok(()) => {
+                    runner.datagrams().await;
+                    Ok(())
+                }
+                Err(error) => Err(anyhow::Error::from(error).context("a socket failed")),
             },
             event = next_event(runner.platform.as_mut()) => match event {
                 Ok(event) => {
@@ -119,10 +128,6 @@ pub async fn run(config: Config, path: &Path) -> anyhow::Result<()> {
                 }
                 Err(error) => Err(error.into()),
             },
-            signal = signals.next() => {
-                runner.input(Input::Signal { interface: signal.interface, dbm: signal.dbm });
-                Ok(())
-            }
             due = alarm.wait(runner.station.poll_timeout()) => {
                 runner.input(Input::Timeout);
                 due.map_err(anyhow::Error::from)
@@ -152,7 +157,6 @@ pub async fn run(config: Config, path: &Path) -> anyhow::Result<()> {
             }
             _ = hangup.recv() => {
                 runner.reload(path);
-                signals = Signals::open(settings::signals(&runner.config));
                 Ok(())
             }
             _ = terminate.recv() => break Ok(()),
@@ -167,7 +171,7 @@ pub async fn run(config: Config, path: &Path) -> anyhow::Result<()> {
     let _ = sd_notify::notify(&[sd_notify::NotifyState::Stopping]);
     if result.is_ok() {
         runner.input(Input::Command(Command::Shutdown));
-        let _ = timeout(FAREWELL, runner.farewell(tunnel.as_ref())).await;
+        let _ = timeout(FAREWELL, runner.farewell(tunnel.as_ref(), datagrams.as_ref())).await;
     }
     server.shutdown().await;
     runner.close();
@@ -193,6 +197,14 @@ fn open_platform(config: &Config) -> anyhow::Result<Option<Platform>> {
 async fn readable(tunnel: Option<&TunnelIo>) -> std::io::Result<()> {
     match tunnel {
         Some(tunnel) => tunnel.readable().await,
+        None => pending().await,
+    }
+}
+
+/// Waits for packets inside IPv4 or UDP; for ever without sockets.
+async fn datagrams_readable(datagrams: Option<&Datagrams>) -> std::io::Result<()> {
+    match datagrams {
+        Some(datagrams) => datagrams.readable().await,
         None => pending().await,
     }
 }
@@ -231,6 +243,8 @@ struct Runner {
     platform: Option<Platform>,
     reader: Option<TunnelReader>,
     writer: Option<TunnelWriter>,
+    datagram_reader: Option<DatagramReader>,
+    datagram_writer: Option<DatagramWriter>,
     /// When packets last woke the station.
     woken: Time,
     geonet: Option<Geonet>,
@@ -266,6 +280,8 @@ impl Runner {
             config,
             reader: platform.as_ref().map(|platform| TunnelReader::new(platform.tunnel())),
             writer: platform.as_ref().map(|platform| TunnelWriter::new(platform.tunnel())),
+            datagram_reader: platform.as_ref().map(|platform| DatagramReader::new(platform.datagrams())),
+            datagram_writer: platform.as_ref().map(|platform| DatagramWriter::new(platform.datagrams())),
             woken: Time::ZERO,
             platform,
             geonet,
@@ -298,7 +314,7 @@ impl Runner {
         // What was read is handled: nothing may lie in the reader while the loop waits for the device.
         while let Some(reader) = self.reader.as_mut().filter(|r| count < BATCH || r.is_inside_burst()) {
             let Ok(length) = reader.try_read(self.buffer.space()) else {
-                self.flush();
+                self.flush_and_hear();
                 if has_yielded || !is_frequent {
                     return;
                 }
@@ -318,23 +334,70 @@ impl Runner {
                 writer.write(self.buffer.as_slice());
             }
             let verdict = self.station.handle_packet(now, wall, &mut self.buffer);
-            if verdict == Verdict::Forward {
-                // Outputs, if there are any, precede the packet that the rest was waiting for.
+            self.pass_on(verdict);
+        }
+        self.flush_and_hear();
+        // Nor do the kernel's news, requests and signals.
+        tokio::task::yield_now().await;
+    }
+
+    /// Reads packets that came inside IPv4 or UDP until there are none or others have waited long enough.
+    async fn datagrams(&mut self) {
+        let (now, wall) = (clock::now(), clock::wall());
+        if self.station.poll_timeout().is_some_and(|due| due <= now) {
+            self.input(Input::Timeout);
+        }
+        let mut count = 0;
+        while let Some(reader) =
+            self.datagram_reader.as_mut().filter(|r| count < BATCH || r.is_inside_burst())
+        {
+            let Ok(received) = reader.try_read(self.buffer.space()) else { break };
+            count += 1;
+            self.buffer.filled(received.length);
+            let carnet_linux::Received { local, remote, traffic_class, .. } = received;
+            if self.recorder.is_active() {
+                let packet = self.buffer.as_slice().to_vec();
+                self.recorder.record(now, wall, Input::Datagram { local, remote, traffic_class, packet });
+            }
+            let verdict =
+                self.station.handle_datagram(now, wall, (local, remote), traffic_class, &mut self.buffer);
+            self.pass_on(verdict);
+        }
+        self.flush_and_hear();
+        tokio::task::yield_now().await;
+    }
+
+    /// Sends what a packet has become.
+    fn pass_on(&mut self, verdict: Verdict) {
+        match verdict {
+            // Outputs, if there are any, precede the packet that the rest was waiting for.
+            Verdict::Forward => {
                 if let Some(writer) = &mut self.writer {
                     writer.write(self.buffer.as_slice());
                 }
-            } else {
-                self.carry_out();
             }
+            Verdict::Encapsulate { local, remote, may_fragment } => {
+                if let Some(writer) = &mut self.datagram_writer {
+                    writer.write(local, remote, may_fragment, self.buffer.as_slice());
+                }
+            }
+            Verdict::Consumed | Verdict::Dropped(_) => self.carry_out(),
         }
-        self.flush();
-        // Nor do the kernel's news, requests and signals.
-        tokio::task::yield_now().await;
     }
 
     /// Lets go of the packets that wait to be written in one piece.
     fn flush(&mut self) {
         self.writer.iter_mut().for_each(TunnelWriter::flush);
+        self.datagram_writer.iter_mut().for_each(DatagramWriter::flush);
+    }
+
+    /// The same, and hears what became of earlier ones.
+    fn flush_and_hear(&mut self) {
+        self.flush();
+        let datagrams = self.platform.as_ref().map(Platform::datagrams);
+        while let Some(TooBig { local, remote, mtu }) = datagrams.as_ref().and_then(Datagrams::poll_too_big) {
+            self.input(Input::DatagramTooBig { local, remote, mtu });
+        }
     }
 
     fn kernel_event(&mut self, event: PlatformEvent) {
@@ -488,9 +551,11 @@ impl Runner {
                     writer.flush();
                 }
             }
-            // No socket for IPv6 inside IPv4 is open, so that nothing came that way and nothing is owed there.
-            Output::Encapsulated { local, remote, .. } => {
-                tracing::debug!("nothing carries packets from {local} to {remote}");
+            Output::Encapsulated { local, remote, packet, may_fragment } => {
+                if let Some(sender) = &mut self.datagram_writer {
+                    sender.write(local, remote, may_fragment, &packet);
+                    sender.flush();
+                }
             }
             Output::Icmpv6(message) => {
                 // The link may just have gone; whoever sent this will send again.
@@ -605,14 +670,6 @@ impl Runner {
                 let result = self.try_input(Input::Command(Command::Handover { uplink }));
                 let _ = reply.send(result);
             }
-            Request::Signal { signal, reply } => {
-                let result = if PLAUSIBLE.contains(&signal.dbm) {
-                    self.try_input(Input::Signal { interface: signal.uplink, dbm: signal.dbm })
-                } else {
-                    Err(format!("{} dBm is no signal, expected {PLAUSIBLE:?}", signal.dbm))
-                };
-                let _ = reply.send(result);
-            }
             Request::Neighbours(reply) => {
                 let _ = reply
                     .send(self.ask_geonet(|geonet, router| geonet.locations(router, clock::wall(), true)));
@@ -695,10 +752,11 @@ impl Runner {
     }
 
     /// Goes on until the home agent knows that we leave.
-    async fn farewell(&mut self, tunnel: Option<&TunnelIo>) {
+    async fn farewell(&mut self, tunnel: Option<&TunnelIo>, datagrams: Option<&Datagrams>) {
         while !self.station.is_quiescent() {
             tokio::select! {
                 Ok(()) = readable(tunnel) => self.packets().await,
+                Ok(()) = datagrams_readable(datagrams) => self.datagrams().await,
                 () = until(self.station.poll_timeout()) => self.input(Input::Timeout),
             }
         }

@@ -95,10 +95,7 @@ fn bindings(bindings: &[Binding], width: Option<usize>) -> String {
         vec![
             if both { words(binding.role.as_str()) } else { NOTHING.to_owned() },
             binding.home_address.to_string(),
-            match (binding.care_of_address, binding.udp_port) {
-                (Some(address), Some(port)) => SocketAddr::new(address, port).to_string(),
-                (address, _) => or_nothing(address),
-            },
+            or_nothing(binding.care_of_address),
             or_nothing(binding.bid),
             if binding.prefixes.is_empty() {
                 NOTHING.to_owned()
@@ -135,13 +132,17 @@ fn tunnels(tunnels: &[Tunnel], width: Option<usize>) -> String {
     let rows = tunnels.iter().map(|tunnel| {
         vec![
             tunnel.local.to_string(),
-            tunnel.remote.to_string(),
+            match tunnel.remote_port {
+                Some(port) => SocketAddr::new(tunnel.remote, port).to_string(),
+                None => tunnel.remote.to_string(),
+            },
+            or_nothing(tunnel.bid),
             tunnel.encapsulation.clone(),
             tunnel.mtu.to_string(),
             tunnel.path.clone(),
         ]
     });
-    lay_out("no tunnels", &["local", "remote", "encapsulation", "mtu", "path"], rows.collect(), width)
+    lay_out("no tunnels", &["local", "remote", "bid", "encapsulation", "mtu", "path"], rows.collect(), width)
 }
 
 fn counters(counters: &Counters) -> String {

@@ -24,13 +24,14 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::net::Ipv6Addr;
 
 use carnet_station::forwarding::desired::{
-    Change, Entry, InterfaceAddress, Key, Route, RouteAction, Rule, Setting, TUNNEL_DEVICE, priority,
+    Change, Entry, InterfaceAddress, Key, Route, RouteAction, Rule, Setting, Socket, TUNNEL_DEVICE, priority,
 };
 use ipnet::Ipv6Net;
 
 use crate::ROUTE_PROTOCOL;
+use crate::datagrams::Datagrams;
 use crate::error::{Error, Result};
-use crate::fast_path::{self, FastPath};
+use crate::fast_path::{self, FastPath, Path};
 use crate::netlink::{AddressInfo, Dirty, LinkInfo, Requests, RouteInfo, effective_metric};
 use crate::platform::KEEPING;
 use crate::settings::{self, Set};
@@ -90,6 +91,7 @@ pub(crate) struct Installer {
     local_rule_moved: bool,
     pub(crate) tunnel_index: u32,
     pub(crate) fast_path: FastPath,
+    pub(crate) datagrams: Datagrams,
     /// Routes, rules or addresses were changed since the last commit.
     routing: bool,
     /// Writes of settings.
@@ -112,7 +114,8 @@ impl Installer {
             waiting: BTreeSet::new(),
             local_rule_moved: false,
             tunnel_index,
-            fast_path: FastPath::None,
+            fast_path: FastPath::default(),
+            datagrams: Datagrams::default(),
             routing: false,
             setting_writes: 0,
             restored: 0,
@@ -242,7 +245,7 @@ impl Installer {
     }
 
     fn put(&mut self, entry: &Entry, previous: Option<&Entry>) -> Result<Put> {
-        self.routing |= !matches!(entry, Entry::Tunnel(_));
+        self.routing |= !matches!(entry, Entry::Tunnel(_) | Entry::Distribution(_) | Entry::Socket(_));
         match entry {
             Entry::Setting(setting) => {
                 settings::check(setting)?;
@@ -266,6 +269,11 @@ impl Installer {
             // The TUN device carries every tunnel anyhow.
             Entry::Tunnel(tunnel) => {
                 self.fast_path.set(tunnel);
+                Ok(Put::Done(0))
+            }
+            Entry::Socket(socket) => self.put_socket(socket),
+            Entry::Distribution(distribution) => {
+                self.fast_path.distribute(distribution, true);
                 Ok(Put::Done(0))
             }
             Entry::Rule(rule) => {
@@ -321,9 +329,25 @@ impl Installer {
         }
     }
 
+    fn put_socket(&mut self, socket: &Socket) -> Result<Put> {
+        let index = match &socket.interface {
+            Some(interface) => self.index_of(interface, true)?,
+            None => Some(0),
+        };
+        let Some(index) = index else { return Ok(Put::Later) };
+        match self.datagrams.open(socket) {
+            Ok(()) => Ok(Put::Done(index)),
+            Err(e) => {
+                let on = socket.interface.as_ref().map(|name| format!(" on {name}")).unwrap_or_default();
+                let error = Error::kernel(format!("open a socket for {}{on}", socket.local), e);
+                if is_gone(&error) { Ok(Put::Later) } else { Err(error) }
+            }
+        }
+    }
+
     /// Removes what carnet has put there.
     fn take_out(&mut self, entry: &Entry, index: u32) -> Result<()> {
-        self.routing |= !matches!(entry, Entry::Tunnel(_));
+        self.routing |= !matches!(entry, Entry::Tunnel(_) | Entry::Distribution(_) | Entry::Socket(_));
         match entry {
             Entry::Setting(setting) => self.take_out_setting(setting),
             Entry::Address(InterfaceAddress { interface, address, prefix_length }) => {
@@ -335,6 +359,14 @@ impl Installer {
             Entry::Route(route) => self.requests.delete_route(route.table, route.destination, route.metric),
             Entry::Tunnel(tunnel) => {
                 self.fast_path.remove(tunnel);
+                Ok(())
+            }
+            Entry::Socket(socket) => {
+                self.datagrams.close(socket);
+                Ok(())
+            }
+            Entry::Distribution(distribution) => {
+                self.fast_path.distribute(distribution, false);
                 Ok(())
             }
             Entry::Rule(rule) => {
@@ -378,7 +410,8 @@ impl Installer {
         let mut slow = None;
         if std::mem::take(&mut self.routing) {
             self.fast_path.forget()?;
-            slow = matches!(self.fast_path, FastPath::Kernel(_)).then(|| self.routes_into_tunnel_device());
+            let has_devices = self.fast_path.path() == Path::Kernel;
+            slow = has_devices.then(|| self.routes_into_tunnel_device());
         }
         let result = self.fast_path.commit(&mut self.requests, slow);
         if let Err(error) = self.settle_local_rule() {
@@ -464,6 +497,7 @@ impl Installer {
                     Entry::Setting(s) => {
                         (settings::is_common(&s.interface) || same(&s.interface)) && settings::holds(s)
                     }
+                    Entry::Socket(Socket { interface: Some(interface), .. }) => same(interface),
                     Entry::Address(a) => same(&a.interface) && addresses.contains(&(wanted.index, a.address)),
                     Entry::Route(Route { action: RouteAction::Forward { interface, .. }, .. }) => {
                         interface == TUNNEL_DEVICE
@@ -494,9 +528,7 @@ impl Installer {
             self.check_rules()?;
         }
         self.retry(links);
-        if let FastPath::Kernel(kernel) = &mut self.fast_path {
-            self.restored += kernel.note_lost(&mut self.requests, dirty, links, addresses)?;
-        }
+        self.restored += self.fast_path.note_lost(&mut self.requests, dirty, links, addresses)?;
         Ok(())
     }
 

@@ -17,6 +17,7 @@
 mod alarm;
 pub mod clock;
 mod counters;
+mod datagrams;
 mod error;
 mod fast_path;
 pub mod frame_link;
@@ -29,13 +30,13 @@ pub mod position;
 mod privileges;
 mod readable;
 mod settings;
-pub mod signal;
 mod tunnel;
 mod undo;
 pub mod virtual_link;
 
 pub use alarm::Alarm;
 pub use counters::Counters;
+pub use datagrams::{DatagramReader, DatagramWriter, Datagrams, Received, TooBig};
 pub use error::{Error, Result};
 pub use fast_path::{FastPathConfig, FastPathCounters, Path, Ports, TunnelTraffic};
 pub use platform::{Platform, PlatformConfig, PlatformEvent, WatchedInterface};

@@ -7,16 +7,17 @@
 use std::collections::VecDeque;
 use std::future::poll_fn;
 use std::io;
-use std::net::Ipv6Addr;
 use std::path::PathBuf;
 use std::task::{Context, Poll};
 use std::time::Duration;
 
+use carnet_base::Endpoint;
 use carnet_station::forwarding::desired::{Change, TUNNEL_DEVICE};
 use carnet_station::io::{Interface, LinkMessage};
 use tokio::time::{Interval, interval};
 
 use crate::counters::Counters;
+use crate::datagrams::Datagrams;
 use crate::error::{Error, Result};
 use crate::fast_path::{FastPath, FastPathConfig, FastPathCounters, Path, Ports};
 use crate::installer::Installer;
@@ -70,9 +71,9 @@ pub enum PlatformEvent {
     /// at in its turn, all within ten seconds where there are few, within minutes where there are many.
     TunnelUsed {
         /// Our end.
-        local: Ipv6Addr,
+        local: Endpoint,
         /// The other end.
-        remote: Ipv6Addr,
+        remote: Endpoint,
     },
     /// An ICMPv6 message heard on a watched link: an error (types 1 to 4) or Neighbor Discovery (133 to 136).
     Icmpv6(LinkMessage),
@@ -162,7 +163,7 @@ impl Platform {
     }
 
     /// The way that the packets of one tunnel take.
-    pub fn path_of(&self, local: Ipv6Addr, remote: Ipv6Addr) -> Path {
+    pub fn path_of(&self, local: Endpoint, remote: Endpoint) -> Path {
         self.installer.fast_path.path_of(local, remote)
     }
 
@@ -232,7 +233,10 @@ impl Platform {
             let _ = self.keeping.poll_tick(cx);
             self.installer.keep_neighbours();
             let used = self.installer.fast_path.used().into_iter();
-            self.events.extend(used.map(|(local, remote)| PlatformEvent::TunnelUsed { local, remote }));
+            self.events.extend(used.map(|(local, remote)| PlatformEvent::TunnelUsed {
+                local: local.into(),
+                remote: remote.into(),
+            }));
         }
         self.refresh()?;
         let known = self.events.len();
@@ -298,6 +302,11 @@ impl Platform {
     /// The tunnel device's packets.
     pub fn tunnel(&self) -> TunnelIo {
         self.tunnel.clone()
+    }
+
+    /// The sockets for packets inside IPv4 and UDP.
+    pub fn datagrams(&self) -> Datagrams {
+        self.installer.datagrams.clone()
     }
 
     /// What has been done, in numbers.

@@ -8,8 +8,6 @@
 //! `None`, and the outputs are carried out in that order: a forwarding change that precedes a packet is in
 //! place before the packet leaves. Debug builds assert it.
 
-use std::net::Ipv6Addr;
-
 use carnet_base::hex;
 pub use carnet_base::{Address, Endpoint, Interface, LinkMessage};
 pub use carnet_mobility::Event;
@@ -36,19 +34,34 @@ pub enum Input {
         /// Its name.
         name: String,
     },
-    /// How strong the signal of an uplink is, measured anew.
-    Signal {
-        /// Its interface.
-        interface: String,
-        /// In dBm.
-        dbm: i32,
-    },
     /// A fast path has sent packets into a tunnel since it last said so; those of the slow path need no saying.
     TunnelUsed {
         /// Our end.
-        local: Ipv6Addr,
+        local: Endpoint,
         /// The other end.
-        remote: Ipv6Addr,
+        remote: Endpoint,
+    },
+    /// An IPv6 packet that came inside IPv4 or UDP; see [`crate::Station::handle_datagram`].
+    Datagram {
+        /// Our end.
+        local: Endpoint,
+        /// The other end, as we see it.
+        remote: Endpoint,
+        /// The outer header's octet with DSCP and ECN.
+        traffic_class: u8,
+        /// The IPv6 packet.
+        #[serde(with = "hex")]
+        packet: Vec<u8>,
+    },
+    /// Somebody on the way says that outer packets between two ends may have so many octets and no more (RFC 1191). It
+    /// proves nothing.
+    DatagramTooBig {
+        /// Our end.
+        local: Endpoint,
+        /// The other end.
+        remote: Endpoint,
+        /// Octets with the outer header.
+        mtu: u32,
     },
     /// A frame of EtherType 0x8947 from the GeoNetworking link.
     Frame(Frame),
@@ -88,7 +101,7 @@ pub enum Output {
     Forwarding(Change),
     /// An IPv6 packet to be written into the tunnel device, whence the kernel routes it.
     Packet(#[serde(with = "hex")] Vec<u8>),
-    /// An IPv6 packet to be sent inside IPv4 or UDP (RFC 5555).
+    /// An IPv6 packet to be sent inside IPv4 or UDP (RFC 5555), with its own traffic class outside.
     Encapsulated {
         /// Our end.
         local: Endpoint,
@@ -97,6 +110,8 @@ pub enum Output {
         /// The IPv6 packet.
         #[serde(with = "hex")]
         packet: Vec<u8>,
+        /// Whether it may be cut on the way: the outer header has DF cleared.
+        may_fragment: bool,
     },
     /// An ICMPv6 message to be sent on a link, from exactly this source.
     Icmpv6(LinkMessage),

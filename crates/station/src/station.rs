@@ -18,8 +18,8 @@ use carnet_wire::icmpv6;
 use carnet_wire::ipv6::HEADER_LEN;
 use serde::{Deserialize, Serialize};
 
-use crate::forwarding::desired::{Change, DesiredState, Entry};
-use crate::forwarding::forwarder::{Forwarder, Verdict};
+use crate::forwarding::desired::{Change, DesiredState, Entry, TunnelEnd};
+use crate::forwarding::forwarder::{Caused, Forwarder, Verdict};
 use crate::forwarding::fragments::Reassembler;
 use crate::forwarding::packet::PacketBuffer;
 use crate::forwarding::path_mtu::PathMtus;
@@ -58,9 +58,6 @@ pub struct PersistentState {
     /// The home agent's bindings and replay protection.
     #[serde(default)]
     pub home_agent: Vec<StoredBinding>,
-    /// How often the home agent has started without the bindings that it had (RFC 5847 3.2).
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub restart_counter: Option<u32>,
     /// The mobile router's sequence number.
     #[serde(default)]
     pub mobile_router: Option<StoredSequence>,
@@ -209,6 +206,7 @@ impl Station {
         if let Some(router) = &mut self.router {
             let config = router.machine.config();
             let home_address = config.home_address.into();
+            self.path_mtus.set_home_agent(TunnelEnd::MobileRouter, config.home_agent);
             for prefix in config.prefixes.iter().copied().chain([home_address]) {
                 self.forwarder.serve(prefix, config.home_address);
             }
@@ -226,16 +224,13 @@ impl Station {
         });
         if let Some(agent) = &mut self.agent {
             let address = agent.machine.config().address;
+            self.path_mtus.set_home_agent(TunnelEnd::HomeAgent, address);
             for node in agent.nodes.values() {
                 let home_address = node.home_address.into();
                 for prefix in node.prefixes.iter().copied().chain([home_address]) {
                     self.forwarder.serve(prefix, address);
                 }
             }
-            // What nothing is known of has lost what it had. The date counts such starts without being stored: it
-            // only ever grows.
-            let restart_counter = persistent.restart_counter.unwrap_or_else(|| seconds(wall));
-            agent.machine.set_restart_counter(restart_counter);
             agent.machine.restore(now, wall, persistent.home_agent);
             self.desired.replace(Scope::HomeAgent, agent_entries(&agent.machine));
             let nodes = agent.nodes.iter();
@@ -309,7 +304,6 @@ impl Station {
     pub fn persistent_state(&self, now: Time, wall: WallTime) -> PersistentState {
         PersistentState {
             home_agent: self.home_agent().map(|agent| agent.stored(now, wall)).unwrap_or_default(),
-            restart_counter: self.home_agent().map(HomeAgent::restart_counter),
             mobile_router: self.mobile_router().map(MobileRouter::stored),
         }
     }
@@ -347,7 +341,7 @@ impl Station {
     /// Takes an input.
     ///
     /// # Errors
-    /// Only for [`Input::Command`] and [`Input::Signal`]: why it was refused, in words for the operator.
+    /// Only for [`Input::Command`]: why it was refused, in words for the operator.
     pub fn handle_input(&mut self, now: Time, wall: WallTime, input: Input) -> Result<(), String> {
         self.assert_drained();
         // What concerns GeoNetworking alone comes often, and leaves everything else as it is.
@@ -374,9 +368,19 @@ impl Station {
             Input::Packet(packet) => {
                 let mut buffer = PacketBuffer::new();
                 buffer.copy_from(&packet);
-                if self.process(now, wall, &mut buffer) == Verdict::Forward {
-                    self.outputs.push_back(Output::Packet(buffer.as_slice().to_vec()));
-                }
+                let verdict = self.process(now, wall, &mut buffer);
+                self.carry_out(verdict, &buffer);
+                Ok(())
+            }
+            Input::Datagram { local, remote, traffic_class, packet } => {
+                let mut buffer = PacketBuffer::new();
+                buffer.copy_from(&packet);
+                let verdict = self.process_datagram(now, wall, (local, remote), traffic_class, &mut buffer);
+                self.carry_out(verdict, &buffer);
+                Ok(())
+            }
+            Input::DatagramTooBig { local, remote, mtu } => {
+                self.path_mtus.handle_hint(now, (local, remote), mtu);
                 Ok(())
             }
             Input::TunnelUsed { local, remote } => {
@@ -395,14 +399,6 @@ impl Station {
                 self.handle_interface_gone(now, wall, &name);
                 Ok(())
             }
-            Input::Signal { interface, dbm } => match &mut self.router {
-                Some(router) => {
-                    let found = router.machine.uplink_called(&interface).map(|_| ());
-                    router.machine.handle_signal(now, wall, &interface, Some(dbm));
-                    found
-                }
-                None => Err("this station has no uplinks".into()),
-            },
             Input::Frame(frame) => {
                 if let Some(geonet) = &mut self.geonet {
                     let Frame { source, destination, packet } = &frame;
@@ -441,14 +437,50 @@ impl Station {
     }
 
     /// Takes a packet from the tunnel device, without allocating for the common ones. On
-    /// [`Verdict::Forward`] the buffer holds what is to be written back; other outputs may wait as well.
+    /// [`Verdict::Forward`] the buffer holds what is to be written back, on [`Verdict::Encapsulate`] what is to be sent
+    /// by a socket; other outputs may wait as well.
     pub fn handle_packet(&mut self, now: Time, wall: WallTime, buffer: &mut PacketBuffer) -> Verdict {
         self.assert_drained();
         let verdict = self.process(now, wall, buffer);
-        if verdict != Verdict::Forward {
+        if matches!(verdict, Verdict::Consumed | Verdict::Dropped(_)) {
             self.flush(now);
         }
         verdict
+    }
+
+    /// The same for an IPv6 packet that came to `ends.0` from `ends.1` inside IPv4 or UDP; `traffic_class` is the
+    /// outer header's octet with DSCP and ECN.
+    pub fn handle_datagram(
+        &mut self,
+        now: Time,
+        wall: WallTime,
+        ends: (Endpoint, Endpoint),
+        traffic_class: u8,
+        buffer: &mut PacketBuffer,
+    ) -> Verdict {
+        self.assert_drained();
+        let verdict = self.process_datagram(now, wall, ends, traffic_class, buffer);
+        if matches!(verdict, Verdict::Consumed | Verdict::Dropped(_)) {
+            self.flush(now);
+        }
+        verdict
+    }
+
+    /// As outputs, what is in the buffer.
+    fn carry_out(&mut self, verdict: Verdict, buffer: &PacketBuffer) {
+        let packet = || buffer.as_slice().to_vec();
+        match verdict {
+            Verdict::Forward => self.outputs.push_back(Output::Packet(packet())),
+            Verdict::Encapsulate { local, remote, may_fragment } => {
+                self.outputs.push_back(Output::Encapsulated {
+                    local,
+                    remote,
+                    packet: packet(),
+                    may_fragment,
+                });
+            }
+            Verdict::Consumed | Verdict::Dropped(_) => {}
+        }
     }
 
     fn assert_drained(&self) {
@@ -573,6 +605,12 @@ impl Station {
                     self.forwarder.remove_tunnel(tunnel);
                     self.path_mtus.remove((tunnel.local, tunnel.remote), tunnel.home_address);
                 }
+                Change::Set(Entry::Distribution(distribution)) => {
+                    self.forwarder.set_distribution(distribution);
+                }
+                Change::Remove(Entry::Distribution(distribution)) => {
+                    self.forwarder.remove_distribution(distribution);
+                }
                 _ => {}
             }
             self.outputs.push_back(Output::Forwarding(change));
@@ -587,15 +625,23 @@ impl Station {
         }
         self.follow_path_mtus(now);
         if let Some(router) = &mut self.router {
-            router.inform_advertisers(now, &self.path_mtus);
+            let ends = TunnelEnd::MobileRouter;
+            let in_use = self.forwarder.tunnels().filter(|(tunnel, _)| tunnel.end == ends && tunnel.transmit);
+            let in_use = in_use.map(|(tunnel, _)| tunnel.mtu).min();
+            router.inform_advertisers(now, in_use);
             for advertiser in &mut router.advertisers {
                 while let Some(message) = advertiser.poll_output() {
                     self.outputs.push_back(Output::Icmpv6(message));
                 }
             }
         }
-        while let Some(packet) = self.forwarder.poll_output() {
-            self.outputs.push_back(Output::Packet(packet));
+        while let Some(caused) = self.forwarder.poll_output() {
+            self.outputs.push_back(match caused {
+                Caused::Packet(packet) => Output::Packet(packet),
+                Caused::Encapsulated { ends: (local, remote), packet, may_fragment } => {
+                    Output::Encapsulated { local, remote, packet, may_fragment }
+                }
+            });
         }
         self.flush_geonet();
     }
@@ -627,17 +673,13 @@ impl Station {
             Mobility::Persist => self.outputs.push_back(Output::Persist),
             Mobility::Packet(packet) => self.outputs.push_back(Output::Packet(packet)),
             Mobility::Encapsulated { local, remote, packet } => {
-                self.outputs.push_back(Output::Encapsulated { local, remote, packet });
+                let may_fragment = true;
+                self.outputs.push_back(Output::Encapsulated { local, remote, packet, may_fragment });
             }
             Mobility::Link(message) => self.outputs.push_back(Output::Icmpv6(message)),
             Mobility::Event(event) => self.outputs.push_back(Output::Event(event)),
         }
     }
-}
-
-/// A date in seconds, as far as they go into 32 bits.
-fn seconds(wall: WallTime) -> u32 {
-    u32::try_from(wall.as_unix_nanos() / 1_000_000_000).unwrap_or(u32::MAX)
 }
 
 impl Router {
@@ -662,14 +704,9 @@ impl Router {
         }
     }
 
-    /// The MTU of the path in use (until there is one, what fits every uplink), and whether the prefixes are good.
-    fn inform_advertisers(&mut self, now: Time, path_mtus: &PathMtus) {
-        let home_agent = self.machine.config().home_agent;
-        let in_use = self
-            .machine
-            .path()
-            .and_then(Endpoint::ipv6)
-            .and_then(|local| path_mtus.effective((local, home_agent)));
+    /// The least MTU of the paths in use (until there is one, what fits every uplink), and whether the prefixes are
+    /// good.
+    fn inform_advertisers(&mut self, now: Time, in_use: Option<u32>) {
         let uplinks = self.machine.uplinks().iter();
         let attached = uplinks.filter(|uplink| matches!(uplink.attachment, Attachment::Foreign { .. }));
         let any = attached.map(|uplink| uplink.mtu().saturating_sub(HEADER_LEN as u32)).min();

@@ -1,6 +1,6 @@
 //! What a station shows of itself.
 
-use std::net::Ipv6Addr;
+use std::net::{IpAddr, Ipv6Addr};
 use std::time::Duration;
 
 use carnet_base::{DropReason, Endpoint, Time};
@@ -18,9 +18,7 @@ pub struct BindingStatus {
     /// Home address.
     pub home_address: Ipv6Addr,
     /// Care-of address; none while nothing is registered.
-    pub care_of_address: Option<Endpoint>,
-    /// Binding Identifier, if there is one.
-    pub bid: Option<u16>,
+    pub care_of_address: Option<Ipv6Addr>,
     /// Prefixes of the binding.
     pub prefixes: Vec<Ipv6Net>,
     /// `registered`, `registering`, `disconnected`, `home`, `refused`, `stopped`.
@@ -44,8 +42,6 @@ pub struct UplinkStatus {
     pub care_of_address: Option<Ipv6Addr>,
     /// Configured priority, lower wins.
     pub priority: u32,
-    /// Signal in dBm, where it is measured.
-    pub signal: Option<i32>,
     /// Whether it carries the traffic.
     pub active: bool,
 }
@@ -53,10 +49,12 @@ pub struct UplinkStatus {
 /// A tunnel.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct TunnelStatus {
+    /// Binding Identifier, where there is one.
+    pub bid: Option<u16>,
     /// Our end.
-    pub local: Ipv6Addr,
+    pub local: Endpoint,
     /// The other end.
-    pub remote: Ipv6Addr,
+    pub remote: Endpoint,
     /// Largest inner packet that needs no outer fragments, in octets.
     pub mtu: usize,
     /// Whether packets are sent into it, or only still accepted from it.
@@ -102,7 +100,6 @@ impl Station {
                 end: TunnelEnd::HomeAgent,
                 home_address: binding.home_address,
                 care_of_address: Some(binding.care_of_address),
-                bid: binding.bid,
                 prefixes: binding.prefixes.clone(),
                 state: "registered",
                 lifetime: binding.lifetime,
@@ -115,8 +112,10 @@ impl Station {
             bindings.push(BindingStatus {
                 end: TunnelEnd::MobileRouter,
                 home_address: router.config().home_address,
-                care_of_address: registration.map(|r| r.care_of_address.into()),
-                bid: None,
+                care_of_address: registration.and_then(|r| match r.care_of_address {
+                    IpAddr::V6(address) => Some(address),
+                    IpAddr::V4(_) => None,
+                }),
                 prefixes: router.config().prefixes.clone(),
                 state: state_name(router.state()),
                 lifetime: registration.map_or(Duration::ZERO, |r| r.lifetime),
@@ -145,7 +144,6 @@ impl Station {
                 },
                 care_of_address: uplink.care_of_address(),
                 priority: uplink.config.priority,
-                signal: uplink.signal,
                 active: active == Some(index),
             })
             .collect()
@@ -157,6 +155,7 @@ impl Station {
             .forwarder()
             .tunnels()
             .map(|(tunnel, mtu)| TunnelStatus {
+                bid: tunnel.bid,
                 local: tunnel.local,
                 remote: tunnel.remote,
                 mtu,
@@ -173,6 +172,8 @@ impl Station {
         let mut counters = vec![
             ("tunnel.encapsulated".to_string(), forwarder.encapsulated),
             ("tunnel.decapsulated".to_string(), forwarder.decapsulated),
+            ("tunnel.duplicated".to_string(), forwarder.duplicated),
+            ("tunnel.late".to_string(), forwarder.late),
             ("tunnel.probes".to_string(), self.path_mtus().counters().sent),
             ("tunnel.probes_answered".to_string(), self.path_mtus().counters().answered),
         ];

@@ -26,6 +26,11 @@ pub const MAX_HEADERS: usize = 8;
 pub const HOME_ADDRESS_OPTION: u8 = 0xc9;
 /// The Tunnel Encapsulation Limit option of the Destination Options header (RFC 2473 4.1.1).
 pub const TUNNEL_ENCAPSULATION_LIMIT_OPTION: u8 = 0x04;
+/// The option that numbers the packets of a duplicated flow: the experimental one of RFC 4727 that every node may skip
+/// and nobody changes on the way (RFC 8200 4.2). Its data are four octets, the number.
+pub const SEQUENCE_OPTION: u8 = 0x1e;
+/// Octets of a Destination Options header with that option alone.
+pub const SEQUENCE_DESTINATION_LEN: usize = 8;
 /// The Routing Type of the routing header that carries a home address (RFC 6275 6.4).
 pub const ROUTING_TYPE_HOME_ADDRESS: u8 = 2;
 /// Octets of the type 2 routing header.
@@ -51,6 +56,8 @@ pub struct Extensions {
     /// Where that option's limit octet is, octets from the start of the packet: what a Parameter Problem about
     /// a limit of 0 points at (RFC 2473 4.1.1 (b)).
     pub tunnel_encapsulation_limit_offset: Option<usize>,
+    /// The number in [`SEQUENCE_OPTION`], where its length is right; of another length it is another experiment's.
+    pub sequence: Option<u32>,
     /// The Fragment header.
     pub fragment: Option<FragmentHeader>,
     /// The upper layer's protocol. In a fragment other than the first: the Fragment header's Next Header.
@@ -78,6 +85,7 @@ impl Extensions {
             routing_home_address: None,
             tunnel_encapsulation_limit: None,
             tunnel_encapsulation_limit_offset: None,
+            sequence: None,
             fragment: None,
             protocol: header.next_header,
             offset: HEADER_LEN,
@@ -151,6 +159,9 @@ impl Extensions {
                     }
                     self.tunnel_encapsulation_limit = Some(u8_at(data, 0, "option")?);
                     self.tunnel_encapsulation_limit_offset = Some(at + 2);
+                }
+                SEQUENCE_OPTION if destination && length == 4 => {
+                    self.sequence = Some(u32::from_be_bytes(array::<4>(data, 0, "sequence option")?));
                 }
                 _ if option_type & 0xc0 != 0 => {
                     return Err(Error::UnrecognizedOption { option_type, offset: at });
@@ -243,4 +254,10 @@ pub fn home_address_destination(
     octets[..8].copy_from_slice(&[next_header, 2, PAD_N, 2, 0, 0, HOME_ADDRESS_OPTION, 16]);
     octets[8..].copy_from_slice(&home_address.octets());
     octets
+}
+
+/// A Destination Options header with [`SEQUENCE_OPTION`].
+pub fn sequence_destination(next_header: u8, sequence: u32) -> [u8; SEQUENCE_DESTINATION_LEN] {
+    let [a, b, c, d] = sequence.to_be_bytes();
+    [next_header, 0, SEQUENCE_OPTION, 4, a, b, c, d]
 }

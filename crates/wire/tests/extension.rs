@@ -4,7 +4,8 @@ mod common;
 
 use carnet_wire::Error;
 use carnet_wire::extension::{
-    Extensions, MAX_HEADERS, home_address_destination, home_address_routing, upper_layer,
+    Extensions, MAX_HEADERS, SEQUENCE_OPTION, home_address_destination, home_address_routing,
+    sequence_destination, upper_layer,
 };
 use carnet_wire::fragment::FragmentHeader;
 use carnet_wire::icmpv6::{ErrorMessage, may_answer_with};
@@ -49,6 +50,7 @@ fn no_extension_header() {
 fn every_known_header_in_one_packet() {
     // Hop-by-hop, destination options with a tunnel limit, routing, home address, fragment 0.
     let mut payload = vec![protocol::DESTINATION_OPTIONS, 0, 5, 2, 0, 0, 1, 0];
+    payload.extend(sequence_destination(protocol::DESTINATION_OPTIONS, 0x0102_0304));
     payload.extend([protocol::ROUTING, 0, 4, 1, 3, 1, 1, 0]);
     payload.extend(home_address_routing(protocol::DESTINATION_OPTIONS, address("2001:db8::99")));
     payload.extend(home_address_destination(protocol::FRAGMENT, HOME));
@@ -60,13 +62,14 @@ fn every_known_header_in_one_packet() {
         extensions,
         Extensions {
             home_address: Some(HOME),
-            home_address_offset: Some(40 + 8 + 8 + 24 + 6),
+            home_address_offset: Some(40 + 8 + 8 + 8 + 24 + 6),
             routing_home_address: Some(address("2001:db8::99")),
             tunnel_encapsulation_limit: Some(3),
-            tunnel_encapsulation_limit_offset: Some(40 + 8 + 4),
+            tunnel_encapsulation_limit_offset: Some(40 + 8 + 8 + 4),
+            sequence: Some(0x0102_0304),
             fragment: Some(fragment),
             protocol: protocol::UDP,
-            offset: 40 + 8 + 8 + 24 + 24 + 8,
+            offset: 40 + 8 + 8 + 8 + 24 + 24 + 8,
         }
     );
 }
@@ -93,6 +96,19 @@ fn a_later_fragment_ends_the_walk() {
 }
 
 /// RFC 8200 4.2: the two highest bits of an unknown option say what to do.
+#[test]
+fn numbers_of_copies() {
+    let whole = |option: &[u8]| [&[protocol::NO_NEXT_HEADER, 0][..], option].concat();
+    let parse = |next_header, option: &[u8]| {
+        Extensions::parse(&packet(next_header, &whole(option))).expect("fine").sequence
+    };
+    let numbered = [SEQUENCE_OPTION, 4, 0xff, 0, 0, 1];
+    assert_eq!(parse(protocol::DESTINATION_OPTIONS, &numbered), Some(0xff00_0001));
+    // An experiment of somebody else, and not for routers on the way.
+    assert_eq!(parse(protocol::DESTINATION_OPTIONS, &[SEQUENCE_OPTION, 3, 1, 2, 3, 0]), None);
+    assert_eq!(parse(protocol::HOP_BY_HOP, &numbered), None);
+}
+
 #[test]
 fn unknown_options() {
     let with =

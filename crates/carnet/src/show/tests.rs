@@ -87,13 +87,18 @@ fn tunnels_and_counters() {
     assert_eq!(
         show(
             Table::Tunnels,
-            json!([{"local": "2001:db8:f::7", "remote": "192.0.2.1", "encapsulation": "ip6ip6", "mtu": 1460,
-                    "path": "tun"}]),
+            json!([
+                {"local": "2001:db8:f::7", "remote": "2001:db8:1::1", "encapsulation": "ipv6", "mtu": 1460,
+                 "path": "tun"},
+                {"local": "10.0.0.2", "remote": "192.0.2.1", "remote_port": 4191, "encapsulation": "udp",
+                 "bid": 2, "mtu": 1472, "path": "tun"}
+            ]),
             Some(80)
         ),
         "\
-LOCAL          REMOTE     ENCAPSULATION  MTU   PATH
-2001:db8:f::7  192.0.2.1  ip6ip6         1460  tun
+LOCAL          REMOTE          BID  ENCAPSULATION  MTU   PATH
+2001:db8:f::7  2001:db8:1::1   -    ipv6           1460  tun
+10.0.0.2       192.0.2.1:4191  2    udp            1472  tun
 "
     );
     assert_eq!(

@@ -25,7 +25,6 @@ mod radio;
 mod refresh;
 mod reload;
 mod replay;
-mod signals;
 mod size;
 mod start;
 mod theft;

@@ -7,24 +7,30 @@
 //!   there are any (XDP, [`Path::Xdp`]). They take the common packets and leave the others to the slow path.
 //! * `kernel`: tunnel devices of the kernel's own ip6_tunnel module ([`Path::Kernel`]).
 //!
+//! Neither knows more than tunnels of IPv6 in IPv6, one of which takes all that a binding sends. `selection` keeps from them
+//! what they cannot do; that is left to the slow path.
+//!
 //! What a fast path needs to know is in the tunnels of the desired forwarding state; `table` turns these into what
 //! the programs' maps hold. A change is told by [`FastPath::set`] and [`FastPath::remove`] and takes effect, all at
 //! once for a binding, with [`FastPath::commit`].
 
 mod kernel;
 mod programs;
+mod selection;
 mod table;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::Ipv6Addr;
 
-use carnet_station::forwarding::desired::Tunnel;
+use carnet_base::Endpoint;
+use carnet_station::forwarding::desired::{self, TunnelEnd};
 use ipnet::Ipv6Net;
 
-use crate::netlink::{LinkInfo, Requests};
+use crate::netlink::{AddressInfo, Dirty, LinkInfo, Requests};
 use kernel::Kernel;
 pub(crate) use kernel::is_ours;
 use programs::{Kind, Programs};
+use selection::Selection;
 
 /// A way that packets take.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -98,6 +104,37 @@ pub struct FastPathCounters {
     pub left: Vec<(&'static str, u64)>,
 }
 
+/// A tunnel of IPv6 in IPv6: [`desired::Tunnel`] as far as a fast path knows it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Tunnel {
+    pub(crate) end: TunnelEnd,
+    pub(crate) home_address: Ipv6Addr,
+    pub(crate) local: Ipv6Addr,
+    pub(crate) remote: Ipv6Addr,
+    pub(crate) inner: Vec<Ipv6Net>,
+    pub(crate) transmit: bool,
+    pub(crate) mtu: u32,
+}
+
+impl Tunnel {
+    /// `None` for one of another kind.
+    fn of(tunnel: &desired::Tunnel) -> Option<Tunnel> {
+        let desired::Tunnel { end, home_address, bid: _, local, remote, inner, transmit, mtu } = tunnel;
+        Some(Tunnel {
+            end: *end,
+            home_address: *home_address,
+            local: local.ipv6()?,
+            remote: remote.ipv6()?,
+            inner: inner.clone(),
+            transmit: *transmit,
+            mtu: *mtu,
+        })
+    }
+}
+
+/// Which end, and whose.
+type Binding = (TunnelEnd, Ipv6Addr);
+
 /// Removes what a crash of any fast path has left, other than routes and rules.
 pub(crate) fn clean(requests: &mut Requests) -> crate::error::Result<()> {
     for link in requests.links()? {
@@ -110,10 +147,17 @@ pub(crate) fn clean(requests: &mut Requests) -> crate::error::Result<()> {
     Ok(())
 }
 
-/// The fast path in use.
-#[derive(Debug)]
-pub(crate) enum FastPath {
+/// The fast path in use, and what it is told of.
+#[derive(Debug, Default)]
+pub(crate) struct FastPath {
+    kind: InUse,
+    selection: Selection,
+}
+
+#[derive(Debug, Default)]
+enum InUse {
     /// None: everything goes through the TUN device.
+    #[default]
     None,
     /// BPF programs.
     Programs(Box<Programs>),
@@ -129,56 +173,86 @@ impl FastPath {
         requests: &mut Requests,
     ) -> (FastPath, Vec<(Path, String)>) {
         let mut obstacles = Vec::new();
+        let selection = Selection::default();
         for path in &config.paths {
             let programs =
-                |kind| Programs::open(kind, config, tunnel_device).map(|p| FastPath::Programs(Box::new(p)));
+                |kind| Programs::open(kind, config, tunnel_device).map(|p| InUse::Programs(Box::new(p)));
             let result = match path {
                 Path::Bpf => programs(Kind::Tc),
                 Path::Xdp => programs(Kind::Xdp),
                 Path::Kernel => Kernel::open(requests, tunnel_device, config.ports.clone())
-                    .map(|kernel| FastPath::Kernel(Box::new(kernel))),
+                    .map(|kernel| InUse::Kernel(Box::new(kernel))),
                 Path::Tun => break,
             };
             match result {
-                Ok(fast_path) => return (fast_path, obstacles),
+                Ok(kind) => return (FastPath { kind, selection }, obstacles),
                 Err(why) => obstacles.push((*path, why)),
             }
         }
-        (FastPath::None, obstacles)
+        (FastPath::default(), obstacles)
     }
 
     /// Which way it is.
     pub(crate) fn path(&self) -> Path {
-        match self {
-            FastPath::None => Path::Tun,
-            FastPath::Programs(programs) => programs.path(),
-            FastPath::Kernel(_) => Path::Kernel,
+        match &self.kind {
+            InUse::None => Path::Tun,
+            InUse::Programs(programs) => programs.path(),
+            InUse::Kernel(_) => Path::Kernel,
         }
     }
 
     /// Which way the packets of one tunnel take.
-    pub(crate) fn path_of(&self, local: Ipv6Addr, remote: Ipv6Addr) -> Path {
-        match self {
-            FastPath::Kernel(kernel) if !kernel.carries((local, remote)) => Path::Tun,
+    pub(crate) fn path_of(&self, local: Endpoint, remote: Endpoint) -> Path {
+        let (Endpoint::Ipv6(local), Endpoint::Ipv6(remote)) = (local, remote) else { return Path::Tun };
+        match &self.kind {
+            InUse::Kernel(kernel) if !kernel.carries((local, remote)) => Path::Tun,
             _ => self.path(),
         }
     }
 
     /// A tunnel is there, or is another than before.
-    pub(crate) fn set(&mut self, tunnel: &Tunnel) {
-        match self {
-            FastPath::None => {}
-            FastPath::Programs(programs) => programs.table.set(tunnel),
-            FastPath::Kernel(kernel) => kernel.set(tunnel),
+    pub(crate) fn set(&mut self, tunnel: &desired::Tunnel) {
+        match Tunnel::of(tunnel) {
+            Some(tunnel) => match &mut self.kind {
+                InUse::None => {}
+                InUse::Programs(programs) => programs.table.set(&tunnel),
+                InUse::Kernel(kernel) => kernel.set(&tunnel),
+            },
+            None => {
+                let held = self.selection.set_other(tunnel);
+                self.hold((tunnel.end, tunnel.home_address), held);
+            }
         }
     }
 
     /// A tunnel is gone.
-    pub(crate) fn remove(&mut self, tunnel: &Tunnel) {
-        match self {
-            FastPath::None => {}
-            FastPath::Programs(programs) => programs.table.remove(tunnel),
-            FastPath::Kernel(kernel) => kernel.remove(tunnel),
+    pub(crate) fn remove(&mut self, tunnel: &desired::Tunnel) {
+        match Tunnel::of(tunnel) {
+            Some(tunnel) => match &mut self.kind {
+                InUse::None => {}
+                InUse::Programs(programs) => programs.table.remove(&tunnel),
+                InUse::Kernel(kernel) => kernel.remove(&tunnel),
+            },
+            None => {
+                let held = self.selection.remove_other(tunnel);
+                self.hold((tunnel.end, tunnel.home_address), held);
+            }
+        }
+    }
+
+    /// Whether a binding's packets are distributed among its tunnels.
+    pub(crate) fn distribute(&mut self, distribution: &desired::Distribution, is: bool) {
+        let binding = (distribution.end, distribution.home_address);
+        let held = self.selection.distribute(binding, is);
+        self.hold(binding, held);
+    }
+
+    /// Leaves what a binding sends to the slow path, or no longer.
+    fn hold(&mut self, binding: Binding, held: bool) {
+        match &mut self.kind {
+            InUse::None => {}
+            InUse::Programs(programs) => programs.table.hold(binding, held),
+            InUse::Kernel(kernel) => kernel.hold(binding, held),
         }
     }
 
@@ -190,10 +264,10 @@ impl FastPath {
         requests: &mut Requests,
         slow: Option<BTreeSet<(u32, Ipv6Net)>>,
     ) -> Result<(), String> {
-        let result = match self {
-            FastPath::None => Ok(()),
-            FastPath::Programs(programs) => programs.commit(),
-            FastPath::Kernel(kernel) => kernel.commit(requests, slow),
+        let result = match &mut self.kind {
+            InUse::None => Ok(()),
+            InUse::Programs(programs) => programs.commit(),
+            InUse::Kernel(kernel) => kernel.commit(requests, slow),
         };
         if result.is_err() {
             self.close(requests);
@@ -203,84 +277,98 @@ impl FastPath {
 
     /// Routes, rules or addresses are others now. As [`Self::commit`] it may end the fast path.
     pub(crate) fn forget(&mut self) -> Result<(), String> {
-        let FastPath::Programs(programs) = self else { return Ok(()) };
+        let InUse::Programs(programs) = &mut self.kind else { return Ok(()) };
         let result = programs.forget();
         if result.is_err() {
-            *self = FastPath::None;
+            self.kind = InUse::None;
         }
         result
     }
 
+    /// Notes what of it the kernel has lost, which the next [`Self::commit`] puts back, and returns how much that is.
+    pub(crate) fn note_lost(
+        &mut self,
+        requests: &mut Requests,
+        dirty: Dirty,
+        links: &BTreeMap<String, LinkInfo>,
+        addresses: &[AddressInfo],
+    ) -> crate::error::Result<u64> {
+        match &mut self.kind {
+            InUse::Kernel(kernel) => kernel.note_lost(requests, dirty, links, addresses),
+            InUse::None | InUse::Programs(_) => Ok(0),
+        }
+    }
+
     /// Whether it has, or is about to have, rules before the one of the local table.
     pub(crate) fn has_early_rules(&self) -> bool {
-        matches!(self, FastPath::Kernel(kernel) if kernel.has_early_rules())
+        matches!(&self.kind, InUse::Kernel(kernel) if kernel.has_early_rules())
     }
 
     /// Removes all that it has made.
     pub(crate) fn close(&mut self, requests: &mut Requests) {
-        if let FastPath::Kernel(kernel) = self
+        if let InUse::Kernel(kernel) = &mut self.kind
             && let Err(error) = kernel.close(requests)
         {
             tracing::warn!("{error}");
         }
-        *self = FastPath::None;
+        self.kind = InUse::None;
     }
 
     /// The interfaces are these now; what could not be done with one of them comes back, once for each reason.
     pub(crate) fn follow(&mut self, links: &BTreeMap<String, LinkInfo>) -> Vec<String> {
-        match self {
-            FastPath::None | FastPath::Kernel(_) => Vec::new(),
-            FastPath::Programs(programs) => programs.follow(links),
+        match &mut self.kind {
+            InUse::None | InUse::Kernel(_) => Vec::new(),
+            InUse::Programs(programs) => programs.follow(links),
         }
     }
 
     /// The interfaces have other tasks now; takes effect with the next [`Self::follow`] and [`Self::commit`].
     pub(crate) fn set_ports(&mut self, ports: Ports) {
-        match self {
-            FastPath::None => {}
-            FastPath::Programs(programs) => programs.ports = ports,
-            FastPath::Kernel(kernel) => kernel.set_ports(ports),
+        match &mut self.kind {
+            InUse::None => {}
+            InUse::Programs(programs) => programs.ports = ports,
+            InUse::Kernel(kernel) => kernel.set_ports(ports),
         }
     }
 
     /// The ends of tunnels into which packets went since they were last named.
     pub(crate) fn used(&mut self) -> Vec<(std::net::Ipv6Addr, std::net::Ipv6Addr)> {
-        match self {
-            FastPath::Programs(programs) => programs.used(),
+        match &mut self.kind {
+            InUse::Programs(programs) => programs.used(),
             _ => Vec::new(),
         }
     }
 
     /// The neighbours whose link-layer addresses packets got within this time, by interface.
     pub(crate) fn neighbours(&self, within: std::time::Duration) -> Vec<(u32, std::net::Ipv6Addr)> {
-        match self {
-            FastPath::None | FastPath::Kernel(_) => Vec::new(),
-            FastPath::Programs(programs) => programs.neighbours(within),
+        match &self.kind {
+            InUse::None | InUse::Kernel(_) => Vec::new(),
+            InUse::Programs(programs) => programs.neighbours(within),
         }
     }
 
     /// Whether a packet that came to carnet is for the kernel after all, and is to be written back as it is.
     pub(crate) fn concerns(&mut self, packet: &[u8]) -> bool {
-        match self {
-            FastPath::Kernel(kernel) => kernel.concerns(packet),
-            FastPath::None | FastPath::Programs(_) => false,
+        match &mut self.kind {
+            InUse::Kernel(kernel) => kernel.concerns(packet),
+            InUse::None | InUse::Programs(_) => false,
         }
     }
 
     /// An ICMPv6 message came to an address of this machine; what follows takes effect with the next
     /// [`Self::commit`].
     pub(crate) fn hear(&mut self, destination: Ipv6Addr, message: &[u8]) {
-        if let FastPath::Kernel(kernel) = self {
+        if let InUse::Kernel(kernel) = &mut self.kind {
             kernel.hear(destination, message);
         }
     }
 
     /// What it has done.
     pub(crate) fn counters(&self) -> FastPathCounters {
-        match self {
-            FastPath::None => FastPathCounters::default(),
-            FastPath::Programs(programs) => programs.counters(),
-            FastPath::Kernel(kernel) => kernel.counters(),
+        match &self.kind {
+            InUse::None => FastPathCounters::default(),
+            InUse::Programs(programs) => programs.counters(),
+            InUse::Kernel(kernel) => kernel.counters(),
         }
     }
 }

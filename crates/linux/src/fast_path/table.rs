@@ -12,8 +12,10 @@
 use std::collections::{BTreeMap, BTreeSet, HashMap, VecDeque};
 use std::net::Ipv6Addr;
 
-use carnet_station::forwarding::desired::{Tunnel, TunnelEnd};
+use carnet_station::forwarding::desired::TunnelEnd;
 use ipnet::Ipv6Net;
+
+use super::Tunnel;
 
 /// Paths of a binding (`PATHS`).
 pub(crate) const PATHS: usize = 4;
@@ -120,6 +122,8 @@ type Name = (u32, Ipv6Addr);
 #[derive(Debug, Default)]
 struct Binding {
     tunnels: BTreeMap<(Ipv6Addr, Ipv6Addr), Tunnel>,
+    /// What it sends is the slow path's.
+    held: bool,
     /// Which tunnel was told last to transmit.
     latest: Option<(Ipv6Addr, Ipv6Addr)>,
     slot: Option<u32>,
@@ -130,11 +134,9 @@ struct Binding {
 impl Binding {
     /// The value of the slot.
     fn value(&self, slot: u32) -> BindingValue {
-        let transmits = |ends: &(Ipv6Addr, Ipv6Addr)| self.tunnels.get(ends).is_some_and(|t| t.transmit);
-        let sending = self
-            .latest
-            .filter(transmits)
-            .or_else(|| self.tunnels.iter().find(|(_, tunnel)| tunnel.transmit).map(|(ends, _)| *ends));
+        let transmits =
+            |ends: &(Ipv6Addr, Ipv6Addr)| !self.held && self.tunnels.get(ends).is_some_and(|t| t.transmit);
+        let sending = self.latest.filter(transmits).or_else(|| self.tunnels.keys().copied().find(transmits));
         let others = self.tunnels.keys().copied().filter(|ends| Some(*ends) != sending);
         let mut value = BindingValue { slot, ..BindingValue::default() };
         // What does not fit is accepted by the slow path.
@@ -168,6 +170,8 @@ struct Changes {
 #[derive(Debug)]
 pub(crate) struct Table {
     bindings: HashMap<Name, Binding>,
+    /// Those of which the slow path sends everything.
+    held: BTreeSet<Name>,
     dirty: BTreeSet<Name>,
     owners: HashMap<PrefixKey, u32>,
     /// Slots that were in use once and are free, the longest first: a packet that is on its way through a program
@@ -191,6 +195,7 @@ impl Table {
     pub(crate) fn new(slots: u32, prefixes: u32) -> Table {
         Table {
             bindings: HashMap::new(),
+            held: BTreeSet::new(),
             dirty: BTreeSet::new(),
             owners: HashMap::new(),
             free: VecDeque::new(),
@@ -210,6 +215,7 @@ impl Table {
         let name = (number(tunnel.end), tunnel.home_address);
         let ends = (tunnel.local, tunnel.remote);
         let binding = self.bindings.entry(name).or_default();
+        binding.held = self.held.contains(&name);
         if tunnel.transmit {
             binding.latest = Some(ends);
         }
@@ -222,6 +228,17 @@ impl Table {
         let name = (number(tunnel.end), tunnel.home_address);
         if let Some(binding) = self.bindings.get_mut(&name)
             && binding.tunnels.remove(&(tunnel.local, tunnel.remote)).is_some()
+        {
+            self.dirty.insert(name);
+        }
+    }
+
+    /// Leaves what a binding sends to the slow path, or no longer.
+    pub(crate) fn hold(&mut self, (end, home_address): (TunnelEnd, Ipv6Addr), held: bool) {
+        let name = (number(end), home_address);
+        let _ = if held { self.held.insert(name) } else { self.held.remove(&name) };
+        if let Some(binding) = self.bindings.get_mut(&name)
+            && std::mem::replace(&mut binding.held, held) != held
         {
             self.dirty.insert(name);
         }

@@ -320,6 +320,7 @@ pub fn mobile_router(uplink: &str, lan: &str) -> Vec<Entry> {
         Entry::Tunnel(Tunnel {
             end: TunnelEnd::MobileRouter,
             home_address: "2001:db8:1::1234".parse().unwrap(),
+            bid: None,
             local: "2001:db8:f1::10".parse().unwrap(),
             remote: "2001:db8:1::1".parse().unwrap(),
             inner: vec!["2001:db8:a::/64".parse().unwrap()],

@@ -248,7 +248,7 @@ impl Pair {
 
     /// The care-of address that the home agent has for router 0.
     pub fn bound(&self) -> Option<Ipv6Addr> {
-        self.agent.bindings().valid(addr(HOME)).and_then(|binding| binding.care_of_address.ipv6())
+        self.agent.bindings().valid(addr(HOME)).map(|binding| binding.care_of_address)
     }
 
     /// Whether router and home agent agree on a registration that carries traffic.
@@ -257,8 +257,8 @@ impl Pair {
         let binding = self.agent.bindings().valid(router.config.home_address);
         match (router.machine.registration(), binding) {
             (Some(registration), Some(binding)) => {
-                registration.care_of_address == binding.care_of_address.address()
-                    && router.machine.path() == Some(binding.care_of_address)
+                registration.care_of_address == binding.care_of_address
+                    && router.machine.path() == Some(binding.care_of_address.into())
                     && binding.prefixes == router.config.prefixes
             }
             _ => false,
@@ -269,7 +269,7 @@ impl Pair {
     pub fn is_carried(&self, router: usize) -> bool {
         let router = &self.routers[router];
         let binding = self.agent.bindings().valid(router.config.home_address);
-        let bound = binding.map(|b| b.care_of_address);
+        let bound = binding.map(|b| b.care_of_address.into());
         router.machine.path().is_some() && bound == router.machine.path()
     }
 
@@ -559,11 +559,13 @@ impl Pair {
             None => self.router_does(index, |machine, now, wall| machine.handle_demand(now, wall)),
             Some(path) => {
                 let home = self.routers[index].config.home_address;
-                let bindings = self.agent.bindings();
-                let placed = bindings.valid(home).is_some() && bindings.accepts(home, path.into());
+                let placed = self.agent.bindings().valid(home).is_some_and(|binding| {
+                    binding.care_of_address == path
+                        || binding.previous_care_of_address.is_some_and(|(address, _)| address == path)
+                });
                 if !placed && !self.agent_down && !self.rng.chance(self.conditions.loss) {
                     let now = self.now;
-                    self.agent_does(|agent| agent.handle_unbound(now, addr(AGENT).into(), path.into(), home));
+                    self.agent_does(|agent| agent.handle_unbound(now, path, home));
                 }
             }
         }
@@ -575,9 +577,8 @@ impl Pair {
     pub fn check(&self) {
         for binding in self.agent.bindings().iter() {
             let home = binding.home_address;
-            let care_of_address = binding.care_of_address.ipv6();
             assert!(
-                care_of_address.is_some_and(|address| self.asked_for.contains(&(home, address))),
+                self.asked_for.contains(&(home, binding.care_of_address)),
                 "binding of {home} to {}, which its router never asked for",
                 binding.care_of_address
             );

@@ -8,6 +8,8 @@
 use std::collections::{BTreeMap, VecDeque};
 use std::net::Ipv6Addr;
 
+use carnet_base::Endpoint;
+use carnet_mobility::flow::{FlowAction, TrafficSelector};
 use ipnet::Ipv6Net;
 use serde::{Deserialize, Serialize};
 
@@ -46,7 +48,7 @@ pub mod priority {
 }
 
 /// Which end of a NEMO tunnel this station is.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum TunnelEnd {
     /// Inner packets *from* [`Tunnel::inner`] go in; inner packets *to* it come out.
@@ -55,24 +57,76 @@ pub enum TunnelEnd {
     HomeAgent,
 }
 
-/// One IPv6-in-IPv6 tunnel (RFC 2473) between a care-of address and a home agent.
+/// One tunnel for IPv6 packets between a care-of address and a home agent: in IPv6 (RFC 2473), in IPv4, or in UDP (RFC
+/// 5555). A home address has several where several of its care-of addresses are registered (RFC 5648).
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Tunnel {
     /// Which end this is.
     pub end: TunnelEnd,
     /// Whose binding it follows from. Several home addresses may share a care-of address.
     pub home_address: Ipv6Addr,
+    /// Binding Identifier (RFC 5648), where there is one.
+    #[serde(default)]
+    pub bid: Option<u16>,
     /// Outer source of what is sent, outer destination of what is accepted.
-    pub local: Ipv6Addr,
+    pub local: Endpoint,
     /// Outer destination of what is sent, outer source of what is accepted (RFC 6275 10.4.5).
-    pub remote: Ipv6Addr,
+    pub remote: Endpoint,
     /// The mobile side: the home address as a /128, and the mobile network prefixes.
     pub inner: Vec<Ipv6Net>,
     /// Whether packets are sent here. `false` after a handover, while packets that were already on
-    /// their way over the old path are still accepted.
+    /// their way over the old path are still accepted. Where several tunnels of a home address say so, a
+    /// [`Distribution`] tells which packets each gets.
     pub transmit: bool,
     /// The largest inner packet, in octets, that fits the path without fragmenting the outer packet.
     pub mtu: u32,
+}
+
+/// Which of a home address's tunnels each packet takes, where it is not one for all. Key: end and home address, so
+/// that a change is one replaced entry.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Distribution {
+    /// Which end this is.
+    pub end: TunnelEnd,
+    /// Whose packets.
+    pub home_address: Ipv6Addr,
+    /// The home agent's address: duplicated packets inside IPv4 have an IPv6 header between it and the home address.
+    pub home_agent: Ipv6Addr,
+    /// The first that matches a packet and has a tunnel left decides. The last matches everything.
+    pub rules: Vec<DistributionRule>,
+}
+
+/// What becomes of some of the packets.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct DistributionRule {
+    /// Which packets: described as they go towards the mobile network, at either end. `None`: all.
+    pub selector: Option<TrafficSelector>,
+    /// What becomes of them.
+    pub action: FlowAction,
+    /// The tunnels that they may take, the preferred one first.
+    pub members: Vec<Member>,
+}
+
+/// A tunnel in a [`DistributionRule`].
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Member {
+    /// Its Binding Identifier: conversations stay with it though its addresses become others.
+    pub bid: Option<u16>,
+    /// Our end.
+    pub local: Endpoint,
+    /// The other end.
+    pub remote: Endpoint,
+    /// Its share, relative to the other members', for [`FlowAction::Balance`].
+    pub weight: u16,
+}
+
+/// A socket for IPv6 packets inside IPv4 or UDP. Key: all of it.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+pub struct Socket {
+    /// The end that it is.
+    pub local: Endpoint,
+    /// The interface by which alone its packets come and go, whatever the kernel's routes prefer.
+    pub interface: Option<String>,
 }
 
 /// What a route does with a packet.
@@ -153,14 +207,19 @@ pub enum Entry {
     Address(InterfaceAddress),
     /// See [`Route`].
     Route(Route),
+    /// See [`Socket`].
+    Socket(Socket),
     /// See [`Tunnel`].
     Tunnel(Tunnel),
+    /// See [`Distribution`].
+    Distribution(Distribution),
     /// See [`Rule`].
     Rule(Rule),
 }
 
-/// What identifies an [`Entry`]. The order is the order of installation: settings, addresses, routes,
-/// tunnels, and last the rules that lead packets there; removal goes the other way round.
+/// What identifies an [`Entry`]. The order is the order of installation: settings, addresses, routes, sockets,
+/// tunnels, what is distributed among these, and last the rules that lead packets there; removal goes the other way
+/// round.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Key {
@@ -170,8 +229,12 @@ pub enum Key {
     Address(String, Ipv6Addr),
     /// Table, destination, metric.
     Route(u32, Ipv6Net, u32),
+    /// A socket is its own key.
+    Socket(Socket),
     /// Local end, remote end, home address.
-    Tunnel(Ipv6Addr, Ipv6Addr, Ipv6Addr),
+    Tunnel(Endpoint, Endpoint, Ipv6Addr),
+    /// End and home address.
+    Distribution(TunnelEnd, Ipv6Addr),
     /// A rule is its own key.
     Rule(Rule),
 }
@@ -183,7 +246,9 @@ impl Entry {
             Entry::Setting(s) => Key::Setting(s.interface.clone(), s.name.clone()),
             Entry::Address(a) => Key::Address(a.interface.clone(), a.address),
             Entry::Route(r) => Key::Route(r.table, r.destination, r.metric),
+            Entry::Socket(s) => Key::Socket(s.clone()),
             Entry::Tunnel(t) => Key::Tunnel(t.local, t.remote, t.home_address),
+            Entry::Distribution(d) => Key::Distribution(d.end, d.home_address),
             Entry::Rule(r) => Key::Rule(r.clone()),
         }
     }

@@ -24,7 +24,7 @@ use super::desired::{
     Entry, InterfaceAddress, RouteAction, Rule, Setting, TABLE_CAPTURE, TABLE_MAIN, TABLE_NOWHERE,
     TABLE_TUNNEL, TABLE_UPLINK, TUNNEL_DEVICE, Tunnel, TunnelEnd, priority,
 };
-use super::for_home_agent::{ENCAPSULATION, METRIC, host, into_tunnel_device, route, unreachable};
+use super::for_home_agent::{METRIC, host, into_tunnel_device, route, unreachable};
 
 /// What rules call the machine itself as the origin of a packet.
 const LOCAL: &str = "lo";
@@ -156,16 +156,16 @@ pub(crate) fn router_entries(
     let mut inner = vec![host(config.home_address)];
     inner.extend(&config.prefixes);
     for path in router.paths() {
-        let Some(care_of_address) = path.local.ipv6() else { continue };
         let mtu = router.uplinks().get(path.uplink).map_or(1280, |u| u.mtu());
         entries.push(Entry::Tunnel(Tunnel {
             end: TunnelEnd::MobileRouter,
             home_address: config.home_address,
-            local: care_of_address,
-            remote: config.home_agent,
+            bid: path.bid,
+            local: path.local,
+            remote: path.remote,
             inner: inner.clone(),
             transmit: path.transmit,
-            mtu: mtu.saturating_sub(ENCAPSULATION),
+            mtu: mtu.saturating_sub(path.remote.overhead()),
         }));
     }
 

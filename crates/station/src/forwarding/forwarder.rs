@@ -1,9 +1,15 @@
-//! The slow path: IPv6-in-IPv6 tunnelling (RFC 2473) between care-of addresses and home agents.
+//! The slow path: tunnelling of IPv6 in IPv6 (RFC 2473), in IPv4 and in UDP (RFC 5555) between care-of addresses and
+//! home agents.
 //!
 //! Packets come from the tunnel device and go back into it; the kernel routes them to and from the wire. A
 //! packet that is addressed to a tunnel's end is decapsulated after the checks of RFC 6275 10.4.5 and RFC
 //! 3963 9 (outer source is the care-of address, inner source belongs to it); a packet from (mobile router)
 //! or to (home agent) a mobile network is encapsulated. ECN follows RFC 6040, the outer flow label RFC 6438.
+//! Tunnels inside IPv4 and UDP are sockets' work: the forwarder judges the inner packets and names the ends.
+//!
+//! Which of several tunnels a packet takes says [`super::distribution`]. A packet that takes several at once has a
+//! number in a Destination Option of the outer header; inside IPv4, which has none, in an IPv6 header from end to end
+//! that is put between. The receiver lets the first copy pass ([`super::duplicates`]).
 //!
 //! Path MTU (RFC 2473 7): an inner packet that is larger than the tunnel's MTU is answered with Packet Too Big, but
 //! one of up to 1280 octets always passes, in outer fragments if need be. Packet Too Big about an outer packet is
@@ -17,26 +23,30 @@ use std::collections::{BTreeMap, HashMap, VecDeque};
 use std::net::Ipv6Addr;
 use std::time::Duration;
 
-use carnet_base::{DropReason, RateLimiter, Rng, Time};
-use carnet_wire::fragment::{FRAGMENT_HEADER_LEN, FragmentHeader};
+use carnet_base::{DropReason, Endpoint, RateLimiter, Rng, Time};
+use carnet_wire::extension::{SEQUENCE_DESTINATION_LEN, sequence_destination};
 use carnet_wire::icmpv6::{self, ErrorMessage};
 use carnet_wire::ipv6::{HEADER_LEN, Header, MIN_MTU, protocol};
 use ipnet::Ipv6Net;
 
 use super::desired::{Tunnel, TunnelEnd};
+use super::distribution::Choice;
+use super::duplicates::{Copy as Arrival, Window};
 use super::fragments::fragment;
 use super::mss;
 use super::packet::PacketBuffer;
 use super::path_mtu::Ends;
 use super::prefix_table::PrefixTable;
+use table::{Binding, Name, Path, Sender};
+
+mod errors;
+mod table;
 
 /// Tunnel Hop Limit (RFC 2473 6.3, RFC 3963 5.5): 64 on the wire. The kernel, which forwards what comes out of the
 /// tunnel device, takes one off.
 const TUNNEL_HOP_LIMIT: u8 = 64 + 1;
 /// No more IPv6 headers than this inside each other: a routing loop would add them without end.
 const MAX_NESTING: usize = 6;
-/// Packet Too Big about one of the last so many packets that were cut is believed.
-const RECENT_IDENTIFICATIONS: u32 = 4096;
 /// Messages about packets that were not ours: after so many at once, and one more per interval, somebody is
 /// guessing, and no Packet Too Big is believed for that interval (probing finds the path MTU without them).
 const FORGERIES: u32 = 64;
@@ -69,6 +79,8 @@ carnet_base::drop_reasons! {
         Fragment = "fragment",
         /// A protocol that nobody listens to at the tunnel's end.
         UpperLayer = "upper_layer",
+        /// A further copy of a packet that went over several tunnels.
+        Duplicate = "duplicate",
     }
 }
 
@@ -77,6 +89,15 @@ carnet_base::drop_reasons! {
 pub enum Verdict {
     /// The buffer holds what is to be written into the tunnel device.
     Forward,
+    /// The buffer holds an IPv6 packet that is to be sent inside IPv4 or UDP, with its own traffic class outside.
+    Encapsulate {
+        /// Our end.
+        local: Endpoint,
+        /// The other end.
+        remote: Endpoint,
+        /// Whether the outer packet may be cut on the way.
+        may_fragment: bool,
+    },
     /// Nothing is left of it; whatever it caused comes out of the station's `poll_output`.
     Consumed,
     /// It was dropped, for a reason that a counter names.
@@ -100,43 +121,6 @@ pub enum ErrorOutcome {
     PathMtu(Ends, u32),
 }
 
-/// What two ends carry: the bindings of all home addresses that share the care-of address.
-#[derive(Debug)]
-struct Path {
-    bindings: Vec<Tunnel>,
-    /// The least of their MTUs.
-    mtu: usize,
-    /// Whether the next packet that goes in is to be reported.
-    watched: bool,
-    /// The identification of the last packet that was cut on this path.
-    cut: Option<u32>,
-}
-
-impl Path {
-    fn push(&mut self, tunnel: Tunnel) {
-        self.bindings.push(tunnel);
-        self.set_mtu();
-    }
-
-    /// The home agent's address.
-    fn home_agent(&self, ends: Ends) -> Option<Ipv6Addr> {
-        self.bindings.first().map(|tunnel| match tunnel.end {
-            TunnelEnd::HomeAgent => ends.0,
-            TunnelEnd::MobileRouter => ends.1,
-        })
-    }
-
-    fn set_mtu(&mut self) {
-        let mtu = self.bindings.iter().map(|tunnel| tunnel.mtu).min();
-        self.mtu = mtu.and_then(|mtu| usize::try_from(mtu).ok()).unwrap_or(MIN_MTU);
-    }
-
-    /// The binding that `address` belongs to.
-    fn binding_of(&self, address: Ipv6Addr) -> Option<&Tunnel> {
-        self.bindings.iter().find(|tunnel| tunnel.inner.iter().any(|prefix| prefix.contains(&address)))
-    }
-}
-
 /// Counts of what the forwarder did.
 #[derive(Debug, Default, Clone)]
 pub struct ForwarderCounters {
@@ -144,23 +128,47 @@ pub struct ForwarderCounters {
     pub encapsulated: u64,
     /// Inner packets that came out of one.
     pub decapsulated: u64,
+    /// Copies that went out beside the first.
+    pub duplicated: u64,
+    /// Numbered packets that came so late that nobody can tell whether they are the first copy.
+    pub late: u64,
     /// Packets dropped, by reason.
     pub dropped: BTreeMap<TunnelDrop, u64>,
+}
+
+/// A packet that another one caused.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Caused {
+    /// To be written into the tunnel device.
+    Packet(Vec<u8>),
+    /// To be sent inside IPv4 or UDP, as [`Verdict::Encapsulate`].
+    Encapsulated {
+        /// Our end and the other one.
+        ends: Ends,
+        /// The IPv6 packet.
+        packet: Vec<u8>,
+        /// Whether the outer packet may be cut on the way.
+        may_fragment: bool,
+    },
 }
 
 /// The tunnels and what they did.
 #[derive(Debug)]
 pub struct Forwarder {
     paths: HashMap<Ends, Path>,
+    bindings: HashMap<Name, Binding>,
+    /// The numbers of the next packets that go out in several copies.
+    sequences: HashMap<Name, u32>,
     /// Home agent: inner destination to tunnel.
-    towards: PrefixTable<Ends>,
+    towards: PrefixTable<Sender>,
     /// Mobile router: inner source to tunnel.
-    from: PrefixTable<Ends>,
+    from: PrefixTable<Sender>,
     /// Mobile networks that this station serves, registered or not, and the address that speaks for it in
     /// error messages.
     served: PrefixTable<Ipv6Addr>,
     /// Makes outer flow labels unguessable, so that a quoted one proves that the packet was ours.
     secret: u64,
+    rng: Rng,
     /// Of the next packet that is cut.
     identification: u32,
     /// Of the next packet of our own that is cut inside the tunnel: others see these, and learn nothing of the ones
@@ -173,7 +181,7 @@ pub struct Forwarder {
     doubtful_until: Time,
     /// Watched paths into which a packet went.
     used: Vec<Ends>,
-    outputs: VecDeque<Vec<u8>>,
+    outputs: VecDeque<Caused>,
     counters: ForwarderCounters,
 }
 
@@ -184,10 +192,13 @@ impl Forwarder {
         let identifications = rng.u64();
         Forwarder {
             paths: HashMap::new(),
+            bindings: HashMap::new(),
+            sequences: HashMap::new(),
             towards: PrefixTable::new(),
             from: PrefixTable::new(),
             served: PrefixTable::new(),
             secret,
+            rng: Rng::new(!secret),
             // RFC 7739: not from the same number at each start.
             identification: (identifications >> 32) as u32,
             inner_identification: identifications as u32,
@@ -213,8 +224,8 @@ impl Forwarder {
         self.secret
     }
 
-    /// A packet that the last one caused: an error message, or a fragment.
-    pub fn poll_output(&mut self) -> Option<Vec<u8>> {
+    /// A packet that the last one caused: an error message, a fragment, or a copy.
+    pub fn poll_output(&mut self) -> Option<Caused> {
         self.outputs.pop_front()
     }
 
@@ -227,60 +238,6 @@ impl Forwarder {
     /// Forgets all that [`Self::serve`] noted.
     pub fn serve_nobody(&mut self) {
         self.served = PrefixTable::new();
-    }
-
-    /// Creates a tunnel, or replaces the one with the same ends and home address.
-    pub fn set_tunnel(&mut self, tunnel: Tunnel) {
-        let ends = (tunnel.local, tunnel.remote);
-        let path = self.paths.entry(ends).or_insert_with(|| Path {
-            bindings: Vec::new(),
-            mtu: MIN_MTU,
-            watched: false,
-            cut: None,
-        });
-        let at = path.bindings.iter().position(|known| known.home_address == tunnel.home_address);
-        let old = at.map(|at| path.bindings.swap_remove(at));
-        let table = match tunnel.end {
-            TunnelEnd::HomeAgent => &mut self.towards,
-            TunnelEnd::MobileRouter => &mut self.from,
-        };
-        let used: &[Ipv6Net] = if tunnel.transmit { &tunnel.inner } else { &[] };
-        for prefix in used {
-            table.insert(*prefix, ends);
-        }
-        // Another home address with the same care-of address may have taken a prefix over.
-        let elsewhere =
-            |prefix: &Ipv6Net| path.bindings.iter().any(|b| b.transmit && b.inner.contains(prefix));
-        for prefix in old.iter().flat_map(|old| &old.inner).filter(|prefix| !used.contains(prefix)) {
-            if table.get(*prefix) == Some(&ends) && !elsewhere(prefix) {
-                table.remove(*prefix);
-            }
-        }
-        path.push(tunnel);
-    }
-
-    /// Removes a tunnel.
-    pub fn remove_tunnel(&mut self, tunnel: &Tunnel) {
-        let ends = (tunnel.local, tunnel.remote);
-        let Some(path) = self.paths.get_mut(&ends) else { return };
-        let at = path.bindings.iter().position(|known| known.home_address == tunnel.home_address);
-        let Some(old) = at.map(|at| path.bindings.swap_remove(at)) else { return };
-        path.set_mtu();
-        let left: Vec<Ipv6Net> =
-            path.bindings.iter().filter(|b| b.transmit).flat_map(|b| b.inner.iter().copied()).collect();
-        if path.bindings.is_empty() {
-            self.paths.remove(&ends);
-        }
-        let table = match old.end {
-            TunnelEnd::HomeAgent => &mut self.towards,
-            TunnelEnd::MobileRouter => &mut self.from,
-        };
-        for prefix in &old.inner {
-            // Another tunnel may have taken the prefix over already.
-            if table.get(*prefix) == Some(&ends) && !left.contains(prefix) {
-                table.remove(*prefix);
-            }
-        }
     }
 
     /// All tunnels, with the MTU that applies.
@@ -307,13 +264,13 @@ impl Forwarder {
 
     /// The tunnel that takes packets for `destination`, at the home agent's end, and its MTU.
     pub fn tunnel_towards(&self, destination: Ipv6Addr) -> Option<(Ends, usize)> {
-        let ends = *self.towards.lookup(destination)?;
+        let ends = self.towards.lookup(destination)?.ends;
         self.paths.get(&ends).map(|path| (ends, path.mtu))
     }
 
-    /// Whether packets from `remote` to `local` come out of a tunnel.
+    /// Whether packets from `remote` to `local` come out of a tunnel in IPv6.
     pub fn has_tunnel(&self, local: Ipv6Addr, remote: Ipv6Addr) -> bool {
-        self.paths.contains_key(&(local, remote))
+        self.paths.contains_key(&(local.into(), remote.into()))
     }
 
     /// Encapsulates the packet in `buffer`, which is addressed to none of the station's own addresses.
@@ -326,10 +283,23 @@ impl Forwarder {
         {
             return self.drop(TunnelDrop::Scope);
         }
-        let ends = self.towards.lookup(header.destination).or_else(|| self.from.lookup(header.source));
-        let Some(&ends) = ends else {
-            return self.not_registered(now, header, buffer);
+        let (sender, end) = match self.towards.lookup(header.destination) {
+            Some(sender) => (*sender, TunnelEnd::HomeAgent),
+            None => match self.from.lookup(header.source) {
+                Some(sender) => (*sender, TunnelEnd::MobileRouter),
+                None => return self.not_registered(now, header, buffer),
+            },
         };
+        let mut ends = sender.ends;
+        if sender.distributed {
+            match self.choose(now, (end, sender.home_address), header, buffer.as_slice()) {
+                Choice::One(chosen) => ends = chosen,
+                Choice::All(all) => {
+                    return self.duplicate(now, (end, sender.home_address), &all, header, buffer);
+                }
+                Choice::None => {}
+            }
+        }
         let Some(path) = self.paths.get_mut(&ends) else {
             return self.drop(TunnelDrop::NoTunnel);
         };
@@ -338,22 +308,20 @@ impl Forwarder {
             path.watched = false;
             self.used.push(ends);
         }
-        let local = ends.0;
-        // RFC 2473 4.1. A fragment of a packet of our own does not show how deep it is, and each round would cut it
-        // again: two bindings with care-of addresses in each other's network must not become a fire.
-        let own_fragment = header.source == local && header.next_header == protocol::FRAGMENT;
-        let own = (header.source, header.destination) == ends;
-        if own || own_fragment || nesting(buffer.as_slice()) >= MAX_NESTING {
+        if is_loop(ends, header) || nesting(buffer.as_slice()) >= MAX_NESTING {
             return self.drop(TunnelDrop::Nesting);
         }
         let length = buffer.as_slice().len();
         if length > mtu.max(MIN_MTU) {
-            let mtu = u32::try_from(mtu.max(MIN_MTU)).unwrap_or(u32::MAX);
-            let speaker = self.speaker(header, local);
-            self.error(now, speaker, ErrorMessage::PacketTooBig { mtu }, buffer.as_slice());
-            return self.drop(TunnelDrop::TooBig);
+            return self.too_big(now, mtu, sender.home_address, header, buffer);
         }
-        let Some(outer) = self.outer(ends, header, length) else {
+        let (Endpoint::Ipv6(local), Endpoint::Ipv6(remote)) = ends else {
+            mss::clamp(buffer.as_mut_slice(), mtu);
+            self.counters.encapsulated += 1;
+            // RFC 4213 3.2.2: at most 1280 octets inside, so it may be cut.
+            return Verdict::Encapsulate { local: ends.0, remote: ends.1, may_fragment: length > mtu };
+        };
+        let Some(outer) = self.outer((local, remote), header, length) else {
             return self.drop(TunnelDrop::TooBig);
         };
         mss::clamp(buffer.as_mut_slice(), mtu);
@@ -362,20 +330,116 @@ impl Forwarder {
         }
         self.counters.encapsulated += 1;
         if length > mtu {
-            // RFC 2473 7.1 (b): at most 1280 octets inside, so the outer packet is cut.
-            self.identification = self.identification.wrapping_add(1);
-            self.outputs.extend(fragment(buffer.as_slice(), mtu + HEADER_LEN, self.identification));
-            if let Some(path) = self.paths.get_mut(&ends) {
-                path.cut = Some(self.identification);
-            }
+            self.cut(ends, mtu, buffer.as_slice());
             return Verdict::Consumed;
         }
         Verdict::Forward
     }
 
+    /// Sends an outer packet in fragments: RFC 2473 7.1 (b), at most 1280 octets inside.
+    fn cut(&mut self, ends: Ends, mtu: usize, outer: &[u8]) {
+        self.identification = self.identification.wrapping_add(1);
+        let pieces = fragment(outer, mtu + HEADER_LEN, self.identification);
+        self.outputs.extend(pieces.into_iter().map(Caused::Packet));
+        if let Some(path) = self.paths.get_mut(&ends) {
+            path.cut = Some(self.identification);
+        }
+    }
+
+    fn choose(&mut self, now: Time, name: Name, header: &Header, packet: &[u8]) -> Choice {
+        let paths = &self.paths;
+        let distributor = self.bindings.get_mut(&name).and_then(|binding| binding.distributor.as_mut());
+        distributor.map_or(Choice::None, |distributor| {
+            distributor.choose(now, header, packet, |ends| paths.contains_key(ends))
+        })
+    }
+
+    /// Sends a packet into several tunnels at once.
+    fn duplicate(
+        &mut self,
+        now: Time,
+        name: Name,
+        all: &[Ends],
+        header: &Header,
+        buffer: &mut PacketBuffer,
+    ) -> Verdict {
+        // Numbers cost room; what fits everywhere is what fits.
+        let room = |ends: &Ends| self.paths.get(ends).map(|path| path.mtu.saturating_sub(extra(*ends)));
+        let Some(mtu) = all.iter().filter_map(room).min() else { return self.drop(TunnelDrop::NoTunnel) };
+        if all.iter().any(|ends| is_loop(*ends, header)) || nesting(buffer.as_slice()) >= MAX_NESTING {
+            return self.drop(TunnelDrop::Nesting);
+        }
+        if buffer.as_slice().len() > mtu.max(MIN_MTU) {
+            return self.too_big(now, mtu, name.1, header, buffer);
+        }
+        mss::clamp(buffer.as_mut_slice(), mtu);
+        let Some(binding) = self.bindings.get(&name) else { return self.drop(TunnelDrop::NoTunnel) };
+        let home_agent = binding.home_agent;
+        let next = self.sequences.entry(name).or_default();
+        let sequence = *next;
+        *next = sequence.wrapping_add(1);
+        let between = match name {
+            (TunnelEnd::MobileRouter, home_address) => (home_address, home_agent),
+            (TunnelEnd::HomeAgent, home_address) => (home_agent, home_address),
+        };
+        for ends in all {
+            self.send_numbered(*ends, between, sequence, header, buffer.as_slice());
+        }
+        self.counters.encapsulated += 1;
+        self.counters.duplicated += all.len().saturating_sub(1) as u64;
+        Verdict::Consumed
+    }
+
+    /// Sends one copy; `between` are the addresses of the IPv6 header that it needs inside IPv4.
+    fn send_numbered(
+        &mut self,
+        ends: Ends,
+        between: (Ipv6Addr, Ipv6Addr),
+        sequence: u32,
+        header: &Header,
+        inner: &[u8],
+    ) {
+        let Some(path) = self.paths.get_mut(&ends) else { return };
+        if std::mem::take(&mut path.watched) {
+            self.used.push(ends);
+        }
+        let mtu = path.mtu;
+        let length = inner.len() + SEQUENCE_DESTINATION_LEN;
+        let between = match ends {
+            (Endpoint::Ipv6(local), Endpoint::Ipv6(remote)) => (local, remote),
+            _ => between,
+        };
+        let Some(outer) = self.outer(between, header, length) else { return };
+        let outer = Header { next_header: protocol::DESTINATION_OPTIONS, ..outer };
+        let option = sequence_destination(protocol::IPV6, sequence);
+        let packet = [&outer.emit()[..], &option, inner].concat();
+        let fits = inner.len() + extra(ends) <= mtu;
+        if ends.0.ipv6().is_none() {
+            self.outputs.push_back(Caused::Encapsulated { ends, packet, may_fragment: !fits });
+        } else if fits {
+            self.outputs.push_back(Caused::Packet(packet));
+        } else {
+            self.cut(ends, mtu, &packet);
+        }
+    }
+
+    fn too_big(
+        &mut self,
+        now: Time,
+        mtu: usize,
+        otherwise: Ipv6Addr,
+        header: &Header,
+        buffer: &PacketBuffer,
+    ) -> Verdict {
+        let mtu = u32::try_from(mtu.max(MIN_MTU)).unwrap_or(u32::MAX);
+        let speaker = self.speaker(header, otherwise);
+        self.error(now, speaker, ErrorMessage::PacketTooBig { mtu }, buffer.as_slice());
+        self.drop(TunnelDrop::TooBig)
+    }
+
     /// The outer header of an inner packet of `length` octets; `None` when that is too much for any.
     #[inline]
-    fn outer(&self, ends: Ends, inner: &Header, length: usize) -> Option<Header> {
+    fn outer(&self, ends: (Ipv6Addr, Ipv6Addr), inner: &Header, length: usize) -> Option<Header> {
         Some(Header {
             // RFC 6040 4.1, normal mode: the ECN field is copied; so is the DSCP (RFC 2983 uniform model).
             traffic_class: inner.traffic_class,
@@ -390,9 +454,17 @@ impl Forwarder {
 
     /// Sends an inner packet of this station's own through a tunnel, uncut, whatever the MTU.
     pub fn send(&mut self, ends: Ends, inner: &[u8]) {
-        let outer = Header::parse(inner).ok().and_then(|header| self.outer(ends, &header, inner.len()));
-        if let Some(outer) = outer.filter(|_| self.paths.contains_key(&ends)) {
-            self.outputs.push_back([&outer.emit(), inner].concat());
+        if !self.paths.contains_key(&ends) {
+            return;
+        }
+        let (Endpoint::Ipv6(local), Endpoint::Ipv6(remote)) = ends else {
+            let packet = inner.to_vec();
+            self.outputs.push_back(Caused::Encapsulated { ends, packet, may_fragment: false });
+            return;
+        };
+        let header = Header::parse(inner).ok();
+        if let Some(outer) = header.and_then(|header| self.outer((local, remote), &header, inner.len())) {
+            self.outputs.push_back(Caused::Packet([&outer.emit(), inner].concat()));
         }
     }
 
@@ -405,15 +477,17 @@ impl Forwarder {
         }
     }
 
-    /// Decapsulates the packet in `buffer`: IPv6 in IPv6, the inner packet at `offset`, addressed to a
-    /// tunnel's end.
+    /// Decapsulates the packet in `buffer`, which came out of the tunnel between `ends`: the inner packet is at
+    /// `offset`. `traffic_class` is the outer header's, `sequence` the number that the packet had.
     ///
     /// # Errors
     /// [`TunnelDrop::OuterSource`] and its like, not yet counted, with the inner header where it was
     /// readable, so that the caller can tell the sender.
     pub fn decapsulate(
         &mut self,
-        outer: &Header,
+        ends: Ends,
+        traffic_class: u8,
+        sequence: Option<u32>,
         offset: usize,
         buffer: &mut PacketBuffer,
     ) -> Result<(), (TunnelDrop, Option<Header>)> {
@@ -424,7 +498,7 @@ impl Forwarder {
             .ok_or((TunnelDrop::Malformed, None))?;
         let length = HEADER_LEN + payload.len();
         let refuse = |reason| Err((reason, Some(inner)));
-        let Some(path) = self.paths.get(&(outer.destination, outer.source)) else {
+        let Some(path) = self.paths.get(&ends) else {
             return refuse(TunnelDrop::OuterSource);
         };
         if inner.source.is_unspecified()
@@ -439,18 +513,28 @@ impl Forwarder {
         }
         let mtu = path.mtu;
         let sender = path.binding_of(inner.source);
-        match path.bindings.first().map(|tunnel| tunnel.end) {
-            Some(TunnelEnd::HomeAgent) if sender.is_none() => return refuse(TunnelDrop::InnerSource),
+        let (end, home_address) = match path.bindings.first().map(|tunnel| tunnel.end) {
+            Some(TunnelEnd::HomeAgent) => match sender {
+                Some(sender) => (TunnelEnd::HomeAgent, sender.home_address),
+                None => return refuse(TunnelDrop::InnerSource),
+            },
             // Nobody outside sends from an address inside.
-            Some(TunnelEnd::MobileRouter) if sender.is_some() => return refuse(TunnelDrop::InnerSource),
-            Some(TunnelEnd::MobileRouter) if path.binding_of(inner.destination).is_none() => {
-                return refuse(TunnelDrop::InnerDestination);
-            }
-            _ => {}
-        }
-        let Some(traffic_class) = decapsulated_traffic_class(outer.traffic_class, inner.traffic_class) else {
+            _ if sender.is_some() => return refuse(TunnelDrop::InnerSource),
+            _ => match path.binding_of(inner.destination) {
+                Some(receiver) => (TunnelEnd::MobileRouter, receiver.home_address),
+                None => return refuse(TunnelDrop::InnerDestination),
+            },
+        };
+        let Some(traffic_class) = decapsulated_traffic_class(traffic_class, inner.traffic_class) else {
             return refuse(TunnelDrop::Congestion);
         };
+        if let Some(sequence) = sequence {
+            match self.arrived((end, home_address), sequence) {
+                Arrival::First => {}
+                Arrival::Further => return refuse(TunnelDrop::Duplicate),
+                Arrival::Late => self.counters.late += 1,
+            }
+        }
         buffer.strip(offset, length);
         if traffic_class != inner.traffic_class
             && let Some(first) = buffer.as_mut_slice().get_mut(..HEADER_LEN)
@@ -462,86 +546,16 @@ impl Forwarder {
         Ok(())
     }
 
-    /// An ICMPv6 error about an outer packet that `local` sent (RFC 2473 8). Unreachability and too large packets are
-    /// passed on to the inner source as far as the message quotes the inner packet; what Packet Too Big says about
-    /// the path is the caller's to learn.
-    ///
-    /// Anybody can send such a message; it is believed when what it quotes is ours: the outer flow label is a
-    /// keyed hash of the inner header, and the identification of a fragment is one that was used lately. Who sends
-    /// many that are not is guessing.
-    pub fn handle_error(
-        &mut self,
-        now: Time,
-        local: Ipv6Addr,
-        error: ErrorMessage,
-        invoking: &[u8],
-    ) -> ErrorOutcome {
-        let Ok(outer) = Header::parse(invoking) else { return ErrorOutcome::Foreign };
-        let ends = (local, outer.destination);
-        let Some(path) = self.paths.get(&ends).filter(|_| outer.source == local) else {
-            return ErrorOutcome::Foreign;
-        };
-        let Some(quoted) = self.quoted(&outer, invoking) else {
-            if !self.forgeries.allow(now) {
-                self.doubtful_until = now + FORGERY_INTERVAL;
-            }
-            return ErrorOutcome::Handled;
-        };
-        let inner = quoted.and_then(|octets| Header::parse(octets).ok());
-        // What the two ends say to each other, such as probes, is nobody else's business.
-        let own = inner.is_some_and(|inner| {
-            let between = |end| inner.source == end || inner.destination == end;
-            inner.next_header == protocol::ICMPV6 && path.home_agent(ends).is_some_and(between)
-        });
-        let (outcome, relayed) = match error {
-            // RFC 8201 4: less than 1280 is no MTU, and must not be believed.
-            ErrorMessage::PacketTooBig { mtu } if mtu < MIN_MTU as u32 || now < self.doubtful_until => {
-                return ErrorOutcome::Handled;
-            }
-            ErrorMessage::PacketTooBig { mtu } => {
-                let room = mtu - HEADER_LEN as u32;
-                let relayed = ErrorMessage::PacketTooBig { mtu: room.max(MIN_MTU as u32) };
-                (ErrorOutcome::PathMtu(ends, room), relayed)
-            }
-            // RFC 2473 8.3: whatever went wrong in the tunnel, the inner destination is out of reach.
-            ErrorMessage::DestinationUnreachable { .. } | ErrorMessage::TimeExceeded { .. } => {
-                (ErrorOutcome::Handled, ErrorMessage::DestinationUnreachable { code: 3 })
-            }
-            ErrorMessage::ParameterProblem { .. } => return ErrorOutcome::Handled,
-        };
-        if let (Some(inner), Some(quoted), false) = (inner, quoted, own) {
-            let fits = usize::from(inner.payload_length) + HEADER_LEN <= MIN_MTU;
-            if !(fits && matches!(relayed, ErrorMessage::PacketTooBig { .. })) {
-                let speaker = self.speaker(&inner, local);
-                self.error(now, speaker, relayed, quoted);
+    /// Notes the number of a packet that was sent several times.
+    fn arrived(&mut self, name: Name, sequence: u32) -> Arrival {
+        let Some(binding) = self.bindings.get_mut(&name) else { return Arrival::First };
+        match &mut binding.received {
+            Some(window) => window.note(sequence),
+            none => {
+                *none = Some(Window::starting_with(sequence));
+                Arrival::First
             }
         }
-        outcome
-    }
-
-    /// The inner packet in a quoted outer one, as far as it is quoted: `Some(None)` for a later fragment. `None`
-    /// when the quotation does not prove that the packet was ours.
-    fn quoted<'a>(&self, outer: &Header, invoking: &'a [u8]) -> Option<Option<&'a [u8]>> {
-        let rest = invoking.get(HEADER_LEN..)?;
-        let inner = match outer.next_header {
-            protocol::IPV6 => rest,
-            protocol::FRAGMENT => {
-                let fragment = FragmentHeader::parse(rest).ok()?;
-                // Only where packets were cut, and about one of these.
-                let last = self.paths.get(&(outer.source, outer.destination))?.cut?;
-                let age = last.wrapping_sub(fragment.identification);
-                if fragment.next_header != protocol::IPV6 || age > RECENT_IDENTIFICATIONS {
-                    return None;
-                }
-                if fragment.is_later() {
-                    return Some(None);
-                }
-                rest.get(FRAGMENT_HEADER_LEN..)?
-            }
-            _ => return None,
-        };
-        let header = Header::parse(inner).ok()?;
-        (self.flow_label(&header) == outer.flow_label).then_some(Some(inner))
     }
 
     /// A flow label that spreads inner flows over equal paths (RFC 6438 3): a keyed hash of addresses and label.
@@ -573,7 +587,8 @@ impl Forwarder {
             _ => &mut self.errors,
         };
         if icmpv6::may_answer_with(error, invoking) && limiter.allow(now) {
-            self.outputs.push_back(icmpv6::error_packet(source, header.source, error, invoking));
+            let message = icmpv6::error_packet(source, header.source, error, invoking);
+            self.outputs.push_back(Caused::Packet(message));
         }
     }
 
@@ -594,6 +609,21 @@ impl Forwarder {
             .or_else(|| self.served.lookup(header.source))
             .copied()
             .unwrap_or(otherwise)
+    }
+}
+
+/// RFC 2473 4.1. A fragment of a packet of our own does not show how deep it is, and each round would cut it again: two
+/// bindings with care-of addresses in each other's network must not become a fire.
+fn is_loop(ends: Ends, header: &Header) -> bool {
+    let own_fragment = ends.0 == header.source && header.next_header == protocol::FRAGMENT;
+    own_fragment || (ends.0 == header.source && ends.1 == header.destination)
+}
+
+/// Octets that the number of a packet costs, beside the encapsulation: inside IPv4 it needs an IPv6 header.
+fn extra(ends: Ends) -> usize {
+    match ends.0 {
+        Endpoint::Ipv6(_) => SEQUENCE_DESTINATION_LEN,
+        Endpoint::Ipv4(_) | Endpoint::Udp(_) => HEADER_LEN + SEQUENCE_DESTINATION_LEN,
     }
 }
 

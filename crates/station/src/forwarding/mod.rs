@@ -3,10 +3,13 @@
 //! [`desired`] holds the desired forwarding state and tells only what changed; the platform carries the
 //! changes out. [`forwarder`] is the slow path: it encapsulates and decapsulates one packet at a time, in
 //! place in a [`packet::PacketBuffer`]. [`fragments`] cuts and joins outer packets, [`prefix_table`] finds
-//! the tunnel of an address. [`path_mtu`] finds out what fits into a tunnel, [`mss`] tells TCP.
+//! the tunnel of an address. [`distribution`] chooses among several, and
+//! [`duplicates`] knows the first copy of a packet that takes them all. [`path_mtu`] finds out what fits into a tunnel, [`mss`] tells TCP.
 //! `for_home_agent` and `for_mobile_router` say what the two roles want.
 
 pub mod desired;
+pub mod distribution;
+pub mod duplicates;
 mod for_home_agent;
 mod for_mobile_router;
 pub mod forwarder;

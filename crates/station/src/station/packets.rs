@@ -1,4 +1,4 @@
-//! A packet from the tunnel device: whose it is, and what becomes of it.
+//! A packet from the tunnel device or a socket: whose it is, and what becomes of it.
 
 use carnet_base::{DropReason, Time, WallTime};
 use carnet_mobility::{MobilityDrop, MobilityMessage};
@@ -12,6 +12,15 @@ use crate::forwarding::forwarder::{TunnelDrop, Verdict};
 use crate::forwarding::packet::PacketBuffer;
 use crate::forwarding::path_mtu::Ends;
 
+/// What was around a packet.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Outer {
+    /// Our end and the other one.
+    ends: Ends,
+    /// DSCP and ECN.
+    traffic_class: u8,
+}
+
 impl Station {
     pub(super) fn process(&mut self, now: Time, wall: WallTime, buffer: &mut PacketBuffer) -> Verdict {
         let Ok((header, payload)) = Header::parse_packet(buffer.as_slice()) else {
@@ -20,7 +29,7 @@ impl Station {
         let length = HEADER_LEN + payload.len();
         buffer.strip(0, length);
         if self.is_own(&header) {
-            return self.deliver(now, wall, &header, buffer, true);
+            return self.deliver(now, wall, &header, None, buffer, true);
         }
         let verdict = self.forwarder.encapsulate(now, &header, buffer);
         if verdict == Verdict::from(TunnelDrop::NotRegistered)
@@ -29,6 +38,34 @@ impl Station {
             router.machine.handle_demand(now, wall);
         }
         verdict
+    }
+
+    /// A packet that came inside IPv4 or UDP: for this station, such as a Mobility Header message (RFC 5555 4.1), or
+    /// out of a tunnel.
+    pub(super) fn process_datagram(
+        &mut self,
+        now: Time,
+        wall: WallTime,
+        ends: Ends,
+        traffic_class: u8,
+        buffer: &mut PacketBuffer,
+    ) -> Verdict {
+        let Ok((header, payload)) = Header::parse_packet(buffer.as_slice()) else {
+            return self.forwarder.drop(TunnelDrop::Malformed);
+        };
+        let length = HEADER_LEN + payload.len();
+        buffer.strip(0, length);
+        let to_agent = self.agent.as_ref().is_some_and(|a| a.machine.config().address == header.destination);
+        let to_router = self.router.as_ref().is_some_and(|router| {
+            let config = router.machine.config();
+            header.destination == config.home_address && header.source == config.home_agent
+        });
+        let control = matches!(header.next_header, protocol::MOBILITY | protocol::DESTINATION_OPTIONS);
+        let outer = Outer { ends, traffic_class };
+        match control && (to_agent || to_router) {
+            true => self.deliver(now, wall, &header, Some(outer), buffer, false),
+            false => self.decapsulate(now, &header, outer, None, 0, buffer),
+        }
     }
 
     /// Whether a packet from the tunnel device is addressed to an end of a tunnel or a control endpoint of
@@ -44,22 +81,30 @@ impl Station {
         to_agent || to_router
     }
 
-    /// A packet for this station itself.
+    /// A packet for this station itself; `outer` when it came inside IPv4 or UDP.
     fn deliver(
         &mut self,
         now: Time,
         wall: WallTime,
         header: &Header,
+        outer: Option<Outer>,
         buffer: &mut PacketBuffer,
         may_reassemble: bool,
     ) -> Verdict {
+        // What a tunnel of IPv6 is known by is in the packet itself.
+        let tunnel = outer.unwrap_or(Outer {
+            ends: (header.destination.into(), header.source.into()),
+            traffic_class: header.traffic_class,
+        });
         if header.next_header == protocol::IPV6 {
-            return self.decapsulate(now, header, HEADER_LEN, buffer);
+            return self.decapsulate(now, header, tunnel, None, HEADER_LEN, buffer);
         }
         let extensions = match Extensions::parse(buffer.as_slice()) {
             Ok(extensions) => extensions,
             Err(error) => {
-                if let Some(problem) = error.parameter_problem(HEADER_LEN) {
+                if let Some(problem) = error.parameter_problem(HEADER_LEN)
+                    && outer.is_none()
+                {
                     self.forwarder.error(now, header.destination, problem, buffer.as_slice());
                 }
                 return self.forwarder.drop(TunnelDrop::Malformed);
@@ -76,7 +121,7 @@ impl Station {
                 Ok(Some(whole)) => {
                     buffer.copy_from(&whole);
                     match Header::parse(buffer.as_slice()) {
-                        Ok(header) => self.deliver(now, wall, &header, buffer, false),
+                        Ok(header) => self.deliver(now, wall, &header, None, buffer, false),
                         Err(_) => self.forwarder.drop(TunnelDrop::Malformed),
                     }
                 }
@@ -84,8 +129,11 @@ impl Station {
             };
         }
         match extensions.protocol {
-            protocol::IPV6 => self.decapsulate(now, header, extensions.offset, buffer),
-            protocol::MOBILITY => self.mobility(now, wall, header, &extensions, buffer.as_slice()),
+            protocol::IPV6 => {
+                self.decapsulate(now, header, tunnel, extensions.sequence, extensions.offset, buffer)
+            }
+            protocol::MOBILITY => self.mobility(now, wall, header, outer, &extensions, buffer.as_slice()),
+            _ if outer.is_some() => self.forwarder.drop(TunnelDrop::UpperLayer),
             _ => self.upper_layer(now, header, &extensions, buffer),
         }
     }
@@ -93,23 +141,24 @@ impl Station {
     fn decapsulate(
         &mut self,
         now: Time,
-        outer: &Header,
+        header: &Header,
+        outer: Outer,
+        sequence: Option<u32>,
         offset: usize,
         buffer: &mut PacketBuffer,
     ) -> Verdict {
-        match self.forwarder.decapsulate(outer, offset, buffer) {
-            Ok(()) => {
-                let ends = (outer.destination, outer.source);
-                match self.is_probe_answer(now, ends, buffer.as_slice()) {
-                    true => Verdict::Consumed,
-                    false => Verdict::Forward,
-                }
-            }
+        let Outer { ends, traffic_class } = outer;
+        match self.forwarder.decapsulate(ends, traffic_class, sequence, offset, buffer) {
+            Ok(()) => match self.is_probe_answer(now, ends, buffer.as_slice()) {
+                true => Verdict::Consumed,
+                false => Verdict::Forward,
+            },
             Err((reason, inner)) => {
+                // Inside IPv4 nobody hears a Binding Error: RFC 5555 has none.
                 if let (TunnelDrop::OuterSource, Some(inner), Some(agent)) = (reason, inner, &mut self.agent)
+                    && ends.0.ipv6().is_some()
                 {
-                    let ends = (outer.destination.into(), outer.source.into());
-                    agent.machine.handle_unbound(now, ends.0, ends.1, inner.source);
+                    agent.machine.handle_unbound(now, header.source, inner.source);
                 }
                 self.forwarder.drop(reason)
             }
@@ -121,11 +170,16 @@ impl Station {
         now: Time,
         wall: WallTime,
         header: &Header,
+        outer: Option<Outer>,
         extensions: &Extensions,
         packet: &[u8],
     ) -> Verdict {
         let Some(message) = MobilityMessage::new(packet, header, extensions) else {
             return self.forwarder.drop(TunnelDrop::Malformed);
+        };
+        let message = match outer {
+            Some(Outer { ends: (local, remote), .. }) => message.inside(local, remote),
+            None => message,
         };
         *self.received.entry(message_name(message.octets())).or_default() += 1;
         let for_agent = |agent: &&mut Agent| agent.machine.config().address == header.destination;
@@ -148,7 +202,10 @@ impl Station {
     fn came_through(&self, header: &Header) -> Option<Ends> {
         let is_router = |router: &&super::Router| router.machine.config().home_address == header.destination;
         match self.router.as_ref().filter(is_router) {
-            Some(router) => Some((router.machine.path()?.ipv6()?, router.machine.config().home_agent)),
+            Some(router) => {
+                let in_use = router.machine.paths().into_iter().find(|path| path.transmit)?;
+                Some((in_use.local, in_use.remote))
+            }
             None => self.forwarder.tunnel_towards(header.source).map(|(ends, _)| ends),
         }
     }
@@ -175,7 +232,7 @@ impl Station {
         if let (Some(home_address), Some(agent)) = (extensions.home_address, &mut self.agent) {
             // RFC 6275 9.3.1: a Home Address option without a binding. (With one it would be route
             // optimisation, which is left out.)
-            agent.machine.handle_unbound(now, header.destination.into(), header.source.into(), home_address);
+            agent.machine.handle_unbound(now, header.source, home_address);
             return self.forwarder.drop(TunnelDrop::UpperLayer);
         }
         if extensions.protocol == protocol::ICMPV6 {
@@ -208,7 +265,6 @@ fn message_name(octets: &[u8]) -> &'static str {
         Some(message_type::BINDING_UPDATE) => "binding_update",
         Some(message_type::BINDING_ACKNOWLEDGEMENT) => "binding_acknowledgement",
         Some(message_type::BINDING_ERROR) => "binding_error",
-        Some(message_type::HEARTBEAT) => "heartbeat",
         _ => "other",
     }
 }

@@ -103,7 +103,8 @@ impl Station {
         let Ok(header) = Header::parse(reply) else { return false };
         let Some((ends, mtu)) = self.forwarder.tunnel_towards(header.destination) else { return false };
         // Up to 1280 octets pass in outer fragments (RFC 2473 7.1 (b)).
-        if reply.len() <= mtu.max(MIN_MTU) || ends.0 != header.source {
+        let elsewhere = ends.0.ipv6().is_some_and(|local| local != header.source);
+        if reply.len() <= mtu.max(MIN_MTU) || elsewhere {
             return false;
         }
         self.forwarder.send_in_fragments(ends, mtu, reply);

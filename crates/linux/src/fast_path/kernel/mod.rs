@@ -41,10 +41,10 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::net::Ipv6Addr;
 
-use carnet_station::forwarding::desired::{Route, RouteAction, TUNNEL_DEVICE, Tunnel};
+use carnet_station::forwarding::desired::{Route, RouteAction, TUNNEL_DEVICE, TunnelEnd};
 use ipnet::Ipv6Net;
 
-use super::{FastPathCounters, Ports, TunnelTraffic};
+use super::{FastPathCounters, Ports, Tunnel, TunnelTraffic};
 use crate::ROUTE_PROTOCOL;
 use crate::error::{Error, Result};
 use crate::netlink::{AddressInfo, Dirty, IPV6_MINIMUM_MTU, Ip6Tunnel, LinkInfo, Requests, effective_metric};
@@ -163,6 +163,11 @@ impl Kernel {
 
     pub(super) fn remove(&mut self, tunnel: &Tunnel) {
         self.tunnels.remove(tunnel);
+        self.dirty = true;
+    }
+
+    pub(super) fn hold(&mut self, binding: (TunnelEnd, Ipv6Addr), held: bool) {
+        self.tunnels.hold(binding, held);
         self.dirty = true;
     }
 

@@ -22,10 +22,11 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::net::Ipv6Addr;
 
 use carnet_station::forwarding::desired::{
-    Rule, TABLE_CAPTURE, TABLE_MAIN, TABLE_NOWHERE, TABLE_TUNNEL, TUNNEL_DEVICE, Tunnel, TunnelEnd,
+    Rule, TABLE_CAPTURE, TABLE_MAIN, TABLE_NOWHERE, TABLE_TUNNEL, TUNNEL_DEVICE, TunnelEnd,
 };
 use ipnet::Ipv6Net;
 
+use crate::fast_path::Tunnel;
 use crate::netlink::{Action, IPV6_MINIMUM_MTU};
 
 /// The kernel's table of its own addresses.
@@ -84,6 +85,8 @@ pub(crate) struct Tunnels {
     tunnels: BTreeMap<(Ends, Ipv6Addr), Tunnel>,
     /// Which one was told last to transmit, by home address.
     latest: BTreeMap<(bool, Ipv6Addr), Ends>,
+    /// Whose tunnels have no device: a device would hand every copy of a packet on, and sends all through one tunnel.
+    held: BTreeSet<(bool, Ipv6Addr)>,
 }
 
 fn is_agent(tunnel: &Tunnel) -> bool {
@@ -110,9 +113,21 @@ impl Tunnels {
         }
     }
 
-    /// The ends of all tunnels.
+    /// Leaves the tunnels of a home address to the slow path, or no longer.
+    pub(crate) fn hold(&mut self, (end, home_address): (TunnelEnd, Ipv6Addr), held: bool) {
+        let name = (end == TunnelEnd::HomeAgent, home_address);
+        let _ = if held { self.held.insert(name) } else { self.held.remove(&name) };
+    }
+
+    /// The ends of all tunnels that are not the slow path's.
     pub(crate) fn ends(&self) -> BTreeSet<Ends> {
-        self.tunnels.keys().map(|(ends, _)| *ends).collect()
+        let is_held = |tunnel: &Tunnel| self.held.contains(&(is_agent(tunnel), tunnel.home_address));
+        let mut ends: BTreeSet<Ends> = self.tunnels.keys().map(|(ends, _)| *ends).collect();
+        // A device knows no bindings: one held is enough.
+        for ((held, _), _) in self.tunnels.iter().filter(|(_, tunnel)| is_held(tunnel)) {
+            ends.remove(held);
+        }
+        ends
     }
 
     /// The ends between which no inner packet needs to be cut outside.

@@ -1,6 +1,10 @@
 //! Packets in, packets out, one forwarder or two.
 
+use carnet_wire::fragment::FragmentHeader;
+
 use super::*;
+
+mod several;
 
 fn address(text: &str) -> Ipv6Addr {
     text.parse().expect("address")
@@ -10,8 +14,9 @@ fn tunnel(end: TunnelEnd, local: &str, remote: &str, transmit: bool) -> Tunnel {
     Tunnel {
         end,
         home_address: address("2001:db8:1::1234"),
-        local: address(local),
-        remote: address(remote),
+        bid: None,
+        local: local.parse().expect("endpoint"),
+        remote: remote.parse().expect("endpoint"),
         inner: vec!["2001:db8:a::/64".parse().expect("prefix")],
         transmit,
         mtu: 1460,
@@ -35,6 +40,18 @@ fn packet(source: &str, destination: &str, length: usize) -> PacketBuffer {
     buffer
 }
 
+/// What the last packet caused, which goes into the tunnel device.
+fn caused(forwarder: &mut Forwarder) -> Option<Vec<u8>> {
+    match forwarder.poll_output()? {
+        Caused::Packet(packet) => Some(packet),
+        other => panic!("{other:?}"),
+    }
+}
+
+fn ends(local: &str, remote: &str) -> Ends {
+    (local.parse().expect("endpoint"), remote.parse().expect("endpoint"))
+}
+
 fn encapsulate(forwarder: &mut Forwarder, buffer: &mut PacketBuffer) -> Verdict {
     let header = Header::parse(buffer.as_slice()).expect("header");
     forwarder.encapsulate(Time::ZERO, &header, buffer)
@@ -42,7 +59,8 @@ fn encapsulate(forwarder: &mut Forwarder, buffer: &mut PacketBuffer) -> Verdict 
 
 fn decapsulate(forwarder: &mut Forwarder, buffer: &mut PacketBuffer) -> Result<(), TunnelDrop> {
     let header = Header::parse(buffer.as_slice()).expect("header");
-    forwarder.decapsulate(&header, HEADER_LEN, buffer).map_err(|(reason, _)| reason)
+    let ends = (header.destination.into(), header.source.into());
+    forwarder.decapsulate(ends, header.traffic_class, None, HEADER_LEN, buffer).map_err(|(reason, _)| reason)
 }
 
 fn pair() -> (Forwarder, Forwarder) {
@@ -116,7 +134,7 @@ fn without_registration_the_sender_is_told() {
     router.serve("2001:db8:a::/64".parse().expect("prefix"), address("2001:db8:1::1234"));
     let mut buffer = packet("2001:db8:a::5", "2001:db8:99::1", 100);
     assert_eq!(encapsulate(&mut router, &mut buffer), Verdict::from(TunnelDrop::NotRegistered));
-    let answer = router.poll_output().expect("an answer");
+    let answer = caused(&mut router).expect("an answer");
     let (header, message) = Header::parse_packet(&answer).expect("packet");
     assert_eq!(header.destination, address("2001:db8:a::5"));
     let (error, _) = icmpv6::parse_error(message).expect("error");
@@ -130,7 +148,7 @@ fn without_registration_the_sender_is_told() {
 fn path_mtu() {
     let (mut router, _) = pair();
     let too_big = |forwarder: &mut Forwarder| {
-        let answer = forwarder.poll_output()?;
+        let answer = caused(forwarder)?;
         let (_, message) = Header::parse_packet(&answer).ok()?;
         match icmpv6::parse_error(message).ok()?.0 {
             ErrorMessage::PacketTooBig { mtu } => Some(mtu),
@@ -147,7 +165,7 @@ fn path_mtu() {
     // A router on the way can only do 1300: the inner source hears 1280 (1260 would be below the
     // minimum). When the tunnel has that MTU, packets up to 1280 pass in fragments.
     let local = address("2001:db8:f1::10");
-    let ends = (local, address("2001:db8:1::1"));
+    let ends = ends("2001:db8:f1::10", "2001:db8:1::1");
     let outcome = router.handle_error(Time::ZERO, local, ErrorMessage::PacketTooBig { mtu: 1300 }, &outer);
     assert_eq!(outcome, ErrorOutcome::PathMtu(ends, 1260));
     assert_eq!(too_big(&mut router), Some(1280));
@@ -157,7 +175,7 @@ fn path_mtu() {
     });
     let mut buffer = packet("2001:db8:a::5", "2001:db8:99::1", 1280);
     assert_eq!(encapsulate(&mut router, &mut buffer), Verdict::Consumed);
-    let pieces: Vec<Vec<u8>> = std::iter::from_fn(|| router.poll_output()).collect();
+    let pieces: Vec<Vec<u8>> = std::iter::from_fn(|| caused(&mut router)).collect();
     assert_eq!(pieces.len(), 2);
     assert!(pieces.iter().all(|p| p.len() <= 1300));
     let mut buffer = packet("2001:db8:a::5", "2001:db8:99::1", 1281);
@@ -209,7 +227,7 @@ fn packet_too_big_is_believed_only_about_our_own_packets() {
     let mut tell = |invoking: &[u8], mtu| {
         router.handle_error(Time::ZERO, local, ErrorMessage::PacketTooBig { mtu }, invoking)
     };
-    let learnt = ErrorOutcome::PathMtu((local, address("2001:db8:1::1")), 1260);
+    let learnt = ErrorOutcome::PathMtu(ends("2001:db8:f1::10", "2001:db8:1::1"), 1260);
     // Less than the minimum is no MTU (RFC 8201 4).
     assert_eq!(tell(&outer, 1279), ErrorOutcome::Handled);
     let mut label = outer.clone();
@@ -238,11 +256,11 @@ fn packet_too_big_is_believed_only_about_our_own_packets() {
 #[test]
 fn what_a_host_on_board_sees_of_fragments_proves_nothing() {
     let (_, mut agent) = pair();
-    let (local, remote) = (address("2001:db8:1::1"), address("2001:db8:f1::10"));
+    let local = address("2001:db8:1::1");
     // The agent's own answer, cut inside the tunnel: the host reads the number.
     let answer = packet("2001:db8:1::1", "2001:db8:a::5", 2000);
-    agent.send_in_fragments((local, remote), 1460, answer.as_slice());
-    let seen = agent.poll_output().expect("a fragment");
+    agent.send_in_fragments(ends("2001:db8:1::1", "2001:db8:f1::10"), 1460, answer.as_slice());
+    let seen = caused(&mut agent).expect("a fragment");
     let number = FragmentHeader::parse(&seen[2 * HEADER_LEN..]).expect("a fragment").identification;
     for identification in (number.wrapping_sub(50)..=number).chain([0, 1]) {
         let forged =
@@ -288,7 +306,7 @@ fn tcp_hears_of_the_tunnel_in_both_directions_from_both_ends() {
 #[test]
 fn a_watched_tunnel_reports_one_packet() {
     let (mut router, _) = pair();
-    let ends = (address("2001:db8:f1::10"), address("2001:db8:1::1"));
+    let ends = ends("2001:db8:f1::10", "2001:db8:1::1");
     let send = |router: &mut Forwarder| {
         encapsulate(router, &mut packet("2001:db8:a::5", "2001:db8:99::1", 100));
         router.poll_used()
@@ -303,7 +321,11 @@ fn a_fragment_of_our_own_is_not_wrapped_again() {
     let (mut router, _) = pair();
     router.from.insert(
         "2001:db8:f1::/64".parse().expect("prefix"),
-        (address("2001:db8:f1::10"), address("2001:db8:1::1")),
+        Sender {
+            home_address: address("2001:db8:1::1234"),
+            ends: ends("2001:db8:f1::10", "2001:db8:1::1"),
+            distributed: false,
+        },
     );
     let mut buffer = packet("2001:db8:f1::10", "2001:db8:99::1", 1280);
     buffer.as_mut_slice()[6] = protocol::FRAGMENT;
@@ -314,6 +336,7 @@ fn a_fragment_of_our_own_is_not_wrapped_again() {
 fn loops_end() {
     let (mut router, _) = pair();
     let mut nested = tunnel(TunnelEnd::MobileRouter, "2001:db8:a::9", "2001:db8:1::1", true);
+    nested.home_address = address("2001:db8:1::1235");
     nested.inner = vec!["2001:db8:b::/64".parse().expect("prefix")];
     router.set_tunnel(nested);
     let mut buffer = packet("2001:db8:a::5", "2001:db8:99::1", 100);

@@ -11,6 +11,9 @@
 //! traffic, so that hosts do not see the MTU flap: only where nobody answers probes is the larger size simply
 //! used again.
 //!
+//! **Inside IPv4** nothing proves an ICMP message (RFC 1191): sockets do not tell what it quotes beyond a few octets, and
+//! there is no flow label. What it says is a hint, and begins a search (RFC 8899 4.6.2).
+//!
 //! **Probing** finds what Packet Too Big does not tell because somebody filters ICMPv6. Either end sends Echo
 //! Requests of the size in question through the tunnel (`probe`), from its home address or as the home agent, and
 //! takes the answers out of the tunnel before anybody else sees them. The other end needs to know nothing of this: it
@@ -29,7 +32,8 @@
 //! A fast path has to leave inner packets for the home address or the home agent's address to the slow path, and TCP
 //! SYNs, whose MSS is clamped there. That it uses a path it says now and then (`Input::TunnelUsed`).
 //!
-//! In RFC 8899's terms: `BASE_PLPMTU` and `MIN_PLPMTU` are 1280 octets of outer packet, `MAX_PLPMTU` is the link's.
+//! In RFC 8899's terms: `BASE_PLPMTU` and `MIN_PLPMTU` are 1280 octets of outer packet, inside IPv4 576 (RFC 1122 3.3.2);
+//! `MAX_PLPMTU` is the link's.
 //! In: probes without user data (4.1), validated Packet Too Big (4.6), `MAX_PROBES`, `PMTU_RAISE_TIMER`,
 //! `CONFIRMATION_TIMER`, black hole detection (4.3), a table of common sizes (5.3.2), no probing of idle paths
 //! (5.1.1). Otherwise than there: the search begins at the top and falls, because the network mostly carries what
@@ -45,10 +49,10 @@ use std::collections::{BTreeMap, VecDeque};
 use std::net::Ipv6Addr;
 use std::time::Duration;
 
-use carnet_base::{Rng, Time, TimerTable};
+use carnet_base::{Endpoint, Rng, Time, TimerTable};
 
 use super::desired::{Tunnel, TunnelEnd};
-use search::{BASE, Judgement, RoundTrip, Search};
+use search::{Judgement, Limits, RoundTrip, Search};
 
 /// How long a path MTU that Packet Too Big taught is believed (RFC 8201 4).
 const LEARNT_LIFETIME: Duration = Duration::from_secs(600);
@@ -63,7 +67,7 @@ const PROBE_INTERVAL: Duration = Duration::from_millis(2);
 const PROBE_BURST: u32 = 64;
 
 /// Local and remote end of a tunnel.
-pub type Ends = (Ipv6Addr, Ipv6Addr);
+pub type Ends = (Endpoint, Endpoint);
 
 /// What the station is to do.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -97,10 +101,14 @@ enum Phase {
 #[derive(Debug)]
 struct Path {
     end: TunnelEnd,
+    /// What holds for its encapsulation.
+    limits: Limits,
     /// The home addresses whose bindings use this path, and whether they send over it.
     bindings: BTreeMap<Ipv6Addr, bool>,
     link: u32,
     learnt: Option<u32>,
+    /// What somebody said without proof.
+    hint: Option<u32>,
     found: Option<u32>,
     phase: Phase,
     /// The search under way, or the last one: an answer may be late.
@@ -143,6 +151,8 @@ pub struct ProbeCounters {
 #[derive(Debug)]
 pub struct PathMtus {
     paths: BTreeMap<Ends, Path>,
+    /// The home agent whose end this station is, or which it uses.
+    home_agents: BTreeMap<TunnelEnd, Ipv6Addr>,
     timers: TimerTable<(Ends, Timer)>,
     /// Paths whose next round is due, in order; each is in it once at most.
     queue: VecDeque<Ends>,
@@ -158,6 +168,7 @@ impl PathMtus {
     pub fn new(rng: Rng) -> PathMtus {
         PathMtus {
             paths: BTreeMap::new(),
+            home_agents: BTreeMap::new(),
             timers: TimerTable::new(),
             queue: VecDeque::new(),
             paid_at: Time::ZERO,
@@ -165,6 +176,11 @@ impl PathMtus {
             orders: VecDeque::new(),
             counters: ProbeCounters::default(),
         }
+    }
+
+    /// Who speaks for the home agent's side of tunnels of which this station is this end.
+    pub fn set_home_agent(&mut self, end: TunnelEnd, address: Ipv6Addr) {
+        self.home_agents.insert(end, address);
     }
 
     /// What probing did so far.
@@ -198,9 +214,11 @@ impl PathMtus {
         let ends = (tunnel.local, tunnel.remote);
         let path = self.paths.entry(ends).or_insert_with(|| Path {
             end: tunnel.end,
+            limits: Limits::of(tunnel.remote),
             bindings: BTreeMap::new(),
             link: tunnel.mtu,
             learnt: None,
+            hint: None,
             found: None,
             phase: Phase::Asleep,
             search: None,
@@ -248,8 +266,8 @@ impl PathMtus {
 
     /// Packet Too Big came about a packet that was provably ours; `mtu` is without the outer header.
     pub fn handle_too_big(&mut self, now: Time, ends: Ends, mtu: u32) {
-        let mtu = mtu.max(BASE);
         let Some(path) = self.paths.get_mut(&ends) else { return };
+        let mtu = mtu.max(path.limits.base);
         if mtu > path.bound() || (mtu == path.bound() && path.learnt.is_none()) {
             return;
         }
@@ -267,6 +285,18 @@ impl PathMtus {
         if path.phase == Phase::Searching || path.effective() != before {
             self.begin(now, ends);
         }
+    }
+
+    /// Somebody says that outer packets of `mtu` octets at most pass, and cannot prove it: whether what is used now still
+    /// passes is looked at once more, and this size with it (RFC 8899 4.6.2).
+    pub fn handle_hint(&mut self, now: Time, ends: Ends, mtu: u32) {
+        let Some(path) = self.paths.get_mut(&ends) else { return };
+        let size = mtu.saturating_sub(path.limits.overhead).max(path.limits.base);
+        if size >= path.effective() || path.phase == Phase::Searching {
+            return;
+        }
+        path.hint = Some(size);
+        self.begin(now, ends);
     }
 
     /// An inner packet that came out of a tunnel and is addressed to the end itself. True when it was the answer to
@@ -327,11 +357,13 @@ impl PathMtus {
             let (round, sizes) = search.begin_round(now);
             let token = search.token();
             self.timers.set((ends, Timer::Step), now + search.timeout(path.round_trip));
+            let home_address = path.bindings.keys().next().copied();
+            let home_agent = self.home_agents.get(&path.end).copied();
+            let (Some(home_address), Some(home_agent)) = (home_address, home_agent) else { continue };
             let (source, destination) = match path.end {
-                TunnelEnd::HomeAgent => (Some(ends.0), path.bindings.keys().next().copied()),
-                TunnelEnd::MobileRouter => (path.bindings.keys().next().copied(), Some(ends.1)),
+                TunnelEnd::HomeAgent => (home_agent, home_address),
+                TunnelEnd::MobileRouter => (home_address, home_agent),
             };
-            let (Some(source), Some(destination)) = (source, destination) else { continue };
             for size in sizes {
                 let probe = probe::Answer { token, round, size };
                 self.orders.push_back(Order::Probe(ends, probe::emit(source, destination, probe)));
@@ -346,13 +378,15 @@ impl PathMtus {
         let Some(path) = self.paths.get_mut(&ends) else { return };
         let current = path.effective();
         let target = if path.raise_at <= now { path.bound() } else { current };
-        if path.bound() <= BASE || !path.transmits() {
+        let base = path.limits.base;
+        if path.bound() <= base || !path.transmits() {
             return self.rest(ends);
         }
-        if target <= BASE {
+        if target <= base {
             return self.settle(now, ends, CONFIRMATION_INTERVAL);
         }
-        path.search = Some(Search::new(self.rng.u64(), target, current));
+        let known = path.hint.take().unwrap_or(current);
+        path.search = Some(Search::new(self.rng.u64(), path.limits, target, known));
         path.phase = Phase::Searching;
         self.timers.stop((ends, Timer::Step));
         self.enqueue(ends);
@@ -398,7 +432,7 @@ impl PathMtus {
     fn conclude(&mut self, now: Time, ends: Ends, size: u32) {
         let Some(path) = self.paths.get_mut(&ends) else { return };
         let before = path.effective();
-        let target = path.search.as_ref().map_or(BASE, Search::target);
+        let target = path.search.as_ref().map_or(path.limits.base, Search::target);
         if size < target {
             path.found = Some(size);
             path.raise_at = now + RAISE_INTERVAL;

@@ -8,15 +8,33 @@
 
 use std::time::Duration;
 
-use carnet_base::Time;
-use carnet_wire::ipv6::{HEADER_LEN, MIN_MTU};
+use carnet_base::{Endpoint, Time};
+use carnet_wire::ipv6::MIN_MTU;
 
-/// What every path carries (`BASE_PLPMTU` and `MIN_PLPMTU` of RFC 8899 5.1.2): IPv6's minimum, less the outer header.
-pub(super) const BASE: u32 = (MIN_MTU - HEADER_LEN) as u32;
-/// MTUs that are common on the way (RFC 8899 5.3.2), without the outer header's 40 octets: jumbo frames, FDDI, Wi-Fi,
+/// What every host takes in one piece or in several (RFC 1122 3.3.2): less than that is hardly to be met.
+const IPV4_BASE: u32 = 576;
+/// MTUs that are common on the way (RFC 8899 5.3.2), with the outer header: jumbo frames, FDDI, Wi-Fi,
 /// Ethernet, PPPoE, tunnels of many kinds, IPv6's minimum.
 const COMMON: [u32; 17] =
     [1280, 1320, 1340, 1360, 1380, 1400, 1420, 1428, 1440, 1460, 1480, 1492, 1500, 2002, 2304, 4352, 9000];
+
+/// What holds for all paths of an encapsulation.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Limits {
+    /// What every path carries (`BASE_PLPMTU` and `MIN_PLPMTU` of RFC 8899 5.1.2), without the outer header.
+    pub base: u32,
+    /// Octets of the outer header.
+    pub overhead: u32,
+}
+
+impl Limits {
+    pub(super) fn of(end: Endpoint) -> Limits {
+        let overhead = end.overhead();
+        let outer = if end.ipv4().is_some() { IPV4_BASE } else { MIN_MTU as u32 };
+        Limits { base: outer - overhead, overhead }
+    }
+}
+
 /// RFC 8899 5.1.2.
 const MAX_PROBES: u32 = 3;
 /// The same where loss has other causes too.
@@ -79,6 +97,7 @@ pub(super) enum Judgement {
 #[derive(Debug)]
 pub(super) struct Search {
     token: u64,
+    base: u32,
     /// Ascending; the last is the size hoped for.
     candidates: Vec<Candidate>,
     /// What is used now, if it is smaller than what is hoped for.
@@ -88,15 +107,16 @@ pub(super) struct Search {
 }
 
 impl Search {
-    /// A search for sizes up to `target` while `current` is in use.
-    pub(super) fn new(token: u64, target: u32, current: u32) -> Search {
-        let current = Some(current).filter(|current| (BASE..target).contains(current));
-        let common = COMMON.iter().map(|mtu| mtu - HEADER_LEN as u32).filter(|size| *size < target);
+    /// A search for sizes up to `target` while `current` is in use, or is said to be what passes.
+    pub(super) fn new(token: u64, limits: Limits, target: u32, current: u32) -> Search {
+        let Limits { base, overhead } = limits;
+        let current = Some(current).filter(|current| (base..target).contains(current));
+        let common = COMMON.iter().map(|mtu| mtu - overhead).chain([base]).filter(|size| *size < target);
         let mut sizes: Vec<u32> = common.chain(current).chain([target]).collect();
         sizes.sort_unstable();
         sizes.dedup();
         let candidates = sizes.into_iter().map(|size| Candidate { size, sent: 0, answered: 0 }).collect();
-        Search { token, candidates, current, rounds: Vec::new() }
+        Search { token, base, candidates, current, rounds: Vec::new() }
     }
 
     pub(super) fn token(&self) -> u64 {
@@ -105,7 +125,7 @@ impl Search {
 
     /// The size hoped for.
     pub(super) fn target(&self) -> u32 {
-        self.candidates.last().map_or(BASE, |candidate| candidate.size)
+        self.candidates.last().map_or(self.base, |candidate| candidate.size)
     }
 
     fn best(&self) -> Option<u32> {
@@ -116,7 +136,7 @@ impl Search {
     pub(super) fn begin_round(&mut self, now: Time) -> (u16, Vec<u32>) {
         let round = u16::try_from(self.rounds.len()).unwrap_or(u16::MAX);
         self.rounds.push(now);
-        let (best, target) = (self.best(), self.target());
+        let (best, target, base) = (self.best(), self.target(), self.base);
         let mut sizes = Vec::new();
         for candidate in self.candidates.iter_mut().rev() {
             let size = candidate.size;
@@ -126,7 +146,7 @@ impl Search {
                 None if round == 0 => Some(size) == self.current,
                 None if round == 1 => true,
                 // Nobody answers: no more than is needed to find out when somebody does.
-                None => size == BASE,
+                None => size == base,
             };
             if wanted || size == target {
                 candidate.sent |= 1_u16.checked_shl(round.into()).unwrap_or(0);
@@ -185,9 +205,12 @@ impl Search {
 mod tests {
     use super::*;
 
+    const LIMITS: Limits = Limits { base: BASE, overhead: 40 };
+    const BASE: u32 = 1240;
+
     /// Runs a search over a path that carries `mtu`; `lose` says which probe (round, size) is lost nevertheless.
     fn run(target: u32, current: u32, mtu: u32, lose: impl Fn(u16, u32) -> bool) -> (Judgement, u16, usize) {
-        let mut search = Search::new(1, target, current);
+        let mut search = Search::new(1, LIMITS, target, current);
         let (mut now, mut probes) = (Time::ZERO, 0);
         loop {
             let (round, sizes) = search.begin_round(now);
@@ -218,6 +241,24 @@ mod tests {
             assert!(size <= mtu && mtu - size < 40, "{size} of {mtu}");
             assert_eq!(rounds, 3);
             assert!(probes <= 27, "{probes}");
+        }
+    }
+
+    #[test]
+    fn each_encapsulation_has_its_own_sizes() {
+        let end = |text: &str| text.parse().expect("endpoint");
+        for (text, base, overhead) in [
+            ("2001:db8::1", 1240, 40),
+            ("192.0.2.1", 556, 20),
+            ("udp:192.0.2.1:4191", 548, 28),
+            ("udp:[2001:db8::1]:4191", 1232, 48),
+        ] {
+            let limits = Limits::of(end(text));
+            assert_eq!(limits, Limits { base, overhead });
+            let mut search = Search::new(1, limits, 1500 - overhead, 1500 - overhead);
+            assert_eq!(search.begin_round(Time::ZERO).1, [1500 - overhead]);
+            let sizes = search.begin_round(Time::ZERO).1;
+            assert!(sizes.contains(&(1400 - overhead)) && sizes.last() == Some(&base), "{sizes:?}");
         }
     }
 
@@ -256,7 +297,7 @@ mod tests {
 
     #[test]
     fn what_was_never_sent_is_no_answer() {
-        let mut search = Search::new(1, 1460, 1460);
+        let mut search = Search::new(1, LIMITS, 1460, 1460);
         search.begin_round(Time::ZERO);
         for (round, size) in [(0, 1452), (1, 1460), (15, 1460), (16, 1460), (u16::MAX, 1460), (0, 0)] {
             assert_eq!(search.handle_answer(Time::ZERO, round, size), None);

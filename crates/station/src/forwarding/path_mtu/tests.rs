@@ -8,12 +8,21 @@ fn tunnel(index: u32, transmit: bool) -> Tunnel {
     Tunnel {
         end: TunnelEnd::HomeAgent,
         home_address: address(1),
-        local: "2001:db8:1::1".parse().expect("address"),
-        remote: address(0xf1),
+        bid: None,
+        local: AGENT.into(),
+        remote: address(0xf1).into(),
         inner: Vec::new(),
         transmit,
         mtu: 1460,
     }
+}
+
+const AGENT: Ipv6Addr = Ipv6Addr::new(0x2001, 0xdb8, 1, 0, 0, 0, 0, 1);
+
+fn mtus() -> PathMtus {
+    let mut mtus = PathMtus::new(Rng::new(1));
+    mtus.set_home_agent(TunnelEnd::HomeAgent, AGENT);
+    mtus
 }
 
 fn ends(tunnel: &Tunnel) -> Ends {
@@ -41,7 +50,7 @@ fn run(mtus: &mut PathMtus, mut now: Time, end: Time) -> (usize, usize) {
 #[test]
 fn a_fleet_that_comes_back_at_once_causes_no_storm() {
     const FLEET: u32 = 2000;
-    let mut mtus = PathMtus::new(Rng::new(1));
+    let mut mtus = mtus();
     for index in 0..FLEET {
         assert_eq!(mtus.admit(Time::ZERO, &tunnel(index, true)), 1460);
     }
@@ -56,7 +65,7 @@ fn a_fleet_that_comes_back_at_once_causes_no_storm() {
 
 #[test]
 fn nothing_is_kept_of_a_path_that_is_gone() {
-    let mut mtus = PathMtus::new(Rng::new(1));
+    let mut mtus = mtus();
     for index in 0..500 {
         mtus.admit(Time::ZERO, &tunnel(index, true));
         mtus.handle_too_big(Time::ZERO, ends(&tunnel(index, true)), 1300);
@@ -76,7 +85,7 @@ fn nothing_is_kept_of_a_path_that_is_gone() {
 
 #[test]
 fn a_path_that_only_receives_is_not_probed() {
-    let mut mtus = PathMtus::new(Rng::new(1));
+    let mut mtus = mtus();
     mtus.admit(Time::ZERO, &tunnel(1, false));
     assert_eq!(run(&mut mtus, Time::ZERO, Time::from_secs(100)), (0, 0));
     mtus.admit(Time::from_secs(100), &tunnel(1, true));
@@ -87,7 +96,7 @@ fn a_path_that_only_receives_is_not_probed() {
 
 #[test]
 fn bindings_that_share_a_path_share_its_mtu() {
-    let mut mtus = PathMtus::new(Rng::new(1));
+    let mut mtus = mtus();
     let first = tunnel(1, true);
     let second = Tunnel { home_address: "2001:db8:1::77".parse().expect("address"), ..first.clone() };
     mtus.admit(Time::ZERO, &first);
@@ -98,5 +107,56 @@ fn bindings_that_share_a_path_share_its_mtu() {
     mtus.remove(ends(&first), first.home_address);
     assert_eq!(mtus.effective(ends(&first)), Some(1300));
     mtus.handle_too_big(Time::ZERO, ends(&first), 1100);
-    assert_eq!(mtus.effective(ends(&first)), Some(BASE), "no path carries less");
+    assert_eq!(mtus.effective(ends(&first)), Some(1240), "no path carries less");
+}
+
+#[test]
+fn a_hint_lowers_nothing_but_begins_a_search() {
+    let mut mtus = mtus();
+    let wide = Tunnel {
+        local: "udp:192.0.2.1:4191".parse().expect("endpoint"),
+        remote: "udp:198.51.100.7:40000".parse().expect("endpoint"),
+        mtu: 1472,
+        ..tunnel(1, true)
+    };
+    let path = ends(&wide);
+    mtus.admit(Time::ZERO, &wide);
+    let sizes = |mtus: &mut PathMtus| -> Vec<Vec<u8>> {
+        std::iter::from_fn(|| mtus.poll_order())
+            .filter_map(|order| match order {
+                Order::Probe(_, probe) => Some(probe),
+                _ => None,
+            })
+            .collect()
+    };
+    mtus.send(Time::ZERO);
+    let answer = carnet_wire::icmpv6::echo_reply(&sizes(&mut mtus)[0]).expect("a probe");
+    assert!(mtus.handle_inner(Time::ZERO, path, &answer));
+    assert_eq!(mtus.effective(path), Some(1472));
+    for mtu in [1500, 1501, u32::MAX] {
+        mtus.handle_hint(Time::ZERO, path, mtu);
+        mtus.send(Time::ZERO);
+        assert!(sizes(&mut mtus).is_empty(), "{mtu} is no news");
+    }
+    mtus.handle_hint(Time::ZERO, path, 1300);
+    assert_eq!(mtus.effective(path), Some(1472));
+    mtus.send(Time::ZERO);
+    let probes = sizes(&mut mtus);
+    assert_eq!(probes.iter().map(Vec::len).collect::<Vec<_>>(), [1472, 1272]);
+    // It was a lie.
+    let answer = carnet_wire::icmpv6::echo_reply(&probes[0]).expect("a probe");
+    assert!(mtus.handle_inner(Time::ZERO, path, &answer));
+    assert_eq!(mtus.effective(path), Some(1472));
+    // And now the truth.
+    mtus.handle_hint(Time::ZERO, path, 1300);
+    let mut now = Time::ZERO;
+    for _ in 0..10 {
+        mtus.handle_timeout(now);
+        for probe in sizes(&mut mtus).iter().filter(|probe| probe.len() <= 1272) {
+            let answer = carnet_wire::icmpv6::echo_reply(probe).expect("a probe");
+            assert!(mtus.handle_inner(now, path, &answer));
+        }
+        now += Duration::from_millis(500);
+    }
+    assert_eq!(mtus.effective(path), Some(1272));
 }

@@ -7,7 +7,7 @@ use std::process::Command;
 use aya::programs::{SchedClassifier, Xdp};
 use aya::{TestRun, TestRunOptions};
 use carnet_base::{Rng, Time};
-use carnet_station::forwarding::desired::{Tunnel, TunnelEnd};
+use carnet_station::forwarding::desired::{self, TunnelEnd};
 use carnet_station::forwarding::forwarder::{Forwarder, Verdict};
 use carnet_station::forwarding::packet::PacketBuffer;
 use carnet_wire::ipv6::{HEADER_LEN, Header, protocol};
@@ -15,7 +15,7 @@ use nix::sched::{CloneFlags, unshare};
 
 use super::packets::address;
 use crate::fast_path::programs::{Kind, Programs, find, load};
-use crate::fast_path::{FastPathConfig, Ports};
+use crate::fast_path::{FastPathConfig, Ports, Tunnel};
 use crate::netlink::{LinkInfo, Requests};
 
 pub(super) const HOME_AGENT: &str = "2001:db8:1::1";
@@ -206,13 +206,13 @@ impl Bench {
     pub(super) fn set(&mut self, tunnel: Tunnel) {
         self.programs.table.set(&tunnel);
         self.programs.commit().unwrap();
-        self.forwarder.set_tunnel(tunnel);
+        self.forwarder.set_tunnel(desired(&tunnel));
     }
 
     pub(super) fn remove(&mut self, tunnel: &Tunnel) {
         self.programs.table.remove(tunnel);
         self.programs.commit().unwrap();
-        self.forwarder.remove_tunnel(tunnel);
+        self.forwarder.remove_tunnel(&desired(tunnel));
     }
 
     /// Outer source and destination of what arrives here over a care-of address.
@@ -320,7 +320,8 @@ impl Bench {
         buffer.copy_from(&packet[..HEADER_LEN + payload.len()]);
         let result = if tunnelled && header.next_header == protocol::IPV6 {
             // Into the tunnel device without the kernel's forwarding; then decapsulated, then forwarded.
-            self.forwarder.decapsulate(&header, HEADER_LEN, &mut buffer).ok()?;
+            let ends = (header.destination.into(), header.source.into());
+            self.forwarder.decapsulate(ends, header.traffic_class, None, HEADER_LEN, &mut buffer).ok()?;
             let octets = buffer.as_mut_slice();
             octets[7] = octets[7].checked_sub(1).filter(|hops| *hops > 0)?;
             buffer.as_slice().to_vec()
@@ -371,5 +372,20 @@ impl Bench {
             self.agree(packet, tunnelled, sent);
         }
         did
+    }
+}
+
+/// The same as the slow path knows it.
+fn desired(tunnel: &Tunnel) -> desired::Tunnel {
+    let Tunnel { end, home_address, local, remote, inner, transmit, mtu } = tunnel.clone();
+    desired::Tunnel {
+        end,
+        home_address,
+        bid: None,
+        local: local.into(),
+        remote: remote.into(),
+        inner,
+        transmit,
+        mtu,
     }
 }

@@ -263,7 +263,7 @@ fn the_mtu_of_the_tunnel_and_of_the_way() {
             sent(&bench.enters(&fits));
         }
         let narrow = bench.tunnel(0, true);
-        bench.set(carnet_station::forwarding::desired::Tunnel { mtu: 1279, ..narrow });
+        bench.set(crate::fast_path::Tunnel { mtu: 1279, ..narrow });
         assert_eq!(bench.enters(&udp(source, destination, 1240)), Did::Left("too_big"));
         sent(&bench.enters(&udp(source, destination, 1239)));
         // The way behind the tunnel.

@@ -1,0 +1,116 @@
+//! IPv6 inside IPv4 and UDP (RFC 5555): the sockets that carry it.
+//!
+//! Each end of such a tunnel is a socket: UDP, or raw of protocol 41. At a mobile router it is bound to its uplink's
+//! address and device, so that what is sent by one uplink leaves there whatever the main table prefers: the kernel
+//! then only looks at routes by that device, of which each uplink has a default one. At a home agent it is bound to an
+//! address alone. Which sockets there are is part of the desired forwarding state.
+//!
+//! Octets in, octets out: what is inside, and whether anybody may send it, the station judges. Of the outer header the
+//! octet with DSCP and ECN passes in both directions (RFC 6040 4.1: it is copied), and the other end. DF is set, the
+//! kernel's own idea of the path's MTU is not asked for (`IP_PMTUDISC_PROBE`), and what ICMP says of it is told to the
+//! station. Only a packet that may be cut leaves without DF.
+//!
+//! **Many packets per system call.** Packets of one size to one end leave as one UDP burst (`UDP_SEGMENT`), which the
+//! kernel or the card cuts, and come as one (`UDP_GRO`).
+//!
+//! All of this works in a user namespace, with the rights that the TUN device needs anyhow. Left out: IPv6 inside UDP
+//! inside IPv6 needs no more than its addresses and is carried too, but nothing asks for it yet.
+
+mod reader;
+mod socket;
+
+mod writer;
+
+use std::collections::VecDeque;
+use std::future::poll_fn;
+use std::io;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::task::Poll;
+
+use carnet_base::Endpoint;
+use carnet_station::forwarding::desired;
+
+pub use reader::{DatagramReader, Received};
+use socket::Socket;
+pub use writer::DatagramWriter;
+
+/// Messages about too large packets that may wait to be told.
+const COMPLAINTS_MAX: usize = 64;
+
+/// The sockets. Cheap to clone.
+#[derive(Debug, Clone, Default)]
+pub struct Datagrams(Arc<Mutex<Sockets>>);
+
+#[derive(Debug, Default)]
+struct Sockets {
+    open: Vec<Arc<Socket>>,
+    complaints: VecDeque<TooBig>,
+}
+
+/// Somebody on the way said that outer packets are too large.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct TooBig {
+    /// Our end.
+    pub local: Endpoint,
+    /// The other end.
+    pub remote: Endpoint,
+    /// How many octets would fit, with the outer header.
+    pub mtu: u32,
+}
+
+impl Datagrams {
+    fn lock(&self) -> MutexGuard<'_, Sockets> {
+        // A list is whole whoever has panicked.
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Opens a socket, in place of one for the same end.
+    pub(crate) fn open(&self, wanted: &desired::Socket) -> io::Result<()> {
+        self.close(wanted);
+        let socket = Arc::new(Socket::open(wanted)?);
+        self.lock().open.push(socket);
+        Ok(())
+    }
+
+    /// Closes a socket.
+    pub(crate) fn close(&self, wanted: &desired::Socket) {
+        self.lock().open.retain(|socket| socket.wanted != *wanted);
+    }
+
+    fn all(&self) -> Vec<Arc<Socket>> {
+        self.lock().open.clone()
+    }
+
+    fn find(&self, local: Endpoint) -> Option<Arc<Socket>> {
+        self.lock().open.iter().find(|socket| socket.wanted.local == local).cloned()
+    }
+
+    /// Reads what ICMP had to say about the packets of a socket.
+    fn hear(&self, socket: &Socket) {
+        let complaints = socket.errors();
+        let mut sockets = self.lock();
+        let room = COMPLAINTS_MAX.saturating_sub(sockets.complaints.len());
+        sockets.complaints.extend(complaints.into_iter().take(room));
+    }
+
+    /// The next complaint that packets are too large.
+    pub fn poll_too_big(&self) -> Option<TooBig> {
+        self.lock().complaints.pop_front()
+    }
+
+    /// Waits until there may be a packet to read; for ever without sockets. Safe to cancel.
+    pub async fn readable(&self) -> io::Result<()> {
+        poll_fn(|cx| {
+            let mut ready = false;
+            for socket in &self.lock().open {
+                ready |= match socket.file.poll_read_ready(cx) {
+                    Poll::Ready(Ok(_)) => true,
+                    Poll::Ready(Err(error)) => return Poll::Ready(Err(error)),
+                    Poll::Pending => false,
+                };
+            }
+            if ready { Poll::Ready(Ok(())) } else { Poll::Pending }
+        })
+        .await
+    }
+}

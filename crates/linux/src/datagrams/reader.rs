@@ -1,0 +1,161 @@
+//! Reading: bursts come in one piece and are handed over packet by packet.
+
+use std::io::{self, IoSliceMut};
+use std::net::SocketAddr;
+use std::os::fd::AsRawFd;
+use std::sync::Arc;
+
+use carnet_base::Endpoint;
+use nix::sys::socket::{ControlMessageOwned, MsgFlags, SockaddrStorage, recvmsg};
+use tokio::io::Interest;
+
+use super::Datagrams;
+use super::socket::{Socket, socket_address};
+
+/// The largest IPv4 packet.
+const BURST_MAX: usize = 65_535;
+const IPV4_HEADER: usize = 20;
+/// Errors of one socket in a row before the next one has its turn.
+const PATIENCE: usize = 4;
+
+/// A packet that came.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Received {
+    /// Octets.
+    pub length: usize,
+    /// Our end.
+    pub local: Endpoint,
+    /// The other end, as we see it.
+    pub remote: Endpoint,
+    /// DSCP and ECN of the outer header.
+    pub traffic_class: u8,
+}
+
+/// Reads packets from the sockets.
+#[derive(Debug)]
+pub struct DatagramReader {
+    io: Datagrams,
+    burst: Vec<u8>,
+    control: Vec<u8>,
+    /// What is left of the burst.
+    rest: Option<Rest>,
+    /// Which socket is next.
+    turn: usize,
+}
+
+#[derive(Debug, Clone, Copy)]
+struct Rest {
+    at: usize,
+    end: usize,
+    segment: usize,
+    of: Received,
+}
+
+impl DatagramReader {
+    /// A reader of these sockets.
+    pub fn new(io: Datagrams) -> DatagramReader {
+        DatagramReader {
+            io,
+            burst: vec![0; BURST_MAX],
+            control: nix::cmsg_space!(i32, i32, u8),
+            rest: None,
+            turn: 0,
+        }
+    }
+
+    /// Whether packets wait that have been read from a socket already.
+    pub fn is_inside_burst(&self) -> bool {
+        self.rest.is_some()
+    }
+
+    /// Puts the next packet into `buffer`, cut to what fits.
+    ///
+    /// # Errors
+    /// [`io::ErrorKind::WouldBlock`] when no socket has any.
+    pub fn try_read(&mut self, buffer: &mut [u8]) -> io::Result<Received> {
+        if self.rest.is_none() {
+            self.receive()?;
+        }
+        let Some(rest) = &mut self.rest else { return Err(io::ErrorKind::WouldBlock.into()) };
+        let next = (rest.at + rest.segment).min(rest.end);
+        let packet = self.burst.get(rest.at..next).unwrap_or_default();
+        let length = packet.len().min(buffer.len());
+        if let (Some(to), Some(from)) = (buffer.get_mut(..length), packet.get(..length)) {
+            to.copy_from_slice(from);
+        }
+        let received = Received { length, ..rest.of };
+        rest.at = next;
+        if rest.at >= rest.end {
+            self.rest = None;
+        }
+        Ok(received)
+    }
+
+    /// Takes the next burst from whichever socket has one, each in its turn.
+    fn receive(&mut self) -> io::Result<()> {
+        let sockets = self.io.all();
+        for step in 0..sockets.len() {
+            let at = (self.turn + step) % sockets.len();
+            let Some(socket) = sockets.get(at) else { continue };
+            for _ in 0..PATIENCE {
+                match self.receive_from(socket) {
+                    Ok(()) if self.rest.is_some() => {
+                        self.turn = at + 1;
+                        return Ok(());
+                    }
+                    // Nothing that could be a packet; the next may be.
+                    Ok(()) => {}
+                    Err(error) if error.kind() == io::ErrorKind::WouldBlock => break,
+                    // An ICMP message about something sent; it says so once.
+                    Err(_) => self.io.hear(socket),
+                }
+            }
+        }
+        Err(io::ErrorKind::WouldBlock.into())
+    }
+
+    fn receive_from(&mut self, socket: &Arc<Socket>) -> io::Result<()> {
+        let (burst, control) = (&mut self.burst, &mut self.control);
+        let (length, from, mut traffic_class, segment) =
+            socket.file.try_io(Interest::READABLE, |file: &socket2::Socket| {
+                let mut parts = [IoSliceMut::new(burst)];
+                let message = recvmsg::<SockaddrStorage>(
+                    file.as_raw_fd(),
+                    &mut parts,
+                    Some(control),
+                    MsgFlags::MSG_DONTWAIT,
+                )?;
+                let (mut traffic_class, mut segment) = (0, None);
+                for control in message.cmsgs()? {
+                    match control {
+                        ControlMessageOwned::Ipv4Tos(octet) => traffic_class = octet,
+                        ControlMessageOwned::Ipv6TClass(class) => traffic_class = class as u8,
+                        ControlMessageOwned::UdpGroSegments(size) => segment = usize::try_from(size).ok(),
+                        _ => {}
+                    }
+                }
+                let from: Option<SocketAddr> = message.address.as_ref().and_then(socket_address);
+                Ok((message.bytes, from, traffic_class, segment))
+            })?;
+        let mut at = 0;
+        if socket.is_raw {
+            let header = self.burst.get(..length).and_then(|packet| packet.first_chunk::<IPV4_HEADER>());
+            let Some([first, octet, ..]) = header else { return Ok(()) };
+            at = usize::from(first & 0x0f) * 4;
+            traffic_class = *octet;
+        }
+        let Some(from) = from.filter(|_| at < length) else { return Ok(()) };
+        self.rest = Some(Rest {
+            at,
+            end: length,
+            segment: segment.filter(|size| *size > 0).unwrap_or(length),
+            of: Received {
+                length: 0,
+                local: socket.wanted.local,
+                remote: socket.remote(from),
+                traffic_class,
+            },
+        });
+        Ok(())
+    }
+}

@@ -1,0 +1,157 @@
+//! One socket: its options, and its error queue.
+
+use std::io;
+use std::net::{IpAddr, SocketAddr};
+use std::os::fd::AsRawFd;
+
+use carnet_base::Endpoint;
+use carnet_station::forwarding::desired;
+use nix::sys::socket::{
+    ControlMessageOwned, MsgFlags, SockaddrLike, SockaddrStorage, recvmsg, setsockopt, sockopt,
+};
+use socket2::{Domain, Protocol, Type};
+use tokio::io::unix::AsyncFd;
+
+use super::TooBig;
+use crate::readable::watch;
+
+/// RFC 4213: protocol 41, `IPPROTO_IPV6`.
+const IPV6_IN_IPV4: i32 = 41;
+/// RFC 2473 6.3, for all tunnels.
+const TTL: u32 = 64;
+/// Octets that may wait in either direction: what a burst of TCP fills (see `QUEUE` of the platform).
+const BUFFER: usize = 4 << 20;
+/// Errors that are read at once.
+const ERRORS_MAX: usize = 64;
+
+#[derive(Debug)]
+pub(super) struct Socket {
+    pub(super) wanted: desired::Socket,
+    pub(super) file: AsyncFd<socket2::Socket>,
+    /// What comes begins with an IPv4 header.
+    pub(super) is_raw: bool,
+}
+
+impl Socket {
+    pub(super) fn open(wanted: &desired::Socket) -> io::Result<Socket> {
+        let (local, kind, protocol) = match wanted.local {
+            Endpoint::Udp(local) => (local, Type::DGRAM, Protocol::UDP),
+            Endpoint::Ipv4(address) => {
+                (SocketAddr::new(IpAddr::V4(address), 0), Type::RAW, Protocol::from(IPV6_IN_IPV4))
+            }
+            Endpoint::Ipv6(_) => return Err(io::Error::from_raw_os_error(libc::EAFNOSUPPORT)),
+        };
+        let is_raw = kind == Type::RAW;
+        let socket = socket2::Socket::new(Domain::for_address(local), kind, Some(protocol))?;
+        socket.set_nonblocking(true)?;
+        if let Some(interface) = &wanted.interface {
+            socket.bind_device(Some(interface.as_bytes()))?;
+        }
+        if local.is_ipv4() {
+            // The address may come later, or be a neighbour's until this machine takes over.
+            socket.set_freebind_v4(true)?;
+            socket.set_ttl_v4(TTL)?;
+            socket.set_recv_tos_v4(true)?;
+            setsockopt(&socket, sockopt::Ipv4RecvErr, &true)?;
+        } else {
+            socket.set_only_v6(true)?;
+            socket.set_freebind_v6(true)?;
+            socket.set_unicast_hops_v6(TTL)?;
+            socket.set_recv_tclass_v6(true)?;
+            setsockopt(&socket, sockopt::Ipv6RecvErr, &true)?;
+        }
+        socket.bind(&local.into())?;
+        if !is_raw {
+            // A kernel without it (before Linux 5.0) hands packets over one by one.
+            let _ = setsockopt(&socket, sockopt::UdpGroSegment, &true);
+        }
+        for (force, plain) in
+            [(libc::SO_RCVBUFFORCE, libc::SO_RCVBUF), (libc::SO_SNDBUFFORCE, libc::SO_SNDBUF)]
+        {
+            // In a user namespace the administrator's limit stays.
+            let _ = option(&socket, libc::SOL_SOCKET, force, BUFFER as libc::c_int)
+                .or_else(|_| option(&socket, libc::SOL_SOCKET, plain, BUFFER as libc::c_int));
+        }
+        let opened = Socket { wanted: wanted.clone(), file: watch(socket)?, is_raw };
+        opened.allow_fragments(false)?;
+        Ok(opened)
+    }
+
+    /// Whether outer packets may be cut, here or on the way.
+    pub(super) fn allow_fragments(&self, allow: bool) -> io::Result<()> {
+        let (level, name, how) = match (self.is_ipv4(), allow) {
+            (true, true) => (libc::IPPROTO_IP, libc::IP_MTU_DISCOVER, libc::IP_PMTUDISC_DONT),
+            (true, false) => (libc::IPPROTO_IP, libc::IP_MTU_DISCOVER, libc::IP_PMTUDISC_PROBE),
+            (false, true) => (libc::IPPROTO_IPV6, libc::IPV6_MTU_DISCOVER, libc::IPV6_PMTUDISC_DONT),
+            (false, false) => (libc::IPPROTO_IPV6, libc::IPV6_MTU_DISCOVER, libc::IPV6_PMTUDISC_PROBE),
+        };
+        option(self.file.get_ref(), level, name, how)
+    }
+
+    pub(super) fn is_ipv4(&self) -> bool {
+        !matches!(self.wanted.local, Endpoint::Udp(SocketAddr::V6(_)))
+    }
+
+    /// The other end, from its address.
+    pub(super) fn remote(&self, address: SocketAddr) -> Endpoint {
+        match address.ip() {
+            IpAddr::V4(address) if self.is_raw => Endpoint::Ipv4(address),
+            _ => Endpoint::Udp(address),
+        }
+    }
+
+    /// What its error queue says about too large packets; the rest is thrown away.
+    pub(super) fn errors(&self) -> Vec<TooBig> {
+        let mut complaints = Vec::new();
+        let mut control = nix::cmsg_space!([u8; 256]);
+        for _ in 0..ERRORS_MAX {
+            let flags = MsgFlags::MSG_ERRQUEUE | MsgFlags::MSG_DONTWAIT;
+            let descriptor = self.file.get_ref().as_raw_fd();
+            let Ok(message) = recvmsg::<SockaddrStorage>(descriptor, &mut [], Some(&mut control), flags)
+            else {
+                break;
+            };
+            // Where the packet was going.
+            let Some(remote) = message.address.as_ref().and_then(socket_address) else { continue };
+            for control in message.cmsgs().into_iter().flatten() {
+                let error = match control {
+                    ControlMessageOwned::Ipv4RecvErr(error, _) => error,
+                    ControlMessageOwned::Ipv6RecvErr(error, _) => error,
+                    _ => continue,
+                };
+                if error.ee_errno == libc::EMSGSIZE as u32 && error.ee_info > 0 {
+                    let (local, remote) = (self.wanted.local, self.remote(remote));
+                    complaints.push(TooBig { local, remote, mtu: error.ee_info });
+                }
+            }
+        }
+        complaints
+    }
+}
+
+/// An address as the kernel writes it.
+pub(super) fn socket_address(address: &SockaddrStorage) -> Option<SocketAddr> {
+    match address.family()? {
+        nix::sys::socket::AddressFamily::Inet => {
+            address.as_sockaddr_in().map(|a| SocketAddr::new(IpAddr::V4(a.ip()), a.port()))
+        }
+        nix::sys::socket::AddressFamily::Inet6 => {
+            address.as_sockaddr_in6().map(|a| SocketAddr::new(IpAddr::V6(a.ip()), a.port()))
+        }
+        _ => None,
+    }
+}
+
+fn option(socket: &socket2::Socket, level: i32, name: i32, value: libc::c_int) -> io::Result<()> {
+    // SAFETY: the descriptor is open, and the kernel reads one `int` from `value`.
+    let result = unsafe {
+        libc::setsockopt(
+            socket.as_raw_fd(),
+            level,
+            name,
+            (&raw const value).cast(),
+            size_of::<libc::c_int>() as libc::socklen_t,
+        )
+    };
+    if result == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
+}

@@ -1,0 +1,174 @@
+//! Writing: packets of one size to one end leave in one piece.
+
+use std::io::{self, IoSlice};
+use std::net::SocketAddr;
+use std::os::fd::AsRawFd;
+
+use carnet_base::Endpoint;
+use nix::sys::socket::{ControlMessage, MsgFlags, SockaddrStorage, sendmsg};
+
+use super::Datagrams;
+use super::socket::Socket;
+
+/// `UDP_MAX_SEGMENTS`, as it was in the first kernels.
+const SEGMENTS_MAX: usize = 64;
+/// A burst has to fit into one IPv4 packet.
+const BURST_MAX: usize = 65_535 - 28;
+
+/// Where a burst goes, and how.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+struct To {
+    local: Endpoint,
+    remote: Endpoint,
+    traffic_class: u8,
+}
+
+/// Sends packets by the sockets. What was written is on its way after [`DatagramWriter::flush`].
+#[derive(Debug)]
+pub struct DatagramWriter {
+    io: Datagrams,
+    burst: Vec<u8>,
+    to: Option<To>,
+    /// Octets of each packet in the burst but the last.
+    segment: usize,
+    packets: usize,
+    /// The kernel takes bursts, as far as is known.
+    takes_bursts: bool,
+    errors: u64,
+}
+
+impl DatagramWriter {
+    /// A writer to these sockets.
+    pub fn new(io: Datagrams) -> DatagramWriter {
+        DatagramWriter {
+            io,
+            burst: Vec::with_capacity(BURST_MAX),
+            to: None,
+            segment: 0,
+            packets: 0,
+            takes_bursts: true,
+            errors: 0,
+        }
+    }
+
+    /// How many packets could not be sent.
+    pub fn errors(&self) -> u64 {
+        self.errors
+    }
+
+    /// Sends an IPv6 packet from one end to the other with its own traffic class outside, or holds it until
+    /// [`Self::flush`]. Packets keep their order.
+    pub fn write(&mut self, local: Endpoint, remote: Endpoint, may_fragment: bool, packet: &[u8]) {
+        let [first, second, ..] = packet else { return };
+        // Version, Traffic Class, Flow Label (RFC 8200 3).
+        let to = To { local, remote, traffic_class: first << 4 | second >> 4 };
+        let fits = self.to == Some(to)
+            && packet.len() <= self.segment
+            && self.packets < SEGMENTS_MAX
+            && self.burst.len() + packet.len() <= BURST_MAX;
+        if !fits || may_fragment {
+            self.flush();
+        }
+        if may_fragment || !self.takes_bursts || matches!(local, Endpoint::Ipv4(_)) {
+            return self.send_one(to, may_fragment, packet);
+        }
+        if self.packets == 0 {
+            self.to = Some(to);
+            self.segment = packet.len();
+        }
+        self.burst.extend_from_slice(packet);
+        self.packets += 1;
+        if packet.len() < self.segment {
+            // Nothing can follow a shorter one.
+            self.flush();
+        }
+    }
+
+    /// Lets go of everything that is held.
+    pub fn flush(&mut self) {
+        let packets = std::mem::take(&mut self.packets);
+        let Some(to) = self.to.take().filter(|_| packets > 0) else { return };
+        let burst = std::mem::take(&mut self.burst);
+        match self.io.find(to.local) {
+            None => self.errors += packets as u64,
+            Some(socket) => {
+                let segment = u16::try_from(self.segment).ok().filter(|_| packets > 1);
+                let result = self.send(&socket, to, segment, &burst);
+                match (result, segment) {
+                    (Ok(()), _) => {}
+                    (Err(error), Some(_)) if !is_passing(&error) => {
+                        // A device that cannot put in checksums takes no bursts; one that is too large goes nowhere.
+                        if error.raw_os_error() != Some(libc::EMSGSIZE) {
+                            self.takes_bursts = false;
+                            tracing::info!("no bursts of UDP here ({error}): packets go one by one");
+                        }
+                        for packet in burst.chunks(self.segment) {
+                            self.send_one(to, false, packet);
+                        }
+                    }
+                    (Err(_), _) => self.errors += packets as u64,
+                }
+            }
+        }
+        self.burst = burst;
+        self.burst.clear();
+    }
+
+    fn send_one(&mut self, to: To, may_fragment: bool, packet: &[u8]) {
+        let Some(socket) = self.io.find(to.local) else {
+            self.errors += 1;
+            return;
+        };
+        if may_fragment && socket.allow_fragments(true).is_err() {
+            self.errors += 1;
+            return;
+        }
+        if self.send(&socket, to, None, packet).is_err() {
+            self.errors += 1;
+        }
+        if may_fragment && let Err(error) = socket.allow_fragments(false) {
+            tracing::warn!("DF stays off at {}: {error}", to.local);
+        }
+    }
+
+    fn send(&self, socket: &Socket, to: To, segment: Option<u16>, octets: &[u8]) -> io::Result<()> {
+        let remote = match to.remote {
+            Endpoint::Udp(remote) if !socket.is_raw => remote,
+            Endpoint::Ipv4(remote) if socket.is_raw => SocketAddr::from((remote, 0)),
+            _ => return Err(io::Error::from_raw_os_error(libc::EAFNOSUPPORT)),
+        };
+        let address = SockaddrStorage::from(remote);
+        let class = i32::from(to.traffic_class);
+        let traffic_class = match socket.is_ipv4() {
+            true => ControlMessage::Ipv4Tos(&to.traffic_class),
+            false => ControlMessage::Ipv6TClass(&class),
+        };
+        let parts = [IoSlice::new(octets)];
+        let flags = MsgFlags::MSG_DONTWAIT | MsgFlags::MSG_NOSIGNAL;
+        let descriptor = socket.file.get_ref().as_raw_fd();
+        let send = || match &segment {
+            Some(segment) => {
+                let control = [traffic_class, ControlMessage::UdpGsoSegments(segment)];
+                sendmsg(descriptor, &parts, &control, flags, Some(&address))
+            }
+            None => sendmsg(descriptor, &parts, &[traffic_class], flags, Some(&address)),
+        };
+        match send() {
+            Ok(_) => Ok(()),
+            Err(nix::errno::Errno::EAGAIN) => Err(io::ErrorKind::WouldBlock.into()),
+            Err(_) => {
+                // It may have been about an earlier packet, and is told once.
+                self.io.hear(socket);
+                send().map(|_| ()).map_err(io::Error::from)
+            }
+        }
+    }
+}
+
+/// Whether an error says nothing about bursts.
+fn is_passing(error: &io::Error) -> bool {
+    let code = error.raw_os_error();
+    error.kind() == io::ErrorKind::WouldBlock
+        || matches!(code, Some(libc::ENOBUFS | libc::ENETUNREACH | libc::EHOSTUNREACH | libc::ENETDOWN))
+        || matches!(code, Some(libc::EPERM | libc::ECONNREFUSED | libc::ENODEV | libc::EACCES))
+}

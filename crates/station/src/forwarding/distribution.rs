@@ -1,0 +1,275 @@
+//! Which of several tunnels a packet takes.
+//!
+//! A home address with several registered care-of addresses (RFC 5648) has a list of rules (RFC 6089's flow bindings):
+//! the first that matches a packet and has a tunnel left decides. Its action is one of three:
+//!
+//! * `failover`: the first tunnel of the list that is there.
+//! * `balance`: each conversation (addresses, protocol, ports) has a tunnel of its own, by rendezvous hashing with
+//!   weights: the tunnel with the best score for that conversation. When a tunnel goes, only its own conversations move,
+//!   each to its second best; when one comes, only those move that it wins. Weights are measurements and never the
+//!   same twice: as long as no share becomes another by more than a quarter, they stay as they were.
+//! * `duplicate`: all of them; the receiver keeps the first copy ([`super::duplicates`]).
+//!
+//! Later fragments show no ports. They follow the first fragment of their packet, as long as that came first; else
+//! they are judged by what they show. What is remembered of fragments is bounded in number and time.
+//!
+//! Left out: IPv4 inside, since carnet's tunnels carry IPv6.
+
+use std::collections::{HashMap, VecDeque};
+use std::net::Ipv6Addr;
+use std::time::Duration;
+
+use carnet_base::Time;
+use carnet_mobility::flow::{Flow, FlowAction};
+use carnet_wire::extension::upper_layer;
+use carnet_wire::fragment::FragmentHeader;
+use carnet_wire::ipv6::{HEADER_LEN, Header, protocol};
+
+use super::desired::{Distribution, DistributionRule, Member, TunnelEnd};
+use super::path_mtu::Ends;
+
+/// A share that becomes another by no more than this factor stays as it is.
+const TOLERANCE: f64 = 1.25;
+/// Packets in fragments of which is remembered what the first one showed.
+const FRAGMENTED_MAX: usize = 256;
+const FRAGMENTED_LIFETIME: Duration = Duration::from_secs(10);
+
+const PROTOCOL_DCCP: u8 = 33;
+const PROTOCOL_SCTP: u8 = 132;
+const PROTOCOL_UDP_LITE: u8 = 136;
+
+/// Where a packet goes.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Choice {
+    /// Into this tunnel.
+    One(Ends),
+    /// Into each of these.
+    All(Vec<Ends>),
+    /// None of the tunnels is there.
+    None,
+}
+
+/// Source, destination and Identification of a packet in fragments.
+type FragmentName = (Ipv6Addr, Ipv6Addr, u32);
+
+/// The rules, and what is remembered to keep them.
+#[derive(Debug, Clone)]
+pub struct Distributor {
+    end: TunnelEnd,
+    rules: Vec<Rule>,
+    /// Makes it impossible to choose addresses and ports for a tunnel.
+    key: u64,
+    fragmented: HashMap<FragmentName, (Time, Flow)>,
+    /// The same in the order of arrival.
+    order: VecDeque<(Time, FragmentName)>,
+}
+
+#[derive(Debug, Clone)]
+struct Rule {
+    rule: DistributionRule,
+    /// Of each member: what it is known by, and the weight in use.
+    weights: Vec<(u64, f64)>,
+}
+
+/// What a member is known by, whatever its weight and, with a Binding Identifier, its addresses.
+fn identity(member: &Member) -> u64 {
+    match member.bid {
+        Some(bid) => mix(u64::from(bid) | 1 << 32),
+        None => [member.local, member.remote]
+            .iter()
+            .flat_map(|end| end.to_string().into_bytes())
+            .fold(0xcbf2_9ce4_8422_2325, |hash, octet| {
+                (hash ^ u64::from(octet)).wrapping_mul(0x0000_0100_0000_01b3)
+            }),
+    }
+}
+
+fn mix(mut value: u64) -> u64 {
+    value = (value ^ (value >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+    value = (value ^ (value >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+    value ^ (value >> 31)
+}
+
+impl Distributor {
+    /// The distributor for these rules. It goes on where `before` was; `key` counts without one.
+    pub fn new(distribution: &Distribution, before: Option<Distributor>, key: u64) -> Distributor {
+        let rules = distribution.rules.iter();
+        let rules = rules.map(|rule| {
+            let old = before.iter().flat_map(|before| &before.rules);
+            // Rules have no name; one with the same selector is the same.
+            let old = old.clone().find(|old| old.rule.selector == rule.selector);
+            Rule { rule: rule.clone(), weights: weights(rule, old) }
+        });
+        let rules = rules.collect();
+        match before {
+            Some(before) => Distributor { end: distribution.end, rules, ..before },
+            None => Distributor {
+                end: distribution.end,
+                rules,
+                key,
+                fragmented: HashMap::new(),
+                order: VecDeque::new(),
+            },
+        }
+    }
+
+    /// Whether any packet goes into several tunnels.
+    pub fn duplicates(&self) -> bool {
+        self.rules.iter().any(|rule| rule.rule.action == FlowAction::Duplicate)
+    }
+
+    /// Where `packet` goes; `exists` tells which tunnels are there.
+    pub fn choose(
+        &mut self,
+        now: Time,
+        header: &Header,
+        packet: &[u8],
+        exists: impl Fn(&Ends) -> bool,
+    ) -> Choice {
+        let flow = self.flow(now, header, packet);
+        let seen = match self.end {
+            TunnelEnd::HomeAgent => flow,
+            TunnelEnd::MobileRouter => flow.reversed(),
+        };
+        for Rule { rule, weights } in &self.rules {
+            if rule.selector.is_some_and(|selector| !selector.matches(&seen)) {
+                continue;
+            }
+            let ends = |member: &Member| (member.local, member.remote);
+            let mut living = rule.members.iter().zip(weights).filter(|(member, _)| exists(&ends(member)));
+            let choice = match rule.action {
+                FlowAction::Failover => living.next().map(|(member, _)| Choice::One(ends(member))),
+                FlowAction::Balance => {
+                    let conversation = self.conversation(&seen);
+                    living
+                        .map(|(member, weight)| (member, score(conversation, *weight)))
+                        .min_by(|(_, one), (_, other)| one.total_cmp(other))
+                        .map(|(member, _)| Choice::One(ends(member)))
+                }
+                FlowAction::Duplicate => {
+                    let all: Vec<Ends> = living.map(|(member, _)| ends(member)).collect();
+                    (!all.is_empty()).then_some(Choice::All(all))
+                }
+            };
+            if let Some(choice) = choice {
+                return choice;
+            }
+        }
+        Choice::None
+    }
+
+    /// A keyed hash of what a conversation is: addresses, protocol and ports. Seen from the mobile network both
+    /// directions are the same, so that both ends choose alike where they have the same key.
+    fn conversation(&self, flow: &Flow) -> u64 {
+        let ports = flow.ports.map_or(0, |(one, other)| u64::from(one) << 16 | u64::from(other));
+        let rest = u64::from(flow.next_header) << 32 | ports;
+        let mut hash = self.key;
+        for address in [u128::from(flow.source), u128::from(flow.destination)] {
+            hash = mix(hash ^ address as u64);
+            hash = mix(hash ^ (address >> 64) as u64);
+        }
+        mix(hash ^ rest)
+    }
+
+    /// What the rules look at.
+    fn flow(&mut self, now: Time, header: &Header, packet: &[u8]) -> Flow {
+        let mut flow = Flow {
+            source: header.source,
+            destination: header.destination,
+            traffic_class: header.traffic_class,
+            flow_label: header.flow_label,
+            next_header: header.next_header,
+            ports: None,
+            spi: None,
+        };
+        let Some((upper, offset, whole)) = upper_layer(packet) else { return flow };
+        flow.next_header = upper;
+        let rest = packet.get(offset..).unwrap_or_default();
+        if whole {
+            let word = |at: usize| rest.get(at..at + 4).and_then(|octets| <[u8; 4]>::try_from(octets).ok());
+            match upper {
+                protocol::TCP | protocol::UDP | PROTOCOL_DCCP | PROTOCOL_SCTP | PROTOCOL_UDP_LITE => {
+                    flow.ports =
+                        word(0).map(|[a, b, c, d]| (u16::from_be_bytes([a, b]), u16::from_be_bytes([c, d])));
+                }
+                protocol::ESP => flow.spi = word(0).map(u32::from_be_bytes),
+                protocol::AUTHENTICATION => flow.spi = word(4).map(u32::from_be_bytes),
+                _ => {}
+            }
+        }
+        let Some(fragment) = fragment_of(packet) else { return flow };
+        let name = (header.source, header.destination, fragment.identification);
+        if fragment.is_later() {
+            let known = self.fragmented.get(&name);
+            return known
+                .filter(|(since, _)| now.saturating_since(*since) < FRAGMENTED_LIFETIME)
+                .map_or(flow, |(_, first)| *first);
+        }
+        if fragment.more {
+            self.remember(now, name, flow);
+        }
+        flow
+    }
+
+    fn remember(&mut self, now: Time, name: FragmentName, flow: Flow) {
+        while let Some((since, oldest)) = self.order.front().copied() {
+            if self.order.len() < FRAGMENTED_MAX && now.saturating_since(since) < FRAGMENTED_LIFETIME {
+                break;
+            }
+            self.order.pop_front();
+            // The same name may have come again since.
+            if self.fragmented.get(&oldest).is_some_and(|(at, _)| *at == since) {
+                self.fragmented.remove(&oldest);
+            }
+        }
+        self.fragmented.insert(name, (now, flow));
+        self.order.push_back((now, name));
+    }
+}
+
+/// The Fragment header, where there is one.
+fn fragment_of(packet: &[u8]) -> Option<FragmentHeader> {
+    let mut next = Header::parse(packet).ok()?.next_header;
+    let mut offset = HEADER_LEN;
+    for _ in 0..carnet_wire::extension::MAX_HEADERS {
+        match next {
+            protocol::FRAGMENT => return FragmentHeader::parse(packet.get(offset..)?).ok(),
+            protocol::HOP_BY_HOP | protocol::ROUTING | protocol::DESTINATION_OPTIONS => {
+                next = *packet.get(offset)?;
+                offset += (usize::from(*packet.get(offset + 1)?) + 1) * 8;
+            }
+            _ => return None,
+        }
+    }
+    None
+}
+
+/// The lower the better: an exponential variate whose rate is the weight. The least of several is each one's with a
+/// probability in proportion to its weight.
+fn score(conversation: u64, (member, weight): (u64, f64)) -> f64 {
+    let hash = mix(conversation ^ member) >> 11;
+    // In (0, 1].
+    let uniform = (hash as f64 + 1.0) / (1_u64 << 53) as f64;
+    -uniform.ln() / weight
+}
+
+/// The weights to use: those of before, as far as the shares are about the same.
+fn weights(rule: &DistributionRule, before: Option<&Rule>) -> Vec<(u64, f64)> {
+    // A weight of zero would be a tunnel for nobody; that is said by leaving it out.
+    let wanted: Vec<(u64, f64)> =
+        rule.members.iter().map(|member| (identity(member), f64::from(member.weight.max(1)))).collect();
+    let old = |id: u64| before?.weights.iter().find(|(known, _)| *known == id).map(|(_, weight)| *weight);
+    // How much more the old weights are than the new ones, for those that stay.
+    let ratios: Vec<f64> =
+        wanted.iter().filter_map(|(id, weight)| old(*id).map(|old| old / weight)).collect();
+    let (least, most) =
+        ratios.iter().fold((f64::INFINITY, 0.0_f64), |(least, most), r| (least.min(*r), most.max(*r)));
+    if ratios.is_empty() || most > least * TOLERANCE {
+        return wanted;
+    }
+    let scale = (least * most).sqrt();
+    wanted.into_iter().map(|(id, weight)| (id, old(id).unwrap_or(weight * scale))).collect()
+}
+
+#[cfg(test)]
+mod tests;

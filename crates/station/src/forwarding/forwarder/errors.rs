@@ -1,0 +1,106 @@
+//! ICMPv6 errors about outer packets (RFC 2473 8).
+
+use std::net::Ipv6Addr;
+
+use carnet_base::{Endpoint, Time};
+use carnet_wire::extension::SEQUENCE_DESTINATION_LEN;
+use carnet_wire::fragment::{FRAGMENT_HEADER_LEN, FragmentHeader};
+use carnet_wire::icmpv6::ErrorMessage;
+use carnet_wire::ipv6::{HEADER_LEN, Header, MIN_MTU, protocol};
+
+use super::{ErrorOutcome, FORGERY_INTERVAL, Forwarder};
+
+/// Packet Too Big about one of the last so many packets that were cut is believed.
+const RECENT_IDENTIFICATIONS: u32 = 4096;
+
+impl Forwarder {
+    /// An ICMPv6 error about an outer packet that `local` sent (RFC 2473 8). Unreachability and too large packets are
+    /// passed on to the inner source as far as the message quotes the inner packet; what Packet Too Big says about
+    /// the path is the caller's to learn.
+    ///
+    /// Anybody can send such a message; it is believed when what it quotes is ours: the outer flow label is a
+    /// keyed hash of the inner header, and the identification of a fragment is one that was used lately. Who sends
+    /// many that are not is guessing.
+    pub fn handle_error(
+        &mut self,
+        now: Time,
+        local: Ipv6Addr,
+        error: ErrorMessage,
+        invoking: &[u8],
+    ) -> ErrorOutcome {
+        let Ok(outer) = Header::parse(invoking) else { return ErrorOutcome::Foreign };
+        let ends = (Endpoint::Ipv6(local), Endpoint::Ipv6(outer.destination));
+        let Some(path) = self.paths.get(&ends).filter(|_| outer.source == local) else {
+            return ErrorOutcome::Foreign;
+        };
+        let Some(quoted) = self.quoted(&outer, invoking) else {
+            if !self.forgeries.allow(now) {
+                self.doubtful_until = now + FORGERY_INTERVAL;
+            }
+            return ErrorOutcome::Handled;
+        };
+        let inner = quoted.and_then(|octets| Header::parse(octets).ok());
+        // What the two ends say to each other, such as probes, is nobody else's business.
+        let own = inner.is_some_and(|inner| {
+            let between = |end| inner.source == end || inner.destination == end;
+            inner.next_header == protocol::ICMPV6 && path.home_agent(ends).is_some_and(between)
+        });
+        let (outcome, relayed) = match error {
+            // RFC 8201 4: less than 1280 is no MTU, and must not be believed.
+            ErrorMessage::PacketTooBig { mtu } if mtu < MIN_MTU as u32 || now < self.doubtful_until => {
+                return ErrorOutcome::Handled;
+            }
+            ErrorMessage::PacketTooBig { mtu } => {
+                let room = mtu - HEADER_LEN as u32;
+                let relayed = ErrorMessage::PacketTooBig { mtu: room.max(MIN_MTU as u32) };
+                (ErrorOutcome::PathMtu(ends, room), relayed)
+            }
+            // RFC 2473 8.3: whatever went wrong in the tunnel, the inner destination is out of reach.
+            ErrorMessage::DestinationUnreachable { .. } | ErrorMessage::TimeExceeded { .. } => {
+                (ErrorOutcome::Handled, ErrorMessage::DestinationUnreachable { code: 3 })
+            }
+            ErrorMessage::ParameterProblem { .. } => return ErrorOutcome::Handled,
+        };
+        if let (Some(inner), Some(quoted), false) = (inner, quoted, own) {
+            let fits = usize::from(inner.payload_length) + HEADER_LEN <= MIN_MTU;
+            if !(fits && matches!(relayed, ErrorMessage::PacketTooBig { .. })) {
+                let speaker = self.speaker(&inner, local);
+                self.error(now, speaker, relayed, quoted);
+            }
+        }
+        outcome
+    }
+
+    /// The inner packet in a quoted outer one, as far as it is quoted: `Some(None)` for a later fragment. `None`
+    /// when the quotation does not prove that the packet was ours.
+    fn quoted<'a>(&self, outer: &Header, invoking: &'a [u8]) -> Option<Option<&'a [u8]>> {
+        let rest = invoking.get(HEADER_LEN..)?;
+        let (next_header, rest) = match outer.next_header {
+            protocol::FRAGMENT => {
+                let fragment = FragmentHeader::parse(rest).ok()?;
+                // Only where packets were cut, and about one of these.
+                let last = self.paths.get(&(outer.source.into(), outer.destination.into()))?.cut?;
+                let age = last.wrapping_sub(fragment.identification);
+                let ours = matches!(fragment.next_header, protocol::IPV6 | protocol::DESTINATION_OPTIONS);
+                if !ours || age > RECENT_IDENTIFICATIONS {
+                    return None;
+                }
+                if fragment.is_later() {
+                    return Some(None);
+                }
+                (fragment.next_header, rest.get(FRAGMENT_HEADER_LEN..)?)
+            }
+            other => (other, rest),
+        };
+        let inner = match next_header {
+            protocol::IPV6 => rest,
+            // One copy of several.
+            protocol::DESTINATION_OPTIONS if rest.first() == Some(&protocol::IPV6) => {
+                rest.get(SEQUENCE_DESTINATION_LEN..)?
+            }
+            _ => return None,
+        };
+        let header = Header::parse(inner).ok()?;
+        (self.flow_label(&header) == outer.flow_label).then_some(Some(inner))
+    }
+}

@@ -1,0 +1,222 @@
+//! The tunnels, and which one takes the packets of a prefix.
+//!
+//! Of the tunnels of a home address that transmit, the one that was told last takes everything, unless there is a
+//! distribution. The prefix tables hold the answer, so that a packet costs no more than looking its prefix up.
+
+use std::net::Ipv6Addr;
+
+use carnet_wire::ipv6::MIN_MTU;
+use ipnet::Ipv6Net;
+
+use super::Forwarder;
+use crate::forwarding::desired::{Distribution, Tunnel, TunnelEnd};
+use crate::forwarding::distribution::Distributor;
+use crate::forwarding::duplicates::Window;
+use crate::forwarding::path_mtu::Ends;
+use crate::forwarding::prefix_table::PrefixTable;
+
+/// What two ends carry: the bindings of all home addresses that share the care-of address.
+#[derive(Debug)]
+pub(super) struct Path {
+    pub(super) bindings: Vec<Tunnel>,
+    /// The least of their MTUs.
+    pub(super) mtu: usize,
+    /// Whether the next packet that goes in is to be reported.
+    pub(super) watched: bool,
+    /// The identification of the last packet that was cut on this path.
+    pub(super) cut: Option<u32>,
+}
+
+impl Path {
+    fn new() -> Path {
+        Path { bindings: Vec::new(), mtu: MIN_MTU, watched: false, cut: None }
+    }
+
+    /// The home agent's address, for a path of IPv6.
+    pub(super) fn home_agent(&self, ends: Ends) -> Option<Ipv6Addr> {
+        self.bindings.first().and_then(|tunnel| match tunnel.end {
+            TunnelEnd::HomeAgent => ends.0.ipv6(),
+            TunnelEnd::MobileRouter => ends.1.ipv6(),
+        })
+    }
+
+    fn set_mtu(&mut self) {
+        let mtu = self.bindings.iter().map(|tunnel| tunnel.mtu).min();
+        self.mtu = mtu.and_then(|mtu| usize::try_from(mtu).ok()).unwrap_or(MIN_MTU);
+    }
+
+    /// The binding that `address` belongs to.
+    pub(super) fn binding_of(&self, address: Ipv6Addr) -> Option<&Tunnel> {
+        self.bindings.iter().find(|tunnel| tunnel.inner.iter().any(|prefix| prefix.contains(&address)))
+    }
+
+    fn of(&self, home_address: Ipv6Addr) -> Option<&Tunnel> {
+        self.bindings.iter().find(|tunnel| tunnel.home_address == home_address)
+    }
+
+    fn take(&mut self, home_address: Ipv6Addr) -> Option<Tunnel> {
+        let at = self.bindings.iter().position(|known| known.home_address == home_address)?;
+        Some(self.bindings.swap_remove(at))
+    }
+}
+
+/// Who sends the packets of a prefix, and where.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Sender {
+    pub(super) home_address: Ipv6Addr,
+    /// The tunnel that takes everything; with a distribution, what no rule has a tunnel for.
+    pub(super) ends: Ends,
+    pub(super) distributed: bool,
+}
+
+/// Which end, and whose.
+pub(super) type Name = (TunnelEnd, Ipv6Addr);
+
+/// The tunnels of one home address.
+#[derive(Debug)]
+pub(super) struct Binding {
+    /// The home agent's address, where there is a distribution.
+    pub(super) home_agent: Ipv6Addr,
+    tunnels: Vec<Ends>,
+    /// The one that was told last to transmit.
+    latest: Option<Ends>,
+    /// What leads to it in the prefix table.
+    prefixes: Vec<Ipv6Net>,
+    pub(super) distributor: Option<Box<Distributor>>,
+    /// What has come in several copies.
+    pub(super) received: Option<Window>,
+}
+
+impl Default for Binding {
+    fn default() -> Binding {
+        Binding {
+            home_agent: Ipv6Addr::UNSPECIFIED,
+            tunnels: Vec::new(),
+            latest: None,
+            prefixes: Vec::new(),
+            distributor: None,
+            received: None,
+        }
+    }
+}
+
+impl Forwarder {
+    /// Creates a tunnel, or replaces the one with the same ends and home address.
+    pub fn set_tunnel(&mut self, tunnel: Tunnel) {
+        let ends = (tunnel.local, tunnel.remote);
+        let name = (tunnel.end, tunnel.home_address);
+        let binding = self.bindings.entry(name).or_default();
+        if !binding.tunnels.contains(&ends) {
+            binding.tunnels.push(ends);
+        }
+        if tunnel.transmit {
+            binding.latest = Some(ends);
+        } else if binding.latest == Some(ends) {
+            binding.latest = None;
+        }
+        let path = self.paths.entry(ends).or_insert_with(Path::new);
+        path.take(tunnel.home_address);
+        path.bindings.push(tunnel);
+        path.set_mtu();
+        self.lead(name);
+    }
+
+    /// Removes a tunnel.
+    pub fn remove_tunnel(&mut self, tunnel: &Tunnel) {
+        let ends = (tunnel.local, tunnel.remote);
+        let name = (tunnel.end, tunnel.home_address);
+        if let Some(path) = self.paths.get_mut(&ends) {
+            path.take(tunnel.home_address);
+            path.set_mtu();
+            if path.bindings.is_empty() {
+                self.paths.remove(&ends);
+            }
+        }
+        if let Some(binding) = self.bindings.get_mut(&name) {
+            binding.tunnels.retain(|known| *known != ends);
+            binding.latest = binding.latest.filter(|latest| *latest != ends);
+        }
+        self.lead(name);
+        self.forget_empty(name);
+    }
+
+    /// From now on these rules say which tunnel a packet takes.
+    pub fn set_distribution(&mut self, distribution: &Distribution) {
+        let name = (distribution.end, distribution.home_address);
+        let (key, sequence) = (self.rng.u64(), self.rng.u64() as u32);
+        // The other end still knows the last numbers when everything else here is forgotten.
+        self.sequences.entry(name).or_insert(sequence);
+        let binding = self.bindings.entry(name).or_default();
+        let before = binding.distributor.take();
+        let distributor = Distributor::new(distribution, before.map(|before| *before), key);
+        binding.home_agent = distribution.home_agent;
+        binding.distributor = Some(Box::new(distributor));
+        self.lead(name);
+    }
+
+    /// From now on one tunnel takes everything.
+    pub fn remove_distribution(&mut self, distribution: &Distribution) {
+        let name = (distribution.end, distribution.home_address);
+        if let Some(binding) = self.bindings.get_mut(&name) {
+            binding.distributor = None;
+        }
+        self.lead(name);
+        self.forget_empty(name);
+    }
+
+    fn forget_empty(&mut self, name: Name) {
+        if self.bindings.get(&name).is_some_and(|b| b.tunnels.is_empty() && b.distributor.is_none()) {
+            self.bindings.remove(&name);
+        }
+    }
+
+    /// Lets the prefixes of a binding lead where it sends now.
+    fn lead(&mut self, name: Name) {
+        let (end, home_address) = name;
+        let Some(binding) = self.bindings.get_mut(&name) else { return };
+        let tunnel = |ends: &Ends| self.paths.get(ends).and_then(|path| path.of(home_address));
+        let transmits = |ends: &&Ends| tunnel(ends).is_some_and(|tunnel| tunnel.transmit);
+        let ends = binding
+            .latest
+            .filter(|ends| transmits(&ends))
+            .or_else(|| binding.tunnels.iter().find(transmits).copied());
+        let wanted = ends.as_ref().and_then(tunnel).map(|tunnel| tunnel.inner.clone()).unwrap_or_default();
+        let distributed = binding.distributor.is_some();
+        let before = std::mem::replace(&mut binding.prefixes, wanted.clone());
+        let table = table_of(&mut self.towards, &mut self.from, end);
+        for prefix in ends.iter().flat_map(|_| &wanted) {
+            if let Some(ends) = ends {
+                table.insert(*prefix, Sender { home_address, ends, distributed });
+            }
+        }
+        for prefix in before.iter().filter(|prefix| !wanted.contains(prefix)) {
+            // Another home address may have taken it over already.
+            let Some(sender) = table.get(*prefix).filter(|sender| sender.home_address == home_address) else {
+                continue;
+            };
+            let ends = sender.ends;
+            table.remove(*prefix);
+            // Or share it, with the same care-of address.
+            let others = self.paths.get(&ends).into_iter().flat_map(|path| &path.bindings);
+            let heir = others
+                .filter(|other| other.home_address != home_address && other.transmit)
+                .find(|other| other.inner.contains(prefix));
+            if let Some(heir) = heir {
+                let distributed =
+                    self.bindings.get(&(end, heir.home_address)).is_some_and(|b| b.distributor.is_some());
+                table.insert(*prefix, Sender { home_address: heir.home_address, ends, distributed });
+            }
+        }
+    }
+}
+
+fn table_of<'a>(
+    towards: &'a mut PrefixTable<Sender>,
+    from: &'a mut PrefixTable<Sender>,
+    end: TunnelEnd,
+) -> &'a mut PrefixTable<Sender> {
+    match end {
+        TunnelEnd::HomeAgent => towards,
+        TunnelEnd::MobileRouter => from,
+    }
+}

@@ -1,0 +1,313 @@
+//! Tunnels inside IPv4, several tunnels at once, and packets that take all of them.
+
+use carnet_mobility::flow::{FlowAction, Ipv6Selector, Range, TrafficSelector};
+use proptest::prelude::{ProptestConfig, any, prop, prop_assert, prop_assert_eq, proptest};
+
+use super::*;
+use crate::forwarding::desired::{Distribution, DistributionRule, Member};
+
+const AGENT: &str = "2001:db8:1::1";
+const HOME: &str = "2001:db8:1::1234";
+const INSIDE: &str = "2001:db8:a::5";
+const OUTSIDE: &str = "2001:db8:99::1";
+
+/// Ends as the mobile router sees them: one of each kind.
+const WAYS: [(&str, &str); 3] = [
+    ("2001:db8:f1::10", AGENT),
+    ("udp:192.0.2.10:4191", "udp:198.51.100.1:4191"),
+    ("203.0.113.10", "198.51.100.1"),
+];
+
+fn way(end: TunnelEnd, way: usize, transmit: bool) -> Tunnel {
+    let (router, agent) = WAYS[way];
+    let (local, remote) = if end == TunnelEnd::MobileRouter { (router, agent) } else { (agent, router) };
+    let made = tunnel(end, local, remote, transmit);
+    let mtu = 1500 - made.remote.overhead();
+    Tunnel { mtu, bid: Some(way as u16 + 1), ..made }
+}
+
+fn distribution(
+    end: TunnelEnd,
+    selector: Option<TrafficSelector>,
+    action: FlowAction,
+    ways: &[usize],
+) -> Distribution {
+    let member = |at: &usize| {
+        let Tunnel { bid, local, remote, .. } = way(end, *at, true);
+        Member { bid, local, remote, weight: 1 }
+    };
+    let rule = |selector, action, ways: &[usize]| DistributionRule {
+        selector,
+        action,
+        members: ways.iter().map(member).collect(),
+    };
+    Distribution {
+        end,
+        home_address: address(HOME),
+        home_agent: address(AGENT),
+        rules: vec![rule(selector, action, ways), rule(None, FlowAction::Failover, &[0, 1, 2])],
+    }
+}
+
+/// Both ends with all tunnels.
+fn both() -> [Forwarder; 2] {
+    [TunnelEnd::MobileRouter, TunnelEnd::HomeAgent].map(|end| {
+        let mut forwarder = Forwarder::new(&mut Rng::new(1));
+        (0..3).for_each(|at| forwarder.set_tunnel(way(end, at, true)));
+        forwarder
+    })
+}
+
+/// What leaves an end: the way it takes and, as the other end would read it, the traffic class outside and the packet.
+fn sent(forwarder: &mut Forwarder, verdict: Verdict, buffer: &PacketBuffer) -> Vec<(usize, Vec<u8>)> {
+    let find = |ends: Ends| {
+        WAYS.iter().position(|(router, agent)| {
+            let there = super::ends(router, agent);
+            ends == there || (ends.1, ends.0) == there
+        })
+    };
+    let packet = |packet: Vec<u8>| {
+        let header = Header::parse(&packet).expect("header");
+        (find((header.source.into(), header.destination.into())).expect("a way"), packet)
+    };
+    let first = match verdict {
+        Verdict::Forward => Some(packet(buffer.as_slice().to_vec())),
+        Verdict::Encapsulate { local, remote, .. } => {
+            Some((find((local, remote)).expect("a way"), buffer.as_slice().to_vec()))
+        }
+        _ => None,
+    };
+    let caused = std::iter::from_fn(|| forwarder.poll_output()).map(|caused| match caused {
+        Caused::Packet(octets) => packet(octets),
+        Caused::Encapsulated { ends, packet, .. } => (find(ends).expect("a way"), packet),
+    });
+    first.into_iter().chain(caused).collect()
+}
+
+/// Takes in what came by a way, as the station does.
+fn arrive(
+    forwarder: &mut Forwarder,
+    end: TunnelEnd,
+    (at, octets): &(usize, Vec<u8>),
+) -> Result<Vec<u8>, TunnelDrop> {
+    let tunnel = way(end, *at, true);
+    let mut buffer = PacketBuffer::new();
+    buffer.copy_from(octets);
+    let header = Header::parse(octets).expect("header");
+    let extensions = carnet_wire::extension::Extensions::parse(octets).expect("extensions");
+    let numbered = header.next_header == protocol::DESTINATION_OPTIONS;
+    let offset = if *at == 0 || numbered { extensions.offset } else { 0 };
+    let ends = (tunnel.local, tunnel.remote);
+    forwarder
+        .decapsulate(ends, header.traffic_class, extensions.sequence, offset, &mut buffer)
+        .map(|()| buffer.as_slice().to_vec())
+        .map_err(|(reason, _)| reason)
+}
+
+fn udp(source: &str, destination: &str, ports: (u16, u16), content: u32) -> PacketBuffer {
+    let mut buffer = packet(source, destination, 100);
+    let octets = buffer.as_mut_slice();
+    octets[6] = protocol::UDP;
+    octets[40..42].copy_from_slice(&ports.0.to_be_bytes());
+    octets[42..44].copy_from_slice(&ports.1.to_be_bytes());
+    octets[48..52].copy_from_slice(&content.to_be_bytes());
+    buffer
+}
+
+fn ports(port: u16) -> Option<TrafficSelector> {
+    let range = Some(Range::only(port));
+    Some(TrafficSelector::Ipv6(Ipv6Selector { destination_port: range, ..Ipv6Selector::default() }))
+}
+
+#[test]
+fn inside_ipv4_the_packet_stays_as_it_is_and_the_ends_are_named() {
+    for (at, mtu) in [(1, 1472), (2, 1480)] {
+        let mut forwarder = Forwarder::new(&mut Rng::new(1));
+        let made = way(TunnelEnd::MobileRouter, at, true);
+        forwarder.set_tunnel(made.clone());
+        for (length, may_fragment) in [(100, false), (mtu, false)] {
+            let mut buffer = packet(INSIDE, OUTSIDE, length);
+            let before = buffer.as_slice().to_vec();
+            let expected = Verdict::Encapsulate { local: made.local, remote: made.remote, may_fragment };
+            assert_eq!(encapsulate(&mut forwarder, &mut buffer), expected);
+            assert_eq!(buffer.as_slice(), before);
+        }
+        let mut large = packet(INSIDE, OUTSIDE, mtu + 1);
+        assert_eq!(encapsulate(&mut forwarder, &mut large), Verdict::from(TunnelDrop::TooBig));
+        assert!(caused(&mut forwarder).is_some(), "Packet Too Big");
+        // A path that carries less: up to 1280 octets may be cut.
+        forwarder.set_tunnel(Tunnel { mtu: 1100, ..made });
+        for (length, expected) in [(1100, false), (1101, true), (1280, true)] {
+            let mut buffer = packet(INSIDE, OUTSIDE, length);
+            let verdict = encapsulate(&mut forwarder, &mut buffer);
+            assert!(
+                matches!(verdict, Verdict::Encapsulate { may_fragment, .. } if may_fragment == expected),
+                "{length}: {verdict:?}"
+            );
+        }
+    }
+}
+
+#[test]
+fn inside_ipv4_the_checks_are_the_same_and_congestion_passes() {
+    let [_, mut agent] = both();
+    let tunnel = way(TunnelEnd::HomeAgent, 1, true);
+    let ends = (tunnel.local, tunnel.remote);
+    let mut take = |ends, class, source: &str| {
+        let mut buffer = packet(source, OUTSIDE, 100);
+        buffer.as_mut_slice()[1] |= 0x20;
+        let result = agent.decapsulate(ends, class, None, 0, &mut buffer).map_err(|(reason, _)| reason);
+        result.map(|()| Header::parse(buffer.as_slice()).expect("header").traffic_class)
+    };
+    assert_eq!(take(ends, 0, INSIDE), Ok(2));
+    assert_eq!(take(ends, 3, INSIDE), Ok(3), "RFC 6040");
+    assert_eq!(take(ends, 0, "2001:db8:b::5"), Err(TunnelDrop::InnerSource));
+    let stranger = (ends.0, "udp:192.0.2.10:4192".parse().expect("endpoint"));
+    assert_eq!(take(stranger, 0, INSIDE), Err(TunnelDrop::OuterSource), "another port is another sender");
+}
+
+#[test]
+fn each_kind_of_traffic_takes_its_way_in_both_directions() {
+    let ends = [TunnelEnd::MobileRouter, TunnelEnd::HomeAgent];
+    let mut forwarders = both();
+    for (forwarder, end) in forwarders.iter_mut().zip(ends) {
+        forwarder.set_distribution(&distribution(end, ports(5000), FlowAction::Failover, &[2]));
+    }
+    // The selector names the port on the mobile side.
+    for (from, special, other) in [
+        (0, udp(INSIDE, OUTSIDE, (5000, 9), 0), udp(INSIDE, OUTSIDE, (9, 5000), 0)),
+        (1, udp(OUTSIDE, INSIDE, (9, 5000), 0), udp(OUTSIDE, INSIDE, (5000, 9), 0)),
+    ] {
+        for (mut buffer, expected) in [(special, 2), (other, 0)] {
+            let before = buffer.as_slice().to_vec();
+            let verdict = encapsulate(&mut forwarders[from], &mut buffer);
+            let sent = sent(&mut forwarders[from], verdict, &buffer);
+            assert_eq!(sent.iter().map(|(at, _)| *at).collect::<Vec<_>>(), [expected]);
+            assert_eq!(arrive(&mut forwarders[1 - from], ends[1 - from], &sent[0]), Ok(before));
+        }
+    }
+    // Without its tunnel the special traffic falls back to what all else takes, and no packet is lost.
+    forwarders[0].remove_tunnel(&way(TunnelEnd::MobileRouter, 2, true));
+    let mut buffer = udp(INSIDE, OUTSIDE, (5000, 9), 0);
+    let verdict = encapsulate(&mut forwarders[0], &mut buffer);
+    assert_eq!(sent(&mut forwarders[0], verdict, &buffer)[0].0, 0);
+}
+
+#[test]
+fn copies_have_one_number_and_the_first_one_passes() {
+    for (from, source, destination) in [(0, INSIDE, OUTSIDE), (1, OUTSIDE, INSIDE)] {
+        let ends = [TunnelEnd::MobileRouter, TunnelEnd::HomeAgent];
+        let mut forwarders = both();
+        let all = distribution(ends[from], None, FlowAction::Duplicate, &[0, 1, 2]);
+        forwarders[from].set_distribution(&all);
+        for round in 0..5 {
+            let mut buffer = udp(source, destination, (1, 2), 7);
+            let before = buffer.as_slice().to_vec();
+            assert_eq!(encapsulate(&mut forwarders[from], &mut buffer), Verdict::Consumed);
+            let sent = sent(&mut forwarders[from], Verdict::Consumed, &buffer);
+            assert_eq!(sent.iter().map(|(at, _)| *at).collect::<Vec<_>>(), [0, 1, 2]);
+            let home = [address(HOME), address(AGENT)];
+            for (at, packet) in &sent {
+                let header = Header::parse(packet).expect("header");
+                if *at > 0 {
+                    assert_eq!((header.source, header.destination), (home[from], home[1 - from]));
+                }
+            }
+            // The same content again and again is no copy.
+            for (turn, copy) in [round % 3, (round + 1) % 3, (round + 2) % 3].into_iter().enumerate() {
+                let result = arrive(&mut forwarders[1 - from], ends[1 - from], &sent[copy]);
+                match turn {
+                    0 => assert_eq!(result.as_ref(), Ok(&before)),
+                    _ => assert_eq!(result, Err(TunnelDrop::Duplicate)),
+                }
+            }
+        }
+        let (sender, receiver) = (&forwarders[from].counters, &forwarders[1 - from].counters);
+        assert_eq!((sender.encapsulated, sender.duplicated, receiver.decapsulated), (5, 10, 5));
+    }
+}
+
+#[test]
+fn numbers_cost_room() {
+    let [mut router, _] = both();
+    router.set_distribution(&distribution(TunnelEnd::MobileRouter, None, FlowAction::Duplicate, &[0, 1]));
+    // 1472 in UDP, less an IPv6 header and the number.
+    let mut fits = packet(INSIDE, OUTSIDE, 1424);
+    assert_eq!(encapsulate(&mut router, &mut fits), Verdict::Consumed);
+    for (at, packet) in sent(&mut router, Verdict::Consumed, &fits) {
+        let outer = if at == 0 { 0 } else { 28 };
+        assert!(packet.len() + outer <= 1500, "{at}: {}", packet.len());
+    }
+    let mut large = packet(INSIDE, OUTSIDE, 1425);
+    assert_eq!(encapsulate(&mut router, &mut large), Verdict::from(TunnelDrop::TooBig));
+    let answer = caused(&mut router).expect("Packet Too Big");
+    let (_, message) = Header::parse_packet(&answer).expect("packet");
+    let (error, _) = icmpv6::parse_error(message).expect("error");
+    assert_eq!(error, ErrorMessage::PacketTooBig { mtu: 1424 });
+    // 1280 octets pass everywhere, cut where need be.
+    for at in 0..2 {
+        router.set_tunnel(Tunnel { mtu: 1240, ..way(TunnelEnd::MobileRouter, at, true) });
+    }
+    let mut least = packet(INSIDE, OUTSIDE, 1280);
+    assert_eq!(encapsulate(&mut router, &mut least), Verdict::Consumed);
+    let outputs: Vec<Caused> = std::iter::from_fn(|| router.poll_output()).collect();
+    let pieces =
+        outputs.iter().filter(|caused| matches!(caused, Caused::Packet(p) if p.len() <= 1280)).count();
+    let cut = outputs.iter().filter(|c| matches!(c, Caused::Encapsulated { may_fragment: true, .. })).count();
+    assert_eq!((pieces, cut, outputs.len()), (2, 1, 3));
+}
+
+#[test]
+fn an_error_about_a_copy_is_believed() {
+    let [mut router, _] = both();
+    router.set_distribution(&distribution(TunnelEnd::MobileRouter, None, FlowAction::Duplicate, &[0, 1]));
+    let mut buffer = packet(INSIDE, OUTSIDE, 1400);
+    encapsulate(&mut router, &mut buffer);
+    let (_, outer) = sent(&mut router, Verdict::Consumed, &buffer).remove(0);
+    let local = address("2001:db8:f1::10");
+    let outcome = router.handle_error(Time::ZERO, local, ErrorMessage::PacketTooBig { mtu: 1300 }, &outer);
+    assert_eq!(outcome, ErrorOutcome::PathMtu(ends("2001:db8:f1::10", AGENT), 1260));
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(64))]
+
+    /// Tunnels come and go and rules change, packet by packet: whatever is sent by a living way arrives, once, and
+    /// what takes one way only is sent once.
+    #[test]
+    fn nothing_is_lost_or_doubled_while_ways_and_rules_change(
+        steps in prop::collection::vec((0u8..6, 0usize..3, any::<u16>()), 1..200),
+    ) {
+        let (router, agent) = (TunnelEnd::MobileRouter, TunnelEnd::HomeAgent);
+        let mut forwarders = both();
+        let [from, to] = &mut forwarders;
+        // The receiver accepts from all ways all the time; the sender's come and go.
+        let mut there = [true; 3];
+        let mut content = 0;
+        for (step, at, port) in steps {
+            match step {
+                0 if there.iter().filter(|there| **there).count() > 1 => {
+                    from.remove_tunnel(&way(router, at, true));
+                    there[at] = false;
+                }
+                1 => {
+                    from.set_tunnel(way(router, at, true));
+                    there[at] = true;
+                }
+                2 => from.set_distribution(&distribution(router, None, FlowAction::Duplicate, &[0, 1, 2])),
+                3 => from.set_distribution(&distribution(router, ports(port), FlowAction::Balance, &[0, 1, 2])),
+                4 => from.remove_distribution(&distribution(router, None, FlowAction::Balance, &[])),
+                _ => {}
+            }
+            content += 1;
+            let mut buffer = udp(INSIDE, OUTSIDE, (port, 80), content);
+            let before = buffer.as_slice().to_vec();
+            let verdict = encapsulate(from, &mut buffer);
+            let sent = sent(from, verdict, &buffer);
+            prop_assert!(!sent.is_empty(), "{verdict:?}");
+            prop_assert!(sent.iter().all(|(at, _)| there[*at]), "into a tunnel that is gone");
+            let arrived: Vec<_> = sent.iter().filter_map(|sent| arrive(to, agent, sent).ok()).collect();
+            prop_assert_eq!(arrived, vec![before]);
+        }
+    }
+}
