@@ -30,6 +30,7 @@ pub(super) fn check(draft: &Draft, sink: &Sink<'_>) {
     if let Some(geonet) = &draft.geonet {
         radio(geonet, draft, sink);
         areas(geonet, sink);
+        ipv6(geonet, draft, sink);
     }
 }
 
@@ -132,6 +133,13 @@ fn radio(geonet: &GeonetDraft, draft: &Draft, sink: &Sink<'_>) {
     let Some(at) = &geonet.interface else { return };
     let Some(name) = at.value.name() else { return };
     let interface = At { value: name.to_owned(), at: at.at };
+    if let Some((other, what)) = interfaces(draft).into_iter().find(|(other, _)| other.value == name) {
+        taken(&interface, what, other, sink);
+    }
+}
+
+/// The interfaces of the other roles, and what they are to them.
+fn interfaces(draft: &Draft) -> Vec<(&At<String>, &'static str)> {
     let router = draft.mobile_router.as_ref();
     let uplinks = router.and_then(|router| router.uplinks.as_deref()).unwrap_or_default();
     let uplinks =
@@ -140,8 +148,43 @@ fn radio(geonet: &GeonetDraft, draft: &Draft, sink: &Sink<'_>) {
     let lan = lan.iter().map(|other| (other, "in the lan"));
     let home_link = draft.home_agent.as_ref().and_then(|agent| agent.home_link.as_ref()?.as_ref());
     let home_link = home_link.into_iter().map(|other| (other, "the home link"));
-    if let Some((other, what)) = uplinks.chain(lan).chain(home_link).find(|(other, _)| other.value == name) {
-        taken(&interface, what, other, sink);
+    uplinks.chain(lan).chain(home_link).collect()
+}
+
+/// carnet makes the interfaces of IPv6 over GeoNetworking: nobody else has one of that name. One of them is always
+/// there, and each group leads to one area.
+fn ipv6(geonet: &GeonetDraft, draft: &Draft, sink: &Sink<'_>) {
+    let areas = geonet.areas.as_deref().unwrap_or_default();
+    let main = geonet.ipv6_interface.as_ref();
+    let dynamic = geonet.ipv6.as_ref().and_then(|ipv6| ipv6.dynamic_interface.as_ref());
+    let of_areas = areas.iter().filter_map(|area| area.ipv6_interface.as_ref()?.as_ref());
+    if let Some(None) = main {
+        const EXPECTED: &str =
+            "goes with IPv6 over GeoNetworking, expected `geonet.ipv6_interface` beside it";
+        let table = geonet.ipv6.as_ref().and_then(|ipv6| ipv6.at);
+        for at in table.into_iter().chain(of_areas.clone().map(|interface| interface.at)) {
+            sink.push(at, EXPECTED);
+        }
+    }
+    let mut others = interfaces(draft);
+    let radio = geonet.interface.as_ref();
+    let radio = radio.and_then(|at| Some(At { value: at.value.name()?.to_owned(), at: at.at }));
+    others.extend(radio.iter().map(|radio| (radio, "the radio")));
+    for interface in main.into_iter().flatten().chain(dynamic).chain(of_areas) {
+        match others.iter().find(|(other, _)| other.value == interface.value) {
+            Some((other, what)) => taken(interface, what, other, sink),
+            None => others.push((interface, "an IPv6 interface")),
+        }
+    }
+    let mut groups: Vec<At<Ipv6Addr>> = Vec::new();
+    for group in areas.iter().filter_map(|area| area.group?) {
+        match groups.iter().find(|other| other.value == group.value) {
+            Some(other) => {
+                let place = sink.place(other.at);
+                sink.push(group.at, format!("{} is an area's at {place}, expected another", group.value));
+            }
+            None => groups.push(group),
+        }
     }
 }
 

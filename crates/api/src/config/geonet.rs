@@ -1,8 +1,10 @@
 //! `[geonet]` of the config file: the GeoNetworking router.
 
-use std::net::SocketAddr;
+use std::net::{Ipv6Addr, SocketAddr};
 use std::path::PathBuf;
 use std::time::Duration;
+
+use ipnet::Ipv6Net;
 
 use super::mib::Mib;
 use crate::address::MacAddress;
@@ -22,6 +24,8 @@ pub struct Geonet {
     pub set_link_address: bool,
     /// Where its position comes from.
     pub position: PositionSource,
+    /// IPv6 over GeoNetworking, if there shall be any.
+    pub ipv6: Option<Ipv6>,
     /// How packets find their way.
     pub forwarding: Forwarding,
     /// When beacons are sent.
@@ -169,6 +173,19 @@ impl Coordinates {
     }
 }
 
+/// `geonet.ipv6_interface` and `geonet.ipv6`
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Ipv6 {
+    /// The interface to everybody within some hops.
+    pub interface: String,
+    /// The interface where packets to areas without one come out.
+    pub dynamic_interface: Option<String>,
+    /// So many interfaces may be made because of Router Advertisements.
+    pub learnt_links: u8,
+    /// Hops that packets go; `mib.default_hop_limit` if `None`.
+    pub hop_limit: Option<u8>,
+}
+
 /// `geonet.forwarding`
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Forwarding {
@@ -291,4 +308,10 @@ pub struct Area {
     pub distance_b_m: u16,
     /// Degrees clockwise from North, 0 to 359; 0 for a circle.
     pub angle_deg: u16,
+    /// The IPv6 multicast group of everybody inside.
+    pub group: Option<Ipv6Addr>,
+    /// The IPv6 subnet of the area.
+    pub prefix: Option<Ipv6Net>,
+    /// The interface to everybody inside.
+    pub ipv6_interface: Option<String>,
 }

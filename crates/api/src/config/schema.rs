@@ -148,12 +148,26 @@ pub(super) const GEONET: Section = Section {
         key("position", "position", "required"),
         key("range", "length", "\"1km\""),
         key("standard", "\"1.4.1\", \"1.3.1\" or \"1.2.1\"", "\"1.4.1\""),
+        key("ipv6_interface", "interface", "none"),
+        key("ipv6", "table", "none"),
         key("forwarding", "table", "none"),
         key("beacon", "table", "none"),
         key("mib", "table", "none"),
         key("area", "tables", "none"),
     ],
-    later: &["ipv6_interface"],
+    later: &[],
+};
+
+/// `[geonet.ipv6]`, or the inline table `ipv6`.
+pub(super) const IPV6: Section = Section {
+    header: "[geonet.ipv6]",
+    path: "geonet.ipv6",
+    keys: &[
+        key("dynamic_interface", "interface", "none"),
+        key("learnt_links", "integer, 0 to 64", "0"),
+        key("hop_limit", "integer, 1 to 255", "none"),
+    ],
+    later: &[],
 };
 
 /// `[geonet.forwarding]`, or the inline table `forwarding`.
@@ -237,8 +251,11 @@ pub(super) const AREA: Section = Section {
         key("distance_a", "length", "none"),
         key("distance_b", "length", "none"),
         key("angle", "integer, 0 to 359", "0"),
+        key("group", "multicast group", "none"),
+        key("prefix", "prefix", "none"),
+        key("ipv6_interface", "interface", "none"),
     ],
-    later: &["group"],
+    later: &[],
 };
 
 /// `[conformance]`
@@ -251,7 +268,7 @@ pub(super) const CONFORMANCE: Section = Section {
 
 /// All tables but the top.
 #[cfg(test)]
-pub(super) const SECTIONS: [&Section; 13] = [
+pub(super) const SECTIONS: [&Section; 14] = [
     &STATION,
     &DATAPLANE,
     &HOME_AGENT,
@@ -260,6 +277,7 @@ pub(super) const SECTIONS: [&Section; 13] = [
     &UPLINK,
     &AUTH,
     &GEONET,
+    &IPV6,
     &FORWARDING,
     &BEACON,
     &MIB,

@@ -171,6 +171,7 @@ fn every_key_arrives() {
             station_type: StationType::Bus,
             address: GeonetAddress::Managed(MacAddress([2, 0, 0, 0, 0, 10])),
             set_link_address: true,
+            ipv6: None,
             position: PositionSource::Gpsd { host: "::1".into(), port: 2947, device: None },
             forwarding: Forwarding {
                 unicast: UnicastForwarding::ContentionBased,
@@ -195,6 +196,9 @@ fn every_key_arrives() {
                 distance_a_m: 300,
                 distance_b_m: 50,
                 angle_deg: 45,
+                group: None,
+                prefix: None,
+                ipv6_interface: None,
             }],
         }),
         conformance: Some(Conformance { upper_tester: "[::1]:12345".parse().expect("an address") }),

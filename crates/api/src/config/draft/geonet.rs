@@ -1,11 +1,14 @@
 //! `[geonet]` as it was read.
 
+use std::net::Ipv6Addr;
 use std::time::Duration;
+
+use ipnet::Ipv6Net;
 
 use super::super::errors::Sink;
 use super::super::geonet::{
     Area, AreaForwarding, AreaShape, Beacon, BeaconInterval, Coordinates, Forwarding, Geonet, GeonetAddress,
-    GeonetInterface, MultiHopBeacons, Planarisation, PositionSource, Recovery, Standard, StationType,
+    GeonetInterface, Ipv6, MultiHopBeacons, Planarisation, PositionSource, Recovery, Standard, StationType,
     UnicastForwarding,
 };
 use super::super::mib::Mib;
@@ -29,12 +32,23 @@ pub(in crate::config) struct GeonetDraft {
     address: Option<GeonetAddress>,
     set_link_address: Option<bool>,
     position: Option<PositionSource>,
+    pub ipv6_interface: Option<Option<At<String>>>,
+    pub ipv6: Option<Ipv6Draft>,
     forwarding: Option<Forwarding>,
     beacon: Option<Beacon>,
     range_m: Option<u16>,
     standard: Option<Standard>,
     mib: Option<Mib>,
     pub areas: Option<Vec<AreaDraft>>,
+}
+
+/// `[geonet.ipv6]`
+pub(in crate::config) struct Ipv6Draft {
+    /// Where it stands, if it is there.
+    pub at: Option<usize>,
+    pub dynamic_interface: Option<At<String>>,
+    learnt_links: u8,
+    hop_limit: Option<u8>,
 }
 
 /// `[[geonet.area]]`
@@ -44,6 +58,9 @@ pub(in crate::config) struct AreaDraft {
     center: Option<Coordinates>,
     /// Distances a and b, and the angle.
     extent: Option<(u16, u16, u16)>,
+    pub group: Option<Option<At<Ipv6Addr>>>,
+    prefix: Option<Option<At<Ipv6Net>>>,
+    pub ipv6_interface: Option<Option<At<String>>>,
 }
 
 impl GeonetDraft {
@@ -76,6 +93,13 @@ impl GeonetDraft {
             position: position
                 .and_then(|value| value.parse(values::POSITION, |text| values::position(text, sink.file())))
                 .map(|position| position.value),
+            ipv6_interface: interface_name(table, "ipv6_interface"),
+            ipv6: match table.get("ipv6") {
+                Some(value) => value.table(&schema::IPV6).and_then(|table| Ipv6Draft::read(&table)),
+                None => {
+                    Some(Ipv6Draft { at: None, dynamic_interface: None, learnt_links: 0, hop_limit: None })
+                }
+            },
             forwarding: match forwarding {
                 Some(value) => value.table(&schema::FORWARDING).and_then(|table| read_forwarding(&table)),
                 None => Some(Forwarding::default()),
@@ -104,7 +128,14 @@ impl GeonetDraft {
     }
 
     pub(in crate::config) fn finish(self) -> Option<Geonet> {
+        let ipv6 = self.ipv6?;
         Some(Geonet {
+            ipv6: self.ipv6_interface?.map(|interface| Ipv6 {
+                interface: interface.value,
+                dynamic_interface: ipv6.dynamic_interface.map(|interface| interface.value),
+                learnt_links: ipv6.learnt_links,
+                hop_limit: ipv6.hop_limit,
+            }),
             interface: self.interface?.value,
             station_type: self.station_type?,
             address: self.address?,
@@ -116,6 +147,23 @@ impl GeonetDraft {
             standard: self.standard?,
             mib: self.mib?,
             areas: self.areas?.into_iter().map(AreaDraft::finish).collect::<Option<Vec<Area>>>()?,
+        })
+    }
+}
+
+impl Ipv6Draft {
+    fn read(table: &Table<'_>) -> Option<Ipv6Draft> {
+        let dynamic_interface = interface_name(table, "dynamic_interface");
+        let learnt_links = integer(table, "learnt_links", 0, 64, 0);
+        let hop_limit = match table.get("hop_limit") {
+            Some(value) => value.integer(1, 255).map(|limit| u8::try_from(limit.value).ok()),
+            None => Some(None),
+        };
+        Some(Ipv6Draft {
+            at: Some(table.at()),
+            dynamic_interface: dynamic_interface?,
+            learnt_links: u8::try_from(learnt_links?).ok()?,
+            hop_limit: hop_limit?,
         })
     }
 }
@@ -136,6 +184,15 @@ impl AreaDraft {
             shape,
             center: table.need("center", values::CENTER).and_then(|value| center(&value)),
             extent: extent(table, shape, largest, sink),
+            group: match table.get("group") {
+                Some(value) => value.parse(values::GROUP, values::group).map(Some),
+                None => Some(None),
+            },
+            prefix: match table.get("prefix") {
+                Some(value) => value.parse(common::PREFIX, values::subnet).map(Some),
+                None => Some(None),
+            },
+            ipv6_interface: interface_name(table, "ipv6_interface"),
         }
     }
 
@@ -148,7 +205,18 @@ impl AreaDraft {
             distance_a_m,
             distance_b_m,
             angle_deg,
+            group: self.group?.map(|group| group.value),
+            prefix: self.prefix?.map(|prefix| prefix.value),
+            ipv6_interface: self.ipv6_interface?.map(|interface| interface.value),
         })
+    }
+}
+
+/// The name of an interface, if one is given.
+fn interface_name(table: &Table<'_>, name: &'static str) -> Option<Option<At<String>>> {
+    match table.get(name) {
+        Some(value) => value.parse(common::INTERFACE, common::interface).map(Some),
+        None => Some(None),
     }
 }
 

@@ -44,6 +44,7 @@ fn a_station_may_do_geonetworking_alone() {
             address: GeonetAddress::Auto,
             set_link_address: true,
             position: PositionSource::Fixed(PARIS),
+            ipv6: None,
             forwarding: Forwarding {
                 unicast: UnicastForwarding::Greedy,
                 area: AreaForwarding::ContentionBased,
@@ -118,6 +119,9 @@ fn areas_of_every_shape() {
         distance_a_m,
         distance_b_m,
         angle_deg: 0,
+        group: None,
+        prefix: None,
+        ipv6_interface: None,
     };
     let there = Coordinates { latitude: -10_000_000, longitude: 100_000_000 };
     assert_eq!(
@@ -139,20 +143,6 @@ fn a_trace_is_found_beside_the_config() {
 #[test]
 fn keys_and_values() {
     check(&[
-        (
-            "interface = \"wlan1\"",
-            "ipv6_interface = \"gn0\"\ninterface = \"wlan1\"",
-            &[
-                "c.toml:48:1: `geonet.ipv6_interface` is not in this version, expected `interface`, `station_type`, `address`, `set_link_address`, `position`, `range`, `standard`, `forwarding`, `beacon`, `mib` or `area`",
-            ],
-        ),
-        (
-            "angle = 45",
-            "group = \"ff3e:40:2001:db8:1::1\"",
-            &[
-                "c.toml:74:1: `geonet.area.group` is not in this version, expected `name`, `shape`, `center`, `radius`, `distance_a`, `distance_b` or `angle`",
-            ],
-        ),
         (
             "planarisation = \"rng\"",
             "planarization = \"rng\"",
@@ -431,4 +421,94 @@ fn the_parameters_of_the_standard() {
     let large = "[[geonet.area]]\nname = 'a'\nshape = 'circle'\ncenter = [1, 2]\nradius = '3km'\n";
     assert_eq!(refused(large).len(), 1);
     assert_eq!(geonet(&format!("{SMALL}mib = {{ max_area_size = 30 }}\n{large}")).areas.len(), 1);
+}
+
+#[test]
+fn ipv6_over_geonetworking() {
+    let text = r#"
+ipv6_interface = "gn0"
+ipv6 = { dynamic_interface = "gn1", learnt_links = 4, hop_limit = 5 }
+[[geonet.area]]
+name = "a"
+shape = "circle"
+center = [48.8375, 2.1008]
+radius = "300m"
+group = "ff3e:40:2001:db8:1::1"
+prefix = "2001:db8:1::/64"
+ipv6_interface = "gn2"
+"#;
+    let config = geonet(&format!("{SMALL}{text}"));
+    let ipv6 = config.ipv6.expect("IPv6");
+    assert_eq!((ipv6.interface.as_str(), ipv6.dynamic_interface.as_deref()), ("gn0", Some("gn1")));
+    assert_eq!((ipv6.learnt_links, ipv6.hop_limit), (4, Some(5)));
+    let area = config.areas.first().expect("an area");
+    assert_eq!(area.group, Some("ff3e:40:2001:db8:1::1".parse().expect("an address")));
+    assert_eq!(area.prefix, Some("2001:db8:1::/64".parse().expect("a prefix")));
+    assert_eq!(area.ipv6_interface.as_deref(), Some("gn2"));
+
+    let plain = geonet(&format!("{SMALL}ipv6_interface = \"gn0\"\n")).ipv6.expect("IPv6");
+    assert_eq!((plain.dynamic_interface, plain.learnt_links, plain.hop_limit), (None, 0, None));
+}
+
+#[test]
+fn ipv6_interfaces_and_groups_are_each_one_of_a_kind() {
+    const AREA: &str = "[[geonet.area]]\nname = 'NAME'\nshape = 'circle'\ncenter = [1, 2]\nradius = '1km'\n";
+    let (a, b) = (AREA.replace("NAME", "a"), AREA.replace("NAME", "b"));
+    let cases: [(String, &[&str]); 9] = [
+        (
+            "ipv6 = { hop_limit = 5 }".into(),
+            &["c.toml:7:8: goes with IPv6 over GeoNetworking, expected `geonet.ipv6_interface` beside it"],
+        ),
+        (
+            format!("{a}ipv6_interface = 'gn1'"),
+            &["c.toml:12:18: goes with IPv6 over GeoNetworking, expected `geonet.ipv6_interface` beside it"],
+        ),
+        (
+            "ipv6_interface = 'gn0'\nipv6 = { dynamic_interface = 'gn0' }".into(),
+            &["c.toml:8:30: \"gn0\" is an IPv6 interface already at c.toml:7:18, expected another"],
+        ),
+        (
+            format!("ipv6_interface = 'gn0'\n{a}ipv6_interface = 'gn1'\n{b}ipv6_interface = 'gn1'"),
+            &["c.toml:19:18: \"gn1\" is an IPv6 interface already at c.toml:13:18, expected another"],
+        ),
+        (
+            format!("ipv6_interface = 'gn0'\n{a}group = 'ff3e::1'\n{b}group = 'ff3e::1'"),
+            &["c.toml:19:9: ff3e::1 is an area's at c.toml:13:9, expected another"],
+        ),
+        (
+            format!("{a}group = 'ff02::1'"),
+            &[
+                "c.toml:12:9: `geonet.area.group`: \"ff02::1\" does not leave its link, expected a multicast address of more than link scope such as \"ff3e:40:2001:db8:1::1\"",
+            ],
+        ),
+        (
+            format!("{a}group = '2001:db8::1'"),
+            &[
+                "c.toml:12:9: `geonet.area.group`: \"2001:db8::1\" is no multicast address, expected a multicast address of more than link scope such as \"ff3e:40:2001:db8:1::1\"",
+            ],
+        ),
+        (
+            format!("{a}prefix = '2001:db8::/65'"),
+            &[
+                "c.toml:12:10: `geonet.area.prefix`: 2001:db8::/65 has no room for interface identifiers, expected /64 or shorter",
+            ],
+        ),
+        (
+            "ipv6_interface = 'gn0'\nipv6 = { learnt_links = 65, hop_limit = 0 }".into(),
+            &[
+                "c.toml:8:25: `geonet.ipv6.learnt_links`: 65 is out of range, expected an integer from 0 to 64",
+                "c.toml:8:41: `geonet.ipv6.hop_limit`: 0 is out of range, expected an integer from 1 to 255",
+            ],
+        ),
+    ];
+    for (lines, expected) in cases {
+        assert_eq!(refused(&lines), expected, "{lines}");
+    }
+    // Those of the other roles and the radio are taken.
+    let text = FULL.replace("interface = \"wlan1\"", "ipv6_interface = \"i0\"\ninterface = \"wlan1\"");
+    let found = errors(&text);
+    assert!(matches!(found.as_slice(), [one] if one.contains("\"i0\" is in the lan already")), "{found:?}");
+    let text = FULL.replace("interface = \"wlan1\"", "ipv6_interface = \"wlan1\"\ninterface = \"wlan1\"");
+    let found = errors(&text);
+    assert!(matches!(found.as_slice(), [one] if one.contains("\"wlan1\" is the radio already")), "{found:?}");
 }

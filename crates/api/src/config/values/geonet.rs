@@ -3,6 +3,8 @@
 use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr, SocketAddrV6};
 use std::path::Path;
 
+use ipnet::Ipv6Net;
+
 use super::super::geonet::{Coordinates, GeonetAddress, GeonetInterface, PositionSource, UdpLink};
 use crate::address::MacAddress;
 
@@ -19,11 +21,35 @@ pub(in crate::config) const LENGTH: &str = "a length from 1 m to 65535 m such as
 /// What is expected of a pair of coordinates.
 pub(in crate::config) const CENTER: &str = "[LATITUDE, LONGITUDE] in degrees";
 
+/// What is expected of a multicast group.
+pub(in crate::config) const GROUP: &str =
+    "a multicast address of more than link scope such as \"ff3e:40:2001:db8:1::1\"";
+
 /// Where gpsd listens.
 const GPSD_PORT: u16 = 2947;
 
 /// Units of 0.1 microdegree in a degree.
 const UNITS: f64 = 1e7;
+
+/// The group of an area. Those of link scope are what hosts find each other by.
+pub(in crate::config) fn group(text: &str) -> Result<Ipv6Addr, String> {
+    let wrong = |what: &str| Err(format!("{text:?} {what}, expected {GROUP}"));
+    match text.parse::<Ipv6Addr>() {
+        Ok(group) if !group.is_multicast() => wrong("is no multicast address"),
+        Ok(group) if group.octets()[1] & 0x0f <= 2 => wrong("does not leave its link"),
+        Ok(group) => Ok(group),
+        Err(_) => wrong("is no IPv6 address"),
+    }
+}
+
+/// The subnet of an area: with room for interface identifiers.
+pub(in crate::config) fn subnet(text: &str) -> Result<Ipv6Net, String> {
+    let prefix = super::prefix(text)?;
+    match prefix.prefix_len() {
+        ..=64 => Ok(prefix),
+        _ => Err(format!("{prefix} has no room for interface identifiers, expected /64 or shorter")),
+    }
+}
 
 /// A network interface, or `udp:` with addresses.
 pub(in crate::config) fn link(text: &str) -> Result<GeonetInterface, String> {
