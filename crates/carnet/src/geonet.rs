@@ -1,5 +1,6 @@
 //! GeoNetworking in a running station: its link, its position, and what operators ask of it.
 
+pub mod ipv6;
 mod pings;
 
 use std::future::pending;
@@ -18,15 +19,19 @@ use carnet_geonet::location_table::{Entry, LocationTable};
 use carnet_geonet::{ReceivedFrame, Router};
 use carnet_linux::frame_link::{FrameLink, LinkEvent, LinkState, MacAddress as Mac};
 use carnet_linux::position::{LostReason, PositionEvent, PositionSource, reckoning::Reckoner};
+use carnet_linux::virtual_link::VirtualLinkEvent;
 use carnet_linux::{Result, clock};
 use carnet_station::geonet::echo::{self, Echo};
-use carnet_station::io::{Area, AreaShape, Delivered, Frame, GeonetRequest, GeonetTransport, Position};
+use carnet_station::io::{
+    Area, AreaShape, Delivered, DeliveredKind, Frame, GeonetRequest, GeonetTransport, Position,
+};
 use carnet_wire::btp::{BtpA, BtpB};
 use carnet_wire::geonet::{GnAddress as WireAddress, LongPositionVector, Timestamp};
 use tokio::sync::{broadcast, mpsc};
 use tokio::time::{Duration, sleep};
 use tracing::{debug, info, warn};
 
+use self::ipv6::Interfaces;
 use self::pings::Pings;
 use crate::settings;
 
@@ -52,12 +57,18 @@ pub enum GeonetEvent {
     Ping,
     /// [`Geonet::tell`] is.
     Update,
+    /// The virtual interfaces have something to say.
+    Virtual(VirtualLinkEvent),
 }
 
 /// Everything of a GeoNetworking router that is not the router itself.
 #[derive(Debug)]
 pub struct Geonet {
     link: FrameLink,
+    /// Those of IPv6.
+    pub interfaces: Interfaces,
+    /// What a frame of the link carries, as last told.
+    link_mtu: Option<u32>,
     positions: PositionSource,
     config: config::Geonet,
     /// The station's; `None` until the interface is there to make it of.
@@ -105,6 +116,8 @@ impl Geonet {
         }
         let mut geonet = Geonet {
             link,
+            interfaces: Interfaces::open(config.ipv6.is_some())?,
+            link_mtu: None,
             positions,
             address: mid.map(|mid| settings::geonet::address(config, mid)),
             seen,
@@ -169,6 +182,7 @@ impl Geonet {
             event = self.positions.next_event() => Ok(GeonetEvent::Position(event)),
             () = until(ping) => Ok(GeonetEvent::Ping),
             () = until(update) => Ok(GeonetEvent::Update),
+            event = self.interfaces.next_event() => event.map(GeonetEvent::Virtual),
         }
     }
 
@@ -219,6 +233,16 @@ impl Geonet {
         }
         self.align(now);
         None
+    }
+
+    /// What a frame of the link carries, if that is known and has not been told.
+    pub fn new_mtu(&mut self) -> Option<u32> {
+        let mtu = Some(self.link.mtu()).filter(|mtu| *mtu > 0);
+        if mtu.is_none() || mtu == self.link_mtu {
+            return None;
+        }
+        self.link_mtu = mtu;
+        mtu
     }
 
     /// What the positioning tells, as the router wants it; and what the operator ought to know.
@@ -281,6 +305,13 @@ impl Geonet {
             Some(echo) if echo.is_reply => self.pings.answer(now, &delivered, echo),
             // Without a listener there is nobody to tell.
             _ => drop(self.received.send(received(delivered))),
+        }
+    }
+
+    /// A payload that the host got, for those who listen as well.
+    pub fn overheard(&self, delivered: &Delivered) {
+        if self.received.receiver_count() > 0 {
+            let _heard = self.received.send(received(delivered.clone()));
         }
     }
 
@@ -434,7 +465,7 @@ impl Geonet {
             ("unacknowledged", link.unacknowledged),
         ];
         let named = counts.map(|(name, count)| (format!("geonet.link.{name}"), count));
-        named.into_iter().chain(drops).collect()
+        named.into_iter().chain(drops).chain(self.interfaces.counters()).collect()
     }
 }
 
@@ -510,7 +541,8 @@ fn location(entry: &Entry, now: Timestamp) -> Location {
     }
 }
 
-fn wire_area(area: &config::Area) -> Area {
+/// An area of the config in the units of the wire.
+pub fn wire_area(area: &config::Area) -> Area {
     Area {
         shape: match area.shape {
             config::AreaShape::Circle => AreaShape::Circle,
@@ -530,20 +562,18 @@ fn station_address(station: GnStation) -> std::result::Result<u64, String> {
     match station {
         GnStation::Address(address) => Ok(address.0),
         GnStation::Mac(MacAddress([a, b, c, d, e, f])) => Ok(u64::from_be_bytes([0, 0, a, b, c, d, e, f])),
-        GnStation::Ipv6(address) => Err(format!(
-            "{address}: IPv6 over GeoNetworking is not in this version, expected a GeoNetworking or MAC address"
-        )),
+        GnStation::Ipv6(address) => station_address(ipv6::station_of(address)?),
     }
 }
 
 fn received(delivered: Delivered) -> GnReceived {
     GnReceived {
-        packet_type: match delivered.kind.as_str() {
-            "guc" => GnPacketType::Guc,
-            "gac" => GnPacketType::Gac,
-            "gbc" => GnPacketType::Gbc,
-            "shb" => GnPacketType::Shb,
-            _ => GnPacketType::Tsb,
+        packet_type: match delivered.kind {
+            DeliveredKind::Guc => GnPacketType::Guc,
+            DeliveredKind::Gac => GnPacketType::Gac,
+            DeliveredKind::Gbc => GnPacketType::Gbc,
+            DeliveredKind::Shb => GnPacketType::Shb,
+            DeliveredKind::Tsb => GnPacketType::Tsb,
         },
         next_header: match delivered.next_header {
             1 => GnNextHeader::BtpA,

@@ -13,8 +13,10 @@ use anyhow::{Context, bail};
 use carnet_api::config::Config;
 use carnet_api::model::{self, GnPingEvent, GnPingRequest};
 use carnet_base::{RateLimiter, Time, WallTime};
+use carnet_geonet::ipv6_adaptation;
 use carnet_geonet::{ReceivedFrame, Router};
 use carnet_linux::frame_link::LinkEvent;
+use carnet_linux::virtual_link::{HostFrame, VirtualLinkEvent};
 use carnet_linux::{
     Alarm, DatagramReader, DatagramWriter, Datagrams, Platform, PlatformEvent, TooBig, TunnelIo,
     TunnelReader, TunnelWriter, clock,
@@ -22,7 +24,7 @@ use carnet_linux::{
 use carnet_station::Station;
 use carnet_station::forwarding::forwarder::Verdict;
 use carnet_station::forwarding::packet::PacketBuffer;
-use carnet_station::io::{Command, Event, Frame, Input, Output, Position};
+use carnet_station::io::{Command, Event, Frame, Input, Output, Position, VirtualFrame};
 use serde_json::Value;
 use tokio::signal::unix::{SignalKind, signal};
 use tokio::sync::{broadcast, mpsc};
@@ -81,6 +83,11 @@ pub async fn run(config: Config, path: &Path) -> anyhow::Result<()> {
     let mut runner = Runner::new(config, platform, geonet)?;
     runner.upper_tester = upper_tester;
     runner.carry_out();
+    runner.tell_mtu();
+    if let Some(why) = runner.geonet.as_mut().and_then(|geonet| geonet.interfaces.failure()) {
+        runner.close();
+        bail!("geonet.ipv6_interface cannot be had: {why}");
+    }
     let (requests, mut inbox) = mpsc::channel(REQUESTS);
     let server = http::serve(&runner.config.station.socket, requests, runner.events.clone()).await;
     let server = match server {
@@ -462,6 +469,7 @@ impl Runner {
                     self.input(Input::GeonetAddress(address.0));
                     self.tell_position(now);
                 }
+                self.tell_mtu();
             }
             GeonetEvent::Link(_) => {}
             GeonetEvent::Position(event) => {
@@ -476,6 +484,10 @@ impl Runner {
             }
             GeonetEvent::Update => {
                 self.tell_position(now);
+            }
+            GeonetEvent::Virtual(VirtualLinkEvent::Frames) => self.host_frames(now, wall),
+            GeonetEvent::Virtual(VirtualLinkEvent::Addresses { link, addresses }) => {
+                self.input(Input::VirtualAddresses { link, addresses });
             }
             GeonetEvent::Ping => {
                 let Some(geonet) = &mut self.geonet else { return Ok(()) };
@@ -512,13 +524,50 @@ impl Runner {
             station.handle_frame(now, frame);
             outputs.extend(std::iter::from_fn(|| station.poll_output()));
         });
+        self.carry_collected();
+        result
+    }
+
+    /// Takes a batch of frames that the host has put into virtual interfaces.
+    fn host_frames(&mut self, now: Time, wall: WallTime) {
+        // Under a flood there is always a frame: timers do not wait for it to end.
+        if self.station.poll_timeout().is_some_and(|due| due <= now) {
+            self.input(Input::Timeout);
+        }
+        self.update_position();
+        let Runner { geonet: Some(geonet), station, recorder, outputs, .. } = self else { return };
+        geonet.interfaces.receive(|frame| {
+            let HostFrame { link, destination, source, ether_type, payload } = frame;
+            if recorder.is_active() {
+                let payload = payload.to_vec();
+                let frame = VirtualFrame { link, destination, source, ether_type, payload };
+                recorder.record(now, wall, Input::VirtualFrame(frame));
+            }
+            let frame = ipv6_adaptation::HostFrame { destination, source, ether_type, payload };
+            station.handle_host_frame(now, link, frame);
+            outputs.extend(std::iter::from_fn(|| station.poll_output()));
+        });
+        self.carry_collected();
+    }
+
+    /// Carries out what was collected while frames were received.
+    fn carry_collected(&mut self) {
         let mut outputs = std::mem::take(&mut self.outputs);
         for output in outputs.drain(..) {
             self.carry(output);
         }
         self.outputs = outputs;
         self.carry_out();
-        result
+    }
+
+    /// Lets the station know what a frame of the radio carries.
+    fn tell_mtu(&mut self) {
+        // Only a router can be told.
+        if self.station.geonet().is_some()
+            && let Some(mtu) = self.geonet.as_mut().and_then(Geonet::new_mtu)
+        {
+            self.input(Input::GeonetMtu(mtu));
+        }
     }
 
     /// Carries out what the station wants, in order.
@@ -583,6 +632,31 @@ impl Runner {
                 if let Some(geonet) = &mut self.geonet {
                     geonet.delivered(clock::now(), delivered);
                 }
+            }
+            Output::VirtualLink(link) => {
+                if let Some(geonet) = &mut self.geonet {
+                    geonet.interfaces.set(link);
+                }
+            }
+            Output::VirtualLinkGone(id) => {
+                if let Some(geonet) = &mut self.geonet {
+                    geonet.interfaces.remove(id);
+                }
+            }
+            Output::VirtualFrame(frame) => {
+                if let Some(geonet) = &mut self.geonet {
+                    geonet.interfaces.write(&frame);
+                }
+            }
+            Output::Ipv6 { link, destination, source, delivered } => {
+                if let Some(upper_tester) = &self.upper_tester {
+                    upper_tester.delivered(&delivered);
+                }
+                if let Some(geonet) = &mut self.geonet {
+                    geonet.interfaces.write_packet(link, destination, source, &delivered.payload);
+                    geonet.overheard(&delivered);
+                }
+                self.station.recycle(delivered.payload);
             }
             Output::Event(event) => self.report(&event),
         }

@@ -10,11 +10,15 @@
 
 use carnet_base::hex;
 pub use carnet_base::{Address, Endpoint, Interface, LinkMessage};
+use carnet_geonet::MacAddress;
 pub use carnet_mobility::Event;
 use serde::{Deserialize, Serialize};
 
 use crate::forwarding::desired::Change;
-pub use crate::geonet::io::{Area, AreaShape, Delivered, Frame, GeonetRequest, GeonetTransport, Position};
+pub use crate::geonet::io::{
+    Area, AreaShape, Delivered, DeliveredKind, Frame, GeonetRequest, GeonetTransport, Position, VirtualFrame,
+    VirtualLink,
+};
 
 /// An input to the station.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -69,8 +73,20 @@ pub enum Input {
     Unacknowledged(Frame),
     /// The GN address of this station, from now on: because it became known, or changed.
     GeonetAddress(u64),
+    /// Octets that a frame of the GeoNetworking link carries, from now on.
+    GeonetMtu(u32),
     /// Where the station is now.
     Position(Position),
+    /// A frame that the host has put into a virtual interface.
+    VirtualFrame(VirtualFrame),
+    /// The IPv6 addresses that the host has on a virtual interface, with their prefix lengths: what is not in it is
+    /// gone.
+    VirtualAddresses {
+        /// The interface.
+        link: u32,
+        /// Its addresses.
+        addresses: Vec<(Ipv6Addr, u8)>,
+    },
     /// A payload to be sent over GeoNetworking.
     Geonet(GeonetRequest),
     /// An operator's wish.
@@ -121,6 +137,23 @@ pub enum Output {
     Frame(Frame),
     /// A payload that came over GeoNetworking, for whoever listens.
     Delivered(Delivered),
+    /// There shall be this virtual interface, or it shall be like this from now on.
+    VirtualLink(VirtualLink),
+    /// There shall no longer be this virtual interface.
+    VirtualLinkGone(u32),
+    /// A frame for the host: an answer of the station itself.
+    VirtualFrame(VirtualFrame),
+    /// A frame for the host: an IPv6 packet that came over GeoNetworking. Whoever listens may hear of it as well.
+    Ipv6 {
+        /// The virtual interface.
+        link: u32,
+        /// Destination link-layer address.
+        destination: MacAddress,
+        /// Source link-layer address.
+        source: MacAddress,
+        /// The packet, and how it came.
+        delivered: Delivered,
+    },
     /// Something that an operator may want to know.
     Event(Event),
 }

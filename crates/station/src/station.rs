@@ -8,7 +8,8 @@ use std::collections::{BTreeMap, VecDeque};
 use std::net::Ipv6Addr;
 
 use carnet_base::{Endpoint, Interface, LinkMessage, Rng, Time, WallTime};
-use carnet_geonet::{Mib, ReceivedFrame};
+use carnet_geonet::ReceivedFrame;
+use carnet_geonet::ipv6_adaptation::{Adaptation, HostFrame};
 use carnet_mobility::home_agent::{AuthorizedNode, HomeAgentConfig, StoredBinding};
 use carnet_mobility::mobile_router::{Attachment, MobileRouterConfig, StoredSequence};
 use carnet_mobility::router_advertiser::{AdvertiserConfig, RouterAdvertiser};
@@ -25,7 +26,7 @@ use crate::forwarding::packet::PacketBuffer;
 use crate::forwarding::path_mtu::PathMtus;
 use crate::forwarding::{agent_entries, lan_prefixes, node_entries, setting_entries};
 use crate::geonet::{Geonet, GeonetSettings};
-use crate::io::{Command, Frame, Input, Output};
+use crate::io::{Command, Frame, Input, Output, VirtualFrame};
 use lan_mtu::LanMtu;
 
 const NO_GEONET: &str = "this station does no GeoNetworking";
@@ -97,7 +98,7 @@ pub struct Station {
     router: Option<Router>,
     geonet: Option<Geonet>,
     /// The GeoNetworking router to be, as long as its address is not known.
-    awaited: Option<(Mib, Rng)>,
+    awaited: Option<(GeonetSettings, Rng)>,
     interfaces: BTreeMap<String, Interface>,
     desired: DesiredState<Scope>,
     forwarder: Forwarder,
@@ -135,11 +136,13 @@ impl Station {
             dropped: BTreeMap::new(),
             rng,
         };
-        if let Some(GeonetSettings { mib, address }) = config.geonet.clone() {
+        if let Some(settings) = config.geonet.clone() {
             let rng = Rng::new(station.rng.u64());
-            match address {
-                Some(address) => station.geonet = Some(Geonet::new(mib, address, rng)),
-                None => station.awaited = Some((mib, rng)),
+            match settings.address {
+                Some(address) => {
+                    station.geonet = Some(Geonet::new(settings.mib, settings.ipv6, address, rng));
+                }
+                None => station.awaited = Some((settings, rng)),
             }
         }
         station.configure(now, wall, config, persistent);
@@ -266,7 +269,21 @@ impl Station {
         self.flush_geonet();
     }
 
-    /// Gives back the octets of an [`Output::Frame`] that has been sent, to be used again.
+    /// Takes a frame of the virtual interface `link` without copying it first.
+    pub fn handle_host_frame(&mut self, now: Time, link: u32, frame: HostFrame<'_>) {
+        self.assert_drained();
+        if let Some(geonet) = &mut self.geonet {
+            geonet.handle_host_frame(now, link, frame);
+        }
+        self.flush_geonet();
+    }
+
+    /// The adaptation sublayer of IPv6 over GeoNetworking, if the station has one.
+    pub fn ipv6_adaptation(&self) -> Option<&Adaptation> {
+        self.geonet.as_ref().and_then(Geonet::ipv6)
+    }
+
+    /// Gives back the octets of an [`Output::Frame`] or [`Output::Ipv6`] that has been carried out, to be used again.
     pub fn recycle(&mut self, octets: Vec<u8>) {
         if let Some(geonet) = &mut self.geonet {
             geonet.recycle(octets);
@@ -350,6 +367,9 @@ impl Station {
             | Input::Unacknowledged(_)
             | Input::Position(_)
             | Input::Geonet(_)
+            | Input::VirtualFrame(_)
+            | Input::VirtualAddresses { .. }
+            | Input::GeonetMtu(_)
             | Input::GeonetAddress(_) => true,
             Input::Timeout => self.mobility_timeout().is_none_or(|due| due > now),
             _ => false,
@@ -412,6 +432,26 @@ impl Station {
             Input::Unacknowledged(frame) => {
                 if let Some(geonet) = &mut self.geonet {
                     geonet.handle_unacknowledged(now, frame.destination, &frame.packet);
+                }
+                Ok(())
+            }
+            Input::VirtualFrame(frame) => {
+                if let Some(geonet) = &mut self.geonet {
+                    let VirtualFrame { link, destination, source, ether_type, payload } = frame;
+                    let frame = HostFrame { destination, source, ether_type, payload: &payload };
+                    geonet.handle_host_frame(now, link, frame);
+                }
+                Ok(())
+            }
+            Input::VirtualAddresses { link, addresses } => {
+                if let Some(geonet) = &mut self.geonet {
+                    geonet.handle_addresses(link, addresses);
+                }
+                Ok(())
+            }
+            Input::GeonetMtu(mtu) => {
+                if let Some(geonet) = &mut self.geonet {
+                    geonet.handle_link_mtu(now, mtu);
                 }
                 Ok(())
             }
@@ -563,8 +603,8 @@ impl Station {
     fn handle_geonet_address(&mut self, now: Time, address: GnAddress) -> Result<(), String> {
         if let Some(geonet) = &mut self.geonet {
             geonet.handle_address(now, address);
-        } else if let Some((mib, rng)) = self.awaited.take() {
-            self.geonet = Some(Geonet::new(mib, address, rng));
+        } else if let Some((settings, rng)) = self.awaited.take() {
+            self.geonet = Some(Geonet::new(settings.mib, settings.ipv6, address, rng));
         } else {
             return Err(NO_GEONET.into());
         }

@@ -4,6 +4,7 @@ use std::net::{IpAddr, Ipv6Addr};
 use std::time::Duration;
 
 use carnet_base::{DropReason, Endpoint, Time};
+use carnet_geonet::ipv6_adaptation::Ipv6Drop;
 use carnet_mobility::mobile_router::{Attachment, State};
 use ipnet::Ipv6Net;
 
@@ -204,6 +205,18 @@ impl Station {
             }
             for reason in carnet_geonet::GeonetDrop::ALL {
                 counters.push((format!("geonet.dropped.{}", reason.name()), counted.dropped(*reason)));
+            }
+        }
+        if let Some(ipv6) = self.ipv6_adaptation() {
+            let counted = ipv6.counters();
+            for (name, count) in
+                [("sent", counted.sent), ("received", counted.received), ("settled", counted.settled)]
+            {
+                counters.push((format!("geonet.ipv6.{name}"), count));
+            }
+            for reason in Ipv6Drop::ALL {
+                let name = format!("geonet.ipv6.dropped.{}", reason.name());
+                counters.push((name, counted.dropped(*reason)));
             }
         }
         counters

@@ -8,7 +8,8 @@ use carnet_base::{Time, WallTime};
 use carnet_geonet::{BROADCAST, Mib};
 use carnet_station::geonet::{echo, hops};
 use carnet_station::io::{
-    Area, AreaShape, Command, Delivered, Frame, GeonetRequest, GeonetTransport, Input, Output, Position,
+    Area, AreaShape, Command, Delivered, DeliveredKind, Frame, GeonetRequest, GeonetTransport, Input, Output,
+    Position,
 };
 use carnet_station::{GeonetSettings, PersistentState, Station, StationConfig};
 use carnet_wire::geonet::{
@@ -38,8 +39,11 @@ impl Air {
     fn new(count: usize) -> Air {
         let stations = (0..count)
             .map(|index| {
-                let settings =
-                    GeonetSettings { mib: Mib::default(), address: Some(GnAddress(address(index))) };
+                let settings = GeonetSettings {
+                    mib: Mib::default(),
+                    address: Some(GnAddress(address(index))),
+                    ipv6: None,
+                };
                 let config = StationConfig { geonet: Some(settings), ..StationConfig::default() };
                 Station::new(config, PersistentState::default(), index as u64, Time::ZERO, WALL)
             })
@@ -137,7 +141,7 @@ fn an_echo_comes_back_over_three_hops_and_counts_them() {
     let request = echo::Echo { is_reply: false, hops: 0, identifier: 7, sequence: 1 };
     air.send(0, GeonetTransport::GeoUnicast(address(3)), echo::NEXT_HEADER, request.emit());
     let [(0, reply)] = &air.delivered[..] else { panic!("{:?}", air.delivered) };
-    assert_eq!((reply.source, reply.kind.as_str(), hops(reply)), (address(3), "guc", 3));
+    assert_eq!((reply.source, reply.kind, hops(reply)), (address(3), DeliveredKind::Guc, 3));
     let echo = echo::Echo::parse(&reply.payload).expect("an echo");
     assert_eq!(echo, echo::Echo { is_reply: true, hops: 3, ..request });
 }

@@ -116,7 +116,11 @@ impl World {
             | Output::Icmpv6(_)
             | Output::Persist
             | Output::Frame(_)
-            | Output::Delivered(_) => {}
+            | Output::Delivered(_)
+            | Output::VirtualLink(_)
+            | Output::VirtualLinkGone(_)
+            | Output::VirtualFrame(_)
+            | Output::Ipv6 { .. } => {}
         }
     }
 

@@ -204,7 +204,7 @@ impl Ping {
 mod tests {
     use super::*;
     use carnet_api::model::{GnStation, GnTarget};
-    use carnet_station::io::{Area, AreaShape};
+    use carnet_station::io::{Area, AreaShape, DeliveredKind};
 
     fn asked(count: u32) -> GnPingRequest {
         let target = GnTarget::Station(GnStation::Address(GnAddress(7)));
@@ -214,7 +214,7 @@ mod tests {
     fn reply(source: u64, request: &GeonetRequest) -> (Delivered, Echo) {
         let echo = Echo { is_reply: true, hops: 2, ..Echo::parse(&request.payload).expect("an echo") };
         let delivered = Delivered {
-            kind: "guc".into(),
+            kind: DeliveredKind::Guc,
             next_header: echo::NEXT_HEADER,
             source,
             latitude: 488_375_000,

@@ -4,6 +4,7 @@ use carnet_api::config::{
     AreaForwarding, BeaconInterval, Geonet, GeonetAddress, GeonetInterface, Planarisation, PositionSource,
     Recovery, Standard, UnicastForwarding,
 };
+use carnet_geonet::ipv6_adaptation::{self, Ipv6Area, Ipv6Config, Prefix};
 use carnet_geonet::{Mib, mib};
 use carnet_linux::frame_link::{FrameLinkConfig, MacAddress, UdpConfig};
 use carnet_linux::position::{PositionConfig, PositionOptions};
@@ -12,7 +13,26 @@ use carnet_wire::geonet::{GnAddress, StationType};
 
 /// What the router shall be.
 pub fn router(config: &Geonet, address: Option<GnAddress>) -> GeonetSettings {
-    GeonetSettings { mib: mib(config), address }
+    GeonetSettings { mib: mib(config), address, ipv6: ipv6(config) }
+}
+
+fn ipv6(config: &Geonet) -> Option<Ipv6Config> {
+    let ipv6 = config.ipv6.as_ref()?;
+    let areas = config.areas.iter().map(|area| Ipv6Area {
+        area: crate::geonet::wire_area(area).into(),
+        group: area.group,
+        prefix: area.prefix.map(|prefix| Prefix { address: prefix.network(), length: prefix.prefix_len() }),
+        interface: area.ipv6_interface.clone(),
+    });
+    Some(Ipv6Config {
+        interface: ipv6.interface.clone(),
+        dynamic_interface: ipv6.dynamic_interface.clone(),
+        areas: areas.collect(),
+        learnt_links: ipv6.learnt_links.into(),
+        hop_limit: ipv6.hop_limit,
+        // Until the link is known.
+        mtu: ipv6_adaptation::mtu(mib(config).max_sdu_size, None),
+    })
 }
 
 /// The GN address with this MID.

@@ -5,6 +5,7 @@ use std::time::Duration;
 use tokio::time::timeout;
 
 use super::*;
+use carnet_station::io::DeliveredKind;
 
 fn hex(text: &str) -> Vec<u8> {
     let digits: Vec<u8> = text.bytes().filter(u8::is_ascii_hexdigit).collect();
@@ -108,7 +109,7 @@ fn malformed_messages_are_not_understood() {
 
 fn delivered(next_header: u8, payload: &[u8]) -> Delivered {
     Delivered {
-        kind: "shb".into(),
+        kind: DeliveredKind::Shb,
         next_header,
         source: 1,
         latitude: 0,

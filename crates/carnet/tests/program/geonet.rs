@@ -12,14 +12,14 @@ use crate::station::{PROGRAM, Station};
 const LONGITUDES: [f64; 3] = [2.1008, 2.10625, 2.1117];
 const LATITUDE: f64 = 48.8375;
 
-struct Line {
-    hosts: [Host; 3],
-    scratch: Scratch,
+pub struct Line {
+    pub hosts: [Host; 3],
+    pub scratch: Scratch,
 }
 
 impl Line {
     /// The middle host is a bridge whose two ports do not hear each other.
-    fn new() -> Line {
+    pub fn new() -> Line {
         let hosts = [Host::new(), Host::new(), Host::new()];
         let [west, middle, east] = &hosts;
         middle.ip("link add br0 type bridge mcast_snooping 0");
@@ -46,7 +46,7 @@ impl Line {
         Line { hosts, scratch: Scratch::new() }
     }
 
-    fn config(&self, index: usize, interface: &str, more: &str) -> String {
+    pub fn config(&self, index: usize, interface: &str, more: &str) -> String {
         let socket = self.scratch.path(&format!("s{index}.sock"));
         let longitude = LONGITUDES[index];
         format!(

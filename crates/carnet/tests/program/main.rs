@@ -16,6 +16,7 @@ mod bursts;
 mod cleanup;
 mod fast_path;
 mod geonet;
+mod geonet_ipv6;
 mod links;
 mod mutations;
 mod offloads;

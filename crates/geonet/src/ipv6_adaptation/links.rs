@@ -120,6 +120,11 @@ impl Link {
         }
     }
 
+    /// Forgets what routers have said.
+    pub fn forget(&mut self) {
+        self.prefixes.retain(|(_, until)| until.is_none());
+    }
+
     /// Forgets prefixes that have run out; whether any is left.
     pub fn expire(&mut self, now: Time) -> bool {
         self.prefixes.retain(|(_, until)| until.is_none_or(|until| until > now));

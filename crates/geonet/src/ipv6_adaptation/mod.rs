@@ -241,6 +241,18 @@ impl Adaptation {
         self.outputs.extend(gone);
     }
 
+    /// The initial state, as after a start: what was learnt is forgotten. Counters stay, and so do the addresses that
+    /// the host has.
+    pub fn reset(&mut self) {
+        let learnt = self.links.iter().filter(|link| link.learnt);
+        self.outputs.extend(learnt.map(|link| Output::LinkGone(link.id)));
+        self.links.retain_mut(|link| {
+            link.forget();
+            !link.learnt
+        });
+        self.routers.clear();
+    }
+
     /// The station has another address from now on; so have its interfaces.
     pub fn handle_address(&mut self, address: GnAddress) {
         if std::mem::replace(&mut self.address, address).mid() != address.mid() {

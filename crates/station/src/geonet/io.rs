@@ -1,6 +1,7 @@
 //! GeoNetworking inputs and outputs as serde types, so that they can be recorded, and what they mean to the
 //! router.
 
+use std::net::Ipv6Addr;
 use std::time::Duration;
 
 use carnet_base::hex;
@@ -157,11 +158,60 @@ impl GeonetRequest {
     }
 }
 
+/// How a payload came.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum DeliveredKind {
+    /// GeoUnicast.
+    Guc,
+    /// GeoAnycast.
+    Gac,
+    /// GeoBroadcast.
+    Gbc,
+    /// Topologically-scoped broadcast.
+    Tsb,
+    /// Single-hop broadcast.
+    Shb,
+}
+
+/// A virtual interface as the host shall have it.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct VirtualLink {
+    /// Names it as long as the station runs.
+    pub id: u32,
+    /// Its name in the host.
+    pub name: String,
+    /// Its link-layer address, the station's.
+    pub address: MacAddress,
+    /// The IPv6 address that is made of it.
+    pub link_local: Ipv6Addr,
+    /// Octets of the longest IPv6 packet.
+    pub mtu: u32,
+    /// It was made because of a Router Advertisement, by which the host shall configure it.
+    pub learnt: bool,
+}
+
+/// A frame of a virtual interface.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct VirtualFrame {
+    /// The interface.
+    pub link: u32,
+    /// Destination link-layer address.
+    pub destination: MacAddress,
+    /// Source link-layer address.
+    pub source: MacAddress,
+    /// EtherType.
+    pub ether_type: u16,
+    /// What stands behind it.
+    #[serde(with = "hex")]
+    pub payload: Vec<u8>,
+}
+
 /// A payload for the upper layer (GN-DATA.indication).
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Delivered {
-    /// `guc`, `gac`, `gbc`, `tsb` or `shb`.
-    pub kind: String,
+    /// How it came.
+    pub kind: DeliveredKind,
     /// NH of the Common Header.
     pub next_header: u8,
     /// GN address of the source.
@@ -183,13 +233,12 @@ impl From<Delivery> for Delivered {
     fn from(delivery: Delivery) -> Delivered {
         Delivered {
             kind: match delivery.header_type {
-                HeaderType::GeoUnicast => "guc",
-                HeaderType::GeoAnycast(_) => "gac",
-                HeaderType::GeoBroadcast(_) => "gbc",
-                HeaderType::SingleHop => "shb",
-                _ => "tsb",
-            }
-            .into(),
+                HeaderType::GeoUnicast => DeliveredKind::Guc,
+                HeaderType::GeoAnycast(_) => DeliveredKind::Gac,
+                HeaderType::GeoBroadcast(_) => DeliveredKind::Gbc,
+                HeaderType::SingleHop => DeliveredKind::Shb,
+                _ => DeliveredKind::Tsb,
+            },
             next_header: next_header_number(delivery.next_header),
             source: delivery.source.address.0,
             latitude: delivery.source.latitude,

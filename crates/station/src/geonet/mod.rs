@@ -2,11 +2,13 @@
 
 pub mod echo;
 pub mod io;
+mod ipv6;
 
 use std::collections::VecDeque;
 use std::time::Duration;
 
 use carnet_base::{RateLimiter, Rng, Time};
+use carnet_geonet::ipv6_adaptation::{Adaptation, Ipv6Config};
 use carnet_geonet::{MacAddress, Mib, Output as Routed, ReceivedFrame, Router};
 use carnet_wire::geonet::GnAddress;
 
@@ -22,12 +24,15 @@ pub struct GeonetSettings {
     /// The station's GN address; its MID is the link-layer address. `None` where it is not known yet:
     /// [`crate::io::Input::GeonetAddress`] will tell.
     pub address: Option<GnAddress>,
+    /// IPv6 over GeoNetworking.
+    pub ipv6: Option<Ipv6Config>,
 }
 
 /// The GeoNetworking part of a station.
 #[derive(Debug)]
 pub(crate) struct Geonet {
     router: Router,
+    ipv6: Option<Adaptation>,
     /// The address of the start; the router's may be another by now (10.2.1.5).
     address: GnAddress,
     echo_replies: RateLimiter,
@@ -35,21 +40,29 @@ pub(crate) struct Geonet {
 }
 
 impl Geonet {
-    pub(crate) fn new(mib: Mib, address: GnAddress, rng: Rng) -> Geonet {
-        Geonet {
+    pub(crate) fn new(mib: Mib, ipv6: Option<Ipv6Config>, address: GnAddress, rng: Rng) -> Geonet {
+        let mut geonet = Geonet {
             address,
             router: Router::new(mib, address, rng),
+            ipv6: ipv6.map(|config| Adaptation::new(config, address)),
             echo_replies: RateLimiter::new(100, Duration::from_millis(10)),
             outputs: VecDeque::new(),
-        }
+        };
+        geonet.collect_ipv6();
+        geonet
     }
 
     pub(crate) fn router(&self) -> &Router {
         &self.router
     }
 
+    pub(crate) fn ipv6(&self) -> Option<&Adaptation> {
+        self.ipv6.as_ref()
+    }
+
     pub(crate) fn poll_timeout(&self) -> Option<Time> {
-        self.router.poll_timeout()
+        let ipv6 = self.ipv6.as_ref().and_then(Adaptation::poll_timeout);
+        self.router.poll_timeout().into_iter().chain(ipv6).min()
     }
 
     /// Appends what is to be done to `outputs`.
@@ -63,6 +76,9 @@ impl Geonet {
 
     pub(crate) fn handle_timeout(&mut self, now: Time) {
         self.router.handle_timeout(now);
+        if let Some(ipv6) = &mut self.ipv6 {
+            ipv6.handle_timeout(now);
+        }
         self.collect(now);
     }
 
@@ -93,6 +109,9 @@ impl Geonet {
     /// Begins anew, as after a start.
     pub(crate) fn handle_reset(&mut self, now: Time) {
         self.router.reset(now, self.address);
+        if let Some(ipv6) = &mut self.ipv6 {
+            ipv6.reset();
+        }
         self.collect(now);
     }
 
@@ -115,10 +134,15 @@ impl Geonet {
                         packet: transmission.frame,
                     }));
                 }
-                Routed::Deliver(delivery) => self.deliver(now, delivery.into()),
+                Routed::Deliver(delivery) => {
+                    if let Some(delivery) = self.deliver_ipv6(now, delivery) {
+                        self.deliver(now, delivery.into());
+                    }
+                }
                 Routed::Event(event) => self.outputs.extend(event_output(event)),
             }
         }
+        self.collect_ipv6();
     }
 
     fn deliver(&mut self, now: Time, delivered: Delivered) {

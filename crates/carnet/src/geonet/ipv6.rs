@@ -1,0 +1,116 @@
+//! The virtual interfaces of IPv6 over GeoNetworking in a running station.
+
+use std::future::pending;
+use std::net::Ipv6Addr;
+
+use carnet_api::model::GnStation;
+use carnet_geonet::ipv6_adaptation::addresses;
+use carnet_linux::Result;
+use carnet_linux::virtual_link::{
+    HostFrame, VirtualLinkConfig, VirtualLinkCounters, VirtualLinkEvent, VirtualLinks,
+};
+use carnet_station::io::{VirtualFrame, VirtualLink};
+use tracing::{error, info};
+
+/// The interfaces; none where the config wants none.
+#[derive(Debug)]
+pub struct Interfaces {
+    links: Option<VirtualLinks>,
+    /// Why the first interface that could not be made could not.
+    failure: Option<String>,
+}
+
+impl Interfaces {
+    /// Gets ready to make interfaces.
+    ///
+    /// # Errors
+    /// When the kernel's news cannot be had.
+    pub fn open(wanted: bool) -> Result<Interfaces> {
+        let links = if wanted { Some(VirtualLinks::open()?) } else { None };
+        Ok(Interfaces { links, failure: None })
+    }
+
+    /// Why an interface could not be made.
+    pub fn failure(&mut self) -> Option<String> {
+        self.failure.take()
+    }
+
+    /// Waits for frames of the host and for news; for ever without interfaces.
+    pub async fn next_event(&mut self) -> Result<VirtualLinkEvent> {
+        match &mut self.links {
+            Some(links) => links.readable().await,
+            None => pending().await,
+        }
+    }
+
+    /// Takes a batch of frames of the host.
+    pub fn receive(&mut self, take: impl FnMut(HostFrame<'_>)) {
+        if let Some(links) = &mut self.links {
+            links.try_receive(take);
+        }
+    }
+
+    /// Makes an interface, or changes it.
+    pub fn set(&mut self, link: VirtualLink) {
+        let Some(links) = &mut self.links else { return };
+        let name = link.name.clone();
+        let config = VirtualLinkConfig {
+            id: link.id,
+            name: link.name,
+            address: link.address,
+            link_local: link.link_local,
+            mtu: link.mtu,
+            accept_advertisements: link.learnt,
+        };
+        match links.set(config) {
+            Ok(()) => info!("IPv6 over GeoNetworking: {name} is {}, MTU {}", link.link_local, link.mtu),
+            Err(error) => {
+                error!("no IPv6 over GeoNetworking on {name}: {error}");
+                self.failure.get_or_insert_with(|| error.to_string());
+            }
+        }
+    }
+
+    /// Removes an interface.
+    pub fn remove(&mut self, id: u32) {
+        if let Some(links) = &mut self.links {
+            links.remove(id);
+        }
+    }
+
+    /// Gives the host a frame.
+    pub fn write(&mut self, frame: &VirtualFrame) {
+        self.write_packet(frame.link, frame.destination, frame.source, &frame.payload);
+    }
+
+    /// Gives the host an IPv6 packet.
+    pub fn write_packet(&mut self, link: u32, destination: [u8; 6], source: [u8; 6], packet: &[u8]) {
+        if let Some(links) = &mut self.links {
+            links.write(link, destination, source, packet);
+        }
+    }
+
+    /// Counters, by name.
+    pub fn counters(&self) -> Vec<(String, u64)> {
+        let Some(links) = &self.links else { return Vec::new() };
+        let VirtualLinkCounters { received, sent, write_errors, malformed } = links.counters();
+        [("received", received), ("sent", sent), ("write_errors", write_errors), ("malformed", malformed)]
+            .into_iter()
+            .map(|(name, count)| (format!("geonet.ipv6.interfaces.{name}"), count))
+            .collect()
+    }
+}
+
+/// The station that an IPv6 address names by its interface identifier.
+///
+/// # Errors
+/// When it names none.
+pub fn station_of(address: Ipv6Addr) -> std::result::Result<GnStation, String> {
+    let station = addresses::station_of(address);
+    station.map(|mac| GnStation::Mac(carnet_api::address::MacAddress(mac))).ok_or_else(|| {
+        format!(
+            "{address} does not name a station, expected an interface identifier that is made of a MAC address \
+             (xxxx:xxff:fexx:xxxx), a GeoNetworking or MAC address"
+        )
+    })
+}

@@ -1,0 +1,226 @@
+//! IPv6 over GeoNetworking: three stations in a line, and what their kernels make of it.
+
+use std::net::{Ipv6Addr, SocketAddrV6, UdpSocket};
+use std::process::Output;
+use std::time::Duration;
+
+use serde_json::Value;
+
+use crate::geonet::Line;
+use crate::hosts::{Host, assert_same, possible, said, seconds, wait_until};
+use crate::station::{Station, carnet};
+
+const FRAMES: [&str; 3] = ["radio", "br0", "radio"];
+const GROUP: &str = "ff3e:40:2001:db8:1::1";
+
+/// The config of a station with IPv6, its subnet's group mapped to the area `east`.
+fn config(line: &Line, index: usize, interface: &str, more: &str) -> String {
+    line.config(index, interface, more)
+        .replace("[geonet]\n", "[geonet]\nipv6_interface = 'gn0'\nmib = { max_packet_data_rate = 0 }\n")
+        .replace("name = 'east'\n", &format!("name = 'east'\ngroup = '{GROUP}'\n"))
+}
+
+fn start(line: &Line, interfaces: [&str; 3]) -> [Station; 3] {
+    let stations = [0, 1, 2].map(|i| Station::start(&line.hosts[i], &config(line, i, interfaces[i], "")));
+    for (station, neighbours) in stations.iter().zip([1, 2, 1]) {
+        wait_until("everybody knows the neighbours", seconds(10), || {
+            station.show("neighbours").as_array().map(Vec::len) == Some(neighbours)
+        });
+    }
+    stations
+}
+
+/// The link-local address of a host's virtual interface.
+fn link_local(host: &Host) -> String {
+    let shown = host.ip("-o -6 addr show dev gn0 scope link");
+    let word = shown.split_whitespace().find(|word| word.contains('/')).expect("an address");
+    word.trim_end_matches("/64").to_owned()
+}
+
+fn ping(host: &Host, target: &str, count: usize, size: usize) -> Output {
+    let (count, size) = (count.to_string(), size.to_string());
+    host.output(&["ping", "-6", "-c", &count, "-i", "0.02", "-W", "2", "-s", &size, target])
+}
+
+#[track_caller]
+fn all_answer(host: &Host, target: &str, count: usize, size: usize) {
+    let output = ping(host, target, count, size);
+    let text = said(&output);
+    assert!(text.contains(&format!("{count} received")), "{target}, {size} octets: {text}");
+    assert!(!text.contains("DUP!"), "{text}");
+}
+
+fn reaches_over(interfaces: [&str; 3]) {
+    if !possible() {
+        return;
+    }
+    let line = Line::new();
+    let before: Vec<String> = line.hosts.iter().map(Host::snapshot).collect();
+    let mut stations = start(&line, interfaces);
+    let [west, middle, east] = &line.hosts;
+    let shown = west.ip("link show dev gn0");
+    assert!(shown.contains("mtu 1398"), "{shown}");
+    for target in [middle, east] {
+        let target = format!("{}%gn0", link_local(target));
+        // The last one goes in two fragments.
+        for size in [20, 1000, 1350, 1500] {
+            all_answer(west, &target, 10, size);
+        }
+    }
+    // No question about an address went on the air, and none was dropped for its address.
+    let counters = stations[0].show("counters");
+    assert!(counters["geonet.ipv6.settled"].as_u64().is_some_and(|count| count >= 2), "{counters}");
+    assert_eq!(counters["geonet.ipv6.dropped.spoofed_source"], 0);
+
+    // Other addresses are resolved by Neighbor Discovery, over both hops.
+    for (index, host) in line.hosts.iter().enumerate() {
+        host.ip(&format!("-6 addr add 2001:db8:6::{}/64 dev gn0", index + 1));
+    }
+    for target in ["2001:db8:6::2", "2001:db8:6::3"] {
+        all_answer(west, target, 5, 200);
+    }
+    let known = west.ip("-6 neigh show dev gn0");
+    assert!(known.contains("2001:db8:6::3"), "{known}");
+
+    stations.iter_mut().for_each(Station::terminate);
+    for (host, before) in line.hosts.iter().zip(&before) {
+        assert_same(before, &host.snapshot(), "after the end");
+    }
+}
+
+#[test]
+fn hosts_ping_each_other_over_one_hop_and_two_by_frames() {
+    reaches_over(FRAMES);
+}
+
+#[test]
+fn hosts_ping_each_other_over_one_hop_and_two_by_udp() {
+    reaches_over([
+        "udp:192.0.2.1:8947,192.0.2.2:8947",
+        "udp:192.0.2.2:8947,192.0.2.1:8947,192.0.2.3:8947",
+        "udp:192.0.2.3:8947,192.0.2.2:8947",
+    ]);
+}
+
+/// A socket in a host that has joined the group on `gn0`.
+fn member(host: &Host) -> UdpSocket {
+    let index = index(host);
+    host.run(move || {
+        let socket = UdpSocket::bind((Ipv6Addr::UNSPECIFIED, 4000)).expect("a socket");
+        socket.join_multicast_v6(&GROUP.parse().expect("a group"), index).expect("a member");
+        socket.set_read_timeout(Some(Duration::from_secs(1))).expect("a timeout");
+        socket
+    })
+}
+
+fn index(host: &Host) -> u32 {
+    let shown = host.ip("-o link show dev gn0");
+    shown.split(':').next().and_then(|text| text.trim().parse().ok()).expect("an index")
+}
+
+fn hears(socket: &UdpSocket) -> Option<String> {
+    let mut octets = [0; 64];
+    let (length, _) = socket.recv_from(&mut octets).ok()?;
+    Some(String::from_utf8_lossy(&octets[..length]).into_owned())
+}
+
+#[test]
+fn a_group_is_heard_inside_of_its_area_and_nowhere_else() {
+    if !possible() {
+        return;
+    }
+    let line = Line::new();
+    let stations = start(&line, FRAMES);
+    let [west, middle, east] = &line.hosts;
+    let (inside, outside) = (member(east), member(middle));
+    west.ip("-6 route add multicast ff3e::/16 dev gn0 table local");
+    let send = |text: &'static str| {
+        west.run(move || {
+            let socket = UdpSocket::bind((Ipv6Addr::UNSPECIFIED, 0)).expect("a socket");
+            let group = SocketAddrV6::new(GROUP.parse().expect("a group"), 4000, 0, 0);
+            // Two hops, which are none to IPv6.
+            socket.send_to(text.as_bytes(), group).expect("sent");
+        });
+    };
+    send("one");
+    send("two");
+    assert_eq!((hears(&inside).as_deref(), hears(&inside).as_deref()), (Some("one"), Some("two")));
+    assert_eq!((hears(&inside), hears(&outside)), (None, None));
+    assert!(stations[1].counter("geonet.forwarded") >= 2);
+
+    // What everybody shall hear is heard by everybody.
+    let output = west.output(&["ping", "-6", "-c", "1", "-W", "1", "-L", "ff02::1%gn0"]);
+    let text = said(&output);
+    assert!(output.status.success(), "{text}");
+    let from = |host: &Host| text.contains(&format!("from {}%gn0", link_local(host)));
+    assert!(from(middle) || from(east), "{text}");
+}
+
+#[test]
+fn an_ipv6_address_names_a_station_to_gnping_and_listeners_hear_ipv6() {
+    if !possible() {
+        return;
+    }
+    let line = Line::new();
+    let stations = start(&line, FRAMES);
+    let target = link_local(&line.hosts[2]);
+    let output = stations[0].ask(&["gnping", &target, "--count", "2", "--interval", "50ms"]);
+    assert!(output.status.success(), "{}", said(&output));
+    let output = stations[0].ask(&["gnping", "2001:db8::1", "--count", "1"]);
+    assert!(said(&output).contains("does not name a station"), "{}", said(&output));
+
+    let socket = stations[1].socket.to_str().expect("a path").to_owned();
+    let path = line.scratch.path("received");
+    let out = std::fs::File::create(&path).expect("a file");
+    let mut listener = std::process::Command::new(crate::station::PROGRAM)
+        .args(["gnrecv", "--socket", &socket])
+        .stdout(out)
+        .spawn()
+        .expect("the program");
+    wait_until("a packet is overheard", seconds(10), || {
+        all_answer(&line.hosts[0], &format!("{}%gn0", link_local(&line.hosts[1])), 1, 20);
+        let text = std::fs::read_to_string(&path).expect("a file");
+        text.lines().next().and_then(|line| serde_json::from_str::<Value>(line).ok()).is_some_and(|heard| {
+            assert_eq!((&heard["type"], &heard["next_header"]), (&"guc".into(), &"ipv6".into()), "{heard}");
+            true
+        })
+    });
+    let _ = (listener.kill(), listener.wait());
+}
+
+#[test]
+fn an_interface_that_is_there_already_stops_the_start() {
+    if !possible() {
+        return;
+    }
+    let line = Line::new();
+    let west = &line.hosts[0];
+    west.ip("link add gn0 type veth peer name other");
+    let mut station = Station::spawn(west, &config(&line, 0, "radio", ""), &[], crate::station::PROGRAM);
+    assert!(!station.wait(std::time::Instant::now()).status.success());
+    let log = station.log();
+    assert!(log.contains("geonet.ipv6_interface cannot be had: gn0 exists already"), "{log}");
+}
+
+/// What went through the virtual interface is in the recording, and what came out.
+#[test]
+fn a_recording_replays_ipv6() {
+    if !possible() {
+        return;
+    }
+    let line = Line::new();
+    let recording = line.scratch.path("recording");
+    let more = format!("record = '{}'\n", recording.display());
+    let mut first = Station::start(&line.hosts[0], &config(&line, 0, "radio", &more));
+    let mut second = Station::start(&line.hosts[1], &config(&line, 1, "br0", ""));
+    wait_until("a neighbour", seconds(10), || first.show("neighbours").as_array().map(Vec::len) == Some(1));
+    all_answer(&line.hosts[0], &format!("{}%gn0", link_local(&line.hosts[1])), 5, 100);
+    first.terminate();
+    second.terminate();
+    let config = first.config.to_str().expect("a path");
+    let output = carnet(&["replay", "--config", config, recording.to_str().expect("a path")]);
+    assert!(output.status.success(), "{}", said(&output));
+    let text = String::from_utf8(output.stdout).expect("text");
+    let count = |what: &str| text.lines().filter(|line| line.contains(what)).count();
+    assert!(count("\"virtual_link\"") >= 1 && count("\"ipv6\":") >= 5, "{text}");
+}

@@ -1,0 +1,91 @@
+//! IPv6 over GeoNetworking in a station: the router of `carnet_geonet` below, virtual interfaces above, the
+//! adaptation sublayer between them.
+
+use std::net::Ipv6Addr;
+
+use carnet_base::Time;
+use carnet_geonet::Delivery;
+use carnet_geonet::ipv6_adaptation::{self as adaptation, HostFrame, LinkId, addresses};
+use carnet_wire::geonet::CommonNextHeader;
+
+use super::Geonet;
+use super::io::{VirtualFrame, VirtualLink};
+use crate::io::Output;
+
+/// EtherType of IPv6.
+const ETHER_TYPE: u16 = 0x86dd;
+
+impl Geonet {
+    /// A frame of the host; GeoNetworking sends what is in it, or the host gets an answer.
+    pub(crate) fn handle_host_frame(&mut self, now: Time, link: u32, frame: HostFrame<'_>) {
+        let Some(ipv6) = &mut self.ipv6 else { return };
+        // Both count what they drop.
+        if let Ok(Some(request)) = ipv6.handle_host_frame(LinkId(link), frame) {
+            let _counted = self.router.handle_request(now, request);
+        }
+        self.collect(now);
+    }
+
+    /// The host has these addresses on a virtual interface.
+    pub(crate) fn handle_addresses(&mut self, link: u32, addresses: Vec<(Ipv6Addr, u8)>) {
+        if let Some(ipv6) = &mut self.ipv6 {
+            ipv6.handle_addresses(LinkId(link), addresses);
+        }
+    }
+
+    /// A frame of the radio carries so many octets.
+    pub(crate) fn handle_link_mtu(&mut self, now: Time, mtu: u32) {
+        if let Some(ipv6) = &mut self.ipv6 {
+            ipv6.handle_mtu(adaptation::mtu(self.router.mib().max_sdu_size, Some(mtu)));
+        }
+        self.collect(now);
+    }
+
+    /// A payload for the host, if it is one and there are interfaces for it; else it is given back.
+    pub(super) fn deliver_ipv6(&mut self, now: Time, delivery: Delivery) -> Option<Delivery> {
+        let ipv6 = self.ipv6.as_mut().filter(|_| delivery.next_header == CommonNextHeader::Ipv6);
+        let Some(ipv6) = ipv6 else { return Some(delivery) };
+        match ipv6.handle_delivery(now, &delivery) {
+            Ok(placed) => {
+                self.collect_ipv6();
+                self.outputs.push_back(Output::Ipv6 {
+                    link: placed.link.0,
+                    destination: placed.destination,
+                    source: placed.source,
+                    delivered: delivery.into(),
+                });
+            }
+            // It is counted.
+            Err(_) => self.router.recycle(delivery.payload),
+        }
+        None
+    }
+
+    /// The adaptation sublayer's wishes, and its address.
+    pub(super) fn collect_ipv6(&mut self) {
+        let Some(ipv6) = &mut self.ipv6 else { return };
+        ipv6.handle_address(self.router.address());
+        while let Some(output) = ipv6.poll_output() {
+            self.outputs.push_back(match output {
+                adaptation::Output::Link(link) => Output::VirtualLink(VirtualLink {
+                    id: link.id.0,
+                    link_local: addresses::link_local(link.address),
+                    name: link.name,
+                    address: link.address,
+                    mtu: link.mtu,
+                    learnt: link.learnt,
+                }),
+                adaptation::Output::LinkGone(id) => Output::VirtualLinkGone(id.0),
+                adaptation::Output::Frame { link, destination, source, packet } => {
+                    Output::VirtualFrame(VirtualFrame {
+                        link: link.0,
+                        destination,
+                        source,
+                        ether_type: ETHER_TYPE,
+                        payload: packet,
+                    })
+                }
+            });
+        }
+    }
+}
