@@ -8,6 +8,8 @@
 //! `None`, and the outputs are carried out in that order: a forwarding change that precedes a packet is in
 //! place before the packet leaves. Debug builds assert it.
 
+use std::net::Ipv6Addr;
+
 use carnet_base::hex;
 pub use carnet_base::{Address, Endpoint, Interface, LinkMessage};
 use carnet_geonet::MacAddress;
