@@ -3,8 +3,7 @@
  * nothing; or lets everything pass, which makes a veth accept what is redirected to its peer.
  *
  * `take` and `take_numbered` drop only what the benchmark sent, which is UDP to the discard port (RFC 863), as it is
- * or inside one IPv6 header; what keeps the network alive passes. Their maps are for all CPUs, so that reading them is
- * cheap. `take_numbered` also looks at the number that the payload begins with, in network byte order: which numbers
+ * or inside one IPv6 header; what keeps the network alive passes. `take_numbered` also looks at the number that the payload begins with, in network byte order: which numbers
  * came twice, and which after a higher one. */
 #include "helpers.h"
 
@@ -76,7 +75,7 @@ struct numbers {
 };
 
 struct {
-	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__uint(type, BPF_MAP_TYPE_PERCPU_ARRAY);
 	__uint(max_entries, 1);
 	__type(key, __u32);
 	__type(value, struct count);
@@ -128,8 +127,8 @@ inline_always void taken(struct xdp_md *xdp)
 	struct count *count = bpf_map_lookup_elem(&TAKEN, &zero);
 
 	if (count) {
-		__sync_fetch_and_add(&count->packets, 1);
-		__sync_fetch_and_add(&count->octets, (__u64)(xdp->data_end - xdp->data));
+		count->packets++;
+		count->octets += xdp->data_end - xdp->data;
 	}
 }
 

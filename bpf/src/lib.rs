@@ -1,8 +1,8 @@
 //! The BPF programs of carnet as ELF objects, for a loader.
 //!
 //! The programs are C, in the folder of this crate: `tunnel_tc.bpf.c` and `tunnel_xdp.bpf.c` are the fast path
-//! of the tunnels (what they share is in `tunnel.h`), `sink.bpf.c` counts and drops for the benchmarks. They use
-//! the kernel's user-space headers only, so one object fits every kernel. The programs are licensed `Dual
+//! of the tunnels (what they share is in `tunnel.h`), `sink.bpf.c` counts and drops for the benchmarks,
+//! `source.bpf.c` helps to send. They use the kernel's user-space headers only, so one object fits every kernel. The programs are licensed `Dual
 //! MIT/GPL`, because some of the kernel's helpers are for GPL programs; this crate just carries the objects.
 #![forbid(unsafe_code)]
 
@@ -34,4 +34,9 @@ object!(
     /// XDP programs that count and drop what arrives, or only let it pass.
     SINK,
     "sink.bpf.o"
+);
+object!(
+    /// A tc program that puts an outer header around what the benchmark's source sends.
+    SOURCE,
+    "source.bpf.o"
 );

@@ -12,6 +12,7 @@
 //! | `GET /v1/areas` | array of [`Area`] |
 //! | `GET /v1/events` | `text/event-stream`, one event a message, see [`event`] |
 //! | `POST /v1/handover` with [`HandoverRequest`] | none (204) |
+//! | `POST /v1/signal` with [`SignalRequest`] | none (204) |
 //! | `POST /v1/gnsend` with [`GnSendRequest`] | none (204) |
 //! | `POST /v1/gnping` with [`GnPingRequest`] | `text/event-stream`, one [`GnPingEvent`] a message |
 //! | `GET /v1/gnrecv` | `text/event-stream`, one [`GnReceived`] a message, or [`missed`] |
@@ -110,8 +111,12 @@ pub struct Binding {
     pub role: Role,
     /// Home address.
     pub home_address: Ipv6Addr,
-    /// Care-of address, or `null` while there is none.
+    /// Care-of address, or `null` while there is none. At a home agent as the home agent sees it: behind a NAT, the
+    /// NAT's.
     pub care_of_address: Option<IpAddr>,
+    /// The UDP port at the care-of address, when packets go there in UDP.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub udp_port: Option<u16>,
     /// Binding Identifier (RFC 5648), or `null` without one.
     pub bid: Option<u16>,
     /// Mobile network prefixes that go with it.
@@ -180,6 +185,16 @@ pub struct HandoverRequest {
     /// Interface name of the uplink to use; `null` ends an earlier wish. The key has to be there.
     #[serde(deserialize_with = "present")]
     pub uplink: Option<String>,
+}
+
+/// Body of `POST /v1/signal`: somebody has measured it.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct SignalRequest {
+    /// Interface name of the uplink.
+    pub uplink: String,
+    /// How strong its signal is, in dBm.
+    pub dbm: i32,
 }
 
 /// Reads an optional value whose key is not optional.

@@ -1,7 +1,7 @@
 //! One end of a tunnel: an address, and what the inner IPv6 packets are put into there.
 
 use std::fmt;
-use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr};
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::str::FromStr;
 
 use serde::{Deserialize, Deserializer, Serialize, Serializer, de::Error};
@@ -38,6 +38,23 @@ impl Endpoint {
         }
     }
 
+    /// The address, of whatever kind.
+    pub fn address(self) -> IpAddr {
+        match self {
+            Endpoint::Ipv6(address) => address.into(),
+            Endpoint::Ipv4(address) => address.into(),
+            Endpoint::Udp(address) => address.ip(),
+        }
+    }
+
+    /// The UDP port, where there is one.
+    pub fn port(self) -> Option<u16> {
+        match self {
+            Endpoint::Udp(address) => Some(address.port()),
+            Endpoint::Ipv6(_) | Endpoint::Ipv4(_) => None,
+        }
+    }
+
     /// Octets of headers that a tunnel with this end puts before the inner packet: IPv6 40, IPv4 20, UDP 8.
     pub fn overhead(self) -> u32 {
         match self {
@@ -52,6 +69,16 @@ impl Endpoint {
 impl From<Ipv6Addr> for Endpoint {
     fn from(address: Ipv6Addr) -> Endpoint {
         Endpoint::Ipv6(address)
+    }
+}
+
+/// Without UDP.
+impl From<IpAddr> for Endpoint {
+    fn from(address: IpAddr) -> Endpoint {
+        match address {
+            IpAddr::V6(address) => Endpoint::Ipv6(address),
+            IpAddr::V4(address) => Endpoint::Ipv4(address),
+        }
     }
 }
 
@@ -146,6 +173,8 @@ mod tests {
         assert_eq!(end("192.0.2.1").overhead(), 20);
         assert_eq!(end("udp:192.0.2.1:1").overhead(), 28);
         assert_eq!(end("udp:[2001:db8::1]:1").overhead(), 48);
+        assert_eq!((end("udp:192.0.2.1:1").port(), end("192.0.2.1").port()), (Some(1), None));
+        assert_eq!(end("udp:[2001:db8::1]:1").address(), end("2001:db8::1").address());
         assert_eq!(end("udp:192.0.2.1:1").ipv4(), Some(Ipv4Addr::new(192, 0, 2, 1)));
         assert_eq!(end("udp:[2001:db8::1]:1").ipv6(), None);
         assert_eq!(end("2001:db8::1").ipv4(), None);

@@ -68,8 +68,9 @@ pub fn bindings(station: &Station, now: Time) -> Vec<model::Binding> {
                 TunnelEnd::MobileRouter => model::Role::MobileRouter,
             },
             home_address: binding.home_address,
-            care_of_address: binding.care_of_address.map(Into::into),
-            bid: None,
+            care_of_address: binding.care_of_address.map(Endpoint::address),
+            udp_port: binding.care_of_address.and_then(Endpoint::port),
+            bid: binding.bid,
             prefixes: binding.prefixes,
             state: binding.state.into(),
             lifetime_s: seconds(binding.lifetime),
@@ -90,7 +91,7 @@ pub fn uplinks(station: &Station) -> Vec<model::Uplink> {
             care_of_address: uplink.care_of_address.map(Into::into),
             bid: None,
             priority: u8::try_from(uplink.priority).unwrap_or(u8::MAX),
-            signal_dbm: None,
+            signal_dbm: uplink.signal,
             rtt_ms: None,
             loss: None,
             active: uplink.active,
@@ -159,6 +160,11 @@ pub fn counters(station: &Station, platform: Option<&Platform>) -> model::Counte
     counters
 }
 
+/// A Binding Identifier in words.
+fn identified(bid: Option<u16>) -> String {
+    bid.map(|bid| format!(" (bid {bid})")).unwrap_or_default()
+}
+
 /// An event in words, for the log.
 pub fn event_text(event: &Event) -> String {
     match event {
@@ -178,15 +184,16 @@ pub fn event_text(event: &Event) -> String {
             format!("traffic moves from {} to {}: {reason}", name(from), name(to))
         }
         Event::AtHome { interface } => format!("on the home link at {interface}"),
-        Event::Binding { home_address, care_of_address, prefixes, lifetime_s, change } => {
+        Event::Binding { home_address, care_of_address, bid, prefixes, lifetime_s, change } => {
             let prefixes: Vec<String> = prefixes.iter().map(ToString::to_string).collect();
             format!(
-                "binding {change}: {home_address} at {care_of_address} with {} for {lifetime_s} s",
+                "binding {change}: {home_address}{} at {care_of_address} with {} for {lifetime_s} s",
+                identified(*bid),
                 if prefixes.is_empty() { "no prefix".into() } else { prefixes.join(", ") }
             )
         }
-        Event::BindingRemoved { home_address, reason } => {
-            format!("binding of {home_address} ended: {reason}")
+        Event::BindingRemoved { home_address, bid, reason } => {
+            format!("binding of {home_address}{} ended: {reason}", identified(*bid))
         }
         Event::BindingRefused { home_address, care_of_address, status, reason } => {
             format!("refused {home_address} at {care_of_address} (status {status}): {reason}")

@@ -24,7 +24,7 @@ use axum::response::sse::{Event, KeepAlive, Sse};
 use axum::response::{IntoResponse, Response};
 use axum::routing::{get, post};
 use axum::{Router, serve as serve_http};
-use carnet_api::model::{ErrorBody, HandoverRequest, missed};
+use carnet_api::model::{ErrorBody, HandoverRequest, SignalRequest, missed};
 use futures_util::stream::{self, Stream};
 use serde::Serialize;
 use serde_json::Value;
@@ -176,6 +176,7 @@ fn router(app: App) -> Router {
         .route("/v1/counters", get(|State(app): State<App>| async move { app.ask(Request::Counters).await }))
         .route("/v1/events", get(events))
         .route("/v1/handover", post(handover))
+        .route("/v1/signal", post(signal))
         .merge(geonet::router())
         .fallback(|| async { Refusal::new(StatusCode::NOT_FOUND, "no such path") })
         .method_not_allowed_fallback(|| async {
@@ -230,6 +231,16 @@ async fn handover(
 ) -> Result<StatusCode, Refusal> {
     let Json(HandoverRequest { uplink }) = body.map_err(Refusal::body)?;
     app.try_answer(|reply| Request::Handover { uplink, reply }).await?;
+    Ok(StatusCode::NO_CONTENT)
+}
+
+/// `POST /v1/signal`
+async fn signal(
+    State(app): State<App>,
+    body: Result<Json<SignalRequest>, JsonRejection>,
+) -> Result<StatusCode, Refusal> {
+    let Json(signal) = body.map_err(Refusal::body)?;
+    app.try_answer(|reply| Request::Signal { signal, reply }).await?;
     Ok(StatusCode::NO_CONTENT)
 }
 

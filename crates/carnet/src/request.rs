@@ -5,8 +5,8 @@
 //! about to stop.
 
 use carnet_api::model::{
-    Area, Binding, Counters, GnPingEvent, GnPingRequest, GnReceived, GnSendRequest, Location, Status, Tunnel,
-    Uplink,
+    Area, Binding, Counters, GnPingEvent, GnPingRequest, GnReceived, GnSendRequest, Location, SignalRequest,
+    Status, Tunnel, Uplink,
 };
 use tokio::sync::{broadcast, mpsc, oneshot};
 
@@ -30,6 +30,13 @@ pub enum Request {
     Handover {
         /// Interface name of the uplink to use; `None` ends an earlier wish.
         uplink: Option<String>,
+        /// Done, or why not, in plain words.
+        reply: oneshot::Sender<Answer<()>>,
+    },
+    /// `POST /v1/signal`
+    Signal {
+        /// What was measured.
+        signal: SignalRequest,
         /// Done, or why not, in plain words.
         reply: oneshot::Sender<Answer<()>>,
     },

@@ -16,6 +16,7 @@ use carnet_base::{RateLimiter, Time, WallTime};
 use carnet_geonet::ipv6_adaptation;
 use carnet_geonet::{ReceivedFrame, Router};
 use carnet_linux::frame_link::LinkEvent;
+use carnet_linux::signal::{PLAUSIBLE, Signals};
 use carnet_linux::virtual_link::{HostFrame, VirtualLinkEvent};
 use carnet_linux::{
     Alarm, DatagramReader, DatagramWriter, Datagrams, Platform, PlatformEvent, TooBig, TunnelIo,
@@ -79,6 +80,7 @@ pub async fn run(config: Config, path: &Path) -> anyhow::Result<()> {
         None => None,
     };
     let mut alarm = Alarm::new()?;
+    let mut signals = Signals::open(settings::signals(&config));
     let platform = open_platform(&config)?;
     let mut runner = Runner::new(config, platform, geonet)?;
     runner.upper_tester = upper_tester;
@@ -135,6 +137,10 @@ pub async fn run(config: Config, path: &Path) -> anyhow::Result<()> {
                 }
                 Err(error) => Err(error.into()),
             },
+            signal = signals.next() => {
+                runner.input(Input::Signal { interface: signal.interface, dbm: signal.dbm });
+                Ok(())
+            }
             due = alarm.wait(runner.station.poll_timeout()) => {
                 runner.input(Input::Timeout);
                 due.map_err(anyhow::Error::from)
@@ -164,6 +170,7 @@ pub async fn run(config: Config, path: &Path) -> anyhow::Result<()> {
             }
             _ = hangup.recv() => {
                 runner.reload(path);
+                signals = Signals::open(settings::signals(&runner.config));
                 Ok(())
             }
             _ = terminate.recv() => break Ok(()),
@@ -742,6 +749,14 @@ impl Runner {
             }
             Request::Handover { uplink, reply } => {
                 let result = self.try_input(Input::Command(Command::Handover { uplink }));
+                let _ = reply.send(result);
+            }
+            Request::Signal { signal, reply } => {
+                let result = if PLAUSIBLE.contains(&signal.dbm) {
+                    self.try_input(Input::Signal { interface: signal.uplink, dbm: signal.dbm })
+                } else {
+                    Err(format!("{} dBm is no signal, expected {PLAUSIBLE:?}", signal.dbm))
+                };
                 let _ = reply.send(result);
             }
             Request::Neighbours(reply) => {

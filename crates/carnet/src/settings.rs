@@ -5,8 +5,9 @@ pub mod geonet;
 use std::path::PathBuf;
 
 use carnet_api::config::{Auth, Config, DataplanePath, Registration, Replay};
+use carnet_linux::signal::SignalSource;
 use carnet_linux::{FastPathConfig, Path, PlatformConfig, Ports, WatchedInterface};
-use carnet_mobility::home_agent::{AuthorizedNode, HomeAgentConfig};
+use carnet_mobility::home_agent::{AuthorizedNode, HomeAgentConfig, MultipleCareOfAddresses};
 use carnet_mobility::mobile_router::{MobileRouterConfig, RegistrationMode, UplinkConfig};
 use carnet_mobility::{Authentication, ReplayProtection, SecurityAssociation};
 use carnet_station::{MobileRouterSettings, StationConfig};
@@ -24,6 +25,8 @@ pub fn station(config: &Config, gn_address: Option<GnAddress>) -> StationConfig 
         home_prefix: agent.home_prefix,
         home_link: agent.home_link.clone(),
         max_lifetime: agent.max_lifetime,
+        force_udp: false,
+        multiple_care_of_addresses: MultipleCareOfAddresses::default(),
         nodes: agent
             .mobile_routers
             .iter()
@@ -82,6 +85,14 @@ pub fn platform(config: &Config) -> PlatformConfig {
         }
     }
     PlatformConfig { device_mtu: DEVICE_MTU, watched, undo_file: undo_file(config) }
+}
+
+/// Where the signals of the uplinks come from.
+pub fn signals(config: &Config) -> Vec<SignalSource> {
+    let uplinks = config.mobile_router.iter().flat_map(|router| &router.uplinks);
+    uplinks
+        .map(|uplink| SignalSource { interface: uplink.interface.clone(), file: uplink.signal_file.clone() })
+        .collect()
 }
 
 /// Beside the socket: it is as short-lived as that.

@@ -95,7 +95,10 @@ fn bindings(bindings: &[Binding], width: Option<usize>) -> String {
         vec![
             if both { words(binding.role.as_str()) } else { NOTHING.to_owned() },
             binding.home_address.to_string(),
-            or_nothing(binding.care_of_address),
+            match (binding.care_of_address, binding.udp_port) {
+                (Some(address), Some(port)) => SocketAddr::new(address, port).to_string(),
+                (address, _) => or_nothing(address),
+            },
             or_nothing(binding.bid),
             if binding.prefixes.is_empty() {
                 NOTHING.to_owned()

@@ -30,6 +30,7 @@ pub mod position;
 mod privileges;
 mod readable;
 mod settings;
+pub mod signal;
 mod tunnel;
 mod undo;
 pub mod virtual_link;

@@ -7,7 +7,7 @@ use std::net::Ipv6Addr;
 use std::time::Duration;
 
 use carnet_base::{Time, WallTime};
-use carnet_mobility::home_agent::{AuthorizedNode, HomeAgentConfig};
+use carnet_mobility::home_agent::{AuthorizedNode, HomeAgentConfig, MultipleCareOfAddresses};
 use carnet_mobility::{Authentication, HomeAgent, MobilityMessage, ReplayProtection, SecurityAssociation};
 use carnet_wire::extension::Extensions;
 use carnet_wire::ipv6::Header;
@@ -55,6 +55,8 @@ fn bench(criterion: &mut Criterion) {
         home_prefix: "2001:db8:1::/64".parse().expect("a prefix"),
         home_link: None,
         max_lifetime: Duration::from_secs(600),
+        force_udp: false,
+        multiple_care_of_addresses: MultipleCareOfAddresses::Bulk,
         nodes: vec![AuthorizedNode {
             home_address: HOME,
             prefixes: vec!["2001:db8:a::/64".parse().expect("a prefix")],

@@ -58,8 +58,11 @@ pub enum Event {
     Binding {
         /// Home address.
         home_address: Ipv6Addr,
-        /// Care-of address.
-        care_of_address: Ipv6Addr,
+        /// Care-of address, as the home agent sees it.
+        care_of_address: Endpoint,
+        /// Binding Identifier.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        bid: Option<u16>,
         /// Prefixes that are forwarded.
         prefixes: Vec<Ipv6Net>,
         /// Granted lifetime in seconds.
@@ -71,6 +74,9 @@ pub enum Event {
     BindingRemoved {
         /// Home address.
         home_address: Ipv6Addr,
+        /// Binding Identifier.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        bid: Option<u16>,
         /// `deregistered`, `expired` or the like.
         reason: String,
     },
@@ -78,8 +84,8 @@ pub enum Event {
     BindingRefused {
         /// Home address.
         home_address: Ipv6Addr,
-        /// Care-of address.
-        care_of_address: Ipv6Addr,
+        /// Where the Binding Update came from.
+        care_of_address: Endpoint,
         /// Binding Acknowledgement status.
         status: u8,
         /// Its meaning.

@@ -8,7 +8,9 @@ use std::time::Duration;
 
 use carnet_base::{Time, WallTime};
 use carnet_mobility::Authentication;
-use carnet_mobility::home_agent::{AuthorizedNode, HomeAgentConfig, StoredBinding, StoredRegistration};
+use carnet_mobility::home_agent::{
+    AuthorizedNode, HomeAgentConfig, MultipleCareOfAddresses, StoredBinding, StoredRegistration,
+};
 use carnet_station::forwarding::forwarder::Verdict;
 use carnet_station::forwarding::packet::PacketBuffer;
 use carnet_station::{PersistentState, Station, StationConfig};
@@ -50,7 +52,10 @@ fn home_agent(count: u32) -> Station {
             sequence: Some(1),
             timestamp: None,
             registration: Some(StoredRegistration {
-                care_of_address: care_of_address(index),
+                bid: None,
+                priority: 0,
+                care_of_address: care_of_address(index).into(),
+                agent: None,
                 mobile_router: true,
                 link_local: false,
                 prefixes: vec![prefix(index)],
@@ -58,6 +63,9 @@ fn home_agent(count: u32) -> Station {
                 expires: DATE + Duration::from_secs(600),
                 previous: None,
             }),
+            identified: Vec::new(),
+            former: Vec::new(),
+            flows: Vec::new(),
         })
         .collect();
     let config = StationConfig {
@@ -66,12 +74,14 @@ fn home_agent(count: u32) -> Station {
             home_prefix: "2001:db8:1::/64".parse().expect("a prefix"),
             home_link: None,
             max_lifetime: Duration::from_secs(600),
+            force_udp: false,
+            multiple_care_of_addresses: MultipleCareOfAddresses::Bulk,
             nodes,
         }),
         mobile_router: None,
         geonet: None,
     };
-    let state = PersistentState { home_agent: stored, mobile_router: None };
+    let state = PersistentState { home_agent: stored, ..PersistentState::default() };
     let mut station = Station::new(config, state, 1, Time::ZERO, DATE);
     while station.poll_output().is_some() {}
     station

@@ -40,6 +40,13 @@ pub enum Input {
         /// Its name.
         name: String,
     },
+    /// How strong the signal of an uplink is, measured anew.
+    Signal {
+        /// Its interface.
+        interface: String,
+        /// In dBm.
+        dbm: i32,
+    },
     /// A fast path has sent packets into a tunnel since it last said so; those of the slow path need no saying.
     TunnelUsed {
         /// Our end.

@@ -59,6 +59,9 @@ pub struct PersistentState {
     /// The home agent's bindings and replay protection.
     #[serde(default)]
     pub home_agent: Vec<StoredBinding>,
+    /// How often the home agent has started without the bindings that it had (RFC 5847 3.2).
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub restart_counter: Option<u32>,
     /// The mobile router's sequence number.
     #[serde(default)]
     pub mobile_router: Option<StoredSequence>,
@@ -234,6 +237,10 @@ impl Station {
                     self.forwarder.serve(prefix, address);
                 }
             }
+            // What nothing is known of has lost what it had. The date counts such starts without being stored: it
+            // only ever grows.
+            let restart_counter = persistent.restart_counter.unwrap_or_else(|| seconds(wall));
+            agent.machine.set_restart_counter(restart_counter);
             agent.machine.restore(now, wall, persistent.home_agent);
             self.desired.replace(Scope::HomeAgent, agent_entries(&agent.machine));
             let nodes = agent.nodes.iter();
@@ -321,6 +328,7 @@ impl Station {
     pub fn persistent_state(&self, now: Time, wall: WallTime) -> PersistentState {
         PersistentState {
             home_agent: self.home_agent().map(|agent| agent.stored(now, wall)).unwrap_or_default(),
+            restart_counter: self.home_agent().map(HomeAgent::restart_counter),
             mobile_router: self.mobile_router().map(MobileRouter::stored),
         }
     }
@@ -358,7 +366,7 @@ impl Station {
     /// Takes an input.
     ///
     /// # Errors
-    /// Only for [`Input::Command`]: why it was refused, in words for the operator.
+    /// Only for [`Input::Command`] and [`Input::Signal`]: why it was refused, in words for the operator.
     pub fn handle_input(&mut self, now: Time, wall: WallTime, input: Input) -> Result<(), String> {
         self.assert_drained();
         // What concerns GeoNetworking alone comes often, and leaves everything else as it is.
@@ -419,6 +427,14 @@ impl Station {
                 self.handle_interface_gone(now, wall, &name);
                 Ok(())
             }
+            Input::Signal { interface, dbm } => match &mut self.router {
+                Some(router) => {
+                    let found = router.machine.uplink_called(&interface).map(|_| ());
+                    router.machine.handle_signal(now, wall, &interface, Some(dbm));
+                    found
+                }
+                None => Err("this station has no uplinks".into()),
+            },
             Input::Frame(frame) => {
                 if let Some(geonet) = &mut self.geonet {
                     let Frame { source, destination, packet } = &frame;
@@ -720,6 +736,11 @@ impl Station {
             Mobility::Event(event) => self.outputs.push_back(Output::Event(event)),
         }
     }
+}
+
+/// A date in seconds, as far as they go into 32 bits.
+fn seconds(wall: WallTime) -> u32 {
+    u32::try_from(wall.as_unix_nanos() / 1_000_000_000).unwrap_or(u32::MAX)
 }
 
 impl Router {

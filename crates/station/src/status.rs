@@ -1,6 +1,6 @@
 //! What a station shows of itself.
 
-use std::net::{IpAddr, Ipv6Addr};
+use std::net::Ipv6Addr;
 use std::time::Duration;
 
 use carnet_base::{DropReason, Endpoint, Time};
@@ -19,7 +19,9 @@ pub struct BindingStatus {
     /// Home address.
     pub home_address: Ipv6Addr,
     /// Care-of address; none while nothing is registered.
-    pub care_of_address: Option<Ipv6Addr>,
+    pub care_of_address: Option<Endpoint>,
+    /// Binding Identifier, if there is one.
+    pub bid: Option<u16>,
     /// Prefixes of the binding.
     pub prefixes: Vec<Ipv6Net>,
     /// `registered`, `registering`, `disconnected`, `home`, `refused`, `stopped`.
@@ -43,6 +45,8 @@ pub struct UplinkStatus {
     pub care_of_address: Option<Ipv6Addr>,
     /// Configured priority, lower wins.
     pub priority: u32,
+    /// Signal in dBm, where it is measured.
+    pub signal: Option<i32>,
     /// Whether it carries the traffic.
     pub active: bool,
 }
@@ -101,6 +105,7 @@ impl Station {
                 end: TunnelEnd::HomeAgent,
                 home_address: binding.home_address,
                 care_of_address: Some(binding.care_of_address),
+                bid: binding.bid,
                 prefixes: binding.prefixes.clone(),
                 state: "registered",
                 lifetime: binding.lifetime,
@@ -113,10 +118,8 @@ impl Station {
             bindings.push(BindingStatus {
                 end: TunnelEnd::MobileRouter,
                 home_address: router.config().home_address,
-                care_of_address: registration.and_then(|r| match r.care_of_address {
-                    IpAddr::V6(address) => Some(address),
-                    IpAddr::V4(_) => None,
-                }),
+                care_of_address: registration.map(|r| r.care_of_address.into()),
+                bid: None,
                 prefixes: router.config().prefixes.clone(),
                 state: state_name(router.state()),
                 lifetime: registration.map_or(Duration::ZERO, |r| r.lifetime),
@@ -145,6 +148,7 @@ impl Station {
                 },
                 care_of_address: uplink.care_of_address(),
                 priority: uplink.config.priority,
+                signal: uplink.signal,
                 active: active == Some(index),
             })
             .collect()

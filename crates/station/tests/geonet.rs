@@ -164,6 +164,33 @@ fn an_area_is_reached_and_nobody_else() {
     assert!(air.delivered.iter().all(|(_, d)| d.payload == [1, 2, 3] && d.source == address(0)));
 }
 
+/// What the link hands back goes to the router: the neighbour is none any more, and the packet goes to all.
+#[test]
+fn a_frame_that_nobody_acknowledged_goes_another_way() {
+    let mut air = Air::new(2);
+    let request = GeonetRequest {
+        transport: GeonetTransport::GeoUnicast(address(1)),
+        next_header: 0,
+        store_carry_forward: false,
+        traffic_class: 0,
+        lifetime_ms: None,
+        hop_limit: None,
+        payload: vec![1],
+    };
+    air.stations[0].handle_input(air.now, WALL, Input::Geonet(request)).expect("accepted");
+    let (_, sent) = air.drain(0).pop_front().expect("a frame");
+    assert_eq!(sent.destination, mac(1));
+    air.delivered.clear();
+    air.tell(0, Input::Unacknowledged(sent));
+    let counters = air.stations[0].geonet().expect("GeoNetworking").counters();
+    assert_eq!((counters.unacknowledged, counters.rerouted), (1, 1));
+    assert!(
+        matches!(&air.delivered[..], [(1, delivered)] if delivered.payload == [1]),
+        "{:?}",
+        air.delivered
+    );
+}
+
 /// What the upper tester asks for before each test.
 #[test]
 fn geonetworking_begins_anew() {

@@ -82,6 +82,7 @@ pub(super) struct MobileRouterDraft {
 pub(super) struct UplinkDraft {
     pub interface: Option<At<String>>,
     priority: Option<u8>,
+    signal_file: Option<Option<PathBuf>>,
 }
 
 /// An array: the elements that are in order, and whether these are all.
@@ -320,11 +321,13 @@ impl UplinkDraft {
                 Some(value) => value.integer(1, 127).and_then(|n| u8::try_from(n.value).ok()),
                 None => Some(DEFAULT_PRIORITY),
             },
+            signal_file: path(table.get("signal_file")),
         }
     }
 
     fn finish(self) -> Option<Uplink> {
-        Some(Uplink { interface: self.interface?.value, priority: self.priority? })
+        let signal_file = self.signal_file?;
+        Some(Uplink { interface: self.interface?.value, priority: self.priority?, signal_file })
     }
 }
 

@@ -163,6 +163,8 @@ pub struct Uplink {
     pub interface: String,
     /// Lower wins; among equals the first in the file.
     pub priority: u8,
+    /// File whose last line is its signal in dBm; `None`: the kernel is asked.
+    pub signal_file: Option<PathBuf>,
 }
 
 /// `auth`: how Binding Updates and Acknowledgements are authenticated.

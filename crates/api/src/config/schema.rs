@@ -118,7 +118,11 @@ pub(super) const MOBILE_ROUTER: Section = Section {
 pub(super) const UPLINK: Section = Section {
     header: "[[mobile_router.uplink]]",
     path: "mobile_router.uplink",
-    keys: &[key("interface", "interface", "required"), key("priority", "integer, 1 to 127", "10")],
+    keys: &[
+        key("interface", "interface", "required"),
+        key("priority", "integer, 1 to 127", "10"),
+        key("signal_file", "path", "none"),
+    ],
     later: &["bid", "signal"],
 };
 

@@ -56,7 +56,7 @@ priority = 127
 
 [[mobile_router.uplink]]
 interface = "wwan0"
-
+signal_file = "/run/modem/signal"
 [geonet]
 interface = "wlan1"
 station_type = "bus"
@@ -162,8 +162,12 @@ fn every_key_arrives() {
             advertise: false,
             auth: Auth::Mac { spi: 300, key: Key::new([255; 16]), replay: Replay::Sequence },
             uplinks: vec![
-                Uplink { interface: "wlan0".into(), priority: 127 },
-                Uplink { interface: "wwan0".into(), priority: 10 },
+                Uplink { interface: "wlan0".into(), priority: 127, signal_file: None },
+                Uplink {
+                    interface: "wwan0".into(),
+                    priority: 10,
+                    signal_file: Some("/run/modem/signal".into()),
+                },
             ],
         }),
         geonet: Some(Geonet {

@@ -22,6 +22,10 @@ async fn run_loop(mut requests: mpsc::Receiver<Request>) {
             Request::Counters(reply) => {
                 drop(reply.send(Counters::from([("tunnel.encapsulated".to_owned(), u64::MAX)])));
             }
+            Request::Signal { signal, reply } => drop(reply.send(match signal.uplink.as_str() {
+                "eth9" => Err("eth9 is not an uplink".into()),
+                _ => Ok(()),
+            })),
             Request::Handover { uplink, reply } => drop(reply.send(match uplink.as_deref() {
                 None | Some("wlan0") => Ok(()),
                 Some(other) => Err(format!("{other} is not an uplink")),
@@ -49,6 +53,7 @@ fn binding() -> Binding {
         role: Role::HomeAgent,
         home_address: "2001:db8:1::1234".parse().expect("an address"),
         care_of_address: None,
+        udp_port: None,
         bid: None,
         prefixes: vec!["2001:db8:a::/64".parse().expect("a prefix")],
         state: "registered".into(),
@@ -124,6 +129,20 @@ async fn a_handover_is_done_or_refused_with_the_reason() {
     let request = HandoverRequest { uplink: Some("eth9".into()) };
     let error = bench.client.post("/v1/handover", &request).await.expect_err("refused");
     assert_eq!(error.to_string(), "eth9 is not an uplink");
+}
+
+#[tokio::test]
+async fn a_signal_is_taken_or_refused_with_the_reason() {
+    let bench = Bench::answering().await;
+    bench.client.post("/v1/signal", &json!({"uplink": "wlan0", "dbm": -61})).await.expect("done");
+    for (body, reason) in [
+        (json!({"uplink": "eth9", "dbm": -61}), "eth9 is not an uplink"),
+        (json!({"uplink": "wlan0"}), "missing field `dbm`"),
+        (json!({"uplink": "wlan0", "dbm": "strong"}), "expected i32"),
+    ] {
+        let error = bench.client.post("/v1/signal", &body).await.expect_err("refused").to_string();
+        assert!(error.contains(reason), "{error}");
+    }
 }
 
 #[tokio::test]

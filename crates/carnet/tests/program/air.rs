@@ -10,7 +10,7 @@ use nix::sys::socket::{
 };
 use nix::sys::time::TimeVal;
 
-use crate::hosts::Host;
+use crate::hosts::{Host, slowness};
 
 /// The position vector of the source of a frame (EN 302 636-4-1 V1.4.1 9.5.2), and how it came.
 #[derive(Debug, Clone, PartialEq)]
@@ -70,9 +70,9 @@ impl Ear {
         heard
     }
 
-    /// The next beacon that is as wanted; fails after twenty seconds.
+    /// The next beacon that is as wanted; fails after twenty seconds, more on a slow machine.
     pub fn wait_for(&self, what: &str, mut wanted: impl FnMut(&Heard) -> bool) -> Heard {
-        let end = Instant::now() + Duration::from_secs(20);
+        let end = Instant::now() + Duration::from_secs(20) * slowness();
         let mut last = None;
         while Instant::now() < end {
             match self.next() {

@@ -26,6 +26,7 @@ mod radio;
 mod refresh;
 mod reload;
 mod replay;
+mod signals;
 mod size;
 mod start;
 mod theft;

@@ -4,6 +4,8 @@
 //!
 //! The bindings come from a state file, as after a restart; how long the start takes is noted. Each binding has a
 //! prefix, a home address and a care-of address of its own; all care-of addresses are behind one neighbour.
+//!
+//! Because each packet goes elsewhere they are sent one by one, also those to one binding.
 
 use std::fmt::Write as _;
 use std::net::Ipv6Addr;
@@ -214,7 +216,7 @@ fn one(
     for (bindings, world) in worlds {
         lanes.push(Lane {
             bindings: *bindings,
-            sender: Sender::open(world, source)?,
+            sender: Sender::one_by_one(world, source)?,
             sink: Sink::counting_at(world, end)?,
             frames: vec![frame.clone(); BATCH],
             rates: Vec::new(),

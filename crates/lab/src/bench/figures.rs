@@ -79,12 +79,36 @@ impl Series {
         }
     }
 
-    /// The median of the ratios to another, round by round: what drifts from round to round falls out.
-    pub fn ratio(&self, base: &Series) -> Option<f64> {
+    /// The ratios to another, round by round: what drifts from round to round falls out.
+    pub fn ratios(&self, base: &Series) -> Series {
         let pairs = self.rounds.iter().zip(&base.rounds).filter(|(_, base)| **base > 0.0);
-        let mut ratios: Vec<f64> = pairs.map(|(one, base)| one / base).collect();
-        ratios.sort_by(f64::total_cmp);
-        (!ratios.is_empty()).then(|| median(&ratios))
+        Series::of(pairs.map(|(one, base)| one / base).collect())
+    }
+
+    /// The median of these.
+    pub fn ratio(&self, base: &Series) -> Option<f64> {
+        let ratios = self.ratios(base);
+        (!ratios.rounds.is_empty()).then_some(ratios.median)
+    }
+
+    /// Between which two the true median lies with a probability of 95 %, whatever the distribution: the order
+    /// statistics to both sides of the middle. `None` for fewer than six, of which even all do not say as much.
+    pub fn sure(&self) -> Option<[f64; 2]> {
+        let mut sorted = self.rounds.clone();
+        sorted.sort_by(f64::total_cmp);
+        let count = sorted.len();
+        // How many are left out at each end: as many as a fair coin shows heads in fewer than 2.5 % of cases.
+        let (mut left_out, mut chance, mut sum) = (0, 0.5_f64.powi(count as i32), 0.0);
+        while left_out < count / 2 {
+            sum += chance;
+            if sum > 0.025 {
+                break;
+            }
+            chance *= (count - left_out) as f64 / (left_out + 1) as f64;
+            left_out += 1;
+        }
+        let first = left_out.checked_sub(1)?;
+        Some([sorted[first], sorted[count - 1 - first]])
     }
 }
 
@@ -131,8 +155,11 @@ pub struct TcpFigure {
     pub path: Path,
     /// Gbit/s of payload.
     pub gbit: Series,
-    /// Ratio to plain forwarding.
+    /// Ratio to plain forwarding: the median of the rounds' ratios.
     pub to_plain: Option<f64>,
+    /// Between which two the true median of these lies with a probability of 95 %.
+    #[serde(default)]
+    pub sure: Option<[f64; 2]>,
     /// Segments sent again, in all.
     pub retransmits: u64,
     /// Why a transfer did not come to its end, if so.
@@ -253,5 +280,16 @@ mod tests {
         assert_eq!((other.median, other.lowest, other.highest), (6.0, 2.0, 100.0));
         assert_eq!(other.ratio(&Series::of(vec![0.0])), None);
         assert_eq!(Series::of(Vec::new()).median, 0.0);
+    }
+
+    #[test]
+    fn the_median_of_a_few_is_uncertain() {
+        let of = |count: u32| Series::of((1..=count).map(f64::from).collect()).sure();
+        // The tables for the sign test at 5 %: none, 0, 1, 3 and 6 may be left out at each end.
+        assert_eq!(of(5), None);
+        assert_eq!(of(6), Some([1.0, 6.0]));
+        assert_eq!(of(9), Some([2.0, 8.0]));
+        assert_eq!(of(15), Some([4.0, 12.0]));
+        assert_eq!(of(25), Some([8.0, 18.0]));
     }
 }

@@ -117,7 +117,7 @@ fn one(
 ) -> anyhow::Result<HandoverFigure> {
     let router = world.stations.last().context("a world of carnet has a mobile router")?;
     let frame = arrangement.frame(path, SIZE)?;
-    let mut sender = Sender::open(world, arrangement.source)?;
+    let mut sender = Sender::in_bursts(world, arrangement.source, &frame)?;
     let sink = Sink::counting_at(world, arrangement.sink)?;
     let mut frames = vec![frame.clone()];
     let mut rates = Vec::new();

@@ -8,7 +8,8 @@
 //! * `figures` is what comes out, `table` shows it, `targets` says how it compares with what is aimed at.
 //!
 //! Speeds of a machine drift; so whatever is compared takes turns in many short rounds, and ratios are those of
-//! neighbours in time. Packets, round-trip times and handovers are measured on one core, which sender, routers and
+//! neighbours in time. The source hands over bursts of single packets, as a network card does, and so to every path
+//! (`sender`). Packets, round-trip times and handovers are measured on one core, which sender, routers and
 //! sink share: the sum of their work is what counts. TCP and processor time have all cores.
 
 mod bed;
@@ -63,6 +64,15 @@ pub struct Args {
     /// Only these paths, and plain forwarding.
     #[arg(long, value_delimiter = ',', value_name = "PATH")]
     paths: Vec<Path>,
+    /// Octets of inner packets, instead of the usual ones.
+    #[arg(long, value_delimiter = ',', value_name = "OCTETS")]
+    sizes: Vec<usize>,
+    /// Numbers of bindings, instead of the usual ones.
+    #[arg(long, value_delimiter = ',', value_name = "NUMBERS")]
+    bindings: Vec<u32>,
+    /// Rounds, instead of the usual number.
+    #[arg(long, value_name = "NUMBER", value_parser = clap::value_parser!(u16).range(1..))]
+    rounds: Option<u16>,
 }
 
 /// A measurement.
@@ -109,6 +119,21 @@ pub struct Effort {
 
 impl Args {
     fn effort(&self) -> Effort {
+        let mut effort = self.usual_effort();
+        if !self.sizes.is_empty() {
+            effort.sizes.clone_from(&self.sizes);
+            effort.bindings_sizes.clone_from(&self.sizes);
+        }
+        if !self.bindings.is_empty() {
+            effort.bindings.clone_from(&self.bindings);
+        }
+        if let Some(rounds) = self.rounds {
+            (effort.rounds, effort.transfers) = (rounds.into(), rounds.into());
+        }
+        effort
+    }
+
+    fn usual_effort(&self) -> Effort {
         if self.smoke {
             return Effort {
                 rounds: 1,
@@ -142,8 +167,8 @@ impl Args {
             flood: 250 * MILLISECOND,
             sizes: vec![64, 250, 500, 750, 1000, 1250],
             echoes: 20_000,
-            transfers: 3,
-            transfer: 2,
+            transfers: 15,
+            transfer: 1,
             handovers: 10,
             bindings: vec![1, 100, 10_000, 100_000],
             bindings_sizes: vec![64, 500],

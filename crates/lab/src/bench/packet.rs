@@ -2,18 +2,24 @@
 //!
 //! The payload begins with a number and its complement. So the checksum, in which the two cancel each other, is the
 //! same for every number, and a packet is numbered by writing eight octets.
+//!
+//! Then come two octets with which the checksum is the sum of the pseudo-header. That is what stands in the field where
+//! the kernel leaves the sum to an interface: so the packet is right whether or not somebody does that sum, and nobody
+//! has to, as behind a network card.
 
 use std::net::Ipv6Addr;
 use std::ops::Range;
 
 /// Octets of an Ethernet header.
-const LINK: usize = 14;
+pub const LINK: usize = 14;
 /// Octets of an IPv6 header.
-const IPV6: usize = 40;
+pub const IPV6: usize = 40;
 /// Octets of a UDP header.
-const UDP: usize = 8;
-/// The smallest inner packet: headers and number.
-pub const SMALLEST: usize = IPV6 + UDP + 8;
+pub const UDP: usize = 8;
+/// Where the two octets are that make the checksum what it is.
+const BALANCE: usize = IPV6 + UDP + 8;
+/// The smallest inner packet.
+pub const SMALLEST: usize = BALANCE + 2;
 /// IPv6 in IPv6 (RFC 2473).
 const PROTOCOL_IPV6: u8 = 41;
 const PROTOCOL_UDP: u8 = 17;
@@ -60,14 +66,31 @@ impl Frame {
         packet[IPV6 + 4..IPV6 + 6].copy_from_slice(&((size - IPV6) as u16).to_be_bytes());
         let mut frame = Frame { octets, inner };
         frame.number(0);
-        let sum = frame.sum();
-        frame.octets[inner + IPV6 + 6..inner + IPV6 + 8].copy_from_slice(&sum.to_be_bytes());
+        let pseudo = pseudo_sum(&frame.octets[inner..], size - IPV6);
+        frame.octets[inner + IPV6 + 6..inner + IPV6 + 8].copy_from_slice(&pseudo.to_be_bytes());
+        let rest = !sum(u32::from(pseudo), &frame.octets[inner + IPV6..]);
+        frame.octets[inner + BALANCE..inner + BALANCE + 2].copy_from_slice(&rest.to_be_bytes());
         frame
     }
 
     /// The octets to send.
     pub fn octets(&self) -> &[u8] {
         &self.octets
+    }
+
+    /// All headers but the outer one.
+    pub fn headers(&self) -> Vec<u8> {
+        [&self.octets[..LINK], &self.octets[self.inner..self.inner + IPV6 + UDP]].concat()
+    }
+
+    /// What follows the headers.
+    pub fn payload(&self) -> &[u8] {
+        &self.octets[self.inner + IPV6 + UDP..]
+    }
+
+    /// The outer header, if it has one.
+    pub fn outer(&self) -> Option<&[u8]> {
+        (self.inner > LINK).then(|| &self.octets[LINK..self.inner])
     }
 
     /// Writes the number.
@@ -93,22 +116,23 @@ impl Frame {
     pub fn set_outer_source(&mut self, address: [u8; 16]) {
         self.octets[LINK + 8..LINK + 24].copy_from_slice(&address);
     }
+}
 
-    /// The UDP checksum (RFC 8200 8.1), with the field taken as zero.
-    fn sum(&self) -> u16 {
-        let packet = &self.octets[self.inner..];
-        let mut sum = u32::from(PROTOCOL_UDP) + (packet.len() - IPV6) as u32;
-        for pair in packet[8..].chunks(2) {
-            sum += u32::from(pair[0]) << 8 | u32::from(pair.get(1).copied().unwrap_or(0));
-        }
-        while sum > 0xffff {
-            sum = (sum & 0xffff) + (sum >> 16);
-        }
-        match !(sum as u16) {
-            0 => 0xffff,
-            sum => sum,
-        }
+/// The ones' complement sum (RFC 1071).
+fn sum(start: u32, octets: &[u8]) -> u16 {
+    let mut sum = start;
+    for pair in octets.chunks(2) {
+        sum += u32::from(pair[0]) << 8 | u32::from(pair.get(1).copied().unwrap_or(0));
     }
+    while sum > 0xffff {
+        sum = (sum & 0xffff) + (sum >> 16);
+    }
+    sum as u16
+}
+
+/// The sum of the pseudo-header (RFC 8200 8.1) of so many octets of UDP behind this IPv6 header.
+pub fn pseudo_sum(header: &[u8], length: usize) -> u16 {
+    sum(u32::from(PROTOCOL_UDP) + length as u32, &header[8..IPV6])
 }
 
 /// An address in the `/64` that bears this number, such that all of them have the same sum: the number stands in

@@ -4,9 +4,9 @@
 
 use super::figures::{PacketFigure, Series};
 use super::flood::flood;
-use super::packet::{Ends, Frame};
+use super::packet::{Ends, Frame, IPV6, LINK};
 use super::path::Path;
-use super::sender::Sender;
+use super::sender::{Sender, prove};
 use super::sink::Sink;
 use super::world::{CARE_OF, CN, HOME_AGENT, MNN, Place, SEGMENTS, link_addresses};
 use super::{Bed, Effort};
@@ -111,11 +111,12 @@ fn one(
         if arrangement.part == Part::None && path != Path::Plain {
             continue;
         }
+        let frame = arrangement.frame(path, size)?;
         lanes.push(Lane {
             path,
-            sender: Sender::open(world, arrangement.source)?,
+            sender: Sender::in_bursts(world, arrangement.source, &frame)?,
             sink: Sink::counting_at(world, arrangement.sink)?,
-            frames: vec![arrangement.frame(path, size)?],
+            frames: vec![frame],
             rates: Vec::new(),
             sent: 0,
             lost: 0,
@@ -134,6 +135,18 @@ fn one(
             lane.lost += result.lost();
         }
         bed.check()?;
+    }
+    for lane in &lanes {
+        let found = lane.sink.octets()?;
+        // Each as it is, or each in an outer header: no super packets.
+        anyhow::ensure!(
+            [LINK + size, LINK + IPV6 + size].map(|octets| octets as f64).contains(&found),
+            "{}, {}: packets arrive with {found} octets on the average, expected {} or {}",
+            arrangement.name,
+            lane.path.name(),
+            LINK + size,
+            LINK + IPV6 + size
+        );
     }
     let plain = lanes.iter().find(|lane| lane.path == Path::Plain).map(|lane| Series::of(lane.rates.clone()));
     let figure = |lane: Lane| {
@@ -158,6 +171,13 @@ fn one(
 /// Measures all arrangements.
 pub fn measure(bed: &Bed, effort: &Effort) -> anyhow::Result<Vec<PacketFigure>> {
     let mut figures = Vec::new();
+    for (_, world) in bed.worlds(Part::None).filter(|(path, _)| *path == Path::Plain) {
+        for size in &effort.sizes {
+            let [alone, .., outer, _] = &ARRANGEMENTS;
+            prove(world, alone.source, alone.sink, &alone.frame(Path::Bpf, *size)?)?;
+            prove(world, outer.source, F0, &outer.frame(Path::Bpf, *size)?)?;
+        }
+    }
     for arrangement in &ARRANGEMENTS {
         let start = monotonic();
         for size in &effort.sizes {

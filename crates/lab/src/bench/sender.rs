@@ -1,23 +1,49 @@
-//! The source of packets: a packet socket that takes a batch with each call and puts it on the interface without a
-//! queue in between.
+//! The source of packets: a packet socket (packet(7)) that takes a batch with each call.
+//!
+//! * One by one: each packet is a message, put on the interface without a queue in between. For packets of which each
+//!   goes elsewhere.
+//! * In bursts: [`SEGMENTS`] packets are one message, a super packet of UDP (`PACKET_VNET_HDR`, `UDP_L4` of virtio's
+//!   network header) that the kernel cuts before it comes to the interface, which is told not to take super packets. The
+//!   interface is handed a list of single packets, as a network card hands up those that came together, and with their
+//!   checksums in place (see `packet`). So source and sink take a smaller part of the time, and receivers do for
+//!   several packets at once what they do so behind a card. An outer header is put around before the cut
+//!   (`bpf/source.bpf.c`).
+//!
+//! That what arrives are the single packets, octet by octet, is shown by [`prove`] before anything is measured.
 
-use std::io::IoSlice;
+use std::io::{IoSlice, Read};
 use std::os::fd::AsRawFd;
+use std::time::Duration;
 
-use anyhow::{Context, anyhow};
+use anyhow::{Context, anyhow, ensure};
+use aya::Ebpf;
+use aya::maps::Array;
+use aya::programs::tc::{SchedClassifier, TcAttachType, qdisc_add_clsact};
 use nix::errno::Errno;
 use nix::sys::socket::sockopt::SndBufForce;
 use nix::sys::socket::{MsgFlags, MultiHeaders, bind, sendmmsg, setsockopt};
 use nix::{setsockopt_impl, sockopt_impl};
-use socket2::{Domain, Socket, Type};
+use socket2::{Domain, Protocol, Socket, Type};
 
-use super::packet::Frame;
+use super::packet::{Frame, IPV6, LINK, UDP, pseudo_sum};
 use super::world::{Place, World, inside};
+use crate::process::{in_node, output};
+use crate::tools;
 
 /// Packets of one call.
 pub const BATCH: usize = 64;
+/// Packets of a burst.
+pub const SEGMENTS: usize = 32;
 /// Octets that the socket may have under way.
 const BUFFER: usize = 16 << 20;
+/// `struct virtio_net_hdr` of <linux/virtio_net.h>, and what of it is used.
+const VIRTIO_HEADER: usize = 10;
+const NEEDS_CHECKSUM: u8 = 1;
+const UDP_L4: u8 = 5;
+/// `PACKET_VNET_HDR` of <linux/if_packet.h>.
+const PACKET_VNET_HDR: libc::c_int = 15;
+/// Where the checksum is in a UDP header.
+const CHECKSUM: usize = 6;
 
 sockopt_impl!(
     /// `PACKET_QDISC_BYPASS` of packet(7).
@@ -27,11 +53,30 @@ sockopt_impl!(
     libc::PACKET_QDISC_BYPASS,
     bool
 );
+sockopt_impl!(
+    /// Before each packet stands a header of virtio.
+    VirtioHeader,
+    SetOnly,
+    libc::SOL_PACKET,
+    PACKET_VNET_HDR,
+    bool
+);
 
 /// Sends frames out of an interface.
 pub struct Sender {
     socket: Socket,
     headers: MultiHeaders<()>,
+    bursts: Option<Bursts>,
+}
+
+/// What a sender of bursts has.
+struct Bursts {
+    /// The header of virtio and those of a super packet, for each number of packets from one on.
+    fronts: Vec<Vec<u8>>,
+    /// The payload that is sent again and again, [`SEGMENTS`] times.
+    repeated: Vec<u8>,
+    _offloads: Offloads,
+    _program: Ebpf,
 }
 
 impl std::fmt::Debug for Sender {
@@ -41,24 +86,68 @@ impl std::fmt::Debug for Sender {
 }
 
 impl Sender {
-    /// At this place.
-    pub fn open(world: &World, place: Place) -> anyhow::Result<Sender> {
+    /// Sends one by one, at this place.
+    pub fn one_by_one(world: &World, place: Place) -> anyhow::Result<Sender> {
+        let socket = socket_at(world, place, |socket| Ok(setsockopt(socket, QdiscBypass, &true)?))?;
+        Ok(Sender { socket, headers: MultiHeaders::preallocate(BATCH, None), bursts: None })
+    }
+
+    /// Sends bursts of frames like this one, which differ in their numbers only.
+    pub fn in_bursts(world: &World, place: Place, frame: &Frame) -> anyhow::Result<Sender> {
+        let socket = socket_at(world, place, |socket| Ok(setsockopt(socket, VirtioHeader, &true)?))?;
         let node = world.node(place.node);
-        let socket = inside(&node, || open(place.interface))
-            .with_context(|| format!("cannot open a packet socket at {} of {node}", place.interface))?;
-        Ok(Sender { socket, headers: MultiHeaders::preallocate(BATCH, None) })
+        let program = inside(&node, || program(place.interface, frame.outer())).with_context(|| {
+            format!("cannot attach the source's program to {} of {node}", place.interface)
+        })?;
+        let bursts = Bursts {
+            fronts: (1..=SEGMENTS).map(|count| front(frame, count)).collect(),
+            repeated: Vec::new(),
+            _offloads: Offloads::set(&node, place.interface)?,
+            _program: program,
+        };
+        Ok(Sender { socket, headers: MultiHeaders::preallocate(BATCH, None), bursts: Some(bursts) })
     }
 
     /// Sends the first `count` of the frames, beginning anew when there are fewer; returns how many the interface
     /// took, at most [`BATCH`].
     pub fn send(&mut self, frames: &[Frame], count: usize) -> anyhow::Result<usize> {
-        let slices: [[IoSlice<'_>; 1]; BATCH] =
-            std::array::from_fn(|i| [IoSlice::new(frames[i % frames.len()].octets())]);
+        let (fd, count) = (self.socket.as_raw_fd(), count.min(BATCH));
         let addresses: [Option<()>; BATCH] = [None; BATCH];
-        let fd = self.socket.as_raw_fd();
-        let slices = slices.iter().take(count);
-        match sendmmsg(fd, &mut self.headers, slices, addresses, [], MsgFlags::empty()) {
-            Ok(results) => Ok(results.count()),
+        let result = match &mut self.bursts {
+            None => {
+                let slices: [[IoSlice<'_>; 1]; BATCH] =
+                    std::array::from_fn(|i| [IoSlice::new(frames[i % frames.len()].octets())]);
+                let slices = slices.iter().take(count);
+                sendmmsg(fd, &mut self.headers, slices, addresses, [], MsgFlags::empty())
+                    .map(|results| results.count())
+            }
+            Some(bursts) => {
+                if let [frame] = frames {
+                    bursts.repeat(frame);
+                }
+                let messages = (0..count).step_by(SEGMENTS).map(|start| {
+                    let count = SEGMENTS.min(count - start);
+                    let front = IoSlice::new(&bursts.fronts[count - 1]);
+                    match frames {
+                        [frame] => {
+                            let payload = &bursts.repeated[..count * frame.payload().len()];
+                            vec![front, IoSlice::new(payload)]
+                        }
+                        _ => {
+                            let frames = frames.iter().cycle().skip(start % frames.len()).take(count);
+                            std::iter::once(front)
+                                .chain(frames.map(|frame| IoSlice::new(frame.payload())))
+                                .collect()
+                        }
+                    }
+                });
+                let messages: Vec<Vec<IoSlice<'_>>> = messages.collect();
+                sendmmsg(fd, &mut self.headers, &messages, addresses, [], MsgFlags::empty())
+                    .map(|results| (results.count() * SEGMENTS).min(count))
+            }
+        };
+        match result {
+            Ok(sent) => Ok(sent),
             // The interface had no room.
             Err(Errno::ENOBUFS) => Ok(0),
             Err(error) => Err(anyhow!("sendmmsg: {error}")),
@@ -66,15 +155,153 @@ impl Sender {
     }
 }
 
-fn open(interface: &str) -> anyhow::Result<Socket> {
-    // Protocol 0: nothing is received.
-    let socket = Socket::new(Domain::PACKET, Type::RAW, None)?;
+impl Bursts {
+    /// Makes [`Self::repeated`] those of this frame.
+    fn repeat(&mut self, frame: &Frame) {
+        let payload = frame.payload();
+        if !self.repeated.starts_with(payload) {
+            self.repeated = payload.repeat(SEGMENTS);
+        }
+    }
+}
+
+/// What stands before the payloads of a super packet of so many packets.
+fn front(frame: &Frame, count: usize) -> Vec<u8> {
+    let (mut headers, payload) = (frame.headers(), frame.payload());
+    let length = UDP + count * payload.len();
+    let size = (length as u16).to_be_bytes();
+    headers[LINK + 4..LINK + 6].copy_from_slice(&size);
+    let (pseudo, datagram) = headers.split_at_mut(LINK + IPV6);
+    datagram[4..6].copy_from_slice(&size);
+    // To which the kernel adds the rest, or lets the interface do so.
+    datagram[CHECKSUM..CHECKSUM + 2].copy_from_slice(&pseudo_sum(&pseudo[LINK..], length).to_be_bytes());
+    let mut front = vec![NEEDS_CHECKSUM, UDP_L4];
+    for value in [headers.len(), payload.len(), LINK + IPV6, CHECKSUM] {
+        front.extend((value as u16).to_ne_bytes());
+    }
+    debug_assert_eq!(front.len(), VIRTIO_HEADER);
+    front.extend(headers);
+    front
+}
+
+/// Makes room before what leaves by an interface, and puts an outer header around it if there is one, for as long as
+/// what is returned lives.
+fn program(interface: &str, outer: Option<&[u8]>) -> anyhow::Result<Ebpf> {
+    let mut ebpf = Ebpf::load(carnet_bpf::SOURCE).context("cannot load the source's programs")?;
+    if let Some(header) = outer {
+        let mut value = [0; IPV6];
+        value.copy_from_slice(header);
+        let map = ebpf.map_mut("OUTER").ok_or_else(|| anyhow!("the source has no map OUTER"))?;
+        Array::<_, [u8; IPV6]>::try_from(map)?.set(0, value, 0)?;
+    }
+    let name = if outer.is_some() { "push" } else { "reserve" };
+    let program = ebpf.program_mut(name).ok_or_else(|| anyhow!("the source has no program {name}"))?;
+    let program: &mut SchedClassifier = program.try_into()?;
+    program.load().with_context(|| format!("the kernel refuses program {name}"))?;
+    // Needed by kernels older than 6.6; it may be there already.
+    let _ = qdisc_add_clsact(interface);
+    program.attach(interface, TcAttachType::Egress)?;
+    Ok(ebpf)
+}
+
+/// An interface that is told, for as long as it lives, not to take super packets, and that checksums need not be done
+/// for it.
+struct Offloads {
+    node: String,
+    interface: &'static str,
+    /// Whether checksums were left to it before.
+    checksums: bool,
+}
+
+impl Offloads {
+    fn set(node: &str, interface: &'static str) -> anyhow::Result<Offloads> {
+        let shown = output(in_node(node, tools::path("ethtool")).args(["-k", interface]))?;
+        let checksums = shown.lines().any(|line| line.trim() == "tx-checksumming: on");
+        let offloads = Offloads { node: node.to_owned(), interface, checksums };
+        offloads.change(true, false)?;
+        Ok(offloads)
+    }
+
+    fn change(&self, checksums: bool, segmentation: bool) -> anyhow::Result<()> {
+        let [checksums, segmentation] = [checksums, segmentation].map(|on| if on { "on" } else { "off" });
+        let arguments = ["-K", self.interface, "tx", checksums, "tx-udp-segmentation", segmentation];
+        output(in_node(&self.node, tools::path("ethtool")).args(arguments))?;
+        Ok(())
+    }
+}
+
+impl Drop for Offloads {
+    fn drop(&mut self) {
+        if let Err(error) = self.change(self.checksums, true) {
+            crate::console::step(&format!("offloads of {} are left as they are: {error:#}", self.interface));
+        }
+    }
+}
+
+fn socket_at(
+    world: &World,
+    place: Place,
+    prepare: impl FnOnce(&Socket) -> anyhow::Result<()> + Send,
+) -> anyhow::Result<Socket> {
+    let node = world.node(place.node);
+    inside(&node, || {
+        // Protocol 0: nothing is received.
+        let socket = open(place.interface, None)?;
+        setsockopt(&socket, SndBufForce, &BUFFER)?;
+        prepare(&socket)?;
+        Ok(socket)
+    })
+    .with_context(|| format!("cannot open a packet socket at {} of {node}", place.interface))
+}
+
+fn open(interface: &str, protocol: Option<Protocol>) -> anyhow::Result<Socket> {
+    let socket = Socket::new(Domain::PACKET, Type::RAW, protocol)?;
     let address = nix::ifaddrs::getifaddrs()?
         .filter(|one| one.interface_name == interface)
         .find_map(|one| one.address?.as_link_addr().copied())
         .ok_or_else(|| anyhow!("there is no interface {interface}"))?;
     bind(socket.as_raw_fd(), &address)?;
-    setsockopt(&socket, QdiscBypass, &true)?;
-    setsockopt(&socket, SndBufForce, &BUFFER)?;
     Ok(socket)
+}
+
+/// Fails unless what arrives at the peer of a sender's interface are the frames, one by one. `there` is the peer.
+pub fn prove(world: &World, place: Place, there: Place, frame: &Frame) -> anyhow::Result<()> {
+    let mut sender = Sender::in_bursts(world, place, frame)?;
+    let node = world.node(there.node);
+    // What comes on all protocols: the packets of the benchmark and perhaps others.
+    let every = Protocol::from(i32::from((libc::ETH_P_ALL as u16).to_be()));
+    let mut socket = inside(&node, || open(there.interface, Some(every)))
+        .with_context(|| format!("cannot listen at {} of {node}", there.interface))?;
+    socket.set_read_timeout(Some(Duration::from_secs(2)))?;
+    // A whole burst, and a part of one.
+    let frames: Vec<Frame> = (0..SEGMENTS + 5)
+        .map(|number| {
+            let mut frame = frame.clone();
+            frame.number(number as u32);
+            frame
+        })
+        .collect();
+    let sent = sender.send(&frames, frames.len())?;
+    ensure!(sent == frames.len(), "the source sent {sent} packets, expected {}", frames.len());
+    let mut buffer = vec![0; 1 << 16];
+    for (number, frame) in frames.iter().enumerate() {
+        loop {
+            let length = socket.read(&mut buffer).with_context(|| format!("packet {number} did not come"))?;
+            let octets = &buffer[..length];
+            if octets == frame.octets() {
+                break;
+            }
+            // Of the source, and another than it should be.
+            let headers = frame.headers();
+            ensure!(
+                octets.get(..2 * 6) != Some(&headers[..2 * 6]) || length < frame.octets().len(),
+                "packet {number} arrives as {} octets {:02x?}, expected {} octets {:02x?}",
+                length,
+                &octets[..octets.len().min(128)],
+                frame.octets().len(),
+                &frame.octets()[..frame.octets().len().min(128)]
+            );
+        }
+    }
+    Ok(())
 }

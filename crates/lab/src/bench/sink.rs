@@ -2,7 +2,7 @@
 
 use anyhow::{Context, anyhow};
 use aya::Ebpf;
-use aya::maps::{Array, MapData};
+use aya::maps::{Array, MapData, PerCpuArray};
 use aya::programs::Xdp;
 use aya::programs::xdp::XdpMode;
 
@@ -20,7 +20,7 @@ pub struct Numbers {
 /// A sink at an interface.
 pub struct Sink {
     ebpf: Ebpf,
-    taken: Array<MapData, [u64; 2]>,
+    taken: PerCpuArray<MapData, [u64; 2]>,
     program: &'static str,
 }
 
@@ -45,7 +45,7 @@ impl Sink {
             .load()
             .with_context(|| format!("the kernel refuses XDP program {program}"))?;
         let taken = ebpf.take_map("TAKEN").ok_or_else(|| anyhow!("the sink has no map TAKEN"))?;
-        Ok(Sink { ebpf, taken: Array::try_from(taken)?, program })
+        Ok(Sink { ebpf, taken: PerCpuArray::try_from(taken)?, program })
     }
 
     /// It stays there as long as it lives.
@@ -57,9 +57,21 @@ impl Sink {
         Ok(())
     }
 
+    /// Packets and octets taken so far.
+    fn taken(&self) -> anyhow::Result<[u64; 2]> {
+        let counts = self.taken.get(&0, 0).context("cannot read the sink's counts")?;
+        Ok(counts.iter().fold([0; 2], |sum, count| [sum[0] + count[0], sum[1] + count[1]]))
+    }
+
     /// Packets taken so far.
     pub fn count(&self) -> anyhow::Result<u64> {
-        Ok(self.taken.get(&0, 0).context("cannot read the sink's count")?[0])
+        Ok(self.taken()?[0])
+    }
+
+    /// Octets of a frame, on the average of those taken so far.
+    pub fn octets(&self) -> anyhow::Result<f64> {
+        let [packets, octets] = self.taken()?;
+        Ok(octets as f64 / packets.max(1) as f64)
     }
 
     /// What the numbers told.

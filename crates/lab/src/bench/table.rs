@@ -4,6 +4,7 @@ use std::fmt::Write as _;
 
 use super::figures::Bench;
 use super::path::Path;
+use super::sender::SEGMENTS;
 
 /// A table whose columns are as wide as their widest cell; the first row is the heading.
 fn aligned(rows: &[Vec<String>]) -> String {
@@ -81,8 +82,10 @@ fn packets(text: &mut String, bench: &Bench) {
         text,
         "Packets per second, in thousands (ns for a packet; ratio to plain forwarding through the same part of the \
          network). Sender, routers and sink share core {}; a closed loop with at most {} packets under way, so this \
-         is what passes without loss. The first table is the share that source and sink have in all others.\n",
-        bench.core, bench.window
+         is what passes without loss. The source hands over bursts of {} packets, which the kernel cuts before the \
+         first interface: every path gets the same single packets, a list of them at a time, as from a network \
+         card. The first table is the share that source and sink have in all others.\n",
+        bench.core, bench.window, SEGMENTS
     );
     let paths = measured(bench);
     let mut arrangements: Vec<&str> = Vec::new();
@@ -144,8 +147,13 @@ fn tcp(text: &mut String, bench: &Bench) {
     if bench.tcp.is_empty() {
         return;
     }
-    *text += "TCP (iperf3) in Gbit/s of payload, in brackets the ratio to plain forwarding; all cores. `up` is from the \
-              mobile network, `down` to it.\n\n";
+    let rounds = bench.tcp.iter().map(|figure| figure.gbit.rounds.len()).max().unwrap_or(0);
+    let _ = writeln!(
+        text,
+        "TCP (iperf3) in Gbit/s of payload, medians of {rounds}; in brackets the ratio to plain forwarding, the median of \
+         the rounds' ratios, and between what it lies with a probability of 95 %; all cores. `up` is from the mobile \
+         network, `down` to it.\n"
+    );
     let paths = measured(bench);
     let mut table = vec![vec!["hosts; streams".to_owned()]];
     table[0].extend(paths.iter().map(|path| path.name().to_owned()));
@@ -157,7 +165,8 @@ fn tcp(text: &mut String, bench: &Bench) {
                     == (&first.hosts, first.streams, &first.direction, *path)
             });
             row.push(alike.map_or("-".into(), |one| {
-                let ratio = one.to_plain.map_or(String::new(), |ratio| format!(" ({ratio:.3})"));
+                let sure = one.sure.map_or(String::new(), |[low, high]| format!("; {low:.2} to {high:.2}"));
+                let ratio = one.to_plain.map_or(String::new(), |ratio| format!(" ({ratio:.3}{sure})"));
                 let error = if one.error.is_some() { " !" } else { "" };
                 format!("{:.2}{ratio}{error}", one.gbit.median)
             }));
@@ -251,7 +260,8 @@ fn bindings(text: &mut String, bench: &Bench) {
         return;
     }
     *text += "The home agent alone with many bindings: packets per second, in thousands (ratio to the same with one \
-              binding), to and from mobile networks. `plain` is a router without carnet that has as many routes.\n\n";
+              binding), to and from mobile networks. `plain` is a router without carnet that has as many routes. Each packet goes elsewhere; so \
+              here the source sends one by one.\n\n";
     let mut numbers: Vec<u32> = bench.bindings.iter().map(|one| one.bindings).collect();
     numbers.sort_unstable();
     numbers.dedup();

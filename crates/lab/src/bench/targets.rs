@@ -52,6 +52,12 @@ pub fn judge(bench: &Bench) -> Vec<Target> {
     let tcp = bench.tcp.iter().filter(|one| one.path == Path::Bpf && one.hosts == fitting);
     let tcp = tcp.filter_map(|one| Some((one.to_plain?, format!("{} {}", one.streams, one.direction))));
     targets.push(target("bpf: TCP", ">= 0.98 of plain", tcp.collect(), |ratio| ratio >= 0.98, true, ""));
+    for hosts in [super::tcp::Hosts::Large, super::tcp::Hosts::Deaf] {
+        let tcp = bench.tcp.iter().filter(|one| one.path == Path::Bpf && one.hosts == hosts.words());
+        let tcp = tcp.filter_map(|one| Some((one.to_plain?, format!("{} {}", one.streams, one.direction))));
+        let what = format!("bpf: TCP, {}", hosts.words());
+        targets.push(target(&what, ">= 0.98 of plain", tcp.collect(), |ratio| ratio >= 0.98, true, ""));
+    }
     let rtt = bench.rtt.iter().filter(|one| one.path == Path::Bpf);
     let rtt = rtt.filter_map(|one| Some((one.added_us?, "median".to_owned())));
     targets.push(target(

@@ -1,42 +1,95 @@
 //! What the home agent sends: acknowledgements, Binding Errors, Parameter Problems (RFC 6275 9.2, 9.3.3, 9.5.4).
+//!
+//! Each answer goes back the way that the question came: what came inside IPv4 or UDP is answered inside it, to the
+//! address and port that it came from (RFC 5555 4.2).
 
 use std::net::Ipv6Addr;
 use std::time::Duration;
 
-use carnet_base::Time;
+use carnet_base::{Endpoint, Time};
 use carnet_wire::icmpv6;
+use carnet_wire::mobility::flow::FlowActionOption;
 use carnet_wire::mobility::status::Status;
-use carnet_wire::mobility::{Builder, ControlPacket, MobilityOption};
+use carnet_wire::mobility::{Builder, ControlPacket, MobilityOption, ipv4_status};
 
 use super::HomeAgent;
-use super::registration::Request;
+use super::care_of_address::is_unicast;
+use super::flows::FlowAnswers;
+use super::request::{Ipv4Home, Request};
 use crate::{HOP_LIMIT, MobilityDrop, MobilityMessage, Output, lifetime_units};
 
+/// Octets of a Mobility Header up to which the sub-options of flows are copied into an acknowledgement; the
+/// options without them take little. With all headers it stays below the least MTU, 1280.
+const MAX_COPIED: usize = 640;
+
+/// What a Binding Acknowledgement says.
+#[derive(Debug, Clone, Default)]
+pub(super) struct Answer {
+    pub sequence: u16,
+    pub lifetime: Duration,
+    /// Timestamp of the Message-ID option.
+    pub timestamp: Option<u64>,
+    /// The Status field of each Binding Identifier option; zero where there is none.
+    pub statuses: Vec<u8>,
+    pub nat_detection: Option<MobilityOption<'static>>,
+    pub flows: FlowAnswers,
+    /// Whether IPv4 home addresses are answered for.
+    pub registered: bool,
+}
+
+impl Answer {
+    /// One that refuses, or says no more than that it is done.
+    pub fn plain(request: &Request) -> Answer {
+        Answer { sequence: request.sequence, timestamp: request.timestamp, ..Answer::default() }
+    }
+}
+
 impl HomeAgent {
-    pub(super) fn acknowledge_registration(&mut self, request: &Request) {
-        self.acknowledge(request, Status::ACCEPTED, request.sequence, request.lifetime, request.timestamp);
+    /// Sends an IPv6 packet, inside IPv4 or UDP where the question came so.
+    pub(super) fn send(&mut self, outer: Option<(Endpoint, Endpoint)>, packet: Vec<u8>) {
+        self.outputs.push_back(match outer {
+            None | Some((Endpoint::Ipv6(_), _)) => Output::Packet(packet),
+            Some((local, remote)) => Output::Encapsulated { local, remote, packet },
+        });
     }
 
-    /// Sends a Binding Acknowledgement (RFC 6275 9.5.4, RFC 3963 6.6, RFC 4285 5.1.1).
-    pub(super) fn acknowledge(
-        &mut self,
-        request: &Request,
-        status: Status,
-        sequence: u16,
-        lifetime: Duration,
-        timestamp: Option<u64>,
-    ) {
+    /// Sends a Binding Acknowledgement (RFC 6275 9.5.4, RFC 3963 6.6, RFC 4285 5.1.1, RFC 5648 6.2, RFC 6089 5.3.5,
+    /// RFC 5555 4.5).
+    pub(super) fn acknowledge(&mut self, request: &Request, status: Status, answer: &Answer) {
         let supports_routers = request.mobile_router && self.config.serves_mobile_routers();
         let mut builder = Builder::binding_acknowledgement(
             status.0,
             false,
             supports_routers,
-            sequence,
-            lifetime_units(lifetime),
+            answer.sequence,
+            lifetime_units(answer.lifetime),
         );
-        if let Some(timestamp) = timestamp {
+        for (index, identifier) in request.identifiers.iter().enumerate() {
+            // RFC 5648 4.3: no care-of address "in any messages other than a Binding Update".
+            builder = builder.option(&MobilityOption::BindingIdentifier {
+                bid: identifier.bid,
+                status: answer.statuses.get(index).copied().unwrap_or(0),
+                home: identifier.home,
+                priority: identifier.priority,
+                care_of_address: None,
+            });
+        }
+        if answer.registered {
+            for home in &request.ipv4_homes {
+                builder = builder.option(&MobilityOption::Ipv4AddressAcknowledgement {
+                    status: refuse_ipv4_home(home),
+                    prefix_length: 0,
+                    address: home.address,
+                });
+            }
+        }
+        if let Some(option) = &answer.nat_detection {
+            builder = builder.option(option);
+        }
+        if let Some(timestamp) = answer.timestamp {
             builder = builder.option(&MobilityOption::MessageIdentifier(timestamp));
         }
+        builder = add_flows(builder, &answer.flows);
         let association =
             self.nodes.get(&request.home_address).and_then(|node| node.authentication.association());
         if let Some(association) = association {
@@ -44,7 +97,7 @@ impl HomeAgent {
         }
         let mut mobility_header = builder.finish();
         if let Some(association) = association {
-            association.sign(&mut mobility_header, request.care_of_address, request.home_address);
+            association.sign(&mut mobility_header, request.signed_address(), request.home_address);
         }
         let packet = ControlPacket {
             source: self.config.address,
@@ -54,12 +107,15 @@ impl HomeAgent {
             routing_home_address: request.away.then_some(request.home_address),
             mobility_header: &mut mobility_header,
         };
-        self.outputs.push_back(Output::Packet(packet.emit()));
+        let packet = packet.emit();
+        self.send(request.outer, packet);
     }
 
+    /// Tells a sender that something is wrong with its binding (RFC 6275 9.3.3).
     pub(super) fn binding_error(
         &mut self,
         now: Time,
+        outer: Option<(Endpoint, Endpoint)>,
         destination: Ipv6Addr,
         home_address: Ipv6Addr,
         status: u8,
@@ -76,7 +132,8 @@ impl HomeAgent {
             routing_home_address: None,
             mobility_header: &mut mobility_header,
         };
-        self.outputs.push_back(Output::Packet(packet.emit()));
+        let packet = packet.emit();
+        self.send(outer, packet);
     }
 
     /// RFC 6275 9.2: wrong Payload Proto and short messages are answered with Parameter Problem.
@@ -91,8 +148,43 @@ impl HomeAgent {
             && self.strangers.allow(now)
         {
             let packet = icmpv6::error_packet(self.config.address, message.source, problem, message.packet);
-            self.outputs.push_back(Output::Packet(packet));
+            self.send(message.outer, packet);
         }
         error.into()
+    }
+}
+
+/// Copies the flow options with their statuses, whole as long as there is room.
+fn add_flows(mut builder: Builder, flows: &FlowAnswers) -> Builder {
+    for (asked, status) in &flows.options {
+        let fits = builder.length() + asked.sub_options.len() <= MAX_COPIED;
+        builder = builder.option(&MobilityOption::FlowIdentification {
+            fid: asked.fid,
+            priority: asked.priority,
+            status: *status,
+            sub_options: if fits { &asked.sub_options } else { &[] },
+        });
+    }
+    for action in &flows.actions {
+        let data = action.emit();
+        if builder.length() + data.len() <= MAX_COPIED {
+            builder = builder.option(&FlowActionOption::option(&data));
+        }
+    }
+    builder
+}
+
+/// carnet gives no IPv4 addresses to mobile nodes, and says so (RFC 5555 3.2.1, 4.5).
+fn refuse_ipv4_home(home: &Ipv4Home) -> u8 {
+    if home.prefix_length == 0 || home.prefix_length > 32 {
+        ipv4_status::INVALID_ADDRESS
+    } else if home.prefix {
+        ipv4_status::PREFIX_UNAUTHORIZED
+    } else if home.address.is_unspecified() {
+        ipv4_status::NO_DYNAMIC_ADDRESS
+    } else if is_unicast(home.address) {
+        ipv4_status::INCORRECT_ADDRESS
+    } else {
+        ipv4_status::INVALID_ADDRESS
     }
 }

@@ -1,17 +1,29 @@
-//! The binding cache (RFC 6275 9.1, RFC 3963 6.1.1): one entry per home address.
+//! The binding cache (RFC 6275 9.1, RFC 3963 6.1.1): entries by home address and Binding Identifier.
 //!
-//! Only configured home addresses get an entry, so the cache cannot grow beyond the configuration.
+//! A node has either one plain binding or one for each Binding Identifier (RFC 5648 4.1). What belongs to all of
+//! them, such as the last sequence number and the flow bindings, is kept beside them. A care-of address that
+//! has been given up is remembered for a moment, so that packets that are on their way are still let through.
+//!
+//! Only configured home addresses get an entry, a node has at most [`MAX_BINDINGS`] bindings, and what was
+//! given up is bounded as well: so the cache cannot grow beyond the configuration.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::net::Ipv6Addr;
 use std::time::Duration;
 
-use carnet_base::{Time, WallTime};
+use carnet_base::{Endpoint, Time};
 use ipnet::Ipv6Net;
-use serde::{Deserialize, Serialize};
 
 use super::AuthorizedNode;
 use super::owners::Owners;
+use crate::flow::FlowBinding;
+
+/// Bindings that one node may have at a time.
+pub const MAX_BINDINGS: usize = 16;
+/// Care-of addresses that were given up, of one node; the oldest goes when there are more.
+const MAX_FORMER: usize = 2 * MAX_BINDINGS;
+/// Stands for BID-PRI 0, which a node sends that knows no priorities (RFC 6089 4.1): behind all that have one.
+const NO_PRIORITY: u8 = 128;
 
 /// Where a binding is in its life.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -20,28 +32,28 @@ pub enum BindingState {
     Testing,
     /// Registered.
     Valid,
-    /// De-registered; kept for `MAX_DELETE_BCE_TIMEOUT` so that a late Binding Update from the visited
-    /// link meets its sequence number (RFC 6275 10.3.2).
-    Deleted,
 }
 
 /// A binding cache entry that is a home registration.
 #[derive(Debug, Clone)]
 pub struct Binding {
-    /// The home address, key of the cache.
+    /// The home address.
     pub home_address: Ipv6Addr,
-    /// The registered care-of address.
-    pub care_of_address: Ipv6Addr,
-    /// The care-of address before the last move or the de-registration, and until when packets from it are
-    /// still accepted.
-    pub previous_care_of_address: Option<(Ipv6Addr, Time)>,
+    /// The Binding Identifier, `None` for a plain binding; with the home address the key of the cache.
+    pub bid: Option<u16>,
+    /// BID-PRI (RFC 6089 4.1): lower wins, 0 when the node said none.
+    pub priority: u8,
+    /// The registered care-of address, as we see it: behind a NAT, the address and port that the NAT gives it.
+    pub care_of_address: Endpoint,
+    /// Our end, at which it was registered.
+    pub agent: Endpoint,
     /// The R flag (RFC 3963 4.1).
     pub mobile_router: bool,
     /// The L flag: the link-local address is defended as well (RFC 6275 6.1.7).
     pub link_local: bool,
-    /// The prefixes for which packets are forwarded.
+    /// The prefixes for which packets are forwarded, the same for all bindings of a node.
     pub prefixes: Vec<Ipv6Net>,
-    /// The last sequence number accepted.
+    /// The last sequence number accepted, shared by all bindings of a node (RFC 5648 4.1).
     pub sequence: u16,
     /// The lifetime granted.
     pub lifetime: Duration,
@@ -57,10 +69,14 @@ impl Binding {
         self.state == BindingState::Valid
     }
 
-    /// Whether packets from this care-of address are accepted: it is the registered one, or was until now.
-    pub fn accepts(&self, care_of_address: Ipv6Addr) -> bool {
-        self.care_of_address == care_of_address
-            || self.previous_care_of_address.is_some_and(|(previous, _)| previous == care_of_address)
+    /// Its ends: ours and the care-of address.
+    pub fn ends(&self) -> (Endpoint, Endpoint) {
+        (self.agent, self.care_of_address)
+    }
+
+    /// The order among the bindings of a node: the best has the least.
+    fn rank(&self) -> (u8, Option<u16>) {
+        (if self.priority == 0 { NO_PRIORITY } else { self.priority }, self.bid)
     }
 
     /// The link-local address that the L flag derives from the home address (RFC 6275 10.3.1).
@@ -70,50 +86,61 @@ impl Binding {
     }
 }
 
-/// A binding as it is kept across a restart. Dates are absolute: the monotonic clock starts anew.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct StoredBinding {
-    /// Home address.
-    pub home_address: Ipv6Addr,
-    /// The last sequence number accepted, if any.
+/// A path that a binding has left.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct FormerPath {
+    /// Our end.
+    pub agent: Endpoint,
+    /// The care-of address.
+    pub care_of_address: Endpoint,
+    /// Until when packets from it are still accepted.
+    pub until: Time,
+}
+
+/// What is known of one node.
+#[derive(Debug, Default)]
+pub(super) struct Node {
+    /// By Binding Identifier; a plain binding is alone.
+    pub bindings: BTreeMap<Option<u16>, Binding>,
+    /// The last sequence number accepted; after a de-registration kept for `MAX_DELETE_BCE_TIMEOUT` so that a
+    /// late Binding Update from the visited link meets it (RFC 6275 10.3.2).
     pub sequence: Option<u16>,
-    /// The last NTP timestamp accepted, if any.
-    pub timestamp: Option<u64>,
-    /// The registration, if there is one.
-    pub registration: Option<StoredRegistration>,
-}
-
-/// The part of a [`StoredBinding`] that ends with its lifetime.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct StoredRegistration {
-    /// Care-of address.
-    pub care_of_address: Ipv6Addr,
-    /// The R flag.
-    pub mobile_router: bool,
-    /// The L flag.
-    pub link_local: bool,
-    /// Prefixes that are forwarded.
+    /// What packets may still come from, oldest first.
+    pub former: Vec<FormerPath>,
+    /// What the tunnels of the last bindings carried.
     pub prefixes: Vec<Ipv6Net>,
-    /// Granted lifetime in seconds.
-    pub lifetime_s: u64,
-    /// When it ends.
-    pub expires: WallTime,
-    /// The care-of address before the last move, and until when packets from it are still accepted.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub previous: Option<(Ipv6Addr, WallTime)>,
+    /// Ordered by priority (RFC 6089 4.3).
+    pub flows: Vec<FlowBinding>,
 }
 
-/// Entries by home address.
+impl Node {
+    fn is_empty(&self) -> bool {
+        self.bindings.is_empty() && self.sequence.is_none() && self.former.is_empty()
+    }
+
+    /// Lets packets from this path in until then.
+    pub fn retire(&mut self, (agent, care_of_address): (Endpoint, Endpoint), until: Time) {
+        self.former.retain(|path| (path.agent, path.care_of_address) != (agent, care_of_address));
+        if self.former.len() >= MAX_FORMER {
+            self.former.remove(0);
+        }
+        self.former.push(FormerPath { agent, care_of_address, until });
+    }
+}
+
+/// Entries by home address and Binding Identifier.
 #[derive(Debug)]
 pub struct BindingCache {
-    entries: BTreeMap<Ipv6Addr, Binding>,
+    nodes: BTreeMap<Ipv6Addr, Node>,
+    /// The home addresses that are bound to a care-of address.
+    bound_to: BTreeMap<Endpoint, BTreeSet<Ipv6Addr>>,
     owners: Owners,
 }
 
 impl BindingCache {
     /// An empty cache for these nodes.
-    pub(super) fn of(nodes: &[AuthorizedNode]) -> BindingCache {
-        BindingCache { entries: BTreeMap::new(), owners: Owners::of(nodes) }
+    pub(super) fn new(nodes: &[AuthorizedNode]) -> BindingCache {
+        BindingCache { nodes: BTreeMap::new(), bound_to: BTreeMap::new(), owners: Owners::of(nodes) }
     }
 
     /// Which node an address belongs to, whether it has a binding or not.
@@ -121,42 +148,111 @@ impl BindingCache {
         &self.owners
     }
 
-    /// The entry of a home address, whatever its state.
-    pub fn get(&self, home_address: Ipv6Addr) -> Option<&Binding> {
-        self.entries.get(&home_address)
+    /// The valid bindings of a home address, the best first: by BID-PRI, then by Binding Identifier.
+    pub fn of(&self, home_address: Ipv6Addr) -> impl Iterator<Item = &Binding> {
+        let mut valid: Vec<&Binding> = self.all(home_address).filter(|binding| binding.is_valid()).collect();
+        valid.sort_by_key(|binding| binding.rank());
+        valid.into_iter()
     }
 
-    /// The entry of a home address while it is valid.
+    /// The best valid binding of a home address.
     pub fn valid(&self, home_address: Ipv6Addr) -> Option<&Binding> {
-        self.get(home_address).filter(|binding| binding.is_valid())
+        self.all(home_address).filter(|binding| binding.is_valid()).min_by_key(|binding| binding.rank())
+    }
+
+    /// The binding of a home address with this identifier, whatever its state.
+    pub fn get(&self, home_address: Ipv6Addr, bid: Option<u16>) -> Option<&Binding> {
+        self.nodes.get(&home_address)?.bindings.get(&bid)
+    }
+
+    /// All bindings of a home address, whatever their state.
+    pub(super) fn all(&self, home_address: Ipv6Addr) -> impl Iterator<Item = &Binding> {
+        self.nodes.get(&home_address).into_iter().flat_map(|node| node.bindings.values())
     }
 
     /// All valid entries, by home address.
     pub fn iter(&self) -> impl Iterator<Item = &Binding> {
-        self.entries.values().filter(|binding| binding.is_valid())
+        self.nodes.values().flat_map(|node| node.bindings.values()).filter(|binding| binding.is_valid())
     }
 
-    /// The binding that the packets to this address follow, other than that of one node; also one that is about to
-    /// be valid, because its home address is still being tested.
-    pub(super) fn leading_to(&self, address: Ipv6Addr, except: Ipv6Addr) -> Option<&Binding> {
+    /// The paths that the bindings of a home address have left, from which packets are still accepted.
+    pub fn former(&self, home_address: Ipv6Addr) -> &[FormerPath] {
+        self.nodes.get(&home_address).map_or(&[], |node| &node.former)
+    }
+
+    /// The prefixes that the last bindings of a home address had.
+    pub fn prefixes(&self, home_address: Ipv6Addr) -> &[Ipv6Net] {
+        self.nodes.get(&home_address).map_or(&[], |node| &node.prefixes)
+    }
+
+    /// The flow bindings of a home address, ordered by priority (RFC 6089 4.3).
+    pub fn flows(&self, home_address: Ipv6Addr) -> &[FlowBinding] {
+        self.nodes.get(&home_address).map_or(&[], |node| &node.flows)
+    }
+
+    /// The last sequence number accepted from a home address, as long as it is remembered.
+    pub fn sequence(&self, home_address: Ipv6Addr) -> Option<u16> {
+        self.nodes.get(&home_address)?.sequence
+    }
+
+    /// Whether packets of a home address are accepted from this care-of address: it is a registered one, or was
+    /// until now.
+    pub fn accepts(&self, home_address: Ipv6Addr, care_of_address: Endpoint) -> bool {
+        self.all(home_address).any(|binding| binding.is_valid() && binding.care_of_address == care_of_address)
+            || self.former(home_address).iter().any(|path| path.care_of_address == care_of_address)
+    }
+
+    /// Somebody whose care-of address this is.
+    pub(super) fn bound_to(&self, care_of_address: Endpoint) -> Option<Ipv6Addr> {
+        self.bound_to.get(&care_of_address)?.first().copied()
+    }
+
+    /// The bindings that the packets to this address follow, other than those of one node; also those that are about
+    /// to be valid, because their home address is still being tested.
+    pub(super) fn leading_to(&self, address: Ipv6Addr, except: Ipv6Addr) -> impl Iterator<Item = &Binding> {
         // What a binding forwards is given to its node.
         self.owners
             .of_prefixes_around(address)
-            .filter(|owner| *owner != except)
-            .filter_map(|owner| self.get(owner))
-            .filter(|binding| binding.state != BindingState::Deleted)
-            .find(|binding| binding.prefixes.iter().any(|prefix| prefix.contains(&address)))
+            .filter(move |owner| *owner != except)
+            .flat_map(|owner| self.all(owner))
+            .filter(move |binding| binding.prefixes.iter().any(|prefix| prefix.contains(&address)))
     }
 
-    pub(super) fn get_mut(&mut self, home_address: Ipv6Addr) -> Option<&mut Binding> {
-        self.entries.get_mut(&home_address)
+    pub(super) fn node(&mut self, home_address: Ipv6Addr) -> Option<&mut Node> {
+        self.nodes.get_mut(&home_address)
+    }
+
+    pub(super) fn node_or_new(&mut self, home_address: Ipv6Addr) -> &mut Node {
+        self.nodes.entry(home_address).or_default()
     }
 
     pub(super) fn insert(&mut self, binding: Binding) {
-        self.entries.insert(binding.home_address, binding);
+        let (home_address, bid) = (binding.home_address, binding.bid);
+        self.remove(home_address, bid);
+        if binding.is_valid() {
+            self.bound_to.entry(binding.care_of_address).or_default().insert(home_address);
+        }
+        self.node_or_new(home_address).bindings.insert(bid, binding);
     }
 
-    pub(super) fn remove(&mut self, home_address: Ipv6Addr) -> Option<Binding> {
-        self.entries.remove(&home_address)
+    pub(super) fn remove(&mut self, home_address: Ipv6Addr, bid: Option<u16>) -> Option<Binding> {
+        let binding = self.nodes.get_mut(&home_address)?.bindings.remove(&bid)?;
+        let care_of_address = binding.care_of_address;
+        if !self.all(home_address).any(|other| other.is_valid() && other.care_of_address == care_of_address)
+            && let Some(bound) = self.bound_to.get_mut(&care_of_address)
+        {
+            bound.remove(&home_address);
+            if bound.is_empty() {
+                self.bound_to.remove(&care_of_address);
+            }
+        }
+        Some(binding)
+    }
+
+    /// Forgets a node of which nothing is left.
+    pub(super) fn tidy(&mut self, home_address: Ipv6Addr) {
+        if self.nodes.get(&home_address).is_some_and(Node::is_empty) {
+            self.nodes.remove(&home_address);
+        }
     }
 }

@@ -6,8 +6,9 @@ use std::time::Duration;
 use carnet_base::Time;
 use carnet_wire::mobility::status::Status;
 
-use super::{Binding, HomeAgent, Timer};
-use crate::{Event, Output};
+use super::answers::Answer;
+use super::{Binding, HomeAgent, Tested, Timer};
+use crate::Output;
 
 /// `MAX_NEIGHBOR_ADVERTISEMENT` and `RetransTimer` (RFC 4861 10).
 const MAX_NEIGHBOR_ADVERTISEMENT: u8 = 3;
@@ -36,21 +37,15 @@ impl HomeAgent {
     pub(super) fn duplicate(&mut self, target: Ipv6Addr) {
         let home_address = self.testing.keys().copied().find(|&home_address| {
             home_address == target
-                || self.cache.get(home_address).and_then(Binding::link_local_address) == Some(target)
+                || self.cache.all(home_address).any(|binding| binding.link_local_address() == Some(target))
         });
-        if let Some(home_address) = home_address
-            && let Some(request) = self.testing.remove(&home_address)
-        {
+        if let Some(home_address) = home_address {
             self.timers.stop(Timer::Dad(home_address));
-            self.cache.remove(home_address);
             let status = Status::DUPLICATE_ADDRESS;
-            self.outputs.push_back(Output::Event(Event::BindingRefused {
-                home_address,
-                care_of_address: request.care_of_address,
-                status: status.0,
-                reason: status.meaning().into(),
-            }));
-            self.acknowledge(&request, status, request.sequence, Duration::ZERO, request.timestamp);
+            for Tested { request, .. } in self.stop_testing(home_address) {
+                self.refused(&request, status);
+                self.acknowledge(&request, status, &Answer::plain(&request));
+            }
         }
     }
 

@@ -1,4 +1,4 @@
-//! How often refusals are answered: what is refused may be a recording or a forgery.
+//! How often refusals and heartbeats are answered: what is refused may be a recording or a forgery.
 
 use std::time::Duration;
 
@@ -9,6 +9,9 @@ const MAX_REFUSALS: u32 = 3;
 /// At least this long between two answers with status 146 to one node.
 const AUTHENTICATION_FAILED_INTERVAL: Duration = Duration::from_secs(10);
 
+/// Heartbeat responses to one node per second.
+const MAX_HEARTBEATS: u32 = 100;
+
 /// How often a node is told that its Binding Updates are refused.
 #[derive(Debug)]
 pub(super) struct Limits {
@@ -17,6 +20,8 @@ pub(super) struct Limits {
     /// Status 146. RFC 4285 5.1.1 wants it sent, and signed; but it is a signed message that a stranger has
     /// ordered, so it is seldom and goes to the care-of address in question only.
     pub unauthentic: RateLimiter,
+    /// Heartbeats: some paths of a node, each asking ten times a second.
+    pub heartbeats: RateLimiter,
 }
 
 impl Default for Limits {
@@ -24,6 +29,7 @@ impl Default for Limits {
         Limits {
             refused: RateLimiter::new(MAX_REFUSALS, Duration::from_secs(1) / MAX_REFUSALS),
             unauthentic: RateLimiter::new(1, AUTHENTICATION_FAILED_INTERVAL),
+            heartbeats: RateLimiter::new(MAX_HEARTBEATS, Duration::from_secs(1) / MAX_HEARTBEATS),
         }
     }
 }

@@ -1,51 +1,59 @@
 //! The home agent (RFC 6275 section 10, RFC 3963 section 6), without I/O.
 //!
-//! `registration` judges Binding Updates, `binding_cache` keeps what was accepted, `home_link` and `defence`
-//! speak Neighbor Discovery for nodes that are away, `answers` puts into packets what is said to them. This
-//! module joins them: it carries out the verdict, grants lifetimes and lets them run out, tests addresses
-//! before it defends them.
+//! `request` reads Binding Updates; `registration` judges them, with `identifiers` for several care-of addresses
+//! (RFC 5648), `care_of_address` for IPv4 (RFC 5555) and `flows` for flow bindings (RFC 6089). `carrying_out` does
+//! what the verdict says, `binding_cache` keeps what was accepted and `stored` what of it survives a restart.
+//! `home_link` and `defence` speak Neighbor Discovery for nodes that are away, `answers` puts into packets what is
+//! said to them, `heartbeat` answers who asks whether we are there. This module joins them and lets time pass.
 //!
-//! A refused Binding Update leaves the existing binding untouched (RFC 3963 6.2 says "discard"); a refresh
-//! that changes nothing but the lifetime asks for no forwarding change. After a move the old care-of address
-//! is accepted as outer source for [`OLD_PATH_GRACE`].
+//! A refused Binding Update leaves the existing bindings untouched (RFC 3963 6.2 says "discard"); a refresh
+//! that changes nothing but the lifetime asks for no forwarding change. After a move, or the end of one of several
+//! bindings, the old care-of address is accepted as outer source for [`OLD_PATH_GRACE`](crate::OLD_PATH_GRACE).
+//! Only Binding Updates move a binding: a packet from a new address, as when a NAT forgets, is told so by a
+//! Binding Error.
 //!
 //! What is said to Binding Updates that are refused is limited for each node, for they may be recordings that
 //! somebody plays again, or forgeries; see `Limits`.
 //!
-//! Left out: DHAAD and mobile prefix discovery, Binding Refresh Advice (the state survives restarts instead),
+//! Left out: IPv4 home addresses (asked for, they are refused), simultaneous binding to the home link (status 169),
+//! DHAAD and mobile prefix discovery, Binding Refresh Advice (the state survives restarts instead),
 //! key management mobility (the K flag is always answered with 0).
 
 mod answers;
 mod binding_cache;
 mod care_of_address;
+mod carrying_out;
 mod defence;
+mod flows;
+mod heartbeat;
 mod home_link;
+mod identifiers;
 mod limits;
 mod owners;
 mod registration;
+mod request;
+mod stored;
 
 use std::collections::{BTreeMap, VecDeque};
 use std::net::Ipv6Addr;
 use std::time::Duration;
 
-use carnet_base::{Interface, LinkMessage, RateLimiter, Time, TimerTable, WallTime};
-use carnet_wire::mobility::status::Status;
-use carnet_wire::mobility::{BindingError, BindingUpdate, Message, message_type};
+use carnet_base::{Endpoint, Interface, LinkMessage, RateLimiter, Time, TimerTable, WallTime};
+use carnet_wire::mobility::{BindingError, Message, message_type};
 use ipnet::Ipv6Net;
 
-pub use binding_cache::{Binding, BindingCache, BindingState, StoredBinding, StoredRegistration};
-use care_of_address::is_acceptable;
+pub use binding_cache::{Binding, BindingCache, BindingState, FormerPath, MAX_BINDINGS};
+use carrying_out::Tested;
+pub use flows::MAX_FLOWS;
 pub(crate) use home_link::ND_HOP_LIMIT;
 use home_link::{Heard, HomeLink};
 use limits::Limits;
-use registration::{Replay, Request, Verdict, judge};
+use registration::Replay;
+use request::Request;
+pub use stored::{StoredBinding, StoredPath, StoredRegistration};
 
-use crate::{Authentication, Event, MobilityDrop, MobilityMessage, OLD_PATH_GRACE, Output, lifetime_units};
-
-/// How long duplicate address detection listens: one probe and `RetransTimer` (RFC 4862 5.4, RFC 4861 10).
-const DAD_WAIT: Duration = Duration::from_secs(1);
-/// `MAX_DELETE_BCE_TIMEOUT` (RFC 6275 12).
-const MAX_DELETE_BCE_TIMEOUT: Duration = Duration::from_secs(10);
+use crate::flow::FlowBinding;
+use crate::{Authentication, Event, MobilityDrop, MobilityMessage, Output};
 
 /// What the operator says about the home agent.
 #[derive(Debug, Clone)]
@@ -58,6 +66,11 @@ pub struct HomeAgentConfig {
     pub home_link: Option<String>,
     /// The longest lifetime granted.
     pub max_lifetime: Duration,
+    /// Whether IPv4 care-of addresses get their packets in UDP also where no NAT shows (RFC 5555 3.2.2, F): for a home
+    /// agent of which the world sees a forwarded UDP port only.
+    pub force_udp: bool,
+    /// Whether nodes may have several care-of addresses (RFC 5648).
+    pub multiple_care_of_addresses: MultipleCareOfAddresses,
     /// Who may register; anybody else may not.
     pub nodes: Vec<AuthorizedNode>,
 }
@@ -67,6 +80,18 @@ impl HomeAgentConfig {
     pub fn serves_mobile_routers(&self) -> bool {
         self.nodes.iter().any(|node| !node.prefixes.is_empty())
     }
+}
+
+/// How many care-of addresses a node may have (RFC 5648).
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub enum MultipleCareOfAddresses {
+    /// Up to [`MAX_BINDINGS`], in one Binding Update or in several.
+    #[default]
+    Bulk,
+    /// The same, but one for each Binding Update; several in one are refused with 168.
+    Single,
+    /// One; Binding Identifiers are refused with 166.
+    Prohibited,
 }
 
 /// A mobile node or router that may register, a row of the Prefix Table (RFC 3963 6.1.2).
@@ -85,8 +110,8 @@ enum Timer {
     /// When duplicate address detection for a home address has heard nothing.
     Dad(Ipv6Addr),
     /// When a binding's lifetime ends.
-    Expire(Ipv6Addr),
-    /// When packets from the previous care-of address are no longer accepted.
+    Expire(Ipv6Addr, Option<u16>),
+    /// When packets from a former care-of address are no longer accepted.
     Grace(Ipv6Addr),
     /// When a de-registered entry is forgotten.
     Forget(Ipv6Addr),
@@ -103,7 +128,7 @@ pub struct HomeAgent {
     cache: BindingCache,
     home_link: Option<HomeLink>,
     /// Requests that wait for duplicate address detection.
-    testing: BTreeMap<Ipv6Addr, Request>,
+    testing: BTreeMap<Ipv6Addr, Vec<Tested>>,
     /// Unsolicited Neighbor Advertisements still to be sent, by target.
     announcements: BTreeMap<Ipv6Addr, u8>,
     timers: TimerTable<Timer>,
@@ -114,6 +139,8 @@ pub struct HomeAgent {
     /// Refusals, by home address.
     limits: BTreeMap<Ipv6Addr, Limits>,
     conflict_warnings: RateLimiter,
+    /// RFC 5847 3.2.
+    restart_counter: u32,
 }
 
 impl HomeAgent {
@@ -122,7 +149,7 @@ impl HomeAgent {
         HomeAgent {
             nodes: config.nodes.iter().map(|node| (node.home_address, node.clone())).collect(),
             replay: BTreeMap::new(),
-            cache: BindingCache::of(&config.nodes),
+            cache: BindingCache::new(&config.nodes),
             home_link: config.home_link.clone().map(HomeLink::new),
             testing: BTreeMap::new(),
             announcements: BTreeMap::new(),
@@ -132,6 +159,7 @@ impl HomeAgent {
             strangers: RateLimiter::new(20, Duration::from_millis(50)),
             limits: BTreeMap::new(),
             conflict_warnings: RateLimiter::new(1, Duration::from_secs(60)),
+            restart_counter: 0,
             config,
         }
     }
@@ -144,6 +172,23 @@ impl HomeAgent {
     /// The binding cache.
     pub fn bindings(&self) -> &BindingCache {
         &self.cache
+    }
+
+    /// The flow bindings of a home address, ordered by priority (RFC 6089 4.3). An entry none of whose bindings is
+    /// valid matches nothing.
+    pub fn flows(&self, home_address: Ipv6Addr) -> &[FlowBinding] {
+        self.cache.flows(home_address)
+    }
+
+    /// Says how often this home agent has started without the bindings that it had (RFC 5847 3.2); told in
+    /// heartbeats.
+    pub fn set_restart_counter(&mut self, restart_counter: u32) {
+        self.restart_counter = restart_counter;
+    }
+
+    /// What [`Self::set_restart_counter`] said.
+    pub fn restart_counter(&self) -> u32 {
+        self.restart_counter
     }
 
     /// The next thing to be done. To be called until it returns `None` after every `handle_*`.
@@ -179,12 +224,14 @@ impl HomeAgent {
         match header.message() {
             Ok(Message::BindingUpdate(update)) => {
                 let request = Request::parse(&message, &update)?;
-                self.binding_update(now, wall, request, &update, header.octets())
+                self.binding_update(now, wall, request, header.octets())
             }
+            Ok(Message::Heartbeat(heartbeat)) => self.heartbeat(now, &message, &heartbeat),
             Ok(Message::Other(kind)) if kind > message_type::BINDING_ERROR => {
                 // RFC 6275 9.2: unknown types are answered with a Binding Error.
                 let home_address = message.home_address.unwrap_or(Ipv6Addr::UNSPECIFIED);
-                self.binding_error(now, message.source, home_address, BindingError::UNKNOWN_MESSAGE_TYPE);
+                let status = BindingError::UNKNOWN_MESSAGE_TYPE;
+                self.binding_error(now, message.outer, message.source, home_address, status);
                 Err(MobilityDrop::UnknownType)
             }
             Ok(_) => Err(MobilityDrop::UnknownType),
@@ -199,11 +246,12 @@ impl HomeAgent {
             || self.cache.owners().of_prefixes_around(address).next().is_some()
     }
 
-    /// A packet came out of the tunnel whose sender has no binding, or none to this care-of address: the
-    /// sender believes in one that we lost or never accepted. It is told by a Binding Error, as RFC 6275 9.3.1
-    /// and 9.3.3 do it for a Home Address option whose binding is missing or has another care-of address. Told
-    /// only to the owners of addresses that are configured here, and not too often.
-    pub fn handle_unbound(&mut self, now: Time, outer_source: Ipv6Addr, inner_source: Ipv6Addr) {
+    /// A packet came out of a tunnel, at our end `local`, whose sender has no binding, or none to the care-of address
+    /// `remote`: the sender believes in one that we lost or never accepted, or its NAT has given it another address.
+    /// It is told by a Binding Error, as RFC 6275 9.3.1 and 9.3.3 do it for a Home Address option whose binding is
+    /// missing or has another care-of address. Told only to the owners of addresses that are configured here, and
+    /// not too often. The packet itself moves nothing: anybody could have sent it.
+    pub fn handle_unbound(&mut self, now: Time, local: Endpoint, remote: Endpoint, inner_source: Ipv6Addr) {
         self.assert_drained();
         let owners = self.cache.owners();
         let owner = match owners.is_home_address(inner_source) {
@@ -211,10 +259,14 @@ impl HomeAgent {
             false => owners.of_prefixes_around(inner_source).next(),
         };
         if let Some(home_address) = owner
-            && !self.cache.valid(home_address).is_some_and(|binding| binding.accepts(outer_source))
+            && !self.cache.accepts(home_address, remote)
             && !self.testing.contains_key(&home_address)
         {
-            self.binding_error(now, outer_source, home_address, BindingError::UNKNOWN_BINDING);
+            let status = BindingError::UNKNOWN_BINDING;
+            match remote {
+                Endpoint::Ipv6(address) => self.binding_error(now, None, address, home_address, status),
+                _ => self.binding_error(now, Some((local, remote)), home_address, home_address, status),
+            }
         }
     }
 
@@ -227,7 +279,8 @@ impl HomeAgent {
         if link.handle_interface(interface) {
             // Whatever happened on the link meanwhile: these addresses are here.
             self.announce(now, self.config.address);
-            let bound: Vec<Ipv6Addr> = self.cache.iter().map(|b| b.home_address).collect();
+            let mut bound: Vec<Ipv6Addr> = self.cache.iter().map(|b| b.home_address).collect();
+            bound.dedup();
             for home_address in bound {
                 self.announce(now, home_address);
             }
@@ -283,300 +336,23 @@ impl HomeAgent {
         while let Some(timer) = self.timers.pop_expired(now) {
             match timer {
                 Timer::Dad(home_address) => {
-                    if let Some(request) = self.testing.remove(&home_address) {
-                        self.commit(now, &request);
-                        self.acknowledge_registration(&request);
-                        self.announce(now, home_address);
+                    for tested in self.stop_testing(home_address) {
+                        self.accept(now, &tested.request, &tested.registration);
                     }
+                    self.announce(now, home_address);
                 }
-                Timer::Expire(home_address) => {
-                    if self.cache.valid(home_address).is_some() {
-                        self.cache.remove(home_address);
-                        self.timers.stop(Timer::Grace(home_address));
-                        self.outputs.push_back(Output::Forwarding(home_address));
-                        self.outputs.push_back(Output::Persist);
-                        self.outputs.push_back(Output::Event(Event::BindingRemoved {
-                            home_address,
-                            reason: "its lifetime ended".into(),
-                        }));
-                    }
-                }
-                Timer::Grace(home_address) => {
-                    if let Some(binding) = self.cache.get_mut(home_address) {
-                        binding.previous_care_of_address = None;
-                        self.outputs.push_back(Output::Forwarding(home_address));
-                    }
-                }
+                Timer::Expire(home_address, bid) => self.expire(home_address, bid),
+                Timer::Grace(home_address) => self.end_grace(now, home_address),
                 Timer::Forget(home_address) => {
-                    if self.cache.get(home_address).is_some_and(|b| b.state == BindingState::Deleted) {
-                        self.cache.remove(home_address);
+                    if let Some(node) = self.cache.node(home_address)
+                        && node.bindings.is_empty()
+                    {
+                        node.sequence = None;
                     }
+                    self.cache.tidy(home_address);
                 }
                 Timer::Announce(target) => self.announce_once(now, target),
             }
         }
-    }
-
-    /// All that has to survive a restart.
-    pub fn stored(&self, now: Time, wall: WallTime) -> Vec<StoredBinding> {
-        self.nodes
-            .keys()
-            .filter_map(|&home_address| {
-                let replay = self.replay.get(&home_address).copied().unwrap_or_default();
-                let binding = self.cache.valid(home_address);
-                if binding.is_none() && replay.sequence.is_none() && replay.timestamp.is_none() {
-                    return None;
-                }
-                Some(StoredBinding {
-                    home_address,
-                    sequence: replay.sequence.or(binding.map(|b| b.sequence)),
-                    timestamp: replay.timestamp,
-                    registration: binding.map(|b| StoredRegistration {
-                        care_of_address: b.care_of_address,
-                        mobile_router: b.mobile_router,
-                        link_local: b.link_local,
-                        prefixes: b.prefixes.clone(),
-                        lifetime_s: b.lifetime.as_secs(),
-                        expires: wall + b.expires.saturating_since(now),
-                        previous: b
-                            .previous_care_of_address
-                            .map(|(previous, until)| (previous, wall + until.saturating_since(now))),
-                    }),
-                })
-            })
-            .collect()
-    }
-
-    /// Takes back what [`Self::stored`] gave, as far as the configuration still allows it and the lifetimes
-    /// have not ended. Duplicate address detection is not repeated: the node kept the address all the while.
-    pub fn restore(&mut self, now: Time, wall: WallTime, stored: Vec<StoredBinding>) {
-        for entry in stored {
-            let Some(node) = self.nodes.get(&entry.home_address) else { continue };
-            let authenticated = node.authentication.association().is_some();
-            if authenticated {
-                let replay = Replay { sequence: entry.sequence, timestamp: entry.timestamp };
-                self.replay.insert(entry.home_address, replay);
-            }
-            let Some(registration) = entry.registration else { continue };
-            let lifetime = Duration::from_secs(registration.lifetime_s).min(self.config.max_lifetime);
-            let left = |until: WallTime, most: Duration| {
-                Duration::from_nanos(until.as_unix_nanos().saturating_sub(wall.as_unix_nanos())).min(most)
-            };
-            let remaining = left(registration.expires, lifetime);
-            let care_of_address = registration.care_of_address;
-            let permitted =
-                registration.prefixes.iter().all(|p| node.prefixes.iter().any(|own| own.contains(p)))
-                    && is_acceptable(&self.config, &self.cache, entry.home_address, care_of_address);
-            if remaining.is_zero() || !permitted {
-                continue;
-            }
-            let previous_care_of_address = registration
-                .previous
-                .map(|(previous, until)| (previous, now + left(until, OLD_PATH_GRACE)))
-                .filter(|(_, until)| *until > now);
-            if let Some((_, until)) = previous_care_of_address {
-                self.timers.set(Timer::Grace(entry.home_address), until);
-            }
-            self.cache.insert(Binding {
-                home_address: entry.home_address,
-                care_of_address,
-                previous_care_of_address,
-                mobile_router: registration.mobile_router,
-                link_local: registration.link_local,
-                prefixes: registration.prefixes,
-                sequence: entry.sequence.unwrap_or(0),
-                lifetime,
-                expires: now + remaining,
-                state: BindingState::Valid,
-            });
-            self.timers.set(Timer::Expire(entry.home_address), now + remaining);
-            self.outputs.push_back(Output::Forwarding(entry.home_address));
-            self.announce(now, entry.home_address);
-        }
-    }
-
-    fn binding_update(
-        &mut self,
-        now: Time,
-        wall: WallTime,
-        request: Request,
-        update: &BindingUpdate<'_>,
-        octets: &[u8],
-    ) -> Result<(), MobilityDrop> {
-        let home_address = request.home_address;
-        let Some(node) = self.nodes.get(&home_address) else {
-            // RFC 6275 10.3.1: not on the home link is answered with 132; a home address that could be
-            // served but was given to nobody is met with silence.
-            if update.flags.home_registration && !self.serves(home_address) && self.strangers.allow(now) {
-                let sequence = request.sequence;
-                let timestamp = request.timestamp;
-                self.acknowledge(&request, Status::NOT_HOME_SUBNET, sequence, Duration::ZERO, timestamp);
-                return Err(MobilityDrop::Refused);
-            }
-            return Err(MobilityDrop::Unauthorized);
-        };
-        let replay = self.replay.get(&home_address).copied().unwrap_or_default();
-        match judge(&self.config, node, &replay, &self.cache, wall, &request, octets) {
-            Verdict::Ignore(reason) => Err(reason),
-            Verdict::Reject { status, reason, sequence, timestamp } => {
-                let limits = self.limits.entry(home_address).or_default();
-                let allowed = if reason == MobilityDrop::AuthenticationFailed {
-                    if request.source != request.care_of_address {
-                        return Err(reason);
-                    }
-                    limits.unauthentic.allow(now)
-                } else if node.authentication.association().is_some() {
-                    limits.refused.allow(now)
-                } else {
-                    self.strangers.allow(now)
-                };
-                if !allowed {
-                    return Err(MobilityDrop::RateLimited);
-                }
-                self.outputs.push_back(Output::Event(Event::BindingRefused {
-                    home_address,
-                    care_of_address: request.care_of_address,
-                    status: status.0,
-                    reason: status.meaning().into(),
-                }));
-                self.acknowledge(&request, status, sequence, Duration::ZERO, timestamp);
-                Err(reason)
-            }
-            Verdict::Deregister => {
-                self.remember(&request);
-                self.deregister(now, &request);
-                Ok(())
-            }
-            Verdict::Register { prefixes, lifetime } => {
-                self.remember(&request);
-                self.register(now, request, prefixes, lifetime);
-                Ok(())
-            }
-        }
-    }
-
-    /// Keeps what holds off replays, for nodes that have a key.
-    fn remember(&mut self, request: &Request) {
-        let authenticated =
-            self.nodes.get(&request.home_address).is_some_and(|n| n.authentication.association().is_some());
-        if authenticated {
-            let replay = self.replay.entry(request.home_address).or_default();
-            replay.sequence = Some(request.sequence);
-            replay.timestamp = request.timestamp.or(replay.timestamp);
-        }
-    }
-
-    fn register(&mut self, now: Time, request: Request, prefixes: Vec<Ipv6Net>, lifetime: Duration) {
-        let home_address = request.home_address;
-        let lifetime = crate::lifetime_from_units(lifetime_units(lifetime));
-        let known = self.cache.valid(home_address).is_some();
-        // A link that has only just come up is probed like any other; the probe needs no address of ours.
-        let tested = known || self.home_link.as_ref().is_none_or(|link| !link.is_running());
-        let request = Request {
-            prefixes: prefixes.iter().map(|p| (p.network(), p.prefix_len())).collect(),
-            lifetime,
-            ..request
-        };
-        if tested {
-            self.commit(now, &request);
-            self.acknowledge_registration(&request);
-            if !known {
-                self.announce(now, home_address);
-            }
-            return;
-        }
-        // RFC 6275 10.3.1: duplicate address detection before the first acknowledgement, never on a refresh.
-        let binding = self.new_binding(now, &request, BindingState::Testing);
-        let targets = [Some(home_address), binding.link_local_address()];
-        self.cache.insert(binding);
-        let first = self.testing.insert(home_address, request).is_none();
-        if first {
-            self.timers.set(Timer::Dad(home_address), now + DAD_WAIT);
-            self.timers.stop(Timer::Forget(home_address));
-            if let Some(link) = &self.home_link {
-                for target in targets.into_iter().flatten() {
-                    self.outputs.extend(link.probe(target).map(Output::Link));
-                }
-            }
-        }
-    }
-
-    fn new_binding(&self, now: Time, request: &Request, state: BindingState) -> Binding {
-        Binding {
-            home_address: request.home_address,
-            care_of_address: request.care_of_address,
-            previous_care_of_address: None,
-            mobile_router: request.mobile_router,
-            link_local: request.link_local,
-            prefixes: request
-                .prefixes
-                .iter()
-                .filter_map(|&(address, length)| Ipv6Net::new(address, length).ok())
-                .collect(),
-            sequence: request.sequence,
-            lifetime: request.lifetime,
-            expires: now + request.lifetime,
-            state,
-        }
-    }
-
-    /// Makes an accepted request the binding.
-    fn commit(&mut self, now: Time, request: &Request) {
-        let home_address = request.home_address;
-        let mut binding = self.new_binding(now, request, BindingState::Valid);
-        let change = match self.cache.valid(home_address) {
-            None => "created",
-            Some(old) => {
-                let moved = old.care_of_address != binding.care_of_address;
-                binding.previous_care_of_address = if moved {
-                    self.timers.set(Timer::Grace(home_address), now + OLD_PATH_GRACE);
-                    Some((old.care_of_address, now + OLD_PATH_GRACE))
-                } else {
-                    old.previous_care_of_address
-                };
-                if moved { "moved" } else { "refreshed" }
-            }
-        };
-        let event = Event::Binding {
-            home_address,
-            care_of_address: binding.care_of_address,
-            prefixes: binding.prefixes.clone(),
-            lifetime_s: u32::try_from(binding.lifetime.as_secs()).unwrap_or(u32::MAX),
-            change: change.into(),
-        };
-        self.timers.stop(Timer::Forget(home_address));
-        self.timers.set(Timer::Expire(home_address), binding.expires);
-        self.cache.insert(binding);
-        self.outputs.push_back(Output::Forwarding(home_address));
-        self.outputs.push_back(Output::Persist);
-        self.outputs.push_back(Output::Event(event));
-    }
-
-    fn deregister(&mut self, now: Time, request: &Request) {
-        let home_address = request.home_address;
-        // A first registration that is still being tested ends here as well: nothing came of it yet.
-        let tested = self.testing.remove(&home_address).is_none();
-        self.timers.stop(Timer::Dad(home_address));
-        if let Some(binding) = self.cache.get_mut(home_address) {
-            binding.state = BindingState::Deleted;
-            binding.sequence = request.sequence;
-            // Packets that are on their way are still let through, so that coming home loses none.
-            binding.previous_care_of_address =
-                tested.then_some((binding.care_of_address, now + OLD_PATH_GRACE));
-        }
-        self.announcements.remove(&home_address);
-        self.timers.stop(Timer::Announce(home_address));
-        self.timers.stop(Timer::Expire(home_address));
-        self.timers.set(Timer::Grace(home_address), now + OLD_PATH_GRACE);
-        self.timers.set(Timer::Forget(home_address), now + MAX_DELETE_BCE_TIMEOUT);
-        self.outputs.push_back(Output::Forwarding(home_address));
-        self.outputs.push_back(Output::Persist);
-        if tested {
-            self.outputs.push_back(Output::Event(Event::BindingRemoved {
-                home_address,
-                reason: "the node de-registered".into(),
-            }));
-        }
-        self.acknowledge(request, Status::ACCEPTED, request.sequence, Duration::ZERO, request.timestamp);
     }
 }

@@ -1,105 +1,48 @@
-//! What a Binding Update asks for, and the verdict on it.
+//! The verdict on a Binding Update.
 //!
-//! [`Request::parse`] gathers what the message says; [`judge`] applies the tests of RFC 6275 9.5.1 and
-//! 10.3.1, RFC 3963 6.2 and RFC 4285 in order and changes nothing. Everything is refused that was not
-//! configured: a home address that nobody entered is not even answered.
+//! [`judge`] applies the tests of RFC 6275 9.5.1 and 10.3.1, RFC 3963 6.2, RFC 4285 and RFC 5648 6.2 in order and
+//! changes nothing. Everything is refused that was not configured: a home address that nobody entered is not even
+//! answered.
 
-use std::net::Ipv6Addr;
 use std::time::Duration;
 
-use carnet_base::WallTime;
-use carnet_wire::Error;
-use carnet_wire::mobility::options::option_type;
+use carnet_base::{Endpoint, WallTime};
+use carnet_wire::mobility::MobilityOption;
 use carnet_wire::mobility::status::Status;
-use carnet_wire::mobility::{BindingUpdate, MobilityOption};
 use ipnet::Ipv6Net;
 
-use super::binding_cache::{BindingCache, BindingState};
-use super::care_of_address::is_acceptable;
-use super::{AuthorizedNode, HomeAgentConfig};
+use super::binding_cache::BindingCache;
+use super::care_of_address::{ipv4_path, is_acceptable};
+use super::request::Request;
+use super::{AuthorizedNode, HomeAgentConfig, identifiers};
 use crate::sequence::is_later;
-use crate::{
-    MobilityDrop, MobilityMessage, ReplayProtection, is_newer, is_unicast_routable, lifetime_from_units,
-};
+use crate::{MobilityDrop, ReplayProtection, is_newer, is_unicast_routable};
 
 /// More prefixes than this in one Binding Update are refused: a router has a handful.
 const MAX_PREFIXES: usize = 32;
-/// Stands for a Mobile Network Prefix option that no prefix can be read from; it is refused as invalid.
-const NO_PREFIX: MobilityOption<'static> =
-    MobilityOption::MobileNetworkPrefix { prefix: Ipv6Addr::UNSPECIFIED, prefix_length: 0 };
 
-/// A Binding Update with everything that matters about it.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) struct Request {
-    /// Where it came from, and where the acknowledgement goes.
-    pub source: Ipv6Addr,
-    /// The home address.
-    pub home_address: Ipv6Addr,
-    /// Whether a Home Address option named it, so that the acknowledgement needs a routing header.
-    pub away: bool,
-    /// The care-of address to be registered.
-    pub care_of_address: Ipv6Addr,
-    pub sequence: u16,
-    pub home_registration: bool,
-    pub mobile_router: bool,
-    pub link_local: bool,
-    pub lifetime: Duration,
-    /// The Mobile Network Prefix options as they came; host bits may be set.
-    pub prefixes: Vec<(Ipv6Addr, u8)>,
-    /// NTP timestamp of the Message-ID option.
-    pub timestamp: Option<u64>,
-    pub nonce_indices: bool,
+/// A binding that is to be.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Registered {
+    pub bid: Option<u16>,
+    pub priority: u8,
+    /// Our end and the care-of address.
+    pub ends: (Endpoint, Endpoint),
 }
 
-impl Request {
-    /// Reads the options. Unknown options are skipped (RFC 6275 6.2.1).
-    pub fn parse(message: &MobilityMessage<'_>, update: &BindingUpdate<'_>) -> Result<Request, MobilityDrop> {
-        let mut request = Request {
-            source: message.source,
-            home_address: message.home_address.unwrap_or(message.source),
-            away: message.home_address.is_some(),
-            care_of_address: message.source,
-            sequence: update.sequence,
-            home_registration: update.flags.home_registration,
-            mobile_router: update.flags.mobile_router,
-            link_local: update.flags.link_local,
-            lifetime: lifetime_from_units(update.lifetime),
-            prefixes: Vec::new(),
-            timestamp: None,
-            nonce_indices: false,
-        };
-        for option in update.options.iter() {
-            let option = match option {
-                Ok(option) => option,
-                // RFC 3963 6.6: a prefix length that no prefix has is an invalid prefix, not a garbled message.
-                Err(Error::Value { .. }) => NO_PREFIX,
-                Err(_) => return Err(MobilityDrop::Malformed),
-            };
-            match option {
-                MobilityOption::AlternateCareOfAddress(address) => request.care_of_address = address,
-                MobilityOption::MobileNetworkPrefix { prefix, prefix_length } => {
-                    request.prefixes.push((prefix, prefix_length));
-                }
-                MobilityOption::MessageIdentifier(timestamp) => request.timestamp = Some(timestamp),
-                MobilityOption::Unknown { option_type: option_type::NONCE_INDICES, .. } => {
-                    request.nonce_indices = true
-                }
-                _ => {}
-            }
-        }
-        if !is_unicast_routable(request.home_address) || !is_unicast_routable(request.source) {
-            return Err(MobilityDrop::HomeAddress);
-        }
-        if !is_unicast_routable(request.care_of_address) {
-            return Err(MobilityDrop::CareOfAddress);
-        }
-        Ok(request)
-    }
-
-    /// Lifetime zero, or the home address as care-of address (RFC 6275 9.5.1, RFC 3963 6.2).
-    pub fn is_deregistration(&self) -> bool {
-        self.lifetime.is_zero() || self.care_of_address == self.home_address
-    }
+/// What an accepted registration changes, and what is answered.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct Registration {
+    pub bindings: Vec<Registered>,
+    /// Whether all other bindings of the node end.
+    pub replaces_all: bool,
+    pub prefixes: Vec<Ipv6Net>,
+    pub lifetime: Duration,
+    pub status: Status,
+    /// The Status field of each Binding Identifier option.
+    pub statuses: Vec<u8>,
+    /// The NAT Detection option of the answer.
+    pub nat_detection: Option<MobilityOption<'static>>,
 }
 
 /// What is to be done about a [`Request`].
@@ -115,11 +58,18 @@ pub(super) enum Verdict {
         sequence: u16,
         /// Timestamp for the answer's Message-ID option.
         timestamp: Option<u64>,
+        /// The Status field of each Binding Identifier option.
+        statuses: Vec<u8>,
     },
-    /// The binding is to be removed.
-    Deregister,
-    /// The binding is to be created or renewed.
-    Register { prefixes: Vec<Ipv6Net>, lifetime: Duration },
+    /// The bindings with these identifiers are to be removed; `None` for all.
+    Deregister {
+        bids: Option<Vec<u16>>,
+        status: Status,
+        /// The Status field of each Binding Identifier option.
+        statuses: Vec<u8>,
+    },
+    /// Bindings are to be created or renewed.
+    Register(Registration),
 }
 
 /// What the agent knows of a node besides its binding.
@@ -141,17 +91,17 @@ pub(super) fn judge(
     request: &Request,
     message: &[u8],
 ) -> Verdict {
-    let binding = cache.get(request.home_address);
     let reject = |status, reason| Verdict::Reject {
         status,
         reason,
         sequence: request.sequence,
         timestamp: request.timestamp,
+        statuses: vec![0; request.identifiers.len()],
     };
 
     // RFC 4285 5.1.1: whoever has a security association has to use it.
     if let Some(association) = node.authentication.association() {
-        match association.verify(message, request.care_of_address, request.home_address) {
+        match association.verify(message, request.signed_address(), request.home_address) {
             Ok(()) => {}
             Err(reason @ MobilityDrop::AuthenticationFailed) => {
                 return reject(Status::AUTHENTICATION_FAILED, reason);
@@ -159,17 +109,25 @@ pub(super) fn judge(
             Err(reason) => return Verdict::Ignore(reason),
         }
         if let ReplayProtection::Timestamp { window } = association.replay
-            && let Some(verdict) = judge_timestamp(replay, wall, window, request)
+            && let Some((status, timestamp)) = judge_timestamp(replay, wall, window, request)
         {
-            return verdict;
+            return Verdict::Reject {
+                status,
+                reason: MobilityDrop::Timestamp,
+                sequence: request.sequence,
+                timestamp: Some(timestamp),
+                statuses: vec![0; request.identifiers.len()],
+            };
         }
     }
 
     // RFC 6275 9.5.1. With a shared key the last number is remembered beyond the binding, or an old
-    // message could be played again; without one, "any Sequence Number value" is accepted then.
+    // message could be played again; without one, "any Sequence Number value" is accepted then. All bindings of
+    // a node share the number (RFC 5648 4.1).
+    let known = cache.sequence(request.home_address);
     let last = match node.authentication.association() {
-        Some(_) => replay.sequence.or(binding.map(|b| b.sequence)),
-        None => binding.map(|b| b.sequence),
+        Some(_) => replay.sequence.or(known),
+        None => known,
     };
     if let Some(last) = last
         && !is_newer(request.sequence, last)
@@ -179,11 +137,12 @@ pub(super) fn judge(
             reason: MobilityDrop::Sequence,
             sequence: last,
             timestamp: request.timestamp,
+            statuses: vec![0; request.identifiers.len()],
         };
     }
 
     // RFC 3963 6.2 and RFC 6275 9.5.1, 10.3.1.
-    let bound = binding.filter(|b| b.is_valid());
+    let bound = cache.valid(request.home_address);
     if !request.home_registration {
         return if request.mobile_router {
             reject(Status::MOBILE_ROUTER_NOT_PERMITTED, MobilityDrop::Refused)
@@ -197,47 +156,115 @@ pub(super) fn judge(
     if request.nonce_indices {
         return Verdict::Ignore(MobilityDrop::NonceIndices);
     }
-    if request.is_deregistration() {
-        // RFC 3963 6.2: the R flag and any prefixes are ignored here. RFC 6275 10.3.2: 133 without an entry;
-        // one whose address is still being tested is an entry.
-        return match binding.filter(|b| b.state != BindingState::Deleted) {
-            Some(_) => Verdict::Deregister,
-            None => reject(Status::NOT_HOME_AGENT, MobilityDrop::Refused),
-        };
+    if request.is_multiple()
+        && let Some(status) = identifiers::refused_as_a_whole(config, cache, request)
+    {
+        return reject(status, MobilityDrop::Refused);
     }
-    if !request.away {
-        // RFC 6275 10.3.1: "A Home Address destination option MUST be present".
+    if request.is_deregistration() {
+        return judge_deregistration(cache, request)
+            .unwrap_or_else(|status| reject(status, MobilityDrop::Refused));
+    }
+    if !request.away && request.outer.is_none() {
+        // RFC 6275 10.3.1: "A Home Address destination option MUST be present". Inside IPv4 the packet itself
+        // bears the home address (RFC 5555 4.2).
         return reject(Status::UNSPECIFIED, MobilityDrop::Refused);
     }
     if bound.is_some_and(|b| b.mobile_router != request.mobile_router) {
         return reject(Status::TYPE_CHANGE_DISALLOWED, MobilityDrop::Refused);
     }
-    if !is_acceptable(config, cache, request.home_address, request.care_of_address) {
-        return reject(Status::INVALID_CARE_OF_ADDRESS, MobilityDrop::CareOfAddress);
-    }
-    let prefixes = if request.mobile_router {
-        match judge_prefixes(config, node, request) {
+    let prefixes = if request.mobile_router { judge_prefixes(config, node, request) } else { Ok(Vec::new()) };
+    let lifetime = request.lifetime.min(config.max_lifetime);
+    if request.is_multiple() {
+        // The bindings are judged one by one: what is wrong with all of them comes first.
+        let prefixes = match prefixes {
             Ok(prefixes) => prefixes,
             Err(status) => return reject(status, MobilityDrop::Refused),
+        };
+        return match identifiers::judge(config, cache, request) {
+            Ok(judged) => Verdict::Register(Registration {
+                bindings: judged.bindings,
+                replaces_all: request.overwrite,
+                prefixes,
+                lifetime,
+                status: judged.status,
+                statuses: judged.statuses,
+                nat_detection: judged.nat_detection,
+            }),
+            Err((status, statuses)) => Verdict::Reject {
+                status,
+                reason: MobilityDrop::Refused,
+                sequence: request.sequence,
+                timestamp: request.timestamp,
+                statuses,
+            },
+        };
+    }
+    let (ends, nat_detection) = match request.outer {
+        Some(outer) => {
+            let force_udp = request.force_udp || config.force_udp;
+            let path = ipv4_path(outer, request.ipv4_care_of_address, force_udp);
+            (path.ends, path.nat_detection)
         }
-    } else {
-        Vec::new()
+        None => ((config.address.into(), request.plain_care_of_address().into()), None),
     };
-    Verdict::Register { prefixes, lifetime: request.lifetime.min(config.max_lifetime) }
+    if !is_acceptable(config, cache, request.home_address, ends) {
+        return reject(Status::INVALID_CARE_OF_ADDRESS, MobilityDrop::CareOfAddress);
+    }
+    match prefixes {
+        Ok(prefixes) => Verdict::Register(Registration {
+            bindings: vec![Registered { bid: None, priority: 0, ends }],
+            // RFC 5648 6.2: a plain Binding Update replaces all the bindings that have identifiers.
+            replaces_all: true,
+            prefixes,
+            lifetime,
+            status: Status::ACCEPTED,
+            statuses: Vec::new(),
+            nat_detection,
+        }),
+        Err(status) => reject(status, MobilityDrop::Refused),
+    }
 }
 
-/// RFC 4285 6: close enough to our clock, and later than any accepted before.
-fn judge_timestamp(replay: &Replay, wall: WallTime, window: Duration, request: &Request) -> Option<Verdict> {
-    let reject = |status, timestamp| {
-        Some(Verdict::Reject {
-            status,
-            reason: MobilityDrop::Timestamp,
-            sequence: request.sequence,
-            timestamp: Some(timestamp),
-        })
-    };
+/// RFC 3963 6.2: the R flag and any prefixes are ignored here. RFC 6275 10.3.2, RFC 5648 6.2: 133 without an entry;
+/// one whose address is still being tested is an entry.
+fn judge_deregistration(cache: &BindingCache, request: &Request) -> Result<Verdict, Status> {
+    let home_address = request.home_address;
+    if request.identifiers.is_empty() {
+        return match cache.all(home_address).next() {
+            Some(_) => Ok(Verdict::Deregister { bids: None, status: Status::ACCEPTED, statuses: Vec::new() }),
+            None => Err(Status::NOT_HOME_AGENT),
+        };
+    }
+    let mut bids = Vec::new();
+    let mut statuses = Vec::new();
+    for identifier in &request.identifiers {
+        if cache.get(home_address, Some(identifier.bid)).is_some() && !bids.contains(&identifier.bid) {
+            bids.push(identifier.bid);
+            statuses.push(Status::ACCEPTED.0);
+        } else {
+            statuses.push(Status::NOT_HOME_AGENT.0);
+        }
+    }
+    match (bids.len(), request.identifiers.len()) {
+        (0, _) => Err(Status::NOT_HOME_AGENT),
+        (known, all) => {
+            let status = if known == all { Status::ACCEPTED } else { Status::MCOA_NOTCOMPLETE };
+            Ok(Verdict::Deregister { bids: Some(bids), status, statuses })
+        }
+    }
+}
+
+/// RFC 4285 6: close enough to our clock, and later than any accepted before. If not, the status and timestamp of the
+/// answer.
+fn judge_timestamp(
+    replay: &Replay,
+    wall: WallTime,
+    window: Duration,
+    request: &Request,
+) -> Option<(Status, u64)> {
     let Some(timestamp) = request.timestamp else {
-        return reject(Status::MESSAGE_ID_REQUIRED, wall.to_ntp());
+        return Some((Status::MESSAGE_ID_REQUIRED, wall.to_ntp()));
     };
     let close = WallTime::from_ntp(timestamp, wall).distance(wall) <= window;
     if close && replay.timestamp.is_none_or(|last| is_later(timestamp, last)) {
@@ -245,7 +272,7 @@ fn judge_timestamp(replay: &Replay, wall: WallTime, window: Duration, request: &
     }
     // "copies only the low-order 32 bits ..., and supplies the high-order 32 bits from its own time".
     let answer = (wall.to_ntp() & 0xffff_ffff_0000_0000) | (timestamp & 0xffff_ffff);
-    reject(Status::ID_MISMATCH, answer)
+    Some((Status::ID_MISMATCH, answer))
 }
 
 /// RFC 3963 6.2: all prefixes or none.

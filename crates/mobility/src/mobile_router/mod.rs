@@ -425,12 +425,7 @@ impl MobileRouter {
         self.assert_drained();
         self.forced = match uplink {
             None => None,
-            Some(name) => {
-                Some(self.uplinks.iter().position(|u| u.config.interface == name).ok_or_else(|| {
-                    let names: Vec<&str> = self.uplinks.iter().map(|u| u.config.interface.as_str()).collect();
-                    format!("no uplink is called {name}, expected one of: {}", names.join(", "))
-                })?)
-            }
+            Some(name) => Some(self.uplink_called(name)?),
         };
         self.end_refusal();
         self.hints = Hints::default();
@@ -438,6 +433,17 @@ impl MobileRouter {
         let reason = if uplink.is_some() { "the operator asked for it" } else { "automatic choice again" };
         self.evaluate(now, wall, reason);
         Ok(())
+    }
+
+    /// Which of the uplinks has this name.
+    ///
+    /// # Errors
+    /// When there is none, in words for the operator.
+    pub fn uplink_called(&self, name: &str) -> Result<usize, String> {
+        self.uplinks.iter().position(|u| u.config.interface == name).ok_or_else(|| {
+            let names: Vec<&str> = self.uplinks.iter().map(|u| u.config.interface.as_str()).collect();
+            format!("no uplink is called {name}, expected one of: {}", names.join(", "))
+        })
     }
 
     /// The station is about to stop: de-registers if anything is registered.

@@ -4,7 +4,7 @@ use std::net::Ipv6Addr;
 use std::time::Duration;
 
 use carnet_base::{Address, Endpoint, Interface, LinkMessage, Time, WallTime};
-use carnet_mobility::home_agent::{AuthorizedNode, Binding, HomeAgentConfig};
+use carnet_mobility::home_agent::{AuthorizedNode, Binding, HomeAgentConfig, MultipleCareOfAddresses};
 use carnet_mobility::{Authentication, Event, HomeAgent, MobilityDrop, MobilityMessage, Output};
 use carnet_wire::extension::Extensions;
 use carnet_wire::ipv6::Header;
@@ -26,6 +26,8 @@ pub fn config() -> HomeAgentConfig {
         home_prefix: net(HOME_PREFIX),
         home_link: None,
         max_lifetime: Duration::from_secs(600),
+        force_udp: false,
+        multiple_care_of_addresses: MultipleCareOfAddresses::Bulk,
         nodes: vec![node(HOME, &[PREFIX])],
     }
 }
@@ -187,7 +189,7 @@ impl Agent {
     }
 
     pub fn care_of(&self) -> Option<Ipv6Addr> {
-        self.binding().map(|binding| binding.care_of_address)
+        self.binding().and_then(|binding| binding.care_of_address.ipv6())
     }
 
     /// Lets the clock run; answers that timers cause are returned.

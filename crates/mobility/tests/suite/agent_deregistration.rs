@@ -95,7 +95,7 @@ fn the_entry_is_forgotten_after_ten_seconds() {
     let mut agent = bound();
     agent.accept(&Update::implicit(12).lifetime(0));
     agent.wait(10.1);
-    assert!(agent.machine.bindings().get(addr(HOME)).is_none());
+    assert_eq!(agent.machine.bindings().sequence(addr(HOME)), None);
     agent.accept(&Update::explicit(3));
 }
 
@@ -118,8 +118,9 @@ fn nothing_is_left_of_the_grace_of_a_move() {
     agent.accept(&Update::explicit(11).from(OTHER_CARE_OF));
     agent.accept(&Update::implicit(12).from(OTHER_CARE_OF).lifetime(0));
     let left = |agent: &Agent| {
-        let entry = agent.machine.bindings().get(addr(HOME)).expect("kept for a while");
-        entry.previous_care_of_address.map(|(address, _)| address)
+        let former = agent.machine.bindings().former(addr(HOME));
+        assert!(former.len() <= 1);
+        former.first().and_then(|path| path.care_of_address.ipv6())
     };
     assert_eq!(left(&agent), Some(addr(OTHER_CARE_OF)));
     agent.wait(5.0);

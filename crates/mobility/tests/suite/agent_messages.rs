@@ -167,7 +167,7 @@ fn a_tunnelled_packet_without_binding_draws_a_binding_error() {
     let mut agent = Agent::new(config());
     let unbound = |agent: &mut Agent, outer: &str, inner: &str| {
         let now = agent.now;
-        agent.machine.handle_unbound(now, addr(outer), addr(inner));
+        agent.machine.handle_unbound(now, addr(AGENT).into(), addr(outer).into(), addr(inner));
         agent.drain()
     };
     for inner in [HOME, "2001:db8:a::77"] {
@@ -190,11 +190,11 @@ fn a_tunnelled_packet_from_another_care_of_address_draws_a_binding_error() {
     agent.accept(&Update::explicit(1));
     agent.accept(&Update::explicit(2).from(OTHER_CARE_OF));
     let now: Time = agent.now;
-    agent.machine.handle_unbound(now, addr(CARE_OF), addr(HOME));
+    agent.machine.handle_unbound(now, addr(AGENT).into(), addr(CARE_OF).into(), addr(HOME));
     assert!(agent.drain().is_empty(), "the grace of the move");
     agent.wait(6.0);
     let now = agent.now;
-    agent.machine.handle_unbound(now, addr(CARE_OF), addr(HOME));
+    agent.machine.handle_unbound(now, addr(AGENT).into(), addr(CARE_OF).into(), addr(HOME));
     let answers = agent.drain();
     assert_eq!(answers.len(), 1);
     assert_eq!(answers[0].message, SeenMessage::BindingError { status: 1, home_address: addr(HOME) });

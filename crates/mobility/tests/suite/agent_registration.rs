@@ -152,10 +152,10 @@ fn a_refresh_prolongs_the_binding() {
 fn forwarding(agent: &Agent) -> String {
     let binding = agent.binding().expect("bound");
     format!(
-        "{} {} {:?} {:?} {} {:?}",
+        "{} {:?} {:?} {:?} {} {:?}",
         binding.home_address,
-        binding.care_of_address,
-        binding.previous_care_of_address,
+        binding.ends(),
+        agent.machine.bindings().former(addr(HOME)),
         binding.prefixes,
         binding.mobile_router,
         binding.state
@@ -182,7 +182,11 @@ fn the_old_care_of_address_is_kept_for_the_grace_period() {
     let mut agent = Agent::new(config());
     agent.accept(&Update::explicit(1));
     agent.accept(&Update::explicit(2).from(OTHER_CARE_OF));
-    let previous = |agent: &Agent| agent.binding().expect("bound").previous_care_of_address.map(|p| p.0);
+    let previous = |agent: &Agent| {
+        let former = agent.machine.bindings().former(addr(HOME));
+        assert!(former.len() <= 1);
+        former.first().and_then(|path| path.care_of_address.ipv6())
+    };
     assert_eq!(previous(&agent), Some(addr(CARE_OF)));
     agent.wait(3.0);
     agent.accept(&Update::explicit(3).from(OTHER_CARE_OF));

@@ -43,7 +43,7 @@ fn the_old_care_of_address_is_kept_for_the_rest_of_its_grace() {
     agent.accept(&Update::explicit(2).from(OTHER_CARE_OF));
     agent.wait(1.0);
     let mut next = restart(&agent, 1.0, config());
-    let accepts = |agent: &Agent| agent.binding().expect("bound").accepts(addr(CARE_OF));
+    let accepts = |agent: &Agent| agent.machine.bindings().accepts(addr(HOME), addr(CARE_OF).into());
     assert!(accepts(&next));
     next.wait(2.9);
     assert!(accepts(&next));

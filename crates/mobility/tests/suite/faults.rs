@@ -85,7 +85,7 @@ fn disturb(pair: &mut Pair, rng: &mut Rng) {
             // A router that asks for what is another's, key or not.
             let node = &pair.agent_config.nodes[router];
             let prefix = if router == 0 { SECOND_PREFIX } else { PREFIX };
-            let last = pair.agent.bindings().get(node.home_address).map_or(0, |binding| binding.sequence);
+            let last = pair.agent.bindings().sequence(node.home_address).unwrap_or(0);
             let mut greedy = Update::explicit(last.wrapping_add(1))
                 .of(&node.home_address.to_string())
                 .from(&care_of(router, uplink, 0))

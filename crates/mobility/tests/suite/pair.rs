@@ -248,7 +248,7 @@ impl Pair {
 
     /// The care-of address that the home agent has for router 0.
     pub fn bound(&self) -> Option<Ipv6Addr> {
-        self.agent.bindings().valid(addr(HOME)).map(|binding| binding.care_of_address)
+        self.agent.bindings().valid(addr(HOME)).and_then(|binding| binding.care_of_address.ipv6())
     }
 
     /// Whether router and home agent agree on a registration that carries traffic.
@@ -257,8 +257,8 @@ impl Pair {
         let binding = self.agent.bindings().valid(router.config.home_address);
         match (router.machine.registration(), binding) {
             (Some(registration), Some(binding)) => {
-                registration.care_of_address == binding.care_of_address
-                    && router.machine.path() == Some(binding.care_of_address.into())
+                registration.care_of_address == binding.care_of_address.address()
+                    && router.machine.path() == Some(binding.care_of_address)
                     && binding.prefixes == router.config.prefixes
             }
             _ => false,
@@ -269,7 +269,7 @@ impl Pair {
     pub fn is_carried(&self, router: usize) -> bool {
         let router = &self.routers[router];
         let binding = self.agent.bindings().valid(router.config.home_address);
-        let bound = binding.map(|b| b.care_of_address.into());
+        let bound = binding.map(|b| b.care_of_address);
         router.machine.path().is_some() && bound == router.machine.path()
     }
 
@@ -559,13 +559,11 @@ impl Pair {
             None => self.router_does(index, |machine, now, wall| machine.handle_demand(now, wall)),
             Some(path) => {
                 let home = self.routers[index].config.home_address;
-                let placed = self.agent.bindings().valid(home).is_some_and(|binding| {
-                    binding.care_of_address == path
-                        || binding.previous_care_of_address.is_some_and(|(address, _)| address == path)
-                });
+                let bindings = self.agent.bindings();
+                let placed = bindings.valid(home).is_some() && bindings.accepts(home, path.into());
                 if !placed && !self.agent_down && !self.rng.chance(self.conditions.loss) {
                     let now = self.now;
-                    self.agent_does(|agent| agent.handle_unbound(now, path, home));
+                    self.agent_does(|agent| agent.handle_unbound(now, addr(AGENT).into(), path.into(), home));
                 }
             }
         }
@@ -577,8 +575,9 @@ impl Pair {
     pub fn check(&self) {
         for binding in self.agent.bindings().iter() {
             let home = binding.home_address;
+            let care_of_address = binding.care_of_address.ipv6();
             assert!(
-                self.asked_for.contains(&(home, binding.care_of_address)),
+                care_of_address.is_some_and(|address| self.asked_for.contains(&(home, address))),
                 "binding of {home} to {}, which its router never asked for",
                 binding.care_of_address
             );

@@ -9,8 +9,8 @@
 use std::net::Ipv6Addr;
 
 use carnet_base::Endpoint;
+use carnet_mobility::HomeAgent;
 use carnet_mobility::home_agent::AuthorizedNode;
-use carnet_mobility::{HomeAgent, home_agent::Binding};
 use ipnet::Ipv6Net;
 
 use super::desired::{Entry, Route, RouteAction, Setting, TABLE_MAIN, TUNNEL_DEVICE, Tunnel, TunnelEnd};
@@ -52,34 +52,45 @@ pub(crate) fn agent_entries(agent: &HomeAgent) -> Vec<Entry> {
     entries
 }
 
-/// What one node's binding, or its absence, asks for.
+/// What one node's bindings, or their absence, ask for.
 pub(crate) fn node_entries(agent: &HomeAgent, node: &AuthorizedNode) -> Vec<Entry> {
     let config = agent.config();
-    let binding = agent.bindings().valid(node.home_address);
+    let bindings = agent.bindings();
+    let home_address = node.home_address;
+    let inner: Vec<Ipv6Net> =
+        std::iter::once(host(home_address)).chain(bindings.prefixes(home_address).iter().copied()).collect();
+    let tunnel = |bid, ends, transmit| tunnel(home_address, bid, ends, inner.clone(), transmit);
+    let bound = bindings.valid(home_address).is_some();
     let mut entries = Vec::new();
-    if let Some(binding) = binding {
-        entries.push(tunnel(config.address, binding, binding.care_of_address, true));
-        if let Some((previous, _)) = binding.previous_care_of_address {
-            entries.push(tunnel(config.address, binding, previous, false));
+    // What was given up a moment ago is still listened to. When that is all there is, the node has de-registered: new
+    // packets find other routes, and those that were on their way into the tunnel still go there.
+    for path in bindings.former(home_address) {
+        entries.push(tunnel(None, (path.agent, path.care_of_address), !bound));
+    }
+    // One tunnel for each binding; the best carries the packets. Where two bindings have the same ends, the better one
+    // counts.
+    let tunnels: Vec<Entry> =
+        bindings.of(home_address).map(|binding| tunnel(binding.bid, binding.ends(), false)).collect();
+    let best = tunnels.first().map(Entry::key);
+    for mut entry in tunnels.into_iter().rev() {
+        let is_best = Some(entry.key()) == best;
+        if let Entry::Tunnel(tunnel) = &mut entry {
+            tunnel.transmit = is_best;
         }
-        for destination in inner(binding) {
+        entries.push(entry);
+    }
+    if bound {
+        for destination in inner.iter().copied() {
             entries.push(route(TABLE_MAIN, destination, METRIC, into_tunnel_device()));
         }
     }
-    if let Some(left) = agent.bindings().get(node.home_address).filter(|_| binding.is_none())
-        && let Some((previous, _)) = left.previous_care_of_address
-    {
-        // De-registered a moment ago. New packets find other routes; those that were on their way into or out
-        // of the tunnel still pass.
-        entries.push(tunnel(config.address, left, previous, true));
-    }
     for prefix in &node.prefixes {
-        match (&config.home_link, binding) {
-            (Some(home_link), None) => entries.push(route(
+        match &config.home_link {
+            Some(home_link) if !bound => entries.push(route(
                 TABLE_MAIN,
                 *prefix,
                 METRIC,
-                RouteAction::Forward { interface: home_link.clone(), gateway: Some(node.home_address) },
+                RouteAction::Forward { interface: home_link.clone(), gateway: Some(home_address) },
             )),
             _ => entries.push(unreachable(TABLE_MAIN, *prefix)),
         }
@@ -87,19 +98,22 @@ pub(crate) fn node_entries(agent: &HomeAgent, node: &AuthorizedNode) -> Vec<Entr
     entries
 }
 
-fn inner(binding: &Binding) -> Vec<Ipv6Net> {
-    std::iter::once(host(binding.home_address)).chain(binding.prefixes.iter().copied()).collect()
-}
-
-fn tunnel(local: Ipv6Addr, binding: &Binding, remote: Ipv6Addr, transmit: bool) -> Entry {
+/// The tunnel between two ends.
+fn tunnel(
+    home_address: Ipv6Addr,
+    bid: Option<u16>,
+    (local, remote): (Endpoint, Endpoint),
+    inner: Vec<Ipv6Net>,
+    transmit: bool,
+) -> Entry {
     Entry::Tunnel(Tunnel {
         end: TunnelEnd::HomeAgent,
-        home_address: binding.home_address,
-        bid: None,
-        local: local.into(),
-        remote: remote.into(),
-        inner: inner(binding),
+        home_address,
+        bid,
+        local,
+        remote,
+        inner,
         transmit,
-        mtu: PATH_MTU - Endpoint::from(remote).overhead(),
+        mtu: PATH_MTU.saturating_sub(remote.overhead()),
     })
 }

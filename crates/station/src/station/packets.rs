@@ -64,7 +64,7 @@ impl Station {
         let outer = Outer { ends, traffic_class };
         match control && (to_agent || to_router) {
             true => self.deliver(now, wall, &header, Some(outer), buffer, false),
-            false => self.decapsulate(now, &header, outer, None, 0, buffer),
+            false => self.decapsulate(now, outer, None, 0, buffer),
         }
     }
 
@@ -97,7 +97,7 @@ impl Station {
             traffic_class: header.traffic_class,
         });
         if header.next_header == protocol::IPV6 {
-            return self.decapsulate(now, header, tunnel, None, HEADER_LEN, buffer);
+            return self.decapsulate(now, tunnel, None, HEADER_LEN, buffer);
         }
         let extensions = match Extensions::parse(buffer.as_slice()) {
             Ok(extensions) => extensions,
@@ -129,9 +129,7 @@ impl Station {
             };
         }
         match extensions.protocol {
-            protocol::IPV6 => {
-                self.decapsulate(now, header, tunnel, extensions.sequence, extensions.offset, buffer)
-            }
+            protocol::IPV6 => self.decapsulate(now, tunnel, extensions.sequence, extensions.offset, buffer),
             protocol::MOBILITY => self.mobility(now, wall, header, outer, &extensions, buffer.as_slice()),
             _ if outer.is_some() => self.forwarder.drop(TunnelDrop::UpperLayer),
             _ => self.upper_layer(now, header, &extensions, buffer),
@@ -141,7 +139,6 @@ impl Station {
     fn decapsulate(
         &mut self,
         now: Time,
-        header: &Header,
         outer: Outer,
         sequence: Option<u32>,
         offset: usize,
@@ -154,11 +151,9 @@ impl Station {
                 false => Verdict::Forward,
             },
             Err((reason, inner)) => {
-                // Inside IPv4 nobody hears a Binding Error: RFC 5555 has none.
                 if let (TunnelDrop::OuterSource, Some(inner), Some(agent)) = (reason, inner, &mut self.agent)
-                    && ends.0.ipv6().is_some()
                 {
-                    agent.machine.handle_unbound(now, header.source, inner.source);
+                    agent.machine.handle_unbound(now, ends.0, ends.1, inner.source);
                 }
                 self.forwarder.drop(reason)
             }
@@ -232,7 +227,7 @@ impl Station {
         if let (Some(home_address), Some(agent)) = (extensions.home_address, &mut self.agent) {
             // RFC 6275 9.3.1: a Home Address option without a binding. (With one it would be route
             // optimisation, which is left out.)
-            agent.machine.handle_unbound(now, header.source, home_address);
+            agent.machine.handle_unbound(now, header.destination.into(), header.source.into(), home_address);
             return self.forwarder.drop(TunnelDrop::UpperLayer);
         }
         if extensions.protocol == protocol::ICMPV6 {
@@ -265,6 +260,7 @@ fn message_name(octets: &[u8]) -> &'static str {
         Some(message_type::BINDING_UPDATE) => "binding_update",
         Some(message_type::BINDING_ACKNOWLEDGEMENT) => "binding_acknowledgement",
         Some(message_type::BINDING_ERROR) => "binding_error",
+        Some(message_type::HEARTBEAT) => "heartbeat",
         _ => "other",
     }
 }

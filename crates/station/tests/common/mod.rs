@@ -5,7 +5,7 @@ use std::net::Ipv6Addr;
 use std::time::Duration;
 
 use carnet_base::{Address, Interface, WallTime};
-use carnet_mobility::home_agent::{AuthorizedNode, HomeAgentConfig};
+use carnet_mobility::home_agent::{AuthorizedNode, HomeAgentConfig, MultipleCareOfAddresses};
 use carnet_mobility::mobile_router::{MobileRouterConfig, RegistrationMode, UplinkConfig};
 use carnet_mobility::{Authentication, ReplayProtection, SecurityAssociation};
 use carnet_station::{MobileRouterSettings, StationConfig};
@@ -37,6 +37,8 @@ pub fn agent_config(prefixes: &[&str]) -> StationConfig {
             home_prefix: "2001:db8:1::/64".parse().expect("a prefix"),
             home_link: None,
             max_lifetime: Duration::from_secs(600),
+            force_udp: false,
+            multiple_care_of_addresses: MultipleCareOfAddresses::Bulk,
             nodes: vec![AuthorizedNode {
                 home_address: address(HOME),
                 prefixes: prefixes.iter().map(|p| p.parse().expect("a prefix")).collect(),

@@ -53,8 +53,8 @@ fn unknown_keys_and_keys_of_later_versions() {
             "priority = 127",
             "bid = 1\nsignal = { good = -49, poor = -69 }",
             &[
-                "c.toml:42:1: `mobile_router.uplink.bid` is not in this version, expected `interface` or `priority`",
-                "c.toml:43:1: `mobile_router.uplink.signal` is not in this version, expected `interface` or `priority`",
+                "c.toml:42:1: `mobile_router.uplink.bid` is not in this version, expected `interface`, `priority` or `signal_file`",
+                "c.toml:43:1: `mobile_router.uplink.signal` is not in this version, expected `interface`, `priority` or `signal_file`",
             ],
         ),
         (
@@ -495,21 +495,21 @@ fn missing_values() {
             ],
         ),
         (
-            "\n[[mobile_router.uplink]]\ninterface = \"wlan0\"\npriority = 127\n\n[[mobile_router.uplink]]\ninterface = \"wwan0\"\n",
+            "\n[[mobile_router.uplink]]\ninterface = \"wlan0\"\npriority = 127\n\n[[mobile_router.uplink]]\ninterface = \"wwan0\"\nsignal_file = \"/run/modem/signal\"\n",
             "",
             &[
                 "c.toml:29:1: `mobile_router.uplink` is missing, expected at least one table [[mobile_router.uplink]]",
             ],
         ),
         (
-            "\n[[mobile_router.uplink]]\ninterface = \"wlan0\"\npriority = 127\n\n[[mobile_router.uplink]]\ninterface = \"wwan0\"\n",
+            "\n[[mobile_router.uplink]]\ninterface = \"wlan0\"\npriority = 127\n\n[[mobile_router.uplink]]\ninterface = \"wwan0\"\nsignal_file = \"/run/modem/signal\"\n",
             "uplink = []\n",
             &[
                 "c.toml:39:10: `mobile_router.uplink`: there is no uplink, expected at least one table [[mobile_router.uplink]]",
             ],
         ),
         (
-            "\n[[mobile_router.uplink]]\ninterface = \"wlan0\"\npriority = 127\n\n[[mobile_router.uplink]]\ninterface = \"wwan0\"\n",
+            "\n[[mobile_router.uplink]]\ninterface = \"wlan0\"\npriority = 127\n\n[[mobile_router.uplink]]\ninterface = \"wwan0\"\nsignal_file = \"/run/modem/signal\"\n",
             "uplink = \"wlan0\"\n",
             &[
                 "c.toml:39:10: `mobile_router.uplink`: a string does not go here, expected tables [[mobile_router.uplink]]",

@@ -1,0 +1,62 @@
+//! How strong the uplinks' signals are: from a file, and from whoever tells.
+
+use std::fs;
+use std::io::{Read, Write};
+use std::os::unix::net::UnixStream;
+
+use serde_json::json;
+
+use crate::hosts::{possible, seconds, wait_until};
+use crate::station::Station;
+use crate::testbed::Testbed;
+
+/// `POST /v1/signal`: the first line of the answer, and its body.
+fn post(station: &Station, body: &str) -> (String, String) {
+    let mut stream = UnixStream::connect(&station.socket).expect("the station listens");
+    let head =
+        "POST /v1/signal HTTP/1.1\r\nHost: station\r\nConnection: close\r\nContent-Type: application/json";
+    write!(stream, "{head}\r\nContent-Length: {}\r\n\r\n{body}", body.len()).expect("asks");
+    let mut answer = String::new();
+    stream.read_to_string(&mut answer).expect("an answer");
+    let (head, body) = answer.split_once("\r\n\r\n").expect("a head and a body");
+    (head.lines().next().unwrap_or_default().into(), body.into())
+}
+
+#[test]
+fn signals_come_from_a_file_and_from_whoever_tells() {
+    if !possible() {
+        return;
+    }
+    let bed = Testbed::new();
+    let file = bed.scratch.path("wlan0.signal");
+    let plain = bed.router_config();
+    let config = plain.replace("priority = 10\n", &format!("signal_file = '{}'\n", file.display()));
+    assert_ne!(plain, config);
+    let router = Station::start(&bed.router, &config);
+    let signals = |router: &Station| {
+        let uplinks = router.show("uplinks");
+        json!([uplinks[0]["signal_dbm"], uplinks[1]["signal_dbm"]])
+    };
+    assert_eq!(signals(&router), json!([null, null]));
+
+    fs::write(&file, "-49\n").expect("writes");
+    wait_until("the signal of the file", seconds(5), || signals(&router) == json!([-49, null]));
+    assert_eq!(post(&router, r#"{"uplink": "wwan0", "dbm": -93}"#).0, "HTTP/1.1 204 No Content");
+    assert_eq!(signals(&router), json!([-49, -93]));
+
+    for (body, reason) in [
+        (r#"{"uplink": "eth9", "dbm": -61}"#, "no uplink is called eth9, expected one of: wlan0, wwan0"),
+        (r#"{"uplink": "wlan0", "dbm": 4000}"#, "4000 dBm is no signal"),
+    ] {
+        let (status, answer) = post(&router, body);
+        assert!(status.contains("409") && answer.contains(reason), "{status}: {answer}");
+    }
+    // With the config read again, the next line counts; without the file, what was told last stays.
+    router.reload(&config.replace("lifetime = '60s'", "lifetime = '59s'"));
+    fs::write(&file, "-70\n").expect("writes");
+    wait_until("the next signal", seconds(5), || signals(&router) == json!([-70, -93]));
+    router.reload(&plain);
+    fs::write(&file, "-80\n").expect("writes");
+    std::thread::sleep(seconds(1));
+    assert_eq!(signals(&router), json!([-70, -93]));
+}

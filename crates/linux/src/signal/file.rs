@@ -1,0 +1,179 @@
+//! Signals out of plain files: the last line is the signal, in dBm.
+//!
+//! A program may append a line for each value, or replace the file. Its folder is watched (inotify), so that either is
+//! noticed at once, also where the file is not there yet; and it is looked at from time to time all the same, for file
+//! systems that tell nothing and folders that come later.
+
+use std::ffi::CString;
+use std::fs::File;
+use std::io::{self, Read, Seek, SeekFrom};
+use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
+use std::os::unix::ffi::OsStrExt;
+use std::path::{Path, PathBuf};
+use std::task::{Context, Poll};
+
+use tokio::io::unix::AsyncFd;
+
+use super::PLAUSIBLE;
+use crate::readable::watch;
+
+/// So much of the end of a file is looked at, octets.
+const TAIL: u64 = 256;
+
+/// What says that a file in a folder has changed.
+const EVENTS: u32 = libc::IN_MODIFY | libc::IN_CLOSE_WRITE | libc::IN_CREATE | libc::IN_MOVED_TO;
+
+/// A file.
+#[derive(Debug)]
+struct Source {
+    interface: String,
+    path: PathBuf,
+    watched: bool,
+    /// What was wrong with it the last time: that is said once.
+    complaint: Option<String>,
+}
+
+/// Files with signals.
+#[derive(Debug)]
+pub(super) struct Files {
+    sources: Vec<Source>,
+    inotify: Option<AsyncFd<OwnedFd>>,
+}
+
+impl Files {
+    /// Begins to watch the files of these interfaces.
+    pub(super) fn open(files: Vec<(String, PathBuf)>) -> Files {
+        let sources: Vec<Source> = files
+            .into_iter()
+            .map(|(interface, path)| Source { interface, path, watched: false, complaint: None })
+            .collect();
+        let inotify = if sources.is_empty() { None } else { inotify().and_then(watch).ok() };
+        let mut files = Files { sources, inotify };
+        files.watch();
+        files
+    }
+
+    pub(super) fn is_empty(&self) -> bool {
+        self.sources.is_empty()
+    }
+
+    /// Watches the folders that were not there before.
+    fn watch(&mut self) {
+        let Some(inotify) = &self.inotify else { return };
+        for source in self.sources.iter_mut().filter(|source| !source.watched) {
+            let folder = source.path.parent().filter(|p| !p.as_os_str().is_empty()).unwrap_or(Path::new("."));
+            let Ok(folder) = CString::new(folder.as_os_str().as_bytes()) else { continue };
+            // SAFETY: the descriptor is open as long as `inotify` lives, and the path ends with a zero octet.
+            let added =
+                unsafe { libc::inotify_add_watch(inotify.get_ref().as_raw_fd(), folder.as_ptr(), EVENTS) };
+            source.watched = added >= 0;
+        }
+    }
+
+    /// Whether something has changed in a folder since the last call.
+    pub(super) fn poll(&mut self, cx: &mut Context<'_>) -> bool {
+        let Some(inotify) = &self.inotify else { return false };
+        let mut changed = false;
+        let mut events = [0; 4096];
+        while let Poll::Ready(Ok(mut ready)) = inotify.poll_read_ready(cx) {
+            match ready.try_io(|fd| nix::unistd::read(fd, &mut events).map_err(io::Error::from)) {
+                Ok(Ok(1..)) => changed = true,
+                Err(_would_block) => {}
+                // It says nothing any more: the files are still looked at.
+                Ok(_) => break,
+            }
+        }
+        changed
+    }
+
+    /// Reads all files: interface and signal of those that have one.
+    pub(super) fn read(&mut self, found: &mut Vec<(String, i32)>) {
+        self.watch();
+        for source in &mut self.sources {
+            let read = tail(&source.path).map_err(|error| match error.kind() {
+                io::ErrorKind::NotFound => String::new(),
+                _ => format!("cannot read {}: {error}", source.path.display()),
+            });
+            let signal = read.and_then(|text| {
+                last(&text).map_err(|line| {
+                    let path = source.path.display();
+                    format!("the last line of {path} is {line:?}, expected a signal in dBm such as -61")
+                })
+            });
+            match signal {
+                Ok(dbm) => {
+                    source.complaint = None;
+                    found.extend(dbm.map(|dbm| (source.interface.clone(), dbm)));
+                }
+                Err(complaint) => {
+                    if !complaint.is_empty() && source.complaint.as_ref() != Some(&complaint) {
+                        tracing::warn!("{complaint}");
+                    }
+                    source.complaint = Some(complaint);
+                }
+            }
+        }
+    }
+}
+
+fn inotify() -> io::Result<OwnedFd> {
+    // SAFETY: no memory is passed.
+    let fd = unsafe { libc::inotify_init1(libc::IN_NONBLOCK | libc::IN_CLOEXEC) };
+    if fd < 0 {
+        return Err(io::Error::last_os_error());
+    }
+    // SAFETY: the kernel has just given us this descriptor, and nobody else has it.
+    Ok(unsafe { OwnedFd::from_raw_fd(fd) })
+}
+
+/// The end of a file.
+fn tail(path: &Path) -> io::Result<Vec<u8>> {
+    let mut file = File::open(path)?;
+    let length = file.seek(SeekFrom::End(0))?;
+    file.seek(SeekFrom::Start(length.saturating_sub(TAIL)))?;
+    let mut text = Vec::new();
+    file.take(TAIL).read_to_end(&mut text)?;
+    Ok(text)
+}
+
+/// The signal in the last line of a text; `None` for an empty text. A line whose end is still to be written counts only
+/// where it is the only one.
+fn last(text: &[u8]) -> Result<Option<i32>, String> {
+    let text = String::from_utf8_lossy(text);
+    let complete = match text.rfind('\n') {
+        Some(end) => &text[..end],
+        None => &text,
+    };
+    let line = complete.trim_end().rsplit('\n').next().unwrap_or("").trim();
+    if line.is_empty() {
+        return Ok(None);
+    }
+    let number = line.strip_suffix("dBm").unwrap_or(line).trim().parse::<f64>();
+    let dbm = number.ok().filter(|n| n.is_finite()).map(|n| n.round() as i32);
+    dbm.filter(|dbm| PLAUSIBLE.contains(dbm)).map(Some).ok_or_else(|| line.chars().take(40).collect())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_last_line_counts() {
+        assert_eq!(last(b""), Ok(None));
+        assert_eq!(last(b"\n\n"), Ok(None));
+        assert_eq!(last(b"-61"), Ok(Some(-61)));
+        assert_eq!(last(b"-61\n-70.6 dBm\n\n"), Ok(Some(-71)));
+        // Half a line is no line.
+        assert_eq!(last(b"-61\n-7"), Ok(Some(-61)));
+        assert_eq!(last(b"-61\r\n"), Ok(Some(-61)));
+    }
+
+    #[test]
+    fn what_is_no_signal_is_shown() {
+        for text in ["strong\n", "-500\n", "NaN\n", "1e99\n", "\u{fffd}\n"] {
+            assert_eq!(last(text.as_bytes()), Err(text.trim().into()));
+        }
+        assert_eq!(last(&[b'x'; 200]).expect_err("is none").len(), 40);
+        assert!(last(&[0xff, 0xfe, b'\n']).is_err());
+    }
+}

@@ -1,0 +1,243 @@
+//! Generic netlink, as far as it takes to ask one family a question: messages, attributes, the number of a family.
+//!
+//! See `linux/netlink.h` and `linux/genetlink.h`. Everything is in the order of octets of this machine.
+
+use std::collections::BTreeMap;
+use std::io;
+
+use netlink_sys::{Socket, SocketAddr, protocols::NETLINK_GENERIC};
+
+/// `struct nlmsghdr` and `struct genlmsghdr`.
+const HEADER: usize = 16;
+const GENERIC_HEADER: usize = 4;
+const ATTRIBUTE_HEADER: usize = 4;
+/// Flags of a request: that it is one, and that all objects are asked for.
+const REQUEST: u16 = 0x1;
+const ACKNOWLEDGE: u16 = 0x4;
+const DUMP: u16 = 0x300;
+/// Types of messages.
+const ERROR: u16 = 2;
+const DONE: u16 = 3;
+/// The family of families: its number, its command, and the attributes of its answer.
+const CONTROL: u16 = 16;
+const GET_FAMILY: u8 = 3;
+const FAMILY_ID: u16 = 1;
+const FAMILY_NAME: u16 = 2;
+const MULTICAST_GROUPS: u16 = 7;
+const GROUP_NAME: u16 = 1;
+const GROUP_ID: u16 = 2;
+/// Octets of the buffer: more than the kernel gives at a time.
+const BUFFER: usize = 32 * 1024;
+/// An answer has fewer parts than this.
+const MAX_PARTS: usize = 64;
+
+/// A message of a family.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct Message {
+    /// The family, or the type of a control message.
+    pub(super) family: u16,
+    pub(super) command: u8,
+    /// Behind the headers.
+    pub(super) attributes: Vec<u8>,
+}
+
+/// A family: its number and those of its multicast groups by name.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct Family {
+    pub(super) id: u16,
+    pub(super) groups: BTreeMap<String, u32>,
+}
+
+/// An attribute with its header, padded.
+pub(super) fn attribute(kind: u16, value: &[u8]) -> Vec<u8> {
+    let length = (ATTRIBUTE_HEADER + value.len()) as u16;
+    let mut octets = [length.to_ne_bytes(), kind.to_ne_bytes()].concat();
+    octets.extend(value);
+    octets.resize(octets.len().next_multiple_of(4), 0);
+    octets
+}
+
+/// The attributes in these octets; ends at the first that does not fit.
+pub(super) fn attributes(octets: &[u8]) -> impl Iterator<Item = (u16, &[u8])> {
+    let mut rest = octets;
+    std::iter::from_fn(move || {
+        let length = usize::from(u16_at(rest, 0)?);
+        let value = rest.get(ATTRIBUTE_HEADER..length)?;
+        // The upper two bits are flags: nested, and the order of octets.
+        let kind = u16_at(rest, 2)? & 0x3fff;
+        rest = rest.get(length.next_multiple_of(4)..).unwrap_or_default();
+        Some((kind, value))
+    })
+}
+
+/// The value of the first attribute of a kind.
+pub(super) fn find(octets: &[u8], kind: u16) -> Option<&[u8]> {
+    attributes(octets).find(|(k, _)| *k == kind).map(|(_, value)| value)
+}
+
+pub(super) fn u16_at(octets: &[u8], at: usize) -> Option<u16> {
+    Some(u16::from_ne_bytes(octets.get(at..at + 2)?.try_into().ok()?))
+}
+
+pub(super) fn u32_at(octets: &[u8], at: usize) -> Option<u32> {
+    Some(u32::from_ne_bytes(octets.get(at..at + 4)?.try_into().ok()?))
+}
+
+/// The messages in what was received. An error, other than that of success, is the outcome.
+pub(super) fn split(octets: &[u8]) -> io::Result<Vec<Message>> {
+    let mut rest = octets;
+    let mut messages = Vec::new();
+    while let (Some(length), Some(family)) = (u32_at(rest, 0), u16_at(rest, 4)) {
+        let length = length as usize;
+        let Some(body) = rest.get(HEADER..length) else { break };
+        if family == ERROR {
+            let code = u32_at(body, 0).map_or(0, |code| code as i32);
+            if code != 0 {
+                return Err(io::Error::from_raw_os_error(code.saturating_neg()));
+            }
+            messages.push(Message { family: DONE, command: 0, attributes: Vec::new() });
+        } else if family == DONE {
+            messages.push(Message { family, command: 0, attributes: Vec::new() });
+        } else if let Some(attributes) = body.get(GENERIC_HEADER..) {
+            messages.push(Message { family, command: body[0], attributes: attributes.to_vec() });
+        }
+        rest = rest.get(length.next_multiple_of(4)..).unwrap_or_default();
+    }
+    Ok(messages)
+}
+
+fn request(family: u16, flags: u16, command: u8, attributes: &[u8]) -> Vec<u8> {
+    let length = (HEADER + GENERIC_HEADER + attributes.len()) as u32;
+    let mut octets = Vec::with_capacity(length as usize);
+    octets.extend(length.to_ne_bytes());
+    octets.extend(family.to_ne_bytes());
+    octets.extend((REQUEST | flags).to_ne_bytes());
+    // Sequence number and port: one question at a time, and the kernel fills in the port.
+    octets.extend([0; 8]);
+    // Command, version, and two octets that are reserved.
+    octets.extend([command, 1, 0, 0]);
+    octets.extend(attributes);
+    octets
+}
+
+/// A socket for questions, each answered before the call returns: the kernel answers within the call that asks.
+pub(super) struct Questions {
+    socket: Socket,
+}
+
+impl std::fmt::Debug for Questions {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Questions").finish_non_exhaustive()
+    }
+}
+
+impl Questions {
+    pub(super) fn open() -> io::Result<Questions> {
+        let mut socket = Socket::new(NETLINK_GENERIC)?;
+        socket.bind_auto()?;
+        socket.connect(&SocketAddr::new(0, 0))?;
+        Ok(Questions { socket })
+    }
+
+    /// All objects that answer to a command.
+    pub(super) fn dump(&mut self, family: u16, command: u8, attributes: &[u8]) -> io::Result<Vec<Message>> {
+        self.ask(&request(family, DUMP, command, attributes))
+    }
+
+    /// A family by its name; an error of kind `NotFound` where the kernel has none of that name.
+    pub(super) fn family(&mut self, name: &str) -> io::Result<Family> {
+        let name = attribute(FAMILY_NAME, &[name.as_bytes(), &[0]].concat());
+        let answers = self.ask(&request(CONTROL, ACKNOWLEDGE, GET_FAMILY, &name))?;
+        let family = answers.iter().find_map(|answer| family(&answer.attributes));
+        family.ok_or_else(|| io::Error::from(io::ErrorKind::NotFound))
+    }
+
+    fn ask(&mut self, request: &[u8]) -> io::Result<Vec<Message>> {
+        self.socket.send(request, 0)?;
+        let mut answers = Vec::new();
+        let mut buffer = Vec::with_capacity(BUFFER);
+        for _ in 0..MAX_PARTS {
+            buffer.clear();
+            self.socket.recv(&mut buffer, 0)?;
+            let mut messages = split(&buffer)?;
+            let done = messages.iter().position(|message| message.family == DONE);
+            answers.extend(messages.drain(..done.unwrap_or(messages.len())));
+            if done.is_some() {
+                return Ok(answers);
+            }
+        }
+        Err(io::Error::from(io::ErrorKind::InvalidData))
+    }
+}
+
+/// A family out of the attributes of the control family's answer.
+fn family(octets: &[u8]) -> Option<Family> {
+    let id = u16_at(find(octets, FAMILY_ID)?, 0)?;
+    let groups = attributes(find(octets, MULTICAST_GROUPS).unwrap_or_default());
+    let group = |(_, octets): (u16, &[u8])| {
+        let name = find(octets, GROUP_NAME)?.strip_suffix(&[0])?;
+        Some((String::from_utf8_lossy(name).into_owned(), u32_at(find(octets, GROUP_ID)?, 0)?))
+    };
+    Some(Family { id, groups: groups.filter_map(group).collect() })
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    /// A message as the kernel sends it.
+    pub(super) fn message(family: u16, command: u8, attributes: &[u8]) -> Vec<u8> {
+        request(family, 0, command, attributes)
+    }
+
+    #[test]
+    fn attributes_nest_and_are_padded() {
+        let inner = [attribute(7, &[0xc3]), attribute(13, &[1, 2, 3, 4, 5])].concat();
+        let octets = [attribute(3, &5_u32.to_ne_bytes()), attribute(21 | 0x8000, &inner)].concat();
+        assert_eq!(octets.len() % 4, 0);
+        let found = find(&octets, 21).expect("is there");
+        assert_eq!(attributes(found).collect::<Vec<_>>(), [(7, &[0xc3][..]), (13, &[1, 2, 3, 4, 5])]);
+        assert_eq!(find(&octets, 3).and_then(|v| u32_at(v, 0)), Some(5));
+        assert_eq!(find(&octets, 4), None);
+    }
+
+    #[test]
+    fn a_family_has_groups() {
+        let group = |n: u16, name: &str, id: u32| {
+            let name = attribute(GROUP_NAME, &[name.as_bytes(), &[0]].concat());
+            attribute(n, &[name, attribute(GROUP_ID, &id.to_ne_bytes())].concat())
+        };
+        let groups = attribute(MULTICAST_GROUPS, &[group(1, "scan", 5), group(2, "mlme", 7)].concat());
+        let octets = [attribute(FAMILY_ID, &28_u16.to_ne_bytes()), groups].concat();
+        let found = family(&octets).expect("is there");
+        assert_eq!((found.id, found.groups.get("mlme")), (28, Some(&7)));
+    }
+
+    #[test]
+    fn an_error_is_the_outcome() {
+        let mut octets = message(ERROR, 0, &[]);
+        octets[16..20].copy_from_slice(&(-19_i32).to_ne_bytes());
+        assert_eq!(split(&octets).expect_err("is one").raw_os_error(), Some(libc::ENODEV));
+        octets[16..20].fill(0);
+        assert_eq!(split(&octets).expect("is success")[0].family, DONE);
+    }
+
+    #[test]
+    fn the_kernel_knows_the_family_of_families() {
+        let mut questions = Questions::open().expect("generic netlink is there");
+        assert_eq!(questions.family("nlctrl").expect("is there").id, CONTROL);
+        let error = questions.family("no such family").expect_err("is not there");
+        assert_eq!(error.kind(), io::ErrorKind::NotFound);
+    }
+
+    proptest! {
+        #[test]
+        fn nothing_panics(octets in proptest::collection::vec(any::<u8>(), 0..200)) {
+            let _ = split(&octets);
+            let _ = family(&octets);
+            prop_assert!(attributes(&octets).count() <= octets.len() / 4 + 1);
+        }
+    }
+}

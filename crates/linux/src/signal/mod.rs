@@ -1,0 +1,108 @@
+//! How strong the signal of each uplink is, in dBm.
+//!
+//! An uplink with a file ([`SignalSource::file`]) has its signal from there, whoever writes it ([`file`]). For any other,
+//! the kernel is asked if it is a Wi-Fi interface ([`wireless`]). Only changes are told. Nothing of this has to be there: an uplink without signal has none.
+//!
+//! Left out: thresholds that the driver watches (`NL80211_CMD_SET_CQM`), because an interface has only one set of them and
+//! `wpa_supplicant` uses it for roaming; its events are listened to.
+
+mod file;
+mod generic_netlink;
+mod wireless;
+
+use std::collections::{BTreeMap, VecDeque};
+use std::future::poll_fn;
+use std::path::PathBuf;
+use std::task::{Context, Poll};
+use std::time::Duration;
+
+use tokio::time::{Interval, MissedTickBehavior, interval};
+
+use file::Files;
+use wireless::Wireless;
+
+/// How often is asked what nobody tells by itself.
+const INTERVAL: Duration = Duration::from_millis(500);
+
+/// No radio works beyond these, dBm; what is beyond is a mistake.
+pub const PLAUSIBLE: std::ops::RangeInclusive<i32> = -200..=100;
+
+/// An interface whose signal is wanted.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct SignalSource {
+    /// Its name.
+    pub interface: String,
+    /// A file whose last line is its signal.
+    pub file: Option<PathBuf>,
+}
+
+/// The signal of an interface.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Signal {
+    /// Its name.
+    pub interface: String,
+    /// What it is now.
+    pub dbm: i32,
+}
+
+/// The signals of all uplinks.
+#[derive(Debug)]
+pub struct Signals {
+    files: Files,
+    wireless: Wireless,
+    told: BTreeMap<String, i32>,
+    news: VecDeque<Signal>,
+    tick: Interval,
+}
+
+impl Signals {
+    /// Begins to watch, in the network namespace of the calling thread, which must be one of a tokio runtime.
+    pub fn open(sources: Vec<SignalSource>) -> Signals {
+        let (files, others): (Vec<_>, Vec<_>) = sources.into_iter().partition(|s| s.file.is_some());
+        let files = files.into_iter().filter_map(|s| Some((s.interface, s.file?))).collect();
+        let mut tick = interval(INTERVAL);
+        tick.set_missed_tick_behavior(MissedTickBehavior::Delay);
+        Signals {
+            files: Files::open(files),
+            wireless: Wireless::open(others.into_iter().map(|s| s.interface).collect()),
+            told: BTreeMap::new(),
+            news: VecDeque::new(),
+            tick,
+        }
+    }
+
+    /// The next change. Waits for ever where there is nothing to watch. Safe to cancel.
+    pub async fn next(&mut self) -> Signal {
+        loop {
+            if let Some(signal) = self.news.pop_front() {
+                return signal;
+            }
+            poll_fn(|cx| self.poll(cx)).await;
+        }
+    }
+
+    fn poll(&mut self, cx: &mut Context<'_>) -> Poll<()> {
+        if self.files.is_empty() && self.wireless.is_empty() {
+            return Poll::Pending;
+        }
+        let mut ticked = false;
+        // Until it is pending, so that it wakes this task the next time.
+        while self.tick.poll_tick(cx).is_ready() {
+            ticked = true;
+        }
+        let mut found = Vec::new();
+        if self.files.poll(cx) | ticked {
+            self.files.read(&mut found);
+        }
+        if self.wireless.poll(cx) | ticked {
+            self.wireless.ask(&mut found);
+        }
+        for (interface, dbm) in found {
+            if self.told.get(&interface) != Some(&dbm) {
+                self.told.insert(interface.clone(), dbm);
+                self.news.push_back(Signal { interface, dbm });
+            }
+        }
+        if self.news.is_empty() { Poll::Pending } else { Poll::Ready(()) }
+    }
+}

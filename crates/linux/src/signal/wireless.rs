@@ -1,0 +1,182 @@
+//! Signals of Wi-Fi interfaces, from the kernel (nl80211).
+//!
+//! The kernel keeps for each station that an interface is associated with, which for a client is the access point alone,
+//! the signal of the last frame and a moving average (`NL80211_STA_INFO_SIGNAL_AVG`, dBm). That is asked for at intervals,
+//! and at once when the driver says that something has happened to the connection (group `mlme`).
+
+use std::io;
+use std::task::{Context, Poll};
+
+use netlink_sys::{Socket, protocols::NETLINK_GENERIC};
+use tokio::io::unix::AsyncFd;
+
+use super::PLAUSIBLE;
+use super::generic_netlink::{Family, Message, Questions, attribute, find, split};
+use crate::readable::watch;
+
+/// `enum nl80211_commands`
+const GET_STATION: u8 = 17;
+const NEW_STATION: u8 = 19;
+const CONNECT: u8 = 46;
+const ROAM: u8 = 47;
+const NOTIFY_CQM: u8 = 64;
+/// `enum nl80211_attrs`
+const IFINDEX: u16 = 3;
+const STA_INFO: u16 = 21;
+/// `enum nl80211_sta_info`
+const SIGNAL: u16 = 7;
+const SIGNAL_AVG: u16 = 13;
+/// An interface that is none of Wi-Fi is asked about again, and a missing family looked for, after so many rounds.
+const PAUSE: u32 = 60;
+
+/// An interface that may be one of Wi-Fi.
+#[derive(Debug)]
+struct Station {
+    interface: String,
+    /// Rounds until it is asked about again.
+    pause: u32,
+}
+
+/// Signals of Wi-Fi interfaces.
+#[derive(Debug)]
+pub(super) struct Wireless {
+    stations: Vec<Station>,
+    questions: Option<Questions>,
+    family: Option<Family>,
+    events: Option<AsyncFd<Socket>>,
+    /// Rounds until the family is looked for again.
+    pause: u32,
+}
+
+impl Wireless {
+    /// Begins to watch those of these interfaces that are of Wi-Fi.
+    pub(super) fn open(interfaces: Vec<String>) -> Wireless {
+        let stations = interfaces.into_iter().map(|interface| Station { interface, pause: 0 });
+        let stations: Vec<Station> = stations.collect();
+        let questions = if stations.is_empty() { None } else { Questions::open().ok() };
+        Wireless { stations, questions, family: None, events: None, pause: 0 }
+    }
+
+    pub(super) fn is_empty(&self) -> bool {
+        self.stations.is_empty()
+    }
+
+    /// Whether something has happened to a connection since the last call.
+    pub(super) fn poll(&mut self, cx: &mut Context<'_>) -> bool {
+        let Some(events) = &self.events else { return false };
+        let mut happened = false;
+        let mut buffer = Vec::with_capacity(8192);
+        while let Poll::Ready(Ok(mut ready)) = events.poll_read_ready(cx) {
+            buffer.clear();
+            match ready.try_io(|events| events.get_ref().recv(&mut buffer, 0)) {
+                Ok(Ok(_)) => happened |= concerns_signal(&split(&buffer).unwrap_or_default()),
+                // Some were lost.
+                Ok(Err(error)) if error.raw_os_error() == Some(libc::ENOBUFS) => happened = true,
+                Ok(Err(_)) => {
+                    self.events = None;
+                    break;
+                }
+                Err(_would_block) => {}
+            }
+        }
+        happened
+    }
+
+    /// Asks about all interfaces: name and signal of those that have one.
+    pub(super) fn ask(&mut self, found: &mut Vec<(String, i32)>) {
+        let Some(questions) = &mut self.questions else { return };
+        if self.family.is_none() {
+            // A driver may come later, with a radio that is plugged in.
+            if self.pause > 0 {
+                self.pause -= 1;
+                return;
+            }
+            self.pause = PAUSE;
+            self.family = questions.family("nl80211").ok();
+            let group = self.family.as_ref().and_then(|family| family.groups.get("mlme"));
+            self.events = group.and_then(|group| listen(*group).ok());
+        }
+        let Some(family) = &self.family else { return };
+        for station in &mut self.stations {
+            if station.pause > 0 {
+                station.pause -= 1;
+                continue;
+            }
+            let index = nix::net::if_::if_nametoindex(station.interface.as_str());
+            // Not there is not for ever: asking costs nothing.
+            let Ok(index) = index else { continue };
+            let about = attribute(IFINDEX, &index.to_ne_bytes());
+            match questions.dump(family.id, GET_STATION, &about) {
+                Ok(stations) => {
+                    found.extend(strongest(&stations).map(|dbm| (station.interface.clone(), dbm)))
+                }
+                Err(_) => station.pause = PAUSE,
+            }
+        }
+    }
+}
+
+/// Listens to a multicast group.
+fn listen(group: u32) -> io::Result<AsyncFd<Socket>> {
+    let mut socket = Socket::new(NETLINK_GENERIC)?;
+    socket.bind_auto()?;
+    socket.set_non_blocking(true)?;
+    socket.add_membership(group)?;
+    watch(socket)
+}
+
+fn concerns_signal(events: &[Message]) -> bool {
+    events.iter().any(|event| matches!(event.command, CONNECT | ROAM | NOTIFY_CQM))
+}
+
+/// The signal of the strongest of the stations that a dump told: for a client there is one.
+fn strongest(stations: &[Message]) -> Option<i32> {
+    stations.iter().filter(|s| s.command == NEW_STATION).filter_map(|s| signal(&s.attributes)).max()
+}
+
+/// The mean signal of a station, or else that of its last frame.
+fn signal(attributes: &[u8]) -> Option<i32> {
+    let info = find(attributes, STA_INFO)?;
+    let octet = find(info, SIGNAL_AVG).or_else(|| find(info, SIGNAL))?.first()?;
+    // NLA_U8, but a signed number of dBm.
+    let dbm = i32::from(*octet as i8);
+    (PLAUSIBLE.contains(&dbm) && dbm != 0).then_some(dbm)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn station(info: &[(u16, i8)]) -> Message {
+        let info: Vec<u8> = info.iter().flat_map(|(kind, dbm)| attribute(*kind, &[*dbm as u8])).collect();
+        let mac = attribute(6, &[2, 0, 0, 0, 0, 1]);
+        let attributes = [attribute(IFINDEX, &4_u32.to_ne_bytes()), mac, attribute(STA_INFO, &info)].concat();
+        Message { family: 28, command: NEW_STATION, attributes }
+    }
+
+    #[test]
+    fn the_mean_is_preferred_to_the_last() {
+        assert_eq!(strongest(&[station(&[(SIGNAL, -70), (SIGNAL_AVG, -61)])]), Some(-61));
+        assert_eq!(strongest(&[station(&[(SIGNAL, -70)])]), Some(-70));
+        assert_eq!(strongest(&[station(&[(SIGNAL, -70)]), station(&[(SIGNAL, -50)])]), Some(-50));
+    }
+
+    #[test]
+    fn no_station_and_no_signal_are_none() {
+        assert_eq!(strongest(&[]), None);
+        assert_eq!(strongest(&[station(&[])]), None);
+        // What drivers that do not know say.
+        assert_eq!(strongest(&[station(&[(SIGNAL, 0)])]), None);
+        let mut other = station(&[(SIGNAL, -70)]);
+        other.command = GET_STATION;
+        assert_eq!(strongest(&[other]), None);
+        assert_eq!(signal(&[8, 0, 21, 0, 5, 0, 7, 0]), None);
+    }
+
+    #[test]
+    fn events_of_the_connection_are_noticed() {
+        let event = |command| Message { family: 28, command, attributes: Vec::new() };
+        assert!(concerns_signal(&[event(33), event(NOTIFY_CQM)]));
+        assert!(!concerns_signal(&[event(33)]));
+    }
+}

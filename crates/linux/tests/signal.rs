@@ -1,0 +1,83 @@
+//! Signals out of files, as whoever measures them writes them.
+
+use std::fs::{self, OpenOptions};
+use std::io::Write;
+use std::path::PathBuf;
+use std::time::Duration;
+
+use carnet_linux::signal::{Signal, SignalSource, Signals};
+use tokio::time::timeout;
+
+/// A folder of its own, removed at the end.
+struct Folder(PathBuf);
+
+impl Folder {
+    fn new(name: &str) -> Folder {
+        let folder = std::env::temp_dir().join(format!("carnet-signal-{name}-{}", std::process::id()));
+        let _ = fs::remove_dir_all(&folder);
+        Folder(folder)
+    }
+
+    fn source(&self, interface: &str) -> SignalSource {
+        SignalSource { interface: interface.into(), file: Some(self.0.join(interface)) }
+    }
+}
+
+impl Drop for Folder {
+    fn drop(&mut self) {
+        let _ = fs::remove_dir_all(&self.0);
+    }
+}
+
+/// What comes within a time that is far longer than it needs.
+async fn next(signals: &mut Signals) -> (String, i32) {
+    let Signal { interface, dbm } = timeout(Duration::from_secs(10), signals.next()).await.expect("comes");
+    (interface, dbm)
+}
+
+#[tokio::test]
+async fn a_file_that_grows_or_is_replaced_is_followed() {
+    let folder = Folder::new("grows");
+    // Neither the folder nor a file is there at the start.
+    let mut signals = Signals::open(vec![folder.source("wlan0"), folder.source("wwan0")]);
+    assert!(timeout(Duration::from_millis(50), signals.next()).await.is_err());
+    fs::create_dir_all(&folder.0).expect("a folder");
+    let mut file = OpenOptions::new().append(true).create(true).open(folder.0.join("wlan0")).expect("a file");
+    file.write_all(b"-49\n").expect("writes");
+    assert_eq!(next(&mut signals).await, ("wlan0".into(), -49));
+    file.write_all(b"-55.4\n-6").expect("writes");
+    assert_eq!(next(&mut signals).await, ("wlan0".into(), -55));
+    file.write_all(b"9\n").expect("writes");
+    assert_eq!(next(&mut signals).await, ("wlan0".into(), -69));
+    // Replaced as a whole, by a program that writes beside it first.
+    fs::write(folder.0.join("new"), "-101\n").expect("writes");
+    fs::rename(folder.0.join("new"), folder.0.join("wwan0")).expect("renames");
+    assert_eq!(next(&mut signals).await, ("wwan0".into(), -101));
+    // The same once more is no news, nor is rubbish.
+    file.write_all(b"-69\nrubbish\n").expect("writes");
+    assert!(timeout(Duration::from_millis(700), signals.next()).await.is_err());
+}
+
+#[tokio::test]
+async fn a_change_is_noticed_at_once() {
+    let folder = Folder::new("once");
+    fs::create_dir_all(&folder.0).expect("a folder");
+    fs::write(folder.0.join("wlan0"), "-40\n").expect("writes");
+    let mut signals = Signals::open(vec![folder.source("wlan0")]);
+    assert_eq!(next(&mut signals).await, ("wlan0".into(), -40));
+    // Of several changes at least one is much faster than the next look at the file, however busy the machine is.
+    let mut fastest = Duration::MAX;
+    for dbm in 41..=60 {
+        let begin = std::time::Instant::now();
+        fs::write(folder.0.join("wlan0"), format!("-{dbm}\n")).expect("writes");
+        assert_eq!(next(&mut signals).await.1, -dbm);
+        fastest = fastest.min(begin.elapsed());
+    }
+    assert!(fastest < Duration::from_millis(50), "{fastest:?}");
+}
+
+#[tokio::test]
+async fn an_interface_without_any_source_is_waited_for_in_peace() {
+    let mut signals = Signals::open(vec![SignalSource { interface: "lo".into(), file: None }]);
+    assert!(timeout(Duration::from_millis(700), signals.next()).await.is_err());
+}

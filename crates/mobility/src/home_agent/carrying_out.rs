@@ -1,0 +1,380 @@
+//! Doing what a verdict says: bindings begin, move and end (RFC 6275 10.3.1 and 10.3.2, RFC 5648 6.2).
+
+use std::net::Ipv6Addr;
+use std::time::Duration;
+
+use carnet_base::{Time, WallTime};
+use carnet_wire::mobility::status::Status;
+
+use super::answers::Answer;
+use super::binding_cache::{Binding, BindingState};
+use super::flows::{self, FlowAnswers};
+use super::registration::{Registered, Registration, Verdict, judge};
+use super::request::Request;
+use super::{HomeAgent, Timer};
+use crate::{Event, MobilityDrop, OLD_PATH_GRACE, Output, lifetime_from_units, lifetime_units};
+
+/// How long duplicate address detection listens: one probe and `RetransTimer` (RFC 4862 5.4, RFC 4861 10).
+const DAD_WAIT: Duration = Duration::from_secs(1);
+/// `MAX_DELETE_BCE_TIMEOUT` (RFC 6275 12).
+const MAX_DELETE_BCE_TIMEOUT: Duration = Duration::from_secs(10);
+/// Registrations of one node that wait for duplicate address detection.
+const MAX_TESTED: usize = super::MAX_BINDINGS;
+
+/// A registration that waits for duplicate address detection.
+#[derive(Debug, Clone)]
+pub(super) struct Tested {
+    pub request: Request,
+    pub registration: Registration,
+}
+
+impl Tested {
+    fn bids(&self) -> impl Iterator<Item = Option<u16>> {
+        self.registration.bindings.iter().map(|binding| binding.bid)
+    }
+}
+
+impl HomeAgent {
+    pub(super) fn binding_update(
+        &mut self,
+        now: Time,
+        wall: WallTime,
+        request: Request,
+        octets: &[u8],
+    ) -> Result<(), MobilityDrop> {
+        let home_address = request.home_address;
+        let Some(node) = self.nodes.get(&home_address) else {
+            // RFC 6275 10.3.1: not on the home link is answered with 132; a home address that could be
+            // served but was given to nobody is met with silence.
+            if request.home_registration && !self.serves(home_address) && self.strangers.allow(now) {
+                self.acknowledge(&request, Status::NOT_HOME_SUBNET, &Answer::plain(&request));
+                return Err(MobilityDrop::Refused);
+            }
+            return Err(MobilityDrop::Unauthorized);
+        };
+        let replay = self.replay.get(&home_address).copied().unwrap_or_default();
+        match judge(&self.config, node, &replay, &self.cache, wall, &request, octets) {
+            Verdict::Ignore(reason) => Err(reason),
+            Verdict::Reject { status, reason, sequence, timestamp, statuses } => {
+                let limits = self.limits.entry(home_address).or_default();
+                let allowed = if reason == MobilityDrop::AuthenticationFailed {
+                    if !request.comes_from_signed_address() {
+                        return Err(reason);
+                    }
+                    limits.unauthentic.allow(now)
+                } else if node.authentication.association().is_some() {
+                    limits.refused.allow(now)
+                } else {
+                    self.strangers.allow(now)
+                };
+                if !allowed {
+                    return Err(MobilityDrop::RateLimited);
+                }
+                self.refused(&request, status);
+                let answer = Answer { sequence, timestamp, statuses, ..Answer::default() };
+                self.acknowledge(&request, status, &answer);
+                Err(reason)
+            }
+            Verdict::Deregister { bids, status, statuses } => {
+                self.remember(&request);
+                let flows = self.deregister(now, &request, bids.as_deref());
+                let answer = Answer { statuses, flows, ..Answer::plain(&request) };
+                self.acknowledge(&request, status, &answer);
+                Ok(())
+            }
+            Verdict::Register(registration) => {
+                self.remember(&request);
+                self.register(now, request, registration);
+                Ok(())
+            }
+        }
+    }
+
+    /// Tells that a Binding Update was refused.
+    pub(super) fn refused(&mut self, request: &Request, status: Status) {
+        self.outputs.push_back(Output::Event(Event::BindingRefused {
+            home_address: request.home_address,
+            care_of_address: request.came_from(),
+            status: status.0,
+            reason: status.meaning().into(),
+        }));
+    }
+
+    /// Keeps what holds off replays, for nodes that have a key.
+    fn remember(&mut self, request: &Request) {
+        let authenticated =
+            self.nodes.get(&request.home_address).is_some_and(|n| n.authentication.association().is_some());
+        if authenticated {
+            let replay = self.replay.entry(request.home_address).or_default();
+            replay.sequence = Some(request.sequence);
+            replay.timestamp = request.timestamp.or(replay.timestamp);
+        }
+    }
+
+    fn register(&mut self, now: Time, request: Request, mut registration: Registration) {
+        let home_address = request.home_address;
+        registration.lifetime = lifetime_from_units(lifetime_units(registration.lifetime));
+        let known = self.cache.valid(home_address).is_some();
+        // A link that has only just come up is probed like any other; the probe needs no address of ours.
+        if known || self.home_link.as_ref().is_none_or(|link| !link.is_running()) {
+            self.accept(now, &request, &registration);
+            if !known {
+                self.announce(now, home_address);
+            }
+            return;
+        }
+        // RFC 6275 10.3.1: duplicate address detection before the first acknowledgement, never on a refresh. One
+        // test does for all bindings of the home address.
+        let link_local = self
+            .new_bindings(now, &request, &registration, BindingState::Testing)
+            .first()
+            .and_then(Binding::link_local_address);
+        let first = !self.testing.contains_key(&home_address);
+        if registration.replaces_all {
+            self.stop_testing(home_address);
+        }
+        for binding in self.new_bindings(now, &request, &registration, BindingState::Testing) {
+            self.cache.insert(binding);
+        }
+        self.cache.node_or_new(home_address).sequence = Some(request.sequence);
+        let tested = Tested { request, registration };
+        let waiting = self.testing.entry(home_address).or_default();
+        // The same once more is a retransmission: its number is the one to be acknowledged.
+        waiting.retain(|other| !other.bids().eq(tested.bids()));
+        if waiting.len() < MAX_TESTED {
+            waiting.push(tested);
+        }
+        if first {
+            self.timers.set(Timer::Dad(home_address), now + DAD_WAIT);
+            self.timers.stop(Timer::Forget(home_address));
+            if let Some(link) = &self.home_link {
+                for target in [Some(home_address), link_local].into_iter().flatten() {
+                    self.outputs.extend(link.probe(target).map(Output::Link));
+                }
+            }
+        }
+    }
+
+    /// Ends the wait for duplicate address detection; what waited for it is handed out, and nothing of it is in
+    /// the cache any more.
+    pub(super) fn stop_testing(&mut self, home_address: Ipv6Addr) -> Vec<Tested> {
+        let waiting = self.testing.remove(&home_address).unwrap_or_default();
+        let untried: Vec<Option<u16>> =
+            self.cache.all(home_address).filter(|binding| !binding.is_valid()).map(|b| b.bid).collect();
+        for bid in untried {
+            self.cache.remove(home_address, bid);
+        }
+        if let Some(node) = self.cache.node(home_address)
+            && node.bindings.is_empty()
+        {
+            node.sequence = None;
+        }
+        self.cache.tidy(home_address);
+        waiting
+    }
+
+    /// Makes a registration the bindings and acknowledges it.
+    pub(super) fn accept(&mut self, now: Time, request: &Request, registration: &Registration) {
+        let flows = self.commit(now, request, registration);
+        let answer = Answer {
+            lifetime: registration.lifetime,
+            statuses: registration.statuses.clone(),
+            nat_detection: registration.nat_detection,
+            flows,
+            registered: true,
+            ..Answer::plain(request)
+        };
+        self.acknowledge(request, registration.status, &answer);
+    }
+
+    fn new_bindings(
+        &self,
+        now: Time,
+        request: &Request,
+        registration: &Registration,
+        state: BindingState,
+    ) -> Vec<Binding> {
+        let new = |registered: &Registered| Binding {
+            home_address: request.home_address,
+            bid: registered.bid,
+            priority: registered.priority,
+            care_of_address: registered.ends.1,
+            agent: registered.ends.0,
+            mobile_router: request.mobile_router,
+            link_local: request.link_local,
+            prefixes: registration.prefixes.clone(),
+            sequence: request.sequence,
+            lifetime: registration.lifetime,
+            expires: now + registration.lifetime,
+            state,
+        };
+        registration.bindings.iter().map(new).collect()
+    }
+
+    fn commit(&mut self, now: Time, request: &Request, registration: &Registration) -> FlowAnswers {
+        let home_address = request.home_address;
+        let mut events = Vec::new();
+        if registration.replaces_all {
+            let kept: Vec<Option<u16>> = registration.bindings.iter().map(|binding| binding.bid).collect();
+            let replaced: Vec<Option<u16>> =
+                self.cache.all(home_address).map(|b| b.bid).filter(|bid| !kept.contains(bid)).collect();
+            for bid in replaced {
+                self.end(now, home_address, bid);
+                let reason = "another registration took its place".into();
+                events.push(Event::BindingRemoved { home_address, bid, reason });
+            }
+        }
+        for binding in self.new_bindings(now, request, registration, BindingState::Valid) {
+            let old = self.cache.get(home_address, binding.bid).filter(|old| old.is_valid());
+            let change = match old.map(Binding::ends) {
+                None => "created",
+                Some(ends) if ends != binding.ends() => {
+                    self.retire(now, home_address, ends);
+                    "moved"
+                }
+                Some(_) => "refreshed",
+            };
+            events.push(Event::Binding {
+                home_address,
+                care_of_address: binding.care_of_address,
+                bid: binding.bid,
+                prefixes: binding.prefixes.clone(),
+                lifetime_s: u32::try_from(binding.lifetime.as_secs()).unwrap_or(u32::MAX),
+                change: change.into(),
+            });
+            self.timers.set(Timer::Expire(home_address, binding.bid), binding.expires);
+            self.cache.insert(binding);
+        }
+        self.timers.stop(Timer::Forget(home_address));
+        let node = self.cache.node_or_new(home_address);
+        node.sequence = Some(request.sequence);
+        node.prefixes.clone_from(&registration.prefixes);
+        for binding in node.bindings.values_mut() {
+            // RFC 5648 4.1 and 5.3: the number and the flags are common to all, and so are the prefixes (RFC 3963
+            // 6.2: each Binding Update names them all).
+            binding.sequence = request.sequence;
+            binding.mobile_router = request.mobile_router;
+            binding.link_local = request.link_local;
+            binding.prefixes.clone_from(&registration.prefixes);
+        }
+        let current: Vec<_> = node.bindings.values().map(Binding::ends).collect();
+        node.former.retain(|path| !current.contains(&(path.agent, path.care_of_address)));
+        let flows = flows::update(&mut self.cache, request);
+        self.outputs.push_back(Output::Forwarding(home_address));
+        self.outputs.push_back(Output::Persist);
+        self.outputs.extend(events.into_iter().map(Output::Event));
+        flows
+    }
+
+    /// Lets packets from a path that was given up in for a moment.
+    fn retire(
+        &mut self,
+        now: Time,
+        home_address: Ipv6Addr,
+        ends: (carnet_base::Endpoint, carnet_base::Endpoint),
+    ) {
+        let until = now + OLD_PATH_GRACE;
+        let node = self.cache.node_or_new(home_address);
+        node.retire(ends, until);
+        let first = node.former.iter().map(|path| path.until).min().unwrap_or(until);
+        self.timers.set(Timer::Grace(home_address), first);
+    }
+
+    /// Removes a binding whose packets may still be on their way.
+    fn end(&mut self, now: Time, home_address: Ipv6Addr, bid: Option<u16>) {
+        self.timers.stop(Timer::Expire(home_address, bid));
+        if let Some(binding) = self.cache.remove(home_address, bid)
+            && binding.is_valid()
+        {
+            self.retire(now, home_address, binding.ends());
+        }
+    }
+
+    /// Ends the bindings with these identifiers, or all.
+    fn deregister(&mut self, now: Time, request: &Request, bids: Option<&[u16]>) -> FlowAnswers {
+        let home_address = request.home_address;
+        let ending: Vec<Option<u16>> = self
+            .cache
+            .all(home_address)
+            .map(|binding| binding.bid)
+            .filter(|bid| bids.is_none_or(|bids| bid.is_some_and(|bid| bids.contains(&bid))))
+            .collect();
+        let mut events = Vec::new();
+        if bids.is_none()
+            && let Some(node) = self.cache.node(home_address)
+        {
+            // Of what was left before, nothing is on its way any more that matters.
+            node.former.clear();
+        }
+        for bid in ending {
+            // A first registration that is still being tested ends here as well: nothing came of it yet.
+            if self.cache.get(home_address, bid).is_some_and(Binding::is_valid) {
+                let reason = "the node de-registered".into();
+                events.push(Event::BindingRemoved { home_address, bid, reason });
+            }
+            self.end(now, home_address, bid);
+            if let Some(waiting) = self.testing.get_mut(&home_address) {
+                for tested in waiting.iter_mut() {
+                    tested.registration.bindings.retain(|binding| binding.bid != bid);
+                }
+                waiting.retain(|tested| !tested.registration.bindings.is_empty());
+            }
+        }
+        let node = self.cache.node_or_new(home_address);
+        node.sequence = Some(request.sequence);
+        for binding in node.bindings.values_mut() {
+            binding.sequence = request.sequence;
+        }
+        let none_left = node.bindings.is_empty();
+        let flows = if none_left {
+            // RFC 6089 5.3.3: "deleting all bindings, including all flow bindings".
+            node.flows.clear();
+            FlowAnswers::default()
+        } else {
+            flows::update(&mut self.cache, request)
+        };
+        if none_left {
+            self.testing.remove(&home_address);
+            self.timers.stop(Timer::Dad(home_address));
+            self.announcements.remove(&home_address);
+            self.timers.stop(Timer::Announce(home_address));
+            self.timers.set(Timer::Forget(home_address), now + MAX_DELETE_BCE_TIMEOUT);
+        }
+        self.outputs.push_back(Output::Forwarding(home_address));
+        self.outputs.push_back(Output::Persist);
+        self.outputs.extend(events.into_iter().map(Output::Event));
+        flows
+    }
+
+    /// A binding's lifetime has ended.
+    pub(super) fn expire(&mut self, home_address: Ipv6Addr, bid: Option<u16>) {
+        if self.cache.get(home_address, bid).is_none_or(|binding| !binding.is_valid()) {
+            return;
+        }
+        self.cache.remove(home_address, bid);
+        if let Some(node) = self.cache.node(home_address)
+            && node.bindings.is_empty()
+        {
+            node.sequence = None;
+            node.former.clear();
+            node.flows.clear();
+            self.timers.stop(Timer::Grace(home_address));
+        }
+        self.cache.tidy(home_address);
+        self.outputs.push_back(Output::Forwarding(home_address));
+        self.outputs.push_back(Output::Persist);
+        let reason = "its lifetime ended".into();
+        self.outputs.push_back(Output::Event(Event::BindingRemoved { home_address, bid, reason }));
+    }
+
+    /// Packets from some former care-of addresses are no longer accepted.
+    pub(super) fn end_grace(&mut self, now: Time, home_address: Ipv6Addr) {
+        let Some(node) = self.cache.node(home_address) else { return };
+        node.former.retain(|path| path.until > now);
+        if let Some(next) = node.former.iter().map(|path| path.until).min() {
+            self.timers.set(Timer::Grace(home_address), next);
+        }
+        self.cache.tidy(home_address);
+        self.outputs.push_back(Output::Forwarding(home_address));
+    }
+}

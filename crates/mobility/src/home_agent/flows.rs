@@ -1,0 +1,140 @@
+//! Flow bindings at the home agent (RFC 6089 5.3).
+//!
+//! Each accepted Binding Update names all the flows that the node has: in Flow Identification options those that
+//! are new or changed, in Flow Summary options those that stay. What is not named is removed. What is refused is
+//! answered with its status and leaves the flow as it was.
+//!
+//! The action of a flow comes in a Vendor Specific option beside it and is answered with the same option when it is
+//! taken. Without one, a flow with several bindings has a copy sent to each, as RFC 6089 5.3.6 says.
+
+use std::net::Ipv6Addr;
+
+use carnet_wire::mobility::flow::{FlowAction, FlowActionOption, SelectorField, SubOptions, flow_status};
+use carnet_wire::mobility::selector::TrafficSelector;
+
+use super::binding_cache::BindingCache;
+use super::request::{FlowRequest, Request};
+use crate::flow::FlowBinding;
+
+/// Flow bindings that one node may have at a time.
+pub const MAX_FLOWS: usize = 32;
+
+/// What is said about flows in an acknowledgement.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub(super) struct FlowAnswers {
+    /// The Flow Identification options with their status.
+    pub options: Vec<(FlowRequest, u8)>,
+    /// The flow actions that were taken.
+    pub actions: Vec<FlowActionOption>,
+}
+
+/// Carries out what an accepted Binding Update says about flows; its bindings are in the cache already (5.3.1).
+pub(super) fn update(cache: &mut BindingCache, request: &Request) -> FlowAnswers {
+    let home_address = request.home_address;
+    let before = cache.flows(home_address).to_vec();
+    let mut answers = FlowAnswers::default();
+    let mut after: Vec<FlowBinding> = before
+        .iter()
+        .filter(|flow| {
+            request.summary.contains(&flow.fid) || request.flows.iter().any(|asked| asked.fid == flow.fid)
+        })
+        .cloned()
+        .collect();
+
+    // 5.3.3: what is to stay but is not there.
+    for &fid in &request.summary {
+        let answered = answers.options.iter().any(|(answer, _)| answer.fid == fid);
+        if answers.options.len() < MAX_FLOWS && !answered && !before.iter().any(|flow| flow.fid == fid) {
+            let missing = FlowRequest { fid, priority: 0, sub_options: Vec::new() };
+            answers.options.push((missing, flow_status::FID_NOT_FOUND));
+        }
+    }
+    // 5.3.2: with one FID twice, "all the flow identification mobility options MUST be rejected".
+    let twice = request
+        .flows
+        .iter()
+        .enumerate()
+        .any(|(index, asked)| request.flows.iter().skip(index + 1).any(|other| other.fid == asked.fid));
+    for asked in &request.flows {
+        let status = if twice {
+            flow_status::MALFORMED
+        } else {
+            match judge(cache, home_address, &after, asked) {
+                Ok(flow) => {
+                    after.retain(|other| other.fid != flow.fid);
+                    after.push(flow);
+                    flow_status::SUCCESS
+                }
+                Err(status) => status,
+            }
+        };
+        answers.options.push((asked.clone(), status));
+    }
+    for action in &request.flow_actions {
+        let refused = answers
+            .options
+            .iter()
+            .any(|(answer, status)| answer.fid == action.fid && *status != flow_status::SUCCESS);
+        if !refused && let Some(flow) = after.iter_mut().find(|flow| flow.fid == action.fid) {
+            flow.action = action.action;
+            for (bid, weight) in &mut flow.bids {
+                let said = action.weights.iter().find(|(other, _)| other == bid);
+                *weight = said.map_or(1, |(_, weight)| *weight);
+            }
+            answers.actions.push(action.clone());
+        }
+    }
+    after.sort_by_key(|flow| (flow.priority, flow.fid));
+    if let Some(node) = cache.node(home_address) {
+        node.flows = after;
+    }
+    answers
+}
+
+/// 5.3.2.1 and 5.3.2.2: the flow that an option makes of what there is.
+fn judge(
+    cache: &BindingCache,
+    home_address: Ipv6Addr,
+    flows: &[FlowBinding],
+    asked: &FlowRequest,
+) -> Result<FlowBinding, u8> {
+    let known = flows.iter().find(|flow| flow.fid == asked.fid);
+    let read = SubOptions::parse(&asked.sub_options).map_err(|_| flow_status::MALFORMED)?;
+    // RFC 6089 4.2: 0 is reserved in both fields, and FID-PRI is one flow's.
+    let taken = flows.iter().any(|flow| flow.fid != asked.fid && flow.priority == asked.priority);
+    if asked.fid == 0 || asked.priority == 0 || taken {
+        return Err(flow_status::MALFORMED);
+    }
+    let selector = match (read.selector, known) {
+        (Some(SelectorField::Known(selector @ TrafficSelector::Ipv6(_))), _) => selector,
+        // An IPv4 selector would match nothing: the tunnels carry IPv6.
+        (Some(_), _) => return Err(flow_status::SELECTOR_NOT_SUPPORTED),
+        (None, Some(flow)) => flow.selector,
+        (None, None) => return Err(flow_status::MALFORMED),
+    };
+    let mut bids: Vec<(u16, u16)> = Vec::new();
+    match (read.bids, known) {
+        (Some(named), _) => {
+            for bid in named.iter() {
+                if cache.get(home_address, Some(bid)).is_none() {
+                    return Err(flow_status::BID_NOT_FOUND);
+                }
+                let weight = known.and_then(|flow| flow.bids.iter().find(|(other, _)| *other == bid));
+                if !bids.iter().any(|(other, _)| *other == bid) {
+                    bids.push((bid, weight.map_or(1, |(_, weight)| *weight)));
+                }
+            }
+        }
+        (None, Some(flow)) => bids.clone_from(&flow.bids),
+        (None, None) => return Err(flow_status::MALFORMED),
+    }
+    if known.is_none() && flows.len() >= MAX_FLOWS {
+        return Err(flow_status::UNSPECIFIED);
+    }
+    let action = match known {
+        Some(flow) => flow.action,
+        None if bids.len() > 1 => FlowAction::Duplicate,
+        None => FlowAction::Failover,
+    };
+    Ok(FlowBinding { fid: asked.fid, priority: asked.priority, selector, action, bids })
+}

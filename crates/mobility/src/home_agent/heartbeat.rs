@@ -1,0 +1,53 @@
+//! Heartbeats (RFC 5847): a node asks over each of its paths whether we are there.
+//!
+//! RFC 5847 has every request answered; here only one that comes over a registered path is, so that nobody else
+//! can have packets sent somewhere, and not more often than a node with many paths needs. Requests of our own are
+//! left out: nodes renew their bindings.
+
+use carnet_base::{Endpoint, Time};
+use carnet_wire::mobility::message::Heartbeat;
+use carnet_wire::mobility::{Builder, ControlPacket, MobilityOption};
+
+use super::HomeAgent;
+use crate::{HOP_LIMIT, MobilityDrop, MobilityMessage};
+
+impl HomeAgent {
+    pub(super) fn heartbeat(
+        &mut self,
+        now: Time,
+        message: &MobilityMessage<'_>,
+        heartbeat: &Heartbeat<'_>,
+    ) -> Result<(), MobilityDrop> {
+        if heartbeat.response {
+            return Err(MobilityDrop::Unexpected);
+        }
+        let care_of_address = message.outer.map_or(Endpoint::Ipv6(message.source), |(_, node)| node);
+        let bound = match message.outer {
+            // Inside IPv4 the packet bears the home address.
+            Some(_) => self
+                .cache
+                .of(message.source)
+                .any(|binding| binding.care_of_address == care_of_address)
+                .then_some(message.source),
+            None => self.cache.bound_to(care_of_address),
+        };
+        let home_address = bound.ok_or(MobilityDrop::WrongParty)?;
+        if !self.limits.entry(home_address).or_default().heartbeats.allow(now) {
+            return Err(MobilityDrop::RateLimited);
+        }
+        let mut mobility_header = Builder::heartbeat_response(heartbeat.sequence)
+            .option(&MobilityOption::RestartCounter(self.restart_counter))
+            .finish();
+        let packet = ControlPacket {
+            source: self.config.address,
+            destination: message.source,
+            hop_limit: HOP_LIMIT,
+            home_address: None,
+            routing_home_address: None,
+            mobility_header: &mut mobility_header,
+        };
+        let packet = packet.emit();
+        self.send(message.outer, packet);
+        Ok(())
+    }
+}

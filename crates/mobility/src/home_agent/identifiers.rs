@@ -1,0 +1,171 @@
+//! Binding Identifiers: which of the bindings in a Binding Update are accepted (RFC 5648 6.2 and 8.1).
+//!
+//! Something wrong with the message refuses all of it; something wrong with one binding refuses that one, and the
+//! others are accepted with status 4. Binding to the home link and elsewhere at the same time (the H flag) is left
+//! out and refused with 169.
+
+use std::collections::BTreeSet;
+use std::net::IpAddr;
+
+use carnet_base::Endpoint;
+use carnet_wire::mobility::MobilityOption;
+use carnet_wire::mobility::status::Status;
+
+use super::binding_cache::{BindingCache, MAX_BINDINGS};
+use super::care_of_address::{ipv4_path, is_acceptable, is_unicast};
+use super::registration::Registered;
+use super::request::{Identifier, Request};
+use super::{HomeAgentConfig, MultipleCareOfAddresses};
+use crate::is_unicast_routable;
+
+/// What came of the Binding Identifier options of a registration.
+pub(super) struct Judged {
+    /// Those that are accepted, at least one.
+    pub bindings: Vec<Registered>,
+    /// Of the message.
+    pub status: Status,
+    /// Of each option.
+    pub statuses: Vec<u8>,
+    pub nat_detection: Option<MobilityOption<'static>>,
+}
+
+/// Why none of the options of this Binding Update is even looked at.
+pub(super) fn refused_as_a_whole(
+    config: &HomeAgentConfig,
+    cache: &BindingCache,
+    request: &Request,
+) -> Option<Status> {
+    let registers = !request.is_deregistration();
+    if request.malformed_identifier {
+        return Some(Status::MCOA_MALFORMED);
+    }
+    match config.multiple_care_of_addresses {
+        MultipleCareOfAddresses::Prohibited => return Some(Status::MCOA_PROHIBITED),
+        MultipleCareOfAddresses::Single if request.identifiers.len() > 1 => {
+            return Some(Status::MCOA_BULK_PROHIBITED);
+        }
+        _ => {}
+    }
+    // RFC 5648 6.2: without the O flag nothing takes the place of a plain binding.
+    let plain = cache.get(request.home_address, None).is_some();
+    (registers && plain && !request.overwrite).then_some(Status::MCOA_NON_MCOA_BINDING_EXISTS)
+}
+
+/// Judges the options one by one.
+///
+/// # Errors
+/// When none is accepted: the status of the message and of each option.
+pub(super) fn judge(
+    config: &HomeAgentConfig,
+    cache: &BindingCache,
+    request: &Request,
+) -> Result<Judged, (Status, Vec<u8>)> {
+    let mut bids: BTreeSet<u16> =
+        cache.all(request.home_address).filter(|_| !request.overwrite).filter_map(|b| b.bid).collect();
+    let mut named = BTreeSet::new();
+    let mut judged =
+        Judged { bindings: Vec::new(), status: Status::ACCEPTED, statuses: Vec::new(), nat_detection: None };
+    let mut refusal = None;
+    for identifier in &request.identifiers {
+        let verdict = if !named.insert(identifier.bid) {
+            Err(Status::MCOA_MALFORMED)
+        } else {
+            ends(config, cache, request, identifier).and_then(|accepted| {
+                if bids.len() >= MAX_BINDINGS && !bids.contains(&identifier.bid) {
+                    return Err(Status::INSUFFICIENT_RESOURCES);
+                }
+                bids.insert(identifier.bid);
+                Ok(accepted)
+            })
+        };
+        match verdict {
+            Ok((ends, nat_detection)) => {
+                judged.statuses.push(Status::ACCEPTED.0);
+                judged.nat_detection = judged.nat_detection.or(nat_detection);
+                judged.bindings.push(Registered {
+                    bid: Some(identifier.bid),
+                    priority: identifier.priority,
+                    ends,
+                });
+            }
+            Err(status) => {
+                judged.statuses.push(status.0);
+                refusal = Some(status);
+            }
+        }
+    }
+    match refusal {
+        None => Ok(judged),
+        // RFC 5648 6.2: the status that is one binding's is in its option, and the message has 4.
+        Some(_) if !judged.bindings.is_empty() => Ok(Judged { status: Status::MCOA_NOTCOMPLETE, ..judged }),
+        // "Otherwise, the Status field of the Binding Identifier mobility option MUST be set to zero"; but for 167
+        // it is "the status for that Binding Identifier mobility option".
+        Some(status) if judged.statuses.len() == 1 && status != Status::MCOA_UNKNOWN_CARE_OF_ADDRESS => {
+            Err((status, vec![0]))
+        }
+        Some(_) => Err((Status::MCOA_NOTCOMPLETE, judged.statuses)),
+    }
+}
+
+type Accepted = ((Endpoint, Endpoint), Option<MobilityOption<'static>>);
+
+/// The ends of the tunnel that an option asks for.
+fn ends(
+    config: &HomeAgentConfig,
+    cache: &BindingCache,
+    request: &Request,
+    identifier: &Identifier,
+) -> Result<Accepted, Status> {
+    // RFC 5648 4.3: "The value of zero is reserved".
+    if identifier.bid == 0 {
+        return Err(Status::MCOA_MALFORMED);
+    }
+    if identifier.home {
+        return Err(Status::MCOA_SIMULTANEOUS_PROHIBITED);
+    }
+    let known = cache.get(request.home_address, Some(identifier.bid)).map(|binding| binding.ends());
+    let inside = |declared| {
+        let force_udp = request.force_udp || config.force_udp;
+        request.outer.map(|outer| {
+            let path = ipv4_path(outer, declared, force_udp);
+            (path.ends, path.nat_detection)
+        })
+    };
+    let single = request.identifiers.len() == 1;
+    let (ends, nat_detection) = match identifier.care_of_address {
+        Some(IpAddr::V6(address)) if !is_unicast_routable(address) => return Err(Status::MCOA_MALFORMED),
+        Some(IpAddr::V4(address)) if !is_unicast(address) => return Err(Status::MCOA_MALFORMED),
+        Some(IpAddr::V6(address)) => ((config.address.into(), address.into()), None),
+        Some(IpAddr::V4(address)) => {
+            // RFC 5648 8.1: this binding is where the message came from, if it is the only one, or bears that
+            // address. Another one can be renewed, but not changed: whether there is a NAT on its way shows only
+            // on its own way.
+            let here = single || request.outer.and_then(|(_, node)| node.ipv4()) == Some(address);
+            let renewed = known.filter(|(_, node)| match node {
+                Endpoint::Ipv4(registered) => *registered == address,
+                Endpoint::Udp(_) => true,
+                Endpoint::Ipv6(_) => false,
+            });
+            match inside(Some(address)).filter(|_| here) {
+                Some(path) => path,
+                None => (renewed.ok_or(Status::INVALID_CARE_OF_ADDRESS)?, None),
+            }
+        }
+        None => {
+            // RFC 5648 5.1: without an address it is the one that is known.
+            let known = known.ok_or(Status::MCOA_UNKNOWN_CARE_OF_ADDRESS)?;
+            let (_, node) = known;
+            let moved = node.ipv6().is_none() && single;
+            // A node whose NAT has given it another address or port does not know it.
+            let declared = match node {
+                Endpoint::Ipv4(address) => Some(address),
+                _ => None,
+            };
+            inside(declared).filter(|_| moved).unwrap_or((known, None))
+        }
+    };
+    if !is_acceptable(config, cache, request.home_address, ends) {
+        return Err(Status::INVALID_CARE_OF_ADDRESS);
+    }
+    Ok((ends, nat_detection))
+}

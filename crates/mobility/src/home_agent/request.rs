@@ -1,0 +1,229 @@
+//! What a Binding Update says, gathered from its options; nothing is judged here.
+
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+use std::time::Duration;
+
+use carnet_base::Endpoint;
+use carnet_wire::Error;
+use carnet_wire::mobility::flow::FlowActionOption;
+use carnet_wire::mobility::options::option_type;
+use carnet_wire::mobility::{BindingUpdate, MobilityOption};
+
+use crate::{MobilityDrop, MobilityMessage, is_unicast_routable, lifetime_from_units};
+
+/// Binding Identifier options that one Binding Update may have; with more it is malformed.
+pub(super) const MAX_IDENTIFIERS: usize = 32;
+/// Flow Identification options, and flow actions, that are looked at; the answer has room for no more.
+const MAX_FLOW_OPTIONS: usize = super::MAX_FLOWS;
+/// Flows in Flow Summary options that are looked at.
+const MAX_SUMMARY: usize = 128;
+/// IPv4 Home Address options that are answered.
+const MAX_IPV4_HOMES: usize = 4;
+/// Stands for a Mobile Network Prefix option that no prefix can be read from; it is refused as invalid.
+const NO_PREFIX: MobilityOption<'static> =
+    MobilityOption::MobileNetworkPrefix { prefix: Ipv6Addr::UNSPECIFIED, prefix_length: 0 };
+
+/// A Binding Identifier option (RFC 5648 4.3, RFC 6089 4.1).
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Identifier {
+    pub bid: u16,
+    /// H: a binding to the home link.
+    pub home: bool,
+    pub priority: u8,
+    pub care_of_address: Option<IpAddr>,
+}
+
+/// A Flow Identification option (RFC 6089 4.2).
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct FlowRequest {
+    pub fid: u16,
+    pub priority: u16,
+    pub sub_options: Vec<u8>,
+}
+
+/// An IPv4 Home Address option (RFC 5555 3.1.1).
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Ipv4Home {
+    pub prefix_length: u8,
+    pub prefix: bool,
+    pub address: Ipv4Addr,
+}
+
+/// A Binding Update with everything that matters about it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct Request {
+    /// The IPv6 source, and where the acknowledgement goes.
+    pub source: Ipv6Addr,
+    /// Our end and the node's, when it came inside IPv4 or UDP.
+    pub outer: Option<(Endpoint, Endpoint)>,
+    /// The home address.
+    pub home_address: Ipv6Addr,
+    /// Whether a Home Address option named it, so that the acknowledgement needs a routing header.
+    pub away: bool,
+    pub alternate: Option<Ipv6Addr>,
+    /// Of the IPv4 Care-of Address option.
+    pub ipv4_care_of_address: Option<Ipv4Addr>,
+    /// The Binding Identifier options in their order.
+    pub identifiers: Vec<Identifier>,
+    /// One of them has a length that none may have, or there are too many.
+    pub malformed_identifier: bool,
+    pub sequence: u16,
+    pub home_registration: bool,
+    pub mobile_router: bool,
+    pub link_local: bool,
+    pub force_udp: bool,
+    pub overwrite: bool,
+    pub lifetime: Duration,
+    /// The Mobile Network Prefix options as they came; host bits may be set.
+    pub prefixes: Vec<(Ipv6Addr, u8)>,
+    /// NTP timestamp of the Message-ID option.
+    pub timestamp: Option<u64>,
+    pub nonce_indices: bool,
+    pub flows: Vec<FlowRequest>,
+    /// Flow Identifiers that are to stay.
+    pub summary: Vec<u16>,
+    pub flow_actions: Vec<FlowActionOption>,
+    pub ipv4_homes: Vec<Ipv4Home>,
+}
+
+impl Request {
+    /// Reads the options. Unknown options are skipped (RFC 6275 6.2.1).
+    pub fn parse(message: &MobilityMessage<'_>, update: &BindingUpdate<'_>) -> Result<Request, MobilityDrop> {
+        let mut request = Request {
+            source: message.source,
+            outer: message.outer,
+            home_address: message.home_address.unwrap_or(message.source),
+            away: message.home_address.is_some(),
+            alternate: None,
+            ipv4_care_of_address: None,
+            identifiers: Vec::new(),
+            malformed_identifier: false,
+            sequence: update.sequence,
+            home_registration: update.flags.home_registration,
+            mobile_router: update.flags.mobile_router,
+            link_local: update.flags.link_local,
+            force_udp: update.flags.force_udp,
+            overwrite: update.flags.overwrite,
+            lifetime: lifetime_from_units(update.lifetime),
+            prefixes: Vec::new(),
+            timestamp: None,
+            nonce_indices: false,
+            flows: Vec::new(),
+            summary: Vec::new(),
+            flow_actions: Vec::new(),
+            ipv4_homes: Vec::new(),
+        };
+        for (kind, option) in update.options.iter_with_types() {
+            match option {
+                Ok(option) => request.take(option),
+                // RFC 3963 6.6: a prefix length that no prefix has is an invalid prefix, not a garbled message.
+                Err(Error::Value { .. }) if kind == option_type::MOBILE_NETWORK_PREFIX => {
+                    request.take(NO_PREFIX);
+                }
+                Err(_) if kind == option_type::BINDING_IDENTIFIER => request.malformed_identifier = true,
+                // Without its identifier a flow cannot be answered for.
+                Err(_) if matches!(kind, option_type::FLOW_IDENTIFICATION | option_type::FLOW_SUMMARY) => {}
+                Err(_) => return Err(MobilityDrop::Malformed),
+            }
+        }
+        if !is_unicast_routable(request.home_address) || !is_unicast_routable(request.source) {
+            return Err(MobilityDrop::HomeAddress);
+        }
+        if request.alternate.is_some_and(|address| !is_unicast_routable(address)) {
+            return Err(MobilityDrop::CareOfAddress);
+        }
+        Ok(request)
+    }
+
+    fn take(&mut self, option: MobilityOption<'_>) {
+        match option {
+            MobilityOption::AlternateCareOfAddress(address) => self.alternate = Some(address),
+            MobilityOption::MobileNetworkPrefix { prefix, prefix_length } => {
+                self.prefixes.push((prefix, prefix_length));
+            }
+            MobilityOption::MessageIdentifier(timestamp) => self.timestamp = Some(timestamp),
+            MobilityOption::Ipv4CareOfAddress(address) => self.ipv4_care_of_address = Some(address),
+            MobilityOption::BindingIdentifier { bid, home, priority, care_of_address, .. } => {
+                if self.identifiers.len() < MAX_IDENTIFIERS {
+                    self.identifiers.push(Identifier { bid, home, priority, care_of_address });
+                } else {
+                    self.malformed_identifier = true;
+                }
+            }
+            MobilityOption::FlowIdentification { fid, priority, sub_options, .. }
+                if self.flows.len() < MAX_FLOW_OPTIONS =>
+            {
+                self.flows.push(FlowRequest { fid, priority, sub_options: sub_options.to_vec() });
+            }
+            MobilityOption::FlowSummary(fids) => {
+                let room = MAX_SUMMARY.saturating_sub(self.summary.len());
+                self.summary.extend(fids.iter().take(room));
+            }
+            MobilityOption::Ipv4HomeAddress { prefix_length, prefix, address }
+                if self.ipv4_homes.len() < MAX_IPV4_HOMES =>
+            {
+                self.ipv4_homes.push(Ipv4Home { prefix_length, prefix, address });
+            }
+            MobilityOption::Unknown { option_type: option_type::NONCE_INDICES, .. } => {
+                self.nonce_indices = true;
+            }
+            option => {
+                if let Some(Ok(action)) = FlowActionOption::read(&option)
+                    && self.flow_actions.len() < MAX_FLOW_OPTIONS
+                {
+                    self.flow_actions.push(action);
+                }
+            }
+        }
+    }
+
+    /// Whether it has to do with several care-of addresses.
+    pub fn is_multiple(&self) -> bool {
+        !self.identifiers.is_empty() || self.malformed_identifier
+    }
+
+    /// The care-of address of a Binding Update without Binding Identifier that came by IPv6.
+    pub fn plain_care_of_address(&self) -> Ipv6Addr {
+        self.alternate.unwrap_or(self.source)
+    }
+
+    /// The care-of address that the MAC covers: the one that is being registered, an IPv4 one as IPv4-mapped; of
+    /// several, the first that is named.
+    pub fn signed_address(&self) -> Ipv6Addr {
+        let named = self.identifiers.iter().find_map(|identifier| identifier.care_of_address);
+        let plain = self.alternate.map(IpAddr::V6).or(self.ipv4_care_of_address.map(IpAddr::V4));
+        match named.or(plain) {
+            Some(IpAddr::V6(address)) => address,
+            Some(IpAddr::V4(address)) => address.to_ipv6_mapped(),
+            None => self.source,
+        }
+    }
+
+    /// Where it came from, to be told to people.
+    pub fn came_from(&self) -> Endpoint {
+        match self.outer {
+            Some((_, node)) => node,
+            None if self.identifiers.is_empty() => self.plain_care_of_address().into(),
+            None => self.source.into(),
+        }
+    }
+
+    /// Whether whoever sent it could be at the address that the MAC covers.
+    pub fn comes_from_signed_address(&self) -> bool {
+        match self.outer {
+            Some((_, node)) => {
+                node.ipv4().map(|address| address.to_ipv6_mapped()) == Some(self.signed_address())
+            }
+            None => self.source == self.signed_address(),
+        }
+    }
+
+    /// Lifetime zero, or the home address as care-of address (RFC 6275 9.5.1, RFC 3963 6.2). With Binding
+    /// Identifiers the lifetime alone says it (RFC 5648 5.4).
+    pub fn is_deregistration(&self) -> bool {
+        self.lifetime.is_zero()
+            || !self.is_multiple()
+                && self.outer.is_none()
+                && self.plain_care_of_address() == self.home_address
+    }
+}

@@ -1,0 +1,212 @@
+//! What of the binding cache survives a restart.
+//!
+//! Dates are absolute: the monotonic clock starts anew. Files of versions that knew one binding for each node are
+//! read as well.
+
+use std::net::Ipv6Addr;
+use std::time::Duration;
+
+use carnet_base::{Endpoint, Time, WallTime};
+use ipnet::Ipv6Net;
+use serde::{Deserialize, Serialize};
+
+use super::binding_cache::{Binding, BindingState, MAX_BINDINGS};
+use super::care_of_address::is_acceptable;
+use super::registration::Replay;
+use super::{HomeAgent, MAX_FLOWS, Timer};
+use crate::flow::FlowBinding;
+use crate::{OLD_PATH_GRACE, Output};
+
+/// What is kept of a node across a restart.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct StoredBinding {
+    /// Home address.
+    pub home_address: Ipv6Addr,
+    /// The last sequence number accepted, if any.
+    pub sequence: Option<u16>,
+    /// The last NTP timestamp accepted, if any.
+    pub timestamp: Option<u64>,
+    /// The plain registration, if there is one.
+    pub registration: Option<StoredRegistration>,
+    /// The registrations with Binding Identifiers.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub identified: Vec<StoredRegistration>,
+    /// Paths from which packets are still accepted.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub former: Vec<StoredPath>,
+    /// The flow bindings.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub flows: Vec<FlowBinding>,
+}
+
+/// The part of a [`StoredBinding`] that ends with its lifetime.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct StoredRegistration {
+    /// The Binding Identifier.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub bid: Option<u16>,
+    /// BID-PRI.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub priority: u8,
+    /// Care-of address.
+    pub care_of_address: Endpoint,
+    /// Our end; the home agent's IPv6 address where it is not said.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub agent: Option<Endpoint>,
+    /// The R flag.
+    pub mobile_router: bool,
+    /// The L flag.
+    pub link_local: bool,
+    /// Prefixes that are forwarded.
+    pub prefixes: Vec<Ipv6Net>,
+    /// Granted lifetime in seconds.
+    pub lifetime_s: u64,
+    /// When it ends.
+    pub expires: WallTime,
+    /// The care-of address before the last move, and until when packets from it are still accepted. Earlier versions
+    /// wrote it; now it is in [`StoredBinding::former`].
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub previous: Option<(Ipv6Addr, WallTime)>,
+}
+
+/// A path that a binding has left.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct StoredPath {
+    /// Our end.
+    pub agent: Endpoint,
+    /// The care-of address.
+    pub care_of_address: Endpoint,
+    /// Until when packets from it are still accepted.
+    pub until: WallTime,
+}
+
+fn is_zero(priority: &u8) -> bool {
+    *priority == 0
+}
+
+impl HomeAgent {
+    /// All that has to survive a restart.
+    pub fn stored(&self, now: Time, wall: WallTime) -> Vec<StoredBinding> {
+        self.nodes
+            .keys()
+            .filter_map(|&home_address| {
+                let replay = self.replay.get(&home_address).copied().unwrap_or_default();
+                let mut registrations: Vec<StoredRegistration> = self
+                    .cache
+                    .all(home_address)
+                    .filter(|binding| binding.is_valid())
+                    .map(|binding| self.store(now, wall, binding))
+                    .collect();
+                if registrations.is_empty() && replay.sequence.is_none() && replay.timestamp.is_none() {
+                    return None;
+                }
+                // What was left by a node that has nothing now is not worth a place in the file.
+                let bound = !registrations.is_empty();
+                let former = self.cache.former(home_address).iter().filter(|_| bound);
+                let sequence = replay.sequence.or(self.cache.sequence(home_address).filter(|_| bound));
+                let plain = registrations.iter().position(|registration| registration.bid.is_none());
+                Some(StoredBinding {
+                    home_address,
+                    sequence,
+                    timestamp: replay.timestamp,
+                    registration: plain.map(|plain| registrations.remove(plain)),
+                    identified: registrations,
+                    former: former
+                        .map(|path| StoredPath {
+                            agent: path.agent,
+                            care_of_address: path.care_of_address,
+                            until: wall + path.until.saturating_since(now),
+                        })
+                        .collect(),
+                    flows: self.cache.flows(home_address).to_vec(),
+                })
+            })
+            .collect()
+    }
+
+    fn store(&self, now: Time, wall: WallTime, binding: &Binding) -> StoredRegistration {
+        StoredRegistration {
+            bid: binding.bid,
+            priority: binding.priority,
+            care_of_address: binding.care_of_address,
+            agent: Some(binding.agent).filter(|agent| *agent != self.config.address),
+            mobile_router: binding.mobile_router,
+            link_local: binding.link_local,
+            prefixes: binding.prefixes.clone(),
+            lifetime_s: binding.lifetime.as_secs(),
+            expires: wall + binding.expires.saturating_since(now),
+            previous: None,
+        }
+    }
+
+    /// Takes back what [`Self::stored`] gave, as far as the configuration still allows it and the lifetimes
+    /// have not ended. Duplicate address detection is not repeated: the node kept the address all the while.
+    pub fn restore(&mut self, now: Time, wall: WallTime, stored: Vec<StoredBinding>) {
+        let left = |until: WallTime, most: Duration| {
+            Duration::from_nanos(until.as_unix_nanos().saturating_sub(wall.as_unix_nanos())).min(most)
+        };
+        for entry in stored {
+            let home_address = entry.home_address;
+            let Some(node) = self.nodes.get(&home_address) else { continue };
+            let own = node.prefixes.clone();
+            if node.authentication.association().is_some() {
+                let replay = Replay { sequence: entry.sequence, timestamp: entry.timestamp };
+                self.replay.insert(home_address, replay);
+            }
+            let mut former = entry.former;
+            let identified = entry.identified.into_iter().filter(|it| it.bid.is_some()).take(MAX_BINDINGS);
+            let registrations: Vec<StoredRegistration> = match entry.registration {
+                Some(plain) => vec![StoredRegistration { bid: None, ..plain }],
+                None => identified.collect(),
+            };
+            for registration in registrations {
+                let lifetime = Duration::from_secs(registration.lifetime_s).min(self.config.max_lifetime);
+                let remaining = left(registration.expires, lifetime);
+                let agent = registration.agent.unwrap_or(self.config.address.into());
+                let ends = (agent, registration.care_of_address);
+                let permitted = registration.prefixes.iter().all(|p| own.iter().any(|own| own.contains(p)))
+                    && is_acceptable(&self.config, &self.cache, home_address, ends);
+                if remaining.is_zero() || !permitted {
+                    continue;
+                }
+                if let Some((previous, until)) = registration.previous {
+                    former.push(StoredPath { agent, care_of_address: previous.into(), until });
+                }
+                let binding = Binding {
+                    home_address,
+                    bid: registration.bid,
+                    priority: registration.priority,
+                    care_of_address: registration.care_of_address,
+                    agent,
+                    mobile_router: registration.mobile_router,
+                    link_local: registration.link_local,
+                    prefixes: registration.prefixes,
+                    sequence: entry.sequence.unwrap_or(0),
+                    lifetime,
+                    expires: now + remaining,
+                    state: BindingState::Valid,
+                };
+                self.timers.set(Timer::Expire(home_address, binding.bid), binding.expires);
+                let prefixes = binding.prefixes.clone();
+                self.cache.insert(binding);
+                if let Some(node) = self.cache.node(home_address) {
+                    node.sequence = Some(entry.sequence.unwrap_or(0));
+                    node.prefixes = prefixes;
+                }
+            }
+            let Some(node) = self.cache.node(home_address) else { continue };
+            for path in former {
+                let until = now + left(path.until, OLD_PATH_GRACE);
+                if until > now {
+                    node.retire((path.agent, path.care_of_address), until);
+                }
+            }
+            node.flows = entry.flows.into_iter().take(MAX_FLOWS).collect();
+            if let Some(until) = node.former.iter().map(|path| path.until).min() {
+                self.timers.set(Timer::Grace(home_address), until);
+            }
+            self.outputs.push_back(Output::Forwarding(home_address));
+            self.announce(now, home_address);
+        }
+    }
+}
