@@ -125,6 +125,9 @@ impl MobileRouter {
                     later && other.overwrite && other.members.iter().all(|m| m.binding != member.binding);
                 other.members.retain(|m| m.binding != member.binding);
             }
+            // Ended since, whether that has been answered or not.
+            overtaken |=
+                self.bindings[member.binding].removed.is_some_and(|it| is_newer(it, update.sequence));
             self.bindings[member.binding].again = overtaken;
         }
     }

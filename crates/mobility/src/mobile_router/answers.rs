@@ -97,6 +97,13 @@ impl MobileRouter {
             return Ok(());
         }
         self.accept(now, &exchange, sent, acknowledgement);
+        // What was sent later about the other care-of address of the race is undone.
+        let overtaken = exchange.sent.iter().any(|other| {
+            other.care_of_address != sent.care_of_address && is_newer(other.sequence, sent.sequence)
+        });
+        if overtaken {
+            self.refresh(now, wall);
+        }
         Ok(())
     }
 

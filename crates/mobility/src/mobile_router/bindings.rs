@@ -37,6 +37,8 @@ pub struct Binding {
     pub(super) attempt: Option<Attempt>,
     /// The home agent may have a binding that is no more.
     pub(super) removal: Option<Attempt>,
+    /// The number of the last Binding Update that ended it.
+    pub(super) removed: Option<u16>,
     /// To be registered again although nothing has changed here.
     pub(super) again: bool,
     /// Not to be registered before.
@@ -52,6 +54,7 @@ impl Binding {
             priority: 0,
             attempt: None,
             removal: None,
+            removed: None,
             again: false,
             held_until: None,
         }

@@ -48,6 +48,9 @@ pub(super) struct FlowState {
     selector: TrafficSelector,
     /// As the home agent acknowledged it.
     acknowledged: Option<FlowBinding>,
+    /// As it was described to the home agent since, and the number of the last Binding Update that did: until that
+    /// is answered nobody knows what the home agent has.
+    pending: Option<(u16, FlowBinding)>,
     /// The status that it was refused with, and the identifiers that it was refused for.
     refused: Option<(u8, Vec<u16>)>,
 }
@@ -79,6 +82,7 @@ impl Flows {
                 fid,
                 selector,
                 acknowledged: None,
+                pending: None,
                 refused: None,
             })
             .collect();
@@ -183,14 +187,27 @@ impl MobileRouter {
         self.binding_of(uplink).is_some_and(|index| self.bindings[index].registration.is_some())
     }
 
-    /// Whether the home agent is to be told about a flow, with these bindings registered.
-    fn is_flow_due(&self, flow: &FlowState, registered: impl Fn(usize) -> bool) -> Option<FlowBinding> {
+    /// What the home agent is to be told about a flow in any Binding Update, with these bindings registered.
+    fn flow_due(&self, flow: &FlowState, registered: impl Fn(usize) -> bool) -> Option<FlowBinding> {
+        self.flow_news(flow, flow.acknowledged.as_ref(), &registered).or_else(|| {
+            flow.pending.as_ref()?;
+            self.wanted_flow(flow, registered)
+        })
+    }
+
+    /// In what a flow differs from what the home agent knows of it.
+    fn flow_news(
+        &self,
+        flow: &FlowState,
+        known: Option<&FlowBinding>,
+        registered: impl Fn(usize) -> bool,
+    ) -> Option<FlowBinding> {
         let wanted = self.wanted_flow(flow, &registered)?;
         let bids: Vec<u16> = wanted.bids.iter().map(|(bid, _)| *bid).collect();
         if flow.refused.as_ref().is_some_and(|(_, for_bids)| *for_bids == bids) {
             return None;
         }
-        let Some(known) = &flow.acknowledged else { return Some(wanted) };
+        let Some(known) = known else { return Some(wanted) };
         // Identifiers that are not registered now do no harm there (RFC 6089 4.3).
         let live =
             |bid: u16| self.uplinks.iter().position(|u| u.config.bid == Some(bid)).is_some_and(&registered);
@@ -206,8 +223,13 @@ impl MobileRouter {
         if self.flows.unknown || !self.abilities.bootstrapped {
             return None;
         }
-        let due =
-            self.flows.states.iter().any(|flow| self.is_flow_due(flow, |u| self.is_registered(u)).is_some());
+        // Whatever is under way describes the flows again until it is answered.
+        let under_way = self.bindings.iter().any(|b| b.attempt.is_some() || b.removal.is_some());
+        let due = self.flows.states.iter().any(|flow| {
+            let said = flow.pending.as_ref().map(|(_, flow)| flow).or(flow.acknowledged.as_ref());
+            self.flow_news(flow, said, |u| self.is_registered(u)).is_some()
+                || (flow.pending.is_some() && !under_way)
+        });
         let best = self.transmit_bindings().first().copied()?;
         due.then_some(best)
     }
@@ -229,7 +251,7 @@ impl MobileRouter {
         let mut named = Vec::new();
         let mut length = 24 * members.len() + 24 * self.config.prefixes.len() + 60;
         for flow in &self.flows.states {
-            let due = self.is_flow_due(flow, registered);
+            let due = self.flow_due(flow, registered);
             let cost = due.as_ref().map_or(2, |flow| 24 + flow_length(flow));
             match due {
                 Some(flow) if length + cost <= MAX_LENGTH => described.push(flow),
@@ -311,11 +333,12 @@ impl MobileRouter {
                 self.flows.copies = true;
                 for flow in &mut self.flows.states {
                     flow.acknowledged = None;
+                    flow.pending = None;
                 }
                 self.warn("the home agent can only copy packets (RFC 6089): policies fail over from uplink to uplink");
                 return;
             }
-            self.flow_answered(sent, status);
+            self.flow_answered(update.sequence, sent, status);
         }
         // RFC 6089 5.3.3: a flow that was only named is answered when it is not there any more.
         for (fid, status) in statuses {
@@ -328,8 +351,28 @@ impl MobileRouter {
         }
     }
 
-    fn flow_answered(&mut self, sent: &FlowBinding, status: u8) {
+    /// The Binding Update of this number described these flows.
+    pub(super) fn flows_sent(&mut self, sequence: u16, flows: &[FlowBinding]) {
+        for sent in flows {
+            if let Some(flow) = self.flows.states.iter_mut().find(|flow| flow.fid == sent.fid) {
+                flow.pending = Some((sequence, sent.clone()));
+            }
+        }
+    }
+
+    /// Whether a Binding Update of this number is the last that described some flow, and not answered.
+    pub(super) fn tells_flows(&self, sequence: u16) -> bool {
+        self.flows.states.iter().any(|flow| flow.pending.as_ref().is_some_and(|(last, _)| *last == sequence))
+    }
+
+    fn flow_answered(&mut self, sequence: u16, sent: &FlowBinding, status: u8) {
         let Some(flow) = self.flows.states.iter_mut().find(|flow| flow.fid == sent.fid) else { return };
+        let latest = flow.pending.as_ref().is_none_or(|(last, _)| *last == sequence);
+        if latest {
+            flow.pending = None;
+        } else if status >= 128 {
+            return;
+        }
         if status < 128 {
             flow.acknowledged = Some(sent.clone());
             flow.refused = None;
@@ -361,6 +404,7 @@ impl MobileRouter {
     pub(super) fn forget_flows(&mut self) {
         for flow in &mut self.flows.states {
             flow.acknowledged = None;
+            flow.pending = None;
             flow.refused = None;
         }
         self.flows.unknown = false;

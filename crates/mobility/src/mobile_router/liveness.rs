@@ -289,6 +289,10 @@ impl MobileRouter {
         if newly > 0 {
             path.answered = 0;
         }
+        if newly > 0 && path.missed == newly {
+            self.ask_the_others(now, uplink);
+        }
+        let path = &mut self.liveness[uplink];
         let open = path.waiting.iter().filter(|(_, _, missed)| !missed).count();
         if path.missed >= ALLOWED && open == 0 && !path.failed {
             self.path_failed(now, uplink);
@@ -324,6 +328,20 @@ impl MobileRouter {
         let next = if enough { judged.unwrap_or(next) } else { judged.map_or(next, |at| at.min(next)) };
         let next = if next <= now { now + SUSPICION } else { next };
         self.timers.set(Timer::Heartbeat(uplink), next);
+    }
+
+    /// Something was missed on one path: those that may have to take over are asked before they do.
+    fn ask_the_others(&mut self, now: Time, uplink: usize) {
+        for other in 0..self.uplinks.len() {
+            let path = &mut self.liveness[other];
+            if other != uplink
+                && path.waiting.is_empty()
+                && self.timers.get(Timer::Heartbeat(other)).is_some()
+            {
+                path.last_sent = path.last_sent.filter(|at| now.saturating_since(*at) < SUSPICION);
+                self.timers.set(Timer::Heartbeat(other), now);
+            }
+        }
     }
 
     fn send_heartbeat(&mut self, now: Time, uplink: usize, registration: Registration) {
@@ -505,6 +523,16 @@ impl MobileRouter {
                 self.reconcile(now, wall);
             }
             None => self.refresh(now, wall),
+        }
+    }
+
+    /// A Binding Update leaves over an uplink: it is as good as a keepalive.
+    pub(super) fn update_sent(&mut self, now: Time, uplink: usize) {
+        if self.config.liveness.is_none_or(|it| it.idle >= KEEPALIVE.0)
+            && let Some(path) = self.liveness.get_mut(uplink)
+            && path.waiting.is_empty()
+        {
+            path.last_sent = Some(now);
         }
     }
 

@@ -164,7 +164,12 @@ impl MobileRouter {
                 continue;
             };
             let priority = self.priority(uplink);
-            let wants_flows = carrier == Some(index);
+            let tells = self.bindings[index]
+                .attempt
+                .as_ref()
+                .and_then(|attempt| attempt.sent.last())
+                .is_some_and(|(sequence, _)| self.tells_flows(*sequence));
+            let wants_flows = carrier == Some(index) || tells;
             let binding = &mut self.bindings[index];
             if !held {
                 binding.held_until = None;
@@ -322,6 +327,10 @@ impl MobileRouter {
             summary,
         };
         let output = self.bindings_update(&update);
+        for member in update.members.iter().filter(|_| update.removal) {
+            self.bindings[member.binding].registration = None;
+            self.bindings[member.binding].removed = Some(sequence);
+        }
         for member in &update.members {
             let candidates = self.uplinks[self.bindings[member.binding].uplink].care_of_addresses();
             let binding = &mut self.bindings[member.binding];
@@ -333,7 +342,11 @@ impl MobileRouter {
                     if update.removal || (renewal && attempt.rounds == 0) { 1 } else { candidates.len() };
                 attempt.transmitted(now, sequence, member.care_of_address, rivals);
             }
-            binding.removal.take_if(|removal| !update.removal || removal.is_exhausted());
+            binding.removal.take_if(|removal| removal.is_exhausted());
+            if let Some(removal) = binding.removal.as_mut().filter(|_| !update.removal) {
+                // This may do as well.
+                removal.next = removal.next.max(now + STAGGER);
+            }
         }
         if update.overwrite {
             for binding in &mut self.bindings {
@@ -346,6 +359,8 @@ impl MobileRouter {
         if self.updates.len() == MAX_UPDATES {
             self.updates.pop_front();
         }
+        self.flows_sent(sequence, &update.flows);
+        self.update_sent(now, update.via.0);
         self.updates.push_back(update);
         self.send_update(output);
     }
@@ -404,6 +419,8 @@ impl MobileRouter {
         let registered = self.bindings[index].care_of_address();
         if let Some(address) = registered.filter(|address| lost(self, *address)) {
             self.retire(now, address);
+            // The new one may lead nowhere: then the home agent is told over another that the old one is gone.
+            self.bindings[index].removal = Some(Attempt::new(now + STAGGER, false));
         }
         if registered.is_some() && self.bindings[index].asked_for().is_some_and(|a| lost(self, a)) {
             self.bindings[index].again = true;

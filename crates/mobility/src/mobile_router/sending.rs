@@ -64,6 +64,7 @@ impl MobileRouter {
         } else {
             self.timers.set(Timer::Retransmit, now + wait);
         }
+        self.update_sent(now, exchange.uplink);
         self.exchange = Some(exchange);
         self.send_update(output);
     }

@@ -6,6 +6,7 @@
 mod agent;
 mod craft;
 mod pair;
+mod road;
 mod setup;
 
 mod agent_authentication;
@@ -18,6 +19,11 @@ mod agent_restart;
 mod faults;
 mod hostile;
 mod peers;
+mod road_flows;
+mod road_identifiers;
+mod road_ipv4;
+mod road_liveness;
+mod road_schedules;
 mod router_home;
 mod router_links;
 mod router_movement;

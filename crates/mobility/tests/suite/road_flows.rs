@@ -1,0 +1,292 @@
+//! Policies: the mobile router's side of RFC 6089, and the flow action beside it.
+
+use carnet_mobility::Event;
+use carnet_mobility::flow::{FlowAction, Ipv6Selector, Range, TrafficSelector};
+use carnet_mobility::mobile_router::{MobileRouterConfig, Policy};
+use carnet_wire::mobility::MobilityOption;
+use carnet_wire::mobility::flow::flow_status;
+
+use crate::craft::*;
+use crate::road::*;
+
+fn ports(port: u16) -> Vec<TrafficSelector> {
+    let udp = Ipv6Selector { next_header: Some(Range::only(17)), ..Ipv6Selector::default() };
+    vec![
+        TrafficSelector::Ipv6(Ipv6Selector { source_port: Some(Range::only(port)), ..udp }),
+        TrafficSelector::Ipv6(Ipv6Selector { destination_port: Some(Range::only(port)), ..udp }),
+    ]
+}
+
+fn policy(name: &str, action: FlowAction, uplinks: &[&str]) -> Policy {
+    Policy {
+        name: name.into(),
+        selectors: ports(5000),
+        action,
+        uplinks: uplinks.iter().map(|uplink| (*uplink).to_string()).collect(),
+    }
+}
+
+fn with(policies: Vec<Policy>) -> MobileRouterConfig {
+    MobileRouterConfig { policies, ..config() }
+}
+
+fn started(policies: Vec<Policy>) -> Road {
+    let mut road = Road::new(with(policies));
+    road.attach_all();
+    road.run(5.0);
+    road
+}
+
+/// What the home agent has of the flows: identifier, action, BIDs.
+fn at_agent(road: &Road) -> Vec<(u16, FlowAction, Vec<u16>)> {
+    let flows = road.agent.flows(addr(HOME)).iter();
+    flows.map(|f| (f.fid, f.action, f.bids.iter().map(|(bid, _)| *bid).collect())).collect()
+}
+
+/// And what the router does itself.
+fn at_router(road: &Road) -> Vec<(u16, FlowAction, Vec<u16>)> {
+    let flows = road.router.flows().iter();
+    flows.map(|f| (f.fid, f.action, f.bids.iter().map(|(bid, _)| *bid).collect())).collect()
+}
+
+/// 5.2.2.1: a flow per selector, in the Binding Update that registers its uplinks (5.3.1: identifiers come first).
+#[test]
+fn policies_are_flow_bindings() {
+    let road = started(vec![policy("video", FlowAction::Failover, &["cell", "sat"])]);
+    let expected = [(1, FlowAction::Failover, vec![2, 3]), (2, FlowAction::Failover, vec![2, 3])];
+    assert_eq!(at_agent(&road), expected);
+    assert_eq!(at_router(&road), expected);
+    assert_eq!(road.updates[0].flows, [1, 2]);
+    assert_eq!(road.updates.len(), 1, "and that is all");
+}
+
+/// 5.2.3: what stays is named in every Binding Update, or it would be removed (5.2.4).
+#[test]
+fn every_binding_update_names_the_flows() {
+    let mut road = started(vec![policy("video", FlowAction::Duplicate, &["wifi", "cell"])]);
+    road.forget();
+    road.run(200.0);
+    road.detach("sat");
+    road.run(1.0);
+    assert!(road.updates.len() > 3);
+    for update in &road.updates {
+        assert_eq!((&update.flows[..], &update.summary[..]), (&[][..], &[1, 2][..]));
+    }
+    assert_eq!(at_agent(&road)[0], (1, FlowAction::Duplicate, vec![1, 2]));
+}
+
+/// 4.3: a flow whose uplink is gone is obeyed with what is left, and whole again when that is back.
+#[test]
+fn flows_follow_their_uplinks() {
+    let mut road = started(vec![policy("video", FlowAction::Duplicate, &["wifi", "cell"])]);
+    road.detach("cell");
+    assert_eq!(at_router(&road)[0].2, [1]);
+    road.run(1.0);
+    assert_eq!(road.agent.flows(addr(HOME)).len(), 2, "not removed by the de-registration");
+    road.attach("cell", Some("2001:db8:f2::77"), None);
+    road.run(3.0);
+    assert_eq!(at_router(&road)[0].2, [1, 2]);
+    assert_eq!(at_agent(&road)[0].2, [1, 2]);
+    // All of its uplinks gone: it goes the way of the rest.
+    road.detach("cell");
+    road.detach("wifi");
+    assert!(road.router.flows().is_empty());
+    road.run(1.0);
+    assert!(road.is_carried());
+}
+
+/// An uplink of a policy that comes up later is added to its flows (5.2.2.2), when it is registered and not before (131).
+#[test]
+fn an_uplink_that_comes_later_joins_its_flows() {
+    let mut road = Road::new(with(vec![policy("video", FlowAction::Balance, &["wifi", "cell"])]));
+    road.attach("wifi", Some("2001:db8:f1::10"), None);
+    road.run(1.0);
+    assert_eq!(at_agent(&road)[0].2, [1]);
+    road.forget();
+    road.attach("cell", Some("2001:db8:f2::10"), None);
+    road.run(3.0);
+    assert_eq!(at_agent(&road)[0], (1, FlowAction::Balance, vec![1, 2]));
+    assert_eq!(at_router(&road)[0], (1, FlowAction::Balance, vec![1, 2]));
+    assert!(!road.events.iter().any(|(_, event)| matches!(event, Event::Warning { .. })));
+}
+
+/// One class is moved to another uplink and back, and nothing else moves.
+#[test]
+fn a_policy_is_moved_by_itself() {
+    let mut road = started(vec![
+        policy("udp", FlowAction::Failover, &["wifi", "cell"]),
+        Policy {
+            selectors: vec![TrafficSelector::Ipv6(Ipv6Selector::default())],
+            ..policy("rest", FlowAction::Failover, &["wifi"])
+        },
+    ]);
+    let before = at_agent(&road);
+    let paths = road.router.paths();
+    road.forget();
+    let to = |road: &mut Road, uplinks: Option<&[String]>| {
+        road.router_does(|router, now, wall| router.handle_policy_uplinks(now, wall, "udp", uplinks))
+    };
+    to(&mut road, Some(&["sat".to_string()])).expect("moved");
+    assert_eq!(at_router(&road)[0].2, [3, 1, 2], "at once, with the configured ones in reserve");
+    road.run(0.1);
+    assert_eq!(road.updates.len(), 1);
+    assert_eq!((&road.last().flows[..], &road.last().summary[..]), (&[1, 2][..], &[3][..]));
+    assert_eq!(at_agent(&road)[0].2, [3, 1, 2]);
+    assert_eq!(at_agent(&road)[2], before[2]);
+    assert_eq!(road.router.paths(), paths);
+    to(&mut road, None).expect("moved back");
+    road.run(1.0);
+    assert_eq!(at_agent(&road), before);
+    // What there is not.
+    assert!(to(&mut road, Some(&["eth9".to_string()])).is_err());
+    let unknown =
+        road.router_does(|router, now, wall| router.handle_policy_uplinks(now, wall, "nosuch", None));
+    assert!(unknown.expect_err("unknown").contains("udp"));
+}
+
+/// A poor uplink has no share of a balanced class and comes last in one that fails over.
+#[test]
+fn a_poor_uplink_is_avoided_by_policies() {
+    for (action, expected) in [(FlowAction::Balance, vec![2]), (FlowAction::Failover, vec![2, 1])] {
+        let mut config = with(vec![policy("video", action, &["wifi", "cell"])]);
+        config.uplinks[0].signal =
+            Some(carnet_mobility::mobile_router::SignalThresholds { good: -49, poor: -69 });
+        let mut road = Road::new(config);
+        road.attach_all();
+        road.run(2.0);
+        assert_eq!(at_agent(&road)[0].2, [1, 2]);
+        road.router_does(|router, now, wall| router.handle_signal(now, wall, "wifi", Some(-80)));
+        assert_eq!(at_router(&road)[0].2, expected);
+        road.run(1.0);
+        assert_eq!(at_agent(&road)[0].2, expected);
+    }
+}
+
+/// Weights follow the measured capacity; small changes are not worth a Binding Update.
+#[test]
+fn weights_follow_the_capacity() {
+    let mut road = started(vec![policy("video", FlowAction::Balance, &["wifi", "cell"])]);
+    for (name, kbit_s) in [("wifi", 50_000), ("cell", 20_000), ("sat", 1000)] {
+        road.router_does(|router, now, wall| router.handle_capacity(now, wall, name, Some(kbit_s)));
+    }
+    road.run(1.0);
+    assert_eq!(road.agent.flows(addr(HOME))[0].bids, [(1, 500), (2, 200)]);
+    assert_eq!(road.router.flows()[0].bids, [(1, 500), (2, 200)]);
+    road.forget();
+    road.router_does(|router, now, wall| router.handle_capacity(now, wall, "wifi", Some(48_000)));
+    road.run(1.0);
+    assert!(road.updates.is_empty());
+    road.router_does(|router, now, wall| router.handle_capacity(now, wall, "wifi", Some(10_000)));
+    road.run(1.0);
+    assert_eq!(road.agent.flows(addr(HOME))[0].bids, [(1, 100), (2, 200)]);
+}
+
+/// Answers an update by hand: all identifiers accepted, flows with `status`, actions echoed or not.
+fn answer(road: &mut Road, status: Option<u8>) {
+    let update = road.last().clone();
+    let mut answer = Acknowledgement::to(&update.seen, 0);
+    answer.options.extend(update.identifiers.iter().map(|(bid, ..)| identifier(*bid, 0)));
+    if let Some(status) = status {
+        answer.options.extend(update.flows.iter().map(|fid| MobilityOption::FlowIdentification {
+            fid: *fid,
+            priority: *fid,
+            status,
+            sub_options: &[],
+        }));
+    }
+    road.router_receives(None, &answer.packet());
+}
+
+fn by_hand(action: FlowAction) -> Road {
+    let mut config = Road::unsigned();
+    config.policies = vec![policy("video", action, &["wifi", "cell"])];
+    let mut road = Road::new(config);
+    road.agent_down = true;
+    road.attach_all();
+    road.run(0.1);
+    road
+}
+
+/// 5.2.6: no flow in the answer: the home agent knows none, and is not bothered any more.
+#[test]
+fn an_agent_without_flow_bindings() {
+    let mut road = by_hand(FlowAction::Duplicate);
+    assert_eq!(road.last().flows, [1, 2]);
+    answer(&mut road, None);
+    road.forget();
+    road.router_does(|router, now, wall| router.handle_handover(now, wall, Some("cell"))).expect("an uplink");
+    road.run(0.05);
+    assert!(!road.updates.is_empty());
+    assert!(road.updates.iter().all(|update| update.flows.is_empty() && update.summary.is_empty()));
+    assert!(
+        at_router(&road).iter().all(|(_, action, _)| *action == FlowAction::Failover),
+        "nobody sorts copies out"
+    );
+}
+
+/// An agent that does not know the flow action would copy: each flow has one binding there, the best.
+#[test]
+fn an_agent_that_can_only_copy() {
+    for action in [FlowAction::Duplicate, FlowAction::Balance, FlowAction::Failover] {
+        let mut road = by_hand(action);
+        answer(&mut road, Some(flow_status::SUCCESS));
+        assert_eq!(
+            at_router(&road),
+            [(1, FlowAction::Failover, vec![1]), (2, FlowAction::Failover, vec![1])]
+        );
+        assert_eq!(road.last().flows, [1, 2], "again, with one binding each");
+        answer(&mut road, Some(flow_status::SUCCESS));
+        road.forget();
+        road.detach("wifi");
+        assert_eq!(at_router(&road)[0].2, [2]);
+    }
+}
+
+/// A refusal is told, and the class goes on by failover on our side.
+#[test]
+fn a_refused_flow() {
+    for status in [flow_status::PROHIBITED, flow_status::SELECTOR_NOT_SUPPORTED, flow_status::BID_NOT_FOUND] {
+        let mut road = by_hand(FlowAction::Duplicate);
+        answer(&mut road, Some(status));
+        let warned = road.events.iter().any(
+            |(_, event)| matches!(event, Event::Warning { message } if message.contains(&status.to_string())),
+        );
+        assert!(warned, "{:?}", road.events);
+        assert_eq!(at_router(&road)[0], (1, FlowAction::Failover, vec![1, 2]));
+        let count = road.updates.len();
+        road.run(0.2);
+        assert_eq!(road.updates.len(), count, "not again as long as nothing changes");
+        // With other bindings it is another question.
+        road.detach("wifi");
+        road.run(0.05);
+        assert!(road.updates.iter().skip(count).any(|update| !update.flows.is_empty()));
+    }
+}
+
+/// 5.3.3: the home agent has forgotten a flow that was only named (132): it is described again.
+#[test]
+fn a_forgotten_flow_is_described_again() {
+    let mut road = started(vec![policy("video", FlowAction::Balance, &["wifi", "cell"])]);
+    road.restart_agent();
+    road.run(3.0);
+    assert_eq!(road.bound_bids(), [1, 2, 3]);
+    assert_eq!(at_agent(&road)[0], (1, FlowAction::Balance, vec![1, 2]));
+    assert_eq!(at_router(&road)[0], (1, FlowAction::Balance, vec![1, 2]));
+}
+
+/// More flows than fit into one Binding Update.
+#[test]
+fn many_flows_take_several_binding_updates() {
+    let policies = (0..16)
+        .map(|index| Policy {
+            selectors: ports(5000 + index),
+            ..policy(&format!("p{index}"), FlowAction::Balance, &["wifi", "cell", "sat"])
+        })
+        .collect();
+    let mut road = Road::new(with(policies));
+    road.attach_all();
+    road.run(10.0);
+    assert_eq!(at_agent(&road).len(), 32);
+    assert!(road.updates.len() > 1);
+    assert!(road.updates.iter().all(|update| update.seen.mobility_header.len() < 1200));
+}

@@ -1,0 +1,397 @@
+//! Several care-of addresses at once: the mobile router's side of RFC 5648, with BID-PRI of RFC 6089.
+
+use std::time::Duration;
+
+use carnet_base::Endpoint;
+use carnet_mobility::home_agent::MultipleCareOfAddresses;
+use carnet_mobility::mobile_router::{Liveness, State};
+use carnet_mobility::{Authentication, Event};
+
+use crate::craft::*;
+use crate::road::*;
+
+/// 5.9: the first Binding Update has the O flag; 5.3: it registers all uplinks; 4.3 and RFC 6089 4.1: with care-of address
+/// and BID-PRI, 5.2: without Alternate Care-of Address.
+#[test]
+fn all_uplinks_are_registered_by_one_binding_update() {
+    let mut road = Road::new(config());
+    road.attach_all();
+    road.run(0.1);
+    assert_eq!(road.bound_bids(), [1, 2, 3]);
+    assert_eq!(road.updates.len(), 1);
+    let update = road.last();
+    assert!(update.overwrite, "5.9");
+    assert_eq!(update.seen.options().alternate, None, "5.2");
+    let expected = [(1, 10, "2001:db8:f1::10"), (2, 20, "2001:db8:f2::10"), (3, 30, "2001:db8:f3::10")];
+    assert_eq!(update.identifiers, expected.map(|(bid, pri, a)| (bid, pri, Some(addr(a).into()))));
+    assert_eq!(road.transmits(), ["wifi", "cell", "sat"]);
+    assert_eq!(road.router.state(), State::Registered);
+    assert!(road.is_carried());
+}
+
+/// 5.2: what comes later is added without the O flag, and nothing else is touched.
+#[test]
+fn an_uplink_that_comes_up_later_is_added() {
+    let mut road = Road::new(config());
+    road.attach("wifi", Some("2001:db8:f1::10"), None);
+    road.run(1.0);
+    road.forget();
+    road.attach("cell", Some("2001:db8:f2::10"), None);
+    road.run(0.1);
+    assert_eq!(road.updates.len(), 1);
+    assert!(!road.last().overwrite);
+    assert_eq!(road.last().bids(), [2]);
+    assert_eq!(road.last().uplink, "cell", "from where it is to be found");
+    assert_eq!(road.bound_bids(), [1, 2]);
+}
+
+/// 4.1: all bindings share one sequence number.
+#[test]
+fn the_sequence_number_is_shared() {
+    let mut road = Road::registered();
+    road.run(200.0);
+    assert!(road.updates.len() >= 4);
+    let numbers: Vec<u16> = road.updates.iter().map(|update| update.seen.sequence()).collect();
+    assert!(numbers.windows(2).all(|pair| pair[1] == pair[0].wrapping_add(1)), "{numbers:?}");
+}
+
+/// 5.3: what is due together is renewed together, and the path does not change.
+#[test]
+fn bindings_are_renewed_together() {
+    let mut road = Road::registered();
+    let paths = road.router.paths();
+    road.run(55.0);
+    assert_eq!(road.updates.len(), 1, "{:#?}", road.updates);
+    assert_eq!(road.last().bids(), [1, 2, 3]);
+    assert!(!road.last().overwrite);
+    assert_eq!(road.router.paths(), paths);
+    assert!(!road.events.iter().any(|(_, event)| matches!(event, Event::Handover { .. })));
+}
+
+/// 5.4: a binding whose uplink is gone is de-registered over another, at once; until then, and from then on, traffic
+/// has a path.
+#[test]
+fn a_lost_uplink_is_deregistered_over_another() {
+    let mut road = Road::registered();
+    road.detach("wifi");
+    assert_eq!(road.transmits(), ["cell", "sat"], "no registration is needed for that");
+    assert!(road.is_upstream());
+    road.run(0.02);
+    assert_eq!(road.updates.len(), 1);
+    let update = road.last();
+    assert_eq!((update.bids(), update.seen.lifetime(), update.uplink.as_str()), (vec![1], 0, "cell"));
+    assert_eq!(update.identifiers[0].2, None, "5.1: the home agent knows the address");
+    road.run(0.1);
+    assert_eq!(road.bound_bids(), [2, 3]);
+    assert!(road.is_carried());
+    road.forget();
+    // And back: make before break.
+    road.attach("wifi", Some("2001:db8:f1::10"), None);
+    road.run_while(3.0, "wifi carries traffic again", |road| road.transmits()[0] != "wifi");
+    assert_eq!(road.bound_bids(), [1, 2, 3]);
+    road.run(1.0);
+    assert_eq!(road.preferred_bids(), [1, 2, 3]);
+}
+
+/// All uplinks but one go and come, one after the other: there is a path all the time.
+#[test]
+fn the_last_uplink_carries_everything() {
+    let mut road = Road::registered();
+    for (down, up) in [("wifi", "cell"), ("cell", "sat")] {
+        road.detach(down);
+        assert_eq!(road.transmits()[0], up);
+        road.run(0.1);
+        assert!(road.is_carried());
+    }
+    road.detach("sat");
+    assert!(road.transmits().is_empty());
+    road.run(5.0);
+    road.attach("cell", Some("2001:db8:f2::20"), None);
+    road.run_while(1.0, "carried", |road| !road.is_carried());
+    road.run(2.0);
+    assert_eq!(road.bound_bids(), [2]);
+}
+
+/// A care-of address changes: the binding is replaced, the others stay.
+#[test]
+fn a_new_care_of_address_takes_the_place_of_the_old() {
+    let mut road = Road::registered();
+    road.attach("wifi", Some("2001:db8:f1::20"), None);
+    assert_eq!(road.transmits()[0], "cell", "until the new one is registered");
+    road.run(0.1);
+    assert_eq!(road.updates.len(), 1);
+    assert_eq!(road.last().bids(), [1]);
+    assert_eq!(road.transmits()[0], "wifi");
+    assert_eq!(road.bound()[0], care_of("2001:db8:f1::20"));
+    assert!(road.is_carried());
+}
+
+/// It changes to one that leads nowhere: the home agent hears of it over another.
+#[test]
+fn a_new_care_of_address_that_leads_nowhere() {
+    let mut road = Road::registered();
+    road.black_hole("wifi", true);
+    road.attach("wifi", Some("2001:db8:f1::20"), None);
+    road.run_while(0.5, "carried", |road| !road.is_carried());
+    assert_eq!(road.transmits(), ["cell", "sat"]);
+    assert_eq!(road.bound_bids(), [2, 3]);
+}
+
+/// It answers, but only after the removal has left: what is registered in the end is right.
+#[test]
+fn a_new_care_of_address_that_answers_late() {
+    let mut road = Road::registered();
+    road.network("wifi").delay = (Duration::from_millis(200), Duration::from_millis(200));
+    road.attach("wifi", Some("2001:db8:f1::20"), None);
+    road.run(3.0);
+    assert_eq!(road.preferred_bids(), [1, 2, 3]);
+    assert!(road.is_carried());
+    assert_eq!(road.transmits()[0], "wifi");
+}
+
+/// The operator's choice is a matter of priorities: nothing is lost, nothing de-registered.
+#[test]
+fn a_handover_is_a_change_of_priority() {
+    let mut road = Road::registered();
+    road.router_does(|router, now, wall| router.handle_handover(now, wall, Some("sat"))).expect("an uplink");
+    assert_eq!(road.transmits(), ["sat", "wifi", "cell"]);
+    road.run(0.1);
+    assert_eq!(road.preferred_bids()[0], 3);
+    assert_eq!(road.bound_bids(), [1, 2, 3]);
+    road.router_does(|router, now, wall| router.handle_handover(now, wall, None)).expect("automatic");
+    road.run(1.0);
+    assert_eq!(road.preferred_bids(), [1, 2, 3]);
+}
+
+/// 5.7: no Binding Identifier option in the acknowledgement: plain registrations from then on.
+#[test]
+fn an_agent_without_identifiers_gets_plain_registrations() {
+    let mut road = Road::new(Road::unsigned());
+    road.agent_down = true;
+    road.attach_all();
+    road.run(0.1);
+    let answer = Acknowledgement::to(&road.last().seen, 0);
+    road.router_receives(None, &answer.packet());
+    assert_eq!(road.transmits(), ["wifi"]);
+    assert!(road.router.bindings().iter().all(|binding| binding.registration.is_none()));
+    road.agent_down = false;
+    road.agent_config = Road::plain_agent();
+    road.restart_agent();
+    road.forget();
+    road.run(60.0);
+    assert!(!road.updates.is_empty());
+    assert!(road.updates.iter().all(|update| update.identifiers.is_empty() && !update.overwrite));
+    assert!(road.is_carried());
+    // One uplink at a time then.
+    road.detach("wifi");
+    road.run(1.0);
+    assert_eq!(road.transmits(), ["cell"]);
+    assert!(road.is_carried());
+}
+
+/// 5.7 on 166: "MUST stop registering multiple bindings".
+#[test]
+fn status_166_ends_in_plain_registrations() {
+    let mut agent = agent_config();
+    agent.multiple_care_of_addresses = MultipleCareOfAddresses::Prohibited;
+    let mut road = Road::with(config(), agent, 1);
+    road.attach_all();
+    road.run(2.0);
+    assert_eq!(road.agent.bindings().of(addr(HOME)).next().map(|b| b.bid), Some(None));
+    assert_eq!(road.transmits(), ["wifi"]);
+    let identified = road.updates.iter().filter(|update| !update.identifiers.is_empty()).count();
+    assert_eq!(identified, 1);
+    assert!(road.is_carried());
+}
+
+/// 5.7 on 168: one binding for each Binding Update, and all of them all the same.
+#[test]
+fn status_168_ends_bulk_registration() {
+    let mut agent = agent_config();
+    agent.multiple_care_of_addresses = MultipleCareOfAddresses::Single;
+    let mut road = Road::with(config(), agent, 1);
+    road.attach_all();
+    road.run(3.0);
+    assert_eq!(road.bound_bids(), [1, 2, 3]);
+    assert_eq!(road.updates[0].identifiers.len(), 3);
+    assert!(road.updates[1..].iter().all(|update| update.identifiers.len() == 1));
+    assert!(road.is_carried());
+    road.forget();
+    road.run(100.0);
+    assert!(road.updates.iter().all(|update| update.identifiers.len() == 1));
+    assert_eq!(road.bound_bids(), [1, 2, 3]);
+}
+
+/// 5.7 on 165: "MUST set 'O' flag". A plain binding of before is replaced.
+#[test]
+fn status_165_is_answered_by_the_o_flag() {
+    let mut road = Road::registered();
+    // Behind the router's back the home agent has got a plain binding.
+    road.agent = carnet_mobility::HomeAgent::new(road.agent_config.clone());
+    let sequence = road.router.stored().sequence;
+    let update = Update::explicit(sequence).alternate(CARE_OF).signed().packet();
+    road.agent_receives(&update);
+    assert_eq!(road.bound_bids(), [0; 0]);
+    road.run(60.0);
+    assert_eq!(road.bound_bids(), [1, 2, 3]);
+    assert!(road.updates.iter().any(|update| update.overwrite));
+}
+
+/// 6.2: status 4 and a status of its own for one binding: the others are registered, that one is tried again later.
+#[test]
+fn one_of_several_refused() {
+    let mut config = Road::unsigned();
+    // Heartbeats would find out that there is no home agent.
+    config.liveness = Some(Liveness { busy: Duration::from_secs(300), idle: Duration::from_secs(300) });
+    let mut road = Road::with(config, Road::plain_agent(), 1);
+    road.agent_down = true;
+    road.attach_all();
+    road.run(0.1);
+    let mut answer = Acknowledgement::to(&road.last().seen, 4);
+    for (bid, status) in [(1, 0), (2, 174), (3, 0)] {
+        answer.options.push(identifier(bid, status));
+    }
+    road.router_receives(None, &answer.packet());
+    assert_eq!(road.transmits(), ["wifi", "sat"]);
+    assert!(road.events.iter().any(|(_, event)| matches!(event, Event::Rejected { status: 174, .. })));
+    road.forget();
+    road.agent_down = false;
+    road.run(40.0);
+    let again = road.updates.iter().find(|update| update.bids().contains(&2)).expect("again");
+    assert!(again.at >= carnet_base::Time::from_secs(132), "not before 32 s: {}", again.at);
+}
+
+/// RFC 6275 11.7.3: the next number after the one that the home agent names, at once.
+#[test]
+fn status_135_is_corrected_at_once() {
+    let mut road = Road::new(config());
+    road.attach_all();
+    road.run(1.0);
+    let mut stored = road.router.stored();
+    stored.sequence = stored.sequence.wrapping_sub(100);
+    let mut rng = carnet_base::Rng::new(5);
+    road.router = carnet_mobility::MobileRouter::new(road.config.clone(), &mut rng);
+    road.router.restore(stored);
+    road.forget();
+    road.attach_all();
+    road.run(0.2);
+    assert_eq!(road.updates.len(), 2);
+    assert_eq!(road.bound_bids(), [1, 2, 3]);
+    assert!(road.is_carried());
+}
+
+/// RFC 3963 5.4: what is refused for what we are ends the service, and is asked again after ten minutes.
+#[test]
+fn a_refusal_of_the_router_stops_the_service() {
+    let mut agent = agent_config();
+    agent.nodes[0].prefixes = vec![net("2001:db8:b::/64")];
+    let mut road = Road::with(config(), agent, 1);
+    road.attach_all();
+    road.run(60.0);
+    assert!(matches!(road.router.state(), State::Refused(_)));
+    assert!(road.transmits().is_empty());
+    assert!(road.updates.len() <= 3, "{:#?}", road.updates);
+    road.agent_config = agent_config();
+    road.restart_agent();
+    road.run(610.0);
+    assert_eq!(road.bound_bids(), [1, 2, 3]);
+    assert!(road.is_carried());
+}
+
+/// 5.5.1: on the home link all bindings are de-registered (RFC 6275 11.5.5), and registered again on leaving.
+#[test]
+fn returning_home_ends_all_bindings() {
+    let mut road = Road::registered();
+    road.attach("wifi", Some("2001:db8:1::99"), None);
+    let update = road.last().clone();
+    assert!(update.identifiers.is_empty());
+    assert_eq!(update.seen.lifetime(), 0);
+    road.run(1.0);
+    assert_eq!(road.agent.bindings().of(addr(HOME)).count(), 0);
+    assert!(road.router.is_home());
+    road.forget();
+    road.attach("wifi", Some("2001:db8:f1::10"), None);
+    road.run(1.0);
+    assert_eq!(road.bound_bids(), [1, 2, 3]);
+    assert!(road.updates[0].overwrite);
+    assert!(road.is_carried());
+}
+
+/// At a stop one plain de-registration ends all (5.4).
+#[test]
+fn shutdown_deregisters_everything() {
+    let mut road = Road::registered();
+    road.router_does(|router, now, wall| router.handle_shutdown(now, wall));
+    assert_eq!(road.updates.len(), 1);
+    assert!(road.last().identifiers.is_empty());
+    road.run(0.1);
+    assert_eq!(road.agent.bindings().of(addr(HOME)).count(), 0);
+    assert!(road.router.is_quiescent());
+}
+
+/// A home agent that has lost its bindings says so at the next heartbeat at the latest.
+#[test]
+fn a_home_agent_that_forgot_is_told_at_once() {
+    let mut road = Road::registered();
+    road.restart_agent();
+    assert!(!road.is_carried());
+    road.run_while(2.0, "carried", |road| !road.is_carried());
+    road.run(1.5);
+    assert_eq!(road.bound_bids(), [1, 2, 3]);
+}
+
+/// A reload keeps what is registered, and forgets an uplink that is no longer configured.
+#[test]
+fn a_new_configuration_takes_over() {
+    let mut road = Road::registered();
+    let mut config = config();
+    config.uplinks.remove(2);
+    let mut rng = carnet_base::Rng::new(9);
+    let old =
+        std::mem::replace(&mut road.router, carnet_mobility::MobileRouter::new(config.clone(), &mut rng));
+    road.config = config;
+    road.router_does(|router, now, wall| router.adopt(now, wall, &old));
+    assert_eq!(road.transmits()[0], "wifi", "without a break");
+    for interface in road.interfaces.clone().values() {
+        road.router_does(|router, now, wall| router.handle_interface(now, wall, interface));
+        assert_eq!(road.transmits()[0], "wifi", "without a break");
+    }
+    road.run(2.0);
+    assert_eq!(road.bound_bids(), [1, 2]);
+    assert!(road.is_carried());
+}
+
+/// Uplinks without identifier: one plain binding while the best uplink has none.
+#[test]
+fn identifiers_and_the_plain_binding_take_turns() {
+    let mut config = config();
+    config.uplinks[0].bid = None;
+    let mut road = Road::new(config);
+    road.attach("cell", Some("2001:db8:f2::10"), None);
+    road.attach("sat", Some("2001:db8:f3::10"), None);
+    road.run(2.0);
+    assert_eq!(road.bound_bids(), [2, 3]);
+    road.attach("wifi", Some("2001:db8:f1::10"), None);
+    let mut gap = 0;
+    let end = road.now + Duration::from_secs(5);
+    while road.step(end) {
+        gap += usize::from(!road.is_upstream());
+    }
+    assert_eq!(gap, 0);
+    assert_eq!(road.bound(), [Endpoint::Ipv6(addr("2001:db8:f1::10"))]);
+    assert_eq!(road.transmits(), ["wifi"]);
+    road.detach("wifi");
+    road.run(1.0);
+    assert_eq!(road.bound_bids(), [2, 3]);
+    assert!(road.is_carried());
+}
+
+/// Without a key, too.
+#[test]
+fn identifiers_without_authentication() {
+    let mut road = Road::with(Road::unsigned(), Road::plain_agent(), 3);
+    assert_eq!(road.config.authentication, Authentication::None);
+    road.attach_all();
+    road.run(0.2);
+    assert_eq!(road.bound_bids(), [1, 2, 3]);
+}

@@ -1,0 +1,281 @@
+//! Uplinks with IPv4 only, with IPv6 only and with both: the mobile router's side of RFC 5555, and of RFC 5648 8.
+
+use std::net::Ipv4Addr;
+use std::time::Duration;
+
+use carnet_base::Endpoint;
+use carnet_mobility::mobile_router::{Liveness, MobileRouterConfig};
+
+use crate::craft::*;
+use crate::road::*;
+
+const PRIVATE: Ipv4Addr = Ipv4Addr::new(10, 0, 0, 2);
+const PUBLIC: Ipv4Addr = Ipv4Addr::new(203, 0, 113, 7);
+const NAT: Ipv4Addr = Ipv4Addr::new(203, 0, 113, 1);
+
+fn plain() -> MobileRouterConfig {
+    let mut config = config();
+    for uplink in &mut config.uplinks {
+        uplink.bid = None;
+    }
+    config
+}
+
+fn behind_nat(config: MobileRouterConfig, timeout: u64) -> Road {
+    let mut road = Road::new(config);
+    road.network("cell").nat = Some(Nat::new(NAT, Duration::from_secs(timeout)));
+    road.attach("cell", None, Some(PRIVATE));
+    road.run(1.0);
+    assert!(road.is_carried(), "{}", road.describe());
+    road
+}
+
+fn text(endpoint: Endpoint) -> String {
+    endpoint.to_string()
+}
+
+/// 4.2, 4.4.2: the Binding Update leaves in UDP, bears the home address and the IPv4 Care-of Address option; behind a NAT
+/// data goes in UDP too.
+#[test]
+fn an_ipv4_uplink_behind_a_nat_suffices() {
+    for config in [config(), plain()] {
+        let identified = config.uplinks[0].bid.is_some();
+        let road = behind_nat(config, 120);
+        let update = road.last();
+        assert_eq!(update.inside.map(text), Some(format!("udp:{PRIVATE}:4191")));
+        assert_eq!(update.seen.source, addr(HOME), "the IPv6 source is the home address");
+        assert_eq!(update.seen.home_address, None);
+        if identified {
+            assert_eq!(update.identifiers[0].2, Some(PRIVATE.into()), "RFC 5648 8.1");
+        }
+        assert_eq!(update.ipv4_care_of, (!identified).then_some(PRIVATE));
+        let path = road.router.paths()[0];
+        assert!(path.transmit);
+        assert_eq!(text(path.local), format!("udp:{PRIVATE}:4191"));
+        assert_eq!(text(path.remote), format!("udp:{AGENT_IPV4}:4191"));
+        assert_eq!(road.bound(), [Endpoint::Udp((NAT, 20_001).into())]);
+    }
+}
+
+/// 4.2: without a NAT data goes in plain IPv4, unless UDP is asked for; Binding Updates go in UDP either way.
+#[test]
+fn without_a_nat_data_goes_in_plain_ipv4() {
+    for force_udp in [false, true] {
+        let mut road = Road::new(MobileRouterConfig { force_udp, ..config() });
+        road.attach("cell", None, Some(PUBLIC));
+        road.run(1.0);
+        assert!(road.is_carried());
+        assert!(matches!(road.last().inside, Some(Endpoint::Udp(_))));
+        let local = road.router.paths()[0].local;
+        assert_eq!(matches!(local, Endpoint::Udp(_)), force_udp, "{local}");
+        assert_eq!(matches!(road.bound()[0], Endpoint::Udp(_)), force_udp);
+    }
+}
+
+/// 4.4.1: where protocol 41 is swallowed, UDP is asked for, and soon.
+#[test]
+fn a_network_that_swallows_protocol_41_gets_udp() {
+    let mut road = Road::new(config());
+    road.network("cell").protocol41_dead = true;
+    road.attach("cell", None, Some(PUBLIC));
+    road.run_while(3.0, "carried", |road| !road.is_carried());
+    assert!(matches!(road.bound()[0], Endpoint::Udp(_)));
+    road.run(60.0);
+    assert!(road.is_carried());
+}
+
+/// RFC 8305: IPv6 first; where it works IPv4 is not even tried.
+#[test]
+fn ipv6_is_preferred_where_both_work() {
+    for config in [config(), plain()] {
+        let mut road = Road::new(config);
+        road.attach("wifi", Some("2001:db8:f1::10"), Some(PUBLIC));
+        road.run(10.0);
+        assert!(road.updates.iter().all(|update| update.inside.is_none()));
+        assert_eq!(road.bound(), [care_of("2001:db8:f1::10")]);
+    }
+}
+
+/// RFC 8305 5: where IPv6 leads nowhere, IPv4 follows 250 ms behind, and stays.
+#[test]
+fn ipv4_follows_a_quarter_of_a_second_behind() {
+    for config in [config(), plain()] {
+        let mut road = Road::new(config);
+        road.network("wifi").ipv6_dead = true;
+        road.attach("wifi", Some("2001:db8:f1::10"), Some(PUBLIC));
+        road.run_while(0.3, "carried", |road| !road.is_carried());
+        assert_eq!(road.updates.len(), 2);
+        let gap = road.updates[1].at.saturating_since(road.updates[0].at);
+        assert_eq!(gap, Duration::from_millis(250));
+        road.forget();
+        road.run(300.0);
+        assert!(
+            road.updates.iter().all(|update| update.inside.is_some()),
+            "the loser is not tried first again"
+        );
+        assert!(road.updates.len() < 12);
+        assert!(road.is_carried());
+    }
+}
+
+/// RFC 8305 5: a slow IPv6 that answers first wins all the same, and IPv4 is not kept.
+#[test]
+fn the_first_acknowledged_wins() {
+    for config in [config(), plain()] {
+        let mut road = Road::new(config);
+        road.network("wifi").delay = (Duration::from_millis(140), Duration::from_millis(140));
+        road.attach("wifi", Some("2001:db8:f1::10"), Some(PUBLIC));
+        road.run(3.0);
+        assert_eq!(road.updates.len(), 3, "IPv6, IPv4, and IPv6 again to undo that");
+        assert_eq!(road.bound(), [care_of("2001:db8:f1::10")]);
+        assert!(road.is_carried());
+        road.run(100.0);
+        assert_eq!(road.bound(), [care_of("2001:db8:f1::10")]);
+    }
+}
+
+/// The winner goes silent: the other family takes over, without another uplink.
+#[test]
+fn the_other_family_takes_over() {
+    let mut road = Road::new(config());
+    road.attach("wifi", Some("2001:db8:f1::10"), Some(PUBLIC));
+    road.run(5.0);
+    road.network("wifi").ipv6_dead = true;
+    road.run_while(1.5, "carried by IPv4", |road| !road.is_carried());
+    assert!(road.bound()[0].ipv4().is_some());
+    road.run(30.0);
+    assert!(road.is_carried());
+    // A new network: IPv6 has its chance again.
+    road.network("wifi").ipv6_dead = false;
+    road.attach("wifi", Some("2001:db8:f9::10"), Some(PUBLIC));
+    road.run(1.0);
+    assert_eq!(road.bound(), [care_of("2001:db8:f9::10")]);
+}
+
+/// IPv4 comes later than IPv6 or earlier, as DHCP and Router Advertisements please.
+#[test]
+fn the_families_may_come_one_after_the_other() {
+    for config in [config(), plain()] {
+        let mut road = Road::new(config);
+        road.attach("wifi", None, Some(PUBLIC));
+        road.run(1.0);
+        assert!(road.is_carried());
+        road.attach("wifi", Some("2001:db8:f1::10"), Some(PUBLIC));
+        let end = road.now + Duration::from_secs(2);
+        while road.step(end) {
+            assert!(road.is_upstream(), "make before break");
+        }
+        assert_eq!(road.bound(), [care_of("2001:db8:f1::10")]);
+        // And IPv6 goes: IPv4 takes over.
+        road.attach("wifi", None, Some(PUBLIC));
+        road.run_while(1.0, "carried", |road| !road.is_carried());
+        assert!(road.bound()[0].ipv4().is_some());
+    }
+}
+
+/// Three uplinks of three kinds.
+#[test]
+fn uplinks_of_all_kinds_at_once() {
+    let mut road = Road::new(config());
+    road.network("cell").nat = Some(Nat::new(NAT, Duration::from_secs(30)));
+    road.attach("wifi", Some("2001:db8:f1::10"), None);
+    road.attach("cell", None, Some(PRIVATE));
+    road.attach("sat", Some("2001:db8:f3::10"), Some(PUBLIC));
+    road.run(3.0);
+    assert_eq!(road.bound_bids(), [1, 2, 3]);
+    assert_eq!(road.transmits(), ["wifi", "cell", "sat"]);
+    for (down, up) in [("wifi", "cell"), ("cell", "sat")] {
+        road.detach(down);
+        assert_eq!(road.transmits()[0], up);
+        road.run(0.1);
+        assert!(road.is_carried());
+    }
+    // An IPv6 uplink is de-registered over an IPv4 one and the other way round.
+    assert_eq!(road.bound_bids(), [3]);
+}
+
+/// A NAT that forgets its mapping, without heartbeats for anything else: survived within one keepalive, and the
+/// interval adapts.
+#[test]
+fn a_nat_that_forgets_is_survived_within_a_keepalive() {
+    for (timeout, longest) in [(20_u64, 27.0), (45, 60.0), (300, 1.0)] {
+        let mut config = config();
+        config.liveness = None;
+        config.lifetime = Duration::from_secs(600);
+        let mut road = behind_nat(config, timeout);
+        let mut worst = Duration::ZERO;
+        let mut since = None;
+        let end = road.now + Duration::from_secs(1800);
+        let mut late = Duration::ZERO;
+        while road.step(end) {
+            let now = road.now;
+            if road.is_carried() {
+                since = None;
+            } else {
+                let start = *since.get_or_insert(now);
+                worst = worst.max(now.saturating_since(start));
+            }
+            if now.saturating_since(end - Duration::from_secs(600)) > Duration::ZERO && !road.is_carried() {
+                late = late.max(now.saturating_since(since.unwrap_or(now)));
+            }
+        }
+        assert!(worst.as_secs_f64() < longest, "timeout {timeout} s: out for {worst:?}");
+        let intervals: Vec<f64> = road
+            .heartbeats
+            .windows(2)
+            .map(|pair| pair[1].0.saturating_since(pair[0].0).as_secs_f64())
+            .filter(|gap| *gap > 2.0)
+            .collect();
+        let last = *intervals.last().expect("keepalives");
+        assert!(last <= 110.5, "{last}");
+        if timeout == 300 {
+            assert!(last > 100.0, "grows up to 110 s: {intervals:?}");
+        } else {
+            assert!(last < timeout as f64, "timeout {timeout}: {intervals:?}");
+        }
+    }
+}
+
+/// A NAT that is restarted and gives us another port, while heartbeats run: out for less than a second.
+#[test]
+fn a_nat_that_rebinds_is_survived_within_a_second() {
+    for config in [config(), plain()] {
+        let mut road = behind_nat(config, 120);
+        road.run(10.0);
+        let before = road.bound();
+        road.network("cell").nat.as_mut().expect("a NAT").mappings.clear();
+        road.run_while(1.0, "carried", |road| !road.is_carried());
+        assert_ne!(road.bound(), before);
+    }
+}
+
+/// Carrier-grade: the mappings are short-lived and the idle uplink is kept all the same.
+#[test]
+fn a_carrier_grade_nat_on_the_second_uplink() {
+    let mut road = Road::new(config());
+    road.network("cell").nat = Some(Nat::new(NAT, Duration::from_secs(10)));
+    road.attach("wifi", Some("2001:db8:f1::10"), None);
+    road.attach("cell", None, Some(PRIVATE));
+    road.run(120.0);
+    road.detach("wifi");
+    assert_eq!(road.transmits(), ["cell"]);
+    road.run(0.1);
+    assert!(road.is_carried());
+}
+
+/// The keepalives of an uplink on which nothing else is sent are the only thing that is sent there.
+#[test]
+fn keepalives_are_few() {
+    let config = MobileRouterConfig {
+        liveness: Some(Liveness { busy: Duration::from_millis(250), idle: Duration::from_secs(600) }),
+        lifetime: Duration::from_secs(600),
+        ..config()
+    };
+    let mut road = Road::new(config);
+    road.network("cell").nat = Some(Nat::new(NAT, Duration::from_secs(180)));
+    road.attach("wifi", Some("2001:db8:f1::10"), None);
+    road.attach("cell", None, Some(PRIVATE));
+    road.run(600.0);
+    let count = road.heartbeats.iter().filter(|(_, uplink)| uplink == "cell").count();
+    assert!((6..=16).contains(&count), "{count} in ten minutes");
+}

@@ -1,0 +1,231 @@
+//! Uplinks that are up and lead nowhere, come back, and come back again: heartbeats (RFC 5847).
+
+use std::time::Duration;
+
+use carnet_base::Time;
+use carnet_mobility::Event;
+use carnet_mobility::mobile_router::SignalThresholds;
+
+use crate::road::*;
+
+fn handovers(road: &Road) -> usize {
+    road.events.iter().filter(|(_, event)| matches!(event, Event::Handover { .. })).count()
+}
+
+/// A path that turns into a black hole is noticed within a second, both ways; the home agent hears of it over another.
+#[test]
+fn a_black_hole_is_noticed_within_a_second() {
+    for start in 0..20 {
+        let mut road = Road::registered();
+        road.run(1.0 + f64::from(start) * 0.037);
+        road.black_hole("wifi", true);
+        assert!(!road.is_upstream());
+        let took = road.run_while(1.0, "carried over cell", |road| !road.is_carried());
+        assert!(took > Duration::from_millis(100), "not by chance: {took:?}");
+        assert_eq!(road.transmits()[0], "cell");
+        assert_eq!(handovers(&road), 1);
+        assert_eq!(road.bound_bids(), [2, 3]);
+    }
+}
+
+/// The second best is looked after as well, though less often.
+#[test]
+fn a_standby_uplink_that_dies_is_not_relied_upon() {
+    let mut road = Road::registered();
+    road.black_hole("cell", true);
+    road.run(2.0);
+    assert_eq!(road.transmits(), ["wifi", "sat"]);
+    road.detach("wifi");
+    assert_eq!(road.transmits()[0], "sat");
+    road.run(0.1);
+    assert!(road.is_carried());
+}
+
+/// It comes back by itself, and is trusted after a few answers.
+#[test]
+fn a_path_that_comes_back_is_used_again() {
+    let mut road = Road::registered();
+    road.black_hole("wifi", true);
+    road.run(5.0);
+    road.black_hole("wifi", false);
+    road.run_while(10.0, "wifi again", |road| road.transmits()[0] != "wifi" || !road.is_carried());
+    road.run(2.0);
+    assert_eq!(road.preferred_bids(), [1, 2, 3]);
+    assert_eq!(handovers(&road), 2, "there and back");
+}
+
+/// One that fails again and again is taken back with less and less haste.
+#[test]
+fn a_flapping_path_is_left_alone_for_longer_and_longer() {
+    let mut road = Road::registered();
+    let mut used = 0;
+    for second in 0..120 {
+        road.black_hole("wifi", second % 4 < 2);
+        road.run(1.0);
+        used += usize::from(road.transmits()[0] == "wifi");
+    }
+    assert!(handovers(&road) <= 14, "{} handovers in two minutes", handovers(&road));
+    assert!(used < 40, "{used}");
+}
+
+/// Loss is no failure: at a twentieth of the packets each way nothing moves for a long time.
+#[test]
+fn loss_moves_nothing() {
+    let mut road = Road::registered();
+    for network in road.networks.values_mut() {
+        network.loss = 0.05;
+    }
+    road.run(1800.0);
+    assert!(handovers(&road) <= 2, "{} handovers in half an hour", handovers(&road));
+    let quality = road.router.quality(0).expect("measured");
+    assert!(quality.loss > 0.02 && quality.loss < 0.3, "{quality:?}");
+}
+
+/// What heartbeats measure: round trip, jitter, loss, for each uplink.
+#[test]
+fn quality_is_that_of_the_network() {
+    let mut road = Road::registered();
+    road.network("wifi").delay = (Duration::from_micros(1550), Duration::from_micros(1550));
+    road.network("cell").delay = (Duration::from_micros(23_500), Duration::from_micros(23_500));
+    road.network("sat").delay = (Duration::from_millis(40), Duration::from_millis(60));
+    road.run(120.0);
+    let quality = |index| road.router.quality(index).expect("measured");
+    assert!(quality(0).rtt.abs_diff(Duration::from_micros(3100)) < Duration::from_micros(200));
+    assert!(quality(1).rtt.abs_diff(Duration::from_millis(47)) < Duration::from_millis(1));
+    assert!(quality(0).jitter < Duration::from_micros(100));
+    assert!(quality(2).jitter > Duration::from_millis(2), "{:?}", quality(2));
+    assert!(quality(0).loss < 1e-9);
+}
+
+/// Heartbeats are few: four a second on the path that carries traffic, one on each other.
+#[test]
+fn heartbeats_are_few() {
+    let mut road = Road::registered();
+    road.run(60.0);
+    let count = |name: &str| road.heartbeats.iter().filter(|(_, uplink)| uplink == name).count();
+    assert!((230..=245).contains(&count("wifi")), "{}", count("wifi"));
+    assert!((58..=62).contains(&count("cell")), "{}", count("cell"));
+}
+
+/// The only uplink is used, dead or not, and everything is as before when it answers.
+#[test]
+fn the_only_uplink_is_never_given_up() {
+    let mut road = Road::new(config());
+    road.attach("cell", Some("2001:db8:f2::10"), None);
+    road.run(2.0);
+    road.black_hole("cell", true);
+    road.run(10.0);
+    assert_eq!(road.transmits(), ["cell"]);
+    road.black_hole("cell", false);
+    road.run_while(2.0, "carried", |road| !road.is_carried());
+    road.run(1.5);
+    assert!(!road.router.is_silent(1));
+}
+
+/// When it is the home agent that is gone, everything comes back with it, and soon.
+#[test]
+fn all_uplinks_come_back_with_the_home_agent() {
+    let mut road = Road::registered();
+    road.agent_down = true;
+    road.run(40.0);
+    assert!(!road.transmits().is_empty());
+    let updates = road.updates.len();
+    assert!(updates < 60, "{updates} Binding Updates to a dead home agent in 40 s");
+    road.agent_down = false;
+    road.run_while(2.0, "carried", |road| !road.is_carried());
+    road.run(5.0);
+    assert_eq!(road.bound_bids(), [1, 2, 3]);
+}
+
+/// A path so slow that its answers come late has not failed.
+#[test]
+fn a_slow_path_is_not_a_dead_one() {
+    let mut road = Road::registered();
+    // A buffer fills: from 20 ms to 1.2 s of round trip within some seconds.
+    for step in 1..=40 {
+        let delay = Duration::from_millis(10 + step * 15);
+        road.network("wifi").delay = (delay, delay);
+        road.run(0.4);
+    }
+    assert_eq!(handovers(&road), 0);
+    assert_eq!(road.transmits()[0], "wifi");
+}
+
+/// The thresholds of the WiMAX paper: taken at -49 dBm, left at -69 dBm, and in between as it was.
+#[test]
+fn signal_thresholds_have_hysteresis() {
+    let mut config = config();
+    config.uplinks[0].signal = Some(SignalThresholds { good: -49, poor: -69 });
+    let mut road = Road::new(config);
+    road.attach_all();
+    road.run(2.0);
+    for (dbm, expected) in [
+        (-60, "cell"),
+        (-50, "cell"),
+        (-49, "wifi"),
+        (-69, "wifi"),
+        (-70, "cell"),
+        (-50, "cell"),
+        (-40, "wifi"),
+    ] {
+        road.router_does(|router, now, wall| router.handle_signal(now, wall, "wifi", Some(dbm)));
+        assert_eq!(road.transmits()[0], expected, "at {dbm} dBm, at once");
+        assert!(road.is_upstream());
+        road.run(1.0);
+        assert!(road.is_carried());
+        let bid = if expected == "wifi" { 1 } else { 2 };
+        assert_eq!(road.preferred_bids()[0], bid, "and the home agent follows");
+        assert_eq!(road.bound_bids(), [1, 2, 3], "which goes on knowing all of them");
+    }
+}
+
+/// An uplink with a poor signal is better than none.
+#[test]
+fn a_poor_uplink_is_better_than_none() {
+    let mut config = config();
+    config.uplinks[0].signal = Some(SignalThresholds { good: -49, poor: -69 });
+    let mut road = Road::new(config);
+    road.attach("wifi", Some("2001:db8:f1::10"), None);
+    road.router_does(|router, now, wall| router.handle_signal(now, wall, "wifi", Some(-90)));
+    road.run(1.0);
+    assert_eq!(road.transmits(), ["wifi"]);
+    assert!(road.is_carried());
+}
+
+/// An uplink whose volume is used up is for when nothing else lives.
+#[test]
+fn a_used_up_volume() {
+    let mut config = config();
+    config.uplinks[0].volume = Some(1_000_000);
+    let mut road = Road::new(config);
+    road.attach_all();
+    road.run(1.0);
+    assert_eq!(road.transmits()[0], "wifi");
+    road.router_does(|router, now, wall| router.handle_volume(now, wall, "wifi", 1_000_000));
+    assert_eq!(road.transmits(), ["cell", "sat", "wifi"]);
+    road.run(1.0);
+    assert_eq!(road.preferred_bids(), [2, 3, 1]);
+    road.detach("cell");
+    road.detach("sat");
+    assert_eq!(road.transmits(), ["wifi"]);
+    road.router_does(|router, now, wall| router.handle_volume(now, wall, "wifi", 0));
+    road.run(1.0);
+    assert!(road.is_carried());
+}
+
+/// Without identifiers heartbeats make the router register another uplink.
+#[test]
+fn a_black_hole_without_identifiers() {
+    let mut config = config();
+    for uplink in &mut config.uplinks {
+        uplink.bid = None;
+    }
+    let mut road = Road::new(config);
+    road.attach_all();
+    road.run(3.0);
+    assert_eq!(road.transmits(), ["wifi"]);
+    road.black_hole("wifi", true);
+    road.run_while(1.0, "carried", |road| !road.is_carried());
+    assert_eq!(road.transmits(), ["cell"]);
+    assert!(road.now > Time::from_secs(103));
+}

@@ -1,0 +1,166 @@
+//! Random schedules of everything that can happen to three uplinks of three kinds, with one invariant above all:
+//! while an uplink lives and the home agent answers, those on board are cut off for a second at most.
+
+use std::net::Ipv4Addr;
+use std::time::Duration;
+
+use carnet_base::{Rng, Time};
+use carnet_mobility::flow::{FlowAction, Ipv6Selector, TrafficSelector};
+use carnet_mobility::mobile_router::Policy;
+
+use crate::road::*;
+
+const NAMES: [&str; 3] = ["wifi", "cell", "sat"];
+
+/// What an uplink is now.
+#[derive(Debug, Clone, Copy, Default)]
+struct Link {
+    up: bool,
+    dead: bool,
+}
+
+fn attach(road: &mut Road, index: usize, number: u16) {
+    let ipv6 = format!("2001:db8:f{}::{:x}", index + 1, 0x10 + number);
+    let host = u8::try_from(number % 200).unwrap_or(0) + 2;
+    match index {
+        0 => road.attach("wifi", Some(&ipv6), None),
+        1 => road.attach("cell", None, Some(Ipv4Addr::new(10, 0, 0, host))),
+        _ => road.attach("sat", Some(&ipv6), Some(Ipv4Addr::new(203, 0, 113, host))),
+    }
+}
+
+fn road(seed: u64) -> Road {
+    let mut config = config();
+    config.policies = vec![Policy {
+        name: "all".into(),
+        selectors: vec![TrafficSelector::Ipv6(Ipv6Selector::default())],
+        action: FlowAction::Balance,
+        uplinks: NAMES.map(String::from).to_vec(),
+    }];
+    let mut road = Road::with(config, agent_config(), seed);
+    road.network("cell").nat = Some(Nat::new(Ipv4Addr::new(203, 0, 113, 250), Duration::from_secs(30)));
+    road
+}
+
+fn schedule(seed: u64, lossy: bool) {
+    let mut rng = Rng::new(seed ^ 0x5eed);
+    let mut road = road(seed);
+    let mut links = [Link::default(); 3];
+    for (index, link) in links.iter_mut().enumerate() {
+        attach(&mut road, index, 0);
+        link.up = true;
+    }
+    road.run(5.0);
+    let mut number = 0_u16;
+    // One uplink is spared at a time: it lives for as long as the phase lasts, and had the time to register before.
+    for phase in 0..6 {
+        let spared = usize::try_from(rng.u64() % 3).unwrap_or(0);
+        if !links[spared].up {
+            number += 1;
+            attach(&mut road, spared, number);
+            links[spared].up = true;
+        }
+        road.black_hole(NAMES[spared], false);
+        links[spared].dead = false;
+        // The longest hold-down there is, and a retransmission.
+        let settle = road.now + Duration::from_secs(70);
+        road.run_while(80.0, "the spared uplink is registered", |road| {
+            let bid = u16::try_from(spared + 1).unwrap_or(0);
+            !road.bound_bids().contains(&bid) && road.now < settle
+        });
+        road.run(3.0);
+        let mut cut_since: Option<Time> = None;
+        let mut deaf_since: Option<Time> = None;
+        for _ in 0..12 {
+            let index = usize::try_from(rng.u64() % 3).unwrap_or(0);
+            if index != spared {
+                number += 1;
+                match rng.u64() % 4 {
+                    0 => {
+                        road.detach(NAMES[index]);
+                        links[index].up = false;
+                    }
+                    1 => {
+                        attach(&mut road, index, number);
+                        links[index].up = true;
+                    }
+                    2 => {
+                        links[index].dead = !links[index].dead;
+                        let dead = links[index].dead;
+                        road.black_hole(NAMES[index], dead);
+                    }
+                    _ => {
+                        let choice = NAMES[usize::try_from(rng.u64() % 3).unwrap_or(0)];
+                        let forced = rng.chance(0.5).then_some(choice);
+                        road.router_does(|router, now, wall| router.handle_handover(now, wall, forced))
+                            .expect("an uplink");
+                    }
+                }
+            }
+            if lossy {
+                for name in NAMES {
+                    road.network(name).loss = if rng.chance(0.5) { 0.05 } else { 0.0 };
+                }
+            }
+            let end = road.now + Duration::from_millis(50 + rng.u64() % 4000);
+            loop {
+                let more = road.step(end);
+                if !more {
+                    road.run(end.saturating_since(road.now).as_secs_f64());
+                }
+                if road.is_upstream() {
+                    cut_since = None;
+                } else {
+                    let since = *cut_since.get_or_insert(road.now);
+                    let cut = road.now.saturating_since(since);
+                    // A lost acknowledgement costs a retransmission.
+                    let limit = if lossy { 2.2 } else { 1.0 };
+                    assert!(
+                        cut.as_secs_f64() <= limit,
+                        "seed {seed} phase {phase}: cut off for {cut:?}, spared {}, links {links:?}, {}",
+                        NAMES[spared],
+                        road.describe()
+                    );
+                }
+                // The other way round the home agent has to be told, three times a second at most.
+                if road.is_downstream() || lossy {
+                    deaf_since = None;
+                } else {
+                    let since = *deaf_since.get_or_insert(road.now);
+                    let deaf = road.now.saturating_since(since).as_secs_f64();
+                    assert!(deaf <= 2.0, "seed {seed} phase {phase}: deaf for {deaf} s, {}", road.describe());
+                }
+                if !more {
+                    break;
+                }
+            }
+        }
+        road.router_does(|router, now, wall| router.handle_handover(now, wall, None)).expect("automatic");
+    }
+    // In the end everything is well, and stays so.
+    for (index, name) in NAMES.iter().enumerate() {
+        road.network(name).loss = 0.0;
+        road.black_hole(name, false);
+        attach(&mut road, index, 99);
+    }
+    road.run(140.0);
+    assert_eq!(road.bound_bids(), [1, 2, 3], "seed {seed}: {}", road.describe());
+    assert!(road.is_carried(), "seed {seed}: {}", road.describe());
+    assert_eq!(road.transmits(), ["wifi", "cell", "sat"], "seed {seed}");
+    assert_eq!(road.router.flows()[0].bids.len(), 3, "seed {seed}");
+    assert_eq!(road.agent.flows(road.config.home_address), road.router.flows(), "seed {seed}");
+}
+
+#[test]
+fn random_schedules() {
+    for seed in 0..40 {
+        schedule(seed, false);
+    }
+}
+
+#[test]
+fn random_schedules_with_loss() {
+    for seed in 100..140 {
+        schedule(seed, true);
+    }
+}
