@@ -8,7 +8,7 @@ use carnet_api::config::{Auth, Config, DataplanePath, Registration, Replay};
 use carnet_linux::signal::SignalSource;
 use carnet_linux::{FastPathConfig, Path, PlatformConfig, Ports, WatchedInterface};
 use carnet_mobility::home_agent::{AuthorizedNode, HomeAgentConfig, MultipleCareOfAddresses};
-use carnet_mobility::mobile_router::{MobileRouterConfig, RegistrationMode, UplinkConfig};
+use carnet_mobility::mobile_router::{MobileRouterConfig, RegistrationMode, SignalThresholds, UplinkConfig};
 use carnet_mobility::{Authentication, ReplayProtection, SecurityAssociation};
 use carnet_station::{MobileRouterSettings, StationConfig};
 use carnet_wire::geonet::GnAddress;
@@ -59,6 +59,9 @@ pub fn station(config: &Config, gn_address: Option<GnAddress>) -> StationConfig 
                 .map(|uplink| UplinkConfig {
                     interface: uplink.interface.clone(),
                     priority: u32::from(uplink.priority),
+                    signal: uplink
+                        .signal
+                        .map(|signal| SignalThresholds { good: signal.good, poor: signal.poor }),
                     ..UplinkConfig::default()
                 })
                 .collect(),

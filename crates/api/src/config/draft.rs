@@ -18,7 +18,7 @@ use super::errors::Sink;
 use super::reader::{At, Table, Value};
 use super::{
     AllowedRouter, Auth, Config, Dataplane, DataplanePath, HomeAgent, Key, MobileRouter, Registration,
-    Replay, Station, Uplink, schema, values,
+    Replay, SignalThresholds, Station, Uplink, schema, values,
 };
 
 pub(super) use conformance::ConformanceDraft;
@@ -82,6 +82,7 @@ pub(super) struct MobileRouterDraft {
 pub(super) struct UplinkDraft {
     pub interface: Option<At<String>>,
     priority: Option<u8>,
+    signal: Option<Option<SignalThresholds>>,
     signal_file: Option<Option<PathBuf>>,
 }
 
@@ -321,14 +322,37 @@ impl UplinkDraft {
                 Some(value) => value.integer(1, 127).and_then(|n| u8::try_from(n.value).ok()),
                 None => Some(DEFAULT_PRIORITY),
             },
+            signal: match table.get("signal") {
+                Some(value) => value.table(&schema::SIGNAL).and_then(|table| thresholds(&table)).map(Some),
+                None => Some(None),
+            },
             signal_file: path(table.get("signal_file")),
         }
     }
 
     fn finish(self) -> Option<Uplink> {
-        let signal_file = self.signal_file?;
-        Some(Uplink { interface: self.interface?.value, priority: self.priority?, signal_file })
+        Some(Uplink {
+            interface: self.interface?.value,
+            priority: self.priority?,
+            signal: self.signal?,
+            signal_file: self.signal_file?,
+        })
     }
+}
+
+/// The inline table of `signal`. Between the two an uplink stays what it was, so that it does not flap.
+fn thresholds(table: &Table<'_>) -> Option<SignalThresholds> {
+    let expected = "an integer from -200 to 100";
+    let (good, poor) = (table.need("good", expected), table.need("poor", expected));
+    let read = |value: &Value<'_>| value.signed(-200, 100).and_then(|dbm| i32::try_from(dbm).ok());
+    let (good, poor_at) = (good.map(|value| read(&value)), poor);
+    let poor = poor_at.as_ref().map(read);
+    let (good, poor) = (good??, poor??);
+    if let Some(at) = poor_at.filter(|_| poor >= good) {
+        at.refuse(&format!("{poor} dBm is not less than `good`, expected less than {good}"));
+        return None;
+    }
+    Some(SignalThresholds { good, poor })
 }
 
 /// An address that has to be there.

@@ -163,8 +163,19 @@ pub struct Uplink {
     pub interface: String,
     /// Lower wins; among equals the first in the file.
     pub priority: u8,
+    /// When it is taken and left by its signal; `None`: that is no matter.
+    pub signal: Option<SignalThresholds>,
     /// File whose last line is its signal in dBm; `None`: the kernel is asked.
     pub signal_file: Option<PathBuf>,
+}
+
+/// `signal` of an uplink, in dBm.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct SignalThresholds {
+    /// At this or more it is taken.
+    pub good: i32,
+    /// At this or less it is left.
+    pub poor: i32,
 }
 
 /// `auth`: how Binding Updates and Acknowledgements are authenticated.

@@ -136,16 +136,21 @@ impl<'t> Value<'t> {
         })
     }
 
-    /// An integer within bounds.
+    /// An integer within bounds, none of them negative.
     pub(super) fn integer(&self, low: u32, high: u32) -> Option<At<u32>> {
+        let found = self.signed(i64::from(low), i64::from(high))?;
+        Some(At { value: u32::try_from(found).ok()?, at: self.at })
+    }
+
+    /// An integer within bounds.
+    pub(super) fn signed(&self, low: i64, high: i64) -> Option<i64> {
         let expected = format!("an integer from {low} to {high}");
         let DeValue::Integer(integer) = self.value else {
             self.wrong_type(&expected);
             return None;
         };
-        match i64::from_str_radix(integer.as_str(), integer.radix()).ok().and_then(|n| u32::try_from(n).ok())
-        {
-            Some(value) if (low..=high).contains(&value) => Some(At { value, at: self.at }),
+        match i64::from_str_radix(integer.as_str(), integer.radix()).ok() {
+            Some(value) if (low..=high).contains(&value) => Some(value),
             _ => {
                 self.refuse(&format!("{integer} is out of range, expected {expected}"));
                 None

@@ -121,9 +121,18 @@ pub(super) const UPLINK: Section = Section {
     keys: &[
         key("interface", "interface", "required"),
         key("priority", "integer, 1 to 127", "10"),
+        key("signal", "signal", "none"),
         key("signal_file", "path", "none"),
     ],
-    later: &["bid", "signal"],
+    later: &["bid"],
+};
+
+/// The inline table `signal` of an uplink.
+pub(super) const SIGNAL: Section = Section {
+    header: "signal",
+    path: "mobile_router.uplink.signal",
+    keys: &[key("good", "integer, -200 to 100", "required"), key("poor", "integer, -200 to 100", "required")],
+    later: &[],
 };
 
 /// The inline table `auth` of a mobile router, at either end.
@@ -279,6 +288,7 @@ pub(super) const SECTIONS: [&Section; 14] = [
     &ALLOWED_ROUTER,
     &MOBILE_ROUTER,
     &UPLINK,
+    &SIGNAL,
     &AUTH,
     &GEONET,
     &IPV6,

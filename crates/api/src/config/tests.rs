@@ -53,7 +53,7 @@ auth = { spi = 300, key = "ffffffffffffffffffffffffffffffff" }
 [[mobile_router.uplink]]
 interface = "wlan0"
 priority = 127
-
+signal = { good = -49, poor = -69 }
 [[mobile_router.uplink]]
 interface = "wwan0"
 signal_file = "/run/modem/signal"
@@ -162,10 +162,16 @@ fn every_key_arrives() {
             advertise: false,
             auth: Auth::Mac { spi: 300, key: Key::new([255; 16]), replay: Replay::Sequence },
             uplinks: vec![
-                Uplink { interface: "wlan0".into(), priority: 127, signal_file: None },
+                Uplink {
+                    interface: "wlan0".into(),
+                    priority: 127,
+                    signal: Some(SignalThresholds { good: -49, poor: -69 }),
+                    signal_file: None,
+                },
                 Uplink {
                     interface: "wwan0".into(),
                     priority: 10,
+                    signal: None,
                     signal_file: Some("/run/modem/signal".into()),
                 },
             ],

@@ -1,6 +1,6 @@
 //! Which uplink is better: the operator's priority, and what speaks against an uplink for the moment.
 //!
-//! An uplink whose signal falls under its `poor` threshold is left, and taken again when it reaches `good`; in between it
+//! An uplink whose signal falls to its `poor` threshold is left, and taken again when it reaches `good`; in between it
 //! stays what it was. One that has used up its volume, has only just come up, or answers again after a failure, is
 //! avoided likewise. To be avoided is not to be gone: it stays registered, and where there is nothing better it
 //! carries everything.
@@ -14,7 +14,7 @@ use super::{MobileRouter, Uplink};
 pub struct SignalThresholds {
     /// At this or more it is taken.
     pub good: i32,
-    /// Under this it is left.
+    /// At this or less it is left.
     pub poor: i32,
 }
 
@@ -40,7 +40,7 @@ impl MobileRouter {
         let was_poor = uplink.poor;
         uplink.poor = match (uplink.config.signal, dbm) {
             (Some(thresholds), Some(dbm)) if dbm >= thresholds.good => false,
-            (Some(thresholds), Some(dbm)) if dbm < thresholds.poor => true,
+            (Some(thresholds), Some(dbm)) if dbm <= thresholds.poor => true,
             // Between the two nothing changes; one that was never good is not taken yet.
             (Some(_), Some(_)) => was_poor || !uplink.judged,
             _ => false,

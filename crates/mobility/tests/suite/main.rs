@@ -29,3 +29,4 @@ mod router_links;
 mod router_movement;
 mod router_refusals;
 mod router_sending;
+mod router_signal;

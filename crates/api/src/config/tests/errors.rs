@@ -51,10 +51,9 @@ fn unknown_keys_and_keys_of_later_versions() {
         ),
         (
             "priority = 127",
-            "bid = 1\nsignal = { good = -49, poor = -69 }",
+            "bid = 1",
             &[
-                "c.toml:42:1: `mobile_router.uplink.bid` is not in this version, expected `interface`, `priority` or `signal_file`",
-                "c.toml:43:1: `mobile_router.uplink.signal` is not in this version, expected `interface`, `priority` or `signal_file`",
+                "c.toml:42:1: `mobile_router.uplink.bid` is not in this version, expected `interface`, `priority`, `signal` or `signal_file`",
             ],
         ),
         (
@@ -349,6 +348,27 @@ fn single_values() {
             ],
         ),
         (
+            "{ good = -49, poor = -69 }",
+            "{ good = -69, poor = -49 }",
+            &[
+                "c.toml:43:31: `mobile_router.uplink.signal.poor`: -49 dBm is not less than `good`, expected less than -69",
+            ],
+        ),
+        (
+            "{ good = -49, poor = -69 }",
+            "{ good = 490, poor = -69 }",
+            &[
+                "c.toml:43:19: `mobile_router.uplink.signal.good`: 490 is out of range, expected an integer from -200 to 100",
+            ],
+        ),
+        (
+            "{ good = -49, poor = -69 }",
+            "{ good = -49 }",
+            &[
+                "c.toml:43:10: `mobile_router.uplink.signal.poor` is missing, expected an integer from -200 to 100",
+            ],
+        ),
+        (
             "priority = 127",
             "priority = \"high\"",
             &[
@@ -495,21 +515,21 @@ fn missing_values() {
             ],
         ),
         (
-            "\n[[mobile_router.uplink]]\ninterface = \"wlan0\"\npriority = 127\n\n[[mobile_router.uplink]]\ninterface = \"wwan0\"\nsignal_file = \"/run/modem/signal\"\n",
+            "\n[[mobile_router.uplink]]\ninterface = \"wlan0\"\npriority = 127\nsignal = { good = -49, poor = -69 }\n[[mobile_router.uplink]]\ninterface = \"wwan0\"\nsignal_file = \"/run/modem/signal\"\n",
             "",
             &[
                 "c.toml:29:1: `mobile_router.uplink` is missing, expected at least one table [[mobile_router.uplink]]",
             ],
         ),
         (
-            "\n[[mobile_router.uplink]]\ninterface = \"wlan0\"\npriority = 127\n\n[[mobile_router.uplink]]\ninterface = \"wwan0\"\nsignal_file = \"/run/modem/signal\"\n",
+            "\n[[mobile_router.uplink]]\ninterface = \"wlan0\"\npriority = 127\nsignal = { good = -49, poor = -69 }\n[[mobile_router.uplink]]\ninterface = \"wwan0\"\nsignal_file = \"/run/modem/signal\"\n",
             "uplink = []\n",
             &[
                 "c.toml:39:10: `mobile_router.uplink`: there is no uplink, expected at least one table [[mobile_router.uplink]]",
             ],
         ),
         (
-            "\n[[mobile_router.uplink]]\ninterface = \"wlan0\"\npriority = 127\n\n[[mobile_router.uplink]]\ninterface = \"wwan0\"\nsignal_file = \"/run/modem/signal\"\n",
+            "\n[[mobile_router.uplink]]\ninterface = \"wlan0\"\npriority = 127\nsignal = { good = -49, poor = -69 }\n[[mobile_router.uplink]]\ninterface = \"wwan0\"\nsignal_file = \"/run/modem/signal\"\n",
             "uplink = \"wlan0\"\n",
             &[
                 "c.toml:39:10: `mobile_router.uplink`: a string does not go here, expected tables [[mobile_router.uplink]]",

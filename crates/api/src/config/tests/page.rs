@@ -68,10 +68,12 @@ fn every_key_of_the_schema_is_read() {
             // A date is right nowhere.
             let (before, after) = match section.header {
                 "auth" => ("auth = { ", " }\n"),
+                "signal" => ("signal = { ", " }\n"),
                 _ => ("", "\n"),
             };
             let header = match section.header {
                 "auth" => "[mobile_router]",
+                "signal" => "[[mobile_router.uplink]]",
                 header => header,
             };
             let text = format!("{header}\n{before}{} = 1979-05-27{after}", key.name);

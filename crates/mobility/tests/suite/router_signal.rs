@@ -1,0 +1,67 @@
+//! Mobile router: uplinks are taken and left by their signal, with hysteresis.
+
+use carnet_mobility::mobile_router::SignalThresholds;
+
+use crate::craft::*;
+use crate::pair::{Pair, Setup};
+
+/// The thresholds of the Mobile WiMAX testbed.
+const THRESHOLDS: SignalThresholds = SignalThresholds { good: -49, poor: -69 };
+
+/// A router on `wifi`, which has thresholds, and with `cell` beside it.
+fn on_wifi() -> Pair {
+    let mut setup = Setup::plain();
+    setup.routers[0].uplinks[0].signal = Some(THRESHOLDS);
+    let mut pair = Pair::new(setup);
+    pair.attach_both();
+    pair.register();
+    pair.run(5.0);
+    assert_eq!(pair.path(), Some(addr(CARE_OF)), "without a reading like any other");
+    pair
+}
+
+/// After a reading of `wifi`: whether that carries the traffic.
+fn stays(pair: &mut Pair, dbm: i32) -> bool {
+    pair.router_does(0, |machine, now, wall| machine.handle_signal(now, wall, "wifi", Some(dbm)));
+    pair.run(1.0);
+    assert_eq!(pair.machine().uplinks()[0].signal, Some(dbm));
+    pair.path() == Some(addr(CARE_OF))
+}
+
+#[test]
+fn an_uplink_is_left_at_poor_and_taken_at_good() {
+    let mut pair = on_wifi();
+    let readings = [
+        (-49, true),
+        (-60, true),
+        (-68, true),
+        (-69, false),
+        (-68, false),
+        (-50, false),
+        (-90, false),
+        (-50, false),
+        (-49, true),
+        (-68, true),
+        (-70, false),
+        (-30, true),
+    ];
+    for (n, (dbm, expected)) in readings.into_iter().enumerate() {
+        assert_eq!(stays(&mut pair, dbm), expected, "reading {n}, {dbm} dBm");
+    }
+}
+
+#[test]
+fn a_poor_uplink_is_used_where_there_is_no_other() {
+    let mut pair = on_wifi();
+    assert!(!stays(&mut pair, -80));
+    pair.detach(0, "cell");
+    pair.run(1.0);
+    assert_eq!(pair.path(), Some(addr(CARE_OF)));
+}
+
+#[test]
+fn a_first_reading_in_between_is_poor() {
+    let mut pair = on_wifi();
+    assert!(!stays(&mut pair, -60));
+    assert!(stays(&mut pair, -49));
+}
