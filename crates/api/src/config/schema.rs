@@ -281,7 +281,7 @@ pub(super) const CONFORMANCE: Section = Section {
 
 /// All tables but the top.
 #[cfg(test)]
-pub(super) const SECTIONS: [&Section; 14] = [
+pub(super) const SECTIONS: [&Section; 15] = [
     &STATION,
     &DATAPLANE,
     &HOME_AGENT,
