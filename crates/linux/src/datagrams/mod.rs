@@ -16,6 +16,7 @@
 //! All of this works in a user namespace, with the rights that the TUN device needs anyhow. Left out: IPv6 inside UDP
 //! inside IPv6 needs no more than its addresses and is carried too, but nothing asks for it yet.
 
+mod icmp;
 mod reader;
 mod socket;
 
@@ -30,6 +31,7 @@ use std::task::Poll;
 use carnet_base::Endpoint;
 use carnet_station::forwarding::desired;
 
+use icmp::Icmp;
 pub use reader::{DatagramReader, Received};
 use socket::Socket;
 pub use writer::DatagramWriter;
@@ -85,9 +87,8 @@ impl Datagrams {
         self.lock().open.iter().find(|socket| socket.wanted.local == local).cloned()
     }
 
-    /// Reads what ICMP had to say about the packets of a socket.
-    fn hear(&self, socket: &Socket) {
-        let complaints = socket.errors();
+    /// Keeps what ICMP had to say, to be told.
+    fn hear(&self, complaints: Vec<TooBig>) {
         let mut sockets = self.lock();
         let room = COMPLAINTS_MAX.saturating_sub(sockets.complaints.len());
         sockets.complaints.extend(complaints.into_iter().take(room));
@@ -103,11 +104,14 @@ impl Datagrams {
         poll_fn(|cx| {
             let mut ready = false;
             for socket in &self.lock().open {
-                ready |= match socket.file.poll_read_ready(cx) {
-                    Poll::Ready(Ok(_)) => true,
-                    Poll::Ready(Err(error)) => return Poll::Ready(Err(error)),
-                    Poll::Pending => false,
-                };
+                let icmp = socket.icmp.as_ref().map(Icmp::file);
+                for file in icmp.into_iter().chain([&socket.file]) {
+                    ready |= match file.poll_read_ready(cx) {
+                        Poll::Ready(Ok(_)) => true,
+                        Poll::Ready(Err(error)) => return Poll::Ready(Err(error)),
+                        Poll::Pending => false,
+                    };
+                }
             }
             if ready { Poll::Ready(Ok(())) } else { Poll::Pending }
         })

@@ -97,6 +97,9 @@ impl DatagramReader {
         for step in 0..sockets.len() {
             let at = (self.turn + step) % sockets.len();
             let Some(socket) = sockets.get(at) else { continue };
+            if let Some(icmp) = &socket.icmp {
+                self.io.hear(icmp.complaints());
+            }
             for _ in 0..PATIENCE {
                 match self.receive_from(socket) {
                     Ok(()) if self.rest.is_some() => {
@@ -107,7 +110,7 @@ impl DatagramReader {
                     Ok(()) => {}
                     Err(error) if error.kind() == io::ErrorKind::WouldBlock => break,
                     // An ICMP message about something sent; it says so once.
-                    Err(_) => self.io.hear(socket),
+                    Err(_) => self.io.hear(socket.errors()),
                 }
             }
         }

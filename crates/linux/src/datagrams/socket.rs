@@ -13,6 +13,7 @@ use socket2::{Domain, Protocol, Type};
 use tokio::io::unix::AsyncFd;
 
 use super::TooBig;
+use super::icmp::Icmp;
 use crate::readable::watch;
 
 /// RFC 4213: protocol 41, `IPPROTO_IPV6`.
@@ -30,6 +31,8 @@ pub(super) struct Socket {
     pub(super) file: AsyncFd<socket2::Socket>,
     /// What comes begins with an IPv4 header.
     pub(super) is_raw: bool,
+    /// What ICMP says of a raw socket's packets.
+    pub(super) icmp: Option<Icmp>,
 }
 
 impl Socket {
@@ -72,7 +75,11 @@ impl Socket {
             let _ = option(&socket, libc::SOL_SOCKET, force, BUFFER as libc::c_int)
                 .or_else(|_| option(&socket, libc::SOL_SOCKET, plain, BUFFER as libc::c_int));
         }
-        let opened = Socket { wanted: wanted.clone(), file: watch(socket)?, is_raw };
+        let icmp = match wanted.local {
+            Endpoint::Ipv4(address) => Some(Icmp::open(address, wanted.interface.as_deref())?),
+            Endpoint::Udp(_) | Endpoint::Ipv6(_) => None,
+        };
+        let opened = Socket { wanted: wanted.clone(), file: watch(socket)?, is_raw, icmp };
         opened.allow_fragments(false)?;
         Ok(opened)
     }
@@ -142,7 +149,7 @@ pub(super) fn socket_address(address: &SockaddrStorage) -> Option<SocketAddr> {
     }
 }
 
-fn option(socket: &socket2::Socket, level: i32, name: i32, value: libc::c_int) -> io::Result<()> {
+pub(super) fn option(socket: &socket2::Socket, level: i32, name: i32, value: libc::c_int) -> io::Result<()> {
     // SAFETY: the descriptor is open, and the kernel reads one `int` from `value`.
     let result = unsafe {
         libc::setsockopt(

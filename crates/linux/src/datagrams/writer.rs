@@ -158,7 +158,7 @@ impl DatagramWriter {
             Err(nix::errno::Errno::EAGAIN) => Err(io::ErrorKind::WouldBlock.into()),
             Err(_) => {
                 // It may have been about an earlier packet, and is told once.
-                self.io.hear(socket);
+                self.io.hear(socket.errors());
                 send().map(|_| ()).map_err(io::Error::from)
             }
         }

@@ -9,22 +9,24 @@
 //!   nor to another uplink, and a host on board does not leave with somebody else's address (RFC 3963 9).
 //! * Uplinks stay hosts in the eyes of the visited network although the router forwards: no Router bit, no
 //!   all-routers group, Router Advertisements accepted (RFC 3963 5.6, 5.7).
+//! * What comes and goes inside IPv4 does so by sockets of the uplink's own, whatever the main table prefers.
 //! * On the home link the mobile network is routed out of that link without tunnel.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::net::Ipv6Addr;
 
-use carnet_base::Interface;
-use carnet_mobility::MobileRouter;
+use carnet_base::{Endpoint, Interface};
 use carnet_mobility::mobile_router::Attachment;
+use carnet_mobility::{MobileRouter, UDP_PORT};
 use carnet_wire::ipv6::protocol;
 use ipnet::Ipv6Net;
 
 use super::desired::{
-    Entry, InterfaceAddress, RouteAction, Rule, Setting, TABLE_CAPTURE, TABLE_MAIN, TABLE_NOWHERE,
+    Entry, InterfaceAddress, RouteAction, Rule, Setting, Socket, TABLE_CAPTURE, TABLE_MAIN, TABLE_NOWHERE,
     TABLE_TUNNEL, TABLE_UPLINK, TUNNEL_DEVICE, Tunnel, TunnelEnd, priority,
 };
 use super::for_home_agent::{METRIC, host, into_tunnel_device, route, unreachable};
+use super::ways::ways;
 
 /// What rules call the machine itself as the origin of a packet.
 const LOCAL: &str = "lo";
@@ -153,26 +155,53 @@ pub(crate) fn router_entries(
         }
     }
 
-    let mut inner = vec![host(config.home_address)];
-    inner.extend(&config.prefixes);
-    for path in router.paths() {
-        let mtu = router.uplinks().get(path.uplink).map_or(1280, |u| u.mtu());
-        entries.push(Entry::Tunnel(Tunnel {
-            end: TunnelEnd::MobileRouter,
-            home_address: config.home_address,
-            bid: path.bid,
-            local: path.local,
-            remote: path.remote,
-            inner: inner.clone(),
-            transmit: path.transmit,
-            mtu: mtu.saturating_sub(path.remote.overhead()),
-        }));
-    }
-
+    entries.extend(tunnels(router));
     if assign {
         entries.extend(lan_addresses(&config.prefixes, lan, interfaces));
     }
     entries
+}
+
+/// The tunnels, what goes into which of them, and the sockets of those inside IPv4.
+fn tunnels(router: &MobileRouter) -> Vec<Entry> {
+    let config = router.config();
+    let mut inner = vec![host(config.home_address)];
+    inner.extend(&config.prefixes);
+    let paths = router.paths();
+    let living: Vec<_> =
+        paths.iter().filter(|path| path.transmit).map(|path| (path.bid, (path.local, path.remote))).collect();
+    let (end, home_address) = (TunnelEnd::MobileRouter, config.home_address);
+    let ways = ways(end, home_address, config.home_agent, &living, router.flows());
+
+    let interface = |uplink: usize| router.uplinks().get(uplink).map(|u| u.config.interface.clone());
+    let mut sockets: BTreeSet<Socket> = BTreeSet::new();
+    // A care-of address has them before it is registered: the first Binding Update needs one.
+    for (uplink, known) in router.uplinks().iter().enumerate() {
+        let address = known.ipv4_care_of_address().filter(|_| config.home_agent_ipv4.is_some());
+        for address in address.into_iter() {
+            let udp = Endpoint::Udp((address, UDP_PORT).into());
+            sockets.extend([udp, address.into()].map(|local| Socket { local, interface: interface(uplink) }));
+        }
+    }
+    // Nor does one that has just been lost lose them before its last packets have come.
+    let inside_ipv4 = paths.iter().filter(|path| path.local.ipv6().is_none());
+    sockets.extend(inside_ipv4.map(|path| Socket { local: path.local, interface: interface(path.uplink) }));
+
+    let tunnels = paths.iter().map(|path| {
+        let mtu = router.uplinks().get(path.uplink).map_or(1280, |u| u.mtu());
+        Entry::Tunnel(Tunnel {
+            end,
+            home_address,
+            bid: path.bid,
+            local: path.local,
+            remote: path.remote,
+            inner: inner.clone(),
+            transmit: ways.transmit.contains(&(path.local, path.remote)),
+            mtu: mtu.saturating_sub(path.remote.overhead()),
+        })
+    });
+    let distribution = ways.distribution.clone().map(Entry::Distribution);
+    sockets.into_iter().map(Entry::Socket).chain(tunnels).chain(distribution).collect()
 }
 
 fn uplink_table(index: usize) -> u32 {

@@ -5,7 +5,7 @@
 //! place in a [`packet::PacketBuffer`]. [`fragments`] cuts and joins outer packets, [`prefix_table`] finds
 //! the tunnel of an address. [`distribution`] chooses among several, and
 //! [`duplicates`] knows the first copy of a packet that takes them all. [`path_mtu`] finds out what fits into a tunnel, [`mss`] tells TCP.
-//! `for_home_agent` and `for_mobile_router` say what the two roles want.
+//! `for_home_agent` and `for_mobile_router` say what the two roles want, `ways` what both do with several tunnels.
 
 pub mod desired;
 pub mod distribution;
@@ -18,6 +18,7 @@ pub mod mss;
 pub mod packet;
 pub mod path_mtu;
 pub mod prefix_table;
+mod ways;
 
 pub(crate) use for_home_agent::{agent_entries, node_entries};
 pub(crate) use for_mobile_router::{lan_prefixes, router_entries, setting_entries};

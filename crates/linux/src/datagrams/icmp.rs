@@ -1,0 +1,130 @@
+//! What ICMP says about packets of protocol 41: raw sockets are not told by their error queue.
+//!
+//! A raw ICMP socket at the same address hears Destination Unreachable messages alone (`ICMP_FILTER`). Only "fragmentation
+//! needed and DF set" about one of our packets counts (RFC 1191 4); nothing of it is proved.
+
+use std::io;
+use std::net::Ipv4Addr;
+use std::os::fd::AsRawFd;
+
+use carnet_base::Endpoint;
+use socket2::{Domain, Protocol, Type};
+use tokio::io::Interest;
+use tokio::io::unix::AsyncFd;
+
+use super::TooBig;
+use super::socket::option;
+use crate::readable::watch;
+
+/// `SOL_RAW` and `ICMP_FILTER` of linux/icmp.h.
+const SOL_RAW: i32 = 255;
+const ICMP_FILTER: i32 = 1;
+const DESTINATION_UNREACHABLE: u8 = 3;
+const FRAGMENTATION_NEEDED: u8 = 4;
+const IPV6_IN_IPV4: u8 = 41;
+const IPV4_HEADER: usize = 20;
+const ICMP_HEADER: usize = 8;
+/// Enough for two IPv4 headers with options and the ICMP header.
+const MESSAGE_MAX: usize = 256;
+
+#[derive(Debug)]
+pub(super) struct Icmp {
+    local: Ipv4Addr,
+    file: AsyncFd<socket2::Socket>,
+}
+
+impl Icmp {
+    pub(super) fn open(local: Ipv4Addr, interface: Option<&str>) -> io::Result<Icmp> {
+        let socket = socket2::Socket::new(Domain::IPV4, Type::RAW, Some(Protocol::ICMPV4))?;
+        socket.set_nonblocking(true)?;
+        option(&socket, SOL_RAW, ICMP_FILTER, !(1 << DESTINATION_UNREACHABLE))?;
+        if let Some(interface) = interface {
+            socket.bind_device(Some(interface.as_bytes()))?;
+        }
+        socket.set_freebind_v4(true)?;
+        socket.bind(&std::net::SocketAddr::from((local, 0)).into())?;
+        Ok(Icmp { local, file: watch(socket)? })
+    }
+
+    pub(super) fn file(&self) -> &AsyncFd<socket2::Socket> {
+        &self.file
+    }
+
+    /// The messages that wait; no system call where nothing has come.
+    pub(super) fn complaints(&self) -> Vec<TooBig> {
+        let mut complaints = Vec::new();
+        let mut message = [0; MESSAGE_MAX];
+        while let Ok(length) = self.file.try_io(Interest::READABLE, |socket| {
+            Ok(nix::sys::socket::recv(
+                socket.as_raw_fd(),
+                &mut message,
+                nix::sys::socket::MsgFlags::MSG_DONTWAIT,
+            )?)
+        }) {
+            complaints.extend(message.get(..length).and_then(|message| parse(self.local, message)));
+        }
+        complaints
+    }
+}
+
+/// Reads a message with its IPv4 header.
+fn parse(local: Ipv4Addr, packet: &[u8]) -> Option<TooBig> {
+    let (_, message) = header(packet)?;
+    let [kind, code, _, _, _, _, high, low] = *message.get(..ICMP_HEADER)?.as_array()?;
+    let (quoted, _) = header(message.get(ICMP_HEADER..)?)?;
+    let address = |at: usize| quoted.get(at..at + 4)?.as_array::<4>().copied().map(Ipv4Addr::from);
+    let ours = address(12)? == local && quoted.get(9) == Some(&IPV6_IN_IPV4);
+    let mtu = u32::from(u16::from_be_bytes([high, low]));
+    // Zero comes from a router that is older than RFC 1191.
+    let fits = (kind, code) == (DESTINATION_UNREACHABLE, FRAGMENTATION_NEEDED) && ours && mtu > 0;
+    fits.then_some(TooBig { local: local.into(), remote: Endpoint::Ipv4(address(16)?), mtu })
+}
+
+/// An IPv4 header and what follows it.
+fn header(packet: &[u8]) -> Option<(&[u8], &[u8])> {
+    let length = usize::from(packet.first()? & 0x0f) * 4;
+    if length < IPV4_HEADER || packet.first()? >> 4 != 4 {
+        return None;
+    }
+    packet.split_at_checked(length)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const HERE: Ipv4Addr = Ipv4Addr::new(192, 0, 2, 1);
+
+    fn message() -> Vec<u8> {
+        let ip = |protocol, source: [u8; 4], destination: [u8; 4]| {
+            let mut header = [0; IPV4_HEADER];
+            header[0] = 0x45;
+            header[9] = protocol;
+            header[12..16].copy_from_slice(&source);
+            header[16..].copy_from_slice(&destination);
+            header
+        };
+        let quoted = ip(41, HERE.octets(), [198, 51, 100, 9]);
+        let icmp = [3, 4, 0, 0, 0, 0, 0x05, 0x14];
+        [&ip(1, [203, 0, 113, 1], HERE.octets())[..], &icmp, &quoted, &[0x60; 8]].concat()
+    }
+
+    #[test]
+    fn only_what_is_about_our_own_packets_counts() {
+        let told =
+            TooBig { local: HERE.into(), remote: "198.51.100.9".parse().expect("endpoint"), mtu: 1300 };
+        assert_eq!(parse(HERE, &message()), Some(told));
+        assert_eq!(parse(Ipv4Addr::new(192, 0, 2, 2), &message()), None);
+        for (at, value) in [(20, 11), (21, 3), (26, 0), (28 + 9, 17), (28, 0x65), (0, 0x41)] {
+            let mut other = message();
+            other[at] = value;
+            if at == 26 {
+                other[27] = 0;
+            }
+            assert_eq!(parse(HERE, &other), None, "octet {at}");
+        }
+        for length in 0..message().len() {
+            assert_eq!(parse(HERE, &message()[..length]).is_some(), length >= 48, "{length} octets");
+        }
+    }
+}

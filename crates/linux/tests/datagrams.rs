@@ -1,0 +1,255 @@
+//! IPv6 inside IPv4 and UDP: what leaves by the sockets, and what comes.
+#![allow(clippy::unwrap_used)]
+
+mod common;
+use common::*;
+
+use std::net::{SocketAddr, UdpSocket};
+use std::time::{Duration, Instant};
+
+use carnet_linux::{DatagramReader, DatagramWriter, Datagrams, Received, TooBig};
+use carnet_station::forwarding::desired::{Entry, Socket};
+use carnet_station::io::Endpoint;
+use nix::sys::socket::{ControlMessage, MsgFlags, SockaddrStorage, sendmsg};
+use socket2::{Domain, Protocol, Type};
+use std::io::IoSlice;
+use std::os::fd::AsRawFd;
+
+const WAIT: Duration = Duration::from_secs(5);
+
+fn end(text: &str) -> Endpoint {
+    text.parse().unwrap()
+}
+
+fn socket(local: &str, interface: Option<&str>) -> Entry {
+    Entry::Socket(Socket { local: end(local), interface: interface.map(str::to_owned) })
+}
+
+/// Something that begins as an IPv6 packet of this traffic class does.
+fn packet(length: usize, traffic_class: u8, mark: u8) -> Vec<u8> {
+    let mut packet = vec![mark; length];
+    packet[0] = 6 << 4 | traffic_class >> 4;
+    packet[1] = traffic_class << 4;
+    packet
+}
+
+/// Here 192.0.2.1 on `v0`, there 192.0.2.2 on `p0`.
+fn linked() -> Peer {
+    let peer = Peer::new();
+    peer.link("v0", "p0");
+    ip("addr add 192.0.2.1/24 dev v0");
+    peer.run(|| ip("addr add 192.0.2.2/24 dev p0"));
+    peer
+}
+
+/// Reads so many packets.
+async fn read(io: &Datagrams, count: usize) -> Vec<(Received, Vec<u8>)> {
+    let mut reader = DatagramReader::new(io.clone());
+    let mut buffer = vec![0; 65_535];
+    let mut packets = Vec::new();
+    while packets.len() < count {
+        tokio::time::timeout(WAIT, io.readable()).await.expect("packets").unwrap();
+        while let Ok(received) = reader.try_read(&mut buffer) {
+            packets.push((received, buffer[..received.length].to_vec()));
+        }
+    }
+    packets
+}
+
+#[test]
+fn bursts_of_udp_in_both_directions() {
+    in_namespace(|scratch| async move {
+        let peer = linked();
+        let mut platform = scratch.open();
+        platform.apply(&set(socket("udp:192.0.2.1:4191", Some("v0")))).unwrap();
+        let io = platform.datagrams();
+        let there = peer.run(|| {
+            let there = UdpSocket::bind("192.0.2.2:5000").unwrap();
+            there.set_read_timeout(Some(WAIT)).unwrap();
+            there
+        });
+        let mut writer = DatagramWriter::new(io.clone());
+        let mut sent = Vec::new();
+        // Of one size, the last shorter; another traffic class; one larger than its forerunner.
+        for (at, (length, class)) in
+            [(1200, 0), (1200, 0), (1200, 0), (700, 0), (1200, 0xb8), (1200, 0xb8), (300, 2), (301, 2)]
+                .into_iter()
+                .cycle()
+                .take(80)
+                .enumerate()
+        {
+            let packet = packet(length, class, at as u8);
+            writer.write(end("udp:192.0.2.1:4191"), end("udp:192.0.2.2:5000"), false, &packet);
+            sent.push(packet);
+        }
+        writer.flush();
+        assert_eq!(writer.errors(), 0);
+        let mut buffer = vec![0; 2000];
+        for packet in &sent {
+            let (length, from) = there.recv_from(&mut buffer).unwrap();
+            assert_eq!((&buffer[..length], from), (&packet[..], "192.0.2.1:4191".parse().unwrap()));
+        }
+
+        // A burst comes, with a traffic class and a shorter last packet.
+        let burst: Vec<u8> = (0..20).flat_map(|at| packet(if at < 19 { 1000 } else { 400 }, 0, at)).collect();
+        let to = SockaddrStorage::from("192.0.2.1:4191".parse::<SocketAddr>().unwrap());
+        let control = [ControlMessage::UdpGsoSegments(&1000), ControlMessage::Ipv4Tos(&0xbb)];
+        sendmsg(there.as_raw_fd(), &[IoSlice::new(&burst)], &control, MsgFlags::empty(), Some(&to)).unwrap();
+        let packets = read(&io, 20).await;
+        for (at, (received, octets)) in packets.iter().enumerate() {
+            assert_eq!(octets, &packet(if at < 19 { 1000 } else { 400 }, 0, at as u8));
+            let (local, remote) = (end("udp:192.0.2.1:4191"), end("udp:192.0.2.2:5000"));
+            assert_eq!(*received, Received { length: octets.len(), local, remote, traffic_class: 0xbb });
+        }
+        // The socket goes with its entry.
+        platform.apply(&remove(socket("udp:192.0.2.1:4191", Some("v0")))).unwrap();
+        writer.write(end("udp:192.0.2.1:4191"), end("udp:192.0.2.2:5000"), false, &packet(100, 0, 0));
+        writer.flush();
+        assert_eq!(writer.errors(), 1);
+    });
+}
+
+#[test]
+fn protocol_41_in_both_directions() {
+    in_namespace(|scratch| async move {
+        let peer = linked();
+        let mut platform = scratch.open();
+        platform.apply(&set(socket("192.0.2.1", None))).unwrap();
+        let io = platform.datagrams();
+        let there = peer.run(|| {
+            let there = socket2::Socket::new(Domain::IPV4, Type::RAW, Some(Protocol::from(41))).unwrap();
+            there.set_read_timeout(Some(WAIT)).unwrap();
+            there.set_tos_v4(0x2d).unwrap();
+            UdpSocket::from(there)
+        });
+        let mut writer = DatagramWriter::new(io.clone());
+        writer.write(end("192.0.2.1"), end("192.0.2.2"), false, &packet(1400, 0xb9, 7));
+        writer.write(end("192.0.2.1"), end("192.0.2.2"), true, &packet(1600, 0, 8));
+        writer.flush();
+        assert_eq!(writer.errors(), 0);
+        let mut buffer = vec![0; 2000];
+        let length = there.recv(&mut buffer).unwrap();
+        let (header, inner) = buffer[..length].split_at(20);
+        assert_eq!(inner, packet(1400, 0xb9, 7));
+        // TOS, DF, TTL, protocol.
+        assert_eq!((header[1], header[6] & 0x40, header[8], header[9]), (0xb9, 0x40, 64, 41));
+        let length = there.recv(&mut buffer).unwrap();
+        assert_eq!(
+            (buffer[6] & 0x40, &buffer[20..length]),
+            (0, &packet(1600, 0, 8)[..]),
+            "cut, and put together"
+        );
+
+        there.send_to(&packet(900, 0, 9), "192.0.2.1:0").unwrap();
+        let packets = read(&io, 1).await;
+        let (local, remote) = (end("192.0.2.1"), end("192.0.2.2"));
+        assert_eq!(
+            packets,
+            [(Received { length: 900, local, remote, traffic_class: 0x2d }, packet(900, 0, 9))]
+        );
+    });
+}
+
+#[test]
+fn what_icmp_says_of_too_large_packets_is_told() {
+    in_namespace(|scratch| async move {
+        let peer = linked();
+        ip("route add 198.51.100.0/24 via 192.0.2.2");
+        peer.run(|| {
+            std::fs::write("/proc/sys/net/ipv4/ip_forward", "1").unwrap();
+            ip("link add d0 mtu 1300 type veth peer name d1");
+            ip("link set d1 up");
+            ip("link set d0 up");
+            ip("addr add 198.51.100.1/24 dev d0");
+        });
+        let mut platform = scratch.open();
+        for (local, remote) in
+            [("udp:192.0.2.1:4191", "udp:198.51.100.9:4191"), ("192.0.2.1", "198.51.100.9")]
+        {
+            platform.apply(&set(socket(local, None))).unwrap();
+            let io = platform.datagrams();
+            let (mut writer, mut reader) = (DatagramWriter::new(io.clone()), DatagramReader::new(io.clone()));
+            let deadline = Instant::now() + WAIT;
+            let told = loop {
+                assert!(Instant::now() < deadline, "nothing is told of {local}, {} errors", writer.errors());
+                writer.write(end(local), end(remote), false, &packet(1400, 0, 1));
+                writer.flush();
+                let _ = tokio::time::timeout(Duration::from_millis(5), io.readable()).await;
+                assert!(reader.try_read(&mut [0; 2000]).is_err());
+                if let Some(told) = io.poll_too_big() {
+                    break told;
+                }
+            };
+            assert_eq!(told, TooBig { local: end(local), remote: end(remote), mtu: 1300 });
+            assert_eq!(writer.errors(), 0, "the error of one packet costs no other");
+            // What may be cut passes all the same.
+            tokio::time::sleep(Duration::from_millis(50)).await;
+            assert!(reader.try_read(&mut [0; 2000]).is_err());
+            writer.write(end(local), end(remote), true, &packet(100, 0, 1));
+            while io.poll_too_big().is_some() {}
+            for _ in 0..5 {
+                writer.write(end(local), end(remote), true, &packet(1280, 0, 1));
+                std::thread::sleep(Duration::from_millis(5));
+            }
+            assert_eq!((writer.errors(), io.poll_too_big()), (0, None));
+        }
+    });
+}
+
+#[test]
+fn each_uplink_sends_by_itself_whatever_the_main_table_prefers() {
+    in_namespace(|scratch| async move {
+        let (first, second) = (linked(), Peer::new());
+        second.link("v1", "p0");
+        ip("addr add 203.0.113.1/24 dev v1");
+        ip("route add default via 192.0.2.2 dev v0 metric 100");
+        ip("route add default via 203.0.113.2 dev v1 metric 200");
+        let mut platform = scratch.open();
+        platform.apply(&set(socket("udp:192.0.2.1:4191", Some("v0")))).unwrap();
+        platform.apply(&set(socket("udp:203.0.113.1:4191", Some("v1")))).unwrap();
+        let listen = |peer: &Peer, gateway: &'static str| {
+            peer.run(move || {
+                if gateway.starts_with("203") {
+                    ip(&format!("addr add {gateway}/24 dev p0"));
+                }
+                ip("addr add 198.51.100.1/32 dev lo");
+                let there = UdpSocket::bind("198.51.100.1:4191").unwrap();
+                there.set_read_timeout(Some(WAIT)).unwrap();
+                there
+            })
+        };
+        let there = [listen(&first, "192.0.2.2"), listen(&second, "203.0.113.2")];
+        let io = platform.datagrams();
+        let mut writer = DatagramWriter::new(io.clone());
+        for local in ["udp:192.0.2.1:4191", "udp:203.0.113.1:4191"] {
+            writer.write(end(local), end("udp:198.51.100.1:4191"), false, &packet(100, 0, 1));
+        }
+        writer.flush();
+        let mut buffer = [0; 200];
+        for (there, from) in there.iter().zip(["192.0.2.1:4191", "203.0.113.1:4191"]) {
+            assert_eq!(there.recv_from(&mut buffer).unwrap(), (100, from.parse().unwrap()));
+        }
+        // The link goes, and comes back as another.
+        ip("link del v1");
+        second.link("v1", "p0");
+        second.run(|| ip("addr add 203.0.113.2/24 dev p0"));
+        ip("addr add 203.0.113.1/24 dev v1");
+        ip("route add default via 203.0.113.2 dev v1 metric 200");
+        let deadline = Instant::now() + WAIT;
+        loop {
+            events_for(&mut platform, Duration::from_millis(20)).await;
+            writer.write(
+                end("udp:203.0.113.1:4191"),
+                end("udp:198.51.100.1:4191"),
+                false,
+                &packet(100, 0, 1),
+            );
+            writer.flush();
+            there[1].set_read_timeout(Some(Duration::from_millis(50))).unwrap();
+            if there[1].recv_from(&mut buffer).is_ok() {
+                break;
+            }
+            assert!(Instant::now() < deadline, "the socket is not opened anew");
+        }
+    });
+}

@@ -1,0 +1,129 @@
+//! From registrations and flow bindings to tunnels that carry packets: the same at both ends.
+//!
+//! Where the rules come to "one tunnel carries everything" there is no distribution, and only that tunnel transmits: a
+//! fast path can do that.
+
+use std::net::Ipv6Addr;
+
+use carnet_mobility::flow::{FlowAction, FlowBinding};
+
+use super::desired::{Distribution, DistributionRule, Member, TunnelEnd};
+use super::path_mtu::Ends;
+
+/// What the tunnels of one home address carry.
+#[derive(Debug, Default)]
+pub(crate) struct Ways {
+    /// Those that packets are sent into.
+    pub transmit: Vec<Ends>,
+    /// Which packets go where, unless the only one has them all.
+    pub distribution: Option<Distribution>,
+}
+
+/// Which packets the living registrations carry (`living`, the best first), and how the flow bindings divide them.
+pub(crate) fn ways(
+    end: TunnelEnd,
+    home_address: Ipv6Addr,
+    home_agent: Ipv6Addr,
+    living: &[(Option<u16>, Ends)],
+    flows: &[FlowBinding],
+) -> Ways {
+    let Some((_, best)) = living.first() else { return Ways::default() };
+    let member = |(bid, (local, remote)): &(Option<u16>, Ends), weight| Member {
+        bid: *bid,
+        local: *local,
+        remote: *remote,
+        weight,
+    };
+    let mut rules: Vec<DistributionRule> = Vec::new();
+    for flow in flows {
+        let chosen = flow.bids.iter().filter_map(|(bid, weight)| {
+            living.iter().find(|(known, _)| *known == Some(*bid)).map(|way| member(way, *weight))
+        });
+        let members: Vec<Member> = chosen.collect();
+        if !members.is_empty() {
+            rules.push(DistributionRule { selector: Some(flow.selector), action: flow.action, members });
+        }
+    }
+    let to_the_best = |rule: &DistributionRule| {
+        let first = rule.members.first().is_some_and(|member| (member.local, member.remote) == *best);
+        match rule.action {
+            FlowAction::Failover => first,
+            FlowAction::Balance => first && rule.members.len() == 1,
+            // A copy has a number even where there is only one: another may be on its way elsewhere.
+            FlowAction::Duplicate => false,
+        }
+    };
+    if rules.iter().all(to_the_best) {
+        return Ways { transmit: vec![*best], distribution: None };
+    }
+    rules.push(DistributionRule {
+        selector: None,
+        action: FlowAction::Failover,
+        members: living.iter().map(|way| member(way, 1)).collect(),
+    });
+    Ways {
+        transmit: living.iter().map(|(_, ends)| *ends).collect(),
+        distribution: Some(Distribution { end, home_address, home_agent, rules }),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use carnet_mobility::flow::{Ipv6Selector, TrafficSelector};
+
+    fn living(bids: &[u16]) -> Vec<(Option<u16>, Ends)> {
+        let ends = |bid: &u16| {
+            let remote = format!("192.0.2.{bid}").parse().expect("endpoint");
+            (Some(*bid), ("198.51.100.1".parse().expect("endpoint"), remote))
+        };
+        bids.iter().map(ends).collect()
+    }
+
+    fn flow(action: FlowAction, bids: &[(u16, u16)]) -> FlowBinding {
+        let selector = TrafficSelector::Ipv6(Ipv6Selector::default());
+        FlowBinding { fid: 1, priority: 1, selector, action, bids: bids.to_vec() }
+    }
+
+    fn of(bids: &[u16], flows: &[FlowBinding]) -> Ways {
+        let (home_address, home_agent) = (Ipv6Addr::LOCALHOST, Ipv6Addr::UNSPECIFIED);
+        ways(TunnelEnd::HomeAgent, home_address, home_agent, &living(bids), flows)
+    }
+
+    #[test]
+    fn one_tunnel_for_all_needs_no_distribution() {
+        let to_the_best =
+            [flow(FlowAction::Failover, &[(1, 1), (2, 1)]), flow(FlowAction::Balance, &[(1, 1), (9, 1)])];
+        for flows in [&[][..], &to_the_best, &[flow(FlowAction::Failover, &[(9, 1)])]] {
+            let ways = of(&[1, 2], flows);
+            assert_eq!(ways.distribution, None);
+            assert_eq!(ways.transmit.len(), 1);
+        }
+        assert!(of(&[], &to_the_best).transmit.is_empty());
+    }
+
+    #[test]
+    fn rules_name_the_living_and_end_with_all() {
+        let flows = [
+            flow(FlowAction::Balance, &[(2, 20), (9, 1), (1, 50)]),
+            flow(FlowAction::Duplicate, &[(9, 1)]),
+            flow(FlowAction::Duplicate, &[(2, 1)]),
+        ];
+        let ways = of(&[1, 2, 3], &flows);
+        assert_eq!(ways.transmit.len(), 3);
+        let rules = ways.distribution.expect("a distribution").rules;
+        let members = |rule: &DistributionRule| -> Vec<(Option<u16>, u16)> {
+            rule.members.iter().map(|member| (member.bid, member.weight)).collect()
+        };
+        let all: Vec<_> = rules.iter().map(|rule| (rule.action, members(rule))).collect();
+        assert_eq!(
+            all,
+            [
+                (FlowAction::Balance, vec![(Some(2), 20), (Some(1), 50)]),
+                (FlowAction::Duplicate, vec![(Some(2), 1)]),
+                (FlowAction::Failover, vec![(Some(1), 1), (Some(2), 1), (Some(3), 1)]),
+            ]
+        );
+        assert!(rules.last().is_some_and(|rule| rule.selector.is_none()));
+    }
+}
