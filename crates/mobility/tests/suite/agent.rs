@@ -14,8 +14,9 @@ use crate::craft::*;
 
 /// The link-layer address of the home agent on its home link.
 pub const AGENT_MAC: [u8; 6] = [2, 0, 0, 0, 0, 1];
-/// More outputs than this for one input would be a flood.
-const MAX_OUTPUTS: usize = 32;
+/// More outputs than this for one input would be a flood: when all bindings of a node are replaced, each ends and
+/// another begins.
+const MAX_OUTPUTS: usize = 40;
 /// 2025-01-01.
 pub const WALL_START: WallTime = WallTime::from_unix_nanos(1_735_689_600_000_000_000);
 
@@ -30,6 +31,10 @@ pub fn config() -> HomeAgentConfig {
         multiple_care_of_addresses: MultipleCareOfAddresses::Bulk,
         nodes: vec![node(HOME, &[PREFIX])],
     }
+}
+
+pub fn end(text: &str) -> Endpoint {
+    text.parse().expect("an end of a tunnel")
 }
 
 pub fn node(home_address: &str, prefixes: &[&str]) -> AuthorizedNode {
@@ -131,6 +136,27 @@ impl Agent {
         let message = MobilityMessage::new(packet, &header, &extensions).expect("a mobility message");
         self.dropped = self.machine.handle_message(self.now, self.wall(), message).err();
         self.drain()
+    }
+
+    /// Hands in a packet that came inside IPv4 or UDP; the answers that go back inside.
+    pub fn receive_inside(&mut self, local: &str, remote: &str, packet: &[u8]) -> Vec<Seen> {
+        self.dropped = None;
+        self.encapsulated.clear();
+        let header = Header::parse(packet).expect("an IPv6 header");
+        let extensions = Extensions::parse(packet).expect("extension headers");
+        let message = MobilityMessage::new(packet, &header, &extensions)
+            .expect("a mobility message")
+            .inside(end(local), end(remote));
+        self.dropped = self.machine.handle_message(self.now, self.wall(), message).err();
+        assert!(self.drain().is_empty(), "what comes inside IPv4 is answered inside IPv4");
+        let answers = std::mem::take(&mut self.encapsulated);
+        answers
+            .into_iter()
+            .map(|(from, to, seen)| {
+                assert_eq!((from, to), (end(local), end(remote)), "the way back is the way it came");
+                seen
+            })
+            .collect()
     }
 
     pub fn send(&mut self, update: &Update) -> Vec<Seen> {

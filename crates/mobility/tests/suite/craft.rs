@@ -3,7 +3,7 @@
 //! Everything on this page is as plain as the wire: a test that looks at a [`Seen`] sees what a stranger's
 //! parser would see, checksum verified.
 
-use std::net::Ipv6Addr;
+use std::net::{IpAddr, Ipv6Addr};
 
 use carnet_mobility::{ReplayProtection, SecurityAssociation};
 use carnet_wire::extension::Extensions;
@@ -150,11 +150,21 @@ impl Update {
     }
 
     fn care_of_address(&self) -> Ipv6Addr {
-        let alternate = self.options.iter().find_map(|option| match option {
-            MobilityOption::AlternateCareOfAddress(address) => Some(*address),
-            _ => None,
-        });
-        alternate.unwrap_or(self.source)
+        let named = |kind: u8| {
+            self.options.iter().filter(move |option| option.option_type() == kind).find_map(|option| {
+                match option {
+                    MobilityOption::AlternateCareOfAddress(address) => Some(*address),
+                    MobilityOption::BindingIdentifier { care_of_address, .. } => match (*care_of_address)? {
+                        IpAddr::V6(address) => Some(address),
+                        IpAddr::V4(address) => Some(address.to_ipv6_mapped()),
+                    },
+                    MobilityOption::Ipv4CareOfAddress(address) => Some(address.to_ipv6_mapped()),
+                    _ => None,
+                }
+            })
+        };
+        // Binding Identifier, Alternate Care-of Address, IPv4 Care-of Address.
+        [35, 3, 32].into_iter().find_map(named).unwrap_or(self.source)
     }
 
     /// The Mobility Header, checksum still zero.

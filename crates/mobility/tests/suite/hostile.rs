@@ -16,7 +16,7 @@ const ROUNDS: usize = 100_000;
 
 /// Changes some octets; in half of all cases the Mobility Header gets a right checksum again, so that the
 /// change is looked at and not only the checksum.
-fn mutate(rng: &mut Rng, golden: &[u8]) -> Vec<u8> {
+pub fn mutate(rng: &mut Rng, golden: &[u8]) -> Vec<u8> {
     let mut packet = golden.to_vec();
     for _ in 0..1 + rng.below(4) {
         let at = rng.below(packet.len() as u64) as usize;
@@ -55,7 +55,7 @@ fn mutate(rng: &mut Rng, golden: &[u8]) -> Vec<u8> {
 }
 
 /// Whether a receiver's parser lets it through at all.
-fn passes(packet: &[u8]) -> bool {
+pub fn passes(packet: &[u8]) -> bool {
     Header::parse(packet).is_ok()
         && Extensions::parse(packet).is_ok_and(|extensions| {
             extensions.protocol == protocol::MOBILITY && extensions.fragment.is_none()

@@ -8,11 +8,17 @@ mod craft;
 mod pair;
 mod road;
 mod setup;
+mod several;
 
 mod agent_authentication;
 mod agent_deregistration;
+mod agent_dual_stack;
+mod agent_flows;
+mod agent_heartbeat;
 mod agent_home_link;
 mod agent_messages;
+mod agent_multiple;
+mod agent_multiple_life;
 mod agent_prefixes;
 mod agent_registration;
 mod agent_restart;

@@ -1,0 +1,246 @@
+//! Home agent: flow bindings (RFC 6089 5.3, RFC 6088).
+
+use carnet_mobility::flow::{FlowAction, Range, TrafficSelector};
+use carnet_mobility::home_agent::MAX_FLOWS;
+use carnet_wire::mobility::flow::{FlowActionOption, sub_options};
+use carnet_wire::mobility::selector::{Ipv4Selector, Ipv6Selector};
+
+use crate::agent::{Agent, authenticated, config};
+use crate::agent_multiple::two;
+use crate::craft::*;
+use crate::several::*;
+
+/// FID, priority, BIDs of each flow, in order.
+fn flows(agent: &Agent) -> Vec<(u16, u16, Vec<u16>)> {
+    let flows = agent.machine.flows(addr(HOME));
+    flows.iter().map(|flow| (flow.fid, flow.priority, flow.bids.iter().map(|b| b.0).collect())).collect()
+}
+
+fn refresh(sequence: u16) -> Update {
+    Update::explicit(sequence).known_bid(1).known_bid(2)
+}
+
+/// Two bindings and flow 4: UDP to 5000 goes to binding 2; the next sequence number is 4.
+fn with_flow() -> Agent {
+    let mut agent = two();
+    let answer = agent.accept(&refresh(3).flow(4, 10, 5000, &[2]));
+    assert_eq!(said(&answer).flows, [(4, 0)]);
+    agent
+}
+
+/// 5.3.2.1: a new flow, in the same Binding Update as the bindings that it refers to (5.3.1).
+#[test]
+fn a_new_flow() {
+    let mut agent = Agent::new(config());
+    let first = Update::explicit(1)
+        .overwriting()
+        .flow(7, 30, 6000, &[1, 2])
+        .flow(4, 10, 5000, &[2])
+        .bid(1, CARE_OF)
+        .bid(2, OTHER_CARE_OF);
+    let answer = agent.accept(&first);
+    assert_eq!(said(&answer).flows, [(7, 0), (4, 0)], "RFC 6089 5.3.5: each is copied with its status");
+    // 4.3: the list is ordered by FID-PRI.
+    assert_eq!(flows(&agent), [(4, 10, vec![2]), (7, 30, vec![1, 2])]);
+    let flow = &agent.machine.flows(addr(HOME))[0];
+    assert_eq!((flow.selector, flow.action), (udp_to(5000), FlowAction::Failover));
+    // 5.3.6: "a copy of the packet is forwarded to each".
+    assert_eq!(agent.machine.flows(addr(HOME))[1].action, FlowAction::Duplicate);
+}
+
+/// 5.3.2.2: priority, selector, bindings are replaced as far as they are named.
+#[test]
+fn a_known_flow_is_changed() {
+    let mut agent = with_flow();
+    // The priority alone.
+    let answer = agent.accept(&refresh(4).flow_with(4, 20, Vec::new()));
+    assert_eq!(said(&answer).flows, [(4, 0)]);
+    assert_eq!(flows(&agent), [(4, 20, vec![2])]);
+    assert_eq!(agent.machine.flows(addr(HOME))[0].selector, udp_to(5000));
+    // The selector alone, then the binding alone.
+    agent.accept(&refresh(5).flow_with(4, 20, sub_options(Some(&udp_to(5001)), &[])));
+    assert_eq!(agent.machine.flows(addr(HOME))[0].selector, udp_to(5001));
+    assert_eq!(flows(&agent), [(4, 20, vec![2])]);
+    agent.accept(&refresh(6).flow_with(4, 20, sub_options(None, &[1])));
+    assert_eq!(flows(&agent), [(4, 20, vec![1])]);
+    assert_eq!(agent.machine.flows(addr(HOME))[0].selector, udp_to(5001));
+}
+
+/// Item 58; 5.3.4: a flow that is not named any more is removed; 5.3.3: one that is summed up stays.
+#[test]
+fn what_is_not_named_is_removed() {
+    let mut agent = with_flow();
+    agent.accept(&refresh(4).summary(&[4, 4]).flow(5, 20, 6000, &[1]));
+    assert_eq!(flows(&agent), [(4, 10, vec![2]), (5, 20, vec![1])]);
+    let answer = agent.accept(&refresh(5).summary(&[5]));
+    assert_eq!(said(&answer).flows, [], "5.3.5: nothing is said about a flow that stays");
+    assert_eq!(flows(&agent), [(5, 20, vec![1])]);
+    agent.accept(&Update::explicit(6).bid(1, CARE_OF));
+    assert_eq!(flows(&agent), []);
+}
+
+/// 5.3.3: 132 for a flow in the summary that is not there.
+#[test]
+fn an_unknown_flow_in_the_summary_is_132() {
+    let mut agent = with_flow();
+    let answer = agent.accept(&refresh(4).summary(&[9, 4, 9, 10]));
+    assert_eq!(said(&answer).flows, [(9, 132), (10, 132)]);
+    assert_eq!(flows(&agent), [(4, 10, vec![2])]);
+}
+
+/// Item 57; 5.3.2.1: 131 for a binding that is not there, which leaves the flow as it was.
+#[test]
+fn an_unknown_bid_is_131() {
+    let mut agent = with_flow();
+    let answer = agent.accept(&refresh(4).flow(4, 10, 5001, &[2, 9]).flow(5, 20, 6000, &[9]));
+    assert_eq!(said(&answer).flows, [(4, 131), (5, 131)]);
+    assert_eq!(flows(&agent), [(4, 10, vec![2])]);
+    assert_eq!(agent.machine.flows(addr(HOME))[0].selector, udp_to(5000));
+}
+
+/// Item 57; 5.3.2.1, 4.2: 130 for an option that says too little, or what it must not.
+#[test]
+fn a_malformed_flow_is_130() {
+    let selector = || sub_options(Some(&udp_to(6000)), &[]);
+    let whole = || sub_options(Some(&udp_to(6000)), &[1]);
+    for (what, fid, priority, octets) in [
+        ("no selector", 5, 20, sub_options(None, &[1])),
+        ("no reference", 5, 20, selector()),
+        ("nothing", 5, 20, Vec::new()),
+        ("FID 0", 0, 20, whole()),
+        ("FID-PRI 0", 5, 0, whole()),
+        ("the FID-PRI of another", 5, 10, whole()),
+        ("two references", 5, 20, [whole(), sub_options(None, &[2])].concat()),
+        ("two selectors", 5, 20, [whole(), selector()].concat()),
+        ("a sub-option past the end", 5, 20, [whole(), vec![9, 9]].concat()),
+    ] {
+        let mut agent = with_flow();
+        let answer = agent.accept(&refresh(4).summary(&[4]).flow_with(fid, priority, octets));
+        assert_eq!(said(&answer).flows, [(fid, 130)], "{what}");
+        assert_eq!(flows(&agent), [(4, 10, vec![2])], "{what}");
+    }
+}
+
+/// 5.3.2: "all the flow identification mobility options MUST be rejected" when two have one FID.
+#[test]
+fn one_fid_twice_refuses_all() {
+    let mut agent = two();
+    let update = refresh(3).flow(4, 10, 5000, &[1]).flow(5, 20, 6000, &[1]).flow(4, 30, 7000, &[1]);
+    assert_eq!(said(&agent.accept(&update)).flows, [(4, 130), (5, 130), (4, 130)]);
+    assert_eq!(flows(&agent), []);
+}
+
+/// Item 57; 5.3.2.1: 133 for a format that is not supported: an unknown one, and IPv4, which no tunnel carries.
+#[test]
+fn another_selector_format_is_133() {
+    let mut agent = two();
+    let ipv4 = TrafficSelector::Ipv4(Ipv4Selector::default());
+    let unknown = [vec![3, 3, 77, 0, 1], sub_options(None, &[1])].concat();
+    let update = refresh(3).flow_with(4, 10, sub_options(Some(&ipv4), &[1])).flow_with(5, 20, unknown);
+    assert_eq!(said(&agent.accept(&update)).flows, [(4, 133), (5, 133)]);
+    assert_eq!(flows(&agent), []);
+}
+
+/// 4.3: a flow outlives its bindings and is at work again when they are.
+#[test]
+fn a_flow_without_bindings_waits() {
+    let mut agent = with_flow();
+    agent.accept(&Update::implicit(4).lifetime(0).known_bid(2).summary(&[4]));
+    assert_eq!(flows(&agent), [(4, 10, vec![2])]);
+    assert!(agent.machine.bindings().get(addr(HOME), Some(2)).is_none());
+    // Changing it without a binding that there is needs one (5.3.2.2 keeps what is not named).
+    agent.accept(&Update::explicit(5).bid(2, THIRD_CARE_OF).flow_with(4, 11, Vec::new()));
+    assert_eq!(flows(&agent), [(4, 11, vec![2])]);
+    // 5.3.3: "a specific binding deregistration ... SHOULD include flow summary mobility options".
+    agent.accept(&Update::implicit(6).lifetime(0).known_bid(2));
+    assert_eq!(flows(&agent), []);
+}
+
+/// 5.3.3: without bindings there are no flows, however the last one went.
+#[test]
+fn flows_end_with_the_last_binding() {
+    let mut agent = with_flow();
+    agent.accept(&Update::implicit(4).lifetime(0).summary(&[4]));
+    assert_eq!(flows(&agent), []);
+    let mut agent = with_flow();
+    agent.wait(61.0);
+    assert_eq!(flows(&agent), []);
+    // A plain binding has no identifier to refer to.
+    let mut agent = with_flow();
+    let answer = agent.accept(&Update::explicit(4).flow(4, 10, 5000, &[2]));
+    assert_eq!(said(&answer).flows, [(4, 131)]);
+    // A Binding Update that is refused changes nothing.
+    let mut agent = with_flow();
+    agent.refuse(&Update::explicit(3).bid(1, CARE_OF), 135);
+    assert_eq!(flows(&agent), [(4, 10, vec![2])]);
+}
+
+/// The action of a flow is taken and echoed; without one it stays what it was.
+#[test]
+fn actions_are_taken_and_echoed() {
+    let mut agent = two();
+    let balance =
+        FlowActionOption { fid: 4, action: FlowAction::Balance, weights: vec![(1, 50), (2, 20), (9, 7)] };
+    let answer = agent.accept(&refresh(3).flow(4, 10, 5000, &[2, 1]).action(&balance));
+    assert_eq!(said(&answer).actions, [balance.clone()]);
+    let flow = |agent: &Agent| agent.machine.flows(addr(HOME))[0].clone();
+    assert_eq!(flow(&agent).action, FlowAction::Balance);
+    assert_eq!(flow(&agent).bids, [(2, 20), (1, 50)], "in the order of preference, with their weights");
+    // Changed otherwise, it keeps action and weights.
+    let answer = agent.accept(&refresh(4).flow_with(4, 11, sub_options(None, &[1, 2])));
+    assert_eq!(said(&answer).actions, []);
+    assert_eq!((flow(&agent).action, flow(&agent).bids), (FlowAction::Balance, vec![(1, 50), (2, 20)]));
+    // For a flow that only stays, too; weights not said are 1.
+    let failover = FlowActionOption { fid: 4, action: FlowAction::Failover, weights: vec![] };
+    let answer = agent.accept(&refresh(5).summary(&[4]).action(&failover));
+    assert_eq!(said(&answer).actions, [failover.clone()]);
+    assert_eq!((flow(&agent).action, flow(&agent).bids), (FlowAction::Failover, vec![(1, 1), (2, 1)]));
+    // For a flow that is refused or not there it is not taken.
+    let other = FlowActionOption { fid: 5, ..failover.clone() };
+    let update = refresh(6).flow(4, 10, 5000, &[9]).action(&failover).action(&other);
+    assert_eq!(said(&agent.accept(&update)).actions, []);
+    // What makes no sense is not echoed either: an action of 9, a weight of 0.
+    for data in [&[0, 4, 9, 0][..], &[0, 4, 2, 0, 0, 1, 0, 0]] {
+        let update = refresh(agent.machine.bindings().sequence(addr(HOME)).expect("bound") + 1);
+        let answer = agent.accept(&update.summary(&[4]).with(FlowActionOption::option(data.to_vec().leak())));
+        assert_eq!(said(&answer).actions, []);
+    }
+}
+
+/// The list is bounded: 129 for what is beyond. The answer fits a packet, whole and signed.
+#[test]
+fn no_more_flows_than_there_is_room_for() {
+    let mut agent = Agent::new(authenticated());
+    agent.accept(&Update::explicit(1).overwriting().bid(1, CARE_OF).signed());
+    let wide = TrafficSelector::Ipv6(Ipv6Selector {
+        source: Some(Range::new(addr("2001:db8::"), addr("2001:db9::"))),
+        destination: Some(Range::new(addr("2001:db8::"), addr("2001:db9::"))),
+        ..Ipv6Selector::default()
+    });
+    let mut sequence = 1;
+    for tens in 0..(MAX_FLOWS as u16).div_ceil(10) {
+        sequence += 1;
+        let known: Vec<u16> = (1..=tens * 10).collect();
+        let mut update = Update::explicit(sequence).known_bid(1);
+        if !known.is_empty() {
+            update = update.summary(&known);
+        }
+        for fid in tens * 10 + 1..=tens * 10 + 10 {
+            update = update.flow_with(fid, fid, sub_options(Some(&wide), &[1]));
+        }
+        let answer = agent.accept(&update.signed());
+        assert!(answer.is_signed(&association(), CARE_OF, HOME));
+        assert!(answer.mobility_header.len() < 1200, "{}", answer.mobility_header.len());
+        for (fid, status) in said(&answer).flows {
+            assert_eq!(status, if usize::from(fid) > MAX_FLOWS { 129 } else { 0 }, "flow {fid}");
+        }
+        assert_eq!(said(&answer).flows.len(), 10);
+    }
+    assert_eq!(agent.machine.flows(addr(HOME)).len(), MAX_FLOWS);
+    // As much as one message holds of what is not there.
+    let all: Vec<u16> = (1000..1127).collect();
+    let answer = agent.accept(&Update::explicit(sequence + 1).known_bid(1).summary(&all).signed());
+    assert!(answer.is_signed(&association(), CARE_OF, HOME));
+    assert!(said(&answer).flows.len() <= MAX_FLOWS);
+    assert_eq!(flows(&agent), []);
+}

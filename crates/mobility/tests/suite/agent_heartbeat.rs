@@ -1,0 +1,101 @@
+//! Home agent: heartbeats (RFC 5847 3).
+
+use carnet_mobility::MobilityDrop;
+use carnet_wire::mobility::{Builder, Message, MobilityHeader, MobilityOption};
+
+use crate::agent::{Agent, config};
+use crate::agent_multiple::two;
+use crate::craft::*;
+use crate::several::*;
+
+const HERE: &str = "udp:10.0.0.1:4191";
+const THERE: &str = "udp:198.51.100.9:40123";
+
+fn request(source: &str, sequence: u32) -> Vec<u8> {
+    let from = Update::implicit(0).from(source);
+    Update { home_address: None, ..from }.around(&mut Builder::heartbeat_request(sequence).finish())
+}
+
+/// Sequence number and restart counter of a response.
+fn response(seen: &Seen) -> (u32, u32) {
+    let header = MobilityHeader::parse(&seen.mobility_header).expect("a Mobility Header");
+    let Ok(Message::Heartbeat(heartbeat)) = header.message() else { panic!("{seen:?}") };
+    assert!(heartbeat.response && !heartbeat.unsolicited);
+    let options: Vec<_> = heartbeat.options.iter().collect();
+    let [Ok(MobilityOption::RestartCounter(counter))] = options[..] else { panic!("{options:?}") };
+    (heartbeat.sequence, counter)
+}
+
+/// RFC 5847 3, 3.2: a request over a registered path is answered, with the number and the restart counter.
+#[test]
+fn a_bound_node_is_answered_over_each_path() {
+    let mut agent = two();
+    agent.machine.set_restart_counter(41);
+    for (sequence, source) in [(7, CARE_OF), (8, OTHER_CARE_OF)] {
+        let answers = agent.receive(&request(source, sequence));
+        assert_eq!(agent.dropped, None);
+        assert_eq!(answers.len(), 1);
+        assert_eq!((answers[0].source, answers[0].destination), (addr(AGENT), addr(source)));
+        assert_eq!(answers[0].routing_home_address, None);
+        assert_eq!(response(&answers[0]), (sequence, 41));
+    }
+}
+
+/// Inside UDP the answer goes back the way that the request came.
+#[test]
+fn inside_udp() {
+    let mut agent = Agent::new(config());
+    agent.receive_inside(HERE, THERE, &Update::explicit(1).inside().bid(1, "192.0.2.77").packet());
+    let answers = agent.receive_inside(HERE, THERE, &request(HOME, 9));
+    assert_eq!(response(&answers[0]), (9, 0));
+    assert_eq!(answers[0].destination, addr(HOME));
+    // From another port there is no binding: the NAT has forgotten, and the node has to register.
+    let other = "udp:198.51.100.9:40124";
+    assert!(agent.receive_inside(HERE, other, &request(HOME, 10)).is_empty());
+    assert_eq!(agent.dropped, Some(MobilityDrop::WrongParty));
+}
+
+/// Nobody else can have packets sent: no binding, one given up, another's address, a response.
+#[test]
+fn nobody_else_is_answered() {
+    let mut agent = two();
+    for source in [THIRD_CARE_OF, HOME] {
+        assert_eq!(agent.ignore(&request(source, 1)), MobilityDrop::WrongParty);
+    }
+    agent.accept(&Update::implicit(3).lifetime(0).known_bid(1));
+    assert_eq!(agent.ignore(&request(CARE_OF, 1)), MobilityDrop::WrongParty);
+    let mut response = Builder::heartbeat_response(1).finish();
+    let from = Update::implicit(0).from(OTHER_CARE_OF);
+    let packet = Update { home_address: None, ..from }.around(&mut response);
+    assert_eq!(agent.ignore(&packet), MobilityDrop::Unexpected);
+}
+
+/// Several paths with some requests a second each are answered, a flood is not.
+#[test]
+fn a_flood_is_not_answered() {
+    let mut agent = two();
+    for round in 0..200 {
+        for source in [CARE_OF, OTHER_CARE_OF] {
+            assert_eq!(agent.receive(&request(source, round)).len(), 1);
+        }
+        agent.wait(0.05);
+    }
+    agent.wait(2.0);
+    let mut answered = 0;
+    for round in 0..1000 {
+        answered += agent.receive(&request(CARE_OF, round)).len();
+    }
+    assert!(answered <= 101, "{answered} at one instant");
+    assert_eq!(agent.dropped, Some(MobilityDrop::RateLimited));
+}
+
+/// A heartbeat that is too short is malformed like any other message.
+#[test]
+fn a_short_heartbeat_is_malformed() {
+    let mut agent = two();
+    let from = Update::implicit(0).from(CARE_OF);
+    let packet = Update { home_address: None, ..from }.around(&mut vec![59, 0, 13, 0, 0, 0, 0, 0]);
+    let answers = agent.receive(&packet);
+    assert_eq!(agent.dropped, Some(MobilityDrop::Malformed));
+    assert!(matches!(answers[0].message, SeenMessage::ParameterProblem { code: 0, .. }));
+}
