@@ -285,10 +285,10 @@ fn every_answer_goes_back_the_way_it_came() {
     let mut agent = Agent::new(config());
     accept(&mut agent, MAPPED, &plain(5));
     assert_eq!(ask(&mut agent, REMAPPED, &plain(5)).status(), 135);
-    let packet = plain(6).around(&mut vec![59, 0, 200, 0, 0, 0, 0, 0]);
+    let packet = plain(6).around(&mut [59, 0, 200, 0, 0, 0, 0, 0]);
     let answers = agent.receive_inside(HERE, REMAPPED, &packet);
     assert!(matches!(answers[0].message, SeenMessage::BindingError { status: 2, .. }));
-    let packet = plain(6).around(&mut vec![6, 1, 5, 0, 0, 0, 0, 6, 0xc4, 0, 0, 15, 0, 0, 0, 0]);
+    let packet = plain(6).around(&mut [6, 1, 5, 0, 0, 0, 0, 6, 0xc4, 0, 0, 15, 0, 0, 0, 0]);
     let answers = agent.receive_inside(HERE, REMAPPED, &packet);
     assert!(matches!(answers[0].message, SeenMessage::ParameterProblem { code: 0, .. }));
     assert_eq!(ends(&agent), strings(HERE, MAPPED));

@@ -182,7 +182,7 @@ fn actions_are_taken_and_echoed() {
     let balance =
         FlowActionOption { fid: 4, action: FlowAction::Balance, weights: vec![(1, 50), (2, 20), (9, 7)] };
     let answer = agent.accept(&refresh(3).flow(4, 10, 5000, &[2, 1]).action(&balance));
-    assert_eq!(said(&answer).actions, [balance.clone()]);
+    assert_eq!(said(&answer).actions, std::slice::from_ref(&balance));
     let flow = |agent: &Agent| agent.machine.flows(addr(HOME))[0].clone();
     assert_eq!(flow(&agent).action, FlowAction::Balance);
     assert_eq!(flow(&agent).bids, [(2, 20), (1, 50)], "in the order of preference, with their weights");
@@ -193,7 +193,7 @@ fn actions_are_taken_and_echoed() {
     // For a flow that only stays, too; weights not said are 1.
     let failover = FlowActionOption { fid: 4, action: FlowAction::Failover, weights: vec![] };
     let answer = agent.accept(&refresh(5).summary(&[4]).action(&failover));
-    assert_eq!(said(&answer).actions, [failover.clone()]);
+    assert_eq!(said(&answer).actions, std::slice::from_ref(&failover));
     assert_eq!((flow(&agent).action, flow(&agent).bids), (FlowAction::Failover, vec![(1, 1), (2, 1)]));
     // For a flow that is refused or not there it is not taken.
     let other = FlowActionOption { fid: 5, ..failover.clone() };

@@ -94,7 +94,7 @@ fn a_flood_is_not_answered() {
 fn a_short_heartbeat_is_malformed() {
     let mut agent = two();
     let from = Update::implicit(0).from(CARE_OF);
-    let packet = Update { home_address: None, ..from }.around(&mut vec![59, 0, 13, 0, 0, 0, 0, 0]);
+    let packet = Update { home_address: None, ..from }.around(&mut [59, 0, 13, 0, 0, 0, 0, 0]);
     let answers = agent.receive(&packet);
     assert_eq!(agent.dropped, Some(MobilityDrop::Malformed));
     assert!(matches!(answers[0].message, SeenMessage::ParameterProblem { code: 0, .. }));
