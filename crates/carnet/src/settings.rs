@@ -26,6 +26,7 @@ pub fn station(config: &Config, gn_address: Option<GnAddress>) -> StationConfig 
         home_link: agent.home_link.clone(),
         max_lifetime: agent.max_lifetime,
         force_udp: false,
+        ipv4_address: agent.ipv4_address,
         multiple_care_of_addresses: MultipleCareOfAddresses::default(),
         nodes: agent
             .mobile_routers
@@ -42,7 +43,7 @@ pub fn station(config: &Config, gn_address: Option<GnAddress>) -> StationConfig 
             home_address: router.home_address,
             home_prefix: router.home_prefix,
             home_agent: router.home_agent,
-            home_agent_ipv4: None,
+            home_agent_ipv4: router.home_agent_ipv4,
             force_udp: false,
             liveness: None,
             policies: Vec::new(),
@@ -58,6 +59,7 @@ pub fn station(config: &Config, gn_address: Option<GnAddress>) -> StationConfig 
                 .iter()
                 .map(|uplink| UplinkConfig {
                     interface: uplink.interface.clone(),
+                    bid: uplink.bid,
                     priority: u32::from(uplink.priority),
                     signal: uplink
                         .signal

@@ -56,6 +56,7 @@ fn bench(criterion: &mut Criterion) {
         home_link: None,
         max_lifetime: Duration::from_secs(600),
         force_udp: false,
+        ipv4_address: None,
         multiple_care_of_addresses: MultipleCareOfAddresses::Bulk,
         nodes: vec![AuthorizedNode {
             home_address: HOME,

@@ -75,6 +75,7 @@ fn home_agent(count: u32) -> Station {
             home_link: None,
             max_lifetime: Duration::from_secs(600),
             force_udp: false,
+            ipv4_address: None,
             multiple_care_of_addresses: MultipleCareOfAddresses::Bulk,
             nodes,
         }),

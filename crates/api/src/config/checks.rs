@@ -90,6 +90,16 @@ fn mobile_router(router: &MobileRouterDraft, sink: &Sink<'_>) {
             None => uplinks.push(interface),
         }
     }
+    let mut identifiers: Vec<&At<u16>> = Vec::new();
+    for bid in router.uplinks.iter().flatten().filter_map(|uplink| uplink.bid.as_ref()?.as_ref()) {
+        match identifiers.iter().find(|other| other.value == bid.value) {
+            Some(other) => {
+                let place = sink.place(other.at);
+                sink.push(bid.at, format!("{} is the identifier at {place}, expected another", bid.value));
+            }
+            None => identifiers.push(bid),
+        }
+    }
     for (index, interface) in router.lan.items.iter().enumerate() {
         if let Some(other) = router.lan.items[..index].iter().find(|other| other.value == interface.value) {
             taken(interface, "in the lan", other, sink);

@@ -7,7 +7,7 @@ mod conformance;
 mod geonet;
 mod mib;
 
-use std::net::Ipv6Addr;
+use std::net::{Ipv4Addr, Ipv6Addr};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
@@ -49,6 +49,7 @@ pub(super) struct Draft {
 /// `[home_agent]`
 pub(super) struct HomeAgentDraft {
     pub address: Option<At<Ipv6Addr>>,
+    ipv4_address: Option<Option<Ipv4Addr>>,
     pub home_prefix: Option<At<Ipv6Net>>,
     pub home_link: Option<Option<At<String>>>,
     max_lifetime: Option<Duration>,
@@ -69,6 +70,7 @@ pub(super) struct MobileRouterDraft {
     pub home_address: Option<At<Ipv6Addr>>,
     pub home_prefix: Option<At<Ipv6Net>>,
     pub home_agent: Option<At<Ipv6Addr>>,
+    home_agent_ipv4: Option<Option<Ipv4Addr>>,
     pub prefixes: List<Ipv6Net>,
     registration: Option<Registration>,
     lifetime: Option<Duration>,
@@ -81,6 +83,7 @@ pub(super) struct MobileRouterDraft {
 /// `[[mobile_router.uplink]]`
 pub(super) struct UplinkDraft {
     pub interface: Option<At<String>>,
+    pub bid: Option<Option<At<u16>>>,
     priority: Option<u8>,
     signal: Option<Option<SignalThresholds>>,
     signal_file: Option<Option<PathBuf>>,
@@ -203,6 +206,7 @@ impl HomeAgentDraft {
         let routers = table.get("mobile_router").map(|value| value.tables(&schema::ALLOWED_ROUTER));
         HomeAgentDraft {
             address: address(table, "address"),
+            ipv4_address: ipv4_address(table, "ipv4_address"),
             home_prefix: prefix(table, "home_prefix"),
             home_link: match table.get("home_link") {
                 Some(value) => value.parse(values::INTERFACE, values::interface).map(Some),
@@ -226,6 +230,7 @@ impl HomeAgentDraft {
         self.dhaad?;
         Some(HomeAgent {
             address: self.address?.value,
+            ipv4_address: self.ipv4_address?,
             home_prefix: self.home_prefix?.value,
             home_link: self.home_link?.map(|link| link.value),
             max_lifetime: self.max_lifetime?,
@@ -280,6 +285,7 @@ impl MobileRouterDraft {
             home_address: address(table, "home_address"),
             home_prefix: prefix(table, "home_prefix"),
             home_agent,
+            home_agent_ipv4: ipv4_address(table, "home_agent_ipv4"),
             prefixes: prefixes(table),
             registration: match table.get("registration") {
                 Some(value) => value.word(&words, &[]).map(|registration| registration.value),
@@ -301,6 +307,7 @@ impl MobileRouterDraft {
             home_address: self.home_address?.value,
             home_prefix: self.home_prefix?.value,
             home_agent: self.home_agent?.value,
+            home_agent_ipv4: self.home_agent_ipv4?,
             prefixes: self.prefixes.finish()?,
             registration: self.registration?,
             lifetime: self.lifetime?,
@@ -317,6 +324,13 @@ impl UplinkDraft {
         let interface = table.need("interface", values::INTERFACE);
         UplinkDraft {
             interface: interface.and_then(|value| value.parse(values::INTERFACE, values::interface)),
+            bid: match table.get("bid") {
+                // RFC 5648 4.1: zero is no identifier.
+                Some(value) => value
+                    .integer(1, u16::MAX.into())
+                    .and_then(|n| Some(Some(At { at: n.at, value: u16::try_from(n.value).ok()? }))),
+                None => Some(None),
+            },
             priority: match table.get("priority") {
                 // RFC 6089 4.1: seven bits, and never zero.
                 Some(value) => value.integer(1, 127).and_then(|n| u8::try_from(n.value).ok()),
@@ -333,6 +347,7 @@ impl UplinkDraft {
     fn finish(self) -> Option<Uplink> {
         Some(Uplink {
             interface: self.interface?.value,
+            bid: self.bid?.map(|bid| bid.value),
             priority: self.priority?,
             signal: self.signal?,
             signal_file: self.signal_file?,
@@ -358,6 +373,14 @@ fn thresholds(table: &Table<'_>) -> Option<SignalThresholds> {
 /// An address that has to be there.
 fn address(table: &Table<'_>, name: &'static str) -> Option<At<Ipv6Addr>> {
     table.need(name, values::ADDRESS)?.parse(values::ADDRESS, values::address)
+}
+
+/// An optional IPv4 address; the outer `None` means that it is wrong.
+fn ipv4_address(table: &Table<'_>, name: &'static str) -> Option<Option<Ipv4Addr>> {
+    match table.get(name) {
+        Some(value) => value.parse(values::IPV4_ADDRESS, values::ipv4_address).map(|found| Some(found.value)),
+        None => Some(None),
+    }
 }
 
 /// A prefix that has to be there.

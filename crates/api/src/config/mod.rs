@@ -21,7 +21,7 @@ mod values;
 mod tests;
 
 use std::fmt;
-use std::net::Ipv6Addr;
+use std::net::{Ipv4Addr, Ipv6Addr};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
@@ -98,6 +98,8 @@ pub enum DataplanePath {
 pub struct HomeAgent {
     /// Address of the home agent; carnet owns it.
     pub address: Ipv6Addr,
+    /// Address of this machine at which mobile routers in IPv4 networks register; `None`: they cannot.
+    pub ipv4_address: Option<Ipv4Addr>,
     /// Prefix of the home link.
     pub home_prefix: Ipv6Net,
     /// Interface of the home link; `None` for a virtual one.
@@ -130,6 +132,8 @@ pub struct MobileRouter {
     pub home_prefix: Ipv6Net,
     /// Address of the home agent.
     pub home_agent: Ipv6Addr,
+    /// IPv4 address of the home agent, for uplinks without IPv6; `None`: they cannot be used.
+    pub home_agent_ipv4: Option<Ipv4Addr>,
     /// Mobile network prefixes; empty for a plain mobile node.
     pub prefixes: Vec<Ipv6Net>,
     /// How the prefixes are registered.
@@ -161,6 +165,8 @@ pub enum Registration {
 pub struct Uplink {
     /// Interface name.
     pub interface: String,
+    /// Binding Identifier (RFC 5648); `None`: it shares the plain binding with all such uplinks.
+    pub bid: Option<u16>,
     /// Lower wins; among equals the first in the file.
     pub priority: u8,
     /// When it is taken and left by its signal; `None`: that is no matter.

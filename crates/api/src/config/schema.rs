@@ -73,6 +73,7 @@ pub(super) const HOME_AGENT: Section = Section {
     path: "home_agent",
     keys: &[
         key("address", "address", "required"),
+        key("ipv4_address", "IPv4 address", "none"),
         key("home_prefix", "prefix", "required"),
         key("home_link", "interface", "none"),
         key("max_lifetime", "lifetime", "\"10m\""),
@@ -80,7 +81,7 @@ pub(super) const HOME_AGENT: Section = Section {
         key("dhaad", "false", "false"),
         key("mobile_router", "tables", "none"),
     ],
-    later: &["ipv4_address"],
+    later: &[],
 };
 
 /// `[[home_agent.mobile_router]]`
@@ -103,6 +104,7 @@ pub(super) const MOBILE_ROUTER: Section = Section {
         key("home_address", "address", "required"),
         key("home_prefix", "prefix", "required"),
         key("home_agent", "address", "required"),
+        key("home_agent_ipv4", "IPv4 address", "none"),
         key("prefixes", "array of prefixes", "[]"),
         key("registration", "\"explicit\" or \"implicit\"", "\"explicit\""),
         key("lifetime", "lifetime", "\"60s\""),
@@ -111,7 +113,7 @@ pub(super) const MOBILE_ROUTER: Section = Section {
         key("auth", "auth", "required"),
         key("uplink", "tables", "required"),
     ],
-    later: &["home_agent_ipv4"],
+    later: &[],
 };
 
 /// `[[mobile_router.uplink]]`
@@ -120,11 +122,12 @@ pub(super) const UPLINK: Section = Section {
     path: "mobile_router.uplink",
     keys: &[
         key("interface", "interface", "required"),
+        key("bid", "integer, 1 to 65535", "none"),
         key("priority", "integer, 1 to 127", "10"),
         key("signal", "signal", "none"),
         key("signal_file", "path", "none"),
     ],
-    later: &["bid"],
+    later: &[],
 };
 
 /// The inline table `signal` of an uplink.

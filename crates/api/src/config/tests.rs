@@ -28,7 +28,7 @@ home_link = "h0"
 max_lifetime = "1h30m"
 preference = 10
 dhaad = false
-
+ipv4_address = "192.0.2.2"
 [[home_agent.mobile_router]]
 home_address = "2001:db8:2::1234"
 prefixes = ["2001:db8:c::/64", "fd00:1:2::/48"]
@@ -49,7 +49,7 @@ lifetime = "63s"
 lan = ["i0", "i1"]
 advertise = false
 auth = { spi = 300, key = "ffffffffffffffffffffffffffffffff" }
-
+home_agent_ipv4 = "192.0.2.1"
 [[mobile_router.uplink]]
 interface = "wlan0"
 priority = 127
@@ -94,6 +94,31 @@ anywhere = true
 max_packet_data_rate = 200
 "#;
 
+#[test]
+fn identifiers_of_uplinks() {
+    let identifiers = |text: &str| -> Vec<Option<u16>> {
+        let router = parse(text).mobile_router.expect("a mobile router");
+        router.uplinks.iter().map(|uplink| uplink.bid).collect()
+    };
+    let with = |rest: &str| SMALL_ROUTER.replace("\"wlan0\" }", &format!("\"wlan0\" {rest}"));
+    assert_eq!(identifiers(&with("}")), [None]);
+    assert_eq!(
+        identifiers(&with(", bid = 65535 }, { interface = \"wwan0\", bid = 1 }")),
+        [Some(65535), Some(1)]
+    );
+    for (rest, expected) in [
+        (", bid = 0 }", "is out of range, expected"),
+        (", bid = 65536 }", "is out of range, expected"),
+        (
+            ", bid = 7 }, { interface = \"wwan0\", bid = 7 }",
+            "7 is the identifier at c.toml:9:41, expected another",
+        ),
+    ] {
+        let errors = Config::parse(&with(rest), "c.toml").expect_err(rest).to_string();
+        assert!(errors.contains(expected), "{errors}");
+    }
+}
+
 /// The smallest mobile router.
 const SMALL_ROUTER: &str = r#"
 [station]
@@ -130,6 +155,7 @@ fn every_key_arrives() {
         dataplane: Dataplane { path: DataplanePath::Tun },
         home_agent: Some(HomeAgent {
             address: ip("2001:db8:2::1"),
+            ipv4_address: Some(std::net::Ipv4Addr::new(192, 0, 2, 2)),
             home_prefix: net("2001:db8:2::/64"),
             home_link: Some("h0".into()),
             max_lifetime: Duration::from_secs(5400),
@@ -155,6 +181,7 @@ fn every_key_arrives() {
             home_address: ip("2001:db8:1::1234"),
             home_prefix: net("2001:db8:1::/64"),
             home_agent: ip("2001:db8:1::1"),
+            home_agent_ipv4: Some(std::net::Ipv4Addr::new(192, 0, 2, 1)),
             prefixes: vec![net("2001:db8:a::/64")],
             registration: Registration::Implicit,
             lifetime: Duration::from_secs(60),
@@ -164,12 +191,14 @@ fn every_key_arrives() {
             uplinks: vec![
                 Uplink {
                     interface: "wlan0".into(),
+                    bid: None,
                     priority: 127,
                     signal: Some(SignalThresholds { good: -49, poor: -69 }),
                     signal_file: None,
                 },
                 Uplink {
                     interface: "wwan0".into(),
+                    bid: None,
                     priority: 10,
                     signal: None,
                     signal_file: Some("/run/modem/signal".into()),

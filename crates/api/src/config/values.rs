@@ -4,7 +4,7 @@
 
 pub(super) mod geonet;
 
-use std::net::Ipv6Addr;
+use std::net::{Ipv4Addr, Ipv6Addr};
 use std::path::PathBuf;
 use std::time::Duration;
 
@@ -28,6 +28,27 @@ pub(super) const INTERFACE: &str = "an interface name of 1 to 15 characters";
 pub(super) const NAME: &str = "1 to 63 letters, digits, `.`, `_` or `-`, with a letter or digit first";
 /// What is expected of a key.
 pub(super) const KEY: &str = "32 hexadecimal digits (16 octets)";
+
+/// What is expected of an IPv4 address.
+pub(super) const IPV4_ADDRESS: &str = "a unicast IPv4 address such as \"192.0.2.1\"";
+
+/// An IPv4 address that routes beyond its link.
+pub(super) fn ipv4_address(text: &str) -> Result<Ipv4Addr, String> {
+    let address: Ipv4Addr =
+        text.parse().map_err(|_| format!("{text:?} is no IPv4 address, expected {IPV4_ADDRESS}"))?;
+    let what = if address.is_unspecified() {
+        "the unspecified address"
+    } else if address.is_loopback() {
+        "a loopback address"
+    } else if address.is_multicast() || address.is_broadcast() {
+        "for several receivers"
+    } else if address.is_link_local() {
+        "a link-local address"
+    } else {
+        return Ok(address);
+    };
+    Err(format!("{address} is {what}, expected {IPV4_ADDRESS}"))
+}
 
 /// A unicast address that routes beyond its link.
 pub(super) fn address(text: &str) -> Result<Ipv6Addr, String> {

@@ -35,7 +35,7 @@ mod request;
 mod stored;
 
 use std::collections::{BTreeMap, VecDeque};
-use std::net::Ipv6Addr;
+use std::net::{Ipv4Addr, Ipv6Addr};
 use std::time::Duration;
 
 use carnet_base::{Endpoint, Interface, LinkMessage, RateLimiter, Time, TimerTable, WallTime};
@@ -66,6 +66,8 @@ pub struct HomeAgentConfig {
     pub home_link: Option<String>,
     /// The longest lifetime granted.
     pub max_lifetime: Duration,
+    /// Where Binding Updates and packets come inside IPv4 (RFC 5555); `None`: nowhere. Assigned by others.
+    pub ipv4_address: Option<Ipv4Addr>,
     /// Whether IPv4 care-of addresses get their packets in UDP also where no NAT shows (RFC 5555 3.2.2, F): for a home
     /// agent of which the world sees a forwarded UDP port only.
     pub force_udp: bool,

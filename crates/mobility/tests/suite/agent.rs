@@ -28,6 +28,7 @@ pub fn config() -> HomeAgentConfig {
         home_link: None,
         max_lifetime: Duration::from_secs(600),
         force_udp: false,
+        ipv4_address: None,
         multiple_care_of_addresses: MultipleCareOfAddresses::Bulk,
         nodes: vec![node(HOME, &[PREFIX])],
     }

@@ -9,11 +9,15 @@
 use std::net::Ipv6Addr;
 
 use carnet_base::Endpoint;
-use carnet_mobility::HomeAgent;
 use carnet_mobility::home_agent::AuthorizedNode;
+use carnet_mobility::{HomeAgent, UDP_PORT};
 use ipnet::Ipv6Net;
 
-use super::desired::{Entry, Route, RouteAction, Setting, TABLE_MAIN, TUNNEL_DEVICE, Tunnel, TunnelEnd};
+use super::desired::{
+    Entry, Route, RouteAction, Setting, Socket, TABLE_MAIN, TUNNEL_DEVICE, Tunnel, TunnelEnd,
+};
+use super::path_mtu::Ends;
+use super::ways::ways;
 
 /// Metric of carnet's own routes: the kernel's default for routes that people add.
 pub(crate) const METRIC: u32 = 1024;
@@ -49,6 +53,10 @@ pub(crate) fn agent_entries(agent: &HomeAgent) -> Vec<Entry> {
     if config.home_link.is_none() {
         entries.push(unreachable(TABLE_MAIN, config.home_prefix));
     }
+    if let Some(address) = config.ipv4_address {
+        let ends = [Endpoint::Udp((address, UDP_PORT).into()), Endpoint::Ipv4(address)];
+        entries.extend(ends.map(|local| Entry::Socket(Socket { local, interface: None })));
+    }
     entries
 }
 
@@ -59,26 +67,34 @@ pub(crate) fn node_entries(agent: &HomeAgent, node: &AuthorizedNode) -> Vec<Entr
     let home_address = node.home_address;
     let inner: Vec<Ipv6Net> =
         std::iter::once(host(home_address)).chain(bindings.prefixes(home_address).iter().copied()).collect();
-    let tunnel = |bid, ends, transmit| tunnel(home_address, bid, ends, inner.clone(), transmit);
     let bound = bindings.valid(home_address).is_some();
+    let living: Vec<_> = bindings.of(home_address).map(|binding| (binding.bid, binding.ends())).collect();
+    let flows = bindings.flows(home_address);
+    let ways = ways(TunnelEnd::HomeAgent, home_address, config.address, &living, flows);
+    let tunnel = |bid, ends: Ends, transmit| {
+        let (local, remote) = ends;
+        Entry::Tunnel(Tunnel {
+            end: TunnelEnd::HomeAgent,
+            home_address,
+            bid,
+            local,
+            remote,
+            inner: inner.clone(),
+            transmit,
+            mtu: PATH_MTU.saturating_sub(remote.overhead()),
+        })
+    };
     let mut entries = Vec::new();
     // What was given up a moment ago is still listened to. When that is all there is, the node has de-registered: new
     // packets find other routes, and those that were on their way into the tunnel still go there.
     for path in bindings.former(home_address) {
         entries.push(tunnel(None, (path.agent, path.care_of_address), !bound));
     }
-    // One tunnel for each binding; the best carries the packets. Where two bindings have the same ends, the better one
-    // counts.
-    let tunnels: Vec<Entry> =
-        bindings.of(home_address).map(|binding| tunnel(binding.bid, binding.ends(), false)).collect();
-    let best = tunnels.first().map(Entry::key);
-    for mut entry in tunnels.into_iter().rev() {
-        let is_best = Some(entry.key()) == best;
-        if let Entry::Tunnel(tunnel) = &mut entry {
-            tunnel.transmit = is_best;
-        }
-        entries.push(entry);
+    // One tunnel for each binding. Where two have the same ends, the better one counts.
+    for (bid, ends) in living.iter().rev() {
+        entries.push(tunnel(*bid, *ends, ways.transmit.contains(ends)));
     }
+    entries.extend(ways.distribution.map(Entry::Distribution));
     if bound {
         for destination in inner.iter().copied() {
             entries.push(route(TABLE_MAIN, destination, METRIC, into_tunnel_device()));
@@ -96,24 +112,4 @@ pub(crate) fn node_entries(agent: &HomeAgent, node: &AuthorizedNode) -> Vec<Entr
         }
     }
     entries
-}
-
-/// The tunnel between two ends.
-fn tunnel(
-    home_address: Ipv6Addr,
-    bid: Option<u16>,
-    (local, remote): (Endpoint, Endpoint),
-    inner: Vec<Ipv6Net>,
-    transmit: bool,
-) -> Entry {
-    Entry::Tunnel(Tunnel {
-        end: TunnelEnd::HomeAgent,
-        home_address,
-        bid,
-        local,
-        remote,
-        inner,
-        transmit,
-        mtu: PATH_MTU.saturating_sub(remote.overhead()),
-    })
 }
