@@ -230,7 +230,8 @@ fn no_more_flows_than_there_is_room_for() {
         }
         let answer = agent.accept(&update.signed());
         assert!(answer.is_signed(&association(), CARE_OF, HOME));
-        assert!(answer.mobility_header.len() < 1200, "{}", answer.mobility_header.len());
+        // The sub-options of all ten would be 800 octets: the last ones are answered without.
+        assert!(answer.mobility_header.len() < 780, "{}", answer.mobility_header.len());
         for (fid, status) in said(&answer).flows {
             assert_eq!(status, if usize::from(fid) > MAX_FLOWS { 129 } else { 0 }, "flow {fid}");
         }

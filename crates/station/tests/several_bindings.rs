@@ -1,0 +1,297 @@
+//! A home agent's station with several care-of addresses of one node, IPv4 ones among them: what it wants of the data
+//! path, what goes where, and what it shows (RFC 5648, RFC 5555, RFC 6089, RFC 5847).
+
+mod common;
+
+use carnet_base::{Endpoint, Time};
+use carnet_mobility::Authentication;
+use carnet_mobility::flow::{FlowAction, Ipv6Selector, Range, TrafficSelector};
+use carnet_station::forwarding::desired::{Distribution, Entry, Tunnel};
+use carnet_station::io::{Input, Output};
+use carnet_station::{PersistentState, Station, StationConfig};
+use carnet_wire::ipv6::{HEADER_LEN, Header, protocol};
+use carnet_wire::mobility::flow::sub_options;
+use carnet_wire::mobility::{BindingUpdateFlags, Builder, ControlPacket, MobilityOption};
+use common::{AGENT, CORRESPONDENT, FIRST, HOME, HOST, SECOND, WALL, address, agent_config};
+
+const HERE: &str = "udp:10.0.0.1:4191";
+const MAPPED: &str = "udp:198.51.100.9:40123";
+const REMAPPED: &str = "udp:198.51.100.9:51000";
+
+fn end(text: &str) -> Endpoint {
+    text.parse().expect("an end of a tunnel")
+}
+
+fn config() -> StationConfig {
+    let mut config = agent_config(&["2001:db8:a::/64"]);
+    for node in config.home_agent.iter_mut().flat_map(|agent| &mut agent.nodes) {
+        node.authentication = Authentication::None;
+    }
+    config
+}
+
+fn start(state: PersistentState) -> Station {
+    let mut station = Station::new(config(), state, 7, Time::ZERO, WALL);
+    while station.poll_output().is_some() {}
+    station
+}
+
+fn bid(bid: u16, care_of_address: &str) -> MobilityOption<'static> {
+    MobilityOption::BindingIdentifier {
+        bid,
+        status: 0,
+        home: false,
+        priority: 10 * bid as u8,
+        care_of_address: Some(care_of_address.parse().expect("an address")),
+    }
+}
+
+/// A Binding Update for 60 seconds.
+fn update(sequence: u16, source: &str, options: &[MobilityOption<'_>]) -> Vec<u8> {
+    let flags = BindingUpdateFlags::from_bits(0xc400);
+    let builder = Builder::binding_update(sequence, flags, 15);
+    let builder = options.iter().fold(builder, |builder, option| builder.option(option));
+    ControlPacket {
+        source: address(source),
+        destination: address(AGENT),
+        hop_limit: 64,
+        home_address: (source != HOME).then(|| address(HOME)),
+        routing_home_address: None,
+        mobility_header: &mut builder.finish(),
+    }
+    .emit()
+}
+
+fn feed(station: &mut Station, input: Input) -> Vec<Output> {
+    station.handle_input(Time::ZERO, WALL, input).expect("accepted");
+    std::iter::from_fn(|| station.poll_output()).collect()
+}
+
+fn by_ipv6(station: &mut Station, packet: Vec<u8>) -> Vec<Output> {
+    feed(station, Input::Packet(packet))
+}
+
+fn inside(station: &mut Station, remote: &str, packet: Vec<u8>) -> Vec<Output> {
+    feed(station, Input::Datagram { local: end(HERE), remote: end(remote), traffic_class: 0, packet })
+}
+
+/// What leaves inside IPv4: from where, to where, and the packet.
+fn encapsulated(outputs: &[Output]) -> Vec<(Endpoint, Endpoint, Vec<u8>)> {
+    let packet = |output: &Output| match output {
+        Output::Encapsulated { local, remote, packet, .. } => Some((*local, *remote, packet.clone())),
+        _ => None,
+    };
+    outputs.iter().filter_map(packet).collect()
+}
+
+/// A UDP packet.
+fn data(source: &str, destination: &str, port: u16) -> Vec<u8> {
+    let header = Header {
+        traffic_class: 0,
+        flow_label: 0,
+        payload_length: 60,
+        next_header: protocol::UDP,
+        hop_limit: 60,
+        source: address(source),
+        destination: address(destination),
+    };
+    let mut packet = header.emit().to_vec();
+    packet.extend(40_000_u16.to_be_bytes());
+    packet.extend(port.to_be_bytes());
+    packet.extend([0, 60, 0, 0]);
+    packet.resize(HEADER_LEN + 60, 0x55);
+    packet
+}
+
+/// Care-of address of the tunnel that a packet for the host took.
+fn way(station: &mut Station, port: u16) -> Option<Endpoint> {
+    let outputs = by_ipv6(station, data(CORRESPONDENT, HOST, port));
+    if let Some((_, remote, _)) = encapsulated(&outputs).pop() {
+        return Some(remote);
+    }
+    outputs.iter().find_map(|output| match output {
+        Output::Packet(packet) => {
+            let header = Header::parse(packet).expect("IPv6");
+            (header.source == address(AGENT)).then_some(header.destination.into())
+        }
+        _ => None,
+    })
+}
+
+fn tunnels(station: &Station) -> Vec<(Option<u16>, Endpoint, bool)> {
+    let tunnel = |entry: &Entry| match entry {
+        Entry::Tunnel(Tunnel { bid, remote, transmit, .. }) => Some((*bid, *remote, *transmit)),
+        _ => None,
+    };
+    let mut tunnels: Vec<_> = station.desired_entries().filter_map(tunnel).collect();
+    tunnels.sort();
+    tunnels
+}
+
+fn distribution(station: &Station) -> Option<&Distribution> {
+    station.desired_entries().find_map(|entry| match entry {
+        Entry::Distribution(distribution) => Some(distribution),
+        _ => None,
+    })
+}
+
+/// Bindings 1 inside UDP, 2 and 3 by IPv6; the next sequence number is 4.
+fn three() -> Station {
+    let mut station = start(PersistentState::default());
+    inside(&mut station, MAPPED, update(1, HOME, &[bid(1, "192.0.2.77")]));
+    by_ipv6(&mut station, update(2, FIRST, &[bid(2, FIRST)]));
+    by_ipv6(&mut station, update(3, SECOND, &[bid(3, SECOND)]));
+    assert_eq!(station.status().home_agent_bindings, Some(3));
+    station
+}
+
+/// Every binding has its tunnel; the best carries everything, without any distribution that would keep packets from a
+/// fast path.
+#[test]
+fn every_binding_has_a_tunnel_and_the_best_carries_the_packets() {
+    let mut station = three();
+    assert_eq!(
+        tunnels(&station),
+        [(Some(1), end(MAPPED), true), (Some(2), end(FIRST), false), (Some(3), end(SECOND), false)]
+    );
+    assert_eq!(distribution(&station), None);
+    assert_eq!(way(&mut station, 5000), Some(end(MAPPED)));
+    // What comes from any of them is let in.
+    for source in [FIRST, SECOND] {
+        let inner = data(HOST, CORRESPONDENT, 1);
+        let header = Header {
+            traffic_class: 0,
+            flow_label: 0,
+            payload_length: u16::try_from(inner.len()).expect("short"),
+            next_header: protocol::IPV6,
+            hop_limit: 60,
+            source: address(source),
+            destination: address(AGENT),
+        };
+        let outputs = by_ipv6(&mut station, [&header.emit()[..], &inner].concat());
+        assert!(
+            matches!(outputs.last(), Some(Output::Packet(packet)) if packet[8..] == data(HOST, CORRESPONDENT, 1)[8..])
+        );
+    }
+    let outputs = inside(&mut station, MAPPED, data(HOST, CORRESPONDENT, 1));
+    assert!(matches!(outputs.last(), Some(Output::Packet(_))));
+    // The best ends: the next one carries.
+    let end_of = MobilityOption::BindingIdentifier {
+        bid: 1,
+        status: 0,
+        home: false,
+        priority: 10,
+        care_of_address: None,
+    };
+    let flags = BindingUpdateFlags::from_bits(0xc400);
+    let mut header = Builder::binding_update(4, flags, 0).option(&end_of).finish();
+    let packet = ControlPacket {
+        source: address(FIRST),
+        destination: address(AGENT),
+        hop_limit: 64,
+        home_address: Some(address(HOME)),
+        routing_home_address: None,
+        mobility_header: &mut header,
+    };
+    by_ipv6(&mut station, packet.emit());
+    assert_eq!(way(&mut station, 5000), Some(end(FIRST)));
+    assert_eq!(
+        tunnels(&station),
+        [(None, end(MAPPED), false), (Some(2), end(FIRST), true), (Some(3), end(SECOND), false)],
+        "what is on its way is still let in"
+    );
+}
+
+/// RFC 6089 5.3.6: the flow's packets take its binding, everything else stays; and back.
+#[test]
+fn a_flow_takes_its_own_binding() {
+    let mut station = three();
+    let selector = TrafficSelector::Ipv6(Ipv6Selector {
+        next_header: Some(Range::only(17)),
+        destination_port: Some(Range::only(5000)),
+        ..Ipv6Selector::default()
+    });
+    let octets = sub_options(Some(&selector), &[3]);
+    let flow = MobilityOption::FlowIdentification { fid: 4, priority: 1, status: 0, sub_options: &octets };
+    by_ipv6(&mut station, update(4, FIRST, &[bid(2, FIRST), flow]));
+    assert_eq!(way(&mut station, 5000), Some(end(SECOND)));
+    assert_eq!(way(&mut station, 5001), Some(end(MAPPED)));
+    let rules = &distribution(&station).expect("a distribution").rules;
+    assert_eq!(rules.len(), 2);
+    assert_eq!((rules[0].action, rules[0].members[0].bid), (FlowAction::Failover, Some(3)));
+    by_ipv6(&mut station, update(5, FIRST, &[bid(2, FIRST)]));
+    assert_eq!(way(&mut station, 5000), Some(end(MAPPED)));
+    assert_eq!(distribution(&station), None);
+}
+
+/// A NAT that has forgotten: data from the new address is refused with a Binding Error to that very place; the Binding
+/// Update from there moves the tunnel.
+#[test]
+fn a_nat_that_forgets() {
+    let mut station = three();
+    let before = tunnels(&station);
+    let outputs = inside(&mut station, REMAPPED, data(HOST, CORRESPONDENT, 1));
+    assert_eq!(tunnels(&station), before);
+    let said = encapsulated(&outputs);
+    assert_eq!(said.len(), 1, "{outputs:?}");
+    assert_eq!((said[0].0, said[0].1), (end(HERE), end(REMAPPED)));
+    assert!(!outputs.iter().any(|output| matches!(output, Output::Packet(_))), "nothing passes");
+    let outputs = inside(&mut station, REMAPPED, update(4, HOME, &[bid(1, "192.0.2.77")]));
+    let acknowledgement = &encapsulated(&outputs)[0];
+    assert_eq!((acknowledgement.1, acknowledgement.2[6]), (end(REMAPPED), protocol::MOBILITY));
+    assert_eq!(way(&mut station, 5000), Some(end(REMAPPED)));
+    let outputs = inside(&mut station, MAPPED, data(HOST, CORRESPONDENT, 1));
+    assert!(matches!(outputs.last(), Some(Output::Packet(_))), "what was on its way is let in");
+}
+
+/// RFC 5847: over each path, there and back.
+#[test]
+fn heartbeats_are_answered_over_each_path() {
+    let mut station = three();
+    let request = |source: &str| {
+        ControlPacket {
+            source: address(source),
+            destination: address(AGENT),
+            hop_limit: 64,
+            home_address: None,
+            routing_home_address: None,
+            mobility_header: &mut Builder::heartbeat_request(9).finish(),
+        }
+        .emit()
+    };
+    let outputs = by_ipv6(&mut station, request(FIRST));
+    assert!(matches!(&outputs[..], [Output::Packet(packet)] if packet[24..40] == address(FIRST).octets()));
+    let outputs = inside(&mut station, MAPPED, request(HOME));
+    assert_eq!(encapsulated(&outputs)[0].1, end(MAPPED));
+    let counters = station.counters();
+    assert!(counters.contains(&("mobility.received.heartbeat".into(), 2)));
+}
+
+/// What is shown and what is kept: every binding with its identifier; tunnels and bindings come back, and so does the
+/// restart counter, which only a start without memory changes.
+#[test]
+fn bindings_are_shown_and_kept() {
+    let mut station = three();
+    let shown: Vec<_> =
+        station.binding_status(Time::ZERO).iter().map(|b| (b.bid, b.care_of_address)).collect();
+    assert_eq!(
+        shown,
+        [(Some(1), Some(end(MAPPED))), (Some(2), Some(end(FIRST))), (Some(3), Some(end(SECOND)))]
+    );
+    let state = station.persistent_state(Time::ZERO, WALL);
+    assert_eq!(state.restart_counter, Some(1_800_000_000), "the date, without memory");
+    let text = serde_json::to_string(&state).expect("JSON");
+    let state: PersistentState = serde_json::from_str(&text).expect("the same");
+    let state = PersistentState { restart_counter: Some(41), ..state };
+    let mut again = start(state);
+    assert_eq!(tunnels(&again), tunnels(&station));
+    assert_eq!(again.persistent_state(Time::ZERO, WALL).restart_counter, Some(41));
+    assert_eq!(way(&mut again, 5000), way(&mut station, 5000));
+    // A file of a version that knew one binding for each node.
+    let old = r#"{"home_agent":[{"home_address":"2001:db8:1::1234","sequence":7,"timestamp":null,"registration":
+        {"care_of_address":"2001:db8:f1::10","mobile_router":true,"link_local":false,
+        "prefixes":["2001:db8:a::/64"],"lifetime_s":60,"expires":1800000030000000000,
+        "previous":["2001:db8:f2::10",1800000002000000000]}}],"mobile_router":null}"#;
+    let station = start(serde_json::from_str(old).expect("an old file"));
+    assert_eq!(tunnels(&station), [(None, end(FIRST), true), (None, end(SECOND), false)]);
+}
