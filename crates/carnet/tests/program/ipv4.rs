@@ -1,0 +1,236 @@
+//! Networks with IPv4 alone, with and without a NAT, and several uplinks at once.
+//!
+//! The testbed's links have IPv4 beside IPv6, or in its place: 192.0.2.0/24 is the first uplink, 203.0.113.0/24 the
+//! second, 198.51.100.0/24 leads to the home agent, 198.51.100.2.
+
+use std::fs;
+use std::net::{Ipv6Addr, UdpSocket};
+use std::time::Duration;
+
+use serde_json::Value;
+
+use crate::hosts::{Host, possible, said, seconds, wait_until};
+use crate::station::Station;
+use crate::testbed::{CORRESPONDENT, HOME_AGENT, INSIDE, Testbed, address};
+
+/// The core's network of each uplink.
+const NETS: [&str; 2] = ["192.0.2", "203.0.113"];
+const UPLINKS: [(&str, &str); 2] = [("wlan", "wlan0"), ("wwan", "wwan0")];
+
+/// The testbed with IPv4 everywhere outside.
+fn dual() -> Testbed {
+    let bed = Testbed::new();
+    forward(&bed.core);
+    bed.core.ip("addr add 198.51.100.1/24 dev ha");
+    bed.agent.ip("addr add 198.51.100.2/24 dev ha0");
+    bed.agent.ip("route add default via 198.51.100.1");
+    for number in 0..2 {
+        let ((far, near), net) = (UPLINKS[number], NETS[number]);
+        bed.core.ip(&format!("addr add {net}.1/24 dev {far}"));
+        bed.router.ip(&format!("addr add {net}.10/24 dev {near}"));
+        bed.router.ip(&format!("route add default via {net}.1 dev {near} metric {}", 100 * (number + 1)));
+    }
+    bed
+}
+
+/// The same where an uplink has lost IPv6.
+fn without_ipv6(bed: &Testbed, uplinks: &[usize]) {
+    for number in uplinks {
+        let (far, near) = UPLINKS[*number];
+        bed.router.ip(&format!("-6 addr flush dev {near} scope global"));
+        bed.core.ip(&format!("-6 addr flush dev {far} scope global"));
+        bed.router.ip(&format!("-6 route flush dev {near} default"));
+    }
+}
+
+fn forward(host: &Host) {
+    host.run(|| fs::write("/proc/sys/net/ipv4/ip_forward", "1").expect("a switch"));
+}
+
+fn nft(host: &Host, rules: &[&str]) {
+    for rule in rules {
+        let words: Vec<&str> = ["nft"].into_iter().chain(rule.split(' ')).collect();
+        let output = host.output(&words);
+        assert!(output.status.success(), "nft {rule}: {}", said(&output));
+    }
+}
+
+/// A NAT between an uplink and the core: the router has 10.0.0.10.
+fn behind_nat(bed: &Testbed, number: usize) -> Host {
+    let ((far, near), net) = (UPLINKS[number], NETS[number]);
+    let nat = Host::new();
+    forward(&nat);
+    bed.core.ip(&format!("link del {far}"));
+    bed.core.link(far, &nat, "out");
+    nat.link("in", &bed.router, near);
+    bed.core.ip(&format!("addr add {net}.1/24 dev {far}"));
+    nat.ip(&format!("addr add {net}.77/24 dev out"));
+    nat.ip(&format!("route add default via {net}.1"));
+    nat.ip("addr add 10.0.0.1/24 dev in");
+    bed.router.ip(&format!("addr add 10.0.0.10/24 dev {near}"));
+    bed.router.ip(&format!("route add default via 10.0.0.1 dev {near} metric {}", 100 * (number + 1)));
+    nft(
+        &nat,
+        &[
+            "add table ip nat",
+            "add chain ip nat post { type nat hook postrouting priority 100 ; }",
+            "add rule ip nat post oifname out masquerade random",
+        ],
+    );
+    nat
+}
+
+fn start(bed: &Testbed, adapt: impl Fn(String) -> String) -> (Station, Station) {
+    let address = format!("address = '{HOME_AGENT}'\n");
+    let agent = bed.agent_config().replace(&address, &format!("{address}ipv4_address = '198.51.100.2'\n"));
+    let agent = Station::start(&bed.agent, &agent);
+    let home_agent = format!("home_agent = '{HOME_AGENT}'\n");
+    let router =
+        bed.router_config().replace(&home_agent, &format!("{home_agent}home_agent_ipv4 = '198.51.100.2'\n"));
+    let router = Station::start(&bed.router, &adapt(router));
+    router.registered();
+    (agent, router)
+}
+
+/// With a Binding Identifier for each uplink.
+fn identified(config: String) -> String {
+    config
+        .replace("priority = 10\n", "priority = 10\nbid = 1\n")
+        .replace("priority = 20\n", "priority = 20\nbid = 2\n")
+}
+
+/// What the tunnels that carry packets are: encapsulation, other end, its port.
+fn tunnels(station: &Station) -> Vec<(String, String, Option<u64>)> {
+    let tunnels = station.show("tunnels");
+    let of = |tunnel: &Value| {
+        let text = |name: &str| tunnel[name].as_str().unwrap_or_default().to_owned();
+        (text("encapsulation"), text("remote"), tunnel["remote_port"].as_u64())
+    };
+    tunnels.as_array().expect("an array").iter().map(of).collect()
+}
+
+fn first_tunnel(station: &Station) -> (String, String, Option<u64>) {
+    tunnels(station).into_iter().next().unwrap_or_default()
+}
+
+/// Datagrams of every size pass in both directions, whole.
+fn sizes_pass(bed: &Testbed) {
+    for (from, to, destination) in [(&bed.host, &bed.core, CORRESPONDENT), (&bed.core, &bed.host, INSIDE)] {
+        let socket = || UdpSocket::bind((Ipv6Addr::UNSPECIFIED, 0)).expect("a socket");
+        let (sender, receiver) = (from.run(socket), to.run(socket));
+        let port = receiver.local_addr().expect("bound").port();
+        receiver.set_read_timeout(Some(Duration::from_millis(100))).expect("a timeout");
+        for length in [1, 100, 1232, 1400, 1452] {
+            wait_until(&format!("a datagram of {length} octets arrives"), seconds(20), || {
+                // After Packet Too Big the kernel refuses it once.
+                let _ = sender.send_to(&vec![7; length], (address(destination), port));
+                receiver.recv(&mut [0; 2000]).is_ok_and(|found| found == length)
+            });
+        }
+    }
+}
+
+#[test]
+fn an_uplink_with_ipv4_alone_is_enough() {
+    if !possible() {
+        return;
+    }
+    let bed = dual();
+    without_ipv6(&bed, &[0, 1]);
+    let (mut agent, mut router) = start(&bed, |config| config);
+    let echo = bed.echo(100);
+    echo.flows();
+    // Nobody has rewritten an address: IPv6 in IPv4 does.
+    assert_eq!(first_tunnel(&router), ("ipv4".into(), "198.51.100.2".into(), None));
+    assert_eq!(first_tunnel(&agent), ("ipv4".into(), "192.0.2.10".into(), None));
+    sizes_pass(&bed);
+    // To the other uplink and back.
+    for uplink in ["wwan0", "wlan0"] {
+        let output = router.ask(&["handover", uplink]);
+        assert!(output.status.success(), "{}", said(&output));
+        let net = if uplink == "wwan0" { "203.0.113.10" } else { "192.0.2.10" };
+        wait_until("the agent knows", seconds(10), || first_tunnel(&agent).1 == net);
+        echo.flows();
+    }
+    let report = echo.stop();
+    assert_eq!(report.lost, 0, "{report:?}");
+    router.terminate();
+    agent.terminate();
+}
+
+#[test]
+fn behind_a_nat_udp_carries_everything() {
+    if !possible() {
+        return;
+    }
+    let bed = dual();
+    without_ipv6(&bed, &[0, 1]);
+    let nat = behind_nat(&bed, 0);
+    bed.router.ip("link set wwan0 down");
+    let (agent, router) = start(&bed, |config| config);
+    let echo = bed.echo(100);
+    echo.flows();
+    assert_eq!(first_tunnel(&router), ("udp".into(), "198.51.100.2".into(), Some(4191)));
+    let (encapsulation, remote, port) = first_tunnel(&agent);
+    assert_eq!((encapsulation.as_str(), remote.as_str()), ("udp", "192.0.2.77"));
+    assert!(port.is_some_and(|port| port != 4191), "the NAT's port: {port:?}");
+    sizes_pass(&bed);
+    assert_eq!(echo.stop().lost, 0);
+    assert_eq!(agent.counter("tunnel.dropped.inner_source"), 0);
+    // The counters see who talks to the port without a binding.
+    let before = agent.counter("tunnel.dropped.outer_source");
+    bed.core.run(|| {
+        let stranger = UdpSocket::bind("198.51.100.1:0").expect("a socket");
+        let inner = [&[0x60, 0, 0, 0, 0, 8, 59, 64][..], &[0x20, 1, 0xd, 0xb8, 0, 0xa], &[0; 10]].concat();
+        let inner = [&inner[..], &address(CORRESPONDENT).octets(), &[0; 8]].concat();
+        stranger.send_to(&inner, "198.51.100.2:4191").expect("sent");
+    });
+    wait_until("a stranger's packet is dropped", seconds(5), || {
+        agent.counter("tunnel.dropped.outer_source") > before
+    });
+    drop(nat);
+}
+
+#[test]
+fn a_narrow_path_inside_udp_is_found() {
+    if !possible() {
+        return;
+    }
+    let bed = dual();
+    without_ipv6(&bed, &[0, 1]);
+    let nat = behind_nat(&bed, 0);
+    bed.router.ip("link set wwan0 down");
+    // Behind the NAT; nobody at either end of the tunnel sees it.
+    for (host, interface) in [(&nat, "out"), (&bed.core, "wlan")] {
+        host.ip(&format!("link set {interface} mtu 1400"));
+    }
+    let (agent, router) = start(&bed, |config| config);
+    let echo = bed.echo(50);
+    echo.flows();
+    let mtu = |station: &Station| station.show("tunnels")[0]["mtu"].as_u64();
+    wait_until("both ends have found the path MTU", seconds(20), || {
+        (mtu(&agent), mtu(&router)) == (Some(1372), Some(1372))
+    });
+    sizes_pass(&bed);
+    assert_eq!(echo.stop().lost, 0);
+}
+
+#[test]
+fn two_uplinks_are_registered_at_once() {
+    if !possible() {
+        return;
+    }
+    let bed = dual();
+    without_ipv6(&bed, &[1]);
+    let (agent, router) = start(&bed, identified);
+    wait_until("both are registered", seconds(10), || agent.bindings().len() == 2);
+    let echo = bed.echo(200);
+    echo.flows();
+    assert_eq!(first_tunnel(&router).0, "ipv6");
+    // The better one goes, with its carrier: the other has been there all the time.
+    bed.core.ip("link set wlan down");
+    wait_until("the other carries the packets", seconds(10), || first_tunnel(&router).0 == "ipv4");
+    echo.flows();
+    let report = echo.stop();
+    assert!(report.silence < Duration::from_millis(300), "{report:?}");
+}
