@@ -6,7 +6,7 @@
 #
 # runs the tests (those that concern the data path, or those whose names contain one of TEST) once for each data
 # path, and then scenarios of GeoNetworking over real 802.11 (mac80211_hwsim) for the path "radio". These are "kernel",
-# "bpf", "tun" and "radio" unless others are named. The machine is emulated (it has no network, and sees this
+# "bpf", "tun" and "radio" unless others are named; CARNET_TEST_SCENARIOS names other scenarios. The machine is emulated (it has no network, and sees this
 # file system, whatever it writes there is gone with it), so this is about function: limits of time are longer and
 # rates of packets lower by CARNET_TEST_SLOW. Kernel and busybox are Debian packages, downloaded once into
 # target/test-kernel.
@@ -23,7 +23,7 @@ while [ $# -gt 0 ]; do
 done
 : "${paths:=kernel bpf tun radio}"
 slow=${CARNET_TEST_SLOW:-4}
-scenarios='platoon turn-off'
+scenarios=${CARNET_TEST_SCENARIOS:-platoon turn-off}
 limit=${CARNET_TEST_LIMIT:-6000} # seconds for the whole machine
 here=$PWD
 target=${CARGO_TARGET_DIR:-$here/target}
