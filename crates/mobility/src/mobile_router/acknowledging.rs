@@ -126,8 +126,8 @@ impl MobileRouter {
                 other.members.retain(|m| m.binding != member.binding);
             }
             // Ended since, whether that has been answered or not.
-            overtaken |=
-                self.bindings[member.binding].removed.is_some_and(|it| is_newer(it, update.sequence));
+            let removed = self.bindings[member.binding].removed.take();
+            overtaken |= removed.is_some_and(|it| is_newer(it, update.sequence));
             self.bindings[member.binding].again = overtaken;
         }
     }
