@@ -1,6 +1,7 @@
 //! From the config file to what the station and the platform want to know.
 
 pub mod geonet;
+mod policies;
 
 use std::path::PathBuf;
 
@@ -8,7 +9,9 @@ use carnet_api::config::{Auth, Config, DataplanePath, Registration, Replay};
 use carnet_linux::signal::SignalSource;
 use carnet_linux::{FastPathConfig, Path, PlatformConfig, Ports, WatchedInterface};
 use carnet_mobility::home_agent::{AuthorizedNode, HomeAgentConfig, MultipleCareOfAddresses};
-use carnet_mobility::mobile_router::{MobileRouterConfig, RegistrationMode, SignalThresholds, UplinkConfig};
+use carnet_mobility::mobile_router::{
+    Liveness, MobileRouterConfig, RegistrationMode, SignalThresholds, UplinkConfig,
+};
 use carnet_mobility::{Authentication, ReplayProtection, SecurityAssociation};
 use carnet_station::{MobileRouterSettings, StationConfig};
 use carnet_wire::geonet::GnAddress;
@@ -25,7 +28,7 @@ pub fn station(config: &Config, gn_address: Option<GnAddress>) -> StationConfig 
         home_prefix: agent.home_prefix,
         home_link: agent.home_link.clone(),
         max_lifetime: agent.max_lifetime,
-        force_udp: false,
+        force_udp: agent.udp,
         ipv4_address: agent.ipv4_address,
         multiple_care_of_addresses: MultipleCareOfAddresses::default(),
         nodes: agent
@@ -44,9 +47,9 @@ pub fn station(config: &Config, gn_address: Option<GnAddress>) -> StationConfig 
             home_prefix: router.home_prefix,
             home_agent: router.home_agent,
             home_agent_ipv4: router.home_agent_ipv4,
-            force_udp: false,
-            liveness: None,
-            policies: Vec::new(),
+            force_udp: router.udp,
+            liveness: router.heartbeat.map(|it| Liveness { busy: it.busy, idle: it.idle }),
+            policies: router.policies.iter().map(policies::policy).collect(),
             prefixes: router.prefixes.clone(),
             mode: match router.registration {
                 Registration::Explicit => RegistrationMode::Explicit,
@@ -60,6 +63,7 @@ pub fn station(config: &Config, gn_address: Option<GnAddress>) -> StationConfig 
                 .map(|uplink| UplinkConfig {
                     interface: uplink.interface.clone(),
                     bid: uplink.bid,
+                    cost: u32::from(uplink.cost),
                     priority: u32::from(uplink.priority),
                     signal: uplink
                         .signal

@@ -10,6 +10,9 @@ use super::draft::{Draft, GeonetDraft, HomeAgentDraft, List, MobileRouterDraft};
 use super::errors::Sink;
 use super::reader::At;
 
+/// Flow bindings that one mobile router may have.
+const MAX_FLOWS: usize = 32;
+
 /// Notes everything in a draft that does not go together.
 pub(super) fn check(draft: &Draft, sink: &Sink<'_>) {
     if !draft.has_role {
@@ -83,6 +86,7 @@ fn mobile_router(router: &MobileRouterDraft, sink: &Sink<'_>) {
         }
     }
 
+    policies(router, sink);
     let mut uplinks: Vec<&At<String>> = Vec::new();
     for interface in router.uplinks.iter().flatten().filter_map(|uplink| uplink.interface.as_ref()) {
         match uplinks.iter().find(|other| other.value == interface.value) {
@@ -106,6 +110,52 @@ fn mobile_router(router: &MobileRouterDraft, sink: &Sink<'_>) {
         }
         if let Some(uplink) = uplinks.iter().find(|uplink| uplink.value == interface.value) {
             taken(interface, "an uplink", uplink, sink);
+        }
+    }
+}
+
+/// Policies choose among uplinks that have one.
+fn policies(router: &MobileRouterDraft, sink: &Sink<'_>) {
+    let uplinks = router.uplinks.as_deref().unwrap_or_default();
+    let mut names: Vec<&At<String>> = Vec::new();
+    let mut flows = 0;
+    for policy in router.policies.iter().flatten() {
+        if let Some(name) = &policy.name {
+            match names.iter().find(|other| other.value == name.value) {
+                Some(other) => {
+                    let place = sink.place(other.at);
+                    sink.push(
+                        name.at,
+                        format!("{:?} is the policy at {place}, expected another name", name.value),
+                    );
+                }
+                None => names.push(name),
+            }
+        }
+        if policy.uplinks.items.is_empty() && policy.uplinks.whole {
+            sink.push(policy.at, "the policy has no uplink, expected at least one in `uplinks`".to_owned());
+        }
+        for interface in &policy.uplinks.items {
+            let uplink = uplinks
+                .iter()
+                .find(|uplink| uplink.interface.as_ref().is_some_and(|name| name.value == interface.value));
+            if uplink.is_none_or(|uplink| matches!(uplink.bid, Some(None))) {
+                let message = format!("{:?} is no uplink with a `bid`, expected one", interface.value);
+                sink.push(interface.at, message);
+            }
+        }
+        let count = |length: usize| length.max(1);
+        let ports = policy.ports.as_ref().map_or(0, Vec::len);
+        let dscp = policy.dscp.as_ref().map_or(0, Vec::len);
+        // A port is looked for at either end.
+        let own =
+            count(dscp).saturating_mul(count(policy.prefixes.items.len())).saturating_mul(count(ports * 2));
+        flows += own;
+        if flows > MAX_FLOWS && flows - own <= MAX_FLOWS {
+            let message = format!(
+                "the policies make more than {MAX_FLOWS} flow bindings, expected fewer code points, prefixes or ports"
+            );
+            sink.push(policy.at, message);
         }
     }
 }

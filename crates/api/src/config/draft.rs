@@ -6,6 +6,7 @@
 mod conformance;
 mod geonet;
 mod mib;
+mod policies;
 
 use std::net::{Ipv4Addr, Ipv6Addr};
 use std::path::{Path, PathBuf};
@@ -17,16 +18,20 @@ use toml::de::DeTable;
 use super::errors::Sink;
 use super::reader::{At, Table, Value};
 use super::{
-    AllowedRouter, Auth, Config, Dataplane, DataplanePath, HomeAgent, Key, MobileRouter, Registration,
-    Replay, SignalThresholds, Station, Uplink, schema, values,
+    AllowedRouter, Auth, Config, Dataplane, DataplanePath, Heartbeat, HomeAgent, Key, MobileRouter, Policy,
+    Registration, Replay, SignalThresholds, Station, Uplink, schema, values,
 };
 
 pub(super) use conformance::ConformanceDraft;
 pub(super) use geonet::GeonetDraft;
+pub(super) use policies::PolicyDraft;
 
 const DEFAULT_MAX_LIFETIME: Duration = Duration::from_secs(600);
 const DEFAULT_LIFETIME: Duration = Duration::from_secs(60);
 const DEFAULT_PRIORITY: u8 = 10;
+/// A path that leads nowhere is noticed within a second.
+const DEFAULT_HEARTBEAT: Duration = Duration::from_millis(250);
+const DEFAULT_HEARTBEAT_IDLE: Duration = Duration::from_secs(1);
 /// RFC 4285 5.1 and 6: a default of 7 s.
 const DEFAULT_WINDOW: Duration = Duration::from_secs(7);
 
@@ -50,6 +55,7 @@ pub(super) struct Draft {
 pub(super) struct HomeAgentDraft {
     pub address: Option<At<Ipv6Addr>>,
     ipv4_address: Option<Option<Ipv4Addr>>,
+    udp: Option<bool>,
     pub home_prefix: Option<At<Ipv6Net>>,
     pub home_link: Option<Option<At<String>>>,
     max_lifetime: Option<Duration>,
@@ -71,6 +77,10 @@ pub(super) struct MobileRouterDraft {
     pub home_prefix: Option<At<Ipv6Net>>,
     pub home_agent: Option<At<Ipv6Addr>>,
     home_agent_ipv4: Option<Option<Ipv4Addr>>,
+    udp: Option<bool>,
+    heartbeat: Option<Option<Option<Duration>>>,
+    heartbeat_idle: Option<Duration>,
+    pub policies: Option<Vec<PolicyDraft>>,
     pub prefixes: List<Ipv6Net>,
     registration: Option<Registration>,
     lifetime: Option<Duration>,
@@ -84,6 +94,7 @@ pub(super) struct MobileRouterDraft {
 pub(super) struct UplinkDraft {
     pub interface: Option<At<String>>,
     pub bid: Option<Option<At<u16>>>,
+    cost: Option<u16>,
     priority: Option<u8>,
     signal: Option<Option<SignalThresholds>>,
     signal_file: Option<Option<PathBuf>>,
@@ -207,6 +218,7 @@ impl HomeAgentDraft {
         HomeAgentDraft {
             address: address(table, "address"),
             ipv4_address: ipv4_address(table, "ipv4_address"),
+            udp: boolean(table, "udp", false),
             home_prefix: prefix(table, "home_prefix"),
             home_link: match table.get("home_link") {
                 Some(value) => value.parse(values::INTERFACE, values::interface).map(Some),
@@ -231,6 +243,7 @@ impl HomeAgentDraft {
         Some(HomeAgent {
             address: self.address?.value,
             ipv4_address: self.ipv4_address?,
+            udp: self.udp?,
             home_prefix: self.home_prefix?.value,
             home_link: self.home_link?.map(|link| link.value),
             max_lifetime: self.max_lifetime?,
@@ -286,6 +299,16 @@ impl MobileRouterDraft {
             home_prefix: prefix(table, "home_prefix"),
             home_agent,
             home_agent_ipv4: ipv4_address(table, "home_agent_ipv4"),
+            udp: boolean(table, "udp", false),
+            heartbeat: match table.get("heartbeat") {
+                Some(value) if value.as_str() == Some("off") => Some(Some(None)),
+                Some(value) => value
+                    .parse("a duration such as \"250ms\", or \"off\"", values::heartbeat)
+                    .map(|interval| Some(Some(interval.value))),
+                None => Some(None),
+            },
+            heartbeat_idle: duration(table, "heartbeat_idle", DEFAULT_HEARTBEAT_IDLE, values::heartbeat),
+            policies: policies::policies(table.get("policy")),
             prefixes: prefixes(table),
             registration: match table.get("registration") {
                 Some(value) => value.word(&words, &[]).map(|registration| registration.value),
@@ -303,7 +326,17 @@ impl MobileRouterDraft {
     }
 
     fn finish(self) -> Option<MobileRouter> {
+        let uplinks = self.uplinks?.into_iter().map(UplinkDraft::finish).collect::<Option<Vec<Uplink>>>()?;
+        let idle = self.heartbeat_idle?;
+        let interval = match self.heartbeat? {
+            Some(interval) => interval,
+            // By themselves where several paths have to be told from each other.
+            None => uplinks.iter().any(|uplink| uplink.bid.is_some()).then_some(DEFAULT_HEARTBEAT),
+        };
         Some(MobileRouter {
+            udp: self.udp?,
+            heartbeat: interval.map(|busy| Heartbeat { busy, idle: idle.max(busy) }),
+            policies: self.policies?.into_iter().map(PolicyDraft::finish).collect::<Option<Vec<Policy>>>()?,
             home_address: self.home_address?.value,
             home_prefix: self.home_prefix?.value,
             home_agent: self.home_agent?.value,
@@ -314,7 +347,7 @@ impl MobileRouterDraft {
             lan: self.lan.finish()?,
             advertise: self.advertise?,
             auth: self.auth?,
-            uplinks: self.uplinks?.into_iter().map(UplinkDraft::finish).collect::<Option<Vec<Uplink>>>()?,
+            uplinks,
         })
     }
 }
@@ -336,6 +369,10 @@ impl UplinkDraft {
                 Some(value) => value.integer(1, 127).and_then(|n| u8::try_from(n.value).ok()),
                 None => Some(DEFAULT_PRIORITY),
             },
+            cost: match table.get("cost") {
+                Some(value) => value.integer(0, 65_535).and_then(|cost| u16::try_from(cost.value).ok()),
+                None => Some(0),
+            },
             signal: match table.get("signal") {
                 Some(value) => value.table(&schema::SIGNAL).and_then(|table| thresholds(&table)).map(Some),
                 None => Some(None),
@@ -348,6 +385,7 @@ impl UplinkDraft {
         Some(Uplink {
             interface: self.interface?.value,
             bid: self.bid?.map(|bid| bid.value),
+            cost: self.cost?,
             priority: self.priority?,
             signal: self.signal?,
             signal_file: self.signal_file?,
@@ -373,6 +411,11 @@ fn thresholds(table: &Table<'_>) -> Option<SignalThresholds> {
 /// An address that has to be there.
 fn address(table: &Table<'_>, name: &'static str) -> Option<At<Ipv6Addr>> {
     table.need(name, values::ADDRESS)?.parse(values::ADDRESS, values::address)
+}
+
+/// A boolean with a default.
+fn boolean(table: &Table<'_>, name: &'static str, default: bool) -> Option<bool> {
+    table.get(name).map_or(Some(default), |value| value.boolean())
 }
 
 /// An optional IPv4 address; the outer `None` means that it is wrong.

@@ -22,6 +22,7 @@ mod tests;
 
 use std::fmt;
 use std::net::{Ipv4Addr, Ipv6Addr};
+use std::ops::RangeInclusive;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
@@ -100,6 +101,8 @@ pub struct HomeAgent {
     pub address: Ipv6Addr,
     /// Address of this machine at which mobile routers in IPv4 networks register; `None`: they cannot.
     pub ipv4_address: Option<Ipv4Addr>,
+    /// Inside IPv4 always UDP.
+    pub udp: bool,
     /// Prefix of the home link.
     pub home_prefix: Ipv6Net,
     /// Interface of the home link; `None` for a virtual one.
@@ -134,6 +137,10 @@ pub struct MobileRouter {
     pub home_agent: Ipv6Addr,
     /// IPv4 address of the home agent, for uplinks without IPv6; `None`: they cannot be used.
     pub home_agent_ipv4: Option<Ipv4Addr>,
+    /// Inside IPv4 always UDP.
+    pub udp: bool,
+    /// Heartbeats on paths that carry traffic and on others; `None` for none.
+    pub heartbeat: Option<Heartbeat>,
     /// Mobile network prefixes; empty for a plain mobile node.
     pub prefixes: Vec<Ipv6Net>,
     /// How the prefixes are registered.
@@ -148,6 +155,58 @@ pub struct MobileRouter {
     pub auth: Auth,
     /// The uplinks in the order of the file, at least one.
     pub uplinks: Vec<Uplink>,
+    /// Which packets take which uplinks, in the order of the file.
+    pub policies: Vec<Policy>,
+}
+
+/// Between two heartbeats to the home agent.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Heartbeat {
+    /// On a path that carries traffic.
+    pub busy: Duration,
+    /// On another.
+    pub idle: Duration,
+}
+
+/// `[[mobile_router.policy]]`: packets that match every field that is given.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Policy {
+    /// Its name; no two have the same.
+    pub name: String,
+    /// DiffServ code points; any when empty.
+    pub dscp: Vec<u8>,
+    /// Protocol.
+    pub protocol: Option<PolicyProtocol>,
+    /// Ports at either end; any when empty.
+    pub ports: Vec<RangeInclusive<u16>>,
+    /// Prefixes of the hosts at the other end; any when empty.
+    pub prefixes: Vec<Ipv6Net>,
+    /// What becomes of the packets.
+    pub action: PolicyAction,
+    /// Uplinks with a `bid`, the preferred first, at least one.
+    pub uplinks: Vec<String>,
+}
+
+/// `protocol` of a policy.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum PolicyProtocol {
+    /// 6.
+    Tcp,
+    /// 17.
+    Udp,
+    /// 58.
+    Icmpv6,
+}
+
+/// `action` of a policy.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum PolicyAction {
+    /// The first of its uplinks that lives.
+    Failover,
+    /// Each conversation one of them.
+    Balance,
+    /// Each packet all of them; the first copy counts.
+    Duplicate,
 }
 
 /// `mobile_router.registration`: how the home agent learns the prefixes (RFC 3963 5.2).
@@ -167,6 +226,8 @@ pub struct Uplink {
     pub interface: String,
     /// Binding Identifier (RFC 5648); `None`: it shares the plain binding with all such uplinks.
     pub bid: Option<u16>,
+    /// Of two uplinks of one priority the cheaper is better.
+    pub cost: u16,
     /// Lower wins; among equals the first in the file.
     pub priority: u8,
     /// When it is taken and left by its signal; `None`: that is no matter.

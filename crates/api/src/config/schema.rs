@@ -74,6 +74,7 @@ pub(super) const HOME_AGENT: Section = Section {
     keys: &[
         key("address", "address", "required"),
         key("ipv4_address", "IPv4 address", "none"),
+        key("udp", "boolean", "false"),
         key("home_prefix", "prefix", "required"),
         key("home_link", "interface", "none"),
         key("max_lifetime", "lifetime", "\"10m\""),
@@ -105,6 +106,9 @@ pub(super) const MOBILE_ROUTER: Section = Section {
         key("home_prefix", "prefix", "required"),
         key("home_agent", "address", "required"),
         key("home_agent_ipv4", "IPv4 address", "none"),
+        key("udp", "boolean", "false"),
+        key("heartbeat", "duration or \"off\"", "none"),
+        key("heartbeat_idle", "duration", "\"1s\""),
         key("prefixes", "array of prefixes", "[]"),
         key("registration", "\"explicit\" or \"implicit\"", "\"explicit\""),
         key("lifetime", "lifetime", "\"60s\""),
@@ -112,6 +116,7 @@ pub(super) const MOBILE_ROUTER: Section = Section {
         key("advertise", "boolean", "true"),
         key("auth", "auth", "required"),
         key("uplink", "tables", "required"),
+        key("policy", "tables", "none"),
     ],
     later: &[],
 };
@@ -123,9 +128,26 @@ pub(super) const UPLINK: Section = Section {
     keys: &[
         key("interface", "interface", "required"),
         key("bid", "integer, 1 to 65535", "none"),
+        key("cost", "integer, 0 to 65535", "0"),
         key("priority", "integer, 1 to 127", "10"),
         key("signal", "signal", "none"),
         key("signal_file", "path", "none"),
+    ],
+    later: &[],
+};
+
+/// `[[mobile_router.policy]]`
+pub(super) const POLICY: Section = Section {
+    header: "[[mobile_router.policy]]",
+    path: "mobile_router.policy",
+    keys: &[
+        key("name", "name", "required"),
+        key("dscp", "array of integers, 0 to 63", "[]"),
+        key("protocol", "\"tcp\", \"udp\" or \"icmpv6\"", "none"),
+        key("ports", "array of ports", "[]"),
+        key("prefixes", "array of prefixes", "[]"),
+        key("action", "\"failover\", \"balance\" or \"duplicate\"", "required"),
+        key("uplinks", "array of interfaces", "required"),
     ],
     later: &[],
 };
@@ -284,13 +306,14 @@ pub(super) const CONFORMANCE: Section = Section {
 
 /// All tables but the top.
 #[cfg(test)]
-pub(super) const SECTIONS: [&Section; 15] = [
+pub(super) const SECTIONS: [&Section; 16] = [
     &STATION,
     &DATAPLANE,
     &HOME_AGENT,
     &ALLOWED_ROUTER,
     &MOBILE_ROUTER,
     &UPLINK,
+    &POLICY,
     &SIGNAL,
     &AUTH,
     &GEONET,

@@ -3,6 +3,7 @@
 mod errors;
 mod geonet;
 mod page;
+mod policies;
 mod together;
 
 use std::time::Duration;
@@ -158,6 +159,7 @@ fn every_key_arrives() {
             ipv4_address: Some(std::net::Ipv4Addr::new(192, 0, 2, 2)),
             home_prefix: net("2001:db8:2::/64"),
             home_link: Some("h0".into()),
+            udp: false,
             max_lifetime: Duration::from_secs(5400),
             preference: 10,
             mobile_routers: vec![
@@ -182,6 +184,9 @@ fn every_key_arrives() {
             home_prefix: net("2001:db8:1::/64"),
             home_agent: ip("2001:db8:1::1"),
             home_agent_ipv4: Some(std::net::Ipv4Addr::new(192, 0, 2, 1)),
+            udp: false,
+            heartbeat: None,
+            policies: Vec::new(),
             prefixes: vec![net("2001:db8:a::/64")],
             registration: Registration::Implicit,
             lifetime: Duration::from_secs(60),
@@ -192,6 +197,7 @@ fn every_key_arrives() {
                 Uplink {
                     interface: "wlan0".into(),
                     bid: None,
+                    cost: 0,
                     priority: 127,
                     signal: Some(SignalThresholds { good: -49, poor: -69 }),
                     signal_file: None,
@@ -199,6 +205,7 @@ fn every_key_arrives() {
                 Uplink {
                     interface: "wwan0".into(),
                     bid: None,
+                    cost: 0,
                     priority: 10,
                     signal: None,
                     signal_file: Some("/run/modem/signal".into()),

@@ -68,6 +68,15 @@ pub(super) fn address(text: &str) -> Result<Ipv6Addr, String> {
     }
 }
 
+/// Between two heartbeats.
+pub(super) fn heartbeat(text: &str) -> Result<Duration, String> {
+    let interval = duration(text)?;
+    if interval < Duration::from_millis(50) || interval > Duration::from_secs(3600) {
+        return Err(format!("{text:?} is out of range, expected 50ms to 1h"));
+    }
+    Ok(interval)
+}
+
 /// A unicast prefix without host bits.
 pub(super) fn prefix(text: &str) -> Result<Ipv6Net, String> {
     let prefix: Ipv6Net = text.parse().map_err(|_| {

@@ -1,0 +1,67 @@
+//! Binding identifiers, IPv4, heartbeats and policies.
+
+use std::time::Duration;
+
+use super::super::{Heartbeat, PolicyAction, PolicyProtocol};
+use super::{Config, SMALL_ROUTER, parse};
+
+const UPLINKS: &str = r#"uplink = [{ interface = "wlan0", bid = 1 }, { interface = "wwan0", bid = 2, cost = 3 }, { interface = "s0" }]"#;
+
+fn router(more: &str) -> String {
+    SMALL_ROUTER.replace(r#"uplink = [{ interface = "wlan0" }]"#, &format!("{UPLINKS}\n{more}"))
+}
+
+fn errors(text: &str) -> String {
+    Config::parse(&router(text), "c.toml").expect_err("an error").to_string()
+}
+
+#[test]
+fn heartbeats_come_with_identifiers() {
+    let heartbeat = |text: &str| parse(text).mobile_router.expect("a router").heartbeat;
+    let every =
+        |busy, idle| Some(Heartbeat { busy: Duration::from_millis(busy), idle: Duration::from_millis(idle) });
+    assert_eq!(heartbeat(SMALL_ROUTER), None);
+    assert_eq!(heartbeat(&router("")), every(250, 1000));
+    assert_eq!(heartbeat(&router("heartbeat = \"off\"")), None);
+    assert_eq!(heartbeat(&router("heartbeat = \"5s\"")), every(5000, 5000));
+    assert_eq!(heartbeat(&router("heartbeat = \"100ms\"\nheartbeat_idle = \"30s\"")), every(100, 30_000));
+    assert!(errors("heartbeat = \"1ms\"").contains("expected 50ms to 1h"));
+}
+
+#[test]
+fn uplinks_and_policies() {
+    let policy = "[[mobile_router.policy]]\nname = \"video\"\ndscp = [46, 0]\nprotocol = \"udp\"\n\
+                  ports = [5000, \"6000-6010\"]\nprefixes = [\"2001:db8:100::/48\"]\naction = \"balance\"\n\
+                  uplinks = [\"wwan0\", \"wlan0\"]\n";
+    let router = parse(&router(&format!("home_agent_ipv4 = \"192.0.2.1\"\nudp = true\n{policy}")));
+    let router = router.mobile_router.expect("a router");
+    assert_eq!(router.home_agent_ipv4, Some([192, 0, 2, 1].into()));
+    assert!(router.udp);
+    let uplinks: Vec<_> = router.uplinks.iter().map(|uplink| (uplink.bid, uplink.cost)).collect();
+    assert_eq!(uplinks, [(Some(1), 0), (Some(2), 3), (None, 0)]);
+    let [policy] = &router.policies[..] else { panic!("{:?}", router.policies) };
+    assert_eq!(policy.dscp, [46, 0]);
+    assert_eq!(policy.protocol, Some(PolicyProtocol::Udp));
+    assert_eq!(policy.ports, [5000..=5000, 6000..=6010]);
+    assert_eq!(policy.action, PolicyAction::Balance);
+    assert_eq!(policy.uplinks, ["wwan0", "wlan0"]);
+}
+
+#[test]
+fn what_is_wrong_with_a_policy() {
+    let policy = |text: &str| {
+        errors(&format!("[[mobile_router.policy]]\nname = \"a\"\naction = \"failover\"\n{text}\n"))
+    };
+    assert!(policy("uplinks = []").contains("the policy has no uplink"));
+    assert!(policy("uplinks = [\"s0\"]").contains("\"s0\" is no uplink with a `bid`"));
+    assert!(policy("uplinks = [\"eth9\"]").contains("\"eth9\" is no uplink with a `bid`"));
+    assert!(policy("").contains("`mobile_router.policy.uplinks` is missing"));
+    assert!(policy("uplinks = [\"wlan0\"]\nports = [0]").contains("0 is out of range"));
+    assert!(policy("uplinks = [\"wlan0\"]\nports = [\"9-5\"]").contains("is no range of ports"));
+    assert!(policy("uplinks = [\"wlan0\"]\ndscp = [64]").contains("64 is out of range"));
+    let ports: Vec<String> = (1..=17).map(|port| port.to_string()).collect();
+    let many = policy(&format!("uplinks = [\"wlan0\"]\nports = [{}]", ports.join(", ")));
+    assert!(many.contains("more than 32 flow bindings"), "{many}");
+    let twice = "[[mobile_router.policy]]\nname = \"a\"\naction = \"failover\"\nuplinks = [\"wlan0\"]\n";
+    assert!(policy(&format!("uplinks = [\"wlan0\"]\n{twice}")).contains("expected another name"));
+}
