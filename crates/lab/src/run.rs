@@ -199,6 +199,7 @@ impl Testbed {
                 station.watch(&self.events)?;
             }
         }
+        topology::add_station_routes(&self.scenario)?;
         for station in &self.stations {
             let bindings = self.scenario.nodes.get(&station.node).map_or(0, |n| n.bindings);
             if bindings == 0 {
@@ -265,7 +266,7 @@ impl Testbed {
         self.sleep_until(begin - traffic::LEAD, &mut Flows::default(), &mut Samples::default())?;
         let end = begin + scaled(self.scenario.timetable.duration.0);
         let (scenario, stations) = (&self.scenario, &self.stations);
-        let mut flows = traffic::start(scenario, &self.addresses, stations, begin, end, &self.logs)?;
+        let mut flows = traffic::start(scenario, &self.addresses, stations, begin, end, scaled, &self.logs)?;
         console::step(&format!("traffic flows; the timetable takes {} s", (end - begin) / SECOND));
         self.sleep_until(begin, &mut flows, &mut Samples::default())?;
         if let Some(emulator) = &self.emulator {

@@ -114,6 +114,9 @@ pub struct Node {
     /// Static routes, as for `ip route add`.
     #[serde(default)]
     pub routes: Vec<String>,
+    /// The same, put in when the stations are there: through interfaces that carnet makes.
+    #[serde(default)]
+    pub station_routes: Vec<String>,
     /// Rules of nftables, as for `nft -f`.
     #[serde(default)]
     pub nft: Option<String>,
@@ -150,6 +153,9 @@ pub struct Link {
     /// Name of the bridge that joins them.
     #[serde(default)]
     pub bridge: Option<String>,
+    /// Ends of a bridge that do not hear each other, only the other ends.
+    #[serde(default)]
+    pub isolated: Vec<Spanned<End>>,
     /// What the link is, for the topology picture.
     #[serde(default)]
     pub label: String,

@@ -224,3 +224,18 @@ fn the_scenarios_of_the_repository_are_good() {
         load(&folder.join(name)).expect("is good");
     }
 }
+
+#[test]
+fn only_ends_of_a_bridge_are_isolated_and_probes_have_room() {
+    let told = fault("ends = [\"a:e0\", \"b:e0\"]", "ends = [\"a:e0\", \"b:e0\"]\nisolated = [\"a:e0\"]");
+    assert_eq!(told, "s.toml:9:13: a:e0 is no end of this bridge");
+    let bridge = "bridge = \"air\"\nends = [\"a:e0\", \"b:e0\"]\nisolated = ";
+    let told = fault("ends = [\"a:e0\", \"b:e0\"]", &format!("{bridge}[\"b:e1\"]"));
+    assert_eq!(told, "s.toml:10:13: b:e1 is no end of this bridge");
+    let good = GOOD.replacen("ends = [\"a:e0\", \"b:e0\"]", &format!("{bridge}[\"b:e0\"]"), 1);
+    parse(Path::new("s.toml"), &good).expect("is good");
+    let probe =
+        "[[traffic.probe]]\nname = \"p\"\nbetween = [\"a\", \"b\"]\nrate = 10\nsize = 23\n[timetable]";
+    let told = fault("[timetable]", probe);
+    assert_eq!(told, "s.toml:13:8: a probe has 24 octets at least, \"p\" has fewer");
+}

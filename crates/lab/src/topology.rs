@@ -123,6 +123,9 @@ fn link_commands(scenario: &Scenario) -> String {
                     mac(e),
                     end.node
                 );
+                if link.isolated.iter().any(|other| other.get_ref() == *end) {
+                    commands += &format!("link set {port} type bridge_slave isolated on\n");
+                }
             }
         } else if link.emulation.is_some() {
             for (e, end) in ends.iter().enumerate() {
@@ -229,6 +232,15 @@ fn node_commands(name: &str, node: &Node, scenario: &Scenario) -> (String, Strin
         *family += &format!("route add {route}\n");
     }
     (commands, four)
+}
+
+/// The routes that go through interfaces of the stations.
+pub fn add_station_routes(scenario: &Scenario) -> anyhow::Result<()> {
+    for (name, node) in scenario.nodes.iter().filter(|(_, node)| !node.station_routes.is_empty()) {
+        let commands = node.station_routes.iter().map(|route| format!("route add {route}\n"));
+        batch(Some(name), &commands.collect::<String>())?;
+    }
+    Ok(())
 }
 
 /// Runs commands of `ip -6 -batch` in a node, or in the lab's own namespace.

@@ -26,11 +26,11 @@ fn carnet() -> Option<PathBuf> {
 /// Runs a scenario until all its expectations hold, at most three times: they bound times, and a machine that is
 /// busy with something else may be late once. What is really broken is broken each time.
 fn holds(test: &str, scenario: &str, who: As) {
-    holds_over(test, scenario, who, "auto");
+    holds_over(test, scenario, who, &["--path", "auto"]);
 }
 
-/// The same over one of the data paths.
-fn holds_over(test: &str, scenario: &str, who: As, path: &str) {
+/// The same with options of the command line, one of the data paths for example.
+fn holds_over(test: &str, scenario: &str, who: As, options: &[&str]) {
     let _one = ONE.lock().unwrap_or_else(|e| e.into_inner());
     let Some(carnet) = carnet() else {
         return skipped(test, "the carnet program is not built: cargo build -p carnet");
@@ -42,7 +42,9 @@ fn holds_over(test: &str, scenario: &str, who: As, path: &str) {
     let mut told = String::new();
     let held = (1..=3).any(|attempt| {
         let run = command(who, Path::new(LAB))
-            .args(["run", scenario, "--quick", "--path", path, "--out"])
+            .args(["run", scenario, "--quick"])
+            .args(options)
+            .arg("--out")
             .arg(&out)
             .arg("--carnet")
             .arg(&carnet)
@@ -75,12 +77,21 @@ fn two_uplinks_as_root() {
 
 #[test]
 fn two_uplinks_over_the_tun_device() {
-    holds_over("two_uplinks_over_the_tun_device", "two-uplinks", As::Root, "tun");
+    holds_over("two_uplinks_over_the_tun_device", "two-uplinks", As::Root, &["--path", "tun"]);
 }
 
 #[test]
 fn two_uplinks_over_xdp() {
-    holds_over("two_uplinks_over_xdp", "two-uplinks", As::Root, "xdp");
+    holds_over("two_uplinks_over_xdp", "two-uplinks", As::Root, &["--path", "xdp"]);
+}
+
+/// That nothing is lost and nothing comes twice; how much later packets come is for an idle machine and a release build.
+#[test]
+fn hosts_reach_each_other_over_geonetworking_over_one_hop_and_two() {
+    let test = "hosts_reach_each_other_over_geonetworking_over_one_hop_and_two";
+    for scenario in ["v2v-one-hop", "v2v-two-hops"] {
+        holds_over(test, scenario, As::Root, &["--slow"]);
+    }
 }
 
 #[test]

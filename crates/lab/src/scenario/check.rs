@@ -31,6 +31,12 @@ pub(super) fn check(scenario: &Scenario, folder: Option<&Path>) -> Result<(), Wr
             }
             _ => {}
         }
+        for end in &link.isolated {
+            let known = link.ends.iter().any(|other| other.get_ref() == end.get_ref());
+            if link.bridge.is_none() || !known {
+                return Err((end.span(), format!("{} is no end of this bridge", end.get_ref())));
+            }
+        }
         for end in &link.ends {
             let name = Spanned::new(end.span(), end.get_ref().node.clone());
             node(&name)?;
@@ -71,6 +77,12 @@ pub(super) fn check(scenario: &Scenario, folder: Option<&Path>) -> Result<(), Wr
     flows.extend(
         t.probe.iter().flat_map(|p| [(p.name.as_str(), &p.between.0), (p.name.as_str(), &p.between.1)]),
     );
+    if let Some(probe) = t.probe.iter().find(|probe| *probe.size.get_ref() < 24) {
+        return Err((
+            probe.size.span(),
+            format!("a probe has 24 octets at least, {:?} has fewer", probe.name),
+        ));
+    }
     for (flow, end) in flows {
         let n = node(end)?;
         if n.autoconf.is_none() && n.addresses.is_empty() {

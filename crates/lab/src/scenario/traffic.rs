@@ -41,6 +41,9 @@ pub struct Ping {
     pub to: Spanned<String>,
     /// Time between two requests.
     pub interval: Duration,
+    /// Octets of data in a request; what ping has unless given.
+    #[serde(default)]
+    pub size: Option<u16>,
 }
 
 /// A TCP transfer.
@@ -93,6 +96,16 @@ pub struct Probe {
     pub between: (Spanned<String>, Spanned<String>),
     /// Packets a second in each direction.
     pub rate: u32,
+    /// Octets of data in a packet, 24 at least.
+    #[serde(default = "probe_size")]
+    pub size: Spanned<u16>,
+    /// When it begins in the timetable; before that, unless given.
+    #[serde(default)]
+    pub begin: Option<Duration>,
+}
+
+fn probe_size() -> Spanned<u16> {
+    Spanned::new(0..0, 64)
 }
 
 /// A ping over GeoNetworking.

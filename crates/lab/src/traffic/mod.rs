@@ -55,13 +55,15 @@ pub struct Seen {
     pub broadcasts: Vec<Broadcasts>,
 }
 
-/// Starts all traffic; the timetable will begin at `begin` and end at `end`.
+/// Starts all traffic; the timetable will begin at `begin` and end at `end`, with
+/// its times `scaled`.
 pub fn start(
     scenario: &Scenario,
     addresses: &BTreeMap<String, Ipv6Addr>,
     stations: &[Station],
     begin: u64,
     end: u64,
+    scaled: impl Fn(u64) -> u64,
     folder: &Path,
 ) -> anyhow::Result<Flows> {
     let address = |node: &str| {
@@ -71,7 +73,7 @@ pub fn start(
     let own = std::env::current_exe()?;
     for (p, probe) in scenario.traffic.probe.iter().enumerate() {
         let nodes = [probe.between.0.get_ref(), probe.between.1.get_ref()];
-        let first = begin - LEAD + SECOND;
+        let first = probe.begin.map_or(begin - LEAD + SECOND, |at| begin + scaled(at.0));
         let count = (end + TAIL - first) * u64::from(probe.rate) / SECOND;
         let files = nodes.map(|n| folder.join(format!("probe-{}-{n}.json", probe.name)));
         let run = |own_end: usize| -> anyhow::Result<Daemon> {
@@ -81,6 +83,7 @@ pub fn start(
                 .args(["--peer", &address(nodes[1 - own_end])?.to_string()])
                 .args(["--port", &(7700 + p).to_string()])
                 .args(["--rate", &probe.rate.to_string()])
+                .args(["--size", &probe.size.get_ref().to_string()])
                 .args(["--count", &count.to_string()])
                 .args(["--start", &first.to_string()])
                 .arg("--output")
@@ -95,7 +98,11 @@ pub fn start(
         let (from, to) = (ping.from.get_ref(), ping.to.get_ref());
         let interval = format!("{:.4}", ping.interval.seconds());
         let mut command = in_node(from, tools::path("ping"));
-        command.env("LC_ALL", "C").args(["-6", "-D", "-n", "-i", &interval, &address(to)?.to_string()]);
+        command.env("LC_ALL", "C").args(["-6", "-D", "-n", "-i", &interval]);
+        if let Some(size) = ping.size {
+            command.args(["-s", &size.to_string()]);
+        }
+        command.arg(address(to)?.to_string());
         let log = folder.join(format!("ping-{}.log", ping.name));
         let daemon = Daemon::start(&format!("ping in node {from}"), &log, &mut command)?;
         flows.pings.push((ping.clone(), daemon));

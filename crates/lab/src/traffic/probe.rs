@@ -22,8 +22,8 @@ use crate::clock::{self, MILLISECOND, SECOND};
 
 /// Mark at the head of every packet.
 const MAGIC: &[u8; 8] = b"carnetpb";
-/// Length of a probe packet's payload, in octets.
-const LENGTH: usize = 64;
+/// Octets of a probe packet that mean something.
+const LENGTH: usize = 24;
 /// How long after the last packet the receiver waits for stragglers.
 const LINGER: u64 = SECOND;
 
@@ -39,6 +39,9 @@ pub struct ProbeArgs {
     /// Packets a second.
     #[arg(long)]
     pub rate: u32,
+    /// Octets of data in each, 24 at least.
+    #[arg(long, default_value_t = 64)]
+    pub size: u16,
     /// Number of packets.
     #[arg(long)]
     pub count: u64,
@@ -111,6 +114,7 @@ fn send(socket: &std::net::UdpSocket, args: &ProbeArgs) -> (Vec<u64>, u64) {
     // A sleep ends within 1 us of its time instead of the usual 50.
     let _ = prctl::set_timerslack(1000);
     let peer = SocketAddrV6::new(args.peer, args.port, 0, 0);
+    let mut packet = vec![0; usize::from(args.size).max(LENGTH)];
     let mut sent = Vec::with_capacity(args.count as usize);
     let mut refused = 0;
     for seq in 0..args.count {
@@ -118,14 +122,17 @@ fn send(socket: &std::net::UdpSocket, args: &ProbeArgs) -> (Vec<u64>, u64) {
         let now = clock::monotonic();
         sent.push(now);
         // What the kernel does not take never arrives, and is counted as lost there.
-        refused += u64::from(socket.send_to(&encode(seq, now), peer).is_err());
+        if let Some(head) = packet.first_chunk_mut() {
+            *head = encode(seq, now);
+        }
+        refused += u64::from(socket.send_to(&packet, peer).is_err());
     }
     (sent, refused)
 }
 
 fn receive(socket: &std::net::UdpSocket, done: &AtomicBool) -> Vec<(u64, u64)> {
     let mut received = Vec::with_capacity(1 << 17);
-    let mut buffer = [0; 2048];
+    let mut buffer = vec![0; usize::from(u16::MAX)];
     while !done.load(Ordering::Relaxed) {
         // Errors are the timeout, or an ICMPv6 error about a packet of ours.
         let Ok((length, _)) = socket.recv_from(&mut buffer) else { continue };
@@ -181,6 +188,7 @@ mod tests {
         let args = ProbeArgs {
             peer: Ipv6Addr::LOCALHOST,
             port: 47_311,
+            size: 1900,
             rate: 1000,
             count: 50,
             start: clock::monotonic() + 20 * MILLISECOND,
