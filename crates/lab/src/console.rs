@@ -21,7 +21,8 @@ pub fn summary(results: &Results, out: &Path) {
     println!();
     let w = width(&mut results.headline.iter().map(|h| h.label.chars().count()));
     for h in &results.headline {
-        println!("  {:w$}  {}", h.label, shown(h.value, &h.unit));
+        let beside = if h.beside.is_empty() { String::new() } else { format!("   ({})", h.beside) };
+        println!("  {:w$}  {}{beside}", h.label, shown(h.value, &h.unit));
     }
     println!();
     let w = width(&mut results.expectations.iter().map(|e| e.what.chars().count()));

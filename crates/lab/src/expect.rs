@@ -87,15 +87,14 @@ fn judge_one(e: &Expect, metrics: &Metrics, judging: &Judging<'_>) -> Judged {
         outcome: Outcome::Fail,
         why: None,
     };
-    let extra = match &e.plus {
-        None => Some(0.0),
-        Some(name) => get(RUN, name),
-    };
-    let added = extra.unwrap_or(0.0);
+    let other =
+        |name: &Option<String>, without: f64| name.as_ref().map_or(Some(without), |name| get(RUN, name));
+    let (factor, extra) = (other(&e.times, 1.0), other(&e.plus, 0.0));
+    let bound = |b: f64| b * factor.unwrap_or(1.0) + extra.unwrap_or(0.0);
     let bounds = [("", e.equals), ("below ", e.below), ("at most ", e.at_most), ("at least ", e.at_least)];
     let words: Vec<String> = bounds
         .iter()
-        .filter_map(|(word, bound)| bound.map(|b| format!("{word}{}", shown(Some(b + added), &e.unit))))
+        .filter_map(|(word, value)| value.map(|b| format!("{word}{}", shown(Some(bound(b)), &e.unit))))
         .collect();
     judged.expected = words.join(", ");
     if let Some(why) = judging.skipped(e) {
@@ -107,14 +106,15 @@ fn judge_one(e: &Expect, metrics: &Metrics, judging: &Judging<'_>) -> Judged {
         judged.why = Some("not measured".into());
         return judged;
     };
-    if extra.is_none() {
-        judged.why = Some(format!("{} was not measured", e.plus.as_deref().unwrap_or_default()));
+    let missing = [(&e.plus, extra), (&e.times, factor)].into_iter().find(|(_, value)| value.is_none());
+    if let Some((name, _)) = missing {
+        judged.why = Some(format!("{} was not measured", name.as_deref().unwrap_or_default()));
         return judged;
     }
-    let holds = e.equals.is_none_or(|b| (value - (b + added)).abs() < 1e-9)
-        && e.below.is_none_or(|b| value < b + added)
-        && e.at_most.is_none_or(|b| value <= b + added)
-        && e.at_least.is_none_or(|b| value >= b + added);
+    let holds = e.equals.is_none_or(|b| (value - bound(b)).abs() < 1e-9)
+        && e.below.is_none_or(|b| value < bound(b))
+        && e.at_most.is_none_or(|b| value <= bound(b))
+        && e.at_least.is_none_or(|b| value >= bound(b));
     judged.outcome = if holds { Outcome::Pass } else { Outcome::Fail };
     judged
 }
@@ -186,7 +186,12 @@ mod tests {
         let with = Expect { plus: Some("rtt".into()), ..e.clone() };
         assert_eq!(outcome(&with), Outcome::Pass);
         assert_eq!(judge_one(&with, &metrics(), &ALL).expected, "below 100.5");
-        assert_eq!(outcome(&Expect { plus: Some("none".into()), ..e }), Outcome::Fail);
+        assert_eq!(outcome(&Expect { plus: Some("none".into()), ..e.clone() }), Outcome::Fail);
+        // 250 times 0.5 ms, and once more with these added.
+        let times = Expect { below: Some(250.0), times: Some("rtt".into()), ..e };
+        assert_eq!(judge_one(&times, &metrics(), &LITTLE).expected, "below 125");
+        assert_eq!(outcome(&times), Outcome::Pass);
+        assert_eq!(outcome(&Expect { times: Some("none".into()), ..times }), Outcome::Fail);
     }
 
     #[test]

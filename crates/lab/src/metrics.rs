@@ -38,6 +38,7 @@ pub fn of_traffic(seen: &Seen, sections: &[Section]) -> Metrics {
                 both.lost += s.lost;
                 both.duplicated += s.duplicated;
                 both.reordered += s.reordered;
+                both.reordered_by = both.reordered_by.max(s.reordered_by);
                 both.outage = both.outage.max(s.outage);
                 both.delays.extend(&s.delays);
             }
@@ -84,6 +85,7 @@ fn flow_metrics(m: &mut BTreeMap<String, f64>, name: &str, s: &FlowStats) {
     m.insert(format!("{name}.lost"), s.lost as f64);
     m.insert(format!("{name}.duplicated"), s.duplicated as f64);
     m.insert(format!("{name}.reordered"), s.reordered as f64);
+    m.insert(format!("{name}.reordered_by_ms"), s.reordered_by as f64 / 1e6);
     m.insert(format!("{name}.outage_ms"), s.outage as f64 / 1e6);
     let micros: Vec<f64> = s.delays.iter().map(|d| *d as f64 / 1e3).collect();
     percentiles(m, &format!("{name}.delay_us"), &micros);
@@ -116,9 +118,52 @@ pub fn of_events(all: &mut Metrics, events: &[Event], sections: &[Section]) {
             if let Some(ms) = slowest {
                 m.insert(format!("{node}.registration_ms"), ms);
             }
+            of_uplinks(m, node, &inside);
         }
         if let Some(ms) = own.iter().find(|e| new_registration(e)).and_then(|e| latency(e)) {
             all.entry(RUN.into()).or_default().insert(format!("{node}.first_registration_ms"), ms);
+        }
+    }
+}
+
+/// Adds what the events of a section tell of each uplink: moves to it, and how long new registrations over it took.
+fn of_uplinks(m: &mut BTreeMap<String, f64>, node: &str, events: &[&&Event]) {
+    let mut latencies: BTreeMap<&str, Vec<f64>> = BTreeMap::new();
+    let mut moves: BTreeMap<&str, f64> = BTreeMap::new();
+    for (_, _, event) in events {
+        if let ("handover", Some(uplink)) = (kind(event), event["to"].as_str()) {
+            *moves.entry(uplink).or_default() += 1.0;
+        }
+        if let ("registered", Some(uplink), Some(us)) =
+            (kind(event), event["uplink"].as_str(), event["latency_us"].as_f64())
+            && event["refresh"] != true
+        {
+            latencies.entry(uplink).or_default().push(us / 1e3);
+        }
+    }
+    m.extend(moves.iter().map(|(uplink, count)| (format!("{node}.handovers.{uplink}"), *count)));
+    for (uplink, mut all) in latencies {
+        all.sort_by(f64::total_cmp);
+        percentiles(m, &format!("{node}.registration_ms.{uplink}"), &all);
+        m.insert(format!("{node}.registration_ms.{uplink}.mean"), all.iter().sum::<f64>() / all.len() as f64);
+    }
+}
+
+/// Adds how many requests of each ping were lost on average when traffic moved to an uplink: those sent within half a second
+/// before and after.
+pub fn of_handovers(all: &mut Metrics, seen: &Seen, events: &[Event], run: &Range<u64>) {
+    let m = all.entry(RUN.into()).or_default();
+    let mut moves: BTreeMap<&str, Vec<u64>> = BTreeMap::new();
+    for (at, _, event) in events.iter().filter(|e| kind(&e.2) == "handover" && run.contains(&e.0)) {
+        if let Some(to) = event["to"].as_str() {
+            moves.entry(to).or_default().push(*at);
+        }
+    }
+    for (name, _, series) in &seen.pings {
+        for (uplink, times) in &moves {
+            let near = |sent: u64| times.iter().any(|at| sent.abs_diff(*at) < SECOND / 2);
+            let lost = series.requests.iter().filter(|(sent, rtt)| rtt.is_none() && near(*sent)).count();
+            m.insert(format!("{name}.lost_per_move.{uplink}"), lost as f64 / times.len() as f64);
         }
     }
 }
@@ -193,6 +238,39 @@ mod tests {
         assert_eq!((m["a"]["mr.refreshes"], m["a"]["mr.handovers"]), (0.0, 1.0));
         assert_eq!(m["run"]["mr.first_registration_ms"], 1.5);
         assert!(!m["run"].contains_key("mr.registration_ms"));
+    }
+
+    #[test]
+    fn moves_and_registrations_are_told_by_uplink() {
+        let at = |ms: u64| SECOND + ms * 1_000_000;
+        let registered = |ms: u64, uplink: &str, us: u64, refresh: bool| {
+            let event = serde_json::json!({"event": "registered", "uplink": uplink, "latency_us": us,
+                                           "refresh": refresh});
+            (at(ms), "mr".to_string(), event)
+        };
+        let moved = |ms: u64, to: &str| {
+            (at(ms), "mr".to_string(), serde_json::json!({"event": "handover", "to": to}))
+        };
+        let events = [
+            registered(0, "w0", 3000, false),
+            moved(1000, "w1"),
+            registered(1000, "w1", 47_000, false),
+            moved(3000, "w0"),
+            registered(3000, "w0", 5000, false),
+            registered(4000, "w0", 99_000, true),
+            moved(5000, "w1"),
+        ];
+        let mut m = Metrics::new();
+        let sections = sections(at(0), at(6000), &[]);
+        of_events(&mut m, &events, &sections);
+        let requests = vec![(at(400), None), (at(600), None), (at(1200), Some(1.0)), (at(5100), None)];
+        let seen = Seen { pings: vec![("p".into(), String::new(), Series { requests })], ..Seen::default() };
+        of_handovers(&mut m, &seen, &events, &sections[0].1);
+        let run = &m["run"];
+        assert_eq!((run["mr.handovers.w1"], run["mr.handovers.w0"]), (2.0, 1.0));
+        assert_eq!((run["mr.registration_ms.w0.mean"], run["mr.registration_ms.w0.max"]), (4.0, 5.0));
+        assert_eq!(run["mr.registration_ms.w1.p50"], 47.0);
+        assert_eq!((run["p.lost_per_move.w1"], run["p.lost_per_move.w0"]), (1.0, 0.0));
     }
 
     #[test]

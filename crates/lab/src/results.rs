@@ -74,6 +74,9 @@ pub struct HeadlineValue {
     pub value: Option<f64>,
     /// Its unit.
     pub unit: String,
+    /// What others have measured.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub beside: String,
 }
 
 /// An action that was carried out.

@@ -441,6 +441,7 @@ impl Testbed {
         let mut events: Vec<Event> = self.events.lock().unwrap_or_else(PoisonError::into_inner).clone();
         events.sort_by_key(|e| e.0);
         metrics::of_events(&mut all, &events, &sections);
+        metrics::of_handovers(&mut all, &seen, &events, &(begin..end));
         for (section, name, value) in states {
             all.entry(section).or_default().insert(name, value);
         }
@@ -459,6 +460,7 @@ impl Testbed {
                 .and_then(|m| m.get(&h.metric))
                 .copied(),
             unit: h.unit.clone(),
+            beside: h.beside.clone(),
         });
         let autoconf = self
             .scenario

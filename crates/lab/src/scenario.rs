@@ -307,6 +307,9 @@ pub struct Expect {
     /// A metric of the whole run that is added to every bound.
     #[serde(default)]
     pub plus: Option<String>,
+    /// A metric of the whole run that every bound is multiplied with, before anything is added.
+    #[serde(default)]
+    pub times: Option<String>,
     /// Unit, as for a headline; `yes` shows 1 as yes and 0 as no.
     #[serde(default)]
     pub unit: String,
@@ -332,6 +335,9 @@ pub struct Headline {
     /// `ms`, `us`, `packets`, `bytes`, `yes` (for 1 and 0), or nothing.
     #[serde(default)]
     pub unit: String,
+    /// What others have measured, and who.
+    #[serde(default)]
+    pub beside: String,
 }
 
 /// What is wrong with a scenario, and where.

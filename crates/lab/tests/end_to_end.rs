@@ -100,6 +100,11 @@ fn two_uplinks_without_root() {
 }
 
 #[test]
+fn wifi_wimax() {
+    holds("wifi_wimax", "wifi-wimax", As::Root);
+}
+
+#[test]
 fn returning_home() {
     holds("returning_home", "returning-home", As::Root);
 }

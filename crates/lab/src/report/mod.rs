@@ -116,7 +116,11 @@ fn head(out: &mut String, r: &Results) {
             }
             _ => format!("<small>{}</small>", escape(&text)),
         };
-        put!(out, "<div class=\"card\"><b>{text}</b><span>{}</span></div>", escape(&h.label));
+        put!(out, "<div class=\"card\"><b>{text}</b><span>{}</span>", escape(&h.label));
+        if !h.beside.is_empty() {
+            put!(out, "<span><small>beside: {}</small></span>", escape(&h.beside));
+        }
+        put!(out, "</div>");
     }
     put!(out, "</div>\n");
 }

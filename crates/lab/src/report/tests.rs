@@ -12,7 +12,12 @@ fn results() -> Results {
         duration_s: 10.0,
         ..Results::default()
     };
-    r.headline.push(HeadlineValue { label: "outage".into(), value: Some(1.5), unit: "ms".into() });
+    r.headline.push(HeadlineValue {
+        label: "outage".into(),
+        value: Some(1.5),
+        unit: "ms".into(),
+        beside: "4.4 ms, others".into(),
+    });
     r.expectations.push(Judged {
         what: "nothing is lost".into(),
         section: "run".into(),

@@ -72,7 +72,10 @@ pub(super) fn check(scenario: &Scenario, folder: Option<&Path>) -> Result<(), Wr
     }
     let mut flows: Vec<(&str, &Spanned<String>)> = Vec::new();
     let t = &scenario.traffic;
-    flows.extend(t.ping.iter().flat_map(|p| [(p.name.as_str(), &p.from), (p.name.as_str(), &p.to)]));
+    flows.extend(t.ping.iter().map(|p| (p.name.as_str(), &p.to)));
+    for ping in &t.ping {
+        node(&ping.from)?;
+    }
     flows.extend(t.tcp.iter().flat_map(|p| [(p.name.as_str(), &p.client), (p.name.as_str(), &p.server)]));
     flows.extend(
         t.probe.iter().flat_map(|p| [(p.name.as_str(), &p.between.0), (p.name.as_str(), &p.between.1)]),

@@ -44,6 +44,9 @@ pub struct Ping {
     /// Octets of data in a request; what ping has unless given.
     #[serde(default)]
     pub size: Option<u16>,
+    /// The interface of the node that pings, where it is not for routing to choose.
+    #[serde(default)]
+    pub via: Option<String>,
 }
 
 /// A TCP transfer.

@@ -102,6 +102,9 @@ pub fn start(
         if let Some(size) = ping.size {
             command.args(["-s", &size.to_string()]);
         }
+        if let Some(via) = &ping.via {
+            command.args(["-I", via]);
+        }
         command.arg(address(to)?.to_string());
         let log = folder.join(format!("ping-{}.log", ping.name));
         let daemon = Daemon::start(&format!("ping in node {from}"), &log, &mut command)?;

@@ -27,6 +27,9 @@ pub struct FlowStats {
     pub duplicated: u64,
     /// Packets that arrived after one that was sent later (RFC 4737 3: singleton reordering).
     pub reordered: u64,
+    /// The largest time between the sending of a packet and that of a later one that arrived before it, in nanoseconds:
+    /// where paths differ, no less than one expects of the difference of their delays (RFC 4737 4.3, late time).
+    pub reordered_by: u64,
     /// The longest time in which nothing arrived, in nanoseconds; it begins no earlier than the first time
     /// of sending and ends no later than the last. A single packet that comes late is no outage: it shows
     /// among the delays and as reordered.
@@ -64,7 +67,7 @@ impl Flow {
         }
         stats.delays.sort_unstable();
         let mut seen = vec![false; self.sent.len()];
-        let mut highest = None;
+        let mut highest: Option<u64> = None;
         for (seq, _) in &self.received {
             let index = *seq as usize;
             if index >= seen.len() {
@@ -75,8 +78,12 @@ impl Flow {
                 continue;
             }
             seen[index] = true;
-            if highest.is_some_and(|h| h > *seq) {
-                stats.reordered += u64::from(inside(index));
+            if let Some(highest) = highest.filter(|h| h > seq) {
+                if inside(index) {
+                    let sent = |seq: u64| self.sent.get(seq as usize).copied().unwrap_or(0);
+                    stats.reordered += 1;
+                    stats.reordered_by = stats.reordered_by.max(sent(highest).saturating_sub(sent(*seq)));
+                }
             } else {
                 highest = Some(*seq);
             }
@@ -178,6 +185,8 @@ mod tests {
         // 3 overtakes 1 and 2: two packets come late.
         let s = flow(5, &[0, 3, 1, 2, 4]).stats(&ALL);
         assert_eq!((s.lost, s.reordered, s.duplicated), (0, 2, 0));
+        // 1 was sent 20 ns before 3.
+        assert_eq!((s.reordered_by, flow(3, &[0, 1, 2]).stats(&ALL).reordered_by), (20, 0));
     }
 
     #[test]

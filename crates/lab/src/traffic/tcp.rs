@@ -113,7 +113,7 @@ mod tests {
         assert_eq!(t.intervals.len(), 3);
         // The second and third interval, from 10.25 to 10.75 s on the clock.
         let rates = t.rates(10 * SECOND, &(10_200_000_000..11 * SECOND)).expect("there are some");
-        assert_eq!(rates, (0.0, 0.5e-6));
+        assert_eq!(rates, (0.008, 0.5e-6));
         assert_eq!(t.rates(10 * SECOND, &(0..10_200_000_000)), None);
         assert!(t.unbroken());
     }
