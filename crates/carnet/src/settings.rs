@@ -5,7 +5,7 @@ mod policies;
 
 use std::path::PathBuf;
 
-use carnet_api::config::{Auth, Config, DataplanePath, Registration, Replay};
+use carnet_api::config::{Auth, Config, DataplanePath, MultipleCareOf, Registration, Replay};
 use carnet_linux::signal::SignalSource;
 use carnet_linux::{FastPathConfig, Path, PlatformConfig, Ports, WatchedInterface};
 use carnet_mobility::home_agent::{AuthorizedNode, HomeAgentConfig, MultipleCareOfAddresses};
@@ -30,7 +30,11 @@ pub fn station(config: &Config, gn_address: Option<GnAddress>) -> StationConfig 
         max_lifetime: agent.max_lifetime,
         force_udp: agent.udp,
         ipv4_address: agent.ipv4_address,
-        multiple_care_of_addresses: MultipleCareOfAddresses::default(),
+        multiple_care_of_addresses: match agent.multiple_care_of {
+            MultipleCareOf::Bulk => MultipleCareOfAddresses::Bulk,
+            MultipleCareOf::Single => MultipleCareOfAddresses::Single,
+            MultipleCareOf::None => MultipleCareOfAddresses::Prohibited,
+        },
         nodes: agent
             .mobile_routers
             .iter()

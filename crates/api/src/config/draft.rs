@@ -18,8 +18,8 @@ use toml::de::DeTable;
 use super::errors::Sink;
 use super::reader::{At, Table, Value};
 use super::{
-    AllowedRouter, Auth, Config, Dataplane, DataplanePath, Heartbeat, HomeAgent, Key, MobileRouter, Policy,
-    Registration, Replay, SignalThresholds, Station, Uplink, schema, values,
+    AllowedRouter, Auth, Config, Dataplane, DataplanePath, Heartbeat, HomeAgent, Key, MobileRouter,
+    MultipleCareOf, Policy, Registration, Replay, SignalThresholds, Station, Uplink, schema, values,
 };
 
 pub(super) use conformance::ConformanceDraft;
@@ -56,6 +56,7 @@ pub(super) struct HomeAgentDraft {
     pub address: Option<At<Ipv6Addr>>,
     ipv4_address: Option<Option<Ipv4Addr>>,
     udp: Option<bool>,
+    multiple_care_of: Option<MultipleCareOf>,
     pub home_prefix: Option<At<Ipv6Net>>,
     pub home_link: Option<Option<At<String>>>,
     max_lifetime: Option<Duration>,
@@ -215,10 +216,19 @@ impl HomeAgentDraft {
             other => other,
         });
         let routers = table.get("mobile_router").map(|value| value.tables(&schema::ALLOWED_ROUTER));
+        let care_of = [
+            ("bulk", MultipleCareOf::Bulk),
+            ("single", MultipleCareOf::Single),
+            ("none", MultipleCareOf::None),
+        ];
         HomeAgentDraft {
             address: address(table, "address"),
             ipv4_address: ipv4_address(table, "ipv4_address"),
             udp: boolean(table, "udp", false),
+            multiple_care_of: match table.get("multiple_care_of") {
+                Some(value) => value.word(&care_of, &[]).map(|word| word.value),
+                None => Some(MultipleCareOf::default()),
+            },
             home_prefix: prefix(table, "home_prefix"),
             home_link: match table.get("home_link") {
                 Some(value) => value.parse(values::INTERFACE, values::interface).map(Some),
@@ -244,6 +254,7 @@ impl HomeAgentDraft {
             address: self.address?.value,
             ipv4_address: self.ipv4_address?,
             udp: self.udp?,
+            multiple_care_of: self.multiple_care_of?,
             home_prefix: self.home_prefix?.value,
             home_link: self.home_link?.map(|link| link.value),
             max_lifetime: self.max_lifetime?,

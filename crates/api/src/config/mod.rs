@@ -103,6 +103,8 @@ pub struct HomeAgent {
     pub ipv4_address: Option<Ipv4Addr>,
     /// Inside IPv4 always UDP.
     pub udp: bool,
+    /// Whether a mobile router may have several care-of addresses.
+    pub multiple_care_of: MultipleCareOf,
     /// Prefix of the home link.
     pub home_prefix: Ipv6Net,
     /// Interface of the home link; `None` for a virtual one.
@@ -113,6 +115,18 @@ pub struct HomeAgent {
     pub preference: u16,
     /// The mobile routers (and plain mobile nodes) that may register.
     pub mobile_routers: Vec<AllowedRouter>,
+}
+
+/// `multiple_care_of` (RFC 5648).
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum MultipleCareOf {
+    /// `"bulk"`: any number of them in one Binding Update.
+    #[default]
+    Bulk,
+    /// `"single"`: one in each Binding Update.
+    Single,
+    /// `"none"`: one.
+    None,
 }
 
 /// `[[home_agent.mobile_router]]`: one that may register with this home agent.

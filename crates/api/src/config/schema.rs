@@ -75,6 +75,7 @@ pub(super) const HOME_AGENT: Section = Section {
         key("address", "address", "required"),
         key("ipv4_address", "IPv4 address", "none"),
         key("udp", "boolean", "false"),
+        key("multiple_care_of", "\"bulk\", \"single\" or \"none\"", "\"bulk\""),
         key("home_prefix", "prefix", "required"),
         key("home_link", "interface", "none"),
         key("max_lifetime", "lifetime", "\"10m\""),

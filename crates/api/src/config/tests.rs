@@ -145,6 +145,23 @@ fn ip(text: &str) -> Ipv6Addr {
 }
 
 #[test]
+fn whether_a_home_agent_takes_several_care_of_addresses() {
+    let agent = |keys: &str| {
+        let text = FULL.replace("dhaad = false", &format!("dhaad = false\n{keys}"));
+        let config = Config::parse(&text, "c.toml").map_err(|errors| errors.to_string());
+        config.map(|config| config.home_agent.map(|agent| agent.multiple_care_of))
+    };
+    assert_eq!(agent(""), Ok(Some(MultipleCareOf::Bulk)));
+    for (word, expected) in
+        [("bulk", MultipleCareOf::Bulk), ("single", MultipleCareOf::Single), ("none", MultipleCareOf::None)]
+    {
+        let keys = format!("multiple_care_of = {word:?}");
+        assert_eq!(agent(&keys), Ok(Some(expected)));
+    }
+    assert!(agent("multiple_care_of = true").is_err());
+}
+
+#[test]
 fn every_key_arrives() {
     let expected = Config {
         station: Station {
@@ -157,6 +174,7 @@ fn every_key_arrives() {
         home_agent: Some(HomeAgent {
             address: ip("2001:db8:2::1"),
             ipv4_address: Some(std::net::Ipv4Addr::new(192, 0, 2, 2)),
+            multiple_care_of: MultipleCareOf::Bulk,
             home_prefix: net("2001:db8:2::/64"),
             home_link: Some("h0".into()),
             udp: false,
