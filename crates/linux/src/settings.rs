@@ -1,4 +1,4 @@
-//! The switches under `/proc/sys/net/ipv6/conf`.
+//! The switches under `/proc/sys/net/ipv6/conf`, and one of IPv4's.
 //!
 //! That tree shows the network namespace of the thread that opens a file. A value is written only when it
 //! is not what is wanted, and put back only when it still is what carnet wrote: a change that somebody else
@@ -6,6 +6,9 @@
 //!
 //! Some switches of `all` carry over to every interface (`forwarding`, `disable_ipv6`, ...), there and
 //! back. What the interfaces had is therefore kept with the value of `all`.
+//!
+//! `rp_filter` (RFC 3704) is IPv4's. Where it is strict (1, or `all` is), the kernel drops what comes in by any interface
+//! but the one that it would answer by. Only then it is written; what is loose or off stays as it is.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -20,6 +23,20 @@ pub(crate) const ACCEPT_RA: &str = "accept_ra";
 pub(crate) const FORWARDING: &str = "forwarding";
 
 const ROOT: &str = "/proc/sys/net/ipv6/conf";
+const IPV4_ROOT: &str = "/proc/sys/net/ipv4/conf";
+/// The switch of IPv4, and its strict position.
+const RP_FILTER: &str = "rp_filter";
+const STRICT: &str = "1";
+
+fn root(name: &str) -> &'static str {
+    if name == RP_FILTER { IPV4_ROOT } else { ROOT }
+}
+
+/// Whether an interface lets in only what it would be answered by: the higher one of the two counts.
+fn is_strict(interface: &str) -> bool {
+    let of = |interface| read(interface, RP_FILTER).ok().flatten().unwrap_or_default();
+    [of("all"), of(interface)].into_iter().max().as_deref() == Some(STRICT)
+}
 
 /// Whether settings of this interface concern all of them.
 pub(crate) fn is_common(interface: &str) -> bool {
@@ -27,7 +44,8 @@ pub(crate) fn is_common(interface: &str) -> bool {
 }
 
 fn describe(setting: &Setting) -> String {
-    format!("set net.ipv6.conf.{}.{} to {}", setting.interface, setting.name, setting.value)
+    let family = if setting.name == RP_FILTER { "ipv4" } else { "ipv6" };
+    format!("set net.{family}.conf.{}.{} to {}", setting.interface, setting.name, setting.value)
 }
 
 /// Refuses what would lead out of the directory.
@@ -48,7 +66,7 @@ pub(crate) fn check(setting: &Setting) -> Result<()> {
 
 /// The value; `None` where there is no such file.
 fn read(interface: &str, name: &str) -> io::Result<Option<String>> {
-    match fs::read_to_string(format!("{ROOT}/{interface}/{name}")) {
+    match fs::read_to_string(format!("{}/{interface}/{name}", root(name))) {
         Ok(text) => Ok(Some(text.trim().to_owned())),
         Err(error) if matches!(error.raw_os_error(), Some(libc::ENOENT | libc::ENODEV)) => Ok(None),
         Err(error) => Err(error),
@@ -57,7 +75,7 @@ fn read(interface: &str, name: &str) -> io::Result<Option<String>> {
 
 fn write(interface: &str, name: &str, value: &str, writes: &mut u64) -> io::Result<()> {
     *writes += 1;
-    fs::write(format!("{ROOT}/{interface}/{name}"), value)
+    fs::write(format!("{}/{interface}/{name}", root(name)), value)
 }
 
 /// The value on every interface.
@@ -104,6 +122,7 @@ fn is_others_business(setting: &Setting, current: &str) -> bool {
 /// Whether a switch is still as it was set, as far as it is known.
 pub(crate) fn holds(setting: &Setting) -> bool {
     match read(&setting.interface, &setting.name) {
+        Ok(Some(_)) if setting.name == RP_FILTER => !is_strict(&setting.interface),
         Ok(Some(current)) => current == setting.value.trim() || is_others_business(setting, &current),
         _ => true,
     }
@@ -142,6 +161,9 @@ pub(crate) fn set(setting: &Setting, index: u32, undo: &mut UndoFile, writes: &m
         }
         return Ok(Set::Missing);
     };
+    if name == RP_FILTER && !is_strict(interface) {
+        return Ok(Set::Done);
+    }
     let right = current == value.trim();
     let known = undo.record.settings.iter().position(|s| s.interface == *interface && s.name == *name);
     let ours =

@@ -398,3 +398,34 @@ fn errors_say_what_was_tried() {
         }
     });
 }
+
+#[test]
+fn a_strict_filter_of_ipv4_sources_is_loosened_and_no_other_touched() {
+    in_namespace(|scratch| async move {
+        let path = |interface: &str| format!("/proc/sys/net/ipv4/conf/{interface}/rp_filter");
+        let read = |interface: &str| std::fs::read_to_string(path(interface)).unwrap().trim().to_owned();
+        let write = |interface: &str, value: &str| std::fs::write(path(interface), value).unwrap();
+        for name in ["v0", "v1"] {
+            ip(&format!("link add {name} type veth peer name {name}p"));
+        }
+        write("all", "0");
+        write("v0", "1");
+        write("v1", "0");
+        let mut platform = scratch.open();
+        let wanted = ["v0", "v1"].map(|name| setting(name, "rp_filter", "2"));
+        for entry in &wanted {
+            platform.apply(&set(entry.clone())).unwrap();
+        }
+        assert_eq!((read("v0"), read("v1")), ("2".to_owned(), "0".to_owned()));
+        for entry in wanted {
+            platform.apply(&remove(entry)).unwrap();
+        }
+        assert_eq!((read("v0"), read("v1")), ("1".to_owned(), "0".to_owned()));
+        // Strict for all.
+        write("all", "1");
+        platform.apply(&set(setting("v1", "rp_filter", "2"))).unwrap();
+        assert_eq!(read("v1"), "2");
+        drop(platform);
+        assert_eq!((read("v1"), read("all")), ("0".to_owned(), "1".to_owned()));
+    });
+}

@@ -186,7 +186,7 @@ pub struct InterfaceAddress {
     pub prefix_length: u8,
 }
 
-/// A `net.ipv6.conf` switch that carnet needs in a certain position and puts back at the end.
+/// A `net.ipv6.conf` switch that carnet needs in a certain position and puts back at the end; `rp_filter` is IPv4's.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Setting {
     /// Interface name, or `all`.

@@ -41,11 +41,14 @@ pub(crate) fn setting_entries(router: &MobileRouter, lan: &[String]) -> [Vec<Ent
         Entry::Setting(Setting { interface: interface.into(), name: name.into(), value: value.into() })
     };
     let uplinks = || router.config().uplinks.iter().map(|u| u.interface.as_str());
+    // Answers of the home agent come by the uplink that was asked by, whichever the main table prefers.
+    let with_ipv4 = uplinks().filter(|_| router.config().home_agent_ipv4.is_some());
     [
         uplinks()
             .map(|uplink| setting(uplink, "accept_ra", "2"))
             // On its own links the router advertises, and believes nobody else.
             .chain(lan.iter().map(|interface| setting(interface, "accept_ra", "0")))
+            .chain(with_ipv4.map(|uplink| setting(uplink, "rp_filter", "2")))
             .collect(),
         vec![setting("all", "forwarding", "1")],
         uplinks().map(|uplink| setting(uplink, "forwarding", "0")).collect(),
