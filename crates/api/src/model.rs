@@ -185,6 +185,9 @@ pub struct HandoverRequest {
     /// Interface name of the uplink to use; `null` ends an earlier wish. The key has to be there.
     #[serde(deserialize_with = "present")]
     pub uplink: Option<String>,
+    /// Name of a policy: only its packets are meant.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub policy: Option<String>,
 }
 
 /// Body of `POST /v1/signal`: somebody has measured it.

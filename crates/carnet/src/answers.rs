@@ -88,12 +88,12 @@ pub fn uplinks(station: &Station) -> Vec<model::Uplink> {
         .map(|uplink| model::Uplink {
             interface: uplink.interface,
             state: uplink.state,
-            care_of_address: uplink.care_of_address.map(Into::into),
-            bid: None,
+            care_of_address: uplink.care_of_address,
+            bid: uplink.bid,
             priority: u8::try_from(uplink.priority).unwrap_or(u8::MAX),
             signal_dbm: uplink.signal,
-            rtt_ms: None,
-            loss: None,
+            rtt_ms: uplink.quality.map(|quality| quality.rtt.as_secs_f64() * 1000.0),
+            loss: uplink.quality.map(|quality| quality.loss),
             active: uplink.active,
         })
         .collect()

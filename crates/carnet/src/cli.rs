@@ -121,10 +121,15 @@ Examples:
     #[command(after_help = "\
 Examples:
   carnet handover wlan0      use wlan0 and no other
-  carnet handover auto       let the station choose again")]
+  carnet handover auto       let the station choose again
+  carnet handover wwan0 --policy video
+                             the same for the packets of one policy")]
     Handover {
         /// Interface of the uplink, or `auto`.
         uplink: String,
+        /// Name of a policy of the config: only its packets take the uplink. Until `auto`, or a reload.
+        #[arg(long, value_name = "NAME")]
+        policy: Option<String>,
         /// The station.
         #[command(flatten)]
         station: Station,

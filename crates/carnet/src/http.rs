@@ -229,8 +229,8 @@ async fn handover(
     State(app): State<App>,
     body: Result<Json<HandoverRequest>, JsonRejection>,
 ) -> Result<StatusCode, Refusal> {
-    let Json(HandoverRequest { uplink }) = body.map_err(Refusal::body)?;
-    app.try_answer(|reply| Request::Handover { uplink, reply }).await?;
+    let Json(handover) = body.map_err(Refusal::body)?;
+    app.try_answer(|reply| Request::Handover { handover, reply }).await?;
     Ok(StatusCode::NO_CONTENT)
 }
 

@@ -97,9 +97,9 @@ fn talk(command: Command) -> anyhow::Result<()> {
                 }
                 Ok(())
             }
-            Command::Handover { uplink, station } => {
+            Command::Handover { uplink, policy, station } => {
                 let uplink = (uplink != "auto").then_some(uplink);
-                find(station)?.post("/v1/handover", &HandoverRequest { uplink }).await
+                find(station)?.post("/v1/handover", &HandoverRequest { uplink, policy }).await
             }
             Command::Gnping(command) => client::geonet::ping(command).await,
             Command::Gnsend(command) => client::geonet::send(command).await,

@@ -5,8 +5,8 @@
 //! about to stop.
 
 use carnet_api::model::{
-    Area, Binding, Counters, GnPingEvent, GnPingRequest, GnReceived, GnSendRequest, Location, SignalRequest,
-    Status, Tunnel, Uplink,
+    Area, Binding, Counters, GnPingEvent, GnPingRequest, GnReceived, GnSendRequest, HandoverRequest,
+    Location, SignalRequest, Status, Tunnel, Uplink,
 };
 use tokio::sync::{broadcast, mpsc, oneshot};
 
@@ -28,8 +28,8 @@ pub enum Request {
     Counters(oneshot::Sender<Counters>),
     /// `POST /v1/handover`
     Handover {
-        /// Interface name of the uplink to use; `None` ends an earlier wish.
-        uplink: Option<String>,
+        /// What is wished for.
+        handover: HandoverRequest,
         /// Done, or why not, in plain words.
         reply: oneshot::Sender<Answer<()>>,
     },

@@ -11,7 +11,7 @@ use std::time::Duration;
 
 use anyhow::{Context, bail};
 use carnet_api::config::Config;
-use carnet_api::model::{self, GnPingEvent, GnPingRequest};
+use carnet_api::model::{self, GnPingEvent, GnPingRequest, HandoverRequest};
 use carnet_base::{RateLimiter, Time, WallTime};
 use carnet_geonet::ipv6_adaptation;
 use carnet_geonet::{ReceivedFrame, Router};
@@ -747,8 +747,9 @@ impl Runner {
                 counters.extend(self.geonet.iter_mut().flat_map(Geonet::counters));
                 let _ = reply.send(counters);
             }
-            Request::Handover { uplink, reply } => {
-                let result = self.try_input(Input::Command(Command::Handover { uplink }));
+            Request::Handover { handover, reply } => {
+                let HandoverRequest { uplink, policy } = handover;
+                let result = self.try_input(Input::Command(Command::Handover { uplink, policy }));
                 let _ = reply.send(result);
             }
             Request::Signal { signal, reply } => {

@@ -110,6 +110,9 @@ pub enum Command {
     Handover {
         /// Interface name of the uplink.
         uplink: Option<String>,
+        /// For the packets of this policy alone.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        policy: Option<String>,
     },
     /// GeoNetworking begins anew, as after a start: nobody is known, nothing waits, and the address is the first
     /// one. For conformance tests.

@@ -6,6 +6,7 @@ mod path_mtus;
 
 use std::collections::{BTreeMap, VecDeque};
 use std::net::Ipv6Addr;
+use std::slice;
 
 use carnet_base::{Endpoint, Interface, LinkMessage, Rng, Time, WallTime};
 use carnet_geonet::ReceivedFrame;
@@ -593,9 +594,15 @@ impl Station {
 
     fn handle_command(&mut self, now: Time, wall: WallTime, command: Command) -> Result<(), String> {
         match command {
-            Command::Handover { uplink } => match &mut self.router {
-                Some(router) => router.machine.handle_handover(now, wall, uplink.as_deref()),
-                None => Err("this station is no mobile router".into()),
+            Command::Handover { uplink, policy } => match (&mut self.router, policy) {
+                (Some(router), None) => router.machine.handle_handover(now, wall, uplink.as_deref()),
+                (Some(router), Some(policy)) => router.machine.handle_policy_uplinks(
+                    now,
+                    wall,
+                    &policy,
+                    uplink.as_ref().map(slice::from_ref),
+                ),
+                (None, _) => Err("this station is no mobile router".into()),
             },
             Command::ResetGeonet => match &mut self.geonet {
                 Some(geonet) => {

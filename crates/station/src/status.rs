@@ -1,11 +1,11 @@
 //! What a station shows of itself.
 
-use std::net::Ipv6Addr;
+use std::net::{IpAddr, Ipv6Addr};
 use std::time::Duration;
 
 use carnet_base::{DropReason, Endpoint, Time};
 use carnet_geonet::ipv6_adaptation::Ipv6Drop;
-use carnet_mobility::mobile_router::{Attachment, State};
+use carnet_mobility::mobile_router::{Attachment, Quality, Registration, State};
 use ipnet::Ipv6Net;
 
 use crate::Station;
@@ -35,18 +35,22 @@ pub struct BindingStatus {
 }
 
 /// An uplink.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq)]
 pub struct UplinkStatus {
     /// Interface name.
     pub interface: String,
-    /// `active`, `standby`, `home`, or `down: ` and why.
+    /// `active`, `standby`, `silent` (the home agent does not answer over it), `home`, or `down: ` and why.
     pub state: String,
     /// Care-of address, if there is one.
-    pub care_of_address: Option<Ipv6Addr>,
+    pub care_of_address: Option<IpAddr>,
+    /// Binding Identifier, if it has one.
+    pub bid: Option<u16>,
     /// Configured priority, lower wins.
     pub priority: u32,
     /// Signal in dBm, where it is measured.
     pub signal: Option<i32>,
+    /// What heartbeats have measured.
+    pub quality: Option<Quality>,
     /// Whether it carries the traffic.
     pub active: bool,
 }
@@ -114,18 +118,23 @@ impl Station {
             })
             .collect();
         if let Some(router) = self.mobile_router() {
-            let registration = router.registration();
-            bindings.push(BindingStatus {
+            let own = |registration: Option<&Registration>, bid, state| BindingStatus {
                 end: TunnelEnd::MobileRouter,
                 home_address: router.config().home_address,
                 care_of_address: registration.map(|r| r.care_of_address.into()),
-                bid: None,
+                bid,
                 prefixes: router.config().prefixes.clone(),
-                state: state_name(router.state()),
+                state,
                 lifetime: registration.map_or(Duration::ZERO, |r| r.lifetime),
                 remaining: registration.map_or(Duration::ZERO, |r| r.expires.saturating_since(now)),
                 sequence: registration.map(|r| r.sequence),
-            });
+            };
+            // One for each identifier that is registered; without any, the one without.
+            let identified = router.bindings().iter().filter_map(|b| Some((b.registration.as_ref()?, b.bid)));
+            bindings.extend(identified.map(|(it, bid)| own(Some(it), Some(bid), "registered")));
+            if router.registration().is_some() || router.bindings().iter().all(|b| b.registration.is_none()) {
+                bindings.push(own(router.registration(), None, state_name(router.state())));
+            }
         }
         bindings
     }
@@ -143,12 +152,15 @@ impl Station {
                 state: match uplink.attachment {
                     Attachment::Down(reason) => format!("down: {reason}"),
                     Attachment::Home { .. } => "home".into(),
+                    Attachment::Foreign { .. } if router.is_silent(index) => "silent".into(),
                     Attachment::Foreign { .. } if active == Some(index) => "active".into(),
                     Attachment::Foreign { .. } => "standby".into(),
                 },
-                care_of_address: uplink.care_of_address(),
+                care_of_address: uplink.care_of_addresses().first().copied(),
+                bid: uplink.config.bid,
                 priority: uplink.config.priority,
                 signal: uplink.signal,
+                quality: router.quality(index),
                 active: active == Some(index),
             })
             .collect()

@@ -448,13 +448,13 @@ fn a_handover_changes_the_mtu_at_once_and_the_lan_hears_of_it() {
     world.start();
     world.talk(20);
     assert_eq!(world.told.last().map(|(_, mtu)| *mtu), Some(1460), "{:?}", world.told);
-    world.give(Side::Router, Input::Command(Command::Handover { uplink: Some("w1".into()) }));
+    world.give(Side::Router, Input::Command(Command::Handover { uplink: Some("w1".into()), policy: None }));
     world.sleep(SECOND_LONG);
     assert_eq!(world.mtus(), (1360, 1360));
     world.talk(10);
     assert_eq!(world.told.last().map(|(_, mtu)| *mtu), Some(1360), "{:?}", world.told);
     let before = world.now;
-    world.give(Side::Router, Input::Command(Command::Handover { uplink: Some("w0".into()) }));
+    world.give(Side::Router, Input::Command(Command::Handover { uplink: Some("w0".into()), policy: None }));
     world.sleep(Duration::from_millis(200));
     assert_eq!(world.mtus(), (1460, 1460));
     world.talk(900);

@@ -205,7 +205,7 @@ fn twenty_refreshes_change_nothing_on_the_data_path() {
 #[test]
 fn a_preferred_uplink_is_changed_without_losing_a_packet() {
     let mut world = World::registered();
-    world.tell_router(Input::Command(Command::Handover { uplink: Some("w1".into()) }));
+    world.tell_router(Input::Command(Command::Handover { uplink: Some("w1".into()), policy: None }));
     assert_eq!((world.host_sends(), world.correspondent_sends()), (1, 1));
     assert!(world.router.uplink_status().iter().any(|u| u.interface == "w1" && u.active));
     // No kernel route moves for it, only tunnels.

@@ -26,7 +26,8 @@ async fn run_loop(mut requests: mpsc::Receiver<Request>) {
                 "eth9" => Err("eth9 is not an uplink".into()),
                 _ => Ok(()),
             })),
-            Request::Handover { uplink, reply } => drop(reply.send(match uplink.as_deref() {
+            Request::Handover { handover, reply } => drop(reply.send(match handover.uplink.as_deref() {
+                Some("wwan0") if handover.policy.as_deref() == Some("video") => Ok(()),
                 None | Some("wlan0") => Ok(()),
                 Some(other) => Err(format!("{other} is not an uplink")),
             })),
@@ -124,9 +125,12 @@ async fn questions_are_answered_as_json() {
 async fn a_handover_is_done_or_refused_with_the_reason() {
     let bench = Bench::answering().await;
     for uplink in [Some("wlan0".to_owned()), None] {
-        bench.client.post("/v1/handover", &HandoverRequest { uplink }).await.expect("done");
+        let request = HandoverRequest { uplink, policy: None };
+        bench.client.post("/v1/handover", &request).await.expect("done");
     }
-    let request = HandoverRequest { uplink: Some("eth9".into()) };
+    let request = HandoverRequest { uplink: Some("wwan0".into()), policy: Some("video".into()) };
+    bench.client.post("/v1/handover", &request).await.expect("done");
+    let request = HandoverRequest { uplink: Some("eth9".into()), policy: None };
     let error = bench.client.post("/v1/handover", &request).await.expect_err("refused");
     assert_eq!(error.to_string(), "eth9 is not an uplink");
 }
