@@ -14,7 +14,7 @@ import subprocess
 import tempfile
 import time
 
-from . import gn, upper
+from . import gn, ipv6, upper
 
 CLONE_NEWNET = 0x40000000
 PR_SET_PDEATHSIG = 1
@@ -142,6 +142,9 @@ class Bed:
             self.udp = socket.socket(socket.AF_INET6, socket.SOCK_DGRAM)
             self.udp.bind(("::1", 0))
             self.udp.connect(("::1", UPPER_TESTER_PORT))
+            # The host's end of the virtual interfaces: of all of them, also those to come.
+            self.host = socket.socket(socket.AF_PACKET, socket.SOCK_RAW, socket.htons(ipv6.ETHERTYPE))
+            self.host.setblocking(False)
         finally:
             _call(libc.setns(home, CLONE_NEWNET))
             os.close(home)
@@ -216,6 +219,29 @@ class Bed:
         self.link.send(to + source + struct.pack(">H", gn.ETHERTYPE) + packet)
         return when
 
+    def put(self, interface, to, packet):
+        """The host puts a packet into a virtual interface."""
+        self.host.sendto(to + STATION_MAC + struct.pack(">H", ipv6.ETHERTYPE) + packet, (interface, 0))
+
+    def came_out(self):
+        """The frames that came out of interfaces of the host."""
+        frames = []
+        while True:
+            try:
+                data, (interface, _, kind, *_) = self.host.recvfrom(65536)
+            except OSError:
+                return frames
+            if kind != socket.PACKET_OUTGOING:
+                frames.append(ipv6.HostFrame(interface, data))
+
+    def inside(self, *command, check=True):
+        """Runs a program where the station is."""
+        done = subprocess.run(["nsenter", "-t", str(self.holder), "-n", "--", *command], capture_output=True,
+                              text=True, check=False)
+        if check and done.returncode:
+            raise OSError(f"{' '.join(command)}: {done.stderr.strip()}")
+        return done.stdout
+
     def close(self):
         """Ends the station; says how it ended: 0 for a good end."""
         status = None
@@ -232,7 +258,7 @@ class Bed:
                 os.kill(self.holder, signal.SIGKILL)
                 os.waitpid(self.holder, 0)
                 self.holder = None
-        for closing in ("link", "udp"):
+        for closing in ("link", "udp", "host"):
             if hasattr(self, closing):
                 getattr(self, closing).close()
         self.log.close()

@@ -109,6 +109,7 @@ class Tester:
     def __init__(self, bed):
         self.bed = bed
         self.frames = []
+        self.out = []
         self.faults = []
         self.a, self.b, self.c = Node("A", 10), Node("B", 2), Node("C", -6)
         self.d, self.e, self.f = Node("D", 1), Node("E", -1), Node("F", 2, -3)
@@ -124,6 +125,7 @@ class Tester:
         self.bed.upper.poll()
         self.bed.upper.events.clear()
         self.bed.receive()
+        self.bed.came_out()
 
     # The tester acts.
 
@@ -150,6 +152,14 @@ class Tester:
         if not self.bed.upper.ask(message):
             raise Miss(f"the station refused upper tester message {message[0]:#04x}")
 
+    def put(self, interface, to, packet):
+        """The host puts an IPv6 packet into a virtual interface."""
+        self.bed.put(interface, to, packet)
+
+    def inside(self, *command, check=True):
+        """Runs a program where the station is."""
+        return self.bed.inside(*command, check=check)
+
     def spv(self, node=None):
         """Where the station under test is, or a node, as the destination of a packet."""
         if node:
@@ -172,6 +182,7 @@ class Tester:
             if frame.source != STATION_MAC:
                 self.faults.append(f"a frame from {frame.source.hex(':')}")
             self.frames.append(frame)
+        self.out += self.bed.came_out()
         if not self.bed.alive():
             raise Miss(f"the station has ended:\n{self.bed.tail()}")
 
@@ -228,6 +239,17 @@ class Tester:
             if time.monotonic() > until:
                 raise Miss(f"the payload {payload!r} did not come to the upper layer")
             self.poll(0.05)
+
+    def out_of(self, packet, what, within=PATIENCE / 4):
+        """The packet comes out of an interface of the host; the frame."""
+        until = time.monotonic() + within
+        while True:
+            for frame in self.out:
+                if frame.packet == packet:
+                    return frame
+            if time.monotonic() > until:
+                raise Miss(f"{what} did not come out of an interface; out came: {self.out[-8:]}")
+            self.poll(0.02)
 
     def not_delivered(self, payload, times=0, during=ABSENCE):
         """The payload does not come to the upper layer, or not oftener than this."""

@@ -22,6 +22,22 @@ max_packet_lifetime = '5s'
 max_area_size = 1
 cbf_min_time = '10ms'
 cbf_max_time = '300ms'""",
+    # IPv6 over GeoNetworking, with the links of TS 102 859-3; the center of AREA1 is D's place.
+    "ipv6": """ipv6_interface = 'tvl0'
+ipv6 = { dynamic_interface = 'dgvl', learnt_links = 2 }
+[[geonet.area]]
+name = 'area1'
+shape = 'circle'
+center = [48.8385, 2.1008]
+radius = '556m'
+prefix = '3ffe:0:0:1::/64'
+ipv6_interface = 'sgvl1'
+[[geonet.area]]
+name = 'area2'
+shape = 'circle'
+center = [48.8395, 2.1008]
+radius = '167m'
+group = 'ff3e::4711'""",
     # Where versions differ: TS 102 871-2 V1.3.1 tests V1.2.1.
     "simple-1.2.1": "standard = '1.2.1'\nforwarding = { unicast = 'greedy', area = 'simple' }",
     "cbf-1.2.1": "standard = '1.2.1'\nforwarding = { unicast = 'greedy', area = 'cbf' }",
