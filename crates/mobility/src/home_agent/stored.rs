@@ -164,7 +164,10 @@ impl HomeAgent {
                 let remaining = left(registration.expires, lifetime);
                 let agent = registration.agent.unwrap_or(self.config.address.into());
                 let ends = (agent, registration.care_of_address);
-                let permitted = registration.prefixes.iter().all(|p| own.iter().any(|own| own.contains(p)))
+                // An IPv4 address that is ours no more reaches nobody: the node has to register anew.
+                let reached = agent.ipv4().is_none_or(|own| self.config.ipv4_address == Some(own));
+                let permitted = reached
+                    && registration.prefixes.iter().all(|p| own.iter().any(|own| own.contains(p)))
                     && is_acceptable(&self.config, &self.cache, home_address, ends);
                 if remaining.is_zero() || !permitted {
                     continue;

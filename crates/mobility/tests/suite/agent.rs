@@ -14,9 +14,9 @@ use crate::craft::*;
 
 /// The link-layer address of the home agent on its home link.
 pub const AGENT_MAC: [u8; 6] = [2, 0, 0, 0, 0, 1];
-/// More outputs than this for one input would be a flood: when all bindings of a node are replaced, each ends and
-/// another begins.
-const MAX_OUTPUTS: usize = 40;
+/// More outputs than this for one input would be a flood. The end of a test of an address may accept sixteen
+/// registrations at once.
+const MAX_OUTPUTS: usize = 120;
 /// 2025-01-01.
 pub const WALL_START: WallTime = WallTime::from_unix_nanos(1_735_689_600_000_000_000);
 

@@ -314,11 +314,20 @@ fn ends_of_every_kind_survive_a_restart() {
     accept(&mut agent, DIRECT, &Update::explicit(3).inside().bid(3, V4));
     accept(&mut agent, REMAPPED, &identified(4));
     let stored = agent.machine.stored(agent.now, agent.wall());
-    let mut next = Agent::new(config());
-    next.now = agent.now;
-    let (now, wall) = (next.now, next.wall());
-    next.machine.restore(now, wall, stored.clone());
-    next.drain();
+    let (now, wall) = (agent.now, agent.wall());
+    let restart = |ipv4_address: Option<[u8; 4]>| {
+        let ipv4_address = ipv4_address.map(Ipv4Addr::from);
+        let mut next = Agent::new(HomeAgentConfig { ipv4_address, ..config() });
+        next.now = now;
+        next.machine.restore(now, wall, stored.clone());
+        next.drain();
+        next
+    };
+    // With another address, or none, nobody is reached in IPv4 until it registers.
+    for other in [None, Some([10, 0, 0, 2])] {
+        assert_eq!(bindings(&restart(other)), expected(&[(2, CARE_OF)]));
+    }
+    let next = restart(Some([10, 0, 0, 1]));
     assert_eq!(bindings(&next), expected(&[(1, REMAPPED), (2, CARE_OF), (3, V4)]));
     assert_eq!(ends(&next), strings(HERE, REMAPPED));
     assert!(next.machine.bindings().accepts(addr(HOME), end(MAPPED)));

@@ -11,6 +11,7 @@ use carnet_wire::mobility::{Builder, MobilityOption, set_checksum};
 use crate::agent::{Agent, authenticated, config};
 use crate::craft::*;
 use crate::pair::{Conditions, Pair, Setup};
+use crate::several::*;
 
 const ROUNDS: usize = 100_000;
 
@@ -131,6 +132,80 @@ fn mutated_updates_bind_nothing_but_what_was_signed() {
             agent = Agent::new(authenticated());
         }
     }
+}
+
+/// The same with several care-of addresses and flows: whatever is changed, each binding is one that was signed.
+#[test]
+fn mutated_updates_of_several_bindings_bind_nothing_but_what_was_signed() {
+    let mut rng = Rng::new(12);
+    let goldens = [
+        Update::explicit(10).overwriting().bid(1, CARE_OF).bid(2, OTHER_CARE_OF).signed().packet(),
+        Update::explicit(10).bid(2, OTHER_CARE_OF).flow(1, 1, 5000, &[2]).summary(&[2, 3]).signed().packet(),
+        Update::explicit(11).known_bid(1).known_bid(2).flow(1, 1, 5000, &[1, 2]).signed().packet(),
+        Update::implicit(12).lifetime(0).known_bid(1).signed().packet(),
+    ];
+    let mut agent = Agent::new(authenticated());
+    let mut most = 0;
+    for round in 0..ROUNDS {
+        let golden = &goldens[rng.below(goldens.len() as u64) as usize];
+        let packet = mutate(&mut rng, golden);
+        if passes(&packet) {
+            let _ = agent.receive(&packet);
+        }
+        let mut count = 0;
+        for binding in agent.machine.bindings().iter() {
+            count += 1;
+            assert_eq!(binding.home_address, addr(HOME));
+            let signed = [(Some(1), addr(CARE_OF)), (Some(2), addr(OTHER_CARE_OF))];
+            let found = (binding.bid, binding.care_of_address.ipv6().expect("IPv6"));
+            assert!(signed.contains(&found), "{found:?}");
+        }
+        most = most.max(count);
+        for flow in agent.machine.flows(addr(HOME)) {
+            assert_eq!((flow.fid, flow.selector), (1, udp_to(5000)));
+        }
+        agent.events.clear();
+        if round % 50 == 0 {
+            agent = Agent::new(authenticated());
+        }
+    }
+    assert_eq!(most, 2, "some of the mutations changed nothing that is covered");
+}
+
+/// Nobody knows a key here, so that anything may come: the bounds hold, and all of it ends.
+#[test]
+fn mutated_updates_of_several_bindings_stay_within_bounds() {
+    let mut rng = Rng::new(13);
+    let mut agent = Agent::on_home_link(config());
+    for round in 0..ROUNDS {
+        let bid = rng.below(30) as u16;
+        let mut update =
+            Update::explicit(round as u16).bid(bid, &format!("2001:db8:f1::{:x}", rng.below(9) + 1));
+        if rng.chance(0.3) {
+            update = update.bid(bid + 1, OTHER_CARE_OF).flow(bid, bid, 5000, &[bid, bid + 1]);
+        }
+        if rng.chance(0.5) {
+            update = update.summary(&[bid, bid + 1, 7]);
+        }
+        let packet = update.packet();
+        let packet = if rng.chance(0.5) { mutate(&mut rng, &packet) } else { packet };
+        if passes(&packet) {
+            let _ = agent.receive(&packet);
+        }
+        let home = addr(HOME);
+        assert!(agent.machine.bindings().iter().count() <= carnet_mobility::home_agent::MAX_BINDINGS);
+        assert!(agent.machine.bindings().former(home).len() <= 2 * carnet_mobility::home_agent::MAX_BINDINGS);
+        assert!(agent.machine.flows(home).len() <= carnet_mobility::home_agent::MAX_FLOWS);
+        if rng.chance(0.05) {
+            agent.wait(1.0);
+        }
+        agent.events.clear();
+        agent.link.clear();
+    }
+    agent.wait(300_000.0);
+    assert!(agent.machine.bindings().iter().next().is_none());
+    assert!(agent.machine.flows(addr(HOME)).is_empty());
+    assert!(agent.machine.poll_timeout().is_none());
 }
 
 /// Without authentication anybody may bind, but only what is configured; also with a home link.
