@@ -202,10 +202,10 @@ impl Programs {
         for operation in self.table.commit() {
             self.write(operation).map_err(|error| format!("cannot write a BPF map: {error}"))?;
         }
-        if let Some(obstacle) = self.table.obstacle()
-            && self.complaints.insert(obstacle.clone())
-        {
-            tracing::warn!("the fast path is closed: {obstacle}");
+        for obstacle in self.table.obstacles() {
+            if self.complaints.insert(obstacle.clone()) {
+                tracing::warn!("left to the slow path: {obstacle}");
+            }
         }
         Ok(())
     }

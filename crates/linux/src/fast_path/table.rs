@@ -6,8 +6,10 @@
 //! in an order in which a packet in between is never forwarded wrongly, at worst left to the slow path; it touches no
 //! map itself.
 //!
-//! The maps are bounded. If a station has more bindings, or prefixes of more different lengths, than there is room
-//! for, the fast path of that end is closed: with only some of the prefixes known, a packet could go to the wrong one.
+//! The maps are bounded, and so is what one binding may take of them: a router that registers very many prefixes, or
+//! prefixes of many different lengths, takes no room from the others. A binding for which there is no room is left to
+//! the slow path with all that it has, and so are those of which a prefix has one of its prefixes inside: with only the
+//! shorter one known, a packet would go to the wrong binding.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap, VecDeque};
 use std::net::Ipv6Addr;
@@ -21,6 +23,9 @@ use super::Tunnel;
 pub(crate) const PATHS: usize = 4;
 /// Different lengths of prefixes at one end (`LENGTHS_MAX`).
 pub(crate) const LENGTHS_MAX: usize = 16;
+/// Prefixes of one binding, and their different lengths, the home address among them.
+pub(crate) const BINDING_PREFIXES_MAX: usize = 64;
+pub(crate) const BINDING_LENGTHS_MAX: usize = 8;
 
 /// `struct path`: addresses in network byte order.
 #[repr(C)]
@@ -52,6 +57,18 @@ pub(crate) struct PrefixKey {
     pub(crate) low: u64,
     pub(crate) length: u32,
     pub(crate) end: u32,
+}
+
+impl PrefixKey {
+    fn bits(&self) -> u128 {
+        u128::from(self.high) << 64 | u128::from(self.low)
+    }
+
+    /// The prefix of this length that it is part of.
+    fn cut(&self, length: u32) -> PrefixKey {
+        let bits = self.bits() & u128::MAX.checked_shl(128 - length).unwrap_or(0);
+        PrefixKey { high: (bits >> 64) as u64, low: bits as u64, length, end: self.end }
+    }
 }
 
 /// `struct lengths`.
@@ -164,6 +181,21 @@ struct Changes {
     emptied: Vec<u32>,
     /// By end: whether prefixes pass from one living binding to another.
     disturbed: [bool; 2],
+    /// By end: whether bindings that were in the maps are left to the slow path from now on.
+    evicted: [bool; 2],
+}
+
+/// Why there is no room for a binding.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+enum Obstacle {
+    /// For itself.
+    Greedy,
+    /// All slots or prefixes are taken.
+    Full,
+    /// All lengths are taken.
+    Lengths,
+    /// A prefix of another one for which there is no room is inside one of its own.
+    Around,
 }
 
 /// The bindings, and the changes since the last commit.
@@ -180,14 +212,18 @@ pub(crate) struct Table {
     next_slot: u32,
     /// What each slot sends to.
     sending: HashMap<u32, PathValue>,
+    /// Whose each slot is.
+    names: HashMap<u32, Name>,
     version: u32,
     slots: u32,
     prefixes_max: usize,
     /// How many prefixes of each length there are, by end.
     lengths: [BTreeMap<u32, usize>; 2],
     published: [LengthsValue; 2],
-    /// Bindings for which there is no room.
-    homeless: BTreeSet<Name>,
+    /// Bindings for which there is no room, and why.
+    homeless: BTreeMap<Name, Obstacle>,
+    /// Their prefixes, and how many of them have it.
+    outside: BTreeMap<PrefixKey, usize>,
 }
 
 impl Table {
@@ -201,12 +237,14 @@ impl Table {
             free: VecDeque::new(),
             next_slot: 0,
             sending: HashMap::new(),
+            names: HashMap::new(),
             version: 0,
             slots,
             prefixes_max: prefixes as usize,
             lengths: [BTreeMap::new(), BTreeMap::new()],
             published: [LengthsValue::default(); 2],
-            homeless: BTreeSet::new(),
+            homeless: BTreeMap::new(),
+            outside: BTreeMap::new(),
         }
     }
 
@@ -260,34 +298,90 @@ impl Table {
         self.next_slot
     }
 
-    /// Why an end is closed, if one is.
-    pub(crate) fn obstacle(&self) -> Option<String> {
-        if !self.homeless.is_empty() {
-            return Some(format!("more than {} bindings or {} prefixes", self.slots, self.prefixes_max));
-        }
-        let crowded = self.lengths.iter().any(|lengths| lengths.len() > LENGTHS_MAX);
-        crowded.then(|| format!("prefixes of more than {LENGTHS_MAX} different lengths"))
+    /// Why bindings are left to the slow path, if some are.
+    pub(crate) fn obstacles(&self) -> impl Iterator<Item = String> {
+        let reasons: BTreeSet<Obstacle> = self.homeless.values().copied().collect();
+        reasons.into_iter().map(|reason| match reason {
+            Obstacle::Greedy => format!(
+                "a binding with more than {BINDING_PREFIXES_MAX} prefixes, or prefixes of more than \
+                 {BINDING_LENGTHS_MAX} different lengths"
+            ),
+            Obstacle::Full => format!("more than {} bindings or {} prefixes", self.slots, self.prefixes_max),
+            Obstacle::Lengths => format!("prefixes of more than {LENGTHS_MAX} different lengths"),
+            Obstacle::Around => {
+                "a binding inside whose prefixes are those of another that is left to it".into()
+            }
+        })
     }
 
     /// What is to be written so that the maps are as the tunnels are now.
     pub(crate) fn commit(&mut self) -> Vec<Operation> {
         let mut names = std::mem::take(&mut self.dirty);
-        names.extend(&self.homeless);
         let mut operations = Vec::new();
+        let mut evicted = [false; 2];
+        let mut first = true;
         loop {
-            let round = self.round(names);
+            let (round, of_round) = self.round(std::mem::take(&mut names));
             // What went makes room, and a prefix that came may be one that another binding was to bring.
-            let idle = round.is_empty();
+            let idle = round.is_empty() && !std::mem::take(&mut first);
             operations.extend(round);
-            if self.homeless.is_empty() || idle {
+            evicted = [evicted[0] | of_round[0], evicted[1] | of_round[1]];
+            if idle {
+                names = self.around();
+            }
+            if self.homeless.is_empty() || (idle && names.is_empty()) {
                 break;
             }
-            names = self.homeless.clone();
+            names.extend(self.homeless.keys());
+            if self.all_fit() {
+                names.iter().for_each(|name| self.take_in(*name));
+            }
+        }
+        // Until those around it have gone as well, packets of what is left to the slow path could go to them.
+        for end in (0..2).filter(|end| evicted[*end as usize]) {
+            operations.retain(|operation| !matches!(operation, Operation::SetLengths(of, _) if *of == end));
+            operations.insert(0, Operation::SetLengths(end, LengthsValue::default()));
+            operations.push(Operation::SetLengths(end, self.published[end as usize]));
         }
         if operations.iter().any(|operation| !matches!(operation, Operation::SetBinding(_))) {
             operations.push(Operation::Forget);
         }
         operations
+    }
+
+    /// Whether there is room for all bindings together, so that none has to stay out because of another.
+    fn all_fit(&self) -> bool {
+        let prefixes: usize = self.outside.values().sum();
+        let lengths = |end: u32| {
+            let outside = self.outside.keys().filter(|prefix| prefix.end == end).map(|prefix| prefix.length);
+            self.lengths[end as usize].keys().copied().chain(outside).collect::<BTreeSet<_>>().len()
+        };
+        self.bindings.len() <= self.slots as usize
+            && self.owners.len() + prefixes <= self.prefixes_max
+            && (0..2).all(|end| lengths(end) <= LENGTHS_MAX)
+            && !self.homeless.values().any(|obstacle| *obstacle == Obstacle::Greedy)
+    }
+
+    /// The bindings in the maps that have a prefix of a homeless one inside one of theirs.
+    fn around(&self) -> BTreeSet<Name> {
+        let mut names = BTreeSet::new();
+        for prefix in self.outside.keys() {
+            for length in self.lengths[prefix.end as usize].keys().filter(|length| **length <= prefix.length)
+            {
+                names.extend(self.owners.get(&prefix.cut(*length)).and_then(|slot| self.names.get(slot)));
+            }
+        }
+        names
+    }
+
+    /// Whether a prefix of another binding that is homeless is inside one of these.
+    fn is_around(&self, wanted: &BTreeSet<PrefixKey>) -> bool {
+        wanted.iter().any(|prefix| {
+            // Those inside it come right after it: the same bits, and more of them.
+            let after = self.outside.range(PrefixKey { length: 0, end: 0, ..*prefix }..);
+            let mut inside = after.take_while(|(other, _)| other.cut(prefix.length).bits() == prefix.bits());
+            inside.any(|(other, _)| other.end == prefix.end && other.length >= prefix.length)
+        })
     }
 
     /// Brings these bindings up to date.
@@ -297,7 +391,9 @@ impl Table {
     /// before the shorter one that it is part of, and goes after that; others change in between. Where prefixes pass from one binding to another
     /// no order is right, and the end is closed meanwhile. (What is remembered of packets holds all the time, so that
     /// only new flows see the closed end.)
-    fn round(&mut self, names: BTreeSet<Name>) -> Vec<Operation> {
+    ///
+    /// Returned is also, by end, whether bindings have been left to the slow path.
+    fn round(&mut self, names: BTreeSet<Name>) -> (Vec<Operation>, [bool; 2]) {
         let mut changes = Changes::default();
         for name in names {
             self.update(name, &mut changes);
@@ -329,57 +425,44 @@ impl Table {
         operations.extend(changes.emptied.iter().copied().map(Operation::RemoveBinding));
         self.free.extend(changes.emptied);
         operations.extend(last);
-        operations
+        (operations, changes.evicted)
     }
 
     fn lengths_value(&self, end: usize) -> LengthsValue {
-        if self.homeless.iter().any(|(of, _)| *of as usize == end) {
-            return LengthsValue::default();
-        }
         LengthsValue::new(&self.lengths[end].keys().copied().collect())
     }
 
     fn update(&mut self, name: Name, changes: &mut Changes) {
         let Some(binding) = self.bindings.get_mut(&name) else { return };
         let end = name.0 as usize;
-        if binding.tunnels.is_empty() {
-            let Some(binding) = self.bindings.remove(&name) else { return };
-            self.homeless.remove(&name);
-            let Some(slot) = binding.slot else { return };
-            for prefix in binding.prefixes {
-                self.lose(prefix, slot, changes);
-            }
-            self.sending.remove(&slot);
-            changes.emptied.push(slot);
-            return;
-        }
         let wanted: BTreeSet<PrefixKey> =
             binding.tunnels.values().flat_map(|t| &t.inner).map(|prefix| key(name.0, *prefix)).collect();
-        // What is lost makes room only when it is gone.
-        let occupied = self.owners.len() + changes.lost.len();
-        // One that another binding has now is there already.
-        let added = wanted.iter().filter(|prefix| !self.owners.contains_key(prefix)).count();
-        let slot = match binding.slot {
-            _ if occupied + added > self.prefixes_max => None,
-            Some(slot) => Some(slot),
-            None => self.free.pop_front().or_else(|| {
-                let fresh = (self.next_slot < self.slots).then_some(self.next_slot)?;
-                self.next_slot += 1;
-                Some(fresh)
-            }),
-        };
-        let Some(slot) = slot else {
-            self.homeless.insert(name);
-            // The end is closed from now on. What is not wanted any more makes room.
-            let unwanted: Vec<PrefixKey> = binding.prefixes.difference(&wanted).copied().collect();
-            binding.prefixes.retain(|prefix| wanted.contains(prefix));
-            let slot = binding.slot;
-            for (prefix, slot) in unwanted.into_iter().zip(slot.into_iter().cycle()) {
-                self.lose(prefix, slot, changes);
-            }
+        if binding.tunnels.is_empty() {
+            self.take_in(name);
+            self.withdraw(name, changes);
+            self.bindings.remove(&name);
             return;
+        }
+        let slot = binding.slot;
+        // It does not stand in its own way.
+        self.take_in(name);
+        let slot = match self.room(&wanted, slot, changes) {
+            Ok(slot) => slot,
+            Err(obstacle) => {
+                changes.evicted[end] |= slot.is_some();
+                self.withdraw(name, changes);
+                for prefix in &wanted {
+                    *self.outside.entry(*prefix).or_default() += 1;
+                }
+                if let Some(binding) = self.bindings.get_mut(&name) {
+                    binding.prefixes = wanted;
+                }
+                self.homeless.insert(name, obstacle);
+                return;
+            }
         };
-        self.homeless.remove(&name);
+        let Some(binding) = self.bindings.get_mut(&name) else { return };
+        self.names.insert(slot, name);
         let is_new = binding.slot.replace(slot).is_none();
         let before = std::mem::replace(&mut binding.prefixes, wanted.clone());
         let value = binding.value(slot);
@@ -407,6 +490,71 @@ impl Table {
         for prefix in before.difference(&wanted) {
             self.lose(*prefix, slot, changes);
         }
+    }
+
+    /// A slot for a binding with these prefixes, the one that it has if it has one.
+    fn room(
+        &mut self,
+        wanted: &BTreeSet<PrefixKey>,
+        slot: Option<u32>,
+        changes: &Changes,
+    ) -> Result<u32, Obstacle> {
+        let lengths: BTreeSet<u32> = wanted.iter().map(|prefix| prefix.length).collect();
+        if wanted.len() > BINDING_PREFIXES_MAX || lengths.len() > BINDING_LENGTHS_MAX {
+            return Err(Obstacle::Greedy);
+        }
+        if self.is_around(wanted) {
+            return Err(Obstacle::Around);
+        }
+        let known = wanted.first().map(|prefix| &self.lengths[prefix.end as usize]);
+        if known.is_some_and(|known| {
+            lengths.iter().chain(known.keys()).collect::<BTreeSet<_>>().len() > LENGTHS_MAX
+        }) {
+            return Err(Obstacle::Lengths);
+        }
+        // What is lost makes room only when it is gone.
+        let occupied = self.owners.len() + changes.lost.len();
+        // One that another binding has now is there already.
+        let added = wanted.iter().filter(|prefix| !self.owners.contains_key(prefix)).count();
+        if occupied + added > self.prefixes_max {
+            return Err(Obstacle::Full);
+        }
+        slot.or_else(|| self.free.pop_front())
+            .or_else(|| {
+                let fresh = (self.next_slot < self.slots).then_some(self.next_slot)?;
+                self.next_slot += 1;
+                Some(fresh)
+            })
+            .ok_or(Obstacle::Full)
+    }
+
+    /// A binding is not homeless any more, or is about to be looked at anew.
+    fn take_in(&mut self, name: Name) {
+        if self.homeless.remove(&name).is_none() {
+            return;
+        }
+        let prefixes = self.bindings.get_mut(&name).map(|binding| std::mem::take(&mut binding.prefixes));
+        for prefix in prefixes.unwrap_or_default() {
+            if let Some(count) = self.outside.get_mut(&prefix) {
+                *count -= 1;
+                if *count == 0 {
+                    self.outside.remove(&prefix);
+                }
+            }
+        }
+    }
+
+    /// Takes a binding out of the maps.
+    fn withdraw(&mut self, name: Name, changes: &mut Changes) {
+        let Some(binding) = self.bindings.get_mut(&name) else { return };
+        let Some(slot) = binding.slot.take() else { return };
+        binding.installed = None;
+        for prefix in std::mem::take(&mut binding.prefixes) {
+            self.lose(prefix, slot, changes);
+        }
+        self.sending.remove(&slot);
+        self.names.remove(&slot);
+        changes.emptied.push(slot);
     }
 
     /// A binding has lost a prefix, which another may have taken over.

@@ -196,9 +196,19 @@ impl Trial {
         self.wanted.remove(tunnel);
     }
 
-    fn check(&mut self, what: &str, may_be_nothing: bool, also_before: bool) {
+    /// Whether an address is that of a binding for which there is no room.
+    fn is_left_out(&self, end: u32, address: Ipv6Addr) -> bool {
+        let prefixes = self.wanted.prefixes(end);
+        let owner = prefixes.iter().filter(|(prefix, _)| prefix.contains(&address));
+        let owner = owner.max_by_key(|(prefix, _)| prefix.prefix_len());
+        owner.is_some_and(|(_, name)| self.table.homeless.contains_key(name))
+    }
+
+    fn check(&mut self, what: &str, meanwhile: bool) {
+        let also_before = meanwhile;
         for end in 0..2 {
             for address in probes() {
+                let may_be_nothing = meanwhile || self.is_left_out(end, address);
                 let fresh = self.maps.lookup(end, address).map(Found::from);
                 let remembered = self.flows.lookup(&self.maps, end, address).map(Found::from);
                 for found in [fresh, remembered] {
@@ -224,7 +234,7 @@ impl Trial {
                 // Never more than there is room for, even for a moment.
                 assert!(self.maps.bindings.len() <= self.room.0 as usize, "{operations:?}");
                 assert!(self.maps.prefixes.len() <= self.room.1 as usize, "{operations:?}");
-                self.check(&format!("after {operation:?} of {operations:#?}"), true, true);
+                self.check(&format!("after {operation:?} of {operations:#?}"), true);
             }
             if let Operation::SetBinding(value) = operation {
                 assert!(value.slot < self.room.0 && value.version != 0, "{value:?}");
@@ -232,8 +242,8 @@ impl Trial {
                 assert!(before.is_none(), "the same version as {before:?}: {value:?}");
             }
         }
-        let obstacle = self.table.obstacle();
-        self.check(&format!("after all of {operations:#?}, {obstacle:?}"), obstacle.is_some(), false);
+        let obstacle = self.table.obstacles().next();
+        self.check(&format!("after all of {operations:#?}, {obstacle:?}"), false);
         let prefixes = [0, 1].map(|end| self.wanted.prefixes(end));
         let lengths = prefixes
             .iter()
@@ -241,7 +251,13 @@ impl Trial {
         let fits = self.wanted.0.len() <= self.room.0 as usize
             && prefixes[0].len() + prefixes[1].len() <= self.room.1 as usize;
         let simple = lengths.max() <= Some(LENGTHS_MAX);
-        if fits && simple {
+        let modest = |tunnels: &BTreeMap<_, Tunnel>| {
+            let prefixes: BTreeSet<Ipv6Net> =
+                tunnels.values().flat_map(|tunnel| tunnel.inner.clone()).collect();
+            let lengths: BTreeSet<u8> = prefixes.iter().map(Ipv6Net::prefix_len).collect();
+            prefixes.len() <= BINDING_PREFIXES_MAX && lengths.len() <= BINDING_LENGTHS_MAX
+        };
+        if fits && simple && self.wanted.0.values().all(modest) {
             assert_eq!(obstacle, None, "{operations:?}");
         }
         self.committed = self.wanted.clone();
@@ -435,45 +451,108 @@ fn the_tunnel_that_was_told_last_transmits() {
     }
 }
 
-/// A length that does not fit would hide its prefixes behind shorter ones.
+fn agent(node: u8, inner: Vec<Ipv6Net>) -> Tunnel {
+    tunnel(TunnelEnd::HomeAgent, node, 0, inner, true, 1460)
+}
+
+fn lengths(from: u8, count: u8) -> Vec<Ipv6Net> {
+    (from..from + count).map(|length| Ipv6Net::new(address("2001:dba::"), length).unwrap().trunc()).collect()
+}
+
+impl Trial {
+    fn finds(&self, end: u32, node: u8) -> bool {
+        self.maps.lookup(end, home(node)).is_some()
+    }
+
+    fn obstacles(&self) -> Vec<String> {
+        self.table.obstacles().collect()
+    }
+}
+
+/// One router cannot take the lengths, or the prefixes, from the others.
 #[test]
-fn prefixes_of_more_lengths_than_there_is_room_for_close_that_end_only() {
+fn a_binding_of_too_much_is_left_to_the_slow_path_alone() {
     let mut trial = Trial::new(64, 256);
-    let inner =
-        |count: u8| (0..count).map(|n| Ipv6Net::new(Ipv6Addr::UNSPECIFIED, 40 + n).unwrap()).collect();
-    let router = tunnel(TunnelEnd::MobileRouter, 2, 0, Vec::new(), true, 1460);
-    trial.set(&router);
+    trial.set(&tunnel(TunnelEnd::MobileRouter, 2, 0, Vec::new(), true, 1460));
+    trial.set(&agent(3, vec![prefix("2001:db8:a::/64")]));
+    let many: Vec<Ipv6Net> = (0..64).map(|n| prefix(&format!("2001:db8:b:{n:x}::/64"))).collect();
     // And the home address.
-    trial.set(&tunnel(TunnelEnd::HomeAgent, 1, 0, inner(15), true, 1460));
+    for greedy in [lengths(40, 8), many] {
+        trial.set(&agent(1, greedy[1..].to_vec()));
+        trial.commit();
+        assert!(trial.finds(1, 1) && trial.finds(1, 3) && trial.obstacles().is_empty());
+        trial.set(&agent(1, greedy));
+        trial.commit();
+        assert!(!trial.finds(1, 1) && trial.finds(1, 3) && trial.finds(0, 2), "{:?}", trial.obstacles());
+        assert_eq!(
+            trial.obstacles(),
+            ["a binding with more than 64 prefixes, or prefixes of more than 8 different lengths"]
+        );
+    }
+    // A new one is as well off as if there were none such.
+    trial.set(&agent(4, vec![prefix("2001:db8:c::/60")]));
     trial.commit();
-    assert!(trial.maps.lookup(1, home(1)).is_some());
-    trial.set(&tunnel(TunnelEnd::HomeAgent, 1, 0, inner(16), true, 1460));
+    assert!(trial.finds(1, 4));
+    trial.set(&agent(1, Vec::new()));
     trial.commit();
-    assert_eq!(trial.table.obstacle().as_deref(), Some("prefixes of more than 16 different lengths"));
-    assert!(trial.maps.lookup(1, home(1)).is_none() && trial.maps.lookup(0, home(2)).is_some());
-    trial.set(&tunnel(TunnelEnd::HomeAgent, 1, 0, inner(15), true, 1460));
-    trial.commit();
-    assert!(trial.maps.lookup(1, home(1)).is_some());
+    assert!(trial.finds(1, 1) && trial.obstacles().is_empty());
 }
 
 #[test]
-fn without_room_for_all_bindings_an_end_is_closed_until_there_is() {
+fn who_comes_when_all_lengths_are_taken_is_left_to_the_slow_path() {
+    let mut trial = Trial::new(64, 256);
+    // Seven and seven and that of home addresses.
+    trial.set(&agent(1, lengths(40, 7)));
+    trial.set(&agent(2, lengths(50, 7)));
+    trial.set(&agent(3, vec![prefix("2001:db8:a::/60")]));
+    trial.commit();
+    assert!(trial.obstacles().is_empty());
+    trial.set(&agent(4, vec![prefix("2001:db8:b::/62")]));
+    trial.commit();
+    assert_eq!(trial.obstacles(), ["prefixes of more than 16 different lengths"]);
+    assert!((1..4).all(|node| trial.finds(1, node)) && !trial.finds(1, 4));
+    trial.remove(&agent(2, Vec::new()));
+    trial.commit();
+    assert!(trial.finds(1, 4) && trial.obstacles().is_empty());
+}
+
+/// A router's prefix may be part of another's (RFC 3963 leaves that to who assigns them).
+#[test]
+fn around_a_binding_that_is_left_to_the_slow_path_nothing_leads_elsewhere() {
+    let mut trial = Trial::new(64, 256);
+    let inside = vec![prefix("2001:db8:a:100::/56")];
+    let greedy = [inside.clone(), lengths(40, 8)].concat();
+    trial.set(&agent(1, vec![prefix("2001:db8:a::/48")]));
+    trial.set(&agent(2, inside.clone()));
+    trial.set(&agent(3, vec![prefix("2001:db8:b::/48")]));
+    trial.commit();
+    trial.set(&agent(2, greedy));
+    trial.commit();
+    assert!(!trial.finds(1, 1) && !trial.finds(1, 2) && trial.finds(1, 3));
+    assert_eq!(trial.obstacles().len(), 2, "{:?}", trial.obstacles());
+    trial.set(&agent(2, inside));
+    trial.commit();
+    assert!((1..4).all(|node| trial.finds(1, node)) && trial.obstacles().is_empty());
+}
+
+#[test]
+fn a_binding_without_room_gets_it_when_another_goes() {
     let mut trial = Trial::new(2, 256);
     for node in 0..3 {
-        trial.set(&tunnel(TunnelEnd::HomeAgent, node, 0, Vec::new(), true, 1460));
+        trial.set(&agent(node, Vec::new()));
     }
     trial.commit();
-    assert_eq!(trial.table.obstacle().as_deref(), Some("more than 2 bindings or 256 prefixes"));
-    assert!((0..3).all(|node| trial.maps.lookup(1, home(node)).is_none()));
-    // One goes: the one without a home gets its slot in the same commit, whatever their order.
-    trial.remove(&tunnel(TunnelEnd::HomeAgent, 2, 0, Vec::new(), true, 1460));
+    assert_eq!(trial.obstacles(), ["more than 2 bindings or 256 prefixes"]);
+    assert_eq!((0..3).filter(|node| trial.finds(1, *node)).count(), 2);
+    // It gets the slot in the same commit, whatever their order.
+    trial.remove(&agent(0, Vec::new()));
     trial.commit();
-    assert!((0..2).all(|node| trial.maps.lookup(1, home(node)).is_some()));
-    trial.set(&tunnel(TunnelEnd::HomeAgent, 2, 0, Vec::new(), true, 1460));
+    assert!((1..3).all(|node| trial.finds(1, node)));
+    trial.set(&agent(0, Vec::new()));
     trial.commit();
-    trial.remove(&tunnel(TunnelEnd::HomeAgent, 0, 0, Vec::new(), true, 1460));
+    trial.remove(&agent(2, Vec::new()));
     trial.commit();
-    assert!((1..3).all(|node| trial.maps.lookup(1, home(node)).is_some()));
+    assert!((0..2).all(|node| trial.finds(1, node)));
 }
 
 /// The kernel's side of it: `struct binding` and its like are as long as here.
