@@ -173,6 +173,18 @@ pub struct Tunnel {
     pub mtu: u32,
     /// The way packets take: `tun`.
     pub path: String,
+    /// Inner packets that came out of it.
+    #[serde(default)]
+    pub packets_in: u64,
+    /// Octets of these.
+    #[serde(default)]
+    pub octets_in: u64,
+    /// Inner packets that went into it.
+    #[serde(default)]
+    pub packets_out: u64,
+    /// Octets of these.
+    #[serde(default)]
+    pub octets_out: u64,
 }
 
 /// All counters: dotted names, such as `mobility.received.binding_update`, and their values.

@@ -109,10 +109,15 @@ fn address(end: Endpoint) -> IpAddr {
 
 /// `GET /v1/tunnels`
 pub fn tunnels(platform: Option<&Platform>, station: &Station) -> Vec<model::Tunnel> {
+    let fast = platform.map(Platform::tunnel_traffic).unwrap_or_default();
     station
         .tunnel_status()
         .into_iter()
-        .map(|tunnel| model::Tunnel {
+        .map(|tunnel| {
+            let fast = tunnel.local.ipv6().zip(tunnel.remote.ipv6()).and_then(|ends| fast.get(&ends));
+            (tunnel, fast.copied().unwrap_or_default())
+        })
+        .map(|(tunnel, fast)| model::Tunnel {
             local: address(tunnel.local),
             remote: address(tunnel.remote),
             remote_port: match tunnel.remote {
@@ -131,6 +136,10 @@ pub fn tunnels(platform: Option<&Platform>, station: &Station) -> Vec<model::Tun
                 .map_or(Path::Tun, |platform| platform.path_of(tunnel.local, tunnel.remote))
                 .name()
                 .into(),
+            packets_in: tunnel.traffic.packets_in + fast.decapsulated_packets,
+            octets_in: tunnel.traffic.octets_in + fast.decapsulated_octets,
+            packets_out: tunnel.traffic.packets_out + fast.encapsulated_packets,
+            octets_out: tunnel.traffic.octets_out + fast.encapsulated_octets,
         })
         .collect()
 }

@@ -832,6 +832,7 @@ impl Runner {
         if let Some(platform) = &mut self.platform {
             platform.watch(settings::platform(&config).watched);
             platform.set_ports(settings::ports(&config));
+            platform.make_room(&settings::fast_path(&config, self.station.flow_label_key()));
         }
         let gn_address = self.geonet.as_ref().and_then(Geonet::address);
         let station_config = settings::station(&config, gn_address);

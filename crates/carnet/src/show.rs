@@ -143,9 +143,21 @@ fn tunnels(tunnels: &[Tunnel], width: Option<usize>) -> String {
             tunnel.encapsulation.clone(),
             tunnel.mtu.to_string(),
             tunnel.path.clone(),
+            format!("{} ({})", tunnel.packets_in, tunnel.octets_in),
+            format!("{} ({})", tunnel.packets_out, tunnel.octets_out),
         ]
     });
-    lay_out("no tunnels", &["local", "remote", "bid", "encapsulation", "mtu", "path"], rows.collect(), width)
+    let columns = [
+        "local",
+        "remote",
+        "bid",
+        "encapsulation",
+        "mtu",
+        "path",
+        "packets in (octets)",
+        "packets out (octets)",
+    ];
+    lay_out("no tunnels", &columns, rows.collect(), width)
 }
 
 fn counters(counters: &Counters) -> String {

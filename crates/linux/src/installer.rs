@@ -31,7 +31,7 @@ use ipnet::Ipv6Net;
 use crate::ROUTE_PROTOCOL;
 use crate::datagrams::Datagrams;
 use crate::error::{Error, Result};
-use crate::fast_path::{self, FastPath, Path};
+use crate::fast_path::{self, FastPath, FastPathConfig, Path};
 use crate::netlink::{AddressInfo, Dirty, LinkInfo, Requests, RouteInfo, effective_metric};
 use crate::platform::KEEPING;
 use crate::settings::{self, Set};
@@ -397,6 +397,19 @@ impl Installer {
             _ => None,
         });
         routes.collect()
+    }
+
+    /// Makes room in the fast path for more bindings, and tells it of all tunnels where it begins anew.
+    pub(crate) fn grow_fast_path(&mut self, config: &FastPathConfig) -> std::result::Result<bool, String> {
+        let anew = self.fast_path.grow(config, self.tunnel_index)?;
+        if anew {
+            for wanted in self.wanted.values() {
+                if let Entry::Tunnel(tunnel) = &wanted.entry {
+                    self.fast_path.set(tunnel);
+                }
+            }
+        }
+        Ok(anew)
     }
 
     /// Lets the fast path follow what has changed since the last commit. After an error it has ended.

@@ -4,7 +4,7 @@
 //! are in place when it returns. News comes out of [`Platform::next_event`]; while it looks for news it also
 //! puts back what the kernel has dropped, so it must be awaited all the time, if only in a `select!`.
 
-use std::collections::VecDeque;
+use std::collections::{HashMap, VecDeque};
 use std::future::poll_fn;
 use std::io;
 use std::path::PathBuf;
@@ -19,7 +19,7 @@ use tokio::time::{Interval, interval};
 use crate::counters::Counters;
 use crate::datagrams::Datagrams;
 use crate::error::{Error, Result};
-use crate::fast_path::{FastPath, FastPathConfig, FastPathCounters, Path, Ports};
+use crate::fast_path::{FastPath, FastPathConfig, FastPathCounters, Path, Ports, TunnelEnds, TunnelTraffic};
 use crate::installer::Installer;
 use crate::link_socket::LinkSockets;
 use crate::netlink::{Dirty, IPV6_MINIMUM_MTU, Monitor, Requests};
@@ -190,6 +190,23 @@ impl Platform {
         give_up(self.installer.commit());
     }
 
+    /// What the fast path has done, by tunnel.
+    pub fn tunnel_traffic(&self) -> HashMap<TunnelEnds, TunnelTraffic> {
+        self.installer.fast_path.tunnel_traffic()
+    }
+
+    /// Makes room in the fast path where this config has more bindings than there was room for.
+    pub fn make_room(&mut self, config: &FastPathConfig) {
+        match self.installer.grow_fast_path(config) {
+            Ok(false) => {}
+            Ok(true) => {
+                self.follow_fast_path();
+                self.commit();
+            }
+            Err(why) => give_up(Err(why)),
+        }
+    }
+
     /// What the fast path has done.
     pub fn fast_path_counters(&self) -> FastPathCounters {
         self.installer.fast_path.counters()
@@ -232,6 +249,8 @@ impl Platform {
             // Once more, so that it wakes this task the next time.
             let _ = self.keeping.poll_tick(cx);
             self.installer.keep_neighbours();
+            self.installer.fast_path.expire();
+            self.commit();
             let used = self.installer.fast_path.used().into_iter();
             self.events.extend(used.map(|(local, remote)| PlatformEvent::TunnelUsed {
                 local: local.into(),

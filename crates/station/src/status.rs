@@ -10,6 +10,7 @@ use ipnet::Ipv6Net;
 
 use crate::Station;
 use crate::forwarding::desired::TunnelEnd;
+use crate::forwarding::forwarder::Traffic;
 
 /// A binding, seen from either end.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -68,6 +69,8 @@ pub struct TunnelStatus {
     pub mtu: usize,
     /// Whether packets are sent into it, or only still accepted from it.
     pub transmit: bool,
+    /// What went through it on the slow path.
+    pub traffic: Traffic,
 }
 
 /// A station in one word per role.
@@ -177,6 +180,7 @@ impl Station {
                 remote: tunnel.remote,
                 mtu,
                 transmit: tunnel.transmit,
+                traffic: self.forwarder().traffic((tunnel.local, tunnel.remote)),
             })
             .collect();
         tunnels.sort_by_key(|t| (!t.transmit, t.local, t.remote));

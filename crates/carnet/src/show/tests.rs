@@ -89,16 +89,16 @@ fn tunnels_and_counters() {
             Table::Tunnels,
             json!([
                 {"local": "2001:db8:f::7", "remote": "2001:db8:1::1", "encapsulation": "ipv6", "mtu": 1460,
-                 "path": "tun"},
+                 "path": "tun", "packets_in": 12, "octets_in": 3456, "packets_out": 7, "octets_out": 890},
                 {"local": "10.0.0.2", "remote": "192.0.2.1", "remote_port": 4191, "encapsulation": "udp",
                  "bid": 2, "mtu": 1472, "path": "tun"}
             ]),
-            Some(80)
+            Some(120)
         ),
         "\
-LOCAL          REMOTE          BID  ENCAPSULATION  MTU   PATH
-2001:db8:f::7  2001:db8:1::1   -    ipv6           1460  tun
-10.0.0.2       192.0.2.1:4191  2    udp            1472  tun
+LOCAL          REMOTE          BID  ENCAPSULATION  MTU   PATH  PACKETS IN (OCTETS)  PACKETS OUT (OCTETS)
+2001:db8:f::7  2001:db8:1::1   -    ipv6           1460  tun   12 (3456)            7 (890)
+10.0.0.2       192.0.2.1:4191  2    udp            1472  tun   0 (0)                0 (0)
 "
     );
     assert_eq!(

@@ -50,6 +50,55 @@ fn has(host: &Host, interface: &'static str, name: &str) -> bool {
 
 const PORTS: [(&str, &str); 3] = [("lan0", "lan"), ("wlan0", "uplink"), ("wwan0", "uplink")];
 
+/// How many packets took the slow path.
+fn slow(host: &Host) -> u64 {
+    let shown = host.output(&["ip", "-s", "-j", "link", "show", "dev", "carnet0"]);
+    let shown: serde_json::Value = serde_json::from_slice(&shown.stdout).expect("JSON");
+    shown[0]["stats64"]["tx"]["packets"].as_u64().expect("a number")
+}
+
+/// The programs' maps have a size.
+#[test]
+fn an_agent_that_is_told_of_more_routers_than_there_was_room_for_makes_room() {
+    if !possible() {
+        return;
+    }
+    for path in ["bpf", "xdp"] {
+        let bed = Testbed::new();
+        let config = with_path(&bed.agent_config(), path);
+        let agent = Station::start(&bed.agent, &config);
+        let router = Station::start(&bed.router, &with_path(&bed.router_config(), path));
+        router.registered();
+        let more: String = (0..100)
+            .map(|node| {
+                format!(
+                    "[[home_agent.mobile_router]]\nhome_address = '2001:db8:1::9:{node:x}'\n\
+                     prefixes = ['2001:db8:9:{node:x}::/64']\n\
+                     auth = {{ spi = 309, key = '000102030405060708090a0b0c0d0e0f' }}\n"
+                )
+            })
+            .collect();
+        let before = bed.agent.output(&["ip", "-d", "link", "show", "dev", "ha0"]).stdout;
+        agent.reload(&format!("{config}\n{more}"));
+        if path == "xdp" {
+            // With its number.
+            assert_ne!(before, bed.agent.output(&["ip", "-d", "link", "show", "dev", "ha0"]).stdout);
+        }
+        assert!(has(&bed.agent, "ha0", "agent"), "{:?}", programs(&bed.agent, "ha0"));
+        assert_eq!(agent.show("status")["dataplane"], path);
+        if path == "xdp" {
+            // Which would want the hosts prepared for packets to pass.
+            continue;
+        }
+        // The fast path knows the binding that was there before.
+        wait_until("traffic flows", seconds(10), || bed.host.pings(CORRESPONDENT));
+        let before = slow(&bed.agent);
+        let output = bed.host.output(&["ping", "-6", "-c", "20", "-i", "0.05", CORRESPONDENT]);
+        assert!(output.status.success());
+        assert!(slow(&bed.agent) - before < 10, "{path}: {before} {}", slow(&bed.agent));
+    }
+}
+
 #[test]
 fn however_it_ends_no_program_is_left() {
     if !possible() {

@@ -2,6 +2,7 @@
 //! data path.
 
 use nix::sys::signal::Signal;
+use serde_json::Value;
 
 use crate::hosts::{Host, assert_same, possible, seconds, wait_until};
 use crate::station::Station;
@@ -126,15 +127,31 @@ fn a_tunnel_is_shown_with_its_path_and_its_packets_are_counted() {
     let bed = Testbed::new();
     let (agent, router) = bed.start();
     wait_until("traffic flows", seconds(10), || bed.host.pings(CORRESPONDENT));
+    let counted = |station: &Station, remote: &str| {
+        let tunnels = station.show("tunnels");
+        let tunnels = tunnels.as_array().expect("tunnels");
+        let of = |tunnel: &Value| {
+            ["packets_in", "octets_in", "packets_out", "octets_out"]
+                .map(|key| tunnel[key].as_u64().expect("a number"))
+        };
+        tunnels.iter().find(|tunnel| tunnel["remote"] == remote).map(of).expect("the tunnel")
+    };
     for station in [&agent, &router] {
         let tunnels = station.show("tunnels");
         assert_eq!(tunnels[0]["path"], station.show("status")["dataplane"], "{tunnels}");
+        let remote = tunnels[0]["remote"].as_str().expect("an address");
+        let of_tunnel = counted(station, remote);
         let before = [station.counter("tunnel.encapsulated"), station.counter("tunnel.decapsulated")];
         let output = bed.host.output(&["ping", "-6", "-c", "20", "-i", "0.05", CORRESPONDENT]);
         assert!(output.status.success());
         let after = [station.counter("tunnel.encapsulated"), station.counter("tunnel.decapsulated")];
         for (before, after) in before.into_iter().zip(after) {
             assert!((20..40).contains(&(after - before)), "{before} {after}");
+        }
+        let more: Vec<u64> = counted(station, remote).iter().zip(of_tunnel).map(|(a, b)| a - b).collect();
+        for (packets, octets) in [(more[0], more[1]), (more[2], more[3])] {
+            // Echoes of 104 octets, and perhaps a probe of the path.
+            assert!((20..40).contains(&packets) && octets >= 20 * 104, "{more:?}");
         }
     }
     // A handover takes what has been counted along.
@@ -144,6 +161,9 @@ fn a_tunnel_is_shown_with_its_path_and_its_packets_are_counted() {
     std::thread::sleep(seconds(6));
     wait_until("traffic flows", seconds(10), || bed.host.pings(CORRESPONDENT));
     assert!(router.counter("tunnel.encapsulated") > before);
+    // The other tunnel has what went through it, not what its predecessor had.
+    let [packets_in, _, packets_out, _] = counted(&agent, CARE_OF[1]);
+    assert!((1..20).contains(&packets_in) && (1..20).contains(&packets_out), "{packets_in} {packets_out}");
 }
 
 #[test]

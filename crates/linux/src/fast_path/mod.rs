@@ -19,7 +19,7 @@ mod programs;
 mod selection;
 mod table;
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::net::Ipv6Addr;
 
 use carnet_base::Endpoint;
@@ -94,6 +94,28 @@ pub struct TunnelTraffic {
     /// Octets of these.
     pub decapsulated_octets: u64,
 }
+
+impl TunnelTraffic {
+    fn numbers(&mut self) -> [&mut u64; 4] {
+        let TunnelTraffic {
+            encapsulated_packets,
+            encapsulated_octets,
+            decapsulated_packets,
+            decapsulated_octets,
+        } = self;
+        [encapsulated_packets, encapsulated_octets, decapsulated_packets, decapsulated_octets]
+    }
+
+    /// Adds what has come since.
+    fn add(&mut self, mut now: TunnelTraffic, mut since: TunnelTraffic) {
+        for ((sum, now), since) in self.numbers().into_iter().zip(now.numbers()).zip(since.numbers()) {
+            *sum += now.saturating_sub(*since);
+        }
+    }
+}
+
+/// Two ends of a tunnel: the local one and the remote one.
+pub type TunnelEnds = (Ipv6Addr, Ipv6Addr);
 
 /// What the fast path has done since its start, by name; see `enum outcome` in `bpf/tunnel.h`.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -230,7 +252,7 @@ impl FastPath {
         match Tunnel::of(tunnel) {
             Some(tunnel) => match &mut self.kind {
                 InUse::None => {}
-                InUse::Programs(programs) => programs.table.remove(&tunnel),
+                InUse::Programs(programs) => programs.remove(&tunnel),
                 InUse::Kernel(kernel) => kernel.remove(&tunnel),
             },
             None => {
@@ -361,6 +383,39 @@ impl FastPath {
         if let InUse::Kernel(kernel) = &mut self.kind {
             kernel.hear(destination, message);
         }
+    }
+
+    /// Forgets what is too old; takes effect with the next [`Self::commit`].
+    pub(crate) fn expire(&mut self) {
+        if let InUse::Kernel(kernel) = &mut self.kind {
+            kernel.expire();
+        }
+    }
+
+    /// What it has done, by tunnel.
+    pub(crate) fn tunnel_traffic(&self) -> HashMap<TunnelEnds, TunnelTraffic> {
+        match &self.kind {
+            InUse::None => HashMap::new(),
+            InUse::Programs(programs) => programs.tunnel_traffic(),
+            InUse::Kernel(kernel) => kernel.tunnel_traffic(),
+        }
+    }
+
+    /// Makes room where there is not enough for the bindings of this config. The programs are loaded anew then, and
+    /// want to be told of all tunnels again and of the interfaces; meanwhile the slow path does their work. Returned
+    /// is whether that is so.
+    pub(crate) fn grow(&mut self, config: &FastPathConfig, tunnel_device: u32) -> Result<bool, String> {
+        let InUse::Programs(programs) = &self.kind else { return Ok(false) };
+        if programs.has_room_for(config) {
+            return Ok(false);
+        }
+        let kind = programs.kind();
+        // Only one of them can be at an interface.
+        self.kind = InUse::None;
+        self.kind = InUse::Programs(Box::new(Programs::open(kind, config, tunnel_device)?));
+        let held: Vec<Binding> = self.selection.held().collect();
+        held.into_iter().for_each(|binding| self.hold(binding, true));
+        Ok(true)
     }
 
     /// What it has done.

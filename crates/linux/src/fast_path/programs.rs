@@ -23,7 +23,7 @@ use aya::{Ebpf, EbpfLoader, Pod};
 use carnet_station::forwarding::desired::TUNNEL_DEVICE;
 
 use super::table::{BindingValue, LengthsValue, Operation, PrefixKey, Table};
-use super::{FastPathConfig, FastPathCounters, Path, Ports, TunnelTraffic};
+use super::{FastPathConfig, FastPathCounters, Path, Ports, Tunnel, TunnelEnds, TunnelTraffic};
 use crate::clock;
 use crate::netlink::{LinkInfo, Requests};
 
@@ -115,6 +115,12 @@ pub(crate) struct Programs {
     pub(super) table: Table,
     /// Number of times that what the programs remember was made void.
     generation: u32,
+    /// Room for so many bindings.
+    slots: u32,
+    /// Whose traffic each slot has counted, and what it had counted before.
+    counting: HashMap<u32, (TunnelEnds, TunnelTraffic)>,
+    /// What was counted in slots that now count another tunnel's.
+    counted: HashMap<TunnelEnds, TunnelTraffic>,
     pub(super) ports: Ports,
     attached: BTreeMap<u32, Attached>,
     /// For [`Self::used`]: the slot to look at next, and what was seen in each.
@@ -147,7 +153,7 @@ impl Programs {
     /// # Errors
     /// Why the kernel does not want them, in one line.
     pub(crate) fn open(kind: Kind, config: &FastPathConfig, tunnel_device: u32) -> Result<Programs, String> {
-        let slots = u32::try_from(config.bindings).unwrap_or(u32::MAX / 8).max(SLOTS_MIN).next_power_of_two();
+        let slots = slots(config);
         let prefixes = slots.saturating_mul(PREFIXES);
         let mut loader = EbpfLoader::new();
         loader
@@ -170,6 +176,9 @@ impl Programs {
             tunnel_device,
             table: Table::new(slots, prefixes),
             generation: 0,
+            slots,
+            counting: HashMap::new(),
+            counted: HashMap::new(),
             ports: config.ports.clone(),
             attached: BTreeMap::new(),
             next_look: 0,
@@ -182,6 +191,23 @@ impl Programs {
         programs.forget()?;
         give_back_memory();
         Ok(programs)
+    }
+
+    pub(super) fn kind(&self) -> Kind {
+        self.kind
+    }
+
+    pub(super) fn has_room_for(&self, config: &FastPathConfig) -> bool {
+        slots(config) <= self.slots
+    }
+
+    /// A tunnel is gone.
+    pub(super) fn remove(&mut self, tunnel: &Tunnel) {
+        self.table.remove(tunnel);
+        let ends = (tunnel.local, tunnel.remote);
+        if !self.table.has(ends) {
+            self.counted.remove(&ends);
+        }
     }
 
     pub(super) fn path(&self) -> Path {
@@ -200,6 +226,14 @@ impl Programs {
             return Ok(());
         }
         for operation in self.table.commit() {
+            match operation {
+                Operation::SetBinding(value) => {
+                    let [path, ..] = value.paths;
+                    self.count_for(value.slot, Some((path.local.into(), path.remote.into())));
+                }
+                Operation::RemoveBinding(slot) => self.count_for(slot, None),
+                _ => {}
+            }
             self.write(operation).map_err(|error| format!("cannot write a BPF map: {error}"))?;
         }
         for obstacle in self.table.obstacles() {
@@ -452,6 +486,33 @@ impl Programs {
             .collect()
     }
 
+    /// A slot counts the traffic of another tunnel from now on. What still arrives by the former one is taken for the
+    /// new one's.
+    fn count_for(&mut self, slot: u32, ends: Option<TunnelEnds>) {
+        if ends.is_some() && self.counting.get(&slot).map(|(ends, _)| *ends) == ends {
+            return;
+        }
+        let now = self.traffic_of(slot);
+        let before = match ends {
+            Some(ends) => self.counting.insert(slot, (ends, now)),
+            None => self.counting.remove(&slot),
+        };
+        if let Some((ends, since)) = before
+            && self.table.has(ends)
+        {
+            self.counted.entry(ends).or_default().add(now, since);
+        }
+    }
+
+    /// What was done for each tunnel.
+    pub(super) fn tunnel_traffic(&self) -> HashMap<TunnelEnds, TunnelTraffic> {
+        let mut traffic = self.counted.clone();
+        for (slot, (ends, since)) in &self.counting {
+            traffic.entry(*ends).or_default().add(self.traffic_of(*slot), *since);
+        }
+        traffic
+    }
+
     /// The sum over all CPUs of a slot of `TRAFFIC`.
     fn traffic_of(&self, slot: u32) -> TunnelTraffic {
         let map = self.ebpf.map("TRAFFIC").and_then(|map| PerCpuArray::<_, TrafficValue>::try_from(map).ok());
@@ -494,6 +555,11 @@ impl Drop for Programs {
             self.detach(index);
         }
     }
+}
+
+/// Room for so many bindings.
+fn slots(config: &FastPathConfig) -> u32 {
+    u32::try_from(config.bindings).unwrap_or(u32::MAX / 8).max(SLOTS_MIN).next_power_of_two()
 }
 
 /// Whether tc programs hang in links of their own.

@@ -45,6 +45,11 @@ impl Selection {
         self.change(binding, |reasons| reasons.distributed = is)
     }
 
+    /// All bindings that are kept from the fast path.
+    pub(super) fn held(&self) -> impl Iterator<Item = Binding> {
+        self.0.keys().copied()
+    }
+
     fn change(&mut self, binding: Binding, how: impl FnOnce(&mut Reasons)) -> bool {
         let reasons = self.0.entry(binding).or_default();
         how(reasons);

@@ -17,7 +17,7 @@ use std::net::Ipv6Addr;
 use carnet_station::forwarding::desired::TunnelEnd;
 use ipnet::Ipv6Net;
 
-use super::Tunnel;
+use super::{Tunnel, TunnelEnds};
 
 /// Paths of a binding (`PATHS`).
 pub(crate) const PATHS: usize = 4;
@@ -204,6 +204,8 @@ pub(crate) struct Table {
     bindings: HashMap<Name, Binding>,
     /// Those of which the slow path sends everything.
     held: BTreeSet<Name>,
+    /// How many bindings have a tunnel between these ends.
+    tunnels: HashMap<TunnelEnds, usize>,
     dirty: BTreeSet<Name>,
     owners: HashMap<PrefixKey, u32>,
     /// Slots that were in use once and are free, the longest first: a packet that is on its way through a program
@@ -232,6 +234,7 @@ impl Table {
         Table {
             bindings: HashMap::new(),
             held: BTreeSet::new(),
+            tunnels: HashMap::new(),
             dirty: BTreeSet::new(),
             owners: HashMap::new(),
             free: VecDeque::new(),
@@ -257,7 +260,9 @@ impl Table {
         if tunnel.transmit {
             binding.latest = Some(ends);
         }
-        binding.tunnels.insert(ends, tunnel.clone());
+        if binding.tunnels.insert(ends, tunnel.clone()).is_none() {
+            *self.tunnels.entry(ends).or_default() += 1;
+        }
         self.dirty.insert(name);
     }
 
@@ -267,6 +272,13 @@ impl Table {
         if let Some(binding) = self.bindings.get_mut(&name)
             && binding.tunnels.remove(&(tunnel.local, tunnel.remote)).is_some()
         {
+            let ends = (tunnel.local, tunnel.remote);
+            if let Some(count) = self.tunnels.get_mut(&ends) {
+                *count -= 1;
+                if *count == 0 {
+                    self.tunnels.remove(&ends);
+                }
+            }
             self.dirty.insert(name);
         }
     }
@@ -280,6 +292,11 @@ impl Table {
         {
             self.dirty.insert(name);
         }
+    }
+
+    /// Whether there is a tunnel between these ends.
+    pub(crate) fn has(&self, ends: TunnelEnds) -> bool {
+        self.tunnels.contains_key(&ends)
     }
 
     /// Whether [`Self::commit`] has anything to do.

@@ -37,6 +37,7 @@ use super::mss;
 use super::packet::PacketBuffer;
 use super::path_mtu::Ends;
 use super::prefix_table::PrefixTable;
+pub use table::Traffic;
 use table::{Binding, Name, Path, Sender};
 
 mod errors;
@@ -245,6 +246,11 @@ impl Forwarder {
         self.paths.values().flat_map(|path| path.bindings.iter().map(|tunnel| (tunnel, path.mtu)))
     }
 
+    /// What went through this tunnel here. (What a fast path takes does not come here.)
+    pub fn traffic(&self, ends: Ends) -> Traffic {
+        self.paths.get(&ends).map(|path| path.traffic).unwrap_or_default()
+    }
+
     /// Reports the next packet that goes into this tunnel through [`Self::poll_used`].
     pub fn watch(&mut self, ends: Ends) {
         if let Some(path) = self.paths.get_mut(&ends) {
@@ -316,6 +322,7 @@ impl Forwarder {
             return self.too_big(now, mtu, sender.home_address, header, buffer);
         }
         let (Endpoint::Ipv6(local), Endpoint::Ipv6(remote)) = ends else {
+            path.traffic.sent(length);
             mss::clamp(buffer.as_mut_slice(), mtu);
             self.counters.encapsulated += 1;
             // RFC 4213 3.2.2: at most 1280 octets inside, so it may be cut.
@@ -329,11 +336,19 @@ impl Forwarder {
             return self.drop(TunnelDrop::TooBig);
         }
         self.counters.encapsulated += 1;
+        self.note_sent(ends, length);
         if length > mtu {
             self.cut(ends, mtu, buffer.as_slice());
             return Verdict::Consumed;
         }
         Verdict::Forward
+    }
+
+    #[inline]
+    fn note_sent(&mut self, ends: Ends, octets: usize) {
+        if let Some(path) = self.paths.get_mut(&ends) {
+            path.traffic.sent(octets);
+        }
     }
 
     /// Sends an outer packet in fragments: RFC 2473 7.1 (b), at most 1280 octets inside.
@@ -403,6 +418,7 @@ impl Forwarder {
         if std::mem::take(&mut path.watched) {
             self.used.push(ends);
         }
+        path.traffic.sent(inner.len());
         let mtu = path.mtu;
         let length = inner.len() + SEQUENCE_DESTINATION_LEN;
         let between = match ends {
@@ -543,6 +559,9 @@ impl Forwarder {
         }
         mss::clamp(buffer.as_mut_slice(), mtu);
         self.counters.decapsulated += 1;
+        if let Some(path) = self.paths.get_mut(&ends) {
+            path.traffic.received(length);
+        }
         Ok(())
     }
 

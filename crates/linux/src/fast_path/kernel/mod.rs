@@ -16,8 +16,9 @@
 //! rule of their own, reach the kernel.
 //!
 //! **Narrow paths.** The kernel does not cut outer packets, so inner ones of up to 1280 octets, which must always pass
-//! (RFC 2473 7.1 (b)), would be lost where the path carries less than 1320. A tunnel whose MTU is below 1280, or about
-//! which a Packet Too Big says so, has no device but the slow path.
+//! (RFC 2473 7.1 (b)), would be lost where the path carries less than 1320. A tunnel whose MTU is below 1280 has no
+//! device but the slow path; so has, for [`NARROW_FOR`], one about which a Packet Too Big says so. One that says less
+//! than 1280 is a lie (RFC 8201 4).
 //!
 //! **Answers to path MTU probes** come out of a device, addressed to the end itself. At the home agent they reach carnet
 //! as all that is for its address; a mobile router has a rule for ICMPv6 from the home agent to the home address, and
@@ -37,18 +38,20 @@ mod plan;
 #[cfg(test)]
 mod tests;
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::fs;
 use std::net::Ipv6Addr;
+use std::time::Duration;
 
+use carnet_base::Time;
 use carnet_station::forwarding::desired::{Route, RouteAction, TUNNEL_DEVICE, TunnelEnd};
 use ipnet::Ipv6Net;
 
-use super::{FastPathCounters, Ports, Tunnel, TunnelTraffic};
+use super::{FastPathCounters, Ports, Tunnel, TunnelEnds, TunnelTraffic};
 use crate::ROUTE_PROTOCOL;
 use crate::error::{Error, Result};
 use crate::netlink::{AddressInfo, Dirty, IPV6_MINIMUM_MTU, Ip6Tunnel, LinkInfo, Requests, effective_metric};
-use crate::settings;
+use crate::{clock, settings};
 use plan::{Ends, Key, METRIC, TABLE_AGENT, Tunnels, Value, plan};
 
 /// The device group of carnet's tunnel devices.
@@ -62,6 +65,9 @@ const NOBODY: Ends = (Ipv6Addr::new(0x100, 0, 0, 0, 0, 0, 0, 1), Ipv6Addr::new(0
 
 /// A path that carries less has no room for an inner packet of 1280 octets.
 const NARROW: u32 = IPV6_MINIMUM_MTU + HEADER as u32;
+
+/// How long it is believed that a path is so (RFC 8201 4: not less than five minutes, ten are recommended).
+const NARROW_FOR: Duration = Duration::from_secs(600);
 
 const PACKET_TOO_BIG: u8 = 2;
 const ICMPV6: u8 = 58;
@@ -81,8 +87,8 @@ pub(crate) struct Kernel {
     indices: BTreeMap<Ends, u32>,
     /// Ends for which the kernel would not make a device.
     refused: BTreeSet<Ends>,
-    /// Ends between which outer packets would have to be cut, until their tunnel goes.
-    narrow: BTreeSet<Ends>,
+    /// Ends between which outer packets would have to be cut, and until when that is believed.
+    narrow: BTreeMap<Ends, Time>,
     installed: BTreeMap<Key, Value>,
     dirty: bool,
     crowded: bool,
@@ -147,7 +153,7 @@ impl Kernel {
             names: BTreeMap::new(),
             indices: BTreeMap::new(),
             refused: BTreeSet::new(),
-            narrow: BTreeSet::new(),
+            narrow: BTreeMap::new(),
             installed: BTreeMap::new(),
             dirty: false,
             crowded: false,
@@ -213,7 +219,7 @@ impl Kernel {
     fn usable(&self) -> BTreeMap<Ends, String> {
         let wide = self.tunnels.wide_ends();
         let usable = self.names.iter().filter(|(ends, _)| {
-            wide.contains(ends) && !self.refused.contains(ends) && !self.narrow.contains(ends)
+            wide.contains(ends) && !self.refused.contains(ends) && !self.narrow.contains_key(ends)
         });
         usable.map(|(ends, name)| (*ends, name.clone())).collect()
     }
@@ -223,7 +229,7 @@ impl Kernel {
         let ends = self.tunnels.ends();
         self.names.retain(|known, _| ends.contains(known));
         self.refused.retain(|known| ends.contains(known));
-        self.narrow.retain(|known| ends.contains(known));
+        self.narrow.retain(|known, _| ends.contains(known));
         if ends.len() == self.names.len() {
             return Ok(());
         }
@@ -421,12 +427,9 @@ impl Kernel {
     /// the next commit.
     pub(super) fn hear(&mut self, destination: Ipv6Addr, message: &[u8]) {
         let Some(ends) = quoted_ends(destination, message) else { return };
-        let mtu =
-            message.get(4..8).and_then(|octets| octets.try_into().ok()).map_or(u32::MAX, u32::from_be_bytes);
-        if message.first() == Some(&PACKET_TOO_BIG)
-            && mtu < NARROW
+        if let Some(mtu) = narrow_mtu(message)
             && self.installed.contains_key(&Key::Device(ends))
-            && self.narrow.insert(ends)
+            && self.narrow.insert(ends, clock::monotonic() + NARROW_FOR).is_none()
         {
             tracing::info!(
                 "the path between {} and {} carries {mtu} octets: its packets take the slow path",
@@ -437,9 +440,26 @@ impl Kernel {
         }
     }
 
+    /// Gives paths another chance that were narrow a while ago; takes effect with the next commit.
+    pub(super) fn expire(&mut self) {
+        let (now, before) = (clock::monotonic(), self.narrow.len());
+        self.narrow.retain(|_, until| *until > now);
+        self.dirty |= self.narrow.len() < before;
+    }
+
     /// Whether there is a device for these ends.
     pub(super) fn carries(&self, ends: Ends) -> bool {
         self.installed.contains_key(&Key::Device(ends))
+    }
+
+    /// What the devices have done.
+    pub(super) fn tunnel_traffic(&self) -> HashMap<TunnelEnds, TunnelTraffic> {
+        let text = statistics();
+        let devices = self.installed.iter().filter_map(|(key, value)| match key {
+            Key::Device(ends) => Some((*ends, counts(&text, &value.device).traffic)),
+            _ => None,
+        });
+        devices.collect()
     }
 
     pub(super) fn counters(&self) -> FastPathCounters {
@@ -451,6 +471,13 @@ impl Kernel {
         }
         FastPathCounters { total: sum.traffic, left: vec![("failed", sum.failed)] }
     }
+}
+
+/// What a Packet Too Big says of a path that has no room for an inner packet of 1280 octets. No path of IPv6 carries
+/// less than 1280: such a message is discarded (RFC 8201 4).
+fn narrow_mtu(message: &[u8]) -> Option<u32> {
+    let [PACKET_TOO_BIG, _, _, _, a, b, c, d, ..] = *message else { return None };
+    Some(u32::from_be_bytes([a, b, c, d])).filter(|mtu| (IPV6_MINIMUM_MTU..NARROW).contains(mtu))
 }
 
 /// Whether carnet made this device.

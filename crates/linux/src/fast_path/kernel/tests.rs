@@ -241,3 +241,13 @@ fn errors_about_outer_packets_are_recognised_and_nothing_else_is() {
         assert_eq!(ends_of(&whole[..length]), None);
     }
 }
+
+/// RFC 8201 4: a node must discard a Packet Too Big that reports an MTU below the minimum.
+#[test]
+fn a_path_is_narrow_where_its_mtu_is_possible_and_too_small() {
+    let narrow =
+        |kind: u8, mtu: u32| narrow_mtu(&[&[kind, 0, 0, 0][..], &mtu.to_be_bytes(), &[0; 40]].concat());
+    assert_eq!([1280, 1300, 1319].map(|mtu| narrow(2, mtu)), [Some(1280), Some(1300), Some(1319)]);
+    assert_eq!([0, 68, 1279, 1320, 1500].map(|mtu| narrow(2, mtu)), [None; 5]);
+    assert_eq!((narrow(3, 1300), narrow_mtu(&[2, 0, 0, 0, 0, 0, 5])), (None, None));
+}

@@ -15,6 +15,31 @@ use crate::forwarding::duplicates::Window;
 use crate::forwarding::path_mtu::Ends;
 use crate::forwarding::prefix_table::PrefixTable;
 
+/// Inner packets of a tunnel.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Traffic {
+    /// Came out of it.
+    pub packets_in: u64,
+    /// Octets of these.
+    pub octets_in: u64,
+    /// Went into it.
+    pub packets_out: u64,
+    /// Octets of these.
+    pub octets_out: u64,
+}
+
+impl Traffic {
+    pub(super) fn sent(&mut self, octets: usize) {
+        self.packets_out += 1;
+        self.octets_out += octets as u64;
+    }
+
+    pub(super) fn received(&mut self, octets: usize) {
+        self.packets_in += 1;
+        self.octets_in += octets as u64;
+    }
+}
+
 /// What two ends carry: the bindings of all home addresses that share the care-of address.
 #[derive(Debug)]
 pub(super) struct Path {
@@ -25,11 +50,12 @@ pub(super) struct Path {
     pub(super) watched: bool,
     /// The identification of the last packet that was cut on this path.
     pub(super) cut: Option<u32>,
+    pub(super) traffic: Traffic,
 }
 
 impl Path {
     fn new() -> Path {
-        Path { bindings: Vec::new(), mtu: MIN_MTU, watched: false, cut: None }
+        Path { bindings: Vec::new(), mtu: MIN_MTU, watched: false, cut: None, traffic: Traffic::default() }
     }
 
     /// The home agent's address, for a path of IPv6.
