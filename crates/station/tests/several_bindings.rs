@@ -24,7 +24,7 @@ fn end(text: &str) -> Endpoint {
 
 fn config() -> StationConfig {
     let mut config = agent_config(&["2001:db8:a::/64"]);
-    for agent in &mut config.home_agent {
+    if let Some(agent) = &mut config.home_agent {
         agent.ipv4_address = Some(std::net::Ipv4Addr::new(10, 0, 0, 1));
     }
     for node in config.home_agent.iter_mut().flat_map(|agent| &mut agent.nodes) {

@@ -1,7 +1,8 @@
 //! Heartbeats (RFC 5847): a node asks over each of its paths whether we are there.
 //!
 //! RFC 5847 has every request answered; here only one that comes over a registered path is, so that nobody else
-//! can have packets sent somewhere, and not more often than a node with many paths needs. Requests of our own are
+//! can have packets sent somewhere, and not more often than a node with many paths needs. One of a known home
+//! address that comes inside IPv4 from elsewhere draws a Binding Error, so that the node registers from there. Requests of our own are
 //! left out: nodes renew their bindings.
 
 use carnet_base::{Endpoint, Time};
@@ -31,7 +32,13 @@ impl HomeAgent {
                 .then_some(message.source),
             None => self.cache.bound_to(care_of_address),
         };
-        let home_address = bound.ok_or(MobilityDrop::WrongParty)?;
+        let Some(home_address) = bound else {
+            // A NAT has given the node another address, or its binding is lost: like any packet from there.
+            if let Some((local, remote)) = message.outer {
+                self.unbound(now, local, remote, message.source);
+            }
+            return Err(MobilityDrop::WrongParty);
+        };
         if !self.limits.entry(home_address).or_default().heartbeats.allow(now) {
             return Err(MobilityDrop::RateLimited);
         }

@@ -255,6 +255,10 @@ impl HomeAgent {
     /// not too often. The packet itself moves nothing: anybody could have sent it.
     pub fn handle_unbound(&mut self, now: Time, local: Endpoint, remote: Endpoint, inner_source: Ipv6Addr) {
         self.assert_drained();
+        self.unbound(now, local, remote, inner_source);
+    }
+
+    fn unbound(&mut self, now: Time, local: Endpoint, remote: Endpoint, inner_source: Ipv6Addr) {
         let owners = self.cache.owners();
         let owner = match owners.is_home_address(inner_source) {
             true => Some(inner_source),

@@ -49,10 +49,13 @@ fn inside_udp() {
     let answers = agent.receive_inside(HERE, THERE, &request(HOME, 9));
     assert_eq!(response(&answers[0]), (9, 0));
     assert_eq!(answers[0].destination, addr(HOME));
-    // From another port there is no binding: the NAT has forgotten, and the node has to register.
+    // From another port there is no binding: the NAT has forgotten, and the node is told to register.
     let other = "udp:198.51.100.9:40124";
-    assert!(agent.receive_inside(HERE, other, &request(HOME, 10)).is_empty());
+    let answers = agent.receive_inside(HERE, other, &request(HOME, 10));
     assert_eq!(agent.dropped, Some(MobilityDrop::WrongParty));
+    assert_eq!(answers[0].message, SeenMessage::BindingError { status: 1, home_address: addr(HOME) });
+    // Of an address that nobody has, nothing is said.
+    assert!(agent.receive_inside(HERE, other, &request("2001:db8:99::1", 11)).is_empty());
 }
 
 /// Nobody else can have packets sent: no binding, one given up, another's address, a response.
