@@ -16,6 +16,7 @@ mod broadcast;
 mod buffering;
 mod contention;
 mod feedback;
+mod geocast;
 mod headers;
 mod hostile;
 mod ipv6_details;

@@ -1,0 +1,132 @@
+//! A host in one vehicle sends to a group; the hosts in the group's area get it, and no others: over random places.
+
+use std::collections::BTreeSet;
+use std::time::Duration;
+
+use carnet_base::Rng;
+use carnet_geonet::Mib;
+use carnet_geonet::geodesy;
+use carnet_geonet::ipv6_adaptation::{Adaptation, HostFrame, Ipv6Area, Ipv6Config, LinkId, addresses};
+use carnet_geonet::mib::AreaForwarding;
+
+use crate::air::{Air, address, mac};
+use crate::craft::{circle, place};
+use crate::host::{IPV6, config, ip, packet};
+
+const GROUP: &str = "ff3e:40:2001:db8:1::1";
+const PLACEMENTS: u64 = 1000;
+const STATIONS: usize = 15;
+const RANGE: f64 = 400.0;
+/// Side of the square in which stations are, metres.
+const SIDE: u64 = 1600;
+
+/// The stations that are reached from `start` over stations of `among`, itself among them.
+fn reached(air: &Air, start: usize, among: &BTreeSet<usize>) -> BTreeSet<usize> {
+    let mut found = BTreeSet::from([start]);
+    let mut waiting = vec![start];
+    while let Some(node) = waiting.pop() {
+        let near = |other: &usize| {
+            let (a, b) = (air.places[node], air.places[*other]);
+            (a.0 - b.0).hypot(a.1 - b.1) <= RANGE
+        };
+        for other in among.iter().copied().filter(near) {
+            if found.insert(other) {
+                waiting.push(other);
+            }
+        }
+    }
+    found
+}
+
+/// What came of the placements.
+#[derive(Debug, Default)]
+struct Outcome {
+    /// Stations inside that were connected to the source, and those of them that heard it.
+    connected: usize,
+    heard: usize,
+    /// The same where the source was inside and connection goes over stations inside only.
+    flooded: usize,
+    flood_heard: usize,
+    outside: usize,
+    twice: usize,
+    split: usize,
+}
+
+fn placements(area_forwarding: AreaForwarding) -> Outcome {
+    let mut outcome = Outcome::default();
+    let mib = Mib { area_forwarding, max_communication_range: RANGE, is_mobile: false, ..Mib::default() };
+    for number in 0..PLACEMENTS {
+        let mut rng = Rng::new(number);
+        let mut spot = || (rng.below(SIDE) as f64, rng.below(SIDE) as f64);
+        let (east, north) = spot();
+        let places: Vec<(f64, f64)> = (0..STATIONS).map(|_| spot()).collect();
+        let area = circle(place(east, north), 500);
+        let mut air = Air::new(&mib, RANGE, &places, number);
+        air.settle();
+        let group = Ipv6Area { area, group: Some(ip(GROUP)), prefix: None, interface: None };
+        let config = Ipv6Config { areas: vec![group], hop_limit: Some(30), ..config() };
+        let mut hosts: Vec<Adaptation> =
+            (0..STATIONS).map(|node| Adaptation::new(config.clone(), address(node))).collect();
+
+        let data = packet(addresses::link_local(mac(0)), ip(GROUP), 100);
+        let to = addresses::group_address(ip(GROUP));
+        let frame = HostFrame { destination: to, source: mac(0), ether_type: IPV6, payload: &data };
+        let request = hosts[0].handle_host_frame(LinkId(0), frame).expect("sent").expect("a request");
+        air.request(0, request).expect("accepted");
+        air.run(Duration::from_secs(2));
+
+        let inside: BTreeSet<usize> =
+            (0..STATIONS).filter(|node| geodesy::is_inside(&area, air.position(*node))).collect();
+        let mut heard = BTreeSet::new();
+        let (now, delivered) = (air.now, std::mem::take(&mut air.delivered));
+        for (node, delivery) in &delivered {
+            let placed = hosts[*node].handle_delivery(now, delivery).expect("placed");
+            assert_eq!((placed.link, placed.destination, placed.source), (LinkId(0), to, mac(0)));
+            assert_eq!(delivery.payload, data);
+            outcome.twice += usize::from(!heard.insert(*node));
+        }
+        outcome.outside += heard.difference(&inside).count();
+        let mut others = inside.clone();
+        others.remove(&0);
+        let everybody = (0..STATIONS).collect();
+        let connected: BTreeSet<usize> =
+            reached(&air, 0, &everybody).intersection(&others).copied().collect();
+        outcome.connected += connected.len();
+        outcome.heard += connected.intersection(&heard).count();
+        assert!(heard.is_subset(&connected), "{number}: heard without a connection");
+        if inside.contains(&0) {
+            let mut flooded = reached(&air, 0, &inside);
+            flooded.remove(&0);
+            outcome.flooded += flooded.len();
+            outcome.flood_heard += flooded.intersection(&heard).count();
+        }
+        // Inside, whoever is connected to one that heard it heard it as well.
+        let split = others.iter().filter(|node| !heard.contains(node));
+        let split = split.filter(|node| {
+            let near = reached(&air, **node, &inside);
+            near.intersection(&heard).next().is_some()
+        });
+        outcome.split += split.count();
+    }
+    outcome
+}
+
+/// With simple forwarding: everybody who is connected over stations inside, nobody outside, nobody twice.
+#[test]
+fn over_random_placements_exactly_the_hosts_inside_get_what_is_sent_to_the_group() {
+    let simple = placements(AreaForwarding::Simple);
+    println!("simple: {simple:?}");
+    assert_eq!((simple.outside, simple.twice, simple.split), (0, 0, 0));
+    assert_eq!(simple.flood_heard, simple.flooded);
+    // From outside greedy forwarding may meet a void, and inside the way may lead over stations outside.
+    assert!(simple.flooded > 400 && simple.heard * 100 >= simple.connected * 90, "{simple:?}");
+}
+
+/// Contention spares most of the frames, at the price of some who are only heard by those who kept quiet.
+#[test]
+fn over_random_placements_contention_reaches_nearly_all() {
+    let contention = placements(AreaForwarding::ContentionBased);
+    println!("contention: {contention:?}");
+    assert_eq!((contention.outside, contention.twice), (0, 0));
+    assert!(contention.flood_heard * 100 >= contention.flooded * 95, "{contention:?}");
+}
