@@ -1,4 +1,4 @@
-//! Networks with IPv4 alone, with and without a NAT, and several uplinks at once.
+//! Networks with IPv4 alone, with and without a NAT, several uplinks at once, and policies.
 //!
 //! The testbed's links have IPv4 beside IPv6, or in its place: 192.0.2.0/24 is the first uplink, 203.0.113.0/24 the
 //! second, 198.51.100.0/24 leads to the home agent, 198.51.100.2.
@@ -11,7 +11,8 @@ use serde_json::Value;
 
 use crate::hosts::{Host, possible, said, seconds, wait_until};
 use crate::station::Station;
-use crate::testbed::{CORRESPONDENT, HOME_AGENT, INSIDE, Testbed, address};
+use crate::testbed::{CARE_OF, CORRESPONDENT, HOME_AGENT, INSIDE, Testbed, address};
+use crate::traffic::Sniffer;
 
 /// The core's network of each uplink.
 const NETS: [&str; 2] = ["192.0.2", "203.0.113"];
@@ -235,4 +236,104 @@ fn two_uplinks_are_registered_at_once() {
     echo.flows();
     let report = echo.stop();
     assert!(report.silence < Duration::from_millis(300), "{report:?}");
+}
+
+/// The echo's packets take this way.
+fn policy(action: &str, uplinks: &str) -> String {
+    format!(
+        "\n[[mobile_router.policy]]\nname = 'probe'\nprotocol = 'udp'\nports = [4242]\naction = '{action}'\n\
+         uplinks = [{uplinks}]\n"
+    )
+}
+
+#[test]
+fn a_duplicated_class_loses_nothing_when_an_uplink_goes() {
+    if !possible() {
+        return;
+    }
+    let bed = dual();
+    // One uplink has IPv6, the other IPv4 behind a NAT.
+    without_ipv6(&bed, &[1]);
+    let _nat = behind_nat(&bed, 1);
+    let (mut agent, mut router) =
+        start(&bed, |config| identified(config) + &policy("duplicate", "'wlan0', 'wwan0'"));
+    let ready = |count: u64| {
+        wait_until("both are registered", seconds(15), || agent.bindings().len() == 2);
+        for station in [&agent, &router] {
+            let before = station.counter("tunnel.duplicated");
+            wait_until("copies go out", seconds(15), || {
+                station.counter("tunnel.duplicated") > before + count
+            });
+        }
+    };
+    let echo = bed.echo(500);
+    ready(20);
+    // It loses its carrier, and comes back.
+    bed.core.ip("link set wlan down");
+    std::thread::sleep(seconds(1));
+    bed.core.ip("link set wlan up");
+    ready(20);
+    // The other turns into a black hole, in both directions and without a word.
+    nft(
+        &bed.core,
+        &[
+            "add table ip hole",
+            "add chain ip hole in { type filter hook prerouting priority 0 ; }",
+            "add rule ip hole in iifname wwan drop",
+            "add chain ip hole out { type filter hook postrouting priority 0 ; }",
+            "add rule ip hole out oifname wwan drop",
+        ],
+    );
+    std::thread::sleep(seconds(3));
+    nft(&bed.core, &["delete table ip hole"]);
+    ready(20);
+    let report = echo.stop();
+    assert_eq!((report.lost, report.sent > 1000), (0, true), "{report:?}");
+    for station in [&agent, &router] {
+        assert!(station.counter("tunnel.dropped.duplicate") > 100, "copies are sorted out");
+        assert_eq!(station.counter("tunnel.late"), 0);
+    }
+    router.terminate();
+    agent.terminate();
+}
+
+#[test]
+fn a_policy_moves_its_own_packets_and_no_others() {
+    if !possible() {
+        return;
+    }
+    let bed = dual();
+    let (agent, router) = start(&bed, |config| identified(config) + &policy("failover", "'wwan0', 'wlan0'"));
+    wait_until("both are registered", seconds(10), || agent.bindings().len() == 2);
+    let echo = bed.echo(100);
+    echo.flows();
+    let sniffer = Sniffer::start(&bed.core, &["wlan", "wwan", "ha"]);
+    assert!(bed.host.pings(CORRESPONDENT));
+    echo.flows();
+    let heard = sniffer.stop();
+    // Outer destination or source is a care-of address, inside is UDP or an echo.
+    let count = |care_of: &str, at: usize, protocol: u8| {
+        let care_of = address(care_of).octets();
+        let inside = |packet: &&Vec<u8>| {
+            packet.len() >= 88 && packet[6] == 41 && packet[at..at + 16] == care_of && packet[46] == protocol
+        };
+        // Not what the stations say to each other.
+        let mobile =
+            |packet: &&Vec<u8>| [&packet[48..56], &packet[64..72]].contains(&&address(INSIDE).octets()[..8]);
+        heard.iter().filter(inside).filter(mobile).count()
+    };
+    for at in [8, 24] {
+        assert!(count(CARE_OF[1], at, 17) > 0 && count(CARE_OF[0], at, 17) == 0, "UDP, {at}");
+        assert!(count(CARE_OF[0], at, 58) > 0 && count(CARE_OF[1], at, 58) == 0, "ICMPv6, {at}");
+    }
+    // Its uplink goes: the packets go where the others do.
+    bed.core.ip("link set wwan down");
+    wait_until("the router knows", seconds(10), || {
+        let uplinks = router.show("uplinks");
+        let down = |uplink: &Value| uplink["state"].as_str().is_some_and(|state| state.starts_with("down"));
+        uplinks.as_array().expect("an array").iter().filter(|uplink| down(uplink)).count() == 1
+    });
+    echo.flows();
+    assert_eq!(router.counter("tunnel.duplicated"), 0);
+    echo.stop();
 }
