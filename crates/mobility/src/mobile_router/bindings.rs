@@ -88,6 +88,8 @@ pub(super) struct Attempt {
     pub next: Time,
     /// When the first was.
     pub started: Option<Time>,
+    /// When the last was.
+    pub last: Option<Time>,
     /// Sequence numbers and care-of addresses of the last transmissions.
     pub sent: Vec<(u16, IpAddr)>,
     /// Which of the care-of addresses is next.
@@ -103,7 +105,16 @@ pub(super) struct Attempt {
 impl Attempt {
     pub fn new(next: Time, first: bool) -> Attempt {
         let timeout = if first { FIRST_REGISTRATION_TIMEOUT } else { INITIAL_BINDACK_TIMEOUT };
-        Attempt { next, started: None, sent: Vec::new(), turn: 0, timeout, rounds: 0, corrections: 0 }
+        Attempt {
+            next,
+            started: None,
+            last: None,
+            sent: Vec::new(),
+            turn: 0,
+            timeout,
+            rounds: 0,
+            corrections: 0,
+        }
     }
 
     /// Notes a transmission about one of `candidates` care-of addresses, and when the next is due.
@@ -113,6 +124,7 @@ impl Attempt {
         }
         self.sent.push((sequence, address));
         self.started.get_or_insert(now);
+        self.last = Some(now);
         self.turn += 1;
         if self.turn < candidates {
             self.next = now + CONNECTION_ATTEMPT_DELAY;

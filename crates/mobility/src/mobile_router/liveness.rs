@@ -237,7 +237,10 @@ impl MobileRouter {
 
     fn schedule_heartbeat(&mut self, now: Time, uplink: usize, not_before: Time) {
         let Some(interval) = self.heartbeat_interval(uplink) else {
-            self.timers.stop(Timer::Heartbeat(uplink));
+            match self.heartbeats_unknown_until.filter(|_| self.config.liveness.is_some()) {
+                Some(until) => self.timers.set(Timer::Heartbeat(uplink), until.max(not_before)),
+                None => self.timers.stop(Timer::Heartbeat(uplink)),
+            }
             return;
         };
         let Some(path) = self.liveness.get(uplink) else { return };
@@ -481,7 +484,12 @@ impl MobileRouter {
 
     /// A Binding Error with status 2: the home agent knows no heartbeats (RFC 5847 3).
     pub(super) fn heartbeats_unknown(&mut self, now: Time) -> Result<(), MobilityDrop> {
-        if self.liveness.iter().all(|path| path.waiting.is_empty()) {
+        // Nothing authenticates it: one that has answered before is asked until it is silent.
+        let doubted = |path: &PathState| {
+            let answered = path.results > path.losses.count_ones();
+            !path.waiting.is_empty() && (!answered || path.failed)
+        };
+        if !self.liveness.iter().any(doubted) {
             return Err(MobilityDrop::Unexpected);
         }
         self.heartbeats_unknown_until = Some(now + UNSUPPORTED);

@@ -495,6 +495,10 @@ impl MobileRouter {
         if message.source != self.config.home_agent {
             return Err(MobilityDrop::WrongParty);
         }
+        let outer = message.outer.and_then(|(_, remote)| remote.ipv4());
+        if message.outer.is_some() && (outer.is_none() || outer != self.config.home_agent_ipv4) {
+            return Err(MobilityDrop::WrongParty);
+        }
         let header = message.header().map_err(MobilityDrop::from)?;
         match header.message().map_err(|_| MobilityDrop::Malformed)? {
             Message::BindingAcknowledgement(acknowledgement) => {
@@ -530,6 +534,9 @@ impl MobileRouter {
     /// A packet waits that cannot be tunnelled because nothing is registered.
     pub fn handle_demand(&mut self, now: Time, wall: WallTime) {
         self.assert_drained();
+        if self.is_multiple() {
+            return self.hasten_bindings(now, wall);
+        }
         let Some(exchange) = self.exchange.as_mut().filter(|e| e.purpose == Purpose::Register) else {
             return;
         };

@@ -24,7 +24,7 @@ use carnet_wire::mobility::{BindingUpdateFlags, Builder, MobilityOption};
 use super::bindings::{Abilities, Attempt, Binding, MAX_UPDATES, Member, Update};
 use super::movement::care_of_addresses;
 use super::sending::mapped;
-use super::{Attachment, MobileRouter, Timer};
+use super::{Attachment, DEMAND_INTERVAL, MobileRouter, Timer};
 use crate::{Event, Output, lifetime_units};
 
 /// The first Binding Update waits so long for further uplinks: at a start they are found one after the other.
@@ -428,6 +428,20 @@ impl MobileRouter {
         self.bindings[index].held_until = None;
         if let Some(attempt) = &mut self.bindings[index].attempt {
             attempt.next = attempt.next.min(now);
+        }
+    }
+
+    /// Packets wait, and nothing is registered: what is under way is not left to the back-off.
+    pub(super) fn hasten_bindings(&mut self, now: Time, wall: WallTime) {
+        let mut due = false;
+        for attempt in self.bindings.iter_mut().filter_map(|binding| binding.attempt.as_mut()) {
+            if attempt.last.is_some_and(|at| now.saturating_since(at) >= DEMAND_INTERVAL) {
+                attempt.next = attempt.next.min(now);
+                due = true;
+            }
+        }
+        if due {
+            self.reconcile(now, wall);
         }
     }
 

@@ -263,6 +263,20 @@ fn a_carrier_grade_nat_on_the_second_uplink() {
     assert!(road.is_carried());
 }
 
+/// What comes inside IPv4 from anybody but the home agent is not believed.
+#[test]
+fn only_the_home_agent_is_heard_inside_ipv4() {
+    let mut road = behind_nat(config(), 120);
+    let mut octets = carnet_wire::mobility::Builder::binding_error(1, addr(HOME)).finish();
+    let packet = control_packet(addr(AGENT), addr(HOME), None, &mut octets);
+    let local = road.router.paths()[0].local;
+    road.forget();
+    for (stranger, heard) in [(Ipv4Addr::new(203, 0, 113, 66), false), (AGENT_IPV4, true)] {
+        road.router_receives(Some((local, Endpoint::Udp((stranger, 4191).into()))), &packet);
+        assert_eq!(!road.updates.is_empty(), heard, "from {stranger}");
+    }
+}
+
 /// The keepalives of an uplink on which nothing else is sent are the only thing that is sent there.
 #[test]
 fn keepalives_are_few() {

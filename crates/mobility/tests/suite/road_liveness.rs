@@ -6,6 +6,7 @@ use carnet_base::Time;
 use carnet_mobility::Event;
 use carnet_mobility::mobile_router::SignalThresholds;
 
+use crate::craft::*;
 use crate::road::*;
 
 fn handovers(road: &Road) -> usize {
@@ -163,8 +164,8 @@ fn signal_thresholds_have_hysteresis() {
         (-60, "cell"),
         (-50, "cell"),
         (-49, "wifi"),
-        (-69, "wifi"),
-        (-70, "cell"),
+        (-68, "wifi"),
+        (-69, "cell"),
         (-50, "cell"),
         (-40, "wifi"),
     ] {
@@ -210,6 +211,71 @@ fn a_used_up_volume() {
     assert_eq!(road.transmits(), ["wifi"]);
     road.router_does(|router, now, wall| router.handle_volume(now, wall, "wifi", 0));
     road.run(1.0);
+    assert!(road.is_carried());
+}
+
+/// Without heartbeats an uplink is given up when its binding cannot be renewed.
+#[test]
+fn without_heartbeats_binding_updates_tell() {
+    let mut config = config();
+    config.liveness = None;
+    let mut road = Road::new(config);
+    road.attach_all();
+    road.run(5.0);
+    assert_eq!(road.bound_bids(), [1, 2, 3]);
+    assert!(road.heartbeats.is_empty());
+    road.black_hole("wifi", true);
+    road.run_while(60.0, "carried", |road| !road.is_carried());
+    assert_eq!(road.transmits(), ["cell", "sat"]);
+    road.black_hole("wifi", false);
+    road.run(70.0);
+    assert_eq!(road.transmits()[0], "wifi");
+    assert!(road.is_carried());
+}
+
+/// A home agent that knows no heartbeats says so (RFC 5847 3), and is believed unless it has answered one before.
+#[test]
+fn a_home_agent_without_heartbeats() {
+    let error = |road: &mut Road| {
+        let mut octets = carnet_wire::mobility::Builder::binding_error(2, addr(HOME)).finish();
+        let packet = control_packet(addr(AGENT), addr("2001:db8:f1::10"), None, &mut octets);
+        road.router_receives(None, &packet);
+    };
+    let mut road = Road::registered();
+    error(&mut road);
+    road.run(5.0);
+    assert!(road.heartbeats.len() > 10, "it has answered: {}", road.heartbeats.len());
+    let mut road = Road::new(config());
+    road.attach_all();
+    road.run_while(1.0, "a heartbeat", |road| road.heartbeats.is_empty());
+    error(&mut road);
+    road.forget();
+    road.run(500.0);
+    assert!(road.heartbeats.is_empty());
+    assert_eq!(road.transmits(), ["wifi", "cell", "sat"]);
+    assert!(road.is_carried());
+    road.run(120.0);
+    assert!(!road.heartbeats.is_empty(), "asked again after ten minutes");
+}
+
+/// While packets wait, a Binding Update leaves every two seconds at least.
+#[test]
+fn demand_hastens_the_first_registration() {
+    let mut road = Road::new(config());
+    road.agent_down = true;
+    road.attach_all();
+    for _ in 0..600 {
+        road.run(0.1);
+        assert!(road.router.path().is_none());
+        road.router_does(|router, now, wall| router.handle_demand(now, wall));
+    }
+    let longest = road.updates.windows(2).map(|pair| pair[1].at.saturating_since(pair[0].at)).max();
+    assert!(longest.expect("updates") <= Duration::from_millis(2200), "{longest:?}");
+    road.agent_down = false;
+    for _ in 0..25 {
+        road.run(0.1);
+        road.router_does(|router, now, wall| router.handle_demand(now, wall));
+    }
     assert!(road.is_carried());
 }
 
