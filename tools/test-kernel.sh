@@ -6,10 +6,10 @@
 #
 # runs the tests (those that concern the data path, or those whose names contain one of TEST) once for each data
 # path, and then scenarios of GeoNetworking over real 802.11 (mac80211_hwsim) for the path "radio". These are "kernel",
-# "bpf", "tun" and "radio" unless others are named; CARNET_TEST_SCENARIOS names other scenarios. The machine is emulated (it has no network, and sees this
-# file system, whatever it writes there is gone with it), so this is about function: limits of time are longer and
-# rates of packets lower by CARNET_TEST_SLOW. Kernel and busybox are Debian packages, downloaded once into
-# target/test-kernel.
+# "bpf", "tun" and "radio" unless others are named; CARNET_TEST_SCENARIOS names other scenarios. The machine is
+# emulated (it has no network, and sees this file system, whatever it writes there is gone with it), so this is about
+# function: limits of time are longer and rates of packets lower by CARNET_TEST_SLOW. Kernel and busybox are Debian
+# packages, downloaded once into target/test-kernel.
 set -eu
 cd "$(dirname "$0")/.."
 
@@ -123,7 +123,8 @@ program=$(cargo test --release --quiet --no-run --message-format=json --package 
     echo "echo; echo '=== dataplane.path = $path'"
     echo "CARNET_TEST_PATH=$path '$program' --nocapture --test-threads=1 $tests 2>&1"
   done
-  echo "echo '=== end'; sleep 1; echo o >/proc/sysrq-trigger; sleep 60"
+  # No program can be started any more then.
+  echo "echo '=== end'; sleep 1; echo o >/proc/sysrq-trigger; while :; do :; done"
 } >"$work/script"
 
 status=0

@@ -1,7 +1,8 @@
 //! Bursts: what hosts with TSO and UDP segmentation offload send goes through both stations in few pieces, and
 //! arrives octet by octet as it was sent.
 
-use std::io::{Read, Write};
+use std::cell::Cell;
+use std::io::{self, Read, Write};
 use std::net::{Ipv6Addr, TcpListener, TcpStream, UdpSocket};
 use std::thread;
 
@@ -116,14 +117,22 @@ pub fn datagrams(from: &Host, source: Ipv6Addr, to: &Host, destination: Ipv6Addr
         println!("\nSKIPPED: no UDP_SEGMENT ({error})");
         return false;
     }
+    let in_one = Cell::new(true);
     for round in 0..50 {
         let burst: Vec<u8> = (round * BURST..(round + 1) * BURST).map(octet).collect();
-        let send = || match sender.send_to(&burst, (destination, PORT)) {
+        let each = || {
+            burst
+                .chunks(SIZE)
+                .map(|datagram| sender.send_to(datagram, (destination, PORT)))
+                .sum::<io::Result<_>>()
+        };
+        let send = || if in_one.get() { sender.send_to(&burst, (destination, PORT)) } else { each() };
+        let send = || match send() {
             // Before Linux 6.11 an interface that computes no checksums takes no bursts.
-            Err(error) if error.raw_os_error() == Some(Errno::EIO as i32) => {
+            Err(error) if in_one.get() && error.raw_os_error() == Some(Errno::EIO as i32) => {
                 setsockopt(&sender, UdpGsoSegment, &0).expect("no more bursts");
-                let each = burst.chunks(SIZE).map(|datagram| sender.send_to(datagram, (destination, PORT)));
-                each.sum::<std::io::Result<usize>>().ok()
+                in_one.set(false);
+                None
             }
             sent => sent.ok(),
         };
