@@ -10,7 +10,7 @@ use std::slice;
 
 use carnet_base::{Endpoint, Interface, LinkMessage, Rng, Time, WallTime};
 use carnet_geonet::ReceivedFrame;
-use carnet_geonet::ipv6_adaptation::{Adaptation, HostFrame};
+use carnet_geonet::ipv6_adaptation::{Adaptation, HostFrame, Ipv6Config};
 use carnet_mobility::home_agent::{AuthorizedNode, HomeAgentConfig, StoredBinding};
 use carnet_mobility::mobile_router::{Attachment, MobileRouterConfig, StoredSequence};
 use carnet_mobility::router_advertiser::{AdvertiserConfig, RouterAdvertiser};
@@ -104,6 +104,8 @@ pub struct Station {
     /// The GeoNetworking router to be, as long as its address is not known.
     awaited: Option<(GeonetSettings, Rng)>,
     interfaces: BTreeMap<String, Interface>,
+    /// Those of IPv6 over GeoNetworking that there are or may be.
+    virtual_interfaces: Vec<String>,
     desired: DesiredState<Scope>,
     forwarder: Forwarder,
     path_mtus: PathMtus,
@@ -131,6 +133,7 @@ impl Station {
             geonet: None,
             awaited: None,
             interfaces: BTreeMap::new(),
+            virtual_interfaces: Vec::new(),
             desired: DesiredState::new(),
             forwarder: Forwarder::new(&mut rng),
             path_mtus: PathMtus::new(Rng::new(rng.u64())),
@@ -141,6 +144,8 @@ impl Station {
             rng,
         };
         if let Some(settings) = config.geonet.clone() {
+            station.virtual_interfaces =
+                settings.ipv6.as_ref().map(Ipv6Config::interfaces).unwrap_or_default();
             let rng = Rng::new(station.rng.u64());
             match settings.address {
                 Some(address) => {

@@ -6,6 +6,8 @@ use std::time::Duration;
 
 use carnet_base::{Time, WallTime};
 use carnet_geonet::Mib;
+use carnet_geonet::ipv6_adaptation::Ipv6Config;
+use carnet_station::forwarding::desired::{Entry, TABLE_NOWHERE, priority};
 use carnet_station::io::{Input, Output, Position};
 use carnet_station::{GeonetSettings, PersistentState, Station, StationConfig};
 use carnet_wire::geonet::{GnAddress, StationType};
@@ -57,4 +59,42 @@ fn a_busy_geonetworking_router_lets_the_mobile_router_have_its_turn() {
     assert!(advertisements >= 3, "{advertisements} advertisements");
     assert!((6..=9).contains(&updates), "{updates} Binding Updates");
     assert!((30..=41).contains(&frames), "{frames} beacons");
+}
+
+/// A vehicle is no way for others into its uplinks or its tunnel: not by an interface that is there, nor by one that a
+/// Router Advertisement may bring.
+#[test]
+fn what_comes_in_over_geonetworking_is_not_routed_on_but_to_the_mobile_network() {
+    let ipv6 = Ipv6Config {
+        interface: "gn0".into(),
+        dynamic_interface: Some("gn1".into()),
+        areas: Vec::new(),
+        learnt_links: 1,
+        hop_limit: None,
+        mtu: 1398,
+    };
+    let geonet = |ipv6| GeonetSettings {
+        mib: Mib::default(),
+        address: Some(GnAddress::new(false, StationType::Bus, [2, 0, 0, 0, 0, 1])),
+        ipv6,
+    };
+    let inputs = |config| {
+        let wall = WallTime::from_unix_nanos(1_800_000_000_000_000_000);
+        let station = Station::new(config, PersistentState::default(), 7, Time::from_secs(100), wall);
+        let rules = station.desired_entries().filter_map(|entry| match entry {
+            Entry::Rule(rule) if rule.priority == priority::FROM_STATIONS => Some(rule),
+            _ => None,
+        });
+        let rules = rules.map(|rule| {
+            assert_eq!((rule.table, rule.from, rule.to), (TABLE_NOWHERE, None, None));
+            rule.input_interface.clone().expect("an interface")
+        });
+        rules.collect::<Vec<String>>()
+    };
+    let router = || router_config(&["2001:db8:a::/64"]);
+    let with = StationConfig { geonet: Some(geonet(Some(ipv6))), ..router() };
+    assert_eq!(inputs(with), ["gn0", "gn0-1", "gn0-2", "gn0-3", "gn1"]);
+    assert!(inputs(StationConfig { geonet: Some(geonet(None)), ..router() }).is_empty());
+    const { assert!(priority::FROM_STATIONS > priority::TO_MOBILE_NETWORK) };
+    const { assert!(priority::FROM_STATIONS < priority::FROM_MOBILE_NETWORK) };
 }

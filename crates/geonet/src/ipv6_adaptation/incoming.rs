@@ -8,7 +8,7 @@ use carnet_wire::nd::{self, NeighborAdvertisement, NeighborSolicitation, RouterA
 use super::addresses::{self, ALL_NODES};
 use super::links::{Link, LinkId, LinkKind};
 use super::outgoing::check_addresses;
-use super::{Adaptation, Ipv6Drop, NAME_LENGTH, ROUTERS};
+use super::{Adaptation, Ipv6Drop, ROUTERS, numbered};
 use crate::MacAddress;
 use crate::geodesy::Position;
 use crate::io::Delivery;
@@ -172,13 +172,8 @@ impl Adaptation {
     /// The topological interface's name with a number that no link has.
     fn free_name(&self) -> Option<String> {
         let base = &self.links.first()?.name;
-        (1..=self.links.len()).find_map(|number| {
-            let suffix = format!("-{number}");
-            let room = NAME_LENGTH.saturating_sub(suffix.len());
-            let kept: String = base.chars().take(room).collect();
-            let name = kept + &suffix;
-            (!self.links.iter().any(|link| link.name == name)).then_some(name)
-        })
+        let mut names = (1..=self.links.len()).map(|number| numbered(base, number));
+        names.find(|name| !self.links.iter().any(|link| link.name == *name))
     }
 
     /// GUC (MR_GVL_BV_06 to BV_10): the interface with the address, else the one of its subnet, else the area where

@@ -107,6 +107,31 @@ pub struct Ipv6Config {
     pub mtu: u32,
 }
 
+impl Ipv6Config {
+    /// The names of all interfaces that there may ever be.
+    pub fn interfaces(&self) -> Vec<String> {
+        let of_areas = self.areas.iter().filter_map(|area| area.interface.clone());
+        let mut names: Vec<String> = [self.interface.clone()]
+            .into_iter()
+            .chain(self.dynamic_interface.clone())
+            .chain(of_areas)
+            .collect();
+        if self.learnt_links > 0 {
+            // A number may be taken by a name of the configuration.
+            let numbers = 1..=names.len() + self.learnt_links;
+            names.extend(numbers.map(|number| numbered(&self.interface, number)));
+        }
+        names
+    }
+}
+
+/// The name of an interface with a number behind, cut to the length of such names.
+fn numbered(base: &str, number: usize) -> String {
+    let suffix = format!("-{number}");
+    let room = NAME_LENGTH.saturating_sub(suffix.len());
+    base.chars().take(room).collect::<String>() + &suffix
+}
+
 /// What shall be done.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Output {

@@ -39,6 +39,9 @@ pub mod priority {
     pub const FROM_UPLINK: u32 = 115;
     /// To the mobile network: the main table, never the tunnel.
     pub const TO_MOBILE_NETWORK: u32 = 120;
+    /// What comes in over GeoNetworking and is not for the mobile network goes nowhere: a vehicle is no way for others
+    /// into its uplinks, nor into its tunnel.
+    pub const FROM_STATIONS: u32 = 125;
     /// From a care-of address, by this machine itself: its uplink's table.
     pub const FROM_CARE_OF_ADDRESS: u32 = 130;
     /// From the mobile network or the home address: the tunnel's table.

@@ -7,6 +7,7 @@
 //! * What this machine sends from a care-of address goes out of its own uplink, whatever the main table prefers.
 //! * Nothing else passes: what comes in on an uplink is not forwarded to the mobile network (past the home agent)
 //!   nor to another uplink, and a host on board does not leave with somebody else's address (RFC 3963 9).
+//! * Nor does what comes in over GeoNetworking, unless it is for the mobile network.
 //! * Uplinks stay hosts in the eyes of the visited network although the router forwards: no Router bit, no
 //!   all-routers group, Router Advertisements accepted (RFC 3963 5.6, 5.7).
 //! * What comes and goes inside IPv4 does so by sockets of the uplink's own, whatever the main table prefers.
@@ -56,11 +57,12 @@ pub(crate) fn setting_entries(router: &MobileRouter, lan: &[String]) -> [Vec<Ent
 }
 
 /// Everything else: it follows from the router's state and its LAN interfaces. `assign` is whether these get
-/// addresses.
+/// addresses; `stations` are the interfaces of IPv6 over GeoNetworking.
 pub(crate) fn router_entries(
     router: &MobileRouter,
     lan: &[String],
     assign: bool,
+    stations: &[String],
     interfaces: &BTreeMap<String, Interface>,
 ) -> Vec<Entry> {
     let config = router.config();
@@ -115,6 +117,9 @@ pub(crate) fn router_entries(
         }
         // What is for the mobile network but for no link in it ends here, and not in a loop.
         entries.push(unreachable(TABLE_MAIN, *prefix));
+    }
+    for interface in stations {
+        entries.push(rule(priority::FROM_STATIONS, Some(interface), None, None, TABLE_NOWHERE));
     }
     for interface in lan {
         entries.push(rule(priority::FROM_LAN, Some(interface), None, None, TABLE_NOWHERE));

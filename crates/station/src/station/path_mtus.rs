@@ -16,7 +16,13 @@ impl Station {
     pub(super) fn forward_router(&mut self, now: Time) {
         if let Some(router) = &self.router {
             let assign = !router.advertisers.is_empty();
-            let entries = router_entries(&router.machine, &router.lan, assign, &self.interfaces);
+            let entries = router_entries(
+                &router.machine,
+                &router.lan,
+                assign,
+                &self.virtual_interfaces,
+                &self.interfaces,
+            );
             self.want(now, Scope::MobileRouter, entries);
         }
         self.take_changes();

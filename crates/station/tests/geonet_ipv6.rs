@@ -1,0 +1,173 @@
+//! IPv6 over GeoNetworking between two stations in virtual time: their hosts' frames in, their frames out.
+
+use std::net::Ipv6Addr;
+
+use carnet_base::{Time, WallTime};
+use carnet_geonet::Mib;
+use carnet_geonet::ipv6_adaptation::{Ipv6Config, addresses};
+use carnet_station::io::{Command, Frame, Input, Output, Position, VirtualFrame, VirtualLink};
+use carnet_station::{GeonetSettings, PersistentState, Station, StationConfig};
+use carnet_wire::geonet::{GnAddress, StationType};
+use carnet_wire::ipv6::{Header, protocol};
+
+const WALL: WallTime = WallTime::from_unix_nanos(1_800_000_000_000_000_000);
+const NOW: Time = Time::from_secs(100);
+const A: [u8; 6] = [2, 0, 0, 0, 0, 0xa];
+const B: [u8; 6] = [2, 0, 0, 0, 0, 0xb];
+
+fn address(mac: [u8; 6]) -> GnAddress {
+    GnAddress::new(false, StationType::PassengerCar, mac)
+}
+
+fn settings(address: Option<GnAddress>) -> StationConfig {
+    let ipv6 = Ipv6Config {
+        interface: "gn0".into(),
+        dynamic_interface: None,
+        areas: Vec::new(),
+        learnt_links: 0,
+        hop_limit: None,
+        mtu: 1398,
+    };
+    let geonet = GeonetSettings { mib: Mib::default(), address, ipv6: Some(ipv6) };
+    StationConfig { geonet: Some(geonet), ..StationConfig::default() }
+}
+
+fn station(mac: [u8; 6]) -> Station {
+    Station::new(settings(Some(address(mac))), PersistentState::default(), 7, NOW, WALL)
+}
+
+fn tell(station: &mut Station, input: Input) -> Vec<Output> {
+    station.handle_input(NOW, WALL, input).expect("accepted");
+    std::iter::from_fn(|| station.poll_output()).collect()
+}
+
+fn links(outputs: &[Output]) -> Vec<&VirtualLink> {
+    let link = |output| match output {
+        &Output::VirtualLink(ref link) => Some(link),
+        _ => None,
+    };
+    outputs.iter().filter_map(link).collect()
+}
+
+fn position(place: i32) -> Input {
+    Input::Position(Position {
+        timestamp: 1000,
+        latitude: 488_375_000,
+        longitude: 21_008_000 + place,
+        accurate: true,
+        speed: 0,
+        heading: 0,
+    })
+}
+
+fn packet(source: Ipv6Addr, destination: Ipv6Addr) -> Vec<u8> {
+    let header = Header {
+        traffic_class: 0,
+        flow_label: 0,
+        payload_length: 4,
+        next_header: protocol::NO_NEXT_HEADER,
+        hop_limit: 64,
+        source,
+        destination,
+    };
+    [&header.emit()[..], b"data"].concat()
+}
+
+/// The frames of one station to the other.
+fn carry(outputs: Vec<Output>, to: &mut Station) -> Vec<Output> {
+    let frames = outputs.into_iter().filter_map(|output| match output {
+        Output::Frame(frame) => Some(frame),
+        _ => None,
+    });
+    frames
+        .flat_map(|Frame { source, destination, packet }| {
+            tell(to, Input::Frame(Frame { source, destination, packet }))
+        })
+        .collect()
+}
+
+#[test]
+fn a_packet_of_a_host_comes_out_of_the_other_stations_interface() {
+    let (mut a, mut b) = (station(A), station(B));
+    for (station, mac) in [(&mut a, A), (&mut b, B)] {
+        let outputs: Vec<Output> = std::iter::from_fn(|| station.poll_output()).collect();
+        let [link] = links(&outputs)[..] else { panic!("{outputs:?}") };
+        assert_eq!((link.name.as_str(), link.address, link.mtu), ("gn0", mac, 1398));
+        assert_eq!(link.link_local, addresses::link_local(mac));
+    }
+    for (place, station) in [(0, &mut a), (1000, &mut b)] {
+        tell(station, position(place));
+    }
+    let data = packet(addresses::link_local(A), addresses::link_local(B));
+    let frame =
+        VirtualFrame { link: 0, destination: B, source: A, ether_type: 0x86dd, payload: data.clone() };
+    // The first packet waits for the answer of the Location Service.
+    let asked = tell(&mut a, Input::VirtualFrame(frame));
+    let answered = carry(asked, &mut b);
+    let sent = carry(answered, &mut a);
+    let arrived = carry(sent, &mut b);
+    let [Output::Ipv6 { link: 0, destination, source, delivered }] = &arrived[..] else {
+        panic!("{arrived:?}")
+    };
+    assert_eq!((*destination, *source, &delivered.payload), (B, A, &data));
+    let counter = |station: &Station, name: &str| {
+        station.counters().into_iter().find(|(known, _)| known == name).map(|(_, count)| count)
+    };
+    assert_eq!(counter(&a, "geonet.ipv6.sent"), Some(1));
+    assert_eq!(counter(&b, "geonet.ipv6.received"), Some(1));
+    assert_eq!(counter(&b, "geonet.ipv6.dropped.spoofed_source"), Some(0));
+}
+
+#[test]
+fn interfaces_follow_the_station() {
+    // The address comes late, and with it the interface.
+    let mut station = Station::new(settings(None), PersistentState::default(), 7, NOW, WALL);
+    assert_eq!(station.poll_output(), None);
+    let outputs = tell(&mut station, Input::GeonetAddress(address(A).0));
+    assert_eq!(links(&outputs)[0].address, A);
+    // Another address, by an operator's hand or after a duplicate.
+    let outputs = tell(&mut station, Input::GeonetAddress(address(B).0));
+    let [link] = links(&outputs)[..] else { panic!("{outputs:?}") };
+    assert_eq!((link.id, link.address, link.link_local), (0, B, addresses::link_local(B)));
+    // A smaller radio.
+    let outputs = tell(&mut station, Input::GeonetMtu(1400));
+    assert_eq!(links(&outputs)[0].mtu, 1312);
+    assert!(tell(&mut station, Input::GeonetMtu(1400)).is_empty());
+    // The initial state has the first address.
+    let outputs = tell(&mut station, Input::Command(Command::ResetGeonet));
+    assert_eq!(links(&outputs).len(), 0, "the address of the station is the one that it was given last");
+}
+
+#[test]
+fn what_a_host_asks_is_answered_and_own_addresses_are_known() {
+    let mut station = station(A);
+    while station.poll_output().is_some() {}
+    tell(&mut station, position(0));
+    let (own, other) = (addresses::link_local(A), addresses::link_local(B));
+    let message =
+        carnet_wire::nd::NeighborSolicitation { target: other, source_link_address: Some(A) }.emit();
+    let question = carnet_wire::icmpv6::packet(own, carnet_wire::nd::solicited_node(other), 255, message);
+    let destination = addresses::group_address(carnet_wire::nd::solicited_node(other));
+    let frame = VirtualFrame { link: 0, destination, source: A, ether_type: 0x86dd, payload: question };
+    let outputs = tell(&mut station, Input::VirtualFrame(frame));
+    let [Output::VirtualFrame(answer)] = &outputs[..] else { panic!("{outputs:?}") };
+    assert_eq!((answer.link, answer.destination, answer.source, answer.ether_type), (0, A, B, 0x86dd));
+
+    // Nobody else sends from an address that the host has.
+    let mine: Ipv6Addr = "2001:db8::1".parse().expect("an address");
+    tell(&mut station, Input::VirtualAddresses { link: 0, addresses: vec![(mine, 64)] });
+    let mut liar = self::station(B);
+    while liar.poll_output().is_some() {}
+    tell(&mut liar, position(1000));
+    let group: Ipv6Addr = "ff02::1".parse().expect("an address");
+    let lie = VirtualFrame {
+        link: 0,
+        destination: addresses::group_address(group),
+        source: B,
+        ether_type: 0x86dd,
+        payload: packet(mine, group),
+    };
+    let sent = tell(&mut liar, Input::VirtualFrame(lie));
+    let heard = carry(sent, &mut station);
+    assert!(!heard.iter().any(|output| matches!(output, Output::Ipv6 { .. })), "{heard:?}");
+}
