@@ -42,11 +42,11 @@ fn tell(station: &mut Station, input: Input) -> Vec<Output> {
 }
 
 fn links(outputs: &[Output]) -> Vec<&VirtualLink> {
-    let link = |output| match output {
-        &Output::VirtualLink(ref link) => Some(link),
+    let link = outputs.iter().filter_map(|output| match output {
+        Output::VirtualLink(link) => Some(link),
         _ => None,
-    };
-    outputs.iter().filter_map(link).collect()
+    });
+    link.collect()
 }
 
 fn position(place: i32) -> Input {
