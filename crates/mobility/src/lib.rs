@@ -3,7 +3,8 @@
 //! Two roles, one module each, with the same shape:
 //!
 //! * [`home_agent`] - the binding cache and everything that a home agent says (RFC 6275 section 10,
-//!   RFC 3963 section 6), with Neighbor Discovery on a real home link.
+//!   RFC 3963 section 6), with several care-of addresses (RFC 5648), flow bindings (RFC 6089), nodes in IPv4
+//!   networks (RFC 5555), heartbeats (RFC 5847), and Neighbor Discovery on a real home link.
 //! * [`mobile_router`] - uplinks, movement and home registration (RFC 6275 section 11, RFC 3963
 //!   section 5).
 //!

@@ -104,6 +104,21 @@ fn a_conflict_refuses_all_that_wait() {
     assert!(agent.machine.poll_timeout().is_none());
 }
 
+/// What waits is bounded, however many sets of bindings are asked for within the second.
+#[test]
+fn no_more_waits_for_the_test_than_there_is_room_for() {
+    let mut agent = Agent::on_home_link(config());
+    for sequence in 1..=200_u16 {
+        let other = sequence % 15 + 2;
+        let both =
+            Update::explicit(sequence).bid(other, CARE_OF).bid((sequence / 15) % 15 + 2, OTHER_CARE_OF);
+        assert!(agent.send(&both.known_bid(1)).is_empty(), "{sequence}");
+    }
+    let answers = agent.wait(1.0);
+    assert!(answers.len() <= MAX_BINDINGS, "{}", answers.len());
+    assert!(bindings(&agent).len() <= MAX_BINDINGS);
+}
+
 /// What waits can end before it has begun.
 #[test]
 fn what_is_tested_can_be_deregistered() {
