@@ -68,6 +68,7 @@ pub fn station(config: &Config, gn_address: Option<GnAddress>) -> StationConfig 
                     interface: uplink.interface.clone(),
                     bid: uplink.bid,
                     cost: u32::from(uplink.cost),
+                    capacity: uplink.capacity,
                     priority: u32::from(uplink.priority),
                     signal: uplink
                         .signal

@@ -96,6 +96,7 @@ pub(super) struct UplinkDraft {
     pub interface: Option<At<String>>,
     pub bid: Option<Option<At<u16>>>,
     cost: Option<u16>,
+    capacity: Option<Option<u32>>,
     priority: Option<u8>,
     signal: Option<Option<SignalThresholds>>,
     signal_file: Option<Option<PathBuf>>,
@@ -380,6 +381,10 @@ impl UplinkDraft {
                 Some(value) => value.integer(1, 127).and_then(|n| u8::try_from(n.value).ok()),
                 None => Some(DEFAULT_PRIORITY),
             },
+            capacity: match table.get("capacity") {
+                Some(value) => value.integer(1, 100_000_000).map(|kbit_s| Some(kbit_s.value)),
+                None => Some(None),
+            },
             cost: match table.get("cost") {
                 Some(value) => value.integer(0, 65_535).and_then(|cost| u16::try_from(cost.value).ok()),
                 None => Some(0),
@@ -397,6 +402,7 @@ impl UplinkDraft {
             interface: self.interface?.value,
             bid: self.bid?.map(|bid| bid.value),
             cost: self.cost?,
+            capacity: self.capacity?,
             priority: self.priority?,
             signal: self.signal?,
             signal_file: self.signal_file?,

@@ -242,6 +242,8 @@ pub struct Uplink {
     pub bid: Option<u16>,
     /// Of two uplinks of one priority the cheaper is better.
     pub cost: u16,
+    /// What it can carry, in kbit/s; `None`: nobody knows.
+    pub capacity: Option<u32>,
     /// Lower wins; among equals the first in the file.
     pub priority: u8,
     /// When it is taken and left by its signal; `None`: that is no matter.

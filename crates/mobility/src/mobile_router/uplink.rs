@@ -43,6 +43,8 @@ pub struct UplinkConfig {
     pub volume: Option<u64>,
     /// Of two uplinks of one priority the cheaper is better.
     pub cost: u32,
+    /// What it can carry in kbit/s, until somebody measures it.
+    pub capacity: Option<u32>,
 }
 
 /// How an uplink is attached to the network.
@@ -102,6 +104,7 @@ pub struct Uplink {
 impl Uplink {
     pub(super) fn new(config: UplinkConfig) -> Self {
         Uplink {
+            capacity: config.capacity,
             config,
             attachment: Attachment::Down("no such interface"),
             settles_at: Time::ZERO,
@@ -115,7 +118,6 @@ impl Uplink {
             poor: false,
             judged: false,
             used: 0,
-            capacity: None,
             settling: false,
         }
     }
@@ -195,7 +197,8 @@ impl Uplink {
         self.poor = old.poor && self.config.signal.is_some();
         self.judged = old.judged;
         self.used = old.used;
-        self.capacity = old.capacity;
+        self.capacity =
+            old.capacity.filter(|_| self.config.capacity == old.config.capacity).or(self.capacity);
         self.settling = old.settling;
         self.attach(config);
     }

@@ -121,6 +121,8 @@ pub struct Road {
     pub agent: HomeAgent,
     pub agent_config: HomeAgentConfig,
     pub agent_down: bool,
+    /// Nobody says that a heartbeat comes from elsewhere than was registered.
+    pub no_errors: bool,
     pub router: MobileRouter,
     pub config: MobileRouterConfig,
     pub interfaces: BTreeMap<String, Interface>,
@@ -170,6 +172,7 @@ impl Road {
             agent: HomeAgent::new(agent_config.clone()),
             agent_config,
             agent_down: false,
+            no_errors: false,
             router: MobileRouter::new(config.clone(), &mut rng),
             networks: config.uplinks.iter().map(|u| (u.interface.clone(), Network::new())).collect(),
             config,
@@ -334,6 +337,12 @@ impl Road {
 
     fn drain_agent(&mut self) {
         while let Some(output) = self.agent.poll_output() {
+            if self.no_errors
+                && let Output::Packet(packet) | Output::Encapsulated { packet, .. } = &output
+                && matches!(Seen::read(packet).message, SeenMessage::BindingError { .. })
+            {
+                continue;
+            }
             match output {
                 Output::Packet(packet) => {
                     let destination = Header::parse(&packet).expect("an IPv6 header").destination;

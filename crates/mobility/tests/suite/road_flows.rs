@@ -144,6 +144,30 @@ fn a_policy_is_moved_by_itself() {
     assert!(unknown.expect_err("unknown").contains("udp"));
 }
 
+/// Of two descriptions on their way the answer to the later is lost: what the home agent has is not taken for what the
+/// answer to the earlier said.
+#[test]
+fn a_lost_answer_leaves_no_doubt() {
+    let mut road = started(vec![policy("udp", FlowAction::Failover, &["wifi", "cell"])]);
+    let to = |road: &mut Road, uplinks: Option<&[String]>| {
+        road.router_does(|router, now, wall| router.handle_policy_uplinks(now, wall, "udp", uplinks))
+            .expect("an uplink");
+    };
+    let sat = ["sat".to_string()];
+    to(&mut road, Some(&sat));
+    road.run(0.005);
+    to(&mut road, None);
+    road.run(0.007);
+    // The first is answered; the answer to the second is lost.
+    road.network("wifi").loss = 1.0;
+    road.run(0.004);
+    road.network("wifi").loss = 0.0;
+    road.run(0.014);
+    to(&mut road, Some(&sat));
+    road.run(3.0);
+    assert_eq!(at_agent(&road)[0].2, [3, 1, 2]);
+}
+
 /// A poor uplink has no share of a balanced class and comes last in one that fails over.
 #[test]
 fn a_poor_uplink_is_avoided_by_policies() {
@@ -165,7 +189,14 @@ fn a_poor_uplink_is_avoided_by_policies() {
 /// Weights follow the measured capacity; small changes are not worth a Binding Update.
 #[test]
 fn weights_follow_the_capacity() {
-    let mut road = started(vec![policy("video", FlowAction::Balance, &["wifi", "cell"])]);
+    let mut config = with(vec![policy("video", FlowAction::Balance, &["wifi", "cell"])]);
+    for (uplink, capacity) in config.uplinks.iter_mut().zip([300_000, 200_000, 1000]) {
+        uplink.capacity = Some(capacity);
+    }
+    let mut road = Road::new(config);
+    road.attach_all();
+    road.run(2.0);
+    assert_eq!(road.agent.flows(addr(HOME))[0].bids, [(1, 3000), (2, 2000)], "as configured");
     for (name, kbit_s) in [("wifi", 50_000), ("cell", 20_000), ("sat", 1000)] {
         road.router_does(|router, now, wall| router.handle_capacity(now, wall, name, Some(kbit_s)));
     }

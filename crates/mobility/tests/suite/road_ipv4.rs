@@ -60,12 +60,14 @@ fn an_ipv4_uplink_behind_a_nat_suffices() {
 /// 4.2: without a NAT data goes in plain IPv4, unless UDP is asked for; Binding Updates go in UDP either way.
 #[test]
 fn without_a_nat_data_goes_in_plain_ipv4() {
-    for force_udp in [false, true] {
-        let mut road = Road::new(MobileRouterConfig { force_udp, ..config() });
+    for (force_udp, config) in [(false, config()), (true, config()), (false, plain()), (true, plain())] {
+        let mut road = Road::new(MobileRouterConfig { force_udp, ..config });
         road.attach("cell", None, Some(PUBLIC));
         road.run(1.0);
         assert!(road.is_carried());
         assert!(matches!(road.last().inside, Some(Endpoint::Udp(_))));
+        let SeenMessage::Update { flags, .. } = road.last().seen.message else { panic!("an update") };
+        assert_eq!(flags.force_udp, force_udp, "3.1.3: the F flag");
         let local = road.router.paths()[0].local;
         assert_eq!(matches!(local, Endpoint::Udp(_)), force_udp, "{local}");
         assert_eq!(matches!(road.bound()[0], Endpoint::Udp(_)), force_udp);
@@ -239,13 +241,15 @@ fn a_nat_that_forgets_is_survived_within_a_keepalive() {
 /// A NAT that is restarted and gives us another port, while heartbeats run: out for less than a second.
 #[test]
 fn a_nat_that_rebinds_is_survived_within_a_second() {
-    for config in [config(), plain()] {
+    for (config, no_errors) in [(config(), false), (plain(), false), (config(), true), (plain(), true)] {
         let mut road = behind_nat(config, 120);
+        road.no_errors = no_errors;
         road.run(10.0);
         let before = road.bound();
         road.network("cell").nat.as_mut().expect("a NAT").mappings.clear();
         road.run_while(1.0, "carried", |road| !road.is_carried());
         assert_ne!(road.bound(), before);
+        assert!(!road.router.is_silent(1), "the path is the same, and is not given up");
     }
 }
 

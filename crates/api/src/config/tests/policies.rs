@@ -5,7 +5,7 @@ use std::time::Duration;
 use super::super::{Heartbeat, PolicyAction, PolicyProtocol};
 use super::{Config, SMALL_ROUTER, parse};
 
-const UPLINKS: &str = r#"uplink = [{ interface = "wlan0", bid = 1 }, { interface = "wwan0", bid = 2, cost = 3 }, { interface = "s0" }]"#;
+const UPLINKS: &str = r#"uplink = [{ interface = "wlan0", bid = 1 }, { interface = "wwan0", bid = 2, cost = 3, capacity = 20000 }, { interface = "s0" }]"#;
 
 fn router(more: &str) -> String {
     SMALL_ROUTER.replace(r#"uplink = [{ interface = "wlan0" }]"#, &format!("{UPLINKS}\n{more}"))
@@ -37,8 +37,9 @@ fn uplinks_and_policies() {
     let router = router.mobile_router.expect("a router");
     assert_eq!(router.home_agent_ipv4, Some([192, 0, 2, 1].into()));
     assert!(router.udp);
-    let uplinks: Vec<_> = router.uplinks.iter().map(|uplink| (uplink.bid, uplink.cost)).collect();
-    assert_eq!(uplinks, [(Some(1), 0), (Some(2), 3), (None, 0)]);
+    let uplinks: Vec<_> =
+        router.uplinks.iter().map(|uplink| (uplink.bid, uplink.cost, uplink.capacity)).collect();
+    assert_eq!(uplinks, [(Some(1), 0, None), (Some(2), 3, Some(20_000)), (None, 0, None)]);
     let [policy] = &router.policies[..] else { panic!("{:?}", router.policies) };
     assert_eq!(policy.dscp, [46, 0]);
     assert_eq!(policy.protocol, Some(PolicyProtocol::Udp));
