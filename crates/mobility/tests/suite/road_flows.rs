@@ -144,28 +144,25 @@ fn a_policy_is_moved_by_itself() {
     assert!(unknown.expect_err("unknown").contains("udp"));
 }
 
-/// Of two descriptions on their way the answer to the later is lost: what the home agent has is not taken for what the
-/// answer to the earlier said.
+/// The answer to the last description is lost: what the home agent has is not taken for what the answers to the earlier
+/// ones said.
 #[test]
 fn a_lost_answer_leaves_no_doubt() {
     let mut road = started(vec![policy("udp", FlowAction::Failover, &["wifi", "cell"])]);
-    let to = |road: &mut Road, uplinks: Option<&[String]>| {
+    road.run(2.0);
+    let before = at_agent(&road);
+    let sat = ["sat".to_string()];
+    // Three Binding Updates that say so, so, and so again; a fourth has to wait.
+    for (uplinks, after) in [(Some(&sat[..]), 0.003), (None, 0.003), (Some(&sat[..]), 0.001), (None, 0.008)] {
         road.router_does(|router, now, wall| router.handle_policy_uplinks(now, wall, "udp", uplinks))
             .expect("an uplink");
-    };
-    let sat = ["sat".to_string()];
-    to(&mut road, Some(&sat));
-    road.run(0.005);
-    to(&mut road, None);
-    road.run(0.007);
-    // The first is answered; the answer to the second is lost.
+        road.run(after);
+    }
     road.network("wifi").loss = 1.0;
-    road.run(0.004);
+    road.run(0.003);
     road.network("wifi").loss = 0.0;
-    road.run(0.014);
-    to(&mut road, Some(&sat));
     road.run(3.0);
-    assert_eq!(at_agent(&road)[0].2, [3, 1, 2]);
+    assert_eq!(at_agent(&road), before);
 }
 
 /// A poor uplink has no share of a balanced class and comes last in one that fails over.
