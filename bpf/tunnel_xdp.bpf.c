@@ -30,12 +30,23 @@ struct {
 	__type(value, __u64);
 } ADDRESSES SEC(".maps");
 
+/* The same for the interfaces of higher indices, as machines get that make and remove many. */
+struct {
+	__uint(type, BPF_MAP_TYPE_HASH);
+	__uint(map_flags, BPF_F_NO_PREALLOC);
+	__uint(max_entries, 256);
+	__type(key, __u32);
+	__type(value, __u64);
+} FAR_ADDRESSES SEC(".maps");
+
 /* Whether a frame is for this station: an interface may hear others', while somebody captures on it. */
 inline_always int is_for_us(const struct xdp_md *xdp, const __u8 *destination)
 {
 	__u32 index = xdp->ingress_ifindex;
 	const __u8 *address = bpf_map_lookup_elem(&ADDRESSES, &index);
 
+	if (!address)
+		address = bpf_map_lookup_elem(&FAR_ADDRESSES, &index);
 	return address && address[7] == 1 && *(const __u32 *)address == *(const __u32 *)destination &&
 	       *(const __u16 *)(address + 4) == *(const __u16 *)(destination + 4);
 }

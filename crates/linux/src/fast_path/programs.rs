@@ -384,12 +384,13 @@ impl Programs {
                 // Frames for this address are taken; see `ADDRESSES`.
                 let [a, b, c, d, e, f] = link.link_address.unwrap_or_default();
                 let address = u64::from_ne_bytes([a, b, c, d, e, f, 0, 1]);
-                self.ebpf
-                    .map_mut("ADDRESSES")
-                    .and_then(|map| Array::<_, u64>::try_from(map).ok())
-                    .ok_or("there is no map ADDRESSES")?
-                    .set(link.index, address, 0)
-                    .map_err(|_| format!("an interface of index {}, expected less than 4096", link.index))?;
+                let mut near: Array<_, u64> = self.map_mut("ADDRESSES")?;
+                if link.index < near.len() {
+                    near.set(link.index, address, 0).map_err(|error| told(&error))?;
+                } else {
+                    let mut far: BpfHashMap<_, u32, u64> = self.map_mut("FAR_ADDRESSES")?;
+                    far.insert(link.index, address, 0).map_err(|error| told(&error))?;
+                }
                 let id = self.attach_xdp(link.index, program)?;
                 let mut ports = self
                     .ebpf
@@ -400,6 +401,11 @@ impl Programs {
                 Ok(LinkId::Xdp(id))
             }
         }
+    }
+
+    fn map_mut<'a, M: TryFrom<&'a mut aya::maps::Map>>(&'a mut self, name: &str) -> Result<M, String> {
+        let map = self.ebpf.map_mut(name).and_then(|map| M::try_from(map).ok());
+        map.ok_or_else(|| format!("there is no map {name}"))
     }
 
     /// In the drivers where all of them can, else before the kernel's own receiving: a driver's frames cannot be
@@ -439,6 +445,10 @@ impl Programs {
                 }
             }
             Some(LinkId::Xdp(id)) => {
+                if let Ok(mut far) = self.map_mut::<BpfHashMap<_, u32, u64>>("FAR_ADDRESSES") {
+                    // Where it was not there, it needs no room.
+                    let _ = far.remove(&index);
+                }
                 if let Some(mut ports) =
                     self.ebpf.map_mut("PORTS").and_then(|map| DevMapHash::try_from(map).ok())
                 {

@@ -335,16 +335,19 @@ impl Table {
     pub(crate) fn commit(&mut self) -> Vec<Operation> {
         let mut names = std::mem::take(&mut self.dirty);
         let mut operations = Vec::new();
-        let mut evicted = [false; 2];
+        let mut closed = [false; 2];
         let mut first = true;
         loop {
-            let (round, of_round) = self.round(std::mem::take(&mut names));
+            let (round, evicted) = self.round(std::mem::take(&mut names));
             // What went makes room, and a prefix that came may be one that another binding was to bring.
             let idle = round.is_empty() && !std::mem::take(&mut first);
             operations.extend(round);
-            evicted = [evicted[0] | of_round[0], evicted[1] | of_round[1]];
+            let around = self.around();
+            for end in 0..2 {
+                closed[end] |= evicted[end] || around.iter().any(|(of, _)| *of as usize == end);
+            }
             if idle {
-                names = self.around();
+                names = around;
             }
             if self.homeless.is_empty() || (idle && names.is_empty()) {
                 break;
@@ -354,8 +357,8 @@ impl Table {
                 names.iter().for_each(|name| self.take_in(*name));
             }
         }
-        // Until those around it have gone as well, packets of what is left to the slow path could go to them.
-        for end in (0..2).filter(|end| evicted[*end as usize]) {
+        // As long as there is somebody around what has no room yet, or any more, its packets could go there.
+        for end in (0..2).filter(|end| closed[*end as usize]) {
             operations.retain(|operation| !matches!(operation, Operation::SetLengths(of, _) if *of == end));
             operations.insert(0, Operation::SetLengths(end, LengthsValue::default()));
             operations.push(Operation::SetLengths(end, self.published[end as usize]));

@@ -535,6 +535,22 @@ fn around_a_binding_that_is_left_to_the_slow_path_nothing_leads_elsewhere() {
     assert!((1..4).all(|node| trial.finds(1, node)) && trial.obstacles().is_empty());
 }
 
+/// What goes makes room only at the end: until then a newcomer's packets must not go to who is around it.
+#[test]
+fn a_newcomer_that_has_to_wait_for_room_is_nobody_elses() {
+    let mut trial = Trial::new(3, 9);
+    let router = |node, inner| tunnel(TunnelEnd::MobileRouter, node, 0, inner, true, 1460);
+    let prefixes = |names: &[&str]| names.iter().map(|name| prefix(name)).collect::<Vec<_>>();
+    trial.set(&router(0, prefixes(&["2001:db8:a::/64"])));
+    trial.set(&agent(0, prefixes(&["2001:db8:a::/48", "2001:db8:a::/64", "2001:db8:a::/72"])));
+    trial.commit();
+    trial.set(&router(2, Vec::new()));
+    trial.set(&agent(0, Vec::new()));
+    trial.set(&router(0, prefixes(&["2001:db8:a::/48", "2001:db8:a::/72", "::/0"])));
+    trial.commit();
+    assert!(trial.finds(0, 0) && trial.finds(0, 2));
+}
+
 #[test]
 fn a_binding_without_room_gets_it_when_another_goes() {
     let mut trial = Trial::new(2, 256);
