@@ -152,15 +152,22 @@ fn a_lost_answer_leaves_no_doubt() {
     road.run(2.0);
     let before = at_agent(&road);
     let sat = ["sat".to_string()];
-    // Three Binding Updates that say so, so, and so again; a fourth has to wait.
-    for (uplinks, after) in [(Some(&sat[..]), 0.003), (None, 0.003), (Some(&sat[..]), 0.001), (None, 0.008)] {
+    let to = |road: &mut Road, uplinks: Option<&[String]>| {
         road.router_does(|router, now, wall| router.handle_policy_uplinks(now, wall, "udp", uplinks))
             .expect("an uplink");
-        road.run(after);
-    }
-    road.network("wifi").loss = 1.0;
-    road.run(0.003);
-    road.network("wifi").loss = 0.0;
+    };
+    // Three Binding Updates over three uplinks that say so, so, and so again; the last answer is lost.
+    to(&mut road, Some(&sat));
+    to(&mut road, None);
+    road.attach("cell", Some("2001:db8:f2::20"), None);
+    to(&mut road, Some(&sat));
+    road.attach("sat", Some("2001:db8:f3::20"), None);
+    to(&mut road, None);
+    assert_eq!(road.updates.len(), 4, "the first of all, and three");
+    road.run(0.005);
+    road.network("sat").loss = 1.0;
+    road.run(0.010);
+    road.network("sat").loss = 0.0;
     road.run(3.0);
     assert_eq!(at_agent(&road), before);
 }
