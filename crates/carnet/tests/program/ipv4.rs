@@ -10,8 +10,8 @@ use std::time::Duration;
 use serde_json::Value;
 
 use crate::hosts::{Host, possible, said, seconds, wait_until};
-use crate::station::Station;
-use crate::testbed::{CARE_OF, CORRESPONDENT, HOME_AGENT, INSIDE, Testbed, address};
+use crate::station::{Station, carnet};
+use crate::testbed::{CARE_OF, CORRESPONDENT, HOME_AGENT, INSIDE, Testbed, address, with_station};
 use crate::traffic::Sniffer;
 
 /// The core's network of each uplink.
@@ -140,7 +140,11 @@ fn an_uplink_with_ipv4_alone_is_enough() {
     without_ipv6(&bed, &[0, 1]);
     // As some distributions have it: the second uplink would receive nothing.
     bed.router.run(|| fs::write("/proc/sys/net/ipv4/conf/all/rp_filter", "1").expect("a switch"));
-    let (mut agent, mut router) = start(&bed, |config| config);
+    let recording = bed.scratch.path("router.jsonl");
+    let record = format!("record = '{}'", recording.display());
+    // What a fast path takes comes into no recording.
+    let (mut agent, mut router) =
+        start(&bed, |config| with_station(&config, &record) + "\n[dataplane]\npath = 'tun'\n");
     let echo = bed.echo(100);
     echo.flows();
     // Nobody has rewritten an address: IPv6 in IPv4 does.
@@ -159,6 +163,17 @@ fn an_uplink_with_ipv4_alone_is_enough() {
     assert_eq!(report.lost, 0, "{report:?}");
     router.terminate();
     agent.terminate();
+
+    // What came by sockets is in the recording, and a replay sends what was sent by them.
+    let (config, recording) = (router.config.to_str().expect("a path"), recording.to_str().expect("a path"));
+    let replayed = carnet(&["replay", "--config", config, recording]);
+    assert!(replayed.status.success(), "{}", said(&replayed));
+    let count = |what: &str| {
+        let outputs = String::from_utf8_lossy(&replayed.stdout).into_owned();
+        outputs.lines().filter(|line| line.contains(&format!("\"output\":{{\"{what}\":"))).count() as u64
+    };
+    assert!(count("encapsulated") >= report.sent, "{} of {}", count("encapsulated"), report.sent);
+    assert!(count("packet") >= report.sent, "{} of {}", count("packet"), report.sent);
 }
 
 #[test]
@@ -199,20 +214,33 @@ fn a_narrow_path_inside_udp_is_found() {
     if !possible() {
         return;
     }
+    narrow(1400);
+}
+
+/// No packet of 1280 octets fits: the outer ones are cut.
+#[test]
+fn a_path_too_narrow_for_ipv6_carries_it_inside_udp() {
+    if !possible() {
+        return;
+    }
+    narrow(1280);
+}
+
+fn narrow(limit: u64) {
     let bed = dual();
     without_ipv6(&bed, &[0, 1]);
     let nat = behind_nat(&bed, 0);
     bed.router.ip("link set wwan0 down");
     // Behind the NAT; nobody at either end of the tunnel sees it.
     for (host, interface) in [(&nat, "out"), (&bed.core, "wlan")] {
-        host.ip(&format!("link set {interface} mtu 1400"));
+        host.ip(&format!("link set {interface} mtu {limit}"));
     }
     let (agent, router) = start(&bed, |config| config);
     let echo = bed.echo(50);
     echo.flows();
     let mtu = |station: &Station| station.show("tunnels")[0]["mtu"].as_u64();
     wait_until("both ends have found the path MTU", seconds(20), || {
-        (mtu(&agent), mtu(&router)) == (Some(1372), Some(1372))
+        (mtu(&agent), mtu(&router)) == (Some(limit - 28), Some(limit - 28))
     });
     sizes_pass(&bed);
     assert_eq!(echo.stop().lost, 0);

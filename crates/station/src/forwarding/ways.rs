@@ -100,6 +100,8 @@ mod tests {
             assert_eq!(ways.transmit.len(), 1);
         }
         assert!(of(&[], &to_the_best).transmit.is_empty());
+        // But a copy has a number, though there is no other one now.
+        assert!(of(&[1], &[flow(FlowAction::Duplicate, &[(1, 1)])]).distribution.is_some());
     }
 
     #[test]

@@ -270,7 +270,7 @@ fn an_error_about_a_copy_is_believed() {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig::with_cases(64))]
+    #![proptest_config(ProptestConfig::with_cases(32))]
 
     /// Tunnels come and go and rules change, packet by packet: whatever is sent by a living way arrives, once, and
     /// what takes one way only is sent once.
