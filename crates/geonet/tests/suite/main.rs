@@ -20,6 +20,7 @@ mod geocast;
 mod headers;
 mod hostile;
 mod ipv6_details;
+mod ipv6_hostile;
 mod ipv6_purposes;
 mod location_service;
 mod many;

@@ -1,0 +1,122 @@
+//! IPv6 over GeoNetworking against octets of no good will, from either side: nothing panics, nothing grows.
+
+use std::time::Duration;
+
+use carnet_base::{Rng, Time};
+use carnet_geonet::Delivery;
+use carnet_geonet::ipv6_adaptation::addresses::{self, Prefix};
+use carnet_geonet::ipv6_adaptation::{HostFrame, LinkId};
+use carnet_wire::geonet::{CommonNextHeader, HeaderType, Lifetime, Shape, TrafficClass};
+
+use crate::craft::{IUT_MAC, Station, area1, circle};
+use crate::host::{ALL_NODES, Host, IPV6, ip, neighbor_solicitation, packet, router_advertisement};
+
+const ROUNDS: usize = 40_000;
+
+/// Packets that are looked into.
+fn seeds() -> Vec<Vec<u8>> {
+    let station = Station::b();
+    let from = addresses::link_local(station.mac);
+    let own = addresses::link_local(IUT_MAC);
+    let mut report = packet(own, ip("ff02::16"), 8 + 8 + 20);
+    report[6] = 0;
+    report[40..48].copy_from_slice(&[58, 0, 5, 2, 0, 0, 1, 0]);
+    report[48..56].copy_from_slice(&[143, 0, 0, 0, 0, 0, 0, 1]);
+    report[56..60].copy_from_slice(&[4, 0, 0, 0]);
+    report[60..76].copy_from_slice(&ip("ff02::2").octets());
+    let prefix = Prefix { address: ip("3ffe:0:0:9::"), length: 64 };
+    vec![
+        packet(from, ip(ALL_NODES), 60),
+        packet(own, from, 60),
+        packet(own, ip("3ffe:0:0:1:fdff:ffff:ffff:fffd"), 60),
+        neighbor_solicitation(own, from, Some(IUT_MAC)),
+        neighbor_solicitation(from, own, Some(station.mac)),
+        router_advertisement(&station, prefix, 30),
+        report,
+    ]
+}
+
+/// A copy with some octets changed, cut or more of them.
+fn spoilt(rng: &mut Rng, seed: &[u8]) -> Vec<u8> {
+    let mut octets = seed.to_vec();
+    for _ in 0..rng.below(4) {
+        let at = rng.below(octets.len() as u64) as usize;
+        octets[at] = if rng.chance(0.3) { 0xff } else { rng.u64() as u8 };
+    }
+    match rng.below(6) {
+        0 => octets.truncate(rng.below(octets.len() as u64 + 1) as usize),
+        1 => octets.extend(vec![rng.u64() as u8; rng.below(1500) as usize]),
+        _ => {}
+    }
+    octets
+}
+
+#[test]
+fn nothing_panics_and_nothing_grows() {
+    let mut rng = Rng::new(11);
+    let mut host = Host::with_links();
+    let seeds = seeds();
+    let macs = [[0xff; 6], [0; 6], IUT_MAC, Station::b().mac, addresses::ANYCAST, addresses::ALL_NODES];
+    let mut now = Time::from_secs(1000);
+    let (mut taken, mut settled) = (0, 0);
+    for _ in 0..ROUNDS {
+        let seed = &seeds[rng.below(seeds.len() as u64) as usize];
+        let payload = spoilt(&mut rng, seed);
+        let mac = |rng: &mut Rng| macs[rng.below(macs.len() as u64) as usize];
+        if rng.chance(0.5) {
+            let frame = HostFrame {
+                destination: mac(&mut rng),
+                source: if rng.chance(0.9) { IUT_MAC } else { mac(&mut rng) },
+                ether_type: if rng.chance(0.9) { IPV6 } else { rng.u16() },
+                payload: &payload,
+            };
+            let link = LinkId(rng.below(7) as u32);
+            match host.adaptation.handle_host_frame(link, frame) {
+                Ok(Some(request)) => {
+                    assert!(request.payload.len() <= 1398);
+                    taken += 1;
+                }
+                Ok(None) => settled += 1,
+                Err(_) => {}
+            }
+        } else {
+            let area = [None, Some(area1()), Some(circle(Station::d().position(), rng.u16()))]
+                [rng.below(3) as usize];
+            let header_type = [
+                HeaderType::GeoUnicast,
+                HeaderType::GeoBroadcast(Shape::Circle),
+                HeaderType::GeoAnycast(Shape::Ellipse),
+                HeaderType::TopologicallyScoped,
+                HeaderType::SingleHop,
+            ][rng.below(5) as usize];
+            let delivery = Delivery {
+                header_type,
+                next_header: CommonNextHeader::Ipv6,
+                source: Station::b().pv,
+                destination: None,
+                area,
+                traffic_class: TrafficClass::default(),
+                remaining_hop_limit: 1,
+                maximum_hop_limit: 1,
+                remaining_lifetime: Lifetime::from_duration(Duration::from_secs(1)),
+                sender: Station::b().mac,
+                payload,
+            };
+            if let Ok(placed) = host.adaptation.handle_delivery(now, &delivery) {
+                host.drain();
+                assert!(host.interfaces.iter().any(|link| link.id == placed.link), "{placed:?}");
+                taken += 1;
+            }
+        }
+        if rng.chance(0.01) {
+            now = now + Duration::from_secs(rng.below(40));
+            host.adaptation.handle_timeout(now);
+            assert!(host.adaptation.poll_timeout().is_none_or(|due| due > now));
+        }
+        host.drain();
+        assert!(host.interfaces.len() <= 5 && host.answers.len() <= 1, "{:?}", host.interfaces);
+        host.answers.clear();
+    }
+    // It was not all in vain.
+    assert!(taken > ROUNDS / 20 && settled > ROUNDS / 100, "{taken} {settled}");
+}
