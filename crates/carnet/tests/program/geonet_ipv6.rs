@@ -188,6 +188,30 @@ fn an_ipv6_address_names_a_station_to_gnping_and_listeners_hear_ipv6() {
     let _ = (listener.kill(), listener.wait());
 }
 
+/// The radio gets another address, and so do the station and its virtual interface; one that somebody deletes comes back.
+#[test]
+fn the_interface_follows_the_radio_and_comes_back() {
+    if !possible() {
+        return;
+    }
+    let line = Line::new();
+    let _stations = start(&line, FRAMES);
+    let [west, middle, _] = &line.hosts;
+    let old = link_local(west);
+    all_answer(middle, &format!("{old}%gn0"), 1, 20);
+    west.ip("-6 addr add 2001:db8:6::1/64 dev gn0");
+    west.ip("link set radio address 02:00:00:00:77:01");
+    wait_until("the interface has the new address", seconds(10), || {
+        west.ip("link show dev gn0").contains("02:00:00:00:77:01")
+            && west.ip("-6 addr show dev gn0 scope link").contains("fe80::ff:fe00:7701/64")
+    });
+    let shown = west.ip("-6 addr show dev gn0");
+    assert!(shown.contains("2001:db8:6::1/64") && !shown.contains(&old), "{shown}");
+    wait_until("it is reached by it", seconds(10), || middle.pings("fe80::ff:fe00:7701%gn0"));
+    west.ip("link del gn0");
+    wait_until("the interface is back", seconds(10), || middle.pings("fe80::ff:fe00:7701%gn0"));
+}
+
 #[test]
 fn an_interface_that_is_there_already_stops_the_start() {
     if !possible() {
