@@ -105,6 +105,11 @@ fn wifi_wimax() {
 }
 
 #[test]
+fn tunnel_of_doom() {
+    holds("tunnel_of_doom", "tunnel-of-doom", As::Root);
+}
+
+#[test]
 fn returning_home() {
     holds("returning_home", "returning-home", As::Root);
 }

@@ -132,9 +132,11 @@ impl MobileRouter {
         removals
             .chain(attempts)
             .map(|attempt| attempt.next)
-            .chain(held.filter(|at| *at > now))
+            .chain(held)
             .chain(ends)
-            .chain(refreshes.filter(|at| *at > now))
+            .chain(refreshes)
+            // What is due and could not be done just now waits for something to change.
+            .filter(|at| *at > now)
             .min()
     }
 
@@ -199,10 +201,9 @@ impl MobileRouter {
     /// An uplink that cannot be used: the home agent is told when there is another to tell it over.
     fn give_up(&mut self, now: Time, index: usize) {
         let uplink = self.bindings[index].uplink;
+        // There is nothing to register from here.
+        self.bindings[index].attempt = None;
         if !self.bindings[index].is_known() || !self.others_live(uplink) {
-            if !self.bindings[index].is_known() {
-                self.bindings[index].attempt = None;
-            }
             return;
         }
         self.forget(now, index);

@@ -55,6 +55,30 @@ fn a_path_that_comes_back_is_used_again() {
     assert_eq!(handovers(&road), 2, "there and back");
 }
 
+/// All die one after the other, silently and not: in the dark there is nothing to be done, and nothing is done in a loop.
+#[test]
+fn in_the_dark_the_router_waits() {
+    for pause in [0.3, 1.1, 1.8, 5.4] {
+        let mut road = Road::registered();
+        road.black_hole("wifi", true);
+        road.run(5.4);
+        road.black_hole("cell", true);
+        road.run(5.4);
+        road.detach("sat");
+        road.run(pause);
+        road.detach("wifi");
+        road.run(8.0);
+        road.detach("cell");
+        road.run(8.0);
+        assert!(!road.is_carried());
+        for name in ["sat", "cell", "wifi"] {
+            road.black_hole(name, false);
+        }
+        road.attach_all();
+        road.run_while(3.0, "light", |road| !road.is_carried());
+    }
+}
+
 /// One that fails again and again is taken back with less and less haste.
 #[test]
 fn a_flapping_path_is_left_alone_for_longer_and_longer() {
