@@ -46,7 +46,7 @@ const ALLOWED: usize = 5;
 const SUSPICION: Duration = Duration::from_millis(80);
 /// How long an answer may take at least and at most, and while nothing is known.
 const PATIENCE: (Duration, Duration, Duration) =
-    (Duration::from_millis(120), Duration::from_secs(2), Duration::from_millis(300));
+    (Duration::from_millis(120), Duration::from_millis(700), Duration::from_millis(300));
 /// Behind a NAT, so many lost in a row and a Binding Update tells the home agent the mapping.
 const NAT_DOUBT: usize = 2;
 /// So many answers in a row, and an uplink that had failed is trusted.
@@ -120,6 +120,11 @@ impl PathState {
             None => {
                 self.rtt = Some(rtt);
                 self.variation = rtt / 2;
+            }
+            // A buffer has run empty: what it cost is no measure any more.
+            Some(smoothed) if rtt * 2 < smoothed => {
+                self.variation /= 2;
+                self.rtt = Some((smoothed + rtt) / 2);
             }
             Some(smoothed) => {
                 self.variation = (self.variation * 3 + smoothed.abs_diff(rtt)) / 4;

@@ -176,6 +176,24 @@ fn a_slow_path_is_not_a_dead_one() {
     assert_eq!(road.transmits()[0], "wifi");
 }
 
+/// A path that has been slow a moment ago and dies now is noticed nearly as soon as any other.
+#[test]
+fn a_black_hole_after_a_full_buffer() {
+    for start in 0..10 {
+        let mut road = Road::registered();
+        for step in 1..=20_u64 {
+            let delay = Duration::from_millis(10 + step * 30);
+            road.network("wifi").delay = (delay, delay);
+            road.run(0.2);
+        }
+        road.network("wifi").delay = (Duration::from_millis(10), Duration::from_millis(10));
+        road.run(1.5 + f64::from(start) * 0.029);
+        assert_eq!(road.transmits()[0], "wifi");
+        road.black_hole("wifi", true);
+        road.run_while(1.1, "carried over cell", |road| !road.is_carried());
+    }
+}
+
 /// The thresholds of the WiMAX paper: taken at -49 dBm, left at -69 dBm, and in between as it was.
 #[test]
 fn signal_thresholds_have_hysteresis() {
