@@ -110,6 +110,8 @@ pub struct Delivery {
     pub next_header: CommonNextHeader,
     /// Who sent it, and where that was.
     pub source: LongPositionVector,
+    /// SN; `None` for SHB.
+    pub sequence: Option<u16>,
     /// To which station, for GUC.
     pub destination: Option<GnAddress>,
     /// To which area, for GBC and GAC.

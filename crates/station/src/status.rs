@@ -234,6 +234,8 @@ impl Station {
             {
                 counters.push((format!("geonet.ipv6.{name}"), count));
             }
+            let (held, late) = self.ipv6_reordered().unwrap_or_default();
+            counters.extend([("geonet.ipv6.held".into(), held), ("geonet.ipv6.late".into(), late)]);
             for reason in Ipv6Drop::ALL {
                 let name = format!("geonet.ipv6.dropped.{}", reason.name());
                 counters.push((name, counted.dropped(*reason)));

@@ -72,6 +72,7 @@ fn what_comes_in_over_geonetworking_is_not_routed_on_but_to_the_mobile_network()
         learnt_links: 1,
         hop_limit: None,
         mtu: 1398,
+        reorder_wait: Duration::ZERO,
     };
     let geonet = |ipv6| GeonetSettings {
         mib: Mib::default(),

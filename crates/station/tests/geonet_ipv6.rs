@@ -1,13 +1,17 @@
 //! IPv6 over GeoNetworking between two stations in virtual time: their hosts' frames in, their frames out.
 
 use std::net::Ipv6Addr;
+use std::time::Duration;
 
 use carnet_base::{Time, WallTime};
 use carnet_geonet::Mib;
 use carnet_geonet::ipv6_adaptation::{Ipv6Config, addresses};
 use carnet_station::io::{Command, Frame, Input, Output, Position, VirtualFrame, VirtualLink};
 use carnet_station::{GeonetSettings, PersistentState, Station, StationConfig};
-use carnet_wire::geonet::{GnAddress, StationType};
+use carnet_wire::geonet::{
+    CommonNextHeader, ExtendedHeader, GnAddress, Lifetime, LongPositionVector, Packet, ShortPositionVector,
+    StationType,
+};
 use carnet_wire::ipv6::{Header, protocol};
 
 const WALL: WallTime = WallTime::from_unix_nanos(1_800_000_000_000_000_000);
@@ -27,6 +31,7 @@ fn settings(address: Option<GnAddress>) -> StationConfig {
         learnt_links: 0,
         hop_limit: None,
         mtu: 1398,
+        reorder_wait: Duration::ZERO,
     };
     let geonet = GeonetSettings { mib: Mib::default(), address, ipv6: Some(ipv6) };
     StationConfig { geonet: Some(geonet), ..StationConfig::default() }
@@ -170,4 +175,40 @@ fn what_a_host_asks_is_answered_and_own_addresses_are_known() {
     let sent = tell(&mut liar, Input::VirtualFrame(lie));
     let heard = carry(sent, &mut station);
     assert!(!heard.iter().any(|output| matches!(output, Output::Ipv6 { .. })), "{heard:?}");
+}
+
+/// The way becomes shorter: what has overtaken waits for what it overtook, and no longer than it may.
+#[test]
+fn packets_that_overtook_others_wait_for_them() {
+    let mut config = settings(Some(address(B)));
+    if let Some(GeonetSettings { ipv6: Some(ipv6), .. }) = &mut config.geonet {
+        ipv6.reorder_wait = Duration::from_millis(50);
+    }
+    let mut b = Station::new(config, PersistentState::default(), 7, NOW, WALL);
+    while b.poll_output().is_some() {}
+    tell(&mut b, position(0));
+    let place =
+        LongPositionVector { address: address(A), latitude: 488_375_000, ..LongPositionVector::default() };
+    let data = packet(addresses::link_local(A), addresses::link_local(B));
+    // A packet with a number that came over so many hops.
+    let frame = |sequence: u16, hops: u8| {
+        let destination = ShortPositionVector { address: address(B), ..ShortPositionVector::default() };
+        let extended = ExtendedHeader::GeoUnicast { sequence, source: place, destination };
+        let lifetime = Lifetime::from_duration(Duration::from_secs(60));
+        let mut packet = Packet::new(extended, CommonNextHeader::Ipv6, lifetime, 10, &data).emit();
+        packet[3] = 11 - hops;
+        Input::Frame(Frame { source: A, destination: B, packet })
+    };
+    let count = |outputs: Vec<Output>| outputs.iter().filter(|o| matches!(o, Output::Ipv6 { .. })).count();
+    assert_eq!(count(tell(&mut b, frame(1, 3))), 1);
+    assert_eq!(count(tell(&mut b, frame(3, 2))), 0, "it waits for the second");
+    assert_eq!(count(tell(&mut b, frame(2, 3))), 2);
+    assert_eq!(count(tell(&mut b, frame(9, 1))), 0);
+    // The others were not for this station, it seems: what the wait was the last time, nothing, is the least there is.
+    let due = b.poll_timeout().expect("a wait");
+    assert_eq!(due, NOW + Duration::from_millis(1));
+    b.handle_input(due, WALL, Input::Timeout).expect("accepted");
+    assert_eq!(count(std::iter::from_fn(|| b.poll_output()).collect()), 1);
+    let held = b.counters().into_iter().find(|(name, _)| name == "geonet.ipv6.held");
+    assert_eq!(held, Some(("geonet.ipv6.held".to_owned(), 2)));
 }

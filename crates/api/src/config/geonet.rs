@@ -184,6 +184,8 @@ pub struct Ipv6 {
     pub learnt_links: u8,
     /// Hops that packets go; `mib.default_hop_limit` if `None`.
     pub hop_limit: Option<u8>,
+    /// How long a packet that has overtaken others may wait for them.
+    pub reorder_wait: Duration,
 }
 
 /// `geonet.forwarding`

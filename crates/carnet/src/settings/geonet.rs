@@ -30,6 +30,7 @@ fn ipv6(config: &Geonet) -> Option<Ipv6Config> {
         areas: areas.collect(),
         learnt_links: ipv6.learnt_links.into(),
         hop_limit: ipv6.hop_limit,
+        reorder_wait: ipv6.reorder_wait,
         // Until the link is known.
         mtu: ipv6_adaptation::mtu(mib(config).max_sdu_size, None),
     })

@@ -40,12 +40,14 @@
 pub mod addresses;
 mod discovery;
 mod drop_reason;
+pub mod in_order;
 mod incoming;
 mod links;
 mod outgoing;
 
 use std::collections::{BTreeMap, VecDeque};
 use std::net::Ipv6Addr;
+use std::time::Duration;
 
 use carnet_base::Time;
 use carnet_wire::geonet::{GeoArea, GnAddress};
@@ -105,6 +107,8 @@ pub struct Ipv6Config {
     pub hop_limit: Option<u8>,
     /// The longest IPv6 packet, see [`mtu`].
     pub mtu: u32,
+    /// How long a packet that has overtaken others may wait for them, see [`in_order`]; zero for not at all.
+    pub reorder_wait: Duration,
 }
 
 impl Ipv6Config {

@@ -322,6 +322,7 @@ impl Router {
             header_type: common.header_type,
             next_header: common.next_header,
             source: *received.source(),
+            sequence: extended.sequence(),
             destination: extended.destination().map(|pv| pv.address),
             area: extended.area().copied(),
             traffic_class: common.traffic_class,

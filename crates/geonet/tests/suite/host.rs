@@ -1,6 +1,7 @@
 //! A host with virtual interfaces over one router: what it puts in, what comes out.
 
 use std::net::Ipv6Addr;
+use std::time::Duration;
 
 use carnet_geonet::ipv6_adaptation::{
     Adaptation, HostFrame, Ipv6Area, Ipv6Config, Ipv6Drop, LinkId, Output, Placed, Prefix, VirtualLink,
@@ -92,6 +93,7 @@ pub fn config() -> Ipv6Config {
         learnt_links: 0,
         hop_limit: None,
         mtu: 1398,
+        reorder_wait: Duration::ZERO,
     }
 }
 

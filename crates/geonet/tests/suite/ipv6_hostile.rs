@@ -93,6 +93,7 @@ fn nothing_panics_and_nothing_grows() {
                 header_type,
                 next_header: CommonNextHeader::Ipv6,
                 source: Station::b().pv,
+                sequence: None,
                 destination: None,
                 area,
                 traffic_class: TrafficClass::default(),

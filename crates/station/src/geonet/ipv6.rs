@@ -6,7 +6,8 @@ use std::net::Ipv6Addr;
 use carnet_base::Time;
 use carnet_geonet::Delivery;
 use carnet_geonet::ipv6_adaptation::{self as adaptation, HostFrame, LinkId, addresses};
-use carnet_wire::geonet::CommonNextHeader;
+use carnet_geonet::location_table::mid_key;
+use carnet_wire::geonet::{CommonNextHeader, GnAddress, HeaderType, StationType};
 
 use super::Geonet;
 use super::io::{VirtualFrame, VirtualLink};
@@ -48,12 +49,22 @@ impl Geonet {
         match ipv6.handle_delivery(now, &delivery) {
             Ok(placed) => {
                 self.collect_ipv6();
-                self.outputs.push_back(Output::Ipv6 {
+                let stream = delivery.sequence.filter(|_| delivery.header_type == HeaderType::GeoUnicast);
+                let hops = delivery.maximum_hop_limit.saturating_sub(delivery.remaining_hop_limit);
+                let output = Output::Ipv6 {
                     link: placed.link.0,
                     destination: placed.destination,
                     source: placed.source,
                     delivered: delivery.into(),
-                });
+                };
+                match (&mut self.in_order, stream) {
+                    (Some(in_order), Some(sequence)) => {
+                        let source = mid_key(GnAddress::new(false, StationType::Unknown, placed.source));
+                        let outputs = &mut self.outputs;
+                        in_order.push(now, source, sequence, hops, output, &mut |o| outputs.push_back(o));
+                    }
+                    _ => self.outputs.push_back(output),
+                }
             }
             // It is counted.
             Err(_) => self.router.recycle(delivery.payload),

@@ -8,6 +8,7 @@ use std::collections::VecDeque;
 use std::time::Duration;
 
 use carnet_base::{RateLimiter, Rng, Time};
+use carnet_geonet::ipv6_adaptation::in_order::InOrder;
 use carnet_geonet::ipv6_adaptation::{Adaptation, Ipv6Config};
 use carnet_geonet::{MacAddress, Mib, Output as Routed, ReceivedFrame, Router};
 use carnet_wire::geonet::GnAddress;
@@ -33,6 +34,8 @@ pub struct GeonetSettings {
 pub(crate) struct Geonet {
     router: Router,
     ipv6: Option<Adaptation>,
+    /// Packets for hosts that have overtaken others.
+    in_order: Option<InOrder<Output>>,
     /// The address of the start; the router's may be another by now (10.2.1.5).
     address: GnAddress,
     echo_replies: RateLimiter,
@@ -44,6 +47,10 @@ impl Geonet {
         let mut geonet = Geonet {
             address,
             router: Router::new(mib, address, rng),
+            in_order: ipv6
+                .as_ref()
+                .filter(|config| config.reorder_wait > Duration::ZERO)
+                .map(|config| InOrder::new(config.reorder_wait)),
             ipv6: ipv6.map(|config| Adaptation::new(config, address)),
             echo_replies: RateLimiter::new(100, Duration::from_millis(10)),
             outputs: VecDeque::new(),
@@ -56,13 +63,19 @@ impl Geonet {
         &self.router
     }
 
+    /// Packets for hosts that had to wait for others, and such as came after their turn.
+    pub(crate) fn reordered(&self) -> Option<(u64, u64)> {
+        self.in_order.as_ref().map(|in_order| (in_order.held, in_order.late))
+    }
+
     pub(crate) fn ipv6(&self) -> Option<&Adaptation> {
         self.ipv6.as_ref()
     }
 
     pub(crate) fn poll_timeout(&self) -> Option<Time> {
         let ipv6 = self.ipv6.as_ref().and_then(Adaptation::poll_timeout);
-        self.router.poll_timeout().into_iter().chain(ipv6).min()
+        let in_order = self.in_order.as_ref().and_then(InOrder::poll_timeout);
+        self.router.poll_timeout().into_iter().chain(ipv6).chain(in_order).min()
     }
 
     /// Appends what is to be done to `outputs`.
@@ -78,6 +91,9 @@ impl Geonet {
         self.router.handle_timeout(now);
         if let Some(ipv6) = &mut self.ipv6 {
             ipv6.handle_timeout(now);
+        }
+        if let Some(in_order) = &mut self.in_order {
+            in_order.handle_timeout(now, &mut |output| self.outputs.push_back(output));
         }
         self.collect(now);
     }
@@ -111,6 +127,9 @@ impl Geonet {
         self.router.reset(now, self.address);
         if let Some(ipv6) = &mut self.ipv6 {
             ipv6.reset();
+        }
+        if let Some(in_order) = &mut self.in_order {
+            in_order.clear(&mut |output| self.outputs.push_back(output));
         }
         self.collect(now);
     }

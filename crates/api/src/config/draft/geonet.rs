@@ -49,6 +49,7 @@ pub(in crate::config) struct Ipv6Draft {
     pub dynamic_interface: Option<At<String>>,
     learnt_links: u8,
     hop_limit: Option<u8>,
+    reorder_wait: Duration,
 }
 
 /// `[[geonet.area]]`
@@ -96,9 +97,13 @@ impl GeonetDraft {
             ipv6_interface: interface_name(table, "ipv6_interface"),
             ipv6: match table.get("ipv6") {
                 Some(value) => value.table(&schema::IPV6).and_then(|table| Ipv6Draft::read(&table)),
-                None => {
-                    Some(Ipv6Draft { at: None, dynamic_interface: None, learnt_links: 0, hop_limit: None })
-                }
+                None => Some(Ipv6Draft {
+                    at: None,
+                    dynamic_interface: None,
+                    learnt_links: 0,
+                    hop_limit: None,
+                    reorder_wait: Duration::ZERO,
+                }),
             },
             forwarding: match forwarding {
                 Some(value) => value.table(&schema::FORWARDING).and_then(|table| read_forwarding(&table)),
@@ -135,6 +140,7 @@ impl GeonetDraft {
                 dynamic_interface: ipv6.dynamic_interface.map(|interface| interface.value),
                 learnt_links: ipv6.learnt_links,
                 hop_limit: ipv6.hop_limit,
+                reorder_wait: ipv6.reorder_wait,
             }),
             interface: self.interface?.value,
             station_type: self.station_type?,
@@ -159,11 +165,13 @@ impl Ipv6Draft {
             Some(value) => value.integer(1, 255).map(|limit| u8::try_from(limit.value).ok()),
             None => Some(None),
         };
+        let reorder_wait = duration(table, "reorder_wait", Some(Duration::ZERO), values::reorder_wait);
         Some(Ipv6Draft {
             at: Some(table.at()),
             dynamic_interface: dynamic_interface?,
             learnt_links: u8::try_from(learnt_links?).ok()?,
             hop_limit: hop_limit?,
+            reorder_wait: reorder_wait?,
         })
     }
 }

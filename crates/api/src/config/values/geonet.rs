@@ -2,6 +2,7 @@
 
 use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr, SocketAddrV6};
 use std::path::Path;
+use std::time::Duration;
 
 use ipnet::Ipv6Net;
 
@@ -39,6 +40,15 @@ pub(in crate::config) fn group(text: &str) -> Result<Ipv6Addr, String> {
         Ok(group) if group.octets()[1] & 0x0f <= 2 => wrong("does not leave its link"),
         Ok(group) => Ok(group),
         Err(_) => wrong("is no IPv6 address"),
+    }
+}
+
+/// How long packets wait for those that they have overtaken: an ear waits no longer, either.
+pub(in crate::config) fn reorder_wait(text: &str) -> Result<Duration, String> {
+    let wait = super::duration(text)?;
+    match wait <= Duration::from_secs(1) {
+        true => Ok(wait),
+        false => Err(format!("{text:?} is too long, expected 1s at most")),
     }
 }
 

@@ -1,0 +1,292 @@
+//! Packets of a source in the order in which it sent them, as far as waiting for it is worth while.
+//!
+//! When the way between two stations becomes shorter, packets on the new way overtake those on the old one, and TCP
+//! takes that for loss. The sequence number of GeoNetworking tells: a packet that comes over *fewer hops* than the one
+//! before, and leaves numbers out, waits for them. ("A change of hop count tells a change of path", TCP over
+//! Geo-routing for High Mobility.) Over as many hops or more nothing has been overtaken, and a gap is only what the
+//! source has sent to others, since one series of numbers serves all of its packets; so on a steady path nothing ever
+//! waits. How long is learnt from how late such packets were: SRTT + 4 VAR, as TCP's own timer, and never longer than
+//! the bound. A packet that comes later still is handed over when it comes.
+//!
+//! Left out: broadcasts, which come over many ways at once and are no streams.
+
+use std::collections::{BTreeMap, VecDeque};
+use std::time::Duration;
+
+use carnet_base::Time;
+
+/// Sources that are looked after.
+const SOURCES: usize = 256;
+/// Packets of one source that wait.
+const WAITING: usize = 128;
+/// No shorter wait makes sense with the timers that there are.
+const SHORTEST: Duration = Duration::from_millis(1);
+
+#[derive(Debug)]
+struct Waiting<T> {
+    sequence: u16,
+    hops: u8,
+    since: Time,
+    item: T,
+}
+
+#[derive(Debug)]
+struct Source<T> {
+    /// The number of the latest packet that was handed over, and the hops that it came.
+    latest: u16,
+    hops: u8,
+    /// When it was last heard.
+    heard: Time,
+    /// In the order of the numbers.
+    waiting: VecDeque<Waiting<T>>,
+    /// SRTT and VAR of how late a packet was that another one waited for.
+    lateness: Option<(Duration, Duration)>,
+}
+
+/// Holds packets back that have overtaken others.
+#[derive(Debug)]
+pub struct InOrder<T> {
+    bound: Duration,
+    sources: BTreeMap<u64, Source<T>>,
+    /// Packets that had to wait.
+    pub held: u64,
+    /// Packets that came after their turn.
+    pub late: u64,
+}
+
+impl<T> InOrder<T> {
+    /// Nothing waits longer than `bound`.
+    pub fn new(bound: Duration) -> InOrder<T> {
+        InOrder { bound, sources: BTreeMap::new(), held: 0, late: 0 }
+    }
+
+    /// When [`Self::handle_timeout`] is due next.
+    pub fn poll_timeout(&self) -> Option<Time> {
+        self.sources.values().filter_map(|source| source.due(self.bound)).min()
+    }
+
+    /// Takes a packet of a source with its sequence number and the hops that it came; `out` gets what is to be handed
+    /// over now.
+    pub fn push(
+        &mut self,
+        now: Time,
+        source: u64,
+        sequence: u16,
+        hops: u8,
+        item: T,
+        out: &mut impl FnMut(T),
+    ) {
+        let Some(known) = self.sources.get_mut(&source) else {
+            self.make_room();
+            if self.sources.len() >= SOURCES {
+                // All of them have packets that wait.
+                out(item);
+                return;
+            }
+            let lateness = None;
+            let waiting = VecDeque::new();
+            self.sources.insert(source, Source { latest: sequence, hops, heard: now, waiting, lateness });
+            out(item);
+            return;
+        };
+        known.heard = now;
+        match ahead(sequence, known.latest) {
+            // It was given up, or the source has begun anew.
+            ..=0 => {
+                self.late += 1;
+                if known.waiting.is_empty() && ahead(sequence, known.latest) < -(WAITING as i16) {
+                    (known.latest, known.hops) = (sequence, hops);
+                }
+                out(item);
+            }
+            1 => {
+                known.learn(now);
+                (known.latest, known.hops) = (sequence, hops);
+                out(item);
+                known.release(None, out);
+            }
+            _ if known.waiting.is_empty() && hops >= known.hops => {
+                (known.latest, known.hops) = (sequence, hops);
+                out(item);
+            }
+            _ => {
+                let before = |waiting: &Waiting<T>| ahead(waiting.sequence, sequence) < 0;
+                let at = known.waiting.partition_point(before);
+                if at == 0 && !known.waiting.is_empty() {
+                    known.learn(now);
+                }
+                known.waiting.insert(at, Waiting { sequence, hops, since: now, item });
+                self.held += 1;
+                if known.waiting.len() > WAITING {
+                    let first = known.waiting.front().map(|first| first.sequence);
+                    known.release(first, out);
+                }
+            }
+        }
+    }
+
+    /// Hands over what has waited long enough, and what it held up.
+    pub fn handle_timeout(&mut self, now: Time, out: &mut impl FnMut(T)) {
+        for source in self.sources.values_mut() {
+            while source.due(self.bound).is_some_and(|due| due <= now) {
+                let wait = source.wait(self.bound);
+                let over = source.waiting.iter().rev().find(|waiting| waiting.since + wait <= now);
+                let Some(over) = over.map(|over| over.sequence) else { break };
+                source.release(Some(over), out);
+            }
+        }
+    }
+
+    /// Forgets everything; `out` gets what waited.
+    pub fn clear(&mut self, out: &mut impl FnMut(T)) {
+        for source in std::mem::take(&mut self.sources).into_values() {
+            source.waiting.into_iter().for_each(|waiting| out(waiting.item));
+        }
+    }
+
+    /// Forgets the source that was silent longest, if there are too many: one of which nothing waits.
+    fn make_room(&mut self) {
+        if self.sources.len() < SOURCES {
+            return;
+        }
+        let idle = self.sources.iter().filter(|(_, source)| source.waiting.is_empty());
+        if let Some(oldest) = idle.min_by_key(|(_, source)| source.heard).map(|(oldest, _)| *oldest) {
+            self.sources.remove(&oldest);
+        }
+    }
+}
+
+impl<T> Source<T> {
+    fn wait(&self, bound: Duration) -> Duration {
+        let learnt = self.lateness.map_or(bound, |(mean, variation)| mean + variation * 4);
+        learnt.max(SHORTEST).min(bound)
+    }
+
+    fn due(&self, bound: Duration) -> Option<Time> {
+        let first = self.waiting.iter().map(|waiting| waiting.since).min()?;
+        Some(first + self.wait(bound))
+    }
+
+    /// A packet has come for which others wait.
+    fn learn(&mut self, now: Time) {
+        let Some(since) = self.waiting.iter().map(|waiting| waiting.since).min() else { return };
+        let late = now.saturating_since(since);
+        // RFC 6298 2, with TCP's weights.
+        self.lateness = Some(match self.lateness {
+            None => (late, late / 2),
+            Some((mean, variation)) => (mean * 7 / 8 + late / 8, variation * 3 / 4 + mean.abs_diff(late) / 4),
+        });
+    }
+
+    /// Hands over what waits up to a number, and what follows without a gap.
+    fn release(&mut self, up_to: Option<u16>, out: &mut impl FnMut(T)) {
+        while let Some(first) = self.waiting.front() {
+            let is_over = up_to.is_some_and(|last| ahead(first.sequence, last) <= 0);
+            if !is_over && ahead(first.sequence, self.latest) != 1 {
+                break;
+            }
+            let Some(first) = self.waiting.pop_front() else { break };
+            (self.latest, self.hops) = (first.sequence, first.hops);
+            out(first.item);
+        }
+    }
+}
+
+/// By how much a number is ahead of another one, modulo 2^16.
+fn ahead(sequence: u16, of: u16) -> i16 {
+    sequence.wrapping_sub(of) as i16
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const BOUND: Duration = Duration::from_millis(50);
+
+    fn ms(count: u64) -> Time {
+        Time::from_millis(1000 + count)
+    }
+
+    /// Pushes packets: time, number, hops; what comes out by then.
+    fn pushed(order: &mut InOrder<u16>, packets: &[(u64, u16, u8)]) -> Vec<u16> {
+        let mut out = Vec::new();
+        for (at, sequence, hops) in packets {
+            order.handle_timeout(ms(*at), &mut |item| out.push(item));
+            order.push(ms(*at), 7, *sequence, *hops, *sequence, &mut |item| out.push(item));
+        }
+        out
+    }
+
+    #[test]
+    fn on_a_steady_path_nothing_waits() {
+        let mut order = InOrder::new(BOUND);
+        // The missing ones were for others; a longer path overtakes nothing.
+        assert_eq!(
+            pushed(&mut order, &[(0, 1, 2), (1, 2, 2), (2, 5, 2), (3, 9, 3), (4, 10, 3)]),
+            [1, 2, 5, 9, 10]
+        );
+        assert_eq!((order.poll_timeout(), order.held), (None, 0));
+    }
+
+    #[test]
+    fn what_has_overtaken_waits_for_what_it_overtook() {
+        let mut order = InOrder::new(BOUND);
+        let packets = [(0, 1, 3), (1, 4, 2), (2, 5, 2), (3, 2, 3), (4, 3, 3), (5, 6, 2)];
+        assert_eq!(pushed(&mut order, &packets), [1, 2, 3, 4, 5, 6]);
+        assert_eq!((order.held, order.late), (2, 0));
+        assert_eq!(order.poll_timeout(), None);
+    }
+
+    #[test]
+    fn nothing_waits_longer_than_the_bound() {
+        let mut order = InOrder::new(BOUND);
+        assert_eq!(pushed(&mut order, &[(0, 1, 3), (10, 4, 2), (20, 5, 2)]), [1]);
+        assert_eq!(order.poll_timeout(), Some(ms(60)));
+        let mut out = Vec::new();
+        order.handle_timeout(ms(59), &mut |item| out.push(item));
+        assert!(out.is_empty());
+        order.handle_timeout(ms(60), &mut |item| out.push(item));
+        assert_eq!(out, [4, 5], "what follows without a gap goes with it");
+        assert_eq!(pushed(&mut order, &[(61, 2, 3)]), [2], "too late is not never");
+        assert_eq!(order.late, 1);
+    }
+
+    #[test]
+    fn the_wait_is_learnt() {
+        let mut order = InOrder::new(BOUND);
+        assert_eq!(pushed(&mut order, &[(0, 1, 3), (1, 3, 2), (5, 2, 3)]), [1, 2, 3]);
+        // 4 ms late, 2 ms of variation: 12 ms.
+        assert_eq!(pushed(&mut order, &[(10, 4, 3), (11, 6, 2)]), [4]);
+        assert_eq!(order.poll_timeout(), Some(ms(23)));
+    }
+
+    #[test]
+    fn numbers_go_round_and_sources_begin_anew() {
+        let mut order = InOrder::new(BOUND);
+        assert_eq!(
+            pushed(&mut order, &[(0, 65_534, 3), (1, 1, 2), (2, 65_535, 3), (3, 0, 3)]),
+            [65_534, 65_535, 0, 1]
+        );
+        let mut order = InOrder::new(BOUND);
+        assert_eq!(
+            pushed(&mut order, &[(0, 5000, 3), (1, 0, 3), (2, 1, 2), (3, 3, 1), (4, 2, 2)]),
+            [5000, 0, 1, 2, 3]
+        );
+    }
+
+    #[test]
+    fn many_wait_and_many_speak_within_bounds() {
+        let mut order = InOrder::new(BOUND);
+        pushed(&mut order, &[(0, 1, 9)]);
+        let flood: Vec<(u64, u16, u8)> = (0..1000).map(|number| (1, 3 + 2 * number, 1)).collect();
+        assert!(pushed(&mut order, &flood).len() >= 1000 - WAITING);
+        assert!(order.sources[&7].waiting.len() <= WAITING);
+        for source in 0..10_000 {
+            order.push(ms(2), source, 1, 1, 1, &mut |_| {});
+        }
+        assert!(order.sources.len() <= SOURCES);
+        let mut rest = 0;
+        order.clear(&mut |_| rest += 1);
+        assert!(rest > 0 && order.poll_timeout().is_none());
+    }
+}
