@@ -258,6 +258,13 @@ mod tests {
         // 4 ms late, 2 ms of variation: 12 ms.
         assert_eq!(pushed(&mut order, &[(10, 4, 3), (11, 6, 2)]), [4]);
         assert_eq!(order.poll_timeout(), Some(ms(23)));
+        // 40 ms late would be 120 ms, which nothing waits.
+        let mut order = InOrder::new(BOUND);
+        assert_eq!(
+            pushed(&mut order, &[(0, 1, 3), (1, 3, 2), (41, 2, 3), (50, 4, 3), (51, 6, 2)]),
+            [1, 2, 3, 4]
+        );
+        assert_eq!(order.poll_timeout(), Some(ms(101)));
     }
 
     #[test]
@@ -284,7 +291,7 @@ mod tests {
         for source in 0..10_000 {
             order.push(ms(2), source, 1, 1, 1, &mut |_| {});
         }
-        assert!(order.sources.len() <= SOURCES);
+        assert!(order.sources.len() <= SOURCES && order.sources.contains_key(&9999));
         let mut rest = 0;
         order.clear(&mut |_| rest += 1);
         assert!(rest > 0 && order.poll_timeout().is_none());

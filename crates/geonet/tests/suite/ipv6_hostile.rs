@@ -110,7 +110,7 @@ fn nothing_panics_and_nothing_grows() {
             }
         }
         if rng.chance(0.01) {
-            now = now + Duration::from_secs(rng.below(40));
+            now += Duration::from_secs(rng.below(40));
             host.adaptation.handle_timeout(now);
             assert!(host.adaptation.poll_timeout().is_none_or(|due| due > now));
         }
