@@ -75,7 +75,7 @@ fn bursts_of_udp_in_both_directions() {
             [(1200, 0), (1200, 0), (1200, 0), (700, 0), (1200, 0xb8), (1200, 0xb8), (300, 2), (301, 2)]
                 .into_iter()
                 .cycle()
-                .take(80)
+                .take(40)
                 .enumerate()
         {
             let packet = packet(length, class, at as u8);
