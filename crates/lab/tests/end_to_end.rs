@@ -105,6 +105,11 @@ fn wifi_wimax() {
 }
 
 #[test]
+fn three_uplinks() {
+    holds("three_uplinks", "three-uplinks", As::Root);
+}
+
+#[test]
 fn tunnel_of_doom() {
     holds("tunnel_of_doom", "tunnel-of-doom", As::Root);
 }
