@@ -165,6 +165,7 @@ pub fn counters(station: &Station, platform: Option<&Platform>) -> model::Counte
         ("platform.icmpv6_received".to_string(), platform.icmpv6_received),
         ("platform.icmpv6_malformed".to_string(), platform.icmpv6_malformed),
         ("platform.icmpv6_sent".to_string(), platform.icmpv6_sent),
+        ("platform.datagrams_unsent".to_string(), platform.datagrams_unsent),
     ]);
     counters
 }

@@ -20,4 +20,6 @@ pub struct Counters {
     pub icmpv6_malformed: u64,
     /// ICMPv6 messages sent on a link.
     pub icmpv6_sent: u64,
+    /// Packets inside IPv4 or UDP that could not be sent.
+    pub datagrams_unsent: u64,
 }

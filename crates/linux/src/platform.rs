@@ -340,6 +340,7 @@ impl Platform {
             icmpv6_received: link_sockets.received,
             icmpv6_malformed: link_sockets.malformed,
             icmpv6_sent: link_sockets.sent,
+            datagrams_unsent: installer.datagrams.unsent(),
         }
     }
 

@@ -47,6 +47,8 @@ pub struct Datagrams(Arc<Mutex<Sockets>>);
 struct Sockets {
     open: Vec<Arc<Socket>>,
     complaints: VecDeque<TooBig>,
+    /// Packets that could not be sent.
+    unsent: u64,
 }
 
 /// Somebody on the way said that outer packets are too large.
@@ -92,6 +94,15 @@ impl Datagrams {
         let mut sockets = self.lock();
         let room = COMPLAINTS_MAX.saturating_sub(sockets.complaints.len());
         sockets.complaints.extend(complaints.into_iter().take(room));
+    }
+
+    fn lose(&self, packets: u64) {
+        self.lock().unsent += packets;
+    }
+
+    /// How many packets could not be sent so far.
+    pub(crate) fn unsent(&self) -> u64 {
+        self.lock().unsent
     }
 
     /// The next complaint that packets are too large.

@@ -34,7 +34,6 @@ pub struct DatagramWriter {
     packets: usize,
     /// The kernel takes bursts, as far as is known.
     takes_bursts: bool,
-    errors: u64,
 }
 
 impl DatagramWriter {
@@ -47,13 +46,12 @@ impl DatagramWriter {
             segment: 0,
             packets: 0,
             takes_bursts: true,
-            errors: 0,
         }
     }
 
-    /// How many packets could not be sent.
+    /// How many packets could not be sent, by any writer to these sockets.
     pub fn errors(&self) -> u64 {
-        self.errors
+        self.io.unsent()
     }
 
     /// Sends an IPv6 packet from one end to the other with its own traffic class outside, or holds it until
@@ -90,7 +88,7 @@ impl DatagramWriter {
         let Some(to) = self.to.take().filter(|_| packets > 0) else { return };
         let burst = std::mem::take(&mut self.burst);
         match self.io.find(to.local) {
-            None => self.errors += packets as u64,
+            None => self.io.lose(packets as u64),
             Some(socket) => {
                 let segment = u16::try_from(self.segment).ok().filter(|_| packets > 1);
                 let result = self.send(&socket, to, segment, &burst);
@@ -106,7 +104,7 @@ impl DatagramWriter {
                             self.send_one(to, false, packet);
                         }
                     }
-                    (Err(_), _) => self.errors += packets as u64,
+                    (Err(_), _) => self.io.lose(packets as u64),
                 }
             }
         }
@@ -116,15 +114,15 @@ impl DatagramWriter {
 
     fn send_one(&mut self, to: To, may_fragment: bool, packet: &[u8]) {
         let Some(socket) = self.io.find(to.local) else {
-            self.errors += 1;
+            self.io.lose(1);
             return;
         };
         if may_fragment && socket.allow_fragments(true).is_err() {
-            self.errors += 1;
+            self.io.lose(1);
             return;
         }
         if self.send(&socket, to, None, packet).is_err() {
-            self.errors += 1;
+            self.io.lose(1);
         }
         if may_fragment && let Err(error) = socket.allow_fragments(false) {
             tracing::warn!("DF stays off at {}: {error}", to.local);
