@@ -201,12 +201,15 @@ impl MobileRouter {
     /// An uplink that cannot be used: the home agent is told when there is another to tell it over.
     fn give_up(&mut self, now: Time, index: usize) {
         let uplink = self.bindings[index].uplink;
-        // There is nothing to register from here.
-        self.bindings[index].attempt = None;
-        if !self.bindings[index].is_known() || !self.others_live(uplink) {
-            return;
+        let others = self.others_live(uplink);
+        if self.bindings[index].is_known() && others {
+            self.forget(now, index);
         }
-        self.forget(now, index);
+        // There is nothing to register from here. What was sent and not answered may have been accepted.
+        let attempt = self.bindings[index].attempt.take();
+        if !others && attempt.is_some_and(|attempt| !attempt.sent.is_empty()) {
+            self.bindings[index].removal.get_or_insert(Attempt::new(now, false));
+        }
     }
 
     /// Ends a binding; the home agent is told.

@@ -149,6 +149,30 @@ fn a_new_care_of_address_that_answers_late() {
     assert_eq!(road.transmits()[0], "wifi");
 }
 
+/// An uplink goes before the answer to its registration has come: the home agent, which has accepted it, hears of it over
+/// another, at once or as soon as there is one.
+#[test]
+fn an_uplink_that_goes_before_the_answer() {
+    for alone in [false, true] {
+        let mut road = Road::new(config());
+        if !alone {
+            road.attach("cell", Some("2001:db8:f2::10"), None);
+            road.run(1.0);
+        }
+        road.attach("wifi", Some("2001:db8:f1::10"), None);
+        road.run(if alone { 0.025 } else { 0.015 });
+        assert!(road.bound_bids().contains(&1));
+        road.detach("wifi");
+        if alone {
+            road.run(0.5);
+            road.attach("cell", Some("2001:db8:f2::10"), None);
+        }
+        road.run_while(1.0, "carried", |road| !road.is_carried());
+        road.run(0.1);
+        assert_eq!(road.bound_bids(), [2]);
+    }
+}
+
 /// The operator's choice is a matter of priorities: nothing is lost, nothing de-registered.
 #[test]
 fn a_handover_is_a_change_of_priority() {
