@@ -83,6 +83,7 @@ pub fn of_traffic(seen: &Seen, sections: &[Section]) -> Metrics {
 fn flow_metrics(m: &mut BTreeMap<String, f64>, name: &str, s: &FlowStats) {
     m.insert(format!("{name}.sent"), s.sent as f64);
     m.insert(format!("{name}.lost"), s.lost as f64);
+    m.insert(format!("{name}.delivered_percent"), 100.0 * (s.sent - s.lost) as f64 / s.sent.max(1) as f64);
     m.insert(format!("{name}.duplicated"), s.duplicated as f64);
     m.insert(format!("{name}.reordered"), s.reordered as f64);
     m.insert(format!("{name}.reordered_by_ms"), s.reordered_by as f64 / 1e6);
@@ -219,6 +220,7 @@ mod tests {
         let m = of_traffic(&seen, &sections(0, 100, &[]));
         let run = &m["run"];
         assert_eq!((run["p.sent"], run["p.lost"], run["p.duplicated"]), (6.0, 1.0, 1.0));
+        assert_eq!(run["p.b-a.delivered_percent"], 100.0);
         assert_eq!((run["p.a-b.lost"], run["p.b-a.lost"]), (1.0, 0.0));
         assert_eq!(run["p.outage_ms"], 20.0 / 1e6);
         assert_eq!((run["r.sent"], run["r.lost"], run["r.ms.p50"]), (2.0, 1.0, 0.5));

@@ -110,6 +110,11 @@ fn three_uplinks() {
 }
 
 #[test]
+fn two_ways() {
+    holds("two_ways", "two-ways", As::Root);
+}
+
+#[test]
 fn tunnel_of_doom() {
     holds("tunnel_of_doom", "tunnel-of-doom", As::Root);
 }
