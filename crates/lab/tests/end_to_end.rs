@@ -115,6 +115,11 @@ fn two_ways() {
 }
 
 #[test]
+fn nat_cellular_as_root() {
+    holds("nat_cellular_as_root", "nat-cellular", As::Root);
+}
+
+#[test]
 fn tunnel_of_doom() {
     holds("tunnel_of_doom", "tunnel-of-doom", As::Root);
 }
