@@ -21,7 +21,7 @@ carnet_base::drop_reasons! {
         HopLimitExceedsMaximum = "hop_limit_exceeds_maximum",
         /// A unicast frame to another station.
         NotAddressed = "not_addressed",
-        /// The sender's link-layer address is a group address or zero.
+        /// The sender's link-layer address, or that in the source's GN address, is a group address or zero.
         BadSender = "bad_sender",
         /// A position beyond the poles or the date line.
         AbsurdPosition = "absurd_position",
@@ -69,6 +69,10 @@ carnet_base::drop_reasons! {
         BadHopLimit = "bad_hop_limit",
         /// A request to be repeated more often than `itsGnMinPacketRepetitionInterval`, or too many of them.
         BadRepetition = "bad_repetition",
+        /// An own packet that waited when the station got another address (10.2.1.4).
+        AddressChanged = "address_changed",
+        /// A request to an address that no station can have: a group's or zero.
+        BadDestination = "bad_destination",
         /// A request to this station itself.
         OwnDestination = "own_destination",
     }

@@ -130,6 +130,12 @@ pub fn mid_key(address: GnAddress) -> u64 {
     address.0 & 0xffff_ffff_ffff
 }
 
+/// Whether the MID can be one station's: neither zero nor a group address.
+pub fn names_station(address: GnAddress) -> bool {
+    let mid = address.mid();
+    mid[0] & 1 == 0 && mid != [0; 6]
+}
+
 /// The number of a link-layer address.
 pub fn mac_key(mac: MacAddress) -> u64 {
     let [a, b, c, d, e, f] = mac;

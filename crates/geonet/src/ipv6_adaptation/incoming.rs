@@ -75,15 +75,17 @@ impl Adaptation {
         Ok(Placed { link: link.id, destination, source: sender })
     }
 
-    /// Ingress filtering, as far as GeoNetworking knows better.
+    /// Ingress filtering, as far as GeoNetworking knows better. The host believes in Neighbor Discovery what an
+    /// address belongs to (RFC 4861 7.2.3, 7.2.5), so that one station could have the packets of another.
     fn check_source(&self, header: &Header, message: &[u8], sender: MacAddress) -> Result<(), Ipv6Drop> {
         let named = addresses::station_of(header.source);
         if named == Some(self.address.mid()) || self.links.iter().any(|link| link.has_address(header.source))
         {
             return Err(Ipv6Drop::OwnSource);
         }
+        let is_another = |named: Option<MacAddress>| named.is_some_and(|named| named != sender);
         // Other sources may be hosts behind the station.
-        if header.source.is_unicast_link_local() && named.is_some_and(|named| named != sender) {
+        if header.source.is_unicast_link_local() && is_another(named) {
             return Err(Ipv6Drop::SpoofedSource);
         }
         let announced = match message.first() {
@@ -97,10 +99,19 @@ impl Adaptation {
                 NeighborSolicitation::parse(message).ok().and_then(|it| it.source_link_address)
             }
             Some(&NEIGHBOR_ADVERTISEMENT) => {
-                NeighborAdvertisement::parse(message).ok().and_then(|it| it.target_link_address)
+                let advertisement = NeighborAdvertisement::parse(message).ok();
+                // An address that names a station is that one's to advertise.
+                if advertisement.as_ref().is_some_and(|it| is_another(addresses::station_of(it.target))) {
+                    return Err(Ipv6Drop::SpoofedSource);
+                }
+                advertisement.and_then(|it| it.target_link_address)
             }
             _ => None,
         };
+        // Who announces a link-layer address does so for its own source: no host behind it, whatever the scope.
+        if announced.is_some() && is_another(named) {
+            return Err(Ipv6Drop::SpoofedSource);
+        }
         match announced {
             Some(announced) if announced != sender => Err(Ipv6Drop::SpoofedSource),
             _ => Ok(()),

@@ -125,6 +125,8 @@ pub struct Router {
     repetitions: BTreeMap<u32, source::Repeated>,
     next_repetition: u32,
     own_positions: VecDeque<OwnPosition>,
+    /// TST of the first position: packets of this router are not older.
+    first_position: Option<Timestamp>,
     /// The planar subgraph and what it was made from: neighbours and own position.
     planar: Option<(u64, Position, Vec<Slot>)>,
     /// Packets seen in perimeter mode: source, SN, RHL.
@@ -159,6 +161,7 @@ impl Router {
             repetitions: BTreeMap::new(),
             next_repetition: 0,
             own_positions: VecDeque::with_capacity(OWN_POSITIONS),
+            first_position: None,
             planar: None,
             walks: VecDeque::with_capacity(WALKS),
             conflicts: RateLimiter::new(3, CONFLICT_INTERVAL),
@@ -223,12 +226,13 @@ impl Router {
     }
 
     /// Takes over a new address from management or the security entity (10.2.1.3, 10.2.1.4): a new pseudonym
-    /// starts with an empty location table and sequence number 0, and repeats no packets of the old one, so
-    /// that nothing links the two.
+    /// starts with an empty location table and sequence number 0, and neither repeats packets of the old one nor
+    /// sends those that wait, so that nothing links the two.
     pub fn handle_address(&mut self, address: GnAddress) {
         self.set_address(address);
         self.table.clear();
         self.repetitions.clear();
+        self.drop_own();
         self.own_positions.clear();
         self.next_sequence = 0;
     }
@@ -242,6 +246,8 @@ impl Router {
         let fresh = Router::new(self.mib.clone(), address, rng);
         let old = std::mem::replace(self, fresh);
         (self.counters, self.pool) = (old.counters, old.pool);
+        // What was sent before may still come back.
+        (self.own_positions, self.first_position) = (old.own_positions, old.first_position);
         if let Some(position) = old.position {
             self.position = Some(LongPositionVector { address, ..position });
             self.plan_beacon(now, true);
@@ -268,6 +274,7 @@ impl Router {
         if !position.is_on_globe() {
             return Err(GeonetDrop::AbsurdPosition);
         }
+        self.first_position.get_or_insert(position.timestamp);
         let first = self.position.replace(LongPositionVector { address: self.address, ..position }).is_none();
         self.plan_beacon(now, first);
         Ok(())

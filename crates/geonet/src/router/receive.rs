@@ -11,7 +11,7 @@ use crate::forwarding::perimeter::{self, RecoveryHeader};
 use crate::forwarding::{Target, contention_based};
 use crate::geodesy::{self, Metric, Position};
 use crate::io::{Delivery, Event, Output, ReceivedFrame};
-use crate::location_table::{Slot, mac_key, mid_key};
+use crate::location_table::{Slot, mac_key, mid_key, names_station};
 use crate::mib::{AddressConfiguration, Recovery};
 use crate::{BROADCAST, GeonetDrop};
 use carnet_wire::geonet::{GnAddress, StationType};
@@ -74,9 +74,14 @@ impl Router {
         if !source.is_on_globe() || !placed {
             return Err(GeonetDrop::AbsurdPosition);
         }
+        // The MID is where frames to this station go: a neighbour with a group address would turn every unicast
+        // frame into one for all.
+        if !names_station(source.address) {
+            return Err(GeonetDrop::BadSender);
+        }
         let mine = mid_key(source.address) == mid_key(self.address);
         if mine && !(received.recovery.is_some() && self.has_sent(source)) {
-            return Err(self.own_address(now, source));
+            return Err(self.own_address(now, &packet));
         }
         if frame.source == self.mac() {
             return Err(GeonetDrop::OwnEcho);
@@ -135,11 +140,16 @@ impl Router {
     }
 
     /// 10.2.1.5: a packet that bears this station's address. One with a position vector that this station has
-    /// sent is its own; so is one from before everything that it remembers.
-    fn own_address(&mut self, now: Time, source: &LongPositionVector) -> GeonetDrop {
+    /// sent is its own; so is one from before everything that it remembers. What others carry on (SCF, contention)
+    /// and is older than this router may be from before a restart, and comes back as soon as somebody hears the
+    /// first beacon; a real conflict shows in beacons, which nobody carries.
+    fn own_address(&mut self, now: Time, packet: &Packet<'_>) -> GeonetDrop {
+        let source = packet.extended.source();
         let forgotten = self.own_positions.len() >= OWN_POSITIONS
             && self.own_positions.front().is_some_and(|oldest| oldest.0.is_newer_than(source.timestamp));
-        if forgotten || self.has_sent(source) {
+        let from_before = packet.extended.sequence().is_some()
+            && self.first_position.is_none_or(|first| first.is_newer_than(source.timestamp));
+        if forgotten || from_before || self.has_sent(source) {
             return GeonetDrop::OwnEcho;
         }
         if !self.conflicts.allow(now) {

@@ -78,6 +78,21 @@ impl Router {
         self.plan_buffers();
     }
 
+    /// Drops the packets of this station that wait: they bear an address that it no longer has.
+    pub(super) fn drop_own(&mut self) {
+        let mut own = self.unicast_buffer.take(|meta| meta.own);
+        own.extend(self.broadcast_buffer.take(|meta| meta.own));
+        for (mid, mut search) in std::mem::take(&mut self.searches) {
+            self.timers.stop(Timer::Search(mid));
+            own.extend(search.buffer.take(|_| true));
+        }
+        for packet in own {
+            self.count_drop(GeonetDrop::AddressChanged);
+            self.recycle(packet.frame);
+        }
+        self.plan_buffers();
+    }
+
     // Beacons.
 
     /// Sets the beacon timer after a new position: the first beacon comes at a random moment, a faster

@@ -14,7 +14,7 @@ use crate::buffers::{Meta, Waiting};
 use crate::forwarding::Target;
 use crate::geodesy::{self, Metric, Position};
 use crate::io::{Repetition, Request, Transport};
-use crate::location_table::mid_key;
+use crate::location_table::{mid_key, names_station};
 
 /// A packet that is sent again and again.
 #[derive(Debug)]
@@ -57,6 +57,9 @@ impl Router {
                 let mid = mid_key(destination);
                 if mid == mid_key(self.address) {
                     return Err(GeonetDrop::OwnDestination);
+                }
+                if !names_station(destination) {
+                    return Err(GeonetDrop::BadDestination);
                 }
                 let known = self.table.find(now, mid);
                 let place = match known {

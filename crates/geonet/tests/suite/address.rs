@@ -36,6 +36,32 @@ fn pon_gna_bv_02_duplicate_address_detection() {
     }
 }
 
+/// A neighbour that carried a packet of this station over its restart (SCF) sends it as soon as it hears the first
+/// beacon again. That is no other station with the same address; one that has it sends beacons.
+#[test]
+fn packets_from_before_a_restart_are_no_conflict() {
+    let before = |iut: &Iut| Station { pv: iut.pv(), ..impostor() }.earlier(5_000);
+    let mut iut = Iut::quiet(Mib::default());
+    let old = before(&iut);
+    for frame in [old.tsb(b"x"), old.gbc(area1(), b"x"), old.guc(&Station::a().pv, b"x")] {
+        assert_eq!(iut.hear(&Station::b(), &frame), Err(GeonetDrop::OwnEcho));
+    }
+    assert_eq!((iut.router.address(), iut.events.len()), (address(IUT_MAC), 0));
+    assert_eq!(iut.hear(&Station::b(), &old.beacon()), Err(GeonetDrop::DuplicateAddress));
+    assert_ne!(iut.router.address(), address(IUT_MAC));
+
+    // Without a position nothing can have been sent yet, so that there is nothing to compare.
+    let mut iut = Iut::without_position(Mib::default());
+    assert_eq!(iut.hear(&Station::b(), &impostor().tsb(b"x")), Err(GeonetDrop::OwnEcho));
+    // Nor does the initial state make a stranger of what was sent a moment ago.
+    let mut iut = Iut::quiet(Mib::default());
+    iut.ask(Transport::GeoBroadcast(area1()), b"x").expect("accepted");
+    let frame = one_hop_later(iut.one_sent().frame);
+    iut.router.reset(iut.now, address(IUT_MAC));
+    assert_eq!(iut.hear(&Station::b(), &frame), Err(GeonetDrop::OwnEcho));
+    assert_eq!(iut.router.address(), address(IUT_MAC));
+}
+
 /// 10.2.1.5: only automatic addresses change; the conflict is told in any case.
 #[test]
 fn configured_addresses_stay() {
@@ -61,6 +87,23 @@ fn a_new_pseudonym() {
     let sent = iut.one_sent();
     let extended = parse(&sent.frame).extended;
     assert_eq!((extended.sequence(), extended.source().address.mid()), (Some(0), [2, 9, 9, 9, 9, 9]));
+}
+
+/// What waited for a neighbour or for the Location Service bears the old address.
+#[test]
+fn a_new_pseudonym_sends_nothing_of_the_old_one() {
+    let mut iut = Iut::quiet(Mib::default());
+    iut.ask_scf(Transport::GeoBroadcast(area1()), b"x").expect("kept");
+    iut.ask(Transport::GeoUnicast(Station::a().pv.address), b"x").expect("kept");
+    let (_, broadcast, _) = iut.router.buffered_octets();
+    assert!(broadcast > 0);
+    iut.sent.clear();
+    iut.router.handle_address(address([2, 9, 9, 9, 9, 9]));
+    assert_eq!(iut.router.buffered_octets(), (0, 0, 0));
+    iut.knows(&[Station::a(), Station::b()]);
+    iut.wait(Duration::from_secs(20));
+    iut.nothing_sent();
+    assert_eq!(iut.dropped(GeonetDrop::AddressChanged), 2);
 }
 
 /// What the upper tester of a conformance test asks for before each case.

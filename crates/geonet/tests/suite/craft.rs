@@ -79,6 +79,11 @@ impl Station {
         self
     }
 
+    pub fn earlier(mut self, milliseconds: u64) -> Station {
+        self.pv.timestamp = self.pv.timestamp.wrapping_sub(Duration::from_millis(milliseconds));
+        self
+    }
+
     pub fn moved(mut self, position: Position) -> Station {
         (self.pv.latitude, self.pv.longitude) = (position.latitude, position.longitude);
         self

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use carnet_base::Rng;
 use carnet_geonet::mib::{AreaForwarding, NonAreaForwarding, Planarisation, Recovery};
-use carnet_geonet::{BROADCAST, GeonetDrop, Mib, Output, ReceivedFrame};
+use carnet_geonet::{BROADCAST, GeonetDrop, Mib, Output, ReceivedFrame, Transport};
 use carnet_wire::geonet::{GnAddress, StationType, Timestamp};
 
 use crate::craft::*;
@@ -65,6 +65,24 @@ fn absurd_positions() {
     }
     assert!(iut.router.location_table().is_empty());
     iut.nothing_sent();
+}
+
+/// Frames to a neighbour go to its MID. One whose MID is a group address would have every unicast packet that passes
+/// by repeated by all who hear it; nobody can be asked to send to such a one either.
+#[test]
+fn addresses_that_no_station_has() {
+    for mac in [BROADCAST, [0x33, 0x33, 0, 0, 0, 1], [0x01, 0x80, 0xc2, 0, 0, 0], [0; 6]] {
+        let mut iut = Iut::quiet(Mib::default());
+        let mut forged = Station::b();
+        forged.pv.address = address(mac);
+        for frame in all_frames(&forged) {
+            assert_eq!(iut.hear(&forged, &frame), Err(GeonetDrop::BadSender), "{mac:?}");
+        }
+        assert!(iut.router.location_table().is_empty() && iut.delivered.is_empty());
+        let asked = iut.ask(Transport::GeoUnicast(address(mac)), b"x");
+        assert_eq!(asked, Err(GeonetDrop::BadDestination), "{mac:?}");
+        iut.nothing_sent();
+    }
 }
 
 /// The poles and the antipode are places like any other.

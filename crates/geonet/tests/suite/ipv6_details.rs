@@ -1,6 +1,9 @@
 //! What the test purposes of IPv6 over GeoNetworking leave open: who answers the host, what is not believed, areas
 //! that groups are mapped to.
 
+use std::net::Ipv6Addr;
+
+use carnet_geonet::MacAddress;
 use carnet_geonet::ipv6_adaptation::addresses::{self, ANYCAST};
 use carnet_geonet::ipv6_adaptation::{HostFrame, Ipv6Area, Ipv6Config, Ipv6Drop, VirtualLink, mtu};
 use carnet_wire::geonet::{HeaderType, Shape};
@@ -260,6 +263,24 @@ fn the_mtu_is_the_least_of_two_and_never_less_than_ipv6_wants() {
     }
 }
 
+/// An advertisement that nobody asked for (RFC 4861 7.2.6).
+fn neighbor_advertisement(target: Ipv6Addr, link_address: MacAddress, source: &Station) -> Vec<u8> {
+    let advertisement = NeighborAdvertisement {
+        target,
+        router: false,
+        solicited: false,
+        override_: true,
+        target_link_address: Some(link_address),
+    };
+    let source = addresses::link_local(source.mac);
+    icmpv6::packet(source, ip(ALL_NODES), nd::HOP_LIMIT, advertisement.emit())
+}
+
+/// The address in a global subnet that names a station.
+fn global(station: &Station) -> Ipv6Addr {
+    Ipv6Addr::from(0x2001_0db8_u128 << 96 | u128::from(addresses::identifier(station.mac)))
+}
+
 #[test]
 fn what_claims_to_be_from_another_station_or_from_this_one_is_dropped() {
     let (station, other) = (Station::b(), Station::c());
@@ -273,6 +294,16 @@ fn what_claims_to_be_from_another_station_or_from_this_one_is_dropped() {
         (vec![0x60; 8], Ipv6Drop::Malformed),
         (
             neighbor_solicitation(ip("2001:db8::7"), ip("2001:db8::1"), Some(other.mac)),
+            Ipv6Drop::SpoofedSource,
+        ),
+        // The address of the other station, of whatever scope, is not this one's to give a link-layer address.
+        (
+            neighbor_advertisement(addresses::link_local(other.mac), station.mac, &station),
+            Ipv6Drop::SpoofedSource,
+        ),
+        (neighbor_advertisement(global(&other), station.mac, &station), Ipv6Drop::SpoofedSource),
+        (
+            neighbor_solicitation(global(&other), ip("2001:db8::1"), Some(station.mac)),
             Ipv6Drop::SpoofedSource,
         ),
     ];
@@ -291,6 +322,12 @@ fn what_claims_to_be_from_another_station_or_from_this_one_is_dropped() {
     host.hear(&station, station.tsb(&packet(behind, all, 20))).expect("placed");
     let station = station.next();
     host.hear(&station, station.tsb(&packet(ip("fe80::1234"), all, 20))).expect("placed");
+    for target in [addresses::link_local(station.mac), global(&station), ip("2001:db8::77")] {
+        let station = station.next();
+        let mut host = Host::with_links();
+        let advertisement = neighbor_advertisement(target, station.mac, &station);
+        host.hear(&station, station.tsb(&advertisement)).expect("placed");
+    }
 }
 
 #[test]
