@@ -28,7 +28,8 @@
 //! real Neighbor Discovery, as broadcasts on their link.
 //!
 //! What comes from the air is not believed beyond what GeoNetworking can vouch for: a link-local source that names a
-//! station, and a link-layer address in Neighbor Discovery, have to be the sending station's.
+//! station, a link-layer address in Neighbor Discovery, and an address that names a station and is given one there
+//! have to be the sending station's.
 //!
 //! **Where the standard is silent.** A packet to an area of no link comes out of the dynamic link, or of the
 //! topological one where there is no dynamic one; a packet to a mapped group always comes out of the topological

@@ -246,8 +246,6 @@ impl Router {
         let fresh = Router::new(self.mib.clone(), address, rng);
         let old = std::mem::replace(self, fresh);
         (self.counters, self.pool) = (old.counters, old.pool);
-        // What was sent before may still come back.
-        (self.own_positions, self.first_position) = (old.own_positions, old.first_position);
         if let Some(position) = old.position {
             self.position = Some(LongPositionVector { address, ..position });
             self.plan_beacon(now, true);
