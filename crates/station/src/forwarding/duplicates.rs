@@ -7,7 +7,7 @@
 //!
 //! When in doubt a packet passes: one whose number is older than the window may be a late copy or the first to arrive.
 //! A sender that has begun anew from another number is ahead half of the time, which moves the window; where it is
-//! behind, its packets pass all the same, and after [`RESTART`] of them without a younger one the window begins there.
+//! behind, its packets pass all the same, and after `RESTART` of them without a younger one the window begins there.
 
 /// So many numbers are remembered: what a tunnel of 10,000 packets a second holds back in one and a half seconds.
 pub const WINDOW: u32 = 16_384;
