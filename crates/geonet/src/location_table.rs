@@ -222,12 +222,7 @@ impl LocationTable {
         let updated = expired || pv.timestamp.is_newer_than(entry.position_vector.timestamp);
         if !updated {
             // An old position says nothing about who is near now: it may be a recording.
-            let same = *pv == entry.position_vector;
-            let new_neighbour = direct && same && !entry.is_neighbour();
-            if new_neighbour {
-                self.become_neighbour(now, mib, slot);
-            }
-            let new_neighbour = new_neighbour && self.entries[slot as usize].is_neighbour();
+            let new_neighbour = direct && *pv == entry.position_vector && self.still_there(now, mib, slot);
             return Ok(Learnt { slot, is_new: false, new_neighbour, updated: false });
         }
         if expired {
@@ -262,6 +257,23 @@ impl LocationTable {
         }
         let new_neighbour = !was_neighbour && self.entries[slot as usize].is_neighbour();
         Ok(Learnt { slot, is_new: expired, new_neighbour, updated: true })
+    }
+
+    /// A station was heard directly with the position that is known of it, as a road side unit may send for ever
+    /// whose position was measured once. Its lifetimes begin anew; whether it is a new neighbour.
+    fn still_there(&mut self, now: Time, mib: &Mib, slot: Slot) -> bool {
+        let entry = &mut self.entries[slot as usize];
+        entry.expires = now + mib.lifetime_location_entry;
+        let (queue, was_neighbour) = (entry.queue, entry.is_neighbour());
+        if was_neighbour {
+            entry.neighbour_until = now + mib.lifetime_neighbour.min(mib.lifetime_location_entry);
+        }
+        // As established as it was: one frame may come twice.
+        self.requeue(slot, queue);
+        if !was_neighbour {
+            self.become_neighbour(now, mib, slot);
+        }
+        !was_neighbour && self.entries[slot as usize].is_neighbour()
     }
 
     fn insert(

@@ -76,6 +76,30 @@ fn entries_expire() {
     assert_eq!((table.len(), table.neighbours(), table.next_expiry()), (0, 0, None));
 }
 
+/// 8.1.3, 10.3.6.3: a station whose position was measured once, and bears that time, is there as long as it beacons.
+#[test]
+fn a_time_that_stands_still_is_no_absence() {
+    let (mut table, mib) = (LocationTable::new(1), Mib::default());
+    table.learn(T0, &mib, &pv(1, 10), true).expect("room");
+    table.learn(T0, &mib, &pv(2, 10), false).expect("room");
+    for second in 1..60 {
+        let now = T0 + Duration::from_secs(second);
+        let learnt = table.learn(now, &mib, &pv(1, 10), true).expect("known");
+        assert!(!learnt.is_new && !learnt.new_neighbour && !learnt.updated);
+        // From afar the same position may be the same packet on a detour.
+        let _ = table.learn(now, &mib, &pv(3, 10), false);
+        table.expire(now, &mib);
+        assert_eq!(table.neighbours(), 1, "{second} s");
+    }
+    table.expire(T0 + Duration::from_secs(79), &mib);
+    assert!(table.is_empty());
+    // The lifetime of one that becomes a neighbour begins anew as well.
+    table.learn(T0, &mib, &pv(4, 10), false).expect("room");
+    let later = T0 + Duration::from_secs(19);
+    assert!(table.learn(later, &mib, &pv(4, 10), true).expect("known").new_neighbour);
+    assert!(table.find(later + Duration::from_secs(19), mid(4)).is_some());
+}
+
 /// A neighbour that went out of range stays known as long as others forward its packets.
 #[test]
 fn a_lost_neighbour_stays_known() {
@@ -158,7 +182,14 @@ fn random_use_keeps_the_lists_whole() {
                     table.demote(now, &mib, slot);
                 }
             }
-            _ => drop(table.learn(now, &mib, &pv(station, step), rng.chance(0.5))),
+            // Now and then the time of a position stands still, or goes back.
+            _ => drop(table.learn(now, &mib, &pv(station, step / 32), rng.chance(0.5))),
+        }
+        for queue in &table.queues[2..] {
+            let ends = |slot: u32| table.entries[slot as usize].neighbour_until;
+            let next = |slot: &u32| Some(table.entries[*slot as usize].next).filter(|&next| next != NONE);
+            let slots = std::iter::successors(Some(queue.head).filter(|&head| head != NONE), next);
+            assert!(slots.is_sorted_by_key(ends), "the first one ends first");
         }
         assert_eq!(table.queues.iter().map(|queue| queue.len).sum::<usize>(), table.len());
         assert_eq!(table.iter().filter(|(_, entry)| entry.is_neighbour()).count(), table.neighbours());
