@@ -86,10 +86,12 @@ fn a_time_that_stands_still_is_no_absence() {
         let now = T0 + Duration::from_secs(second);
         let learnt = table.learn(now, &mib, &pv(1, 10), true).expect("known");
         assert!(!learnt.is_new && !learnt.new_neighbour && !learnt.updated);
-        // From afar the same position may be the same packet on a detour.
-        let _ = table.learn(now, &mib, &pv(3, 10), false);
         table.expire(now, &mib);
-        assert_eq!(table.neighbours(), 1, "{second} s");
+        if second < 20 {
+            // From afar the same position may have come with a packet that was carried for long.
+            table.learn(now, &mib, &pv(2, 10), false).expect("known");
+        }
+        assert_eq!((table.neighbours(), table.len()), (1, if second < 20 { 2 } else { 1 }), "{second} s");
     }
     table.expire(T0 + Duration::from_secs(79), &mib);
     assert!(table.is_empty());
