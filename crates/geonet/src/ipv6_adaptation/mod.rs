@@ -24,7 +24,7 @@
 //! nothing else; a routed packet's IPv6 destination says nothing about the next hop. What the standard calls
 //! resolving from the IPv6 address (`itsGn6aslVIResolAddr`) happens a step earlier: the host asks who has an address
 //! by Neighbor Solicitation, and where the interface identifier is made of a MAC address, this module answers by
-//! itself ([`discovery`]). Nothing of that goes on the air. Other addresses (static, privacy, stable) are resolved by
+//! itself (`discovery`). Nothing of that goes on the air. Other addresses (static, privacy, stable) are resolved by
 //! real Neighbor Discovery, as broadcasts on their link.
 //!
 //! What comes from the air is not believed beyond what GeoNetworking can vouch for: a link-local source that names a

@@ -15,7 +15,7 @@
 //! until [`FrameLink::flush`]; what the kernel does not take then waits for the next turn, up to a bound.
 //!
 //! **Link-layer feedback.** A driver of 802.11 that knows whether a unicast frame was acknowledged gives it back
-//! to the socket with the answer, see [`feedback`]; [`FrameLink::take_unacknowledged`] hands those out that were
+//! to the socket with the answer, see `feedback`; [`FrameLink::take_unacknowledged`] hands those out that were
 //! not. A wire does not, nor does UDP: what a radio behind an IP modem knows is not asked for.
 //!
 //! Left out: the traffic class is not mapped to an access category (EN 302 663), and frames in a VLAN other

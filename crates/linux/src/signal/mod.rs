@@ -1,7 +1,7 @@
 //! How strong the signal of each uplink is, in dBm.
 //!
-//! An uplink with a file ([`SignalSource::file`]) has its signal from there, whoever writes it ([`file`]). For any other,
-//! the kernel is asked if it is a Wi-Fi interface ([`wireless`]). Only changes are told. Nothing of this has to be there: an uplink without signal has none.
+//! An uplink with a file ([`SignalSource::file`]) has its signal from there, whoever writes it (`file`). For any other,
+//! the kernel is asked if it is a Wi-Fi interface (`wireless`). Only changes are told. Nothing of this has to be there: an uplink without signal has none.
 //!
 //! Left out: thresholds that the driver watches (`NL80211_CMD_SET_CQM`), because an interface has only one set of them and
 //! `wpa_supplicant` uses it for roaming; its events are listened to.
