@@ -173,6 +173,9 @@ impl Adaptation {
         link.learnt = true;
         link.learn(now, advertisement);
         link.next_expiry()?;
+        if !self.learning.allow(now) {
+            return None;
+        }
         self.next_link = self.next_link.wrapping_add(1);
         self.links.push(link);
         let at = self.links.len() - 1;

@@ -50,7 +50,7 @@ use std::collections::{BTreeMap, VecDeque};
 use std::net::Ipv6Addr;
 use std::time::Duration;
 
-use carnet_base::Time;
+use carnet_base::{RateLimiter, Time};
 use carnet_wire::geonet::{GeoArea, GnAddress};
 
 pub use addresses::Prefix;
@@ -68,6 +68,10 @@ pub const MAX_GN_HEADER_SIZE: u32 = 88;
 pub const IPV6_MINIMUM_MTU: u32 = 1280;
 /// Routers that are remembered as such.
 const ROUTERS: usize = 64;
+/// Links that may be learnt at once, and how long each further one takes: whoever advertises a prefix and takes it back,
+/// over and over, shall not keep the host busy with interfaces.
+const LEARNT_AT_ONCE: u32 = 64;
+const LEARNING: Duration = Duration::from_secs(2);
 /// Octets of an interface name.
 const NAME_LENGTH: usize = 15;
 
@@ -183,6 +187,7 @@ pub struct Adaptation {
     mtu: u32,
     hop_limit: Option<u8>,
     learnt_links: usize,
+    learning: RateLimiter,
     groups: BTreeMap<Ipv6Addr, GeoArea>,
     subnets: Vec<(Prefix, GeoArea)>,
     /// The topological link first.
@@ -203,6 +208,7 @@ impl Adaptation {
             mtu: config.mtu,
             hop_limit: config.hop_limit,
             learnt_links: config.learnt_links,
+            learning: RateLimiter::new(LEARNT_AT_ONCE, LEARNING),
             groups: BTreeMap::new(),
             subnets: Vec::new(),
             links: Vec::new(),

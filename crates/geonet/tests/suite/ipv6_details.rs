@@ -2,6 +2,7 @@
 //! that groups are mapped to.
 
 use std::net::Ipv6Addr;
+use std::time::Duration;
 
 use carnet_geonet::MacAddress;
 use carnet_geonet::ipv6_adaptation::addresses::{self, ANYCAST};
@@ -378,6 +379,28 @@ fn links_are_learnt_as_far_as_the_config_allows_and_with_a_subnet_only() {
     host.adaptation.handle_timeout(host.iut.now);
     host.drain();
     assert_eq!(host.interfaces.len(), 2);
+}
+
+/// Interfaces come and go in the host; a router that cannot make up its mind makes no more than so many.
+#[test]
+fn links_that_come_and_go_do_so_a_limited_number_of_times() {
+    let mut host = Host::new(Ipv6Config { learnt_links: 1, ..config() });
+    let (mut router, mut learnt) = (Station::d(), 0);
+    let mut round = |host: &mut Host| {
+        for seconds in [30, 0] {
+            router = router.next();
+            let packet = router_advertisement(&router, prefix("3ffe:0:0:3::"), seconds);
+            let area = circle(router.position(), 300);
+            let (name, _) = host.hear(&router, router.gbc(area, &packet)).expect("placed");
+            learnt += u32::from(seconds > 0 && name == "tvl0-1");
+            host.adaptation.handle_timeout(host.iut.now);
+            host.drain();
+        }
+        learnt
+    };
+    assert_eq!((0..200).map(|_| round(&mut host)).max(), Some(64));
+    host.iut.wait(Duration::from_secs(2));
+    assert_eq!((0..5).map(|_| round(&mut host)).max(), Some(65));
 }
 
 #[test]
