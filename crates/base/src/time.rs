@@ -77,7 +77,8 @@ impl fmt::Display for Time {
     }
 }
 
-/// A date, in nanoseconds since the UNIX epoch (UTC). Only for fields on the wire that carry one.
+/// A date, in nanoseconds since the UNIX epoch (UTC). Only for fields on the wire that
+/// carry one, and for what the calendar decides.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default, Serialize, Deserialize)]
 #[serde(transparent)]
 pub struct WallTime(u64);

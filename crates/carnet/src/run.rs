@@ -29,7 +29,7 @@ use carnet_station::io::{Command, Event, Frame, Input, Output, Position, Virtual
 use serde_json::Value;
 use tokio::signal::unix::{SignalKind, signal};
 use tokio::sync::{broadcast, mpsc};
-use tokio::time::{sleep, timeout};
+use tokio::time::{MissedTickBehavior, interval, sleep, timeout};
 use tracing::{error, info, warn};
 
 use crate::geonet::{self, Geonet, GeonetEvent, until};
@@ -52,6 +52,8 @@ const RECOVERY: Duration = Duration::from_millis(100);
 /// send them. The counters count them all.
 const REFUSALS: u32 = 10;
 const REFUSAL_INTERVAL: Duration = Duration::from_secs(5);
+/// How often the octets of uplinks with a volume are looked at.
+const COUNTING: Duration = Duration::from_secs(5);
 const REQUESTS: usize = 64;
 const EVENTS: usize = 1024;
 
@@ -81,6 +83,9 @@ pub async fn run(config: Config, path: &Path) -> anyhow::Result<()> {
     };
     let mut alarm = Alarm::new()?;
     let mut signals = Signals::open(settings::signals(&config));
+    let mut counted = settings::counted(&config);
+    let mut counting = interval(COUNTING);
+    counting.set_missed_tick_behavior(MissedTickBehavior::Delay);
     let platform = open_platform(&config)?;
     let mut runner = Runner::new(config, platform, geonet)?;
     runner.upper_tester = upper_tester;
@@ -141,6 +146,10 @@ pub async fn run(config: Config, path: &Path) -> anyhow::Result<()> {
                 runner.input(Input::Signal { interface: signal.interface, dbm: signal.dbm });
                 Ok(())
             }
+            _ = counting.tick(), if !counted.is_empty() => {
+                runner.count(&counted);
+                Ok(())
+            }
             due = alarm.wait(runner.station.poll_timeout()) => {
                 runner.input(Input::Timeout);
                 due.map_err(anyhow::Error::from)
@@ -171,6 +180,7 @@ pub async fn run(config: Config, path: &Path) -> anyhow::Result<()> {
             _ = hangup.recv() => {
                 runner.reload(path);
                 signals = Signals::open(settings::signals(&runner.config));
+                counted = settings::counted(&runner.config);
                 Ok(())
             }
             _ = terminate.recv() => break Ok(()),
@@ -184,6 +194,7 @@ pub async fn run(config: Config, path: &Path) -> anyhow::Result<()> {
     info!("station {} stops", runner.config.station.name);
     let _ = sd_notify::notify(&[sd_notify::NotifyState::Stopping]);
     if result.is_ok() {
+        runner.count(&counted);
         runner.input(Input::Command(Command::Shutdown));
         let _ = timeout(FAREWELL, runner.farewell(tunnel.as_ref(), datagrams.as_ref())).await;
     }
@@ -308,6 +319,20 @@ impl Runner {
             outputs: Vec::new(),
             refusals: RateLimiter::new(REFUSALS, REFUSAL_INTERVAL),
         })
+    }
+
+    /// Tells the station what has gone over these interfaces.
+    fn count(&mut self, interfaces: &[String]) {
+        for interface in interfaces {
+            match self.platform.as_mut().map(|platform| platform.octets(interface)) {
+                Some(Ok(Some(octets))) => {
+                    self.input(Input::Octets { interface: interface.clone(), octets });
+                }
+                // The next look tells: nothing is lost by it.
+                Some(Err(error)) => tracing::debug!("{error}"),
+                Some(Ok(None)) | None => {}
+            }
+        }
     }
 
     /// Reads packets from the tunnel device until there are none or others have waited long enough.

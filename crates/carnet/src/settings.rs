@@ -5,12 +5,12 @@ mod policies;
 
 use std::path::PathBuf;
 
-use carnet_api::config::{Auth, Config, DataplanePath, MultipleCareOf, Registration, Replay};
+use carnet_api::config::{self, Auth, Config, DataplanePath, MultipleCareOf, Registration, Replay};
 use carnet_linux::signal::SignalSource;
 use carnet_linux::{FastPathConfig, Path, PlatformConfig, Ports, WatchedInterface};
 use carnet_mobility::home_agent::{AuthorizedNode, HomeAgentConfig, MultipleCareOfAddresses};
 use carnet_mobility::mobile_router::{
-    Liveness, MobileRouterConfig, RegistrationMode, SignalThresholds, UplinkConfig,
+    Liveness, MobileRouterConfig, RegistrationMode, SignalThresholds, UplinkConfig, VolumePeriod,
 };
 use carnet_mobility::{Authentication, ReplayProtection, SecurityAssociation};
 use carnet_station::{MobileRouterSettings, StationConfig};
@@ -69,11 +69,16 @@ pub fn station(config: &Config, gn_address: Option<GnAddress>) -> StationConfig 
                     bid: uplink.bid,
                     cost: u32::from(uplink.cost),
                     capacity: uplink.capacity,
+                    volume: uplink.volume,
+                    volume_period: match uplink.volume_period {
+                        config::VolumePeriod::Day => VolumePeriod::Day,
+                        config::VolumePeriod::Week => VolumePeriod::Week,
+                        config::VolumePeriod::Month => VolumePeriod::Month,
+                    },
                     priority: u32::from(uplink.priority),
                     signal: uplink
                         .signal
                         .map(|signal| SignalThresholds { good: signal.good, poor: signal.poor }),
-                    ..UplinkConfig::default()
                 })
                 .collect(),
         },
@@ -107,6 +112,12 @@ pub fn signals(config: &Config) -> Vec<SignalSource> {
     uplinks
         .map(|uplink| SignalSource { interface: uplink.interface.clone(), file: uplink.signal_file.clone() })
         .collect()
+}
+
+/// The uplinks whose octets are counted.
+pub fn counted(config: &Config) -> Vec<String> {
+    let uplinks = config.mobile_router.iter().flat_map(|router| &router.uplinks);
+    uplinks.filter(|uplink| uplink.volume.is_some()).map(|uplink| uplink.interface.clone()).collect()
 }
 
 /// Beside the socket: it is as short-lived as that.

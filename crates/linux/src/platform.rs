@@ -13,7 +13,7 @@ use std::time::Duration;
 
 use carnet_base::Endpoint;
 use carnet_station::forwarding::desired::{Change, TUNNEL_DEVICE};
-use carnet_station::io::{Interface, LinkMessage};
+use carnet_station::io::{Interface, LinkMessage, Octets};
 use tokio::time::{Interval, interval};
 
 use crate::counters::Counters;
@@ -27,6 +27,14 @@ use crate::observer::Observer;
 use crate::tunnel::TunnelIo;
 use crate::undo::UndoFile;
 use crate::{privileges, settings};
+
+/// The front of the kernel's random boot identifier; zero where it cannot be read, and then counters that have begun anew
+/// are known only by being lower.
+fn boot() -> u64 {
+    let id = std::fs::read_to_string("/proc/sys/kernel/random/boot_id").unwrap_or_default();
+    let digits: String = id.chars().filter(char::is_ascii_hexdigit).take(16).collect();
+    u64::from_str_radix(&digits, 16).unwrap_or_default()
+}
 
 /// Packets that may wait in the tunnel device until carnet reads them, some five milliseconds' worth: a TCP window
 /// of the kernel's default limit (`tcp_rmem`, 6 MB), so that one connection's burst does not overrun it.
@@ -89,6 +97,8 @@ pub struct Platform {
     link_sockets: LinkSockets,
     events: VecDeque<PlatformEvent>,
     keeping: Interval,
+    /// Another number for each boot of the machine.
+    boot: u64,
     open: bool,
 }
 
@@ -139,6 +149,7 @@ impl Platform {
             link_sockets: LinkSockets::open(config.watched)?,
             events: VecDeque::new(),
             keeping: interval(KEEPING),
+            boot: boot(),
             open: true,
         };
         platform.refresh()?;
@@ -310,6 +321,13 @@ impl Platform {
             Some(link) => self.link_sockets.send(link, message),
             None => Err(Error::kernel(operation(), io::Error::from_raw_os_error(libc::ENODEV))),
         }
+    }
+
+    /// What the counters of an interface show, all octets since it was made; `None` where there is no such interface.
+    pub fn octets(&mut self, interface: &str) -> Result<Option<Octets>> {
+        let counted = self.installer.requests.octets(interface)?;
+        // The kernel gives no index twice.
+        Ok(counted.map(|(index, total)| Octets { epoch: self.boot ^ u64::from(index), total }))
     }
 
     /// Hears ICMPv6 on these links from now on, instead of those that [`PlatformConfig::watched`] named.

@@ -14,6 +14,7 @@ use carnet_base::hex;
 pub use carnet_base::{Address, Endpoint, Interface, LinkMessage};
 use carnet_geonet::MacAddress;
 pub use carnet_mobility::Event;
+pub use carnet_mobility::mobile_router::Octets;
 use serde::{Deserialize, Serialize};
 
 use crate::forwarding::desired::Change;
@@ -46,6 +47,13 @@ pub enum Input {
         interface: String,
         /// In dBm.
         dbm: i32,
+    },
+    /// What the counters of an uplink's interface show, looked at from time to time.
+    Octets {
+        /// The interface.
+        interface: String,
+        /// What they show.
+        octets: Octets,
     },
     /// A fast path has sent packets into a tunnel since it last said so; those of the slow path need no saying.
     TunnelUsed {

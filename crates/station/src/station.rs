@@ -12,7 +12,7 @@ use carnet_base::{Endpoint, Interface, LinkMessage, Rng, Time, WallTime};
 use carnet_geonet::ReceivedFrame;
 use carnet_geonet::ipv6_adaptation::{Adaptation, HostFrame, Ipv6Config};
 use carnet_mobility::home_agent::{AuthorizedNode, HomeAgentConfig, StoredBinding};
-use carnet_mobility::mobile_router::{Attachment, MobileRouterConfig, StoredSequence};
+use carnet_mobility::mobile_router::{Attachment, MobileRouterConfig, StoredSequence, StoredVolume};
 use carnet_mobility::router_advertiser::{AdvertiserConfig, RouterAdvertiser};
 use carnet_mobility::{HomeAgent, MobileRouter, MobilityDrop};
 use carnet_wire::geonet::GnAddress;
@@ -66,6 +66,9 @@ pub struct PersistentState {
     /// The mobile router's sequence number.
     #[serde(default)]
     pub mobile_router: Option<StoredSequence>,
+    /// What has gone over the mobile router's uplinks that have a volume, by interface.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub volumes: BTreeMap<String, StoredVolume>,
 }
 
 /// Who wants which part of the forwarding state.
@@ -229,6 +232,9 @@ impl Station {
             if let Some(stored) = persistent.mobile_router {
                 router.machine.restore(stored);
             }
+            for (interface, volume) in persistent.volumes {
+                router.machine.restore_volume(&interface, volume);
+            }
         }
         self.agent = config.home_agent.map(|config| Agent {
             nodes: config.nodes.iter().map(|n| (n.home_address, n.clone())).collect(),
@@ -340,6 +346,12 @@ impl Station {
             home_agent: self.home_agent().map(|agent| agent.stored(now, wall)).unwrap_or_default(),
             restart_counter: self.home_agent().map(HomeAgent::restart_counter),
             mobile_router: self.mobile_router().map(MobileRouter::stored),
+            volumes: self
+                .mobile_router()
+                .into_iter()
+                .flat_map(MobileRouter::volumes)
+                .map(|(interface, volume)| (interface.to_owned(), volume))
+                .collect(),
         }
     }
 
@@ -445,6 +457,12 @@ impl Station {
                 }
                 None => Err("this station has no uplinks".into()),
             },
+            Input::Octets { interface, octets } => {
+                if let Some(router) = &mut self.router {
+                    router.machine.handle_octets(now, wall, &interface, octets);
+                }
+                Ok(())
+            }
             Input::Frame(frame) => {
                 if let Some(geonet) = &mut self.geonet {
                     let Frame { source, destination, packet } = &frame;

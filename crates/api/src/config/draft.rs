@@ -19,7 +19,8 @@ use super::errors::Sink;
 use super::reader::{At, Table, Value};
 use super::{
     AllowedRouter, Auth, Config, Dataplane, DataplanePath, Heartbeat, HomeAgent, Key, MobileRouter,
-    MultipleCareOf, Policy, Registration, Replay, SignalThresholds, Station, Uplink, schema, values,
+    MultipleCareOf, Policy, Registration, Replay, SignalThresholds, Station, Uplink, VolumePeriod, schema,
+    values,
 };
 
 pub(super) use conformance::ConformanceDraft;
@@ -97,6 +98,8 @@ pub(super) struct UplinkDraft {
     pub bid: Option<Option<At<u16>>>,
     cost: Option<u16>,
     capacity: Option<Option<u32>>,
+    volume: Option<Option<u64>>,
+    volume_period: Option<VolumePeriod>,
     priority: Option<u8>,
     signal: Option<Option<SignalThresholds>>,
     signal_file: Option<Option<PathBuf>>,
@@ -367,6 +370,8 @@ impl MobileRouterDraft {
 impl UplinkDraft {
     fn read(table: &Table<'_>) -> UplinkDraft {
         let interface = table.need("interface", values::INTERFACE);
+        let periods =
+            [("day", VolumePeriod::Day), ("week", VolumePeriod::Week), ("month", VolumePeriod::Month)];
         UplinkDraft {
             interface: interface.and_then(|value| value.parse(values::INTERFACE, values::interface)),
             bid: match table.get("bid") {
@@ -384,6 +389,14 @@ impl UplinkDraft {
             capacity: match table.get("capacity") {
                 Some(value) => value.integer(1, 100_000_000).map(|kbit_s| Some(kbit_s.value)),
                 None => Some(None),
+            },
+            volume: match table.get("volume") {
+                Some(value) => value.parse(values::VOLUME, values::volume).map(|octets| Some(octets.value)),
+                None => Some(None),
+            },
+            volume_period: match table.get("volume_period") {
+                Some(value) => value.word(&periods, &[]).map(|period| period.value),
+                None => Some(VolumePeriod::default()),
             },
             cost: match table.get("cost") {
                 Some(value) => value.integer(0, 65_535).and_then(|cost| u16::try_from(cost.value).ok()),
@@ -403,6 +416,8 @@ impl UplinkDraft {
             bid: self.bid?.map(|bid| bid.value),
             cost: self.cost?,
             capacity: self.capacity?,
+            volume: self.volume?,
+            volume_period: self.volume_period?,
             priority: self.priority?,
             signal: self.signal?,
             signal_file: self.signal_file?,

@@ -244,12 +244,28 @@ pub struct Uplink {
     pub cost: u16,
     /// What it can carry, in kbit/s; `None`: nobody knows.
     pub capacity: Option<u32>,
+    /// How much may go over it; `None`: as much as it takes.
+    pub volume: Option<u64>,
+    /// What that is for.
+    pub volume_period: VolumePeriod,
     /// Lower wins; among equals the first in the file.
     pub priority: u8,
     /// When it is taken and left by its signal; `None`: that is no matter.
     pub signal: Option<SignalThresholds>,
     /// File whose last line is its signal in dBm; `None`: the kernel is asked.
     pub signal_file: Option<PathBuf>,
+}
+
+/// `volume_period` of an uplink, in UTC.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub enum VolumePeriod {
+    /// From midnight to midnight.
+    Day,
+    /// From Monday to Sunday.
+    Week,
+    /// A month of the calendar.
+    #[default]
+    Month,
 }
 
 /// `signal` of an uplink, in dBm.
@@ -383,6 +399,13 @@ impl Config {
                  traffic of this mobile router"
                     .to_owned(),
             );
+        }
+        let uplinks = self.mobile_router.iter().flat_map(|router| &router.uplinks);
+        for uplink in uplinks.filter(|uplink| uplink.volume.is_some() && self.station.state_dir.is_none()) {
+            warnings.push(format!(
+                "mobile_router.uplink {}: volume without station.state_dir: a restart forgets what was used",
+                uplink.interface
+            ));
         }
         if let Some(conformance) = &self.conformance {
             warnings.push(format!(

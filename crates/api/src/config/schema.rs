@@ -131,6 +131,8 @@ pub(super) const UPLINK: Section = Section {
         key("bid", "integer, 1 to 65535", "none"),
         key("cost", "integer, 0 to 65535", "0"),
         key("capacity", "integer, 1 to 100000000", "none"),
+        key("volume", "volume", "none"),
+        key("volume_period", "\"day\", \"week\" or \"month\"", "\"month\""),
         key("priority", "integer, 1 to 127", "10"),
         key("signal", "signal", "none"),
         key("signal_file", "path", "none"),

@@ -22,6 +22,8 @@ pub(super) const ADDRESS: &str = "a global or unique local unicast address such 
 pub(super) const PREFIX: &str = "a prefix such as \"2001:db8:a::/64\"";
 /// What is expected of a duration.
 pub(super) const DURATION: &str = "a duration such as \"60s\", \"10m\" or \"1h30m\"";
+/// What is expected of a volume.
+pub(super) const VOLUME: &str = "a volume such as \"500MB\" or \"5GB\"";
 /// What is expected of an interface.
 pub(super) const INTERFACE: &str = "an interface name of 1 to 15 characters";
 /// What is expected of a station's name.
@@ -138,6 +140,21 @@ pub(super) fn duration(text: &str) -> Result<Duration, String> {
         rest = tail;
     }
     Ok(Duration::from_millis(total))
+}
+
+/// An amount of data in octets: a whole number with the unit kB, MB, GB or TB, powers of a thousand; not nothing.
+pub(super) fn volume(text: &str) -> Result<u64, String> {
+    const UNITS: [(&str, u64); 4] =
+        [("kB", 1000), ("MB", 1_000_000), ("GB", 1_000_000_000), ("TB", 1_000_000_000_000)];
+    let octets = UNITS.iter().find_map(|(unit, octets)| {
+        let digits = text.strip_suffix(unit).filter(|digits| digits.bytes().all(|b| b.is_ascii_digit()))?;
+        digits.parse::<u64>().ok()?.checked_mul(*octets)
+    });
+    match octets {
+        None => Err(format!("{text:?} is no volume, expected {VOLUME}")),
+        Some(0) => Err(format!("{text:?} lets nothing through, expected {VOLUME}")),
+        Some(octets) => Ok(octets),
+    }
 }
 
 /// A binding lifetime, rounded down to the 4 s that a Binding Update counts in (RFC 6275 6.1.7).

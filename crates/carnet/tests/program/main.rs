@@ -32,3 +32,4 @@ mod size;
 mod start;
 mod theft;
 mod tunnels;
+mod volume;

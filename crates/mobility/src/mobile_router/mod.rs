@@ -35,6 +35,7 @@ mod quality;
 mod registering;
 mod sending;
 mod uplink;
+mod volume;
 
 use std::collections::VecDeque;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
@@ -59,6 +60,7 @@ pub use liveness::{Liveness, Quality};
 pub use path::Path;
 pub use quality::SignalThresholds;
 pub use uplink::{Attachment, Uplink, UplinkConfig};
+pub use volume::{Octets, StoredVolume, VolumePeriod};
 
 use crate::home_agent::ND_HOP_LIMIT;
 use crate::{Authentication, Event, MAX_UPDATE_RATE, MobilityDrop, MobilityMessage, Output};
@@ -456,6 +458,7 @@ impl MobileRouter {
         let asked = self.updates.back().map(|update| update.via.1);
         let path = binding.or(self.plain_path()).or(asked).filter(|_| !self.at_home);
         self.stopping = true;
+        self.store_volumes();
         for timer in [Timer::Refresh, Timer::Expire, Timer::Settle, Timer::AskAgain] {
             self.timers.stop(timer);
         }

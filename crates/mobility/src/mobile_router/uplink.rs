@@ -20,6 +20,7 @@ use ipnet::Ipv6Net;
 use super::MobileRouterConfig;
 use super::heard::{Heard, Standing};
 use super::quality::SignalThresholds;
+use super::volume::{Meter, VolumePeriod};
 use crate::home_agent::ND_HOP_LIMIT;
 use crate::is_unicast_routable;
 
@@ -41,6 +42,8 @@ pub struct UplinkConfig {
     pub signal: Option<SignalThresholds>,
     /// Octets that may go over it; once they are used up it is for when nothing else lives.
     pub volume: Option<u64>,
+    /// What that is for.
+    pub volume_period: VolumePeriod,
     /// Of two uplinks of one priority the cheaper is better.
     pub cost: u32,
     /// What it can carry in kbit/s, until somebody measures it.
@@ -95,6 +98,7 @@ pub struct Uplink {
     pub(super) judged: bool,
     /// Octets that went over it.
     pub used: u64,
+    pub(super) meter: Meter,
     /// What it can carry, in kbit/s.
     pub capacity: Option<u32>,
     /// It has only just come up, and another works.
@@ -118,6 +122,7 @@ impl Uplink {
             poor: false,
             judged: false,
             used: 0,
+            meter: Meter::default(),
             settling: false,
         }
     }
@@ -196,7 +201,10 @@ impl Uplink {
         self.signal = old.signal;
         self.poor = old.poor && self.config.signal.is_some();
         self.judged = old.judged;
-        self.used = old.used;
+        if self.config.volume.is_some() {
+            self.used = old.used;
+            self.meter = old.meter;
+        }
         self.capacity =
             old.capacity.filter(|_| self.config.capacity == old.config.capacity).or(self.capacity);
         self.settling = old.settling;

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use carnet_base::Time;
 use carnet_mobility::Event;
-use carnet_mobility::mobile_router::SignalThresholds;
+use carnet_mobility::mobile_router::{Octets, SignalThresholds};
 
 use crate::craft::*;
 use crate::road::*;
@@ -254,6 +254,45 @@ fn a_used_up_volume() {
     road.router_does(|router, now, wall| router.handle_volume(now, wall, "wifi", 0));
     road.run(1.0);
     assert!(road.is_carried());
+}
+
+/// What the counters of the interface show is what its volume is compared with; it outlives a restart.
+#[test]
+fn octets_use_up_a_volume() {
+    let mut config = config();
+    config.uplinks[0].volume = Some(1_000_000);
+    let mut road = Road::new(config.clone());
+    road.attach_all();
+    road.run(1.0);
+    let shows = |road: &mut Road, epoch, total| {
+        road.router_does(|router, now, wall| {
+            router.handle_octets(now, wall, "wifi", Octets { epoch, total });
+            // It has none.
+            router.handle_octets(now, wall, "cell", Octets { epoch, total });
+        });
+    };
+    // What went before counting began is nobody's.
+    shows(&mut road, 1, 5_000_000);
+    shows(&mut road, 1, 5_900_000);
+    assert_eq!(road.transmits()[0], "wifi");
+    let stored: Vec<_> = road.router.volumes().map(|(name, volume)| (name.to_owned(), volume)).collect();
+    assert_eq!(
+        stored.iter().map(|(name, it)| (name.as_str(), it.used)).collect::<Vec<_>>(),
+        [("wifi", 900_000)]
+    );
+    shows(&mut road, 1, 6_000_000);
+    assert_eq!(road.transmits(), ["cell", "sat", "wifi"]);
+
+    let mut road = Road::new(config);
+    road.router.restore_volume("wifi", stored[0].1);
+    road.attach_all();
+    road.run(1.0);
+    assert_eq!(road.transmits()[0], "wifi");
+    // Another boot: all that the counters show is new.
+    shows(&mut road, 2, 99_999);
+    assert_eq!(road.transmits()[0], "wifi");
+    shows(&mut road, 2, 100_000);
+    assert_eq!(road.transmits()[0], "cell");
 }
 
 /// Without heartbeats an uplink is given up when its binding cannot be renewed.

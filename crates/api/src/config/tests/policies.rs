@@ -2,10 +2,10 @@
 
 use std::time::Duration;
 
-use super::super::{Heartbeat, PolicyAction, PolicyProtocol};
+use super::super::{Heartbeat, PolicyAction, PolicyProtocol, VolumePeriod};
 use super::{Config, SMALL_ROUTER, parse};
 
-const UPLINKS: &str = r#"uplink = [{ interface = "wlan0", bid = 1 }, { interface = "wwan0", bid = 2, cost = 3, capacity = 20000 }, { interface = "s0" }]"#;
+const UPLINKS: &str = r#"uplink = [{ interface = "wlan0", bid = 1 }, { interface = "wwan0", bid = 2, cost = 3, capacity = 20000, volume = "5GB", volume_period = "day" }, { interface = "s0" }]"#;
 
 fn router(more: &str) -> String {
     SMALL_ROUTER.replace(r#"uplink = [{ interface = "wlan0" }]"#, &format!("{UPLINKS}\n{more}"))
@@ -46,6 +46,32 @@ fn uplinks_and_policies() {
     assert_eq!(policy.ports, [5000..=5000, 6000..=6010]);
     assert_eq!(policy.action, PolicyAction::Balance);
     assert_eq!(policy.uplinks, ["wwan0", "wlan0"]);
+}
+
+#[test]
+fn volumes() {
+    let uplinks = parse(&router("")).mobile_router.expect("a router").uplinks;
+    let volumes: Vec<_> = uplinks.iter().map(|uplink| (uplink.volume, uplink.volume_period)).collect();
+    let month = VolumePeriod::Month;
+    assert_eq!(volumes, [(None, month), (Some(5_000_000_000), VolumePeriod::Day), (None, month)]);
+    let with = |text: &str| {
+        let text = router("").replace("volume = \"5GB\", volume_period = \"day\"", text);
+        match Config::parse(&text, "c.toml") {
+            Ok(config) => Ok(config.mobile_router.expect("a router").uplinks[1].volume),
+            Err(errors) => Err(errors.to_string()),
+        }
+    };
+    assert_eq!(with("volume = \"750kB\""), Ok(Some(750_000)));
+    assert_eq!(with("volume = \"2TB\", volume_period = \"week\""), Ok(Some(2_000_000_000_000)));
+    for wrong in ["5", "GB", "+5GB", "5 GB", "5gb", "5GiB", "1.5GB", "-1GB", "99999999999TB"] {
+        let error = with(&format!("volume = \"{wrong}\"")).expect_err(wrong);
+        assert!(error.contains("is no volume, expected a volume such as"), "{error}");
+    }
+    let forgets =
+        "mobile_router.uplink wwan0: volume without station.state_dir: a restart forgets what was used";
+    assert!(parse(&router("")).warnings().iter().any(|warning| warning == forgets));
+    assert!(with("volume = \"0MB\"").expect_err("nothing").contains("lets nothing through"));
+    assert!(with("volume_period = \"year\"").expect_err("a year").contains("\"year\""));
 }
 
 #[test]
