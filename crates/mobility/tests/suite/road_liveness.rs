@@ -265,11 +265,11 @@ fn octets_use_up_a_volume() {
     road.attach_all();
     road.run(1.0);
     let shows = |road: &mut Road, epoch, total| {
-        road.router_does(|router, now, wall| {
-            router.handle_octets(now, wall, "wifi", Octets { epoch, total });
-            // It has none.
-            router.handle_octets(now, wall, "cell", Octets { epoch, total });
-        });
+        // The second has no volume.
+        for name in ["wifi", "cell"] {
+            let octets = Octets { epoch, total };
+            road.router_does(|router, now, wall| router.handle_octets(now, wall, name, octets));
+        }
     };
     // What went before counting began is nobody's.
     shows(&mut road, 1, 5_000_000);
