@@ -15,6 +15,8 @@
  * there. An operator's own rules for these hold on both paths; of outer packets that arrive the kernel is not asked.
  * Neither netfilter nor IPsec policies (xfrm) see packets of the fast path.
  *
+ * A home agent with many bindings remembers more than flows: ways.h.
+ *
  * The maps are written by carnet only, one value for a change: a packet sees a binding before a handover or after
  * it, nothing between.
  */
@@ -259,6 +261,7 @@ struct plan {
 	__u32 protocol;
 	__u32 ports;
 	__u32 generation; /* before anything was asked */
+	__u32 routes; /* likewise */
 	__u32 syn; /* whether it opens a TCP connection */
 	__be32 first; /* decapsulation: of the inner header as it leaves */
 };
@@ -475,6 +478,8 @@ inline_always void remember(struct plan *plan, const struct binding *binding, co
 	}
 }
 
+#include "ways.h"
+
 /* Looks for the binding and the way of a packet that came in from a mobile network or for one. */
 static __attribute__((noinline)) enum outcome find_encapsulation(void *ctx, __u32 roles, struct plan *plan,
 								 __u32 length, __u32 ifindex)
@@ -485,9 +490,11 @@ static __attribute__((noinline)) enum outcome find_encapsulation(void *ctx, __u3
 	struct bpf_fib_lookup route;
 	__be32 label;
 	long result;
+	int is_agents;
 
 	if (roles & AGENT)
 		binding = binding_of(&inner->destination, HOME_AGENT);
+	is_agents = binding != 0;
 	if (!binding && (roles & ENCAPSULATE_FROM)) {
 		binding = binding_of(&inner->source, MOBILE_ROUTER);
 		/* From one of the mobile network's links to another. */
@@ -526,6 +533,8 @@ static __attribute__((noinline)) enum outcome find_encapsulation(void *ctx, __u3
 	plan->flow->mtu = route.mtu_result - IPV6_HEADER;
 	if (plan->flow->mtu > binding->mtu)
 		plan->flow->mtu = binding->mtu;
+	if (is_agents && plan->flow->generation && plan->flow->may_leave)
+		keep_way(&inner->destination, plan, ifindex, 1);
 	return TAKEN;
 }
 
@@ -535,14 +544,17 @@ inline_always enum outcome plan_encapsulation(void *ctx, __u32 roles, struct pla
 					      __u32 ifindex)
 {
 	plan->generation = generation();
-	plan->flow = place_of(plan);
-	if (!plan->flow)
-		return NOT_OURS;
-	if (!is_remembered(plan, ifindex) || !is_current(plan->flow)) {
-		enum outcome outcome = find_encapsulation(ctx, roles, plan, length, ifindex);
+	plan->routes = routes();
+	if (!(roles & AGENT) || !take_way(plan, ifindex)) {
+		plan->flow = place_of(plan);
+		if (!plan->flow)
+			return NOT_OURS;
+		if (!is_remembered(plan, ifindex) || !is_current(plan->flow)) {
+			enum outcome outcome = find_encapsulation(ctx, roles, plan, length, ifindex);
 
-		if (outcome != TAKEN)
-			return outcome;
+			if (outcome != TAKEN)
+				return outcome;
+		}
 	}
 	if (!plan->flow->may_leave)
 		return PASS_NEIGHBOUR;
@@ -574,13 +586,14 @@ inline_always int is_accepted(const struct binding *binding, const struct ipv6 *
 	return 0;
 }
 
-/* Whose packets come out of a tunnel. 0 where the inner packet belongs to nobody. */
-inline_always struct binding *receiver(__u32 roles, const struct ipv6 *inner)
+/* Whose packets come out of a tunnel, and whether at the home agent's end. 0 where the inner packet belongs to nobody. */
+inline_always struct binding *receiver(__u32 roles, const struct ipv6 *inner, int *is_agents)
 {
 	struct binding *binding = 0;
 
 	if (roles & AGENT)
 		binding = binding_of(&inner->source, HOME_AGENT);
+	*is_agents = binding != 0;
 	if (!binding && (roles & DECAPSULATE_CARE_OF)) {
 		binding = binding_of(&inner->destination, MOBILE_ROUTER);
 		/* Nobody outside sends from an address inside. */
@@ -595,7 +608,8 @@ static __attribute__((noinline)) enum outcome find_decapsulation(void *ctx, __u3
 								 __u32 length, __u32 ifindex)
 {
 	const struct ipv6 *inner = &plan->inner;
-	struct binding *binding = receiver(roles, inner);
+	int is_agents = 0;
+	struct binding *binding = receiver(roles, inner, &is_agents);
 	struct bpf_fib_lookup route;
 	long result;
 
@@ -620,6 +634,10 @@ static __attribute__((noinline)) enum outcome find_decapsulation(void *ctx, __u3
 	plan->flow->path.local = plan->outer.destination;
 	plan->flow->path.remote = plan->outer.source;
 	plan->flow->mtu = route.mtu_result;
+	if (is_agents && plan->flow->generation) {
+		keep_way(&inner->source, plan, 0, 0);
+		keep_destination(plan);
+	}
 	return TAKEN;
 }
 
@@ -633,16 +651,19 @@ inline_always enum outcome plan_decapsulation(void *ctx, __u32 roles, struct pla
 	__u32 inner_ecn, outer_ecn;
 
 	plan->generation = generation();
-	plan->flow = place_of(plan);
-	if (!plan->flow)
-		return NOT_OURS;
-	if (!is_remembered(plan, ifindex | IN_TUNNEL) || !is_current(plan->flow) ||
-	    !same(&plan->flow->path.local, &outer->destination) ||
-	    !same(&plan->flow->path.remote, &outer->source)) {
-		enum outcome outcome = find_decapsulation(ctx, roles, plan, length, ifindex);
+	plan->routes = routes();
+	if (!(roles & AGENT) || !take_destination(plan)) {
+		plan->flow = place_of(plan);
+		if (!plan->flow)
+			return NOT_OURS;
+		if (!is_remembered(plan, ifindex | IN_TUNNEL) || !is_current(plan->flow) ||
+		    !same(&plan->flow->path.local, &outer->destination) ||
+		    !same(&plan->flow->path.remote, &outer->source)) {
+			enum outcome outcome = find_decapsulation(ctx, roles, plan, length, ifindex);
 
-		if (outcome != TAKEN)
-			return outcome;
+			if (outcome != TAKEN)
+				return outcome;
+		}
 	}
 	if (!plan->flow->may_leave)
 		return PASS_NEIGHBOUR;

@@ -32,7 +32,7 @@ use crate::ROUTE_PROTOCOL;
 use crate::datagrams::Datagrams;
 use crate::error::{Error, Result};
 use crate::fast_path::{self, FastPath, FastPathConfig, Path};
-use crate::netlink::{AddressInfo, Dirty, LinkInfo, Requests, RouteInfo, effective_metric};
+use crate::netlink::{AddressInfo, Dirty, Heard, LinkInfo, Requests, RouteInfo, effective_metric};
 use crate::platform::KEEPING;
 use crate::settings::{self, Set};
 use crate::undo::{AddedAddress, UndoFile};
@@ -94,6 +94,8 @@ pub(crate) struct Installer {
     pub(crate) datagrams: Datagrams,
     /// Routes, rules or addresses were changed since the last commit.
     routing: bool,
+    /// What of that the fast path wants to know.
+    heard: Heard,
     /// Writes of settings.
     pub(crate) setting_writes: u64,
     /// Entries put back.
@@ -117,6 +119,7 @@ impl Installer {
             fast_path: FastPath::default(),
             datagrams: Datagrams::default(),
             routing: false,
+            heard: Heard::default(),
             setting_writes: 0,
             restored: 0,
         };
@@ -245,6 +248,7 @@ impl Installer {
     }
 
     fn put(&mut self, entry: &Entry, previous: Option<&Entry>) -> Result<Put> {
+        self.hear(entry);
         self.routing |= !matches!(entry, Entry::Tunnel(_) | Entry::Distribution(_) | Entry::Socket(_));
         match entry {
             Entry::Setting(setting) => {
@@ -282,6 +286,17 @@ impl Installer {
                 }
                 self.requests.add_rule(rule, ROUTE_PROTOCOL).map(|()| Put::Done(0))
             }
+        }
+    }
+
+    /// Notes what the fast path wants to know: it is not told of what carnet does itself.
+    fn hear(&mut self, entry: &Entry) {
+        match entry {
+            Entry::Route(route) => self.heard.crowd(route.destination),
+            // The kernel makes a route to it.
+            Entry::Address(InterfaceAddress { address, .. }) => self.heard.crowd((*address).into()),
+            Entry::Rule(_) => self.heard.rules = true,
+            _ => {}
         }
     }
 
@@ -347,6 +362,7 @@ impl Installer {
 
     /// Removes what carnet has put there.
     fn take_out(&mut self, entry: &Entry, index: u32) -> Result<()> {
+        self.hear(entry);
         self.routing |= !matches!(entry, Entry::Tunnel(_) | Entry::Distribution(_) | Entry::Socket(_));
         match entry {
             Entry::Setting(setting) => self.take_out_setting(setting),
@@ -422,7 +438,8 @@ impl Installer {
         }
         let mut slow = None;
         if std::mem::take(&mut self.routing) {
-            self.fast_path.forget()?;
+            let heard = std::mem::take(&mut self.heard);
+            self.fast_path.forget(&mut self.requests, heard, false)?;
             let has_devices = self.fast_path.path() == Path::Kernel;
             slow = has_devices.then(|| self.routes_into_tunnel_device());
         }

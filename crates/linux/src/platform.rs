@@ -254,13 +254,18 @@ impl Platform {
         let failed = |e: io::Error| Error::kernel("receive from the kernel", e);
         self.monitor.poll(cx).map_err(failed)?;
         if std::mem::take(&mut self.monitor.routing) {
-            give_up(self.installer.fast_path.forget());
+            let neighbours_only = !std::mem::take(&mut self.monitor.routes);
+            let heard = std::mem::take(&mut self.monitor.heard);
+            let Installer { fast_path, requests, .. } = &mut self.installer;
+            give_up(fast_path.forget(requests, heard, neighbours_only));
         }
         if self.keeping.poll_tick(cx).is_ready() {
             // Once more, so that it wakes this task the next time.
             let _ = self.keeping.poll_tick(cx);
             self.installer.keep_neighbours();
             self.installer.fast_path.expire();
+            let Installer { fast_path, requests, .. } = &mut self.installer;
+            give_up(fast_path.look_again(requests));
             self.commit();
             let used = self.installer.fast_path.used().into_iter();
             self.events.extend(used.map(|(local, remote)| PlatformEvent::TunnelUsed {

@@ -5,7 +5,9 @@
 //! The bindings come from a state file, as after a restart; how long the start takes is noted. Each binding has a
 //! prefix, a home address and a care-of address of its own; all care-of addresses are behind one neighbour.
 //!
-//! Because each packet goes elsewhere they are sent one by one, also those to one binding.
+//! Because each packet goes elsewhere they are sent one by one, also those to one binding. Before the rounds every
+//! binding gets some packets in its turn: what the first packets of a binding cost is a matter of seconds after the start,
+//! and the rounds, of a fraction of a second each, would see little else.
 
 use std::fmt::Write as _;
 use std::net::Ipv6Addr;
@@ -34,6 +36,8 @@ const MOBILE: u32 = 0x2001_0dba;
 const CARE_OF_ALL: u32 = 0x2001_0dbb;
 /// Seconds that the bindings live.
 const LIFETIME: u64 = 72 * 3600;
+/// Packets for each binding before the rounds.
+const VISITS: u32 = 2;
 /// Seconds that a start may take.
 const PATIENCE: u64 = 300;
 
@@ -227,6 +231,25 @@ fn one(
     for (_, world) in worlds {
         settle(world)?;
     }
+    let set = |frame: &mut Frame, number: u32| {
+        frame.set_inner(!what.from, balanced(MOBILE, number));
+        if what.from {
+            frame.set_outer_source(balanced(CARE_OF_ALL, number));
+        }
+    };
+    for lane in &mut lanes {
+        let Lane { bindings, sender, sink, frames, .. } = lane;
+        let mut next = 0;
+        while what.random && next < VISITS * *bindings {
+            let mut prepare = |frames: &mut [Frame], _: u64| {
+                for frame in frames {
+                    set(frame, next % *bindings);
+                    next += 1;
+                }
+            };
+            flood(sender, sink, frames, 5 * MILLISECOND, &mut prepare)?;
+        }
+    }
     let mut dice = Dice(0x9e37_79b9_7f4a_7c15);
     for round in 0..effort.rounds {
         for turn in 0..lanes.len() {
@@ -238,10 +261,7 @@ fn one(
                 for frame in frames {
                     let drawn = dice.below(bindings);
                     let number = if what.random { drawn } else { 0 };
-                    frame.set_inner(!what.from, balanced(MOBILE, number));
-                    if what.from {
-                        frame.set_outer_source(balanced(CARE_OF_ALL, number));
-                    }
+                    set(frame, number);
                 }
             };
             let (sender, sink, frames) = (&mut lane.sender, &lane.sink, &mut lane.frames);

@@ -15,6 +15,7 @@
 //! once for a binding, with [`FastPath::commit`].
 
 mod kernel;
+mod policy;
 mod programs;
 mod selection;
 mod table;
@@ -26,9 +27,10 @@ use carnet_base::Endpoint;
 use carnet_station::forwarding::desired::{self, TunnelEnd};
 use ipnet::Ipv6Net;
 
-use crate::netlink::{AddressInfo, Dirty, LinkInfo, Requests};
+use crate::netlink::{AddressInfo, Dirty, Heard, LinkInfo, Requests};
 use kernel::Kernel;
 pub(crate) use kernel::is_ours;
+use policy::Routing;
 use programs::{Kind, Programs};
 use selection::Selection;
 
@@ -174,6 +176,7 @@ pub(crate) fn clean(requests: &mut Requests) -> crate::error::Result<()> {
 pub(crate) struct FastPath {
     kind: InUse,
     selection: Selection,
+    routing: Routing,
 }
 
 #[derive(Debug, Default)]
@@ -207,7 +210,13 @@ impl FastPath {
                 Path::Tun => break,
             };
             match result {
-                Ok(kind) => return (FastPath { kind, selection }, obstacles),
+                Ok(kind) => {
+                    let mut fast_path = FastPath { kind, selection, routing: Routing::default() };
+                    if let Err(why) = fast_path.learn_routing(requests) {
+                        tracing::debug!("{why}");
+                    }
+                    return (fast_path, obstacles);
+                }
                 Err(why) => obstacles.push((*path, why)),
             }
         }
@@ -297,10 +306,32 @@ impl FastPath {
         result
     }
 
-    /// Routes, rules or addresses are others now. As [`Self::commit`] it may end the fast path.
-    pub(crate) fn forget(&mut self) -> Result<(), String> {
+    /// Routes, rules or addresses are others now, or only neighbours are. As [`Self::commit`] it may end the fast path.
+    pub(crate) fn forget(
+        &mut self,
+        requests: &mut Requests,
+        heard: Heard,
+        neighbours_only: bool,
+    ) -> Result<(), String> {
         let InUse::Programs(programs) = &mut self.kind else { return Ok(()) };
-        let result = programs.forget();
+        let result = match neighbours_only {
+            true => programs.forget_neighbours(),
+            false => self.routing.follow(programs, requests, heard),
+        };
+        if result.is_err() {
+            self.kind = InUse::None;
+        }
+        result
+    }
+
+    /// Looks at all rules and routes where something that stood in the way may be gone.
+    pub(crate) fn look_again(&mut self, requests: &mut Requests) -> Result<(), String> {
+        if self.routing.is_doubtful() { self.learn_routing(requests) } else { Ok(()) }
+    }
+
+    fn learn_routing(&mut self, requests: &mut Requests) -> Result<(), String> {
+        let InUse::Programs(programs) = &mut self.kind else { return Ok(()) };
+        let result = self.routing.learn(programs, requests);
         if result.is_err() {
             self.kind = InUse::None;
         }
@@ -348,7 +379,10 @@ impl FastPath {
     pub(crate) fn set_ports(&mut self, ports: Ports) {
         match &mut self.kind {
             InUse::None => {}
-            InUse::Programs(programs) => programs.ports = ports,
+            InUse::Programs(programs) => {
+                programs.ports = ports;
+                self.routing.doubt();
+            }
             InUse::Kernel(kernel) => kernel.set_ports(ports),
         }
     }
@@ -412,7 +446,9 @@ impl FastPath {
         let kind = programs.kind();
         // Only one of them can be at an interface.
         self.kind = InUse::None;
-        self.kind = InUse::Programs(Box::new(Programs::open(kind, config, tunnel_device)?));
+        let mut programs = Programs::open(kind, config, tunnel_device)?;
+        self.routing.tell(&mut programs)?;
+        self.kind = InUse::Programs(Box::new(programs));
         let held: Vec<Binding> = self.selection.held().collect();
         held.into_iter().for_each(|binding| self.hold(binding, true));
         Ok(true)

@@ -22,10 +22,11 @@ use aya::util::KernelVersion;
 use aya::{Ebpf, EbpfLoader, Pod};
 use carnet_station::forwarding::desired::TUNNEL_DEVICE;
 
+use super::policy::Policy;
 use super::table::{BindingValue, LengthsValue, Operation, PrefixKey, Table};
 use super::{FastPathConfig, FastPathCounters, Path, Ports, Tunnel, TunnelEnds, TunnelTraffic};
 use crate::clock;
-use crate::netlink::{LinkInfo, Requests};
+use crate::netlink::{CROWDED_MAX, LinkInfo, Requests};
 
 // SAFETY: all of these are `repr(C)` of integers and octets, without padding, and any octets are a valid value.
 unsafe impl Pod for BindingValue {}
@@ -78,6 +79,11 @@ const SLOTS_MIN: u32 = 64;
 /// Prefixes of a binding, the home address among them, on the average.
 const PREFIXES: u32 = 4;
 
+/// Places for ways on each processor, for each binding: with half of them free a way is at the first place mostly.
+const WAYS: u32 = 2;
+/// Octets that all ways on all processors may take.
+const WAYS_MEMORY: u32 = 256 << 20;
+
 /// Slots whose traffic is looked at in one go, a system call for each.
 const LOOKS: u32 = 2048;
 
@@ -113,10 +119,17 @@ pub(crate) struct Programs {
     ebpf: Ebpf,
     tunnel_device: u32,
     pub(super) table: Table,
-    /// Number of times that what the programs remember was made void.
+    /// Number of times that what the programs remember was made void, and how often not because of neighbours only.
     generation: u32,
+    routes: u32,
+    /// What the programs know of the kernel's routing.
+    policy: Policy,
+    /// Halves of addresses in `CROWDED`.
+    crowded: BTreeSet<u64>,
     /// Room for so many bindings.
     slots: u32,
+    /// And ways of theirs, on each processor.
+    ways: u32,
     /// Whose traffic each slot has counted, and what it had counted before.
     counting: HashMap<u32, (TunnelEnds, TunnelTraffic)>,
     /// What was counted in slots that now count another tunnel's.
@@ -155,13 +168,17 @@ impl Programs {
     pub(crate) fn open(kind: Kind, config: &FastPathConfig, tunnel_device: u32) -> Result<Programs, String> {
         let slots = slots(config);
         let prefixes = slots.saturating_mul(PREFIXES);
+        let processors = aya::util::nr_cpus().map_or(1, |number| u32::try_from(number).unwrap_or(1)).max(1);
+        let ways = ways(config, slots, processors);
         let mut loader = EbpfLoader::new();
         loader
             .override_global("TUNNEL_DEVICE", &tunnel_device, true)
             .override_global("FLOW_LABEL_KEY", &config.flow_label_key, true)
+            .override_global("WAYS_MAX", &ways, true)
             .map_max_entries("BINDINGS", slots)
             .map_max_entries("VERSIONS", slots)
             .map_max_entries("TRAFFIC", slots)
+            .map_max_entries("WAYS", ways.saturating_mul(processors))
             .map_max_entries("PREFIXES", prefixes);
         let object = match kind {
             Kind::Tc => carnet_bpf::TUNNEL_TC,
@@ -176,7 +193,11 @@ impl Programs {
             tunnel_device,
             table: Table::new(slots, prefixes),
             generation: 0,
+            routes: 0,
+            policy: Policy::default(),
+            crowded: BTreeSet::new(),
             slots,
+            ways,
             counting: HashMap::new(),
             counted: HashMap::new(),
             ports: config.ports.clone(),
@@ -198,7 +219,7 @@ impl Programs {
     }
 
     pub(super) fn has_room_for(&self, config: &FastPathConfig) -> bool {
-        slots(config) <= self.slots
+        slots(config) <= self.slots && (self.ways > 1 || !config.ports.home_agent)
     }
 
     /// A tunnel is gone.
@@ -249,6 +270,39 @@ impl Programs {
         self.write(Operation::Forget)
     }
 
+    /// Neighbours are others now, and nothing else.
+    pub(super) fn forget_neighbours(&mut self) -> Result<(), String> {
+        self.bump("GENERATION")
+    }
+
+    fn bump(&mut self, name: &str) -> Result<(), String> {
+        let number = if name == "ROUTES" { &mut self.routes } else { &mut self.generation };
+        *number = number.wrapping_add(1).max(1);
+        let number = *number;
+        self.map_mut::<Array<_, u32>>(name)?.set(0, number, 0).map_err(|error| told(&error))
+    }
+
+    /// What routes and rules look at. To be followed by [`Self::forget`] where that is more than it was.
+    pub(super) fn set_policy(&mut self, policy: Policy) -> Result<(), String> {
+        self.policy = policy;
+        // One that was full before stays incomplete.
+        let networks = policy.networks && self.crowded.len() < CROWDED_MAX;
+        let bits = u32::from(policy.arriving) | u32::from(policy.leaving) << 1 | u32::from(networks) << 2;
+        self.map_mut::<Array<_, u32>>("POLICY")?.set(0, bits, 0).map_err(|error| told(&error))
+    }
+
+    /// Something longer than 64 bits is inside this half of addresses, which holds as long as the programs do. To be
+    /// followed by [`Self::forget`].
+    pub(super) fn crowd(&mut self, half: u64) -> Result<(), String> {
+        if self.crowded.contains(&half) || self.crowded.len() >= CROWDED_MAX {
+            return Ok(());
+        }
+        self.crowded.insert(half);
+        let mut map: BpfHashMap<_, u64, u32> = self.map_mut("CROWDED")?;
+        map.insert(half.to_be(), 1, 0).map_err(|error| told(&error))?;
+        if self.crowded.len() >= CROWDED_MAX { self.set_policy(self.policy) } else { Ok(()) }
+    }
+
     fn write(&mut self, operation: Operation) -> Result<(), String> {
         macro_rules! open {
             ($kind:ty, $name:literal) => {
@@ -270,14 +324,17 @@ impl Programs {
                 open!(Array<&mut MapData, u32>, "VERSIONS").set(value.slot, value.version, 0)
             }
             Operation::SetPrefix(prefix, slot) => {
+                if prefix.length > 64 {
+                    self.crowd(prefix.high)?;
+                }
                 open!(BpfHashMap<&mut MapData, PrefixKey, u32>, "PREFIXES").insert(prefix, slot, 0)
             }
             Operation::RemovePrefix(prefix) => {
                 open!(BpfHashMap<&mut MapData, PrefixKey, u32>, "PREFIXES").remove(&prefix)
             }
             Operation::Forget => {
-                self.generation = self.generation.wrapping_add(1).max(1);
-                open!(Array<&mut MapData, u32>, "GENERATION").set(0, self.generation, 0)
+                self.bump("ROUTES")?;
+                return self.bump("GENERATION");
             }
             Operation::RemoveBinding(slot) => {
                 open!(Array<&mut MapData, u32>, "VERSIONS").set(slot, 0, 0).map_err(|error| told(&error))?;
@@ -570,6 +627,15 @@ impl Drop for Programs {
 /// Room for so many bindings.
 fn slots(config: &FastPathConfig) -> u32 {
     u32::try_from(config.bindings).unwrap_or(u32::MAX / 8).max(SLOTS_MIN).next_power_of_two()
+}
+
+/// Ways that a home agent remembers on each processor, a power of two; see `bpf/ways.h`. Where there are so few that
+/// networks share one, only time is lost.
+fn ways(config: &FastPathConfig, slots: u32, processors: u32) -> u32 {
+    let most = (WAYS_MEMORY / 64 / processors).max(1);
+    let wanted = if config.ports.home_agent { slots.saturating_mul(WAYS) } else { 1 };
+    // Down to a power of two.
+    1 << wanted.clamp(1, most).ilog2()
 }
 
 /// Whether tc programs hang in links of their own.

@@ -15,6 +15,7 @@ mod ipv4;
 mod links;
 mod monitor;
 mod neighbours;
+mod policy;
 mod routes;
 mod rules;
 
@@ -32,6 +33,7 @@ pub(crate) use events::{Events, IPV6_ADDRESSES, LINKS};
 pub(crate) use ipv4::{Ipv4AddressInfo, Ipv4Router};
 pub(crate) use links::{IPV6_MINIMUM_MTU, Ip6Tunnel, LinkInfo};
 pub(crate) use monitor::{Dirty, Monitor};
+pub(crate) use policy::{CROWDED_MAX, Heard, rules_are_plain};
 #[cfg(test)]
 pub(crate) use routes::Hop;
 pub(crate) use routes::{RouteInfo, effective_metric};

@@ -17,7 +17,7 @@ use netlink_sys::{Socket, protocols::NETLINK_ROUTE};
 use socket2::{SockFilter, SockRef};
 use tokio::io::unix::AsyncFd;
 
-use super::split;
+use super::{Heard, split};
 use crate::ROUTE_PROTOCOL;
 use crate::error::{Error, Result};
 use crate::readable::watch;
@@ -61,6 +61,10 @@ pub(crate) struct Monitor {
     pub(crate) dirty: Dirty,
     /// Something of routing is not what it was, whosever it is.
     pub(crate) routing: bool,
+    /// Something other than neighbours.
+    pub(crate) routes: bool,
+    /// What the changes say of routes and rules.
+    pub(crate) heard: Heard,
     /// Times that the kernel had to drop events.
     pub(crate) overruns: u64,
     /// Events that could not be parsed.
@@ -82,11 +86,21 @@ impl Monitor {
         }
         let socket = watch(socket).map_err(failed)?;
         let buffer = Vec::with_capacity(super::RECEIVE_BUFFER);
-        Ok(Monitor { socket, buffer, dirty: Dirty::ALL, routing: true, overruns: 0, unparsed: 0 })
+        Ok(Monitor {
+            socket,
+            buffer,
+            dirty: Dirty::ALL,
+            routing: true,
+            routes: true,
+            heard: Heard::default(),
+            overruns: 0,
+            unparsed: 0,
+        })
     }
 
     /// Reads all that has arrived, so that a burst becomes one set of questions, and asks to be woken by more.
     pub(crate) fn poll(&mut self, cx: &mut Context<'_>) -> io::Result<()> {
+        let mut missed = false;
         while let Poll::Ready(guard) = self.socket.poll_read_ready(cx) {
             let mut guard = guard?;
             loop {
@@ -98,13 +112,17 @@ impl Monitor {
                         while let Some((this, next)) = split(rest) {
                             rest = next;
                             match NetlinkMessage::deserialize(this).map(|m| m.payload) {
-                                Ok(NetlinkPayload::InnerMessage(event)) => note(&mut self.dirty, &event),
-                                Ok(NetlinkPayload::Overrun(_)) => self.dirty = Dirty::ALL,
-                                Ok(_) => {}
+                                Ok(NetlinkPayload::InnerMessage(event)) => {
+                                    note(&mut self.dirty, &event);
+                                    self.routes |= !is_neighbour(&event);
+                                    self.heard.hear(&event);
+                                }
+                                Ok(NetlinkPayload::Overrun(_)) => missed = true,
+                                Ok(_) => self.routes = true,
                                 Err(_) => {
                                     // It concerned something: better ask once too often.
                                     self.unparsed += 1;
-                                    self.dirty = Dirty::ALL;
+                                    missed = true;
                                 }
                             }
                         }
@@ -116,15 +134,23 @@ impl Monitor {
                     Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
                     Err(error) if error.raw_os_error() == Some(libc::ENOBUFS) => {
                         self.overruns += 1;
-                        self.dirty = Dirty::ALL;
-                        self.routing = true;
+                        missed = true;
                     }
                     Err(error) => return Err(error),
                 }
             }
         }
+        if missed {
+            // Anything may have changed.
+            self.dirty = Dirty::ALL;
+            (self.routing, self.routes, self.heard.missed) = (true, true, true);
+        }
         Ok(())
     }
+}
+
+fn is_neighbour(event: &RouteNetlinkMessage) -> bool {
+    matches!(event, RouteNetlinkMessage::NewNeighbour(_) | RouteNetlinkMessage::DelNeighbour(_))
 }
 
 /// A filter that drops route and rule notifications whose cause is the socket with port `own`.

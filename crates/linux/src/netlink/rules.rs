@@ -6,7 +6,7 @@ use carnet_station::forwarding::desired::Rule;
 use ipnet::Ipv6Net;
 use netlink_packet_core::{NLM_F_CREATE, NLM_F_EXCL};
 use netlink_packet_route::route::RouteProtocol;
-use netlink_packet_route::rule::{RuleAction, RuleAttribute, RuleMessage};
+use netlink_packet_route::rule::{RuleAction, RuleAttribute, RuleFlags, RuleMessage};
 use netlink_packet_route::{AddressFamily, RouteNetlinkMessage};
 
 use super::Requests;
@@ -39,10 +39,12 @@ pub(crate) struct RuleInfo {
     pub(crate) protocol: u8,
     /// It looks a table up, and [`RuleInfo::rule`] says all there is about it.
     pub(crate) plain: bool,
+    /// The same for those who must be sure: nothing in the kernel's answer was unknown, nor is it inverted.
+    pub(crate) bare: bool,
 }
 
 impl RuleInfo {
-    fn from_message(message: &RuleMessage) -> Option<RuleInfo> {
+    pub(super) fn from_message(message: &RuleMessage) -> Option<RuleInfo> {
         let header = &message.header;
         if header.family != AddressFamily::Inet6 {
             return None;
@@ -56,6 +58,7 @@ impl RuleInfo {
             table: u32::from(header.table),
         };
         let (mut protocol, mut plain) = (0, header.action == RuleAction::ToTable && header.tos == 0);
+        let mut known = !header.flags.contains(RuleFlags::Invert);
         let mut action = match header.action {
             RuleAction::ToTable => Action::Lookup,
             RuleAction::Nop => Action::Nothing,
@@ -76,11 +79,11 @@ impl RuleInfo {
                 RuleAttribute::SuppressPrefixLen(u32::MAX)
                 | RuleAttribute::SuppressIfGroup(u32::MAX)
                 | RuleAttribute::L3MDev(false) => {}
-                RuleAttribute::Other(_) => {}
+                RuleAttribute::Other(_) => known = false,
                 _ => plain = false,
             }
         }
-        Some(RuleInfo { rule, action, protocol, plain })
+        Some(RuleInfo { rule, action, protocol, plain, bare: plain && known })
     }
 }
 

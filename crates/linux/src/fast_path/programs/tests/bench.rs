@@ -14,6 +14,7 @@ use carnet_wire::ipv6::{HEADER_LEN, Header, protocol};
 use nix::sched::{CloneFlags, unshare};
 
 use super::packets::address;
+use crate::fast_path::policy::Routing;
 use crate::fast_path::programs::{Kind, Programs, find, load};
 use crate::fast_path::{FastPathConfig, Ports, Tunnel};
 use crate::netlink::{LinkInfo, Requests};
@@ -82,11 +83,13 @@ fn set(switch: &str, value: &str) {
     std::fs::write(format!("/proc/sys/net/ipv6/conf/{switch}"), value).unwrap();
 }
 
-/// Runs `body` for each kind of program at each end of a tunnel, each time in a network namespace of its own. Without
-/// the right to do so it says that.
+/// Runs `body` for each kind of program at each end of a tunnel, each time in a network namespace of its own; at the
+/// home agent's once more with the ways that it remembers. Without the right to do so it says that.
 pub(super) fn on_every_bench(body: fn(&mut Bench)) {
     for kind in [Kind::Tc, Kind::Xdp] {
-        for end in [TunnelEnd::MobileRouter, TunnelEnd::HomeAgent] {
+        for (end, remembers) in
+            [(TunnelEnd::MobileRouter, false), (TunnelEnd::HomeAgent, false), (TunnelEnd::HomeAgent, true)]
+        {
             let thread = std::thread::spawn(move || {
                 let obstacle = match unshare(CloneFlags::CLONE_NEWNET) {
                     Err(error) => Some(format!("cannot make a network namespace: {error}")),
@@ -95,7 +98,11 @@ pub(super) fn on_every_bench(body: fn(&mut Bench)) {
                         .map(|why| format!("the kernel takes no BPF programs: {why}")),
                 };
                 let Some(reason) = obstacle else {
-                    body(&mut Bench::new(kind, end));
+                    let mut bench = Bench::new(kind, end);
+                    if remembers {
+                        bench.remember();
+                    }
+                    body(&mut bench);
                     return true;
                 };
                 assert!(std::env::var("CARNET_REQUIRE_ROOT").as_deref() != Ok("1"), "{reason}");
@@ -106,7 +113,7 @@ pub(super) fn on_every_bench(body: fn(&mut Bench)) {
                 Ok(true) => {}
                 Ok(false) => return,
                 Err(panic) => {
-                    eprintln!("with {kind:?} at the {end:?}'s end");
+                    eprintln!("with {kind:?} at the {end:?}'s end, which remembers ways: {remembers}");
                     std::panic::resume_unwind(panic);
                 }
             }
@@ -127,6 +134,9 @@ pub(super) struct Bench {
     indices: BTreeMap<String, u32>,
     pub(super) links: BTreeMap<String, LinkInfo>,
     counted: BTreeMap<&'static str, u64>,
+    /// What is known of routing, where ways are remembered.
+    pub(super) routing: Option<Routing>,
+    pub(super) requests: Requests,
 }
 
 impl Bench {
@@ -176,9 +186,39 @@ impl Bench {
         // Else the kernel knows no receive queue to run XDP programs for.
         let complaints = programs.follow(&links);
         assert!(complaints.is_empty(), "{complaints:?}");
-        let mut bench = Bench { kind, end, programs, forwarder, indices, links, counted: BTreeMap::new() };
+        let mut bench = Bench {
+            kind,
+            end,
+            programs,
+            forwarder,
+            indices,
+            links,
+            counted: BTreeMap::new(),
+            routing: None,
+            requests,
+        };
         bench.set(bench.tunnel(0, true));
         bench
+    }
+
+    /// Lets the programs know what they may take for granted.
+    fn remember(&mut self) {
+        let mut routing = Routing::default();
+        routing.learn(&mut self.programs, &mut self.requests).unwrap();
+        self.routing = Some(routing);
+    }
+
+    /// Routes or rules are others now.
+    pub(super) fn forget(&mut self) {
+        let Some(routing) = &mut self.routing else { return self.programs.forget().unwrap() };
+        // What the changes told is found by looking at everything.
+        let mut heard = self.requests.hear_all_routes().unwrap();
+        heard.rules = true;
+        heard.unforked = true;
+        routing.follow(&mut self.programs, &mut self.requests, heard).unwrap();
+        if routing.is_doubtful() {
+            routing.learn(&mut self.programs, &mut self.requests).unwrap();
+        }
     }
 
     pub(super) fn index(&self, name: &str) -> u32 {

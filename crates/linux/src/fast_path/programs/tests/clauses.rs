@@ -270,7 +270,7 @@ fn the_mtu_of_the_tunnel_and_of_the_way() {
         let (far, near) = outwards(bench);
         let departure = if bench.end == TunnelEnd::MobileRouter { "lan0" } else { "ha0" };
         super::bench::ip(&format!("link set {departure} mtu 1400"));
-        bench.programs.forget().unwrap();
+        bench.forget();
         let packet = tunnelled(bench, &udp(far, near, 1360));
         sent(&bench.arrives(&packet));
         let packet = tunnelled(bench, &udp(far, near, 1361));

@@ -21,12 +21,12 @@ fn entering(bench: &Bench) -> Vec<u8> {
 /// A rule, packets that it leads away, and some that it does not touch.
 type Case<'a> = (&'a str, &'a [&'a [u8]], &'a [&'a [u8]]);
 
-fn is_sent(did: &Did) -> bool {
+pub(super) fn is_sent(did: &Did) -> bool {
     matches!(did, Did::Sent(_))
 }
 
 /// Stays on one processor: what is remembered is each one's own.
-fn stay() {
+pub(super) fn stay() {
     let mut processors = CpuSet::new();
     processors.set(sched_getcpu().unwrap()).unwrap();
     sched_setaffinity(Pid::from_raw(0), &processors).unwrap();
@@ -66,7 +66,7 @@ fn a_rule_that_leads_a_flow_elsewhere_holds() {
                 assert!(is_sent(&bench.enters(packet)), "before {rule}");
             }
             ip(&format!("-6 rule add pref 50 {rule} lookup 77"));
-            bench.programs.forget().unwrap();
+            bench.forget();
             for packet in away {
                 assert_eq!(bench.enters(packet), Did::Left("route"), "{rule}");
             }
@@ -74,7 +74,7 @@ fn a_rule_that_leads_a_flow_elsewhere_holds() {
                 assert!(is_sent(&bench.enters(packet)), "{rule}");
             }
             ip("-6 rule del pref 50");
-            bench.programs.forget().unwrap();
+            bench.forget();
         }
     });
 }
@@ -89,7 +89,7 @@ fn a_changed_route_is_followed() {
         let rule = "pref 50 to 2001:db8::/32 lookup 77";
         ip("-6 route add unreachable default table 77");
         ip(&format!("-6 rule add {rule}"));
-        bench.programs.forget().unwrap();
+        bench.forget();
         assert_eq!(bench.enters(&packet), Did::Left("route"));
         // One that would do without a tunnel, too.
         let (gateway, interface) = match bench.end {
@@ -140,7 +140,7 @@ fn an_unknown_neighbour() {
             TunnelEnd::HomeAgent => ("ha0", "2001:db8:f0::1"),
         };
         ip(&format!("-6 neigh del {neighbour} dev {interface}"));
-        bench.programs.forget().unwrap();
+        bench.forget();
         let (small, mut large) = (entering(bench), udp(INSIDE, OUTSIDE, 1400));
         if bench.end == TunnelEnd::HomeAgent {
             large = udp(OUTSIDE, INSIDE, 1400);
@@ -152,7 +152,7 @@ fn an_unknown_neighbour() {
             }
         }
         ip(&format!("-6 neigh add {neighbour} lladdr 02:00:00:00:09:00 dev {interface}"));
-        bench.programs.forget().unwrap();
+        bench.forget();
         assert!(is_sent(&bench.enters(&small)) && is_sent(&bench.enters(&large)));
     });
 }

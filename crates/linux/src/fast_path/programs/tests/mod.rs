@@ -11,3 +11,4 @@ mod clauses;
 mod following;
 mod mutations;
 mod packets;
+mod ways;

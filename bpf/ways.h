@@ -1,0 +1,376 @@
+/* SPDX-License-Identifier: MIT OR GPL-2.0-only */
+/*
+ * What a home agent remembers of its many bindings, so that their number costs little: for each network one cache
+ * line that says who is there and where its packets go, instead of four lookups in tables that fit into no cache.
+ *
+ * A way is what the binding and the kernel said when they were asked last. It holds for every packet to the network,
+ * whatever its source, ports or traffic class, so it is kept only while nothing in the kernel's routing looks at these:
+ * carnet looks at rules and routes and says so in POLICY. It ends with ROUTES, with the version of the binding, and
+ * after WAY_SECONDS in any case. Where something that is longer than 64 bits is inside a /64 (a route, a rule, a
+ * prefix: CROWDED), a way is that of a single address.
+ *
+ * Each CPU has ways of its own, so nobody else reads what one is writing.
+ */
+#pragma once
+
+/* A power of two, for each CPU; set before the programs are loaded. */
+const volatile __u32 WAYS_MAX = 1;
+#define WAY_SECONDS 60
+/* Carnet has the neighbours looked after for longer than that since they were asked about (KEEPING). */
+#define EXIT_SECONDS 4
+/* Places where a way may be, one after the other. */
+#define WAY_TRIES 4
+#define EXITS_MAX 64
+/* Places where an exit may be. */
+#define EXIT_TRIES 4
+#define DESTINATIONS_MAX 1024
+
+/* Bits of POLICY. What arrives, and what leaves the tunnel device, is routed by interface and destination alone. */
+#define POLICY_ARRIVING 1
+#define POLICY_LEAVING 2
+/* CROWDED is complete. */
+#define POLICY_NETWORKS 4
+
+/* The way is that of a whole /64. */
+#define WAY_OF_NETWORK 1
+/* Packets can be sent; else it is only known whose they are. */
+#define WAY_SENDS 2
+
+struct way {
+	struct address address; /* inside the mobile network */
+	struct address remote;
+	__u32 routes; /* see ROUTES */
+	__u32 version; /* of the binding */
+	__u32 slot;
+	__u32 arrival; /* the interface that packets come in on */
+	__u32 asked; /* seconds, about */
+	__u16 mtu; /* of the longest inner packet */
+	__u8 exit;
+	__u8 kind;
+	__u64 zero;
+} __attribute__((aligned(64)));
+
+struct {
+	__uint(type, BPF_MAP_TYPE_ARRAY);
+	/* The kernel puts such maps at the beginning of a page, so that a way is one cache line. */
+	__uint(map_flags, BPF_F_MMAPABLE);
+	__uint(max_entries, 1);
+	__type(key, __u32);
+	__type(value, struct way);
+} WAYS SEC(".maps");
+
+/* Another one after each change of routes, rules, addresses or prefixes, but not of neighbours. */
+struct {
+	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__uint(max_entries, 1);
+	__type(key, __u32);
+	__type(value, __u32);
+} ROUTES SEC(".maps");
+
+/* What many ways have in common. Until ROUTES is another the next hop stays, and is asked about again when GENERATION
+ * is, and after EXIT_SECONDS: by one packet for all ways. */
+struct exit {
+	struct address local;
+	struct address next_hop;
+	__u8 smac[6];
+	__u8 dmac[6];
+	__u32 departure;
+	__u32 routes;
+	__u32 generation;
+	__u32 asked;
+	__u32 zero;
+};
+
+struct {
+	__uint(type, BPF_MAP_TYPE_PERCPU_ARRAY);
+	__uint(max_entries, EXITS_MAX);
+	__type(key, __u32);
+	__type(value, struct exit);
+} EXITS SEC(".maps");
+
+/* Where packets go that have left a tunnel. */
+struct {
+	__uint(type, BPF_MAP_TYPE_PERCPU_ARRAY);
+	__uint(max_entries, DESTINATIONS_MAX);
+	__type(key, __u32);
+	__type(value, struct flow);
+} DESTINATIONS SEC(".maps");
+
+/* A flow that is put together for a packet. */
+struct {
+	__uint(type, BPF_MAP_TYPE_PERCPU_ARRAY);
+	__uint(max_entries, 1);
+	__type(key, __u32);
+	__type(value, struct flow);
+} SCRATCH SEC(".maps");
+
+struct {
+	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__uint(max_entries, 1);
+	__type(key, __u32);
+	__type(value, __u32);
+} POLICY SEC(".maps");
+
+/* The first halves of addresses inside which something is longer than 64 bits. */
+struct {
+	__uint(type, BPF_MAP_TYPE_HASH);
+	__uint(map_flags, BPF_F_NO_PREALLOC);
+	__uint(max_entries, 65536);
+	__type(key, __u64);
+	__type(value, __u32);
+} CROWDED SEC(".maps");
+
+inline_always __u32 policy(void)
+{
+	__u32 zero = 0;
+	__u32 *bits = bpf_map_lookup_elem(&POLICY, &zero);
+
+	return bits ? *bits : 0;
+}
+
+inline_always __u32 seconds(void)
+{
+	return bpf_ktime_get_coarse_ns() >> 30;
+}
+
+inline_always __u64 mixed(__u64 value)
+{
+	value *= 0x9e3779b97f4a7c15ULL;
+	value ^= value >> 32;
+	return value * 0xbf58476d1ce4e5b9ULL;
+}
+
+/* One of the places of this CPU where a way may be. */
+inline_always struct way *way_at(__u64 hash, __u32 try)
+{
+	__u32 index = bpf_get_smp_processor_id() * WAYS_MAX + (((hash >> 32) + try) & (WAYS_MAX - 1));
+
+	return bpf_map_lookup_elem(&WAYS, &index);
+}
+
+inline_always __u64 hash_of(const struct address *address, int whole)
+{
+	return mixed(whole ? high(address) : high(address) ^ mixed(low(address)));
+}
+
+inline_always int is_way_to(const struct way *way, const struct address *address, int whole)
+{
+	if (high(&way->address) != high(address))
+		return 0;
+	return whole ? way->kind & WAY_OF_NETWORK :
+		       !(way->kind & WAY_OF_NETWORK) && low(&way->address) == low(address);
+}
+
+inline_always __u32 routes(void)
+{
+	__u32 zero = 0;
+	__u32 *number = bpf_map_lookup_elem(&ROUTES, &zero);
+
+	return number ? *number : 0;
+}
+
+inline_always int is_recent(const struct way *way, __u32 routes)
+{
+	return way->routes == routes && seconds() - way->asked < WAY_SECONDS;
+}
+
+inline_always int is_valid(const struct way *way, __u32 routes)
+{
+	__u32 slot = way->slot;
+	__u32 *version = bpf_map_lookup_elem(&VERSIONS, &slot);
+
+	return version && *version == way->version && is_recent(way, routes);
+}
+
+/* The way of an address, if one is remembered and holds. */
+inline_always struct way *find_way(const struct address *address, __u32 routes)
+{
+	for (int whole = 1; whole >= 0; whole--) {
+		__u64 hash = hash_of(address, whole);
+
+		for (__u32 try = 0; try < WAY_TRIES; try++) {
+			struct way *way = way_at(hash, try);
+
+			/* None has come past here yet. */
+			if (!way || !way->kind)
+				break;
+			if (is_way_to(way, address, whole)) {
+				if (is_valid(way, routes))
+					return way;
+				break;
+			}
+		}
+	}
+	return 0;
+}
+
+/* The place for the way of an address: its own, else one that is free or void, else the first. */
+inline_always struct way *place_of_way(const struct address *address, int whole, __u32 routes)
+{
+	__u64 hash = hash_of(address, whole);
+	struct way *place = 0;
+
+	for (__u32 try = 0; try < WAY_TRIES; try++) {
+		struct way *way = way_at(hash, try);
+
+		if (!way)
+			return 0;
+		if (is_way_to(way, address, whole))
+			return way;
+		if (!place && (!way->kind || !is_recent(way, routes)))
+			place = way;
+		if (!way->kind)
+			break;
+	}
+	return place ? place : way_at(hash, 0);
+}
+
+inline_always struct exit *exit_of(const struct way *way, __u32 routes)
+{
+	__u32 index = way->exit;
+	struct exit *exit = bpf_map_lookup_elem(&EXITS, &index);
+
+	return exit && exit->routes == routes ? exit : 0;
+}
+
+/* Keeps where packets leave that have this end of a tunnel as their source, or just that end if `flow` is not set.
+ * Returns EXITS_MAX if there is no room. */
+inline_always __u32 keep_exit(const struct address *local, const struct flow *flow, const struct plan *plan)
+{
+	__u32 departure = flow ? flow->departure : 0;
+	__u64 hash = low(local);
+
+	if (flow)
+		hash ^= mixed(low(&flow->next_hop) ^ departure);
+	hash = mixed(hash) >> 32;
+	for (__u32 try = 0; try < EXIT_TRIES; try++) {
+		__u32 index = (hash + try) & (EXITS_MAX - 1);
+		struct exit *exit = bpf_map_lookup_elem(&EXITS, &index);
+
+		if (!exit)
+			break;
+		if (exit->routes == plan->routes &&
+		    (!same(&exit->local, local) || exit->departure != departure ||
+		     (flow && !same(&exit->next_hop, &flow->next_hop))))
+			continue;
+		exit->local = *local;
+		exit->departure = departure;
+		exit->routes = plan->routes;
+		if (flow) {
+			exit->next_hop = flow->next_hop;
+			__builtin_memcpy(exit->smac, flow->smac, 6);
+			__builtin_memcpy(exit->dmac, flow->dmac, 6);
+			exit->generation = plan->generation;
+			exit->asked = seconds();
+		}
+		return index;
+	}
+	return EXITS_MAX;
+}
+
+/* Notes the way of an address inside a mobile network. `sends` is set where `flow` is that of packets to there; else
+ * it came from there. */
+static __attribute__((noinline)) void keep_way(const struct address *address, const struct plan *plan,
+					       __u32 arrival, __u32 sends)
+{
+	__u64 network = *(const __u64 *)&address->word[0];
+	__u32 bits = policy(), exit;
+	int whole = (bits & POLICY_NETWORKS) && !bpf_map_lookup_elem(&CROWDED, &network);
+	const struct flow *flow = plan->flow;
+	struct way *way = place_of_way(address, whole, plan->routes);
+
+	if (!way || !flow || !(bits & POLICY_ARRIVING))
+		return;
+	/* By an older path of a binding comes what is to come to an end. */
+	if (!sends && is_way_to(way, address, whole) && is_valid(way, plan->routes))
+		return;
+	exit = keep_exit(&flow->path.local, sends ? flow : 0, plan);
+	if (exit >= EXITS_MAX)
+		return;
+	way->address = *address;
+	way->remote = flow->path.remote;
+	way->routes = plan->routes;
+	way->version = flow->version;
+	way->slot = flow->slot;
+	way->arrival = arrival;
+	way->asked = seconds();
+	way->mtu = flow->mtu > 0xffff ? 0xffff : flow->mtu;
+	way->exit = exit;
+	way->kind = (whole ? WAY_OF_NETWORK : 0) | (sends ? WAY_SENDS : 0);
+}
+
+/* Whether find_encapsulation() would leave the packet to the slow path, whatever the way. */
+inline_always int is_odd(const struct ipv6 *inner)
+{
+	return is_special(&inner->destination) || is_special(&inner->source) || has_extension(inner->next_header);
+}
+
+/* Sets the plan's flow to that of the way of the inner destination. Returns 0 where there is none. */
+inline_always int take_way(struct plan *plan, __u32 arrival)
+{
+	const struct ipv6 *inner = &plan->inner;
+	const struct way *way = find_way(&inner->destination, plan->routes);
+	const struct exit *exit;
+	struct flow *flow;
+	__u32 zero = 0;
+
+	if (!way || !(way->kind & WAY_SENDS) || way->arrival != arrival)
+		return 0;
+	exit = exit_of(way, plan->routes);
+	flow = bpf_map_lookup_elem(&SCRATCH, &zero);
+	if (!exit || !flow || exit->generation != plan->generation || seconds() - exit->asked >= EXIT_SECONDS)
+		return 0;
+	if (is_odd(inner) || inner->next_header == PROTOCOL_IPV6 || same(&inner->source, &exit->local))
+		return 0;
+	flow->path.local = exit->local;
+	flow->path.remote = way->remote;
+	flow->slot = way->slot;
+	flow->label = cpu_to_be32(flow_label(inner));
+	flow->departure = exit->departure;
+	flow->mtu = way->mtu;
+	flow->may_leave = 1;
+	flow->next_hop = exit->next_hop;
+	__builtin_memcpy(flow->smac, exit->smac, 6);
+	__builtin_memcpy(flow->dmac, exit->dmac, 6);
+	plan->flow = flow;
+	return 1;
+}
+
+inline_always struct flow *destination_of(const struct ipv6 *inner)
+{
+	__u32 index = (mixed(low(&inner->destination) ^ high(&inner->destination)) >> 32) & (DESTINATIONS_MAX - 1);
+
+	return bpf_map_lookup_elem(&DESTINATIONS, &index);
+}
+
+/* The same for a packet that came in a tunnel: whether it may have is told by the way of its source, and where it goes
+ * follows from its destination. */
+inline_always int take_destination(struct plan *plan)
+{
+	const struct ipv6 *inner = &plan->inner;
+	struct flow *flow = destination_of(inner);
+	const struct way *way = find_way(&inner->source, plan->routes);
+	const struct exit *exit;
+
+	if (!flow || !way || flow->generation != plan->generation ||
+	    !same(&flow->destination, &inner->destination) ||
+	    bpf_ktime_get_coarse_ns() - flow->asked >= FLOW_NANOSECONDS)
+		return 0;
+	exit = exit_of(way, plan->routes);
+	if (!exit || !same(&exit->local, &plan->outer.destination) || !same(&way->remote, &plan->outer.source))
+		return 0;
+	if ((be32_to_cpu(inner->first) >> 28) != 6 || is_odd(inner))
+		return 0;
+	flow->slot = way->slot;
+	plan->flow = flow;
+	return 1;
+}
+
+/* Notes where the plan's packet goes that came in a tunnel. */
+inline_always void keep_destination(const struct plan *plan)
+{
+	struct flow *flow = destination_of(&plan->inner);
+
+	if (flow && plan->flow->may_leave && (policy() & POLICY_LEAVING))
+		*flow = *plan->flow;
+}

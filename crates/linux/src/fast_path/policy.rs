@@ -1,0 +1,126 @@
+//! What the programs may take for granted of the kernel's routing, so that they need not ask it for each packet
+//! (`bpf/ways.h`).
+//!
+//! They are told that something got in the way before what they remember is void, and that it is gone after that: what
+//! they remember meanwhile is void, too.
+
+use crate::netlink::{Heard, Requests, rules_are_plain};
+
+use super::programs::Programs;
+
+/// `POLICY`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub(super) struct Policy {
+    /// What arrives is routed by interface and destination alone.
+    pub(super) arriving: bool,
+    /// What leaves the tunnel device is.
+    pub(super) leaving: bool,
+    /// All destinations of routes that are longer than 64 bits are known.
+    pub(super) networks: bool,
+}
+
+/// What is known of routes and rules.
+#[derive(Debug, Default)]
+pub(super) struct Routing {
+    /// Of all routes, since the last look at all of them.
+    heard: Heard,
+    /// For packets that arrive, and for those that leave the tunnel device.
+    plain: (bool, bool),
+    /// All routes have been looked at.
+    known: bool,
+}
+
+impl Routing {
+    fn policy(&self) -> Policy {
+        let routes = self.known && !self.heard.forked;
+        Policy {
+            arriving: routes && self.plain.0,
+            leaving: routes && self.plain.1,
+            networks: !self.heard.full,
+        }
+    }
+
+    /// Whether another look at all routes may show more.
+    pub(super) fn is_doubtful(&self) -> bool {
+        !self.known || (self.heard.forked && self.heard.unforked)
+    }
+
+    /// To be looked at again.
+    pub(super) fn doubt(&mut self) {
+        self.known = false;
+    }
+
+    /// Tells programs that have just been loaded.
+    pub(super) fn tell(&self, programs: &mut Programs) -> Result<(), String> {
+        for half in &self.heard.crowded {
+            programs.crowd(*half)?;
+        }
+        programs.set_policy(self.policy())
+    }
+
+    /// Looks at all rules and routes. Where that fails the programs ask the kernel for each flow, as they do without.
+    pub(super) fn learn(&mut self, programs: &mut Programs, requests: &mut Requests) -> Result<(), String> {
+        match sure(requests, Requests::hear_all_routes) {
+            Some(heard) => {
+                // What has gone may come back while this is being read.
+                let crowded = std::mem::take(&mut self.heard.crowded);
+                let full = self.heard.full;
+                self.heard = heard;
+                self.heard.take_crowded(crowded, full);
+                self.known = true;
+            }
+            None => self.known = false,
+        }
+        self.ask_rules(requests);
+        for half in &self.heard.crowded {
+            programs.crowd(*half)?;
+        }
+        programs.forget()?;
+        programs.set_policy(self.policy())
+    }
+
+    fn ask_rules(&mut self, requests: &mut Requests) {
+        self.plain = sure(requests, Requests::rules).map_or((false, false), |rules| rules_are_plain(&rules));
+    }
+
+    /// Something has changed; what the programs remember is void.
+    pub(super) fn follow(
+        &mut self,
+        programs: &mut Programs,
+        requests: &mut Requests,
+        heard: Heard,
+    ) -> Result<(), String> {
+        let Heard { crowded, full, forked, unforked, rules, missed } = heard;
+        for half in &crowded {
+            programs.crowd(*half)?;
+        }
+        self.heard.take_crowded(crowded, full);
+        // In whatever order they came and went.
+        self.heard.unforked = unforked || (self.heard.unforked && !forked);
+        self.heard.forked |= forked;
+        if rules || missed {
+            self.plain = (false, false);
+        }
+        self.known &= !missed;
+        programs.set_policy(self.policy())?;
+        programs.forget()?;
+        // Only a home agent has use for it.
+        if (rules || missed) && programs.ports.home_agent {
+            self.ask_rules(requests);
+            programs.set_policy(self.policy())?;
+        }
+        Ok(())
+    }
+}
+
+/// An answer of which everything could be read.
+fn sure<T>(requests: &mut Requests, ask: impl FnOnce(&mut Requests) -> crate::error::Result<T>) -> Option<T> {
+    let unparsed = requests.unparsed;
+    match ask(requests) {
+        Ok(answer) => (requests.unparsed == unparsed).then_some(answer),
+        Err(error) => {
+            tracing::debug!("{error}");
+            None
+        }
+    }
+}

@@ -1,0 +1,227 @@
+//! What the kernel's IPv6 routing looks at, other than the interface that a packet comes from and its destination.
+//!
+//! A fast path may remember where packets of a whole network go only if nothing in rules and routes tells them apart.
+//! This module reads that from the same messages that tell of changes, so that a table of very many routes is not asked
+//! for each time; it is asked for at the start, and when something that stood in the way has gone.
+
+use std::collections::BTreeSet;
+
+use carnet_station::forwarding::desired::TUNNEL_DEVICE;
+use ipnet::Ipv6Net;
+use netlink_packet_route::route::{RouteAddress, RouteAttribute, RouteFlags, RouteMessage};
+use netlink_packet_route::rule::RuleMessage;
+use netlink_packet_route::{AddressFamily, RouteNetlinkMessage};
+
+use super::{Requests, RuleInfo};
+use crate::error::Result;
+
+/// Most first halves of addresses that are noted (`CROWDED` in `bpf/ways.h`).
+pub(crate) const CROWDED_MAX: usize = 65536;
+
+/// What routes and rules look at, as far as heard.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub(crate) struct Heard {
+    /// The first halves of addresses inside which a route is longer than 64 bits.
+    pub(crate) crowded: BTreeSet<u64>,
+    /// There are more than [`CROWDED_MAX`] of these.
+    pub(crate) full: bool,
+    /// A route goes by source, or by several ways at once.
+    pub(crate) forked: bool,
+    /// Such a route has gone, perhaps the last.
+    pub(crate) unforked: bool,
+    /// Rules are others now.
+    pub(crate) rules: bool,
+    /// Some of it was not heard.
+    pub(crate) missed: bool,
+}
+
+impl Heard {
+    /// Takes in an event or an answer.
+    pub(super) fn hear(&mut self, message: &RouteNetlinkMessage) {
+        match message {
+            RouteNetlinkMessage::NewRoute(route) => self.hear_route(route, false),
+            RouteNetlinkMessage::DelRoute(route) => self.hear_route(route, true),
+            RouteNetlinkMessage::NewRule(rule) | RouteNetlinkMessage::DelRule(rule) => self.hear_rule(rule),
+            _ => {}
+        }
+    }
+
+    fn hear_rule(&mut self, rule: &RuleMessage) {
+        self.rules |= rule.header.family == AddressFamily::Inet6;
+    }
+
+    fn hear_route(&mut self, route: &RouteMessage, gone: bool) {
+        let header = &route.header;
+        if header.address_family != AddressFamily::Inet6 || header.flags.contains(RouteFlags::Cloned) {
+            return;
+        }
+        let destination = route.attributes.iter().find_map(|attribute| match attribute {
+            RouteAttribute::Destination(RouteAddress::Inet6(address)) => Some(*address),
+            _ => None,
+        });
+        if let Some(destination) = destination
+            && let Ok(network) = Ipv6Net::new(destination, header.destination_prefix_length)
+        {
+            self.crowd(network);
+        }
+        let forked = header.source_prefix_length > 0
+            || route
+                .attributes
+                .iter()
+                .any(|attribute| matches!(attribute, RouteAttribute::MultiPath(_) | RouteAttribute::NhId(_)));
+        self.forked |= forked && !gone;
+        self.unforked |= gone && forked;
+        // Of several ways the last but one may have gone.
+        self.unforked |= gone && !forked;
+    }
+
+    /// Takes in what was noted elsewhere.
+    pub(crate) fn take_crowded(&mut self, crowded: BTreeSet<u64>, full: bool) {
+        self.full |= full;
+        crowded.into_iter().for_each(|half| self.note(half));
+    }
+
+    /// There is, or was, a route to there.
+    pub(crate) fn crowd(&mut self, network: Ipv6Net) {
+        if network.prefix_len() > 64 {
+            self.note((u128::from(network.network()) >> 64) as u64);
+        }
+    }
+
+    fn note(&mut self, half: u64) {
+        if self.crowded.len() < CROWDED_MAX {
+            self.crowded.insert(half);
+        } else {
+            self.full |= !self.crowded.contains(&half);
+        }
+    }
+}
+
+/// Whether what the rules say depends on interface and destination only: for packets that arrive, and for those that
+/// leave the tunnel device.
+pub(crate) fn rules_are_plain(rules: &[RuleInfo]) -> (bool, bool) {
+    let (mut arriving, mut leaving) = (true, true);
+    for RuleInfo { rule, bare, .. } in rules {
+        let plain = *bare
+            && rule.from.is_none()
+            && rule.protocol.is_none()
+            && rule.to.is_none_or(|network| network.prefix_len() <= 64);
+        if plain {
+            continue;
+        }
+        match rule.input_interface.as_deref() {
+            Some(TUNNEL_DEVICE) => leaving = false,
+            // What this machine sends itself.
+            Some("lo") => {}
+            Some(_) => arriving = false,
+            None => (arriving, leaving) = (false, false),
+        }
+    }
+    (arriving, leaving)
+}
+
+impl Requests {
+    /// All that the routes look at.
+    pub(crate) fn hear_all_routes(&mut self) -> Result<Heard> {
+        let mut question = RouteMessage::default();
+        question.header.address_family = AddressFamily::Inet6;
+        let answers =
+            self.dump(RouteNetlinkMessage::GetRoute(question), || "list the IPv6 routes".to_owned())?;
+        let mut heard = Heard::default();
+        answers.iter().for_each(|answer| heard.hear(answer));
+        Ok(heard)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use netlink_packet_route::rule::{RuleAction, RuleAttribute, RuleFlags};
+
+    use super::*;
+
+    fn route(destination: &str, attributes: &[RouteAttribute]) -> RouteMessage {
+        let network: Ipv6Net = destination.parse().expect("prefix");
+        let mut message = RouteMessage::default();
+        message.header.address_family = AddressFamily::Inet6;
+        message.header.destination_prefix_length = network.prefix_len();
+        message.attributes = vec![RouteAttribute::Destination(RouteAddress::Inet6(network.addr()))];
+        message.attributes.extend_from_slice(attributes);
+        message
+    }
+
+    #[test]
+    fn long_routes_crowd_their_network() {
+        let mut heard = Heard::default();
+        for destination in ["2001:db8:1:2::3/128", "2001:db8:1:2::/65", "2001:db8::/64", "::/0"] {
+            heard.hear(&RouteNetlinkMessage::NewRoute(route(destination, &[])));
+        }
+        assert_eq!(heard, Heard { crowded: [0x2001_0db8_0001_0002].into(), ..Heard::default() });
+        // Caches of other routes are none themselves.
+        let mut cloned = route("2001:db8:9::1/128", &[]);
+        cloned.header.flags = RouteFlags::Cloned;
+        heard.hear(&RouteNetlinkMessage::NewRoute(cloned));
+        assert_eq!(heard.crowded.len(), 1);
+    }
+
+    #[test]
+    fn so_many_halves_and_no_more() {
+        let mut heard = Heard::default();
+        heard.take_crowded((0..CROWDED_MAX as u64 + 1).collect(), false);
+        assert_eq!((heard.crowded.len(), heard.full), (CROWDED_MAX, true));
+    }
+
+    #[test]
+    fn forks_come_and_go() {
+        let mut by_source = route("2001:db8::/32", &[]);
+        by_source.header.source_prefix_length = 48;
+        let several = route("::/0", &[RouteAttribute::MultiPath(Vec::new())]);
+        let object = route("::/0", &[RouteAttribute::NhId(7)]);
+        for message in [by_source, several, object] {
+            let mut heard = Heard::default();
+            heard.hear(&RouteNetlinkMessage::NewRoute(message.clone()));
+            assert_eq!((heard.forked, heard.unforked), (true, false));
+            heard.hear(&RouteNetlinkMessage::DelRoute(message));
+            assert_eq!((heard.forked, heard.unforked), (true, true));
+        }
+    }
+
+    #[test]
+    fn rules_that_look_at_more_than_interface_and_destination() {
+        let source = RuleAttribute::Source(std::net::Ipv6Addr::LOCALHOST.into());
+        let interface = |name: &str| RuleAttribute::Iifname(name.into());
+        let to =
+            RuleAttribute::Destination("2001:db8::".parse::<std::net::Ipv6Addr>().expect("address").into());
+        let (both, none) = ((true, true), (false, false));
+        for (attributes, inverted, length, expected) in [
+            (vec![], false, 0, both),
+            (vec![interface("eth0")], false, 0, both),
+            (vec![to.clone()], false, 64, both),
+            (vec![to.clone()], false, 65, none),
+            (vec![to], true, 64, none),
+            (vec![source.clone()], false, 0, none),
+            (vec![interface("eth0"), source.clone()], false, 0, (false, true)),
+            (vec![interface(TUNNEL_DEVICE), source.clone()], false, 0, (true, false)),
+            (vec![interface("lo"), source], false, 0, both),
+            (vec![RuleAttribute::FwMark(1)], false, 0, none),
+            (vec![RuleAttribute::IpProtocol(17.into())], false, 0, none),
+        ] {
+            let mut message = RuleMessage::default();
+            message.header.family = AddressFamily::Inet6;
+            message.header.action = RuleAction::ToTable;
+            message.header.dst_len = length;
+            if inverted {
+                message.header.flags = RuleFlags::Invert;
+            }
+            message.attributes = attributes.clone();
+            let rule = RuleInfo::from_message(&message).expect("an IPv6 rule");
+            assert_eq!(rules_are_plain(&[rule]), expected, "{attributes:?}, inverted: {inverted}, {length}");
+        }
+        let heard = |family| {
+            let (mut heard, mut message) = (Heard::default(), RuleMessage::default());
+            message.header.family = family;
+            heard.hear(&RouteNetlinkMessage::NewRule(message));
+            heard.rules
+        };
+        assert!(heard(AddressFamily::Inet6) && !heard(AddressFamily::Inet));
+    }
+}
