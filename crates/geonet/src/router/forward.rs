@@ -43,7 +43,7 @@ impl Router {
         if self.position.is_none() && target.metric().is_some() {
             return Err(GeonetDrop::NoPosition);
         }
-        self.check_rate(now, received.frame.source, received.frame.packet.len(), source)?;
+        self.check_rate(now, received.frame.source, received.frame.packet.len(), Some(source))?;
         let mut frame = self.buffer();
         if received.recovery.is_some() {
             packet.append_to(&mut frame);
@@ -80,19 +80,20 @@ impl Router {
         self.dispatch(now, Waiting { frame, meta }, Origin::Received(received))
     }
 
-    /// B.2: whoever sends too much is not helped on.
+    /// B.2: whoever sends too much is not helped on. `source` has been counted already, if it was learnt from the
+    /// packet.
     fn check_rate(
         &mut self,
         now: Time,
         sender: MacAddress,
         octets: usize,
-        source: Slot,
+        source: Option<Slot>,
     ) -> Result<(), GeonetDrop> {
         let Some(limit) = self.mib.max_packet_data_rate else { return Ok(()) };
         let (limit, beta) = (limit as f32, self.mib.packet_data_rate_beta);
-        let mut excessive = self.table.entry(source).rate.average() > limit;
+        let mut excessive = source.is_some_and(|source| self.table.entry(source).rate.average() > limit);
         if let Some(slot) = self.table.find(now, mac_key(sender))
-            && slot != source
+            && Some(slot) != source
         {
             excessive |= self.table.entry_mut(slot).rate.count(now, octets, beta) > limit;
         }
@@ -405,6 +406,10 @@ impl Router {
             self.walks.pop_front();
         }
         self.walks.push_back(step);
+        let octets = received.frame.packet.len();
+        if let Err(excessive) = self.check_rate(now, received.frame.source, octets, None) {
+            return Some(Err(excessive));
+        }
         let sender = self
             .table
             .find(now, mac_key(received.frame.source))

@@ -205,6 +205,29 @@ fn a_walk_has_one_walker() {
     other.one_sent();
 }
 
+/// B.2: perimeter mode is no way around the packet data rate.
+#[test]
+fn walks_count_for_the_packet_data_rate() {
+    use crate::craft::{Iut, Station};
+    use carnet_geonet::GeonetDrop;
+    let mut iut = Iut::quiet(mib(Recovery::Perimeter(Planarisation::Gabriel)));
+    iut.knows(&[Station::c()]);
+    let e = Station::e();
+    iut.get(&e, &e.guc(&Station::a().pv, &[0; 1000])).expect("forwarded");
+    let walking = iut.one_sent().frame;
+    let mut other = Iut::quiet(mib(Recovery::Perimeter(Planarisation::Gabriel)));
+    other.knows(&[e, Station::at(5, crate::craft::place(-150.0, -10.0))]);
+    // Some 200 kB/s for ten seconds, each packet another one.
+    for sequence in 0..2000u16 {
+        let mut frame = walking.clone();
+        frame[12..14].copy_from_slice(&sequence.to_be_bytes());
+        let _ = other.get(&e, &frame);
+        other.wait_ms(5);
+    }
+    assert!(other.sent.len() > 500, "{}", other.sent.len());
+    assert!(other.dropped(GeonetDrop::PacketDataRate) > 500, "{}", other.dropped(GeonetDrop::PacketDataRate));
+}
+
 /// Thousands of stations that claim one spot do not make recovery slow.
 #[test]
 fn a_crowd_on_one_spot() {
