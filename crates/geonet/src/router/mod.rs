@@ -231,8 +231,6 @@ impl Router {
     pub fn handle_address(&mut self, address: GnAddress) {
         self.set_address(address);
         self.table.clear();
-        self.repetitions.clear();
-        self.drop_own();
         self.own_positions.clear();
         self.next_sequence = 0;
     }
@@ -252,8 +250,12 @@ impl Router {
         }
     }
 
+    /// Has another address, and sends nothing any more that bears the old one: in a conflict it is another
+    /// station's.
     fn set_address(&mut self, address: GnAddress) {
         self.address = address;
+        self.repetitions.clear();
+        self.drop_own();
         if let Some(position) = &mut self.position {
             position.address = address;
         }

@@ -3,8 +3,8 @@
 use std::time::Duration;
 
 use carnet_geonet::mib::AddressConfiguration;
-use carnet_geonet::{Event, GeonetDrop, Mib, Transport};
-use carnet_wire::geonet::{HeaderType, Timestamp};
+use carnet_geonet::{Event, GeonetDrop, Mib, Repetition, Request, Transport};
+use carnet_wire::geonet::{CommonNextHeader, HeaderType, Timestamp};
 
 use crate::craft::*;
 
@@ -100,6 +100,24 @@ fn a_new_pseudonym_sends_nothing_of_the_old_one() {
     iut.sent.clear();
     iut.router.handle_address(address([2, 9, 9, 9, 9, 9]));
     assert_eq!(iut.router.buffered_octets(), (0, 0, 0));
+    iut.knows(&[Station::a(), Station::b()]);
+    iut.wait(Duration::from_secs(20));
+    iut.nothing_sent();
+    assert_eq!(iut.dropped(GeonetDrop::AddressChanged), 2);
+}
+
+/// 10.2.1.5: after a conflict the old address is the other station's, and so are packets that bear it.
+#[test]
+fn after_a_conflict_nothing_bears_the_old_address() {
+    let mut iut = Iut::quiet(Mib::default());
+    iut.ask_scf(Transport::GeoBroadcast(area1()), b"x").expect("kept");
+    iut.ask(Transport::GeoUnicast(Station::a().pv.address), b"x").expect("kept");
+    let interval = Duration::from_millis(500);
+    let repetition = Some(Repetition { interval, maximum_time: Duration::from_secs(60) });
+    let request = Request::new(Transport::TopologicallyScoped, CommonNextHeader::BtpB, b"x");
+    iut.request(Request { repetition, ..request }).expect("accepted");
+    iut.sent.clear();
+    assert_eq!(iut.hear(&impostor(), &impostor().beacon()), Err(GeonetDrop::DuplicateAddress));
     iut.knows(&[Station::a(), Station::b()]);
     iut.wait(Duration::from_secs(20));
     iut.nothing_sent();
