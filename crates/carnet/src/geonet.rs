@@ -2,6 +2,7 @@
 
 pub mod ipv6;
 mod pings;
+mod sending;
 
 use std::future::pending;
 use std::path::Path;
@@ -10,8 +11,8 @@ use anyhow::Context;
 use carnet_api::address::{GnAddress, MacAddress, Octets};
 use carnet_api::config::{self, GeonetAddress};
 use carnet_api::model::{
-    self, GeonetStatus, GnArea, GnNextHeader, GnPacketType, GnPingEvent, GnPingRequest, GnReceived,
-    GnSendRequest, GnStation, GnTarget, GnTransport, Location,
+    self, GeonetStatus, GnNextHeader, GnPacketType, GnPingEvent, GnPingRequest, GnReceived, GnStation,
+    GnTarget, Location,
 };
 use carnet_base::{RateLimiter, Time, WallTime};
 use carnet_geonet::geodesy::{self, Position as Place};
@@ -25,7 +26,6 @@ use carnet_station::geonet::echo::{self, Echo};
 use carnet_station::io::{
     Area, AreaShape, Delivered, DeliveredKind, Frame, GeonetRequest, GeonetTransport, Position,
 };
-use carnet_wire::btp::{BtpA, BtpB};
 use carnet_wire::geonet::{GnAddress as WireAddress, LongPositionVector, Timestamp};
 use tokio::sync::{broadcast, mpsc};
 use tokio::time::{Duration, sleep};
@@ -328,7 +328,7 @@ impl Geonet {
     /// Begins a ping; its first request has to be sent.
     ///
     /// # Errors
-    /// When the target is not known, or there are too many pings.
+    /// When the target is not known, the link is not there, or there are too many pings.
     pub fn ping(
         &mut self,
         now: Time,
@@ -338,61 +338,13 @@ impl Geonet {
             GnTarget::Station(station) => GeonetTransport::GeoUnicast(station_address(*station)?),
             GnTarget::Area(name) => GeonetTransport::GeoBroadcast(self.named(name)?),
         };
+        self.check_link()?;
         self.pings.start(now, transport, ping)
     }
 
     /// Forgets a ping whose first request was refused.
     pub fn abandon(&mut self, identifier: u16) {
         self.pings.abandon(identifier);
-    }
-
-    /// `POST /v1/gnsend`
-    ///
-    /// # Errors
-    /// When the target is not known.
-    pub fn request(&self, packet: GnSendRequest) -> std::result::Result<GeonetRequest, String> {
-        let transport = match packet.transport {
-            GnTransport::Guc { to } => GeonetTransport::GeoUnicast(station_address(to)?),
-            GnTransport::Gac { area } => GeonetTransport::GeoAnycast(self.area(&area)?),
-            GnTransport::Gbc { area } => GeonetTransport::GeoBroadcast(self.area(&area)?),
-            GnTransport::Tsb {} => GeonetTransport::TopologicallyScoped,
-            GnTransport::Shb {} => GeonetTransport::SingleHop,
-        };
-        let (next_header, header) = match (packet.next_header, packet.port) {
-            (GnNextHeader::Any, _) => (0, None),
-            (GnNextHeader::BtpA, port) => {
-                let header = |port| BtpA { destination_port: port, source_port: 0 }.to_octets();
-                (1, port.map(header))
-            }
-            (GnNextHeader::BtpB, port) => {
-                let header = |port| BtpB { destination_port: port, destination_port_info: 0 }.to_octets();
-                (2, port.map(header))
-            }
-            (GnNextHeader::Ipv6, _) => (3, None),
-        };
-        Ok(GeonetRequest {
-            transport,
-            next_header,
-            store_carry_forward: packet.scf,
-            traffic_class: 0,
-            lifetime_ms: packet.lifetime_ms,
-            hop_limit: packet.hop_limit,
-            payload: header.into_iter().flatten().chain(packet.payload.0).collect(),
-        })
-    }
-
-    fn area(&self, area: &GnArea) -> std::result::Result<Area, String> {
-        match area {
-            GnArea::Name(name) => self.named(name),
-            GnArea::Circle(circle) => Ok(Area {
-                shape: AreaShape::Circle,
-                latitude: tenths_of_microdegrees(circle.latitude),
-                longitude: tenths_of_microdegrees(circle.longitude),
-                distance_a: circle.radius_m,
-                distance_b: 0,
-                angle: 0,
-            }),
-        }
     }
 
     fn named(&self, name: &str) -> std::result::Result<Area, String> {

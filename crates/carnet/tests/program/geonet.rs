@@ -219,6 +219,51 @@ fn three_stations_in_a_line_over_udp_reach_each_other() {
     );
 }
 
+/// What the link would not take is refused, and not lost in silence.
+#[test]
+fn what_cannot_go_out_is_refused() {
+    if !possible() {
+        return;
+    }
+    let line = Line::new();
+    line.hosts[0].ip("link set radio mtu 600");
+    let mut station = Station::start(&line.hosts[0], &line.config(0, "radio", ""));
+    let octets = |count: usize| "00".repeat(count);
+    let send = |arguments: &[&str], count: usize| {
+        station.ask(&[&["gnsend"], arguments, &["--payload", &octets(count)]].concat())
+    };
+    let here = format!("{LATITUDE},{},100", LONGITUDES[0]);
+    for (arguments, most) in [
+        (&["shb"][..], 560),
+        (&["tsb"], 560),
+        (&["gbc", "--circle", &here], 544),
+        (&["gac", "--circle", &here], 544),
+    ] {
+        let sent = send(arguments, most);
+        assert!(sent.status.success(), "{arguments:?}: {}", said(&sent));
+        let refused = send(arguments, most + 1);
+        assert_eq!(refused.status.code(), Some(1));
+        assert!(
+            said(&refused).contains(&format!("expected at most {most} over this link")),
+            "{}",
+            said(&refused)
+        );
+    }
+    assert!(!send(&["guc", "--to", "02:00:00:00:00:99"], 541).status.success());
+    assert_eq!(station.counter("geonet.dropped.link_too_long"), 0);
+
+    line.hosts[0].ip("link set radio down");
+    wait_until("the link is down", seconds(10), || station.show("status")["geonet"]["link"] == "down");
+    for refused in [send(&["shb"], 1), station.ask(&["gnping", "area:everywhere", "--count", "1"])] {
+        assert_eq!(refused.status.code(), Some(1));
+        assert!(said(&refused).contains("the GeoNetworking link is down"), "{}", said(&refused));
+    }
+    // What is carried until somebody is there can wait for the link as well.
+    let stored = send(&["gbc", "--circle", &here, "--scf"], 1);
+    assert!(stored.status.success(), "{}", said(&stored));
+    station.terminate();
+}
+
 /// The recording has the address that the interface had, so that it replays where there is no interface.
 #[test]
 fn a_recording_replays_every_frame() {

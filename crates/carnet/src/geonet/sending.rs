@@ -1,0 +1,96 @@
+//! What operators want to be sent: `POST /v1/gnsend`.
+//!
+//! The router hands its packets to the link and does not hear what became of them. What is known beforehand not to go
+//! out is refused here, so that the operator hears of it.
+
+use carnet_api::model::{GnArea, GnNextHeader, GnSendRequest, GnTransport};
+use carnet_linux::frame_link::LinkState;
+use carnet_station::io::{Area, AreaShape, GeonetRequest, GeonetTransport};
+use carnet_wire::btp::{BtpA, BtpB};
+
+use super::{Geonet, state_word, station_address, tenths_of_microdegrees};
+
+impl Geonet {
+    /// `POST /v1/gnsend`
+    ///
+    /// # Errors
+    /// When the target is not known, or the link would not take the packet.
+    pub fn request(&self, packet: GnSendRequest) -> std::result::Result<GeonetRequest, String> {
+        let transport = match packet.transport {
+            GnTransport::Guc { to } => GeonetTransport::GeoUnicast(station_address(to)?),
+            GnTransport::Gac { area } => GeonetTransport::GeoAnycast(self.area(&area)?),
+            GnTransport::Gbc { area } => GeonetTransport::GeoBroadcast(self.area(&area)?),
+            GnTransport::Tsb {} => GeonetTransport::TopologicallyScoped,
+            GnTransport::Shb {} => GeonetTransport::SingleHop,
+        };
+        let (next_header, header) = match (packet.next_header, packet.port) {
+            (GnNextHeader::Any, _) => (0, None),
+            (GnNextHeader::BtpA, port) => {
+                let header = |port| BtpA { destination_port: port, source_port: 0 }.to_octets();
+                (1, port.map(header))
+            }
+            (GnNextHeader::BtpB, port) => {
+                let header = |port| BtpB { destination_port: port, destination_port_info: 0 }.to_octets();
+                (2, port.map(header))
+            }
+            (GnNextHeader::Ipv6, _) => (3, None),
+        };
+        let payload: Vec<u8> = header.into_iter().flatten().chain(packet.payload.0).collect();
+        // One that is stored and carried may have the time until the link is back.
+        if !packet.scf {
+            self.check_link()?;
+        }
+        self.check_length(headers(&transport), payload.len())?;
+        Ok(GeonetRequest {
+            transport,
+            next_header,
+            store_carry_forward: packet.scf,
+            traffic_class: 0,
+            lifetime_ms: packet.lifetime_ms,
+            hop_limit: packet.hop_limit,
+            payload,
+        })
+    }
+
+    fn area(&self, area: &GnArea) -> std::result::Result<Area, String> {
+        match area {
+            GnArea::Name(name) => self.named(name),
+            GnArea::Circle(circle) => Ok(Area {
+                shape: AreaShape::Circle,
+                latitude: tenths_of_microdegrees(circle.latitude),
+                longitude: tenths_of_microdegrees(circle.longitude),
+                distance_a: circle.radius_m,
+                distance_b: 0,
+                angle: 0,
+            }),
+        }
+    }
+
+    /// # Errors
+    /// When nothing goes out of the link.
+    pub(super) fn check_link(&self) -> Result<(), String> {
+        match self.link.state() {
+            LinkState::Up => Ok(()),
+            state => Err(format!("the GeoNetworking link is {}: nothing can be sent", state_word(state))),
+        }
+    }
+
+    fn check_length(&self, headers: usize, payload: usize) -> Result<(), String> {
+        let mtu = self.link.mtu() as usize;
+        // 0: not known yet.
+        if mtu > 0 && headers + payload > mtu {
+            let room = mtu.saturating_sub(headers);
+            return Err(format!("the payload has {payload} octets, expected at most {room} over this link"));
+        }
+        Ok(())
+    }
+}
+
+/// Octets before the payload (EN 302 636-4-1 9.8): the Basic and the Common Header have twelve of them.
+fn headers(transport: &GeonetTransport) -> usize {
+    match transport {
+        GeonetTransport::GeoUnicast(_) => 60,
+        GeonetTransport::GeoAnycast(_) | GeonetTransport::GeoBroadcast(_) => 56,
+        GeonetTransport::TopologicallyScoped | GeonetTransport::SingleHop => 40,
+    }
+}
