@@ -270,8 +270,7 @@ impl Geonet {
                 (None, None)
             }
             PositionEvent::Clock(clock) if clock.wrong => {
-                let milliseconds = clock.milliseconds;
-                (None, Some(format!("the system clock is {milliseconds} ms ahead of the receiver's")))
+                (None, Some(format!("the system clock is {} the receiver's", difference(clock.milliseconds))))
             }
             PositionEvent::Clock(_) => (None, Some("the system clock is right again".into())),
             PositionEvent::LeapSeconds(seconds) => {
@@ -457,6 +456,12 @@ fn mid(address: u64) -> Mac {
     WireAddress(address).mid()
 }
 
+/// How a clock is off, as one says it.
+fn difference(milliseconds: i64) -> String {
+    let side = if milliseconds < 0 { "behind" } else { "ahead of" };
+    format!("{} ms {side}", milliseconds.unsigned_abs())
+}
+
 fn degrees(tenths_of_microdegrees: i32) -> f64 {
     f64::from(tenths_of_microdegrees) / 1e7
 }
@@ -558,5 +563,16 @@ fn lost(reason: &LostReason) -> String {
         LostReason::NoFix => "there is no fix".into(),
         LostReason::Stale => "the receiver has fallen silent".into(),
         LostReason::EndOfTrace => "the trace has come to its end".into(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_clock_is_behind_or_ahead() {
+        assert_eq!(difference(1500), "1500 ms ahead of");
+        assert_eq!(difference(-1500), "1500 ms behind");
     }
 }
