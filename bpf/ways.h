@@ -6,8 +6,8 @@
  * A way is what the binding and the kernel said when they were asked last. It holds for every packet to the network,
  * whatever its source, ports or traffic class, so it is kept only while nothing in the kernel's routing looks at these:
  * carnet looks at rules and routes and says so in POLICY. It ends with ROUTES, with the version of the binding, and
- * after WAY_SECONDS in any case. Where something that is longer than 64 bits is inside a /64 (a route, a rule, a
- * prefix: CROWDED), a way is that of a single address.
+ * after WAY_SECONDS in any case. Where something that is longer than 64 bits is inside a /64 (a route, a prefix:
+ * CROWDED), a way is that of a single address.
  *
  * Each CPU has ways of its own, so nobody else reads what one is writing.
  */
@@ -59,7 +59,8 @@ struct {
 	__type(value, struct way);
 } WAYS SEC(".maps");
 
-/* Another one after each change of routes, rules, addresses or prefixes, but not of neighbours. */
+/* Another one after each change of routes, rules or addresses, and where prefixes pass from one binding to another; but not
+ * with neighbours, and not with bindings that only come and go. */
 struct {
 	__uint(type, BPF_MAP_TYPE_ARRAY);
 	__uint(max_entries, 1);

@@ -96,6 +96,8 @@ pub(crate) struct Installer {
     routing: bool,
     /// What of that the fast path wants to know.
     heard: Heard,
+    /// It was more than routes into the tunnel device.
+    broad: bool,
     /// Writes of settings.
     pub(crate) setting_writes: u64,
     /// Entries put back.
@@ -120,6 +122,7 @@ impl Installer {
             datagrams: Datagrams::default(),
             routing: false,
             heard: Heard::default(),
+            broad: false,
             setting_writes: 0,
             restored: 0,
         };
@@ -291,6 +294,13 @@ impl Installer {
 
     /// Notes what the fast path wants to know: it is not told of what carnet does itself.
     fn hear(&mut self, entry: &Entry) {
+        self.broad |= match entry {
+            Entry::Tunnel(_) | Entry::Distribution(_) | Entry::Socket(_) => false,
+            Entry::Route(Route { action: RouteAction::Forward { interface, .. }, .. }) => {
+                interface != TUNNEL_DEVICE
+            }
+            _ => true,
+        };
         match entry {
             Entry::Route(route) => self.heard.crowd(route.destination),
             // The kernel makes a route to it.
@@ -439,7 +449,8 @@ impl Installer {
         let mut slow = None;
         if std::mem::take(&mut self.routing) {
             let heard = std::mem::take(&mut self.heard);
-            self.fast_path.forget(&mut self.requests, heard, false)?;
+            let narrow = !std::mem::take(&mut self.broad);
+            self.fast_path.forget(&mut self.requests, heard, narrow)?;
             let has_devices = self.fast_path.path() == Path::Kernel;
             slow = has_devices.then(|| self.routes_into_tunnel_device());
         }

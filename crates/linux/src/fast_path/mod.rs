@@ -306,16 +306,22 @@ impl FastPath {
         result
     }
 
-    /// Routes, rules or addresses are others now, or only neighbours are. As [`Self::commit`] it may end the fast path.
+    /// Routes, rules or addresses are others now. With `narrow` it is only neighbours, or carnet's own routes into the
+    /// tunnel device: with such a route more packets go there, and without it its binding is gone. As [`Self::commit`]
+    /// it may end the fast path.
     pub(crate) fn forget(
         &mut self,
         requests: &mut Requests,
         heard: Heard,
-        neighbours_only: bool,
+        narrow: bool,
     ) -> Result<(), String> {
         let InUse::Programs(programs) = &mut self.kind else { return Ok(()) };
-        let result = match neighbours_only {
-            true => programs.forget_neighbours(),
+        let known = programs.are_crowded(&heard.crowded);
+        let result = match narrow
+            && known
+            && heard == (Heard { crowded: heard.crowded.clone(), ..Heard::default() })
+        {
+            true => programs.forget_flows(),
             false => self.routing.follow(programs, requests, heard),
         };
         if result.is_err() {

@@ -270,9 +270,14 @@ impl Programs {
         self.write(Operation::Forget)
     }
 
-    /// Neighbours are others now, and nothing else.
-    pub(super) fn forget_neighbours(&mut self) -> Result<(), String> {
+    /// Neighbours are others now, or carnet's own routes into the tunnel device: ways stay as they are.
+    pub(super) fn forget_flows(&mut self) -> Result<(), String> {
         self.bump("GENERATION")
+    }
+
+    /// Whether something longer than 64 bits is known to be inside all of these halves of addresses.
+    pub(super) fn are_crowded(&self, halves: &BTreeSet<u64>) -> bool {
+        halves.is_subset(&self.crowded)
     }
 
     fn bump(&mut self, name: &str) -> Result<(), String> {
@@ -336,6 +341,7 @@ impl Programs {
                 self.bump("ROUTES")?;
                 return self.bump("GENERATION");
             }
+            Operation::ForgetFlows => return self.bump("GENERATION"),
             Operation::RemoveBinding(slot) => {
                 open!(Array<&mut MapData, u32>, "VERSIONS").set(slot, 0, 0).map_err(|error| told(&error))?;
                 open!(BpfHashMap<&mut MapData, u32, BindingValue>, "BINDINGS").remove(&slot)

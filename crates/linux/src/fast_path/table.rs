@@ -116,6 +116,8 @@ pub(crate) enum Operation {
     RemoveBinding(u32),
     /// What the programs remember of prefixes is wrong.
     Forget,
+    /// The same, but ways are right: those of bindings that are gone end with them.
+    ForgetFlows,
 }
 
 /// The number of an end in the programs.
@@ -337,8 +339,10 @@ impl Table {
         let mut operations = Vec::new();
         let mut closed = [false; 2];
         let mut first = true;
+        let mut moved = false;
         loop {
-            let (round, evicted) = self.round(std::mem::take(&mut names));
+            let (round, evicted, disturbed) = self.round(std::mem::take(&mut names));
+            moved |= disturbed;
             // What went makes room, and a prefix that came may be one that another binding was to bring.
             let idle = round.is_empty() && !std::mem::take(&mut first);
             operations.extend(round);
@@ -363,10 +367,19 @@ impl Table {
             operations.insert(0, Operation::SetLengths(end, LengthsValue::default()));
             operations.push(Operation::SetLengths(end, self.published[end as usize]));
         }
+        // Somebody who lives has lost addresses to somebody else.
+        moved |= closed != [false; 2] || operations.iter().any(|operation| self.is_inside_another(operation));
         if operations.iter().any(|operation| !matches!(operation, Operation::SetBinding(_))) {
-            operations.push(Operation::Forget);
+            operations.push(if moved { Operation::Forget } else { Operation::ForgetFlows });
         }
         operations
+    }
+
+    /// Whether a prefix came that is part of another binding's.
+    fn is_inside_another(&self, operation: &Operation) -> bool {
+        let Operation::SetPrefix(prefix, slot) = operation else { return false };
+        let mut shorter = self.lengths[prefix.end as usize].keys().filter(|length| **length < prefix.length);
+        shorter.any(|length| self.owners.get(&prefix.cut(*length)).is_some_and(|owner| owner != slot))
     }
 
     /// Whether there is room for all bindings together, so that none has to stay out because of another.
@@ -412,8 +425,9 @@ impl Table {
     /// no order is right, and the end is closed meanwhile. (What is remembered of packets holds all the time, so that
     /// only new flows see the closed end.)
     ///
-    /// Returned is also, by end, whether bindings have been left to the slow path.
-    fn round(&mut self, names: BTreeSet<Name>) -> (Vec<Operation>, [bool; 2]) {
+    /// Returned is also, by end, whether bindings have been left to the slow path, and whether prefixes have passed from
+    /// one that lives to another.
+    fn round(&mut self, names: BTreeSet<Name>) -> (Vec<Operation>, [bool; 2], bool) {
         let mut changes = Changes::default();
         for name in names {
             self.update(name, &mut changes);
@@ -445,7 +459,7 @@ impl Table {
         operations.extend(changes.emptied.iter().copied().map(Operation::RemoveBinding));
         self.free.extend(changes.emptied);
         operations.extend(last);
-        (operations, changes.evicted)
+        (operations, changes.evicted, changes.disturbed != [false; 2])
     }
 
     fn lengths_value(&self, end: usize) -> LengthsValue {

@@ -2,7 +2,7 @@
 //! what a program would find.
 //!
 //! Whatever it finds must have been right before the commit or be right after it; nothing at all is right, too, since
-//! that leads to the slow path. The same holds for a program that remembers flows. After the commit only the right
+//! that leads to the slow path. The same holds for a program that remembers flows or ways. After the commit only the right
 //! thing is right, unless the table says that it has no room.
 
 #![allow(clippy::unwrap_used)]
@@ -22,6 +22,7 @@ struct Maps {
     bindings: HashMap<u32, BindingValue>,
     versions: HashMap<u32, u32>,
     generation: u32,
+    routes: u32,
 }
 
 /// One system call's worth of it.
@@ -54,7 +55,8 @@ impl Maps {
                     m.bindings.remove(&slot).expect("a binding that is removed is there");
                 }),
             ],
-            Operation::Forget => vec![Box::new(|m| m.generation += 1)],
+            Operation::Forget => vec![Box::new(|m| m.routes += 1), Box::new(|m| m.generation += 1)],
+            Operation::ForgetFlows => vec![Box::new(|m| m.generation += 1)],
         }
     }
 
@@ -78,20 +80,23 @@ impl Maps {
     }
 }
 
-/// What a program remembers of flows.
-#[derive(Debug, Default)]
-struct Flows(HashMap<(u32, Ipv6Addr), (BindingValue, u32)>);
+/// What a program remembers of flows, or of ways.
+#[derive(Debug)]
+struct Flows {
+    known: HashMap<(u32, Ipv6Addr), (BindingValue, u32)>,
+    number: fn(&Maps) -> u32,
+}
 
 impl Flows {
     fn lookup(&mut self, maps: &Maps, end: u32, address: Ipv6Addr) -> Option<BindingValue> {
-        if let Some((value, generation)) = self.0.get(&(end, address))
-            && *generation == maps.generation
+        if let Some((value, generation)) = self.known.get(&(end, address))
+            && *generation == (self.number)(maps)
             && maps.versions.get(&value.slot) == Some(&value.version)
         {
             return Some(*value);
         }
         let found = maps.lookup(end, address)?;
-        self.0.insert((end, address), (found, maps.generation));
+        self.known.insert((end, address), (found, (self.number)(maps)));
         Some(found)
     }
 }
@@ -166,7 +171,8 @@ impl Wanted {
 struct Trial {
     table: Table,
     maps: Maps,
-    flows: Flows,
+    /// Flows and ways.
+    flows: [Flows; 2],
     wanted: Wanted,
     committed: Wanted,
     versions: BTreeMap<u32, BindingValue>,
@@ -178,7 +184,10 @@ impl Trial {
         Trial {
             table: Table::new(slots, prefixes),
             maps: Maps::default(),
-            flows: Flows::default(),
+            flows: [
+                Flows { known: HashMap::new(), number: |maps| maps.generation },
+                Flows { known: HashMap::new(), number: |maps| maps.routes },
+            ],
             wanted: Wanted::default(),
             committed: Wanted::default(),
             versions: BTreeMap::new(),
@@ -210,8 +219,11 @@ impl Trial {
             for address in probes() {
                 let may_be_nothing = meanwhile || self.is_left_out(end, address);
                 let fresh = self.maps.lookup(end, address).map(Found::from);
-                let remembered = self.flows.lookup(&self.maps, end, address).map(Found::from);
-                for found in [fresh, remembered] {
+                let remembered = self
+                    .flows
+                    .each_mut()
+                    .map(|flows| flows.lookup(&self.maps, end, address).map(Found::from));
+                for found in [fresh].into_iter().chain(remembered) {
                     let right = (found.is_none() && may_be_nothing)
                         || self.wanted.allows(end, address, found.as_ref())
                         || (also_before && self.committed.allows(end, address, found.as_ref()));

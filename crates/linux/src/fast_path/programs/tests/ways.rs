@@ -205,7 +205,7 @@ fn a_neighbour_that_moves() {
         let home = super::bench::HOME_ADDRESS;
         assert!(is_sent_to(bench, INSIDE) && is_sent_to(bench, home));
         ip("-6 neigh replace 2001:db8:f0::1 lladdr 02:00:00:00:04:77 dev ha0");
-        bench.programs.forget_neighbours().unwrap();
+        bench.programs.forget_flows().unwrap();
         let goes_to = |bench: &mut Bench, host: &str| match bench.enters(&fresh(host)) {
             Did::Sent(frame) => frame[5],
             Did::Left(why) => panic!("left to the slow path: {why}"),
@@ -215,7 +215,7 @@ fn a_neighbour_that_moves() {
         assert!(is_remembered(bench, home));
         assert_eq!(goes_to(bench, home), 0x77);
         ip("-6 neigh del 2001:db8:f0::1 dev ha0");
-        bench.programs.forget_neighbours().unwrap();
+        bench.programs.forget_flows().unwrap();
         for host in [INSIDE, home, OTHER] {
             assert_eq!(bench.enters(&fresh(host)), Did::Left("neighbour"));
         }
@@ -246,6 +246,24 @@ fn changes_of_bindings_end_ways() {
         bench.remove(&other);
         for _ in 0..2 {
             assert_eq!((goes_to(bench, INSIDE), goes_to(bench, OTHER)), (first.clone(), first.clone()));
+        }
+        // One that has nothing to do with it comes and goes without a trace.
+        other.inner = vec!["2001:db8:b::/64".parse().unwrap()];
+        for _ in 0..2 {
+            bench.set(other.clone());
+            bench.enters(&fresh(super::bench::HOME_ADDRESS));
+            assert!(is_remembered(bench, INSIDE));
+            bench.remove(&other);
+            bench.enters(&fresh(super::bench::HOME_ADDRESS));
+            assert!(is_remembered(bench, INSIDE));
+        }
+        // A handover.
+        let old = bench.tunnel(0, false);
+        bench.set(old);
+        let new = bench.tunnel(1, true);
+        bench.set(new);
+        for _ in 0..2 {
+            assert_eq!((goes_to(bench, INSIDE), goes_to(bench, OTHER)), (second.clone(), second.clone()));
         }
     });
 }
