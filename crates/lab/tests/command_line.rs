@@ -7,6 +7,23 @@ use std::process::{Command, Output};
 
 use common::{LAB, folder, repository, said};
 
+const SCENARIOS: [&str; 14] = [
+    "crossing",
+    "flood-50",
+    "highway-100",
+    "nat-cellular",
+    "platoon",
+    "returning-home",
+    "three-uplinks",
+    "tunnel-of-doom",
+    "turn-off",
+    "two-uplinks",
+    "two-ways",
+    "v2v-one-hop",
+    "v2v-two-hops",
+    "wifi-wimax",
+];
+
 fn lab(arguments: &[&str]) -> Output {
     Command::new(LAB).args(arguments).current_dir(repository()).output().expect("the lab starts")
 }
@@ -17,10 +34,7 @@ fn scenarios_are_listed() {
     assert!(out.status.success(), "{}", said(&out));
     let listed = String::from_utf8_lossy(&out.stdout).into_owned();
     let names: Vec<&str> = listed.lines().filter_map(|line| line.split_whitespace().next()).collect();
-    assert_eq!(
-        names,
-        ["crossing", "flood-50", "highway-100", "platoon", "returning-home", "turn-off", "two-uplinks"]
-    );
+    assert_eq!(names, SCENARIOS);
 }
 
 #[test]
@@ -28,9 +42,8 @@ fn an_unknown_scenario_is_answered_with_those_that_exist() {
     let out = lab(&["run", "two-uplink"]);
     assert_eq!(out.status.code(), Some(1));
     assert!(
-        said(&out).contains(
-            "there is no scenario \"two-uplink\"; there are: crossing, flood-50, highway-100, platoon, returning-home, turn-off, two-uplinks"
-        ),
+        said(&out)
+            .contains(&format!("there is no scenario \"two-uplink\"; there are: {}", SCENARIOS.join(", "))),
         "{}",
         said(&out)
     );
