@@ -29,6 +29,7 @@ need tshark tshark
 if [ "$purpose" = test ]; then
   need gpsd gpsd
   need gpsfake gpsd-clients
+  need dbus-daemon dbus-daemon
   "${CARNET_PYTHON:-/usr/bin/python3}" -c 'import scapy.all' 2>/dev/null || missing="$missing python3-scapy"
 fi
 

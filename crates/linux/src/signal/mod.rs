@@ -1,28 +1,35 @@
 //! How strong the signal of each uplink is, in dBm.
 //!
 //! An uplink with a file ([`SignalSource::file`]) has its signal from there, whoever writes it (`file`). For any other,
-//! the kernel is asked if it is a Wi-Fi interface (`wireless`). Only changes are told. Nothing of this has to be there: an uplink without signal has none.
+//! the kernel is asked if it is a Wi-Fi interface (`wireless`), and ModemManager whether it is a cellular modem's
+//! (`modem`, by `dbus`). Only changes are told. Nothing of this has to be there: an uplink without signal has none.
 //!
 //! Left out: thresholds that the driver watches (`NL80211_CMD_SET_CQM`), because an interface has only one set of them and
 //! `wpa_supplicant` uses it for roaming; its events are listened to.
 
+mod dbus;
 mod file;
 mod generic_netlink;
+mod modem;
 mod wireless;
 
 use std::collections::{BTreeMap, VecDeque};
 use std::future::poll_fn;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::task::{Context, Poll};
 use std::time::Duration;
 
 use tokio::time::{Interval, MissedTickBehavior, interval};
 
 use file::Files;
+use modem::Modems;
 use wireless::Wireless;
 
 /// How often is asked what nobody tells by itself.
 const INTERVAL: Duration = Duration::from_millis(500);
+
+/// Where the D-Bus Specification has the system bus.
+const SYSTEM_BUS: &str = "/run/dbus/system_bus_socket";
 
 /// No radio works beyond these, dBm; what is beyond is a mistake.
 pub const PLAUSIBLE: std::ops::RangeInclusive<i32> = -200..=100;
@@ -50,6 +57,7 @@ pub struct Signal {
 pub struct Signals {
     files: Files,
     wireless: Wireless,
+    modems: Modems,
     told: BTreeMap<String, i32>,
     news: VecDeque<Signal>,
     tick: Interval,
@@ -58,13 +66,20 @@ pub struct Signals {
 impl Signals {
     /// Begins to watch, in the network namespace of the calling thread, which must be one of a tokio runtime.
     pub fn open(sources: Vec<SignalSource>) -> Signals {
+        Signals::with_bus(sources, Path::new(SYSTEM_BUS))
+    }
+
+    /// The same, with the socket of the system bus elsewhere.
+    pub fn with_bus(sources: Vec<SignalSource>, bus: &Path) -> Signals {
         let (files, others): (Vec<_>, Vec<_>) = sources.into_iter().partition(|s| s.file.is_some());
         let files = files.into_iter().filter_map(|s| Some((s.interface, s.file?))).collect();
+        let others: Vec<String> = others.into_iter().map(|s| s.interface).collect();
         let mut tick = interval(INTERVAL);
         tick.set_missed_tick_behavior(MissedTickBehavior::Delay);
         Signals {
             files: Files::open(files),
-            wireless: Wireless::open(others.into_iter().map(|s| s.interface).collect()),
+            modems: Modems::open(others.clone(), bus.to_owned()),
+            wireless: Wireless::open(others),
             told: BTreeMap::new(),
             news: VecDeque::new(),
             tick,
@@ -97,6 +112,7 @@ impl Signals {
         if self.wireless.poll(cx) | ticked {
             self.wireless.ask(&mut found);
         }
+        self.modems.poll(cx, &mut found);
         for (interface, dbm) in found {
             if self.told.get(&interface) != Some(&dbm) {
                 self.told.insert(interface.clone(), dbm);

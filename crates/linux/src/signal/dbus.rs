@@ -1,0 +1,445 @@
+//! As much of D-Bus as asking a service needs: a connection to a bus, method calls and their answers.
+//!
+//! After the D-Bus Specification 0.43. Messages are ours in little endian; answers are read in either. Everything that comes
+//! is checked against its length and nested no deeper than [`MAX_DEPTH`]; a bus that says more than [`MAX_MESSAGE`] at a
+//! time, or what is no D-Bus, is left.
+//!
+//! Left out: signals and calls to us, which are passed over; file descriptors; addresses other than `unix:path=`.
+
+use std::io;
+use std::path::Path;
+
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::UnixStream;
+
+/// Longest message that is taken, octets. (The specification allows 128 MiB; what is asked here takes a few kB.)
+const MAX_MESSAGE: usize = 256 * 1024;
+/// Containers inside containers, variants included.
+const MAX_DEPTH: u32 = 32;
+/// Longest line while authenticating.
+const MAX_LINE: usize = 512;
+/// The part of a header with a fixed length, with the length of the array that follows.
+const FIXED: usize = 16;
+
+const METHOD_CALL: u8 = 1;
+const METHOD_RETURN: u8 = 2;
+const ERROR: u8 = 3;
+/// Nobody shall be started to answer.
+const NO_AUTO_START: u8 = 2;
+
+/// Why there is no answer.
+#[derive(Debug)]
+pub(super) enum Failure {
+    /// The bus cannot be reached, or not any more.
+    Broken(io::Error),
+    /// The other side, or the bus, says no: the name of the error.
+    Refused(String),
+}
+
+impl std::fmt::Display for Failure {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Failure::Broken(error) => error.fmt(f),
+            Failure::Refused(name) => name.fmt(f),
+        }
+    }
+}
+
+impl From<io::Error> for Failure {
+    fn from(error: io::Error) -> Failure {
+        Failure::Broken(error)
+    }
+}
+
+/// A value of any type. What is in a variant stands there itself.
+#[derive(Debug, Clone, PartialEq)]
+pub(super) enum Value {
+    /// `b`
+    Boolean(bool),
+    /// `y`, `n`, `q`, `i`, `u`, `x` and `t`
+    Integer(i128),
+    /// `d`
+    Double(f64),
+    /// `s`, `o` and `g`
+    Text(String),
+    /// `a`, `()`, and `{}` as one of two values
+    List(Vec<Value>),
+}
+
+impl Value {
+    pub(super) fn text(&self) -> Option<&str> {
+        match self {
+            Value::Text(text) => Some(text),
+            _ => None,
+        }
+    }
+
+    pub(super) fn number(&self) -> Option<f64> {
+        match self {
+            Value::Integer(number) => Some(*number as f64),
+            Value::Double(number) => Some(*number),
+            _ => None,
+        }
+    }
+
+    /// The elements of an array or structure; none of anything else.
+    pub(super) fn list(&self) -> &[Value] {
+        match self {
+            Value::List(values) => values,
+            _ => &[],
+        }
+    }
+
+    /// The keys and values of a dictionary with texts as keys.
+    pub(super) fn entries(&self) -> impl Iterator<Item = (&str, &Value)> {
+        self.list().iter().filter_map(|entry| match entry.list() {
+            [key, value] => Some((key.text()?, value)),
+            _ => None,
+        })
+    }
+
+    /// The value of a key in a dictionary.
+    pub(super) fn get(&self, key: &str) -> Option<&Value> {
+        self.entries().find(|(name, _)| *name == key).map(|(_, value)| value)
+    }
+}
+
+/// An argument of a call.
+#[derive(Debug, Clone, Copy)]
+pub(super) enum Argument<'a> {
+    Text(&'a str),
+    Unsigned(u32),
+}
+
+/// A method call.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Call<'a> {
+    pub(super) destination: &'a str,
+    pub(super) path: &'a str,
+    pub(super) interface: &'a str,
+    pub(super) member: &'a str,
+    pub(super) arguments: &'a [Argument<'a>],
+}
+
+/// A connection to a bus.
+#[derive(Debug)]
+pub(super) struct Bus {
+    stream: UnixStream,
+    serial: u32,
+}
+
+impl Bus {
+    /// Connects, authenticates and says hello. To be called with a limit of time.
+    pub(super) async fn connect(path: &Path) -> Result<Bus, Failure> {
+        let mut bus = Bus { stream: UnixStream::connect(path).await?, serial: 0 };
+        // EXTERNAL without a name: the bus sees who we are, in its own user namespace, by the socket.
+        bus.stream.write_all(b"\0AUTH EXTERNAL\r\n").await?;
+        bus.expect_line("DATA").await?;
+        bus.stream.write_all(b"DATA\r\n").await?;
+        bus.expect_line("OK").await?;
+        bus.stream.write_all(b"BEGIN\r\n").await?;
+        let name = "org.freedesktop.DBus";
+        let path = "/org/freedesktop/DBus";
+        bus.call(&Call { destination: name, path, interface: name, member: "Hello", arguments: &[] }).await?;
+        Ok(bus)
+    }
+
+    async fn expect_line(&mut self, expected: &str) -> io::Result<()> {
+        let mut line = Vec::new();
+        while !line.ends_with(b"\r\n") {
+            if line.len() == MAX_LINE {
+                return Err(wrong("a line without end while authenticating"));
+            }
+            line.push(self.stream.read_u8().await?);
+        }
+        let line = String::from_utf8_lossy(&line);
+        match line.split_ascii_whitespace().next() {
+            Some(word) if word == expected => Ok(()),
+            _ => Err(wrong(&format!("{:?} while authenticating, expected {expected}", line.trim_end()))),
+        }
+    }
+
+    /// Calls a method and waits for the answer. To be called with a limit of time; when that has run out, the connection
+    /// is of no use any more.
+    pub(super) async fn call(&mut self, call: &Call<'_>) -> Result<Vec<Value>, Failure> {
+        // Zero is no serial number.
+        self.serial = self.serial.checked_add(1).unwrap_or(1);
+        self.stream.write_all(&emit(call, self.serial)).await?;
+        loop {
+            let mut message = vec![0; FIXED];
+            self.stream.read_exact(&mut message).await?;
+            let length = length(&message)?;
+            message.resize(length, 0);
+            self.stream.read_exact(&mut message[FIXED..]).await?;
+            let Message { kind, answers, error, body } = Message::parse(&message)?;
+            match kind {
+                METHOD_RETURN if answers == Some(self.serial) => return Ok(body),
+                ERROR if answers == Some(self.serial) => {
+                    return Err(Failure::Refused(error.unwrap_or_else(|| "an error without a name".into())));
+                }
+                _ => {}
+            }
+        }
+    }
+}
+
+fn wrong(what: &str) -> io::Error {
+    io::Error::new(io::ErrorKind::InvalidData, format!("the bus says what is no D-Bus: {what}"))
+}
+
+/// A message to a method.
+fn emit(call: &Call<'_>, serial: u32) -> Vec<u8> {
+    let mut body = Vec::new();
+    let mut signature = String::new();
+    for argument in call.arguments {
+        match argument {
+            Argument::Text(text) => {
+                signature.push('s');
+                put_text(&mut body, text);
+            }
+            Argument::Unsigned(number) => {
+                signature.push('u');
+                put_u32(&mut body, *number);
+            }
+        }
+    }
+    let mut fields = Vec::new();
+    let texts =
+        [(1, "o", call.path), (2, "s", call.interface), (3, "s", call.member), (6, "s", call.destination)];
+    for (code, kind, text) in texts {
+        pad(&mut fields, 8);
+        fields.push(code);
+        put_signature(&mut fields, kind);
+        put_text(&mut fields, text);
+    }
+    if !signature.is_empty() {
+        pad(&mut fields, 8);
+        fields.push(8);
+        put_signature(&mut fields, "g");
+        put_signature(&mut fields, &signature);
+    }
+    let mut message = vec![b'l', METHOD_CALL, NO_AUTO_START, 1];
+    put_u32(&mut message, body.len() as u32);
+    put_u32(&mut message, serial);
+    put_u32(&mut message, fields.len() as u32);
+    message.extend(fields);
+    pad(&mut message, 8);
+    message.extend(body);
+    message
+}
+
+fn pad(octets: &mut Vec<u8>, alignment: usize) {
+    octets.resize(octets.len().next_multiple_of(alignment), 0);
+}
+
+fn put_u32(octets: &mut Vec<u8>, number: u32) {
+    pad(octets, 4);
+    octets.extend(number.to_le_bytes());
+}
+
+fn put_text(octets: &mut Vec<u8>, text: &str) {
+    put_u32(octets, text.len() as u32);
+    octets.extend(text.as_bytes());
+    octets.push(0);
+}
+
+fn put_signature(octets: &mut Vec<u8>, signature: &str) {
+    octets.push(signature.len() as u8);
+    octets.extend(signature.as_bytes());
+    octets.push(0);
+}
+
+/// The length of a message whose first [`FIXED`] octets these are.
+fn length(fixed: &[u8]) -> io::Result<usize> {
+    let mut reader = Reader::new(fixed)?;
+    reader.at = 4;
+    let (body, _serial, fields) = (reader.u32()?, reader.u32()?, reader.u32()?);
+    let header = (FIXED + fields as usize).next_multiple_of(8);
+    match header.checked_add(body as usize) {
+        Some(length) if length <= MAX_MESSAGE => Ok(length),
+        _ => Err(wrong(&format!("a message of {body} octets, expected {MAX_MESSAGE} at most"))),
+    }
+}
+
+/// A message, as far as it matters.
+#[derive(Debug, PartialEq)]
+struct Message {
+    kind: u8,
+    /// The serial number of the call that it answers.
+    answers: Option<u32>,
+    error: Option<String>,
+    body: Vec<Value>,
+}
+
+impl Message {
+    fn parse(octets: &[u8]) -> io::Result<Message> {
+        let mut reader = Reader::new(octets)?;
+        let kind = octets.get(1).copied().unwrap_or_default();
+        reader.at = FIXED - 4;
+        let fields = reader.value(&mut Signature(b"a(yv)"), 0)?;
+        reader.align(8)?;
+        let (mut answers, mut error, mut signature) = (None, None, String::new());
+        for field in fields.list() {
+            match field.list() {
+                [Value::Integer(4), Value::Text(name)] => error = Some(name.clone()),
+                [Value::Integer(5), Value::Integer(serial)] => answers = u32::try_from(*serial).ok(),
+                [Value::Integer(8), Value::Text(text)] => signature.clone_from(text),
+                _ => {}
+            }
+        }
+        let mut signature = Signature(signature.as_bytes());
+        let mut body = Vec::new();
+        while !signature.0.is_empty() {
+            body.push(reader.value(&mut signature, 0)?);
+        }
+        Ok(Message { kind, answers, error, body })
+    }
+}
+
+/// What is left of a signature.
+#[derive(Debug, Clone, Copy)]
+struct Signature<'a>(&'a [u8]);
+
+impl Signature<'_> {
+    fn next(&mut self) -> io::Result<u8> {
+        let (first, rest) = self.0.split_first().ok_or_else(|| wrong("a signature that ends early"))?;
+        self.0 = rest;
+        Ok(*first)
+    }
+
+    /// Passes over one complete type.
+    fn skip(&mut self, depth: u32) -> io::Result<()> {
+        if depth > MAX_DEPTH {
+            return Err(wrong("a signature that is nested too deep"));
+        }
+        let end = match self.next()? {
+            b'a' => return self.skip(depth + 1),
+            b'(' => b')',
+            b'{' => b'}',
+            _ => return Ok(()),
+        };
+        while self.0.first() != Some(&end) {
+            self.skip(depth + 1)?;
+        }
+        self.next().map(|_| ())
+    }
+}
+
+/// Reads a message.
+struct Reader<'a> {
+    octets: &'a [u8],
+    at: usize,
+    big: bool,
+}
+
+impl<'a> Reader<'a> {
+    fn new(octets: &'a [u8]) -> io::Result<Reader<'a>> {
+        match octets.first() {
+            Some(b'l') => Ok(Reader { octets, at: 0, big: false }),
+            Some(b'B') => Ok(Reader { octets, at: 0, big: true }),
+            _ => Err(wrong("a message in no known order of octets")),
+        }
+    }
+
+    fn take(&mut self, count: usize) -> io::Result<&'a [u8]> {
+        let end = self.at.checked_add(count);
+        let taken = end.and_then(|end| self.octets.get(self.at..end));
+        self.at = self.at.saturating_add(count);
+        taken.ok_or_else(|| wrong("a message that ends early"))
+    }
+
+    fn align(&mut self, alignment: usize) -> io::Result<()> {
+        self.take(self.at.next_multiple_of(alignment) - self.at).map(|_| ())
+    }
+
+    /// A number of `N` octets, aligned to its size.
+    fn number<const N: usize>(&mut self) -> io::Result<[u8; N]> {
+        self.align(N)?;
+        let mut octets: [u8; N] = self.take(N)?.try_into().map_err(|_| wrong("a short number"))?;
+        if self.big {
+            octets.reverse();
+        }
+        Ok(octets)
+    }
+
+    fn u32(&mut self) -> io::Result<u32> {
+        self.number().map(u32::from_le_bytes)
+    }
+
+    /// A text whose length has been read, with its zero at the end.
+    fn text(&mut self, length: usize) -> io::Result<String> {
+        let text = self.take(length)?.to_vec();
+        self.take(1)?;
+        String::from_utf8(text).map_err(|_| wrong("a text that is not UTF-8"))
+    }
+
+    /// The next value, of the next type of the signature.
+    fn value(&mut self, signature: &mut Signature<'_>, depth: u32) -> io::Result<Value> {
+        if depth > MAX_DEPTH {
+            return Err(wrong("a value that is nested too deep"));
+        }
+        let value = match signature.next()? {
+            b'y' => Value::Integer(self.number().map(u8::from_le_bytes)?.into()),
+            b'b' => Value::Boolean(self.u32()? != 0),
+            b'n' => Value::Integer(self.number().map(i16::from_le_bytes)?.into()),
+            b'q' => Value::Integer(self.number().map(u16::from_le_bytes)?.into()),
+            b'i' => Value::Integer(self.number().map(i32::from_le_bytes)?.into()),
+            b'u' | b'h' => Value::Integer(self.u32()?.into()),
+            b'x' => Value::Integer(self.number().map(i64::from_le_bytes)?.into()),
+            b't' => Value::Integer(self.number().map(u64::from_le_bytes)?.into()),
+            b'd' => Value::Double(self.number().map(f64::from_le_bytes)?),
+            b's' | b'o' => {
+                let length = self.u32()?;
+                Value::Text(self.text(length as usize)?)
+            }
+            b'g' => {
+                let length = self.number().map(u8::from_le_bytes)?;
+                Value::Text(self.text(length.into())?)
+            }
+            b'v' => {
+                let length = self.number().map(u8::from_le_bytes)?;
+                let text = self.text(length.into())?;
+                self.value(&mut Signature(text.as_bytes()), depth + 1)?
+            }
+            b'a' => {
+                let element = *signature;
+                signature.skip(depth)?;
+                let length = self.u32()? as usize;
+                self.align(match element.0.first() {
+                    Some(b'x' | b't' | b'd' | b'(' | b'{') => 8,
+                    Some(b'n' | b'q') => 2,
+                    Some(b'y' | b'g' | b'v') => 1,
+                    _ => 4,
+                })?;
+                let end = self.at.saturating_add(length);
+                let mut values = Vec::new();
+                while self.at < end {
+                    values.push(self.value(&mut element.clone(), depth + 1)?);
+                }
+                if self.at != end {
+                    return Err(wrong("an array whose last element is cut"));
+                }
+                Value::List(values)
+            }
+            open @ (b'(' | b'{') => {
+                self.align(8)?;
+                let end = if open == b'(' { b')' } else { b'}' };
+                let mut values = Vec::new();
+                while signature.0.first() != Some(&end) {
+                    values.push(self.value(signature, depth + 1)?);
+                }
+                signature.next()?;
+                // The specification has none; an array of them would never end.
+                if values.is_empty() {
+                    return Err(wrong("an empty structure"));
+                }
+                Value::List(values)
+            }
+            other => return Err(wrong(&format!("type {:?}", char::from(other)))),
+        };
+        Ok(value)
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,104 @@
+use proptest::prelude::*;
+
+use super::*;
+
+/// The answer to call 7 with a body of this signature.
+fn answer(signature: &str, body: &[u8]) -> Vec<u8> {
+    let mut fields = vec![5];
+    put_signature(&mut fields, "u");
+    put_u32(&mut fields, 7);
+    pad(&mut fields, 8);
+    fields.push(8);
+    put_signature(&mut fields, "g");
+    put_signature(&mut fields, signature);
+    let mut message = vec![b'l', METHOD_RETURN, 0, 1];
+    put_u32(&mut message, body.len() as u32);
+    put_u32(&mut message, 1);
+    put_u32(&mut message, fields.len() as u32);
+    message.extend(fields);
+    pad(&mut message, 8);
+    message.extend(body);
+    message
+}
+
+/// Octets laid out by hand, after the specification's tables.
+#[test]
+fn a_call_is_laid_out_as_specified() {
+    let call = Call {
+        destination: "a.b",
+        path: "/c",
+        interface: "d.e",
+        member: "Setup",
+        arguments: &[Argument::Text("x"), Argument::Unsigned(2)],
+    };
+    let expected = b"l\x01\x02\x01\x0c\0\0\0\x07\0\0\0\x48\0\0\0\
+        \x01\x01o\0\x02\0\0\0/c\0\0\0\0\0\0\
+        \x02\x01s\0\x03\0\0\0d.e\0\0\0\0\0\
+        \x03\x01s\0\x05\0\0\0Setup\0\0\0\
+        \x06\x01s\0\x03\0\0\0a.b\0\0\0\0\0\
+        \x08\x01g\0\x02su\0\
+        \x01\0\0\0x\0\0\0\x02\0\0\0";
+    assert_eq!(emit(&call, 7), expected);
+    assert_eq!(length(expected).expect("a length"), expected.len());
+}
+
+#[test]
+fn dictionaries_of_variants_are_read() {
+    // a{sv}: "rsrp" -> -97.5
+    let mut body = Vec::new();
+    put_u32(&mut body, 32);
+    pad(&mut body, 8);
+    put_text(&mut body, "rsrp");
+    put_signature(&mut body, "d");
+    pad(&mut body, 8);
+    body.extend((-97.5_f64).to_le_bytes());
+    let length = body.len() as u32 - 8;
+    body[..4].copy_from_slice(&length.to_le_bytes());
+    let message = Message::parse(&answer("a{sv}", &body)).expect("a message");
+    assert_eq!((message.kind, message.answers), (METHOD_RETURN, Some(7)));
+    assert_eq!(message.body[0].get("rsrp"), Some(&Value::Double(-97.5)));
+    assert_eq!(message.body[0].get("rssi"), None);
+}
+
+#[test]
+fn the_other_order_of_octets_is_read() {
+    let octets =
+        b"B\x02\0\x01\0\0\0\x04\0\0\0\x01\0\0\0\x0f\x05\x01u\0\0\0\0\x07\x08\x01g\0\x01u\0\0\0\0\0\x2a";
+    let message = Message::parse(octets).expect("a message");
+    assert_eq!((message.answers, message.body), (Some(7), vec![Value::Integer(42)]));
+}
+
+#[test]
+fn what_is_no_message_is_refused() {
+    let nested = |count: usize| answer(&("(".repeat(count) + "u" + &")".repeat(count)), &[0; 8]);
+    assert!(Message::parse(&nested(20)).is_ok());
+    for (octets, why) in [
+        (nested(100), "nested too deep"),
+        (answer(&("a".repeat(100) + "u"), &[0; 8]), "nested too deep"),
+        (answer("a()", &[1, 0, 0, 0, 0, 0, 0, 0, 0]), "an empty structure"),
+        (answer("a", &[0; 8]), "ends early"),
+        (answer("s", &[255, 255, 255, 255]), "ends early"),
+        (answer("s", &[1, 0, 0, 0, 255, 0]), "not UTF-8"),
+        (answer("ay", &[255, 255, 255, 127, 0]), "ends early"),
+        (answer("ax", &[3, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0]), "cut"),
+        (answer("?", &[0; 8]), "type '?'"),
+    ] {
+        let error = Message::parse(&octets).expect_err(why).to_string();
+        assert!(error.contains(why), "{error}, expected {why}");
+    }
+    let mut long = answer("u", &[0; 4]);
+    long[4..8].copy_from_slice(&u32::MAX.to_le_bytes());
+    assert!(length(&long).is_err());
+    assert!(length(b"x\x02\0\x01\0\0\0\0\0\0\0\x01\0\0\0\0").is_err());
+}
+
+proptest! {
+    /// Whatever comes, there is a message or an error.
+    #[test]
+    fn nothing_panics(signature in "[ybnqiuxtdsogvah(){}]{0,24}", body in prop::collection::vec(any::<u8>(), 0..200)) {
+        let octets = answer(&signature, &body);
+        let _ = length(&octets);
+        let _ = Message::parse(&octets);
+        let _ = Message::parse(&body);
+    }
+}

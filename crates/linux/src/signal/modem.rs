@@ -1,0 +1,319 @@
+//! Signals of cellular modems, from ModemManager over D-Bus.
+//!
+//! ModemManager tells all about all modems in one answer (`GetManagedObjects` of `org.freedesktop.DBus.ObjectManager`),
+//! so that is asked every [`INTERVAL`], and a modem that does not measure is told to (`Modem.Signal.Setup`). The modem of
+//! an uplink is the one with a port of that name; where the data has an interface of its own (a multiplexed one), the one
+//! with a bearer on it.
+//!
+//! The signal is what the radio in use is judged by: RSRP of LTE, which also is the anchor of 5G beside it, else of 5G,
+//! RSCP of UMTS, else RSSI. A modem without these has its `SignalQuality` in percent, turned into the RSSI of which
+//! ModemManager makes percents: -113 dBm for 0, -51 dBm for 100.
+//!
+//! Nothing of this has to be there. ModemManager is not started for it, and looked for again every [`RETRY`].
+
+use std::path::{Path, PathBuf};
+use std::task::{Context, Poll};
+use std::time::Duration;
+
+use tokio::sync::mpsc;
+use tokio::task::JoinHandle;
+use tokio::time::{sleep, timeout};
+
+use super::PLAUSIBLE;
+use super::dbus::{Argument, Bus, Call, Failure, Value};
+
+/// How often is asked, and how often a modem shall measure.
+const INTERVAL: Duration = Duration::from_secs(2);
+/// How often is looked whether there is a ModemManager after all.
+const RETRY: Duration = Duration::from_secs(30);
+/// How long an answer may take.
+const PATIENCE: Duration = Duration::from_secs(10);
+
+const SERVICE: &str = "org.freedesktop.ModemManager1";
+const ROOT: &str = "/org/freedesktop/ModemManager1";
+const MODEM: &str = "org.freedesktop.ModemManager1.Modem";
+const SIGNAL: &str = "org.freedesktop.ModemManager1.Modem.Signal";
+const BEARER: &str = "org.freedesktop.ModemManager1.Bearer";
+
+/// `MM_MODEM_PORT_TYPE_NET`
+const NET: f64 = 2.0;
+
+/// The signals by radio, the first that there is counts.
+const MEASURES: [(&str, &str); 6] = [
+    ("Lte", "rsrp"),
+    ("Nr5g", "rsrp"),
+    ("Umts", "rscp"),
+    ("Gsm", "rssi"),
+    ("Cdma", "rssi"),
+    ("Evdo", "rssi"),
+];
+
+/// Asks as long as it is there.
+#[derive(Debug)]
+pub(super) struct Modems {
+    news: Option<mpsc::Receiver<(String, i32)>>,
+    task: Option<JoinHandle<()>>,
+}
+
+impl Drop for Modems {
+    fn drop(&mut self) {
+        if let Some(task) = &self.task {
+            task.abort();
+        }
+    }
+}
+
+impl Modems {
+    /// Begins to ask about these interfaces, on the bus with this socket.
+    pub(super) fn open(interfaces: Vec<String>, bus: PathBuf) -> Modems {
+        if interfaces.is_empty() {
+            return Modems { news: None, task: None };
+        }
+        let (sender, news) = mpsc::channel(interfaces.len().max(8));
+        let task = tokio::spawn(async move { follow(&interfaces, &bus, &sender).await });
+        Modems { news: Some(news), task: Some(task) }
+    }
+
+    /// Takes what has come.
+    pub(super) fn poll(&mut self, cx: &mut Context<'_>, found: &mut Vec<(String, i32)>) {
+        let Some(news) = &mut self.news else { return };
+        while let Poll::Ready(Some(signal)) = news.poll_recv(cx) {
+            found.push(signal);
+        }
+    }
+}
+
+/// Asks for ever.
+async fn follow(interfaces: &[String], path: &Path, news: &mpsc::Sender<(String, i32)>) {
+    let mut said = None;
+    loop {
+        let mut has_answered = false;
+        let why = match ask(interfaces, path, news, &mut has_answered).await {
+            Failure::Broken(error) => format!("{}: {error}", path.display()),
+            Failure::Refused(name) => format!("ModemManager: {name}"),
+        };
+        if has_answered {
+            said = None;
+        }
+        // Once: most uplinks are no modems.
+        if said.as_ref() != Some(&why) {
+            tracing::info!("no signals of cellular modems ({why}); looking again from time to time");
+            said = Some(why);
+        }
+        sleep(RETRY).await;
+    }
+}
+
+/// Asks until that fails.
+async fn ask(
+    interfaces: &[String],
+    path: &Path,
+    news: &mpsc::Sender<(String, i32)>,
+    has_answered: &mut bool,
+) -> Failure {
+    let late = || Failure::Broken(std::io::ErrorKind::TimedOut.into());
+    let mut bus = match timeout(PATIENCE, Bus::connect(path)).await {
+        Ok(Ok(bus)) => bus,
+        Ok(Err(failure)) => return failure,
+        Err(_) => return late(),
+    };
+    // Modems that do not want to measure.
+    let mut unwilling = Vec::new();
+    loop {
+        match timeout(PATIENCE, look(&mut bus, interfaces, &mut unwilling)).await {
+            Ok(Ok(found)) => {
+                for signal in found {
+                    // A reader that is behind gets the next.
+                    let _ = news.try_send(signal);
+                }
+            }
+            Ok(Err(failure)) => return failure,
+            Err(_) => return late(),
+        }
+        *has_answered = true;
+        sleep(INTERVAL).await;
+    }
+}
+
+/// The signals of these interfaces now.
+async fn look(
+    bus: &mut Bus,
+    interfaces: &[String],
+    unwilling: &mut Vec<String>,
+) -> Result<Vec<(String, i32)>, Failure> {
+    let managed = bus
+        .call(&Call {
+            destination: SERVICE,
+            path: ROOT,
+            interface: "org.freedesktop.DBus.ObjectManager",
+            member: "GetManagedObjects",
+            arguments: &[],
+        })
+        .await?;
+    let mut found = Vec::new();
+    for modem in managed.first().map(modems).unwrap_or_default() {
+        let mut names: Vec<String> = interfaces.iter().filter(|i| modem.ports.contains(i)).cloned().collect();
+        if names.is_empty() {
+            for bearer in &modem.bearers {
+                let arguments = [Argument::Text(BEARER), Argument::Text("Interface")];
+                let get = Call {
+                    destination: SERVICE,
+                    path: bearer,
+                    interface: "org.freedesktop.DBus.Properties",
+                    member: "Get",
+                    arguments: &arguments,
+                };
+                match bus.call(&get).await {
+                    Ok(values) => {
+                        let name = values.first().and_then(Value::text);
+                        names.extend(interfaces.iter().filter(|i| Some(i.as_str()) == name).cloned());
+                    }
+                    // It has gone meanwhile.
+                    Err(Failure::Refused(_)) => {}
+                    Err(broken) => return Err(broken),
+                }
+            }
+        }
+        if names.is_empty() {
+            continue;
+        }
+        if modem.is_idle && !unwilling.contains(&modem.path) {
+            let rate = [Argument::Unsigned(INTERVAL.as_secs() as u32)];
+            let setup = Call {
+                destination: SERVICE,
+                path: &modem.path,
+                interface: SIGNAL,
+                member: "Setup",
+                arguments: &rate,
+            };
+            match bus.call(&setup).await {
+                Ok(_) => {}
+                Err(Failure::Refused(name)) => {
+                    tracing::info!("{}: the modem does not measure its signal: {name}", names.join(", "));
+                    unwilling.push(modem.path.clone());
+                }
+                Err(broken) => return Err(broken),
+            }
+        }
+        if let Some(dbm) = modem.dbm {
+            found.extend(names.into_iter().map(|name| (name, dbm)));
+        }
+    }
+    Ok(found)
+}
+
+/// A modem, as ModemManager shows it.
+#[derive(Debug, PartialEq)]
+struct Modem {
+    path: String,
+    /// Its network interfaces.
+    ports: Vec<String>,
+    /// Paths of its connections.
+    bearers: Vec<String>,
+    /// It could measure its signal and has not been told to.
+    is_idle: bool,
+    dbm: Option<i32>,
+}
+
+/// The modems in an answer to `GetManagedObjects`: paths, interfaces, properties.
+fn modems(managed: &Value) -> Vec<Modem> {
+    let modem = |(path, interfaces): (&str, &Value)| {
+        let modem = interfaces.get(MODEM)?;
+        let signal = interfaces.get(SIGNAL);
+        let ports =
+            modem.get("Ports").into_iter().flat_map(Value::list).filter_map(|port| match port.list() {
+                [name, kind] if kind.number() == Some(NET) => name.text().map(str::to_owned),
+                _ => None,
+            });
+        let bearers = modem.get("Bearers").into_iter().flat_map(Value::list);
+        let rate = signal.and_then(|signal| signal.get("Rate")?.number());
+        Some(Modem {
+            path: path.to_owned(),
+            ports: ports.collect(),
+            bearers: bearers.filter_map(|path| path.text().map(str::to_owned)).collect(),
+            is_idle: rate == Some(0.0),
+            dbm: signal.and_then(measured).or_else(|| estimated(modem.get("SignalQuality")?)),
+        })
+    };
+    managed.entries().filter_map(modem).collect()
+}
+
+/// What is measured. A modem that knows nothing of a radio leaves it out, or says the least number that there is.
+fn measured(signal: &Value) -> Option<i32> {
+    MEASURES.iter().find_map(|(radio, measure)| plausible(signal.get(radio)?.get(measure)?.number()?))
+}
+
+/// The RSSI of a quality in percent. Zero is also what a modem shows that is not registered.
+fn estimated(quality: &Value) -> Option<i32> {
+    let percent = quality.list().first()?.number().filter(|percent| (1.0..=100.0).contains(percent))?;
+    plausible(-113.0 + percent * 62.0 / 100.0)
+}
+
+fn plausible(dbm: f64) -> Option<i32> {
+    let number = dbm.is_finite().then(|| dbm.round() as i32);
+    number.filter(|dbm| PLAUSIBLE.contains(dbm))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn dictionary(entries: &[(&str, Value)]) -> Value {
+        let entry =
+            |(key, value): &(&str, Value)| Value::List(vec![Value::Text((*key).into()), value.clone()]);
+        Value::List(entries.iter().map(entry).collect())
+    }
+
+    fn radio(measure: &str, dbm: f64) -> Value {
+        dictionary(&[("snr", Value::Double(7.0)), (measure, Value::Double(dbm))])
+    }
+
+    #[test]
+    fn the_radio_in_use_is_judged() {
+        let none = Value::List(Vec::new());
+        let unknown = radio("rsrp", -f64::MAX);
+        for (radios, dbm) in [
+            (vec![("Gsm", radio("rssi", -81.4)), ("Lte", none.clone())], Some(-81)),
+            (vec![("Nr5g", radio("rsrp", -88.0)), ("Lte", radio("rsrp", -97.5))], Some(-98)),
+            (vec![("Nr5g", radio("rsrp", -88.0)), ("Lte", unknown.clone())], Some(-88)),
+            (vec![("Umts", radio("rscp", -70.0)), ("Gsm", radio("rssi", -60.0))], Some(-70)),
+            (vec![("Lte", unknown), ("Umts", radio("rscp", f64::NAN))], None),
+            (vec![("Lte", Value::Text("strong".into()))], None),
+        ] {
+            assert_eq!(measured(&dictionary(&radios)), dbm, "{radios:?}");
+        }
+    }
+
+    #[test]
+    fn percents_are_a_last_resort() {
+        let quality = |percent| Value::List(vec![Value::Integer(percent), Value::Boolean(true)]);
+        for (percent, dbm) in [(1, Some(-112)), (50, Some(-82)), (100, Some(-51)), (0, None), (101, None)] {
+            assert_eq!(estimated(&quality(percent)), dbm, "{percent} %");
+        }
+        assert_eq!(estimated(&Value::Integer(5)), None);
+    }
+
+    #[test]
+    fn modems_are_found_in_the_answer() {
+        let port = |name: &str, kind| Value::List(vec![Value::Text(name.into()), Value::Integer(kind)]);
+        let text = |text: &str| Value::Text(text.into());
+        let modem = dictionary(&[
+            ("Ports", Value::List(vec![port("ttyUSB0", 3), port("wwan0", 2), port("cdc-wdm0", 6)])),
+            ("Bearers", Value::List(vec![text("/bearer/0")])),
+            ("SignalQuality", Value::List(vec![Value::Integer(50), Value::Boolean(false)])),
+        ]);
+        let managed = dictionary(&[
+            ("/modem/0", dictionary(&[(MODEM, modem), (SIGNAL, dictionary(&[("Rate", Value::Integer(0))]))])),
+            ("/sim/0", dictionary(&[("org.freedesktop.ModemManager1.Sim", Value::List(Vec::new()))])),
+        ]);
+        let expected = Modem {
+            path: "/modem/0".into(),
+            ports: vec!["wwan0".into()],
+            bearers: vec!["/bearer/0".into()],
+            is_idle: true,
+            dbm: Some(-82),
+        };
+        assert_eq!(modems(&managed), [expected]);
+        assert_eq!(modems(&Value::Text("rubbish".into())), []);
+    }
+}

@@ -1,0 +1,177 @@
+//! Signals of cellular modems over a real bus. There is no modem here, and ModemManager has none to show without: a
+//! service stands in for it, made with another implementation of D-Bus, with the objects and types of ModemManager's own
+//! API reference (1.20).
+#![allow(clippy::unwrap_used)]
+
+use std::collections::HashMap;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::time::Duration;
+
+use carnet_linux::signal::{Signal, SignalSource, Signals};
+use tokio::time::{sleep, timeout};
+use zbus::zvariant::{OwnedObjectPath, OwnedValue, Value};
+
+/// A bus of its own, and its folder.
+struct Bus {
+    daemon: Child,
+    folder: PathBuf,
+    socket: PathBuf,
+}
+
+impl Bus {
+    fn start(name: &str) -> Option<Bus> {
+        let folder = std::env::temp_dir().join(format!("carnet-bus-{name}-{}", std::process::id()));
+        std::fs::create_dir_all(&folder).unwrap();
+        let socket = folder.join("bus");
+        let daemon = Command::new("dbus-daemon")
+            .args(["--session", "--nofork", "--nosyslog", "--nopidfile"])
+            .arg(format!("--address=unix:path={}", socket.display()))
+            .stderr(Stdio::null())
+            .spawn();
+        match daemon {
+            Ok(daemon) => Some(Bus { daemon, folder, socket }),
+            Err(error) => {
+                let reason = format!("no dbus-daemon here (Debian package dbus-daemon): {error}");
+                assert!(std::env::var("CARNET_REQUIRE_TOOLS").as_deref() != Ok("1"), "{reason}");
+                println!("\nSKIPPED: {reason}");
+                let _ = std::fs::remove_dir_all(&folder);
+                None
+            }
+        }
+    }
+}
+
+impl Drop for Bus {
+    fn drop(&mut self) {
+        let _ = self.daemon.kill();
+        let _ = self.daemon.wait();
+        let _ = std::fs::remove_dir_all(&self.folder);
+    }
+}
+
+struct Modem {
+    ports: Vec<(String, u32)>,
+    bearers: Vec<OwnedObjectPath>,
+    quality: u32,
+}
+
+#[zbus::interface(name = "org.freedesktop.ModemManager1.Modem")]
+impl Modem {
+    #[zbus(property)]
+    fn ports(&self) -> Vec<(String, u32)> {
+        self.ports.clone()
+    }
+    #[zbus(property)]
+    fn bearers(&self) -> Vec<OwnedObjectPath> {
+        self.bearers.clone()
+    }
+    #[zbus(property)]
+    fn signal_quality(&self) -> (u32, bool) {
+        (self.quality, true)
+    }
+}
+
+/// `Modem.Signal`: it measures once it is told to.
+struct Measuring {
+    rate: u32,
+    rsrp: f64,
+}
+
+#[zbus::interface(name = "org.freedesktop.ModemManager1.Modem.Signal")]
+impl Measuring {
+    fn setup(&mut self, rate: u32) {
+        self.rate = rate;
+    }
+    #[zbus(property)]
+    fn rate(&self) -> u32 {
+        self.rate
+    }
+    #[zbus(property)]
+    fn lte(&self) -> HashMap<String, OwnedValue> {
+        let values = [("rsrp", self.rsrp), ("snr", 7.0)].into_iter().filter(|_| self.rate > 0);
+        values.map(|(name, value)| (name.to_owned(), Value::from(value).try_into().unwrap())).collect()
+    }
+    #[zbus(property)]
+    fn gsm(&self) -> HashMap<String, OwnedValue> {
+        HashMap::new()
+    }
+}
+
+struct Bearer(String);
+
+#[zbus::interface(name = "org.freedesktop.ModemManager1.Bearer")]
+impl Bearer {
+    #[zbus(property)]
+    fn interface(&self) -> String {
+        self.0.clone()
+    }
+}
+
+const MODEMS: [&str; 3] = [
+    "/org/freedesktop/ModemManager1/Modem/0",
+    "/org/freedesktop/ModemManager1/Modem/1",
+    "/org/freedesktop/ModemManager1/Modem/2",
+];
+
+/// A modem that measures, one that knows percents only, and one whose data has an interface of its own.
+async fn modem_manager(socket: &Path) -> zbus::Connection {
+    let address = format!("unix:path={}", socket.display());
+    let bearer = "/org/freedesktop/ModemManager1/Bearer/0";
+    let modem = |name: &str, quality| Modem {
+        ports: vec![("cdc-wdm0".into(), 6), (name.into(), 2)],
+        bearers: vec![bearer.try_into().unwrap()],
+        quality,
+    };
+    zbus::connection::Builder::address(address.as_str())
+        .unwrap()
+        .serve_at("/org/freedesktop/ModemManager1", zbus::fdo::ObjectManager)
+        .unwrap()
+        .serve_at(MODEMS[0], modem("wwan0", 90))
+        .unwrap()
+        .serve_at(MODEMS[0], Measuring { rate: 0, rsrp: -97.4 })
+        .unwrap()
+        .serve_at(MODEMS[1], modem("wwan1", 50))
+        .unwrap()
+        .serve_at(MODEMS[2], modem("wwan2", 100))
+        .unwrap()
+        .serve_at(bearer, Bearer("qmapmux0.0".into()))
+        .unwrap()
+        .name("org.freedesktop.ModemManager1")
+        .unwrap()
+        .build()
+        .await
+        .unwrap()
+}
+
+async fn until(signals: &mut Signals, wanted: &[(&str, i32)]) {
+    let mut now = HashMap::new();
+    let comes = timeout(Duration::from_secs(20), async {
+        while !wanted.iter().all(|(name, dbm)| now.get(*name) == Some(dbm)) {
+            let Signal { interface, dbm } = signals.next().await;
+            now.insert(interface, dbm);
+        }
+    });
+    assert!(comes.await.is_ok(), "expected {wanted:?}");
+}
+
+#[tokio::test]
+async fn a_modem_is_found_by_its_port_and_told_to_measure() {
+    let Some(bus) = Bus::start("modem") else { return };
+    while !bus.socket.exists() {
+        sleep(Duration::from_millis(10)).await;
+    }
+    let manager = modem_manager(&bus.socket).await;
+    let source = |name: &str| SignalSource { interface: name.into(), file: None };
+    let uplinks = ["wwan0", "wwan1", "qmapmux0.0", "eth0"].map(source).to_vec();
+    let mut signals = Signals::with_bus(uplinks, &bus.socket);
+    // -82 is 50 %, -51 is 100 %. The bearer's modem is one whose ports are not uplinks.
+    until(&mut signals, &[("wwan0", -97), ("wwan1", -82), ("qmapmux0.0", -51)]).await;
+
+    let measuring = manager.object_server().interface::<_, Measuring>(MODEMS[0]).await.unwrap();
+    measuring.get_mut().await.rsrp = -110.0;
+    until(&mut signals, &[("wwan0", -110)]).await;
+    // A bus that goes is no end of the others.
+    drop((measuring, manager, bus));
+    assert!(timeout(Duration::from_secs(3), signals.next()).await.is_err());
+}
