@@ -1,3 +1,5 @@
+//! Messages laid out by hand, and what is no message.
+
 use proptest::prelude::*;
 
 use super::*;
