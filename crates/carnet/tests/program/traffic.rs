@@ -197,7 +197,12 @@ fn sniff(socket: &OwnedFd, indexes: &[usize], stop: &AtomicBool, packets: &Mutex
     /// `PACKET_OUTGOING` of linux/if_packet.h.
     const OUTGOING: u8 = 4;
     let mut buffer = [0; 10_000];
+    let mut ending: Option<Instant> = None;
     loop {
+        // Where traffic goes on there is no silence to wait for.
+        if stop.load(Ordering::Relaxed) && ending.get_or_insert_with(Instant::now).elapsed() > seconds(1) {
+            return;
+        }
         match recvfrom::<LinkAddr>(socket.as_raw_fd(), &mut buffer) {
             Ok((length, Some(from))) => {
                 let incoming = from.pkttype() != OUTGOING && indexes.contains(&from.ifindex());
