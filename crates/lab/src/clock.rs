@@ -4,6 +4,7 @@
 //! share: a one-way delay is then a plain difference. Wall-clock time is only used for the heading of a
 //! report and to place the time stamps of `ping -D`.
 
+use nix::sys::socket::{ControlMessageOwned, LinkAddr, RecvMsg};
 use nix::sys::time::TimeSpec;
 use nix::time::{ClockId, ClockNanosleepFlags, clock_gettime, clock_nanosleep};
 
@@ -26,6 +27,25 @@ pub fn monotonic() -> u64 {
 /// Nanoseconds since 1970 on the wall clock.
 pub fn realtime() -> u64 {
     read(ClockId::CLOCK_REALTIME)
+}
+
+/// What has to be added to the wall clock to get the monotonic one, in nanoseconds. It changes whenever the wall
+/// clock is set.
+pub fn wall_to_monotonic() -> i64 {
+    monotonic() as i64 - realtime() as i64
+}
+
+/// When the kernel received this frame, on the monotonic clock; now, where it has not stamped it. The stamp
+/// (`SO_TIMESTAMPNS`) is of the wall clock; `shift` is [`wall_to_monotonic`].
+pub fn arrival(message: &RecvMsg<'_, '_, LinkAddr>, shift: i64) -> u64 {
+    let stamp = message.cmsgs().ok().into_iter().flatten().find_map(|c| match c {
+        ControlMessageOwned::ScmTimestampns(t) => Some(t),
+        _ => None,
+    });
+    stamp.map_or_else(monotonic, |t| {
+        let wall = t.tv_sec() * SECOND as i64 + t.tv_nsec();
+        u64::try_from(wall + shift).unwrap_or(0)
+    })
 }
 
 /// Sleeps until the monotonic clock shows `at` nanoseconds; returns at once if it already does.

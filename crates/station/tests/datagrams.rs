@@ -6,8 +6,8 @@ use carnet_base::{Endpoint, Interface, Rng, Time};
 use carnet_station::forwarding::desired::{Change, Entry};
 use carnet_station::io::{Input, Output};
 use carnet_station::{PersistentState, Station};
-use carnet_wire::ipv6::{HEADER_LEN, Header, protocol};
-use common::{CORRESPONDENT, HOST, WALL, address, agent_config, interface, router_config};
+use carnet_wire::ipv6::{Header, protocol};
+use common::{CORRESPONDENT, HOST, WALL, address, agent_config, data, interface, router_config};
 
 const AGENT: &str = "udp:198.51.100.2:4191";
 const ROUTER: &str = "udp:10.0.0.10:4191";
@@ -117,21 +117,6 @@ impl World {
 
 fn datagram((local, remote): (&str, &str), packet: Vec<u8>) -> Input {
     Input::Datagram { local: end(local), remote: end(remote), traffic_class: 0, packet }
-}
-
-fn data(source: &str, destination: &str) -> Vec<u8> {
-    let header = Header {
-        traffic_class: 0,
-        flow_label: 0,
-        payload_length: 60,
-        next_header: protocol::NO_NEXT_HEADER,
-        hop_limit: 60,
-        source: address(source),
-        destination: address(destination),
-    };
-    let mut packet = header.emit().to_vec();
-    packet.resize(HEADER_LEN + 60, 0x55);
-    packet
 }
 
 #[test]

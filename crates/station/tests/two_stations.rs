@@ -11,25 +11,11 @@ use carnet_station::forwarding::desired::{Change, Entry, RouteAction, TABLE_MAIN
 use carnet_station::io::{Command, Event, Input, Output};
 use carnet_station::{PersistentState, Station, StationConfig};
 use carnet_wire::icmpv6;
-use carnet_wire::ipv6::{HEADER_LEN, Header, protocol};
+use carnet_wire::ipv6::{Header, protocol};
 use common::{
-    AGENT, CORRESPONDENT, FIRST, HOME, HOST, SECOND, WALL, address, agent_config, interface, router_config,
+    AGENT, CORRESPONDENT, FIRST, HOME, HOST, SECOND, WALL, address, agent_config, data, interface,
+    router_config,
 };
-
-fn data(source: &str, destination: &str) -> Vec<u8> {
-    let header = Header {
-        traffic_class: 0,
-        flow_label: 0,
-        payload_length: 60,
-        next_header: protocol::NO_NEXT_HEADER,
-        hop_limit: 60,
-        source: address(source),
-        destination: address(destination),
-    };
-    let mut packet = header.emit().to_vec();
-    packet.resize(HEADER_LEN + 60, 0x55);
-    packet
-}
 
 /// Two stations and the network between them.
 struct World {

@@ -29,8 +29,8 @@ use nix::poll::{PollFd, PollFlags, ppoll};
 use nix::sched::{CloneFlags, setns};
 use nix::sys::socket::sockopt::{RcvBuf, RcvBufForce, ReceiveTimestampns, SndBuf, SndBufForce};
 use nix::sys::socket::{
-    AddressFamily, ControlMessage, ControlMessageOwned, LinkAddr, MsgFlags, MultiHeaders, SockFlag,
-    SockProtocol, SockType, recvmmsg, sendmmsg, setsockopt, socket,
+    AddressFamily, ControlMessage, LinkAddr, MsgFlags, MultiHeaders, SockFlag, SockProtocol, SockType,
+    recvmmsg, sendmmsg, setsockopt, socket,
 };
 use nix::sys::time::TimeSpec;
 
@@ -349,7 +349,7 @@ impl Io {
     /// Takes what the nodes have sent.
     fn receive(&self, buffers: &mut [Vec<u8>], links: &mut [Link]) -> anyhow::Result<()> {
         // What the kernel's wall clock shows, on the monotonic one.
-        let shift = clock::monotonic() as i64 - clock::realtime() as i64;
+        let shift = clock::wall_to_monotonic();
         // No more than a few batches: frames that are due shall not wait for new ones.
         for _ in 0..4 {
             let mut headers = MultiHeaders::<LinkAddr>::preallocate(BATCH, Some(nix::cmsg_space!(TimeSpec)));
@@ -366,14 +366,7 @@ impl Io {
             let mut count = 0;
             for message in messages {
                 count += 1;
-                let stamp = message.cmsgs().ok().into_iter().flatten().find_map(|c| match c {
-                    ControlMessageOwned::ScmTimestampns(t) => Some(t),
-                    _ => None,
-                });
-                let at = stamp.map_or_else(clock::monotonic, |t| {
-                    let wall = t.tv_sec() * clock::SECOND as i64 + t.tv_nsec();
-                    u64::try_from(wall + shift).unwrap_or(0)
-                });
+                let at = clock::arrival(&message, shift);
                 let end = message.address.and_then(|from| self.ends.get(&from.ifindex()).copied());
                 let frame = message.iovs().next().unwrap_or_default();
                 if let (Some((link, end)), true) = (end, frame.len() >= 14)

@@ -11,8 +11,7 @@ use nix::errno::Errno;
 use nix::sched::{CloneFlags, setns};
 use nix::sys::socket::sockopt::{RcvBuf, RcvBufForce, ReceiveTimestampns};
 use nix::sys::socket::{
-    AddressFamily, ControlMessageOwned, LinkAddr, MsgFlags, SockFlag, SockProtocol, SockType, recvmsg,
-    sendto, setsockopt, socket,
+    AddressFamily, LinkAddr, MsgFlags, SockFlag, SockProtocol, SockType, recvmsg, sendto, setsockopt, socket,
 };
 use nix::sys::time::TimeSpec;
 
@@ -66,7 +65,7 @@ impl Carrier for Veth {
         let mut buffer = [0_u8; LONGEST];
         let mut control = nix::cmsg_space!(TimeSpec);
         // What the kernel's wall clock shows, on the monotonic one.
-        let shift = clock::monotonic() as i64 - clock::realtime() as i64;
+        let shift = clock::wall_to_monotonic();
         for _ in 0..BATCH {
             let mut iov = [IoSliceMut::new(&mut buffer)];
             let message = match recvmsg::<LinkAddr>(
@@ -81,14 +80,7 @@ impl Carrier for Veth {
                 Err(Errno::ENETDOWN | Errno::ENXIO | Errno::ENODEV | Errno::EINTR) => continue,
                 Err(error) => return Err(error).context("the medium cannot receive"),
             };
-            let stamp = message.cmsgs().ok().into_iter().flatten().find_map(|c| match c {
-                ControlMessageOwned::ScmTimestampns(t) => Some(t),
-                _ => None,
-            });
-            let at = stamp.map_or_else(clock::monotonic, |t| {
-                let wall = t.tv_sec() * clock::SECOND as i64 + t.tv_nsec();
-                u64::try_from(wall + shift).unwrap_or(0)
-            });
+            let at = clock::arrival(&message, shift);
             let radio = message.address.and_then(|from| self.radios.get(&from.ifindex()).copied());
             let length = message.bytes;
             if let (Some(radio), true) = (radio, length >= 14) {

@@ -9,6 +9,7 @@ use carnet_mobility::home_agent::{AuthorizedNode, HomeAgentConfig, MultipleCareO
 use carnet_mobility::mobile_router::{MobileRouterConfig, RegistrationMode, UplinkConfig};
 use carnet_mobility::{Authentication, ReplayProtection, SecurityAssociation};
 use carnet_station::{MobileRouterSettings, StationConfig};
+use carnet_wire::ipv6::{HEADER_LEN, Header, protocol};
 
 pub const WALL: WallTime = WallTime::from_unix_nanos(1_800_000_000_000_000_000);
 pub const AGENT: &str = "2001:db8:1::1";
@@ -20,6 +21,22 @@ pub const SECOND: &str = "2001:db8:f2::10";
 
 pub fn address(text: &str) -> Ipv6Addr {
     text.parse().expect("an address")
+}
+
+/// A packet of 60 octets that mean nothing.
+pub fn data(source: &str, destination: &str) -> Vec<u8> {
+    let header = Header {
+        traffic_class: 0,
+        flow_label: 0,
+        payload_length: 60,
+        next_header: protocol::NO_NEXT_HEADER,
+        hop_limit: 60,
+        source: address(source),
+        destination: address(destination),
+    };
+    let mut packet = header.emit().to_vec();
+    packet.resize(HEADER_LEN + 60, 0x55);
+    packet
 }
 
 fn authentication() -> Authentication {
