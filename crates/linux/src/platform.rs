@@ -141,6 +141,9 @@ impl Platform {
         installer.requests.configure_tunnel(index, config.device_mtu, QUEUE)?;
         settings::enable_ipv6(TUNNEL_DEVICE, &mut installer.setting_writes)?;
         installer.requests.bring_up_tunnel(index)?;
+        if let Err(error) = installer.requests.take_at_once(index) {
+            tracing::debug!("{error}: costs nothing but time");
+        }
         let mut platform = Platform {
             tunnel,
             installer,

@@ -65,6 +65,8 @@ impl Header {
     ///
     /// # Errors
     /// [`Error::Truncated`] under 40 octets, [`Error::Value`] when the version is not 6.
+    // Inlined, or each packet waits for the fields to pass through memory in other sizes than they were written.
+    #[inline]
     pub fn parse(packet: &[u8]) -> Result<Header, Error> {
         const WHAT: &str = "IPv6 header";
         let [first, second, third, fourth, _, _, next_header, hop_limit] = array::<8>(packet, 0, WHAT)?;
@@ -86,6 +88,7 @@ impl Header {
     ///
     /// # Errors
     /// Those of [`Header::parse`], and [`Error::Truncated`] when octets of the payload are missing.
+    #[inline]
     pub fn parse_packet(packet: &[u8]) -> Result<(Header, &[u8]), Error> {
         let header = Header::parse(packet)?;
         let payload = slice(packet, HEADER_LEN, usize::from(header.payload_length), "IPv6 payload")?;

@@ -16,6 +16,7 @@ mod links;
 mod monitor;
 mod neighbours;
 mod policy;
+mod queues;
 mod routes;
 mod rules;
 

@@ -19,7 +19,7 @@
 //! Left out: the Tunnel Encapsulation Limit option is understood but not sent (it would cost 8 octets);
 //! nesting is bounded by counting headers instead.
 
-use std::collections::{BTreeMap, HashMap, VecDeque};
+use std::collections::{BTreeMap, VecDeque};
 use std::net::Ipv6Addr;
 use std::time::Duration;
 
@@ -27,6 +27,7 @@ use carnet_base::{DropReason, Endpoint, RateLimiter, Rng, Time};
 use carnet_wire::extension::{SEQUENCE_DESTINATION_LEN, sequence_destination};
 use carnet_wire::icmpv6::{self, ErrorMessage};
 use carnet_wire::ipv6::{HEADER_LEN, Header, MIN_MTU, protocol};
+use foldhash::{HashMap, HashMapExt};
 use ipnet::Ipv6Net;
 
 use super::desired::{Tunnel, TunnelEnd};
@@ -41,6 +42,7 @@ pub use table::Traffic;
 use table::{Binding, Name, Path, Sender};
 
 mod errors;
+mod outer;
 mod table;
 
 /// Tunnel Hop Limit (RFC 2473 6.3, RFC 3963 5.5): 64 on the wire. The kernel, which forwards what comes out of the
@@ -328,27 +330,20 @@ impl Forwarder {
             // RFC 4213 3.2.2: at most 1280 octets inside, so it may be cut.
             return Verdict::Encapsulate { local: ends.0, remote: ends.1, may_fragment: length > mtu };
         };
-        let Some(outer) = self.outer((local, remote), header, length) else {
+        let Some(outer) = outer::header(self.secret, (local, remote), header, length) else {
             return self.drop(TunnelDrop::TooBig);
         };
         mss::clamp(buffer.as_mut_slice(), mtu);
         if !buffer.prepend(&outer.emit()) {
             return self.drop(TunnelDrop::TooBig);
         }
+        path.traffic.sent(length);
         self.counters.encapsulated += 1;
-        self.note_sent(ends, length);
         if length > mtu {
             self.cut(ends, mtu, buffer.as_slice());
             return Verdict::Consumed;
         }
         Verdict::Forward
-    }
-
-    #[inline]
-    fn note_sent(&mut self, ends: Ends, octets: usize) {
-        if let Some(path) = self.paths.get_mut(&ends) {
-            path.traffic.sent(octets);
-        }
     }
 
     /// Sends an outer packet in fragments: RFC 2473 7.1 (b), at most 1280 octets inside.
@@ -425,7 +420,7 @@ impl Forwarder {
             (Endpoint::Ipv6(local), Endpoint::Ipv6(remote)) => (local, remote),
             _ => between,
         };
-        let Some(outer) = self.outer(between, header, length) else { return };
+        let Some(outer) = outer::header(self.secret, between, header, length) else { return };
         let outer = Header { next_header: protocol::DESTINATION_OPTIONS, ..outer };
         let option = sequence_destination(protocol::IPV6, sequence);
         let packet = [&outer.emit()[..], &option, inner].concat();
@@ -453,21 +448,6 @@ impl Forwarder {
         self.drop(TunnelDrop::TooBig)
     }
 
-    /// The outer header of an inner packet of `length` octets; `None` when that is too much for any.
-    #[inline]
-    fn outer(&self, ends: (Ipv6Addr, Ipv6Addr), inner: &Header, length: usize) -> Option<Header> {
-        Some(Header {
-            // RFC 6040 4.1, normal mode: the ECN field is copied; so is the DSCP (RFC 2983 uniform model).
-            traffic_class: inner.traffic_class,
-            flow_label: self.flow_label(inner),
-            payload_length: u16::try_from(length).ok()?,
-            next_header: protocol::IPV6,
-            hop_limit: TUNNEL_HOP_LIMIT,
-            source: ends.0,
-            destination: ends.1,
-        })
-    }
-
     /// Sends an inner packet of this station's own through a tunnel, uncut, whatever the MTU.
     pub fn send(&mut self, ends: Ends, inner: &[u8]) {
         if !self.paths.contains_key(&ends) {
@@ -479,7 +459,7 @@ impl Forwarder {
             return;
         };
         let header = Header::parse(inner).ok();
-        if let Some(outer) = header.and_then(|header| self.outer((local, remote), &header, inner.len())) {
+        if let Some(outer) = header.and_then(|header| outer::header(self.secret, (local, remote), &header, inner.len())) {
             self.outputs.push_back(Caused::Packet([&outer.emit(), inner].concat()));
         }
     }
@@ -575,21 +555,6 @@ impl Forwarder {
                 Arrival::First
             }
         }
-    }
-
-    /// A flow label that spreads inner flows over equal paths (RFC 6438 3): a keyed hash of addresses and label.
-    fn flow_label(&self, inner: &Header) -> u32 {
-        let mut hash = self.secret;
-        let label = u128::from(inner.flow_label);
-        for word in [u128::from(inner.source), u128::from(inner.destination), label] {
-            for half in [word as u64, (word >> 64) as u64] {
-                hash = (hash ^ half).wrapping_mul(0x9e37_79b9_7f4a_7c15);
-                hash ^= hash >> 29;
-            }
-        }
-        hash = hash.wrapping_add(self.secret.rotate_left(32)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        // Zero would mean "not labelled".
-        ((hash >> 44) as u32).max(1)
     }
 
     /// Counts a drop.

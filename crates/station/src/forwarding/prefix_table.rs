@@ -3,9 +3,9 @@
 //! One hash map per prefix length in use, the longest first: with home addresses (/128) and mobile network
 //! prefixes of one or two lengths a look-up costs two or three probes, whatever the number of bindings.
 
-use std::collections::HashMap;
 use std::net::Ipv6Addr;
 
+use foldhash::{HashMap, HashMapExt};
 use ipnet::Ipv6Net;
 
 /// Values by prefix.

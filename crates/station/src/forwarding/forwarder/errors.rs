@@ -8,7 +8,7 @@ use carnet_wire::fragment::{FRAGMENT_HEADER_LEN, FragmentHeader};
 use carnet_wire::icmpv6::ErrorMessage;
 use carnet_wire::ipv6::{HEADER_LEN, Header, MIN_MTU, protocol};
 
-use super::{ErrorOutcome, FORGERY_INTERVAL, Forwarder};
+use super::{ErrorOutcome, FORGERY_INTERVAL, Forwarder, outer};
 
 /// Packet Too Big about one of the last so many packets that were cut is believed.
 const RECENT_IDENTIFICATIONS: u32 = 4096;
@@ -101,6 +101,6 @@ impl Forwarder {
             _ => return None,
         };
         let header = Header::parse(inner).ok()?;
-        (self.flow_label(&header) == outer.flow_label).then_some(Some(inner))
+        (outer::flow_label(self.secret, &header) == outer.flow_label).then_some(Some(inner))
     }
 }
