@@ -5,6 +5,8 @@
 //! One packet socket per watched link hears them, with a filter in the kernel that lets nothing else
 //! through; one further socket sends on any link.
 //!
+//! Where in the kernel the packet sockets listen is a matter of cost ([`Place`]), not of what they hear.
+//!
 //! Left out: ICMPv6 behind extension headers or in fragments, which Neighbor Discovery forbids (RFC 6980)
 //! and errors do not come in.
 
@@ -29,10 +31,31 @@ const BUFFER: usize = HEADER_LEN + 0xffff;
 /// Messages read from one link before the others have their turn.
 const BATCH: usize = 64;
 
+/// Where packets are shown to the sockets, which turn nearly all of them down.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Place {
+    /// Before anything else looks at a packet. When the kernel's own IPv6 takes it, nobody else holds it any more.
+    First,
+    /// Beside the kernel's own IPv6. Each packet of either is a copy of the other's, and its headers are copied once
+    /// more before they are changed, which costs a forwarded packet some 200 ns; but what a program at the ingress
+    /// takes never comes here.
+    BesideIpv6,
+}
+
+impl Place {
+    fn protocol(self) -> libc::c_int {
+        match self {
+            Place::First => libc::ETH_P_ALL,
+            Place::BesideIpv6 => libc::ETH_P_IPV6,
+        }
+    }
+}
+
 /// The links on which ICMPv6 is heard, and the way to send on all.
 #[derive(Debug)]
 pub(crate) struct LinkSockets {
     listeners: Vec<Listener>,
+    place: Place,
     sender: Socket,
     buffer: Vec<u8>,
     pub(crate) received: u64,
@@ -57,7 +80,25 @@ impl LinkSockets {
             .map_err(|e| Error::kernel("open a packet socket", e))?;
         let listeners =
             watched.into_iter().map(|watched| Listener { watched, socket: None, complaint: None }).collect();
-        Ok(LinkSockets { listeners, sender, buffer: vec![0; BUFFER], received: 0, malformed: 0, sent: 0 })
+        Ok(LinkSockets {
+            listeners,
+            place: Place::First,
+            sender,
+            buffer: vec![0; BUFFER],
+            received: 0,
+            malformed: 0,
+            sent: 0,
+        })
+    }
+
+    /// Hears at this place, after the next [`LinkSockets::follow`].
+    pub(crate) fn hear(&mut self, place: Place) {
+        if self.place != place {
+            self.place = place;
+            for listener in &mut self.listeners {
+                listener.socket = None;
+            }
+        }
     }
 
     /// Watches these links from now on; what was watched before and still is keeps its socket.
@@ -81,7 +122,7 @@ impl LinkSockets {
             }
             listener.socket = None;
             let Some(index) = index else { continue };
-            match listen(index, listener.watched.all_multicast) {
+            match listen(index, self.place, listener.watched.all_multicast) {
                 Ok(socket) => {
                     listener.socket = Some((index, socket));
                     listener.complaint = None;
@@ -207,37 +248,46 @@ fn parse(interface: &str, packet: &[u8], peer: Option<[u8; 6]>) -> Option<LinkMe
 
 /// Passes ICMPv6 errors (types 1 to 4) and Neighbor Discovery without Redirect (133 to 136) that came in
 /// for this machine. In a `SOCK_DGRAM` packet socket the packet begins with the IPv6 header.
-fn filter() -> [SockFilter; 12] {
+fn filter() -> [SockFilter; 15] {
     const LOAD_WORD: u16 = (libc::BPF_LD | libc::BPF_W | libc::BPF_ABS) as u16;
     const LOAD_BYTE: u16 = (libc::BPF_LD | libc::BPF_B | libc::BPF_ABS) as u16;
     const EQUAL: u16 = (libc::BPF_JMP | libc::BPF_JEQ | libc::BPF_K) as u16;
+    const ANY_OF: u16 = (libc::BPF_JMP | libc::BPF_JSET | libc::BPF_K) as u16;
     const AT_LEAST: u16 = (libc::BPF_JMP | libc::BPF_JGE | libc::BPF_K) as u16;
     const RETURN: u16 = (libc::BPF_RET | libc::BPF_K) as u16;
+    const PROTOCOL: u32 = (libc::SKF_AD_OFF + libc::SKF_AD_PROTOCOL) as u32;
+    const VLAN: u32 = (libc::SKF_AD_OFF + libc::SKF_AD_VLAN_TAG) as u32;
     const PACKET_TYPE: u32 = (libc::SKF_AD_OFF + libc::SKF_AD_PKTTYPE) as u32;
     [
+        SockFilter::new(LOAD_WORD, 0, 0, PROTOCOL),
+        SockFilter::new(EQUAL, 0, 12, libc::ETH_P_IPV6 as u32),
+        SockFilter::new(LOAD_BYTE, 0, 0, 6),
+        SockFilter::new(EQUAL, 0, 10, u32::from(ICMPV6)),
+        SockFilter::new(LOAD_WORD, 0, 0, VLAN),
+        // Of a VLAN on this link, which is another link.
+        SockFilter::new(ANY_OF, 8, 0, 0xfff),
         SockFilter::new(LOAD_WORD, 0, 0, PACKET_TYPE),
         // PACKET_OTHERHOST (3), as on an interface that somebody has made promiscuous, PACKET_OUTGOING (4).
-        SockFilter::new(AT_LEAST, 9, 0, 3),
-        SockFilter::new(LOAD_BYTE, 0, 0, 6),
-        SockFilter::new(EQUAL, 0, 7, u32::from(ICMPV6)),
+        SockFilter::new(AT_LEAST, 6, 0, 3),
         SockFilter::new(LOAD_BYTE, 0, 0, HEADER_LEN as u32),
-        SockFilter::new(AT_LEAST, 0, 5, 1),
+        SockFilter::new(AT_LEAST, 0, 4, 1),
         SockFilter::new(AT_LEAST, 0, 2, 5),
-        SockFilter::new(AT_LEAST, 0, 3, 133),
-        SockFilter::new(AT_LEAST, 2, 0, 137),
+        SockFilter::new(AT_LEAST, 0, 2, 133),
+        SockFilter::new(AT_LEAST, 1, 0, 137),
         SockFilter::new(RETURN, 0, 0, u32::MAX),
-        SockFilter::new(RETURN, 0, 0, 0),
         SockFilter::new(RETURN, 0, 0, 0),
     ]
 }
 
 /// A socket that hears ICMPv6 on the interface with this index.
-fn listen(index: u32, all_multicast: bool) -> io::Result<AsyncFd<Socket>> {
+fn listen(index: u32, place: Place, all_multicast: bool) -> io::Result<AsyncFd<Socket>> {
     let socket = Socket::new(Domain::PACKET, Type::DGRAM, None)?;
     socket.set_nonblocking(true)?;
     // Before the socket is bound, so that nothing slips past.
     socket.attach_filter(&filter())?;
-    let address = link_address(index, None);
+    // The filter turns them down where the kernel is too old (before 4.20) to spare them the way.
+    let _ = set_packet_option(&socket, libc::PACKET_IGNORE_OUTGOING, &1i32);
+    let address = link_address(index, place.protocol(), None);
     // SAFETY: `address` is a live `sockaddr_ll`, and the length is its own.
     let result = unsafe {
         libc::bind(
@@ -263,26 +313,30 @@ fn hear_all_multicast(socket: &Socket, index: u32) -> io::Result<()> {
         mr_alen: 0,
         mr_address: [0; 8],
     };
-    // SAFETY: `request` is a live `packet_mreq`, and the length is its own.
+    set_packet_option(socket, libc::PACKET_ADD_MEMBERSHIP, &request)
+}
+
+fn set_packet_option<T>(socket: &Socket, name: libc::c_int, value: &T) -> io::Result<()> {
+    // SAFETY: `value` is live, and the length is its own.
     let result = unsafe {
         libc::setsockopt(
             socket.as_raw_fd(),
             libc::SOL_PACKET,
-            libc::PACKET_ADD_MEMBERSHIP,
-            (&raw const request).cast(),
-            size_of::<libc::packet_mreq>() as libc::socklen_t,
+            name,
+            (&raw const *value).cast(),
+            size_of::<T>() as libc::socklen_t,
         )
     };
     if result == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
 }
 
-/// The address of IPv6 packets on the interface with this index, to `peer`.
-fn link_address(index: u32, peer: Option<[u8; 6]>) -> libc::sockaddr_ll {
+/// The address of packets of a protocol (`ETH_P_*`) on the interface with this index, to `peer`.
+fn link_address(index: u32, protocol: libc::c_int, peer: Option<[u8; 6]>) -> libc::sockaddr_ll {
     let mut octets = [0; 8];
     octets[..6].copy_from_slice(&peer.unwrap_or_default());
     libc::sockaddr_ll {
         sll_family: libc::AF_PACKET as libc::c_ushort,
-        sll_protocol: (libc::ETH_P_IPV6 as u16).to_be(),
+        sll_protocol: (protocol as u16).to_be(),
         sll_ifindex: index as libc::c_int,
         sll_hatype: 0,
         sll_pkttype: 0,
@@ -293,7 +347,7 @@ fn link_address(index: u32, peer: Option<[u8; 6]>) -> libc::sockaddr_ll {
 
 /// Receives one packet: its length in `buffer`, and the sender's link-layer address where it has one.
 fn receive(socket: &Socket, buffer: &mut [u8]) -> io::Result<(usize, Option<[u8; 6]>)> {
-    let mut address = link_address(0, None);
+    let mut address = link_address(0, libc::ETH_P_IPV6, None);
     let mut length = size_of::<libc::sockaddr_ll>() as libc::socklen_t;
     // SAFETY: `buffer` is writable for its length, `address` for `length` octets; all outlive the call, and
     // any octets are a valid `sockaddr_ll`.
@@ -313,7 +367,7 @@ fn receive(socket: &Socket, buffer: &mut [u8]) -> io::Result<(usize, Option<[u8;
 }
 
 fn send(socket: &Socket, index: u32, peer: Option<[u8; 6]>, packet: &[u8]) -> io::Result<()> {
-    let address = link_address(index, peer);
+    let address = link_address(index, libc::ETH_P_IPV6, peer);
     // SAFETY: `packet` is readable for its length, `address` is a live `sockaddr_ll` with its own length.
     let sent = unsafe {
         libc::sendto(

@@ -21,7 +21,7 @@ use crate::datagrams::Datagrams;
 use crate::error::{Error, Result};
 use crate::fast_path::{FastPath, FastPathConfig, FastPathCounters, Path, Ports, TunnelEnds, TunnelTraffic};
 use crate::installer::Installer;
-use crate::link_socket::LinkSockets;
+use crate::link_socket::{LinkSockets, Place};
 use crate::netlink::{Dirty, IPV6_MINIMUM_MTU, Monitor, Requests};
 use crate::observer::Observer;
 use crate::tunnel::TunnelIo;
@@ -167,7 +167,7 @@ impl Platform {
         let Installer { tunnel_index, requests, .. } = &mut self.installer;
         let (fast_path, obstacles) = FastPath::open(config, *tunnel_index, requests);
         self.installer.fast_path = fast_path;
-        self.follow_fast_path();
+        self.follow_links();
         obstacles
     }
 
@@ -184,7 +184,7 @@ impl Platform {
     /// The interfaces have other tasks from now on.
     pub fn set_ports(&mut self, ports: Ports) {
         self.installer.fast_path.set_ports(ports);
-        self.follow_fast_path();
+        self.follow_links();
         self.commit();
     }
 
@@ -214,7 +214,7 @@ impl Platform {
         match self.installer.grow_fast_path(config) {
             Ok(false) => {}
             Ok(true) => {
-                self.follow_fast_path();
+                self.follow_links();
                 self.commit();
             }
             Err(why) => give_up(Err(why)),
@@ -226,7 +226,13 @@ impl Platform {
         self.installer.fast_path.counters()
     }
 
-    fn follow_fast_path(&mut self) {
+    /// Lets sockets and fast path follow the links that there are.
+    fn follow_links(&mut self) {
+        self.link_sockets.hear(match self.path() {
+            Path::Bpf | Path::Xdp => Place::BesideIpv6,
+            Path::Kernel | Path::Tun => Place::First,
+        });
+        self.link_sockets.follow(&self.observer.links);
         for complaint in self.installer.fast_path.follow(&self.observer.links) {
             tracing::warn!("{complaint}");
         }
@@ -310,8 +316,7 @@ impl Platform {
         if !self.observer.links.values().any(|link| link.index == self.installer.tunnel_index) {
             return Err(Error::tunnel_gone());
         }
-        self.link_sockets.follow(&self.observer.links);
-        self.follow_fast_path();
+        self.follow_links();
         self.events.extend(self.observer.news());
         self.installer.reconcile(dirty, &self.observer.links, &self.observer.addresses)?;
         self.commit();

@@ -459,7 +459,9 @@ impl Forwarder {
             return;
         };
         let header = Header::parse(inner).ok();
-        if let Some(outer) = header.and_then(|header| outer::header(self.secret, (local, remote), &header, inner.len())) {
+        if let Some(outer) =
+            header.and_then(|header| outer::header(self.secret, (local, remote), &header, inner.len()))
+        {
             self.outputs.push_back(Caused::Packet([&outer.emit(), inner].concat()));
         }
     }

@@ -1,0 +1,25 @@
+//! Queueing disciplines of interfaces.
+
+use netlink_packet_core::{NLM_F_CREATE, NLM_F_REPLACE};
+use netlink_packet_route::RouteNetlinkMessage;
+use netlink_packet_route::tc::{TcAttribute, TcHandle, TcMessage};
+
+use super::Requests;
+use crate::error::Result;
+
+/// `TC_H_ROOT` of linux/pkt_sched.h.
+const ROOT: u32 = 0xffff_ffff;
+
+impl Requests {
+    /// Lets an interface that is up take packets at once: for one that has a queue of its own, where a discipline in
+    /// front of it would never hold a packet, but cost each its lock.
+    pub(crate) fn take_at_once(&mut self, index: u32) -> Result<()> {
+        let mut message = TcMessage::default();
+        message.header.index = i32::try_from(index).unwrap_or_default();
+        message.header.parent = TcHandle::from(ROOT);
+        message.attributes.push(TcAttribute::Kind("noqueue".to_owned()));
+        self.change(RouteNetlinkMessage::NewQueueDiscipline(message), NLM_F_CREATE | NLM_F_REPLACE, || {
+            format!("take the queueing discipline from interface {index}")
+        })
+    }
+}
