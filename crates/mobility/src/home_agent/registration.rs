@@ -173,6 +173,9 @@ pub(super) fn judge(
     if bound.is_some_and(|b| b.mobile_router != request.mobile_router) {
         return reject(Status::TYPE_CHANGE_DISALLOWED, MobilityDrop::Refused);
     }
+    if request.is_out_of_place() {
+        return reject(Status::INVALID_CARE_OF_ADDRESS, MobilityDrop::CareOfAddress);
+    }
     let prefixes = if request.mobile_router { judge_prefixes(config, node, request) } else { Ok(Vec::new()) };
     let lifetime = request.lifetime.min(config.max_lifetime);
     if request.is_multiple() {

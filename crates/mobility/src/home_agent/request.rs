@@ -187,12 +187,19 @@ impl Request {
         self.alternate.unwrap_or(self.source)
     }
 
+    /// Whether it came inside IPv4 or UDP and names an IPv6 care-of address: one that left by IPv6 and that somebody
+    /// plays again from elsewhere. What a node sends inside names an IPv4 one, or none (RFC 5555 4.2).
+    pub fn is_out_of_place(&self) -> bool {
+        self.outer.is_some() && self.alternate.is_some_and(|address| address.to_ipv4_mapped().is_none())
+    }
+
     /// The care-of address that the MAC covers: the one that is being registered, an IPv4 one as IPv4-mapped; of
-    /// several, the first that is named.
+    /// several, the first that is named. By IPv6 nobody registers what an IPv4 Care-of Address option names, so it does
+    /// not count there: else that message would be good in a packet from any IPv6 address.
     pub fn signed_address(&self) -> Ipv6Addr {
         let named = self.identifiers.iter().find_map(|identifier| identifier.care_of_address);
-        let plain = self.alternate.map(IpAddr::V6).or(self.ipv4_care_of_address.map(IpAddr::V4));
-        match named.or(plain) {
+        let ipv4 = self.ipv4_care_of_address.filter(|_| self.outer.is_some());
+        match named.or(self.alternate.map(IpAddr::V6)).or(ipv4.map(IpAddr::V4)) {
             Some(IpAddr::V6(address)) => address,
             Some(IpAddr::V4(address)) => address.to_ipv6_mapped(),
             None => self.source,

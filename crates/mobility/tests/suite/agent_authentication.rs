@@ -96,6 +96,34 @@ fn a_message_moved_to_another_source_is_answered_146() {
     assert!(agent.binding().is_none());
 }
 
+/// The same between the families: the MAC covers the address that a message names, so that is the one that counts.
+/// One that names an IPv6 care-of address does not bind the node to whoever plays it again inside UDP,
+#[test]
+fn a_message_moved_into_udp_binds_nobody() {
+    let mut agent = Agent::new(authenticated());
+    let genuine = Update::explicit(1).alternate(CARE_OF).signed();
+    let packet = genuine.clone().inside().around(&mut genuine.header());
+    let answers = agent.receive_inside("udp:10.0.0.1:4191", "udp:198.51.100.66:4191", &packet);
+    assert_eq!(answers[0].status(), 174);
+    assert!(agent.binding().is_none());
+    // The genuine one is not too late.
+    agent.accept(&genuine);
+}
+
+/// and one that names an IPv4 care-of address does not bind it to whoever plays it again outside of UDP.
+#[test]
+fn a_message_moved_out_of_udp_binds_nobody() {
+    let mut agent = Agent::new(authenticated());
+    let option = MobilityOption::Ipv4CareOfAddress("192.0.2.77".parse().expect("an IPv4 address"));
+    let genuine = Update::explicit(1).inside().with(option).signed();
+    let stolen = Update { source: addr(OTHER_CARE_OF), home_address: Some(addr(HOME)), ..genuine.clone() };
+    let answers = agent.receive(&stolen.around(&mut genuine.header()));
+    assert_eq!(answers[0].status(), 146);
+    assert!(agent.binding().is_none());
+    let answers = agent.receive_inside("udp:10.0.0.1:4191", "udp:192.0.2.77:4191", &genuine.packet());
+    assert_eq!(answers[0].status(), 0);
+}
+
 /// RFC 4285 5: without the option, or with an SPI that is nobody's, "silently discard".
 #[test]
 fn without_authentication_there_is_silence() {
