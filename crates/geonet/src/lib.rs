@@ -29,9 +29,10 @@
 //!   neighbours that are gone.
 //! * *Old against new*: [`mib::UnknownSender`] is the one place where V1.2.1 and V1.4.1 are incompatible in
 //!   behaviour.
-//! * *Extensions*, all off by default: perimeter recovery ([`forwarding::perimeter`]), adaptive and
-//!   load-aware beacons ([`mib::BeaconInterval`]), beacons over several hops, piggybacking, a shorter life
-//!   for neighbours, next hops that are held.
+//! * *Extensions*, all off by default: perimeter recovery ([`forwarding::perimeter`]), motion prediction
+//!   ([`forwarding::predictive`]), adaptive and load-aware beacons ([`mib::BeaconInterval`]) that heed the speed of
+//!   the neighbours, say how long they count and come early when the station turns, beacons over several hops,
+//!   piggybacking, a shorter life for neighbours, next hops that are held.
 //!
 //! [`ipv6_adaptation`] is a layer above it with a state of its own: IPv6 over GeoNetworking (EN 302 636-6-1).
 //!

@@ -51,6 +51,8 @@ pub struct Entry {
     heard: Time,
     /// Until when it counts as a neighbour; [`Time::ZERO`] if it does not.
     neighbour_until: Time,
+    /// Until when its last beacon counts, where that is said.
+    pub(crate) believed_until: Time,
     /// PDR (B.2).
     pub(crate) rate: PacketRate,
     pub(crate) duplicates: DuplicatePacketList,
@@ -290,6 +292,7 @@ impl LocationTable {
             expires: now + mib.lifetime_location_entry,
             heard: now,
             neighbour_until: Time::ZERO,
+            believed_until: Time::MAX,
             rate: PacketRate::default(),
             duplicates: DuplicatePacketList::default(),
             previous: NONE,

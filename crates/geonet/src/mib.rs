@@ -99,6 +99,13 @@ impl BeaconInterval {
     };
 }
 
+/// Next hops by where neighbours are by now; a carnet extension, see `forwarding::predictive`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Prediction {
+    /// How long the link to a next hop has to last still, as far as positions and speeds tell.
+    pub link_lifetime: Duration,
+}
+
 /// Beacons over several hops, to spare the Location Service; a carnet extension.
 ///
 /// Every `every`-th beacon goes out as a topologically scoped broadcast without payload, which any station
@@ -140,6 +147,15 @@ pub struct Mib {
     pub beacon_max_jitter: Duration,
     /// Fixed or adaptive beacons.
     pub beacon_interval: BeaconInterval,
+    /// With adaptive beacons: the speed that counts is that of the fastest neighbour where this station is slower.
+    /// How long two stations stay in range is a matter of both. Not in the standard.
+    pub beacon_company_speed: bool,
+    /// A beacon goes at once when this station no longer is where its last one leads, by so many metres: when it
+    /// turns or brakes. Not in the standard.
+    pub beacon_deviation: Option<f64>,
+    /// Beacons say by their lifetime (LT) how long to believe them: so many intervals. A neighbour of which no beacon
+    /// came for that long is none any more. Not in the standard, whose beacons have a lifetime without meaning.
+    pub beacon_lifetime: Option<u32>,
     /// Beacons over several hops.
     pub multi_hop_beacons: Option<MultiHopBeacons>,
     /// Whether any broadcast of an own packet counts as a beacon, and a packet that comes from its source
@@ -170,6 +186,8 @@ pub struct Mib {
     pub unknown_sender: UnknownSender,
     /// Around voids, or not.
     pub recovery: Recovery,
+    /// By where neighbours are, or by where they were.
+    pub prediction: Option<Prediction>,
     /// How long a next hop is kept although a better one appeared, so that packets of a flow do not overtake
     /// each other; zero takes the best one each time. Not in the standard.
     pub next_hop_hold: Duration,
@@ -195,6 +213,16 @@ pub struct Mib {
     pub max_other_stations: usize,
 }
 
+impl Mib {
+    /// The least time between two beacons, whatever asks for the second one.
+    pub(crate) fn shortest_beacon_interval(&self) -> Duration {
+        match self.beacon_interval {
+            BeaconInterval::Fixed => self.beacon_retransmit_timer,
+            BeaconInterval::Adaptive { shortest, .. } => shortest,
+        }
+    }
+}
+
 impl Default for Mib {
     fn default() -> Self {
         Mib {
@@ -210,6 +238,9 @@ impl Default for Mib {
             beacon_retransmit_timer: Duration::from_secs(3),
             beacon_max_jitter: Duration::from_millis(750),
             beacon_interval: BeaconInterval::Fixed,
+            beacon_company_speed: false,
+            beacon_deviation: None,
+            beacon_lifetime: None,
             multi_hop_beacons: None,
             piggyback: false,
             default_hop_limit: 10,
@@ -224,6 +255,7 @@ impl Default for Mib {
             area_forwarding: AreaForwarding::default(),
             unknown_sender: UnknownSender::default(),
             recovery: Recovery::None,
+            prediction: None,
             next_hop_hold: Duration::ZERO,
             cbf_min_time: Duration::from_millis(1),
             cbf_max_time: Duration::from_millis(100),

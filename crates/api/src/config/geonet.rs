@@ -197,6 +197,9 @@ pub struct Forwarding {
     pub area: AreaForwarding,
     /// Where greedy forwarding finds nobody nearer.
     pub recovery: Recovery,
+    /// How long the link to a next hop has to last by where both are and how they move; `None` looks at where they
+    /// were, as the standard has it.
+    pub link_lifetime: Option<Duration>,
 }
 
 /// `geonet.forwarding.unicast` (`itsGnNonAreaForwardingAlgorithm`).
@@ -246,6 +249,12 @@ pub enum Planarisation {
 pub struct Beacon {
     /// How often.
     pub interval: BeaconInterval,
+    /// Whether the speed of the fastest neighbour counts where it is higher.
+    pub company_speed: bool,
+    /// Metres by which others may be wrong about where the station is before it sends a beacon at once.
+    pub deviation_m: Option<u16>,
+    /// Intervals for which a beacon counts; `None` where beacons do not say.
+    pub lifetime: Option<u8>,
     /// Whether any own broadcast counts as a beacon.
     pub piggyback: bool,
     /// Beacons that go further than one hop.

@@ -222,6 +222,7 @@ pub(super) const FORWARDING: Section = Section {
         key("area", "\"simple\", \"cbf\" or \"advanced\"", "\"cbf\""),
         key("recovery", "\"none\" or \"gpsr\"", "\"none\""),
         key("planarisation", "\"gabriel\" or \"rng\"", "\"gabriel\""),
+        key("link_lifetime", "duration", "none"),
     ],
     later: &[],
 };
@@ -238,6 +239,9 @@ pub(super) const BEACON: Section = Section {
         key("shortest", "duration", "\"100ms\""),
         key("longest", "duration", "\"2s\""),
         key("load_limit", "integer, 0 to 100000", "500"),
+        key("company_speed", "boolean", "false"),
+        key("deviation", "length", "none"),
+        key("lifetime", "integer, 1 to 63", "none"),
         key("piggyback", "boolean", "false"),
         key("hops", "integer, 1 to 255", "1"),
         key("every", "integer, 1 to 10000", "1"),

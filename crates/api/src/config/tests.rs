@@ -247,12 +247,16 @@ fn every_key_arrives() {
                 unicast: UnicastForwarding::ContentionBased,
                 area: AreaForwarding::Advanced,
                 recovery: Recovery::Gpsr(Planarisation::RelativeNeighbourhood),
+                link_lifetime: None,
             },
             beacon: Beacon {
                 interval: BeaconInterval::Fixed {
                     interval: Duration::from_secs(3),
                     jitter: Duration::from_millis(500),
                 },
+                company_speed: false,
+                deviation_m: None,
+                lifetime: None,
                 piggyback: true,
                 multi_hop: Some(MultiHopBeacons { hops: 3, every: 5 }),
             },

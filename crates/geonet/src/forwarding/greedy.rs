@@ -50,9 +50,7 @@ impl NextHopCache {
         hold: Duration,
     ) -> Option<Slot> {
         let destination = metric.destination;
-        let line = (destination.latitude as u32).wrapping_mul(0x9e37_79b9)
-            ^ (destination.longitude as u32).wrapping_mul(0x85eb_ca6b);
-        let line = &mut self.lines[(line >> 24) as usize % CACHED];
+        let line = &mut self.lines[Self::line(destination)];
         if let Some(cached) = line.as_ref().filter(|cached| cached.destination == destination) {
             if cached.generation == table.generation() && cached.ego == ego {
                 self.hits += 1;
@@ -70,6 +68,28 @@ impl NextHopCache {
         let next_hop = table.index().nearest(metric, metric.squared(ego)).map(|(slot, _)| slot);
         *line = Some(Cached { destination, generation: table.generation(), ego, next_hop, chosen: now });
         next_hop
+    }
+
+    /// The next hop that was chosen last for a destination, if that is not longer ago than `hold`; whether it still
+    /// is one is the caller's business. For [`super::predictive`].
+    pub fn held(&self, now: Time, destination: Position, hold: Duration) -> Option<Slot> {
+        let cached = self.lines[Self::line(destination)].as_ref()?;
+        let held = cached.destination == destination && now.saturating_since(cached.chosen) < hold;
+        cached.next_hop.filter(|_| held)
+    }
+
+    /// Remembers a next hop for [`Self::held`].
+    pub fn hold(&mut self, now: Time, destination: Position, slot: Slot) {
+        // No generation: it is valid for nobody else.
+        let (generation, ego, next_hop) = (u64::MAX, destination, Some(slot));
+        self.lines[Self::line(destination)] =
+            Some(Cached { destination, generation, ego, next_hop, chosen: now });
+    }
+
+    fn line(destination: Position) -> usize {
+        let mixed = (destination.latitude as u32).wrapping_mul(0x9e37_79b9)
+            ^ (destination.longitude as u32).wrapping_mul(0x85eb_ca6b);
+        (mixed >> 24) as usize % CACHED
     }
 
     /// How many searches the cache has saved.

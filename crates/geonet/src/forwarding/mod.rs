@@ -3,6 +3,7 @@
 //! * [`greedy`]: to the neighbour nearest to the destination (E.2), with a cache of next hops.
 //! * [`contention_based`]: timers and the buffer of packets in contention (E.3, F.3).
 //! * [`advanced`]: the sector of F.4.
+//! * [`predictive`]: greedy among neighbours that are still there, a carnet extension.
 //! * [`perimeter`]: around voids, a carnet extension.
 //!
 //! Here: where a packet is going, and which algorithm is in charge of it (annex D).
@@ -11,6 +12,7 @@ pub mod advanced;
 pub mod contention_based;
 pub mod greedy;
 pub mod perimeter;
+pub mod predictive;
 
 use carnet_wire::geonet::{GeoArea, LongPositionVector};
 

@@ -13,8 +13,8 @@
 use carnet_base::Time;
 use carnet_wire::geonet::{ExtendedHeader, Packet};
 
-use super::Router;
 use super::forward::Origin;
+use super::{Router, UNREACHED};
 use crate::buffers::{Meta, Waiting};
 use crate::forwarding::Target;
 use crate::geodesy::{self, Metric, Position};
@@ -27,6 +27,12 @@ impl Router {
     pub fn handle_link_failure(&mut self, now: Time, neighbour: MacAddress) {
         if let Some(slot) = self.table.find(now, mac_key(neighbour)) {
             self.table.demote(now, &self.mib, slot);
+        }
+        if self.mib.prediction.is_some() {
+            if self.unreached.len() >= UNREACHED {
+                self.unreached.pop_front();
+            }
+            self.unreached.push_back((mac_key(neighbour), now));
         }
     }
 

@@ -7,14 +7,15 @@ use carnet_wire::geonet::{
 };
 
 use super::receive::Received;
-use super::{Router, Timer, WALKS};
+use super::{Router, Timer, UNREACHED_FOR, WALKS};
 use crate::buffers::{Meta, Waiting};
 use crate::forwarding::perimeter::{NEXT_HEADER, RecoveryHeader, Walk, planar_neighbours};
+use crate::forwarding::predictive::View;
 use crate::forwarding::{Selection, Target, contention_based, select};
 use crate::geodesy::{Metric, Position};
 use crate::io::{Event, Output, Transmission};
-use crate::location_table::{Learnt, Slot, mac_key, mid_key};
-use crate::mib::{AreaForwarding, NonAreaForwarding, Planarisation, Recovery};
+use crate::location_table::{Entry, Learnt, Slot, mac_key, mid_key};
+use crate::mib::{AreaForwarding, NonAreaForwarding, Planarisation, Prediction, Recovery};
 use crate::{BROADCAST, GeonetDrop, MacAddress};
 
 /// Whence a packet comes to be forwarded.
@@ -162,7 +163,7 @@ impl Router {
                     let mut frame = self.buffer();
                     frame.extend_from_slice(&packet.frame);
                     let now_sent = Waiting { frame, meta: packet.meta };
-                    self.transmit(self.neighbour_mac(next), now_sent);
+                    self.transmit(next, now_sent);
                 }
                 self.contend(now, packet, received, true, self.mib.cbf_max_time);
             }
@@ -183,7 +184,7 @@ impl Router {
             return self.non_area_contention(now, packet, origin);
         }
         if let Some(next) = self.greedy(now, &packet.meta.target) {
-            self.transmit(self.neighbour_mac(next), packet);
+            self.transmit(next, packet);
             return Ok(());
         }
         if let Recovery::Perimeter(planarisation) = self.mib.recovery
@@ -201,15 +202,58 @@ impl Router {
     }
 
     /// E.2, and the destination itself where it is a neighbour.
-    fn greedy(&mut self, now: Time, target: &Target) -> Option<Slot> {
+    fn greedy(&mut self, now: Time, target: &Target) -> Option<MacAddress> {
+        if let Some(prediction) = self.mib.prediction {
+            return self.greedy_ahead(now, target, prediction);
+        }
         if let Target::Station { mid, .. } = target
             && let Some(slot) = self.table.find(now, *mid)
             && self.table.entry(slot).is_neighbour()
         {
-            return Some(slot);
+            return Some(self.neighbour_mac(slot));
         }
         let ego = self.place();
-        self.next_hops.next_hop(now, &self.table, target.metric()?, ego, self.mib.next_hop_hold)
+        let hold = self.mib.next_hop_hold;
+        let next = self.next_hops.next_hop(now, &self.table, target.metric()?, ego, hold)?;
+        Some(self.neighbour_mac(next))
+    }
+
+    /// The same by where stations are now.
+    fn greedy_ahead(&mut self, now: Time, target: &Target, prediction: Prediction) -> Option<MacAddress> {
+        let range = self.mib.max_communication_range;
+        let view = View::new(now, self.position?, range, prediction.link_lifetime);
+        let reached = |mid: u64, heard: Time| {
+            let failed = |&(other, when): &(u64, Time)| {
+                other == mid && when >= heard && now.saturating_since(when) < UNREACHED_FOR
+            };
+            !self.unreached.iter().any(failed)
+        };
+        if let Target::Station { mid, metric } = target {
+            let (within, heard) = match self.table.find(now, *mid).map(|slot| self.table.entry(slot)) {
+                Some(entry) if entry.is_neighbour() => (view.reaches(entry), entry.heard()),
+                Some(entry) => (view.reaches(entry), Time::ZERO),
+                None => (view.reaches_place(metric.destination), Time::ZERO),
+            };
+            if within && reached(*mid, heard) {
+                let [_, _, mac @ ..] = mid.to_be_bytes();
+                return Some(mac);
+            }
+        }
+        let metric = target.metric()?;
+        let accepted = |entry: &Entry| reached(mid_key(entry.address()), entry.heard());
+        let held = self.next_hops.held(now, metric.destination, self.mib.next_hop_hold).filter(|&slot| {
+            let entry = self.table.entry(slot);
+            self.table.index().position(slot).is_some() && view.advances(metric, entry) && accepted(entry)
+        });
+        let next = match held {
+            Some(slot) => slot,
+            None => {
+                let chosen = view.next_hop(&self.table, metric, accepted)?;
+                self.next_hops.hold(now, metric.destination, chosen);
+                chosen
+            }
+        };
+        Some(self.neighbour_mac(next))
     }
 
     /// E.3

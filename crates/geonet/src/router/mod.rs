@@ -38,6 +38,9 @@ const OWN_POSITIONS: usize = 1024;
 const WALKS: usize = 256;
 /// After a few conflicts, the address changes no more often than this.
 const CONFLICT_INTERVAL: Duration = Duration::from_secs(10);
+/// Stations that could not be reached, and how long that counts.
+const UNREACHED: usize = 64;
+const UNREACHED_FOR: Duration = Duration::from_secs(1);
 /// Packets that may be repeated at a time.
 const MAX_REPETITIONS: usize = 64;
 
@@ -49,6 +52,8 @@ enum Timer {
     Search(u64),
     Contention(Identity),
     Repeat(u32),
+    /// The last beacon of a neighbour counts no longer.
+    Silence,
 }
 
 /// How often what happened.
@@ -129,11 +134,18 @@ pub struct Router {
     first_position: Option<Timestamp>,
     /// The planar subgraph and what it was made from: neighbours and own position.
     planar: Option<(u64, Position, Vec<Slot>)>,
+    /// Stations that the link could not reach lately, and when; only with prediction, which also sends to stations
+    /// that are no neighbours.
+    unreached: VecDeque<(u64, Time)>,
     /// Packets seen in perimeter mode: source, SN, RHL.
     walks: VecDeque<(u64, u16, u8)>,
     /// Changes of address: a station that is out for it shall not have us change with every frame.
     conflicts: RateLimiter,
     last_beacon: Time,
+    /// The speed of the fastest neighbour, and when it was heard.
+    fastest: (Time, i16),
+    /// EPV in the last beacon, and when that was.
+    told: Option<(Time, LongPositionVector)>,
     beacons_sent: u32,
     timers: TimerTable<Timer>,
     /// The timer of the location table runs.
@@ -163,9 +175,12 @@ impl Router {
             own_positions: VecDeque::with_capacity(OWN_POSITIONS),
             first_position: None,
             planar: None,
+            unreached: VecDeque::new(),
             walks: VecDeque::with_capacity(WALKS),
             conflicts: RateLimiter::new(3, CONFLICT_INTERVAL),
             last_beacon: Time::ZERO,
+            fastest: (Time::ZERO, 0),
+            told: None,
             beacons_sent: 0,
             timers: TimerTable::new(),
             table_timer: false,

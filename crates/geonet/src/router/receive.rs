@@ -175,6 +175,9 @@ impl Router {
             self.deliver(received);
         }
         let learnt = learnt?;
+        self.note_speed(now, &source);
+        let said = if deliver { None } else { Some(received.packet.basic.lifetime) };
+        self.believe(now, learnt.slot, said);
         let (octets, beta) = (received.frame.packet.len(), self.mib.packet_data_rate_beta);
         self.table.entry_mut(learnt.slot).rate.count(now, octets, beta);
         self.learnt(now, learnt, &source);

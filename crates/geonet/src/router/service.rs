@@ -1,5 +1,7 @@
 //! What is due at some time: beacons (10.2.3), the Location Service (10.2.4), lifetimes.
 
+use std::time::Duration;
+
 use carnet_base::Time;
 use carnet_wire::geonet::{
     CommonNextHeader, ExtendedHeader, GnAddress, Lifetime, LongPositionVector, set_destination,
@@ -10,10 +12,16 @@ use super::source::Own;
 use super::{Router, Timer};
 use crate::buffers::{PacketBuffer, Waiting};
 use crate::forwarding::Target;
+use crate::forwarding::predictive::View;
 use crate::geodesy::Position;
 use crate::io::Event;
 use crate::location_table::{Slot, mid_key};
 use crate::{BROADCAST, GeonetDrop, beacon};
+
+/// How long a fast neighbour counts for the beacon interval without being heard.
+const FASTEST_FOR: Duration = Duration::from_secs(2);
+/// The shortest time for which a beacon is believed: a unit of the field, and a lost beacon.
+const SHORTEST_BELIEF: Duration = Duration::from_millis(200);
 
 /// A station whose position is sought, and the packets that wait for it (LS packet buffer, 8.4).
 #[derive(Debug)]
@@ -40,6 +48,7 @@ impl Router {
                 Timer::Search(mid) => self.search_again(now, mid),
                 Timer::Contention(identity) => self.contention_over(now, identity),
                 Timer::Repeat(number) => self.repetition_due(now, number),
+                Timer::Silence => self.silence(now),
             }
         }
     }
@@ -95,10 +104,42 @@ impl Router {
 
     // Beacons.
 
+    /// The speed by which the beacon interval goes, 0.01 m/s.
+    fn beacon_speed(&self) -> i16 {
+        let own = self.position.map_or(0, |pv| pv.speed);
+        if self.mib.beacon_company_speed && own.unsigned_abs() < self.fastest.1.unsigned_abs() {
+            return self.fastest.1;
+        }
+        own
+    }
+
+    /// Notes how fast a neighbour is: the fastest one counts until nobody as fast was heard for a while.
+    pub(super) fn note_speed(&mut self, now: Time, neighbour: &LongPositionVector) {
+        let outdated = now.saturating_since(self.fastest.0) > FASTEST_FOR;
+        if outdated || neighbour.speed.unsigned_abs() >= self.fastest.1.unsigned_abs() {
+            let faster = neighbour.speed.unsigned_abs() > self.fastest.1.unsigned_abs();
+            self.fastest = (now, neighbour.speed);
+            if faster && self.position.is_some() {
+                self.plan_beacon(now, false);
+            }
+        }
+    }
+
+    /// Whether neighbours that lead the last beacon on are wrong about where this station is.
+    fn has_deviated(&self, now: Time) -> bool {
+        let (Some(limit), Some((when, told)), Some(vector)) =
+            (self.mib.beacon_deviation, self.told, self.position)
+        else {
+            return false;
+        };
+        let view = View::new(now, vector, limit, Duration::ZERO);
+        !view.keeps(&told, now.saturating_since(when))
+    }
+
     /// Sets the beacon timer after a new position: the first beacon comes at a random moment, a faster
     /// station must not wait for what it planned when it was slow.
     pub(super) fn plan_beacon(&mut self, now: Time, first: bool) {
-        let speed = self.position.map_or(0, |pv| pv.speed);
+        let speed = self.beacon_speed();
         if first {
             let (interval, jitter) = beacon::interval(&self.mib, speed, self.table.neighbours());
             let wait = self.rng.duration(std::time::Duration::ZERO, jitter.min(interval));
@@ -107,7 +148,10 @@ impl Router {
             return;
         }
         let (least, jitter) = beacon::interval(&self.mib, speed, self.table.neighbours());
-        let latest = self.last_beacon + least + jitter;
+        let mut latest = self.last_beacon + least + jitter;
+        if self.has_deviated(now) {
+            latest = latest.min(self.last_beacon + self.mib.shortest_beacon_interval());
+        }
         if self.timers.get(Timer::Beacon).is_some_and(|planned| planned > latest) {
             self.timers.set(Timer::Beacon, latest.max(now));
         }
@@ -115,9 +159,10 @@ impl Router {
 
     /// Something was sent that tells neighbours what a beacon would.
     pub(super) fn beacon_spared(&mut self, now: Time) {
-        let speed = self.position.map_or(0, |pv| pv.speed);
+        let speed = self.beacon_speed();
         let wait = beacon::next(&self.mib, speed, self.table.neighbours(), &mut self.rng);
         self.last_beacon = now;
+        self.told = self.position.map(|vector| (now, vector));
         self.timers.set(Timer::Beacon, now + wait);
     }
 
@@ -135,16 +180,58 @@ impl Router {
         };
         if far.is_some() {
             // Only a beacon proper makes neighbours, so it is sent as well.
-            let own = self.own(1);
+            let own = Own { lifetime: self.beacon_lifetime(), ..self.own(1) };
             let beacon = self.compose_with(now, own, Target::Everybody, ExtendedHeader::Beacon { source });
             self.counters.beacons += 1;
             self.transmit(BROADCAST, beacon);
         }
-        let own = self.own(hop_limit);
+        let mut own = self.own(hop_limit);
+        if far.is_none() {
+            own.lifetime = self.beacon_lifetime();
+        }
         let packet = self.compose_with(now, own, Target::Everybody, extended);
         self.counters.beacons += 1;
         self.transmit(BROADCAST, packet);
         Ok(())
+    }
+
+    /// LT of a beacon: how long to believe it, where that is said.
+    fn beacon_lifetime(&self) -> Lifetime {
+        let Some(intervals) = self.mib.beacon_lifetime else {
+            return Lifetime::from_duration(self.mib.default_packet_lifetime);
+        };
+        let (least, jitter) = beacon::interval(&self.mib, self.beacon_speed(), self.table.neighbours());
+        // Not rounded down to nothing.
+        Lifetime::from_duration(((least + jitter) * intervals).max(SHORTEST_BELIEF))
+    }
+
+    /// Takes a beacon's word for how long it counts; what else makes neighbours does not say.
+    pub(super) fn believe(&mut self, now: Time, neighbour: Slot, said: Option<Lifetime>) {
+        if self.mib.beacon_lifetime.is_none() {
+            return;
+        }
+        let until = said.map_or(Time::MAX, |lifetime| now + lifetime.duration());
+        self.table.entry_mut(neighbour).believed_until = until;
+        if until < Time::MAX && self.timers.get(Timer::Silence).is_none_or(|planned| planned > until) {
+            self.timers.set(Timer::Silence, until);
+        }
+    }
+
+    /// Of some neighbours no beacon came for as long as the last one counted. One timer serves all of them: it
+    /// mostly runs out for a neighbour that has been heard since, and then looks for the next one.
+    fn silence(&mut self, now: Time) {
+        let neighbours = self.table.iter().filter(|(_, entry)| entry.is_neighbour());
+        let silent: Vec<Slot> =
+            neighbours.filter(|(_, entry)| entry.believed_until <= now).map(|(slot, _)| slot).collect();
+        for slot in silent {
+            self.table.demote(now, &self.mib, slot);
+        }
+        let neighbours = self.table.iter().filter(|(_, entry)| entry.is_neighbour());
+        if let Some(next) = neighbours.map(|(_, entry)| entry.believed_until).min()
+            && next < Time::MAX
+        {
+            self.timers.set(Timer::Silence, next);
+        }
     }
 
     /// What the router's own packets have in common.

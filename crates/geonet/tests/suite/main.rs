@@ -10,6 +10,7 @@ mod craft;
 mod host;
 
 mod address;
+mod ahead;
 mod areas;
 mod beaconing;
 mod broadcast;

@@ -116,6 +116,9 @@ impl GeonetDraft {
                         interval: DEFAULT_INTERVAL,
                         jitter: DEFAULT_INTERVAL / 4,
                     },
+                    company_speed: false,
+                    deviation_m: None,
+                    lifetime: None,
                     piggyback: false,
                     multi_hop: None,
                 }),
@@ -309,7 +312,11 @@ fn read_forwarding(table: &Table<'_>) -> Option<Forwarding> {
     }
     let planarisation = planarisation?;
     let recovery = if gpsr? { Recovery::Gpsr(planarisation) } else { Recovery::None };
-    Some(Forwarding { unicast: unicast?, area: area?, recovery })
+    let link_lifetime = match table.get("link_lifetime") {
+        Some(value) => value.parse(common::DURATION, values::link_lifetime).map(|span| Some(span.value)),
+        None => Some(None),
+    };
+    Some(Forwarding { unicast: unicast?, area: area?, recovery, link_lifetime: link_lifetime? })
 }
 
 fn read_beacon(table: &Table<'_>) -> Option<Beacon> {
@@ -330,12 +337,25 @@ fn read_beacon(table: &Table<'_>) -> Option<Beacon> {
     let hops = integer(table, "hops", 1, 255, 1);
     let every = integer(table, "every", 1, 10_000, 1);
 
+    let company_speed = match table.get("company_speed") {
+        Some(value) => value.boolean(),
+        None => Some(false),
+    };
+    let deviation_m = match table.get("deviation") {
+        Some(value) => value.parse(values::LENGTH, values::length).map(|length| Some(length.value)),
+        None => Some(None),
+    };
+    let lifetime = match table.get("lifetime") {
+        Some(value) => value.integer(1, 63).map(|intervals| u8::try_from(intervals.value).ok()),
+        None => Some(None),
+    };
+
     let (others, what) = match adaptive {
         Some(true) => {
             (&["interval", "jitter"][..], "goes with a fixed interval only, expected adaptive = false")
         }
         Some(false) => (
-            &["beacons_in_range", "shortest", "longest", "load_limit"][..],
+            &["beacons_in_range", "shortest", "longest", "load_limit", "company_speed", "deviation"][..],
             "goes with adaptive beacons only, expected adaptive = true beside it",
         ),
         None => (&[][..], ""),
@@ -363,7 +383,14 @@ fn read_beacon(table: &Table<'_>) -> Option<Beacon> {
     };
     let hops = u8::try_from(hops?).ok()?;
     let multi_hop = MultiHopBeacons { hops, every: every? };
-    Some(Beacon { interval, piggyback: piggyback?, multi_hop: (hops > 1).then_some(multi_hop) })
+    Some(Beacon {
+        interval,
+        company_speed: company_speed?,
+        deviation_m: deviation_m?,
+        lifetime: lifetime?,
+        piggyback: piggyback?,
+        multi_hop: (hops > 1).then_some(multi_hop),
+    })
 }
 
 /// One of a few words, or the default.

@@ -49,12 +49,16 @@ fn a_station_may_do_geonetworking_alone() {
                 unicast: UnicastForwarding::Greedy,
                 area: AreaForwarding::ContentionBased,
                 recovery: Recovery::None,
+                link_lifetime: None,
             },
             beacon: Beacon {
                 interval: BeaconInterval::Fixed {
                     interval: Duration::from_secs(3),
                     jitter: Duration::from_millis(750),
                 },
+                company_speed: false,
+                deviation_m: None,
+                lifetime: None,
                 piggyback: false,
                 multi_hop: None,
             },
@@ -264,6 +268,29 @@ fn keys_and_values() {
             ],
         ),
     ]);
+}
+
+#[test]
+fn motion_ahead() {
+    let all = geonet(&format!(
+        "{SMALL}forwarding = {{ link_lifetime = '200ms' }}\n\
+         beacon = {{ adaptive = true, company_speed = true, deviation = '5m', lifetime = 4 }}\n"
+    ));
+    assert_eq!(all.forwarding.link_lifetime, Some(Duration::from_millis(200)));
+    assert_eq!(
+        (all.beacon.company_speed, all.beacon.deviation_m, all.beacon.lifetime),
+        (true, Some(5), Some(4))
+    );
+    assert_eq!(
+        refused("forwarding = { link_lifetime = '11s' }\n"),
+        ["c.toml:7:32: `geonet.forwarding.link_lifetime`: \"11s\" is too long, expected 10s at most"]
+    );
+    assert_eq!(
+        refused("beacon = { deviation = '5m' }\n"),
+        [
+            "c.toml:7:24: `geonet.beacon.deviation`: goes with adaptive beacons only, expected adaptive = true beside it"
+        ]
+    );
 }
 
 #[test]

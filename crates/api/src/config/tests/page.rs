@@ -93,7 +93,7 @@ fn the_defaults_of_the_page_are_the_defaults() {
             }
             let full = match key.name {
                 // These are of the other kind of beacons.
-                "beacons_in_range" | "shortest" | "longest" | "load_limit" => {
+                "beacons_in_range" | "shortest" | "longest" | "load_limit" | "company_speed" => {
                     FULL.replace("interval = \"3s\"\njitter = \"500ms\"", "adaptive = true")
                 }
                 "recovery" => FULL.replace("planarisation = \"rng\"\n", ""),

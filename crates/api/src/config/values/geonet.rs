@@ -52,6 +52,15 @@ pub(in crate::config) fn reorder_wait(text: &str) -> Result<Duration, String> {
     }
 }
 
+/// How long a link has to last: the speeds of now say nothing about later.
+pub(in crate::config) fn link_lifetime(text: &str) -> Result<Duration, String> {
+    let span = super::duration(text)?;
+    match span <= Duration::from_secs(10) {
+        true => Ok(span),
+        false => Err(format!("{text:?} is too long, expected 10s at most")),
+    }
+}
+
 /// The subnet of an area: with room for interface identifiers.
 pub(in crate::config) fn subnet(text: &str) -> Result<Ipv6Net, String> {
     let prefix = super::prefix(text)?;

@@ -1,0 +1,244 @@
+//! Greedy forwarding among neighbours that are still there: a carnet extension of E.2.
+//!
+//! A position vector says where a station was, how fast it was and whither. Greedy forwarding takes the first of these
+//! and prefers neighbours at the edge of the range, which are the next to leave it: at motorway speed many are gone when
+//! they are chosen. Here each neighbour is where its vector leads by now, and it is a candidate only while the link
+//! to it will last for [`crate::mib::Prediction::link_lifetime`], by the speeds of both and the range of the radio
+//! (`itsGnDefaultMaxCommunicationRange`). Among candidates the nearest to the destination wins as in E.2, and it has
+//! to be strictly nearer than this station by [`PROGRESS`]: positions that are reckoned differ between stations, and
+//! a packet must not go back and forth between two that each believe the other to be nearer.
+//!
+//! Of the destination itself nothing but its place is needed: within reach, it gets the packet directly, be it known as
+//! a neighbour or not. (A station that stands still among fast ones is heard of seldom.)
+//!
+//! The time that a vector has got old is told by the two clocks' timestamps, but is no less than the time since it was
+//! heard and at most [`CLOCKS`] more, so that a clock that is wrong does little harm. What is older than
+//! [`LONGEST`] is not led on.
+//!
+//! The search visits the neighbours that lie nearer to the destination than this station, give or take what they may
+//! have moved; without a cache, for every packet has another moment.
+
+use std::cell::Cell;
+use std::time::Duration;
+
+use carnet_base::Time;
+use carnet_wire::geonet::LongPositionVector;
+
+use crate::geodesy::{LocalPlane, Metric, Position};
+use crate::location_table::{Entry, LocationTable, Slot};
+
+/// Metres that a next hop has to be nearer to the destination than this station.
+pub const PROGRESS: f64 = 1.0;
+/// How far timestamps are believed over the time since a vector was heard.
+pub const CLOCKS: Duration = Duration::from_secs(1);
+/// How long a station is taken to go on as it did.
+pub const LONGEST: Duration = Duration::from_secs(10);
+
+/// This station, as it looks at its neighbours.
+#[derive(Debug, Clone, Copy)]
+pub struct View {
+    now: Time,
+    vector: LongPositionVector,
+    place: Position,
+    plane: LocalPlane,
+    velocity: (f64, f64),
+    /// Metres.
+    range: f64,
+    /// Seconds.
+    link_lifetime: f64,
+}
+
+impl View {
+    /// The view of a station whose position vector is of `now`.
+    pub fn new(now: Time, vector: LongPositionVector, range: f64, link_lifetime: Duration) -> View {
+        let place = Position::new(vector.latitude, vector.longitude);
+        View {
+            now,
+            vector,
+            place,
+            plane: LocalPlane::new(place),
+            velocity: velocity(&vector),
+            range,
+            link_lifetime: link_lifetime.as_secs_f64(),
+        }
+    }
+
+    /// Seconds that a station's vector is old.
+    fn age(&self, entry: &Entry) -> f64 {
+        let heard = self.now.saturating_since(entry.heard());
+        let told = self.vector.timestamp.milliseconds_since(entry.position_vector().timestamp);
+        let told = Duration::from_millis(u64::try_from(told).unwrap_or(0));
+        told.clamp(heard, heard + CLOCKS).min(LONGEST).as_secs_f64()
+    }
+
+    /// Where a station is now, in metres east and north of this one.
+    pub fn offset(&self, entry: &Entry) -> (f64, f64) {
+        let (east, north) = self.plane.offset(entry.position());
+        let (v_east, v_north) = velocity(entry.position_vector());
+        let age = self.age(entry);
+        (east + v_east * age, north + v_north * age)
+    }
+
+    /// Whether the link to a station at `offset` lasts long enough.
+    pub fn lasts(&self, offset: (f64, f64), velocity: (f64, f64)) -> bool {
+        let after = |seconds: f64| {
+            let east = offset.0 + (velocity.0 - self.velocity.0) * seconds;
+            let north = offset.1 + (velocity.1 - self.velocity.1) * seconds;
+            east.hypot(north)
+        };
+        // The disc is convex: who is in it at both ends of a straight way is in it all the time.
+        after(0.0) <= self.range && after(self.link_lifetime) <= self.range
+    }
+
+    /// Whether a station in the table can be reached.
+    pub fn reaches(&self, entry: &Entry) -> bool {
+        self.lasts(self.offset(entry), velocity(entry.position_vector()))
+    }
+
+    /// Whether this station is within the range of where a vector that it sent before leads by now.
+    pub fn keeps(&self, told: &LongPositionVector, since: Duration) -> bool {
+        let (east, north) = self.plane.offset(Position::new(told.latitude, told.longitude));
+        let (v_east, v_north) = velocity(told);
+        let seconds = since.as_secs_f64();
+        (east + v_east * seconds).hypot(north + v_north * seconds) <= self.range
+    }
+
+    /// Whether somebody who stands at a place can be reached.
+    pub fn reaches_place(&self, place: Position) -> bool {
+        self.lasts(self.plane.offset(place), (0.0, 0.0))
+    }
+
+    /// Whether a station can be reached and brings a packet nearer to its destination.
+    pub fn advances(&self, metric: &Metric, entry: &Entry) -> bool {
+        let offset = self.offset(entry);
+        let own = metric.squared(self.place).sqrt();
+        self.lasts(offset, velocity(entry.position_vector()))
+            && metric.squared(self.plane.position_at(offset.0, offset.1)).sqrt() < own - PROGRESS
+    }
+
+    /// The neighbour to which a packet goes, `None` in a void. `accept` says who may be chosen.
+    pub fn next_hop(
+        &self,
+        table: &LocationTable,
+        metric: &Metric,
+        accept: impl Fn(&Entry) -> bool,
+    ) -> Option<Slot> {
+        let own = metric.squared(self.place).sqrt();
+        let best: Cell<(f64, Option<Slot>)> = Cell::new(((own - PROGRESS).max(0.0).powi(2), None));
+        // Within the range a station cannot have moved by more, or it is none to be chosen.
+        let bound = (own + self.range).powi(2);
+        table.index().nearest_where(metric, bound, |slot| {
+            let entry = table.entry(slot);
+            let offset = self.offset(entry);
+            if self.lasts(offset, velocity(entry.position_vector())) && accept(entry) {
+                let place = self.plane.position_at(offset.0, offset.1);
+                let squared = metric.squared(place);
+                if squared < best.get().0 {
+                    best.set((squared, Some(slot)));
+                }
+            }
+            // All are looked at: the index knows where they were.
+            false
+        });
+        best.get().1
+    }
+}
+
+/// Metres per second, east and north.
+pub fn velocity(vector: &LongPositionVector) -> (f64, f64) {
+    let speed = f64::from(vector.speed) / 100.0;
+    let (sin, cos) = (f64::from(vector.heading) / 10.0).to_radians().sin_cos();
+    (speed * sin, speed * cos)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::Mib;
+    use carnet_wire::geonet::{GnAddress, Timestamp};
+
+    const HERE: Position = Position::new(488_375_000, 21_008_000);
+
+    /// A vector `east` and `north` of here, with a speed in m/s.
+    fn vector(mid: u64, east: f64, north: f64, speed: f64, heading: u16, at: u32) -> LongPositionVector {
+        let place = LocalPlane::new(HERE).position_at(east, north);
+        LongPositionVector {
+            address: GnAddress(mid),
+            timestamp: Timestamp(at),
+            latitude: place.latitude,
+            longitude: place.longitude,
+            accurate: true,
+            speed: (speed * 100.0) as i16,
+            heading: heading * 10,
+        }
+    }
+
+    fn table(heard: &[(u64, LongPositionVector)]) -> LocationTable {
+        let mut table = LocationTable::new(1);
+        for (milliseconds, vector) in heard {
+            table.learn(Time::from_millis(*milliseconds), &Mib::default(), vector, true).expect("room");
+        }
+        table
+    }
+
+    fn view(at: u32) -> View {
+        let own = vector(1, 0.0, 0.0, 0.0, 0, at);
+        View::new(Time::from_millis(u64::from(at)), own, 250.0, Duration::from_millis(200))
+    }
+
+    fn chosen(table: &LocationTable, at: u32) -> Option<u64> {
+        let metric = Metric::new(LocalPlane::new(HERE).position_at(1000.0, 0.0));
+        let slot = view(at).next_hop(table, &metric, |_| true)?;
+        Some(table.entry(slot).address().0)
+    }
+
+    #[test]
+    fn who_has_left_is_not_chosen_and_who_has_come_is() {
+        // 2 goes north at 50 m/s from the edge, 3 stands nearer, 4 comes in from beyond the range.
+        let heard = [
+            (0, vector(2, 230.0, 0.0, 50.0, 0, 0)),
+            (0, vector(3, 150.0, 0.0, 0.0, 0, 0)),
+            (0, vector(4, 300.0, 0.0, 50.0, 270, 0)),
+        ];
+        let table = table(&heard);
+        assert_eq!(chosen(&table, 0), Some(2));
+        // After 1.9 s 2 is 249 m away and leaves within the 200 ms that count; 4 has come to 205 m.
+        assert_eq!(chosen(&table, 1900), Some(4));
+        // After 5 s 4 is nearer than 3.
+        assert_eq!(chosen(&table, 5000), Some(3));
+    }
+
+    #[test]
+    fn in_a_void_nobody_is_chosen() {
+        // Behind, or nearer by less than a metre, or out of range.
+        let heard = [
+            (0, vector(2, -100.0, 0.0, 0.0, 0, 0)),
+            (0, vector(3, 0.5, 20.0, 0.0, 0, 0)),
+            (0, vector(4, 260.0, 0.0, 0.0, 0, 0)),
+        ];
+        assert_eq!(chosen(&table(&heard), 0), None);
+    }
+
+    #[test]
+    fn clocks_that_are_wrong_do_little_harm() {
+        // The vector says that it is an hour old, or of tomorrow; it was heard just now.
+        let old = vector(2, 100.0, 0.0, 50.0, 90, 0);
+        let table_of_old = table(&[(3_600_000, old)]);
+        let offset = view(3_600_000).offset(table_of_old.entry(0));
+        assert!((offset.0 - 150.0).abs() < 0.1, "{offset:?}");
+        let new = vector(2, 100.0, 0.0, 50.0, 90, 86_400_000);
+        let table_of_new = table(&[(1000, new)]);
+        let offset = view(3000).offset(table_of_new.entry(0));
+        assert!((offset.0 - 200.0).abs() < 0.1, "two seconds since it was heard: {offset:?}");
+        // And nothing is led on for ever.
+        let offset = view(18_000).offset(table_of_new.entry(0));
+        assert!((offset.0 - 600.0).abs() < 0.1, "{offset:?}");
+    }
+
+    #[test]
+    fn places_in_reach() {
+        let plane = LocalPlane::new(HERE);
+        assert!(view(0).reaches_place(plane.position_at(249.0, 0.0)));
+        assert!(!view(0).reaches_place(plane.position_at(251.0, 0.0)));
+    }
+}
