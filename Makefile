@@ -8,7 +8,7 @@ BENCH_ARGS ?=
 CARNET_PYTHON ?= /usr/bin/python3
 export CARNET_PYTHON
 
-.PHONY: help demo figures test test-kernel test-radio conformance lint build bench bench-figures bench-geonet bench-micro clean
+.PHONY: help demo figures test test-kernel test-radio conformance lint build bench bench-figures bench-geonet bench-micro sim sim-smoke sim-paper clean
 
 help:
 	@echo 'make demo    a mobile router moves between two access networks; shows what its host feels (1 minute)'
@@ -21,6 +21,9 @@ help:
 	@echo 'make bench-geonet   how fast the real program forwards GeoNetworking packets (5 minutes)'
 	@echo 'make bench-micro    how fast the pieces of the program are'
 	@echo 'make bench-figures  docs/figures/bench.md of the last make bench'
+	@echo 'make sim     the simulator: ns-3 with the station in every node (ns3/README.md)'
+	@echo 'make sim-smoke   a few runs that show that it works (2 minutes)'
+	@echo 'make sim-paper   the figures of "TCP over Geo-routing for High Mobility" (45 minutes on two cores)'
 	@echo 'make build   target/release/carnet and carnet-lab'
 
 demo:
@@ -81,6 +84,26 @@ bench-geonet:
 	@tools/setup.sh demo
 	$(CARGO) build --release --bin carnet --bin carnet-lab
 	target/release/carnet-lab bench-geonet --out $(OUT)/bench-geonet.json $(BENCH_ARGS)
+
+# The station's library and ns-3's, put together. The environment is made by tools/setup.sh.
+CARNET_SIM_ENV ?= $(OUT)/sim-env
+export CARNET_SIM_ENV
+EVAL = PYTHONPATH=eval python3 -m carnet_eval
+
+sim:
+	@tools/setup.sh sim
+	$(CARGO) build --profile sim --package carnet-sim-ffi
+	$(MAKE) --no-print-directory -C ns3 OUT=$(abspath $(OUT))/ns3 \
+	  NS3=$$(echo $(abspath $(CARNET_SIM_ENV))/lib/python3*/site-packages/ns3)
+
+sim-smoke: sim
+	$(EVAL) smoke --program $(OUT)/ns3/carnet-sim
+
+# Goes on where it was left; out/eval/report.md
+sim-paper: sim
+	@tools/setup.sh sim-paper
+	$(EVAL) run --program $(OUT)/ns3/carnet-sim --out $(OUT)/eval
+	PYTHONPATH=eval $(CARNET_SIM_ENV)/bin/python3 -m carnet_eval report --out $(OUT)/eval
 
 clean:
 	$(CARGO) clean

@@ -2,10 +2,13 @@
 # Installs what `make demo`, `make bench` and `make test` need beside a Rust toolchain, from Debian's or Ubuntu's packages,
 # and says what. Does nothing where everything is there already.
 #
-#   tools/setup.sh demo|test|test-kernel
+# The simulator's parts come from PyPI, into a virtual environment of their own (CARNET_SIM_ENV, out/sim-env unless
+# given).
+#
+#   tools/setup.sh demo|test|test-kernel|sim|sim-paper
 set -eu
 
-purpose=${1:?expected demo, test or test-kernel}
+purpose=${1:?expected demo, test, test-kernel, sim or sim-paper}
 missing=
 
 need() { # COMMAND PACKAGE
@@ -13,19 +16,28 @@ need() { # COMMAND PACKAGE
 }
 
 need cc gcc
-# Builds the BPF programs; with `llvm-strip` they are smaller.
-need clang clang
-need llvm-strip llvm
-need ip iproute2
-need ping iputils-ping
-need iperf3 iperf3
-need radvd radvd
-need unshare util-linux
-need setpriv util-linux
-need tcpdump tcpdump
-need ethtool ethtool
-need nft nftables
-need tshark tshark
+case $purpose in
+sim*)
+  need c++ g++
+  need make make
+  "${CARNET_PYTHON:-/usr/bin/python3}" -c 'import ensurepip, venv' 2>/dev/null || missing="$missing python3-venv"
+  ;;
+*)
+  # Builds the BPF programs; with `llvm-strip` they are smaller.
+  need clang clang
+  need llvm-strip llvm
+  need ip iproute2
+  need ping iputils-ping
+  need iperf3 iperf3
+  need radvd radvd
+  need unshare util-linux
+  need setpriv util-linux
+  need tcpdump tcpdump
+  need ethtool ethtool
+  need nft nftables
+  need tshark tshark
+  ;;
+esac
 if [ "$purpose" = test ]; then
   need gpsd gpsd
   need gpsfake gpsd-clients
@@ -48,21 +60,47 @@ if [ "$(printf '%s\n' 1.95 "$version" | sort -V | head -n1)" != 1.95 ]; then
   exit 1
 fi
 
-[ -n "$missing" ] || exit 0
-if ! command -v apt-get >/dev/null 2>&1; then
-  echo "setup: these packages are missing (Debian's names):$missing" >&2
-  exit 1
-fi
-as_root=
-if [ "$(id -u)" != 0 ]; then
-  if ! command -v sudo >/dev/null 2>&1; then
-    echo "setup: as root, please: apt-get install$missing" >&2
+install_missing() {
+  [ -n "$missing" ] || return 0
+  if ! command -v apt-get >/dev/null 2>&1; then
+    echo "setup: these packages are missing (Debian's names):$missing" >&2
     exit 1
   fi
-  as_root="sudo"
+  as_root=
+  if [ "$(id -u)" != 0 ]; then
+    if ! command -v sudo >/dev/null 2>&1; then
+      echo "setup: as root, please: apt-get install$missing" >&2
+      exit 1
+    fi
+    as_root="sudo"
+  fi
+  echo "setup: installing$missing"
+  export DEBIAN_FRONTEND=noninteractive
+  $as_root apt-get update -qq
+  # shellcheck disable=SC2086
+  $as_root env DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends $missing >/dev/null
+}
+install_missing
+
+# Into the virtual environment, once: what is named by the mark has been installed when the mark is there.
+into_environment() { # MARK WHAT PIP-ARGUMENTS...
+  environment=${CARNET_SIM_ENV:-out/sim-env}
+  mark=$environment/$1
+  [ ! -e "$mark" ] || return 0
+  echo "setup: installing $2 into $environment"
+  shift 2
+  [ -x "$environment/bin/pip" ] || "${CARNET_PYTHON:-/usr/bin/python3}" -m venv "$environment"
+  "$environment/bin/pip" install --quiet --disable-pip-version-check "$@"
+  touch "$mark"
+}
+
+case $purpose in
+sim*)
+  # The wheel is used for its headers and libraries: what its Python needs beside it is not wanted.
+  into_environment ns3-3.44 'ns-3 (70 MB, 300 MB unpacked)' --no-deps ns3==3.44.post0
+  ;;
+esac
+if [ "$purpose" = sim-paper ]; then
+  into_environment sumo-1.28 'SUMO (150 MB, 230 MB unpacked)' --no-deps eclipse-sumo==1.28.0
+  into_environment figures-1 'what draws figures' -r eval/requirements.txt
 fi
-echo "setup: installing$missing"
-export DEBIAN_FRONTEND=noninteractive
-$as_root apt-get update -qq
-# shellcheck disable=SC2086
-$as_root env DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends $missing >/dev/null

@@ -23,9 +23,7 @@ use carnet_linux::position::{LostReason, PositionEvent, PositionSource, reckonin
 use carnet_linux::virtual_link::VirtualLinkEvent;
 use carnet_linux::{Result, clock};
 use carnet_station::geonet::echo::{self, Echo};
-use carnet_station::io::{
-    Area, AreaShape, Delivered, DeliveredKind, Frame, GeonetRequest, GeonetTransport, Position,
-};
+use carnet_station::io::{Area, Delivered, DeliveredKind, Frame, GeonetRequest, GeonetTransport, Position};
 use carnet_wire::geonet::{GnAddress as WireAddress, LongPositionVector, Timestamp};
 use tokio::sync::{broadcast, mpsc};
 use tokio::time::{Duration, sleep};
@@ -348,7 +346,8 @@ impl Geonet {
 
     fn named(&self, name: &str) -> std::result::Result<Area, String> {
         let area = self.config.areas.iter().find(|area| area.name == name);
-        area.map(wire_area).ok_or_else(|| format!("there is no area {name:?} in the config"))
+        area.map(settings::geonet::wire_area)
+            .ok_or_else(|| format!("there is no area {name:?} in the config"))
     }
 
     /// `GET /v1/areas`
@@ -365,7 +364,8 @@ impl Geonet {
                 distance_a_m: area.distance_a_m,
                 distance_b_m: (!round).then_some(area.distance_b_m),
                 angle_deg: (!round).then_some(area.angle_deg),
-                inside: place.map(|place| geodesy::is_inside(&wire_area(area).into(), place)),
+                inside: place
+                    .map(|place| geodesy::is_inside(&settings::geonet::wire_area(area).into(), place)),
             }
         };
         self.config.areas.iter().map(area).collect()
@@ -495,22 +495,6 @@ fn location(entry: &Entry, now: Timestamp) -> Location {
         // A clock that goes ahead does not make a station be there in the future.
         age_ms: u64::try_from(now.milliseconds_since(vector.timestamp)).unwrap_or(0),
         neighbour: entry.is_neighbour(),
-    }
-}
-
-/// An area of the config in the units of the wire.
-pub fn wire_area(area: &config::Area) -> Area {
-    Area {
-        shape: match area.shape {
-            config::AreaShape::Circle => AreaShape::Circle,
-            config::AreaShape::Rectangle => AreaShape::Rectangle,
-            config::AreaShape::Ellipse => AreaShape::Ellipse,
-        },
-        latitude: area.center.latitude,
-        longitude: area.center.longitude,
-        distance_a: area.distance_a_m,
-        distance_b: area.distance_b_m,
-        angle: area.angle_deg,
     }
 }
 

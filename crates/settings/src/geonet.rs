@@ -1,0 +1,174 @@
+//! `[geonet]`: from the config file to what the router wants to know.
+
+use carnet_api::config::{
+    self, AreaForwarding, BeaconInterval, Geonet, GeonetAddress, Planarisation, PositionSource, Recovery,
+    Standard, UnicastForwarding,
+};
+use carnet_geonet::ipv6_adaptation::{self, Ipv6Area, Ipv6Config, Prefix};
+use carnet_geonet::{MacAddress, Mib, mib};
+use carnet_station::GeonetSettings;
+use carnet_station::io::{Area, AreaShape};
+use carnet_wire::geonet::{GnAddress, StationType};
+
+/// What the router shall be.
+pub fn router(config: &Geonet, address: Option<GnAddress>) -> GeonetSettings {
+    GeonetSettings { mib: mib(config), address, ipv6: ipv6(config) }
+}
+
+fn ipv6(config: &Geonet) -> Option<Ipv6Config> {
+    let ipv6 = config.ipv6.as_ref()?;
+    let areas = config.areas.iter().map(|area| Ipv6Area {
+        area: wire_area(area).into(),
+        group: area.group,
+        prefix: area.prefix.map(|prefix| Prefix { address: prefix.network(), length: prefix.prefix_len() }),
+        interface: area.ipv6_interface.clone(),
+    });
+    Some(Ipv6Config {
+        interface: ipv6.interface.clone(),
+        dynamic_interface: ipv6.dynamic_interface.clone(),
+        areas: areas.collect(),
+        learnt_links: ipv6.learnt_links.into(),
+        hop_limit: ipv6.hop_limit,
+        reorder_wait: ipv6.reorder_wait,
+        // Until the link is known.
+        mtu: ipv6_adaptation::mtu(mib(config).max_sdu_size, None),
+    })
+}
+
+/// The GN address with this MID.
+pub fn address(config: &Geonet, mid: MacAddress) -> GnAddress {
+    let manual = matches!(config.address, GeonetAddress::Managed(_));
+    GnAddress::new(manual, StationType::from_value(config.station_type.number()), mid)
+}
+
+/// An area of the config in the units of the wire.
+pub fn wire_area(area: &config::Area) -> Area {
+    Area {
+        shape: match area.shape {
+            config::AreaShape::Circle => AreaShape::Circle,
+            config::AreaShape::Rectangle => AreaShape::Rectangle,
+            config::AreaShape::Ellipse => AreaShape::Ellipse,
+        },
+        latitude: area.center.latitude,
+        longitude: area.center.longitude,
+        distance_a: area.distance_a_m,
+        distance_b: area.distance_b_m,
+        angle: area.angle_deg,
+    }
+}
+
+fn mib(config: &Geonet) -> Mib {
+    let standard = Mib::default();
+    let given = &config.mib;
+    // A count that does not fit is out of reach anyway.
+    let size = |count: u32| usize::try_from(count).unwrap_or(usize::MAX);
+    let (beacon_interval, beacon_retransmit_timer, beacon_max_jitter) = match config.beacon.interval {
+        BeaconInterval::Fixed { interval, jitter } => (mib::BeaconInterval::Fixed, interval, jitter),
+        BeaconInterval::Adaptive { beacons_in_range, shortest, longest, load_limit } => {
+            let interval = mib::BeaconInterval::Adaptive {
+                k: f64::from(beacons_in_range),
+                shortest,
+                longest,
+                load_limit: load_limit.map_or(f64::INFINITY, f64::from),
+            };
+            (interval, standard.beacon_retransmit_timer, standard.beacon_max_jitter)
+        }
+    };
+    Mib {
+        address_configuration: match config.address {
+            GeonetAddress::Auto => mib::AddressConfiguration::Auto,
+            GeonetAddress::Managed(_) => mib::AddressConfiguration::Managed,
+            GeonetAddress::Anonymous => mib::AddressConfiguration::Anonymous,
+        },
+        is_mobile: given.is_mobile.unwrap_or(!matches!(config.position, PositionSource::Fixed(_))),
+        max_sdu_size: size(given.max_sdu_size),
+        lifetime_location_entry: given.lifetime_location_entry,
+        lifetime_neighbour: given.lifetime_neighbour,
+        location_service_max_retransmissions: given.location_service_max_retransmissions,
+        location_service_retransmit_timer: given.location_service_retransmit_timer,
+        location_service_buffer_size: size(given.location_service_buffer_size),
+        location_service_max_pending: size(given.location_service_max_pending),
+        beacon_interval,
+        beacon_retransmit_timer,
+        beacon_max_jitter,
+        beacon_company_speed: config.beacon.company_speed,
+        beacon_deviation: config.beacon.deviation_m.map(f64::from),
+        beacon_lifetime: config.beacon.lifetime.map(u32::from),
+        multi_hop_beacons: config
+            .beacon
+            .multi_hop
+            .map(|beacons| mib::MultiHopBeacons { hops: beacons.hops, every: beacons.every }),
+        piggyback: config.beacon.piggyback,
+        non_area_forwarding: match config.forwarding.unicast {
+            UnicastForwarding::Greedy => mib::NonAreaForwarding::Greedy,
+            UnicastForwarding::ContentionBased => mib::NonAreaForwarding::ContentionBased,
+        },
+        area_forwarding: match config.forwarding.area {
+            AreaForwarding::Simple => mib::AreaForwarding::Simple,
+            AreaForwarding::ContentionBased => mib::AreaForwarding::ContentionBased,
+            AreaForwarding::Advanced => mib::AreaForwarding::Advanced,
+        },
+        unknown_sender: match config.standard {
+            Standard::V1_4_1 => mib::UnknownSender::NonAreaForwarding,
+            Standard::V1_3_1 => mib::UnknownSender::Broadcast,
+        },
+        recovery: match config.forwarding.recovery {
+            Recovery::None => mib::Recovery::None,
+            Recovery::Gpsr(Planarisation::Gabriel) => mib::Recovery::Perimeter(mib::Planarisation::Gabriel),
+            Recovery::Gpsr(Planarisation::RelativeNeighbourhood) => {
+                mib::Recovery::Perimeter(mib::Planarisation::RelativeNeighbourhood)
+            }
+        },
+        prediction: config.forwarding.link_lifetime.map(|link_lifetime| mib::Prediction { link_lifetime }),
+        max_communication_range: f64::from(config.range_m),
+        default_hop_limit: given.default_hop_limit,
+        duplicate_packet_list_length: size(given.duplicate_packet_list_length),
+        max_packet_lifetime: given.max_packet_lifetime,
+        default_packet_lifetime: given.default_packet_lifetime,
+        // Kilobytes, as in the standard.
+        max_packet_data_rate: given.max_packet_data_rate.map(|rate| rate.saturating_mul(1000)),
+        packet_data_rate_beta: f32::from(given.packet_data_rate_beta) / 100.0,
+        max_area_size: f64::from(given.max_area_size) * 1e6,
+        min_repetition_interval: given.min_repetition_interval,
+        next_hop_hold: given.next_hop_hold,
+        cbf_min_time: given.cbf_min_time,
+        cbf_max_time: given.cbf_max_time,
+        sector_angle: f64::from(given.sector_angle),
+        advanced_max_counter: given.advanced_max_counter,
+        unicast_buffer_size: size(given.unicast_buffer_size),
+        broadcast_buffer_size: size(given.broadcast_buffer_size),
+        cbf_buffer_size: size(given.cbf_buffer_size),
+        max_neighbours: size(given.max_neighbours),
+        max_other_stations: size(given.max_other_stations),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn config(more: &str) -> Geonet {
+        let text = format!(
+            "[station]\nname = 'a'\n[geonet]\ninterface = 'wlan1'\nposition = 'gpsd://localhost'\n{more}"
+        );
+        carnet_api::config::Config::parse(&text, "c.toml").expect("a config").geonet.expect("a [geonet]")
+    }
+
+    #[test]
+    fn without_a_word_the_parameters_are_the_standards() {
+        assert_eq!(mib(&config("")), Mib::default());
+    }
+
+    #[test]
+    fn what_is_given_arrives_in_the_routers_units() {
+        let mib = mib(&config(
+            "[geonet.mib]\nmax_packet_data_rate = 250\npacket_data_rate_beta = 50\nmax_area_size = 2\n\
+             cbf_max_time = '80ms'\nis_mobile = false\nmax_neighbours = 7\ndefault_hop_limit = 3\n",
+        ));
+        assert_eq!((mib.max_packet_data_rate, mib.packet_data_rate_beta), (Some(250_000), 0.5));
+        assert_eq!((mib.max_area_size, mib.cbf_max_time.as_millis()), (2e6, 80));
+        assert_eq!((mib.is_mobile, mib.max_neighbours, mib.default_hop_limit), (false, 7, 3));
+        let unlimited = super::mib(&config("mib = { max_packet_data_rate = 0 }\n"));
+        assert_eq!(unlimited.max_packet_data_rate, None);
+    }
+}

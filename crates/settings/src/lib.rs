@@ -1,0 +1,104 @@
+//! From a config file to what a station wants to know, and the recording of what goes into a station.
+//!
+//! Whoever runs a station needs both: the program on the road, and the C interface by which a simulator runs the same
+//! station. So a run of either is replayed by the other's means.
+//!
+//! What the platform wants to know of a config (interfaces, fast paths, where positions come from) is the program's
+//! business and not here.
+#![forbid(unsafe_code)]
+
+pub mod geonet;
+mod policies;
+pub mod recording;
+
+use carnet_api::config::{self, Auth, Config, MultipleCareOf, Registration, Replay};
+use carnet_mobility::home_agent::{AuthorizedNode, HomeAgentConfig, MultipleCareOfAddresses};
+use carnet_mobility::mobile_router::{
+    Liveness, MobileRouterConfig, RegistrationMode, SignalThresholds, UplinkConfig, VolumePeriod,
+};
+use carnet_mobility::{Authentication, ReplayProtection, SecurityAssociation};
+use carnet_station::{MobileRouterSettings, StationConfig};
+use carnet_wire::geonet::GnAddress;
+
+/// What the station shall be. Its address as a GeoNetworking router may be told
+/// later.
+pub fn station(config: &Config, gn_address: Option<GnAddress>) -> StationConfig {
+    let home_agent = config.home_agent.as_ref().map(|agent| HomeAgentConfig {
+        address: agent.address,
+        home_prefix: agent.home_prefix,
+        home_link: agent.home_link.clone(),
+        max_lifetime: agent.max_lifetime,
+        force_udp: agent.udp,
+        ipv4_address: agent.ipv4_address,
+        multiple_care_of_addresses: match agent.multiple_care_of {
+            MultipleCareOf::Bulk => MultipleCareOfAddresses::Bulk,
+            MultipleCareOf::Single => MultipleCareOfAddresses::Single,
+            MultipleCareOf::None => MultipleCareOfAddresses::Prohibited,
+        },
+        nodes: agent
+            .mobile_routers
+            .iter()
+            .map(|node| AuthorizedNode {
+                home_address: node.home_address,
+                prefixes: node.prefixes.clone(),
+                authentication: authentication(&node.auth),
+            })
+            .collect(),
+    });
+    let mobile_router = config.mobile_router.as_ref().map(|router| MobileRouterSettings {
+        router: MobileRouterConfig {
+            home_address: router.home_address,
+            home_prefix: router.home_prefix,
+            home_agent: router.home_agent,
+            home_agent_ipv4: router.home_agent_ipv4,
+            force_udp: router.udp,
+            liveness: router.heartbeat.map(|it| Liveness { busy: it.busy, idle: it.idle }),
+            policies: router.policies.iter().map(policies::policy).collect(),
+            prefixes: router.prefixes.clone(),
+            mode: match router.registration {
+                Registration::Explicit => RegistrationMode::Explicit,
+                Registration::Implicit => RegistrationMode::Implicit,
+            },
+            lifetime: router.lifetime,
+            authentication: authentication(&router.auth),
+            uplinks: router
+                .uplinks
+                .iter()
+                .map(|uplink| UplinkConfig {
+                    interface: uplink.interface.clone(),
+                    bid: uplink.bid,
+                    cost: u32::from(uplink.cost),
+                    capacity: uplink.capacity,
+                    volume: uplink.volume,
+                    volume_period: match uplink.volume_period {
+                        config::VolumePeriod::Day => VolumePeriod::Day,
+                        config::VolumePeriod::Week => VolumePeriod::Week,
+                        config::VolumePeriod::Month => VolumePeriod::Month,
+                    },
+                    priority: u32::from(uplink.priority),
+                    signal: uplink
+                        .signal
+                        .map(|signal| SignalThresholds { good: signal.good, poor: signal.poor }),
+                })
+                .collect(),
+        },
+        lan: router.lan.clone(),
+        advertise: router.advertise,
+    });
+    let geonet = config.geonet.as_ref().map(|config| geonet::router(config, gn_address));
+    StationConfig { home_agent, mobile_router, geonet }
+}
+
+fn authentication(auth: &Auth) -> Authentication {
+    match auth {
+        Auth::None => Authentication::None,
+        Auth::Mac { spi, key, replay } => Authentication::SharedKey(SecurityAssociation {
+            spi: *spi,
+            key: *key.octets(),
+            replay: match replay {
+                Replay::Sequence => ReplayProtection::Sequence,
+                Replay::Timestamp { window } => ReplayProtection::Timestamp { window: *window },
+            },
+        }),
+    }
+}

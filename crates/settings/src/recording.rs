@@ -1,0 +1,161 @@
+//! Recording a run, and reading a recording.
+//!
+//! A recording is a file of JSON lines. The first line is the [`Header`] with everything that a station is
+//! started with besides its config; each following one is a [`Line`]: an input and when it came. Because the
+//! station reads no clock and draws no random number of its own, the same config and recording give the same
+//! outputs, to the octet. The config is not in the recording: it holds the keys.
+
+use std::fs::{File, OpenOptions};
+use std::io::{self, BufRead, BufReader, BufWriter, Lines, Write};
+use std::os::unix::fs::OpenOptionsExt;
+use std::path::{Path, PathBuf};
+
+use carnet_api::config::Config;
+use carnet_base::{Time, WallTime};
+use carnet_station::io::Input;
+use carnet_station::{PersistentState, Station};
+use carnet_wire::geonet::GnAddress;
+use serde::{Deserialize, Serialize};
+
+/// What a station is started with.
+#[derive(Debug, Clone, Default, Serialize, Deserialize)]
+pub struct Header {
+    /// Seed of its randomness.
+    pub seed: u64,
+    /// Monotonic time of the start.
+    pub time: Time,
+    /// Date of the start.
+    pub wall: WallTime,
+    /// What an earlier run left.
+    pub state: PersistentState,
+    /// The GN address, where the station is a GeoNetworking router: it may not be in the config.
+    #[serde(default)]
+    pub gn_address: Option<u64>,
+}
+
+impl Header {
+    /// The station that `config` and this header make.
+    pub fn station(self, config: &Config) -> Station {
+        let station = crate::station(config, self.gn_address.map(GnAddress));
+        Station::new(station, self.state, self.seed, self.time, self.wall)
+    }
+}
+
+/// One input.
+#[derive(Debug, Serialize, Deserialize)]
+pub struct Line {
+    /// When it came.
+    pub time: Time,
+    /// The date then.
+    pub wall: WallTime,
+    /// The input.
+    pub input: Input,
+}
+
+/// A recording that is being written.
+#[derive(Debug)]
+pub struct Recording(BufWriter<File>);
+
+impl Recording {
+    /// A recording in a new file, readable by its owner only: packets are private.
+    ///
+    /// # Errors
+    /// When the file cannot be made or written.
+    pub fn create(path: &Path, header: &Header) -> io::Result<Recording> {
+        let file = OpenOptions::new().write(true).create(true).truncate(true).mode(0o600).open(path)?;
+        let mut recording = Recording(BufWriter::new(file));
+        recording.line(header)?;
+        Ok(recording)
+    }
+
+    /// Writes an input.
+    ///
+    /// # Errors
+    /// When the file cannot be written; it is of no use then.
+    pub fn input(&mut self, time: Time, wall: WallTime, input: Input) -> io::Result<()> {
+        self.line(&Line { time, wall, input })
+    }
+
+    /// Writes out what is buffered.
+    ///
+    /// # Errors
+    /// When the file cannot be written.
+    pub fn flush(&mut self) -> io::Result<()> {
+        self.0.flush()
+    }
+
+    fn line<T: Serialize>(&mut self, line: &T) -> io::Result<()> {
+        serde_json::to_writer(&mut self.0, line)?;
+        self.0.write_all(b"\n")
+    }
+}
+
+/// Why a recording cannot be read.
+#[derive(Debug, thiserror::Error)]
+pub enum ReadError {
+    /// The file cannot be read.
+    #[error("cannot read {}", path.display())]
+    File {
+        /// The file.
+        path: PathBuf,
+        /// Why.
+        source: io::Error,
+    },
+    /// There is nothing in it.
+    #[error("{}: empty", .0.display())]
+    Empty(PathBuf),
+    /// A line is something else.
+    #[error("{}:{line}: expected {expected}", path.display())]
+    Line {
+        /// The file.
+        path: PathBuf,
+        /// The number of the line.
+        line: usize,
+        /// What it should have been.
+        expected: &'static str,
+        /// What is wrong with it.
+        source: serde_json::Error,
+    },
+}
+
+/// The inputs of a recording, in order.
+#[derive(Debug)]
+pub struct Inputs {
+    path: PathBuf,
+    lines: Lines<BufReader<File>>,
+    line: usize,
+}
+
+impl Inputs {
+    /// Opens a recording.
+    ///
+    /// # Errors
+    /// When there is none.
+    pub fn open(path: &Path) -> Result<(Header, Inputs), ReadError> {
+        let unreadable = |source| ReadError::File { path: path.to_owned(), source };
+        let lines = BufReader::new(File::open(path).map_err(unreadable)?).lines();
+        let mut inputs = Inputs { path: path.to_owned(), lines, line: 0 };
+        let header = inputs.read("the header of a recording");
+        Ok((header.ok_or_else(|| ReadError::Empty(path.to_owned()))??, inputs))
+    }
+
+    fn read<T: for<'a> Deserialize<'a>>(&mut self, expected: &'static str) -> Option<Result<T, ReadError>> {
+        let text = self.lines.next()?;
+        self.line += 1;
+        let (path, line) = (self.path.clone(), self.line);
+        Some(match text {
+            Err(source) => Err(ReadError::File { path, source }),
+            Ok(text) => {
+                serde_json::from_str(&text).map_err(|source| ReadError::Line { path, line, expected, source })
+            }
+        })
+    }
+}
+
+impl Iterator for Inputs {
+    type Item = Result<Line, ReadError>;
+
+    fn next(&mut self) -> Option<Self::Item> {
+        self.read("an input")
+    }
+}

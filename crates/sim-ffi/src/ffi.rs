@@ -1,0 +1,595 @@
+//! The functions of the C interface.
+//!
+//! Each function checks its pointers, runs the station behind [`catch_unwind`] and says by a [`CarnetSimStatus`] how it
+//! went; what went wrong in words is in `carnet_sim_last_error`.
+
+use std::ffi::c_char;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::path::Path;
+use std::ptr;
+use std::slice;
+
+use carnet_base::{Time, WallTime};
+use carnet_geonet::ipv6_adaptation::HostFrame;
+use carnet_geonet::{MacAddress, ReceivedFrame};
+use carnet_station::io::{
+    Area, AreaShape, Delivered, DeliveredKind, GeonetRequest, GeonetTransport, Input, Output, Position,
+};
+
+use crate::station::{Options, Refusal, SimulatedStation};
+use crate::types::{
+    CARNET_SIM_ABI_VERSION, CARNET_SIM_NEVER, CarnetSimAddress, CarnetSimOptions, CarnetSimOutput,
+    CarnetSimOutputKind, CarnetSimPosition, CarnetSimRequest, CarnetSimStatus,
+};
+
+/// A station of one node.
+pub struct CarnetSimStation {
+    inner: SimulatedStation,
+    panicked: bool,
+    error: String,
+}
+
+impl CarnetSimStation {
+    /// Runs `call` unless the station has panicked, and turns its result, or its panic, into a status.
+    fn run(&mut self, call: impl FnOnce(&mut SimulatedStation) -> Result<(), Refusal>) -> CarnetSimStatus {
+        if self.panicked {
+            return CarnetSimStatus::Panicked;
+        }
+        match catch_unwind(AssertUnwindSafe(|| call(&mut self.inner))) {
+            Ok(Ok(())) => CarnetSimStatus::Done,
+            Ok(Err(refusal)) => {
+                let (status, words) = match refusal {
+                    Refusal::NotDrained => (CarnetSimStatus::NotDrained, "outputs wait still".to_string()),
+                    Refusal::TimeRunsBackwards => (
+                        CarnetSimStatus::TimeRunsBackwards,
+                        "the time is before that of an earlier call".into(),
+                    ),
+                    Refusal::Refused(words) => (CarnetSimStatus::Refused, words),
+                };
+                self.error = words;
+                status
+            }
+            Err(panic) => {
+                self.panicked = true;
+                self.error = words_of(panic.as_ref());
+                CarnetSimStatus::Panicked
+            }
+        }
+    }
+}
+
+fn words_of(panic: &(dyn std::any::Any + Send)) -> String {
+    let words = panic.downcast_ref::<&str>().map(|words| (*words).to_owned());
+    words
+        .or_else(|| panic.downcast_ref::<String>().cloned())
+        .unwrap_or_else(|| "a panic without words".into())
+}
+
+/// The octets at a pointer; null is allowed where there are none.
+///
+/// # Safety
+/// `octets` is null or points to `length` octets that nobody changes as long as the slice lives.
+unsafe fn octets<'a>(octets: *const u8, length: usize) -> Option<&'a [u8]> {
+    if length == 0 {
+        return Some(&[]);
+    }
+    // No object is larger than that.
+    if octets.is_null() || isize::try_from(length).is_err() {
+        return None;
+    }
+    // SAFETY: not null, and by contract that long.
+    Some(unsafe { slice::from_raw_parts(octets, length) })
+}
+
+/// The link-layer address at a pointer.
+///
+/// # Safety
+/// `address` is null or points to six octets.
+unsafe fn mac(address: *const u8) -> Option<MacAddress> {
+    // SAFETY: the same contract.
+    unsafe { octets(address, 6) }?.try_into().ok()
+}
+
+/// Copies text, cut where it does not fit, with a zero at its end; returns its whole length.
+///
+/// # Safety
+/// `to` is null or points to `capacity` octets that may be written.
+unsafe fn copy_text(text: &str, to: *mut c_char, capacity: usize) -> usize {
+    if !to.is_null() && capacity > 0 {
+        let fits = text.len().min(capacity - 1);
+        // SAFETY: `fits` and the zero behind it are within `capacity`, and nobody else's octets.
+        unsafe {
+            ptr::copy_nonoverlapping(text.as_ptr().cast(), to, fits);
+            to.add(fits).write(0);
+        }
+    }
+    text.len()
+}
+
+/// The version of this interface; it has to be the header's `CARNET_SIM_ABI_VERSION`.
+#[unsafe(no_mangle)]
+pub extern "C" fn carnet_sim_abi_version() -> u32 {
+    CARNET_SIM_ABI_VERSION
+}
+
+/// Whether a panic ends one station only, and not the process: whether the library was built with unwinding.
+#[unsafe(no_mangle)]
+pub extern "C" fn carnet_sim_contains_panics() -> bool {
+    cfg!(panic = "unwind")
+}
+
+/// A new station, to be freed by `carnet_sim_free`; its outputs of the start wait. Null where something is wrong,
+/// and then `error` has it in words, cut to `error_capacity` octets with the zero at its end.
+///
+/// # Safety
+/// `options` points to options whose pointers point to as many octets as they say. `error` is null or points to
+/// `error_capacity` octets that may be written.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn carnet_sim_new(
+    options: *const CarnetSimOptions,
+    error: *mut c_char,
+    error_capacity: usize,
+) -> *mut CarnetSimStation {
+    // SAFETY: null, or by contract options.
+    let made = match unsafe { options.as_ref() } {
+        None => Err("no options".to_string()),
+        // SAFETY: by contract.
+        Some(options) => unsafe { new_station(options) },
+    };
+    match made {
+        Ok(inner) => {
+            Box::into_raw(Box::new(CarnetSimStation { inner, panicked: false, error: String::new() }))
+        }
+        Err(words) => {
+            // SAFETY: by contract.
+            unsafe { copy_text(&words, error, error_capacity) };
+            ptr::null_mut()
+        }
+    }
+}
+
+/// # Safety
+/// The pointers point to as many octets as the options say.
+unsafe fn new_station(options: &CarnetSimOptions) -> Result<SimulatedStation, String> {
+    // SAFETY: by contract.
+    let config = unsafe { octets(options.config, options.config_length) }.ok_or("no config")?;
+    let config = str::from_utf8(config).map_err(|error| format!("the config is not UTF-8: {error}"))?;
+    // SAFETY: by contract.
+    let record =
+        unsafe { octets(options.record, options.record_length) }.ok_or("no path of the recording")?;
+    let record = str::from_utf8(record).map_err(|error| format!("the path is not UTF-8: {error}"))?;
+    let options = Options {
+        config,
+        gn_address: (options.gn_address != 0).then_some(options.gn_address),
+        seed: options.seed,
+        now: Time::from_nanos(options.now),
+        wall: WallTime::from_unix_nanos(options.wall),
+        record: (!record.is_empty()).then(|| Path::new(record)),
+    };
+    catch_unwind(AssertUnwindSafe(|| SimulatedStation::new(&options)))
+        .unwrap_or_else(|panic| Err(words_of(panic.as_ref())))
+}
+
+/// Ends a station and its recording. Null is allowed.
+///
+/// # Safety
+/// `station` is null or comes from `carnet_sim_new` and was not freed; nobody uses it any more.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn carnet_sim_free(station: *mut CarnetSimStation) {
+    if !station.is_null() {
+        // SAFETY: by contract it is a box that nobody else has.
+        let station = unsafe { Box::from_raw(station) };
+        let _contained = catch_unwind(AssertUnwindSafe(|| drop(station)));
+    }
+}
+
+/// A frame of EtherType 0x8947 from the radio; `packet` is what stands behind the EtherType.
+///
+/// # Safety
+/// `station` is null or comes from `carnet_sim_new`, and nobody else uses it during the call. `source` and
+/// `destination` are null or point to 6 octets, `packet` to `length` octets.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn carnet_sim_handle_frame(
+    station: *mut CarnetSimStation,
+    now: u64,
+    source: *const u8,
+    destination: *const u8,
+    packet: *const u8,
+    length: usize,
+) -> CarnetSimStatus {
+    // SAFETY: by contract, in all of this block.
+    let (station, source, destination, packet) =
+        unsafe { (station.as_mut(), mac(source), mac(destination), octets(packet, length)) };
+    let (Some(station), Some(source), Some(destination), Some(packet)) =
+        (station, source, destination, packet)
+    else {
+        return CarnetSimStatus::BadArgument;
+    };
+    station.run(|station| {
+        station.handle_frame(Time::from_nanos(now), ReceivedFrame { source, destination, packet })
+    })
+}
+
+/// A frame that this station sent to one other and that was not acknowledged, given back by the link; `packet` is
+/// what stood behind its EtherType.
+///
+/// # Safety
+/// As for `carnet_sim_handle_frame`.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn carnet_sim_handle_unacknowledged(
+    station: *mut CarnetSimStation,
+    now: u64,
+    source: *const u8,
+    destination: *const u8,
+    packet: *const u8,
+    length: usize,
+) -> CarnetSimStatus {
+    // SAFETY: by contract, in all of this block.
+    let (station, source, destination, packet) =
+        unsafe { (station.as_mut(), mac(source), mac(destination), octets(packet, length)) };
+    let (Some(station), Some(source), Some(destination), Some(packet)) =
+        (station, source, destination, packet)
+    else {
+        return CarnetSimStatus::BadArgument;
+    };
+    station.run(|station| {
+        station.handle_unacknowledged(Time::from_nanos(now), ReceivedFrame { source, destination, packet })
+    })
+}
+
+/// A frame that the host has put into the virtual interface `link` (0 is that of `ipv6_interface`).
+///
+/// # Safety
+/// As for `carnet_sim_handle_frame`, `payload` like `packet`.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn carnet_sim_handle_host_frame(
+    station: *mut CarnetSimStation,
+    now: u64,
+    link: u32,
+    source: *const u8,
+    destination: *const u8,
+    ether_type: u16,
+    payload: *const u8,
+    length: usize,
+) -> CarnetSimStatus {
+    // SAFETY: by contract, in all of this block.
+    let (station, source, destination, payload) =
+        unsafe { (station.as_mut(), mac(source), mac(destination), octets(payload, length)) };
+    let (Some(station), Some(source), Some(destination), Some(payload)) =
+        (station, source, destination, payload)
+    else {
+        return CarnetSimStatus::BadArgument;
+    };
+    let frame = HostFrame { destination, source, ether_type, payload };
+    station.run(|station| station.handle_host_frame(Time::from_nanos(now), link, frame))
+}
+
+/// The IPv6 addresses that the host has on the virtual interface `link`, all of them.
+///
+/// # Safety
+/// `station` as for `carnet_sim_handle_frame`; `addresses` is null or points to `count` addresses.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn carnet_sim_handle_addresses(
+    station: *mut CarnetSimStation,
+    now: u64,
+    link: u32,
+    addresses: *const CarnetSimAddress,
+    count: usize,
+) -> CarnetSimStatus {
+    // SAFETY: by contract.
+    let Some(station) = (unsafe { station.as_mut() }) else { return CarnetSimStatus::BadArgument };
+    let fits = count.checked_mul(size_of::<CarnetSimAddress>()).is_some_and(|n| isize::try_from(n).is_ok());
+    if count > 0 && (addresses.is_null() || !fits) {
+        return CarnetSimStatus::BadArgument;
+    }
+    // SAFETY: not null, and by contract that many.
+    let addresses = if count == 0 { &[] } else { unsafe { slice::from_raw_parts(addresses, count) } };
+    let addresses = addresses.iter().map(|it| (it.address.into(), it.prefix_length.min(128))).collect();
+    station.run(|station| {
+        station.handle_input(Time::from_nanos(now), Input::VirtualAddresses { link, addresses })
+    })
+}
+
+/// Where the node is now. To be told before anything else that happens at the same time.
+///
+/// # Safety
+/// `station` as for `carnet_sim_handle_frame`; `position` is null or points to a position.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn carnet_sim_handle_position(
+    station: *mut CarnetSimStation,
+    now: u64,
+    position: *const CarnetSimPosition,
+) -> CarnetSimStatus {
+    // SAFETY: by contract.
+    let (Some(station), Some(position)) = (unsafe { (station.as_mut(), position.as_ref()) }) else {
+        return CarnetSimStatus::BadArgument;
+    };
+    let CarnetSimPosition { timestamp, latitude, longitude, speed, heading, accurate } = *position;
+    let position = Position { timestamp, latitude, longitude, accurate, speed, heading };
+    station.run(|station| station.handle_input(Time::from_nanos(now), Input::Position(position)))
+}
+
+/// A payload to be sent over GeoNetworking.
+///
+/// # Safety
+/// `station` as for `carnet_sim_handle_frame`; `request` is null or points to a request, `payload` to `length`
+/// octets.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn carnet_sim_handle_request(
+    station: *mut CarnetSimStation,
+    now: u64,
+    request: *const CarnetSimRequest,
+    payload: *const u8,
+    length: usize,
+) -> CarnetSimStatus {
+    // SAFETY: by contract, in all of this block.
+    let (station, request, payload) =
+        unsafe { (station.as_mut(), request.as_ref(), octets(payload, length)) };
+    let (Some(station), Some(request), Some(payload)) = (station, request, payload) else {
+        return CarnetSimStatus::BadArgument;
+    };
+    let area = Area {
+        shape: AreaShape::Circle,
+        latitude: request.latitude,
+        longitude: request.longitude,
+        distance_a: request.radius,
+        distance_b: 0,
+        angle: 0,
+    };
+    let transport = match request.transport {
+        0 => GeonetTransport::GeoUnicast(request.destination),
+        1 => GeonetTransport::GeoBroadcast(area),
+        2 => GeonetTransport::GeoAnycast(area),
+        3 => GeonetTransport::TopologicallyScoped,
+        4 => GeonetTransport::SingleHop,
+        _ => return CarnetSimStatus::BadArgument,
+    };
+    let request = GeonetRequest {
+        transport,
+        next_header: request.next_header,
+        store_carry_forward: request.store,
+        traffic_class: 0,
+        lifetime_ms: (request.lifetime_ms > 0).then_some(request.lifetime_ms),
+        hop_limit: (request.hop_limit > 0).then_some(request.hop_limit),
+        payload: payload.to_vec(),
+    };
+    station.run(|station| station.handle_input(Time::from_nanos(now), Input::Geonet(request)))
+}
+
+/// An IPv6 packet that the host's routing gives to the tunnel device.
+///
+/// # Safety
+/// As for `carnet_sim_handle_frame`.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn carnet_sim_handle_packet(
+    station: *mut CarnetSimStation,
+    now: u64,
+    packet: *const u8,
+    length: usize,
+) -> CarnetSimStatus {
+    // SAFETY: by contract.
+    let (station, packet) = unsafe { (station.as_mut(), octets(packet, length)) };
+    let (Some(station), Some(packet)) = (station, packet) else { return CarnetSimStatus::BadArgument };
+    station.run(|station| station.handle_input(Time::from_nanos(now), Input::Packet(packet.to_vec())))
+}
+
+/// Any other input, as JSON like in a recording: what stands behind `"input":`.
+///
+/// # Safety
+/// As for `carnet_sim_handle_frame`, `json` like `packet`.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn carnet_sim_handle_input(
+    station: *mut CarnetSimStation,
+    now: u64,
+    json: *const u8,
+    length: usize,
+) -> CarnetSimStatus {
+    // SAFETY: by contract.
+    let (station, json) = unsafe { (station.as_mut(), octets(json, length)) };
+    let (Some(station), Some(json)) = (station, json) else { return CarnetSimStatus::BadArgument };
+    station.run(|station| {
+        let input = serde_json::from_slice(json).map_err(|error| Refusal::Refused(error.to_string()))?;
+        station.handle_input(Time::from_nanos(now), input)
+    })
+}
+
+/// Time has passed; to be called when `carnet_sim_deadline` is reached.
+///
+/// # Safety
+/// `station` as for `carnet_sim_handle_frame`.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn carnet_sim_handle_timeout(
+    station: *mut CarnetSimStation,
+    now: u64,
+) -> CarnetSimStatus {
+    // SAFETY: by contract.
+    let Some(station) = (unsafe { station.as_mut() }) else { return CarnetSimStatus::BadArgument };
+    station.run(|station| station.handle_input(Time::from_nanos(now), Input::Timeout))
+}
+
+/// When `carnet_sim_handle_timeout` is due, nanoseconds; `CARNET_SIM_NEVER` where nothing is.
+///
+/// # Safety
+/// `station` as for `carnet_sim_handle_frame`.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn carnet_sim_deadline(station: *mut CarnetSimStation) -> u64 {
+    // SAFETY: by contract.
+    let Some(station) = (unsafe { station.as_mut() }) else { return CARNET_SIM_NEVER };
+    let mut deadline = None;
+    station.run(|station| {
+        deadline = station.deadline();
+        Ok(())
+    });
+    deadline.map_or(CARNET_SIM_NEVER, Time::as_nanos)
+}
+
+/// Takes the next output. `Empty` when nothing is left; until then no input is taken.
+///
+/// # Safety
+/// `station` as for `carnet_sim_handle_frame`; `output` is null or points to an output that may be written.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn carnet_sim_poll_output(
+    station: *mut CarnetSimStation,
+    output: *mut CarnetSimOutput,
+) -> CarnetSimStatus {
+    // SAFETY: by contract.
+    let Some(station) = (unsafe { station.as_mut() }) else { return CarnetSimStatus::BadArgument };
+    if output.is_null() {
+        return CarnetSimStatus::BadArgument;
+    }
+    let mut taken = None;
+    let status = station.run(|station| {
+        taken = station.poll_output().map(described).transpose()?.map(|(mut described, octets)| {
+            let octets = station.keep(octets);
+            (described.octets, described.length) = (octets.as_ptr(), octets.len());
+            described
+        });
+        Ok(())
+    });
+    match (status, taken) {
+        (CarnetSimStatus::Done, Some(taken)) => {
+            // SAFETY: not null, and by contract to be written.
+            unsafe { output.write(taken) };
+            CarnetSimStatus::Done
+        }
+        (CarnetSimStatus::Done, None) => CarnetSimStatus::Empty,
+        (other, _) => other,
+    }
+}
+
+/// An output in C's words, and its octets.
+fn described(output: Output) -> Result<(CarnetSimOutput, Vec<u8>), Refusal> {
+    let mut described = CarnetSimOutput {
+        kind: CarnetSimOutputKind::Other,
+        link: 0,
+        station: 0,
+        source: [0; 6],
+        destination: [0; 6],
+        ether_type: 0,
+        next_header: 0,
+        hops: 0,
+        octets: ptr::null(),
+        length: 0,
+    };
+    let octets = match output {
+        Output::Frame(frame) => {
+            described.kind = CarnetSimOutputKind::Frame;
+            (described.source, described.destination) = (frame.source, frame.destination);
+            frame.packet
+        }
+        Output::VirtualFrame(frame) => {
+            described.kind = CarnetSimOutputKind::HostFrame;
+            (described.link, described.ether_type) = (frame.link, frame.ether_type);
+            (described.source, described.destination) = (frame.source, frame.destination);
+            frame.payload
+        }
+        Output::Ipv6 { link, destination, source, delivered } => {
+            described.kind = CarnetSimOutputKind::HostFrame;
+            (described.link, described.ether_type) = (link, 0x86dd);
+            (described.source, described.destination) = (source, destination);
+            (described.station, described.hops) = (delivered.source, hops(&delivered));
+            delivered.payload
+        }
+        Output::Delivered(delivered) => {
+            described.kind = CarnetSimOutputKind::Delivered;
+            (described.station, described.hops) = (delivered.source, hops(&delivered));
+            described.next_header = delivered.next_header;
+            delivered.payload
+        }
+        Output::Packet(packet) => {
+            described.kind = CarnetSimOutputKind::Packet;
+            packet
+        }
+        other => serde_json::to_vec(&other).map_err(|error| Refusal::Refused(error.to_string()))?,
+    };
+    Ok((described, octets))
+}
+
+/// Hops that a payload has gone; one for a single-hop packet.
+fn hops(delivered: &Delivered) -> u8 {
+    match delivered.kind {
+        DeliveredKind::Shb => 1,
+        _ => delivered.maximum_hop_limit.saturating_sub(delivered.remaining_hop_limit).saturating_add(1),
+    }
+}
+
+/// All counters as a JSON object, cut to `capacity` octets with the zero at its end. Returns its whole length.
+///
+/// # Safety
+/// `station` as for `carnet_sim_handle_frame`; `text` is null or points to `capacity` octets that may be written.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn carnet_sim_counters(
+    station: *mut CarnetSimStation,
+    text: *mut c_char,
+    capacity: usize,
+) -> usize {
+    // SAFETY: by contract.
+    let Some(station) = (unsafe { station.as_mut() }) else { return 0 };
+    let mut counters = String::new();
+    station.run(|station| {
+        counters = station.counters();
+        Ok(())
+    });
+    // SAFETY: by contract.
+    unsafe { copy_text(&counters, text, capacity) }
+}
+
+/// What went wrong last, in words, cut to `capacity` octets with the zero at its end. Returns its whole length.
+///
+/// # Safety
+/// As for `carnet_sim_counters`.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn carnet_sim_last_error(
+    station: *mut CarnetSimStation,
+    text: *mut c_char,
+    capacity: usize,
+) -> usize {
+    // SAFETY: by contract.
+    let Some(station) = (unsafe { station.as_mut() }) else { return 0 };
+    // SAFETY: by contract.
+    unsafe { copy_text(&station.error, text, capacity) }
+}
+
+/// Writes out the recording as far as it goes.
+///
+/// # Safety
+/// `station` as for `carnet_sim_handle_frame`.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn carnet_sim_flush(station: *mut CarnetSimStation) -> CarnetSimStatus {
+    // SAFETY: by contract.
+    let Some(station) = (unsafe { station.as_mut() }) else { return CarnetSimStatus::BadArgument };
+    station.run(SimulatedStation::flush)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_panic_ends_the_station_and_nothing_else() {
+        let config =
+            "[station]\nname = 'node'\n[geonet]\ninterface = 'radio'\nposition = 'gpsd://localhost'\n";
+        let options = CarnetSimOptions {
+            config: config.as_ptr(),
+            config_length: config.len(),
+            record: ptr::null(),
+            record_length: 0,
+            gn_address: 0x0200_0000_0001,
+            seed: 1,
+            now: 0,
+            wall: 0,
+        };
+        // SAFETY: the options and the buffers live as long as the calls, and the station is freed at the end.
+        unsafe {
+            let station = carnet_sim_new(&raw const options, ptr::null_mut(), 0);
+            let status = (*station).run(|_| panic!("what cannot be"));
+            assert_eq!(status, CarnetSimStatus::Panicked);
+            let mut words = [0; 8];
+            assert_eq!(carnet_sim_last_error(station, words.as_mut_ptr(), words.len()), 14);
+            assert_eq!(words.map(|c: c_char| c as u8), *b"what ca\0");
+            assert_eq!(carnet_sim_handle_timeout(station, 0), CarnetSimStatus::Panicked);
+            assert_eq!(carnet_sim_deadline(station), CARNET_SIM_NEVER);
+            carnet_sim_free(station);
+        }
+    }
+}

@@ -1,0 +1,214 @@
+//! The station behind the C interface: what a handle of [`crate::ffi`] points to, without any pointer.
+
+use std::path::Path;
+
+use carnet_api::config::Config;
+use carnet_base::{Time, WallTime};
+use carnet_geonet::ReceivedFrame;
+use carnet_geonet::ipv6_adaptation::HostFrame;
+use carnet_settings::recording::{Header, Recording};
+use carnet_station::Station;
+use carnet_station::io::{Frame, Input, Output, VirtualFrame};
+
+/// What a station is made of.
+#[derive(Debug, Clone)]
+pub struct Options<'a> {
+    /// The config file's text.
+    pub config: &'a str,
+    /// The GN address. With `None` the config has to do without GeoNetworking.
+    pub gn_address: Option<u64>,
+    /// What all its randomness comes from.
+    pub seed: u64,
+    /// The time of the start.
+    pub now: Time,
+    /// The date of the start.
+    pub wall: WallTime,
+    /// Where its inputs are recorded, if they are.
+    pub record: Option<&'a Path>,
+}
+
+/// Why an input was not taken.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Refusal {
+    /// Outputs of the input before wait still.
+    NotDrained,
+    /// It is earlier than the input before.
+    TimeRunsBackwards,
+    /// The station says no, or the recording cannot be written, or the input cannot be read; in words.
+    Refused(String),
+}
+
+/// A station that a simulator drives.
+#[derive(Debug)]
+pub struct SimulatedStation {
+    station: Station,
+    recording: Option<Recording>,
+    /// The time and date of the start.
+    start: (Time, WallTime),
+    now: Time,
+    drained: bool,
+    /// Buffer of the output that was taken last.
+    taken: Vec<u8>,
+}
+
+impl SimulatedStation {
+    /// A station whose outputs of the start wait.
+    ///
+    /// # Errors
+    /// What is wrong with the config, one line for each error, or why the recording cannot be made.
+    pub fn new(options: &Options<'_>) -> Result<SimulatedStation, String> {
+        let config = Config::parse(options.config, "config")
+            .map_err(|errors| errors.iter().map(ToString::to_string).collect::<Vec<_>>().join("\n"))?;
+        if config.geonet.is_some() && options.gn_address.is_none() {
+            return Err("the config has [geonet], expected a GN address".into());
+        }
+        let header = Header {
+            seed: options.seed,
+            time: options.now,
+            wall: options.wall,
+            gn_address: options.gn_address,
+            ..Header::default()
+        };
+        let recording = match options.record {
+            None => None,
+            Some(path) => {
+                let made = Recording::create(path, &header);
+                Some(made.map_err(|error| format!("cannot write {}: {error}", path.display()))?)
+            }
+        };
+        Ok(SimulatedStation {
+            station: header.station(&config),
+            recording,
+            start: (options.now, options.wall),
+            now: options.now,
+            drained: false,
+            taken: Vec::new(),
+        })
+    }
+
+    /// The station.
+    pub fn station(&self) -> &Station {
+        &self.station
+    }
+
+    fn wall(&self, now: Time) -> WallTime {
+        self.start.1 + now.saturating_since(self.start.0)
+    }
+
+    /// Before an input: the rules hold, and it is recorded.
+    fn enter(&mut self, now: Time, input: impl FnOnce() -> Input) -> Result<(), Refusal> {
+        if !self.drained {
+            return Err(Refusal::NotDrained);
+        }
+        if now < self.now {
+            return Err(Refusal::TimeRunsBackwards);
+        }
+        self.now = now;
+        let wall = self.wall(now);
+        if let Some(recording) = &mut self.recording {
+            recording
+                .input(now, wall, input())
+                .map_err(|error| Refusal::Refused(format!("the recording cannot be written: {error}")))?;
+        }
+        self.drained = false;
+        Ok(())
+    }
+
+    /// Takes a frame of the radio.
+    ///
+    /// # Errors
+    /// Why not.
+    pub fn handle_frame(&mut self, now: Time, frame: ReceivedFrame<'_>) -> Result<(), Refusal> {
+        self.enter(now, || Input::Frame(owned(&frame)))?;
+        self.station.handle_frame(now, frame);
+        Ok(())
+    }
+
+    /// Takes back a frame that nobody acknowledged.
+    ///
+    /// # Errors
+    /// Why not.
+    pub fn handle_unacknowledged(&mut self, now: Time, frame: ReceivedFrame<'_>) -> Result<(), Refusal> {
+        self.handle_input(now, Input::Unacknowledged(owned(&frame)))
+    }
+
+    /// Takes a frame that the host has put into a virtual interface.
+    ///
+    /// # Errors
+    /// Why not.
+    pub fn handle_host_frame(&mut self, now: Time, link: u32, frame: HostFrame<'_>) -> Result<(), Refusal> {
+        self.enter(now, || {
+            let HostFrame { destination, source, ether_type, payload } = frame;
+            Input::VirtualFrame(VirtualFrame {
+                link,
+                destination,
+                source,
+                ether_type,
+                payload: payload.to_vec(),
+            })
+        })?;
+        self.station.handle_host_frame(now, link, frame);
+        Ok(())
+    }
+
+    /// Takes any input.
+    ///
+    /// # Errors
+    /// Why not.
+    pub fn handle_input(&mut self, now: Time, input: Input) -> Result<(), Refusal> {
+        self.enter(now, || input.clone())?;
+        let wall = self.wall(now);
+        self.station.handle_input(now, wall, input).map_err(Refusal::Refused)
+    }
+
+    /// The next output; its octets come back by [`Self::keep`].
+    pub fn poll_output(&mut self) -> Option<Output> {
+        let taken = std::mem::take(&mut self.taken);
+        if taken.capacity() > 0 {
+            self.station.recycle(taken);
+        }
+        let output = self.station.poll_output();
+        self.drained = output.is_none();
+        output
+    }
+
+    /// Keeps the octets of an output until the next one is taken, and shows them.
+    pub fn keep(&mut self, octets: Vec<u8>) -> &[u8] {
+        self.taken = octets;
+        &self.taken
+    }
+
+    /// When [`Input::Timeout`] is due, never earlier than now.
+    pub fn deadline(&self) -> Option<Time> {
+        self.station.poll_timeout().map(|due| due.max(self.now))
+    }
+
+    /// All counters by name, as `carnet show counters --json` has them.
+    pub fn counters(&self) -> String {
+        let counters: serde_json::Map<_, _> =
+            self.station.counters().into_iter().map(|(name, count)| (name, count.into())).collect();
+        serde_json::Value::Object(counters).to_string()
+    }
+
+    /// Writes out what is recorded so far.
+    ///
+    /// # Errors
+    /// Why it cannot be written.
+    pub fn flush(&mut self) -> Result<(), Refusal> {
+        match self.recording.as_mut().map(Recording::flush) {
+            Some(Err(error)) => Err(Refusal::Refused(format!("the recording cannot be written: {error}"))),
+            _ => Ok(()),
+        }
+    }
+}
+
+impl Drop for SimulatedStation {
+    fn drop(&mut self) {
+        // Whoever wants to know asks for it before.
+        let _too_late = self.flush();
+    }
+}
+
+fn owned(frame: &ReceivedFrame<'_>) -> Frame {
+    Frame { source: frame.source, destination: frame.destination, packet: frame.packet.to_vec() }
+}

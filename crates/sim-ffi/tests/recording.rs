@@ -1,0 +1,99 @@
+//! A run through the interface is recorded, and the recording gives the same outputs without the simulator.
+
+use std::fs;
+
+use carnet_api::config::Config;
+use carnet_base::{Time, WallTime};
+use carnet_geonet::{BROADCAST, ReceivedFrame};
+use carnet_settings::recording::Inputs;
+use carnet_sim::station::{Options, Refusal, SimulatedStation};
+use carnet_station::io::{GeonetRequest, GeonetTransport, Input, Output, Position};
+
+const CONFIG: &str = "[station]\nname = 'node'\n[geonet]\ninterface = 'radio'\nposition = 'gpsd://localhost'\n\
+                      beacon = { interval = '1s' }\n";
+
+fn position(timestamp: u32, longitude: i32) -> Input {
+    Input::Position(Position {
+        timestamp,
+        latitude: 488_375_000,
+        longitude,
+        accurate: true,
+        speed: 1000,
+        heading: 900,
+    })
+}
+
+#[test]
+fn a_recorded_run_replays() {
+    let path = std::env::temp_dir().join(format!("carnet-sim-recording-{}.jsonl", std::process::id()));
+    let mut outputs: Vec<Output> = Vec::new();
+    let mut frames = 0;
+    {
+        let station = |mid: u64, record| {
+            SimulatedStation::new(&Options {
+                config: CONFIG,
+                gn_address: Some(mid),
+                seed: mid,
+                now: Time::ZERO,
+                wall: WallTime::from_unix_nanos(1_700_000_000_000_000_000),
+                record,
+            })
+            .expect("a station")
+        };
+        let mut recorded = station(0x0200_0000_0001, Some(path.as_path()));
+        let mut other = station(0x0200_0000_0002, None);
+        let drain = |station: &mut SimulatedStation| -> Vec<Output> {
+            std::iter::from_fn(|| station.poll_output()).collect()
+        };
+        outputs.extend(drain(&mut recorded));
+        drain(&mut other);
+        assert_eq!(
+            other.handle_input(Time::from_millis(5), position(1, 21_009_000)),
+            Ok(()),
+            "a drained station takes inputs"
+        );
+        assert_eq!(other.handle_input(Time::from_millis(6), Input::Timeout), Err(Refusal::NotDrained));
+        drain(&mut other);
+        assert_eq!(other.handle_input(Time::ZERO, Input::Timeout), Err(Refusal::TimeRunsBackwards));
+        for step in 1..100 {
+            let now = Time::from_millis(100 * step);
+            recorded.handle_input(now, position(100 * step as u32, 21_008_000)).expect("a position");
+            outputs.extend(drain(&mut recorded));
+            other.handle_input(now, Input::Timeout).expect("time");
+            for output in drain(&mut other) {
+                let Output::Frame(frame) = output else { continue };
+                let frame =
+                    ReceivedFrame { source: frame.source, destination: BROADCAST, packet: &frame.packet };
+                recorded.handle_frame(now, frame).expect("a frame");
+                outputs.extend(drain(&mut recorded));
+                frames += 1;
+            }
+            if recorded.deadline().is_some_and(|due| due <= now) {
+                recorded.handle_input(now, Input::Timeout).expect("time");
+                outputs.extend(drain(&mut recorded));
+            }
+            let request = GeonetRequest {
+                transport: GeonetTransport::GeoUnicast(0x0200_0000_0002),
+                next_header: 0,
+                store_carry_forward: false,
+                traffic_class: 0,
+                lifetime_ms: None,
+                hop_limit: None,
+                payload: vec![step as u8; 100],
+            };
+            recorded.handle_input(now, Input::Geonet(request)).expect("a payload");
+            outputs.extend(drain(&mut recorded));
+        }
+    }
+    assert!(frames >= 5 && outputs.len() > 50, "{frames} frames, {} outputs", outputs.len());
+    let (header, inputs) = Inputs::open(&path).expect("a recording");
+    let mut station = header.station(&Config::parse(CONFIG, "config").expect("a config"));
+    let mut replayed: Vec<Output> = std::iter::from_fn(|| station.poll_output()).collect();
+    for line in inputs {
+        let line = line.expect("an input");
+        station.handle_input(line.time, line.wall, line.input).expect("taken before");
+        replayed.extend(std::iter::from_fn(|| station.poll_output()));
+    }
+    assert_eq!(replayed, outputs);
+    fs::remove_file(&path).expect("to be removed");
+}

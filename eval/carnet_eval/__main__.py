@@ -1,0 +1,161 @@
+"""`python3 -m carnet_eval smoke|run|list|tasks|slurm|kubernetes|task|collect|report`"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+import tempfile
+from pathlib import Path
+
+from . import cluster, experiments, local, statistics
+from .tasks import ROOT, key
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(prog="carnet_eval", description=__doc__)
+    commands = parser.add_subparsers(dest="command", required=True)
+
+    def command(name: str, what: str, names: bool = False) -> argparse.ArgumentParser:
+        sub = commands.add_parser(name, help=what)
+        sub.add_argument("--program", type=Path, default=ROOT / "out/ns3/carnet-sim", help="the simulator")
+        sub.add_argument("--out", type=Path, default=ROOT / "out/eval", help="folder of tasks and results")
+        if names:
+            sub.add_argument("experiments", nargs="*", help="names (`list` shows them); all of them if none")
+            sub.add_argument("--duration", type=float, default=100, help="simulated seconds of traffic")
+            sub.add_argument("--seeds", type=int, default=5, help="runs with different randomness")
+        return sub
+
+    command("smoke", "a few short runs that show that everything works")
+    run = command("run", "all runs on this machine, or on a Dask scheduler", names=True)
+    run.add_argument("--jobs", type=int, help="runs at a time; one per core if absent")
+    run.add_argument("--scheduler", help="tcp://HOST:PORT of a Dask scheduler")
+    command("list", "the experiments and how many runs each has", names=True)
+    command("tasks", "write the task list", names=True)
+    command("slurm", "write the task list and a job script for sbatch", names=True)
+    kubernetes = command("kubernetes", "write the task list and an Indexed Job", names=True)
+    kubernetes.add_argument("--image", default="carnet-eval:latest", help="image with this repository built in it")
+    command("task", "do one task of the list").add_argument("number", type=int)
+    command("collect", "put the results of tasks together")
+    command("report", "tables, figures and Parquet of the results", names=True)
+    arguments = parser.parse_args()
+    match arguments.command:
+        case "smoke":
+            return smoke(arguments)
+        case "task":
+            return 0 if cluster.do_task(arguments.number, arguments.out, arguments.program) else 1
+        case "collect":
+            print(f"{cluster.collect(arguments.out)} new results")
+            return 0
+    all_of_them = experiments.experiments(arguments.duration, range(1, arguments.seeds + 1))
+    names = arguments.experiments or list(all_of_them)
+    if unknown := [name for name in names if name not in all_of_them]:
+        parser.error(f"no such experiment: {', '.join(unknown)}; expected {', '.join(all_of_them)}")
+    runs = [run for name in names for run in all_of_them[name]]
+    match arguments.command:
+        case "list":
+            for name in names:
+                print(f"{name:20} {len(all_of_them[name])} runs")
+        case "run" if arguments.scheduler:
+            return min(cluster.dask(runs, arguments.scheduler, arguments.out, arguments.program), 1)
+        case "run":
+            return min(local.sweep(runs, arguments.program, arguments.out, arguments.jobs), 1)
+        case "report":
+            return report(arguments.out, {name: all_of_them[name] for name in names})
+        case _:
+            count = cluster.write_tasks(runs, arguments.out)
+            words = f"{sys.executable} -m carnet_eval"
+            out, program = arguments.out.resolve(), arguments.program.resolve()
+            if arguments.command == "slurm":
+                (out / "array.sbatch").write_text(cluster.slurm(count, out, program, words))
+            elif arguments.command == "kubernetes":
+                text = cluster.kubernetes(count, out, program, "python3 -m carnet_eval", arguments.image)
+                (out / "job.yaml").write_text(text)
+            print(f"{count} tasks in {out}")
+    return 0
+
+
+def smoke(arguments: argparse.Namespace) -> int:
+    """Every run twice, in two processes: equal to the octet, and what is claimed holds roughly."""
+    runs = experiments.smoke()
+    with tempfile.TemporaryDirectory() as folder:
+        first, second = Path(folder) / "1", Path(folder) / "2"
+        failed = local.sweep(runs, arguments.program, first, quiet=True)
+        again = [run for run in runs if run["routing"] == "carnet"]
+        failed += local.sweep(again, arguments.program, second, quiet=True)
+        if failed:
+            return 1
+        results = {name: row["result"] for name, row in statistics.load(first / "results.jsonl").items()}
+        repeated = {name: row["result"] for name, row in statistics.load(second / "results.jsonl").items()}
+    checks = []
+    for run in again:
+        one, two = results[key(run)], repeated[key(run)]
+        same = all(one[name] == two[name] for name in one if name not in ("core_ns", "cpu_s", "wall_s", "rss_kb"))
+        checks.append((f"{run['figure']}: the same twice, hash {one['hash']}", same))
+    by_name = {run["figure"]: results[key(run)] for run in runs}
+    udp, tcp = by_name["udp 40/s at 100 m/s"], by_name["tcp over IPv6 at 100 m/s"]
+    rest = by_name["tcp over IPv6 at rest"]
+    aodv = by_name["udp 40/s at 100 m/s, AODV"], by_name["tcp at 100 m/s, AODV"]
+    share = sum(row["core_ns"] for row in results.values() if "core_ns" in row) / 1e9
+    share /= sum(row["cpu_s"] for row in results.values() if "core_ns" in row)
+    checks += [
+        (f"UDP at 100 m/s: {udp['delivery']:.1%} delivered, AODV {aodv[0]['delivery']:.1%}", udp["delivery"] >= 0.9),
+        (f"TCP at 100 m/s: {tcp['kbps']:.0f} kb/s, {rest['kbps']:.0f} at rest", tcp["kbps"] >= 0.7 * rest["kbps"]),
+        (f"TCP of AODV at 100 m/s: {aodv[1]['kbps']:.0f} kb/s", tcp["kbps"] > aodv[1]["kbps"]),
+        (f"TCP over IPv4 at rest: {by_name['tcp over IPv4 at rest']['kbps']:.0f} kb/s",
+         by_name["tcp over IPv4 at rest"]["kbps"] > 100),
+        (f"the core's share of the time: {share:.2%}", share < 0.03),
+    ]
+    for what, held in checks:
+        print(f"{'ok  ' if held else 'FAIL'}  {what}")
+    passed = sum(held for _, held in checks)
+    print(f"\n{passed} passed, {len(checks) - passed} failed")
+    return 0 if passed == len(checks) else 1
+
+
+def report(out: Path, wanted: dict[str, list]) -> int:
+    """report.md, figures and results.parquet beside the results."""
+    from . import figures
+
+    rows = statistics.load(out / "results.jsonl")
+    parts = []
+    for name, runs in wanted.items():
+        found = [rows[key(run)] for run in runs if key(run) in rows]
+        if not found:
+            continue
+        parts.append(f"## {name}\n\n{len(found)} of {len(runs)} runs\n")
+        if name == "highway":
+            parts.append(highway(found))
+        elif name.startswith("ablation"):
+            for value, digits, traffic in (("kbps", 1, "tcp"), ("delivery", 3, "udp")):
+                if some := [row for row in found if row["run"]["traffic"] == traffic]:
+                    parts.append(f"{traffic}, {value}:\n\n" + statistics.table(statistics.curves(some, value), digits))
+        else:
+            _, value, *_ = figures.FIGURES[name]
+            digits = 1 if value == "kbps" else 3
+            parts.append(statistics.table(statistics.curves(found, value), digits))
+            if name == "swarm":
+                for value, digits in (("delay", 4), ("frames", 0)):
+                    parts.append(f"{value}:\n\n" + statistics.table(statistics.curves(found, value), digits))
+            parts.append(f"![{name}]({figures.draw(name, found, out).name})\n")
+    (out / "report.md").write_text("\n".join(parts))
+    statistics.parquet(list(rows.values()), out / "results.parquet")
+    print(f"{out / 'report.md'}: {len(rows)} runs")
+    return 0
+
+
+def highway(rows: list[dict]) -> str:
+    """Time, memory and the core's own time, by the number of vehicles."""
+    lines = ["| vehicles | wall s | memory MB | core µs/packet | core share | events/s |", "|---|---|---|---|---|---|"]
+    for row in sorted(rows, key=lambda row: row["run"]["nodes"]):
+        result = row["result"]
+        lines.append(
+            f"| {row['run']['nodes']} | {result['wall_s']:.1f} | {result['rss_kb'] / 1024:.0f} "
+            f"| {result['core_ns'] / 1000 / max(result['core_packets'], 1):.2f} "
+            f"| {result['core_ns'] / 1e9 / result['cpu_s']:.2%} | {result['events'] / result['wall_s']:.0f} |"
+        )
+    return "\n".join(lines) + "\n"
+
+
+if __name__ == "__main__":
+    sys.exit(main())
