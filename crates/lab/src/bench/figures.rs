@@ -2,6 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
+use super::packets::SOURCE_AND_SINK;
 use super::path::Path;
 use crate::machine::Machine;
 
@@ -121,6 +122,24 @@ pub fn median(sorted: &[f64]) -> f64 {
     }
 }
 
+impl Bench {
+    /// What a figure of packets costs the routers alone, in nanoseconds for a packet: without what source and sink,
+    /// which share the core, cost by themselves at that size. Nothing where that was not measured, or where it is
+    /// all there is.
+    pub fn net_ns(&self, figure: &PacketFigure) -> Option<f64> {
+        let alone = self.packets.iter().find(|one| one.is_alone() && one.size == figure.size)?;
+        (!figure.is_alone() && alone.ns > 0.0 && figure.ns > alone.ns).then_some(figure.ns - alone.ns)
+    }
+
+    /// How many times as many packets the routers alone pass as plain ones do, both without source and sink.
+    pub fn net_to_plain(&self, figure: &PacketFigure) -> Option<f64> {
+        let plain = self.packets.iter().find(|one| {
+            (one.path, &one.arrangement, one.size) == (Path::Plain, &figure.arrangement, figure.size)
+        })?;
+        Some(self.net_ns(plain)? / self.net_ns(figure)?)
+    }
+}
+
 /// Packets per second through a part of the network.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub struct PacketFigure {
@@ -140,6 +159,13 @@ pub struct PacketFigure {
     pub sent: u64,
     /// Packets lost.
     pub lost: u64,
+}
+
+impl PacketFigure {
+    /// Whether it is about source and sink, without any router between them.
+    fn is_alone(&self) -> bool {
+        self.arrangement == SOURCE_AND_SINK
+    }
 }
 
 /// A TCP transfer.

@@ -52,7 +52,7 @@ pub struct Arrangement {
 
 /// All of them.
 pub const ARRANGEMENTS: [Arrangement; 7] = [
-    arrangement("source and sink alone", Part::None, M0, I0, false, false),
+    arrangement(SOURCE_AND_SINK, Part::None, M0, I0, false, false),
     arrangement("both routers, up", Part::Both, M0, C0, false, false),
     arrangement("both routers, down", Part::Both, C0, M0, true, false),
     arrangement("mobile router alone, up", Part::Router, M0, F0, false, false),
@@ -87,6 +87,9 @@ impl Arrangement {
         Ok(Frame::new(link_addresses(self.source), outer, inner, size))
     }
 }
+
+/// The arrangement without a router.
+pub const SOURCE_AND_SINK: &str = "source and sink alone";
 
 /// A path in an arrangement, ready to be measured.
 struct Lane {

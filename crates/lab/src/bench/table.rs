@@ -2,7 +2,7 @@
 
 use std::fmt::Write as _;
 
-use super::figures::Bench;
+use super::figures::{Bench, PacketFigure};
 use super::path::Path;
 use super::sender::SEGMENTS;
 
@@ -94,10 +94,10 @@ fn packets(text: &mut String, bench: &Bench) {
             arrangements.push(&figure.arrangement);
         }
     }
-    for arrangement in arrangements {
+    for arrangement in &arrangements {
         let mut rows = vec![vec![format!("{arrangement}; octets")]];
         rows[0].extend(paths.iter().map(|path| path.name().to_owned()));
-        let figures: Vec<_> = bench.packets.iter().filter(|f| f.arrangement == arrangement).collect();
+        let figures: Vec<_> = bench.packets.iter().filter(|f| f.arrangement == *arrangement).collect();
         let mut sizes: Vec<usize> = figures.iter().map(|f| f.size).collect();
         sizes.dedup();
         for size in sizes {
@@ -114,6 +114,7 @@ fn packets(text: &mut String, bench: &Bench) {
         *text += &aligned(&rows);
         text.push('\n');
     }
+    net(text, bench, &paths);
     let lost: u64 = bench.packets.iter().map(|figure| figure.lost).sum();
     let sent: u64 = bench.packets.iter().map(|figure| figure.sent).sum();
     let spread = bench.packets.iter().filter(|f| f.rate.median > 0.0);
@@ -134,6 +135,35 @@ fn packets(text: &mut String, bench: &Bench) {
             figure.size
         );
     }
+    text.push('\n');
+}
+
+/// What both routers cost by themselves.
+fn net(text: &mut String, bench: &Bench, paths: &[Path]) {
+    let all: Vec<_> = bench.packets.iter().filter(|figure| figure.arrangement.starts_with("both")).collect();
+    if all.iter().all(|figure| bench.net_ns(figure).is_none()) {
+        return;
+    }
+    *text += "The same through both routers without the share of source and sink: ns for a packet, and how many \
+              times as many packets as plain forwarding.\n\n";
+    let mut rows = vec![vec!["both routers, net; octets".to_owned()]];
+    rows[0].extend(paths.iter().map(|path| path.name().to_owned()));
+    for first in all.iter().filter(|figure| figure.path == Path::Plain) {
+        let way = first.arrangement.rsplit(' ').next().unwrap_or("");
+        let mut row = vec![format!("{} {way}", first.size)];
+        for path in paths {
+            let alike = |one: &&&PacketFigure| {
+                (one.path, &one.arrangement, one.size) == (*path, &first.arrangement, first.size)
+            };
+            let cell = all
+                .iter()
+                .find(alike)
+                .and_then(|one| Some(format!("{:.0} ({:.2})", bench.net_ns(one)?, bench.net_to_plain(one)?)));
+            row.push(cell.unwrap_or_else(|| "-".into()));
+        }
+        rows.push(row);
+    }
+    *text += &aligned(&rows);
     text.push('\n');
 }
 
