@@ -6,6 +6,7 @@
 //! | `GET /v1/bindings` | array of [`Binding`] |
 //! | `GET /v1/uplinks` | array of [`Uplink`] |
 //! | `GET /v1/tunnels` | array of [`Tunnel`] |
+//! | `GET /v1/routes` | array of [`Route`] |
 //! | `GET /v1/counters` | [`Counters`] |
 //! | `GET /v1/neighbours` | array of [`Location`], those in range |
 //! | `GET /v1/locations` | array of [`Location`], all |
@@ -185,6 +186,27 @@ pub struct Tunnel {
     /// Octets of these.
     #[serde(default)]
     pub octets_out: u64,
+}
+
+/// Which way a mobile router sends the packets for a network, and why.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Route {
+    /// The network; `::/0` for everything that has no way of its own.
+    pub prefix: Ipv6Net,
+    /// `direct` to the vehicle that has it, by way of the `home_agent`, on the `home` link, or `none`.
+    pub path: String,
+    /// The interface that packets leave by, or `null`.
+    pub interface: Option<String>,
+    /// Link-layer address of the vehicle that announces the network, `xx:xx:xx:xx:xx:xx`, or `null`.
+    pub station: Option<String>,
+    /// Link-local address of that vehicle, or the home agent, or `null`.
+    pub next_hop: Option<Ipv6Addr>,
+    /// Round-trip time to that vehicle in milliseconds, or `null` where it is not measured.
+    pub rtt_ms: Option<f64>,
+    /// Seconds for which it has been so, or `null`.
+    pub age_s: Option<f64>,
+    /// Why, in plain words.
+    pub reason: String,
 }
 
 /// All counters: dotted names, such as `mobility.received.binding_update`, and their values.

@@ -3,6 +3,7 @@
 use std::net::IpAddr;
 use std::time::Duration;
 
+use carnet_api::address::MacAddress;
 use carnet_api::config::Config;
 use carnet_api::model;
 use carnet_base::{Endpoint, Time};
@@ -144,6 +145,25 @@ pub fn tunnels(platform: Option<&Platform>, station: &Station) -> Vec<model::Tun
         .collect()
 }
 
+/// `GET /v1/routes`
+pub fn routes(station: &Station, now: Time) -> Vec<model::Route> {
+    let in_words = |address: [u8; 6]| MacAddress(address).to_string();
+    station
+        .route_status(now)
+        .into_iter()
+        .map(|route| model::Route {
+            prefix: route.prefix,
+            path: route.path.into(),
+            interface: route.interface,
+            station: route.station.map(in_words),
+            next_hop: route.next_hop,
+            rtt_ms: route.rtt.map(|rtt| rtt.as_secs_f64() * 1000.0),
+            age_s: route.age.map(|age| age.as_secs_f64()),
+            reason: route.reason,
+        })
+        .collect()
+}
+
 /// `GET /v1/counters`
 pub fn counters(station: &Station, platform: Option<&Platform>) -> model::Counters {
     let mut counters: model::Counters = station.counters().into_iter().collect();
@@ -192,6 +212,11 @@ pub fn event_text(event: &Event) -> String {
         Event::Handover { from, to, reason } => {
             let name = |uplink: &Option<String>| uplink.clone().unwrap_or("no uplink".into());
             format!("traffic moves from {} to {}: {reason}", name(from), name(to))
+        }
+        Event::Path { prefixes, station, direct, reason } => {
+            let prefixes: Vec<String> = prefixes.iter().map(ToString::to_string).collect();
+            let way = if *direct { "go straight to it" } else { "take the tunnel" };
+            format!("station {station} {reason}: packets for {} {way}", prefixes.join(", "))
         }
         Event::AtHome { interface } => format!("on the home link at {interface}"),
         Event::Binding { home_address, care_of_address, bid, prefixes, lifetime_s, change } => {

@@ -191,6 +191,8 @@ pub enum Table {
     Uplinks,
     /// Between mobile router and home agent.
     Tunnels,
+    /// Of a mobile router's packets: straight to a vehicle near, or by way of the home agent.
+    Routes,
     /// Packets and messages, taken and dropped.
     Counters,
     /// Stations in range (GeoNetworking).
@@ -208,6 +210,7 @@ impl Table {
             Table::Bindings => "/v1/bindings",
             Table::Uplinks => "/v1/uplinks",
             Table::Tunnels => "/v1/tunnels",
+            Table::Routes => "/v1/routes",
             Table::Counters => "/v1/counters",
             Table::Neighbours => "/v1/neighbours",
             Table::Locations => "/v1/locations",

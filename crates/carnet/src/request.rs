@@ -6,7 +6,7 @@
 
 use carnet_api::model::{
     Area, Binding, Counters, GnPingEvent, GnPingRequest, GnReceived, GnSendRequest, HandoverRequest,
-    Location, SignalRequest, Status, Tunnel, Uplink,
+    Location, Route, SignalRequest, Status, Tunnel, Uplink,
 };
 use tokio::sync::{broadcast, mpsc, oneshot};
 
@@ -24,6 +24,8 @@ pub enum Request {
     Uplinks(oneshot::Sender<Vec<Uplink>>),
     /// `GET /v1/tunnels`
     Tunnels(oneshot::Sender<Vec<Tunnel>>),
+    /// `GET /v1/routes`
+    Routes(oneshot::Sender<Vec<Route>>),
     /// `GET /v1/counters`
     Counters(oneshot::Sender<Counters>),
     /// `POST /v1/handover`

@@ -765,6 +765,9 @@ impl Runner {
             Request::Tunnels(reply) => {
                 let _ = reply.send(answers::tunnels(self.platform.as_ref(), &self.station));
             }
+            Request::Routes(reply) => {
+                let _ = reply.send(answers::routes(&self.station, now));
+            }
             Request::Counters(reply) => {
                 let mut counters = answers::counters(&self.station, self.platform.as_ref());
                 let errors = self.writer.as_ref().map_or(0, TunnelWriter::errors);

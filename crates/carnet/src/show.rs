@@ -8,7 +8,7 @@ pub mod geonet;
 use std::fmt::Write;
 use std::net::SocketAddr;
 
-use carnet_api::model::{Area, Binding, Counters, Location, Role, Status, Tunnel, Uplink};
+use carnet_api::model::{Area, Binding, Counters, Location, Role, Route, Status, Tunnel, Uplink};
 use serde_json::Value;
 
 use crate::cli::Table;
@@ -22,6 +22,7 @@ pub fn table(what: Table, answer: Value, width: Option<usize>) -> serde_json::Re
         Table::Bindings => bindings(&serde_json::from_value::<Vec<Binding>>(answer)?, width),
         Table::Uplinks => uplinks(&serde_json::from_value::<Vec<Uplink>>(answer)?, width),
         Table::Tunnels => tunnels(&serde_json::from_value::<Vec<Tunnel>>(answer)?, width),
+        Table::Routes => routes(&serde_json::from_value::<Vec<Route>>(answer)?, width),
         Table::Counters => counters(&serde_json::from_value::<Counters>(answer)?),
         Table::Neighbours => {
             geonet::locations("no neighbours", &serde_json::from_value::<Vec<Location>>(answer)?, width)
@@ -129,6 +130,23 @@ fn uplinks(uplinks: &[Uplink], width: Option<usize>) -> String {
     });
     let columns = ["uplink", "state", "care-of address", "bid", "priority", "signal", "rtt", "loss"];
     lay_out("no uplinks", &columns, rows.collect(), width)
+}
+
+fn routes(routes: &[Route], width: Option<usize>) -> String {
+    let rows = routes.iter().map(|route| {
+        vec![
+            route.prefix.to_string(),
+            words(&route.path),
+            or_nothing(route.interface.as_ref()),
+            or_nothing(route.station.as_ref()),
+            or_nothing(route.next_hop),
+            or_nothing(route.rtt_ms.map(|rtt| format!("{rtt:.1} ms"))),
+            or_nothing(route.age_s.map(span)),
+            words(&route.reason),
+        ]
+    });
+    let columns = ["network", "path", "interface", "station", "next hop", "rtt", "for", "why"];
+    lay_out("no routes", &columns, rows.collect(), width)
 }
 
 fn tunnels(tunnels: &[Tunnel], width: Option<usize>) -> String {

@@ -40,6 +40,7 @@
 //! BTP (it is in `carnet_wire`).
 #![forbid(unsafe_code)]
 
+pub mod approach;
 mod beacon;
 mod buffers;
 mod drop_reason;

@@ -362,8 +362,9 @@ impl Testbed {
         self.emulator.as_ref().context("no link is emulated")?.change(end, new)
     }
 
-    /// At the end of a section: which uplink the station calls active, and, to check its word, which share of
-    /// the packets of all uplinks the kernel counted on each since the end of the section before.
+    /// At the end of a section: how many networks of vehicles near are reached straight; which uplink the station calls
+    /// active, and, to check its word, which share of the packets of all uplinks the kernel counted on each since the end
+    /// of the section before.
     fn note_states(
         &self,
         last: Option<&(String, String, u64)>,
@@ -373,6 +374,11 @@ impl Testbed {
         let section = last.map_or(RUN, |(name, _, _)| name);
         for station in self.stations.iter().filter(|s| s.mobile_router) {
             let node = &station.node;
+            if let Ok(routes) = station.show("routes") {
+                let direct =
+                    routes.as_array().into_iter().flatten().filter(|route| route["path"] == "direct");
+                states.push((section.into(), format!("{node}.direct"), direct.count() as f64));
+            }
             let (Ok(uplinks), Ok(counts)) = (station.show("uplinks"), topology::packets(node)) else {
                 continue;
             };

@@ -7,7 +7,7 @@ use std::process::{Command, Output};
 
 use common::{LAB, folder, repository, said};
 
-const SCENARIOS: [&str; 14] = [
+const SCENARIOS: [&str; 15] = [
     "crossing",
     "flood-50",
     "highway-100",
@@ -19,6 +19,7 @@ const SCENARIOS: [&str; 14] = [
     "turn-off",
     "two-uplinks",
     "two-ways",
+    "v2v-meets-v2i",
     "v2v-one-hop",
     "v2v-two-hops",
     "wifi-wimax",

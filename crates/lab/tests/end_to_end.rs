@@ -95,6 +95,11 @@ fn hosts_reach_each_other_over_geonetworking_over_one_hop_and_two() {
 }
 
 #[test]
+fn vehicles_meet_and_part() {
+    holds("vehicles_meet_and_part", "v2v-meets-v2i", As::Root);
+}
+
+#[test]
 fn two_uplinks_without_root() {
     holds("two_uplinks_without_root", "two-uplinks", As::Nobody);
 }

@@ -49,6 +49,17 @@ pub enum Event {
         /// Why.
         reason: String,
     },
+    /// Mobile router: the packets for a neighbouring vehicle's mobile network take another way.
+    Path {
+        /// Its prefixes.
+        prefixes: Vec<Ipv6Net>,
+        /// Its link-layer address.
+        station: String,
+        /// They go straight to it from now on; else by way of the home agents.
+        direct: bool,
+        /// Why.
+        reason: String,
+    },
     /// Mobile router: it is on its home link, the home agent knows it, and it routes without tunnel now.
     AtHome {
         /// Interface on the home link.

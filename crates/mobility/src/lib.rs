@@ -8,6 +8,8 @@
 //! * [`mobile_router`] - uplinks, movement and home registration (RFC 6275 section 11, RFC 3963
 //!   section 5).
 //!
+//! Beside them, [`mnpp`] finds the mobile networks of vehicles in radio range.
+//!
 //! Both take the time and an input through `handle_*` methods and hand out [`Output`]s through
 //! `poll_output`; the next deadline comes from `poll_timeout`. They never read a clock, open a socket or
 //! draw a random number that they were not given. After each `handle_*` call the caller drains
@@ -22,6 +24,7 @@ mod event;
 pub mod flow;
 pub mod home_agent;
 mod message;
+pub mod mnpp;
 pub mod mobile_router;
 pub mod router_advertiser;
 mod security;
@@ -37,6 +40,7 @@ pub use drop_reason::MobilityDrop;
 pub use event::Event;
 pub use home_agent::HomeAgent;
 pub use message::MobilityMessage;
+pub use mnpp::Mnpp;
 pub use mobile_router::MobileRouter;
 pub use security::{Authentication, ReplayProtection, SecurityAssociation};
 pub use sequence::is_newer;

@@ -1,13 +1,14 @@
 //! `[geonet]`: from the config file to what the router wants to know.
 
 use carnet_api::config::{
-    self, AreaForwarding, BeaconInterval, Geonet, GeonetAddress, Planarisation, PositionSource, Recovery,
-    Standard, UnicastForwarding,
+    self, AreaForwarding, Authorization, BeaconInterval, Geonet, GeonetAddress, Planarisation,
+    PositionSource, Recovery, Standard, UnicastForwarding,
 };
 use carnet_geonet::ipv6_adaptation::{self, Ipv6Area, Ipv6Config, Prefix};
 use carnet_geonet::{MacAddress, Mib, mib};
-use carnet_station::GeonetSettings;
+use carnet_mobility::mnpp;
 use carnet_station::io::{Area, AreaShape};
+use carnet_station::{GeonetSettings, MnppSettings};
 use carnet_wire::geonet::{GnAddress, StationType};
 
 /// What the router shall be.
@@ -32,6 +33,21 @@ fn ipv6(config: &Geonet) -> Option<Ipv6Config> {
         reorder_wait: ipv6.reorder_wait,
         // Until the link is known.
         mtu: ipv6_adaptation::mtu(mib(config).max_sdu_size, None),
+    })
+}
+
+/// How the mobile networks of vehicles in radio range are reached.
+pub fn mnpp(config: &Geonet) -> Option<MnppSettings> {
+    let (mnpp, ipv6) = (config.mnpp.as_ref()?, config.ipv6.as_ref()?);
+    Some(MnppSettings {
+        interface: ipv6.interface.clone(),
+        authorization: match mnpp.authorization {
+            Authorization::HomeAgent => mnpp::Authorization::HomeAgent,
+            Authorization::None => mnpp::Authorization::Anybody,
+        },
+        shortest: mnpp.shortest_prefix,
+        hops: mnpp.hops,
+        interval: mnpp.interval,
     })
 }
 

@@ -86,7 +86,8 @@ pub fn station(config: &Config, gn_address: Option<GnAddress>) -> StationConfig 
         advertise: router.advertise,
     });
     let geonet = config.geonet.as_ref().map(|config| geonet::router(config, gn_address));
-    StationConfig { home_agent, mobile_router, geonet }
+    let mnpp = config.geonet.as_ref().and_then(geonet::mnpp);
+    StationConfig { home_agent, mobile_router, geonet, mnpp }
 }
 
 fn authentication(auth: &Auth) -> Authentication {

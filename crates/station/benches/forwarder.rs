@@ -79,8 +79,7 @@ fn home_agent(count: u32) -> Station {
             multiple_care_of_addresses: MultipleCareOfAddresses::Bulk,
             nodes,
         }),
-        mobile_router: None,
-        geonet: None,
+        ..StationConfig::default()
     };
     let state = PersistentState { home_agent: stored, ..PersistentState::default() };
     let mut station = Station::new(config, state, 1, Time::ZERO, DATE);

@@ -13,5 +13,5 @@ mod station;
 mod status;
 
 pub use geonet::GeonetSettings;
-pub use station::{MobileRouterSettings, PersistentState, Station, StationConfig};
-pub use status::{BindingStatus, StationStatus, TunnelStatus, UplinkStatus};
+pub use station::{MnppSettings, MobileRouterSettings, PersistentState, Station, StationConfig};
+pub use status::{BindingStatus, RouteStatus, StationStatus, TunnelStatus, UplinkStatus};

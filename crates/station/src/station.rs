@@ -1,6 +1,8 @@
 //! The station: who gets which input, and how the outputs of the parts become the station's.
 
+mod access;
 mod lan_mtu;
+mod neighbours;
 mod packets;
 mod path_mtus;
 
@@ -14,7 +16,7 @@ use carnet_geonet::ipv6_adaptation::{Adaptation, HostFrame, Ipv6Config};
 use carnet_mobility::home_agent::{AuthorizedNode, HomeAgentConfig, StoredBinding};
 use carnet_mobility::mobile_router::{Attachment, MobileRouterConfig, StoredSequence, StoredVolume};
 use carnet_mobility::router_advertiser::{AdvertiserConfig, RouterAdvertiser};
-use carnet_mobility::{HomeAgent, MobileRouter, MobilityDrop};
+use carnet_mobility::{HomeAgent, Mnpp, MobileRouter, MobilityDrop};
 use carnet_wire::geonet::GnAddress;
 use carnet_wire::icmpv6;
 use carnet_wire::ipv6::HEADER_LEN;
@@ -28,7 +30,10 @@ use crate::forwarding::path_mtu::PathMtus;
 use crate::forwarding::{agent_entries, lan_prefixes, node_entries, setting_entries};
 use crate::geonet::{Geonet, GeonetSettings};
 use crate::io::{Command, Frame, Input, Output, VirtualFrame};
+use access::Access;
 use lan_mtu::LanMtu;
+pub use neighbours::MnppSettings;
+use neighbours::Neighbours;
 
 const NO_GEONET: &str = "this station does no GeoNetworking";
 
@@ -41,6 +46,8 @@ pub struct StationConfig {
     pub mobile_router: Option<MobileRouterSettings>,
     /// The GeoNetworking router.
     pub geonet: Option<GeonetSettings>,
+    /// Ways to the mobile networks of neighbouring vehicles, for a mobile router with IPv6 over GeoNetworking.
+    pub mnpp: Option<MnppSettings>,
 }
 
 /// A mobile router and the interfaces of its mobile network.
@@ -82,6 +89,8 @@ enum Scope {
     Node(Ipv6Addr),
     /// The mobile router.
     MobileRouter,
+    /// Its ways to neighbouring mobile networks.
+    Neighbours,
 }
 
 #[derive(Debug)]
@@ -106,6 +115,10 @@ pub struct Station {
     geonet: Option<Geonet>,
     /// The GeoNetworking router to be, as long as its address is not known.
     awaited: Option<(GeonetSettings, Rng)>,
+    /// The ways to neighbouring mobile networks, where they are sought.
+    neighbours: Option<Neighbours>,
+    /// The roadside units, where the interface to other stations is an uplink.
+    access: Option<Access>,
     interfaces: BTreeMap<String, Interface>,
     /// Those of IPv6 over GeoNetworking that there are or may be.
     virtual_interfaces: Vec<String>,
@@ -135,6 +148,8 @@ impl Station {
             router: None,
             geonet: None,
             awaited: None,
+            neighbours: None,
+            access: None,
             interfaces: BTreeMap::new(),
             virtual_interfaces: Vec::new(),
             desired: DesiredState::new(),
@@ -262,6 +277,7 @@ impl Station {
                 self.want(now, Scope::Node(home_address), entries);
             }
         }
+        self.configure_neighbours(config.mnpp);
     }
 
     /// The home agent, if the station is one.
@@ -285,16 +301,18 @@ impl Station {
         if let Some(geonet) = &mut self.geonet {
             geonet.handle_frame(now, frame);
         }
-        self.flush_geonet();
+        self.flush_geonet(now);
     }
 
     /// Takes a frame of the virtual interface `link` without copying it first.
     pub fn handle_host_frame(&mut self, now: Time, link: u32, frame: HostFrame<'_>) {
         self.assert_drained();
-        if let Some(geonet) = &mut self.geonet {
+        if !self.was_diverted(now, frame.destination, frame.payload)
+            && let Some(geonet) = &mut self.geonet
+        {
             geonet.handle_host_frame(now, link, frame);
         }
-        self.flush_geonet();
+        self.flush_geonet(now);
     }
 
     /// The adaptation sublayer of IPv6 over GeoNetworking, if the station has one.
@@ -368,7 +386,8 @@ impl Station {
     /// When [`Input::Timeout`] is due next.
     pub fn poll_timeout(&self) -> Option<Time> {
         let geonet = self.geonet.as_ref().and_then(Geonet::poll_timeout);
-        self.mobility_timeout().into_iter().chain(geonet).min()
+        let neighbours = self.neighbours().and_then(Mnpp::poll_timeout);
+        self.mobility_timeout().into_iter().chain(geonet).chain(neighbours).min()
     }
 
     /// When the home agent or the mobile router has something to do next.
@@ -382,6 +401,7 @@ impl Station {
         // A packet woke a tunnel whose MTU is to be looked after.
         let used = self.forwarder.has_used().then_some(Time::ZERO);
         let path_mtus = self.path_mtus.poll_timeout().into_iter().chain(used);
+        let path_mtus = path_mtus.chain(self.access.as_ref().and_then(Access::poll_timeout));
         agent.into_iter().chain(router).chain(path_mtus).min()
     }
 
@@ -409,6 +429,7 @@ impl Station {
                 if let Some(geonet) = &mut self.geonet {
                     geonet.handle_timeout(now);
                 }
+                self.look_at_neighbours(now);
                 Ok(())
             }
             Input::Timeout => {
@@ -474,14 +495,18 @@ impl Station {
                 Ok(())
             }
             Input::Unacknowledged(frame) => {
-                if let Some(geonet) = &mut self.geonet {
+                if !self.is_unreachable(now, &frame)
+                    && let Some(geonet) = &mut self.geonet
+                {
                     geonet.handle_unacknowledged(now, frame.destination, &frame.packet);
                 }
                 Ok(())
             }
             Input::VirtualFrame(frame) => {
-                if let Some(geonet) = &mut self.geonet {
-                    let VirtualFrame { link, destination, source, ether_type, payload } = frame;
+                let VirtualFrame { link, destination, source, ether_type, payload } = frame;
+                if !self.was_diverted(now, destination, &payload)
+                    && let Some(geonet) = &mut self.geonet
+                {
                     let frame = HostFrame { destination, source, ether_type, payload: &payload };
                     geonet.handle_host_frame(now, link, frame);
                 }
@@ -513,7 +538,7 @@ impl Station {
             Input::Command(command) => self.handle_command(now, wall, command),
         };
         if geonet_alone {
-            self.flush_geonet();
+            self.flush_geonet(now);
         } else {
             self.flush(now);
         }
@@ -585,6 +610,8 @@ impl Station {
         if let Some(geonet) = &mut self.geonet {
             geonet.handle_timeout(now);
         }
+        self.look_at_neighbours(now);
+        self.look_at_access(now, wall);
     }
 
     fn handle_interface(&mut self, now: Time, wall: WallTime, interface: Interface) {
@@ -593,7 +620,33 @@ impl Station {
         self.forward_router(now);
     }
 
+    /// The mobile router changes to another roadside unit when it is time.
+    fn look_at_access(&mut self, now: Time, wall: WallTime) {
+        if let (Some(access), Some(geonet)) = (&mut self.access, &self.geonet)
+            && let Some(interface) = access.handle_timeout(now, geonet.router())
+        {
+            self.tell_interface(now, wall, &interface);
+            self.forward_router(now);
+        }
+    }
+
+    /// The interface to other stations may be an uplink, too; then their routers are looked after.
+    fn configure_access(&mut self) {
+        let ours = self.virtual_interfaces.first();
+        let uplinks = self.router.iter().flat_map(|router| &router.machine.config().uplinks);
+        let uplink = uplinks.map(|uplink| &uplink.interface).find(|name| ours == Some(name)).cloned();
+        let old = self.access.take().filter(|old| uplink.as_ref() == Some(&old.interface));
+        self.access = uplink.map(|interface| old.unwrap_or_else(|| Access::new(interface)));
+    }
+
     fn tell_interface(&mut self, now: Time, wall: WallTime, interface: &Interface) {
+        let seen = match (&mut self.access, &self.geonet) {
+            (Some(access), Some(geonet)) if access.interface == interface.name => {
+                Some(access.handle_interface(now, interface, geonet.router()))
+            }
+            _ => None,
+        };
+        let interface = seen.as_ref().unwrap_or(interface);
         if let Some(agent) = &mut self.agent {
             agent.machine.handle_interface(interface, now);
         }
@@ -607,6 +660,9 @@ impl Station {
 
     fn handle_interface_gone(&mut self, now: Time, wall: WallTime, name: &str) {
         self.interfaces.remove(name);
+        if let Some(access) = self.access.as_mut().filter(|access| access.interface == name) {
+            access.handle_gone();
+        }
         if let Some(agent) = &mut self.agent {
             agent.machine.handle_interface_gone(name);
         }
@@ -645,6 +701,9 @@ impl Station {
                     }
                     router.machine.handle_shutdown(now, wall);
                 }
+                if let Some(neighbours) = &mut self.neighbours {
+                    neighbours.machine.handle_shutdown(now);
+                }
                 Ok(())
             }
         }
@@ -655,6 +714,7 @@ impl Station {
             geonet.handle_address(now, address);
         } else if let Some((settings, rng)) = self.awaited.take() {
             self.geonet = Some(Geonet::new(settings.mib, settings.ipv6, address, rng));
+            self.listen_to_neighbours();
         } else {
             return Err(NO_GEONET.into());
         }
@@ -717,14 +777,23 @@ impl Station {
         if let Some(router) = &mut self.router {
             let ends = TunnelEnd::MobileRouter;
             let in_use = self.forwarder.tunnels().filter(|(tunnel, _)| tunnel.end == ends && tunnel.transmit);
+            // Hosts shall not have to learn a smaller one when a vehicle is met.
+            let straight = self.neighbours.as_ref().and(self.geonet.as_ref()).and_then(Geonet::ipv6);
+            let straight = straight.map(Adaptation::mtu);
             let in_use = in_use.map(|(tunnel, _)| tunnel.mtu).min();
-            router.inform_advertisers(now, in_use);
+            router.inform_advertisers(now, in_use, straight);
             for advertiser in &mut router.advertisers {
                 while let Some(message) = advertiser.poll_output() {
                     self.outputs.push_back(Output::Icmpv6(message));
                 }
             }
         }
+        self.collect_caused();
+        self.flush_geonet(now);
+    }
+
+    /// Collects what the forwarder has to say by itself.
+    fn collect_caused(&mut self) {
         while let Some(caused) = self.forwarder.poll_output() {
             self.outputs.push_back(match caused {
                 Caused::Packet(packet) => Output::Packet(packet),
@@ -733,11 +802,11 @@ impl Station {
                 }
             });
         }
-        self.flush_geonet();
     }
 
     /// Collects the outputs of GeoNetworking, where nothing else can have any.
-    fn flush_geonet(&mut self) {
+    fn flush_geonet(&mut self, now: Time) {
+        self.follow_neighbours(now);
         if let Some(geonet) = &mut self.geonet {
             geonet.move_outputs(&mut self.outputs);
         }
@@ -801,11 +870,12 @@ impl Router {
 
     /// The least MTU of the paths in use (until there is one, what fits every uplink), and whether the prefixes are
     /// good.
-    fn inform_advertisers(&mut self, now: Time, in_use: Option<u32>) {
+    fn inform_advertisers(&mut self, now: Time, in_use: Option<u32>, straight: Option<u32>) {
         let uplinks = self.machine.uplinks().iter();
         let attached = uplinks.filter(|uplink| matches!(uplink.attachment, Attachment::Foreign { .. }));
         let any = attached.map(|uplink| uplink.mtu().saturating_sub(HEADER_LEN as u32)).min();
-        let mtu = self.lan_mtu.update(now, in_use.or(any));
+        let tunnel = in_use.or(any);
+        let mtu = self.lan_mtu.update(now, tunnel.map(|mtu| mtu.min(straight.unwrap_or(mtu))));
         for advertiser in &mut self.advertisers {
             advertiser.set(now, mtu, self.machine.may_advertise());
         }

@@ -73,6 +73,27 @@ pub struct TunnelStatus {
     pub traffic: Traffic,
 }
 
+/// Which way a mobile router sends the packets for a network, and why.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct RouteStatus {
+    /// The network; `::/0` for everything that has no way of its own.
+    pub prefix: Ipv6Net,
+    /// `direct` to the vehicle that has it, by way of the `home_agent`, on the `home` link, or `none`.
+    pub path: &'static str,
+    /// The interface: of IPv6 over GeoNetworking, or the uplink.
+    pub interface: Option<String>,
+    /// Link-layer address of the vehicle that announces it.
+    pub station: Option<[u8; 6]>,
+    /// The next hop: the vehicle's link-local address, or the home agent.
+    pub next_hop: Option<Ipv6Addr>,
+    /// Round trip to the vehicle.
+    pub rtt: Option<Duration>,
+    /// For how long it has been so, where that is known.
+    pub age: Option<Duration>,
+    /// Why, in plain words.
+    pub reason: String,
+}
+
 /// A station in one word per role.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct StationStatus {
@@ -169,6 +190,54 @@ impl Station {
             .collect()
     }
 
+    /// The ways of a mobile router's packets: first those for the networks of vehicles near, in order, then that for all
+    /// others.
+    pub fn route_status(&self, now: Time) -> Vec<RouteStatus> {
+        let Some(router) = self.mobile_router() else { return Vec::new() };
+        let active = self.uplink_status().into_iter().find(|uplink| uplink.active);
+        let path = match router.state() {
+            State::Home => "home",
+            State::Registered => "home_agent",
+            _ if active.is_some() => "home_agent",
+            _ => "none",
+        };
+        let interface = active.map(|uplink| uplink.interface);
+        let home = RouteStatus {
+            prefix: Ipv6Net::default(),
+            path,
+            next_hop: (path == "home_agent").then_some(router.config().home_agent),
+            interface,
+            station: None,
+            rtt: None,
+            age: None,
+            reason: state_name(router.state()).into(),
+        };
+        let mut routes: Vec<RouteStatus> = self
+            .neighbours()
+            .into_iter()
+            .flat_map(|neighbours| neighbours.ways())
+            .map(|way| RouteStatus {
+                prefix: way.prefix,
+                station: Some(way.station),
+                rtt: way.rtt,
+                age: Some(now.saturating_since(way.since)),
+                reason: way.reason.into(),
+                ..match way.direct {
+                    true => RouteStatus {
+                        path: "direct",
+                        interface: self.neighbour_interface().map(str::to_owned),
+                        next_hop: Some(way.link_local),
+                        ..home.clone()
+                    },
+                    false => home.clone(),
+                }
+            })
+            .collect();
+        routes.sort_by_key(|route| (route.prefix, route.path, route.station));
+        routes.push(home);
+        routes
+    }
+
     /// The tunnels.
     pub fn tunnel_status(&self) -> Vec<TunnelStatus> {
         let mut tunnels: Vec<TunnelStatus> = self
@@ -208,6 +277,24 @@ impl Station {
         for reason in carnet_mobility::MobilityDrop::ALL {
             let count = self.messages_dropped().get(reason).copied().unwrap_or_default();
             counters.push((format!("mobility.dropped.{}", reason.name()), count));
+        }
+        if let Some(neighbours) = self.neighbours() {
+            let counted = neighbours.counters();
+            for (name, count) in [
+                ("announced", counted.announced),
+                ("received", counted.received),
+                ("tests", counted.tests),
+                ("tests_answered", counted.tests_answered),
+                ("probes", counted.probes),
+                ("met", counted.met),
+                ("parted", counted.parted),
+                ("diverted", self.diverted()),
+            ] {
+                counters.push((format!("mnpp.{name}"), count));
+            }
+            for reason in carnet_mobility::mnpp::MnppDrop::ALL {
+                counters.push((format!("mnpp.dropped.{}", reason.name()), counted.dropped(*reason)));
+            }
         }
         if let Some(geonet) = self.geonet() {
             let counted = geonet.counters();

@@ -34,6 +34,7 @@ pub(super) fn check(draft: &Draft, sink: &Sink<'_>) {
         radio(geonet, draft, sink);
         areas(geonet, sink);
         ipv6(geonet, draft, sink);
+        mnpp(geonet, draft, sink);
     }
 }
 
@@ -230,8 +231,12 @@ fn ipv6(geonet: &GeonetDraft, draft: &Draft, sink: &Sink<'_>) {
     let radio = geonet.interface.as_ref();
     let radio = radio.and_then(|at| Some(At { value: at.value.name()?.to_owned(), at: at.at }));
     others.extend(radio.iter().map(|radio| (radio, "the radio")));
-    for interface in main.into_iter().flatten().chain(dynamic).chain(of_areas) {
-        match others.iter().find(|(other, _)| other.value == interface.value) {
+    let main = main.into_iter().flatten();
+    let is_main = |interface: &At<String>| main.clone().any(|main| main.at == interface.at);
+    for interface in main.clone().chain(dynamic).chain(of_areas) {
+        // Roadside units may be access routers: the interface to everybody may be an uplink.
+        let allowed = |what: &str| what == "an uplink" && is_main(interface);
+        match others.iter().find(|(other, what)| other.value == interface.value && !allowed(what)) {
             Some((other, what)) => taken(interface, what, other, sink),
             None => others.push((interface, "an IPv6 interface")),
         }
@@ -245,6 +250,19 @@ fn ipv6(geonet: &GeonetDraft, draft: &Draft, sink: &Sink<'_>) {
             }
             None => groups.push(group),
         }
+    }
+}
+
+/// Ways to other mobile networks are for a mobile network, and lead over IPv6.
+fn mnpp(geonet: &GeonetDraft, draft: &Draft, sink: &Sink<'_>) {
+    let Some(Some(mnpp)) = &geonet.mnpp else { return };
+    if draft.mobile_router.is_none() {
+        sink.push(mnpp.at, "there is no mobile network to announce, expected [mobile_router] beside it");
+    }
+    if let Some(None) = geonet.ipv6_interface {
+        const EXPECTED: &str =
+            "goes with IPv6 over GeoNetworking, expected `geonet.ipv6_interface` beside it";
+        sink.push(mnpp.at, EXPECTED);
     }
 }
 

@@ -26,6 +26,8 @@ pub struct Geonet {
     pub position: PositionSource,
     /// IPv6 over GeoNetworking, if there shall be any.
     pub ipv6: Option<Ipv6>,
+    /// Straight ways to the mobile networks of vehicles in radio range, if these are sought.
+    pub mnpp: Option<Mnpp>,
     /// How packets find their way.
     pub forwarding: Forwarding,
     /// When beacons are sent.
@@ -186,6 +188,29 @@ pub struct Ipv6 {
     pub hop_limit: Option<u8>,
     /// How long a packet that has overtaken others may wait for them.
     pub reorder_wait: Duration,
+}
+
+/// `geonet.mnpp`: Mobile Network Prefix Provisioning.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Mnpp {
+    /// Whose word is taken for a prefix.
+    pub authorization: Authorization,
+    /// The least length of a prefix that is taken.
+    pub shortest_prefix: u8,
+    /// Hops that announcements go, and packets to those who are met.
+    pub hops: u8,
+    /// The longest time between announcements while there are neighbours.
+    pub interval: Duration,
+}
+
+/// `geonet.mnpp.authorization`
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub enum Authorization {
+    /// That of the prefix owner's home agent.
+    #[default]
+    HomeAgent,
+    /// Anybody's.
+    None,
 }
 
 /// `geonet.forwarding`

@@ -35,9 +35,9 @@ use errors::Sink;
 pub use conformance::Conformance;
 pub use errors::{ConfigError, ConfigErrors};
 pub use geonet::{
-    Area, AreaForwarding, AreaShape, Beacon, BeaconInterval, Coordinates, Forwarding, Geonet, GeonetAddress,
-    GeonetInterface, MultiHopBeacons, Planarisation, PositionSource, Recovery, Standard, StationType,
-    UdpLink, UnicastForwarding,
+    Area, AreaForwarding, AreaShape, Authorization, Beacon, BeaconInterval, Coordinates, Forwarding, Geonet,
+    GeonetAddress, GeonetInterface, Mnpp, MultiHopBeacons, Planarisation, PositionSource, Recovery, Standard,
+    StationType, UdpLink, UnicastForwarding,
 };
 pub use mib::Mib;
 

@@ -192,6 +192,7 @@ pub(super) const GEONET: Section = Section {
         key("standard", "\"1.4.1\", \"1.3.1\" or \"1.2.1\"", "\"1.4.1\""),
         key("ipv6_interface", "interface", "none"),
         key("ipv6", "table", "none"),
+        key("mnpp", "table", "none"),
         key("forwarding", "table", "none"),
         key("beacon", "table", "none"),
         key("mib", "table", "none"),
@@ -209,6 +210,19 @@ pub(super) const IPV6: Section = Section {
         key("learnt_links", "integer, 0 to 64", "0"),
         key("hop_limit", "integer, 1 to 255", "none"),
         key("reorder_wait", "duration", "\"0s\""),
+    ],
+    later: &[],
+};
+
+/// `[geonet.mnpp]`, or the inline table `mnpp`.
+pub(super) const MNPP: Section = Section {
+    header: "[geonet.mnpp]",
+    path: "geonet.mnpp",
+    keys: &[
+        key("authorization", "\"home_agent\" or \"none\"", "\"home_agent\""),
+        key("shortest_prefix", "integer, 1 to 128", "48"),
+        key("hops", "integer, 1 to 10", "1"),
+        key("interval", "duration", "\"10s\""),
     ],
     later: &[],
 };
@@ -315,7 +329,7 @@ pub(super) const CONFORMANCE: Section = Section {
 
 /// All tables but the top.
 #[cfg(test)]
-pub(super) const SECTIONS: [&Section; 16] = [
+pub(super) const SECTIONS: [&Section; 17] = [
     &STATION,
     &DATAPLANE,
     &HOME_AGENT,
@@ -327,6 +341,7 @@ pub(super) const SECTIONS: [&Section; 16] = [
     &AUTH,
     &GEONET,
     &IPV6,
+    &MNPP,
     &FORWARDING,
     &BEACON,
     &MIB,

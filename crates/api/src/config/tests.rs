@@ -242,6 +242,7 @@ fn every_key_arrives() {
             address: GeonetAddress::Managed(MacAddress([2, 0, 0, 0, 0, 10])),
             set_link_address: true,
             ipv6: None,
+            mnpp: None,
             position: PositionSource::Gpsd { host: "::1".into(), port: 2947, device: None },
             forwarding: Forwarding {
                 unicast: UnicastForwarding::ContentionBased,

@@ -111,11 +111,33 @@ tunnel.encapsulated       12345
 }
 
 #[test]
+fn routes() {
+    assert_eq!(
+        show(
+            Table::Routes,
+            json!([
+                {"prefix": "2001:db8:b::/64", "path": "direct", "interface": "gn0", "station": "02:00:00:00:00:0b",
+                 "next_hop": "fe80::ff:fe00:b", "rtt_ms": 2.34, "age_s": 63.5, "reason": "reached straight"},
+                {"prefix": "::/0", "path": "home_agent", "interface": "wwan0", "station": null,
+                 "next_hop": "2001:db8:1::1", "rtt_ms": null, "age_s": null, "reason": "registered"}
+            ]),
+            Some(130)
+        ),
+        "\
+NETWORK          PATH        INTERFACE  STATION            NEXT HOP         RTT     FOR    WHY
+2001:db8:b::/64  direct      gn0        02:00:00:00:00:0b  fe80::ff:fe00:b  2.3 ms  1m 3s  reached straight
+::/0             home agent  wwan0      -                  2001:db8:1::1    -       -      registered
+"
+    );
+}
+
+#[test]
 fn nothing_to_show_is_said() {
     for (what, text) in [
         (Table::Bindings, "no bindings\n"),
         (Table::Uplinks, "no uplinks\n"),
         (Table::Tunnels, "no tunnels\n"),
+        (Table::Routes, "no routes\n"),
     ] {
         assert_eq!(show(what, json!([]), None), text);
     }

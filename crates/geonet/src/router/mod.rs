@@ -2,7 +2,7 @@
 //!
 //! `receive` judges what comes in and learns from it, `source` builds what upper layers ask for, `forward`
 //! sends a packet on its way by the algorithms of [`crate::forwarding`], `feedback` finds another way where the
-//! link could not reach the next hop, `service` has the Location Service,
+//! link could not reach the next hop, `taking_back` gives an upper layer its packets back, `service` has the Location Service,
 //! beacons and what else is due at some time. They share the state that is defined here.
 //!
 //! **How to drive it.** Each `handle_*` takes the time and an input; afterwards [`Router::poll_output`] is
@@ -15,6 +15,7 @@ mod forward;
 mod receive;
 mod service;
 mod source;
+mod taking_back;
 
 use std::collections::{BTreeMap, VecDeque};
 use std::time::Duration;

@@ -31,6 +31,13 @@ pub(super) struct Search {
     buffer: PacketBuffer,
 }
 
+impl Search {
+    /// Takes out the packets that wait for the answer; the search goes on.
+    pub(super) fn take_all(&mut self) -> Vec<Waiting> {
+        self.buffer.take(|_| true)
+    }
+}
+
 impl Router {
     /// Serves the timers that have run out.
     pub fn handle_timeout(&mut self, now: Time) {

@@ -4,8 +4,8 @@ use std::time::Duration;
 
 use carnet_base::Rng;
 use carnet_geonet::mib::{AreaForwarding, Planarisation, Recovery};
-use carnet_geonet::{BROADCAST, GeonetDrop, Mib, Transmission, Transport};
-use carnet_wire::geonet::{CommonNextHeader, HeaderType};
+use carnet_geonet::{BROADCAST, GeonetDrop, Mib, Request, Transmission, Transport};
+use carnet_wire::geonet::{CommonNextHeader, HeaderType, TrafficClass};
 
 use crate::air::{self, Air};
 use crate::craft::*;
@@ -181,4 +181,38 @@ fn feedback_brings_packets_over_a_motorway() {
         "delivered without feedback {without:.1} % ({few:.1} frames each), with {with:.1} % ({frames:.1})"
     );
     assert!(without < 60.0 && with > 95.0, "without {without} %, with {with} %");
+}
+
+/// Not in the standard either: an upper layer that knows a better way takes its packets back.
+#[test]
+fn what_waits_for_a_station_may_be_taken_back() {
+    let mut iut = Iut::quiet(Mib::default());
+    let (a, b) = (Station::a(), Station::b());
+    let ipv6 = |to: Station, payload: &'static [u8], store: bool| Request {
+        traffic_class: TrafficClass { store_carry_forward: store, ..TrafficClass::default() },
+        ..Request::new(Transport::GeoUnicast(to.pv.address), CommonNextHeader::Ipv6, payload)
+    };
+    // Nobody knows where A is; B was just lost.
+    iut.request(ipv6(a, b"to a", false)).expect("sought");
+    iut.knows(&[b]);
+    iut.sent.clear();
+    iut.request(ipv6(b, b"to b", true)).expect("sent");
+    let sent = iut.one_sent();
+    iut.unacknowledged(&sent).expect("waits");
+    assert!(iut.router.buffered_octets().0 > 0);
+    assert_eq!(iut.router.take_back(b.mac), [b"to b".to_vec()]);
+    assert_eq!(iut.router.take_back(b.mac), [] as [Vec<u8>; 0]);
+    assert_eq!(iut.router.buffered_octets().0, 0);
+    assert_eq!(iut.router.take_back(a.mac), [b"to a".to_vec()]);
+    // What the link hands back may be, too, unless nobody wants it.
+    iut.knows(&[b.later(1)]);
+    let (now, frame) = (iut.now, &sent.frame);
+    assert_eq!(iut.router.take_back_unacknowledged(now, b.mac, frame, |_| false), None);
+    assert_eq!(iut.router.location_table().neighbours(), 1);
+    let back = iut.router.take_back_unacknowledged(now, b.mac, frame, |payload| payload == b"to b");
+    assert_eq!(back, Some(b"to b".to_vec()));
+    assert_eq!(iut.router.location_table().neighbours(), 0);
+    // A frame of somebody else's is not ours to take.
+    let foreign = a.guc(&b.pv, b"payload");
+    assert_eq!(iut.router.take_back_unacknowledged(now, b.mac, &foreign, |_| true), None);
 }

@@ -25,6 +25,8 @@ pub const TABLE_CAPTURE: u32 = 13_500;
 pub const TABLE_TUNNEL: u32 = 13_501;
 /// Where packets go that a mobile router does not forward: nowhere.
 pub const TABLE_NOWHERE: u32 = 13_502;
+/// Where the mobile networks of neighbouring vehicles are that are reached straight.
+pub const TABLE_NEIGHBOURS: u32 = 13_504;
 /// The first of the tables with one uplink's default route; uplink `n` of the config has this plus `n`.
 pub const TABLE_UPLINK: u32 = 13_510;
 
@@ -34,6 +36,8 @@ pub mod priority {
     pub const CAPTURE: u32 = 100;
     /// The `local` table, moved down from 0 so that [`CAPTURE`] comes first.
     pub const LOCAL: u32 = 110;
+    /// To the mobile network, from a neighbouring vehicle, where the interface to these is an uplink as well.
+    pub const FROM_NEIGHBOURS: u32 = 112;
     /// What comes in on an uplink and was not captured goes nowhere: a mobile router is no way from one visited
     /// network to another, nor past the home agent into the mobile network.
     pub const FROM_UPLINK: u32 = 115;
@@ -44,6 +48,8 @@ pub mod priority {
     pub const FROM_STATIONS: u32 = 125;
     /// From a care-of address, by this machine itself: its uplink's table.
     pub const FROM_CARE_OF_ADDRESS: u32 = 130;
+    /// The same as [`FROM_MOBILE_NETWORK`], before it: the table of neighbouring vehicles, where it has a route.
+    pub const TO_NEIGHBOURS: u32 = 135;
     /// From the mobile network or the home address: the tunnel's table.
     pub const FROM_MOBILE_NETWORK: u32 = 140;
     /// From a LAN interface, but with somebody else's source address: nowhere (RFC 3963 9).

@@ -30,7 +30,7 @@ use super::for_home_agent::{METRIC, host, into_tunnel_device, route, unreachable
 use super::ways::ways;
 
 /// What rules call the machine itself as the origin of a packet.
-const LOCAL: &str = "lo";
+pub(super) const LOCAL: &str = "lo";
 /// What the home agent sends to a care-of address: tunnelled packets, Mobility Headers, and fragments of
 /// either.
 const CAPTURED: [u8; 3] = [protocol::IPV6, protocol::MOBILITY, protocol::FRAGMENT];
@@ -103,13 +103,7 @@ pub(crate) fn router_entries(
     }
     let home_table = home_index.map_or(TABLE_TUNNEL, uplink_table);
     let mobile_table = if router.is_home() { home_table } else { TABLE_TUNNEL };
-    // Packets of the mobile network come from its links and from this machine, nowhere else; where no link is
-    // configured, from wherever the operator leads them here.
-    let inside: Vec<Option<&str>> = if lan.is_empty() {
-        vec![None]
-    } else {
-        lan.iter().map(|interface| Some(interface.as_str())).chain([Some(LOCAL)]).collect()
-    };
+    let inside = inside(lan);
     for prefix in &config.prefixes {
         entries.push(rule(priority::TO_MOBILE_NETWORK, None, None, Some(*prefix), TABLE_MAIN));
         for input in &inside {
@@ -168,6 +162,15 @@ pub(crate) fn router_entries(
         entries.extend(lan_addresses(&config.prefixes, lan, interfaces));
     }
     entries
+}
+
+/// Packets of the mobile network come from its links and from this machine, nowhere else; where no link is
+/// configured, from wherever the operator leads them here.
+pub(super) fn inside(lan: &[String]) -> Vec<Option<&str>> {
+    if lan.is_empty() {
+        return vec![None];
+    }
+    lan.iter().map(|interface| Some(interface.as_str())).chain([Some(LOCAL)]).collect()
 }
 
 /// The tunnels, what goes into which of them, and the sockets of those inside IPv4.

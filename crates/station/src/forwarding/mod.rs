@@ -5,13 +5,15 @@
 //! place in a [`packet::PacketBuffer`]. [`fragments`] cuts and joins outer packets, [`prefix_table`] finds
 //! the tunnel of an address. [`distribution`] chooses among several, and
 //! [`duplicates`] knows the first copy of a packet that takes them all. [`path_mtu`] finds out what fits into a tunnel, [`mss`] tells TCP.
-//! `for_home_agent` and `for_mobile_router` say what the two roles want, `ways` what both do with several tunnels.
+//! `for_home_agent` and `for_mobile_router` say what the two roles want, `for_neighbours` what the ways to neighbouring
+//! mobile networks add to it, `ways` what both roles do with several tunnels.
 
 pub mod desired;
 pub mod distribution;
 pub mod duplicates;
 mod for_home_agent;
 mod for_mobile_router;
+mod for_neighbours;
 pub mod forwarder;
 pub mod fragments;
 pub mod mss;
@@ -22,3 +24,4 @@ mod ways;
 
 pub(crate) use for_home_agent::{agent_entries, node_entries};
 pub(crate) use for_mobile_router::{lan_prefixes, router_entries, setting_entries};
+pub(crate) use for_neighbours::neighbour_entries;

@@ -47,6 +47,7 @@ impl Geonet {
         let ipv6 = self.ipv6.as_mut().filter(|_| delivery.next_header == CommonNextHeader::Ipv6);
         let Some(ipv6) = ipv6 else { return Some(delivery) };
         match ipv6.handle_delivery(now, &delivery) {
+            Ok(_) if self.concerns_neighbours(&delivery) => self.collect_ipv6(),
             Ok(placed) => {
                 self.collect_ipv6();
                 let stream = delivery.sequence.filter(|_| delivery.header_type == HeaderType::GeoUnicast);

@@ -1,8 +1,10 @@
-//! GeoNetworking in a station: the router of `carnet_geonet`, and the echo that `carnet gnping` uses.
+//! GeoNetworking in a station: the router of `carnet_geonet`, the echo that `carnet gnping` uses, and what neighbouring
+//! mobile routers say to each other.
 
 pub mod echo;
 pub mod io;
 mod ipv6;
+pub(crate) mod neighbours;
 
 use std::collections::VecDeque;
 use std::time::Duration;
@@ -15,6 +17,7 @@ use carnet_wire::geonet::GnAddress;
 
 use self::echo::Echo;
 use self::io::{Delivered, Frame, GeonetRequest, GeonetTransport, Position};
+use self::neighbours::Heard;
 use crate::io::{Event, Output};
 
 /// What a station is to be in the GeoNetworking network.
@@ -39,6 +42,8 @@ pub(crate) struct Geonet {
     /// The address of the start; the router's may be another by now (10.2.1.5).
     address: GnAddress,
     echo_replies: RateLimiter,
+    /// What concerns the ways to neighbouring mobile networks, where these are sought.
+    heard: Option<VecDeque<Heard>>,
     outputs: VecDeque<Output>,
 }
 
@@ -53,6 +58,7 @@ impl Geonet {
                 .map(|config| InOrder::new(config.reorder_wait)),
             ipv6: ipv6.map(|config| Adaptation::new(config, address)),
             echo_replies: RateLimiter::new(100, Duration::from_millis(10)),
+            heard: None,
             outputs: VecDeque::new(),
         };
         geonet.collect_ipv6();
@@ -158,7 +164,10 @@ impl Geonet {
                         self.deliver(now, delivery.into());
                     }
                 }
-                Routed::Event(event) => self.outputs.extend(event_output(event)),
+                Routed::Event(event) => {
+                    self.overhear(&event);
+                    self.outputs.extend(event_output(event));
+                }
             }
         }
         self.collect_ipv6();

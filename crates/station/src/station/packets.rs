@@ -146,6 +146,7 @@ impl Station {
     ) -> Verdict {
         let Outer { ends, traffic_class } = outer;
         match self.forwarder.decapsulate(ends, traffic_class, sequence, offset, buffer) {
+            Ok(()) if self.is_prefix_test(now, buffer.as_slice()) => Verdict::Consumed,
             Ok(()) => match self.is_probe_answer(now, ends, buffer.as_slice()) {
                 true => Verdict::Consumed,
                 false => Verdict::Forward,

@@ -63,8 +63,7 @@ pub fn agent_config(prefixes: &[&str]) -> StationConfig {
                 authentication: authentication(),
             }],
         }),
-        mobile_router: None,
-        geonet: None,
+        ..StationConfig::default()
     }
 }
 
@@ -75,7 +74,6 @@ pub fn router_config(prefixes: &[&str]) -> StationConfig {
         ..UplinkConfig::default()
     };
     StationConfig {
-        home_agent: None,
         mobile_router: Some(MobileRouterSettings {
             router: MobileRouterConfig {
                 home_address: address(HOME),
@@ -94,7 +92,7 @@ pub fn router_config(prefixes: &[&str]) -> StationConfig {
             lan: vec!["i0".into()],
             advertise: true,
         }),
-        geonet: None,
+        ..StationConfig::default()
     }
 }
 

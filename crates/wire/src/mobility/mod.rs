@@ -7,7 +7,8 @@
 //!
 //! Messages that a home agent and a mobile router exchange are read in full: Binding Refresh Request, Binding
 //! Update, Binding Acknowledgement, Binding Error, Heartbeat (RFC 5847), with the options of multiple care-of
-//! addresses (RFC 5648), flow bindings (RFC 6089, [`flow`] and [`selector`]) and dual stack (RFC 5555). The return
+//! addresses (RFC 5648), flow bindings (RFC 6089, [`flow`] and [`selector`]) and dual stack (RFC 5555). What mobile
+//! routers say to each other is in [`prefix_test`]. The return
 //! routability messages are known by their lengths only, everything else by its type.
 
 pub mod authentication;
@@ -17,6 +18,7 @@ pub mod header;
 pub mod message;
 pub mod options;
 pub mod packet;
+pub mod prefix_test;
 pub mod selector;
 pub mod status;
 
@@ -29,6 +31,7 @@ pub use message::{
 };
 pub use options::{MobilityOption, Options};
 pub use packet::ControlPacket;
+pub use prefix_test::{PrefixTest, PrefixTestKind};
 pub use status::Status;
 
 /// Values of the MH Type field (IANA "Mobility Header Types").
@@ -49,6 +52,8 @@ pub mod message_type {
     pub const BINDING_ACKNOWLEDGEMENT: u8 = 6;
     /// Binding Error (RFC 6275 6.1.9).
     pub const BINDING_ERROR: u8 = 7;
+    /// Experimental (RFC 5096), see [`super::prefix_test`].
+    pub const EXPERIMENTAL: u8 = super::prefix_test::EXPERIMENTAL;
     /// Home Agent Switch (RFC 5142).
     pub const HOME_AGENT_SWITCH: u8 = 12;
     /// Heartbeat (RFC 5847).

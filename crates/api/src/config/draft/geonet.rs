@@ -7,9 +7,9 @@ use ipnet::Ipv6Net;
 
 use super::super::errors::Sink;
 use super::super::geonet::{
-    Area, AreaForwarding, AreaShape, Beacon, BeaconInterval, Coordinates, Forwarding, Geonet, GeonetAddress,
-    GeonetInterface, Ipv6, MultiHopBeacons, Planarisation, PositionSource, Recovery, Standard, StationType,
-    UnicastForwarding,
+    Area, AreaForwarding, AreaShape, Authorization, Beacon, BeaconInterval, Coordinates, Forwarding, Geonet,
+    GeonetAddress, GeonetInterface, Ipv6, Mnpp, MultiHopBeacons, Planarisation, PositionSource, Recovery,
+    Standard, StationType, UnicastForwarding,
 };
 use super::super::mib::Mib;
 use super::super::reader::{At, Table, Value};
@@ -19,6 +19,7 @@ use super::mib;
 
 const DEFAULT_RANGE_M: u16 = 1000;
 const DEFAULT_INTERVAL: Duration = Duration::from_secs(3);
+const DEFAULT_ANNOUNCEMENTS: Duration = Duration::from_secs(10);
 /// The numbers of the paper behind adaptive beacons.
 const DEFAULT_BEACONS_IN_RANGE: u32 = 16;
 const DEFAULT_SHORTEST: Duration = Duration::from_millis(100);
@@ -34,6 +35,7 @@ pub(in crate::config) struct GeonetDraft {
     position: Option<PositionSource>,
     pub ipv6_interface: Option<Option<At<String>>>,
     pub ipv6: Option<Ipv6Draft>,
+    pub mnpp: Option<Option<At<Mnpp>>>,
     forwarding: Option<Forwarding>,
     beacon: Option<Beacon>,
     range_m: Option<u16>,
@@ -105,6 +107,10 @@ impl GeonetDraft {
                     reorder_wait: Duration::ZERO,
                 }),
             },
+            mnpp: match table.get("mnpp") {
+                Some(value) => value.table(&schema::MNPP).and_then(|table| read_mnpp(&table)).map(Some),
+                None => Some(None),
+            },
             forwarding: match forwarding {
                 Some(value) => value.table(&schema::FORWARDING).and_then(|table| read_forwarding(&table)),
                 None => Some(Forwarding::default()),
@@ -138,6 +144,7 @@ impl GeonetDraft {
     pub(in crate::config) fn finish(self) -> Option<Geonet> {
         let ipv6 = self.ipv6?;
         Some(Geonet {
+            mnpp: self.mnpp?.map(|mnpp| mnpp.value),
             ipv6: self.ipv6_interface?.map(|interface| Ipv6 {
                 interface: interface.value,
                 dynamic_interface: ipv6.dynamic_interface.map(|interface| interface.value),
@@ -288,6 +295,24 @@ fn center(value: &Value<'_>) -> Option<Coordinates> {
     let latitude = latitude.number("a latitude from -90 to 90 degrees", values::latitude);
     let longitude = longitude.number("a longitude from -180 to 180 degrees", values::longitude);
     Some(Coordinates { latitude: latitude?, longitude: longitude? })
+}
+
+fn read_mnpp(table: &Table<'_>) -> Option<At<Mnpp>> {
+    let authorization = word(
+        table,
+        "authorization",
+        &[("home_agent", Authorization::HomeAgent), ("none", Authorization::None)],
+    );
+    let shortest_prefix = integer(table, "shortest_prefix", 1, 128, 48);
+    let hops = integer(table, "hops", 1, 10, 1);
+    let interval = duration(table, "interval", Some(DEFAULT_ANNOUNCEMENTS), values::announcement_interval);
+    let value = Mnpp {
+        authorization: authorization?,
+        shortest_prefix: u8::try_from(shortest_prefix?).ok()?,
+        hops: u8::try_from(hops?).ok()?,
+        interval: interval?,
+    };
+    Some(At { value, at: table.at() })
 }
 
 fn read_forwarding(table: &Table<'_>) -> Option<Forwarding> {

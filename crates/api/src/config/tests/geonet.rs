@@ -2,9 +2,9 @@
 
 use super::errors::{check, errors};
 use super::{
-    Area, AreaForwarding, AreaShape, Beacon, BeaconInterval, Coordinates, Duration, FULL, Forwarding, Geonet,
-    GeonetAddress, GeonetInterface, Mib, PositionSource, Recovery, Standard, StationType, UdpLink,
-    UnicastForwarding, parse,
+    Area, AreaForwarding, AreaShape, Authorization, Beacon, BeaconInterval, Coordinates, Duration, FULL,
+    Forwarding, Geonet, GeonetAddress, GeonetInterface, Mib, Mnpp, PositionSource, Recovery, Standard,
+    StationType, UdpLink, UnicastForwarding, parse,
 };
 
 /// The smallest station that does GeoNetworking and nothing else.
@@ -45,6 +45,7 @@ fn a_station_may_do_geonetworking_alone() {
             set_link_address: true,
             position: PositionSource::Fixed(PARIS),
             ipv6: None,
+            mnpp: None,
             forwarding: Forwarding {
                 unicast: UnicastForwarding::Greedy,
                 area: AreaForwarding::ContentionBased,
@@ -480,6 +481,42 @@ ipv6_interface = "gn2"
     assert_eq!(
         refused("ipv6_interface = 'gn0'\nipv6 = { reorder_wait = '2s' }"),
         ["c.toml:8:25: `geonet.ipv6.reorder_wait`: \"2s\" is too long, expected 1s at most"]
+    );
+}
+
+#[test]
+fn ways_to_other_mobile_networks() {
+    let with = |lines: &str| {
+        FULL.replace(
+            "interface = \"wlan1\"",
+            &format!("ipv6_interface = \"gn0\"\n{lines}\ninterface = \"wlan1\""),
+        )
+    };
+    let mnpp = |lines: &str| parse(&with(lines)).geonet.expect("a [geonet]").mnpp;
+    assert_eq!(mnpp(""), None);
+    let defaults = Mnpp {
+        authorization: Authorization::HomeAgent,
+        shortest_prefix: 48,
+        hops: 1,
+        interval: Duration::from_secs(10),
+    };
+    assert_eq!(mnpp("mnpp = {}"), Some(defaults));
+    let other = Mnpp {
+        authorization: Authorization::None,
+        shortest_prefix: 56,
+        hops: 3,
+        interval: Duration::from_secs(5),
+    };
+    let text = "mnpp = { authorization = 'none', shortest_prefix = 56, hops = 3, interval = '5s' }";
+    assert_eq!(mnpp(text), Some(other));
+    let found = errors(&with("mnpp = { shortest_prefix = 0, hops = 11, interval = '500ms' }"));
+    assert!(found.len() == 3 && found[2].contains("expected 1s to 200s"), "{found:?}");
+    assert_eq!(
+        refused("mnpp = {}"),
+        [
+            "c.toml:7:8: there is no mobile network to announce, expected [mobile_router] beside it",
+            "c.toml:7:8: goes with IPv6 over GeoNetworking, expected `geonet.ipv6_interface` beside it"
+        ]
     );
 }
 

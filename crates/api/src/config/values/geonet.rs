@@ -61,6 +61,15 @@ pub(in crate::config) fn link_lifetime(text: &str) -> Result<Duration, String> {
     }
 }
 
+/// How often prefixes are announced: announcements are good for three of these, and for no more than ten minutes.
+pub(in crate::config) fn announcement_interval(text: &str) -> Result<Duration, String> {
+    let interval = super::duration(text)?;
+    match (Duration::from_secs(1)..=Duration::from_secs(200)).contains(&interval) {
+        true => Ok(interval),
+        false => Err(format!("{text:?} is out of range, expected 1s to 200s")),
+    }
+}
+
 /// The subnet of an area: with room for interface identifiers.
 pub(in crate::config) fn subnet(text: &str) -> Result<Ipv6Net, String> {
     let prefix = super::prefix(text)?;

@@ -1,0 +1,68 @@
+//! How near two stations will be, by dead reckoning: both go on as they were when their position vectors were made.
+
+use std::time::Duration;
+
+use carnet_wire::geonet::LongPositionVector;
+
+use crate::geodesy::{LocalPlane, Position};
+
+/// Position vectors are not carried on for longer than this.
+const OLDEST: f64 = 30.0;
+
+/// The distance of two stations in metres, so long after the later of their position vectors was made.
+pub fn distance_in(own: &LongPositionVector, other: &LongPositionVector, ahead: Duration) -> f64 {
+    let apart = own.timestamp.milliseconds_since(other.timestamp) as f64 / 1000.0;
+    let ahead = ahead.as_secs_f64();
+    let time = |behind: f64| (ahead + behind.max(0.0)).min(OLDEST);
+    let plane = LocalPlane::new(Position::new(own.latitude, own.longitude));
+    let (east, north) = plane.offset(Position::new(other.latitude, other.longitude));
+    let (own_east, own_north) = travelled(own, time(-apart));
+    let (other_east, other_north) = travelled(other, time(apart));
+    (east + other_east - own_east).hypot(north + other_north - own_north)
+}
+
+/// Metres to the east and to the north.
+fn travelled(vector: &LongPositionVector, seconds: f64) -> (f64, f64) {
+    let metres = f64::from(vector.speed) / 100.0 * seconds;
+    let (sin, cos) = (f64::from(vector.heading) / 10.0).to_radians().sin_cos();
+    (metres * sin, metres * cos)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use carnet_wire::geonet::{GnAddress, Timestamp};
+
+    fn vector(timestamp: u32, longitude: i32, speed: i16, heading: u16) -> LongPositionVector {
+        LongPositionVector {
+            address: GnAddress(1),
+            timestamp: Timestamp(timestamp),
+            latitude: 488_375_000,
+            longitude,
+            accurate: true,
+            speed,
+            heading,
+        }
+    }
+
+    #[test]
+    fn both_go_on_as_they_were() {
+        let own = vector(10_000, 21_008_000, 2000, 900);
+        let close = |distance: f64, expected: f64| (distance - expected).abs() < 0.5;
+        let there = |seconds| distance_in(&own, &own, Duration::from_secs(seconds));
+        assert!(close(there(0), 0.0) && close(there(10), 0.0));
+        // Coming towards us, and told two seconds ago.
+        let other = LongPositionVector { longitude: 21_008_000 + 13_640, heading: 2700, ..own };
+        let met = distance_in(&own, &other, Duration::ZERO);
+        assert!(close(met, 100.1), "{met}");
+        let other = LongPositionVector { timestamp: Timestamp(8_000), ..other };
+        for (seconds, expected) in [(0, 60.1), (1, 20.1), (2, 19.9), (3, 59.9)] {
+            let found = distance_in(&own, &other, Duration::from_secs(seconds));
+            assert!(close(found, expected), "{seconds}: {found}");
+        }
+        // Told later than ours.
+        let other = LongPositionVector { timestamp: Timestamp(12_000), speed: 0, ..other };
+        let found = distance_in(&own, &other, Duration::ZERO);
+        assert!(close(found, 60.1), "{found}");
+    }
+}

@@ -1,0 +1,58 @@
+//! Own packets that an upper layer takes back because it knows a better way: those that wait for a station, and those
+//! that the link could not deliver. An extension of the standard.
+
+use carnet_base::Time;
+use carnet_wire::geonet::{CommonNextHeader, ExtendedHeader};
+
+use super::Router;
+use crate::MacAddress;
+use crate::buffers::Meta;
+use crate::forwarding::Target;
+use crate::location_table::{mac_key, mid_key};
+
+impl Router {
+    /// The IPv6 packets of this station that still wait to be sent to another one, in order; they wait no longer. They
+    /// count neither as sent nor as dropped.
+    pub fn take_back(&mut self, station: MacAddress) -> Vec<Vec<u8>> {
+        let mid = mac_key(station);
+        let is_for = |meta: &Meta| {
+            meta.own && matches!(meta.target, Target::Station { mid: target, .. } if target == mid)
+        };
+        let mut packets = self.unicast_buffer.take(is_for);
+        if let Some(search) = self.searches.get_mut(&mid) {
+            packets.extend(search.take_all());
+        }
+        self.plan_buffers();
+        let mut payloads = Vec::new();
+        for packet in packets {
+            payloads.extend(self.own_unicast(station, &packet.frame));
+            self.recycle(packet.frame);
+        }
+        payloads
+    }
+
+    /// The same for a frame to that station which nobody acknowledged, if the packet in it is `wanted`: the station no
+    /// longer is a neighbour. `None` for any other frame, which belongs to [`Router::handle_unacknowledged`].
+    pub fn take_back_unacknowledged(
+        &mut self,
+        now: Time,
+        station: MacAddress,
+        octets: &[u8],
+        wanted: impl FnOnce(&[u8]) -> bool,
+    ) -> Option<Vec<u8>> {
+        let payload = self.own_unicast(station, octets).filter(|payload| wanted(payload))?;
+        self.counters.unacknowledged += 1;
+        self.handle_link_failure(now, station);
+        Some(payload)
+    }
+
+    /// The IPv6 packet in an own GeoUnicast to a station.
+    fn own_unicast(&self, station: MacAddress, octets: &[u8]) -> Option<Vec<u8>> {
+        let (packet, _) = self.read(octets).ok()?;
+        let ExtendedHeader::GeoUnicast { source, destination, .. } = packet.extended else { return None };
+        let own = mid_key(source.address) == mid_key(self.address);
+        let there = mid_key(destination.address) == mac_key(station);
+        let is_ipv6 = packet.common.next_header == CommonNextHeader::Ipv6;
+        (own && there && is_ipv6).then(|| packet.payload.to_vec())
+    }
+}

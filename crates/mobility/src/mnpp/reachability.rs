@@ -1,0 +1,207 @@
+//! Whether a station is reached straight: tests of its prefixes, probes, meeting and parting.
+
+use std::net::Ipv6Addr;
+use std::time::Duration;
+
+use carnet_base::Time;
+use carnet_wire::mobility::{PrefixTest, PrefixTestKind};
+use carnet_wire::nd;
+use ipnet::Ipv6Net;
+
+use super::peer::{Peer, Probe, Standing};
+use super::{LinkAddress, Mnpp, Output, PROOF_RENEWAL, Sight, Surroundings};
+use crate::Event;
+
+/// How often positions are looked at, where packets go straight and where they might.
+const LOOK_DIRECT: Duration = Duration::from_millis(250);
+const LOOK_AWAY: Duration = Duration::from_millis(500);
+/// Probes without an answer after which a station is silent: one that is not heard, and one that is.
+const SILENT: u32 = 3;
+const DEAF: u32 = 6;
+/// A station that was heard so lately is heard.
+const HEARD: Duration = Duration::from_millis(300);
+/// An answer is fresh for so long.
+const FRESH: Duration = Duration::from_millis(500);
+/// A station that fell silent is tried again after this, and each time after twice as long, up to 32 times.
+const HOLD: Duration = Duration::from_secs(1);
+/// A station that was reached for so long has no failures.
+const STEADY: Duration = Duration::from_secs(60);
+/// Between tests of one prefix: this, twice as long, up to 8 times.
+const TEST_INTERVAL: Duration = Duration::from_secs(1);
+
+const SILENCE: &str = "does not answer";
+const UNAUTHORIZED: &str = "not authorized by its home agent";
+const PROBING: &str = "not yet confirmed in both directions";
+
+impl Mnpp {
+    /// The link could not deliver a frame to a station.
+    pub fn handle_unreachable(&mut self, now: Time, station: LinkAddress) {
+        let Some(mut peer) = self.peers.remove(&station) else { return };
+        if peer.is_direct() {
+            self.fail(now, &mut peer);
+            self.part(now, station, &mut peer, "the link does not reach it");
+        }
+        self.peers.insert(station, peer);
+    }
+
+    /// Looks at a station: whether packets shall go straight, and what is due.
+    pub(super) fn look(&mut self, now: Time, station: LinkAddress, around: &impl Surroundings) {
+        let Some(mut peer) = self.peers.remove(&station) else { return };
+        if peer.claims.iter().all(|claim| claim.expires <= now) {
+            if peer.is_direct() {
+                self.part(now, station, &mut peer, "no longer announced");
+            }
+            return;
+        }
+        let claims = peer.claims.len();
+        peer.claims.retain(|claim| claim.expires > now);
+        if peer.claims.len() != claims && peer.is_direct() {
+            self.outputs.push_back(Output::Routes);
+        }
+        let reach = self.reach(around.sight(now, station));
+        let reachable = reach.is_ok();
+        self.ask(now, station, &mut peer, reachable);
+        let authorized = peer.claims.iter().any(|claim| self.is_proven(now, station, claim.prefix));
+        match (peer.standing, reach) {
+            (Standing::Direct, Err(reason)) => self.part(now, station, &mut peer, reason),
+            (Standing::Direct, Ok(_)) if !authorized => self.part(now, station, &mut peer, UNAUTHORIZED),
+            (Standing::Direct, Ok(sight)) => {
+                if self.is_silent(now, station, &mut peer, sight) {
+                    self.fail(now, &mut peer);
+                    self.part(now, station, &mut peer, SILENCE);
+                }
+            }
+            (Standing::Away(_), Err(reason)) => self.stay_away(&mut peer, reason),
+            (Standing::Away(_), Ok(_)) if !authorized => self.stay_away(&mut peer, UNAUTHORIZED),
+            (Standing::Away(_), Ok(sight)) if !sight.stays => self.stay_away(&mut peer, "at the edge"),
+            (Standing::Away(_), Ok(_)) if peer.hold > now => {}
+            (Standing::Away(_), Ok(sight)) => {
+                if peer.confirmed.is_some_and(|at| now.saturating_since(at) <= FRESH) {
+                    self.meet(now, station, &mut peer);
+                } else if self.is_silent(now, station, &mut peer, sight) {
+                    self.fail(now, &mut peer);
+                    self.stay_away(&mut peer, SILENCE);
+                } else {
+                    peer.standing = Standing::Away(PROBING);
+                }
+            }
+        }
+        let look = if peer.is_direct() { LOOK_DIRECT } else { LOOK_AWAY };
+        let probing = peer.is_direct() || peer.probe.is_some();
+        let probe = probing.then(|| peer.next_probe(now));
+        let claims = peer.claims.iter().map(|claim| {
+            let unproven = !self.is_proven(now, station, claim.prefix);
+            if reachable && (unproven || claim.cookie.is_some()) {
+                claim.expires.min(claim.next)
+            } else {
+                claim.expires
+            }
+        });
+        // Never at once: whatever was due has been done.
+        let due = claims.chain(probe).min().unwrap_or(Time::MAX).min(now + look);
+        peer.due = due.max(now + Duration::from_millis(1));
+        self.peers.insert(station, peer);
+    }
+
+    /// Whether a station can be reached straight at all.
+    fn reach(&self, sight: Option<Sight>) -> Result<Sight, &'static str> {
+        match sight {
+            None => Err("out of reach"),
+            // Over several hops only probes can tell.
+            Some(sight) if self.config.hops > 1 => Ok(Sight { stays: true, leaves: false, ..sight }),
+            Some(sight) if !sight.near => Err("no neighbour"),
+            Some(sight) if sight.leaves => Err("about to leave"),
+            Some(sight) => Ok(sight),
+        }
+    }
+
+    fn is_proven(&self, now: Time, station: LinkAddress, prefix: Ipv6Net) -> bool {
+        self.proof(prefix, station).is_some_and(|until| until > now)
+    }
+
+    /// Asks the home agents about what is not proven, or will not be for long.
+    fn ask(&mut self, now: Time, station: LinkAddress, peer: &mut Peer, reachable: bool) {
+        for claim in &mut peer.claims {
+            let proof = self.proof(claim.prefix, station);
+            if proof.is_none_or(|until| until <= now) {
+                self.proofs.remove(&(claim.prefix, station));
+            }
+            let settled = proof.is_some_and(|until| until.saturating_since(now) > PROOF_RENEWAL);
+            if settled || !reachable || claim.next > now {
+                continue;
+            }
+            if let Some(cookie) = self.test(now, station, claim.prefix) {
+                claim.cookie = Some(cookie);
+            }
+            claim.next = now + TEST_INTERVAL * (1 << claim.tries.min(3));
+            claim.tries = claim.tries.saturating_add(1);
+        }
+    }
+
+    /// Probes a station when it is time; true when it has not answered often enough.
+    fn is_silent(&mut self, now: Time, station: LinkAddress, peer: &mut Peer, sight: Sight) -> bool {
+        if peer.next_probe(now) > now {
+            return false;
+        }
+        let heard = now.saturating_since(sight.heard) < HEARD;
+        let most = if heard { DEAF } else { SILENT };
+        if peer.probe.is_some_and(|probe| probe.sent >= most) {
+            return true;
+        }
+        let Some((asker, link_local)) = self.station else { return false };
+        let fresh = Probe { cookie: self.rng.u64(), first: now, last: now, sent: 0 };
+        let probe = peer.probe.get_or_insert(fresh);
+        (probe.last, probe.sent) = (now, probe.sent + 1);
+        let test = PrefixTest {
+            kind: PrefixTestKind::Probe,
+            cookie: probe.cookie,
+            responder: station,
+            asker,
+            prefix: Ipv6Addr::UNSPECIFIED,
+            prefix_length: 0,
+        };
+        self.counters.probes += 1;
+        let packet = test.packet(link_local, peer.link_local, nd::HOP_LIMIT);
+        self.outputs.push_back(Output::Straight(station, packet));
+        false
+    }
+
+    /// A station fell silent: it is left alone for a while, longer each time.
+    fn fail(&mut self, now: Time, peer: &mut Peer) {
+        if peer.is_direct() && now.saturating_since(peer.since) > STEADY {
+            peer.failures = 0;
+        }
+        peer.hold = now + HOLD * (1 << peer.failures.min(5));
+        peer.failures = peer.failures.saturating_add(1);
+        peer.confirmed = None;
+    }
+
+    fn stay_away(&mut self, peer: &mut Peer, reason: &'static str) {
+        peer.standing = Standing::Away(reason);
+        peer.probe = None;
+    }
+
+    fn meet(&mut self, now: Time, station: LinkAddress, peer: &mut Peer) {
+        (peer.standing, peer.since) = (Standing::Direct, now);
+        self.counters.met += 1;
+        self.tell(station, peer, true, "answers straight");
+    }
+
+    fn part(&mut self, now: Time, station: LinkAddress, peer: &mut Peer, reason: &'static str) {
+        (peer.standing, peer.since) = (Standing::Away(reason), now);
+        peer.probe = None;
+        self.counters.parted += 1;
+        self.tell(station, peer, false, reason);
+        self.outputs.push_back(Output::Withdrawn(station));
+    }
+
+    fn tell(&mut self, station: LinkAddress, peer: &Peer, direct: bool, reason: &str) {
+        self.outputs.push_back(Output::Routes);
+        self.outputs.push_back(Output::Event(Event::Path {
+            prefixes: peer.claims.iter().map(|claim| claim.prefix).collect(),
+            station: super::in_words(station),
+            direct,
+            reason: reason.into(),
+        }));
+    }
+}

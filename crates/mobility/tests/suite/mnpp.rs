@@ -1,0 +1,558 @@
+//! Straight ways to the mobile networks of vehicles near: announcing, proof, meeting and parting, in virtual time.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::net::Ipv6Addr;
+use std::time::Duration;
+
+use carnet_base::{Rng, Time};
+use carnet_mobility::Mnpp;
+use carnet_mobility::mnpp::{Authorization, MnppConfig, MnppDrop, Output, Sight, Surroundings};
+use carnet_wire::ipv6::{HEADER_LEN, Header, protocol};
+use carnet_wire::mobility::{MobilityHeader, PrefixTest};
+use carnet_wire::nd::{self, NdOption, RouteInformation, RouterAdvertisement};
+use ipnet::Ipv6Net;
+
+type Mac = [u8; 6];
+
+const A: Mac = [2, 0, 0, 0, 0, 0xa];
+const B: Mac = [2, 0, 0, 0, 0, 0xb];
+const C: Mac = [2, 0, 0, 0, 0, 0xc];
+
+fn prefix(text: &str) -> Ipv6Net {
+    text.parse().expect("a prefix")
+}
+
+fn link_local(mac: Mac) -> Ipv6Addr {
+    let [a, b, c, d, e, f] = mac;
+    Ipv6Addr::from(0xfe80_u128 << 112)
+        | Ipv6Addr::from(u128::from(u64::from_be_bytes([a ^ 2, b, c, 0xff, 0xfe, d, e, f])))
+}
+
+fn own(mac: Mac) -> Ipv6Net {
+    prefix(&format!("2001:db8:{:x}::/64", mac[5]))
+}
+
+fn config(mac: Mac) -> MnppConfig {
+    MnppConfig {
+        prefixes: vec![own(mac)],
+        home_address: format!("2001:db8:1::{:x}", mac[5]).parse().expect("an address"),
+        home_agent: "2001:db8:1::1".parse().expect("an address"),
+        home_prefix: prefix("2001:db8:1::/64"),
+        authorization: Authorization::HomeAgent,
+        shortest: 48,
+        hops: 1,
+        interval: Duration::from_secs(10),
+    }
+}
+
+/// What one station sees of the others.
+#[derive(Debug, Clone, Default)]
+struct View(BTreeMap<Mac, Sight>);
+
+impl Surroundings for View {
+    fn sight(&self, _: Time, station: Mac) -> Option<Sight> {
+        self.0.get(&station).copied()
+    }
+
+    fn link_local(&self, station: Mac) -> Ipv6Addr {
+        link_local(station)
+    }
+
+    fn has_neighbours(&self) -> bool {
+        self.0.values().any(|sight| sight.near)
+    }
+}
+
+/// Vehicles, the air between them, and home agents that deliver to who has registered a prefix.
+struct World {
+    now: Time,
+    machines: BTreeMap<Mac, Mnpp>,
+    views: BTreeMap<Mac, View>,
+    /// Who hears whom: from, to.
+    air: BTreeSet<(Mac, Mac)>,
+    registered: BTreeMap<Ipv6Net, Mac>,
+    tunnels: bool,
+    log: Vec<(Time, Mac, Output)>,
+}
+
+impl World {
+    fn new(configs: impl IntoIterator<Item = (Mac, MnppConfig)>) -> World {
+        let mut world = World {
+            now: Time::from_secs(100),
+            machines: BTreeMap::new(),
+            views: BTreeMap::new(),
+            air: BTreeSet::new(),
+            registered: BTreeMap::new(),
+            tunnels: true,
+            log: Vec::new(),
+        };
+        for (mac, config) in configs {
+            for prefix in &config.prefixes {
+                world.registered.entry(*prefix).or_insert(mac);
+            }
+            let mut machine = Mnpp::new(config, Rng::new(u64::from(mac[5])));
+            machine.handle_station(mac, link_local(mac));
+            world.machines.insert(mac, machine);
+            world.views.insert(mac, View::default());
+        }
+        world
+    }
+
+    fn pair() -> World {
+        World::new([A, B].map(|mac| (mac, config(mac))))
+    }
+
+    fn machine(&mut self, mac: Mac) -> &mut Mnpp {
+        self.machines.get_mut(&mac).expect("a machine")
+    }
+
+    fn settle(&mut self) {
+        loop {
+            let outputs: Vec<(Mac, Output)> = self
+                .machines
+                .iter_mut()
+                .flat_map(|(mac, machine)| {
+                    std::iter::from_fn(|| machine.poll_output())
+                        .map(|output| (*mac, output))
+                        .collect::<Vec<_>>()
+                })
+                .collect();
+            if outputs.is_empty() {
+                return;
+            }
+            for (from, output) in outputs {
+                self.log.push((self.now, from, output.clone()));
+                match output {
+                    Output::Announce(packet) => {
+                        for to in self.machines.keys().copied().collect::<Vec<_>>() {
+                            self.deliver(from, to, &packet);
+                        }
+                    }
+                    Output::Straight(to, packet) => self.deliver(from, to, &packet),
+                    Output::ThroughTunnel(packet) if self.tunnels => {
+                        let (header, test) = test_in(&packet);
+                        let owner = self.registered.iter().find(|(net, _)| net.contains(&header.destination));
+                        if let Some((_, owner)) = owner {
+                            let owner = *owner;
+                            let view = self.views[&owner].clone();
+                            let now = self.now;
+                            self.machine(owner).handle_init(now, &test, &view);
+                        }
+                    }
+                    _ => {}
+                }
+            }
+        }
+    }
+
+    fn deliver(&mut self, from: Mac, to: Mac, packet: &[u8]) {
+        if !self.air.contains(&(from, to)) {
+            return;
+        }
+        let now = self.now;
+        if let Some(sight) = self.views.get_mut(&to).and_then(|view| view.0.get_mut(&from)) {
+            sight.heard = now;
+        }
+        let view = self.views[&to].clone();
+        let (header, message) = Header::parse_packet(packet).expect("an IPv6 packet");
+        assert_eq!(header.source, link_local(from));
+        if header.next_header == protocol::MOBILITY {
+            assert_eq!(header.destination, link_local(to));
+            let (_, test) = test_in(packet);
+            let _counted = self.machine(to).handle_straight(now, from, header.source, &test, &view);
+        } else {
+            nd::check_header(&header, message).expect("as RFC 4861 wants it");
+            let advertisement = RouterAdvertisement::parse(message).expect("an advertisement");
+            assert_eq!(advertisement.router_lifetime, 0);
+            self.machine(to).handle_advertisement(now, from, header.source, &advertisement, &view);
+        }
+    }
+
+    fn sleep(&mut self, span: Duration) {
+        let end = self.now + span;
+        self.settle();
+        while let Some(due) =
+            self.machines.values().filter_map(Mnpp::poll_timeout).min().filter(|due| *due <= end)
+        {
+            self.now = self.now.max(due);
+            for (mac, machine) in &mut self.machines {
+                machine.handle_timeout(self.now, &self.views[mac]);
+            }
+            self.settle();
+        }
+        self.now = end;
+    }
+
+    /// Two stations come into range.
+    fn meet(&mut self, a: Mac, b: Mac) {
+        for (from, to) in [(a, b), (b, a)] {
+            self.air.insert((from, to));
+            let sight = Sight { heard: self.now, near: true, stays: true, leaves: false };
+            self.views.get_mut(&to).expect("a view").0.insert(from, sight);
+        }
+        for mac in [a, b] {
+            let now = self.now;
+            self.machine(mac).handle_neighbour(now);
+        }
+        self.settle();
+    }
+
+    fn see(&mut self, who: Mac, whom: Mac, change: impl FnOnce(&mut Sight)) {
+        let sight = self.views.get_mut(&who).and_then(|view| view.0.get_mut(&whom));
+        change(sight.expect("a sight"));
+    }
+
+    fn routes(&self, mac: Mac) -> Vec<(Ipv6Net, Ipv6Addr)> {
+        self.machines[&mac].routes().into_iter().collect()
+    }
+
+    fn reason(&self, mac: Mac) -> Vec<&'static str> {
+        self.machines[&mac].ways().iter().map(|way| way.reason).collect()
+    }
+
+    fn dropped(&self, mac: Mac, reason: MnppDrop) -> u64 {
+        self.machines[&mac].counters().dropped(reason)
+    }
+
+    fn announced(&self, mac: Mac) -> u64 {
+        self.machines[&mac].counters().announced
+    }
+}
+
+fn test_in(packet: &[u8]) -> (Header, PrefixTest) {
+    let header = Header::parse(packet).expect("a header");
+    let mobility = MobilityHeader::parse_verified(&packet[HEADER_LEN..], header.source, header.destination);
+    (header, PrefixTest::parse(&mobility.expect("a Mobility Header")).expect("a test"))
+}
+
+fn ms(span: u64) -> Duration {
+    Duration::from_millis(span)
+}
+
+/// Announces `route` to A as coming from `from`.
+fn claim(world: &mut World, from: Mac, text: &str, lifetime: u32) {
+    let (address, length) = text.split_once('/').expect("a prefix");
+    let options = [NdOption::RouteInformation(RouteInformation {
+        prefix: address.parse().expect("an address"),
+        prefix_length: length.parse().expect("a length"),
+        preference: nd::RoutePreference::Medium,
+        lifetime,
+    })];
+    let message = nd::router_advertisement(&nd::RouterAdvertisementRepr {
+        options: &options,
+        ..nd::RouterAdvertisementRepr::default()
+    });
+    let advertisement = RouterAdvertisement::parse(&message).expect("an advertisement");
+    let (now, view) = (world.now, world.views[&A].clone());
+    world.machine(A).handle_advertisement(now, from, link_local(from), &advertisement, &view);
+    world.settle();
+}
+
+#[test]
+fn two_that_meet_are_proven_and_reached_within_the_delay_of_an_announcement() {
+    let mut world = World::pair();
+    world.meet(A, B);
+    world.sleep(ms(150));
+    assert_eq!(world.routes(A), [(own(B), link_local(B))]);
+    assert_eq!(world.routes(B), [(own(A), link_local(A))]);
+    // The home agents were asked once by each.
+    assert_eq!(world.machines[&A].counters().tests, 1);
+    assert_eq!(world.machines[&B].counters().tests_answered, 1);
+}
+
+#[test]
+fn nobody_near_nothing_is_said_and_a_crowd_is_told_once_a_second() {
+    let mut world = World::pair();
+    world.sleep(Duration::from_secs(60));
+    assert_eq!(world.log.len(), 0);
+    world.meet(A, B);
+    for _ in 0..100 {
+        let now = world.now;
+        world.machine(A).handle_neighbour(now);
+        world.sleep(ms(10));
+    }
+    assert!((1..=3).contains(&world.announced(A)), "{}", world.announced(A));
+    // Then every 7.5 to 10 s, and probes of ways that nobody uses once a second.
+    let (before, probes) = (world.announced(A), world.machines[&A].counters().probes);
+    world.sleep(Duration::from_secs(100));
+    assert!((10..=15).contains(&(world.announced(A) - before)), "{}", world.announced(A) - before);
+    let probes = world.machines[&A].counters().probes - probes;
+    assert!((80..=110).contains(&probes), "{probes}");
+    assert_eq!(world.routes(A).len(), 1);
+    // The proof, which is good for ten minutes, is renewed in time.
+    world.sleep(Duration::from_secs(1000));
+    assert_eq!(world.routes(A).len(), 1);
+    assert_eq!(world.machines[&A].counters().parted, 0);
+    assert!((3..=5).contains(&world.machines[&A].counters().tests));
+}
+
+#[test]
+fn a_prefix_of_another_is_not_to_be_had() {
+    let mut world = World::new([A, B, C].map(|mac| (mac, config(mac))));
+    world.meet(A, C);
+    world.sleep(ms(200));
+    // C says that B's network is its own.
+    claim(&mut world, C, "2001:db8:b::/64", 60);
+    world.sleep(Duration::from_secs(20));
+    assert_eq!(world.routes(A), [(own(C), link_local(C))]);
+    assert!(world.reason(A).contains(&"not authorized by its home agent"));
+    // B, which was asked, knows now that somebody does.
+    assert!(world.dropped(B, MnppDrop::OwnPrefix) > 0);
+    let warned = |(_, mac, output): &(Time, Mac, Output)| *mac == B && matches!(output, Output::Event(_));
+    assert_eq!(world.log.iter().filter(|entry| warned(entry)).count(), 1);
+    // A made-up answer does not help: the cookie went to B.
+    let forged = PrefixTest {
+        kind: carnet_wire::mobility::PrefixTestKind::Test,
+        cookie: 1,
+        responder: C,
+        asker: A,
+        prefix: own(B).network(),
+        prefix_length: 64,
+    };
+    let (now, view) = (world.now, world.views[&A].clone());
+    let result = world.machine(A).handle_straight(now, C, link_local(C), &forged, &view);
+    assert_eq!(result, Err(MnppDrop::Unasked));
+    assert_eq!(world.routes(A).len(), 1);
+    // B itself comes: it is believed at once, and C's word is worth no more than before.
+    world.meet(A, B);
+    world.sleep(Duration::from_secs(2));
+    assert_eq!(world.routes(A), [(own(B), link_local(B)), (own(C), link_local(C))]);
+}
+
+#[test]
+fn what_is_ours_or_nobodys_is_refused() {
+    for authorization in [Authorization::HomeAgent, Authorization::Anybody] {
+        let mut world = World::new([(A, MnppConfig { authorization, ..config(A) })]);
+        let sight = Sight { heard: world.now, near: true, stays: true, leaves: false };
+        world.views.get_mut(&A).expect("a view").0.insert(B, sight);
+        for (text, reason) in [
+            ("::/0", MnppDrop::BadPrefix),
+            ("::/1", MnppDrop::BadPrefix),
+            ("2000::/3", MnppDrop::TooShort),
+            ("2001:db8::/32", MnppDrop::TooShort),
+            ("2001:db8:a::/64", MnppDrop::OwnPrefix),
+            ("2001:db8:a::/48", MnppDrop::OwnPrefix),
+            ("2001:db8:a::5/128", MnppDrop::OwnPrefix),
+            ("2001:db8:1::/64", MnppDrop::OwnPrefix),
+            ("2001:db8:1::1/128", MnppDrop::OwnPrefix),
+            ("2001:db8:1::a/128", MnppDrop::OwnPrefix),
+            ("fe80::/64", MnppDrop::BadPrefix),
+            ("ff02::/64", MnppDrop::BadPrefix),
+            ("::1/128", MnppDrop::BadPrefix),
+        ] {
+            let before = world.dropped(A, reason);
+            claim(&mut world, B, text, 60);
+            assert_eq!(world.dropped(A, reason), before + 1, "{text}");
+        }
+        assert_eq!((world.routes(A).len(), world.reason(A).len()), (0, 0));
+    }
+}
+
+#[test]
+fn tables_are_bounded() {
+    let mut world = World::new([(A, config(A))]);
+    for station in 0..1000u16 {
+        let [high, low] = station.to_be_bytes();
+        let mac = [2, 1, 0, 0, high, low];
+        for net in 0..20 {
+            claim(&mut world, mac, &format!("2001:db8:{:x}:{net:x}::/64", 0x100 + station), 60);
+        }
+    }
+    let ways = world.machines[&A].ways();
+    assert_eq!(ways.len(), carnet_mobility::mnpp::MAX_PEERS * carnet_mobility::mnpp::MAX_CLAIMS);
+    // Nobody of them is in sight: the home agents are not asked.
+    assert_eq!(world.machines[&A].counters().tests, 0);
+    // Nor does the router wake up for them more often than it looks at where they are.
+    world.sleep(ms(1));
+    let due = world.machines[&A].poll_timeout().expect("looks again");
+    assert!(due >= world.now + ms(400), "{due}");
+    world.sleep(Duration::from_secs(61));
+    assert_eq!(world.machines[&A].ways().len(), 0);
+    assert_eq!(world.machines[&A].poll_timeout(), None);
+}
+
+#[test]
+fn a_flood_of_questions_is_not_a_flood_of_answers() {
+    let mut world = World::pair();
+    world.meet(A, B);
+    world.sleep(Duration::from_secs(1));
+    let test = PrefixTest {
+        kind: carnet_wire::mobility::PrefixTestKind::Init,
+        cookie: 7,
+        responder: B,
+        asker: A,
+        prefix: own(B).network(),
+        prefix_length: 64,
+    };
+    let answered = world.machines[&B].counters().tests_answered;
+    let (now, view) = (world.now, world.views[&B].clone());
+    for _ in 0..1000 {
+        assert!(world.machine(B).handle_init(now, &test, &view));
+    }
+    assert!(world.machines[&B].counters().tests_answered - answered <= 32);
+    // Nor is a stranger answered who is not here.
+    let stranger = PrefixTest { asker: C, ..test };
+    assert!(world.machine(B).handle_init(now, &stranger, &view));
+    assert_eq!(world.dropped(B, MnppDrop::Unreachable), 1);
+    // What is no prefix of ours is none of our business.
+    let other = PrefixTest { prefix: own(C).network(), ..test };
+    assert!(!world.machine(B).handle_init(now, &other, &view));
+}
+
+#[test]
+fn a_way_in_one_direction_only_is_none() {
+    let mut world = World::pair();
+    world.meet(A, B);
+    world.air.remove(&(A, B));
+    for _ in 0..1500 {
+        world.sleep(ms(10));
+        assert_eq!((world.routes(A), world.routes(B)), (vec![], vec![]));
+    }
+    // A hears B, whose prefix is proven. B has not heard A announce anything.
+    assert_eq!((world.reason(A), world.reason(B)), (vec!["does not answer"], vec![]));
+    world.meet(A, B);
+    world.sleep(Duration::from_secs(40));
+    assert_eq!(world.routes(A).len(), 1);
+    // What B hears no longer ends the way, though B is heard.
+    world.air.remove(&(A, B));
+    for _ in 0..100 {
+        world.see(A, B, |sight| sight.heard = sight.heard + ms(30));
+        world.sleep(ms(30));
+    }
+    assert_eq!(world.routes(A), []);
+}
+
+#[test]
+fn parting_that_positions_tell_is_done_before() {
+    let mut world = World::pair();
+    world.meet(A, B);
+    world.sleep(Duration::from_secs(2));
+    world.see(A, B, |sight| sight.leaves = true);
+    world.sleep(ms(260));
+    assert_eq!((world.routes(A), world.reason(A)), (vec![], vec!["about to leave"]));
+    // Not back before it is well inside again.
+    world.see(A, B, |sight| (sight.leaves, sight.stays) = (false, false));
+    world.sleep(Duration::from_secs(5));
+    assert_eq!((world.routes(A), world.reason(A)), (vec![], vec!["at the edge"]));
+    world.see(A, B, |sight| sight.stays = true);
+    world.sleep(ms(600));
+    assert_eq!(world.routes(A).len(), 1);
+}
+
+/// Silence without warning, where packets go: the way is left within the time that the module promises.
+#[test]
+fn parting_without_warning() {
+    for offset in 0..25 {
+        let mut world = World::pair();
+        world.meet(A, B);
+        world.sleep(Duration::from_secs(2) + ms(10 * offset));
+        for _ in 0..50 {
+            let now = world.now;
+            world.machine(A).handle_use(now, B);
+            world.sleep(ms(10));
+        }
+        world.air.clear();
+        let cut = world.now;
+        while !world.routes(A).is_empty() {
+            let now = world.now;
+            world.machine(A).handle_use(now, B);
+            world.sleep(ms(10));
+            assert!(world.now.saturating_since(cut) <= ms(660), "{:?}", world.reason(A));
+        }
+        assert_eq!(world.reason(A), ["does not answer"]);
+        let withdrawn = world.log.iter().any(|(_, mac, output)| *mac == A && *output == Output::Withdrawn(B));
+        assert!(withdrawn);
+        // What the host still sends there goes elsewhere.
+        assert!(world.machines[&A].diverts(B, "2001:db8:b::5".parse().expect("an address")));
+        assert!(!world.machines[&A].diverts(B, "2001:db8:c::5".parse().expect("an address")));
+        // It is tried again, less and less often.
+        let before = world.machines[&A].counters().probes;
+        world.sleep(Duration::from_secs(15));
+        let probes = world.machines[&A].counters().probes - before;
+        assert!((3..=14).contains(&probes), "{probes}");
+        world.meet(A, B);
+        world.sleep(Duration::from_secs(10));
+        assert_eq!(world.routes(A).len(), 1);
+    }
+}
+
+#[test]
+fn the_link_says_that_a_frame_did_not_arrive() {
+    let mut world = World::pair();
+    world.meet(A, B);
+    world.sleep(Duration::from_secs(2));
+    let now = world.now;
+    world.machine(A).handle_unreachable(now, B);
+    assert_eq!(world.routes(A), []);
+    world.machine(A).handle_unreachable(now, C);
+    world.settle();
+    // It was a passing fault.
+    world.sleep(ms(1600));
+    assert_eq!(world.routes(A).len(), 1);
+}
+
+#[test]
+fn a_farewell_and_an_end_of_announcements_end_the_way() {
+    let mut world = World::pair();
+    world.meet(A, B);
+    world.sleep(Duration::from_secs(2));
+    let now = world.now;
+    world.machine(B).handle_shutdown(now);
+    world.settle();
+    assert_eq!(world.routes(A), []);
+    // Refused prefixes are taken back as well, and announced again when they are good.
+    let mut world = World::pair();
+    world.meet(A, B);
+    world.sleep(Duration::from_secs(2));
+    let now = world.now;
+    world.machine(B).set_valid(now, false);
+    world.sleep(Duration::from_secs(30));
+    assert_eq!(world.routes(A), []);
+    let now = world.now;
+    world.machine(B).set_valid(now, true);
+    world.sleep(Duration::from_secs(2));
+    assert_eq!(world.routes(A).len(), 1);
+}
+
+#[test]
+fn those_who_have_met_before_need_no_home_agent() {
+    let mut world = World::pair();
+    world.tunnels = false;
+    world.meet(A, B);
+    world.sleep(Duration::from_secs(20));
+    assert_eq!(world.routes(A), [], "nobody vouches");
+    world.tunnels = true;
+    world.sleep(Duration::from_secs(9));
+    assert_eq!(world.routes(A).len(), 1);
+    // Apart for a minute, and no uplink when they meet again.
+    world.air.clear();
+    world.views.values_mut().for_each(|view| view.0.clear());
+    world.sleep(Duration::from_secs(60));
+    assert_eq!((world.routes(A).len(), world.reason(A).len()), (0, 0));
+    world.tunnels = false;
+    world.meet(A, B);
+    world.sleep(Duration::from_secs(2));
+    assert_eq!(world.routes(A).len(), 1);
+}
+
+#[test]
+fn with_nobody_to_vouch_anybody_is_believed_if_the_operator_says_so() {
+    let anybody = |mac| (mac, MnppConfig { authorization: Authorization::Anybody, ..config(mac) });
+    let mut world = World::new([A, B].map(anybody));
+    world.tunnels = false;
+    world.meet(A, B);
+    world.sleep(ms(300));
+    assert_eq!(world.routes(A), [(own(B), link_local(B))]);
+    assert_eq!(world.machines[&A].counters().tests, 0);
+}
+
+#[test]
+fn another_address_of_ones_own_starts_anew() {
+    let mut world = World::pair();
+    world.meet(A, B);
+    world.sleep(Duration::from_secs(1));
+    world.machine(A).handle_station(C, link_local(C));
+    assert_eq!(world.routes(A), []);
+    let outputs: Vec<Output> = std::iter::from_fn(|| world.machine(A).poll_output()).collect();
+    assert_eq!(outputs, [Output::Routes, Output::Withdrawn(B)]);
+}

@@ -1,0 +1,46 @@
+//! What the ways to neighbouring mobile networks want from the data path.
+//!
+//! Packets from the mobile network ask a table of their own before the one of the tunnel; what it has no route for
+//! goes on to the tunnel as ever. So a vehicle that is met is one route more, one that is left one route less, and
+//! nothing else moves.
+
+use std::collections::BTreeMap;
+use std::net::Ipv6Addr;
+
+use carnet_mobility::mobile_router::MobileRouterConfig;
+use ipnet::Ipv6Net;
+
+use super::desired::{Entry, RouteAction, Rule, TABLE_MAIN, TABLE_NEIGHBOURS, priority};
+use super::for_home_agent::{METRIC, host, route};
+use super::for_mobile_router::{LOCAL, inside};
+
+/// Rules and routes; `interface` is the one of IPv6 over GeoNetworking, which may be an uplink as well.
+pub(crate) fn neighbour_entries(
+    config: &MobileRouterConfig,
+    lan: &[String],
+    interface: &str,
+    routes: &BTreeMap<Ipv6Net, Ipv6Addr>,
+) -> Vec<Entry> {
+    let rule = |priority, input: Option<&str>, from: Option<Ipv6Net>, to: Option<Ipv6Net>, table| {
+        let input_interface = input.map(str::to_owned);
+        Entry::Rule(Rule { priority, input_interface, from, to, protocol: None, table })
+    };
+    let mut entries = Vec::new();
+    let is_uplink = config.uplinks.iter().any(|uplink| uplink.interface == interface);
+    for prefix in &config.prefixes {
+        for input in inside(lan) {
+            entries.push(rule(priority::TO_NEIGHBOURS, input, Some(*prefix), None, TABLE_NEIGHBOURS));
+        }
+        // On an uplink nothing else comes in but by the tunnel.
+        if is_uplink {
+            entries.push(rule(priority::FROM_NEIGHBOURS, Some(interface), None, Some(*prefix), TABLE_MAIN));
+        }
+    }
+    let home_address = Some(host(config.home_address));
+    entries.push(rule(priority::TO_NEIGHBOURS, Some(LOCAL), home_address, None, TABLE_NEIGHBOURS));
+    entries.extend(routes.iter().map(|(prefix, gateway)| {
+        let action = RouteAction::Forward { interface: interface.to_owned(), gateway: Some(*gateway) };
+        route(TABLE_NEIGHBOURS, *prefix, METRIC, action)
+    }));
+    entries
+}

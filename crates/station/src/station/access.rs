@@ -1,0 +1,145 @@
+//! Roadside units as access routers: IPv6 over GeoNetworking as one more uplink.
+//!
+//! On any other link the kernel finds out whether a default router is there, and prefers the first that it has heard. On
+//! this one it cannot: its solicitations are answered on the spot, whoever is near, and a router stays in its list for
+//! as long as its last advertisement said. GeoNetworking knows better. So what the mobile router is told of the
+//! interface has only those routers that are near, the one to be used first; with an address of that one's prefix it
+//! registers. A vehicle that drives along roadside units therefore changes to the next one while the last is still
+//! in reach, and loses nothing.
+//!
+//! The router in use stays it until it is about to leave the radio's range, or another is nearer by a third. A router counts when its
+//! advertisement was heard, when it has not run out, and when the interface has an address of its prefix.
+
+use std::net::Ipv6Addr;
+use std::time::Duration;
+
+use carnet_base::{Interface, Time};
+use carnet_geonet::Router;
+use carnet_mobility::mnpp::Surroundings;
+use carnet_wire::nd::{NdOption, RouterAdvertisement};
+use ipnet::Ipv6Net;
+
+use crate::geonet::neighbours::Around;
+
+/// How often positions are looked at.
+const LOOK: Duration = Duration::from_millis(250);
+/// Routers that are remembered; the one that runs out first makes room.
+const ROUTERS: usize = 32;
+/// Prefixes of one router.
+const PREFIXES: usize = 4;
+/// Another router has to be nearer by this factor.
+const NEARER: f64 = 2.0 / 3.0;
+
+#[derive(Debug)]
+struct AccessRouter {
+    link_local: Ipv6Addr,
+    station: [u8; 6],
+    prefixes: Vec<Ipv6Net>,
+    expires: Time,
+}
+
+/// The routers on the interface to other stations, which is an uplink.
+#[derive(Debug)]
+pub(super) struct Access {
+    pub(super) interface: String,
+    routers: Vec<AccessRouter>,
+    /// The interface as the kernel has it.
+    known: Option<Interface>,
+    /// As it was told: the routers that are near, the one in use first.
+    told: Vec<Ipv6Addr>,
+    due: Option<Time>,
+}
+
+impl Access {
+    pub(super) fn new(interface: String) -> Access {
+        Access { interface, routers: Vec::new(), known: None, told: Vec::new(), due: None }
+    }
+
+    pub(super) fn poll_timeout(&self) -> Option<Time> {
+        self.due
+    }
+
+    /// A Router Advertisement of a station.
+    pub(super) fn handle_advertisement(
+        &mut self,
+        now: Time,
+        station: [u8; 6],
+        link_local: Ipv6Addr,
+        advertisement: &RouterAdvertisement<'_>,
+    ) {
+        self.routers.retain(|router| router.expires > now && router.link_local != link_local);
+        if advertisement.router_lifetime > 0 {
+            if self.routers.len() >= ROUTERS
+                && let Some(at) = (0..ROUTERS).min_by_key(|at| self.routers.get(*at).map(|r| r.expires))
+            {
+                self.routers.remove(at);
+            }
+            let prefixes = advertisement.options().filter_map(|option| match option {
+                NdOption::PrefixInformation(it) => Ipv6Net::new(it.prefix, it.prefix_length).ok(),
+                _ => None,
+            });
+            self.routers.push(AccessRouter {
+                link_local,
+                station,
+                prefixes: prefixes.take(PREFIXES).map(|prefix| prefix.trunc()).collect(),
+                expires: now + Duration::from_secs(advertisement.router_lifetime.into()),
+            });
+        }
+        self.due = Some(now);
+    }
+
+    /// The interface as the mobile router shall see it, from how the kernel has it.
+    pub(super) fn handle_interface(
+        &mut self,
+        now: Time,
+        interface: &Interface,
+        around: &Router,
+    ) -> Interface {
+        self.known = Some(interface.clone());
+        self.told = self.present(now, around);
+        self.due = Some(now + LOOK);
+        Interface { routers: self.told.clone(), ..interface.clone() }
+    }
+
+    pub(super) fn handle_gone(&mut self) {
+        (self.known, self.due) = (None, None);
+        self.told.clear();
+    }
+
+    /// The interface once more, if it is to be seen otherwise than before.
+    pub(super) fn handle_timeout(&mut self, now: Time, around: &Router) -> Option<Interface> {
+        self.due.filter(|due| *due <= now)?;
+        self.due = (!self.routers.is_empty()).then_some(now + LOOK);
+        self.routers.retain(|router| router.expires > now);
+        (self.present(now, around) != self.told).then(|| self.known.clone()).flatten()
+    }
+
+    /// The routers that are near, the one to be used first.
+    fn present(&self, now: Time, around: &Router) -> Vec<Ipv6Addr> {
+        let Some(known) = &self.known else { return Vec::new() };
+        let seen = Around(around);
+        let current = self.told.first();
+        let usable = self.routers.iter().filter(|router| {
+            let has_address = known.addresses.iter().any(|own| {
+                !own.tentative && !own.duplicate && router.prefixes.iter().any(|p| p.contains(&own.address))
+            });
+            router.expires > now && has_address && known.routers.contains(&router.link_local)
+        });
+        let mut present: Vec<(bool, f64, Ipv6Addr)> = usable
+            .filter_map(|router| {
+                let sight = seen.sight(now, router.station).filter(|sight| sight.near)?;
+                let is_current = current == Some(&router.link_local);
+                let away = if is_current { sight.leaves } else { !sight.stays };
+                let handicap = if is_current { NEARER } else { 1.0 };
+                Some((away, seen.distance(now, router.station) * handicap, router.link_local))
+            })
+            .collect();
+        present.sort_by(|a, b| (a.0, a.1).partial_cmp(&(b.0, b.1)).unwrap_or(std::cmp::Ordering::Equal));
+        // Those behind the first only say that they are there; their order shall not be news.
+        let mut routers: Vec<Ipv6Addr> = present.into_iter().map(|(_, _, router)| router).collect();
+        if let Some((_, others)) = routers.split_first_mut() {
+            others.sort();
+        }
+        routers
+    }
+}

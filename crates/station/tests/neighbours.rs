@@ -1,0 +1,433 @@
+//! Two mobile routers with radios and their home agent, in virtual time: hosts on board talk while the vehicles meet
+//! and part. What kernels do (routes, neighbours, the Internet) are a few functions here; routes and rules are those
+//! that the stations want.
+
+mod common;
+
+use std::collections::{BTreeMap, VecDeque};
+use std::net::Ipv6Addr;
+use std::time::Duration;
+
+use carnet_base::Time;
+use carnet_geonet::Mib;
+use carnet_geonet::ipv6_adaptation::{Ipv6Config, addresses};
+use carnet_geonet::mib::BeaconInterval;
+use carnet_mobility::mnpp::Authorization;
+use carnet_station::forwarding::desired::{
+    Change, Entry, RouteAction, Rule, TABLE_MAIN, TABLE_NEIGHBOURS, TABLE_TUNNEL, priority,
+};
+use carnet_station::io::{Command, Frame, Input, Output, Position, VirtualFrame};
+use carnet_station::{GeonetSettings, MnppSettings, PersistentState, Station, StationConfig};
+use carnet_wire::geonet::{GnAddress, StationType};
+use carnet_wire::ipv6::{HEADER_LEN, Header, protocol};
+use common::{AGENT, WALL, address, agent_config, interface, router_config};
+
+const RANGE: f64 = 250.0;
+/// Tenths of a microdegree of longitude in a metre, there.
+const PER_METRE: f64 = 136.4;
+
+fn care_of(who: usize) -> String {
+    format!("2001:db8:f{who}::10")
+}
+
+fn mac(who: usize) -> [u8; 6] {
+    [2, 0, 0, 0, 0, 0xa + who as u8]
+}
+
+fn host(who: usize) -> Ipv6Addr {
+    [address("2001:db8:a::5"), address("2001:db8:b::5")][who]
+}
+
+fn home(who: usize) -> Ipv6Addr {
+    [address("2001:db8:1::1234"), address("2001:db8:1::5678")][who]
+}
+
+fn vehicle(who: usize, authorization: Authorization) -> StationConfig {
+    let mut config = router_config(&[["2001:db8:a::/64", "2001:db8:b::/64"][who]]);
+    if let Some(router) = &mut config.mobile_router {
+        router.router.home_address = home(who);
+        router.router.uplinks.truncate(1);
+    }
+    config.geonet = Some(GeonetSettings {
+        mib: Mib {
+            beacon_interval: BeaconInterval::ADAPTIVE,
+            max_communication_range: RANGE,
+            ..Mib::default()
+        },
+        address: Some(GnAddress::new(false, StationType::PassengerCar, mac(who))),
+        ipv6: Some(Ipv6Config {
+            interface: "gn0".into(),
+            dynamic_interface: None,
+            areas: Vec::new(),
+            learnt_links: 0,
+            hop_limit: None,
+            mtu: 1398,
+            reorder_wait: Duration::ZERO,
+        }),
+    });
+    config.mnpp = Some(MnppSettings {
+        interface: "gn0".into(),
+        authorization,
+        shortest: 48,
+        hops: 1,
+        interval: Duration::from_secs(10),
+    });
+    config
+}
+
+/// Two vehicles, their home agent, and all between them. The second vehicle drives past the first.
+struct World {
+    now: Time,
+    agent: Station,
+    vehicles: [Station; 2],
+    wanted: [BTreeMap<String, Entry>; 2],
+    /// Vehicle 2 is so many metres to the east of vehicle 1, and drives so fast.
+    place: f64,
+    speed: f64,
+    /// The radio works at all.
+    radio: bool,
+    /// It tells what did not arrive.
+    feedback: bool,
+    /// What vehicle 1 has sent lately, for third parties.
+    overheard: Vec<Frame>,
+    /// On its way: to which vehicle, or the home agent.
+    wire: VecDeque<(Option<usize>, Input)>,
+    /// Numbers of the packets that hosts got, and whether they came straight.
+    arrived: [Vec<(u32, bool)>; 2],
+    sent: u32,
+}
+
+impl World {
+    fn new(authorization: Authorization) -> World {
+        let station = |config, seed| Station::new(config, PersistentState::default(), seed, Time::ZERO, WALL);
+        let mut agent = agent_config(&["2001:db8:a::/64"]);
+        if let Some(agent) = &mut agent.home_agent {
+            let mut other = agent.nodes[0].clone();
+            other.home_address = home(1);
+            other.prefixes = vec!["2001:db8:b::/64".parse().expect("a prefix")];
+            agent.nodes.push(other);
+        }
+        let mut world = World {
+            now: Time::ZERO,
+            agent: station(agent, 7),
+            vehicles: [0, 1].map(|who| station(vehicle(who, authorization), 8 + who as u64)),
+            wanted: Default::default(),
+            place: 1000.0,
+            speed: 0.0,
+            radio: true,
+            feedback: false,
+            overheard: Vec::new(),
+            wire: VecDeque::new(),
+            arrived: Default::default(),
+            sent: 0,
+        };
+        world.settle();
+        for who in [0, 1] {
+            world.tell(who, Input::Interface(interface("w0", &care_of(who), true)));
+            let state = world.vehicles[who].status().mobile_router;
+            assert_eq!(state, Some("registered"));
+        }
+        world
+    }
+
+    fn tell(&mut self, who: usize, input: Input) {
+        self.wire.push_back((Some(who), input));
+        self.settle();
+    }
+
+    fn settle(&mut self) {
+        for _ in 0..100_000 {
+            while let Some(output) = self.agent.poll_output() {
+                if let Output::Packet(packet) = output {
+                    self.route(None, packet);
+                }
+            }
+            for who in [0, 1] {
+                while let Some(output) = self.vehicles[who].poll_output() {
+                    self.carry(who, output);
+                }
+            }
+            match self.wire.pop_front() {
+                Some((Some(who), input)) => {
+                    self.vehicles[who].handle_input(self.now, WALL, input).expect("accepted");
+                }
+                Some((None, input)) => self.agent.handle_input(self.now, WALL, input).expect("accepted"),
+                None => return,
+            }
+        }
+        panic!("the stations never come to rest");
+    }
+
+    fn carry(&mut self, who: usize, output: Output) {
+        match output {
+            Output::Packet(packet) => self.route(Some(who), packet),
+            Output::Forwarding(Change::Set(entry)) => {
+                self.wanted[who].insert(format!("{:?}", entry.key()), entry);
+            }
+            Output::Forwarding(Change::Remove(entry)) => {
+                self.wanted[who].remove(&format!("{:?}", entry.key()));
+            }
+            Output::Frame(frame) => {
+                let group = frame.destination[0] & 1 != 0;
+                let other = 1 - who;
+                if who == 0 {
+                    self.overheard.push(frame.clone());
+                }
+                let heard = self.radio && self.place.abs() <= RANGE;
+                if heard && (group || frame.destination == mac(other)) {
+                    self.wire.push_back((Some(other), Input::Frame(frame)));
+                } else if self.feedback && !group {
+                    self.wire.push_back((Some(who), Input::Unacknowledged(frame)));
+                }
+            }
+            Output::Ipv6 { delivered, .. } => self.reaches_host(who, &delivered.payload, true),
+            _ => {}
+        }
+    }
+
+    /// What the Internet and the kernels do with a packet that a station has written.
+    fn route(&mut self, from: Option<usize>, packet: Vec<u8>) {
+        let to = Header::parse(&packet).expect("an IPv6 packet").destination;
+        if to == address(AGENT) {
+            return self.wire.push_back((None, Input::Packet(packet)));
+        }
+        for who in [0, 1] {
+            if to == address(&care_of(who)) {
+                return self.wire.push_back((Some(who), Input::Packet(packet)));
+            }
+            // At the agent, mobile networks are routed into the tunnel device.
+            let inside = host(who).segments()[..4] == to.segments()[..4] || to == home(who);
+            match from {
+                Some(vehicle) if inside && vehicle == who => return self.reaches_host(who, &packet, false),
+                _ if inside => return self.wire.push_back((None, Input::Packet(packet))),
+                _ => {}
+            }
+        }
+    }
+
+    fn reaches_host(&mut self, who: usize, packet: &[u8], straight: bool) {
+        let header = Header::parse(packet).expect("an IPv6 packet");
+        if header.destination == host(who) {
+            let number = packet[HEADER_LEN..].first_chunk().expect("a number");
+            self.arrived[who].push((u32::from_be_bytes(*number), straight));
+        }
+    }
+
+    /// The route of a vehicle's kernel for a neighbouring mobile network.
+    fn straight(&self, who: usize, to: Ipv6Addr) -> Option<Ipv6Addr> {
+        self.wanted[who].values().find_map(|entry| match entry {
+            Entry::Route(route) if route.table == TABLE_NEIGHBOURS && route.destination.contains(&to) => {
+                match &route.action {
+                    RouteAction::Forward { interface, gateway } if interface == "gn0" => *gateway,
+                    other => panic!("{other:?}"),
+                }
+            }
+            _ => None,
+        })
+    }
+
+    /// A host on board sends a packet to the one on board of the other vehicle.
+    fn send(&mut self, who: usize) {
+        let (from, to) = (host(who), host(1 - who));
+        let header = Header {
+            traffic_class: 0,
+            flow_label: 0,
+            payload_length: 4,
+            next_header: protocol::NO_NEXT_HEADER,
+            hop_limit: 60,
+            source: from,
+            destination: to,
+        };
+        let packet = [&header.emit()[..], &self.sent.to_be_bytes()].concat();
+        self.sent += 1;
+        let input = match self.straight(who, to) {
+            Some(gateway) => Input::VirtualFrame(VirtualFrame {
+                link: 0,
+                destination: addresses::station_of(gateway).expect("a station's address"),
+                source: mac(who),
+                ether_type: 0x86dd,
+                payload: packet,
+            }),
+            None => Input::Packet(packet),
+        };
+        self.tell(who, input);
+    }
+
+    /// Ten milliseconds.
+    fn tick(&mut self) {
+        self.now += Duration::from_millis(10);
+        self.place += self.speed * 0.01;
+        let millis = (self.now.as_nanos() / 1_000_000) as u32;
+        for who in [0, 1] {
+            if millis.is_multiple_of(200) {
+                let (metres, speed) = [(0.0, 0.0), (self.place, self.speed)][who];
+                let position = Position {
+                    timestamp: 1_000_000 + millis,
+                    latitude: 488_375_000,
+                    longitude: 21_008_000 + (metres * PER_METRE) as i32,
+                    accurate: true,
+                    speed: (f64::abs(speed) * 100.0) as i16,
+                    heading: if speed < 0.0 { 2700 } else { 900 },
+                };
+                self.tell(who, Input::Position(position));
+            }
+            if self.vehicles[who].poll_timeout().is_some_and(|due| due <= self.now) {
+                self.tell(who, Input::Timeout);
+            }
+        }
+        if self.agent.poll_timeout().is_some_and(|due| due <= self.now) {
+            self.wire.push_back((None, Input::Timeout));
+            self.settle();
+        }
+    }
+
+    /// Lets so many seconds pass in which both hosts send a packet every 10 ms.
+    fn talk(&mut self, seconds: f64) {
+        for _ in 0..(seconds * 100.0) as u32 {
+            self.tick();
+            self.send(0);
+            self.send(1);
+        }
+    }
+
+    /// What hosts got since the last time: packets that did not arrive, those that came straight, those that came twice.
+    fn account(&mut self) -> (u32, usize, usize) {
+        let mut arrived: Vec<(u32, bool)> = self.arrived.iter_mut().flat_map(std::mem::take).collect();
+        let straight = arrived.iter().filter(|(_, straight)| *straight).count();
+        let all = arrived.len();
+        arrived.sort();
+        arrived.dedup_by_key(|(number, _)| *number);
+        let lost = std::mem::take(&mut self.sent) - arrived.len() as u32;
+        (lost, straight, all - arrived.len())
+    }
+}
+
+#[test]
+fn nothing_is_lost_when_vehicles_pass_each_other() {
+    let mut world = World::new(Authorization::HomeAgent);
+    (world.place, world.speed) = (600.0, -50.0);
+    world.talk(24.0);
+    let (lost, straight, twice) = world.account();
+    assert_eq!((lost, twice), (0, 0));
+    // Of the 9.5 s in which one is less than 237 m from the other, some 8 in both directions.
+    assert!((1500..1900).contains(&straight), "{straight}");
+    // Both say so, and what for.
+    for who in [0, 1] {
+        assert_eq!(world.straight(who, host(1 - who)), None);
+        let counters: BTreeMap<String, u64> = world.vehicles[who].counters().into_iter().collect();
+        assert_eq!((counters["mnpp.met"], counters["mnpp.parted"]), (1, 1));
+        let routes = world.vehicles[who].route_status(world.now);
+        let [other, all] = &routes[..] else { panic!("{routes:?}") };
+        assert_eq!((other.path, all.path), ("home_agent", "home_agent"));
+        assert!(["about to leave", "no neighbour"].contains(&other.reason.as_str()), "{}", other.reason);
+    }
+}
+
+#[test]
+fn a_radio_that_falls_silent_costs_half_a_second_and_none_where_it_tells() {
+    for feedback in [false, true] {
+        let mut world = World::new(Authorization::HomeAgent);
+        world.feedback = feedback;
+        world.place = 50.0;
+        world.talk(5.0);
+        let (lost, straight, _) = world.account();
+        assert_eq!(lost, 0);
+        assert!(straight > 300, "{straight}");
+        let routes = world.vehicles[0].route_status(world.now);
+        assert_eq!((routes[0].path, routes[0].interface.as_deref()), ("direct", Some("gn0")));
+        world.radio = false;
+        world.talk(10.0);
+        let (lost, _, twice) = world.account();
+        assert_eq!(twice, 0);
+        if feedback {
+            assert_eq!(lost, 0);
+        } else {
+            // 66 packets of each host, and no more.
+            assert!((1..=132).contains(&lost), "{lost}");
+        }
+        world.radio = true;
+        world.talk(40.0);
+        let (lost, straight, _) = world.account();
+        assert_eq!(lost, 0);
+        assert!(straight > 400, "{straight}");
+    }
+}
+
+#[test]
+fn one_route_more_and_nothing_else_moves() {
+    let mut world = World::new(Authorization::HomeAgent);
+    let before = world.wanted[0].clone();
+    let rule = |priority, table| {
+        let rules = before.values().filter(|entry| {
+            matches!(entry, Entry::Rule(Rule { priority: p, table: t, .. }) if *p == priority && *t == table)
+        });
+        rules.count()
+    };
+    assert_eq!(rule(priority::TO_NEIGHBOURS, TABLE_NEIGHBOURS), 3);
+    assert_eq!(rule(priority::FROM_MOBILE_NETWORK, TABLE_TUNNEL), 3);
+    // The interface to neighbours is no uplink here.
+    assert_eq!(rule(priority::FROM_NEIGHBOURS, TABLE_MAIN), 0);
+    world.place = 50.0;
+    world.talk(5.0);
+    let mut after = world.wanted[0].clone();
+    let is_new = |key: &String| !before.contains_key(key);
+    let new: Vec<String> = after.keys().filter(|key| is_new(key)).cloned().collect();
+    assert_eq!(new.len(), 1, "{new:?}");
+    after.remove(&new[0]);
+    assert_eq!(after, before);
+    // Who stops says so.
+    world.tell(1, Input::Command(Command::Shutdown));
+    assert_eq!(world.wanted[0], before);
+}
+
+/// A third station, which has no mobile network but says that it has the other vehicle's.
+#[test]
+fn a_liar_gets_nothing() {
+    for (authorization, believed) in [(Authorization::HomeAgent, false), (Authorization::Anybody, true)] {
+        let mut world = World::new(authorization);
+        let mut liar = vehicle(1, authorization);
+        let there = GnAddress::new(false, StationType::PassengerCar, [2, 0, 0, 0, 0, 0x66]);
+        if let Some(geonet) = &mut liar.geonet {
+            geonet.address = Some(there);
+        }
+        let mut liar = Station::new(liar, PersistentState::default(), 3, Time::ZERO, WALL);
+        let mut frames: Vec<Frame> = Vec::new();
+        while liar.poll_output().is_some() {}
+        for step in 0..400 {
+            world.tick();
+            if step % 20 == 0 {
+                let position = Position {
+                    timestamp: 1_000_000 + step * 10,
+                    latitude: 488_375_000,
+                    longitude: 21_008_000,
+                    accurate: true,
+                    speed: 0,
+                    heading: 0,
+                };
+                liar.handle_input(world.now, WALL, Input::Position(position)).expect("accepted");
+                frames.extend(std::iter::from_fn(|| liar.poll_output()).filter_map(frame));
+            }
+            if liar.poll_timeout().is_some_and(|due| due <= world.now) {
+                liar.handle_input(world.now, WALL, Input::Timeout).expect("accepted");
+                frames.extend(std::iter::from_fn(|| liar.poll_output()).filter_map(frame));
+            }
+            for frame in std::mem::take(&mut frames) {
+                world.tell(0, Input::Frame(frame));
+            }
+            for frame in std::mem::take(&mut world.overheard) {
+                liar.handle_input(world.now, WALL, Input::Frame(frame)).expect("accepted");
+                frames.extend(std::iter::from_fn(|| liar.poll_output()).filter_map(self::frame));
+            }
+        }
+        assert_eq!(world.straight(0, host(1)).is_some(), believed);
+        let counters: BTreeMap<String, u64> = world.vehicles[0].counters().into_iter().collect();
+        assert!(counters["mnpp.received"] > 0);
+    }
+}
+
+fn frame(output: Output) -> Option<Frame> {
+    match output {
+        Output::Frame(frame) => Some(frame),
+        _ => None,
+    }
+}

@@ -1,0 +1,207 @@
+//! The messages by which neighbouring mobile routers find out that the way between them is good, in the Experimental
+//! Mobility Header (RFC 5096, MH Type 11).
+//!
+//! MNPP has no published format, and IANA no number for this; so the experimental one it is, with a magic number
+//! behind the header that tells these messages from other experiments:
+//!
+//! ```text
+//!   0               1               2               3
+//!  | Payload Proto |  Header Len   |  MH Type 11   |   Reserved    |
+//!  |           Checksum            |     Kind      | Prefix Length |
+//!  |                         Magic  "CNPX"                         |
+//!  |                          Reserved                             |
+//!  |                     Cookie (8 octets)                         |
+//!  |     Responder: 2 octets of zero, link-layer address (6)       |
+//!  |     Asker: 2 octets of zero, link-layer address (6)           |
+//!  |                     Prefix (16 octets)                        |
+//! ```
+//!
+//! What each kind means is in `carnet_mobility::mnpp`. Every message has all fields; those that a kind has no use for
+//! are zero, and ignored. What follows the fields is ignored as well.
+
+use std::net::Ipv6Addr;
+
+use super::{ControlPacket, MobilityHeader};
+use crate::Error;
+use crate::ipv6::protocol;
+use crate::octets::{address_at, array, u8_at, u32_at};
+
+/// MH Type of experiments (RFC 5096).
+pub const EXPERIMENTAL: u8 = 11;
+/// Octets of a message.
+pub const LENGTH: usize = 56;
+/// "CNPX"
+const MAGIC: u32 = 0x434e_5058;
+const WHAT: &str = "prefix test";
+
+/// What a message is for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum PrefixTestKind {
+    /// To an address of the prefix, by way of the home agents: does this station have it?
+    Init,
+    /// From that station, straight: yes, for it has read the cookie.
+    Test,
+    /// Straight, from station to station: do you hear me?
+    Probe,
+    /// Yes.
+    Answer,
+}
+
+impl PrefixTestKind {
+    fn from_value(value: u8) -> Option<PrefixTestKind> {
+        match value {
+            1 => Some(PrefixTestKind::Init),
+            2 => Some(PrefixTestKind::Test),
+            3 => Some(PrefixTestKind::Probe),
+            4 => Some(PrefixTestKind::Answer),
+            _ => None,
+        }
+    }
+
+    fn value(self) -> u8 {
+        match self {
+            PrefixTestKind::Init => 1,
+            PrefixTestKind::Test => 2,
+            PrefixTestKind::Probe => 3,
+            PrefixTestKind::Answer => 4,
+        }
+    }
+}
+
+/// A message.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct PrefixTest {
+    /// What it is for.
+    pub kind: PrefixTestKind,
+    /// Chosen by the asker, given back by the responder.
+    pub cookie: u64,
+    /// Link-layer address of the station that is asked.
+    pub responder: [u8; 6],
+    /// Link-layer address of the station that asks.
+    pub asker: [u8; 6],
+    /// The prefix in question; bits behind the length are zero. Unspecified in probes and answers.
+    pub prefix: Ipv6Addr,
+    /// Its length, at most 128.
+    pub prefix_length: u8,
+}
+
+impl PrefixTest {
+    /// Reads a message whose Mobility Header has been checked.
+    ///
+    /// # Errors
+    /// [`Error::Value`] for another type, another experiment, an unknown kind or an impossible prefix length,
+    /// [`Error::Truncated`].
+    pub fn parse(header: &MobilityHeader<'_>) -> Result<PrefixTest, Error> {
+        let octets = header.octets();
+        let wrong = |what, expected, found: u32| Error::Value { what, expected, found };
+        if header.message_type != EXPERIMENTAL {
+            return Err(wrong("MH type", "11", u32::from(header.message_type)));
+        }
+        let magic = u32_at(octets, 8, WHAT)?;
+        if magic != MAGIC {
+            return Err(wrong("magic number of an experiment", "434e5058", magic));
+        }
+        let kind = u8_at(octets, 6, WHAT)?;
+        let prefix_length = u8_at(octets, 7, WHAT)?;
+        let prefix = address_at(octets, 40, WHAT)?;
+        let host = u128::MAX.checked_shr(u32::from(prefix_length)).unwrap_or(0);
+        if prefix_length > 128 || u128::from(prefix) & host != 0 {
+            return Err(wrong("prefix length", "one that the prefix fits", u32::from(prefix_length)));
+        }
+        Ok(PrefixTest {
+            kind: PrefixTestKind::from_value(kind)
+                .ok_or_else(|| wrong("kind of prefix test", "1 to 4", u32::from(kind)))?,
+            cookie: u64::from_be_bytes(array(octets, 16, WHAT)?),
+            responder: array(octets, 26, WHAT)?,
+            asker: array(octets, 34, WHAT)?,
+            prefix,
+            prefix_length,
+        })
+    }
+
+    /// The message in an IPv6 packet.
+    pub fn packet(&self, source: Ipv6Addr, destination: Ipv6Addr, hop_limit: u8) -> Vec<u8> {
+        let mut octets = [0; LENGTH];
+        let mut put = |at: usize, field: &[u8]| {
+            for (octet, value) in octets.iter_mut().skip(at).zip(field) {
+                *octet = *value;
+            }
+        };
+        put(0, &[protocol::NO_NEXT_HEADER, (LENGTH / 8 - 1) as u8, EXPERIMENTAL]);
+        put(6, &[self.kind.value(), self.prefix_length]);
+        put(8, &MAGIC.to_be_bytes());
+        put(16, &self.cookie.to_be_bytes());
+        put(26, &self.responder);
+        put(34, &self.asker);
+        put(40, &self.prefix.octets());
+        let packet = ControlPacket {
+            source,
+            destination,
+            hop_limit,
+            home_address: None,
+            routing_home_address: None,
+            mobility_header: &mut octets,
+        };
+        packet.emit()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::ipv6::{HEADER_LEN, Header};
+
+    fn test() -> PrefixTest {
+        PrefixTest {
+            kind: PrefixTestKind::Init,
+            cookie: 0x0102_0304_0506_0708,
+            responder: [2, 0, 0, 0, 0, 0xb],
+            asker: [2, 0, 0, 0, 0, 0xa],
+            prefix: "2001:db8:b::".parse().expect("address"),
+            prefix_length: 64,
+        }
+    }
+
+    fn read(packet: &[u8]) -> Result<PrefixTest, Error> {
+        let header = Header::parse(packet)?;
+        let header =
+            MobilityHeader::parse_verified(&packet[HEADER_LEN..], header.source, header.destination)?;
+        PrefixTest::parse(&header)
+    }
+
+    #[test]
+    fn what_is_emitted_is_read() {
+        let source = "2001:db8:1::1234".parse().expect("address");
+        for kind in
+            [PrefixTestKind::Init, PrefixTestKind::Test, PrefixTestKind::Probe, PrefixTestKind::Answer]
+        {
+            let test = PrefixTest { kind, ..test() };
+            let packet = test.packet(source, test.prefix, 64);
+            assert_eq!(packet.len(), HEADER_LEN + LENGTH);
+            assert_eq!(read(&packet), Ok(test));
+        }
+    }
+
+    #[test]
+    fn another_experiment_is_not_read_nor_is_any_flaw() {
+        let source = "2001:db8:1::1234".parse().expect("address");
+        let destination = "2001:db8:b::".parse().expect("address");
+        let packet = test().packet(source, destination, 64);
+        let changed = |at: usize, value: u8| {
+            let mut octets = packet[HEADER_LEN..].to_vec();
+            octets[at] = value;
+            super::super::set_checksum(&mut octets, source, destination);
+            read(&[&packet[..HEADER_LEN], &octets].concat())
+        };
+        assert_eq!(changed(7, 64), Ok(test()));
+        for (at, value) in [(2, 13), (6, 0), (6, 5), (7, 129), (7, 40), (8, 0), (1, 5)] {
+            assert!(changed(at, value).is_err(), "{at}: {value}");
+        }
+        let mut corrupt = packet.clone();
+        corrupt[HEADER_LEN + 20] ^= 1;
+        assert!(matches!(read(&corrupt), Err(Error::Checksum { .. })));
+        for length in HEADER_LEN..packet.len() {
+            assert!(read(&packet[..length]).is_err(), "{length}");
+        }
+    }
+}
