@@ -64,6 +64,16 @@ impl HomeAgent {
             answer.sequence,
             lifetime_units(answer.lifetime),
         );
+        // RFC 5648 8.2: "MUST be present before any Binding Identifier mobility option".
+        if answer.registered {
+            for home in &request.ipv4_homes {
+                builder = builder.option(&MobilityOption::Ipv4AddressAcknowledgement {
+                    status: refuse_ipv4_home(home),
+                    prefix_length: 0,
+                    address: home.address,
+                });
+            }
+        }
         for (index, identifier) in request.identifiers.iter().enumerate() {
             // RFC 5648 4.3: no care-of address "in any messages other than a Binding Update".
             builder = builder.option(&MobilityOption::BindingIdentifier {
@@ -73,15 +83,6 @@ impl HomeAgent {
                 priority: identifier.priority,
                 care_of_address: None,
             });
-        }
-        if answer.registered {
-            for home in &request.ipv4_homes {
-                builder = builder.option(&MobilityOption::Ipv4AddressAcknowledgement {
-                    status: refuse_ipv4_home(home),
-                    prefix_length: 0,
-                    address: home.address,
-                });
-            }
         }
         if let Some(option) = &answer.nat_detection {
             builder = builder.option(option);

@@ -55,19 +55,25 @@ pub(super) fn update(cache: &mut BindingCache, request: &Request) -> FlowAnswers
         .iter()
         .enumerate()
         .any(|(index, asked)| request.flows.iter().skip(index + 1).any(|other| other.fid == asked.fid));
+    let mut room = MAX_FLOWS.saturating_sub(after.len());
+    let mut verdicts: Vec<Result<FlowBinding, u8>> = Vec::new();
     for asked in &request.flows {
-        let status = if twice {
-            flow_status::MALFORMED
-        } else {
-            match judge(cache, home_address, &after, asked) {
-                Ok(flow) => {
-                    after.retain(|other| other.fid != flow.fid);
-                    after.push(flow);
-                    flow_status::SUCCESS
-                }
-                Err(status) => status,
-            }
+        let known = after.iter().find(|flow| flow.fid == asked.fid);
+        let verdict = match (twice, known) {
+            (true, _) => Err(flow_status::MALFORMED),
+            (false, None) if room == 0 => Err(flow_status::UNSPECIFIED),
+            (false, _) => judge(cache, home_address, known, asked),
         };
+        room -= usize::from(verdict.is_ok() && known.is_none());
+        verdicts.push(verdict);
+    }
+    refuse_equal_priorities(&mut verdicts, &after);
+    for (asked, verdict) in request.flows.iter().zip(verdicts) {
+        let status = verdict.as_ref().map_or_else(|status| *status, |_| flow_status::SUCCESS);
+        if let Ok(flow) = verdict {
+            after.retain(|other| other.fid != flow.fid);
+            after.push(flow);
+        }
         answers.options.push((asked.clone(), status));
     }
     for action in &request.flow_actions {
@@ -91,18 +97,33 @@ pub(super) fn update(cache: &mut BindingCache, request: &Request) -> FlowAnswers
     answers
 }
 
-/// 5.3.2.1 and 5.3.2.2: the flow that an option makes of what there is.
+/// RFC 6089 4.2: "FID-PRI MUST be unique to each of the flows". What counts is what the Binding Update as a whole makes
+/// of them, for its options are processed "in any order" (5.3.2): two flows may change places. A flow whose change is
+/// refused keeps its priority, which another one may have been about to take.
+fn refuse_equal_priorities(verdicts: &mut [Result<FlowBinding, u8>], before: &[FlowBinding]) {
+    let clash = |verdicts: &[Result<FlowBinding, u8>], index: usize| {
+        let Some(Ok(flow)) = verdicts.get(index) else { return false };
+        let changed = |fid: u16| verdicts.iter().flatten().any(|other| other.fid == fid);
+        let earlier = verdicts.iter().take(index).flatten();
+        let stays = before.iter().filter(|other| !changed(other.fid));
+        earlier.chain(stays).any(|other| other.priority == flow.priority)
+    };
+    // Each round refuses one, so there are no more rounds than options.
+    while let Some(index) = (0..verdicts.len()).find(|&index| clash(verdicts, index)) {
+        verdicts[index] = Err(flow_status::MALFORMED);
+    }
+}
+
+/// 5.3.2.1 and 5.3.2.2: the flow that an option makes of the one that there is.
 fn judge(
     cache: &BindingCache,
     home_address: Ipv6Addr,
-    flows: &[FlowBinding],
+    known: Option<&FlowBinding>,
     asked: &FlowRequest,
 ) -> Result<FlowBinding, u8> {
-    let known = flows.iter().find(|flow| flow.fid == asked.fid);
     let read = SubOptions::parse(&asked.sub_options).map_err(|_| flow_status::MALFORMED)?;
-    // RFC 6089 4.2: 0 is reserved in both fields, and FID-PRI is one flow's.
-    let taken = flows.iter().any(|flow| flow.fid != asked.fid && flow.priority == asked.priority);
-    if asked.fid == 0 || asked.priority == 0 || taken {
+    // RFC 6089 4.2: 0 is reserved in both fields.
+    if asked.fid == 0 || asked.priority == 0 {
         return Err(flow_status::MALFORMED);
     }
     let selector = match (read.selector, known) {
@@ -127,9 +148,6 @@ fn judge(
         }
         (None, Some(flow)) => bids.clone_from(&flow.bids),
         (None, None) => return Err(flow_status::MALFORMED),
-    }
-    if known.is_none() && flows.len() >= MAX_FLOWS {
-        return Err(flow_status::UNSPECIFIED);
     }
     let action = match known {
         Some(flow) => flow.action,

@@ -5,7 +5,8 @@ use std::net::Ipv4Addr;
 use carnet_base::Rng;
 use carnet_mobility::home_agent::HomeAgentConfig;
 use carnet_mobility::{Event, MobilityDrop};
-use carnet_wire::mobility::{BindingUpdateFlags, MobilityOption};
+use carnet_wire::mobility::options::option_type;
+use carnet_wire::mobility::{BindingUpdateFlags, Message, MobilityHeader, MobilityOption};
 
 use crate::agent::{Agent, WALL_START, authenticated, config, end};
 use crate::craft::*;
@@ -272,6 +273,14 @@ fn ipv4_home_addresses_are_refused() {
     let statuses: Vec<u8> = said(&answer).ipv4.iter().map(|(status, _)| *status).collect();
     assert_eq!(statuses, [132, 130, 133, 131]);
     assert_eq!(said(&answer).ipv4[1].1, Ipv4Addr::new(192, 0, 2, 5));
+    // RFC 5648 8.2: "MUST be present before any Binding Identifier mobility option".
+    let several = identified(2).with(home(32, false, [0, 0, 0, 0]));
+    let answer = accept(&mut Agent::new(config()), MAPPED, &several);
+    let header = MobilityHeader::parse(&answer.mobility_header).expect("a Mobility Header");
+    let Ok(Message::BindingAcknowledgement(acknowledgement)) = header.message() else { panic!("{answer:?}") };
+    let types: Vec<u8> = acknowledgement.options.iter().flatten().map(|o| o.option_type()).collect();
+    let at = |kind| types.iter().position(|found| *found == kind);
+    assert!(at(option_type::IPV4_ADDRESS_ACKNOWLEDGEMENT) < at(option_type::BINDING_IDENTIFIER), "{types:?}");
     // Also by IPv6 (RFC 5555 4.4.2); not where the Binding Update is refused.
     let answer = agent.accept(&Update::explicit(2).with(home(32, false, [0, 0, 0, 0])));
     assert_eq!(said(&answer).ipv4.len(), 1);

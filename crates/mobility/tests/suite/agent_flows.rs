@@ -66,6 +66,29 @@ fn a_known_flow_is_changed() {
     assert_eq!(agent.machine.flows(addr(HOME))[0].selector, udp_to(5001));
 }
 
+/// 4.2: a priority is one flow's; 5.3.2: the options count together, "in any order".
+#[test]
+fn flows_change_places() {
+    let mut agent = with_flow();
+    agent.accept(&refresh(4).summary(&[4]).flow(5, 20, 6000, &[1]));
+    assert_eq!(flows(&agent), [(4, 10, vec![2]), (5, 20, vec![1])]);
+    let answer = agent.accept(&refresh(5).flow_with(4, 20, Vec::new()).flow_with(5, 10, Vec::new()));
+    assert_eq!(said(&answer).flows, [(4, 0), (5, 0)]);
+    assert_eq!(flows(&agent), [(5, 10, vec![1]), (4, 20, vec![2])]);
+    // Where one of the two cannot, the other cannot either.
+    let wrong = sub_options(None, &[9]);
+    let answer = agent.accept(&refresh(6).flow_with(4, 10, Vec::new()).flow_with(5, 20, wrong));
+    assert_eq!(said(&answer).flows, [(4, 130), (5, 131)]);
+    assert_eq!(flows(&agent), [(5, 10, vec![1]), (4, 20, vec![2])]);
+    // A place that somebody leaves is free, in whichever order it is said.
+    let answer = agent.accept(&refresh(7).flow(6, 10, 7000, &[1]).flow_with(5, 5, Vec::new()).summary(&[4]));
+    assert_eq!(said(&answer).flows, [(6, 0), (5, 0)]);
+    // Of two that want the same the first has it.
+    let both = refresh(8).flow_with(4, 30, Vec::new()).flow_with(5, 30, Vec::new()).summary(&[6]);
+    assert_eq!(said(&agent.accept(&both)).flows, [(4, 0), (5, 130)]);
+    assert_eq!(flows(&agent), [(5, 5, vec![1]), (6, 10, vec![1]), (4, 30, vec![2])]);
+}
+
 /// Item 58; 5.3.4: a flow that is not named any more is removed; 5.3.3: one that is summed up stays.
 #[test]
 fn what_is_not_named_is_removed() {
