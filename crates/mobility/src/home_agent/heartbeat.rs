@@ -1,7 +1,7 @@
 //! Heartbeats (RFC 5847): a node asks over each of its paths whether we are there.
 //!
 //! RFC 5847 has every request answered; here only one that comes over a registered path is, so that nobody else
-//! can have packets sent somewhere, and not more often than a node with many paths needs. One of a known home
+//! can have packets sent somewhere, and up to a limit that is many times what a node needs. One of a known home
 //! address that comes inside IPv4 from elsewhere draws a Binding Error, so that the node registers from there. Requests of our own are
 //! left out: nodes renew their bindings.
 

@@ -19,7 +19,7 @@ use std::collections::VecDeque;
 use std::net::IpAddr;
 use std::time::Duration;
 
-use carnet_base::{Time, WallTime};
+use carnet_base::{Endpoint, Time, WallTime};
 use carnet_wire::mobility::Builder;
 
 use super::{MobileRouter, Registration, Timer};
@@ -102,9 +102,23 @@ pub(super) struct PathState {
     keepalive: Option<Duration>,
     too_long: Option<Duration>,
     last_sent: Option<Time>,
+    /// Those without an answer when it was said that the home agent knows none: an answer proves that wrong.
+    denied: Vec<u32>,
+    /// Of the last heartbeat. Each path counts for itself, from a random number: who hears the heartbeats of one shall
+    /// not know those of another, and answer for a home agent that does not.
+    sequence: u32,
 }
 
 impl PathState {
+    pub(super) fn new(sequence: u32) -> PathState {
+        PathState { sequence, ..PathState::default() }
+    }
+
+    /// Whether the home agent has answered a heartbeat of late.
+    fn has_answered(&self) -> bool {
+        self.results > self.losses.count_ones()
+    }
+
     fn patience(&self) -> Duration {
         self.rtt.map_or(PATIENCE.2, |rtt| rtt + self.variation * 4).clamp(PATIENCE.0, PATIENCE.1)
     }
@@ -353,11 +367,13 @@ impl MobileRouter {
     }
 
     fn send_heartbeat(&mut self, now: Time, uplink: usize, registration: Registration) {
-        self.heartbeat_sequence = self.heartbeat_sequence.wrapping_add(1);
-        let mut mobility_header = Builder::heartbeat_request(self.heartbeat_sequence).finish();
+        let path = &mut self.liveness[uplink];
+        path.sequence = path.sequence.wrapping_add(1);
+        let sequence = path.sequence;
+        let mut mobility_header = Builder::heartbeat_request(sequence).finish();
         let output = self.heartbeat_packet(registration, &mut mobility_header);
         let path = &mut self.liveness[uplink];
-        path.waiting.push_back((self.heartbeat_sequence, now, false));
+        path.waiting.push_back((sequence, now, false));
         if path.waiting.len() > 2 * ALLOWED {
             path.waiting.pop_front();
         }
@@ -365,16 +381,31 @@ impl MobileRouter {
         self.outputs.push_back(output);
     }
 
-    /// A Heartbeat response.
+    /// A Heartbeat response. It says something about a path only where it has come by that path.
     pub(super) fn heartbeat_answered(
         &mut self,
         now: Time,
         wall: WallTime,
+        message: &MobilityMessage<'_>,
         sequence: u32,
         restart_counter: Option<u32>,
     ) -> Result<(), MobilityDrop> {
-        let is_it = |path: &PathState| path.waiting.iter().any(|(number, _, _)| *number == sequence);
-        let uplink = self.liveness.iter().position(is_it).ok_or(MobilityDrop::Unexpected)?;
+        let came_to = message.outer.map_or(Endpoint::Ipv6(message.destination), |(local, _)| local);
+        let by = |uplink: usize| self.heartbeat_path(uplink).is_some_and(|r| self.local_end(&r) == came_to);
+        let waits = |path: &PathState| path.waiting.iter().any(|(number, _, _)| *number == sequence);
+        let find = |waits: &dyn Fn(&PathState) -> bool| {
+            (0..self.liveness.len()).find(|&uplink| waits(&self.liveness[uplink]) && by(uplink))
+        };
+        if find(&|path| path.denied.contains(&sequence)).is_some() {
+            // Whoever said that the home agent knows no heartbeats was somebody else.
+            self.heartbeats_unknown_until = None;
+            for path in &mut self.liveness {
+                path.denied.clear();
+            }
+            self.schedule_heartbeats(now);
+            return Ok(());
+        }
+        let uplink = find(&waits).ok_or(MobilityDrop::Unexpected)?;
         let path = &mut self.liveness[uplink];
         let Some(at) = path.waiting.iter().position(|(number, _, _)| *number == sequence) else {
             return Err(MobilityDrop::Unexpected);
@@ -489,17 +520,19 @@ impl MobileRouter {
 
     /// A Binding Error with status 2: the home agent knows no heartbeats (RFC 5847 3).
     pub(super) fn heartbeats_unknown(&mut self, now: Time) -> Result<(), MobilityDrop> {
-        // Nothing authenticates it: one that has answered before is asked until it is silent.
-        let doubted = |path: &PathState| {
-            let answered = path.results > path.losses.count_ones();
-            !path.waiting.is_empty() && (!answered || path.failed)
+        // Nothing authenticates it: one that has answered before is asked until it is silent, by every path; or a
+        // stranger could bring those back that lead nowhere.
+        let lives = |uplink: usize| {
+            let path = &self.liveness[uplink];
+            path.has_answered() && !path.failed && self.heartbeat_path(uplink).is_some()
         };
-        if !self.liveness.iter().any(doubted) {
+        let doubted = |path: &PathState| !path.waiting.is_empty() && (!path.has_answered() || path.failed);
+        if !self.liveness.iter().any(doubted) || (0..self.liveness.len()).any(lives) {
             return Err(MobilityDrop::Unexpected);
         }
         self.heartbeats_unknown_until = Some(now + UNSUPPORTED);
         for path in &mut self.liveness {
-            path.waiting.clear();
+            path.denied = path.waiting.drain(..).map(|(number, _, _)| number).collect();
             path.missed = 0;
             path.failed = false;
             path.proving = false;
@@ -511,7 +544,8 @@ impl MobileRouter {
     /// An uplink has another care-of address: what was found out about the path is about another one.
     pub(super) fn path_moved(&mut self, uplink: usize) {
         if let Some(path) = self.liveness.get_mut(uplink) {
-            *path = PathState { failures: path.failures, failed_at: path.failed_at, ..PathState::default() };
+            let PathState { failures, failed_at, sequence, .. } = *path;
+            *path = PathState { failures, failed_at, ..PathState::new(sequence) };
         }
     }
 

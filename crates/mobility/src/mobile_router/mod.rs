@@ -202,7 +202,6 @@ pub struct MobileRouter {
     flows: Flows,
     /// One per uplink.
     liveness: Vec<PathState>,
-    heartbeat_sequence: u32,
     /// The home agent's Restart Counter (RFC 5847 3.2).
     restart_counter: Option<u32>,
     /// The home agent knows no heartbeats.
@@ -223,8 +222,7 @@ impl MobileRouter {
             updates: VecDeque::new(),
             abilities: Abilities::default(),
             flows: Flows::new(&config.policies),
-            liveness: vec![PathState::default(); config.uplinks.len()],
-            heartbeat_sequence: u32::from(rng.u16()) << 16 | u32::from(rng.u16()),
+            liveness: config.uplinks.iter().map(|_| PathState::new(rng.u64() as u32)).collect(),
             restart_counter: None,
             heartbeats_unknown_until: None,
             config,
@@ -519,15 +517,17 @@ impl MobileRouter {
                 if error.home_address != self.config.home_address && !error.home_address.is_unspecified() {
                     return Err(MobilityDrop::WrongParty);
                 }
+                // Nothing authenticates it: what is not followed changes nothing.
+                self.hint(now, wall)?;
                 self.mappings_lost(&message);
-                self.hint(now, wall)
+                Ok(())
             }
             Message::Heartbeat(heartbeat) if heartbeat.response => {
                 let counter = heartbeat.options.iter().find_map(|option| match option {
                     Ok(MobilityOption::RestartCounter(counter)) => Some(counter),
                     _ => None,
                 });
-                self.heartbeat_answered(now, wall, heartbeat.sequence, counter)
+                self.heartbeat_answered(now, wall, &message, heartbeat.sequence, counter)
             }
             Message::BindingRefreshRequest(_) => self.hint(now, wall),
             _ => Err(MobilityDrop::UnknownType),

@@ -481,7 +481,6 @@ impl MobileRouter {
     /// Takes over the bindings of the same uplinks under an earlier configuration.
     pub(super) fn adopt_bindings(&mut self, now: Time, old: &MobileRouter) {
         self.abilities = Abilities { bootstrapped: old.abilities.bootstrapped, ..Abilities::default() };
-        self.heartbeat_sequence = old.heartbeat_sequence;
         for binding in &mut self.bindings {
             let name = &self.uplinks[binding.uplink].config.interface;
             let same = |other: &&Binding| {

@@ -116,6 +116,14 @@ impl SentUpdate {
     }
 }
 
+/// A Heartbeat request as the router sent it.
+#[derive(Debug, Clone)]
+pub struct SentHeartbeat {
+    pub at: Time,
+    pub uplink: String,
+    pub sequence: u32,
+}
+
 pub struct Road {
     pub now: Time,
     pub agent: HomeAgent,
@@ -131,8 +139,7 @@ pub struct Road {
     flying: BTreeMap<(Time, u64), Flight>,
     flights: u64,
     pub updates: Vec<SentUpdate>,
-    /// Heartbeat requests: when, by which uplink.
-    pub heartbeats: Vec<(Time, String)>,
+    pub heartbeats: Vec<SentHeartbeat>,
     pub events: Vec<(Time, Event)>,
     pub agent_events: Vec<Event>,
     pub drops: Vec<MobilityDrop>,
@@ -500,9 +507,13 @@ impl Road {
         let octets = &packet[extensions.offset..];
         let source = extensions.home_address.unwrap_or(header.source);
         let parsed = MobilityHeader::parse_verified(octets, source, header.destination).expect("a message");
-        let Message::BindingUpdate(update) = parsed.message().expect("a message") else {
-            self.heartbeats.push((self.now, uplink.to_string()));
-            return;
+        let update = match parsed.message().expect("a message") {
+            Message::BindingUpdate(update) => update,
+            Message::Heartbeat(heartbeat) => {
+                let (at, uplink) = (self.now, uplink.to_string());
+                return self.heartbeats.push(SentHeartbeat { at, uplink, sequence: heartbeat.sequence });
+            }
+            other => panic!("a router sends no {other:?}"),
         };
         let now = self.now;
         self.sent_at.retain(|at| now.saturating_since(*at) < Duration::from_secs(1));

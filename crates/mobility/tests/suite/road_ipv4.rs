@@ -225,7 +225,7 @@ fn a_nat_that_forgets_is_survived_within_a_keepalive() {
         let intervals: Vec<f64> = road
             .heartbeats
             .windows(2)
-            .map(|pair| pair[1].0.saturating_since(pair[0].0).as_secs_f64())
+            .map(|pair| pair[1].at.saturating_since(pair[0].at).as_secs_f64())
             .filter(|gap| *gap > 2.0)
             .collect();
         let last = *intervals.last().expect("keepalives");
@@ -294,6 +294,6 @@ fn keepalives_are_few() {
     road.attach("wifi", Some("2001:db8:f1::10"), None);
     road.attach("cell", None, Some(PRIVATE));
     road.run(600.0);
-    let count = road.heartbeats.iter().filter(|(_, uplink)| uplink == "cell").count();
+    let count = road.heartbeats.iter().filter(|heartbeat| heartbeat.uplink == "cell").count();
     assert!((6..=16).contains(&count), "{count} in ten minutes");
 }

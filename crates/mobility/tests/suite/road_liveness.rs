@@ -127,7 +127,7 @@ fn quality_is_that_of_the_network() {
 fn heartbeats_are_few() {
     let mut road = Road::registered();
     road.run(60.0);
-    let count = |name: &str| road.heartbeats.iter().filter(|(_, uplink)| uplink == name).count();
+    let count = |name: &str| road.heartbeats.iter().filter(|heartbeat| heartbeat.uplink == name).count();
     assert!((230..=245).contains(&count("wifi")), "{}", count("wifi"));
     assert!((58..=62).contains(&count("cell")), "{}", count("cell"));
 }
@@ -314,22 +314,31 @@ fn without_heartbeats_binding_updates_tell() {
     assert!(road.is_carried());
 }
 
+/// Somebody says that the home agent knows no heartbeats.
+fn heartbeats_are_unknown(road: &mut Road) {
+    let mut octets = carnet_wire::mobility::Builder::binding_error(2, addr(HOME)).finish();
+    let packet = control_packet(addr(AGENT), addr("2001:db8:f1::10"), None, &mut octets);
+    road.router_receives(None, &packet);
+}
+
 /// A home agent that knows no heartbeats says so (RFC 5847 3), and is believed unless it has answered one before.
 #[test]
 fn a_home_agent_without_heartbeats() {
-    let error = |road: &mut Road| {
-        let mut octets = carnet_wire::mobility::Builder::binding_error(2, addr(HOME)).finish();
-        let packet = control_packet(addr(AGENT), addr("2001:db8:f1::10"), None, &mut octets);
-        road.router_receives(None, &packet);
-    };
     let mut road = Road::registered();
-    error(&mut road);
+    heartbeats_are_unknown(&mut road);
     road.run(5.0);
     assert!(road.heartbeats.len() > 10, "it has answered: {}", road.heartbeats.len());
     let mut road = Road::new(config());
     road.attach_all();
     road.run_while(1.0, "a heartbeat", |road| road.heartbeats.is_empty());
-    error(&mut road);
+    heartbeats_are_unknown(&mut road);
+    // Nor does it answer those that are on their way.
+    for dead in [true, false] {
+        for name in ["wifi", "cell", "sat"] {
+            road.black_hole(name, dead);
+        }
+        road.run(0.3);
+    }
     road.forget();
     road.run(500.0);
     assert!(road.heartbeats.is_empty());
@@ -337,6 +346,81 @@ fn a_home_agent_without_heartbeats() {
     assert!(road.is_carried());
     road.run(120.0);
     assert!(!road.heartbeats.is_empty(), "asked again after ten minutes");
+}
+
+/// Nothing authenticates a Binding Error: one that comes before the first answer is proved wrong by that.
+#[test]
+fn who_denies_heartbeats_is_proved_wrong_by_the_first_answer() {
+    let mut road = Road::new(config());
+    road.attach_all();
+    road.run_while(1.0, "a heartbeat", |road| road.heartbeats.is_empty());
+    heartbeats_are_unknown(&mut road);
+    road.run(5.0);
+    road.forget();
+    road.run(5.0);
+    assert!(road.heartbeats.len() > 10, "{}", road.heartbeats.len());
+}
+
+/// Nor is one believed while another path is answered, though an uplink has only just come: from then on nobody would
+/// notice those that lead nowhere.
+#[test]
+fn who_denies_heartbeats_is_not_believed_while_one_path_is_answered() {
+    let mut road = Road::registered();
+    road.run(2.0);
+    road.detach("wifi");
+    road.run(2.0);
+    road.attach("wifi", Some("2001:db8:f1::10"), None);
+    for _ in 0..100 {
+        road.run(0.03);
+        heartbeats_are_unknown(&mut road);
+    }
+    road.run_while(5.0, "wifi again", |road| road.transmits()[0] != "wifi");
+    road.black_hole("wifi", true);
+    road.run_while(1.0, "carried over cell", |road| !road.is_carried());
+}
+
+/// A response tells of the path that it came by. Who hears the heartbeats of one uplink can guess the next number, but
+/// not make another look alive that leads nowhere.
+#[test]
+fn a_response_by_another_path_tells_nothing() {
+    let mut road = Road::registered();
+    road.run(1.0);
+    road.black_hole("wifi", true);
+    let before = road.heartbeats.len();
+    let mut answered = 0;
+    for _ in 0..100 {
+        road.run(0.02);
+        let asked: Vec<u32> = road.heartbeats[before..]
+            .iter()
+            .filter(|heartbeat| heartbeat.uplink == "wifi")
+            .map(|heartbeat| heartbeat.sequence)
+            .collect();
+        answered = asked.len();
+        for sequence in asked {
+            let mut octets = carnet_wire::mobility::Builder::heartbeat_response(sequence).finish();
+            let packet = control_packet(addr(AGENT), addr("2001:db8:f2::10"), None, &mut octets);
+            road.router_receives(None, &packet);
+        }
+    }
+    assert!(answered > 2);
+    assert_eq!(road.transmits()[0], "cell");
+}
+
+/// Each path counts for itself: the number on one does not tell the number on another.
+#[test]
+fn paths_count_for_themselves() {
+    let mut road = Road::registered();
+    road.run(3.0);
+    let last = |name: &str| {
+        let numbers: Vec<u32> =
+            road.heartbeats.iter().filter(|h| h.uplink == name).map(|h| h.sequence).collect();
+        assert!(numbers.windows(2).all(|pair| pair[1] == pair[0].wrapping_add(1)), "{name}: {numbers:?}");
+        *numbers.last().expect("heartbeats")
+    };
+    for (one, other) in [("wifi", "cell"), ("cell", "sat"), ("sat", "wifi")] {
+        let apart = last(one).wrapping_sub(last(other));
+        assert!(apart.min(apart.wrapping_neg()) > 1000, "{one} and {other} are {apart} apart");
+    }
 }
 
 /// While packets wait, a Binding Update leaves every two seconds at least.
