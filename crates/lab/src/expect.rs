@@ -6,7 +6,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use crate::metrics::{Metrics, RUN};
+use crate::metrics::{Metrics, RUN, find};
 use crate::scenario::Expect;
 
 /// Outcome of an expectation.
@@ -75,8 +75,7 @@ pub fn judge(expectations: &[Expect], metrics: &Metrics, judging: &Judging<'_>) 
 
 fn judge_one(e: &Expect, metrics: &Metrics, judging: &Judging<'_>) -> Judged {
     let section = e.after.as_ref().map_or(RUN, |s| s.get_ref());
-    let get = |section: &str, name: &str| metrics.get(section).and_then(|m| m.get(name)).copied();
-    let measured = get(section, &e.metric);
+    let measured = find(metrics, section, &e.metric);
     let mut judged = Judged {
         what: e.what.clone(),
         section: section.into(),
@@ -87,8 +86,9 @@ fn judge_one(e: &Expect, metrics: &Metrics, judging: &Judging<'_>) -> Judged {
         outcome: Outcome::Fail,
         why: None,
     };
-    let other =
-        |name: &Option<String>, without: f64| name.as_ref().map_or(Some(without), |name| get(RUN, name));
+    let other = |name: &Option<String>, without: f64| {
+        name.as_ref().map_or(Some(without), |name| find(metrics, RUN, name))
+    };
     let (factor, extra) = (other(&e.times, 1.0), other(&e.plus, 0.0));
     let bound = |b: f64| b * factor.unwrap_or(1.0) + extra.unwrap_or(0.0);
     let bounds = [("", e.equals), ("below ", e.below), ("at most ", e.at_most), ("at least ", e.at_least)];
@@ -191,7 +191,9 @@ mod tests {
         let times = Expect { below: Some(250.0), times: Some("rtt".into()), ..e };
         assert_eq!(judge_one(&times, &metrics(), &LITTLE).expected, "below 125");
         assert_eq!(outcome(&times), Outcome::Pass);
-        assert_eq!(outcome(&Expect { times: Some("none".into()), ..times }), Outcome::Fail);
+        assert_eq!(outcome(&Expect { times: Some("none".into()), ..times.clone() }), Outcome::Fail);
+        let elsewhere = Expect { times: Some("cut/outage".into()), below: Some(1.0), ..times };
+        assert_eq!(judge_one(&elsewhere, &metrics(), &ALL).expected, "below 100.2");
     }
 
     #[test]

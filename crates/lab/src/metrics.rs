@@ -169,13 +169,28 @@ pub fn of_handovers(all: &mut Metrics, seen: &Seen, events: &[Event], run: &Rang
     }
 }
 
-/// Adds the metrics that are made of others, in every section that has both.
+/// A metric by name, of a section or, written `SECTION/METRIC`, of another one.
+pub fn find(all: &Metrics, section: &str, name: &str) -> Option<f64> {
+    let (section, name) = name.split_once('/').unwrap_or((section, name));
+    all.get(section)?.get(name).copied()
+}
+
+/// Adds the metrics that are made of others, in their order.
 pub fn derive(all: &mut Metrics, derived: &[Derived]) {
-    for section in all.values_mut() {
-        for d in derived {
-            if let (Some(a), Some(b)) = (section.get(&d.of), section.get(&d.minus)) {
-                let value = a - b;
-                section.insert(d.name.clone(), value);
+    let sections: Vec<String> = all.keys().cloned().collect();
+    for d in derived {
+        for section in &sections {
+            let get = |name: &String| find(all, section, name);
+            let value = match (get(&d.of), &d.plus, &d.minus, &d.over) {
+                (Some(of), Some(other), None, None) => get(other).map(|other| of + other),
+                (Some(of), None, Some(other), None) => get(other).map(|other| of - other),
+                (Some(of), None, None, Some(other)) => {
+                    get(other).filter(|other| *other != 0.0).map(|other| of / other)
+                }
+                _ => None,
+            };
+            if let (Some(value), Some(m)) = (value, all.get_mut(section)) {
+                m.insert(d.name.clone(), value);
             }
         }
     }
@@ -276,11 +291,21 @@ mod tests {
     }
 
     #[test]
-    fn differences_are_derived() {
+    fn metrics_are_made_of_others() {
         let mut m = Metrics::new();
         m.entry("run".into()).or_default().extend([("a".to_string(), 3.0), ("b".to_string(), 1.0)]);
-        let d = Derived { name: "c".into(), of: "a".into(), minus: "b".into() };
-        derive(&mut m, &[d]);
-        assert_eq!(m["run"]["c"], 2.0);
+        m.entry("x".into()).or_default().extend([("a".to_string(), 8.0), ("b".to_string(), 0.0)]);
+        let made = |name: &str, of: &str| Derived { name: name.into(), of: of.into(), ..Derived::default() };
+        let other = |name: &str| Some(name.to_string());
+        let derived = [
+            Derived { minus: other("b"), ..made("c", "a") },
+            Derived { plus: other("c"), ..made("d", "a") },
+            Derived { over: other("b"), ..made("e", "a") },
+            Derived { over: other("run/d"), ..made("f", "a") },
+        ];
+        derive(&mut m, &derived);
+        assert_eq!((m["run"]["c"], m["run"]["d"], m["run"]["e"]), (2.0, 5.0, 3.0));
+        assert_eq!((m["x"]["c"], m["x"]["d"], m["x"]["f"]), (8.0, 16.0, 1.6));
+        assert!(!m["x"].contains_key("e"), "nothing is divided by zero");
     }
 }

@@ -346,7 +346,7 @@ impl Testbed {
             nat::forget(node.get_ref())
         } else if let Some(order) = &action.handover {
             match self.stations.iter().find(|s| s.node == *order.station.get_ref()) {
-                Some(station) => station.handover(&order.uplink),
+                Some(station) => station.handover(&order.uplink, order.policy.as_deref()),
                 None => Ok(()),
             }
         } else if let Some(run) = &action.run {
@@ -390,6 +390,11 @@ impl Testbed {
                 let now = counts.get(interface).copied().unwrap_or(0);
                 let before = carried.insert((node.clone(), interface.to_string()), now);
                 since.push((interface, now - before.unwrap_or(0).min(now)));
+            }
+            let tunnels = station.show("tunnels").unwrap_or_default();
+            for kind in ["ipv6", "ipv4", "udp"] {
+                let of_kind = tunnels.as_array().into_iter().flatten().filter(|t| t["encapsulation"] == kind);
+                states.push((section.into(), format!("{node}.tunnels.{kind}"), of_kind.count() as f64));
             }
             let all: u64 = since.iter().map(|s| s.1).sum();
             for (interface, packets) in since {

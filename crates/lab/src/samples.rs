@@ -19,6 +19,11 @@ use crate::station::Station;
 /// With more nodes than this, only sums are told.
 const FEW: usize = 20;
 
+/// Octets of a frame's header.
+const ETHERNET: u64 = 14;
+/// Octets of the outer header of a tunnel of IPv6 in IPv6.
+const TUNNEL: u64 = 40;
+
 /// What was sampled.
 #[derive(Debug, Default)]
 pub struct Samples {
@@ -87,9 +92,9 @@ impl Samples {
     /// Adds what the samples tell.
     pub fn metrics(&self, all: &mut Metrics, nodes: &[String], sections: &[Section]) {
         let (first, last) = (self.borders.first(), self.borders.last());
-        for (n, (section, _)) in sections.iter().enumerate() {
+        for (n, (section, window)) in sections.iter().enumerate() {
             let m = all.entry(section.clone()).or_default();
-            self.of_links(m, n);
+            self.of_links(m, n, window.end - window.start);
             let pair = if n == 0 { (first, last) } else { (self.borders.get(n), self.borders.get(n + 1)) };
             let (Some((from, before)), Some((to, after))) = pair else { continue };
             let counters: Vec<Counters> = after.iter().zip(before).map(|(a, b)| *a - *b).collect();
@@ -124,8 +129,9 @@ impl Samples {
         m.insert("stations.memory_mib.max".into(), memory.iter().copied().fold(0.0, f64::max));
     }
 
-    /// What became of the frames on emulated links in section `n`, of which the first is the whole run.
-    fn of_links(&self, m: &mut BTreeMap<String, f64>, n: usize) {
+    /// What became of the frames on emulated links in section `n`, which is so many nanoseconds long and of which the
+    /// first is the whole run.
+    fn of_links(&self, m: &mut BTreeMap<String, f64>, n: usize, span: u64) {
         let pair = match n {
             0 => (self.links.first(), self.links.last()),
             n => (self.links.get(n), self.links.get(n + 1)),
@@ -134,6 +140,13 @@ impl Samples {
         for ((name, before), (_, after)) in before.iter().zip(after) {
             let inside = *after - *before;
             m.extend(inside.named().map(|(what, value)| (format!("{name}.{what}"), value)));
+            // Octets a nanosecond are 8000 Mbit/s.
+            let rate = |header: u64| {
+                let octets = inside.octets.saturating_sub(inside.delivered * header);
+                octets as f64 * 8000.0 / span.max(1) as f64
+            };
+            m.insert(format!("{name}.mbit_ip"), rate(ETHERNET));
+            m.insert(format!("{name}.mbit_inner"), rate(ETHERNET + TUNNEL));
         }
     }
 
@@ -193,7 +206,11 @@ mod tests {
             borders: vec![(0, at(10, 0)), (SECOND, at(30, SECOND / 2)), (3 * SECOND, at(35, SECOND))],
             ticks: vec![(0, at(0, 0)), (SECOND, at(0, SECOND / 2)), (2 * SECOND, at(0, SECOND))],
             links: [1, 5, 6]
-                .map(|n| vec![("link.mr.w0".into(), way::Counters { lost: n, ..Default::default() })])
+                .map(|n| {
+                    let counted =
+                        way::Counters { lost: n, delivered: n, octets: 1514 * n, ..Default::default() };
+                    vec![("link.mr.w0".into(), counted)]
+                })
                 .into(),
             ..Samples::default()
         };
@@ -205,6 +222,10 @@ mod tests {
         assert_eq!((all["x"]["medium.a.sent"], all["x"]["medium.received_percent"]), (5.0, 100.0));
         assert_eq!((all["x"]["medium.busy_percent.max"], all["x"]["medium.busy_percent.mean"]), (25.0, 12.5));
         assert_eq!((all["run"]["link.mr.w0.lost"], all["x"]["link.mr.w0.lost"]), (5.0, 1.0));
+        // A frame of 1500 octets in two seconds, 40 of them the tunnel's header.
+        let x = |what: &str| (all["x"][what] * 1e6).round();
+        assert_eq!(all["x"]["link.mr.w0.octets"], 1514.0);
+        assert_eq!((x("link.mr.w0.mbit_ip"), x("link.mr.w0.mbit_inner")), (6000.0, 5840.0));
         assert_eq!(samples.load(0, 2 * SECOND), [(0.5, 25.0, 50.0), (1.5, 25.0, 50.0)]);
     }
 }

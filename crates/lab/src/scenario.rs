@@ -257,6 +257,9 @@ pub struct Handover {
     pub station: Spanned<String>,
     /// The uplink to use, or `auto`.
     pub uplink: String,
+    /// Only the packets of this policy.
+    #[serde(default)]
+    pub policy: Option<String>,
 }
 
 /// A command in a node.
@@ -269,16 +272,23 @@ pub struct RunCommand {
     pub command: Vec<String>,
 }
 
-/// A metric that is the difference of two others.
-#[derive(Debug, Clone, Deserialize)]
+/// A metric that is made of two others, in each section that has both. Exactly one of the optional keys says how.
+#[derive(Debug, Clone, Default, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Derived {
     /// Its name.
     pub name: String,
-    /// Minuend.
+    /// The first one.
     pub of: String,
-    /// Subtrahend.
-    pub minus: String,
+    /// What is added.
+    #[serde(default)]
+    pub plus: Option<String>,
+    /// What is taken away.
+    #[serde(default)]
+    pub minus: Option<String>,
+    /// What it is divided by.
+    #[serde(default)]
+    pub over: Option<String>,
 }
 
 /// What must hold: a metric and bounds for it.
@@ -304,10 +314,10 @@ pub struct Expect {
     /// Lower bound.
     #[serde(default)]
     pub at_least: Option<f64>,
-    /// A metric of the whole run that is added to every bound.
+    /// A metric of the whole run, or `SECTION/METRIC`, that is added to every bound.
     #[serde(default)]
     pub plus: Option<String>,
-    /// A metric of the whole run that every bound is multiplied with, before anything is added.
+    /// The same: what every bound is multiplied with, before anything is added.
     #[serde(default)]
     pub times: Option<String>,
     /// Unit, as for a headline; `yes` shows 1 as yes and 0 as no.

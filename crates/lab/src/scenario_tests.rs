@@ -86,6 +86,22 @@ fn expectations_refer_to_actions_and_have_a_bound() {
 }
 
 #[test]
+fn a_derived_metric_is_made_in_one_way() {
+    let derived = |ways: &str| format!("[[derived]]\nname = \"d\"\nof = \"a\"\n{ways}[[expect]]");
+    let told = fault("[[expect]]", &derived("plus = \"b\"\nover = \"c\"\n"));
+    assert!(told.contains("exactly one of plus, minus, over"), "{told}");
+    assert!(fault("[[expect]]", &derived("")).contains("exactly one of plus, minus, over"));
+}
+
+#[test]
+fn a_transfer_ends_after_it_begins() {
+    let tcp = "[[traffic.tcp]]\nname = \"t\"\nclient = \"a\"\nserver = \"b\"\nrate = \"0\"\n";
+    let told = fault("[timetable]", &format!("{tcp}begin = \"3s\"\nend = \"2s\"\n[timetable]"));
+    assert_eq!(told, "s.toml:11:10: the transfer \"t\" ends before it begins");
+    assert!(fault("[timetable]", &format!("{tcp}begin = \"12s\"\n[timetable]")).contains("ends before"));
+}
+
+#[test]
 fn config_files_must_exist() {
     let told = fault("[nodes.b]", "[nodes.b]\ncarnet = \"none.toml\"");
     assert_eq!(told, "s.toml:6:10: there is no file \"none.toml\" beside it");

@@ -153,9 +153,11 @@ impl Station {
         Some(active["interface"].as_str()?.to_string())
     }
 
-    /// `carnet handover UPLINK`.
-    pub fn handover(&self, uplink: &str) -> anyhow::Result<()> {
-        output(&mut self.command(&["handover", uplink]))?;
+    /// `carnet handover UPLINK`, of a policy or of everything else.
+    pub fn handover(&self, uplink: &str, policy: Option<&str>) -> anyhow::Result<()> {
+        let mut command = self.command(&["handover", uplink]);
+        command.args(policy.iter().flat_map(|name| ["--policy", name]));
+        output(&mut command)?;
         Ok(())
     }
 }

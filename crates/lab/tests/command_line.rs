@@ -7,11 +7,16 @@ use std::process::{Command, Output};
 
 use common::{LAB, folder, repository, said};
 
-const SCENARIOS: [&str; 15] = [
+const SCENARIOS: [&str; 20] = [
+    "any-access",
+    "balance",
     "crossing",
     "flood-50",
+    "flow-binding",
+    "hard-cut",
     "highway-100",
     "nat-cellular",
+    "nat-quiet",
     "platoon",
     "returning-home",
     "three-uplinks",

@@ -120,6 +120,31 @@ fn two_ways() {
 }
 
 #[test]
+fn hard_cut() {
+    holds("hard_cut", "hard-cut", As::Root);
+}
+
+#[test]
+fn balance() {
+    holds("balance", "balance", As::Root);
+}
+
+#[test]
+fn flow_binding() {
+    holds("flow_binding", "flow-binding", As::Root);
+}
+
+#[test]
+fn any_access() {
+    holds("any_access", "any-access", As::Root);
+}
+
+#[test]
+fn nat_quiet() {
+    holds("nat_quiet", "nat-quiet", As::Root);
+}
+
+#[test]
 fn nat_cellular_as_root() {
     holds("nat_cellular_as_root", "nat-cellular", As::Root);
 }

@@ -94,7 +94,7 @@ fn hand_over(router: &Station, handovers: usize) -> anyhow::Result<()> {
     clock::sleep(PAUSE);
     for number in 0..handovers {
         let to = if number % 2 == 0 { "e1" } else { "e0" };
-        router.handover(to)?;
+        router.handover(to, None)?;
         let until = monotonic() + 10 * SECOND;
         while router.active_uplink().as_deref() != Some(to) {
             if stopping() {
@@ -169,7 +169,7 @@ pub fn measure(bed: &Bed, effort: &Effort, cores: &Cores) -> anyhow::Result<Vec<
             figures.push(one(path, world, arrangement, effort, cores)?);
         }
         if let Some(router) = world.stations.last() {
-            router.handover("auto")?;
+            router.handover("auto", None)?;
             wait_for("uplink e0", 10, &mut [], || Ok(router.active_uplink().as_deref() == Some("e0")))?;
         }
         bed.check()?;

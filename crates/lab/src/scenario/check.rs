@@ -86,6 +86,12 @@ pub(super) fn check(scenario: &Scenario, folder: Option<&Path>) -> Result<(), Wr
             format!("a probe has 24 octets at least, {:?} has fewer", probe.name),
         ));
     }
+    if let Some(tcp) = t.tcp.iter().find(|tcp| {
+        let begin = tcp.begin.unwrap_or(Duration(0));
+        tcp.end.unwrap_or(scenario.timetable.duration) <= begin
+    }) {
+        return Err((tcp.client.span(), format!("the transfer {:?} ends before it begins", tcp.name)));
+    }
     for (flow, end) in flows {
         let n = node(end)?;
         if n.autoconf.is_none() && n.addresses.is_empty() {
@@ -144,6 +150,12 @@ pub(super) fn check(scenario: &Scenario, folder: Option<&Path>) -> Result<(), Wr
         let known = names(scenario.actions.iter().map(|a| a.name.get_ref().as_str()).collect());
         Err((name.span(), format!("there is no action {:?}; the actions are: {known}", name.get_ref())))
     };
+    for d in &scenario.derived {
+        if [&d.plus, &d.minus, &d.over].into_iter().flatten().count() != 1 {
+            let message = format!("the derived metric {:?} has exactly one of plus, minus, over", d.name);
+            return Err((0..0, message));
+        }
+    }
     for name in scenario.expect.iter().filter_map(|e| e.after.as_ref()) {
         action(name)?;
     }

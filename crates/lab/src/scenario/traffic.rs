@@ -70,26 +70,39 @@ pub struct Tcp {
     /// In which directions data flows.
     #[serde(default)]
     pub direction: Direction,
+    /// When it begins in the timetable; before that, unless given.
+    #[serde(default)]
+    pub begin: Option<Duration>,
+    /// When it ends; after the timetable, unless given.
+    #[serde(default)]
+    pub end: Option<Duration>,
 }
 
 fn single() -> u32 {
     1
 }
 
-/// Directions of a transfer.
+/// Directions of a transfer or a probe.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Direction {
     /// Both at once.
     #[default]
     Both,
-    /// From the client to the server.
+    /// From the client to the server, from the first node to the second.
     Up,
-    /// From the server to the client.
+    /// From the server to the client, from the second node to the first.
     Down,
 }
 
-/// A one-way probe in both directions.
+impl Direction {
+    /// Whether anything goes from the first end (0) or the second (1) to the other.
+    pub fn has(self, from: usize) -> bool {
+        matches!((self, from), (Direction::Both, _) | (Direction::Up, 0) | (Direction::Down, 1))
+    }
+}
+
+/// A one-way probe, in both directions unless something else is said.
 #[derive(Debug, Clone, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Probe {
@@ -105,6 +118,12 @@ pub struct Probe {
     /// When it begins in the timetable; before that, unless given.
     #[serde(default)]
     pub begin: Option<Duration>,
+    /// UDP port of both ends; one that no other probe has, unless given.
+    #[serde(default)]
+    pub port: Option<u16>,
+    /// In which directions packets go.
+    #[serde(default)]
+    pub direction: Direction,
 }
 
 fn probe_size() -> Spanned<u16> {

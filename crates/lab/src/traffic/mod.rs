@@ -20,11 +20,12 @@ use nix::sys::signal::Signal;
 use crate::clock::{self, MILLISECOND, SECOND};
 use crate::process::{Daemon, in_node};
 use crate::radio::Medium;
-use crate::scenario::{Direction, Ping, Probe, Scenario, Tcp};
+use crate::scenario::{Ping, Probe, Scenario};
 use crate::station::Station;
 use crate::tools;
 use geonet::{Broadcasts, GeoFlows, GnPings};
 use stats::Flow;
+use tcp::Transfer;
 
 /// How long before the timetable the traffic starts, in nanoseconds.
 pub const LEAD: u64 = 2 * SECOND;
@@ -36,7 +37,7 @@ const TAIL: u64 = 300 * MILLISECOND;
 pub struct Flows {
     probes: Vec<(Probe, [Daemon; 2], [PathBuf; 2])>,
     pings: Vec<(Ping, Daemon)>,
-    transfers: Vec<(Tcp, Daemon, Daemon, u64)>,
+    transfers: Vec<Transfer>,
     geo: GeoFlows,
 }
 
@@ -48,7 +49,7 @@ pub struct Seen {
     /// Pings: name, legend, requests.
     pub pings: Vec<(String, String, ping::Series)>,
     /// Transfers: name, legend, what iperf3 told, the monotonic time of their start.
-    pub transfers: Vec<(String, String, tcp::Transfer, u64)>,
+    pub transfers: Vec<(String, String, tcp::Told, u64)>,
     /// Pings over GeoNetworking.
     pub gnpings: Vec<GnPings>,
     /// Broadcasts over GeoNetworking.
@@ -81,11 +82,12 @@ pub fn start(
             command
                 .arg("probe")
                 .args(["--peer", &address(nodes[1 - own_end])?.to_string()])
-                .args(["--port", &(7700 + p).to_string()])
+                .args(["--port", &probe.port.map_or(7700 + p, usize::from).to_string()])
                 .args(["--rate", &probe.rate.to_string()])
                 .args(["--size", &probe.size.get_ref().to_string()])
                 .args(["--count", &count.to_string()])
                 .args(["--start", &first.to_string()])
+                .args((!probe.direction.has(own_end)).then_some("--mute"))
                 .arg("--output")
                 .arg(&files[own_end]);
             let log = folder.join(format!("probe-{}-{}.log", probe.name, nodes[own_end]));
@@ -110,34 +112,30 @@ pub fn start(
         let daemon = Daemon::start(&format!("ping in node {from}"), &log, &mut command)?;
         flows.pings.push((ping.clone(), daemon));
     }
-    for tcp in &scenario.traffic.tcp {
-        let (client, server) = (tcp.client.get_ref(), tcp.server.get_ref());
-        let log = |end: &str| folder.join(format!("iperf3-{}-{end}.log", tcp.name));
-        let iperf3 = tools::path("iperf3");
-        let mut listen = in_node(server, &iperf3);
-        listen.args(["-6", "-s", "-1"]);
-        let listener = Daemon::start(&format!("iperf3 in node {server}"), &log("server"), &mut listen)?;
+    for (t, tcp) in scenario.traffic.tcp.iter().enumerate() {
+        let port = 5201 + t as u16;
+        let from = tcp.begin.map_or(0, |at| begin + scaled(at.0));
+        let until = tcp.end.map_or(end + TAIL, |at| begin + scaled(at.0));
+        let server = address(tcp.server.get_ref())?;
+        flows.transfers.push(Transfer::listen(tcp, port, server, from..until, folder)?);
+    }
+    if !flows.transfers.is_empty() {
+        // The servers listen by then.
         clock::sleep(200 * MILLISECOND);
-        let started = clock::monotonic();
-        let seconds = (end + TAIL - started).div_ceil(SECOND).to_string();
-        let mut connect = in_node(client, &iperf3);
-        let direction: &[&str] = match tcp.direction {
-            Direction::Both => &["--bidir"],
-            Direction::Up => &[],
-            Direction::Down => &["--reverse"],
-        };
-        connect.args(["-6", "--json", "-i", "0.25", "-l", "8K", "-P", &tcp.flows.to_string()]);
-        connect.args(direction).args(["-b", &tcp.rate, "-t", &seconds, "-c", &address(server)?.to_string()]);
-        let sender = Daemon::start(&format!("iperf3 in node {client}"), &log("client"), &mut connect)?;
-        flows.transfers.push((tcp.clone(), listener, sender, started));
+        flows.begin_transfers()?;
     }
     flows.geo = geonet::start(scenario, stations, begin, end)?;
     Ok(flows)
 }
 
 impl Flows {
-    /// Fails if a program that should still be running has ended.
+    fn begin_transfers(&mut self) -> anyhow::Result<()> {
+        self.transfers.iter_mut().try_for_each(|transfer| transfer.begin(clock::monotonic()))
+    }
+
+    /// Starts what is to begin by now. Fails if a program that should still be running has ended.
     pub fn check(&mut self) -> anyhow::Result<()> {
+        self.begin_transfers()?;
         for (_, ends, _) in &mut self.probes {
             ends.iter_mut().try_for_each(Daemon::check)?;
         }
@@ -164,18 +162,10 @@ impl Flows {
             let nodes = [probe.between.0.get_ref().clone(), probe.between.1.get_ref().clone()];
             seen.probes.push((probe.name.clone(), nodes, flows));
         }
-        for (tcp, listener, sender, started) in &mut self.transfers {
-            let status = sender.wait(15 * SECOND);
-            listener.stop(Signal::SIGTERM);
-            let text = std::fs::read(&sender.log)?;
-            let mut transfer =
-                tcp::parse(&String::from_utf8_lossy(&text), tcp.direction).unwrap_or_else(|e| {
-                    tcp::Transfer { error: Some(format!("{e:#}")), ..tcp::Transfer::default() }
-                });
-            if transfer.error.is_none() && !status.is_some_and(|s| s.success()) {
-                transfer.error = Some(status.map_or("iperf3 did not end".into(), |s| s.to_string()));
-            }
-            seen.transfers.push((tcp.name.clone(), tcp.label.clone(), transfer, *started));
+        for transfer in &mut self.transfers {
+            let (name, label) = (transfer.tcp.name.clone(), transfer.tcp.label.clone());
+            let (told, started) = transfer.finish()?;
+            seen.transfers.push((name, label, told, started));
         }
         let on_air = medium.map(Medium::marks).unwrap_or_default();
         (seen.gnpings, seen.broadcasts) = self.geo.finish(scenario, &on_air)?;

@@ -45,6 +45,9 @@ pub struct ProbeArgs {
     /// Number of packets.
     #[arg(long)]
     pub count: u64,
+    /// Only listen for as long as that takes.
+    #[arg(long)]
+    pub mute: bool,
     /// Monotonic time of the first packet, in nanoseconds.
     #[arg(long)]
     pub start: u64,
@@ -117,6 +120,10 @@ fn send(socket: &std::net::UdpSocket, args: &ProbeArgs) -> (Vec<u64>, u64) {
     let mut packet = vec![0; usize::from(args.size).max(LENGTH)];
     let mut sent = Vec::with_capacity(args.count as usize);
     let mut refused = 0;
+    if args.mute {
+        clock::sleep_until(args.start + moment(args.count, args.rate));
+        return (sent, 0);
+    }
     for seq in 0..args.count {
         clock::sleep_until(args.start + moment(seq, args.rate));
         let now = clock::monotonic();
@@ -191,6 +198,7 @@ mod tests {
             size: 1900,
             rate: 1000,
             count: 50,
+            mute: false,
             start: clock::monotonic() + 20 * MILLISECOND,
             output: folder.join("a"),
         };

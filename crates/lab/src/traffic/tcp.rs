@@ -1,16 +1,91 @@
-//! What `iperf3 --json` tells about a transfer.
+//! TCP transfers by iperf3, and what `iperf3 --json` tells about them.
 
+use std::net::Ipv6Addr;
 use std::ops::Range;
+use std::path::{Path, PathBuf};
 
 use anyhow::{Context, bail};
+use nix::sys::signal::Signal;
 use serde_json::Value;
 
 use crate::clock::SECOND;
-use crate::scenario::Direction;
+use crate::process::{Daemon, in_node};
+use crate::scenario::{Direction, Tcp};
+use crate::tools;
 
-/// A TCP transfer.
-#[derive(Debug, Clone, Default, PartialEq)]
+/// A transfer that runs, or will.
+#[derive(Debug)]
 pub struct Transfer {
+    /// What the scenario says of it.
+    pub tcp: Tcp,
+    port: u16,
+    server: Ipv6Addr,
+    /// From when to when data flows, on the monotonic clock.
+    time: Range<u64>,
+    log: PathBuf,
+    listener: Daemon,
+    /// The client, and when it was started.
+    sender: Option<(Daemon, u64)>,
+}
+
+impl Transfer {
+    /// Starts the server, at this address of its node.
+    pub fn listen(
+        tcp: &Tcp,
+        port: u16,
+        server: Ipv6Addr,
+        time: Range<u64>,
+        folder: &Path,
+    ) -> anyhow::Result<Self> {
+        let node = tcp.server.get_ref();
+        let log = |end: &str| folder.join(format!("iperf3-{}-{end}.log", tcp.name));
+        let mut command = in_node(node, tools::path("iperf3"));
+        command.args(["-6", "-s", "-1", "-p", &port.to_string()]);
+        let listener = Daemon::start(&format!("iperf3 in node {node}"), &log("server"), &mut command)?;
+        Ok(Self { tcp: tcp.clone(), port, server, time, log: log("client"), listener, sender: None })
+    }
+
+    /// Starts the client, if it is time and it does not run.
+    pub fn begin(&mut self, now: u64) -> anyhow::Result<()> {
+        if self.sender.is_some() || now < self.time.start {
+            return Ok(());
+        }
+        let (tcp, node) = (&self.tcp, self.tcp.client.get_ref());
+        let seconds = self.time.end.saturating_sub(now).div_ceil(SECOND).max(1).to_string();
+        let direction: &[&str] = match tcp.direction {
+            Direction::Both => &["--bidir"],
+            Direction::Up => &[],
+            Direction::Down => &["--reverse"],
+        };
+        let mut command = in_node(node, tools::path("iperf3"));
+        command.args(["-6", "--json", "-i", "0.25", "-l", "8K", "-P", &tcp.flows.to_string()]);
+        command.args(["-p", &self.port.to_string()]).args(direction);
+        command.args(["-b", &tcp.rate, "-t", &seconds, "-c", &self.server.to_string()]);
+        let sender = Daemon::start(&format!("iperf3 in node {node}"), &self.log, &mut command)?;
+        self.sender = Some((sender, now));
+        Ok(())
+    }
+
+    /// Waits for its end, and reads what it told and when it began.
+    pub fn finish(&mut self) -> anyhow::Result<(Told, u64)> {
+        let Some((sender, started)) = &mut self.sender else {
+            bail!("the transfer {:?} never began", self.tcp.name);
+        };
+        let status = sender.wait(15 * SECOND);
+        self.listener.stop(Signal::SIGTERM);
+        let text = std::fs::read(&sender.log)?;
+        let mut told = parse(&String::from_utf8_lossy(&text), self.tcp.direction)
+            .unwrap_or_else(|e| Told { error: Some(format!("{e:#}")), ..Told::default() });
+        if told.error.is_none() && !status.is_some_and(|s| s.success()) {
+            told.error = Some(status.map_or("iperf3 did not end".into(), |s| s.to_string()));
+        }
+        Ok((told, *started))
+    }
+}
+
+/// What iperf3 told.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub struct Told {
     /// Bytes that the server received.
     pub up: u64,
     /// Bytes that the client received.
@@ -26,10 +101,10 @@ pub struct Transfer {
 }
 
 /// Reads the client's JSON.
-pub fn parse(text: &str, direction: Direction) -> anyhow::Result<Transfer> {
+pub fn parse(text: &str, direction: Direction) -> anyhow::Result<Told> {
     let v: Value = serde_json::from_str(text).context("iperf3 printed no JSON")?;
     let error = v["error"].as_str().map(str::to_string);
-    let mut transfer = Transfer { error, direction, ..Transfer::default() };
+    let mut told = Told { error, direction, ..Told::default() };
     // With one direction only, that is in the first place, whichever it is.
     let (up, down) = match direction {
         Direction::Both => ("", "_bidir_reverse"),
@@ -37,25 +112,25 @@ pub fn parse(text: &str, direction: Direction) -> anyhow::Result<Transfer> {
         Direction::Down => ("_none", ""),
     };
     let intervals = v["intervals"].as_array().context("iperf3 told no intervals")?;
-    if intervals.is_empty() && transfer.error.is_none() {
+    if intervals.is_empty() && told.error.is_none() {
         bail!("iperf3 told no intervals");
     }
     let real = |v: &Value| v.as_f64().unwrap_or(0.0);
     for i in intervals {
         let rate = |which: &str| real(&i[format!("sum{which}")]["bits_per_second"]);
-        transfer.intervals.push((real(&i["sum"]["start"]), real(&i["sum"]["end"]), rate(up), rate(down)));
+        told.intervals.push((real(&i["sum"]["start"]), real(&i["sum"]["end"]), rate(up), rate(down)));
     }
     let end = &v["end"];
     let bytes = |which: &str| end[format!("sum_received{which}")]["bytes"].as_u64().unwrap_or(0);
-    (transfer.up, transfer.down) = (bytes(up), bytes(down));
-    transfer.retransmits = [&end["sum_sent"], &end["sum_sent_bidir_reverse"]]
+    (told.up, told.down) = (bytes(up), bytes(down));
+    told.retransmits = [&end["sum_sent"], &end["sum_sent_bidir_reverse"]]
         .iter()
         .filter_map(|s| s["retransmits"].as_u64())
         .sum();
-    Ok(transfer)
+    Ok(told)
 }
 
-impl Transfer {
+impl Told {
     /// The longest time, in seconds, in which a direction delivered nothing, within whole intervals.
     pub fn stall(&self) -> f64 {
         let longest = |rate: fn(&(f64, f64, f64, f64)) -> f64| {
