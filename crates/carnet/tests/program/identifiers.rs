@@ -1,0 +1,134 @@
+//! Binding Identifiers that the home agent does not know, asked of the running program from outside.
+
+use carnet_wire::extension::Extensions;
+use carnet_wire::ipv6::protocol;
+use carnet_wire::mobility::flow::sub_options;
+use carnet_wire::mobility::selector::{Ipv6Selector, Range, TrafficSelector};
+use carnet_wire::mobility::{BindingUpdateFlags, Builder, ControlPacket, MobilityOption, message_type};
+
+use crate::hosts::{possible, seconds, wait_for};
+use crate::station::Station;
+use crate::testbed::{CARE_OF, HOME_AGENT, Testbed, address};
+use crate::traffic::{Cannon, Sniffer};
+
+/// A node that needs no key.
+const HOME: &str = "2001:db8:1::5678";
+const NODE: &str = "
+[[home_agent.mobile_router]]
+home_address = '2001:db8:1::5678'
+auth = 'none'
+";
+
+/// What a Binding Acknowledgement says: its own status, those of its Binding Identifier options (type 35, RFC 5648 4.1: BID
+/// and status) and of its Flow Identification options (type 45, RFC 6089 4.2: FID and status).
+#[derive(Debug, PartialEq, Eq)]
+struct Said {
+    status: u8,
+    identifiers: Vec<(u16, u8)>,
+    flows: Vec<(u16, u8)>,
+}
+
+/// The acknowledgement with this sequence number among the packets, octet by octet.
+fn acknowledgement(packets: &[Vec<u8>], sequence: u16) -> Option<Said> {
+    packets.iter().find_map(|packet| {
+        let found = Extensions::parse(packet).ok().filter(|it| it.protocol == protocol::MOBILITY)?;
+        let header = &packet[found.offset..];
+        let is_it =
+            header[2] == message_type::BINDING_ACKNOWLEDGEMENT && header[8..10] == sequence.to_be_bytes();
+        if !is_it {
+            return None;
+        }
+        let mut said = Said { status: header[6], identifiers: Vec::new(), flows: Vec::new() };
+        let mut options = &header[12..];
+        while let [kind, rest @ ..] = options {
+            // Pad1 is one octet, everything else says how long it is.
+            let Some((length, rest)) = rest.split_first().filter(|_| *kind != 0) else {
+                options = rest;
+                continue;
+            };
+            let (data, rest) = rest.split_at(usize::from(*length));
+            let number = || u16::from_be_bytes([data[0], data[1]]);
+            match kind {
+                35 => said.identifiers.push((number(), data[2])),
+                45 => said.flows.push((number(), data[5])),
+                _ => {}
+            }
+            options = rest;
+        }
+        Some(said)
+    })
+}
+
+#[test]
+fn an_unknown_identifier_is_answered_with_its_status() {
+    if !possible() {
+        return;
+    }
+    let bed = Testbed::new();
+    let agent = Station::start(&bed.agent, &(bed.agent_config() + NODE));
+    let sniffer = Sniffer::start(&bed.router, &["wlan0"]);
+    let cannon = Cannon::new(&bed.router);
+    let (care_of, home_agent) = (address(CARE_OF[0]), address(HOME_AGENT));
+    let identifier = |bid, known: bool| MobilityOption::BindingIdentifier {
+        bid,
+        status: 0,
+        home: false,
+        priority: 10,
+        care_of_address: known.then_some(care_of.into()),
+    };
+    let ask = |sequence, overwrite, options: &[MobilityOption<'_>]| {
+        let flags = BindingUpdateFlags {
+            acknowledge: true,
+            home_registration: true,
+            overwrite,
+            ..Default::default()
+        };
+        let update = Builder::binding_update(sequence, flags, 15);
+        let mut mobility_header =
+            options.iter().fold(update, |update, option| update.option(option)).finish();
+        let packet = ControlPacket {
+            source: care_of,
+            destination: home_agent,
+            hop_limit: 64,
+            home_address: Some(address(HOME)),
+            routing_home_address: None,
+            mobility_header: &mut mobility_header,
+        }
+        .emit();
+        wait_for(&format!("an answer to {sequence}"), seconds(10), || {
+            cannon.fire(&packet, home_agent, 0);
+            std::thread::sleep(seconds(1) / 10);
+            acknowledgement(&sniffer.heard(), sequence)
+        })
+    };
+    let said = |status, identifiers: &[(u16, u8)], flows: &[(u16, u8)]| Said {
+        status,
+        identifiers: identifiers.to_vec(),
+        flows: flows.to_vec(),
+    };
+    assert_eq!(ask(1, true, &[identifier(1, true)]), said(0, &[(1, 0)], &[]));
+    let bindings = agent.bindings();
+    assert_eq!(bindings.len(), 1);
+
+    // RFC 5648 4.2: a short option for an identifier that is not there. 4 is "accepted, see the options"; 167 is MCOA
+    // UNKNOWN COA.
+    assert_eq!(ask(2, false, &[identifier(9, false)]), said(4, &[(9, 167)], &[]));
+    // RFC 6089 5.3.2.1: a flow for a binding that is not there is 131, "BID not found", and does not stop the rest.
+    let udp = Ipv6Selector {
+        next_header: Some(Range::only(protocol::UDP)),
+        destination_port: Some(Range::only(5000)),
+        ..Ipv6Selector::default()
+    };
+    let lost = sub_options(Some(&TrafficSelector::Ipv6(udp)), &[9]);
+    let found = sub_options(Some(&TrafficSelector::Ipv6(udp)), &[1]);
+    let flow = |fid, priority, sub_options| MobilityOption::FlowIdentification {
+        fid,
+        priority,
+        status: 0,
+        sub_options,
+    };
+    let options = [identifier(1, true), flow(4, 10, &lost), flow(5, 20, &found)];
+    assert_eq!(ask(3, false, &options), said(0, &[(1, 0)], &[(4, 131), (5, 0)]));
+    assert_eq!(agent.bindings(), bindings, "nothing of it concerns the binding that is there");
+    sniffer.stop();
+}
