@@ -1,8 +1,9 @@
 //! Whether an uplink that is up leads anywhere: heartbeats towards the home agent (RFC 5847).
 //!
 //! A Heartbeat request leaves from every registered care-of address the way data leaves from there, more often where
-//! data goes. One that stays unanswered for longer than round trips take draws a quick series of more; when all of
-//! these are lost, the path has failed: its binding is ended over another uplink, traffic moves, and the uplink is
+//! data goes. One that stays unanswered for longer than round trips take draws a quick series of more at once, so that no
+//! time is lost in which TCP's timeout doubles; when all of these are missed, for which there is more patience, the path
+//! has failed: its binding is ended over another uplink, traffic moves, and the uplink is
 //! registered again, and again with less and less haste when it keeps failing. An uplink that has come back so carries
 //! traffic once a few heartbeats in a row were answered. Where it is the only one, it goes on being used.
 //!
@@ -42,8 +43,10 @@ impl Default for Liveness {
 
 /// A failed path is one that so many in a row were lost on (`MISSING_HEARTBEATS_ALLOWED`, RFC 5847 5, is 3 there).
 const ALLOWED: usize = 5;
-/// Between the quick ones that follow one without an answer.
-const SUSPICION: Duration = Duration::from_millis(80);
+/// Between the quick ones that follow one whose answer is late.
+const SUSPICION: Duration = Duration::from_millis(50);
+/// An answer is late after this at least. Then more are asked for; nothing is missed yet.
+const LATE: Duration = Duration::from_millis(40);
 /// How long an answer may take at least and at most, and while nothing is known.
 const PATIENCE: (Duration, Duration, Duration) =
     (Duration::from_millis(120), Duration::from_millis(700), Duration::from_millis(300));
@@ -119,8 +122,14 @@ impl PathState {
         self.results > self.losses.count_ones()
     }
 
+    /// When an answer has taken longer than answers take (RFC 6298 2).
+    fn late(&self) -> Duration {
+        self.rtt.map_or(PATIENCE.2, |rtt| rtt + self.variation * 4).clamp(LATE, PATIENCE.1)
+    }
+
+    /// When an answer is not waited for any longer.
     fn patience(&self) -> Duration {
-        self.rtt.map_or(PATIENCE.2, |rtt| rtt + self.variation * 4).clamp(PATIENCE.0, PATIENCE.1)
+        self.late().max(PATIENCE.0)
     }
 
     fn result(&mut self, lost: bool) {
@@ -311,11 +320,13 @@ impl MobileRouter {
         if newly > 0 {
             path.answered = 0;
         }
-        if newly > 0 && path.missed == newly {
+        let late = path.late();
+        let open = path.waiting.iter().filter(|(_, _, missed)| !missed).count();
+        let is_late = path.waiting.iter().any(|(_, sent, _)| now.saturating_since(*sent) >= late);
+        if is_late && path.missed == newly && open + newly == 1 {
             self.ask_the_others(now, uplink);
         }
         let path = &mut self.liveness[uplink];
-        let open = path.waiting.iter().filter(|(_, _, missed)| !missed).count();
         if path.missed >= ALLOWED && open == 0 && !path.failed {
             self.path_failed(now, uplink);
             self.reconcile(now, wall);
@@ -335,7 +346,7 @@ impl MobileRouter {
         let interval = self.heartbeat_interval(uplink).unwrap_or(KEEPALIVE.0);
         let path = &self.liveness[uplink];
         // In a series: until it is decided. Afterwards, and before, at the interval.
-        let series = path.missed > 0 && !path.failed;
+        let series = (path.missed > 0 || is_late) && !path.failed;
         let enough = series && path.missed + open >= ALLOWED;
         let gap = if series { SUSPICION } else { interval };
         let due = path.last_sent.is_none_or(|sent| now.saturating_since(sent) >= gap);
@@ -344,15 +355,14 @@ impl MobileRouter {
         }
         let path = &self.liveness[uplink];
         let first_open = path.waiting.iter().find(|(_, _, missed)| !missed).map(|(_, at, _)| *at);
-        let judged = first_open.map(|at| at + patience);
-        let series = path.missed > 0 && !path.failed;
-        let next = path.last_sent.unwrap_or(now) + if series { SUSPICION } else { interval };
+        let judged = first_open.map(|at| at + if series || path.failed { patience } else { late });
+        let next = path.last_sent.unwrap_or(now) + gap;
         let next = if enough { judged.unwrap_or(next) } else { judged.map_or(next, |at| at.min(next)) };
         let next = if next <= now { now + SUSPICION } else { next };
         self.timers.set(Timer::Heartbeat(uplink), next);
     }
 
-    /// Something was missed on one path: those that may have to take over are asked before they do.
+    /// An answer is late on one path: those that may have to take over are asked before they do.
     fn ask_the_others(&mut self, now: Time, uplink: usize) {
         for other in 0..self.uplinks.len() {
             let path = &mut self.liveness[other];
@@ -419,6 +429,11 @@ impl MobileRouter {
             path.result(false);
         }
         path.missed = 0;
+        // What was asked before this one and not answered is lost, and no sign of a failure any more.
+        let overtaken = path.waiting.iter().filter(|(_, at, missed)| !missed && *at < sent).count();
+        for _ in 0..overtaken {
+            path.result(true);
+        }
         path.waiting.retain(|(_, at, missed)| !missed && *at >= sent);
         path.answered = path.answered.saturating_add(1);
         let came_back = path.failed;
