@@ -145,12 +145,22 @@ pub struct Uplink {
     pub bid: Option<u16>,
     /// Priority of the config; lower wins.
     pub priority: u8,
-    /// Signal in dBm, or `null` where it is not measured.
+    /// Signal in dBm, or `null` where it is not measured, or not any more.
     pub signal_dbm: Option<i32>,
     /// Round-trip time to the home agent in milliseconds, or `null` where it is not measured.
     pub rtt_ms: Option<f64>,
     /// Share of lost probes, 0 to 1, or `null` where it is not measured.
     pub loss: Option<f64>,
+    /// Octets that have gone over it in this period, both directions together, as its interface counts them (every
+    /// five seconds); `null` before counting has begun.
+    #[serde(default)]
+    pub volume_used: Option<u64>,
+    /// Octets that may, or `null` without a limit.
+    #[serde(default)]
+    pub volume: Option<u64>,
+    /// The period: `day`, `week` or `month`, of the calendar in UTC.
+    #[serde(default)]
+    pub volume_period: String,
     /// True for an uplink that carries the traffic now.
     pub active: bool,
 }

@@ -95,6 +95,9 @@ pub fn uplinks(station: &Station) -> Vec<model::Uplink> {
             signal_dbm: uplink.signal,
             rtt_ms: uplink.quality.map(|quality| quality.rtt.as_secs_f64() * 1000.0),
             loss: uplink.quality.map(|quality| quality.loss),
+            volume_used: uplink.volume_used,
+            volume: uplink.volume,
+            volume_period: uplink.volume_period.name().into(),
             active: uplink.active,
         })
         .collect()

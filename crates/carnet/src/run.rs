@@ -52,7 +52,7 @@ const RECOVERY: Duration = Duration::from_millis(100);
 /// send them. The counters count them all.
 const REFUSALS: u32 = 10;
 const REFUSAL_INTERVAL: Duration = Duration::from_secs(5);
-/// How often the octets of uplinks with a volume are looked at.
+/// How often the octets of uplinks are looked at.
 const COUNTING: Duration = Duration::from_secs(5);
 const REQUESTS: usize = 64;
 const EVENTS: usize = 1024;

@@ -38,10 +38,10 @@ pub fn signals(config: &Config) -> Vec<SignalSource> {
         .collect()
 }
 
-/// The uplinks whose octets are counted.
+/// The uplinks, whose octets are counted.
 pub fn counted(config: &Config) -> Vec<String> {
     let uplinks = config.mobile_router.iter().flat_map(|router| &router.uplinks);
-    uplinks.filter(|uplink| uplink.volume.is_some()).map(|uplink| uplink.interface.clone()).collect()
+    uplinks.map(|uplink| uplink.interface.clone()).collect()
 }
 
 /// Beside the socket: it is as short-lived as that.

@@ -126,9 +126,11 @@ fn uplinks(uplinks: &[Uplink], width: Option<usize>) -> String {
             or_nothing(uplink.signal_dbm.map(|signal| format!("{signal} dBm"))),
             or_nothing(uplink.rtt_ms.map(|rtt| format!("{rtt:.1} ms"))),
             or_nothing(uplink.loss.map(|loss| format!("{:.1} %", loss * 100.0))),
+            or_nothing(uplink.volume_used.map(|used| volume(used, uplink))),
         ]
     });
-    let columns = ["uplink", "state", "care-of address", "bid", "priority", "signal", "rtt", "loss"];
+    let columns =
+        ["uplink", "state", "care-of address", "bid", "priority", "signal", "rtt", "loss", "volume"];
     lay_out("no uplinks", &columns, rows.collect(), width)
 }
 
@@ -147,6 +149,21 @@ fn routes(routes: &[Route], width: Option<usize>) -> String {
     });
     let columns = ["network", "path", "interface", "station", "next hop", "rtt", "for", "why"];
     lay_out("no routes", &columns, rows.collect(), width)
+}
+
+/// What has gone over an uplink, of what may, and in which period.
+fn volume(used: u64, uplink: &Uplink) -> String {
+    let limit = uplink.volume.map_or_else(String::new, |limit| format!(" of {}", octets(limit)));
+    format!("{}{limit} a {}", octets(used), uplink.volume_period)
+}
+
+/// Octets in the units of the config file.
+fn octets(octets: u64) -> String {
+    let units = [(1_000_000_000_000, "TB"), (1_000_000_000, "GB"), (1_000_000, "MB"), (1000, "kB")];
+    match units.into_iter().find(|(unit, _)| octets >= *unit) {
+        Some((unit, name)) => format!("{:.1} {name}", octets as f64 / unit as f64),
+        None => format!("{octets} B"),
+    }
 }
 
 fn tunnels(tunnels: &[Tunnel], width: Option<usize>) -> String {

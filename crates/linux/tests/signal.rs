@@ -77,6 +77,19 @@ async fn a_change_is_noticed_at_once() {
 }
 
 #[tokio::test]
+async fn the_same_is_told_again_when_it_was_written_again() {
+    let folder = Folder::new("again");
+    fs::create_dir_all(&folder.0).expect("a folder");
+    let write = || fs::write(folder.0.join("wlan0"), "-40\n").expect("writes");
+    write();
+    let mut signals = Signals::open(vec![folder.source("wlan0")]);
+    assert_eq!(next(&mut signals).await, ("wlan0".into(), -40));
+    assert!(timeout(Duration::from_millis(3000), signals.next()).await.is_err(), "nobody has written");
+    write();
+    assert_eq!(next(&mut signals).await, ("wlan0".into(), -40));
+}
+
+#[tokio::test]
 async fn an_interface_without_any_source_is_waited_for_in_peace() {
     let mut signals = Signals::open(vec![SignalSource { interface: "lo".into(), file: None }]);
     assert!(timeout(Duration::from_millis(700), signals.next()).await.is_err());

@@ -79,6 +79,7 @@ pub fn station(config: &Config, gn_address: Option<GnAddress>) -> StationConfig 
                     signal: uplink
                         .signal
                         .map(|signal| SignalThresholds { good: signal.good, poor: signal.poor }),
+                    signal_timeout: Some(uplink.signal_timeout),
                 })
                 .collect(),
         },

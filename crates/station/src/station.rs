@@ -73,7 +73,7 @@ pub struct PersistentState {
     /// The mobile router's sequence number.
     #[serde(default)]
     pub mobile_router: Option<StoredSequence>,
-    /// What has gone over the mobile router's uplinks that have a volume, by interface.
+    /// What has gone over the mobile router's uplinks, by interface.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub volumes: BTreeMap<String, StoredVolume>,
 }

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use carnet_base::{DropReason, Endpoint, Time};
 use carnet_geonet::ipv6_adaptation::Ipv6Drop;
-use carnet_mobility::mobile_router::{Attachment, Quality, Registration, State};
+use carnet_mobility::mobile_router::{Attachment, Quality, Registration, State, VolumePeriod};
 use ipnet::Ipv6Net;
 
 use crate::Station;
@@ -52,6 +52,12 @@ pub struct UplinkStatus {
     pub signal: Option<i32>,
     /// What heartbeats have measured.
     pub quality: Option<Quality>,
+    /// Octets that have gone over it in this period, once they are counted.
+    pub volume_used: Option<u64>,
+    /// Octets that may.
+    pub volume: Option<u64>,
+    /// The period.
+    pub volume_period: VolumePeriod,
     /// Whether it carries the traffic.
     pub active: bool,
 }
@@ -185,6 +191,9 @@ impl Station {
                 priority: uplink.config.priority,
                 signal: uplink.signal,
                 quality: router.quality(index),
+                volume_used: uplink.volume_used(),
+                volume: uplink.config.volume,
+                volume_period: uplink.config.volume_period,
                 active: active == Some(index),
             })
             .collect()

@@ -33,6 +33,8 @@ const DEFAULT_PRIORITY: u8 = 10;
 /// A path that leads nowhere is noticed within a second.
 const DEFAULT_HEARTBEAT: Duration = Duration::from_millis(250);
 const DEFAULT_HEARTBEAT_IDLE: Duration = Duration::from_secs(1);
+/// A program that measures a signal does so every few seconds.
+const DEFAULT_SIGNAL_TIMEOUT: Duration = Duration::from_secs(60);
 /// RFC 4285 5.1 and 6: a default of 7 s.
 const DEFAULT_WINDOW: Duration = Duration::from_secs(7);
 
@@ -103,6 +105,7 @@ pub(super) struct UplinkDraft {
     priority: Option<u8>,
     signal: Option<Option<SignalThresholds>>,
     signal_file: Option<Option<PathBuf>>,
+    signal_timeout: Option<Duration>,
 }
 
 /// An array: the elements that are in order, and whether these are all.
@@ -407,6 +410,7 @@ impl UplinkDraft {
                 None => Some(None),
             },
             signal_file: path(table.get("signal_file")),
+            signal_timeout: duration(table, "signal_timeout", DEFAULT_SIGNAL_TIMEOUT, values::signal_timeout),
         }
     }
 
@@ -421,6 +425,7 @@ impl UplinkDraft {
             priority: self.priority?,
             signal: self.signal?,
             signal_file: self.signal_file?,
+            signal_timeout: self.signal_timeout?,
         })
     }
 }

@@ -254,6 +254,8 @@ pub struct Uplink {
     pub signal: Option<SignalThresholds>,
     /// File whose last line is its signal in dBm; `None`: the kernel is asked.
     pub signal_file: Option<PathBuf>,
+    /// How long a signal counts that nobody renews.
+    pub signal_timeout: Duration,
 }
 
 /// `volume_period` of an uplink, in UTC.

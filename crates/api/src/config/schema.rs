@@ -136,6 +136,7 @@ pub(super) const UPLINK: Section = Section {
         key("priority", "integer, 1 to 127", "10"),
         key("signal", "signal", "none"),
         key("signal_file", "path", "none"),
+        key("signal_timeout", "duration", "\"1m\""),
     ],
     later: &[],
 };

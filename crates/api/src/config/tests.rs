@@ -222,6 +222,7 @@ fn every_key_arrives() {
                     priority: 127,
                     signal: Some(SignalThresholds { good: -49, poor: -69 }),
                     signal_file: None,
+                    signal_timeout: Duration::from_secs(60),
                 },
                 Uplink {
                     interface: "wwan0".into(),
@@ -233,6 +234,7 @@ fn every_key_arrives() {
                     priority: 10,
                     signal: None,
                     signal_file: Some("/run/modem/signal".into()),
+                    signal_timeout: Duration::from_secs(60),
                 },
             ],
         }),

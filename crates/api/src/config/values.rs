@@ -79,6 +79,15 @@ pub(super) fn heartbeat(text: &str) -> Result<Duration, String> {
     Ok(interval)
 }
 
+/// How long a signal counts without being renewed.
+pub(super) fn signal_timeout(text: &str) -> Result<Duration, String> {
+    let timeout = duration(text)?;
+    if timeout < Duration::from_secs(5) || timeout > Duration::from_secs(86_400) {
+        return Err(format!("{text:?} is out of range, expected 5s to 1d"));
+    }
+    Ok(timeout)
+}
+
 /// A unicast prefix without host bits.
 pub(super) fn prefix(text: &str) -> Result<Ipv6Net, String> {
     let prefix: Ipv6Net = text.parse().map_err(|_| {

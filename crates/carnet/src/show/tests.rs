@@ -64,20 +64,26 @@ fn a_station_with_both_jobs_tells_them_apart() {
 
 #[test]
 fn uplinks_as_a_table() {
-    let uplink = |interface: &str, active: bool, signal: Value| {
+    let uplink = |interface: &str, active: bool, signal: Value, used: Value, volume: Value| {
         json!({"interface": interface, "state": "registered", "care_of_address": "2001:db8:f::7", "bid": null,
-               "priority": 10, "signal_dbm": signal, "rtt_ms": 12.34, "loss": 0.005, "active": active})
+               "priority": 10, "signal_dbm": signal, "rtt_ms": 12.34, "loss": 0.005, "active": active,
+               "volume_used": used, "volume": volume, "volume_period": "month"})
     };
     assert_eq!(
         show(
             Table::Uplinks,
-            json!([uplink("wlan0", true, json!(-61)), uplink("wwan0", false, Value::Null)]),
+            json!([
+                uplink("wlan0", true, json!(-61), json!(999), Value::Null),
+                uplink("wwan0", false, Value::Null, json!(1_234_567_890), json!(5_000_000_000_u64)),
+                uplink("wwan1", false, Value::Null, Value::Null, json!(2000)),
+            ]),
             None
         ),
         "\
-UPLINK   STATE       CARE-OF ADDRESS  PRIORITY  SIGNAL   RTT      LOSS
-wlan0 *  registered  2001:db8:f::7    10        -61 dBm  12.3 ms  0.5 %
-wwan0    registered  2001:db8:f::7    10        -        12.3 ms  0.5 %
+UPLINK   STATE       CARE-OF ADDRESS  PRIORITY  SIGNAL   RTT      LOSS   VOLUME
+wlan0 *  registered  2001:db8:f::7    10        -61 dBm  12.3 ms  0.5 %  999 B a month
+wwan0    registered  2001:db8:f::7    10        -        12.3 ms  0.5 %  1.2 GB of 5.0 GB a month
+wwan1    registered  2001:db8:f::7    10        -        12.3 ms  0.5 %  -
 "
     );
 }

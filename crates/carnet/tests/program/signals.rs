@@ -60,3 +60,30 @@ fn signals_come_from_a_file_and_from_whoever_tells() {
     std::thread::sleep(seconds(1));
     assert_eq!(signals(&router), json!([-70, -93]));
 }
+
+/// A file that nobody writes to any more says nothing any more; one that says the same again and again does.
+#[test]
+fn a_signal_that_nobody_renews_is_unknown() {
+    if !possible() {
+        return;
+    }
+    let bed = Testbed::new();
+    let file = bed.scratch.path("wlan0.signal");
+    let lines = format!("signal_file = '{}'\nsignal_timeout = '5s'\n", file.display());
+    let router = Station::start(&bed.router, &bed.router_config().replace("priority = 10\n", &lines));
+    let signal = || router.show("uplinks")[0]["signal_dbm"].clone();
+    for _ in 0..8 {
+        fs::write(&file, "-61\n").expect("writes");
+        wait_until("the signal of the file", seconds(5), || signal() == json!(-61));
+        std::thread::sleep(seconds(1));
+        assert_eq!(signal(), json!(-61));
+    }
+    wait_until("it to be unknown", seconds(15), || signal().is_null());
+    assert!(
+        router.log().contains("the signal of wlan0 is unknown: nobody has renewed it"),
+        "{}",
+        router.log()
+    );
+    fs::write(&file, "-61\n").expect("writes");
+    wait_until("the next one", seconds(5), || signal() == json!(-61));
+}

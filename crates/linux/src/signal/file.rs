@@ -2,13 +2,14 @@
 //!
 //! A program may append a line for each value, or replace the file. Its folder is watched (inotify), so that either is
 //! noticed at once, also where the file is not there yet; and it is looked at from time to time all the same, for file
-//! systems that tell nothing and folders that come later.
+//! systems that tell nothing and folders that come later. A file that nobody has written to since tells nothing new.
 
 use std::ffi::CString;
 use std::fs::File;
 use std::io::{self, Read, Seek, SeekFrom};
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
 use std::os::unix::ffi::OsStrExt;
+use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::task::{Context, Poll};
 
@@ -23,12 +24,17 @@ const TAIL: u64 = 256;
 /// What says that a file in a folder has changed.
 const EVENTS: u32 = libc::IN_MODIFY | libc::IN_CLOSE_WRITE | libc::IN_CREATE | libc::IN_MOVED_TO;
 
+/// What changes when a file is written to: the file itself, its length, and when it was (seconds, nanoseconds).
+type Stamp = (u64, u64, i64, i64);
+
 /// A file.
 #[derive(Debug)]
 struct Source {
     interface: String,
     path: PathBuf,
     watched: bool,
+    /// What was read last.
+    known: Option<(Stamp, i32)>,
     /// What was wrong with it the last time: that is said once.
     complaint: Option<String>,
 }
@@ -45,7 +51,7 @@ impl Files {
     pub(super) fn open(files: Vec<(String, PathBuf)>) -> Files {
         let sources: Vec<Source> = files
             .into_iter()
-            .map(|(interface, path)| Source { interface, path, watched: false, complaint: None })
+            .map(|(interface, path)| Source { interface, path, watched: false, known: None, complaint: None })
             .collect();
         let inotify = if sources.is_empty() { None } else { inotify().and_then(watch).ok() };
         let mut files = Files { sources, inotify };
@@ -86,7 +92,7 @@ impl Files {
         changed
     }
 
-    /// Reads all files: interface and signal of those that have one.
+    /// Reads all files: interface and signal of those that have one and were written to since the last time.
     pub(super) fn read(&mut self, found: &mut Vec<(String, i32)>) {
         self.watch();
         for source in &mut self.sources {
@@ -94,16 +100,20 @@ impl Files {
                 io::ErrorKind::NotFound => String::new(),
                 _ => format!("cannot read {}: {error}", source.path.display()),
             });
-            let signal = read.and_then(|text| {
-                last(&text).map_err(|line| {
+            let signal = read.and_then(|(stamp, text)| {
+                let dbm = last(&text).map_err(|line| {
                     let path = source.path.display();
                     format!("the last line of {path} is {line:?}, expected a signal in dBm such as -61")
-                })
+                })?;
+                Ok(dbm.map(|dbm| (stamp, dbm)))
             });
             match signal {
-                Ok(dbm) => {
+                Ok(signal) => {
                     source.complaint = None;
-                    found.extend(dbm.map(|dbm| (source.interface.clone(), dbm)));
+                    if source.known != signal {
+                        source.known = signal;
+                        found.extend(signal.map(|(_, dbm)| (source.interface.clone(), dbm)));
+                    }
                 }
                 Err(complaint) => {
                     if !complaint.is_empty() && source.complaint.as_ref() != Some(&complaint) {
@@ -126,14 +136,16 @@ fn inotify() -> io::Result<OwnedFd> {
     Ok(unsafe { OwnedFd::from_raw_fd(fd) })
 }
 
-/// The end of a file.
-fn tail(path: &Path) -> io::Result<Vec<u8>> {
+/// The end of a file, and its stamp from before.
+fn tail(path: &Path) -> io::Result<(Stamp, Vec<u8>)> {
     let mut file = File::open(path)?;
+    let metadata = file.metadata()?;
+    let stamp = (metadata.ino(), metadata.len(), metadata.mtime(), metadata.mtime_nsec());
     let length = file.seek(SeekFrom::End(0))?;
     file.seek(SeekFrom::Start(length.saturating_sub(TAIL)))?;
     let mut text = Vec::new();
     file.take(TAIL).read_to_end(&mut text)?;
-    Ok(text)
+    Ok((stamp, text))
 }
 
 /// The signal in the last line of a text; `None` for an empty text. A line whose end is still to be written counts only

@@ -2,7 +2,8 @@
 //!
 //! An uplink with a file ([`SignalSource::file`]) has its signal from there, whoever writes it (`file`). For any other,
 //! the kernel is asked if it is a Wi-Fi interface (`wireless`), and ModemManager whether it is a cellular modem's
-//! (`modem`, by `dbus`). Only changes are told. Nothing of this has to be there: an uplink without signal has none.
+//! (`modem`, by `dbus`). Changes are told at once, and what is measured again without a change every two seconds: whoever
+//! waits for it knows that somebody still measures. Nothing of this has to be there: an uplink without signal has none.
 //!
 //! Left out: thresholds that the driver watches (`NL80211_CMD_SET_CQM`), because an interface has only one set of them and
 //! `wpa_supplicant` uses it for roaming; its events are listened to.
@@ -19,7 +20,7 @@ use std::path::{Path, PathBuf};
 use std::task::{Context, Poll};
 use std::time::Duration;
 
-use tokio::time::{Interval, MissedTickBehavior, interval};
+use tokio::time::{Instant, Interval, MissedTickBehavior, interval};
 
 use file::Files;
 use modem::Modems;
@@ -27,6 +28,9 @@ use wireless::Wireless;
 
 /// How often is asked what nobody tells by itself.
 const INTERVAL: Duration = Duration::from_millis(500);
+
+/// What has not changed is told again after this, when it was measured again.
+const RENEWAL: Duration = Duration::from_secs(2);
 
 /// Where the D-Bus Specification has the system bus.
 const SYSTEM_BUS: &str = "/run/dbus/system_bus_socket";
@@ -58,7 +62,8 @@ pub struct Signals {
     files: Files,
     wireless: Wireless,
     modems: Modems,
-    told: BTreeMap<String, i32>,
+    /// What was told last, and when.
+    told: BTreeMap<String, (i32, Instant)>,
     news: VecDeque<Signal>,
     tick: Interval,
 }
@@ -86,7 +91,7 @@ impl Signals {
         }
     }
 
-    /// The next change. Waits for ever where there is nothing to watch. Safe to cancel.
+    /// The next change or renewal. Waits for ever where there is nothing to watch. Safe to cancel.
     pub async fn next(&mut self) -> Signal {
         loop {
             if let Some(signal) = self.news.pop_front() {
@@ -114,8 +119,11 @@ impl Signals {
         }
         self.modems.poll(cx, &mut found);
         for (interface, dbm) in found {
-            if self.told.get(&interface) != Some(&dbm) {
-                self.told.insert(interface.clone(), dbm);
+            let now = Instant::now();
+            let is_old =
+                |(known, at): &(i32, Instant)| *known == dbm && now.saturating_duration_since(*at) < RENEWAL;
+            if !self.told.get(&interface).is_some_and(is_old) {
+                self.told.insert(interface.clone(), (dbm, now));
                 self.news.push_back(Signal { interface, dbm });
             }
         }

@@ -156,6 +156,8 @@ enum Timer {
     Bindings,
     /// When the path over an uplink is looked after.
     Heartbeat(usize),
+    /// When the signal of an uplink, not renewed, counts no more.
+    Signal(usize),
 }
 
 /// The mobile router. See the module documentation for how it decides.
@@ -344,6 +346,7 @@ impl MobileRouter {
                 uplink.adopt(before, &self.config);
             }
         }
+        (0..self.uplinks.len()).for_each(|index| self.expect_signal(index));
         let same_home = self.config.home_address == old.config.home_address
             && self.config.home_agent == old.config.home_agent;
         if same_home {
@@ -594,6 +597,7 @@ impl MobileRouter {
                     self.forwarding_changed("a binding changed");
                 }
                 Timer::Heartbeat(index) => self.heartbeat_due(now, wall, index),
+                Timer::Signal(index) => self.signal_expired(now, wall, index),
             }
         }
         self.schedule_heartbeats(now);

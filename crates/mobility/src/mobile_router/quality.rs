@@ -7,7 +7,8 @@
 
 use carnet_base::{Time, WallTime};
 
-use super::{MobileRouter, Uplink};
+use super::{MobileRouter, Timer, Uplink};
+use crate::{Event, Output};
 
 /// When an uplink is taken and left, in dBm.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -31,10 +32,34 @@ impl Uplink {
 }
 
 impl MobileRouter {
-    /// The signal strength of an uplink, in dBm; `None` when nobody knows it any more.
+    /// The signal strength of an uplink, in dBm; `None` when nobody knows it any more. One that is not told again within
+    /// [`super::UplinkConfig::signal_timeout`], changed or not, is not known any more either.
     pub fn handle_signal(&mut self, now: Time, wall: WallTime, interface: &str, dbm: Option<i32>) {
         self.assert_drained();
         let Some(index) = self.uplinks.iter().position(|u| u.config.interface == interface) else { return };
+        self.uplinks[index].signal_at = now;
+        self.take_signal(now, wall, index, dbm);
+        self.expect_signal(index);
+    }
+
+    /// Sets the timer of the signal that an uplink has.
+    pub(super) fn expect_signal(&mut self, index: usize) {
+        let uplink = &self.uplinks[index];
+        match uplink.config.signal_timeout.filter(|_| uplink.signal.is_some()) {
+            Some(timeout) => self.timers.set(Timer::Signal(index), uplink.signal_at + timeout),
+            None => self.timers.stop(Timer::Signal(index)),
+        }
+    }
+
+    /// Nobody has renewed the signal of an uplink: it counts no more, as if it had never been told.
+    pub(super) fn signal_expired(&mut self, now: Time, wall: WallTime, index: usize) {
+        let name = &self.uplinks[index].config.interface;
+        let message = format!("the signal of {name} is unknown: nobody has renewed it");
+        self.outputs.push_back(Output::Event(Event::Warning { message }));
+        self.take_signal(now, wall, index, None);
+    }
+
+    fn take_signal(&mut self, now: Time, wall: WallTime, index: usize, dbm: Option<i32>) {
         let uplink = &mut self.uplinks[index];
         uplink.signal = dbm;
         let was_poor = uplink.poor;
@@ -47,7 +72,11 @@ impl MobileRouter {
         };
         uplink.judged = dbm.is_some();
         if uplink.poor != was_poor {
-            let reason = if uplink.poor { "the signal is poor" } else { "the signal is good" };
+            let reason = match (uplink.poor, dbm) {
+                (true, _) => "the signal is poor",
+                (false, Some(_)) => "the signal is good",
+                (false, None) => "the signal is unknown",
+            };
             self.evaluate(now, wall, reason);
         }
     }

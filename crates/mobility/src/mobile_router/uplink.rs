@@ -40,9 +40,11 @@ pub struct UplinkConfig {
     pub bid: Option<u16>,
     /// When it is taken and left by signal strength.
     pub signal: Option<SignalThresholds>,
+    /// How long a signal counts that is not renewed; for ever when absent.
+    pub signal_timeout: Option<Duration>,
     /// Octets that may go over it; once they are used up it is for when nothing else lives.
     pub volume: Option<u64>,
-    /// What that is for.
+    /// What that is for, and what is counted by.
     pub volume_period: VolumePeriod,
     /// Of two uplinks of one priority the cheaper is better.
     pub cost: u32,
@@ -90,8 +92,10 @@ pub struct Uplink {
     pub(super) lost: Option<IpAddr>,
     /// Packets in protocol 41 do not get through here: UDP is asked for (RFC 5555 4.4.1).
     pub(super) needs_udp: bool,
-    /// Signal strength in dBm, as last heard.
+    /// Signal strength in dBm, as last heard; none once that is too long ago.
     pub signal: Option<i32>,
+    /// When it was heard last.
+    pub(super) signal_at: Time,
     /// It was under its threshold and has not been good since.
     pub poor: bool,
     /// There has been a reading.
@@ -119,12 +123,18 @@ impl Uplink {
             lost: None,
             needs_udp: false,
             signal: None,
+            signal_at: Time::ZERO,
             poor: false,
             judged: false,
             used: 0,
             meter: Meter::default(),
             settling: false,
         }
+    }
+
+    /// Octets that have gone over it in this period; none before counting has begun.
+    pub fn volume_used(&self) -> Option<u64> {
+        self.meter.volume.map(|_| self.used)
     }
 
     /// The IPv6 care-of address, when there is one.
@@ -199,12 +209,11 @@ impl Uplink {
         self.lost = old.lost;
         self.needs_udp = old.needs_udp;
         self.signal = old.signal;
+        self.signal_at = old.signal_at;
         self.poor = old.poor && self.config.signal.is_some();
         self.judged = old.judged;
-        if self.config.volume.is_some() {
-            self.used = old.used;
-            self.meter = old.meter;
-        }
+        self.used = old.used;
+        self.meter = old.meter;
         self.capacity =
             old.capacity.filter(|_| self.config.capacity == old.config.capacity).or(self.capacity);
         self.settling = old.settling;

@@ -1,4 +1,4 @@
-//! How much has gone over an uplink in the period that its volume is for.
+//! How much has gone over an uplink in a period: the one that its volume is for, a month where it has none.
 //!
 //! The platform tells what the interface's counters show, both directions together: that is what an operator of a
 //! network bills, whoever sent it. What they have grown by since the last time is what was used. They begin anew with
@@ -35,6 +35,15 @@ pub enum VolumePeriod {
 }
 
 impl VolumePeriod {
+    /// Its name: `day`, `week` or `month`.
+    pub fn name(self) -> &'static str {
+        match self {
+            VolumePeriod::Day => "day",
+            VolumePeriod::Week => "week",
+            VolumePeriod::Month => "month",
+        }
+    }
+
     /// The number of the period that a date is in; they count up. `None` where the clock has not been set.
     fn number(self, wall: WallTime) -> Option<u32> {
         let days = wall.as_unix_nanos() / DAY_NANOS;
@@ -118,14 +127,13 @@ pub(super) struct Meter {
 }
 
 impl MobileRouter {
-    /// What the counters of an uplink's interface show now. Of no matter where it has no volume.
+    /// What the counters of an uplink's interface show now. Where it has no volume that is for show alone, and is stored
+    /// with what else is.
     pub fn handle_octets(&mut self, now: Time, wall: WallTime, interface: &str, octets: Octets) {
         self.assert_drained();
         let Some(index) = self.uplinks.iter().position(|u| u.config.interface == interface) else { return };
         let uplink = &mut self.uplinks[index];
-        if uplink.config.volume.is_none() {
-            return;
-        }
+        let limited = uplink.config.volume.is_some();
         let first = uplink.meter.volume.is_none();
         let volume = uplink.meter.volume.get_or_insert_with(|| StoredVolume::new(octets));
         let begins = volume.count(octets, uplink.config.volume_period.number(wall));
@@ -137,22 +145,20 @@ impl MobileRouter {
         });
         self.handle_volume(now, wall, interface, used);
         let uplink = &mut self.uplinks[index];
-        if first || begins || due || uplink.is_used_up() != was_used_up {
+        if limited && (first || begins || due || uplink.is_used_up() != was_used_up) {
             uplink.meter.stored = Some((used, now));
             self.outputs.push_back(Output::Persist);
         }
     }
 
-    /// What has gone over the uplinks that have a volume, to survive a restart.
+    /// What has gone over the uplinks, to survive a restart.
     pub fn volumes(&self) -> impl Iterator<Item = (&str, StoredVolume)> {
         self.uplinks.iter().filter_map(|u| Some((u.config.interface.as_str(), u.meter.volume?)))
     }
 
     /// Takes back one of what [`Self::volumes`] gave, before anything else is told.
     pub fn restore_volume(&mut self, interface: &str, volume: StoredVolume) {
-        if let Some(uplink) = self.uplinks.iter_mut().find(|u| u.config.interface == interface)
-            && uplink.config.volume.is_some()
-        {
+        if let Some(uplink) = self.uplinks.iter_mut().find(|u| u.config.interface == interface) {
             uplink.used = volume.used;
             uplink.meter.volume = Some(volume);
         }

@@ -1,5 +1,7 @@
 //! Mobile router: uplinks are taken and left by their signal, with hysteresis.
 
+use std::time::Duration;
+
 use carnet_mobility::mobile_router::SignalThresholds;
 
 use crate::craft::*;
@@ -48,6 +50,27 @@ fn an_uplink_is_left_at_poor_and_taken_at_good() {
     for (n, (dbm, expected)) in readings.into_iter().enumerate() {
         assert_eq!(stays(&mut pair, dbm), expected, "reading {n}, {dbm} dBm");
     }
+}
+
+/// A signal that nobody renews is as if it had never been told; one that is told again and again, the same, stays.
+#[test]
+fn a_signal_that_is_not_renewed_counts_no_more() {
+    let mut setup = Setup::plain();
+    setup.routers[0].uplinks[0].signal = Some(THRESHOLDS);
+    setup.routers[0].uplinks[0].signal_timeout = Some(Duration::from_secs(60));
+    let mut pair = Pair::new(setup);
+    pair.attach_both();
+    pair.register();
+    for _ in 0..5 {
+        assert!(!stays(&mut pair, -80));
+        pair.run(58.0);
+        assert_eq!(pair.machine().uplinks()[0].signal, Some(-80));
+    }
+    pair.run(3.0);
+    assert_eq!(pair.machine().uplinks()[0].signal, None);
+    assert_eq!(pair.path(), Some(addr(CARE_OF)), "without a reading like any other");
+    // What comes next is a first reading: in between the thresholds it is poor.
+    assert!(!stays(&mut pair, -60));
 }
 
 #[test]

@@ -75,6 +75,22 @@ fn volumes() {
 }
 
 #[test]
+fn how_long_a_signal_counts() {
+    let with = |text: &str| {
+        let text = router("").replace("volume = \"5GB\"", text);
+        match Config::parse(&text, "c.toml") {
+            Ok(config) => Ok(config.mobile_router.expect("a router").uplinks[1].signal_timeout.as_secs()),
+            Err(errors) => Err(errors.to_string()),
+        }
+    };
+    assert_eq!(with("signal_timeout = \"2m\""), Ok(120));
+    for wrong in ["4s", "25h"] {
+        let error = with(&format!("signal_timeout = \"{wrong}\"")).expect_err(wrong);
+        assert!(error.contains("is out of range, expected 5s to 1d"), "{error}");
+    }
+}
+
+#[test]
 fn what_is_wrong_with_a_policy() {
     let policy = |text: &str| {
         errors(&format!("[[mobile_router.policy]]\nname = \"a\"\naction = \"failover\"\n{text}\n"))
