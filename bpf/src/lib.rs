@@ -1,7 +1,7 @@
 //! The BPF programs of carnet as ELF objects, for a loader.
 //!
 //! The programs are C, in the folder of this crate: `tunnel_tc.bpf.c` and `tunnel_xdp.bpf.c` are the fast path
-//! of the tunnels (what they share is in `tunnel.h`), `sink.bpf.c` counts and drops for the benchmarks,
+//! of the tunnels (what they share is in `tunnel.h`), `geonet.bpf.c` that of IPv6 over GeoNetworking, `sink.bpf.c` counts and drops for the benchmarks,
 //! `source.bpf.c` helps to send. They use the kernel's user-space headers only, so one object fits every kernel. The programs are licensed `Dual
 //! MIT/GPL`, because some of the kernel's helpers are for GPL programs; this crate just carries the objects.
 #![forbid(unsafe_code)]
@@ -39,4 +39,9 @@ object!(
     /// A tc program that puts an outer header around what the benchmark's source sends.
     SOURCE,
     "source.bpf.o"
+);
+object!(
+    /// The fast path of IPv6 over GeoNetworking as tc programs.
+    GEONET,
+    "geonet.bpf.o"
 );

@@ -1,5 +1,6 @@
 //! GeoNetworking in a running station: its link, its position, and what operators ask of it.
 
+mod fast_path;
 pub mod ipv6;
 mod pings;
 mod sending;
@@ -29,6 +30,8 @@ use tokio::sync::{broadcast, mpsc};
 use tokio::time::{Duration, sleep};
 use tracing::{debug, info, warn};
 
+use self::fast_path::FastPath;
+pub use self::fast_path::Wants;
 use self::ipv6::Interfaces;
 use self::pings::Pings;
 use crate::settings;
@@ -57,6 +60,8 @@ pub enum GeonetEvent {
     Update,
     /// The virtual interfaces have something to say.
     Virtual(VirtualLinkEvent),
+    /// [`Geonet::report`] is due.
+    Report,
 }
 
 /// Everything of a GeoNetworking router that is not the router itself.
@@ -85,14 +90,16 @@ pub struct Geonet {
     /// When the router was told the position last.
     told: Option<Time>,
     news: RateLimiter,
+    fast_path: FastPath,
 }
 
 impl Geonet {
-    /// Opens the link and the source of positions. `undo` is where it is written down what to put back.
+    /// Opens the link and the source of positions. `undo` is where it is written down what to put back, `wants` whether
+    /// there shall be a fast path.
     ///
     /// # Errors
     /// When one of them cannot be had.
-    pub fn open(config: &config::Geonet, undo: &Path) -> anyhow::Result<Geonet> {
+    pub fn open(config: &config::Geonet, undo: &Path, wants: Wants) -> anyhow::Result<Geonet> {
         let seed = clock::random_seed().context("cannot get randomness from the kernel")?;
         let mid = match config.address {
             GeonetAddress::Auto => None,
@@ -128,6 +135,7 @@ impl Geonet {
             reckoner: Reckoner::new(matches!(config.position, config::PositionSource::Fixed(_))),
             told: None,
             news: RateLimiter::new(NEWS, NEWS_INTERVAL),
+            fast_path: FastPath::open(wants)?,
         };
         geonet.align(clock::now());
         Ok(geonet)
@@ -167,6 +175,7 @@ impl Geonet {
 
     /// Puts back what was changed of the interface.
     pub fn close(&mut self) -> Result<()> {
+        self.fast_path.close();
         self.link.flush();
         self.link.restore_address()
     }
@@ -174,12 +183,14 @@ impl Geonet {
     /// Waits for what comes first. Safe to cancel.
     pub async fn next_event(&mut self) -> Result<GeonetEvent> {
         let ping = self.pings.poll_timeout();
+        let report = self.fast_path.poll_timeout();
         let update = self.told.map(|told| told + self.config.mib.position_update_interval);
         tokio::select! {
             event = self.link.readable() => event.map(GeonetEvent::Link),
             event = self.positions.next_event() => Ok(GeonetEvent::Position(event)),
             () = until(ping) => Ok(GeonetEvent::Ping),
             () = until(update) => Ok(GeonetEvent::Update),
+            () = until(report) => Ok(GeonetEvent::Report),
             event = self.interfaces.next_event() => event.map(GeonetEvent::Virtual),
         }
     }
@@ -281,9 +292,13 @@ impl Geonet {
     /// The position as of now, where the router's has become old: half a metre ago, or a tenth of a second.
     pub fn position_now(&mut self, now: Time) -> Option<Position> {
         let told = self.told?;
+        (now.saturating_since(told) >= self.freshness()).then(|| self.tell(now)).flatten()
+    }
+
+    /// How old the position in a packet may be.
+    fn freshness(&self) -> Duration {
         let half_a_metre = Duration::try_from_secs_f64(0.5 / self.reckoner.speed()).unwrap_or(OLDEST);
-        let old = half_a_metre.clamp(NEWEST, OLDEST);
-        (now.saturating_since(told) >= old).then(|| self.tell(now)).flatten()
+        half_a_metre.clamp(NEWEST, OLDEST)
     }
 
     /// The position as of now; `None` before the first fix.
@@ -416,7 +431,8 @@ impl Geonet {
             ("unacknowledged", link.unacknowledged),
         ];
         let named = counts.map(|(name, count)| (format!("geonet.link.{name}"), count));
-        named.into_iter().chain(drops).chain(self.interfaces.counters()).collect()
+        let interfaces = self.interfaces.counters().into_iter().chain(self.fast_path.counters());
+        named.into_iter().chain(drops).chain(interfaces).collect()
     }
 }
 

@@ -74,7 +74,9 @@ pub async fn run(config: Config, path: &Path) -> anyhow::Result<()> {
     // Before the undo file beside it is touched: it would be that of the other station.
     http::is_stale(&config.station.socket)?;
     let geonet = match &config.geonet {
-        Some(geonet) => Some(Geonet::open(geonet, &settings::link_undo_file(&config))?),
+        Some(geonet) => {
+            Some(Geonet::open(geonet, &settings::link_undo_file(&config), settings::geonet_path(&config))?)
+        }
         None => None,
     };
     let upper_tester = match &config.conformance {
@@ -91,6 +93,7 @@ pub async fn run(config: Config, path: &Path) -> anyhow::Result<()> {
     runner.upper_tester = upper_tester;
     runner.carry_out();
     runner.tell_mtu();
+    runner.place_fast_path();
     if let Some(why) = runner.geonet.as_mut().and_then(|geonet| geonet.interfaces.failure()) {
         runner.close();
         bail!("geonet.ipv6_interface cannot be had: {why}");
@@ -502,6 +505,7 @@ impl Runner {
                     self.tell_position(now);
                 }
                 self.tell_mtu();
+                self.place_fast_path();
             }
             GeonetEvent::Link(_) => {}
             GeonetEvent::Position(event) => {
@@ -519,7 +523,20 @@ impl Runner {
             }
             GeonetEvent::Virtual(VirtualLinkEvent::Frames) => self.host_frames(now, wall),
             GeonetEvent::Virtual(VirtualLinkEvent::Addresses { link, addresses }) => {
+                if link == 0
+                    && let Some(geonet) = &mut self.geonet
+                {
+                    geonet.tell_addresses(&addresses);
+                }
                 self.input(Input::VirtualAddresses { link, addresses });
+                self.place_fast_path();
+            }
+            GeonetEvent::Report => {
+                self.tell_position(now);
+                self.place_fast_path();
+                if let Some(report) = self.geonet.as_mut().and_then(|geonet| geonet.report(now)) {
+                    self.input(Input::GeonetReport(report));
+                }
             }
             GeonetEvent::Ping => {
                 let Some(geonet) = &mut self.geonet else { return Ok(()) };
@@ -592,6 +609,19 @@ impl Runner {
         self.carry_out();
     }
 
+    /// Puts the fast path of GeoNetworking where the interfaces are, and tells the station that there is one.
+    fn place_fast_path(&mut self) {
+        let is_router = self.station.geonet().is_some();
+        let changed = self.geonet.as_mut().and_then(|geonet| geonet.place_fast_path(is_router));
+        if let Some(is) = changed {
+            let numbers = self.geonet.as_ref().and_then(Geonet::sequence_numbers);
+            if let Some(numbers) = numbers.filter(|_| is) {
+                self.station.share_sequence_numbers(numbers);
+            }
+            self.input(Input::GeonetFastPath(is));
+        }
+    }
+
     /// Lets the station know what a frame of the radio carries.
     fn tell_mtu(&mut self) {
         // Only a router can be told.
@@ -656,6 +686,11 @@ impl Runner {
                     geonet.send(&frame);
                 }
                 self.station.recycle(frame.packet);
+            }
+            Output::Accelerate(told) => {
+                if let Some(geonet) = &mut self.geonet {
+                    geonet.accelerate(clock::now(), &told);
+                }
             }
             Output::Delivered(delivered) => {
                 if let Some(upper_tester) = &self.upper_tester {
@@ -808,6 +843,7 @@ impl Runner {
             }
             Request::GnReceive(reply) => {
                 let _ = reply.send(self.ask_geonet(|geonet, _| geonet.subscribe()));
+                self.geonet.iter_mut().for_each(Geonet::tell_listeners);
             }
         }
     }

@@ -9,6 +9,8 @@ use carnet_linux::signal::SignalSource;
 use carnet_linux::{FastPathConfig, Path, PlatformConfig, Ports, WatchedInterface};
 pub use carnet_settings::station;
 
+use crate::geonet::Wants;
+
 /// MTU of the tunnel device. What fits into a tunnel is the forwarder's business; the device only has to
 /// take whatever the kernel routes into it, outer headers included, from links with jumbo frames too.
 const DEVICE_MTU: u32 = 9216;
@@ -57,6 +59,18 @@ pub fn needs_platform(config: &Config) -> bool {
 /// What is to be put back of the GeoNetworking link.
 pub fn link_undo_file(config: &Config) -> PathBuf {
     config.station.socket.with_extension("link-undo")
+}
+
+/// Whether GeoNetworking shall have a fast path. An upper tester wants to hear of every packet, and packets inside UDP are
+/// not for programs.
+pub fn geonet_path(config: &Config) -> Wants {
+    let frames = config.geonet.as_ref().is_some_and(|geonet| geonet.interface.name().is_some());
+    match config.dataplane.path {
+        _ if !frames || config.conformance.is_some() => Wants::Never,
+        DataplanePath::Auto => Wants::Perhaps,
+        DataplanePath::Bpf | DataplanePath::Xdp => Wants::Certainly,
+        DataplanePath::Kernel | DataplanePath::Tun => Wants::Never,
+    }
 }
 
 /// Which fast path to take, and where.

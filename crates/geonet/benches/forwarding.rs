@@ -53,7 +53,7 @@ fn drain(router: &mut Router) -> u32 {
                 router.recycle(black_box(transmission).frame);
             }
             Output::Deliver(delivery) => router.recycle(black_box(delivery).payload),
-            Output::Event(_) => {}
+            Output::Accelerate(_) | Output::Event(_) => {}
         }
     }
     sent

@@ -20,6 +20,13 @@ impl DuplicatePacketList {
         self.numbers[..usize::from(self.used)].contains(&sequence)
     }
 
+    /// Its numbers, oldest first.
+    pub fn iter(&self) -> impl Iterator<Item = u16> {
+        let (new, old) =
+            self.numbers[..usize::from(self.used)].split_at(usize::from(self.next.min(self.used)));
+        old.iter().chain(new).copied()
+    }
+
     /// Adds `sequence`; `length` is `itsGnDPLLength`.
     pub fn add(&mut self, sequence: u16, length: usize) {
         let length = length.clamp(1, MAX_LENGTH) as u8;
@@ -41,5 +48,6 @@ mod tests {
         assert!((0..8).all(|sequence| list.contains(sequence)));
         list.add(8, 8);
         assert!(!list.contains(0) && list.contains(1) && list.contains(8));
+        assert!(list.iter().eq(1..=8));
     }
 }

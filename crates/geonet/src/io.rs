@@ -7,6 +7,7 @@ use carnet_wire::geonet::{
 };
 
 use crate::MacAddress;
+use crate::acceleration::Accelerate;
 
 /// A frame of EtherType 0x8947 as the link handed it over.
 #[derive(Debug, Clone, Copy)]
@@ -86,6 +87,8 @@ pub enum Output {
     Transmit(Transmission),
     /// A payload goes to the upper layer.
     Deliver(Delivery),
+    /// What a fast path may do from now on, where there is one ([`crate::Router::accelerate`]).
+    Accelerate(Accelerate),
     /// Something that an operator may want to know.
     Event(Event),
 }

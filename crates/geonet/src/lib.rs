@@ -29,6 +29,8 @@
 //!   neighbours that are gone.
 //! * *Old against new*: [`mib::UnknownSender`] is the one place where V1.2.1 and V1.4.1 are incompatible in
 //!   behaviour.
+//! * *A fast path* beside the router ([`acceleration`]) tells ten times a second what it has received, so that
+//!   position vectors and packet data rates are learnt that much later.
 //! * *Extensions*, all off by default: perimeter recovery ([`forwarding::perimeter`]), motion prediction
 //!   ([`forwarding::predictive`]), adaptive and load-aware beacons ([`mib::BeaconInterval`]) that heed the speed of
 //!   the neighbours, say how long they count and come early when the station turns, beacons over several hops,
@@ -40,6 +42,7 @@
 //! BTP (it is in `carnet_wire`).
 #![forbid(unsafe_code)]
 
+pub mod acceleration;
 pub mod approach;
 mod beacon;
 mod buffers;

@@ -88,6 +88,16 @@ impl Entry {
         self.neighbour_until > Time::ZERO
     }
 
+    /// When it is forgotten.
+    pub(crate) fn expires(&self) -> Time {
+        self.expires
+    }
+
+    /// Until when it counts as a neighbour.
+    pub(crate) fn neighbour_until(&self) -> Time {
+        self.neighbour_until
+    }
+
     /// When its position vector was updated last.
     pub fn heard(&self) -> Time {
         self.heard

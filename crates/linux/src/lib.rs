@@ -39,6 +39,7 @@ pub use alarm::Alarm;
 pub use counters::Counters;
 pub use datagrams::{DatagramReader, DatagramWriter, Datagrams, Received, TooBig};
 pub use error::{Error, Result};
+pub use fast_path::geonet as geonet_path;
 pub use fast_path::{FastPathConfig, FastPathCounters, Path, Ports, TunnelEnds, TunnelTraffic};
 pub use platform::{Platform, PlatformConfig, PlatformEvent, WatchedInterface};
 pub use tunnel::{TunnelIo, TunnelReader, TunnelWriter};

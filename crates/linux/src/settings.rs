@@ -286,6 +286,12 @@ pub(crate) fn accept_advertisements(interface: &str, accept: bool) -> Result<()>
     write(interface, ACCEPT_RA, if accept { "2" } else { "0" }, &mut writes).map_err(failed)
 }
 
+/// Keeps the kernel from doing IPv6 on an interface.
+pub(crate) fn disable_ipv6(interface: &str) -> Result<()> {
+    write(interface, "disable_ipv6", "1", &mut 0)
+        .map_err(|error| Error::kernel(format!("disable IPv6 on {interface}"), error))
+}
+
 /// Lets the tunnel device have IPv6 where new interfaces have none.
 pub(crate) fn enable_ipv6(interface: &str, writes: &mut u64) -> Result<()> {
     let failed = |e: io::Error| Error::kernel(format!("enable IPv6 on {interface}"), e);

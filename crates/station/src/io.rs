@@ -18,6 +18,7 @@ pub use carnet_mobility::mobile_router::Octets;
 use serde::{Deserialize, Serialize};
 
 use crate::forwarding::desired::Change;
+pub use crate::geonet::fast_path::{Accelerate, Report};
 pub use crate::geonet::io::{
     Area, AreaShape, Delivered, DeliveredKind, Frame, GeonetRequest, GeonetTransport, Position, VirtualFrame,
     VirtualLink,
@@ -104,6 +105,10 @@ pub enum Input {
         /// Its addresses.
         addresses: Vec<(Ipv6Addr, u8)>,
     },
+    /// From now on there is a fast path for GeoNetworking beside the router, or there is none any more.
+    GeonetFastPath(bool),
+    /// What that fast path has done since it last said so.
+    GeonetReport(Report),
     /// A payload to be sent over GeoNetworking.
     Geonet(GeonetRequest),
     /// An operator's wish.
@@ -155,6 +160,8 @@ pub enum Output {
     Persist,
     /// A frame of EtherType 0x8947 for the GeoNetworking link.
     Frame(Frame),
+    /// What the fast path for GeoNetworking may do from now on.
+    Accelerate(Accelerate),
     /// A payload that came over GeoNetworking, for whoever listens.
     Delivered(Delivered),
     /// There shall be this virtual interface, or it shall be like this from now on.

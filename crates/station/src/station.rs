@@ -28,6 +28,7 @@ use crate::forwarding::fragments::Reassembler;
 use crate::forwarding::packet::PacketBuffer;
 use crate::forwarding::path_mtu::PathMtus;
 use crate::forwarding::{agent_entries, lan_prefixes, node_entries, setting_entries};
+use crate::geonet::fast_path::SequenceNumbers;
 use crate::geonet::{Geonet, GeonetSettings};
 use crate::io::{Command, Frame, Input, Output, VirtualFrame};
 use access::Access;
@@ -320,6 +321,14 @@ impl Station {
         self.geonet.as_ref().and_then(Geonet::ipv6)
     }
 
+    /// The GeoNetworking router draws its sequence numbers from here from now on, as a fast path does. In a recording it
+    /// has numbers of its own, which the reports correct.
+    pub fn share_sequence_numbers(&mut self, numbers: Box<dyn SequenceNumbers>) {
+        if let Some(geonet) = &mut self.geonet {
+            geonet.share_sequence_numbers(numbers);
+        }
+    }
+
     pub(crate) fn ipv6_reordered(&self) -> Option<(u64, u64)> {
         self.geonet.as_ref().and_then(Geonet::reordered)
     }
@@ -420,6 +429,8 @@ impl Station {
             | Input::VirtualFrame(_)
             | Input::VirtualAddresses { .. }
             | Input::GeonetMtu(_)
+            | Input::GeonetFastPath(_)
+            | Input::GeonetReport(_)
             | Input::GeonetAddress(_) => true,
             Input::Timeout => self.mobility_timeout().is_none_or(|due| due > now),
             _ => false,
@@ -521,6 +532,18 @@ impl Station {
             Input::GeonetMtu(mtu) => {
                 if let Some(geonet) = &mut self.geonet {
                     geonet.handle_link_mtu(now, mtu);
+                }
+                Ok(())
+            }
+            Input::GeonetFastPath(is) => {
+                if let Some(geonet) = &mut self.geonet {
+                    geonet.handle_fast_path(now, is);
+                }
+                Ok(())
+            }
+            Input::GeonetReport(report) => {
+                if let Some(geonet) = &mut self.geonet {
+                    geonet.handle_report(now, &report);
                 }
                 Ok(())
             }

@@ -106,6 +106,7 @@ impl World {
             | Output::VirtualLink(_)
             | Output::VirtualLinkGone(_)
             | Output::VirtualFrame(_)
+            | Output::Accelerate(_)
             | Output::Ipv6 { .. } => {}
         }
     }

@@ -90,12 +90,18 @@ impl Interfaces {
         }
     }
 
+    /// Name and index of the interface on the topological link, which is the first.
+    pub fn topological(&self) -> Option<(&str, u32)> {
+        self.links.as_ref().and_then(|links| links.interface(0))
+    }
+
     /// Counters, by name.
     pub fn counters(&self) -> Vec<(String, u64)> {
         let Some(links) = &self.links else { return Vec::new() };
         let VirtualLinkCounters { received, sent, write_errors, malformed } = links.counters();
         [("received", received), ("sent", sent), ("write_errors", write_errors), ("malformed", malformed)]
             .into_iter()
+            .chain([("questions", links.questions())])
             .map(|(name, count)| (format!("geonet.ipv6.interfaces.{name}"), count))
             .collect()
     }

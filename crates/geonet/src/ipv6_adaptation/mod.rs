@@ -244,6 +244,17 @@ impl Adaptation {
         self.mtu
     }
 
+    /// How many hops a packet goes; `None` for the default.
+    pub fn hop_limit(&self) -> Option<u8> {
+        self.hop_limit
+    }
+
+    /// A fast path has sent packets of the host, and has given packets to it.
+    pub fn count_accelerated(&mut self, sent: u64, received: u64) {
+        self.counters.sent += sent;
+        self.counters.received += received;
+    }
+
     /// What happened so far.
     pub fn counters(&self) -> &Counters {
         &self.counters

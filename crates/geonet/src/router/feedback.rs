@@ -34,6 +34,7 @@ impl Router {
             }
             self.unreached.push_back((mac_key(neighbour), now));
         }
+        self.tell_fast_path(now);
     }
 
     /// A frame that this router sent to one station was not acknowledged; `octets` is what stood behind its

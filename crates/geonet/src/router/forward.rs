@@ -202,7 +202,7 @@ impl Router {
     }
 
     /// E.2, and the destination itself where it is a neighbour.
-    fn greedy(&mut self, now: Time, target: &Target) -> Option<MacAddress> {
+    pub(super) fn greedy(&mut self, now: Time, target: &Target) -> Option<MacAddress> {
         if let Some(prediction) = self.mib.prediction {
             return self.greedy_ahead(now, target, prediction);
         }

@@ -2,14 +2,16 @@
 //!
 //! `receive` judges what comes in and learns from it, `source` builds what upper layers ask for, `forward`
 //! sends a packet on its way by the algorithms of [`crate::forwarding`], `feedback` finds another way where the
-//! link could not reach the next hop, `taking_back` gives an upper layer its packets back, `service` has the Location Service,
-//! beacons and what else is due at some time. They share the state that is defined here.
+//! link could not reach the next hop, `taking_back` gives an upper layer its packets back, `service` has the Location
+//! Service, beacons and what else is due at some time, `accelerate` lets a fast path send what this router has sent
+//! before. They share the state that is defined here.
 //!
 //! **How to drive it.** Each `handle_*` takes the time and an input; afterwards [`Router::poll_output`] is
 //! called until it returns `None` (asserted in debug builds), and [`Router::handle_timeout`] when
 //! [`Router::poll_timeout`] says so. Nothing is sent before the first position. Buffers of frames that were
 //! sent may be given back with [`Router::recycle`]; then a forwarded packet allocates nothing.
 
+mod accelerate;
 mod feedback;
 mod forward;
 mod receive;
@@ -23,6 +25,7 @@ use std::time::Duration;
 use carnet_base::{RateLimiter, Rng, Time, TimerTable};
 use carnet_wire::geonet::{GnAddress, LongPositionVector, Timestamp};
 
+use crate::acceleration::{OwnSequenceNumbers, SequenceNumbers};
 use crate::buffers::PacketBuffer;
 use crate::forwarding::contention_based::{ContentionBuffer, Identity};
 use crate::forwarding::greedy::NextHopCache;
@@ -118,8 +121,9 @@ pub struct Router {
     address: GnAddress,
     /// EPV (8.2); `None` before the first position.
     position: Option<LongPositionVector>,
-    /// SN of the next packet (8.3).
-    next_sequence: u16,
+    /// SN of the next packets (8.3).
+    sequence_numbers: Box<dyn SequenceNumbers>,
+    acceleration: Option<Box<accelerate::Acceleration>>,
     table: LocationTable,
     next_hops: NextHopCache,
     /// UC forwarding packet buffer (8.5).
@@ -163,8 +167,8 @@ impl Router {
         Router {
             address,
             position: None,
-            // PON_SQN_BV_01: the first one is 0.
-            next_sequence: 0,
+            sequence_numbers: Box::new(OwnSequenceNumbers::default()),
+            acceleration: None,
             table: LocationTable::new(rng.u64()),
             next_hops: NextHopCache::default(),
             unicast_buffer: PacketBuffer::default(),
@@ -248,7 +252,7 @@ impl Router {
         self.set_address(address);
         self.table.clear();
         self.own_positions.clear();
-        self.next_sequence = 0;
+        self.sequence_numbers.restart();
     }
 
     /// The initial state, as after a start, with `address`: whom the router knew, what waited and what was
@@ -260,6 +264,9 @@ impl Router {
         let fresh = Router::new(self.mib.clone(), address, rng);
         let old = std::mem::replace(self, fresh);
         (self.counters, self.pool) = (old.counters, old.pool);
+        (self.sequence_numbers, self.acceleration) = (old.sequence_numbers, old.acceleration);
+        self.sequence_numbers.restart();
+        self.withdraw_fast_path();
         if let Some(position) = old.position {
             self.position = Some(LongPositionVector { address, ..position });
             self.plan_beacon(now, true);
@@ -270,6 +277,7 @@ impl Router {
     /// station's.
     fn set_address(&mut self, address: GnAddress) {
         self.address = address;
+        self.withdraw_fast_path();
         self.repetitions.clear();
         self.drop_own();
         if let Some(position) = &mut self.position {
@@ -293,6 +301,7 @@ impl Router {
         self.first_position.get_or_insert(position.timestamp);
         let first = self.position.replace(LongPositionVector { address: self.address, ..position }).is_none();
         self.plan_beacon(now, first);
+        self.tell_fast_path(now);
         Ok(())
     }
 
@@ -307,9 +316,7 @@ impl Router {
     }
 
     fn sequence(&mut self) -> u16 {
-        let sequence = self.next_sequence;
-        self.next_sequence = sequence.wrapping_add(1);
-        sequence
+        self.sequence_numbers.next()
     }
 
     /// An empty buffer.

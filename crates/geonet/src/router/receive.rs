@@ -48,6 +48,7 @@ impl Router {
         if let Err(reason) = result {
             self.count_drop(reason);
         }
+        self.tell_fast_path(now);
         result
     }
 
@@ -272,6 +273,7 @@ impl Router {
             self.learn_multi_hop(now, received, sequence)?;
             if matches!(packet.extended, ExtendedHeader::GeoUnicast { .. }) {
                 self.deliver(received);
+                self.want_source(now, mid_key(received.source().address), None);
             }
             return Ok(());
         }
@@ -284,7 +286,11 @@ impl Router {
             return Err(GeonetDrop::Duplicate);
         }
         let slot = self.learn_multi_hop(now, received, sequence)?;
-        self.forward_received(now, received, slot, Target::station(mid, position))
+        self.forward_received(now, received, slot, Target::station(mid, position))?;
+        if received.recovery.is_none() && matches!(packet.extended, ExtendedHeader::GeoUnicast { .. }) {
+            self.want_source(now, mid_key(received.source().address), Some((mid, position)));
+        }
+        Ok(())
     }
 
     /// GBC (10.3.11.3) and GAC (10.3.12.3).

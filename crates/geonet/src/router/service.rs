@@ -58,6 +58,7 @@ impl Router {
                 Timer::Silence => self.silence(now),
             }
         }
+        self.tell_fast_path(now);
     }
 
     /// The location table has something to forget at its earliest expiry; one timer serves all entries.

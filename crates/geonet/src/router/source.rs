@@ -46,6 +46,7 @@ impl Router {
         if let Err(reason) = result {
             self.count_drop(reason);
         }
+        self.tell_fast_path(now);
         result
     }
 
@@ -75,7 +76,14 @@ impl Router {
                 })?;
                 self.repeat(now, &packet, request.repetition);
                 match known {
-                    Some(_) => self.dispatch(now, packet, Origin::Here),
+                    Some(_) => {
+                        let ipv6 = request.next_header == CommonNextHeader::Ipv6;
+                        let result = self.dispatch(now, packet, Origin::Here);
+                        if ipv6 && result.is_ok() {
+                            self.want_way(now, mid);
+                        }
+                        result
+                    }
                     None => self.search(now, destination, packet),
                 }
             }
@@ -122,7 +130,7 @@ impl Router {
     }
 
     /// What can be said about a request without sending anything.
-    fn check<'a>(&self, request: &Request<'a>) -> Result<Own<'a>, GeonetDrop> {
+    pub(super) fn check<'a>(&self, request: &Request<'a>) -> Result<Own<'a>, GeonetDrop> {
         if request.payload.len() > self.mib.max_sdu_size {
             return Err(GeonetDrop::SduTooLarge);
         }

@@ -156,7 +156,7 @@ impl Air {
                     self.transmitted.push((self.now, node, transmission.destination, transmission.frame));
                 }
                 Output::Deliver(delivery) => self.delivered.push((node, delivery)),
-                Output::Event(_) => {}
+                Output::Accelerate(_) | Output::Event(_) => {}
             }
         }
     }

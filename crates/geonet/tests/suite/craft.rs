@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use carnet_base::{Rng, Time};
+use carnet_geonet::acceleration::Accelerate;
 use carnet_geonet::geodesy::{LocalPlane, Position};
 use carnet_geonet::{
     BROADCAST, Delivery, Event, GeonetDrop, MacAddress, Mib, Output, ReceivedFrame, Request, Router,
@@ -200,6 +201,7 @@ pub struct Iut {
     pub sent: Vec<Transmission>,
     pub delivered: Vec<Delivery>,
     pub events: Vec<Event>,
+    pub told: Vec<Accelerate>,
 }
 
 impl Iut {
@@ -221,6 +223,7 @@ impl Iut {
             sent: Vec::new(),
             delivered: Vec::new(),
             events: Vec::new(),
+            told: Vec::new(),
         }
     }
 
@@ -246,11 +249,12 @@ impl Iut {
         *self.router.position_vector().expect("a position")
     }
 
-    fn drain(&mut self) {
+    pub fn drain(&mut self) {
         while let Some(output) = self.router.poll_output() {
             match output {
                 Output::Transmit(transmission) => self.sent.push(transmission),
                 Output::Deliver(delivery) => self.delivered.push(delivery),
+                Output::Accelerate(told) => self.told.push(told),
                 Output::Event(event) => self.events.push(event),
             }
         }

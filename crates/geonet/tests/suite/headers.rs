@@ -178,7 +178,7 @@ fn forwarding_reuses_buffers() {
                     iut.router.recycle(sent.frame);
                 }
                 Output::Deliver(delivery) => iut.router.recycle(delivery.payload),
-                Output::Event(_) => {}
+                Output::Accelerate(_) | Output::Event(_) => {}
             }
         }
     }

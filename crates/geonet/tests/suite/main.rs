@@ -9,6 +9,7 @@ mod air;
 mod craft;
 mod host;
 
+mod acceleration;
 mod address;
 mod ahead;
 mod areas;

@@ -6,14 +6,17 @@
 //! * `programs`: BPF programs at the ingress of the interfaces, on socket buffers (tc, [`Path::Bpf`]) or before
 //!   there are any (XDP, [`Path::Xdp`]). They take the common packets and leave the others to the slow path.
 //! * `kernel`: tunnel devices of the kernel's own ip6_tunnel module ([`Path::Kernel`]).
+//! * `geonet`: BPF programs for IPv6 over GeoNetworking, beside all of these and independent of them.
 //!
-//! Neither knows more than tunnels of IPv6 in IPv6, one of which takes all that a binding sends. `selection` keeps from them
-//! what they cannot do; that is left to the slow path.
+//! The first two know no more than tunnels of IPv6 in IPv6, one of which takes all that a binding sends. `selection`
+//! keeps from them what they cannot do; that is left to the slow path.
 //!
 //! What a fast path needs to know is in the tunnels of the desired forwarding state; `table` turns these into what
 //! the programs' maps hold. A change is told by [`FastPath::set`] and [`FastPath::remove`] and takes effect, all at
 //! once for a binding, with [`FastPath::commit`].
 
+pub mod geonet;
+mod hook;
 mod kernel;
 mod policy;
 mod programs;
@@ -164,7 +167,7 @@ pub(crate) fn clean(requests: &mut Requests) -> crate::error::Result<()> {
     for link in requests.links()? {
         if is_ours(&link) {
             requests.delete_link(link.index)?;
-        } else if requests.delete_ingress_filters(link.index, programs::PRIORITY)? {
+        } else if requests.delete_ingress_filters(link.index, hook::PRIORITY)? {
             requests.delete_idle_clsact(link.index)?;
         }
     }

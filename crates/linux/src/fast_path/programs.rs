@@ -1,8 +1,7 @@
 //! The BPF programs of the fast path: loads them, attaches them to interfaces, writes their maps.
 //!
-//! Programs and maps belong to file descriptors of this process. Where the kernel knows BPF links (XDP since 5.9, tc
-//! since 6.6) they go with the process, whatever the reason. Before 6.6 a tc program hangs in a `clsact` qdisc; it is
-//! taken out at the end, and what a crash left there at the next start.
+//! Programs and maps belong to file descriptors of this process. Where the kernel knows BPF links (XDP since 5.9) they
+//! go with the process, whatever the reason; tc programs see [`Hook`].
 //!
 //! An interface is given a program when it is there, whether up or not. Which one depends on what the interface is to
 //! the station, and on whether its packets have an Ethernet header. To a home agent all interfaces but the loopback
@@ -14,19 +13,18 @@ use std::time::Duration;
 
 use aya::maps::xdp::DevMapHash;
 use aya::maps::{Array, HashMap as BpfHashMap, MapData, PerCpuArray};
-use aya::programs::links::LinkOrder;
-use aya::programs::tc::{self, NlOptions, SchedClassifierLinkId, TcAttachOptions, TcAttachType};
+use aya::programs::tc::TcAttachType;
 use aya::programs::xdp::{XdpLinkId, XdpMode};
 use aya::programs::{SchedClassifier, Xdp};
-use aya::util::KernelVersion;
 use aya::{Ebpf, EbpfLoader, Pod};
 use carnet_station::forwarding::desired::TUNNEL_DEVICE;
 
+use super::hook::Hook;
 use super::policy::Policy;
 use super::table::{BindingValue, LengthsValue, Operation, PrefixKey, Table};
 use super::{FastPathConfig, FastPathCounters, Path, Ports, Tunnel, TunnelEnds, TunnelTraffic};
 use crate::clock;
-use crate::netlink::{CROWDED_MAX, LinkInfo, Requests};
+use crate::netlink::{CROWDED_MAX, LinkInfo};
 
 // SAFETY: all of these are `repr(C)` of integers and octets, without padding, and any octets are a valid value.
 unsafe impl Pod for BindingValue {}
@@ -72,8 +70,6 @@ const OUTCOMES: [&str; 13] = [
     "failed",
 ];
 
-/// Of tc filters where there are no BPF links for them: carnet's mark, like the origin of its routes.
-pub(crate) const PRIORITY: u16 = crate::ROUTE_PROTOCOL as u16;
 /// Room for at least so many bindings.
 const SLOTS_MIN: u32 = 64;
 /// Prefixes of a binding, the home address among them, on the average.
@@ -98,7 +94,7 @@ pub(crate) enum Kind {
 
 #[derive(Debug)]
 enum LinkId {
-    Tc(SchedClassifierLinkId),
+    Tc(Hook),
     Xdp(XdpLinkId),
 }
 
@@ -139,15 +135,13 @@ pub(crate) struct Programs {
     /// For [`Self::used`]: the slot to look at next, and what was seen in each.
     next_look: u32,
     seen: HashMap<u32, u64>,
-    /// Interfaces that were given a `clsact` qdisc.
-    qdiscs: BTreeSet<u32>,
     /// For XDP: the mode in which drivers do it, once that is known.
     mode: XdpMode,
     complaints: BTreeSet<String>,
 }
 
 /// An error with all its causes, for people.
-fn told(error: &dyn std::error::Error) -> String {
+pub(super) fn told(error: &dyn std::error::Error) -> String {
     let mut text = error.to_string();
     let mut cause = error.source();
     while let Some(next) = cause {
@@ -204,7 +198,6 @@ impl Programs {
             attached: BTreeMap::new(),
             next_look: 0,
             seen: HashMap::new(),
-            qdiscs: BTreeSet::new(),
             mode: XdpMode::Driver,
             complaints: BTreeSet::new(),
         };
@@ -352,7 +345,9 @@ impl Programs {
 
     /// The program for an interface; `None` where it has no task.
     fn program_for(&self, link: &LinkInfo) -> Option<&'static str> {
-        if link.index == self.tunnel_device || link.name == TUNNEL_DEVICE || link.is_loopback {
+        // Nor have devices of the other fast path.
+        let internal = link.name == TUNNEL_DEVICE || link.group == super::geonet::GROUP;
+        if link.index == self.tunnel_device || internal || link.is_loopback {
             return None;
         }
         let bare = link.link_address.is_none();
@@ -429,19 +424,7 @@ impl Programs {
         match self.kind {
             Kind::Tc => {
                 let program: &mut SchedClassifier = find(&mut self.ebpf, program)?;
-                let options = if has_tcx() {
-                    TcAttachOptions::TcxOrder(LinkOrder::default())
-                } else {
-                    // Somebody else's clsact will do.
-                    if tc::qdisc_add_clsact(&link.name).is_ok() {
-                        self.qdiscs.insert(link.index);
-                    }
-                    TcAttachOptions::Netlink(NlOptions { priority: PRIORITY, ..NlOptions::default() })
-                };
-                let id = program
-                    .attach_with_options(&link.name, TcAttachType::Ingress, options)
-                    .map_err(|error| told(&error))?;
-                Ok(LinkId::Tc(id))
+                Hook::attach(program, &link.name, link.index, TcAttachType::Ingress).map(LinkId::Tc)
             }
             Kind::Xdp => {
                 // Frames for this address are taken; see `ADDRESSES`.
@@ -495,16 +478,9 @@ impl Programs {
         let _ = self.forget();
         // The interface may be gone, and with it what was attached.
         match attached.link {
-            Some(LinkId::Tc(id)) => {
+            Some(LinkId::Tc(hook)) => {
                 if let Ok(program) = find::<SchedClassifier>(&mut self.ebpf, attached.program) {
-                    let _ = program.detach(id);
-                }
-                if self.qdiscs.remove(&index) {
-                    let removed =
-                        Requests::open().and_then(|mut requests| requests.delete_idle_clsact(index));
-                    if let Err(error) = removed {
-                        tracing::debug!("{error}");
-                    }
+                    hook.detach(program);
                 }
             }
             Some(LinkId::Xdp(id)) => {
@@ -644,13 +620,8 @@ fn ways(config: &FastPathConfig, slots: u32, processors: u32) -> u32 {
     1 << wanted.clamp(1, most).ilog2()
 }
 
-/// Whether tc programs hang in links of their own.
-fn has_tcx() -> bool {
-    KernelVersion::current().is_ok_and(|version| version >= KernelVersion::new(6, 6, 0))
-}
-
 /// The loader has read all of the kernel's types, some 20 MB, of which nothing is needed any more.
-fn give_back_memory() {
+pub(super) fn give_back_memory() {
     #[cfg(target_env = "gnu")]
     // SAFETY: it only hands free memory back to the kernel, and may be called at any time.
     unsafe {
@@ -658,7 +629,7 @@ fn give_back_memory() {
     }
 }
 
-fn find<'a, P>(ebpf: &'a mut Ebpf, name: &str) -> Result<&'a mut P, String>
+pub(super) fn find<'a, P>(ebpf: &'a mut Ebpf, name: &str) -> Result<&'a mut P, String>
 where
     &'a mut P: TryFrom<&'a mut aya::programs::Program>,
 {

@@ -293,6 +293,17 @@ impl FrameLink {
         self.state
     }
 
+    /// The interface that frames go out of and come in by, name and index, while it is there; `None` for datagrams.
+    pub fn interface(&self) -> Option<(&str, u32)> {
+        let follow = self.follow.as_ref().filter(|_| matches!(self.medium, Medium::Packet))?;
+        follow.index.filter(|_| self.state != LinkState::Missing).map(|index| (follow.name.as_str(), index))
+    }
+
+    /// Whether the interface tells which frames were acknowledged, as far as is known.
+    pub fn has_feedback(&self) -> bool {
+        self.counters.acknowledged > 0
+    }
+
     /// The own MAC address; all zeros as long as the interface has never been there.
     pub fn address(&self) -> MacAddress {
         self.address

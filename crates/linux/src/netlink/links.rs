@@ -4,7 +4,7 @@ use std::net::Ipv6Addr;
 
 use netlink_packet_core::{NLM_F_CREATE, NLM_F_EXCL};
 use netlink_packet_route::link::{
-    AfSpecInet6, AfSpecUnspec, In6AddrGenMode, InfoData, InfoIpTunnel, InfoKind, Ip6TunnelFlags,
+    AfSpecInet6, AfSpecUnspec, In6AddrGenMode, InfoData, InfoIpTunnel, InfoKind, InfoVeth, Ip6TunnelFlags,
     LinkAttribute, LinkExtentMask, LinkFlags, LinkInfo as LinkKind, LinkLayerType, LinkMessage,
 };
 use netlink_packet_route::{AddressFamily, IpProtocol, RouteNetlinkMessage};
@@ -181,6 +181,31 @@ impl Requests {
         ];
         self.change(RouteNetlinkMessage::NewLink(message), NLM_F_CREATE | NLM_F_EXCL, || {
             format!("create tunnel device {name} from {local} to {remote}")
+        })
+    }
+
+    /// Creates a pair of virtual Ethernet devices, down, through which super packets go one packet at a time.
+    pub(crate) fn add_pair(&mut self, names: [&str; 2], group: u32, mtu: u32) -> Result<()> {
+        let end = |name: &str| {
+            let mut end = LinkMessage::default();
+            end.attributes = vec![
+                LinkAttribute::IfName(name.to_owned()),
+                LinkAttribute::Group(group),
+                LinkAttribute::Mtu(mtu),
+            ];
+            end
+        };
+        let [near, far] = names;
+        let mut message = end(near);
+        message.attributes.extend([
+            LinkAttribute::GsoMaxSegs(1),
+            LinkAttribute::LinkInfo(vec![
+                LinkKind::Kind(InfoKind::Veth),
+                LinkKind::Data(InfoData::Veth(InfoVeth::Peer(end(far)))),
+            ]),
+        ]);
+        self.change(RouteNetlinkMessage::NewLink(message), NLM_F_CREATE | NLM_F_EXCL, || {
+            format!("create the devices {near} and {far}")
         })
     }
 

@@ -246,6 +246,17 @@ impl VirtualLinks {
         }
     }
 
+    /// Name and index of an interface.
+    pub fn interface(&self, id: u32) -> Option<(&str, u32)> {
+        let link = self.links.iter().find(|link| link.config.id == id)?;
+        Some((link.info.name.as_str(), link.info.index))
+    }
+
+    /// Questions to the kernel about interfaces and addresses so far. Packets ask none.
+    pub fn questions(&self) -> u64 {
+        self.requests.reads
+    }
+
     /// What has been done, in numbers.
     pub fn counters(&self) -> VirtualLinkCounters {
         self.counters

@@ -2,6 +2,7 @@
 //! mobile routers say to each other.
 
 pub mod echo;
+pub mod fast_path;
 pub mod io;
 mod ipv6;
 pub(crate) mod neighbours;
@@ -164,6 +165,7 @@ impl Geonet {
                         self.deliver(now, delivery.into());
                     }
                 }
+                Routed::Accelerate(told) => self.outputs.push_back(Output::Accelerate(self.accelerate(told))),
                 Routed::Event(event) => {
                     self.overhear(&event);
                     self.outputs.extend(event_output(event));

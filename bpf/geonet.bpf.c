@@ -1,0 +1,574 @@
+/* SPDX-License-Identifier: MIT OR GPL-2.0-only */
+/*
+ * The fast path of IPv6 over GeoNetworking as tc programs: GeoUnicast packets (EN 302 636-4-1 10.3.8) of which the
+ * router (crates/geonet) has sent, delivered or forwarded the like just before.
+ *
+ *   kernel -> gn0, egress [out] -> complete -> its peer, ingress [wrap] -> radio
+ *   radio, ingress [in] -> gn0 as received         own packets, headers taken off
+ *                       -> radio                   packets of others, RHL one less
+ *
+ * What may be done the router says in the maps, one value for a decision, and takes back when it no longer holds. A
+ * packet about which it said nothing, or that is in any way not common, is left as it is: it takes the slow path. Here
+ * nothing is dropped but duplicates of packets that were taken here, of which the slow path knows nothing yet.
+ *
+ * Between [out] and [wrap] is a pair of virtual Ethernet devices that can do nothing: neither cut super packets of TCP
+ * and UDP nor sum them up. So the kernel does both before it hands packets over, and each gets headers of its own
+ * and a checksum that is right on the air. No program could do that.
+ *
+ * Both paths draw sequence numbers from SEQUENCE, and know each other's duplicates: what is left to the slow path is
+ * noted as such, and what was taken is told to the router. Times are those of CLOCK_MONOTONIC.
+ */
+#include <linux/if_ether.h>
+#include <linux/if_packet.h>
+#include <linux/pkt_cls.h>
+
+#include "helpers.h"
+
+#define PASS TC_ACT_UNSPEC
+#define GN_TYPE 0x8947
+/* Octets of the headers of a GUC: basic, common and extended. */
+#define HEADERS 60
+#define IPV6_HEADER 40
+#define PROTOCOL_HOP_BY_HOP 0
+#define PROTOCOL_ICMPV6 58
+#define MOST 1024
+#define NUMBERS 16
+/* On a packet that is left to the slow path after [out] has taken it. Nobody looks at marks behind that. */
+#define LEFT_MARK 0x636e0001
+
+/* Bits of `state.flags`. */
+#define DELIVERS 1 /* there is one virtual interface, and nobody else wants to hear what it gets */
+#define SENDS 2
+
+/* Bits of `onward.flags`. */
+#define PLACE 1
+#define KNOWN 2
+
+enum count { SENT, DELIVERED, FORWARDED, DUPLICATES, FAILED, COUNTS_MAX };
+
+/* What holds for all packets. */
+struct state {
+	__u64 until; /* afterwards the router is not there, or too busy to correct what is here */
+	__u32 radio; /* interfaces */
+	__u32 virtual;
+	__u32 helper;
+	__u32 flags;
+	__u32 mtu; /* of IPv6 */
+	__u32 list; /* itsGnDPLLength */
+	__u8 mac[6]; /* the station's: MID */
+	__u8 zero[2];
+	__u8 identifier[8]; /* modified EUI-64 of it */
+	__u8 vector[24]; /* LPV for own packets */
+};
+
+/* `Way` */
+struct way {
+	__u64 until;
+	__u32 slot; /* in USED */
+	__u8 next_hop[6];
+	__u8 zero[2];
+	__u8 headers[HEADERS];
+};
+
+/* `Onward` */
+struct onward {
+	__u64 until;
+	__u32 slot;
+	__u8 next_hop[6];
+	__u8 flags;
+	__u8 zero;
+	__u8 place[8]; /* latitude, longitude */
+	__u8 known[12]; /* TST, latitude, longitude */
+};
+
+/* A station whose packets may be taken. */
+struct source {
+	struct bpf_spin_lock lock;
+	__u32 next; /* the place in `numbers` that is overwritten next */
+	__u64 since; /* before, packets are still on their way to the slow path */
+	__u32 packets;
+	__u32 octets;
+	__u32 direct; /* packets that came from it directly */
+	__u16 taken; /* which of `numbers` were taken here: a bit for each */
+	__u16 used;
+	__u16 numbers[NUMBERS]; /* DPL */
+	__u8 vector[24]; /* the newest LPV */
+};
+
+struct address {
+	__u8 octets[16];
+};
+
+struct {
+	__uint(type, BPF_MAP_TYPE_HASH);
+	__uint(max_entries, 1);
+	__type(key, __u32);
+	__type(value, struct state);
+} STATE SEC(".maps");
+
+struct {
+	__uint(type, BPF_MAP_TYPE_HASH);
+	__uint(max_entries, MOST);
+	__type(key, __u64);
+	__type(value, struct way);
+} WAYS SEC(".maps");
+
+struct {
+	__uint(type, BPF_MAP_TYPE_HASH);
+	__uint(max_entries, MOST);
+	__type(key, __u64);
+	__type(value, struct onward);
+} ONWARDS SEC(".maps");
+
+struct {
+	__uint(type, BPF_MAP_TYPE_HASH);
+	__uint(max_entries, MOST);
+	__type(key, __u64);
+	__type(value, struct source);
+} SOURCES SEC(".maps");
+
+/* Addresses of the virtual interface: nobody else has them. */
+struct {
+	__uint(type, BPF_MAP_TYPE_HASH);
+	__uint(max_entries, 64);
+	__type(key, struct address);
+	__type(value, __u32);
+} ADDRESSES SEC(".maps");
+
+/* SN of the next own packet, and packets by slot of ways and onwards: shared memory. */
+struct {
+	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__uint(max_entries, 1 + 2 * MOST);
+	__uint(map_flags, BPF_F_MMAPABLE);
+	__type(key, __u32);
+	__type(value, __u64);
+} SHARED SEC(".maps");
+
+struct {
+	__uint(type, BPF_MAP_TYPE_PERCPU_ARRAY);
+	__uint(max_entries, COUNTS_MAX);
+	__type(key, __u32);
+	__type(value, __u64);
+} COUNTS SEC(".maps");
+
+struct ethernet {
+	__u8 destination[6];
+	__u8 source[6];
+	__be16 type;
+} __attribute__((packed));
+
+struct ipv6 {
+	__be32 first;
+	__be16 payload_length;
+	__u8 next_header;
+	__u8 hop_limit;
+	struct address source;
+	struct address destination;
+};
+
+/* GeoNetworking headers of a GUC (9.6, 9.7, 9.8.2), where they stand in a frame. */
+struct headers {
+	__u8 version; /* and NH of the basic header */
+	__u8 reserved;
+	__u8 lifetime;
+	__u8 remaining_hop_limit;
+	__u8 next_header;
+	__u8 type;
+	__u8 traffic_class;
+	__u8 flags;
+	__be16 payload_length;
+	__u8 maximum_hop_limit;
+	__u8 reserved_too;
+	__be16 sequence;
+	__be16 reserved_as_well;
+	__u8 source[24]; /* LPV */
+	__u8 destination[20]; /* SPV */
+};
+
+#define LATITUDE 12
+#define LONGITUDE 16
+
+struct frame {
+	__u8 zero[2]; /* so that everything behind is aligned */
+	struct ethernet ethernet;
+	struct headers gn;
+	struct ipv6 ip;
+	__u8 behind; /* the first octet of what IPv6 carries */
+};
+
+_Static_assert(sizeof(struct headers) == HEADERS, "a header of another length");
+
+inline_always void count(__u32 what)
+{
+	__u64 *number = bpf_map_lookup_elem(&COUNTS, &what);
+
+	if (number)
+		*number += 1;
+}
+
+inline_always void use(__u32 slot)
+{
+	__u64 *number;
+
+	slot += 1;
+	number = bpf_map_lookup_elem(&SHARED, &slot);
+	if (number)
+		*number += 1;
+}
+
+inline_always __u64 now(void)
+{
+	return bpf_ktime_get_coarse_ns();
+}
+
+inline_always const struct state *current(void)
+{
+	__u32 zero = 0;
+	const struct state *state = bpf_map_lookup_elem(&STATE, &zero);
+
+	return state && now() < state->until ? state : 0;
+}
+
+/* A link-layer address or MID as a number. */
+inline_always __u64 number_of(const __u8 *mac)
+{
+	return (__u64)mac[0] << 40 | (__u64)mac[1] << 32 | (__u64)mac[2] << 24 | (__u64)mac[3] << 16 |
+	       (__u64)mac[4] << 8 | mac[5];
+}
+
+inline_always int is_one_station(const __u8 *mac)
+{
+	return !(mac[0] & 1) && number_of(mac);
+}
+
+inline_always __u32 read32(const __u8 *octets)
+{
+	return (__u32)octets[0] << 24 | (__u32)octets[1] << 16 | (__u32)octets[2] << 8 | octets[3];
+}
+
+inline_always int is_on_globe(const __u8 *position)
+{
+	__s32 latitude = read32(position), longitude = read32(position + 4);
+
+	return latitude >= -900000000 && latitude <= 900000000 && longitude >= -1800000000 &&
+	       longitude <= 1800000000;
+}
+
+/* C.2: whether a TST is newer than another, modulo 2^32. */
+inline_always int is_newer(const __u8 *timestamp, const __u8 *than)
+{
+	return (__s32)(read32(timestamp) - read32(than)) > 0;
+}
+
+inline_always int is_multicast(const struct address *address)
+{
+	return address->octets[0] == 0xff;
+}
+
+/* The unspecified address, or the loopback one. */
+inline_always int is_nobody(const struct address *address)
+{
+	const __u8 *octets = address->octets;
+	__u8 any = 0;
+
+#pragma unroll
+	for (int i = 0; i < 15; i++)
+		any |= octets[i];
+	return !any && octets[15] <= 1;
+}
+
+inline_always int same_identifier(const struct address *address, const __u8 *identifier)
+{
+	__u8 different = 0;
+
+#pragma unroll
+	for (int i = 0; i < 8; i++)
+		different |= address->octets[8 + i] ^ identifier[i];
+	return !different;
+}
+
+/* What both ways want of an IPv6 packet. Neighbor Discovery and reports of listeners are the adaptation sublayer's. */
+inline_always int is_common(const struct ipv6 *ip, __u8 behind)
+{
+	if ((ip->first & cpu_to_be32(0xf0000000)) != cpu_to_be32(0x60000000) || !ip->payload_length)
+		return 0;
+	if (ip->next_header == PROTOCOL_HOP_BY_HOP)
+		return 0;
+	/* Errors, Echo Request and Echo Reply. */
+	if (ip->next_header == PROTOCOL_ICMPV6 && (behind == 0 || behind > 4) && behind != 128 && behind != 129)
+		return 0;
+	return !is_multicast(&ip->source) && !is_nobody(&ip->source) && !is_multicast(&ip->destination) &&
+	       !is_nobody(&ip->destination);
+}
+
+inline_always int own_source(const struct state *state, const __u8 *mac)
+{
+	return number_of(mac) == number_of(state->mac);
+}
+
+/* On a frame of the host that leaves by the virtual interface. */
+SEC("classifier") int out(struct __sk_buff *skb)
+{
+	const struct state *state;
+	const struct way *way;
+	struct frame frame;
+	__u64 destination;
+
+	if (skb->protocol != cpu_to_be16(ETH_P_IPV6) || skb->vlan_present || skb->mark == LEFT_MARK)
+		return PASS;
+	if (bpf_skb_load_bytes(skb, 0, &frame.ethernet, ETH_HLEN) ||
+	    bpf_skb_load_bytes(skb, ETH_HLEN, &frame.ip, IPV6_HEADER + 1))
+		return PASS;
+	state = current();
+	if (!state || !(state->flags & SENDS))
+		return PASS;
+	if (!own_source(state, frame.ethernet.source) || !is_one_station(frame.ethernet.destination))
+		return PASS;
+	if (!is_common(&frame.ip, frame.behind) ||
+	    skb->len != ETH_HLEN + IPV6_HEADER + be16_to_cpu(frame.ip.payload_length))
+		return PASS;
+	/* A super packet is cut into packets that the interface may have. */
+	if (!skb->gso_size && skb->len > ETH_HLEN + state->mtu)
+		return PASS;
+	destination = number_of(frame.ethernet.destination);
+	way = bpf_map_lookup_elem(&WAYS, &destination);
+	if (!way || now() >= way->until)
+		return PASS;
+	return bpf_redirect(state->helper, 0);
+}
+
+/* Back to where it came from, this time for the slow path. */
+inline_always int leave(struct __sk_buff *skb, const struct state *state)
+{
+	if (!state) {
+		count(FAILED);
+		return TC_ACT_SHOT;
+	}
+	skb->mark = LEFT_MARK;
+	return bpf_redirect(state->virtual, 0);
+}
+
+/* On what comes out of the pair of devices: one packet, complete. */
+SEC("classifier") int wrap(struct __sk_buff *skb)
+{
+	const struct state *state;
+	const struct way *way;
+	struct frame frame;
+	__u64 destination, *sequence;
+	__u32 zero = 0, length = skb->len - ETH_HLEN;
+
+	state = bpf_map_lookup_elem(&STATE, &zero);
+	/* Nothing but what [out] sends comes here. */
+	if (skb->protocol != cpu_to_be16(ETH_P_IPV6) || bpf_skb_load_bytes(skb, 0, &frame.ethernet, ETH_HLEN))
+		return TC_ACT_SHOT;
+	if (!state || now() >= state->until || skb->gso_size || length > state->mtu)
+		return leave(skb, state);
+	destination = number_of(frame.ethernet.destination);
+	way = bpf_map_lookup_elem(&WAYS, &destination);
+	sequence = bpf_map_lookup_elem(&SHARED, &zero);
+	if (!way || now() >= way->until || !sequence)
+		return leave(skb, state);
+	__builtin_memcpy(&frame.gn, way->headers, HEADERS);
+	__builtin_memcpy(frame.gn.source, state->vector, sizeof frame.gn.source);
+	__builtin_memcpy(frame.ethernet.destination, way->next_hop, 6);
+	__builtin_memcpy(frame.ethernet.source, state->mac, 6);
+	frame.ethernet.type = cpu_to_be16(GN_TYPE);
+	frame.gn.payload_length = cpu_to_be16((__u16)length);
+	if (bpf_skb_adjust_room(skb, HEADERS, BPF_ADJ_ROOM_MAC, 0))
+		return leave(skb, state);
+	frame.gn.sequence = cpu_to_be16((__u16)__sync_fetch_and_add(sequence, 1));
+	if (bpf_skb_store_bytes(skb, 0, &frame.ethernet, ETH_HLEN + HEADERS, 0)) {
+		count(FAILED);
+		return TC_ACT_SHOT;
+	}
+	use(way->slot);
+	count(SENT);
+	return bpf_redirect(state->radio, 0);
+}
+
+enum noted { NEW, LEFT_BEFORE, TAKEN_BEFORE };
+
+/* Duplicate packet detection (A.2); with `take` the packet is taken here if it is new. */
+inline_always enum noted note(struct source *source, const struct headers *gn, __u32 octets, int direct, int take,
+			      __u32 length)
+{
+	__u16 sequence = be16_to_cpu(gn->sequence);
+	enum noted noted = NEW;
+	__u32 place;
+
+	bpf_spin_lock(&source->lock);
+#pragma unroll
+	for (__u32 i = 0; i < NUMBERS; i++)
+		if (i < source->used && source->numbers[i] == sequence)
+			noted = source->taken >> i & 1 ? TAKEN_BEFORE : LEFT_BEFORE;
+	if (noted == NEW) {
+		place = source->next >= length ? 0 : source->next & (NUMBERS - 1);
+		source->numbers[place] = sequence;
+		source->taken = (source->taken & ~(1 << place)) | (take ? 1 << place : 0);
+		source->next = place + 1;
+		if (source->used < length)
+			source->used++;
+		if (take) {
+			if (!source->packets || is_newer(gn->source + 8, source->vector + 8))
+				__builtin_memcpy(source->vector, gn->source, sizeof source->vector);
+			source->packets++;
+			source->octets += octets;
+			source->direct += direct;
+		}
+	}
+	bpf_spin_unlock(&source->lock);
+	return noted;
+}
+
+/* Whether the host may have what is in the packet without another look (EN 302 636-6-1). */
+inline_always int is_for_host(struct __sk_buff *skb, struct frame *frame, const struct state *state)
+{
+	__u8 identifier[8];
+	const __u8 *mid = frame->gn.source + 2;
+
+	if (!(state->flags & DELIVERS) || frame->gn.next_header >> 4 != 3)
+		return 0;
+	if (bpf_skb_load_bytes(skb, ETH_HLEN + HEADERS, &frame->ip, IPV6_HEADER + 1) ||
+	    !is_common(&frame->ip, frame->behind) ||
+	    be16_to_cpu(frame->gn.payload_length) != IPV6_HEADER + be16_to_cpu(frame->ip.payload_length))
+		return 0;
+	/* The own address as a source: the slow path knows what to think of it. */
+	if (same_identifier(&frame->ip.source, state->identifier) ||
+	    bpf_map_lookup_elem(&ADDRESSES, &frame->ip.source))
+		return 0;
+	if (frame->ip.source.octets[0] != 0xfe || (frame->ip.source.octets[1] & 0xc0) != 0x80)
+		return 1;
+	/* A link-local source that is not the sending station's. */
+	identifier[0] = mid[0] ^ 2;
+	identifier[1] = mid[1];
+	identifier[2] = mid[2];
+	identifier[3] = 0xff;
+	identifier[4] = 0xfe;
+	identifier[5] = mid[3];
+	identifier[6] = mid[4];
+	identifier[7] = mid[5];
+	return same_identifier(&frame->ip.source, identifier);
+}
+
+/* The next hop of a packet for another station, if it may go there without another look. */
+inline_always const struct onward *onward_of(const struct headers *gn)
+{
+	__u64 destination = number_of(gn->destination + 2);
+	const struct onward *onward = bpf_map_lookup_elem(&ONWARDS, &destination);
+	__u8 different = 0;
+
+	/* What else a next header may be is for routers with perimeter recovery. */
+	if (!onward || gn->remaining_hop_limit <= 1 || gn->next_header >> 4 > 3 || now() >= onward->until)
+		return 0;
+	if (onward->flags & PLACE) {
+#pragma unroll
+		for (int i = 0; i < 8; i++)
+			different |= gn->destination[LATITUDE + i] ^ onward->place[i];
+		if (different)
+			return 0;
+	}
+	return onward;
+}
+
+/* Takes the GeoNetworking headers off and lets the packet come in by the virtual interface. */
+inline_always int deliver(struct __sk_buff *skb, const struct state *state, struct frame *frame)
+{
+	__be16 type = cpu_to_be16(ETH_P_IPV6);
+
+	/* The kernel changes room only before IP, and believes the frame to be GeoNetworking. That changes where a VLAN
+	 * tag inside of the frame is taken off: so two go in, the inner one of which names IPv6, and out again. */
+	if (bpf_skb_vlan_push(skb, cpu_to_be16(ETH_P_8021Q), 0) || bpf_skb_vlan_push(skb, cpu_to_be16(ETH_P_8021Q), 0) ||
+	    bpf_skb_store_bytes(skb, ETH_HLEN + 2, &type, 2, 0) || bpf_skb_vlan_pop(skb) || bpf_skb_vlan_pop(skb) ||
+	    bpf_skb_adjust_room(skb, -HEADERS, BPF_ADJ_ROOM_MAC, 0))
+		goto failed;
+	__builtin_memcpy(frame->ethernet.destination, state->mac, 6);
+	__builtin_memcpy(frame->ethernet.source, frame->gn.source + 2, 6);
+	if (bpf_skb_store_bytes(skb, 0, &frame->ethernet, 12, 0))
+		goto failed;
+	count(DELIVERED);
+	return bpf_redirect(state->virtual, BPF_F_INGRESS);
+failed:
+	count(FAILED);
+	return TC_ACT_SHOT;
+}
+
+/* Sends the packet on (10.3.8.3). */
+inline_always int forward(struct __sk_buff *skb, const struct state *state, const struct onward *onward,
+			  struct frame *frame)
+{
+	__u8 remaining = frame->gn.remaining_hop_limit - 1;
+
+	__builtin_memcpy(frame->ethernet.destination, onward->next_hop, 6);
+	__builtin_memcpy(frame->ethernet.source, state->mac, 6);
+	if (bpf_skb_store_bytes(skb, 0, &frame->ethernet, 12, 0) ||
+	    bpf_skb_store_bytes(skb, ETH_HLEN + 3, &remaining, 1, BPF_F_RECOMPUTE_CSUM))
+		goto failed;
+	/* C.3 */
+	if (onward->flags & KNOWN && is_newer(onward->known, frame->gn.destination + 8) &&
+	    bpf_skb_store_bytes(skb, ETH_HLEN + 48, onward->known, 12, BPF_F_RECOMPUTE_CSUM))
+		goto failed;
+	use(onward->slot);
+	count(FORWARDED);
+	return bpf_redirect(state->radio, 0);
+failed:
+	count(FAILED);
+	return TC_ACT_SHOT;
+}
+
+/* On a frame that comes in by the radio. */
+SEC("classifier") int in(struct __sk_buff *skb)
+{
+	const struct onward *onward = 0;
+	const struct state *state;
+	struct source *source;
+	struct frame frame;
+	struct headers *gn = &frame.gn;
+	int mine, take, direct;
+	enum noted noted;
+	__u64 mid;
+
+	if (skb->protocol != cpu_to_be16(GN_TYPE) || skb->vlan_present)
+		return PASS;
+	if (bpf_skb_load_bytes(skb, 0, &frame.ethernet, ETH_HLEN + HEADERS))
+		return PASS;
+	/* GUC without a security envelope, of this version, with nothing behind its payload. */
+	if (gn->version != 0x11 || gn->type != 0x20 ||
+	    skb->len != ETH_HLEN + HEADERS + be16_to_cpu(gn->payload_length))
+		return PASS;
+	if (!gn->remaining_hop_limit || gn->remaining_hop_limit > gn->maximum_hop_limit)
+		return PASS;
+	state = current();
+	if (!state)
+		return PASS;
+	/* What the slow path drops before it would note the packet (10.3.3, 10.3.5, 10.2.1.5). */
+	mid = number_of(gn->source + 2);
+	if (!is_one_station(gn->source + 2) || own_source(state, gn->source + 2) ||
+	    !is_one_station(frame.ethernet.source) || own_source(state, frame.ethernet.source) ||
+	    !is_on_globe(gn->source + LATITUDE) || !is_on_globe(gn->destination + LATITUDE))
+		return PASS;
+	take = own_source(state, frame.ethernet.destination);
+	if (!take && number_of(frame.ethernet.destination) != 0xffffffffffffULL)
+		return PASS;
+	source = bpf_map_lookup_elem(&SOURCES, &mid);
+	if (!source)
+		return PASS;
+	mine = own_source(state, gn->destination + 2);
+	if (mine)
+		take = take && is_for_host(skb, &frame, state);
+	else
+		take = take && (onward = onward_of(gn));
+	take = take && now() >= source->since;
+	direct = number_of(frame.ethernet.source) == mid && gn->remaining_hop_limit == gn->maximum_hop_limit;
+	noted = note(source, gn, skb->len - ETH_HLEN, direct, take, state->list);
+	if (noted == TAKEN_BEFORE) {
+		count(DUPLICATES);
+		return TC_ACT_SHOT;
+	}
+	if (noted == LEFT_BEFORE || !take)
+		return PASS;
+	if (mine)
+		return deliver(skb, state, &frame);
+	return onward ? forward(skb, state, onward, &frame) : PASS;
+}
+
+char LICENSE[] SEC("license") = "Dual MIT/GPL";

@@ -1,0 +1,146 @@
+//! The fast path of a running station: when there is one, where it stands, and when it reports.
+//!
+//! It is there as long as there is a radio that sends Ethernet frames and says nothing about acknowledgements: where the
+//! link tells which frames got lost, the router sends these another way (`carnet_geonet`, feedback), and it only hears
+//! of frames that it has sent itself.
+
+use anyhow::bail;
+use carnet_base::Time;
+use carnet_linux::geonet_path::{GeonetPath, Place, Places};
+use carnet_station::geonet::fast_path::SequenceNumbers;
+use carnet_station::io::{Accelerate, Report};
+use tracing::{info, warn};
+
+use super::{Geonet, WireAddress};
+
+/// Whether there shall be a fast path.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Wants {
+    /// By no means.
+    Never,
+    /// If it can be had.
+    Perhaps,
+    /// Or the station does not start.
+    Certainly,
+}
+
+/// See the head of the module.
+#[derive(Debug, Default)]
+pub(super) struct FastPath {
+    path: Option<GeonetPath>,
+    /// The station knows about it.
+    is_told: bool,
+    /// It was given something to do since the last report.
+    due: Option<Time>,
+}
+
+impl FastPath {
+    /// Loads the programs.
+    ///
+    /// # Errors
+    /// When they cannot be had and have to.
+    pub(super) fn open(wants: Wants) -> anyhow::Result<FastPath> {
+        if wants == Wants::Never {
+            return Ok(FastPath::default());
+        }
+        let path = match GeonetPath::open() {
+            Ok(path) => Some(path),
+            Err(why) if wants == Wants::Certainly => {
+                bail!(
+                    "dataplane.path = \"bpf\" cannot be had for GeoNetworking: {why}; expected a kernel that allows it, or \"auto\""
+                )
+            }
+            Err(why) => {
+                info!("no data path \"bpf\" for GeoNetworking: {why}");
+                None
+            }
+        };
+        Ok(FastPath { path, is_told: false, due: None })
+    }
+
+    pub(super) fn poll_timeout(&self) -> Option<Time> {
+        self.due
+    }
+
+    pub(super) fn close(&mut self) {
+        *self = FastPath::default();
+    }
+
+    pub(super) fn counters(&self) -> Vec<(String, u64)> {
+        let counters = self.path.as_ref().map(GeonetPath::counters);
+        let named = counters.into_iter().flatten();
+        named.map(|(name, count)| (format!("geonet.fast_path.{name}"), count)).collect()
+    }
+}
+
+impl Geonet {
+    /// Puts the fast path where the interfaces are now. Returns whether the station has to be told that there is one now,
+    /// or none any more. `is_router` is whether there is a router to tell.
+    pub fn place_fast_path(&mut self, is_router: bool) -> Option<bool> {
+        let Geonet { link, interfaces, address, fast_path, .. } = self;
+        let path = fast_path.path.as_mut()?;
+        let place = |(name, index): (&str, u32)| Place { name: name.to_owned(), index };
+        let radio = link.interface().filter(|_| is_router && !link.has_feedback()).map(place);
+        let places = radio.zip(address.map(WireAddress::mid)).map(|(radio, address)| Places {
+            radio,
+            virtual_interface: interfaces.topological().map(place),
+            address,
+        });
+        let before = path.is_placed();
+        if let Err(error) = path.place(places) {
+            // The next change of an interface is another chance.
+            warn!("GeoNetworking takes the slow path: {error}");
+        }
+        let is = path.is_placed();
+        if is != before {
+            let path = if is { "bpf" } else { "tun" };
+            let why = if link.has_feedback() { ", because the link tells of acknowledgements" } else { "" };
+            info!("the data path of GeoNetworking is {path:?}{why}");
+        }
+        (std::mem::replace(&mut fast_path.is_told, is) != is).then(|| {
+            fast_path.due = None;
+            is
+        })
+    }
+
+    /// Where the router has to draw its sequence numbers beside the fast path.
+    pub fn sequence_numbers(&self) -> Option<Box<dyn SequenceNumbers>> {
+        self.fast_path.path.as_ref().map(GeonetPath::sequence_numbers)
+    }
+
+    /// The router's word for the fast path.
+    pub fn accelerate(&mut self, now: Time, told: &Accelerate) {
+        if let Some(path) = &mut self.fast_path.path {
+            path.apply(now, told);
+            if self.fast_path.due.is_none() && path.is_busy() {
+                self.fast_path.due = Some(now + self.freshness());
+            }
+        }
+    }
+
+    /// What the fast path has done since it was last asked. As long as it is in use it is asked as often as the position
+    /// in its packets has to be a new one.
+    pub fn report(&mut self, now: Time) -> Option<Report> {
+        let freshness = self.freshness();
+        self.tell_listeners();
+        let path = self.fast_path.path.as_mut()?;
+        let report = path.report();
+        self.fast_path.due = path.is_busy().then(|| now + freshness);
+        Some(report)
+    }
+
+    /// Packets that others want to hear of have to take the slow path.
+    pub fn tell_listeners(&mut self) {
+        let is_heard = self.received.receiver_count() > 0;
+        if let Some(path) = &mut self.fast_path.path {
+            path.set_delivers(!is_heard);
+        }
+    }
+
+    /// The host has these addresses on the topological interface.
+    pub fn tell_addresses(&mut self, addresses: &[(std::net::Ipv6Addr, u8)]) {
+        if let Some(path) = &mut self.fast_path.path {
+            path.set_addresses(addresses.iter().map(|(address, _)| *address));
+        }
+    }
+}

@@ -1,0 +1,136 @@
+//! What a router and a fast path tell each other.
+//!
+//! A fast path (programs in the kernel) sends, delivers and forwards GeoUnicast packets of which the router has seen
+//! the like just before, so that most packets of a flow never come to the router. It decides nothing: what it may do is
+//! in [`Accelerate`], each of which replaces what was told before, and every packet for which nothing was told takes
+//! the slow path. What it did it tells in a [`Report`], some ten times a second, from which the router learns what it
+//! would have learnt from the packets: position vectors, sequence numbers, packet data rates, who is still in use.
+//!
+//! Sequence numbers (8.3) are drawn by both. [`SequenceNumbers`] is where from; a fast path comes with one that it
+//! shares.
+
+use std::time::Duration;
+
+use carnet_base::Time;
+use carnet_wire::geonet::{LongPositionVector, ShortPositionVector};
+
+use crate::MacAddress;
+
+/// Octets of the headers of a GUC (9.2 to 9.8.2).
+pub const HEADERS: usize = 60;
+
+/// How long something unused stays with the fast path.
+pub const IDLE: Duration = Duration::from_secs(5);
+
+/// Where the sequence numbers of own packets come from (8.3).
+pub trait SequenceNumbers: std::fmt::Debug + Send {
+    /// The next one.
+    fn next(&mut self) -> u16;
+    /// The one after this is 0: the station has begun anew, or has another address.
+    fn restart(&mut self);
+    /// In a recording, the fast path of that time had drawn those before `next`.
+    fn replay(&mut self, next: u16);
+}
+
+/// Sequence numbers that nobody else draws; the first is 0 (PON_SQN_BV_01).
+#[derive(Debug, Clone, Copy, Default)]
+pub struct OwnSequenceNumbers(u16);
+
+impl SequenceNumbers for OwnSequenceNumbers {
+    fn next(&mut self) -> u16 {
+        let sequence = self.0;
+        self.0 = sequence.wrapping_add(1);
+        sequence
+    }
+
+    fn restart(&mut self) {
+        self.0 = 0;
+    }
+
+    fn replay(&mut self, next: u16) {
+        self.0 = next;
+    }
+}
+
+/// What a fast path may do from now on.
+#[derive(Debug, Clone, PartialEq)]
+pub enum Accelerate {
+    /// Own packets bear this position vector. Without one the last of which is a few hundred milliseconds old at
+    /// most, it does nothing: the router is not there to correct it.
+    Position(LongPositionVector),
+    /// Own IPv6 packets to a station go this way.
+    Way(Box<Way>),
+    /// They no longer do.
+    NoWay(MacAddress),
+    /// Packets of others to a station go this way.
+    Onward(Box<Onward>),
+    /// They no longer do.
+    NoOnward(MacAddress),
+    /// Packets of this station may be taken, save these duplicates: the last of its sequence numbers.
+    Source(MacAddress, Vec<u16>),
+    /// No longer.
+    NoSource(MacAddress),
+}
+
+/// How own IPv6 packets get to a station.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Way {
+    /// MID of the destination.
+    pub destination: MacAddress,
+    /// Link-layer address of the next hop.
+    pub next_hop: MacAddress,
+    /// The headers as the router would write them; SN, PL and the source's position vector are to be filled in.
+    pub headers: [u8; HEADERS],
+    /// Until when the location table will know both stations without further news.
+    pub until: Time,
+}
+
+/// How packets of others get to a station.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Onward {
+    /// MID of the destination.
+    pub destination: MacAddress,
+    /// Link-layer address of the next hop.
+    pub next_hop: MacAddress,
+    /// Where packets have to say that the destination is, latitude and longitude in 0.1 microdegree: greedy forwarding
+    /// went by that. `None`: it does not matter, for the destination is a neighbour.
+    pub place: Option<(i32, i32)>,
+    /// Where the destination is, if packets that know it less well shall be corrected (C.3).
+    pub known: Option<ShortPositionVector>,
+    /// As in [`Way`].
+    pub until: Time,
+}
+
+/// What a fast path has received of one station since it last said so.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Sample {
+    /// Its newest position vector.
+    pub vector: LongPositionVector,
+    /// Whether a packet came from it directly.
+    pub direct: bool,
+    /// Octets of GeoNetworking packets.
+    pub octets: usize,
+    /// The last sequence numbers, oldest first.
+    pub sequences: Vec<u16>,
+}
+
+/// What a fast path has done since it last said so.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct Report {
+    /// The sequence number of the next own packet.
+    pub next_sequence: u16,
+    /// Own packets sent.
+    pub sent: u64,
+    /// Packets delivered.
+    pub delivered: u64,
+    /// Packets forwarded.
+    pub forwarded: u64,
+    /// Duplicates dropped.
+    pub duplicates: u64,
+    /// Whom it has heard.
+    pub samples: Vec<Sample>,
+    /// Destinations to which own packets went.
+    pub ways: Vec<MacAddress>,
+    /// Destinations to which packets of others went.
+    pub onwards: Vec<MacAddress>,
+}

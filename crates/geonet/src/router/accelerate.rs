@@ -1,0 +1,307 @@
+//! What the router lets a fast path do (see [`crate::acceleration`]).
+//!
+//! Whatever the slow path has sent, delivered or forwarded by greedy forwarding is told to the fast path, and what has
+//! been told is looked at again after every input that moved this station or a neighbour, and with every report. So a
+//! decision of the fast path is never older than the last input: a neighbour that is lost, or a better one that
+//! came, changes it at once. What is unused for [`IDLE`] is taken back.
+//!
+//! **Only greedy forwarding** (E.2) can be told: contention needs every packet. A forwarder with a packet data rate to
+//! keep to (B.2, `itsGnMaxPacketDataRate`) looks at every packet as well, and at 100 kB/s has the time for it; where
+//! there is no limit the rates are still measured. After link-layer feedback, ways would have to be left by single
+//! packets; a link that gives any is not accelerated (the caller's affair).
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use carnet_base::Time;
+use carnet_wire::geonet::{CommonNextHeader, ExtendedHeader, LongPositionVector, Packet};
+
+use super::Router;
+use crate::acceleration::{Accelerate, HEADERS, IDLE, Onward, Report, Sample, SequenceNumbers, Way};
+use crate::forwarding::Target;
+use crate::geodesy::Position;
+use crate::io::{Output, Request, Transport};
+use crate::location_table::{mac_key, mid_key};
+use crate::mib::NonAreaForwarding;
+use crate::{GeonetDrop, MacAddress};
+
+/// How long what was predicted holds: a report comes sooner.
+const MOMENT: Duration = Duration::from_millis(250);
+/// Ways, ways of others' packets, and sources that a fast path knows at a time, of each kind.
+const MOST: usize = 1024;
+
+/// What was told of something, and when it was used last.
+#[derive(Debug)]
+struct Told<T> {
+    value: Option<T>,
+    used: Time,
+}
+
+/// What the fast path knows.
+#[derive(Debug)]
+pub(super) struct Acceleration {
+    hop_limit: Option<u8>,
+    position: Option<LongPositionVector>,
+    ways: BTreeMap<u64, Told<Way>>,
+    /// With where packets say that the destination is.
+    onwards: BTreeMap<u64, (Told<Onward>, Position)>,
+    sources: BTreeMap<u64, Time>,
+    /// Neighbours and own place at the last look.
+    seen: Option<(u64, Position)>,
+    /// Something is wanted that was not told.
+    wanted: bool,
+}
+
+impl Acceleration {
+    fn is_idle(&self) -> bool {
+        self.ways.is_empty() && self.onwards.is_empty() && self.sources.is_empty()
+    }
+}
+
+fn mac_of(mid: u64) -> MacAddress {
+    let [_, _, mac @ ..] = mid.to_be_bytes();
+    mac
+}
+
+impl Router {
+    /// This is where the sequence numbers come from, from now on.
+    pub fn share_sequence_numbers(&mut self, numbers: Box<dyn SequenceNumbers>) {
+        self.sequence_numbers = numbers;
+    }
+
+    /// There is a fast path from now on, which was told nothing yet. `hop_limit` is that of IPv6 packets, the default
+    /// if `None`.
+    pub fn accelerate(&mut self, hop_limit: Option<u8>) {
+        if self.mib.non_area_forwarding != NonAreaForwarding::Greedy {
+            return;
+        }
+        self.acceleration = Some(Box::new(Acceleration {
+            hop_limit,
+            position: None,
+            ways: BTreeMap::new(),
+            onwards: BTreeMap::new(),
+            sources: BTreeMap::new(),
+            seen: None,
+            wanted: false,
+        }));
+    }
+
+    /// There is no fast path any more; what it was told is to be forgotten without further word.
+    pub fn decelerate(&mut self) {
+        self.acceleration = None;
+    }
+
+    /// Whether a fast path has something to do: then reports are expected.
+    pub fn is_accelerated(&self) -> bool {
+        self.acceleration.as_ref().is_some_and(|acceleration| !acceleration.is_idle())
+    }
+
+    /// The fast path tells what it did.
+    pub fn handle_report(&mut self, now: Time, report: &Report) {
+        self.assert_drained();
+        self.sequence_numbers.replay(report.next_sequence);
+        self.counters.sent += report.sent;
+        self.counters.delivered += report.delivered;
+        self.counters.forwarded += report.forwarded;
+        self.counters.received += report.delivered + report.forwarded + report.duplicates;
+        self.counters.dropped[GeonetDrop::Duplicate as usize] += report.duplicates;
+        for sample in &report.samples {
+            if let Err(reason) = self.learn_sample(now, sample) {
+                self.count_drop(reason);
+            }
+        }
+        let Some(acceleration) = &mut self.acceleration else { return };
+        for sample in &report.samples {
+            if let Some(used) = acceleration.sources.get_mut(&mid_key(sample.vector.address)) {
+                *used = now;
+            }
+        }
+        for destination in &report.ways {
+            if let Some(way) = acceleration.ways.get_mut(&mac_key(*destination)) {
+                way.used = now;
+            }
+        }
+        for destination in &report.onwards {
+            if let Some((onward, _)) = acceleration.onwards.get_mut(&mac_key(*destination)) {
+                onward.used = now;
+            }
+        }
+        // It is told in any case: that is how the fast path knows that the router is there.
+        (acceleration.wanted, acceleration.position) = (true, None);
+        self.tell_fast_path(now);
+    }
+
+    /// What the packets of a sample would have taught (10.3.8.4), but for duplicate detection, which they have passed.
+    fn learn_sample(&mut self, now: Time, sample: &Sample) -> Result<(), GeonetDrop> {
+        let source = sample.vector;
+        if mid_key(source.address) == mid_key(self.address) {
+            return Err(GeonetDrop::OwnEcho);
+        }
+        let direct = self.mib.piggyback && sample.direct;
+        let learnt = self.table.learn(now, &self.mib, &source, direct)?;
+        let (beta, length) = (self.mib.packet_data_rate_beta, self.mib.duplicate_packet_list_length);
+        let entry = self.table.entry_mut(learnt.slot);
+        entry.rate.count(now, sample.octets, beta);
+        for sequence in &sample.sequences {
+            if !entry.duplicates.contains(*sequence) {
+                entry.duplicates.add(*sequence, length);
+            }
+        }
+        self.learnt(now, learnt, &source);
+        Ok(())
+    }
+
+    /// An own IPv6 packet went to a station.
+    pub(super) fn want_way(&mut self, now: Time, mid: u64) {
+        let Some(acceleration) = &mut self.acceleration else { return };
+        if let Some(way) = acceleration.ways.get_mut(&mid) {
+            way.used = now;
+            acceleration.wanted |= way.value.is_none();
+        } else if acceleration.ways.len() < MOST {
+            acceleration.ways.insert(mid, Told { value: None, used: now });
+            acceleration.wanted = true;
+        }
+    }
+
+    /// A GUC came from a station, for this one or for another.
+    pub(super) fn want_source(&mut self, now: Time, mid: u64, onward: Option<(u64, Position)>) {
+        let Some(acceleration) = &mut self.acceleration else { return };
+        if !acceleration.sources.contains_key(&mid) && acceleration.sources.len() >= MOST {
+            return;
+        }
+        let Some(slot) = self.table.find(now, mid) else { return };
+        if acceleration.sources.insert(mid, now).is_none() {
+            let sequences = self.table.entry(slot).duplicates.iter().collect();
+            self.outputs.push_back(Output::Accelerate(Accelerate::Source(mac_of(mid), sequences)));
+            acceleration.wanted = true;
+        }
+        if let Some((destination, place)) = onward
+            && self.mib.max_packet_data_rate.is_none()
+        {
+            if let Some((told, known)) = acceleration.onwards.get_mut(&destination) {
+                acceleration.wanted |= told.value.is_none() || *known != place;
+                (told.used, *known) = (now, place);
+            } else if acceleration.onwards.len() < MOST {
+                acceleration.onwards.insert(destination, (Told { value: None, used: now }, place));
+                acceleration.wanted = true;
+            }
+        }
+    }
+
+    /// Another address, or the initial state: nothing holds any more.
+    pub(super) fn withdraw_fast_path(&mut self) {
+        let Some(acceleration) = &mut self.acceleration else { return };
+        let ways =
+            std::mem::take(&mut acceleration.ways).into_keys().map(|mid| Accelerate::NoWay(mac_of(mid)));
+        let onwards = std::mem::take(&mut acceleration.onwards)
+            .into_keys()
+            .map(|mid| Accelerate::NoOnward(mac_of(mid)));
+        let sources = std::mem::take(&mut acceleration.sources)
+            .into_keys()
+            .map(|mid| Accelerate::NoSource(mac_of(mid)));
+        acceleration.position = None;
+        self.outputs.extend(ways.chain(onwards).chain(sources).map(Output::Accelerate));
+    }
+
+    /// Tells the fast path what is different from what it was told. To be called after every input.
+    pub(super) fn tell_fast_path(&mut self, now: Time) {
+        let seen = (self.table.generation(), self.place());
+        let Some(acceleration) = &mut self.acceleration else { return };
+        if acceleration.is_idle()
+            || (!acceleration.wanted
+                && acceleration.seen == Some(seen)
+                && acceleration.position == self.position)
+        {
+            return;
+        }
+        let Some(mut acceleration) = self.acceleration.take() else { return };
+        (acceleration.wanted, acceleration.seen) = (false, Some(seen));
+        acceleration.sources.retain(|mid, used| {
+            let stays = now.saturating_since(*used) < IDLE && self.table.find(now, *mid).is_some();
+            if !stays {
+                self.outputs.push_back(Output::Accelerate(Accelerate::NoSource(mac_of(*mid))));
+            }
+            stays
+        });
+        acceleration.ways.retain(|mid, told| {
+            let idle = now.saturating_since(told.used) >= IDLE;
+            let way = if idle { None } else { self.way(now, *mid, acceleration.hop_limit) };
+            if let Some(change) = change(&mut told.value, way) {
+                let change =
+                    change.map_or(Accelerate::NoWay(mac_of(*mid)), |way| Accelerate::Way(Box::new(way)));
+                self.outputs.push_back(Output::Accelerate(change));
+            }
+            !idle
+        });
+        acceleration.onwards.retain(|mid, (told, place)| {
+            let idle = now.saturating_since(told.used) >= IDLE;
+            let onward = if idle { None } else { self.onward(now, *mid, *place) };
+            if let Some(change) = change(&mut told.value, onward) {
+                let change = change.map_or(Accelerate::NoOnward(mac_of(*mid)), |onward| {
+                    Accelerate::Onward(Box::new(onward))
+                });
+                self.outputs.push_back(Output::Accelerate(change));
+            }
+            !idle
+        });
+        if acceleration.is_idle() {
+            acceleration.position = None;
+        }
+        // The vector last: a packet that goes by it finds everything else as it shall be.
+        if !acceleration.is_idle()
+            && acceleration.position != self.position
+            && let Ok(position) = self.own_position()
+        {
+            acceleration.position = Some(position);
+            self.outputs.push_back(Output::Accelerate(Accelerate::Position(position)));
+        }
+        self.acceleration = Some(acceleration);
+    }
+
+    /// What [`Router::handle_request`] would do with an IPv6 packet to this station, if that is just sending it.
+    fn way(&mut self, now: Time, mid: u64, hop_limit: Option<u8>) -> Option<Way> {
+        let source = self.position?;
+        let slot = self.table.find(now, mid)?;
+        let destination = self.table.entry(slot).position_vector().short();
+        let transport = Transport::GeoUnicast(destination.address);
+        let request = Request::new(transport, CommonNextHeader::Ipv6, &[]);
+        let own = self.check(&Request { maximum_hop_limit: hop_limit, ..request }).ok()?;
+        let place = Position::new(destination.latitude, destination.longitude);
+        let next = self.greedy(now, &Target::station(mid, place))?;
+        let extended = ExtendedHeader::GeoUnicast { sequence: 0, source, destination };
+        let mut packet = Packet::new(extended, own.next_header, own.lifetime, own.hop_limit, &[]);
+        packet.common.traffic_class = own.traffic_class;
+        packet.common.mobile = self.mib.is_mobile;
+        let mut headers = [0; HEADERS];
+        packet.emit_into(&mut headers).ok()?;
+        // What is filled in for each packet is no part of the way.
+        headers[16..40].fill(0);
+        let until = self.table.entry(slot).expires().min(self.until(now, next));
+        Some(Way { destination: mac_of(mid), next_hop: next, headers, until })
+    }
+
+    /// What [`Router::handle_frame`] would do with a GUC to this station that says it is at `place`.
+    fn onward(&mut self, now: Time, mid: u64, place: Position) -> Option<Onward> {
+        self.position?;
+        let neighbour = self.table.find(now, mid).filter(|slot| self.table.entry(*slot).is_neighbour());
+        let next = self.greedy(now, &Target::station(mid, place))?;
+        let known =
+            neighbour.map(|slot| -> ShortPositionVector { self.table.entry(slot).position_vector().short() });
+        Some(Onward {
+            destination: mac_of(mid),
+            next_hop: self.neighbour_mac(next),
+            place: neighbour.is_none().then_some((place.latitude, place.longitude)),
+            known,
+            until: self.table.entry(next).neighbour_until(),
+        })
+    }
+}
+
+/// Puts `new` into `told` and returns it, if it is different.
+fn change<T: Clone + PartialEq>(told: &mut Option<T>, new: Option<T>) -> Option<Option<T>> {
+    if *told == new {
+        return None;
+    }
+    told.clone_from(&new);
+    Some(new)
+}

@@ -1,0 +1,273 @@
+//! What a fast path is told, and what it tells.
+
+use carnet_base::Time;
+use carnet_geonet::acceleration::{Accelerate, IDLE, Onward, Report, Sample, SequenceNumbers, Way};
+use carnet_geonet::mib::NonAreaForwarding;
+use carnet_geonet::{GeonetDrop, Mib, Request, Transport};
+use carnet_wire::geonet::{CommonNextHeader, ExtendedHeader};
+
+use crate::craft::*;
+
+fn unlimited() -> Mib {
+    Mib { max_packet_data_rate: None, ..Mib::default() }
+}
+
+/// A router with a fast path.
+fn accelerated(mib: Mib) -> Iut {
+    let mut iut = Iut::quiet(mib);
+    iut.router.accelerate(None);
+    iut
+}
+
+fn send(iut: &mut Iut, to: &Station) {
+    let request = Request::new(Transport::GeoUnicast(to.pv.address), CommonNextHeader::Ipv6, b"packet");
+    iut.request(request).expect("accepted");
+}
+
+/// The fast path says that it is in use.
+fn report(iut: &mut Iut, report: Report) {
+    iut.router.handle_report(iut.now, &report);
+    iut.drain();
+}
+
+fn ways(iut: &mut Iut) -> Vec<Way> {
+    let told = std::mem::take(&mut iut.told).into_iter();
+    told.filter_map(|told| if let Accelerate::Way(way) = told { Some(*way) } else { None }).collect()
+}
+
+fn onwards(iut: &mut Iut) -> Vec<Onward> {
+    let told = std::mem::take(&mut iut.told).into_iter();
+    told.filter_map(|told| if let Accelerate::Onward(onward) = told { Some(*onward) } else { None }).collect()
+}
+
+#[test]
+fn without_a_fast_path_nothing_is_told() {
+    let mut iut = Iut::quiet(unlimited());
+    let b = Station::b();
+    iut.knows(&[b]);
+    send(&mut iut, &b);
+    iut.get(&b, &b.guc(&iut.pv(), b"x")).expect("delivered");
+    assert!(iut.told.is_empty(), "{:?}", iut.told);
+}
+
+/// The way of the next packet is that of the last one, headers and all.
+#[test]
+fn the_first_packet_of_a_flow_tells_the_way_of_the_others() {
+    let mut iut = accelerated(Mib::default());
+    let (a, b) = (Station::a(), Station::b());
+    iut.knows(&[b, Station::d()]);
+    iut.hear(&b, &a.tsb(b"x")).expect("forwarded");
+    iut.sent.clear();
+    send(&mut iut, &a);
+    let sent = iut.one_sent();
+    let expected_position = Accelerate::Position(iut.pv());
+    assert_eq!(iut.told.last(), Some(&expected_position), "the position comes last");
+    let [way] = &ways(&mut iut)[..] else { panic!("one way") };
+    assert_eq!((way.destination, way.next_hop), (a.mac, b.mac));
+    // Filled in by hand, it is the packet that the router sent.
+    let mut headers = way.headers;
+    headers[8..10].copy_from_slice(&6u16.to_be_bytes());
+    headers[12..14].copy_from_slice(&0u16.to_be_bytes());
+    headers[16..40].copy_from_slice(&iut.pv().to_octets());
+    assert_eq!(sent.frame, [&headers[..], b"packet"].concat());
+    // What was told is not told again, and nothing about other payloads.
+    send(&mut iut, &a);
+    iut.ask(Transport::GeoUnicast(b.pv.address), b"BTP").expect("accepted");
+    assert!(iut.told.is_empty(), "{:?}", iut.told);
+}
+
+#[test]
+fn a_way_ends_with_its_next_hop_and_with_its_destination() {
+    let mut iut = accelerated(Mib::default());
+    let (a, b, d) = (Station::a(), Station::b(), Station::d());
+    iut.knows(&[b, d]);
+    iut.hear(&b, &a.tsb(b"x")).expect("forwarded");
+    send(&mut iut, &a);
+    iut.told.clear();
+    // The next best.
+    iut.router.handle_link_failure(iut.now, b.mac);
+    iut.drain();
+    assert_eq!(ways(&mut iut).iter().map(|way| way.next_hop).collect::<Vec<_>>(), [d.mac]);
+    // Nobody: the slow path may broadcast, wait, or walk.
+    iut.router.handle_link_failure(iut.now, d.mac);
+    iut.drain();
+    assert_eq!(iut.told, [Accelerate::NoWay(a.mac)]);
+    iut.told.clear();
+    // A better one than none.
+    let b = b.later(1).next();
+    iut.knows(&[b]);
+    assert_eq!(ways(&mut iut).iter().map(|way| way.next_hop).collect::<Vec<_>>(), [b.mac]);
+    // The station itself moves beyond its neighbour.
+    iut.locate(Station::a().position(), 1_000_500);
+    assert!(iut.told.contains(&Accelerate::NoWay(a.mac)), "{:?}", iut.told);
+    iut.locate(HOME, 1_000_600);
+    iut.told.clear();
+    // Everybody is forgotten.
+    iut.wait(Mib::default().lifetime_location_entry);
+    assert_eq!(iut.told, [Accelerate::NoWay(a.mac)]);
+}
+
+#[test]
+fn what_is_unused_is_taken_back() {
+    let mut iut = accelerated(Mib::default());
+    let b = Station::b();
+    iut.knows(&[b]);
+    send(&mut iut, &b);
+    iut.get(&b, &b.guc(&iut.pv(), b"x")).expect("delivered");
+    iut.told.clear();
+    iut.wait(IDLE / 2);
+    report(&mut iut, Report { ways: vec![b.mac], ..Report::default() });
+    assert_eq!(iut.told, [Accelerate::Position(iut.pv())], "nothing but that the router is there");
+    iut.wait(IDLE / 2);
+    report(&mut iut, Report::default());
+    assert!(iut.told.contains(&Accelerate::NoSource(b.mac)) && iut.router.is_accelerated(), "{:?}", iut.told);
+    iut.told.clear();
+    iut.wait(IDLE / 2);
+    report(&mut iut, Report::default());
+    assert_eq!(iut.told, [Accelerate::NoWay(b.mac)]);
+    assert!(!iut.router.is_accelerated());
+    // And given anew, position and all.
+    iut.told.clear();
+    iut.knows(&[b.later(1)]);
+    send(&mut iut, &b);
+    let position = Accelerate::Position(iut.pv());
+    assert!(iut.told.contains(&position));
+    assert_eq!(ways(&mut iut).len(), 1);
+}
+
+/// A forwarder goes by where the packet says that the destination is, unless that is its neighbour.
+#[test]
+fn packets_of_others_go_by_where_they_say_the_destination_is() {
+    let mut iut = accelerated(unlimited());
+    let (a, b, c) = (Station::a(), Station::b(), Station::c());
+    iut.knows(&[b, c]);
+    iut.get(&c, &c.guc(&a.pv, b"x")).expect("forwarded");
+    let [source, ..] = &iut.told[..] else { panic!("nothing told") };
+    assert_eq!(*source, Accelerate::Source(c.mac, vec![c.sequence]));
+    let told = onwards(&mut iut);
+    let [onward] = &told[..] else { panic!("{told:?}") };
+    assert_eq!((onward.destination, onward.next_hop), (a.mac, b.mac));
+    assert_eq!((onward.place, onward.known), (Some((a.pv.latitude, a.pv.longitude)), None));
+    // To a neighbour: C.3.
+    let old = b.earlier(500);
+    let c = c.next();
+    iut.get(&c, &c.guc(&old.pv, b"x")).expect("forwarded");
+    let told = onwards(&mut iut);
+    let [onward] = &told[..] else { panic!("{told:?}") };
+    assert_eq!((onward.next_hop, onward.place, onward.known), (b.mac, None, Some(b.pv.short())));
+    // The destination has moved, as far as packets say.
+    let c = c.next();
+    let moved = a.moved(c.position());
+    iut.get(&c, &c.guc(&moved.pv, b"x")).expect("forwarded");
+    let told = onwards(&mut iut);
+    assert_eq!(told[0].place, Some((moved.pv.latitude, moved.pv.longitude)));
+    assert_eq!(told[0].next_hop, c.mac);
+}
+
+/// B.2: where rates are limited, a forwarder looks at every packet. Contention needs all of them as well.
+#[test]
+fn what_needs_every_packet_is_not_told() {
+    let mut iut = accelerated(Mib::default());
+    let (a, b, c) = (Station::a(), Station::b(), Station::c());
+    iut.knows(&[b]);
+    iut.get(&c, &c.guc(&a.pv, b"x")).expect("forwarded");
+    assert!(onwards(&mut iut).is_empty());
+    let mib = Mib { non_area_forwarding: NonAreaForwarding::ContentionBased, ..unlimited() };
+    let mut iut = accelerated(mib);
+    iut.knows(&[b]);
+    send(&mut iut, &b);
+    iut.get(&b, &b.guc(&iut.pv(), b"x")).expect("delivered");
+    assert!(iut.told.is_empty(), "{:?}", iut.told);
+}
+
+/// The location table learns from samples what it would have learnt from packets: C.2, A.2, B.2.
+#[test]
+fn the_location_table_is_kept_informed() {
+    let mut iut = accelerated(Mib::default());
+    let b = Station::b();
+    iut.knows(&[b]);
+    iut.get(&b, &b.guc(&iut.pv(), b"x")).expect("delivered");
+    let later = b.later(300).moved(Station::d().position());
+    let sample = Sample { vector: later.pv, direct: true, octets: 50_000, sequences: vec![101, 102] };
+    iut.wait_ms(300);
+    report(&mut iut, Report { delivered: 7, samples: vec![sample.clone()], ..Report::default() });
+    let (_, entry) = iut.router.location_table().iter().next().expect("B");
+    assert_eq!(*entry.position_vector(), later.pv);
+    assert_eq!(iut.router.counters().delivered, 8);
+    // Its duplicates are known, and those from before still are.
+    for sequence in [100, 101, 102] {
+        let frame = Station { sequence, ..later }.guc(&iut.pv(), b"x");
+        assert_eq!(iut.get(&b, &frame), Err(GeonetDrop::Duplicate), "{sequence}");
+    }
+    // The rate counts: over a second as much as is let through, then more.
+    let limit = Mib::default().max_packet_data_rate.expect("a limit") as usize;
+    for round in 0..60u64 {
+        iut.wait_ms(1000);
+        let vector = later.later(1000 * (round + 1)).pv;
+        report(
+            &mut iut,
+            Report {
+                samples: vec![Sample { vector, octets: 2 * limit, ..sample.clone() }],
+                ..Report::default()
+            },
+        );
+    }
+    let frame = Station { sequence: 200, ..later.later(100_000) }.guc(&Station::a().pv, b"x");
+    assert_eq!(iut.get(&b, &frame), Err(GeonetDrop::PacketDataRate));
+    // An old vector changes nothing, nor does one that bears the own address.
+    let own = Sample { vector: iut.pv(), ..sample.clone() };
+    report(&mut iut, Report { samples: vec![sample, own], ..Report::default() });
+    assert_eq!(iut.dropped(GeonetDrop::OwnEcho), 1);
+    let (_, entry) = iut.router.location_table().iter().next().expect("B");
+    assert_eq!(entry.position_vector().timestamp, later.later(100_000).pv.timestamp);
+}
+
+/// A pair of counters that both draw from.
+#[derive(Debug)]
+struct Shared(std::sync::Arc<std::sync::atomic::AtomicU16>);
+
+impl SequenceNumbers for Shared {
+    fn next(&mut self) -> u16 {
+        self.0.fetch_add(1, std::sync::atomic::Ordering::Relaxed)
+    }
+    fn restart(&mut self) {
+        self.0.store(0, std::sync::atomic::Ordering::Relaxed);
+    }
+    fn replay(&mut self, _: u16) {}
+}
+
+#[test]
+fn sequence_numbers_come_from_one_place_and_begin_anew_with_another_address() {
+    let mut iut = accelerated(Mib::default());
+    let numbers = std::sync::Arc::new(std::sync::atomic::AtomicU16::new(0));
+    iut.router.share_sequence_numbers(Box::new(Shared(numbers.clone())));
+    let b = Station::b();
+    iut.knows(&[b]);
+    let sequence = |iut: &mut Iut| {
+        send(iut, &b);
+        let frame = iut.one_sent().frame;
+        let ExtendedHeader::GeoUnicast { sequence, .. } = parse(&frame).extended else { panic!() };
+        sequence
+    };
+    assert_eq!(sequence(&mut iut), 0);
+    // The fast path sends a hundred.
+    numbers.fetch_add(100, std::sync::atomic::Ordering::Relaxed);
+    assert_eq!(sequence(&mut iut), 101);
+    iut.told.clear();
+    iut.router.handle_address(address([2, 0, 0, 0, 0, 0x77]));
+    iut.drain();
+    assert_eq!(iut.told, [Accelerate::NoWay(b.mac)]);
+    iut.knows(&[b.later(1)]);
+    assert_eq!(sequence(&mut iut), 0);
+    iut.router.reset(iut.now, address(IUT_MAC));
+    iut.drain();
+    assert!(iut.told.contains(&Accelerate::NoWay(b.mac)));
+    iut.knows(&[b.later(2)]);
+    assert_eq!(sequence(&mut iut), 0);
+    // In a recording the reports say how many the fast path drew.
+    let mut iut = accelerated(Mib::default());
+    iut.knows(&[b]);
+    report(&mut iut, Report { next_sequence: 500, ..Report::default() });
+    assert_eq!(sequence(&mut iut), 500);
+    assert!(iut.now > Time::ZERO);
+}

@@ -1,0 +1,238 @@
+//! The values of the maps of `bpf/geonet.bpf.c`, and the memory that is shared with it.
+
+use std::os::fd::{AsFd, AsRawFd};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use aya::Pod;
+use aya::maps::Map;
+use carnet_station::geonet::fast_path::{Onward, SequenceNumbers};
+
+/// Places in shared memory: the sequence number, and a count for each way of own packets and of others'.
+const PLACES: usize = 1 + 2 * super::MOST;
+
+/// The number of a link-layer address, as the programs have it.
+pub(super) fn key_of(mac: [u8; 6]) -> u64 {
+    let [a, b, c, d, e, f] = mac;
+    u64::from_be_bytes([0, 0, a, b, c, d, e, f])
+}
+
+/// Modified EUI-64 (RFC 4291 appendix A).
+pub(super) fn identifier(mac: [u8; 6]) -> [u8; 8] {
+    let [a, b, c, d, e, f] = mac;
+    [a ^ 2, b, c, 0xff, 0xfe, d, e, f]
+}
+
+/// `struct state`.
+#[repr(C)]
+#[derive(Debug, Clone, Copy)]
+pub(super) struct StateValue {
+    pub(super) until: u64,
+    pub(super) radio: u32,
+    pub(super) virtual_interface: u32,
+    pub(super) helper: u32,
+    pub(super) flags: u32,
+    pub(super) mtu: u32,
+    pub(super) list: u32,
+    pub(super) mac: [u8; 6],
+    pub(super) zero: [u8; 2],
+    pub(super) identifier: [u8; 8],
+    pub(super) vector: [u8; 24],
+}
+
+impl StateValue {
+    pub(super) const DELIVERS: u32 = 1;
+    pub(super) const SENDS: u32 = 2;
+}
+
+/// `struct way`.
+#[repr(C)]
+#[derive(Debug, Clone, Copy)]
+pub(super) struct WayValue {
+    pub(super) until: u64,
+    pub(super) slot: u32,
+    pub(super) next_hop: [u8; 6],
+    pub(super) zero: [u8; 2],
+    pub(super) headers: [u8; 60],
+}
+
+/// `struct onward`.
+#[repr(C)]
+#[derive(Debug, Clone, Copy)]
+pub(super) struct OnwardValue {
+    until: u64,
+    slot: u32,
+    next_hop: [u8; 6],
+    flags: u8,
+    zero: u8,
+    place: [u8; 8],
+    known: [u8; 12],
+}
+
+impl OnwardValue {
+    const PLACE: u8 = 1;
+    const KNOWN: u8 = 2;
+
+    pub(super) fn new(onward: &Onward, slot: u32, until: u64) -> OnwardValue {
+        let (mut flags, mut place, mut known) = (0, [0; 8], [0; 12]);
+        if let Some((latitude, longitude)) = onward.place {
+            flags |= Self::PLACE;
+            let (first, second) = place.split_at_mut(4);
+            first.copy_from_slice(&latitude.to_be_bytes());
+            second.copy_from_slice(&longitude.to_be_bytes());
+        }
+        // TST, latitude and longitude stand behind the address of the SPV.
+        if let Some(octets) = onward.known.get(8..20) {
+            flags |= Self::KNOWN;
+            known.copy_from_slice(octets);
+        }
+        OnwardValue { until, slot, next_hop: onward.next_hop, flags, zero: 0, place, known }
+    }
+}
+
+/// `struct source`.
+#[repr(C)]
+#[derive(Debug, Clone, Copy)]
+pub(super) struct SourceValue {
+    lock: u32,
+    next: u32,
+    since: u64,
+    pub(super) packets: u32,
+    pub(super) octets: u32,
+    pub(super) direct: u32,
+    taken: u16,
+    used: u16,
+    numbers: [u16; SourceValue::LIST],
+    pub(super) vector: [u8; 24],
+}
+
+// SAFETY: all of these are `repr(C)` of integers and octets, without padding, and any octets are a valid value.
+unsafe impl Pod for StateValue {}
+// SAFETY: as above; the 4 octets at its end are there in C as well, and nobody reads them.
+unsafe impl Pod for WayValue {}
+// SAFETY: as above.
+unsafe impl Pod for OnwardValue {}
+// SAFETY: as above.
+unsafe impl Pod for SourceValue {}
+
+const _: () = assert!(size_of::<StateValue>() == 72 && size_of::<WayValue>() == 80);
+const _: () = assert!(size_of::<OnwardValue>() == 40 && size_of::<SourceValue>() == 88);
+
+impl SourceValue {
+    /// Room for sequence numbers.
+    pub(super) const LIST: usize = 16;
+
+    /// One that has sent these, oldest first, all to the slow path.
+    pub(super) fn new(since: u64, sequences: &[u16]) -> SourceValue {
+        let mut numbers = [0; SourceValue::LIST];
+        let kept = sequences.get(sequences.len().saturating_sub(Self::LIST)..).unwrap_or_default();
+        numbers.iter_mut().zip(kept).for_each(|(to, from)| *to = *from);
+        SourceValue {
+            lock: 0,
+            next: (kept.len() % Self::LIST) as u32,
+            since,
+            packets: 0,
+            octets: 0,
+            direct: 0,
+            taken: 0,
+            used: kept.len() as u16,
+            numbers,
+            vector: [0; 24],
+        }
+    }
+
+    /// The sequence numbers that the programs took, oldest first.
+    pub(super) fn taken_sequences(&self) -> Vec<u16> {
+        let used = usize::from(self.used).min(Self::LIST);
+        let next = (self.next as usize).min(used);
+        let taken = (next..used).chain(0..next).filter(|at| self.taken >> at & 1 != 0);
+        taken.filter_map(|at| self.numbers.get(at).copied()).collect()
+    }
+}
+
+/// The map `SHARED` as memory.
+#[derive(Debug, Clone)]
+pub(super) struct Shared(Arc<Mapping>);
+
+#[derive(Debug)]
+struct Mapping {
+    places: *const AtomicU64,
+    length: usize,
+}
+
+// SAFETY: the memory is there as long as the value is, and is only ever accessed by atomic operations.
+unsafe impl Send for Mapping {}
+// SAFETY: as above.
+unsafe impl Sync for Mapping {}
+
+impl Shared {
+    /// Maps the map's memory.
+    pub(super) fn map(map: &Map) -> Result<Shared, String> {
+        let Map::Array(data) = map else { return Err("SHARED is no array".into()) };
+        // SAFETY: it only reads a number.
+        let page = usize::try_from(unsafe { libc::sysconf(libc::_SC_PAGESIZE) }).unwrap_or(4096).max(4096);
+        let length = (PLACES * size_of::<u64>()).next_multiple_of(page);
+        let descriptor = data.fd().as_fd().as_raw_fd();
+        // SAFETY: the descriptor is open, no address is asked for, and the kernel checks the length.
+        let memory = unsafe {
+            libc::mmap(
+                std::ptr::null_mut(),
+                length,
+                libc::PROT_READ | libc::PROT_WRITE,
+                libc::MAP_SHARED,
+                descriptor,
+                0,
+            )
+        };
+        if memory == libc::MAP_FAILED {
+            return Err(format!("cannot map a BPF map: {}", std::io::Error::last_os_error()));
+        }
+        Ok(Shared(Arc::new(Mapping { places: memory.cast_const().cast(), length })))
+    }
+
+    fn place(&self, at: usize) -> &AtomicU64 {
+        let at = at.min(PLACES - 1);
+        // SAFETY: the mapping is page-aligned, has at least `PLACES` places, and lives as long as `self`.
+        unsafe { &*self.0.places.add(at) }
+    }
+
+    /// The sequence number of the next packet.
+    pub(super) fn sequence(&self) -> u16 {
+        self.place(0).load(Ordering::Relaxed) as u16
+    }
+
+    /// Packets of a slot.
+    pub(super) fn used(&self, slot: u32) -> u64 {
+        self.place(1 + slot as usize).load(Ordering::Relaxed)
+    }
+}
+
+impl Drop for Mapping {
+    fn drop(&mut self) {
+        // SAFETY: it was mapped with this length, and nobody else has it any more.
+        unsafe { libc::munmap(self.places.cast_mut().cast(), self.length) };
+    }
+}
+
+/// The sequence numbers that the programs draw as well.
+#[derive(Debug)]
+pub(super) struct SharedSequence(Shared);
+
+impl SharedSequence {
+    pub(super) fn new(shared: &Shared) -> SharedSequence {
+        SharedSequence(shared.clone())
+    }
+}
+
+impl SequenceNumbers for SharedSequence {
+    fn next(&mut self) -> u16 {
+        self.0.place(0).fetch_add(1, Ordering::Relaxed) as u16
+    }
+
+    fn restart(&mut self) {
+        self.0.place(0).store(0, Ordering::Relaxed);
+    }
+
+    /// The counter is right: it is where the recording had it from.
+    fn replay(&mut self, _next: u16) {}
+}

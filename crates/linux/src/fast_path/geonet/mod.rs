@@ -1,0 +1,441 @@
+//! The fast path of IPv6 over GeoNetworking: `bpf/geonet.bpf.c`.
+//!
+//! It is placed on the radio and on the virtual interface, by number: both may go and come. What it may do the
+//! router tells ([`GeonetPath::apply`]), and what it did it tells the router ([`GeonetPath::report`]). It does nothing
+//! once the router has been silent for [`SILENCE`], so that what holds for the moment only, like the position, is
+//! never older than that.
+//!
+//! A pair of virtual Ethernet devices stands behind the virtual interface, see `pair`. They bear the device group
+//! [`GROUP`], by which a start finds what a crash has left.
+
+mod maps;
+mod pair;
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::net::Ipv6Addr;
+use std::time::Duration;
+
+use aya::maps::{HashMap as BpfHashMap, MapData, PerCpuArray};
+use aya::programs::SchedClassifier;
+use aya::programs::tc::TcAttachType;
+use aya::{Ebpf, EbpfLoader, Pod};
+use carnet_base::Time;
+use carnet_station::geonet::fast_path::{Accelerate, General, Onward, Report, Sample, SequenceNumbers, Way};
+
+use self::maps::{OnwardValue, Shared, SharedSequence, SourceValue, StateValue, WayValue, key_of};
+use self::pair::Pair;
+use super::hook::{Hook, PRIORITY};
+use super::programs::{find, give_back_memory, told};
+use crate::clock;
+use crate::error::Result;
+use crate::netlink::Requests;
+
+/// The device group of the pair.
+pub(crate) const GROUP: u32 = 13_501;
+/// How long the programs go on after the router's last word.
+pub const SILENCE: Duration = Duration::from_millis(250);
+/// How long frames of a station may be on their way to the slow path when the programs first hear of it.
+const SETTLING: Duration = Duration::from_millis(50);
+/// Ways that there may be at a time, and as many ways of others' packets; `MOST`.
+const MOST: usize = 1024;
+/// The longest Ethernet payload.
+const PAIR_MTU: u32 = 9216;
+/// Reads a value as a whole.
+const LOCKED: u64 = 4;
+
+/// `enum count`, but for the last, which are lost.
+const COUNTS: [&str; 5] = ["sent", "delivered", "forwarded", "duplicates", "failed"];
+
+/// An interface that programs are placed on.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Place {
+    /// Its name.
+    pub name: String,
+    /// Its index.
+    pub index: u32,
+}
+
+/// Where the fast path stands.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Places {
+    /// The interface of the radio.
+    pub radio: Place,
+    /// The virtual interface of IPv6; `None` for one that only forwards.
+    pub virtual_interface: Option<Place>,
+    /// The station's link-layer address.
+    pub address: [u8; 6],
+}
+
+/// What the programs have done, by name.
+pub type GeonetPathCounters = [(&'static str, u64); 5];
+
+/// The loaded programs.
+#[derive(Debug)]
+pub struct GeonetPath {
+    ebpf: Ebpf,
+    shared: Shared,
+    requests: Requests,
+    places: Option<Places>,
+    hooks: Vec<(&'static str, Hook)>,
+    pair: Option<Pair>,
+    /// Whether what is delivered may go to the host unheard by others.
+    delivers: bool,
+    ways: Slots,
+    onwards: Slots,
+    /// What was last read of each source: packets, octets, packets that came directly.
+    sources: BTreeMap<[u8; 6], [u32; 3]>,
+    addresses: BTreeSet<Ipv6Addr>,
+    /// What [`COUNTS`] were at the last report.
+    reported: [u64; COUNTS.len()],
+}
+
+/// Which place in shared memory counts the packets of which destination.
+#[derive(Debug, Default)]
+struct Slots {
+    /// Slot, and the count at the last report.
+    by_destination: BTreeMap<[u8; 6], (u32, u64)>,
+    free: Vec<u32>,
+}
+
+impl Slots {
+    fn new(first: usize) -> Slots {
+        Slots { by_destination: BTreeMap::new(), free: (first as u32..(first + MOST) as u32).rev().collect() }
+    }
+
+    fn slot(&mut self, shared: &Shared, destination: [u8; 6]) -> Option<u32> {
+        if let Some((slot, _)) = self.by_destination.get(&destination) {
+            return Some(*slot);
+        }
+        let slot = self.free.pop()?;
+        self.by_destination.insert(destination, (slot, shared.used(slot)));
+        Some(slot)
+    }
+
+    fn remove(&mut self, destination: [u8; 6]) {
+        if let Some((slot, _)) = self.by_destination.remove(&destination) {
+            self.free.push(slot);
+        }
+    }
+
+    /// Where packets went since the last time.
+    fn used(&mut self, shared: &Shared) -> Vec<[u8; 6]> {
+        let mut used = Vec::new();
+        for (destination, (slot, before)) in &mut self.by_destination {
+            let now = shared.used(*slot);
+            if std::mem::replace(before, now) != now {
+                used.push(*destination);
+            }
+        }
+        used
+    }
+}
+
+impl GeonetPath {
+    /// Loads the programs, and removes what a crash has left. Works in the network namespace of the calling thread.
+    ///
+    /// # Errors
+    /// Why the kernel does not want them, in one line.
+    pub fn open() -> std::result::Result<GeonetPath, String> {
+        let mut ebpf = EbpfLoader::new().load(carnet_bpf::GEONET).map_err(|error| told(&error))?;
+        for name in ["in", "out", "wrap"] {
+            let program: &mut SchedClassifier = find(&mut ebpf, name)?;
+            program.load().map_err(|error| told(&error))?;
+        }
+        give_back_memory();
+        let shared = Shared::map(ebpf.map("SHARED").ok_or("there is no map SHARED")?)?;
+        let requests = Requests::open().map_err(|error| error.to_string())?;
+        Ok(GeonetPath {
+            ebpf,
+            shared,
+            requests,
+            places: None,
+            hooks: Vec::new(),
+            pair: None,
+            delivers: true,
+            ways: Slots::new(0),
+            onwards: Slots::new(MOST),
+            sources: BTreeMap::new(),
+            addresses: BTreeSet::new(),
+            reported: [0; COUNTS.len()],
+        })
+    }
+
+    /// Where the router has to draw its sequence numbers while there are these programs. They stay usable without.
+    pub fn sequence_numbers(&self) -> Box<dyn SequenceNumbers> {
+        Box::new(SharedSequence::new(&self.shared))
+    }
+
+    /// Goes where the interfaces are; nowhere with `None`. Returns whether it stands.
+    ///
+    /// # Errors
+    /// When the kernel refuses. It stands nowhere then.
+    pub fn place(&mut self, places: Option<Places>) -> Result<()> {
+        if self.places == places {
+            return Ok(());
+        }
+        let moved = match (&self.places, &places) {
+            (Some(before), Some(now)) => {
+                (&before.radio, &before.virtual_interface) != (&now.radio, &now.virtual_interface)
+            }
+            _ => true,
+        };
+        self.silence();
+        self.places = places;
+        if self.places.is_none() {
+            self.forget();
+        }
+        if !moved {
+            return Ok(());
+        }
+        self.take_off();
+        let Some(places) = self.places.clone() else { return Ok(()) };
+        let result = self.put_on(&places);
+        if result.is_err() {
+            self.take_off();
+            self.places = None;
+        }
+        result
+    }
+
+    /// The programs know nothing any more, as in the beginning.
+    fn forget(&mut self) {
+        for destination in self.ways.by_destination.keys().copied().collect::<Vec<_>>() {
+            self.apply(Time::ZERO, &Accelerate::NoWay(destination));
+        }
+        for destination in self.onwards.by_destination.keys().copied().collect::<Vec<_>>() {
+            self.apply(Time::ZERO, &Accelerate::NoOnward(destination));
+        }
+        for station in self.sources.keys().copied().collect::<Vec<_>>() {
+            self.apply(Time::ZERO, &Accelerate::NoSource(station));
+        }
+    }
+
+    /// Whether the programs are on the interfaces.
+    pub fn is_placed(&self) -> bool {
+        self.places.is_some()
+    }
+
+    fn put_on(&mut self, places: &Places) -> Result<()> {
+        // Only where programs hang in qdiscs do they survive a crash.
+        self.requests.delete_ingress_filters(places.radio.index, PRIORITY)?;
+        if let Some(interface) = &places.virtual_interface {
+            let pair = Pair::create(&mut self.requests, &interface.name, GROUP, PAIR_MTU)?;
+            let far = pair.far.clone();
+            self.pair = Some(pair);
+            self.hook("wrap", &far, TcAttachType::Ingress)?;
+            self.hook("out", interface, TcAttachType::Egress)?;
+        }
+        self.hook("in", &places.radio, TcAttachType::Ingress)
+    }
+
+    fn hook(&mut self, program: &'static str, place: &Place, at: TcAttachType) -> Result<()> {
+        let failed = |why: String| crate::Error::Invalid {
+            what: format!("{program:?} on {}", place.name),
+            expected: "an interface that takes programs".into(),
+            got: why,
+        };
+        let hook = find(&mut self.ebpf, program)
+            .and_then(|program| Hook::attach(program, &place.name, place.index, at))
+            .map_err(failed)?;
+        self.hooks.push((program, hook));
+        Ok(())
+    }
+
+    fn take_off(&mut self) {
+        for (program, hook) in std::mem::take(&mut self.hooks) {
+            if let Ok(program) = find(&mut self.ebpf, program) {
+                hook.detach(program);
+            }
+        }
+        if let Some(pair) = self.pair.take() {
+            pair.remove(&mut self.requests);
+        }
+    }
+
+    /// The addresses of the virtual interface.
+    pub fn set_addresses(&mut self, addresses: impl IntoIterator<Item = Ipv6Addr>) {
+        let addresses: BTreeSet<Ipv6Addr> = addresses.into_iter().collect();
+        let before = std::mem::replace(&mut self.addresses, addresses.clone());
+        let Some(mut map) = self.map_mut::<[u8; 16], u32>("ADDRESSES") else { return };
+        for gone in before.difference(&addresses) {
+            let _ = map.remove(&gone.octets());
+        }
+        let mut full = false;
+        for new in addresses.difference(&before) {
+            full |= map.insert(new.octets(), 1, 0).is_err();
+        }
+        if full {
+            tracing::warn!(
+                "more addresses than the fast path can tell apart: packets for the host take the slow path"
+            );
+            self.delivers = false;
+        }
+    }
+
+    /// Whether packets for the host may go to it unheard by anybody else.
+    pub fn set_delivers(&mut self, delivers: bool) {
+        if std::mem::replace(&mut self.delivers, delivers) != delivers {
+            self.silence();
+        }
+    }
+
+    /// Takes the router's word; `now` is the router's time.
+    pub fn apply(&mut self, now: Time, told: &Accelerate) {
+        let monotonic = |until: Time| (clock::monotonic() + until.saturating_since(now)).as_nanos();
+        let done = match told {
+            Accelerate::General(general) => self.refresh(general),
+            Accelerate::Way(way) => self.set_way(way, monotonic(way.until)),
+            Accelerate::NoWay(destination) => {
+                self.ways.remove(*destination);
+                self.remove::<WayValue>("WAYS", *destination)
+            }
+            Accelerate::Onward(onward) => self.set_onward(onward, monotonic(onward.until)),
+            Accelerate::NoOnward(destination) => {
+                self.onwards.remove(*destination);
+                self.remove::<OnwardValue>("ONWARDS", *destination)
+            }
+            Accelerate::Source { station, sequences } => {
+                let since = (clock::monotonic() + SETTLING).as_nanos();
+                self.sources.insert(*station, [0; 3]);
+                self.insert("SOURCES", *station, SourceValue::new(since, sequences))
+            }
+            Accelerate::NoSource(station) => {
+                self.sources.remove(station);
+                self.remove::<SourceValue>("SOURCES", *station)
+            }
+        };
+        if done.is_none() {
+            // What the programs do not know they leave to the slow path; what they should forget ends with the state.
+            self.silence();
+        }
+    }
+
+    /// The programs do nothing until the router's next word.
+    pub fn silence(&mut self) {
+        if let Some(mut map) = self.map_mut::<u32, StateValue>("STATE") {
+            let _ = map.remove(&0);
+        }
+    }
+
+    fn refresh(&mut self, general: &General) -> Option<()> {
+        let places = self.places.as_ref()?;
+        let mut flags = 0;
+        if places.virtual_interface.is_some() {
+            flags |= StateValue::SENDS;
+            if general.delivers && self.delivers {
+                flags |= StateValue::DELIVERS;
+            }
+        }
+        let value = StateValue {
+            until: (clock::monotonic() + SILENCE).as_nanos(),
+            radio: places.radio.index,
+            virtual_interface: places.virtual_interface.as_ref().map_or(0, |place| place.index),
+            helper: self.pair.as_ref().map_or(0, |pair| pair.near.index),
+            flags,
+            mtu: general.mtu,
+            list: general.duplicate_packet_list_length.clamp(1, 16),
+            mac: places.address,
+            zero: [0; 2],
+            identifier: maps::identifier(places.address),
+            vector: *general.vector.first_chunk()?,
+        };
+        self.map_mut::<u32, StateValue>("STATE")?.insert(0, value, 0).ok()
+    }
+
+    fn set_way(&mut self, way: &Way, until: u64) -> Option<()> {
+        let slot = self.ways.slot(&self.shared, way.destination)?;
+        let headers = *way.headers.first_chunk()?;
+        let value = WayValue { until, slot, next_hop: way.next_hop, zero: [0; 2], headers };
+        self.insert("WAYS", way.destination, value)
+    }
+
+    fn set_onward(&mut self, onward: &Onward, until: u64) -> Option<()> {
+        let slot = self.onwards.slot(&self.shared, onward.destination)?;
+        let value = OnwardValue::new(onward, slot, until);
+        self.insert("ONWARDS", onward.destination, value)
+    }
+
+    fn insert<V: Pod>(&mut self, map: &str, station: [u8; 6], value: V) -> Option<()> {
+        self.map_mut::<u64, V>(map)?.insert(key_of(station), value, 0).ok()
+    }
+
+    fn remove<V: Pod>(&mut self, map: &str, station: [u8; 6]) -> Option<()> {
+        // It may never have had room.
+        let _ = self.map_mut::<u64, V>(map)?.remove(&key_of(station));
+        Some(())
+    }
+
+    fn map_mut<K: Pod, V: Pod>(&mut self, name: &str) -> Option<BpfHashMap<&mut MapData, K, V>> {
+        self.ebpf.map_mut(name).and_then(|map| BpfHashMap::try_from(map).ok())
+    }
+
+    /// What the programs have done since the last report.
+    pub fn report(&mut self) -> Report {
+        let counts = self.counts();
+        let before = std::mem::replace(&mut self.reported, counts);
+        let [sent, delivered, forwarded, duplicates, _] =
+            std::array::from_fn(|at| counts[at].saturating_sub(before[at]));
+        Report {
+            next_sequence: self.shared.sequence(),
+            sent,
+            delivered,
+            forwarded,
+            duplicates,
+            samples: self.samples(),
+            ways: self.ways.used(&self.shared),
+            onwards: self.onwards.used(&self.shared),
+        }
+    }
+
+    fn samples(&mut self) -> Vec<Sample> {
+        let mut sources = std::mem::take(&mut self.sources);
+        let mut samples = Vec::new();
+        if let Some(map) = self.map_mut::<u64, SourceValue>("SOURCES") {
+            for (station, before) in &mut sources {
+                let Ok(value) = map.get(&key_of(*station), LOCKED) else { continue };
+                let [packets, octets, direct] = *before;
+                if value.packets == packets {
+                    continue;
+                }
+                samples.push(Sample {
+                    vector: value.vector.to_vec(),
+                    direct: value.direct != direct,
+                    octets: value.octets.wrapping_sub(octets).into(),
+                    sequences: value.taken_sequences(),
+                });
+                *before = [value.packets, value.octets, value.direct];
+            }
+        }
+        self.sources = sources;
+        samples
+    }
+
+    fn counts(&self) -> [u64; COUNTS.len()] {
+        let map = self.ebpf.map("COUNTS").and_then(|map| PerCpuArray::<_, u64>::try_from(map).ok());
+        std::array::from_fn(|what| {
+            let values = map.as_ref().and_then(|map| map.get(&(what as u32), 0).ok());
+            values.map_or(0, |values| values.iter().sum())
+        })
+    }
+
+    /// What the programs have done so far.
+    pub fn counters(&self) -> GeonetPathCounters {
+        let counts = self.counts();
+        std::array::from_fn(|at| (COUNTS[at], counts[at]))
+    }
+
+    /// Whether the programs have been told of anything.
+    pub fn is_busy(&self) -> bool {
+        let slots = [&self.ways, &self.onwards];
+        !self.sources.is_empty() || slots.iter().any(|slots| !slots.by_destination.is_empty())
+    }
+}
+
+#[cfg(test)]
+mod tests;
+
+impl Drop for GeonetPath {
+    fn drop(&mut self) {
+        self.take_off();
+    }
+}

@@ -1,0 +1,92 @@
+//! A pair of virtual Ethernet devices through which packets become complete.
+//!
+//! The kernel hands super packets (GSO) and packets without a checksum to an interface that says it can finish them.
+//! What leaves over GeoNetworking has to be finished before headers are put around it. So the near device says that it
+//! can do nothing: the kernel cuts and sums up what is sent there, and out of the far device come plain packets.
+
+use std::os::fd::AsRawFd;
+
+use nix::sys::socket::{AddressFamily, SockFlag, SockType, socket};
+
+use super::Place;
+use crate::error::{Error, Result};
+use crate::netlink::{LinkInfo, Requests};
+use crate::settings;
+
+/// Octets of an interface name.
+const NAME_LENGTH: usize = 15;
+/// `ETHTOOL_STXCSUM` of linux/ethtool.h, which no crate has.
+const SET_TRANSMIT_CHECKSUM: u32 = 0x17;
+
+/// The two devices.
+#[derive(Debug)]
+pub(super) struct Pair {
+    pub(super) near: Place,
+    pub(super) far: Place,
+}
+
+impl Pair {
+    /// Makes a pair, named after an interface; one that a crash has left is made anew.
+    pub(super) fn create(requests: &mut Requests, interface: &str, group: u32, mtu: u32) -> Result<Pair> {
+        let named = |end: &str| interface.chars().take(NAME_LENGTH - end.len()).collect::<String>() + end;
+        let names = [named("-o"), named("-i")];
+        let [near, far] = names.each_ref();
+        if let Some(left) = requests.link(near)?.filter(|link| link.group == group) {
+            requests.delete_link(left.index)?;
+        }
+        requests.add_pair([near, far], group, mtu)?;
+        let result = configure(requests, near, far);
+        if result.is_err()
+            && let Ok(Some(link)) = requests.link(near)
+        {
+            let _ = requests.delete_link(link.index);
+        }
+        result
+    }
+
+    /// Removes both.
+    pub(super) fn remove(self, requests: &mut Requests) {
+        if let Err(error) = requests.delete_link(self.near.index) {
+            tracing::warn!("{error}");
+        }
+    }
+}
+
+fn configure(requests: &mut Requests, near: &str, far: &str) -> Result<Pair> {
+    take_checksums(near)?;
+    let mut up = |name: &str| -> Result<Place> {
+        settings::disable_ipv6(name)?;
+        let link: LinkInfo = requests.link(name)?.ok_or_else(|| {
+            Error::kernel(format!("look up {name}"), std::io::Error::from_raw_os_error(libc::ENODEV))
+        })?;
+        requests.set_up(&link, true)?;
+        Ok(Place { name: link.name, index: link.index })
+    };
+    let far = up(far)?;
+    Ok(Pair { near: up(near)?, far })
+}
+
+/// `struct ethtool_value`.
+#[repr(C)]
+struct Value {
+    command: u32,
+    data: u32,
+}
+
+/// The kernel shall finish checksums before it hands packets to this device.
+fn take_checksums(name: &str) -> Result<()> {
+    let failed =
+        |error: std::io::Error| Error::kernel(format!("have the checksums of {name} finished"), error);
+    let socket = socket(AddressFamily::Inet6, SockType::Datagram, SockFlag::SOCK_CLOEXEC, None)
+        .map_err(|error| failed(error.into()))?;
+    let mut value = Value { command: SET_TRANSMIT_CHECKSUM, data: 0 };
+    // SAFETY: `ifreq` is a plain C structure for which all zeros is a valid value.
+    let mut request: libc::ifreq = unsafe { std::mem::zeroed() };
+    for (to, from) in request.ifr_name.iter_mut().zip(name.bytes().take(libc::IFNAMSIZ - 1)) {
+        *to = from as libc::c_char;
+    }
+    request.ifr_ifru.ifru_data = (&raw mut value).cast();
+    // SAFETY: the descriptor is open; both structures live until the call returns.
+    let result = unsafe { libc::ioctl(socket.as_raw_fd(), libc::SIOCETHTOOL as _, &raw mut request) };
+    if result < 0 { Err(failed(std::io::Error::last_os_error())) } else { Ok(()) }
+}

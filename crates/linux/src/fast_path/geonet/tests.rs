@@ -1,0 +1,532 @@
+//! The programs run in the kernel on one frame at a time (`BPF_PROG_TEST_RUN`), with the slow path as the oracle: a
+//! [`Station`] beside them, which tells them what they may do, and does the same with a copy of the frame.
+
+#![allow(clippy::unwrap_used)]
+
+use std::collections::BTreeMap;
+use std::net::Ipv6Addr;
+use std::process::Command;
+use std::time::Duration;
+
+use aya::programs::SchedClassifier;
+use aya::{TestRun, TestRunOptions};
+use carnet_base::{Time, WallTime};
+use carnet_geonet::Mib;
+use carnet_geonet::ipv6_adaptation::{Ipv6Config, addresses};
+use carnet_station::io::{Frame, Input, Output, Position, VirtualFrame};
+use carnet_station::{GeonetSettings, PersistentState, Station, StationConfig};
+use carnet_wire::geonet::{
+    CommonNextHeader, ExtendedHeader, GnAddress, Lifetime, LongPositionVector, Packet, StationType, Timestamp,
+};
+use carnet_wire::ipv6::{Header, protocol};
+use nix::sched::{CloneFlags, unshare};
+
+use super::{GeonetPath, Place, Places, SILENCE};
+use crate::clock;
+use crate::fast_path::programs::find;
+use crate::netlink::Requests;
+
+const WALL: WallTime = WallTime::from_unix_nanos(1_800_000_000_000_000_000);
+/// The station with the programs, one beside it, one behind that, and one on the other side.
+const OWN: [u8; 6] = [2, 0, 0, 0, 0, 1];
+const NEAR: [u8; 6] = [2, 0, 0, 0, 0, 2];
+const FAR: [u8; 6] = [2, 0, 0, 0, 0, 3];
+const WEST: [u8; 6] = [2, 0, 0, 0, 0, 9];
+const BROADCAST: [u8; 6] = [0xff; 6];
+
+const PASS: i32 = -1;
+const DROP: i32 = 2;
+const REDIRECT: i32 = 7;
+
+/// Tenths of microdegrees east; a neighbour is some 350 m away.
+fn longitude(mac: [u8; 6]) -> i32 {
+    21_008_000
+        + match mac {
+            NEAR => 50_000,
+            FAR => 100_000,
+            WEST => -50_000,
+            _ => 0,
+        }
+}
+
+fn vector(mac: [u8; 6], timestamp: u32) -> LongPositionVector {
+    LongPositionVector {
+        address: GnAddress::new(false, StationType::PassengerCar, mac),
+        timestamp: Timestamp(timestamp),
+        latitude: 488_375_000,
+        longitude: longitude(mac),
+        accurate: true,
+        speed: 100,
+        heading: 900,
+    }
+}
+
+fn guc(from: [u8; 6], to: [u8; 6], sequence: u16, next_header: CommonNextHeader, payload: &[u8]) -> Vec<u8> {
+    let extended = ExtendedHeader::GeoUnicast {
+        sequence,
+        source: vector(from, 2000 + u32::from(sequence)),
+        destination: vector(to, 1000).short(),
+    };
+    Packet::new(extended, next_header, Lifetime::from_duration(Duration::from_secs(60)), 10, payload).emit()
+}
+
+fn beacon(from: [u8; 6]) -> Vec<u8> {
+    let extended = ExtendedHeader::Beacon { source: vector(from, 1500) };
+    Packet::new(extended, CommonNextHeader::Any, Lifetime::from_duration(Duration::from_secs(1)), 1, &[])
+        .emit()
+}
+
+fn ipv6(next_header: u8, source: Ipv6Addr, destination: Ipv6Addr, payload: &[u8]) -> Vec<u8> {
+    let header = Header {
+        traffic_class: 0,
+        flow_label: 5,
+        payload_length: payload.len() as u16,
+        next_header,
+        hop_limit: 64,
+        source,
+        destination,
+    };
+    [&header.emit()[..], payload].concat()
+}
+
+fn udp(source: Ipv6Addr, destination: Ipv6Addr, length: usize) -> Vec<u8> {
+    ipv6(protocol::UDP, source, destination, &vec![7; length])
+}
+
+fn host(number: u16) -> Ipv6Addr {
+    Ipv6Addr::new(0x2001, 0xdb8, number, 0, 0, 0, 0, 0x100)
+}
+
+fn framed(destination: [u8; 6], source: [u8; 6], ether_type: u16, packet: &[u8]) -> Vec<u8> {
+    [&destination[..], &source, &ether_type.to_be_bytes(), packet].concat()
+}
+
+/// A frame from the radio to this station.
+fn heard(from: [u8; 6], packet: &[u8]) -> Vec<u8> {
+    framed(OWN, from, 0x8947, packet)
+}
+
+struct Bench {
+    path: GeonetPath,
+    station: Station,
+    now: Time,
+    indices: BTreeMap<String, u32>,
+}
+
+/// Runs `body` in a network namespace of its own; without the right to do so it says that.
+fn on_bench(body: impl FnOnce(&mut Bench) + Send + 'static) {
+    let thread = std::thread::spawn(move || {
+        let obstacle = match unshare(CloneFlags::CLONE_NEWNET) {
+            Err(error) => Some(format!("cannot make a network namespace: {error}")),
+            Ok(()) => GeonetPath::open().err().map(|why| format!("the kernel takes no BPF programs: {why}")),
+        };
+        if let Some(reason) = obstacle {
+            assert!(std::env::var("CARNET_REQUIRE_ROOT").as_deref() != Ok("1"), "{reason}");
+            println!("\nSKIPPED: {reason}");
+            return;
+        }
+        let mut bench = Bench::new();
+        body(&mut bench);
+    });
+    if let Err(panic) = thread.join() {
+        std::panic::resume_unwind(panic);
+    }
+}
+
+fn station() -> Station {
+    let ipv6 = Ipv6Config {
+        interface: "gn0".into(),
+        dynamic_interface: None,
+        areas: Vec::new(),
+        learnt_links: 0,
+        hop_limit: Some(7),
+        mtu: 1398,
+        reorder_wait: Duration::ZERO,
+    };
+    let mib = Mib { max_packet_data_rate: None, ..Mib::default() };
+    let address = Some(GnAddress::new(false, StationType::PassengerCar, OWN));
+    let geonet = Some(GeonetSettings { mib, address, ipv6: Some(ipv6) });
+    let config = StationConfig { geonet, ..StationConfig::default() };
+    Station::new(config, PersistentState::default(), 7, clock::now(), WALL)
+}
+
+impl Bench {
+    fn new() -> Bench {
+        for name in ["radio", "gn0"] {
+            let line = format!("link add {name} type veth peer name {name}x");
+            assert!(Command::new("ip").args(line.split(' ')).status().unwrap().success());
+        }
+        let mut requests = Requests::open().unwrap();
+        let mut place = |name: &str| {
+            let index = requests.link(name).unwrap().unwrap().index;
+            Place { name: name.into(), index }
+        };
+        let (radio, virtual_interface) = (place("radio"), place("gn0"));
+        let mut path = GeonetPath::open().unwrap();
+        path.place(Some(Places { radio, virtual_interface: Some(virtual_interface), address: OWN })).unwrap();
+        let links = requests.links().unwrap();
+        let indices = links.into_iter().map(|link| (link.name, link.index)).collect();
+        let mut bench = Bench { path, station: station(), now: clock::now(), indices };
+        bench.station.share_sequence_numbers(bench.path.sequence_numbers());
+        bench.outputs();
+        bench.tell(Input::GeonetFastPath(true));
+        bench.refresh();
+        for (mac, from) in [(NEAR, beacon(NEAR)), (WEST, beacon(WEST))] {
+            bench.tell(Input::Frame(Frame { source: mac, destination: BROADCAST, packet: from }));
+        }
+        // FAR is known by what NEAR forwards.
+        let tsb = ExtendedHeader::TopologicallyScoped { sequence: 1, source: vector(FAR, 1500) };
+        let lifetime = Lifetime::from_duration(Duration::from_secs(60));
+        let packet = Packet::new(tsb, CommonNextHeader::BtpB, lifetime, 2, b"data").emit();
+        bench.tell(Input::Frame(Frame { source: NEAR, destination: BROADCAST, packet }));
+        bench
+    }
+
+    /// What the station does with an input; the fast path's part of it is done.
+    fn tell(&mut self, input: Input) -> Vec<Output> {
+        self.station.handle_input(self.now, WALL, input).unwrap();
+        self.outputs()
+    }
+
+    fn outputs(&mut self) -> Vec<Output> {
+        let mut rest = Vec::new();
+        while let Some(output) = self.station.poll_output() {
+            match output {
+                Output::Accelerate(told) => self.path.apply(self.now, &told),
+                other => rest.push(other),
+            }
+        }
+        rest
+    }
+
+    /// The station says where it is, and that it is there.
+    fn refresh(&mut self) {
+        self.now = clock::now();
+        let position = Position {
+            timestamp: 5000,
+            latitude: 488_375_000,
+            longitude: longitude(OWN),
+            accurate: true,
+            speed: 0,
+            heading: 0,
+        };
+        self.tell(Input::Position(position));
+        let report = self.path.report();
+        self.tell(Input::GeonetReport(report));
+    }
+
+    /// Runs a program on a frame; verdict and frame.
+    fn run(&mut self, program: &str, frame: &[u8]) -> (i32, Vec<u8>) {
+        let interface = match program {
+            "in" => "radio",
+            "out" => "gn0",
+            _ => "gn0-i",
+        };
+        let mut out = vec![0; frame.len() + 256];
+        let mut context = vec![0; 192];
+        for at in [36, 40] {
+            context[at..at + 4].copy_from_slice(&self.indices[interface].to_ne_bytes());
+        }
+        let options = TestRunOptions {
+            data_in: Some(frame),
+            data_out: Some(&mut out),
+            ctx_in: Some(&context),
+            ..TestRunOptions::default()
+        };
+        let result =
+            find::<SchedClassifier>(&mut self.path.ebpf, program).unwrap().test_run(options).unwrap();
+        out.truncate(result.data_size_out as usize);
+        (result.return_value as i32, out)
+    }
+
+    /// What the fast path sends for a frame of the host: `None` where that is left to the slow path.
+    fn sent_fast(&mut self, frame: &[u8]) -> Option<Vec<u8>> {
+        let (verdict, out) = self.run("out", frame);
+        assert_eq!(out, frame);
+        if verdict == PASS {
+            return None;
+        }
+        assert_eq!(verdict, REDIRECT, "{frame:02x?}");
+        let (verdict, out) = self.run("wrap", frame);
+        assert_eq!(verdict, REDIRECT, "{frame:02x?}");
+        // What cannot be sent after all goes back as it came.
+        (out != frame).then_some(out)
+    }
+
+    /// What the slow path sends.
+    fn sent_slowly(&mut self, frame: &[u8]) -> Vec<Vec<u8>> {
+        let (ethernet, payload) = frame.split_at(14);
+        let frame = VirtualFrame {
+            link: 0,
+            destination: ethernet[..6].try_into().unwrap(),
+            source: ethernet[6..12].try_into().unwrap(),
+            ether_type: u16::from_be_bytes([ethernet[12], ethernet[13]]),
+            payload: payload.to_vec(),
+        };
+        let outputs = self.tell(Input::VirtualFrame(frame));
+        let frames = outputs.into_iter().filter_map(|output| match output {
+            Output::Frame(frame) => Some(framed(frame.destination, frame.source, 0x8947, &frame.packet)),
+            _ => None,
+        });
+        frames.collect()
+    }
+
+    /// What the slow path makes of a frame of the radio: what the host gets, and what goes on.
+    fn heard_slowly(&mut self, frame: &[u8]) -> Vec<Vec<u8>> {
+        let frame = Frame {
+            destination: frame[..6].try_into().unwrap(),
+            source: frame[6..12].try_into().unwrap(),
+            packet: frame[14..].to_vec(),
+        };
+        let outputs = self.tell(Input::Frame(frame));
+        let done = outputs.into_iter().filter_map(|output| match output {
+            Output::Frame(frame) => Some(framed(frame.destination, frame.source, 0x8947, &frame.packet)),
+            Output::Ipv6 { destination, source, delivered, .. } => {
+                Some(framed(destination, source, 0x86dd, &delivered.payload))
+            }
+            _ => None,
+        });
+        done.collect()
+    }
+
+    /// Makes a station's packets known to the programs, and lets them settle.
+    fn know(&mut self, from: [u8; 6], to: [u8; 6], sequence: u16) {
+        let packet = udp(host(2), host(1), 30);
+        let frame = heard(from, &guc(from, to, sequence, CommonNextHeader::Ipv6, &packet));
+        if self.run("in", &frame).0 == PASS {
+            assert_eq!(self.heard_slowly(&frame).len(), 1);
+        }
+        std::thread::sleep(super::SETTLING + Duration::from_millis(10));
+        self.refresh();
+    }
+}
+
+/// SN of a frame.
+fn sequence(frame: &[u8]) -> u16 {
+    u16::from_be_bytes([frame[26], frame[27]])
+}
+
+fn with_sequence(mut frame: Vec<u8>, sequence: u16) -> Vec<u8> {
+    frame[26..28].copy_from_slice(&sequence.to_be_bytes());
+    frame
+}
+
+#[test]
+fn own_packets_leave_as_the_router_would_send_them() {
+    on_bench(|bench| {
+        for (to, next_hop) in [(NEAR, NEAR), (FAR, NEAR)] {
+            let frame = framed(to, OWN, 0x86dd, &udp(host(1), host(2), 100));
+            assert_eq!(bench.sent_fast(&frame), None, "nothing is known yet");
+            let first = &bench.sent_slowly(&frame)[0];
+            assert_eq!(first[..6], next_hop);
+            for length in [1, 8, 100, 1358] {
+                let frame = framed(to, OWN, 0x86dd, &udp(host(1), host(2), length));
+                let before = bench.path.shared.sequence();
+                let fast = bench.sent_fast(&frame).unwrap();
+                let slow = bench.sent_slowly(&frame).remove(0);
+                assert_eq!((sequence(&fast), sequence(&slow)), (before, before + 1));
+                assert_eq!(with_sequence(fast, 0), with_sequence(slow, 0), "{length}");
+            }
+        }
+        let report = bench.path.report();
+        assert_eq!((report.sent, report.ways), (8, vec![NEAR, FAR]));
+        assert!(bench.path.report().ways.is_empty());
+    });
+}
+
+#[test]
+fn what_is_not_common_is_left_to_the_slow_path() {
+    on_bench(|bench| {
+        let good = udp(host(1), host(2), 100);
+        bench.sent_slowly(&framed(NEAR, OWN, 0x86dd, &good));
+        assert!(bench.sent_fast(&framed(NEAR, OWN, 0x86dd, &good)).is_some());
+        let link_local = addresses::link_local;
+        let icmpv6 = |kind: u8| {
+            ipv6(protocol::ICMPV6, link_local(OWN), link_local(NEAR), &[kind, 0, 0, 0, 0, 0, 0, 0])
+        };
+        for kind in [1, 2, 3, 4, 128, 129] {
+            assert!(bench.sent_fast(&framed(NEAR, OWN, 0x86dd, &icmpv6(kind))).is_some(), "{kind}");
+        }
+        let mut left = vec![
+            framed(NEAR, NEAR, 0x86dd, &good),
+            framed([0x33, 0x33, 0, 0, 0, 1], OWN, 0x86dd, &good),
+            framed(WEST, OWN, 0x86dd, &good),
+            framed(NEAR, OWN, 0x0800, &good),
+            framed(NEAR, OWN, 0x86dd, &udp(host(1), host(2), 1359)),
+            framed(NEAR, OWN, 0x86dd, &[&good[..], &[0]].concat()),
+            framed(NEAR, OWN, 0x86dd, &good[..good.len() - 1]),
+            framed(NEAR, OWN, 0x86dd, &[&[0x40], &good[1..]].concat()),
+            framed(NEAR, OWN, 0x86dd, &ipv6(0, host(1), host(2), &[59, 0, 0, 0, 0, 0, 0, 0])),
+            framed(NEAR, OWN, 0x86dd, &udp(host(1), host(2), 0)),
+        ];
+        left.extend(
+            [133, 134, 135, 136, 137, 143, 0, 130].map(|kind| framed(NEAR, OWN, 0x86dd, &icmpv6(kind))),
+        );
+        let odd = [Ipv6Addr::UNSPECIFIED, Ipv6Addr::LOCALHOST, "ff02::1".parse().unwrap()];
+        left.extend(odd.map(|address| framed(NEAR, OWN, 0x86dd, &udp(address, host(2), 100))));
+        left.extend(odd.map(|address| framed(NEAR, OWN, 0x86dd, &udp(host(1), address, 100))));
+        for frame in left {
+            assert_eq!(bench.sent_fast(&frame), None, "{frame:02x?}");
+        }
+    });
+}
+
+#[test]
+fn nothing_is_done_that_the_router_does_not_stand_behind() {
+    on_bench(|bench| {
+        let frame = framed(NEAR, OWN, 0x86dd, &udp(host(1), host(2), 100));
+        bench.sent_slowly(&frame);
+        assert!(bench.sent_fast(&frame).is_some());
+        // The router is not heard of for some time.
+        std::thread::sleep(SILENCE + Duration::from_millis(20));
+        assert_eq!(bench.sent_fast(&frame), None);
+        bench.refresh();
+        assert!(bench.sent_fast(&frame).is_some());
+        // What has passed the first program when the way ends goes back, as it came.
+        let (verdict, _) = bench.run("out", &frame);
+        assert_eq!(verdict, REDIRECT);
+        // Nobody acknowledges: the neighbour is none.
+        let lost =
+            Frame { source: OWN, destination: NEAR, packet: guc(OWN, FAR, 9, CommonNextHeader::Ipv6, b"") };
+        bench.tell(Input::Unacknowledged(lost));
+        let (verdict, out) = bench.run("wrap", &frame);
+        assert_eq!((verdict, out), (REDIRECT, frame.clone()));
+        assert_eq!(bench.sent_fast(&frame), None);
+        // It is heard again.
+        bench.refresh();
+        let mut packet = beacon(NEAR);
+        packet[20..24].copy_from_slice(&9000u32.to_be_bytes());
+        bench.tell(Input::Frame(Frame { source: NEAR, destination: BROADCAST, packet }));
+        assert!(bench.sent_fast(&frame).is_some());
+        // The router begins anew.
+        bench.tell(Input::Command(carnet_station::io::Command::ResetGeonet));
+        assert_eq!(bench.sent_fast(&frame), None);
+    });
+}
+
+#[test]
+fn packets_for_the_host_are_delivered_as_the_router_would() {
+    on_bench(|bench| {
+        bench.know(NEAR, OWN, 50);
+        for (number, length) in [(51, 1), (52, 100), (53, 1358)] {
+            let packet = udp(host(2), host(1), length);
+            let frame = heard(NEAR, &guc(NEAR, OWN, number, CommonNextHeader::Ipv6, &packet));
+            let (verdict, out) = bench.run("in", &frame);
+            assert_eq!(verdict, REDIRECT);
+            assert_eq!(vec![out], bench.heard_slowly(&frame), "{length}");
+            // A copy is a duplicate; so are copies to everybody.
+            assert_eq!(bench.run("in", &frame).0, DROP);
+            assert_eq!(bench.run("in", &[&BROADCAST, &frame[6..]].concat()).0, DROP);
+        }
+        // What the slow path got is the slow path's, copies as well.
+        let btp = heard(NEAR, &guc(NEAR, OWN, 54, CommonNextHeader::BtpB, b"payload"));
+        assert_eq!((bench.run("in", &btp).0, bench.run("in", &btp).0), (PASS, PASS));
+        let packet = udp(host(2), host(1), 10);
+        let copy = guc(NEAR, OWN, 55, CommonNextHeader::Ipv6, &packet);
+        assert_eq!(bench.run("in", &framed(BROADCAST, NEAR, 0x8947, &copy)).0, PASS);
+        assert_eq!(bench.run("in", &heard(NEAR, &copy)).0, PASS);
+        // Old ones are forgotten as the standard has it.
+        for number in 60..68 {
+            let frame = heard(NEAR, &guc(NEAR, OWN, number, CommonNextHeader::Ipv6, &packet));
+            assert_eq!(bench.run("in", &frame).0, REDIRECT);
+        }
+        let old = |number| heard(NEAR, &guc(NEAR, OWN, number, CommonNextHeader::Ipv6, &packet));
+        assert_eq!((bench.run("in", &old(53)).0, bench.run("in", &old(67)).0), (REDIRECT, DROP));
+    });
+}
+
+#[test]
+fn the_router_learns_what_it_would_have_learnt_from_the_packets() {
+    on_bench(|bench| {
+        bench.know(NEAR, OWN, 50);
+        let packet = udp(host(2), host(1), 100);
+        for number in 51..60 {
+            let frame = heard(NEAR, &guc(NEAR, OWN, number, CommonNextHeader::Ipv6, &packet));
+            assert_eq!(bench.run("in", &frame).0, REDIRECT);
+        }
+        let report = bench.path.report();
+        let [sample] = &report.samples[..] else { panic!("{report:?}") };
+        assert_eq!(sample.vector, vector(NEAR, 2059).to_octets());
+        assert_eq!((report.delivered, sample.octets, sample.direct), (9, 9 * 200, true));
+        assert_eq!(sample.sequences, (52..60).collect::<Vec<u16>>());
+        bench.tell(Input::GeonetReport(report));
+        let router = bench.station.geonet().unwrap();
+        let (_, entry) = router.location_table().iter().find(|(_, entry)| entry.mac() == NEAR).unwrap();
+        assert_eq!(entry.position_vector().timestamp, Timestamp(2059));
+        assert!(bench.path.report().samples.is_empty());
+        // Where the programs no longer know the source, the router knows its duplicates.
+        let frame = heard(NEAR, &guc(NEAR, OWN, 59, CommonNextHeader::Ipv6, &packet));
+        assert!(bench.heard_slowly(&frame).is_empty());
+    });
+}
+
+#[test]
+fn packets_of_others_are_sent_on_as_the_router_would() {
+    on_bench(|bench| {
+        for (to, number) in [(FAR, 50), (NEAR, 70)] {
+            bench.know(WEST, to, number);
+            for next_header in [CommonNextHeader::Ipv6, CommonNextHeader::BtpB, CommonNextHeader::Any] {
+                let number = number
+                    + 1
+                    + u16::from(next_header == CommonNextHeader::BtpB)
+                    + 2 * u16::from(next_header == CommonNextHeader::Any);
+                let frame = heard(WEST, &guc(WEST, to, number, next_header, &[5; 80]));
+                let (verdict, out) = bench.run("in", &frame);
+                assert_eq!(verdict, REDIRECT, "{next_header:?}");
+                assert_eq!(vec![out], bench.heard_slowly(&frame), "{next_header:?}");
+            }
+        }
+        // The last hop, a place that nobody has asked for, and one that is better known than the router knows it.
+        let mut last = heard(WEST, &guc(WEST, FAR, 80, CommonNextHeader::Ipv6, &[5; 80]));
+        last[14 + 3] = 1;
+        assert_eq!(bench.run("in", &last).0, PASS);
+        let mut elsewhere = heard(WEST, &guc(WEST, FAR, 81, CommonNextHeader::Ipv6, &[5; 80]));
+        elsewhere[14 + 59] ^= 1;
+        assert_eq!(bench.run("in", &elsewhere).0, PASS);
+        let mut better = heard(WEST, &guc(WEST, NEAR, 82, CommonNextHeader::Ipv6, &[5; 80]));
+        better[14 + 48..14 + 52].copy_from_slice(&7000u32.to_be_bytes());
+        let (verdict, out) = bench.run("in", &better);
+        assert_eq!((verdict, &out[14 + 40..14 + 60]), (REDIRECT, &better[14 + 40..14 + 60]));
+        assert_eq!(bench.path.report().forwarded, 4, "since the programs learnt about NEAR");
+    });
+}
+
+/// Every octet of the headers takes other values: whatever a program does, the router would have done.
+#[test]
+fn whatever_a_frame_says_the_router_would_have_done_the_same() {
+    on_bench(|bench| {
+        bench.path.set_addresses([host(9)]);
+        bench.know(WEST, FAR, 50);
+        bench.know(WEST, OWN, 51);
+        let (mut number, mut taken) = (100, 0);
+        for to in [OWN, FAR] {
+            let source = if to == OWN { addresses::link_local(WEST) } else { host(2) };
+            // Where the source is may make it the next hop: that the programs hear from the router a moment later.
+            let place = if to == FAR { 14 + 28..14 + 36 } else { 0..0 };
+            for at in (0..14 + 60 + 41).filter(|at| !place.contains(at)) {
+                bench.refresh();
+                for change in [0x01, 0x02, 0x10, 0x40, 0x80, 0xff] {
+                    number += 1;
+                    let packet = udp(source, host(1), 60);
+                    let mut frame = heard(WEST, &guc(WEST, to, number, CommonNextHeader::Ipv6, &packet));
+                    frame[at] ^= change;
+                    let (verdict, out) = bench.run("in", &frame);
+                    // The router takes frames of other types for none of its own.
+                    let expected =
+                        if frame[12..14] == [0x89, 0x47] { bench.heard_slowly(&frame) } else { Vec::new() };
+                    match verdict {
+                        PASS => assert_eq!(out, frame),
+                        REDIRECT => {
+                            taken += 1;
+                            assert_eq!(vec![out], expected, "octet {at} changed by {change:#x}");
+                        }
+                        // A sequence number of before.
+                        DROP => assert!(expected.is_empty(), "octet {at} changed by {change:#x}"),
+                        _ => panic!("octet {at} changed by {change:#x}: verdict {verdict}"),
+                    }
+                }
+            }
+        }
+        assert!(taken > 300, "{taken}");
+    });
+}

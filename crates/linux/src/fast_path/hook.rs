@@ -1,0 +1,62 @@
+//! A tc program on an interface.
+//!
+//! Where the kernel knows BPF links for tc (since 6.6) the program goes with this process, whatever the reason. Before, it
+//! hangs in a `clsact` qdisc, with the priority [`PRIORITY`]; it is taken out at the end, and what a crash left there at
+//! the next start.
+
+use aya::programs::SchedClassifier;
+use aya::programs::links::LinkOrder;
+use aya::programs::tc::{self, NlOptions, SchedClassifierLinkId, TcAttachOptions, TcAttachType};
+use aya::util::KernelVersion;
+
+use super::programs::told;
+use crate::netlink::Requests;
+
+/// Of tc filters where there are no BPF links for them: carnet's mark, like the origin of its routes.
+pub(crate) const PRIORITY: u16 = crate::ROUTE_PROTOCOL as u16;
+
+/// See the head of the module.
+#[derive(Debug)]
+pub(super) struct Hook {
+    id: SchedClassifierLinkId,
+    /// The interface, where it was given a `clsact` qdisc.
+    qdisc: Option<u32>,
+}
+
+impl Hook {
+    /// Puts a loaded program on an interface.
+    pub(super) fn attach(
+        program: &mut SchedClassifier,
+        name: &str,
+        index: u32,
+        at: TcAttachType,
+    ) -> Result<Hook, String> {
+        let mut qdisc = None;
+        let options = if has_tcx() {
+            TcAttachOptions::TcxOrder(LinkOrder::default())
+        } else {
+            // Somebody else's clsact will do.
+            if tc::qdisc_add_clsact(name).is_ok() {
+                qdisc = Some(index);
+            }
+            TcAttachOptions::Netlink(NlOptions { priority: PRIORITY, ..NlOptions::default() })
+        };
+        let id = program.attach_with_options(name, at, options).map_err(|error| told(&error))?;
+        Ok(Hook { id, qdisc })
+    }
+
+    /// Takes it off; the interface may be gone.
+    pub(super) fn detach(self, program: &mut SchedClassifier) {
+        let _ = program.detach(self.id);
+        if let Some(index) = self.qdisc {
+            let removed = Requests::open().and_then(|mut requests| requests.delete_idle_clsact(index));
+            if let Err(error) = removed {
+                tracing::debug!("{error}");
+            }
+        }
+    }
+}
+
+fn has_tcx() -> bool {
+    KernelVersion::current().is_ok_and(|version| version >= KernelVersion::new(6, 6, 0))
+}

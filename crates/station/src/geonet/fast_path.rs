@@ -1,0 +1,191 @@
+//! What the GeoNetworking router and a fast path tell each other, as serde types; see `carnet_geonet::acceleration`.
+
+use carnet_base::{Time, hex};
+use carnet_geonet::MacAddress;
+use carnet_geonet::acceleration as routed;
+pub use carnet_geonet::acceleration::{IDLE, SequenceNumbers};
+use carnet_wire::geonet::LongPositionVector;
+use serde::{Deserialize, Serialize};
+
+use super::Geonet;
+
+/// What a fast path may do from now on.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Accelerate {
+    /// What holds for all packets. It is told anew with every [`Report`], and a fast path that has not heard it for
+    /// some time does nothing.
+    General(General),
+    /// Own IPv6 packets to a station go this way.
+    Way(Way),
+    /// They no longer do.
+    NoWay(MacAddress),
+    /// Packets of others to a station go this way.
+    Onward(Onward),
+    /// They no longer do.
+    NoOnward(MacAddress),
+    /// Packets of this station may be taken.
+    Source {
+        /// Its MID.
+        station: MacAddress,
+        /// The last of its sequence numbers: these would be duplicates.
+        sequences: Vec<u16>,
+    },
+    /// No longer.
+    NoSource(MacAddress),
+}
+
+/// What holds for all packets.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct General {
+    /// LPV of own packets (9.5.2), 24 octets.
+    #[serde(with = "hex")]
+    pub vector: Vec<u8>,
+    /// Whether packets may be delivered: there is one virtual interface, and order is not kept.
+    pub delivers: bool,
+    /// Octets of the longest IPv6 packet; 0 without IPv6.
+    pub mtu: u32,
+    /// `itsGnDPLLength`.
+    pub duplicate_packet_list_length: u32,
+}
+
+/// How own IPv6 packets get to a station.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Way {
+    /// MID of the destination.
+    pub destination: MacAddress,
+    /// Link-layer address of the next hop.
+    pub next_hop: MacAddress,
+    /// The headers of the packets, 60 octets; SN, PL and the source's position vector are to be filled in.
+    #[serde(with = "hex")]
+    pub headers: Vec<u8>,
+    /// Until when this holds without further news.
+    pub until: Time,
+}
+
+/// How packets of others get to a station.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Onward {
+    /// MID of the destination.
+    pub destination: MacAddress,
+    /// Link-layer address of the next hop.
+    pub next_hop: MacAddress,
+    /// Where packets have to say that the destination is (latitude, longitude), if that matters.
+    pub place: Option<(i32, i32)>,
+    /// SPV of the destination, 20 octets or none: packets with an older one are corrected (C.3).
+    #[serde(with = "hex")]
+    pub known: Vec<u8>,
+    /// Until when this holds without further news.
+    pub until: Time,
+}
+
+/// What a fast path has received of one station since it last said so.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Sample {
+    /// Its newest position vector, 24 octets.
+    #[serde(with = "hex")]
+    pub vector: Vec<u8>,
+    /// Whether a packet came from it directly.
+    pub direct: bool,
+    /// Octets of GeoNetworking packets.
+    pub octets: u64,
+    /// The last sequence numbers, oldest first.
+    pub sequences: Vec<u16>,
+}
+
+/// What a fast path has done since it last said so.
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
+pub struct Report {
+    /// The sequence number of the next own packet.
+    pub next_sequence: u16,
+    /// Own packets sent.
+    pub sent: u64,
+    /// Packets delivered.
+    pub delivered: u64,
+    /// Packets forwarded.
+    pub forwarded: u64,
+    /// Duplicates dropped.
+    pub duplicates: u64,
+    /// Whom it has heard.
+    pub samples: Vec<Sample>,
+    /// Destinations to which own packets went.
+    pub ways: Vec<MacAddress>,
+    /// Destinations to which packets of others went.
+    pub onwards: Vec<MacAddress>,
+}
+
+impl Geonet {
+    /// Where both paths draw sequence numbers.
+    pub(crate) fn share_sequence_numbers(&mut self, numbers: Box<dyn SequenceNumbers>) {
+        self.router.share_sequence_numbers(numbers);
+    }
+
+    /// There is a fast path from now on, or no longer.
+    pub(crate) fn handle_fast_path(&mut self, now: Time, is: bool) {
+        if is {
+            let hop_limit = self.ipv6.as_ref().and_then(|ipv6| ipv6.hop_limit());
+            self.router.accelerate(hop_limit);
+        } else {
+            self.router.decelerate();
+        }
+        self.collect(now);
+    }
+
+    /// The fast path tells what it did.
+    pub(crate) fn handle_report(&mut self, now: Time, report: &Report) {
+        let Report { next_sequence, sent, delivered, forwarded, duplicates, samples, ways, onwards } = report;
+        let samples = samples.iter().filter_map(|sample| {
+            Some(routed::Sample {
+                vector: LongPositionVector::from_octets(sample.vector.first_chunk()?),
+                direct: sample.direct,
+                octets: usize::try_from(sample.octets).unwrap_or(usize::MAX),
+                sequences: sample.sequences.clone(),
+            })
+        });
+        let routed = routed::Report {
+            next_sequence: *next_sequence,
+            sent: *sent,
+            delivered: *delivered,
+            forwarded: *forwarded,
+            duplicates: *duplicates,
+            samples: samples.collect(),
+            ways: ways.clone(),
+            onwards: onwards.clone(),
+        };
+        if let Some(ipv6) = &mut self.ipv6 {
+            ipv6.count_accelerated(*sent, *delivered);
+        }
+        self.router.handle_report(now, &routed);
+        self.collect(now);
+    }
+
+    /// The router's word for the fast path, with what the adaptation sublayer has to say about it.
+    pub(super) fn accelerate(&self, told: routed::Accelerate) -> Accelerate {
+        match told {
+            routed::Accelerate::Position(vector) => Accelerate::General(General {
+                vector: vector.to_octets().to_vec(),
+                delivers: self.in_order.is_none()
+                    && self.ipv6.as_ref().is_some_and(|ipv6| ipv6.links().count() == 1),
+                mtu: self.ipv6.as_ref().map_or(0, |ipv6| ipv6.mtu()),
+                duplicate_packet_list_length: self.router.mib().duplicate_packet_list_length as u32,
+            }),
+            routed::Accelerate::Way(way) => Accelerate::Way(Way {
+                destination: way.destination,
+                next_hop: way.next_hop,
+                headers: way.headers.to_vec(),
+                until: way.until,
+            }),
+            routed::Accelerate::NoWay(destination) => Accelerate::NoWay(destination),
+            routed::Accelerate::Onward(onward) => Accelerate::Onward(Onward {
+                destination: onward.destination,
+                next_hop: onward.next_hop,
+                place: onward.place,
+                known: onward.known.map(|known| known.to_octets().to_vec()).unwrap_or_default(),
+                until: onward.until,
+            }),
+            routed::Accelerate::NoOnward(destination) => Accelerate::NoOnward(destination),
+            routed::Accelerate::Source(station, sequences) => Accelerate::Source { station, sequences },
+            routed::Accelerate::NoSource(station) => Accelerate::NoSource(station),
+        }
+    }
+}
