@@ -21,7 +21,14 @@ fn config(line: &Line, index: usize, interface: &str, more: &str) -> String {
 }
 
 fn start(line: &Line, interfaces: [&str; 3]) -> [Station; 3] {
-    let stations = [0, 1, 2].map(|i| Station::start(&line.hosts[i], &config(line, i, interfaces[i], "")));
+    start_on(line, interfaces, "auto")
+}
+
+fn start_on(line: &Line, interfaces: [&str; 3], path: &str) -> [Station; 3] {
+    let stations = [0, 1, 2].map(|i| {
+        let config = config(line, i, interfaces[i], "") + &format!("[dataplane]\npath = '{path}'\n");
+        Station::start(&line.hosts[i], &config)
+    });
     for (station, neighbours) in stations.iter().zip([1, 2, 1]) {
         wait_until("everybody knows the neighbours", seconds(10), || {
             station.show("neighbours").as_array().map(Vec::len) == Some(neighbours)
@@ -50,13 +57,13 @@ fn all_answer(host: &Host, target: &str, count: usize, size: usize) {
     assert!(!text.contains("DUP!"), "{text}");
 }
 
-fn reaches_over(interfaces: [&str; 3]) {
+fn reaches_over(interfaces: [&str; 3], path: &str) {
     if !possible() {
         return;
     }
     let line = Line::new();
     let before: Vec<String> = line.hosts.iter().map(Host::snapshot).collect();
-    let mut stations = start(&line, interfaces);
+    let mut stations = start_on(&line, interfaces, path);
     let [west, middle, east] = &line.hosts;
     let shown = west.ip("link show dev gn0");
     assert!(shown.contains("mtu 1398"), "{shown}");
@@ -82,6 +89,18 @@ fn reaches_over(interfaces: [&str; 3]) {
     let known = west.ip("-6 neigh show dev gn0");
     assert!(known.contains("2001:db8:6::3"), "{known}");
 
+    // Whoever took the packets, they are counted alike.
+    for (name, counter) in
+        [("sent", "geonet.ipv6.sent"), ("delivered", "geonet.ipv6.received"), ("forwarded", "geonet.forwarded")]
+    {
+        let of = |counter: &str| stations.iter().map(|station| station.counter(counter)).sum::<u64>();
+        wait_until("the fast path's packets are counted", seconds(5), || {
+            let (fast, all) = (of(&format!("geonet.fast_path.{name}")), of(counter));
+            if path == "bpf" { fast > 20 && all > fast } else { fast == 0 && all > 20 }
+        });
+    }
+    assert_eq!(stations.iter().map(|station| station.counter("geonet.fast_path.failed")).sum::<u64>(), 0);
+
     stations.iter_mut().for_each(Station::terminate);
     for (host, before) in line.hosts.iter().zip(&before) {
         assert_same(before, &host.snapshot(), "after the end");
@@ -90,7 +109,12 @@ fn reaches_over(interfaces: [&str; 3]) {
 
 #[test]
 fn hosts_ping_each_other_over_one_hop_and_two_by_frames() {
-    reaches_over(FRAMES);
+    reaches_over(FRAMES, "tun");
+}
+
+#[test]
+fn hosts_ping_each_other_over_one_hop_and_two_by_the_fast_path() {
+    reaches_over(FRAMES, "bpf");
 }
 
 #[test]
@@ -99,7 +123,7 @@ fn hosts_ping_each_other_over_one_hop_and_two_by_udp() {
         "udp:192.0.2.1:8947,192.0.2.2:8947",
         "udp:192.0.2.2:8947,192.0.2.1:8947,192.0.2.3:8947",
         "udp:192.0.2.3:8947,192.0.2.2:8947",
-    ]);
+    ], "auto");
 }
 
 /// A socket in a host that has joined the group on `gn0`.
