@@ -90,9 +90,11 @@ fn reaches_over(interfaces: [&str; 3], path: &str) {
     assert!(known.contains("2001:db8:6::3"), "{known}");
 
     // Whoever took the packets, they are counted alike.
-    for (name, counter) in
-        [("sent", "geonet.ipv6.sent"), ("delivered", "geonet.ipv6.received"), ("forwarded", "geonet.forwarded")]
-    {
+    for (name, counter) in [
+        ("sent", "geonet.ipv6.sent"),
+        ("delivered", "geonet.ipv6.received"),
+        ("forwarded", "geonet.forwarded"),
+    ] {
         let of = |counter: &str| stations.iter().map(|station| station.counter(counter)).sum::<u64>();
         wait_until("the fast path's packets are counted", seconds(5), || {
             let (fast, all) = (of(&format!("geonet.fast_path.{name}")), of(counter));
@@ -119,11 +121,40 @@ fn hosts_ping_each_other_over_one_hop_and_two_by_the_fast_path() {
 
 #[test]
 fn hosts_ping_each_other_over_one_hop_and_two_by_udp() {
-    reaches_over([
-        "udp:192.0.2.1:8947,192.0.2.2:8947",
-        "udp:192.0.2.2:8947,192.0.2.1:8947,192.0.2.3:8947",
-        "udp:192.0.2.3:8947,192.0.2.2:8947",
-    ], "auto");
+    reaches_over(
+        [
+            "udp:192.0.2.1:8947,192.0.2.2:8947",
+            "udp:192.0.2.2:8947,192.0.2.1:8947,192.0.2.3:8947",
+            "udp:192.0.2.3:8947,192.0.2.2:8947",
+        ],
+        "auto",
+    );
+}
+
+/// The kernel has the next hops: netlink is asked when something changes, and by no packet.
+#[test]
+fn packets_ask_the_kernel_nothing() {
+    if !possible() {
+        return;
+    }
+    for path in ["tun", "bpf"] {
+        let line = Line::new();
+        let stations = start_on(&line, FRAMES, path);
+        let [west, _, east] = &line.hosts;
+        let target = format!("{}%gn0", link_local(east));
+        all_answer(west, &target, 2, 100);
+        let questions = || [0, 2].map(|index| stations[index].counter("geonet.ipv6.interfaces.questions"));
+        let (before, sent) = (questions(), stations[0].counter("geonet.ipv6.sent"));
+        all_answer(west, &target, 200, 100);
+        all_answer(west, &target, 50, 1500);
+        assert_eq!(questions(), before, "{path}");
+        wait_until("what went is counted", seconds(5), || {
+            stations[0].counter("geonet.ipv6.sent") >= sent + 300
+        });
+        // A change does ask.
+        west.ip("-6 addr add 2001:db8:6::1/64 dev gn0");
+        wait_until("the address is noticed", seconds(5), || questions()[0] > before[0]);
+    }
 }
 
 /// A socket in a host that has joined the group on `gn0`.
@@ -250,25 +281,49 @@ fn an_interface_that_is_there_already_stops_the_start() {
     assert!(log.contains("geonet.ipv6_interface cannot be had: gn0 exists already"), "{log}");
 }
 
-/// What went through the virtual interface is in the recording, and what came out.
+/// What went through the virtual interface is in the recording, and what came out; of what programs took, the reports are.
 #[test]
 fn a_recording_replays_ipv6() {
     if !possible() {
         return;
     }
+    for (path, packets, told) in [("tun", 5, 0), ("bpf", 1, 3)] {
+        let line = Line::new();
+        let recording = line.scratch.path("recording");
+        let more = format!("record = '{}'\n[dataplane]\npath = '{path}'\n", recording.display());
+        let mut first = Station::start(&line.hosts[0], &config(&line, 0, "radio", &more));
+        let mut second = Station::start(&line.hosts[1], &config(&line, 1, "br0", ""));
+        let neighbours = || first.show("neighbours").as_array().map(Vec::len);
+        wait_until("a neighbour", seconds(10), || neighbours() == Some(1));
+        all_answer(&line.hosts[0], &format!("{}%gn0", link_local(&line.hosts[1])), 5, 100);
+        first.terminate();
+        second.terminate();
+        let config = first.config.to_str().expect("a path");
+        let output = carnet(&["replay", "--config", config, recording.to_str().expect("a path")]);
+        assert!(output.status.success(), "{}", said(&output));
+        let text = String::from_utf8(output.stdout).expect("text");
+        let count = |what: &str| text.lines().filter(|line| line.contains(what)).count();
+        assert!(count("\"virtual_link\"") >= 1 && count("\"ipv6\":") >= packets, "{path}: {text}");
+        assert!(count("\"accelerate\"") >= told, "{path}: {text}");
+    }
+}
+
+/// The pair of devices behind the virtual interface outlives a process that is killed; the next one removes it.
+#[test]
+fn a_start_makes_the_fast_path_anew_after_a_crash() {
+    if !possible() {
+        return;
+    }
     let line = Line::new();
-    let recording = line.scratch.path("recording");
-    let more = format!("record = '{}'\n", recording.display());
-    let mut first = Station::start(&line.hosts[0], &config(&line, 0, "radio", &more));
-    let mut second = Station::start(&line.hosts[1], &config(&line, 1, "br0", ""));
-    wait_until("a neighbour", seconds(10), || first.show("neighbours").as_array().map(Vec::len) == Some(1));
-    all_answer(&line.hosts[0], &format!("{}%gn0", link_local(&line.hosts[1])), 5, 100);
-    first.terminate();
-    second.terminate();
-    let config = first.config.to_str().expect("a path");
-    let output = carnet(&["replay", "--config", config, recording.to_str().expect("a path")]);
-    assert!(output.status.success(), "{}", said(&output));
-    let text = String::from_utf8(output.stdout).expect("text");
-    let count = |what: &str| text.lines().filter(|line| line.contains(what)).count();
-    assert!(count("\"virtual_link\"") >= 1 && count("\"ipv6\":") >= 5, "{text}");
+    let west = &line.hosts[0];
+    let before = west.snapshot();
+    let config = config(&line, 0, "radio", "[dataplane]\npath = 'bpf'\n");
+    let mut station = Station::start(west, &config);
+    assert!(west.ip("link show").contains("gn0-o"));
+    let _killed = station.end_by(nix::sys::signal::Signal::SIGKILL);
+    assert!(west.ip("link show").contains("gn0-o"), "what is to be cleaned up");
+    let mut station = Station::start(west, &config);
+    assert!(station.log().contains("the data path of GeoNetworking is \"bpf\""), "{}", station.log());
+    station.terminate();
+    assert_same(&before, &west.snapshot(), "after the end");
 }

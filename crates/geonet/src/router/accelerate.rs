@@ -285,15 +285,26 @@ impl Router {
         self.position?;
         let neighbour = self.table.find(now, mid).filter(|slot| self.table.entry(*slot).is_neighbour());
         let next = self.greedy(now, &Target::station(mid, place))?;
-        let known =
-            neighbour.map(|slot| -> ShortPositionVector { self.table.entry(slot).position_vector().short() });
+        // By prediction a neighbour may be out of reach: then it matters what packets say.
+        if neighbour.is_some() && next != mac_of(mid) {
+            return None;
+        }
+        let known = neighbour.map(|slot| self.table.entry(slot).position_vector().short());
         Some(Onward {
             destination: mac_of(mid),
-            next_hop: self.neighbour_mac(next),
+            next_hop: next,
             place: neighbour.is_none().then_some((place.latitude, place.longitude)),
             known,
-            until: self.table.entry(next).neighbour_until(),
+            until: self.until(now, next),
         })
+    }
+
+    /// How long a next hop holds without further news. One that is no neighbour was chosen by prediction, which holds
+    /// for the moment.
+    fn until(&self, now: Time, next_hop: MacAddress) -> Time {
+        let slot = self.table.find(now, mac_key(next_hop));
+        let entry = slot.map(|slot| self.table.entry(slot)).filter(|entry| entry.is_neighbour());
+        entry.map_or(now + MOMENT, |entry| entry.neighbour_until())
     }
 }
 

@@ -150,6 +150,7 @@ impl Geonet {
     }
 
     fn collect(&mut self, now: Time) {
+        let mut answers = Vec::new();
         while let Some(output) = self.router.poll_output() {
             match output {
                 Routed::Transmit(transmission) => {
@@ -162,7 +163,7 @@ impl Geonet {
                 }
                 Routed::Deliver(delivery) => {
                     if let Some(delivery) = self.deliver_ipv6(now, delivery) {
-                        self.deliver(now, delivery.into());
+                        answers.extend(self.deliver(now, delivery.into()));
                     }
                 }
                 Routed::Accelerate(told) => self.outputs.push_back(Output::Accelerate(self.accelerate(told))),
@@ -173,28 +174,31 @@ impl Geonet {
             }
         }
         self.collect_ipv6();
+        // The router takes the next input when its outputs are gone.
+        for answer in answers {
+            let _counted = self.router.handle_request(now, answer.request());
+            self.collect(now);
+        }
     }
 
-    fn deliver(&mut self, now: Time, delivered: Delivered) {
+    /// A payload for whoever listens; or the answer to it, where it is a ping.
+    fn deliver(&mut self, now: Time, delivered: Delivered) -> Option<GeonetRequest> {
         if delivered.next_header == echo::NEXT_HEADER
             && let Some(request) = Echo::parse(&delivered.payload).filter(|echo| !echo.is_reply)
         {
-            if self.echo_replies.allow(now) {
-                let hops = hops(&delivered);
-                let reply = GeonetRequest {
-                    transport: GeonetTransport::GeoUnicast(delivered.source),
-                    next_header: echo::NEXT_HEADER,
-                    store_carry_forward: false,
-                    traffic_class: 0,
-                    lifetime_ms: None,
-                    hop_limit: None,
-                    payload: Echo { is_reply: true, hops, ..request }.emit(),
-                };
-                let _counted = self.router.handle_request(now, reply.request());
-            }
-            return;
+            let hops = hops(&delivered);
+            return self.echo_replies.allow(now).then(|| GeonetRequest {
+                transport: GeonetTransport::GeoUnicast(delivered.source),
+                next_header: echo::NEXT_HEADER,
+                store_carry_forward: false,
+                traffic_class: 0,
+                lifetime_ms: None,
+                hop_limit: None,
+                payload: Echo { is_reply: true, hops, ..request }.emit(),
+            });
         }
         self.outputs.push_back(Output::Delivered(delivered));
+        None
     }
 }
 

@@ -6,7 +6,7 @@
 //! never older than that.
 //!
 //! A pair of virtual Ethernet devices stands behind the virtual interface, see `pair`. They bear the device group
-//! [`GROUP`], by which a start finds what a crash has left.
+//! `GROUP`, by which a start finds what a crash has left.
 
 mod maps;
 mod pair;
