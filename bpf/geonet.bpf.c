@@ -31,6 +31,7 @@
 #define IPV6_HEADER 40
 #define PROTOCOL_HOP_BY_HOP 0
 #define PROTOCOL_ICMPV6 58
+#define PROTOCOL_MOBILITY 135
 #define MOST 1024
 #define NUMBERS 16
 /* On a packet that is left to the slow path after [out] has taken it. Nobody looks at marks behind that. */
@@ -287,12 +288,13 @@ inline_always int same_identifier(const struct address *address, const __u8 *ide
 	return !different;
 }
 
-/* What both ways want of an IPv6 packet. Neighbor Discovery and reports of listeners are the adaptation sublayer's. */
+/* What both ways want of an IPv6 packet. Neighbor Discovery and reports of listeners are the adaptation sublayer's, and
+ * what mobile routers say to each other is theirs. */
 inline_always int is_common(const struct ipv6 *ip, __u8 behind)
 {
 	if ((ip->first & cpu_to_be32(0xf0000000)) != cpu_to_be32(0x60000000) || !ip->payload_length)
 		return 0;
-	if (ip->next_header == PROTOCOL_HOP_BY_HOP)
+	if (ip->next_header == PROTOCOL_HOP_BY_HOP || ip->next_header == PROTOCOL_MOBILITY)
 		return 0;
 	/* Errors, Echo Request and Echo Reply. */
 	if (ip->next_header == PROTOCOL_ICMPV6 && (behind == 0 || behind > 4) && behind != 128 && behind != 129)

@@ -358,6 +358,12 @@ fn what_is_not_common_is_left_to_the_slow_path() {
             framed(NEAR, OWN, 0x86dd, &[&[0x40], &good[1..]].concat()),
             framed(NEAR, OWN, 0x86dd, &ipv6(0, host(1), host(2), &[59, 0, 0, 0, 0, 0, 0, 0])),
             framed(NEAR, OWN, 0x86dd, &udp(host(1), host(2), 0)),
+            framed(
+                NEAR,
+                OWN,
+                0x86dd,
+                &ipv6(protocol::MOBILITY, host(1), host(2), &[59, 0, 5, 0, 0, 0, 0, 0]),
+            ),
         ];
         left.extend(
             [133, 134, 135, 136, 137, 143, 0, 130].map(|kind| framed(NEAR, OWN, 0x86dd, &icmpv6(kind))),
