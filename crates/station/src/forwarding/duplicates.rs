@@ -5,6 +5,10 @@
 //! binding and lets the first copy of each pass. Two packets with the same content have different numbers, so that what a
 //! host says twice arrives twice.
 //!
+//! Nothing proves that a number is the sender's. Who sees the packets of one tunnel could send some of their own with the
+//! next numbers, and what really has them, over whichever tunnel, would be taken for copies. So a number is remembered with
+//! a mark of the packet that had it, eight bits of a keyed hash, and only the same packet is a copy.
+//!
 //! When in doubt a packet passes: one whose number is older than the window may be a late copy or the first to arrive.
 //! A sender that has begun anew from another number is ahead half of the time, which moves the window; where it is
 //! behind, its packets pass all the same, and after `RESTART` of them without a younger one the window begins there.
@@ -14,7 +18,14 @@ pub const WINDOW: u32 = 16_384;
 /// So many old numbers in a row are those of a sender that has begun anew.
 const RESTART: u32 = 64;
 
-const WORD: u32 = 64;
+/// No packet has this mark.
+const NONE: u8 = 0;
+
+/// What is remembered of a packet, by a hash of its content that strangers cannot make.
+pub fn mark(hash: u64) -> u8 {
+    // All but one of 255 values are as likely as each other.
+    (hash % 255) as u8 + 1
+}
 
 /// What a number says.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -32,66 +43,50 @@ pub enum Copy {
 pub struct Window {
     /// The highest number, in the sense of serial number arithmetic (RFC 1982).
     top: u32,
-    /// A bit for each number, at its remainder.
-    seen: Box<[u64]>,
+    /// The mark of each number that came, at its remainder.
+    seen: Box<[u8]>,
     /// Old numbers in a row.
     behind: u32,
 }
 
 impl Window {
-    /// A window in which only this number has been seen.
-    pub fn starting_with(sequence: u32) -> Window {
-        let mut window =
-            Window { top: sequence, seen: vec![0; (WINDOW / WORD) as usize].into_boxed_slice(), behind: 0 };
-        window.mark(sequence);
+    /// A window in which only this number has been seen, with this mark.
+    pub fn starting_with(sequence: u32, mark: u8) -> Window {
+        let seen = vec![NONE; WINDOW as usize].into_boxed_slice();
+        let mut window = Window { top: sequence, seen, behind: 0 };
+        window.replace(sequence, mark);
         window
     }
 
-    /// Notes the number of a packet that arrived.
-    pub fn note(&mut self, sequence: u32) -> Copy {
+    /// Notes the number of a packet that arrived, and its mark.
+    pub fn note(&mut self, sequence: u32, mark: u8) -> Copy {
         let ahead = sequence.wrapping_sub(self.top);
         let behind = self.top.wrapping_sub(sequence);
         if ahead != 0 && ahead < 1 << 31 {
             if ahead >= WINDOW {
-                self.seen.fill(0);
+                self.seen.fill(NONE);
             } else {
-                for skipped in 1..ahead {
-                    self.clear(self.top.wrapping_add(skipped));
+                for skipped in 1..=ahead {
+                    self.replace(self.top.wrapping_add(skipped), NONE);
                 }
-                self.clear(sequence);
             }
             self.top = sequence;
         } else if behind >= WINDOW {
             self.behind += 1;
             if self.behind >= RESTART {
-                *self = Window::starting_with(sequence);
+                *self = Window::starting_with(sequence, mark);
             }
             return Copy::Late;
         }
         self.behind = 0;
-        if self.mark(sequence) { Copy::Further } else { Copy::First }
+        if self.replace(sequence, mark) == mark { Copy::Further } else { Copy::First }
     }
 
-    /// Sets the bit of a number; what it was.
-    fn mark(&mut self, sequence: u32) -> bool {
-        let (word, bit) = place(sequence);
-        let Some(word) = self.seen.get_mut(word) else { return false };
-        let was = *word & bit != 0;
-        *word |= bit;
-        was
+    /// Sets the mark of a number; what it was.
+    fn replace(&mut self, sequence: u32, mark: u8) -> u8 {
+        let place = self.seen.get_mut((sequence % WINDOW) as usize);
+        place.map_or(NONE, |place| std::mem::replace(place, mark))
     }
-
-    fn clear(&mut self, sequence: u32) {
-        let (word, bit) = place(sequence);
-        if let Some(word) = self.seen.get_mut(word) {
-            *word &= !bit;
-        }
-    }
-}
-
-fn place(sequence: u32) -> (usize, u64) {
-    let at = sequence % WINDOW;
-    ((at / WORD) as usize, 1 << (at % WORD))
 }
 
 #[cfg(test)]
@@ -120,10 +115,10 @@ mod tests {
                 let sequence = start.wrapping_add(index);
                 let copy = match &mut window {
                     None => {
-                        window = Some(Window::starting_with(sequence));
+                        window = Some(Window::starting_with(sequence, mark(index.into())));
                         Copy::First
                     }
-                    Some(window) => window.note(sequence),
+                    Some(window) => window.note(sequence, mark(index.into())),
                 };
                 match copy {
                     Copy::First => prop_assert!(passed.insert(index), "{index} passed twice"),
@@ -137,15 +132,15 @@ mod tests {
 
         /// Whatever numbers come: one that was not seen since the window last moved past it is never called a copy.
         #[test]
-        fn a_number_that_never_came_is_no_copy(numbers in prop::collection::vec(prop_oneof![any::<u32>(), 0u32..40_000], 1..400)) {
-            let mut window = Window::starting_with(0);
-            let mut came = BTreeSet::from([0]);
-            for number in numbers {
-                let copy = window.note(number);
+        fn a_number_that_never_came_is_no_copy(numbers in prop::collection::vec((prop_oneof![any::<u32>(), 0u32..40_000], 1u8..4), 1..400)) {
+            let mut window = Window::starting_with(0, 1);
+            let mut came = BTreeSet::from([(0, 1)]);
+            for (number, mark) in numbers {
+                let copy = window.note(number, mark);
                 if copy == Copy::Further {
-                    prop_assert!(came.contains(&number));
+                    prop_assert!(came.contains(&(number, mark)));
                 }
-                came.insert(number);
+                came.insert((number, mark));
             }
         }
     }
@@ -153,27 +148,45 @@ mod tests {
     #[test]
     fn a_sender_that_begins_anew_loses_nothing_and_is_followed_soon() {
         for start in [WINDOW + 7, 1 << 30, 3 << 30] {
-            let mut window = Window::starting_with(start);
+            let mut window = Window::starting_with(start, 1);
             let mut late = 0;
             for number in 0..1000 {
-                match window.note(number) {
+                match window.note(number, 1) {
                     Copy::First => {}
                     Copy::Late => late += 1,
                     Copy::Further => panic!("{number} is new"),
                 }
             }
             assert!(late <= RESTART, "{late}");
-            assert_eq!(window.note(999), Copy::Further);
+            assert_eq!(window.note(999, 1), Copy::Further);
         }
     }
 
     #[test]
     fn a_straggler_does_not_move_the_window() {
-        let mut window = Window::starting_with(100_000);
+        let mut window = Window::starting_with(100_000, 1);
         for number in 100_001..100_500 {
-            assert_eq!(window.note(number), Copy::First);
-            assert_eq!(window.note(number - 50_000), Copy::Late);
-            assert_eq!(window.note(number), Copy::Further);
+            assert_eq!(window.note(number, 1), Copy::First);
+            assert_eq!(window.note(number - 50_000, 1), Copy::Late);
+            assert_eq!(window.note(number, 1), Copy::Further);
         }
+    }
+
+    /// Somebody takes the next numbers for packets of his own: the real ones pass all the same, each once.
+    #[test]
+    fn numbers_that_somebody_else_has_used_are_no_loss() {
+        let mut window = Window::starting_with(0, 1);
+        for number in 1..2000 {
+            window.note(number, 7);
+        }
+        for number in 1..2000 {
+            assert_eq!(window.note(number, 8), Copy::First);
+            assert_eq!(window.note(number, 8), Copy::Further);
+        }
+    }
+
+    #[test]
+    fn no_packet_has_the_mark_of_none() {
+        assert!((0..1000).chain(u64::MAX - 1000..=u64::MAX).all(|hash| mark(hash) != NONE));
     }
 }

@@ -20,6 +20,7 @@
 //! nesting is bounded by counting headers instead.
 
 use std::collections::{BTreeMap, VecDeque};
+use std::hash::BuildHasher;
 use std::net::Ipv6Addr;
 use std::time::Duration;
 
@@ -27,12 +28,13 @@ use carnet_base::{DropReason, Endpoint, RateLimiter, Rng, Time};
 use carnet_wire::extension::{SEQUENCE_DESTINATION_LEN, sequence_destination};
 use carnet_wire::icmpv6::{self, ErrorMessage};
 use carnet_wire::ipv6::{HEADER_LEN, Header, MIN_MTU, protocol};
+use foldhash::quality::FixedState;
 use foldhash::{HashMap, HashMapExt};
 use ipnet::Ipv6Net;
 
 use super::desired::{Tunnel, TunnelEnd};
 use super::distribution::Choice;
-use super::duplicates::{Copy as Arrival, Window};
+use super::duplicates::{Copy as Arrival, Window, mark};
 use super::fragments::fragment;
 use super::mss;
 use super::packet::PacketBuffer;
@@ -527,7 +529,8 @@ impl Forwarder {
             return refuse(TunnelDrop::Congestion);
         };
         if let Some(sequence) = sequence {
-            match self.arrived((end, home_address), sequence) {
+            let packet = buffer.as_slice().get(offset..offset + length).unwrap_or_default();
+            match self.arrived((end, home_address), sequence, packet) {
                 Arrival::First => {}
                 Arrival::Further => return refuse(TunnelDrop::Duplicate),
                 Arrival::Late => self.counters.late += 1,
@@ -548,12 +551,13 @@ impl Forwarder {
     }
 
     /// Notes the number of a packet that was sent several times.
-    fn arrived(&mut self, name: Name, sequence: u32) -> Arrival {
+    fn arrived(&mut self, name: Name, sequence: u32, packet: &[u8]) -> Arrival {
+        let mark = mark(FixedState::with_seed(self.secret).hash_one(packet));
         let Some(binding) = self.bindings.get_mut(&name) else { return Arrival::First };
         match &mut binding.received {
-            Some(window) => window.note(sequence),
+            Some(window) => window.note(sequence, mark),
             none => {
-                *none = Some(Window::starting_with(sequence));
+                *none = Some(Window::starting_with(sequence, mark));
                 Arrival::First
             }
         }
