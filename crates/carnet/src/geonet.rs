@@ -95,11 +95,17 @@ pub struct Geonet {
 
 impl Geonet {
     /// Opens the link and the source of positions. `undo` is where it is written down what to put back, `wants` whether
-    /// there shall be a fast path.
+    /// there shall be a fast path; `uplinks` are the mobile router's, of which an interface of IPv6 over GeoNetworking
+    /// may be one.
     ///
     /// # Errors
     /// When one of them cannot be had.
-    pub fn open(config: &config::Geonet, undo: &Path, wants: Wants) -> anyhow::Result<Geonet> {
+    pub fn open(
+        config: &config::Geonet,
+        undo: &Path,
+        wants: Wants,
+        uplinks: Vec<String>,
+    ) -> anyhow::Result<Geonet> {
         let seed = clock::random_seed().context("cannot get randomness from the kernel")?;
         let mid = match config.address {
             GeonetAddress::Auto => None,
@@ -121,7 +127,7 @@ impl Geonet {
         }
         let mut geonet = Geonet {
             link,
-            interfaces: Interfaces::open(config.ipv6.is_some())?,
+            interfaces: Interfaces::open(config.ipv6.is_some(), uplinks)?,
             link_mtu: None,
             positions,
             address: mid.map(|mid| settings::geonet::address(config, mid)),

@@ -75,7 +75,8 @@ pub async fn run(config: Config, path: &Path) -> anyhow::Result<()> {
     http::is_stale(&config.station.socket)?;
     let geonet = match &config.geonet {
         Some(geonet) => {
-            Some(Geonet::open(geonet, &settings::link_undo_file(&config), settings::geonet_path(&config))?)
+            let (wants, uplinks) = (settings::geonet_path(&config), settings::ports(&config).uplinks);
+            Some(Geonet::open(geonet, &settings::link_undo_file(&config), wants, uplinks)?)
         }
         None => None,
     };

@@ -145,6 +145,7 @@ fn of_uplinks(m: &mut BTreeMap<String, f64>, node: &str, events: &[&&Event]) {
     m.extend(moves.iter().map(|(uplink, count)| (format!("{node}.handovers.{uplink}"), *count)));
     for (uplink, mut all) in latencies {
         all.sort_by(f64::total_cmp);
+        m.insert(format!("{node}.registrations.{uplink}"), all.len() as f64);
         percentiles(m, &format!("{node}.registration_ms.{uplink}"), &all);
         m.insert(format!("{node}.registration_ms.{uplink}.mean"), all.iter().sum::<f64>() / all.len() as f64);
     }

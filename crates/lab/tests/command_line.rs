@@ -7,7 +7,7 @@ use std::process::{Command, Output};
 
 use common::{LAB, folder, repository, said};
 
-const SCENARIOS: [&str; 20] = [
+const SCENARIOS: [&str; 21] = [
     "any-access",
     "balance",
     "crossing",
@@ -19,6 +19,7 @@ const SCENARIOS: [&str; 20] = [
     "nat-quiet",
     "platoon",
     "returning-home",
+    "rsu-corridor",
     "three-uplinks",
     "tunnel-of-doom",
     "turn-off",

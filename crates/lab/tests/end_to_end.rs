@@ -100,6 +100,11 @@ fn vehicles_meet_and_part() {
 }
 
 #[test]
+fn along_roadside_units() {
+    holds("along_roadside_units", "rsu-corridor", As::Root);
+}
+
+#[test]
 fn two_uplinks_without_root() {
     holds("two_uplinks_without_root", "two-uplinks", As::Nobody);
 }

@@ -16,18 +16,20 @@ use tracing::{error, info};
 #[derive(Debug)]
 pub struct Interfaces {
     links: Option<VirtualLinks>,
+    /// Those that are uplinks: roadside units are routers there.
+    uplinks: Vec<String>,
     /// Why the first interface that could not be made could not.
     failure: Option<String>,
 }
 
 impl Interfaces {
-    /// Gets ready to make interfaces.
+    /// Gets ready to make interfaces; the kernel shall configure those that are `uplinks` by Router Advertisements.
     ///
     /// # Errors
     /// When the kernel's news cannot be had.
-    pub fn open(wanted: bool) -> Result<Interfaces> {
+    pub fn open(wanted: bool, uplinks: Vec<String>) -> Result<Interfaces> {
         let links = if wanted { Some(VirtualLinks::open()?) } else { None };
-        Ok(Interfaces { links, failure: None })
+        Ok(Interfaces { links, uplinks, failure: None })
     }
 
     /// Why an interface could not be made.
@@ -60,7 +62,7 @@ impl Interfaces {
             address: link.address,
             link_local: link.link_local,
             mtu: link.mtu,
-            accept_advertisements: link.learnt,
+            accept_advertisements: link.learnt || self.uplinks.contains(&name),
         };
         match links.set(config) {
             Ok(()) => info!("IPv6 over GeoNetworking: {name} is {}, MTU {}", link.link_local, link.mtu),

@@ -11,7 +11,7 @@
 //! No other interface may have the name already. A device that somebody deletes is made anew.
 //!
 //! Who listens to Router Advertisements: nobody on the interfaces of the configuration but by the operator's own
-//! `accept_ra`, set after the start; a link that was learnt from such an advertisement does.
+//! `accept_ra`, set after the start; a link that was learnt from such an advertisement does, and one that is an uplink.
 
 mod device;
 

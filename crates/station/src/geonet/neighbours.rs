@@ -32,8 +32,8 @@ const HEARD: usize = 64;
 /// Something that concerns the ways to neighbouring mobile networks.
 #[derive(Debug)]
 pub(crate) enum Heard {
-    /// A station came into range.
-    Neighbour,
+    /// A station came into range; whether it is a roadside unit.
+    Neighbour { roadside: bool },
     /// An IPv6 packet: an announcement, a test, the advertisement of a default router; and the station that sent it.
     Packet(MacAddress, Vec<u8>),
 }
@@ -95,10 +95,12 @@ impl Geonet {
     }
 
     pub(super) fn overhear(&mut self, event: &carnet_geonet::Event) {
-        if let (carnet_geonet::Event::NewNeighbour(_), Some(heard)) = (event, &mut self.heard)
-            && !matches!(heard.back(), Some(Heard::Neighbour))
-        {
-            heard.push_back(Heard::Neighbour);
+        let (carnet_geonet::Event::NewNeighbour(address), Some(heard)) = (event, &mut self.heard) else {
+            return;
+        };
+        if heard.len() < HEARD {
+            let roadside = address.station_type() == StationType::RoadSideUnit;
+            heard.push_back(Heard::Neighbour { roadside });
         }
     }
 

@@ -7,20 +7,27 @@
 //! registers. A vehicle that drives along roadside units therefore changes to the next one while the last is still
 //! in reach, and loses nothing.
 //!
-//! The router in use stays it until it is about to leave the radio's range, or another is nearer by a third. A router counts when its
+//! A roadside unit that comes into range is solicited (RFC 4861 6.3.7): the vehicle will have passed it before its
+//! next advertisement is due.
+//!
+//! A router that is about to leave the radio's range is none where the vehicle has another uplink; where it has not, it is
+//! one for as long as it is heard. The router in use stays it until it is about to leave the radio's range, or another is nearer by a third. A router counts when its
 //! advertisement was heard, when it has not run out, and when the interface has an address of its prefix.
 
 use std::net::Ipv6Addr;
 use std::time::Duration;
 
-use carnet_base::{Interface, Time};
+use carnet_base::{Interface, RateLimiter, Time};
 use carnet_geonet::Router;
 use carnet_mobility::mnpp::Surroundings;
-use carnet_wire::nd::{NdOption, RouterAdvertisement};
+use carnet_wire::icmpv6;
+use carnet_wire::nd::{self, NdOption, RouterAdvertisement};
 use ipnet::Ipv6Net;
 
 use crate::geonet::neighbours::Around;
 
+/// Three solicitations at once, and one in so long.
+const SOLICITATION_INTERVAL: Duration = Duration::from_secs(1);
 /// How often positions are looked at.
 const LOOK: Duration = Duration::from_millis(250);
 /// Routers that are remembered; the one that runs out first makes room.
@@ -48,15 +55,31 @@ pub(super) struct Access {
     /// As it was told: the routers that are near, the one in use first.
     told: Vec<Ipv6Addr>,
     due: Option<Time>,
+    solicitations: RateLimiter,
 }
 
 impl Access {
     pub(super) fn new(interface: String) -> Access {
-        Access { interface, routers: Vec::new(), known: None, told: Vec::new(), due: None }
+        Access {
+            interface,
+            routers: Vec::new(),
+            known: None,
+            told: Vec::new(),
+            due: None,
+            solicitations: RateLimiter::new(3, SOLICITATION_INTERVAL),
+        }
     }
 
     pub(super) fn poll_timeout(&self) -> Option<Time> {
         self.due
+    }
+
+    /// The question to a roadside unit that came into range, from the station with this address.
+    pub(super) fn solicitation(&mut self, now: Time, own: [u8; 6], link_local: Ipv6Addr) -> Option<Vec<u8>> {
+        self.solicitations.allow(now).then(|| {
+            let message = nd::RouterSolicitation { source_link_address: Some(own) }.emit();
+            icmpv6::packet(link_local, nd::ALL_ROUTERS, nd::HOP_LIMIT, message)
+        })
     }
 
     /// A Router Advertisement of a station.
@@ -88,15 +111,17 @@ impl Access {
         self.due = Some(now);
     }
 
-    /// The interface as the mobile router shall see it, from how the kernel has it.
+    /// The interface as the mobile router shall see it, from how the kernel has it; `others` is whether there is another
+    /// uplink to change to.
     pub(super) fn handle_interface(
         &mut self,
         now: Time,
         interface: &Interface,
         around: &Router,
+        others: bool,
     ) -> Interface {
         self.known = Some(interface.clone());
-        self.told = self.present(now, around);
+        self.told = self.present(now, around, others);
         self.due = Some(now + LOOK);
         Interface { routers: self.told.clone(), ..interface.clone() }
     }
@@ -107,18 +132,21 @@ impl Access {
     }
 
     /// The interface once more, if it is to be seen otherwise than before.
-    pub(super) fn handle_timeout(&mut self, now: Time, around: &Router) -> Option<Interface> {
+    pub(super) fn handle_timeout(&mut self, now: Time, around: &Router, others: bool) -> Option<Interface> {
         self.due.filter(|due| *due <= now)?;
         self.due = (!self.routers.is_empty()).then_some(now + LOOK);
         self.routers.retain(|router| router.expires > now);
-        (self.present(now, around) != self.told).then(|| self.known.clone()).flatten()
+        (self.present(now, around, others) != self.told).then(|| self.known.clone()).flatten()
     }
 
     /// The routers that are near, the one to be used first.
-    fn present(&self, now: Time, around: &Router) -> Vec<Ipv6Addr> {
+    fn present(&self, now: Time, around: &Router, others: bool) -> Vec<Ipv6Addr> {
         let Some(known) = &self.known else { return Vec::new() };
         let seen = Around(around);
         let current = self.told.first();
+        // Beyond the edge one that beacons is better than none.
+        let mib = around.mib();
+        let beacon = mib.beacon_retransmit_timer + mib.beacon_max_jitter;
         let usable = self.routers.iter().filter(|router| {
             let has_address = known.addresses.iter().any(|own| {
                 !own.tentative && !own.duplicate && router.prefixes.iter().any(|p| p.contains(&own.address))
@@ -130,6 +158,10 @@ impl Access {
                 let sight = seen.sight(now, router.station).filter(|sight| sight.near)?;
                 let is_current = current == Some(&router.link_local);
                 let away = if is_current { sight.leaves } else { !sight.stays };
+                let heard = now.saturating_since(sight.heard) <= beacon;
+                if away && (others || !heard) {
+                    return None;
+                }
                 let handicap = if is_current { NEARER } else { 1.0 };
                 Some((away, seen.distance(now, router.station) * handicap, router.link_local))
             })

@@ -117,18 +117,27 @@ impl Station {
     pub(super) fn follow_neighbours(&mut self, now: Time) {
         let Some(geonet) = &mut self.geonet else { return };
         let mut machine = self.neighbours.as_mut().map(|neighbours| &mut neighbours.machine);
+        let mid = geonet.router().address().mid();
+        let link_local = Around(geonet.router()).link_local(mid);
         if let Some(machine) = &mut machine {
-            let mid = geonet.router().address().mid();
-            machine.handle_station(mid, Around(geonet.router()).link_local(mid));
+            machine.handle_station(mid, link_local);
             let valid = self.router.as_ref().is_some_and(|router| router.machine.may_advertise());
             machine.set_valid(now, valid);
         }
         while let Some(heard) = geonet.poll_heard() {
-            let around = Around(geonet.router());
-            match (heard, &mut machine) {
-                (Heard::Neighbour, Some(machine)) => machine.handle_neighbour(now),
-                (Heard::Neighbour, None) => {}
-                (Heard::Packet(station, packet), machine) => {
+            match heard {
+                Heard::Neighbour { roadside } => {
+                    if let Some(machine) = &mut machine {
+                        machine.handle_neighbour(now);
+                    }
+                    let access = self.access.as_mut().filter(|_| roadside);
+                    if let Some(packet) = access.and_then(|access| access.solicitation(now, mid, link_local))
+                    {
+                        geonet.announce(now, 1, &packet);
+                    }
+                }
+                Heard::Packet(station, packet) => {
+                    let around = Around(geonet.router());
                     hear(machine.as_deref_mut(), self.access.as_mut(), now, station, &packet, &around);
                 }
             }

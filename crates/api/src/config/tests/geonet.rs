@@ -574,6 +574,13 @@ fn ipv6_interfaces_and_groups_are_each_one_of_a_kind() {
     for (lines, expected) in cases {
         assert_eq!(refused(&lines), expected, "{lines}");
     }
+    // Roadside units may be access routers: the interface to everybody may be an uplink, and no other.
+    let text = FULL.replace("interface = \"wlan1\"", "ipv6_interface = \"wwan0\"\ninterface = \"wlan1\"");
+    assert_eq!(parse(&text).geonet.and_then(|it| it.ipv6).map(|it| it.interface), Some("wwan0".into()));
+    let text =
+        text.replace("\"wwan0\"\ninterface", "\"gn0\"\nipv6 = { dynamic_interface = \"wwan0\" }\ninterface");
+    let found = errors(&text);
+    assert!(matches!(found.as_slice(), [one] if one.contains("\"wwan0\" is an uplink already")), "{found:?}");
     // Those of the other roles and the radio are taken.
     let text = FULL.replace("interface = \"wlan1\"", "ipv6_interface = \"i0\"\ninterface = \"wlan1\"");
     let found = errors(&text);

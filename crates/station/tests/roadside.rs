@@ -1,0 +1,281 @@
+//! Roadside units as access routers: a mobile router whose uplink is IPv6 over GeoNetworking drives past two of them. The
+//! kernel's part (it hears Router Advertisements, makes addresses, and forgets no router) is played here.
+
+mod common;
+
+use std::net::{IpAddr, Ipv6Addr};
+use std::time::Duration;
+
+use carnet_base::{Address, Interface, LinkMessage, Time};
+use carnet_geonet::Mib;
+use carnet_geonet::ipv6_adaptation::{Ipv6Config, addresses};
+use carnet_station::io::{GeonetRequest, GeonetTransport, Input, Output, Position};
+use carnet_station::{GeonetSettings, PersistentState, Station, StationConfig};
+use carnet_wire::geonet::{GnAddress, StationType};
+use carnet_wire::ipv6::{HEADER_LEN, Header, protocol};
+use carnet_wire::{icmpv6, nd};
+use common::{WALL, router_config};
+
+const RANGE: f64 = 250.0;
+/// Tenths of a microdegree of longitude in a metre, there.
+const PER_METRE: f64 = 136.4;
+const BUS: [u8; 6] = [2, 0, 0, 0, 0, 0xb];
+
+fn unit(number: usize) -> [u8; 6] {
+    [2, 0, 0, 0, 1, number as u8]
+}
+
+fn settings(mac: [u8; 6], station_type: StationType) -> GeonetSettings {
+    GeonetSettings {
+        mib: Mib { max_communication_range: RANGE, ..Mib::default() },
+        address: Some(GnAddress::new(false, station_type, mac)),
+        ipv6: Some(Ipv6Config {
+            interface: "gn0".into(),
+            dynamic_interface: None,
+            areas: Vec::new(),
+            learnt_links: 0,
+            hop_limit: Some(1),
+            mtu: 1398,
+            reorder_wait: Duration::ZERO,
+        }),
+    }
+}
+
+/// The bus, and two roadside units at 0 and 300 m.
+struct Road {
+    now: Time,
+    bus: Station,
+    units: [Station; 2],
+    place: f64,
+    speed: f64,
+    interface: Interface,
+    /// Router Solicitations that the units got.
+    solicited: [u32; 2],
+}
+
+impl Road {
+    fn new() -> Road {
+        let mut config = router_config(&["2001:db8:a::/64"]);
+        if let Some(router) = &mut config.mobile_router {
+            router.router.uplinks.truncate(1);
+            router.router.uplinks[0].interface = "gn0".into();
+        }
+        config.geonet = Some(settings(BUS, StationType::Bus));
+        let station = |config, seed| Station::new(config, PersistentState::default(), seed, Time::ZERO, WALL);
+        let unit = |number| {
+            let geonet = Some(settings(unit(number), StationType::RoadSideUnit));
+            station(StationConfig { geonet, ..StationConfig::default() }, number as u64)
+        };
+        let mut road = Road {
+            now: Time::ZERO,
+            bus: station(config, 9),
+            units: [unit(0), unit(1)],
+            place: -400.0,
+            speed: 0.0,
+            interface: Interface {
+                name: "gn0".into(),
+                running: true,
+                mtu: 1398,
+                link_address: Some(BUS),
+                addresses: vec![own(addresses::link_local(BUS))],
+                ..Interface::default()
+            },
+            solicited: [0; 2],
+        };
+        road.units.iter_mut().for_each(|unit| while unit.poll_output().is_some() {});
+        while road.bus.poll_output().is_some() {}
+        let interface = road.interface.clone();
+        road.tell_bus(Input::Interface(interface));
+        road
+    }
+
+    fn distance(&self, unit: usize) -> f64 {
+        (self.place - 300.0 * unit as f64).abs()
+    }
+
+    fn tell_bus(&mut self, input: Input) {
+        self.bus.handle_input(self.now, WALL, input).expect("accepted");
+        let outputs: Vec<Output> = std::iter::from_fn(|| self.bus.poll_output()).collect();
+        for output in outputs {
+            match output {
+                Output::Frame(frame) => {
+                    for unit in [0, 1] {
+                        if self.distance(unit) <= RANGE {
+                            self.tell_unit(unit, Input::Frame(frame.clone()));
+                        }
+                    }
+                }
+                Output::Ipv6 { delivered, .. } => self.kernel(&delivered.payload),
+                _ => {}
+            }
+        }
+    }
+
+    fn tell_unit(&mut self, number: usize, input: Input) {
+        self.units[number].handle_input(self.now, WALL, input).expect("accepted");
+        let outputs: Vec<Output> = std::iter::from_fn(|| self.units[number].poll_output()).collect();
+        for output in outputs {
+            match output {
+                Output::Frame(frame) if self.distance(number) <= RANGE => self.tell_bus(Input::Frame(frame)),
+                Output::Ipv6 { delivered, .. } => {
+                    let header = Header::parse(&delivered.payload).expect("a header");
+                    let solicitation = &delivered.payload[HEADER_LEN..];
+                    if header.next_header == protocol::ICMPV6
+                        && nd::RouterSolicitation::parse(solicitation).is_ok()
+                    {
+                        nd::check_header(&header, solicitation).expect("as RFC 4861 wants it");
+                        self.solicited[number] += 1;
+                        self.advertise(number);
+                    }
+                }
+                _ => {}
+            }
+        }
+    }
+
+    fn advertise(&mut self, number: usize) {
+        let options = [nd::NdOption::PrefixInformation(nd::PrefixInformation {
+            prefix: prefix(number),
+            prefix_length: 64,
+            on_link: true,
+            autonomous: true,
+            router_address: false,
+            valid_lifetime: 300,
+            preferred_lifetime: 300,
+        })];
+        let message = nd::router_advertisement(&nd::RouterAdvertisementRepr {
+            router_lifetime: 600,
+            options: &options,
+            ..nd::RouterAdvertisementRepr::default()
+        });
+        let source = addresses::link_local(unit(number));
+        let request = GeonetRequest {
+            transport: GeonetTransport::SingleHop,
+            next_header: 3,
+            store_carry_forward: false,
+            traffic_class: 0,
+            lifetime_ms: None,
+            hop_limit: None,
+            payload: icmpv6::packet(source, nd::ALL_NODES, nd::HOP_LIMIT, message),
+        };
+        self.tell_unit(number, Input::Geonet(request));
+    }
+
+    /// The kernel of the bus hears an advertisement.
+    fn kernel(&mut self, packet: &[u8]) {
+        let header = Header::parse(packet).expect("a header");
+        let message = packet[HEADER_LEN..].to_vec();
+        let Ok(advertisement) = nd::RouterAdvertisement::parse(&message) else { return };
+        assert!(advertisement.router_lifetime > 0);
+        let number = usize::from(header.source == addresses::link_local(unit(1)));
+        if !self.interface.routers.contains(&header.source) {
+            self.interface.routers.push(header.source);
+            self.interface.addresses.push(own(care_of(number)));
+        }
+        let (interface, source, destination) = ("gn0".into(), header.source, header.destination);
+        let message =
+            LinkMessage { interface, source, destination, hop_limit: 255, peer: Some(unit(number)), message };
+        self.tell_bus(Input::Icmpv6(message));
+        let interface = self.interface.clone();
+        self.tell_bus(Input::Interface(interface));
+    }
+
+    fn drive(&mut self, seconds: f64) {
+        for _ in 0..(seconds * 100.0) as u32 {
+            self.now += Duration::from_millis(10);
+            self.place += self.speed * 0.01;
+            let millis = (self.now.as_nanos() / 1_000_000) as u32;
+            let position = |metres: f64, speed: f64| {
+                Input::Position(Position {
+                    timestamp: 1_000_000 + millis,
+                    latitude: 488_375_000,
+                    longitude: 21_008_000 + (metres * PER_METRE) as i32,
+                    accurate: true,
+                    speed: (speed * 100.0) as i16,
+                    heading: 900,
+                })
+            };
+            if millis.is_multiple_of(200) {
+                self.tell_bus(position(self.place, self.speed));
+                for unit in [0, 1] {
+                    self.tell_unit(unit, position(300.0 * unit as f64, 0.0));
+                }
+            }
+            if self.bus.poll_timeout().is_some_and(|due| due <= self.now) {
+                self.tell_bus(Input::Timeout);
+            }
+            for unit in [0, 1] {
+                if self.units[unit].poll_timeout().is_some_and(|due| due <= self.now) {
+                    self.tell_unit(unit, Input::Timeout);
+                }
+            }
+        }
+    }
+
+    fn care_of_address(&self) -> Option<IpAddr> {
+        self.bus.uplink_status()[0].care_of_address
+    }
+}
+
+fn own(address: Ipv6Addr) -> Address {
+    Address {
+        address,
+        prefix_length: 64,
+        tentative: false,
+        duplicate: false,
+        deprecated: false,
+        temporary: false,
+    }
+}
+
+fn prefix(number: usize) -> Ipv6Addr {
+    format!("2001:db8:e{number}::").parse().expect("an address")
+}
+
+fn care_of(number: usize) -> Ipv6Addr {
+    Ipv6Addr::from(u128::from(prefix(number)) | u128::from(addresses::identifier(BUS)))
+}
+
+#[test]
+fn the_next_unit_is_taken_while_the_last_is_still_in_reach() {
+    let mut road = Road::new();
+    road.speed = 30.0;
+    let (mut changes, mut before) = (Vec::new(), None);
+    while road.place < 700.0 {
+        road.drive(0.1);
+        let now = road.care_of_address();
+        if now != before {
+            changes.push((road.place, now));
+            before = now;
+        }
+    }
+    let [(first, one), (second, two), (third, none)] = changes[..] else { panic!("{changes:?}") };
+    assert_eq!((one, two, none), (Some(care_of(0).into()), Some(care_of(1).into()), None));
+    // Beacons come every 3 s or a bit more: by then the bus is a hundred metres further.
+    assert!((-250.0..-120.0).contains(&first), "{first}");
+    // Nearer by a third, and the first one still reached.
+    assert!((175.0..200.0).contains(&second), "{second}");
+    // Nobody else: until it is heard no more.
+    assert!((530.0..700.0).contains(&third), "{third}");
+    assert_eq!(
+        road.solicited,
+        [2, 1],
+        "each was asked when it came into range; the first heard both questions"
+    );
+    assert_eq!(road.bus.uplink_status()[0].state, "down: no default router");
+}
+
+#[test]
+fn a_bus_between_two_units_stays_with_one() {
+    let mut road = Road::new();
+    (road.place, road.speed) = (140.0, 0.0);
+    road.drive(8.0);
+    let chosen = road.care_of_address();
+    assert!(chosen.is_some());
+    // A little to and fro.
+    for place in [155.0, 140.0, 160.0, 145.0] {
+        road.place = place;
+        road.drive(5.0);
+        assert_eq!(road.care_of_address(), chosen, "{place}");
+    }
+}
