@@ -7,7 +7,7 @@
 //!
 //! Nothing proves that a number is the sender's. Who sees the packets of one tunnel could send some of their own with the
 //! next numbers, and what really has them, over whichever tunnel, would be taken for copies. So a number is remembered with
-//! a mark of the packet that had it, eight bits of a keyed hash, and only the same packet is a copy.
+//! a mark of the packet that had it, sixteen bits of a keyed hash, and only the same packet is a copy.
 //!
 //! When in doubt a packet passes: one whose number is older than the window may be a late copy or the first to arrive.
 //! A sender that has begun anew from another number is ahead half of the time, which moves the window; where it is
@@ -19,12 +19,12 @@ pub const WINDOW: u32 = 16_384;
 const RESTART: u32 = 64;
 
 /// No packet has this mark.
-const NONE: u8 = 0;
+const NONE: u16 = 0;
 
 /// What is remembered of a packet, by a hash of its content that strangers cannot make.
-pub fn mark(hash: u64) -> u8 {
-    // All but one of 255 values are as likely as each other.
-    (hash % 255) as u8 + 1
+pub fn mark(hash: u64) -> u16 {
+    // The others are as likely as each other, nearly.
+    (hash % u64::from(u16::MAX)) as u16 + 1
 }
 
 /// What a number says.
@@ -44,14 +44,14 @@ pub struct Window {
     /// The highest number, in the sense of serial number arithmetic (RFC 1982).
     top: u32,
     /// The mark of each number that came, at its remainder.
-    seen: Box<[u8]>,
+    seen: Box<[u16]>,
     /// Old numbers in a row.
     behind: u32,
 }
 
 impl Window {
     /// A window in which only this number has been seen, with this mark.
-    pub fn starting_with(sequence: u32, mark: u8) -> Window {
+    pub fn starting_with(sequence: u32, mark: u16) -> Window {
         let seen = vec![NONE; WINDOW as usize].into_boxed_slice();
         let mut window = Window { top: sequence, seen, behind: 0 };
         window.replace(sequence, mark);
@@ -59,7 +59,7 @@ impl Window {
     }
 
     /// Notes the number of a packet that arrived, and its mark.
-    pub fn note(&mut self, sequence: u32, mark: u8) -> Copy {
+    pub fn note(&mut self, sequence: u32, mark: u16) -> Copy {
         let ahead = sequence.wrapping_sub(self.top);
         let behind = self.top.wrapping_sub(sequence);
         if ahead != 0 && ahead < 1 << 31 {
@@ -83,7 +83,7 @@ impl Window {
     }
 
     /// Sets the mark of a number; what it was.
-    fn replace(&mut self, sequence: u32, mark: u8) -> u8 {
+    fn replace(&mut self, sequence: u32, mark: u16) -> u16 {
         let place = self.seen.get_mut((sequence % WINDOW) as usize);
         place.map_or(NONE, |place| std::mem::replace(place, mark))
     }
@@ -132,7 +132,7 @@ mod tests {
 
         /// Whatever numbers come: one that was not seen since the window last moved past it is never called a copy.
         #[test]
-        fn a_number_that_never_came_is_no_copy(numbers in prop::collection::vec((prop_oneof![any::<u32>(), 0u32..40_000], 1u8..4), 1..400)) {
+        fn a_number_that_never_came_is_no_copy(numbers in prop::collection::vec((prop_oneof![any::<u32>(), 0u32..40_000], 1u16..4), 1..400)) {
             let mut window = Window::starting_with(0, 1);
             let mut came = BTreeSet::from([(0, 1)]);
             for (number, mark) in numbers {
