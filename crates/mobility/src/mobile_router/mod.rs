@@ -198,6 +198,8 @@ pub struct MobileRouter {
     hints: Hints,
     /// The bindings with identifiers, in the order of the uplinks.
     bindings: Vec<Binding>,
+    /// One of them was on an uplink that lives, when that was looked at last.
+    lived: bool,
     /// Binding Updates about them that have not been answered, the oldest first.
     updates: VecDeque<Update>,
     abilities: Abilities,
@@ -221,6 +223,7 @@ impl MobileRouter {
         MobileRouter {
             uplinks: config.uplinks.iter().cloned().map(Uplink::new).collect(),
             bindings: identified.filter_map(|(index, u)| Some(Binding::new(index, u.bid?))).collect(),
+            lived: false,
             updates: VecDeque::new(),
             abilities: Abilities::default(),
             flows: Flows::new(&config.policies),

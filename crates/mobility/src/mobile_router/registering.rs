@@ -21,6 +21,7 @@ use std::time::Duration;
 use carnet_base::{Time, WallTime};
 use carnet_wire::mobility::{BindingUpdateFlags, Builder, MobilityOption};
 
+use super::binding_update_list::INITIAL_BINDACK_TIMEOUT;
 use super::bindings::{Abilities, Attempt, Binding, MAX_UPDATES, Member, Update};
 use super::movement::care_of_addresses;
 use super::sending::mapped;
@@ -104,6 +105,7 @@ impl MobileRouter {
         }
         self.timers.stop(Timer::Retransmit);
         self.timers.stop(Timer::Refresh);
+        self.hasten_when_alone(now);
         self.review(now);
         let mut next = None;
         while let Some(draft) = self.draft(now) {
@@ -117,6 +119,24 @@ impl MobileRouter {
         match due {
             Some(at) => self.timers.set(Timer::Bindings, at),
             None => self.timers.stop(Timer::Bindings),
+        }
+    }
+
+    /// The last uplink that lived has gone: the others are not left to a back-off that grew while nothing depended on them.
+    /// One may even be registered, with the acknowledgement lost.
+    fn hasten_when_alone(&mut self, now: Time) {
+        let lives = self.others_live(usize::MAX);
+        if !std::mem::replace(&mut self.lived, lives) || lives {
+            return;
+        }
+        for index in 0..self.bindings.len() {
+            let silent = self.is_silent(self.bindings[index].uplink);
+            let binding = &mut self.bindings[index];
+            binding.held_until = binding.held_until.filter(|_| !silent);
+            if let Some(attempt) = &mut binding.attempt {
+                attempt.next = attempt.next.min(now);
+                attempt.timeout = attempt.timeout.min(INITIAL_BINDACK_TIMEOUT);
+            }
         }
     }
 

@@ -465,3 +465,22 @@ fn a_black_hole_without_identifiers() {
     assert_eq!(road.transmits(), ["cell"]);
     assert!(road.now > Time::from_secs(103));
 }
+
+/// What an uplink waits for is not left to its back-off when it becomes the last hope: its acknowledgement may have been
+/// lost, or it has come back unnoticed.
+#[test]
+fn the_last_hope_does_not_wait() {
+    for start in 0..10 {
+        let mut road = Road::new(config());
+        road.attach("wifi", Some("2001:db8:f1::10"), None);
+        road.run(1.0);
+        road.black_hole("cell", true);
+        road.attach("cell", Some("2001:db8:f2::10"), None);
+        // Binding Updates after 0, 1, 3, 7, 15, 31 s.
+        road.run(16.0 + f64::from(start));
+        road.black_hole("cell", false);
+        road.run(0.1);
+        road.detach("wifi");
+        road.run_while(0.2, "carried over cell", |road| !road.is_carried());
+    }
+}
