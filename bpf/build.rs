@@ -25,6 +25,8 @@ fn main() {
         let mut command = Command::new(&clang);
         command
             .args(["-target", "bpf", "-mcpu=v3", "-O2", "-g", "-Wall", "-Wextra", "-Werror"])
+            // Where clang does not find the sources when it writes BTF, their text does not become part of it.
+            .arg("-fdebug-compilation-dir=/nowhere")
             // The kernel's <asm/...> headers, where a distribution keeps them by architecture.
             .arg(format!(
                 "-I/usr/include/{}-linux-gnu",

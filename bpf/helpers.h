@@ -25,6 +25,25 @@
 #define be16_to_cpu(x) cpu_to_be16(x)
 #define be32_to_cpu(x) cpu_to_be32(x)
 
+/* Headers in packets are aligned to four octets where that matters (NET_IP_ALIGN), link-layer addresses to two; the
+ * compiler would copy octet by octet. */
+typedef __u32 __attribute__((may_alias)) word;
+typedef __u16 __attribute__((may_alias)) half;
+
+inline_always void copy_words(void *to, const void *from, __u32 octets)
+{
+#pragma unroll
+	for (__u32 i = 0; i < octets / 4; i++)
+		((word *)to)[i] = ((const word *)from)[i];
+}
+
+inline_always void copy_address(void *to, const void *from)
+{
+#pragma unroll
+	for (int i = 0; i < 3; i++)
+		((half *)to)[i] = ((const half *)from)[i];
+}
+
 static void *(*bpf_map_lookup_elem)(void *map, const void *key) = (void *)BPF_FUNC_map_lookup_elem;
 static long (*bpf_map_update_elem)(void *map, const void *key, const void *value, __u64 flags) =
 	(void *)BPF_FUNC_map_update_elem;
@@ -39,6 +58,9 @@ static long (*bpf_skb_store_bytes)(struct __sk_buff *skb, __u32 offset, const vo
 				   __u64 flags) = (void *)BPF_FUNC_skb_store_bytes;
 static long (*bpf_skb_adjust_room)(struct __sk_buff *skb, __s32 difference, __u32 mode, __u64 flags) =
 	(void *)BPF_FUNC_skb_adjust_room;
+static long (*bpf_skb_change_proto)(struct __sk_buff *skb, __be16 protocol, __u64 flags) =
+	(void *)BPF_FUNC_skb_change_proto;
+static long (*bpf_csum_level)(struct __sk_buff *skb, __u64 level) = (void *)BPF_FUNC_csum_level;
 static long (*bpf_skb_change_head)(struct __sk_buff *skb, __u32 length, __u64 flags) =
 	(void *)BPF_FUNC_skb_change_head;
 static long (*bpf_xdp_adjust_head)(struct xdp_md *xdp, int difference) = (void *)BPF_FUNC_xdp_adjust_head;

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT OR GPL-2.0-only */
 /*
- * The fast path as tc programs (clsact or tcx, ingress): IPv6-in-IPv6 encapsulation and decapsulation (RFC 2473)
- * of whole socket buffers. Super packets of TCP and UDP stay whole (the outer header is added to each segment later,
+ * The fast path as tc programs (clsact or tcx, ingress): encapsulation and decapsulation of IPv6 in IPv6 (RFC 2473), in
+ * IPv4 and in UDP (RFC 5555) of whole socket buffers. Super packets of TCP and UDP stay whole (the outer header is added to each segment later,
  * by the interface or just before it). The neighbour is resolved by the kernel (bpf_redirect_neigh).
  *
  * One program for each kind of interface: what it is to the station, and whether its packets have an Ethernet
@@ -13,6 +13,7 @@
 
 /* The kernel resolves the neighbour, and every interface will do. */
 #define MAY_LEAVE(ifindex, result) 1
+#define KERNEL_ROUTES 1
 #include "tunnel.h"
 
 /* Give the packet to the next program, or to the kernel. */
@@ -75,16 +76,39 @@ inline_always int finish(enum outcome outcome)
 }
 
 /* Sends the packet to the flow's next hop. */
-inline_always int send(struct __sk_buff *skb, const struct plan *plan, __u32 link_header)
+inline_always int send(struct __sk_buff *skb, struct plan *plan, __u32 link_header)
 {
-	struct bpf_redir_neigh next_hop;
+	const struct address *address = &plan->flow->next_hop;
+	/* The stack is small, and the packet has its headers already. */
+	struct bpf_redir_neigh *next_hop = (void *)&plan->outer;
 
 	/* The kernel drops what it shall redirect so and has no Ethernet header; which one does not matter. */
 	if (!link_header && bpf_skb_change_head(skb, ETH_HLEN, 0))
 		return finish(FAILED);
-	next_hop.nh_family = FAMILY_INET6;
-	__builtin_memcpy(next_hop.ipv6_nh, &plan->flow->next_hop, 16);
-	return bpf_redirect_neigh(plan->flow->departure, &next_hop, sizeof next_hop, 0);
+	__builtin_memset(&plan->outer, 0, sizeof plan->outer);
+	if (is_mapped(address)) {
+		next_hop->nh_family = FAMILY_INET;
+		next_hop->ipv4_nh = address->word[3];
+	} else if (high(address) || low(address)) {
+		next_hop->nh_family = FAMILY_INET6;
+		copy_words(next_hop->ipv6_nh, address, 16);
+	} else {
+		return bpf_redirect_neigh(plan->flow->departure, 0, 0, 0);
+	}
+	return bpf_redirect_neigh(plan->flow->departure, next_hop, sizeof *next_hop, 0);
+}
+
+/* Puts `length` octets in front, the end of the outer header's room, and the inner header as it leaves. */
+inline_always int prepend(struct __sk_buff *skb, struct plan *plan, __u32 link_header, __u32 length, __u64 flags)
+{
+	const __u8 *from = (const __u8 *)&plan->outer + IPV6_HEADER - length;
+
+	if (bpf_skb_adjust_room(skb, length, BPF_ADJ_ROOM_MAC,
+				flags | BPF_F_ADJ_ROOM_FIXED_GSO | BPF_F_ADJ_ROOM_NO_CSUM_RESET))
+		return PASS_TOO_BIG;
+	plan->inner.hop_limit--;
+	/* Keeps the sum right that some interfaces give for the whole packet. */
+	return bpf_skb_store_bytes(skb, link_header, from, length + IPV6_HEADER, BPF_F_RECOMPUTE_CSUM) ? FAILED : TAKEN;
 }
 
 inline_always int encapsulate(struct __sk_buff *skb, __u32 roles, __u32 link_header, struct plan *plan)
@@ -99,24 +123,32 @@ inline_always int encapsulate(struct __sk_buff *skb, __u32 roles, __u32 link_hea
 	if (outcome != TAKEN)
 		return finish(outcome);
 
+	/* Where the outer header of UDP in UDP is gone the kernel would take what is left for the tunnel when it cuts that;
+	 * and where a virtual link carries it whole, the other end's socket cannot tell the datagrams from each other. */
+	if (plan->flow->outside != IN_IPV6 && skb->gso_size && plan->inner.next_header != PROTOCOL_TCP)
+		return finish(PASS_BURST);
 	packets = packets_of(skb, plan, length, &octets);
-	plan->inner.hop_limit--;
-	if (bpf_skb_adjust_room(skb, IPV6_HEADER, BPF_ADJ_ROOM_MAC,
-				BPF_F_ADJ_ROOM_ENCAP_L3_IPV6 | BPF_F_ADJ_ROOM_FIXED_GSO |
-					BPF_F_ADJ_ROOM_NO_CSUM_RESET))
-		return finish(PASS_TOO_BIG);
-	/* Keeps the sum right that some interfaces give for the whole packet. */
-	if (bpf_skb_store_bytes(skb, link_header, &plan->outer, 2 * IPV6_HEADER, BPF_F_RECOMPUTE_CSUM))
-		return finish(FAILED);
+	if (plan->flow->outside == IN_IPV6) {
+		outcome = prepend(skb, plan, link_header, IPV6_HEADER, BPF_F_ADJ_ROOM_ENCAP_L3_IPV6);
+	} else if (plan->flow->outside == IN_IPV4) {
+		outcome = prepend(skb, plan, link_header, IPV4_HEADER, BPF_F_ADJ_ROOM_ENCAP_L3_IPV4);
+	} else {
+		outcome = prepend(skb, plan, link_header, IPV4_HEADER + UDP_HEADER,
+				  BPF_F_ADJ_ROOM_ENCAP_L3_IPV4 | BPF_F_ADJ_ROOM_ENCAP_L4_UDP);
+	}
+	if (outcome != TAKEN)
+		return finish(outcome);
 	count_encapsulated(plan, packets, octets);
 	return send(skb, plan, link_header);
 }
 
 inline_always int decapsulate(struct __sk_buff *skb, __u32 roles, __u32 link_header, struct plan *plan)
 {
-	__u32 length = look_inside(skb, plan, link_header + 2 * IPV6_HEADER);
+	__u32 outside = plan->outside;
+	__u32 length = look_inside(skb, plan, link_header + outside_length(outside) + IPV6_HEADER);
 	__u32 packets, octets;
 	enum outcome outcome;
+	__s32 grown = 0;
 
 	if (!length)
 		return PASS;
@@ -125,9 +157,15 @@ inline_always int decapsulate(struct __sk_buff *skb, __u32 roles, __u32 link_hea
 		return finish(outcome);
 
 	packets = packets_of(skb, plan, length, &octets);
-	if (bpf_skb_adjust_room(skb, -IPV6_HEADER, BPF_ADJ_ROOM_MAC,
+	if (outside != IN_IPV6) {
+		/* For the kernel to take it for IPv6 from here on: the larger header goes with the rest. */
+		if (bpf_skb_change_proto(skb, cpu_to_be16(ETH_P_IPV6), 0))
+			return finish(PASS_MALFORMED);
+		grown = IPV6_HEADER - IPV4_HEADER;
+	}
+	if (bpf_skb_adjust_room(skb, -(__s32)outside_length(outside) - grown, BPF_ADJ_ROOM_MAC,
 				BPF_F_ADJ_ROOM_FIXED_GSO | BPF_F_ADJ_ROOM_NO_CSUM_RESET))
-		return finish(PASS_MALFORMED);
+		return finish(grown ? FAILED : PASS_MALFORMED);
 	plan->inner.hop_limit--;
 	plan->inner.first = plan->first;
 	if (bpf_skb_store_bytes(skb, link_header, &plan->inner, 8, BPF_F_RECOMPUTE_CSUM))
@@ -143,34 +181,69 @@ inline_always int read_header(struct __sk_buff *skb, __u32 offset, struct ipv6 *
 	const __u8 *end = (void *)(long)skb->data_end;
 
 	if (data + offset + IPV6_HEADER <= end) {
-		__builtin_memcpy(header, data + offset, IPV6_HEADER);
+		copy_words(header, data + offset, IPV6_HEADER);
 		return 1;
 	}
 	/* Not in the linear part. */
 	return !bpf_skb_load_bytes(skb, offset, header, IPV6_HEADER);
 }
 
+/* What came in IPv4: IN_IPV6 where that is no tunnel. */
+inline_always enum outside open_ipv4(struct __sk_buff *skb, __u32 link_header, struct plan *plan,
+				     enum outcome *outcome)
+{
+	__u32 length = skb->len - link_header;
+	enum outside outside;
+	/* The stack is small, and of the inner header nothing is known yet. IPv6 in IPv4 is longer anyhow. */
+	const struct ipv4 *ipv4 = (const void *)&plan->inner;
+	const struct udp *udp = (const void *)(ipv4 + 1);
+
+	if (bpf_skb_load_bytes(skb, link_header, &plan->inner, IPV4_HEADER + UDP_HEADER))
+		return IN_IPV6;
+	outside = read_outside(ipv4, udp, length, &plan->outer.ipv6, &plan->outer_ports);
+	if (outside == IN_UDP && udp->checksum && bpf_csum_level(skb, BPF_CSUM_LEVEL_QUERY) < 0)
+		*outcome = PASS_CHECKSUM;
+	return outside;
+}
+
 /* Not inline: there is one copy of it, for which the verifier knows the constants of each program. */
 static __attribute__((noinline)) int handle(struct __sk_buff *skb, __u32 roles, __u32 link_header)
 {
+	enum outcome outcome = TAKEN;
 	struct plan plan;
 
 	/* Not those for another station either, which an interface hears while somebody captures on it. */
 	/* Nor those with a mark, by which a rule may route them: the slow path's packets keep it. */
-	if (skb->protocol != cpu_to_be16(ETH_P_IPV6) || skb->vlan_present || skb->mark ||
-	    (link_header && skb->pkt_type != PACKET_HOST))
+	if (skb->vlan_present || skb->mark || (link_header && skb->pkt_type != PACKET_HOST))
 		return PASS;
-	if (!read_header(skb, link_header, &plan.inner))
+	plan.outside = IN_IPV6;
+	plan.outer_ports = 0;
+	if (skb->protocol == cpu_to_be16(ETH_P_IP) && (roles & (AGENT | DECAPSULATE_CARE_OF))) {
+		plan.outside = open_ipv4(skb, link_header, &plan, &outcome);
+		if (plan.outside == IN_IPV6)
+			return PASS;
+	} else if (skb->protocol != cpu_to_be16(ETH_P_IPV6) || !read_header(skb, link_header, &plan.inner)) {
 		return PASS;
 	/* Also: not as long as it says, or a jumbo payload. */
-	if ((be32_to_cpu(plan.inner.first) >> 28) != 6 || !plan.inner.payload_length ||
-	    skb->len != link_header + length_of(&plan.inner))
+	} else if ((be32_to_cpu(plan.inner.first) >> 28) != 6 || !plan.inner.payload_length ||
+		   skb->len != link_header + length_of(&plan.inner)) {
 		return PASS;
-	if ((roles & (AGENT | DECAPSULATE_CARE_OF)) && plan.inner.next_header == PROTOCOL_IPV6) {
-		plan.outer = plan.inner;
-		if (be16_to_cpu(plan.outer.payload_length) < IPV6_HEADER ||
-		    !read_header(skb, link_header + IPV6_HEADER, &plan.inner))
+	}
+	if (plan.outside != IN_IPV6 ||
+	    ((roles & (AGENT | DECAPSULATE_CARE_OF)) && plan.inner.next_header == PROTOCOL_IPV6)) {
+		if (plan.outside == IN_IPV6)
+			plan.outer.ipv6 = plan.inner;
+		if (be16_to_cpu(plan.outer.ipv6.payload_length) < IPV6_HEADER ||
+		    !read_header(skb, link_header + outside_length(plan.outside), &plan.inner))
 			return PASS;
+		if (plan.outside != IN_IPV6) {
+			/* Of UDP that may be anything; and a burst of datagrams is for the socket. */
+			if ((be32_to_cpu(plan.inner.first) >> 28) != 6 ||
+			    (skb->gso_size && length_of(&plan.inner) != be16_to_cpu(plan.outer.ipv6.payload_length)))
+				return PASS;
+			if (outcome != TAKEN)
+				return finish(outcome);
+		}
 		return decapsulate(skb, roles, link_header, &plan);
 	}
 	if (roles & (AGENT | ENCAPSULATE_FROM))

@@ -1,12 +1,13 @@
 /* SPDX-License-Identifier: MIT OR GPL-2.0-only */
 /*
- * The fast path as XDP programs: IPv6-in-IPv6 encapsulation and decapsulation (RFC 2473) before the kernel has made
- * a socket buffer of the packet. For many packets a second; what is large by TCP goes faster as super packets
+ * The fast path as XDP programs: encapsulation and decapsulation of IPv6 in IPv6 (RFC 2473), in IPv4 and in UDP (RFC 5555)
+ * before the kernel has made a socket buffer of the packet. For many packets a second; what is large by TCP goes faster as super packets
  * through the tc programs.
  *
  * The link-layer addresses are those of the kernel's neighbour table. A packet whose neighbour is not known there is
  * left to the slow path, which has it resolved. The kernel does not see what passes here, so carnet tells it which
- * neighbours are in use (NEIGHBOURS).
+ * neighbours are in use (NEIGHBOURS). Nor is there anybody else to route what a mobile router sends inside IPv4 by one
+ * certain uplink: that is taken where the kernel forwards IPv4 there (its switch `forwarding`, which carnet leaves alone).
  *
  * Packets leave by interfaces in PORTS only: those on which carnet has an XDP program, where a driver that can
  * receive redirected frames does so.
@@ -57,6 +58,7 @@ inline_always int may_leave(__u32 ifindex, long result)
 }
 
 #define MAY_LEAVE(ifindex, result) may_leave(ifindex, result)
+#define KERNEL_ROUTES 0
 #include "tunnel.h"
 
 inline_always int finish(enum outcome outcome)
@@ -95,19 +97,35 @@ inline_always int look_inside(struct xdp_md *xdp, struct plan *plan, __u32 offse
 	return 1;
 }
 
-inline_always void link_header(void *data, const struct plan *plan)
+inline_always void link_header(void *data, const struct plan *plan, __u16 protocol)
 {
 	struct ethhdr *ethernet = data;
 
-	__builtin_memcpy(ethernet->h_dest, plan->flow->dmac, ETH_ALEN);
-	__builtin_memcpy(ethernet->h_source, plan->flow->smac, ETH_ALEN);
-	ethernet->h_proto = cpu_to_be16(ETH_P_IPV6);
+	copy_address(ethernet->h_dest, plan->flow->dmac);
+	copy_address(ethernet->h_source, plan->flow->smac);
+	ethernet->h_proto = cpu_to_be16(protocol);
+}
+
+/* Puts `length` octets in front, the end of the outer header's room. */
+inline_always enum outcome prepend(struct xdp_md *xdp, const struct plan *plan, __u32 length)
+{
+	__u8 *data, *end;
+
+	if (bpf_xdp_adjust_head(xdp, -(int)length))
+		return PASS_TOO_BIG;
+	data = (void *)(long)xdp->data;
+	end = (void *)(long)xdp->data_end;
+	if (data + ETH_HLEN + length + IPV6_HEADER > end)
+		return FAILED;
+	link_header(data, plan, length == IPV6_HEADER ? ETH_P_IPV6 : ETH_P_IP);
+	copy_words(data + ETH_HLEN, (const __u8 *)&plan->outer + IPV6_HEADER - length, length);
+	((struct ipv6 *)(data + ETH_HLEN + length))->hop_limit--;
+	return TAKEN;
 }
 
 inline_always int encapsulate(struct xdp_md *xdp, __u32 roles, struct plan *plan)
 {
 	enum outcome outcome;
-	__u8 *data, *end;
 
 	if (!look_inside(xdp, plan, ETH_HLEN + IPV6_HEADER))
 		return XDP_PASS;
@@ -115,15 +133,14 @@ inline_always int encapsulate(struct xdp_md *xdp, __u32 roles, struct plan *plan
 	if (outcome != TAKEN)
 		return finish(outcome);
 
-	if (bpf_xdp_adjust_head(xdp, -IPV6_HEADER))
-		return finish(PASS_TOO_BIG);
-	data = (void *)(long)xdp->data;
-	end = (void *)(long)xdp->data_end;
-	if (data + ETH_HLEN + 2 * IPV6_HEADER > end)
-		return finish(FAILED);
-	link_header(data, plan);
-	__builtin_memcpy(data + ETH_HLEN, &plan->outer, IPV6_HEADER);
-	((struct ipv6 *)(data + ETH_HLEN + IPV6_HEADER))->hop_limit--;
+	if (plan->flow->outside == IN_IPV6)
+		outcome = prepend(xdp, plan, IPV6_HEADER);
+	else if (plan->flow->outside == IN_IPV4)
+		outcome = prepend(xdp, plan, IPV4_HEADER);
+	else
+		outcome = prepend(xdp, plan, IPV4_HEADER + UDP_HEADER);
+	if (outcome != TAKEN)
+		return finish(outcome);
 	count_encapsulated(plan, 1, length_of(&plan->inner));
 	return bpf_redirect_map(&PORTS, plan->flow->departure, 0);
 }
@@ -134,24 +151,41 @@ inline_always int decapsulate(struct xdp_md *xdp, __u32 roles, struct plan *plan
 	struct ipv6 *inner;
 	__u8 *data, *end;
 
-	if (!look_inside(xdp, plan, ETH_HLEN + 2 * IPV6_HEADER))
+	if (!look_inside(xdp, plan, ETH_HLEN + outside_length(plan->outside) + IPV6_HEADER))
 		return XDP_PASS;
 	outcome = plan_decapsulation(xdp, roles, plan, length_of(&plan->inner), xdp->ingress_ifindex);
 	if (outcome != TAKEN)
 		return finish(outcome);
 
-	if (bpf_xdp_adjust_head(xdp, IPV6_HEADER))
+	if (bpf_xdp_adjust_head(xdp, outside_length(plan->outside)))
 		return finish(PASS_MALFORMED);
 	data = (void *)(long)xdp->data;
 	end = (void *)(long)xdp->data_end;
 	if (data + ETH_HLEN + IPV6_HEADER > end)
 		return finish(FAILED);
-	link_header(data, plan);
+	link_header(data, plan, ETH_P_IPV6);
 	inner = (struct ipv6 *)(data + ETH_HLEN);
 	inner->first = plan->first;
 	inner->hop_limit--;
 	count_decapsulated(plan, 1, length_of(&plan->inner));
 	return bpf_redirect_map(&PORTS, plan->flow->departure, 0);
+}
+
+/* What came in IPv4: IN_IPV6 where that is no tunnel. Nobody has looked at checksums yet. */
+inline_always enum outside open_ipv4(struct xdp_md *xdp, struct plan *plan, enum outcome *outcome)
+{
+	const __u8 *data = (const __u8 *)(long)xdp->data;
+	const __u8 *end = (void *)(long)xdp->data_end;
+	const struct ipv4 *ipv4 = (const void *)(data + ETH_HLEN);
+	const struct udp *udp = (const void *)(ipv4 + 1);
+	enum outside outside;
+
+	if ((const __u8 *)(udp + 1) > end)
+		return IN_IPV6;
+	outside = read_outside(ipv4, udp, end - data - ETH_HLEN, &plan->outer.ipv6, &plan->outer_ports);
+	if (outside == IN_UDP && udp->checksum)
+		*outcome = PASS_CHECKSUM;
+	return outside;
 }
 
 /* Not inline: there is one copy of it, for which the verifier knows the constants of each program. */
@@ -160,22 +194,39 @@ static __attribute__((noinline)) int handle(struct xdp_md *xdp, __u32 roles)
 	const __u8 *data = (void *)(long)xdp->data;
 	const __u8 *end = (void *)(long)xdp->data_end;
 	const struct ethhdr *ethernet = (const void *)data;
+	enum outcome outcome = TAKEN;
 	struct plan plan;
 
-	if (data + ETH_HLEN + IPV6_HEADER > end || ethernet->h_proto != cpu_to_be16(ETH_P_IPV6) ||
-	    !is_for_us(xdp, ethernet->h_dest))
+	if (data + ETH_HLEN + IPV6_HEADER > end || !is_for_us(xdp, ethernet->h_dest))
 		return XDP_PASS;
-	__builtin_memcpy(&plan.inner, data + ETH_HLEN, IPV6_HEADER);
+	plan.outside = IN_IPV6;
+	plan.outer_ports = 0;
+	if (ethernet->h_proto == cpu_to_be16(ETH_P_IP) && (roles & (AGENT | DECAPSULATE_CARE_OF))) {
+		__u32 offset;
+
+		plan.outside = open_ipv4(xdp, &plan, &outcome);
+		offset = ETH_HLEN + outside_length(plan.outside);
+		if (plan.outside == IN_IPV6 || data + offset + IPV6_HEADER > end)
+			return XDP_PASS;
+		copy_words(&plan.inner, data + offset, IPV6_HEADER);
+		/* Of UDP that may be anything. */
+		if ((be32_to_cpu(plan.inner.first) >> 28) != 6)
+			return XDP_PASS;
+		return outcome == TAKEN ? decapsulate(xdp, roles, &plan) : finish(outcome);
+	}
+	if (ethernet->h_proto != cpu_to_be16(ETH_P_IPV6))
+		return XDP_PASS;
+	copy_words(&plan.inner, data + ETH_HLEN, IPV6_HEADER);
 	/* Also: not as long as it says, or a jumbo payload. */
 	if ((be32_to_cpu(plan.inner.first) >> 28) != 6 || !plan.inner.payload_length ||
 	    (__u64)(end - data) != ETH_HLEN + length_of(&plan.inner))
 		return XDP_PASS;
 	if ((roles & (AGENT | DECAPSULATE_CARE_OF)) && plan.inner.next_header == PROTOCOL_IPV6) {
-		plan.outer = plan.inner;
-		if (be16_to_cpu(plan.outer.payload_length) < IPV6_HEADER ||
+		plan.outer.ipv6 = plan.inner;
+		if (be16_to_cpu(plan.outer.ipv6.payload_length) < IPV6_HEADER ||
 		    data + ETH_HLEN + 2 * IPV6_HEADER > end)
 			return XDP_PASS;
-		__builtin_memcpy(&plan.inner, data + ETH_HLEN + IPV6_HEADER, IPV6_HEADER);
+		copy_words(&plan.inner, data + ETH_HLEN + IPV6_HEADER, IPV6_HEADER);
 		return decapsulate(xdp, roles, &plan);
 	}
 	if (roles & (AGENT | ENCAPSULATE_FROM))

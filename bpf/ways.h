@@ -9,6 +9,8 @@
  * after WAY_SECONDS in any case. Where something that is longer than 64 bits is inside a /64 (a route, a prefix:
  * CROWDED), a way is that of a single address.
  *
+ * Only tunnels in IPv6 have ways, of bindings that send everything by one of them; others are flows.
+ *
  * Each CPU has ways of its own, so nobody else reads what one is writing.
  */
 #pragma once
@@ -259,8 +261,8 @@ inline_always __u32 keep_exit(const struct address *local, const struct flow *fl
 		exit->routes = plan->routes;
 		if (flow) {
 			exit->next_hop = flow->next_hop;
-			__builtin_memcpy(exit->smac, flow->smac, 6);
-			__builtin_memcpy(exit->dmac, flow->dmac, 6);
+			copy_address(exit->smac, flow->smac);
+			copy_address(exit->dmac, flow->dmac);
 			exit->generation = plan->generation;
 			exit->asked = seconds();
 		}
@@ -326,13 +328,14 @@ inline_always int take_way(struct plan *plan, __u32 arrival)
 	flow->path.local = exit->local;
 	flow->path.remote = way->remote;
 	flow->slot = way->slot;
+	flow->counter = counter(way->slot, 0);
 	flow->label = cpu_to_be32(flow_label(inner));
 	flow->departure = exit->departure;
 	flow->mtu = way->mtu;
 	flow->may_leave = 1;
 	flow->next_hop = exit->next_hop;
-	__builtin_memcpy(flow->smac, exit->smac, 6);
-	__builtin_memcpy(flow->dmac, exit->dmac, 6);
+	copy_address(flow->smac, exit->smac);
+	copy_address(flow->dmac, exit->dmac);
 	plan->flow = flow;
 	return 1;
 }
@@ -358,11 +361,12 @@ inline_always int take_destination(struct plan *plan)
 	    bpf_ktime_get_coarse_ns() - flow->asked >= FLOW_NANOSECONDS)
 		return 0;
 	exit = exit_of(way, plan->routes);
-	if (!exit || !same(&exit->local, &plan->outer.destination) || !same(&way->remote, &plan->outer.source))
+	if (!exit || !same(&exit->local, &plan->outer.ipv6.destination) || !same(&way->remote, &plan->outer.ipv6.source))
 		return 0;
 	if ((be32_to_cpu(inner->first) >> 28) != 6 || is_odd(inner))
 		return 0;
 	flow->slot = way->slot;
+	flow->counter = counter(way->slot, 0);
 	plan->flow = flow;
 	return 1;
 }

@@ -118,8 +118,8 @@ pub fn tunnels(platform: Option<&Platform>, station: &Station) -> Vec<model::Tun
         .tunnel_status()
         .into_iter()
         .map(|tunnel| {
-            let fast = tunnel.local.ipv6().zip(tunnel.remote.ipv6()).and_then(|ends| fast.get(&ends));
-            (tunnel, fast.copied().unwrap_or_default())
+            let fast = fast.get(&(tunnel.local, tunnel.remote)).copied().unwrap_or_default();
+            (tunnel, fast)
         })
         .map(|(tunnel, fast)| model::Tunnel {
             local: address(tunnel.local),

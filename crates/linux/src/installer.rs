@@ -360,8 +360,12 @@ impl Installer {
             None => Some(0),
         };
         let Some(index) = index else { return Ok(Put::Later) };
-        match self.datagrams.open(socket) {
-            Ok(()) => Ok(Put::Done(index)),
+        // Merged into bursts they would be the socket's, not the fast path's.
+        match self.datagrams.open(socket, !self.fast_path.takes_datagrams()) {
+            Ok(()) => {
+                self.fast_path.set_socket(socket, index);
+                Ok(Put::Done(index))
+            }
             Err(e) => {
                 let on = socket.interface.as_ref().map(|name| format!(" on {name}")).unwrap_or_default();
                 let error = Error::kernel(format!("open a socket for {}{on}", socket.local), e);
@@ -389,6 +393,7 @@ impl Installer {
             }
             Entry::Socket(socket) => {
                 self.datagrams.close(socket);
+                self.fast_path.remove_socket(socket);
                 Ok(())
             }
             Entry::Distribution(distribution) => {

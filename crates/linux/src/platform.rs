@@ -277,10 +277,7 @@ impl Platform {
             give_up(fast_path.look_again(requests));
             self.commit();
             let used = self.installer.fast_path.used().into_iter();
-            self.events.extend(used.map(|(local, remote)| PlatformEvent::TunnelUsed {
-                local: local.into(),
-                remote: remote.into(),
-            }));
+            self.events.extend(used.map(|(local, remote)| PlatformEvent::TunnelUsed { local, remote }));
         }
         self.refresh()?;
         let known = self.events.len();

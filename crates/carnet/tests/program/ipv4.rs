@@ -19,7 +19,7 @@ const NETS: [&str; 2] = ["192.0.2", "203.0.113"];
 const UPLINKS: [(&str, &str); 2] = [("wlan", "wlan0"), ("wwan", "wwan0")];
 
 /// The testbed with IPv4 everywhere outside.
-fn dual() -> Testbed {
+pub fn dual() -> Testbed {
     let bed = Testbed::new();
     forward(&bed.core);
     bed.core.ip("addr add 198.51.100.1/24 dev ha");
@@ -35,7 +35,7 @@ fn dual() -> Testbed {
 }
 
 /// The same where an uplink has lost IPv6.
-fn without_ipv6(bed: &Testbed, uplinks: &[usize]) {
+pub fn without_ipv6(bed: &Testbed, uplinks: &[usize]) {
     for number in uplinks {
         let (far, near) = UPLINKS[*number];
         bed.router.ip(&format!("-6 addr flush dev {near} scope global"));
@@ -57,7 +57,7 @@ fn nft(host: &Host, rules: &[&str]) {
 }
 
 /// A NAT between an uplink and the core: the router has 10.0.0.10.
-fn behind_nat(bed: &Testbed, number: usize) -> Host {
+pub fn behind_nat(bed: &Testbed, number: usize) -> Host {
     let ((far, near), net) = (UPLINKS[number], NETS[number]);
     let nat = Host::new();
     forward(&nat);
@@ -82,19 +82,28 @@ fn behind_nat(bed: &Testbed, number: usize) -> Host {
 }
 
 fn start(bed: &Testbed, adapt: impl Fn(String) -> String) -> (Station, Station) {
+    start_both(bed, |config| config, adapt)
+}
+
+/// Home agent and mobile router, with their configs as these make them.
+pub fn start_both(
+    bed: &Testbed,
+    of_agent: impl Fn(String) -> String,
+    of_router: impl Fn(String) -> String,
+) -> (Station, Station) {
     let address = format!("address = '{HOME_AGENT}'\n");
-    let agent = bed.agent_config().replace(&address, &format!("{address}ipv4_address = '198.51.100.2'\n"));
-    let agent = Station::start(&bed.agent, &agent);
+    let config = bed.agent_config().replace(&address, &format!("{address}ipv4_address = '198.51.100.2'\n"));
+    let agent = Station::start(&bed.agent, &of_agent(config));
     let home_agent = format!("home_agent = '{HOME_AGENT}'\n");
-    let router =
+    let config =
         bed.router_config().replace(&home_agent, &format!("{home_agent}home_agent_ipv4 = '198.51.100.2'\n"));
-    let router = Station::start(&bed.router, &adapt(router));
+    let router = Station::start(&bed.router, &of_router(config));
     router.registered();
     (agent, router)
 }
 
 /// With a Binding Identifier for each uplink.
-fn identified(config: String) -> String {
+pub fn identified(config: String) -> String {
     config
         .replace("priority = 10\n", "priority = 10\nbid = 1\n")
         .replace("priority = 20\n", "priority = 20\nbid = 2\n")
@@ -110,7 +119,7 @@ fn tunnels(station: &Station) -> Vec<(String, String, Option<u64>)> {
     tunnels.as_array().expect("an array").iter().map(of).collect()
 }
 
-fn first_tunnel(station: &Station) -> (String, String, Option<u64>) {
+pub fn first_tunnel(station: &Station) -> (String, String, Option<u64>) {
     tunnels(station).into_iter().next().unwrap_or_default()
 }
 
@@ -267,7 +276,7 @@ fn two_uplinks_are_registered_at_once() {
 }
 
 /// The echo's packets take this way.
-fn policy(action: &str, uplinks: &str) -> String {
+pub fn policy(action: &str, uplinks: &str) -> String {
     format!(
         "\n[[mobile_router.policy]]\nname = 'probe'\nprotocol = 'udp'\nports = [4242]\naction = '{action}'\n\
          uplinks = [{uplinks}]\n"

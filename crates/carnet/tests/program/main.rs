@@ -19,6 +19,7 @@ mod geonet;
 mod geonet_ipv6;
 mod identifiers;
 mod ipv4;
+mod ipv4_fast;
 mod links;
 mod mutations;
 mod offloads;

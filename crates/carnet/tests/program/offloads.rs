@@ -39,7 +39,7 @@ fn fast_path(path: &str, off: &[&str]) -> (Testbed, Station, Station) {
 }
 
 /// Packets whose checksum was wrong at their receiver.
-fn checksum_errors(host: &Host) -> u64 {
+pub fn checksum_errors(host: &Host) -> u64 {
     let tcp = host.output(&["cat", "/proc/net/snmp"]);
     let tcp = String::from_utf8_lossy(&tcp.stdout).into_owned();
     let mut lines = tcp.lines().filter(|line| line.starts_with("Tcp:"));

@@ -11,7 +11,8 @@
 //! station. Only a packet that may be cut leaves without DF.
 //!
 //! **Many packets per system call.** Packets of one size to one end leave as one UDP burst (`UDP_SEGMENT`), which the
-//! kernel or the card cuts, and come as one (`UDP_GRO`).
+//! kernel or the card cuts, and come as one (`UDP_GRO`) where no fast path stands before the sockets: that wants them one
+//! by one.
 //!
 //! All of this works in a user namespace, with the rights that the TUN device needs anyhow. Left out: IPv6 inside UDP
 //! inside IPv6 needs no more than its addresses and is carried too, but nothing asks for it yet.
@@ -19,7 +20,7 @@
 mod icmp;
 mod reader;
 mod socket;
-
+mod unfinished;
 mod writer;
 
 use std::collections::VecDeque;
@@ -68,10 +69,11 @@ impl Datagrams {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Opens a socket, in place of one for the same end.
-    pub(crate) fn open(&self, wanted: &desired::Socket) -> io::Result<()> {
+    /// Opens a socket, in place of one for the same end. With `merge` the kernel may hand several packets over in one
+    /// piece.
+    pub(crate) fn open(&self, wanted: &desired::Socket, merge: bool) -> io::Result<()> {
         self.close(wanted);
-        let socket = Arc::new(Socket::open(wanted)?);
+        let socket = Arc::new(Socket::open(wanted, merge)?);
         self.lock().open.push(socket);
         Ok(())
     }

@@ -2,6 +2,7 @@
 
 use std::io::{self, IoSliceMut};
 use std::net::SocketAddr;
+use std::ops::Range;
 use std::os::fd::AsRawFd;
 use std::sync::Arc;
 
@@ -11,6 +12,8 @@ use tokio::io::Interest;
 
 use super::Datagrams;
 use super::socket::{Socket, socket_address};
+use super::unfinished::{self, Found};
+use crate::tunnel::segmentation::Segments;
 
 /// The largest IPv4 packet.
 const BURST_MAX: usize = 65_535;
@@ -39,6 +42,8 @@ pub struct DatagramReader {
     control: Vec<u8>,
     /// What is left of the burst.
     rest: Option<Rest>,
+    /// A super packet in it that is being cut.
+    cut: Option<Cut>,
     /// Which socket is next.
     turn: usize,
 }
@@ -51,6 +56,13 @@ struct Rest {
     of: Received,
 }
 
+#[derive(Debug)]
+struct Cut {
+    range: Range<usize>,
+    segments: Segments,
+    of: Received,
+}
+
 impl DatagramReader {
     /// A reader of these sockets.
     pub fn new(io: Datagrams) -> DatagramReader {
@@ -59,13 +71,14 @@ impl DatagramReader {
             burst: vec![0; BURST_MAX],
             control: nix::cmsg_space!(i32, i32, u8),
             rest: None,
+            cut: None,
             turn: 0,
         }
     }
 
     /// Whether packets wait that have been read from a socket already.
     pub fn is_inside_burst(&self) -> bool {
-        self.rest.is_some()
+        self.rest.is_some() || self.cut.is_some()
     }
 
     /// Puts the next packet into `buffer`, cut to what fits.
@@ -73,12 +86,25 @@ impl DatagramReader {
     /// # Errors
     /// [`io::ErrorKind::WouldBlock`] when no socket has any.
     pub fn try_read(&mut self, buffer: &mut [u8]) -> io::Result<Received> {
+        if let Some(received) = self.next_segment(buffer) {
+            return Ok(received);
+        }
         if self.rest.is_none() {
             self.receive()?;
         }
         let Some(rest) = &mut self.rest else { return Err(io::ErrorKind::WouldBlock.into()) };
-        let next = (rest.at + rest.segment).min(rest.end);
-        let packet = self.burst.get(rest.at..next).unwrap_or_default();
+        let range = rest.at..(rest.at + rest.segment).min(rest.end);
+        let next = range.end;
+        let packet = self.burst.get_mut(range.clone()).unwrap_or_default();
+        if let Found::Super(segments) = unfinished::look(packet) {
+            self.cut = Some(Cut { range, segments, of: rest.of });
+            rest.at = next;
+            if rest.at >= rest.end {
+                self.rest = None;
+            }
+            return self.next_segment(buffer).ok_or_else(|| io::ErrorKind::WouldBlock.into());
+        }
+        let packet: &[u8] = packet;
         let length = packet.len().min(buffer.len());
         if let (Some(to), Some(from)) = (buffer.get_mut(..length), packet.get(..length)) {
             to.copy_from_slice(from);
@@ -89,6 +115,18 @@ impl DatagramReader {
             self.rest = None;
         }
         Ok(received)
+    }
+
+    /// The next packet of the one that is being cut.
+    fn next_segment(&mut self, buffer: &mut [u8]) -> Option<Received> {
+        let cut = self.cut.as_mut()?;
+        let packet = self.burst.get(cut.range.clone()).unwrap_or_default();
+        let length = cut.segments.next(packet, buffer);
+        let of = cut.of;
+        if length.is_none() || cut.segments.is_done(packet) {
+            self.cut = None;
+        }
+        length.map(|length| Received { length, ..of })
     }
 
     /// Takes the next burst from whichever socket has one, each in its turn.

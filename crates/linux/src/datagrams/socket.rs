@@ -36,7 +36,7 @@ pub(super) struct Socket {
 }
 
 impl Socket {
-    pub(super) fn open(wanted: &desired::Socket) -> io::Result<Socket> {
+    pub(super) fn open(wanted: &desired::Socket, merge: bool) -> io::Result<Socket> {
         let (local, kind, protocol) = match wanted.local {
             Endpoint::Udp(local) => (local, Type::DGRAM, Protocol::UDP),
             Endpoint::Ipv4(address) => {
@@ -64,7 +64,7 @@ impl Socket {
             setsockopt(&socket, sockopt::Ipv6RecvErr, &true)?;
         }
         socket.bind(&local.into())?;
-        if !is_raw {
+        if !is_raw && merge {
             // A kernel without it (before Linux 5.0) hands packets over one by one.
             let _ = setsockopt(&socket, sockopt::UdpGroSegment, &true);
         }

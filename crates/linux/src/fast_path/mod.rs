@@ -8,8 +8,9 @@
 //! * `kernel`: tunnel devices of the kernel's own ip6_tunnel module ([`Path::Kernel`]).
 //! * `geonet`: BPF programs for IPv6 over GeoNetworking, beside all of these and independent of them.
 //!
-//! The first two know no more than tunnels of IPv6 in IPv6, one of which takes all that a binding sends. `selection`
-//! keeps from them what they cannot do; that is left to the slow path.
+//! The first know tunnels in IPv6, in IPv4 and in UDP in IPv4, and distribute what a binding sends among several of them
+//! (`rules`); the kernel's devices one tunnel in IPv6 for all of that. `selection` keeps from them what they cannot do;
+//! that is left to the slow path.
 //!
 //! What a fast path needs to know is in the tunnels of the desired forwarding state; `table` turns these into what
 //! the programs' maps hold. A change is told by [`FastPath::set`] and [`FastPath::remove`] and takes effect, all at
@@ -20,8 +21,10 @@ mod hook;
 mod kernel;
 mod policy;
 mod programs;
+mod rules;
 mod selection;
 mod table;
+mod values;
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::net::Ipv6Addr;
@@ -31,11 +34,12 @@ use carnet_station::forwarding::desired::{self, TunnelEnd};
 use ipnet::Ipv6Net;
 
 use crate::netlink::{AddressInfo, Dirty, Heard, LinkInfo, Requests};
+use crate::settings;
 use kernel::Kernel;
 pub(crate) use kernel::is_ours;
 use policy::Routing;
 use programs::{Kind, Programs};
-use selection::Selection;
+use selection::{Selection, is_for_programs};
 
 /// A way that packets take.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -120,7 +124,7 @@ impl TunnelTraffic {
 }
 
 /// Two ends of a tunnel: the local one and the remote one.
-pub type TunnelEnds = (Ipv6Addr, Ipv6Addr);
+pub type TunnelEnds = (Endpoint, Endpoint);
 
 /// What the fast path has done since its start, by name; see `enum outcome` in `bpf/tunnel.h`.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -131,7 +135,7 @@ pub struct FastPathCounters {
     pub left: Vec<(&'static str, u64)>,
 }
 
-/// A tunnel of IPv6 in IPv6: [`desired::Tunnel`] as far as a fast path knows it.
+/// A tunnel of IPv6 in IPv6: [`desired::Tunnel`] as far as the kernel's devices know it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Tunnel {
     pub(crate) end: TunnelEnd,
@@ -179,6 +183,10 @@ pub(crate) fn clean(requests: &mut Requests) -> crate::error::Result<()> {
 pub(crate) struct FastPath {
     kind: InUse,
     selection: Selection,
+    /// Sockets of tunnels inside IPv4, and the interface that each is bound to: 0 for none.
+    sockets: BTreeMap<desired::Socket, u32>,
+    /// Of outer flow labels, and of what distributes packets.
+    key: u64,
     routing: Routing,
 }
 
@@ -201,7 +209,6 @@ impl FastPath {
         requests: &mut Requests,
     ) -> (FastPath, Vec<(Path, String)>) {
         let mut obstacles = Vec::new();
-        let selection = Selection::default();
         for path in &config.paths {
             let programs =
                 |kind| Programs::open(kind, config, tunnel_device).map(|p| InUse::Programs(Box::new(p)));
@@ -214,7 +221,13 @@ impl FastPath {
             };
             match result {
                 Ok(kind) => {
-                    let mut fast_path = FastPath { kind, selection, routing: Routing::default() };
+                    if matches!(kind, InUse::Programs(_))
+                        && let Err(error) = settings::forward_ipv4_from(desired::TUNNEL_DEVICE)
+                    {
+                        tracing::debug!("what a home agent sends inside IPv4 takes the slow path: {error}");
+                    }
+                    let key = config.flow_label_key;
+                    let mut fast_path = FastPath { kind, key, ..FastPath::default() };
                     if let Err(why) = fast_path.learn_routing(requests) {
                         tracing::debug!("{why}");
                     }
@@ -237,56 +250,90 @@ impl FastPath {
 
     /// Which way the packets of one tunnel take.
     pub(crate) fn path_of(&self, local: Endpoint, remote: Endpoint) -> Path {
-        let (Endpoint::Ipv6(local), Endpoint::Ipv6(remote)) = (local, remote) else { return Path::Tun };
-        match &self.kind {
-            InUse::Kernel(kernel) if !kernel.carries((local, remote)) => Path::Tun,
-            _ => self.path(),
-        }
+        let carries = match &self.kind {
+            InUse::None => false,
+            InUse::Programs(programs) => programs.table.has((local, remote)),
+            InUse::Kernel(kernel) => local.ipv6().zip(remote.ipv6()).is_some_and(|ends| kernel.carries(ends)),
+        };
+        if carries { self.path() } else { Path::Tun }
+    }
+
+    /// Whether it takes what comes inside IPv4, packet by packet.
+    pub(crate) fn takes_datagrams(&self) -> bool {
+        matches!(self.kind, InUse::Programs(_))
     }
 
     /// A tunnel is there, or is another than before.
     pub(crate) fn set(&mut self, tunnel: &desired::Tunnel) {
-        match Tunnel::of(tunnel) {
-            Some(tunnel) => match &mut self.kind {
-                InUse::None => {}
-                InUse::Programs(programs) => programs.table.set(&tunnel),
-                InUse::Kernel(kernel) => kernel.set(&tunnel),
-            },
-            None => {
-                let held = self.selection.set_other(tunnel);
-                self.hold((tunnel.end, tunnel.home_address), held);
+        match &mut self.kind {
+            InUse::None => return,
+            InUse::Programs(programs) if is_for_programs(tunnel) => return programs.table.set(tunnel),
+            InUse::Programs(_) => {}
+            InUse::Kernel(kernel) => {
+                if let Some(tunnel) = Tunnel::of(tunnel) {
+                    return kernel.set(&tunnel);
+                }
             }
         }
+        let others = self.selection.set_other(tunnel);
+        self.hold((tunnel.end, tunnel.home_address), others);
     }
 
     /// A tunnel is gone.
     pub(crate) fn remove(&mut self, tunnel: &desired::Tunnel) {
-        match Tunnel::of(tunnel) {
-            Some(tunnel) => match &mut self.kind {
-                InUse::None => {}
-                InUse::Programs(programs) => programs.remove(&tunnel),
-                InUse::Kernel(kernel) => kernel.remove(&tunnel),
-            },
-            None => {
-                let held = self.selection.remove_other(tunnel);
-                self.hold((tunnel.end, tunnel.home_address), held);
+        match &mut self.kind {
+            InUse::None => return,
+            InUse::Programs(programs) if is_for_programs(tunnel) => return programs.remove(tunnel),
+            InUse::Programs(_) => {}
+            InUse::Kernel(kernel) => {
+                if let Some(tunnel) = Tunnel::of(tunnel) {
+                    return kernel.remove(&tunnel);
+                }
             }
         }
+        let others = self.selection.remove_other(tunnel);
+        self.hold((tunnel.end, tunnel.home_address), others);
+    }
+
+    /// A socket of tunnels inside IPv4 is there, bound to the interface of this index or, with 0, to none.
+    pub(crate) fn set_socket(&mut self, socket: &desired::Socket, index: u32) {
+        self.sockets.insert(socket.clone(), index);
+        self.tell_socket(socket.local);
+    }
+
+    /// It is gone.
+    pub(crate) fn remove_socket(&mut self, socket: &desired::Socket) {
+        self.sockets.remove(socket);
+        self.tell_socket(socket.local);
+    }
+
+    fn tell_socket(&mut self, local: Endpoint) {
+        let InUse::Programs(programs) = &mut self.kind else { return };
+        let mut indices =
+            self.sockets.iter().filter(|(known, _)| known.local == local).map(|(_, index)| *index);
+        // By which of several nobody can tell.
+        let index = indices.next().filter(|_| indices.next().is_none());
+        programs.table.set_socket(local, index);
     }
 
     /// Whether a binding's packets are distributed among its tunnels.
     pub(crate) fn distribute(&mut self, distribution: &desired::Distribution, is: bool) {
+        self.selection.distribute(distribution, self.key, is);
         let binding = (distribution.end, distribution.home_address);
-        let held = self.selection.distribute(binding, is);
-        self.hold(binding, held);
+        let others = self.selection.bindings().any(|(known, others)| known == binding && others);
+        self.hold(binding, others);
     }
 
-    /// Leaves what a binding sends to the slow path, or no longer.
-    fn hold(&mut self, binding: Binding, held: bool) {
+    /// How a binding sends; with `others` into tunnels that the fast path cannot do.
+    fn hold(&mut self, binding: Binding, others: bool) {
+        let distributor = self.selection.distributor(binding);
         match &mut self.kind {
             InUse::None => {}
-            InUse::Programs(programs) => programs.table.hold(binding, held),
-            InUse::Kernel(kernel) => kernel.hold(binding, held),
+            InUse::Programs(programs) => {
+                programs.table.hold(binding, others);
+                programs.table.distribute(binding, distributor.map(rules::rules));
+            }
+            InUse::Kernel(kernel) => kernel.hold(binding, others || distributor.is_some()),
         }
     }
 
@@ -397,7 +444,7 @@ impl FastPath {
     }
 
     /// The ends of tunnels into which packets went since they were last named.
-    pub(crate) fn used(&mut self) -> Vec<(std::net::Ipv6Addr, std::net::Ipv6Addr)> {
+    pub(crate) fn used(&mut self) -> Vec<TunnelEnds> {
         match &mut self.kind {
             InUse::Programs(programs) => programs.used(),
             _ => Vec::new(),
@@ -405,7 +452,7 @@ impl FastPath {
     }
 
     /// The neighbours whose link-layer addresses packets got within this time, by interface.
-    pub(crate) fn neighbours(&self, within: std::time::Duration) -> Vec<(u32, std::net::Ipv6Addr)> {
+    pub(crate) fn neighbours(&self, within: std::time::Duration) -> Vec<(u32, std::net::IpAddr)> {
         match &self.kind {
             InUse::None | InUse::Kernel(_) => Vec::new(),
             InUse::Programs(programs) => programs.neighbours(within),
@@ -458,8 +505,10 @@ impl FastPath {
         let mut programs = Programs::open(kind, config, tunnel_device)?;
         self.routing.tell(&mut programs)?;
         self.kind = InUse::Programs(Box::new(programs));
-        let held: Vec<Binding> = self.selection.held().collect();
-        held.into_iter().for_each(|binding| self.hold(binding, true));
+        let known: Vec<(Binding, bool)> = self.selection.bindings().collect();
+        known.into_iter().for_each(|(binding, others)| self.hold(binding, others));
+        let sockets: BTreeSet<Endpoint> = self.sockets.keys().map(|socket| socket.local).collect();
+        sockets.into_iter().for_each(|local| self.tell_socket(local));
         Ok(true)
     }
 

@@ -8,21 +8,24 @@
 //! and the tunnel device are alike.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
-use std::net::Ipv6Addr;
+use std::io::ErrorKind;
+use std::net::{IpAddr, Ipv6Addr};
 use std::time::Duration;
 
 use aya::maps::xdp::DevMapHash;
-use aya::maps::{Array, HashMap as BpfHashMap, MapData, PerCpuArray};
+use aya::maps::{Array, HashMap as BpfHashMap, MapData, MapError};
 use aya::programs::tc::TcAttachType;
 use aya::programs::xdp::{XdpLinkId, XdpMode};
-use aya::programs::{SchedClassifier, Xdp};
+use aya::programs::{ProgramError, SchedClassifier, Xdp};
 use aya::{Ebpf, EbpfLoader, Pod};
-use carnet_station::forwarding::desired::TUNNEL_DEVICE;
+use carnet_station::forwarding::desired::{TUNNEL_DEVICE, Tunnel};
 
 use super::hook::Hook;
 use super::policy::Policy;
-use super::table::{BindingValue, LengthsValue, Operation, PrefixKey, Table};
-use super::{FastPathConfig, FastPathCounters, Path, Ports, Tunnel, TunnelEnds, TunnelTraffic};
+use super::rules::RulesValue;
+use super::table::{Operation, Table};
+use super::values::{BindingValue, LengthsValue, PATHS, PrefixKey};
+use super::{FastPathConfig, Path, Ports, TunnelEnds, TunnelTraffic};
 use crate::clock;
 use crate::netlink::{CROWDED_MAX, LinkInfo};
 
@@ -32,14 +35,8 @@ unsafe impl Pod for BindingValue {}
 unsafe impl Pod for PrefixKey {}
 // SAFETY: as above.
 unsafe impl Pod for LengthsValue {}
-
-/// `struct traffic`.
-#[repr(C)]
-#[derive(Debug, Clone, Copy, Default)]
-struct TrafficValue([u64; 4]);
-
 // SAFETY: as above.
-unsafe impl Pod for TrafficValue {}
+unsafe impl Pod for RulesValue {}
 
 /// `struct neighbour`.
 #[repr(C, align(8))]
@@ -53,23 +50,6 @@ struct NeighbourKey {
 // SAFETY: as above.
 unsafe impl Pod for NeighbourKey {}
 
-/// `enum outcome` without `TAKEN`, in its order. The last is a loss, the others are left to the slow path.
-const OUTCOMES: [&str; 13] = [
-    "hop_limit",
-    "scope",
-    "extension",
-    "syn",
-    "too_big",
-    "no_path",
-    "outer_source",
-    "inner_source",
-    "congestion",
-    "malformed",
-    "route",
-    "neighbour",
-    "failed",
-];
-
 /// Room for at least so many bindings.
 const SLOTS_MIN: u32 = 64;
 /// Prefixes of a binding, the home address among them, on the average.
@@ -80,9 +60,10 @@ const WAYS: u32 = 2;
 /// Octets that all ways on all processors may take.
 const WAYS_MEMORY: u32 = 256 << 20;
 
-/// Slots whose traffic is looked at in one go, a system call for each.
-const LOOKS: u32 = 2048;
-
+/// Times that a program is handed to the kernel.
+const ATTEMPTS: usize = 5;
+/// With more slots than that, all paths of a slot are counted together: counters are each processor's own.
+const SLOTS_BY_PATH: u32 = 4096;
 /// Where the programs hook in.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Kind {
@@ -126,13 +107,15 @@ pub(crate) struct Programs {
     slots: u32,
     /// And ways of theirs, on each processor.
     ways: u32,
-    /// Whose traffic each slot has counted, and what it had counted before.
+    /// Counters of a slot: one for each path, or one.
+    counters: u32,
+    /// Whose traffic each of them has counted, and what it had counted before.
     counting: HashMap<u32, (TunnelEnds, TunnelTraffic)>,
-    /// What was counted in slots that now count another tunnel's.
+    /// What was counted in those that now count another tunnel's.
     counted: HashMap<TunnelEnds, TunnelTraffic>,
     pub(super) ports: Ports,
     attached: BTreeMap<u32, Attached>,
-    /// For [`Self::used`]: the slot to look at next, and what was seen in each.
+    /// For [`Self::used`]: the slot to look at next, and what was seen in each counter.
     next_look: u32,
     seen: HashMap<u32, u64>,
     /// For XDP: the mode in which drivers do it, once that is known.
@@ -164,14 +147,18 @@ impl Programs {
         let prefixes = slots.saturating_mul(PREFIXES);
         let processors = aya::util::nr_cpus().map_or(1, |number| u32::try_from(number).unwrap_or(1)).max(1);
         let ways = ways(config, slots, processors);
+        let counters = if slots <= SLOTS_BY_PATH { PATHS as u32 } else { 1 };
         let mut loader = EbpfLoader::new();
         loader
             .override_global("TUNNEL_DEVICE", &tunnel_device, true)
             .override_global("FLOW_LABEL_KEY", &config.flow_label_key, true)
             .override_global("WAYS_MAX", &ways, true)
+            .override_global("COUNTERS", &counters, true)
             .map_max_entries("BINDINGS", slots)
             .map_max_entries("VERSIONS", slots)
-            .map_max_entries("TRAFFIC", slots)
+            .map_max_entries("TRAFFIC", slots * counters)
+            // Those that take the place of others are there before these go.
+            .map_max_entries("RULES", slots * 2)
             .map_max_entries("WAYS", ways.saturating_mul(processors))
             .map_max_entries("PREFIXES", prefixes);
         let object = match kind {
@@ -192,6 +179,7 @@ impl Programs {
             crowded: BTreeSet::new(),
             slots,
             ways,
+            counters,
             counting: HashMap::new(),
             counted: HashMap::new(),
             ports: config.ports.clone(),
@@ -242,10 +230,14 @@ impl Programs {
         for operation in self.table.commit() {
             match operation {
                 Operation::SetBinding(value) => {
-                    let [path, ..] = value.paths;
-                    self.count_for(value.slot, Some((path.local.into(), path.remote.into())));
+                    let mut ends = value.ends();
+                    for counter in self.counters_of(value.slot) {
+                        self.count_for(counter, ends.next());
+                    }
                 }
-                Operation::RemoveBinding(slot) => self.count_for(slot, None),
+                Operation::RemoveBinding(slot) => {
+                    self.counters_of(slot).for_each(|counter| self.count_for(counter, None));
+                }
                 _ => {}
             }
             self.write(operation).map_err(|error| format!("cannot write a BPF map: {error}"))?;
@@ -335,6 +327,19 @@ impl Programs {
                 return self.bump("GENERATION");
             }
             Operation::ForgetFlows => return self.bump("GENERATION"),
+            Operation::SetRules(number) => match self.table.rules(number).copied() {
+                Some(rules) => {
+                    open!(BpfHashMap<&mut MapData, u32, RulesValue>, "RULES").insert(number, rules, 0)
+                }
+                // Gone again already.
+                None => Ok(()),
+            },
+            Operation::RemoveRules(number) => {
+                match open!(BpfHashMap<&mut MapData, u32, RulesValue>, "RULES").remove(&number) {
+                    Err(MapError::KeyNotFound) => Ok(()),
+                    result => result,
+                }
+            }
             Operation::RemoveBinding(slot) => {
                 open!(Array<&mut MapData, u32>, "VERSIONS").set(slot, 0, 0).map_err(|error| told(&error))?;
                 open!(BpfHashMap<&mut MapData, u32, BindingValue>, "BINDINGS").remove(&slot)
@@ -501,25 +506,9 @@ impl Programs {
         }
     }
 
-    /// The ends of tunnels into which packets went since they were last named. Looks at [`LOOKS`] slots in their turn.
-    pub(super) fn used(&mut self) -> Vec<(Ipv6Addr, Ipv6Addr)> {
-        let slots = self.table.slots_used();
-        let turn: Vec<u32> = (0..slots.min(LOOKS)).map(|step| (self.next_look + step) % slots).collect();
-        self.next_look = turn.last().map_or(0, |last| last + 1);
-        let mut used = Vec::new();
-        for slot in turn {
-            let packets = self.traffic_of(slot).encapsulated_packets;
-            let before = self.seen.insert(slot, packets).unwrap_or_default();
-            if packets > before {
-                used.extend(self.table.ends_of(slot));
-            }
-        }
-        used
-    }
-
     /// Next hops whose link-layer addresses were taken from the kernel within this time. tc programs let the kernel do
     /// that for each packet.
-    pub(super) fn neighbours(&self, within: Duration) -> Vec<(u32, Ipv6Addr)> {
+    pub(super) fn neighbours(&self, within: Duration) -> Vec<(u32, IpAddr)> {
         if self.kind == Kind::Tc {
             return Vec::new();
         }
@@ -531,69 +520,8 @@ impl Programs {
         let entries = map.iter().filter_map(|entry| entry.ok());
         entries
             .filter(|(_, asked)| *asked >= since)
-            .map(|(key, _)| (key.ifindex, key.address.into()))
+            .map(|(key, _)| (key.ifindex, Ipv6Addr::from(key.address).to_canonical()))
             .collect()
-    }
-
-    /// A slot counts the traffic of another tunnel from now on. What still arrives by the former one is taken for the
-    /// new one's.
-    fn count_for(&mut self, slot: u32, ends: Option<TunnelEnds>) {
-        if ends.is_some() && self.counting.get(&slot).map(|(ends, _)| *ends) == ends {
-            return;
-        }
-        let now = self.traffic_of(slot);
-        let before = match ends {
-            Some(ends) => self.counting.insert(slot, (ends, now)),
-            None => self.counting.remove(&slot),
-        };
-        if let Some((ends, since)) = before
-            && self.table.has(ends)
-        {
-            self.counted.entry(ends).or_default().add(now, since);
-        }
-    }
-
-    /// What was done for each tunnel.
-    pub(super) fn tunnel_traffic(&self) -> HashMap<TunnelEnds, TunnelTraffic> {
-        let mut traffic = self.counted.clone();
-        for (slot, (ends, since)) in &self.counting {
-            traffic.entry(*ends).or_default().add(self.traffic_of(*slot), *since);
-        }
-        traffic
-    }
-
-    /// The sum over all CPUs of a slot of `TRAFFIC`.
-    fn traffic_of(&self, slot: u32) -> TunnelTraffic {
-        let map = self.ebpf.map("TRAFFIC").and_then(|map| PerCpuArray::<_, TrafficValue>::try_from(map).ok());
-        let mut sum = [0u64; 4];
-        if let Some(values) = map.and_then(|map| map.get(&slot, 0).ok()) {
-            for value in values.iter() {
-                for (sum, number) in sum.iter_mut().zip(value.0) {
-                    *sum += number;
-                }
-            }
-        }
-        let [encapsulated_packets, encapsulated_octets, decapsulated_packets, decapsulated_octets] = sum;
-        TunnelTraffic { encapsulated_packets, encapsulated_octets, decapsulated_packets, decapsulated_octets }
-    }
-
-    pub(super) fn counters(&self) -> FastPathCounters {
-        let mut total = TunnelTraffic::default();
-        for slot in 0..self.table.slots_used() {
-            let traffic = self.traffic_of(slot);
-            total.encapsulated_packets += traffic.encapsulated_packets;
-            total.encapsulated_octets += traffic.encapsulated_octets;
-            total.decapsulated_packets += traffic.decapsulated_packets;
-            total.decapsulated_octets += traffic.decapsulated_octets;
-        }
-        let counts = self.ebpf.map("COUNTS").and_then(|map| PerCpuArray::<_, u64>::try_from(map).ok());
-        let count = |outcome: usize| {
-            let key = u32::try_from(outcome + 1).unwrap_or(u32::MAX);
-            let values = counts.as_ref().and_then(|map| map.get(&key, 0).ok());
-            values.map_or(0, |values| values.iter().sum())
-        };
-        let left = OUTCOMES.iter().enumerate().map(|(outcome, name)| (*name, count(outcome))).collect();
-        FastPathCounters { total, left }
     }
 }
 
@@ -639,18 +567,29 @@ where
 
 /// Loads a program unless it is loaded already.
 fn load(ebpf: &mut Ebpf, kind: Kind, name: &str) -> Result<(), String> {
-    let result = match kind {
-        Kind::Tc => {
-            let program: &mut SchedClassifier = find(ebpf, name)?;
-            if program.fd().is_ok() { Ok(()) } else { program.load() }
-        }
-        Kind::Xdp => {
-            let program: &mut Xdp = find(ebpf, name)?;
-            if program.fd().is_ok() { Ok(()) } else { program.load() }
+    let mut once = || -> Result<Result<(), ProgramError>, String> {
+        match kind {
+            Kind::Tc => {
+                let program: &mut SchedClassifier = find(ebpf, name)?;
+                Ok(if program.fd().is_ok() { Ok(()) } else { program.load() })
+            }
+            Kind::Xdp => {
+                let program: &mut Xdp = find(ebpf, name)?;
+                Ok(if program.fd().is_ok() { Ok(()) } else { program.load() })
+            }
         }
     };
-    result.map_err(|error| told(&error))
+    for _ in 1..ATTEMPTS {
+        match once()? {
+            // A signal came while the kernel looked at it.
+            Err(ProgramError::LoadError { io_error, .. }) if io_error.kind() == ErrorKind::WouldBlock => {}
+            result => return result.map_err(|error| told(&error)),
+        }
+    }
+    once()?.map_err(|error| told(&error))
 }
+
+mod traffic;
 
 #[cfg(test)]
 mod tests;

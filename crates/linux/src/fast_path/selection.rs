@@ -1,62 +1,77 @@
-//! Which bindings a fast path has to keep its hands off.
+//! What a fast path is not told of, and what it has to know of bindings beside their tunnels.
 //!
-//! A fast path sends all packets of a binding through one tunnel of IPv6 in IPv6. A binding that sends inside IPv4 or
-//! UDP, or distributes its packets among several tunnels, is left to the slow path as long as it does. What comes out
-//! of its tunnels a fast path may take all the same, where it looks at each packet: one that is a copy of several
-//! has an extension header, and such packets are left alone anyhow.
+//! BPF programs know tunnels in IPv6, in IPv4 and in UDP in IPv4, and distribute packets among those of a binding. Tunnel
+//! devices of the kernel know one tunnel in IPv6 for all packets of a binding. What a binding sends otherwise is left to the
+//! slow path as long as it does. What comes out of its tunnels a fast path may take all the same, where it looks at each
+//! packet: one that is a copy of several has an extension header, and such packets are left alone anyhow.
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use carnet_base::Endpoint;
 use carnet_station::forwarding::desired;
+use carnet_station::forwarding::distribution::Distributor;
 
-use super::Binding;
+use super::{Binding, TunnelEnds};
 
-/// Why a binding is kept from the fast path.
+/// What there is to know of a binding.
 #[derive(Debug, Default)]
-struct Reasons {
-    /// Tunnels of other kinds into which packets are sent.
-    others: BTreeSet<(Endpoint, Endpoint)>,
-    distributed: bool,
+struct Known {
+    /// Tunnels that the fast path cannot do, into which packets are sent.
+    others: BTreeSet<TunnelEnds>,
+    distributor: Option<Distributor>,
 }
 
-/// The bindings for which there is a reason.
+/// By binding.
 #[derive(Debug, Default)]
-pub(super) struct Selection(BTreeMap<Binding, Reasons>);
+pub(super) struct Selection(BTreeMap<Binding, Known>);
+
+/// Whether BPF programs can do it.
+pub(super) fn is_for_programs(tunnel: &desired::Tunnel) -> bool {
+    let is = |end: Endpoint| end.ipv6().is_some() || end.ipv4().is_some();
+    is(tunnel.local) && is(tunnel.remote)
+}
 
 impl Selection {
-    /// A tunnel of another kind is there; whether its binding is to be held.
+    /// A tunnel of another kind is there; whether it stands in the way of the binding's sending.
     pub(super) fn set_other(&mut self, tunnel: &desired::Tunnel) -> bool {
-        self.change((tunnel.end, tunnel.home_address), |reasons| {
+        self.change((tunnel.end, tunnel.home_address), |known| {
             let ends = (tunnel.local, tunnel.remote);
-            let _ = if tunnel.transmit { reasons.others.insert(ends) } else { reasons.others.remove(&ends) };
+            let _ = if tunnel.transmit { known.others.insert(ends) } else { known.others.remove(&ends) };
         })
     }
 
     /// It is gone.
     pub(super) fn remove_other(&mut self, tunnel: &desired::Tunnel) -> bool {
-        self.change((tunnel.end, tunnel.home_address), |reasons| {
-            reasons.others.remove(&(tunnel.local, tunnel.remote));
+        self.change((tunnel.end, tunnel.home_address), |known| {
+            known.others.remove(&(tunnel.local, tunnel.remote));
         })
     }
 
-    /// A binding's packets are distributed, or no longer.
-    pub(super) fn distribute(&mut self, binding: Binding, is: bool) -> bool {
-        self.change(binding, |reasons| reasons.distributed = is)
+    /// A binding's packets are distributed, with this key, or no longer.
+    pub(super) fn distribute(&mut self, distribution: &desired::Distribution, key: u64, is: bool) {
+        self.change((distribution.end, distribution.home_address), |known| {
+            let before = known.distributor.take();
+            known.distributor = is.then(|| Distributor::new(distribution, before, key));
+        });
     }
 
-    /// All bindings that are kept from the fast path.
-    pub(super) fn held(&self) -> impl Iterator<Item = Binding> {
-        self.0.keys().copied()
+    /// How they are.
+    pub(super) fn distributor(&self, binding: Binding) -> Option<&Distributor> {
+        self.0.get(&binding)?.distributor.as_ref()
     }
 
-    fn change(&mut self, binding: Binding, how: impl FnOnce(&mut Reasons)) -> bool {
-        let reasons = self.0.entry(binding).or_default();
-        how(reasons);
-        let held = reasons.distributed || !reasons.others.is_empty();
-        if !held {
+    /// All bindings of which there is something to know, and whether a tunnel of another kind stands in their way.
+    pub(super) fn bindings(&self) -> impl Iterator<Item = (Binding, bool)> {
+        self.0.iter().map(|(binding, known)| (*binding, !known.others.is_empty()))
+    }
+
+    fn change(&mut self, binding: Binding, how: impl FnOnce(&mut Known)) -> bool {
+        let known = self.0.entry(binding).or_default();
+        how(known);
+        let others = !known.others.is_empty();
+        if !others && known.distributor.is_none() {
             self.0.remove(&binding);
         }
-        held
+        others
     }
 }

@@ -2,7 +2,8 @@
 //!
 //! The programs (`bpf/tunnel.h`) know *bindings*: all tunnels of one home address at one end. A binding has a slot,
 //! prefixes lead to the slot, and the slot's value says where packets are sent to and taken from. A handover is one
-//! new value in one slot. This module computes the [`Operation`]s that bring the maps from one commit to the next,
+//! new value in one slot. Rules that distribute packets among several tunnels are written beside it under a number of their
+//! own, which the value then names. This module computes the [`Operation`]s that bring the maps from one commit to the next,
 //! in an order in which a packet in between is never forwarded wrongly, at worst left to the slow path; it touches no
 //! map itself.
 //!
@@ -14,92 +15,17 @@
 use std::collections::{BTreeMap, BTreeSet, HashMap, VecDeque};
 use std::net::Ipv6Addr;
 
-use carnet_station::forwarding::desired::TunnelEnd;
+use carnet_base::Endpoint;
+use carnet_station::forwarding::desired::{Tunnel, TunnelEnd};
 use ipnet::Ipv6Net;
 
-use super::{Tunnel, TunnelEnds};
+use super::TunnelEnds;
+use super::rules::{self, Rule, RulesValue};
+use super::values::{BindingValue, LENGTHS_MAX, LengthsValue, PATHS, PathValue, PrefixKey};
 
-/// Paths of a binding (`PATHS`).
-pub(crate) const PATHS: usize = 4;
-/// Different lengths of prefixes at one end (`LENGTHS_MAX`).
-pub(crate) const LENGTHS_MAX: usize = 16;
 /// Prefixes of one binding, and their different lengths, the home address among them.
 pub(crate) const BINDING_PREFIXES_MAX: usize = 64;
 pub(crate) const BINDING_LENGTHS_MAX: usize = 8;
-
-/// `struct path`: addresses in network byte order.
-#[repr(C)]
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub(crate) struct PathValue {
-    pub(crate) local: [u8; 16],
-    pub(crate) remote: [u8; 16],
-}
-
-/// `struct binding`.
-#[repr(C, align(8))]
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub(crate) struct BindingValue {
-    pub(crate) paths: [PathValue; PATHS],
-    pub(crate) accepted: u32,
-    pub(crate) transmit: u32,
-    pub(crate) mtu: u32,
-    pub(crate) slot: u32,
-    /// Another one after each change, never that of another binding: what the programs remember ends with it.
-    pub(crate) version: u32,
-    pub(crate) zero: u32,
-}
-
-/// `struct prefix`.
-#[repr(C, align(8))]
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub(crate) struct PrefixKey {
-    pub(crate) high: u64,
-    pub(crate) low: u64,
-    pub(crate) length: u32,
-    pub(crate) end: u32,
-}
-
-impl PrefixKey {
-    fn bits(&self) -> u128 {
-        u128::from(self.high) << 64 | u128::from(self.low)
-    }
-
-    /// The prefix of this length that it is part of.
-    fn cut(&self, length: u32) -> PrefixKey {
-        let bits = self.bits() & u128::MAX.checked_shl(128 - length).unwrap_or(0);
-        PrefixKey { high: (bits >> 64) as u64, low: bits as u64, length, end: self.end }
-    }
-}
-
-/// `struct lengths`.
-#[repr(C)]
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub(crate) struct LengthsValue {
-    pub(crate) count: u32,
-    pub(crate) length: [u32; LENGTHS_MAX],
-}
-
-impl LengthsValue {
-    fn used(&self) -> impl Iterator<Item = u32> + '_ {
-        self.length.iter().copied().take(self.count as usize)
-    }
-
-    /// So many lengths, or none if there are too many.
-    fn new(lengths: &BTreeSet<u32>) -> LengthsValue {
-        let mut value = LengthsValue::default();
-        if lengths.len() <= LENGTHS_MAX {
-            for (to, length) in value.length.iter_mut().zip(lengths.iter().rev()) {
-                *to = *length;
-                value.count += 1;
-            }
-        }
-        value
-    }
-
-    fn union(&self, other: &LengthsValue) -> LengthsValue {
-        LengthsValue::new(&self.used().chain(other.used()).collect())
-    }
-}
 
 /// One write to a map.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -114,6 +40,10 @@ pub(crate) enum Operation {
     RemovePrefix(PrefixKey),
     /// A slot is empty.
     RemoveBinding(u32),
+    /// `RULES`: those of this number ([`Table::rules`]).
+    SetRules(u32),
+    /// Nobody names them any more.
+    RemoveRules(u32),
     /// What the programs remember of prefixes is wrong.
     Forget,
     /// The same, but ways are right: those of bindings that are gone end with them.
@@ -140,34 +70,53 @@ type Name = (u32, Ipv6Addr);
 /// A binding and what of it is in the maps.
 #[derive(Debug, Default)]
 struct Binding {
-    tunnels: BTreeMap<(Ipv6Addr, Ipv6Addr), Tunnel>,
+    tunnels: BTreeMap<TunnelEnds, Tunnel>,
     /// What it sends is the slow path's.
     held: bool,
+    /// How it is distributed among the tunnels, if it is.
+    rules: Option<Vec<Rule>>,
     /// Which tunnel was told last to transmit.
-    latest: Option<(Ipv6Addr, Ipv6Addr)>,
+    latest: Option<TunnelEnds>,
     slot: Option<u32>,
     installed: Option<BindingValue>,
     prefixes: BTreeSet<PrefixKey>,
 }
 
 impl Binding {
-    /// The value of the slot.
-    fn value(&self, slot: u32) -> BindingValue {
-        let transmits =
-            |ends: &(Ipv6Addr, Ipv6Addr)| !self.held && self.tunnels.get(ends).is_some_and(|t| t.transmit);
-        let sending = self.latest.filter(transmits).or_else(|| self.tunnels.keys().copied().find(transmits));
-        let others = self.tunnels.keys().copied().filter(|ends| Some(*ends) != sending);
+    /// The value of the slot, and the rules that belong to it. `sockets` are those of tunnels inside IPv4.
+    fn value(&self, slot: u32, sockets: &HashMap<Endpoint, u32>) -> (BindingValue, Option<RulesValue>) {
+        let interface = |(local, _): &TunnelEnds| match local {
+            Endpoint::Ipv6(_) => Some(0),
+            local => sockets.get(local).copied(),
+        };
+        let transmits = |ends: &TunnelEnds| !self.held && self.tunnels.get(ends).is_some_and(|t| t.transmit);
+        let all = || self.tunnels.keys().copied().filter(transmits);
+        let mut sending: Vec<TunnelEnds> = match self.rules {
+            None => self.latest.filter(transmits).or_else(|| all().next()).into_iter().collect(),
+            Some(_) => all().collect(),
+        };
         let mut value = BindingValue { slot, ..BindingValue::default() };
+        if sending.len() > PATHS || sending.iter().any(|ends| interface(ends).is_none()) {
+            sending.clear();
+        }
+        let mut rules = None;
+        if let (Some(wanted), false) = (&self.rules, sending.is_empty()) {
+            rules = rules::value(wanted, &sending, |ends| self.tunnels.contains_key(ends));
+            if rules.is_none() {
+                sending.clear();
+            }
+        }
+        value.transmit = u32::try_from(sending.len()).unwrap_or(0);
+        let others = self.tunnels.keys().copied().filter(|ends| !sending.contains(ends));
+        let usable = sending.iter().copied().chain(others).filter_map(|ends| Some((ends, interface(&ends)?)));
         // What does not fit is accepted by the slow path.
-        for (path, (local, remote)) in value.paths.iter_mut().zip(sending.into_iter().chain(others)) {
-            *path = PathValue { local: local.octets(), remote: remote.octets() };
+        for ((path, mtu), (ends, interface)) in value.paths.iter_mut().zip(&mut value.mtu).zip(usable) {
+            *path = PathValue::new(ends, interface);
+            let sends = value.accepted < value.transmit;
+            *mtu = self.tunnels.get(&ends).filter(|_| sends).map_or(0, |tunnel| tunnel.mtu);
             value.accepted += 1;
         }
-        if let Some(tunnel) = sending.and_then(|ends| self.tunnels.get(&ends)) {
-            value.transmit = 1;
-            value.mtu = tunnel.mtu;
-        }
-        value
+        (value, rules)
     }
 }
 
@@ -181,6 +130,9 @@ struct Changes {
     lost: BTreeSet<PrefixKey>,
     /// Slots that nobody has any more.
     emptied: Vec<u32>,
+    /// Rules that come and go.
+    rules: Vec<u32>,
+    former_rules: Vec<u32>,
     /// By end: whether prefixes pass from one living binding to another.
     disturbed: [bool; 2],
     /// By end: whether bindings that were in the maps are left to the slow path from now on.
@@ -206,6 +158,12 @@ pub(crate) struct Table {
     bindings: HashMap<Name, Binding>,
     /// Those of which the slow path sends everything.
     held: BTreeSet<Name>,
+    /// Those of which packets are distributed, and how.
+    distributed: HashMap<Name, Vec<Rule>>,
+    /// The interface that each socket of tunnels inside IPv4 is bound to.
+    sockets: HashMap<Endpoint, u32>,
+    /// In the maps, by number.
+    rules: HashMap<u32, RulesValue>,
     /// How many bindings have a tunnel between these ends.
     tunnels: HashMap<TunnelEnds, usize>,
     dirty: BTreeSet<Name>,
@@ -215,7 +173,7 @@ pub(crate) struct Table {
     free: VecDeque<u32>,
     next_slot: u32,
     /// What each slot sends to.
-    sending: HashMap<u32, PathValue>,
+    sending: HashMap<u32, Vec<TunnelEnds>>,
     /// Whose each slot is.
     names: HashMap<u32, Name>,
     version: u32,
@@ -236,6 +194,9 @@ impl Table {
         Table {
             bindings: HashMap::new(),
             held: BTreeSet::new(),
+            distributed: HashMap::new(),
+            sockets: HashMap::new(),
+            rules: HashMap::new(),
             tunnels: HashMap::new(),
             dirty: BTreeSet::new(),
             owners: HashMap::new(),
@@ -259,6 +220,7 @@ impl Table {
         let ends = (tunnel.local, tunnel.remote);
         let binding = self.bindings.entry(name).or_default();
         binding.held = self.held.contains(&name);
+        binding.rules = self.distributed.get(&name).cloned();
         if tunnel.transmit {
             binding.latest = Some(ends);
         }
@@ -296,6 +258,44 @@ impl Table {
         }
     }
 
+    /// Distributes what a binding sends by these rules, or no longer.
+    pub(crate) fn distribute(
+        &mut self,
+        (end, home_address): (TunnelEnd, Ipv6Addr),
+        rules: Option<Vec<Rule>>,
+    ) {
+        let name = (number(end), home_address);
+        let _ = match &rules {
+            Some(rules) => self.distributed.insert(name, rules.clone()),
+            None => self.distributed.remove(&name),
+        };
+        if let Some(binding) = self.bindings.get_mut(&name)
+            && binding.rules != rules
+        {
+            binding.rules = rules;
+            self.dirty.insert(name);
+        }
+    }
+
+    /// The socket of tunnels inside IPv4 is bound to the interface of this index, or with 0 to none; without an index,
+    /// packets from and to there are the slow path's.
+    pub(crate) fn set_socket(&mut self, local: Endpoint, index: Option<u32>) {
+        let before = match index {
+            Some(index) => self.sockets.insert(local, index),
+            None => self.sockets.remove(&local),
+        };
+        if before != index {
+            let concerned =
+                self.bindings.iter().filter(|(_, b)| b.tunnels.keys().any(|ends| ends.0 == local));
+            self.dirty.extend(concerned.map(|(name, _)| *name));
+        }
+    }
+
+    /// Rules in the maps.
+    pub(crate) fn rules(&self, number: u32) -> Option<&RulesValue> {
+        self.rules.get(&number)
+    }
+
     /// Whether there is a tunnel between these ends.
     pub(crate) fn has(&self, ends: TunnelEnds) -> bool {
         self.tunnels.contains_key(&ends)
@@ -306,10 +306,9 @@ impl Table {
         !self.dirty.is_empty()
     }
 
-    /// The ends between which the binding in a slot sends.
-    pub(crate) fn ends_of(&self, slot: u32) -> Option<(Ipv6Addr, Ipv6Addr)> {
-        let path = self.sending.get(&slot)?;
-        Some((path.local.into(), path.remote.into()))
+    /// The ends between which the binding in a slot sends, in the order of its paths.
+    pub(crate) fn sending(&self, slot: u32) -> &[TunnelEnds] {
+        self.sending.get(&slot).map_or(&[], Vec::as_slice)
     }
 
     /// The number of slots that have ever been in use.
@@ -369,7 +368,11 @@ impl Table {
         }
         // Somebody who lives has lost addresses to somebody else.
         moved |= closed != [false; 2] || operations.iter().any(|operation| self.is_inside_another(operation));
-        if operations.iter().any(|operation| !matches!(operation, Operation::SetBinding(_))) {
+        let of_bindings = |operation: &Operation| {
+            use Operation::{RemoveRules, SetBinding, SetRules};
+            matches!(operation, SetBinding(_) | SetRules(_) | RemoveRules(_))
+        };
+        if !operations.iter().all(of_bindings) {
             operations.push(if moved { Operation::Forget } else { Operation::ForgetFlows });
         }
         operations
@@ -446,6 +449,7 @@ impl Table {
                 last.push(Operation::SetLengths(end as u32, after));
             }
         }
+        operations.extend(changes.rules.into_iter().map(Operation::SetRules));
         operations.extend(changes.fresh.into_iter().map(Operation::SetBinding));
         let mut gained: Vec<(PrefixKey, u32)> = changes.gained.into_iter().collect();
         gained.sort_by_key(|(prefix, _)| std::cmp::Reverse(prefix.length));
@@ -458,6 +462,7 @@ impl Table {
         operations.extend(lost.into_iter().map(Operation::RemovePrefix));
         operations.extend(changes.emptied.iter().copied().map(Operation::RemoveBinding));
         self.free.extend(changes.emptied);
+        operations.extend(changes.former_rules.into_iter().map(Operation::RemoveRules));
         operations.extend(last);
         (operations, changes.evicted, changes.disturbed != [false; 2])
     }
@@ -499,14 +504,28 @@ impl Table {
         self.names.insert(slot, name);
         let is_new = binding.slot.replace(slot).is_none();
         let before = std::mem::replace(&mut binding.prefixes, wanted.clone());
-        let value = binding.value(slot);
-        if binding.installed.map(|old| BindingValue { version: 0, ..old }) != Some(value) {
+        let (mut value, mut rules) = binding.value(slot, &self.sockets);
+        let installed = binding.installed.unwrap_or_default();
+        if rules.is_some() && installed.rules == 0 && self.rules.len() >= self.slots as usize {
+            // No room for them.
+            (value.transmit, rules) = (0, None);
+        }
+        let same = BindingValue { version: 0, rules: 0, ..installed } == value;
+        if is_new || !same || rules.as_ref() != self.rules.get(&installed.rules) {
             self.version = self.version.wrapping_add(1).max(1);
-            let value = BindingValue { version: self.version, ..value };
+            value.version = self.version;
+            if self.rules.remove(&installed.rules).is_some() {
+                changes.former_rules.push(installed.rules);
+            }
+            if let Some(rules) = rules {
+                value.rules = self.version;
+                self.rules.insert(value.rules, rules);
+                changes.rules.push(value.rules);
+            }
             binding.installed = Some(value);
             match value.transmit {
                 0 => self.sending.remove(&slot),
-                _ => self.sending.insert(slot, value.paths[0]),
+                count => self.sending.insert(slot, value.ends().take(count as usize).collect()),
             };
             if is_new { &mut changes.fresh } else { &mut changes.values }.push(value);
         }
@@ -582,7 +601,10 @@ impl Table {
     fn withdraw(&mut self, name: Name, changes: &mut Changes) {
         let Some(binding) = self.bindings.get_mut(&name) else { return };
         let Some(slot) = binding.slot.take() else { return };
-        binding.installed = None;
+        let installed = binding.installed.take().unwrap_or_default();
+        if self.rules.remove(&installed.rules).is_some() {
+            changes.former_rules.push(installed.rules);
+        }
         for prefix in std::mem::take(&mut binding.prefixes) {
             self.lose(prefix, slot, changes);
         }

@@ -258,7 +258,8 @@ impl Held {
     }
 }
 
-fn pseudo_header(packet: &[u8], transport: Transport, length: usize) -> u16 {
+/// The sum of the pseudo-header of so many octets of TCP or UDP (RFC 8200 8.1).
+pub(crate) fn pseudo_header(packet: &[u8], transport: Transport, length: usize) -> u16 {
     let addresses = checksum::sum(packet.get(8..HEADER_LEN).unwrap_or_default());
     checksum::add(addresses, checksum::protocol_and_length(transport.protocol(), length))
 }

@@ -9,7 +9,7 @@ use std::collections::{BTreeMap, VecDeque};
 use std::net::Ipv6Addr;
 
 use carnet_base::Endpoint;
-use carnet_mobility::flow::{FlowAction, TrafficSelector};
+pub use carnet_mobility::flow::{FlowAction, Ipv6Selector, Range, TrafficSelector};
 use ipnet::Ipv6Net;
 use serde::{Deserialize, Serialize};
 

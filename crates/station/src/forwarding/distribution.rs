@@ -13,6 +13,9 @@
 //! Later fragments show no ports. They follow the first fragment of their packet, as long as that came first; else
 //! they are judged by what they show. What is remembered of fragments is bounded in number and time.
 //!
+//! A fast path chooses by the same rules, weights and key, and therefore the same tunnel (`bpf/choice.h`): that is why
+//! hashing is done in integers.
+//!
 //! Left out: IPv4 inside, since carnet's tunnels carry IPv6.
 
 use std::collections::{HashMap, VecDeque};
@@ -28,6 +31,8 @@ use carnet_wire::ipv6::{HEADER_LEN, Header, protocol};
 use super::desired::{Distribution, DistributionRule, Member, TunnelEnd};
 use super::path_mtu::Ends;
 
+/// What a weight of 1 is in use: shares of those that stay may be in between.
+const UNIT: f64 = 4096.0;
 /// A share that becomes another by no more than this factor stays as it is.
 const TOLERANCE: f64 = 1.25;
 /// Packets in fragments of which is remembered what the first one showed.
@@ -67,8 +72,8 @@ pub struct Distributor {
 #[derive(Debug, Clone)]
 struct Rule {
     rule: DistributionRule,
-    /// Of each member: what it is known by, and the weight in use.
-    weights: Vec<(u64, f64)>,
+    /// Of each member: what it is known by, and the weight in use, not 0.
+    weights: Vec<(u64, u32)>,
 }
 
 /// What a member is known by, whatever its weight and, with a Binding Identifier, its addresses.
@@ -91,7 +96,8 @@ fn mix(mut value: u64) -> u64 {
 }
 
 impl Distributor {
-    /// The distributor for these rules. It goes on where `before` was; `key` counts without one.
+    /// The distributor for these rules. It goes on where `before` was; `key` counts without one. It is the key of outer flow
+    /// labels ([`super::forwarder::Forwarder::flow_label_key`]).
     pub fn new(distribution: &Distribution, before: Option<Distributor>, key: u64) -> Distributor {
         let rules = distribution.rules.iter();
         let rules = rules.map(|rule| {
@@ -116,6 +122,11 @@ impl Distributor {
     /// Whether any packet goes into several tunnels.
     pub fn duplicates(&self) -> bool {
         self.rules.iter().any(|rule| rule.rule.action == FlowAction::Duplicate)
+    }
+
+    /// The rules and, for each member of one, what it is known by and the weight in use (not 0).
+    pub fn rules(&self) -> impl Iterator<Item = (&DistributionRule, &[(u64, u32)])> {
+        self.rules.iter().map(|Rule { rule, weights }| (rule, weights.as_slice()))
     }
 
     /// Where `packet` goes; `exists` tells which tunnels are there.
@@ -143,7 +154,7 @@ impl Distributor {
                     let conversation = self.conversation(&seen);
                     living
                         .map(|(member, weight)| (member, score(conversation, *weight)))
-                        .min_by(|(_, one), (_, other)| one.total_cmp(other))
+                        .min_by_key(|(_, score)| *score)
                         .map(|(member, _)| Choice::One(ends(member)))
                 }
                 FlowAction::Duplicate => {
@@ -244,31 +255,44 @@ fn fragment_of(packet: &[u8]) -> Option<FragmentHeader> {
     None
 }
 
-/// The lower the better: an exponential variate whose rate is the weight. The least of several is each one's with a
-/// probability in proportion to its weight.
-fn score(conversation: u64, (member, weight): (u64, f64)) -> f64 {
-    let hash = mix(conversation ^ member) >> 11;
-    // In (0, 1].
-    let uniform = (hash as f64 + 1.0) / (1_u64 << 53) as f64;
-    -uniform.ln() / weight
+/// -log2(`hash` / 2^64), with 24 bits behind the point: an exponential variate, if the hash is uniform.
+fn rarity(hash: u64) -> u64 {
+    let hash = hash | 1;
+    let zeros = u64::from(hash.leading_zeros());
+    let mut mantissa = (hash << zeros) >> 32;
+    let mut fraction = 0;
+    for _ in 0..24 {
+        mantissa = (mantissa * mantissa) >> 31;
+        let bit = mantissa >> 32;
+        fraction = fraction << 1 | bit;
+        mantissa >>= bit;
+    }
+    ((zeros + 1) << 24) - fraction
+}
+
+/// The lower the better: the rate of the variate is the weight. The least of several is each one's with a probability in
+/// proportion to its weight.
+fn score(conversation: u64, (member, weight): (u64, u32)) -> u64 {
+    (rarity(mix(conversation ^ member)) << 32) / u64::from(weight.max(1))
 }
 
 /// The weights to use: those of before, as far as the shares are about the same.
-fn weights(rule: &DistributionRule, before: Option<&Rule>) -> Vec<(u64, f64)> {
+fn weights(rule: &DistributionRule, before: Option<&Rule>) -> Vec<(u64, u32)> {
+    let in_use = |weight: f64| (weight * UNIT).round().clamp(1.0, f64::from(u32::MAX)) as u32;
     // A weight of zero would be a tunnel for nobody; that is said by leaving it out.
     let wanted: Vec<(u64, f64)> =
         rule.members.iter().map(|member| (identity(member), f64::from(member.weight.max(1)))).collect();
     let old = |id: u64| before?.weights.iter().find(|(known, _)| *known == id).map(|(_, weight)| *weight);
     // How much more the old weights are than the new ones, for those that stay.
     let ratios: Vec<f64> =
-        wanted.iter().filter_map(|(id, weight)| old(*id).map(|old| old / weight)).collect();
+        wanted.iter().filter_map(|(id, weight)| old(*id).map(|old| f64::from(old) / UNIT / weight)).collect();
     let (least, most) =
         ratios.iter().fold((f64::INFINITY, 0.0_f64), |(least, most), r| (least.min(*r), most.max(*r)));
     if ratios.is_empty() || most > least * TOLERANCE {
-        return wanted;
+        return wanted.into_iter().map(|(id, weight)| (id, in_use(weight))).collect();
     }
     let scale = (least * most).sqrt();
-    wanted.into_iter().map(|(id, weight)| (id, old(id).unwrap_or(weight * scale))).collect()
+    wanted.into_iter().map(|(id, weight)| (id, old(id).unwrap_or(in_use(weight * scale)))).collect()
 }
 
 #[cfg(test)]

@@ -456,7 +456,9 @@ impl Kernel {
     pub(super) fn tunnel_traffic(&self) -> HashMap<TunnelEnds, TunnelTraffic> {
         let text = statistics();
         let devices = self.installed.iter().filter_map(|(key, value)| match key {
-            Key::Device(ends) => Some((*ends, counts(&text, &value.device).traffic)),
+            Key::Device((local, remote)) => {
+                Some((((*local).into(), (*remote).into()), counts(&text, &value.device).traffic))
+            }
             _ => None,
         });
         devices.collect()

@@ -57,6 +57,8 @@ impl Maps {
             ],
             Operation::Forget => vec![Box::new(|m| m.routes += 1), Box::new(|m| m.generation += 1)],
             Operation::ForgetFlows => vec![Box::new(|m| m.generation += 1)],
+            // See `rules_change_with_the_binding_that_names_them`.
+            Operation::SetRules(_) | Operation::RemoveRules(_) => Vec::new(),
         }
     }
 
@@ -104,23 +106,22 @@ impl Flows {
 /// Where packets of an address go, and where they may come from.
 #[derive(Debug, Clone, PartialEq, Eq)]
 struct Found {
-    sends: Option<((Ipv6Addr, Ipv6Addr), u32)>,
-    accepts: BTreeSet<(Ipv6Addr, Ipv6Addr)>,
+    sends: Option<(TunnelEnds, u32)>,
+    accepts: BTreeSet<TunnelEnds>,
 }
 
 impl From<BindingValue> for Found {
     fn from(value: BindingValue) -> Found {
-        let ends = |path: &PathValue| (Ipv6Addr::from(path.local), Ipv6Addr::from(path.remote));
         Found {
-            sends: (value.transmit != 0).then(|| (ends(&value.paths[0]), value.mtu)),
-            accepts: value.paths.iter().take(value.accepted as usize).map(ends).collect(),
+            sends: (value.transmit != 0).then(|| (value.paths[0].ends(), value.mtu[0])),
+            accepts: value.ends().collect(),
         }
     }
 }
 
 /// What is wanted: tunnels by end and home address.
 #[derive(Debug, Default, Clone)]
-struct Wanted(BTreeMap<Name, BTreeMap<(Ipv6Addr, Ipv6Addr), Tunnel>>);
+struct Wanted(BTreeMap<Name, BTreeMap<TunnelEnds, Tunnel>>);
 
 impl Wanted {
     fn set(&mut self, tunnel: &Tunnel) {
@@ -327,7 +328,8 @@ fn tunnel(end: TunnelEnd, node: u8, way: u8, inner: Vec<Ipv6Net>, transmit: bool
         TunnelEnd::HomeAgent => (agent, care_of),
     };
     let inner = [Ipv6Net::from(home(node))].into_iter().chain(inner).collect();
-    Tunnel { end, home_address: home(node), local, remote, inner, transmit, mtu }
+    let (local, remote) = (local.into(), remote.into());
+    Tunnel { end, home_address: home(node), bid: None, local, remote, inner, transmit, mtu }
 }
 
 /// What a station may do next.
@@ -432,9 +434,9 @@ fn a_handover_is_one_new_value_in_the_same_slot() {
     trial.set(&Tunnel { transmit: false, ..old.clone() });
     let operations = trial.table.commit();
     let [Operation::SetBinding(value)] = operations[..] else { panic!("{operations:?}") };
-    assert_eq!((value.slot, value.accepted, value.transmit, value.mtu), (0, 2, 1, 1400));
-    assert_eq!(value.paths[0].remote, tunnel(TunnelEnd::HomeAgent, 1, 1, inner, true, 0).remote.octets());
-    assert_eq!(value.paths[1].remote, old.remote.octets());
+    assert_eq!((value.slot, value.accepted, value.transmit, value.mtu[0]), (0, 2, 1, 1400));
+    assert_eq!(value.paths[0].ends().1, tunnel(TunnelEnd::HomeAgent, 1, 1, inner, true, 0).remote);
+    assert_eq!(value.paths[1].ends().1, old.remote);
     // The same again is no change.
     trial.set(&Tunnel { transmit: false, ..old });
     assert_eq!(trial.table.commit(), []);
@@ -450,16 +452,16 @@ fn the_tunnel_that_was_told_last_transmits() {
         trial.set(&way(second, true));
         trial.commit();
         let value = trial.maps.lookup(0, home(1)).unwrap();
-        assert_eq!(value.paths[0].local, way(second, true).local.octets());
+        assert_eq!(value.paths[0].ends().0, way(second, true).local);
         // When that one goes, the other is back; when no one transmits, nothing is sent but all is heard.
         trial.remove(&way(second, true));
         trial.commit();
         let value = trial.maps.lookup(0, home(1)).unwrap();
-        assert_eq!((value.transmit, value.paths[0].local), (1, way(first, true).local.octets()));
+        assert_eq!((value.transmit, value.paths[0].ends().0), (1, way(first, true).local));
         trial.set(&way(first, false));
         trial.commit();
         let value = trial.maps.lookup(0, home(1)).unwrap();
-        assert_eq!((value.transmit, value.mtu, value.accepted), (0, 0, 1));
+        assert_eq!((value.transmit, value.mtu[0], value.accepted), (0, 0, 1));
     }
 }
 
@@ -586,9 +588,111 @@ fn a_binding_without_room_gets_it_when_another_goes() {
 /// The kernel's side of it: `struct binding` and its like are as long as here.
 #[test]
 fn values_are_laid_out_as_in_the_programs() {
-    assert_eq!(size_of::<PathValue>(), 32);
-    assert_eq!(size_of::<BindingValue>(), 4 * 32 + 6 * 4);
+    assert_eq!(size_of::<PathValue>(), 40);
+    assert_eq!(size_of::<BindingValue>(), 4 * 40 + 4 * 4 + 6 * 4);
     assert_eq!(size_of::<PrefixKey>(), 24);
     assert_eq!(size_of::<LengthsValue>(), 4 + 16 * 4);
     assert_eq!(key(1, prefix("2001:db8:a::/64")).high, 0x2001_0db8_000a_0000);
+}
+
+#[test]
+fn ends_of_every_kind_come_out_as_they_went_in() {
+    let ends = [
+        ("2001:db8::1", "2001:db8::2"),
+        ("192.0.2.1", "198.51.100.2"),
+        ("udp:192.0.2.1:4191", "udp:198.51.100.2:40001"),
+    ];
+    for (local, remote) in ends {
+        let ends = (local.parse().unwrap(), remote.parse().unwrap());
+        assert_eq!(PathValue::new(ends, 7).ends(), ends);
+    }
+}
+
+/// What is inside IPv4 needs its socket; without it the slow path is asked, which has none either.
+#[test]
+fn a_tunnel_inside_ipv4_follows_its_socket() {
+    let mut trial = Trial::new(64, 256);
+    let local: Endpoint = "udp:192.0.2.10:4191".parse().unwrap();
+    let remote = "udp:198.51.100.2:4191".parse().unwrap();
+    let inside = Tunnel { local, remote, ..tunnel(TunnelEnd::MobileRouter, 1, 0, Vec::new(), true, 1472) };
+    let former = tunnel(TunnelEnd::MobileRouter, 1, 1, Vec::new(), false, 1460);
+    trial.table.set(&inside);
+    trial.table.set(&former);
+    let value = |table: &mut Table| {
+        let operations = table.commit();
+        let found = operations.into_iter().find_map(|operation| match operation {
+            Operation::SetBinding(value) => Some(value),
+            _ => None,
+        });
+        found.unwrap()
+    };
+    let without = value(&mut trial.table);
+    assert_eq!((without.transmit, without.accepted), (0, 1), "the former one is heard");
+    trial.table.set_socket(local, Some(7));
+    let with = value(&mut trial.table);
+    assert_eq!((with.transmit, with.accepted, with.paths[0].interface), (1, 2, 7));
+    assert_eq!((with.paths[0].ends(), with.mtu[0]), ((local, remote), 1472));
+    trial.table.set_socket(local, Some(9));
+    assert_eq!(value(&mut trial.table).paths[0].interface, 9);
+    trial.table.set_socket(local, Some(9));
+    assert_eq!(trial.table.commit(), []);
+    trial.table.set_socket(local, None);
+    assert_eq!(value(&mut trial.table).transmit, 0);
+}
+
+/// Old rules and the old value, or new ones and the new value: whoever reads them in between finds one or the other.
+#[test]
+fn rules_change_with_the_binding_that_names_them() {
+    use carnet_station::forwarding::desired::{Distribution, DistributionRule, FlowAction, Member};
+    use carnet_station::forwarding::distribution::Distributor;
+
+    let mut table = Table::new(64, 256);
+    let tunnels: Vec<Tunnel> =
+        (0..3).map(|way| tunnel(TunnelEnd::HomeAgent, 1, way, Vec::new(), true, 1460)).collect();
+    tunnels.iter().for_each(|tunnel| table.set(tunnel));
+    let rules = |weights: [u16; 3]| {
+        let members = tunnels.iter().zip(weights);
+        let members =
+            members.map(|(t, weight)| Member { bid: None, local: t.local, remote: t.remote, weight });
+        let rule =
+            DistributionRule { selector: None, action: FlowAction::Balance, members: members.collect() };
+        let distribution = Distribution {
+            end: TunnelEnd::HomeAgent,
+            home_address: home(1),
+            home_agent: home(0),
+            rules: vec![rule],
+        };
+        Some(crate::fast_path::rules::rules(&Distributor::new(&distribution, None, 1)))
+    };
+    let binding = (TunnelEnd::HomeAgent, home(1));
+    table.distribute(binding, rules([1, 1, 1]));
+    let operations = table.commit();
+    let (first, value) = match &operations[..] {
+        [Operation::SetRules(number), Operation::SetBinding(value), ..] => (*number, *value),
+        _ => panic!("{operations:?}"),
+    };
+    assert_eq!((value.rules, value.transmit, value.accepted), (first, 3, 3));
+    assert!(table.rules(first).is_some());
+    table.distribute(binding, rules([1, 1, 1]));
+    assert_eq!(table.commit(), []);
+    table.distribute(binding, rules([5, 1, 1]));
+    let operations = table.commit();
+    let [Operation::SetRules(second), Operation::SetBinding(value), Operation::RemoveRules(old)] =
+        operations[..]
+    else {
+        panic!("{operations:?}")
+    };
+    assert!(value.rules == second && old == first && second != first);
+    // Without them one tunnel takes everything.
+    table.distribute(binding, None);
+    let operations = table.commit();
+    let [Operation::SetBinding(value), Operation::RemoveRules(old)] = operations[..] else {
+        panic!("{operations:?}")
+    };
+    assert_eq!((value.rules, value.transmit, value.accepted, old), (0, 1, 3, second));
+    table.distribute(binding, rules([1, 1, 1]));
+    table.commit();
+    tunnels.iter().for_each(|tunnel| table.remove(tunnel));
+    assert!(table.commit().iter().any(|operation| matches!(operation, Operation::RemoveRules(_))));
+    assert!(table.rules.is_empty());
 }

@@ -169,12 +169,12 @@ impl Forwarder {
     /// From now on these rules say which tunnel a packet takes.
     pub fn set_distribution(&mut self, distribution: &Distribution) {
         let name = (distribution.end, distribution.home_address);
-        let (key, sequence) = (self.rng.u64(), self.rng.u64() as u32);
+        let sequence = self.rng.u64() as u32;
         // The other end still knows the last numbers when everything else here is forgotten.
         self.sequences.entry(name).or_insert(sequence);
         let binding = self.bindings.entry(name).or_default();
         let before = binding.distributor.take();
-        let distributor = Distributor::new(distribution, before.map(|before| *before), key);
+        let distributor = Distributor::new(distribution, before.map(|before| *before), self.secret);
         binding.home_agent = distribution.home_agent;
         binding.distributor = Some(Box::new(distributor));
         self.lead(name);

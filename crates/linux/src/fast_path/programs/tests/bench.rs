@@ -6,23 +6,28 @@ use std::process::Command;
 
 use aya::programs::{SchedClassifier, Xdp};
 use aya::{TestRun, TestRunOptions};
-use carnet_base::{Rng, Time};
-use carnet_station::forwarding::desired::{self, TunnelEnd};
+use carnet_base::{Endpoint, Rng, Time};
+use carnet_station::forwarding::desired::{Distribution, Tunnel, TunnelEnd};
+use carnet_station::forwarding::distribution::Distributor;
 use carnet_station::forwarding::forwarder::{Forwarder, Verdict};
 use carnet_station::forwarding::packet::PacketBuffer;
 use carnet_wire::ipv6::{HEADER_LEN, Header, protocol};
 use nix::sched::{CloneFlags, unshare};
 
-use super::packets::address;
+use super::packets::{address, in_ipv4};
 use crate::fast_path::policy::Routing;
 use crate::fast_path::programs::{Kind, Programs, find, load};
-use crate::fast_path::{FastPathConfig, Ports, Tunnel};
+use crate::fast_path::{FastPathConfig, Ports, rules};
 use crate::netlink::{LinkInfo, Requests};
 
 pub(super) const HOME_AGENT: &str = "2001:db8:1::1";
 pub(super) const HOME_ADDRESS: &str = "2001:db8:1::1234";
 pub(super) const CARE_OF: [&str; 2] = ["2001:db8:f1::10", "2001:db8:f2::10"];
 pub(super) const MTU: u32 = 1460;
+pub(super) const HOME_AGENT_IPV4: &str = "198.51.100.2";
+/// Care-of addresses: as the router has them, and, where a NAT is on the way, as the home agent sees them.
+pub(super) const CARE_OF_IPV4: [&str; 2] = ["192.0.2.10", "203.0.113.10"];
+pub(super) const BEHIND_NAT: [&str; 2] = ["192.0.2.77:40001", "203.0.113.77:40002"];
 
 /// Link-layer addresses of neighbours, by the interface that they are on.
 pub(super) const NEIGHBOURS: [(&str, &str, [u8; 6]); 4] = [
@@ -55,7 +60,13 @@ pub(super) const ROUTER: &str = "
     route add default via 2001:db8:f2::1 dev wan1 table 13511
     neigh add 2001:db8:a::10 lladdr 02:00:00:00:01:00 dev lan0
     neigh add 2001:db8:f1::1 lladdr 02:00:00:00:02:00 dev wan0
-    neigh add 2001:db8:f2::1 lladdr 02:00:00:00:03:00 dev wan1";
+    neigh add 2001:db8:f2::1 lladdr 02:00:00:00:03:00 dev wan1
+    -4 addr add 192.0.2.10/24 dev wan0
+    -4 addr add 203.0.113.10/24 dev wan1
+    -4 route add default via 192.0.2.1 dev wan0 metric 100
+    -4 route add default via 203.0.113.1 dev wan1 metric 200
+    -4 neigh add 192.0.2.1 lladdr 02:00:00:00:02:00 dev wan0
+    -4 neigh add 203.0.113.1 lladdr 02:00:00:00:03:00 dev wan1";
 
 pub(super) const AGENT: &str = "
     addr add 2001:db8:f0::2/64 dev ha0
@@ -63,7 +74,10 @@ pub(super) const AGENT: &str = "
     route add 2001:db8:1::1/128 dev carnet0
     route add 2001:db8:1::1234/128 dev carnet0
     route add 2001:db8:a::/64 dev carnet0
-    neigh add 2001:db8:f0::1 lladdr 02:00:00:00:04:00 dev ha0";
+    neigh add 2001:db8:f0::1 lladdr 02:00:00:00:04:00 dev ha0
+    -4 addr add 198.51.100.2/24 dev ha0
+    -4 route add default via 198.51.100.1 dev ha0
+    -4 neigh add 198.51.100.1 lladdr 02:00:00:00:04:00 dev ha0";
 
 /// What a program did with a packet.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -85,7 +99,7 @@ fn set(switch: &str, value: &str) {
 
 /// Runs `body` for each kind of program at each end of a tunnel, each time in a network namespace of its own; at the
 /// home agent's once more with the ways that it remembers. Without the right to do so it says that.
-pub(super) fn on_every_bench(body: fn(&mut Bench)) {
+pub(super) fn on_every_bench(body: impl Fn(&mut Bench) + Copy + Send + 'static) {
     for kind in [Kind::Tc, Kind::Xdp] {
         for (end, remembers) in
             [(TunnelEnd::MobileRouter, false), (TunnelEnd::HomeAgent, false), (TunnelEnd::HomeAgent, true)]
@@ -167,6 +181,7 @@ impl Bench {
             set("wan0/forwarding", "0");
             set("wan1/forwarding", "0");
         }
+        crate::settings::forward_ipv4_from("carnet0").unwrap();
         let mut requests = Requests::open().unwrap();
         let links: BTreeMap<_, _> =
             requests.links().unwrap().into_iter().map(|link| (link.name.clone(), link)).collect();
@@ -235,8 +250,9 @@ impl Bench {
         Tunnel {
             end: self.end,
             home_address: address(HOME_ADDRESS),
-            local,
-            remote,
+            bid: u16::try_from(way + 1).ok(),
+            local: local.into(),
+            remote: remote.into(),
             inner: [format!("{HOME_ADDRESS}/128"), "2001:db8:a::/64".into()]
                 .map(|p| p.parse().unwrap())
                 .into(),
@@ -245,16 +261,44 @@ impl Bench {
         }
     }
 
+    /// The same inside IPv4, or in UDP, with its socket.
+    pub(super) fn tunnel_in_ipv4(&mut self, udp: bool, way: usize, transmit: bool) -> Tunnel {
+        let end = |udp_end: String, plain: &str| match udp {
+            true => Endpoint::Udp(udp_end.parse().unwrap()),
+            false => Endpoint::Ipv4(plain.parse().unwrap()),
+        };
+        let agent = end(format!("{HOME_AGENT_IPV4}:4191"), HOME_AGENT_IPV4);
+        let (local, remote) = match self.end {
+            TunnelEnd::MobileRouter => (end(format!("{}:4191", CARE_OF_IPV4[way]), CARE_OF_IPV4[way]), agent),
+            TunnelEnd::HomeAgent => (agent, end(BEHIND_NAT[way].into(), CARE_OF_IPV4[way])),
+        };
+        let index = match self.end {
+            TunnelEnd::MobileRouter => self.index(["wan0", "wan1"][way]),
+            TunnelEnd::HomeAgent => 0,
+        };
+        self.programs.table.set_socket(local, Some(index));
+        Tunnel { local, remote, ..self.tunnel(way, transmit) }
+    }
+
+    pub(super) fn distribute(&mut self, distribution: &Distribution) {
+        let key = self.forwarder.flow_label_key();
+        let rules = rules::rules(&Distributor::new(distribution, None, key));
+        let binding = (distribution.end, distribution.home_address);
+        self.programs.table.distribute(binding, Some(rules));
+        self.programs.commit().unwrap();
+        self.forwarder.set_distribution(distribution);
+    }
+
     pub(super) fn set(&mut self, tunnel: Tunnel) {
         self.programs.table.set(&tunnel);
         self.programs.commit().unwrap();
-        self.forwarder.set_tunnel(desired(&tunnel));
+        self.forwarder.set_tunnel(tunnel);
     }
 
     pub(super) fn remove(&mut self, tunnel: &Tunnel) {
         self.programs.table.remove(tunnel);
         self.programs.commit().unwrap();
-        self.forwarder.remove_tunnel(&desired(tunnel));
+        self.forwarder.remove_tunnel(tunnel);
     }
 
     /// Outer source and destination of what arrives here over a care-of address.
@@ -375,12 +419,17 @@ impl Bench {
             while self.forwarder.poll_output().is_some() {
                 rest = true;
             }
-            if verdict != Verdict::Forward || rest {
-                return None;
+            match verdict {
+                _ if rest => return None,
+                Verdict::Forward => {
+                    buffer.as_mut_slice()[7] -= 1;
+                    buffer.as_slice().to_vec()
+                }
+                Verdict::Encapsulate { local, remote, may_fragment: false } => {
+                    in_ipv4(local, remote, header.traffic_class, buffer.as_slice())
+                }
+                _ => return None,
             }
-            let octets = buffer.as_mut_slice();
-            octets[7] -= 1;
-            buffer.as_slice().to_vec()
         };
         Some(result)
     }
@@ -389,11 +438,45 @@ impl Bench {
     pub(super) fn agree(&mut self, packet: &[u8], tunnelled: bool, sent: &[u8]) {
         let expected = self.oracle(packet, tunnelled);
         let expected = expected.unwrap_or_else(|| panic!("the slow path does not send on {packet:x?}"));
+        let ethertype = if expected[0] >> 4 == 6 { [0x86, 0xdd] } else { [8, 0] };
+        // What the kernel has still to write for tc is the neighbour's, and the protocol with it.
         assert!(
-            sent[12..14] == [0x86, 0xdd] && sent[14..] == expected,
+            (self.kind == Kind::Tc || sent[12..14] == ethertype) && sent[14..] == expected,
             "in       {packet:02x?}\nsent     {:02x?}\nexpected {expected:02x?}",
             &sent[14..]
         );
+    }
+
+    /// What the slow path sends on of an inner packet that came in IPv4.
+    pub(super) fn oracle_of_ipv4(
+        &mut self,
+        ends: (Endpoint, Endpoint),
+        class: u8,
+        inner: &[u8],
+    ) -> Option<Vec<u8>> {
+        let mut buffer = PacketBuffer::new();
+        buffer.copy_from(inner);
+        self.forwarder.decapsulate(ends, class, None, 0, &mut buffer).ok()?;
+        let octets = buffer.as_mut_slice();
+        octets[7] = octets[7].checked_sub(1).filter(|hops| *hops > 0)?;
+        Some(buffer.as_slice().to_vec())
+    }
+
+    /// Inside IPv4 from `remote` to `local`, on an interface.
+    pub(super) fn arrives_in_ipv4(
+        &mut self,
+        interface: &str,
+        (local, remote): (Endpoint, Endpoint),
+        class: u8,
+        inner: &[u8],
+    ) -> Did {
+        let packet = in_ipv4(remote, local, class, inner);
+        let did = self.did(self.exit().0, interface, &super::packets::frame(0x0800, &packet));
+        if let Did::Sent(sent) = &did {
+            let expected = self.oracle_of_ipv4((local, remote), class, inner);
+            assert_eq!(Some(&sent[14..]), expected.as_deref(), "{inner:x?}");
+        }
+        did
     }
 
     /// An IPv6 packet that goes into the tunnel.
@@ -414,20 +497,5 @@ impl Bench {
             self.agree(packet, tunnelled, sent);
         }
         did
-    }
-}
-
-/// The same as the slow path knows it.
-fn desired(tunnel: &Tunnel) -> desired::Tunnel {
-    let Tunnel { end, home_address, local, remote, inner, transmit, mtu } = tunnel.clone();
-    desired::Tunnel {
-        end,
-        home_address,
-        bid: None,
-        local: local.into(),
-        remote: remote.into(),
-        inner,
-        transmit,
-        mtu,
     }
 }

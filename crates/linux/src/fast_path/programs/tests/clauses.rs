@@ -232,8 +232,9 @@ fn a_previous_care_of_address_is_heard_and_without_one_in_use_nothing_is_sent() 
         // A handover: all at once, the old one is heard a while longer.
         let new = bench.tunnel(1, true);
         bench.set(new.clone());
+        let octets = |end: carnet_base::Endpoint| end.ipv6().unwrap().octets().to_vec();
         let outer_of = |did: &Did| (sent(did)[22..38].to_vec(), sent(did)[38..54].to_vec());
-        let ends = (new.local.octets().to_vec(), new.remote.octets().to_vec());
+        let ends = (octets(new.local), octets(new.remote));
         for port in 0..50 {
             let mut packet = packet.clone();
             packet[41] = port;
@@ -263,7 +264,7 @@ fn the_mtu_of_the_tunnel_and_of_the_way() {
             sent(&bench.enters(&fits));
         }
         let narrow = bench.tunnel(0, true);
-        bench.set(crate::fast_path::Tunnel { mtu: 1279, ..narrow });
+        bench.set(carnet_station::forwarding::desired::Tunnel { mtu: 1279, ..narrow });
         assert_eq!(bench.enters(&udp(source, destination, 1240)), Did::Left("too_big"));
         sent(&bench.enters(&udp(source, destination, 1239)));
         // The way behind the tunnel.
@@ -511,7 +512,7 @@ fn packets_without_an_ethernet_header() {
         let mut tunnel = bench.tunnel(0, true);
         bench.remove(&tunnel.clone());
         tunnel.inner.push("2001:db8:86dd:a::/64".parse().unwrap());
-        tunnel.remote = address(FAR);
+        tunnel.remote = address(FAR).into();
         bench.set(tunnel.clone());
         let (from, to) = match bench.end {
             TunnelEnd::MobileRouter => (HERE, OUTSIDE),

@@ -8,7 +8,9 @@
 
 mod bench;
 mod clauses;
+mod distribution;
 mod following;
 mod mutations;
+mod outside;
 mod packets;
 mod ways;

@@ -1,7 +1,8 @@
 //! Packets to test with.
 
-use std::net::Ipv6Addr;
+use std::net::{Ipv4Addr, Ipv6Addr};
 
+use carnet_base::Endpoint;
 use carnet_wire::ipv6::{Header, protocol};
 
 /// Where packets of the tests come from and go to.
@@ -65,4 +66,31 @@ pub(super) fn within(source: &str, destination: &str, inner: &[u8]) -> Vec<u8> {
 /// In an Ethernet frame.
 pub(super) fn frame(ethertype: u16, packet: &[u8]) -> Vec<u8> {
     [&[2, 0, 0, 0, 0, 9, 2, 0, 0, 0, 0, 8][..], &ethertype.to_be_bytes(), packet].concat()
+}
+
+/// Puts the sum into an IPv4 header.
+pub(super) fn with_sum(mut packet: Vec<u8>) -> Vec<u8> {
+    packet[10..12].fill(0);
+    let words = packet[..20].chunks(2).map(|pair| u32::from(u16::from_be_bytes([pair[0], pair[1]])));
+    let sum: u32 = words.sum();
+    let sum = (sum & 0xffff) + (sum >> 16);
+    let sum = !((sum & 0xffff) + (sum >> 16)) as u16;
+    packet[10..12].copy_from_slice(&sum.to_be_bytes());
+    packet
+}
+
+/// An IPv6 packet in IPv4, as a socket sends it but for the UDP checksum: RFC 4213 3.5, RFC 5555 4.
+pub(super) fn in_ipv4(from: Endpoint, to: Endpoint, class: u8, inner: &[u8]) -> Vec<u8> {
+    let octets = |end: Endpoint| end.ipv4().unwrap_or(Ipv4Addr::UNSPECIFIED).octets();
+    let length = |octets: usize| u16::try_from(octets).unwrap().to_be_bytes();
+    let udp = match (from.port(), to.port()) {
+        (Some(from), Some(to)) => {
+            [from.to_be_bytes(), to.to_be_bytes(), length(8 + inner.len()), [0, 0]].concat()
+        }
+        _ => Vec::new(),
+    };
+    let protocol = if udp.is_empty() { 41 } else { 17 };
+    let [a, b] = length(20 + udp.len() + inner.len());
+    let head = [0x45, class, a, b, 0, 0, 0x40, 0, 64, protocol, 0, 0];
+    with_sum([&head[..], &octets(from), &octets(to), &udp, inner].concat())
 }

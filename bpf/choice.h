@@ -1,0 +1,175 @@
+/* SPDX-License-Identifier: MIT OR GPL-2.0-only */
+/*
+ * Which of a binding's paths a packet takes, where that is not one for all: the rules of RFC 6089 with the actions
+ * `failover` and `balance`, as the slow path has them (crates/station/src/forwarding/distribution.rs), to the same
+ * result. A packet that goes into several tunnels at once is left to the slow path, which numbers the copies; so are
+ * fragments, of which only the first shows ports, and what has an Authentication Header.
+ */
+#pragma once
+
+#include "state.h"
+
+#define PROTOCOL_AUTHENTICATION 51
+
+inline_always __u64 mix(__u64 value)
+{
+	value = (value ^ (value >> 30)) * 0xbf58476d1ce4e5b9ULL;
+	value = (value ^ (value >> 27)) * 0x94d049bb133111ebULL;
+	return value ^ (value >> 31);
+}
+
+/* -log2(hash / 2^64), with 24 bits behind the point: an exponential variate, if the hash is uniform. */
+inline_always __u64 rarity(__u64 hash)
+{
+	__u64 fraction = 0, mantissa, ones, zeros;
+
+	hash |= 1;
+	/* Without a branch: the verifier would follow all of them. Ones from the first one on, and how many they are. */
+	ones = hash;
+#pragma unroll
+	for (int bits = 1; bits < 64; bits *= 2)
+		ones |= ones >> bits;
+	ones -= (ones >> 1) & 0x5555555555555555ULL;
+	ones = (ones & 0x3333333333333333ULL) + ((ones >> 2) & 0x3333333333333333ULL);
+	ones = (ones + (ones >> 4)) & 0x0f0f0f0f0f0f0f0fULL;
+	zeros = 64 - (ones * 0x0101010101010101ULL >> 56);
+	mantissa = hash << zeros >> 32;
+#pragma nounroll
+	for (int i = 0; i < 24; i++) {
+		mantissa = (mantissa * mantissa) >> 31;
+		fraction = fraction << 1 | mantissa >> 32;
+		mantissa >>= mantissa >> 32;
+	}
+	return ((zeros + 1) << 24) - fraction;
+}
+
+/* What a rule looks at, as packets go towards the mobile network. */
+struct seen {
+	const struct address *source;
+	const struct address *destination;
+	__u32 label;
+	__u32 spi;
+	__u16 source_port;
+	__u16 destination_port;
+	__u8 class;
+	__u8 next_header;
+	__u16 fields; /* those that there are */
+};
+
+inline_always int is_between(const struct address *address, const __u64 *range)
+{
+	__u64 first = high(address), last = low(address);
+
+	return (first > range[0] || (first == range[0] && last >= range[1])) &&
+	       (first < range[2] || (first == range[2] && last <= range[3]));
+}
+
+inline_always int matches(const struct rule *rule, const struct seen *seen)
+{
+	__u16 fields = rule->fields;
+
+	if (fields & ~seen->fields)
+		return 0;
+	if ((fields & FIELD_SOURCE) && !is_between(seen->source, rule->source))
+		return 0;
+	if ((fields & FIELD_DESTINATION) && !is_between(seen->destination, rule->destination))
+		return 0;
+	if ((fields & FIELD_SPI) && (seen->spi < rule->spi[0] || seen->spi > rule->spi[1]))
+		return 0;
+	if ((fields & FIELD_LABEL) && (seen->label < rule->label[0] || seen->label > rule->label[1]))
+		return 0;
+	if ((fields & FIELD_SOURCE_PORT) &&
+	    (seen->source_port < rule->source_port[0] || seen->source_port > rule->source_port[1]))
+		return 0;
+	if ((fields & FIELD_DESTINATION_PORT) && (seen->destination_port < rule->destination_port[0] ||
+						  seen->destination_port > rule->destination_port[1]))
+		return 0;
+	if ((fields & FIELD_CLASS) && (seen->class < rule->class[0] || seen->class > rule->class[1]))
+		return 0;
+	return !(fields & FIELD_NEXT_HEADER) ||
+	       (seen->next_header >= rule->next_header[0] && seen->next_header <= rule->next_header[1]);
+}
+
+/* A keyed hash of what a conversation is. */
+inline_always __u64 conversation(const struct seen *seen)
+{
+	__u64 rest = (__u64)seen->next_header << 32;
+	__u64 hash = FLOW_LABEL_KEY;
+
+	if (seen->fields & FIELD_SOURCE_PORT)
+		rest |= (__u32)seen->source_port << 16 | seen->destination_port;
+	hash = mix(hash ^ low(seen->source));
+	hash = mix(hash ^ high(seen->source));
+	hash = mix(hash ^ low(seen->destination));
+	hash = mix(hash ^ high(seen->destination));
+	return mix(hash ^ rest);
+}
+
+/* Weighted rendezvous hashing: each path wins in proportion to its weight, and when one goes only its own conversations
+ * move. */
+inline_always __u32 balanced(const struct rule *rule, __u64 conversation)
+{
+	__u64 least = ~0ULL;
+	__u32 best = 0;
+
+#pragma nounroll
+	for (__u32 i = 0; i < PATHS; i++) {
+		__u64 score;
+
+		if (i >= rule->count)
+			break;
+		score = (rarity(mix(conversation ^ rule->known_by[i])) << 32) / rule->weights[i];
+		if (score < least) {
+			least = score;
+			best = rule->paths[i];
+		}
+	}
+	return best;
+}
+
+/* The number of the path; PATHS where the slow path is to say. */
+static __attribute__((noinline)) __u32 choose(const struct ipv6 *inner, __u32 protocol, __u32 ports, __u32 number,
+					      __u32 is_agents)
+{
+	const struct rules *rules = bpf_map_lookup_elem(&RULES, &number);
+	__u32 first = be32_to_cpu(inner->first);
+	struct seen seen = {};
+	const struct rule *rule;
+	__u32 found;
+
+	if (!rules || protocol & IN_FRAGMENTS || protocol == PROTOCOL_AUTHENTICATION)
+		return PATHS;
+	seen.fields = FIELD_SOURCE | FIELD_DESTINATION | FIELD_LABEL | FIELD_CLASS | FIELD_NEXT_HEADER;
+	seen.source = is_agents ? &inner->source : &inner->destination;
+	seen.destination = is_agents ? &inner->destination : &inner->source;
+	seen.label = first & 0xfffff;
+	seen.class = first >> 22 & 0x3f;
+	seen.next_header = protocol;
+	if (protocol == PROTOCOL_ESP) {
+		seen.fields |= FIELD_SPI;
+		seen.spi = be32_to_cpu(ports);
+	} else if (has_ports(protocol)) {
+		__u16 from = be16_to_cpu(((const __be16 *)&ports)[0]);
+		__u16 to = be16_to_cpu(((const __be16 *)&ports)[1]);
+
+		seen.fields |= FIELD_SOURCE_PORT | FIELD_DESTINATION_PORT;
+		seen.source_port = is_agents ? from : to;
+		seen.destination_port = is_agents ? to : from;
+	}
+	/* What is done with it comes after the search, so that the verifier follows it once. */
+#pragma nounroll
+	for (found = 0; found < RULES_MAX; found++) {
+		if (found >= rules->count)
+			return PATHS;
+		if (matches(&rules->rule[found], &seen))
+			break;
+	}
+	if (found >= RULES_MAX)
+		return PATHS;
+	/* Any of them, for all that it knows. */
+	found = (found + (first >> 31)) & (RULES_MAX - 1);
+	rule = &rules->rule[found];
+	if (rule->action == FAILOVER)
+		return rule->paths[0];
+	return rule->action == BALANCE ? balanced(rule, conversation(&seen)) : PATHS;
+}

@@ -1,0 +1,153 @@
+/* SPDX-License-Identifier: MIT OR GPL-2.0-only */
+/*
+ * Outer headers of IPv4 and of UDP in IPv4 (RFC 4213, RFC 5555).
+ *
+ * For the decisions an outer IPv4 header is an IPv6 header with IPv4-mapped addresses: they look at addresses, traffic
+ * class and length. On the wire it is what the slow path's sockets send (crates/linux/src/datagrams): TTL 64, DF, no
+ * Identification (RFC 6864 4.1), the inner DSCP and ECN (RFC 6040 4.1).
+ *
+ * The UDP checksum is zero, which IPv4 allows (RFC 768): the inner packet has its own, and so a super packet can be cut
+ * by any interface. One that comes with a checksum is taken where the card has verified it; else the slow path's socket
+ * does that. UDP in IPv6, where zero is an exception (RFC 6935), is the slow path's.
+ */
+#pragma once
+
+#include "state.h"
+
+#define DONT_FRAGMENT 0x4000
+/* Anything but that: reserved, more fragments, offset. */
+#define IS_FRAGMENT 0xbfff
+
+struct ipv4 {
+	__u8 version; /* and length of the header */
+	__u8 class;
+	__be16 length;
+	__be16 identification;
+	__be16 fragment;
+	__u8 hop_limit;
+	__u8 protocol;
+	__u16 checksum;
+	__be32 source;
+	__be32 destination;
+};
+
+struct udp {
+	__be16 source;
+	__be16 destination;
+	__be16 length;
+	__u16 checksum;
+};
+
+/* An outer header of any kind, at the end of its room: right before the inner packet. */
+union outer {
+	struct ipv6 ipv6;
+	struct {
+		__u8 before[IPV6_HEADER - IPV4_HEADER];
+		struct ipv4 ipv4;
+	} in_ipv4;
+	struct {
+		__u8 before[IPV6_HEADER - IPV4_HEADER - UDP_HEADER];
+		struct ipv4 ipv4;
+		struct udp udp;
+	} in_udp;
+};
+
+inline_always __u32 outside_length(__u32 outside)
+{
+	/* One branch less to follow, for the verifier. */
+	return outside == IN_IPV6 ? IPV6_HEADER : IPV4_HEADER + (outside - IN_IPV4) * UDP_HEADER;
+}
+
+inline_always int is_mapped(const struct address *address)
+{
+	return !address->word[0] && !address->word[1] && address->word[2] == cpu_to_be32(0xffff);
+}
+
+inline_always void map(struct address *address, __be32 ipv4)
+{
+	address->word[0] = 0;
+	address->word[1] = 0;
+	address->word[2] = cpu_to_be32(0xffff);
+	address->word[3] = ipv4;
+}
+
+inline_always enum outside outside_of(const struct path *path)
+{
+	if (!is_mapped(&path->local))
+		return IN_IPV6;
+	return path->ports ? IN_UDP : IN_IPV4;
+}
+
+/* RFC 1071; over a whole header it is 0xffff. */
+inline_always __u16 sum_of(const struct ipv4 *header)
+{
+	const __u16 *words = (const __u16 *)header;
+	__u32 sum = 0;
+
+#pragma unroll
+	for (int i = 0; i < IPV4_HEADER / 2; i++)
+		sum += words[i];
+	sum = (sum & 0xffff) + (sum >> 16);
+	return sum + (sum >> 16);
+}
+
+/* The header before an inner packet of `length` octets, those of other outer headers among them. */
+inline_always void write_ipv4(struct ipv4 *header, const struct path *path, __u8 protocol, __u8 class, __u32 length)
+{
+	header->version = 0x45;
+	header->class = class;
+	header->length = cpu_to_be16(IPV4_HEADER + length);
+	header->identification = 0;
+	header->fragment = cpu_to_be16(DONT_FRAGMENT);
+	header->hop_limit = TUNNEL_HOP_LIMIT;
+	header->protocol = protocol;
+	header->checksum = 0;
+	header->source = path->local.word[3];
+	header->destination = path->remote.word[3];
+	header->checksum = ~sum_of(header);
+}
+
+/* The outer header of an inner packet of `length` octets. */
+inline_always void write_outside(union outer *outer, __u32 outside, const struct path *path, __u8 class, __u32 length)
+{
+	if (outside == IN_IPV4)
+		return write_ipv4(&outer->in_ipv4.ipv4, path, PROTOCOL_IPV6, class, length);
+	outer->in_udp.udp.source = ((const __be16 *)&path->ports)[0];
+	outer->in_udp.udp.destination = ((const __be16 *)&path->ports)[1];
+	outer->in_udp.udp.length = cpu_to_be16(UDP_HEADER + length);
+	outer->in_udp.udp.checksum = 0;
+	write_ipv4(&outer->in_udp.ipv4, path, PROTOCOL_UDP, class, UDP_HEADER + length);
+}
+
+/* What arrived in IPv4: reads its headers, all `room` octets of which are there, into the form of the decisions. Returns
+ * in what the inner packet is, IN_IPV6 where there is none; `length` is that of the whole packet. */
+inline_always enum outside read_outside(const struct ipv4 *header, const struct udp *udp, __u32 length,
+					struct ipv6 *outer, __u32 *ports)
+{
+	/* For the verifier either of them from here on: IN_UDP where that bit is set. */
+	__u32 outside = IN_IPV4 + (header->protocol >> 4 & 1);
+	__u32 rest = length - IPV4_HEADER - (outside - IN_IPV4) * UDP_HEADER;
+
+	if (header->protocol != PROTOCOL_UDP && header->protocol != PROTOCOL_IPV6)
+		return IN_IPV6;
+	/* With options, or in fragments, it is for the kernel. */
+	if (header->version != 0x45 || (header->fragment & cpu_to_be16(IS_FRAGMENT)) ||
+	    be16_to_cpu(header->length) != length || sum_of(header) != 0xffff)
+		return IN_IPV6;
+	*ports = 0;
+	if (outside == IN_UDP) {
+		if (udp->source != cpu_to_be16(HOME_AGENT_PORT) && udp->destination != cpu_to_be16(HOME_AGENT_PORT))
+			return IN_IPV6;
+		if (be16_to_cpu(udp->length) != length - IPV4_HEADER)
+			return IN_IPV6;
+		((__be16 *)ports)[0] = udp->destination;
+		((__be16 *)ports)[1] = udp->source;
+	}
+	outer->first = cpu_to_be32(6 << 28 | (__u32)header->class << 20);
+	outer->payload_length = cpu_to_be16(rest);
+	outer->next_header = PROTOCOL_IPV6;
+	outer->hop_limit = header->hop_limit;
+	map(&outer->source, header->source);
+	map(&outer->destination, header->destination);
+	return outside;
+}

@@ -1,0 +1,177 @@
+//! Tunnels inside IPv4 and UDP on the fast path, alone and with a slow path at the other end, and what a policy balances.
+
+use std::collections::BTreeMap;
+
+use serde_json::Value;
+
+use crate::bursts::{STREAM, datagrams, exchange, pieces};
+use crate::hosts::{Host, possible, said, seconds, wait_until};
+use crate::ipv4::{behind_nat, dual, first_tunnel, identified, policy, start_both, without_ipv6};
+use crate::offloads::checksum_errors;
+use crate::station::Station;
+use crate::testbed::{CORRESPONDENT, INSIDE, Testbed, address};
+
+fn with_path(path: &str) -> impl Fn(String) -> String {
+    let section = format!("\n[dataplane]\npath = '{path}'\n");
+    move |config| config + &section
+}
+
+/// A testbed with IPv4 alone on its one uplink, behind a NAT if `udp`; the paths are the home agent's and the router's.
+fn inside_ipv4(udp: bool, paths: [&str; 2]) -> (Testbed, Option<Host>, Station, Station) {
+    let bed = dual();
+    without_ipv6(&bed, &[0, 1]);
+    let nat = udp.then(|| behind_nat(&bed, 0));
+    bed.router.ip("link set wwan0 down");
+    let (agent, router) = start_both(&bed, with_path(paths[0]), with_path(paths[1]));
+    wait_until("traffic flows", seconds(10), || bed.host.pings(CORRESPONDENT));
+    let encapsulation = if udp { "udp" } else { "ipv4" };
+    for station in [&agent, &router] {
+        wait_until("the tunnel is what it shall be", seconds(10), || {
+            first_tunnel(station).0 == encapsulation
+        });
+    }
+    (bed, nat, agent, router)
+}
+
+/// Packets that took the slow path at either end, in either direction.
+fn slow(bed: &Testbed) -> u64 {
+    let of = |host| {
+        let (out, back) = pieces(host);
+        out + back
+    };
+    of(&bed.router) + of(&bed.agent)
+}
+
+fn all_arrives(udp: bool, off: &[&str]) {
+    let (bed, _nat, agent, router) = inside_ipv4(udp, ["bpf", "bpf"]);
+    for (host, interface) in [(&bed.router, "lan0"), (&bed.router, "wlan0"), (&bed.agent, "ha0")] {
+        for feature in off {
+            let output = host.output(&["ethtool", "-K", interface, feature, "off"]);
+            assert!(output.status.success(), "ethtool (Debian package ethtool): {}", said(&output));
+        }
+    }
+    assert_eq!(router.show("tunnels")[0]["path"], "bpf");
+    assert_eq!(agent.show("tunnels")[0]["path"], "bpf");
+    let count = |name: &str| router.counter(name) + agent.counter(name);
+    let before = slow(&bed);
+    let (encapsulated, decapsulated) = (count("tunnel.encapsulated"), count("tunnel.decapsulated"));
+    exchange(&bed);
+    let needed = 2 * (STREAM / 1460) as u64;
+    let counted = (count("tunnel.encapsulated") - encapsulated, count("tunnel.decapsulated") - decapsulated);
+    let by_slow = slow(&bed) - before;
+    println!("UDP {udp}: {counted:?} packets in and out of tunnels, {by_slow} of them by the slow path");
+    assert!(counted.0 >= needed && counted.1 >= needed, "{counted:?}, expected {needed}");
+    assert!(by_slow < needed / 4, "{by_slow} packets took the slow path");
+    let (inside, outside) = (address(INSIDE), address(CORRESPONDENT));
+    datagrams(&bed.host, inside, &bed.core, outside);
+    datagrams(&bed.core, outside, &bed.host, inside);
+    for host in [&bed.host, &bed.core] {
+        assert_eq!(checksum_errors(host), 0);
+    }
+    for reason in ["failed", "malformed", "outer_source", "inner_source"] {
+        assert_eq!(count(&format!("fast_path.left.{reason}")), 0, "{reason}");
+    }
+    // Traffic is told by tunnel.
+    for station in [&agent, &router] {
+        let tunnel = &station.show("tunnels")[0];
+        for name in ["packets_in", "packets_out"] {
+            assert!(tunnel[name].as_u64().is_some_and(|number| number > needed / 4), "{tunnel}");
+        }
+    }
+}
+
+#[test]
+fn tunnels_in_ipv4_take_the_fast_path() {
+    if possible() {
+        all_arrives(false, &[]);
+    }
+}
+
+#[test]
+fn tunnels_in_udp_take_the_fast_path() {
+    if possible() {
+        all_arrives(true, &[]);
+    }
+}
+
+/// Where an interface takes no super packets, or computes no checksums, the kernel does it behind the tunnel.
+#[test]
+fn super_packets_inside_ipv4_are_cut_and_summed_after_the_tunnel() {
+    if !possible() {
+        return;
+    }
+    for udp in [false, true] {
+        all_arrives(udp, &["tso", "gso", "tx-udp-segmentation", "tx"]);
+    }
+}
+
+/// Whatever the other end does: checksums, bursts and super packets of one are understood by the other.
+#[test]
+fn a_fast_path_and_a_slow_one_understand_each_other() {
+    if !possible() {
+        return;
+    }
+    for udp in [false, true] {
+        for paths in [["bpf", "tun"], ["tun", "bpf"]] {
+            let (bed, _nat, _agent, _router) = inside_ipv4(udp, paths);
+            exchange(&bed);
+            let (inside, outside) = (address(INSIDE), address(CORRESPONDENT));
+            datagrams(&bed.host, inside, &bed.core, outside);
+            datagrams(&bed.core, outside, &bed.host, inside);
+            for host in [&bed.host, &bed.core] {
+                assert_eq!(checksum_errors(host), 0, "{paths:?}, UDP {udp}");
+            }
+        }
+    }
+}
+
+/// Several conversations over an uplink with IPv6 and one with IPv4 behind a NAT.
+#[test]
+fn what_a_policy_balances_takes_the_fast_path() {
+    if !possible() {
+        return;
+    }
+    let bed = dual();
+    without_ipv6(&bed, &[1]);
+    let _nat = behind_nat(&bed, 1);
+    let balanced = policy("balance", "'wlan0', 'wwan0'").replace("ports = [4242]\n", "");
+    let (agent, router) =
+        start_both(&bed, with_path("bpf"), |config| with_path("bpf")(identified(config)) + &balanced);
+    wait_until("both are registered", seconds(15), || agent.bindings().len() == 2);
+    wait_until("traffic flows", seconds(10), || bed.host.pings(CORRESPONDENT));
+    // Packets that went out at the router and at the home agent, by tunnel.
+    let sent = || {
+        [&router, &agent].map(|station| {
+            let tunnels = station.show("tunnels");
+            let of = |tunnel: &Value| {
+                let end = format!("{} {}", tunnel["encapsulation"], tunnel["local"]);
+                (end, tunnel["packets_out"].as_u64().expect("a number"))
+            };
+            tunnels.as_array().expect("an array").iter().map(of).collect::<BTreeMap<_, _>>()
+        })
+    };
+    let (before, counts) = (slow(&bed), sent());
+    let sockets = 40;
+    let echo = "import socket, sys
+s = [socket.socket(socket.AF_INET6, socket.SOCK_DGRAM) for _ in range(40)]
+for _ in range(50):
+    for each in s:
+        each.sendto(b'x' * 100, (sys.argv[1], 9999))";
+    let output = bed.host.output(&["python3", "-c", echo, CORRESPONDENT]);
+    assert!(output.status.success());
+    let packets = sockets * 50;
+    let grown = || {
+        let now = sent();
+        let of = |(end, number): (&String, &u64)| number - counts[0].get(end).copied().unwrap_or(0);
+        let mut grown: Vec<u64> = now[0].iter().map(of).collect();
+        grown.sort_unstable_by(|a, b| b.cmp(a));
+        grown
+    };
+    wait_until("they are counted", seconds(10), || grown().iter().sum::<u64>() >= packets);
+    let by_slow = slow(&bed) - before;
+    let grown = grown();
+    println!("{packets} packets: {grown:?} by tunnel, {by_slow} by the slow path");
+    assert!(grown[1] > packets / 6, "{grown:?}");
+    // Each conversation's answer is an ICMPv6 error, of which the correspondent sends few.
+    assert!(by_slow < packets / 4, "{by_slow}");
+}

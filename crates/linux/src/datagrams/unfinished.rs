@@ -1,0 +1,146 @@
+//! What another machine's fast path left to the card: checksums of TCP and UDP inside, and the cutting of super packets.
+//!
+//! On the way over a wire that is done. Over a virtual link from one station to another on the same machine nobody does
+//! it, and a socket does not tell. But an open checksum can be seen: in its place is the sum of the pseudo-header. Where
+//! that is so by chance the checksum comes out as it was. A packet of TCP with an open checksum that is longer than any
+//! wire is used to is a super packet; nobody knows how it was to be cut, so it is cut to what every link takes.
+
+use carnet_wire::ipv6::{HEADER_LEN, MIN_MTU};
+
+use crate::tunnel::coalescing::pseudo_header;
+use crate::tunnel::segmentation::Segments;
+use crate::tunnel::virtio::{Burst, Header, Transport, Unfinished};
+
+/// Ethernet's.
+const LARGE: usize = 1500;
+
+/// What a packet is.
+#[derive(Debug)]
+pub(super) enum Found {
+    /// One that is whole, now at least.
+    Packet,
+    /// One that is to be cut.
+    Super(Segments),
+}
+
+/// Looks at an IPv6 packet and finishes its checksum.
+pub(super) fn look(packet: &mut [u8]) -> Found {
+    let Some(header) = unfinished(packet) else { return Found::Packet };
+    if header.burst.is_some() {
+        return Segments::new(&header, packet).map_or(Found::Packet, Found::Super);
+    }
+    if let Some(unfinished) = header.unfinished {
+        unfinished.finish(packet);
+    }
+    Found::Packet
+}
+
+/// What is to be done, as the tunnel device would say it.
+fn unfinished(packet: &[u8]) -> Option<Header> {
+    let [first, _, _, _, high, low, next_header, ..] = packet.first_chunk::<HEADER_LEN>()?;
+    let transport = [Transport::Tcp, Transport::Udp].into_iter().find(|t| t.protocol() == *next_header)?;
+    let behind = packet.get(HEADER_LEN..)?;
+    if first >> 4 != 6 || usize::from(u16::from_be_bytes([*high, *low])) != behind.len() {
+        return None;
+    }
+    let offset = transport.checksum_offset();
+    let field = behind.get(offset..offset + 2)?;
+    if field != pseudo_header(packet, transport, behind.len()).to_be_bytes() {
+        return None;
+    }
+    let is_super = transport == Transport::Tcp && packet.len() > LARGE;
+    let headers = HEADER_LEN + usize::from(behind.get(12).map_or(0, |octet| octet >> 4)) * 4;
+    let segment = u16::try_from(MIN_MTU - headers).ok()?;
+    Some(Header {
+        unfinished: Some(Unfinished { start: HEADER_LEN as u16, offset: offset as u16 }),
+        burst: is_super.then_some(Burst { transport, segment }),
+        headers: 0,
+    })
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used)]
+mod tests {
+    use super::*;
+    use carnet_wire::checksum;
+    use carnet_wire::ipv6::Header as Ipv6;
+
+    fn packet(next_header: u8, length: usize) -> Vec<u8> {
+        let mut octets: Vec<u8> = (0..length).map(|at| (at * 7) as u8).collect();
+        match next_header {
+            6 => octets[12] = 0x50,
+            _ => octets[4..6].copy_from_slice(&(length as u16).to_be_bytes()),
+        }
+        let header = Ipv6 {
+            traffic_class: 0,
+            flow_label: 0,
+            payload_length: length as u16,
+            next_header,
+            hop_limit: 64,
+            source: "2001:db8::1".parse().unwrap(),
+            destination: "2001:db8::2".parse().unwrap(),
+        };
+        [&header.emit()[..], &octets].concat()
+    }
+
+    fn is_intact(packet: &[u8]) -> bool {
+        let (header, payload) = Ipv6::parse_packet(packet).unwrap();
+        checksum::upper_layer(header.source, header.destination, header.next_header, payload) == 0
+    }
+
+    fn opened(next_header: u8, length: usize) -> Vec<u8> {
+        let mut packet = packet(next_header, length);
+        let transport = if next_header == 6 { Transport::Tcp } else { Transport::Udp };
+        let at = HEADER_LEN + transport.checksum_offset();
+        let sum = pseudo_header(&packet, transport, length);
+        packet[at..at + 2].copy_from_slice(&sum.to_be_bytes());
+        packet
+    }
+
+    #[test]
+    fn open_checksums_are_finished_and_others_stay() {
+        for next_header in [6, 17] {
+            for length in [20, 21, 500, 1460] {
+                let mut packet = opened(next_header, length);
+                assert!(!is_intact(&packet));
+                assert!(matches!(look(&mut packet), Found::Packet));
+                assert!(is_intact(&packet), "{next_header} {length}");
+                // Once more changes nothing, and neither does it where a checksum is merely wrong.
+                let at = packet.len() - 1;
+                for change in [0, 1] {
+                    packet[at] ^= change;
+                    let before = packet.clone();
+                    look(&mut packet);
+                    assert_eq!(packet, before);
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn super_packets_are_cut_to_what_every_link_takes() {
+        let mut whole = opened(6, 20 + 20_000);
+        let Found::Super(mut segments) = look(&mut whole) else { panic!("not seen") };
+        let (mut payload, mut buffer) = (Vec::new(), vec![0; 2000]);
+        while let Some(length) = segments.next(&whole, &mut buffer) {
+            assert!(length <= MIN_MTU && is_intact(&buffer[..length]));
+            payload.extend_from_slice(&buffer[60..length]);
+        }
+        assert_eq!(payload, whole[60..]);
+    }
+
+    #[test]
+    fn nonsense_is_left_alone() {
+        for length in 0..70 {
+            let mut packet = opened(6, 40);
+            packet.truncate(length);
+            let before = packet.clone();
+            look(&mut packet);
+            assert_eq!(packet, before);
+        }
+        let mut packet = opened(6, 2000);
+        packet[52] = 0xf0;
+        packet[4] = 0xff;
+        assert!(matches!(look(&mut packet), Found::Packet));
+    }
+}

@@ -1,0 +1,219 @@
+//! What a binding sends is distributed among its tunnels: the same one for each packet as by the slow path.
+
+use carnet_base::{Endpoint, Rng};
+use carnet_station::forwarding::desired::{
+    Distribution, DistributionRule, FlowAction, Ipv6Selector, Member, Range, TrafficSelector, Tunnel,
+    TunnelEnd,
+};
+use carnet_wire::ipv6::protocol;
+
+use super::bench::{Bench, Did, HOME_ADDRESS, HOME_AGENT, on_every_bench};
+use super::packets::*;
+use crate::fast_path::programs::Kind;
+
+/// Four tunnels: two in IPv6, one in IPv4, one in UDP.
+fn tunnels(bench: &mut Bench) -> Vec<Tunnel> {
+    let tunnels = vec![
+        bench.tunnel(0, true),
+        bench.tunnel(1, true),
+        bench.tunnel_in_ipv4(false, 0, true),
+        bench.tunnel_in_ipv4(true, 1, true),
+    ];
+    let bids = (1..).zip(tunnels).map(|(bid, tunnel)| Tunnel { bid: Some(bid), ..tunnel });
+    let tunnels: Vec<Tunnel> = bids.collect();
+    tunnels.iter().for_each(|tunnel| bench.set(tunnel.clone()));
+    if bench.end == TunnelEnd::MobileRouter {
+        for interface in ["wan0", "wan1"] {
+            std::fs::write(format!("/proc/sys/net/ipv4/conf/{interface}/forwarding"), "1").unwrap();
+        }
+    }
+    tunnels
+}
+
+fn member(tunnel: &Tunnel, weight: u16) -> Member {
+    Member { bid: tunnel.bid, local: tunnel.local, remote: tunnel.remote, weight }
+}
+
+fn distribution(bench: &Bench, rules: Vec<DistributionRule>) -> Distribution {
+    Distribution {
+        end: bench.end,
+        home_address: address(HOME_ADDRESS),
+        home_agent: address(HOME_AGENT),
+        rules,
+    }
+}
+
+fn rule(selector: Option<Ipv6Selector>, action: FlowAction, members: Vec<Member>) -> DistributionRule {
+    DistributionRule { selector: selector.map(TrafficSelector::Ipv6), action, members }
+}
+
+/// A packet of some conversation or other that goes into a tunnel.
+fn any(bench: &Bench, rng: &mut Rng) -> Vec<u8> {
+    let (source, destination) = match bench.end {
+        TunnelEnd::MobileRouter => (INSIDE, OUTSIDE),
+        TunnelEnd::HomeAgent => (OUTSIDE, INSIDE),
+    };
+    let next_header = [17, 17, 6, 58, 50, 132, 59][rng.below(7) as usize];
+    let mut packet = if next_header == 6 {
+        tcp(source, destination, 0x10)
+    } else {
+        super::packets::packet(next_header, source, destination, &udp_payload(60))
+    };
+    packet[0] = 0x60 | rng.below(16) as u8;
+    packet[1] = rng.below(256) as u8;
+    for at in [22, 23, 38, 39, 40, 41, 42, 43] {
+        if rng.below(3) == 0 {
+            packet[at] = rng.below(256) as u8;
+        }
+    }
+    packet
+}
+
+/// Ends of the tunnel that an outer packet is in.
+fn outer(did: &Did) -> (u8, Vec<u8>) {
+    match did {
+        Did::Sent(frame) if frame[14] >> 4 == 6 => (6, frame[22..54].to_vec()),
+        Did::Sent(frame) => (4, frame[23..38].to_vec()),
+        Did::Left(why) => panic!("left to the slow path: {why:?}"),
+    }
+}
+
+/// `enters` compares with the slow path; here it is that all are used, as the weights say.
+#[test]
+fn conversations_are_balanced_as_by_the_slow_path() {
+    on_every_bench(|bench| {
+        let tunnels = tunnels(bench);
+        let members = tunnels.iter().zip([4, 3, 2, 1]).map(|(tunnel, weight)| member(tunnel, weight * 100));
+        let rules = vec![rule(None, FlowAction::Balance, members.collect())];
+        let all = distribution(bench, rules);
+        bench.distribute(&all);
+        let mut rng = Rng::new(0xba1a);
+        let mut counts = std::collections::BTreeMap::<_, u32>::new();
+        for _ in 0..2000 {
+            let packet = any(bench, &mut rng);
+            let did = bench.enters(&packet);
+            let mut which = outer(&did);
+            if which.0 == 4 {
+                // Ends of UDP have the same addresses as others.
+                which.1.truncate(1);
+            }
+            *counts.entry(which).or_default() += 1;
+        }
+        let mut counts: Vec<u32> = counts.into_values().collect();
+        counts.sort_unstable();
+        let expected = [200.0, 400.0, 600.0, 800.0_f64];
+        assert!(
+            counts.len() == 4 && counts.iter().zip(expected).all(|(n, e)| (f64::from(*n) - e).abs() < 100.0),
+            "{counts:?}"
+        );
+        let traffic = bench.programs.tunnel_traffic();
+        for tunnel in &tunnels {
+            assert!(traffic[&(tunnel.local, tunnel.remote)].encapsulated_packets > 100, "{traffic:?}");
+        }
+        let used = bench.programs.used();
+        assert_eq!(used.len(), 4, "{used:?}");
+    });
+}
+
+/// RFC 6088 3.2, RFC 6089 4.1: the first rule that matches, with any field and any range.
+#[test]
+fn rules_match_what_the_slow_path_matches() {
+    on_every_bench(|bench| {
+        let tunnels = tunnels(bench);
+        let only = |at: usize| vec![member(&tunnels[at], 1)];
+        let mut rng = Rng::new(0x5e1e + bench.kind as u64);
+        for _ in 0..30 {
+            let mut range = |bits: u64| {
+                let (one, other) = (rng.below(1 << bits), rng.below(1 << bits));
+                (one.min(other), one.max(other))
+            };
+            let ports = |(first, last): (u64, u64)| Some(Range::new(first as u16, last as u16));
+            let octets = |(first, last): (u64, u64)| Some(Range::new(first as u8, last as u8));
+            let selectors = [
+                Ipv6Selector { source_port: ports(range(16)), ..Ipv6Selector::default() },
+                Ipv6Selector {
+                    destination_port: ports(range(16)),
+                    next_header: octets(range(8)),
+                    ..Ipv6Selector::default()
+                },
+                Ipv6Selector { traffic_class: octets(range(8)), ..Ipv6Selector::default() },
+                Ipv6Selector { spi: Some(Range::new(0x3039_0000, 0x3039_ffff)), ..Ipv6Selector::default() },
+                Ipv6Selector {
+                    flow_label: Some(Range::new(range(19).0 as u32, 0x6_2345)),
+                    ..Ipv6Selector::default()
+                },
+                Ipv6Selector {
+                    source: Some(Range::new(address("2001:db8:c::"), address("2001:db8:c::8000"))),
+                    destination: Some(Range::new(address("2001:db8:a::"), address("2001:db8:a::7fff"))),
+                    ..Ipv6Selector::default()
+                },
+            ];
+            let mut rules = Vec::new();
+            for (at, selector) in selectors.into_iter().enumerate() {
+                let action = if at % 3 == 2 { FlowAction::Balance } else { FlowAction::Failover };
+                let members =
+                    if at % 3 == 2 { tunnels.iter().map(|t| member(t, 5)).collect() } else { only(at % 4) };
+                rules.push(rule(Some(selector), action, members));
+            }
+            rules.push(rule(None, FlowAction::Failover, only(3)));
+            let all = distribution(bench, rules);
+            bench.distribute(&all);
+            for _ in 0..60 {
+                let packet = any(bench, &mut rng);
+                outer(&bench.enters(&packet));
+            }
+        }
+    });
+}
+
+/// Copies are numbered, and later fragments do not show their ports.
+#[test]
+fn copies_and_fragments_are_left_alone() {
+    on_every_bench(|bench| {
+        let tunnels = tunnels(bench);
+        let everywhere: Vec<Member> = tunnels.iter().map(|tunnel| member(tunnel, 1)).collect();
+        let voice = Ipv6Selector { next_header: Some(Range::only(17)), ..Ipv6Selector::default() };
+        let all = distribution(
+            bench,
+            vec![
+                rule(Some(voice), FlowAction::Duplicate, everywhere.clone()),
+                rule(None, FlowAction::Balance, everywhere.clone()),
+            ],
+        );
+        bench.distribute(&all);
+        let (source, destination) = match bench.end {
+            TunnelEnd::MobileRouter => (INSIDE, OUTSIDE),
+            TunnelEnd::HomeAgent => (OUTSIDE, INSIDE),
+        };
+        assert_eq!(bench.enters(&udp(source, destination, 50)), Did::Left("policy"));
+        outer(&bench.enters(&tcp(source, destination, 0x10)));
+        let fragment = [&[6, 0, 0, 1, 0, 0, 0, 9][..], &udp_payload(30)].concat();
+        let fragment = packet(protocol::FRAGMENT, source, destination, &fragment);
+        assert_eq!(bench.enters(&fragment), Did::Left("policy"));
+        // What comes by any of them is taken.
+        let back = tcp(destination, source, 0x10);
+        for (way, tunnel) in tunnels.iter().enumerate() {
+            let did = match tunnel.local {
+                Endpoint::Ipv6(_) => {
+                    let (from, to) = bench.arriving(way);
+                    bench.arrives(&within(from, to, &back))
+                }
+                _ => {
+                    let interface = match bench.end {
+                        TunnelEnd::HomeAgent => "ha0",
+                        TunnelEnd::MobileRouter => ["wan0", "wan1"][way - 2],
+                    };
+                    bench.arrives_in_ipv4(interface, (tunnel.local, tunnel.remote), 0, &back)
+                }
+            };
+            assert!(matches!(did, Did::Sent(_)), "{way}: {did:?}");
+        }
+        // Rules that the programs have no room for.
+        let ports = |port| Ipv6Selector { source_port: Some(Range::only(port)), ..Ipv6Selector::default() };
+        let many = (0..9).map(|port| rule(Some(ports(port)), FlowAction::Failover, everywhere.clone()));
+        let many = distribution(bench, many.collect());
+        bench.distribute(&many);
+        assert_eq!(bench.enters(&tcp(source, destination, 0x10)), Did::Left("no_path"));
+        assert!(bench.kind == Kind::Tc || bench.kind == Kind::Xdp);
+    });
+}

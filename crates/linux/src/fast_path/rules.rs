@@ -1,0 +1,159 @@
+//! Which packets of a binding take which of its paths, as the programs read it (`struct rules` in `bpf/state.h`).
+//!
+//! The rules, what their members are known by and the weights in use are the slow path's
+//! ([`Distributor`]), so that both choose the same tunnel. A rule whose tunnels have all gone has no say.
+
+use carnet_station::forwarding::desired::{FlowAction, Ipv6Selector, Range, TrafficSelector};
+use carnet_station::forwarding::distribution::Distributor;
+
+use super::TunnelEnds;
+use super::values::PATHS;
+
+/// Rules of one binding (`RULES_MAX`).
+pub(crate) const RULES_MAX: usize = 8;
+
+/// `struct rule`: from and to, both included, in the machine's byte order.
+#[repr(C, align(8))]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub(crate) struct RuleValue {
+    source: [u64; 4],
+    destination: [u64; 4],
+    known_by: [u64; PATHS],
+    weights: [u32; PATHS],
+    label: [u32; 2],
+    spi: [u32; 2],
+    source_port: [u16; 2],
+    destination_port: [u16; 2],
+    class: [u8; 2],
+    next_header: [u8; 2],
+    paths: [u8; PATHS],
+    count: u8,
+    action: u8,
+    fields: u16,
+    zero: u32,
+}
+
+/// `struct rules`.
+#[repr(C, align(8))]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub(crate) struct RulesValue {
+    rule: [RuleValue; RULES_MAX],
+    count: u32,
+    zero: u32,
+}
+
+/// A rule with a tunnel for each member.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Rule {
+    selector: Option<TrafficSelector>,
+    action: FlowAction,
+    /// Ends, what the member is known by, its weight in use.
+    members: Vec<(TunnelEnds, u64, u32)>,
+}
+
+/// The rules of a distributor.
+pub(crate) fn rules(distributor: &Distributor) -> Vec<Rule> {
+    let rules = distributor.rules().map(|(rule, weights)| {
+        let members = rule.members.iter().zip(weights);
+        let members = members.map(|(member, (id, weight))| ((member.local, member.remote), *id, *weight));
+        Rule { selector: rule.selector, action: rule.action, members: members.collect() }
+    });
+    rules.collect()
+}
+
+/// The rules as the programs read them, where `paths` are those that are sent to, in the order of the binding, and
+/// `exists` tells of the other tunnels. `None` where the programs cannot do it.
+pub(crate) fn value(
+    rules: &[Rule],
+    paths: &[TunnelEnds],
+    exists: impl Fn(&TunnelEnds) -> bool,
+) -> Option<RulesValue> {
+    let mut value = RulesValue::default();
+    for rule in rules {
+        let mut of = RuleValue { action: action(rule.action), ..RuleValue::default() };
+        match &rule.selector {
+            None => {}
+            Some(TrafficSelector::Ipv6(selector)) => of.select(selector),
+            // What comes into the tunnels is IPv6.
+            Some(TrafficSelector::Ipv4(_)) => continue,
+        }
+        for (ends, known_by, weight) in &rule.members {
+            let Some(path) = paths.iter().position(|path| path == ends) else {
+                if exists(ends) {
+                    return None;
+                }
+                continue;
+            };
+            let at = usize::from(of.count);
+            *of.known_by.get_mut(at)? = *known_by;
+            *of.weights.get_mut(at)? = (*weight).max(1);
+            *of.paths.get_mut(at)? = u8::try_from(path).ok()?;
+            of.count += 1;
+        }
+        if of.count == 0 {
+            continue;
+        }
+        *value.rule.get_mut(value.count as usize)? = of;
+        value.count += 1;
+    }
+    Some(value)
+}
+
+/// `enum action`.
+fn action(action: FlowAction) -> u8 {
+    match action {
+        FlowAction::Failover => 0,
+        FlowAction::Balance => 1,
+        FlowAction::Duplicate => 2,
+    }
+}
+
+impl RuleValue {
+    fn select(&mut self, selector: &Ipv6Selector) {
+        fn pair<T: Copy>(range: Range<T>) -> [T; 2] {
+            [range.first, range.last]
+        }
+        let halves = |range: Range<std::net::Ipv6Addr>| {
+            let [first, last] = pair(range).map(u128::from);
+            [(first >> 64) as u64, first as u64, (last >> 64) as u64, last as u64]
+        };
+        let Ipv6Selector {
+            source,
+            destination,
+            spi,
+            flow_label,
+            source_port,
+            destination_port,
+            traffic_class,
+            next_header,
+        } = *selector;
+        // In the order of their bits.
+        let fields = [
+            source.map(|range| self.source = halves(range)),
+            destination.map(|range| self.destination = halves(range)),
+            spi.map(|range| self.spi = pair(range)),
+            flow_label.map(|range| self.label = pair(range)),
+            source_port.map(|range| self.source_port = pair(range)),
+            destination_port.map(|range| self.destination_port = pair(range)),
+            // RFC 6088 3.2: the two last bits do not count.
+            traffic_class.map(|range| self.class = pair(range).map(|class| class >> 2)),
+            next_header.map(|range| self.next_header = pair(range)),
+        ];
+        self.fields = fields
+            .iter()
+            .enumerate()
+            .filter(|(_, field)| field.is_some())
+            .fold(0, |bits, (bit, _)| bits | 1 << bit);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn values_are_as_large_as_the_programs_think() {
+        assert_eq!(size_of::<RuleValue>(), 152);
+        assert_eq!(size_of::<RulesValue>(), 152 * RULES_MAX + 8);
+    }
+}

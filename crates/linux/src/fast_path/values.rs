@@ -1,0 +1,121 @@
+//! The values of the programs' maps, laid out as in `bpf/state.h`.
+
+use std::collections::BTreeSet;
+use std::net::{IpAddr, Ipv6Addr, SocketAddr};
+
+use carnet_base::Endpoint;
+
+use super::TunnelEnds;
+
+/// Paths of a binding (`PATHS`).
+pub(crate) const PATHS: usize = 4;
+/// Different lengths of prefixes at one end (`LENGTHS_MAX`).
+pub(crate) const LENGTHS_MAX: usize = 16;
+/// `struct path`: addresses and ports in network byte order, IPv4 addresses mapped.
+#[repr(C, align(8))]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub(crate) struct PathValue {
+    pub(crate) local: [u8; 16],
+    pub(crate) remote: [u8; 16],
+    pub(crate) ports: [[u8; 2]; 2],
+    pub(crate) interface: u32,
+}
+
+impl PathValue {
+    pub(crate) fn new((local, remote): TunnelEnds, interface: u32) -> PathValue {
+        let address = |end: Endpoint| match end.address() {
+            IpAddr::V4(address) => address.to_ipv6_mapped().octets(),
+            IpAddr::V6(address) => address.octets(),
+        };
+        let ports = [local, remote].map(|end| end.port().unwrap_or(0).to_be_bytes());
+        PathValue { local: address(local), remote: address(remote), ports, interface }
+    }
+
+    /// The ends of the tunnel.
+    pub(crate) fn ends(&self) -> TunnelEnds {
+        let end = |address: [u8; 16], port: [u8; 2]| {
+            let address = Ipv6Addr::from(address);
+            match (address.to_ipv4_mapped(), u16::from_be_bytes(port)) {
+                (None, _) => Endpoint::Ipv6(address),
+                (Some(address), 0) => Endpoint::Ipv4(address),
+                (Some(address), port) => Endpoint::Udp(SocketAddr::from((address, port))),
+            }
+        };
+        (end(self.local, self.ports[0]), end(self.remote, self.ports[1]))
+    }
+}
+
+/// `struct binding`.
+#[repr(C, align(8))]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub(crate) struct BindingValue {
+    pub(crate) paths: [PathValue; PATHS],
+    pub(crate) mtu: [u32; PATHS],
+    pub(crate) accepted: u32,
+    pub(crate) transmit: u32,
+    pub(crate) slot: u32,
+    /// Another one after each change, never that of another binding: what the programs remember ends with it.
+    pub(crate) version: u32,
+    /// See `Operation::SetRules` in `table`.
+    pub(crate) rules: u32,
+    pub(crate) zero: u32,
+}
+
+impl BindingValue {
+    /// The tunnels, in their order: those that are sent to come first.
+    pub(crate) fn ends(&self) -> impl Iterator<Item = TunnelEnds> {
+        self.paths.iter().take(self.accepted as usize).map(PathValue::ends)
+    }
+}
+
+/// `struct prefix`.
+#[repr(C, align(8))]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub(crate) struct PrefixKey {
+    pub(crate) high: u64,
+    pub(crate) low: u64,
+    pub(crate) length: u32,
+    pub(crate) end: u32,
+}
+
+impl PrefixKey {
+    pub(crate) fn bits(&self) -> u128 {
+        u128::from(self.high) << 64 | u128::from(self.low)
+    }
+
+    /// The prefix of this length that it is part of.
+    pub(crate) fn cut(&self, length: u32) -> PrefixKey {
+        let bits = self.bits() & u128::MAX.checked_shl(128 - length).unwrap_or(0);
+        PrefixKey { high: (bits >> 64) as u64, low: bits as u64, length, end: self.end }
+    }
+}
+
+/// `struct lengths`.
+#[repr(C)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub(crate) struct LengthsValue {
+    pub(crate) count: u32,
+    pub(crate) length: [u32; LENGTHS_MAX],
+}
+
+impl LengthsValue {
+    pub(crate) fn used(&self) -> impl Iterator<Item = u32> + '_ {
+        self.length.iter().copied().take(self.count as usize)
+    }
+
+    /// So many lengths, or none if there are too many.
+    pub(crate) fn new(lengths: &BTreeSet<u32>) -> LengthsValue {
+        let mut value = LengthsValue::default();
+        if lengths.len() <= LENGTHS_MAX {
+            for (to, length) in value.length.iter_mut().zip(lengths.iter().rev()) {
+                *to = *length;
+                value.count += 1;
+            }
+        }
+        value
+    }
+
+    pub(crate) fn union(&self, other: &LengthsValue) -> LengthsValue {
+        LengthsValue::new(&self.used().chain(other.used()).collect())
+    }
+}
