@@ -5,6 +5,7 @@ use std::time::Duration;
 use carnet_geonet::{BROADCAST, Event, GeonetDrop, Mib, Request, Transport};
 use carnet_wire::geonet::{CommonNextHeader, ExtendedHeader, GnAddress, HeaderType};
 
+use crate::air::{self, Air};
 use crate::craft::*;
 
 fn sought() -> GnAddress {
@@ -207,4 +208,41 @@ fn searches_are_bounded() {
     assert_eq!(refused, Err(GeonetDrop::LocationServiceBusy));
     iut.ask(Transport::GeoUnicast(address([2, 0, 0, 0, 1, 1])), b"x").expect("under way already");
     assert_eq!(iut.sent.len(), 3);
+}
+
+/// Over one hop to eight, a packet to a station of which nothing is known arrives within two round trips (request,
+/// reply and the packet itself are three ways), those behind it with it, and later ones after one way.
+#[test]
+fn the_first_packet_arrives_within_two_round_trips_and_later_ones_do_not_wait() {
+    for hops in 1..=8usize {
+        let places: Vec<(f64, f64)> = (0..=hops).map(|node| (250.0 * node as f64, 0.0)).collect();
+        // Nobody has heard of stations that are not in range, and neighbours are as unknown to this one.
+        let mut air = Air::new(&Mib::default(), 300.0, &places, 7);
+        air.settle();
+        if hops == 1 {
+            air.routers[0].handle_address(air::address(0));
+        }
+        let arrival = |air: &mut Air, count: usize| {
+            let begin = air.now;
+            for _ in 0..1000 {
+                air.run(Duration::from_micros(100));
+                if air.delivered.len() >= count {
+                    assert!(air.delivered.iter().all(|(node, _)| *node == hops));
+                    return air.now.saturating_since(begin);
+                }
+            }
+            panic!("{hops} hops: {} of {count} have arrived", air.delivered.len())
+        };
+        let to = Transport::GeoUnicast(air::address(hops));
+        air.send(0, to, 10, b"first");
+        air.send(0, to, 10, b"right behind");
+        let first = arrival(&mut air, 2);
+        let requests = air.routers[0].counters().location_requests;
+        air.delivered.clear();
+        air.send(0, to, 10, b"later");
+        let one_way = arrival(&mut air, 1);
+        assert_eq!((requests, air.routers[0].counters().location_requests), (1, 1), "{hops} hops");
+        let round_trip = one_way * 2;
+        assert!(first > round_trip && first <= round_trip * 2, "{hops} hops: {first:?}, one way {one_way:?}");
+    }
 }
