@@ -31,8 +31,9 @@ use serde::{Deserialize, Deserializer, Serialize};
 use serde_json::{Map, Value};
 
 pub use geonet::{
-    Area, AreaShape, GeonetStatus, GnArea, GnCircle, GnNextHeader, GnPacketType, GnPingAnswer, GnPingEvent,
-    GnPingRequest, GnReceived, GnSendRequest, GnStation, GnTarget, GnTransport, Location, ParseTargetError,
+    Area, AreaOrigin, AreaRemoval, AreaRequest, AreaShape, GeonetStatus, GnArea, GnAround, GnCircle,
+    GnNextHeader, GnPacketType, GnPingAnswer, GnPingEvent, GnPingRequest, GnPlace, GnReceived, GnSendRequest,
+    GnStation, GnTarget, GnTransport, Group, Location, ParseTargetError,
 };
 
 /// A station in a few lines.

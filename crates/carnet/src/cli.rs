@@ -6,7 +6,7 @@ use std::path::PathBuf;
 
 use clap::{Args, Parser, Subcommand, ValueEnum};
 
-pub use geonet::{GnPing, GnSend};
+pub use geonet::{AreaCommand, GnPing, GnSend};
 
 /// Keeps the network inside a moving vehicle connected: NEMO mobile router, home agent, GeoNetworking router.
 #[derive(Debug, Parser)]
@@ -134,6 +134,17 @@ Examples:
         #[command(flatten)]
         station: Station,
     },
+    /// Set an area for GeoNetworking packets while the station runs, or remove it.
+    #[command(after_help = "\
+Around a place, around this station or around another one, with which it moves. Whatever is sent to its IPv6
+multicast group goes to everybody inside, as with areas of the config.
+
+Examples:
+  carnet area jam --around 48.8375,2.1008 --radius 300m --group ff1e::42 --lifetime 10m
+  carnet area near --around here --radius 500m --group ff1e::43
+  carnet area convoy --around 1400:0200:0000:000a --radius 200m
+  carnet area near --remove")]
+    Area(AreaCommand),
     /// Ask stations over GeoNetworking to answer: who they are, where, how many hops away and how fast.
     #[command(after_help = "\
 Stations that run carnet answer. The exit status is 1 when nobody does.
@@ -141,7 +152,7 @@ Stations that run carnet answer. The exit status is 1 when nobody does.
 Examples:
   carnet gnping 1400:0200:0000:000a              by GeoNetworking address
   carnet gnping 02:00:00:00:00:0a --count 10     by MAC address
-  carnet gnping area:crossing --timeout 500ms    everybody in an area of the config")]
+  carnet gnping area:crossing --timeout 500ms    everybody in an area that has a name")]
     Gnping(GnPing),
     /// Send one packet over GeoNetworking.
     #[command(after_help = "\
@@ -199,8 +210,10 @@ pub enum Table {
     Neighbours,
     /// Stations whose position is known (GeoNetworking).
     Locations,
-    /// Areas of the config (GeoNetworking).
+    /// Areas: of the config, set by `carnet area`, learnt (GeoNetworking).
     Areas,
+    /// Multicast groups that somebody in the mobile network listens to (GeoNetworking).
+    Groups,
 }
 
 impl Table {
@@ -215,6 +228,7 @@ impl Table {
             Table::Neighbours => "/v1/neighbours",
             Table::Locations => "/v1/locations",
             Table::Areas => "/v1/areas",
+            Table::Groups => "/v1/groups",
         }
     }
 }

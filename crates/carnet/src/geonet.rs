@@ -1,7 +1,9 @@
 //! GeoNetworking in a running station: its link, its position, and what operators ask of it.
 
+mod areas;
 mod fast_path;
 pub mod ipv6;
+pub mod multicast;
 mod pings;
 mod sending;
 
@@ -12,19 +14,20 @@ use anyhow::Context;
 use carnet_api::address::{GnAddress, MacAddress, Octets};
 use carnet_api::config::{self, GeonetAddress};
 use carnet_api::model::{
-    self, GeonetStatus, GnNextHeader, GnPacketType, GnPingEvent, GnPingRequest, GnReceived, GnStation,
-    GnTarget, Location,
+    GeonetStatus, GnNextHeader, GnPacketType, GnPingEvent, GnPingRequest, GnReceived, GnStation, GnTarget,
+    Location,
 };
 use carnet_base::{RateLimiter, Time, WallTime};
-use carnet_geonet::geodesy::{self, Position as Place};
 use carnet_geonet::location_table::{Entry, LocationTable};
 use carnet_geonet::{ReceivedFrame, Router};
 use carnet_linux::frame_link::{FrameLink, LinkEvent, LinkState, MacAddress as Mac};
+use carnet_linux::multicast_link::MulticastEvent;
 use carnet_linux::position::{LostReason, PositionEvent, PositionSource, reckoning::Reckoner};
 use carnet_linux::virtual_link::VirtualLinkEvent;
 use carnet_linux::{Result, clock};
+use carnet_station::Station;
 use carnet_station::geonet::echo::{self, Echo};
-use carnet_station::io::{Area, Delivered, DeliveredKind, Frame, GeonetRequest, GeonetTransport, Position};
+use carnet_station::io::{Delivered, DeliveredKind, Frame, GeonetRequest, GeonetTransport, Position};
 use carnet_wire::geonet::{GnAddress as WireAddress, LongPositionVector, Timestamp};
 use tokio::sync::{broadcast, mpsc};
 use tokio::time::{Duration, sleep};
@@ -33,6 +36,7 @@ use tracing::{debug, info, warn};
 use self::fast_path::FastPath;
 pub use self::fast_path::Wants;
 use self::ipv6::Interfaces;
+use self::multicast::Lans;
 use self::pings::Pings;
 use crate::settings;
 
@@ -62,6 +66,8 @@ pub enum GeonetEvent {
     Virtual(VirtualLinkEvent),
     /// [`Geonet::report`] is due.
     Report,
+    /// The mobile network has, about multicast.
+    Multicast(MulticastEvent),
 }
 
 /// Everything of a GeoNetworking router that is not the router itself.
@@ -70,6 +76,8 @@ pub struct Geonet {
     link: FrameLink,
     /// Those of IPv6.
     pub interfaces: Interfaces,
+    /// Those of the mobile network whose multicast goes over GeoNetworking.
+    pub multicast: Lans,
     /// What a frame of the link carries, as last told.
     link_mtu: Option<u32>,
     positions: PositionSource,
@@ -128,6 +136,7 @@ impl Geonet {
         let mut geonet = Geonet {
             link,
             interfaces: Interfaces::open(config.ipv6.is_some(), uplinks)?,
+            multicast: Lans::open(config)?,
             link_mtu: None,
             positions,
             address: mid.map(|mid| settings::geonet::address(config, mid)),
@@ -198,6 +207,7 @@ impl Geonet {
             () = until(update) => Ok(GeonetEvent::Update),
             () = until(report) => Ok(GeonetEvent::Report),
             event = self.interfaces.next_event() => event.map(GeonetEvent::Virtual),
+            event = self.multicast.next_event() => event.map(GeonetEvent::Multicast),
         }
     }
 
@@ -338,8 +348,14 @@ impl Geonet {
         self.received.subscribe()
     }
 
-    /// The requests of pings that go now.
-    pub fn ping_requests(&mut self, now: Time) -> Vec<GeonetRequest> {
+    /// The requests of pings that go now. Areas that move have done so since the last ones.
+    pub fn ping_requests(&mut self, now: Time, station: &Station) -> Vec<GeonetRequest> {
+        let names: Vec<String> = self.pings.areas().map(str::to_owned).collect();
+        for name in names {
+            if let Ok(area) = self.named(now, &name, station) {
+                self.pings.move_area(&name, area);
+            }
+        }
         self.pings.handle_timeout(now)
     }
 
@@ -351,10 +367,11 @@ impl Geonet {
         &mut self,
         now: Time,
         ping: &GnPingRequest,
+        station: &Station,
     ) -> std::result::Result<(u16, GeonetRequest, mpsc::Receiver<GnPingEvent>), String> {
         let transport = match &ping.target {
             GnTarget::Station(station) => GeonetTransport::GeoUnicast(station_address(*station)?),
-            GnTarget::Area(name) => GeonetTransport::GeoBroadcast(self.named(name)?),
+            GnTarget::Area(name) => GeonetTransport::GeoBroadcast(self.named(now, name, station)?),
         };
         self.check_link()?;
         self.pings.start(now, transport, ping)
@@ -363,33 +380,6 @@ impl Geonet {
     /// Forgets a ping whose first request was refused.
     pub fn abandon(&mut self, identifier: u16) {
         self.pings.abandon(identifier);
-    }
-
-    fn named(&self, name: &str) -> std::result::Result<Area, String> {
-        let area = self.config.areas.iter().find(|area| area.name == name);
-        area.map(settings::geonet::wire_area)
-            .ok_or_else(|| format!("there is no area {name:?} in the config"))
-    }
-
-    /// `GET /v1/areas`
-    pub fn areas(&self, router: &Router) -> Vec<model::Area> {
-        let place = router.position_vector().map(|vector| Place::new(vector.latitude, vector.longitude));
-        let area = |area: &config::Area| {
-            let (latitude, longitude) = area.center.degrees();
-            let round = area.shape == config::AreaShape::Circle;
-            model::Area {
-                name: area.name.clone(),
-                shape: area.shape,
-                latitude,
-                longitude,
-                distance_a_m: area.distance_a_m,
-                distance_b_m: (!round).then_some(area.distance_b_m),
-                angle_deg: (!round).then_some(area.angle_deg),
-                inside: place
-                    .map(|place| geodesy::is_inside(&settings::geonet::wire_area(area).into(), place)),
-            }
-        };
-        self.config.areas.iter().map(area).collect()
     }
 
     /// What the router waits for, in words.
@@ -437,8 +427,8 @@ impl Geonet {
             ("unacknowledged", link.unacknowledged),
         ];
         let named = counts.map(|(name, count)| (format!("geonet.link.{name}"), count));
-        let interfaces = self.interfaces.counters().into_iter().chain(self.fast_path.counters());
-        named.into_iter().chain(drops).chain(interfaces).collect()
+        let interfaces = self.interfaces.counters().into_iter().chain(self.multicast.counters());
+        named.into_iter().chain(drops).chain(interfaces).chain(self.fast_path.counters()).collect()
     }
 }
 

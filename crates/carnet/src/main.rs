@@ -101,6 +101,7 @@ fn talk(command: Command) -> anyhow::Result<()> {
                 let uplink = (uplink != "auto").then_some(uplink);
                 find(station)?.post("/v1/handover", &HandoverRequest { uplink, policy }).await
             }
+            Command::Area(command) => client::geonet::area(command).await,
             Command::Gnping(command) => client::geonet::ping(command).await,
             Command::Gnsend(command) => client::geonet::send(command).await,
             Command::Gnrecv { station } => client::geonet::receive(&find(station)?).await,

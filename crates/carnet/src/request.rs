@@ -5,8 +5,8 @@
 //! about to stop.
 
 use carnet_api::model::{
-    Area, Binding, Counters, GnPingEvent, GnPingRequest, GnReceived, GnSendRequest, HandoverRequest,
-    Location, Route, SignalRequest, Status, Tunnel, Uplink,
+    Area, AreaRequest, Binding, Counters, GnPingEvent, GnPingRequest, GnReceived, GnSendRequest, Group,
+    HandoverRequest, Location, Route, SignalRequest, Status, Tunnel, Uplink,
 };
 use tokio::sync::{broadcast, mpsc, oneshot};
 
@@ -48,6 +48,22 @@ pub enum Request {
     Locations(oneshot::Sender<Answer<Vec<Location>>>),
     /// `GET /v1/areas`
     Areas(oneshot::Sender<Answer<Vec<Area>>>),
+    /// `GET /v1/groups`
+    Groups(oneshot::Sender<Answer<Vec<Group>>>),
+    /// `POST /v1/areas`
+    SetArea {
+        /// The area.
+        area: AreaRequest,
+        /// Done, or why not.
+        reply: oneshot::Sender<Answer<()>>,
+    },
+    /// `POST /v1/areas/remove`
+    RemoveArea {
+        /// Its name.
+        name: String,
+        /// Done, or why not.
+        reply: oneshot::Sender<Answer<()>>,
+    },
     /// `POST /v1/gnsend`
     GnSend {
         /// The packet.

@@ -14,8 +14,10 @@ use carnet_api::config::Config;
 use carnet_api::model::{self, GnPingEvent, GnPingRequest, HandoverRequest};
 use carnet_base::{RateLimiter, Time, WallTime};
 use carnet_geonet::ipv6_adaptation;
+use carnet_geonet::multicast::LanPacket;
 use carnet_geonet::{ReceivedFrame, Router};
 use carnet_linux::frame_link::LinkEvent;
+use carnet_linux::multicast_link::{self, MulticastEvent};
 use carnet_linux::signal::{PLAUSIBLE, Signals};
 use carnet_linux::virtual_link::{HostFrame, VirtualLinkEvent};
 use carnet_linux::{
@@ -32,7 +34,7 @@ use tokio::sync::{broadcast, mpsc};
 use tokio::time::{MissedTickBehavior, interval, sleep, timeout};
 use tracing::{error, info, warn};
 
-use crate::geonet::{self, Geonet, GeonetEvent, until};
+use crate::geonet::{self, Geonet, GeonetEvent, multicast, until};
 use crate::record::{Header, Recorder};
 use crate::request::{Answer, Request};
 use crate::state::StateFile;
@@ -539,9 +541,13 @@ impl Runner {
                     self.input(Input::GeonetReport(report));
                 }
             }
+            GeonetEvent::Multicast(MulticastEvent::Frames) => self.lan_packets(now, wall),
+            GeonetEvent::Multicast(MulticastEvent::Addresses { interface, addresses }) => {
+                self.input(Input::LanAddresses { interface, addresses });
+            }
             GeonetEvent::Ping => {
                 let Some(geonet) = &mut self.geonet else { return Ok(()) };
-                for request in geonet.ping_requests(now) {
+                for request in geonet.ping_requests(now, &self.station) {
                     // What cannot be sent is not answered, and reported as that.
                     if let Err(refusal) = self.try_input(Input::Geonet(request)) {
                         tracing::debug!("{refusal}");
@@ -595,6 +601,26 @@ impl Runner {
             }
             let frame = ipv6_adaptation::HostFrame { destination, source, ether_type, payload };
             station.handle_host_frame(now, link, frame);
+            outputs.extend(std::iter::from_fn(|| station.poll_output()));
+        });
+        self.carry_collected();
+    }
+
+    /// Takes a batch of packets to groups that hosts of the mobile network have sent.
+    fn lan_packets(&mut self, now: Time, wall: WallTime) {
+        // As of any frames: timers do not wait for the end of a flood.
+        if self.station.poll_timeout().is_some_and(|due| due <= now) {
+            self.input(Input::Timeout);
+        }
+        self.update_position();
+        let Runner { geonet: Some(geonet), station, recorder, outputs, .. } = self else { return };
+        geonet.multicast.receive(|lan| {
+            let multicast_link::LanPacket { interface, source, packet } = lan;
+            if recorder.is_active() {
+                let (interface, packet) = (interface.to_owned(), packet.to_vec());
+                recorder.record(now, wall, Input::LanPacket { interface, source, packet });
+            }
+            station.handle_lan_packet(now, LanPacket { interface, source, packet });
             outputs.extend(std::iter::from_fn(|| station.poll_output()));
         });
         self.carry_collected();
@@ -726,6 +752,16 @@ impl Runner {
                 }
                 self.station.recycle(delivered.payload);
             }
+            Output::LanPacket { interface, destination, packet } => {
+                if let Some(geonet) = &mut self.geonet {
+                    geonet.multicast.write(&interface, destination, &packet);
+                }
+            }
+            Output::Subscription { group, exclude, sources } => {
+                if let Some(geonet) = &mut self.geonet {
+                    geonet.multicast.subscribe(group, exclude, sources);
+                }
+            }
             Output::Event(event) => self.report(&event),
         }
     }
@@ -833,10 +869,22 @@ impl Runner {
                     .send(self.ask_geonet(|geonet, router| geonet.locations(router, clock::wall(), false)));
             }
             Request::Areas(reply) => {
-                let _ = reply.send(self.ask_geonet(Geonet::areas));
+                let _ = reply.send(self.ask_geonet(|geonet, _| geonet.areas(now, &self.station)));
+            }
+            Request::Groups(reply) => {
+                let _ = reply.send(self.ask_geonet(|_, _| multicast::groups(now, &self.station)));
+            }
+            Request::SetArea { area, reply } => {
+                let order = self.ask_geonet(|geonet, _| geonet.area_order(area)).flatten();
+                let _ = reply.send(order.and_then(|order| self.try_input(Input::Command(order))));
+            }
+            Request::RemoveArea { name, reply } => {
+                let order = self.ask_geonet(|geonet, _| geonet.area_removal(name)).flatten();
+                let _ = reply.send(order.and_then(|order| self.try_input(Input::Command(order))));
             }
             Request::GnSend { packet, reply } => {
-                let request = self.ask_geonet(|geonet, _| geonet.request(packet)).flatten();
+                let request =
+                    self.ask_geonet(|geonet, _| geonet.request(now, packet, &self.station)).flatten();
                 let _ = reply.send(request.and_then(|request| self.try_input(Input::Geonet(request))));
             }
             Request::GnPing { ping, reply } => {
@@ -859,7 +907,7 @@ impl Runner {
 
     fn ping(&mut self, ping: &GnPingRequest) -> Answer<mpsc::Receiver<GnPingEvent>> {
         let geonet = self.geonet.as_mut().ok_or(answers::NO_GEONET)?;
-        let (identifier, request, events) = geonet.ping(clock::now(), ping)?;
+        let (identifier, request, events) = geonet.ping(clock::now(), ping, &self.station)?;
         if let Err(refusal) = self.try_input(Input::Geonet(request)) {
             self.geonet.iter_mut().for_each(|geonet| geonet.abandon(identifier));
             return Err(refusal);

@@ -8,7 +8,7 @@ pub mod geonet;
 use std::fmt::Write;
 use std::net::SocketAddr;
 
-use carnet_api::model::{Area, Binding, Counters, Location, Role, Route, Status, Tunnel, Uplink};
+use carnet_api::model::{Area, Binding, Counters, Group, Location, Role, Route, Status, Tunnel, Uplink};
 use serde_json::Value;
 
 use crate::cli::Table;
@@ -30,6 +30,7 @@ pub fn table(what: Table, answer: Value, width: Option<usize>) -> serde_json::Re
         Table::Locations => {
             geonet::locations("no locations", &serde_json::from_value::<Vec<Location>>(answer)?, width)
         }
+        Table::Groups => geonet::groups(&serde_json::from_value::<Vec<Group>>(answer)?, width),
         Table::Areas => geonet::areas(&serde_json::from_value::<Vec<Area>>(answer)?, width),
     })
 }

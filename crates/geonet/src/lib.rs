@@ -37,6 +37,8 @@
 //!   piggybacking, a shorter life for neighbours, next hops that are held.
 //!
 //! [`ipv6_adaptation`] is a layer above it with a state of its own: IPv6 over GeoNetworking (EN 302 636-6-1).
+//! [`geo_destinations`] are areas that operators set while the station runs. [`multicast`] joins the mobile network's
+//! multicast to it (MLDv2, RFC 3810, 4605).
 //!
 //! Left out: security envelopes (recognised and dropped), media-dependent functions (EN 302 636-4-2), DCC, and
 //! BTP (it is in `carnet_wire`).
@@ -49,11 +51,13 @@ mod buffers;
 mod drop_reason;
 mod duplicates;
 pub mod forwarding;
+pub mod geo_destinations;
 pub mod geodesy;
 pub mod io;
 pub mod ipv6_adaptation;
 pub mod location_table;
 pub mod mib;
+pub mod multicast;
 mod packet_rate;
 pub mod router;
 pub mod spatial_index;

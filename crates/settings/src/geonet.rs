@@ -5,6 +5,7 @@ use carnet_api::config::{
     PositionSource, Recovery, Standard, UnicastForwarding,
 };
 use carnet_geonet::ipv6_adaptation::{self, Ipv6Area, Ipv6Config, Prefix};
+use carnet_geonet::multicast::{MulticastConfig, Timing};
 use carnet_geonet::{MacAddress, Mib, mib};
 use carnet_mobility::mnpp;
 use carnet_station::io::{Area, AreaShape};
@@ -13,7 +14,7 @@ use carnet_wire::geonet::{GnAddress, StationType};
 
 /// What the router shall be.
 pub fn router(config: &Geonet, address: Option<GnAddress>) -> GeonetSettings {
-    GeonetSettings { mib: mib(config), address, ipv6: ipv6(config) }
+    GeonetSettings { mib: mib(config), address, ipv6: ipv6(config), multicast: multicast(config) }
 }
 
 fn ipv6(config: &Geonet) -> Option<Ipv6Config> {
@@ -33,6 +34,20 @@ fn ipv6(config: &Geonet) -> Option<Ipv6Config> {
         reorder_wait: ipv6.reorder_wait,
         // Until the link is known.
         mtu: ipv6_adaptation::mtu(mib(config).max_sdu_size, None),
+    })
+}
+
+fn multicast(config: &Geonet) -> Option<MulticastConfig> {
+    let multicast = config.multicast.as_ref()?;
+    Some(MulticastConfig {
+        downstream: multicast.lan.clone(),
+        timing: Timing {
+            robustness: multicast.robustness,
+            query_interval: multicast.query_interval,
+            query_response_interval: multicast.query_response_interval,
+            ..Timing::default()
+        },
+        unmapped: multicast.unmapped,
     })
 }
 
@@ -60,16 +75,21 @@ pub fn address(config: &Geonet, mid: MacAddress) -> GnAddress {
 /// An area of the config in the units of the wire.
 pub fn wire_area(area: &config::Area) -> Area {
     Area {
-        shape: match area.shape {
-            config::AreaShape::Circle => AreaShape::Circle,
-            config::AreaShape::Rectangle => AreaShape::Rectangle,
-            config::AreaShape::Ellipse => AreaShape::Ellipse,
-        },
+        shape: wire_shape(area.shape),
         latitude: area.center.latitude,
         longitude: area.center.longitude,
         distance_a: area.distance_a_m,
         distance_b: area.distance_b_m,
         angle: area.angle_deg,
+    }
+}
+
+/// The shape of an area.
+pub fn wire_shape(shape: config::AreaShape) -> AreaShape {
+    match shape {
+        config::AreaShape::Circle => AreaShape::Circle,
+        config::AreaShape::Rectangle => AreaShape::Rectangle,
+        config::AreaShape::Ellipse => AreaShape::Ellipse,
     }
 }
 

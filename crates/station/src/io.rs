@@ -20,8 +20,8 @@ use serde::{Deserialize, Serialize};
 use crate::forwarding::desired::Change;
 pub use crate::geonet::fast_path::{Accelerate, Report};
 pub use crate::geonet::io::{
-    Area, AreaShape, Delivered, DeliveredKind, Frame, GeonetRequest, GeonetTransport, Position, VirtualFrame,
-    VirtualLink,
+    Area, AreaOrder, AreaShape, Around, Delivered, DeliveredKind, Frame, GeonetRequest, GeonetTransport,
+    Position, VirtualFrame, VirtualLink,
 };
 
 /// An input to the station.
@@ -109,6 +109,24 @@ pub enum Input {
     GeonetFastPath(bool),
     /// What that fast path has done since it last said so.
     GeonetReport(Report),
+    /// An IPv6 packet to a group that came from an interface of the mobile network.
+    LanPacket {
+        /// The interface.
+        interface: String,
+        /// Source link-layer address.
+        source: MacAddress,
+        /// The packet.
+        #[serde(with = "hex")]
+        packet: Vec<u8>,
+    },
+    /// The IPv6 addresses of an interface of the mobile network whose multicast goes over GeoNetworking, with their
+    /// prefix lengths: what is not in it is gone.
+    LanAddresses {
+        /// The interface.
+        interface: String,
+        /// Its addresses.
+        addresses: Vec<(Ipv6Addr, u8)>,
+    },
     /// A payload to be sent over GeoNetworking.
     Geonet(GeonetRequest),
     /// An operator's wish.
@@ -130,6 +148,13 @@ pub enum Command {
     /// GeoNetworking begins anew, as after a start: nobody is known, nothing waits, and the address is the first
     /// one. For conformance tests.
     ResetGeonet,
+    /// There shall be this area.
+    SetArea(AreaOrder),
+    /// There shall no longer be an area that was set.
+    RemoveArea {
+        /// Its name.
+        name: String,
+    },
     /// The station is about to stop: de-register and say farewell.
     Shutdown,
 }
@@ -180,6 +205,25 @@ pub enum Output {
         source: MacAddress,
         /// The packet, and how it came.
         delivered: Delivered,
+    },
+    /// An IPv6 packet to be sent by an interface of the mobile network.
+    LanPacket {
+        /// The interface.
+        interface: String,
+        /// Destination link-layer address.
+        destination: MacAddress,
+        /// The packet.
+        #[serde(with = "hex")]
+        packet: Vec<u8>,
+    },
+    /// The host shall listen to this on the topological link of IPv6 over GeoNetworking from now on.
+    Subscription {
+        /// The group.
+        group: Ipv6Addr,
+        /// All sources but these; else these alone, and without any to nothing of the group.
+        exclude: bool,
+        /// The sources.
+        sources: Vec<Ipv6Addr>,
     },
     /// Something that an operator may want to know.
     Event(Event),

@@ -13,6 +13,7 @@ use std::slice;
 use carnet_base::{Endpoint, Interface, LinkMessage, Rng, Time, WallTime};
 use carnet_geonet::ReceivedFrame;
 use carnet_geonet::ipv6_adaptation::{Adaptation, HostFrame, Ipv6Config};
+use carnet_geonet::multicast::{LanPacket, MulticastProxy};
 use carnet_mobility::home_agent::{AuthorizedNode, HomeAgentConfig, StoredBinding};
 use carnet_mobility::mobile_router::{Attachment, MobileRouterConfig, StoredSequence, StoredVolume};
 use carnet_mobility::router_advertiser::{AdvertiserConfig, RouterAdvertiser};
@@ -29,7 +30,7 @@ use crate::forwarding::packet::PacketBuffer;
 use crate::forwarding::path_mtu::PathMtus;
 use crate::forwarding::{agent_entries, lan_prefixes, node_entries, setting_entries};
 use crate::geonet::fast_path::SequenceNumbers;
-use crate::geonet::{Geonet, GeonetSettings};
+use crate::geonet::{GeoDestination, Geonet, GeonetSettings};
 use crate::io::{Command, Frame, Input, Output, VirtualFrame};
 use access::Access;
 use lan_mtu::LanMtu;
@@ -120,6 +121,8 @@ pub struct Station {
     neighbours: Option<Neighbours>,
     /// The roadside units, where the interface to other stations is an uplink.
     access: Option<Access>,
+    /// What was told of the mobile network's interfaces before that.
+    lan_addresses: BTreeMap<String, Vec<(Ipv6Addr, u8)>>,
     interfaces: BTreeMap<String, Interface>,
     /// Those of IPv6 over GeoNetworking that there are or may be.
     virtual_interfaces: Vec<String>,
@@ -151,6 +154,7 @@ impl Station {
             awaited: None,
             neighbours: None,
             access: None,
+            lan_addresses: BTreeMap::new(),
             interfaces: BTreeMap::new(),
             virtual_interfaces: Vec::new(),
             desired: DesiredState::new(),
@@ -167,9 +171,7 @@ impl Station {
                 settings.ipv6.as_ref().map(Ipv6Config::interfaces).unwrap_or_default();
             let rng = Rng::new(station.rng.u64());
             match settings.address {
-                Some(address) => {
-                    station.geonet = Some(Geonet::new(settings.mib, settings.ipv6, address, rng));
-                }
+                Some(address) => station.geonet = Some(Geonet::new(settings, address, rng)),
                 None => station.awaited = Some((settings, rng)),
             }
         }
@@ -316,6 +318,20 @@ impl Station {
         self.flush_geonet(now);
     }
 
+    /// Takes an IPv6 packet to a group from an interface of the mobile network without copying it first.
+    pub fn handle_lan_packet(&mut self, now: Time, packet: LanPacket<'_>) {
+        self.assert_drained();
+        if let Some(geonet) = &mut self.geonet {
+            geonet.handle_lan_packet(now, packet);
+        }
+        self.flush_geonet(now);
+    }
+
+    /// The multicast proxy, if the station has one.
+    pub fn multicast(&self) -> Option<&MulticastProxy> {
+        self.geonet.as_ref().and_then(Geonet::multicast)
+    }
+
     /// The adaptation sublayer of IPv6 over GeoNetworking, if the station has one.
     pub fn ipv6_adaptation(&self) -> Option<&Adaptation> {
         self.geonet.as_ref().and_then(Geonet::ipv6)
@@ -327,6 +343,11 @@ impl Station {
         if let Some(geonet) = &mut self.geonet {
             geonet.share_sequence_numbers(numbers);
         }
+    }
+
+    /// The areas that were set at run time: name, what it is, when it ends, where it is now.
+    pub fn geo_destinations(&self, now: Time) -> impl Iterator<Item = GeoDestination<'_>> {
+        self.geonet.iter().flat_map(move |geonet| geonet.geo_destinations(now))
     }
 
     pub(crate) fn ipv6_reordered(&self) -> Option<(u64, u64)> {
@@ -428,6 +449,8 @@ impl Station {
             | Input::Geonet(_)
             | Input::VirtualFrame(_)
             | Input::VirtualAddresses { .. }
+            | Input::LanPacket { .. }
+            | Input::LanAddresses { .. }
             | Input::GeonetMtu(_)
             | Input::GeonetFastPath(_)
             | Input::GeonetReport(_)
@@ -526,6 +549,20 @@ impl Station {
             Input::VirtualAddresses { link, addresses } => {
                 if let Some(geonet) = &mut self.geonet {
                     geonet.handle_addresses(link, addresses);
+                }
+                Ok(())
+            }
+            Input::LanPacket { interface, source, packet } => {
+                if let Some(geonet) = &mut self.geonet {
+                    let lan = LanPacket { interface: &interface, source, packet: &packet };
+                    geonet.handle_lan_packet(now, lan);
+                }
+                Ok(())
+            }
+            Input::LanAddresses { interface, addresses } => {
+                match &mut self.geonet {
+                    Some(geonet) => geonet.handle_lan_addresses(now, &interface, &addresses),
+                    None => drop(self.lan_addresses.insert(interface, addresses)),
                 }
                 Ok(())
             }
@@ -723,13 +760,15 @@ impl Station {
                 ),
                 (None, _) => Err("this station is no mobile router".into()),
             },
-            Command::ResetGeonet => match &mut self.geonet {
-                Some(geonet) => {
-                    geonet.handle_reset(now);
-                    Ok(())
-                }
-                None => Err(NO_GEONET.into()),
-            },
+            Command::ResetGeonet => {
+                let geonet = self.geonet.as_mut().ok_or(NO_GEONET)?;
+                geonet.handle_reset(now);
+                Ok(())
+            }
+            Command::SetArea(order) => self.geonet.as_mut().ok_or(NO_GEONET)?.handle_area_order(now, &order),
+            Command::RemoveArea { name } => {
+                self.geonet.as_mut().ok_or(NO_GEONET)?.handle_area_removal(now, &name)
+            }
             Command::Shutdown => {
                 if let Some(router) = &mut self.router {
                     for advertiser in &mut router.advertisers {
@@ -749,7 +788,11 @@ impl Station {
         if let Some(geonet) = &mut self.geonet {
             geonet.handle_address(now, address);
         } else if let Some((settings, rng)) = self.awaited.take() {
-            self.geonet = Some(Geonet::new(settings.mib, settings.ipv6, address, rng));
+            let mut geonet = Geonet::new(settings, address, rng);
+            for (interface, addresses) in std::mem::take(&mut self.lan_addresses) {
+                geonet.handle_lan_addresses(now, &interface, &addresses);
+            }
+            self.geonet = Some(geonet);
             self.listen_to_neighbours();
         } else {
             return Err(NO_GEONET.into());

@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use carnet_base::{DropReason, Endpoint, Time};
 use carnet_geonet::ipv6_adaptation::Ipv6Drop;
+use carnet_geonet::multicast::MulticastDrop;
 use carnet_mobility::mobile_router::{Attachment, Quality, Registration, State, VolumePeriod};
 use ipnet::Ipv6Net;
 
@@ -332,6 +333,21 @@ impl Station {
             }
             let (held, late) = self.ipv6_reordered().unwrap_or_default();
             counters.extend([("geonet.ipv6.held".into(), held), ("geonet.ipv6.late".into(), late)]);
+            if let Some(multicast) = self.multicast() {
+                let counted = multicast.counters();
+                for (name, count) in [
+                    ("upstream", counted.upstream),
+                    ("downstream", counted.downstream),
+                    ("queries", counted.queries),
+                    ("reports", counted.reports),
+                ] {
+                    counters.push((format!("geonet.multicast.{name}"), count));
+                }
+                for reason in MulticastDrop::ALL {
+                    let name = format!("geonet.multicast.dropped.{}", reason.name());
+                    counters.push((name, counted.dropped(*reason)));
+                }
+            }
             for reason in Ipv6Drop::ALL {
                 let name = format!("geonet.ipv6.dropped.{}", reason.name());
                 counters.push((name, counted.dropped(*reason)));

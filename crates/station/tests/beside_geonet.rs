@@ -19,7 +19,12 @@ use common::{FIRST, interface, router_config};
 fn a_busy_geonetworking_router_lets_the_mobile_router_have_its_turn() {
     let station_address = GnAddress::new(false, StationType::Bus, [2, 0, 0, 0, 0, 1]);
     let config = StationConfig {
-        geonet: Some(GeonetSettings { mib: Mib::default(), address: Some(station_address), ipv6: None }),
+        geonet: Some(GeonetSettings {
+            mib: Mib::default(),
+            address: Some(station_address),
+            ipv6: None,
+            multicast: None,
+        }),
         ..router_config(&["2001:db8:a::/64"])
     };
     let (wall, start) = (WallTime::from_unix_nanos(1_800_000_000_000_000_000), Time::from_secs(100));
@@ -78,6 +83,7 @@ fn what_comes_in_over_geonetworking_is_not_routed_on_but_to_the_mobile_network()
         mib: Mib::default(),
         address: Some(GnAddress::new(false, StationType::Bus, [2, 0, 0, 0, 0, 1])),
         ipv6,
+        multicast: None,
     };
     let inputs = |config| {
         let wall = WallTime::from_unix_nanos(1_800_000_000_000_000_000);

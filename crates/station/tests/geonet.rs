@@ -43,6 +43,7 @@ impl Air {
                     mib: Mib::default(),
                     address: Some(GnAddress(address(index))),
                     ipv6: None,
+                    multicast: None,
                 };
                 let config = StationConfig { geonet: Some(settings), ..StationConfig::default() };
                 Station::new(config, PersistentState::default(), index as u64, Time::ZERO, WALL)

@@ -6,7 +6,9 @@ use std::time::Duration;
 use carnet_base::{Time, WallTime};
 use carnet_geonet::Mib;
 use carnet_geonet::ipv6_adaptation::{Ipv6Config, addresses};
-use carnet_station::io::{Command, Frame, Input, Output, Position, VirtualFrame, VirtualLink};
+use carnet_station::io::{
+    AreaOrder, AreaShape, Around, Command, Frame, Input, Output, Position, VirtualFrame, VirtualLink,
+};
 use carnet_station::{GeonetSettings, PersistentState, Station, StationConfig};
 use carnet_wire::geonet::{
     CommonNextHeader, ExtendedHeader, GnAddress, Lifetime, LongPositionVector, Packet, ShortPositionVector,
@@ -33,7 +35,7 @@ fn settings(address: Option<GnAddress>) -> StationConfig {
         mtu: 1398,
         reorder_wait: Duration::ZERO,
     };
-    let geonet = GeonetSettings { mib: Mib::default(), address, ipv6: Some(ipv6) };
+    let geonet = GeonetSettings { mib: Mib::default(), address, ipv6: Some(ipv6), multicast: None };
     StationConfig { geonet: Some(geonet), ..StationConfig::default() }
 }
 
@@ -211,4 +213,63 @@ fn packets_that_overtook_others_wait_for_them() {
     assert_eq!(count(std::iter::from_fn(|| b.poll_output()).collect()), 1);
     let held = b.counters().into_iter().find(|(name, _)| name == "geonet.ipv6.held");
     assert_eq!(held, Some(("geonet.ipv6.held".to_owned(), 2)));
+}
+
+/// An area around another station: whoever has its group is where that station is, and nowhere before it is found.
+#[test]
+fn a_group_leads_to_where_its_area_has_moved() {
+    let (mut a, mut b) = (station(A), station(B));
+    for (place, station) in [(0, &mut a), (1000, &mut b)] {
+        while station.poll_output().is_some() {}
+        tell(station, position(place));
+    }
+    let group: Ipv6Addr = "ff1e::42".parse().expect("an address");
+    let order = AreaOrder {
+        name: "convoy".into(),
+        around: Around::Station(address(B).0),
+        shape: AreaShape::Circle,
+        distance_a: 300,
+        distance_b: 0,
+        angle: 0,
+        group: Some(group),
+        lifetime_ms: None,
+    };
+    let asked = tell(&mut a, Input::Command(Command::SetArea(order.clone())));
+    let send = |a: &mut Station| {
+        let frame = VirtualFrame {
+            link: 0,
+            destination: addresses::group_address(group),
+            source: A,
+            ether_type: 0x86dd,
+            payload: packet(addresses::link_local(A), group),
+        };
+        let sent = tell(a, Input::VirtualFrame(frame));
+        sent.iter().find_map(|output| match output {
+            Output::Frame(frame) => match Packet::parse(&frame.packet).expect("a packet").extended {
+                ExtendedHeader::GeoBroadcast { area, .. } => Some((area.longitude, area.distance_a)),
+                _ => None,
+            },
+            _ => None,
+        })
+    };
+    assert_eq!(send(&mut a), None, "nobody knows where");
+    let counter = |station: &Station, name: &str| {
+        station.counters().into_iter().find(|(known, _)| known == name).map(|(_, count)| count)
+    };
+    assert_eq!(counter(&a, "geonet.ipv6.dropped.nowhere"), Some(1));
+    let answered = carry(asked, &mut b);
+    carry(answered, &mut a);
+    assert_eq!(send(&mut a), Some((21_008_000 + 1000, 300)));
+
+    let refused = |a: &mut Station, order: AreaOrder| {
+        a.handle_input(NOW, WALL, Input::Command(Command::SetArea(order))).expect_err("refused")
+    };
+    let local = AreaOrder { group: Some("ff02::42".parse().expect("an address")), ..order.clone() };
+    assert_eq!(refused(&mut a, local), "ff02::42 is not a multicast address of more than link scope");
+    let second = AreaOrder { name: "second".into(), ..order };
+    assert_eq!(refused(&mut a, second), "the group is that of the area \"convoy\"");
+    // Removed, the group is one without an area: everybody around.
+    tell(&mut a, Input::Command(Command::RemoveArea { name: "convoy".into() }));
+    assert_eq!(send(&mut a), None);
+    assert_eq!(counter(&a, "geonet.ipv6.dropped.nowhere"), Some(1));
 }

@@ -64,6 +64,7 @@ fn vehicle(who: usize, authorization: Authorization) -> StationConfig {
             mtu: 1398,
             reorder_wait: Duration::ZERO,
         }),
+        multicast: None,
     });
     config.mnpp = Some(MnppSettings {
         interface: "gn0".into(),

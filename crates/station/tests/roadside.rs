@@ -38,6 +38,7 @@ fn settings(mac: [u8; 6], station_type: StationType) -> GeonetSettings {
             mtu: 1398,
             reorder_wait: Duration::ZERO,
         }),
+        multicast: None,
     }
 }
 

@@ -107,7 +107,9 @@ impl World {
             | Output::VirtualLinkGone(_)
             | Output::VirtualFrame(_)
             | Output::Accelerate(_)
-            | Output::Ipv6 { .. } => {}
+            | Output::Ipv6 { .. }
+            | Output::LanPacket { .. }
+            | Output::Subscription { .. } => {}
         }
     }
 

@@ -1,4 +1,4 @@
-//! Octets to values and back: IPv6, ICMPv6, Neighbor Discovery, Mobility Header, GeoNetworking, BTP.
+//! Octets to values and back: IPv6, ICMPv6, Neighbor Discovery, MLD, Mobility Header, GeoNetworking, BTP.
 //!
 //! This crate knows what the octets mean and nothing of what to do about them. Parsers look at octets that a
 //! stranger sent: they never panic, never allocate, and what they refuse they refuse with an [`Error`] that
@@ -9,6 +9,7 @@
 //! |---|---|
 //! | [`ipv6`], [`extension`], [`fragment`], [`checksum`] | RFC 8200, RFC 2473 5.1, RFC 6275 6.3 and 6.4 |
 //! | [`icmpv6`] | RFC 4443 |
+//! | [`mld`] | RFC 3810 5, RFC 2710 3 |
 //! | [`nd`] | RFC 4861, RFC 6275 7, RFC 3963 7.3, RFC 4191 |
 //! | [`discovery`] | RFC 6275 6.5 and 6.6, RFC 3963 7.1 and 7.2 |
 //! | [`mobility`] | RFC 6275 6.1 and 6.2, RFC 3963 4, RFC 4283, RFC 4285, RFC 5094, RFC 5555 3, RFC 5648 4, RFC 5847 3, RFC 6088, RFC 6089 4 |
@@ -31,6 +32,7 @@ pub mod fragment;
 pub mod geonet;
 pub mod icmpv6;
 pub mod ipv6;
+pub mod mld;
 pub mod mobility;
 pub mod nd;
 

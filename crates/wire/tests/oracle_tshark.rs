@@ -10,6 +10,7 @@ mod common;
 
 use carnet_wire::discovery::{DiscoveryRequest, discovery_reply};
 use carnet_wire::icmpv6::{ErrorMessage, error_packet, packet};
+use carnet_wire::mld::QueryRepr;
 use carnet_wire::mobility::{BindingUpdateFlags, Builder, ControlPacket, MobilityOption};
 use carnet_wire::nd::{
     HomeAgentInformation, NdOption, NeighborAdvertisement, NeighborSolicitation, PrefixInformation,
@@ -235,6 +236,41 @@ fn multiple_and_dual_stack_cases() -> Vec<Case> {
         Case {
             packet: control(false, false, Builder::unsolicited_heartbeat()),
             fields: vec![("mip6.hb.u_flag", "1"), ("mip6.hb.r_flag", "1"), ("mip6.hb.seqnr", "0")],
+        },
+    ]
+}
+
+fn mld_cases() -> Vec<Case> {
+    let sources = [address("2001:db8::1"), address("2001:db8::2")];
+    let query = QueryRepr {
+        maximum_response_delay: 10_000,
+        group: None,
+        suppress: false,
+        robustness: 2,
+        query_interval: 125,
+        sources: &[],
+    };
+    let about = QueryRepr { group: Some(address("ff1e::42")), suppress: true, sources: &sources, ..query };
+    vec![
+        Case {
+            packet: query.packet(address("fe80::5")),
+            fields: vec![
+                ("icmpv6.type", "130"),
+                ("icmpv6.mld.maximum_response_code", "10000"),
+                ("icmpv6.mld.multicast_address", "::"),
+                ("icmpv6.mld.flag.qrv", "2"),
+                ("icmpv6.mld.nb_sources", "0"),
+                ("icmpv6.checksum.status", "1"),
+            ],
+        },
+        Case {
+            packet: about.packet(address("fe80::5")),
+            fields: vec![
+                ("icmpv6.mld.multicast_address", "ff1e::42"),
+                ("icmpv6.mld.qqi", "125"),
+                ("icmpv6.mld.source_address", "2001:db8::1,2001:db8::2"),
+                ("icmpv6.checksum.status", "1"),
+            ],
         },
     ]
 }
@@ -481,6 +517,11 @@ fn mobility_messages() {
 #[test]
 fn icmpv6_messages() {
     check(&icmpv6_cases(), "wire-icmpv6.pcap");
+}
+
+#[test]
+fn mld_messages() {
+    check(&mld_cases(), "wire-mld.pcap");
 }
 
 /// That the witness can say no: the same packets, broken.

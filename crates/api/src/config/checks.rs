@@ -241,6 +241,7 @@ fn ipv6(geonet: &GeonetDraft, draft: &Draft, sink: &Sink<'_>) {
             None => others.push((interface, "an IPv6 interface")),
         }
     }
+    multicast(geonet, &others, draft, sink);
     let mut groups: Vec<At<Ipv6Addr>> = Vec::new();
     for group in areas.iter().filter_map(|area| area.group?) {
         match groups.iter().find(|other| other.value == group.value) {
@@ -263,6 +264,25 @@ fn mnpp(geonet: &GeonetDraft, draft: &Draft, sink: &Sink<'_>) {
         const EXPECTED: &str =
             "goes with IPv6 over GeoNetworking, expected `geonet.ipv6_interface` beside it";
         sink.push(mnpp.at, EXPECTED);
+    }
+}
+
+/// The mobile network is none of what carnet makes, nor an uplink; each of its interfaces is named once.
+fn multicast(geonet: &GeonetDraft, others: &[(&At<String>, &'static str)], draft: &Draft, sink: &Sink<'_>) {
+    let Some(Some(multicast)) = &geonet.multicast else { return };
+    if let Some(None) = geonet.ipv6_interface {
+        const EXPECTED: &str =
+            "goes with IPv6 over GeoNetworking, expected `geonet.ipv6_interface` beside it";
+        sink.push(multicast.at, EXPECTED);
+    }
+    let lan = draft.mobile_router.as_ref().map(|router| router.lan.items.as_slice()).unwrap_or_default();
+    let mut taken_by: Vec<(&At<String>, &'static str)> = others.to_vec();
+    taken_by.retain(|(other, _)| !lan.iter().any(|lan| lan.at == other.at));
+    for interface in &multicast.lan.items {
+        match taken_by.iter().find(|(other, _)| other.value == interface.value) {
+            Some((other, what)) => taken(interface, what, other, sink),
+            None => taken_by.push((interface, "in the lan")),
+        }
     }
 }
 

@@ -28,6 +28,8 @@ pub struct Geonet {
     pub ipv6: Option<Ipv6>,
     /// Straight ways to the mobile networks of vehicles in radio range, if these are sought.
     pub mnpp: Option<Mnpp>,
+    /// Multicast between the mobile network and IPv6 over GeoNetworking, if there shall be any.
+    pub multicast: Option<Multicast>,
     /// How packets find their way.
     pub forwarding: Forwarding,
     /// When beacons are sent.
@@ -211,6 +213,21 @@ pub enum Authorization {
     HomeAgent,
     /// Anybody's.
     None,
+}
+
+/// `geonet.multicast`: an MLD proxy.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Multicast {
+    /// Interfaces of the mobile network, at least one.
+    pub lan: Vec<String>,
+    /// Whether groups without an area go out as well.
+    pub unmapped: bool,
+    /// MLD's Robustness Variable, 1 to 7.
+    pub robustness: u8,
+    /// MLD's Query Interval.
+    pub query_interval: Duration,
+    /// MLD's Query Response Interval, shorter than that.
+    pub query_response_interval: Duration,
 }
 
 /// `geonet.forwarding`

@@ -338,6 +338,22 @@ pub fn parse_duration(text: &str) -> Result<Duration, String> {
     values::duration(text)
 }
 
+/// Reads a length as the config file writes it, in metres: `"300m"`, `"1km"`.
+///
+/// # Errors
+/// What is wrong, and what was expected.
+pub fn parse_length(text: &str) -> Result<u16, String> {
+    values::geonet::length(text)
+}
+
+/// Reads a multicast group that leaves its link.
+///
+/// # Errors
+/// What is wrong, and what was expected.
+pub fn parse_group(text: &str) -> Result<std::net::Ipv6Addr, String> {
+    values::geonet::group(text)
+}
+
 impl Config {
     /// Reads and checks a config file.
     pub fn load(path: &Path) -> Result<Config, ConfigErrors> {

@@ -194,6 +194,7 @@ pub(super) const GEONET: Section = Section {
         key("ipv6_interface", "interface", "none"),
         key("ipv6", "table", "none"),
         key("mnpp", "table", "none"),
+        key("multicast", "table", "none"),
         key("forwarding", "table", "none"),
         key("beacon", "table", "none"),
         key("mib", "table", "none"),
@@ -224,6 +225,20 @@ pub(super) const MNPP: Section = Section {
         key("shortest_prefix", "integer, 1 to 128", "48"),
         key("hops", "integer, 1 to 10", "1"),
         key("interval", "duration", "\"10s\""),
+    ],
+    later: &[],
+};
+
+/// `[geonet.multicast]`, or the inline table `multicast`.
+pub(super) const MULTICAST: Section = Section {
+    header: "[geonet.multicast]",
+    path: "geonet.multicast",
+    keys: &[
+        key("lan", "array of interfaces", "required"),
+        key("unmapped", "boolean", "false"),
+        key("robustness", "integer, 1 to 7", "2"),
+        key("query_interval", "duration", "\"125s\""),
+        key("query_response_interval", "duration", "\"10s\""),
     ],
     later: &[],
 };
@@ -330,7 +345,7 @@ pub(super) const CONFORMANCE: Section = Section {
 
 /// All tables but the top.
 #[cfg(test)]
-pub(super) const SECTIONS: [&Section; 17] = [
+pub(super) const SECTIONS: [&Section; 18] = [
     &STATION,
     &DATAPLANE,
     &HOME_AGENT,
@@ -343,6 +358,7 @@ pub(super) const SECTIONS: [&Section; 17] = [
     &GEONET,
     &IPV6,
     &MNPP,
+    &MULTICAST,
     &FORWARDING,
     &BEACON,
     &MIB,

@@ -245,6 +245,7 @@ fn every_key_arrives() {
             set_link_address: true,
             ipv6: None,
             mnpp: None,
+            multicast: None,
             position: PositionSource::Gpsd { host: "::1".into(), port: 2947, device: None },
             forwarding: Forwarding {
                 unicast: UnicastForwarding::ContentionBased,

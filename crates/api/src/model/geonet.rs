@@ -4,6 +4,7 @@ use std::fmt;
 use std::net::Ipv6Addr;
 use std::str::FromStr;
 
+use ipnet::Ipv6Net;
 use serde::de::Error as _;
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
@@ -53,32 +54,148 @@ pub struct Location {
     pub neighbour: bool,
 }
 
-/// An area of the config.
+/// An area that has a name.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Area {
-    /// `geonet.area.name`
+    /// Its name; of one that was learnt, its interface's.
     pub name: String,
+    /// Who says that there is one.
+    #[serde(default)]
+    pub origin: AreaOrigin,
     /// Its shape.
     pub shape: AreaShape,
-    /// Latitude of the centre in degrees, north positive.
-    pub latitude: f64,
-    /// Longitude of the centre in degrees, east positive.
-    pub longitude: f64,
+    /// What its centre moves with: `here` or a station; `null` if it does not move.
+    #[serde(default)]
+    pub around: Option<GnAround>,
+    /// Latitude of the centre in degrees, north positive; `null` while it is not known.
+    pub latitude: Option<f64>,
+    /// Longitude of the centre in degrees, east positive; `null` while it is not known.
+    pub longitude: Option<f64>,
     /// Metres from the centre to the edge: the radius; or along the angle.
     pub distance_a_m: u16,
     /// Metres from the centre to the edge across the angle; `null` for a circle.
     pub distance_b_m: Option<u16>,
     /// Degrees clockwise from North; `null` for a circle.
     pub angle_deg: Option<u16>,
-    /// Whether this station is inside; `null` while it does not know where it is.
+    /// Whether this station is inside; `null` while it does not know where it is, or where the area is.
     pub inside: Option<bool>,
+    /// The IPv6 multicast group of everybody inside.
+    #[serde(default)]
+    pub group: Option<Ipv6Addr>,
+    /// The IPv6 subnets of the area.
+    #[serde(default)]
+    pub prefixes: Vec<Ipv6Net>,
+    /// The interface to everybody inside.
+    #[serde(default)]
+    pub ipv6_interface: Option<String>,
+    /// Seconds until it ends by itself; `null` if it does not.
+    #[serde(default)]
+    pub remaining_s: Option<u32>,
+}
+
+/// Who says that there is an area.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum AreaOrigin {
+    /// The config.
+    #[default]
+    Config,
+    /// An operator, by `POST /v1/areas`.
+    Api,
+    /// A Router Advertisement that came over GeoNetworking.
+    Learnt,
+}
+
+/// What an area is around: a string, or an object for a place.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum GnAround {
+    /// This station, wherever it goes: `"here"`.
+    Here,
+    /// Another station, wherever it goes: `{"station": "1400:0200:0000:000a"}`.
+    Station(GnStation),
+    /// A place: `{"place": {"latitude": 48.8375, "longitude": 2.1008}}`.
+    Place(GnPlace),
+}
+
+/// An IPv6 multicast group that somebody in the mobile network listens to, by an interface.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Group {
+    /// The group.
+    pub group: Ipv6Addr,
+    /// The interface of the mobile network.
+    pub interface: String,
+    /// True: all sources but these are wanted; false: these alone.
+    pub exclude: bool,
+    /// The sources.
+    pub sources: Vec<Ipv6Addr>,
+    /// Whether the group leads to an area.
+    pub mapped: bool,
+    /// The other router that asks there who listens; `null` if it is this one.
+    pub querier: Option<Ipv6Addr>,
+    /// Seconds until nobody listens, unless somebody says so again.
+    pub remaining_s: Option<f64>,
+}
+
+/// A place on the ground.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct GnPlace {
+    /// Latitude in degrees, north positive.
+    pub latitude: f64,
+    /// Longitude in degrees, east positive.
+    pub longitude: f64,
+}
+
+/// Body of `POST /v1/areas`: there shall be this area from now on. One that was set before with the same name is
+/// replaced.
+///
+/// ```
+/// use carnet_api::model::{AreaRequest, AreaShape, GnAround};
+/// let request = r#"{"name": "near", "around": "here", "distance_a_m": 300, "group": "ff1e::42", "lifetime_ms": 600000}"#;
+/// let request: AreaRequest = serde_json::from_str(request).expect("a request");
+/// assert_eq!((request.around, request.shape), (GnAround::Here, AreaShape::Circle));
+/// ```
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct AreaRequest {
+    /// Its name, 1 to 64 characters; not that of an area of the config.
+    pub name: String,
+    /// Where its centre is.
+    pub around: GnAround,
+    /// Its shape; a circle where it is absent.
+    #[serde(default)]
+    pub shape: AreaShape,
+    /// Metres from the centre to the edge: the radius; or along the angle.
+    pub distance_a_m: u16,
+    /// Metres from the centre to the edge across the angle; `null` for a circle.
+    #[serde(default)]
+    pub distance_b_m: Option<u16>,
+    /// Degrees clockwise from North; `null` for 0.
+    #[serde(default)]
+    pub angle_deg: Option<u16>,
+    /// The IPv6 multicast group of everybody inside; `null` for none.
+    #[serde(default)]
+    pub group: Option<Ipv6Addr>,
+    /// Milliseconds until it ends by itself; `null`: when it is removed, or the station ends.
+    #[serde(default)]
+    pub lifetime_ms: Option<u64>,
+}
+
+/// Body of `POST /v1/areas/remove`: an area that was set ends.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct AreaRemoval {
+    /// Its name.
+    pub name: String,
 }
 
 /// The shape of an area.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum AreaShape {
     /// A circle.
+    #[default]
     Circle,
     /// A rectangle.
     Rectangle,
@@ -105,7 +222,7 @@ pub enum GnStation {
 pub enum GnTarget {
     /// One station.
     Station(GnStation),
-    /// Every station in an area of the config.
+    /// Every station in an area with a name.
     Area(String),
 }
 
@@ -307,7 +424,7 @@ impl GnTransport {
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum GnArea {
-    /// An area of the config: `{"name": "crossing"}`.
+    /// An area with a name: `{"name": "crossing"}`.
     Name(String),
     /// A circle: `{"circle": {"latitude": 48.8375, "longitude": 2.1008, "radius_m": 300}}`.
     Circle(GnCircle),

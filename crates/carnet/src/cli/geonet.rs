@@ -1,15 +1,94 @@
 //! The commands that are about GeoNetworking.
 
+use std::net::Ipv6Addr;
 use std::time::Duration;
 
 use carnet_api::address::Octets;
-use carnet_api::config::parse_duration;
+use carnet_api::config::{parse_duration, parse_group, parse_length};
 use carnet_api::model::{
-    GnArea, GnCircle, GnNextHeader, GnPingRequest, GnSendRequest, GnTarget, GnTransport,
+    AreaRequest, AreaShape, GnArea, GnAround, GnCircle, GnNextHeader, GnPingRequest, GnPlace, GnSendRequest,
+    GnStation, GnTarget, GnTransport,
 };
 use clap::{Args, ValueEnum};
 
 use super::{Format, Station};
+
+/// `carnet area`
+#[derive(Debug, Args)]
+pub struct AreaCommand {
+    /// Name of the area; one that was set before is replaced.
+    pub name: String,
+    /// What it is around: `here`, a place (LAT,LON), or a station by its GeoNetworking, MAC or IPv6 address.
+    #[arg(long, value_name = "PLACE", value_parser = around, allow_hyphen_values = true, required_unless_present = "remove")]
+    pub around: Option<GnAround>,
+    /// Its shape.
+    #[arg(long, value_enum, default_value = "circle")]
+    pub shape: Shape,
+    /// From the centre to the edge of a circle.
+    #[arg(long, value_name = "LENGTH", value_parser = parse_length, conflicts_with_all = ["distance_a", "distance_b", "angle"])]
+    pub radius: Option<u16>,
+    /// From the centre to the edge in the direction of the angle.
+    #[arg(long, value_name = "LENGTH", value_parser = parse_length)]
+    pub distance_a: Option<u16>,
+    /// From the centre to the edge across it.
+    #[arg(long, value_name = "LENGTH", value_parser = parse_length)]
+    pub distance_b: Option<u16>,
+    /// Degrees clockwise from North (default: 0).
+    #[arg(long, value_name = "DEGREES", value_parser = clap::value_parser!(u16).range(..360))]
+    pub angle: Option<u16>,
+    /// The IPv6 multicast group of everybody inside.
+    #[arg(long, value_name = "ADDRESS", value_parser = parse_group)]
+    pub group: Option<Ipv6Addr>,
+    /// How long it lasts (default: until it is removed or the station ends).
+    #[arg(long, value_name = "TIME", value_parser = time)]
+    pub lifetime: Option<Duration>,
+    /// Remove it.
+    #[arg(long, conflicts_with_all = ["around", "radius", "distance_a", "distance_b", "angle", "group", "lifetime"])]
+    pub remove: bool,
+    /// The station.
+    #[command(flatten)]
+    pub station: Station,
+}
+
+/// A shape of an area.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub enum Shape {
+    /// By its radius.
+    Circle,
+    /// By two distances and an angle.
+    Rectangle,
+    /// By two distances and an angle.
+    Ellipse,
+}
+
+impl AreaCommand {
+    /// The area that the station is asked for, `None` where it shall be removed; or what is wrong with the command line.
+    pub fn request(self) -> Result<Option<AreaRequest>, String> {
+        let Some(around) = self.around else { return Ok(None) };
+        let (shape, distance_a_m, distance_b_m) =
+            match (self.shape, self.radius, self.distance_a, self.distance_b) {
+                (Shape::Circle, Some(radius), ..) => (AreaShape::Circle, radius, None),
+                (Shape::Circle, None, ..) => {
+                    return Err("a circle has a radius, expected --radius LENGTH".into());
+                }
+                (Shape::Rectangle, None, Some(a), Some(b)) => (AreaShape::Rectangle, a, Some(b)),
+                (Shape::Ellipse, None, Some(a), Some(b)) => (AreaShape::Ellipse, a, Some(b)),
+                (Shape::Rectangle | Shape::Ellipse, ..) => {
+                    return Err("only a circle has a radius, expected --distance-a and --distance-b".into());
+                }
+            };
+        Ok(Some(AreaRequest {
+            name: self.name,
+            around,
+            shape,
+            distance_a_m,
+            distance_b_m,
+            angle_deg: self.angle,
+            group: self.group,
+            lifetime_ms: self.lifetime.map(milliseconds),
+        }))
+    }
+}
 
 /// `carnet gnping`
 #[derive(Debug, Args)]
@@ -54,7 +133,7 @@ pub struct GnSend {
     /// To a station: a GeoNetworking address, a MAC address or an IPv6 address; or to area:NAME.
     #[arg(long, value_name = "TARGET", conflicts_with_all = ["area", "circle"])]
     pub to: Option<GnTarget>,
-    /// To an area of the config.
+    /// To an area that has a name.
     #[arg(long, value_name = "NAME", conflicts_with = "circle")]
     pub area: Option<String>,
     /// To a circle.
@@ -171,14 +250,36 @@ fn milliseconds(time: Duration) -> u64 {
     u64::try_from(time.as_millis()).unwrap_or(u64::MAX)
 }
 
+/// `here`, `LAT,LON` or a station.
+fn around(text: &str) -> Result<GnAround, String> {
+    let wrong = || {
+        format!(
+            "{text:?} is nowhere, expected here, LAT,LON such as 48.8375,2.1008, or the GeoNetworking, MAC or IPv6 \
+             address of a station"
+        )
+    };
+    match text.split_once(',') {
+        _ if text == "here" => Ok(GnAround::Here),
+        Some((latitude, longitude)) => {
+            let place = degrees(latitude.trim(), 90.0).zip(degrees(longitude.trim(), 180.0));
+            place
+                .map(|(latitude, longitude)| GnAround::Place(GnPlace { latitude, longitude }))
+                .ok_or_else(wrong)
+        }
+        None => text.parse::<GnStation>().map(GnAround::Station).map_err(|_| wrong()),
+    }
+}
+
+fn degrees(text: &str, limit: f64) -> Option<f64> {
+    text.parse().ok().filter(|degrees| (-limit..=limit).contains(degrees))
+}
+
 /// `LAT,LON,METRES`
 fn circle(text: &str) -> Result<GnCircle, String> {
     let wrong = || format!("{text:?} is no circle, expected LAT,LON,METRES such as 48.8375,2.1008,300");
     let parts: Vec<&str> = text.split(',').map(str::trim).collect();
     let [latitude, longitude, radius] = parts.as_slice() else { return Err(wrong()) };
-    let degrees = |text: &str, limit: f64| {
-        text.parse::<f64>().ok().filter(|degrees| (-limit..=limit).contains(degrees)).ok_or_else(wrong)
-    };
+    let degrees = |text: &str, limit: f64| degrees(text, limit).ok_or_else(wrong);
     let radius_m = radius
         .strip_suffix('m')
         .unwrap_or(radius)
@@ -192,6 +293,21 @@ fn circle(text: &str) -> Result<GnCircle, String> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn places_to_be_around() {
+        assert_eq!(around("here"), Ok(GnAround::Here));
+        let place = GnPlace { latitude: 48.8375, longitude: -2.1008 };
+        assert_eq!(around("48.8375, -2.1008"), Ok(GnAround::Place(place)));
+        let station: GnStation = "1400:0200:0000:000a".parse().expect("a station");
+        assert_eq!(around("1400:0200:0000:000a"), Ok(GnAround::Station(station)));
+        for text in ["", "there", "1,2,3", "91,0", "0,181", "bus-42"] {
+            assert!(
+                around(text)
+                    .is_err_and(|error| error.starts_with(&format!("{text:?} is nowhere, expected here")))
+            );
+        }
+    }
 
     #[test]
     fn circles() {

@@ -1,12 +1,12 @@
-//! `carnet gnping`, `gnsend` and `gnrecv`.
+//! `carnet area`, `gnping`, `gnsend` and `gnrecv`.
 
 use anyhow::{Context, bail};
-use carnet_api::model::GnPingEvent;
+use carnet_api::model::{AreaRemoval, GnPingEvent};
 use clap::CommandFactory;
 use clap::error::ErrorKind;
 
 use super::Client;
-use crate::cli::{Cli, GnPing, GnSend};
+use crate::cli::{AreaCommand, Cli, GnPing, GnSend};
 use crate::{UNEXPECTED, find, print, show};
 
 /// Pings, and prints each answer as it comes. No answer at all is an error.
@@ -38,20 +38,33 @@ pub async fn ping(command: GnPing) -> anyhow::Result<()> {
     bail!("the station ended the ping")
 }
 
-/// Sends a packet. A mistake on the command line ends the program as any other does.
+/// Sets or removes an area.
+pub async fn area(command: AreaCommand) -> anyhow::Result<()> {
+    let (station, name) = (command.station.socket.clone(), command.name.clone());
+    let area = understood("area", command.request());
+    let client = find(crate::cli::Station { socket: station })?;
+    match area {
+        Some(area) => client.post("/v1/areas", &area).await,
+        None => client.post("/v1/areas/remove", &AreaRemoval { name }).await,
+    }
+}
+
+/// A mistake on the command line ends the program as any other does.
+fn understood<T>(command: &str, request: Result<T, String>) -> T {
+    request.unwrap_or_else(|mistake| {
+        let mut program = Cli::command();
+        program.build();
+        match program.find_subcommand_mut(command) {
+            Some(command) => command.error(ErrorKind::ArgumentConflict, mistake).exit(),
+            None => program.error(ErrorKind::ArgumentConflict, mistake).exit(),
+        }
+    })
+}
+
+/// Sends a packet.
 pub async fn send(command: GnSend) -> anyhow::Result<()> {
     let station = command.station.socket.clone();
-    let packet = match command.request() {
-        Ok(packet) => packet,
-        Err(mistake) => {
-            let mut program = Cli::command();
-            program.build();
-            match program.find_subcommand_mut("gnsend") {
-                Some(command) => command.error(ErrorKind::ArgumentConflict, mistake).exit(),
-                None => program.error(ErrorKind::ArgumentConflict, mistake).exit(),
-            }
-        }
-    };
+    let packet = understood("gnsend", command.request());
     find(crate::cli::Station { socket: station })?.post("/v1/gnsend", &packet).await
 }
 

@@ -4,10 +4,10 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use carnet_api::address::{GnAddress, MacAddress};
-use carnet_api::model::{GnPingAnswer, GnPingEvent, GnPingRequest};
+use carnet_api::model::{GnPingAnswer, GnPingEvent, GnPingRequest, GnTarget};
 use carnet_base::Time;
 use carnet_station::geonet::echo::{self, Echo};
-use carnet_station::io::{Delivered, GeonetRequest, GeonetTransport};
+use carnet_station::io::{Area, Delivered, GeonetRequest, GeonetTransport};
 use tokio::sync::mpsc;
 
 use super::{degrees, mid};
@@ -27,6 +27,8 @@ pub struct Pings {
 #[derive(Debug)]
 struct Ping {
     transport: GeonetTransport,
+    /// The name of the area that it goes to.
+    area: Option<String>,
     count: u16,
     interval: Duration,
     timeout: Duration,
@@ -74,6 +76,10 @@ impl Pings {
         let (events, receiver) = mpsc::channel(EVENTS);
         let mut ping = Ping {
             transport,
+            area: match &ping.target {
+                GnTarget::Area(name) => Some(name.clone()),
+                GnTarget::Station(_) => None,
+            },
             count: u16::try_from(ping.count).unwrap_or(u16::MAX),
             interval: Duration::from_millis(ping.interval_ms),
             timeout: Duration::from_millis(ping.timeout_ms),
@@ -91,6 +97,17 @@ impl Pings {
     /// Forgets a ping whose first request was refused.
     pub fn abandon(&mut self, identifier: u16) {
         self.pings.remove(&identifier);
+    }
+
+    /// The names of the areas that pings go to.
+    pub fn areas(&self) -> impl Iterator<Item = &str> {
+        self.pings.values().filter_map(|ping| ping.area.as_deref())
+    }
+
+    /// The area with this name is there now.
+    pub fn move_area(&mut self, name: &str, area: Area) {
+        let there = self.pings.values_mut().filter(|ping| ping.area.as_deref() == Some(name));
+        there.for_each(|ping| ping.transport = GeonetTransport::GeoBroadcast(area));
     }
 
     /// When [`Pings::handle_timeout`] is due next.

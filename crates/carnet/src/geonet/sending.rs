@@ -4,7 +4,9 @@
 //! out is refused here, so that the operator hears of it.
 
 use carnet_api::model::{GnArea, GnNextHeader, GnSendRequest, GnTransport};
+use carnet_base::Time;
 use carnet_linux::frame_link::LinkState;
+use carnet_station::Station;
 use carnet_station::io::{Area, AreaShape, GeonetRequest, GeonetTransport};
 use carnet_wire::btp::{BtpA, BtpB};
 
@@ -15,11 +17,16 @@ impl Geonet {
     ///
     /// # Errors
     /// When the target is not known, or the link would not take the packet.
-    pub fn request(&self, packet: GnSendRequest) -> std::result::Result<GeonetRequest, String> {
+    pub fn request(
+        &self,
+        now: Time,
+        packet: GnSendRequest,
+        station: &Station,
+    ) -> Result<GeonetRequest, String> {
         let transport = match packet.transport {
             GnTransport::Guc { to } => GeonetTransport::GeoUnicast(station_address(to)?),
-            GnTransport::Gac { area } => GeonetTransport::GeoAnycast(self.area(&area)?),
-            GnTransport::Gbc { area } => GeonetTransport::GeoBroadcast(self.area(&area)?),
+            GnTransport::Gac { area } => GeonetTransport::GeoAnycast(self.area(now, &area, station)?),
+            GnTransport::Gbc { area } => GeonetTransport::GeoBroadcast(self.area(now, &area, station)?),
             GnTransport::Tsb {} => GeonetTransport::TopologicallyScoped,
             GnTransport::Shb {} => GeonetTransport::SingleHop,
         };
@@ -52,9 +59,9 @@ impl Geonet {
         })
     }
 
-    fn area(&self, area: &GnArea) -> std::result::Result<Area, String> {
+    fn area(&self, now: Time, area: &GnArea, station: &Station) -> Result<Area, String> {
         match area {
-            GnArea::Name(name) => self.named(name),
+            GnArea::Name(name) => self.named(now, name, station),
             GnArea::Circle(circle) => Ok(Area {
                 shape: AreaShape::Circle,
                 latitude: tenths_of_microdegrees(circle.latitude),

@@ -8,7 +8,10 @@ use axum::extract::{Json, State};
 use axum::http::StatusCode;
 use axum::response::sse::{Event, KeepAlive, Sse};
 use axum::routing::{get, post};
-use carnet_api::model::{GnArea, GnNextHeader, GnPingRequest, GnSendRequest, GnTransport, missed};
+use carnet_api::model::{
+    AreaRemoval, AreaRequest, AreaShape, GnArea, GnAround, GnNextHeader, GnPingRequest, GnSendRequest,
+    GnTransport, missed,
+};
 use futures_util::stream::{self, Stream};
 use tokio::sync::broadcast::error::RecvError;
 
@@ -21,6 +24,10 @@ const MAX_PINGS: u32 = 65535;
 const PING_INTERVAL_MS: std::ops::RangeInclusive<u64> = 1..=3_600_000;
 /// itsGnMaxPacketLifetime
 const MAX_LIFETIME_MS: u64 = 600_000;
+/// Characters of an area's name.
+const NAME: usize = 64;
+/// How long an area may last: a year. Without a lifetime it lasts as long as the station.
+const MAX_AREA_LIFETIME_MS: u64 = 366 * 24 * 3_600_000;
 
 pub(super) fn router() -> Router<App> {
     Router::new()
@@ -34,11 +41,81 @@ pub(super) fn router() -> Router<App> {
         )
         .route(
             "/v1/areas",
-            get(|State(app): State<App>| async move { app.ask_whether(Request::Areas).await }),
+            get(|State(app): State<App>| async move { app.ask_whether(Request::Areas).await }).post(set_area),
+        )
+        .route("/v1/areas/remove", post(remove_area))
+        .route(
+            "/v1/groups",
+            get(|State(app): State<App>| async move { app.ask_whether(Request::Groups).await }),
         )
         .route("/v1/gnsend", post(send))
         .route("/v1/gnping", post(ping))
         .route("/v1/gnrecv", get(receive))
+}
+
+/// `POST /v1/areas`
+async fn set_area(
+    State(app): State<App>,
+    body: Result<Json<AreaRequest>, JsonRejection>,
+) -> Result<StatusCode, Refusal> {
+    let Json(area) = body.map_err(Refusal::body)?;
+    if let Some(mistake) = mistake_in_area(&area) {
+        return Err(Refusal::new(StatusCode::UNPROCESSABLE_ENTITY, mistake));
+    }
+    app.try_answer(|reply| Request::SetArea { area, reply }).await?;
+    Ok(StatusCode::NO_CONTENT)
+}
+
+/// `POST /v1/areas/remove`
+async fn remove_area(
+    State(app): State<App>,
+    body: Result<Json<AreaRemoval>, JsonRejection>,
+) -> Result<StatusCode, Refusal> {
+    let Json(AreaRemoval { name }) = body.map_err(Refusal::body)?;
+    app.try_answer(|reply| Request::RemoveArea { name, reply }).await?;
+    Ok(StatusCode::NO_CONTENT)
+}
+
+/// What is wrong with an area whatever the station is.
+fn mistake_in_area(area: &AreaRequest) -> Option<String> {
+    let name = &area.name;
+    if name.is_empty() || name.chars().count() > NAME || name.chars().any(char::is_control) {
+        return Some(format!(
+            "name is {name:?}, expected 1 to {NAME} characters, none of them a control character"
+        ));
+    }
+    let circle = area.shape == AreaShape::Circle;
+    if circle && (area.distance_b_m.is_some() || area.angle_deg.is_some()) {
+        return Some("a circle has no distance_b_m and no angle_deg, expected distance_a_m alone".to_owned());
+    }
+    if !circle && area.distance_b_m.is_none() {
+        return Some("distance_b_m is missing: only a circle has none".to_owned());
+    }
+    if area.distance_a_m == 0 || area.distance_b_m == Some(0) {
+        return Some("a distance is 0, expected 1 to 65535".to_owned());
+    }
+    if let Some(angle) = area.angle_deg.filter(|angle| *angle >= 360) {
+        return Some(format!("angle_deg is {angle}, expected 0 to 359"));
+    }
+    if let Some(lifetime) = area.lifetime_ms.filter(|lifetime| !(1..=MAX_AREA_LIFETIME_MS).contains(lifetime))
+    {
+        return Some(format!("lifetime_ms is {lifetime}, expected 1 to {MAX_AREA_LIFETIME_MS}"));
+    }
+    match area.around {
+        GnAround::Place(place) => off_the_globe(place.latitude, place.longitude),
+        GnAround::Here | GnAround::Station(_) => None,
+    }
+}
+
+/// What is wrong with a place.
+fn off_the_globe(latitude: f64, longitude: f64) -> Option<String> {
+    let is_on = (-90.0..=90.0).contains(&latitude) && (-180.0..=180.0).contains(&longitude);
+    (!is_on).then(|| {
+        format!(
+            "{latitude}, {longitude} is not on the globe, expected a latitude from -90 to 90 and a longitude from \
+             -180 to 180"
+        )
+    })
 }
 
 /// `POST /v1/gnsend`
@@ -74,18 +151,8 @@ fn mistake_in_packet(packet: &GnSendRequest) -> Option<String> {
     match &packet.transport {
         GnTransport::Gac { area: GnArea::Circle(circle) }
         | GnTransport::Gbc { area: GnArea::Circle(circle) } => {
-            let on_globe =
-                (-90.0..=90.0).contains(&circle.latitude) && (-180.0..=180.0).contains(&circle.longitude);
-            if !on_globe {
-                Some(format!(
-                    "{}, {} is not on the globe, expected a latitude from -90 to 90 and a longitude from -180 to 180",
-                    circle.latitude, circle.longitude
-                ))
-            } else if circle.radius_m == 0 {
-                Some("radius_m is 0, expected 1 to 65535".to_owned())
-            } else {
-                None
-            }
+            let empty = (circle.radius_m == 0).then(|| "radius_m is 0, expected 1 to 65535".to_owned());
+            off_the_globe(circle.latitude, circle.longitude).or(empty)
         }
         _ => None,
     }

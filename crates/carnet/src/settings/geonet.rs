@@ -3,7 +3,7 @@
 use carnet_api::config::{Geonet, GeonetInterface, PositionSource};
 use carnet_linux::frame_link::{FrameLinkConfig, MacAddress, UdpConfig};
 use carnet_linux::position::{PositionConfig, PositionOptions};
-pub use carnet_settings::geonet::{address, wire_area};
+pub use carnet_settings::geonet::{address, wire_area, wire_shape};
 
 /// The link for frames; `mid` is the link-layer address that the station shall have, where that is known.
 pub fn link(config: &Geonet, mid: Option<MacAddress>) -> FrameLinkConfig {

@@ -2,7 +2,9 @@
 
 use std::fmt::Write;
 
-use carnet_api::model::{Area, AreaShape, GeonetStatus, GnPingAnswer, GnTarget, Location};
+use carnet_api::model::{
+    Area, AreaOrigin, AreaShape, GeonetStatus, GnAround, GnPingAnswer, GnTarget, Group, Location,
+};
 
 use super::{NOTHING, lay_out, or_nothing, words};
 
@@ -28,7 +30,7 @@ pub(super) fn locations(none: &str, locations: &[Location], width: Option<usize>
     lay_out(none, &columns, rows.collect(), width)
 }
 
-/// The areas of the config.
+/// Areas; who says so is told of those that are not in the config.
 pub(super) fn areas(areas: &[Area], width: Option<usize>) -> String {
     let rows = areas.iter().map(|area| {
         vec![
@@ -39,15 +41,70 @@ pub(super) fn areas(areas: &[Area], width: Option<usize>) -> String {
                 AreaShape::Ellipse => "ellipse",
             }
             .to_owned(),
-            place(area.latitude, area.longitude),
+            match area.latitude.zip(area.longitude) {
+                Some((latitude, longitude)) => place(latitude, longitude),
+                None => "not known".to_owned(),
+            },
             format!("{} m", area.distance_a_m),
             or_nothing(area.distance_b_m.map(|distance| format!("{distance} m"))),
             or_nothing(area.angle_deg.map(|angle| format!("{angle}°"))),
             or_nothing(area.inside.map(|inside| if inside { "yes" } else { "no" })),
+            match area.around {
+                Some(GnAround::Here) => "here".to_owned(),
+                Some(GnAround::Station(station)) => station.to_string(),
+                Some(GnAround::Place(_)) | None => NOTHING.to_owned(),
+            },
+            or_nothing(area.group),
+            match area.prefixes.as_slice() {
+                [] => NOTHING.to_owned(),
+                prefixes => prefixes.iter().map(ToString::to_string).collect::<Vec<_>>().join(" "),
+            },
+            or_nothing(area.ipv6_interface.clone()),
+            match area.origin {
+                AreaOrigin::Config => NOTHING.to_owned(),
+                AreaOrigin::Api => "operator".to_owned(),
+                AreaOrigin::Learnt => "advertisement".to_owned(),
+            },
+            or_nothing(area.remaining_s.map(|seconds| format!("{seconds} s"))),
         ]
     });
-    let columns = ["area", "shape", "center", "radius or a", "b", "angle", "inside"];
+    let columns = [
+        "area",
+        "shape",
+        "center",
+        "radius or a",
+        "b",
+        "angle",
+        "inside",
+        "around",
+        "group",
+        "prefixes",
+        "interface",
+        "set by",
+        "ends in",
+    ];
     lay_out("no areas", &columns, rows.collect(), width)
+}
+
+/// Groups that are listened to.
+pub(super) fn groups(groups: &[Group], width: Option<usize>) -> String {
+    let rows = groups.iter().map(|group| {
+        let listed = group.sources.iter().map(ToString::to_string).collect::<Vec<_>>().join(" ");
+        vec![
+            group.group.to_string(),
+            group.interface.clone(),
+            match (group.exclude, listed.as_str()) {
+                (true, "") => "all".to_owned(),
+                (true, listed) => format!("all but {listed}"),
+                (false, listed) => listed.to_owned(),
+            },
+            if group.mapped { "yes" } else { "no" }.to_owned(),
+            or_nothing(group.querier),
+            or_nothing(group.remaining_s.map(|seconds| format!("{seconds:.0} s"))),
+        ]
+    });
+    let columns = ["group", "interface", "sources", "has area", "querier", "ends in"];
+    lay_out("no groups", &columns, rows.collect(), width)
 }
 
 /// The lines of `carnet status`, as names and values.

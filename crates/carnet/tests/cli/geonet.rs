@@ -136,3 +136,35 @@ fn mistakes_are_exit_status_2_and_say_what_was_expected() {
     let output = carnet(&["gnsend", "shb", "--payload", "0"]);
     assert!(stderr(&output).contains("\"0\" is no string of octets, expected two hexadecimal digits"));
 }
+
+#[test]
+fn an_area_is_set_and_removed() {
+    let done = || http("204 No Content", "");
+    let command =
+        ["area", "near", "--around", "here", "--radius", "1km", "--group", "ff1e::42", "--lifetime", "10m"];
+    let (status, _, error, request, body) = ask("area.sock", &command, done());
+    assert_eq!((status, request.as_str()), (Some(0), "POST /v1/areas HTTP/1.1"), "{error}");
+    let sent: serde_json::Value = serde_json::from_str(&body).expect("JSON");
+    assert_eq!(
+        (&sent["around"], &sent["distance_a_m"], &sent["lifetime_ms"]),
+        (&"here".into(), &1000.into(), &600_000.into())
+    );
+    let (status, _, error, request, body) = ask("area-gone.sock", &["area", "near", "--remove"], done());
+    assert_eq!((status, request.as_str()), (Some(0), "POST /v1/areas/remove HTTP/1.1"), "{error}");
+    assert_eq!(body, r#"{"name":"near"}"#);
+    for (wrong, said) in [
+        (&["area", "near"][..], "--around"),
+        (&["area", "near", "--around", "there", "--radius", "1m"], "is nowhere"),
+        (&["area", "near", "--around", "here"], "a circle has a radius, expected --radius LENGTH"),
+        (&["area", "near", "--around", "here", "--shape", "ellipse", "--distance-a", "1m"], "--distance-b"),
+        (
+            &["area", "near", "--around", "here", "--radius", "1m", "--group", "ff02::1"],
+            "does not leave its link",
+        ),
+        (&["area", "near", "--remove", "--radius", "1m"], "cannot be used with"),
+    ] {
+        let output = carnet(wrong);
+        assert_eq!(output.status.code(), Some(2), "{wrong:?}");
+        assert!(stderr(&output).contains(said), "{}", stderr(&output));
+    }
+}

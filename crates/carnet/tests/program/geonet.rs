@@ -187,6 +187,20 @@ fn works_over(interfaces: [&str; 3], medium: &str) {
     assert_eq!((&packet["payload"], &packet["source"]), (&"07d20000c0ffee".into(), &address(west).into()));
     assert!(east.counter("geonet.link.received") > 0 && west.counter("geonet.link.sent") > 0);
 
+    // An area that moves with the station in the middle: it and whoever is near it.
+    let set = ["area", "convoy", "--around", &address(middle), "--radius", "50m", "--lifetime", "10m"];
+    assert!(west.ask(&set).status.success(), "{}", said(&west.ask(&set)));
+    let convoy = ping(west, "area:convoy", &["--count", "1", "--timeout", "1s"]);
+    let answered: Vec<&Value> = answers(&convoy).iter().map(|answer| &answer["gn_address"]).collect();
+    assert_eq!(answered, [address(middle).as_str()], "{convoy:?}");
+    let areas = west.show("areas");
+    assert_eq!((&areas[2]["name"], &areas[2]["origin"]), (&"convoy".into(), &"api".into()), "{areas}");
+    assert_eq!(areas[2]["longitude"], LONGITUDES[1], "{areas}");
+    let theirs = west.ask(&["area", "east", "--remove"]);
+    assert!(said(&theirs).contains("\"east\" is an area of the config"), "{}", said(&theirs));
+    assert!(west.ask(&["area", "convoy", "--remove"]).status.success());
+    assert_eq!(west.show("areas").as_array().map(Vec::len), Some(2));
+
     let nobody = west.ask(&["gnping", "area:nowhere"]);
     assert!(!nobody.status.success() && said(&nobody).contains("no area \"nowhere\""), "{}", said(&nobody));
     let silent = west.ask(&["gnping", "02:00:00:00:00:99", "--count", "1", "--timeout", "300ms"]);

@@ -11,10 +11,10 @@ use crate::hosts::{Host, assert_same, possible, said, seconds, wait_until};
 use crate::station::{Station, carnet};
 
 const FRAMES: [&str; 3] = ["radio", "br0", "radio"];
-const GROUP: &str = "ff3e:40:2001:db8:1::1";
+pub const GROUP: &str = "ff3e:40:2001:db8:1::1";
 
 /// The config of a station with IPv6, its subnet's group mapped to the area `east`.
-fn config(line: &Line, index: usize, interface: &str, more: &str) -> String {
+pub fn config(line: &Line, index: usize, interface: &str, more: &str) -> String {
     line.config(index, interface, more)
         .replace("[geonet]\n", "[geonet]\nipv6_interface = 'gn0'\nmib = { max_packet_data_rate = 0 }\n")
         .replace("name = 'east'\n", &format!("name = 'east'\ngroup = '{GROUP}'\n"))

@@ -17,6 +17,7 @@ mod cleanup;
 mod fast_path;
 mod geonet;
 mod geonet_ipv6;
+mod geonet_multicast;
 mod identifiers;
 mod ipv4;
 mod ipv4_fast;

@@ -10,17 +10,15 @@
 
 use std::net::Ipv6Addr;
 
-use carnet_wire::extension;
 use carnet_wire::icmpv6;
 use carnet_wire::ipv6::{HEADER_LEN, Header, protocol};
+use carnet_wire::mld::Message;
 use carnet_wire::nd::{self, NeighborAdvertisement, NeighborSolicitation};
 
 use super::addresses::{self, ANYCAST};
 use super::{Adaptation, Ipv6Drop, Output};
 
 const NEIGHBOR_SOLICITATION: u8 = 135;
-/// Version 2 Multicast Listener Report (RFC 3810 5.2).
-const LISTENER_REPORT: u8 = 143;
 
 impl Adaptation {
     /// Answers a packet of the host or drops it, if nobody else need see it.
@@ -72,20 +70,6 @@ impl Adaptation {
 
 /// Whether it is a listener report about groups of at most link scope.
 fn is_idle_report(packet: &[u8]) -> bool {
-    let Some((protocol::ICMPV6, offset, true)) = extension::upper_layer(packet) else { return false };
-    let Some([LISTENER_REPORT, _, _, _, _, _, high, low, records @ ..]) = packet.get(offset..) else {
-        return false;
-    };
-    let mut left = records;
-    for _ in 0..u16::from_be_bytes([*high, *low]) {
-        // RFC 3810 5.2: type, auxiliary words, sources, the group.
-        let Some((record, rest)) = left.split_first_chunk::<20>() else { return false };
-        let sources = usize::from(u16::from_be_bytes([record[2], record[3]]));
-        let scope = record[5] & 0x0f;
-        if record[4] != 0xff || scope > 2 {
-            return false;
-        }
-        left = rest.get(sources * 16 + usize::from(record[1]) * 4..).unwrap_or_default();
-    }
-    true
+    let Some(Ok((_, Message::Report(records)))) = Message::parse_packet(packet) else { return false };
+    records.iter().all(|record| record.group.is_multicast() && record.group.octets()[1] & 0x0f <= 2)
 }

@@ -20,6 +20,8 @@ carnet_base::drop_reasons! {
         TooBig = "too_big",
         /// From the host: a multicast or anycast address with no area to go with it.
         NoArea = "no_area",
+        /// From the host: to a group whose area is around a station of which nobody knows where it is.
+        Nowhere = "nowhere",
         /// From the host: a unicast packet in a frame to everybody whose address names no station.
         Unresolved = "unresolved",
         /// From the air: its IPv6 source address is this station's own.

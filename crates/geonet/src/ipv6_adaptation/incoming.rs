@@ -139,7 +139,7 @@ impl Adaptation {
         area: Option<&GeoArea>,
         advertisement: Option<&RouterAdvertisement<'_>>,
     ) -> usize {
-        if self.groups.contains_key(&header.destination) {
+        if self.has_group(header.destination) {
             return 0;
         }
         let Some(area) = area else { return self.elsewhere() };

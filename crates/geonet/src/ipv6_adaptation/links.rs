@@ -120,6 +120,11 @@ impl Link {
         }
     }
 
+    /// Its subnets.
+    pub fn prefixes(&self) -> impl Iterator<Item = Prefix> {
+        self.prefixes.iter().map(|(prefix, _)| *prefix)
+    }
+
     /// Forgets what routers have said.
     pub fn forget(&mut self) {
         self.prefixes.retain(|(_, until)| until.is_none());

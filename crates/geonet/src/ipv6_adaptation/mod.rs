@@ -36,7 +36,10 @@
 //! one, where it would also go in. Unicast packets to a link-local address are everybody's on every link, since all
 //! interfaces have the same MAC address; they come out of the topological link.
 //!
-//! Left out: what the standard's management plane sets at run time; compression; fragmentation below IPv6.
+//! Areas that the management plane sets at run time ([`crate::geo_destinations`]) are told by
+//! [`Adaptation::handle_groups`].
+//!
+//! Left out: interfaces that are made at run time but by Router Advertisements; compression; fragmentation below IPv6.
 
 pub mod addresses;
 mod discovery;
@@ -161,6 +164,19 @@ pub enum Output {
     },
 }
 
+/// An area that was learnt from a Router Advertisement.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct LearntArea<'a> {
+    /// The interface that was made for it.
+    pub interface: &'a str,
+    /// Where it is.
+    pub area: GeoArea,
+    /// Its subnets.
+    pub prefixes: Vec<Prefix>,
+    /// When the last of them runs out.
+    pub expires: Time,
+}
+
 /// How often what happened.
 #[derive(Debug, Clone)]
 pub struct Counters {
@@ -189,6 +205,8 @@ pub struct Adaptation {
     learnt_links: usize,
     learning: RateLimiter,
     groups: BTreeMap<Ipv6Addr, GeoArea>,
+    /// Groups of areas that were set at run time; `None` where nobody knows at present where that is.
+    moving: BTreeMap<Ipv6Addr, Option<GeoArea>>,
     subnets: Vec<(Prefix, GeoArea)>,
     /// The topological link first.
     links: Vec<Link>,
@@ -210,6 +228,7 @@ impl Adaptation {
             learnt_links: config.learnt_links,
             learning: RateLimiter::new(LEARNT_AT_ONCE, LEARNING),
             groups: BTreeMap::new(),
+            moving: BTreeMap::new(),
             subnets: Vec::new(),
             links: Vec::new(),
             next_link: 0,
@@ -263,6 +282,14 @@ impl Adaptation {
     /// The virtual links: which, the name of the interface, what kind.
     pub fn links(&self) -> impl Iterator<Item = (LinkId, &str, &LinkKind)> {
         self.links.iter().map(|link| (link.id, link.name.as_str(), &link.kind))
+    }
+
+    /// The areas that were learnt from Router Advertisements, with their links.
+    pub fn learnt_areas(&self) -> impl Iterator<Item = LearntArea<'_>> {
+        self.links.iter().filter(|link| link.learnt).filter_map(|link| {
+            let (interface, expires) = (link.name.as_str(), link.lifetime());
+            Some(LearntArea { interface, area: *link.area()?, prefixes: link.prefixes().collect(), expires })
+        })
     }
 
     /// The next thing to be done.
@@ -319,6 +346,28 @@ impl Adaptation {
         if let Some(link) = self.links.iter_mut().find(|known| known.id == link) {
             link.set_addresses(addresses);
         }
+    }
+
+    /// The groups of areas that were set at run time, all of them, and where they lead from now on; `None` where nobody
+    /// knows. What the configuration says of a group stays.
+    pub fn handle_groups(&mut self, groups: impl Iterator<Item = (Ipv6Addr, Option<GeoArea>)>) {
+        self.moving.clear();
+        self.moving.extend(groups);
+    }
+
+    /// Whether the configuration has an area for a group.
+    pub fn is_configured(&self, group: Ipv6Addr) -> bool {
+        self.groups.contains_key(&group)
+    }
+
+    /// Whether a group leads to an area, named or by the prefix that it is made of.
+    pub fn is_mapped(&self, group: Ipv6Addr) -> bool {
+        self.has_group(group) || self.area_of_group(group).is_some()
+    }
+
+    /// Whether a group has an area of its own.
+    fn has_group(&self, group: Ipv6Addr) -> bool {
+        self.groups.contains_key(&group) || self.moving.contains_key(&group)
     }
 
     /// Adds a link and returns its place in the list.

@@ -47,6 +47,31 @@ impl Adaptation {
         result
     }
 
+    /// What to send for a packet to a group that the station forwards from another link: as if a host had put it into
+    /// the topological one.
+    ///
+    /// # Errors
+    /// Why it is not sent.
+    pub fn handle_forwarded<'a>(&mut self, packet: &'a [u8]) -> Result<Request<'a>, Ipv6Drop> {
+        let result = self.forwarded(packet);
+        match result {
+            Ok(_) => self.counters.sent += 1,
+            Err(reason) => self.count_drop(reason),
+        }
+        result
+    }
+
+    fn forwarded<'a>(&self, packet: &'a [u8]) -> Result<Request<'a>, Ipv6Drop> {
+        let (header, _) = Header::parse_packet(packet).map_err(|_| Ipv6Drop::Malformed)?;
+        check_addresses(&header)?;
+        if !header.destination.is_multicast() {
+            return Err(Ipv6Drop::BadDestination);
+        }
+        let transport = self.map(0, addresses::group_address(header.destination), header.destination)?;
+        let request = Request::new(transport, CommonNextHeader::Ipv6, packet);
+        Ok(Request { maximum_hop_limit: self.hop_limit, ..request })
+    }
+
     fn outgoing<'a>(&mut self, link: LinkId, frame: HostFrame<'a>) -> Result<Option<Request<'a>>, Ipv6Drop> {
         let at = self.position_of(link).ok_or(Ipv6Drop::UnknownLink)?;
         if frame.ether_type != ETHER_TYPE {
@@ -75,7 +100,13 @@ impl Adaptation {
     fn map(&self, at: usize, mac: MacAddress, to: Ipv6Addr) -> Result<Transport, Ipv6Drop> {
         let link = self.links.get(at).ok_or(Ipv6Drop::UnknownLink)?;
         if to.is_multicast() {
-            if let Some(area) = self.groups.get(&to).or_else(|| self.area_of_group(to)) {
+            if let Some(area) = self.groups.get(&to) {
+                return Ok(Transport::GeoBroadcast(*area));
+            }
+            if let Some(area) = self.moving.get(&to) {
+                return area.map(Transport::GeoBroadcast).ok_or(Ipv6Drop::Nowhere);
+            }
+            if let Some(area) = self.area_of_group(to) {
                 return Ok(Transport::GeoBroadcast(*area));
             }
             return match link.kind {
@@ -97,7 +128,7 @@ impl Adaptation {
     }
 
     /// The area of the subnet that a group is made of.
-    fn area_of_group(&self, group: Ipv6Addr) -> Option<&GeoArea> {
+    pub(super) fn area_of_group(&self, group: Ipv6Addr) -> Option<&GeoArea> {
         let prefix = addresses::prefix_of_group(group)?;
         self.area_of_subnet(prefix.address)
     }

@@ -261,6 +261,33 @@ impl Router {
         if room || self.searches.contains_key(&mid) { Ok(()) } else { Err(GeonetDrop::LocationServiceBusy) }
     }
 
+    /// Seeks a station for which no packet waits, unless that is under way: whatever it sends makes its place known,
+    /// or known anew.
+    ///
+    /// # Errors
+    /// When too many are sought, or this station does not know where it is.
+    pub fn locate(&mut self, now: Time, address: GnAddress) -> Result<(), GeonetDrop> {
+        self.assert_drained();
+        self.own_position()?;
+        if self.begin_search(address)? {
+            self.request_location(now, address)?;
+        }
+        Ok(())
+    }
+
+    /// Notes that a station is sought; whether it was not before.
+    fn begin_search(&mut self, address: GnAddress) -> Result<bool, GeonetDrop> {
+        let mid = mid_key(address);
+        self.may_search(mid)?;
+        let started = !self.searches.contains_key(&mid);
+        self.searches.entry(mid).or_insert_with(|| Search {
+            address,
+            retransmissions: 0,
+            buffer: PacketBuffer::default(),
+        });
+        Ok(started)
+    }
+
     /// 10.3.7.1.2: seeks a station, unless that is under way, and keeps the packet until it is found.
     pub(super) fn search(
         &mut self,
@@ -268,14 +295,8 @@ impl Router {
         address: GnAddress,
         packet: Waiting,
     ) -> Result<(), GeonetDrop> {
-        let mid = mid_key(address);
-        self.may_search(mid)?;
-        let started = !self.searches.contains_key(&mid);
-        let search = self.searches.entry(mid).or_insert_with(|| Search {
-            address,
-            retransmissions: 0,
-            buffer: PacketBuffer::default(),
-        });
+        let started = self.begin_search(address)?;
+        let Some(search) = self.searches.get_mut(&mid_key(address)) else { return Ok(()) };
         let mut pushed_out = Vec::new();
         search.buffer.push(packet, self.mib.location_service_buffer_size, |old| pushed_out.push(old));
         for old in pushed_out {

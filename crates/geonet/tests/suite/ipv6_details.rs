@@ -141,7 +141,7 @@ fn listener_reports_about_groups_of_the_link_stay_here() {
         }
         icmpv6::set_checksum(&mut message, host_address(), ip("ff02::16"));
         let mut packet = packet(host_address(), ip("ff02::16"), 8 + message.len());
-        packet[6] = 0;
+        (packet[6], packet[7]) = (0, 1);
         packet[40..48].copy_from_slice(&[58, 0, 5, 2, 0, 0, 1, 0]);
         packet[48..].copy_from_slice(&message);
         packet

@@ -5,7 +5,8 @@ use std::net::Ipv6Addr;
 use std::time::Duration;
 
 use carnet_base::hex;
-use carnet_geonet::{Delivery, MacAddress, Request, Transport};
+use carnet_geonet::geo_destinations::{self, Destination};
+use carnet_geonet::{Delivery, MacAddress, Request, Transport, geodesy};
 use carnet_wire::geonet::{
     CommonNextHeader, GeoArea, GnAddress, HeaderType, LongPositionVector, Shape, Timestamp, TrafficClass,
 };
@@ -83,19 +84,105 @@ pub enum AreaShape {
     Ellipse,
 }
 
-impl From<Area> for GeoArea {
-    fn from(area: Area) -> GeoArea {
-        GeoArea {
-            shape: match area.shape {
-                AreaShape::Circle => Shape::Circle,
-                AreaShape::Rectangle => Shape::Rectangle,
-                AreaShape::Ellipse => Shape::Ellipse,
-            },
+impl From<AreaShape> for Shape {
+    fn from(shape: AreaShape) -> Shape {
+        match shape {
+            AreaShape::Circle => Shape::Circle,
+            AreaShape::Rectangle => Shape::Rectangle,
+            AreaShape::Ellipse => Shape::Ellipse,
+        }
+    }
+}
+
+impl From<Shape> for AreaShape {
+    fn from(shape: Shape) -> AreaShape {
+        match shape {
+            Shape::Circle => AreaShape::Circle,
+            Shape::Rectangle => AreaShape::Rectangle,
+            Shape::Ellipse => AreaShape::Ellipse,
+        }
+    }
+}
+
+impl From<GeoArea> for Area {
+    fn from(area: GeoArea) -> Area {
+        Area {
+            shape: area.shape.into(),
             latitude: area.latitude,
             longitude: area.longitude,
             distance_a: area.distance_a,
             distance_b: area.distance_b,
             angle: area.angle,
+        }
+    }
+}
+
+impl From<Area> for GeoArea {
+    fn from(area: Area) -> GeoArea {
+        GeoArea {
+            shape: area.shape.into(),
+            latitude: area.latitude,
+            longitude: area.longitude,
+            distance_a: area.distance_a,
+            distance_b: area.distance_b,
+            angle: area.angle,
+        }
+    }
+}
+
+/// What an area that is set at run time is around.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Around {
+    /// A place: tenths of a microdegree, north and east positive.
+    Place {
+        /// Latitude.
+        latitude: i32,
+        /// Longitude.
+        longitude: i32,
+    },
+    /// This station, wherever it goes.
+    Here,
+    /// The station with this GN address, wherever it goes.
+    Station(u64),
+}
+
+/// An area that is set at run time.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct AreaOrder {
+    /// Its name; one of the same name is replaced.
+    pub name: String,
+    /// Where its centre is.
+    pub around: Around,
+    /// Circle, rectangle or ellipse.
+    pub shape: AreaShape,
+    /// Metres: radius, or half the length along the angle.
+    pub distance_a: u16,
+    /// Metres: half the length across the angle; 0 for a circle.
+    pub distance_b: u16,
+    /// Degrees clockwise from North.
+    pub angle: u16,
+    /// The IPv6 multicast group of everybody inside.
+    pub group: Option<Ipv6Addr>,
+    /// Milliseconds until it ends by itself; never if absent.
+    pub lifetime_ms: Option<u64>,
+}
+
+impl AreaOrder {
+    pub(super) fn destination(&self) -> Destination {
+        Destination {
+            around: match self.around {
+                Around::Place { latitude, longitude } => {
+                    geo_destinations::Around::Place(geodesy::Position::new(latitude, longitude))
+                }
+                Around::Here => geo_destinations::Around::Here,
+                Around::Station(address) => geo_destinations::Around::Station(GnAddress(address)),
+            },
+            shape: self.shape.into(),
+            distance_a: self.distance_a,
+            distance_b: self.distance_b,
+            angle: self.angle,
+            group: self.group,
         }
     }
 }

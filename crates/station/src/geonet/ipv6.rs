@@ -19,6 +19,9 @@ const ETHER_TYPE: u16 = 0x86dd;
 impl Geonet {
     /// A frame of the host; GeoNetworking sends what is in it, or the host gets an answer.
     pub(crate) fn handle_host_frame(&mut self, now: Time, link: u32, frame: HostFrame<'_>) {
+        if frame.destination[0] & 1 != 0 {
+            self.tell_groups(now);
+        }
         let Some(ipv6) = &mut self.ipv6 else { return };
         // Both count what they drop.
         if let Ok(Some(request)) = ipv6.handle_host_frame(LinkId(link), frame) {
@@ -50,6 +53,11 @@ impl Geonet {
             Ok(_) if self.concerns_neighbours(&delivery) => self.collect_ipv6(),
             Ok(placed) => {
                 self.collect_ipv6();
+                if let Some(proxy) = self.multicast.as_mut().filter(|_| placed.destination[0] & 1 != 0) {
+                    // It counts what it drops.
+                    let _counted = proxy.handle_upstream(now, &delivery.payload);
+                    self.collect_multicast();
+                }
                 let stream = delivery.sequence.filter(|_| delivery.header_type == HeaderType::GeoUnicast);
                 let hops = delivery.maximum_hop_limit.saturating_sub(delivery.remaining_hop_limit);
                 let output = Output::Ipv6 {

@@ -1,21 +1,26 @@
 //! GeoNetworking in a station: the router of `carnet_geonet`, the echo that `carnet gnping` uses, and what neighbouring
 //! mobile routers say to each other.
 
+mod areas;
 pub mod echo;
 pub mod fast_path;
 pub mod io;
 mod ipv6;
+mod multicast;
 pub(crate) mod neighbours;
 
 use std::collections::VecDeque;
 use std::time::Duration;
 
 use carnet_base::{RateLimiter, Rng, Time};
+use carnet_geonet::geo_destinations::GeoDestinations;
 use carnet_geonet::ipv6_adaptation::in_order::InOrder;
 use carnet_geonet::ipv6_adaptation::{Adaptation, Ipv6Config};
+use carnet_geonet::multicast::{MulticastConfig, MulticastProxy};
 use carnet_geonet::{MacAddress, Mib, Output as Routed, ReceivedFrame, Router};
 use carnet_wire::geonet::GnAddress;
 
+pub use self::areas::GeoDestination;
 use self::echo::Echo;
 use self::io::{Delivered, Frame, GeonetRequest, GeonetTransport, Position};
 use self::neighbours::Heard;
@@ -31,6 +36,8 @@ pub struct GeonetSettings {
     pub address: Option<GnAddress>,
     /// IPv6 over GeoNetworking.
     pub ipv6: Option<Ipv6Config>,
+    /// Multicast between the mobile network and IPv6 over GeoNetworking.
+    pub multicast: Option<MulticastConfig>,
 }
 
 /// The GeoNetworking part of a station.
@@ -38,6 +45,9 @@ pub struct GeonetSettings {
 pub(crate) struct Geonet {
     router: Router,
     ipv6: Option<Adaptation>,
+    multicast: Option<MulticastProxy>,
+    /// Areas that were set at run time.
+    destinations: GeoDestinations,
     /// Packets for hosts that have overtaken others.
     in_order: Option<InOrder<Output>>,
     /// The address of the start; the router's may be another by now (10.2.1.5).
@@ -49,15 +59,18 @@ pub(crate) struct Geonet {
 }
 
 impl Geonet {
-    pub(crate) fn new(mib: Mib, ipv6: Option<Ipv6Config>, address: GnAddress, rng: Rng) -> Geonet {
+    pub(crate) fn new(settings: GeonetSettings, address: GnAddress, rng: Rng) -> Geonet {
+        let GeonetSettings { mib, ipv6, multicast, .. } = settings;
         let mut geonet = Geonet {
             address,
             router: Router::new(mib, address, rng),
+            multicast: multicast.map(MulticastProxy::new),
             in_order: ipv6
                 .as_ref()
                 .filter(|config| config.reorder_wait > Duration::ZERO)
                 .map(|config| InOrder::new(config.reorder_wait)),
             ipv6: ipv6.map(|config| Adaptation::new(config, address)),
+            destinations: GeoDestinations::default(),
             echo_replies: RateLimiter::new(100, Duration::from_millis(10)),
             heard: None,
             outputs: VecDeque::new(),
@@ -82,7 +95,16 @@ impl Geonet {
     pub(crate) fn poll_timeout(&self) -> Option<Time> {
         let ipv6 = self.ipv6.as_ref().and_then(Adaptation::poll_timeout);
         let in_order = self.in_order.as_ref().and_then(InOrder::poll_timeout);
-        self.router.poll_timeout().into_iter().chain(ipv6).chain(in_order).min()
+        let destinations = self.destinations.poll_timeout();
+        let multicast = self.multicast.as_ref().and_then(MulticastProxy::poll_timeout);
+        self.router
+            .poll_timeout()
+            .into_iter()
+            .chain(ipv6)
+            .chain(in_order)
+            .chain(destinations)
+            .chain(multicast)
+            .min()
     }
 
     /// Appends what is to be done to `outputs`.
@@ -102,7 +124,12 @@ impl Geonet {
         if let Some(in_order) = &mut self.in_order {
             in_order.handle_timeout(now, &mut |output| self.outputs.push_back(output));
         }
+        if let Some(multicast) = &mut self.multicast {
+            multicast.handle_timeout(now);
+        }
+        self.collect_multicast();
         self.collect(now);
+        self.follow(now);
     }
 
     pub(crate) fn handle_frame(&mut self, now: Time, frame: ReceivedFrame<'_>) {
@@ -132,6 +159,7 @@ impl Geonet {
     /// Begins anew, as after a start.
     pub(crate) fn handle_reset(&mut self, now: Time) {
         self.router.reset(now, self.address);
+        self.destinations.clear();
         if let Some(ipv6) = &mut self.ipv6 {
             ipv6.reset();
         }

@@ -8,14 +8,14 @@ use ipnet::Ipv6Net;
 use super::super::errors::Sink;
 use super::super::geonet::{
     Area, AreaForwarding, AreaShape, Authorization, Beacon, BeaconInterval, Coordinates, Forwarding, Geonet,
-    GeonetAddress, GeonetInterface, Ipv6, Mnpp, MultiHopBeacons, Planarisation, PositionSource, Recovery,
-    Standard, StationType, UnicastForwarding,
+    GeonetAddress, GeonetInterface, Ipv6, Mnpp, MultiHopBeacons, Multicast, Planarisation, PositionSource,
+    Recovery, Standard, StationType, UnicastForwarding,
 };
 use super::super::mib::Mib;
 use super::super::reader::{At, Table, Value};
 use super::super::values::geonet as values;
 use super::super::{schema, values as common};
-use super::mib;
+use super::{List, mib};
 
 const DEFAULT_RANGE_M: u16 = 1000;
 const DEFAULT_INTERVAL: Duration = Duration::from_secs(3);
@@ -25,6 +25,9 @@ const DEFAULT_BEACONS_IN_RANGE: u32 = 16;
 const DEFAULT_SHORTEST: Duration = Duration::from_millis(100);
 const DEFAULT_LONGEST: Duration = Duration::from_secs(2);
 const DEFAULT_LOAD_LIMIT: u32 = 500;
+/// RFC 3810 9.2 and 9.3.
+const DEFAULT_QUERY_INTERVAL: Duration = Duration::from_secs(125);
+const DEFAULT_QUERY_RESPONSE_INTERVAL: Duration = Duration::from_secs(10);
 
 /// `[geonet]`
 pub(in crate::config) struct GeonetDraft {
@@ -36,6 +39,7 @@ pub(in crate::config) struct GeonetDraft {
     pub ipv6_interface: Option<Option<At<String>>>,
     pub ipv6: Option<Ipv6Draft>,
     pub mnpp: Option<Option<At<Mnpp>>>,
+    pub multicast: Option<Option<MulticastDraft>>,
     forwarding: Option<Forwarding>,
     beacon: Option<Beacon>,
     range_m: Option<u16>,
@@ -52,6 +56,17 @@ pub(in crate::config) struct Ipv6Draft {
     learnt_links: u8,
     hop_limit: Option<u8>,
     reorder_wait: Duration,
+}
+
+/// `[geonet.multicast]`
+pub(in crate::config) struct MulticastDraft {
+    /// Where it stands.
+    pub at: usize,
+    pub lan: List<String>,
+    unmapped: bool,
+    robustness: u8,
+    query_interval: Duration,
+    query_response_interval: Duration,
 }
 
 /// `[[geonet.area]]`
@@ -111,6 +126,12 @@ impl GeonetDraft {
                 Some(value) => value.table(&schema::MNPP).and_then(|table| read_mnpp(&table)).map(Some),
                 None => Some(None),
             },
+            multicast: match table.get("multicast") {
+                Some(value) => {
+                    value.table(&schema::MULTICAST).and_then(|table| MulticastDraft::read(&table)).map(Some)
+                }
+                None => Some(None),
+            },
             forwarding: match forwarding {
                 Some(value) => value.table(&schema::FORWARDING).and_then(|table| read_forwarding(&table)),
                 None => Some(Forwarding::default()),
@@ -152,6 +173,10 @@ impl GeonetDraft {
                 hop_limit: ipv6.hop_limit,
                 reorder_wait: ipv6.reorder_wait,
             }),
+            multicast: match self.multicast? {
+                Some(multicast) => Some(multicast.finish()?),
+                None => None,
+            },
             interface: self.interface?.value,
             station_type: self.station_type?,
             address: self.address?,
@@ -182,6 +207,53 @@ impl Ipv6Draft {
             learnt_links: u8::try_from(learnt_links?).ok()?,
             hop_limit: hop_limit?,
             reorder_wait: reorder_wait?,
+        })
+    }
+}
+
+impl MulticastDraft {
+    fn read(table: &Table<'_>) -> Option<MulticastDraft> {
+        let lan = table.need("lan", "an array of interfaces");
+        let lan = List::read(lan, "an array of interfaces", common::INTERFACE, common::interface);
+        let unmapped = match table.get("unmapped") {
+            Some(value) => value.boolean(),
+            None => Some(false),
+        };
+        let robustness = integer(table, "robustness", 1, 7, 2);
+        let query_interval =
+            duration(table, "query_interval", Some(DEFAULT_QUERY_INTERVAL), values::query_interval);
+        let response = duration(
+            table,
+            "query_response_interval",
+            Some(DEFAULT_QUERY_RESPONSE_INTERVAL),
+            values::query_response_interval,
+        );
+        if let (Some(interval), Some(response), Some(value)) =
+            (query_interval, response, table.get("query_response_interval").or(table.get("query_interval")))
+            && response >= interval
+        {
+            // RFC 3810 9.3
+            value.refuse(
+                "hosts have no time to answer, expected a response interval shorter than the interval",
+            );
+        }
+        Some(MulticastDraft {
+            at: table.at(),
+            lan,
+            unmapped: unmapped?,
+            robustness: u8::try_from(robustness?).ok()?,
+            query_interval: query_interval?,
+            query_response_interval: response?,
+        })
+    }
+
+    fn finish(self) -> Option<Multicast> {
+        Some(Multicast {
+            lan: self.lan.finish()?,
+            unmapped: self.unmapped,
+            robustness: self.robustness,
+            query_interval: self.query_interval,
+            query_response_interval: self.query_response_interval,
         })
     }
 }

@@ -58,7 +58,7 @@ fn every_example_of_the_page_parses() {
         }
         examples += 1;
     }
-    assert_eq!(examples, 19);
+    assert_eq!(examples, 20);
 }
 
 #[test]

@@ -70,6 +70,26 @@ pub(in crate::config) fn announcement_interval(text: &str) -> Result<Duration, S
     }
 }
 
+/// MLD's Query Interval. More often only burdens the link; the field of a query ends at 31,744 s.
+pub(in crate::config) fn query_interval(text: &str) -> Result<Duration, String> {
+    between(text, 1, 31_744)
+}
+
+/// MLD's Query Response Interval; the field of a query ends at 8,387 s.
+pub(in crate::config) fn query_response_interval(text: &str) -> Result<Duration, String> {
+    between(text, 0, 8_387)
+}
+
+/// A duration above so many seconds, or of as many, and up to so many. Zero is none.
+fn between(text: &str, least: u64, most: u64) -> Result<Duration, String> {
+    let time = super::duration(text)?;
+    let least = Duration::from_secs(least).max(Duration::from_millis(100));
+    match (least..=Duration::from_secs(most)).contains(&time) {
+        true => Ok(time),
+        false => Err(format!("{text:?} does not go here, expected {least:?} to {most}s")),
+    }
+}
+
 /// The subnet of an area: with room for interface identifiers.
 pub(in crate::config) fn subnet(text: &str) -> Result<Ipv6Net, String> {
     let prefix = super::prefix(text)?;

@@ -2,8 +2,9 @@
 
 use carnet_api::address::{GnAddress, MacAddress, Octets};
 use carnet_api::model::{
-    Area, AreaShape, GnArea, GnCircle, GnNextHeader, GnPacketType, GnPingAnswer, GnPingEvent, GnPingRequest,
-    GnReceived, GnSendRequest, GnTarget, GnTransport, Location,
+    Area, AreaOrigin, AreaRemoval, AreaRequest, AreaShape, GnArea, GnAround, GnCircle, GnNextHeader,
+    GnPacketType, GnPingAnswer, GnPingEvent, GnPingRequest, GnPlace, GnReceived, GnSendRequest, GnTarget,
+    GnTransport, Location,
 };
 use serde_json::json;
 use tokio::sync::{broadcast, mpsc};
@@ -19,6 +20,11 @@ pub(super) fn answer(request: Request) {
         Request::Neighbours(reply) => drop(reply.send(Ok(vec![location()]))),
         Request::Locations(reply) => drop(reply.send(Err("this station does no GeoNetworking".into()))),
         Request::Areas(reply) => drop(reply.send(Ok(vec![area()]))),
+        Request::SetArea { area, reply } => drop(reply.send(match area.name.as_str() {
+            "crossing" => Err("it is of the config".to_owned()),
+            _ => Ok(()),
+        })),
+        Request::RemoveArea { reply, .. } => drop(reply.send(Ok(()))),
         Request::GnSend { packet, reply } => drop(reply.send(match packet.transport {
             GnTransport::Gbc { area: GnArea::Name(name) } if name != "crossing" => {
                 Err(format!("there is no area {name}"))
@@ -82,13 +88,19 @@ fn location() -> Location {
 fn area() -> Area {
     Area {
         name: "crossing".into(),
+        origin: AreaOrigin::Config,
         shape: AreaShape::Circle,
-        latitude: 48.5,
-        longitude: 2.5,
+        around: None,
+        latitude: Some(48.5),
+        longitude: Some(2.5),
         distance_a_m: 300,
         distance_b_m: None,
         angle_deg: None,
         inside: Some(true),
+        group: None,
+        prefixes: Vec::new(),
+        ipv6_interface: None,
+        remaining_s: None,
     }
 }
 
@@ -126,10 +138,49 @@ async fn stations_and_areas_are_answered_as_json() {
     );
     assert_eq!(
         bench.client.get("/v1/areas").await.expect("areas"),
-        json!([{"name": "crossing", "shape": "circle", "latitude": 48.5, "longitude": 2.5,
-                "distance_a_m": 300, "distance_b_m": null, "angle_deg": null, "inside": true}])
+        json!([{"name": "crossing", "origin": "config", "shape": "circle", "around": null, "latitude": 48.5,
+                "longitude": 2.5, "distance_a_m": 300, "distance_b_m": null, "angle_deg": null, "inside": true,
+                "group": null, "prefixes": [], "ipv6_interface": null, "remaining_s": null}])
     );
     assert_eq!(bench.refused("/v1/locations").await, "this station does no GeoNetworking");
+}
+
+#[tokio::test]
+async fn an_area_is_set_and_removed_or_refused_with_the_reason() {
+    let bench = Bench::answering().await;
+    let near = AreaRequest {
+        name: "near".into(),
+        around: GnAround::Here,
+        shape: AreaShape::Circle,
+        distance_a_m: 300,
+        distance_b_m: None,
+        angle_deg: None,
+        group: None,
+        lifetime_ms: None,
+    };
+    bench.client.post("/v1/areas", &near).await.expect("set");
+    bench.client.post("/v1/areas/remove", &AreaRemoval { name: "near".into() }).await.expect("removed");
+    let refused = async |area: AreaRequest| {
+        bench.client.post("/v1/areas", &area).await.expect_err("refused").to_string()
+    };
+    assert_eq!(refused(AreaRequest { name: "crossing".into(), ..near.clone() }).await, "it is of the config");
+    let place = GnAround::Place(GnPlace { latitude: 91.0, longitude: 0.0 });
+    let shape = AreaShape::Ellipse;
+    for (area, reason) in [
+        (AreaRequest { name: String::new(), ..near.clone() }, "name is \"\", expected 1 to 64 characters"),
+        (AreaRequest { distance_b_m: Some(1), ..near.clone() }, "a circle has no distance_b_m"),
+        (AreaRequest { shape, ..near.clone() }, "distance_b_m is missing"),
+        (AreaRequest { distance_a_m: 0, ..near.clone() }, "a distance is 0"),
+        (
+            AreaRequest { shape, distance_b_m: Some(9), angle_deg: Some(360), ..near.clone() },
+            "angle_deg is 360",
+        ),
+        (AreaRequest { lifetime_ms: Some(0), ..near.clone() }, "lifetime_ms is 0"),
+        (AreaRequest { around: place, ..near.clone() }, "91, 0 is not on the globe"),
+    ] {
+        let said = refused(area).await;
+        assert!(said.starts_with(reason), "{said}");
+    }
 }
 
 #[tokio::test]

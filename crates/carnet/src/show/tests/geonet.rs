@@ -53,6 +53,20 @@ motorway  rectangle  48.8375000, 2.1008000  1000 m       40 m  45°    no
 }
 
 #[test]
+fn areas_that_are_not_of_the_config_say_so() {
+    let moving = json!({"name": "convoy", "origin": "api", "shape": "circle",
+        "around": {"station": "1400:0200:0000:000a"}, "latitude": null, "longitude": null, "distance_a_m": 300,
+        "distance_b_m": null, "angle_deg": null, "inside": null, "group": "ff1e::42", "remaining_s": 60});
+    assert_eq!(
+        show(Table::Areas, json!([moving]), Some(200)),
+        "\
+AREA    SHAPE   CENTER     RADIUS OR A  AROUND               GROUP     SET BY    ENDS IN
+convoy  circle  not known  300 m        1400:0200:0000:000a  ff1e::42  operator  60 s
+"
+    );
+}
+
+#[test]
 fn nothing_to_show_is_said() {
     for (what, text) in [
         (Table::Neighbours, "no neighbours\n"),

@@ -145,7 +145,7 @@ fn station() -> Station {
     };
     let mib = Mib { max_packet_data_rate: None, ..Mib::default() };
     let address = Some(GnAddress::new(false, StationType::PassengerCar, OWN));
-    let geonet = Some(GeonetSettings { mib, address, ipv6: Some(ipv6) });
+    let geonet = Some(GeonetSettings { mib, address, ipv6: Some(ipv6), multicast: None });
     let config = StationConfig { geonet, ..StationConfig::default() };
     Station::new(config, PersistentState::default(), 7, clock::now(), WALL)
 }

@@ -13,17 +13,15 @@
 //! Who listens to Router Advertisements: nobody on the interfaces of the configuration but by the operator's own
 //! `accept_ra`, set after the start; a link that was learnt from such an advertisement does, and one that is an uplink.
 
-mod device;
-
 use std::future::poll_fn;
 use std::io;
 use std::net::Ipv6Addr;
 use std::task::{Context, Poll};
 
 use crate::error::{Error, Result};
+use crate::frame_device::FrameDevice;
 use crate::netlink::{Events, IPV6_ADDRESSES, LINKS, LinkInfo, Requests};
 use crate::settings;
-use device::TapDevice;
 
 /// A 48-bit link-layer address.
 pub type MacAddress = [u8; 6];
@@ -82,7 +80,7 @@ pub enum VirtualLinkEvent {
 #[derive(Debug)]
 struct VirtualLink {
     config: VirtualLinkConfig,
-    device: TapDevice,
+    device: FrameDevice,
     info: LinkInfo,
     /// As last told.
     addresses: Option<Vec<(Ipv6Addr, u8)>>,
@@ -264,7 +262,7 @@ impl VirtualLinks {
 }
 
 fn create(requests: &mut Requests, config: VirtualLinkConfig) -> Result<VirtualLink> {
-    let device = TapDevice::create(&config.name)?;
+    let device = FrameDevice::tap(&config.name)?;
     let gone = || {
         let source = io::Error::from_raw_os_error(libc::ENODEV);
         Error::kernel(format!("look up {}", config.name), source)

@@ -1,13 +1,17 @@
-//! One TAP device: frames with their virtio header, in and out.
+//! IPv6 in Ethernet frames with their virtio header, in and out: of a TAP device, or of an interface by a packet socket.
+//!
+//! With the header bursts are read in one piece and cut here, and checksums that the sender left to its card are finished
+//! here: on a veth, say, they come unfinished.
 
 use std::io::{self, IoSlice};
-use std::os::fd::OwnedFd;
+use std::os::fd::{AsRawFd, OwnedFd};
 use std::task::{Context, Poll};
 
 use tokio::io::Interest;
 use tokio::io::unix::AsyncFd;
 
-use super::MacAddress;
+use socket2::{Domain, SockFilter, Socket, Type};
+
 use crate::error::{Error, Result};
 use crate::readable::watch;
 use crate::tunnel::device::{self, Abilities, Kind};
@@ -21,9 +25,12 @@ const IPV6: [u8; 2] = [0x86, 0xdd];
 /// The largest frame, with a virtio header before it.
 const BUFFER: usize = virtio::LENGTH + ETHERNET + 40 + 65_535;
 
-/// A TAP device.
+/// A 48-bit link-layer address.
+type MacAddress = [u8; 6];
+
+/// Frames of one device.
 #[derive(Debug)]
-pub(super) struct TapDevice {
+pub(crate) struct FrameDevice {
     file: AsyncFd<OwnedFd>,
     has_header: bool,
     /// What was read last.
@@ -33,26 +40,68 @@ pub(super) struct TapDevice {
     segment: Box<[u8]>,
 }
 
-/// A frame that the host has sent.
+/// A frame that was read.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct Frame<'a> {
-    pub(super) destination: MacAddress,
-    pub(super) source: MacAddress,
-    pub(super) ether_type: u16,
-    pub(super) payload: &'a [u8],
+pub(crate) struct Frame<'a> {
+    pub(crate) destination: MacAddress,
+    pub(crate) source: MacAddress,
+    pub(crate) ether_type: u16,
+    pub(crate) payload: &'a [u8],
 }
 
-impl TapDevice {
-    /// Creates the device, down.
-    pub(super) fn create(name: &str) -> Result<TapDevice> {
+impl FrameDevice {
+    /// Creates a TAP device, down: what is read is what the host sends.
+    pub(crate) fn tap(name: &str) -> Result<FrameDevice> {
         let (file, Abilities { has_header, .. }) = device::create(name, Kind::Tap)?;
+        FrameDevice::new(file, has_header, name)
+    }
+
+    /// Hears the IPv6 frames to groups that come in by an interface; the interface takes those to any group as long.
+    pub(crate) fn groups_on(index: u32, name: &str) -> Result<FrameDevice> {
+        let failed = |e| Error::kernel(format!("listen to the multicast of {name}"), e);
+        // Protocol 0: it hears nothing before it is bound, by when the filter is there.
+        let socket = Socket::new(Domain::PACKET, Type::RAW, None).map_err(failed)?;
+        socket.set_nonblocking(true).map_err(failed)?;
+        socket.attach_filter(&filter()).map_err(failed)?;
+        let has_header = set_option(&socket, libc::PACKET_VNET_HDR, &1).is_ok();
+        let address = libc::sockaddr_ll {
+            sll_family: libc::AF_PACKET as libc::c_ushort,
+            sll_protocol: u16::from_be_bytes(IPV6).to_be(),
+            sll_ifindex: index as libc::c_int,
+            sll_hatype: 0,
+            sll_pkttype: 0,
+            sll_halen: 0,
+            sll_addr: [0; 8],
+        };
+        // SAFETY: `address` is a live `sockaddr_ll`, and the length is its own.
+        let bound = unsafe {
+            libc::bind(
+                socket.as_raw_fd(),
+                (&raw const address).cast(),
+                size_of::<libc::sockaddr_ll>() as libc::socklen_t,
+            )
+        };
+        if bound != 0 {
+            return Err(failed(io::Error::last_os_error()));
+        }
+        let membership = libc::packet_mreq {
+            mr_ifindex: index as libc::c_int,
+            mr_type: libc::PACKET_MR_ALLMULTI as libc::c_ushort,
+            mr_alen: 0,
+            mr_address: [0; 8],
+        };
+        set_option(&socket, libc::PACKET_ADD_MEMBERSHIP, &membership).map_err(failed)?;
+        FrameDevice::new(socket.into(), has_header, name)
+    }
+
+    fn new(file: OwnedFd, has_header: bool, name: &str) -> Result<FrameDevice> {
         let file = watch(file).map_err(|e| Error::kernel(format!("wait for frames of {name}"), e))?;
         let buffer = || vec![0; BUFFER].into_boxed_slice();
-        Ok(TapDevice { file, has_header, buffer: buffer(), burst: None, segment: buffer() })
+        Ok(FrameDevice { file, has_header, buffer: buffer(), burst: None, segment: buffer() })
     }
 
     /// Whether there may be frames; if not, the task is woken when there are.
-    pub(super) fn poll_readable(&self, cx: &mut Context<'_>) -> Poll<()> {
+    pub(crate) fn poll_readable(&self, cx: &mut Context<'_>) -> Poll<()> {
         if self.burst.is_some() {
             return Poll::Ready(());
         }
@@ -60,7 +109,7 @@ impl TapDevice {
     }
 
     /// Whether the next frame has been read already.
-    pub(super) fn is_inside_burst(&self) -> bool {
+    pub(crate) fn is_inside_burst(&self) -> bool {
         self.burst.is_some()
     }
 
@@ -68,9 +117,9 @@ impl TapDevice {
     ///
     /// # Errors
     /// [`io::ErrorKind::WouldBlock`] when there is none.
-    pub(super) fn try_receive(&mut self) -> io::Result<Option<Frame<'_>>> {
+    pub(crate) fn try_receive(&mut self) -> io::Result<Option<Frame<'_>>> {
         if self.burst.is_none() {
-            let TapDevice { file, buffer, .. } = self;
+            let FrameDevice { file, buffer, .. } = self;
             let length =
                 file.try_io(Interest::READABLE, |fd| nix::unistd::read(fd, buffer).map_err(io::Error::from))?;
             if !self.has_header {
@@ -84,7 +133,7 @@ impl TapDevice {
                 Taken::Nonsense => return Ok(None),
             }
         }
-        let TapDevice { buffer, burst, segment, .. } = self;
+        let FrameDevice { buffer, burst, segment, .. } = self;
         let Some((length, segments)) = burst else { return Ok(None) };
         let (ethernet, packet) = buffer
             .get(virtio::LENGTH..*length)
@@ -104,7 +153,7 @@ impl TapDevice {
     }
 
     /// Gives the kernel an IPv6 packet.
-    pub(super) fn write(&self, destination: MacAddress, source: MacAddress, packet: &[u8]) -> io::Result<()> {
+    pub(crate) fn write(&self, destination: MacAddress, source: MacAddress, packet: &[u8]) -> io::Result<()> {
         let parts = [
             IoSlice::new(&[0; virtio::LENGTH]),
             IoSlice::new(&destination),
@@ -116,6 +165,39 @@ impl TapDevice {
         nix::sys::uio::writev(self.file.get_ref(), parts)?;
         Ok(())
     }
+}
+
+/// Passes frames to groups of IPv6 that came from outside (RFC 2464 7); what goes to others (`PACKET_OTHERHOST`, 3) is
+/// heard where somebody has made the interface promiscuous, and no group.
+fn filter() -> [SockFilter; 6] {
+    const LOAD_WORD: u16 = (libc::BPF_LD | libc::BPF_W | libc::BPF_ABS) as u16;
+    const LOAD_HALF: u16 = (libc::BPF_LD | libc::BPF_H | libc::BPF_ABS) as u16;
+    const AT_LEAST: u16 = (libc::BPF_JMP | libc::BPF_JGE | libc::BPF_K) as u16;
+    const EQUAL: u16 = (libc::BPF_JMP | libc::BPF_JEQ | libc::BPF_K) as u16;
+    const RETURN: u16 = (libc::BPF_RET | libc::BPF_K) as u16;
+    const PACKET_TYPE: u32 = (libc::SKF_AD_OFF + libc::SKF_AD_PKTTYPE) as u32;
+    [
+        SockFilter::new(LOAD_WORD, 0, 0, PACKET_TYPE),
+        SockFilter::new(AT_LEAST, 3, 0, 3),
+        SockFilter::new(LOAD_HALF, 0, 0, 0),
+        SockFilter::new(EQUAL, 0, 1, 0x3333),
+        SockFilter::new(RETURN, 0, 0, u32::MAX),
+        SockFilter::new(RETURN, 0, 0, 0),
+    ]
+}
+
+fn set_option<T>(socket: &Socket, option: libc::c_int, value: &T) -> io::Result<()> {
+    // SAFETY: the kernel reads `size_of::<T>()` octets of a live value.
+    let result = unsafe {
+        libc::setsockopt(
+            socket.as_raw_fd(),
+            libc::SOL_PACKET,
+            option,
+            (&raw const *value).cast(),
+            size_of::<T>() as libc::socklen_t,
+        )
+    };
+    if result == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
 }
 
 fn addresses(ethernet: &[u8]) -> Option<(MacAddress, MacAddress, u16)> {

@@ -1,0 +1,157 @@
+//! The areas that have a name: of the config, set by operators, learnt from Router Advertisements.
+
+use std::time::Duration;
+
+use carnet_api::address::GnAddress;
+use carnet_api::model::{self, AreaOrigin, AreaRequest, AreaShape, GnAround, GnStation};
+use carnet_base::Time;
+use carnet_geonet::geo_destinations;
+use carnet_geonet::geodesy::{self, Position as Place};
+use carnet_station::Station;
+use carnet_station::geonet::GeoDestination;
+use carnet_station::io::{self, Area, AreaOrder, Around, Command};
+use carnet_wire::geonet::GeoArea;
+use ipnet::Ipv6Net;
+
+use super::{Geonet, degrees, station_address, tenths_of_microdegrees};
+use crate::settings::geonet::{wire_area, wire_shape};
+
+impl Geonet {
+    /// Where the area with this name is now.
+    ///
+    /// # Errors
+    /// When there is none, or nobody knows where it is.
+    pub(super) fn named(&self, now: Time, name: &str, station: &Station) -> Result<Area, String> {
+        if let Some(area) = self.config.areas.iter().find(|area| area.name == name) {
+            return Ok(wire_area(area));
+        }
+        if let Some(set) = station.geo_destinations(now).find(|set| set.name == name) {
+            return set.area.map(Area::from).map_err(|unknown| unknown.to_string());
+        }
+        let mut learnt = station.ipv6_adaptation().into_iter().flat_map(|ipv6| ipv6.learnt_areas());
+        let learnt = learnt.find(|learnt| learnt.interface == name);
+        learnt.map(|learnt| learnt.area.into()).ok_or_else(|| {
+            format!("there is no area {name:?}, expected one of the config or one that `carnet area` has set")
+        })
+    }
+
+    /// `POST /v1/areas` as a command of the station.
+    ///
+    /// # Errors
+    /// When the config has an area of this name, or no station has such an address.
+    pub fn area_order(&self, area: AreaRequest) -> Result<Command, String> {
+        if self.config.areas.iter().any(|known| known.name == area.name) {
+            return Err(format!("{:?} is an area of the config, which stays as it is", area.name));
+        }
+        let around = match area.around {
+            GnAround::Here => Around::Here,
+            GnAround::Station(station) => Around::Station(station_address(station)?),
+            GnAround::Place(place) => Around::Place {
+                latitude: tenths_of_microdegrees(place.latitude),
+                longitude: tenths_of_microdegrees(place.longitude),
+            },
+        };
+        Ok(Command::SetArea(AreaOrder {
+            name: area.name,
+            around,
+            shape: wire_shape(area.shape),
+            distance_a: area.distance_a_m,
+            distance_b: area.distance_b_m.unwrap_or(0),
+            angle: area.angle_deg.unwrap_or(0),
+            group: area.group,
+            lifetime_ms: area.lifetime_ms,
+        }))
+    }
+
+    /// `POST /v1/areas/remove` as a command of the station.
+    ///
+    /// # Errors
+    /// When it is one of the config.
+    pub fn area_removal(&self, name: String) -> Result<Command, String> {
+        match self.config.areas.iter().any(|known| known.name == name) {
+            true => Err(format!("{name:?} is an area of the config, which stays as it is")),
+            false => Ok(Command::RemoveArea { name }),
+        }
+    }
+
+    /// `GET /v1/areas`
+    pub fn areas(&self, now: Time, station: &Station) -> Vec<model::Area> {
+        let own = station.geonet().and_then(|router| router.position_vector());
+        let own = own.map(|vector| Place::new(vector.latitude, vector.longitude));
+        let configured = self.config.areas.iter().map(|area| model::Area {
+            group: area.group,
+            prefixes: area.prefix.into_iter().collect(),
+            ipv6_interface: area.ipv6_interface.clone(),
+            ..shown(&area.name, AreaOrigin::Config, wire_area(area).into(), own)
+        });
+        let set = station.geo_destinations(now).map(|set| shown_set(&set, now, own));
+        let learnt = station.ipv6_adaptation().into_iter().flat_map(|ipv6| ipv6.learnt_areas());
+        let learnt = learnt.map(|learnt| model::Area {
+            prefixes: learnt
+                .prefixes
+                .iter()
+                .filter_map(|prefix| Ipv6Net::new(prefix.address, prefix.length).ok())
+                .collect(),
+            ipv6_interface: Some(learnt.interface.to_owned()),
+            remaining_s: remaining(now, learnt.expires),
+            ..shown(learnt.interface, AreaOrigin::Learnt, learnt.area, own)
+        });
+        configured.chain(set).chain(learnt).collect()
+    }
+}
+
+fn shown_set(set: &GeoDestination<'_>, now: Time, own: Option<Place>) -> model::Area {
+    let destination = set.destination;
+    let (a, b, angle) = (destination.distance_a, destination.distance_b, destination.angle);
+    let nowhere =
+        GeoArea { shape: destination.shape, latitude: 0, longitude: 0, distance_a: a, distance_b: b, angle };
+    let area = set.area.ok();
+    let mut shown = shown(set.name, AreaOrigin::Api, area.unwrap_or(nowhere), own);
+    if area.is_none() {
+        (shown.latitude, shown.longitude, shown.inside) = (None, None, None);
+    }
+    model::Area {
+        around: match destination.around {
+            geo_destinations::Around::Place(_) => None,
+            geo_destinations::Around::Here => Some(GnAround::Here),
+            geo_destinations::Around::Station(address) => {
+                Some(GnAround::Station(GnStation::Address(GnAddress(address.0))))
+            }
+        },
+        group: destination.group,
+        remaining_s: set.expires.and_then(|expires| remaining(now, expires)),
+        ..shown
+    }
+}
+
+fn shown(name: &str, origin: AreaOrigin, area: GeoArea, own: Option<Place>) -> model::Area {
+    let wire = Area::from(area);
+    let shape = match wire.shape {
+        io::AreaShape::Circle => AreaShape::Circle,
+        io::AreaShape::Rectangle => AreaShape::Rectangle,
+        io::AreaShape::Ellipse => AreaShape::Ellipse,
+    };
+    let round = shape == AreaShape::Circle;
+    model::Area {
+        name: name.to_owned(),
+        origin,
+        shape,
+        around: None,
+        latitude: Some(degrees(area.latitude)),
+        longitude: Some(degrees(area.longitude)),
+        distance_a_m: area.distance_a,
+        distance_b_m: (!round).then_some(area.distance_b),
+        angle_deg: (!round).then_some(area.angle),
+        inside: own.map(|own| geodesy::is_inside(&area, own)),
+        group: None,
+        prefixes: Vec::new(),
+        ipv6_interface: None,
+        remaining_s: None,
+    }
+}
+
+/// Seconds, rounded up: what is still there has at least one. `None` for ever.
+fn remaining(now: Time, expires: Time) -> Option<u32> {
+    let left = expires.saturating_since(now) + Duration::from_millis(999);
+    (expires < Time::MAX).then(|| u32::try_from(left.as_secs()).unwrap_or(u32::MAX))
+}

@@ -1,0 +1,98 @@
+//! The interfaces of the mobile network whose multicast goes over GeoNetworking, and the groups that are listened to there.
+
+use std::future::pending;
+use std::net::Ipv6Addr;
+
+use carnet_api::config;
+use carnet_api::model::Group;
+use carnet_base::Time;
+use carnet_geonet::multicast::Filter;
+use carnet_linux::Result;
+use carnet_linux::multicast_link::{LanPacket, MulticastCounters, MulticastEvent, MulticastLinks};
+use carnet_station::Station;
+use tracing::info;
+
+/// The interfaces; none where the config wants none.
+#[derive(Debug)]
+pub struct Lans {
+    links: Option<MulticastLinks>,
+}
+
+impl Lans {
+    /// Gets ready to look after the interfaces.
+    ///
+    /// # Errors
+    /// When the kernel's news cannot be had.
+    pub fn open(config: &config::Geonet) -> Result<Lans> {
+        let links = match (&config.multicast, &config.ipv6) {
+            (Some(multicast), Some(ipv6)) => {
+                let lan = multicast.lan.join(", ");
+                info!("multicast between {lan} and {} is forwarded by this program", ipv6.interface);
+                Some(MulticastLinks::open(&multicast.lan, &ipv6.interface)?)
+            }
+            _ => None,
+        };
+        Ok(Lans { links })
+    }
+
+    /// Waits for packets and for news; for ever without interfaces.
+    pub async fn next_event(&mut self) -> Result<MulticastEvent> {
+        match &mut self.links {
+            Some(links) => links.readable().await,
+            None => pending().await,
+        }
+    }
+
+    /// Takes a batch of packets.
+    pub fn receive(&mut self, take: impl FnMut(LanPacket<'_>)) {
+        if let Some(links) = &mut self.links {
+            links.try_receive(take);
+        }
+    }
+
+    /// Sends a packet.
+    pub fn write(&mut self, interface: &str, destination: [u8; 6], packet: &[u8]) {
+        if let Some(links) = &mut self.links {
+            links.write(interface, destination, packet);
+        }
+    }
+
+    /// Listens to a group on the upstream interface, or no longer.
+    pub fn subscribe(&mut self, group: Ipv6Addr, exclude: bool, sources: Vec<Ipv6Addr>) {
+        if let Some(links) = &mut self.links {
+            links.subscribe(group, exclude, sources);
+        }
+    }
+
+    /// Counters, by name.
+    pub fn counters(&self) -> Vec<(String, u64)> {
+        let Some(links) = &self.links else { return Vec::new() };
+        let MulticastCounters { received, sent, write_errors, malformed } = links.counters();
+        [("received", received), ("sent", sent), ("write_errors", write_errors), ("malformed", malformed)]
+            .into_iter()
+            .map(|(name, count)| (format!("geonet.multicast.interfaces.{name}"), count))
+            .collect()
+    }
+}
+
+/// `GET /v1/groups`
+pub fn groups(now: Time, station: &Station) -> Vec<Group> {
+    let memberships = station.multicast().into_iter().flat_map(|proxy| proxy.memberships());
+    let groups = memberships.map(|membership| {
+        let mapped = station.ipv6_adaptation().is_some_and(|ipv6| ipv6.is_mapped(membership.group));
+        let (exclude, sources) = match membership.filter {
+            Filter::Include(sources) => (false, sources),
+            Filter::Exclude(sources) => (true, sources),
+        };
+        Group {
+            group: membership.group,
+            interface: membership.interface.to_owned(),
+            exclude,
+            sources: sources.into_iter().collect(),
+            mapped,
+            querier: membership.querier,
+            remaining_s: membership.until.map(|until| until.saturating_since(now).as_secs_f64()),
+        }
+    });
+    groups.collect()
+}

@@ -1,0 +1,426 @@
+//! Who listens to what on one link: the state that an MLDv2 router keeps (RFC 3810 7.2 to 7.5).
+//!
+//! For each group there is a filter mode and a list of sources, and a timer for each. INCLUDE (A): only A is wanted.
+//! EXCLUDE (X, Y): everything but Y is wanted; X is what somebody has asked for by name, for the time when nobody
+//! excludes any more. What the tables of 7.4 call "send Q(...)" is kept as questions with a count; the querier of the
+//! link takes them when they are due.
+//!
+//! **Bounds.** [`MAX_GROUPS`] groups, [`MAX_SOURCES`] sources of each. Groups beyond that are refused. A group with more
+//! sources is wanted from all of them, for a wait of [`Timing::listening_interval`]: too much rather than too little.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::net::Ipv6Addr;
+use std::time::Duration;
+
+use carnet_base::Time;
+use carnet_wire::mld::{Record, RecordType};
+
+/// Groups of one link.
+pub const MAX_GROUPS: usize = 256;
+/// Sources of one group: a query has room for all of them.
+pub const MAX_SOURCES: usize = 64;
+
+/// The times and counts of RFC 3810 9.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Timing {
+    /// Robustness Variable (9.1), at least 1.
+    pub robustness: u8,
+    /// Query Interval (9.2).
+    pub query_interval: Duration,
+    /// Query Response Interval (9.3).
+    pub query_response_interval: Duration,
+    /// Last Listener Query Interval (9.8).
+    pub last_listener_query_interval: Duration,
+}
+
+impl Default for Timing {
+    fn default() -> Timing {
+        Timing {
+            robustness: 2,
+            query_interval: Duration::from_secs(125),
+            query_response_interval: Duration::from_secs(10),
+            last_listener_query_interval: Duration::from_secs(1),
+        }
+    }
+}
+
+impl Timing {
+    /// Multicast Address Listening Interval (9.4), and Older Version Host Present Timeout (9.13).
+    pub fn listening_interval(&self) -> Duration {
+        self.query_interval * self.robustness.into() + self.query_response_interval
+    }
+
+    /// Other Querier Present Timeout (9.5).
+    pub fn other_querier_timeout(&self) -> Duration {
+        self.query_interval * self.robustness.into() + self.query_response_interval / 2
+    }
+
+    /// Last Listener Query Time (9.10).
+    pub fn last_listener_query_time(&self) -> Duration {
+        self.last_listener_query_interval * self.robustness.into()
+    }
+}
+
+/// What of a group is wanted.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Filter {
+    /// Only these sources.
+    Include(BTreeSet<Ipv6Addr>),
+    /// All but these.
+    Exclude(BTreeSet<Ipv6Addr>),
+}
+
+impl Filter {
+    /// What either wants (RFC 3810 4.2).
+    pub fn union(self, other: Filter) -> Filter {
+        match (self, other) {
+            (Filter::Include(a), Filter::Include(b)) => Filter::Include(&a | &b),
+            (Filter::Exclude(a), Filter::Exclude(b)) => Filter::Exclude(&a & &b),
+            (Filter::Exclude(not), Filter::Include(only)) | (Filter::Include(only), Filter::Exclude(not)) => {
+                Filter::Exclude(&not - &only)
+            }
+        }
+    }
+}
+
+/// A question that the querier has to ask now (RFC 3810 7.6.3).
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Question {
+    /// About whom.
+    pub group: Ipv6Addr,
+    /// About which sources; about the group if there are none.
+    pub sources: Vec<Ipv6Addr>,
+    /// S: other routers leave their timers alone.
+    pub suppress: bool,
+}
+
+#[derive(Debug, Default)]
+struct Group {
+    /// Filter Timer; `None` in INCLUDE mode.
+    filter_until: Option<Time>,
+    /// Source Timers; [`Time::ZERO`] for what EXCLUDE mode excludes.
+    sources: BTreeMap<Ipv6Addr, Time>,
+    /// Older Version Host Present Timer.
+    version_1_until: Time,
+    /// How often the group and each source are still asked about, and when next.
+    ask_group: u8,
+    ask_sources: BTreeMap<Ipv6Addr, u8>,
+    ask_at: Option<Time>,
+}
+
+/// The listeners of a link.
+#[derive(Debug, Default)]
+pub struct Listeners {
+    groups: BTreeMap<Ipv6Addr, Group>,
+}
+
+/// There is no room for another group.
+#[derive(Debug, PartialEq, Eq)]
+pub struct TooManyGroups;
+
+impl Listeners {
+    /// Takes a record of a report. `ask` is whether this router is the querier, which asks back before it believes
+    /// that nobody listens any more.
+    ///
+    /// # Errors
+    /// When the group has no room.
+    pub fn handle_record(
+        &mut self,
+        now: Time,
+        timing: &Timing,
+        record: &Record<'_>,
+        ask: bool,
+    ) -> Result<(), TooManyGroups> {
+        let Some(kind) = record.record_type else { return Ok(()) };
+        let sources: BTreeSet<Ipv6Addr> = record.sources.iter().take(MAX_SOURCES + 1).collect();
+        self.handle(now, timing, kind, record.group, sources, ask)
+    }
+
+    /// Takes a report of version 1: IS_EX({}) (RFC 3810 8.3.2).
+    ///
+    /// # Errors
+    /// When the group has no room.
+    pub fn handle_report_v1(
+        &mut self,
+        now: Time,
+        timing: &Timing,
+        group: Ipv6Addr,
+    ) -> Result<(), TooManyGroups> {
+        self.handle(now, timing, RecordType::IsExclude, group, BTreeSet::new(), false)?;
+        if let Some(known) = self.groups.get_mut(&group) {
+            known.version_1_until = now + timing.listening_interval();
+        }
+        Ok(())
+    }
+
+    /// Takes a Done message of version 1: TO_IN({}).
+    pub fn handle_done_v1(&mut self, now: Time, timing: &Timing, group: Ipv6Addr, ask: bool) {
+        if self.groups.contains_key(&group) {
+            let _known = self.handle(now, timing, RecordType::ToInclude, group, BTreeSet::new(), ask);
+        }
+    }
+
+    fn handle(
+        &mut self,
+        now: Time,
+        timing: &Timing,
+        kind: RecordType,
+        address: Ipv6Addr,
+        sources: BTreeSet<Ipv6Addr>,
+        ask: bool,
+    ) -> Result<(), TooManyGroups> {
+        if !self.groups.contains_key(&address) {
+            let nothing = match kind {
+                RecordType::IsInclude | RecordType::ToInclude | RecordType::Allow => sources.is_empty(),
+                RecordType::Block => true,
+                RecordType::IsExclude | RecordType::ToExclude => false,
+            };
+            if nothing {
+                return Ok(());
+            }
+            if self.groups.len() >= MAX_GROUPS {
+                return Err(TooManyGroups);
+            }
+        }
+        let group = self.groups.entry(address).or_default();
+        group.expire(now);
+        let asked = group.handle(now, timing, kind, sources);
+        if ask {
+            group.ask(now, timing, asked);
+        }
+        if group.is_empty() {
+            self.groups.remove(&address);
+        }
+        Ok(())
+    }
+
+    /// A query of the link's querier lowers timers (RFC 3810 7.6.1).
+    pub fn handle_query(
+        &mut self,
+        now: Time,
+        time: Duration,
+        group: Ipv6Addr,
+        sources: impl Iterator<Item = Ipv6Addr>,
+    ) {
+        let Some(group) = self.groups.get_mut(&group) else { return };
+        let (until, mut about_group) = (now + time, true);
+        for source in sources {
+            about_group = false;
+            if let Some(timer) = group.sources.get_mut(&source) {
+                *timer = (*timer).min(until);
+            }
+        }
+        if about_group && let Some(filter_until) = &mut group.filter_until {
+            *filter_until = (*filter_until).min(until);
+        }
+    }
+
+    /// Nothing is to be asked by this router any more.
+    pub fn be_quiet(&mut self) {
+        for group in self.groups.values_mut() {
+            (group.ask_group, group.ask_at) = (0, None);
+            group.ask_sources.clear();
+        }
+    }
+
+    /// Forgets everything.
+    pub fn clear(&mut self) {
+        self.groups.clear();
+    }
+
+    /// When [`Self::handle_timeout`] is due next.
+    pub fn poll_timeout(&self) -> Option<Time> {
+        self.groups.values().filter_map(Group::due).min()
+    }
+
+    /// What has run out goes; the questions that are due now.
+    pub fn handle_timeout(&mut self, now: Time, timing: &Timing) -> Vec<Question> {
+        let mut questions = Vec::new();
+        self.groups.retain(|address, group| {
+            group.expire(now);
+            if group.ask_at.is_some_and(|at| at <= now) {
+                group.questions(now, timing, *address, &mut questions);
+            }
+            !group.is_empty()
+        });
+        questions
+    }
+
+    /// Whether anybody wants the packets of a source to a group (RFC 3810 7.3).
+    pub fn want(&self, now: Time, group: Ipv6Addr, source: Ipv6Addr) -> bool {
+        let Some(group) = self.groups.get(&group) else { return false };
+        match group.sources.get(&source) {
+            Some(timer) => *timer > now,
+            None => group.filter_until.is_some_and(|until| until > now),
+        }
+    }
+
+    /// Every group and what of it is wanted.
+    pub fn groups(&self) -> impl Iterator<Item = (Ipv6Addr, Filter, Option<Time>)> {
+        self.groups.iter().map(|(address, group)| (*address, group.filter(), group.until()))
+    }
+}
+
+/// What the tables want to be asked.
+#[derive(Debug, Default)]
+struct Asked {
+    sources: BTreeSet<Ipv6Addr>,
+    group: bool,
+}
+
+impl Group {
+    /// The tables of RFC 3810 7.4.1 and 7.4.2.
+    fn handle(
+        &mut self,
+        now: Time,
+        timing: &Timing,
+        kind: RecordType,
+        mut given: BTreeSet<Ipv6Addr>,
+    ) -> Asked {
+        let long = now + timing.listening_interval();
+        let mut asked = Asked::default();
+        if self.version_1_until > now {
+            // 8.3.2: a host of version 1 cannot be asked about sources.
+            match kind {
+                RecordType::Block => return asked,
+                RecordType::ToExclude => given.clear(),
+                _ => {}
+            }
+        }
+        let known: BTreeSet<Ipv6Addr> = self.sources.keys().copied().collect();
+        let excluded: BTreeSet<Ipv6Addr> = self
+            .sources
+            .iter()
+            .filter(|(_, timer)| **timer == Time::ZERO)
+            .map(|(source, _)| *source)
+            .collect();
+        match (self.filter_until, kind) {
+            (_, RecordType::IsInclude | RecordType::Allow) => {
+                self.sources.extend(given.iter().map(|source| (*source, long)));
+            }
+            (None, RecordType::Block) => asked.sources = &known & &given,
+            (None, RecordType::ToInclude) => {
+                asked.sources = &known - &given;
+                self.sources.extend(given.iter().map(|source| (*source, long)));
+            }
+            (None, RecordType::IsExclude | RecordType::ToExclude) => {
+                if kind == RecordType::ToExclude {
+                    asked.sources = &known & &given;
+                }
+                self.sources.retain(|source, _| given.contains(source));
+                self.add(&given, Time::ZERO);
+                self.filter_until = Some(long);
+            }
+            (Some(filter_until), RecordType::Block) => {
+                self.add(&given, filter_until);
+                asked.sources = &given - &excluded;
+            }
+            (Some(_), RecordType::ToInclude) => {
+                asked.sources = &(&known - &excluded) - &given;
+                asked.group = true;
+                self.sources.extend(given.iter().map(|source| (*source, long)));
+            }
+            (Some(filter_until), RecordType::IsExclude | RecordType::ToExclude) => {
+                let timer = if kind == RecordType::ToExclude { filter_until } else { long };
+                if kind == RecordType::ToExclude {
+                    asked.sources = &given - &excluded;
+                }
+                self.sources.retain(|source, _| given.contains(source));
+                self.add(&given, timer);
+                self.filter_until = Some(long);
+            }
+        }
+        if self.sources.len() > MAX_SOURCES {
+            self.sources.clear();
+            self.filter_until = Some(long);
+            asked.sources.clear();
+        }
+        asked
+    }
+
+    /// Adds the sources that are not known.
+    fn add(&mut self, sources: &BTreeSet<Ipv6Addr>, timer: Time) {
+        for source in sources {
+            self.sources.entry(*source).or_insert(timer);
+        }
+    }
+
+    /// RFC 3810 7.6.3: lowers timers, and plans the questions.
+    fn ask(&mut self, now: Time, timing: &Timing, asked: Asked) {
+        let low = now + timing.last_listener_query_time();
+        let count = timing.robustness.max(1);
+        if let (true, Some(filter_until)) = (asked.group, &mut self.filter_until) {
+            *filter_until = (*filter_until).min(low);
+            (self.ask_group, self.ask_at) = (count, Some(now));
+        }
+        for source in asked.sources {
+            let Some(timer) = self.sources.get_mut(&source).filter(|timer| **timer > low) else { continue };
+            *timer = low;
+            self.ask_sources.insert(source, count);
+            self.ask_at = Some(now);
+        }
+    }
+
+    fn questions(&mut self, now: Time, timing: &Timing, group: Ipv6Addr, questions: &mut Vec<Question>) {
+        let low = now + timing.last_listener_query_time();
+        let mut about_group = false;
+        if let (1.., Some(filter_until)) = (self.ask_group, self.filter_until) {
+            self.ask_group -= 1;
+            about_group = true;
+            questions.push(Question { group, sources: Vec::new(), suppress: filter_until > low });
+        }
+        let Group { ask_sources, sources, .. } = self;
+        ask_sources.retain(|source, _| sources.get(source).is_some_and(|timer| *timer > now));
+        let (wanted, unsure): (Vec<Ipv6Addr>, Vec<Ipv6Addr>) =
+            ask_sources.keys().partition(|source| sources.get(*source).is_some_and(|timer| *timer > low));
+        ask_sources.values_mut().for_each(|count| *count -= 1);
+        ask_sources.retain(|_, count| *count > 0);
+        for (sources, suppress) in [(wanted, true), (unsure, false)] {
+            // Beside a question about the group the first of them may be left out.
+            let spared = suppress && about_group;
+            if !(sources.is_empty() || spared) {
+                questions.push(Question { group, sources, suppress });
+            }
+        }
+        let more = self.ask_group > 0 || !self.ask_sources.is_empty();
+        self.ask_at = more.then(|| now + timing.last_listener_query_interval);
+    }
+
+    /// Timers that have run out (RFC 3810 7.2.3, 7.5).
+    fn expire(&mut self, now: Time) {
+        if self.filter_until.is_some_and(|until| until <= now) {
+            self.filter_until = None;
+            self.ask_group = 0;
+        }
+        match self.filter_until {
+            Some(_) => {
+                self.sources.values_mut().filter(|timer| **timer <= now).for_each(|timer| *timer = Time::ZERO)
+            }
+            None => self.sources.retain(|_, timer| *timer > now),
+        }
+    }
+
+    fn is_empty(&self) -> bool {
+        self.filter_until.is_none() && self.sources.is_empty()
+    }
+
+    fn due(&self) -> Option<Time> {
+        let sources = self.sources.values().copied().filter(|timer| *timer > Time::ZERO);
+        sources.chain(self.filter_until).chain(self.ask_at).min()
+    }
+
+    /// When nobody wants it any more, unless somebody says so again.
+    fn until(&self) -> Option<Time> {
+        self.filter_until.or_else(|| self.sources.values().copied().max())
+    }
+
+    fn filter(&self) -> Filter {
+        match self.filter_until {
+            Some(_) => {
+                let excluded = self.sources.iter().filter(|(_, timer)| **timer == Time::ZERO);
+                Filter::Exclude(excluded.map(|(source, _)| *source).collect())
+            }
+            None => Filter::Include(self.sources.keys().copied().collect()),
+        }
+    }
+}

@@ -1,0 +1,498 @@
+//! Multicast between the mobile network and GeoNetworking: an MLD proxy in the manner of RFC 4605, without I/O.
+//!
+//! ```text
+//!   host -- lan -- [querier, listeners]  proxy  [subscriptions] -- gn0 -- GeoNetworking
+//!           downstream                                            upstream
+//! ```
+//!
+//! * **Downstream**, on each interface of the mobile network, the proxy is an MLDv2 router (RFC 3810): it asks who
+//!   listens ([`querier`]), and remembers what ([`listeners`]).
+//! * **Upstream** it is one listener that wants what all of them want together. That is an output
+//!   ([`Output::Subscription`]): the host's own IPv6 stack says so on the virtual link, and answers the queries there.
+//! * **A packet from GeoNetworking** goes to every downstream interface where somebody wants it. Which stations get it is
+//!   GeoNetworking's business: those inside the area.
+//! * **A packet from the mobile network** goes to GeoNetworking if its group leads to an area, and to the other downstream
+//!   interfaces where somebody wants it. Groups without an area stay, unless the configuration lets them out, to everybody
+//!   within some hops.
+//!
+//! What is not forwarded: scopes up to the link's (RFC 4291 2.7, RFC 4007 9), to groups without an area those up to the
+//! site's, because another vehicle is another site; link-local and unspecified sources; a source that does not belong to
+//! the interface it came from, and from the air one that does: so nothing goes round in circles. Hop limits go down.
+//!
+//! Left out: a router that speaks PIM; MLDv1 routers on the mobile network (a querier of version 1 is taken for one of
+//! version 2 that says nothing about its times); several upstream links (subscriptions are on the topological one).
+
+mod drop_reason;
+pub mod listeners;
+pub mod querier;
+
+use std::collections::{BTreeMap, VecDeque};
+use std::net::Ipv6Addr;
+use std::time::Duration;
+
+use carnet_base::{RateLimiter, Time};
+use carnet_wire::icmpv6::{self, ErrorMessage};
+use carnet_wire::ipv6::{Header, is_unicast_routable};
+use carnet_wire::mld::{Message, Query, QueryRepr};
+
+pub use drop_reason::MulticastDrop;
+pub use listeners::{Filter, Timing};
+use listeners::{Listeners, Question};
+use querier::Querier;
+
+use crate::MacAddress;
+use crate::ipv6_adaptation::{Prefix, addresses};
+
+/// Where the hop limit is in a packet.
+const HOP_LIMIT: usize = 7;
+/// Errors that are sent to hosts, at once and in the long run.
+const ERRORS: u32 = 10;
+const ERROR_INTERVAL: Duration = Duration::from_millis(100);
+
+/// What the proxy shall do.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct MulticastConfig {
+    /// The interfaces of the mobile network.
+    pub downstream: Vec<String>,
+    /// The times of MLD on them.
+    pub timing: Timing,
+    /// Whether groups without an area go out as well.
+    pub unmapped: bool,
+}
+
+/// What shall be done.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Output {
+    /// A packet leaves by an interface of the mobile network.
+    Packet {
+        /// Its name.
+        interface: String,
+        /// The link-layer address.
+        destination: MacAddress,
+        /// The IPv6 packet.
+        packet: Vec<u8>,
+    },
+    /// The host shall listen to this on the upstream link from now on; to nothing of the group with [`Filter::Include`]
+    /// of nobody.
+    Subscription {
+        /// The group.
+        group: Ipv6Addr,
+        /// Which sources.
+        filter: Filter,
+    },
+}
+
+/// How often what happened.
+#[derive(Debug, Clone)]
+pub struct Counters {
+    /// Packets of the mobile network for GeoNetworking.
+    pub upstream: u64,
+    /// Packets that left by interfaces of the mobile network; one by two interfaces counts twice.
+    pub downstream: u64,
+    /// Queries that were sent.
+    pub queries: u64,
+    /// Reports and Done messages that were heard.
+    pub reports: u64,
+    dropped: [u64; MulticastDrop::ALL.len()],
+}
+
+impl Counters {
+    /// How often packets died of `reason`.
+    pub fn dropped(&self, reason: MulticastDrop) -> u64 {
+        self.dropped[reason as usize]
+    }
+}
+
+/// An interface of the mobile network.
+#[derive(Debug, Default)]
+struct Downstream {
+    /// `None` while there is none.
+    link_local: Option<Ipv6Addr>,
+    prefixes: Vec<Prefix>,
+    querier: Option<Querier>,
+    listeners: Listeners,
+}
+
+/// What is wanted of a group on an interface, for operators.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Membership<'a> {
+    /// The interface.
+    pub interface: &'a str,
+    /// The router that asks there; `None` if it is this one.
+    pub querier: Option<Ipv6Addr>,
+    /// The group.
+    pub group: Ipv6Addr,
+    /// Which sources.
+    pub filter: Filter,
+    /// When it ends unless somebody says so again.
+    pub until: Option<Time>,
+}
+
+/// The proxy. After each `handle_*` call [`MulticastProxy::poll_output`] is called until it returns `None`.
+#[derive(Debug)]
+pub struct MulticastProxy {
+    timing: Timing,
+    unmapped: bool,
+    downstream: BTreeMap<String, Downstream>,
+    subscriptions: BTreeMap<Ipv6Addr, Filter>,
+    errors: RateLimiter,
+    outputs: VecDeque<Output>,
+    counters: Counters,
+}
+
+/// A packet of the mobile network.
+#[derive(Debug, Clone, Copy)]
+pub struct LanPacket<'a> {
+    /// The interface by which it came.
+    pub interface: &'a str,
+    /// The link-layer address of who sent it.
+    pub source: MacAddress,
+    /// The IPv6 packet.
+    pub packet: &'a [u8],
+}
+
+impl MulticastProxy {
+    /// A proxy that knows no interface yet.
+    pub fn new(config: MulticastConfig) -> MulticastProxy {
+        MulticastProxy {
+            timing: config.timing,
+            unmapped: config.unmapped,
+            downstream: config.downstream.into_iter().map(|name| (name, Downstream::default())).collect(),
+            subscriptions: BTreeMap::new(),
+            errors: RateLimiter::new(ERRORS, ERROR_INTERVAL),
+            outputs: VecDeque::new(),
+            counters: Counters {
+                upstream: 0,
+                downstream: 0,
+                queries: 0,
+                reports: 0,
+                dropped: [0; MulticastDrop::ALL.len()],
+            },
+        }
+    }
+
+    /// What happened so far.
+    pub fn counters(&self) -> &Counters {
+        &self.counters
+    }
+
+    /// What is listened to in the mobile network.
+    pub fn memberships(&self) -> impl Iterator<Item = Membership<'_>> {
+        self.downstream.iter().flat_map(|(interface, link)| {
+            let querier = link.querier.as_ref().and_then(Querier::other);
+            let groups = link.listeners.groups();
+            groups.map(move |(group, filter, until)| Membership { interface, querier, group, filter, until })
+        })
+    }
+
+    /// The next thing to be done.
+    pub fn poll_output(&mut self) -> Option<Output> {
+        self.outputs.pop_front()
+    }
+
+    /// When [`Self::handle_timeout`] is due next.
+    pub fn poll_timeout(&self) -> Option<Time> {
+        let links = self.downstream.values();
+        links
+            .filter_map(|link| {
+                Some(link.querier.as_ref()?.poll_timeout())
+                    .into_iter()
+                    .chain(link.listeners.poll_timeout())
+                    .min()
+            })
+            .min()
+    }
+
+    /// The usable addresses of an interface of the mobile network, with their prefix lengths; none when it is gone.
+    pub fn handle_addresses(&mut self, now: Time, interface: &str, addresses: &[(Ipv6Addr, u8)]) {
+        let Some(link) = self.downstream.get_mut(interface) else { return };
+        let others = addresses.iter().filter(|(address, _)| !address.is_unicast_link_local());
+        link.prefixes =
+            others.map(|(address, length)| Prefix { address: *address, length: *length }).collect();
+        let link_local = addresses.iter().map(|(address, _)| *address).find(Ipv6Addr::is_unicast_link_local);
+        if link.link_local == link_local {
+            return;
+        }
+        link.link_local = link_local;
+        // Another address, another candidate for the election.
+        link.querier = link_local.map(|_| Querier::new(now, self.timing));
+        if link_local.is_none() {
+            link.listeners.clear();
+        }
+        self.handle_timeout(now);
+    }
+
+    /// Queries that are due leave, and listeners that have not been heard of for long are forgotten.
+    pub fn handle_timeout(&mut self, now: Time) {
+        for (interface, link) in &mut self.downstream {
+            let (Some(querier), Some(source)) = (&mut link.querier, link.link_local) else { continue };
+            let general = querier.handle_timeout(now);
+            let timing = *querier.timing();
+            let questions = link.listeners.handle_timeout(now, &timing);
+            let general = general.then(|| Question {
+                group: Ipv6Addr::UNSPECIFIED,
+                sources: Vec::new(),
+                suppress: false,
+            });
+            for question in general.into_iter().chain(questions) {
+                self.counters.queries += 1;
+                self.outputs.push_back(query(interface, source, &timing, &question));
+            }
+        }
+        self.subscribe();
+    }
+
+    /// Tells what all listeners together want, where that has changed.
+    fn subscribe(&mut self) {
+        let mut wanted: BTreeMap<Ipv6Addr, Filter> = BTreeMap::new();
+        let groups = self.downstream.values().flat_map(|link| link.listeners.groups());
+        for (group, filter, _) in groups {
+            let other = wanted.remove(&group);
+            wanted.insert(
+                group,
+                match other {
+                    Some(other) => other.union(filter),
+                    None => filter,
+                },
+            );
+        }
+        let nothing = || Filter::Include(std::collections::BTreeSet::new());
+        let gone = self.subscriptions.keys().filter(|group| !wanted.contains_key(*group));
+        self.outputs.extend(gone.map(|group| Output::Subscription { group: *group, filter: nothing() }));
+        let new = wanted.iter().filter(|(group, filter)| self.subscriptions.get(*group) != Some(*filter));
+        let new = new.map(|(group, filter)| Output::Subscription { group: *group, filter: filter.clone() });
+        self.outputs.extend(new);
+        self.subscriptions = wanted;
+    }
+
+    /// A packet to a group that came from the mobile network. What is returned is for GeoNetworking: the packet with a
+    /// lower hop limit. `mtu` is what goes there in one piece; `is_mapped` says whether a group leads to an area.
+    ///
+    /// # Errors
+    /// Why it goes no further. One that is too large was answered.
+    pub fn handle_lan_packet(
+        &mut self,
+        now: Time,
+        lan: LanPacket<'_>,
+        mtu: u32,
+        is_mapped: impl Fn(Ipv6Addr) -> bool,
+    ) -> Result<Option<Vec<u8>>, MulticastDrop> {
+        let result = self.outward(now, lan, mtu, is_mapped);
+        match &result {
+            Ok(Some(_)) => self.counters.upstream += 1,
+            Ok(None) => {}
+            Err(reason) => self.counters.dropped[*reason as usize] += 1,
+        }
+        result
+    }
+
+    fn outward(
+        &mut self,
+        now: Time,
+        lan: LanPacket<'_>,
+        mtu: u32,
+        is_mapped: impl Fn(Ipv6Addr) -> bool,
+    ) -> Result<Option<Vec<u8>>, MulticastDrop> {
+        let link = self.downstream.get(lan.interface).filter(|link| link.link_local.is_some());
+        let link = link.ok_or(MulticastDrop::UnknownInterface)?;
+        let (header, packet) = read(lan.packet)?;
+        match Message::parse_packet(packet) {
+            Some(Ok((header, message))) => {
+                return self.handle_mld(now, lan.interface, &header, &message).map(|()| None);
+            }
+            Some(Err(_)) => return Err(MulticastDrop::BadMld),
+            None => {}
+        }
+        let group = header.destination;
+        if !leaves(group) {
+            // Neighbor Discovery and the like: theirs, not a router's.
+            return Ok(None);
+        }
+        if !is_unicast_routable(header.source)
+            || !link.prefixes.iter().any(|prefix| prefix.contains(header.source))
+        {
+            return Err(MulticastDrop::BadSource);
+        }
+        if header.hop_limit <= 1 {
+            return Err(MulticastDrop::HopLimit);
+        }
+        let mut onward = packet.to_vec();
+        lower_hop_limit(&mut onward);
+        self.deliver(now, &header, &onward, Some(lan.interface));
+        match (is_mapped(group), self.unmapped) {
+            (true, _) => {}
+            (false, true) if scope(group) > SITE_SCOPE => {}
+            (false, true) => return Err(MulticastDrop::Scope),
+            (false, false) => return Err(MulticastDrop::NoArea),
+        }
+        if packet.len() > mtu as usize {
+            self.answer_too_big(now, &lan, &header, packet, mtu);
+            return Err(MulticastDrop::TooBig);
+        }
+        Ok(Some(onward))
+    }
+
+    /// A packet to a group that came over GeoNetworking.
+    ///
+    /// # Errors
+    /// Why nobody in the mobile network gets it, other than that nobody wants it.
+    pub fn handle_upstream(&mut self, now: Time, packet: &[u8]) -> Result<(), MulticastDrop> {
+        let result = self.inward(now, packet);
+        if let Err(reason) = result {
+            self.counters.dropped[reason as usize] += 1;
+        }
+        result
+    }
+
+    fn inward(&mut self, now: Time, packet: &[u8]) -> Result<(), MulticastDrop> {
+        let (header, packet) = read(packet)?;
+        if !leaves(header.destination) {
+            return Ok(());
+        }
+        if !is_unicast_routable(header.source) {
+            return Err(MulticastDrop::BadSource);
+        }
+        let mut own = self.downstream.values().flat_map(|link| &link.prefixes);
+        if own.any(|prefix| prefix.contains(header.source)) {
+            return Err(MulticastDrop::OwnSource);
+        }
+        if header.hop_limit <= 1 {
+            return Err(MulticastDrop::HopLimit);
+        }
+        let mut onward = packet.to_vec();
+        lower_hop_limit(&mut onward);
+        self.deliver(now, &header, &onward, None);
+        Ok(())
+    }
+
+    /// To every interface where somebody wants it but the one by which it came.
+    fn deliver(&mut self, now: Time, header: &Header, packet: &[u8], from: Option<&str>) {
+        for (interface, link) in &self.downstream {
+            if Some(interface.as_str()) == from
+                || !link.listeners.want(now, header.destination, header.source)
+            {
+                continue;
+            }
+            self.counters.downstream += 1;
+            self.outputs.push_back(Output::Packet {
+                interface: interface.clone(),
+                destination: addresses::group_address(header.destination),
+                packet: packet.to_vec(),
+            });
+        }
+    }
+
+    fn handle_mld(
+        &mut self,
+        now: Time,
+        interface: &str,
+        header: &Header,
+        message: &Message<'_>,
+    ) -> Result<(), MulticastDrop> {
+        let Some(Downstream { link_local: Some(own), querier: Some(querier), listeners, .. }) =
+            self.downstream.get_mut(interface)
+        else {
+            return Err(MulticastDrop::UnknownInterface);
+        };
+        if header.source == *own {
+            return Err(MulticastDrop::BadMld);
+        }
+        let (timing, ask) = (*querier.timing(), querier.is_querier());
+        let mut full = false;
+        match message {
+            Message::Query(query) => {
+                if querier.handle_query(now, *own, header.source, query) {
+                    listeners.be_quiet();
+                    lower_timers(now, listeners, querier.timing(), query);
+                }
+            }
+            Message::Report(records) => {
+                for record in records.iter().filter(|record| leaves(record.group)) {
+                    full |= listeners.handle_record(now, &timing, &record, ask).is_err();
+                }
+            }
+            Message::ReportV1(group) if leaves(*group) => {
+                full = listeners.handle_report_v1(now, &timing, *group).is_err();
+            }
+            Message::DoneV1(group) => listeners.handle_done_v1(now, &timing, *group, ask),
+            Message::ReportV1(_) => {}
+        }
+        self.counters.reports += u64::from(!matches!(message, Message::Query(_)));
+        // Questions leave at once.
+        self.handle_timeout(now);
+        if full { Err(MulticastDrop::TooManyGroups) } else { Ok(()) }
+    }
+
+    /// RFC 8200 5: the host is told what fits, as of any packet; from an address of its own link.
+    fn answer_too_big(&mut self, now: Time, lan: &LanPacket<'_>, header: &Header, packet: &[u8], mtu: u32) {
+        let error = ErrorMessage::PacketTooBig { mtu };
+        let own = self.downstream.get(lan.interface).and_then(|link| link.link_local);
+        let (Some(own), true) = (own, icmpv6::may_answer_with(error, packet)) else { return };
+        if self.errors.allow(now) {
+            self.outputs.push_back(Output::Packet {
+                interface: lan.interface.to_owned(),
+                destination: lan.source,
+                packet: icmpv6::error_packet(own, header.source, error, packet),
+            });
+        }
+    }
+}
+
+/// RFC 3810 7.6.1.
+fn lower_timers(now: Time, listeners: &mut Listeners, timing: &Timing, query: &Query<'_>) {
+    let Some(group) = query.group else { return };
+    if query.v2.is_some_and(|v2| v2.suppress) {
+        return;
+    }
+    let time = Duration::from_millis(query.maximum_response_delay.into()) * timing.robustness.max(1).into();
+    let sources = query.v2.map(|v2| v2.sources).unwrap_or_default();
+    listeners.handle_query(now, time, group, sources.iter());
+}
+
+fn query(interface: &str, source: Ipv6Addr, timing: &Timing, question: &Question) -> Output {
+    let group = Some(question.group).filter(|group| !group.is_unspecified());
+    let delay = match group {
+        None => timing.query_response_interval,
+        Some(_) => timing.last_listener_query_interval,
+    };
+    let repr = QueryRepr {
+        maximum_response_delay: u32::try_from(delay.as_millis()).unwrap_or(u32::MAX),
+        group,
+        suppress: question.suppress,
+        robustness: timing.robustness,
+        query_interval: u32::try_from(timing.query_interval.as_secs()).unwrap_or(u32::MAX),
+        sources: &question.sources,
+    };
+    let destination = addresses::group_address(group.unwrap_or(carnet_wire::nd::ALL_NODES));
+    Output::Packet { interface: interface.to_owned(), destination, packet: repr.packet(source) }
+}
+
+/// Scopes (RFC 4291 2.7).
+const LINK_SCOPE: u8 = 2;
+const SITE_SCOPE: u8 = 5;
+
+/// The scope of a group. Reserved ones are taken as RFC 4291 2.7 has it: 0 is never forwarded, 15 is global.
+fn scope(group: Ipv6Addr) -> u8 {
+    group.octets()[1] & 0x0f
+}
+
+/// Whether a group's packets may leave their link, so that somebody who listens to it matters.
+fn leaves(group: Ipv6Addr) -> bool {
+    group.is_multicast() && scope(group) > LINK_SCOPE
+}
+
+/// A packet to a group, without what may stand behind it.
+fn read(packet: &[u8]) -> Result<(Header, &[u8]), MulticastDrop> {
+    let (header, payload) = Header::parse_packet(packet).map_err(|_| MulticastDrop::Malformed)?;
+    let whole = packet.get(..carnet_wire::ipv6::HEADER_LEN + payload.len());
+    match (whole, header.destination.is_multicast()) {
+        (Some(packet), true) => Ok((header, packet)),
+        _ => Err(MulticastDrop::Malformed),
+    }
+}
+
+fn lower_hop_limit(packet: &mut [u8]) {
+    if let Some(hop_limit) = packet.get_mut(HOP_LIMIT) {
+        *hop_limit = hop_limit.saturating_sub(1);
+    }
+}

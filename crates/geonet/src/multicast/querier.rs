@@ -1,0 +1,107 @@
+//! Who asks on one link: querier election and General Queries (RFC 3810 7.6.2, 9.5 to 9.7).
+//!
+//! A router begins as querier and asks a few times in quick succession. It falls silent when one with a lower address
+//! asks, takes over that one's Robustness Variable and Query Interval, and takes its place when it is heard no more.
+
+use std::net::Ipv6Addr;
+use std::time::Duration;
+
+use carnet_base::Time;
+use carnet_wire::mld::Query;
+
+use super::listeners::Timing;
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum State {
+    /// Asks at this time; so many queries of the start are left.
+    Querier { next: Time, startup: u8 },
+    /// Another router asks, and is believed to be there until then.
+    NonQuerier { until: Time, address: Ipv6Addr },
+}
+
+/// The querier of a link, or one in waiting.
+#[derive(Debug)]
+pub struct Querier {
+    configured: Timing,
+    timing: Timing,
+    state: State,
+}
+
+impl Querier {
+    /// Begins to ask at once.
+    pub fn new(now: Time, timing: Timing) -> Querier {
+        Querier {
+            configured: timing,
+            timing,
+            state: State::Querier { next: now, startup: timing.robustness },
+        }
+    }
+
+    /// The times that hold on this link.
+    pub fn timing(&self) -> &Timing {
+        &self.timing
+    }
+
+    /// Whether this router asks.
+    pub fn is_querier(&self) -> bool {
+        matches!(self.state, State::Querier { .. })
+    }
+
+    /// The other router that asks.
+    pub fn other(&self) -> Option<Ipv6Addr> {
+        match self.state {
+            State::Querier { .. } => None,
+            State::NonQuerier { address, .. } => Some(address),
+        }
+    }
+
+    /// When [`Self::handle_timeout`] is due next.
+    pub fn poll_timeout(&self) -> Time {
+        match self.state {
+            State::Querier { next, .. } => next,
+            State::NonQuerier { until, .. } => until,
+        }
+    }
+
+    /// Whether a General Query is to be sent now.
+    pub fn handle_timeout(&mut self, now: Time) -> bool {
+        if self.poll_timeout() > now {
+            return false;
+        }
+        if !self.is_querier() {
+            // Nobody else any more: what the other one had us believe goes as well.
+            self.timing = self.configured;
+        }
+        let startup = match self.state {
+            State::Querier { startup, .. } => startup.saturating_sub(1),
+            State::NonQuerier { .. } => 0,
+        };
+        // 9.6: a quarter of the Query Interval.
+        let wait = if startup > 0 { self.timing.query_interval / 4 } else { self.timing.query_interval };
+        self.state = State::Querier { next: now + wait, startup };
+        true
+    }
+
+    /// Another router's query; whether that one is the querier.
+    pub fn handle_query(&mut self, now: Time, own: Ipv6Addr, source: Ipv6Addr, query: &Query<'_>) -> bool {
+        // 7.6.2: the interface identifiers count.
+        let identifier = |address: Ipv6Addr| u128::from(address) as u64;
+        if identifier(source) >= identifier(own) {
+            return false;
+        }
+        // Of several others the lowest one stays.
+        if self.other().is_some_and(|other| identifier(other) < identifier(source)) {
+            return false;
+        }
+        if let Some(v2) = query.v2 {
+            // 5.1.8, 5.1.9: 0 says nothing.
+            let robustness = if v2.robustness == 0 { self.configured.robustness } else { v2.robustness };
+            let interval = Duration::from_secs(v2.query_interval.into());
+            let query_interval = if interval.is_zero() { self.configured.query_interval } else { interval };
+            self.timing = Timing { robustness, query_interval, ..self.configured };
+        }
+        let until = now + self.timing.other_querier_timeout();
+        self.state = State::NonQuerier { until, address: source };
+        true
+    }
+}

@@ -1,0 +1,76 @@
+//! Areas that operators set while the station runs.
+
+use std::time::Duration;
+
+use carnet_base::Time;
+use carnet_geonet::geo_destinations::{Destination, NoPlace};
+use carnet_wire::geonet::GeoArea;
+
+use super::Geonet;
+use super::io::AreaOrder;
+
+/// An area that was set at run time.
+#[derive(Debug, Clone, Copy)]
+pub struct GeoDestination<'a> {
+    /// Its name.
+    pub name: &'a str,
+    /// What it is.
+    pub destination: &'a Destination,
+    /// When it ends by itself.
+    pub expires: Option<Time>,
+    /// Where it is now.
+    pub area: Result<GeoArea, NoPlace>,
+}
+
+impl Geonet {
+    /// # Errors
+    /// Why the area was not set, in words for the operator.
+    pub(crate) fn handle_area_order(&mut self, now: Time, order: &AreaOrder) -> Result<(), String> {
+        if let Some(group) = order.group {
+            let ipv6 = self.ipv6.as_ref().ok_or("this station has no IPv6 over GeoNetworking")?;
+            if !group.is_multicast() || group.octets()[1] & 0x0f <= 2 {
+                return Err(format!("{group} is not a multicast address of more than link scope"));
+            }
+            if ipv6.is_configured(group) {
+                return Err(format!("the group {group} is that of an area of the config"));
+            }
+        }
+        let lifetime = order.lifetime_ms.map(Duration::from_millis);
+        let set = self.destinations.set(now, &order.name, order.destination(), lifetime, &self.router);
+        set.map_err(|refusal| refusal.to_string())?;
+        self.follow(now);
+        Ok(())
+    }
+
+    /// # Errors
+    /// When there is no such area.
+    pub(crate) fn handle_area_removal(&mut self, now: Time, name: &str) -> Result<(), String> {
+        if !self.destinations.remove(name) {
+            return Err(format!("no area {name:?} was set while the station runs"));
+        }
+        self.tell_groups(now);
+        Ok(())
+    }
+
+    /// Looks after the areas: some end, some are around stations that have to be asked for.
+    pub(super) fn follow(&mut self, now: Time) {
+        self.destinations.handle_timeout(now, &mut self.router);
+        self.tell_groups(now);
+        self.collect(now);
+    }
+
+    /// Lets IPv6 know where the groups lead.
+    pub(super) fn tell_groups(&mut self, now: Time) {
+        let Geonet { router, ipv6: Some(ipv6), destinations, .. } = self else { return };
+        ipv6.handle_groups(destinations.groups(now, router).map(|(group, area)| (group, area.ok())));
+    }
+
+    pub(crate) fn geo_destinations(&self, now: Time) -> impl Iterator<Item = GeoDestination<'_>> {
+        self.destinations.iter().map(move |(name, destination, expires)| GeoDestination {
+            name,
+            destination,
+            expires,
+            area: self.destinations.area(now, name, &self.router).unwrap_or(Err(NoPlace::Own)),
+        })
+    }
+}

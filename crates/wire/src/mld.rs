@@ -1,0 +1,350 @@
+//! Multicast Listener Discovery: queries and reports of version 2 (RFC 3810 5), and those of version 1 (RFC 2710 3).
+//!
+//! [`Message::parse_packet`] makes the checks of RFC 3810 6.2, 7.4 and 7.6 that a packet allows: hop limit 1, the Router
+//! Alert option (RFC 2711) with the value of MLD, a link-local source, the checksum. What stands behind the last record
+//! or source is ignored (5.1.12, 5.2.11), and so is auxiliary data.
+//!
+//! Left out: emitting reports. A router that listens itself lets its own IPv6 stack say so.
+
+use std::net::Ipv6Addr;
+
+use crate::Error;
+use crate::icmpv6;
+use crate::ipv6::{HEADER_LEN, Header, protocol};
+use crate::octets::{address_at, array, slice, u8_at, u16_at};
+
+/// All MLDv2-capable routers, ff02::16 (RFC 3810 5.2.14).
+pub const ALL_ROUTERS_V2: Ipv6Addr = Ipv6Addr::new(0xff02, 0, 0, 0, 0, 0, 0, 0x16);
+/// Octets of sources that a query has room for, at least: a packet of 1280 octets less its headers.
+pub const MAX_QUERIED_SOURCES: usize = (1280 - HEADER_LEN - ROUTER_ALERT.len() - QUERY_V2) / 16;
+
+const QUERY: u8 = 130;
+const REPORT_V1: u8 = 131;
+const DONE_V1: u8 = 132;
+const REPORT_V2: u8 = 143;
+/// Octets of the version 1 messages, and of a version 2 query without sources.
+const LENGTH_V1: usize = 24;
+const QUERY_V2: usize = 28;
+/// The whole Hop-by-Hop Options header of MLD: ICMPv6 follows, Router Alert with value 0, two octets of padding.
+const ROUTER_ALERT: [u8; 8] = [protocol::ICMPV6, 0, 5, 2, 0, 0, 1, 0];
+const WHAT: &str = "MLD message";
+
+/// IPv6 addresses, one behind the other.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Sources<'a>(&'a [u8]);
+
+impl Sources<'_> {
+    /// How many.
+    pub fn len(&self) -> usize {
+        self.0.len() / 16
+    }
+
+    /// Whether there are none.
+    pub fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+
+    /// Each of them.
+    pub fn iter(&self) -> impl Iterator<Item = Ipv6Addr> {
+        self.0.chunks_exact(16).filter_map(|octets| Some(Ipv6Addr::from(<[u8; 16]>::try_from(octets).ok()?)))
+    }
+}
+
+/// What only version 2 says in a query.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct QueryV2<'a> {
+    /// S: routers leave their timers alone.
+    pub suppress: bool,
+    /// QRV, 0 if it is above 7.
+    pub robustness: u8,
+    /// QQI, seconds.
+    pub query_interval: u32,
+    /// The sources that are asked about; none in a General Query or one about an address.
+    pub sources: Sources<'a>,
+}
+
+/// A query (RFC 3810 5.1).
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Query<'a> {
+    /// Milliseconds that a listener may take to answer.
+    pub maximum_response_delay: u32,
+    /// The group that is asked about; `None` in a General Query.
+    pub group: Option<Ipv6Addr>,
+    /// The rest of a version 2 query; `None` in one of version 1.
+    pub v2: Option<QueryV2<'a>>,
+}
+
+/// What a record says (RFC 3810 5.2.12).
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum RecordType {
+    /// MODE_IS_INCLUDE
+    IsInclude,
+    /// MODE_IS_EXCLUDE
+    IsExclude,
+    /// CHANGE_TO_INCLUDE_MODE
+    ToInclude,
+    /// CHANGE_TO_EXCLUDE_MODE
+    ToExclude,
+    /// ALLOW_NEW_SOURCES
+    Allow,
+    /// BLOCK_OLD_SOURCES
+    Block,
+}
+
+/// A Multicast Address Record (RFC 3810 5.2.4).
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Record<'a> {
+    /// What it says; `None` for a type that is not known, which is to be ignored.
+    pub record_type: Option<RecordType>,
+    /// The group.
+    pub group: Ipv6Addr,
+    /// The sources.
+    pub sources: Sources<'a>,
+}
+
+/// The records of a report.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Records<'a> {
+    count: u16,
+    octets: &'a [u8],
+}
+
+impl<'a> Records<'a> {
+    /// Each record, up to one that runs past the end.
+    pub fn iter(&self) -> impl Iterator<Item = Record<'a>> {
+        let mut rest = self.octets;
+        (0..self.count).map_while(move |_| {
+            let (record, behind) = split_record(rest)?;
+            rest = behind;
+            Some(record)
+        })
+    }
+}
+
+fn split_record(octets: &[u8]) -> Option<(Record<'_>, &[u8])> {
+    let [kind, auxiliary, n0, n1] = *octets.first_chunk()?;
+    let group = address_at(octets, 4, WHAT).ok()?;
+    let sources = usize::from(u16::from_be_bytes([n0, n1])) * 16;
+    let behind = octets.get(20 + sources + usize::from(auxiliary) * 4..)?;
+    let record_type = match kind {
+        1 => Some(RecordType::IsInclude),
+        2 => Some(RecordType::IsExclude),
+        3 => Some(RecordType::ToInclude),
+        4 => Some(RecordType::ToExclude),
+        5 => Some(RecordType::Allow),
+        6 => Some(RecordType::Block),
+        _ => None,
+    };
+    Some((Record { record_type, group, sources: Sources(octets.get(20..20 + sources)?) }, behind))
+}
+
+/// A message.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Message<'a> {
+    /// Multicast Listener Query, of either version.
+    Query(Query<'a>),
+    /// Version 2 Multicast Listener Report.
+    Report(Records<'a>),
+    /// Version 1 Multicast Listener Report.
+    ReportV1(Ipv6Addr),
+    /// Version 1 Multicast Listener Done.
+    DoneV1(Ipv6Addr),
+}
+
+impl<'a> Message<'a> {
+    /// Reads a packet; `None` if it carries no MLD message. The header is the packet's.
+    pub fn parse_packet(packet: &'a [u8]) -> Option<Result<(Header, Message<'a>), Error>> {
+        let (header, payload) = Header::parse_packet(packet).ok()?;
+        let (message, alert) = match header.next_header {
+            protocol::ICMPV6 => (payload, false),
+            protocol::HOP_BY_HOP => {
+                let [next, length] = *payload.first_chunk()?;
+                let end = (usize::from(length) + 1) * 8;
+                if next != protocol::ICMPV6 {
+                    return None;
+                }
+                (payload.get(end..)?, alerts(payload.get(2..end)?))
+            }
+            _ => return None,
+        };
+        if !matches!(message.first(), Some(&(QUERY | REPORT_V1 | DONE_V1 | REPORT_V2))) {
+            return None;
+        }
+        Some(check(&header, message, alert).and_then(|()| Message::parse(message)).map(|it| (header, it)))
+    }
+
+    fn parse(message: &'a [u8]) -> Result<Message<'a>, Error> {
+        match u8_at(message, 0, WHAT)? {
+            QUERY => Query::parse(message).map(Message::Query),
+            REPORT_V1 => group(message, 8).map(Message::ReportV1),
+            DONE_V1 => group(message, 8).map(Message::DoneV1),
+            _ => {
+                let octets = slice(message, 8, message.len().saturating_sub(8), WHAT)?;
+                Ok(Message::Report(Records { count: u16_at(message, 6, WHAT)?, octets }))
+            }
+        }
+    }
+}
+
+impl<'a> Query<'a> {
+    fn parse(message: &'a [u8]) -> Result<Query<'a>, Error> {
+        let code = u16_at(message, 4, WHAT)?;
+        let group = Some(address_at(message, 8, WHAT)?).filter(|group| !group.is_unspecified());
+        if let Some(found) = group.filter(|group| !group.is_multicast()) {
+            let found = u32::from(found.octets()[0]);
+            return Err(Error::Value { what: "queried address", expected: "a multicast address", found });
+        }
+        // RFC 3810 8.1: 24 octets are version 1, 28 or more version 2; what is between is neither.
+        if message.len() == LENGTH_V1 {
+            return Ok(Query { maximum_response_delay: code.into(), group, v2: None });
+        }
+        let [flags, interval, n0, n1] = array::<4>(message, LENGTH_V1, WHAT)?;
+        let count = usize::from(u16::from_be_bytes([n0, n1]));
+        let v2 = QueryV2 {
+            suppress: flags & 0x08 != 0,
+            robustness: flags & 0x07,
+            query_interval: decode(interval.into(), 7, 4),
+            sources: Sources(slice(message, QUERY_V2, count * 16, WHAT)?),
+        };
+        Ok(Query { maximum_response_delay: decode(code.into(), 15, 12), group, v2: Some(v2) })
+    }
+}
+
+/// A version 2 query to be sent. A General Query goes to all nodes, any other to its group.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct QueryRepr<'a> {
+    /// Milliseconds; rounded down to what the field can say.
+    pub maximum_response_delay: u32,
+    /// The group, or all of them.
+    pub group: Option<Ipv6Addr>,
+    /// S.
+    pub suppress: bool,
+    /// The Robustness Variable.
+    pub robustness: u8,
+    /// The Query Interval in seconds; rounded down to what the field can say.
+    pub query_interval: u32,
+    /// The sources, [`MAX_QUERIED_SOURCES`] at most; those beyond are left out.
+    pub sources: &'a [Ipv6Addr],
+}
+
+impl QueryRepr<'_> {
+    /// The whole packet from this link-local address.
+    pub fn packet(&self, source: Ipv6Addr) -> Vec<u8> {
+        const ALL_NODES: Ipv6Addr = crate::nd::ALL_NODES;
+        let destination = self.group.unwrap_or(ALL_NODES);
+        let sources = self.sources.get(..MAX_QUERIED_SOURCES).unwrap_or(self.sources);
+        let mut message = vec![QUERY, 0, 0, 0];
+        message.extend_from_slice(&(encode(self.maximum_response_delay, 15, 12) as u16).to_be_bytes());
+        message.extend_from_slice(&[0, 0]);
+        message.extend_from_slice(&self.group.unwrap_or(Ipv6Addr::UNSPECIFIED).octets());
+        let robustness = if self.robustness > 7 { 0 } else { self.robustness };
+        message.push(u8::from(self.suppress) << 3 | robustness);
+        message.push(encode(self.query_interval, 7, 4) as u8);
+        message.extend_from_slice(&(sources.len() as u16).to_be_bytes());
+        sources.iter().for_each(|source| message.extend_from_slice(&source.octets()));
+        icmpv6::set_checksum(&mut message, source, destination);
+        let header = Header {
+            traffic_class: 0,
+            flow_label: 0,
+            payload_length: (ROUTER_ALERT.len() + message.len()) as u16,
+            next_header: protocol::HOP_BY_HOP,
+            hop_limit: 1,
+            source,
+            destination,
+        };
+        [&header.emit()[..], &ROUTER_ALERT, &message].concat()
+    }
+}
+
+/// Maximum Response Code and QQIC (RFC 3810 5.1.3, 5.1.9): a number below 2^`bits`, or a mantissa of `mantissa` bits
+/// and an exponent of three.
+fn decode(code: u32, bits: u32, mantissa: u32) -> u32 {
+    if code < 1 << bits {
+        return code;
+    }
+    let exponent = code >> mantissa & 7;
+    (code & ((1 << mantissa) - 1) | 1 << mantissa) << (exponent + 3)
+}
+
+/// The code of the largest number that is not larger.
+fn encode(value: u32, bits: u32, mantissa: u32) -> u32 {
+    if value < 1 << bits {
+        return value;
+    }
+    let largest = ((1 << (mantissa + 1)) - 1) << 10;
+    let value = value.min(largest);
+    // The highest bit of the number is the implicit one of the mantissa.
+    let shift = (31 - value.leading_zeros()) - mantissa;
+    1 << bits | (shift - 3) << mantissa | (value >> shift) & ((1 << mantissa) - 1)
+}
+
+/// Whether there is a Router Alert option with the value of MLD (RFC 2711 2.1).
+fn alerts(options: &[u8]) -> bool {
+    let mut rest = options;
+    while let Some((kind, behind)) = rest.split_first() {
+        if *kind == 0 {
+            rest = behind;
+            continue;
+        }
+        let Some((length, data)) = behind.split_first() else { return false };
+        let Some((data, behind)) = data.split_at_checked((*length).into()) else { return false };
+        if *kind == 5 && data == [0, 0] {
+            return true;
+        }
+        rest = behind;
+    }
+    false
+}
+
+fn check(header: &Header, message: &[u8], alert: bool) -> Result<(), Error> {
+    let wrong = |what, expected, found: u32| Err(Error::Value { what, expected, found });
+    if header.hop_limit != 1 {
+        return wrong("MLD hop limit", "1", header.hop_limit.into());
+    }
+    if !alert {
+        return wrong("MLD router alert", "a Hop-by-Hop option with value 0", header.next_header.into());
+    }
+    if !header.source.is_unicast_link_local() {
+        return wrong("MLD source", "a link-local address", header.source.octets()[0].into());
+    }
+    icmpv6::verify(header.source, header.destination, message)
+}
+
+fn group(message: &[u8], offset: usize) -> Result<Ipv6Addr, Error> {
+    let group = address_at(message, offset, WHAT)?;
+    match group.is_multicast() {
+        true => Ok(group),
+        false => {
+            let found = u32::from(group.octets()[0]);
+            Err(Error::Value { what: "reported address", expected: "a multicast address", found })
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn codes_are_numbers_or_floating_point() {
+        for (code, value) in
+            [(0, 0), (125, 125), (127, 127), (0x80, 128), (0x81, 136), (0x90, 256), (0xff, 31_744)]
+        {
+            assert_eq!((decode(code, 7, 4), encode(value, 7, 4)), (value, code), "{code}");
+        }
+        for (code, value) in [(32_767, 32_767), (0x8000, 32_768), (0x8001, 32_776), (0xffff, 8_387_584)] {
+            assert_eq!((decode(code, 15, 12), encode(value, 15, 12)), (value, code), "{code}");
+        }
+        // The next lower value.
+        assert_eq!(
+            (encode(135, 7, 4), encode(u32::MAX, 7, 4), encode(u32::MAX, 15, 12)),
+            (0x80, 0xff, 0xffff)
+        );
+    }
+
+    #[test]
+    fn every_code_comes_back() {
+        (0..=0xff).for_each(|code| assert_eq!(encode(decode(code, 7, 4), 7, 4), code));
+        (0..=0xffff).for_each(|code| assert_eq!(encode(decode(code, 15, 12), 15, 12), code));
+    }
+}

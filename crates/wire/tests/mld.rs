@@ -1,0 +1,166 @@
+//! MLD messages: golden ones of scapy 2.8.0, and what is wrong with others.
+
+mod common;
+
+use carnet_wire::mld::{MAX_QUERIED_SOURCES, Message, QueryRepr, RecordType};
+use carnet_wire::{Error, icmpv6};
+use common::{Numbers, address, hex};
+
+/// A General Query with MRD 10 s, QRV 2, QQI 125 s.
+const GENERAL_QUERY: &str = "6000000000240001fe800000000000000000000000000005ff0200000000000000000000000000013a00050200000100820056922710000000000000000000000000000000000000027d0000";
+/// About two sources of ff1e::42: S, QRV 3, QQIC 0x8f, MRD 1 s.
+const SOURCE_QUERY: &str = "6000000000440001fe800000000000000000000000000005ff1e00000000000000000000000000423a000502000001008200155303e80000ff1e00000000000000000000000000420b8f000220010db800000000000000000000000120010db8000000000000000000000002";
+/// TO_EX({}) of ff1e::42, BLOCK of two sources of ff1e::43 with four octets of auxiliary data.
+const REPORT: &str = "60000000005c0001fe800000000000000000000000000064ff0200000000000000000000000000163a000502000001008f00496f0000000204000000ff1e000000000000000000000000004206010002ff1e000000000000000000000000004320010db800000000000000000000000120010db800000000000000000000000261626364";
+
+fn parse(packet: &[u8]) -> Result<Message<'_>, Error> {
+    Message::parse_packet(packet).expect("an MLD message").map(|(_, message)| message)
+}
+
+/// With the checksum that fits the rest.
+fn summed(mut packet: Vec<u8>) -> Vec<u8> {
+    let (source, destination) = (octets(&packet, 8), octets(&packet, 24));
+    if let Some(message) = packet.get_mut(48..) {
+        icmpv6::set_checksum(message, source.into(), destination.into());
+    }
+    packet
+}
+
+fn octets(packet: &[u8], at: usize) -> [u8; 16] {
+    packet[at..at + 16].try_into().expect("an address")
+}
+
+#[test]
+fn queries_are_emitted_and_read_back() {
+    let sources = [address("2001:db8::1"), address("2001:db8::2")];
+    let general = QueryRepr {
+        maximum_response_delay: 10_000,
+        group: None,
+        suppress: false,
+        robustness: 2,
+        query_interval: 125,
+        sources: &[],
+    };
+    assert_eq!(general.packet(address("fe80::5")), hex(GENERAL_QUERY));
+    let group = Some(address("ff1e::42"));
+    // (0xf | 0x10) << 3 s.
+    let about = QueryRepr {
+        maximum_response_delay: 1000,
+        group,
+        suppress: true,
+        robustness: 3,
+        query_interval: 248,
+        sources: &sources,
+    };
+    assert_eq!(about.packet(address("fe80::5")), hex(SOURCE_QUERY));
+    for (packet, repr) in [(GENERAL_QUERY, general), (SOURCE_QUERY, about)] {
+        let packet = hex(packet);
+        let Ok(Message::Query(query)) = parse(&packet) else { panic!("a query") };
+        assert_eq!((query.maximum_response_delay, query.group), (repr.maximum_response_delay, repr.group));
+        let v2 = query.v2.expect("version 2");
+        assert_eq!(
+            (v2.suppress, v2.robustness, v2.query_interval),
+            (repr.suppress, repr.robustness, repr.query_interval)
+        );
+        assert_eq!(v2.sources.iter().collect::<Vec<_>>(), repr.sources);
+    }
+    // As many sources as fit into the smallest packet that passes everywhere; a robustness that does not fit is not said.
+    let many = [sources[0]; MAX_QUERIED_SOURCES + 1];
+    let packet = QueryRepr { sources: &many, robustness: 8, ..about }.packet(address("fe80::5"));
+    assert!((1265..=1280).contains(&packet.len()), "{}", packet.len());
+    let Ok(Message::Query(query)) = parse(&packet) else { panic!("a query") };
+    let v2 = query.v2.expect("version 2");
+    assert_eq!((v2.sources.len(), v2.robustness), (MAX_QUERIED_SOURCES, 0));
+}
+
+#[test]
+fn records_are_read_and_what_is_behind_them_is_left() {
+    let packet = hex(REPORT);
+    let Ok(Message::Report(records)) = parse(&packet) else { panic!("a report") };
+    let read: Vec<_> =
+        records.iter().map(|it| (it.record_type, it.group, it.sources.iter().collect::<Vec<_>>())).collect();
+    let sources = vec![address("2001:db8::1"), address("2001:db8::2")];
+    let expected = [
+        (Some(RecordType::ToExclude), address("ff1e::42"), vec![]),
+        (Some(RecordType::Block), address("ff1e::43"), sources),
+    ];
+    assert_eq!(read, expected);
+    // More records than there are, and one that runs past the end: those before it count.
+    for (at, octet) in [(55, 9), (79, 3)] {
+        let mut packet = hex(REPORT);
+        packet[at] = octet;
+        let packet = summed(packet);
+        let Ok(Message::Report(records)) = parse(&packet) else { panic!("a report") };
+        assert_eq!(records.iter().count(), if at == 55 { 2 } else { 1 });
+    }
+}
+
+#[test]
+fn version_1_is_told_by_its_length() {
+    let version_1 = |kind: u8| {
+        let mut packet = hex(GENERAL_QUERY);
+        packet.truncate(72);
+        (packet[5], packet[48]) = (32, kind);
+        packet[56..72].copy_from_slice(&address("ff1e::42").octets());
+        summed(packet)
+    };
+    let group = address("ff1e::42");
+    let packet = version_1(130);
+    let Ok(Message::Query(query)) = parse(&packet) else { panic!("a query") };
+    assert_eq!((query.group, query.v2), (Some(group), None));
+    assert_eq!(parse(&version_1(131)), Ok(Message::ReportV1(group)));
+    assert_eq!(parse(&version_1(132)), Ok(Message::DoneV1(group)));
+    // 26 octets are of no version (RFC 3810 8.1).
+    let mut packet = version_1(130);
+    packet.extend([0, 0]);
+    packet[5] = 34;
+    assert!(parse(&summed(packet)).is_err());
+}
+
+#[test]
+fn what_the_standard_has_dropped_is_refused() {
+    let changed = |at: usize, octet: u8| {
+        let mut packet = hex(REPORT);
+        packet[at] = octet;
+        packet
+    };
+    assert_eq!(
+        parse(&changed(7, 255)),
+        Err(Error::Value { what: "MLD hop limit", expected: "1", found: 255 })
+    );
+    for packet in [changed(44, 1), changed(42, 6), changed(8, 0x20), changed(50, 0)] {
+        assert!(parse(&packet).is_err());
+    }
+    // About no group.
+    let mut unicast = hex(SOURCE_QUERY);
+    unicast[56] = 0x20;
+    assert!(parse(&summed(unicast)).is_err());
+    // Without the option, and something else than MLD.
+    let mut plain = hex(REPORT);
+    plain.drain(40..48);
+    (plain[5], plain[6]) = (84, 58);
+    assert!(parse(&plain).is_err());
+    assert_eq!(Message::parse_packet(&changed(48, 135)), None);
+    assert_eq!(Message::parse_packet(&changed(6, 17)), None);
+    assert_eq!(Message::parse_packet(&[]), None);
+}
+
+#[test]
+fn mutations_do_no_harm() {
+    let packets = [GENERAL_QUERY, SOURCE_QUERY, REPORT].map(hex);
+    let mut numbers = Numbers::new(3810);
+    for _ in 0..50_000 {
+        let mut packet = packets[numbers.under(packets.len())].clone();
+        packet.truncate(49 + numbers.under(packet.len() - 48));
+        for _ in 0..=numbers.under(4) {
+            let at = numbers.under(packet.len());
+            packet[at] = numbers.under(256) as u8;
+        }
+        let payload = u16::try_from(packet.len() - 40).expect("short");
+        packet[4..6].copy_from_slice(&payload.to_be_bytes());
+        let packet = summed(packet);
+        if let Some(Ok((_, Message::Report(records)))) = Message::parse_packet(&packet) {
+            assert!(records.iter().map(|record| record.sources.iter().count()).sum::<usize>() < 100);
+        }
+    }
+}
