@@ -110,6 +110,9 @@ enum Command {
     /// One end of a probe.
     #[command(hide = true)]
     Probe(traffic::probe::ProbeArgs),
+    /// A sender to a multicast group, or a listener.
+    #[command(hide = true)]
+    Multicast(traffic::multicast::MulticastArgs),
 }
 
 #[derive(Debug, clap::Args)]
@@ -220,6 +223,10 @@ fn act(cli: &Cli) -> anyhow::Result<ExitCode> {
         }
         Command::BenchTable { bench, table } => {
             write_file(table, bench::page(bench)?)?;
+            Ok(ExitCode::SUCCESS)
+        }
+        Command::Multicast(args) => {
+            traffic::multicast::run(args)?;
             Ok(ExitCode::SUCCESS)
         }
         Command::Probe(args) => {

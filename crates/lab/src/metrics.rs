@@ -60,6 +60,10 @@ pub fn of_traffic(seen: &Seen, sections: &[Section]) -> Metrics {
         for broadcasts in &seen.broadcasts {
             geonet::broadcast_metrics(m, broadcasts, window);
         }
+        for (name, arrivals) in &seen.strangers {
+            let count = arrivals.iter().filter(|at| window.contains(at)).count();
+            m.insert(format!("{name}.strangers"), count as f64);
+        }
         for (name, _, t, started) in &seen.transfers {
             if let Some((up, down)) = t.rates(*started, window) {
                 m.insert(format!("{name}.mbit_up"), up);

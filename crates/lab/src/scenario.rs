@@ -26,7 +26,7 @@ use crate::medium::mobility::Track;
 pub use emulation::{Degrade, Emulation};
 pub use radio::{Medium, Radio};
 pub use random::Random;
-pub use traffic::{Direction, GnBroadcast, GnPing, Ping, Probe, Tcp, Traffic};
+pub use traffic::{Direction, GnBroadcast, GnPing, Multicast, Ping, Probe, Tcp, Traffic};
 pub use values::{BitRate, Duration, End, LinkRate, Metres, Octets, Prefix};
 
 /// A scenario as its file has it.

@@ -7,12 +7,13 @@ use std::process::{Command, Output};
 
 use common::{LAB, folder, repository, said};
 
-const SCENARIOS: [&str; 21] = [
+const SCENARIOS: [&str; 22] = [
     "any-access",
     "balance",
     "crossing",
     "flood-50",
     "flow-binding",
+    "geocast",
     "hard-cut",
     "highway-100",
     "nat-cellular",

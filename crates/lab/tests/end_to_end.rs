@@ -94,6 +94,13 @@ fn hosts_reach_each_other_over_geonetworking_over_one_hop_and_two() {
     }
 }
 
+/// Where the hosts are judges who gets what is sent to the group.
+#[test]
+fn exactly_the_hosts_inside_get_what_a_host_sends_to_the_group() {
+    let test = "exactly_the_hosts_inside_get_what_a_host_sends_to_the_group";
+    holds_over(test, "geocast", As::Root, &["--slow"]);
+}
+
 #[test]
 fn vehicles_meet_and_part() {
     holds("vehicles_meet_and_part", "v2v-meets-v2i", As::Root);

@@ -319,6 +319,19 @@ fn check_traffic(scenario: &Scenario) -> Result<(), Wrong> {
             return Err((broadcast.size.span(), message));
         }
     }
+    for multicast in &scenario.traffic.multicast {
+        for host in multicast.members.keys().chain(multicast.strangers.keys()).chain([&multicast.from]) {
+            if !scenario.nodes.contains_key(host.get_ref()) {
+                return Err((host.span(), format!("there is no node {:?}", host.get_ref())));
+            }
+        }
+        multicast.members.values().chain(multicast.strangers.values()).try_for_each(station)?;
+        interval(&multicast.interval)?;
+        if !multicast.group.get_ref().is_multicast() {
+            let message = format!("{} is no multicast address", multicast.group.get_ref());
+            return Err((multicast.group.span(), message));
+        }
+    }
     Ok(())
 }
 

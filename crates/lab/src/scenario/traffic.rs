@@ -1,5 +1,7 @@
 //! What flows in a scenario.
 
+use std::collections::BTreeMap;
+
 use serde::Deserialize;
 use toml::Spanned;
 
@@ -24,6 +26,9 @@ pub struct Traffic {
     /// GeoBroadcasts into a circle, and who gets them.
     #[serde(default)]
     pub gnbroadcast: Vec<GnBroadcast>,
+    /// What a host on board sends to an IPv6 multicast group, and which hosts in a circle get it.
+    #[serde(default)]
+    pub multicast: Vec<Multicast>,
 }
 
 /// A ping.
@@ -171,6 +176,32 @@ pub struct GnBroadcast {
     /// Octets of payload.
     #[serde(default = "hundred")]
     pub size: Spanned<usize>,
+}
+
+/// A host that sends to an IPv6 multicast group, again and again; the stations lead the group to a circle.
+#[derive(Debug, Clone, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Multicast {
+    /// Prefix of its metrics.
+    pub name: String,
+    /// What it is, for the legend.
+    #[serde(default)]
+    pub label: String,
+    /// Host that sends.
+    pub from: Spanned<String>,
+    /// The group.
+    pub group: Spanned<std::net::Ipv6Addr>,
+    /// Hosts that have joined the group, each with the node with a radio that carries it.
+    pub members: BTreeMap<Spanned<String>, Spanned<String>>,
+    /// Hosts that have not, likewise; what comes over their wires is counted.
+    #[serde(default)]
+    pub strangers: BTreeMap<Spanned<String>, Spanned<String>>,
+    /// Centre of the circle in metres to the east and north of the origin.
+    pub center: (f64, f64),
+    /// Its radius.
+    pub radius: Spanned<Metres>,
+    /// Time from one packet to the next.
+    pub interval: Spanned<Duration>,
 }
 
 fn second() -> Duration {

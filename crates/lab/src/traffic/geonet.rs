@@ -35,7 +35,7 @@ const EDGE: f64 = 5.0;
 /// How old the position of a station may be.
 const POSITION: u64 = SECOND;
 /// How long a broadcast may take.
-const FLOOD: u64 = SECOND;
+pub(super) const FLOOD: u64 = SECOND;
 /// Stack of a thread that only reads lines.
 const STACK: usize = 256 << 10;
 
@@ -76,12 +76,12 @@ pub struct Sent {
     pub center: Point,
 }
 
-/// A broadcast that was delivered.
+/// A broadcast that was delivered, by the number of the track of who got it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-struct Delivery {
-    node: usize,
-    mark: Mark,
-    at: u64,
+pub(super) struct Delivery {
+    pub(super) node: usize,
+    pub(super) mark: Mark,
+    pub(super) at: u64,
 }
 
 /// What a program printed as JSON, each line with the time at which it was read.
@@ -349,7 +349,7 @@ impl Drop for GeoFlows {
 }
 
 /// Which nodes ought to have got a broadcast, and which did.
-fn judge(
+pub(super) fn judge(
     sent: &Sent,
     own: Option<usize>,
     radius: f64,

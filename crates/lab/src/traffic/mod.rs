@@ -5,6 +5,7 @@
 //! after it.
 
 pub mod geonet;
+pub mod multicast;
 pub mod ping;
 pub mod probe;
 pub mod stats;
@@ -39,6 +40,7 @@ pub struct Flows {
     pings: Vec<(Ping, Daemon)>,
     transfers: Vec<Transfer>,
     geo: GeoFlows,
+    multicasts: Vec<multicast::Running>,
 }
 
 /// What was seen.
@@ -52,8 +54,10 @@ pub struct Seen {
     pub transfers: Vec<(String, String, tcp::Told, u64)>,
     /// Pings over GeoNetworking.
     pub gnpings: Vec<GnPings>,
-    /// Broadcasts over GeoNetworking.
+    /// Broadcasts over GeoNetworking, and what hosts have sent to groups.
     pub broadcasts: Vec<Broadcasts>,
+    /// Packets to groups on the wires of hosts that have not joined: name of the traffic, when each came.
+    pub strangers: Vec<(String, Vec<u64>)>,
 }
 
 /// Starts all traffic; the timetable will begin at `begin` and end at `end`, with
@@ -124,6 +128,9 @@ pub fn start(
         clock::sleep(200 * MILLISECOND);
         flows.begin_transfers()?;
     }
+    for (number, multicast) in scenario.traffic.multicast.iter().enumerate() {
+        flows.multicasts.push(multicast::start(number, multicast, begin, end, folder)?);
+    }
     flows.geo = geonet::start(scenario, stations, begin, end)?;
     Ok(flows)
 }
@@ -140,6 +147,7 @@ impl Flows {
             ends.iter_mut().try_for_each(Daemon::check)?;
         }
         self.pings.iter_mut().try_for_each(|(_, daemon)| daemon.check())?;
+        self.multicasts.iter_mut().try_for_each(multicast::Running::check)?;
         self.geo.check()
     }
 
@@ -169,6 +177,11 @@ impl Flows {
         }
         let on_air = medium.map(Medium::marks).unwrap_or_default();
         (seen.gnpings, seen.broadcasts) = self.geo.finish(scenario, &on_air)?;
+        for multicast in &mut self.multicasts {
+            let (broadcasts, strangers) = multicast.finish(scenario)?;
+            seen.strangers.push((broadcasts.name.clone(), strangers));
+            seen.broadcasts.push(broadcasts);
+        }
         Ok(seen)
     }
 }

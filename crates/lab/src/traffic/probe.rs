@@ -67,7 +67,7 @@ pub struct Outcome {
     pub received: Vec<(u64, u64)>,
 }
 
-fn encode(seq: u64, at: u64) -> [u8; LENGTH] {
+pub(super) fn encode(seq: u64, at: u64) -> [u8; LENGTH] {
     let mut packet = [0; LENGTH];
     packet[..8].copy_from_slice(MAGIC);
     packet[8..16].copy_from_slice(&seq.to_be_bytes());
@@ -75,7 +75,7 @@ fn encode(seq: u64, at: u64) -> [u8; LENGTH] {
     packet
 }
 
-fn decode(packet: &[u8]) -> Option<u64> {
+pub(super) fn decode(packet: &[u8]) -> Option<u64> {
     let seq = packet.strip_prefix(MAGIC)?.get(..8)?;
     Some(u64::from_be_bytes(seq.try_into().ok()?))
 }

@@ -1,0 +1,229 @@
+//! Traffic to an IPv6 multicast group: a host on board of a vehicle sends, hosts on board of others listen.
+//!
+//! All of it is the sockets of the kernel: a listener joins the group and its kernel reports that by MLD, the sender's
+//! packets leave by the interface where its kernel has the route for groups. A *stranger* has not joined; it looks at
+//! everything that comes over its wire. Who ought to get a packet is judged as for GeoNetworking's own broadcasts, by where
+//! the vehicles are.
+
+use std::io::ErrorKind;
+use std::net::{Ipv6Addr, SocketAddrV6};
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use anyhow::{Context, bail};
+use socket2::{Domain, Protocol, Socket, Type};
+
+use super::geonet::{Broadcasts, Delivery, FLOOD, Flood, Sent, judge};
+use super::probe::{Outcome, decode, encode};
+use crate::clock::{self, SECOND};
+use crate::medium::geometry::Point;
+use crate::medium::mobility::Track;
+use crate::process::{Daemon, in_node};
+use crate::scenario::{Multicast, Scenario};
+
+/// UDP port of the first such traffic of a scenario.
+const PORT: u16 = 7900;
+/// Hops that a packet may go.
+const HOPS: u32 = 16;
+/// What of a frame is before the UDP payload: IPv6 and UDP.
+const HEADERS: usize = 48;
+/// EtherType of IPv6.
+const IPV6: u16 = 0x86dd;
+
+/// What a sender or listener does; also its command line.
+#[derive(Debug, Clone, clap::Args)]
+pub struct MulticastArgs {
+    /// The group.
+    #[arg(long)]
+    pub group: Ipv6Addr,
+    /// UDP port.
+    #[arg(long)]
+    pub port: u16,
+    /// What to do.
+    #[arg(long, value_enum)]
+    pub role: Role,
+    /// Nanoseconds from one packet to the next.
+    #[arg(long, default_value_t = SECOND)]
+    pub interval: u64,
+    /// Monotonic time of the first packet, in nanoseconds.
+    #[arg(long, default_value_t = 0)]
+    pub start: u64,
+    /// Monotonic time of the end.
+    #[arg(long)]
+    pub end: u64,
+    /// File for the outcome.
+    #[arg(long)]
+    pub output: PathBuf,
+}
+
+/// Who somebody is to a group.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
+pub enum Role {
+    /// Sends.
+    Sender,
+    /// Has joined.
+    Member,
+    /// Has not, and looks at its wire.
+    Stranger,
+}
+
+/// Runs a sender or listener.
+pub fn run(args: &MulticastArgs) -> anyhow::Result<()> {
+    let outcome = match args.role {
+        Role::Sender => send(args)?,
+        Role::Member => {
+            let socket = Socket::new(Domain::IPV6, Type::DGRAM, Some(Protocol::UDP))?;
+            socket.bind(&SocketAddrV6::new(Ipv6Addr::UNSPECIFIED, args.port, 0, 0).into())?;
+            socket.join_multicast_v6(&args.group, 0).context("cannot join the group")?;
+            listen(&socket, args, 0)?
+        }
+        Role::Stranger => {
+            // Every IPv6 packet that comes in by any interface.
+            let all = Protocol::from(i32::from(IPV6.to_be()));
+            listen(&Socket::new(Domain::PACKET, Type::DGRAM, Some(all))?, args, HEADERS)?
+        }
+    };
+    let file = std::fs::File::create(&args.output)
+        .with_context(|| format!("cannot make {}", args.output.display()))?;
+    serde_json::to_writer(std::io::BufWriter::new(file), &outcome)?;
+    Ok(())
+}
+
+fn send(args: &MulticastArgs) -> anyhow::Result<Outcome> {
+    let socket = Socket::new(Domain::IPV6, Type::DGRAM, Some(Protocol::UDP))?;
+    socket.set_multicast_hops_v6(HOPS)?;
+    let to = SocketAddrV6::new(args.group, args.port, 0, 0).into();
+    let mut outcome = Outcome::default();
+    for seq in 0.. {
+        let at = args.start + seq * args.interval;
+        if at >= args.end {
+            break;
+        }
+        clock::sleep_until(at);
+        let now = clock::monotonic();
+        outcome.sent.push(now);
+        outcome.refused += u64::from(socket.send_to(&encode(seq, now), &to).is_err());
+    }
+    Ok(outcome)
+}
+
+/// Notes the packets whose payload begins `offset` octets into what is read.
+fn listen(socket: &Socket, args: &MulticastArgs, offset: usize) -> anyhow::Result<Outcome> {
+    socket.set_read_timeout(Some(Duration::from_millis(100)))?;
+    // `recv` does not care what kind of socket it is.
+    let socket = std::net::UdpSocket::from(socket.try_clone()?);
+    let mut outcome = Outcome::default();
+    let mut octets = [0; 2048];
+    while clock::monotonic() < args.end {
+        let length = match socket.recv(&mut octets) {
+            Ok(length) => length,
+            Err(error) if matches!(error.kind(), ErrorKind::WouldBlock | ErrorKind::TimedOut) => continue,
+            Err(error) => bail!(error),
+        };
+        let at = clock::monotonic();
+        if let Some(seq) = octets.get(offset..length).and_then(decode) {
+            outcome.received.push((seq, at));
+        }
+    }
+    Ok(outcome)
+}
+
+/// A program in a host, the node that carries the host, and what the program tells.
+type Listener = (String, Daemon, PathBuf);
+
+/// Running traffic.
+#[derive(Debug)]
+pub struct Running {
+    traffic: Multicast,
+    sender: Daemon,
+    sent: PathBuf,
+    members: Vec<Listener>,
+    strangers: Vec<Listener>,
+}
+
+/// Starts listeners, and the sender for the time of the timetable.
+pub fn start(
+    number: usize,
+    traffic: &Multicast,
+    begin: u64,
+    end: u64,
+    folder: &Path,
+) -> anyhow::Result<Running> {
+    let own = std::env::current_exe()?;
+    let run = |node: &str, role: &str| -> anyhow::Result<(Daemon, PathBuf)> {
+        let base = format!("multicast-{}-{node}", traffic.name);
+        let output = folder.join(format!("{base}.json"));
+        let mut command = in_node(node, &own);
+        // The last packets have the time to arrive.
+        let until = if role == "sender" { end.saturating_sub(FLOOD) } else { end };
+        command
+            .args(["multicast", "--role", role])
+            .args(["--group", &traffic.group.get_ref().to_string()])
+            .args(["--port", &(usize::from(PORT) + number).to_string()])
+            .args(["--interval", &traffic.interval.get_ref().0.to_string()])
+            .args(["--start", &begin.to_string(), "--end", &until.to_string()])
+            .arg("--output")
+            .arg(&output);
+        let log = folder.join(format!("{base}.log"));
+        Ok((Daemon::start(&format!("{role} in node {node}"), &log, &mut command)?, output))
+    };
+    let listeners = |role: &str| -> anyhow::Result<Vec<Listener>> {
+        let hosts = if role == "member" { &traffic.members } else { &traffic.strangers };
+        let listener = |(host, carrier): (&toml::Spanned<String>, &toml::Spanned<String>)| {
+            let (daemon, output) = run(host.get_ref(), role)?;
+            Ok((carrier.get_ref().clone(), daemon, output))
+        };
+        hosts.iter().map(listener).collect()
+    };
+    let (members, strangers) = (listeners("member")?, listeners("stranger")?);
+    let (sender, sent) = run(traffic.from.get_ref(), "sender")?;
+    Ok(Running { traffic: traffic.clone(), sender, sent, members, strangers })
+}
+
+impl Running {
+    /// Fails if a listener has ended.
+    pub fn check(&mut self) -> anyhow::Result<()> {
+        self.members.iter_mut().chain(&mut self.strangers).try_for_each(|(_, daemon, _)| daemon.check())
+    }
+
+    /// What was seen: by members; and when something came over the wire of a stranger.
+    pub fn finish(&mut self, scenario: &Scenario) -> anyhow::Result<(Broadcasts, Vec<u64>)> {
+        let limit = 10 * SECOND;
+        self.sender.wait(limit);
+        for (_, daemon, _) in self.members.iter_mut().chain(&mut self.strangers) {
+            daemon.wait(limit);
+        }
+        let sent = read_outcome(&self.sent)?.sent;
+        let (mut deliveries, mut tracks): (Vec<Delivery>, Vec<&Track>) = (Vec::new(), Vec::new());
+        for (node, (carrier, _, output)) in self.members.iter().enumerate() {
+            let track = scenario.tracks.get(carrier);
+            tracks.push(track.with_context(|| format!("node {carrier} has no radio"))?);
+            let received = read_outcome(output)?.received;
+            let delivery = |(seq, at)| Some(Delivery { node, mark: (0, u32::try_from(seq).ok()?), at });
+            deliveries.extend(received.into_iter().filter_map(delivery));
+        }
+        let (east, north) = self.traffic.center;
+        let center = Point { x: east, y: north };
+        let radius = self.traffic.radius.get_ref().0;
+        let floods: Vec<Flood> = (0u32..)
+            .zip(sent)
+            .map(|(number, at)| {
+                let mine: Vec<Delivery> =
+                    deliveries.iter().filter(|delivery| delivery.mark.1 == number).copied().collect();
+                judge(&Sent { number, at, center }, None, radius, scenario.epoch, &tracks, &mine)
+            })
+            .collect();
+        let mut strangers = Vec::new();
+        for (_, _, output) in &self.strangers {
+            strangers.extend(read_outcome(output)?.received.into_iter().map(|(_, at)| at));
+        }
+        let (name, label) = (self.traffic.name.clone(), self.traffic.label.clone());
+        Ok((Broadcasts { name, label, radius, floods }, strangers))
+    }
+}
+
+fn read_outcome(file: &Path) -> anyhow::Result<Outcome> {
+    let text =
+        std::fs::read(file).with_context(|| format!("multicast traffic left no {}", file.display()))?;
+    Ok(serde_json::from_slice(&text)?)
+}
