@@ -253,3 +253,50 @@ fn each_uplink_sends_by_itself_whatever_the_main_table_prefers() {
         }
     });
 }
+
+/// Messages that a stranger makes up, more than are read at once: they cost no packet.
+#[test]
+fn many_complaints_cost_no_packet() {
+    in_namespace(|scratch| async move {
+        let peer = linked();
+        let mut platform = scratch.open();
+        platform.apply(&set(socket("udp:192.0.2.1:4191", Some("v0")))).unwrap();
+        let io = platform.datagrams();
+        let there = peer.run(|| {
+            let there = UdpSocket::bind("192.0.2.2:5000").unwrap();
+            there.set_read_timeout(Some(WAIT)).unwrap();
+            there
+        });
+        let (here, remote) = (end("udp:192.0.2.1:4191"), end("udp:192.0.2.2:5000"));
+        let mut writer = DatagramWriter::new(io.clone());
+        // Port unreachable, about a UDP packet of ours: IPv4 header, ports, length, no checksum.
+        let quoted = [
+            &[0x45, 0, 0, 128, 0, 0, 0, 0, 64, 17, 0, 0, 192, 0, 2, 1, 192, 0, 2, 2][..],
+            &[0x10, 0x5f, 0x13, 0x88, 0, 108, 0, 0],
+        ]
+        .concat();
+        let mut message = [&[3, 3, 0, 0, 0, 0, 0, 0], &quoted[..]].concat();
+        let sum: u32 = message.chunks(2).map(|pair| u32::from(u16::from_be_bytes([pair[0], pair[1]]))).sum();
+        let sum = !((sum & 0xffff) + (sum >> 16)) as u16;
+        message[2..4].copy_from_slice(&sum.to_be_bytes());
+        peer.run(move || {
+            let stranger = socket2::Socket::new(Domain::IPV4, Type::RAW, Some(Protocol::ICMPV4)).unwrap();
+            let to = "192.0.2.1:0".parse::<SocketAddr>().unwrap();
+            for _ in 0..500 {
+                stranger.send_to(&message, &to.into()).unwrap();
+            }
+        });
+        tokio::time::sleep(Duration::from_millis(100)).await;
+        let mut buffer = vec![0; 2000];
+        for mark in 0..20 {
+            writer.write(here, remote, false, &packet(300, 0, mark));
+            writer.flush();
+            assert_eq!(writer.errors(), 0, "packet {mark}");
+            let (length, _) = there.recv_from(&mut buffer).unwrap();
+            assert_eq!(buffer[..length], packet(300, 0, mark));
+        }
+        // What comes is read all the same.
+        there.send_to(&packet(200, 0, 9), "192.0.2.1:4191").unwrap();
+        assert_eq!(read(&io, 1).await[0].0.length, 200);
+    });
+}

@@ -14,6 +14,8 @@ use super::socket::Socket;
 const SEGMENTS_MAX: usize = 64;
 /// A burst has to fit into one IPv4 packet.
 const BURST_MAX: usize = 65_535 - 28;
+/// So often a packet is sent again that an error was in the way of.
+const PATIENCE: usize = 4;
 
 /// Where a burst goes, and how.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -151,14 +153,24 @@ impl DatagramWriter {
             }
             None => sendmsg(descriptor, &parts, &[traffic_class], flags, Some(&address)),
         };
-        match send() {
+        let mut result = send();
+        let mut told = false;
+        for _ in 0..PATIENCE {
+            if matches!(result, Ok(_) | Err(nix::errno::Errno::EAGAIN)) {
+                break;
+            }
+            // It may have been about an earlier packet, and is told once; or be a stranger's invention, of which there
+            // may be many. To read what the messages say takes long and makes the next one an error again: afterwards.
+            told = true;
+            result = send();
+        }
+        if told {
+            self.io.hear(socket.errors());
+        }
+        match result {
             Ok(_) => Ok(()),
             Err(nix::errno::Errno::EAGAIN) => Err(io::ErrorKind::WouldBlock.into()),
-            Err(_) => {
-                // It may have been about an earlier packet, and is told once.
-                self.io.hear(socket.errors());
-                send().map(|_| ()).map_err(io::Error::from)
-            }
+            Err(error) => Err(error.into()),
         }
     }
 }
