@@ -579,6 +579,7 @@ impl Station {
                 Ok(())
             }
             Input::GeonetReport(report) => {
+                self.use_neighbours(now, &report.ways);
                 if let Some(geonet) = &mut self.geonet {
                     geonet.handle_report(now, &report);
                 }

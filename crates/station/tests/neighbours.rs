@@ -16,7 +16,7 @@ use carnet_mobility::mnpp::Authorization;
 use carnet_station::forwarding::desired::{
     Change, Entry, RouteAction, Rule, TABLE_MAIN, TABLE_NEIGHBOURS, TABLE_TUNNEL, priority,
 };
-use carnet_station::io::{Command, Frame, Input, Output, Position, VirtualFrame};
+use carnet_station::io::{Command, Frame, Input, Output, Position, Report, VirtualFrame};
 use carnet_station::{GeonetSettings, MnppSettings, PersistentState, Station, StationConfig};
 use carnet_wire::geonet::{GnAddress, StationType};
 use carnet_wire::ipv6::{HEADER_LEN, Header, protocol};
@@ -379,6 +379,33 @@ fn one_route_more_and_nothing_else_moves() {
     // Who stops says so.
     world.tell(1, Input::Command(Command::Shutdown));
     assert_eq!(world.wanted[0], before);
+}
+
+/// What a fast path sends does not come by the station: it tells ten times a second.
+#[test]
+fn packets_of_a_fast_path_are_use_of_the_way() {
+    let mut world = World::new(Authorization::HomeAgent);
+    world.place = 50.0;
+    world.talk(3.0);
+    let probes = |world: &World| {
+        let counters: BTreeMap<String, u64> = world.vehicles[0].counters().into_iter().collect();
+        counters["mnpp.probes"]
+    };
+    for (ways, expected) in [(vec![], 3..8), (vec![mac(1)], 17..23)] {
+        // A while until what was is forgotten.
+        (0..300).for_each(|_| world.tick());
+        let before = probes(&world);
+        for step in 0..500u16 {
+            world.tick();
+            if step.is_multiple_of(10) {
+                let next_sequence = 30_000 + 50 * step;
+                let report = Report { next_sequence, ways: ways.clone(), ..Report::default() };
+                world.tell(0, Input::GeonetReport(report));
+            }
+        }
+        let sent = probes(&world) - before;
+        assert!(expected.contains(&sent), "{sent}");
+    }
 }
 
 /// A third station, which has no mobile network but says that it has the other vehicle's.

@@ -205,6 +205,13 @@ impl Station {
         true
     }
 
+    /// A fast path has sent packets to these stations.
+    pub(super) fn use_neighbours(&mut self, now: Time, stations: &[[u8; 6]]) {
+        if let Some(neighbours) = &mut self.neighbours {
+            stations.iter().for_each(|station| neighbours.machine.handle_use(now, *station));
+        }
+    }
+
     /// A frame to one station that nobody acknowledged; true when the packet in it has taken another way.
     pub(super) fn is_unreachable(&mut self, now: Time, frame: &Frame) -> bool {
         let (Some(neighbours), Some(geonet)) = (&mut self.neighbours, &mut self.geonet) else { return false };
