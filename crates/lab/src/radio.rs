@@ -169,6 +169,13 @@ impl Medium {
         self.shared.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
+    /// Puts the radio of a node behind a wall, or takes the wall away.
+    pub fn set_walled(&self, node: &str, walled: bool) {
+        if let Some(radio) = self.nodes.iter().position(|name| name == node) {
+            self.state().channel.set_walled(radio, walled);
+        }
+    }
+
     /// Counters of each radio by now.
     pub fn counters(&self) -> Vec<Counters> {
         self.state().channel.counters()

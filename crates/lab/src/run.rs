@@ -333,6 +333,9 @@ impl Testbed {
             topology::set_carrier(scenario, end.get_ref(), true)
         } else if let Some(degrade) = &action.degrade {
             self.change_link(degrade.link.get_ref(), |now, _| degrade.to.get_ref().applied(now))
+        } else if let Some((radio, walled)) = scenario.walled(action) {
+            self.medium.iter().for_each(|medium| medium.set_walled(radio, walled));
+            Ok(())
         } else if let Some(end) = &action.blackhole {
             self.change_link(end.get_ref(), |now, _| {
                 let mut nature = now.clone();

@@ -143,6 +143,8 @@ struct Radio {
     /// When the medium became what it is, busy or idle.
     since: u64,
     sending: bool,
+    /// Nothing of it reaches anybody, nor anything it, as behind a wall. It does not notice.
+    walled: bool,
     /// Waits for an acknowledgement.
     waiting: bool,
     /// Attempts and waits with an older one are off.
@@ -197,6 +199,7 @@ impl Channel {
             draws: 0,
             arriving: Vec::new(),
             last: BTreeMap::new(),
+            walled: false,
             counters: Counters::default(),
         };
         Channel {
@@ -326,6 +329,13 @@ impl Channel {
         }
     }
 
+    /// From now on nothing of a radio reaches anybody, nor anything it; or it does again. What is on the air arrives.
+    pub fn set_walled(&mut self, radio: usize, walled: bool) {
+        if let Some(radio) = self.radios.get_mut(radio) {
+            radio.walled = walled;
+        }
+    }
+
     /// Puts a frame on the air.
     fn transmit(&mut self, radio: usize, what: What, airtime: u64) {
         let seconds = (self.now as f64 - self.epoch as f64) / 1e9;
@@ -333,8 +343,10 @@ impl Channel {
         let transmission = self.transmissions;
         let propagation = &self.parameters.propagation;
         let mut hearers = Vec::new();
-        if let Some(place) = self.radios[radio].track.at(seconds) {
-            for (n, other) in self.radios.iter_mut().enumerate().filter(|(n, _)| *n != radio) {
+        let walled = self.radios[radio].walled;
+        if let Some(place) = self.radios[radio].track.at(seconds).filter(|_| !walled) {
+            let others = self.radios.iter_mut().enumerate();
+            for (n, other) in others.filter(|(n, other)| *n != radio && !other.walled) {
                 let Some(there) = other.track.at(seconds) else { continue };
                 let margin = propagation.margin((radio, place), (n, there));
                 if margin < propagation.noticed() {

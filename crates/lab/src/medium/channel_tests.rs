@@ -83,6 +83,22 @@ fn those_in_reach_hear_a_broadcast() {
 }
 
 #[test]
+fn a_radio_behind_a_wall_is_not_heard_and_hears_nobody() {
+    let mut c = channel(parameters(), &[0.0, 100.0, 200.0]);
+    c.set_walled(1, true);
+    c.enqueue(SECOND, 0, frame(BROADCAST, 114, 1));
+    c.enqueue(2 * SECOND, 1, frame(BROADCAST, 114, 2));
+    c.enqueue(3 * SECOND, 0, frame(mac(1), 114, 3));
+    let outputs = all(&mut c);
+    let heard: Vec<(usize, u8)> = received(&outputs).iter().map(|(_, radio, mark)| (*radio, *mark)).collect();
+    assert_eq!(heard, [(2, 1)]);
+    c.set_walled(1, false);
+    c.enqueue(5 * SECOND, 1, frame(BROADCAST, 114, 4));
+    let heard: Vec<u8> = received(&all(&mut c)).iter().map(|(_, _, mark)| *mark).collect();
+    assert_eq!(heard, [4, 4]);
+}
+
+#[test]
 fn a_radio_waits_while_it_hears_another() {
     let mut c = channel(parameters(), &[0.0, 100.0]);
     c.enqueue(SECOND, 0, frame(BROADCAST, 500, 1));

@@ -155,7 +155,8 @@ pub(super) fn check(scenario: &Scenario) -> Result<(), Wrong> {
                 return Err((degrade.to.span(), fault));
             }
         }
-        for end in [&action.blackhole, &action.restore].into_iter().flatten() {
+        let ends = [&action.blackhole, &action.restore].into_iter().flatten();
+        for end in ends.filter(|end| !scenario.is_radio(end.get_ref())) {
             emulated(end)?;
         }
     }

@@ -8,7 +8,7 @@ use serde::Deserialize;
 use toml::Spanned;
 
 use super::check::{Wrong, names};
-use super::{BitRate, Duration, End, Fault, Metres, Scenario};
+use super::{Action, BitRate, Duration, End, Fault, Metres, Scenario};
 use crate::medium::channel::Parameters;
 use crate::medium::geometry::{Origin, Point};
 use crate::medium::mobility::{Mistake, Track, fcd, ns2};
@@ -394,4 +394,19 @@ pub(super) fn tracks(
         tracks.insert(name.clone(), track.shifted(radio.shift.0, radio.shift.1));
     }
     Ok(tracks)
+}
+impl Scenario {
+    /// Whether it is the radio of a node.
+    pub(super) fn is_radio(&self, end: &End) -> bool {
+        let radio = self.nodes.get(&end.node).and_then(|node| node.radio.as_ref());
+        radio.is_some_and(|radio| radio.get_ref().interface == end.interface)
+    }
+
+    /// The node whose radio an action puts behind a wall, or in front of it again.
+    pub fn walled<'a>(&self, action: &'a Action) -> Option<(&'a str, bool)> {
+        let ends = [(&action.blackhole, true), (&action.restore, false)];
+        let (end, walled) =
+            ends.into_iter().find_map(|(end, walled)| Some((end.as_ref()?.get_ref(), walled)))?;
+        self.is_radio(end).then_some((end.node.as_str(), walled))
+    }
 }
