@@ -275,6 +275,45 @@ fn two_uplinks_are_registered_at_once() {
     assert!(report.silence < Duration::from_millis(300), "{report:?}");
 }
 
+/// Two modems of one make: each is a NAT, and both give the router the same address.
+#[test]
+fn two_uplinks_with_the_same_private_address() {
+    if !possible() {
+        return;
+    }
+    for path in ["bpf", "tun"] {
+        let bed = dual();
+        without_ipv6(&bed, &[0, 1]);
+        let _nats = [behind_nat(&bed, 0), behind_nat(&bed, 1)];
+        let section = format!("\n[dataplane]\npath = '{path}'\n");
+        let (agent, router) =
+            start_both(&bed, |config| config + &section, |config| identified(config) + &section);
+        wait_until("both are registered", seconds(15), || agent.bindings().len() == 2);
+        let mut ends: Vec<String> =
+            tunnels(&agent).into_iter().map(|(kind, end, _)| format!("{kind} {end}")).collect();
+        ends.sort();
+        ends.dedup();
+        assert_eq!(ends, ["udp 192.0.2.77", "udp 203.0.113.77"]);
+        let echo = bed.echo(200);
+        echo.flows();
+        // Each alone suffices; the other is back before.
+        for (far, net) in [("wlan", "203.0.113.77"), ("wwan", "192.0.2.77")] {
+            bed.core.ip(&format!("link set {far} down"));
+            wait_until("the other carries the packets", seconds(20), || {
+                echo.flows();
+                first_tunnel(&agent).1 == net
+            });
+            bed.core.ip(&format!("link set {far} up"));
+            wait_until("both are registered again", seconds(30), || agent.bindings().len() == 2);
+        }
+        echo.flows();
+        echo.stop();
+        for station in [&agent, &router] {
+            assert_eq!(station.counter("tunnel.dropped.inner_source"), 0);
+        }
+    }
+}
+
 /// The echo's packets take this way.
 pub fn policy(action: &str, uplinks: &str) -> String {
     format!(

@@ -148,6 +148,7 @@ impl MobileRouter {
             return false;
         }
         let registration = Registration {
+            uplink,
             care_of_address: member.care_of_address,
             udp: self.takes_udp(uplink, member.care_of_address, acknowledgement),
             lifetime,
@@ -183,7 +184,7 @@ impl MobileRouter {
         self.outputs.push_back(Output::Forwarding(self.config.home_address));
         self.outputs.push_back(Output::Event(Event::Registered {
             home_agent: self.config.home_agent,
-            care_of_address: self.local_end(&registration),
+            care_of_address: self.local_end(uplink, &registration),
             bid: Some(self.bindings[member.binding].bid),
             uplink: self.uplinks[uplink].config.interface.clone(),
             latency_us: u64::try_from(latency.as_micros()).unwrap_or(u64::MAX),
@@ -364,6 +365,7 @@ impl MobileRouter {
         let lifetime = lifetime_from_units(acknowledgement.lifetime).min(self.config.lifetime);
         if acknowledgement.mobile_router && !lifetime.is_zero() {
             let registration = Registration {
+                uplink,
                 care_of_address,
                 udp: self.takes_udp(uplink, care_of_address, acknowledgement),
                 lifetime,

@@ -169,6 +169,7 @@ impl MobileRouter {
         // Not more than was asked for, and counted from when it was asked for.
         let lifetime = lifetime_from_units(acknowledgement.lifetime).min(self.config.lifetime);
         let registration = Registration {
+            uplink: exchange.uplink,
             care_of_address: sent.care_of_address,
             udp: self.takes_udp(exchange.uplink, sent.care_of_address, acknowledgement),
             lifetime,
@@ -204,7 +205,7 @@ impl MobileRouter {
         self.outputs.push_back(Output::Forwarding(self.config.home_address));
         self.outputs.push_back(Output::Event(Event::Registered {
             home_agent: self.config.home_agent,
-            care_of_address: self.local_end(&registration),
+            care_of_address: self.local_end(exchange.uplink, &registration),
             bid: None,
             uplink: self.uplinks[exchange.uplink].config.interface.clone(),
             latency_us: u64::try_from(latency.as_micros()).unwrap_or(u64::MAX),

@@ -137,6 +137,8 @@ impl Exchange {
 /// What the home agent acknowledged last.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Registration {
+    /// The uplink that it is over, as an index: two behind NATs of one make may have the same address.
+    pub uplink: usize,
     /// The care-of address that it has, as we see it: a NAT may have made another of it.
     pub care_of_address: IpAddr,
     /// Packets go in UDP: there is a NAT on the way, or one of the two wants it so (RFC 5555 4.2).

@@ -381,7 +381,7 @@ impl MobileRouter {
         path.sequence = path.sequence.wrapping_add(1);
         let sequence = path.sequence;
         let mut mobility_header = Builder::heartbeat_request(sequence).finish();
-        let output = self.heartbeat_packet(registration, &mut mobility_header);
+        let output = self.heartbeat_packet(uplink, registration, &mut mobility_header);
         let path = &mut self.liveness[uplink];
         path.waiting.push_back((sequence, now, false));
         if path.waiting.len() > 2 * ALLOWED {
@@ -401,7 +401,9 @@ impl MobileRouter {
         restart_counter: Option<u32>,
     ) -> Result<(), MobilityDrop> {
         let came_to = message.outer.map_or(Endpoint::Ipv6(message.destination), |(local, _)| local);
-        let by = |uplink: usize| self.heartbeat_path(uplink).is_some_and(|r| self.local_end(&r) == came_to);
+        let by = |uplink: usize| {
+            self.heartbeat_path(uplink).is_some_and(|r| self.local_end(uplink, &r) == came_to)
+        };
         let waits = |path: &PathState| path.waiting.iter().any(|(number, _, _)| *number == sequence);
         let find = |waits: &dyn Fn(&PathState) -> bool| {
             (0..self.liveness.len()).find(|&uplink| waits(&self.liveness[uplink]) && by(uplink))
@@ -570,7 +572,7 @@ impl MobileRouter {
     pub(super) fn mappings_lost(&mut self, message: &MobilityMessage<'_>) {
         let Some((local, _)) = message.outer else { return };
         let uplink = (0..self.uplinks.len()).find(|&uplink| {
-            self.heartbeat_path(uplink).is_some_and(|r| r.udp && self.local_end(&r) == local)
+            self.heartbeat_path(uplink).is_some_and(|r| r.udp && self.local_end(uplink, &r) == local)
         });
         if let Some(uplink) = uplink {
             self.mapping_lost(uplink);

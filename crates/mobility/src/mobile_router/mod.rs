@@ -361,7 +361,9 @@ impl MobileRouter {
             self.reported_path = position(&self.uplinks, old.reported_path);
             self.adopt_bindings(now, old);
             if let Some(registration) = old.registration.filter(|r| r.expires > now) {
-                self.registration = Some(registration);
+                // That of an uplink that is gone has no address any more.
+                let uplink = position(&self.uplinks, Some(registration.uplink)).unwrap_or(0);
+                self.registration = Some(Registration { uplink, ..registration });
                 self.timers.set(Timer::Expire, registration.expires);
                 // The prefixes, the lifetime or the key may be others now.
                 self.timers.set(Timer::Refresh, now);

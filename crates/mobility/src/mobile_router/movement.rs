@@ -9,8 +9,9 @@ use std::time::Duration;
 use carnet_base::{Time, WallTime};
 
 use super::binding_update_list::{Exchange, Purpose, refresh_after};
+use super::uplink::ipv4_of;
 use super::{Attachment, MobileRouter, REFUSED_INTERVAL, Timer};
-use crate::{Event, OLD_PATH_GRACE, Output};
+use crate::{Event, OLD_PATH_GRACE, Output, UDP_PORT};
 
 /// An uplink that has just come back must stay up this long before a working one is given up for it.
 const SETTLING_TIME: Duration = Duration::from_secs(1);
@@ -22,6 +23,9 @@ impl MobileRouter {
             return;
         }
         let was = care_of_addresses(before);
+        if self.uplinks[index].ipv4_care_of_address() != ipv4_of(before) {
+            self.choose_port(index);
+        }
         if let Some(registration) = self.registration
             && was.contains(&Some(registration.care_of_address))
             && !self.uplinks[index].has_care_of_address(registration.care_of_address)
@@ -46,6 +50,22 @@ impl MobileRouter {
         };
         self.outputs.push_back(Output::Forwarding(self.config.home_address));
         self.evaluate(now, wall, reason);
+    }
+
+    /// Our port of UDP on an uplink that has got an IPv4 address: one that no other uplink has with the same address. It
+    /// stays as long as it can.
+    fn choose_port(&mut self, index: usize) {
+        let Some(address) = self.uplinks[index].ipv4_care_of_address() else { return };
+        let others = self.uplinks.iter().enumerate().filter(|(other, _)| *other != index);
+        let taken: Vec<u16> = others
+            .filter(|(_, uplink)| uplink.ipv4_care_of_address() == Some(address))
+            .map(|(_, uplink)| uplink.udp_port)
+            .collect();
+        let uplink = &mut self.uplinks[index];
+        if taken.contains(&uplink.udp_port) {
+            let free = (UDP_PORT..=u16::MAX).find(|port| !taken.contains(port));
+            uplink.udp_port = free.unwrap_or(UDP_PORT);
+        }
     }
 
     /// The uplink to be registered: the operator's, else the home link, else the best by priority, those last over
@@ -163,7 +183,8 @@ impl MobileRouter {
             exchange.care_of_addresses.retain(|address| care_of_addresses.contains(address));
             return;
         }
-        let registered = self.registration.is_some_and(|r| r.care_of_address == care_of_address);
+        let registered =
+            self.registration.is_some_and(|r| (r.uplink, r.care_of_address) == (uplink, care_of_address));
         self.abandon();
         if registered && !self.doubtful {
             self.timers.stop(Timer::Retransmit);

@@ -45,8 +45,9 @@ impl MobileRouter {
         }
         let path = self.plain_path().filter(|_| bindings.is_empty());
         let udp = self.registration.is_none_or(|r| Some(r.care_of_address) != path || r.udp);
+        let over = path.and_then(|path| self.uplink_with(path));
         for (care_of_address, uplink) in self.accepted_care_of_addresses() {
-            let transmit = path == Some(care_of_address);
+            let transmit = path == Some(care_of_address) && over.is_none_or(|over| over == uplink);
             let bid = self.binding_of(uplink).map(|index| self.bindings[index].bid);
             self.push_ends(&mut paths, uplink, bid, care_of_address, transmit.then_some(udp));
         }
@@ -103,7 +104,7 @@ impl MobileRouter {
     ) {
         let kinds: &[bool] = if care_of_address.is_ipv4() { &[true, false] } else { &[false] };
         for udp in kinds {
-            if let Some((local, remote)) = self.ends(care_of_address, *udp)
+            if let Some((local, remote)) = self.ends(uplink, care_of_address, *udp)
                 && !paths.iter().any(|path| path.local == local && path.uplink == uplink)
             {
                 let transmit = transmit.is_some_and(|in_udp| in_udp == *udp || care_of_address.is_ipv6());
@@ -148,10 +149,13 @@ impl MobileRouter {
         self.uplink_with(self.plain_path()?)
     }
 
-    /// The uplink with this care-of address. While the router is coming home, one that merely has the address
+    /// The uplink with this care-of address; of several behind NATs of one make the registered one. While the router is coming home, one that merely has the address
     /// still will do: the home agent knows no other yet.
     pub(super) fn uplink_with(&self, care_of_address: IpAddr) -> Option<usize> {
-        let attached = self.uplinks.iter().position(|u| u.has_care_of_address(care_of_address));
+        let has = |uplink: &Uplink| uplink.has_care_of_address(care_of_address);
+        let chosen = self.registration.filter(|r| r.care_of_address == care_of_address).map(|r| r.uplink);
+        let chosen = chosen.filter(|index| self.uplinks.get(*index).is_some_and(has));
+        let attached = chosen.or_else(|| self.uplinks.iter().position(has));
         let coming_home = self.at_home && !self.is_home();
         attached.or_else(|| {
             self.uplinks.iter().position(|u| u.has_address(care_of_address)).filter(|_| coming_home)
@@ -203,9 +207,9 @@ impl MobileRouter {
         accepted
     }
 
-    /// Our end of the tunnel of a registration.
-    pub(super) fn local_end(&self, registration: &Registration) -> Endpoint {
-        self.ends(registration.care_of_address, registration.udp)
+    /// Our end of the tunnel of a registration over an uplink.
+    pub(super) fn local_end(&self, uplink: usize, registration: &Registration) -> Endpoint {
+        self.ends(uplink, registration.care_of_address, registration.udp)
             .map_or(Endpoint::Ipv6(mapped(registration.care_of_address)), |(local, _)| local)
     }
 

@@ -430,7 +430,7 @@ impl MobileRouter {
         }
         builder = self.add_flows(builder, &update.flows, &update.summary);
         let mut mobility_header = self.finish_authenticated(builder, update.timestamp, update.authenticated);
-        self.control_packet(update.via.1, &mut mobility_header)
+        self.control_packet(update.via.0, update.via.1, &mut mobility_header)
     }
 
     /// The uplink of a binding has another care-of address, or none.

@@ -122,7 +122,7 @@ impl MobileRouter {
         }
         let authenticated = mapped(sent.care_of_address);
         let mut mobility_header = self.finish_authenticated(builder, sent.timestamp, authenticated);
-        self.control_packet(sent.care_of_address, &mut mobility_header)
+        self.control_packet(exchange.uplink, sent.care_of_address, &mut mobility_header)
     }
 
     /// The prefixes, where Binding Updates name them.
@@ -156,16 +156,32 @@ impl MobileRouter {
 
     /// A Mobility Header message on its way from a care-of address to the home agent: inside UDP from an IPv4 one
     /// (RFC 5555 4.1), where the packet itself bears the home address.
-    pub(super) fn control_packet(&self, care_of_address: IpAddr, mobility_header: &mut [u8]) -> Output {
-        self.packet(care_of_address, true, mobility_header)
+    pub(super) fn control_packet(
+        &self,
+        uplink: usize,
+        care_of_address: IpAddr,
+        mobility_header: &mut [u8],
+    ) -> Output {
+        self.packet(uplink, care_of_address, true, mobility_header)
     }
 
     /// A Heartbeat, which takes the way that data takes.
-    pub(super) fn heartbeat_packet(&self, registration: Registration, mobility_header: &mut [u8]) -> Output {
-        self.packet(registration.care_of_address, registration.udp, mobility_header)
+    pub(super) fn heartbeat_packet(
+        &self,
+        uplink: usize,
+        registration: Registration,
+        mobility_header: &mut [u8],
+    ) -> Output {
+        self.packet(uplink, registration.care_of_address, registration.udp, mobility_header)
     }
 
-    fn packet(&self, care_of_address: IpAddr, udp: bool, mobility_header: &mut [u8]) -> Output {
+    fn packet(
+        &self,
+        uplink: usize,
+        care_of_address: IpAddr,
+        udp: bool,
+        mobility_header: &mut [u8],
+    ) -> Output {
         let config = &self.config;
         let away = care_of_address != IpAddr::V6(config.home_address);
         let (source, home_address) = match care_of_address {
@@ -181,22 +197,28 @@ impl MobileRouter {
             mobility_header,
         }
         .emit();
-        match self.ends(care_of_address, udp) {
+        match self.ends(uplink, care_of_address, udp) {
             Some((Endpoint::Ipv6(_), _)) | None => Output::Packet(packet),
             Some((local, remote)) => Output::Encapsulated { local, remote, packet },
         }
     }
 
-    /// The two ends of the tunnel from a care-of address; `None` for an IPv4 one when the home agent has no IPv4
-    /// address.
-    pub(super) fn ends(&self, care_of_address: IpAddr, udp: bool) -> Option<(Endpoint, Endpoint)> {
-        let socket = |address| Endpoint::Udp(SocketAddr::new(IpAddr::V4(address), UDP_PORT));
+    /// The two ends of the tunnel from a care-of address of an uplink; `None` for an IPv4 one when the home agent has no
+    /// IPv4 address.
+    pub(super) fn ends(
+        &self,
+        uplink: usize,
+        care_of_address: IpAddr,
+        udp: bool,
+    ) -> Option<(Endpoint, Endpoint)> {
+        let socket = |address, port| Endpoint::Udp(SocketAddr::new(IpAddr::V4(address), port));
+        let port = self.uplinks.get(uplink).map_or(UDP_PORT, |uplink| uplink.udp_port);
         match care_of_address {
             IpAddr::V6(address) => Some((Endpoint::Ipv6(address), Endpoint::Ipv6(self.config.home_agent))),
             IpAddr::V4(address) => {
                 let agent = self.config.home_agent_ipv4?;
                 if udp {
-                    Some((socket(address), socket(agent)))
+                    Some((socket(address, port), socket(agent, UDP_PORT)))
                 } else {
                     Some((Endpoint::Ipv4(address), Endpoint::Ipv4(agent)))
                 }

@@ -22,7 +22,7 @@ use super::heard::{Heard, Standing};
 use super::quality::SignalThresholds;
 use super::volume::{Meter, VolumePeriod};
 use crate::home_agent::ND_HOP_LIMIT;
-use crate::is_unicast_routable;
+use crate::{UDP_PORT, is_unicast_routable};
 
 /// `RTR_SOLICITATION_INTERVAL` (RFC 4861 10).
 const SOLICITATION_INTERVAL: Duration = Duration::from_secs(4);
@@ -92,6 +92,10 @@ pub struct Uplink {
     pub(super) lost: Option<IpAddr>,
     /// Packets in protocol 41 do not get through here: UDP is asked for (RFC 5555 4.4.1).
     pub(super) needs_udp: bool,
+    /// Our port of UDP here: `UDP_PORT`, but where another uplink has the same IPv4 address, as behind NATs of one make,
+    /// one that it has not, so that the ends of their tunnels are different ones. The home agent takes any (RFC 5555
+    /// 4.1).
+    pub udp_port: u16,
     /// Signal strength in dBm, as last heard; none once that is too long ago.
     pub signal: Option<i32>,
     /// When it was heard last.
@@ -122,6 +126,7 @@ impl Uplink {
             solicitations: 0,
             lost: None,
             needs_udp: false,
+            udp_port: UDP_PORT,
             signal: None,
             signal_at: Time::ZERO,
             poor: false,
@@ -214,6 +219,7 @@ impl Uplink {
         self.judged = old.judged;
         self.used = old.used;
         self.meter = old.meter;
+        self.udp_port = old.udp_port;
         self.capacity =
             old.capacity.filter(|_| self.config.capacity == old.config.capacity).or(self.capacity);
         self.settling = old.settling;
@@ -347,7 +353,7 @@ impl Uplink {
     }
 }
 
-fn ipv4_of(attachment: Attachment) -> Option<Ipv4Addr> {
+pub(super) fn ipv4_of(attachment: Attachment) -> Option<Ipv4Addr> {
     match attachment {
         Attachment::Foreign { ipv4, .. } => ipv4.map(|(address, _)| address),
         _ => None,

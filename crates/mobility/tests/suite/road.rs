@@ -369,6 +369,17 @@ impl Road {
         }
     }
 
+    /// The uplink that a socket is bound to: the port tells it where several have the address.
+    fn uplink_at(&self, socket: SocketAddr) -> Option<String> {
+        let bound = self.router.uplinks().iter().find(|uplink| {
+            let interface = self.interfaces.get(&uplink.config.interface);
+            uplink.udp_port == socket.port()
+                && interface
+                    .is_some_and(|it| it.running && it.ipv4_addresses.iter().any(|a| *a == socket.ip()))
+        });
+        bound.map(|uplink| uplink.config.interface.clone())
+    }
+
     fn uplink_with(&self, address: IpAddr) -> Option<String> {
         let has = |interface: &&Interface| {
             interface.running
@@ -393,7 +404,7 @@ impl Road {
             {
                 let inside = nat.back(self.now, socket.port())?;
                 // Behind it the interface may have another address by now.
-                return (self.uplink_with(inside.ip()).as_ref() == Some(name))
+                return (self.uplink_at(inside).as_ref() == Some(name))
                     .then(|| (name.clone(), Endpoint::Udp(inside)));
             }
         }
@@ -404,14 +415,18 @@ impl Road {
 
     fn up(&mut self, ends: Option<(Endpoint, Endpoint)>, packet: Vec<u8>) {
         let header = Header::parse(&packet).expect("an IPv6 header");
-        let source = match ends {
-            None => IpAddr::V6(header.source),
+        let (source, uplink) = match ends {
+            None => (IpAddr::V6(header.source), self.uplink_with(IpAddr::V6(header.source))),
             Some((local, remote)) => {
                 assert_eq!(remote.ipv4(), Some(AGENT_IPV4));
-                IpAddr::V4(local.ipv4().expect("an IPv4 end"))
+                let source = IpAddr::V4(local.ipv4().expect("an IPv4 end"));
+                let uplink = match local {
+                    Endpoint::Udp(local) => self.uplink_at(local),
+                    _ => self.uplink_with(source),
+                };
+                (source, uplink)
             }
         };
-        let uplink = self.uplink_with(source);
         let uplink = uplink.unwrap_or_else(|| panic!("from {source}, which no running uplink has"));
         self.note(&uplink, ends, &packet);
         if let Some((delay, outer)) = self.passes(&uplink, ends) {
@@ -650,11 +665,10 @@ impl Road {
         let transmits: Vec<bool> = paths.iter().map(|path| path.transmit).collect();
         assert!(transmits.is_sorted_by(|a, b| a >= b), "those that transmit come first: {paths:?}");
         for path in paths.iter().filter(|path| path.transmit) {
-            let address = match path.local {
-                Endpoint::Ipv6(address) => IpAddr::V6(address),
-                local => IpAddr::V4(local.ipv4().expect("an IPv4 end")),
+            let has = match path.local {
+                Endpoint::Udp(local) => self.uplink_at(local),
+                local => self.uplink_with(local.address()),
             };
-            let has = self.uplink_with(address);
             let name = &self.config.uplinks[path.uplink].interface;
             assert!(has.is_some(), "path {} is on no running interface", path.local);
             assert_eq!(has.as_ref(), Some(name));

@@ -196,6 +196,46 @@ fn uplinks_of_all_kinds_at_once() {
     assert_eq!(road.bound_bids(), [3]);
 }
 
+/// Two modems of one make, each a NAT that gives the router the same address: told apart by their ports (RFC 5555 4.1 takes
+/// any), in whatever order they come and go, registered at once or one at a time.
+#[test]
+fn two_nats_that_hand_out_the_same_address() {
+    for identified in [true, false] {
+        for [first, second] in [["wifi", "cell"], ["cell", "wifi"]] {
+            let mut road = Road::new(if identified { config() } else { plain() });
+            for (uplink, nat) in [("wifi", NAT), ("cell", PUBLIC)] {
+                road.network(uplink).nat = Some(Nat::new(nat, Duration::from_secs(120)));
+            }
+            road.attach(first, None, Some(PRIVATE));
+            road.run(2.0);
+            road.attach(second, None, Some(PRIVATE));
+            road.run(3.0);
+            assert!(road.is_carried(), "{}", road.describe());
+            let ports: Vec<u16> = road.router.uplinks().iter().take(2).map(|u| u.udp_port).collect();
+            let expected = if first == "wifi" { [4191, 4192] } else { [4192, 4191] };
+            assert_eq!(ports, expected, "who came first keeps its port");
+            if identified {
+                assert_eq!(road.bound_bids(), [1, 2]);
+                let mut ends: Vec<Endpoint> = road.router.paths().iter().map(|path| path.local).collect();
+                ends.retain(|end| matches!(end, Endpoint::Udp(_)));
+                ends.dedup();
+                assert_eq!(ends.len(), 2, "{ends:?}");
+            }
+            // The better one goes and comes back; after that the other one does.
+            for (uplink, other) in [("wifi", "cell"), ("cell", "wifi")] {
+                road.detach(uplink);
+                road.run(2.0);
+                assert!(road.is_carried(), "without {uplink}: {}", road.describe());
+                let path = road.router.paths()[0];
+                assert_eq!(road.router.uplinks()[path.uplink].config.interface, other);
+                road.attach(uplink, None, Some(PRIVATE));
+                road.run(3.0);
+                assert!(road.is_carried(), "{uplink} is back: {}", road.describe());
+            }
+        }
+    }
+}
+
 /// A NAT that forgets its mapping, without heartbeats for anything else: survived within one keepalive, and the
 /// interval adapts.
 #[test]

@@ -17,8 +17,8 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::net::Ipv6Addr;
 
 use carnet_base::{Endpoint, Interface};
+use carnet_mobility::MobileRouter;
 use carnet_mobility::mobile_router::Attachment;
-use carnet_mobility::{MobileRouter, UDP_PORT};
 use carnet_wire::ipv6::protocol;
 use ipnet::Ipv6Net;
 
@@ -190,7 +190,7 @@ fn tunnels(router: &MobileRouter) -> Vec<Entry> {
     for (uplink, known) in router.uplinks().iter().enumerate() {
         let address = known.ipv4_care_of_address().filter(|_| config.home_agent_ipv4.is_some());
         for address in address.into_iter() {
-            let udp = Endpoint::Udp((address, UDP_PORT).into());
+            let udp = Endpoint::Udp((address, known.udp_port).into());
             sockets.extend([udp, address.into()].map(|local| Socket { local, interface: interface(uplink) }));
         }
     }
