@@ -2,8 +2,9 @@
 
 use carnet_api::config::{
     self, AreaForwarding, Authorization, BeaconInterval, Geonet, GeonetAddress, Planarisation,
-    PositionSource, Recovery, Standard, UnicastForwarding,
+    PositionSource, Recovery, ReorderRule, Standard, UnicastForwarding,
 };
+use carnet_geonet::ipv6_adaptation::in_order::Rule;
 use carnet_geonet::ipv6_adaptation::{self, Ipv6Area, Ipv6Config, Prefix};
 use carnet_geonet::multicast::{MulticastConfig, Timing};
 use carnet_geonet::{MacAddress, Mib, mib};
@@ -32,6 +33,11 @@ fn ipv6(config: &Geonet) -> Option<Ipv6Config> {
         learnt_links: ipv6.learnt_links.into(),
         hop_limit: ipv6.hop_limit,
         reorder_wait: ipv6.reorder_wait,
+        reorder_rule: match ipv6.reorder_rule {
+            ReorderRule::Shorter => Rule::Shorter,
+            ReorderRule::Changed => Rule::Changed,
+            ReorderRule::Always => Rule::Always,
+        },
         // Until the link is known.
         mtu: ipv6_adaptation::mtu(mib(config).max_sdu_size, None),
     })

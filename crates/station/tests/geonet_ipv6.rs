@@ -34,6 +34,7 @@ fn settings(address: Option<GnAddress>) -> StationConfig {
         hop_limit: None,
         mtu: 1398,
         reorder_wait: Duration::ZERO,
+        reorder_rule: carnet_geonet::ipv6_adaptation::in_order::Rule::Shorter,
     };
     let geonet = GeonetSettings { mib: Mib::default(), address, ipv6: Some(ipv6), multicast: None };
     StationConfig { geonet: Some(geonet), ..StationConfig::default() }

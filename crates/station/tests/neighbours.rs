@@ -63,6 +63,7 @@ fn vehicle(who: usize, authorization: Authorization) -> StationConfig {
             hop_limit: None,
             mtu: 1398,
             reorder_wait: Duration::ZERO,
+            reorder_rule: carnet_geonet::ipv6_adaptation::in_order::Rule::Shorter,
         }),
         multicast: None,
     });

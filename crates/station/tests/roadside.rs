@@ -37,6 +37,7 @@ fn settings(mac: [u8; 6], station_type: StationType) -> GeonetSettings {
             hop_limit: Some(1),
             mtu: 1398,
             reorder_wait: Duration::ZERO,
+            reorder_rule: carnet_geonet::ipv6_adaptation::in_order::Rule::Shorter,
         }),
         multicast: None,
     }

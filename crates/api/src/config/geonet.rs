@@ -190,6 +190,20 @@ pub struct Ipv6 {
     pub hop_limit: Option<u8>,
     /// How long a packet that has overtaken others may wait for them.
     pub reorder_wait: Duration,
+    /// Which packets have, by their hops.
+    pub reorder_rule: ReorderRule,
+}
+
+/// `geonet.ipv6.reorder_rule`: which packets that leave numbers out wait for them.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub enum ReorderRule {
+    /// Those that came over fewer hops than the one before.
+    #[default]
+    Shorter,
+    /// Those that came over another number of hops.
+    Changed,
+    /// All.
+    Always,
 }
 
 /// `geonet.mnpp`: Mobile Network Prefix Provisioning.

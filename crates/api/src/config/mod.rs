@@ -36,8 +36,8 @@ pub use conformance::Conformance;
 pub use errors::{ConfigError, ConfigErrors};
 pub use geonet::{
     Area, AreaForwarding, AreaShape, Authorization, Beacon, BeaconInterval, Coordinates, Forwarding, Geonet,
-    GeonetAddress, GeonetInterface, Mnpp, MultiHopBeacons, Planarisation, PositionSource, Recovery, Standard,
-    StationType, UdpLink, UnicastForwarding,
+    GeonetAddress, GeonetInterface, Mnpp, MultiHopBeacons, Planarisation, PositionSource, Recovery,
+    ReorderRule, Standard, StationType, UdpLink, UnicastForwarding,
 };
 pub use mib::Mib;
 

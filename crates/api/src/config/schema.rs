@@ -212,6 +212,7 @@ pub(super) const IPV6: Section = Section {
         key("learnt_links", "integer, 0 to 64", "0"),
         key("hop_limit", "integer, 1 to 255", "none"),
         key("reorder_wait", "duration", "\"0s\""),
+        key("reorder_rule", "\"shorter\", \"changed\" or \"always\"", "\"shorter\""),
     ],
     later: &[],
 };

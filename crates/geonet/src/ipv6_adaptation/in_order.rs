@@ -1,12 +1,13 @@
 //! Packets of a source in the order in which it sent them, as far as waiting for it is worth while.
 //!
 //! When the way between two stations becomes shorter, packets on the new way overtake those on the old one, and TCP
-//! takes that for loss. The sequence number of GeoNetworking tells: a packet that comes over *fewer hops* than the one
-//! before, and leaves numbers out, waits for them. ("A change of hop count tells a change of path", TCP over
-//! Geo-routing for High Mobility.) Over as many hops or more nothing has been overtaken, and a gap is only what the
-//! source has sent to others, since one series of numbers serves all of its packets; so on a steady path nothing ever
-//! waits. How long is learnt from how late such packets were: SRTT + 4 VAR, as TCP's own timer, and never longer than
-//! the bound. A packet that comes later still is handed over when it comes.
+//! takes that for loss. The sequence number of GeoNetworking tells that numbers are left out. That alone says little,
+//! since one series of numbers serves all packets of the source: a gap may be what it has sent to others. What says that
+//! the packets of a gap are still to come is one of three rules ([`Rule`]): that the way has become shorter, that it has
+//! changed (TCP over Geo-routing for High Mobility: "a change of hop count tells a change of path"), or the gap itself.
+//! With the first two nothing ever waits on a steady path. How long is learnt from how late such packets were: SRTT +
+//! 4 VAR, as TCP's own timer, and never longer than the bound. A packet that comes later still is handed over when it
+//! comes.
 //!
 //! Left out: broadcasts, which come over many ways at once and are no streams.
 
@@ -21,6 +22,28 @@ const SOURCES: usize = 256;
 const WAITING: usize = 128;
 /// No shorter wait makes sense with the timers that there are.
 const SHORTEST: Duration = Duration::from_millis(1);
+
+/// When a packet that leaves numbers out waits for them.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub enum Rule {
+    /// When it came over fewer hops than the one before: over as many or more it has seldom overtaken anything.
+    #[default]
+    Shorter,
+    /// When it came over another number of hops, the paper's rule: a longer way may be the less loaded one.
+    Changed,
+    /// Always: right for a source that speaks to this station alone, or nearly so.
+    Always,
+}
+
+impl Rule {
+    fn waits(self, before: u8, hops: u8) -> bool {
+        match self {
+            Rule::Shorter => hops < before,
+            Rule::Changed => hops != before,
+            Rule::Always => true,
+        }
+    }
+}
 
 #[derive(Debug)]
 struct Waiting<T> {
@@ -46,6 +69,7 @@ struct Source<T> {
 /// Holds packets back that have overtaken others.
 #[derive(Debug)]
 pub struct InOrder<T> {
+    rule: Rule,
     bound: Duration,
     sources: BTreeMap<u64, Source<T>>,
     /// Packets that had to wait.
@@ -55,9 +79,9 @@ pub struct InOrder<T> {
 }
 
 impl<T> InOrder<T> {
-    /// Nothing waits longer than `bound`.
-    pub fn new(bound: Duration) -> InOrder<T> {
-        InOrder { bound, sources: BTreeMap::new(), held: 0, late: 0 }
+    /// Packets wait as `rule` says, and none longer than `bound`.
+    pub fn new(rule: Rule, bound: Duration) -> InOrder<T> {
+        InOrder { rule, bound, sources: BTreeMap::new(), held: 0, late: 0 }
     }
 
     /// When [`Self::handle_timeout`] is due next.
@@ -76,6 +100,7 @@ impl<T> InOrder<T> {
         item: T,
         out: &mut impl FnMut(T),
     ) {
+        let rule = self.rule;
         let Some(known) = self.sources.get_mut(&source) else {
             self.make_room();
             if self.sources.len() >= SOURCES {
@@ -105,7 +130,7 @@ impl<T> InOrder<T> {
                 out(item);
                 known.release(None, out);
             }
-            _ if known.waiting.is_empty() && hops >= known.hops => {
+            _ if known.waiting.is_empty() && !rule.waits(known.hops, hops) => {
                 (known.latest, known.hops) = (sequence, hops);
                 out(item);
             }
@@ -219,7 +244,7 @@ mod tests {
 
     #[test]
     fn on_a_steady_path_nothing_waits() {
-        let mut order = InOrder::new(BOUND);
+        let mut order = InOrder::new(Rule::Shorter, BOUND);
         // The missing ones were for others; a longer path overtakes nothing.
         assert_eq!(
             pushed(&mut order, &[(0, 1, 2), (1, 2, 2), (2, 5, 2), (3, 9, 3), (4, 10, 3)]),
@@ -230,7 +255,7 @@ mod tests {
 
     #[test]
     fn what_has_overtaken_waits_for_what_it_overtook() {
-        let mut order = InOrder::new(BOUND);
+        let mut order = InOrder::new(Rule::Shorter, BOUND);
         let packets = [(0, 1, 3), (1, 4, 2), (2, 5, 2), (3, 2, 3), (4, 3, 3), (5, 6, 2)];
         assert_eq!(pushed(&mut order, &packets), [1, 2, 3, 4, 5, 6]);
         assert_eq!((order.held, order.late), (2, 0));
@@ -238,8 +263,31 @@ mod tests {
     }
 
     #[test]
+    fn other_rules_wait_more_often() {
+        // Over one hop more, and over as many: 2 and 3, then 6 and 7 are to come.
+        let packets =
+            [(0, 1, 2), (1, 4, 3), (2, 2, 2), (3, 3, 2), (4, 5, 3), (5, 8, 3), (6, 6, 3), (7, 7, 3)];
+        let under = |rule| {
+            let mut order = InOrder::new(rule, BOUND);
+            (pushed(&mut order, &packets), order.held)
+        };
+        assert_eq!(under(Rule::Shorter), (vec![1, 4, 2, 3, 5, 8, 6, 7], 0));
+        assert_eq!(under(Rule::Changed), (vec![1, 2, 3, 4, 5, 8, 6, 7], 1));
+        assert_eq!(under(Rule::Always), (vec![1, 2, 3, 4, 5, 6, 7, 8], 2));
+        // None waits for ever, whatever the rule: what was for others never comes.
+        for rule in [Rule::Shorter, Rule::Changed, Rule::Always] {
+            let mut order = InOrder::new(rule, BOUND);
+            assert_eq!(pushed(&mut order, &[(0, 1, 3), (1, 9, 2)]), [1]);
+            assert_eq!(order.poll_timeout(), Some(ms(51)));
+            let mut out = Vec::new();
+            order.handle_timeout(ms(51), &mut |item| out.push(item));
+            assert_eq!(out, [9]);
+        }
+    }
+
+    #[test]
     fn nothing_waits_longer_than_the_bound() {
-        let mut order = InOrder::new(BOUND);
+        let mut order = InOrder::new(Rule::Shorter, BOUND);
         assert_eq!(pushed(&mut order, &[(0, 1, 3), (10, 4, 2), (20, 5, 2)]), [1]);
         assert_eq!(order.poll_timeout(), Some(ms(60)));
         let mut out = Vec::new();
@@ -253,13 +301,13 @@ mod tests {
 
     #[test]
     fn the_wait_is_learnt() {
-        let mut order = InOrder::new(BOUND);
+        let mut order = InOrder::new(Rule::Shorter, BOUND);
         assert_eq!(pushed(&mut order, &[(0, 1, 3), (1, 3, 2), (5, 2, 3)]), [1, 2, 3]);
         // 4 ms late, 2 ms of variation: 12 ms.
         assert_eq!(pushed(&mut order, &[(10, 4, 3), (11, 6, 2)]), [4]);
         assert_eq!(order.poll_timeout(), Some(ms(23)));
         // 40 ms late would be 120 ms, which nothing waits.
-        let mut order = InOrder::new(BOUND);
+        let mut order = InOrder::new(Rule::Shorter, BOUND);
         assert_eq!(
             pushed(&mut order, &[(0, 1, 3), (1, 3, 2), (41, 2, 3), (50, 4, 3), (51, 6, 2)]),
             [1, 2, 3, 4]
@@ -269,12 +317,12 @@ mod tests {
 
     #[test]
     fn numbers_go_round_and_sources_begin_anew() {
-        let mut order = InOrder::new(BOUND);
+        let mut order = InOrder::new(Rule::Shorter, BOUND);
         assert_eq!(
             pushed(&mut order, &[(0, 65_534, 3), (1, 1, 2), (2, 65_535, 3), (3, 0, 3)]),
             [65_534, 65_535, 0, 1]
         );
-        let mut order = InOrder::new(BOUND);
+        let mut order = InOrder::new(Rule::Shorter, BOUND);
         assert_eq!(
             pushed(&mut order, &[(0, 5000, 3), (1, 0, 3), (2, 1, 2), (3, 3, 1), (4, 2, 2)]),
             [5000, 0, 1, 2, 3]
@@ -283,7 +331,7 @@ mod tests {
 
     #[test]
     fn many_wait_and_many_speak_within_bounds() {
-        let mut order = InOrder::new(BOUND);
+        let mut order = InOrder::new(Rule::Shorter, BOUND);
         pushed(&mut order, &[(0, 1, 9)]);
         let flood: Vec<(u64, u16, u8)> = (0..1000).map(|number| (1, 3 + 2 * number, 1)).collect();
         assert!(pushed(&mut order, &flood).len() >= 1000 - WAITING);

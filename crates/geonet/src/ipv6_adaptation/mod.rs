@@ -117,6 +117,8 @@ pub struct Ipv6Config {
     pub mtu: u32,
     /// How long a packet that has overtaken others may wait for them, see [`in_order`]; zero for not at all.
     pub reorder_wait: Duration,
+    /// Which packets have, by their hops.
+    pub reorder_rule: in_order::Rule,
 }
 
 impl Ipv6Config {

@@ -94,6 +94,7 @@ pub fn config() -> Ipv6Config {
         hop_limit: None,
         mtu: 1398,
         reorder_wait: Duration::ZERO,
+        reorder_rule: carnet_geonet::ipv6_adaptation::in_order::Rule::Shorter,
     }
 }
 

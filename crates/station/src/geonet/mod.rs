@@ -68,7 +68,7 @@ impl Geonet {
             in_order: ipv6
                 .as_ref()
                 .filter(|config| config.reorder_wait > Duration::ZERO)
-                .map(|config| InOrder::new(config.reorder_wait)),
+                .map(|config| InOrder::new(config.reorder_rule, config.reorder_wait)),
             ipv6: ipv6.map(|config| Adaptation::new(config, address)),
             destinations: GeoDestinations::default(),
             echo_replies: RateLimiter::new(100, Duration::from_millis(10)),

@@ -9,7 +9,7 @@ use super::super::errors::Sink;
 use super::super::geonet::{
     Area, AreaForwarding, AreaShape, Authorization, Beacon, BeaconInterval, Coordinates, Forwarding, Geonet,
     GeonetAddress, GeonetInterface, Ipv6, Mnpp, MultiHopBeacons, Multicast, Planarisation, PositionSource,
-    Recovery, Standard, StationType, UnicastForwarding,
+    Recovery, ReorderRule, Standard, StationType, UnicastForwarding,
 };
 use super::super::mib::Mib;
 use super::super::reader::{At, Table, Value};
@@ -56,6 +56,7 @@ pub(in crate::config) struct Ipv6Draft {
     learnt_links: u8,
     hop_limit: Option<u8>,
     reorder_wait: Duration,
+    reorder_rule: ReorderRule,
 }
 
 /// `[geonet.multicast]`
@@ -120,6 +121,7 @@ impl GeonetDraft {
                     learnt_links: 0,
                     hop_limit: None,
                     reorder_wait: Duration::ZERO,
+                    reorder_rule: ReorderRule::default(),
                 }),
             },
             mnpp: match table.get("mnpp") {
@@ -172,6 +174,7 @@ impl GeonetDraft {
                 learnt_links: ipv6.learnt_links,
                 hop_limit: ipv6.hop_limit,
                 reorder_wait: ipv6.reorder_wait,
+                reorder_rule: ipv6.reorder_rule,
             }),
             multicast: match self.multicast? {
                 Some(multicast) => Some(multicast.finish()?),
@@ -201,12 +204,19 @@ impl Ipv6Draft {
             None => Some(None),
         };
         let reorder_wait = duration(table, "reorder_wait", Some(Duration::ZERO), values::reorder_wait);
+        let rules = [
+            ("shorter", ReorderRule::Shorter),
+            ("changed", ReorderRule::Changed),
+            ("always", ReorderRule::Always),
+        ];
+        let reorder_rule = word(table, "reorder_rule", &rules);
         Some(Ipv6Draft {
             at: Some(table.at()),
             dynamic_interface: dynamic_interface?,
             learnt_links: u8::try_from(learnt_links?).ok()?,
             hop_limit: hop_limit?,
             reorder_wait: reorder_wait?,
+            reorder_rule: reorder_rule?,
         })
     }
 }
