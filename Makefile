@@ -13,7 +13,7 @@ export CARNET_PYTHON
 help:
 	@echo 'make demo    a mobile router moves between two access networks; shows what its host feels (1 minute)'
 	@echo 'make test    everything that is claimed, tested (needs root for the network namespaces)'
-	@echo 'make conformance  the test purposes of ETSI for GeoNetworking, BTP and IPv6 (half a minute; part of make test)'
+	@echo 'make conformance  the program against the clauses of the RFCs and the test purposes of ETSI (two minutes; part of make test)'
 	@echo 'make test-kernel   the program on a stock Debian kernel in an emulated machine, over every data path (an hour)'
 	@echo 'make test-radio    GeoNetworking over 802.11p there, on radios of mac80211_hwsim (5 minutes; part of make test-kernel)'
 	@echo 'make lint    format, clippy, documentation, conventions'
@@ -51,11 +51,12 @@ test:
 	$(CARGO) build --release --bin carnet --bin carnet-lab
 	tools/test.sh
 
-# The program against ETSI's test purposes, from outside: conformance/geonetworking/README.md
+# The program from outside: conformance/nemo/README.md, conformance/geonetworking/README.md
 conformance:
 	@tools/setup.sh test
 	$(CARGO) build --release --bin carnet
 	$(CARNET_PYTHON) conformance/geonetworking/run --out $(OUT)/conformance
+	$(CARNET_PYTHON) conformance/nemo/run --out $(OUT)/conformance-nemo
 
 test-kernel:
 	@tools/setup.sh test-kernel

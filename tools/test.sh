@@ -21,8 +21,10 @@ status=0
       --test-threads=2 --skip offloads:: --skip fast_path:: 2>&1 || true
   done
   cargo test --no-fail-fast --package carnet-lab -- --nocapture --test-threads=1 2>&1 || true;
-  # The program from outside, against ETSI's test purposes.
-  "${CARNET_PYTHON:-/usr/bin/python3}" conformance/geonetworking/run 2>&1 || echo 'error: conformance'; } |
+  # The program from outside, against the clauses of the standards.
+  for suite in geonetworking nemo; do
+    "${CARNET_PYTHON:-/usr/bin/python3}" conformance/$suite/run 2>&1 || echo 'error: conformance'
+  done; } |
   tee "$log"
 # `sh` has no pipefail: the log says whether a runner failed.
 grep -Eq '^(test result: FAILED|error(\[|:))' "$log" && status=1

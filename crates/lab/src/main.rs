@@ -10,6 +10,7 @@ mod bench;
 mod bench_geonet;
 mod capture;
 mod clock;
+mod conformance;
 mod console;
 mod emulation;
 mod expect;
@@ -107,6 +108,8 @@ enum Command {
         /// The file to write.
         table: PathBuf,
     },
+    /// Test an implementation against the clauses of the standards, from outside.
+    Conformance(conformance::Args),
     /// One end of a probe.
     #[command(hide = true)]
     Probe(traffic::probe::ProbeArgs),
@@ -227,6 +230,10 @@ fn act(cli: &Cli) -> anyhow::Result<ExitCode> {
         }
         Command::Multicast(args) => {
             traffic::multicast::run(args)?;
+            Ok(ExitCode::SUCCESS)
+        }
+        Command::Conformance(args) => {
+            conformance::run(args)?;
             Ok(ExitCode::SUCCESS)
         }
         Command::Probe(args) => {

@@ -69,14 +69,16 @@ pub fn scenarios(given: Option<&Path>) -> anyhow::Result<PathBuf> {
         anyhow::ensure!(folder.is_dir(), "there is no folder {}", folder.display());
         return Ok(folder.canonicalize()?);
     }
-    let starts = [std::env::current_dir().ok(), std::env::current_exe().ok()];
-    starts
-        .iter()
-        .flatten()
-        .flat_map(|start| start.ancestors())
-        .map(|folder| folder.join("scenarios"))
-        .find(|folder| !crate::scenario::names(folder).is_empty())
+    nearby("scenarios", |folder| !crate::scenario::names(folder).is_empty())
         .ok_or_else(|| anyhow::anyhow!("no folder with scenarios found; name one with --scenarios"))
+}
+
+/// The first place of that name, in the working folder or above it, else beside the executable or above it.
+pub fn nearby(name: &str, is_it: impl Fn(&Path) -> bool) -> Option<PathBuf> {
+    let starts = [std::env::current_dir().ok(), std::env::current_exe().ok()];
+    let mut places =
+        starts.iter().flatten().flat_map(|start| start.ancestors()).map(|folder| folder.join(name));
+    places.find(|place| is_it(place))
 }
 
 #[cfg(test)]

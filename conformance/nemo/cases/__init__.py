@@ -1,0 +1,1 @@
+"""The cases, a module for each group of clauses."""

@@ -1,0 +1,150 @@
+"""Flow bindings (RFC 6089, RFC 6088), authentication (RFC 4285) and IPv4 (RFC 5555)."""
+
+import struct
+
+from tester import packets
+from tester.case import A, H, R, SILENCE, case, expect
+from tester.packets import FLOW, binding_identifier, option
+
+# Binary traffic selectors (RFC 6088 3.2): the flag of "start destination port".
+IPV6_SELECTOR, DESTINATION_PORT = 2, 1 << (31 - 10)
+PORT = 40001
+
+
+def flow(fid, bid=None, selector_format=IPV6_SELECTOR, status=0, sub=None):
+    """A Flow Identification option: UDP or whatever has a port goes to a binding."""
+    data = struct.pack(">HHBB", fid, fid, 0, status)
+    if sub is not None:
+        return option(FLOW, data + sub)
+    if bid is not None:
+        data += bytes([2, 2]) + struct.pack(">H", bid)
+    selector = struct.pack(">IH", DESTINATION_PORT, PORT)
+    data += bytes([3, 2 + len(selector), selector_format, 0]) + selector
+    return option(FLOW, data + b"\0" * (-(len(data) + 2) % 2))
+
+
+def bind(mobile, *flows, status=0, **more):
+    one, other = mobile.care_of_address(1), mobile.care_of_address(2)
+    options = [binding_identifier(1, one, priority=10), binding_identifier(2, other, priority=20), *flows]
+    return mobile.register(status, options=options, proof=one, **more)
+
+
+def states(found):
+    return {struct.unpack(">H", data[:2])[0]: data[5] for data in found.packet.all(FLOW)}
+
+
+def came_by(mobile, port):
+    """Through which care-of address a datagram of the correspondent comes."""
+    message = packets.udp(mobile.correspondent, mobile.home, (port, port), b"flow")
+    packet = packets.ipv6(mobile.correspondent, mobile.home, packets.UDP, message)
+    for attempt in range(3):
+        mobile.wire.send(packet, mobile.target.gateway)
+        try:
+            heard = mobile.wait(lambda heard: mobile.same(heard.packet.inner, packet), "the datagram", 2.0)
+            return heard.packet.destination
+        except AssertionError:
+            if attempt == 2:
+                raise
+    return None
+
+
+@case("57", "RFC 6089 5.2.2", "flow bindings: an unknown BID has status 131, a malformed option 130, an unknown selector 133")
+def refused(mobile):
+    found = bind(mobile, flow(1, bid=9))
+    expect(states(found).get(1) == 131, f"flows {states(found)} for an unknown BID")
+    found = bind(mobile, flow(2, sub=bytes([2, 60, 0, 1])))
+    expect(states(found).get(2) == 130, f"flows {states(found)} for a malformed option")
+    found = bind(mobile, flow(3, bid=1, selector_format=77))
+    expect(states(found).get(3) == 133, f"flows {states(found)} for an unknown selector")
+
+
+@case("57b", "RFC 6089 5.2, 5.3", "a flow goes to its binding, everything else to the best one")
+def flows(mobile):
+    found = bind(mobile, flow(1, bid=2))
+    expect(states(found).get(1) == 0, f"flows {states(found)}")
+    expect(came_by(mobile, PORT) == mobile.care_of_address(2), "the flow does not take its binding")
+    expect(came_by(mobile, PORT + 1) == mobile.care_of_address(1), "the rest does not take the best binding")
+
+
+@case("58", "RFC 6089 5.2", "a flow that the next Binding Update leaves out has ended")
+def forgotten(mobile):
+    bind(mobile, flow(1, bid=2))
+    bind(mobile)
+    expect(came_by(mobile, PORT) == mobile.care_of_address(1), "the flow is still bound")
+
+
+@case("59", "RFC 4285 5.1.1", "a wrong MAC: status 146 (or silence), and nothing bound; without any: silence")
+def wrong_key(mobile):
+    sequence = mobile.update(key=b"\x55" * 16)
+    found = mobile.acknowledgement(sequence, patience=2 * SILENCE)
+    expect(found is None or found.status == 146, f"status {found and found.status}")
+    mobile.does_not_arrive(mobile.home)
+    mobile.update(signed=False)
+    mobile.no_answer()
+
+
+@case("59b", "RFC 4285 5.1", "one changed bit anywhere under the MAC: not bound")
+def tampered(mobile):
+    # The bound care-of address is under the MAC although it is outside of the header.
+    mobile.update(proof=mobile.care_of_address(1))
+    mobile.silence(lambda heard: heard.packet.mh == packets.ACKNOWLEDGEMENT and heard.packet.payload[6] < 128, "bound")
+    mobile.does_not_arrive(mobile.home)
+
+
+@case("59c", "RFC 6275 9.5.1", "a recorded Binding Update sent again: not bound again")
+def replayed(mobile):
+    mobile.register(sequence=7)
+    mobile.register(sequence=8, care_of=mobile.care_of_address(1))
+    mobile.register(135, sequence=7)
+    mobile.arrives(mobile.home, care_of=mobile.care_of_address(1))
+
+
+def over_ipv4(mobile, claimed, udp=True):
+    """A Binding Update over IPv4 that claims this IPv4 care-of address."""
+    mobile.node.sequence = sequence = mobile.node.sequence + 1
+    mapped = bytes(10) + b"\xff\xff" + claimed
+    options = [packets.prefix_option(mobile.node.prefixes[0]), option(packets.IPV4_CARE_OF, b"\0\0" + claimed)]
+    header = packets.mobility(packets.UPDATE, struct.pack(">HHH", sequence, A | H | R, 15), options)
+    header = packets.authenticated(header, mobile.node.spi, mobile.node.key, mapped, mobile.home)
+    source = mobile.home
+    header = packets.with_checksum(header, source, mobile.target.home_agent)
+    inner = packets.ipv6(source, mobile.target.home_agent, packets.MOBILITY, header)
+    mobile.emit_ipv4(inner, udp)
+    return mapped
+
+
+def answer(mobile):
+    heard = mobile.wait(lambda heard: heard.packet.inside is not None and heard.packet.inside.mh ==
+                        packets.ACKNOWLEDGEMENT, "a Binding Acknowledgement over IPv4")
+    expect(heard.packet.inside.payload[6] == 0, f"status {heard.packet.inside.payload[6]}")
+    return heard.packet
+
+
+@case("60", "RFC 5555 4.1, 5.1.2", "behind a NAT: NAT Detection in the answer, which comes back to address and port; packets in "
+      "UDP", link="ipv4")
+def behind_nat(mobile):
+    over_ipv4(mobile, bytes([10, 1, 2, 3]))
+    found = answer(mobile)
+    expect(found.ports == (packets.UDP_PORT, mobile.port), f"ports {found.ports}")
+    expect(found.inside.all(packets.NAT_DETECTION), "no NAT Detection option")
+    packet = mobile.ping_in(mobile.home)
+    heard = mobile.wait(lambda heard: mobile.same(heard.packet.inside, packet), "a packet in UDP")
+    expect(heard.packet.ports == (packets.UDP_PORT, mobile.port), f"ports {heard.packet.ports}")
+
+
+@case("61", "RFC 5555 4.1", "without a NAT: no NAT Detection, packets in protocol 41", link="ipv4")
+def without_nat(mobile):
+    over_ipv4(mobile, mobile.ipv4)
+    found = answer(mobile)
+    expect(not any(data for data in found.inside.all(packets.NAT_DETECTION)), "a NAT Detection option")
+    packet = mobile.ping_in(mobile.home)
+    heard = mobile.wait(lambda heard: mobile.same(heard.packet.inside, packet), "a packet in protocol 41")
+    expect(heard.packet.ports is None, "in UDP")
+
+
+@case("62", "RFC 5555 3.1.1, 3.2.1", "an IPv4 home address is acknowledged, given or refused", link="ipv4")
+def ipv4_home(mobile):
+    found = mobile.register(options=[option(packets.IPV4_HOME, b"\0\0" + bytes(4))])
+    came = found.packet.all(packets.IPV4_ACK)
+    expect(came, "no IPv4 Address Acknowledgement option")
+

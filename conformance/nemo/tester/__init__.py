@@ -1,0 +1,1 @@
+"""The tester: its own codec, links, stations and cases."""

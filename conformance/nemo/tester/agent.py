@@ -1,0 +1,144 @@
+"""The other side of a mobile router: an access router, a home agent, a host on board, all played by the tester."""
+
+import struct
+import time
+
+from . import bed, packets
+from .case import PATIENCE, SILENCE, expect
+from .packets import ip
+from .wire import ALL_NODES, Inbox
+
+ROUTER = ip("fe80::1")
+HOST = ip("2001:db8:a::77")
+HOME_ADDRESS = ip("2001:db8:1::1234")
+HOME_AGENT = ip(bed.HOME_AGENT)
+FAR = ip("2001:db8:c::1")
+PREFIX = "2001:db8:a::/64"
+KEY = bytes.fromhex("000102030405060708090a0b0c0d0e0f")
+SPI = 300
+CONFIG = """[mobile_router]
+home_address = '2001:db8:1::1234'
+home_prefix = '2001:db8:1::/64'
+home_agent = '2001:db8:1::1'
+prefixes = ['2001:db8:a::/64']
+lan = ['i0']
+lifetime = '40s'
+auth = {{ spi = 300, key = '000102030405060708090a0b0c0d0e0f' }}
+{0}
+[[mobile_router.uplink]]
+interface = 'w0'
+"""
+
+
+class Update:
+    """A Binding Update, read."""
+
+    def __init__(self, heard):
+        self.heard, self.when, self.packet = heard, heard.when, heard.packet
+        self.sequence, self.flags, lifetime = struct.unpack(">HHH", heard.packet.payload[6:12])
+        self.lifetime = 4 * lifetime
+        self.home_address = heard.packet.home_address or heard.packet.source
+        self.source = heard.packet.source
+        found = heard.packet.all(packets.ALTERNATE)
+        self.care_of = found[0] if found else self.source
+
+    def prefixes(self):
+        return [(data[1], data[2:18]) for data in self.packet.all(packets.PREFIX)]
+
+    def is_authentic(self):
+        return self.packet.is_authentic(SPI, KEY, self.care_of, self.home_address)
+
+
+class Agent:
+    """A mobile router under test and everything around it."""
+
+    def __init__(self, program, config="", capture=None):
+        self.station = bed.Station(program, CONFIG.format(config), {"w0": [], "i0": []}, False, capture)
+        self.uplink, self.lan = self.station.wires["w0"], self.station.wires["i0"]
+        self.inbox = Inbox()
+        self.uplink.own(ROUTER)
+        self.uplink.routers.add(ROUTER)
+        self.lan.own(HOST)
+        for address in (HOME_AGENT, FAR, HOME_ADDRESS, ROUTER, ALL_NODES):
+            self.uplink.watch(address, self.inbox)
+        for address in (HOST, FAR, ALL_NODES):
+            self.lan.watch(address, self.inbox)
+        self.mac = None
+
+    def close(self):
+        return self.station.close()
+
+    def advertise(self, prefix="2001:db8:f0::", lifetime=1800):
+        """A Router Advertisement on the uplink, for stateless addresses of a /64."""
+        option = struct.pack(">BBBBIII", 3, 4, 64, 0xC0, 7200, 3600, 0) + ip(prefix)
+        body = struct.pack(">BBHII", 64, 0, lifetime, 0, 0) + option + b"\1\1" + self.uplink.mac
+        message = packets.icmpv6(ROUTER, ALL_NODES, 134, 0, body)
+        self.uplink.send(packets.ipv6(ROUTER, ALL_NODES, packets.ICMPV6, message, 255), b"\x33\x33\0\0\0\1")
+
+    def next(self, until):
+        heard = self.inbox.next(until)
+        if heard is not None:
+            expect(heard.problem is None, f"malformed: {heard.problem}")
+        return heard
+
+    def update(self, patience=PATIENCE, wanted=lambda update: True, advertise=False):
+        """The next Binding Update; `None` when there is none."""
+        until = time.monotonic() + patience
+        again = time.monotonic()
+        while time.monotonic() < until:
+            if advertise and time.monotonic() >= again:
+                self.advertise()
+                again = time.monotonic() + 1.0
+            heard = self.next(min(until, time.monotonic() + 0.2))
+            if heard is not None and heard.packet.mh == packets.UPDATE:
+                update = Update(heard)
+                self.mac = heard.source_mac
+                if wanted(update):
+                    return update
+        return None
+
+    def first(self):
+        """The first Binding Update after the station has found the access network."""
+        found = self.update(3 * PATIENCE, advertise=True)
+        expect(found is not None, "no Binding Update")
+        return found
+
+    def acknowledge(self, update, status=0, router=True, sequence=None, lifetime=None, key=KEY, signed=True):
+        """Answers a Binding Update."""
+        lifetime = min(update.lifetime, 40) if lifetime is None else lifetime
+        data = struct.pack(">BBHH", status, 0x40 if router else 0, update.sequence if sequence is None else sequence,
+                           lifetime // 4)
+        header = packets.mobility(packets.ACKNOWLEDGEMENT, data)
+        if signed:
+            header = packets.authenticated(header, SPI, key, update.care_of, update.home_address)
+        header = packets.with_checksum(header, HOME_AGENT, update.home_address)
+        protocol = packets.MOBILITY
+        if update.packet.home_address is not None:
+            header, protocol = packets.routing_2(update.home_address) + header, packets.ROUTING
+        self.uplink.send(packets.ipv6(HOME_AGENT, update.source, protocol, header), self.mac)
+
+    def register(self):
+        """A registration from the start; the Binding Update that was accepted."""
+        update = self.first()
+        self.acknowledge(update)
+        # It goes by the tunnel now: the interface of the mobile network has its address.
+        time.sleep(0.3)
+        return update
+
+    def wait(self, wanted, what, patience=PATIENCE):
+        until = time.monotonic() + patience
+        while (heard := self.next(until)) is not None:
+            if wanted(heard):
+                return heard
+        raise AssertionError(f"{what} did not come in {patience} s")
+
+    def silence(self, unwanted, what, seconds=SILENCE):
+        until = time.monotonic() + seconds
+        while (heard := self.next(until)) is not None:
+            expect(not unwanted(heard), f"{what}: {heard!r}")
+
+    def board_mac(self):
+        """The link-layer address of the router on board."""
+        mac = self.lan.mac_of(ip("2001:db8:a::1"), HOST, PATIENCE)
+        expect(mac is not None, "nobody answers on board for 2001:db8:a::1")
+        return mac

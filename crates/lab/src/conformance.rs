@@ -1,0 +1,51 @@
+//! `carnet-lab conformance`: the suites under `conformance/`, by the name of what they test.
+//!
+//! The suites are programs of their own, in Python, which share no code with what they test.
+
+use std::os::unix::process::CommandExt;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use anyhow::Context;
+
+use crate::tools;
+
+/// What is tested.
+#[derive(Debug, Clone, Copy, clap::ValueEnum)]
+pub enum Target {
+    /// RFC 6275, 3963, 5648, 6089, 5555 and 4285: the home agent's side.
+    HomeAgent,
+    /// RFC 6275 and 3963: the mobile router's side.
+    MobileRouter,
+    /// ETSI's test purposes for GeoNetworking, BTP and IPv6 over GeoNetworking.
+    Geonetworking,
+}
+
+#[derive(Debug, clap::Args)]
+pub struct Args {
+    /// What is tested.
+    #[arg(long, value_enum)]
+    target: Target,
+    /// The carnet program (default: the one beside carnet-lab, else the one in PATH).
+    #[arg(long, value_name = "PATH")]
+    carnet: Option<PathBuf>,
+    /// What the suite takes besides: ids of cases, --list, --out DIR, --parameters FILE for a home agent that is not
+    /// carnet (conformance/nemo/README.md).
+    #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
+    rest: Vec<String>,
+}
+
+/// Becomes the suite; its exit status is the program's.
+pub fn run(args: &Args) -> anyhow::Result<()> {
+    let (suite, target) = match args.target {
+        Target::HomeAgent => ("nemo", Some("home-agent")),
+        Target::MobileRouter => ("nemo", Some("mobile-router")),
+        Target::Geonetworking => ("geonetworking", None),
+    };
+    let program = tools::nearby(&format!("conformance/{suite}/run"), Path::is_file)
+        .with_context(|| format!("no conformance/{suite}/run in this folder or above it"))?;
+    let mut command = Command::new(&program);
+    command.args(target.map(|target| format!("--target={target}")));
+    command.arg("--carnet").arg(tools::carnet(args.carnet.as_deref())?);
+    Err(command.args(&args.rest).exec()).with_context(|| format!("start {}", program.display()))
+}
