@@ -7,6 +7,7 @@
 //! | `GET /v1/uplinks` | array of [`Uplink`] |
 //! | `GET /v1/tunnels` | array of [`Tunnel`] |
 //! | `GET /v1/routes` | array of [`Route`] |
+//! | `GET /v1/policies` | array of [`Policy`] |
 //! | `GET /v1/counters` | [`Counters`] |
 //! | `GET /v1/neighbours` | array of [`Location`], those in range |
 //! | `GET /v1/locations` | array of [`Location`], all |
@@ -89,12 +90,33 @@ pub struct MobileRouterStatus {
     pub home_address: Ipv6Addr,
     /// Home agent.
     pub home_agent: Ipv6Addr,
-    /// Care-of address that is registered, or `null`.
+    /// Care-of address that is registered without Binding Identifier, or `null`.
     pub care_of_address: Option<IpAddr>,
+    /// All care-of addresses that are registered.
+    #[serde(default)]
+    pub care_of_addresses: Vec<IpAddr>,
+    /// The mobile network prefixes.
+    #[serde(default)]
+    pub prefixes: Vec<Ipv6Net>,
+    /// The interfaces of the mobile network.
+    #[serde(default)]
+    pub lan: Vec<LanInterface>,
     /// Interface that carries the traffic, or `null`.
     pub uplink: Option<String>,
     /// Interface that an operator asked for (`carnet handover`), or `null` when carnet chooses.
     pub wanted_uplink: Option<String>,
+    /// Policies with an uplink that an operator asked for (`carnet handover --policy`), and that uplink.
+    #[serde(default)]
+    pub moved_policies: BTreeMap<String, String>,
+}
+
+/// An interface of the mobile network.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct LanInterface {
+    /// Its name.
+    pub interface: String,
+    /// `up`, `no_carrier` or `no_such_interface`.
+    pub state: String,
 }
 
 /// The home agent in a few words.
@@ -138,8 +160,12 @@ pub struct Binding {
 pub struct Uplink {
     /// Interface name.
     pub interface: String,
-    /// State, in one snake_case word.
+    /// State: `active`, `standby`, `registering`, `silent` (the home agent does not answer over it), `home`, or `down: `
+    /// and why.
     pub state: String,
+    /// Seconds until a silent one is tried again, or `null` where that is not known.
+    #[serde(default)]
+    pub retry_s: Option<u32>,
     /// Care-of address on it, or `null` while there is none.
     pub care_of_address: Option<IpAddr>,
     /// Binding Identifier (RFC 5648), or `null` without one.
@@ -169,6 +195,9 @@ pub struct Uplink {
 /// A tunnel.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Tunnel {
+    /// Home address of the binding that it belongs to.
+    #[serde(default)]
+    pub home_address: Option<Ipv6Addr>,
     /// Address of this end.
     pub local: IpAddr,
     /// Address of the other end.
@@ -218,6 +247,26 @@ pub struct Route {
     pub age_s: Option<f64>,
     /// Why, in plain words.
     pub reason: String,
+}
+
+/// A policy of a mobile router: which uplinks its packets take.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Policy {
+    /// Its name.
+    pub name: String,
+    /// What becomes of its packets: `failover`, `duplicate` or `balance`.
+    pub action: String,
+    /// How many traffic selectors it has.
+    pub selectors: usize,
+    /// The uplinks of the config, the preferred first.
+    pub uplinks: Vec<String>,
+    /// The uplink that an operator asked for (`carnet handover --policy`), or `null`.
+    pub wanted_uplink: Option<String>,
+    /// The uplinks that its packets take now; none: those of packets without a policy.
+    pub takes: Vec<String>,
+    /// What the home agent does about it: `agreed`, `asked`, `refused`, `unknown` (it knows no flow bindings) or
+    /// `failover` (it knows no other action).
+    pub home_agent: String,
 }
 
 /// All counters: dotted names, such as `mobility.received.binding_update`, and their values.

@@ -22,6 +22,7 @@ pub fn status(
     station: &Station,
     geonet: Option<model::GeonetStatus>,
     uptime: Duration,
+    time: Time,
 ) -> model::Status {
     let now = station.status();
     let mut roles = Vec::new();
@@ -34,7 +35,7 @@ pub fn status(
     if config.geonet.is_some() {
         roles.push(model::Role::Geonet);
     }
-    let active = station.uplink_status().into_iter().find(|uplink| uplink.active);
+    let active = station.uplink_status(time).into_iter().find(|uplink| uplink.active);
     model::Status {
         name: config.station.name.clone(),
         version: env!("CARGO_PKG_VERSION").into(),
@@ -46,8 +47,26 @@ pub fn status(
             home_address: router.config().home_address,
             home_agent: router.config().home_agent,
             care_of_address: router.registration().map(|r| r.care_of_address),
+            care_of_addresses: {
+                let identified = router.bindings().iter().filter_map(|binding| binding.registration.as_ref());
+                router.registration().into_iter().chain(identified).map(|r| r.care_of_address).collect()
+            },
+            prefixes: router.config().prefixes.clone(),
+            lan: station
+                .lan_status()
+                .into_iter()
+                .map(|(interface, state)| model::LanInterface {
+                    interface: interface.into(),
+                    state: state.into(),
+                })
+                .collect(),
             uplink: active.map(|uplink| uplink.interface),
             wanted_uplink: router.forced_uplink().map(|uplink| uplink.config.interface.clone()),
+            moved_policies: station
+                .policy_status()
+                .into_iter()
+                .filter_map(|policy| Some((policy.name, policy.wanted_uplink?)))
+                .collect(),
         }),
         home_agent: station.home_agent().map(|agent| model::HomeAgentStatus {
             address: agent.config().address,
@@ -82,13 +101,14 @@ pub fn bindings(station: &Station, now: Time) -> Vec<model::Binding> {
 }
 
 /// `GET /v1/uplinks`
-pub fn uplinks(station: &Station) -> Vec<model::Uplink> {
+pub fn uplinks(station: &Station, now: Time) -> Vec<model::Uplink> {
     station
-        .uplink_status()
+        .uplink_status(now)
         .into_iter()
         .map(|uplink| model::Uplink {
             interface: uplink.interface,
             state: uplink.state,
+            retry_s: uplink.again.map(|again| u32::try_from(again.as_secs()).unwrap_or(u32::MAX)),
             care_of_address: uplink.care_of_address,
             bid: uplink.bid,
             priority: u8::try_from(uplink.priority).unwrap_or(u8::MAX),
@@ -122,6 +142,7 @@ pub fn tunnels(platform: Option<&Platform>, station: &Station) -> Vec<model::Tun
             (tunnel, fast)
         })
         .map(|(tunnel, fast)| model::Tunnel {
+            home_address: Some(tunnel.home_address),
             local: address(tunnel.local),
             remote: address(tunnel.remote),
             remote_port: match tunnel.remote {
@@ -163,6 +184,23 @@ pub fn routes(station: &Station, now: Time) -> Vec<model::Route> {
             rtt_ms: route.rtt.map(|rtt| rtt.as_secs_f64() * 1000.0),
             age_s: route.age.map(|age| age.as_secs_f64()),
             reason: route.reason,
+        })
+        .collect()
+}
+
+/// `GET /v1/policies`
+pub fn policies(station: &Station) -> Vec<model::Policy> {
+    station
+        .policy_status()
+        .into_iter()
+        .map(|policy| model::Policy {
+            name: policy.name,
+            action: policy.action.into(),
+            selectors: policy.selectors,
+            uplinks: policy.uplinks,
+            wanted_uplink: policy.wanted_uplink,
+            takes: policy.takes,
+            home_agent: policy.home_agent.into(),
         })
         .collect()
 }

@@ -120,10 +120,12 @@ Examples:
     /// Make a mobile router use one uplink, or let it choose again.
     #[command(after_help = "\
 Examples:
-  carnet handover wlan0      use wlan0 and no other
+  carnet handover wlan0      prefer wlan0 to all others for as long as it can be used
   carnet handover auto       let the station choose again
   carnet handover wwan0 --policy video
-                             the same for the packets of one policy")]
+                             the same for the packets of one policy
+
+An uplink that is down or brings no answers is left all the same, until it is back.")]
     Handover {
         /// Interface of the uplink, or `auto`.
         uplink: String,
@@ -204,6 +206,8 @@ pub enum Table {
     Tunnels,
     /// Of a mobile router's packets: straight to a vehicle near, or by way of the home agent.
     Routes,
+    /// Of a mobile router: which uplinks the packets of each take, and what the home agent does about it.
+    Policies,
     /// Packets and messages, taken and dropped.
     Counters,
     /// Stations in range (GeoNetworking).
@@ -224,6 +228,7 @@ impl Table {
             Table::Uplinks => "/v1/uplinks",
             Table::Tunnels => "/v1/tunnels",
             Table::Routes => "/v1/routes",
+            Table::Policies => "/v1/policies",
             Table::Counters => "/v1/counters",
             Table::Neighbours => "/v1/neighbours",
             Table::Locations => "/v1/locations",

@@ -174,6 +174,7 @@ fn router(app: App) -> Router {
         .route("/v1/uplinks", get(|State(app): State<App>| async move { app.ask(Request::Uplinks).await }))
         .route("/v1/tunnels", get(|State(app): State<App>| async move { app.ask(Request::Tunnels).await }))
         .route("/v1/routes", get(|State(app): State<App>| async move { app.ask(Request::Routes).await }))
+        .route("/v1/policies", get(|State(app): State<App>| async move { app.ask(Request::Policies).await }))
         .route("/v1/counters", get(|State(app): State<App>| async move { app.ask(Request::Counters).await }))
         .route("/v1/events", get(events))
         .route("/v1/handover", post(handover))

@@ -6,7 +6,7 @@
 
 use carnet_api::model::{
     Area, AreaRequest, Binding, Counters, GnPingEvent, GnPingRequest, GnReceived, GnSendRequest, Group,
-    HandoverRequest, Location, Route, SignalRequest, Status, Tunnel, Uplink,
+    HandoverRequest, Location, Policy, Route, SignalRequest, Status, Tunnel, Uplink,
 };
 use tokio::sync::{broadcast, mpsc, oneshot};
 
@@ -26,6 +26,8 @@ pub enum Request {
     Tunnels(oneshot::Sender<Vec<Tunnel>>),
     /// `GET /v1/routes`
     Routes(oneshot::Sender<Vec<Route>>),
+    /// `GET /v1/policies`
+    Policies(oneshot::Sender<Vec<Policy>>),
     /// `GET /v1/counters`
     Counters(oneshot::Sender<Counters>),
     /// `POST /v1/handover`

@@ -111,6 +111,7 @@ pub async fn run(config: Config, path: &Path) -> anyhow::Result<()> {
         }
     };
     info!("station {} is up, socket {}", runner.config.station.name, server.socket().display());
+    runner.warn_of_missing_interfaces();
     // Only with systemd's NOTIFY_SOCKET in the environment; no harm without.
     let _ = sd_notify::notify(&[sd_notify::NotifyState::Ready]);
 
@@ -445,7 +446,19 @@ impl Runner {
         }
     }
 
+    /// What the config names and the machine does not have is said: nothing else would tell.
+    fn warn_of_missing_interfaces(&mut self) {
+        for message in settings::missing_interfaces(&self.config) {
+            self.report(&Event::Warning { message });
+        }
+    }
+
     fn kernel_event(&mut self, event: PlatformEvent) {
+        if let PlatformEvent::InterfaceGone { name } = &event
+            && let Some(message) = settings::without_interface(&self.config, name)
+        {
+            self.report(&Event::Warning { message });
+        }
         self.input(match event {
             PlatformEvent::Interface(interface) => Input::Interface(interface),
             PlatformEvent::InterfaceGone { name } => Input::InterfaceGone { name },
@@ -826,19 +839,23 @@ impl Runner {
                     &self.station,
                     geonet,
                     uptime,
+                    now,
                 ));
             }
             Request::Bindings(reply) => {
                 let _ = reply.send(answers::bindings(&self.station, now));
             }
             Request::Uplinks(reply) => {
-                let _ = reply.send(answers::uplinks(&self.station));
+                let _ = reply.send(answers::uplinks(&self.station, now));
             }
             Request::Tunnels(reply) => {
                 let _ = reply.send(answers::tunnels(self.platform.as_ref(), &self.station));
             }
             Request::Routes(reply) => {
                 let _ = reply.send(answers::routes(&self.station, now));
+            }
+            Request::Policies(reply) => {
+                let _ = reply.send(answers::policies(&self.station));
             }
             Request::Counters(reply) => {
                 let mut counters = answers::counters(&self.station, self.platform.as_ref());
@@ -953,6 +970,7 @@ impl Runner {
         self.config = config;
         self.carry_out();
         info!("the config was read again");
+        self.warn_of_missing_interfaces();
     }
 
     /// Goes on until the home agent knows that we leave.

@@ -32,6 +32,27 @@ pub fn platform(config: &Config) -> PlatformConfig {
     PlatformConfig { device_mtu: DEVICE_MTU, watched, undo_file: undo_file(config) }
 }
 
+/// What of the config stands for nothing without this interface, in words. Of uplinks `show uplinks` tells, and they
+/// come and go.
+pub fn without_interface(config: &Config, name: &str) -> Option<String> {
+    let lan = config.mobile_router.as_ref().is_some_and(|router| router.lan.iter().any(|lan| lan == name));
+    let home_link = config.home_agent.as_ref().is_some_and(|agent| agent.home_link.as_deref() == Some(name));
+    let (key, what) = match (lan, home_link) {
+        (true, _) => ("mobile_router.lan", "the hosts on it have no network"),
+        (false, true) => ("home_agent.home_link", "nothing is defended there"),
+        (false, false) => return None,
+    };
+    Some(format!("{key}: there is no interface {name}; until there is, {what}"))
+}
+
+/// The same for those that are missing now.
+pub fn missing_interfaces(config: &Config) -> Vec<String> {
+    let lan = config.mobile_router.iter().flat_map(|router| &router.lan);
+    let home_link = config.home_agent.iter().filter_map(|agent| agent.home_link.as_ref());
+    let missing = lan.chain(home_link).filter(|name| !carnet_linux::interface_exists(name));
+    missing.filter_map(|name| without_interface(config, name)).collect()
+}
+
 /// Where the signals of the uplinks come from.
 pub fn signals(config: &Config) -> Vec<SignalSource> {
     let uplinks = config.mobile_router.iter().flat_map(|router| &router.uplinks);

@@ -8,7 +8,9 @@ pub mod geonet;
 use std::fmt::Write;
 use std::net::SocketAddr;
 
-use carnet_api::model::{Area, Binding, Counters, Group, Location, Role, Route, Status, Tunnel, Uplink};
+use carnet_api::model::{
+    Area, Binding, Counters, Group, Location, Policy, Role, Route, Status, Tunnel, Uplink,
+};
 use serde_json::Value;
 
 use crate::cli::Table;
@@ -23,6 +25,7 @@ pub fn table(what: Table, answer: Value, width: Option<usize>) -> serde_json::Re
         Table::Uplinks => uplinks(&serde_json::from_value::<Vec<Uplink>>(answer)?, width),
         Table::Tunnels => tunnels(&serde_json::from_value::<Vec<Tunnel>>(answer)?, width),
         Table::Routes => routes(&serde_json::from_value::<Vec<Route>>(answer)?, width),
+        Table::Policies => policies(&serde_json::from_value::<Vec<Policy>>(answer)?, width),
         Table::Counters => counters(&serde_json::from_value::<Counters>(answer)?),
         Table::Neighbours => {
             geonet::locations("no neighbours", &serde_json::from_value::<Vec<Location>>(answer)?, width)
@@ -48,11 +51,19 @@ pub fn status(answer: Value) -> serde_json::Result<String> {
     if let Some(router) = status.mobile_router {
         line("mobile router", words(&router.state));
         line("  home address", router.home_address.to_string());
+        line("  prefixes", list(&router.prefixes));
+        for lan in &router.lan {
+            let state = if lan.state == "up" { String::new() } else { format!(": {}", words(&lan.state)) };
+            line("  lan", format!("{}{state}", lan.interface));
+        }
         line("  home agent", router.home_agent.to_string());
-        line("  care-of address", or_nothing(router.care_of_address));
+        line("  care-of address", list(&router.care_of_addresses));
         line("  uplink", or_nothing(router.uplink));
         if let Some(wanted) = router.wanted_uplink {
             line("  asked for", wanted);
+        }
+        for (policy, uplink) in &router.moved_policies {
+            line("  asked for", format!("{uplink} for policy {policy}"));
         }
     }
     if let Some(agent) = status.home_agent {
@@ -102,11 +113,7 @@ fn bindings(bindings: &[Binding], width: Option<usize>) -> String {
                 (address, _) => or_nothing(address),
             },
             or_nothing(binding.bid),
-            if binding.prefixes.is_empty() {
-                NOTHING.to_owned()
-            } else {
-                binding.prefixes.iter().map(ToString::to_string).collect::<Vec<_>>().join(" ")
-            },
+            list(&binding.prefixes),
             words(&binding.state),
             format!("{} of {} s", binding.remaining_s, binding.lifetime_s),
             binding.sequence.to_string(),
@@ -120,7 +127,11 @@ fn uplinks(uplinks: &[Uplink], width: Option<usize>) -> String {
     let rows = uplinks.iter().map(|uplink| {
         vec![
             format!("{}{}", uplink.interface, if uplink.active { " *" } else { "" }),
-            words(&uplink.state),
+            match (uplink.state.as_str(), uplink.retry_s) {
+                ("silent", Some(seconds)) => format!("no answer, again in {seconds} s"),
+                ("silent", None) => "no answer".to_owned(),
+                (state, _) => words(state),
+            },
             or_nothing(uplink.care_of_address),
             or_nothing(uplink.bid),
             uplink.priority.to_string(),
@@ -170,6 +181,7 @@ fn octets(octets: u64) -> String {
 fn tunnels(tunnels: &[Tunnel], width: Option<usize>) -> String {
     let rows = tunnels.iter().map(|tunnel| {
         vec![
+            or_nothing(tunnel.home_address),
             tunnel.local.to_string(),
             match tunnel.remote_port {
                 Some(port) => SocketAddr::new(tunnel.remote, port).to_string(),
@@ -184,6 +196,7 @@ fn tunnels(tunnels: &[Tunnel], width: Option<usize>) -> String {
         ]
     });
     let columns = [
+        "home address",
         "local",
         "remote",
         "bid",
@@ -194,6 +207,26 @@ fn tunnels(tunnels: &[Tunnel], width: Option<usize>) -> String {
         "packets out (octets)",
     ];
     lay_out("no tunnels", &columns, rows.collect(), width)
+}
+
+fn policies(policies: &[Policy], width: Option<usize>) -> String {
+    let rows = policies.iter().map(|policy| {
+        vec![
+            policy.name.clone(),
+            words(&policy.action),
+            list(&policy.uplinks),
+            or_nothing(policy.wanted_uplink.as_ref()),
+            if policy.takes.is_empty() { "as others".to_owned() } else { list(&policy.takes) },
+            match policy.home_agent.as_str() {
+                "unknown" => "knows no flows",
+                "failover" => "only fails over",
+                other => other,
+            }
+            .to_owned(),
+        ]
+    });
+    let columns = ["policy", "action", "uplinks", "asked for", "takes", "home agent"];
+    lay_out("no policies", &columns, rows.collect(), width)
 }
 
 fn counters(counters: &Counters) -> String {
@@ -248,6 +281,13 @@ fn lay_out(none: &str, columns: &[&str], rows: Vec<Vec<String>>, width: Option<u
 
 fn length(text: &str) -> usize {
     text.chars().count()
+}
+
+fn list<T: ToString>(values: &[T]) -> String {
+    match values {
+        [] => NOTHING.to_owned(),
+        values => values.iter().map(ToString::to_string).collect::<Vec<_>>().join(" "),
+    }
 }
 
 fn or_nothing<T: ToString>(value: Option<T>) -> String {

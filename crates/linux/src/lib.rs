@@ -43,6 +43,7 @@ pub use datagrams::{DatagramReader, DatagramWriter, Datagrams, Received, TooBig}
 pub use error::{Error, Result};
 pub use fast_path::geonet as geonet_path;
 pub use fast_path::{FastPathConfig, FastPathCounters, Path, Ports, TunnelEnds, TunnelTraffic};
+pub use observer::interface_exists;
 pub use platform::{Platform, PlatformConfig, PlatformEvent, WatchedInterface};
 pub use tunnel::{TunnelIo, TunnelReader, TunnelWriter};
 

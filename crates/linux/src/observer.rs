@@ -15,6 +15,11 @@ use crate::fast_path::is_ours;
 use crate::netlink::{AddressInfo, Dirty, Ipv4AddressInfo, Ipv4Router, LinkInfo, Requests, RouteInfo};
 use crate::platform::PlatformEvent;
 
+/// Whether there is an interface of this name now.
+pub fn interface_exists(name: &str) -> bool {
+    nix::net::if_::if_nametoindex(name).is_ok()
+}
+
 /// The interfaces as last asked for, and as last told.
 #[derive(Debug, Default)]
 pub(crate) struct Observer {

@@ -24,8 +24,10 @@ carnet_base::drop_reasons! {
         NonceIndices = "nonce_indices",
         /// A Binding Update for a home address that nobody configured.
         Unauthorized = "unauthorized",
-        /// The authentication option is missing, or its SPI belongs to nobody (RFC 4285 5).
+        /// The authentication option is missing (RFC 4285 5).
         AuthenticationMissing = "authentication_missing",
+        /// The SPI of the authentication option is not that of the security association (RFC 4285 5).
+        UnknownSpi = "unknown_spi",
         /// The authentication option does not verify (RFC 4285 5.1.1).
         AuthenticationFailed = "authentication_failed",
         /// The timestamp of the Message-ID option is old or too far off (RFC 4285 6).

@@ -91,7 +91,7 @@ impl SecurityAssociation {
     /// Checks the MAC of a received message, in constant time.
     ///
     /// # Errors
-    /// [`MobilityDrop::AuthenticationMissing`] without an MN-HA option of this SPI,
+    /// [`MobilityDrop::AuthenticationMissing`] without an MN-HA option, [`MobilityDrop::UnknownSpi`] with another SPI,
     /// [`MobilityDrop::AuthenticationFailed`] when the MAC is another,
     /// [`MobilityDrop::Malformed`] when the option is not where it must be.
     pub fn verify(
@@ -102,8 +102,10 @@ impl SecurityAssociation {
     ) -> Result<(), MobilityDrop> {
         let field = authentication_field(message)
             .map_err(|_| MobilityDrop::Malformed)?
-            .filter(|field| field.spi == self.spi)
             .ok_or(MobilityDrop::AuthenticationMissing)?;
+        if field.spi != self.spi {
+            return Err(MobilityDrop::UnknownSpi);
+        }
         let data = message.get(field.data.clone()).ok_or(MobilityDrop::Malformed)?;
         if data.len() != MN_HA_DATA_LEN {
             return Err(MobilityDrop::AuthenticationFailed);
@@ -184,7 +186,7 @@ mod tests {
         }
         assert_eq!(association().verify(&golden(), home, care_of), Err(MobilityDrop::AuthenticationFailed));
         let other = SecurityAssociation { spi: 301, ..association() };
-        assert_eq!(other.verify(&golden(), care_of, home), Err(MobilityDrop::AuthenticationMissing));
+        assert_eq!(other.verify(&golden(), care_of, home), Err(MobilityDrop::UnknownSpi));
     }
 
     #[test]

@@ -293,6 +293,16 @@ impl Station {
         self.router.as_ref().map(|router| &router.machine)
     }
 
+    /// The interfaces of the mobile network.
+    pub(crate) fn lan(&self) -> &[String] {
+        self.router.as_ref().map_or(&[], |router| &router.lan)
+    }
+
+    /// An interface as it was seen last.
+    pub(crate) fn interface(&self, name: &str) -> Option<&Interface> {
+        self.interfaces.get(name)
+    }
+
     /// The GeoNetworking router, if the station is one.
     pub fn geonet(&self) -> Option<&carnet_geonet::Router> {
         self.geonet.as_ref().map(Geonet::router)

@@ -6,7 +6,11 @@ use std::time::Duration;
 use carnet_base::{DropReason, Endpoint, Time};
 use carnet_geonet::ipv6_adaptation::Ipv6Drop;
 use carnet_geonet::multicast::MulticastDrop;
-use carnet_mobility::mobile_router::{Attachment, Quality, Registration, State, VolumePeriod};
+use carnet_mobility::MobileRouter;
+use carnet_mobility::flow::FlowAction;
+use carnet_mobility::mobile_router::{
+    Agreement, Attachment, Quality, Registration, Response, State, VolumePeriod,
+};
 use ipnet::Ipv6Net;
 
 use crate::Station;
@@ -41,8 +45,11 @@ pub struct BindingStatus {
 pub struct UplinkStatus {
     /// Interface name.
     pub interface: String,
-    /// `active`, `standby`, `silent` (the home agent does not answer over it), `home`, or `down: ` and why.
+    /// `active`, `standby`, `registering` (the home agent has been asked and may yet answer), `silent` (it does not
+    /// answer over it), `home`, or `down: ` and why.
     pub state: String,
+    /// How long until a silent one is tried again, where that is known.
+    pub again: Option<Duration>,
     /// Care-of address, if there is one.
     pub care_of_address: Option<IpAddr>,
     /// Binding Identifier, if it has one.
@@ -63,9 +70,30 @@ pub struct UplinkStatus {
     pub active: bool,
 }
 
+/// A policy of the mobile router.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct PolicyStatus {
+    /// Its name.
+    pub name: String,
+    /// `failover`, `duplicate` or `balance`.
+    pub action: &'static str,
+    /// Number of its traffic selectors.
+    pub selectors: usize,
+    /// The configured uplinks, the preferred first.
+    pub uplinks: Vec<String>,
+    /// The operator's.
+    pub wanted_uplink: Option<String>,
+    /// The uplinks that its packets take now; none: those of packets without a policy.
+    pub takes: Vec<String>,
+    /// `agreed`, `asked`, `refused`, `unknown` (it knows no flow bindings) or `failover` (it knows no other action).
+    pub home_agent: &'static str,
+}
+
 /// A tunnel.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct TunnelStatus {
+    /// Home address of the binding that it belongs to.
+    pub home_address: Ipv6Addr,
     /// Binding Identifier, where there is one.
     pub bid: Option<u16>,
     /// Our end.
@@ -171,9 +199,15 @@ impl Station {
     }
 
     /// The uplinks of the mobile router, in the order of the configuration.
-    pub fn uplink_status(&self) -> Vec<UplinkStatus> {
+    pub fn uplink_status(&self, now: Time) -> Vec<UplinkStatus> {
         let Some(router) = self.mobile_router() else { return Vec::new() };
         let active = router.active_uplink();
+        let response = |index| match router.response(index) {
+            Response::Silent { again } => ("silent", again.map(|again| again.saturating_since(now))),
+            _ if active == Some(index) => ("active", None),
+            Response::Asked => ("registering", None),
+            Response::Answers => ("standby", None),
+        };
         router
             .uplinks()
             .iter()
@@ -183,9 +217,11 @@ impl Station {
                 state: match uplink.attachment {
                     Attachment::Down(reason) => format!("down: {reason}"),
                     Attachment::Home { .. } => "home".into(),
-                    Attachment::Foreign { .. } if router.is_silent(index) => "silent".into(),
-                    Attachment::Foreign { .. } if active == Some(index) => "active".into(),
-                    Attachment::Foreign { .. } => "standby".into(),
+                    Attachment::Foreign { .. } => response(index).0.into(),
+                },
+                again: match uplink.attachment {
+                    Attachment::Foreign { .. } => response(index).1,
+                    Attachment::Down(_) | Attachment::Home { .. } => None,
                 },
                 care_of_address: uplink.care_of_addresses().first().copied(),
                 bid: uplink.config.bid,
@@ -200,11 +236,51 @@ impl Station {
             .collect()
     }
 
+    /// The policies of the mobile router, in the order of the configuration.
+    pub fn policy_status(&self) -> Vec<PolicyStatus> {
+        let policies = self.mobile_router().map(MobileRouter::policy_status).unwrap_or_default();
+        policies
+            .into_iter()
+            .map(|policy| PolicyStatus {
+                name: policy.name.into(),
+                action: match policy.action {
+                    FlowAction::Failover => "failover",
+                    FlowAction::Duplicate => "duplicate",
+                    FlowAction::Balance => "balance",
+                },
+                selectors: policy.selectors,
+                uplinks: policy.uplinks.to_vec(),
+                wanted_uplink: policy.chosen.and_then(|chosen| chosen.first().cloned()),
+                takes: policy.takes.into_iter().map(str::to_owned).collect(),
+                home_agent: match policy.agreement {
+                    Agreement::Agreed => "agreed",
+                    Agreement::Asked => "asked",
+                    Agreement::Refused => "refused",
+                    Agreement::Unknown => "unknown",
+                    Agreement::Failover => "failover",
+                },
+            })
+            .collect()
+    }
+
+    /// The interfaces of the mobile network and what there is of them: `up`, `no_carrier` or `no_such_interface`.
+    pub fn lan_status(&self) -> Vec<(&str, &'static str)> {
+        let lan = self.lan().iter().map(|name| {
+            let state = match self.interface(name) {
+                Some(interface) if interface.running => "up",
+                Some(_) => "no_carrier",
+                None => "no_such_interface",
+            };
+            (name.as_str(), state)
+        });
+        lan.collect()
+    }
+
     /// The ways of a mobile router's packets: first those for the networks of vehicles near, in order, then that for all
     /// others.
     pub fn route_status(&self, now: Time) -> Vec<RouteStatus> {
         let Some(router) = self.mobile_router() else { return Vec::new() };
-        let active = self.uplink_status().into_iter().find(|uplink| uplink.active);
+        let active = self.uplink_status(now).into_iter().find(|uplink| uplink.active);
         let path = match router.state() {
             State::Home => "home",
             State::Registered => "home_agent",
@@ -254,6 +330,7 @@ impl Station {
             .forwarder()
             .tunnels()
             .map(|(tunnel, mtu)| TunnelStatus {
+                home_address: tunnel.home_address,
                 bid: tunnel.bid,
                 local: tunnel.local,
                 remote: tunnel.remote,

@@ -215,7 +215,7 @@ impl Road {
     }
 
     fn care_of_address(&self) -> Option<IpAddr> {
-        self.bus.uplink_status()[0].care_of_address
+        self.bus.uplink_status(self.now)[0].care_of_address
     }
 }
 
@@ -264,7 +264,7 @@ fn the_next_unit_is_taken_while_the_last_is_still_in_reach() {
         [2, 1],
         "each was asked when it came into range; the first heard both questions"
     );
-    assert_eq!(road.bus.uplink_status()[0].state, "down: no default router");
+    assert_eq!(road.bus.uplink_status(road.now)[0].state, "down: no default router");
 }
 
 #[test]

@@ -196,7 +196,7 @@ fn a_preferred_uplink_is_changed_without_losing_a_packet() {
     let mut world = World::registered();
     world.tell_router(Input::Command(Command::Handover { uplink: Some("w1".into()), policy: None }));
     assert_eq!((world.host_sends(), world.correspondent_sends()), (1, 1));
-    assert!(world.router.uplink_status().iter().any(|u| u.interface == "w1" && u.active));
+    assert!(world.router.uplink_status(world.now).iter().any(|u| u.interface == "w1" && u.active));
     // No kernel route moves for it, only tunnels.
     assert!(world.changes.iter().all(|c| matches!(c, Change::Set(Entry::Tunnel(_)))), "{:?}", world.changes);
     // What was still on its way over the old path is welcome at both ends, for a while.
@@ -229,9 +229,12 @@ fn a_hard_cut_moves_traffic_at_once() {
     assert_eq!((world.host_sends(), world.correspondent_sends()), (1, 1));
     let returned = interface("w0", FIRST, true);
     world.tell_router(Input::Interface(returned));
-    assert!(world.router.uplink_status().iter().any(|u| u.interface == "w1" && u.active), "it has to settle");
+    assert!(
+        world.router.uplink_status(world.now).iter().any(|u| u.interface == "w1" && u.active),
+        "it has to settle"
+    );
     world.sleep(Duration::from_secs(2));
-    assert!(world.router.uplink_status().iter().any(|u| u.interface == "w0" && u.active));
+    assert!(world.router.uplink_status(world.now).iter().any(|u| u.interface == "w0" && u.active));
     assert_eq!((world.host_sends(), world.correspondent_sends()), (1, 1));
 }
 

@@ -20,6 +20,7 @@ async fn run_loop(mut requests: mpsc::Receiver<Request>) {
             Request::Uplinks(reply) => drop(reply.send(Vec::new())),
             Request::Tunnels(reply) => drop(reply.send(Vec::new())),
             Request::Routes(reply) => drop(reply.send(Vec::new())),
+            Request::Policies(reply) => drop(reply.send(Vec::new())),
             Request::Counters(reply) => {
                 drop(reply.send(Counters::from([("tunnel.encapsulated".to_owned(), u64::MAX)])));
             }
@@ -116,6 +117,7 @@ async fn questions_are_answered_as_json() {
     );
     assert_eq!(bench.client.get("/v1/uplinks").await.expect("uplinks"), json!([]));
     assert_eq!(bench.client.get("/v1/tunnels").await.expect("tunnels"), json!([]));
+    assert_eq!(bench.client.get("/v1/policies").await.expect("policies"), json!([]));
     assert_eq!(bench.client.get("/v1/routes").await.expect("routes"), json!([]));
     assert_eq!(
         bench.client.get("/v1/counters").await.expect("counters"),

@@ -89,12 +89,63 @@ wwan1    registered  2001:db8:f::7    10        -        12.3 ms  0.5 %  -
 }
 
 #[test]
+fn a_silent_uplink_says_when_it_is_tried_again() {
+    let uplink = |interface: &str, state: &str, retry: Value| {
+        json!({"interface": interface, "state": state, "retry_s": retry, "care_of_address": null, "bid": null,
+               "priority": 10, "signal_dbm": null, "rtt_ms": null, "loss": null, "active": false})
+    };
+    assert_eq!(
+        show(
+            Table::Uplinks,
+            json!([
+                uplink("w0", "silent", json!(40)),
+                uplink("w1", "silent", Value::Null),
+                uplink("w2", "registering", Value::Null),
+                uplink("w3", "down: no carrier", Value::Null),
+            ]),
+            None
+        ),
+        "\
+UPLINK  STATE                     PRIORITY
+w0      no answer, again in 40 s  10
+w1      no answer                 10
+w2      registering               10
+w3      down: no carrier          10
+"
+    );
+}
+
+#[test]
+fn policies() {
+    let policy = |name: &str, wanted: Value, takes: Value, home_agent: &str| {
+        json!({"name": name, "action": "failover", "selectors": 1, "uplinks": ["w1", "w0"], "wanted_uplink": wanted,
+               "takes": takes, "home_agent": home_agent})
+    };
+    assert_eq!(
+        show(
+            Table::Policies,
+            json!([
+                policy("voice", json!("w2"), json!(["w2"]), "agreed"),
+                policy("bulk", Value::Null, json!([]), "unknown"),
+            ]),
+            None
+        ),
+        "\
+POLICY  ACTION    UPLINKS  ASKED FOR  TAKES      HOME AGENT
+voice   failover  w1 w0    w2         w2         agreed
+bulk    failover  w1 w0    -          as others  knows no flows
+"
+    );
+}
+
+#[test]
 fn tunnels_and_counters() {
     assert_eq!(
         show(
             Table::Tunnels,
             json!([
-                {"local": "2001:db8:f::7", "remote": "2001:db8:1::1", "encapsulation": "ipv6", "mtu": 1460,
+                {"home_address": "2001:db8:1::5",
+                 "local": "2001:db8:f::7", "remote": "2001:db8:1::1", "encapsulation": "ipv6", "mtu": 1460,
                  "path": "tun", "packets_in": 12, "octets_in": 3456, "packets_out": 7, "octets_out": 890},
                 {"local": "10.0.0.2", "remote": "192.0.2.1", "remote_port": 4191, "encapsulation": "udp",
                  "bid": 2, "mtu": 1472, "path": "tun"}
@@ -102,9 +153,9 @@ fn tunnels_and_counters() {
             Some(120)
         ),
         "\
-LOCAL          REMOTE          BID  ENCAPSULATION  MTU   PATH  PACKETS IN (OCTETS)  PACKETS OUT (OCTETS)
-2001:db8:f::7  2001:db8:1::1   -    ipv6           1460  tun   12 (3456)            7 (890)
-10.0.0.2       192.0.2.1:4191  2    udp            1472  tun   0 (0)                0 (0)
+HOME ADDRESS   LOCAL          REMOTE          BID  ENCAPSULATION  MTU   PATH  PACKETS IN (OCTETS)  PACKETS OUT (OCTETS)
+2001:db8:1::5  2001:db8:f::7  2001:db8:1::1   -    ipv6           1460  tun   12 (3456)            7 (890)
+-              10.0.0.2       192.0.2.1:4191  2    udp            1472  tun   0 (0)                0 (0)
 "
     );
     assert_eq!(
@@ -144,6 +195,7 @@ fn nothing_to_show_is_said() {
         (Table::Uplinks, "no uplinks\n"),
         (Table::Tunnels, "no tunnels\n"),
         (Table::Routes, "no routes\n"),
+        (Table::Policies, "no policies\n"),
     ] {
         assert_eq!(show(what, json!([]), None), text);
     }
@@ -157,7 +209,11 @@ fn status_of_a_station() {
         "name": "bus-42", "version": "0.1.0", "uptime_s": 93784.9, "roles": ["mobile_router", "home_agent"],
         "dataplane": "tun",
         "mobile_router": {"state": "at_home", "home_address": "2001:db8:1::1234", "home_agent": "2001:db8:1::1",
-                          "care_of_address": null, "uplink": "wlan0", "wanted_uplink": "wlan0"},
+                          "care_of_address": null, "uplink": "wlan0", "wanted_uplink": "wlan0",
+                          "care_of_addresses": ["2001:db8:f::7", "10.0.0.2"], "prefixes": ["2001:db8:a::/64"],
+                          "lan": [{"interface": "lan0", "state": "up"},
+                                  {"interface": "lan7", "state": "no_such_interface"}],
+                          "moved_policies": {"voice": "wwan0"}},
         "home_agent": {"address": "2001:db8:2::1", "bindings": 3},
     });
     assert_eq!(
@@ -168,10 +224,14 @@ up                1d 2h 3m 4s
 dataplane         tun
 mobile router     at home
   home address    2001:db8:1::1234
+  prefixes        2001:db8:a::/64
+  lan             lan0
+  lan             lan7: no such interface
   home agent      2001:db8:1::1
-  care-of address -
+  care-of address 2001:db8:f::7 10.0.0.2
   uplink          wlan0
   asked for       wlan0
+  asked for       wwan0 for policy voice
 home agent        2001:db8:2::1
   bindings        3
 "

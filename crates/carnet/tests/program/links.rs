@@ -46,9 +46,14 @@ fn a_lan_that_vanishes_and_returns_has_its_address_and_advertisements_again() {
     let bed = Testbed::new();
     let (_agent, mut router) = bed.start();
     wait_until("traffic flows", seconds(10), || bed.host.pings(CORRESPONDENT));
-    for _ in 0..2 {
+    let lan = || router.show("status")["mobile_router"]["lan"][0]["state"].clone();
+    wait_until("the LAN is shown", seconds(10), || lan() == "up");
+    let warnings = || router.log().matches("mobile_router.lan: there is no interface lan0").count();
+    assert_eq!(warnings(), 0, "{}", router.log());
+    for round in 1..=2 {
         bed.router.ip("link del lan0");
-        assert!(router.lives());
+        wait_until("the operator is told", seconds(10), || warnings() == round);
+        assert_eq!(lan(), "no_such_interface");
         bed.add_lan();
         let address = || bed.router.ip("-6 addr show dev lan0").contains("2001:db8:a::1/64");
         wait_until("the LAN has its address", seconds(10), address);
@@ -59,6 +64,13 @@ fn a_lan_that_vanishes_and_returns_has_its_address_and_advertisements_again() {
         });
         wait_until("traffic flows", seconds(10), || bed.host.pings(CORRESPONDENT));
     }
+    // One that was never there: a slip in the config.
+    let slip = bed.router_config().replace("'lan0'", "'lan7'").replace("\"lan0\"", "\"lan7\"");
+    router.reload(&slip);
+    wait_until("the operator is told", seconds(10), || {
+        router.log().contains("mobile_router.lan: there is no interface lan7")
+    });
+    assert_eq!(lan(), "no_such_interface");
     router.terminate();
     nothing_of_carnet(&bed);
 }

@@ -44,6 +44,7 @@ impl HomeAgent {
     ) -> Result<(), MobilityDrop> {
         let home_address = request.home_address;
         let Some(node) = self.nodes.get(&home_address) else {
+            self.ignored(now, &request, octets, MobilityDrop::Unauthorized);
             // RFC 6275 10.3.1: not on the home link is answered with 132; a home address that could be
             // served but was given to nobody is met with silence.
             if request.home_registration && !self.serves(home_address) && self.strangers.allow(now) {
@@ -54,11 +55,15 @@ impl HomeAgent {
         };
         let replay = self.replay.get(&home_address).copied().unwrap_or_default();
         match judge(&self.config, node, &replay, &self.cache, wall, &request, octets) {
-            Verdict::Ignore(reason) => Err(reason),
+            Verdict::Ignore(reason) => {
+                self.ignored(now, &request, octets, reason);
+                Err(reason)
+            }
             Verdict::Reject { status, reason, sequence, timestamp, statuses } => {
                 let limits = self.limits.entry(home_address).or_default();
                 let allowed = if reason == MobilityDrop::AuthenticationFailed {
                     if !request.comes_from_signed_address() {
+                        self.ignored(now, &request, octets, reason);
                         return Err(reason);
                     }
                     limits.unauthentic.allow(now)

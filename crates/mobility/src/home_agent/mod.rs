@@ -13,7 +13,7 @@
 //! Binding Error.
 //!
 //! What is said to Binding Updates that are refused is limited for each node, for they may be recordings that
-//! somebody plays again, or forgeries; see `Limits`.
+//! somebody plays again, or forgeries; see `Limits`. What is not answered at all the operator is told of, see `silence`.
 //!
 //! Left out: IPv4 home addresses (asked for, they are refused), simultaneous binding to the home link (status 169),
 //! DHAAD and mobile prefix discovery, Binding Refresh Advice (the state survives restarts instead),
@@ -32,6 +32,7 @@ mod limits;
 mod owners;
 mod registration;
 mod request;
+mod silence;
 mod stored;
 
 use std::collections::{BTreeMap, VecDeque};
@@ -50,6 +51,7 @@ use home_link::{Heard, HomeLink};
 use limits::Limits;
 use registration::Replay;
 use request::Request;
+use silence::Silence;
 pub use stored::{StoredBinding, StoredPath, StoredRegistration};
 
 use crate::flow::FlowBinding;
@@ -141,6 +143,7 @@ pub struct HomeAgent {
     /// Refusals, by home address.
     limits: BTreeMap<Ipv6Addr, Limits>,
     conflict_warnings: RateLimiter,
+    silence: Silence,
     /// RFC 5847 3.2.
     restart_counter: u32,
 }
@@ -161,6 +164,7 @@ impl HomeAgent {
             strangers: RateLimiter::new(20, Duration::from_millis(50)),
             limits: BTreeMap::new(),
             conflict_warnings: RateLimiter::new(1, Duration::from_secs(60)),
+            silence: Silence::default(),
             restart_counter: 0,
             config,
         }

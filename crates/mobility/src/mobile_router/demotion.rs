@@ -20,7 +20,56 @@ const SILENCE: Duration = Duration::from_secs(7);
 /// How long an uplink stays demoted.
 const DEMOTION: Duration = Duration::from_secs(60);
 
+/// How the home agent responds over an uplink that is up.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Response {
+    /// It did when it was asked last, or nothing was asked of it.
+    Answers,
+    /// A first Binding Update is under way.
+    Asked,
+    /// It does not.
+    Silent {
+        /// When the uplink is tried again, where that is known.
+        again: Option<Time>,
+    },
+}
+
 impl MobileRouter {
+    /// How the home agent responds over an uplink.
+    pub fn response(&self, uplink: usize) -> Response {
+        let probe = || self.timers.get(Timer::Heartbeat(uplink));
+        let binding = self.binding_of(uplink).filter(|_| self.is_multiple());
+        if let Some(binding) = binding.and_then(|index| self.bindings.get(index)) {
+            let attempt = binding.attempt.as_ref();
+            let next = attempt.map(|attempt| attempt.next);
+            return if self.is_silent(uplink) {
+                Response::Silent { again: next.into_iter().chain(probe()).min() }
+            } else if attempt.is_some_and(|attempt| attempt.rounds > UNANSWERED) {
+                Response::Silent { again: next }
+            } else if binding.registration.is_none() && attempt.is_some() {
+                Response::Asked
+            } else {
+                Response::Answers
+            };
+        }
+        if self.is_silent(uplink) || self.demoted_until(uplink).is_some() {
+            return Response::Silent { again: self.demoted_until(uplink).or_else(probe) };
+        }
+        let exchange = self.exchange.as_ref();
+        match exchange.filter(|e| e.uplink == uplink && e.purpose == Purpose::Register && !e.single) {
+            Some(exchange) if exchange.unanswered >= UNANSWERED => {
+                Response::Silent { again: self.timers.get(Timer::Retransmit) }
+            }
+            Some(exchange) => {
+                let registered = self.registration.is_some_and(|registration| {
+                    exchange.care_of_addresses.contains(&registration.care_of_address)
+                });
+                if registered { Response::Answers } else { Response::Asked }
+            }
+            None => Response::Answers,
+        }
+    }
+
     /// Whether the uplink of the outstanding Binding Update has had its chance, and another shall have it.
     pub(super) fn is_uplink_silent(&self, now: Time) -> bool {
         let Some(exchange) = self.exchange.as_ref() else { return false };

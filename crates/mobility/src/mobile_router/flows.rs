@@ -44,15 +44,15 @@ pub struct Policy {
 pub(super) struct FlowState {
     /// Its policy, as an index.
     pub policy: usize,
-    fid: u16,
+    pub fid: u16,
     selector: TrafficSelector,
     /// As the home agent acknowledged it.
-    acknowledged: Option<FlowBinding>,
+    pub acknowledged: Option<FlowBinding>,
     /// As it was described to the home agent since, and the number of the last Binding Update that did: until that
     /// is answered nobody knows what the home agent has.
-    pending: Option<(u16, FlowBinding)>,
+    pub pending: Option<(u16, FlowBinding)>,
     /// The status that it was refused with, and the identifiers that it was refused for.
-    refused: Option<(u8, Vec<u16>)>,
+    pub refused: Option<(u8, Vec<u16>)>,
 }
 
 /// What the router knows about flows at the home agent.
@@ -62,9 +62,9 @@ pub(super) struct Flows {
     /// The operator's uplinks for a policy in place of the configured ones.
     pub overrides: Vec<Option<Vec<String>>>,
     /// The home agent knows no flow bindings.
-    unknown: bool,
+    pub unknown: bool,
     /// It knows them, but not what is to be done but to copy.
-    copies: bool,
+    pub copies: bool,
     /// As [`MobileRouter::flows`] shows them.
     pub effective: Vec<FlowBinding>,
 }
@@ -112,7 +112,10 @@ impl MobileRouter {
         let policies = &self.config.policies;
         let index = policies.iter().position(|policy| policy.name == name).ok_or_else(|| {
             let names: Vec<&str> = policies.iter().map(|policy| policy.name.as_str()).collect();
-            format!("no policy is called {name}, expected one of: {}", names.join(", "))
+            match names.as_slice() {
+                [] => format!("no policy is called {name}: the config has none"),
+                names => format!("no policy is called {name}, expected one of: {}", names.join(", ")),
+            }
         })?;
         for interface in uplinks.unwrap_or_default() {
             let uplink = self.uplinks.iter().find(|uplink| uplink.config.interface == *interface);

@@ -24,7 +24,7 @@ use carnet_wire::mobility::{BindingUpdateFlags, Builder, MobilityOption};
 use super::binding_update_list::INITIAL_BINDACK_TIMEOUT;
 use super::bindings::{Abilities, Attempt, Binding, MAX_UPDATES, Member, Update};
 use super::movement::care_of_addresses;
-use super::sending::mapped;
+use super::sending::{SILENT_AFTER, mapped};
 use super::{Attachment, DEMAND_INTERVAL, MobileRouter, Timer};
 use crate::{Event, Output, lifetime_units};
 
@@ -389,9 +389,15 @@ impl MobileRouter {
         self.send_update(output);
     }
 
-    /// Where no heartbeats tell: an uplink over which a few rounds of Binding Updates went unanswered leads nowhere.
+    /// The operator is told of an uplink over which no first registration comes about. Where no heartbeats tell: an uplink over which a few rounds of Binding Updates went unanswered leads nowhere.
     fn note_silence(&mut self, now: Time, update: &Update) {
         for member in &update.members {
+            let binding = &self.bindings[member.binding];
+            let first = !update.removal && binding.registration.is_none();
+            let asked = |attempt: &Attempt| (attempt.rounds as usize, attempt.turn) == (SILENT_AFTER, 0);
+            if first && binding.attempt.as_ref().is_some_and(asked) {
+                self.warn_of_silence(binding.uplink);
+            }
             let binding = &self.bindings[member.binding];
             let silent = !update.removal
                 && binding.registration.is_some()

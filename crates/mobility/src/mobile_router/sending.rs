@@ -15,7 +15,7 @@ use crate::sequence::is_later;
 use crate::{Event, HOP_LIMIT, MAX_UPDATE_RATE, Output, ReplayProtection, UDP_PORT, lifetime_units};
 
 /// After so many Binding Updates without answer the operator is told.
-const SILENT_AFTER: usize = 4;
+pub(super) const SILENT_AFTER: usize = 4;
 
 /// A care-of address as it is authenticated and compared: an IPv4 one as IPv4-mapped.
 pub(super) fn mapped(care_of_address: IpAddr) -> Ipv6Addr {
@@ -53,11 +53,7 @@ impl MobileRouter {
         let output = self.binding_update(&exchange, sent);
         let wait = exchange.transmitted(sent);
         if exchange.sent.len() == SILENT_AFTER && exchange.purpose == Purpose::Register {
-            let message = format!(
-                "no valid acknowledgement from the home agent {} over {} after {SILENT_AFTER} Binding Updates",
-                self.config.home_agent, self.uplinks[exchange.uplink].config.interface
-            );
-            self.outputs.push_back(Output::Event(Event::Warning { message }));
+            self.warn_of_silence(exchange.uplink);
         }
         if exchange.single {
             self.timers.stop(Timer::Retransmit);
@@ -67,6 +63,25 @@ impl MobileRouter {
         self.update_sent(now, exchange.uplink);
         self.exchange = Some(exchange);
         self.send_update(output);
+    }
+
+    /// [`SILENT_AFTER`] Binding Updates over an uplink have brought nothing. The cause is told apart at the home agent
+    /// only: it says nothing to whom it does not know.
+    pub(super) fn warn_of_silence(&mut self, uplink: usize) {
+        let config = &self.config;
+        let name = self.uplinks.get(uplink).map_or("?", |uplink| uplink.config.interface.as_str());
+        let unknown = match config.authentication.association() {
+            Some(association) => {
+                format!("the home address {} or the SPI {}", config.home_address, association.spi)
+            }
+            None => format!("the home address {}", config.home_address),
+        };
+        let message = format!(
+            "no valid acknowledgement from the home agent {} over {name} after {SILENT_AFTER} Binding Updates: it \
+             cannot be reached that way, or does not know {unknown}, which its log tells",
+            config.home_agent
+        );
+        self.outputs.push_back(Output::Event(Event::Warning { message }));
     }
 
     /// When the next Binding Update may leave, if not now (RFC 6275 11.7.1).

@@ -338,6 +338,9 @@ impl Uplink {
         let ipv4 = config.home_agent_ipv4.and_then(|_| self.attached_ipv4(interface));
         match best {
             _ if ipv6.is_some() || ipv4.is_some() => Attachment::Foreign { ipv6, ipv4 },
+            None if config.home_agent_ipv4.is_none() && self.attached_ipv4(interface).is_some() => {
+                Attachment::Down("IPv4 only, and mobile_router.home_agent_ipv4 is not set")
+            }
             None => Attachment::Down("no usable address"),
             Some(_) => Attachment::Down("no default router"),
         }

@@ -81,6 +81,15 @@ impl Agent {
         }
     }
 
+    /// What the operator was told of.
+    pub fn warnings(&self) -> Vec<&str> {
+        let warnings = self.events.iter().filter_map(|event| match event {
+            Event::Warning { message } => Some(message.as_str()),
+            _ => None,
+        });
+        warnings.collect()
+    }
+
     /// One with a real home link that is up; what it says at the start is put aside.
     pub fn on_home_link(mut config: HomeAgentConfig) -> Agent {
         config.home_link = Some("h0".into());

@@ -131,7 +131,7 @@ fn without_authentication_there_is_silence() {
     assert_eq!(agent.ignore(&Update::explicit(1).packet()), MobilityDrop::AuthenticationMissing);
     let other = SecurityAssociation { spi: 301, ..association() };
     let update = Update::explicit(1).signed_by(other);
-    assert_eq!(agent.ignore(&update.packet()), MobilityDrop::AuthenticationMissing);
+    assert_eq!(agent.ignore(&update.packet()), MobilityDrop::UnknownSpi);
     agent.accept(&Update::explicit(1).signed());
     agent.ignore(&Update::explicit(2).lifetime(0).packet());
     agent.ignore(&Update::explicit(2).at_home().lifetime(0).packet());
@@ -287,4 +287,40 @@ fn a_timestamp_that_nobody_asked_for_comes_back_as_well() {
     assert_eq!(agent.accept(&stamped(1, at)).options().timestamp, Some(at.to_ntp()));
     let elsewhere = stamped(1, at).of("2001:db8:99::1");
     assert_eq!(agent.refuse(&elsewhere, 132).options().timestamp, Some(at.to_ntp()));
+}
+
+/// Nothing goes back, but whoever has set the router up finds his mistake in the log: once for each home address and
+/// cause, however often the router tries.
+#[test]
+fn what_is_ignored_the_operator_is_told_of() {
+    let mut agent = Agent::new(authenticated());
+    let other = SecurityAssociation { spi: 301, ..association() };
+    for sequence in 1..50 {
+        agent.ignore(&Update::explicit(sequence).signed_by(other.clone()).packet());
+        agent.ignore(&Update::explicit(sequence).of("2001:db8:1::9").signed().packet());
+        agent.ignore(&Update::explicit(sequence).packet());
+        agent.wait(1.0);
+    }
+    let said: Vec<&str> = agent.warnings();
+    assert_eq!(said.len(), 3, "{said:?}");
+    assert!(said[0].contains("SPI is 301, expected 300") && said[0].contains(HOME), "{said:?}");
+    assert!(
+        said[1].contains("no [[home_agent.mobile_router]]") && said[1].contains("2001:db8:1::9"),
+        "{said:?}"
+    );
+    assert!(said[2].contains("not authenticated, expected SPI 300"), "{said:?}");
+    agent.events.clear();
+    agent.wait(600.0);
+    agent.ignore(&Update::explicit(1).signed_by(other).packet());
+    assert_eq!(agent.warnings().len(), 1, "later it is said again");
+}
+
+/// Who tries all home addresses fills neither the log nor the memory.
+#[test]
+fn a_stranger_does_not_fill_the_log() {
+    let mut agent = Agent::new(authenticated());
+    for node in 0x2000..0x2400 {
+        agent.ignore(&Update::explicit(1).of(&format!("2001:db8:1::{node:x}")).signed().packet());
+    }
+    assert_eq!(agent.warnings().len(), 5);
 }

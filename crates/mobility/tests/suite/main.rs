@@ -37,3 +37,4 @@ mod router_movement;
 mod router_refusals;
 mod router_sending;
 mod router_signal;
+mod router_silence;

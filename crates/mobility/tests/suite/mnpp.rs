@@ -416,7 +416,7 @@ fn a_way_in_one_direction_only_is_none() {
     // What B hears no longer ends the way, though B is heard.
     world.air.remove(&(A, B));
     for _ in 0..100 {
-        world.see(A, B, |sight| sight.heard = sight.heard + ms(30));
+        world.see(A, B, |sight| sight.heard += ms(30));
         world.sleep(ms(30));
     }
     assert_eq!(world.routes(A), []);

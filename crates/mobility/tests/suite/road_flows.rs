@@ -2,7 +2,7 @@
 
 use carnet_mobility::Event;
 use carnet_mobility::flow::{FlowAction, Ipv6Selector, Range, TrafficSelector};
-use carnet_mobility::mobile_router::{MobileRouterConfig, Policy};
+use carnet_mobility::mobile_router::{Agreement, MobileRouterConfig, Policy};
 use carnet_wire::mobility::MobilityOption;
 use carnet_wire::mobility::flow::flow_status;
 
@@ -47,6 +47,13 @@ fn at_agent(road: &Road) -> Vec<(u16, FlowAction, Vec<u16>)> {
 fn at_router(road: &Road) -> Vec<(u16, FlowAction, Vec<u16>)> {
     let flows = road.router.flows().iter();
     flows.map(|f| (f.fid, f.action, f.bids.iter().map(|(bid, _)| *bid).collect())).collect()
+}
+
+/// What people see of the first policy: its name, the operator's uplink, the uplinks that its packets take.
+fn shown(road: &Road) -> (&str, Option<&str>, Vec<&str>, Agreement) {
+    let status = road.router.policy_status().into_iter().next().expect("a policy");
+    let chosen = status.chosen.and_then(|chosen| chosen.first()).map(String::as_str);
+    (status.name, chosen, status.takes, status.agreement)
 }
 
 /// 5.2.2.1: a flow per selector, in the Binding Update that registers its uplinks (5.3.1: identifiers come first).
@@ -128,7 +135,9 @@ fn a_policy_is_moved_by_itself() {
     };
     to(&mut road, Some(&["sat".to_string()])).expect("moved");
     assert_eq!(at_router(&road)[0].2, [3, 1, 2], "at once, with the configured ones in reserve");
+    assert_eq!(shown(&road), ("udp", Some("sat"), vec!["sat"], Agreement::Asked));
     road.run(0.1);
+    assert_eq!(shown(&road), ("udp", Some("sat"), vec!["sat"], Agreement::Agreed));
     assert_eq!(road.updates.len(), 1);
     assert_eq!((&road.last().flows[..], &road.last().summary[..]), (&[1, 2][..], &[3][..]));
     assert_eq!(at_agent(&road)[0].2, [3, 1, 2]);
@@ -137,6 +146,7 @@ fn a_policy_is_moved_by_itself() {
     to(&mut road, None).expect("moved back");
     road.run(1.0);
     assert_eq!(at_agent(&road), before);
+    assert_eq!(shown(&road), ("udp", None, vec!["wifi"], Agreement::Agreed));
     // What there is not.
     assert!(to(&mut road, Some(&["eth9".to_string()])).is_err());
     let unknown =
@@ -287,6 +297,7 @@ fn a_refused_flow() {
             |(_, event)| matches!(event, Event::Warning { message } if message.contains(&status.to_string())),
         );
         assert!(warned, "{:?}", road.events);
+        assert_eq!(shown(&road).3, Agreement::Refused);
         assert_eq!(at_router(&road)[0], (1, FlowAction::Failover, vec![1, 2]));
         let count = road.updates.len();
         road.run(0.2);

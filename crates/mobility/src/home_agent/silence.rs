@@ -1,0 +1,83 @@
+//! What the operator is told of Binding Updates that are met with silence.
+//!
+//! Nothing goes back to a stranger (RFC 4285 5, RFC 6275 10.3.1), but whoever sets a router up has to find his mistake
+//! somewhere. Anybody can send such messages, so little is remembered and little is said: one line for each home
+//! address and cause within [`AGAIN`], and a few of them in a row.
+
+use std::collections::VecDeque;
+use std::net::Ipv6Addr;
+use std::time::Duration;
+
+use carnet_base::{RateLimiter, Time};
+use carnet_wire::mobility::authentication_field;
+
+use super::HomeAgent;
+use super::request::Request;
+use crate::{Event, MobilityDrop, Output};
+
+/// After this long the same is said again.
+const AGAIN: Duration = Duration::from_secs(600);
+/// So many lines at once, and one per this long after that.
+const BURST: u32 = 5;
+const INTERVAL: Duration = Duration::from_secs(30);
+/// So many are remembered.
+const REMEMBERED: usize = 32;
+
+/// What was said of late.
+#[derive(Debug)]
+pub(super) struct Silence {
+    said: VecDeque<(Ipv6Addr, MobilityDrop, Time)>,
+    limiter: RateLimiter,
+}
+
+impl Default for Silence {
+    fn default() -> Self {
+        Silence { said: VecDeque::new(), limiter: RateLimiter::new(BURST, INTERVAL) }
+    }
+}
+
+impl Silence {
+    fn allows(&mut self, now: Time, home_address: Ipv6Addr, reason: MobilityDrop) -> bool {
+        self.said.retain(|(_, _, at)| now.saturating_since(*at) < AGAIN);
+        let known = self.said.iter().any(|(address, why, _)| (*address, *why) == (home_address, reason));
+        if known || !self.limiter.allow(now) {
+            return false;
+        }
+        if self.said.len() == REMEMBERED {
+            self.said.pop_front();
+        }
+        self.said.push_back((home_address, reason, now));
+        true
+    }
+}
+
+impl HomeAgent {
+    /// Tells, now and then, why a Binding Update has got no answer, or none that its sender understands.
+    pub(super) fn ignored(&mut self, now: Time, request: &Request, octets: &[u8], reason: MobilityDrop) {
+        let home_address = request.home_address;
+        let association = self.nodes.get(&home_address).and_then(|node| node.authentication.association());
+        let expected = association.map(|association| association.spi).unwrap_or_default();
+        let why = match reason {
+            MobilityDrop::Unauthorized => {
+                format!("no [[home_agent.mobile_router]] of the config has the home address {home_address}")
+            }
+            MobilityDrop::UnknownSpi => {
+                let spi = authentication_field(octets).ok().flatten().map(|field| field.spi);
+                format!("its SPI is {}, expected {expected}", spi.unwrap_or_default())
+            }
+            MobilityDrop::AuthenticationMissing => {
+                format!("it is not authenticated, expected SPI {expected}")
+            }
+            MobilityDrop::AuthenticationFailed => {
+                format!("its authentication does not verify; expected the key of SPI {expected}")
+            }
+            // Faults of a program, not of a config: the counters have them.
+            _ => return,
+        };
+        if self.silence.allows(now, home_address, reason) {
+            let message =
+                format!("a Binding Update of {home_address} from {} is ignored: {why}", request.came_from());
+            self.outputs.push_back(Output::Event(Event::Warning { message }));
+        }
+    }
+}
