@@ -38,6 +38,7 @@ fn ipv6(config: &Geonet) -> Option<Ipv6Config> {
             ReorderRule::Changed => Rule::Changed,
             ReorderRule::Always => Rule::Always,
         },
+        fragments: ipv6.fragments,
         // Until the link is known.
         mtu: ipv6_adaptation::mtu(mib(config).max_sdu_size, None),
     })

@@ -403,9 +403,14 @@ impl Station {
         }
         if let Some(ipv6) = self.ipv6_adaptation() {
             let counted = ipv6.counters();
-            for (name, count) in
-                [("sent", counted.sent), ("received", counted.received), ("settled", counted.settled)]
-            {
+            for (name, count) in [
+                ("sent", counted.sent),
+                ("received", counted.received),
+                ("settled", counted.settled),
+                ("fragments.cut", counted.cut),
+                ("fragments.joined", counted.joined),
+                ("fragments.incomplete", counted.incomplete),
+            ] {
                 counters.push((format!("geonet.ipv6.{name}"), count));
             }
             let (held, late) = self.ipv6_reordered().unwrap_or_default();

@@ -35,6 +35,7 @@ fn settings(address: Option<GnAddress>) -> StationConfig {
         mtu: 1398,
         reorder_wait: Duration::ZERO,
         reorder_rule: carnet_geonet::ipv6_adaptation::in_order::Rule::Shorter,
+        fragments: false,
     };
     let geonet = GeonetSettings { mib: Mib::default(), address, ipv6: Some(ipv6), multicast: None };
     StationConfig { geonet: Some(geonet), ..StationConfig::default() }
@@ -273,4 +274,89 @@ fn a_group_leads_to_where_its_area_has_moved() {
     tell(&mut a, Input::Command(Command::RemoveArea { name: "convoy".into() }));
     assert_eq!(send(&mut a), None);
     assert_eq!(counter(&a, "geonet.ipv6.dropped.nowhere"), Some(1));
+}
+
+/// A station that cuts packets and puts them together, if both do.
+fn cutter(mac: [u8; 6], fragments: bool) -> Station {
+    let mut config = settings(Some(address(mac)));
+    if let Some(GeonetSettings { ipv6: Some(ipv6), .. }) = &mut config.geonet {
+        ipv6.fragments = fragments;
+    }
+    Station::new(config, PersistentState::default(), 7, NOW, WALL)
+}
+
+/// Carries frames back and forth until there are none; what else the first and the second station had to say.
+fn talk(a: &mut Station, b: &mut Station, outputs: Vec<Output>) -> [Vec<Output>; 2] {
+    let (mut said, mut from_a) = ([Vec::new(), Vec::new()], true);
+    let mut outputs = outputs;
+    while !outputs.is_empty() {
+        let (frames, rest): (Vec<Output>, Vec<Output>) =
+            outputs.into_iter().partition(|output| matches!(output, Output::Frame(_)));
+        said[usize::from(!from_a)].extend(rest);
+        outputs = carry(frames, if from_a { b } else { a });
+        from_a = !from_a;
+    }
+    said
+}
+
+#[test]
+fn packets_that_the_radio_does_not_carry_are_cut_where_both_ends_want_it() {
+    for (other, octets) in [(true, 1500), (true, 1399), (false, 1500)] {
+        let (mut a, mut b) = (cutter(A, true), cutter(B, other));
+        let outputs: Vec<Output> = std::iter::from_fn(|| a.poll_output()).collect();
+        assert_eq!(links(&outputs)[0].mtu, 1500);
+        while b.poll_output().is_some() {}
+        tell(&mut a, position(0));
+        tell(&mut b, position(1000));
+        let header =
+            Header::parse(&packet(addresses::link_local(A), addresses::link_local(B))).expect("IPv6");
+        let payload_length = octets - 40;
+        let data = [
+            &Header { payload_length, ..header }.emit()[..],
+            &(0..payload_length).map(|at| at as u8).collect::<Vec<u8>>(),
+        ]
+        .concat();
+        let frame = || {
+            let payload = data.clone();
+            Input::VirtualFrame(VirtualFrame {
+                link: 0,
+                destination: B,
+                source: A,
+                ether_type: 0x86dd,
+                payload,
+            })
+        };
+        let counter = |station: &Station, name: &str| {
+            station.counters().into_iter().find(|(known, _)| known == name).map_or(0, |(_, count)| count)
+        };
+        let first = tell(&mut a, frame());
+        let [from_a, from_b] = talk(&mut a, &mut b, first);
+        assert!(from_a.is_empty(), "{from_a:?}");
+        if other {
+            let [Output::Ipv6 { delivered, .. }] = &from_b[..] else { panic!("{from_b:?}") };
+            assert_eq!(delivered.payload, data);
+            assert_eq!((counter(&a, "geonet.ipv6.fragments.cut"), counter(&a, "geonet.ipv6.sent")), (1, 1));
+            assert_eq!(counter(&b, "geonet.ipv6.fragments.joined"), 1);
+            // From now on without a question.
+            let second = tell(&mut a, frame());
+            assert_eq!(second.len(), 2);
+            continue;
+        }
+        // Whoever does not know drops the question as something that is no IPv6.
+        assert!(from_b.is_empty(), "{from_b:?}");
+        assert_eq!(counter(&b, "geonet.ipv6.dropped.malformed"), 1);
+        let mut answers = Vec::new();
+        let mut now = NOW;
+        while answers.is_empty() {
+            now = a.poll_timeout().expect("a question").max(now);
+            a.handle_input(now, WALL, Input::Timeout).expect("accepted");
+            answers.extend(std::iter::from_fn(|| a.poll_output()).filter_map(|output| match output {
+                Output::VirtualFrame(answer) => Some(answer),
+                _ => None,
+            }));
+        }
+        assert!(now <= NOW + Duration::from_secs(1), "{now:?}");
+        let message = carnet_wire::icmpv6::parse_error(&answers[0].payload[40..]).expect("an error").0;
+        assert_eq!(message, carnet_wire::icmpv6::ErrorMessage::PacketTooBig { mtu: 1398 });
+    }
 }

@@ -64,6 +64,7 @@ fn vehicle(who: usize, authorization: Authorization) -> StationConfig {
             mtu: 1398,
             reorder_wait: Duration::ZERO,
             reorder_rule: carnet_geonet::ipv6_adaptation::in_order::Rule::Shorter,
+            fragments: false,
         }),
         multicast: None,
     });

@@ -38,6 +38,7 @@ fn settings(mac: [u8; 6], station_type: StationType) -> GeonetSettings {
             mtu: 1398,
             reorder_wait: Duration::ZERO,
             reorder_rule: carnet_geonet::ipv6_adaptation::in_order::Rule::Shorter,
+            fragments: false,
         }),
         multicast: None,
     }

@@ -192,6 +192,8 @@ pub struct Ipv6 {
     pub reorder_wait: Duration,
     /// Which packets have, by their hops.
     pub reorder_rule: ReorderRule,
+    /// Packets that the radio does not carry are cut, for stations that can put them together.
+    pub fragments: bool,
 }
 
 /// `geonet.ipv6.reorder_rule`: which packets that leave numbers out wait for them.

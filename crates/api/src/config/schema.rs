@@ -213,6 +213,7 @@ pub(super) const IPV6: Section = Section {
         key("hop_limit", "integer, 1 to 255", "none"),
         key("reorder_wait", "duration", "\"0s\""),
         key("reorder_rule", "\"shorter\", \"changed\" or \"always\"", "\"shorter\""),
+        key("fragments", "boolean", "false"),
     ],
     later: &[],
 };

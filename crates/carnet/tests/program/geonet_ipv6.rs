@@ -327,3 +327,51 @@ fn a_start_makes_the_fast_path_anew_after_a_crash() {
     station.terminate();
     assert_same(&before, &west.snapshot(), "after the end");
 }
+
+/// Hosts that send 1500 octets over a radio that carries 1500 with its headers: cut on both paths where both ends do that,
+/// told to send less where one does not.
+#[test]
+fn packets_that_the_radio_does_not_carry_are_cut_where_both_ends_want_it() {
+    if !possible() {
+        return;
+    }
+    for path in ["tun", "bpf"] {
+        let line = Line::new();
+        let stations: Vec<Station> = [(0, "radio", true), (1, "br0", false), (2, "radio", true)]
+            .into_iter()
+            .map(|(index, interface, fragments)| {
+                let ipv6 = format!("ipv6_interface = 'gn0'\nipv6 = {{ fragments = {fragments} }}\n");
+                let config = config(&line, index, interface, "").replace("ipv6_interface = 'gn0'\n", &ipv6);
+                let config = config + &format!("[dataplane]\npath = '{path}'\n");
+                Station::start(&line.hosts[index], &config)
+            })
+            .collect();
+        for (station, neighbours) in stations.iter().zip([1, 2, 1]) {
+            wait_until("everybody knows the neighbours", seconds(10), || {
+                station.show("neighbours").as_array().map(Vec::len) == Some(neighbours)
+            });
+        }
+        let [west, middle, east] = &line.hosts;
+        assert!(west.ip("link show dev gn0").contains("mtu 1500"));
+        assert!(middle.ip("link show dev gn0").contains("mtu 1398"));
+        let whole = |target: &str, count: &str| {
+            let target = format!("{target}%gn0");
+            west.output(&[
+                "ping", "-6", "-M", "do", "-c", count, "-i", "0.02", "-W", "3", "-s", "1452", &target,
+            ])
+        };
+        let output = whole(&link_local(east), "20");
+        assert!(said(&output).contains("20 received"), "{path}: {}", said(&output));
+        assert_eq!(stations[0].counter("geonet.ipv6.fragments.cut"), 20);
+        assert_eq!(stations[2].counter("geonet.ipv6.fragments.joined"), 20);
+        // Smaller ones go as ever, by the fast path if there is one.
+        all_answer(west, &format!("{}%gn0", link_local(east)), 20, 1000);
+        wait_until("they are counted", seconds(5), || {
+            (stations[0].counter("geonet.fast_path.sent") >= 15) == (path == "bpf")
+        });
+        // The station between forwards pieces, but cannot put them together.
+        let output = whole(&link_local(middle), "3");
+        assert!(said(&output).contains("1398"), "{path}: {}", said(&output));
+        all_answer(west, &format!("{}%gn0", link_local(middle)), 3, 1452);
+    }
+}

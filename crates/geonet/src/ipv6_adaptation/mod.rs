@@ -39,11 +39,14 @@
 //! Areas that the management plane sets at run time ([`crate::geo_destinations`]) are told by
 //! [`Adaptation::handle_groups`].
 //!
-//! Left out: interfaces that are made at run time but by Router Advertisements; compression; fragmentation below IPv6.
+//! Packets that the radio does not carry are answered with Packet Too Big, or cut ([`fragments`]), which is an extension.
+//!
+//! Left out: interfaces that are made at run time but by Router Advertisements; compression.
 
 pub mod addresses;
 mod discovery;
 mod drop_reason;
+pub mod fragments;
 pub mod in_order;
 mod incoming;
 mod links;
@@ -58,6 +61,7 @@ use carnet_wire::geonet::{GeoArea, GnAddress};
 
 pub use addresses::Prefix;
 pub use drop_reason::Ipv6Drop;
+use fragments::Fragments;
 pub use incoming::Placed;
 use links::Link;
 pub use links::{LinkId, LinkKind, VirtualLink};
@@ -85,6 +89,11 @@ pub fn mtu(max_sdu_size: usize, link_mtu: Option<u32>) -> u32 {
     let sdu = u32::try_from(max_sdu_size).unwrap_or(u32::MAX);
     let link = link_mtu.map_or(u32::MAX, |mtu| mtu.saturating_sub(MAX_GN_HEADER_SIZE));
     sdu.min(link).max(IPV6_MINIMUM_MTU)
+}
+
+/// What is left of the same without regard to what IPv6 wants, octets.
+pub fn room(max_sdu_size: usize, link_mtu: u32) -> usize {
+    max_sdu_size.min(link_mtu.saturating_sub(MAX_GN_HEADER_SIZE) as usize)
 }
 
 /// An area that IPv6 knows.
@@ -119,6 +128,9 @@ pub struct Ipv6Config {
     pub reorder_wait: Duration,
     /// Which packets have, by their hops.
     pub reorder_rule: in_order::Rule,
+    /// Whether packets that the radio does not carry are cut for stations that can put them together, see
+    /// [`fragments`]; interfaces have an MTU of 1500 at least then.
+    pub fragments: bool,
 }
 
 impl Ipv6Config {
@@ -188,6 +200,13 @@ pub struct Counters {
     pub received: u64,
     /// Packets of the host that were settled here: questions that were answered, reports that nobody waits for.
     pub settled: u64,
+    /// Packets of the host that were cut, packets that were put together, and those that were not: pieces were missing,
+    /// or contradicted each other.
+    pub cut: u64,
+    /// See above.
+    pub joined: u64,
+    /// See above.
+    pub incomplete: u64,
     dropped: [u64; Ipv6Drop::ALL.len()],
 }
 
@@ -217,6 +236,10 @@ pub struct Adaptation {
     routers: VecDeque<MacAddress>,
     outputs: VecDeque<Output>,
     counters: Counters,
+    /// Octets that a payload may have, even where that is less than IPv6 wants.
+    room: usize,
+    /// With the number of the interface, so that a host can be told that its packet was too large after all.
+    fragments: Option<Fragments<LinkId>>,
 }
 
 impl Adaptation {
@@ -236,7 +259,17 @@ impl Adaptation {
             next_link: 0,
             routers: VecDeque::new(),
             outputs: VecDeque::new(),
-            counters: Counters { sent: 0, received: 0, settled: 0, dropped: [0; Ipv6Drop::ALL.len()] },
+            counters: Counters {
+                sent: 0,
+                received: 0,
+                settled: 0,
+                cut: 0,
+                joined: 0,
+                incomplete: 0,
+                dropped: [0; Ipv6Drop::ALL.len()],
+            },
+            room: config.mtu as usize,
+            fragments: config.fragments.then(Fragments::default),
         };
         adaptation.add_link(config.interface, LinkKind::Topological);
         if let Some(name) = config.dynamic_interface {
@@ -260,9 +293,11 @@ impl Adaptation {
         adaptation
     }
 
-    /// The longest IPv6 packet.
+    /// The longest IPv6 packet that goes as it is.
     pub fn mtu(&self) -> u32 {
-        self.mtu
+        let whole =
+            if self.fragments.is_some() { self.room.min(self.mtu as usize) } else { self.mtu as usize };
+        u32::try_from(whole).unwrap_or(self.mtu)
     }
 
     /// How many hops a packet goes; `None` for the default.
@@ -301,7 +336,8 @@ impl Adaptation {
 
     /// When [`Self::handle_timeout`] is due next.
     pub fn poll_timeout(&self) -> Option<Time> {
-        self.links.iter().filter_map(Link::next_expiry).filter(|due| *due < Time::MAX).min()
+        let expiries = self.links.iter().filter_map(Link::next_expiry).filter(|due| *due < Time::MAX);
+        expiries.chain(self.fragments.as_ref().and_then(Fragments::poll_timeout)).min()
     }
 
     /// Prefixes run out, and links that were learnt end with their last one (VM_EVI_BV_01).
@@ -315,6 +351,11 @@ impl Adaptation {
             lives
         });
         self.outputs.extend(gone);
+        if let Some(fragments) = &mut self.fragments {
+            fragments.handle_timeout(now);
+            self.counters.incomplete = fragments.incomplete;
+            self.refuse();
+        }
     }
 
     /// The initial state, as after a start: what was learnt is forgotten. Counters stay, and so do the addresses that
@@ -327,6 +368,7 @@ impl Adaptation {
             !link.learnt
         });
         self.routers.clear();
+        self.fragments.iter_mut().for_each(Fragments::clear);
     }
 
     /// The station has another address from now on; so have its interfaces.
@@ -341,6 +383,11 @@ impl Adaptation {
         if std::mem::replace(&mut self.mtu, mtu) != mtu {
             (0..self.links.len()).for_each(|at| self.announce(at));
         }
+    }
+
+    /// A payload may have so many octets from now on, even where that is less than IPv6 wants.
+    pub fn handle_room(&mut self, room: usize) {
+        self.room = room;
     }
 
     /// The host has these addresses on an interface, each with its prefix length.
@@ -387,7 +434,7 @@ impl Adaptation {
             id: link.id,
             name: link.name.clone(),
             address: self.address.mid(),
-            mtu: self.mtu,
+            mtu: if self.fragments.is_some() { self.mtu.max(fragments::INTERFACE_MTU) } else { self.mtu },
             learnt: link.learnt,
         }));
     }

@@ -2,15 +2,17 @@
 
 use std::net::Ipv6Addr;
 
-use carnet_wire::geonet::{CommonNextHeader, GeoArea, GnAddress};
+use carnet_base::Time;
+use carnet_wire::geonet::{CommonNextHeader, GeoArea, GnAddress, HeaderType};
 use carnet_wire::icmpv6::{self, ErrorMessage};
 use carnet_wire::ipv6::{HEADER_LEN, Header};
 
 use super::addresses::{self, ANYCAST};
+use super::fragments::{Fragments, Heard, Large};
 use super::links::{Link, LinkKind};
 use super::{Adaptation, Ipv6Drop, LinkId, Output};
 use crate::MacAddress;
-use crate::io::{Request, Transport};
+use crate::io::{Delivery, Request, Transport};
 
 /// EtherType of IPv6 (RFC 2464 3).
 pub const ETHER_TYPE: u16 = 0x86dd;
@@ -28,6 +30,15 @@ pub struct HostFrame<'a> {
     pub payload: &'a [u8],
 }
 
+/// What becomes of a packet of the host.
+#[derive(Debug)]
+enum Outgoing<'a> {
+    Request(Request<'a>),
+    Settled,
+    /// It goes in pieces, or may yet.
+    Cut,
+}
+
 impl Adaptation {
     /// What to send for a frame of the host; nothing where it was settled here, and then there may be outputs.
     ///
@@ -35,16 +46,19 @@ impl Adaptation {
     /// Why the frame was dropped. A packet that is too large has been answered.
     pub fn handle_host_frame<'a>(
         &mut self,
+        now: Time,
         link: LinkId,
         frame: HostFrame<'a>,
     ) -> Result<Option<Request<'a>>, Ipv6Drop> {
-        let result = self.outgoing(link, frame);
+        let result = self.outgoing(now, link, frame);
         match result {
-            Ok(Some(_)) => self.counters.sent += 1,
-            Ok(None) => self.counters.settled += 1,
+            Ok(Outgoing::Request(_)) => self.counters.sent += 1,
+            Ok(Outgoing::Settled) => self.counters.settled += 1,
+            // It counts when it goes.
+            Ok(Outgoing::Cut) => {}
             Err(reason) => self.count_drop(reason),
         }
-        result
+        result.map(|outgoing| if let Outgoing::Request(request) = outgoing { Some(request) } else { None })
     }
 
     /// What to send for a packet to a group that the station forwards from another link: as if a host had put it into
@@ -72,7 +86,12 @@ impl Adaptation {
         Ok(Request { maximum_hop_limit: self.hop_limit, ..request })
     }
 
-    fn outgoing<'a>(&mut self, link: LinkId, frame: HostFrame<'a>) -> Result<Option<Request<'a>>, Ipv6Drop> {
+    fn outgoing<'a>(
+        &mut self,
+        now: Time,
+        link: LinkId,
+        frame: HostFrame<'a>,
+    ) -> Result<Outgoing<'a>, Ipv6Drop> {
         let at = self.position_of(link).ok_or(Ipv6Drop::UnknownLink)?;
         if frame.ether_type != ETHER_TYPE {
             return Err(Ipv6Drop::NotIpv6);
@@ -84,16 +103,64 @@ impl Adaptation {
         let (header, payload) = Header::parse_packet(frame.payload).map_err(|_| Ipv6Drop::Malformed)?;
         let packet = frame.payload.get(..HEADER_LEN + payload.len()).ok_or(Ipv6Drop::Malformed)?;
         check_addresses(&header)?;
-        if packet.len() > self.mtu as usize {
+        let too_big = packet.len() > self.mtu as usize;
+        if !too_big && self.settle(at, &header, packet)? {
+            return Ok(Outgoing::Settled);
+        }
+        let transport = self.map(at, frame.destination, header.destination)?;
+        if packet.len() > self.mtu() as usize
+            && let (Some(fragments), Transport::GeoUnicast(station)) = (&mut self.fragments, transport)
+            && fragments.send(now, station.mid(), self.room, link, packet) == Large::Taken
+        {
+            return Ok(Outgoing::Cut);
+        }
+        if too_big {
             self.answer_too_big(at, &header, packet);
             return Err(Ipv6Drop::TooBig);
         }
-        if self.settle(at, &header, packet)? {
-            return Ok(None);
-        }
-        let transport = self.map(at, frame.destination, header.destination)?;
         let request = Request::new(transport, CommonNextHeader::Ipv6, packet);
-        Ok(Some(Request { maximum_hop_limit: self.hop_limit, ..request }))
+        Ok(Outgoing::Request(Request { maximum_hop_limit: self.hop_limit, ..request }))
+    }
+
+    /// The next payload of a packet that was cut, and to which station it goes as next header IPv6.
+    pub fn poll_fragment(&mut self) -> Option<(MacAddress, Vec<u8>)> {
+        let fragments = self.fragments.as_mut()?;
+        let next = fragments.poll();
+        self.counters.sent += fragments.cut - self.counters.cut;
+        self.counters.cut = fragments.cut;
+        next
+    }
+
+    /// What a station has sent, if it is a piece of a packet: `Ok` has what is to be delivered now, the same payload or a
+    /// whole packet, and nothing while pieces are missing.
+    ///
+    /// # Errors
+    /// When it is nonsense.
+    pub fn handle_fragment(&mut self, now: Time, delivery: Delivery) -> Result<Option<Delivery>, Ipv6Drop> {
+        let unicast = delivery.header_type == HeaderType::GeoUnicast;
+        let Some(fragments) = self.fragments.as_mut().filter(|_| unicast) else { return Ok(Some(delivery)) };
+        let heard = fragments.hear(now, delivery.source.address.mid(), self.room, &delivery.payload);
+        (self.counters.joined, self.counters.incomplete) = (fragments.joined, fragments.incomplete);
+        match heard {
+            Heard::NotOurs => Ok(Some(delivery)),
+            Heard::Taken => Ok(None),
+            Heard::Packet(payload) => Ok(Some(Delivery { payload, ..delivery })),
+            Heard::Malformed => {
+                self.count_drop(Ipv6Drop::Malformed);
+                Err(Ipv6Drop::Malformed)
+            }
+        }
+    }
+
+    /// Packets that have waited for an answer in vain: their hosts hear that they are too large.
+    pub(super) fn refuse(&mut self) {
+        let refused = self.fragments.as_mut().map(Fragments::refused).unwrap_or_default();
+        for (link, packet) in refused {
+            if let (Some(at), Ok((header, _))) = (self.position_of(link), Header::parse_packet(&packet)) {
+                self.answer_too_big(at, &header, &packet);
+                self.count_drop(Ipv6Drop::TooBig);
+            }
+        }
     }
 
     /// The paper's table I and the standard's: where a packet goes.

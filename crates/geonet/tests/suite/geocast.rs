@@ -71,7 +71,10 @@ fn placements(area_forwarding: AreaForwarding) -> Outcome {
         let data = packet(addresses::link_local(mac(0)), ip(GROUP), 100);
         let to = addresses::group_address(ip(GROUP));
         let frame = HostFrame { destination: to, source: mac(0), ether_type: IPV6, payload: &data };
-        let request = hosts[0].handle_host_frame(LinkId(0), frame).expect("sent").expect("a request");
+        let request = hosts[0]
+            .handle_host_frame(carnet_base::Time::ZERO, LinkId(0), frame)
+            .expect("sent")
+            .expect("a request");
         air.request(0, request).expect("accepted");
         air.run(Duration::from_secs(2));
 

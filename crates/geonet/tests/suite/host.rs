@@ -95,6 +95,7 @@ pub fn config() -> Ipv6Config {
         mtu: 1398,
         reorder_wait: Duration::ZERO,
         reorder_rule: carnet_geonet::ipv6_adaptation::in_order::Rule::Shorter,
+        fragments: false,
     }
 }
 
@@ -154,7 +155,7 @@ impl Host {
 
     /// Puts a frame into an interface; whether it became a request.
     pub fn put_frame(&mut self, name: &str, frame: HostFrame<'_>) -> Result<bool, Ipv6Drop> {
-        let result = self.adaptation.handle_host_frame(self.id(name), frame);
+        let result = self.adaptation.handle_host_frame(self.iut.now, self.id(name), frame);
         let requested = match result? {
             Some(request) => {
                 self.iut.request(request).expect("a request that is granted");

@@ -71,7 +71,7 @@ fn nothing_panics_and_nothing_grows() {
                 payload: &payload,
             };
             let link = LinkId(rng.below(7) as u32);
-            match host.adaptation.handle_host_frame(link, frame) {
+            match host.adaptation.handle_host_frame(host.iut.now, link, frame) {
                 Ok(Some(request)) => {
                     assert!(request.payload.len() <= 1398);
                     taken += 1;

@@ -4,9 +4,9 @@
 use std::net::Ipv6Addr;
 
 use carnet_base::Time;
-use carnet_geonet::Delivery;
 use carnet_geonet::ipv6_adaptation::{self as adaptation, HostFrame, LinkId, addresses};
 use carnet_geonet::location_table::mid_key;
+use carnet_geonet::{Delivery, Request, Transport};
 use carnet_wire::geonet::{CommonNextHeader, GnAddress, HeaderType, StationType};
 
 use super::Geonet;
@@ -24,7 +24,7 @@ impl Geonet {
         }
         let Some(ipv6) = &mut self.ipv6 else { return };
         // Both count what they drop.
-        if let Ok(Some(request)) = ipv6.handle_host_frame(LinkId(link), frame) {
+        if let Ok(Some(request)) = ipv6.handle_host_frame(now, LinkId(link), frame) {
             let _counted = self.router.handle_request(now, request);
         }
         self.collect(now);
@@ -40,7 +40,9 @@ impl Geonet {
     /// A frame of the radio carries so many octets.
     pub(crate) fn handle_link_mtu(&mut self, now: Time, mtu: u32) {
         if let Some(ipv6) = &mut self.ipv6 {
-            ipv6.handle_mtu(adaptation::mtu(self.router.mib().max_sdu_size, Some(mtu)));
+            let max_sdu_size = self.router.mib().max_sdu_size;
+            ipv6.handle_mtu(adaptation::mtu(max_sdu_size, Some(mtu)));
+            ipv6.handle_room(adaptation::room(max_sdu_size, mtu));
         }
         self.collect(now);
     }
@@ -49,6 +51,7 @@ impl Geonet {
     pub(super) fn deliver_ipv6(&mut self, now: Time, delivery: Delivery) -> Option<Delivery> {
         let ipv6 = self.ipv6.as_mut().filter(|_| delivery.next_header == CommonNextHeader::Ipv6);
         let Some(ipv6) = ipv6 else { return Some(delivery) };
+        let Ok(Some(delivery)) = ipv6.handle_fragment(now, delivery) else { return None };
         match ipv6.handle_delivery(now, &delivery) {
             Ok(_) if self.concerns_neighbours(&delivery) => self.collect_ipv6(),
             Ok(placed) => {
@@ -79,6 +82,20 @@ impl Geonet {
             Err(_) => self.router.recycle(delivery.payload),
         }
         None
+    }
+
+    /// Sends the pieces of packets that were cut.
+    pub(super) fn send_fragments(&mut self, now: Time) {
+        while let Some(ipv6) = &mut self.ipv6
+            && let Some((station, payload)) = ipv6.poll_fragment()
+        {
+            let hop_limit = ipv6.hop_limit();
+            let to = GnAddress::new(false, StationType::Unknown, station);
+            let request = Request::new(Transport::GeoUnicast(to), CommonNextHeader::Ipv6, &payload);
+            let request = Request { maximum_hop_limit: hop_limit, ..request };
+            let _counted = self.router.handle_request(now, request);
+            self.collect(now);
+        }
     }
 
     /// The adaptation sublayer's wishes, and its address.

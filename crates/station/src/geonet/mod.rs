@@ -207,6 +207,7 @@ impl Geonet {
             let _counted = self.router.handle_request(now, answer.request());
             self.collect(now);
         }
+        self.send_fragments(now);
     }
 
     /// A payload for whoever listens; or the answer to it, where it is a ping.

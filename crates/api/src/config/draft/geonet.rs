@@ -57,6 +57,7 @@ pub(in crate::config) struct Ipv6Draft {
     hop_limit: Option<u8>,
     reorder_wait: Duration,
     reorder_rule: ReorderRule,
+    fragments: bool,
 }
 
 /// `[geonet.multicast]`
@@ -122,6 +123,7 @@ impl GeonetDraft {
                     hop_limit: None,
                     reorder_wait: Duration::ZERO,
                     reorder_rule: ReorderRule::default(),
+                    fragments: false,
                 }),
             },
             mnpp: match table.get("mnpp") {
@@ -175,6 +177,7 @@ impl GeonetDraft {
                 hop_limit: ipv6.hop_limit,
                 reorder_wait: ipv6.reorder_wait,
                 reorder_rule: ipv6.reorder_rule,
+                fragments: ipv6.fragments,
             }),
             multicast: match self.multicast? {
                 Some(multicast) => Some(multicast.finish()?),
@@ -210,6 +213,10 @@ impl Ipv6Draft {
             ("always", ReorderRule::Always),
         ];
         let reorder_rule = word(table, "reorder_rule", &rules);
+        let fragments = match table.get("fragments") {
+            Some(value) => value.boolean(),
+            None => Some(false),
+        };
         Some(Ipv6Draft {
             at: Some(table.at()),
             dynamic_interface: dynamic_interface?,
@@ -217,6 +224,7 @@ impl Ipv6Draft {
             hop_limit: hop_limit?,
             reorder_wait: reorder_wait?,
             reorder_rule: reorder_rule?,
+            fragments: fragments?,
         })
     }
 }
