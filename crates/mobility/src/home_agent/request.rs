@@ -190,7 +190,7 @@ impl Request {
     /// Whether it came inside IPv4 or UDP and names an IPv6 care-of address: one that left by IPv6 and that somebody
     /// plays again from elsewhere. What a node sends inside names an IPv4 one, or none (RFC 5555 4.2).
     pub fn is_out_of_place(&self) -> bool {
-        self.outer.is_some() && self.alternate.is_some_and(|address| address.to_ipv4_mapped().is_none())
+        self.outer.is_some() && self.alternate.is_some()
     }
 
     /// The care-of address that the MAC covers: the one that is being registered, an IPv4 one as IPv4-mapped; of

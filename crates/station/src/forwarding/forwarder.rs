@@ -56,6 +56,9 @@ const MAX_NESTING: usize = 6;
 /// guessing, and no Packet Too Big is believed for that interval (probing finds the path MTU without them).
 const FORGERIES: u32 = 64;
 const FORGERY_INTERVAL: Duration = Duration::from_secs(10);
+/// With so many windows for numbers (of 32 kB) there are more for those only whose traffic is to go several ways: anybody
+/// may send numbers in the name of very many.
+const WINDOWS: usize = 1024;
 
 carnet_base::drop_reasons! {
     /// Why the forwarder dropped a packet.
@@ -162,6 +165,8 @@ pub enum Caused {
 pub struct Forwarder {
     paths: HashMap<Ends, Path>,
     bindings: HashMap<Name, Binding>,
+    /// How many of them remember numbers that came.
+    windows: usize,
     /// The numbers of the next packets that go out in several copies.
     sequences: HashMap<Name, u32>,
     /// Home agent: inner destination to tunnel.
@@ -198,6 +203,7 @@ impl Forwarder {
         Forwarder {
             paths: HashMap::new(),
             bindings: HashMap::new(),
+            windows: 0,
             sequences: HashMap::new(),
             towards: PrefixTable::new(),
             from: PrefixTable::new(),
@@ -554,13 +560,16 @@ impl Forwarder {
     fn arrived(&mut self, name: Name, sequence: u32, packet: &[u8]) -> Arrival {
         let mark = mark(FixedState::with_seed(self.secret).hash_one(packet));
         let Some(binding) = self.bindings.get_mut(&name) else { return Arrival::First };
+        let asked = binding.distributor.as_ref().is_some_and(|distributor| distributor.duplicates());
         match &mut binding.received {
-            Some(window) => window.note(sequence, mark),
-            none => {
+            Some(window) => return window.note(sequence, mark),
+            none if asked || self.windows < WINDOWS => {
                 *none = Some(Window::starting_with(sequence, mark));
-                Arrival::First
+                self.windows += 1;
             }
+            _ => {}
         }
+        Arrival::First
     }
 
     /// Counts a drop.

@@ -192,7 +192,8 @@ impl Forwarder {
 
     fn forget_empty(&mut self, name: Name) {
         if self.bindings.get(&name).is_some_and(|b| b.tunnels.is_empty() && b.distributor.is_none()) {
-            self.bindings.remove(&name);
+            let binding = self.bindings.remove(&name);
+            self.windows -= usize::from(binding.is_some_and(|binding| binding.received.is_some()));
         }
     }
 

@@ -227,6 +227,31 @@ fn copies_have_one_number_and_the_first_one_passes() {
     }
 }
 
+/// Numbers that nobody has asked for take little memory, and stop no packet.
+#[test]
+fn numbers_without_a_reason_are_seldom_remembered() {
+    for (before, remembered) in [(0, true), (WINDOWS - 1, true), (WINDOWS, false)] {
+        let mut forwarders = both();
+        let all = |end| distribution(end, None, FlowAction::Duplicate, &[0, 1, 2]);
+        forwarders[0].set_distribution(&all(TunnelEnd::MobileRouter));
+        forwarders[1].windows = before;
+        for asked in [false, true] {
+            let mut buffer = udp(INSIDE, OUTSIDE, (1, 2), 7);
+            assert_eq!(encapsulate(&mut forwarders[0], &mut buffer), Verdict::Consumed);
+            let copies = sent(&mut forwarders[0], Verdict::Consumed, &buffer);
+            let arrived = |copy| arrive(&mut forwarders[1], TunnelEnd::HomeAgent, copy).is_ok();
+            let passed = copies.iter().map(arrived).filter(|passed| *passed).count();
+            assert_eq!(passed, if remembered || asked { 1 } else { 3 });
+            forwarders[1].set_distribution(&all(TunnelEnd::HomeAgent));
+        }
+        assert_eq!(forwarders[1].windows, before + 1);
+        // They go with the binding.
+        forwarders[1].remove_distribution(&all(TunnelEnd::HomeAgent));
+        (0..3).for_each(|at| forwarders[1].remove_tunnel(&way(TunnelEnd::HomeAgent, at, true)));
+        assert_eq!(forwarders[1].windows, before);
+    }
+}
+
 #[test]
 fn numbers_cost_room() {
     let [mut router, _] = both();
