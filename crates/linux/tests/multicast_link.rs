@@ -1,0 +1,130 @@
+//! Multicast of the mobile network: a peer's kernel sends and listens, `/proc` and `ip` tell what was joined.
+
+#![allow(clippy::unwrap_used)]
+
+mod common;
+
+use std::net::{Ipv6Addr, SocketAddrV6, UdpSocket};
+use std::time::Duration;
+
+use carnet_linux::multicast_link::{MulticastEvent, MulticastLinks};
+use carnet_wire::checksum;
+use carnet_wire::ipv6::{Header, protocol};
+use carnet_wire::mld::{Message, RecordType};
+use common::{Peer, add_address, in_namespace, ip, wait_until_up};
+
+const GROUP: &str = "ff1e::42";
+
+fn address(text: &str) -> Ipv6Addr {
+    text.parse().expect("an address")
+}
+
+/// Waits until the packets that came satisfy `enough`; the addresses that were told on the way.
+async fn receive(links: &mut MulticastLinks, enough: impl Fn(&[Vec<u8>]) -> bool) -> Vec<Vec<u8>> {
+    let mut packets = Vec::new();
+    let wait = async {
+        while !enough(&packets) {
+            if links.readable().await.expect("news") == MulticastEvent::Frames {
+                links.try_receive(|lan| {
+                    assert_eq!(lan.interface, "lan0");
+                    packets.push(lan.packet.to_vec());
+                });
+            }
+        }
+    };
+    tokio::time::timeout(Duration::from_secs(10), wait).await.expect("packets in time");
+    packets
+}
+
+/// Looks at the kernel's news until there are none for a moment.
+async fn settle(links: &mut MulticastLinks) {
+    while tokio::time::timeout(Duration::from_millis(200), links.readable()).await.is_ok() {
+        links.try_receive(|_| {});
+    }
+}
+
+/// The lines of this namespace's `/proc/net/mcfilter6` about the group: source, include count, exclude count.
+fn filter() -> Vec<(Ipv6Addr, u32, u32)> {
+    let text = std::fs::read_to_string("/proc/thread-self/net/mcfilter6").unwrap();
+    let hex = |word: &str| Ipv6Addr::from(u128::from_str_radix(word, 16).unwrap());
+    let words = text.lines().skip(1).map(|line| line.split_whitespace().collect::<Vec<_>>());
+    let about = words.filter(|words| words[1] == "gn0" && hex(words[2]) == address(GROUP));
+    about.map(|words| (hex(words[3]), words[4].parse().unwrap(), words[5].parse().unwrap())).collect()
+}
+
+#[test]
+fn what_a_host_sends_to_a_group_comes_with_its_checksum_and_its_reports_as_well() {
+    in_namespace(async |_| {
+        let peer = Peer::new();
+        peer.link("lan0", "i0");
+        add_address("lan0", "2001:db8:a::1/64");
+        wait_until_up("lan0");
+        peer.run(|| add_address("i0", "2001:db8:a::64/64"));
+        let mut links = MulticastLinks::open(&["lan0".into()], "gn0").unwrap();
+        let told = tokio::time::timeout(Duration::from_secs(5), links.readable()).await.unwrap().unwrap();
+        let MulticastEvent::Addresses { interface, addresses } = told else { panic!("{told:?}") };
+        assert_eq!(interface, "lan0");
+        assert!(addresses.contains(&(address("2001:db8:a::1"), 64)), "{addresses:?}");
+        settle(&mut links).await;
+        assert!(ip("-d link show dev lan0").contains("allmulti 1"));
+
+        let index: u32 = peer.run(|| nix::net::if_::if_nametoindex("i0").unwrap());
+        let socket = peer.run(move || {
+            let socket = UdpSocket::bind((Ipv6Addr::UNSPECIFIED, 0)).unwrap();
+            socket.join_multicast_v6(&address(GROUP), index).unwrap();
+            socket.send_to(b"hello", SocketAddrV6::new(address(GROUP), 4000, 0, index)).unwrap();
+            socket
+        });
+        let is_data = |packet: &Vec<u8>| packet.get(6) == Some(&protocol::UDP);
+        let records = |packet: &[u8]| match Message::parse_packet(packet) {
+            Some(Ok((_, Message::Report(records)))) => {
+                records.iter().map(|record| (record.record_type, record.group)).collect()
+            }
+            _ => Vec::new(),
+        };
+        let joins = (Some(RecordType::ToExclude), address(GROUP));
+        let packets = receive(&mut links, |packets| {
+            packets.iter().any(is_data) && packets.iter().any(|packet| records(packet).contains(&joins))
+        })
+        .await;
+        let data = packets.iter().find(|packet| is_data(packet)).unwrap();
+        let (header, message) = Header::parse_packet(data).unwrap();
+        assert_eq!(message[8..], *b"hello");
+        assert_eq!(checksum::upper_layer(header.source, header.destination, protocol::UDP, message), 0);
+        // What goes out is no news.
+        links.write("lan0", [0x33, 0x33, 0, 0, 0, 0x42], data);
+        let counters = links.counters();
+        assert_eq!((counters.sent, counters.write_errors, counters.malformed), (1, 0, 0));
+        drop(socket);
+        drop(links);
+        assert!(ip("-d link show dev lan0").contains("allmulti 0"));
+    });
+}
+
+#[test]
+fn groups_are_joined_with_their_sources_and_again_when_the_interface_is_made_anew() {
+    in_namespace(async |_| {
+        ip("link add gn0 type veth peer name gn1");
+        ip("link set gn0 up");
+        let mut links = MulticastLinks::open(&["lan0".into()], "gn0").unwrap();
+        settle(&mut links).await;
+        let (a, b) = (address("2001:db8::a"), address("2001:db8::b"));
+        links.subscribe(address(GROUP), false, vec![a, b]);
+        assert_eq!(filter(), [(a, 1, 0), (b, 1, 0)]);
+        links.subscribe(address(GROUP), true, vec![b]);
+        assert_eq!(filter(), [(b, 0, 1)]);
+        links.subscribe(address(GROUP), true, vec![]);
+        assert_eq!(filter(), []);
+        assert!(ip("-6 maddr show dev gn0").contains(GROUP));
+
+        links.subscribe(address(GROUP), true, vec![a]);
+        ip("link del gn0");
+        settle(&mut links).await;
+        ip("link add gn0 type veth peer name gn1");
+        ip("link set gn0 up");
+        settle(&mut links).await;
+        assert_eq!(filter(), [(a, 0, 1)]);
+        links.subscribe(address(GROUP), false, vec![]);
+        assert!(!ip("-6 maddr show dev gn0").contains(GROUP));
+    });
+}
