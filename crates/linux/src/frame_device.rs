@@ -10,9 +10,10 @@ use std::task::{Context, Poll};
 use tokio::io::Interest;
 use tokio::io::unix::AsyncFd;
 
-use socket2::{Domain, SockFilter, Socket, Type};
+use socket2::{SockFilter, Socket};
 
 use crate::error::{Error, Result};
+use crate::packet_socket::{self, AT_LEAST, EQUAL, LOAD_HALF, LOAD_WORD, PACKET_TYPE, RETURN};
 use crate::readable::watch;
 use crate::tunnel::device::{self, Abilities, Kind};
 use crate::tunnel::segmentation::Segments;
@@ -59,31 +60,8 @@ impl FrameDevice {
     /// Hears the IPv6 frames to groups that come in by an interface; the interface takes those to any group as long.
     pub(crate) fn groups_on(index: u32, name: &str) -> Result<FrameDevice> {
         let failed = |e| Error::kernel(format!("listen to the multicast of {name}"), e);
-        // Protocol 0: it hears nothing before it is bound, by when the filter is there.
-        let socket = Socket::new(Domain::PACKET, Type::RAW, None).map_err(failed)?;
-        socket.set_nonblocking(true).map_err(failed)?;
-        socket.attach_filter(&filter()).map_err(failed)?;
+        let socket = packet_socket::open(index, u16::from_be_bytes(IPV6), &filter()).map_err(failed)?;
         let has_header = set_option(&socket, libc::PACKET_VNET_HDR, &1).is_ok();
-        let address = libc::sockaddr_ll {
-            sll_family: libc::AF_PACKET as libc::c_ushort,
-            sll_protocol: u16::from_be_bytes(IPV6).to_be(),
-            sll_ifindex: index as libc::c_int,
-            sll_hatype: 0,
-            sll_pkttype: 0,
-            sll_halen: 0,
-            sll_addr: [0; 8],
-        };
-        // SAFETY: `address` is a live `sockaddr_ll`, and the length is its own.
-        let bound = unsafe {
-            libc::bind(
-                socket.as_raw_fd(),
-                (&raw const address).cast(),
-                size_of::<libc::sockaddr_ll>() as libc::socklen_t,
-            )
-        };
-        if bound != 0 {
-            return Err(failed(io::Error::last_os_error()));
-        }
         let membership = libc::packet_mreq {
             mr_ifindex: index as libc::c_int,
             mr_type: libc::PACKET_MR_ALLMULTI as libc::c_ushort,
@@ -170,12 +148,6 @@ impl FrameDevice {
 /// Passes frames to groups of IPv6 that came from outside (RFC 2464 7); what goes to others (`PACKET_OTHERHOST`, 3) is
 /// heard where somebody has made the interface promiscuous, and no group.
 fn filter() -> [SockFilter; 6] {
-    const LOAD_WORD: u16 = (libc::BPF_LD | libc::BPF_W | libc::BPF_ABS) as u16;
-    const LOAD_HALF: u16 = (libc::BPF_LD | libc::BPF_H | libc::BPF_ABS) as u16;
-    const AT_LEAST: u16 = (libc::BPF_JMP | libc::BPF_JGE | libc::BPF_K) as u16;
-    const EQUAL: u16 = (libc::BPF_JMP | libc::BPF_JEQ | libc::BPF_K) as u16;
-    const RETURN: u16 = (libc::BPF_RET | libc::BPF_K) as u16;
-    const PACKET_TYPE: u32 = (libc::SKF_AD_OFF + libc::SKF_AD_PKTTYPE) as u32;
     [
         SockFilter::new(LOAD_WORD, 0, 0, PACKET_TYPE),
         SockFilter::new(AT_LEAST, 3, 0, 3),

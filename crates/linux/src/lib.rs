@@ -27,6 +27,7 @@ mod link_socket;
 pub mod multicast_link;
 mod netlink;
 mod observer;
+mod packet_socket;
 mod platform;
 pub mod position;
 mod privileges;

@@ -3,47 +3,23 @@
 use std::io;
 use std::os::fd::AsRawFd;
 
-use socket2::{Domain, SockFilter, Socket, Type};
+use socket2::{SockFilter, Socket};
 
 use super::{ETHER_TYPE, FrameDrop, MacAddress};
+use crate::packet_socket::{self, AT_LEAST, LOAD_WORD, PACKET_TYPE, RETURN};
 
 /// Octets of an Ethernet header.
 pub(super) const HEADER: usize = 14;
 
 /// A socket that hears frames of GeoNetworking on the interface with this index.
 pub(super) fn open(index: u32) -> io::Result<Socket> {
-    // Protocol 0: it hears nothing before it is bound, by when the filter is there.
-    let socket = Socket::new(Domain::PACKET, Type::RAW, None)?;
-    socket.set_nonblocking(true)?;
-    socket.attach_filter(&filter())?;
-    let address = libc::sockaddr_ll {
-        sll_family: libc::AF_PACKET as libc::c_ushort,
-        sll_protocol: ETHER_TYPE.to_be(),
-        sll_ifindex: index as libc::c_int,
-        sll_hatype: 0,
-        sll_pkttype: 0,
-        sll_halen: 0,
-        sll_addr: [0; 8],
-    };
-    // SAFETY: `address` is a live `sockaddr_ll`, and the length is its own.
-    let result = unsafe {
-        libc::bind(
-            socket.as_raw_fd(),
-            (&raw const address).cast(),
-            size_of::<libc::sockaddr_ll>() as libc::socklen_t,
-        )
-    };
-    if result == 0 { Ok(socket) } else { Err(io::Error::last_os_error()) }
+    packet_socket::open(index, ETHER_TYPE, &filter())
 }
 
 /// Passes frames to this machine, to groups and to all. What goes to others (`PACKET_OTHERHOST`, 3) is heard
 /// where somebody has made the interface promiscuous; what this machine sends (4) the kernel shows only to
 /// sockets of all EtherTypes, so the second line of defence is free.
 fn filter() -> [SockFilter; 4] {
-    const LOAD_WORD: u16 = (libc::BPF_LD | libc::BPF_W | libc::BPF_ABS) as u16;
-    const AT_LEAST: u16 = (libc::BPF_JMP | libc::BPF_JGE | libc::BPF_K) as u16;
-    const RETURN: u16 = (libc::BPF_RET | libc::BPF_K) as u16;
-    const PACKET_TYPE: u32 = (libc::SKF_AD_OFF + libc::SKF_AD_PKTTYPE) as u32;
     [
         SockFilter::new(LOAD_WORD, 0, 0, PACKET_TYPE),
         SockFilter::new(AT_LEAST, 1, 0, 3),
