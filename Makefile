@@ -87,9 +87,13 @@ bench-geonet:
 	target/release/carnet-lab bench-geonet --out $(OUT)/bench-geonet.json $(BENCH_ARGS)
 
 # The station's library and ns-3's, put together. The environment is made by tools/setup.sh.
+# For instance SIM_ARGS='fig5 fig8 --seeds 3 --duration 30'
+SIM_ARGS ?=
 CARNET_SIM_ENV ?= $(OUT)/sim-env
 export CARNET_SIM_ENV
-EVAL = PYTHONPATH=eval python3 -m carnet_eval
+# Runs need no more than Python 3.11; SUMO's tracks and figures need the environment.
+EVAL = PYTHONPATH=eval $(CARNET_PYTHON) -m carnet_eval
+PAPER = PYTHONPATH=eval $(CARNET_SIM_ENV)/bin/python3 -m carnet_eval
 
 sim:
 	@tools/setup.sh sim
@@ -98,13 +102,14 @@ sim:
 	  NS3=$$(echo $(abspath $(CARNET_SIM_ENV))/lib/python3*/site-packages/ns3)
 
 sim-smoke: sim
+	PYTHONPATH=eval $(CARNET_PYTHON) -m unittest discover --start-directory eval/tests
 	$(EVAL) smoke --program $(OUT)/ns3/carnet-sim
 
 # Goes on where it was left; out/eval/report.md
 sim-paper: sim
 	@tools/setup.sh sim-paper
-	$(EVAL) run --program $(OUT)/ns3/carnet-sim --out $(OUT)/eval
-	PYTHONPATH=eval $(CARNET_SIM_ENV)/bin/python3 -m carnet_eval report --out $(OUT)/eval
+	$(PAPER) run --program $(OUT)/ns3/carnet-sim --out $(OUT)/eval $(SIM_ARGS)
+	$(PAPER) report --out $(OUT)/eval $(SIM_ARGS)
 
 clean:
 	$(CARGO) clean

@@ -4,6 +4,8 @@
 
 #include "carnet-net-device.h"
 
+#include "tcp-variants.h"
+
 #include "ns3/ipv6.h"
 #include "ns3/llc-snap-header.h"
 #include "ns3/mobility-model.h"
@@ -13,8 +15,8 @@
 #include "ns3/wifi-net-device.h"
 
 #include <algorithm>
+#include <chrono>
 #include <cmath>
-#include <ctime>
 
 using namespace ns3;
 
@@ -33,30 +35,8 @@ constexpr uint64_t START_UNIX = 1767225600;
 constexpr uint64_t START_ITS_MS = (START_UNIX - 1072915200 + 5) * 1000;
 
 CoreUse g_used;
-/** One call in so many is measured: the clock costs as much as a call. */
-constexpr uint64_t MEASURED = 8;
-
-/** \return Nanoseconds that this process has been on a processor: others on the machine do not count. */
-uint64_t
-ProcessorTime()
-{
-    timespec time{};
-    clock_gettime(CLOCK_THREAD_CPUTIME_ID, &time);
-    return static_cast<uint64_t>(time.tv_sec) * 1000000000 + time.tv_nsec;
-}
-
-/** \return What two looks at the clock, one after the other, are apart. */
-uint64_t
-ClockCost()
-{
-    uint64_t least = UINT64_MAX;
-    for (int i = 0; i < 100; i++)
-    {
-        uint64_t begin = ProcessorTime();
-        least = std::min(least, ProcessorTime() - begin);
-    }
-    return least;
-}
+/** What takes longer was another process's turn, or the kernel's. */
+constexpr auto INTERRUPTED = std::chrono::microseconds(50);
 
 uint64_t
 Now()
@@ -96,6 +76,12 @@ CarnetNetDevice::GetTypeId()
                           TimeValue(MilliSeconds(100)),
                           MakeTimeAccessor(&CarnetNetDevice::m_fixInterval),
                           MakeTimeChecker())
+            .AddAttribute("Processing",
+                          "The longest time that a broadcast takes through the host. It is random: in no time at all, "
+                          "those who repeat a broadcast would do so at the same moment, and nobody would hear them.",
+                          TimeValue(MilliSeconds(2)),
+                          MakeTimeAccessor(&CarnetNetDevice::m_jitter),
+                          MakeTimeChecker())
             .AddTraceSource("Delivered",
                             "A payload came that is no IP packet: octets, hops.",
                             MakeTraceSourceAccessor(&CarnetNetDevice::m_delivered),
@@ -108,6 +94,7 @@ CarnetNetDevice::GetTypeId()
 }
 
 CarnetNetDevice::CarnetNetDevice()
+    : m_processing(CreateObject<UniformRandomVariable>())
 {
     SetNeedsArp(true);
     SetSupportsSendFrom(false);
@@ -253,9 +240,12 @@ CarnetNetDevice::Run(F input, bool packet)
         return;
     }
     uint64_t now = Now();
-    static const uint64_t cost = ClockCost();
-    const bool measured = g_used.calls++ % MEASURED == 0;
-    const uint64_t begin = measured ? ProcessorTime() : 0;
+    CarnetSimPosition position{};
+    if (m_placed != now)
+    {
+        position = Place(now);
+    }
+    const auto begin = std::chrono::steady_clock::now();
     auto drain = [this] {
         CarnetSimOutput output;
         CarnetSimStatus status;
@@ -282,17 +272,19 @@ CarnetNetDevice::Run(F input, bool packet)
     }
     if (m_placed != now)
     {
-        PushPosition(now);
+        m_placed = now;
+        Check(carnet_sim_handle_position(m_station, now, &position));
         drain();
     }
     Check(input(now));
     drain();
     uint64_t due = carnet_sim_deadline(m_station);
-    if (measured)
+    const auto spent = std::chrono::steady_clock::now() - begin;
+    if (spent < INTERRUPTED)
     {
-        uint64_t spent = ProcessorTime() - begin;
-        g_used.nanoseconds += MEASURED * (spent > cost ? spent - cost : 0);
+        g_used.nanoseconds += std::chrono::duration_cast<std::chrono::nanoseconds>(spent).count();
     }
+    g_used.calls++;
     g_used.packets += packet;
     if (due != m_planned || m_deadline.IsExpired())
     {
@@ -306,8 +298,8 @@ CarnetNetDevice::Run(F input, bool packet)
     CarryOut();
 }
 
-void
-CarnetNetDevice::PushPosition(uint64_t now)
+CarnetSimPosition
+CarnetNetDevice::Place(uint64_t now) const
 {
     // Radii of curvature of WGS 84 at the origin.
     const double a = 6378137.0;
@@ -328,8 +320,7 @@ CarnetNetDevice::PushPosition(uint64_t now)
     position.speed = static_cast<int16_t>(std::min(16383L, std::lround(std::hypot(velocity.x, velocity.y) * 100)));
     position.heading = static_cast<uint16_t>(std::lround((degrees < 0 ? degrees + 360 : degrees) * 10) % 3600);
     position.accurate = true;
-    m_placed = now;
-    Check(carnet_sim_handle_position(m_station, now, &position));
+    return position;
 }
 
 // What the receiver of positions says, ten times a second.
@@ -364,6 +355,12 @@ CarnetNetDevice::CarryOut()
         Output output = std::move(m_outputs.front());
         m_outputs.pop_front();
         auto packet = Create<Packet>(output.octets.data(), output.octets.size());
+        if (output.hops > 0)
+        {
+            HopTag tag;
+            tag.hops = output.hops;
+            packet->AddPacketTag(tag);
+        }
         switch (output.kind)
         {
         case CARNET_SIM_OUTPUT_KIND_FRAME: {
@@ -372,6 +369,14 @@ CarnetNetDevice::CarryOut()
             Hash(&now, sizeof now);
             Hash(&node, sizeof node);
             Hash(output.octets.data(), output.octets.size());
+            if (output.destination.IsGroup())
+            {
+                Simulator::Schedule(Seconds(m_processing->GetValue(0, m_jitter.GetSeconds())),
+                                    [radio = m_radio, packet, to = output.destination] {
+                                        radio->Send(packet, to, GEONETWORKING);
+                                    });
+                break;
+            }
             m_radio->Send(packet, output.destination, GEONETWORKING);
             break;
         }

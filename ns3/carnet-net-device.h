@@ -15,6 +15,7 @@
 #include "ns3/net-device.h"
 #include "ns3/nstime.h"
 #include "ns3/packet.h"
+#include "ns3/random-variable-stream.h"
 #include "ns3/traced-callback.h"
 #include "ns3/virtual-net-device.h"
 #include "ns3/wifi-mac.h"
@@ -130,7 +131,7 @@ class CarnetNetDevice : public ns3::VirtualNetDevice
      */
     template <typename F>
     void Run(F input, bool packet);
-    void PushPosition(uint64_t now);
+    CarnetSimPosition Place(uint64_t now) const;
     void CarryOut();
     void Fix();
     void Timeout();
@@ -155,6 +156,8 @@ class CarnetNetDevice : public ns3::VirtualNetDevice
     bool m_carrying = false;
     ns3::EventId m_deadline;
     ns3::Time m_fixInterval;
+    ns3::Time m_jitter;
+    ns3::Ptr<ns3::UniformRandomVariable> m_processing;
     uint64_t m_planned = CARNET_SIM_NEVER;
     uint64_t m_placed = CARNET_SIM_NEVER;
     ns3::TracedCallback<const std::vector<uint8_t>&, uint8_t> m_delivered;

@@ -7,6 +7,7 @@
 #include "carnet-net-device.h"
 #include "motion.h"
 #include "radio.h"
+#include "tcp-variants.h"
 #include "traffic.h"
 
 #include "ns3/aodv-helper.h"
@@ -60,6 +61,7 @@ struct Options
     std::string config;
     std::string traffic = "udp";
     std::string tcp = "NewReno";
+    std::string variant = "plain";
     std::string record;
     std::string pcap;
     double rate = 1;
@@ -220,6 +222,7 @@ main(int argc, char* argv[])
     command.AddValue("size", "octets of a datagram or segment", options.size);
     command.AddValue("window", "segments of TCP's window", options.window);
     command.AddValue("tcp", "NewReno, Cubic or Bbr", options.tcp);
+    command.AddValue("variant", "of TCP: plain, fixed-rto or patient (the paper's receiver)", options.variant);
     command.AddValue("ip", "4 or 6; only 4 without carnet", options.ip);
     command.AddValue("cam", "CAMs per second of each node", options.cam);
     command.AddValue("duration", "seconds of traffic", options.duration);
@@ -339,9 +342,14 @@ main(int argc, char* argv[])
     {
         Address local = options.ip == 4 ? Address(InetSocketAddress(Ipv4Address::GetAny(), port))
                                         : Address(Inet6SocketAddress(Ipv6Address::GetAny(), port));
-        PacketSinkHelper receiver("ns3::TcpSocketFactory", local);
+        InstallTcpVariants(NodeContainer(nodes.Get(0), nodes.Get(1)));
+        bool fixed = options.variant == "fixed-rto";
+        bool patient = options.variant == "patient";
+        NS_ABORT_MSG_UNLESS(fixed || patient || options.variant == "plain", "no such variant: " << options.variant);
+        PacketSinkHelper receiver(patient ? PatientReceiverFactory::GetTypeId().GetName() : "ns3::TcpSocketFactory",
+                                  local);
         sink = receiver.Install(nodes.Get(1));
-        BulkSendHelper sender("ns3::TcpSocketFactory", destination);
+        BulkSendHelper sender(fixed ? FixedRtoFactory::GetTypeId().GetName() : "ns3::TcpSocketFactory", destination);
         sender.SetAttribute("MaxBytes", UintegerValue(0));
         sender.SetAttribute("SendSize", UintegerValue(options.size));
         auto app = sender.Install(nodes.Get(0));
@@ -360,7 +368,7 @@ main(int argc, char* argv[])
     line.precision(9);
     line << "{\"scenario\":\"" << options.motion.scenario << "\",\"routing\":\"" << options.routing
          << "\",\"traffic\":\"" << options.traffic << "\",\"phy\":\"" << options.radio.kind
-         << "\",\"tcp\":\"" << options.tcp << "\",\"nodes\":" << nodes.GetN() << ",\"speed\":" << options.motion.speed
+         << "\",\"tcp\":\"" << options.tcp << "\",\"variant\":\"" << options.variant << "\",\"nodes\":" << nodes.GetN() << ",\"speed\":" << options.motion.speed
          << ",\"rate\":" << options.rate << ",\"seed\":" << options.seed << ",\"ip\":" << options.ip
          << ",\"duration\":" << options.duration;
     if (options.traffic == "udp")
@@ -376,6 +384,9 @@ main(int argc, char* argv[])
     {
         double octets = DynamicCast<PacketSink>(sink.Get(0))->GetTotalRx();
         line << ",\"octets\":" << octets << ",\"kbps\":" << octets * 8 / options.duration / 1000;
+        auto& patience = PatientReceiverSocket::GetCounters();
+        line << ",\"above_gap\":" << patience.above << ",\"acks_held\":" << patience.held
+             << ",\"acks_spared\":" << patience.spared;
     }
     line << ",\"frames\":" << g_frames << ",\"frame_octets\":" << g_frameOctets << ",\"mac_drops\":" << g_macDrops;
     if (carnet)

@@ -11,7 +11,7 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
-from .tasks import Run, execute, finished, key
+from .tasks import Run, execute, finished, key, prepare
 
 
 def write_tasks(runs: list[Run], folder: Path) -> int:
@@ -19,7 +19,9 @@ def write_tasks(runs: list[Run], folder: Path) -> int:
     folder.mkdir(parents=True, exist_ok=True)
     done = finished(folder / "results.jsonl")
     todo = {key(run): run for run in runs}
-    lines = [json.dumps(run) for name, run in todo.items() if name not in done]
+    todo = {name: run for name, run in todo.items() if name not in done}
+    prepare(list(todo.values()), folder)
+    lines = [json.dumps(run) for run in todo.values()]
     (folder / "tasks.jsonl").write_text("".join(f"{line}\n" for line in lines))
     return len(lines)
 
@@ -73,33 +75,33 @@ exec {command} task "$SLURM_ARRAY_TASK_ID" --out {folder} --program {program}
 
 
 def kubernetes(count: int, folder: Path, program: Path, command: str, image: str) -> str:
-    """An Indexed Job: one completion per task; `folder` is on a volume claim of its name."""
+    """An Indexed Job for `kubectl apply`, as JSON: one completion per task; `folder` is on the claim `carnet-eval`."""
     words = command.split() + ["task", "$(JOB_COMPLETION_INDEX)", "--out", str(folder), "--program", str(program)]
-    return f"""apiVersion: batch/v1
-kind: Job
-metadata:
-  name: carnet-eval
-spec:
-  completionMode: Indexed
-  completions: {max(count, 1)}
-  parallelism: {max(1, min(count, 64))}
-  backoffLimitPerIndex: 2
-  template:
-    spec:
-      restartPolicy: Never
-      containers:
-        - name: run
-          image: {image}
-          command: {json.dumps(words)}
-          resources:
-            requests: {{ cpu: "1", memory: 512Mi }}
-            limits: {{ cpu: "1", memory: 1Gi }}
-          volumeMounts:
-            - {{ name: shared, mountPath: {folder.parent} }}
-      volumes:
-        - name: shared
-          persistentVolumeClaim: {{ claimName: carnet-eval }}
-"""
+    container = {
+        "name": "run",
+        "image": image,
+        "command": words,
+        "resources": {"requests": {"cpu": "1", "memory": "512Mi"}, "limits": {"cpu": "1", "memory": "1Gi"}},
+        "volumeMounts": [{"name": "shared", "mountPath": str(folder.parent)}],
+    }
+    pod = {
+        "restartPolicy": "Never",
+        "containers": [container],
+        "volumes": [{"name": "shared", "persistentVolumeClaim": {"claimName": "carnet-eval"}}],
+    }
+    job = {
+        "apiVersion": "batch/v1",
+        "kind": "Job",
+        "metadata": {"name": "carnet-eval"},
+        "spec": {
+            "completionMode": "Indexed",
+            "completions": max(count, 1),
+            "parallelism": max(1, min(count, 64)),
+            "backoffLimitPerIndex": 2,
+            "template": {"spec": pod},
+        },
+    }
+    return json.dumps(job, indent=2) + "\n"
 
 
 def dask(runs: list[Run], scheduler: str, folder: Path, program: Path) -> int:
@@ -110,6 +112,7 @@ def dask(runs: list[Run], scheduler: str, folder: Path, program: Path) -> int:
     results = folder / "results.jsonl"
     done = finished(results)
     todo = [run for name, run in {key(run): run for run in runs}.items() if name not in done]
+    prepare(todo, folder)
     failed = 0
     with Client(scheduler) as client, results.open("a") as out:
         futures = client.map(execute, todo, program=program, folder=folder, pure=False)

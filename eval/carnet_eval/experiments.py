@@ -36,10 +36,12 @@ PAPER = {
 # What carnet is without one of its improvements.
 WITHOUT = {
     "motion prediction": {"geonet.forwarding.link_lifetime": None},
-    "link lifetime": {"geonet.forwarding.link_lifetime": "0s"},
+    "looking ahead (only who is in range now)": {"geonet.forwarding.link_lifetime": "0s"},
     "the neighbours' speed in the beacon interval": {"geonet.beacon.company_speed": None},
     "beacons on turning": {"geonet.beacon.deviation": None},
     "the lifetime in beacons": {"geonet.beacon.lifetime": None},
+    "resequencing": {"geonet.ipv6": None},
+    "perimeter recovery": {"geonet.forwarding.recovery": None},
 }
 
 
@@ -59,7 +61,7 @@ def experiments(duration: float = 100, seeds=SEEDS) -> dict[str, list[Run]]:
     in_order = {
         name: station(variant["station"], IN_ORDER) for name, variant in PAPER.items() if name.startswith("GPSR")
     }
-    swarm = {"scenario": "swarm", "phy": "air", "duration": duration * 0.6, "traffic": "udp", "rate": 10}
+    swarm = {"scenario": "swarm", "phy": "air", "duration": duration * 0.6, "traffic": "udp", "rate": 10, "start": 20}
     ablation = {"carnet": station("carnet")} | {
         f"without {name}": station("carnet", changes) for name, changes in WITHOUT.items()
     }
@@ -67,13 +69,23 @@ def experiments(duration: float = 100, seeds=SEEDS) -> dict[str, list[Run]]:
     return {
         "fig4a": _runs(columns | {"traffic": "udp", "rate": 1}, PAPER, SPEEDS, seeds),
         "fig4b": _runs(columns | {"traffic": "udp", "rate": 40}, PAPER, SPEEDS, seeds),
-        "fig5": _runs(columns | {"traffic": "tcp"}, PAPER, SPEEDS, seeds),
+        "fig5": _runs(
+            columns | {"traffic": "tcp"},
+            PAPER
+            | {
+                "AODV, Fixed-RTO": AODV | {"variant": "fixed-rto"},
+                "GPSR (ha), Fixed-RTO": PAPER["GPSR (ha)"] | {"variant": "fixed-rto"},
+            },
+            SPEEDS,
+            seeds,
+        ),
         "fig7": _runs(
             waypoint,
             {
                 "AODV": AODV,
                 "GPSR (1.0)": station("gpsr-1.0"),
-                "GPSR (1.0) in order": in_order["GPSR (1.0)"],
+                "GPSR (1.0), the paper's receiver": PAPER["GPSR (1.0)"] | {"variant": "patient"},
+                "GPSR (1.0), resequencing": in_order["GPSR (1.0)"],
             },
             RANDOM_SPEEDS,
             seeds,
@@ -81,7 +93,7 @@ def experiments(duration: float = 100, seeds=SEEDS) -> dict[str, list[Run]]:
         "fig8": _runs(
             waypoint,
             {"AODV": AODV}
-            | {f"{name} in order": variant for name, variant in in_order.items()}
+            | {f"{name}, resequencing": variant for name, variant in in_order.items()}
             | {"carnet": station("carnet")},
             RANDOM_SPEEDS,
             seeds,
@@ -89,7 +101,15 @@ def experiments(duration: float = 100, seeds=SEEDS) -> dict[str, list[Run]]:
         "ablation-columns": _runs(columns | {"traffic": "udp", "rate": 40}, ablation, [100], seeds)
         + _runs(columns | {"traffic": "tcp"}, ablation, [100], seeds),
         "ablation-waypoint": _runs(waypoint, ablation, [10, 90], seeds),
-        "swarm": _runs(swarm, {"AODV": AODV, "OLSR": OLSR, "carnet": station("carnet")}, [20, 60, 100], seeds),
+        "swarm": _runs(swarm, {"AODV": AODV, "OLSR": OLSR, "DSDV": DSDV, "carnet": station("carnet")}, [20, 60, 100], seeds),
+        "grid": [
+            {"scenario": "trace", "phy": "ns2", "traffic": "udp", "rate": 10, "start": 20, "duration": duration * 0.6}
+            | {"sumo": vehicles, "speed": 14, "figure": name, "seed": seed}
+            | variant
+            for name, variant in {"AODV": AODV, "OLSR": OLSR, "carnet": station("carnet")}.items()
+            for vehicles in (50, 100)
+            for seed in seeds
+        ],
         "highway": [
             {
                 "scenario": "highway",

@@ -9,7 +9,7 @@ import time
 from concurrent.futures import ThreadPoolExecutor, as_completed
 from pathlib import Path
 
-from .tasks import Run, execute, finished, key
+from .tasks import Run, execute, finished, key, prepare
 
 
 def sweep(runs: list[Run], program: Path, folder: Path, jobs: int | None = None, quiet: bool = False) -> int:
@@ -20,6 +20,7 @@ def sweep(runs: list[Run], program: Path, folder: Path, jobs: int | None = None,
     todo = {key(run): run for run in runs}
     total = len(todo)
     todo = {name: run for name, run in todo.items() if name not in done}
+    prepare(list(todo.values()), folder)
     # The long ones first: the end is not to wait for a single one.
     waiting = sorted(todo.values(), key=lambda run: -run.get("duration", 100) * run.get("nodes", 14))
     failed, count, started = 0, 0, time.monotonic()

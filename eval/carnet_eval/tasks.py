@@ -1,7 +1,7 @@
 """A run: its parameters, its key, its command line, its result.
 
 A run is a dict of parameters. Those of the simulator go to it as `--name=value`; `station` names a config of
-`ns3/stations`, and `set` changes values of it (`{"geonet.beacon.lifetime": 3}`; `None` takes a key away). The key is a
+`ns3/stations`, `sumo` says for how many vehicles SUMO makes the tracks, and `set` changes values of it (`{"geonet.beacon.lifetime": 3}`; `None` takes a key away). The key is a
 hash of all parameters, so that a run that has been done is known by them and by nothing else.
 """
 
@@ -59,9 +59,27 @@ def station_config(station: str, changes: dict | None) -> str:
     return "\n".join(lines) + "\n"
 
 
+def trace(run: Run, folder: Path) -> Path:
+    """The file of the tracks that a run of the scenario `trace` follows."""
+    return folder / "sumo" / f"grid-{run['sumo']}-{run['seed']}.csv"
+
+
+def prepare(runs: list[Run], folder: Path) -> None:
+    """Makes the tracks that runs follow; the same for all of their variants."""
+    wanted = {(run["sumo"], run["seed"]): trace(run, folder) for run in runs if "sumo" in run}
+    for (vehicles, seed), place in wanted.items():
+        if not place.exists():
+            from . import sumo
+
+            made = sumo.grid(place.parent, vehicles=vehicles, seed=seed)
+            assert made == place
+
+
 def command(run: Run, program: Path, folder: Path) -> list[str]:
     """The command line of a run; a config that it needs is written into `folder`."""
-    arguments = {name: value for name, value in run.items() if name not in ("station", "set", "figure")}
+    arguments = {name: value for name, value in run.items() if name not in ("station", "set", "figure", "sumo")}
+    if "sumo" in run:
+        arguments["trace"] = trace(run, folder)
     if run["routing"] == "carnet":
         text = station_config(run["station"], run.get("set"))
         config = folder / "configs" / f"{hashlib.sha256(text.encode()).hexdigest()[:16]}.toml"

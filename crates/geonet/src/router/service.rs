@@ -140,6 +140,9 @@ impl Router {
         else {
             return false;
         };
+        if now.saturating_since(when) < self.mib.shortest_beacon_interval() {
+            return false;
+        }
         let view = View::new(now, vector, limit, Duration::ZERO);
         !view.keeps(&told, now.saturating_since(when))
     }
