@@ -691,45 +691,8 @@ impl Station {
         self.forward_router(now);
     }
 
-    /// The mobile router changes to another roadside unit when it is time.
-    fn look_at_access(&mut self, now: Time, wall: WallTime) {
-        let others = self.has_other_uplink();
-        if let (Some(access), Some(geonet)) = (&mut self.access, &self.geonet)
-            && let Some(interface) = access.handle_timeout(now, geonet.router(), others)
-        {
-            // Its timers may have had their turn just now.
-            for (output, from_router) in self.take_mobility_outputs() {
-                self.translate(now, output, from_router);
-            }
-            self.tell_interface(now, wall, &interface);
-            self.forward_router(now);
-        }
-    }
-
-    /// Whether the mobile router has an uplink that works beside the interface to other stations.
-    fn has_other_uplink(&self) -> bool {
-        let Some((access, router)) = self.access.as_ref().zip(self.router.as_ref()) else { return false };
-        let mut others = router.machine.uplinks().iter().filter(|it| it.config.interface != access.interface);
-        others.any(|uplink| !matches!(uplink.attachment, Attachment::Down(_)))
-    }
-
-    /// The interface to other stations may be an uplink, too; then their routers are looked after.
-    fn configure_access(&mut self) {
-        let ours = self.virtual_interfaces.first();
-        let uplinks = self.router.iter().flat_map(|router| &router.machine.config().uplinks);
-        let uplink = uplinks.map(|uplink| &uplink.interface).find(|name| ours == Some(name)).cloned();
-        let old = self.access.take().filter(|old| uplink.as_ref() == Some(&old.interface));
-        self.access = uplink.map(|interface| old.unwrap_or_else(|| Access::new(interface)));
-    }
-
     fn tell_interface(&mut self, now: Time, wall: WallTime, interface: &Interface) {
-        let others = self.has_other_uplink();
-        let seen = match (&mut self.access, &self.geonet) {
-            (Some(access), Some(geonet)) if access.interface == interface.name => {
-                Some(access.handle_interface(now, interface, geonet.router(), others))
-            }
-            _ => None,
-        };
+        let seen = self.seen_by_access(now, interface);
         let interface = seen.as_ref().unwrap_or(interface);
         if let Some(agent) = &mut self.agent {
             agent.machine.handle_interface(interface, now);

@@ -58,10 +58,16 @@ struct Road {
 
 impl Road {
     fn new() -> Road {
+        Road::with_uplinks(&["gn0"])
+    }
+
+    fn with_uplinks(uplinks: &[&str]) -> Road {
         let mut config = router_config(&["2001:db8:a::/64"]);
         if let Some(router) = &mut config.mobile_router {
-            router.router.uplinks.truncate(1);
-            router.router.uplinks[0].interface = "gn0".into();
+            router.router.uplinks.truncate(uplinks.len());
+            for (uplink, name) in router.router.uplinks.iter_mut().zip(uplinks) {
+                uplink.interface = (*name).into();
+            }
         }
         config.geonet = Some(settings(BUS, StationType::Bus));
         let station = |config, seed| Station::new(config, PersistentState::default(), seed, Time::ZERO, WALL);
@@ -266,6 +272,25 @@ fn the_next_unit_is_taken_while_the_last_is_still_in_reach() {
         "each was asked when it came into range; the first heard both questions"
     );
     assert_eq!(road.bus.uplink_status(road.now)[0].state, "down: no default router");
+}
+
+/// With another uplink the unit is left for it while its radio still reaches, and taken when it will for a while.
+#[test]
+fn another_uplink_takes_over_before_the_radio_ends() {
+    let mut road = Road::with_uplinks(&["gn0", "w0"]);
+    road.tell_bus(Input::Interface(common::interface("w0", common::FIRST, true)));
+    road.speed = 30.0;
+    let mut there = Vec::new();
+    while road.place < 700.0 {
+        road.drive(0.1);
+        if road.care_of_address().is_some() {
+            there.push(road.place);
+        }
+    }
+    let (first, last) = (there.first().expect("one"), there.last().expect("one"));
+    assert!((-225.0..-100.0).contains(first), "{first}");
+    // Its range ends at 550 m.
+    assert!((490.0..520.0).contains(last), "{last}");
 }
 
 #[test]

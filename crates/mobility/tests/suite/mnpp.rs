@@ -8,7 +8,7 @@ use carnet_base::{Rng, Time};
 use carnet_mobility::Mnpp;
 use carnet_mobility::mnpp::{Authorization, MnppConfig, MnppDrop, Output, Sight, Surroundings};
 use carnet_wire::ipv6::{HEADER_LEN, Header, protocol};
-use carnet_wire::mobility::{MobilityHeader, PrefixTest};
+use carnet_wire::mobility::{MobilityHeader, PrefixTest, PrefixTestKind};
 use carnet_wire::nd::{self, NdOption, RouteInformation, RouterAdvertisement};
 use ipnet::Ipv6Net;
 
@@ -302,7 +302,7 @@ fn a_prefix_of_another_is_not_to_be_had() {
     assert_eq!(world.log.iter().filter(|entry| warned(entry)).count(), 1);
     // A made-up answer does not help: the cookie went to B.
     let forged = PrefixTest {
-        kind: carnet_wire::mobility::PrefixTestKind::Test,
+        kind: PrefixTestKind::Test,
         cookie: 1,
         responder: C,
         asker: A,
@@ -377,7 +377,7 @@ fn a_flood_of_questions_is_not_a_flood_of_answers() {
     world.meet(A, B);
     world.sleep(Duration::from_secs(1));
     let test = PrefixTest {
-        kind: carnet_wire::mobility::PrefixTestKind::Init,
+        kind: PrefixTestKind::Init,
         cookie: 7,
         responder: B,
         asker: A,
@@ -544,6 +544,51 @@ fn with_nobody_to_vouch_anybody_is_believed_if_the_operator_says_so() {
     world.sleep(ms(300));
     assert_eq!(world.routes(A), [(own(B), link_local(B))]);
     assert_eq!(world.machines[&A].counters().tests, 0);
+}
+
+/// Whatever is claimed, answered and lost: packets go straight to nobody but the owner of a prefix, and nobody wakes up
+/// more often than it has reason to.
+#[test]
+fn at_random_nobody_gets_what_is_not_its_own() {
+    for seed in 0..30 {
+        let mut rng = Rng::new(seed);
+        let mut world = World::new([A, B, C].map(|mac| (mac, config(mac))));
+        let all = [A, B, C];
+        let any = |rng: &mut Rng| all[rng.below(3) as usize];
+        for _ in 0..200 {
+            let (one, other) = (any(&mut rng), any(&mut rng));
+            match rng.below(8) {
+                0 if one != other => world.meet(one, other),
+                1 if one != other => drop(world.air.remove(&(one, other))),
+                2 => drop(world.views.get_mut(&one).map(|view| view.0.remove(&other))),
+                3 => world.tunnels = rng.below(4) > 0,
+                4 => claim(&mut world, other, &format!("{}", own(any(&mut rng))), rng.below(60) as u32),
+                5 => {
+                    let kind = [PrefixTestKind::Test, PrefixTestKind::Answer][rng.below(2) as usize];
+                    let cookie = rng.u64();
+                    let prefix = own(any(&mut rng)).network();
+                    let forged =
+                        PrefixTest { kind, cookie, responder: other, asker: one, prefix, prefix_length: 64 };
+                    let (now, view) = (world.now, world.views[&one].clone());
+                    let machine = world.machine(one);
+                    let refused = machine.handle_straight(now, other, link_local(other), &forged, &view);
+                    assert!(refused.is_err());
+                    world.settle();
+                }
+                _ => {
+                    let (log, span) = (world.log.len(), rng.duration(ms(1), ms(3000)));
+                    world.sleep(span);
+                    let sent = world.log.len() - log;
+                    assert!(sent < 40 + span.as_millis() as usize / 10, "{sent} in {span:?}");
+                }
+            }
+            for mac in all {
+                for (prefix, next_hop) in world.routes(mac) {
+                    assert_eq!(next_hop, link_local(world.registered[&prefix]), "seed {seed}");
+                }
+            }
+        }
+    }
 }
 
 #[test]

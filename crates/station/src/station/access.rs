@@ -17,13 +17,15 @@
 use std::net::Ipv6Addr;
 use std::time::Duration;
 
-use carnet_base::{Interface, RateLimiter, Time};
+use carnet_base::{Interface, RateLimiter, Time, WallTime};
 use carnet_geonet::Router;
 use carnet_mobility::mnpp::Surroundings;
+use carnet_mobility::mobile_router::Attachment;
 use carnet_wire::icmpv6;
 use carnet_wire::nd::{self, NdOption, RouterAdvertisement};
 use ipnet::Ipv6Net;
 
+use super::Station;
 use crate::geonet::neighbours::Around;
 
 /// Three solicitations at once, and one in so long.
@@ -173,5 +175,45 @@ impl Access {
             others.sort();
         }
         routers
+    }
+}
+
+impl Station {
+    /// The interface to other stations may be an uplink, too; then their routers are looked after.
+    pub(super) fn configure_access(&mut self) {
+        let ours = self.virtual_interfaces.first();
+        let uplinks = self.router.iter().flat_map(|router| &router.machine.config().uplinks);
+        let uplink = uplinks.map(|uplink| &uplink.interface).find(|name| ours == Some(name)).cloned();
+        let old = self.access.take().filter(|old| uplink.as_ref() == Some(&old.interface));
+        self.access = uplink.map(|interface| old.unwrap_or_else(|| Access::new(interface)));
+    }
+
+    /// The interface as the mobile router shall see it, where that is not how the kernel has it.
+    pub(super) fn seen_by_access(&mut self, now: Time, interface: &Interface) -> Option<Interface> {
+        let others = self.has_other_uplink();
+        let access = self.access.as_mut().filter(|access| access.interface == interface.name)?;
+        Some(access.handle_interface(now, interface, self.geonet.as_ref()?.router(), others))
+    }
+
+    /// The mobile router changes to another roadside unit when it is time.
+    pub(super) fn look_at_access(&mut self, now: Time, wall: WallTime) {
+        let others = self.has_other_uplink();
+        if let (Some(access), Some(geonet)) = (&mut self.access, &self.geonet)
+            && let Some(interface) = access.handle_timeout(now, geonet.router(), others)
+        {
+            // Its timers may have had their turn just now.
+            for (output, from_router) in self.take_mobility_outputs() {
+                self.translate(now, output, from_router);
+            }
+            self.tell_interface(now, wall, &interface);
+            self.forward_router(now);
+        }
+    }
+
+    /// Whether the mobile router has an uplink that works beside the interface to other stations.
+    fn has_other_uplink(&self) -> bool {
+        let Some((access, router)) = self.access.as_ref().zip(self.router.as_ref()) else { return false };
+        let mut others = router.machine.uplinks().iter().filter(|it| it.config.interface != access.interface);
+        others.any(|uplink| !matches!(uplink.attachment, Attachment::Down(_)))
     }
 }
