@@ -178,8 +178,11 @@ pub struct Uplink {
     pub rtt_ms: Option<f64>,
     /// Share of lost probes, 0 to 1, or `null` where it is not measured.
     pub loss: Option<f64>,
-    /// Octets that have gone over it in this period, both directions together, as its interface counts them (every
-    /// five seconds); `null` before counting has begun.
+    /// What it can carry in kbit/s, as configured or, where a policy balances, measured; else `null`.
+    #[serde(default)]
+    pub capacity_kbit_s: Option<u32>,
+    /// Octets that have gone over it in this period, both directions together, as its interface counts them (at
+    /// least every five seconds); `null` before counting has begun.
     #[serde(default)]
     pub volume_used: Option<u64>,
     /// Octets that may, or `null` without a limit.

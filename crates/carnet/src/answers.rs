@@ -115,6 +115,7 @@ pub fn uplinks(station: &Station, now: Time) -> Vec<model::Uplink> {
             signal_dbm: uplink.signal,
             rtt_ms: uplink.quality.map(|quality| quality.rtt.as_secs_f64() * 1000.0),
             loss: uplink.quality.map(|quality| quality.loss),
+            capacity_kbit_s: uplink.capacity,
             volume_used: uplink.volume_used,
             volume: uplink.volume,
             volume_period: uplink.volume_period.name().into(),

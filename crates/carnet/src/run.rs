@@ -31,7 +31,7 @@ use carnet_station::io::{Command, Event, Frame, Input, Output, Position, Virtual
 use serde_json::Value;
 use tokio::signal::unix::{SignalKind, signal};
 use tokio::sync::{broadcast, mpsc};
-use tokio::time::{MissedTickBehavior, interval, sleep, timeout};
+use tokio::time::{Interval, MissedTickBehavior, interval, sleep, timeout};
 use tracing::{error, info, warn};
 
 use crate::geonet::{self, Geonet, GeonetEvent, multicast, until};
@@ -54,8 +54,6 @@ const RECOVERY: Duration = Duration::from_millis(100);
 /// send them. The counters count them all.
 const REFUSALS: u32 = 10;
 const REFUSAL_INTERVAL: Duration = Duration::from_secs(5);
-/// How often the octets of uplinks are looked at.
-const COUNTING: Duration = Duration::from_secs(5);
 const REQUESTS: usize = 64;
 const EVENTS: usize = 1024;
 
@@ -89,8 +87,7 @@ pub async fn run(config: Config, path: &Path) -> anyhow::Result<()> {
     let mut alarm = Alarm::new()?;
     let mut signals = Signals::open(settings::signals(&config));
     let mut counted = settings::counted(&config);
-    let mut counting = interval(COUNTING);
-    counting.set_missed_tick_behavior(MissedTickBehavior::Delay);
+    let mut counting = self::counting(&config);
     let platform = open_platform(&config)?;
     let mut runner = Runner::new(config, platform, geonet)?;
     runner.upper_tester = upper_tester;
@@ -188,6 +185,7 @@ pub async fn run(config: Config, path: &Path) -> anyhow::Result<()> {
                 runner.reload(path);
                 signals = Signals::open(settings::signals(&runner.config));
                 counted = settings::counted(&runner.config);
+                counting = self::counting(&runner.config);
                 Ok(())
             }
             _ = terminate.recv() => break Ok(()),
@@ -231,6 +229,13 @@ async fn readable(tunnel: Option<&TunnelIo>) -> std::io::Result<()> {
         Some(tunnel) => tunnel.readable().await,
         None => pending().await,
     }
+}
+
+/// When the octets of uplinks are looked at.
+fn counting(config: &Config) -> Interval {
+    let mut counting = interval(settings::counting(config));
+    counting.set_missed_tick_behavior(MissedTickBehavior::Delay);
+    counting
 }
 
 /// Waits for packets inside IPv4 or UDP; for ever without sockets.

@@ -3,8 +3,9 @@
 pub mod geonet;
 
 use std::path::PathBuf;
+use std::time::Duration;
 
-use carnet_api::config::{Config, DataplanePath};
+use carnet_api::config::{Config, DataplanePath, PolicyAction};
 use carnet_linux::signal::SignalSource;
 use carnet_linux::{FastPathConfig, Path, PlatformConfig, Ports, WatchedInterface};
 pub use carnet_settings::station;
@@ -65,6 +66,13 @@ pub fn signals(config: &Config) -> Vec<SignalSource> {
 pub fn counted(config: &Config) -> Vec<String> {
     let uplinks = config.mobile_router.iter().flat_map(|router| &router.uplinks);
     uplinks.map(|uplink| uplink.interface.clone()).collect()
+}
+
+/// How often: more often where a policy balances and wants to know what the uplinks can carry.
+pub fn counting(config: &Config) -> Duration {
+    let mut policies = config.mobile_router.iter().flat_map(|router| &router.policies);
+    let balances = policies.any(|policy| policy.action == PolicyAction::Balance);
+    if balances { Duration::from_millis(750) } else { Duration::from_secs(5) }
 }
 
 /// Beside the socket: it is as short-lived as that.

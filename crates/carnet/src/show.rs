@@ -138,11 +138,22 @@ fn uplinks(uplinks: &[Uplink], width: Option<usize>) -> String {
             or_nothing(uplink.signal_dbm.map(|signal| format!("{signal} dBm"))),
             or_nothing(uplink.rtt_ms.map(|rtt| format!("{rtt:.1} ms"))),
             or_nothing(uplink.loss.map(|loss| format!("{:.1} %", loss * 100.0))),
+            or_nothing(uplink.capacity_kbit_s.map(rate)),
             or_nothing(uplink.volume_used.map(|used| volume(used, uplink))),
         ]
     });
-    let columns =
-        ["uplink", "state", "care-of address", "bid", "priority", "signal", "rtt", "loss", "volume"];
+    let columns = [
+        "uplink",
+        "state",
+        "care-of address",
+        "bid",
+        "priority",
+        "signal",
+        "rtt",
+        "loss",
+        "capacity",
+        "volume",
+    ];
     lay_out("no uplinks", &columns, rows.collect(), width)
 }
 
@@ -161,6 +172,15 @@ fn routes(routes: &[Route], width: Option<usize>) -> String {
     });
     let columns = ["network", "path", "interface", "station", "next hop", "rtt", "for", "why"];
     lay_out("no routes", &columns, rows.collect(), width)
+}
+
+/// Kilobits in a second.
+fn rate(kbit_s: u32) -> String {
+    if kbit_s < 1000 {
+        format!("{kbit_s} kbit/s")
+    } else {
+        format!("{:.1} Mbit/s", f64::from(kbit_s) / 1000.0)
+    }
 }
 
 /// What has gone over an uplink, of what may, and in which period.

@@ -337,7 +337,11 @@ impl Platform {
     pub fn octets(&mut self, interface: &str) -> Result<Option<Octets>> {
         let counted = self.installer.requests.octets(interface)?;
         // The kernel gives no index twice.
-        Ok(counted.map(|(index, total)| Octets { epoch: self.boot ^ u64::from(index), total }))
+        Ok(counted.map(|(index, received, sent)| Octets {
+            epoch: self.boot ^ u64::from(index),
+            total: received.saturating_add(sent),
+            received,
+        }))
     }
 
     /// Hears ICMPv6 on these links from now on, instead of those that [`PlatformConfig::watched`] named.

@@ -60,6 +60,8 @@ pub struct UplinkStatus {
     pub signal: Option<i32>,
     /// What heartbeats have measured.
     pub quality: Option<Quality>,
+    /// What it can carry in kbit/s, as configured or measured.
+    pub capacity: Option<u32>,
     /// Octets that have gone over it in this period, once they are counted.
     pub volume_used: Option<u64>,
     /// Octets that may.
@@ -228,6 +230,7 @@ impl Station {
                 priority: uplink.config.priority,
                 signal: uplink.signal,
                 quality: router.quality(index),
+                capacity: uplink.capacity,
                 volume_used: uplink.volume_used(),
                 volume: uplink.config.volume,
                 volume_period: uplink.config.volume_period,

@@ -67,6 +67,7 @@ fn uplinks_as_a_table() {
     let uplink = |interface: &str, active: bool, signal: Value, used: Value, volume: Value| {
         json!({"interface": interface, "state": "registered", "care_of_address": "2001:db8:f::7", "bid": null,
                "priority": 10, "signal_dbm": signal, "rtt_ms": 12.34, "loss": 0.005, "active": active,
+               "capacity_kbit_s": if active { json!(48_500) } else { json!(900) },
                "volume_used": used, "volume": volume, "volume_period": "month"})
     };
     assert_eq!(
@@ -80,10 +81,10 @@ fn uplinks_as_a_table() {
             None
         ),
         "\
-UPLINK   STATE       CARE-OF ADDRESS  PRIORITY  SIGNAL   RTT      LOSS   VOLUME
-wlan0 *  registered  2001:db8:f::7    10        -61 dBm  12.3 ms  0.5 %  999 B a month
-wwan0    registered  2001:db8:f::7    10        -        12.3 ms  0.5 %  1.2 GB of 5.0 GB a month
-wwan1    registered  2001:db8:f::7    10        -        12.3 ms  0.5 %  -
+UPLINK   STATE       CARE-OF ADDRESS  PRIORITY  SIGNAL   RTT      LOSS   CAPACITY     VOLUME
+wlan0 *  registered  2001:db8:f::7    10        -61 dBm  12.3 ms  0.5 %  48.5 Mbit/s  999 B a month
+wwan0    registered  2001:db8:f::7    10        -        12.3 ms  0.5 %  900 kbit/s   1.2 GB of 5.0 GB a month
+wwan1    registered  2001:db8:f::7    10        -        12.3 ms  0.5 %  900 kbit/s   -
 "
     );
 }

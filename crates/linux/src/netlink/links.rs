@@ -113,7 +113,7 @@ impl Requests {
     }
 
     /// Index of the interface of this name, and the octets that it has received and sent; `None` where there is none.
-    pub(crate) fn octets(&mut self, name: &str) -> Result<Option<(u32, u64)>> {
+    pub(crate) fn octets(&mut self, name: &str) -> Result<Option<(u32, u64, u64)>> {
         let mut message = LinkMessage::default();
         message.attributes.push(LinkAttribute::IfName(name.to_owned()));
         match self.get(RouteNetlinkMessage::GetLink(message), || format!("read the counters of {name}")) {
@@ -121,7 +121,7 @@ impl Requests {
                 RouteNetlinkMessage::NewLink(message) => {
                     message.attributes.iter().find_map(|attribute| match attribute {
                         LinkAttribute::Stats64(stats) => {
-                            Some((message.header.index, stats.rx_bytes.saturating_add(stats.tx_bytes)))
+                            Some((message.header.index, stats.rx_bytes, stats.tx_bytes))
                         }
                         _ => None,
                     })

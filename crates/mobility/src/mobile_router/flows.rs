@@ -166,11 +166,13 @@ impl MobileRouter {
 
     /// A flow as it should be where the given bindings are registered.
     fn wanted_flow(&self, flow: &FlowState, registered: impl Fn(usize) -> bool) -> Option<FlowBinding> {
-        let mut bids: Vec<(u16, u16)> = self
-            .policy_uplinks(flow.policy)
+        let mut uplinks = self.policy_uplinks(flow.policy);
+        uplinks.retain(|&uplink| registered(uplink));
+        let weights = self.weights(&uplinks);
+        let mut bids: Vec<(u16, u16)> = uplinks
             .into_iter()
-            .filter(|&uplink| registered(uplink))
-            .filter_map(|uplink| Some((self.uplinks[uplink].config.bid?, self.weight(uplink))))
+            .zip(weights)
+            .filter_map(|(uplink, weight)| Some((self.uplinks[uplink].config.bid?, weight)))
             .collect();
         let mut action = self.config.policies.get(flow.policy)?.action;
         if self.flows.copies {

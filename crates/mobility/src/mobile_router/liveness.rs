@@ -23,6 +23,7 @@ use std::time::Duration;
 use carnet_base::{Endpoint, Time, WallTime};
 use carnet_wire::mobility::Builder;
 
+use super::capacity::RoundTrips;
 use super::{MobileRouter, Registration, Timer};
 use crate::{Event, MobilityDrop, MobilityMessage};
 
@@ -107,6 +108,7 @@ pub(super) struct PathState {
     last_sent: Option<Time>,
     /// Those without an answer when it was said that the home agent knows none: an answer proves that wrong.
     denied: Vec<u32>,
+    pub(super) trips: RoundTrips,
     /// Of the last heartbeat. Each path counts for itself, from a random number: who hears the heartbeats of one shall
     /// not know those of another, and answer for a home agent that does not.
     sequence: u32,
@@ -424,6 +426,7 @@ impl MobileRouter {
         };
         let Some((_, sent, missed)) = path.waiting.remove(at) else { return Err(MobilityDrop::Unexpected) };
         path.measured(now.saturating_since(sent));
+        path.trips.note(now, now.saturating_since(sent));
         if missed {
             // It was late, not lost.
             path.losses &= !1;

@@ -24,6 +24,7 @@ mod acknowledging;
 mod answers;
 mod binding_update_list;
 mod bindings;
+mod capacity;
 mod demotion;
 mod flows;
 mod heard;

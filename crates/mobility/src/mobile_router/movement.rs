@@ -35,6 +35,7 @@ impl MobileRouter {
         if was != care_of_addresses(after) {
             self.binding_moved(now, index, before);
             self.path_moved(index);
+            self.forget_capacity(index);
             self.rehabilitate(index);
             self.back_off = None;
             self.moving_because = None;

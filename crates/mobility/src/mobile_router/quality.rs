@@ -93,10 +93,15 @@ impl MobileRouter {
         }
     }
 
-    /// What an uplink can carry, in kbit/s, as measured: the weight of its share where flows are balanced.
+    /// What an uplink can carry, in kbit/s, as somebody else has measured it: the weight of its share where flows are
+    /// balanced. What the router measures itself replaces it.
     pub fn handle_capacity(&mut self, now: Time, wall: WallTime, interface: &str, kbit_s: Option<u32>) {
         self.assert_drained();
         let Some(index) = self.uplinks.iter().position(|u| u.config.interface == interface) else { return };
+        self.set_capacity(now, wall, index, kbit_s);
+    }
+
+    pub(super) fn set_capacity(&mut self, now: Time, wall: WallTime, index: usize, kbit_s: Option<u32>) {
         if self.uplinks[index].capacity != kbit_s {
             self.uplinks[index].capacity = kbit_s;
             self.reconcile(now, wall);
@@ -137,12 +142,13 @@ impl MobileRouter {
         u8::try_from(priority.clamp(2, u32::from(AVOIDED) - 1)).unwrap_or(AVOIDED - 1)
     }
 
-    /// The weight of an uplink where flows are shared out; in units of 100 kbit/s where its capacity is known.
-    pub(super) fn weight(&self, index: usize) -> u16 {
-        let uplinks = &self.uplinks;
-        let known =
-            uplinks.iter().all(|uplink| uplink.capacity.is_some() || uplink.care_of_addresses().is_empty());
-        let capacity = uplinks.get(index).and_then(|uplink| uplink.capacity).filter(|_| known);
-        capacity.map_or(1, |kbit_s| u16::try_from((kbit_s / 100).max(1)).unwrap_or(u16::MAX))
+    /// The weights of uplinks among which flows are shared out: in units of 100 kbit/s where the capacities of all are known.
+    pub(super) fn weights(&self, uplinks: &[usize]) -> Vec<u16> {
+        let capacities = uplinks.iter().map(|index| self.uplinks.get(*index)?.capacity);
+        let weight = |kbit_s: u32| u16::try_from((kbit_s / 100).max(1)).unwrap_or(u16::MAX);
+        match capacities.collect::<Option<Vec<u32>>>() {
+            Some(capacities) => capacities.into_iter().map(weight).collect(),
+            None => vec![1; uplinks.len()],
+        }
     }
 }

@@ -18,6 +18,7 @@ use carnet_wire::{icmpv6, nd};
 use ipnet::Ipv6Net;
 
 use super::MobileRouterConfig;
+use super::capacity::Gauge;
 use super::heard::{Heard, Standing};
 use super::quality::SignalThresholds;
 use super::volume::{Meter, VolumePeriod};
@@ -48,7 +49,7 @@ pub struct UplinkConfig {
     pub volume_period: VolumePeriod,
     /// Of two uplinks of one priority the cheaper is better.
     pub cost: u32,
-    /// What it can carry in kbit/s, until somebody measures it.
+    /// What it can carry in kbit/s: until that is measured, and at most.
     pub capacity: Option<u32>,
 }
 
@@ -107,7 +108,8 @@ pub struct Uplink {
     /// Octets that went over it.
     pub used: u64,
     pub(super) meter: Meter,
-    /// What it can carry, in kbit/s.
+    pub(super) gauge: Gauge,
+    /// What it can carry, in kbit/s, as configured or measured.
     pub capacity: Option<u32>,
     /// It has only just come up, and another works.
     pub(super) settling: bool,
@@ -133,6 +135,7 @@ impl Uplink {
             judged: false,
             used: 0,
             meter: Meter::default(),
+            gauge: Gauge::default(),
             settling: false,
         }
     }
@@ -220,6 +223,7 @@ impl Uplink {
         self.used = old.used;
         self.meter = old.meter;
         self.udp_port = old.udp_port;
+        self.gauge = old.gauge;
         self.capacity =
             old.capacity.filter(|_| self.config.capacity == old.config.capacity).or(self.capacity);
         self.settling = old.settling;

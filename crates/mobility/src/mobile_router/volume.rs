@@ -79,6 +79,9 @@ pub struct Octets {
     pub epoch: u64,
     /// Octets, received and sent.
     pub total: u64,
+    /// Those received.
+    #[serde(default)]
+    pub received: u64,
 }
 
 /// What has gone over an uplink; survives a restart.
@@ -149,6 +152,7 @@ impl MobileRouter {
             uplink.meter.stored = Some((used, now));
             self.outputs.push_back(Output::Persist);
         }
+        self.gauge(now, wall, index, octets);
     }
 
     /// What has gone over the uplinks, to survive a restart.
@@ -184,7 +188,7 @@ mod tests {
     }
 
     fn octets(epoch: u64, total: u64) -> Octets {
-        Octets { epoch, total }
+        Octets { epoch, total, received: 0 }
     }
 
     #[test]

@@ -26,6 +26,7 @@ mod agent_restart;
 mod faults;
 mod hostile;
 mod peers;
+mod road_capacity;
 mod road_flows;
 mod road_identifiers;
 mod road_ipv4;

@@ -268,7 +268,7 @@ fn octets_use_up_a_volume() {
     let shows = |road: &mut Road, epoch, total| {
         // The second has no volume: it is counted for show.
         for name in ["wifi", "cell"] {
-            let octets = Octets { epoch, total };
+            let octets = Octets { epoch, total, received: 0 };
             road.router_does(|router, now, wall| router.handle_octets(now, wall, name, octets));
         }
     };

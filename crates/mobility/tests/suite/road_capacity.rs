@@ -1,0 +1,166 @@
+//! What uplinks can carry is measured by what their counters show while round trips are long.
+
+use std::time::Duration;
+
+use carnet_mobility::flow::FlowAction;
+use carnet_mobility::mobile_router::{MobileRouterConfig, Octets, Policy};
+
+use crate::craft::*;
+use crate::road::*;
+
+/// Milliseconds, one way, of a path that is empty.
+const EMPTY: u64 = 15;
+
+fn balanced() -> MobileRouterConfig {
+    let policy = Policy {
+        name: "all".into(),
+        selectors: vec![carnet_mobility::flow::TrafficSelector::Ipv6(Default::default())],
+        action: FlowAction::Balance,
+        uplinks: ["wifi", "cell"].map(str::to_string).into(),
+    };
+    MobileRouterConfig { policies: vec![policy], ..config() }
+}
+
+/// A road, and what the counters of its uplinks show.
+struct Loaded {
+    road: Road,
+    octets: [Octets; 2],
+}
+
+impl Loaded {
+    fn new(config: MobileRouterConfig) -> Loaded {
+        let mut road = Road::new(config);
+        road.attach_all();
+        let mut loaded = Loaded { road, octets: [Octets { epoch: 1, total: 0, received: 0 }; 2] };
+        loaded.run(5.0, [(0, 0, EMPTY); 2]);
+        loaded
+    }
+
+    /// So many seconds in which each uplink receives and sends so many kbit/s, and has this delay one way.
+    fn run(&mut self, seconds: f64, loads: [(u64, u64, u64); 2]) {
+        const STEP: f64 = 0.75;
+        for _ in 0..(seconds / STEP) as usize {
+            for ((name, (received, sent, delay)), octets) in
+                ["wifi", "cell"].into_iter().zip(loads).zip(&mut self.octets)
+            {
+                self.road.network(name).delay = (Duration::from_millis(delay), Duration::from_millis(delay));
+                // 125 octets each kilobit.
+                let of = |rate: u64| (rate as f64 * 125.0 * STEP) as u64;
+                octets.received += of(received);
+                octets.total += of(received) + of(sent);
+            }
+            self.road.run(STEP);
+            for (name, octets) in ["wifi", "cell"].into_iter().zip(self.octets) {
+                self.road.router_does(|router, now, wall| router.handle_octets(now, wall, name, octets));
+            }
+        }
+    }
+
+    fn capacities(&self) -> [Option<u32>; 2] {
+        let mut uplinks = self.road.router.uplinks().iter().map(|uplink| uplink.capacity);
+        [uplinks.next().flatten(), uplinks.next().flatten()]
+    }
+
+    /// Share of the first uplink, at both ends.
+    fn shares(&self) -> [f64; 2] {
+        let flows = [self.road.router.flows(), self.road.agent.flows(addr(HOME))];
+        flows.map(|flows| {
+            let bids = &flows[0].bids;
+            let sum: u32 = bids.iter().map(|(_, weight)| u32::from(*weight)).sum();
+            f64::from(bids[0].1) / f64::from(sum)
+        })
+    }
+}
+
+fn near(value: Option<u32>, expected: u32) -> bool {
+    value.is_some_and(|value| value.abs_diff(expected) <= expected / 8)
+}
+
+#[test]
+fn full_uplinks_are_measured_and_both_ends_share_by_that() {
+    let mut loaded = Loaded::new(balanced());
+    assert_eq!((loaded.capacities(), loaded.shares()), ([None; 2], [0.5; 2]));
+    loaded.road.forget();
+    // Downloads, with the acknowledgements of TCP the other way.
+    loaded.run(6.0, [(50_000, 900, 60), (20_000, 400, 80)]);
+    let capacities = loaded.capacities();
+    assert!(near(capacities[0], 50_000) && near(capacities[1], 20_000), "{capacities:?}");
+    for share in loaded.shares() {
+        assert!((share - 5.0 / 7.0).abs() < 0.05, "{:?}", loaded.shares());
+    }
+    let told = loaded.road.updates.len();
+    assert!((1..=3).contains(&told), "{told} Binding Updates");
+    // The same going on changes nothing, nor does quiet.
+    let shares = loaded.shares();
+    loaded.road.forget();
+    loaded.run(20.0, [(51_000, 900, 60), (19_500, 400, 80)]);
+    loaded.run(20.0, [(100, 100, EMPTY), (0, 0, EMPTY)]);
+    assert_eq!(loaded.shares(), shares);
+    assert!(loaded.road.updates.len() <= 1, "no more than one that renews");
+    let capacities = loaded.capacities();
+    assert!(near(capacities[0], 50_000) && near(capacities[1], 20_000), "{capacities:?}");
+}
+
+#[test]
+fn what_becomes_less_or_more_is_followed() {
+    let mut loaded = Loaded::new(balanced());
+    loaded.run(6.0, [(40_000, 0, 60), (20_000, 0, 80)]);
+    // The radio of the first gets worse, but is as full.
+    loaded.run(20.0, [(10_000, 0, 90), (20_000, 0, 80)]);
+    assert!(near(loaded.capacities()[0], 10_000), "{:?}", loaded.capacities());
+    assert!(loaded.shares()[1] < 0.45, "{:?}", loaded.shares());
+    // What is received faster is a fact, whether or not anything waits.
+    loaded.run(3.0, [(45_000, 0, EMPTY), (5000, 0, EMPTY)]);
+    assert!(near(loaded.capacities()[0], 45_000), "{:?}", loaded.capacities());
+    assert!(near(loaded.capacities()[1], 20_000), "{:?}", loaded.capacities());
+}
+
+/// Long round trips alone say nothing, nor does traffic alone; what is sent may wait in a modem.
+#[test]
+fn what_is_no_measure() {
+    let mut loaded = Loaded::new(balanced());
+    loaded.run(6.0, [(200, 300, 90), (400, 100, 70)]);
+    loaded.run(6.0, [(30_000, 8000, EMPTY), (9000, 30_000, EMPTY + 2)]);
+    assert_eq!(loaded.capacities(), [None; 2]);
+    // One long sample is none.
+    loaded.run(0.75, [(30_000, 8000, 60), (9000, 30_000, 60)]);
+    loaded.run(3.0, [(30_000, 8000, EMPTY), (9000, 30_000, EMPTY)]);
+    assert_eq!(loaded.capacities(), [None; 2]);
+    // Uploads count as well.
+    loaded.run(6.0, [(500, 8000, 60), (300, 3000, 60)]);
+    let capacities = loaded.capacities();
+    assert!(near(capacities[0], 8000) && near(capacities[1], 3000), "{capacities:?}");
+}
+
+#[test]
+fn the_configured_capacity_is_the_first_word_and_the_most() {
+    let mut config = balanced();
+    for (uplink, capacity) in config.uplinks.iter_mut().zip([30_000, 20_000]) {
+        uplink.capacity = Some(capacity);
+    }
+    let mut loaded = Loaded::new(config);
+    assert!((loaded.shares()[1] - 0.6).abs() < 0.01);
+    loaded.run(6.0, [(60_000, 0, 60), (5000, 0, 60)]);
+    assert_eq!(loaded.capacities()[0], Some(30_000));
+    assert!(near(loaded.capacities()[1], 5000), "{:?}", loaded.capacities());
+    // Another network.
+    loaded.road.attach("cell", Some("2001:db8:f2::77"), None);
+    assert_eq!(loaded.capacities()[1], Some(20_000));
+}
+
+/// A restarted interface counts anew; a sleep is no sample.
+#[test]
+fn counters_that_begin_anew_are_no_traffic() {
+    let mut loaded = Loaded::new(balanced());
+    for octets in &mut loaded.octets {
+        *octets = Octets { epoch: 2, total: 1 << 40, received: 1 << 39 };
+    }
+    loaded.run(1.5, [(0, 0, 90); 2]);
+    loaded.road.run(100.0);
+    for octets in &mut loaded.octets {
+        octets.total += 1 << 40;
+        octets.received += 1 << 39;
+    }
+    loaded.run(0.75, [(0, 0, 90); 2]);
+    assert_eq!(loaded.capacities(), [None; 2]);
+}
