@@ -12,9 +12,12 @@
 //! heartbeats says so by a Binding Error (status 2) and is asked again much later.
 //!
 //! Behind a NAT a heartbeat is the keepalive of RFC 5555 4.3 as well: the home agent, which finds it coming from
-//! elsewhere than was registered, answers with a Binding Error, upon which the router registers at once. Where nothing
-//! else keeps the NAT's mapping alive, the interval between keepalives grows as long as the NAT remembers, and shrinks
-//! when it does not.
+//! elsewhere than was registered, answers with a Binding Error, upon which the router registers at once; see `keepalives`.
+//!
+//! A home agent that asks in its turn is answered, by the path that it asked by. Left out there: a restart counter, for a
+//! router that has lost its state registers anew.
+
+mod keepalives;
 
 use std::collections::VecDeque;
 use std::net::IpAddr;
@@ -393,6 +396,27 @@ impl MobileRouter {
         self.outputs.push_back(output);
     }
 
+    /// A Heartbeat request (RFC 5847 3: "MUST respond").
+    pub(super) fn heartbeat_asked(
+        &mut self,
+        now: Time,
+        message: &MobilityMessage<'_>,
+        sequence: u32,
+    ) -> Result<(), MobilityDrop> {
+        let came_to = message.outer.map_or(Endpoint::Ipv6(message.destination), |(local, _)| local);
+        let paths = (0..self.uplinks.len()).filter_map(|uplink| Some((uplink, self.heartbeat_path(uplink)?)));
+        let by =
+            paths.into_iter().find(|(uplink, registration)| self.local_end(*uplink, registration) == came_to);
+        let (uplink, registration) = by.ok_or(MobilityDrop::Unexpected)?;
+        if !self.heartbeat_answers.allow(now) {
+            return Err(MobilityDrop::RateLimited);
+        }
+        let mut mobility_header = Builder::heartbeat_response(sequence).finish();
+        let output = self.heartbeat_packet(uplink, registration, &mut mobility_header);
+        self.outputs.push_back(output);
+        Ok(())
+    }
+
     /// A Heartbeat response. It says something about a path only where it has come by that path.
     pub(super) fn heartbeat_answered(
         &mut self,
@@ -567,62 +591,5 @@ impl MobileRouter {
             let PathState { failures, failed_at, sequence, .. } = *path;
             *path = PathState { failures, failed_at, ..PathState::new(sequence) };
         }
-    }
-
-    // Keepalives.
-
-    /// The home agent has not found a packet where it expected it: behind a NAT the mapping is another.
-    pub(super) fn mappings_lost(&mut self, message: &MobilityMessage<'_>) {
-        let Some((local, _)) = message.outer else { return };
-        let uplink = (0..self.uplinks.len()).find(|&uplink| {
-            self.heartbeat_path(uplink).is_some_and(|r| r.udp && self.local_end(uplink, &r) == local)
-        });
-        if let Some(uplink) = uplink {
-            self.mapping_lost(uplink);
-        }
-    }
-
-    /// Behind a NAT, with a home agent that knows no heartbeats.
-    fn keepalive_by_update(&mut self, now: Time, wall: WallTime, uplink: usize) {
-        match self.binding_of(uplink).filter(|_| self.is_multiple()) {
-            Some(index) => {
-                self.bindings[index].again = true;
-                self.reconcile(now, wall);
-            }
-            None => self.refresh(now, wall),
-        }
-    }
-
-    /// A Binding Update leaves over an uplink: it is as good as a keepalive.
-    pub(super) fn update_sent(&mut self, now: Time, uplink: usize) {
-        if self.config.liveness.is_none_or(|it| it.idle >= KEEPALIVE.0)
-            && let Some(path) = self.liveness.get_mut(uplink)
-            && path.waiting.is_empty()
-        {
-            path.last_sent = Some(now);
-        }
-    }
-
-    /// The NAT still knew the way after an interval with nothing else on it: a longer one is tried.
-    fn keepalive_answered(&mut self, uplink: usize) {
-        let Some(registration) = self.heartbeat_path(uplink).filter(|registration| registration.udp) else {
-            return;
-        };
-        let idle = self.config.liveness.is_none_or(|it| it.idle >= KEEPALIVE.0 && !self.is_busy(uplink));
-        let path = &mut self.liveness[uplink];
-        let current = path.keepalive.unwrap_or(KEEPALIVE.0);
-        if !idle || path.over != Some((registration.care_of_address, true)) {
-            return;
-        }
-        let longest = path.too_long.map_or(KEEPALIVE.2, |too_long| (too_long * 4 / 5).max(MIN_KEEPALIVE));
-        path.keepalive = Some((current + KEEPALIVE.1).min(longest).max(current.min(longest)));
-    }
-
-    /// The NAT has forgotten the mapping within the last interval.
-    pub(super) fn mapping_lost(&mut self, uplink: usize) {
-        let Some(path) = self.liveness.get_mut(uplink) else { return };
-        let current = path.keepalive.unwrap_or(KEEPALIVE.0);
-        path.too_long = Some(path.too_long.map_or(current, |before| before.min(current)));
-        path.keepalive = Some((current * 2 / 3).max(MIN_KEEPALIVE));
     }
 }

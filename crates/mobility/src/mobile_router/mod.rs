@@ -216,6 +216,8 @@ pub struct MobileRouter {
     heartbeats_unknown_until: Option<Time>,
     timers: TimerTable<Timer>,
     key_warnings: RateLimiter,
+    /// Answers to Heartbeat requests, which nothing authenticates.
+    heartbeat_answers: RateLimiter,
     outputs: VecDeque<Output>,
 }
 
@@ -256,6 +258,7 @@ impl MobileRouter {
             hints: Hints::default(),
             timers: TimerTable::new(),
             key_warnings: RateLimiter::new(1, Duration::from_secs(60)),
+            heartbeat_answers: RateLimiter::new(100, Duration::from_millis(10)),
             outputs: VecDeque::new(),
         }
     }
@@ -541,6 +544,7 @@ impl MobileRouter {
                 });
                 self.heartbeat_answered(now, wall, &message, heartbeat.sequence, counter)
             }
+            Message::Heartbeat(heartbeat) => self.heartbeat_asked(now, &message, heartbeat.sequence),
             Message::BindingRefreshRequest(_) => self.hint(now, wall),
             _ => Err(MobilityDrop::UnknownType),
         }

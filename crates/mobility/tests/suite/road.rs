@@ -140,6 +140,8 @@ pub struct Road {
     flights: u64,
     pub updates: Vec<SentUpdate>,
     pub heartbeats: Vec<SentHeartbeat>,
+    /// Heartbeat responses: by which uplink, and their number.
+    pub responses: Vec<(String, u32)>,
     pub events: Vec<(Time, Event)>,
     pub agent_events: Vec<Event>,
     pub drops: Vec<MobilityDrop>,
@@ -189,6 +191,7 @@ impl Road {
             flights: 0,
             updates: Vec::new(),
             heartbeats: Vec::new(),
+            responses: Vec::new(),
             events: Vec::new(),
             agent_events: Vec::new(),
             drops: Vec::new(),
@@ -524,6 +527,9 @@ impl Road {
         let parsed = MobilityHeader::parse_verified(octets, source, header.destination).expect("a message");
         let update = match parsed.message().expect("a message") {
             Message::BindingUpdate(update) => update,
+            Message::Heartbeat(heartbeat) if heartbeat.response => {
+                return self.responses.push((uplink.to_string(), heartbeat.sequence));
+            }
             Message::Heartbeat(heartbeat) => {
                 let (at, uplink) = (self.now, uplink.to_string());
                 return self.heartbeats.push(SentHeartbeat { at, uplink, sequence: heartbeat.sequence });
@@ -562,6 +568,7 @@ impl Road {
     pub fn forget(&mut self) {
         self.updates.clear();
         self.heartbeats.clear();
+        self.responses.clear();
         self.events.clear();
         self.agent_events.clear();
         self.drops.clear();

@@ -3,8 +3,8 @@
 use std::time::Duration;
 
 use carnet_base::Time;
-use carnet_mobility::Event;
 use carnet_mobility::mobile_router::{Octets, SignalThresholds};
+use carnet_mobility::{Event, MobilityDrop};
 
 use crate::craft::*;
 use crate::road::*;
@@ -426,6 +426,28 @@ fn paths_count_for_themselves() {
         let apart = last(one).wrapping_sub(last(other));
         assert!(apart.min(apart.wrapping_neg()) > 1000, "{one} and {other} are {apart} apart");
     }
+}
+
+/// RFC 5847 3: a request is answered with its number, by the path that it came by; not where nothing is registered, and
+/// not without end.
+#[test]
+fn a_home_agent_that_asks_is_answered() {
+    let mut road = Road::registered();
+    road.run(1.0);
+    let ask = |road: &mut Road, to: &str, sequence| {
+        let mut octets = carnet_wire::mobility::Builder::heartbeat_request(sequence).finish();
+        let packet = control_packet(addr(AGENT), addr(to), None, &mut octets);
+        road.forget();
+        road.router_receives(None, &packet);
+        let answers = road.responses.drain(..).collect::<Vec<_>>();
+        (answers, road.drops.last().copied())
+    };
+    for (uplink, to) in [("wifi", "2001:db8:f1::10"), ("cell", "2001:db8:f2::10")] {
+        assert_eq!(ask(&mut road, to, 77), (vec![(uplink.to_string(), 77)], None));
+    }
+    assert_eq!(ask(&mut road, "2001:db8:f9::10", 78), (vec![], Some(MobilityDrop::Unexpected)));
+    let answered = (0..180).filter(|n| !ask(&mut road, "2001:db8:f1::10", *n).0.is_empty()).count();
+    assert!((90..=110).contains(&answered), "{answered}");
 }
 
 /// While packets wait, a Binding Update leaves every two seconds at least.
