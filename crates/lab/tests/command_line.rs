@@ -7,7 +7,7 @@ use std::process::{Command, Output};
 
 use common::{LAB, folder, repository, said};
 
-const SCENARIOS: [&str; 22] = [
+const SCENARIOS: [&str; 23] = [
     "any-access",
     "balance",
     "crossing",
@@ -28,6 +28,7 @@ const SCENARIOS: [&str; 22] = [
     "two-ways",
     "v2v-meets-v2i",
     "v2v-one-hop",
+    "v2v-rates",
     "v2v-two-hops",
     "wifi-wimax",
 ];
