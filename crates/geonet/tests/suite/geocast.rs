@@ -7,7 +7,7 @@ use carnet_base::Rng;
 use carnet_geonet::Mib;
 use carnet_geonet::geodesy;
 use carnet_geonet::ipv6_adaptation::{Adaptation, HostFrame, Ipv6Area, Ipv6Config, LinkId, addresses};
-use carnet_geonet::mib::AreaForwarding;
+use carnet_geonet::mib::{AreaForwarding, Planarisation, Recovery};
 
 use crate::air::{Air, address, mac};
 use crate::craft::{circle, place};
@@ -47,6 +47,9 @@ struct Outcome {
     /// The same where the source was inside and connection goes over stations inside only.
     flooded: usize,
     flood_heard: usize,
+    /// Placements where all those connected reach each other inside, and those of them where exactly they heard it.
+    whole: usize,
+    exact: usize,
     outside: usize,
     twice: usize,
     split: usize,
@@ -54,7 +57,10 @@ struct Outcome {
 
 fn placements(area_forwarding: AreaForwarding) -> Outcome {
     let mut outcome = Outcome::default();
-    let mib = Mib { area_forwarding, max_communication_range: RANGE, is_mobile: false, ..Mib::default() };
+    // Towards the area, a packet that meets a void goes round it.
+    let recovery = Recovery::Perimeter(Planarisation::Gabriel);
+    let mib =
+        Mib { area_forwarding, recovery, max_communication_range: RANGE, is_mobile: false, ..Mib::default() };
     for number in 0..PLACEMENTS {
         let mut rng = Rng::new(number);
         let mut spot = || (rng.below(SIDE) as f64, rng.below(SIDE) as f64);
@@ -97,6 +103,11 @@ fn placements(area_forwarding: AreaForwarding) -> Outcome {
         outcome.connected += connected.len();
         outcome.heard += connected.intersection(&heard).count();
         assert!(heard.is_subset(&connected), "{number}: heard without a connection");
+        // Where those inside reach each other without going outside, the set is exact.
+        let whole =
+            connected.iter().next().is_none_or(|first| connected.is_subset(&reached(&air, *first, &inside)));
+        outcome.whole += usize::from(whole);
+        outcome.exact += usize::from(whole && heard == connected);
         if inside.contains(&0) {
             let mut flooded = reached(&air, 0, &inside);
             flooded.remove(&0);
@@ -114,15 +125,17 @@ fn placements(area_forwarding: AreaForwarding) -> Outcome {
     outcome
 }
 
-/// With simple forwarding: everybody who is connected over stations inside, nobody outside, nobody twice.
+/// With simple forwarding and recovery: everybody who is connected, nobody outside, nobody twice. GeoBroadcast does not
+/// leave the area again, so that who is inside but connected over stations outside alone is out of its reach.
 #[test]
 fn over_random_placements_exactly_the_hosts_inside_get_what_is_sent_to_the_group() {
     let simple = placements(AreaForwarding::Simple);
     println!("simple: {simple:?}");
     assert_eq!((simple.outside, simple.twice, simple.split), (0, 0, 0));
     assert_eq!(simple.flood_heard, simple.flooded);
-    // From outside greedy forwarding may meet a void, and inside the way may lead over stations outside.
-    assert!(simple.flooded > 400 && simple.heard * 100 >= simple.connected * 90, "{simple:?}");
+    assert_eq!(simple.exact, simple.whole);
+    assert!(simple.whole > 950 && simple.flooded > 400, "{simple:?}");
+    assert!(simple.heard * 100 >= simple.connected * 95, "{simple:?}");
 }
 
 /// Contention spares most of the frames, at the price of some who are only heard by those who kept quiet.
