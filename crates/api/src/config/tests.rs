@@ -2,6 +2,7 @@
 
 mod errors;
 mod geonet;
+mod multicast;
 mod page;
 mod policies;
 mod together;

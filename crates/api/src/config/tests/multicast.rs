@@ -1,0 +1,56 @@
+//! `[geonet.multicast]`: what is accepted, and what is refused, at its place.
+
+use super::errors::errors;
+use super::geonet::{SMALL, geonet, refused};
+use super::{Duration, FULL, parse};
+
+#[test]
+fn multicast_of_the_mobile_network() {
+    let with = |keys: &str| format!("ipv6_interface = 'gn0'\nmulticast = {{ {keys} }}\n");
+    let multicast = |keys: &str| geonet(&format!("{SMALL}{}", with(keys))).multicast.expect("multicast");
+    let plain = multicast("lan = ['i0', 'i1']");
+    assert_eq!((plain.lan, plain.unmapped, plain.robustness), (vec!["i0".into(), "i1".into()], false, 2));
+    let seconds = Duration::from_secs;
+    assert_eq!((plain.query_interval, plain.query_response_interval), (seconds(125), seconds(10)));
+    let other = multicast(
+        "lan = ['i0'], unmapped = true, robustness = 3, query_interval = '20s', query_response_interval = '500ms'",
+    );
+    assert_eq!((other.unmapped, other.robustness, other.query_interval), (true, 3, seconds(20)));
+    assert_eq!(other.query_response_interval, Duration::from_millis(500));
+    let needs = "c.toml:7:13: goes with IPv6 over GeoNetworking, expected `geonet.ipv6_interface` beside it";
+    assert_eq!(refused("multicast = { lan = ['i0'] }"), [needs]);
+    for (keys, expected) in [
+        ("", "c.toml:8:13: `geonet.multicast.lan` is missing, expected an array of interfaces"),
+        (
+            "lan = ['gn0']",
+            "c.toml:8:22: \"gn0\" is an IPv6 interface already at c.toml:7:18, expected another",
+        ),
+        ("lan = ['i0', 'i0']", "c.toml:8:28: \"i0\" is in the lan already at c.toml:8:22, expected another"),
+        (
+            "lan = ['i0'], query_interval = '10s'",
+            "c.toml:8:46: `geonet.multicast.query_interval`: hosts have no time to answer, expected a response interval shorter than the interval",
+        ),
+        (
+            "lan = ['i0'], query_interval = '100ms'",
+            "c.toml:8:46: `geonet.multicast.query_interval`: \"100ms\" does not go here, expected 1s to 31744s",
+        ),
+        (
+            "lan = ['i0'], robustness = 0",
+            "c.toml:8:42: `geonet.multicast.robustness`: 0 is out of range, expected an integer from 1 to 7",
+        ),
+    ] {
+        assert_eq!(refused(&with(keys)), [expected], "{keys}");
+    }
+    // The interfaces of the mobile router may be these as well, its uplinks may not.
+    let text = |lan: &str| {
+        let more =
+            format!("ipv6_interface = \"gn0\"\nmulticast = {{ lan = [\"{lan}\"] }}\ninterface = \"wlan1\"");
+        FULL.replace("interface = \"wlan1\"", &more)
+    };
+    assert_eq!(
+        parse(&text("i0")).geonet.and_then(|it| it.multicast).map(|it| it.lan),
+        Some(vec!["i0".into()])
+    );
+    let found = errors(&text("wlan0"));
+    assert!(matches!(found.as_slice(), [one] if one.contains("\"wlan0\" is an uplink already")), "{found:?}");
+}
