@@ -547,6 +547,20 @@ impl MobileRouter {
         self.forwarding_changed(&reason);
     }
 
+    /// An uplink that failed as the last one kept its binding. Now another lives: the home agent, to which a binding without
+    /// answers may still be the best, is told there.
+    pub(super) fn give_up_silent(&mut self, now: Time) {
+        for index in 0..self.bindings.len() {
+            let uplink = self.bindings[index].uplink;
+            let kept = self.bindings[index].registration.is_some() && self.is_silent(uplink);
+            if kept && self.others_live(uplink) {
+                self.forget(now, index);
+                // It may be the home agent that was away: no hold-down.
+                self.bindings[index].again = true;
+            }
+        }
+    }
+
     /// Without identifiers: the next uplink is registered instead.
     fn demote_failed(&mut self, now: Time, wall: WallTime, uplink: usize) {
         if self.is_multiple() || self.target != Some(uplink) || self.exchange.is_some() {

@@ -106,6 +106,7 @@ impl MobileRouter {
         self.timers.stop(Timer::Retransmit);
         self.timers.stop(Timer::Refresh);
         self.hasten_when_alone(now);
+        self.give_up_silent(now);
         self.review(now);
         let mut next = None;
         while let Some(draft) = self.draft(now) {

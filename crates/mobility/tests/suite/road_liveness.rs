@@ -506,3 +506,18 @@ fn the_last_hope_does_not_wait() {
         road.run_while(0.2, "carried over cell", |road| !road.is_carried());
     }
 }
+
+/// The last uplink that lived turns silent, and one that had been given up takes over: the home agent hears that the other
+/// is gone, although nothing lived when it went.
+#[test]
+fn the_last_hope_carries_both_ways() {
+    let mut road = Road::registered();
+    road.detach("sat");
+    road.black_hole("wifi", true);
+    road.run(4.0);
+    assert_eq!(road.transmits(), ["cell"]);
+    road.black_hole("wifi", false);
+    road.black_hole("cell", true);
+    road.run_while(0.7, "carried over wifi", |road| !road.is_carried());
+    assert_eq!(road.bound_bids(), [1]);
+}
