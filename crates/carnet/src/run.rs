@@ -677,13 +677,22 @@ impl Runner {
         }
     }
 
-    /// Carries out what the station wants, in order.
+    /// Carries out what the station wants, in order; what it tells operators comes last, because an acknowledgement does
+    /// not wait for a log.
     fn carry_out(&mut self) {
+        let mut told = Vec::new();
         while let Some(output) = self.station.poll_output() {
+            if let Output::Event(event) = output {
+                told.push(event);
+                continue;
+            }
             self.flush();
             self.carry(output);
         }
         self.platform.iter_mut().for_each(Platform::commit);
+        for event in &told {
+            self.report(event);
+        }
         if let Some(geonet) = &mut self.geonet {
             if let Some(router) = self.station.geonet()
                 && geonet.address() != Some(router.address())

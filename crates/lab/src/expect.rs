@@ -52,6 +52,8 @@ pub struct Judging<'a> {
     pub feedback: bool,
     /// Times do not count.
     pub slow: bool,
+    /// This program, and with it the stations', is an optimised build.
+    pub optimised: bool,
 }
 
 impl Judging<'_> {
@@ -62,6 +64,9 @@ impl Judging<'_> {
         }
         if e.needs_feedback && !self.feedback {
             return Some("needs --radio hwsim".into());
+        }
+        if e.needs_optimised && !self.optimised {
+            return Some("needs an optimised build".into());
         }
         (self.slow && matches!(e.unit.as_str(), "s" | "ms" | "us"))
             .then(|| "times do not count (--slow)".into())
@@ -155,8 +160,9 @@ mod tests {
         m
     }
 
-    const ALL: Judging<'static> = Judging { captured: Ok(()), feedback: true, slow: false };
-    const LITTLE: Judging<'static> = Judging { captured: Err("no pcap"), feedback: false, slow: true };
+    const ALL: Judging<'static> = Judging { captured: Ok(()), feedback: true, slow: false, optimised: true };
+    const LITTLE: Judging<'static> =
+        Judging { captured: Err("no pcap"), feedback: false, slow: true, optimised: false };
 
     fn outcome(e: &Expect) -> Outcome {
         judge_one(e, &metrics(), &LITTLE).outcome
@@ -212,7 +218,11 @@ mod tests {
     #[test]
     fn what_the_run_cannot_show_is_skipped() {
         let e = Expect { below: Some(1.0), ..expect("rtt") };
-        for e in [Expect { needs_feedback: true, ..e.clone() }, Expect { unit: "ms".into(), ..e.clone() }] {
+        for e in [
+            Expect { needs_feedback: true, ..e.clone() },
+            Expect { needs_optimised: true, ..e.clone() },
+            Expect { unit: "ms".into(), ..e.clone() },
+        ] {
             assert_eq!(outcome(&e), Outcome::Skipped);
             assert_eq!(judge_one(&e, &metrics(), &ALL).outcome, Outcome::Pass);
         }

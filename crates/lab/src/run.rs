@@ -465,7 +465,12 @@ impl Testbed {
         let expectations = expect::judge(
             &self.scenario.expect,
             &all,
-            &expect::Judging { captured, feedback: plan.radio == Kind::Hwsim, slow: plan.slow },
+            &expect::Judging {
+                captured,
+                feedback: plan.radio == Kind::Hwsim,
+                slow: plan.slow,
+                optimised: !cfg!(debug_assertions),
+            },
         );
         let headline = self.scenario.headline.iter().map(|h| HeadlineValue {
             label: h.label.clone(),

@@ -329,6 +329,9 @@ pub struct Expect {
     /// Only judged where the radios tell what was acknowledged: with `--radio hwsim`.
     #[serde(default)]
     pub needs_feedback: bool,
+    /// Only judged by an optimised build of the lab, with such a carnet beside it.
+    #[serde(default)]
+    pub needs_optimised: bool,
 }
 
 /// A number at the head of the report.
