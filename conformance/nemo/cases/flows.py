@@ -93,9 +93,10 @@ def tampered(mobile):
 
 @case("59c", "RFC 6275 9.5.1", "a recorded Binding Update sent again: not bound again")
 def replayed(mobile):
-    mobile.register(sequence=7)
-    mobile.register(sequence=8, care_of=mobile.care_of_address(1))
-    mobile.register(135, sequence=7)
+    recorded = mobile.number_ahead(7)
+    mobile.register(sequence=recorded)
+    mobile.register(sequence=recorded + 1, care_of=mobile.care_of_address(1))
+    mobile.register(135, sequence=recorded)
     mobile.arrives(mobile.home, care_of=mobile.care_of_address(1))
 
 

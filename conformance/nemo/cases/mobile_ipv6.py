@@ -31,19 +31,21 @@ def answer_to_source(mobile):
 
 @case("25", "RFC 6275 9.5.1", "sequence numbers: copied; one that is not greater gets 135 and the last accepted one")
 def sequence(mobile):
-    found = mobile.register(sequence=15)
-    expect(found.sequence == 15, f"sequence {found.sequence}")
-    for old in (14, 15):
+    last = mobile.number_ahead(15)
+    found = mobile.register(sequence=last)
+    expect(found.sequence == last, f"sequence {found.sequence}")
+    for old in (last - 1, last):
         found = mobile.register(135, sequence=old)
-        expect(found.sequence == 15, f"refused with sequence {found.sequence}, the last was 15")
-    mobile.register(sequence=16)
+        expect(found.sequence == last, f"refused with sequence {found.sequence}, the last was {last}")
+    mobile.register(sequence=last + 1)
 
 
-@case("25b", "RFC 6275 9.5.1", "15, then 32783: modulo 2^16 not greater, 135; 32782 is")
+@case("25b", "RFC 6275 9.5.1", "32768 more than the last one, such as 32783 after 15, is not greater modulo 2^16: 135; 32767 more is")
 def half_way(mobile):
-    mobile.register(sequence=15)
-    mobile.register(135, sequence=32783)
-    mobile.register(sequence=32782)
+    last = mobile.number_ahead(15)
+    mobile.register(sequence=last)
+    mobile.register(135, sequence=(last + 32768) & 0xFFFF)
+    mobile.register(sequence=(last + 32767) & 0xFFFF)
 
 
 @case("26", "RFC 6275 6.2.5", "an alternate care-of address is the one that is bound")
@@ -154,9 +156,10 @@ def goodbye_nothing(mobile):
 
 @case("38", "RFC 6275 10.3.2", "an older Binding Update that arrives after the de-registration: 135, not bound again")
 def late(mobile):
-    mobile.register(sequence=100)
-    mobile.deregister(sequence=102)
-    mobile.register(135, sequence=101)
+    first = mobile.number_ahead(100)
+    mobile.register(sequence=first)
+    mobile.deregister(sequence=first + 2)
+    mobile.register(135, sequence=first + 1)
     mobile.does_not_arrive(mobile.home)
 
 

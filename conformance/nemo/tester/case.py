@@ -167,8 +167,14 @@ class Mobile:
                 break
         expect(found is not None, f"no Binding Acknowledgement in {PATIENCE} s")
         expect(found.status == status, f"status {found.status}, expected {status}")
+        if status == 0:
+            self.node.sequence = found.sequence
         expect(found.authentic, "a Binding Acknowledgement without a right MN-HA authentication option")
         return found
+
+    def number_ahead(self, by):
+        """A sequence number so far behind the last one, with room before the numbers begin anew."""
+        return self.node.sequence + by if self.node.sequence < 0xF000 else by
 
     def deregister(self, **update):
         return self.register(lifetime=0, prefixes=update.pop("prefixes", []), **update)
