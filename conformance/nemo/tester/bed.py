@@ -22,6 +22,8 @@ PATIENCE = 20.0
 HOME_AGENT = "2001:db8:1::1"
 HOME_PREFIX = "2001:db8:1::/64"
 FOREIGN = "2001:db8:f0::"
+# The data path that the station takes; as in the tests of the program.
+PATH = os.environ.get("CARNET_TEST_PATH", "tun")
 
 libc = ctypes.CDLL(None, use_errno=True)
 
@@ -62,7 +64,7 @@ class Station:
         self.api = os.path.join(self.directory.name, "station.sock")
         path = os.path.join(self.directory.name, "station.toml")
         with open(path, "w", encoding="utf-8") as file:
-            file.write(f"[station]\nname = 'station'\nsocket = '{self.api}'\n[dataplane]\npath = 'tun'\n{config}")
+            file.write(f"[station]\nname = 'station'\nsocket = '{self.api}'\n[dataplane]\npath = '{PATH}'\n{config}")
         self.log = open(os.path.join(self.directory.name, "log"), "w+", encoding="utf-8")
         go, gate = os.pipe()
         ready, told = os.pipe()
