@@ -25,8 +25,10 @@ def hashes(run: Run, program: Path, carnet: Path, folder: Path) -> tuple[str, st
     frames = []
     for node in range(said["nodes"]):
         replay = [carnet, "replay", "--config", config, f"{prefix}-{node}.jsonl"]
-        lines = subprocess.run(replay, capture_output=True, text=True, check=True).stdout.splitlines()
-        for number, line in enumerate(lines):
+        done = subprocess.run(replay, capture_output=True, text=True, check=False)
+        if done.returncode != 0:
+            return said["hash"], f"none, {carnet} says: {done.stderr.strip()}"
+        for number, line in enumerate(done.stdout.splitlines()):
             row = json.loads(line)
             if "frame" in row["output"]:
                 octets = bytes.fromhex(row["output"]["frame"]["packet"])
