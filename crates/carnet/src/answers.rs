@@ -278,3 +278,6 @@ pub fn event_text(event: &Event) -> String {
         Event::Warning { message } => message.clone(),
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -124,3 +124,17 @@ impl Programs {
         FastPathCounters { total, left }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::OUTCOMES;
+
+    /// What is left to the slow path is explained to people, reason by reason.
+    #[test]
+    fn the_page_of_counters_has_every_outcome() {
+        let page = include_str!("../../../../../docs/counters.md");
+        let rows = page.lines().filter_map(|line| line.strip_prefix("| `fast_path.left."));
+        let names: Vec<&str> = rows.filter_map(|row| row.split_once('`')).map(|(name, _)| name).collect();
+        assert_eq!(names, OUTCOMES);
+    }
+}
