@@ -6,7 +6,7 @@ use std::path::PathBuf;
 
 use clap::{Args, Parser, Subcommand, ValueEnum};
 
-pub use geonet::{AreaCommand, GnPing, GnSend};
+pub use geonet::{AreaCommand, GnPing, GnRecv, GnSend};
 
 /// Keeps the network inside a moving vehicle connected: NEMO mobile router, home agent, GeoNetworking router.
 #[derive(Debug, Parser)]
@@ -171,12 +171,10 @@ Examples:
     #[command(after_help = "\
 Examples:
   carnet gnrecv
+  carnet gnrecv --port 2002                      BTP to this port, A or B
+  carnet gnrecv --next-header btp-b
   carnet gnrecv | jq 'select(.type == \"gbc\") | .payload'")]
-    Gnrecv {
-        /// The station.
-        #[command(flatten)]
-        station: Station,
-    },
+    Gnrecv(GnRecv),
 }
 
 /// How to print.
@@ -208,7 +206,7 @@ pub enum Table {
     Routes,
     /// Of a mobile router: which uplinks the packets of each take, and what the home agent does about it.
     Policies,
-    /// Packets and messages, taken and dropped.
+    /// Packets and messages, taken and dropped; docs/counters.md explains each.
     Counters,
     /// Stations in range (GeoNetworking).
     Neighbours,

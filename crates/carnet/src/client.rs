@@ -37,6 +37,14 @@ impl Client {
             return Ok(Client { socket });
         }
         let mut sockets = sockets(directory);
+        if sockets.len() > 1 {
+            // A killed station leaves its socket; nobody listens there.
+            let listens = |path: &PathBuf| match std::os::unix::net::UnixStream::connect(path) {
+                Ok(_) => true,
+                Err(error) => error.kind() != std::io::ErrorKind::ConnectionRefused,
+            };
+            sockets.retain(listens);
+        }
         match sockets.pop() {
             Some(socket) if sockets.is_empty() => Ok(Client { socket }),
             Some(last) => {
@@ -178,13 +186,16 @@ mod tests {
         fs::write(scratch.path().join("file.sock"), "").expect("file");
         let _b = std::os::unix::net::UnixListener::bind(scratch.path().join("b.sock")).expect("socket");
         assert_eq!(find().expect("found"), scratch.path().join("b.sock"));
-        let _a = std::os::unix::net::UnixListener::bind(scratch.path().join("a.sock")).expect("socket");
+        let a = std::os::unix::net::UnixListener::bind(scratch.path().join("a.sock")).expect("socket");
         assert_eq!(
             find().expect_err("two sockets").to_string(),
             format!(
                 "there are several stations, choose one with --socket: {directory}/a.sock, {directory}/b.sock"
             )
         );
+        // One of a station that was killed.
+        drop(a);
+        assert_eq!(find().expect("found"), scratch.path().join("b.sock"));
         let given = Client::find(Some("x".into()), scratch.path()).expect("given");
         assert_eq!(given.socket, PathBuf::from("x"));
     }

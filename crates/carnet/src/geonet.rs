@@ -520,7 +520,10 @@ fn station_address(station: GnStation) -> std::result::Result<u64, String> {
 }
 
 fn received(delivered: Delivered) -> GnReceived {
+    // EN 302 636-5-1 7.2: of BTP-A and BTP-B alike the destination port comes first.
+    let port = delivered.payload.first_chunk().map(|port| u16::from_be_bytes(*port));
     GnReceived {
+        port: port.filter(|_| matches!(delivered.next_header, 1 | 2)),
         packet_type: match delivered.kind {
             DeliveredKind::Guc => GnPacketType::Guc,
             DeliveredKind::Gac => GnPacketType::Gac,

@@ -104,7 +104,7 @@ fn talk(command: Command) -> anyhow::Result<()> {
             Command::Area(command) => client::geonet::area(command).await,
             Command::Gnping(command) => client::geonet::ping(command).await,
             Command::Gnsend(command) => client::geonet::send(command).await,
-            Command::Gnrecv { station } => client::geonet::receive(&find(station)?).await,
+            Command::Gnrecv(command) => client::geonet::receive(command).await,
             // Taken care of before there is a runtime.
             Command::Run { .. } | Command::Check { .. } | Command::Replay { .. } => Ok(()),
         }

@@ -264,8 +264,9 @@ fn accelerate(platform: &mut Platform, config: &Config, flow_label_key: u64) -> 
     }
     if let (false, Some((obstacle, why))) = (wanted.paths.contains(&path), obstacles.last()) {
         bail!(
-            "dataplane.path = {:?} cannot be had: {why}; expected a kernel that allows it, or \"auto\"",
-            obstacle.name()
+            "dataplane.path = {:?} cannot be had: {why}; expected {}, or \"auto\"",
+            obstacle.name(),
+            settings::what_a_path_needs(*obstacle)
         );
     }
     info!("the data path is {:?}", path.name());

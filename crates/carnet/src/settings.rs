@@ -115,6 +115,17 @@ pub fn fast_path(config: &Config, flow_label_key: u64) -> FastPathConfig {
     FastPathConfig { paths, flow_label_key, bindings: nodes.saturating_mul(2), ports: ports(config) }
 }
 
+/// What was missing for a data path that could not be had: rights, or else the kernel's consent.
+pub fn what_a_path_needs(path: Path) -> String {
+    let missing = carnet_linux::missing_for_bpf();
+    match path {
+        Path::Bpf | Path::Xdp if !missing.is_empty() => {
+            format!("root, or the capabilities that this process lacks: {}", missing.join(", "))
+        }
+        _ => "a kernel that allows it".to_owned(),
+    }
+}
+
 /// What the interfaces are to the station.
 pub fn ports(config: &Config) -> Ports {
     let router = config.mobile_router.as_ref();

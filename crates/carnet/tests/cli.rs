@@ -203,3 +203,22 @@ fn help_has_examples_and_mistakes_are_exit_status_2() {
         assert_eq!(carnet(arguments).status.code(), Some(2), "{arguments:?}");
     }
 }
+
+/// `dist/carnet@.service` is one that systemd takes.
+#[test]
+fn the_unit_file_is_sound() {
+    let unit = include_str!("../../../dist/carnet@.service");
+    let folder = std::env::temp_dir().join(format!("carnet-unit-{}", std::process::id()));
+    std::fs::create_dir_all(&folder).expect("a folder");
+    let file = folder.join("carnet@.service");
+    let here = unit.replace("/usr/local/bin/carnet", env!("CARGO_BIN_EXE_carnet"));
+    std::fs::write(&file, here).expect("a unit file");
+    let verified = Command::new("systemd-analyze").args(["verify", "--man=no"]).arg(&file).output();
+    std::fs::remove_dir_all(&folder).expect("removed");
+    match verified {
+        Ok(output) => {
+            assert!(output.status.success() && output.stderr.is_empty(), "{}", stderr(&output));
+        }
+        Err(error) => eprintln!("skipped: no systemd-analyze: {error}"),
+    }
+}

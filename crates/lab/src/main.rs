@@ -32,6 +32,7 @@ mod tools;
 mod topology;
 mod traffic;
 
+use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
@@ -182,10 +183,16 @@ fn act(cli: &Cli) -> anyhow::Result<ExitCode> {
         }
         Command::List { scenarios } => {
             let folder = tools::scenarios(scenarios.as_deref())?;
+            let mut stdout = io::stdout().lock();
             for name in scenario::names(&folder) {
-                match scenario::load(&folder.join(&name)) {
-                    Ok(s) => println!("{name:24} {}", s.title),
-                    Err(e) => println!("{name:24} cannot be used: {e}"),
+                let written = match scenario::load(&folder.join(&name)) {
+                    Ok(s) => writeln!(stdout, "{name:24} {}", s.title),
+                    Err(e) => writeln!(stdout, "{name:24} cannot be used: {e}"),
+                };
+                match written {
+                    // The reader of a pipe has seen enough, as in `carnet-lab list | head`.
+                    Err(error) if error.kind() == io::ErrorKind::BrokenPipe => break,
+                    written => written?,
                 }
             }
             Ok(ExitCode::SUCCESS)

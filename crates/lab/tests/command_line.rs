@@ -3,7 +3,7 @@
 mod common;
 
 use std::path::Path;
-use std::process::{Command, Output};
+use std::process::{Command, Output, Stdio};
 
 use common::{LAB, folder, repository, said};
 
@@ -44,6 +44,22 @@ fn scenarios_are_listed() {
     let listed = String::from_utf8_lossy(&out.stdout).into_owned();
     let names: Vec<&str> = listed.lines().filter_map(|line| line.split_whitespace().next()).collect();
     assert_eq!(names, SCENARIOS);
+}
+
+/// `carnet-lab list | head`
+#[test]
+fn a_reader_that_has_seen_enough_is_no_mistake() {
+    let mut child = Command::new(LAB)
+        .arg("list")
+        .current_dir(repository())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .expect("the program");
+    drop(child.stdout.take());
+    let output = child.wait_with_output().expect("its end");
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    assert!(output.stderr.is_empty(), "{}", String::from_utf8_lossy(&output.stderr));
 }
 
 #[test]

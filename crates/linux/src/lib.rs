@@ -46,6 +46,7 @@ pub use fast_path::geonet as geonet_path;
 pub use fast_path::{FastPathConfig, FastPathCounters, Path, Ports, TunnelEnds, TunnelTraffic};
 pub use observer::interface_exists;
 pub use platform::{Platform, PlatformConfig, PlatformEvent, WatchedInterface};
+pub use privileges::missing_for_bpf;
 pub use tunnel::{TunnelIo, TunnelReader, TunnelWriter};
 
 /// The origin that carnet's routes and rules bear (`ip route show proto 135`): the Mobility Header's

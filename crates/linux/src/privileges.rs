@@ -7,11 +7,34 @@ use crate::error::{Error, Result};
 /// Name and number of what is needed (`capabilities(7)`): to change the network, and for packet sockets.
 const NEEDED: [(&str, u32); 2] = [("CAP_NET_ADMIN", 12), ("CAP_NET_RAW", 13)];
 
+/// What loading BPF programs needs besides; `CAP_SYS_ADMIN` does for both.
+const FOR_PROGRAMS: [(&str, u32); 2] = [("CAP_BPF", 39), ("CAP_PERFMON", 38)];
+const SYS_ADMIN: u32 = 21;
+
 /// The names of the needed capabilities that are not in the `CapEff:` line of a `/proc/.../status`.
 fn missing(status: &str) -> Option<Vec<&'static str>> {
-    let line = status.lines().find_map(|line| line.strip_prefix("CapEff:"))?;
-    let effective = u64::from_str_radix(line.trim(), 16).ok()?;
+    let effective = effective(status)?;
     Some(NEEDED.iter().filter(|(_, bit)| effective >> bit & 1 == 0).map(|(name, _)| *name).collect())
+}
+
+fn effective(status: &str) -> Option<u64> {
+    let line = status.lines().find_map(|line| line.strip_prefix("CapEff:"))?;
+    u64::from_str_radix(line.trim(), 16).ok()
+}
+
+/// The same for BPF programs.
+fn missing_for_programs(status: &str) -> Option<Vec<&'static str>> {
+    let effective = effective(status)?;
+    if effective >> SYS_ADMIN & 1 == 1 {
+        return Some(Vec::new());
+    }
+    Some(FOR_PROGRAMS.iter().filter(|(_, bit)| effective >> bit & 1 == 0).map(|(name, _)| *name).collect())
+}
+
+/// The names of the capabilities that this process lacks for loading BPF programs; none where nothing is known.
+pub fn missing_for_bpf() -> Vec<&'static str> {
+    let status = fs::read_to_string("/proc/thread-self/status").unwrap_or_default();
+    missing_for_programs(&status).unwrap_or_default()
 }
 
 /// An error that says what is missing. Without `/proc` nothing is known, and the kernel will tell.
@@ -33,5 +56,8 @@ mod tests {
         assert_eq!(missing("CapEff:\t0000000000001000"), Some(vec!["CAP_NET_RAW"]));
         assert_eq!(missing("CapEff:\t0000000000000000"), Some(vec!["CAP_NET_ADMIN", "CAP_NET_RAW"]));
         assert_eq!(missing("CapPrm:\t0"), None);
+        assert_eq!(missing_for_programs("CapEff:\t0000000000003000"), Some(vec!["CAP_BPF", "CAP_PERFMON"]));
+        assert_eq!(missing_for_programs("CapEff:\t0000008000003000"), Some(vec!["CAP_PERFMON"]));
+        assert_eq!(missing_for_programs("CapEff:\t0000000000200000"), Some(vec![]));
     }
 }

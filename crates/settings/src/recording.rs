@@ -5,7 +5,7 @@
 //! station reads no clock and draws no random number of its own, the same config and recording give the same
 //! outputs, to the octet. The config is not in the recording: it holds the keys.
 
-use std::fs::{File, OpenOptions};
+use std::fs::{self, File, OpenOptions};
 use std::io::{self, BufRead, BufReader, BufWriter, Lines, Write};
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
@@ -52,16 +52,33 @@ pub struct Line {
     pub input: Input,
 }
 
+/// So many earlier recordings stay.
+pub const KEPT: u32 = 4;
+
 /// A recording that is being written.
 #[derive(Debug)]
 pub struct Recording(BufWriter<File>);
 
 impl Recording {
-    /// A recording in a new file, readable by its owner only: packets are private.
+    /// A recording in a new file, readable by its owner only: packets are private. The recordings of the last
+    /// [`KEPT`] runs stay beside it, as `PATH.1` (the latest), `PATH.2` and so on: one that ends in a crash is worth
+    /// the most, and whoever restarts the station shall not destroy it.
     ///
     /// # Errors
     /// When the file cannot be made or written.
     pub fn create(path: &Path, header: &Header) -> io::Result<Recording> {
+        let kept = |number: u32| {
+            let mut name = path.as_os_str().to_owned();
+            name.push(format!(".{number}"));
+            PathBuf::from(name)
+        };
+        // What is no file, a pipe for example, is written to and not moved.
+        if fs::metadata(path).is_ok_and(|file| file.is_file() && file.len() > 0) {
+            for number in (1..KEPT).rev().filter(|number| kept(*number).exists()) {
+                fs::rename(kept(number), kept(number + 1))?;
+            }
+            fs::rename(path, kept(1))?;
+        }
         let file = OpenOptions::new().write(true).create(true).truncate(true).mode(0o600).open(path)?;
         let mut recording = Recording(BufWriter::new(file));
         recording.line(header)?;
@@ -157,5 +174,25 @@ impl Iterator for Inputs {
 
     fn next(&mut self) -> Option<Self::Item> {
         self.read("an input")
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_recordings_of_earlier_runs_stay() {
+        let folder = std::env::temp_dir().join(format!("carnet-recordings-{}", std::process::id()));
+        fs::create_dir_all(&folder).expect("a folder");
+        let path = folder.join("bus-42.jsonl");
+        for seed in 1..=7 {
+            let header = Header { seed, ..Header::default() };
+            Recording::create(&path, &header).and_then(|mut recording| recording.flush()).expect("a file");
+        }
+        let seed = |name: &str| Inputs::open(&folder.join(name)).map(|(header, _)| header.seed).ok();
+        let names = ["bus-42.jsonl", "bus-42.jsonl.1", "bus-42.jsonl.2", "bus-42.jsonl.4", "bus-42.jsonl.5"];
+        assert_eq!(names.map(seed), [Some(7), Some(6), Some(5), Some(3), None]);
+        fs::remove_dir_all(&folder).expect("removed");
     }
 }

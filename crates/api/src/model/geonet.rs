@@ -481,6 +481,9 @@ pub struct GnReceived {
     pub packet_type: GnPacketType,
     /// What the payload is.
     pub next_header: GnNextHeader,
+    /// Destination port of the BTP header (EN 302 636-5-1); `null` where there is none.
+    #[serde(default)]
+    pub port: Option<u16>,
     /// Who sent it.
     pub source: GnAddress,
     /// Where that was: degrees, north positive.

@@ -6,8 +6,8 @@ use std::time::Duration;
 use carnet_api::address::Octets;
 use carnet_api::config::{parse_duration, parse_group, parse_length};
 use carnet_api::model::{
-    AreaRequest, AreaShape, GnArea, GnAround, GnCircle, GnNextHeader, GnPingRequest, GnPlace, GnSendRequest,
-    GnStation, GnTarget, GnTransport,
+    AreaRequest, AreaShape, GnArea, GnAround, GnCircle, GnNextHeader, GnPingRequest, GnPlace, GnReceived,
+    GnSendRequest, GnStation, GnTarget, GnTransport,
 };
 use clap::{Args, ValueEnum};
 
@@ -217,12 +217,7 @@ impl GnSend {
         if self.kind == Kind::Shb && self.hops.is_some_and(|hops| hops > 1) {
             return Err("shb goes one hop, expected no --hops, or tsb".into());
         }
-        let next_header = match self.next_header {
-            NextHeader::Any => GnNextHeader::Any,
-            NextHeader::BtpA => GnNextHeader::BtpA,
-            NextHeader::BtpB => GnNextHeader::BtpB,
-            NextHeader::Ipv6 => GnNextHeader::Ipv6,
-        };
+        let next_header = self.next_header.into();
         if self.port.is_some() && !matches!(self.next_header, NextHeader::BtpA | NextHeader::BtpB) {
             return Err("a port goes with BTP only, expected --next-header btp-a or btp-b".into());
         }
@@ -288,6 +283,39 @@ fn circle(text: &str) -> Result<GnCircle, String> {
         .filter(|metres| *metres > 0)
         .ok_or_else(wrong)?;
     Ok(GnCircle { latitude: degrees(latitude, 90.0)?, longitude: degrees(longitude, 180.0)?, radius_m })
+}
+
+/// `carnet gnrecv`
+#[derive(Debug, Args)]
+pub struct GnRecv {
+    /// Only payloads of this kind.
+    #[arg(long, value_name = "KIND")]
+    pub next_header: Option<NextHeader>,
+    /// Only those with a BTP header to this port.
+    #[arg(long)]
+    pub port: Option<u16>,
+    /// The station.
+    #[command(flatten)]
+    pub station: Station,
+}
+
+impl GnRecv {
+    /// Whether somebody wants to see this payload.
+    pub fn shows(&self, payload: &GnReceived) -> bool {
+        self.next_header.is_none_or(|wanted| GnNextHeader::from(wanted) == payload.next_header)
+            && (self.port.is_none() || self.port == payload.port)
+    }
+}
+
+impl From<NextHeader> for GnNextHeader {
+    fn from(next_header: NextHeader) -> GnNextHeader {
+        match next_header {
+            NextHeader::Any => GnNextHeader::Any,
+            NextHeader::BtpA => GnNextHeader::BtpA,
+            NextHeader::BtpB => GnNextHeader::BtpB,
+            NextHeader::Ipv6 => GnNextHeader::Ipv6,
+        }
+    }
 }
 
 #[cfg(test)]

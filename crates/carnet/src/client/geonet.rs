@@ -1,12 +1,12 @@
 //! `carnet area`, `gnping`, `gnsend` and `gnrecv`.
 
 use anyhow::{Context, bail};
-use carnet_api::model::{AreaRemoval, GnPingEvent};
+use carnet_api::model::{AreaRemoval, GnPingEvent, GnReceived};
 use clap::CommandFactory;
 use clap::error::ErrorKind;
+use serde::Deserialize;
 
-use super::Client;
-use crate::cli::{AreaCommand, Cli, GnPing, GnSend};
+use crate::cli::{AreaCommand, Cli, GnPing, GnRecv, GnSend};
 use crate::{UNEXPECTED, find, print, show};
 
 /// Pings, and prints each answer as it comes. No answer at all is an error.
@@ -69,12 +69,14 @@ pub async fn send(command: GnSend) -> anyhow::Result<()> {
 }
 
 /// Prints every payload that is delivered, as JSON lines. What was lost is said on stderr.
-pub async fn receive(client: &Client) -> anyhow::Result<()> {
+pub async fn receive(command: GnRecv) -> anyhow::Result<()> {
+    let client = find(crate::cli::Station { socket: command.station.socket.clone() })?;
     let mut payloads = client.follow("/v1/gnrecv").await?;
     while let Some(payload) = payloads.next().await? {
-        match payload.get("event") {
-            Some(_) => eprintln!("carnet: {}", show::event(&payload)),
-            None => print(&format!("{payload}\n"))?,
+        if payload.get("event").is_some() {
+            eprintln!("carnet: {}", show::event(&payload));
+        } else if command.shows(&GnReceived::deserialize(&payload).context(UNEXPECTED)?) {
+            print(&format!("{payload}\n"))?;
         }
     }
     Ok(())

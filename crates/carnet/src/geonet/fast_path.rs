@@ -12,6 +12,7 @@ use carnet_station::io::{Accelerate, Report};
 use tracing::{info, warn};
 
 use super::{Geonet, WireAddress};
+use crate::settings;
 
 /// Whether there shall be a fast path.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -46,8 +47,9 @@ impl FastPath {
         let path = match GeonetPath::open() {
             Ok(path) => Some(path),
             Err(why) if wants == Wants::Certainly => {
+                let needed = settings::what_a_path_needs(carnet_linux::Path::Bpf);
                 bail!(
-                    "dataplane.path = \"bpf\" cannot be had for GeoNetworking: {why}; expected a kernel that allows it, or \"auto\""
+                    "dataplane.path = \"bpf\" cannot be had for GeoNetworking: {why}; expected {needed}, or \"auto\""
                 )
             }
             Err(why) => {

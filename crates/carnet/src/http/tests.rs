@@ -1,6 +1,7 @@
 //! The server and the client against each other, over a real socket, with a run loop of a few lines.
 
 mod geonet;
+mod page;
 
 use std::os::unix::net::UnixListener as StdListener;
 

@@ -108,6 +108,28 @@ fn payloads_are_printed_as_lines_and_losses_are_said_elsewhere() {
     assert_eq!(error, "carnet: 1970-01-01T00:00:00.000Z missed count=3\n");
 }
 
+/// Whoever waits for messages to a port is not shown the Router Advertisements of `gn0`.
+#[test]
+fn payloads_are_chosen_by_kind_and_port() {
+    let payload = |kind: &str, port: &str| {
+        format!(
+            r#"{{"latitude":48.5,"longitude":2.5,"next_header":"{kind}","payload":"beef","port":{port},"remaining_hop_limit":1,"source":"1400:0200:0000:000a","type":"shb"}}"#
+        )
+    };
+    let (ipv6, a, b) = (payload("ipv6", "null"), payload("btp-a", "2002"), payload("btp-b", "2001"));
+    for (arguments, expected) in [
+        (&["gnrecv"][..], vec![&ipv6, &a, &b]),
+        (&["gnrecv", "--port", "2002"], vec![&a]),
+        (&["gnrecv", "--next-header", "btp-b"], vec![&b]),
+        (&["gnrecv", "--next-header", "btp-b", "--port", "2002"], vec![]),
+        (&["gnrecv", "--next-header", "ipv6"], vec![&ipv6]),
+    ] {
+        let (status, out, error, _, _) = ask("chosen.sock", arguments, stream(&[&ipv6, &a, &b]));
+        assert_eq!((status, error.as_str()), (Some(0), ""));
+        assert_eq!(out.lines().collect::<Vec<_>>(), expected, "{arguments:?}");
+    }
+}
+
 #[test]
 fn mistakes_are_exit_status_2_and_say_what_was_expected() {
     let payload = ["--payload", "00"];

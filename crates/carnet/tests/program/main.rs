@@ -15,6 +15,7 @@ mod boundaries;
 mod bursts;
 mod cleanup;
 mod fast_path;
+mod firewall;
 mod geonet;
 mod geonet_ipv6;
 mod geonet_multicast;

@@ -108,6 +108,7 @@ fn received(remaining_hop_limit: u8) -> GnReceived {
     GnReceived {
         packet_type: GnPacketType::Shb,
         next_header: GnNextHeader::Any,
+        port: None,
         source: OTHER,
         latitude: 48.5,
         longitude: 2.5,
@@ -282,7 +283,7 @@ async fn payloads_arrive_and_a_slow_reader_is_told_what_it_missed() {
     for hops in [8, 9] {
         assert_eq!(
             payloads.next().await.expect("a stream"),
-            Some(json!({"type": "shb", "next_header": "any", "source": "1400:0200:0000:0002",
+            Some(json!({"type": "shb", "next_header": "any", "port": null, "source": "1400:0200:0000:0002",
                         "latitude": 48.5, "longitude": 2.5, "remaining_hop_limit": hops, "payload": "beef"}))
         );
     }
