@@ -60,8 +60,10 @@ const WAYS: u32 = 2;
 /// Octets that all ways on all processors may take.
 const WAYS_MEMORY: u32 = 256 << 20;
 
-/// Times that a program is handed to the kernel.
-const ATTEMPTS: usize = 5;
+/// Times that a program is handed to the kernel, and how long to wait after the first; twice as long after each further
+/// one.
+const ATTEMPTS: u32 = 10;
+const FIRST_WAIT: Duration = Duration::from_millis(1);
 /// With more slots than that, all paths of a slot are counted together: counters are each processor's own.
 const SLOTS_BY_PATH: u32 = 4096;
 /// Where the programs hook in.
@@ -148,24 +150,26 @@ impl Programs {
         let processors = aya::util::nr_cpus().map_or(1, |number| u32::try_from(number).unwrap_or(1)).max(1);
         let ways = ways(config, slots, processors);
         let counters = if slots <= SLOTS_BY_PATH { PATHS as u32 } else { 1 };
-        let mut loader = EbpfLoader::new();
-        loader
-            .override_global("TUNNEL_DEVICE", &tunnel_device, true)
-            .override_global("FLOW_LABEL_KEY", &config.flow_label_key, true)
-            .override_global("WAYS_MAX", &ways, true)
-            .override_global("COUNTERS", &counters, true)
-            .map_max_entries("BINDINGS", slots)
-            .map_max_entries("VERSIONS", slots)
-            .map_max_entries("TRAFFIC", slots * counters)
-            // Those that take the place of others are there before these go.
-            .map_max_entries("RULES", slots * 2)
-            .map_max_entries("WAYS", ways.saturating_mul(processors))
-            .map_max_entries("PREFIXES", prefixes);
         let object = match kind {
             Kind::Tc => carnet_bpf::TUNNEL_TC,
             Kind::Xdp => carnet_bpf::TUNNEL_XDP,
         };
-        let mut ebpf = loader.load(object).map_err(|error| told(&error))?;
+        let mut ebpf = aside(|| {
+            let mut loader = EbpfLoader::new();
+            loader
+                .override_global("TUNNEL_DEVICE", &tunnel_device, true)
+                .override_global("FLOW_LABEL_KEY", &config.flow_label_key, true)
+                .override_global("WAYS_MAX", &ways, true)
+                .override_global("COUNTERS", &counters, true)
+                .map_max_entries("BINDINGS", slots)
+                .map_max_entries("VERSIONS", slots)
+                .map_max_entries("TRAFFIC", slots * counters)
+                // Those that take the place of others are there before these go.
+                .map_max_entries("RULES", slots * 2)
+                .map_max_entries("WAYS", ways.saturating_mul(processors))
+                .map_max_entries("PREFIXES", prefixes);
+            loader.load(object).map_err(|error| told(&error))
+        })?;
         // One of them now, so that a kernel that refuses is known before anything is built on it.
         load(&mut ebpf, kind, "lan")?;
         let mut programs = Programs {
@@ -548,6 +552,13 @@ fn ways(config: &FastPathConfig, slots: u32, processors: u32) -> u32 {
     1 << wanted.clamp(1, most).ilog2()
 }
 
+/// Does something in a thread of its own, whose small free pieces of memory end with it: else they are kept for the next
+/// who wants such pieces, and hold the pages that they lie in.
+pub(super) fn aside<T: Send>(work: impl FnOnce() -> Result<T, String> + Send) -> Result<T, String> {
+    std::thread::scope(|scope| scope.spawn(work).join())
+        .unwrap_or_else(|_| Err("the loader has failed".into()))
+}
+
 /// The loader has read all of the kernel's types, some 20 MB, of which nothing is needed any more.
 pub(super) fn give_back_memory() {
     #[cfg(target_env = "gnu")]
@@ -579,10 +590,12 @@ fn load(ebpf: &mut Ebpf, kind: Kind, name: &str) -> Result<(), String> {
             }
         }
     };
-    for _ in 1..ATTEMPTS {
+    for attempt in 1..ATTEMPTS {
         match once()? {
-            // A signal came while the kernel looked at it.
-            Err(ProgramError::LoadError { io_error, .. }) if io_error.kind() == ErrorKind::WouldBlock => {}
+            // A signal came while the kernel looked at it, or the kernel wants this thread for something else.
+            Err(ProgramError::LoadError { io_error, .. }) if io_error.kind() == ErrorKind::WouldBlock => {
+                std::thread::sleep(FIRST_WAIT * 2u32.pow(attempt - 1));
+            }
             result => return result.map_err(|error| told(&error)),
         }
     }

@@ -25,7 +25,7 @@ use carnet_station::geonet::fast_path::{Accelerate, General, Onward, Report, Sam
 use self::maps::{OnwardValue, Shared, SharedSequence, SourceValue, StateValue, WayValue, key_of};
 use self::pair::Pair;
 use super::hook::{Hook, PRIORITY};
-use super::programs::{find, give_back_memory, told};
+use super::programs::{aside, find, give_back_memory, told};
 use crate::clock;
 use crate::error::Result;
 use crate::netlink::Requests;
@@ -136,7 +136,8 @@ impl GeonetPath {
     /// # Errors
     /// Why the kernel does not want them, in one line.
     pub fn open() -> std::result::Result<GeonetPath, String> {
-        let mut ebpf = EbpfLoader::new().load(carnet_bpf::GEONET).map_err(|error| told(&error))?;
+        let load = || EbpfLoader::new().load(carnet_bpf::GEONET).map_err(|error| told(&error));
+        let mut ebpf = aside(load)?;
         for name in ["in", "out", "wrap"] {
             let program: &mut SchedClassifier = find(&mut ebpf, name)?;
             program.load().map_err(|error| told(&error))?;
