@@ -31,6 +31,9 @@
 #define IPV6_HEADER 40
 #define PROTOCOL_HOP_BY_HOP 0
 #define PROTOCOL_ICMPV6 58
+#define PROTOCOL_ROUTING 43
+#define PROTOCOL_FRAGMENT 44
+#define PROTOCOL_DESTINATION_OPTIONS 60
 #define PROTOCOL_MOBILITY 135
 #define MOST 1024
 #define NUMBERS 16
@@ -294,7 +297,10 @@ inline_always int is_common(const struct ipv6 *ip, __u8 behind)
 {
 	if ((ip->first & cpu_to_be32(0xf0000000)) != cpu_to_be32(0x60000000) || !ip->payload_length)
 		return 0;
-	if (ip->next_header == PROTOCOL_HOP_BY_HOP || ip->next_header == PROTOCOL_MOBILITY)
+	/* Neighbor Discovery may hide behind the first ones. */
+	if (ip->next_header == PROTOCOL_HOP_BY_HOP || ip->next_header == PROTOCOL_ROUTING ||
+	    ip->next_header == PROTOCOL_FRAGMENT || ip->next_header == PROTOCOL_DESTINATION_OPTIONS ||
+	    ip->next_header == PROTOCOL_MOBILITY)
 		return 0;
 	/* Errors, Echo Request and Echo Reply. */
 	if (ip->next_header == PROTOCOL_ICMPV6 && (behind == 0 || behind > 4) && behind != 128 && behind != 129)

@@ -224,7 +224,7 @@ pub(super) const MNPP: Section = Section {
     path: "geonet.mnpp",
     keys: &[
         key("authorization", "\"home_agent\" or \"none\"", "\"home_agent\""),
-        key("shortest_prefix", "integer, 1 to 128", "48"),
+        key("shortest_prefix", "integer, 1 to 128", "64"),
         key("hops", "integer, 1 to 10", "1"),
         key("interval", "duration", "\"10s\""),
     ],

@@ -52,8 +52,12 @@ impl Adaptation {
         let message = packet.get(HEADER_LEN..HEADER_LEN + usize::from(header.payload_length));
         let message = message.filter(|_| header.next_header == protocol::ICMPV6).unwrap_or_default();
         self.check_source(&header, message, sender)?;
+        if hides_discovery(header.next_header, packet.get(HEADER_LEN..).unwrap_or_default()) {
+            return Err(Ipv6Drop::SpoofedSource);
+        }
         let advertisement = router_advertisement(&header, message);
-        if advertisement.is_some() {
+        // Others advertise prefixes only; were all of them remembered, they would push out the routers.
+        if advertisement.as_ref().is_some_and(|it| it.router_lifetime > 0) {
             self.know_router(sender);
         }
         let at = match delivery.header_type {
@@ -222,6 +226,34 @@ impl Adaptation {
 }
 
 /// A Router Advertisement that hosts may believe (RFC 4861 6.1.2).
+/// Whether Neighbor Discovery, or what cannot be told from it, stands behind extension headers. Nobody has a reason to
+/// send it so, RFC 6980 5 forbids it in fragments, and hosts believe it there.
+fn hides_discovery(first: u8, payload: &[u8]) -> bool {
+    let (mut next, mut rest) = (first, payload);
+    // No longer than the packet: each header is at least eight octets.
+    loop {
+        let length = match next {
+            protocol::HOP_BY_HOP | protocol::ROUTING | protocol::DESTINATION_OPTIONS => {
+                rest.get(1).map(|length| (usize::from(*length) + 1) * 8)
+            }
+            // Only the first fragment tells (RFC 7112).
+            protocol::FRAGMENT if matches!(rest, [_, _, high, low, ..] if u16::from_be_bytes([*high, *low]) >> 3 > 0) =>
+            {
+                return false;
+            }
+            protocol::FRAGMENT => Some(8),
+            protocol::ICMPV6 if next == first && rest.len() == payload.len() => return false,
+            protocol::ICMPV6 => return rest.first().is_none_or(|kind| (133..=137).contains(kind)),
+            _ => return false,
+        };
+        let Some((header, after)) = length.and_then(|length| rest.split_at_checked(length)) else {
+            return true;
+        };
+        next = header.first().copied().unwrap_or_default();
+        rest = after;
+    }
+}
+
 fn router_advertisement<'a>(header: &Header, message: &'a [u8]) -> Option<RouterAdvertisement<'a>> {
     if message.first() != Some(&ROUTER_ADVERTISEMENT) || !header.source.is_unicast_link_local() {
         return None;

@@ -277,6 +277,18 @@ fn neighbor_advertisement(target: Ipv6Addr, link_address: MacAddress, source: &S
     icmpv6::packet(source, ip(ALL_NODES), nd::HOP_LIMIT, advertisement.emit())
 }
 
+/// The packet with an extension header of eight octets that says nothing.
+fn behind(header: u8, packet: &[u8]) -> Vec<u8> {
+    let mut whole = packet.to_vec();
+    let extension =
+        [whole[6], 0, if header == 60 { 1 } else { 0 }, if header == 60 { 4 } else { 0 }, 0, 0, 0, 0];
+    whole[6] = header;
+    let length = u16::from_be_bytes([whole[4], whole[5]]) + 8;
+    whole[4..6].copy_from_slice(&length.to_be_bytes());
+    whole.splice(40..40, extension);
+    whole
+}
+
 /// The address in a global subnet that names a station.
 fn global(station: &Station) -> Ipv6Addr {
     Ipv6Addr::from(0x2001_0db8_u128 << 96 | u128::from(addresses::identifier(station.mac)))
@@ -295,6 +307,15 @@ fn what_claims_to_be_from_another_station_or_from_this_one_is_dropped() {
         (vec![0x60; 8], Ipv6Drop::Malformed),
         (
             neighbor_solicitation(ip("2001:db8::7"), ip("2001:db8::1"), Some(other.mac)),
+            Ipv6Drop::SpoofedSource,
+        ),
+        // Nor behind an extension header, where hosts believe it as well: destination options, a fragment.
+        (
+            behind(60, &neighbor_advertisement(addresses::link_local(other.mac), station.mac, &station)),
+            Ipv6Drop::SpoofedSource,
+        ),
+        (
+            behind(44, &neighbor_advertisement(addresses::link_local(station.mac), station.mac, &station)),
             Ipv6Drop::SpoofedSource,
         ),
         // The address of the other station, of whatever scope, is not this one's to give a link-layer address.

@@ -496,14 +496,20 @@ impl Mnpp {
         }
     }
 
-    /// A Prefix Test Init that came to an address of a prefix out of the tunnel. False when it is none of ours.
+    /// A Prefix Test Init that came to an address of a prefix out of the tunnel. False when it is none of ours. One for a
+    /// part of an own prefix, or for more than it, is nobody else's to see: a host on board could answer it.
     pub fn handle_init(&mut self, now: Time, test: &PrefixTest, around: &impl Surroundings) -> bool {
         let asked = Ipv6Net::new(test.prefix, test.prefix_length).ok();
-        let ours = asked.is_some_and(|asked| self.config.prefixes.contains(&asked));
-        let (Some((own, _)), PrefixTestKind::Init, true) = (self.station, test.kind, ours) else {
+        let exactly = asked.is_some_and(|asked| self.config.prefixes.contains(&asked));
+        let concerns = |asked: Ipv6Net| {
+            self.config.prefixes.iter().any(|own| own.contains(&asked) || asked.contains(own))
+        };
+        let (Some((own, _)), PrefixTestKind::Init, true) =
+            (self.station, test.kind, asked.is_some_and(concerns))
+        else {
             return false;
         };
-        let result = if test.responder == own {
+        let result = if test.responder == own && exactly {
             let to = around.link_local(test.asker);
             let test = PrefixTest { kind: PrefixTestKind::Test, ..*test };
             self.answer(now, test.asker, to, test, around)

@@ -9,6 +9,7 @@ use carnet_mobility::mnpp::{Authorization, MnppConfig, Output as Wish, Surroundi
 use carnet_wire::ipv6::{HEADER_LEN, Header, protocol};
 use carnet_wire::mobility::{MobilityHeader, PrefixTest};
 use carnet_wire::nd::RouterAdvertisement;
+use ipnet::Ipv6Net;
 
 use super::access::Access;
 use super::{Scope, Station};
@@ -238,7 +239,7 @@ impl Station {
         }
         let (Some(neighbours), Some(geonet)) = (&mut self.neighbours, &self.geonet) else { return false };
         let Some((header, test)) = prefix_test(inner) else { return false };
-        header.destination == test.prefix
+        Ipv6Net::new(test.prefix, test.prefix_length).is_ok_and(|asked| asked.contains(&header.destination))
             && neighbours.machine.handle_init(now, &test, &Around(geonet.router()))
     }
 }

@@ -393,7 +393,7 @@ fn read_mnpp(table: &Table<'_>) -> Option<At<Mnpp>> {
         "authorization",
         &[("home_agent", Authorization::HomeAgent), ("none", Authorization::None)],
     );
-    let shortest_prefix = integer(table, "shortest_prefix", 1, 128, 48);
+    let shortest_prefix = integer(table, "shortest_prefix", 1, 128, 64);
     let hops = integer(table, "hops", 1, 10, 1);
     let interval = duration(table, "interval", Some(DEFAULT_ANNOUNCEMENTS), values::announcement_interval);
     let value = Mnpp {

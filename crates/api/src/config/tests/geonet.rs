@@ -499,7 +499,7 @@ fn ways_to_other_mobile_networks() {
     assert_eq!(mnpp(""), None);
     let defaults = Mnpp {
         authorization: Authorization::HomeAgent,
-        shortest_prefix: 48,
+        shortest_prefix: 64,
         hops: 1,
         interval: Duration::from_secs(10),
     };
