@@ -56,6 +56,15 @@ async fn read(io: &Datagrams, count: usize) -> Vec<(Received, Vec<u8>)> {
     packets
 }
 
+/// The UDP socket of the peer, which waits for what is sent to it.
+fn socket_of(peer: &Peer) -> UdpSocket {
+    peer.run(|| {
+        let there = UdpSocket::bind("192.0.2.2:5000").unwrap();
+        there.set_read_timeout(Some(WAIT)).unwrap();
+        there
+    })
+}
+
 #[test]
 fn bursts_of_udp_in_both_directions() {
     in_namespace(|scratch| async move {
@@ -63,11 +72,7 @@ fn bursts_of_udp_in_both_directions() {
         let mut platform = scratch.open();
         platform.apply(&set(socket("udp:192.0.2.1:4191", Some("v0")))).unwrap();
         let io = platform.datagrams();
-        let there = peer.run(|| {
-            let there = UdpSocket::bind("192.0.2.2:5000").unwrap();
-            there.set_read_timeout(Some(WAIT)).unwrap();
-            there
-        });
+        let there = socket_of(&peer);
         let mut writer = DatagramWriter::new(io.clone());
         let mut sent = Vec::new();
         // Of one size, the last shorter; another traffic class; one larger than its forerunner.
@@ -262,11 +267,7 @@ fn many_complaints_cost_no_packet() {
         let mut platform = scratch.open();
         platform.apply(&set(socket("udp:192.0.2.1:4191", Some("v0")))).unwrap();
         let io = platform.datagrams();
-        let there = peer.run(|| {
-            let there = UdpSocket::bind("192.0.2.2:5000").unwrap();
-            there.set_read_timeout(Some(WAIT)).unwrap();
-            there
-        });
+        let there = socket_of(&peer);
         let (here, remote) = (end("udp:192.0.2.1:4191"), end("udp:192.0.2.2:5000"));
         let mut writer = DatagramWriter::new(io.clone());
         // Port unreachable, about a UDP packet of ours: IPv4 header, ports, length, no checksum.

@@ -183,6 +183,29 @@ pub unsafe extern "C" fn carnet_sim_free(station: *mut CarnetSimStation) {
     }
 }
 
+/// Hands a frame of the radio to the station.
+///
+/// # Safety
+/// As for [`carnet_sim_handle_frame`].
+unsafe fn with_frame(
+    station: *mut CarnetSimStation,
+    source: *const u8,
+    destination: *const u8,
+    packet: *const u8,
+    length: usize,
+    call: impl FnOnce(&mut SimulatedStation, ReceivedFrame<'_>) -> Result<(), Refusal>,
+) -> CarnetSimStatus {
+    // SAFETY: by contract, in all of this block.
+    let (station, source, destination, packet) =
+        unsafe { (station.as_mut(), mac(source), mac(destination), octets(packet, length)) };
+    let (Some(station), Some(source), Some(destination), Some(packet)) =
+        (station, source, destination, packet)
+    else {
+        return CarnetSimStatus::BadArgument;
+    };
+    station.run(|station| call(station, ReceivedFrame { source, destination, packet }))
+}
+
 /// A frame of EtherType 0x8947 from the radio; `packet` is what stands behind the EtherType.
 ///
 /// # Safety
@@ -197,17 +220,11 @@ pub unsafe extern "C" fn carnet_sim_handle_frame(
     packet: *const u8,
     length: usize,
 ) -> CarnetSimStatus {
-    // SAFETY: by contract, in all of this block.
-    let (station, source, destination, packet) =
-        unsafe { (station.as_mut(), mac(source), mac(destination), octets(packet, length)) };
-    let (Some(station), Some(source), Some(destination), Some(packet)) =
-        (station, source, destination, packet)
-    else {
-        return CarnetSimStatus::BadArgument;
+    let call = |station: &mut SimulatedStation, frame: ReceivedFrame<'_>| {
+        station.handle_frame(Time::from_nanos(now), frame)
     };
-    station.run(|station| {
-        station.handle_frame(Time::from_nanos(now), ReceivedFrame { source, destination, packet })
-    })
+    // SAFETY: by contract.
+    unsafe { with_frame(station, source, destination, packet, length, call) }
 }
 
 /// A frame that this station sent to one other and that was not acknowledged, given back by the link; `packet` is
@@ -224,17 +241,11 @@ pub unsafe extern "C" fn carnet_sim_handle_unacknowledged(
     packet: *const u8,
     length: usize,
 ) -> CarnetSimStatus {
-    // SAFETY: by contract, in all of this block.
-    let (station, source, destination, packet) =
-        unsafe { (station.as_mut(), mac(source), mac(destination), octets(packet, length)) };
-    let (Some(station), Some(source), Some(destination), Some(packet)) =
-        (station, source, destination, packet)
-    else {
-        return CarnetSimStatus::BadArgument;
+    let call = |station: &mut SimulatedStation, frame: ReceivedFrame<'_>| {
+        station.handle_unacknowledged(Time::from_nanos(now), frame)
     };
-    station.run(|station| {
-        station.handle_unacknowledged(Time::from_nanos(now), ReceivedFrame { source, destination, packet })
-    })
+    // SAFETY: by contract.
+    unsafe { with_frame(station, source, destination, packet, length, call) }
 }
 
 /// A frame that the host has put into the virtual interface `link` (0 is that of `ipv6_interface`).
