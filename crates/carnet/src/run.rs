@@ -4,47 +4,39 @@
 //! request, a signal), hands it to the station and carries out the outputs in their order, so that a route is
 //! in place before the packet that needs it leaves.
 
+mod geonet;
+mod packets;
+mod reload;
+mod requests;
+
 use std::future::pending;
-use std::net::SocketAddr;
 use std::path::Path;
 use std::time::Duration;
 
 use anyhow::{Context, bail};
 use carnet_api::config::Config;
-use carnet_api::model::{self, GnPingEvent, GnPingRequest, HandoverRequest};
-use carnet_base::{RateLimiter, Time, WallTime};
-use carnet_geonet::ipv6_adaptation;
-use carnet_geonet::multicast::LanPacket;
-use carnet_geonet::{ReceivedFrame, Router};
-use carnet_linux::frame_link::LinkEvent;
-use carnet_linux::multicast_link::{self, MulticastEvent};
-use carnet_linux::signal::{PLAUSIBLE, Signals};
-use carnet_linux::virtual_link::{HostFrame, VirtualLinkEvent};
+use carnet_api::model;
+use carnet_base::{RateLimiter, Time};
+use carnet_linux::signal::Signals;
 use carnet_linux::{
-    Alarm, DatagramReader, DatagramWriter, Datagrams, Platform, PlatformEvent, TooBig, TunnelIo,
-    TunnelReader, TunnelWriter, clock,
+    Alarm, DatagramReader, DatagramWriter, Datagrams, Platform, PlatformEvent, TunnelIo, TunnelReader,
+    TunnelWriter, clock,
 };
 use carnet_station::Station;
-use carnet_station::forwarding::forwarder::Verdict;
 use carnet_station::forwarding::packet::PacketBuffer;
-use carnet_station::io::{Command, Event, Frame, Input, Output, Position, VirtualFrame};
+use carnet_station::io::{Command, Event, Input, Output};
 use serde_json::Value;
 use tokio::signal::unix::{SignalKind, signal};
 use tokio::sync::{broadcast, mpsc};
 use tokio::time::{Interval, MissedTickBehavior, interval, sleep, timeout};
 use tracing::{error, info, warn};
 
-use crate::geonet::{self, Geonet, GeonetEvent, multicast, until};
+use crate::geonet::{Geonet, next_event as next_geonet_event, until};
 use crate::record::{Header, Recorder};
-use crate::request::{Answer, Request};
 use crate::state::StateFile;
-use crate::upper_tester::{self, Message, UpperTester};
+use crate::upper_tester::{self, UpperTester};
 use crate::{answers, http, settings};
 
-/// Packets handled before anything else gets its turn.
-const BATCH: usize = 256;
-/// Packets that wake the station more often than this are let gather, see [`Runner::packets`].
-const FREQUENT: Duration = Duration::from_micros(50);
 /// How long a stopping station waits for the home agent to acknowledge the de-registration.
 const FAREWELL: Duration = Duration::from_secs(1);
 /// So many failures of the kernel's side in a row are waited out, so long each, before the station gives up.
@@ -158,7 +150,7 @@ pub async fn run(config: Config, path: &Path) -> anyhow::Result<()> {
                 runner.input(Input::Timeout);
                 due.map_err(anyhow::Error::from)
             }
-            event = geonet::next_event(&mut runner.geonet) => {
+            event = next_geonet_event(&mut runner.geonet) => {
                 match event.and_then(|event| runner.geonet_event(event)) {
                     Ok(()) => {
                         geonet_failures = 0;
@@ -348,110 +340,6 @@ impl Runner {
         }
     }
 
-    /// Reads packets from the tunnel device until there are none or others have waited long enough.
-    ///
-    /// When they come one by one and so fast that waking costs more than the packets do, whoever makes them on
-    /// this core (the sender, the station at the other end) is given the core once before the device is left:
-    /// the next packets then come together. A machine with a core to spare does not notice, nor does a packet
-    /// that comes alone.
-    async fn packets(&mut self) {
-        let (now, wall) = (clock::now(), clock::wall());
-        // Under a flood there is always a packet: timers do not wait for it to end.
-        if self.station.poll_timeout().is_some_and(|due| due <= now) {
-            self.input(Input::Timeout);
-        }
-        let is_frequent = now.saturating_since(self.woken) < FREQUENT;
-        self.woken = now;
-        let (mut count, mut has_yielded) = (0, false);
-        // What was read is handled: nothing may lie in the reader while the loop waits for the device.
-        while let Some(reader) = self.reader.as_mut().filter(|r| count < BATCH || r.is_inside_burst()) {
-            let Ok(length) = reader.try_read(self.buffer.space()) else {
-                self.flush_and_hear();
-                if has_yielded || !is_frequent {
-                    return;
-                }
-                has_yielded = true;
-                std::thread::yield_now();
-                continue;
-            };
-            has_yielded = false;
-            count += 1;
-            self.buffer.filled(length);
-            if self.recorder.is_active() {
-                self.recorder.record(now, wall, Input::Packet(self.buffer.as_slice().to_vec()));
-            }
-            if let (Some(platform), Some(writer)) = (&mut self.platform, &mut self.writer)
-                && platform.concerns_kernel(self.buffer.as_slice())
-            {
-                writer.write(self.buffer.as_slice());
-            }
-            let verdict = self.station.handle_packet(now, wall, &mut self.buffer);
-            self.pass_on(verdict);
-        }
-        self.flush_and_hear();
-        // Nor do the kernel's news, requests and signals.
-        tokio::task::yield_now().await;
-    }
-
-    /// Reads packets that came inside IPv4 or UDP until there are none or others have waited long enough.
-    async fn datagrams(&mut self) {
-        let (now, wall) = (clock::now(), clock::wall());
-        if self.station.poll_timeout().is_some_and(|due| due <= now) {
-            self.input(Input::Timeout);
-        }
-        let mut count = 0;
-        while let Some(reader) =
-            self.datagram_reader.as_mut().filter(|r| count < BATCH || r.is_inside_burst())
-        {
-            let Ok(received) = reader.try_read(self.buffer.space()) else { break };
-            count += 1;
-            self.buffer.filled(received.length);
-            let carnet_linux::Received { local, remote, traffic_class, .. } = received;
-            if self.recorder.is_active() {
-                let packet = self.buffer.as_slice().to_vec();
-                self.recorder.record(now, wall, Input::Datagram { local, remote, traffic_class, packet });
-            }
-            let verdict =
-                self.station.handle_datagram(now, wall, (local, remote), traffic_class, &mut self.buffer);
-            self.pass_on(verdict);
-        }
-        self.flush_and_hear();
-        tokio::task::yield_now().await;
-    }
-
-    /// Sends what a packet has become.
-    fn pass_on(&mut self, verdict: Verdict) {
-        match verdict {
-            // Outputs, if there are any, precede the packet that the rest was waiting for.
-            Verdict::Forward => {
-                if let Some(writer) = &mut self.writer {
-                    writer.write(self.buffer.as_slice());
-                }
-            }
-            Verdict::Encapsulate { local, remote, may_fragment } => {
-                if let Some(writer) = &mut self.datagram_writer {
-                    writer.write(local, remote, may_fragment, self.buffer.as_slice());
-                }
-            }
-            Verdict::Consumed | Verdict::Dropped(_) => self.carry_out(),
-        }
-    }
-
-    /// Lets go of the packets that wait to be written in one piece.
-    fn flush(&mut self) {
-        self.writer.iter_mut().for_each(TunnelWriter::flush);
-        self.datagram_writer.iter_mut().for_each(DatagramWriter::flush);
-    }
-
-    /// The same, and hears what became of earlier ones.
-    fn flush_and_hear(&mut self) {
-        self.flush();
-        let datagrams = self.platform.as_ref().map(Platform::datagrams);
-        while let Some(TooBig { local, remote, mtu }) = datagrams.as_ref().and_then(Datagrams::poll_too_big) {
-            self.input(Input::DatagramTooBig { local, remote, mtu });
-        }
-    }
-
     /// What the config names and the machine does not have is said: nothing else would tell.
     fn warn_of_missing_interfaces(&mut self) {
         for message in settings::missing_interfaces(&self.config) {
@@ -492,190 +380,6 @@ impl Runner {
         let result = self.station.handle_input(now, wall, input);
         self.carry_out();
         result
-    }
-
-    /// Lets the router know where the station is now, so that what it sends says so.
-    fn update_position(&mut self) {
-        let position = self.geonet.as_mut().and_then(|geonet| geonet.position_now(clock::now()));
-        if let Some(position) = position {
-            self.move_to(position);
-        }
-    }
-
-    fn tell_position(&mut self, now: Time) {
-        if let Some(position) = self.geonet.as_mut().and_then(|geonet| geonet.tell(now)) {
-            self.move_to(position);
-        }
-    }
-
-    fn move_to(&mut self, position: Position) {
-        let position = match &self.upper_tester {
-            Some(upper_tester) => upper_tester.displaced(position),
-            None => position,
-        };
-        self.input(Input::Position(position));
-    }
-
-    fn geonet_event(&mut self, event: GeonetEvent) -> carnet_linux::Result<()> {
-        let (now, wall) = (clock::now(), clock::wall());
-        match event {
-            GeonetEvent::Link(LinkEvent::Frames) => self.frames(now, wall)?,
-            GeonetEvent::Link(LinkEvent::Changed(state)) => {
-                let changed = self.geonet.as_mut().and_then(|geonet| geonet.link_changed(now, state));
-                if let Some(address) = changed {
-                    self.input(Input::GeonetAddress(address.0));
-                    self.tell_position(now);
-                }
-                self.tell_mtu();
-                self.place_fast_path();
-            }
-            GeonetEvent::Link(_) => {}
-            GeonetEvent::Position(event) => {
-                let Some(geonet) = &mut self.geonet else { return Ok(()) };
-                let (position, news) = geonet.position(now, event);
-                if let Some(position) = position {
-                    self.move_to(position);
-                }
-                if let Some(message) = news {
-                    self.report(&Event::Warning { message });
-                }
-            }
-            GeonetEvent::Update => {
-                self.tell_position(now);
-            }
-            GeonetEvent::Virtual(VirtualLinkEvent::Frames) => self.host_frames(now, wall),
-            GeonetEvent::Virtual(VirtualLinkEvent::Addresses { link, addresses }) => {
-                if link == 0
-                    && let Some(geonet) = &mut self.geonet
-                {
-                    geonet.tell_addresses(&addresses);
-                }
-                self.input(Input::VirtualAddresses { link, addresses });
-                self.place_fast_path();
-            }
-            GeonetEvent::Report => {
-                self.tell_position(now);
-                self.place_fast_path();
-                if let Some(report) = self.geonet.as_mut().and_then(|geonet| geonet.report(now)) {
-                    self.input(Input::GeonetReport(report));
-                }
-            }
-            GeonetEvent::Multicast(MulticastEvent::Frames) => self.lan_packets(now, wall),
-            GeonetEvent::Multicast(MulticastEvent::Addresses { interface, addresses }) => {
-                self.input(Input::LanAddresses { interface, addresses });
-            }
-            GeonetEvent::Ping => {
-                let Some(geonet) = &mut self.geonet else { return Ok(()) };
-                for request in geonet.ping_requests(now, &self.station) {
-                    // What cannot be sent is not answered, and reported as that.
-                    if let Err(refusal) = self.try_input(Input::Geonet(request)) {
-                        tracing::debug!("{refusal}");
-                    }
-                }
-            }
-        }
-        Ok(())
-    }
-
-    /// Receives a batch of frames.
-    fn frames(&mut self, now: Time, wall: WallTime) -> carnet_linux::Result<()> {
-        // Under a flood there is always a frame: timers do not wait for it to end.
-        if self.station.poll_timeout().is_some_and(|due| due <= now) {
-            self.input(Input::Timeout);
-        }
-        // What is received may be answered.
-        self.update_position();
-        let unacknowledged = self.geonet.as_mut().map_or(Ok(Vec::new()), Geonet::unacknowledged)?;
-        for frame in unacknowledged {
-            self.input(Input::Unacknowledged(frame));
-        }
-        let Runner { geonet: Some(geonet), station, recorder, outputs, .. } = self else { return Ok(()) };
-        let result = geonet.receive(|frame| {
-            if recorder.is_active() {
-                let ReceivedFrame { source, destination, packet } = frame;
-                let frame = Frame { source, destination, packet: packet.to_vec() };
-                recorder.record(now, wall, Input::Frame(frame));
-            }
-            station.handle_frame(now, frame);
-            outputs.extend(std::iter::from_fn(|| station.poll_output()));
-        });
-        self.carry_collected();
-        result
-    }
-
-    /// Takes a batch of frames that the host has put into virtual interfaces.
-    fn host_frames(&mut self, now: Time, wall: WallTime) {
-        // Under a flood there is always a frame: timers do not wait for it to end.
-        if self.station.poll_timeout().is_some_and(|due| due <= now) {
-            self.input(Input::Timeout);
-        }
-        self.update_position();
-        let Runner { geonet: Some(geonet), station, recorder, outputs, .. } = self else { return };
-        geonet.interfaces.receive(|frame| {
-            let HostFrame { link, destination, source, ether_type, payload } = frame;
-            if recorder.is_active() {
-                let payload = payload.to_vec();
-                let frame = VirtualFrame { link, destination, source, ether_type, payload };
-                recorder.record(now, wall, Input::VirtualFrame(frame));
-            }
-            let frame = ipv6_adaptation::HostFrame { destination, source, ether_type, payload };
-            station.handle_host_frame(now, link, frame);
-            outputs.extend(std::iter::from_fn(|| station.poll_output()));
-        });
-        self.carry_collected();
-    }
-
-    /// Takes a batch of packets to groups that hosts of the mobile network have sent.
-    fn lan_packets(&mut self, now: Time, wall: WallTime) {
-        // As of any frames: timers do not wait for the end of a flood.
-        if self.station.poll_timeout().is_some_and(|due| due <= now) {
-            self.input(Input::Timeout);
-        }
-        self.update_position();
-        let Runner { geonet: Some(geonet), station, recorder, outputs, .. } = self else { return };
-        geonet.multicast.receive(|lan| {
-            let multicast_link::LanPacket { interface, source, packet } = lan;
-            if recorder.is_active() {
-                let (interface, packet) = (interface.to_owned(), packet.to_vec());
-                recorder.record(now, wall, Input::LanPacket { interface, source, packet });
-            }
-            station.handle_lan_packet(now, LanPacket { interface, source, packet });
-            outputs.extend(std::iter::from_fn(|| station.poll_output()));
-        });
-        self.carry_collected();
-    }
-
-    /// Carries out what was collected while frames were received.
-    fn carry_collected(&mut self) {
-        let mut outputs = std::mem::take(&mut self.outputs);
-        for output in outputs.drain(..) {
-            self.carry(output);
-        }
-        self.outputs = outputs;
-        self.carry_out();
-    }
-
-    /// Puts the fast path of GeoNetworking where the interfaces are, and tells the station that there is one.
-    fn place_fast_path(&mut self) {
-        let is_router = self.station.geonet().is_some();
-        let changed = self.geonet.as_mut().and_then(|geonet| geonet.place_fast_path(is_router));
-        if let Some(is) = changed {
-            let numbers = self.geonet.as_ref().and_then(Geonet::sequence_numbers);
-            if let Some(numbers) = numbers.filter(|_| is) {
-                self.station.share_sequence_numbers(numbers);
-            }
-            self.input(Input::GeonetFastPath(is));
-        }
-    }
-
-    /// Lets the station know what a frame of the radio carries.
-    fn tell_mtu(&mut self) {
-        // Only a router can be told.
-        if self.station.geonet().is_some()
-            && let Some(mtu) = self.geonet.as_mut().and_then(Geonet::new_mtu)
-        {
-            self.input(Input::GeonetMtu(mtu));
-        }
     }
 
     /// Carries out what the station wants, in order; what it tells operators comes last, because an acknowledgement does
@@ -794,37 +498,6 @@ impl Runner {
         }
     }
 
-    /// Does what the upper tester wants, and says whether it could be done.
-    fn steer(&mut self, tester: SocketAddr, message: Message) {
-        let place = self.station.geonet().and_then(|router| router.position_vector()).copied();
-        let done = match &message {
-            Message::Initialize => {
-                let home = place.zip(self.upper_tester.as_mut());
-                if let Some(position) = home.and_then(|(place, upper_tester)| upper_tester.initialize(&place))
-                {
-                    self.input(Input::Position(position));
-                }
-                self.try_input(Input::Command(Command::ResetGeonet))
-            }
-            Message::ChangePosition(north, east) => {
-                let moved = place
-                    .zip(self.upper_tester.as_mut())
-                    .and_then(|(place, upper_tester)| upper_tester.displace(&place, *north, *east));
-                moved
-                    .ok_or_else(|| "there is no such position".to_owned())
-                    .and_then(|position| self.try_input(Input::Position(position)))
-            }
-            Message::ChangePseudonym => Err("there are no pseudonyms to change".into()),
-            Message::Gn(request) | Message::Btp(request) => self.try_input(Input::Geonet(request.clone())),
-        };
-        if let Err(refusal) = &done {
-            tracing::debug!("the upper tester's {message:?}: {refusal}");
-        }
-        if let Some(upper_tester) = &self.upper_tester {
-            upper_tester.answer(tester, &message, done.is_ok());
-        }
-    }
-
     fn report(&mut self, event: &Event) {
         let text = answers::event_text(event);
         match event {
@@ -839,153 +512,6 @@ impl Runner {
             // Without a listener there is nobody to tell.
             let _ = self.events.send(model::event(time, fields));
         }
-    }
-
-    fn request(&mut self, request: Request) {
-        let now = clock::now();
-        // Whoever asked may have gone; then the answer is lost and nothing else.
-        match request {
-            Request::Status(reply) => {
-                let uptime = now.saturating_since(self.started);
-                let geonet = self.geonet.as_ref().map(|geonet| geonet.status(self.station.geonet()));
-                let _ = reply.send(answers::status(
-                    &self.config,
-                    self.platform.as_ref().map_or(carnet_linux::Path::Tun, Platform::path),
-                    &self.station,
-                    geonet,
-                    uptime,
-                    now,
-                ));
-            }
-            Request::Bindings(reply) => {
-                let _ = reply.send(answers::bindings(&self.station, now));
-            }
-            Request::Uplinks(reply) => {
-                let _ = reply.send(answers::uplinks(&self.station, now));
-            }
-            Request::Tunnels(reply) => {
-                let _ = reply.send(answers::tunnels(self.platform.as_ref(), &self.station));
-            }
-            Request::Routes(reply) => {
-                let _ = reply.send(answers::routes(&self.station, now));
-            }
-            Request::Policies(reply) => {
-                let _ = reply.send(answers::policies(&self.station));
-            }
-            Request::Counters(reply) => {
-                let mut counters = answers::counters(&self.station, self.platform.as_ref());
-                let errors = self.writer.as_ref().map_or(0, TunnelWriter::errors);
-                counters.insert("tunnel.write_errors".into(), errors);
-                counters.extend(self.geonet.iter_mut().flat_map(Geonet::counters));
-                let _ = reply.send(counters);
-            }
-            Request::Handover { handover, reply } => {
-                let HandoverRequest { uplink, policy } = handover;
-                let result = self.try_input(Input::Command(Command::Handover { uplink, policy }));
-                let _ = reply.send(result);
-            }
-            Request::Signal { signal, reply } => {
-                let result = if PLAUSIBLE.contains(&signal.dbm) {
-                    self.try_input(Input::Signal { interface: signal.uplink, dbm: signal.dbm })
-                } else {
-                    Err(format!("{} dBm is no signal, expected {PLAUSIBLE:?}", signal.dbm))
-                };
-                let _ = reply.send(result);
-            }
-            Request::Neighbours(reply) => {
-                let _ = reply
-                    .send(self.ask_geonet(|geonet, router| geonet.locations(router, clock::wall(), true)));
-            }
-            Request::Locations(reply) => {
-                let _ = reply
-                    .send(self.ask_geonet(|geonet, router| geonet.locations(router, clock::wall(), false)));
-            }
-            Request::Areas(reply) => {
-                let _ = reply.send(self.ask_geonet(|geonet, _| geonet.areas(now, &self.station)));
-            }
-            Request::Groups(reply) => {
-                let _ = reply.send(self.ask_geonet(|_, _| multicast::groups(now, &self.station)));
-            }
-            Request::SetArea { area, reply } => {
-                let order = self.ask_geonet(|geonet, _| geonet.area_order(area)).flatten();
-                let _ = reply.send(order.and_then(|order| self.try_input(Input::Command(order))));
-            }
-            Request::RemoveArea { name, reply } => {
-                let order = self.ask_geonet(|geonet, _| geonet.area_removal(name)).flatten();
-                let _ = reply.send(order.and_then(|order| self.try_input(Input::Command(order))));
-            }
-            Request::GnSend { packet, reply } => {
-                let request =
-                    self.ask_geonet(|geonet, _| geonet.request(now, packet, &self.station)).flatten();
-                let _ = reply.send(request.and_then(|request| self.try_input(Input::Geonet(request))));
-            }
-            Request::GnPing { ping, reply } => {
-                let _ = reply.send(self.ping(&ping));
-            }
-            Request::GnReceive(reply) => {
-                let _ = reply.send(self.ask_geonet(|geonet, _| geonet.subscribe()));
-                self.geonet.iter_mut().for_each(Geonet::tell_listeners);
-            }
-        }
-    }
-
-    fn ask_geonet<T>(&self, question: impl FnOnce(&Geonet, &Router) -> T) -> Answer<T> {
-        let geonet = self.geonet.as_ref().ok_or(answers::NO_GEONET)?;
-        match self.station.geonet() {
-            Some(router) => Ok(question(geonet, router)),
-            None => Err(format!("this station waits for {}", geonet.awaited())),
-        }
-    }
-
-    fn ping(&mut self, ping: &GnPingRequest) -> Answer<mpsc::Receiver<GnPingEvent>> {
-        let geonet = self.geonet.as_mut().ok_or(answers::NO_GEONET)?;
-        let (identifier, request, events) = geonet.ping(clock::now(), ping, &self.station)?;
-        if let Err(refusal) = self.try_input(Input::Geonet(request)) {
-            self.geonet.iter_mut().for_each(|geonet| geonet.abandon(identifier));
-            return Err(refusal);
-        }
-        Ok(events)
-    }
-
-    /// Reads the config again and changes the difference; a config with errors changes nothing.
-    fn reload(&mut self, path: &Path) {
-        let config = match Config::load(path) {
-            Ok(config) => config,
-            Err(errors) => {
-                error!("the config is not taken over: {errors}");
-                return;
-            }
-        };
-        let sections = [
-            ("[station]", config.station != self.config.station),
-            ("[dataplane]", config.dataplane != self.config.dataplane),
-            ("[geonet]", config.geonet != self.config.geonet),
-            ("[conformance]", config.conformance != self.config.conformance),
-        ];
-        if self.platform.is_none() && settings::needs_platform(&config) {
-            error!("the config is not taken over: the first role beside [geonet] needs a restart");
-            return;
-        }
-        if let Some((section, _)) = sections.iter().find(|(_, changed)| *changed) {
-            error!("the config is not taken over: changes in {section} need a restart");
-            return;
-        }
-        for warning in config.warnings() {
-            warn!("{warning}");
-        }
-        self.recorder.end("a config that is read again cannot be replayed");
-        if let Some(platform) = &mut self.platform {
-            platform.watch(settings::platform(&config).watched);
-            platform.set_ports(settings::ports(&config));
-            platform.make_room(&settings::fast_path(&config, self.station.flow_label_key()));
-        }
-        let gn_address = self.geonet.as_ref().and_then(Geonet::address);
-        let station_config = settings::station(&config, gn_address);
-        self.station.reconfigure(clock::now(), clock::wall(), station_config);
-        self.config = config;
-        self.carry_out();
-        info!("the config was read again");
-        self.warn_of_missing_interfaces();
     }
 
     /// Goes on until the home agent knows that we leave.

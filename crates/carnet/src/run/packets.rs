@@ -1,0 +1,120 @@
+//! Packets between the tunnel device, the sockets of tunnels inside IPv4, and the station.
+
+use std::time::Duration;
+
+use carnet_linux::{DatagramWriter, Datagrams, Platform, TooBig, TunnelWriter, clock};
+use carnet_station::forwarding::forwarder::Verdict;
+use carnet_station::io::Input;
+
+use super::Runner;
+
+/// Packets handled before anything else gets its turn.
+const BATCH: usize = 256;
+/// Packets that wake the station more often than this are let gather, see [`Runner::packets`].
+const FREQUENT: Duration = Duration::from_micros(50);
+
+impl Runner {
+    /// Reads packets from the tunnel device until there are none or others have waited long enough.
+    ///
+    /// When they come one by one and so fast that waking costs more than the packets do, whoever makes them on
+    /// this core (the sender, the station at the other end) is given the core once before the device is left:
+    /// the next packets then come together. A machine with a core to spare does not notice, nor does a packet
+    /// that comes alone.
+    pub(super) async fn packets(&mut self) {
+        let (now, wall) = (clock::now(), clock::wall());
+        // Under a flood there is always a packet: timers do not wait for it to end.
+        if self.station.poll_timeout().is_some_and(|due| due <= now) {
+            self.input(Input::Timeout);
+        }
+        let is_frequent = now.saturating_since(self.woken) < FREQUENT;
+        self.woken = now;
+        let (mut count, mut has_yielded) = (0, false);
+        // What was read is handled: nothing may lie in the reader while the loop waits for the device.
+        while let Some(reader) = self.reader.as_mut().filter(|r| count < BATCH || r.is_inside_burst()) {
+            let Ok(length) = reader.try_read(self.buffer.space()) else {
+                self.flush_and_hear();
+                if has_yielded || !is_frequent {
+                    return;
+                }
+                has_yielded = true;
+                std::thread::yield_now();
+                continue;
+            };
+            has_yielded = false;
+            count += 1;
+            self.buffer.filled(length);
+            if self.recorder.is_active() {
+                self.recorder.record(now, wall, Input::Packet(self.buffer.as_slice().to_vec()));
+            }
+            if let (Some(platform), Some(writer)) = (&mut self.platform, &mut self.writer)
+                && platform.concerns_kernel(self.buffer.as_slice())
+            {
+                writer.write(self.buffer.as_slice());
+            }
+            let verdict = self.station.handle_packet(now, wall, &mut self.buffer);
+            self.pass_on(verdict);
+        }
+        self.flush_and_hear();
+        // Nor do the kernel's news, requests and signals.
+        tokio::task::yield_now().await;
+    }
+
+    /// Reads packets that came inside IPv4 or UDP until there are none or others have waited long enough.
+    pub(super) async fn datagrams(&mut self) {
+        let (now, wall) = (clock::now(), clock::wall());
+        if self.station.poll_timeout().is_some_and(|due| due <= now) {
+            self.input(Input::Timeout);
+        }
+        let mut count = 0;
+        while let Some(reader) =
+            self.datagram_reader.as_mut().filter(|r| count < BATCH || r.is_inside_burst())
+        {
+            let Ok(received) = reader.try_read(self.buffer.space()) else { break };
+            count += 1;
+            self.buffer.filled(received.length);
+            let carnet_linux::Received { local, remote, traffic_class, .. } = received;
+            if self.recorder.is_active() {
+                let packet = self.buffer.as_slice().to_vec();
+                self.recorder.record(now, wall, Input::Datagram { local, remote, traffic_class, packet });
+            }
+            let verdict =
+                self.station.handle_datagram(now, wall, (local, remote), traffic_class, &mut self.buffer);
+            self.pass_on(verdict);
+        }
+        self.flush_and_hear();
+        tokio::task::yield_now().await;
+    }
+
+    /// Sends what a packet has become.
+    fn pass_on(&mut self, verdict: Verdict) {
+        match verdict {
+            // Outputs, if there are any, precede the packet that the rest was waiting for.
+            Verdict::Forward => {
+                if let Some(writer) = &mut self.writer {
+                    writer.write(self.buffer.as_slice());
+                }
+            }
+            Verdict::Encapsulate { local, remote, may_fragment } => {
+                if let Some(writer) = &mut self.datagram_writer {
+                    writer.write(local, remote, may_fragment, self.buffer.as_slice());
+                }
+            }
+            Verdict::Consumed | Verdict::Dropped(_) => self.carry_out(),
+        }
+    }
+
+    /// Lets go of the packets that wait to be written in one piece.
+    pub(super) fn flush(&mut self) {
+        self.writer.iter_mut().for_each(TunnelWriter::flush);
+        self.datagram_writer.iter_mut().for_each(DatagramWriter::flush);
+    }
+
+    /// The same, and hears what became of earlier ones.
+    fn flush_and_hear(&mut self) {
+        self.flush();
+        let datagrams = self.platform.as_ref().map(Platform::datagrams);
+        while let Some(TooBig { local, remote, mtu }) = datagrams.as_ref().and_then(Datagrams::poll_too_big) {
+            self.input(Input::DatagramTooBig { local, remote, mtu });
+        }
+    }
+}

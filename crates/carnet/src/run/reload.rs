@@ -1,0 +1,54 @@
+//! The config is read again while the station runs.
+
+use std::path::Path;
+
+use carnet_api::config::Config;
+use carnet_linux::clock;
+use tracing::{error, info, warn};
+
+use super::Runner;
+use crate::geonet::Geonet;
+use crate::settings;
+
+impl Runner {
+    /// Reads the config again and changes the difference; a config with errors changes nothing.
+    pub(super) fn reload(&mut self, path: &Path) {
+        let config = match Config::load(path) {
+            Ok(config) => config,
+            Err(errors) => {
+                error!("the config is not taken over: {errors}");
+                return;
+            }
+        };
+        let sections = [
+            ("[station]", config.station != self.config.station),
+            ("[dataplane]", config.dataplane != self.config.dataplane),
+            ("[geonet]", config.geonet != self.config.geonet),
+            ("[conformance]", config.conformance != self.config.conformance),
+        ];
+        if self.platform.is_none() && settings::needs_platform(&config) {
+            error!("the config is not taken over: the first role beside [geonet] needs a restart");
+            return;
+        }
+        if let Some((section, _)) = sections.iter().find(|(_, changed)| *changed) {
+            error!("the config is not taken over: changes in {section} need a restart");
+            return;
+        }
+        for warning in config.warnings() {
+            warn!("{warning}");
+        }
+        self.recorder.end("a config that is read again cannot be replayed");
+        if let Some(platform) = &mut self.platform {
+            platform.watch(settings::platform(&config).watched);
+            platform.set_ports(settings::ports(&config));
+            platform.make_room(&settings::fast_path(&config, self.station.flow_label_key()));
+        }
+        let gn_address = self.geonet.as_ref().and_then(Geonet::address);
+        let station_config = settings::station(&config, gn_address);
+        self.station.reconfigure(clock::now(), clock::wall(), station_config);
+        self.config = config;
+        self.carry_out();
+        info!("the config was read again");
+        self.warn_of_missing_interfaces();
+    }
+}

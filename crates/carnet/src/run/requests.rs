@@ -1,0 +1,121 @@
+//! What operators ask of a running station.
+
+use carnet_api::model::{GnPingEvent, GnPingRequest, HandoverRequest};
+use carnet_geonet::Router;
+use carnet_linux::signal::PLAUSIBLE;
+use carnet_linux::{Platform, TunnelWriter, clock};
+use carnet_station::io::{Command, Input};
+use tokio::sync::mpsc;
+
+use super::Runner;
+use crate::answers;
+use crate::geonet::{Geonet, multicast};
+use crate::request::{Answer, Request};
+
+impl Runner {
+    pub(super) fn request(&mut self, request: Request) {
+        let now = clock::now();
+        // Whoever asked may have gone; then the answer is lost and nothing else.
+        match request {
+            Request::Status(reply) => {
+                let uptime = now.saturating_since(self.started);
+                let geonet = self.geonet.as_ref().map(|geonet| geonet.status(self.station.geonet()));
+                let _ = reply.send(answers::status(
+                    &self.config,
+                    self.platform.as_ref().map_or(carnet_linux::Path::Tun, Platform::path),
+                    &self.station,
+                    geonet,
+                    uptime,
+                    now,
+                ));
+            }
+            Request::Bindings(reply) => {
+                let _ = reply.send(answers::bindings(&self.station, now));
+            }
+            Request::Uplinks(reply) => {
+                let _ = reply.send(answers::uplinks(&self.station, now));
+            }
+            Request::Tunnels(reply) => {
+                let _ = reply.send(answers::tunnels(self.platform.as_ref(), &self.station));
+            }
+            Request::Routes(reply) => {
+                let _ = reply.send(answers::routes(&self.station, now));
+            }
+            Request::Policies(reply) => {
+                let _ = reply.send(answers::policies(&self.station));
+            }
+            Request::Counters(reply) => {
+                let mut counters = answers::counters(&self.station, self.platform.as_ref());
+                let errors = self.writer.as_ref().map_or(0, TunnelWriter::errors);
+                counters.insert("tunnel.write_errors".into(), errors);
+                counters.extend(self.geonet.iter_mut().flat_map(Geonet::counters));
+                let _ = reply.send(counters);
+            }
+            Request::Handover { handover, reply } => {
+                let HandoverRequest { uplink, policy } = handover;
+                let result = self.try_input(Input::Command(Command::Handover { uplink, policy }));
+                let _ = reply.send(result);
+            }
+            Request::Signal { signal, reply } => {
+                let result = if PLAUSIBLE.contains(&signal.dbm) {
+                    self.try_input(Input::Signal { interface: signal.uplink, dbm: signal.dbm })
+                } else {
+                    Err(format!("{} dBm is no signal, expected {PLAUSIBLE:?}", signal.dbm))
+                };
+                let _ = reply.send(result);
+            }
+            Request::Neighbours(reply) => {
+                let _ = reply
+                    .send(self.ask_geonet(|geonet, router| geonet.locations(router, clock::wall(), true)));
+            }
+            Request::Locations(reply) => {
+                let _ = reply
+                    .send(self.ask_geonet(|geonet, router| geonet.locations(router, clock::wall(), false)));
+            }
+            Request::Areas(reply) => {
+                let _ = reply.send(self.ask_geonet(|geonet, _| geonet.areas(now, &self.station)));
+            }
+            Request::Groups(reply) => {
+                let _ = reply.send(self.ask_geonet(|_, _| multicast::groups(now, &self.station)));
+            }
+            Request::SetArea { area, reply } => {
+                let order = self.ask_geonet(|geonet, _| geonet.area_order(area)).flatten();
+                let _ = reply.send(order.and_then(|order| self.try_input(Input::Command(order))));
+            }
+            Request::RemoveArea { name, reply } => {
+                let order = self.ask_geonet(|geonet, _| geonet.area_removal(name)).flatten();
+                let _ = reply.send(order.and_then(|order| self.try_input(Input::Command(order))));
+            }
+            Request::GnSend { packet, reply } => {
+                let request =
+                    self.ask_geonet(|geonet, _| geonet.request(now, packet, &self.station)).flatten();
+                let _ = reply.send(request.and_then(|request| self.try_input(Input::Geonet(request))));
+            }
+            Request::GnPing { ping, reply } => {
+                let _ = reply.send(self.ping(&ping));
+            }
+            Request::GnReceive(reply) => {
+                let _ = reply.send(self.ask_geonet(|geonet, _| geonet.subscribe()));
+                self.geonet.iter_mut().for_each(Geonet::tell_listeners);
+            }
+        }
+    }
+
+    fn ask_geonet<T>(&self, question: impl FnOnce(&Geonet, &Router) -> T) -> Answer<T> {
+        let geonet = self.geonet.as_ref().ok_or(answers::NO_GEONET)?;
+        match self.station.geonet() {
+            Some(router) => Ok(question(geonet, router)),
+            None => Err(format!("this station waits for {}", geonet.awaited())),
+        }
+    }
+
+    fn ping(&mut self, ping: &GnPingRequest) -> Answer<mpsc::Receiver<GnPingEvent>> {
+        let geonet = self.geonet.as_mut().ok_or(answers::NO_GEONET)?;
+        let (identifier, request, events) = geonet.ping(clock::now(), ping, &self.station)?;
+        if let Err(refusal) = self.try_input(Input::Geonet(request)) {
+            self.geonet.iter_mut().for_each(|geonet| geonet.abandon(identifier));
+            return Err(refusal);
+        }
+        Ok(events)
+    }
+}

@@ -1,0 +1,227 @@
+//! What a station is to be, how it becomes that, and what of it survives a restart.
+
+use std::collections::BTreeMap;
+use std::net::Ipv6Addr;
+
+use carnet_base::{Rng, Time, WallTime};
+use carnet_mobility::home_agent::{HomeAgentConfig, StoredBinding};
+use carnet_mobility::mobile_router::{Attachment, MobileRouterConfig, StoredSequence, StoredVolume};
+use carnet_mobility::router_advertiser::{AdvertiserConfig, RouterAdvertiser};
+use carnet_mobility::{HomeAgent, MobileRouter};
+use carnet_wire::ipv6::HEADER_LEN;
+use serde::{Deserialize, Serialize};
+
+use super::lan_mtu::LanMtu;
+use super::neighbours::MnppSettings;
+use super::{Agent, Router, Scope, Station};
+use crate::forwarding::desired::TunnelEnd;
+use crate::forwarding::{agent_entries, lan_prefixes, node_entries, setting_entries};
+use crate::geonet::GeonetSettings;
+use crate::io::Output;
+
+/// What a station is to be. A role that is absent is a job not done.
+#[derive(Debug, Clone, Default)]
+pub struct StationConfig {
+    /// The home agent.
+    pub home_agent: Option<HomeAgentConfig>,
+    /// The mobile router.
+    pub mobile_router: Option<MobileRouterSettings>,
+    /// The GeoNetworking router.
+    pub geonet: Option<GeonetSettings>,
+    /// Ways to the mobile networks of neighbouring vehicles, for a mobile router with IPv6 over GeoNetworking.
+    pub mnpp: Option<MnppSettings>,
+}
+
+/// A mobile router and the interfaces of its mobile network.
+#[derive(Debug, Clone)]
+pub struct MobileRouterSettings {
+    /// The router.
+    pub router: MobileRouterConfig,
+    /// Interfaces of the mobile network.
+    pub lan: Vec<String>,
+    /// Whether the prefixes are advertised there, and `PREFIX::1` is put on them.
+    pub advertise: bool,
+}
+
+/// What has to survive a restart.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct PersistentState {
+    /// The home agent's bindings and replay protection.
+    #[serde(default)]
+    pub home_agent: Vec<StoredBinding>,
+    /// How often the home agent has started without the bindings that it had (RFC 5847 3.2).
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub restart_counter: Option<u32>,
+    /// The mobile router's sequence number.
+    #[serde(default)]
+    pub mobile_router: Option<StoredSequence>,
+    /// What has gone over the mobile router's uplinks, by interface.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub volumes: BTreeMap<String, StoredVolume>,
+}
+
+impl Station {
+    /// Becomes what `config` says. Bindings, the registration and whatever of the forwarding state is wanted
+    /// before and after stay in place; the outputs are the difference. The GeoNetworking router stays as it is.
+    pub fn reconfigure(&mut self, now: Time, wall: WallTime, config: StationConfig) {
+        self.assert_drained();
+        let persistent = self.persistent_state(now, wall);
+        let old_nodes: Vec<Ipv6Addr> =
+            self.agent.iter().flat_map(|agent| agent.nodes.keys().copied()).collect();
+        let mut old_router = self.router.take();
+        let mut withdrawals = Vec::new();
+        self.configure(now, wall, config, persistent);
+        if let (Some(router), Some(old)) = (&mut self.router, &mut old_router) {
+            router.machine.adopt(now, wall, &old.machine);
+            for advertiser in &mut old.advertisers {
+                let kept: Vec<ipnet::Ipv6Net> = router
+                    .advertisers
+                    .iter()
+                    .filter(|new| new.interface() == advertiser.interface())
+                    .flat_map(|new| new.prefixes().iter().copied())
+                    .collect();
+                advertiser.handle_withdrawal(now, &kept);
+                withdrawals.extend(std::iter::from_fn(|| advertiser.poll_output()));
+            }
+        }
+        // All of them before anything is computed from them, so that nothing is torn down in between.
+        let mut wanted = self.take_mobility_outputs();
+        for interface in self.interfaces.clone().into_values() {
+            self.tell_interface(now, wall, &interface);
+            wanted.extend(self.take_mobility_outputs());
+        }
+        if self.agent.is_none() {
+            self.desired.replace(Scope::HomeAgent, []);
+        }
+        for home_address in old_nodes {
+            if !self.agent.as_ref().is_some_and(|agent| agent.nodes.contains_key(&home_address)) {
+                self.desired.replace(Scope::Node(home_address), []);
+            }
+        }
+        if self.router.is_none() {
+            self.desired.replace(Scope::MobileRouter, []);
+            for order in (0..3).rev() {
+                self.desired.replace(Scope::Settings(order), []);
+            }
+        }
+        self.forward_router(now);
+        for (output, from_router) in wanted {
+            self.translate(now, output, from_router);
+        }
+        self.outputs.extend(withdrawals.into_iter().map(Output::Icmpv6));
+        self.handle_timeout(now, wall);
+        self.flush(now);
+    }
+
+    pub(super) fn configure(
+        &mut self,
+        now: Time,
+        wall: WallTime,
+        config: StationConfig,
+        persistent: PersistentState,
+    ) {
+        self.forwarder.serve_nobody();
+        self.router = config.mobile_router.map(|settings| Router::new(settings, &mut self.rng));
+        if let Some(router) = &mut self.router {
+            let config = router.machine.config();
+            let home_address = config.home_address.into();
+            self.path_mtus.set_home_agent(TunnelEnd::MobileRouter, config.home_agent);
+            for prefix in config.prefixes.iter().copied().chain([home_address]) {
+                self.forwarder.serve(prefix, config.home_address);
+            }
+            // Before the home agent turns forwarding on: the order of these matters to the kernel.
+            for (order, entries) in setting_entries(&router.machine, &router.lan).into_iter().enumerate() {
+                self.desired.replace(Scope::Settings(order), entries);
+            }
+            if let Some(stored) = persistent.mobile_router {
+                router.machine.restore(stored);
+            }
+            for (interface, volume) in persistent.volumes {
+                router.machine.restore_volume(&interface, volume);
+            }
+        }
+        self.agent = config.home_agent.map(|config| Agent {
+            nodes: config.nodes.iter().map(|n| (n.home_address, n.clone())).collect(),
+            machine: HomeAgent::new(config),
+        });
+        if let Some(agent) = &mut self.agent {
+            let address = agent.machine.config().address;
+            self.path_mtus.set_home_agent(TunnelEnd::HomeAgent, address);
+            for node in agent.nodes.values() {
+                let home_address = node.home_address.into();
+                for prefix in node.prefixes.iter().copied().chain([home_address]) {
+                    self.forwarder.serve(prefix, address);
+                }
+            }
+            // What nothing is known of has lost what it had. The date counts such starts without being stored: it
+            // only ever grows.
+            let restart_counter = persistent.restart_counter.unwrap_or_else(|| seconds(wall));
+            agent.machine.set_restart_counter(restart_counter);
+            agent.machine.restore(now, wall, persistent.home_agent);
+            self.desired.replace(Scope::HomeAgent, agent_entries(&agent.machine));
+            let nodes = agent.nodes.iter();
+            let entries: Vec<_> =
+                nodes.map(|(home, node)| (*home, node_entries(&agent.machine, node))).collect();
+            for (home_address, entries) in entries {
+                self.want(now, Scope::Node(home_address), entries);
+            }
+        }
+        self.configure_neighbours(config.mnpp);
+    }
+
+    /// What has to survive a restart, as of now.
+    pub fn persistent_state(&self, now: Time, wall: WallTime) -> PersistentState {
+        PersistentState {
+            home_agent: self.home_agent().map(|agent| agent.stored(now, wall)).unwrap_or_default(),
+            restart_counter: self.home_agent().map(HomeAgent::restart_counter),
+            mobile_router: self.mobile_router().map(MobileRouter::stored),
+            volumes: self
+                .mobile_router()
+                .into_iter()
+                .flat_map(MobileRouter::volumes)
+                .map(|(interface, volume)| (interface.to_owned(), volume))
+                .collect(),
+        }
+    }
+}
+
+/// A date in seconds, as far as they go into 32 bits.
+fn seconds(wall: WallTime) -> u32 {
+    u32::try_from(wall.as_unix_nanos() / 1_000_000_000).unwrap_or(u32::MAX)
+}
+
+impl Router {
+    pub(super) fn new(settings: MobileRouterSettings, rng: &mut Rng) -> Router {
+        let mut prefixes: BTreeMap<String, Vec<ipnet::Ipv6Net>> = BTreeMap::new();
+        if settings.advertise {
+            for (interface, prefix) in lan_prefixes(&settings.router.prefixes, &settings.lan) {
+                prefixes.entry(interface).or_default().push(prefix);
+            }
+        }
+        let advertisers = prefixes
+            .into_iter()
+            .map(|(interface, prefixes)| {
+                RouterAdvertiser::new(AdvertiserConfig { interface, prefixes }, Rng::new(rng.u64()))
+            })
+            .collect();
+        Router {
+            machine: MobileRouter::new(settings.router, rng),
+            lan: settings.lan,
+            advertisers,
+            lan_mtu: LanMtu::default(),
+        }
+    }
+
+    /// The least MTU of the paths in use (until there is one, what fits every uplink), and whether the prefixes are
+    /// good.
+    pub(super) fn inform_advertisers(&mut self, now: Time, in_use: Option<u32>, straight: Option<u32>) {
+        let uplinks = self.machine.uplinks().iter();
+        let attached = uplinks.filter(|uplink| matches!(uplink.attachment, Attachment::Foreign { .. }));
+        let any = attached.map(|uplink| uplink.mtu().saturating_sub(HEADER_LEN as u32)).min();
+        let tunnel = in_use.or(any);
+        let mtu = self.lan_mtu.update(now, tunnel.map(|mtu| mtu.min(straight.unwrap_or(mtu))));
+        for advertiser in &mut self.advertisers {
+            advertiser.set(now, mtu, self.machine.may_advertise());
+        }
+    }
+}

@@ -1,0 +1,364 @@
+//! Who gets which input.
+
+use std::ops::ControlFlow;
+use std::slice;
+
+use carnet_base::{Endpoint, Interface, LinkMessage, Time, WallTime};
+use carnet_geonet::ReceivedFrame;
+use carnet_geonet::ipv6_adaptation::HostFrame;
+use carnet_geonet::multicast::LanPacket;
+use carnet_wire::geonet::GnAddress;
+use carnet_wire::icmpv6;
+
+use super::Station;
+use crate::forwarding::forwarder::Verdict;
+use crate::forwarding::packet::PacketBuffer;
+use crate::geonet::Geonet;
+use crate::io::{Command, Frame, Input, VirtualFrame};
+
+const NO_GEONET: &str = "this station does no GeoNetworking";
+
+impl Station {
+    /// Takes an input.
+    ///
+    /// # Errors
+    /// Only for [`Input::Command`] and [`Input::Signal`]: why it was refused, in words for the operator.
+    pub fn handle_input(&mut self, now: Time, wall: WallTime, input: Input) -> Result<(), String> {
+        self.assert_drained();
+        let input = match self.handle_geonet_input(now, input) {
+            ControlFlow::Break(result) => {
+                self.flush_geonet(now);
+                return result;
+            }
+            ControlFlow::Continue(input) => input,
+        };
+        let mut result = Ok(());
+        match input {
+            Input::Timeout => self.handle_timeout(now, wall),
+            Input::Packet(packet) => {
+                let mut buffer = PacketBuffer::new();
+                buffer.copy_from(&packet);
+                let verdict = self.process(now, wall, &mut buffer);
+                self.carry_out(verdict, &buffer);
+            }
+            Input::Datagram { local, remote, traffic_class, packet } => {
+                let mut buffer = PacketBuffer::new();
+                buffer.copy_from(&packet);
+                let verdict = self.process_datagram(now, wall, (local, remote), traffic_class, &mut buffer);
+                self.carry_out(verdict, &buffer);
+            }
+            Input::DatagramTooBig { local, remote, mtu } => {
+                self.path_mtus.handle_hint(now, (local, remote), mtu);
+            }
+            Input::TunnelUsed { local, remote } => self.path_mtus.handle_traffic(now, (local, remote)),
+            Input::Icmpv6(message) => self.handle_link_message(now, wall, &message),
+            Input::Interface(interface) => self.handle_interface(now, wall, interface),
+            Input::InterfaceGone { name } => self.handle_interface_gone(now, wall, &name),
+            Input::Signal { interface, dbm } => {
+                result = match &mut self.router {
+                    Some(router) => {
+                        let found = router.machine.uplink_called(&interface).map(|_| ());
+                        router.machine.handle_signal(now, wall, &interface, Some(dbm));
+                        found
+                    }
+                    None => Err("this station has no uplinks".into()),
+                }
+            }
+            Input::Octets { interface, octets } => {
+                if let Some(router) = &mut self.router {
+                    router.machine.handle_octets(now, wall, &interface, octets);
+                }
+            }
+            Input::Command(command) => result = self.handle_command(now, wall, command),
+            // All the others were taken above.
+            _ => {}
+        }
+        self.flush(now);
+        result
+    }
+
+    /// What concerns GeoNetworking alone comes often, and leaves everything else as it is. Gives back what does not.
+    fn handle_geonet_input(&mut self, now: Time, input: Input) -> ControlFlow<Result<(), String>, Input> {
+        match input {
+            Input::Timeout if self.mobility_timeout().is_none_or(|due| due > now) => {
+                if let Some(geonet) = &mut self.geonet {
+                    geonet.handle_timeout(now);
+                }
+                self.look_at_neighbours(now);
+            }
+            Input::Frame(frame) => {
+                if let Some(geonet) = &mut self.geonet {
+                    let Frame { source, destination, packet } = &frame;
+                    geonet.handle_frame(
+                        now,
+                        ReceivedFrame { source: *source, destination: *destination, packet },
+                    );
+                }
+            }
+            Input::Unacknowledged(frame) => {
+                if !self.is_unreachable(now, &frame)
+                    && let Some(geonet) = &mut self.geonet
+                {
+                    geonet.handle_unacknowledged(now, frame.destination, &frame.packet);
+                }
+            }
+            Input::VirtualFrame(frame) => {
+                let VirtualFrame { link, destination, source, ether_type, payload } = frame;
+                if !self.was_diverted(now, destination, &payload)
+                    && let Some(geonet) = &mut self.geonet
+                {
+                    let frame = HostFrame { destination, source, ether_type, payload: &payload };
+                    geonet.handle_host_frame(now, link, frame);
+                }
+            }
+            Input::VirtualAddresses { link, addresses } => {
+                if let Some(geonet) = &mut self.geonet {
+                    geonet.handle_addresses(link, addresses);
+                }
+            }
+            Input::LanPacket { interface, source, packet } => {
+                if let Some(geonet) = &mut self.geonet {
+                    let lan = LanPacket { interface: &interface, source, packet: &packet };
+                    geonet.handle_lan_packet(now, lan);
+                }
+            }
+            Input::LanAddresses { interface, addresses } => match &mut self.geonet {
+                Some(geonet) => geonet.handle_lan_addresses(now, &interface, &addresses),
+                None => drop(self.lan_addresses.insert(interface, addresses)),
+            },
+            Input::GeonetMtu(mtu) => {
+                if let Some(geonet) = &mut self.geonet {
+                    geonet.handle_link_mtu(now, mtu);
+                }
+            }
+            Input::GeonetFastPath(is) => {
+                if let Some(geonet) = &mut self.geonet {
+                    geonet.handle_fast_path(now, is);
+                }
+            }
+            Input::GeonetReport(report) => {
+                self.use_neighbours(now, &report.ways);
+                if let Some(geonet) = &mut self.geonet {
+                    geonet.handle_report(now, &report);
+                }
+            }
+            Input::Position(position) => {
+                if let Some(geonet) = &mut self.geonet {
+                    geonet.handle_position(now, position);
+                }
+            }
+            Input::GeonetAddress(address) => {
+                return ControlFlow::Break(self.handle_geonet_address(now, GnAddress(address)));
+            }
+            Input::Geonet(request) => {
+                return ControlFlow::Break(match &mut self.geonet {
+                    Some(geonet) => geonet.handle_request(now, &request),
+                    None => Err(NO_GEONET.into()),
+                });
+            }
+            other @ (Input::Timeout
+            | Input::Packet(_)
+            | Input::Datagram { .. }
+            | Input::DatagramTooBig { .. }
+            | Input::TunnelUsed { .. }
+            | Input::Icmpv6(_)
+            | Input::Interface(_)
+            | Input::InterfaceGone { .. }
+            | Input::Signal { .. }
+            | Input::Octets { .. }
+            | Input::Command(_)) => return ControlFlow::Continue(other),
+        }
+        ControlFlow::Break(Ok(()))
+    }
+
+    /// Takes a frame of EtherType 0x8947 without copying it first.
+    pub fn handle_frame(&mut self, now: Time, frame: ReceivedFrame<'_>) {
+        self.assert_drained();
+        if let Some(geonet) = &mut self.geonet {
+            geonet.handle_frame(now, frame);
+        }
+        self.flush_geonet(now);
+    }
+
+    /// Takes a frame of the virtual interface `link` without copying it first.
+    pub fn handle_host_frame(&mut self, now: Time, link: u32, frame: HostFrame<'_>) {
+        self.assert_drained();
+        if !self.was_diverted(now, frame.destination, frame.payload)
+            && let Some(geonet) = &mut self.geonet
+        {
+            geonet.handle_host_frame(now, link, frame);
+        }
+        self.flush_geonet(now);
+    }
+
+    /// Takes an IPv6 packet to a group from an interface of the mobile network without copying it first.
+    pub fn handle_lan_packet(&mut self, now: Time, packet: LanPacket<'_>) {
+        self.assert_drained();
+        if let Some(geonet) = &mut self.geonet {
+            geonet.handle_lan_packet(now, packet);
+        }
+        self.flush_geonet(now);
+    }
+
+    /// Takes a packet from the tunnel device, without allocating for the common ones. On
+    /// [`Verdict::Forward`] the buffer holds what is to be written back, on [`Verdict::Encapsulate`] what is to be sent
+    /// by a socket; other outputs may wait as well.
+    pub fn handle_packet(&mut self, now: Time, wall: WallTime, buffer: &mut PacketBuffer) -> Verdict {
+        self.assert_drained();
+        let verdict = self.process(now, wall, buffer);
+        if matches!(verdict, Verdict::Consumed | Verdict::Dropped(_)) {
+            self.flush(now);
+        }
+        verdict
+    }
+
+    /// The same for an IPv6 packet that came to `ends.0` from `ends.1` inside IPv4 or UDP; `traffic_class` is the
+    /// outer header's octet with DSCP and ECN.
+    pub fn handle_datagram(
+        &mut self,
+        now: Time,
+        wall: WallTime,
+        ends: (Endpoint, Endpoint),
+        traffic_class: u8,
+        buffer: &mut PacketBuffer,
+    ) -> Verdict {
+        self.assert_drained();
+        let verdict = self.process_datagram(now, wall, ends, traffic_class, buffer);
+        if matches!(verdict, Verdict::Consumed | Verdict::Dropped(_)) {
+            self.flush(now);
+        }
+        verdict
+    }
+
+    pub(super) fn handle_timeout(&mut self, now: Time, wall: WallTime) {
+        if let Some(agent) = &mut self.agent {
+            agent.machine.handle_timeout(now);
+        }
+        if let Some(router) = &mut self.router {
+            router.machine.handle_timeout(now, wall);
+            for advertiser in &mut router.advertisers {
+                advertiser.handle_timeout(now);
+            }
+        }
+        self.path_mtus.handle_timeout(now);
+        if let Some(geonet) = &mut self.geonet {
+            geonet.handle_timeout(now);
+        }
+        self.look_at_neighbours(now);
+        self.look_at_access(now, wall);
+    }
+
+    fn handle_interface(&mut self, now: Time, wall: WallTime, interface: Interface) {
+        self.tell_interface(now, wall, &interface);
+        self.interfaces.insert(interface.name.clone(), interface);
+        self.forward_router(now);
+    }
+
+    pub(super) fn tell_interface(&mut self, now: Time, wall: WallTime, interface: &Interface) {
+        let seen = self.seen_by_access(now, interface);
+        let interface = seen.as_ref().unwrap_or(interface);
+        if let Some(agent) = &mut self.agent {
+            agent.machine.handle_interface(interface, now);
+        }
+        if let Some(router) = &mut self.router {
+            for advertiser in &mut router.advertisers {
+                advertiser.handle_interface(now, interface);
+            }
+            router.machine.handle_interface(now, wall, interface);
+        }
+    }
+
+    fn handle_interface_gone(&mut self, now: Time, wall: WallTime, name: &str) {
+        self.interfaces.remove(name);
+        if let Some(access) = self.access.as_mut().filter(|access| access.interface == name) {
+            access.handle_gone();
+        }
+        if let Some(agent) = &mut self.agent {
+            agent.machine.handle_interface_gone(name);
+        }
+        if let Some(router) = &mut self.router {
+            for advertiser in &mut router.advertisers {
+                advertiser.handle_interface_gone(name);
+            }
+            router.machine.handle_interface_gone(now, wall, name);
+        }
+        self.forward_router(now);
+    }
+
+    fn handle_command(&mut self, now: Time, wall: WallTime, command: Command) -> Result<(), String> {
+        match command {
+            Command::Handover { uplink, policy } => match (&mut self.router, policy) {
+                (Some(router), None) => router.machine.handle_handover(now, wall, uplink.as_deref()),
+                (Some(router), Some(policy)) => router.machine.handle_policy_uplinks(
+                    now,
+                    wall,
+                    &policy,
+                    uplink.as_ref().map(slice::from_ref),
+                ),
+                (None, _) => Err("this station is no mobile router".into()),
+            },
+            Command::ResetGeonet => {
+                let geonet = self.geonet.as_mut().ok_or(NO_GEONET)?;
+                geonet.handle_reset(now);
+                Ok(())
+            }
+            Command::SetArea(order) => self.geonet.as_mut().ok_or(NO_GEONET)?.handle_area_order(now, &order),
+            Command::RemoveArea { name } => {
+                self.geonet.as_mut().ok_or(NO_GEONET)?.handle_area_removal(now, &name)
+            }
+            Command::Shutdown => {
+                if let Some(router) = &mut self.router {
+                    for advertiser in &mut router.advertisers {
+                        advertiser.handle_shutdown(now);
+                    }
+                    router.machine.handle_shutdown(now, wall);
+                }
+                if let Some(neighbours) = &mut self.neighbours {
+                    neighbours.machine.handle_shutdown(now);
+                }
+                Ok(())
+            }
+        }
+    }
+
+    fn handle_geonet_address(&mut self, now: Time, address: GnAddress) -> Result<(), String> {
+        if let Some(geonet) = &mut self.geonet {
+            geonet.handle_address(now, address);
+        } else if let Some((settings, rng)) = self.awaited.take() {
+            let mut geonet = Geonet::new(settings, address, rng);
+            for (interface, addresses) in std::mem::take(&mut self.lan_addresses) {
+                geonet.handle_lan_addresses(now, &interface, &addresses);
+            }
+            self.geonet = Some(geonet);
+            self.listen_to_neighbours();
+        } else {
+            return Err(NO_GEONET.into());
+        }
+        Ok(())
+    }
+
+    fn handle_link_message(&mut self, now: Time, wall: WallTime, message: &LinkMessage) {
+        if message.message.first().is_some_and(|kind| *kind < icmpv6::types::ECHO_REQUEST) {
+            // An error about something that a care-of address sent.
+            if icmpv6::verify(message.source, message.destination, &message.message).is_ok()
+                && let Ok((error, invoking)) = icmpv6::parse_error(&message.message)
+            {
+                self.handle_error(now, message.destination, error, invoking);
+            }
+            return;
+        }
+        let mut results = Vec::new();
+        if let Some(agent) = &mut self.agent {
+            results.push(agent.machine.handle_link_message(now, message));
+        }
+        if let Some(router) = &mut self.router {
+            results.push(router.machine.handle_link_message(now, wall, message));
+            for advertiser in &mut router.advertisers {
+                results.push(advertiser.handle_link_message(now, message));
+            }
+        }
+        for reason in results.into_iter().filter_map(Result::err) {
+            *self.dropped.entry(reason).or_default() += 1;
+        }
+    }
+}

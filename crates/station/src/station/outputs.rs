@@ -1,0 +1,124 @@
+//! How the outputs of the parts become the station's.
+
+use carnet_base::Time;
+use carnet_geonet::ipv6_adaptation::Adaptation;
+
+use super::Station;
+use crate::forwarding::desired::{Change, Entry, TunnelEnd};
+use crate::forwarding::forwarder::{Caused, Verdict};
+use crate::forwarding::packet::PacketBuffer;
+use crate::geonet::Geonet;
+use crate::io::Output;
+
+impl Station {
+    /// As outputs, what is in the buffer.
+    pub(super) fn carry_out(&mut self, verdict: Verdict, buffer: &PacketBuffer) {
+        let packet = || buffer.as_slice().to_vec();
+        match verdict {
+            Verdict::Forward => self.outputs.push_back(Output::Packet(packet())),
+            Verdict::Encapsulate { local, remote, may_fragment } => {
+                self.outputs.push_back(Output::Encapsulated {
+                    local,
+                    remote,
+                    packet: packet(),
+                    may_fragment,
+                });
+            }
+            Verdict::Consumed | Verdict::Dropped(_) => {}
+        }
+    }
+
+    /// Turns changes of the desired state into outputs; the slow path follows them at once.
+    pub(super) fn take_changes(&mut self) {
+        while let Some(change) = self.desired.poll_change() {
+            match &change {
+                Change::Set(Entry::Tunnel(tunnel)) => self.forwarder.set_tunnel(tunnel.clone()),
+                Change::Remove(Entry::Tunnel(tunnel)) => {
+                    self.forwarder.remove_tunnel(tunnel);
+                    self.path_mtus.remove((tunnel.local, tunnel.remote), tunnel.home_address);
+                }
+                Change::Set(Entry::Distribution(distribution)) => {
+                    self.forwarder.set_distribution(distribution);
+                }
+                Change::Remove(Entry::Distribution(distribution)) => {
+                    self.forwarder.remove_distribution(distribution);
+                }
+                _ => {}
+            }
+            self.outputs.push_back(Output::Forwarding(change));
+        }
+    }
+
+    /// Collects the outputs of the parts, in order.
+    pub(super) fn flush(&mut self, now: Time) {
+        self.take_changes();
+        for (output, from_router) in self.take_mobility_outputs() {
+            self.translate(now, output, from_router);
+        }
+        self.follow_path_mtus(now);
+        if let Some(router) = &mut self.router {
+            let ends = TunnelEnd::MobileRouter;
+            let in_use = self.forwarder.tunnels().filter(|(tunnel, _)| tunnel.end == ends && tunnel.transmit);
+            // Hosts shall not have to learn a smaller one when a vehicle is met.
+            let straight = self.neighbours.as_ref().and(self.geonet.as_ref()).and_then(Geonet::ipv6);
+            let straight = straight.map(Adaptation::mtu);
+            let in_use = in_use.map(|(tunnel, _)| tunnel.mtu).min();
+            router.inform_advertisers(now, in_use, straight);
+            for advertiser in &mut router.advertisers {
+                while let Some(message) = advertiser.poll_output() {
+                    self.outputs.push_back(Output::Icmpv6(message));
+                }
+            }
+        }
+        self.collect_caused();
+        self.flush_geonet(now);
+    }
+
+    /// Collects what the forwarder has to say by itself.
+    pub(super) fn collect_caused(&mut self) {
+        while let Some(caused) = self.forwarder.poll_output() {
+            self.outputs.push_back(match caused {
+                Caused::Packet(packet) => Output::Packet(packet),
+                Caused::Encapsulated { ends: (local, remote), packet, may_fragment } => {
+                    Output::Encapsulated { local, remote, packet, may_fragment }
+                }
+            });
+        }
+    }
+
+    /// Collects the outputs of GeoNetworking, where nothing else can have any.
+    pub(super) fn flush_geonet(&mut self, now: Time) {
+        self.follow_neighbours(now);
+        if let Some(geonet) = &mut self.geonet {
+            geonet.move_outputs(&mut self.outputs);
+        }
+    }
+
+    /// Drains the home agent and the mobile router; the flag tells whose an output is.
+    pub(super) fn take_mobility_outputs(&mut self) -> Vec<(carnet_mobility::Output, bool)> {
+        let mut outputs = Vec::new();
+        if let Some(agent) = &mut self.agent {
+            outputs.extend(std::iter::from_fn(|| agent.machine.poll_output()).map(|o| (o, false)));
+        }
+        if let Some(router) = &mut self.router {
+            outputs.extend(std::iter::from_fn(|| router.machine.poll_output()).map(|o| (o, true)));
+        }
+        outputs
+    }
+
+    pub(super) fn translate(&mut self, now: Time, output: carnet_mobility::Output, from_router: bool) {
+        use carnet_mobility::Output as Mobility;
+        match output {
+            Mobility::Forwarding(_) if from_router => self.forward_router(now),
+            Mobility::Forwarding(home_address) => self.forward_node(now, home_address),
+            Mobility::Persist => self.outputs.push_back(Output::Persist),
+            Mobility::Packet(packet) => self.outputs.push_back(Output::Packet(packet)),
+            Mobility::Encapsulated { local, remote, packet } => {
+                let may_fragment = true;
+                self.outputs.push_back(Output::Encapsulated { local, remote, packet, may_fragment });
+            }
+            Mobility::Link(message) => self.outputs.push_back(Output::Icmpv6(message)),
+            Mobility::Event(event) => self.outputs.push_back(Output::Event(event)),
+        }
+    }
+}
