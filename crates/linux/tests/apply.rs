@@ -24,6 +24,42 @@ fn two_links() {
     }
 }
 
+/// The kernel joins the solicited-node group of an address only when a worker of its gets at the lock of all
+/// interfaces: whoever asks for the address meanwhile would ask again a second later only. Here others want that lock.
+#[test]
+fn neighbours_find_an_address_as_soon_as_it_is_there() {
+    in_namespace(|scratch| async move {
+        two_links();
+        let mut platform = scratch.open();
+        let joined = |group: &str| {
+            let groups = std::fs::read_to_string("/proc/thread-self/net/igmp6").unwrap();
+            groups.contains(group)
+        };
+        let stop = Arc::new(AtomicBool::new(false));
+        let others: Vec<_> = (0..3)
+            .map(|number| {
+                let stop = stop.clone();
+                std::thread::spawn(move || {
+                    while !stop.load(Ordering::Relaxed) {
+                        ip(&format!("link add x{number} type veth peer name y{number}"));
+                        ip(&format!("link del x{number}"));
+                    }
+                })
+            })
+            .collect();
+        for number in 1..=30u16 {
+            let entry = address("v0", &format!("2001:db8::1:{number:x}/128"));
+            let group = format!("ff0200000000000000000001ff01{number:04x}");
+            platform.apply(&set(entry.clone())).unwrap();
+            assert!(joined(&group), "{group}");
+            platform.apply(&remove(entry)).unwrap();
+            assert!(!joined(&group), "{group} is left");
+        }
+        stop.store(true, Ordering::Relaxed);
+        others.into_iter().for_each(|other| other.join().unwrap());
+    });
+}
+
 #[test]
 fn every_kind_of_entry_comes_and_goes() {
     in_namespace(|scratch| async move {

@@ -90,7 +90,7 @@ impl Requests {
 
     /// Adds an address without duplicate address detection and waits until it is in use: the kernel makes it
     /// its own a moment after it has accepted the request, and what is sent to it in between would be routed
-    /// away. `EEXIST` when the interface has it already.
+    /// away. Its neighbours find it at once, too. `EEXIST` when the interface has it already.
     pub(crate) fn add_address(
         &mut self,
         index: u32,
@@ -128,6 +128,7 @@ impl Requests {
         self.change(RouteNetlinkMessage::NewAddress(message), NLM_F_CREATE | NLM_F_EXCL, || {
             format!("add address {address}/{prefix_length} to {interface}")
         })?;
+        self.groups.join(index, address);
         for _ in 0..SETTLING_LOOKS {
             let settling = |known: &AddressInfo| {
                 known.index == index && known.address.address == address && known.address.tentative
@@ -148,6 +149,7 @@ impl Requests {
         address: Ipv6Addr,
         prefix_length: u8,
     ) -> Result<()> {
+        self.groups.leave(index, address);
         let message = message(index, address, prefix_length);
         let result = self.change(RouteNetlinkMessage::DelAddress(message), 0, || {
             format!("remove address {address}/{prefix_length} from {interface}")

@@ -19,6 +19,7 @@ mod policy;
 mod queues;
 mod routes;
 mod rules;
+mod solicited;
 
 use std::io;
 
@@ -60,6 +61,7 @@ pub(crate) struct Requests {
     pub(crate) writes: u64,
     /// Answers that could not be parsed.
     pub(crate) unparsed: u64,
+    groups: solicited::SolicitedGroups,
 }
 
 impl std::fmt::Debug for Requests {
@@ -80,7 +82,16 @@ impl Requests {
         let _ = socket.set_cap_ack(true);
         let _ = socket.set_ext_ack(true);
         let buffer = Vec::with_capacity(RECEIVE_BUFFER);
-        Ok(Requests { socket, port, sequence: 0, buffer, reads: 0, writes: 0, unparsed: 0 })
+        Ok(Requests {
+            socket,
+            port,
+            sequence: 0,
+            buffer,
+            reads: 0,
+            writes: 0,
+            unparsed: 0,
+            groups: Default::default(),
+        })
     }
 
     /// The socket's port: notifications of what this socket did bear it.

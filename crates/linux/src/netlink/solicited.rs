@@ -1,0 +1,38 @@
+//! Membership of the solicited-node multicast groups (RFC 4861 7.2.1) of addresses that this program adds.
+//!
+//! The kernel joins the group of a new address in a worker, some milliseconds after it has acknowledged the address.
+//! A Neighbor Solicitation in between is lost, and the next one comes after `RetransTimer`, a whole second: a router
+//! that comes home would lose all that the home agent has for it. So a socket joins first, and the kernel's own
+//! membership follows.
+
+use std::net::Ipv6Addr;
+
+use carnet_wire::nd;
+use socket2::{Domain, Socket, Type};
+
+/// The memberships that this program holds itself; they end with it.
+#[derive(Debug, Default)]
+pub(super) struct SolicitedGroups {
+    socket: Option<Socket>,
+}
+
+impl SolicitedGroups {
+    /// Joins the group of `address`. Where that fails, the kernel's worker does it, later.
+    pub fn join(&mut self, index: u32, address: Ipv6Addr) {
+        if self.socket.is_none() {
+            self.socket = Socket::new(Domain::IPV6, Type::DGRAM, None).ok();
+        }
+        if let Some(socket) = &self.socket
+            && let Err(error) = socket.join_multicast_v6(&nd::solicited_node(address), index)
+        {
+            tracing::debug!(%address, index, %error, "the solicited-node group was not joined");
+        }
+    }
+
+    /// Leaves the group of `address`; a group that was not joined is no error.
+    pub fn leave(&mut self, index: u32, address: Ipv6Addr) {
+        if let Some(socket) = &self.socket {
+            let _ = socket.leave_multicast_v6(&nd::solicited_node(address), index);
+        }
+    }
+}
