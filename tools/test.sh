@@ -1,6 +1,6 @@
 #!/bin/sh
-# Runs every test and closes with one line of counts. A test that cannot run here prints `SKIPPED: reason`;
-# the skips are listed and counted, never silent.
+# Runs every test and closes with what failed, by name, and one line of counts. A test that cannot run here prints
+# `SKIPPED: reason`; the skips are listed and counted, never silent.
 set -eu
 cd "$(dirname "$0")/.."
 
@@ -46,6 +46,7 @@ if [ "$skipped" -gt 0 ]; then
   echo "Skipped, and why:"
   grep -o 'SKIPPED: .*' "$log" | sort | uniq -c
 fi
+awk -f tools/failures.awk "$log"
 echo
 echo "$passed passed, $failed failed, $skipped skipped"
 exit $status

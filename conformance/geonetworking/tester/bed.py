@@ -1,55 +1,23 @@
-"""The test bed: a station in a network namespace of its own, a cable, and the tester at its other end.
+"""The test bed: a station, a cable, and the tester at its other end."""
 
-The process that makes a bed sits in a nameless namespace (`enter`), each station in another; both vanish with
-their last process. A pipe from the runner and PR_SET_PDEATHSIG see to it that none outlives it.
-"""
-
-import ctypes
 import json
 import os
-import signal
 import socket
 import struct
-import subprocess
-import tempfile
 import time
+
+import testbed
+from testbed import CLONE_NEWNET, call, die_with_parent, enter, libc, run
 
 from . import gn, ipv6, upper
 
-CLONE_NEWNET = 0x40000000
-PR_SET_PDEATHSIG = 1
 SO_TIMESTAMPNS = 35
 SO_RCVBUFFORCE = 33
 STATION_MAC = bytes.fromhex("02000000aa01")
 STATION_LAT, STATION_LON = 488_375_000, 21_008_000
 UPPER_TESTER_PORT = 12345
-# How long a station may take to start, stop and answer on a machine that has other things to do.
+# How long a station may take to answer on a machine that has other things to do.
 PATIENCE = 20.0
-
-libc = ctypes.CDLL(None, use_errno=True)
-
-
-def _call(result):
-    if result != 0:
-        number = ctypes.get_errno()
-        raise OSError(number, os.strerror(number))
-
-
-def enter():
-    """Goes into a new network namespace."""
-    _call(libc.unshare(CLONE_NEWNET))
-    run("ip", "link", "set", "lo", "up")
-
-
-def die_with_parent(by=signal.SIGKILL):
-    libc.prctl(PR_SET_PDEATHSIG, by)
-
-
-def run(*command):
-    done = subprocess.run(command, capture_output=True, text=True, check=False)
-    if done.returncode:
-        raise OSError(f"{' '.join(command)}: {done.stderr.strip()}")
-    return done.stdout
 
 
 class Frame:
@@ -64,70 +32,26 @@ class Frame:
         return f"{self.packet!r} to {self.to.hex(':')}"
 
 
-class Bed:
+class Bed(testbed.Station):
     """One station with a config, and the tester's end of its cable."""
 
     cables = 0
 
     def __init__(self, program, geonet):
-        self.directory = tempfile.TemporaryDirectory(prefix="carnet-conformance-")
-        path = self.directory.name
-        self.api = os.path.join(path, "station.sock")
-        self.program = program
-        config = os.path.join(path, "station.toml")
         lat, lon = STATION_LAT / 1e7, STATION_LON / 1e7
-        with open(config, "w", encoding="utf-8") as file:
-            file.write(
-                f"[station]\nname = 'station'\nsocket = '{self.api}'\n"
-                f"[dataplane]\npath = 'tun'\n[geonet]\ninterface = 'gn0'\nstation_type = 'passenger_car'\n"
-                f"position = 'fixed:{lat},{lon}'\n{geonet}\n"
-                f"[conformance]\nupper_tester = '[::1]:{UPPER_TESTER_PORT}'\n"
-            )
-        self.log = open(os.path.join(path, "station.log"), "w+", encoding="utf-8")
-        # The namespace has to be there before the cable leads into it.
-        go, self.gate = os.pipe()
-        ready, told = os.pipe()
-        self.holder = os.fork()
-        if self.holder == 0:
-            self._be_station(go, told, config)
-        os.close(go)
-        os.close(told)
-        if os.read(ready, 1) != b"!":
-            raise OSError("no network namespace for the station")
-        os.close(ready)
-        try:
-            self._lay_cable()
-            os.write(self.gate, b"!")
-            os.close(self.gate)
-            self._wait()
-        except BaseException:
-            self.close()
-            raise
+        super().__init__(
+            program,
+            f"[dataplane]\npath = 'tun'\n[geonet]\ninterface = 'gn0'\nstation_type = 'passenger_car'\n"
+            f"position = 'fixed:{lat},{lon}'\n{geonet}\n"
+            f"[conformance]\nupper_tester = '[::1]:{UPPER_TESTER_PORT}'\n")
 
-    def _be_station(self, go, told, config):
-        """The child: waits for its cable, then becomes the program."""
-        try:
-            die_with_parent()
-            _call(libc.unshare(CLONE_NEWNET))
-            os.close(self.gate)
-            os.write(told, b"!")
-            if os.read(go, 1) != b"!":
-                os._exit(1)
-            os.dup2(self.log.fileno(), 1)
-            os.dup2(self.log.fileno(), 2)
-            os.execv(self.program, [self.program, "run", "--config", config])
-        finally:
-            os._exit(1)
-
-    def _lay_cable(self):
+    def lay_cables(self):
         # The last cable may still be on its way out.
         Bed.cables += 1
         here, there = f"cable{Bed.cables}", "gn0"
         run("ip", "link", "add", here, "type", "veth", "peer", "name", there, "address",
-            STATION_MAC.hex(":"), "netns", str(self.holder))
-        inside = ("nsenter", "-t", str(self.holder), "-n", "--")
-        for command in (("ip", "link", "set", "lo", "up"), ("ip", "link", "set", there, "up")):
-            run(*inside, *command)
+            STATION_MAC.hex(":"), "netns", str(self.pid))
+        self.inside("ip", "link", "set", there, "up")
         run("ip", "link", "set", here, "up")
         self.link = socket.socket(socket.AF_PACKET, socket.SOCK_RAW, socket.htons(gn.ETHERTYPE))
         self.link.setsockopt(socket.SOL_SOCKET, SO_RCVBUFFORCE, 32 << 20)
@@ -136,9 +60,9 @@ class Bed:
         self.link.setblocking(False)
         # A socket belongs to the namespace in which it was made.
         home = os.open("/proc/self/ns/net", os.O_RDONLY)
-        away = os.open(f"/proc/{self.holder}/ns/net", os.O_RDONLY)
+        away = os.open(f"/proc/{self.pid}/ns/net", os.O_RDONLY)
         try:
-            _call(libc.setns(away, CLONE_NEWNET))
+            call(libc.setns(away, CLONE_NEWNET))
             self.udp = socket.socket(socket.AF_INET6, socket.SOCK_DGRAM)
             self.udp.bind(("::1", 0))
             self.udp.connect(("::1", UPPER_TESTER_PORT))
@@ -146,30 +70,23 @@ class Bed:
             self.host = socket.socket(socket.AF_PACKET, socket.SOCK_RAW, socket.htons(ipv6.ETHERTYPE))
             self.host.setblocking(False)
         finally:
-            _call(libc.setns(home, CLONE_NEWNET))
+            call(libc.setns(home, CLONE_NEWNET))
             os.close(home)
             os.close(away)
         self.udp.setsockopt(socket.SOL_SOCKET, SO_RCVBUFFORCE, 8 << 20)
         self.upper = upper.UpperTester(self.udp, PATIENCE)
 
-    def _wait(self):
-        """Until the API answers and the station knows where it is."""
-        until = time.monotonic() + PATIENCE
-        while time.monotonic() < until:
-            if not self.alive():
-                raise AssertionError(f"the station ended at its start:\n{self.tail()}")
-            if os.path.exists(self.api):
-                try:
-                    if json.loads(self.command("status", "--json")).get("geonet", {}).get("latitude"):
-                        return
-                except (OSError, ValueError):
-                    pass
-            time.sleep(0.05)
-        raise AssertionError(f"the station did not start in {PATIENCE} s:\n{self.tail()}")
+    def cut_cables(self):
+        for closing in ("link", "udp", "host"):
+            if hasattr(self, closing):
+                getattr(self, closing).close()
 
-    def command(self, *arguments):
-        """What the program says to an operator."""
-        return run(self.program, *arguments, "--socket", self.api)
+    def is_ready(self):
+        """Whether the API answers and the station knows where it is."""
+        try:
+            return bool(json.loads(self.command("status", "--json")).get("geonet", {}).get("latitude"))
+        except (OSError, ValueError):
+            return False
 
     def counters(self):
         return json.loads(self.command("show", "counters", "--json"))
@@ -179,21 +96,8 @@ class Bed:
 
     def memory(self):
         """Resident kilobytes."""
-        with open(f"/proc/{self.holder}/status", encoding="ascii") as file:
+        with open(f"/proc/{self.pid}/status", encoding="ascii") as file:
             return next(int(line.split()[1]) for line in file if line.startswith("VmRSS:"))
-
-    def alive(self):
-        if self.holder is None:
-            return False
-        pid, _ = os.waitpid(self.holder, os.WNOHANG)
-        if pid:
-            self.holder = None
-        return self.holder is not None
-
-    def tail(self):
-        self.log.flush()
-        with open(self.log.name, encoding="utf-8", errors="replace") as file:
-            return "".join(file.readlines()[-15:])
 
     def receive(self):
         """The frames that are there."""
@@ -234,33 +138,5 @@ class Bed:
             if kind != socket.PACKET_OUTGOING:
                 frames.append(ipv6.HostFrame(interface, data))
 
-    def inside(self, *command, check=True):
-        """Runs a program where the station is."""
-        done = subprocess.run(["nsenter", "-t", str(self.holder), "-n", "--", *command], capture_output=True,
-                              text=True, check=False)
-        if check and done.returncode:
-            raise OSError(f"{' '.join(command)}: {done.stderr.strip()}")
-        return done.stdout
 
-    def close(self):
-        """Ends the station; says how it ended: 0 for a good end."""
-        status = None
-        if self.holder is not None:
-            os.kill(self.holder, signal.SIGTERM)
-            until = time.monotonic() + PATIENCE
-            while self.holder is not None and time.monotonic() < until:
-                pid, result = os.waitpid(self.holder, os.WNOHANG)
-                if pid:
-                    self.holder, status = None, os.waitstatus_to_exitcode(result)
-                else:
-                    time.sleep(0.02)
-            if self.holder is not None:
-                os.kill(self.holder, signal.SIGKILL)
-                os.waitpid(self.holder, 0)
-                self.holder = None
-        for closing in ("link", "udp", "host"):
-            if hasattr(self, closing):
-                getattr(self, closing).close()
-        self.log.close()
-        self.directory.cleanup()
-        return status
+__all__ = ["PATIENCE", "STATION_LAT", "STATION_LON", "STATION_MAC", "Bed", "Frame", "die_with_parent", "enter"]

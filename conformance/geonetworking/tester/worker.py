@@ -6,26 +6,13 @@ go into a capture file.
 
 import json
 import signal
-import struct
 import sys
+
+from testbed import Capture
 
 from . import bed
 from .case import CASES, execute
 from .profiles import PROFILES
-
-
-class Capture:
-    """A pcap file of Ethernet frames."""
-
-    def __init__(self, path):
-        self.file = open(path, "wb")
-        self.file.write(struct.pack("<IHHiIII", 0xA1B2C3D4, 2, 4, 0, 0, 65535, 1))
-
-    def add(self, octets):
-        self.file.write(struct.pack("<IIII", 0, 0, len(octets), len(octets)) + octets)
-
-    def close(self):
-        self.file.close()
 
 
 def failed(declared, reason):

@@ -1,5 +1,6 @@
 """A link with the tester at one end: it owns addresses there, answers for them, and deals packets out to the cases."""
 
+import contextlib
 import queue
 import socket
 import struct
@@ -63,33 +64,39 @@ class Wire:
         threading.Thread(target=self._listen, daemon=True).start()
 
     def _listen(self):
+        """Until the cable or the socket goes."""
         while True:
             try:
                 frame, extra, _, _ = self.socket.recvmsg(65536, 64)
             except OSError:
                 return
-            finished = not any((level, kind) == (SOL_PACKET, PACKET_AUXDATA) and
-                               struct.unpack("=I", data[:4])[0] & CHECKSUM_NOT_READY for level, kind, data in extra)
-            if frame[6:12] == self.mac or len(frame) < 42:
-                continue
-            kind = struct.unpack(">H", frame[12:14])[0]
+            self._hear(frame, extra)
+
+    def _hear(self, frame, extra):
+        finished = not any((level, kind) == (SOL_PACKET, PACKET_AUXDATA) and
+                           struct.unpack("=I", data[:4])[0] & CHECKSUM_NOT_READY for level, kind, data in extra)
+        if frame[6:12] == self.mac or len(frame) < 42:
+            return
+        kind = struct.unpack(">H", frame[12:14])[0]
+        # The cable may go in the middle of an answer; whoever needs it asks again.
+        with contextlib.suppress(OSError):
             if kind == ARP:
                 self._resolve(frame)
-            if kind not in (ETHERTYPE, IPV4) or kind == ETHERTYPE and len(frame) < 54:
-                continue
-            if self.capture:
-                self.capture(frame)
-            if kind == ETHERTYPE:
+            elif kind == ETHERTYPE and len(frame) >= 78:
                 self._discover(frame)
-            heard = Heard(self, frame, finished)
-            for address in concerned(frame[14:]):
-                for watcher in self.watchers.get(address, ()):
-                    watcher.put(heard)
+        if kind not in (ETHERTYPE, IPV4) or kind == ETHERTYPE and len(frame) < 54:
+            return
+        if self.capture:
+            self.capture.add(frame)
+        heard = Heard(self, frame, finished)
+        for address in concerned(frame[14:]):
+            for watcher in self.watchers.get(address, ()):
+                watcher.put(heard)
 
     def _discover(self, frame):
         """Answers questions for the addresses that are owned, and hears answers to own ones."""
         octets = frame[14:]
-        if octets[6] != packets.ICMPV6 or len(octets) < 64:
+        if octets[6] != packets.ICMPV6:
             return
         source, target = octets[8:24], octets[48:64]
         if octets[40] == 135 and target in self.owned and any(source):

@@ -172,7 +172,10 @@ fn a_mobile_router_gets_them_at_its_care_of_address() {
         };
         let before = received();
         assert_eq!(tunnel.try_write(&echo_request).unwrap(), echo_request.len());
-        std::thread::sleep(Duration::from_millis(50));
+        let begin = std::time::Instant::now();
+        while received() == before && begin.elapsed() < Duration::from_secs(30) {
+            std::thread::sleep(Duration::from_millis(10));
+        }
         assert_eq!(received(), before + 1);
     });
 }

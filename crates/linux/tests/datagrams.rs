@@ -15,7 +15,7 @@ use socket2::{Domain, Protocol, Type};
 use std::io::IoSlice;
 use std::os::fd::AsRawFd;
 
-const WAIT: Duration = Duration::from_secs(5);
+const WAIT: Duration = Duration::from_secs(30);
 
 fn end(text: &str) -> Endpoint {
     text.parse().unwrap()

@@ -39,7 +39,7 @@ async fn addresses(links: &mut VirtualLinks) -> Vec<(Ipv6Addr, u8)> {
             }
         }
     };
-    tokio::time::timeout(Duration::from_secs(5), wait).await.expect("addresses in time")
+    tokio::time::timeout(Duration::from_secs(30), wait).await.expect("addresses in time")
 }
 
 /// So many packets of the host to this UDP port, each with the link-layer addresses of its frame.
@@ -60,7 +60,7 @@ async fn datagrams(links: &mut VirtualLinks, port: u16, count: usize) -> Vec<([u
             });
         }
     };
-    tokio::time::timeout(Duration::from_secs(5), wait).await.expect("datagrams in time");
+    tokio::time::timeout(Duration::from_secs(30), wait).await.expect("datagrams in time");
     found
 }
 
@@ -139,7 +139,7 @@ fn frames_go_both_ways_with_right_checksums_and_bursts_are_cut() {
         answer[24..40].copy_from_slice(&header.source.octets());
         answer[40..44].copy_from_slice(&[&4000_u16.to_be_bytes()[..], &port.to_be_bytes()].concat());
         links.write(7, MAC, [2, 0, 0, 0, 0, 0xb], &answer);
-        socket.set_read_timeout(Some(Duration::from_secs(5))).unwrap();
+        socket.set_read_timeout(Some(Duration::from_secs(30))).unwrap();
         let mut octets = [0; 64];
         let (length, from) = socket.recv_from(&mut octets).unwrap();
         assert_eq!((&octets[..length], from.port()), (&b"hello"[..], 4000));

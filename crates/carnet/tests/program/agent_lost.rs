@@ -15,6 +15,7 @@ fn a_router_keeps_trying_until_its_agent_is_there() {
     }
     let bed = Testbed::new();
     let mut router = Station::start(&bed.router, &bed.router_config());
+    wait_until("it tries", seconds(10), || router.state() == "registering");
     std::thread::sleep(seconds(1));
     assert_eq!(router.state(), "registering");
     let mut agent = Station::start(&bed.agent, &bed.agent_config());

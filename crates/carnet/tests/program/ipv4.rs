@@ -272,7 +272,7 @@ fn two_uplinks_are_registered_at_once() {
     wait_until("the other carries the packets", seconds(10), || first_tunnel(&router).0 == "ipv4");
     echo.flows();
     let report = echo.stop();
-    assert!(report.silence < Duration::from_millis(300), "{report:?}");
+    assert!(report.silence < Duration::from_millis(300) + 2 * report.stalled, "{report:?}");
 }
 
 /// Two modems of one make: each is a NAT, and both give the router the same address.

@@ -19,6 +19,10 @@ use crate::hosts::{Host, seconds, slowness, wait_until};
 const PORT: u16 = 4242;
 /// Octets of receive buffers, so that a test that has to wait for its turn loses nothing.
 const BUFFER: usize = 1 << 20;
+/// With so many packets unanswered, an [`Echo`] waits for what is on its way, but not for longer than [`LOST_AFTER`]:
+/// no queue between the hosts has room for all that comes while other programs have the processors.
+const UNANSWERED: u64 = 200;
+const LOST_AFTER: Duration = Duration::from_millis(250);
 
 /// What became of the packets of an [`Echo`].
 #[derive(Debug)]
@@ -29,6 +33,8 @@ pub struct Report {
     pub reordered: u64,
     /// The longest time between two answers.
     pub silence: Duration,
+    /// The longest time for which the machine kept the sender from its turn.
+    pub stalled: Duration,
 }
 
 /// Numbered UDP packets from one host to another, which sends each back.
@@ -36,7 +42,7 @@ pub struct Echo {
     stop: Arc<AtomicBool>,
     finished: Arc<AtomicBool>,
     answered: Arc<AtomicU64>,
-    sender: JoinHandle<u64>,
+    sender: JoinHandle<(u64, Duration)>,
     receiver: JoinHandle<(u64, Duration)>,
     server: JoinHandle<()>,
 }
@@ -49,7 +55,7 @@ fn udp(address: Ipv6Addr, port: u16) -> UdpSocket {
 }
 
 impl Echo {
-    /// Sends `per_second` packets a second until [`Self::stop`], fewer on a slow machine.
+    /// Sends `per_second` packets a second until [`Self::stop`], fewer on a machine that is slow or busy.
     pub fn start(client: &Host, from: Ipv6Addr, server: &Host, to: Ipv6Addr, per_second: u32) -> Echo {
         let per_second = if per_second > 100 { per_second / slowness() } else { per_second };
         let stop = Arc::new(AtomicBool::new(false));
@@ -67,11 +73,12 @@ impl Echo {
                 }
             })
         });
-        let (stopped, done, count) = (stop.clone(), finished.clone(), answered.clone());
+        let (stopped, done) = (stop.clone(), finished.clone());
+        let (count, behind) = (answered.clone(), answered.clone());
         let (sender, receiver) = client.run(move || {
             let socket = udp(from, 0);
             let reader = socket.try_clone().expect("the socket again");
-            let sender = thread::spawn(move || send(&socket, to, per_second, &stopped));
+            let sender = thread::spawn(move || send(&socket, to, per_second, &behind, &stopped));
             (sender, thread::spawn(move || receive(&reader, &count, &done)))
         });
         Echo { stop, finished, answered, sender, receiver, server }
@@ -91,30 +98,50 @@ impl Echo {
     /// Stops sending, waits for the last answers and sums up.
     pub fn stop(self) -> Report {
         self.stop.store(true, Ordering::Relaxed);
-        let sent = self.sender.join().expect("the sender");
-        let deadline = Instant::now() + seconds(1);
-        while self.answered.load(Ordering::Relaxed) < sent && Instant::now() < deadline {
-            thread::sleep(Duration::from_millis(10));
+        let (sent, stalled) = self.sender.join().expect("the sender");
+        // Until none has come for a second, of which a busy machine makes more.
+        let (mut answered, mut quiet) = (0, 0);
+        while answered < sent && quiet < 50 {
+            thread::sleep(Duration::from_millis(20));
+            let before = std::mem::replace(&mut answered, self.answered.load(Ordering::Relaxed));
+            quiet = if answered > before { 0 } else { quiet + 1 };
         }
         self.finished.store(true, Ordering::Relaxed);
         let (reordered, silence) = self.receiver.join().expect("the receiver");
         self.server.join().expect("the server");
-        Report { sent, lost: sent - self.answered.load(Ordering::Relaxed), reordered, silence }
+        Report { sent, lost: sent - self.answered.load(Ordering::Relaxed), reordered, silence, stalled }
     }
 }
 
-fn send(socket: &UdpSocket, to: Ipv6Addr, per_second: u32, stop: &AtomicBool) -> u64 {
+/// How many were sent, and how late the latest.
+fn send(
+    socket: &UdpSocket,
+    to: Ipv6Addr,
+    per_second: u32,
+    answered: &AtomicU64,
+    stop: &AtomicBool,
+) -> (u64, Duration) {
     let interval = seconds(1) / per_second;
     let (mut number, mut due) = (0u64, Instant::now());
+    let (mut written_off, mut stalled) = (0, Duration::ZERO);
     while !stop.load(Ordering::Relaxed) {
+        let unanswered = || number.saturating_sub(answered.load(Ordering::Relaxed));
+        let waits = Instant::now();
+        while unanswered() > written_off + UNANSWERED {
+            if waits.elapsed() > LOST_AFTER {
+                written_off = unanswered();
+            }
+            thread::sleep(Duration::from_millis(1));
+        }
         // Without a route the kernel says so; the packet counts as sent, and is lost.
         let _ = socket.send_to(&number.to_be_bytes(), (to, PORT));
         number += 1;
         // After a pause that the machine imposed there is no flood to catch up.
         due = (due + interval).max(Instant::now() - 20 * interval);
         thread::sleep(due.saturating_duration_since(Instant::now()));
+        stalled = stalled.max(due.elapsed());
     }
-    number
+    (number, stalled)
 }
 
 fn receive(socket: &UdpSocket, answered: &AtomicU64, finished: &AtomicBool) -> (u64, Duration) {

@@ -159,7 +159,7 @@ pub fn ip(arguments: &str) -> String {
 pub fn add_address(interface: &str, address: &str) {
     ip(&format!("-6 addr add {address} dev {interface} nodad"));
     let bare = address.split('/').next().unwrap();
-    let deadline = Instant::now() + Duration::from_secs(5);
+    let deadline = Instant::now() + Duration::from_secs(30);
     while ip(&format!("-6 route show table local {bare} dev {interface}")).is_empty() {
         assert!(Instant::now() < deadline, "{address} does not become usable");
         std::thread::sleep(Duration::from_millis(1));
@@ -168,7 +168,7 @@ pub fn add_address(interface: &str, address: &str) {
 
 /// Waits until an interface carries packets.
 pub fn wait_until_up(interface: &str) {
-    let deadline = Instant::now() + Duration::from_secs(5);
+    let deadline = Instant::now() + Duration::from_secs(30);
     while ip_json(&format!("link show {interface}"))[0]["operstate"] != "UP" {
         assert!(Instant::now() < deadline, "{interface} does not come up");
         std::thread::sleep(Duration::from_millis(5));
@@ -227,9 +227,9 @@ pub async fn events_until(
     mut done: impl FnMut(&[PlatformEvent]) -> bool,
 ) -> Vec<PlatformEvent> {
     let mut seen = Vec::new();
-    let deadline = Instant::now() + Duration::from_secs(5);
+    let deadline = Instant::now() + Duration::from_secs(30);
     while !done(&seen) {
-        assert!(Instant::now() < deadline, "not within five seconds; seen {seen:#?}");
+        assert!(Instant::now() < deadline, "not within thirty seconds; seen {seen:#?}");
         // Short, because what `done` looks at need not be an event.
         if let Ok(event) = tokio::time::timeout(Duration::from_millis(20), platform.next_event()).await {
             seen.push(event.unwrap());

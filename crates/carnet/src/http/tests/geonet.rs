@@ -4,7 +4,7 @@ use carnet_api::address::{GnAddress, MacAddress, Octets};
 use carnet_api::model::{
     Area, AreaOrigin, AreaRemoval, AreaRequest, AreaShape, GnArea, GnAround, GnCircle, GnNextHeader,
     GnPacketType, GnPingAnswer, GnPingEvent, GnPingRequest, GnPlace, GnReceived, GnSendRequest, GnTarget,
-    GnTransport, Location,
+    GnTransport, Group, Location,
 };
 use serde_json::json;
 use tokio::sync::{broadcast, mpsc};
@@ -44,7 +44,17 @@ pub(super) fn answer(request: Request) {
             }
             drop(reply.send(Ok(receiver)));
         }
-        other => panic!("{other:?}"),
+        Request::Groups(reply) => drop(reply.send(Ok(vec![group()]))),
+        // Named one by one: a new request that no arm answers does not compile.
+        Request::Status(_)
+        | Request::Bindings(_)
+        | Request::Uplinks(_)
+        | Request::Tunnels(_)
+        | Request::Routes(_)
+        | Request::Policies(_)
+        | Request::Counters(_)
+        | Request::Handover { .. }
+        | Request::Signal { .. } => unreachable!("answered before"),
     }
 }
 
@@ -104,6 +114,18 @@ fn area() -> Area {
     }
 }
 
+fn group() -> Group {
+    Group {
+        group: "ff1e::42".parse().expect("an address"),
+        interface: "lan0".into(),
+        exclude: true,
+        sources: Vec::new(),
+        mapped: true,
+        querier: None,
+        remaining_s: Some(260.0),
+    }
+}
+
 fn received(remaining_hop_limit: u8) -> GnReceived {
     GnReceived {
         packet_type: GnPacketType::Shb,
@@ -142,6 +164,11 @@ async fn stations_and_areas_are_answered_as_json() {
         json!([{"name": "crossing", "origin": "config", "shape": "circle", "around": null, "latitude": 48.5,
                 "longitude": 2.5, "distance_a_m": 300, "distance_b_m": null, "angle_deg": null, "inside": true,
                 "group": null, "prefixes": [], "ipv6_interface": null, "remaining_s": null}])
+    );
+    assert_eq!(
+        bench.client.get("/v1/groups").await.expect("groups"),
+        json!([{"group": "ff1e::42", "interface": "lan0", "exclude": true, "sources": [], "mapped": true,
+                "querier": null, "remaining_s": 260.0}])
     );
     assert_eq!(bench.refused("/v1/locations").await, "this station does no GeoNetworking");
 }

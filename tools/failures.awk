@@ -1,0 +1,45 @@
+# Reads the output of all test runners, and says what failed, each with the first lines of its reason: what a reader of
+# a long log wants to know first. Prints nothing when nothing failed.
+#
+# Of libtest (`--nocapture`): the names under "failures:", each with what its thread said when it panicked. Of cargo:
+# its errors, a test that ended by a signal is among them. Of the conformance suites: rows marked FAIL, and faults. Of
+# unittest: headings FAIL and ERROR.
+
+function tell(text) {
+  if (!told++) print "\nFailed:"
+  print "  " text
+}
+function reason(text) { if (text != "") print "      " substr(text, 1, 300) }
+
+# Which runner it is.
+/^ +Running / || /^ +Doc-tests / { target = $0; sub(/^ +(Running )?/, "", target); sub(/ \(.*/, "", target); delete said }
+/^The program over the data path / { path = ", data path " $NF; sub(/:$/, "", path) }
+/^ +Running .*carnet_lab-/ { path = "" }
+
+# What a thread said at its end, until the backtrace or the next test.
+/^(test .* \.\.\. )?thread '.*' (\([0-9]+\) )?panicked at / {
+  thread = $0; sub(/^[^']*'/, "", thread); sub(/' (\([0-9]+\) )?panicked at .*/, "", thread)
+  place = $0; sub(/.* panicked at /, "", place)
+  if (!(thread in said)) { said[thread] = place; lines[thread] = 0 } else thread = ""
+  next
+}
+/^stack backtrace:/ || /^note: / || /^test / || /^$/ || /^failures:/ { thread = "" }
+thread != "" && lines[thread]++ < 5 { said[thread] = said[thread] "\n      " substr($0, 1, 300) }
+
+/^failures:$/ { listing = 1; next }
+/^test result:/ { listing = 0 }
+listing && /^    [^ ]/ {
+  name = substr($0, 5)
+  tell(name " (" target path ")")
+  reason(name in said ? said[name] : "its own thread did not panic: look for the name above")
+}
+
+/^error(\[|:)/ { tell($0); more = 4; next }
+more-- > 0 && /^ +(-->|`-p|process didn)/ { sub(/^ +/, ""); reason($0) }
+
+/^ +FAIL  / { tell("conformance: " $2 " " substr($0, index($0, $2) + length($2) + 1)); row = 1; next }
+/^FAULT: / { tell("conformance: " $0) }
+/ passes now: take it out of known-misses/ { tell("conformance: " $0) }
+row { row = 0; if (/^            /) { sub(/^ +/, ""); reason($0) } }
+
+/^(FAIL|ERROR): / { tell("simulator: " $0) }
