@@ -84,8 +84,11 @@ impl Role {
 /// The mobile router in a few words.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct MobileRouterStatus {
-    /// State of the registration, in one snake_case word, such as `registered` or `at_home`.
+    /// State of the registration, in one snake_case word, such as `registered` or `home`.
     pub state: String,
+    /// Whether an uplink leads to the home agent now; false where each is down, or silent, whatever is registered.
+    #[serde(default)]
+    pub reachable: Option<bool>,
     /// Home address.
     pub home_address: Ipv6Addr,
     /// Home agent.
@@ -217,7 +220,7 @@ pub struct Tunnel {
     pub mtu: u32,
     /// The way packets take: `tun`.
     pub path: String,
-    /// Inner packets that came out of it.
+    /// Inner packets that came through it, further copies of duplicated ones among them.
     #[serde(default)]
     pub packets_in: u64,
     /// Octets of these.

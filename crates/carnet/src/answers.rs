@@ -44,6 +44,7 @@ pub fn status(
         dataplane: path.name().into(),
         mobile_router: station.mobile_router().map(|router| model::MobileRouterStatus {
             state: now.mobile_router.unwrap_or_default().into(),
+            reachable: Some(now.reachable),
             home_address: router.config().home_address,
             home_agent: router.config().home_agent,
             care_of_address: router.registration().map(|r| r.care_of_address),

@@ -77,7 +77,8 @@ pub async fn run(config: Config, path: &Path) -> anyhow::Result<()> {
         None => None,
     };
     let mut alarm = Alarm::new()?;
-    let mut signals = Signals::open(settings::signals(&config));
+    let mut sources = settings::signals(&config);
+    let mut signals = Signals::open(sources.clone());
     let mut counted = settings::counted(&config);
     let mut counting = self::counting(&config);
     let platform = open_platform(&config)?;
@@ -175,7 +176,11 @@ pub async fn run(config: Config, path: &Path) -> anyhow::Result<()> {
             }
             _ = hangup.recv() => {
                 runner.reload(path);
-                signals = Signals::open(settings::signals(&runner.config));
+                let wanted = settings::signals(&runner.config);
+                if wanted != sources {
+                    signals = Signals::open(wanted.clone());
+                    sources = wanted;
+                }
                 counted = settings::counted(&runner.config);
                 counting = self::counting(&runner.config);
                 Ok(())

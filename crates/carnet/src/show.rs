@@ -49,7 +49,9 @@ pub fn status(answer: Value) -> serde_json::Result<String> {
     line("up", span(status.uptime_s));
     line("dataplane", status.dataplane);
     if let Some(router) = status.mobile_router {
-        line("mobile router", words(&router.state));
+        let cut_off = router.reachable == Some(false) && router.state == "registered";
+        let but = if cut_off { ", but no uplink leads to the home agent" } else { "" };
+        line("mobile router", words(&router.state) + but);
         line("  home address", router.home_address.to_string());
         line("  prefixes", list(&router.prefixes));
         for lan in &router.lan {

@@ -36,7 +36,7 @@ use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
-use anyhow::{Context, bail};
+use anyhow::Context;
 use clap::{Parser, Subcommand};
 
 use isolate::{Interrupted, Mode};
@@ -165,10 +165,22 @@ fn main() -> ExitCode {
         }
         Err(e) => {
             eprintln!("carnet-lab: {e:#}");
-            ExitCode::FAILURE
+            if e.is::<Mistake>() { ExitCode::from(2) } else { ExitCode::FAILURE }
         }
     }
 }
+
+/// A mistake on the command line that only the scenarios show.
+#[derive(Debug)]
+struct Mistake(String);
+
+impl std::fmt::Display for Mistake {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
+impl std::error::Error for Mistake {}
 
 fn act(cli: &Cli) -> anyhow::Result<ExitCode> {
     match &cli.command {
@@ -256,7 +268,8 @@ fn plan(args: &RunArgs, mode: Mode) -> anyhow::Result<run::Plan> {
     let folder = scenarios.join(&args.scenario);
     let known = scenario::names(&scenarios);
     if !known.contains(&args.scenario) {
-        bail!("there is no scenario {:?}; there are: {}", args.scenario, known.join(", "));
+        let told = format!("there is no scenario {:?}; there are: {}", args.scenario, known.join(", "));
+        return Err(Mistake(told).into());
     }
     let scenario = scenario::load(&folder)?;
     let mut used: Vec<(&str, &str)> = args.pcap.then(|| capture::program(mode)).into_iter().collect();

@@ -65,7 +65,7 @@ fn a_reader_that_has_seen_enough_is_no_mistake() {
 #[test]
 fn an_unknown_scenario_is_answered_with_those_that_exist() {
     let out = lab(&["run", "two-uplink"]);
-    assert_eq!(out.status.code(), Some(1));
+    assert_eq!(out.status.code(), Some(2));
     assert!(
         said(&out)
             .contains(&format!("there is no scenario \"two-uplink\"; there are: {}", SCENARIOS.join(", "))),

@@ -8,7 +8,8 @@ use carnet_station::forwarding::desired::TUNNEL_DEVICE;
 /// A result of this crate.
 pub type Result<T> = std::result::Result<T, Error>;
 
-/// Why the platform could not do something. Its text says what was tried, on what, and what the kernel said.
+/// Why the platform could not do something. Its text says what was tried, on what, and what the kernel said; the
+/// kernel's answer is therefore no `source`, which would be told a second time where a chain is told.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
     /// A capability is missing.
@@ -23,21 +24,21 @@ pub enum Error {
     /// `/dev/net/tun` is not there, or there is no driver behind it.
     #[error(
         "{path} is missing: load the TUN driver (`modprobe tun`), or create the node \
-         (`mkdir -p /dev/net && mknod /dev/net/tun c 10 200`) ({source})"
+         (`mkdir -p /dev/net && mknod /dev/net/tun c 10 200`) ({answer})"
     )]
     TunMissing {
         /// Its path.
         path: PathBuf,
         /// The kernel's answer.
-        source: io::Error,
+        answer: io::Error,
     },
     /// `/dev/net/tun` may not be opened.
-    #[error("no permission to open {path}: it must be readable and writable by carnet's user ({source})")]
+    #[error("no permission to open {path}: it must be readable and writable by carnet's user ({answer})")]
     TunPermission {
         /// Its path.
         path: PathBuf,
         /// The kernel's answer.
-        source: io::Error,
+        answer: io::Error,
     },
     /// The tunnel device exists already.
     #[error(
@@ -66,14 +67,14 @@ pub enum Error {
         got: String,
     },
     /// The kernel refused.
-    #[error("cannot {operation}: {source}{detail}")]
+    #[error("cannot {operation}: {answer}{detail}")]
     Kernel {
         /// What was tried, and on what object.
         operation: String,
         /// The kernel's own explanation with a leading `: `, or nothing.
         detail: String,
         /// The kernel's answer.
-        source: io::Error,
+        answer: io::Error,
     },
     /// A route, and not carnet's, holds the place of one that carnet needs.
     #[error(
@@ -100,16 +101,16 @@ pub enum Error {
 
 impl Error {
     /// The kernel's refusal of `operation`.
-    pub(crate) fn kernel(operation: impl Into<String>, source: impl Into<io::Error>) -> Error {
-        Error::Kernel { operation: operation.into(), detail: String::new(), source: source.into() }
+    pub(crate) fn kernel(operation: impl Into<String>, answer: impl Into<io::Error>) -> Error {
+        Error::Kernel { operation: operation.into(), detail: String::new(), answer: answer.into() }
     }
 
     /// The errno behind this error, where there is one.
     pub fn raw_os_error(&self) -> Option<i32> {
         match self {
-            Error::TunMissing { source, .. }
-            | Error::TunPermission { source, .. }
-            | Error::Kernel { source, .. } => source.raw_os_error(),
+            Error::TunMissing { answer, .. }
+            | Error::TunPermission { answer, .. }
+            | Error::Kernel { answer, .. } => answer.raw_os_error(),
             Error::RouteTaken { .. } => Some(libc::EEXIST),
             Error::Capability { .. } => Some(libc::EPERM),
             Error::Busy { .. } => Some(libc::EBUSY),
@@ -126,5 +127,29 @@ impl Error {
     /// See [`Error::TunnelGone`].
     pub(crate) fn tunnel_gone() -> Error {
         Error::TunnelGone { device: TUNNEL_DEVICE.to_owned() }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_chain_says_everything_once() {
+        let busy = || io::Error::from_raw_os_error(libc::EBUSY);
+        let errors = [
+            Error::kernel("add carnet0", busy()),
+            Error::TunMissing { path: "/dev/net/tun".into(), answer: busy() },
+            Error::TunPermission { path: "/dev/net/tun".into(), answer: busy() },
+        ];
+        for error in errors {
+            let mut link: Option<&dyn std::error::Error> = Some(&error);
+            let mut chain = String::new();
+            while let Some(one) = link {
+                chain += &format!("{one}: ");
+                link = one.source();
+            }
+            assert_eq!(chain.matches("(os error 16)").count(), 1, "{chain}");
+        }
     }
 }

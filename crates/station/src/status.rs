@@ -58,7 +58,7 @@ pub struct UplinkStatus {
     pub priority: u32,
     /// Signal in dBm, where it is measured.
     pub signal: Option<i32>,
-    /// What heartbeats have measured.
+    /// What heartbeats have measured; nothing of one that is down or silent.
     pub quality: Option<Quality>,
     /// What it can carry in kbit/s, as configured or measured.
     pub capacity: Option<u32>,
@@ -136,6 +136,9 @@ pub struct RouteStatus {
 pub struct StationStatus {
     /// State of the mobile router, if the station is one.
     pub mobile_router: Option<&'static str>,
+    /// Whether the mobile router's home agent can be reached: it is at home, or an uplink is up over which the home agent
+    /// answers, or has yet to. A registration outlives the uplinks for up to its lifetime.
+    pub reachable: bool,
     /// Number of bindings at the home agent, if the station is one.
     pub home_agent_bindings: Option<usize>,
 }
@@ -154,8 +157,18 @@ fn state_name(state: State) -> &'static str {
 impl Station {
     /// The station in one word per role.
     pub fn status(&self) -> StationStatus {
+        let leads = |router: &MobileRouter, index, attachment: &Attachment| match attachment {
+            Attachment::Down(_) => false,
+            Attachment::Home { .. } => true,
+            Attachment::Foreign { .. } => !matches!(router.response(index), Response::Silent { .. }),
+        };
+        let reachable = |router: &MobileRouter| {
+            let mut uplinks = router.uplinks().iter().enumerate();
+            uplinks.any(|(index, uplink)| leads(router, index, &uplink.attachment))
+        };
         StationStatus {
             mobile_router: self.mobile_router().map(|router| state_name(router.state())),
+            reachable: self.mobile_router().is_some_and(reachable),
             home_agent_bindings: self.home_agent().map(|agent| agent.bindings().iter().count()),
         }
     }
@@ -229,7 +242,12 @@ impl Station {
                 bid: uplink.config.bid,
                 priority: uplink.config.priority,
                 signal: uplink.signal,
-                quality: router.quality(index),
+                quality: match (&uplink.attachment, router.response(index)) {
+                    (Attachment::Foreign { .. }, Response::Answers | Response::Asked) => {
+                        router.quality(index)
+                    }
+                    _ => None,
+                },
                 capacity: uplink.capacity,
                 volume_used: uplink.volume_used(),
                 volume: uplink.config.volume,

@@ -55,7 +55,9 @@ impl ConfigErrors {
                     let key = sink.text.get(span.clone()).unwrap_or_default();
                     format!("duplicate key `{key}`, expected it once")
                 }
-                message => message.replace(['\n', '\r'], " "),
+                message => {
+                    unquoted(line_at(sink.text, span.start)).unwrap_or(message.replace(['\n', '\r'], " "))
+                }
             };
             sink.push(span.start, message);
         }
@@ -130,6 +132,26 @@ impl<'t> Sink<'t> {
     }
 }
 
+/// The line of a text in which an octet is.
+fn line_at(text: &str, at: usize) -> &str {
+    let (before, after) = text.split_at_checked(at).unwrap_or((text, ""));
+    let start = before.rfind('\n').map_or(0, |newline| newline + 1);
+    let end = after.find('\n').unwrap_or(after.len());
+    &text[start..before.len() + end]
+}
+
+/// What to say of a line on which the parser stumbles over a string without quotes, the slip that is made most.
+fn unquoted(line: &str) -> Option<String> {
+    let (key, value) = line.split_once('=')?;
+    let value = value.split('#').next().unwrap_or_default().trim();
+    let is_text = value.contains(|c: char| c.is_alphabetic() || ":/".contains(c));
+    let other = ["0x", "0o", "0b"].iter().any(|radix| value.starts_with(radix));
+    let in_marks = value.contains(['"', '\'', '[', ']', '{', '}']);
+    (is_text && !other && !in_marks && !["true", "false"].contains(&value)).then(|| {
+        format!("{value} is no TOML value, expected a string in quotes: {} = \"{value}\"", key.trim())
+    })
+}
+
 /// Line and column, both from 1 and the column in characters, of an octet of a text.
 fn place(text: &str, at: usize) -> (usize, usize) {
     let before = text.get(..at).unwrap_or(text);
@@ -139,7 +161,27 @@ fn place(text: &str, at: usize) -> (usize, usize) {
 
 #[cfg(test)]
 mod tests {
-    use super::place;
+    use super::{line_at, place, unquoted};
+
+    #[test]
+    fn a_string_without_quotes_is_told_as_what_it_is() {
+        for (line, value) in [
+            ("name = nc-bus", "nc-bus"),
+            ("  name=nc-bus  # ours", "nc-bus"),
+            ("name = 60s", "60s"),
+            ("name = 2001:db8::1", "2001:db8::1"),
+            ("name = /var/lib", "/var/lib"),
+        ] {
+            let told = format!("{value} is no TOML value, expected a string in quotes: name = \"{value}\"");
+            assert_eq!(unquoted(line), Some(told), "{line}");
+        }
+        for line in ["name = 'bus", "a = 01", "a = [1, x", "a = 0xg", "a = true", "a =", "name nc-bus", ""] {
+            assert_eq!(unquoted(line), None, "{line}");
+        }
+        let text = "a = 1\nname = é\n";
+        assert_eq!((line_at(text, 6), line_at(text, 0)), ("name = é", "a = 1"));
+        assert_eq!((line_at(text, text.len()), line_at(text, 99), line_at("", 0)), ("", "", ""));
+    }
 
     #[test]
     fn places_count_lines_and_characters() {

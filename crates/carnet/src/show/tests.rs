@@ -239,6 +239,28 @@ home agent        2001:db8:2::1
     );
 }
 
+/// A registration outlives the uplinks.
+#[test]
+fn a_router_without_a_way_says_so() {
+    let first = |state: &str, reachable: serde_json::Value| {
+        let answer = json!({
+            "name": "bus-42", "version": "0.1.0", "uptime_s": 1, "roles": ["mobile_router"], "dataplane": "tun",
+            "mobile_router": {"state": state, "reachable": reachable, "home_address": "2001:db8:1::1234",
+                              "home_agent": "2001:db8:1::1", "care_of_address": null, "uplink": null,
+                              "wanted_uplink": null},
+            "home_agent": null,
+        });
+        let text = status(answer).expect("a status");
+        text.lines().find(|line| line.starts_with("mobile router")).expect("the line").to_owned()
+    };
+    let cut_off = "mobile router     registered, but no uplink leads to the home agent";
+    assert_eq!(first("registered", json!(false)), cut_off);
+    for reachable in [json!(true), json!(null)] {
+        assert_eq!(first("registered", reachable), "mobile router     registered");
+    }
+    assert_eq!(first("registering", json!(false)), "mobile router     registering");
+}
+
 #[test]
 fn events_are_one_line_each() {
     assert_eq!(

@@ -182,7 +182,7 @@ impl Requests {
                         return Err(Error::Kernel {
                             operation: operation(),
                             detail: explanation(&error.header),
-                            source: error.to_io(),
+                            answer: error.to_io(),
                         });
                     }
                     Ok(NetlinkPayload::Done(done)) if done.code < 0 => {

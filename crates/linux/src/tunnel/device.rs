@@ -36,14 +36,14 @@ pub(crate) fn create(name: &str, kind: Kind) -> Result<(OwnedFd, Abilities)> {
         .write(true)
         .custom_flags(libc::O_NONBLOCK | libc::O_CLOEXEC)
         .open(CLONE_DEVICE)
-        .map_err(|source| match source.raw_os_error() {
+        .map_err(|answer| match answer.raw_os_error() {
             Some(libc::ENOENT | libc::ENODEV | libc::ENXIO | libc::ENOTDIR) => {
-                Error::TunMissing { path: PathBuf::from(CLONE_DEVICE), source }
+                Error::TunMissing { path: PathBuf::from(CLONE_DEVICE), answer }
             }
             Some(libc::EACCES | libc::EPERM) => {
-                Error::TunPermission { path: PathBuf::from(CLONE_DEVICE), source }
+                Error::TunPermission { path: PathBuf::from(CLONE_DEVICE), answer }
             }
-            _ => Error::kernel(format!("open {CLONE_DEVICE}"), source),
+            _ => Error::kernel(format!("open {CLONE_DEVICE}"), answer),
         })?;
     let has_header = knows_header(&file);
     attach(&file, name, kind, has_header)?;
@@ -94,8 +94,8 @@ fn attach(file: &impl AsRawFd, name: &str, kind: Kind, has_header: bool) -> Resu
     if result == 0 {
         return Ok(());
     }
-    let source = io::Error::last_os_error();
-    Err(match source.raw_os_error() {
+    let answer = io::Error::last_os_error();
+    Err(match answer.raw_os_error() {
         // EINVAL: an interface of that name that is no such device.
         Some(libc::EBUSY | libc::EEXIST | libc::EINVAL) => Error::Busy { device: name.to_owned() },
         Some(libc::EPERM) => Error::Kernel {
@@ -104,8 +104,8 @@ fn attach(file: &impl AsRawFd, name: &str, kind: Kind, has_header: bool) -> Resu
                 ": this network namespace belongs to another user namespace; enter one of your own with it \
                      (`unshare -Urn`)"
                     .to_owned(),
-            source,
+            answer,
         },
-        _ => Error::kernel(format!("create {name}"), source),
+        _ => Error::kernel(format!("create {name}"), answer),
     })
 }

@@ -538,7 +538,13 @@ impl Forwarder {
             let packet = buffer.as_slice().get(offset..offset + length).unwrap_or_default();
             match self.arrived((end, home_address), sequence, packet) {
                 Arrival::First => {}
-                Arrival::Further => return refuse(TunnelDrop::Duplicate),
+                Arrival::Further => {
+                    // It has gone through this tunnel all the same.
+                    if let Some(path) = self.paths.get_mut(&ends) {
+                        path.traffic.received(length);
+                    }
+                    return refuse(TunnelDrop::Duplicate);
+                }
                 Arrival::Late => self.counters.late += 1,
             }
         }

@@ -181,7 +181,7 @@ fn whole_files() {
         (
             "[station]\nname = bus\nsocket =\n\t[home\n",
             &[
-                "c.toml:2:8: string values must be quoted, expected literal string",
+                "c.toml:2:8: bus is no TOML value, expected a string in quotes: name = \"bus\"",
                 "c.toml:3:9: string values must be quoted, expected literal string",
                 "c.toml:4:7: unclosed table, expected `]`",
             ],

@@ -14,7 +14,8 @@ const SOURCES: [&str; 2] = [include_str!("../../http.rs"), include_str!("../geon
 /// Method and path of every request of the page.
 fn requests() -> Vec<(&'static str, &'static str)> {
     let rows = PAGE.lines().filter_map(|line| line.strip_prefix("| `")?.split_once('`'));
-    rows.filter_map(|(request, _)| request.split_once(' ')).collect()
+    let requests = rows.filter_map(|(request, _)| request.split_once(' '));
+    requests.filter(|(method, _)| ["GET", "POST"].contains(method)).collect()
 }
 
 /// The example of a body, behind the name of its request.
@@ -68,6 +69,32 @@ fn every_body_of_the_page_is_read() {
             "/v1/gnsend" => read::<GnSendRequest>(path),
             "/v1/gnping" => read::<GnPingRequest>(path),
             other => panic!("{other}: what is its body?"),
+        }
+    }
+}
+
+/// Where events are declared.
+const EVENTS: &str = include_str!("../../../../mobility/src/event.rs");
+
+#[test]
+fn the_page_has_every_event_with_its_fields() {
+    let (_, table) = PAGE.split_once("| event | fields | when |").expect("the table of events");
+    let (_, declared) = EVENTS.split_once("pub enum Event {").expect("the events");
+    let mut row = "";
+    for line in declared.lines().filter(|line| !line.trim_start().starts_with("//")) {
+        let name = line.trim().trim_end_matches(" {");
+        if line.starts_with("    ") && line.ends_with(" {") {
+            let mut snake = String::new();
+            for letter in name.chars() {
+                if letter.is_uppercase() && !snake.is_empty() {
+                    snake.push('_');
+                }
+                snake.extend(letter.to_lowercase());
+            }
+            let start = format!("| `{snake}` |");
+            row = table.lines().find(|row| row.starts_with(&start)).unwrap_or_else(|| panic!("{snake}"));
+        } else if let Some((field, _)) = name.split_once(": ") {
+            assert!(row.contains(&format!("`{field}`")), "{field}: {row}");
         }
     }
 }
