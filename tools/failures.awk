@@ -1,5 +1,5 @@
 # Reads the output of all test runners, and says what failed, each with the first lines of its reason: what a reader of
-# a long log wants to know first. Prints nothing when nothing failed.
+# a long log wants to know first; and what held only when it was tried again. Prints nothing when there is nothing.
 #
 # Of libtest (`--nocapture`): the names under "failures:", each with what its thread said when it panicked. Of cargo:
 # its errors, a test that ended by a signal is among them. Of the conformance suites: rows marked FAIL, and faults. Of
@@ -37,9 +37,27 @@ listing && /^    [^ ]/ {
 /^error(\[|:)/ { tell($0); more = 4; next }
 more-- > 0 && /^ +(-->|`-p|process didn)/ { sub(/^ +/, ""); reason($0) }
 
-/^ +FAIL  / { tell("conformance: " $2 " " substr($0, index($0, $2) + length($2) + 1)); row = 1; next }
-/^FAULT: / { tell("conformance: " $0) }
-/ passes now: take it out of known-misses/ { tell("conformance: " $0) }
-row { row = 0; if (/^            /) { sub(/^ +/, ""); reason($0) } }
+# What needed more than one attempt is worth a look, too: it says which expectation did not hold at first.
+/, attempt [0-9]+:$/ { attempt = $0; sub(/:$/, "", attempt); sub(/^test .* \.\.\. /, "", attempt) }
+/^test / || /^The / { if (!/, attempt [0-9]+:$/) attempt = "" }
+/^The conformance suite / { suite = $NF; sub(/:$/, "", suite) }
+/^ +FAIL  / && suite == "" && attempt != "" {
+  row = $0; sub(/^ +FAIL +/, "", row); gsub(/  +/, "  ", row)
+  again[++agains] = attempt ": " row
+}
+suite != "" && / \([0-9]+ attempts\)$/ { row = $0; gsub(/  +/, "  ", row); again[++agains] = suite ":" row }
 
-/^(FAIL|ERROR): / { tell("simulator: " $0) }
+/^ +FAIL  / && suite != "" {
+  row = $0; sub(/^ +FAIL +/, "", row); gsub(/  +/, "  ", row)
+  tell("conformance " suite ": " row); explains = 1; next
+}
+/^FAULT: / { tell("conformance " suite ": " $0) }
+/ passes now: take it out of known-misses/ { tell("conformance " suite ": " $0) }
+explains { explains = 0; if (/^            /) { sub(/^ +/, ""); reason($0) } }
+
+/^(FAIL|ERROR): [a-z_]+ / { tell("simulator: " $0) }
+
+END {
+  if (agains) print "\nHeld only at a further attempt:"
+  for (n = 1; n <= agains; n++) print "  " again[n]
+}

@@ -29,6 +29,7 @@ status=0
   fi
   # The program from outside, against the clauses of the standards.
   for suite in geonetworking nemo; do
+    echo "The conformance suite $suite:"
     "${CARNET_PYTHON:-/usr/bin/python3}" conformance/$suite/run 2>&1 || echo 'error: conformance'
   done; } |
   tee "$log"

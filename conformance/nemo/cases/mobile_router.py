@@ -7,7 +7,7 @@ import time
 
 from tester import packets
 from tester.agent import FAR, HOME_ADDRESS, HOME_AGENT, HOST, Agent
-from tester.case import A, H, R, case, expect
+from tester.case import LATE, A, H, R, case, expect
 from tester.packets import ip
 
 
@@ -213,6 +213,8 @@ def rate(agent):
             break
         times.append(found.when)
         agent.acknowledge(found, 135, sequence=(found.sequence + 7) & 0xFFFF)
-    worst = max((sum(1 for t in times if at <= t < at + 1.0) for at in times), default=0)
-    expect(0 < worst <= 3, f"{worst} Binding Updates in one second")
+    # A second of the station's: the machine may have kept the first one back, and not the last.
+    second = 1.0 - LATE
+    worst = max((sum(1 for t in times if at <= t < at + second) for at in times), default=0)
+    expect(0 < worst <= 3, f"{worst} Binding Updates in {second} s")
 

@@ -16,6 +16,8 @@ from .wire import Inbox
 # Seconds.
 PATIENCE = 8.0
 SILENCE = 0.7
+# How much later than another a packet may look that was sent in time.
+LATE = 0.1
 # How long packets of a binding that has ended may be on their way.
 IN_FLIGHT = 5.0
 CASES = []
@@ -300,18 +302,20 @@ class Result:
 
     def __init__(self, declared, outcome, reason="", seconds=0.0):
         self.declared, self.outcome, self.reason, self.seconds = declared, outcome, reason, seconds
+        self.attempts = 1
 
     def json(self):
         return {"id": self.declared.name, "clause": self.declared.clause, "title": self.declared.title,
-                "outcome": self.outcome, "reason": self.reason, "seconds": round(self.seconds, 3)}
+                "outcome": self.outcome, "reason": self.reason, "attempts": self.attempts, "seconds": round(self.seconds, 3)}
 
 
 def execute(declared, *arguments, attempts=1):
     """Runs a case; again, where it may be, if it fails: what has a bound on a time may have met a busy machine."""
-    result = once(declared, *arguments)
-    while result.outcome == "FAIL" and attempts > 1:
-        attempts -= 1
+    for attempt in range(1, attempts + 1):
         result = once(declared, *arguments)
+        result.attempts = attempt
+        if result.outcome != "FAIL":
+            break
     return result
 
 
@@ -356,4 +360,4 @@ class Target:
 
 
 
-__all__ = ["A", "H", "R", "SILENCE", "Mobile", "Target", "Unsuitable", "case", "execute", "expect", "together", "unfit"]
+__all__ = ["A", "H", "LATE", "R", "SILENCE", "Mobile", "Target", "Unsuitable", "case", "execute", "expect", "together", "unfit"]

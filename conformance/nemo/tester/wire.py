@@ -12,6 +12,7 @@ from .packets import Malformed, Packet, Packet4
 
 ETHERTYPE, IPV4, ARP, ALL = 0x86DD, 0x0800, 0x0806, 3
 SO_RCVBUFFORCE = 33
+SO_TIMESTAMPNS = 35
 SOL_PACKET, PACKET_AUXDATA, CHECKSUM_NOT_READY = 263, 8, 8
 ALL_NODES = packets.ip("ff02::1")
 
@@ -23,8 +24,8 @@ def group_mac(address):
 class Heard:
     """A packet on a link: when it came (monotonic seconds), where, and to which MAC address."""
 
-    def __init__(self, wire, frame, finished):
-        self.when, self.wire = time.monotonic(), wire
+    def __init__(self, wire, frame, finished, when):
+        self.when, self.wire = when, wire
         self.to, self.source_mac = frame[:6], frame[6:12]
         self.packet, self.problem = None, None
         try:
@@ -49,6 +50,15 @@ def concerned(octets):
     return found
 
 
+def arrival(extra):
+    """When a frame came (monotonic seconds), by the kernel's note of it."""
+    for level, kind, data in extra:
+        if (level, kind) == (socket.SOL_SOCKET, SO_TIMESTAMPNS):
+            seconds, nanoseconds = struct.unpack("=qq", data[:16])
+            return time.monotonic() - (time.time() - seconds - nanoseconds / 1e9)
+    return time.monotonic()
+
+
 class Wire:
     """The tester's end of one cable. Safe to use from several threads."""
 
@@ -58,6 +68,8 @@ class Wire:
         self.socket.setsockopt(socket.SOL_SOCKET, SO_RCVBUFFORCE, 16 << 20)
         # The kernel leaves some checksums to a card that a virtual cable does not have, and says so.
         self.socket.setsockopt(SOL_PACKET, PACKET_AUXDATA, 1)
+        # When a frame came, not when this program had time for it.
+        self.socket.setsockopt(socket.SOL_SOCKET, SO_TIMESTAMPNS, 1)
         self.socket.bind((interface, ALL))
         self.owned, self.routers, self.watchers, self.neighbours = set(), set(), {}, {}
         self.known = threading.Condition()
@@ -67,7 +79,7 @@ class Wire:
         """Until the cable or the socket goes."""
         while True:
             try:
-                frame, extra, _, _ = self.socket.recvmsg(65536, 64)
+                frame, extra, _, _ = self.socket.recvmsg(65536, 128)
             except OSError:
                 return
             self._hear(frame, extra)
@@ -88,7 +100,7 @@ class Wire:
             return
         if self.capture:
             self.capture.add(frame)
-        heard = Heard(self, frame, finished)
+        heard = Heard(self, frame, finished, arrival(extra))
         for address in concerned(frame[14:]):
             for watcher in self.watchers.get(address, ()):
                 watcher.put(heard)
