@@ -50,7 +50,7 @@ pub struct Status {
     pub roles: Vec<Role>,
     /// The way packets take: `tun`.
     pub dataplane: String,
-    /// The mobile router, where the station is one.
+    /// The mobile router or mobile node, where the station is one.
     pub mobile_router: Option<MobileRouterStatus>,
     /// The home agent, where the station is one.
     pub home_agent: Option<HomeAgentStatus>,
@@ -64,6 +64,8 @@ pub struct Status {
 pub enum Role {
     /// RFC 3963 mobile router.
     MobileRouter,
+    /// RFC 6275 mobile node, without a mobile network.
+    MobileNode,
     /// RFC 6275 and RFC 3963 home agent.
     HomeAgent,
     /// EN 302 636-4-1 GeoNetworking router.
@@ -75,6 +77,7 @@ impl Role {
     pub fn as_str(self) -> &'static str {
         match self {
             Role::MobileRouter => "mobile_router",
+            Role::MobileNode => "mobile_node",
             Role::HomeAgent => "home_agent",
             Role::Geonet => "geonet",
         }

@@ -29,8 +29,8 @@ pub fn status(
     if config.home_agent.is_some() {
         roles.push(model::Role::HomeAgent);
     }
-    if config.mobile_router.is_some() {
-        roles.push(model::Role::MobileRouter);
+    if let Some(router) = &config.mobile_router {
+        roles.push(mobile_role(router.is_router()));
     }
     if config.geonet.is_some() {
         roles.push(model::Role::Geonet);
@@ -77,6 +77,10 @@ pub fn status(
     }
 }
 
+fn mobile_role(is_router: bool) -> model::Role {
+    if is_router { model::Role::MobileRouter } else { model::Role::MobileNode }
+}
+
 /// `GET /v1/bindings`
 pub fn bindings(station: &Station, now: Time) -> Vec<model::Binding> {
     let seconds = |span: Duration| u32::try_from(span.as_secs()).unwrap_or(u32::MAX);
@@ -86,7 +90,9 @@ pub fn bindings(station: &Station, now: Time) -> Vec<model::Binding> {
         .map(|binding| model::Binding {
             role: match binding.end {
                 TunnelEnd::HomeAgent => model::Role::HomeAgent,
-                TunnelEnd::MobileRouter => model::Role::MobileRouter,
+                TunnelEnd::MobileRouter => {
+                    mobile_role(station.mobile_router().is_none_or(|router| router.config().is_router()))
+                }
             },
             home_address: binding.home_address,
             care_of_address: binding.care_of_address.map(Endpoint::address),

@@ -48,12 +48,15 @@ pub fn status(answer: Value) -> serde_json::Result<String> {
     line("station", format!("{}, carnet {}", status.name, status.version));
     line("up", span(status.uptime_s));
     line("dataplane", status.dataplane);
+    let is_node = status.roles.contains(&Role::MobileNode);
     if let Some(router) = status.mobile_router {
         let cut_off = router.reachable == Some(false) && router.state == "registered";
         let but = if cut_off { ", but no uplink leads to the home agent" } else { "" };
-        line("mobile router", words(&router.state) + but);
+        line(if is_node { "mobile node" } else { "mobile router" }, words(&router.state) + but);
         line("  home address", router.home_address.to_string());
-        line("  prefixes", list(&router.prefixes));
+        if !is_node {
+            line("  prefixes", list(&router.prefixes));
+        }
         for lan in &router.lan {
             let state = if lan.state == "up" { String::new() } else { format!(": {}", words(&lan.state)) };
             line("  lan", format!("{}{state}", lan.interface));
@@ -103,9 +106,8 @@ fn is_plain(character: char) -> bool {
 
 fn bindings(bindings: &[Binding], width: Option<usize>) -> String {
     // The role says something only where a station does both jobs.
-    let both = [Role::MobileRouter, Role::HomeAgent]
-        .iter()
-        .all(|role| bindings.iter().any(|binding| binding.role == *role));
+    let agents = bindings.iter().filter(|binding| binding.role == Role::HomeAgent).count();
+    let both = (1..bindings.len()).contains(&agents);
     let rows = bindings.iter().map(|binding| {
         vec![
             if both { words(binding.role.as_str()) } else { NOTHING.to_owned() },

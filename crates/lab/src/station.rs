@@ -31,21 +31,21 @@ pub struct Station {
     pub program: PathBuf,
     /// Its socket.
     pub socket: PathBuf,
-    /// Whether it is a mobile router.
+    /// Whether it is a mobile router, or a mobile node.
     pub mobile_router: bool,
     /// Its process.
     pub process: u32,
     watch: Option<Child>,
 }
 
-/// The socket of a station with this config, and whether it is a mobile router.
+/// The socket of a station with this config, and whether it is a mobile router or node.
 fn socket_of(config: &Path) -> anyhow::Result<(PathBuf, bool)> {
     let text =
         std::fs::read_to_string(config).with_context(|| format!("cannot read {}", config.display()))?;
     let table: toml::Table =
         toml::from_str(&text).with_context(|| format!("{} is no TOML", config.display()))?;
     let key = |key: &str| table.get("station").and_then(|s| s.get(key)).and_then(|s| s.as_str());
-    let mobile_router = table.contains_key("mobile_router");
+    let mobile_router = ["mobile_router", "mobile_node"].iter().any(|role| table.contains_key(*role));
     match (key("socket"), key("name")) {
         (Some(socket), _) => Ok((socket.into(), mobile_router)),
         (None, Some(name)) => Ok((Path::new("/run/carnet").join(format!("{name}.sock")), mobile_router)),

@@ -172,6 +172,11 @@ fn returning_home() {
 }
 
 #[test]
+fn visiting_node() {
+    holds("visiting_node", "visiting-node", As::Root);
+}
+
+#[test]
 fn a_platoon_as_root() {
     holds("a_platoon_as_root", "platoon", As::Root);
 }

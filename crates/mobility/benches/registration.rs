@@ -53,6 +53,7 @@ fn bench(criterion: &mut Criterion) {
     let mut agent = HomeAgent::new(HomeAgentConfig {
         address: AGENT,
         home_prefix: "2001:db8:1::/64".parse().expect("a prefix"),
+        home_network: None,
         home_link: None,
         max_lifetime: Duration::from_secs(600),
         force_udp: false,

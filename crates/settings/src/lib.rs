@@ -26,6 +26,7 @@ pub fn station(config: &Config, gn_address: Option<GnAddress>) -> StationConfig 
     let home_agent = config.home_agent.as_ref().map(|agent| HomeAgentConfig {
         address: agent.address,
         home_prefix: agent.home_prefix,
+        home_network: agent.home_network,
         home_link: agent.home_link.clone(),
         max_lifetime: agent.max_lifetime,
         force_udp: agent.udp,
@@ -58,6 +59,7 @@ pub fn station(config: &Config, gn_address: Option<GnAddress>) -> StationConfig 
             mode: match router.registration {
                 Registration::Explicit => RegistrationMode::Explicit,
                 Registration::Implicit => RegistrationMode::Implicit,
+                Registration::Host => RegistrationMode::Host,
             },
             lifetime: router.lifetime,
             authentication: authentication(&router.auth),

@@ -72,6 +72,7 @@ fn home_agent(count: u32) -> Station {
         home_agent: Some(HomeAgentConfig {
             address: AGENT,
             home_prefix: "2001:db8:1::/64".parse().expect("a prefix"),
+            home_network: None,
             home_link: None,
             max_lifetime: Duration::from_secs(600),
             force_udp: false,

@@ -248,6 +248,24 @@ fn allowed_to_multicast(error: ErrorMessage, invoking: &[u8]) -> bool {
     }
 }
 
+/// The Echo Reply to a packet with a Home Address option (RFC 6275 9.3.1, 9.3.2): `header` is the packet's, `message` the
+/// ICMPv6 message behind its extension headers. It goes to where the packet came from, with a type 2 routing header that
+/// names `home_address`.
+///
+/// Answers `None` as [`echo_reply`] does.
+pub fn echo_reply_to_home(header: &Header, message: &[u8], home_address: Ipv6Addr) -> Option<Vec<u8>> {
+    // The option's address is the source as upper layers see it.
+    let payload_length = u16::try_from(message.len()).ok()?;
+    let seen = Header { source: home_address, next_header: protocol::ICMPV6, payload_length, ..*header };
+    let reply = echo_reply(&[&seen.emit(), message].concat())?;
+    let (back, message) = Header::parse_packet(&reply).ok()?;
+    let routing = extension::home_address_routing(protocol::ICMPV6, home_address);
+    let payload_length = u16::try_from(routing.len() + message.len()).ok()?;
+    let outside =
+        Header { destination: header.source, next_header: protocol::ROUTING, payload_length, ..back };
+    Some([&outside.emit(), &routing[..], message].concat())
+}
+
 /// The Echo Reply to a whole IPv6 packet, when that is a valid Echo Request without extension headers.
 ///
 /// Answers `None` for everything else: another message, a wrong checksum, a multicast destination or a source

@@ -16,7 +16,10 @@ const MAX_FLOWS: usize = 32;
 /// Notes everything in a draft that does not go together.
 pub(super) fn check(draft: &Draft, sink: &Sink<'_>) {
     if !draft.has_role {
-        sink.push(0, "the station has no job, expected [home_agent], [mobile_router] or [geonet]");
+        sink.push(
+            0,
+            "the station has no job, expected [home_agent], [mobile_router], [mobile_node] or [geonet]",
+        );
     }
     if let Some(agent) = &draft.home_agent {
         home_agent(agent, sink);
@@ -39,6 +42,16 @@ pub(super) fn check(draft: &Draft, sink: &Sink<'_>) {
 }
 
 fn home_agent(agent: &HomeAgentDraft, sink: &Sink<'_>) {
+    if let (Some(Some(network)), Some(home)) = (agent.home_network, agent.home_prefix)
+        && !network.value.contains(&home.value)
+    {
+        let place = sink.place(home.at);
+        let message = format!(
+            "{} does not contain the home prefix {} at {place}, expected one that does",
+            network.value, home.value
+        );
+        sink.push(network.at, message);
+    }
     let routers = agent.routers.as_deref().unwrap_or_default();
     let mut prefixes: Vec<At<Ipv6Net>> = Vec::new();
     let mut home_addresses: HashMap<Ipv6Addr, At<Ipv6Addr>> = HashMap::new();
@@ -257,7 +270,7 @@ fn ipv6(geonet: &GeonetDraft, draft: &Draft, sink: &Sink<'_>) {
 /// Ways to other mobile networks are for a mobile network, and lead over IPv6.
 fn mnpp(geonet: &GeonetDraft, draft: &Draft, sink: &Sink<'_>) {
     let Some(Some(mnpp)) = &geonet.mnpp else { return };
-    if draft.mobile_router.is_none() {
+    if draft.mobile_router.as_ref().is_none_or(|router| !router.is_router) {
         sink.push(mnpp.at, "there is no mobile network to announce, expected [mobile_router] beside it");
     }
     if let Some(None) = geonet.ipv6_interface {

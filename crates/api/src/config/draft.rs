@@ -44,7 +44,7 @@ pub(super) struct Draft {
     dataplane: Option<Dataplane>,
     /// `[home_agent]`, where there is one.
     pub home_agent: Option<HomeAgentDraft>,
-    /// `[mobile_router]`, where there is one.
+    /// `[mobile_router]` or `[mobile_node]`, where there is one.
     pub mobile_router: Option<MobileRouterDraft>,
     /// `[geonet]`, where there is one.
     pub geonet: Option<GeonetDraft>,
@@ -61,6 +61,7 @@ pub(super) struct HomeAgentDraft {
     udp: Option<bool>,
     multiple_care_of: Option<MultipleCareOf>,
     pub home_prefix: Option<At<Ipv6Net>>,
+    pub home_network: Option<Option<At<Ipv6Net>>>,
     pub home_link: Option<Option<At<String>>>,
     max_lifetime: Option<Duration>,
     preference: Option<u16>,
@@ -75,8 +76,10 @@ pub(super) struct AllowedRouterDraft {
     auth: Option<Auth>,
 }
 
-/// `[mobile_router]`
+/// `[mobile_router]`, or `[mobile_node]`
 pub(super) struct MobileRouterDraft {
+    /// Which of the two.
+    pub is_router: bool,
     pub home_address: Option<At<Ipv6Addr>>,
     pub home_prefix: Option<At<Ipv6Net>>,
     pub home_agent: Option<At<Ipv6Addr>>,
@@ -142,10 +145,14 @@ impl Draft {
         let dataplane = root.get("dataplane");
         let home_agent = root.get("home_agent");
         let mobile_router = root.get("mobile_router");
+        let mobile_node = root.get("mobile_node");
+        if let (Some(_), Some(node)) = (&mobile_router, &mobile_node) {
+            node.refuse("there is a [mobile_router] already, expected one of the two");
+        }
         let geonet = root.get("geonet");
         let conformance = root.get("conformance");
         Draft {
-            has_role: home_agent.is_some() || mobile_router.is_some() || geonet.is_some(),
+            has_role: [&home_agent, &mobile_router, &mobile_node, &geonet].iter().any(|role| role.is_some()),
             station: station.and_then(|value| read_station(&value.table(&schema::STATION)?)),
             dataplane: match dataplane {
                 Some(value) => value.table(&schema::DATAPLANE).and_then(|table| read_dataplane(&table)),
@@ -154,7 +161,11 @@ impl Draft {
             home_agent: home_agent
                 .and_then(|value| Some(HomeAgentDraft::read(&value.table(&schema::HOME_AGENT)?, sink))),
             mobile_router: mobile_router
-                .and_then(|value| Some(MobileRouterDraft::read(&value.table(&schema::MOBILE_ROUTER)?, sink))),
+                .map(|value| (value, &ROUTER))
+                .or(mobile_node.map(|value| (value, &NODE)))
+                .and_then(|(value, kind)| {
+                    Some(MobileRouterDraft::read(&value.table(kind.section)?, kind, sink))
+                }),
             geonet: geonet.and_then(|value| Some(GeonetDraft::read(&value.table(&schema::GEONET)?, sink))),
             conformance: conformance.and_then(|value| {
                 Some(ConformanceDraft::read(value.at(), &value.table(&schema::CONFORMANCE)?))
@@ -237,6 +248,10 @@ impl HomeAgentDraft {
                 None => Some(MultipleCareOf::default()),
             },
             home_prefix: prefix(table, "home_prefix"),
+            home_network: match table.get("home_network") {
+                Some(value) => value.parse(values::PREFIX, values::prefix).map(Some),
+                None => Some(None),
+            },
             home_link: match table.get("home_link") {
                 Some(value) => value.parse(values::INTERFACE, values::interface).map(Some),
                 None => Some(None),
@@ -263,6 +278,7 @@ impl HomeAgentDraft {
             udp: self.udp?,
             multiple_care_of: self.multiple_care_of?,
             home_prefix: self.home_prefix?.value,
+            home_network: self.home_network?.map(|network| network.value),
             home_link: self.home_link?.map(|link| link.value),
             max_lifetime: self.max_lifetime?,
             preference: self.preference?,
@@ -279,7 +295,7 @@ impl AllowedRouterDraft {
     fn read(table: &Table<'_>, sink: &Sink<'_>) -> AllowedRouterDraft {
         AllowedRouterDraft {
             home_address: address(table, "home_address"),
-            prefixes: prefixes(table),
+            prefixes: prefixes(table.get("prefixes")),
             auth: auth(table, sink),
         }
     }
@@ -293,8 +309,34 @@ impl AllowedRouterDraft {
     }
 }
 
+/// The tables of a mobile router, or of a mobile node.
+struct Kind {
+    section: &'static schema::Section,
+    uplink: &'static schema::Section,
+    uplinks: &'static str,
+    policy: &'static schema::Section,
+    is_router: bool,
+}
+
+const ROUTER: Kind = Kind {
+    section: &schema::MOBILE_ROUTER,
+    uplink: &schema::UPLINK,
+    uplinks: "at least one table [[mobile_router.uplink]]",
+    policy: &schema::POLICY,
+    is_router: true,
+};
+const NODE: Kind = Kind {
+    section: &schema::MOBILE_NODE,
+    uplink: &schema::NODE_UPLINK,
+    uplinks: "at least one table [[mobile_node.uplink]]",
+    policy: &schema::NODE_POLICY,
+    is_router: false,
+};
+
 impl MobileRouterDraft {
-    fn read(table: &Table<'_>, sink: &Sink<'_>) -> MobileRouterDraft {
+    fn read(table: &Table<'_>, kind: &Kind, sink: &Sink<'_>) -> MobileRouterDraft {
+        // What only a mobile router has.
+        let network = |name| if kind.is_router { table.get(name) } else { None };
         let home_agent = table.need("home_agent", values::ADDRESS).and_then(|value| {
             value.parse(values::ADDRESS, |text| match text {
                 "discover" => Err(format!(
@@ -305,14 +347,15 @@ impl MobileRouterDraft {
             })
         });
         let words = [("explicit", Registration::Explicit), ("implicit", Registration::Implicit)];
-        let uplinks = table.need("uplink", "at least one table [[mobile_router.uplink]]").and_then(|value| {
-            let tables = value.tables(&schema::UPLINK)?;
+        let uplinks = table.need("uplink", kind.uplinks).and_then(|value| {
+            let tables = value.tables(kind.uplink)?;
             if value.is_empty() {
-                value.refuse("there is no uplink, expected at least one table [[mobile_router.uplink]]");
+                value.refuse(&format!("there is no uplink, expected {}", kind.uplinks));
             }
             Some(tables.iter().map(UplinkDraft::read).collect())
         });
         MobileRouterDraft {
+            is_router: kind.is_router,
             home_address: address(table, "home_address"),
             home_prefix: prefix(table, "home_prefix"),
             home_agent,
@@ -326,15 +369,16 @@ impl MobileRouterDraft {
                 None => Some(None),
             },
             heartbeat_idle: duration(table, "heartbeat_idle", DEFAULT_HEARTBEAT_IDLE, values::heartbeat),
-            policies: policies::policies(table.get("policy")),
-            prefixes: prefixes(table),
-            registration: match table.get("registration") {
+            policies: policies::policies(table.get("policy"), kind.policy),
+            prefixes: prefixes(network("prefixes")),
+            registration: match network("registration") {
+                _ if !kind.is_router => Some(Registration::Host),
                 Some(value) => value.word(&words, &[]).map(|registration| registration.value),
                 None => Some(Registration::default()),
             },
             lifetime: duration(table, "lifetime", DEFAULT_LIFETIME, values::lifetime),
-            lan: List::read(table.get("lan"), "an array of interfaces", values::INTERFACE, values::interface),
-            advertise: match table.get("advertise") {
+            lan: List::read(network("lan"), "an array of interfaces", values::INTERFACE, values::interface),
+            advertise: match network("advertise") {
                 Some(value) => value.boolean(),
                 None => Some(true),
             },
@@ -469,8 +513,8 @@ fn prefix(table: &Table<'_>, name: &'static str) -> Option<At<Ipv6Net>> {
 }
 
 /// Mobile network prefixes.
-fn prefixes(table: &Table<'_>) -> List<Ipv6Net> {
-    List::read(table.get("prefixes"), "an array of prefixes", values::PREFIX, values::prefix)
+fn prefixes(value: Option<Value<'_>>) -> List<Ipv6Net> {
+    List::read(value, "an array of prefixes", values::PREFIX, values::prefix)
 }
 
 /// An optional path; the outer `None` means that it is wrong.

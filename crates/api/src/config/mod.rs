@@ -50,7 +50,7 @@ pub struct Config {
     pub dataplane: Dataplane,
     /// `[home_agent]`; `None` when the station is no home agent.
     pub home_agent: Option<HomeAgent>,
-    /// `[mobile_router]`; `None` when the station is no mobile router.
+    /// `[mobile_router]`, or `[mobile_node]`, which is one without a mobile network; `None` when the station is neither.
     pub mobile_router: Option<MobileRouter>,
     /// `[geonet]`; `None` when the station does no GeoNetworking.
     pub geonet: Option<Geonet>,
@@ -107,6 +107,8 @@ pub struct HomeAgent {
     pub multiple_care_of: MultipleCareOf,
     /// Prefix of the home link.
     pub home_prefix: Ipv6Net,
+    /// All that is routed to this machine, the home prefix and more, where it is one prefix.
+    pub home_network: Option<Ipv6Net>,
     /// Interface of the home link; `None` for a virtual one.
     pub home_link: Option<String>,
     /// Longest lifetime that is granted, a multiple of 4 s from 4 s to 262140 s.
@@ -140,7 +142,7 @@ pub struct AllowedRouter {
     pub auth: Auth,
 }
 
-/// `[mobile_router]`
+/// `[mobile_router]`, or `[mobile_node]`
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct MobileRouter {
     /// Home address.
@@ -155,7 +157,7 @@ pub struct MobileRouter {
     pub udp: bool,
     /// Heartbeats on paths that carry traffic and on others; `None` for none.
     pub heartbeat: Option<Heartbeat>,
-    /// Mobile network prefixes; empty for a plain mobile node.
+    /// Mobile network prefixes; empty for a mobile node.
     pub prefixes: Vec<Ipv6Net>,
     /// How the prefixes are registered.
     pub registration: Registration,
@@ -231,6 +233,8 @@ pub enum Registration {
     Explicit,
     /// The home agent knows them from its own config.
     Implicit,
+    /// There is no mobile network: this is `[mobile_node]`.
+    Host,
 }
 
 /// `[[mobile_router.uplink]]`
@@ -354,6 +358,18 @@ pub fn parse_group(text: &str) -> Result<std::net::Ipv6Addr, String> {
     values::geonet::group(text)
 }
 
+impl MobileRouter {
+    /// Whether there is a mobile network: `[mobile_router]`, not `[mobile_node]`.
+    pub fn is_router(&self) -> bool {
+        self.registration != Registration::Host
+    }
+
+    /// Its table in the file.
+    fn table(&self) -> &'static str {
+        if self.is_router() { "mobile_router" } else { "mobile_node" }
+    }
+}
+
 impl Config {
     /// Reads and checks a config file.
     pub fn load(path: &Path) -> Result<Config, ConfigErrors> {
@@ -411,19 +427,22 @@ impl Config {
                 );
             }
         }
-        if self.mobile_router.as_ref().is_some_and(|router| router.auth == Auth::None) {
-            warnings.push(
-                "mobile_router: auth = \"none\": anyone who reaches the home agent can take over the \
-                 traffic of this mobile router"
-                    .to_owned(),
-            );
-        }
-        let uplinks = self.mobile_router.iter().flat_map(|router| &router.uplinks);
-        for uplink in uplinks.filter(|uplink| uplink.volume.is_some() && self.station.state_dir.is_none()) {
-            warnings.push(format!(
-                "mobile_router.uplink {}: volume without station.state_dir: a restart forgets what was used",
-                uplink.interface
-            ));
+        if let Some(router) = &self.mobile_router {
+            let table = router.table();
+            if router.auth == Auth::None {
+                warnings.push(format!(
+                    "{table}: auth = \"none\": anyone who reaches the home agent can take over the traffic of \
+                     this {}",
+                    table.replace('_', " ")
+                ));
+            }
+            let limited = router.uplinks.iter().filter(|uplink| uplink.volume.is_some());
+            for uplink in limited.filter(|_| self.station.state_dir.is_none()) {
+                warnings.push(format!(
+                    "{table}.uplink {}: volume without station.state_dir: a restart forgets what was used",
+                    uplink.interface
+                ));
+            }
         }
         if let Some(conformance) = &self.conformance {
             warnings.push(format!(

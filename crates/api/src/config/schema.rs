@@ -40,6 +40,7 @@ pub(super) const ROOT: Section = Section {
         key("dataplane", "table", "none"),
         key("home_agent", "table", "none"),
         key("mobile_router", "table", "none"),
+        key("mobile_node", "table", "none"),
         key("geonet", "table", "none"),
         key("conformance", "table", "none"),
     ],
@@ -77,6 +78,7 @@ pub(super) const HOME_AGENT: Section = Section {
         key("udp", "boolean", "false"),
         key("multiple_care_of", "\"bulk\", \"single\" or \"none\"", "\"bulk\""),
         key("home_prefix", "prefix", "required"),
+        key("home_network", "prefix", "none"),
         key("home_link", "interface", "none"),
         key("max_lifetime", "lifetime", "\"10m\""),
         key("preference", "integer, 0 to 65535", "0"),
@@ -121,6 +123,34 @@ pub(super) const MOBILE_ROUTER: Section = Section {
     ],
     later: &[],
 };
+
+/// `[mobile_node]`: what a mobile router has, less its mobile network.
+pub(super) const MOBILE_NODE: Section = Section {
+    header: "[mobile_node]",
+    path: "mobile_node",
+    keys: &[
+        key("home_address", "address", "required"),
+        key("home_prefix", "prefix", "required"),
+        key("home_agent", "address", "required"),
+        key("home_agent_ipv4", "IPv4 address", "none"),
+        key("udp", "boolean", "false"),
+        key("heartbeat", "duration or \"off\"", "none"),
+        key("heartbeat_idle", "duration", "\"1s\""),
+        key("lifetime", "lifetime", "\"60s\""),
+        key("auth", "auth", "required"),
+        key("uplink", "tables", "required"),
+        key("policy", "tables", "none"),
+    ],
+    later: &[],
+};
+
+/// `[[mobile_node.uplink]]`
+pub(super) const NODE_UPLINK: Section =
+    Section { header: "[[mobile_node.uplink]]", path: "mobile_node.uplink", ..UPLINK };
+
+/// `[[mobile_node.policy]]`
+pub(super) const NODE_POLICY: Section =
+    Section { header: "[[mobile_node.policy]]", path: "mobile_node.policy", ..POLICY };
 
 /// `[[mobile_router.uplink]]`
 pub(super) const UPLINK: Section = Section {
@@ -345,14 +375,15 @@ pub(super) const CONFORMANCE: Section = Section {
     later: &[],
 };
 
-/// All tables but the top.
+/// All tables but the top, and those of a mobile node whose keys are a mobile router's.
 #[cfg(test)]
-pub(super) const SECTIONS: [&Section; 18] = [
+pub(super) const SECTIONS: [&Section; 19] = [
     &STATION,
     &DATAPLANE,
     &HOME_AGENT,
     &ALLOWED_ROUTER,
     &MOBILE_ROUTER,
+    &MOBILE_NODE,
     &UPLINK,
     &POLICY,
     &SIGNAL,

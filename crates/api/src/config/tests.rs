@@ -2,6 +2,8 @@
 
 mod errors;
 mod geonet;
+mod home_network;
+mod mobile_node;
 mod multicast;
 mod page;
 mod policies;
@@ -177,6 +179,7 @@ fn every_key_arrives() {
             ipv4_address: Some(std::net::Ipv4Addr::new(192, 0, 2, 2)),
             multiple_care_of: MultipleCareOf::Bulk,
             home_prefix: net("2001:db8:2::/64"),
+            home_network: None,
             home_link: Some("h0".into()),
             udp: false,
             max_lifetime: Duration::from_secs(5400),

@@ -23,6 +23,7 @@ mod identifiers;
 mod ipv4;
 mod ipv4_fast;
 mod links;
+mod mobile_node;
 mod mutations;
 mod offloads;
 mod path_mtu;

@@ -8,6 +8,9 @@ use toml::Spanned;
 use super::{Duration, End, Node, Scenario};
 use super::{emulation, radio};
 
+/// The device of tunnels that the program makes.
+const TUNNEL_DEVICE: &str = "carnet0";
+
 /// What is wrong, and the place in the text.
 pub(super) type Wrong = (Range<usize>, String);
 
@@ -59,7 +62,10 @@ pub(super) fn check(scenario: &Scenario, folder: Option<&Path>) -> Result<(), Wr
         for i in n.addresses.keys() {
             interface(i.span(), name, i.get_ref())?;
         }
-        if let Some(a) = &n.autoconf {
+        // A mobile node's home address is on a device that carnet makes.
+        if let Some(a) = &n.autoconf
+            && (n.carnet.is_none() || a.interface.get_ref() != TUNNEL_DEVICE)
+        {
             interface(a.interface.span(), name, a.interface.get_ref())?;
         }
         for config in [&n.carnet, &n.radvd].into_iter().flatten() {

@@ -177,6 +177,8 @@ impl Requests {
     fn put_route(&mut self, route: &Route, index: Option<u32>, flags: u16) -> Result<()> {
         let mut message = message(route.table, route.destination, route.metric);
         message.header.kind = RouteType::Unicast;
+        let source = route.source.map(|source| RouteAttribute::PrefSource(RouteAddress::Inet6(source)));
+        message.attributes.extend(source);
         match &route.action {
             RouteAction::Forward { gateway, .. } => {
                 message.attributes.extend(index.map(RouteAttribute::Oif));

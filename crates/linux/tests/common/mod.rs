@@ -269,7 +269,7 @@ pub fn route(table: u32, destination: &str, metric: u32, action: &str) -> Entry 
             RouteAction::Forward { interface: interface.into(), gateway: Some(gateway.parse().unwrap()) }
         }
     };
-    Entry::Route(Route { table, destination: destination.parse().unwrap(), metric, action })
+    Entry::Route(Route { table, destination: destination.parse().unwrap(), metric, action, source: None })
 }
 
 pub fn address(interface: &str, address: &str) -> Entry {

@@ -121,7 +121,9 @@ impl HomeAgent {
         registration.lifetime = lifetime_from_units(lifetime_units(registration.lifetime));
         let known = self.cache.valid(home_address).is_some();
         // A link that has only just come up is probed like any other; the probe needs no address of ours.
-        if known || self.home_link.as_ref().is_none_or(|link| !link.is_running()) {
+        // RFC 4887 5.3: a home address that is not the home link's is not tested there.
+        let elsewhere = !self.config.home_prefix.contains(&home_address);
+        if known || elsewhere || self.home_link.as_ref().is_none_or(|link| !link.is_running()) {
             self.accept(now, &request, &registration);
             if !known {
                 self.announce(now, home_address);

@@ -1,4 +1,9 @@
 //! Which addresses are defended on the home link, and how it is told (RFC 6275 10.3.1, 10.4.1, RFC 3963 6.2).
+//!
+//! In an aggregated home network (RFC 4887 6) the mobile networks are parts of the home prefix, so that hosts on the home
+//! link seek their addresses there. While a mobile router is away, the home agent answers for all of its mobile network,
+//! which also keeps visitors from making themselves such an address (RFC 4887 6.4.1). At home the router does (RFC 4887
+//! 6.2.1).
 
 use std::net::Ipv6Addr;
 use std::time::Duration;
@@ -30,7 +35,18 @@ impl HomeAgent {
                 .find(|b| b.link_local_address() == Some(target))
                 .map(|binding| binding.mobile_router);
         }
-        None
+        // RFC 4887 6.4.1. The host at the other end is no router, whoever answers for it (RFC 4861 4.4).
+        self.is_away(target).then_some(false)
+    }
+
+    /// Whether an address of the home prefix is one in the mobile network of a router that is away.
+    fn is_away(&self, target: Ipv6Addr) -> bool {
+        let home_prefix = self.config.home_prefix;
+        let around = |home_address: Ipv6Addr| {
+            self.cache.valid(home_address).is_some()
+                && self.cache.prefixes(home_address).iter().any(|prefix| prefix.contains(&target))
+        };
+        home_prefix.contains(&target) && self.cache.owners().of_prefixes_around(target).any(around)
     }
 
     /// Duplicate address detection has found another node with `target` (RFC 6275 10.3.1).

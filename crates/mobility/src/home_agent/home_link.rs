@@ -17,7 +17,7 @@ pub(crate) const ND_HOP_LIMIT: u8 = 255;
 
 /// The interface on the home link, as far as it is known.
 #[derive(Debug)]
-pub(super) struct HomeLink {
+pub(crate) struct HomeLink {
     pub interface: String,
     running: bool,
     link_address: Option<[u8; 6]>,
@@ -26,7 +26,7 @@ pub(super) struct HomeLink {
 
 /// What a Neighbor Discovery message on the home link means.
 #[derive(Debug, PartialEq, Eq)]
-pub(super) enum Heard {
+pub(crate) enum Heard {
     /// Somebody asks for `target`.
     Solicitation { target: Ipv6Addr, source: Ipv6Addr, peer: Option<[u8; 6]> },
     /// Somebody says that `target` is theirs.

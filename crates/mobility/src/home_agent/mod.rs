@@ -46,8 +46,7 @@ use ipnet::Ipv6Net;
 pub use binding_cache::{Binding, BindingCache, BindingState, FormerPath, MAX_BINDINGS};
 use carrying_out::Tested;
 pub use flows::MAX_FLOWS;
-pub(crate) use home_link::ND_HOP_LIMIT;
-use home_link::{Heard, HomeLink};
+pub(crate) use home_link::{Heard, HomeLink, ND_HOP_LIMIT};
 use limits::Limits;
 use registration::Replay;
 use request::Request;
@@ -64,6 +63,8 @@ pub struct HomeAgentConfig {
     pub address: Ipv6Addr,
     /// The home prefix.
     pub home_prefix: Ipv6Net,
+    /// All that is routed here, the home prefix and more (RFC 4887 5).
+    pub home_network: Option<Ipv6Net>,
     /// The interface on the home link, `None` for a virtual one.
     pub home_link: Option<String>,
     /// The longest lifetime granted.

@@ -80,7 +80,7 @@ impl MobileRouter {
             self.identifiers_unknown(now, wall, &update, acknowledgement);
             return Ok(());
         }
-        if !status.is_rejection() && !acknowledgement.mobile_router {
+        if !status.is_rejection() && self.taken_for_a_host(acknowledgement) {
             self.not_a_mobile_router(now, wall, update.via.0, update.via.1);
             return Ok(());
         }
@@ -363,7 +363,7 @@ impl MobileRouter {
         self.clear_bindings(now);
         let (uplink, care_of_address) = update.via;
         let lifetime = lifetime_from_units(acknowledgement.lifetime).min(self.config.lifetime);
-        if acknowledgement.mobile_router && !lifetime.is_zero() {
+        if !self.taken_for_a_host(acknowledgement) && !lifetime.is_zero() {
             let registration = Registration {
                 uplink,
                 care_of_address,

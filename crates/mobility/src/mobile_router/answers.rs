@@ -85,7 +85,7 @@ impl MobileRouter {
             self.rejected(now, wall, exchange, status);
             return Ok(());
         }
-        if !acknowledgement.mobile_router {
+        if self.taken_for_a_host(acknowledgement) {
             self.not_a_mobile_router(now, wall, exchange.uplink, sent.care_of_address);
             return Ok(());
         }
@@ -126,6 +126,11 @@ impl MobileRouter {
             self.outputs.push_back(Output::Event(Event::Warning { message }));
         }
         verified
+    }
+
+    /// Whether the home agent accepted a mobile router as a mere mobile node (RFC 3963 5.3).
+    pub(super) fn taken_for_a_host(&self, acknowledgement: &BindingAcknowledgement<'_>) -> bool {
+        self.config.is_router() && !acknowledgement.mobile_router
     }
 
     /// RFC 3963 5.3: it took us for a mere mobile node; de-register and do not come back.
@@ -402,7 +407,7 @@ impl MobileRouter {
         let Some(uplink) = self.home_link() else { return };
         let advertisement = nd::NeighborAdvertisement {
             target: self.config.home_address,
-            router: true,
+            router: self.config.is_router(),
             solicited: false,
             override_: true,
             target_link_address: uplink.link_address(),

@@ -70,10 +70,10 @@ impl Heard {
             .unwrap_or(Standing::Unheard)
     }
 
-    /// Whether a router that is still there advertises `prefix` or a part of it.
-    pub fn is_present(&self, prefix: Ipv6Net, routers: &[Ipv6Addr]) -> bool {
+    /// Whether a router that is still there advertises a prefix of which `wanted` holds.
+    pub fn is_present(&self, routers: &[Ipv6Addr], wanted: impl Fn(&Ipv6Net) -> bool) -> bool {
         self.0.iter().any(|entry| {
-            prefix.contains(&entry.prefix) && self.router_standing(entry.router, routers) < Standing::Unheard
+            wanted(&entry.prefix) && self.router_standing(entry.router, routers) < Standing::Unheard
         })
     }
 
@@ -137,6 +137,7 @@ mod tests {
             heard.note(Time::from_secs(4 + u64::from(index)), addr("fe80::c"), prefix, true);
         }
         assert_eq!(heard.0.len(), MAX_HEARD);
-        assert!(heard.is_present("2001:db8:63::/48".parse().expect("a prefix"), &[addr("fe80::c")]));
+        let last: Ipv6Net = "2001:db8:63::/64".parse().expect("a prefix");
+        assert!(heard.is_present(&[addr("fe80::c")], |prefix| *prefix == last));
     }
 }

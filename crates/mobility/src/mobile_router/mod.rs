@@ -1,4 +1,5 @@
-//! The mobile router (RFC 6275 section 11, RFC 3963 section 5), without I/O.
+//! The mobile router (RFC 6275 section 11, RFC 3963 section 5), without I/O. A mobile node is one without a mobile
+//! network ([`RegistrationMode::Host`]).
 //!
 //! Uplinks come and go; the best attached one is the *target*, one over which the home agent does not answer
 //! only when there is no other (see `demotion`). When the registered care-of address is not
@@ -29,6 +30,7 @@ mod demotion;
 mod flows;
 mod heard;
 mod hints;
+mod home_network;
 mod liveness;
 mod movement;
 mod path;
@@ -76,13 +78,16 @@ pub const REFUSED_INTERVAL: Duration = Duration::from_secs(600);
 /// Binding Error status 2: the other side does not know the kind of message (RFC 6275 6.1.9).
 const UNKNOWN_MESSAGE: u8 = 2;
 
-/// Whether Binding Updates name the prefixes (RFC 3963 5.2).
+/// What is registered, and whether Binding Updates name the prefixes (RFC 3963 5.2).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum RegistrationMode {
     /// They do.
     Explicit,
     /// The home agent knows them.
     Implicit,
+    /// A home address alone: this is a mobile node without a mobile network (RFC 6275), and its Binding Updates have no R
+    /// flag (RFC 3963 5.1).
+    Host,
 }
 
 /// What the operator says about the mobile router.
@@ -98,9 +103,9 @@ pub struct MobileRouterConfig {
     pub home_agent_ipv4: Option<Ipv4Addr>,
     /// From IPv4 care-of addresses always UDP, also where there is no NAT.
     pub force_udp: bool,
-    /// The mobile network prefixes.
+    /// The mobile network prefixes; none with [`RegistrationMode::Host`].
     pub prefixes: Vec<Ipv6Net>,
-    /// Explicit or implicit.
+    /// Explicit or implicit, or no mobile network at all.
     pub mode: RegistrationMode,
     /// The lifetime that is asked for.
     pub lifetime: Duration,
@@ -112,6 +117,13 @@ pub struct MobileRouterConfig {
     pub liveness: Option<Liveness>,
     /// Which packets take which uplinks, the first that matches.
     pub policies: Vec<Policy>,
+}
+
+impl MobileRouterConfig {
+    /// Whether there is a mobile network: the R flag of Binding Updates (RFC 3963 4.1).
+    pub fn is_router(&self) -> bool {
+        self.mode != RegistrationMode::Host
+    }
 }
 
 /// What has to survive a restart.
@@ -403,7 +415,8 @@ impl MobileRouter {
         self.attachment_changed(now, wall, index, before);
     }
 
-    /// Handles an ICMPv6 message heard on an uplink: Router Advertisements hasten movement detection.
+    /// Handles an ICMPv6 message heard on an uplink: Router Advertisements hasten movement detection, and at home others
+    /// may seek the hosts on board.
     ///
     /// # Errors
     /// Why it had no effect.
@@ -417,6 +430,9 @@ impl MobileRouter {
         let Some(index) = self.uplinks.iter().position(|u| u.config.interface == message.interface) else {
             return Ok(());
         };
+        if message.message.first() == Some(&icmpv6::types::NEIGHBOR_SOLICITATION) {
+            return self.sought_at_home(index, message);
+        }
         if message.message.first() != Some(&icmpv6::types::ROUTER_ADVERTISEMENT) {
             return Ok(());
         }

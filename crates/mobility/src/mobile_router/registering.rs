@@ -414,7 +414,7 @@ impl MobileRouter {
         let flags = BindingUpdateFlags {
             acknowledge: true,
             home_registration: true,
-            mobile_router: true,
+            mobile_router: self.config.is_router(),
             force_udp: update.via.1.is_ipv4() && self.forces_udp(update.via.0),
             overwrite: update.overwrite,
             ..BindingUpdateFlags::default()

@@ -117,7 +117,7 @@ impl MobileRouter {
         let flags = BindingUpdateFlags {
             acknowledge: true,
             home_registration: true,
-            mobile_router: true,
+            mobile_router: config.is_router(),
             force_udp: sent.care_of_address.is_ipv4() && self.forces_udp(exchange.uplink),
             ..BindingUpdateFlags::default()
         };

@@ -8,7 +8,8 @@
 //! router advertises outranks all others, so that a router that has changed access networks, with or without
 //! loss of carrier, does not cling to the old prefix until it times out (see `heard`).
 //!
-//! On the home link it is when a router there advertises the home prefix, or when it has an address in it.
+//! On the home link it is when a router there advertises the home prefix, or when it has an address in it; see
+//! `home_network` for home prefixes of which mobile networks are a part.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::time::Duration;
@@ -274,11 +275,7 @@ impl Uplink {
         if confirmed {
             return None;
         }
-        let source = interface
-            .addresses
-            .iter()
-            .find(|a| a.address.is_unicast_link_local() && !a.tentative && !a.duplicate)
-            .map_or(Ipv6Addr::UNSPECIFIED, |a| a.address);
+        let source = self.link_local().unwrap_or(Ipv6Addr::UNSPECIFIED);
         let source_link_address = if source.is_unspecified() { None } else { interface.link_address };
         let mut message = nd::RouterSolicitation { source_link_address }.emit();
         icmpv6::set_checksum(&mut message, source, nd::ALL_ROUTERS);
@@ -294,6 +291,14 @@ impl Uplink {
             message,
         };
         Some((message, interval))
+    }
+
+    /// Its link-local address.
+    pub(super) fn link_local(&self) -> Option<Ipv6Addr> {
+        let addresses = &self.interface.as_ref()?.addresses;
+        let usable =
+            |a: &&carnet_base::Address| a.address.is_unicast_link_local() && !a.tentative && !a.duplicate;
+        addresses.iter().find(usable).map(|a| a.address)
     }
 
     fn attach(&mut self, config: &MobileRouterConfig) {
@@ -328,10 +333,16 @@ impl Uplink {
         });
         let current = self.care_of_address();
         let standing = |address| self.heard.standing(address, &interface.routers);
-        let home = |address| config.home_prefix.contains(&address) && standing(address) != Standing::Gone;
-        if self.heard.is_present(config.home_prefix, &interface.routers)
-            || usable.clone().any(|a| home(a.address))
-        {
+        let is_home = |prefix: &Ipv6Net| config.is_home_link(*prefix);
+        let advertised_elsewhere = |address| {
+            self.heard.is_present(&interface.routers, |prefix| prefix.contains(&address) && !is_home(prefix))
+        };
+        let at_home = |own: &carnet_base::Address| {
+            config.is_home_address(own)
+                && standing(own.address) != Standing::Gone
+                && !advertised_elsewhere(own.address)
+        };
+        if self.heard.is_present(&interface.routers, is_home) || usable.clone().any(at_home) {
             return Attachment::Home { router };
         }
         // Best first: advertised by the present router, preferred, stable, the one in use.

@@ -25,6 +25,7 @@ pub fn config() -> HomeAgentConfig {
     HomeAgentConfig {
         address: addr(AGENT),
         home_prefix: net(HOME_PREFIX),
+        home_network: None,
         home_link: None,
         max_lifetime: Duration::from_secs(600),
         force_udp: false,

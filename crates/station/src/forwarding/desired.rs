@@ -54,6 +54,8 @@ pub mod priority {
     pub const FROM_MOBILE_NETWORK: u32 = 140;
     /// From a LAN interface, but with somebody else's source address: nowhere (RFC 3963 9).
     pub const FROM_LAN: u32 = 145;
+    /// From a mobile node itself, when the sender has chosen no address: the tunnel's table, and with it the home address.
+    pub const FROM_NODE: u32 = 150;
 }
 
 /// Which end of a NEMO tunnel this station is.
@@ -164,6 +166,9 @@ pub struct Route {
     pub metric: u32,
     /// What the route does.
     pub action: RouteAction,
+    /// The address of this machine's own packets here whose sender has chosen none; `None`: the kernel chooses (RFC 6724).
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub source: Option<Ipv6Addr>,
 }
 
 /// A policy routing rule. Key: all of it.
@@ -347,6 +352,7 @@ mod tests {
             destination: text.parse().expect("prefix"),
             metric,
             action: RouteAction::Unreachable,
+            source: None,
         })
     }
 

@@ -4,7 +4,8 @@
 //! that would refuse them. Per node: bound, the home address and the registered prefixes lead into the
 //! tunnel; not bound, nothing of it may wander off along a default route (RFC 3963 6.7) - on a virtual home
 //! link the prefixes are unreachable, on a real one they are routed to the home address as to any router
-//! that is at home (RFC 3963 6.5, example 1).
+//! that is at home (RFC 3963 6.5, example 1). Mobile networks that are parts of the home prefix (RFC 4887 6) need no more
+//! than that: their routes are longer than the home link's.
 
 use std::net::Ipv6Addr;
 
@@ -31,7 +32,7 @@ pub(crate) fn host(address: Ipv6Addr) -> Ipv6Net {
 }
 
 pub(crate) fn route(table: u32, destination: Ipv6Net, metric: u32, action: RouteAction) -> Entry {
-    Entry::Route(Route { table, destination, metric, action })
+    Entry::Route(Route { table, destination, metric, action, source: None })
 }
 
 pub(crate) fn into_tunnel_device() -> RouteAction {
@@ -53,6 +54,8 @@ pub(crate) fn agent_entries(agent: &HomeAgent) -> Vec<Entry> {
     if config.home_link.is_none() {
         entries.push(unreachable(TABLE_MAIN, config.home_prefix));
     }
+    // RFC 4887 5.1: the aggregate is routed here; what of it is nobody's would go back by the default route.
+    entries.extend(config.home_network.map(|network| unreachable(TABLE_MAIN, network)));
     if let Some(address) = config.ipv4_address {
         let ends = [Endpoint::Udp((address, UDP_PORT).into()), Endpoint::Ipv4(address)];
         entries.extend(ends.map(|local| Entry::Socket(Socket { local, interface: None })));
@@ -102,7 +105,8 @@ pub(crate) fn node_entries(agent: &HomeAgent, node: &AuthorizedNode) -> Vec<Entr
     }
     for prefix in &node.prefixes {
         match &config.home_link {
-            Some(home_link) if !bound => entries.push(route(
+            // RFC 4887 5.3: one whose home address is not the home link's does not come there by it.
+            Some(home_link) if !bound && config.home_prefix.contains(&home_address) => entries.push(route(
                 TABLE_MAIN,
                 *prefix,
                 METRIC,

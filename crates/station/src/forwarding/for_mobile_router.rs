@@ -12,19 +12,22 @@
 //!   all-routers group, Router Advertisements accepted (RFC 3963 5.6, 5.7).
 //! * What comes and goes inside IPv4 does so by sockets of the uplink's own, whatever the main table prefers.
 //! * On the home link the mobile network is routed out of that link without tunnel.
+//! * A mobile node has no network behind it: what goes into the tunnel is what it sends itself. Senders that have chosen no
+//!   address get the home address (RFC 6724 5, rule 4), which needs a rule here, because the kernel's choice falls on
+//!   the uplink's. Who binds to a care-of address leaves by that.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::Ipv6Addr;
 
 use carnet_base::{Endpoint, Interface};
 use carnet_mobility::MobileRouter;
-use carnet_mobility::mobile_router::Attachment;
+use carnet_mobility::mobile_router::{Attachment, MobileRouterConfig};
 use carnet_wire::ipv6::protocol;
 use ipnet::Ipv6Net;
 
 use super::desired::{
-    Entry, InterfaceAddress, RouteAction, Rule, Setting, Socket, TABLE_CAPTURE, TABLE_MAIN, TABLE_NOWHERE,
-    TABLE_TUNNEL, TABLE_UPLINK, TUNNEL_DEVICE, Tunnel, TunnelEnd, priority,
+    Entry, InterfaceAddress, Route, RouteAction, Rule, Setting, Socket, TABLE_CAPTURE, TABLE_MAIN,
+    TABLE_NOWHERE, TABLE_TUNNEL, TABLE_UPLINK, TUNNEL_DEVICE, Tunnel, TunnelEnd, priority,
 };
 use super::for_home_agent::{METRIC, host, into_tunnel_device, route, unreachable};
 use super::ways::ways;
@@ -74,7 +77,7 @@ pub(crate) fn router_entries(
 
     let default = Ipv6Net::default();
     entries.push(route(TABLE_CAPTURE, default, METRIC, into_tunnel_device()));
-    entries.push(route(TABLE_TUNNEL, default, METRIC, into_tunnel_device()));
+    entries.push(of_node(config, route(TABLE_TUNNEL, default, METRIC, into_tunnel_device())));
     // Should the tunnel device go, with carnet or without it: nothing leaves by another way.
     entries.push(unreachable(TABLE_TUNNEL, default));
     entries.push(unreachable(TABLE_NOWHERE, default));
@@ -120,16 +123,18 @@ pub(crate) fn router_entries(
     }
     let home_address = Some(host(config.home_address));
     entries.push(rule(priority::FROM_MOBILE_NETWORK, Some(LOCAL), home_address, None, mobile_table));
+    if !config.is_router() {
+        entries.push(rule(priority::FROM_NODE, Some(LOCAL), None, None, mobile_table));
+        // Routes name it as their packets' source, so that it is always there.
+        entries.push(address(TUNNEL_DEVICE, config.home_address));
+    }
     if home.is_some() {
         // The de-registration, which carnet sends from the home address.
         let input = Some(TUNNEL_DEVICE);
         entries.push(rule(priority::FROM_MOBILE_NETWORK, input, home_address, None, home_table));
     }
-    entries.push(Entry::Address(InterfaceAddress {
-        interface: home.map_or(TUNNEL_DEVICE, |home| home.config.interface.as_str()).into(),
-        address: config.home_address,
-        prefix_length: 128,
-    }));
+    let at = home.map_or(TUNNEL_DEVICE, |home| home.config.interface.as_str());
+    entries.push(address(at, config.home_address));
 
     for (index, uplink) in router.uplinks().iter().enumerate() {
         let table = uplink_table(index);
@@ -148,10 +153,11 @@ pub(crate) fn router_entries(
                 }
             }
             Attachment::Home { router } if home_index == Some(index) => {
-                entries.push(route(table, config.home_prefix, METRIC, forward(None)));
+                let link = route(table, config.home_prefix, METRIC, forward(None));
                 // Without a default router of the operator's, the home agent is the way out.
                 let gateway = router.unwrap_or(config.home_agent);
-                entries.push(route(table, default, METRIC, forward(Some(gateway))));
+                let out = route(table, default, METRIC, forward(Some(gateway)));
+                entries.extend([link, out].map(|entry| of_node(config, entry)));
             }
             _ => {}
         }
@@ -162,6 +168,21 @@ pub(crate) fn router_entries(
         entries.extend(lan_addresses(&config.prefixes, lan, interfaces));
     }
     entries
+}
+
+/// A route that a mobile node's own packets take: with the home address (RFC 6275 11.3.1), also where the uplink has
+/// another address in the home prefix.
+fn of_node(config: &MobileRouterConfig, entry: Entry) -> Entry {
+    match entry {
+        Entry::Route(route) if !config.is_router() => {
+            Entry::Route(Route { source: Some(config.home_address), ..route })
+        }
+        entry => entry,
+    }
+}
+
+fn address(interface: &str, address: Ipv6Addr) -> Entry {
+    Entry::Address(InterfaceAddress { interface: interface.into(), address, prefix_length: 128 })
 }
 
 /// Packets of the mobile network come from its links and from this machine, nowhere else; where no link is

@@ -1,6 +1,6 @@
 //! A packet from the tunnel device or a socket: whose it is, and what becomes of it.
 
-use carnet_base::{DropReason, Time, WallTime};
+use carnet_base::{DropReason, Endpoint, Time, WallTime};
 use carnet_mobility::{MobilityDrop, MobilityMessage};
 use carnet_wire::extension::Extensions;
 use carnet_wire::icmpv6::{self, ErrorMessage};
@@ -226,8 +226,18 @@ impl Station {
             return Verdict::Forward;
         }
         if let (Some(home_address), Some(agent)) = (extensions.home_address, &mut self.agent) {
-            // RFC 6275 9.3.1: a Home Address option without a binding. (With one it would be route
-            // optimisation, which is left out.)
+            // RFC 6275 9.3.1, 9.3.2: with a binding the home agent is a correspondent node like any other, one that knows
+            // the answer to a ping and nothing else.
+            let sender: Endpoint = header.source.into();
+            let message = packet.get(extensions.offset..).unwrap_or_default();
+            if extensions.protocol == protocol::ICMPV6
+                && agent.machine.bindings().of(home_address).any(|bound| bound.care_of_address == sender)
+                && let Some(reply) = icmpv6::echo_reply_to_home(header, message, home_address)
+            {
+                buffer.copy_from(&reply);
+                return Verdict::Forward;
+            }
+            // RFC 6275 9.3.1: a Home Address option without a binding.
             agent.machine.handle_unbound(now, header.destination.into(), header.source.into(), home_address);
             return self.forwarder.drop(TunnelDrop::UpperLayer);
         }

@@ -52,6 +52,7 @@ pub fn agent_config(prefixes: &[&str]) -> StationConfig {
         home_agent: Some(HomeAgentConfig {
             address: address(AGENT),
             home_prefix: "2001:db8:1::/64".parse().expect("a prefix"),
+            home_network: None,
             home_link: None,
             max_lifetime: Duration::from_secs(600),
             force_udp: false,

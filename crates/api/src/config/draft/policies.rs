@@ -72,9 +72,12 @@ impl PolicyDraft {
 }
 
 /// The tables, if they are all in order.
-pub(super) fn policies(value: Option<Value<'_>>) -> Option<Vec<PolicyDraft>> {
+pub(super) fn policies(
+    value: Option<Value<'_>>,
+    section: &'static schema::Section,
+) -> Option<Vec<PolicyDraft>> {
     match value {
-        Some(value) => Some(value.tables(&schema::POLICY)?.iter().map(PolicyDraft::read).collect()),
+        Some(value) => Some(value.tables(section)?.iter().map(PolicyDraft::read).collect()),
         None => Some(Vec::new()),
     }
 }

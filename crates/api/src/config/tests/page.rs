@@ -5,6 +5,14 @@ use super::{Config, FULL, parse};
 
 const PAGE: &str = include_str!("../../../../../docs/config.md");
 
+/// A config with every key of a mobile node that has a default.
+fn node() -> String {
+    "[station]\nname = \"n\"\n[mobile_node]\nhome_address = \"2001:db8:1::77\"\nhome_prefix = \"2001:db8:1::/64\"\n\
+     home_agent = \"2001:db8:1::1\"\nudp = true\nheartbeat = \"500ms\"\nheartbeat_idle = \"2s\"\nlifetime = \"90s\"\n\
+     auth = \"none\"\nuplink = [{ interface = \"wlan0\" }]\n"
+        .to_owned()
+}
+
 /// The chapter of the page about a section.
 fn chapter(section: &Section) -> &'static str {
     let heading = format!("\n## {}\n", section.header);
@@ -58,7 +66,7 @@ fn every_example_of_the_page_parses() {
         }
         examples += 1;
     }
-    assert_eq!(examples, 20);
+    assert_eq!(examples, 21);
 }
 
 #[test]
@@ -96,6 +104,7 @@ fn the_defaults_of_the_page_are_the_defaults() {
                 "beacons_in_range" | "shortest" | "longest" | "load_limit" | "company_speed" => {
                     FULL.replace("interval = \"3s\"\njitter = \"500ms\"", "adaptive = true")
                 }
+                _ if section.header == "[mobile_node]" => node(),
                 "recovery" => FULL.replace("planarisation = \"rng\"\n", ""),
                 _ => FULL.to_owned(),
             };

@@ -135,7 +135,7 @@ fn whole_files() {
         (
             "[station]\nname = \"a\"\n[conformance]\nupper_tester = \"127.0.0.1:1\"\n",
             &[
-                "c.toml:1:1: the station has no job, expected [home_agent], [mobile_router] or [geonet]",
+                "c.toml:1:1: the station has no job, expected [home_agent], [mobile_router], [mobile_node] or [geonet]",
                 "c.toml:3:1: the upper tester steers GeoNetworking, expected [geonet] beside it",
             ],
         ),
@@ -143,24 +143,26 @@ fn whole_files() {
             "",
             &[
                 "c.toml:1:1: `station` is missing, expected a table [station] with a `name`",
-                "c.toml:1:1: the station has no job, expected [home_agent], [mobile_router] or [geonet]",
+                "c.toml:1:1: the station has no job, expected [home_agent], [mobile_router], [mobile_node] or [geonet]",
             ],
         ),
         (
             "# nothing\n",
             &[
                 "c.toml:1:1: `station` is missing, expected a table [station] with a `name`",
-                "c.toml:1:1: the station has no job, expected [home_agent], [mobile_router] or [geonet]",
+                "c.toml:1:1: the station has no job, expected [home_agent], [mobile_router], [mobile_node] or [geonet]",
             ],
         ),
         (
             "[station]\nname = \"a\"\n",
-            &["c.toml:1:1: the station has no job, expected [home_agent], [mobile_router] or [geonet]"],
+            &[
+                "c.toml:1:1: the station has no job, expected [home_agent], [mobile_router], [mobile_node] or [geonet]",
+            ],
         ),
         (
             "station = 1\n",
             &[
-                "c.toml:1:1: the station has no job, expected [home_agent], [mobile_router] or [geonet]",
+                "c.toml:1:1: the station has no job, expected [home_agent], [mobile_router], [mobile_node] or [geonet]",
                 "c.toml:1:11: `station`: an integer does not go here, expected a table [station]",
             ],
         ),
@@ -168,7 +170,7 @@ fn whole_files() {
             "[[station]]\nname = \"a\"\n",
             &[
                 "c.toml:1:1: `station`: an array does not go here, expected a table [station]",
-                "c.toml:1:1: the station has no job, expected [home_agent], [mobile_router] or [geonet]",
+                "c.toml:1:1: the station has no job, expected [home_agent], [mobile_router], [mobile_node] or [geonet]",
             ],
         ),
         (
@@ -190,7 +192,7 @@ fn whole_files() {
             "[station]\n\"é\" = 1\n",
             &[
                 "c.toml:1:1: `station.name` is missing, expected 1 to 63 letters, digits, `.`, `_` or `-`, with a letter or digit first",
-                "c.toml:1:1: the station has no job, expected [home_agent], [mobile_router] or [geonet]",
+                "c.toml:1:1: the station has no job, expected [home_agent], [mobile_router], [mobile_node] or [geonet]",
                 "c.toml:2:1: unknown key `é` in [station], expected `name`, `socket`, `state_dir` or `record`",
             ],
         ),

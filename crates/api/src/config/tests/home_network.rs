@@ -1,0 +1,36 @@
+//! Home networks of which mobile networks are a part (RFC 4887).
+
+use super::super::Config;
+use super::errors::errors;
+use super::{FULL, net, parse};
+
+/// A home agent and a router with these prefixes.
+fn agent(keys: &str, prefix: &str) -> String {
+    format!(
+        "[station]\nname = \"a\"\n[home_agent]\naddress = \"2001:db8:1::1\"\n{keys}\n\
+         [[home_agent.mobile_router]]\nhome_address = \"2001:db8:1::a1\"\nprefixes = [\"{prefix}\"]\nauth = \"none\"\n"
+    )
+}
+
+#[test]
+fn an_aggregated_home_network_contains_the_mobile_networks() {
+    let text = agent("home_prefix = \"2001:db8:1::/48\"\nhome_link = \"h0\"", "2001:db8:1:a::/64");
+    let config = parse(&text).home_agent.expect("a home agent");
+    assert!(config.home_prefix.contains(&config.mobile_routers[0].prefixes[0]));
+    // Not the part of it in which the home agent is.
+    let told = errors(&text.replace("2001:db8:1:a::/64", "2001:db8:1::/64"));
+    assert!(told[0].contains("contains the home agent 2001:db8:1::1"), "{told:?}");
+}
+
+#[test]
+fn an_extended_home_network_contains_the_home_prefix() {
+    let home = "home_prefix = \"2001:db8:1::/64\"";
+    let text = agent(&format!("{home}\nhome_network = \"2001:db8:1::/48\""), "2001:db8:1:a::/64");
+    assert_eq!(parse(&text).home_agent.and_then(|agent| agent.home_network), Some(net("2001:db8:1::/48")));
+    let text = text.replace("2001:db8:1::/48", "2001:db8:2::/48");
+    let expected = "c.toml:6:16: 2001:db8:2::/48 does not contain the home prefix 2001:db8:1::/64 at c.toml:5:15, expected one that does";
+    assert_eq!(errors(&text), [expected]);
+    assert!(
+        Config::parse(FULL, "c.toml").is_ok_and(|c| c.home_agent.is_some_and(|a| a.home_network.is_none()))
+    );
+}

@@ -1,0 +1,48 @@
+//! `[mobile_node]`: a mobile router without a mobile network.
+
+use super::super::{Config, Registration};
+use super::errors::errors;
+use super::{SMALL_ROUTER, parse};
+
+fn node() -> String {
+    SMALL_ROUTER.replace("[mobile_router]", "[mobile_node]")
+}
+
+#[test]
+fn a_node_is_a_router_without_a_network() {
+    let node = parse(&node()).mobile_router.expect("a mobile node");
+    let router = parse(SMALL_ROUTER).mobile_router.expect("a mobile router");
+    assert!(router.is_router() && !node.is_router());
+    assert_eq!(node.registration, Registration::Host);
+    assert_eq!(super::super::MobileRouter { registration: router.registration, ..node }, router);
+}
+
+#[test]
+fn what_a_node_cannot_have_is_refused() {
+    for key in [
+        "prefixes = [\"2001:db8:a::/64\"]",
+        "registration = \"explicit\"",
+        "lan = [\"i0\"]",
+        "advertise = true",
+    ] {
+        let text = node().replace("auth", &format!("{key}\nauth"));
+        let name = key.split(' ').next().expect("a name");
+        let told = errors(&text);
+        let start = format!("c.toml:8:1: unknown key `{name}` in [mobile_node], expected");
+        assert!(matches!(told.as_slice(), [one] if one.starts_with(&start)), "{told:?}");
+    }
+    let both = format!("{}[mobile_router]\n", node());
+    let told = errors(&both);
+    let expected = "`mobile_node`: there is a [mobile_router] already, expected one of the two";
+    assert!(told.iter().any(|error| error.contains(expected)), "{told:?}");
+}
+
+#[test]
+fn messages_name_the_table_of_a_node() {
+    let told = errors(&node().replace("uplink = [{ interface = \"wlan0\" }]", "uplink = [{}]"));
+    assert!(told[0].contains("`mobile_node.uplink.interface` is missing"), "{told:?}");
+    let warnings = Config::parse(&node(), "c.toml").expect("a node").warnings();
+    assert!(
+        warnings[0].starts_with("mobile_node: auth = \"none\"") && warnings[0].ends_with("this mobile node")
+    );
+}

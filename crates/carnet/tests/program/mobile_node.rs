@@ -1,0 +1,136 @@
+//! A mobile node: on board of a vehicle whose router moves, away on its own, and at home.
+
+use std::io::{Read, Write};
+use std::net::{TcpListener, TcpStream};
+use std::thread;
+
+use crate::hosts::{Host, possible, seconds, wait_until};
+use crate::station::Station;
+use crate::testbed::{CORRESPONDENT, HOME_AGENT, INSIDE, Testbed, address};
+use crate::traffic::Echo;
+
+/// The node's home address.
+const NODE: &str = "2001:db8:1::77";
+const PORT: u16 = 4343;
+
+/// The home agent of both, the node after the router.
+fn agent_config(bed: &Testbed, more: &str) -> String {
+    format!(
+        "{}\n[[home_agent.mobile_router]]\nhome_address = '{NODE}'\n\
+         auth = {{ spi = 301, key = '0f0e0d0c0b0a09080706050403020100' }}\n",
+        bed.agent_config().replace("[home_agent]\n", &format!("[home_agent]\n{more}\n"))
+    )
+}
+
+fn node_config(bed: &Testbed, uplinks: &[&str]) -> String {
+    let uplinks: String =
+        uplinks.iter().map(|uplink| format!("[[mobile_node.uplink]]\ninterface = '{uplink}'\n")).collect();
+    format!(
+        "[station]\nname = 'node'\nsocket = '{}'\n\n\
+         [mobile_node]\nhome_address = '{NODE}'\nhome_prefix = '2001:db8:1::/64'\nhome_agent = '{HOME_AGENT}'\n\
+         auth = {{ spi = 301, key = '0f0e0d0c0b0a09080706050403020100' }}\n{uplinks}",
+        bed.scratch.path("node.sock").display()
+    )
+}
+
+/// A connection over which the server sends back what comes, until its client has had enough.
+fn serve(host: &Host) {
+    host.run(|| {
+        let listener = TcpListener::bind((address(CORRESPONDENT), PORT)).expect("a listener");
+        thread::spawn(move || {
+            let (mut connection, _) = listener.accept().expect("a connection");
+            let mut buffer = [0; 4096];
+            while let Ok(length @ 1..) = connection.read(&mut buffer) {
+                if connection.write_all(&buffer[..length]).is_err() {
+                    break;
+                }
+            }
+        })
+    });
+}
+
+/// Sends something and reads it back.
+fn goes_on(connection: &mut TcpStream) {
+    let sent = [0x5a; 3000];
+    connection.set_read_timeout(Some(seconds(10))).expect("a timeout");
+    connection.write_all(&sent).expect("written");
+    let mut back = [0; 3000];
+    connection.read_exact(&mut back).expect("what was sent comes back");
+    assert_eq!(back, sent);
+}
+
+#[test]
+fn a_visiting_node_keeps_its_sessions_while_the_vehicle_moves() {
+    if !possible() {
+        return;
+    }
+    let bed = Testbed::new();
+    let _agent = Station::start(&bed.agent, &agent_config(&bed, ""));
+    let router = Station::start(&bed.router, &bed.router_config());
+    router.registered();
+    let rules = bed.host.ip("-6 rule");
+    let mut node = Station::start(&bed.host, &node_config(&bed, &["eth0"]));
+    node.registered();
+    assert_eq!(node.show("bindings")[0]["role"], "mobile_node");
+    assert!(String::from_utf8_lossy(&node.ask(&["status"]).stdout).contains("mobile node"));
+    // RFC 6275 11.3.1: whoever chooses no address gets the home address; who chose the care-of address keeps it.
+    let chosen = bed.host.ip(&format!("-6 route get {CORRESPONDENT}"));
+    assert!(chosen.contains("dev carnet0") && chosen.contains(&format!("src {NODE}")), "{chosen}");
+    let bound = bed.host.ip(&format!("-6 route get {CORRESPONDENT} from {INSIDE}"));
+    assert!(bound.contains("dev eth0"), "{bound}");
+    serve(&bed.core);
+    let mut session =
+        bed.host.run(|| TcpStream::connect((address(CORRESPONDENT), PORT)).expect("a connection"));
+    assert_eq!(session.local_addr().expect("an address").ip(), address(NODE));
+    let traffic = Echo::start(&bed.host, address(NODE), &bed.core, address(CORRESPONDENT), 200);
+    traffic.flows();
+    for uplink in ["wwan0", "wlan0"] {
+        assert!(router.ask(&["handover", uplink]).status.success());
+        wait_until("the vehicle has moved", seconds(10), || {
+            router.show("status")["mobile_router"]["uplink"] == uplink
+        });
+        let before = traffic.answered();
+        wait_until("traffic goes on for a while", seconds(10), || traffic.answered() > before + 40);
+        goes_on(&mut session);
+    }
+    let report = traffic.stop();
+    assert_eq!((report.lost, report.sent > 80), (0, true), "{report:?}");
+    drop(session);
+    node.terminate();
+    assert_eq!(bed.host.ip("-6 rule"), rules);
+    assert!(!bed.host.ip("-6 addr show").contains(NODE));
+}
+
+/// Home agent and node share a link as well, the home link: RFC 6275 11.5.5, 10.4.1.
+#[test]
+fn a_node_comes_home_and_leaves_again() {
+    if !possible() {
+        return;
+    }
+    let bed = Testbed::new();
+    let node_host = &bed.router;
+    bed.agent.link("home0", node_host, "eth9");
+    bed.agent.ip("-6 addr add 2001:db8:1::ff/64 dev home0");
+    for host in [&bed.agent, node_host] {
+        host.settle();
+    }
+    let agent = Station::start(&bed.agent, &agent_config(&bed, "home_link = 'home0'"));
+    let node = Station::start(node_host, &node_config(&bed, &["eth9", "wlan0"]));
+    let state = || node.state();
+    node.registered();
+    let traffic = Echo::start(node_host, address(NODE), &bed.core, address(CORRESPONDENT), 100);
+    traffic.flows();
+    node_host.ip("-6 addr add 2001:db8:1::99/64 dev eth9");
+    wait_until("it is at home", seconds(20), || state() == "home" || state() == "at_home");
+    wait_until("the home agent knows it", seconds(10), || agent.bindings().is_empty());
+    traffic.flows();
+    // Its own address on the home link is not what it is known by.
+    let chosen = node_host.ip(&format!("-6 route get {CORRESPONDENT}"));
+    assert!(chosen.contains("dev eth9") && chosen.contains(&format!("src {NODE}")), "{chosen}");
+    node_host.ip("link set eth9 down");
+    wait_until("it is away again", seconds(20), || !agent.bindings().is_empty());
+    traffic.flows();
+    traffic.stop();
+    let chosen = node_host.ip(&format!("-6 route get {CORRESPONDENT}"));
+    assert!(chosen.contains("dev carnet0") && chosen.contains(&format!("src {NODE}")), "{chosen}");
+}

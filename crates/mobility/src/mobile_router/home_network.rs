@@ -1,0 +1,144 @@
+//! Which links are the home link, and the mobile network there (RFC 4887).
+//!
+//! In an extended home network (RFC 4887 5) the home link has a prefix of its own beside the mobile networks', and there
+//! is nothing to it. In an aggregated one (RFC 4887 6) the home prefix is the aggregate of the mobile networks, and
+//! then two things are different:
+//!
+//! * A prefix that is a part of the home prefix does not mean the home link: it may be another vehicle's mobile network.
+//!   It does when the home agent's address is in it (RFC 4887 6.2: "a prefix match with its Home Agent").
+//! * Hosts on the home link take the hosts on board for neighbours. A router that is at home answers for them (RFC 4887
+//!   6.2.1, "ND proxying for all addresses in its MNPs"), and forwards; while it is away the home agent does.
+//!
+//! Left out: a bridge between mobile network and home link (RFC 4887 6.2.1), returning home by the ingress interface
+//! (6.2.2), a home network that is mobile itself (8).
+
+use carnet_base::{Address, LinkMessage};
+use carnet_wire::{icmpv6, nd};
+use ipnet::Ipv6Net;
+
+use super::{MobileRouter, MobileRouterConfig};
+use crate::home_agent::{Heard, HomeLink, ND_HOP_LIMIT};
+use crate::{MobilityDrop, Output};
+
+impl MobileRouterConfig {
+    /// Whether a prefix that is advertised on a link says that it is the home link.
+    pub(super) fn is_home_link(&self, prefix: Ipv6Net) -> bool {
+        prefix == self.home_prefix
+            || (self.home_prefix.contains(&prefix) && prefix.contains(&self.home_agent))
+    }
+
+    /// Whether an address on an interface does. One of its own (/128) is believed.
+    pub(super) fn is_home_address(&self, own: &Address) -> bool {
+        let link = Ipv6Net::new(own.address, own.prefix_length).unwrap_or(self.home_prefix).trunc();
+        self.home_prefix.contains(&own.address)
+            && (own.prefix_length == 128 || link.contains(&self.home_prefix) || self.is_home_link(link))
+    }
+
+    /// Whether mobile network prefixes are parts of the home prefix, so that hosts on the home link seek their addresses
+    /// there.
+    pub fn is_aggregated(&self) -> bool {
+        self.prefixes.iter().any(|prefix| self.home_prefix.contains(prefix))
+    }
+}
+
+impl MobileRouter {
+    /// A neighbour on an uplink asks for an address: on the home link for one on board, which is behind us.
+    pub(super) fn sought_at_home(&mut self, index: usize, message: &LinkMessage) -> Result<(), MobilityDrop> {
+        if !self.is_home() || self.target != Some(index) || !self.config.is_aggregated() {
+            return Ok(());
+        }
+        let Heard::Solicitation { target, source, peer } = HomeLink::read(message)? else { return Ok(()) };
+        let config = &self.config;
+        let aboard = config.prefixes.iter().any(|prefix| prefix.contains(&target));
+        // The kernel answers for the home address, which is on the interface.
+        if !aboard || target == config.home_address || !config.home_prefix.contains(&target) {
+            return Ok(());
+        }
+        let uplink = &self.uplinks[index];
+        let Some(own) = uplink.link_local() else { return Ok(()) };
+        // RFC 4861 7.2.4: duplicate address detection is answered to all nodes.
+        let solicited = !source.is_unspecified();
+        let (destination, peer) = if solicited { (source, peer) } else { (nd::ALL_NODES, None) };
+        let advertisement = nd::NeighborAdvertisement {
+            target,
+            router: false,
+            solicited,
+            override_: true,
+            target_link_address: uplink.link_address(),
+        };
+        let mut message = advertisement.emit();
+        icmpv6::set_checksum(&mut message, own, destination);
+        self.outputs.push_back(Output::Link(LinkMessage {
+            interface: uplink.config.interface.clone(),
+            source: own,
+            destination,
+            hop_limit: ND_HOP_LIMIT,
+            peer,
+            message,
+        }));
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::net::Ipv6Addr;
+    use std::time::Duration;
+
+    use super::super::RegistrationMode;
+    use super::*;
+    use crate::Authentication;
+
+    fn config(home_prefix: &str) -> MobileRouterConfig {
+        let address = |text: &str| -> Ipv6Addr { text.parse().expect("an address") };
+        MobileRouterConfig {
+            home_address: address("2001:db8:1::1234"),
+            home_prefix: home_prefix.parse().expect("a prefix"),
+            home_agent: address("2001:db8:1::1"),
+            home_agent_ipv4: None,
+            force_udp: false,
+            prefixes: vec!["2001:db8:1:a::/64".parse().expect("a prefix")],
+            mode: RegistrationMode::Explicit,
+            lifetime: Duration::from_secs(60),
+            authentication: Authentication::None,
+            uplinks: Vec::new(),
+            liveness: None,
+            policies: Vec::new(),
+        }
+    }
+
+    /// RFC 4887 6.2: the aggregate, and what of it the home agent is in; no other part, and nothing around it.
+    #[test]
+    fn the_home_link_is_where_the_home_agent_is() {
+        let aggregated = config("2001:db8:1::/48");
+        let is = |config: &MobileRouterConfig, prefix: &str| {
+            config.is_home_link(prefix.parse().expect("a prefix"))
+        };
+        for home in ["2001:db8:1::/48", "2001:db8:1::/64"] {
+            assert!(is(&aggregated, home), "{home}");
+        }
+        for other in ["2001:db8:1:b::/64", "2001:db8::/32", "2001:db8:2::/64"] {
+            assert!(!is(&aggregated, other), "{other}");
+        }
+        assert!(is(&config("2001:db8:1::/64"), "2001:db8:1::/64"));
+        assert!(aggregated.is_aggregated() && !config("2001:db8:1::/64").is_aggregated());
+    }
+
+    #[test]
+    fn an_address_tells_by_the_prefix_of_its_link() {
+        let aggregated = config("2001:db8:1::/48");
+        let is = |address: &str, prefix_length| {
+            let address = address.parse().expect("an address");
+            aggregated.is_home_address(&Address {
+                address,
+                prefix_length,
+                tentative: false,
+                duplicate: false,
+                deprecated: false,
+                temporary: false,
+            })
+        };
+        assert!(is("2001:db8:1::99", 64) && is("2001:db8:1:b::99", 48) && is("2001:db8:1:b::99", 128));
+        assert!(!is("2001:db8:1:b::99", 64) && !is("2001:db8:2::99", 64) && !is("2001:db8:2::99", 128));
+    }
+}

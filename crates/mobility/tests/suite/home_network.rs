@@ -1,0 +1,153 @@
+//! Home networks of which mobile networks are a part (RFC 4887): extended (5) and aggregated (6).
+
+use carnet_base::LinkMessage;
+use carnet_mobility::home_agent::HomeAgentConfig;
+use carnet_mobility::mobile_router::State;
+use carnet_wire::{icmpv6, nd};
+
+use crate::agent::{Agent, config, node};
+use crate::craft::*;
+use crate::pair::{AT_HOME, Pair, Setup};
+
+/// The aggregate, and the prefixes of two vehicles in it.
+const AGGREGATE: &str = "2001:db8:1::/48";
+const ABOARD: &str = "2001:db8:1:a::/64";
+const OTHERS: &str = "2001:db8:1:b::/64";
+const HOST_ABOARD: &str = "2001:db8:1:a::5";
+
+fn agent() -> Agent {
+    let nodes = vec![node(HOME, &[ABOARD]), node("2001:db8:1::5678", &[OTHERS])];
+    Agent::on_home_link(HomeAgentConfig { home_prefix: net(AGGREGATE), nodes, ..config() })
+}
+
+fn router() -> Setup {
+    let mut setup = Setup::plain();
+    setup.agent =
+        HomeAgentConfig { home_prefix: net(AGGREGATE), nodes: vec![node(HOME, &[ABOARD])], ..config() };
+    setup.routers[0].home_prefix = net(AGGREGATE);
+    setup.routers[0].prefixes = vec![net(ABOARD)];
+    setup
+}
+
+/// RFC 4887 6.4.1: "the Home Agent must intercept all the packets for ALL the Mobile Network Nodes on the registered
+/// prefixes", and a visitor gets no address out of them; of what is not registered it says nothing.
+#[test]
+fn the_home_agent_answers_for_the_mobile_networks_that_are_away() {
+    let mut agent = agent();
+    assert!(agent.solicit(HOST_ABOARD, "fe80::9").is_empty());
+    agent.send(&Update::implicit(1).prefix(ABOARD));
+    agent.wait(5.0);
+    let answers = agent.solicit(HOST_ABOARD, "fe80::9");
+    assert_eq!(answers.len(), 1);
+    let said = &answers[0];
+    assert_eq!(
+        (said.target, said.router, said.solicited, said.override_),
+        (addr(HOST_ABOARD), false, true, true)
+    );
+    let visitor = agent.solicit(HOST_ABOARD, "::");
+    assert!(matches!(visitor.as_slice(), [said] if !said.solicited), "{visitor:?}");
+    for nobody in ["2001:db8:1:b::5", "2001:db8:1:c::5", "2001:db8:1::42", "2001:db8:2::5"] {
+        assert!(agent.solicit(nobody, "fe80::9").is_empty(), "{nobody}");
+    }
+    agent.send(&Update::implicit(2).at_home().lifetime(0));
+    assert!(agent.solicit(HOST_ABOARD, "fe80::9").is_empty());
+}
+
+/// In an extended home network the mobile networks are no neighbours of the home link's.
+#[test]
+fn beside_the_home_prefix_nothing_is_answered() {
+    let mut agent = Agent::on_home_link(config());
+    agent.send(&Update::explicit(1));
+    agent.wait(5.0);
+    assert!(agent.binding().is_some());
+    assert!(agent.solicit("2001:db8:a::5", "fe80::9").is_empty());
+}
+
+/// RFC 4887 5.3: "it will know that it should not perform any DAD".
+#[test]
+fn a_home_address_beside_the_home_link_is_not_tested_there() {
+    let home = "2001:db8:a::1";
+    let nodes = vec![node(home, &[PREFIX])];
+    let mut agent = Agent::on_home_link(HomeAgentConfig { nodes, ..config() });
+    let answer = agent.ask(&Update::explicit(1).of(home));
+    assert_eq!((answer.status(), agent.probes().len()), (0, 0));
+}
+
+/// RFC 4887 6.2: as a guest in another vehicle, whose prefix is a part of the home prefix, a router is not at home.
+#[test]
+fn a_guest_in_another_mobile_network_is_away() {
+    let guest = "2001:db8:1:b::10";
+    let mut pair = Pair::new(router());
+    pair.attach(0, "wifi", guest);
+    pair.register();
+    assert_eq!(pair.bound(), Some(addr(guest)));
+    pair.hear_router("wifi", "fe80::1", &[OTHERS]);
+    pair.run(5.0);
+    assert_eq!(pair.machine().state(), State::Registered);
+    // Nor does the aggregate over the air of another link make an address at home of it: the vehicle's prefix does not
+    // hold the home agent.
+    assert_eq!(pair.bound(), Some(addr(guest)));
+}
+
+/// Home is where the home agent is: on a link whose prefix is a part of the home prefix with its address in it.
+#[test]
+fn the_part_with_the_home_agent_is_home() {
+    let mut pair = Pair::new(router().with_home_link());
+    pair.attach(0, "cell", OTHER_CARE_OF);
+    pair.register();
+    pair.attach(0, "wifi", AT_HOME);
+    pair.run(3.0);
+    assert_eq!((pair.machine().state(), pair.bound()), (State::Home, None));
+}
+
+fn solicitation(target: &str, source: &str) -> LinkMessage {
+    let mac = (source != "::").then_some([2, 0, 0, 0, 0, 9]);
+    let mut message = nd::NeighborSolicitation { target: addr(target), source_link_address: mac }.emit();
+    let destination = nd::solicited_node(addr(target));
+    icmpv6::set_checksum(&mut message, addr(source), destination);
+    let (interface, source) = ("wifi".into(), addr(source));
+    LinkMessage { interface, source, destination, hop_limit: 255, peer: mac, message }
+}
+
+/// What the router says when a neighbour asks for an address.
+fn asked(pair: &mut Pair, target: &str, source: &str) -> Vec<nd::NeighborAdvertisement> {
+    pair.link.clear();
+    let message = solicitation(target, source);
+    pair.router_does(0, |machine, now, wall| machine.handle_link_message(now, wall, &message))
+        .expect("no error");
+    pair.link
+        .iter()
+        .filter(|(_, from, message)| {
+            *from == Some(0) && message.message[0] == icmpv6::types::NEIGHBOR_ADVERTISEMENT
+        })
+        .map(|(_, _, message)| {
+            icmpv6::verify(message.source, message.destination, &message.message).expect("checksum");
+            assert_eq!((message.hop_limit, message.source), (255, addr("fe80::77")));
+            nd::NeighborAdvertisement::parse(&message.message).expect("advertisement")
+        })
+        .collect()
+}
+
+/// RFC 4887 6.2.1: at home the router performs "ND proxying for all addresses in its MNPs", for these alone and there
+/// alone.
+#[test]
+fn at_home_the_router_answers_for_the_hosts_on_board() {
+    let mut pair = Pair::new(router().with_home_link());
+    pair.attach(0, "cell", OTHER_CARE_OF);
+    pair.register();
+    assert!(asked(&mut pair, HOST_ABOARD, "fe80::9").is_empty(), "away");
+    pair.set_interface(0, "wifi", true, &["fe80::77", AT_HOME], &["fe80::1"]);
+    pair.run(3.0);
+    assert_eq!(pair.machine().state(), State::Home);
+    let said = asked(&mut pair, HOST_ABOARD, "fe80::9");
+    assert!(
+        matches!(said.as_slice(), [said] if said.target == addr(HOST_ABOARD) && said.solicited && !said.router)
+    );
+    assert!(matches!(asked(&mut pair, HOST_ABOARD, "::").as_slice(), [said] if !said.solicited));
+    for others in ["2001:db8:1:b::5", HOME, AT_HOME] {
+        assert!(asked(&mut pair, others, "fe80::9").is_empty(), "{others}");
+    }
+    pair.detach(0, "wifi");
+    pair.run(3.0);
+    assert!(asked(&mut pair, HOST_ABOARD, "fe80::9").is_empty(), "away again");
+}

@@ -1,0 +1,194 @@
+//! What mobile nodes and home networks want of the kernel's routes: a platform's view of stations.
+
+mod common;
+
+use std::net::Ipv6Addr;
+
+use carnet_base::Time;
+use carnet_mobility::mobile_router::RegistrationMode;
+use carnet_station::forwarding::desired::{
+    Change, Entry, Route, RouteAction, TABLE_MAIN, TABLE_TUNNEL, TABLE_UPLINK, TUNNEL_DEVICE, priority,
+};
+use carnet_station::io::{Input, Output};
+use carnet_station::{PersistentState, Station, StationConfig};
+use carnet_wire::ipv6::{Header, protocol};
+use carnet_wire::mobility::Builder;
+use common::{AGENT, FIRST, HOME, WALL, address, agent_config, interface, router_config};
+
+/// What is wanted now, of a station that says only what changes.
+#[derive(Default)]
+struct Wanted(Vec<Entry>);
+
+impl Wanted {
+    fn follow(&mut self, station: &mut Station) -> Vec<Output> {
+        let mut others = Vec::new();
+        while let Some(output) = station.poll_output() {
+            match output {
+                Output::Forwarding(Change::Set(entry)) => {
+                    self.0.retain(|old| old.key() != entry.key());
+                    self.0.push(entry);
+                }
+                Output::Forwarding(Change::Remove(entry)) => self.0.retain(|old| old.key() != entry.key()),
+                other => others.push(other),
+            }
+        }
+        others
+    }
+
+    fn routes(&self, table: u32, destination: &str) -> Vec<&Route> {
+        let wanted = |route: &&Route| route.table == table && route.destination.to_string() == destination;
+        let routes = self.0.iter().filter_map(|entry| match entry {
+            Entry::Route(route) => Some(route),
+            _ => None,
+        });
+        routes.filter(wanted).collect()
+    }
+
+    /// The tables that what the machine itself sends without an address is sent to.
+    fn tables_of_node(&self) -> Vec<u32> {
+        let rules = self.0.iter().filter_map(|entry| match entry {
+            Entry::Rule(rule) if rule.priority == priority::FROM_NODE => {
+                assert_eq!((rule.input_interface.as_deref(), rule.from, rule.to), (Some("lo"), None, None));
+                Some(rule.table)
+            }
+            _ => None,
+        });
+        rules.collect()
+    }
+
+    /// Where the home address is.
+    fn home_address_on(&self) -> Vec<&str> {
+        let addresses = self.0.iter().filter_map(|entry| match entry {
+            Entry::Address(own) if own.address == address(HOME) => Some(own.interface.as_str()),
+            _ => None,
+        });
+        addresses.collect()
+    }
+}
+
+fn node_config() -> StationConfig {
+    let mut config = router_config(&[]);
+    if let Some(settings) = &mut config.mobile_router {
+        settings.router.mode = RegistrationMode::Host;
+        settings.router.authentication = carnet_mobility::Authentication::None;
+        settings.lan.clear();
+    }
+    config
+}
+
+fn start(config: StationConfig) -> (Station, Wanted) {
+    let mut station = Station::new(config, PersistentState::default(), 7, Time::ZERO, WALL);
+    let mut wanted = Wanted::default();
+    wanted.follow(&mut station);
+    (station, wanted)
+}
+
+/// RFC 6275 11.3.1: what chooses no address has the home address, whatever the uplink's address is.
+#[test]
+fn a_node_sends_from_its_home_address_into_the_tunnel() {
+    let (mut station, mut wanted) = start(node_config());
+    station.handle_input(Time::ZERO, WALL, Input::Interface(interface("w0", FIRST, true))).expect("accepted");
+    wanted.follow(&mut station);
+    assert_eq!(wanted.tables_of_node(), [TABLE_TUNNEL]);
+    assert_eq!(wanted.home_address_on(), [TUNNEL_DEVICE]);
+    let into_tunnel = RouteAction::Forward { interface: TUNNEL_DEVICE.into(), gateway: None };
+    let routes = wanted.routes(TABLE_TUNNEL, "::/0");
+    let first = routes.iter().find(|route| route.action == into_tunnel).expect("a route into the tunnel");
+    assert_eq!(first.source, Some(address(HOME)));
+    // What binds to a care-of address leaves by its uplink, with no other source.
+    assert!(wanted.routes(TABLE_UPLINK, "::/0").iter().all(|route| route.source.is_none()));
+}
+
+/// The acknowledgement of the de-registration from the home address.
+fn acknowledgement(update: &[u8]) -> Vec<u8> {
+    let sequence = u16::from_be_bytes([update[46], update[47]]);
+    let mut message = Builder::binding_acknowledgement(0, false, false, sequence, 0).finish();
+    carnet_wire::mobility::set_checksum(&mut message, address(AGENT), address(HOME));
+    let header = Header {
+        traffic_class: 0,
+        flow_label: 0,
+        payload_length: message.len() as u16,
+        next_header: protocol::MOBILITY,
+        hop_limit: 64,
+        source: address(AGENT),
+        destination: address(HOME),
+    };
+    [&header.emit()[..], &message].concat()
+}
+
+/// RFC 6275 11.5.5: at home the same, without tunnel; an address that the uplink has on the home link is not chosen.
+#[test]
+fn at_home_a_node_sends_from_its_home_address_by_the_home_link() {
+    let (mut station, mut wanted) = start(node_config());
+    let home = interface("w0", "2001:db8:1::99", true);
+    station.handle_input(Time::ZERO, WALL, Input::Interface(home)).expect("accepted");
+    let said = wanted.follow(&mut station);
+    assert_eq!(wanted.tables_of_node(), [TABLE_TUNNEL], "not before the answer");
+    let update = said.iter().find_map(|output| match output {
+        Output::Packet(packet) => Some(packet),
+        _ => None,
+    });
+    let answer = acknowledgement(update.expect("a de-registration"));
+    station.handle_input(Time::ZERO, WALL, Input::Packet(answer)).expect("accepted");
+    wanted.follow(&mut station);
+    assert_eq!(wanted.tables_of_node(), [TABLE_UPLINK]);
+    let mut on = wanted.home_address_on();
+    on.sort_unstable();
+    assert_eq!(on, [TUNNEL_DEVICE, "w0"]);
+    for destination in ["2001:db8:1::/64", "::/0"] {
+        let routes = wanted.routes(TABLE_UPLINK, destination);
+        assert!(!routes.is_empty() && routes.iter().all(|route| route.source == Some(address(HOME))));
+    }
+}
+
+/// A mobile router's own packets choose as ever.
+#[test]
+fn a_router_is_no_node() {
+    let (mut station, mut wanted) = start(router_config(&["2001:db8:a::/64"]));
+    station.handle_input(Time::ZERO, WALL, Input::Interface(interface("w0", FIRST, true))).expect("accepted");
+    wanted.follow(&mut station);
+    assert!(wanted.tables_of_node().is_empty());
+    assert!(wanted.routes(TABLE_TUNNEL, "::/0").iter().all(|route| route.source.is_none()));
+}
+
+/// Where the home agent has a prefix's packets go while nobody is bound.
+fn unbound(home_prefix: &str, home_address: &str, prefix: &str) -> Vec<RouteAction> {
+    let mut config = agent_config(&[prefix]);
+    if let Some(agent) = &mut config.home_agent {
+        agent.home_prefix = home_prefix.parse().expect("a prefix");
+        agent.home_link = Some("h0".into());
+        agent.nodes[0].home_address = address(home_address);
+    }
+    let (_, wanted) = start(config);
+    wanted.routes(TABLE_MAIN, prefix).into_iter().map(|route| route.action.clone()).collect()
+}
+
+/// RFC 4887 6.2: whoever is not registered is taken to be at home; a home address beside the home link's prefix cannot
+/// be there (5.3).
+#[test]
+fn mobile_networks_at_home_are_behind_their_routers() {
+    let by = |gateway: &str| {
+        let gateway: Option<Ipv6Addr> = Some(address(gateway));
+        vec![RouteAction::Forward { interface: "h0".into(), gateway }]
+    };
+    let aggregate = "2001:db8:1::/48";
+    assert_eq!(unbound(aggregate, "2001:db8:1::a1", "2001:db8:1:a::/64"), by("2001:db8:1::a1"));
+    assert_eq!(unbound(aggregate, "2001:db8:1:a::1", "2001:db8:1:a::/64"), by("2001:db8:1:a::1"));
+    assert_eq!(unbound("2001:db8:1::/64", "2001:db8:1::a1", "2001:db8:1:a::/64"), by("2001:db8:1::a1"));
+    let beside = unbound("2001:db8:1::/64", "2001:db8:1:a::1", "2001:db8:1:a::/64");
+    assert_eq!(beside, [RouteAction::Unreachable]);
+}
+
+/// RFC 4887 5.1: what is routed here as a whole and is nobody's ends here.
+#[test]
+fn the_rest_of_an_extended_home_network_is_unreachable() {
+    let mut config = agent_config(&["2001:db8:1:a::/64"]);
+    if let Some(agent) = &mut config.home_agent {
+        agent.home_network = Some("2001:db8:1::/48".parse().expect("a prefix"));
+    }
+    let (_, wanted) = start(config);
+    let routes = wanted.routes(TABLE_MAIN, "2001:db8:1::/48");
+    assert!(
+        matches!(routes.as_slice(), [Route { action: RouteAction::Unreachable, metric, .. }] if *metric > 1 << 30)
+    );
+}
