@@ -1,8 +1,9 @@
 """The home agent and mobile networks: RFC 3963."""
 
 import ipaddress
+import time
 
-from tester.case import A, H, R, SILENCE, case, expect, unfit
+from tester.case import A, H, R, SILENCE, Stream, case, expect, unfit
 from tester.packets import ip
 
 TWO = {"nodes": [(2, True)]}
@@ -49,6 +50,22 @@ def one_bad(mobile):
     mobile.does_not_arrive(mobile.host(mobile.node.prefixes[0]))
 
 
+@case("05b", "RFC 3963 6.2", "one bad prefix of two, with traffic running: what is bound loses nothing, the other is not forwarded", **TWO)
+def one_bad_under_traffic(mobile):
+    bound, other = (mobile.host(prefix) for prefix in mobile.node.prefixes[:2])
+    mobile.register(prefixes=mobile.node.prefixes[:1])
+    with Stream(mobile, bound, other) as stream:
+        begin = stream.flow(bound)
+        sequence = mobile.update(prefixes=[mobile.node.prefixes[1], ELSEWHERE], care_of=mobile.care_of_address(1))
+        found = mobile.acknowledgement(sequence)
+        expect(found is not None and found.status in (141, 142), f"status {found and found.status}")
+        stream.flow(bound)
+        lost = stream.lost(bound, begin)
+        expect(lost == 0, f"{lost} packets of the bound prefix were lost")
+        expect(stream.lost(other, begin) == sum(to == other and when >= begin for when, to, _ in stream.sent),
+               "packets of the refused prefix came through the tunnel")
+
+
 @case("06", "RFC 3963 5.2, 6.2", "implicit mode: the home agent's own table names the prefix")
 def implicit(mobile):
     found = mobile.register(prefixes=[])
@@ -83,6 +100,23 @@ def type_change_goodbye(mobile):
     mobile.does_not_arrive(mobile.host(mobile.node.prefixes[0]))
 
 
+@case("10b", "RFC 3963 6.2", "de-registration with other flags, with traffic running: it flows until the answer, and ends with it")
+def type_change_goodbye_under_traffic(mobile):
+    inside = mobile.host(mobile.node.prefixes[0])
+    mobile.register()
+    with Stream(mobile, inside) as stream:
+        begin = stream.flow(inside)
+        asked = time.monotonic()
+        mobile.deregister(flags=A | H)
+        # What is on its way when the answer comes may still arrive.
+        ended = time.monotonic() + SILENCE
+        time.sleep(3 * SILENCE)
+        lost = stream.lost(inside, begin, asked)
+        expect(lost == 0, f"{lost} packets were lost before the goodbye")
+        after = sum(when > ended for when, _, _ in stream.sent)
+        expect(stream.lost(inside, ended) == after, "packets came through the tunnel after the goodbye")
+
+
 @case("11", "RFC 3963 6.2", "a refresh that leaves out one of two prefixes: that one ends, the other lives", **TWO)
 def fewer(mobile):
     first, second = mobile.node.prefixes
@@ -91,6 +125,23 @@ def fewer(mobile):
     mobile.register(prefixes=[first])
     mobile.arrives(mobile.host(first))
     mobile.does_not_arrive(mobile.host(second))
+
+
+@case("11b", "RFC 3963 6.2", "a refresh that leaves out one of two prefixes, with traffic running: the one that stays loses nothing",
+      **TWO)
+def dropped_under_traffic(mobile):
+    stays, goes = (mobile.host(prefix) for prefix in mobile.node.prefixes[:2])
+    mobile.register()
+    with Stream(mobile, stays, goes) as stream:
+        stream.flow(goes)
+        begin = stream.flow(stays)
+        mobile.register(prefixes=mobile.node.prefixes[:1])
+        ended = time.monotonic() + SILENCE
+        time.sleep(3 * SILENCE)
+        lost = stream.lost(stays, begin)
+        expect(lost == 0, f"{lost} packets of the prefix that stays were lost")
+        after = sum(to == goes and when > ended for when, to, _ in stream.sent)
+        expect(stream.lost(goes, ended) == after, "packets of the prefix that was left out came through the tunnel")
 
 
 @case("12", "RFC 3963 6.7", "de-registration that names prefixes: they are ignored, everything ends", **TWO)

@@ -73,6 +73,51 @@ class Acknowledgement:
         return {struct.unpack(">H", data[:2])[0]: data[2] for data in self.packet.all(packets.BINDING_IDENTIFIER)}
 
 
+class Stream:
+    """Packets of the correspondent to hosts in mobile networks, all the time while it is entered."""
+
+    INTERVAL = 0.02
+
+    def __init__(self, mobile, *destinations):
+        self.mobile, self.destinations = mobile, destinations
+        self.sent, self.stopped = [], threading.Event()
+        self.thread = threading.Thread(target=self._send, daemon=True)
+
+    def __enter__(self):
+        self.thread.start()
+        return self
+
+    def __exit__(self, *_):
+        self.stopped.set()
+        self.thread.join()
+
+    def _send(self):
+        number = 0
+        while not self.stopped.wait(self.INTERVAL):
+            number += 1
+            for destination in self.destinations:
+                packet = packets.echo(self.mobile.correspondent, destination, number & 0xFFFF, b"stream" + struct.pack(">I", number))
+                self.sent.append((time.monotonic(), destination, packet[40:]))
+                self.mobile.wire.send(packet, self.mobile.target.gateway)
+
+    def flow(self, destination):
+        """Waits until packets arrive, and says when that was."""
+        self.mobile.wait(lambda heard: heard.packet.inner and heard.packet.inner.destination == destination,
+                         f"a packet of the stream to {packets.text(destination)}")
+        return time.monotonic()
+
+    def lost(self, destination, begin, end=None):
+        """How many packets that were sent between two moments have not come through the tunnel. Ends the stream."""
+        self.__exit__()
+        while self.mobile.inbox.next(time.monotonic() + 0.5) is not None:
+            pass
+        inner = (heard.packet.inner for heard in self.mobile.inbox.all)
+        came = {packet.octets[40:] for packet in inner if packet and packet.destination == destination}
+        sent = [octets for when, to, octets in self.sent if to == destination and begin <= when <= (end or when)]
+        expect(sent, "nothing was sent")
+        return sum(octets not in came for octets in sent)
+
+
 class Mobile:
     """A mobile router, or whoever pretends to be one."""
 

@@ -1,0 +1,1 @@
+"""Writes the inputs of the recorded cases, and reads what the station answered: see README.md."""

@@ -1,0 +1,138 @@
+//! The recorded cases of `conformance/recorded`: what a station was given and what it answered, by standard and clause.
+//!
+//! Each is played again, and the answers have to be the same to the octet. `CARNET_UPDATE_CASES=1` writes the answers of
+//! now; whether they are what the standards want is then for the tester's codec to say, which shares no code with
+//! the station.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use carnet_api::config::Config;
+use carnet_settings::recording::Inputs;
+use carnet_station::Station;
+use carnet_station::io::Output;
+use serde_json::{Value, json};
+
+/// Set, it has the answers written instead of compared.
+const UPDATE: &str = "CARNET_UPDATE_CASES";
+
+fn folder() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../../conformance/recorded")
+}
+
+/// The inputs of all cases, by file name.
+fn cases() -> Vec<PathBuf> {
+    let standards = fs::read_dir(folder()).expect("the cases").map(|entry| entry.expect("an entry").path());
+    let mut cases: Vec<PathBuf> = standards
+        .filter(|path| path.is_dir())
+        .flat_map(|standard| fs::read_dir(standard).expect("a folder"))
+        .map(|entry| entry.expect("an entry").path())
+        .filter(|path| path.to_string_lossy().ends_with(".in.jsonl"))
+        .collect();
+    cases.sort();
+    cases
+}
+
+/// What the station does at its start, which depends on the config alone, and what it answers: lines with the number of
+/// an input, and what came of it.
+fn answers(case: &Path) -> (PathBuf, String, String) {
+    let text = fs::read_to_string(case).expect("a case");
+    let head: Value = serde_json::from_str(text.lines().next().expect("a line")).expect("a header");
+    let name = folder().join(head["config"].as_str().expect("the name of a config"));
+    let config = Config::load(&name).unwrap_or_else(|errors| panic!("{errors}"));
+    let (header, inputs) = Inputs::open(case).unwrap_or_else(|error| panic!("{error}"));
+    let mut station = header.station(&config);
+    let (mut start, mut lines) = (String::new(), String::new());
+    collect(&mut station, 0, &mut start);
+    for (number, line) in inputs.enumerate() {
+        let line = line.unwrap_or_else(|error| panic!("{error}"));
+        let _refusal = station.handle_input(line.time, line.wall, line.input);
+        collect(&mut station, number + 1, &mut lines);
+    }
+    (name.with_extension("start.jsonl"), start, lines)
+}
+
+/// What stands for the octets behind these in a probe of a path's MTU, which are all zero.
+const PROBE_BEGINS: usize = 120;
+
+/// An output as it is written: of large packets through a tunnel that are the station's own pings, the beginning.
+fn written(output: &Output) -> Value {
+    let mut value = json!(output);
+    if let Output::Packet(packet) = output
+        && packet.len() > 4 * PROBE_BEGINS
+        && packet.get(6) == Some(&41)
+        && packet.get(46) == Some(&58)
+        && let Some(Value::String(hex)) = value.get_mut("packet")
+    {
+        hex.truncate(2 * PROBE_BEGINS);
+        hex.push_str(&format!("… {} octets", packet.len()));
+    }
+    value
+}
+
+fn collect(station: &mut Station, number: usize, lines: &mut String) {
+    let mut first = true;
+    while let Some(output) = station.poll_output() {
+        if std::mem::take(&mut first) {
+            *lines += &format!("{}\n", json!({ "input": number }));
+        }
+        *lines += &format!("{}\n", json!({ "output": written(&output) }));
+    }
+}
+
+#[test]
+fn every_case_is_answered_as_it_was_recorded() {
+    let cases = cases();
+    assert!(cases.len() >= 60, "{} cases", cases.len());
+    let mut differences = Vec::new();
+    for case in cases {
+        let name = case.file_name().expect("a name").to_string_lossy().replace(".in.jsonl", ".out.jsonl");
+        let recorded = case.with_file_name(name);
+        let (begin, start, found) = answers(&case);
+        for (recorded, found) in [(begin, start), (recorded, found)] {
+            if std::env::var_os(UPDATE).is_some() {
+                fs::write(&recorded, found).expect("written");
+                continue;
+            }
+            let wanted = fs::read_to_string(&recorded).unwrap_or_default();
+            if found == wanted {
+                continue;
+            }
+            let line =
+                found.lines().zip(wanted.lines()).take_while(|(found, wanted)| found == wanted).count();
+            let at = |text: &str| text.lines().nth(line).unwrap_or("nothing").to_owned();
+            differences.push(format!(
+                "{}:{}: {}\n  expected {}",
+                recorded.display(),
+                line + 1,
+                at(&found),
+                at(&wanted)
+            ));
+        }
+    }
+    assert!(differences.is_empty(), "{}\n{UPDATE}=1 writes what is answered now", differences.join("\n"));
+}
+
+/// Runs one of the programs under `conformance/`; `None` where there is no Python.
+fn python(arguments: &[&str]) -> Option<(bool, String)> {
+    let python = std::env::var("CARNET_PYTHON").unwrap_or_else(|_| "python3".into());
+    let ran = Command::new(&python).args(["-B"]).args(arguments).current_dir(folder().join("..")).output();
+    match ran {
+        Ok(ran) => Some((
+            ran.status.success(),
+            String::from_utf8_lossy(&[ran.stdout, ran.stderr].concat()).into_owned(),
+        )),
+        Err(error) if std::env::var_os("CARNET_REQUIRE_TOOLS").is_some() => panic!("{python}: {error}"),
+        Err(error) => {
+            println!("SKIPPED: {python} does not start: {error}");
+            None
+        }
+    }
+}
+
+#[test]
+fn the_recorded_answers_are_what_the_standards_want() {
+    let Some((right, said)) = python(&["recorded/author", "--check"]) else { return };
+    assert!(right, "{said}");
+}
