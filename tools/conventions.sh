@@ -17,7 +17,7 @@ done
 for manifest in crates/*/Cargo.toml; do
   grep -q '^\[lints\]' "$manifest" || complain "$manifest: expected [lints] workspace = true"
 done
-for crate in base wire mobility geonet station; do
+for crate in base wire mobility geonet its station; do
   [ -f "crates/$crate/clippy.toml" ] || complain "crates/$crate/clippy.toml: missing"
 done
 
@@ -34,6 +34,7 @@ may carnet-base rand_chacha serde
 may carnet-wire carnet-base serde thiserror
 may carnet-mobility carnet-base carnet-wire hmac sha1 ipnet serde thiserror
 may carnet-geonet carnet-base carnet-wire thiserror
+may carnet-its carnet-base carnet-geonet carnet-wire foldhash thiserror
 may carnet-station carnet-base carnet-geonet carnet-mobility carnet-wire foldhash ipnet serde serde_json thiserror
 may carnet-api ipnet serde serde_json thiserror toml
 may carnet-settings carnet-api carnet-base carnet-geonet carnet-mobility carnet-station carnet-wire serde serde_json thiserror

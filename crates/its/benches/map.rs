@@ -1,0 +1,83 @@
+//! CAMs per second into the map on one core, from octets; and what a question costs.
+//!
+//! Stations stand around within 4 km and move by up to 3 m from CAM to CAM, a second each; every CAM is glanced at,
+//! looked up, kept, and put into another cell now and then.
+#![allow(missing_docs, reason = "criterion's macros generate undocumented functions")]
+
+use std::hint::black_box;
+
+use carnet_base::{Rng, Time};
+use carnet_geonet::geodesy::{LocalPlane, Position};
+use carnet_its::cam::{Cam, GenerationDeltaTime};
+use carnet_its::cdd::{MessageId, ReferencePosition, StationId, StationType};
+use carnet_its::ldm::{LocalDynamicMap, Parameters, StationTypes};
+use carnet_its::uper::encode;
+use carnet_wire::geonet::{GeoArea, Shape};
+use criterion::{BenchmarkId, Criterion, Throughput, criterion_group, criterion_main};
+
+const HOME: Position = Position::new(488_375_000, 21_008_000);
+/// CAMs per station that are made beforehand.
+const ROUNDS: usize = 8;
+
+/// CAMs of `stations`, round after round.
+fn cams(stations: u32) -> Vec<Vec<u8>> {
+    let plane = LocalPlane::new(HOME);
+    let mut rng = Rng::new(1);
+    let mut places: Vec<(f64, f64)> =
+        (0..stations).map(|_| (rng.below(8000) as f64 - 4000.0, rng.below(8000) as f64 - 4000.0)).collect();
+    (0..ROUNDS)
+        .flat_map(|_| {
+            let round: Vec<Vec<u8>> = (0..)
+                .zip(&mut places)
+                .map(|(station, place)| {
+                    place.0 += rng.below(7) as f64 - 3.0;
+                    let position = plane.position_at(place.0, place.1);
+                    let mut cam = Cam::default();
+                    cam.header.message_id = MessageId::CAM;
+                    cam.header.station_id = StationId(station);
+                    // All of one time: rounds repeat.
+                    cam.cam.generation_delta_time = GenerationDeltaTime(0);
+                    let basic = &mut cam.cam.cam_parameters.basic_container;
+                    basic.station_type = StationType::PASSENGER_CAR;
+                    basic.reference_position = ReferencePosition::at(position.latitude, position.longitude);
+                    encode(&cam).expect("a CAM")
+                })
+                .collect();
+            round
+        })
+        .collect()
+}
+
+fn benchmark(criterion: &mut Criterion) {
+    let mut group = criterion.benchmark_group("map");
+    for stations in [100, 1000, 4000] {
+        let cams = cams(stations);
+        let mut map = LocalDynamicMap::new(Parameters::default(), 7);
+        let mut time = 0_u64;
+        group.throughput(Throughput::Elements(1));
+        group.bench_function(BenchmarkId::new("CAM", stations), |bencher| {
+            let mut next = cams.iter().cycle();
+            bencher.iter(|| {
+                time += 1_000_000_000 / u64::from(stations);
+                let cam = next.next().expect("a cycle");
+                map.handle_cam(Time::from_nanos(time), black_box(cam)).expect("a CAM")
+            });
+        });
+        let area = GeoArea {
+            shape: Shape::Circle,
+            latitude: HOME.latitude,
+            longitude: HOME.longitude,
+            distance_a: 300,
+            distance_b: 0,
+            angle: 0,
+        };
+        let now = Time::from_nanos(time);
+        group.bench_function(BenchmarkId::new("stations within 300 m of", stations), |bencher| {
+            bencher.iter(|| map.stations_in(now, Some(black_box(&area)), StationTypes::ALL));
+        });
+    }
+    group.finish();
+}
+
+criterion_group!(benches, benchmark);
+criterion_main!(benches);

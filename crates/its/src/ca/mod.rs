@@ -1,0 +1,303 @@
+//! The Cooperative Awareness basic service (EN 302 637-2 V1.4.1 clause 6): when a CAM is sent, and what is in it.
+//!
+//! A vehicle hands in what it knows whenever that changes. A CAM is sent when there is reason to (6.1.3):
+//!
+//! 1. `T_GenCam_DCC` after the last one, if since then the heading changed by more than 4 degrees, the position by
+//!    more than 4 m or the speed by more than 0.5 m/s; `T_GenCam` becomes the time that this took.
+//! 2. `T_GenCam` after the last one, but not before `T_GenCam_DCC`. After `N_GenCam` CAMs in a row for this reason
+//!    `T_GenCam` is a second again.
+//!
+//! The standard has the conditions checked every `T_CheckCamGen`; here they are checked when something was handed in
+//! and when one of the two spans ends, which is never later. A roadside unit sends once in a second or more seldom.
+//!
+//! What is not obvious from the standard: without a position nothing is sent, and nothing from a position that is
+//! older than [`Parameters::maximum_age`], because a receiver cannot tell a vehicle that stands from one whose
+//! receiver has no fix. The container of the vehicle's role is sent even where nothing was handed in for it.
+//!
+//! Left out: the extension containers of release 2.
+
+mod conditions;
+mod path;
+
+use std::time::Duration;
+
+use carnet_base::Time;
+use carnet_geonet::Transport;
+use carnet_wire::btp::port;
+use carnet_wire::geonet::TrafficClass;
+
+pub use conditions::Parameters;
+pub use path::PathRecorder;
+
+use crate::cam::{
+    BasicContainer, BasicVehicleContainerHighFrequency, BasicVehicleContainerLowFrequency, Cam,
+    CamParameters, CoopAwareness, DangerousGoodsContainer, EmergencyContainer, GenerationDeltaTime,
+    HighFrequencyContainer, LowFrequencyContainer, PublicTransportContainer, RescueContainer,
+    RoadWorksContainerBasic, RsuContainerHighFrequency, SafetyCarContainer, SpecialTransportContainer,
+    SpecialVehicleContainer,
+};
+use crate::cdd::{
+    ItsPduHeader, MessageId, ProtocolVersion, ReferencePosition, StationId, StationType, TimestampIts,
+    VehicleRole,
+};
+use crate::io::payload;
+use crate::uper;
+use crate::{ItsDrop, Now, Transmission};
+use conditions::{Conditions, Dynamics};
+
+/// GN Maximum packet lifetime of a CAM (5.3.4.1: no more than 1,000 ms; the test purposes want less than that).
+const LIFETIME: Duration = Duration::from_millis(950);
+/// Traffic class of CAMs: DCC profile DP2.
+const TRAFFIC_CLASS: u8 = 2;
+/// The protocol version of today's CAM.
+const PROTOCOL_VERSION: ProtocolVersion = ProtocolVersion(2);
+
+/// What stands in a CAM beside the header.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Content {
+    /// Of a vehicle.
+    Vehicle {
+        /// Where it goes, and how.
+        high_frequency: BasicVehicleContainerHighFrequency,
+        /// What changes slowly, with its role.
+        low_frequency: BasicVehicleContainerLowFrequency,
+        /// What vehicles with a role say; that of another role is not sent.
+        special: Option<SpecialVehicleContainer>,
+    },
+    /// Of a roadside unit.
+    RoadSideUnit(RsuContainerHighFrequency),
+}
+
+/// What a station knows of itself.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Provided {
+    /// Where it is.
+    pub reference_position: ReferencePosition,
+    /// When it was there.
+    pub position_time: TimestampIts,
+    /// The rest.
+    pub content: Content,
+}
+
+/// The service of one station.
+#[derive(Debug)]
+pub struct CaService {
+    parameters: Parameters,
+    station_id: StationId,
+    station_type: StationType,
+    active: bool,
+    provided: Option<(Time, Provided)>,
+    conditions: Conditions,
+    /// When the last CAM with a low-frequency container was generated, and with a special one.
+    low_frequency: Option<Time>,
+    special: Option<Time>,
+    ready: Option<Transmission>,
+    /// Why the last attempt failed, until somebody asks.
+    refused: Option<ItsDrop>,
+}
+
+impl CaService {
+    /// A service that sends nothing yet.
+    pub fn new(parameters: Parameters, station_id: StationId, station_type: StationType) -> CaService {
+        CaService {
+            conditions: Conditions::new(parameters),
+            parameters,
+            station_id,
+            station_type,
+            active: false,
+            provided: None,
+            low_frequency: None,
+            special: None,
+            ready: None,
+            refused: None,
+        }
+    }
+
+    /// Starts sending, or stops (6.1.2). A start begins anew: the first CAM has every container.
+    pub fn set_active(&mut self, now: Now, active: bool) {
+        if active && !self.active {
+            self.conditions = Conditions::new(self.parameters);
+            self.low_frequency = None;
+            self.special = None;
+        }
+        self.active = active;
+        self.ready = None;
+        self.check(now);
+    }
+
+    /// Speaks under another number from the next CAM on.
+    pub fn set_station_id(&mut self, station_id: StationId) {
+        self.station_id = station_id;
+        self.ready = None;
+    }
+
+    /// What DCC asks for: no CAM sooner than this after the last one. Outside `T_GenCamMin` to `T_GenCamMax` the
+    /// nearest of these.
+    pub fn set_interval_of_dcc(&mut self, now: Now, interval: Duration) {
+        self.conditions.set_interval_of_dcc(interval);
+        self.check(now);
+    }
+
+    /// What the station knows of itself now.
+    pub fn handle_provided(&mut self, now: Now, provided: Provided) {
+        self.provided = Some((now.time, provided));
+        self.check(now);
+    }
+
+    /// When [`Self::handle_timeout`] wants to be called; not before something was handed in.
+    pub fn poll_timeout(&self) -> Option<Time> {
+        let (received, provided) = self.provided.as_ref().filter(|_| self.active)?;
+        let due = match provided.content {
+            Content::Vehicle { .. } => self.conditions.due(dynamics(provided))?,
+            Content::RoadSideUnit(_) => self.conditions.due_of_road_side_unit()?,
+        };
+        // What will be too old by then is not worth waking up for.
+        (due <= *received + self.parameters.maximum_age).then_some(due)
+    }
+
+    /// Time has passed.
+    pub fn handle_timeout(&mut self, now: Now) {
+        self.check(now);
+    }
+
+    /// The CAM that is to be sent now, if there is one.
+    pub fn poll_transmit(&mut self) -> Option<Transmission> {
+        self.ready.take()
+    }
+
+    /// Why the last CAM that was due was not made.
+    pub fn poll_refused(&mut self) -> Option<ItsDrop> {
+        self.refused.take()
+    }
+
+    /// Makes a CAM if the conditions hold.
+    fn check(&mut self, now: Now) {
+        let Some((received, provided)) = self.provided.as_ref().filter(|_| self.active) else { return };
+        if now.time.saturating_since(*received) > self.parameters.maximum_age {
+            return;
+        }
+        if provided.reference_position.position().is_none() {
+            self.refused = Some(ItsDrop::NoPosition);
+            return;
+        }
+        let holds = match provided.content {
+            Content::Vehicle { .. } => self.conditions.hold(now.time, dynamics(provided)),
+            Content::RoadSideUnit(_) => self.conditions.hold_of_road_side_unit(now.time),
+        };
+        let Some(reason) = holds else { return };
+        let interval = self.parameters.low_frequency_interval;
+        let low = self.low_frequency.is_none_or(|last| now.time.saturating_since(last) >= interval);
+        let special = self.special.is_none_or(|last| now.time.saturating_since(last) >= interval);
+        let cam = self.cam(provided, low, special);
+        let has_special = cam.cam.cam_parameters.special_vehicle_container.is_some();
+        match payload(port::CAM, &cam) {
+            Ok(payload) => {
+                self.conditions.generated(now.time, reason, dynamics(provided));
+                self.low_frequency = if low { Some(now.time) } else { self.low_frequency };
+                self.special = if has_special { Some(now.time) } else { self.special };
+                self.ready = Some(Transmission {
+                    // 5.3.4.1: to everybody in range, and no further.
+                    transport: Transport::SingleHop([0; 4]),
+                    traffic_class: TrafficClass { id: TRAFFIC_CLASS, ..TrafficClass::default() },
+                    maximum_lifetime: LIFETIME,
+                    maximum_hop_limit: Some(1),
+                    payload,
+                });
+            }
+            Err(reason) => self.refused = Some(reason),
+        }
+    }
+
+    fn cam(&self, provided: &Provided, low: bool, special: bool) -> Cam {
+        let header = ItsPduHeader {
+            protocol_version: PROTOCOL_VERSION,
+            message_id: MessageId::CAM,
+            station_id: self.station_id,
+        };
+        let (high_frequency_container, low_frequency_container, special_vehicle_container) = match &provided
+            .content
+        {
+            Content::Vehicle { high_frequency, low_frequency, special: given } => (
+                HighFrequencyContainer::BasicVehicleContainerHighFrequency(*high_frequency),
+                low.then(|| LowFrequencyContainer::BasicVehicleContainerLowFrequency(low_frequency.clone())),
+                special.then(|| special_container(low_frequency.vehicle_role, given.as_ref())).flatten(),
+            ),
+            Content::RoadSideUnit(unit) => {
+                (HighFrequencyContainer::RsuContainerHighFrequency(unit.clone()), None, None)
+            }
+        };
+        let basic_container = BasicContainer {
+            station_type: self.station_type,
+            reference_position: provided.reference_position,
+        };
+        Cam {
+            header,
+            cam: CoopAwareness {
+                // B.3: of the time of the position.
+                generation_delta_time: GenerationDeltaTime(provided.position_time.0 as u16),
+                cam_parameters: CamParameters {
+                    basic_container,
+                    high_frequency_container,
+                    low_frequency_container,
+                    special_vehicle_container,
+                },
+            },
+        }
+    }
+}
+
+/// What the conditions compare.
+fn dynamics(provided: &Provided) -> Dynamics {
+    let (heading, speed) = match &provided.content {
+        Content::Vehicle { high_frequency, .. } => {
+            (high_frequency.heading.heading_value, high_frequency.speed.speed_value)
+        }
+        Content::RoadSideUnit(_) => Default::default(),
+    };
+    Dynamics { position: provided.reference_position.position(), heading, speed }
+}
+
+/// The container for a role (6.1.4): what was given for it, or one that says nothing more.
+fn special_container(
+    role: VehicleRole,
+    given: Option<&SpecialVehicleContainer>,
+) -> Option<SpecialVehicleContainer> {
+    use SpecialVehicleContainer as Special;
+    let empty = match role {
+        VehicleRole::PublicTransport => {
+            Special::PublicTransportContainer(PublicTransportContainer::default())
+        }
+        VehicleRole::SpecialTransport => {
+            Special::SpecialTransportContainer(SpecialTransportContainer::default())
+        }
+        VehicleRole::DangerousGoods => Special::DangerousGoodsContainer(DangerousGoodsContainer::default()),
+        VehicleRole::RoadWork => Special::RoadWorksContainerBasic(RoadWorksContainerBasic::default()),
+        VehicleRole::Rescue => Special::RescueContainer(RescueContainer::default()),
+        VehicleRole::Emergency => Special::EmergencyContainer(EmergencyContainer::default()),
+        VehicleRole::SafetyCar => Special::SafetyCarContainer(SafetyCarContainer::default()),
+        _ => return None,
+    };
+    let fits = |given: &&Special| std::mem::discriminant(*given) == std::mem::discriminant(&empty);
+    Some(given.filter(fits).cloned().unwrap_or(empty))
+}
+
+/// Reads a received CAM, without the BTP header.
+///
+/// # Errors
+/// [`ItsDrop::Malformed`], [`ItsDrop::WrongMessage`], [`ItsDrop::WrongVersion`].
+pub fn receive(octets: &[u8]) -> Result<Cam, ItsDrop> {
+    let cam: Cam = uper::decode(octets).map_err(|_| ItsDrop::Malformed)?;
+    check_header(&cam.header, MessageId::CAM)?;
+    Ok(cam)
+}
+
+/// Versions 1 and 2 have the same encoding; what comes later may not.
+pub(crate) fn check_header(header: &ItsPduHeader, expected: MessageId) -> Result<(), ItsDrop> {
+    if header.message_id != expected {
+        return Err(ItsDrop::WrongMessage);
+    }
+    if !(1..=2).contains(&header.protocol_version.0) {
+        return Err(ItsDrop::WrongVersion);
+    }
+    Ok(())
+}

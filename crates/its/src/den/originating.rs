@@ -1,0 +1,314 @@
+//! The originating ITS-S message table (EN 302 637-3 8.2.1): own events, and the ends of others' that this station saw.
+
+use std::collections::{BTreeMap, VecDeque};
+use std::time::Duration;
+
+use carnet_base::{Time, TimerTable};
+use carnet_wire::btp::port;
+use carnet_wire::geonet::{GeoArea, TrafficClass};
+
+use super::{DEFAULT_RADIUS, EventRequest, LARGEST_RADIUS, circle, transmission, with_trace};
+use crate::cdd::{
+    ActionId, ItsPduHeader, SequenceNumber, StationId, StationType, TimestampIts, TransmissionInterval,
+};
+use crate::denm::{DecentralizedEnvironmentalNotificationMessage, Denm, ManagementContainer, Termination};
+use crate::io::payload;
+use crate::{ItsDrop, Now, Transmission};
+
+/// Traffic class of DENMs where the application says nothing: DCC profile DP1.
+const TRAFFIC_CLASS: TrafficClass =
+    TrafficClass { store_carry_forward: false, channel_offload: false, id: 1 };
+
+/// Timers of an event, with their standard names (8.2.1).
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+enum Timer {
+    /// `T_O_Validity`: the event is over.
+    Validity(ActionId),
+    /// `T_Repetition`: the message is sent again.
+    Repetition(ActionId),
+}
+
+/// An event.
+#[derive(Debug)]
+struct Entry {
+    denm: DecentralizedEnvironmentalNotificationMessage,
+    area: GeoArea,
+    traffic_class: TrafficClass,
+    /// `T_O_Validity`.
+    expires: Time,
+    /// Interval, and the end of `T_RepetitionDuration`.
+    repetition: Option<(Duration, Time)>,
+}
+
+/// The table.
+#[derive(Debug)]
+pub(super) struct Originating {
+    capacity: usize,
+    events: BTreeMap<ActionId, Entry>,
+    timers: TimerTable<Timer>,
+    next_sequence: u16,
+    ready: VecDeque<Transmission>,
+}
+
+impl Originating {
+    pub fn new(capacity: usize) -> Originating {
+        Originating {
+            capacity,
+            events: BTreeMap::new(),
+            timers: TimerTable::new(),
+            next_sequence: 0,
+            ready: VecDeque::new(),
+        }
+    }
+
+    pub fn len(&self) -> usize {
+        self.events.len()
+    }
+
+    pub fn contains(&self, action_id: ActionId) -> bool {
+        self.events.contains_key(&action_id)
+    }
+
+    pub fn next_deadline(&self) -> Option<Time> {
+        self.timers.next_deadline()
+    }
+
+    pub fn poll_transmit(&mut self) -> Option<Transmission> {
+        self.ready.pop_front()
+    }
+
+    /// AppDENM_trigger.
+    pub fn trigger(
+        &mut self,
+        now: Now,
+        header: ItsPduHeader,
+        station_type: StationType,
+        request: &EventRequest,
+    ) -> Result<ActionId, ItsDrop> {
+        if self.events.len() >= self.capacity {
+            return Err(ItsDrop::TableFull);
+        }
+        let action_id = ActionId {
+            originating_station_id: header.station_id,
+            sequence_number: self.unused_sequence(header.station_id),
+        };
+        let denm = message(now.date, action_id, station_type, request);
+        self.send(now, header, denm, request)?;
+        self.next_sequence = action_id.sequence_number.0.wrapping_add(1);
+        Ok(action_id)
+    }
+
+    /// AppDENM_update.
+    pub fn update(
+        &mut self,
+        now: Now,
+        header: ItsPduHeader,
+        station_type: StationType,
+        action_id: ActionId,
+        request: &EventRequest,
+    ) -> Result<(), ItsDrop> {
+        let entry = self.events.get(&action_id).ok_or(ItsDrop::UnknownEvent)?;
+        // What is over is not brought back.
+        if entry.denm.management.termination.is_some() {
+            return Err(ItsDrop::UnknownEvent);
+        }
+        let mut denm = message(now.date, action_id, station_type, request);
+        denm.management.reference_time = after(entry.denm.management.reference_time, now.date);
+        self.send(now, header, denm, request)
+    }
+
+    /// AppDENM_termination by the originator.
+    pub fn cancel(
+        &mut self,
+        now: Now,
+        header: ItsPduHeader,
+        action_id: ActionId,
+        request: &EventRequest,
+    ) -> Result<(), ItsDrop> {
+        let entry = self.events.get(&action_id).ok_or(ItsDrop::UnknownEvent)?;
+        if entry.denm.management.termination.is_some() {
+            return Err(ItsDrop::UnknownEvent);
+        }
+        let mut management = entry.denm.management;
+        management.termination = Some(Termination::IsCancellation);
+        management.reference_time = after(management.reference_time, now.date);
+        let area = request.destination_area.unwrap_or(entry.area);
+        let request = EventRequest { destination_area: Some(area), ..end_of(&management, request) };
+        self.send(now, header, end(management), &request)
+    }
+
+    /// AppDENM_termination by a witness: `known` is what the event's originator said last.
+    pub fn negate(
+        &mut self,
+        now: Now,
+        header: ItsPduHeader,
+        station_type: StationType,
+        known: &(ManagementContainer, GeoArea),
+        request: &EventRequest,
+    ) -> Result<(), ItsDrop> {
+        if self.events.len() >= self.capacity {
+            return Err(ItsDrop::TableFull);
+        }
+        // The time of reference stays the originator's: it says to which state of the event this refers.
+        let management = ManagementContainer {
+            termination: Some(Termination::IsNegation),
+            detection_time: request.detection_time.unwrap_or(now.date),
+            station_type,
+            ..known.0
+        };
+        let area = request.destination_area.unwrap_or(known.1);
+        let request = EventRequest { destination_area: Some(area), ..end_of(&management, request) };
+        self.send(now, header, end(management), &request)
+    }
+
+    /// Gives own events a new number of their station.
+    pub fn rename(&mut self, from: StationId, to: StationId) {
+        let own: Vec<ActionId> =
+            self.events.keys().filter(|action| action.originating_station_id == from).copied().collect();
+        for old in own {
+            let new = ActionId { originating_station_id: to, ..old };
+            let Some(mut entry) = self.events.remove(&old) else { continue };
+            entry.denm.management.action_id = new;
+            for (old, new) in [
+                (Timer::Validity(old), Timer::Validity(new)),
+                (Timer::Repetition(old), Timer::Repetition(new)),
+            ] {
+                if let Some(deadline) = self.timers.get(old) {
+                    self.timers.stop(old);
+                    self.timers.set(new, deadline);
+                }
+            }
+            self.events.insert(new, entry);
+        }
+    }
+
+    pub fn handle_timeout(&mut self, now: Time, header: ItsPduHeader) {
+        while let Some(timer) = self.timers.pop_expired(now) {
+            match timer {
+                Timer::Validity(action) => {
+                    self.events.remove(&action);
+                    self.timers.stop(Timer::Repetition(action));
+                }
+                Timer::Repetition(action) => self.repeat(now, header, action),
+            }
+        }
+    }
+
+    /// Sends an event again, the latest that is known of it, unless it is over.
+    fn repeat(&mut self, now: Time, header: ItsPduHeader, action: ActionId) {
+        let Some(entry) = self.events.get(&action) else { return };
+        let Some((interval, until)) = entry.repetition else { return };
+        if now >= until || now >= entry.expires {
+            return;
+        }
+        let denm = Denm { header, denm: entry.denm.clone() };
+        if let Ok(payload) = payload(port::DENM, &denm) {
+            let left = entry.expires.saturating_since(now);
+            self.ready.push_back(transmission(entry.area, entry.traffic_class, left, payload));
+        }
+        // What was missed is not made up for.
+        self.timers.set(Timer::Repetition(action), now + interval);
+    }
+
+    /// Sends a message for the first time and keeps its event.
+    fn send(
+        &mut self,
+        now: Now,
+        header: ItsPduHeader,
+        denm: DecentralizedEnvironmentalNotificationMessage,
+        request: &EventRequest,
+    ) -> Result<(), ItsDrop> {
+        let management = denm.management;
+        let position = management.event_position.position().ok_or(ItsDrop::NoPosition)?;
+        let ends = management.detection_time.later(management.validity_duration.duration());
+        if ends <= now.date {
+            return Err(ItsDrop::Expired);
+        }
+        let expires = now.time + Duration::from_millis(ends.0 - now.date.0);
+        let radius = management.relevance_distance.map_or(DEFAULT_RADIUS, |distance| distance.metres());
+        let area = request.destination_area.unwrap_or_else(|| circle(position, radius.min(LARGEST_RADIUS)));
+        let traffic_class = request.traffic_class.unwrap_or(TRAFFIC_CLASS);
+        let action = management.action_id;
+        let message = Denm { header, denm };
+        let payload = payload(port::DENM, &message)?;
+        self.ready.push_back(transmission(area, traffic_class, expires.saturating_since(now.time), payload));
+
+        let repetition = request.repetition_interval.zip(request.repetition_duration);
+        let repetition =
+            repetition.map(|(interval, spell)| (interval.max(Duration::from_millis(1)), now.time + spell));
+        self.timers.set(Timer::Validity(action), expires);
+        match repetition {
+            Some((interval, _)) => self.timers.set(Timer::Repetition(action), now.time + interval),
+            None => self.timers.stop(Timer::Repetition(action)),
+        }
+        let entry = Entry { denm: message.denm, area, traffic_class, expires, repetition };
+        self.events.insert(action, entry);
+        Ok(())
+    }
+
+    /// The next number that no event of this station bears.
+    fn unused_sequence(&self, station: StationId) -> SequenceNumber {
+        let mut sequence = self.next_sequence;
+        // There are more numbers than the table has places.
+        while self
+            .contains(ActionId { originating_station_id: station, sequence_number: SequenceNumber(sequence) })
+        {
+            sequence = sequence.wrapping_add(1);
+        }
+        SequenceNumber(sequence)
+    }
+}
+
+/// The message that a request makes.
+fn message(
+    date: TimestampIts,
+    action_id: ActionId,
+    station_type: StationType,
+    request: &EventRequest,
+) -> DecentralizedEnvironmentalNotificationMessage {
+    let interval = request.transmission_interval.map(|interval| {
+        let milliseconds = interval.as_millis().clamp(1, u128::from(TransmissionInterval::MOST));
+        TransmissionInterval(milliseconds as u16)
+    });
+    DecentralizedEnvironmentalNotificationMessage {
+        management: ManagementContainer {
+            action_id,
+            detection_time: request.detection_time.unwrap_or(date),
+            reference_time: date,
+            termination: None,
+            event_position: request.event_position,
+            relevance_distance: request.relevance_distance,
+            relevance_traffic_direction: request.relevance_traffic_direction,
+            validity_duration: request.validity_duration.unwrap_or_default(),
+            transmission_interval: interval,
+            station_type,
+        },
+        situation: request.situation.clone(),
+        location: Some(with_trace(request.location.clone().unwrap_or_default())),
+        alacarte: request.alacarte.clone(),
+    }
+}
+
+/// The message that an event is over has no other container (EVTR-BV-04 and 05).
+fn end(management: ManagementContainer) -> DecentralizedEnvironmentalNotificationMessage {
+    DecentralizedEnvironmentalNotificationMessage {
+        management,
+        ..DecentralizedEnvironmentalNotificationMessage::default()
+    }
+}
+
+/// What of a request holds for the end of an event.
+fn end_of(management: &ManagementContainer, request: &EventRequest) -> EventRequest {
+    EventRequest {
+        event_position: management.event_position,
+        situation: None,
+        location: None,
+        alacarte: None,
+        ..request.clone()
+    }
+}
+
+/// A time of reference that is later than the one before, also where the clock has not gone on.
+fn after(before: TimestampIts, now: TimestampIts) -> TimestampIts {
+    TimestampIts(now.0.max(before.0 + 1))
+}

@@ -1,0 +1,237 @@
+//! The receiving ITS-S message table (EN 302 637-3 8.2.2) and keep-alive forwarding (8.2.3).
+
+use std::collections::{BTreeMap, VecDeque};
+use std::time::Duration;
+
+use carnet_base::{Rng, Time, TimerTable};
+use carnet_geonet::geodesy::{Position, is_inside};
+use carnet_wire::geonet::{GeoArea, TrafficClass};
+
+use super::{Event, LARGEST_RADIUS, Parameters, circle, is_over, relevance_area, transmission, with_port};
+use crate::cdd::{ActionId, StationId};
+use crate::denm::{Denm, ManagementContainer};
+use crate::{ItsDrop, Now, Transmission};
+
+/// How many events wait for an application at most: what it did not fetch by then is gone, the oldest first.
+const EVENTS: usize = 256;
+/// The random part of `T_Forwarding`.
+const FORWARDING_JITTER: Duration = Duration::from_millis(150);
+/// Where the station ID stands in a message.
+const STATION_ID: std::ops::Range<usize> = 2..6;
+
+/// Timers of an event, with their standard names.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+enum Timer {
+    /// `T_R_Validity`: the event is over.
+    Validity(ActionId),
+    /// `T_Forwarding`: nobody has spoken of it for a while.
+    Forwarding(ActionId),
+}
+
+/// What the latest message said of an event.
+#[derive(Debug)]
+struct Entry {
+    management: ManagementContainer,
+    /// As it came.
+    octets: Vec<u8>,
+    /// Where it matters.
+    relevance: GeoArea,
+    /// Where the network brought it.
+    destination: GeoArea,
+    expires: Time,
+}
+
+/// What a message brought.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct News {
+    /// It is the first about its event.
+    pub first: bool,
+}
+
+/// The table.
+#[derive(Debug)]
+pub(super) struct Receiving {
+    capacity: usize,
+    events: BTreeMap<ActionId, Entry>,
+    timers: TimerTable<Timer>,
+    ready: VecDeque<Transmission>,
+    news: VecDeque<Event>,
+}
+
+impl Receiving {
+    pub fn new(capacity: usize) -> Receiving {
+        Receiving {
+            capacity,
+            events: BTreeMap::new(),
+            timers: TimerTable::new(),
+            ready: VecDeque::new(),
+            news: VecDeque::new(),
+        }
+    }
+
+    pub fn len(&self) -> usize {
+        self.events.len()
+    }
+
+    pub fn next_deadline(&self) -> Option<Time> {
+        self.timers.next_deadline()
+    }
+
+    pub fn poll_transmit(&mut self) -> Option<Transmission> {
+        self.ready.pop_front()
+    }
+
+    pub fn poll_event(&mut self) -> Option<Event> {
+        self.news.pop_front()
+    }
+
+    /// What is known of an event that goes on, and where it was spread.
+    pub fn negatable(&self, now: Now, action_id: ActionId) -> Option<(ManagementContainer, GeoArea)> {
+        let entry = self.events.get(&action_id)?;
+        (entry.expires > now.time && !is_over(entry.management.termination))
+            .then_some((entry.management, entry.destination))
+    }
+
+    /// A message of another station.
+    pub fn handle(
+        &mut self,
+        now: Now,
+        denm: Denm,
+        octets: &[u8],
+        area: Option<GeoArea>,
+        parameters: &Parameters,
+        rng: &mut Rng,
+    ) -> Result<News, ItsDrop> {
+        let management = denm.denm.management;
+        let action = management.action_id;
+        let tolerance = parameters.clock_tolerance;
+        let latest = now.date.later(tolerance);
+        if management.reference_time > latest || management.detection_time > latest {
+            return Err(ItsDrop::FromTheFuture);
+        }
+        let ends = management.detection_time.later(management.validity_duration.duration());
+        if ends <= now.date {
+            return Err(ItsDrop::Expired);
+        }
+        let centre = management.event_position.position().ok_or(ItsDrop::NoPosition)?;
+        let expires = now.time + Duration::from_millis(ends.0 - now.date.0);
+
+        let first = match self.events.get(&action).map(|entry| entry.management) {
+            None if is_over(management.termination) => return Err(ItsDrop::UnknownEvent),
+            None => true,
+            Some(known) => {
+                let order = management.reference_time.cmp(&known.reference_time);
+                // A witness refers to what the originator said last, so its negation is as old as that.
+                let negation = is_over(management.termination) && !is_over(known.termination);
+                let newer = order
+                    .then(management.detection_time.cmp(&known.detection_time))
+                    .then(negation.cmp(&false));
+                // Somebody speaks of it: there is no need to, for now.
+                if order.is_ge() {
+                    self.restart_forwarding(now.time, &known, parameters, rng);
+                }
+                if newer.is_le() {
+                    return Err(ItsDrop::Outdated);
+                }
+                false
+            }
+        };
+        if first {
+            self.make_room()?;
+        }
+        let destination = area.unwrap_or_else(|| {
+            let radius =
+                management.relevance_distance.map_or(super::DEFAULT_RADIUS, |distance| distance.metres());
+            circle(centre, radius.min(LARGEST_RADIUS))
+        });
+        let relevance = management
+            .relevance_distance
+            .and_then(|distance| relevance_area(&management.event_position, distance))
+            .unwrap_or(destination);
+        let entry = Entry { management, octets: octets.to_vec(), relevance, destination, expires };
+        self.events.insert(action, entry);
+        self.timers.set(Timer::Validity(action), expires);
+        self.restart_forwarding(now.time, &management, parameters, rng);
+        self.announce(Event::Received { denm: Box::new(denm), expires });
+        Ok(News { first })
+    }
+
+    /// A place for one more: in a full table the event goes that would end first.
+    fn make_room(&mut self) -> Result<(), ItsDrop> {
+        while self.events.len() >= self.capacity {
+            let (action, _) =
+                self.events.iter().min_by_key(|(_, entry)| entry.expires).ok_or(ItsDrop::TableFull)?;
+            let action = *action;
+            self.forget(action);
+        }
+        Ok(())
+    }
+
+    fn forget(&mut self, action: ActionId) {
+        self.events.remove(&action);
+        self.timers.stop(Timer::Validity(action));
+        self.timers.stop(Timer::Forwarding(action));
+        self.announce(Event::Ended(action));
+    }
+
+    fn announce(&mut self, event: Event) {
+        if self.news.len() >= EVENTS {
+            self.news.pop_front();
+        }
+        self.news.push_back(event);
+    }
+
+    /// `T_Forwarding` begins anew (8.2.3): twice the interval at which the originator speaks, and something random so
+    /// that not everybody speaks at once. Without an interval nobody keeps the event alive.
+    fn restart_forwarding(
+        &mut self,
+        now: Time,
+        management: &ManagementContainer,
+        parameters: &Parameters,
+        rng: &mut Rng,
+    ) {
+        let Some(interval) = management.transmission_interval.filter(|_| parameters.keep_alive_forwarding)
+        else {
+            return self.timers.stop(Timer::Forwarding(management.action_id));
+        };
+        let twice = Duration::from_millis(2 * u64::from(interval.0));
+        let delay = twice + rng.duration(Duration::ZERO, FORWARDING_JITTER);
+        let delay = delay.min(management.validity_duration.duration());
+        self.timers.set(Timer::Forwarding(management.action_id), now + delay);
+    }
+
+    pub fn handle_timeout(&mut self, now: Time, own: StationId, position: Option<Position>, rng: &mut Rng) {
+        while let Some(timer) = self.timers.pop_expired(now) {
+            match timer {
+                Timer::Validity(action) => self.forget(action),
+                Timer::Forwarding(action) => self.forward(now, action, own, position, rng),
+            }
+        }
+    }
+
+    /// Says again what another station said of an event, where it still matters.
+    fn forward(
+        &mut self,
+        now: Time,
+        action: ActionId,
+        own: StationId,
+        position: Option<Position>,
+        rng: &mut Rng,
+    ) {
+        let Some(entry) = self.events.get(&action).filter(|entry| entry.expires > now) else { return };
+        let management = entry.management;
+        // KAFW-BV-10: outside the relevance area it is forgotten, until somebody speaks of it again.
+        if !position.is_some_and(|position| is_inside(&entry.relevance, position)) {
+            return;
+        }
+        let mut octets = entry.octets.clone();
+        if let Some(station) = octets.get_mut(STATION_ID) {
+            station.copy_from_slice(&own.0.to_be_bytes());
+        }
+        let traffic_class = TrafficClass { id: 1, ..TrafficClass::default() };
+        let left = entry.expires.saturating_since(now);
+        self.ready.push_back(transmission(entry.destination, traffic_class, left, with_port(&octets)));
+        let parameters = Parameters { keep_alive_forwarding: true, ..Parameters::default() };
+        self.restart_forwarding(now, &management, &parameters, rng);
+    }
+}

@@ -1,0 +1,56 @@
+//! What services are handed and hand back.
+
+use std::time::Duration;
+
+use carnet_base::Time;
+use carnet_geonet::{Request, Transport};
+use carnet_wire::btp::BtpB;
+use carnet_wire::geonet::{CommonNextHeader, TrafficClass};
+
+use crate::ItsDrop;
+use crate::cdd::TimestampIts;
+use crate::uper::{Uper, Writer};
+
+/// The time, by both clocks: one that only goes on, for timers, and the date, for messages.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Now {
+    /// Monotonic.
+    pub time: Time,
+    /// The date.
+    pub date: TimestampIts,
+}
+
+/// A message for the network: how it travels, and its octets with the BTP-B header in front.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Transmission {
+    /// To whom.
+    pub transport: Transport,
+    /// How it is to be treated.
+    pub traffic_class: TrafficClass,
+    /// How long it may wait on its way.
+    pub maximum_lifetime: Duration,
+    /// How many hops it may go; the router's default if `None`.
+    pub maximum_hop_limit: Option<u8>,
+    /// BTP-B header and message.
+    pub payload: Vec<u8>,
+}
+
+impl Transmission {
+    /// The request to the router.
+    pub fn request(&self) -> Request<'_> {
+        Request {
+            traffic_class: self.traffic_class,
+            maximum_lifetime: Some(self.maximum_lifetime),
+            maximum_hop_limit: self.maximum_hop_limit,
+            ..Request::new(self.transport, CommonNextHeader::BtpB, &self.payload)
+        }
+    }
+}
+
+/// A message behind the BTP-B header for `port`.
+pub(crate) fn payload(port: u16, message: &impl Uper) -> Result<Vec<u8>, ItsDrop> {
+    let mut writer = Writer::new(Vec::with_capacity(256));
+    writer.octets(&BtpB { destination_port: port, destination_port_info: 0 }.to_octets());
+    message.encode(&mut writer).map_err(|_| ItsDrop::NotEncodable)?;
+    Ok(writer.finish())
+}

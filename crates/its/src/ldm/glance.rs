@@ -1,0 +1,141 @@
+//! The few fields of a CAM that the map needs, without decoding the rest.
+//!
+//! Up to the width of the vehicle everything in a CAM stands at a fixed bit, so that a handful of loads is enough; what
+//! comes behind is not looked at, and may be anything. Only an addition to the basic container would move the
+//! fields: no release has one, and a CAM that does is decoded in full.
+
+use carnet_geonet::geodesy::Position;
+
+use crate::ItsDrop;
+use crate::ca::check_header;
+use crate::cam::{GenerationDeltaTime, HighFrequencyContainer};
+use crate::cdd::{
+    DriveDirection, HeadingValue, ItsPduHeader, MessageId, ProtocolVersion, SemiAxisLength, SpeedValue,
+    StationId, StationType, VehicleLengthValue, VehicleWidth,
+};
+use crate::uper::Reader;
+
+/// What the map takes from a CAM.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Glance {
+    /// Who sent it.
+    pub station_id: StationId,
+    /// What that is.
+    pub station_type: StationType,
+    /// When the station was there, modulo 65,536 ms.
+    pub generation_delta_time: GenerationDeltaTime,
+    /// Where.
+    pub position: Position,
+    /// How sure that is: the longer half axis.
+    pub confidence: SemiAxisLength,
+    /// Where it goes; unavailable for a roadside unit, and so is what follows.
+    pub heading: HeadingValue,
+    /// How fast.
+    pub speed: SpeedValue,
+    /// Forwards or backwards.
+    pub drive_direction: DriveDirection,
+    /// How long it is.
+    pub vehicle_length: VehicleLengthValue,
+    /// How wide.
+    pub vehicle_width: VehicleWidth,
+}
+
+/// Bits of a field, of a number that was read with others: `low` of them stand below it.
+const fn part(bits: u64, width: u32, low: u32) -> u64 {
+    bits >> low & ((1 << width) - 1)
+}
+
+impl Glance {
+    /// Looks at a CAM, without the BTP header.
+    ///
+    /// # Errors
+    /// [`ItsDrop::Malformed`], [`ItsDrop::WrongMessage`], [`ItsDrop::WrongVersion`], [`ItsDrop::NoPosition`].
+    pub fn of(octets: &[u8]) -> Result<Glance, ItsDrop> {
+        let mut reader = Reader::new(octets);
+        let mut next = |width: u32| reader.bits(width, "CAM").map_err(|_| ItsDrop::Malformed);
+        // Version 8, message 8, station 32.
+        let bits = next(48)?;
+        let header = ItsPduHeader {
+            protocol_version: ProtocolVersion(part(bits, 8, 40) as u8),
+            message_id: MessageId(part(bits, 8, 32) as u8),
+            station_id: StationId(part(bits, 32, 0) as u32),
+        };
+        check_header(&header, MessageId::CAM)?;
+        // Time 16; of the parameters: additions, low-frequency, special; of the basic container: additions; type 8.
+        let bits = next(28)?;
+        if part(bits, 1, 8) == 1 {
+            return Self::of_decoded(octets);
+        }
+        let generation_delta_time = GenerationDeltaTime(part(bits, 16, 12) as u16);
+        let station_type = StationType(part(bits, 8, 0) as u8);
+        let latitude = next(31)? as i64 - 900_000_000;
+        let longitude = next(32)? as i64 - 1_800_000_000;
+        // Ellipse 12, 12, 12; altitude 20.
+        let bits = next(56)?;
+        let confidence = SemiAxisLength(part(bits, 12, 44) as u16);
+        // Confidence of the altitude 4; of the high-frequency container: additions, alternative.
+        let bits = next(6)?;
+        let position = position(latitude, longitude)?;
+        let mut glance = Glance {
+            station_id: header.station_id,
+            station_type,
+            generation_delta_time,
+            position,
+            confidence,
+            heading: HeadingValue::UNAVAILABLE,
+            speed: SpeedValue::UNAVAILABLE,
+            drive_direction: DriveDirection::Unavailable,
+            vehicle_length: VehicleLengthValue::UNAVAILABLE,
+            vehicle_width: VehicleWidth::UNAVAILABLE,
+        };
+        if part(bits, 2, 0) != 0 {
+            return Ok(glance);
+        }
+        // Which of seven components are there; heading 12 and 7, speed 14 and 7.
+        let bits = next(47)?;
+        glance.heading = HeadingValue(part(bits, 12, 28) as u16);
+        glance.speed = SpeedValue(part(bits, 14, 7) as u16);
+        // Direction 2, length 10 and 3, width 6.
+        let bits = next(21)?;
+        let direction = part(bits, 2, 19) as usize;
+        glance.drive_direction = *DriveDirection::ALL.get(direction).ok_or(ItsDrop::Malformed)?;
+        glance.vehicle_length = VehicleLengthValue(part(bits, 10, 9) as u16 + 1);
+        glance.vehicle_width = VehicleWidth(part(bits, 6, 0) as u8 + 1);
+        if glance.heading > HeadingValue::UNAVAILABLE || glance.vehicle_width > VehicleWidth::UNAVAILABLE {
+            return Err(ItsDrop::Malformed);
+        }
+        Ok(glance)
+    }
+
+    /// The same the long way.
+    fn of_decoded(octets: &[u8]) -> Result<Glance, ItsDrop> {
+        let cam = crate::ca::receive(octets)?;
+        let parameters = cam.cam.cam_parameters;
+        let reference = parameters.basic_container.reference_position;
+        let vehicle = match parameters.high_frequency_container {
+            HighFrequencyContainer::BasicVehicleContainerHighFrequency(vehicle) => vehicle,
+            _ => Default::default(),
+        };
+        Ok(Glance {
+            station_id: cam.header.station_id,
+            station_type: parameters.basic_container.station_type,
+            generation_delta_time: cam.cam.generation_delta_time,
+            position: reference.position().ok_or(ItsDrop::NoPosition)?,
+            confidence: reference.position_confidence_ellipse.semi_major_confidence,
+            heading: vehicle.heading.heading_value,
+            speed: vehicle.speed.speed_value,
+            drive_direction: vehicle.drive_direction,
+            vehicle_length: vehicle.vehicle_length.vehicle_length_value,
+            vehicle_width: vehicle.vehicle_width,
+        })
+    }
+}
+
+/// A position that was read: within the range, and not the value for none.
+fn position(latitude: i64, longitude: i64) -> Result<Position, ItsDrop> {
+    if latitude > 900_000_001 || longitude > 1_800_000_001 {
+        return Err(ItsDrop::Malformed);
+    }
+    let position = Position::new(latitude as i32, longitude as i32);
+    if position.is_on_earth() { Ok(position) } else { Err(ItsDrop::NoPosition) }
+}

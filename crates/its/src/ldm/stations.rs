@@ -1,0 +1,257 @@
+//! Stations by number, by place and by age, in bounded memory.
+//!
+//! Every station has a slot; lists through the slots keep those of a cell of the earth's surface, and all of them in
+//! the order in which they were heard. A station that is heard again in its cell costs one look-up and a few writes.
+
+use std::collections::HashMap;
+
+use carnet_base::Time;
+use carnet_geonet::geodesy::{Position, is_inside};
+use carnet_wire::geonet::{GeoArea, Shape};
+use foldhash::fast::FixedState;
+
+use super::StationObject;
+
+/// A cell is 2^15 units of 0.1 microdegree wide and high: 364 m from south to north.
+const CELL: u32 = 15;
+/// Metres per 0.1 microdegree of latitude, where that is least (at the equator).
+const METRES: f64 = 0.011_05;
+/// No slot.
+const NONE: u32 = u32::MAX;
+
+/// Neighbours in a list.
+#[derive(Debug, Clone, Copy)]
+struct Links {
+    before: u32,
+    behind: u32,
+}
+
+#[derive(Debug, Clone)]
+struct Slot {
+    object: StationObject,
+    cell: u64,
+    in_cell: Links,
+    /// By age: before is who was heard earlier.
+    in_age: Links,
+}
+
+/// The stations.
+#[derive(Debug)]
+pub(super) struct Stations {
+    capacity: usize,
+    slots: Vec<Slot>,
+    free: Vec<u32>,
+    by_id: HashMap<u32, u32, FixedState>,
+    /// The first slot of each cell.
+    by_cell: HashMap<u64, u32, FixedState>,
+    oldest: u32,
+    latest: u32,
+}
+
+/// The cell of a position.
+fn cell(position: Position) -> u64 {
+    key(position.latitude >> CELL, position.longitude >> CELL)
+}
+
+fn key(row: i32, column: i32) -> u64 {
+    u64::from(row.cast_unsigned()) << 32 | u64::from(column.cast_unsigned())
+}
+
+impl Stations {
+    /// A table of at least one station; `seed` keeps others from choosing numbers that collide.
+    pub fn new(capacity: usize, seed: u64) -> Stations {
+        Stations {
+            capacity: capacity.clamp(1, NONE as usize - 1),
+            slots: Vec::new(),
+            free: Vec::new(),
+            by_id: HashMap::with_hasher(FixedState::with_seed(seed)),
+            by_cell: HashMap::with_hasher(FixedState::with_seed(seed)),
+            oldest: NONE,
+            latest: NONE,
+        }
+    }
+
+    pub fn len(&self) -> usize {
+        self.by_id.len()
+    }
+
+    pub fn get(&self, station_id: u32) -> Option<&StationObject> {
+        let slot = *self.by_id.get(&station_id)?;
+        self.slots.get(slot as usize).map(|slot| &slot.object)
+    }
+
+    fn slot(&mut self, slot: u32) -> Option<&mut Slot> {
+        self.slots.get_mut(slot as usize)
+    }
+
+    /// Keeps what was heard, in place of what was known of the station. In a full table the one that was silent for
+    /// longest goes. `older` says whether what is known is to be kept instead; then this returns false.
+    pub fn insert(&mut self, object: StationObject, older: impl Fn(&StationObject) -> bool) -> bool {
+        let id = object.station_id.0;
+        let to = cell(object.position);
+        if let Some(number) = self.by_id.get(&id).copied() {
+            let Some(slot) = self.slots.get_mut(number as usize) else { return false };
+            if older(&slot.object) {
+                return false;
+            }
+            slot.object = object;
+            if slot.cell != to {
+                self.leave_cell(number);
+                self.enter_cell(number, to);
+            }
+            if self.latest != number {
+                self.leave_age(number);
+                self.enter_age(number);
+            }
+            return true;
+        }
+        if self.len() >= self.capacity {
+            self.remove_oldest();
+        }
+        let none = Links { before: NONE, behind: NONE };
+        let slot = Slot { object, cell: to, in_cell: none, in_age: none };
+        let number = match self.free.pop() {
+            Some(number) => {
+                if let Some(place) = self.slot(number) {
+                    *place = slot;
+                }
+                number
+            }
+            None => {
+                self.slots.push(slot);
+                self.slots.len() as u32 - 1
+            }
+        };
+        self.by_id.insert(id, number);
+        self.enter_cell(number, to);
+        self.enter_age(number);
+        true
+    }
+
+    fn enter_cell(&mut self, number: u32, to: u64) {
+        let head = self.by_cell.insert(to, number).unwrap_or(NONE);
+        if let Some(slot) = self.slot(number) {
+            slot.cell = to;
+            slot.in_cell = Links { before: NONE, behind: head };
+        }
+        if let Some(slot) = self.slot(head) {
+            slot.in_cell.before = number;
+        }
+    }
+
+    fn leave_cell(&mut self, number: u32) {
+        let Some((cell, Links { before, behind })) = self.slot(number).map(|slot| (slot.cell, slot.in_cell))
+        else {
+            return;
+        };
+        if let Some(slot) = self.slot(before) {
+            slot.in_cell.behind = behind;
+        } else if behind == NONE {
+            self.by_cell.remove(&cell);
+        } else {
+            self.by_cell.insert(cell, behind);
+        }
+        if let Some(slot) = self.slot(behind) {
+            slot.in_cell.before = before;
+        }
+    }
+
+    fn enter_age(&mut self, number: u32) {
+        let latest = std::mem::replace(&mut self.latest, number);
+        if let Some(slot) = self.slot(number) {
+            slot.in_age = Links { before: latest, behind: NONE };
+        }
+        match self.slot(latest) {
+            Some(slot) => slot.in_age.behind = number,
+            None => self.oldest = number,
+        }
+    }
+
+    fn leave_age(&mut self, number: u32) {
+        let Some(Links { before, behind }) = self.slot(number).map(|slot| slot.in_age) else { return };
+        match self.slot(before) {
+            Some(slot) => slot.in_age.behind = behind,
+            None => self.oldest = behind,
+        }
+        match self.slot(behind) {
+            Some(slot) => slot.in_age.before = before,
+            None => self.latest = before,
+        }
+    }
+
+    fn remove_oldest(&mut self) {
+        let number = self.oldest;
+        let Some(id) = self.slot(number).map(|slot| slot.object.station_id.0) else { return };
+        self.leave_cell(number);
+        self.leave_age(number);
+        self.by_id.remove(&id);
+        self.free.push(number);
+    }
+
+    /// When the first one has been silent for too long.
+    pub fn next_expiry(&self) -> Option<Time> {
+        self.slots.get(self.oldest as usize).map(|slot| slot.object.expires)
+    }
+
+    /// Forgets those that have been silent for too long.
+    pub fn expire(&mut self, now: Time) {
+        while self.next_expiry().is_some_and(|expires| expires <= now) {
+            self.remove_oldest();
+        }
+    }
+
+    /// All of them, the latest first.
+    pub fn iter(&self) -> impl Iterator<Item = &StationObject> {
+        let mut next = self.latest;
+        std::iter::from_fn(move || {
+            let slot = self.slots.get(next as usize)?;
+            next = slot.in_age.before;
+            Some(&slot.object)
+        })
+    }
+
+    /// Calls `take` with every station in an area.
+    pub fn for_each_in<'a>(&'a self, area: &GeoArea, mut take: impl FnMut(&'a StationObject)) {
+        let mut inside = |object: &'a StationObject| {
+            if is_inside(area, object.position) {
+                take(object);
+            }
+        };
+        match cells(area) {
+            // More cells than stations, or an area where cells are no help.
+            Some((rows, columns)) if rows.clone().count() * columns.clone().count() <= self.len() => {
+                for row in rows {
+                    for column in columns.clone() {
+                        let mut next = self.by_cell.get(&key(row, column)).copied().unwrap_or(NONE);
+                        while let Some(slot) = self.slots.get(next as usize) {
+                            inside(&slot.object);
+                            next = slot.in_cell.behind;
+                        }
+                    }
+                }
+            }
+            _ => self.iter().for_each(inside),
+        }
+    }
+}
+
+type Range = std::ops::RangeInclusive<i32>;
+
+/// The rows and columns of cells that an area touches; `None` across the date line and near the poles.
+fn cells(area: &GeoArea) -> Option<(Range, Range)> {
+    let (a, b) = (f64::from(area.distance_a), f64::from(area.distance_b));
+    let reach = if area.shape == Shape::Circle { a } else { a.hypot(b) };
+    let latitude = reach / METRES + 1.0;
+    let cosine = (f64::from(area.latitude) * 1e-7).to_radians().cos();
+    // Beyond 84 degrees a reach may cover many meridians.
+    if cosine < 0.1 {
+        return None;
+    }
+    // The far side of the area is nearer to the pole, where meridians are closer; 1 % is more than enough.
+    let longitude = latitude / cosine * 1.01;
+    let range = |centre: i32, reach: f64, limit: i64| {
+        let (low, high) = (i64::from(centre) - reach as i64, i64::from(centre) + reach as i64);
+        (low >= -limit && high <= limit).then_some(low as i32 >> CELL..=high as i32 >> CELL)
+    };
+    Some((range(area.latitude, latitude, 900_000_000)?, range(area.longitude, longitude, 1_800_000_000)?))
+}

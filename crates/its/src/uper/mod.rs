@@ -1,0 +1,208 @@
+//! Unaligned Packed Encoding Rules (X.691), as far as the ITS messages need them.
+//!
+//! A type says how it is written by implementing [`Uper`]; `macros` has what turns a notation close to the ASN.1
+//! into types with that implementation. Why by hand and not generated: the messages use a small part of ASN.1, the
+//! program has to stay small (types generated for rasn cost more than the whole router), and a decoder that knows
+//! its widths when it is compiled is several times as fast.
+//!
+//! Extensions (X.691 clause 19.7 and following): what this release of a message does not know is skipped where it is
+//! an addition to a SEQUENCE, and kept as octets where it is an alternative of a CHOICE or a value of an ENUMERATED.
+//! So a message of a later release is read, and a SEQUENCE loses its additions when it is written again.
+//!
+//! Nothing here believes a length: a list grows with the elements that were read, never with the number that was
+//! announced, and every element costs at least a bit of the message.
+//!
+//! Left out: what the messages do not use, among it REAL, OBJECT IDENTIFIER, SET, semi-constrained integers,
+//! fragmented lengths (from 16,384 on; refused) and the aligned variant.
+
+pub(crate) mod macros;
+mod reader;
+mod writer;
+
+pub use reader::Reader;
+pub use writer::Writer;
+
+/// Why octets are no such message, or a value cannot be written.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+pub enum Error {
+    /// The octets end within a value.
+    #[error("{what} at bit {bit}: expected {expected} more bits, found {found}")]
+    Truncated {
+        /// The type in which the octets end.
+        what: &'static str,
+        /// Where it begins or goes on.
+        bit: usize,
+        /// How many bits it needs.
+        expected: usize,
+        /// How many there are.
+        found: usize,
+    },
+    /// A number, a count or an index outside what the type allows.
+    #[error("{what}: expected {least} to {most}, found {found}")]
+    OutOfRange {
+        /// The type.
+        what: &'static str,
+        /// The least value that it takes.
+        least: i64,
+        /// The greatest value that it takes.
+        most: i64,
+        /// What was found.
+        found: i64,
+    },
+    /// A length that is given in fragments.
+    #[error("{what} at bit {bit}: expected a length below 16384, found a fragmented one")]
+    Fragmented {
+        /// The type.
+        what: &'static str,
+        /// Where its length stands.
+        bit: usize,
+    },
+    /// A character that the string's alphabet has not.
+    #[error("{what}: expected characters of its alphabet, found octet {found:#04x}")]
+    Character {
+        /// The type.
+        what: &'static str,
+        /// The octet.
+        found: u8,
+    },
+}
+
+/// A type that has an unaligned packed encoding.
+pub trait Uper: Sized {
+    /// The type's name in the ASN.1 module, for errors.
+    const NAME: &'static str;
+
+    /// Whether a SEQUENCE has a bit that says whether the component is there: OPTIONAL or DEFAULT.
+    const OPTIONAL: bool = false;
+
+    /// Reads a value.
+    ///
+    /// # Errors
+    /// [`Error`] if the octets end early or say what the type does not allow.
+    fn decode(reader: &mut Reader<'_>) -> Result<Self, Error>;
+
+    /// Writes the value.
+    ///
+    /// # Errors
+    /// [`Error::OutOfRange`], [`Error::Character`] if it is none of the type's.
+    fn encode(&self, writer: &mut Writer) -> Result<(), Error>;
+
+    /// Reads a component of which the SEQUENCE's preamble said whether it is there.
+    ///
+    /// # Errors
+    /// As [`Self::decode`].
+    fn decode_component(reader: &mut Reader<'_>, _present: bool) -> Result<Self, Error> {
+        Self::decode(reader)
+    }
+
+    /// Whether the component is written, where [`Self::OPTIONAL`].
+    fn is_present(&self) -> bool {
+        true
+    }
+}
+
+impl<T: Uper> Uper for Option<T> {
+    const NAME: &'static str = T::NAME;
+    const OPTIONAL: bool = true;
+
+    fn decode(reader: &mut Reader<'_>) -> Result<Self, Error> {
+        T::decode(reader).map(Some)
+    }
+
+    fn encode(&self, writer: &mut Writer) -> Result<(), Error> {
+        self.as_ref().map_or(Ok(()), |value| value.encode(writer))
+    }
+
+    fn decode_component(reader: &mut Reader<'_>, present: bool) -> Result<Self, Error> {
+        if present { Self::decode(reader) } else { Ok(None) }
+    }
+
+    fn is_present(&self) -> bool {
+        self.is_some()
+    }
+}
+
+impl Uper for bool {
+    const NAME: &'static str = "BOOLEAN";
+
+    fn decode(reader: &mut Reader<'_>) -> Result<Self, Error> {
+        reader.bit(Self::NAME)
+    }
+
+    fn encode(&self, writer: &mut Writer) -> Result<(), Error> {
+        writer.bits(u64::from(*self), 1);
+        Ok(())
+    }
+}
+
+/// An alternative of a CHOICE from a later release: its number among the additions, and its octets as they came.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct OpenType {
+    /// Which addition, from 0; at most 63.
+    pub index: u8,
+    /// Its encoding.
+    pub octets: Vec<u8>,
+}
+
+impl OpenType {
+    /// Reads index and octets, behind an extension bit that is set.
+    pub(crate) fn decode(reader: &mut Reader<'_>, what: &'static str) -> Result<OpenType, Error> {
+        let index = reader.small_number(what)?;
+        let length = reader.length(what)?;
+        Ok(OpenType { index, octets: reader.octets(length, what)? })
+    }
+
+    /// Writes index and octets.
+    pub(crate) fn encode(&self, writer: &mut Writer, what: &'static str) -> Result<(), Error> {
+        writer.small_number(self.index, what)?;
+        writer.length(self.octets.len(), what)?;
+        writer.octets(&self.octets);
+        Ok(())
+    }
+}
+
+/// Reads a whole message: what the outermost type takes, and then at most the seven bits that fill the last octet.
+///
+/// Octets behind it are left alone: a message of a later release may be followed by some.
+///
+/// # Errors
+/// As [`Uper::decode`].
+pub fn decode<T: Uper>(octets: &[u8]) -> Result<T, Error> {
+    T::decode(&mut Reader::new(octets))
+}
+
+/// Writes a whole message; bits that fill the last octet are zero.
+///
+/// # Errors
+/// As [`Uper::encode`].
+pub fn encode<T: Uper>(message: &T) -> Result<Vec<u8>, Error> {
+    let mut octets = Vec::new();
+    encode_into(message, &mut octets)?;
+    Ok(octets)
+}
+
+/// Writes a whole message into `octets`, in place of what they were.
+///
+/// # Errors
+/// As [`Uper::encode`].
+pub fn encode_into<T: Uper>(message: &T, octets: &mut Vec<u8>) -> Result<(), Error> {
+    let mut writer = Writer::new(std::mem::take(octets));
+    message.encode(&mut writer)?;
+    *octets = writer.finish();
+    Ok(())
+}
+
+/// Bits that a number of `0..=largest` takes (X.691 10.5.7.1).
+pub const fn width(largest: u64) -> u32 {
+    u64::BITS - largest.leading_zeros()
+}
+
+/// The error for a number outside its range; apart, because it is rare.
+#[cold]
+pub(crate) fn out_of_range(what: &'static str, least: i64, most: i64, found: i64) -> Error {
+    Error::OutOfRange { what, least, most, found }
+}
+
+#[cfg(test)]
+#[allow(dead_code, reason = "types made for a test need not use all that they get")]
+mod tests;

@@ -1,0 +1,177 @@
+//! Encodings worked out by hand from X.691.
+
+use proptest::prelude::*;
+
+use super::*;
+use crate::uper::macros::{
+    bit_strings, enumerated, extensible_choices, extensible_enumerated, extensible_sequences, integers,
+    lists, sequences, strings,
+};
+
+integers! {
+    /// Seven bits' worth in eight values.
+    Small(u8) 3..=10, default 3;
+    /// Negative.
+    Signed(i16) -5..=5, default 0;
+    /// Not all of its bits' values.
+    Odd(u8) 1..=5, default 1;
+    /// Extensible.
+    Open(i16) 1..=16 [extensible], default 1;
+    /// One value.
+    Nothing(u8) 7..=7, default 7;
+}
+enumerated! {
+    /// Three.
+    Three { #[default] A, B, C }
+}
+extensible_enumerated! {
+    /// Two and later ones.
+    Two { #[default] A, B }
+}
+bit_strings! {
+    /// Five bits.
+    Five(u8) 5 { FIRST = 0, LAST = 4 }
+}
+lists! {
+    /// Up to three.
+    List[Small] 0..=3;
+    /// One to two and more.
+    OpenList[Small] 1..=2 [extensible];
+}
+strings! {
+    /// IA5.
+    Text Ia5 1..=3;
+    /// Numeric.
+    Number Numeric 1..=16;
+}
+sequences! {
+    /// Two optional components.
+    Pair { a: Option<Small>, b: Small, c: Option<bool> }
+}
+extensible_sequences! {
+    /// With room for additions.
+    Later { a: Small }
+}
+extensible_choices! {
+    /// One alternative.
+    Choice { Only(Small) }
+}
+
+/// Bits as text, the rest of the last octet filled with 0.
+fn bits(text: &str) -> Vec<u8> {
+    let digits: Vec<u8> = text.bytes().filter(|digit| *digit != b' ').map(|digit| digit - b'0').collect();
+    digits
+        .chunks(8)
+        .map(|chunk| chunk.iter().enumerate().fold(0, |octet, (place, bit)| octet | bit << (7 - place)))
+        .collect()
+}
+
+fn both_ways<T: Uper + PartialEq + std::fmt::Debug>(value: &T, text: &str) {
+    assert_eq!(encode(value).expect("encodes"), bits(text), "{value:?}");
+    assert_eq!(&decode::<T>(&bits(text)).expect("decodes"), value);
+}
+
+#[test]
+fn integers_enumerated_and_bit_strings() {
+    both_ways(&Small(3), "000");
+    both_ways(&Small(10), "111");
+    both_ways(&Signed(-5), "0000");
+    both_ways(&Signed(5), "1010");
+    both_ways(&Nothing(7), "");
+    both_ways(&Three::C, "10");
+    both_ways(&Two::B, "01");
+    // A later value: extension bit, a normally small number.
+    both_ways(&Two::Other(5), "1 0000101");
+    both_ways(&(Five::FIRST | Five::LAST), "10001");
+    assert!(Five(0b11001).contains(Five::FIRST | Five::LAST) && !Five(0b01111).contains(Five::FIRST));
+}
+
+#[test]
+fn values_outside_an_extensible_range() {
+    both_ways(&Open(16), "0 1111");
+    both_ways(&Open(17), "1 00000001 00010001");
+    both_ways(&Open(-1), "1 00000001 11111111");
+    both_ways(&Open(128), "1 00000010 00000000 10000000");
+    both_ways(&Open(-129), "1 00000010 11111111 01111111");
+}
+
+#[test]
+fn lists_and_strings() {
+    both_ways(&List(vec![]), "00");
+    both_ways(&List(vec![Small(3), Small(10)]), "10 000 111");
+    both_ways(&OpenList(vec![Small(4)]), "0 0 001");
+    both_ways(&OpenList(vec![Small(4); 3]), "1 00000011 001 001 001");
+    both_ways(&Text("ab".to_owned()), "01 1100001 1100010");
+    both_ways(&Number("0 9".to_owned()), "0010 0001 0000 1010");
+}
+
+#[test]
+fn sequences_and_choices() {
+    both_ways(&Pair { a: None, b: Small(4), c: Some(true) }, "01 001 1");
+    both_ways(&Pair { a: Some(Small(5)), b: Small(4), c: None }, "10 010 001");
+    both_ways(&Later { a: Small(4) }, "0 001");
+    both_ways(&Choice::Only(Small(4)), "0 001");
+    both_ways(&Choice::Other(OpenType { index: 2, octets: vec![0xab] }), "1 0000010 00000001 10101011");
+}
+
+/// X.691 19.7: two additions announced, the second there, one octet long; what follows is in its place.
+#[test]
+fn additions_are_skipped() {
+    let octets = bits("1 001 0000001 01 00000001 11111111 101");
+    let mut reader = Reader::new(&octets);
+    assert_eq!(Later::decode(&mut reader), Ok(Later { a: Small(4) }));
+    assert_eq!(reader.bits(3, "rest"), Ok(0b101));
+}
+
+#[test]
+fn what_is_wrong_is_said() {
+    assert_eq!(
+        decode::<Odd>(&bits("111")),
+        Err(Error::OutOfRange { what: "Odd", least: 1, most: 5, found: 8 })
+    );
+    assert_eq!(encode(&Small(2)), Err(Error::OutOfRange { what: "Small", least: 3, most: 10, found: 2 }));
+    assert_eq!(decode::<Small>(&[]), Err(Error::Truncated { what: "Small", bit: 0, expected: 3, found: 0 }));
+    assert_eq!(
+        decode::<Three>(&bits("11")),
+        Err(Error::OutOfRange { what: "Three", least: 0, most: 2, found: 3 })
+    );
+    assert_eq!(
+        encode(&List(vec![Small(3); 4])),
+        Err(Error::OutOfRange { what: "List", least: 0, most: 3, found: 4 })
+    );
+    // An announced length that the octets do not have, and one in fragments.
+    let claimed = decode::<Choice>(&bits("1 0000000 10 00111111111111"));
+    assert!(matches!(claimed, Err(Error::Truncated { what: "Choice", .. })), "{claimed:?}");
+    let fragmented = decode::<Choice>(&bits("1 0000000 11 000001"));
+    assert_eq!(fragmented, Err(Error::Fragmented { what: "Choice", bit: 8 }));
+    assert_eq!(decode::<Number>(&bits("0000 1011")), Err(Error::Character { what: "Number", found: 11 }));
+    assert_eq!(
+        decode::<Open>(&bits("1 00001001")),
+        Err(Error::OutOfRange { what: "Open", least: 1, most: 8, found: 9 })
+    );
+}
+
+proptest! {
+    /// The writer and the reader agree on any sequence of widths.
+    #[test]
+    fn bits_come_back(fields in prop::collection::vec((0u32..=56, any::<u64>()), 0..40)) {
+        let mut writer = Writer::default();
+        for (width, value) in &fields {
+            writer.bits(value & ((1 << width) - 1), *width);
+        }
+        let octets = writer.finish();
+        prop_assert_eq!(octets.len(), fields.iter().map(|field| field.0 as usize).sum::<usize>().div_ceil(8));
+        let mut reader = Reader::new(&octets);
+        for (width, value) in &fields {
+            prop_assert_eq!(reader.bits(*width, "field"), Ok(value & ((1 << width) - 1)));
+        }
+    }
+
+    #[test]
+    fn numbers_outside_a_range_come_back(value in any::<i64>()) {
+        let mut writer = Writer::default();
+        super::macros::encode_unconstrained(value, &mut writer);
+        let octets = writer.finish();
+        prop_assert_eq!(super::macros::decode_unconstrained(&mut Reader::new(&octets), "number"), Ok(value));
+    }
+}

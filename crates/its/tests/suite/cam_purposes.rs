@@ -1,0 +1,521 @@
+//! TS 102 868-2: the test purposes of CAM, on the service by itself. Each test bears the id of its purpose.
+//!
+//! The purposes were written for edition V1.3.1, where protocolVersion was 1; today's CAM has 2.
+
+use std::time::Duration;
+
+use carnet_base::{DropReason, Time};
+use carnet_its::ca::{CaService, Content, Parameters, Provided, receive};
+use carnet_its::cam::{
+    BasicVehicleContainerHighFrequency, BasicVehicleContainerLowFrequency, Cam, EmergencyContainer,
+    HighFrequencyContainer, LowFrequencyContainer, RsuContainerHighFrequency, SpecialVehicleContainer,
+};
+use carnet_its::cdd::{
+    AccelerationControl, CurvatureValue, DriveDirection, ExteriorLights, HeadingValue, LightBarSirenInUse,
+    MessageId, ProtocolVersion, ReferencePosition, SpeedValue, StationId, StationType, VehicleRole,
+    YawRateValue,
+};
+use carnet_its::{Facilities, ItsDrop, Transmission, facilities};
+use carnet_wire::btp::port;
+
+use crate::support::{at, cam, is_single_hop, ms, now, reference, unpack};
+
+/// A station with the service under test, and what it knows of itself.
+struct Iut {
+    service: CaService,
+    time: u64,
+    position: ReferencePosition,
+    vehicle: BasicVehicleContainerHighFrequency,
+    low: BasicVehicleContainerLowFrequency,
+    special: Option<SpecialVehicleContainer>,
+    road_side_unit: bool,
+}
+
+/// A CAM and when it was generated, in milliseconds.
+type Sent = (u64, Cam, Transmission);
+
+impl Iut {
+    fn new() -> Iut {
+        Iut::of(StationType::PASSENGER_CAR, false)
+    }
+
+    fn of(station_type: StationType, road_side_unit: bool) -> Iut {
+        let mut service = CaService::new(Parameters::default(), StationId(4711), station_type);
+        service.set_active(at(0), true);
+        let mut vehicle = BasicVehicleContainerHighFrequency::default();
+        vehicle.heading.heading_value = HeadingValue::NORTH;
+        vehicle.speed.speed_value = SpeedValue(1000);
+        Iut {
+            service,
+            time: 0,
+            position: reference(0.0, 0.0),
+            vehicle,
+            low: BasicVehicleContainerLowFrequency::default(),
+            special: None,
+            road_side_unit,
+        }
+    }
+
+    fn provide(&mut self) {
+        let content = if self.road_side_unit {
+            Content::RoadSideUnit(RsuContainerHighFrequency::default())
+        } else {
+            Content::Vehicle {
+                high_frequency: self.vehicle,
+                low_frequency: self.low.clone(),
+                special: self.special.clone(),
+            }
+        };
+        let provided =
+            Provided { reference_position: self.position, position_time: at(self.time).date, content };
+        self.service.handle_provided(at(self.time), provided);
+    }
+
+    /// Lets time pass until `until`, with what the station knows handed in every 10 ms, and timers beside.
+    fn run(&mut self, until: u64) -> Vec<Sent> {
+        let mut sent = Vec::new();
+        while self.time <= until {
+            self.provide();
+            self.collect(&mut sent, self.time);
+            let next = self.time + 10;
+            while let Some(due) = self.service.poll_timeout().filter(|due| *due < Time::from_millis(next)) {
+                self.service.handle_timeout(now(due));
+                let before = sent.len();
+                self.collect(&mut sent, due.as_nanos() / 1_000_000);
+                if sent.len() == before {
+                    break;
+                }
+            }
+            self.time = next;
+        }
+        sent
+    }
+
+    fn collect(&mut self, sent: &mut Vec<Sent>, time: u64) {
+        while let Some(transmission) = self.service.poll_transmit() {
+            let (port, cam) = unpack(&transmission);
+            assert_eq!(port, port::CAM);
+            sent.push((time, cam, transmission));
+        }
+    }
+}
+
+fn low(cam: &Cam) -> Option<&BasicVehicleContainerLowFrequency> {
+    match cam.cam.cam_parameters.low_frequency_container.as_ref()? {
+        LowFrequencyContainer::BasicVehicleContainerLowFrequency(low) => Some(low),
+        LowFrequencyContainer::Other(_) => None,
+    }
+}
+
+fn high(cam: &Cam) -> &BasicVehicleContainerHighFrequency {
+    match &cam.cam.cam_parameters.high_frequency_container {
+        HighFrequencyContainer::BasicVehicleContainerHighFrequency(high) => high,
+        other => panic!("{other:?}"),
+    }
+}
+
+fn special(cam: &Cam) -> Option<&SpecialVehicleContainer> {
+    cam.cam.cam_parameters.special_vehicle_container.as_ref()
+}
+
+fn times(sent: &[Sent]) -> Vec<u64> {
+    sent.iter().map(|(time, ..)| *time).collect()
+}
+
+#[test]
+fn tc_cam_msd_fmt_bv_01() {
+    let sent = Iut::new().run(0);
+    let header = sent[0].1.header;
+    assert_eq!(header.protocol_version, ProtocolVersion(2));
+    assert_eq!(header.message_id, MessageId::CAM);
+    assert_eq!(header.station_id, StationId(4711));
+}
+
+#[test]
+fn tc_cam_msd_fmt_bv_02() {
+    let mut iut = Iut::new();
+    assert!(low(&iut.run(0)[0].1).is_some());
+    // A new activation begins anew, whenever the last one was sent.
+    iut.service.set_active(at(10), false);
+    assert_eq!(iut.run(90), []);
+    iut.service.set_active(at(100), true);
+    assert!(low(&iut.run(100)[0].1).is_some());
+}
+
+#[test]
+fn tc_cam_msd_fmt_bv_03() {
+    let mut iut = Iut::new();
+    let mut sent = Vec::new();
+    // Turning all the time: a CAM every 100 ms.
+    for step in 0..30_u16 {
+        iut.vehicle.heading.heading_value = HeadingValue(step * 100);
+        sent.extend(iut.run(u64::from(step) * 100));
+    }
+    let with: Vec<u64> =
+        sent.iter().filter(|(_, cam, _)| low(cam).is_some()).map(|(time, ..)| *time).collect();
+    assert_eq!(with, [0, 500, 1000, 1500, 2000, 2500]);
+    assert_eq!(sent.len(), 30);
+}
+
+#[test]
+fn tc_cam_msd_fmt_bv_04() {
+    let mut iut = Iut::new();
+    iut.low.vehicle_role = VehicleRole::Emergency;
+    assert!(special(&iut.run(0)[0].1).is_some());
+}
+
+#[test]
+fn tc_cam_msd_fmt_bv_05() {
+    let mut iut = Iut::new();
+    iut.low.vehicle_role = VehicleRole::Emergency;
+    let mut sent = Vec::new();
+    for step in 0..30_u16 {
+        iut.vehicle.heading.heading_value = HeadingValue(step * 100);
+        sent.extend(iut.run(u64::from(step) * 100));
+    }
+    let with: Vec<u64> =
+        sent.iter().filter(|(_, cam, _)| special(cam).is_some()).map(|(time, ..)| *time).collect();
+    assert_eq!(with, [0, 500, 1000, 1500, 2000, 2500]);
+}
+
+/// The CAM that follows a change says what is so now, and not what was so before.
+fn latest(change: impl FnOnce(&mut Iut), holds: impl Fn(&Cam) -> bool, of_low: bool) {
+    let mut iut = Iut::new();
+    iut.vehicle.acceleration_control = Some(AccelerationControl::default());
+    let before = iut.run(2000);
+    assert!(before.iter().all(|(_, cam, _)| (of_low && low(cam).is_none()) || !holds(cam)), "holds before");
+    change(&mut iut);
+    let after = iut.run(4000);
+    let first = after.iter().find(|(_, cam, _)| !of_low || low(cam).is_some()).unwrap();
+    assert!(holds(&first.1), "{:?}", first.1);
+}
+
+/// Purposes about a bit: it is set, and it is cleared again.
+macro_rules! bits {
+    ($field:ident: $($on:ident $off:ident $bit:ident),* $(,)?) => {$(
+        #[test]
+        fn $on() {
+            bits::$field($field::$bit, None);
+        }
+
+        #[test]
+        fn $off() {
+            bits::$field($field::$bit, Some($field::default()));
+        }
+    )*};
+}
+
+#[allow(non_snake_case, reason = "named as the type that the macro is given")]
+mod bits {
+    use super::*;
+
+    pub fn AccelerationControl(on: AccelerationControl, off: Option<AccelerationControl>) {
+        if let Some(off) = off {
+            let mut iut = Iut::new();
+            iut.vehicle.acceleration_control = Some(on);
+            assert_eq!(high(&iut.run(0)[0].1).acceleration_control, Some(on));
+            iut.vehicle.acceleration_control = Some(off);
+            assert_eq!(high(&iut.run(1000)[0].1).acceleration_control, Some(off));
+            return;
+        }
+        latest(
+            |iut| iut.vehicle.acceleration_control = Some(on),
+            |cam| high(cam).acceleration_control == Some(on),
+            false,
+        );
+    }
+
+    pub fn ExteriorLights(on: ExteriorLights, off: Option<ExteriorLights>) {
+        if let Some(off) = off {
+            let mut iut = Iut::new();
+            iut.low.exterior_lights = on;
+            assert_eq!(low(&iut.run(0)[0].1).unwrap().exterior_lights, on);
+            iut.low.exterior_lights = off;
+            assert_eq!(low(&iut.run(1000)[0].1).unwrap().exterior_lights, off);
+            return;
+        }
+        let set = |cam: &Cam| low(cam).is_some_and(|low| low.exterior_lights == on);
+        latest(|iut| iut.low.exterior_lights = on, set, true);
+    }
+}
+
+#[test]
+fn tc_cam_msd_ina_bv_01_01() {
+    latest(
+        |iut| iut.vehicle.curvature.curvature_value = CurvatureValue(10),
+        |cam| high(cam).curvature.curvature_value == CurvatureValue(10),
+        false,
+    );
+}
+
+bits! { AccelerationControl:
+    tc_cam_msd_ina_bv_01_02 tc_cam_msd_ina_bv_01_03 BRAKE_PEDAL_ENGAGED,
+    tc_cam_msd_ina_bv_01_04 tc_cam_msd_ina_bv_01_05 GAS_PEDAL_ENGAGED,
+    tc_cam_msd_ina_bv_01_06 tc_cam_msd_ina_bv_01_07 EMERGENCY_BRAKE_ENGAGED,
+    tc_cam_msd_ina_bv_01_08 tc_cam_msd_ina_bv_01_09 COLLISION_WARNING_ENGAGED,
+    tc_cam_msd_ina_bv_01_10 tc_cam_msd_ina_bv_01_11 ACC_ENGAGED,
+    tc_cam_msd_ina_bv_01_12 tc_cam_msd_ina_bv_01_13 CRUISE_CONTROL_ENGAGED,
+    tc_cam_msd_ina_bv_01_14 tc_cam_msd_ina_bv_01_15 SPEED_LIMITER_ENGAGED,
+}
+
+bits! { ExteriorLights:
+    tc_cam_msd_ina_bv_01_16 tc_cam_msd_ina_bv_01_17 LOW_BEAM_HEADLIGHTS_ON,
+    tc_cam_msd_ina_bv_01_18 tc_cam_msd_ina_bv_01_19 HIGH_BEAM_HEADLIGHTS_ON,
+    tc_cam_msd_ina_bv_01_20 tc_cam_msd_ina_bv_01_21 LEFT_TURN_SIGNAL_ON,
+    tc_cam_msd_ina_bv_01_22 tc_cam_msd_ina_bv_01_23 RIGHT_TURN_SIGNAL_ON,
+    tc_cam_msd_ina_bv_01_24 tc_cam_msd_ina_bv_01_25 DAYTIME_RUNNING_LIGHTS_ON,
+    tc_cam_msd_ina_bv_01_26 tc_cam_msd_ina_bv_01_27 REVERSE_LIGHT_ON,
+    tc_cam_msd_ina_bv_01_28 tc_cam_msd_ina_bv_01_29 FOG_LIGHT_ON,
+    tc_cam_msd_ina_bv_01_30 tc_cam_msd_ina_bv_01_31 PARKING_LIGHTS_ON,
+}
+
+#[test]
+fn tc_cam_msd_ina_bv_01_32() {
+    latest(
+        |iut| iut.vehicle.heading.heading_value = HeadingValue(20),
+        |cam| high(cam).heading.heading_value == HeadingValue(20),
+        false,
+    );
+}
+
+#[test]
+fn tc_cam_msd_ina_bv_01_33() {
+    latest(
+        |iut| iut.vehicle.speed.speed_value = SpeedValue(1020),
+        |cam| high(cam).speed.speed_value == SpeedValue(1020),
+        false,
+    );
+}
+
+#[test]
+fn tc_cam_msd_ina_bv_01_34() {
+    latest(
+        |iut| iut.vehicle.drive_direction = DriveDirection::Backward,
+        |cam| high(cam).drive_direction == DriveDirection::Backward,
+        false,
+    );
+}
+
+#[test]
+fn tc_cam_msd_ina_bv_01_35() {
+    latest(
+        |iut| iut.vehicle.yaw_rate.yaw_rate_value = YawRateValue(-77),
+        |cam| high(cam).yaw_rate.yaw_rate_value == YawRateValue(-77),
+        false,
+    );
+}
+
+/// Purposes about a role: its container is there from the next CAM that may have one.
+macro_rules! roles {
+    ($($id:ident $role:ident $container:ident,)*) => {$(
+        #[test]
+        fn $id() {
+            let mut iut = Iut::new();
+            assert_eq!(special(&iut.run(0)[0].1), None);
+            iut.low.vehicle_role = VehicleRole::$role;
+            let sent = iut.run(1000);
+            let found = sent.iter().find_map(|(_, cam, _)| special(cam));
+            assert!(matches!(found, Some(SpecialVehicleContainer::$container(_))), "{found:?}");
+        }
+    )*};
+}
+
+roles! {
+    tc_cam_msd_ina_bv_02 PublicTransport PublicTransportContainer,
+    tc_cam_msd_ina_bv_03 SpecialTransport SpecialTransportContainer,
+    tc_cam_msd_ina_bv_04 DangerousGoods DangerousGoodsContainer,
+    tc_cam_msd_ina_bv_05 RoadWork RoadWorksContainerBasic,
+    tc_cam_msd_ina_bv_06 Rescue RescueContainer,
+    tc_cam_msd_ina_bv_07 Emergency EmergencyContainer,
+    tc_cam_msd_ina_bv_08 SafetyCar SafetyCarContainer,
+}
+
+/// Beside the purposes: what was given for the role is sent, what was given for another is not.
+#[test]
+fn the_container_is_that_of_the_role() {
+    let given = SpecialVehicleContainer::EmergencyContainer(EmergencyContainer {
+        light_bar_siren_in_use: LightBarSirenInUse::SIREN_ACTIVATED,
+        ..EmergencyContainer::default()
+    });
+    for (role, expected) in [(VehicleRole::Emergency, Some(&given)), (VehicleRole::Taxi, None)] {
+        let mut iut = Iut::new();
+        iut.low.vehicle_role = role;
+        iut.special = Some(given.clone());
+        assert_eq!(special(&iut.run(0)[0].1), expected, "{role:?}");
+    }
+}
+
+#[test]
+fn tc_cam_msd_gfq_ti_01() {
+    let mut iut = Iut::new();
+    let mut sent = Vec::new();
+    // Every 10 ms another heading, more than 4 degrees away.
+    for step in 0..300_u16 {
+        iut.vehicle.heading.heading_value = HeadingValue(step * 50 % 3600);
+        sent.extend(iut.run(u64::from(step) * 10));
+    }
+    let times = times(&sent);
+    assert!(times.windows(2).all(|pair| pair[1] - pair[0] == 100), "{times:?}");
+    assert_eq!(times.len(), 30);
+}
+
+#[test]
+fn tc_cam_msd_gfq_ti_02() {
+    let sent = Iut::new().run(10_000);
+    assert_eq!(times(&sent), (0..=10).map(|second| second * 1000).collect::<Vec<_>>());
+}
+
+/// After a change 350 ms after a CAM the interval is 350 ms, for `N_GenCam` CAMs.
+#[test]
+fn tc_cam_msd_gfq_ti_03() {
+    let mut iut = Iut::new();
+    iut.run(340);
+    iut.vehicle.speed.speed_value = SpeedValue(1100);
+    let sent = iut.run(4000);
+    assert_eq!(times(&sent), [350, 700, 1050, 1400, 2400, 3400]);
+}
+
+#[test]
+fn tc_cam_msd_gfq_bv_04() {
+    // Exactly 4 degrees are none too many; across North they count as well.
+    for (heading, soon) in [(40, false), (41, true), (3560, false), (3559, true)] {
+        let mut iut = Iut::new();
+        iut.run(490);
+        iut.vehicle.heading.heading_value = HeadingValue(heading);
+        let sent = iut.run(900);
+        assert_eq!(times(&sent).first(), soon.then_some(&500), "{heading}");
+    }
+}
+
+#[test]
+fn tc_cam_msd_gfq_bv_05() {
+    for (metres, soon) in [(3.9, false), (4.1, true)] {
+        let mut iut = Iut::new();
+        iut.run(490);
+        iut.position = reference(metres, 0.0);
+        let sent = iut.run(840);
+        assert_eq!(times(&sent).first(), soon.then_some(&500), "{metres} m");
+    }
+}
+
+#[test]
+fn tc_cam_msd_gfq_bv_06() {
+    for (speed, soon) in [(1050, false), (1051, true), (950, false), (949, true)] {
+        let mut iut = Iut::new();
+        iut.run(490);
+        iut.vehicle.speed.speed_value = SpeedValue(speed);
+        let sent = iut.run(840);
+        assert_eq!(times(&sent).first(), soon.then_some(&500), "{speed}");
+    }
+}
+
+/// `T_GenCam_DCC` holds back both conditions.
+#[test]
+fn tc_cam_msd_gfq_ti_07() {
+    let mut iut = Iut::new();
+    iut.run(0);
+    iut.service.set_interval_of_dcc(at(0), ms(400));
+    iut.vehicle.heading.heading_value = HeadingValue(900);
+    // Condition 1 only after T_GenCam_DCC, which becomes T_GenCam; then condition 2 until N_GenCam.
+    assert_eq!(times(&iut.run(1700)), [400, 800, 1200, 1600]);
+    iut.service.set_interval_of_dcc(at(1700), Duration::from_secs(5));
+    // DCC cannot make it longer than T_GenCamMax.
+    assert_eq!(times(&iut.run(3700)), [2600, 3600]);
+}
+
+#[test]
+fn tc_cam_msd_gfq_ti_08() {
+    let mut iut = Iut::of(StationType::ROAD_SIDE_UNIT, true);
+    let mut sent = iut.run(2000);
+    // Nothing that it is told makes it faster.
+    iut.position = reference(100.0, 0.0);
+    sent.extend(iut.run(5000));
+    assert_eq!(times(&sent), [0, 1000, 2000, 3000, 4000, 5000]);
+    let container = &sent[0].1.cam.cam_parameters.high_frequency_container;
+    assert!(matches!(container, HighFrequencyContainer::RsuContainerHighFrequency(_)));
+}
+
+#[test]
+fn tc_cam_msd_par_bv_01() {
+    // `collect` takes the BTP-B header off and looks at the port.
+    let sent = Iut::new().run(0);
+    assert_eq!(sent[0].2.payload[..4], [0x07, 0xd1, 0, 0]);
+    let request = sent[0].2.request();
+    assert_eq!(request.next_header, carnet_wire::geonet::CommonNextHeader::BtpB);
+}
+
+#[test]
+fn tc_cam_msd_par_bv_02() {
+    assert!(is_single_hop(&Iut::new().run(0)[0].2));
+}
+
+#[test]
+fn tc_cam_msd_par_bv_03() {
+    let lifetime = Iut::new().run(0)[0].2.request().maximum_lifetime;
+    assert!(lifetime.is_some_and(|lifetime| lifetime < Duration::from_secs(1)), "{lifetime:?}");
+}
+
+#[test]
+fn tc_cam_msp_bv_01() {
+    let parameters = facilities::Parameters { deliver_cams: true, ..facilities::Parameters::default() };
+    let mut iut = Facilities::new(parameters, StationId(1), StationType::PASSENGER_CAR, 7);
+    let sent = cam(2, 100, reference(10.0, 0.0), 900, 1500);
+    let octets = carnet_its::uper::encode(&sent).unwrap();
+    assert_eq!(iut.handle_message(at(0), port::CAM, &octets, None), Ok(()));
+    // To applications, and to the map.
+    assert_eq!(iut.poll_output(at(0)), Some(facilities::Output::Cam(Box::new(sent))));
+    assert_eq!(iut.ldm.station(StationId(2)).map(|station| station.speed), Some(SpeedValue(1500)));
+}
+
+/// Beside the purposes: the header says what the message is.
+#[test]
+fn other_messages_and_versions_are_refused() {
+    let octets = carnet_its::uper::encode(&cam(2, 0, reference(0.0, 0.0), 0, 0)).unwrap();
+    assert!(receive(&octets).is_ok());
+    for (place, value, reason) in
+        [(0, 0, ItsDrop::WrongVersion), (0, 3, ItsDrop::WrongVersion), (1, 1, ItsDrop::WrongMessage)]
+    {
+        let mut wrong = octets.clone();
+        wrong[place] = value;
+        assert_eq!(receive(&wrong).unwrap_err().name(), reason.name());
+    }
+}
+
+/// Beside the purposes: no position, an old position, or none at all.
+#[test]
+fn nothing_is_sent_without_a_position() {
+    let mut iut = Iut::new();
+    iut.position = ReferencePosition::default();
+    assert_eq!(iut.run(3000), []);
+    assert_eq!(iut.service.poll_refused(), Some(ItsDrop::NoPosition));
+    iut.position = reference(0.0, 0.0);
+    assert_eq!(times(&iut.run(3010)), [3010]);
+    // From here on nobody hands in anything: after two seconds it is too old.
+    let mut sent = Vec::new();
+    while let Some(due) = iut.service.poll_timeout() {
+        iut.service.handle_timeout(now(due));
+        iut.collect(&mut sent, due.as_nanos() / 1_000_000);
+    }
+    assert_eq!(times(&sent), [4010, 5010]);
+    iut.service.handle_timeout(at(6010));
+    assert_eq!(iut.service.poll_transmit(), None);
+}
+
+/// Beside the purposes: the time in a CAM is that of its position.
+#[test]
+fn generation_delta_time_is_that_of_the_position() {
+    let mut iut = Iut::new();
+    let sent = iut.run(1000);
+    for (time, cam, _) in sent {
+        assert_eq!(u64::from(cam.cam.generation_delta_time.0), at(time).date.0 % 65_536);
+    }
+}
+
+/// Beside the purposes: what does not fit a CAM is said, not sent.
+#[test]
+fn a_value_outside_its_range_is_refused() {
+    let mut iut = Iut::new();
+    iut.vehicle.speed.speed_value = SpeedValue(16_384);
+    assert_eq!(iut.run(0), []);
+    assert_eq!(iut.service.poll_refused(), Some(ItsDrop::NotEncodable));
+}

@@ -1,0 +1,314 @@
+//! TS 102 869-2: the test purposes of DENM about what a station originates. Each test bears the id of its purpose.
+//!
+//! The purposes were written for edition V1.2.1, where protocolVersion was 1; today's DENM has 2.
+
+use crate::denm_support::{
+    OWN, action, denm, drain, event, only, receive, repeated, run, station, trigger, witness,
+};
+use crate::support::{at, circle, place, reference};
+use carnet_geonet::Transport;
+use carnet_its::ItsDrop;
+use carnet_its::cdd::{
+    ActionId, CauseCode, MessageId, ProtocolVersion, SequenceNumber, StationId, SubCauseCodeType, cause,
+};
+use carnet_its::den::EventRequest;
+use carnet_its::denm::{AlacarteContainer, Termination};
+
+#[test]
+fn tc_den_msgf_bv_01() {
+    let (_, denm) = trigger(&mut station(), 0, &event());
+    assert_eq!((denm.header.protocol_version, denm.header.message_id), (ProtocolVersion(2), MessageId::DENM));
+    assert_eq!(denm.header.station_id, OWN);
+}
+
+#[test]
+fn tc_den_msgf_bv_02() {
+    let (_, denm) = trigger(&mut station(), 0, &event());
+    assert!(!denm.denm.location.unwrap().traces.0.is_empty());
+}
+
+#[test]
+fn tc_den_evgn_bv_01() {
+    let (action, denm) = trigger(&mut station(), 0, &event());
+    assert_eq!(denm.denm.management.action_id, action);
+    assert_eq!(denm.denm.management.termination, None);
+}
+
+#[test]
+fn tc_den_evgn_bv_02() {
+    let mut station = station();
+    let mut actions: Vec<ActionId> = (0..10).map(|_| trigger(&mut station, 0, &event()).0).collect();
+    actions.sort_unstable();
+    actions.dedup();
+    assert_eq!(actions.len(), 10);
+}
+
+#[test]
+fn tc_den_evgn_bv_03() {
+    let (action, _) = trigger(&mut station(), 0, &event());
+    assert_eq!(action.originating_station_id, OWN);
+}
+
+#[test]
+fn tc_den_evgn_bv_04() {
+    let (_, denm) = trigger(&mut station(), 0, &event());
+    let expected = CauseCode { cause_code: cause::STATIONARY_VEHICLE, sub_cause_code: SubCauseCodeType(2) };
+    assert_eq!(denm.denm.situation.unwrap().event_type, expected);
+}
+
+#[test]
+fn tc_den_evgn_bv_05() {
+    let mut station = station();
+    trigger(&mut station, 0, &event());
+    let (_, denm) = trigger(&mut station, 1234, &event());
+    assert_eq!(denm.denm.management.reference_time, at(1234).date);
+    assert_eq!(denm.denm.management.detection_time, at(1234).date);
+}
+
+#[test]
+fn tc_den_evgn_bv_07() {
+    let mut station = station();
+    let numbers: Vec<u16> = (0..5).map(|_| trigger(&mut station, 0, &event()).0.sequence_number.0).collect();
+    assert_eq!(numbers, [0, 1, 2, 3, 4]);
+}
+
+#[test]
+fn tc_den_evgn_bv_10() {
+    let mut station = station();
+    trigger(&mut station, 0, &event());
+    station.set_station_id(StationId(99));
+    let (action, denm) = trigger(&mut station, 10, &event());
+    assert_eq!(action.originating_station_id, StationId(99));
+    assert_eq!(denm.header.station_id, StationId(99));
+}
+
+#[test]
+fn tc_den_evup_bv_01() {
+    let mut station = station();
+    let (action, _) = trigger(&mut station, 0, &event());
+    station
+        .update(at(100), action, &EventRequest { alacarte: Some(AlacarteContainer::default()), ..event() })
+        .unwrap();
+    assert!(only(&mut station, 100).denm.alacarte.is_some());
+}
+
+#[test]
+fn tc_den_evup_bv_02() {
+    let mut station = station();
+    let (action, _) = trigger(&mut station, 0, &event());
+    station.update(at(100), action, &event()).unwrap();
+    assert_eq!(only(&mut station, 100).denm.management.action_id, action);
+}
+
+#[test]
+fn tc_den_evup_bv_03() {
+    let mut station = station();
+    let (action, first) = trigger(&mut station, 0, &event());
+    station.update(at(100), action, &event()).unwrap();
+    let second = only(&mut station, 100).denm.management.reference_time;
+    assert_eq!(second, at(100).date);
+    assert!(second > first.denm.management.reference_time);
+    // Also where the clock has not gone on.
+    station.update(at(100), action, &event()).unwrap();
+    assert!(only(&mut station, 100).denm.management.reference_time > second);
+}
+
+#[test]
+fn tc_den_evup_bo_04() {
+    let mut station = station();
+    let (action, _) = trigger(&mut station, 0, &event());
+    let unknown = ActionId { sequence_number: SequenceNumber(77), ..action };
+    assert_eq!(station.update(at(100), unknown, &event()), Err(ItsDrop::UnknownEvent));
+    assert_eq!(drain(&mut station, 100), []);
+}
+
+#[test]
+fn tc_den_evtr_bv_01() {
+    let mut station = station();
+    let (action, _) = trigger(&mut station, 0, &event());
+    station.terminate(at(100), action, &EventRequest::default()).unwrap();
+    let management = only(&mut station, 100).denm.management;
+    assert_eq!(management.action_id, action);
+    assert_eq!(management.termination, Some(Termination::IsCancellation));
+    // Over is over.
+    assert_eq!(station.update(at(200), action, &event()), Err(ItsDrop::UnknownEvent));
+    assert_eq!(station.terminate(at(200), action, &event()), Err(ItsDrop::UnknownEvent));
+}
+
+#[test]
+fn tc_den_evtr_bv_02() {
+    let mut station = witness();
+    station.terminate(at(2000), action(1), &EventRequest::default()).unwrap();
+    let denm = only(&mut station, 2000);
+    assert_eq!(denm.denm.management.action_id, action(1));
+    assert_eq!(denm.denm.management.termination, Some(Termination::IsNegation));
+    assert_eq!(denm.header.station_id, OWN);
+}
+
+#[test]
+fn tc_den_evtr_bv_03() {
+    let mut station = witness();
+    receive(&mut station, 1500, &denm(1, at(500).date, at(1400).date)).unwrap();
+    station.terminate(at(2000), action(1), &EventRequest::default()).unwrap();
+    assert_eq!(only(&mut station, 2000).denm.management.reference_time, at(1400).date);
+}
+
+#[test]
+fn tc_den_evtr_bv_04() {
+    let mut station = station();
+    let (action, _) = trigger(&mut station, 0, &event());
+    station.terminate(at(100), action, &event()).unwrap();
+    let body = only(&mut station, 100).denm;
+    assert_eq!((body.situation, body.location, body.alacarte), (None, None, None));
+}
+
+#[test]
+fn tc_den_evtr_bv_05() {
+    let mut station = witness();
+    station.terminate(at(2000), action(1), &event()).unwrap();
+    let body = only(&mut station, 2000).denm;
+    assert_eq!((body.situation, body.location, body.alacarte), (None, None, None));
+}
+
+#[test]
+fn tc_den_evtr_bo_06() {
+    let mut station = witness();
+    let (own, _) = trigger(&mut station, 1000, &event());
+    let unknown = ActionId { sequence_number: SequenceNumber(77), ..own };
+    assert_eq!(station.terminate(at(2000), unknown, &event()), Err(ItsDrop::UnknownEvent));
+    assert_eq!(drain(&mut station, 2000), []);
+}
+
+#[test]
+fn tc_den_evtr_bo_07() {
+    let mut station = witness();
+    assert_eq!(station.terminate(at(2000), action(77), &event()), Err(ItsDrop::UnknownEvent));
+    assert_eq!(drain(&mut station, 2000), []);
+}
+
+#[test]
+fn tc_den_evtr_bv_08() {
+    let mut station = station();
+    let (action, _) = trigger(&mut station, 0, &event());
+    station.terminate(at(100), action, &event()).unwrap();
+    assert_eq!(only(&mut station, 100).denm.management.reference_time, at(100).date);
+}
+
+#[test]
+fn tc_den_evrp_ti_01() {
+    let mut station = station();
+    trigger(&mut station, 0, &repeated(500, 2200, Some(10)));
+    let times: Vec<u64> = run(&mut station, 9_000).iter().map(|sent| sent.0).collect();
+    assert_eq!(times, [500, 1000, 1500, 2000]);
+}
+
+#[test]
+fn tc_den_evrp_bv_02() {
+    let mut station = station();
+    let (action, _) = trigger(&mut station, 0, &repeated(500, 5000, Some(10)));
+    let mut newer = repeated(500, 5000, Some(10));
+    newer.event_position = reference(40.0, 0.0);
+    station.update(at(600), action, &newer).unwrap();
+    drain(&mut station, 600);
+    let sent = run(&mut station, 1100);
+    assert_eq!(sent.len(), 1);
+    assert_eq!(sent[0].1.denm.management.event_position, reference(40.0, 0.0));
+}
+
+/// The validity ends before the repetition.
+#[test]
+fn tc_den_evrp_bv_03() {
+    let mut station = station();
+    trigger(&mut station, 0, &repeated(500, 60_000, Some(2)));
+    let times: Vec<u64> = run(&mut station, 60_000).iter().map(|sent| sent.0).collect();
+    assert_eq!(times, [500, 1000, 1500]);
+    assert_eq!(station.sizes(), (0, 0));
+    assert_eq!(station.poll_timeout(), None);
+}
+
+#[test]
+fn tc_den_evrp_bv_04() {
+    let mut station = station();
+    trigger(&mut station, 0, &repeated(500, 1200, Some(60)));
+    let times: Vec<u64> = run(&mut station, 59_000).iter().map(|sent| sent.0).collect();
+    assert_eq!(times, [500, 1000]);
+    assert_eq!(station.sizes(), (1, 0));
+}
+
+#[test]
+fn tc_den_evrp_bv_05() {
+    let mut station = station();
+    trigger(&mut station, 0, &EventRequest { repetition_interval: None, ..repeated(500, 5000, Some(10)) });
+    assert_eq!(run(&mut station, 20_000), []);
+}
+
+#[test]
+fn tc_den_evrp_bv_06() {
+    let mut station = station();
+    trigger(&mut station, 0, &EventRequest { repetition_duration: None, ..repeated(500, 5000, Some(10)) });
+    assert_eq!(run(&mut station, 20_000), []);
+}
+
+#[test]
+fn tc_den_evrp_bv_08() {
+    let mut station = station();
+    let (action, _) = trigger(&mut station, 0, &repeated(500, 5000, Some(10)));
+    station.set_station_id(StationId(99));
+    let sent = run(&mut station, 500);
+    assert_eq!(sent.len(), 1);
+    let renamed = ActionId { originating_station_id: StationId(99), ..action };
+    assert_eq!(sent[0].1.denm.management.action_id, renamed);
+    assert_eq!(sent[0].1.header.station_id, StationId(99));
+    // And it can be ended under its new name only.
+    assert_eq!(station.terminate(at(600), action, &event()), Err(ItsDrop::UnknownEvent));
+    assert_eq!(station.terminate(at(600), renamed, &event()), Ok(()));
+}
+
+#[test]
+fn tc_den_evrp_bv_09() {
+    let mut station = station();
+    let (action, _) = trigger(&mut station, 0, &repeated(500, 5000, Some(10)));
+    let sent = run(&mut station, 4000);
+    assert!(sent.len() == 8 && sent.iter().all(|(_, denm)| denm.denm.management.action_id == action));
+}
+
+#[test]
+fn tc_den_evrp_bv_10() {
+    let mut station = station();
+    let (action, first) = trigger(&mut station, 0, &repeated(500, 5000, Some(10)));
+    for (_, denm) in run(&mut station, 4000) {
+        assert_eq!(denm.denm.management.action_id, action);
+        assert_eq!(denm.denm.management.reference_time, first.denm.management.reference_time);
+    }
+}
+
+/// The default validity is 600 s.
+#[test]
+fn tc_den_evrp_bv_11() {
+    let mut station = station();
+    trigger(&mut station, 0, &repeated(10_000, 1_000_000, None));
+    let times: Vec<u64> = run(&mut station, 1_000_000).iter().map(|sent| sent.0).collect();
+    assert_eq!((times.len(), times.last()), (59, Some(&590_000)));
+}
+
+#[test]
+fn tc_den_par_bv_01() {
+    let mut station = station();
+    station.trigger(at(0), &event()).unwrap();
+    let transmission = station.poll_transmit().unwrap();
+    assert_eq!(transmission.payload[..4], [0x07, 0xd2, 0, 0]);
+    assert_eq!(transmission.request().next_header, carnet_wire::geonet::CommonNextHeader::BtpB);
+}
+
+#[test]
+fn tc_den_par_bv_02() {
+    let mut station = station();
+    station.trigger(at(0), &event()).unwrap();
+    let Transport::GeoBroadcast(area) = station.poll_transmit().unwrap().transport else { panic!("no GBC") };
+    let centre = place(30.0, 0.0);
+    assert_eq!((area.latitude, area.longitude, area.distance_a), (centre.latitude, centre.longitude, 500));
+    // What the application says counts more.
+    let request = EventRequest { destination_area: Some(circle(42)), ..event() };
+    station.trigger(at(0), &request).unwrap();
+    assert_eq!(station.poll_transmit().unwrap().transport, Transport::GeoBroadcast(circle(42)));
+}

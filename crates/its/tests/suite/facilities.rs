@@ -1,0 +1,103 @@
+//! Stations that hear each other, without a network between them.
+
+use carnet_base::Time;
+use carnet_its::ca::{Content, Provided};
+use carnet_its::cam::BasicVehicleContainerLowFrequency;
+use carnet_its::cdd::{StationId, StationType};
+use carnet_its::den::EventRequest;
+use carnet_its::facilities::{Output, Parameters};
+use carnet_its::ldm::StationTypes;
+use carnet_its::{Facilities, ItsDrop};
+use carnet_wire::btp::{BtpB, port};
+
+use crate::support::{at, circle, now, reference};
+
+fn stations(count: u32) -> Vec<Facilities> {
+    (1..=count)
+        .map(|id| {
+            let seed = u64::from(id);
+            let mut station =
+                Facilities::new(Parameters::default(), StationId(id), StationType::PASSENGER_CAR, seed);
+            station.ca.set_active(at(0), true);
+            let content = Content::Vehicle {
+                high_frequency: Default::default(),
+                low_frequency: BasicVehicleContainerLowFrequency::default(),
+                special: None,
+            };
+            let provided = Provided {
+                reference_position: reference(f64::from(id) * 10.0, 0.0),
+                position_time: at(0).date,
+                content,
+            };
+            station.handle_provided(at(0), provided);
+            station
+        })
+        .collect()
+}
+
+/// What one sends, all others hear at once; counts what was sent.
+fn exchange(stations: &mut [Facilities], time: u64) -> usize {
+    let mut sent = 0;
+    for sender in 0..stations.len() {
+        while let Some(output) = stations[sender].poll_output(at(time)) {
+            let Output::Transmit(transmission) = output else { continue };
+            sent += 1;
+            let (header, message) = BtpB::parse(&transmission.payload).unwrap();
+            for (number, station) in stations.iter_mut().enumerate() {
+                let taken =
+                    station.handle_message(at(time), header.destination_port, message, Some(circle(500)));
+                assert_eq!(taken, if number == sender { Err(ItsDrop::OwnMessage) } else { Ok(()) });
+            }
+        }
+    }
+    // What they heard, they are handed.
+    for station in stations {
+        while station.poll_output(at(time)).is_some() {}
+    }
+    sent
+}
+
+#[test]
+fn everybody_is_on_everybodys_map() {
+    let mut stations = stations(4);
+    assert_eq!(exchange(&mut stations, 0), 4);
+    for (own, station) in (1..).zip(&stations) {
+        let mut ids: Vec<u32> = station
+            .ldm
+            .stations_in(Time::ZERO, None, StationTypes::ALL)
+            .iter()
+            .map(|s| s.station_id.0)
+            .collect();
+        ids.sort_unstable();
+        let expected: Vec<u32> = (1..=4).filter(|id| *id != own).collect();
+        assert_eq!(ids, expected);
+    }
+    // A second later they speak again.
+    let due = stations[0].poll_timeout().unwrap();
+    assert_eq!(due, Time::from_secs(1));
+    stations.iter_mut().for_each(|station| station.handle_timeout(now(due)));
+    assert_eq!(exchange(&mut stations, 1000), 4);
+}
+
+#[test]
+fn an_event_is_on_everybodys_map_until_it_is_over() {
+    let mut stations = stations(3);
+    let event = EventRequest { event_position: reference(0.0, 0.0), ..EventRequest::default() };
+    let action = stations[0].den.trigger(at(0), &event).unwrap();
+    exchange(&mut stations, 0);
+    for station in &stations[1..] {
+        let events = station.ldm.events_in(Time::ZERO, Some(&circle(50)));
+        assert_eq!(events.iter().map(|event| event.action_id).collect::<Vec<_>>(), [action]);
+    }
+    stations[0].den.terminate(at(500), action, &EventRequest::default()).unwrap();
+    exchange(&mut stations, 500);
+    assert!(stations.iter().all(|station| station.ldm.events_in(Time::from_millis(500), None).is_empty()));
+}
+
+#[test]
+fn ports_without_a_service() {
+    let mut station = stations(1).remove(0);
+    assert_eq!(station.handle_message(at(0), port::SPATEM, &[], None), Err(ItsDrop::UnknownPort));
+    assert_eq!(station.handle_message(at(0), port::CAM, &[], None), Err(ItsDrop::Malformed));
+    assert_eq!(station.handle_message(at(0), port::DENM, &[2, 1], None), Err(ItsDrop::Malformed));
+}

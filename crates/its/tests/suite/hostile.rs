@@ -1,0 +1,90 @@
+//! Random and mutated octets: nothing panics, nothing is believed that the types do not allow.
+
+use carnet_base::Rng;
+use carnet_its::cam::Cam;
+use carnet_its::cdd::{StationId, StationType};
+use carnet_its::denm::Denm;
+use carnet_its::ldm::Glance;
+use carnet_its::uper::{Uper, decode, encode};
+use carnet_its::{Facilities, facilities};
+use carnet_wire::btp::port;
+use proptest::prelude::*;
+
+use crate::messages::{VANETZA, full_cam, full_denm};
+use crate::support::{at, circle, hex};
+
+/// What can be decoded can be encoded, and means the same again.
+fn comes_back<T: Uper + PartialEq + std::fmt::Debug>(octets: &[u8]) -> bool {
+    let Ok(message) = decode::<T>(octets) else { return false };
+    let again = encode(&message).unwrap();
+    assert_eq!(decode::<T>(&again).as_ref(), Ok(&message));
+    true
+}
+
+/// A message with some octets changed, and now and then cut off.
+fn mutated(rng: &mut Rng, message: &[u8]) -> Vec<u8> {
+    let mut octets = message.to_vec();
+    for _ in 0..1 + rng.below(4) {
+        let place = rng.below(octets.len() as u64) as usize;
+        octets[place] ^= 1 << rng.below(8);
+    }
+    if rng.chance(0.2) {
+        octets.truncate(rng.below(octets.len() as u64) as usize);
+    }
+    octets
+}
+
+#[test]
+fn mutated_messages() {
+    let mut rng = Rng::new(1);
+    let messages = [encode(&full_cam()).unwrap(), encode(&full_denm()).unwrap(), hex(VANETZA[0])];
+    let mut understood = 0;
+    for round in 0..30_000 {
+        let octets = mutated(&mut rng, &messages[round % messages.len()]);
+        understood += usize::from(comes_back::<Cam>(&octets)) + usize::from(comes_back::<Denm>(&octets));
+        // Where both understand it they agree.
+        if let (Ok(glance), Ok(cam)) = (Glance::of(&octets), carnet_its::ca::receive(&octets)) {
+            let basic = cam.cam.cam_parameters.basic_container;
+            assert_eq!(Some(glance.position), basic.reference_position.position());
+            assert_eq!(glance.station_type, basic.station_type);
+        }
+    }
+    assert!(understood > 5000, "the test reaches the inside: {understood}");
+}
+
+#[test]
+fn a_station_survives_whatever_comes() {
+    let mut rng = Rng::new(2);
+    let parameters = facilities::Parameters { deliver_cams: true, ..facilities::Parameters::default() };
+    let mut station = Facilities::new(parameters, StationId(1), StationType::PASSENGER_CAR, 3);
+    let messages = [(port::CAM, encode(&full_cam()).unwrap()), (port::DENM, encode(&full_denm()).unwrap())];
+    let mut taken = 0;
+    for round in 0..30_000_u64 {
+        let (port, message) = &messages[round as usize % 2];
+        let octets = mutated(&mut rng, message);
+        taken += usize::from(station.handle_message(at(round), *port, &octets, Some(circle(500))).is_ok());
+        if round % 16 == 0 {
+            station.handle_timeout(at(round));
+            while station.poll_output(at(round)).is_some() {}
+        }
+    }
+    assert!(taken > 1000, "{taken}");
+    let (stations, events) = station.ldm.sizes();
+    assert!(stations <= 4096 && events <= 256 && station.den.sizes().1 <= 256);
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 4096, ..ProptestConfig::default() })]
+
+    #[test]
+    fn random_octets(octets in prop::collection::vec(any::<u8>(), 0..600), denm in any::<bool>()) {
+        comes_back::<Cam>(&octets);
+        comes_back::<Denm>(&octets);
+        let _ = Glance::of(&octets);
+        let mut headed = vec![2, if denm { 1 } else { 2 }];
+        headed.extend(octets);
+        comes_back::<Cam>(&headed);
+        comes_back::<Denm>(&headed);
+        let _ = Glance::of(&headed);
+    }
+}

@@ -1,0 +1,239 @@
+//! The map: what it knows, where, and for how long.
+
+use std::time::Duration;
+
+use carnet_base::{Rng, Time};
+use carnet_geonet::geodesy::is_inside;
+use carnet_its::ItsDrop;
+use carnet_its::cdd::{
+    ActionId, MessageId, SequenceNumber, SpeedValue, StationId, StationType, ValidityDuration,
+};
+use carnet_its::denm::{Denm, Termination};
+use carnet_its::ldm::{Filter, LocalDynamicMap, Parameters, StationTypes};
+use carnet_its::uper::encode;
+use carnet_wire::geonet::{GeoArea, Shape};
+
+use crate::support::{cam, circle, ms, place, reference};
+
+const LATER: Time = Time::from_millis(1);
+
+fn map() -> LocalDynamicMap {
+    LocalDynamicMap::new(Parameters::default(), 7)
+}
+
+fn hear(map: &mut LocalDynamicMap, time: u64, station: u32, east: f64, north: f64) {
+    let octets = encode(&cam(station, time as u16, reference(east, north), 900, 1000)).unwrap();
+    assert_eq!(map.handle_cam(Time::from_millis(time), &octets), Ok(StationId(station)));
+}
+
+fn ids(map: &LocalDynamicMap, now: Time, area: Option<&GeoArea>) -> Vec<u32> {
+    let mut ids: Vec<u32> =
+        map.stations_in(now, area, StationTypes::ALL).iter().map(|station| station.station_id.0).collect();
+    ids.sort_unstable();
+    ids
+}
+
+fn denm(number: u16) -> Denm {
+    let mut denm = Denm::default();
+    denm.header.message_id = MessageId::DENM;
+    let management = &mut denm.denm.management;
+    management.action_id =
+        ActionId { originating_station_id: StationId(9), sequence_number: SequenceNumber(number) };
+    management.event_position = reference(10.0, 10.0);
+    management.validity_duration = ValidityDuration(10);
+    denm.denm.situation = Some(Default::default());
+    denm
+}
+
+#[test]
+fn a_station_is_where_it_was_heard_last_until_it_is_silent() {
+    let mut map = map();
+    hear(&mut map, 0, 1, 0.0, 0.0);
+    hear(&mut map, 0, 2, 5000.0, 0.0);
+    assert_eq!(ids(&map, LATER, Some(&circle(100))), [1]);
+    hear(&mut map, 1000, 1, 4000.0, 0.0);
+    hear(&mut map, 1000, 2, 0.0, 50.0);
+    assert_eq!(ids(&map, LATER, Some(&circle(100))), [2]);
+    assert_eq!(ids(&map, Time::from_millis(3999), None), [1, 2]);
+    assert!(ids(&map, Time::from_millis(4000), None).is_empty());
+    // The next one that comes sweeps them out.
+    hear(&mut map, 5000, 3, 0.0, 0.0);
+    assert_eq!(map.sizes().0, 1);
+}
+
+#[test]
+fn an_older_message_changes_nothing() {
+    let mut map = map();
+    hear(&mut map, 1000, 1, 0.0, 0.0);
+    let old = encode(&cam(1, 900, reference(500.0, 0.0), 0, 0)).unwrap();
+    assert_eq!(map.handle_cam(Time::from_millis(1100), &old), Err(ItsDrop::Outdated));
+    assert_eq!(map.station(StationId(1)).map(|station| station.speed), Some(SpeedValue(1000)));
+    // Across the end of the 65,536 ms.
+    let mut map = LocalDynamicMap::new(Parameters::default(), 7);
+    hear(&mut map, 65_500, 1, 0.0, 0.0);
+    hear(&mut map, 65_600, 1, 10.0, 0.0);
+}
+
+#[test]
+fn stations_of_some_types() {
+    let mut map = map();
+    hear(&mut map, 0, 1, 0.0, 0.0);
+    let mut bus = cam(2, 0, reference(0.0, 0.0), 0, 0);
+    bus.cam.cam_parameters.basic_container.station_type = StationType::BUS;
+    map.handle_cam(Time::ZERO, &encode(&bus).unwrap()).unwrap();
+    let types = StationTypes::of(&[StationType::BUS, StationType::TRAM]);
+    let found = map.stations_in(LATER, None, types);
+    assert_eq!(found.iter().map(|station| station.station_id.0).collect::<Vec<_>>(), [2]);
+    assert!(map.stations_in(LATER, None, StationTypes::NONE).is_empty());
+}
+
+/// The cells find what looking at every station finds, for every shape and at every place.
+#[test]
+fn areas_find_who_is_inside() {
+    let mut rng = Rng::new(4);
+    for (latitude, longitude) in [
+        (488_375_000, 21_008_000),
+        (0, 0),
+        (-338_000_000, -703_000_000),
+        (850_000_000, 1_000_000),
+        (100, 1_799_999_000),
+    ] {
+        let centre = carnet_geonet::geodesy::LocalPlane::new(carnet_geonet::geodesy::Position::new(
+            latitude, longitude,
+        ));
+        let mut map = map();
+        let spread = |rng: &mut Rng| rng.below(8000) as f64 - 4000.0;
+        for station in 0..2000 {
+            let position = centre.position_at(spread(&mut rng), spread(&mut rng));
+            let reference = carnet_its::cdd::ReferencePosition::at(position.latitude, position.longitude);
+            map.handle_cam(Time::ZERO, &encode(&cam(station, 0, reference, 0, 0)).unwrap()).unwrap();
+        }
+        let everybody = map.stations_in(LATER, None, StationTypes::ALL);
+        assert_eq!(everybody.len(), 2000);
+        let mut most = 0;
+        for _ in 0..60 {
+            let middle = centre.position_at(spread(&mut rng), spread(&mut rng));
+            let area = GeoArea {
+                shape: [Shape::Circle, Shape::Rectangle, Shape::Ellipse][rng.below(3) as usize],
+                latitude: middle.latitude,
+                longitude: middle.longitude,
+                distance_a: 1 + rng.below(3000) as u16,
+                distance_b: 1 + rng.below(3000) as u16,
+                angle: rng.below(360) as u16,
+            };
+            let mut expected: Vec<u32> = everybody
+                .iter()
+                .filter(|station| is_inside(&area, station.position))
+                .map(|station| station.station_id.0)
+                .collect();
+            expected.sort_unstable();
+            assert_eq!(ids(&map, LATER, Some(&area)), expected, "{area:?}");
+            most = most.max(expected.len());
+        }
+        assert!(most > 100, "{most}");
+    }
+}
+
+/// Whoever is heard in whatever order, the lists of the map stay whole.
+#[test]
+fn memory_is_bounded_and_who_was_silent_for_longest_goes() {
+    let parameters = Parameters { stations: 100, ..Parameters::default() };
+    let mut map = LocalDynamicMap::new(parameters, 7);
+    let mut rng = Rng::new(5);
+    let mut last_heard = std::collections::BTreeMap::new();
+    for time in 0..20_000_u64 {
+        let station = rng.below(300) as u32;
+        let (east, north) = (rng.below(3000) as f64, rng.below(3000) as f64);
+        hear(&mut map, time, station, east, north);
+        last_heard.insert(station, (time, place(east, north)));
+        if time % 500 == 499 {
+            let mut expected: Vec<(u64, u32)> =
+                last_heard.iter().map(|(station, (time, _))| (*time, *station)).collect();
+            expected.sort_unstable();
+            let mut expected: Vec<u32> =
+                expected.iter().rev().take(100).map(|(_, station)| *station).collect();
+            expected.sort_unstable();
+            assert_eq!(ids(&map, Time::from_millis(time), None), expected);
+            for station in expected {
+                let found = map.station(StationId(station)).map(|station| station.position);
+                assert_eq!(found, last_heard.get(&station).map(|(_, position)| *position));
+            }
+        }
+    }
+    assert_eq!(map.sizes().0, 100);
+}
+
+#[test]
+fn events_are_known_until_they_are_over() {
+    let mut map = map();
+    let expires = Time::from_secs(10);
+    map.handle_denm(Time::ZERO, &denm(1), expires).unwrap();
+    assert_eq!(map.events_in(LATER, Some(&circle(100))).len(), 1);
+    assert_eq!(map.events_in(LATER, Some(&circle(5))).len(), 0);
+    assert_eq!(map.events_in(expires, None).len(), 0);
+    let mut over = denm(1);
+    over.denm.situation = None;
+    over.denm.management.termination = Some(Termination::IsCancellation);
+    map.handle_denm(Time::from_secs(1), &over, expires).unwrap();
+    assert_eq!(map.events_in(Time::from_secs(2), None).len(), 0);
+    for number in 0..1000 {
+        map.handle_denm(Time::from_secs(3), &denm(number), Time::from_secs(20)).unwrap();
+    }
+    assert_eq!(map.sizes().1, Parameters::default().events);
+}
+
+#[test]
+fn subscribers_hear_of_what_changed_in_their_area() {
+    let mut map = map();
+    let filter = Filter { area: Some(circle(100)), station_types: StationTypes::ALL, events: true };
+    hear(&mut map, 0, 1, 0.0, 0.0);
+    hear(&mut map, 0, 2, 500.0, 0.0);
+    let id = map.subscribe(Time::ZERO, filter, Duration::from_millis(500)).unwrap();
+    let heard = |map: &mut LocalDynamicMap, time: u64| {
+        map.poll_notification(Time::from_millis(time)).map(|notification| {
+            assert_eq!(notification.subscription, id);
+            let mut stations: Vec<u32> = notification.stations.iter().map(|s| s.station_id.0).collect();
+            stations.sort_unstable();
+            (stations, notification.events.len())
+        })
+    };
+    // What is there is new.
+    assert_eq!(heard(&mut map, 10), Some((vec![1], 0)));
+    hear(&mut map, 20, 1, 1.0, 0.0);
+    hear(&mut map, 30, 2, 20.0, 0.0);
+    hear(&mut map, 40, 3, 900.0, 0.0);
+    assert_eq!(heard(&mut map, 509), None, "not before the interval");
+    assert_eq!(map.poll_timeout(), Some(Time::from_millis(510)));
+    assert_eq!(heard(&mut map, 510), Some((vec![1, 2], 0)));
+    assert_eq!(heard(&mut map, 1010), None, "nothing changed");
+    // An event is said at once.
+    map.handle_denm(Time::from_millis(1020), &denm(1), Time::from_secs(20)).unwrap();
+    assert_eq!(heard(&mut map, 1020), Some((vec![], 1)));
+    assert_eq!(heard(&mut map, 1021), None);
+    assert_eq!(map.poll_timeout(), Some(Time::from_millis(1520)));
+    assert!(map.unsubscribe(id) && !map.unsubscribe(id));
+    assert_eq!(map.poll_timeout(), None);
+}
+
+#[test]
+fn subscriptions_are_bounded() {
+    let mut map = map();
+    let filter = Filter { area: None, station_types: StationTypes::NONE, events: false };
+    for _ in 0..Parameters::default().subscriptions {
+        map.subscribe(Time::ZERO, filter, ms(100)).unwrap();
+    }
+    assert_eq!(map.subscribe(Time::ZERO, filter, ms(100)), Err(ItsDrop::TableFull));
+    hear(&mut map, 10, 1, 0.0, 0.0);
+    assert_eq!(map.poll_notification(Time::from_millis(10)), None, "nobody wants to hear of anything");
+}
+
+#[test]
+fn what_has_no_position_has_no_place() {
+    let mut map = map();
+    let nowhere = encode(&cam(1, 0, Default::default(), 0, 0)).unwrap();
+    assert_eq!(map.handle_cam(Time::ZERO, &nowhere), Err(ItsDrop::NoPosition));
+    let mut event = denm(1);
+    event.denm.management.event_position = Default::default();
+    assert_eq!(map.handle_denm(Time::ZERO, &event, Time::from_secs(1)), Err(ItsDrop::NoPosition));
+    assert_eq!(map.sizes(), (0, 0));
+}

@@ -1,0 +1,107 @@
+//! Clocks, places and messages that several tests need.
+
+use std::time::Duration;
+
+use carnet_base::{Time, WallTime};
+use carnet_geonet::Transport;
+use carnet_geonet::geodesy::{LocalPlane, Position};
+use carnet_its::cam::{
+    BasicContainer, BasicVehicleContainerHighFrequency, Cam, CamParameters, CoopAwareness,
+    GenerationDeltaTime, HighFrequencyContainer,
+};
+use carnet_its::cdd::{
+    Heading, HeadingValue, ItsPduHeader, MessageId, ReferencePosition, Speed, SpeedValue, StationId,
+    StationType, TimestampIts,
+};
+use carnet_its::uper::{Uper, decode};
+use carnet_its::{Now, Transmission};
+use carnet_wire::btp::BtpB;
+use carnet_wire::geonet::{GeoArea, Shape};
+
+/// Where everything happens.
+pub const HOME: Position = Position::new(488_375_000, 21_008_000);
+
+/// `milliseconds` after the beginning, on 2026-11-22.
+pub fn at(milliseconds: u64) -> Now {
+    let date = TimestampIts::of(WallTime::from_unix_nanos((1_795_300_000_000 + milliseconds) * 1_000_000));
+    Now { time: Time::from_millis(milliseconds), date }
+}
+
+/// The same of a monotonic time.
+pub fn now(time: Time) -> Now {
+    Now { time, ..at(time.as_nanos() / 1_000_000) }
+}
+
+/// A place, metres east and north of home.
+pub fn place(east: f64, north: f64) -> Position {
+    LocalPlane::new(HOME).position_at(east, north)
+}
+
+/// The same as messages have it.
+pub fn reference(east: f64, north: f64) -> ReferencePosition {
+    let position = place(east, north);
+    ReferencePosition::at(position.latitude, position.longitude)
+}
+
+/// A circle around home.
+pub fn circle(radius: u16) -> GeoArea {
+    GeoArea {
+        shape: Shape::Circle,
+        latitude: HOME.latitude,
+        longitude: HOME.longitude,
+        distance_a: radius,
+        distance_b: 0,
+        angle: 0,
+    }
+}
+
+/// A message behind a BTP-B header, and its port.
+pub fn unpack<T: Uper>(transmission: &Transmission) -> (u16, T) {
+    let (header, message) = BtpB::parse(&transmission.payload).unwrap();
+    assert_eq!(header.destination_port_info, 0);
+    (header.destination_port, decode(message).unwrap())
+}
+
+/// Whether it goes to the neighbours only.
+pub fn is_single_hop(transmission: &Transmission) -> bool {
+    matches!(transmission.transport, Transport::SingleHop(_)) && transmission.maximum_hop_limit == Some(1)
+}
+
+/// A CAM of a car.
+pub fn cam(station: u32, time: u16, position: ReferencePosition, heading: u16, speed: u16) -> Cam {
+    let vehicle = BasicVehicleContainerHighFrequency {
+        heading: Heading { heading_value: HeadingValue(heading), ..Heading::default() },
+        speed: Speed { speed_value: SpeedValue(speed), ..Speed::default() },
+        ..BasicVehicleContainerHighFrequency::default()
+    };
+    Cam {
+        header: ItsPduHeader {
+            message_id: MessageId::CAM,
+            station_id: StationId(station),
+            ..ItsPduHeader::default()
+        },
+        cam: CoopAwareness {
+            generation_delta_time: GenerationDeltaTime(time),
+            cam_parameters: CamParameters {
+                basic_container: BasicContainer {
+                    station_type: StationType::PASSENGER_CAR,
+                    reference_position: position,
+                },
+                high_frequency_container: HighFrequencyContainer::BasicVehicleContainerHighFrequency(vehicle),
+                low_frequency_container: None,
+                special_vehicle_container: None,
+            },
+        },
+    }
+}
+
+/// Octets of hex digits, white space allowed.
+pub fn hex(text: &str) -> Vec<u8> {
+    let digits: Vec<u8> = text.bytes().filter(u8::is_ascii_hexdigit).collect();
+    digits.chunks(2).map(|pair| u8::from_str_radix(std::str::from_utf8(pair).unwrap(), 16).unwrap()).collect()
+}
+
+/// Milliseconds.
+pub const fn ms(milliseconds: u64) -> Duration {
+    Duration::from_millis(milliseconds)
+}
