@@ -56,6 +56,7 @@ def one_bad_under_traffic(mobile):
     mobile.register(prefixes=mobile.node.prefixes[:1])
     with Stream(mobile, bound, other) as stream:
         begin = stream.flow(bound)
+        time.sleep(SILENCE)
         sequence = mobile.update(prefixes=[mobile.node.prefixes[1], ELSEWHERE], care_of=mobile.care_of_address(1))
         found = mobile.acknowledgement(sequence)
         expect(found is not None and found.status in (141, 142), f"status {found and found.status}")
@@ -106,6 +107,7 @@ def type_change_goodbye_under_traffic(mobile):
     mobile.register()
     with Stream(mobile, inside) as stream:
         begin = stream.flow(inside)
+        time.sleep(SILENCE)
         asked = time.monotonic()
         mobile.deregister(flags=A | H)
         # What is on its way when the answer comes may still arrive.
@@ -135,6 +137,7 @@ def dropped_under_traffic(mobile):
     with Stream(mobile, stays, goes) as stream:
         stream.flow(goes)
         begin = stream.flow(stays)
+        time.sleep(SILENCE)
         mobile.register(prefixes=mobile.node.prefixes[:1])
         ended = time.monotonic() + SILENCE
         time.sleep(3 * SILENCE)
