@@ -19,6 +19,7 @@ mod firewall;
 mod geonet;
 mod geonet_ipv6;
 mod geonet_multicast;
+mod home_network;
 mod identifiers;
 mod ipv4;
 mod ipv4_fast;

@@ -1,0 +1,77 @@
+//! A mobile network that is a part of the home prefix (RFC 4887 6): hosts on the home link take those on board for
+//! neighbours, wherever the vehicle is.
+
+use crate::hosts::{Host, possible, seconds, wait_until};
+use crate::station::Station;
+use crate::testbed::{CORRESPONDENT, HOME_ADDRESS, Testbed};
+
+/// A host on board, in the vehicle's part of the home prefix.
+const ABOARD: &str = "2001:db8:1:a::10";
+/// A host on the home link.
+const NEIGHBOUR: &str = "2001:db8:1::50";
+
+/// The link-layer address that a host has heard for another, after it has asked anew.
+fn heard(host: &Host, target: &str) -> Option<String> {
+    host.ip("-6 neigh flush all");
+    host.pings(target).then(|| {
+        let known = host.ip(&format!("-6 neigh show {target}"));
+        known.split_whitespace().skip_while(|word| *word != "lladdr").nth(1).unwrap_or_default().to_owned()
+    })
+}
+
+fn link_address(host: &Host, interface: &str) -> String {
+    let shown = host.ip(&format!("-o link show {interface}"));
+    let mut words = shown.split_whitespace().skip_while(|word| *word != "link/ether");
+    words.nth(1).expect("a link-layer address").to_owned()
+}
+
+#[test]
+fn hosts_on_board_are_neighbours_wherever_the_vehicle_is() {
+    if !possible() {
+        return;
+    }
+    let bed = Testbed::new();
+    let (switch, neighbour) = (Host::new(), Host::new());
+    switch.ip("link add home type bridge");
+    switch.ip("link set home up");
+    for (port, host, interface) in
+        [("pa", &bed.agent, "home0"), ("pr", &bed.router, "eth9"), ("pn", &neighbour, "n0")]
+    {
+        switch.link(port, host, interface);
+        switch.ip(&format!("link set {port} master home"));
+    }
+    bed.agent.ip("-6 addr add 2001:db8:1::ff/48 dev home0");
+    neighbour.batch(&format!("addr add {NEIGHBOUR}/48 dev n0\nroute add default via 2001:db8:1::ff"));
+    bed.core.ip("-6 route add 2001:db8:1::/48 via 2001:db8:f0::2");
+    bed.host.batch(&format!(
+        "addr add {ABOARD}/64 dev eth0\nroute replace default via 2001:db8:1:a::1 src {ABOARD} metric 5"
+    ));
+    for host in [&bed.agent, &bed.router, &bed.host, &neighbour] {
+        host.settle();
+    }
+    let aggregated = |config: String| {
+        config.replace("2001:db8:1::/64", "2001:db8:1::/48").replace("2001:db8:a::/64", "2001:db8:1:a::/64")
+    };
+    let agent_config =
+        aggregated(bed.agent_config()).replace("[home_agent]\n", "[home_agent]\nhome_link = 'home0'\n");
+    let router_config = aggregated(bed.router_config()).replace("'wwan0'", "'eth9'");
+    let agent = Station::start(&bed.agent, &agent_config);
+    let router = Station::start(&bed.router, &router_config);
+    router.registered();
+    // Away: the home agent answers for it (RFC 4887 6.4.1).
+    let (by_agent, by_router) = (link_address(&bed.agent, "home0"), link_address(&bed.router, "eth9"));
+    let reached = |by: &str| heard(&neighbour, ABOARD).as_deref() == Some(by);
+    wait_until("through the tunnel", seconds(20), || reached(&by_agent));
+    assert!(!neighbour.pings("2001:db8:1:b::10"), "nobody has that address");
+    // At home: the router does (6.2.1), and the way to it from elsewhere is by its home address.
+    bed.router.ip("-6 addr add 2001:db8:1::99/48 dev eth9");
+    wait_until("the vehicle is at home", seconds(20), || agent.bindings().is_empty());
+    wait_until("over the home link", seconds(20), || reached(&by_router));
+    let way = bed.agent.ip(&format!("-6 route get {ABOARD}"));
+    assert!(way.contains(&format!("via {HOME_ADDRESS} dev home0")), "{way}");
+    wait_until("from elsewhere", seconds(20), || bed.host.pings(CORRESPONDENT) && bed.core.pings(ABOARD));
+    // And away again.
+    bed.router.ip("link set eth9 down");
+    wait_until("the vehicle is away", seconds(20), || !agent.bindings().is_empty());
+    wait_until("through the tunnel again", seconds(20), || reached(&by_agent));
+}
