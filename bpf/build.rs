@@ -1,11 +1,15 @@
 //! Builds every `*.bpf.c` beside this file with clang.
 //!
 //! `CLANG` names another clang than the first in `PATH`. The objects keep their BTF, which describes the maps,
-//! and lose their debug information (`.BTF.ext`, which a loader would keep in memory, too) where an `llvm-strip` is found.
+//! and lose their debug information (`.BTF.ext`, which a loader would keep in memory, too) and the names of jumps' ends where an
+//! `llvm-strip` is found. Then they are packed, to a third (`src/packed.rs`).
 
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::{env, fs};
+
+#[path = "src/packed.rs"]
+mod packed;
 
 const NO_CLANG: &str = "clang builds carnet's BPF programs and cannot be run; expected version 14 or newer \
                         (Debian and Ubuntu: apt-get install clang), or its path in CLANG";
@@ -45,9 +49,12 @@ fn main() {
             // Debug information is of no use to the kernel: an object that keeps it is larger, no worse.
             let _ = Command::new(strip)
                 .args(["-g", "--remove-section=.BTF.ext", "--remove-section=.rel.BTF.ext"])
+                .args(["--wildcard", "--strip-symbol=LBB*"])
                 .arg(&object)
                 .status();
         }
+        let octets = fs::read(&object).expect("clang has written it");
+        fs::write(object.with_extension("packed"), packed::pack(&octets)).expect("the folder for results");
     }
 }
 

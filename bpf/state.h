@@ -45,8 +45,10 @@
 #define LENGTHS_MAX 16
 /* Flows remembered on each CPU, a power of two. */
 #define FLOWS_MAX 2048
-/* How long the kernel's word is remembered. */
-#define FLOW_NANOSECONDS 1000000000ULL
+/* Time is counted in pieces of some 17 ms, 2^24 ns. How long the kernel's word is remembered: a second. */
+#define PIECE 24
+#define PIECES(seconds) ((seconds) * 1000000000ULL >> PIECE)
+#define FLOW_PIECES PIECES(1)
 #define ECN cpu_to_be32(3 << 20)
 
 /* Which end of a tunnel this station is (TunnelEnd). */
@@ -228,10 +230,12 @@ struct {
 	__type(value, struct lengths);
 } LENGTHS SEC(".maps");
 
-/* By slot, or by slot and path; see counter(). */
+/* By slot, or by slot and path, TRAFFIC_MAX for each CPU; see counter(). One after the other: in a map of the kernel's own kind
+ * for that, each counter has a pointer besides, which with many of them is in no cache. */
 struct {
-	__uint(type, BPF_MAP_TYPE_PERCPU_ARRAY);
-	__uint(max_entries, 256);
+	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__uint(map_flags, BPF_F_MMAPABLE);
+	__uint(max_entries, 1);
 	__type(key, __u32);
 	__type(value, struct traffic);
 } TRAFFIC SEC(".maps");
@@ -252,10 +256,11 @@ struct {
 } GENERATION SEC(".maps");
 
 /* Set before the programs are loaded: the index of the tunnel device, the key of outer flow labels (and of what distributes
- * conversations), and how many counters of TRAFFIC a slot has: PATHS or 1. */
+ * conversations), how many counters of TRAFFIC a slot has, PATHS or 1, and how many there are for each CPU. */
 const volatile __u32 TUNNEL_DEVICE = 0;
 const volatile __u64 FLOW_LABEL_KEY = 0;
 const volatile __u32 COUNTERS = 1;
+const volatile __u32 TRAFFIC_MAX = 1;
 
 /* Where packets go that are alike: addresses, protocol, ports, traffic class and flow label are the same, and so is the
  * interface. All that the kernel's routing looks at, so that what it said of one holds for the others, for as long as

@@ -69,6 +69,7 @@ struct plan {
 	__u32 ports;
 	__u32 generation; /* before anything was asked */
 	__u32 routes; /* likewise */
+	__u32 now; /* likewise, in PIECEs */
 	__u32 syn; /* whether it opens a TCP connection */
 	__u32 is_agents; /* encapsulation: at which end of the tunnel */
 	__u32 chosen; /* encapsulation: which of the binding's paths */
@@ -232,6 +233,11 @@ inline_always struct flow *place_of(const struct plan *plan)
 	return bpf_map_lookup_elem(&FLOWS, &index);
 }
 
+inline_always __u32 pieces(__u64 nanoseconds)
+{
+	return nanoseconds >> PIECE;
+}
+
 inline_always __u32 generation(void)
 {
 	__u32 zero = 0;
@@ -248,7 +254,7 @@ inline_always int is_remembered(const struct plan *plan, __u32 arrival)
 	return same(&flow->source, &plan->inner.source) && same(&flow->destination, &plan->inner.destination) &&
 	       flow->first == (plan->inner.first & ~ECN) && flow->ports == plan->ports &&
 	       flow->protocol == plan->protocol && flow->arrival == arrival &&
-	       flow->generation == plan->generation && bpf_ktime_get_coarse_ns() - flow->asked < FLOW_NANOSECONDS;
+	       flow->generation == plan->generation && plan->now - pieces(flow->asked) < FLOW_PIECES;
 }
 
 /* Whether the binding of a remembered flow is what it was. */
@@ -388,6 +394,7 @@ inline_always enum outcome plan_encapsulation(void *ctx, __u32 roles, struct pla
 {
 	plan->generation = generation();
 	plan->routes = routes();
+	plan->now = pieces(bpf_ktime_get_coarse_ns());
 	if (!(roles & AGENT) || !take_way(plan, ifindex)) {
 		plan->flow = place_of(plan);
 		if (!plan->flow)
@@ -520,6 +527,7 @@ inline_always enum outcome plan_decapsulation(void *ctx, __u32 roles, struct pla
 
 	plan->generation = generation();
 	plan->routes = routes();
+	plan->now = pieces(bpf_ktime_get_coarse_ns());
 	if (!(roles & AGENT) || !take_destination(plan)) {
 		plan->flow = place_of(plan);
 		if (!plan->flow)
@@ -559,10 +567,17 @@ inline_always enum outcome plan_decapsulation(void *ctx, __u32 roles, struct pla
 	return TAKEN;
 }
 
+/* Where this CPU counts the packets of the plan's flow. */
+inline_always struct traffic *traffic_of(const struct plan *plan)
+{
+	__u32 counter = bpf_get_smp_processor_id() * TRAFFIC_MAX + plan->flow->counter;
+
+	return bpf_map_lookup_elem(&TRAFFIC, &counter);
+}
+
 inline_always void count_encapsulated(const struct plan *plan, __u32 packets, __u32 octets)
 {
-	__u32 counter = plan->flow->counter;
-	struct traffic *traffic = bpf_map_lookup_elem(&TRAFFIC, &counter);
+	struct traffic *traffic = traffic_of(plan);
 
 	if (traffic) {
 		traffic->encapsulated_packets += packets;
@@ -572,8 +587,7 @@ inline_always void count_encapsulated(const struct plan *plan, __u32 packets, __
 
 inline_always void count_decapsulated(const struct plan *plan, __u32 packets, __u32 octets)
 {
-	__u32 counter = plan->flow->counter;
-	struct traffic *traffic = bpf_map_lookup_elem(&TRAFFIC, &counter);
+	struct traffic *traffic = traffic_of(plan);
 
 	if (traffic) {
 		traffic->decapsulated_packets += packets;

@@ -118,7 +118,10 @@ inline_always enum outcome prepend(struct xdp_md *xdp, const struct plan *plan, 
 	if (data + ETH_HLEN + length + IPV6_HEADER > end)
 		return FAILED;
 	link_header(data, plan, length == IPV6_HEADER ? ETH_P_IPV6 : ETH_P_IP);
-	copy_words(data + ETH_HLEN, (const __u8 *)&plan->outer + IPV6_HEADER - length, length);
+	if (length == IPV6_HEADER)
+		copy_quads(data + ETH_HLEN, &plan->outer, IPV6_HEADER);
+	else
+		copy_words(data + ETH_HLEN, (const __u8 *)&plan->outer + IPV6_HEADER - length, length);
 	((struct ipv6 *)(data + ETH_HLEN + length))->hop_limit--;
 	return TAKEN;
 }
@@ -216,7 +219,7 @@ static __attribute__((noinline)) int handle(struct xdp_md *xdp, __u32 roles)
 	}
 	if (ethernet->h_proto != cpu_to_be16(ETH_P_IPV6))
 		return XDP_PASS;
-	copy_words(&plan.inner, data + ETH_HLEN, IPV6_HEADER);
+	copy_quads(&plan.inner, data + ETH_HLEN, IPV6_HEADER);
 	/* Also: not as long as it says, or a jumbo payload. */
 	if ((be32_to_cpu(plan.inner.first) >> 28) != 6 || !plan.inner.payload_length ||
 	    (__u64)(end - data) != ETH_HLEN + length_of(&plan.inner))
@@ -226,7 +229,7 @@ static __attribute__((noinline)) int handle(struct xdp_md *xdp, __u32 roles)
 		if (be16_to_cpu(plan.outer.ipv6.payload_length) < IPV6_HEADER ||
 		    data + ETH_HLEN + 2 * IPV6_HEADER > end)
 			return XDP_PASS;
-		copy_words(&plan.inner, data + ETH_HLEN + IPV6_HEADER, IPV6_HEADER);
+		copy_quads(&plan.inner, data + ETH_HLEN + IPV6_HEADER, IPV6_HEADER);
 		return decapsulate(xdp, roles, &plan);
 	}
 	if (roles & (AGENT | ENCAPSULATE_FROM))

@@ -6,7 +6,7 @@
  * A way is what the binding and the kernel said when they were asked last. It holds for every packet to the network,
  * whatever its source, ports or traffic class, so it is kept only while nothing in the kernel's routing looks at these:
  * carnet looks at rules and routes and says so in POLICY. It ends with ROUTES, with the version of the binding, and
- * after WAY_SECONDS in any case. Where something that is longer than 64 bits is inside a /64 (a route, a prefix:
+ * after WAY_PIECES in any case. Where something that is longer than 64 bits is inside a /64 (a route, a prefix:
  * CROWDED), a way is that of a single address.
  *
  * Only tunnels in IPv6 have ways, of bindings that send everything by one of them; others are flows.
@@ -17,9 +17,9 @@
 
 /* A power of two, for each CPU; set before the programs are loaded. */
 const volatile __u32 WAYS_MAX = 1;
-#define WAY_SECONDS 60
+#define WAY_PIECES PIECES(60)
 /* Carnet has the neighbours looked after for longer than that since they were asked about (KEEPING). */
-#define EXIT_SECONDS 4
+#define EXIT_PIECES PIECES(4)
 /* Places where a way may be, one after the other. */
 #define WAY_TRIES 4
 #define EXITS_MAX 64
@@ -45,7 +45,7 @@ struct way {
 	__u32 version; /* of the binding */
 	__u32 slot;
 	__u32 arrival; /* the interface that packets come in on */
-	__u32 asked; /* seconds, about */
+	__u32 asked; /* in PIECEs */
 	__u16 mtu; /* of the longest inner packet */
 	__u8 exit;
 	__u8 kind;
@@ -71,7 +71,7 @@ struct {
 } ROUTES SEC(".maps");
 
 /* What many ways have in common. Until ROUTES is another the next hop stays, and is asked about again when GENERATION
- * is, and after EXIT_SECONDS: by one packet for all ways. */
+ * is, and after EXIT_PIECES: by one packet for all ways. */
 struct exit {
 	struct address local;
 	struct address next_hop;
@@ -131,11 +131,6 @@ inline_always __u32 policy(void)
 	return bits ? *bits : 0;
 }
 
-inline_always __u32 seconds(void)
-{
-	return bpf_ktime_get_coarse_ns() >> 30;
-}
-
 inline_always __u64 mixed(__u64 value)
 {
 	value *= 0x9e3779b97f4a7c15ULL;
@@ -172,21 +167,21 @@ inline_always __u32 routes(void)
 	return number ? *number : 0;
 }
 
-inline_always int is_recent(const struct way *way, __u32 routes)
+inline_always int is_recent(const struct way *way, const struct plan *plan)
 {
-	return way->routes == routes && seconds() - way->asked < WAY_SECONDS;
+	return way->routes == plan->routes && plan->now - way->asked < WAY_PIECES;
 }
 
-inline_always int is_valid(const struct way *way, __u32 routes)
+inline_always int is_valid(const struct way *way, const struct plan *plan)
 {
 	__u32 slot = way->slot;
 	__u32 *version = bpf_map_lookup_elem(&VERSIONS, &slot);
 
-	return version && *version == way->version && is_recent(way, routes);
+	return version && *version == way->version && is_recent(way, plan);
 }
 
 /* The way of an address, if one is remembered and holds. */
-inline_always struct way *find_way(const struct address *address, __u32 routes)
+inline_always struct way *find_way(const struct address *address, const struct plan *plan)
 {
 	for (int whole = 1; whole >= 0; whole--) {
 		__u64 hash = hash_of(address, whole);
@@ -198,7 +193,7 @@ inline_always struct way *find_way(const struct address *address, __u32 routes)
 			if (!way || !way->kind)
 				break;
 			if (is_way_to(way, address, whole)) {
-				if (is_valid(way, routes))
+				if (is_valid(way, plan))
 					return way;
 				break;
 			}
@@ -208,7 +203,7 @@ inline_always struct way *find_way(const struct address *address, __u32 routes)
 }
 
 /* The place for the way of an address: its own, else one that is free or void, else the first. */
-inline_always struct way *place_of_way(const struct address *address, int whole, __u32 routes)
+inline_always struct way *place_of_way(const struct address *address, int whole, const struct plan *plan)
 {
 	__u64 hash = hash_of(address, whole);
 	struct way *place = 0;
@@ -220,7 +215,7 @@ inline_always struct way *place_of_way(const struct address *address, int whole,
 			return 0;
 		if (is_way_to(way, address, whole))
 			return way;
-		if (!place && (!way->kind || !is_recent(way, routes)))
+		if (!place && (!way->kind || !is_recent(way, plan)))
 			place = way;
 		if (!way->kind)
 			break;
@@ -264,7 +259,7 @@ inline_always __u32 keep_exit(const struct address *local, const struct flow *fl
 			copy_address(exit->smac, flow->smac);
 			copy_address(exit->dmac, flow->dmac);
 			exit->generation = plan->generation;
-			exit->asked = seconds();
+			exit->asked = plan->now;
 		}
 		return index;
 	}
@@ -280,12 +275,12 @@ static __attribute__((noinline)) void keep_way(const struct address *address, co
 	__u32 bits = policy(), exit;
 	int whole = (bits & POLICY_NETWORKS) && !bpf_map_lookup_elem(&CROWDED, &network);
 	const struct flow *flow = plan->flow;
-	struct way *way = place_of_way(address, whole, plan->routes);
+	struct way *way = place_of_way(address, whole, plan);
 
 	if (!way || !flow || !(bits & POLICY_ARRIVING))
 		return;
 	/* By an older path of a binding comes what is to come to an end. */
-	if (!sends && is_way_to(way, address, whole) && is_valid(way, plan->routes))
+	if (!sends && is_way_to(way, address, whole) && is_valid(way, plan))
 		return;
 	exit = keep_exit(&flow->path.local, sends ? flow : 0, plan);
 	if (exit >= EXITS_MAX)
@@ -296,7 +291,7 @@ static __attribute__((noinline)) void keep_way(const struct address *address, co
 	way->version = flow->version;
 	way->slot = flow->slot;
 	way->arrival = arrival;
-	way->asked = seconds();
+	way->asked = plan->now;
 	way->mtu = flow->mtu > 0xffff ? 0xffff : flow->mtu;
 	way->exit = exit;
 	way->kind = (whole ? WAY_OF_NETWORK : 0) | (sends ? WAY_SENDS : 0);
@@ -312,7 +307,7 @@ inline_always int is_odd(const struct ipv6 *inner)
 inline_always int take_way(struct plan *plan, __u32 arrival)
 {
 	const struct ipv6 *inner = &plan->inner;
-	const struct way *way = find_way(&inner->destination, plan->routes);
+	const struct way *way = find_way(&inner->destination, plan);
 	const struct exit *exit;
 	struct flow *flow;
 	__u32 zero = 0;
@@ -321,7 +316,7 @@ inline_always int take_way(struct plan *plan, __u32 arrival)
 		return 0;
 	exit = exit_of(way, plan->routes);
 	flow = bpf_map_lookup_elem(&SCRATCH, &zero);
-	if (!exit || !flow || exit->generation != plan->generation || seconds() - exit->asked >= EXIT_SECONDS)
+	if (!exit || !flow || exit->generation != plan->generation || plan->now - exit->asked >= EXIT_PIECES)
 		return 0;
 	if (is_odd(inner) || inner->next_header == PROTOCOL_IPV6 || same(&inner->source, &exit->local))
 		return 0;
@@ -353,12 +348,12 @@ inline_always int take_destination(struct plan *plan)
 {
 	const struct ipv6 *inner = &plan->inner;
 	struct flow *flow = destination_of(inner);
-	const struct way *way = find_way(&inner->source, plan->routes);
+	const struct way *way = find_way(&inner->source, plan);
 	const struct exit *exit;
 
 	if (!flow || !way || flow->generation != plan->generation ||
 	    !same(&flow->destination, &inner->destination) ||
-	    bpf_ktime_get_coarse_ns() - flow->asked >= FLOW_NANOSECONDS)
+	    plan->now - pieces(flow->asked) >= FLOW_PIECES)
 		return 0;
 	exit = exit_of(way, plan->routes);
 	if (!exit || !same(&exit->local, &plan->outer.ipv6.destination) || !same(&way->remote, &plan->outer.ipv6.source))

@@ -22,6 +22,7 @@ mod error;
 mod fast_path;
 mod frame_device;
 pub mod frame_link;
+mod generic_netlink;
 mod installer;
 mod link_socket;
 pub mod multicast_link;

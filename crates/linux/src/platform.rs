@@ -268,6 +268,9 @@ impl Platform {
             let Installer { fast_path, requests, .. } = &mut self.installer;
             give_up(fast_path.forget(requests, heard, neighbours_only));
         }
+        for complaint in self.installer.fast_path.poll(cx) {
+            tracing::warn!("{complaint}");
+        }
         if self.keeping.poll_tick(cx).is_ready() {
             // Once more, so that it wakes this task the next time.
             let _ = self.keeping.poll_tick(cx);

@@ -14,6 +14,7 @@ use std::time::Duration;
 
 use carnet_linux::{Platform, TunnelIo, TunnelReader};
 use carnet_station::forwarding::desired::*;
+use carnet_station::forwarding::packet::PacketBuffer;
 use socket2::{Domain, Protocol, SockAddr, Socket, Type};
 
 const HOME_AGENT: &str = "2001:db8:f1::1";
@@ -81,11 +82,11 @@ fn send(peer: &Peer, packets: Vec<Vec<u8>>) -> Vec<(u8, u8)> {
 
 async fn read_all(tunnel: &TunnelIo) -> Vec<Vec<u8>> {
     let mut packets = Vec::new();
-    let mut buffer = [0; 2000];
+    let mut buffer = PacketBuffer::new();
     let mut reader = TunnelReader::new(tunnel.clone());
     while tokio::time::timeout(Duration::from_millis(200), tunnel.readable()).await.is_ok() {
-        while let Ok(length) = reader.try_read(&mut buffer) {
-            packets.push(buffer[..length].to_vec());
+        while let Ok(()) = reader.try_read(&mut buffer) {
+            packets.push(buffer.as_slice().to_vec());
         }
     }
     packets
@@ -220,7 +221,7 @@ fn the_kernel_itself_sends_nothing_into_the_tunnel() {
 }
 
 #[test]
-fn a_packet_too_long_for_the_buffer_is_cut_off() {
+fn each_packet_is_read_with_its_length() {
     in_namespace(|scratch| async move {
         let mut platform = scratch.open();
         let tunnel = platform.tunnel();
@@ -231,9 +232,11 @@ fn a_packet_too_long_for_the_buffer_is_cut_off() {
         socket.send_to(&[8; 5], "[2001:db8:1::1]:9").unwrap();
         tunnel.readable().await.unwrap();
         let mut reader = TunnelReader::new(tunnel.clone());
-        let mut buffer = [0; 100];
-        assert_eq!(reader.try_read(&mut buffer).unwrap(), 100);
-        assert_eq!(reader.try_read(&mut buffer).unwrap(), 53);
+        let mut buffer = PacketBuffer::new();
+        for length in [548, 53] {
+            reader.try_read(&mut buffer).unwrap();
+            assert_eq!(buffer.as_slice().len(), length);
+        }
         assert_eq!(reader.try_read(&mut buffer).unwrap_err().kind(), std::io::ErrorKind::WouldBlock);
     });
 }

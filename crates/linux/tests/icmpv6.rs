@@ -8,6 +8,7 @@ use std::net::Ipv6Addr;
 use std::time::Duration;
 
 use carnet_linux::{Platform, PlatformEvent};
+use carnet_station::forwarding::packet::PacketBuffer;
 use carnet_station::io::LinkMessage;
 use socket2::{Domain, Protocol, SockAddr, Socket, Type};
 
@@ -359,13 +360,13 @@ fn a_link_without_addresses_needs_none() {
         // One that somebody reads is carnet's own.
         let tunnel = platform.tunnel();
         let mut reader = carnet_linux::TunnelReader::new(tunnel.clone());
-        let mut buffer = [0; 200];
+        let mut buffer = PacketBuffer::new();
         while reader.try_read(&mut buffer).is_ok() {}
         platform.send_icmpv6(&LinkMessage { interface: "carnet0".into(), ..message.clone() }).unwrap();
         tunnel.readable().await.unwrap();
-        let length = reader.try_read(&mut buffer).unwrap();
-        assert_eq!(length, 40 + message.message.len());
-        assert_eq!(buffer[40 + 4..length], message.message[4..]);
+        reader.try_read(&mut buffer).unwrap();
+        assert_eq!(buffer.as_slice().len(), 40 + message.message.len());
+        assert_eq!(buffer.as_slice()[40 + 4..], message.message[4..]);
 
         let ether = LinkMessage { interface: "v0".into(), ..message };
         ip("link add v0 type veth peer name v1");

@@ -13,6 +13,7 @@ use std::process::{Command, Stdio};
 use std::time::Duration;
 
 use carnet_linux::Platform;
+use carnet_station::forwarding::packet::PacketBuffer;
 
 const ROLE: &str = "CARNET_TEST_ROLE";
 
@@ -172,7 +173,7 @@ fn a_tunnel_device_deleted_from_outside_is_fatal() {
         events_for(&mut platform, Duration::from_millis(100)).await;
         let tunnel = platform.tunnel();
         let mut reader = carnet_linux::TunnelReader::new(tunnel.clone());
-        let mut buffer = [0; 100];
+        let mut buffer = PacketBuffer::new();
         while reader.try_read(&mut buffer).is_ok() {}
 
         ip("link del carnet0");
@@ -180,7 +181,7 @@ fn a_tunnel_device_deleted_from_outside_is_fatal() {
         let gone = tokio::time::timeout(Duration::from_secs(2), tunnel.readable()).await.expect("deaf");
         assert_eq!(gone.unwrap_err().to_string(), text);
         assert_eq!(reader.try_read(&mut buffer).unwrap_err().to_string(), text);
-        assert_eq!(tunnel.try_write(&buffer).unwrap_err().to_string(), text);
+        assert_eq!(tunnel.try_write(&[0; 100]).unwrap_err().to_string(), text);
         for _ in 0..2 {
             let error = loop {
                 let next = tokio::time::timeout(Duration::from_secs(2), platform.next_event()).await;

@@ -31,7 +31,7 @@ impl Runner {
         let (mut count, mut has_yielded) = (0, false);
         // What was read is handled: nothing may lie in the reader while the loop waits for the device.
         while let Some(reader) = self.reader.as_mut().filter(|r| count < BATCH || r.is_inside_burst()) {
-            let Ok(length) = reader.try_read(self.buffer.space()) else {
+            if reader.try_read(&mut self.buffer).is_err() {
                 self.flush_and_hear();
                 if has_yielded || !is_frequent {
                     return;
@@ -39,17 +39,16 @@ impl Runner {
                 has_yielded = true;
                 std::thread::yield_now();
                 continue;
-            };
+            }
             has_yielded = false;
             count += 1;
-            self.buffer.filled(length);
             if self.recorder.is_active() {
                 self.recorder.record(now, wall, Input::Packet(self.buffer.as_slice().to_vec()));
             }
             if let (Some(platform), Some(writer)) = (&mut self.platform, &mut self.writer)
                 && platform.concerns_kernel(self.buffer.as_slice())
             {
-                writer.write(self.buffer.as_slice());
+                writer.write_in_place(&mut self.buffer);
             }
             let verdict = self.station.handle_packet(now, wall, &mut self.buffer);
             self.pass_on(verdict);
@@ -91,7 +90,7 @@ impl Runner {
             // Outputs, if there are any, precede the packet that the rest was waiting for.
             Verdict::Forward => {
                 if let Some(writer) = &mut self.writer {
-                    writer.write(self.buffer.as_slice());
+                    writer.write_in_place(&mut self.buffer);
                 }
             }
             Verdict::Encapsulate { local, remote, may_fragment } => {

@@ -4,6 +4,8 @@ use anyhow::Context;
 use nix::sched::{CpuSet, sched_getaffinity, sched_setaffinity};
 use nix::unistd::Pid;
 
+use crate::clock::monotonic;
+
 /// The cores that the lab may use, as it found them.
 #[derive(Debug, Clone, Copy)]
 pub struct Cores {
@@ -75,6 +77,58 @@ fn parse_busy(text: &str) -> Option<f64> {
     Some((taken(0)? + taken(1)? + taken(2)? + taken(5)? + taken(6)?) / TICKS)
 }
 
+/// What others on the machine have of the processor while something is measured.
+#[derive(Debug)]
+pub struct Watch {
+    begin: u64,
+    /// Seconds of user and system time on all cores, those that a hypervisor gave to somebody else, and those of this
+    /// process and the processes that it has started and seen end.
+    before: [f64; 3],
+}
+
+impl Watch {
+    /// Begins to look.
+    pub fn begin() -> anyhow::Result<Watch> {
+        Ok(Watch { begin: monotonic(), before: spent()? })
+    }
+
+    /// What share of all cores others had since then, and a hypervisor; to be asked when what was started has ended. The
+    /// kernel's handling of interrupts, which is where packets are forwarded, belongs to nobody.
+    pub fn shares(&self) -> anyhow::Result<[f64; 2]> {
+        let [all, stolen, own] = spent()?;
+        let cores = std::thread::available_parallelism().map_or(1, usize::from) as f64;
+        let time = (monotonic() - self.begin).max(1) as f64 / 1e9 * cores;
+        let others = all - self.before[0] - (own - self.before[2]);
+        Ok([others, stolen - self.before[1]].map(|seconds| (seconds / time).max(0.0)))
+    }
+}
+
+fn spent() -> anyhow::Result<[f64; 3]> {
+    let read = |file: &str| std::fs::read_to_string(file).with_context(|| format!("cannot read {file}"));
+    let [all, stolen] = parse_all(&read("/proc/stat")?).context("/proc/stat is not as expected")?;
+    let own = parse_own(&read("/proc/self/stat")?).context("/proc/self/stat is not as expected")?;
+    Ok([all, stolen, own])
+}
+
+fn parse_all(text: &str) -> Option<[f64; 2]> {
+    let numbers: Vec<f64> = text
+        .lines()
+        .next()?
+        .strip_prefix("cpu ")?
+        .split_whitespace()
+        .filter_map(|n| n.parse().ok())
+        .collect();
+    let taken = |at: usize| numbers.get(at).copied();
+    Some([(taken(0)? + taken(1)? + taken(2)?) / TICKS, taken(7)? / TICKS])
+}
+
+fn parse_own(text: &str) -> Option<f64> {
+    // utime, stime, cutime and cstime.
+    let fields: Vec<&str> = text.rsplit_once(')')?.1.split_whitespace().collect();
+    let ticks = |field: usize| fields.get(field - 3)?.parse::<f64>().ok();
+    Some((ticks(14)? + ticks(15)? + ticks(16)? + ticks(17)?) / TICKS)
+}
+
 /// Seconds that a process ran, of `/proc/PID/stat`.
 pub fn used_by(process: u32) -> anyhow::Result<f64> {
     let file = format!("/proc/{process}/stat");
@@ -106,5 +160,8 @@ mod tests {
         let line = "12 (a) b) S 1 1 1 0 -1 4194560 1 0 0 0 250 150 0 0 20 0 1 0 9 1 1";
         assert_eq!(parse_used(line), Some(4.0));
         assert_eq!(parse_used("12 (x) S 1"), None);
+        assert_eq!(parse_all("cpu  100 20 300 9999 50 6 7 8 0 0\ncpu0 1 2"), Some([4.2, 0.08]));
+        let line = "12 (a) b) S 1 1 1 0 -1 4194560 1 0 0 0 250 150 75 25 20 0 1 0 9 1 1";
+        assert_eq!(parse_own(line), Some(5.0));
     }
 }

@@ -15,6 +15,12 @@ pub struct Bench {
     pub time: String,
     /// Load averages of the machine before.
     pub load_before: [f64; 3],
+    /// What share of all cores others had while it ran, and a hypervisor's other guests.
+    #[serde(default)]
+    pub others: [f64; 2],
+    /// Why the figures are not to be relied on: the machine was busy. Empty where it was not.
+    #[serde(default)]
+    pub disturbed: Vec<String>,
     /// Whether it was `--quick`.
     pub quick: bool,
     /// The core on which packets were measured.
@@ -122,7 +128,26 @@ pub fn median(sorted: &[f64]) -> f64 {
     }
 }
 
+/// Above which load average for each core, and which share of all cores in others' hands, a machine is busy.
+const BUSY_LOAD: f64 = 0.5;
+const BUSY_SHARE: f64 = 0.03;
+
 impl Bench {
+    /// Why the figures are not to be relied on, in words.
+    pub fn disturbances(&self) -> Vec<String> {
+        let mut found = Vec::new();
+        let load = self.load_before[0];
+        if load > BUSY_LOAD * self.machine.cores.max(1) as f64 {
+            found.push(format!("the load was {load:.2} before, on {} cores", self.machine.cores));
+        }
+        for (share, whose) in self.others.iter().zip(["other programs", "other guests of the hypervisor"]) {
+            if *share > BUSY_SHARE {
+                found.push(format!("{whose} had {:.0} % of all cores", share * 100.0));
+            }
+        }
+        found
+    }
+
     /// What a figure of packets costs the routers alone, in nanoseconds for a packet: without what source and sink,
     /// which share the core, cost by themselves at that size. Nothing where that was not measured, or where it is
     /// all there is.
@@ -317,5 +342,20 @@ mod tests {
         assert_eq!(of(9), Some([2.0, 8.0]));
         assert_eq!(of(15), Some([4.0, 12.0]));
         assert_eq!(of(25), Some([8.0, 18.0]));
+    }
+
+    #[test]
+    fn a_busy_machine_is_told() {
+        let mut bench = Bench { load_before: [0.9, 0.0, 0.0], others: [0.02, 0.0], ..Bench::default() };
+        bench.machine.cores = 2;
+        assert_eq!(bench.disturbances(), Vec::<String>::new());
+        bench.load_before[0] = 1.2;
+        bench.others = [0.1, 0.25];
+        let told = bench.disturbances().join("; ");
+        assert_eq!(
+            told,
+            "the load was 1.20 before, on 2 cores; other programs had 10 % of all cores; other guests of the \
+             hypervisor had 25 % of all cores"
+        );
     }
 }

@@ -39,7 +39,7 @@ use crate::clock::{self, MILLISECOND};
 use crate::isolate::Mode;
 use crate::{console, isolate, machine, tools};
 use bed::Bed;
-use cores::Cores;
+use cores::{Cores, Watch};
 use figures::Bench;
 use path::Path;
 
@@ -70,6 +70,9 @@ pub struct Args {
     /// Numbers of bindings, instead of the usual ones.
     #[arg(long, value_delimiter = ',', value_name = "NUMBERS")]
     bindings: Vec<u32>,
+    /// Numbers of TCP streams between hosts whose MTU fits, and nothing else of TCP.
+    #[arg(long, value_delimiter = ',', value_name = "NUMBERS", value_parser = clap::value_parser!(u16).range(1..=128))]
+    streams: Vec<u16>,
     /// Rounds, instead of the usual number.
     #[arg(long, value_name = "NUMBER", value_parser = clap::value_parser!(u16).range(1..))]
     rounds: Option<u16>,
@@ -105,6 +108,8 @@ pub struct Effort {
     pub echoes: usize,
     /// Rounds of TCP.
     pub transfers: usize,
+    /// Streams between hosts whose MTU fits; all that is measured of TCP where there are some.
+    pub streams: Vec<usize>,
     /// Seconds of a transfer; 0 for a moment.
     pub transfer: u64,
     /// Handovers, an even number.
@@ -127,6 +132,7 @@ impl Args {
         if !self.bindings.is_empty() {
             effort.bindings.clone_from(&self.bindings);
         }
+        effort.streams = self.streams.iter().map(|streams| usize::from(*streams)).collect();
         if let Some(rounds) = self.rounds {
             (effort.rounds, effort.transfers) = (rounds.into(), rounds.into());
         }
@@ -141,6 +147,7 @@ impl Args {
                 sizes: vec![64, 1250],
                 echoes: 20,
                 transfers: 1,
+                streams: Vec::new(),
                 transfer: 0,
                 handovers: 2,
                 bindings: vec![1, 100],
@@ -155,6 +162,7 @@ impl Args {
                 sizes: vec![64, 500, 1250],
                 echoes: 2000,
                 transfers: 1,
+                streams: Vec::new(),
                 transfer: 1,
                 handovers: 4,
                 bindings: vec![1, 10_000],
@@ -168,6 +176,7 @@ impl Args {
             sizes: vec![64, 250, 500, 750, 1000, 1250],
             echoes: 20_000,
             transfers: 15,
+            streams: Vec::new(),
             transfer: 1,
             handovers: 10,
             bindings: vec![1, 100, 10_000, 100_000],
@@ -209,6 +218,7 @@ pub fn run(args: &Args, out: PathBuf, carnet: PathBuf) -> anyhow::Result<()> {
     let begin = clock::monotonic();
     let effort = args.effort();
     let cores = Cores::of_caller()?;
+    let watch = Watch::begin()?;
     let mut bench = Bench {
         machine: machine::describe(&carnet, &std::env::current_dir()?),
         time: clock::utc(clock::realtime()),
@@ -218,6 +228,9 @@ pub fn run(args: &Args, out: PathBuf, carnet: PathBuf) -> anyhow::Result<()> {
         window: flood::WINDOW,
         ..Bench::default()
     };
+    for why in bench.disturbances() {
+        console::step(&format!("the figures will not be good: {why}"));
+    }
     cores.pin()?;
     let wanted: Vec<Path> = Path::ALL
         .into_iter()
@@ -248,6 +261,8 @@ pub fn run(args: &Args, out: PathBuf, carnet: PathBuf) -> anyhow::Result<()> {
     }
     bench.targets = targets::judge(&bench);
     bed.stop();
+    bench.others = watch.shares()?;
+    bench.disturbed = bench.disturbances();
     bench.duration_s = (clock::monotonic() - begin) as f64 / 1e9;
     let file = out.join("bench.json");
     std::fs::write(&file, format!("{}\n", serde_json::to_string_pretty(&bench)?))

@@ -187,7 +187,7 @@ fn front(frame: &Frame, count: usize) -> Vec<u8> {
 /// Makes room before what leaves by an interface, and puts an outer header around it if there is one, for as long as
 /// what is returned lives.
 fn program(interface: &str, outer: Option<&[u8]>) -> anyhow::Result<Ebpf> {
-    let mut ebpf = Ebpf::load(carnet_bpf::SOURCE).context("cannot load the source's programs")?;
+    let mut ebpf = Ebpf::load(&carnet_bpf::SOURCE.unpack()).context("cannot load the source's programs")?;
     if let Some(header) = outer {
         let mut value = [0; IPV6];
         value.copy_from_slice(header);

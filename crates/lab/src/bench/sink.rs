@@ -40,7 +40,7 @@ impl Sink {
     }
 
     fn load(program: &'static str) -> anyhow::Result<Sink> {
-        let mut ebpf = Ebpf::load(carnet_bpf::SINK).context("cannot load the sink's programs")?;
+        let mut ebpf = Ebpf::load(&carnet_bpf::SINK.unpack()).context("cannot load the sink's programs")?;
         xdp(&mut ebpf, program)?
             .load()
             .with_context(|| format!("the kernel refuses XDP program {program}"))?;

@@ -54,6 +54,9 @@ pub fn text(bench: &Bench) -> String {
         bench.load_before[2],
         if bench.quick { "; a quick run: short, few rounds" } else { "" }
     );
+    for why in &bench.disturbed {
+        let _ = writeln!(text, "**Not to be relied on: {why}.**\n");
+    }
     for path in &bench.paths {
         let missing =
             path.missing.as_ref().map_or(String::new(), |why| format!(" (not measured here: {why})"));

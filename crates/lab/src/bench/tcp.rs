@@ -143,8 +143,13 @@ fn one(bed: &Bed, rounds: usize, hosts: Hosts, task: Task) -> anyhow::Result<Vec
 pub fn measure(bed: &Bed, effort: &Effort) -> anyhow::Result<Vec<TcpFigure>> {
     let mut figures = Vec::new();
     for hosts in [Hosts::Large, Hosts::Deaf, Hosts::Fitting] {
+        let streams: &[usize] = match (hosts, &effort.streams[..]) {
+            (Hosts::Fitting, []) => &[1, 8],
+            (Hosts::Fitting, streams) => streams,
+            (_, []) => &[1],
+            _ => continue,
+        };
         hosts.set_all(bed)?;
-        let streams: &[usize] = if hosts == Hosts::Fitting { &[1, 8] } else { &[1] };
         for streams in streams.iter().copied() {
             for down in [false, true] {
                 let task = Task { streams, down, seconds: effort.transfer, rate: None };

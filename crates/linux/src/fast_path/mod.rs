@@ -21,6 +21,7 @@ mod hook;
 mod kernel;
 mod policy;
 mod programs;
+mod receivers;
 mod rules;
 mod selection;
 mod table;
@@ -28,6 +29,7 @@ mod values;
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::net::Ipv6Addr;
+use std::task::Context;
 
 use carnet_base::Endpoint;
 use carnet_station::forwarding::desired::{self, TunnelEnd};
@@ -428,6 +430,17 @@ impl FastPath {
         match &mut self.kind {
             InUse::None | InUse::Kernel(_) => Vec::new(),
             InUse::Programs(programs) => programs.follow(links),
+        }
+    }
+
+    /// Follows what interfaces can do, in the task that waits for it; what could not be done comes back as from [`Self::follow`].
+    pub(crate) fn poll(&mut self, cx: &mut Context<'_>) -> Vec<String> {
+        match &mut self.kind {
+            InUse::Programs(programs) => match programs.receivers.poll(cx) {
+                true => programs.follow_receivers(),
+                false => Vec::new(),
+            },
+            InUse::None | InUse::Kernel(_) => Vec::new(),
         }
     }
 

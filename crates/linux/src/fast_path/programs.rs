@@ -22,6 +22,7 @@ use carnet_station::forwarding::desired::{TUNNEL_DEVICE, Tunnel};
 
 use super::hook::Hook;
 use super::policy::Policy;
+use super::receivers::Receivers;
 use super::rules::RulesValue;
 use super::table::{Operation, Table};
 use super::values::{BindingValue, LengthsValue, PATHS, PrefixKey};
@@ -96,6 +97,8 @@ struct Attached {
 pub(crate) struct Programs {
     kind: Kind,
     ebpf: Ebpf,
+    /// What they have counted by tunnel.
+    traffic: traffic::TrafficMemory,
     tunnel_device: u32,
     pub(super) table: Table,
     /// Number of times that what the programs remember was made void, and how often not because of neighbours only.
@@ -122,6 +125,11 @@ pub(crate) struct Programs {
     seen: HashMap<u32, u64>,
     /// For XDP: the mode in which drivers do it, once that is known.
     mode: XdpMode,
+    /// And the interfaces in `PORTS`, by which packets leave.
+    exits: BTreeSet<u32>,
+    /// Those that take no redirected frames.
+    unable: BTreeSet<u32>,
+    pub(super) receivers: Receivers,
     complaints: BTreeSet<String>,
 }
 
@@ -150,6 +158,7 @@ impl Programs {
         let processors = aya::util::nr_cpus().map_or(1, |number| u32::try_from(number).unwrap_or(1)).max(1);
         let ways = ways(config, slots, processors);
         let counters = if slots <= SLOTS_BY_PATH { PATHS as u32 } else { 1 };
+        let traffic_max = slots * counters;
         let object = match kind {
             Kind::Tc => carnet_bpf::TUNNEL_TC,
             Kind::Xdp => carnet_bpf::TUNNEL_XDP,
@@ -161,20 +170,23 @@ impl Programs {
                 .override_global("FLOW_LABEL_KEY", &config.flow_label_key, true)
                 .override_global("WAYS_MAX", &ways, true)
                 .override_global("COUNTERS", &counters, true)
+                .override_global("TRAFFIC_MAX", &traffic_max, true)
                 .map_max_entries("BINDINGS", slots)
                 .map_max_entries("VERSIONS", slots)
-                .map_max_entries("TRAFFIC", slots * counters)
+                .map_max_entries("TRAFFIC", traffic_max.saturating_mul(processors))
                 // Those that take the place of others are there before these go.
                 .map_max_entries("RULES", slots * 2)
                 .map_max_entries("WAYS", ways.saturating_mul(processors))
                 .map_max_entries("PREFIXES", prefixes);
-            loader.load(object).map_err(|error| told(&error))
+            loader.load(&object.unpack()).map_err(|error| told(&error))
         })?;
         // One of them now, so that a kernel that refuses is known before anything is built on it.
         load(&mut ebpf, kind, "lan")?;
+        let traffic = traffic::TrafficMemory::of(&ebpf, traffic_max, processors)?;
         let mut programs = Programs {
             kind,
             ebpf,
+            traffic,
             tunnel_device,
             table: Table::new(slots, prefixes),
             generation: 0,
@@ -191,6 +203,9 @@ impl Programs {
             next_look: 0,
             seen: HashMap::new(),
             mode: XdpMode::Driver,
+            exits: BTreeSet::new(),
+            unable: BTreeSet::new(),
+            receivers: if kind == Kind::Xdp { Receivers::open() } else { Receivers::default() },
             complaints: BTreeSet::new(),
         };
         // Nothing that is all zeros is remembered.
@@ -394,6 +409,7 @@ impl Programs {
             })
             .map(|(index, _)| *index)
             .collect();
+        let is_stale = !stale.is_empty();
         for index in stale {
             self.detach(index);
         }
@@ -405,6 +421,38 @@ impl Programs {
         }
         if self.attached.len() != before {
             give_back_memory();
+        }
+        if is_stale || self.attached.len() != before {
+            complaints.extend(self.follow_receivers());
+        }
+        complaints
+    }
+
+    /// XDP: packets leave by those interfaces with a program that take redirected frames.
+    pub(super) fn follow_receivers(&mut self) -> Vec<String> {
+        let mut complaints = Vec::new();
+        if self.kind == Kind::Tc {
+            return complaints;
+        }
+        // In front of the drivers all do.
+        let able = if self.mode == XdpMode::Driver { self.receivers.look() } else { None };
+        let with_program = self.attached.iter().filter(|(_, attached)| attached.link.is_some());
+        let all: Vec<(u32, String)> = with_program.map(|(index, at)| (*index, at.name.clone())).collect();
+        for (index, name) in all {
+            let takes = able.as_ref().is_none_or(|able| able.contains(&index));
+            if takes != self.exits.contains(&index)
+                && let Err(why) = self.set_exit(index, takes)
+            {
+                complaints.push(format!("{name}: {why}"));
+            }
+            if !takes && self.unable.insert(index) {
+                complaints.push(format!(
+                    "{name} takes no frames that XDP redirects to it: what is to leave by it takes the slow path \
+                     (virtual Ethernet takes them when its other end polls: ethtool -K PEER gro on)"
+                ));
+            } else if takes && self.unable.remove(&index) {
+                tracing::info!("{name} takes frames that XDP redirects to it now");
+            }
         }
         complaints
     }
@@ -447,15 +495,25 @@ impl Programs {
                     far.insert(link.index, address, 0).map_err(|error| told(&error))?;
                 }
                 let id = self.attach_xdp(link.index, program)?;
-                let mut ports = self
-                    .ebpf
-                    .map_mut("PORTS")
-                    .and_then(|map| DevMapHash::try_from(map).ok())
-                    .ok_or("there is no map PORTS")?;
-                ports.insert(link.index, link.index, None, 0).map_err(|error| told(&error))?;
                 Ok(LinkId::Xdp(id))
             }
         }
+    }
+
+    /// Packets may leave by an interface, or no longer.
+    fn set_exit(&mut self, index: u32, is: bool) -> Result<(), String> {
+        let map = self.ebpf.map_mut("PORTS").and_then(|map| DevMapHash::try_from(map).ok());
+        let mut ports = map.ok_or("there is no map PORTS")?;
+        if is {
+            ports.insert(index, index, None, 0).map_err(|error| told(&error))?;
+            self.exits.insert(index);
+        } else {
+            // It goes with its interface.
+            let _ = ports.remove(index);
+            self.exits.remove(&index);
+        }
+        // What is remembered knows where packets may leave.
+        self.forget()
     }
 
     fn map_mut<'a, M: TryFrom<&'a mut aya::maps::Map>>(&'a mut self, name: &str) -> Result<M, String> {
@@ -497,11 +555,8 @@ impl Programs {
                     // Where it was not there, it needs no room.
                     let _ = far.remove(&index);
                 }
-                if let Some(mut ports) =
-                    self.ebpf.map_mut("PORTS").and_then(|map| DevMapHash::try_from(map).ok())
-                {
-                    let _ = ports.remove(index);
-                }
+                let _ = self.set_exit(index, false);
+                self.unable.remove(&index);
                 if let Ok(program) = find::<Xdp>(&mut self.ebpf, attached.program) {
                     let _ = program.detach(id);
                 }

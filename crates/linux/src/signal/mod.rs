@@ -10,7 +10,6 @@
 
 mod dbus;
 mod file;
-mod generic_netlink;
 mod modem;
 mod wireless;
 

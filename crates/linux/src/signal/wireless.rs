@@ -4,15 +4,10 @@
 //! the signal of the last frame and a moving average (`NL80211_STA_INFO_SIGNAL_AVG`, dBm). That is asked for at intervals,
 //! and at once when the driver says that something has happened to the connection (group `mlme`).
 
-use std::io;
-use std::task::{Context, Poll};
-
-use netlink_sys::{Socket, protocols::NETLINK_GENERIC};
-use tokio::io::unix::AsyncFd;
+use std::task::Context;
 
 use super::PLAUSIBLE;
-use super::generic_netlink::{Family, Message, Questions, attribute, find, split};
-use crate::readable::watch;
+use crate::generic_netlink::{Events, Family, Message, Questions, attribute, find};
 
 /// `enum nl80211_commands`
 const GET_STATION: u8 = 17;
@@ -43,7 +38,7 @@ pub(super) struct Wireless {
     stations: Vec<Station>,
     questions: Option<Questions>,
     family: Option<Family>,
-    events: Option<AsyncFd<Socket>>,
+    events: Events,
     /// Rounds until the family is looked for again.
     pause: u32,
 }
@@ -54,7 +49,7 @@ impl Wireless {
         let stations = interfaces.into_iter().map(|interface| Station { interface, pause: 0 });
         let stations: Vec<Station> = stations.collect();
         let questions = if stations.is_empty() { None } else { Questions::open().ok() };
-        Wireless { stations, questions, family: None, events: None, pause: 0 }
+        Wireless { stations, questions, family: None, events: Events::default(), pause: 0 }
     }
 
     pub(super) fn is_empty(&self) -> bool {
@@ -63,23 +58,7 @@ impl Wireless {
 
     /// Whether something has happened to a connection since the last call.
     pub(super) fn poll(&mut self, cx: &mut Context<'_>) -> bool {
-        let Some(events) = &self.events else { return false };
-        let mut happened = false;
-        let mut buffer = Vec::with_capacity(8192);
-        while let Poll::Ready(Ok(mut ready)) = events.poll_read_ready(cx) {
-            buffer.clear();
-            match ready.try_io(|events| events.get_ref().recv(&mut buffer, 0)) {
-                Ok(Ok(_)) => happened |= concerns_signal(&split(&buffer).unwrap_or_default()),
-                // Some were lost.
-                Ok(Err(error)) if error.raw_os_error() == Some(libc::ENOBUFS) => happened = true,
-                Ok(Err(_)) => {
-                    self.events = None;
-                    break;
-                }
-                Err(_would_block) => {}
-            }
-        }
-        happened
+        self.events.poll(cx, concerns_signal)
     }
 
     /// Asks about all interfaces: name and signal of those that have one.
@@ -94,7 +73,7 @@ impl Wireless {
             self.pause = PAUSE;
             self.family = questions.family("nl80211").ok();
             let group = self.family.as_ref().and_then(|family| family.groups.get("mlme"));
-            self.events = group.and_then(|group| listen(*group).ok());
+            self.events = group.map(|group| Events::of(*group)).unwrap_or_default();
         }
         let Some(family) = &self.family else { return };
         for station in &mut self.stations {
@@ -114,15 +93,6 @@ impl Wireless {
             }
         }
     }
-}
-
-/// Listens to a multicast group.
-fn listen(group: u32) -> io::Result<AsyncFd<Socket>> {
-    let mut socket = Socket::new(NETLINK_GENERIC)?;
-    socket.bind_auto()?;
-    socket.set_non_blocking(true)?;
-    socket.add_membership(group)?;
-    watch(socket)
 }
 
 fn concerns_signal(events: &[Message]) -> bool {

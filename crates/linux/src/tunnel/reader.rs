@@ -1,6 +1,11 @@
 //! Reading: one IPv6 packet at a time, whatever the kernel has put together.
+//!
+//! A single packet is read to where it is wanted, with its virtio header before it. A burst is cut out of a buffer of its
+//! own; the first is copied into it, and as long as one follows another they are read into it.
 
 use std::io;
+
+use carnet_station::forwarding::packet::PacketBuffer;
 
 use super::segmentation::Segments;
 use super::{TunnelIo, virtio};
@@ -16,12 +21,14 @@ pub struct TunnelReader {
     buffer: Box<[u8]>,
     /// Octets of [`Self::buffer`] that are a burst, and what of it is still to be handed out.
     burst: Option<(usize, Segments)>,
+    /// The last thing that was read was a burst.
+    had_burst: bool,
 }
 
 impl TunnelReader {
     /// A reader of this device. There should be one only, or each gets a part of the packets.
     pub fn new(io: TunnelIo) -> Self {
-        TunnelReader { io, buffer: vec![0; BUFFER].into_boxed_slice(), burst: None }
+        TunnelReader { io, buffer: vec![0; BUFFER].into_boxed_slice(), burst: None, had_burst: false }
     }
 
     /// Whether the next packet has been read already, so that [`TunnelIo::readable`] knows nothing of it.
@@ -29,39 +36,70 @@ impl TunnelReader {
         self.burst.is_some()
     }
 
-    /// Puts the next packet into `packet` and returns its length; a longer packet is cut off. The length is 0
-    /// for one that makes no sense with its virtio header.
+    /// Puts the next packet into `packet`; nothing for one that makes no sense with its virtio header.
     ///
     /// # Errors
     /// [`io::ErrorKind::WouldBlock`] when there is none.
-    pub fn try_read(&mut self, packet: &mut [u8]) -> io::Result<usize> {
+    pub fn try_read(&mut self, packet: &mut PacketBuffer) -> io::Result<()> {
         if !self.io.0.has_header {
-            return self.io.try_read(packet);
+            let length = self.io.try_read(packet.space())?;
+            packet.filled(length);
+            return Ok(());
         }
         loop {
             if let Some((length, segments)) = &mut self.burst {
                 let whole = self.buffer.get(virtio::LENGTH..*length).unwrap_or_default();
-                let length = segments.next(whole, packet);
+                let length = segments.next(whole, packet.space());
                 if segments.is_done(whole) {
                     self.burst = None;
                 }
                 if let Some(length) = length {
-                    return Ok(length);
+                    packet.filled(length);
+                    return Ok(());
                 }
             }
-            let length = self.io.try_read(&mut self.buffer)?;
-            match take(self.buffer.get_mut(..length).unwrap_or_default()) {
+            if self.had_burst {
+                let length = self.io.try_read(&mut self.buffer)?;
+                self.had_burst = false;
+                match take(self.buffer.get_mut(..length).unwrap_or_default()) {
+                    Taken::Packet(from) => {
+                        packet.copy_from(from);
+                        return Ok(());
+                    }
+                    Taken::Burst(segments) => self.begin(length, segments),
+                    Taken::Nonsense => {
+                        packet.filled(0);
+                        return Ok(());
+                    }
+                }
+                continue;
+            }
+            let frame = packet.space_with(virtio::LENGTH);
+            let length = self.io.try_read(frame)?;
+            let frame = frame.get_mut(..length).unwrap_or_default();
+            match take(frame) {
                 Taken::Packet(from) => {
-                    let length = from.len().min(packet.len());
-                    if let (Some(to), Some(from)) = (packet.get_mut(..length), from.get(..length)) {
+                    let length = from.len();
+                    packet.filled(length);
+                    return Ok(());
+                }
+                Taken::Burst(segments) => {
+                    if let (Some(to), from) = (self.buffer.get_mut(..length), &*frame) {
                         to.copy_from_slice(from);
                     }
-                    return Ok(length);
+                    self.begin(length, segments);
                 }
-                Taken::Burst(segments) => self.burst = Some((length, segments)),
-                Taken::Nonsense => return Ok(0),
+                Taken::Nonsense => {
+                    packet.filled(0);
+                    return Ok(());
+                }
             }
         }
+    }
+
+    fn begin(&mut self, length: usize, segments: Segments) {
+        self.burst = Some((length, segments));
+        self.had_burst = true;
     }
 }
 

@@ -2,6 +2,8 @@
 
 use std::io;
 
+use carnet_station::forwarding::packet::PacketBuffer;
+
 use super::TunnelIo;
 use super::coalescing::{Coalescer, Kinds, Sink};
 use super::segmentation::Segments;
@@ -18,6 +20,10 @@ pub struct TunnelWriter {
 pub(super) trait Device {
     /// Takes a packet.
     fn packet(&self, packet: &[u8]) -> io::Result<usize>;
+    /// The same where there is room before it.
+    fn packet_in_place(&self, packet: &mut PacketBuffer) -> io::Result<usize> {
+        self.packet(packet.as_slice())
+    }
     /// Takes a packet or a burst with its virtio header before it.
     fn frame(&self, frame: &[u8]) -> io::Result<usize>;
 }
@@ -25,6 +31,13 @@ pub(super) trait Device {
 impl Device for TunnelIo {
     fn packet(&self, packet: &[u8]) -> io::Result<usize> {
         self.try_write(packet)
+    }
+
+    fn packet_in_place(&self, packet: &mut PacketBuffer) -> io::Result<usize> {
+        match packet.behind(&[0; virtio::LENGTH]) {
+            Some(frame) if self.0.has_header => self.try_write_frame(frame),
+            _ => self.try_write(packet.as_slice()),
+        }
     }
 
     fn frame(&self, frame: &[u8]) -> io::Result<usize> {
@@ -53,6 +66,15 @@ impl TunnelWriter {
     pub fn write(&mut self, packet: &[u8]) {
         if !self.coalescer.push(packet, &mut self.output) {
             self.output.packet(packet);
+        }
+    }
+
+    /// The same with a packet that has room before it.
+    pub fn write_in_place(&mut self, packet: &mut PacketBuffer) {
+        if !self.coalescer.push(packet.as_slice(), &mut self.output)
+            && self.output.device.packet_in_place(packet).is_err()
+        {
+            self.output.errors += 1;
         }
     }
 

@@ -30,6 +30,21 @@ impl PacketBuffer {
         &mut self.octets[HEADROOM..]
     }
 
+    /// The same with `front` octets more before it, fewer than an outer header takes, for what a device puts before each
+    /// packet. They do not become part of it.
+    pub fn space_with(&mut self, front: usize) -> &mut [u8] {
+        self.start = HEADROOM;
+        self.end = HEADROOM;
+        self.octets.get_mut(HEADROOM.saturating_sub(front)..).unwrap_or_default()
+    }
+
+    /// The packet with these octets right before it, which do not become part of it; nothing where there is no room.
+    pub fn behind(&mut self, front: &[u8]) -> Option<&[u8]> {
+        let start = self.start.checked_sub(front.len())?;
+        self.octets.get_mut(start..self.start)?.copy_from_slice(front);
+        self.octets.get(start..self.end)
+    }
+
     /// `length` octets were read into [`Self::space`].
     pub fn filled(&mut self, length: usize) {
         self.end = (self.start + length).min(self.octets.len());
@@ -87,8 +102,14 @@ mod tests {
         assert_eq!(buffer.as_slice(), b"outer inner");
         buffer.strip(6, 3);
         assert_eq!(buffer.as_slice(), b"inn");
+        assert_eq!(buffer.behind(b"link "), Some(&b"link inn"[..]));
+        assert_eq!(buffer.as_slice(), b"inn");
         buffer.strip(9, 9);
         assert_eq!(buffer.as_slice(), b"");
+        buffer.space_with(4)[..9].copy_from_slice(b"linkinner");
+        buffer.filled(5);
+        assert_eq!(buffer.as_slice(), b"inner");
+        assert_eq!(buffer.behind(&[0; 4096]), None);
         assert!(!buffer.prepend(&[0; 4096]));
     }
 }

@@ -136,7 +136,7 @@ impl GeonetPath {
     /// # Errors
     /// Why the kernel does not want them, in one line.
     pub fn open() -> std::result::Result<GeonetPath, String> {
-        let load = || EbpfLoader::new().load(carnet_bpf::GEONET).map_err(|error| told(&error));
+        let load = || EbpfLoader::new().load(&carnet_bpf::GEONET.unpack()).map_err(|error| told(&error));
         let mut ebpf = aside(load)?;
         for name in ["in", "out", "wrap"] {
             let program: &mut SchedClassifier = find(&mut ebpf, name)?;

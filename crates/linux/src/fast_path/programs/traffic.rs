@@ -2,19 +2,90 @@
 
 use std::collections::HashMap;
 
-use aya::Pod;
-use aya::maps::PerCpuArray;
+use std::os::fd::{AsFd, AsRawFd};
+use std::ptr::NonNull;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use aya::Ebpf;
+use aya::maps::{Map, PerCpuArray};
 
 use super::Programs;
 use crate::fast_path::{FastPathCounters, TunnelEnds, TunnelTraffic};
 
 /// `struct traffic`.
-#[repr(C)]
-#[derive(Debug, Clone, Copy, Default)]
-struct TrafficValue([u64; 4]);
+type TrafficValue = [AtomicU64; 4];
 
-// SAFETY: `repr(C)` of integers, without padding, and any octets are a valid value.
-unsafe impl Pod for TrafficValue {}
+/// `TRAFFIC` in this process's memory: the same pages that the programs count in, so that a look at many counters needs no
+/// system call for each.
+#[derive(Debug)]
+pub(super) struct TrafficMemory {
+    start: NonNull<TrafficValue>,
+    /// Counters of one processor, and of how many.
+    counters: usize,
+    processors: usize,
+}
+
+// SAFETY: it is memory of its own, which nobody here writes.
+unsafe impl Send for TrafficMemory {}
+
+impl TrafficMemory {
+    /// The map of loaded programs that has so many counters for each processor.
+    ///
+    /// # Errors
+    /// Why the kernel does not show it.
+    pub(super) fn of(ebpf: &Ebpf, counters: u32, processors: u32) -> Result<TrafficMemory, String> {
+        let Some(Map::Array(map)) = ebpf.map("TRAFFIC") else { return Err("there is no map TRAFFIC".into()) };
+        let mut memory = TrafficMemory {
+            start: NonNull::dangling(),
+            counters: counters as usize,
+            processors: processors as usize,
+        };
+        // SAFETY: the kernel chooses the place, and refuses a length that the map has not.
+        let start = unsafe {
+            libc::mmap(
+                std::ptr::null_mut(),
+                memory.octets(),
+                libc::PROT_READ,
+                libc::MAP_SHARED,
+                map.fd().as_fd().as_raw_fd(),
+                0,
+            )
+        };
+        if start == libc::MAP_FAILED {
+            return Err(format!("cannot look into map TRAFFIC: {}", std::io::Error::last_os_error()));
+        }
+        memory.start = NonNull::new(start.cast()).ok_or("map TRAFFIC is at address 0")?;
+        Ok(memory)
+    }
+
+    fn octets(&self) -> usize {
+        self.counters * self.processors * size_of::<TrafficValue>()
+    }
+
+    /// A counter on all processors.
+    fn sum(&self, counter: u32) -> TunnelTraffic {
+        // SAFETY: so many of them are mapped until this is dropped; programs write them as wholes of eight octets, like
+        // somebody else's atomic writes.
+        let values =
+            unsafe { std::slice::from_raw_parts(self.start.as_ptr(), self.counters * self.processors) };
+        let own = values.iter().skip(counter as usize).step_by(self.counters.max(1));
+        let mut sum = [0; 4];
+        for value in own.take(if (counter as usize) < self.counters { self.processors } else { 0 }) {
+            for (sum, number) in sum.iter_mut().zip(value) {
+                *sum += number.load(Ordering::Relaxed);
+            }
+        }
+        let [encapsulated_packets, encapsulated_octets, decapsulated_packets, decapsulated_octets] = sum;
+        TunnelTraffic { encapsulated_packets, encapsulated_octets, decapsulated_packets, decapsulated_octets }
+    }
+}
+
+impl Drop for TrafficMemory {
+    fn drop(&mut self) {
+        // SAFETY: it was mapped with this length, and nobody has a reference into it any more.
+        unsafe { libc::munmap(self.start.as_ptr().cast(), self.octets()) };
+    }
+}
 
 /// `enum outcome` without `TAKEN`, in its order. The last is a loss, the others are left to the slow path.
 const OUTCOMES: [&str; 16] = [
@@ -36,7 +107,7 @@ const OUTCOMES: [&str; 16] = [
     "failed",
 ];
 
-/// Slots whose traffic is looked at in one go, a system call for each.
+/// Slots whose traffic is looked at in one go.
 const LOOKS: u32 = 2048;
 
 impl Programs {
@@ -53,7 +124,7 @@ impl Programs {
         let mut used = Vec::new();
         for slot in turn {
             for (ends, counter) in self.table.sending(slot).to_vec().into_iter().zip(self.counters_of(slot)) {
-                let packets = self.traffic_of(counter).encapsulated_packets;
+                let packets = self.traffic.sum(counter).encapsulated_packets;
                 let before = self.seen.insert(counter, packets).unwrap_or_default();
                 if packets > before {
                     used.push(ends);
@@ -69,7 +140,7 @@ impl Programs {
         if self.counting.get(&counter).map(|(ends, _)| *ends) == ends {
             return;
         }
-        let now = self.traffic_of(counter);
+        let now = self.traffic.sum(counter);
         let before = match ends {
             Some(ends) => self.counting.insert(counter, (ends, now)),
             None => self.counting.remove(&counter),
@@ -85,30 +156,15 @@ impl Programs {
     pub(in crate::fast_path) fn tunnel_traffic(&self) -> HashMap<TunnelEnds, TunnelTraffic> {
         let mut traffic = self.counted.clone();
         for (counter, (ends, since)) in &self.counting {
-            traffic.entry(*ends).or_default().add(self.traffic_of(*counter), *since);
+            traffic.entry(*ends).or_default().add(self.traffic.sum(*counter), *since);
         }
         traffic
-    }
-
-    /// The sum over all CPUs of a counter of `TRAFFIC`.
-    fn traffic_of(&self, counter: u32) -> TunnelTraffic {
-        let map = self.ebpf.map("TRAFFIC").and_then(|map| PerCpuArray::<_, TrafficValue>::try_from(map).ok());
-        let mut sum = [0u64; 4];
-        if let Some(values) = map.and_then(|map| map.get(&counter, 0).ok()) {
-            for value in values.iter() {
-                for (sum, number) in sum.iter_mut().zip(value.0) {
-                    *sum += number;
-                }
-            }
-        }
-        let [encapsulated_packets, encapsulated_octets, decapsulated_packets, decapsulated_octets] = sum;
-        TunnelTraffic { encapsulated_packets, encapsulated_octets, decapsulated_packets, decapsulated_octets }
     }
 
     pub(in crate::fast_path) fn counters(&self) -> FastPathCounters {
         let mut total = TunnelTraffic::default();
         for counter in 0..self.table.slots_used() * self.counters {
-            let traffic = self.traffic_of(counter);
+            let traffic = self.traffic.sum(counter);
             total.encapsulated_packets += traffic.encapsulated_packets;
             total.encapsulated_octets += traffic.encapsulated_octets;
             total.decapsulated_packets += traffic.decapsulated_packets;

@@ -153,6 +153,12 @@ pub(super) struct Bench {
     pub(super) requests: Requests,
 }
 
+/// Whether an interface polls, so that its peer takes what XDP redirects to it.
+pub(super) fn polls(name: &str, is: bool) {
+    let done = Command::new("ethtool").args(["-K", name, "gro", if is { "on" } else { "off" }]).status();
+    assert!(done.is_ok_and(|status| status.success()), "ethtool (Debian package ethtool)");
+}
+
 impl Bench {
     /// A mobile router or a home agent, with its first binding.
     pub(super) fn new(kind: Kind, end: TunnelEnd) -> Bench {
@@ -170,6 +176,8 @@ impl Bench {
             let index = if ["lan0", "ha0"].contains(name) { "index 500000" } else { "" };
             // All have the address that `frame` sends to.
             ip(&format!("link add {name} {index} address 02:00:00:00:00:09 type veth peer name {name}x"));
+            // Else XDP cannot redirect to it.
+            polls(&format!("{name}x"), true);
             ip(&format!("link set {name}x up"));
             ip(&format!("link set {name} up"));
         }

@@ -6,7 +6,7 @@ use carnet_station::forwarding::desired::TunnelEnd;
 use nix::sched::{CpuSet, sched_getcpu, sched_setaffinity};
 use nix::unistd::Pid;
 
-use super::bench::{Bench, Did, NEIGHBOURS, ip, on_every_bench};
+use super::bench::{Bench, Did, NEIGHBOURS, ip, on_every_bench, polls};
 use super::packets::*;
 use crate::fast_path::Ports;
 use crate::fast_path::programs::Kind;
@@ -76,6 +76,28 @@ fn a_rule_that_leads_a_flow_elsewhere_holds() {
             ip("-6 rule del pref 50");
             bench.forget();
         }
+    });
+}
+
+/// XDP: what would be redirected to an interface that takes no frames is the slow path's, and not lost.
+#[test]
+fn where_frames_are_not_taken_none_are_redirected() {
+    on_every_bench(|bench| {
+        if bench.kind == Kind::Tc {
+            return;
+        }
+        let packet = entering(bench);
+        let exit = if bench.end == TunnelEnd::MobileRouter { "wan0" } else { "ha0" };
+        assert!(is_sent(&bench.enters(&packet)));
+        polls(&format!("{exit}x"), false);
+        let complaints = bench.programs.follow_receivers();
+        assert!(matches!(&complaints[..], [one] if one.starts_with(exit)), "{complaints:?}");
+        assert_eq!(bench.enters(&packet), Did::Left("neighbour"));
+        // Said once.
+        assert_eq!(bench.programs.follow_receivers(), Vec::<String>::new());
+        polls(&format!("{exit}x"), true);
+        assert_eq!(bench.programs.follow_receivers(), Vec::<String>::new());
+        assert!(is_sent(&bench.enters(&packet)));
     });
 }
 

@@ -1,11 +1,16 @@
-//! Generic netlink, as far as it takes to ask one family a question: messages, attributes, the number of a family.
+//! Generic netlink, as far as it takes to ask a family a question and to hear what it tells: messages, attributes, the number of
+//! a family.
 //!
 //! See `linux/netlink.h` and `linux/genetlink.h`. Everything is in the order of octets of this machine.
 
 use std::collections::BTreeMap;
 use std::io;
+use std::task::{Context, Poll};
 
 use netlink_sys::{Socket, SocketAddr, protocols::NETLINK_GENERIC};
+use tokio::io::unix::AsyncFd;
+
+use crate::readable::watch;
 
 /// `struct nlmsghdr` and `struct genlmsghdr`.
 const HEADER: usize = 16;
@@ -33,23 +38,23 @@ const MAX_PARTS: usize = 64;
 
 /// A message of a family.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) struct Message {
+pub(crate) struct Message {
     /// The family, or the type of a control message.
-    pub(super) family: u16,
-    pub(super) command: u8,
+    pub(crate) family: u16,
+    pub(crate) command: u8,
     /// Behind the headers.
-    pub(super) attributes: Vec<u8>,
+    pub(crate) attributes: Vec<u8>,
 }
 
 /// A family: its number and those of its multicast groups by name.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) struct Family {
-    pub(super) id: u16,
-    pub(super) groups: BTreeMap<String, u32>,
+pub(crate) struct Family {
+    pub(crate) id: u16,
+    pub(crate) groups: BTreeMap<String, u32>,
 }
 
 /// An attribute with its header, padded.
-pub(super) fn attribute(kind: u16, value: &[u8]) -> Vec<u8> {
+pub(crate) fn attribute(kind: u16, value: &[u8]) -> Vec<u8> {
     let length = (ATTRIBUTE_HEADER + value.len()) as u16;
     let mut octets = [length.to_ne_bytes(), kind.to_ne_bytes()].concat();
     octets.extend(value);
@@ -58,7 +63,7 @@ pub(super) fn attribute(kind: u16, value: &[u8]) -> Vec<u8> {
 }
 
 /// The attributes in these octets; ends at the first that does not fit.
-pub(super) fn attributes(octets: &[u8]) -> impl Iterator<Item = (u16, &[u8])> {
+pub(crate) fn attributes(octets: &[u8]) -> impl Iterator<Item = (u16, &[u8])> {
     let mut rest = octets;
     std::iter::from_fn(move || {
         let length = usize::from(u16_at(rest, 0)?);
@@ -71,20 +76,20 @@ pub(super) fn attributes(octets: &[u8]) -> impl Iterator<Item = (u16, &[u8])> {
 }
 
 /// The value of the first attribute of a kind.
-pub(super) fn find(octets: &[u8], kind: u16) -> Option<&[u8]> {
+pub(crate) fn find(octets: &[u8], kind: u16) -> Option<&[u8]> {
     attributes(octets).find(|(k, _)| *k == kind).map(|(_, value)| value)
 }
 
-pub(super) fn u16_at(octets: &[u8], at: usize) -> Option<u16> {
+pub(crate) fn u16_at(octets: &[u8], at: usize) -> Option<u16> {
     Some(u16::from_ne_bytes(octets.get(at..at + 2)?.try_into().ok()?))
 }
 
-pub(super) fn u32_at(octets: &[u8], at: usize) -> Option<u32> {
+pub(crate) fn u32_at(octets: &[u8], at: usize) -> Option<u32> {
     Some(u32::from_ne_bytes(octets.get(at..at + 4)?.try_into().ok()?))
 }
 
 /// The messages in what was received. An error, other than that of success, is the outcome.
-pub(super) fn split(octets: &[u8]) -> io::Result<Vec<Message>> {
+pub(crate) fn split(octets: &[u8]) -> io::Result<Vec<Message>> {
     let mut rest = octets;
     let mut messages = Vec::new();
     while let (Some(length), Some(family)) = (u32_at(rest, 0), u16_at(rest, 4)) {
@@ -121,7 +126,7 @@ fn request(family: u16, flags: u16, command: u8, attributes: &[u8]) -> Vec<u8> {
 }
 
 /// A socket for questions, each answered before the call returns: the kernel answers within the call that asks.
-pub(super) struct Questions {
+pub(crate) struct Questions {
     socket: Socket,
 }
 
@@ -132,7 +137,7 @@ impl std::fmt::Debug for Questions {
 }
 
 impl Questions {
-    pub(super) fn open() -> io::Result<Questions> {
+    pub(crate) fn open() -> io::Result<Questions> {
         let mut socket = Socket::new(NETLINK_GENERIC)?;
         socket.bind_auto()?;
         socket.connect(&SocketAddr::new(0, 0))?;
@@ -140,12 +145,12 @@ impl Questions {
     }
 
     /// All objects that answer to a command.
-    pub(super) fn dump(&mut self, family: u16, command: u8, attributes: &[u8]) -> io::Result<Vec<Message>> {
+    pub(crate) fn dump(&mut self, family: u16, command: u8, attributes: &[u8]) -> io::Result<Vec<Message>> {
         self.ask(&request(family, DUMP, command, attributes))
     }
 
     /// A family by its name; an error of kind `NotFound` where the kernel has none of that name.
-    pub(super) fn family(&mut self, name: &str) -> io::Result<Family> {
+    pub(crate) fn family(&mut self, name: &str) -> io::Result<Family> {
         let name = attribute(FAMILY_NAME, &[name.as_bytes(), &[0]].concat());
         let answers = self.ask(&request(CONTROL, ACKNOWLEDGE, GET_FAMILY, &name))?;
         let family = answers.iter().find_map(|answer| family(&answer.attributes));
@@ -170,6 +175,45 @@ impl Questions {
     }
 }
 
+/// What a multicast group tells.
+#[derive(Debug, Default)]
+pub(crate) struct Events(Option<AsyncFd<Socket>>);
+
+impl Events {
+    /// Listens to a group; hears nothing where that cannot be had, as outside of a tokio runtime.
+    pub(crate) fn of(group: u32) -> Events {
+        let listen = || -> io::Result<AsyncFd<Socket>> {
+            let mut socket = Socket::new(NETLINK_GENERIC)?;
+            socket.bind_auto()?;
+            socket.set_non_blocking(true)?;
+            socket.add_membership(group)?;
+            watch(socket)
+        };
+        Events(tokio::runtime::Handle::try_current().ok().and_then(|_| listen().ok()))
+    }
+
+    /// Whether something that matters has been told since the last call, or may have been.
+    pub(crate) fn poll(&mut self, cx: &mut Context<'_>, matters: impl Fn(&[Message]) -> bool) -> bool {
+        let Some(events) = &self.0 else { return false };
+        let mut happened = false;
+        let mut buffer = Vec::with_capacity(8192);
+        while let Poll::Ready(Ok(mut ready)) = events.poll_read_ready(cx) {
+            buffer.clear();
+            match ready.try_io(|events| events.get_ref().recv(&mut buffer, 0)) {
+                Ok(Ok(_)) => happened |= matters(&split(&buffer).unwrap_or_default()),
+                // Some were lost.
+                Ok(Err(error)) if error.raw_os_error() == Some(libc::ENOBUFS) => happened = true,
+                Ok(Err(_)) => {
+                    self.0 = None;
+                    break;
+                }
+                Err(_would_block) => {}
+            }
+        }
+        happened
+    }
+}
+
 /// A family out of the attributes of the control family's answer.
 fn family(octets: &[u8]) -> Option<Family> {
     let id = u16_at(find(octets, FAMILY_ID)?, 0)?;
@@ -188,7 +232,7 @@ mod tests {
     use super::*;
 
     /// A message as the kernel sends it.
-    pub(super) fn message(family: u16, command: u8, attributes: &[u8]) -> Vec<u8> {
+    fn message(family: u16, command: u8, attributes: &[u8]) -> Vec<u8> {
         request(family, 0, command, attributes)
     }
 

@@ -1,0 +1,89 @@
+//! Objects made smaller, so that they take less of the program and of its memory.
+//!
+//! A packed object is its length, four octets, and then pieces: so many octets as they are, and so many that stood
+//! before, at a distance. The numbers are in groups of seven bits, the lowest first; the eighth says that more follow.
+//! Both sides are here: the build script packs, the program unpacks.
+
+/// No repetition is shorter than that.
+#[allow(dead_code, reason = "the program only unpacks")]
+const SHORTEST: usize = 4;
+/// So many places are tried for a repetition.
+#[allow(dead_code, reason = "the program only unpacks")]
+const TRIES: usize = 512;
+
+/// Packs an object.
+#[allow(dead_code, reason = "the program only unpacks")]
+pub fn pack(octets: &[u8]) -> Vec<u8> {
+    let mut packed = (octets.len() as u32).to_le_bytes().to_vec();
+    // Where each group of octets stood.
+    let mut places: std::collections::HashMap<[u8; SHORTEST], Vec<usize>> = std::collections::HashMap::new();
+    let group = |at: usize| octets.get(at..at + SHORTEST).and_then(|group| group.try_into().ok());
+    let (mut at, mut literals) = (0, 0);
+    while at < octets.len() {
+        let known = group(at).and_then(|group: [u8; SHORTEST]| places.get(&group));
+        let lengths = known.into_iter().flatten().rev().take(TRIES).map(|before| {
+            let same = octets[at..].iter().zip(&octets[*before..]).take_while(|(a, b)| a == b).count();
+            (same, *before)
+        });
+        let (length, before) = lengths.max().unwrap_or((0, 0));
+        let step = if length >= SHORTEST { length } else { 1 };
+        for place in at..at + step {
+            if let Some(group) = group(place) {
+                places.entry(group).or_default().push(place);
+            }
+        }
+        if length >= SHORTEST {
+            number(&mut packed, at - literals);
+            packed.extend(&octets[literals..at]);
+            number(&mut packed, length);
+            number(&mut packed, at - before);
+            literals = at + length;
+        }
+        at += step;
+    }
+    number(&mut packed, octets.len() - literals);
+    packed.extend(&octets[literals..]);
+    packed
+}
+
+#[allow(dead_code, reason = "the program only unpacks")]
+fn number(packed: &mut Vec<u8>, mut number: usize) {
+    while number >= 0x80 {
+        packed.push(number as u8 | 0x80);
+        number >>= 7;
+    }
+    packed.push(number as u8);
+}
+
+/// Puts an object behind what is in `octets`; nothing more than what makes sense.
+#[allow(dead_code, reason = "the build script only packs")]
+pub fn unpack(packed: &[u8], octets: &mut Vec<u8>) {
+    let Some((length, mut rest)) = packed.split_first_chunk() else { return };
+    octets.reserve(u32::from_le_bytes(*length) as usize);
+    while let Some(count) = take(&mut rest)
+        && let Some((literals, behind)) = rest.split_at_checked(count)
+    {
+        octets.extend(literals);
+        rest = behind;
+        let (Some(length), Some(distance)) = (take(&mut rest), take(&mut rest)) else { return };
+        let Some(from) = octets.len().checked_sub(distance).filter(|_| distance > 0) else { return };
+        // What is repeated may reach into itself.
+        for at in from..from + length {
+            octets.push(octets[at]);
+        }
+    }
+}
+
+#[allow(dead_code, reason = "the build script only packs")]
+fn take(rest: &mut &[u8]) -> Option<usize> {
+    let mut number = 0;
+    for shift in (0..usize::BITS).step_by(7) {
+        let (octet, behind) = rest.split_first()?;
+        *rest = behind;
+        number |= usize::from(octet & 0x7f) << shift;
+        if octet & 0x80 == 0 {
+            return Some(number);
+        }
+    }
+    None
+}
