@@ -83,11 +83,12 @@ fn a_rule_that_leads_a_flow_elsewhere_holds() {
 #[test]
 fn where_frames_are_not_taken_none_are_redirected() {
     on_every_bench(|bench| {
-        if bench.kind == Kind::Tc {
+        // To a home agent all interfaces are ports, and the kernel makes some here that know no XDP.
+        if bench.kind == Kind::Tc || bench.end == TunnelEnd::HomeAgent {
             return;
         }
         let packet = entering(bench);
-        let exit = if bench.end == TunnelEnd::MobileRouter { "wan0" } else { "ha0" };
+        let exit = "wan0";
         assert!(is_sent(&bench.enters(&packet)));
         polls(&format!("{exit}x"), false);
         let complaints = bench.programs.follow_receivers();
