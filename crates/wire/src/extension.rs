@@ -256,6 +256,11 @@ pub fn home_address_destination(
     octets
 }
 
+/// A Destination Options header of 8 octets with a Tunnel Encapsulation Limit option (RFC 2473 4.1.1).
+pub fn encapsulation_limit_destination(next_header: u8, limit: u8) -> [u8; 8] {
+    [next_header, 0, TUNNEL_ENCAPSULATION_LIMIT_OPTION, 1, limit, PAD_N, 1, 0]
+}
+
 /// A Destination Options header with [`SEQUENCE_OPTION`].
 pub fn sequence_destination(next_header: u8, sequence: u32) -> [u8; SEQUENCE_DESTINATION_LEN] {
     let [a, b, c, d] = sequence.to_be_bytes();

@@ -15,14 +15,21 @@
 //! Options are in [`crate::nd::option`], link-layer addresses are Ethernet's. Emitters leave the checksum zero:
 //! [`crate::icmpv6::packet`] or [`crate::icmpv6::set_checksum`] fill it in.
 //!
+//! Two options have files of their own: [`registration`] of an address with a router (RFC 8505), and [`nesting`] of mobile
+//! routers, an experiment.
+//!
 //! Left out: Redirect, secure Neighbor Discovery, RDNSS and DNSSL, the Advertisement Interval option; a receiver
 //! sees them as [`NdOption::Unknown`].
 
+pub mod nesting;
 pub mod option;
+pub mod registration;
 
+pub use nesting::NestingInformation;
 pub use option::{
     HomeAgentInformation, NdOption, NdOptions, PrefixInformation, RouteInformation, RoutePreference,
 };
+pub use registration::AddressRegistration;
 
 use crate::icmpv6::{self, types};
 use crate::ipv6::{Header, protocol};

@@ -16,8 +16,8 @@
 //! passed on to the inner source at once; what it says about the path is [`super::path_mtu`]'s to learn, which
 //! sets the tunnel's MTU. The Maximum Segment Size of TCP connections is lowered to it on the way ([`super::mss`]).
 //!
-//! Left out: the Tunnel Encapsulation Limit option is understood but not sent (it would cost 8 octets);
-//! nesting is bounded by counting headers instead.
+//! Tunnels inside tunnels are bounded (`limits`). Left out: the Tunnel Encapsulation Limit option in the copies of a packet
+//! that takes several tunnels.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::hash::BuildHasher;
@@ -25,7 +25,9 @@ use std::net::Ipv6Addr;
 use std::time::Duration;
 
 use carnet_base::{DropReason, Endpoint, RateLimiter, Rng, Time};
-use carnet_wire::extension::{SEQUENCE_DESTINATION_LEN, sequence_destination};
+use carnet_wire::extension::{
+    SEQUENCE_DESTINATION_LEN, encapsulation_limit_destination, sequence_destination,
+};
 use carnet_wire::icmpv6::{self, ErrorMessage};
 use carnet_wire::ipv6::{HEADER_LEN, Header, MIN_MTU, protocol};
 use foldhash::quality::FixedState;
@@ -40,18 +42,18 @@ use super::mss;
 use super::packet::PacketBuffer;
 use super::path_mtu::Ends;
 use super::prefix_table::PrefixTable;
+use limits::is_too_deep;
 pub use table::Traffic;
 use table::{Binding, Name, Path, Sender};
 
 mod errors;
+mod limits;
 mod outer;
 mod table;
 
 /// Tunnel Hop Limit (RFC 2473 6.3, RFC 3963 5.5): 64 on the wire. The kernel, which forwards what comes out of the
 /// tunnel device, takes one off.
 const TUNNEL_HOP_LIMIT: u8 = 64 + 1;
-/// No more IPv6 headers than this inside each other: a routing loop would add them without end.
-const MAX_NESTING: usize = 6;
 /// Messages about packets that were not ours: after so many at once, and one more per interval, somebody is
 /// guessing, and no Packet Too Big is believed for that interval (probing finds the path MTU without them).
 const FORGERIES: u32 = 64;
@@ -306,6 +308,14 @@ impl Forwarder {
                 None => return self.not_registered(now, header, buffer),
             },
         };
+        let limit = limits::of(header, buffer.as_slice());
+        if let Some((0, offset)) = limit {
+            // RFC 2473 4.1.1 (b)
+            let pointer = u32::try_from(offset).unwrap_or(u32::MAX);
+            let speaker = self.speaker(header, sender.home_address);
+            self.error(now, speaker, ErrorMessage::ParameterProblem { code: 0, pointer }, buffer.as_slice());
+            return self.drop(TunnelDrop::Nesting);
+        }
         let mut ends = sender.ends;
         if sender.distributed {
             match self.choose(now, (end, sender.home_address), header, buffer.as_slice()) {
@@ -324,10 +334,14 @@ impl Forwarder {
             path.watched = false;
             self.used.push(ends);
         }
-        if is_loop(ends, header) || nesting(buffer.as_slice()) >= MAX_NESTING {
+        if is_loop(ends, header) || is_too_deep(buffer.as_slice()) {
             return self.drop(TunnelDrop::Nesting);
         }
         let length = buffer.as_slice().len();
+        // Inside IPv4 there is no header that it could be in.
+        let limit = limit.filter(|_| ends.0.ipv6().is_some());
+        let option = limit.map(|(limit, _)| encapsulation_limit_destination(protocol::IPV6, limit - 1));
+        let (whole, mtu) = (mtu, mtu.saturating_sub(option.map_or(0, |option| option.len())));
         if length > mtu.max(MIN_MTU) {
             return self.too_big(now, mtu, sender.home_address, header, buffer);
         }
@@ -338,17 +352,24 @@ impl Forwarder {
             // RFC 4213 3.2.2: at most 1280 octets inside, so it may be cut.
             return Verdict::Encapsulate { local: ends.0, remote: ends.1, may_fragment: length > mtu };
         };
-        let Some(outer) = outer::header(self.secret, (local, remote), header, length) else {
+        let outer_length = length + option.map_or(0, |option| option.len());
+        let Some(mut outer) = outer::header(self.secret, (local, remote), header, outer_length) else {
             return self.drop(TunnelDrop::TooBig);
         };
         mss::clamp(buffer.as_mut_slice(), mtu);
+        if let Some(option) = option {
+            outer.next_header = protocol::DESTINATION_OPTIONS;
+            if !buffer.prepend(&option) {
+                return self.drop(TunnelDrop::TooBig);
+            }
+        }
         if !buffer.prepend(&outer.emit()) {
             return self.drop(TunnelDrop::TooBig);
         }
         path.traffic.sent(length);
         self.counters.encapsulated += 1;
         if length > mtu {
-            self.cut(ends, mtu, buffer.as_slice());
+            self.cut(ends, whole, buffer.as_slice());
             return Verdict::Consumed;
         }
         Verdict::Forward
@@ -384,7 +405,7 @@ impl Forwarder {
         // Numbers cost room; what fits everywhere is what fits.
         let room = |ends: &Ends| self.paths.get(ends).map(|path| path.mtu.saturating_sub(extra(*ends)));
         let Some(mtu) = all.iter().filter_map(room).min() else { return self.drop(TunnelDrop::NoTunnel) };
-        if all.iter().any(|ends| is_loop(*ends, header)) || nesting(buffer.as_slice()) >= MAX_NESTING {
+        if all.iter().any(|ends| is_loop(*ends, header)) || is_too_deep(buffer.as_slice()) {
             return self.drop(TunnelDrop::Nesting);
         }
         if buffer.as_slice().len() > mtu.max(MIN_MTU) {
@@ -630,20 +651,6 @@ fn extra(ends: Ends) -> usize {
         Endpoint::Ipv6(_) => SEQUENCE_DESTINATION_LEN,
         Endpoint::Ipv4(_) | Endpoint::Udp(_) => HEADER_LEN + SEQUENCE_DESTINATION_LEN,
     }
-}
-
-/// How many IPv6 headers stand at the front of a packet, one inside the other.
-fn nesting(packet: &[u8]) -> usize {
-    let mut rest = packet;
-    let mut depth = 0;
-    while let Ok(header) = Header::parse(rest) {
-        depth += 1;
-        if header.next_header != protocol::IPV6 || depth >= MAX_NESTING {
-            break;
-        }
-        rest = rest.get(HEADER_LEN..).unwrap_or_default();
-    }
-    depth
 }
 
 /// The traffic class of the inner packet after decapsulation (RFC 6040 figure 4); `None` when the packet has

@@ -22,6 +22,10 @@ pub mod option_type {
     pub const HOME_AGENT_INFORMATION: u8 = 8;
     /// Route Information (RFC 4191 2.3).
     pub const ROUTE_INFORMATION: u8 = 24;
+    /// Extended Address Registration (RFC 8505 4.1).
+    pub const ADDRESS_REGISTRATION: u8 = 33;
+    /// For experiments (RFC 4727 5.1).
+    pub const EXPERIMENT_1: u8 = 253;
 }
 
 /// Prefix Information (RFC 4861 4.6.2, with the R flag of RFC 6275 7.2).

@@ -352,7 +352,43 @@ fn loops_end() {
         let copy = buffer.as_slice().to_vec();
         buffer.copy_from(&copy);
     }
-    assert!(rounds <= MAX_NESTING, "{rounds}");
+    assert!(rounds <= limits::MAX_NESTING, "{rounds}");
+}
+
+/// RFC 2473 4.1.1: kept, one less in each further header; at 0 the sender is told where it says so.
+#[test]
+fn the_encapsulation_limit_of_a_packet_is_kept() {
+    let (mut router, mut agent) = pair();
+    let limited = |limit: u8, length: usize| {
+        let mut octets = packet("2001:db8:a::5", "2001:db8:99::1", length).as_slice().to_vec();
+        octets[6] = protocol::DESTINATION_OPTIONS;
+        octets[40..48].copy_from_slice(&encapsulation_limit_destination(protocol::NO_NEXT_HEADER, limit));
+        let mut buffer = PacketBuffer::new();
+        buffer.copy_from(&octets);
+        buffer
+    };
+    let mut buffer = limited(2, 100);
+    assert_eq!(encapsulate(&mut router, &mut buffer), Verdict::Forward);
+    let outer = Header::parse(buffer.as_slice()).expect("header");
+    assert_eq!((outer.next_header, usize::from(outer.payload_length)), (protocol::DESTINATION_OPTIONS, 108));
+    let extensions = carnet_wire::extension::Extensions::parse(buffer.as_slice()).expect("extensions");
+    assert_eq!((extensions.tunnel_encapsulation_limit, extensions.offset), (Some(1), 48));
+    let ends = (outer.destination.into(), outer.source.into());
+    agent.decapsulate(ends, 0, None, extensions.offset, &mut buffer).expect("comes out");
+    assert_eq!(buffer.as_slice(), limited(2, 100).as_slice());
+
+    let mut buffer = limited(0, 100);
+    assert_eq!(encapsulate(&mut router, &mut buffer), Verdict::from(TunnelDrop::Nesting));
+    let error = caused(&mut router).expect("an error");
+    let (said, _) = icmpv6::parse_error(&error[HEADER_LEN..]).expect("parses");
+    assert_eq!(said, ErrorMessage::ParameterProblem { code: 0, pointer: 44 });
+
+    // The option takes room.
+    let mut buffer = limited(1, 1460);
+    assert_eq!(encapsulate(&mut router, &mut buffer), Verdict::from(TunnelDrop::TooBig));
+    let error = caused(&mut router).expect("an error");
+    let (said, _) = icmpv6::parse_error(&error[HEADER_LEN..]).expect("parses");
+    assert_eq!(said, ErrorMessage::PacketTooBig { mtu: 1452 });
 }
 
 #[test]

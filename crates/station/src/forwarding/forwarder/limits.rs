@@ -1,0 +1,103 @@
+//! How deep tunnels may stand inside each other (RFC 2473 4.1, 4.1.1).
+//!
+//! A ring of routes or of mobile routers would wrap a packet again and again, and each wrapping has a fresh hop limit. Two
+//! things end that. The headers that stand inside each other are counted, also those behind options and in the
+//! first fragment of a packet: that is enough against what this station and its like do. And who wants to have it bounded
+//! on the whole way puts a Tunnel Encapsulation Limit option into its packets: it is kept, one less in each further
+//! header, and at 0 the sender hears a Parameter Problem.
+//!
+//! The option is not put in by this station itself: it costs 8 octets of every packet, for something that counting does
+//! as well.
+
+use carnet_wire::extension::Extensions;
+use carnet_wire::fragment::{FRAGMENT_HEADER_LEN, FragmentHeader};
+use carnet_wire::ipv6::{HEADER_LEN, Header, protocol};
+
+/// No more IPv6 headers than this inside each other.
+pub(super) const MAX_NESTING: usize = 6;
+
+/// Whether as many IPv6 headers stand at the front of a packet, one inside the other, as may.
+pub(super) fn is_too_deep(packet: &[u8]) -> bool {
+    nesting(packet) >= MAX_NESTING
+}
+
+fn nesting(packet: &[u8]) -> usize {
+    let mut rest = packet;
+    let mut depth = 0;
+    while let Ok(header) = Header::parse(rest) {
+        depth += 1;
+        let inside = rest.get(HEADER_LEN..).and_then(|rest| inside(header.next_header, rest));
+        match inside {
+            Some(inside) if depth < MAX_NESTING => rest = inside,
+            _ => break,
+        }
+    }
+    depth
+}
+
+/// The IPv6 packet behind a header whose Next Header is this, if there is one.
+fn inside(next_header: u8, rest: &[u8]) -> Option<&[u8]> {
+    match next_header {
+        protocol::IPV6 => Some(rest),
+        protocol::DESTINATION_OPTIONS => match rest {
+            [protocol::IPV6, length, ..] => rest.get(8 * (usize::from(*length) + 1)..),
+            _ => None,
+        },
+        protocol::FRAGMENT => {
+            let fragment = FragmentHeader::parse(rest).ok()?;
+            match fragment.is_later() {
+                false => inside(fragment.next_header, rest.get(FRAGMENT_HEADER_LEN..)?),
+                true => None,
+            }
+        }
+        _ => None,
+    }
+}
+
+/// What the Tunnel Encapsulation Limit option of a packet allows, and where in the packet it says so.
+#[inline]
+pub(super) fn of(header: &Header, packet: &[u8]) -> Option<(u8, usize)> {
+    // RFC 2473 4.1.1: in the destination options of the packet itself.
+    if header.next_header != protocol::DESTINATION_OPTIONS {
+        return None;
+    }
+    let extensions = Extensions::parse(packet).ok()?;
+    extensions.tunnel_encapsulation_limit.zip(extensions.tunnel_encapsulation_limit_offset)
+}
+
+#[cfg(test)]
+mod tests {
+    use carnet_wire::extension::encapsulation_limit_destination;
+
+    use super::*;
+
+    fn header(next_header: u8) -> Vec<u8> {
+        let mut octets = vec![0x60, 0, 0, 0, 0, 0, next_header, 64];
+        octets.resize(HEADER_LEN, 1);
+        octets
+    }
+
+    fn first_fragment(later: bool) -> Vec<u8> {
+        vec![protocol::IPV6, 0, 0, if later { 8 } else { 1 }, 0, 0, 0, 1]
+    }
+
+    #[test]
+    fn headers_are_counted_behind_options_and_in_fragments() {
+        let deep = [
+            header(protocol::DESTINATION_OPTIONS),
+            encapsulation_limit_destination(protocol::IPV6, 3).to_vec(),
+            header(protocol::FRAGMENT),
+            first_fragment(false),
+            header(protocol::IPV6),
+            header(protocol::FRAGMENT),
+        ];
+        assert_eq!(nesting(&deep.concat()), 4);
+        let hidden = [header(protocol::FRAGMENT), first_fragment(true), header(protocol::IPV6)];
+        assert_eq!(nesting(&hidden.concat()), 1);
+        let endless = header(protocol::IPV6).repeat(20);
+        assert_eq!(nesting(&endless), MAX_NESTING);
+        assert!(is_too_deep(&endless) && !is_too_deep(&deep.concat()));
+        let whole = deep.concat();
+        assert!((0..whole.len()).all(|length| nesting(&whole[..length]) <= 4));
+    }
+}

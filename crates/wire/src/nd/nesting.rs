@@ -1,0 +1,77 @@
+//! What a mobile router tells those behind it in its Router Advertisements, so that mobile routers can stand behind each
+//! other: who stands before it, whether there is a way out, and prefixes of the visited link from which they may have
+//! care-of addresses.
+//!
+//! The purpose is that of the Tree Information option (draft-thubert-tree-discovery), which never got a number. This one
+//! has the experimental type 253 (RFC 4727 5.1) and begins with [`MAGIC`], for others may experiment as well. Hosts
+//! skip it (RFC 4861 4.6).
+//!
+//! ```text
+//!  |  253  | length |          MAGIC (4)          | flags | prefixes |
+//!  | the first 64 bits of each prefix ...
+//!  | home addresses (16 each): the sender's, its parent's, ... the root's
+//! ```
+//!
+//! The highest bit of the flags, G, says that there is a way out; the others are sent as 0.
+
+use super::option::{NdOption, option_type};
+use crate::octets::{address_at, array, u8_at};
+use std::net::Ipv6Addr;
+
+/// What tells this option from those of other experiments.
+pub const MAGIC: [u8; 4] = *b"NEMO";
+/// Prefixes that are sent.
+pub const MAX_PREFIXES: usize = 4;
+/// Home addresses that are sent: with more routers behind each other something is wrong.
+pub const MAX_PATH: usize = 8;
+const GROUNDED: u8 = 0x80;
+const FIXED: usize = 6;
+const WHAT: &str = "nesting option";
+
+/// The option.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct NestingInformation {
+    /// G: the sender, or a router before it, is attached to something that is no mobile network.
+    pub grounded: bool,
+    /// The networks of prefixes of 64 bits, the preferred one first, in which the sender takes registrations (RFC 8505).
+    pub prefixes: Vec<Ipv6Addr>,
+    /// Home addresses: the sender's, then those of the routers before it.
+    pub path: Vec<Ipv6Addr>,
+}
+
+impl NestingInformation {
+    /// Reads an option; `None` for another one. What is read may be longer than what is sent: nothing is cut off,
+    /// for who does not find itself in a path that was cut would be wrong.
+    pub fn read(option: &NdOption<'_>) -> Option<Self> {
+        let NdOption::Unknown { option_type: option_type::EXPERIMENT_1, data } = option else { return None };
+        if array::<4>(data, 0, WHAT).ok()? != MAGIC {
+            return None;
+        }
+        let count = usize::from(u8_at(data, 5, WHAT).ok()?);
+        let mut prefixes = Vec::new();
+        for index in 0..count {
+            let half = array::<8>(data, FIXED + 8 * index, WHAT).ok()?;
+            prefixes.push(Ipv6Addr::from(u128::from(u64::from_be_bytes(half)) << 64));
+        }
+        let start = FIXED + 8 * count;
+        let mut path = Vec::new();
+        for at in (start..data.len()).step_by(16) {
+            path.push(address_at(data, at, WHAT).ok()?);
+        }
+        Some(NestingInformation { grounded: u8_at(data, 4, WHAT).ok()? & GROUNDED != 0, prefixes, path })
+    }
+
+    /// What stands behind the option's length: at most [`MAX_PREFIXES`] prefixes and [`MAX_PATH`] home addresses.
+    pub fn data(&self) -> Vec<u8> {
+        let prefixes = self.prefixes.get(..MAX_PREFIXES).unwrap_or(&self.prefixes);
+        let path = self.path.get(..MAX_PATH).unwrap_or(&self.path);
+        let mut data = MAGIC.to_vec();
+        data.push(if self.grounded { GROUNDED } else { 0 });
+        data.push(u8::try_from(prefixes.len()).unwrap_or(u8::MAX));
+        for prefix in prefixes {
+            data.extend(prefix.octets().iter().take(8));
+        }
+        data.extend(path.iter().flat_map(Ipv6Addr::octets));
+        data
+    }
+}

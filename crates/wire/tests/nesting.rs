@@ -1,0 +1,124 @@
+//! The options with which mobile routers stand behind each other: what is sent is read, and nothing else is.
+
+use std::net::Ipv6Addr;
+
+use carnet_wire::nd::nesting::{MAX_PATH, MAX_PREFIXES};
+use carnet_wire::nd::option::option_type;
+use carnet_wire::nd::registration::{is_later_transaction, next_transaction};
+use carnet_wire::nd::{
+    AddressRegistration, NdOption, NdOptions, NeighborSolicitation, NestingInformation, RouterAdvertisement,
+    RouterAdvertisementRepr, router_advertisement,
+};
+use proptest::prelude::*;
+
+fn address() -> impl Strategy<Value = Ipv6Addr> {
+    any::<u128>().prop_map(Ipv6Addr::from)
+}
+
+fn network() -> impl Strategy<Value = Ipv6Addr> {
+    // A target is no multicast address.
+    (0..0xff00_0000_0000_0000_u64).prop_map(|half| Ipv6Addr::from(u128::from(half) << 64))
+}
+
+fn nesting() -> impl Strategy<Value = NestingInformation> {
+    (
+        any::<bool>(),
+        prop::collection::vec(network(), 0..=MAX_PREFIXES),
+        prop::collection::vec(address(), 0..=MAX_PATH),
+    )
+        .prop_map(|(grounded, prefixes, path)| NestingInformation { grounded, prefixes, path })
+}
+
+fn registration() -> impl Strategy<Value = AddressRegistration> {
+    (any::<u8>(), any::<u8>(), any::<u16>(), any::<u64>()).prop_map(
+        |(status, transaction, lifetime, owner)| AddressRegistration { status, transaction, lifetime, owner },
+    )
+}
+
+/// As it stands in a Router Advertisement.
+fn advertised(information: &NestingInformation) -> Vec<u8> {
+    let data = information.data();
+    let options =
+        [NdOption::Mtu(1460), NdOption::Unknown { option_type: option_type::EXPERIMENT_1, data: &data }];
+    router_advertisement(&RouterAdvertisementRepr { options: &options, ..RouterAdvertisementRepr::default() })
+}
+
+proptest! {
+    #[test]
+    fn what_a_router_tells_those_behind_it_is_read_back(information in nesting()) {
+        let message = advertised(&information);
+        prop_assert_eq!(message.len() % 8, 0);
+        let advertisement = RouterAdvertisement::parse(&message).expect("what was sent");
+        let mut read = advertisement.options().filter_map(|option| NestingInformation::read(&option));
+        prop_assert_eq!(read.next(), Some(information));
+        prop_assert_eq!(read.next(), None);
+    }
+
+    #[test]
+    fn a_registration_is_read_back(target in network(), registration in registration()) {
+        let mut message = NeighborSolicitation { target, source_link_address: Some([2; 6]) }.emit();
+        prop_assert_eq!(AddressRegistration::of(&message), None);
+        registration.emit_into(&mut message);
+        prop_assert_eq!(message.len(), 24 + 8 + 16);
+        prop_assert_eq!(AddressRegistration::of(&message), Some(registration));
+        prop_assert_eq!(NeighborSolicitation::parse(&message).map(|it| it.target), Ok(target));
+    }
+
+    /// Whatever the octets are: read without panic, and what is read stands there.
+    #[test]
+    fn hostile_octets_are_no_information(data in prop::collection::vec(any::<u8>(), 0..=2038)) {
+        let option = NdOption::Unknown { option_type: option_type::EXPERIMENT_1, data: &data };
+        if let Some(read) = NestingInformation::read(&option) {
+            prop_assert_eq!(6 + 8 * read.prefixes.len() + 16 * read.path.len(), data.len());
+        }
+        let _any = AddressRegistration::of(&data);
+    }
+
+    #[test]
+    fn an_option_cut_or_changed_is_none(information in nesting(), at in 0usize..4, cut in 1usize..8) {
+        let mut data = information.data();
+        let whole = data.len();
+        let read = |data: &[u8]| {
+            NestingInformation::read(&NdOption::Unknown { option_type: option_type::EXPERIMENT_1, data })
+        };
+        prop_assert_eq!(read(&data[..whole - cut.min(whole)]), None);
+        data[at] ^= 1;
+        prop_assert_eq!(read(&data), None);
+    }
+
+    /// RFC 6550 7.2: each number is later than those shortly before it.
+    #[test]
+    fn transactions_follow_each_other(start in any::<u8>(), steps in 1usize..=16) {
+        let mut transaction = start;
+        for _ in 0..steps {
+            transaction = next_transaction(transaction);
+        }
+        prop_assert!(is_later_transaction(transaction, start), "{} {}", transaction, start);
+        prop_assert!(!is_later_transaction(start, transaction), "{} {}", start, transaction);
+        prop_assert!(!is_later_transaction(start, start));
+    }
+}
+
+/// RFC 8505 4.1, figure 1: the octets.
+#[test]
+fn the_registration_option_is_that_of_the_rfc() {
+    let registration =
+        AddressRegistration { status: 1, transaction: 240, lifetime: 2, owner: 0x0102_0304_0506_0708 };
+    let mut octets = Vec::new();
+    registration.emit_into(&mut octets);
+    assert_eq!(octets, [33, 2, 1, 0, 3, 240, 0, 2, 1, 2, 3, 4, 5, 6, 7, 8]);
+    assert_eq!(NdOptions::parse(&octets).map(Iterator::count), Ok(1));
+}
+
+/// Longer owners, and registrations without a transaction number, are none of ours.
+#[test]
+fn other_forms_of_a_registration_are_left_alone() {
+    let mut message = NeighborSolicitation { target: Ipv6Addr::LOCALHOST, source_link_address: None }.emit();
+    let fixed = message.clone();
+    message.extend([33, 3, 0, 0, 3, 1, 0, 2]);
+    message.extend([7; 16]);
+    assert_eq!(AddressRegistration::of(&message), None);
+    let mut message = fixed;
+    message.extend([33, 2, 0, 0, 2, 1, 0, 2, 1, 2, 3, 4, 5, 6, 7, 8]);
+    assert_eq!(AddressRegistration::of(&message), None);
+}
