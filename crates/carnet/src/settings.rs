@@ -23,9 +23,10 @@ pub fn platform(config: &Config) -> PlatformConfig {
         watched.push(WatchedInterface { name: home_link.clone(), all_multicast: true });
     }
     if let Some(router) = &config.mobile_router {
-        // RFC 4887 6.2.1: at home it answers for hosts on board that are sought on the home link.
+        // RFC 4887 6.2.1: at home it answers for hosts on board that are sought on the home link. Elsewhere it does for
+        // mobile routers on board. The kernel joins the groups of neither.
         let aggregated = router.prefixes.iter().any(|prefix| router.home_prefix.contains(prefix));
-        let uplinks = router.uplinks.iter().map(|uplink| (&uplink.interface, aggregated));
+        let uplinks = router.uplinks.iter().map(|uplink| (&uplink.interface, aggregated || router.nesting));
         for (name, all_multicast) in uplinks.chain(router.lan.iter().map(|lan| (lan, false))) {
             if !watched.iter().any(|w| w.name == *name) {
                 watched.push(WatchedInterface { name: name.clone(), all_multicast });

@@ -1,5 +1,7 @@
 //! Packet captures of every interface, and what tshark reads in those of the stations.
 
+use std::collections::{BTreeMap, BTreeSet};
+use std::net::Ipv6Addr;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
@@ -11,6 +13,8 @@ use crate::isolate::Mode;
 use crate::process::{Daemon, in_node, output};
 use crate::scenario::{End, Node, Scenario};
 use crate::tools;
+
+mod outer;
 
 /// Octets kept of each packet: every header and every mobility message, not the payload of transfers.
 const SNAP_LENGTH: &str = "300";
@@ -27,7 +31,7 @@ pub fn program(mode: Mode) -> (&'static str, &'static str) {
 /// Running captures.
 #[derive(Debug)]
 pub struct Captures {
-    running: Vec<(String, PathBuf, Daemon)>,
+    running: Vec<(End, PathBuf, Daemon)>,
 }
 
 impl Captures {
@@ -55,7 +59,7 @@ impl Captures {
             command.args(options).args(["-s", SNAP_LENGTH, "-i", &end.interface, "-w"]).arg(&file);
             let log = logs.join(format!("{program}-{}-{}.log", end.node, end.interface));
             let daemon = Daemon::start(&format!("{program} on {end}"), &log, &mut command)?;
-            running.push((end.node.clone(), file, daemon));
+            running.push((end, file, daemon));
         }
         clock::sleep(500 * MILLISECOND);
         running.iter_mut().try_for_each(|(_, _, daemon)| daemon.check())?;
@@ -63,35 +67,96 @@ impl Captures {
     }
 
     /// Ends the captures and counts, in those of the stations: Binding Updates, Binding Acknowledgements,
-    /// GeoNetworking packets, malformed ones. Metrics are named `capture.NODE....`.
-    pub fn finish(mut self, scenario: &Scenario) -> anyhow::Result<Vec<(String, f64)>> {
+    /// GeoNetworking packets, malformed ones; and what is around the packets of each ping, and how many home agents they
+    /// cross. Metrics are named `capture.NODE....`.
+    pub fn finish(
+        mut self,
+        scenario: &Scenario,
+        folder: &Path,
+        addresses: &BTreeMap<String, Ipv6Addr>,
+    ) -> anyhow::Result<Vec<(String, f64)>> {
         for (_, _, daemon) in &mut self.running {
             daemon.stop(Signal::SIGINT);
         }
         let Some(tshark) = tools::find("tshark") else { return Ok(Vec::new()) };
         let mut counts: Vec<(String, f64)> = Vec::new();
-        for (node, file, _) in &self.running {
-            if scenario.nodes.get(node).is_none_or(|n| n.carnet.is_none()) {
-                continue;
-            }
+        for (End { node, .. }, file, _) in &self.running {
             for (name, filter) in [
                 ("binding_updates", "mip6.mhtype == 5"),
                 ("binding_acknowledgements", "mip6.mhtype == 6"),
                 ("geonetworking", "gnw"),
                 ("malformed", "_ws.malformed"),
             ] {
+                // It takes its time over each file: only what somebody wants to know.
+                let name = format!("capture.{node}.{name}");
+                if !is_asked(scenario, &name) {
+                    continue;
+                }
                 let mut command = Command::new(&tshark);
                 // Its own settings, not those of a user that may not be readable here.
                 command.env("HOME", crate::isolate::RUN);
                 command.args(["-n", "-Y", filter, "-T", "fields", "-e", "frame.number", "-r"]).arg(file);
                 let found = output(&mut command)?.lines().count() as f64;
-                let name = format!("capture.{node}.{name}");
                 match counts.iter_mut().find(|c| c.0 == name) {
                     Some(count) => count.1 += found,
                     None => counts.push((name, found)),
                 }
             }
         }
+        counts.extend(self.around_pings(scenario, folder, addresses)?);
         Ok(counts)
     }
+
+    /// `capture.NODE.INTERFACE.PING.outer`, the median of the octets around the requests that came by there, and
+    /// `capture.PING.home_agents`, the number of home agents that half of the requests or more came by.
+    fn around_pings(
+        &self,
+        scenario: &Scenario,
+        folder: &Path,
+        addresses: &BTreeMap<String, Ipv6Addr>,
+    ) -> anyhow::Result<Vec<(String, f64)>> {
+        let mut metrics = Vec::new();
+        let mut seen: BTreeMap<(&str, &str), usize> = BTreeMap::new();
+        for (end, file, _) in &self.running {
+            let octets = std::fs::read(file).with_context(|| format!("cannot read {}", file.display()))?;
+            let requests = outer::of_requests(&octets);
+            for ping in &scenario.traffic.ping {
+                let (from, to) = (addresses.get(ping.from.get_ref()), addresses.get(ping.to.get_ref()));
+                let (Some(from), Some(to)) = (from, to) else { continue };
+                let outer = requests.get(&(*from, *to)).map(Vec::as_slice).unwrap_or_default();
+                if let Some(median) = outer.get(outer.len() / 2) {
+                    let name = format!("capture.{}.{}.{}.outer", end.node, end.interface, ping.name);
+                    metrics.push((name, *median as f64));
+                }
+                *seen.entry((&ping.name, &end.node)).or_default() += outer.len();
+            }
+        }
+        let is_agent = |node: &str| {
+            let config = scenario.nodes.get(node).and_then(|node| node.carnet.as_ref());
+            config.is_some_and(|config| {
+                let text = std::fs::read_to_string(folder.join(config.get_ref()));
+                text.is_ok_and(|text| text.contains("[home_agent]"))
+            })
+        };
+        let agents: BTreeSet<&str> =
+            seen.keys().map(|(_, node)| *node).filter(|node| is_agent(node)).collect();
+        for ping in &scenario.traffic.ping {
+            let of = |node: &str| seen.get(&(ping.name.as_str(), node)).copied().unwrap_or(0);
+            let most = seen.keys().filter(|(name, _)| *name == ping.name).map(|(_, node)| of(node)).max();
+            let half = most.unwrap_or(0) / 2;
+            let crossed = agents.iter().filter(|node| of(node) > half).count();
+            metrics.push((format!("capture.{}.home_agents", ping.name), crossed as f64));
+        }
+        Ok(metrics)
+    }
+}
+
+/// Whether the scenario judges or shows a metric.
+fn is_asked(scenario: &Scenario, name: &str) -> bool {
+    let expected = scenario.expect.iter().map(|expect| &expect.metric);
+    let shown = scenario.headline.iter().map(|headline| &headline.metric);
+    let derived = scenario.derived.iter().flat_map(|derived| {
+        [Some(&derived.of), derived.plus.as_ref(), derived.minus.as_ref(), derived.over.as_ref()]
+    });
+    expected.chain(shown).chain(derived.flatten()).any(|metric| metric == name)
 }

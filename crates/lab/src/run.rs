@@ -125,7 +125,7 @@ pub fn run(plan: &Plan) -> anyhow::Result<bool> {
     let captured = match captures {
         Some(captures) => {
             console::step("reading the captures");
-            let counts = captures.finish(&bed.scenario)?;
+            let counts = captures.finish(&bed.scenario, &plan.folder, &bed.addresses)?;
             let read = !counts.is_empty();
             all.entry(RUN.into()).or_default().extend(counts);
             if read { Ok(()) } else { Err("tshark is not installed") }

@@ -166,6 +166,13 @@ fn tunnel_of_doom() {
     holds("tunnel_of_doom", "tunnel-of-doom", As::Root);
 }
 
+/// Captures tell how many headers are around packets, and which home agents they cross.
+#[test]
+fn mobile_routers_behind_mobile_routers() {
+    let test = "mobile_routers_behind_mobile_routers";
+    holds_over(test, "nested", As::Root, &["--path", "auto", "--pcap"]);
+}
+
 #[test]
 fn returning_home() {
     holds("returning_home", "returning-home", As::Root);

@@ -311,7 +311,7 @@ impl Installer {
     }
 
     fn put_address(&mut self, address: &InterfaceAddress, previous: Option<&Entry>) -> Result<Put> {
-        let InterfaceAddress { interface, address, prefix_length } = address;
+        let InterfaceAddress { interface, address, prefix_length, deprecated } = address;
         let Some(index) = self.index_of(interface, false)? else { return Ok(Put::Later) };
         // The kernel cannot change the prefix length of an address.
         if let Some(Entry::Address(old)) = previous
@@ -319,7 +319,11 @@ impl Installer {
         {
             self.requests.delete_address(index, interface, *address, old.prefix_length)?;
         }
-        match self.requests.add_address(index, interface, *address, *prefix_length) {
+        let added = match deprecated {
+            true => self.requests.add_deprecated_address(index, interface, *address),
+            false => self.requests.add_address(index, interface, *address, *prefix_length),
+        };
+        match added {
             Ok(()) => {}
             Err(e) if e.raw_os_error() == Some(libc::EEXIST) && previous.is_some() => {
                 return Ok(Put::Done(index));
@@ -380,7 +384,7 @@ impl Installer {
         self.routing |= !matches!(entry, Entry::Tunnel(_) | Entry::Distribution(_) | Entry::Socket(_));
         match entry {
             Entry::Setting(setting) => self.take_out_setting(setting),
-            Entry::Address(InterfaceAddress { interface, address, prefix_length }) => {
+            Entry::Address(InterfaceAddress { interface, address, prefix_length, .. }) => {
                 self.requests.delete_address(index, interface, *address, *prefix_length)?;
                 let recorded = self.undo.record.addresses.len();
                 self.undo.record.addresses.retain(|a| (&a.interface, a.address) != (interface, *address));

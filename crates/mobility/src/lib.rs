@@ -8,7 +8,8 @@
 //! * [`mobile_router`] - uplinks, movement and home registration (RFC 6275 section 11, RFC 3963
 //!   section 5).
 //!
-//! Beside them, [`mnpp`] finds the mobile networks of vehicles in radio range.
+//! Beside them, [`mnpp`] finds the mobile networks of vehicles in radio range, and [`nesting`] spares mobile routers behind
+//! mobile routers the way through every home agent.
 //!
 //! Both take the time and an input through `handle_*` methods and hand out [`Output`]s through
 //! `poll_output`; the next deadline comes from `poll_timeout`. They never read a clock, open a socket or
@@ -26,6 +27,7 @@ pub mod home_agent;
 mod message;
 pub mod mnpp;
 pub mod mobile_router;
+pub mod nesting;
 pub mod router_advertiser;
 mod security;
 mod sequence;
@@ -42,6 +44,7 @@ pub use home_agent::HomeAgent;
 pub use message::MobilityMessage;
 pub use mnpp::Mnpp;
 pub use mobile_router::MobileRouter;
+pub use nesting::Nesting;
 pub use security::{Authentication, ReplayProtection, SecurityAssociation};
 pub use sequence::is_newer;
 

@@ -4,6 +4,10 @@
 //! fits into the tunnel, so that hosts need no Packet Too Big. It answers solicitations, and when the home
 //! agent has refused the prefixes it tells hosts to stop using them (RFC 3963 5.4.2).
 //!
+//! Mobile routers behind this one are told who stands before them ([`NestingInformation`]). Until they have heard of a
+//! change their packets go nowhere, or round in a ring: so it is told at once, and repeated. RFC 6275 7.5 lets routers that
+//! serve mobile nodes advertise as often.
+//!
 //! Left out: everything configurable of RFC 4861 6.2.1 that nobody needs here, DNS options, advertisements
 //! on a home link.
 
@@ -12,6 +16,8 @@ use std::net::Ipv6Addr;
 use std::time::Duration;
 
 use carnet_base::{Interface, LinkMessage, Rng, Time};
+use carnet_wire::nd::NestingInformation;
+use carnet_wire::nd::option::option_type;
 use carnet_wire::{icmpv6, nd};
 use ipnet::Ipv6Net;
 
@@ -29,6 +35,11 @@ const MAX_FINAL_ADVERTISEMENTS: u32 = 3;
 /// `MIN_DELAY_BETWEEN_RAS` and `MAX_RA_DELAY_TIME` (RFC 4861 10).
 const MIN_DELAY_BETWEEN_RAS: Duration = Duration::from_secs(3);
 const MAX_RA_DELAY_TIME: Duration = Duration::from_millis(500);
+/// `MinDelayBetweenRAs` (RFC 6275 12), the least, for what mobile routers have to know.
+const MIN_DELAY_OF_NEWS: Duration = Duration::from_millis(30);
+/// How often, and how far apart, such news is told.
+const NEWS: u32 = 3;
+const NEWS_INTERVAL: Duration = Duration::from_secs(1);
 /// `AdvDefaultLifetime`: three times the interval, with room for loss.
 const ROUTER_LIFETIME: u16 = 1800;
 /// `AdvValidLifetime` and `AdvPreferredLifetime` (RFC 4861 6.2.1).
@@ -49,6 +60,9 @@ pub struct AdvertiserConfig {
 pub struct RouterAdvertiser {
     config: AdvertiserConfig,
     mtu: Option<u32>,
+    nesting: Option<NestingInformation>,
+    /// How often a change of that is still to be told.
+    news: u32,
     /// Whether the prefixes are good; when not, hosts are told to stop using them.
     valid: bool,
     /// How often that is still said before the advertiser falls silent.
@@ -68,6 +82,8 @@ impl RouterAdvertiser {
         RouterAdvertiser {
             config,
             mtu: None,
+            nesting: None,
+            news: 0,
             valid: true,
             withdrawals_left: 0,
             link_local: None,
@@ -141,6 +157,19 @@ impl RouterAdvertiser {
         }
     }
 
+    /// Sets what mobile routers behind this one are told. A change is advertised at once.
+    pub fn set_nesting(&mut self, now: Time, nesting: NestingInformation) {
+        if self.nesting.as_ref() == Some(&nesting) {
+            return;
+        }
+        self.nesting = Some(nesting);
+        self.news = NEWS;
+        if self.link_local.is_some() && !self.is_silent() {
+            let due = self.last.map_or(now, |last| last + MIN_DELAY_OF_NEWS).max(now);
+            self.next = Some(self.next.map_or(due, |next| next.min(due)));
+        }
+    }
+
     /// Handles an ICMPv6 message heard on the interface: Router Solicitations are answered.
     ///
     /// # Errors
@@ -210,6 +239,7 @@ impl RouterAdvertiser {
         let (valid_lifetime, preferred_lifetime) =
             if self.valid { (VALID_LIFETIME, PREFERRED_LIFETIME) } else { (VALID_LIFETIME, 0) };
         let router_lifetime = if self.valid { router_lifetime } else { 0 };
+        let nesting = self.nesting.as_ref().filter(|_| self.valid).map(NestingInformation::data);
         let mut options: Vec<nd::NdOption<'_>> = Vec::new();
         options.extend(self.link_address.map(nd::NdOption::SourceLinkAddress));
         options.extend(self.mtu.map(nd::NdOption::Mtu));
@@ -223,6 +253,9 @@ impl RouterAdvertiser {
                 valid_lifetime,
                 preferred_lifetime,
             }));
+        }
+        if let Some(data) = &nesting {
+            options.push(nd::NdOption::Unknown { option_type: option_type::EXPERIMENT_1, data });
         }
         let mut message = nd::router_advertisement(&nd::RouterAdvertisementRepr {
             hop_limit: 64,
@@ -249,6 +282,10 @@ impl RouterAdvertiser {
         let mut interval = self.rng.duration(MIN_INTERVAL, MAX_INTERVAL);
         if self.sent < INITIAL_ADVERTISEMENTS || !self.valid {
             interval = interval.min(INITIAL_INTERVAL);
+        }
+        self.news = self.news.saturating_sub(1);
+        if self.news > 0 {
+            interval = interval.min(NEWS_INTERVAL);
         }
         self.withdrawals_left = self.withdrawals_left.saturating_sub(1);
         self.next = (!self.is_silent()).then_some(now + interval);
@@ -317,6 +354,35 @@ mod tests {
         advertiser.handle_timeout(due);
         assert!(advertiser.poll_output().is_some());
         assert!(advertiser.poll_output().is_none());
+    }
+
+    #[test]
+    fn what_mobile_routers_have_to_know_is_told_at_once_and_repeated() {
+        let mut advertiser = advertiser();
+        advertiser.handle_interface(Time::ZERO, &interface(true));
+        advertiser.handle_timeout(Time::ZERO);
+        let first = advertiser.poll_output().expect("an advertisement");
+        let told = |message: &LinkMessage| {
+            let parsed = nd::RouterAdvertisement::parse(&message.message).expect("parses");
+            parsed.options().find_map(|option| NestingInformation::read(&option))
+        };
+        assert_eq!(told(&first), None);
+        let path = vec!["2001:db8:1::1234".parse().expect("address")];
+        let information = NestingInformation { grounded: true, prefixes: vec![], path };
+        let mut now = Time::from_millis(10);
+        advertiser.set_nesting(now, information.clone());
+        for delay in [20, 1000, 1000] {
+            let due = advertiser.poll_timeout().expect("due");
+            assert!(due <= now + Duration::from_millis(delay), "{due}");
+            now = due;
+            advertiser.handle_timeout(now);
+            assert_eq!(advertiser.poll_output().as_ref().and_then(told), Some(information.clone()));
+        }
+        let due = advertiser.poll_timeout().expect("due");
+        assert!(due >= now + INITIAL_INTERVAL, "and then as seldom as ever: {due}");
+        // The same again is no news.
+        advertiser.set_nesting(now, information);
+        assert_eq!(advertiser.poll_timeout(), Some(due));
     }
 
     #[test]

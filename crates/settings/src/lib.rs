@@ -87,6 +87,7 @@ pub fn station(config: &Config, gn_address: Option<GnAddress>) -> StationConfig 
         },
         lan: router.lan.clone(),
         advertise: router.advertise,
+        nesting: router.nesting,
     });
     let geonet = config.geonet.as_ref().map(|config| geonet::router(config, gn_address));
     let mnpp = config.geonet.as_ref().and_then(geonet::mnpp);

@@ -5,6 +5,7 @@ mod configuration;
 mod inputs;
 mod lan_mtu;
 mod neighbours;
+mod nesting;
 mod outputs;
 mod packets;
 mod path_mtus;
@@ -17,7 +18,7 @@ use carnet_geonet::ipv6_adaptation::{Adaptation, Ipv6Config};
 use carnet_geonet::multicast::MulticastProxy;
 use carnet_mobility::home_agent::AuthorizedNode;
 use carnet_mobility::router_advertiser::RouterAdvertiser;
-use carnet_mobility::{HomeAgent, Mnpp, MobileRouter, MobilityDrop};
+use carnet_mobility::{HomeAgent, Mnpp, MobileRouter, MobilityDrop, Nesting};
 
 use crate::forwarding::desired::{DesiredState, Entry};
 use crate::forwarding::forwarder::Forwarder;
@@ -53,6 +54,7 @@ struct Router {
     lan: Vec<String>,
     advertisers: Vec<RouterAdvertiser>,
     lan_mtu: LanMtu,
+    nesting: Nesting,
 }
 
 #[derive(Debug)]
@@ -129,7 +131,7 @@ impl Station {
         }
         station.configure(now, wall, config, persistent);
         station.forward_router(now);
-        station.flush(now);
+        station.flush(now, wall);
         station
     }
 
@@ -241,7 +243,7 @@ impl Station {
         let agent = self.agent.as_ref().and_then(|agent| agent.machine.poll_timeout());
         let router = self.router.as_ref().and_then(|router| {
             let advertisers = router.advertisers.iter().filter_map(RouterAdvertiser::poll_timeout);
-            let lan_mtu = router.lan_mtu.poll_timeout();
+            let lan_mtu = router.lan_mtu.poll_timeout().into_iter().chain(router.nesting.poll_timeout());
             router.machine.poll_timeout().into_iter().chain(advertisers).chain(lan_mtu).min()
         });
         // A packet woke a tunnel whose MTU is to be looked after.

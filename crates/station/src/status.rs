@@ -386,6 +386,13 @@ impl Station {
             let count = self.messages_dropped().get(reason).copied().unwrap_or_default();
             counters.push((format!("mobility.dropped.{}", reason.name()), count));
         }
+        if let Some(nesting) = self.nesting() {
+            counters.push(("nesting.registered".to_string(), nesting.registered()));
+            for reason in carnet_mobility::nesting::NestingDrop::ALL {
+                let count = nesting.dropped().get(reason).copied().unwrap_or_default();
+                counters.push((format!("nesting.dropped.{}", reason.name()), count));
+            }
+        }
         if let Some(neighbours) = self.neighbours() {
             let counted = neighbours.counters();
             for (name, count) in [

@@ -93,6 +93,7 @@ pub(super) struct MobileRouterDraft {
     lifetime: Option<Duration>,
     pub lan: List<String>,
     pub advertise: Option<bool>,
+    nesting: Option<bool>,
     auth: Option<Auth>,
     pub uplinks: Option<Vec<UplinkDraft>>,
 }
@@ -382,6 +383,7 @@ impl MobileRouterDraft {
                 Some(value) => value.boolean(),
                 None => Some(true),
             },
+            nesting: boolean(table, "nesting", true),
             auth: auth(table, sink),
             uplinks,
         }
@@ -408,6 +410,7 @@ impl MobileRouterDraft {
             lifetime: self.lifetime?,
             lan: self.lan.finish()?,
             advertise: self.advertise?,
+            nesting: self.nesting?,
             auth: self.auth?,
             uplinks,
         })

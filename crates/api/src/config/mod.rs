@@ -167,6 +167,8 @@ pub struct MobileRouter {
     pub lan: Vec<String>,
     /// Give the `lan` interfaces an address and advertise the prefix there.
     pub advertise: bool,
+    /// Offer mobile routers on board care-of addresses of the visited links, and take such where others offer them.
+    pub nesting: bool,
     /// How Binding Updates are authenticated.
     pub auth: Auth,
     /// The uplinks in the order of the file, at least one.

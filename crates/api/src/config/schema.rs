@@ -117,6 +117,7 @@ pub(super) const MOBILE_ROUTER: Section = Section {
         key("lifetime", "lifetime", "\"60s\""),
         key("lan", "array of interfaces", "[]"),
         key("advertise", "boolean", "true"),
+        key("nesting", "boolean", "true"),
         key("auth", "auth", "required"),
         key("uplink", "tables", "required"),
         key("policy", "tables", "none"),

@@ -214,6 +214,7 @@ fn every_key_arrives() {
             lifetime: Duration::from_secs(60),
             lan: vec!["i0".into(), "i1".into()],
             advertise: false,
+            nesting: true,
             auth: Auth::Mac { spi: 300, key: Key::new([255; 16]), replay: Replay::Sequence },
             uplinks: vec![
                 Uplink {

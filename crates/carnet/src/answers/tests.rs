@@ -8,6 +8,7 @@ use carnet_geonet::ipv6_adaptation::Ipv6Drop;
 use carnet_geonet::multicast::MulticastDrop;
 use carnet_mobility::MobilityDrop;
 use carnet_mobility::mnpp::MnppDrop;
+use carnet_mobility::nesting::NestingDrop;
 use carnet_station::forwarding::forwarder::TunnelDrop;
 use carnet_station::{PersistentState, Station, StationConfig};
 
@@ -28,6 +29,7 @@ fn the_page_has_every_reason_and_no_other() {
     let families = [
         ("tunnel.dropped", all("tunnel.dropped", TunnelDrop::ALL)),
         ("mobility.dropped", all("mobility.dropped", MobilityDrop::ALL)),
+        ("nesting.dropped", all("nesting.dropped", NestingDrop::ALL)),
         ("mnpp.dropped", all("mnpp.dropped", MnppDrop::ALL)),
         ("geonet.dropped", all("geonet.dropped", GeonetDrop::ALL)),
         ("geonet.ipv6.dropped", all("geonet.ipv6.dropped", Ipv6Drop::ALL)),

@@ -278,6 +278,7 @@ pub fn address(interface: &str, address: &str) -> Entry {
         interface: interface.into(),
         address: address.parse().unwrap(),
         prefix_length: prefix_length.parse().unwrap(),
+        deprecated: false,
     })
 }
 

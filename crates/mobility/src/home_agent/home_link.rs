@@ -4,6 +4,8 @@
 //! home address; it multicasts an unsolicited Neighbor Advertisement when it begins to; it probes an
 //! address before it takes it over (duplicate address detection, RFC 4862 5.4). The Router bit is set for
 //! mobile routers (RFC 3963 6.2) and for itself.
+//!
+//! A mobile router does the same on a visited link for mobile routers behind it ([`crate::nesting`]).
 
 use std::net::Ipv6Addr;
 
@@ -20,8 +22,8 @@ pub(crate) const ND_HOP_LIMIT: u8 = 255;
 pub(crate) struct HomeLink {
     pub interface: String,
     running: bool,
-    link_address: Option<[u8; 6]>,
-    link_local: Option<Ipv6Addr>,
+    pub link_address: Option<[u8; 6]>,
+    pub link_local: Option<Ipv6Addr>,
 }
 
 /// What a Neighbor Discovery message on the home link means.
@@ -145,7 +147,8 @@ impl HomeLink {
         self.message(Ipv6Addr::UNSPECIFIED, nd::solicited_node(target), None, solicitation.emit())
     }
 
-    fn message(
+    /// A message of Neighbor Discovery, where the link runs.
+    pub fn message(
         &self,
         source: Ipv6Addr,
         destination: Ipv6Addr,

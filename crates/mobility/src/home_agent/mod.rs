@@ -26,7 +26,7 @@ mod carrying_out;
 mod defence;
 mod flows;
 mod heartbeat;
-mod home_link;
+pub(crate) mod home_link;
 mod identifiers;
 mod limits;
 mod owners;

@@ -33,6 +33,7 @@ mod hints;
 mod home_network;
 mod liveness;
 mod movement;
+mod parent;
 mod path;
 mod policies;
 mod quality;
@@ -62,6 +63,7 @@ pub use flows::{MAX_FLOWS, Policy};
 use hints::Hints;
 use liveness::PathState;
 pub use liveness::{Liveness, Quality};
+pub use parent::Parent;
 pub use path::Path;
 pub use policies::{Agreement, PolicyStatus};
 pub use quality::SignalThresholds;
@@ -446,6 +448,26 @@ impl MobileRouter {
         self.uplinks[index].handle_router_advertisement(now, message, &self.config);
         self.attachment_changed(now, wall, index, before);
         Ok(())
+    }
+
+    /// The addresses of links before the parent's that this router has on an uplink, the preferred one first, and whether
+    /// each may be used (see [`crate::nesting`]).
+    pub fn handle_direct_addresses(
+        &mut self,
+        now: Time,
+        wall: WallTime,
+        index: usize,
+        addresses: Vec<(Ipv6Addr, bool)>,
+    ) {
+        let Some(uplink) = self.uplinks.get_mut(index) else { return };
+        let before = uplink.attachment;
+        if uplink.set_direct(addresses, &self.config) {
+            let same = uplink.attachment == before;
+            self.attachment_changed(now, wall, index, before);
+            if same {
+                self.evaluate(now, wall, "a way past the parent's home agent came or went");
+            }
+        }
     }
 
     /// The operator wants this uplink and no other; `None` ends the wish. It also ends a refusal.

@@ -10,17 +10,21 @@
 //!
 //! On the home link it is when a router there advertises the home prefix, or when it has an address in it; see
 //! `home_network` for home prefixes of which mobile networks are a part.
+//!
+//! Where the default router is a mobile router, `parent` says whether it can be one for this router, and [`crate::nesting`]
+//! which addresses of the visited link before it this router may use. Such a *direct* care-of address is preferred.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::time::Duration;
 
-use carnet_base::{Interface, LinkMessage, Time};
+use carnet_base::{Address, Interface, LinkMessage, Time};
 use carnet_wire::{icmpv6, nd};
 use ipnet::Ipv6Net;
 
 use super::MobileRouterConfig;
 use super::capacity::Gauge;
 use super::heard::{Heard, Standing};
+use super::parent::{Parent, Parents};
 use super::quality::SignalThresholds;
 use super::volume::{Meter, VolumePeriod};
 use crate::home_agent::ND_HOP_LIMIT;
@@ -88,6 +92,15 @@ pub struct Uplink {
     interface: Option<Interface>,
     /// Prefixes advertised since the link came up.
     heard: Heard,
+    /// What routers have said of being mobile routers since the link came up.
+    parents: Parents,
+    /// Addresses of a link before the parent's that this router has on this interface, the preferred one first, and
+    /// whether each may be used.
+    direct: Vec<(Ipv6Addr, bool)>,
+    /// The best address of the link itself.
+    plain_address: Option<Ipv6Addr>,
+    /// What the default router said of the link's MTU, octets.
+    advertised_mtu: Option<u32>,
     /// How often has been solicited since the link came up.
     solicitations: u32,
     /// A care-of address over which the home agent did not answer while it did over the other.
@@ -126,6 +139,10 @@ impl Uplink {
             demoted_until: None,
             interface: None,
             heard: Heard::default(),
+            parents: Parents::default(),
+            direct: Vec::new(),
+            plain_address: None,
+            advertised_mtu: None,
             solicitations: 0,
             lost: None,
             needs_udp: false,
@@ -162,20 +179,36 @@ impl Uplink {
         }
     }
 
-    /// Every care-of address, the one to be registered first: IPv6 before IPv4 (RFC 5555 4.4.1), and one that
-    /// has lost the race last.
+    /// Every care-of address, the one to be registered first: IPv6 before IPv4 (RFC 5555 4.4.1), a direct one before
+    /// that of the link itself, and one that has lost the race last.
     pub fn care_of_addresses(&self) -> Vec<IpAddr> {
-        let ipv6 = self.care_of_address().map(IpAddr::V6);
+        let ipv6 = self.care_of_address().into_iter().chain(self.alternates()).map(IpAddr::V6);
         let ipv4 = self.ipv4_care_of_address().map(IpAddr::V4);
-        let mut all: Vec<IpAddr> = ipv6.into_iter().chain(ipv4).collect();
+        let mut all: Vec<IpAddr> = ipv6.chain(ipv4).collect();
         all.sort_by_key(|address| self.lost == Some(*address));
         all
+    }
+
+    /// Addresses beside [`Self::care_of_address`] that do as one as well: what is registered there goes on working until
+    /// the other is, and is what remains where the home agent does not answer over the other.
+    fn alternates(&self) -> Vec<Ipv6Addr> {
+        let (Some(in_use), Some(interface)) = (self.care_of_address(), &self.interface) else {
+            return Vec::new();
+        };
+        let is_direct = |address: &Ipv6Addr| self.direct.iter().any(|(direct, _)| direct == address);
+        let direct = self.direct.iter().filter(|(_, usable)| *usable).map(|(address, _)| *address);
+        let there = |address: &Ipv6Addr| interface.addresses.iter().any(|a| a.address == *address);
+        let direct: Vec<Ipv6Addr> = direct.filter(|address| *address != in_use && there(address)).collect();
+        let plain = self.plain_address.filter(|plain| is_direct(&in_use) && *plain != in_use);
+        direct.into_iter().chain(plain).collect()
     }
 
     /// Whether this is one of its care-of addresses.
     pub fn has_care_of_address(&self, address: IpAddr) -> bool {
         match address {
-            IpAddr::V6(address) => self.care_of_address() == Some(address),
+            IpAddr::V6(address) => {
+                self.care_of_address() == Some(address) || self.alternates().contains(&address)
+            }
             IpAddr::V4(address) => self.ipv4_care_of_address() == Some(address),
         }
     }
@@ -189,9 +222,38 @@ impl Uplink {
         }
     }
 
+    /// The mobile router that is the default router here, if it is one.
+    pub fn parent(&self) -> Option<&Parent> {
+        self.parents.of(&self.interface.as_ref()?.routers)
+    }
+
+    /// The network of the link that the plain care-of address is on, where it has 64 bits.
+    pub fn link_network(&self) -> Option<Ipv6Addr> {
+        let plain = self.plain_address?;
+        let known = self.interface.as_ref()?.addresses.iter().find(|a| a.address == plain)?;
+        (known.prefix_length == 64).then(|| Ipv6Net::new(plain, 64).ok().map(|net| net.network())).flatten()
+    }
+
+    /// Whether the care-of address is one of a link before the parent's.
+    pub fn is_direct(&self) -> bool {
+        self.care_of_address().is_some_and(|in_use| self.direct.iter().any(|(it, _)| *it == in_use))
+    }
+
+    /// The direct addresses are these from now on; true when that changes anything.
+    pub(super) fn set_direct(&mut self, direct: Vec<(Ipv6Addr, bool)>, config: &MobileRouterConfig) -> bool {
+        if self.direct == direct {
+            return false;
+        }
+        self.direct = direct;
+        self.attach(config);
+        true
+    }
+
     /// Link MTU in octets; 1280 while nothing is known.
     pub fn mtu(&self) -> u32 {
-        self.interface.as_ref().map_or(1280, |i| i.mtu.max(1280))
+        let link = self.interface.as_ref().map_or(1280, |i| i.mtu.max(1280));
+        // RFC 4861 6.3.4. Behind a mobile router it is what fits into that one's tunnel.
+        self.advertised_mtu.filter(|told| (1280..link).contains(told)).unwrap_or(link)
     }
 
     /// The 48-bit link-layer address, where there is one.
@@ -214,6 +276,9 @@ impl Uplink {
         self.settles_at = old.settles_at;
         self.interface.clone_from(&old.interface);
         self.heard.clone_from(&old.heard);
+        self.parents.clone_from(&old.parents);
+        self.direct.clone_from(&old.direct);
+        self.advertised_mtu = old.advertised_mtu;
         self.solicitations = old.solicitations;
         self.lost = old.lost;
         self.needs_udp = old.needs_udp;
@@ -237,6 +302,8 @@ impl Uplink {
         let came_up = interface.running && !was_running;
         if came_up {
             self.heard.clear();
+            self.parents.clear();
+            self.advertised_mtu = None;
             self.solicitations = 0;
         }
         self.interface = Some(interface);
@@ -247,6 +314,7 @@ impl Uplink {
     pub(super) fn handle_gone(&mut self) {
         self.interface = None;
         self.heard.clear();
+        self.parents.clear();
         self.attachment = Attachment::Down("no such interface");
     }
 
@@ -264,7 +332,11 @@ impl Uplink {
             {
                 self.heard.note(now, message.source, prefix.trunc(), information.valid_lifetime > 0);
             }
+            if let nd::NdOption::Mtu(mtu) = option {
+                self.advertised_mtu = Some(mtu);
+            }
         }
+        self.parents.note(message, &advertisement);
         self.attach(config);
     }
 
@@ -302,7 +374,8 @@ impl Uplink {
     }
 
     fn attach(&mut self, config: &MobileRouterConfig) {
-        let attachment = self.attached(config);
+        let (attachment, plain) = self.attached(config);
+        self.plain_address = plain;
         let before = std::mem::replace(&mut self.attachment, attachment);
         let moved = match (before, self.attachment) {
             (Attachment::Foreign { ipv6: old, .. }, Attachment::Foreign { ipv6: new, .. }) => old != new,
@@ -317,48 +390,61 @@ impl Uplink {
         }
     }
 
-    fn attached(&self, config: &MobileRouterConfig) -> Attachment {
-        let Some(interface) = &self.interface else { return Attachment::Down("no such interface") };
+    /// How it is attached, and the IPv6 address of the link itself.
+    fn attached(&self, config: &MobileRouterConfig) -> (Attachment, Option<Ipv6Addr>) {
+        let down = |reason| (Attachment::Down(reason), None);
+        let Some(interface) = &self.interface else { return down("no such interface") };
         if !interface.running {
-            return Attachment::Down("no carrier");
+            return down("no carrier");
         }
         let router = interface.routers.first().copied();
+        let own = |a: &&Address| config.prefixes.iter().any(|prefix| prefix.contains(&a.address));
+        let good = |a: &&Address| !a.tentative && !a.duplicate && is_unicast_routable(a.address);
+        let is_direct = |a: &&Address| self.direct.iter().any(|(direct, _)| *direct == a.address);
         let usable = interface.addresses.iter().filter(|a| {
-            is_unicast_routable(a.address)
-                && !a.tentative
-                && !a.duplicate
-                && a.address != config.home_address
-                // A care-of address out of the own mobile network would be a loop (RFC 3963 1, RFC 4888).
-                && !config.prefixes.iter().any(|prefix| prefix.contains(&a.address))
+            // A care-of address out of the own mobile network would be a loop (RFC 3963 1, RFC 4888).
+            good(a) && a.address != config.home_address && !own(a) && !is_direct(a)
         });
-        let current = self.care_of_address();
+        let current = self.plain_address;
         let standing = |address| self.heard.standing(address, &interface.routers);
         let is_home = |prefix: &Ipv6Net| config.is_home_link(*prefix);
         let advertised_elsewhere = |address| {
             self.heard.is_present(&interface.routers, |prefix| prefix.contains(&address) && !is_home(prefix))
         };
-        let at_home = |own: &carnet_base::Address| {
+        let at_home = |own: &Address| {
             config.is_home_address(own)
                 && standing(own.address) != Standing::Gone
                 && !advertised_elsewhere(own.address)
         };
         if self.heard.is_present(&interface.routers, is_home) || usable.clone().any(at_home) {
-            return Attachment::Home { router };
+            return (Attachment::Home { router }, None);
         }
         // Best first: advertised by the present router, preferred, stable, the one in use.
         let best = usable.min_by_key(|a| {
             (standing(a.address), a.deprecated, a.temporary, Some(a.address) != current, a.address)
         });
-        let ipv6 = best.zip(router).map(|(best, router)| (best.address, router));
+        let best = best.map(|best| best.address);
+        let refusal = self.parent().and_then(|parent| parent.refusal(config.home_address));
+        let there = |address: &Ipv6Addr| {
+            interface.addresses.iter().any(|a| good(&a) && a.address == *address && !own(&a))
+        };
+        let mut direct = self.direct.iter().filter(|(_, usable)| *usable).map(|(address, _)| *address);
+        let preferred = direct.find(there).or(best);
+        let ipv6 = preferred.zip(router).filter(|_| refusal.is_none());
         let ipv4 = config.home_agent_ipv4.and_then(|_| self.attached_ipv4(interface));
-        match best {
+        let attachment = match (best, refusal) {
             _ if ipv6.is_some() || ipv4.is_some() => Attachment::Foreign { ipv6, ipv4 },
-            None if config.home_agent_ipv4.is_none() && self.attached_ipv4(interface).is_some() => {
+            (_, Some(reason)) => Attachment::Down(reason),
+            (None, _) if config.home_agent_ipv4.is_none() && self.attached_ipv4(interface).is_some() => {
                 Attachment::Down("IPv4 only, and mobile_router.home_agent_ipv4 is not set")
             }
-            None => Attachment::Down("no usable address"),
-            Some(_) => Attachment::Down("no default router"),
-        }
+            (None, _) if interface.addresses.iter().any(|a| own(&a)) => {
+                Attachment::Down("loop: the address there is out of the own mobile network")
+            }
+            (None, _) => Attachment::Down("no usable address"),
+            (Some(_), _) => Attachment::Down("no default router"),
+        };
+        (attachment, best)
     }
 
     /// The IPv4 address, the one in use first, and the first default router.

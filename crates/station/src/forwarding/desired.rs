@@ -25,6 +25,8 @@ pub const TABLE_CAPTURE: u32 = 13_500;
 pub const TABLE_TUNNEL: u32 = 13_501;
 /// Where packets go that a mobile router does not forward: nowhere.
 pub const TABLE_NOWHERE: u32 = 13_502;
+/// The care-of addresses of mobile routers behind this one, on links that this one visits.
+pub const TABLE_NESTED: u32 = 13_505;
 /// Where the mobile networks of neighbouring vehicles are that are reached straight.
 pub const TABLE_NEIGHBOURS: u32 = 13_504;
 /// The first of the tables with one uplink's default route; uplink `n` of the config has this plus `n`.
@@ -32,6 +34,9 @@ pub const TABLE_UPLINK: u32 = 13_510;
 
 /// Rule priorities, in the order in which the kernel asks them. See `docs/architecture.md`.
 pub mod priority {
+    /// In on an uplink, to a care-of address of a mobile router behind this one: before [`CAPTURE`], for both may have the
+    /// same home agent.
+    pub const TO_NESTED: u32 = 99;
     /// Packets that belong to a tunnel's end, taken before the `local` table claims them.
     pub const CAPTURE: u32 = 100;
     /// The `local` table, moved down from 0 so that [`CAPTURE`] comes first.
@@ -46,6 +51,8 @@ pub mod priority {
     /// What comes in over GeoNetworking and is not for the mobile network goes nowhere: a vehicle is no way for others
     /// into its uplinks, nor into its tunnel.
     pub const FROM_STATIONS: u32 = 125;
+    /// From a care-of address of a mobile router behind this one: its uplink's table, for tunnels.
+    pub const FROM_NESTED: u32 = 128;
     /// From a care-of address, by this machine itself: its uplink's table.
     pub const FROM_CARE_OF_ADDRESS: u32 = 130;
     /// The same as [`FROM_MOBILE_NETWORK`], before it: the table of neighbouring vehicles, where it has a route.
@@ -198,6 +205,9 @@ pub struct InterfaceAddress {
     pub address: Ipv6Addr,
     /// 128 where no on-link prefix shall follow from it.
     pub prefix_length: u8,
+    /// The kernel does not choose it as a source by itself (RFC 6724 5, rule 3).
+    #[serde(default)]
+    pub deprecated: bool,
 }
 
 /// A `net.ipv6.conf` switch that carnet needs in a certain position and puts back at the end; `rp_filter` is IPv4's.

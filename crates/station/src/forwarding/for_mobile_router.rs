@@ -17,7 +17,7 @@
 //!   the uplink's. Who binds to a care-of address leaves by that.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::net::Ipv6Addr;
+use std::net::{IpAddr, Ipv6Addr};
 
 use carnet_base::{Endpoint, Interface};
 use carnet_mobility::MobileRouter;
@@ -144,12 +144,18 @@ pub(crate) fn router_entries(
             gateway: gateway.filter(|gateway| !gateway.is_unspecified()),
         };
         match uplink.attachment {
-            Attachment::Foreign { ipv6: Some((care_of_address, router)), .. } => {
+            Attachment::Foreign { ipv6: Some((_, router)), .. } => {
                 entries.push(route(table, default, METRIC, forward(Some(router))));
                 entries.push(unreachable(table, default));
-                for input in [TUNNEL_DEVICE, LOCAL] {
-                    let from = Some(host(care_of_address));
-                    entries.push(rule(priority::FROM_CARE_OF_ADDRESS, Some(input), from, None, table));
+                let ipv6 = uplink.care_of_addresses().into_iter().filter_map(|address| match address {
+                    IpAddr::V6(address) => Some(address),
+                    IpAddr::V4(_) => None,
+                });
+                for care_of_address in ipv6 {
+                    for input in [TUNNEL_DEVICE, LOCAL] {
+                        let from = Some(host(care_of_address));
+                        entries.push(rule(priority::FROM_CARE_OF_ADDRESS, Some(input), from, None, table));
+                    }
                 }
             }
             Attachment::Home { router } if home_index == Some(index) => {
@@ -182,7 +188,12 @@ fn of_node(config: &MobileRouterConfig, entry: Entry) -> Entry {
 }
 
 fn address(interface: &str, address: Ipv6Addr) -> Entry {
-    Entry::Address(InterfaceAddress { interface: interface.into(), address, prefix_length: 128 })
+    Entry::Address(InterfaceAddress {
+        interface: interface.into(),
+        address,
+        prefix_length: 128,
+        deprecated: false,
+    })
 }
 
 /// Packets of the mobile network come from its links and from this machine, nowhere else; where no link is
@@ -236,7 +247,7 @@ fn tunnels(router: &MobileRouter) -> Vec<Entry> {
     sockets.into_iter().map(Entry::Socket).chain(tunnels).chain(distribution).collect()
 }
 
-fn uplink_table(index: usize) -> u32 {
+pub(super) fn uplink_table(index: usize) -> u32 {
     TABLE_UPLINK + u32::try_from(index).unwrap_or(u32::MAX - TABLE_UPLINK)
 }
 
@@ -272,6 +283,7 @@ fn lan_addresses(
                 interface,
                 address,
                 prefix_length: prefix.prefix_len(),
+                deprecated: false,
             }))
         })
         .collect()

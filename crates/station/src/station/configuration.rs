@@ -6,8 +6,9 @@ use std::net::Ipv6Addr;
 use carnet_base::{Rng, Time, WallTime};
 use carnet_mobility::home_agent::{HomeAgentConfig, StoredBinding};
 use carnet_mobility::mobile_router::{Attachment, MobileRouterConfig, StoredSequence, StoredVolume};
+use carnet_mobility::nesting::NestingConfig;
 use carnet_mobility::router_advertiser::{AdvertiserConfig, RouterAdvertiser};
-use carnet_mobility::{HomeAgent, MobileRouter};
+use carnet_mobility::{HomeAgent, MobileRouter, Nesting};
 use carnet_wire::ipv6::HEADER_LEN;
 use serde::{Deserialize, Serialize};
 
@@ -41,6 +42,9 @@ pub struct MobileRouterSettings {
     pub lan: Vec<String>,
     /// Whether the prefixes are advertised there, and `PREFIX::1` is put on them.
     pub advertise: bool,
+    /// Whether mobile routers behind this one may have addresses of the links that it visits, and this one such behind
+    /// another.
+    pub nesting: bool,
 }
 
 /// What has to survive a restart.
@@ -73,6 +77,9 @@ impl Station {
         self.configure(now, wall, config, persistent);
         if let (Some(router), Some(old)) = (&mut self.router, &mut old_router) {
             router.machine.adopt(now, wall, &old.machine);
+            if router.nesting.config() == old.nesting.config() {
+                std::mem::swap(&mut router.nesting, &mut old.nesting);
+            }
             for advertiser in &mut old.advertisers {
                 let kept: Vec<ipnet::Ipv6Net> = router
                     .advertisers
@@ -110,7 +117,7 @@ impl Station {
         }
         self.outputs.extend(withdrawals.into_iter().map(Output::Icmpv6));
         self.handle_timeout(now, wall);
-        self.flush(now);
+        self.flush(now, wall);
     }
 
     pub(super) fn configure(
@@ -204,11 +211,21 @@ impl Router {
                 RouterAdvertiser::new(AdvertiserConfig { interface, prefixes }, Rng::new(rng.u64()))
             })
             .collect();
+        let nesting = NestingConfig {
+            home_address: settings.router.home_address,
+            home_prefix: settings.router.home_prefix,
+            prefixes: settings.router.prefixes.clone(),
+            lan: settings.lan.clone(),
+            direct: settings.nesting,
+        };
+        let machine = MobileRouter::new(settings.router, rng);
         Router {
-            machine: MobileRouter::new(settings.router, rng),
+            machine,
             lan: settings.lan,
             advertisers,
             lan_mtu: LanMtu::default(),
+            // Nothing is drawn for it, so that what was recorded without it is replayed.
+            nesting: Nesting::new(nesting, Rng::new(!rng.clone().u64())),
         }
     }
 

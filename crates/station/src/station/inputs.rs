@@ -73,7 +73,7 @@ impl Station {
             // All the others were taken above.
             _ => {}
         }
-        self.flush(now);
+        self.flush(now, wall);
         result
     }
 
@@ -207,7 +207,7 @@ impl Station {
         self.assert_drained();
         let verdict = self.process(now, wall, buffer);
         if matches!(verdict, Verdict::Consumed | Verdict::Dropped(_)) {
-            self.flush(now);
+            self.flush(now, wall);
         }
         verdict
     }
@@ -225,7 +225,7 @@ impl Station {
         self.assert_drained();
         let verdict = self.process_datagram(now, wall, ends, traffic_class, buffer);
         if matches!(verdict, Verdict::Consumed | Verdict::Dropped(_)) {
-            self.flush(now);
+            self.flush(now, wall);
         }
         verdict
     }
@@ -236,6 +236,7 @@ impl Station {
         }
         if let Some(router) = &mut self.router {
             router.machine.handle_timeout(now, wall);
+            router.nesting.handle_timeout(now);
             for advertiser in &mut router.advertisers {
                 advertiser.handle_timeout(now);
             }
@@ -264,6 +265,7 @@ impl Station {
             for advertiser in &mut router.advertisers {
                 advertiser.handle_interface(now, interface);
             }
+            router.nesting.handle_interface(interface);
             router.machine.handle_interface(now, wall, interface);
         }
     }
@@ -280,6 +282,7 @@ impl Station {
             for advertiser in &mut router.advertisers {
                 advertiser.handle_interface_gone(name);
             }
+            router.nesting.handle_interface_gone(name);
             router.machine.handle_interface_gone(now, wall, name);
         }
         self.forward_router(now);
@@ -353,6 +356,8 @@ impl Station {
         }
         if let Some(router) = &mut self.router {
             results.push(router.machine.handle_link_message(now, wall, message));
+            // It counts by itself what it does not believe.
+            let _counted = router.nesting.handle_link_message(now, message, &router.machine);
             for advertiser in &mut router.advertisers {
                 results.push(advertiser.handle_link_message(now, message));
             }

@@ -1,6 +1,6 @@
 //! How the outputs of the parts become the station's.
 
-use carnet_base::Time;
+use carnet_base::{Time, WallTime};
 use carnet_geonet::ipv6_adaptation::Adaptation;
 
 use super::Station;
@@ -50,11 +50,12 @@ impl Station {
     }
 
     /// Collects the outputs of the parts, in order.
-    pub(super) fn flush(&mut self, now: Time) {
+    pub(super) fn flush(&mut self, now: Time, wall: WallTime) {
         self.take_changes();
         for (output, from_router) in self.take_mobility_outputs() {
             self.translate(now, output, from_router);
         }
+        self.follow_nesting(now, wall);
         self.follow_path_mtus(now);
         if let Some(router) = &mut self.router {
             let ends = TunnelEnd::MobileRouter;

@@ -9,20 +9,21 @@ use super::{Scope, Station};
 use crate::forwarding::desired::{Entry, TunnelEnd};
 use crate::forwarding::forwarder::ErrorOutcome;
 use crate::forwarding::path_mtu::{Ends, Order};
-use crate::forwarding::{node_entries, router_entries};
+use crate::forwarding::{nesting_entries, node_entries, router_entries};
 
 impl Station {
     /// Computes anew what the mobile router wants from the data path.
     pub(super) fn forward_router(&mut self, now: Time) {
         if let Some(router) = &self.router {
             let assign = !router.advertisers.is_empty();
-            let entries = router_entries(
+            let mut entries = router_entries(
                 &router.machine,
                 &router.lan,
                 assign,
                 &self.virtual_interfaces,
                 &self.interfaces,
             );
+            entries.extend(nesting_entries(&router.nesting, &router.machine));
             self.want(now, Scope::MobileRouter, entries);
         }
         self.take_changes();

@@ -92,6 +92,7 @@ pub fn router_config(prefixes: &[&str]) -> StationConfig {
             },
             lan: vec!["i0".into()],
             advertise: true,
+            nesting: true,
         }),
         ..StationConfig::default()
     }

@@ -1,0 +1,117 @@
+//! What is around the packets of a ping in a capture: how many octets stand before the innermost IPv6 header, and whether
+//! the packets came by at all.
+//!
+//! Read are the files that tcpdump and dumpcap write (pcap, Ethernet), and of each packet the headers only. Tunnels are
+//! IPv6 in IPv6, with extension headers between; what is in fragments, in IPv4 or in UDP is left out.
+
+use std::collections::BTreeMap;
+use std::net::Ipv6Addr;
+
+/// Octets of an Ethernet header.
+const ETHERNET: usize = 14;
+const ETHER_TYPE_IPV6: [u8; 2] = [0x86, 0xdd];
+const HEADER: usize = 40;
+const ECHO_REQUEST: u8 = 128;
+
+/// The packets of a pcap file, as far as they were kept.
+pub fn packets(file: &[u8]) -> impl Iterator<Item = &[u8]> {
+    let little = file.first().is_some_and(|first| matches!(first, 0xd4 | 0x4d));
+    let word = move |octets: &[u8]| {
+        let octets: [u8; 4] = octets.try_into().ok()?;
+        Some(if little { u32::from_le_bytes(octets) } else { u32::from_be_bytes(octets) } as usize)
+    };
+    let mut rest = file.get(24..).unwrap_or_default();
+    std::iter::from_fn(move || {
+        let length = word(rest.get(8..12)?)?;
+        let packet = rest.get(16..16 + length)?;
+        rest = &rest[16 + length..];
+        Some(packet)
+    })
+}
+
+/// The innermost IPv6 packet of a frame: its source and destination, the octets before its header, and the type of
+/// ICMPv6 message that it is.
+pub fn innermost(frame: &[u8]) -> Option<(Ipv6Addr, Ipv6Addr, usize, Option<u8>)> {
+    if frame.get(12..14)? != ETHER_TYPE_IPV6 {
+        return None;
+    }
+    let mut at = ETHERNET;
+    loop {
+        let header = frame.get(at..at + HEADER)?;
+        let address = |from: usize| <[u8; 16]>::try_from(&header[from..from + 16]).ok().map(Ipv6Addr::from);
+        let (mut next, mut inside) = (header[6], at + HEADER);
+        // Hop-by-Hop Options, Routing and Destination Options.
+        while matches!(next, 0 | 43 | 60) {
+            let extension = frame.get(inside..inside + 2)?;
+            (next, inside) = (extension[0], inside + 8 * (usize::from(extension[1]) + 1));
+        }
+        if next == 41 {
+            at = inside;
+            continue;
+        }
+        let kind = if next == 58 { frame.get(inside).copied() } else { None };
+        return Some((address(8)?, address(24)?, at - ETHERNET, kind));
+    }
+}
+
+/// The octets around each echo request, in ascending order, by the addresses of the innermost header.
+pub fn of_requests(file: &[u8]) -> BTreeMap<(Ipv6Addr, Ipv6Addr), Vec<usize>> {
+    let mut found: BTreeMap<(Ipv6Addr, Ipv6Addr), Vec<usize>> = BTreeMap::new();
+    for (source, destination, outer, kind) in packets(file).filter_map(innermost) {
+        if kind == Some(ECHO_REQUEST) {
+            found.entry((source, destination)).or_default().push(outer);
+        }
+    }
+    found.values_mut().for_each(|outer| outer.sort_unstable());
+    found
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn header(next: u8, source: u16, destination: u16) -> Vec<u8> {
+        let mut octets = vec![0x60, 0, 0, 0, 0, 0, next, 64];
+        octets.extend(Ipv6Addr::new(0x2001, 0xdb8, 0, 0, 0, 0, 0, source).octets());
+        octets.extend(Ipv6Addr::new(0x2001, 0xdb8, 0, 0, 0, 0, 0, destination).octets());
+        octets
+    }
+
+    fn file(frames: &[Vec<u8>]) -> Vec<u8> {
+        let mut file = vec![0xd4, 0xc3, 0xb2, 0xa1];
+        file.resize(24, 0);
+        for frame in frames {
+            file.extend([0; 8]);
+            file.extend((frame.len() as u32).to_le_bytes());
+            file.extend((frame.len() as u32).to_le_bytes());
+            file.extend(frame);
+        }
+        file
+    }
+
+    #[test]
+    fn what_is_around_a_ping_is_counted() {
+        let frame = |headers: &[Vec<u8>]| {
+            let mut frame = vec![0; 12];
+            frame.extend(ETHER_TYPE_IPV6);
+            frame.extend(headers.concat());
+            frame
+        };
+        let ping = [header(58, 1, 2), vec![ECHO_REQUEST, 0, 0, 0]].concat();
+        let answer = [header(58, 2, 1), vec![129, 0, 0, 0]].concat();
+        let frames = [
+            frame(std::slice::from_ref(&ping)),
+            frame(&[header(41, 3, 4), header(41, 5, 6), ping.clone()]),
+            frame(&[header(60, 3, 4), vec![41, 0, 0x1e, 4, 0, 0, 0, 1], ping.clone()]),
+            frame(&[header(41, 3, 4), answer]),
+            vec![0; 60],
+            frame(&[header(41, 3, 4)]),
+        ];
+        let (from, to) = ("2001:db8::1".parse().expect("address"), "2001:db8::2".parse().expect("address"));
+        let whole = file(&frames);
+        assert_eq!(of_requests(&whole), BTreeMap::from([((from, to), vec![0, 48, 80])]));
+        for length in 0..whole.len() {
+            assert!(of_requests(&whole[..length]).values().all(|found| found.len() <= 3));
+        }
+    }
+}

@@ -1,0 +1,52 @@
+//! Mobile routers behind mobile routers: [`carnet_mobility::nesting`] between the mobile router, the links of both sides
+//! and the desired state.
+
+use std::net::Ipv6Addr;
+
+use carnet_base::{Time, WallTime};
+use carnet_mobility::Nesting;
+use carnet_mobility::nesting::Output as Wish;
+
+use super::Station;
+use crate::io::Output;
+
+impl Station {
+    /// What this router does for those behind it, and has from the one before it.
+    pub fn nesting(&self) -> Option<&Nesting> {
+        self.router.as_ref().map(|router| &router.nesting)
+    }
+
+    /// Lets each of the two know what the other has come to.
+    pub(super) fn follow_nesting(&mut self, now: Time, wall: WallTime) {
+        let Some(router) = &mut self.router else { return };
+        router.nesting.handle_attachments(now, &router.machine, &self.virtual_interfaces);
+        let addresses = router.nesting.addresses();
+        for index in 0..router.machine.uplinks().len() {
+            let interface = router.machine.uplinks().get(index).map(|uplink| &uplink.config.interface);
+            let own: Vec<(Ipv6Addr, bool)> = addresses
+                .iter()
+                .filter(|(name, ..)| Some(name) == interface)
+                .map(|(_, address, usable)| (*address, *usable))
+                .collect();
+            router.machine.handle_direct_addresses(now, wall, index, own);
+        }
+        // What the mobile router thinks best may have changed by that, and with it what is offered.
+        router.nesting.handle_attachments(now, &router.machine, &self.virtual_interfaces);
+        let wishes: Vec<Wish> = std::iter::from_fn(|| router.nesting.poll_output()).collect();
+        for wish in wishes {
+            match wish {
+                Wish::Forwarding => self.forward_router(now),
+                Wish::Link(message) => self.outputs.push_back(Output::Icmpv6(message)),
+            }
+        }
+        for (output, from_router) in self.take_mobility_outputs() {
+            self.translate(now, output, from_router);
+        }
+        if let Some(router) = &mut self.router {
+            let offer = router.nesting.offer(&router.machine);
+            for advertiser in &mut router.advertisers {
+                advertiser.set_nesting(now, offer.clone());
+            }
+        }
+    }
+}

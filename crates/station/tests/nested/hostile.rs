@@ -1,0 +1,237 @@
+//! Who registers, answers and advertises what is not theirs.
+
+use carnet_base::{LinkMessage, Time};
+use carnet_station::io::Input;
+use carnet_wire::icmpv6;
+use carnet_wire::nd::{
+    self, AddressRegistration, NdOption, NeighborAdvertisement, NeighborSolicitation, NestingInformation,
+    RouterAdvertisementRepr, option::option_type,
+};
+use proptest::prelude::*;
+use std::net::Ipv6Addr;
+
+use crate::world::{CORRESPONDENT, WALL, World, address, data, host, net};
+
+fn world() -> World {
+    let mut world = World::new(2);
+    world.add_router(1, &[("w0", "v1")], true);
+    world.wait(2);
+    world.add_router(2, &[("u0", "n1")], true);
+    world.wait(20);
+    assert!(net("2001:db8:f1::/64").contains(&world.care_of_address(2).expect("registered")));
+    world
+}
+
+const STRANGER: &str = "fe80::bad";
+
+fn message(interface: &str, source: &str, hop_limit: u8, mut octets: Vec<u8>) -> Input {
+    let (source, destination) = (address(source), nd::ALL_NODES);
+    icmpv6::set_checksum(&mut octets, source, destination);
+    Input::Icmpv6(LinkMessage {
+        interface: interface.into(),
+        source,
+        destination,
+        hop_limit,
+        peer: Some([2, 0, 0, 0, 0xba, 0xd0]),
+        message: octets,
+    })
+}
+
+fn registration(target: Ipv6Addr, registration: AddressRegistration) -> Vec<u8> {
+    let mut octets =
+        NeighborSolicitation { target, source_link_address: Some([2, 0, 0, 0, 0xba, 0xd0]) }.emit();
+    registration.emit_into(&mut octets);
+    octets
+}
+
+fn asks(owner: u64) -> AddressRegistration {
+    AddressRegistration { status: 0, transaction: 241, lifetime: 10, owner }
+}
+
+fn counter(world: &World, n: usize, name: &str) -> u64 {
+    let counters = world.router(n).counters();
+    counters.into_iter().find(|(known, _)| known == name).map_or(0, |(_, count)| count)
+}
+
+fn tell(world: &mut World, n: usize, input: Input) {
+    let node = world.nodes.get_mut(&format!("mr{n}")).expect("a node");
+    node.station.handle_input(world.now, WALL, input).expect("accepted");
+    while node.station.poll_output().is_some() {}
+}
+
+fn routes(world: &World) -> Vec<(Ipv6Addr, Ipv6Addr)> {
+    let nesting = world.router(1).nesting().expect("a mobile router");
+    nesting.routes().map(|route| (route.address, route.gateway)).collect()
+}
+
+#[test]
+fn addresses_of_others_are_not_to_be_had() {
+    let mut world = world();
+    let before = routes(&world);
+    let (theirs, root) = (world.care_of_address(2).expect("one"), world.care_of_address(1).expect("one"));
+    for (target, reason) in [
+        (theirs, "duplicate"),
+        (root, "duplicate"),
+        (address("2001:db8:f1::"), "duplicate"),
+        (address("2001:db8:f2::9"), "not_offered"),
+        (address("2001:db8:1:a::9"), "not_offered"),
+    ] {
+        let name = format!("nesting.dropped.{reason}");
+        let count = counter(&world, 1, &name);
+        tell(&mut world, 1, message("i0", STRANGER, 255, registration(target, asks(9))));
+        assert_eq!(counter(&world, 1, &name), count + 1, "{target}");
+    }
+    assert_eq!(routes(&world), before);
+    // Nor do messages from beyond the link, or from no router, count; nor what is said on the uplink.
+    let free = address("2001:db8:f1::99");
+    for input in [
+        message("i0", STRANGER, 64, registration(free, asks(9))),
+        message("i0", "2001:db8:1:a::9", 255, registration(free, asks(9))),
+        message("w0", STRANGER, 255, registration(free, asks(9))),
+    ] {
+        tell(&mut world, 1, input);
+    }
+    world.wait(3);
+    assert_eq!(routes(&world), before);
+    assert_eq!(counter(&world, 1, "nesting.dropped.neighbor_discovery"), 2);
+}
+
+#[test]
+fn an_older_registration_of_the_same_owner_does_not_lead_it_away() {
+    let mut world = world();
+    let free = address("2001:db8:f1::99");
+    tell(&mut world, 1, message("i0", STRANGER, 255, registration(free, asks(9))));
+    world.wait(2);
+    assert!(routes(&world).contains(&(free, address(STRANGER))));
+    for (transaction, gateway) in [(240, STRANGER), (242, "fe80::2"), (241, STRANGER)] {
+        let again = AddressRegistration { transaction, ..asks(9) };
+        let source = if transaction == 242 { "fe80::2" } else { STRANGER };
+        tell(&mut world, 1, message("i0", source, 255, registration(free, again)));
+        world.wait(1);
+        let expected = if transaction == 240 { STRANGER } else { "fe80::2" };
+        assert!(routes(&world).contains(&(free, address(expected))), "{transaction} {gateway}");
+    }
+    assert_eq!(counter(&world, 1, "nesting.dropped.stale"), 2);
+    // It ends when it is not renewed.
+    world.wait(601);
+    assert!(!routes(&world).iter().any(|(known, _)| *known == free));
+}
+
+#[test]
+fn there_is_room_for_some_and_no_more() {
+    let mut world = world();
+    for n in 0..200_u64 {
+        let target = Ipv6Addr::from(u128::from(address("2001:db8:f1::1:0")) + u128::from(n));
+        tell(&mut world, 1, message("i0", STRANGER, 255, registration(target, asks(n))));
+        world.wait(0);
+        world.now += std::time::Duration::from_millis(100);
+    }
+    world.wait(3);
+    assert_eq!(routes(&world).len(), 16);
+    assert!(counter(&world, 1, "nesting.dropped.too_many") > 100);
+    // Who was there first is still served.
+    world.forget();
+    world.send_up(2, address(CORRESPONDENT), 100);
+    world.wait(1);
+    assert_eq!(world.count(host(2), address(CORRESPONDENT)), 1);
+}
+
+#[test]
+fn answers_count_from_the_parent_alone() {
+    let mut world = world();
+    let own = world.care_of_address(2).expect("one");
+    let answer = |status, owner| {
+        let advertisement = NeighborAdvertisement {
+            target: own,
+            router: true,
+            solicited: true,
+            override_: false,
+            target_link_address: None,
+        };
+        let mut octets = advertisement.emit();
+        AddressRegistration { status, transaction: 250, lifetime: 2, owner }.emit_into(&mut octets);
+        octets
+    };
+    for status in [1, 3, 4] {
+        tell(&mut world, 2, message("u0", STRANGER, 255, answer(status, 9)));
+    }
+    world.wait(5);
+    assert_eq!(world.care_of_address(2), Some(own));
+    assert_eq!(counter(&world, 2, "nesting.dropped.unexpected"), 3);
+}
+
+#[test]
+fn hosts_on_board_have_no_way_out_beside_the_tunnel() {
+    let mut world = world();
+    let free = address("2001:db8:f1::99");
+    tell(&mut world, 1, message("i0", STRANGER, 255, registration(free, asks(9))));
+    world.wait(2);
+    world.forget();
+    // Ordinary packets from a registered address, and tunnels from one that is not.
+    world.arrive("mr1", "i0", data(free, address(CORRESPONDENT), 100));
+    world.arrive("mr1", "i0", tunnelled(address("2001:db8:f1::98")));
+    world.wait(1);
+    assert_eq!(world.dropped.get("mr1"), Some(&2));
+    assert!(world.outer.is_empty());
+    world.arrive("mr1", "i0", tunnelled(free));
+    world.wait(1);
+    assert_eq!(world.dropped.get("mr1"), Some(&2));
+    assert!(world.outer.contains_key(&(host(2), address(CORRESPONDENT))));
+}
+
+fn tunnelled(from: Ipv6Addr) -> Vec<u8> {
+    let inner = data(host(2), address(CORRESPONDENT), 60);
+    let mut outer = data(from, address("2001:db8:2::1"), 40 + inner.len());
+    outer[6] = 41;
+    outer[40..].copy_from_slice(&inner);
+    outer
+}
+
+#[test]
+fn networks_that_are_ours_are_not_taken_from_a_parent() {
+    let mut world = World::new(1);
+    world.add_router(1, &[("w0", "v1")], true);
+    world.wait(5);
+    let said = world.said;
+    let prefixes = ["2001:db8:1:a::", "2001:db8:1::", "ff02::", "fe80::"].map(address).to_vec();
+    let path = vec![address("2001:db8:77::1")];
+    let information = NestingInformation { grounded: true, prefixes, path };
+    let data = information.data();
+    let options = [
+        NdOption::SourceLinkAddress([2, 0, 0, 0, 0, 9]),
+        NdOption::Unknown { option_type: option_type::EXPERIMENT_1, data: &data },
+    ];
+    let repr = RouterAdvertisementRepr { router_lifetime: 1800, options: &options, ..Default::default() };
+    world.tell("mr1", "w0", address("fe80::ffff"), nd::router_advertisement(&repr));
+    world.wait(5);
+    assert_eq!(world.uplink(1, "w0"), "active");
+    assert!(world.said - said < 10, "nothing is asked for");
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(12))]
+
+    /// Whatever is said on either side: nothing panics, nothing grows, and those who were there are still served.
+    #[test]
+    fn noise_changes_nothing(messages in prop::collection::vec(
+        (any::<bool>(), prop::sample::select(vec![133_u8, 134, 135, 136]), any::<u8>(),
+         prop::collection::vec(any::<u8>(), 0..60), any::<u64>(), any::<u8>(), any::<u16>()),
+        1..40,
+    )) {
+        let mut world = world();
+        for (lan, kind, status, tail, owner, transaction, lifetime) in messages {
+            let mut octets = vec![kind, 0, 0, 0, 0, 0, 0, 0];
+            octets.extend(Ipv6Addr::from(u128::from(address("2001:db8:f1::")) | u128::from(owner)).octets());
+            AddressRegistration { status, transaction, lifetime, owner }.emit_into(&mut octets);
+            octets.extend(tail);
+            tell(&mut world, 1, message(if lan { "i0" } else { "w0" }, STRANGER, 255, octets));
+        }
+        prop_assert!(routes(&world).len() <= 16);
+        world.wait(60);
+        world.forget();
+        world.send_up(2, address(CORRESPONDENT), 100);
+        world.wait(2);
+        prop_assert_eq!(world.count(host(2), address(CORRESPONDENT)), 1);
+        prop_assert!(world.now > Time::ZERO);
+    }
+}

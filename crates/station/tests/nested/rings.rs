@@ -1,0 +1,106 @@
+//! Routers that would stand behind themselves (RFC 4888 2.8): refused with a reason, and no storm meanwhile.
+
+use std::time::Duration;
+
+use carnet_wire::nd::{self, NdOption, NestingInformation, RouterAdvertisementRepr, option::option_type};
+
+use crate::world::{CORRESPONDENT, World, address, host};
+
+/// Two routers, each with an uplink to a visited link and one into the other's network.
+fn two(nesting: bool) -> World {
+    let mut world = World::new(3);
+    world.add_router(1, &[("w0", "v1"), ("u0", "n2")], nesting);
+    world.add_router(2, &[("w0", "v2"), ("u0", "n1")], nesting);
+    world.wait(20);
+    world
+}
+
+fn quiet(world: &mut World) {
+    let (carried, said) = (world.carried, world.said);
+    world.wait(60);
+    let (carried, said) = (world.carried - carried, world.said - said);
+    assert!(carried < 500 && said < 100, "{carried} packets, {said} messages in a minute");
+}
+
+#[test]
+fn a_router_that_is_behind_this_one_is_no_parent() {
+    for nesting in [true, false] {
+        let mut world = two(nesting);
+        assert_eq!(world.uplink(1, "w0"), "active");
+        // Router 1 loses its own link and goes behind router 2, which must not come behind router 1 then.
+        world.carrier(1, "w0", false);
+        world.wait(10);
+        assert_eq!(world.uplink(1, "u0"), "active");
+        assert_eq!(world.uplink(2, "u0"), "down: loop: the router there is behind this one");
+        world.forget();
+        world.send_up(1, address(CORRESPONDENT), 100);
+        world.wait(1);
+        assert_eq!(world.count(host(1), address(CORRESPONDENT)), 1);
+        quiet(&mut world);
+    }
+}
+
+#[test]
+fn two_routers_without_a_way_out_do_not_attach_to_each_other() {
+    for nesting in [true, false] {
+        let mut world = two(nesting);
+        // Both at once: neither has heard that the other has no way out any more.
+        world.carrier(1, "w0", false);
+        world.carrier(2, "w0", false);
+        let carried = world.carried;
+        world.run(Duration::from_secs(10), |world| {
+            world.send_up(1, address(CORRESPONDENT), 1280);
+            world.send_up(2, host(1), 1280);
+        });
+        for n in 1..=2 {
+            assert_eq!(world.uplink(n, "u0"), "down: the mobile router there has no way out", "router {n}");
+        }
+        // Each may be answered by an error.
+        let carried = world.carried - carried;
+        assert!(carried <= 2100, "{carried} packets for 2000");
+        quiet(&mut world);
+        // And when one has a way out again, the other has it, too.
+        world.carrier(1, "w0", true);
+        world.add_router(3, &[("w0", "v1")], nesting);
+        world.wait(20);
+        assert_eq!(world.uplink(1, "w0"), "active");
+        assert_eq!(world.uplink(2, "u0"), "active");
+    }
+}
+
+fn advertisement(information: &NestingInformation) -> Vec<u8> {
+    let data = information.data();
+    let options = [
+        NdOption::SourceLinkAddress([2, 0, 0, 0, 0, 9]),
+        NdOption::Unknown { option_type: option_type::EXPERIMENT_1, data: &data },
+    ];
+    nd::router_advertisement(&RouterAdvertisementRepr {
+        router_lifetime: 1800,
+        options: &options,
+        ..RouterAdvertisementRepr::default()
+    })
+}
+
+#[test]
+fn a_chain_has_an_end() {
+    let mut world = World::new(1);
+    world.add_router(1, &[("w0", "v1")], true);
+    world.wait(5);
+    let mut information = NestingInformation { grounded: true, prefixes: vec![], path: vec![] };
+    for n in 0..8_u16 {
+        information.path.push(format!("2001:db8:77::{n:x}").parse().expect("an address"));
+    }
+    let router = address("fe80::ffff");
+    world.tell("mr1", "w0", router, advertisement(&information));
+    world.wait(1);
+    assert_eq!(world.uplink(1, "w0"), "down: too many mobile routers behind each other");
+    information.path.truncate(7);
+    world.tell("mr1", "w0", router, advertisement(&information));
+    world.wait(1);
+    assert_eq!(world.uplink(1, "w0"), "active");
+    // What it does not say any more is not so any more.
+    information.path[3] = address("2001:db8:1::1234");
+    world.tell("mr1", "w0", router, advertisement(&information));
+    world.wait(1);
+    assert_eq!(world.uplink(1, "w0"), "down: loop: the router there is behind this one");
+}

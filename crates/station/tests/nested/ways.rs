@@ -1,0 +1,204 @@
+//! The way of packets at each level: headers around them, home agents that they cross, moves, and plain NEMO where the direct
+//! way is not to be had.
+
+use std::time::Duration;
+
+use carnet_wire::ipv6::Header;
+use ipnet::Ipv6Net;
+
+use crate::world::{CORRESPONDENT, World, address, host, innermost, net};
+
+/// Router 1 on both visited links, router 2 behind it and on the second one, router 3 behind router 2 and router 1.
+fn tree(nesting: [bool; 3]) -> World {
+    let mut world = World::new(3);
+    world.add_router(1, &[("w0", "v1"), ("w1", "v2")], nesting[0]);
+    world.wait(2);
+    world.add_router(2, &[("u0", "n1"), ("w1", "v2")], nesting[1]);
+    world.wait(2);
+    world.add_router(3, &[("u0", "n2"), ("u1", "n1")], nesting[2]);
+    world.wait(20);
+    world.forget();
+    world
+}
+
+/// Sends a packet each way at each level and says how many headers were around them and how many home agents crossed.
+fn measure(world: &mut World) -> Vec<(usize, usize)> {
+    world.forget();
+    let correspondent = address(CORRESPONDENT);
+    for n in 1..=3 {
+        world.send_up(n, correspondent, 100);
+        world.send_down(host(n), 100);
+    }
+    world.wait(1);
+    let mut seen = Vec::new();
+    for n in 1..=3 {
+        for (from, to) in [(host(n), correspondent), (correspondent, host(n))] {
+            assert_eq!(world.count(from, to), 1, "level {n}, to {to}");
+            let crossed = world.crossed.get(&(from, to)).map_or(0, Vec::len);
+            seen.push((world.outer[&(from, to)][0], crossed));
+        }
+    }
+    assert!(seen.chunks(2).all(|both| both[0] == both[1]), "{seen:?}");
+    seen.into_iter().step_by(2).collect()
+}
+
+fn visited(n: usize) -> Ipv6Net {
+    net(&format!("2001:db8:f{n}::/64"))
+}
+
+#[test]
+fn a_header_and_a_home_agent_are_enough_at_every_level() {
+    let mut world = tree([true; 3]);
+    assert_eq!(measure(&mut world), [(1, 1), (1, 1), (1, 1)]);
+    for n in 1..=3 {
+        let care_of_address = world.care_of_address(n).expect("registered");
+        assert!(visited(1).contains(&care_of_address), "{n}: {care_of_address}");
+    }
+    // And from one mobile network to another.
+    world.send_up(3, host(2), 100);
+    world.wait(1);
+    assert_eq!(world.count(host(3), host(2)), 1);
+}
+
+#[test]
+fn plain_nemo_adds_a_header_and_a_home_agent_for_each_level() {
+    let mut world = tree([false; 3]);
+    assert_eq!(measure(&mut world), [(1, 1), (2, 2), (3, 3)]);
+}
+
+#[test]
+fn who_does_not_take_part_costs_one_level() {
+    // The router in the middle does not: the third one's way is that of a router behind it.
+    let mut world = tree([true, false, true]);
+    assert_eq!(measure(&mut world), [(1, 1), (2, 2), (3, 3)]);
+    // The root does not: to those behind it its network is the visited one.
+    let mut world = tree([false, true, true]);
+    assert_eq!(measure(&mut world), [(1, 1), (2, 2), (2, 2)]);
+}
+
+/// Every ten milliseconds a packet each way at each level, while something happens.
+fn lost_while(world: &mut World, happens: impl FnOnce(&mut World)) -> [usize; 3] {
+    world.forget();
+    let correspondent = address(CORRESPONDENT);
+    let mut happens = Some(happens);
+    let mut sent = 0;
+    world.run(Duration::from_secs(12), |world| {
+        if sent == 50
+            && let Some(happens) = happens.take()
+        {
+            happens(world);
+        }
+        for n in 1..=3 {
+            world.send_up(n, correspondent, 100);
+            world.send_down(host(n), 100);
+        }
+        sent += 1;
+    });
+    world.wait(1);
+    let arrived = |n: usize| {
+        world.count(host(n), correspondent).min(sent) + world.count(correspondent, host(n)).min(sent)
+    };
+    [1, 2, 3].map(|n| 2 * sent - arrived(n))
+}
+
+#[test]
+fn nothing_is_lost_whichever_level_moves() {
+    let mut world = tree([true; 3]);
+    for (n, uplink, network) in
+        [(1, Some("w1"), 2), (1, None, 1), (2, Some("w1"), 2), (2, None, 1), (3, Some("u1"), 1), (3, None, 1)]
+    {
+        let lost = lost_while(&mut world, |world| world.handover(n, uplink));
+        assert_eq!(lost, [0, 0, 0], "router {n} to {uplink:?}");
+        let moved = world.care_of_address(n).expect("registered");
+        assert!(visited(network).contains(&moved), "router {n} to {uplink:?}: {moved}");
+        assert_eq!(measure(&mut world), [(1, 1), (1, 1), (1, 1)], "router {n} to {uplink:?}");
+    }
+}
+
+#[test]
+fn plain_nemo_loses_nothing_either() {
+    let mut world = tree([false; 3]);
+    for (n, uplink) in [(1, Some("w1")), (1, None), (2, Some("w1")), (2, None), (3, Some("u1")), (3, None)] {
+        let lost = lost_while(&mut world, |world| world.handover(n, uplink));
+        assert_eq!(lost, [0, 0, 0], "router {n} to {uplink:?}");
+    }
+}
+
+#[test]
+fn a_link_that_is_cut_costs_those_behind_it_little_more_than_the_root() {
+    let mut world = tree([true; 3]);
+    let lost = lost_while(&mut world, |world| world.carrier(1, "w0", false));
+    // Two packets each ten milliseconds: what was under way, and until the Binding Update has arrived.
+    assert!(lost.iter().all(|lost| *lost <= 40), "{lost:?}");
+    assert_eq!(measure(&mut world), [(1, 1), (1, 1), (1, 1)]);
+    assert!((1..=3).all(|n| visited(2).contains(&world.care_of_address(n).expect("registered"))));
+}
+
+#[test]
+fn an_access_network_that_wants_one_address_of_each_station_is_served_as_well() {
+    let mut world = World::new(3);
+    world.add_router(1, &[("w0", "v1")], true);
+    world.wait(2);
+    let only = world.care_of_address(1).expect("registered");
+    world.visited.get_mut("v1").expect("a link").allowed = Some(vec![only]);
+    world.add_router(2, &[("u0", "n1")], true);
+    world.add_router(3, &[("u0", "n2")], true);
+    world.wait(30);
+    assert_eq!(measure(&mut world), [(1, 1), (2, 2), (3, 3)]);
+    assert!(net("2001:db8:1:a::/64").contains(&world.care_of_address(2).expect("registered")));
+    // Nor does it try again and again.
+    let lost = lost_while(&mut world, |_| {});
+    assert_eq!(lost, [0, 0, 0]);
+}
+
+#[test]
+fn an_address_that_somebody_has_is_not_taken() {
+    let mut world = World::new(2);
+    world.add_router(1, &[("w0", "v1")], true);
+    world.wait(2);
+    // Whatever router 2 comes up with first is there already.
+    let first = {
+        let mut other = World::new(2);
+        other.add_router(1, &[("w0", "v1")], true);
+        other.wait(2);
+        other.add_router(2, &[("u0", "n1")], true);
+        other.wait(10);
+        other.care_of_address(2).expect("registered")
+    };
+    assert!(visited(1).contains(&first));
+    world.visited.get_mut("v1").expect("a link").taken = vec![first];
+    world.add_router(2, &[("u0", "n1")], true);
+    world.wait(10);
+    let second = world.care_of_address(2).expect("registered");
+    assert!(visited(1).contains(&second) && second != first, "{second}");
+}
+
+#[test]
+fn hosts_are_told_what_fits_into_all_tunnels() {
+    let mut world = tree([false; 3]);
+    let correspondent = address(CORRESPONDENT);
+    for (n, mtu) in [(1, 1460), (2, 1420), (3, 1380)] {
+        let tunnels = world.router(n).tunnel_status();
+        let tunnel = tunnels.iter().find(|tunnel| tunnel.transmit).expect("a tunnel");
+        assert_eq!(tunnel.mtu, mtu, "level {n}");
+        world.forget();
+        world.send_up(n, correspondent, mtu);
+        world.send_up(n, correspondent, mtu + 1);
+        world.wait(1);
+        assert_eq!(world.count(host(n), correspondent), 1, "level {n}");
+        let answers =
+            world.arrived.iter().filter(|arrived| innermost(&arrived.packet).0.destination == host(n));
+        let sizes: Vec<u32> = answers
+            .filter_map(|arrived| {
+                let message = arrived.packet.get(40..)?;
+                match carnet_wire::icmpv6::parse_error(message).ok()?.0 {
+                    carnet_wire::icmpv6::ErrorMessage::PacketTooBig { mtu } => Some(mtu),
+                    _ => None,
+                }
+            })
+            .collect();
+        assert_eq!(sizes, [mtu as u32], "level {n}");
+    }
+    let header = Header::parse(&world.arrived[0].packet).expect("a header");
+    assert!(header.hop_limit > 0);
+}

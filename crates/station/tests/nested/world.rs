@@ -1,0 +1,777 @@
+//! Stations on links, with as much of a kernel as they need, in virtual time.
+//!
+//! The kernel of a node asks the rules and routes that its station wants, in their order, as Linux does; it makes
+//! addresses of Router Advertisements and learns default routers by them. A visited link has an access router that looks for
+//! addresses of its prefix by Neighbor Solicitations. Everything else is the Internet: a packet for a home agent's
+//! network is at the home agent, one for a visited network at its access router, all others have arrived.
+
+use std::cmp::Reverse;
+use std::collections::{BTreeMap, BinaryHeap};
+use std::net::Ipv6Addr;
+use std::time::Duration;
+
+use carnet_base::{Address, Interface, LinkMessage, Time, WallTime};
+use carnet_mobility::home_agent::{AuthorizedNode, HomeAgentConfig, MultipleCareOfAddresses};
+use carnet_mobility::mobile_router::{MobileRouterConfig, RegistrationMode, UplinkConfig};
+use carnet_mobility::{Authentication, ReplayProtection, SecurityAssociation};
+use carnet_station::forwarding::desired::{
+    Change, Entry, Key, RouteAction, Rule, TABLE_MAIN, TUNNEL_DEVICE, priority,
+};
+use carnet_station::io::{Command, Event, Input, Output};
+use carnet_station::{MobileRouterSettings, PersistentState, Station, StationConfig};
+use carnet_wire::extension::upper_layer;
+use carnet_wire::icmpv6::{self, types};
+use carnet_wire::ipv6::{HEADER_LEN, Header, protocol};
+use carnet_wire::nd::{
+    self, NdOption, NeighborAdvertisement, NeighborSolicitation, RouterAdvertisement, RouterAdvertisementRepr,
+};
+use ipnet::Ipv6Net;
+
+pub const WALL: WallTime = WallTime::from_unix_nanos(1_800_000_000_000_000_000);
+/// The access router of every visited link.
+const ACCESS_ROUTER: &str = "fe80::ffff";
+const ACCESS_ROUTER_LINK: [u8; 6] = [2, 0, 0, 0, 0xff, 0xff];
+pub const CORRESPONDENT: &str = "2001:db8:99::1";
+/// One way over a link, and over the Internet.
+const HOP: Duration = Duration::from_millis(1);
+const FAR: Duration = Duration::from_millis(10);
+
+pub fn address(text: &str) -> Ipv6Addr {
+    text.parse().expect("an address")
+}
+
+pub fn net(text: &str) -> Ipv6Net {
+    text.parse().expect("a prefix")
+}
+
+/// The host behind router `n`.
+pub fn host(n: usize) -> Ipv6Addr {
+    address(&format!("2001:db8:{n}:a::5"))
+}
+
+fn authentication() -> Authentication {
+    Authentication::SharedKey(SecurityAssociation {
+        spi: 300,
+        key: [7; 16],
+        replay: ReplayProtection::Sequence,
+    })
+}
+
+/// Home agent `n`, for router `n`.
+fn agent_config(n: usize) -> StationConfig {
+    StationConfig {
+        home_agent: Some(HomeAgentConfig {
+            address: address(&format!("2001:db8:{n}::1")),
+            home_prefix: net(&format!("2001:db8:{n}::/64")),
+            home_network: None,
+            home_link: None,
+            max_lifetime: Duration::from_secs(600),
+            force_udp: false,
+            ipv4_address: None,
+            multiple_care_of_addresses: MultipleCareOfAddresses::Bulk,
+            nodes: vec![AuthorizedNode {
+                home_address: address(&format!("2001:db8:{n}::1234")),
+                prefixes: vec![net(&format!("2001:db8:{n}:a::/64"))],
+                authentication: authentication(),
+            }],
+        }),
+        ..StationConfig::default()
+    }
+}
+
+fn router_config(n: usize, uplinks: &[&str], nesting: bool) -> StationConfig {
+    let uplink = |(index, interface): (usize, &&str)| UplinkConfig {
+        interface: (*interface).into(),
+        priority: 10 * (index as u32 + 1),
+        ..UplinkConfig::default()
+    };
+    StationConfig {
+        mobile_router: Some(MobileRouterSettings {
+            router: MobileRouterConfig {
+                home_address: address(&format!("2001:db8:{n}::1234")),
+                home_prefix: net(&format!("2001:db8:{n}::/64")),
+                home_agent: address(&format!("2001:db8:{n}::1")),
+                home_agent_ipv4: None,
+                force_udp: false,
+                liveness: None,
+                policies: Vec::new(),
+                prefixes: vec![net(&format!("2001:db8:{n}:a::/64"))],
+                mode: RegistrationMode::Explicit,
+                lifetime: Duration::from_secs(60),
+                authentication: authentication(),
+                uplinks: uplinks.iter().enumerate().map(uplink).collect(),
+            },
+            lan: vec!["i0".into()],
+            advertise: true,
+            nesting,
+        }),
+        ..StationConfig::default()
+    }
+}
+
+/// A node and its kernel.
+pub struct Node {
+    pub station: Station,
+    pub interfaces: BTreeMap<String, Interface>,
+    /// The link of each interface.
+    links: BTreeMap<String, String>,
+    entries: BTreeMap<Key, Entry>,
+    pub events: Vec<Event>,
+}
+
+/// A visited link.
+pub struct Visited {
+    pub prefix: Ipv6Net,
+    /// Only what comes from these passes the access router, where it is picky.
+    pub allowed: Option<Vec<Ipv6Addr>>,
+    /// Somebody else there who answers for these.
+    pub taken: Vec<Ipv6Addr>,
+    waiting: Vec<Vec<u8>>,
+}
+
+enum Flight {
+    /// To a node's interface, over a link.
+    Arrive(String, String, Vec<u8>),
+    /// To an access router, from its link.
+    Leave(String, Vec<u8>),
+    /// Over the Internet.
+    Far(Vec<u8>),
+    /// A message of Neighbor Discovery to a node's interface.
+    Said(String, LinkMessage),
+}
+
+/// A packet that has arrived, and what happened to it on its way.
+#[derive(Debug, Clone)]
+pub struct Arrived {
+    pub packet: Vec<u8>,
+}
+
+#[derive(Default)]
+pub struct World {
+    pub now: Time,
+    pub nodes: BTreeMap<String, Node>,
+    pub visited: BTreeMap<String, Visited>,
+    /// Who has said on a link that an address is theirs: node and interface.
+    neighbours: BTreeMap<(String, Ipv6Addr), (String, String)>,
+    flights: BTreeMap<u64, Flight>,
+    queue: BinaryHeap<Reverse<(Time, u64)>>,
+    count: u64,
+    pub arrived: Vec<Arrived>,
+    /// IPv6 headers around the innermost one, of each packet that an access router saw, by innermost source and
+    /// destination.
+    pub outer: BTreeMap<(Ipv6Addr, Ipv6Addr), Vec<usize>>,
+    /// Home agents that tunnelled packets of a conversation came to.
+    pub crossed: BTreeMap<(Ipv6Addr, Ipv6Addr), Vec<String>>,
+    /// Packets that kernels dropped, by node.
+    pub dropped: BTreeMap<String, usize>,
+    /// Packets that were put on any link.
+    pub carried: usize,
+    /// Messages of Neighbor Discovery that stations sent.
+    pub said: usize,
+}
+
+/// The innermost header, and how many headers are around it.
+pub fn innermost(packet: &[u8]) -> (Header, usize) {
+    let (mut rest, mut around) = (packet, 0);
+    loop {
+        let header = Header::parse(rest).expect("a header");
+        match upper_layer(rest) {
+            Some((protocol::IPV6, offset, true)) => {
+                rest = &rest[offset..];
+                around += 1;
+            }
+            _ => return (header, around),
+        }
+    }
+}
+
+fn link_local(node: &str, interface: &str) -> (Ipv6Addr, [u8; 6]) {
+    let mut hash = 7_u16;
+    for octet in node.bytes().chain(interface.bytes()) {
+        hash = hash.wrapping_mul(31).wrapping_add(u16::from(octet));
+    }
+    let [a, b] = hash.to_be_bytes();
+    (Ipv6Addr::new(0xfe80, 0, 0, 0, 0, 0, 0, hash), [2, 0, 0, 0, a, b])
+}
+
+fn known(address: Ipv6Addr, prefix_length: u8) -> Address {
+    Address {
+        address,
+        prefix_length,
+        tentative: false,
+        duplicate: false,
+        deprecated: false,
+        temporary: false,
+    }
+}
+
+impl World {
+    /// Visited links `v1` and `v2`, and the home agents of routers 1 to `count`.
+    pub fn new(count: usize) -> World {
+        let mut world = World::default();
+        for n in 1..=2 {
+            let prefix = net(&format!("2001:db8:f{n}::/64"));
+            let visited = Visited { prefix, allowed: None, taken: Vec::new(), waiting: Vec::new() };
+            world.visited.insert(format!("v{n}"), visited);
+        }
+        for n in 1..=count {
+            world.add(&format!("ha{n}"), agent_config(n), &[]);
+        }
+        world
+    }
+
+    fn add(&mut self, name: &str, config: StationConfig, interfaces: &[(&str, &str)]) {
+        let seed = name.bytes().fold(0, |sum, octet| sum * 31 + u64::from(octet));
+        let station = Station::new(config, PersistentState::default(), seed, self.now, WALL);
+        let links = interfaces.iter().map(|(name, link)| ((*name).into(), (*link).into())).collect();
+        let node = Node {
+            station,
+            interfaces: BTreeMap::new(),
+            links,
+            entries: BTreeMap::new(),
+            events: Vec::new(),
+        };
+        self.nodes.insert(name.into(), node);
+        self.drain(name);
+        for (interface, _) in interfaces {
+            let (own, link_address) = link_local(name, interface);
+            // What the station has wanted there before the interface came.
+            let wanted = self.nodes[name].entries.values().filter_map(|entry| match entry {
+                Entry::Address(it) if it.interface == *interface => Some(known(it.address, it.prefix_length)),
+                _ => None,
+            });
+            let addresses = [known(own, 64)].into_iter().chain(wanted).collect();
+            let state = Interface {
+                name: (*interface).into(),
+                running: true,
+                mtu: 1500,
+                link_address: Some(link_address),
+                addresses,
+                ..Interface::default()
+            };
+            self.set_interface(name, state);
+        }
+    }
+
+    /// Router `n` with these uplinks, each on a link, and its own network `nN`.
+    pub fn add_router(&mut self, n: usize, uplinks: &[(&str, &str)], nesting: bool) {
+        let names: Vec<&str> = uplinks.iter().map(|(name, _)| *name).collect();
+        let own = format!("n{n}");
+        let mut interfaces = uplinks.to_vec();
+        interfaces.push(("i0", &own));
+        self.add(&format!("mr{n}"), router_config(n, &names, nesting), &interfaces);
+        for (_, link) in uplinks {
+            self.advertise(link);
+        }
+    }
+
+    pub fn router(&self, n: usize) -> &Station {
+        &self.nodes[&format!("mr{n}")].station
+    }
+
+    /// The state of an uplink, as an operator sees it.
+    pub fn uplink(&self, n: usize, interface: &str) -> String {
+        let uplinks = self.router(n).uplink_status(self.now);
+        uplinks.into_iter().find(|uplink| uplink.interface == interface).expect("an uplink").state
+    }
+
+    /// The care-of address that router `n` has registered.
+    pub fn care_of_address(&self, n: usize) -> Option<Ipv6Addr> {
+        let bindings = self.router(n).binding_status(self.now);
+        bindings.first()?.care_of_address?.ipv6()
+    }
+
+    pub fn handover(&mut self, n: usize, uplink: Option<&str>) {
+        let command = Command::Handover { uplink: uplink.map(str::to_owned), policy: None };
+        self.feed(&format!("mr{n}"), Input::Command(command));
+    }
+
+    /// An interface loses its carrier, and with it what was learnt there, or has it again.
+    pub fn carrier(&mut self, n: usize, interface: &str, running: bool) {
+        let name = format!("mr{n}");
+        let mut state = self.nodes[&name].interfaces[interface].clone();
+        state.running = running;
+        state.routers.clear();
+        state.addresses.retain(|address| address.address.is_unicast_link_local());
+        self.set_interface(&name, state);
+    }
+
+    fn set_interface(&mut self, name: &str, state: Interface) {
+        let node = self.nodes.get_mut(name).expect("a node");
+        node.interfaces.insert(state.name.clone(), state.clone());
+        self.feed(name, Input::Interface(state));
+    }
+
+    fn feed(&mut self, name: &str, input: Input) {
+        let node = self.nodes.get_mut(name).expect("a node");
+        node.station.handle_input(self.now, WALL, input).expect("accepted");
+        self.drain(name);
+    }
+
+    fn drain(&mut self, name: &str) {
+        loop {
+            let node = self.nodes.get_mut(name).expect("a node");
+            let Some(output) = node.station.poll_output() else { break };
+            match output {
+                Output::Packet(packet) => self.route(name, TUNNEL_DEVICE, packet),
+                Output::Icmpv6(message) => self.say(name, message),
+                Output::Forwarding(change) => self.install(name, change),
+                Output::Event(event) => node.events.push(event),
+                _ => {}
+            }
+        }
+    }
+
+    fn install(&mut self, name: &str, change: Change) {
+        let node = self.nodes.get_mut(name).expect("a node");
+        let (entry, wanted) = match change {
+            Change::Set(entry) => (entry, true),
+            Change::Remove(entry) => (entry, false),
+        };
+        if let Entry::Address(address) = &entry
+            && let Some(interface) = node.interfaces.get_mut(&address.interface)
+        {
+            interface.addresses.retain(|a| a.address != address.address);
+            if wanted {
+                let deprecated = address.deprecated;
+                interface
+                    .addresses
+                    .push(Address { deprecated, ..known(address.address, address.prefix_length) });
+            }
+            // The kernel tells of it a moment later.
+            let state = LinkMessage {
+                interface: address.interface.clone(),
+                source: Ipv6Addr::UNSPECIFIED,
+                destination: Ipv6Addr::UNSPECIFIED,
+                hop_limit: 0,
+                peer: None,
+                message: Vec::new(),
+            };
+            self.fly(HOP, Flight::Said(name.into(), state));
+        }
+        let node = self.nodes.get_mut(name).expect("a node");
+        match wanted {
+            true => node.entries.insert(entry.key(), entry),
+            false => node.entries.remove(&entry.key()),
+        };
+    }
+
+    fn fly(&mut self, after: Duration, flight: Flight) {
+        self.count += 1;
+        self.flights.insert(self.count, flight);
+        self.queue.push(Reverse((self.now + after, self.count)));
+    }
+
+    /// Who else is on the link of an interface.
+    fn others(&self, link: &str, except: (&str, &str)) -> Vec<(String, String)> {
+        let on = |(name, node): (&String, &Node)| {
+            let of = node.links.iter().filter(|(interface, on)| {
+                *on == link && node.interfaces.get(*interface).is_some_and(|i| i.running)
+            });
+            of.map(|(interface, _)| (name.clone(), interface.clone())).collect::<Vec<_>>()
+        };
+        self.nodes.iter().flat_map(on).filter(|(a, b)| (a.as_str(), b.as_str()) != except).collect()
+    }
+
+    /// A station says something on one of its links.
+    fn say(&mut self, name: &str, message: LinkMessage) {
+        self.said += 1;
+        let node = &self.nodes[name];
+        if !node.interfaces.get(&message.interface).is_some_and(|interface| interface.running) {
+            return;
+        }
+        let Some(link) = node.links.get(&message.interface).cloned() else { return };
+        let peer = node.interfaces[&message.interface].link_address;
+        for (other, interface) in self.others(&link, (name, &message.interface)) {
+            let to_it =
+                message.destination.is_multicast() || link_local(&other, &interface).0 == message.destination;
+            if to_it {
+                let said = LinkMessage { interface, peer, ..message.clone() };
+                self.fly(HOP, Flight::Said(other, said));
+            }
+        }
+        if let Ok(advertisement) = NeighborAdvertisement::parse(&message.message)
+            && message.destination.is_multicast()
+        {
+            let who = (name.to_owned(), message.interface.clone());
+            self.neighbours.insert((link.clone(), advertisement.target), who);
+        }
+        self.answer_as_access_router(name, &link, &message);
+    }
+
+    /// The access router answers Router Solicitations, and it and others hear who has which address.
+    fn answer_as_access_router(&mut self, name: &str, link: &str, message: &LinkMessage) {
+        let Some(visited) = self.visited.get_mut(link) else { return };
+        match message.message.first() {
+            Some(&types::ROUTER_SOLICITATION) => self.advertise(link),
+            Some(&types::NEIGHBOR_SOLICITATION) => {
+                let solicitation = NeighborSolicitation::parse(&message.message).expect("well formed");
+                if visited.taken.contains(&solicitation.target) {
+                    let advertisement = NeighborAdvertisement {
+                        target: solicitation.target,
+                        router: false,
+                        solicited: false,
+                        override_: true,
+                        target_link_address: Some([2, 0, 0, 0, 0, 9]),
+                    };
+                    let text = advertisement.emit();
+                    self.tell(name, &message.interface, address("fe80::9"), text);
+                }
+            }
+            Some(&types::NEIGHBOR_ADVERTISEMENT) => {
+                let advertisement = NeighborAdvertisement::parse(&message.message).expect("well formed");
+                let who = (name.to_owned(), message.interface.clone());
+                self.neighbours.insert((link.to_owned(), advertisement.target), who);
+                for packet in std::mem::take(&mut visited.waiting) {
+                    self.deliver_to_visited(link, packet);
+                }
+            }
+            _ => {}
+        }
+    }
+
+    /// A message of Neighbor Discovery to all nodes, heard by one interface.
+    pub fn tell(&mut self, name: &str, interface: &str, source: Ipv6Addr, mut message: Vec<u8>) {
+        icmpv6::set_checksum(&mut message, source, nd::ALL_NODES);
+        let said = LinkMessage {
+            interface: interface.into(),
+            source,
+            destination: nd::ALL_NODES,
+            hop_limit: 255,
+            peer: Some(ACCESS_ROUTER_LINK),
+            message,
+        };
+        self.fly(HOP, Flight::Said(name.into(), said));
+    }
+
+    /// The access router of a link advertises it.
+    fn advertise(&mut self, link: &str) {
+        let Some(visited) = self.visited.get(link) else { return };
+        let options = [
+            NdOption::SourceLinkAddress(ACCESS_ROUTER_LINK),
+            NdOption::PrefixInformation(nd::PrefixInformation {
+                prefix: visited.prefix.network(),
+                prefix_length: 64,
+                on_link: true,
+                autonomous: true,
+                router_address: false,
+                valid_lifetime: 3600,
+                preferred_lifetime: 3600,
+            }),
+        ];
+        let repr = RouterAdvertisementRepr {
+            router_lifetime: 1800,
+            options: &options,
+            ..RouterAdvertisementRepr::default()
+        };
+        let message = nd::router_advertisement(&repr);
+        for (name, interface) in self.others(link, ("", "")) {
+            self.tell(&name, &interface, address(ACCESS_ROUTER), message.clone());
+        }
+    }
+
+    /// What the kernel does with a Router Advertisement: addresses (RFC 4862) and a default router.
+    fn autoconfigure(&mut self, name: &str, message: &LinkMessage) {
+        let Ok(advertisement) = RouterAdvertisement::parse(&message.message) else { return };
+        if message.interface == "i0" {
+            return;
+        }
+        let mut state = self.nodes[name].interfaces[&message.interface].clone();
+        let before = state.clone();
+        let interface_identifier = u128::from(link_local(name, &message.interface).0) & u128::from(u64::MAX);
+        for option in advertisement.options() {
+            if let NdOption::PrefixInformation(prefix) = option {
+                let own = Ipv6Addr::from(u128::from(prefix.prefix) | interface_identifier);
+                if !state.addresses.iter().any(|a| a.address == own) {
+                    state.addresses.push(known(own, 64));
+                }
+            }
+        }
+        match advertisement.router_lifetime {
+            0 => state.routers.retain(|router| *router != message.source),
+            _ if !state.routers.contains(&message.source) => state.routers.push(message.source),
+            _ => {}
+        }
+        if state != before {
+            self.set_interface(name, state);
+        }
+    }
+
+    /// What a node's kernel does with a packet that came in on an interface.
+    fn route(&mut self, name: &str, input: &str, packet: Vec<u8>) {
+        let header = Header::parse(&packet).expect("a header");
+        let node = &self.nodes[name];
+        let proto = upper_layer(&packet).map_or(header.next_header, |(protocol, ..)| protocol);
+        let mut rules: Vec<&Rule> = node
+            .entries
+            .values()
+            .filter_map(|entry| match entry {
+                Entry::Rule(rule) => Some(rule),
+                _ => None,
+            })
+            .collect();
+        rules.sort_by_key(|rule| rule.priority);
+        let matches = |rule: &&&Rule| {
+            rule.input_interface.as_deref().is_none_or(|wanted| wanted == input)
+                && rule.from.is_none_or(|from| from.contains(&header.source))
+                && rule.to.is_none_or(|to| to.contains(&header.destination))
+                && rule.protocol.is_none_or(|wanted| wanted == proto)
+        };
+        let is_local =
+            node.interfaces.values().any(|i| i.addresses.iter().any(|a| a.address == header.destination));
+        let mut tables: Vec<(u32, u32)> =
+            rules.iter().filter(matches).map(|rule| (rule.priority, rule.table)).collect();
+        tables.push((32_766, TABLE_MAIN));
+        for (at, table) in tables {
+            if at > priority::LOCAL && is_local {
+                return;
+            }
+            match self.look_up(name, table, header.destination) {
+                Some(RouteAction::Forward { interface, gateway }) => {
+                    return self.forward(name, &interface, gateway.unwrap_or(header.destination), packet);
+                }
+                Some(RouteAction::Unreachable) => break,
+                None => {}
+            }
+        }
+        *self.dropped.entry(name.into()).or_default() += 1;
+    }
+
+    fn look_up(&self, name: &str, table: u32, destination: Ipv6Addr) -> Option<RouteAction> {
+        let node = &self.nodes[name];
+        let routes = node.entries.values().filter_map(|entry| match entry {
+            Entry::Route(route) if route.table == table && route.destination.contains(&destination) => {
+                Some((route.destination.prefix_len(), Reverse(route.metric), route.action.clone()))
+            }
+            _ => None,
+        });
+        // Networks of the own links.
+        let connected = node.interfaces.values().filter(|_| table == TABLE_MAIN).flat_map(|interface| {
+            let on = interface.addresses.iter().filter(|a| a.prefix_length == 64);
+            let here = on.filter(|a| Ipv6Net::new(a.address, 64).is_ok_and(|net| net.contains(&destination)));
+            here.map(|_| {
+                let action = RouteAction::Forward { interface: interface.name.clone(), gateway: None };
+                (64, Reverse(256), action)
+            })
+        });
+        let best = routes.chain(connected).max_by_key(|(length, metric, _)| (*length, *metric));
+        if best.is_none() && name.starts_with("ha") && table == TABLE_MAIN {
+            return Some(RouteAction::Forward { interface: "far".into(), gateway: None });
+        }
+        best.map(|(_, _, action)| action)
+    }
+
+    fn forward(&mut self, name: &str, interface: &str, next_hop: Ipv6Addr, mut packet: Vec<u8>) {
+        if interface == TUNNEL_DEVICE {
+            return self.feed(name, Input::Packet(packet));
+        }
+        packet[7] -= 1;
+        if packet[7] == 0 {
+            return;
+        }
+        self.carried += 1;
+        if interface == "far" {
+            return self.fly(FAR, Flight::Far(packet));
+        }
+        let node = &self.nodes[name];
+        if !node.interfaces.get(interface).is_some_and(|interface| interface.running) {
+            return;
+        }
+        let link = node.links[interface].clone();
+        if next_hop == address(ACCESS_ROUTER) {
+            return self.fly(HOP, Flight::Leave(link, packet));
+        }
+        let others = self.others(&link, (name, interface));
+        let has = |(other, interface): &(String, String)| {
+            self.nodes[other].interfaces[interface].addresses.iter().any(|a| a.address == next_hop)
+        };
+        let owner = others.into_iter().find(has);
+        match owner.or_else(|| self.neighbours.get(&(link, next_hop)).cloned()) {
+            Some((other, interface)) => self.fly(HOP, Flight::Arrive(other, interface, packet)),
+            // A host of that network.
+            None => self.arrived.push(Arrived { packet }),
+        }
+    }
+
+    /// A packet for an address of a visited link is at its access router.
+    fn deliver_to_visited(&mut self, link: &str, packet: Vec<u8>) {
+        let header = Header::parse(&packet).expect("a header");
+        let (inner, around) = innermost(&packet);
+        let on_link = self.others(link, ("", ""));
+        let owner = on_link.into_iter().find(|(name, interface)| {
+            self.nodes[name].interfaces[interface].addresses.iter().any(|a| a.address == header.destination)
+        });
+        let owner = owner.or_else(|| self.neighbours.get(&(link.to_owned(), header.destination)).cloned());
+        let visited = self.visited.get_mut(link).expect("a visited link");
+        match owner {
+            Some((name, interface)) => {
+                self.outer.entry((inner.source, inner.destination)).or_default().push(around);
+                self.fly(HOP, Flight::Arrive(name, interface, packet));
+            }
+            None => {
+                if visited.waiting.len() < 100 {
+                    visited.waiting.push(packet);
+                }
+                let solicitation = NeighborSolicitation {
+                    target: header.destination,
+                    source_link_address: Some(ACCESS_ROUTER_LINK),
+                };
+                let mut message = solicitation.emit();
+                let (source, group) = (address(ACCESS_ROUTER), nd::solicited_node(header.destination));
+                icmpv6::set_checksum(&mut message, source, group);
+                for (name, interface) in self.others(link, ("", "")) {
+                    let said = LinkMessage {
+                        interface,
+                        source,
+                        destination: group,
+                        hop_limit: 255,
+                        peer: Some(ACCESS_ROUTER_LINK),
+                        message: message.clone(),
+                    };
+                    self.fly(HOP, Flight::Said(name, said));
+                }
+            }
+        }
+    }
+
+    fn land(&mut self, flight: Flight) {
+        match flight {
+            Flight::Arrive(name, interface, packet) => {
+                if self.nodes[&name].interfaces[&interface].running {
+                    self.route(&name, &interface, packet);
+                }
+            }
+            Flight::Leave(link, packet) => {
+                let header = Header::parse(&packet).expect("a header");
+                let (inner, around) = innermost(&packet);
+                let visited = &self.visited[&link];
+                let passes = visited.prefix.contains(&header.source)
+                    && visited.allowed.as_ref().is_none_or(|allowed| allowed.contains(&header.source));
+                if passes {
+                    self.outer.entry((inner.source, inner.destination)).or_default().push(around);
+                    self.fly(FAR, Flight::Far(packet));
+                }
+            }
+            Flight::Far(packet) => {
+                let header = Header::parse(&packet).expect("a header");
+                let (inner, _) = innermost(&packet);
+                let link =
+                    self.visited.iter().find(|(_, visited)| visited.prefix.contains(&header.destination));
+                let link = link.map(|(name, _)| name.clone());
+                let home = (1..=9).find(|n| net(&format!("2001:db8:{n}::/48")).contains(&header.destination));
+                match (link, home) {
+                    (Some(link), _) => self.deliver_to_visited(&link, packet),
+                    (None, Some(n)) => {
+                        let name = format!("ha{n}");
+                        let seen = self.crossed.entry((inner.source, inner.destination)).or_default();
+                        if !seen.contains(&name) {
+                            seen.push(name.clone());
+                        }
+                        self.route(&name, "far", packet);
+                    }
+                    _ => self.arrived.push(Arrived { packet }),
+                }
+            }
+            Flight::Said(name, message) if message.message.is_empty() => {
+                let state = self.nodes[&name].interfaces[&message.interface].clone();
+                self.feed(&name, Input::Interface(state));
+            }
+            Flight::Said(name, message) => {
+                if !self.nodes[&name].interfaces.get(&message.interface).is_some_and(|i| i.running) {
+                    return;
+                }
+                self.feed(&name, Input::Icmpv6(message.clone()));
+                self.autoconfigure(&name, &message);
+            }
+        }
+    }
+
+    /// A packet of a host on board of router `n`.
+    pub fn send_up(&mut self, n: usize, destination: Ipv6Addr, length: usize) {
+        let packet = data(host(n), destination, length);
+        self.route(&format!("mr{n}"), "i0", packet);
+    }
+
+    /// A packet comes in on an interface.
+    pub fn arrive(&mut self, name: &str, interface: &str, packet: Vec<u8>) {
+        self.route(name, interface, packet);
+    }
+
+    /// A packet from the correspondent.
+    pub fn send_down(&mut self, destination: Ipv6Addr, length: usize) {
+        self.fly(FAR, Flight::Far(data(address(CORRESPONDENT), destination, length)));
+    }
+
+    /// Lets time pass, `each` being called every ten milliseconds.
+    pub fn run(&mut self, span: Duration, mut each: impl FnMut(&mut World)) {
+        let end = self.now + span;
+        while self.now < end {
+            each(self);
+            self.pass(end.min(self.now + Duration::from_millis(10)));
+        }
+    }
+
+    fn pass(&mut self, end: Time) {
+        let mut steps = 0;
+        while self.now < end {
+            steps += 1;
+            assert!(steps < 1_000_000, "the stations never come to rest");
+            let flight = self.queue.peek().map(|Reverse((at, _))| *at);
+            let timeouts = self.nodes.values().filter_map(|node| node.station.poll_timeout());
+            let due = timeouts.chain(flight).chain([end]).min().expect("one");
+            self.now = due.max(self.now);
+            while let Some(Reverse((at, id))) = self.queue.peek().copied()
+                && at <= self.now
+            {
+                self.queue.pop();
+                if let Some(flight) = self.flights.remove(&id) {
+                    self.land(flight);
+                }
+            }
+            let names: Vec<String> = self.nodes.keys().cloned().collect();
+            for name in names {
+                if self.nodes[&name].station.poll_timeout().is_some_and(|due| due <= self.now) {
+                    self.feed(&name, Input::Timeout);
+                }
+            }
+        }
+    }
+
+    /// Lets time pass.
+    pub fn wait(&mut self, seconds: u64) {
+        self.pass(self.now + Duration::from_secs(seconds));
+    }
+
+    /// How many packets of a conversation have arrived, of those that were sent to there.
+    pub fn count(&self, source: Ipv6Addr, destination: Ipv6Addr) -> usize {
+        let of = |arrived: &&Arrived| {
+            Header::parse(&arrived.packet)
+                .is_ok_and(|header| (header.source, header.destination) == (source, destination))
+        };
+        self.arrived.iter().filter(of).count()
+    }
+
+    /// Forgets what was seen.
+    pub fn forget(&mut self) {
+        self.arrived.clear();
+        self.outer.clear();
+        self.crossed.clear();
+        self.dropped.clear();
+    }
+}
+
+/// A packet that means nothing.
+pub fn data(source: Ipv6Addr, destination: Ipv6Addr, length: usize) -> Vec<u8> {
+    let header = Header {
+        traffic_class: 0,
+        flow_label: 0,
+        payload_length: u16::try_from(length - HEADER_LEN).expect("fits"),
+        next_header: protocol::NO_NEXT_HEADER,
+        hop_limit: 64,
+        source,
+        destination,
+    };
+    let mut packet = header.emit().to_vec();
+    packet.resize(length, 0x55);
+    packet
+}
