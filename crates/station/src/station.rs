@@ -221,7 +221,7 @@ impl Station {
         &self.dropped
     }
 
-    /// True once nothing more is to be waited for after [`Command::Shutdown`].
+    /// True once nothing more is to be waited for after [`crate::io::Command::Shutdown`].
     pub fn is_quiescent(&self) -> bool {
         self.mobile_router().is_none_or(MobileRouter::is_quiescent)
     }
@@ -231,7 +231,7 @@ impl Station {
         self.outputs.pop_front()
     }
 
-    /// When [`Input::Timeout`] is due next.
+    /// When [`crate::io::Input::Timeout`] is due next.
     pub fn poll_timeout(&self) -> Option<Time> {
         let geonet = self.geonet.as_ref().and_then(Geonet::poll_timeout);
         let neighbours = self.neighbours().and_then(Mnpp::poll_timeout);
