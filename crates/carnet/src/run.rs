@@ -22,9 +22,9 @@ use carnet_linux::{
     Alarm, DatagramReader, DatagramWriter, Datagrams, Platform, PlatformEvent, TunnelIo, TunnelReader,
     TunnelWriter, clock,
 };
-use carnet_station::Station;
 use carnet_station::forwarding::packet::PacketBuffer;
-use carnet_station::io::{Command, Event, Input, Output};
+use carnet_station::io::{Command, Event, Input, Kept, Output};
+use carnet_station::{PersistentState, Station};
 use serde_json::Value;
 use tokio::signal::unix::{SignalKind, signal};
 use tokio::sync::{broadcast, mpsc};
@@ -33,7 +33,7 @@ use tracing::{error, info, warn};
 
 use crate::geonet::{Geonet, next_event as next_geonet_event, until};
 use crate::record::{Header, Recorder};
-use crate::state::StateFile;
+use crate::state::{News, State, StateKey};
 use crate::upper_tester::{self, UpperTester};
 use crate::{answers, http, settings};
 
@@ -65,6 +65,11 @@ pub async fn run(config: Config, path: &Path) -> anyhow::Result<()> {
 
     // Before the undo file beside it is touched: it would be that of the other station.
     http::is_stale(&config.station.socket)?;
+    // Nor is anything made where the state cannot be used.
+    let (state, kept, warning) = State::open(config.station.state_dir.as_deref(), &config.station.name)?;
+    if let Some(warning) = warning {
+        warn!("{warning}");
+    }
     let geonet = match &config.geonet {
         Some(geonet) => {
             let (wants, uplinks) = (settings::geonet_path(&config), settings::ports(&config).uplinks);
@@ -82,13 +87,13 @@ pub async fn run(config: Config, path: &Path) -> anyhow::Result<()> {
     let mut counted = settings::counted(&config);
     let mut counting = self::counting(&config);
     let platform = open_platform(&config)?;
-    let mut runner = Runner::new(config, platform, geonet)?;
+    let mut runner = Runner::new(config, platform, geonet, (state, kept))?;
     runner.upper_tester = upper_tester;
     runner.carry_out();
     runner.tell_mtu();
     runner.place_fast_path();
     if let Some(why) = runner.geonet.as_mut().and_then(|geonet| geonet.interfaces.failure()) {
-        runner.close();
+        runner.close().await;
         bail!("geonet.ipv6_interface cannot be had: {why}");
     }
     let (requests, mut inbox) = mpsc::channel(REQUESTS);
@@ -96,7 +101,7 @@ pub async fn run(config: Config, path: &Path) -> anyhow::Result<()> {
     let server = match server {
         Ok(server) => server,
         Err(error) => {
-            runner.close();
+            runner.close().await;
             return Err(error);
         }
     };
@@ -166,6 +171,10 @@ pub async fn run(config: Config, path: &Path) -> anyhow::Result<()> {
                     Err(error) => Err(error.into()),
                 }
             }
+            news = runner.state.news() => {
+                runner.persisted(news);
+                Ok(())
+            }
             (tester, message) = upper_tester::next_message(&mut runner.upper_tester) => {
                 runner.steer(tester, message);
                 Ok(())
@@ -201,7 +210,7 @@ pub async fn run(config: Config, path: &Path) -> anyhow::Result<()> {
         let _ = timeout(FAREWELL, runner.farewell(tunnel.as_ref(), datagrams.as_ref())).await;
     }
     server.shutdown().await;
-    runner.close();
+    runner.close().await;
     result
 }
 
@@ -284,7 +293,7 @@ struct Runner {
     woken: Time,
     geonet: Option<Geonet>,
     upper_tester: Option<UpperTester>,
-    state: StateFile,
+    state: State,
     recorder: Recorder,
     events: broadcast::Sender<Value>,
     started: Time,
@@ -295,22 +304,27 @@ struct Runner {
 }
 
 impl Runner {
-    fn new(config: Config, mut platform: Option<Platform>, geonet: Option<Geonet>) -> anyhow::Result<Runner> {
-        let state = StateFile::open(config.station.state_dir.as_deref(), &config.station.name)?;
+    fn new(
+        config: Config,
+        mut platform: Option<Platform>,
+        geonet: Option<Geonet>,
+        (state, kept): (State, PersistentState),
+    ) -> anyhow::Result<Runner> {
         let header = Header {
             seed: clock::random_seed().context("cannot get randomness from the kernel")?,
             time: clock::now(),
             wall: clock::wall(),
-            state: state.load(),
+            state: kept,
             gn_address: geonet.as_ref().and_then(Geonet::address).map(|address| address.0),
         };
         let recorder = Recorder::create(config.station.record.as_deref(), &header)?;
         let station_config = settings::station(&config, geonet.as_ref().and_then(Geonet::address));
+        let known: Vec<_> = header.state.home_agent.iter().map(|node| node.home_address).collect();
         let station = Station::new(station_config, header.state, header.seed, header.time, header.wall);
         if let Some(platform) = &mut platform {
             accelerate(platform, &config, station.flow_label_key())?;
         }
-        Ok(Runner {
+        let mut runner = Runner {
             station,
             config,
             reader: platform.as_ref().map(|platform| TunnelReader::new(platform.tunnel())),
@@ -328,7 +342,47 @@ impl Runner {
             buffer: PacketBuffer::new(),
             outputs: Vec::new(),
             refusals: RateLimiter::new(REFUSALS, REFUSAL_INTERVAL),
-        })
+        };
+        // How often the home agent has begun without bindings; and nothing of nodes that it serves no more.
+        runner.persist(Kept::Own);
+        for home_address in known {
+            if runner.station.stored_node(header.time, header.wall, home_address).is_none() {
+                runner.persist(Kept::Node(home_address));
+            }
+        }
+        runner.state.commit();
+        Ok(runner)
+    }
+
+    /// Has a part of the state written; says whether packets that tell of it wait until it is.
+    fn persist(&mut self, kept: Kept) -> bool {
+        if !self.state.is_kept() {
+            return false;
+        }
+        let (key, record) = match kept {
+            Kept::Own => (StateKey::Own, Some(serde_json::to_string(&self.station.own_state()))),
+            Kept::Node(home_address) => {
+                let node = self.station.stored_node(clock::now(), clock::wall(), home_address);
+                (StateKey::Node(home_address), node.map(|node| serde_json::to_string(&node)))
+            }
+        };
+        match record.transpose() {
+            Ok(record) => self.state.set(key, record),
+            Err(error) => error!("the state cannot be written: {error}"),
+        }
+        matches!(kept, Kept::Node(_))
+    }
+
+    /// Sends what waited for the disk.
+    fn persisted(&mut self, news: News) {
+        let (packets, told) = self.state.handle(news);
+        for packet in packets {
+            self.carry(packet);
+        }
+        self.flush();
+        if let Some(message) = told {
+            self.report(&Event::Warning { message });
+        }
     }
 
     /// Tells the station what has gone over these interfaces.
@@ -390,15 +444,21 @@ impl Runner {
     /// Carries out what the station wants, in order; what it tells operators comes last, because an acknowledgement does
     /// not wait for a log.
     fn carry_out(&mut self) {
-        let mut told = Vec::new();
+        let (mut told, mut holds) = (Vec::new(), false);
         while let Some(output) = self.station.poll_output() {
-            if let Output::Event(event) = output {
-                told.push(event);
-                continue;
+            match output {
+                Output::Event(event) => told.push(event),
+                Output::Persist(kept) => holds |= self.persist(kept),
+                packet @ (Output::Packet(_) | Output::Encapsulated { .. }) if holds => {
+                    self.state.hold(packet)
+                }
+                output => {
+                    self.flush();
+                    self.carry(output);
+                }
             }
-            self.flush();
-            self.carry(output);
         }
+        self.state.commit();
         self.platform.iter_mut().for_each(Platform::commit);
         for event in &told {
             self.report(event);
@@ -439,11 +499,8 @@ impl Runner {
                     tracing::debug!("{error}");
                 }
             }
-            Output::Persist => {
-                let state = self.station.persistent_state(clock::now(), clock::wall());
-                if let Err(error) = self.state.store(&state) {
-                    error!("{error:#}");
-                }
+            Output::Persist(kept) => {
+                self.persist(kept);
             }
             Output::Frame(frame) => {
                 if let Some(geonet) = &mut self.geonet {
@@ -530,8 +587,12 @@ impl Runner {
         }
     }
 
-    fn close(mut self) {
+    async fn close(mut self) {
         self.recorder.flush();
+        for packet in self.state.close().await {
+            self.carry(packet);
+        }
+        self.flush();
         if let Some(Err(error)) = self.geonet.as_mut().map(Geonet::close) {
             error!("{error}");
         }

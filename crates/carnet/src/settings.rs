@@ -2,6 +2,8 @@
 
 pub mod geonet;
 
+use std::collections::BTreeSet;
+use std::net::Ipv6Addr;
 use std::path::PathBuf;
 use std::time::Duration;
 
@@ -55,6 +57,12 @@ pub fn missing_interfaces(config: &Config) -> Vec<String> {
     let home_link = config.home_agent.iter().filter_map(|agent| agent.home_link.as_ref());
     let missing = lan.chain(home_link).filter(|name| !carnet_linux::interface_exists(name));
     missing.filter_map(|name| without_interface(config, name)).collect()
+}
+
+/// The home addresses that the home agent serves.
+pub fn home_addresses(config: &Config) -> BTreeSet<Ipv6Addr> {
+    let routers = config.home_agent.iter().flat_map(|agent| &agent.mobile_routers);
+    routers.map(|router| router.home_address).collect()
 }
 
 /// Where the signals of the uplinks come from.

@@ -1,88 +1,266 @@
-//! What survives a restart: one JSON file per station in `station.state_dir`, replaced whole.
+//! What survives a restart, and a crash: one [`journal`] for each station in `station.state_dir`.
+//!
+//! A thread writes it, so that packets do not wait for the disk. While it waits for the disk, the next changes gather,
+//! and go together: the more registrations there are, the more of them share one wait (group commit). A packet that
+//! tells of a change at the home agent, the Binding Acknowledgement above all, is held until the change is on the disk.
+//! When the disk takes nothing (it is full), it is tried again each second, and nothing is acknowledged meanwhile: a
+//! router that has an acknowledgement has a binding that a crash does not end.
+//!
+//! Nothing of a mobile router's is held. Its sequence number is behind after a crash in that moment; the home agent then
+//! says which is next (RFC 6275 11.7.3, status 135). On a flash disk a handover would otherwise wait for the disk.
 
-use std::fs::{self, File, OpenOptions};
-use std::io::{ErrorKind, Write};
-use std::os::unix::fs::OpenOptionsExt;
-use std::path::{Path, PathBuf};
+mod journal;
+
+use std::collections::{BTreeMap, VecDeque};
+use std::fs;
+use std::future::pending;
+use std::io::ErrorKind;
+use std::path::Path;
+use std::sync::mpsc::{self, RecvTimeoutError, SyncSender};
+use std::thread::{self, JoinHandle};
+use std::time::Duration;
 
 use anyhow::Context;
 use carnet_station::PersistentState;
+use carnet_station::io::Output;
+use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
 
-/// The file, if the config names a directory for it.
+pub use journal::Key as StateKey;
+use journal::{Change, Journal, Key};
+
+/// Between two attempts to write to a disk that takes nothing.
+const AGAIN: Duration = Duration::from_secs(1);
+/// So many packets wait for the disk; beyond it the oldest is lost, and who waits for it asks again.
+const HELD: usize = 16_384;
+/// Commits between two attempts to write the file anew, where one has failed.
+const NOT_AT_ONCE: u32 = 1000;
+/// How long the end waits for the disk.
+const FAREWELL: Duration = Duration::from_secs(5);
+
+/// What becomes of a commit.
+#[derive(Debug, PartialEq, Eq)]
+pub enum News {
+    /// This one, and all before it, are on the disk.
+    Written(u64),
+    /// It is not, and is tried again: why.
+    Failing(String),
+    /// Something to look at.
+    Warning(String),
+}
+
+/// The changes that wait, and what waits for them. Without a directory nothing is kept, and nothing waits.
 #[derive(Debug)]
-pub struct StateFile(Option<PathBuf>);
+pub struct State(Option<Queue>);
 
-impl StateFile {
-    /// The file of the station `name` in `directory`, which is created if it is missing.
+#[derive(Debug)]
+struct Queue {
+    commits: Option<SyncSender<(u64, Vec<Change>)>>,
+    news: UnboundedReceiver<News>,
+    writer: Option<JoinHandle<()>>,
+    waiting: BTreeMap<Key, Option<String>>,
+    /// The number of the commit that these will be.
+    number: u64,
+    /// Whether an earlier one is on its way.
+    writing: bool,
+    failing: bool,
+    /// Whether the writer is no more.
+    ended: bool,
+    held: VecDeque<(u64, Output)>,
+}
+
+impl State {
+    /// Opens the state of the station `name` in `directory`, which is created if it is missing, with what is in it and
+    /// what there is to say about it.
     ///
     /// # Errors
-    /// When the directory cannot be made.
-    pub fn open(directory: Option<&Path>, name: &str) -> anyhow::Result<StateFile> {
-        let Some(directory) = directory else { return Ok(StateFile(None)) };
+    /// When it cannot be read, or not be understood: a station does not start with half of it.
+    pub fn open(
+        directory: Option<&Path>,
+        name: &str,
+    ) -> anyhow::Result<(State, PersistentState, Option<String>)> {
+        let Some(directory) = directory else { return Ok((State(None), PersistentState::default(), None)) };
         fs::create_dir_all(directory)
             .with_context(|| format!("cannot create station.state_dir {}", directory.display()))?;
-        Ok(StateFile(Some(directory.join(format!("{name}.json")))))
-    }
-
-    /// What the last run left; nothing where there is none or it cannot be read, which is said.
-    pub fn load(&self) -> PersistentState {
-        let Some(path) = &self.0 else { return PersistentState::default() };
-        let loaded = match fs::read(path) {
-            Ok(octets) => serde_json::from_slice(&octets).map_err(anyhow::Error::from),
-            Err(error) if error.kind() == ErrorKind::NotFound => return PersistentState::default(),
-            Err(error) => Err(error.into()),
-        };
-        loaded.unwrap_or_else(|error| {
-            tracing::warn!("cannot use the state in {}, starting without: {error}", path.display());
-            PersistentState::default()
-        })
-    }
-
-    /// Replaces the file: after a crash or a power cut there is the old content or the new, never a half. It is
-    /// its owner's alone, for it says where vehicles are.
-    ///
-    /// # Errors
-    /// When it cannot be written.
-    pub fn store(&self, state: &PersistentState) -> anyhow::Result<()> {
-        let Some(path) = &self.0 else { return Ok(()) };
-        let new = path.with_extension("new");
-        let octets = serde_json::to_vec(state)?;
-        let write = || -> std::io::Result<()> {
-            let mut file =
-                OpenOptions::new().write(true).create(true).truncate(true).mode(0o600).open(&new)?;
-            file.write_all(&octets)?;
-            file.sync_all()
-        };
-        write().with_context(|| format!("cannot write {}", new.display()))?;
-        fs::rename(&new, path).with_context(|| format!("cannot replace {}", path.display()))?;
-        if let Some(directory) = path.parent() {
-            let synced = File::open(directory).and_then(|directory| directory.sync_all());
-            synced.with_context(|| format!("cannot write {}", directory.display()))?;
+        let path = directory.join(format!("{name}.state"));
+        let old = directory.join(format!("{name}.json"));
+        let first = if path.exists() { Vec::new() } else { of_old_version(&old)? };
+        let (journal, found) = Journal::open(&path, &first)?;
+        // Otherwise it would come back when somebody removes the new one.
+        let _ = fs::remove_file(&old);
+        let mut loaded = PersistentState::default();
+        let mut nodes = Vec::new();
+        for (key, text) in found.records {
+            let place = || format!("the state in {} cannot be used: {key}", path.display());
+            match key {
+                Key::Own => loaded = serde_json::from_str(&text).with_context(place)?,
+                Key::Node(_) => nodes.push(serde_json::from_str(&text).with_context(place)?),
+            }
         }
-        Ok(())
+        loaded.home_agent = nodes;
+        loaded.home_agent.sort_by_key(|node| node.home_address);
+        let torn = found.torn;
+        let warning = (torn > 0).then(|| {
+            format!(
+                "{}: the last {torn} octets are of a commit that a crash interrupted, and are cut off; nobody was told \
+                 of what was in it",
+                path.display()
+            )
+        });
+        let (commits, to_write) = mpsc::sync_channel(1);
+        let (tell, news) = unbounded_channel();
+        let writer = thread::Builder::new()
+            .name("state".into())
+            .spawn(move || write(journal, &to_write, &tell))
+            .context("cannot start the thread that writes the state")?;
+        let queue = Queue {
+            commits: Some(commits),
+            news,
+            writer: Some(writer),
+            waiting: BTreeMap::new(),
+            number: 1,
+            writing: false,
+            failing: false,
+            ended: false,
+            held: VecDeque::new(),
+        };
+        Ok((State(Some(queue)), loaded, warning))
+    }
+
+    /// Whether anything is kept.
+    pub fn is_kept(&self) -> bool {
+        self.0.is_some()
+    }
+
+    /// The record of a key from now on; `None`: there is none any more. It is written with the next [`Self::commit`].
+    pub fn set(&mut self, key: Key, record: Option<String>) {
+        if let Some(queue) = &mut self.0 {
+            queue.waiting.insert(key, record);
+        }
+    }
+
+    /// Holds a packet until all that was [`Self::set`] is on the disk.
+    pub fn hold(&mut self, packet: Output) {
+        let Some(queue) = &mut self.0 else { return };
+        if queue.held.len() >= HELD {
+            queue.held.pop_front();
+        }
+        queue.held.push_back((queue.number, packet));
+    }
+
+    /// Has the writer write what waits, if it has nothing to do; else it goes with the next ones.
+    pub fn commit(&mut self) {
+        let Some(queue) = &mut self.0 else { return };
+        if queue.writing || queue.waiting.is_empty() {
+            return;
+        }
+        let changes = std::mem::take(&mut queue.waiting).into_iter().collect();
+        let sent = queue.commits.as_ref().map(|commits| commits.send((queue.number, changes)));
+        queue.writing = matches!(sent, Some(Ok(())));
+        queue.number += 1;
+    }
+
+    /// What became of the last commit. Waits for ever where nothing is kept. Safe to cancel.
+    pub async fn news(&mut self) -> News {
+        let Some(queue) = &mut self.0 else { return pending().await };
+        if queue.ended {
+            return pending().await;
+        }
+        let Some(news) = queue.news.recv().await else {
+            queue.ended = true;
+            return News::Failing("the thread that writes it has ended".into());
+        };
+        news
+    }
+
+    /// Takes note of news, gives the packets that may go, and what there is to say: once, not each second.
+    pub fn handle(&mut self, news: News) -> (Vec<Output>, Option<String>) {
+        let Some(queue) = &mut self.0 else { return (Vec::new(), None) };
+        let told = match news {
+            News::Failing(why) => {
+                let first = !std::mem::replace(&mut queue.failing, true);
+                let told = format!(
+                    "the state cannot be written, and no registration is acknowledged until it can: {why}"
+                );
+                return (Vec::new(), first.then_some(told));
+            }
+            News::Warning(told) => return (Vec::new(), Some(told)),
+            News::Written(number) => {
+                queue.writing = false;
+                let count = queue.held.iter().take_while(|(needs, _)| *needs <= number).count();
+                let recovered = std::mem::take(&mut queue.failing);
+                let packets = queue.held.drain(..count).map(|(_, packet)| packet).collect();
+                (packets, recovered.then(|| "the state can be written again".to_owned()))
+            }
+        };
+        self.commit();
+        told
+    }
+
+    /// Writes what waits, for so long as that may take; gives the packets that waited for it.
+    pub async fn close(&mut self) -> Vec<Output> {
+        self.commit();
+        let mut packets = Vec::new();
+        let rest = async {
+            while self.0.as_ref().is_some_and(|queue| queue.writing) {
+                let news = self.news().await;
+                packets.extend(self.handle(news).0);
+            }
+        };
+        let in_time = tokio::time::timeout(FAREWELL, rest).await.is_ok();
+        if let Some(queue) = &mut self.0 {
+            queue.commits = None;
+            // A writer that hangs in the kernel goes with the process.
+            if let Some(writer) = queue.writer.take().filter(|_| in_time) {
+                let _ = writer.join();
+            }
+        }
+        packets
+    }
+}
+
+/// What an earlier version has left, one file written as a whole.
+fn of_old_version(path: &Path) -> anyhow::Result<Vec<Change>> {
+    let octets = match fs::read(path) {
+        Ok(octets) => octets,
+        Err(error) if error.kind() == ErrorKind::NotFound => return Ok(Vec::new()),
+        Err(error) => return Err(error).with_context(|| format!("cannot read {}", path.display())),
+    };
+    let state: PersistentState = serde_json::from_slice(&octets)
+        .with_context(|| format!("the state in {} cannot be used", path.display()))?;
+    let mut changes = Vec::new();
+    for node in &state.home_agent {
+        changes.push((Key::Node(node.home_address), Some(serde_json::to_string(node)?)));
+    }
+    let own = PersistentState { home_agent: Vec::new(), ..state };
+    changes.push((Key::Own, Some(serde_json::to_string(&own)?)));
+    Ok(changes)
+}
+
+/// The writer's life: one commit after the other, each as often as it takes.
+fn write(mut journal: Journal, commits: &mpsc::Receiver<(u64, Vec<Change>)>, tell: &UnboundedSender<News>) {
+    let mut until_compaction = 0_u32;
+    while let Ok((number, changes)) = commits.recv() {
+        while let Err(error) = journal.append(&changes) {
+            // What is out of date may be what takes the room.
+            if journal.is_wasteful() && journal.compact().is_ok() && journal.append(&changes).is_ok() {
+                break;
+            }
+            let _ = tell.send(News::Failing(error.to_string()));
+            if let Err(RecvTimeoutError::Disconnected) = commits.recv_timeout(AGAIN) {
+                return;
+            }
+        }
+        let _ = tell.send(News::Written(number));
+        until_compaction = until_compaction.saturating_sub(1);
+        if until_compaction == 0
+            && journal.is_wasteful()
+            && let Err(error) = journal.compact()
+        {
+            let _ = tell.send(News::Warning(format!("the state cannot be written anew: {error:#}")));
+            until_compaction = NOT_AT_ONCE;
+        }
     }
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-    use carnet_mobility::mobile_router::StoredSequence;
-
-    #[test]
-    fn what_is_stored_is_loaded_and_rubbish_is_not() {
-        let directory = crate::scratch::Scratch::new();
-        let file = StateFile::open(Some(&directory.path().join("deep/er")), "bus").expect("opens");
-        assert_eq!(file.load(), PersistentState::default());
-        let state = PersistentState {
-            mobile_router: Some(StoredSequence { sequence: 7 }),
-            ..PersistentState::default()
-        };
-        file.store(&state).expect("stores");
-        assert_eq!(file.load(), state);
-        fs::write(directory.path().join("deep/er/bus.json"), b"{\"mobile_router\": 5}").expect("writes");
-        assert_eq!(file.load(), PersistentState::default());
-        let nowhere = StateFile::open(None, "bus").expect("opens");
-        nowhere.store(&state).expect("does nothing");
-        assert_eq!(nowhere.load(), PersistentState::default());
-    }
-}
+mod tests;

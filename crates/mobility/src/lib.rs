@@ -66,8 +66,9 @@ pub enum Output {
     /// The forwarding that follows from this home address's binding (home agent) or from this router's own
     /// state (mobile router) may have changed: compute it anew.
     Forwarding(Ipv6Addr),
-    /// The state that has to survive a restart changed: write it before going on.
-    Persist,
+    /// What has to survive a restart changed: of the node with this home address (home agent), or of this router
+    /// (mobile router). It is written before the next packet leaves.
+    Persist(Ipv6Addr),
     /// An IPv6 packet; its source address tells the platform which way it leaves.
     Packet(Vec<u8>),
     /// An IPv6 packet to be sent inside IPv4 or UDP from one end to the other (RFC 5555).

@@ -133,6 +133,16 @@ pub enum Input {
     Command(Command),
 }
 
+/// A part of what has to survive a restart.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Kept {
+    /// What the home agent has of the node with this home address: [`crate::Station::stored_node`].
+    Node(Ipv6Addr),
+    /// Everything else: [`crate::Station::own_state`].
+    Own,
+}
+
 /// An operator's wish.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
@@ -181,8 +191,8 @@ pub enum Output {
     },
     /// An ICMPv6 message to be sent on a link, from exactly this source.
     Icmpv6(LinkMessage),
-    /// What has to survive a restart changed: write [`crate::Station::persistent_state`] before going on.
-    Persist,
+    /// What has to survive a restart changed: it is written before the next packet leaves.
+    Persist(Kept),
     /// A frame of EtherType 0x8947 for the GeoNetworking link.
     Frame(Frame),
     /// What the fast path for GeoNetworking may do from now on.

@@ -100,7 +100,7 @@ impl World {
             Output::Event(event) => self.events.push(event),
             Output::Encapsulated { .. }
             | Output::Icmpv6(_)
-            | Output::Persist
+            | Output::Persist(_)
             | Output::Frame(_)
             | Output::Delivered(_)
             | Output::VirtualLink(_)

@@ -4,6 +4,7 @@ use std::path::Path;
 
 use carnet_api::config::Config;
 use carnet_linux::clock;
+use carnet_station::io::Kept;
 use tracing::{error, info, warn};
 
 use super::Runner;
@@ -46,6 +47,12 @@ impl Runner {
         let gn_address = self.geonet.as_ref().and_then(Geonet::address);
         let station_config = settings::station(&config, gn_address);
         self.station.reconfigure(clock::now(), clock::wall(), station_config);
+        self.persist(Kept::Own);
+        for home_address in
+            settings::home_addresses(&self.config).difference(&settings::home_addresses(&config))
+        {
+            self.persist(Kept::Node(*home_address));
+        }
         self.config = config;
         self.carry_out();
         info!("the config was read again");

@@ -28,6 +28,7 @@ mod mobile_node;
 mod mutations;
 mod offloads;
 mod path_mtu;
+mod persistence;
 mod positions;
 mod radio;
 mod refresh;

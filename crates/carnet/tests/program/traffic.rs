@@ -212,6 +212,11 @@ impl Sniffer {
         self.packets.lock().expect("the sniffer").clone()
     }
 
+    /// How many packets have come so far.
+    pub fn count(&self) -> usize {
+        self.packets.lock().expect("the sniffer").len()
+    }
+
     /// What came, in order.
     pub fn stop(self) -> Vec<Vec<u8>> {
         self.stop.store(true, Ordering::Relaxed);

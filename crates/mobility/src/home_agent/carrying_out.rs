@@ -268,7 +268,7 @@ impl HomeAgent {
         node.former.retain(|path| !current.contains(&(path.agent, path.care_of_address)));
         let flows = flows::update(&mut self.cache, request);
         self.outputs.push_back(Output::Forwarding(home_address));
-        self.outputs.push_back(Output::Persist);
+        self.outputs.push_back(Output::Persist(home_address));
         self.outputs.extend(events.into_iter().map(Output::Event));
         flows
     }
@@ -348,7 +348,7 @@ impl HomeAgent {
             self.timers.set(Timer::Forget(home_address), now + MAX_DELETE_BCE_TIMEOUT);
         }
         self.outputs.push_back(Output::Forwarding(home_address));
-        self.outputs.push_back(Output::Persist);
+        self.outputs.push_back(Output::Persist(home_address));
         self.outputs.extend(events.into_iter().map(Output::Event));
         flows
     }
@@ -369,7 +369,7 @@ impl HomeAgent {
         }
         self.cache.tidy(home_address);
         self.outputs.push_back(Output::Forwarding(home_address));
-        self.outputs.push_back(Output::Persist);
+        self.outputs.push_back(Output::Persist(home_address));
         let reason = "its lifetime ended".into();
         self.outputs.push_back(Output::Event(Event::BindingRemoved { home_address, bid, reason }));
     }

@@ -87,41 +87,42 @@ fn is_zero(priority: &u8) -> bool {
 impl HomeAgent {
     /// All that has to survive a restart.
     pub fn stored(&self, now: Time, wall: WallTime) -> Vec<StoredBinding> {
-        self.nodes
-            .keys()
-            .filter_map(|&home_address| {
-                let replay = self.replay.get(&home_address).copied().unwrap_or_default();
-                let mut registrations: Vec<StoredRegistration> = self
-                    .cache
-                    .all(home_address)
-                    .filter(|binding| binding.is_valid())
-                    .map(|binding| self.store(now, wall, binding))
-                    .collect();
-                if registrations.is_empty() && replay.sequence.is_none() && replay.timestamp.is_none() {
-                    return None;
-                }
-                // What was left by a node that has nothing now is not worth a place in the file.
-                let bound = !registrations.is_empty();
-                let former = self.cache.former(home_address).iter().filter(|_| bound);
-                let sequence = replay.sequence.or(self.cache.sequence(home_address).filter(|_| bound));
-                let plain = registrations.iter().position(|registration| registration.bid.is_none());
-                Some(StoredBinding {
-                    home_address,
-                    sequence,
-                    timestamp: replay.timestamp,
-                    registration: plain.map(|plain| registrations.remove(plain)),
-                    identified: registrations,
-                    former: former
-                        .map(|path| StoredPath {
-                            agent: path.agent,
-                            care_of_address: path.care_of_address,
-                            until: wall + path.until.saturating_since(now),
-                        })
-                        .collect(),
-                    flows: self.cache.flows(home_address).to_vec(),
+        self.nodes.keys().filter_map(|&home_address| self.stored_node(now, wall, home_address)).collect()
+    }
+
+    /// The same of one node; `None` where there is nothing to keep.
+    pub fn stored_node(&self, now: Time, wall: WallTime, home_address: Ipv6Addr) -> Option<StoredBinding> {
+        self.nodes.get(&home_address)?;
+        let replay = self.replay.get(&home_address).copied().unwrap_or_default();
+        let mut registrations: Vec<StoredRegistration> = self
+            .cache
+            .all(home_address)
+            .filter(|binding| binding.is_valid())
+            .map(|binding| self.store(now, wall, binding))
+            .collect();
+        if registrations.is_empty() && replay.sequence.is_none() && replay.timestamp.is_none() {
+            return None;
+        }
+        // What was left by a node that has nothing now is not worth a place in the file.
+        let bound = !registrations.is_empty();
+        let former = self.cache.former(home_address).iter().filter(|_| bound);
+        let sequence = replay.sequence.or(self.cache.sequence(home_address).filter(|_| bound));
+        let plain = registrations.iter().position(|registration| registration.bid.is_none());
+        Some(StoredBinding {
+            home_address,
+            sequence,
+            timestamp: replay.timestamp,
+            registration: plain.map(|plain| registrations.remove(plain)),
+            identified: registrations,
+            former: former
+                .map(|path| StoredPath {
+                    agent: path.agent,
+                    care_of_address: path.care_of_address,
+                    until: wall + path.until.saturating_since(now),
                 })
-            })
-            .collect()
+                .collect(),
+            flows: self.cache.flows(home_address).to_vec(),
+        })
     }
 
     fn store(&self, now: Time, wall: WallTime, binding: &Binding) -> StoredRegistration {

@@ -105,7 +105,7 @@ impl MobileRouter {
     /// The forwarding that the Binding Update itself needs (its source address's uplink) comes first.
     pub(super) fn send_update(&mut self, update: Output) {
         self.outputs.push_back(Output::Forwarding(self.config.home_address));
-        self.outputs.push_back(Output::Persist);
+        self.outputs.push_back(Output::Persist(self.config.home_address));
         self.outputs.push_back(update);
     }
 

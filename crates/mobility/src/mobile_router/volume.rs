@@ -150,7 +150,7 @@ impl MobileRouter {
         let uplink = &mut self.uplinks[index];
         if limited && (first || begins || due || uplink.is_used_up() != was_used_up) {
             uplink.meter.stored = Some((used, now));
-            self.outputs.push_back(Output::Persist);
+            self.outputs.push_back(Output::Persist(self.config.home_address));
         }
         self.gauge(now, wall, index, octets);
     }
@@ -174,7 +174,7 @@ impl MobileRouter {
             meter.volume.is_some_and(|v| meter.stored.is_none_or(|(stored, _)| stored != v.used))
         };
         if self.uplinks.iter().any(|uplink| news(&uplink.meter)) {
-            self.outputs.push_back(Output::Persist);
+            self.outputs.push_back(Output::Persist(self.config.home_address));
         }
     }
 }

@@ -256,7 +256,7 @@ impl Agent {
                 Output::Link(message) => self.link.push(message),
                 Output::Event(event) => self.events.push(event),
                 Output::Forwarding(_) => self.forwarding_changes += 1,
-                Output::Persist => self.persisted += 1,
+                Output::Persist(_) => self.persisted += 1,
             }
         }
         packets

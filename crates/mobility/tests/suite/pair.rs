@@ -370,7 +370,7 @@ impl Pair {
             }
             Output::Event(event) => self.events.push((self.now, from, event)),
             Output::Forwarding(_) => self.forwarding_changes += 1,
-            Output::Persist => match from {
+            Output::Persist(_) => match from {
                 None => self.agent_stored = self.agent.stored(self.now, self.wall()),
                 Some(router) => {
                     self.routers[router].stored = Some(self.routers[router].machine.stored());

@@ -180,6 +180,19 @@ impl Station {
     pub fn persistent_state(&self, now: Time, wall: WallTime) -> PersistentState {
         PersistentState {
             home_agent: self.home_agent().map(|agent| agent.stored(now, wall)).unwrap_or_default(),
+            ..self.own_state()
+        }
+    }
+
+    /// What has to survive a restart of one node of the home agent; `None` for nothing.
+    pub fn stored_node(&self, now: Time, wall: WallTime, home_address: Ipv6Addr) -> Option<StoredBinding> {
+        self.home_agent()?.stored_node(now, wall, home_address)
+    }
+
+    /// What has to survive a restart without the home agent's nodes.
+    pub fn own_state(&self) -> PersistentState {
+        PersistentState {
+            home_agent: Vec::new(),
             restart_counter: self.home_agent().map(HomeAgent::restart_counter),
             mobile_router: self.mobile_router().map(MobileRouter::stored),
             volumes: self

@@ -8,7 +8,7 @@ use crate::forwarding::desired::{Change, Entry, TunnelEnd};
 use crate::forwarding::forwarder::{Caused, Verdict};
 use crate::forwarding::packet::PacketBuffer;
 use crate::geonet::Geonet;
-use crate::io::Output;
+use crate::io::{Kept, Output};
 
 impl Station {
     /// As outputs, what is in the buffer.
@@ -112,7 +112,10 @@ impl Station {
         match output {
             Mobility::Forwarding(_) if from_router => self.forward_router(now),
             Mobility::Forwarding(home_address) => self.forward_node(now, home_address),
-            Mobility::Persist => self.outputs.push_back(Output::Persist),
+            Mobility::Persist(_) if from_router => self.outputs.push_back(Output::Persist(Kept::Own)),
+            Mobility::Persist(home_address) => {
+                self.outputs.push_back(Output::Persist(Kept::Node(home_address)));
+            }
             Mobility::Packet(packet) => self.outputs.push_back(Output::Packet(packet)),
             Mobility::Encapsulated { local, remote, packet } => {
                 let may_fragment = true;

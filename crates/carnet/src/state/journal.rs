@@ -1,0 +1,343 @@
+//! A file of keyed records that survives crashes: only ever appended to, and now and then written anew.
+//!
+//! ```text
+//! carnet state 1
+//! @ 97 8f31c2d0                                          a commit: octets and CRC-32C of the lines that follow
+//! 2001:db8:1::1234 {"home_address":"2001:db8:1::1234",...}
+//! 2001:db8:1::5678 -                                     nothing is kept of it any more
+//! own {"restart_counter":1800000000}
+//! ```
+//!
+//! The last line of a key counts. What is in a commit is on the disk together or not at all: the next one is begun only
+//! when the disk has the last. So a commit that is not whole is one that a crash interrupted if it is the last, and
+//! nobody was told of it; it is cut off. Anywhere else it is damage, and the file is not used: half of the replay
+//! protection is worse than an operator who has to look.
+//!
+//! A redb database would do the same with 400 kB more of program. Left out: transactions of several writers, and
+//! reading while it is written; a lock keeps a second writer out.
+
+use std::collections::HashMap;
+use std::fmt;
+use std::fs::{File, OpenOptions, TryLockError};
+use std::io::{self, ErrorKind};
+use std::net::Ipv6Addr;
+use std::os::unix::fs::{FileExt, OpenOptionsExt};
+use std::path::{Path, PathBuf};
+use std::str::FromStr;
+
+use anyhow::{Context, bail, ensure};
+
+const HEAD: &[u8] = b"carnet state 1\n";
+/// What begins a commit.
+const MARK: &[u8] = b"@ ";
+/// Octets of a commit when the file is written anew.
+const PIECE: usize = 256 << 10;
+/// What may be out of date in a file besides as much as is not.
+const SLACK: u64 = 256 << 10;
+
+/// Of what a record is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub enum Key {
+    /// The station itself.
+    Own,
+    /// A node of the home agent, by its home address.
+    Node(Ipv6Addr),
+}
+
+impl fmt::Display for Key {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Key::Own => f.write_str("own"),
+            Key::Node(home_address) => home_address.fmt(f),
+        }
+    }
+}
+
+impl FromStr for Key {
+    type Err = anyhow::Error;
+
+    fn from_str(text: &str) -> anyhow::Result<Key> {
+        match text {
+            "own" => Ok(Key::Own),
+            text => Ok(Key::Node(text.parse().with_context(|| format!("{text:?} is no home address"))?)),
+        }
+    }
+}
+
+/// The record of a key, one line of text; `None`: there is none any more.
+pub type Change = (Key, Option<String>);
+
+/// What was in a file.
+#[derive(Debug)]
+pub struct Found {
+    /// The record of each key.
+    pub records: Vec<(Key, String)>,
+    /// Octets of a commit that a crash has interrupted, which were cut off.
+    pub torn: u64,
+}
+
+/// The open file.
+#[derive(Debug)]
+pub struct Journal {
+    file: File,
+    path: PathBuf,
+    /// Octets that are good; what is behind them is what is left of a commit that failed.
+    end: u64,
+    untidy: bool,
+    places: Places,
+}
+
+/// Where the record of each key is, and how long.
+#[derive(Debug, Default)]
+struct Places {
+    of: HashMap<Key, (u64, u32)>,
+    /// Octets of the lines that count.
+    live: u64,
+}
+
+impl Journal {
+    /// Opens the file at `path`, or makes it with `first` in it.
+    ///
+    /// # Errors
+    /// When it is damaged, not ours, in use, or the disk does not work; the text says which, and what to do.
+    pub fn open(path: &Path, first: &[Change]) -> anyhow::Result<(Journal, Found)> {
+        let mut options = OpenOptions::new();
+        options.read(true).write(true);
+        let file = match options.open(path) {
+            Ok(file) => {
+                lock(&file, path)?;
+                file
+            }
+            Err(error) if error.kind() == ErrorKind::NotFound => {
+                let mut octets = HEAD.to_vec();
+                octets.extend(commit(first));
+                replace(path, |file| file.write_all_at(&octets, 0))?
+            }
+            Err(error) => {
+                return Err(error).with_context(|| format!("cannot open {}", path.display()));
+            }
+        };
+        let mut octets = Vec::new();
+        io::Read::read_to_end(&mut &file, &mut octets)
+            .with_context(|| format!("cannot read {}", path.display()))?;
+        let mut journal = Journal {
+            file,
+            path: path.to_owned(),
+            end: HEAD.len() as u64,
+            untidy: false,
+            places: Places::default(),
+        };
+        journal.take_in(&octets).with_context(|| {
+            format!(
+                "the state in {} cannot be used, and the station does not start with a part of it. Restore the file, or \
+                 move it away: bindings then come back as routers register, but recorded Binding Updates that \
+                 somebody sends again are not known as old until then",
+                path.display()
+            )
+        })?;
+        let torn = octets.len() as u64 - journal.end;
+        if torn > 0 {
+            journal.untidy = true;
+            journal.tidy().with_context(|| format!("cannot write {}", path.display()))?;
+        }
+        let mut records: Vec<(Key, String)> = Vec::with_capacity(journal.places.of.len());
+        for (key, (at, length)) in &journal.places.of {
+            let text = octets.get(*at as usize..*at as usize + *length as usize).unwrap_or_default();
+            records.push((*key, std::str::from_utf8(text)?.to_owned()));
+        }
+        Ok((journal, Found { records, torn }))
+    }
+
+    /// Reads what is in the file.
+    fn take_in(&mut self, octets: &[u8]) -> anyhow::Result<()> {
+        ensure!(octets.starts_with(HEAD), "expected {:?} in its first line", HEAD.escape_ascii().to_string());
+        let mut at = HEAD.len();
+        while at < octets.len() {
+            let Some((start, lines)) = whole_commit(octets, at) else {
+                let later = (at + 1..octets.len()).find(|later| whole_commit(octets, *later).is_some());
+                if let Some(later) = later {
+                    bail!(
+                        "octets {at} to {later} are damaged: expected a commit with the checksum that it names"
+                    );
+                }
+                break;
+            };
+            self.places.note(start as u64, lines).with_context(|| format!("octet {start}"))?;
+            at = start + lines.len();
+            self.end = at as u64;
+        }
+        Ok(())
+    }
+
+    /// Writes a commit; it is on the disk when this returns. When it fails, nothing of it is.
+    ///
+    /// # Errors
+    /// The kernel's answer.
+    pub fn append(&mut self, changes: &[Change]) -> io::Result<()> {
+        self.tidy()?;
+        let octets = commit(changes);
+        self.untidy = true;
+        self.file.write_all_at(&octets, self.end)?;
+        self.file.sync_data()?;
+        self.untidy = false;
+        self.places.note_commit(self.end, &octets)?;
+        self.end += octets.len() as u64;
+        Ok(())
+    }
+
+    /// Cuts off what is left of a commit that failed.
+    fn tidy(&mut self) -> io::Result<()> {
+        if self.untidy {
+            self.file.set_len(self.end)?;
+            self.file.sync_data()?;
+            self.untidy = false;
+        }
+        Ok(())
+    }
+
+    /// Whether most of the file is out of date.
+    pub fn is_wasteful(&self) -> bool {
+        self.end > 2 * self.places.live + SLACK
+    }
+
+    /// Writes the file anew, with what counts alone. When it fails, the old one stays.
+    ///
+    /// # Errors
+    /// The kernel's answer.
+    pub fn compact(&mut self) -> anyhow::Result<()> {
+        let mut old: Vec<(Key, (u64, u32))> = self.places.of.iter().map(|(key, at)| (*key, *at)).collect();
+        old.sort_by_key(|(_, place)| *place);
+        let (mut end, mut places) = (HEAD.len() as u64, Places::default());
+        let file = replace(&self.path, |file| {
+            file.write_all_at(HEAD, 0)?;
+            let (mut piece, mut size) = (Vec::new(), 0);
+            for (index, (key, (at, length))) in old.iter().enumerate() {
+                let mut value = vec![0; *length as usize];
+                self.file.read_exact_at(&mut value, *at)?;
+                size += value.len();
+                piece.push((*key, Some(String::from_utf8(value).map_err(io::Error::other)?)));
+                if size >= PIECE || index + 1 == old.len() {
+                    let octets = commit(&piece);
+                    file.write_all_at(&octets, end)?;
+                    places.note_commit(end, &octets)?;
+                    end += octets.len() as u64;
+                    (piece, size) = (Vec::new(), 0);
+                }
+            }
+            Ok(())
+        })?;
+        *self = Journal { file, path: self.path.clone(), end, untidy: false, places };
+        Ok(())
+    }
+}
+
+impl Places {
+    /// Notes the records of a commit at an octet.
+    fn note_commit(&mut self, at: u64, octets: &[u8]) -> io::Result<()> {
+        let head = octets.iter().position(|octet| *octet == b'\n').map_or(0, |newline| newline + 1);
+        self.note(at + head as u64, octets.get(head..).unwrap_or_default()).map_err(io::Error::other)
+    }
+
+    /// Notes the records of a commit, whose lines are at an octet.
+    fn note(&mut self, mut at: u64, lines: &[u8]) -> anyhow::Result<()> {
+        for line in std::str::from_utf8(lines)?.split_inclusive('\n') {
+            let (name, value) = line
+                .strip_suffix('\n')
+                .and_then(|line| line.split_once(' '))
+                .context("expected a key and a value")?;
+            let key: Key = name.parse()?;
+            let length = u32::try_from(value.len())?;
+            let whole = |value: u32| name.len() as u64 + u64::from(value) + 2;
+            let before = if value == "-" {
+                self.of.remove(&key)
+            } else {
+                self.live += whole(length);
+                self.of.insert(key, (at + name.len() as u64 + 1, length))
+            };
+            self.live -= before.map_or(0, |(_, length)| whole(length));
+            at += line.len() as u64;
+        }
+        Ok(())
+    }
+}
+
+/// The octets of a commit; none of nothing.
+fn commit(changes: &[Change]) -> Vec<u8> {
+    let mut lines = String::new();
+    for (key, value) in changes {
+        lines += &format!("{key} {}\n", value.as_deref().unwrap_or("-"));
+    }
+    if lines.is_empty() {
+        return Vec::new();
+    }
+    let mut octets = format!("@ {} {:08x}\n", lines.len(), crc32c(lines.as_bytes())).into_bytes();
+    octets.extend(lines.into_bytes());
+    octets
+}
+
+/// The lines of the commit that begins at an octet, and where they begin, if it is whole.
+fn whole_commit(octets: &[u8], at: usize) -> Option<(usize, &[u8])> {
+    let rest = octets.get(at..)?.strip_prefix(MARK)?;
+    // Its longest first line has twenty digits of length.
+    let newline = rest.iter().take(32).position(|octet| *octet == b'\n')?;
+    let (length, sum) = std::str::from_utf8(&rest[..newline]).ok()?.split_once(' ')?;
+    let length: usize = length.parse().ok()?;
+    let lines = rest.get(newline + 1..)?.get(..length)?;
+    let is_whole = u32::from_str_radix(sum, 16).ok()? == crc32c(lines) && lines.ends_with(b"\n");
+    is_whole.then_some((at + MARK.len() + newline + 1, lines))
+}
+
+/// Puts a new file in the place of another: after a crash there is one of the two, whole. It is its owner's alone, for
+/// it says where vehicles are.
+fn replace(path: &Path, write: impl FnOnce(&File) -> io::Result<()>) -> anyhow::Result<File> {
+    let new = path.with_extension("new");
+    let mut options = OpenOptions::new();
+    options.read(true).write(true).create(true).truncate(true).mode(0o600);
+    let file = options.open(&new).with_context(|| format!("cannot create {}", new.display()))?;
+    lock(&file, &new)?;
+    let written = write(&file).and_then(|()| file.sync_all());
+    if written.is_err() {
+        // It takes room that is missing elsewhere.
+        let _ = std::fs::remove_file(&new);
+    }
+    written.with_context(|| format!("cannot write {}", new.display()))?;
+    std::fs::rename(&new, path).with_context(|| format!("cannot replace {}", path.display()))?;
+    let directory = path.parent().unwrap_or(Path::new("."));
+    let synced = File::open(directory).and_then(|directory| directory.sync_all());
+    synced.with_context(|| format!("cannot write {}", directory.display()))?;
+    Ok(file)
+}
+
+/// One station at a time.
+fn lock(file: &File, path: &Path) -> anyhow::Result<()> {
+    match file.try_lock() {
+        Ok(()) => Ok(()),
+        Err(TryLockError::WouldBlock) => bail!("{} is in use by another station", path.display()),
+        Err(TryLockError::Error(error)) => {
+            Err(error).with_context(|| format!("cannot lock {}", path.display()))
+        }
+    }
+}
+
+/// CRC-32C (RFC 3720 B.4).
+fn crc32c(octets: &[u8]) -> u32 {
+    const TABLE: [u32; 256] = {
+        let mut table = [0; 256];
+        let mut index = 0;
+        while index < 256 {
+            let mut value = index as u32;
+            let mut bit = 0;
+            while bit < 8 {
+                value = if value & 1 == 1 { value >> 1 ^ 0x82f6_3b78 } else { value >> 1 };
+                bit += 1;
+            }
+            table[index] = value;
+            index += 1;
+        }
+        table
+    };
+    !octets.iter().fold(!0, |sum, octet| sum >> 8 ^ TABLE[usize::from(sum as u8 ^ octet)])
+}
+
+#[cfg(test)]
+mod tests;

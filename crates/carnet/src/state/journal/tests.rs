@@ -1,0 +1,175 @@
+//! Crashes, damage and full disks.
+
+use std::collections::BTreeMap;
+use std::fs;
+
+use super::*;
+use crate::scratch::Scratch;
+
+fn node(number: u16) -> Key {
+    Key::Node(format!("2001:db8:1::{number:x}").parse().expect("an address"))
+}
+
+fn set(number: u16, value: &str) -> Change {
+    (node(number), Some(format!("{{\"v\":\"{value}\"}}")))
+}
+
+fn open(path: &Path) -> (Journal, BTreeMap<Key, String>, u64) {
+    let (journal, found) = Journal::open(path, &[]).expect("opens");
+    (journal, found.records.into_iter().collect(), found.torn)
+}
+
+fn records(path: &Path) -> BTreeMap<Key, String> {
+    open(path).1
+}
+
+fn expected(values: &[(u16, &str)]) -> BTreeMap<Key, String> {
+    values.iter().map(|(number, value)| (node(*number), format!("{{\"v\":\"{value}\"}}"))).collect()
+}
+
+fn refusal(path: &Path) -> String {
+    format!("{:#}", Journal::open(path, &[]).expect_err("refused"))
+}
+
+#[test]
+fn checksums_are_those_of_rfc_3720() {
+    assert_eq!(crc32c(&[0; 32]), 0x8a91_36aa);
+    assert_eq!(crc32c(&[0xff; 32]), 0x62a8_ab43);
+    assert_eq!(crc32c(b"123456789"), 0xe306_9283);
+}
+
+#[test]
+fn the_last_record_of_a_key_counts() {
+    let scratch = Scratch::new();
+    let path = scratch.path().join("s.state");
+    let (mut journal, first, torn) = open(&path);
+    assert_eq!((first.len(), torn), (0, 0));
+    journal.append(&[set(1, "a"), set(2, "b"), (Key::Own, Some("{}".into()))]).expect("appends");
+    journal.append(&[set(1, "c"), (node(2), None), set(3, "d")]).expect("appends");
+    drop(journal);
+    let mut wanted = expected(&[(1, "c"), (3, "d")]);
+    wanted.insert(Key::Own, "{}".into());
+    assert_eq!(records(&path), wanted);
+    let mode = std::os::unix::fs::PermissionsExt::mode(&fs::metadata(&path).expect("a file").permissions());
+    assert_eq!(mode & 0o777, 0o600);
+}
+
+#[test]
+fn a_new_file_begins_with_what_it_is_given() {
+    let scratch = Scratch::new();
+    let path = scratch.path().join("s.state");
+    let (_, found) = Journal::open(&path, &[set(7, "imported")]).expect("opens");
+    assert_eq!(found.records, [(node(7), "{\"v\":\"imported\"}".to_owned())]);
+}
+
+/// Whatever a crash leaves of the last commit: all before it is there, nothing of it is, and writing goes on.
+#[test]
+fn a_commit_that_a_crash_interrupted_is_cut_off() {
+    let scratch = Scratch::new();
+    let path = scratch.path().join("s.state");
+    let (mut journal, ..) = open(&path);
+    journal.append(&[set(1, "a"), set(2, "b")]).expect("appends");
+    let good = fs::read(&path).expect("a file").len();
+    journal.append(&[set(1, "lost"), set(3, "lost")]).expect("appends");
+    drop(journal);
+    let whole = fs::read(&path).expect("a file");
+    for length in good..whole.len() {
+        // Cut short; and as long as it was to be, with pages that never came.
+        for padding in [0, whole.len() - length] {
+            let mut octets = whole[..length].to_vec();
+            octets.extend(vec![0; padding]);
+            fs::write(&path, &octets).expect("writes");
+            let (mut journal, found, torn) = open(&path);
+            assert_eq!(found, expected(&[(1, "a"), (2, "b")]), "{length} {padding}");
+            assert_eq!(torn as usize, octets.len() - good);
+            journal.append(&[set(4, "after")]).expect("appends");
+            drop(journal);
+            assert_eq!(records(&path), expected(&[(1, "a"), (2, "b"), (4, "after")]));
+        }
+    }
+}
+
+/// Each octet of what is not last: damage is told with its place, and the file stays as it is.
+#[test]
+fn damage_is_refused() {
+    let scratch = Scratch::new();
+    let path = scratch.path().join("s.state");
+    let (mut journal, ..) = open(&path);
+    journal.append(&[set(1, "a")]).expect("appends");
+    let last = fs::read(&path).expect("a file").len();
+    journal.append(&[set(2, "b")]).expect("appends");
+    drop(journal);
+    let whole = fs::read(&path).expect("a file");
+    for at in 0..last {
+        let mut octets = whole.clone();
+        octets[at] ^= 0x01;
+        fs::write(&path, &octets).expect("writes");
+        let told = refusal(&path);
+        assert!(told.contains("s.state cannot be used"), "{at}: {told}");
+        assert!(told.contains("damaged") || told.contains("first line"), "{at}: {told}");
+        assert_eq!(fs::read(&path).expect("a file"), octets, "touched");
+    }
+    for rubbish in [&b""[..], b"{\"mobile_router\": 5}", b"carnet state 2\n"] {
+        fs::write(&path, rubbish).expect("writes");
+        assert!(refusal(&path).contains("first line"));
+    }
+    // A commit of some later version, whole but not to be understood.
+    let mut octets = HEAD.to_vec();
+    octets.extend(b"@ 10 00000000\nlease 1 2\n");
+    let sum = crc32c(b"lease 1 2\n");
+    let text = String::from_utf8(octets).expect("text").replace("00000000", &format!("{sum:08x}"));
+    fs::write(&path, text).expect("writes");
+    assert!(refusal(&path).contains("\"lease\" is no home address"), "{}", refusal(&path));
+}
+
+#[test]
+fn one_station_at_a_time() {
+    let scratch = Scratch::new();
+    let path = scratch.path().join("s.state");
+    let (mut journal, ..) = open(&path);
+    assert!(refusal(&path).contains("in use by another station"));
+    journal.append(&[set(1, "a")]).expect("appends");
+    journal.compact().expect("compacts");
+    assert!(refusal(&path).contains("in use by another station"));
+}
+
+#[test]
+fn a_file_that_is_mostly_out_of_date_is_written_anew() {
+    let scratch = Scratch::new();
+    let path = scratch.path().join("s.state");
+    let (mut journal, ..) = open(&path);
+    let text = "x".repeat(8000);
+    for round in 0..200u16 {
+        journal.append(&[set(round % 7, &text), set(100 + round, "gone")]).expect("appends");
+        journal.append(&[(node(100 + round), None)]).expect("appends");
+        if journal.is_wasteful() {
+            journal.compact().expect("compacts");
+            assert!(!journal.is_wasteful());
+        }
+    }
+    journal.append(&[set(1, "last")]).expect("appends");
+    let before = fs::metadata(&path).expect("a file").len();
+    assert!(before < 3 * SLACK, "{before}");
+    drop(journal);
+    let mut wanted = expected(&(0..7).map(|number| (number, text.as_str())).collect::<Vec<_>>());
+    wanted.extend(expected(&[(1, "last")]));
+    assert_eq!(records(&path), wanted);
+    assert!(!path.with_extension("new").exists());
+}
+
+/// More than one commit of [`PIECE`] octets.
+#[test]
+fn a_large_file_is_written_anew_in_pieces() {
+    let scratch = Scratch::new();
+    let path = scratch.path().join("s.state");
+    let (mut journal, ..) = open(&path);
+    let text = "y".repeat(500);
+    let many: Vec<Change> = (0..2000).map(|number| set(number, &text)).collect();
+    journal.append(&many).expect("appends");
+    journal.compact().expect("compacts");
+    journal.append(&[set(3, "new")]).expect("appends");
+    drop(journal);
+    let found = records(&path);
+    assert_eq!((found.len(), found[&node(3)].as_str()), (2000, "{\"v\":\"new\"}"));
+    assert!(found[&node(1999)].contains(&text));
+}

@@ -1,0 +1,118 @@
+//! What is kept, and what waits for it.
+
+use carnet_mobility::mobile_router::StoredSequence;
+use futures_util::FutureExt;
+
+use super::*;
+use crate::scratch::Scratch;
+
+fn own(sequence: u16) -> PersistentState {
+    PersistentState { mobile_router: Some(StoredSequence { sequence }), ..PersistentState::default() }
+}
+
+fn text(state: &PersistentState) -> Option<String> {
+    Some(serde_json::to_string(state).expect("serialises"))
+}
+
+fn open(directory: &Path) -> (State, PersistentState) {
+    let (state, loaded, warning) = State::open(Some(directory), "bus").expect("opens");
+    assert_eq!(warning, None);
+    (state, loaded)
+}
+
+fn packet(number: u8) -> Output {
+    Output::Packet(vec![number])
+}
+
+#[tokio::test]
+async fn what_was_kept_is_there_after_a_restart() {
+    let scratch = Scratch::new();
+    let directory = scratch.path().join("deep/er");
+    let (mut state, loaded) = open(&directory);
+    assert_eq!(loaded, PersistentState::default());
+    state.set(Key::Own, text(&own(7)));
+    assert_eq!(state.close().await, []);
+    drop(state);
+    let (mut state, loaded) = open(&directory);
+    assert_eq!(loaded, own(7));
+    // The end writes what nobody has committed.
+    state.set(Key::Own, text(&own(8)));
+    state.close().await;
+    drop(state);
+    assert_eq!(open(&directory).1, own(8));
+}
+
+#[tokio::test]
+async fn packets_wait_for_what_they_tell_of_and_changes_gather_meanwhile() {
+    let scratch = Scratch::new();
+    let (mut state, _) = open(scratch.path());
+    state.set(Key::Own, text(&own(1)));
+    state.hold(packet(1));
+    state.hold(packet(2));
+    state.commit();
+    assert!(state.0.as_ref().is_some_and(|queue| queue.writing));
+    // These go together, in the next one.
+    for number in 3..=5 {
+        state.set(Key::Own, text(&own(u16::from(number))));
+        state.hold(packet(number));
+        state.commit();
+    }
+    assert_eq!(state.news().await, News::Written(1));
+    assert_eq!(state.handle(News::Written(1)), (vec![packet(1), packet(2)], None));
+    assert_eq!(state.news().await, News::Written(2));
+    assert_eq!(state.handle(News::Written(2)), (vec![packet(3), packet(4), packet(5)], None));
+    assert!(state.news().now_or_never().is_none());
+    drop(state);
+}
+
+/// It is said once when it begins and once when it is over; nothing goes meanwhile.
+#[tokio::test]
+async fn a_disk_that_takes_nothing_is_told_once() {
+    let scratch = Scratch::new();
+    let (mut state, _) = open(scratch.path());
+    state.set(Key::Own, text(&own(1)));
+    state.hold(packet(1));
+    state.commit();
+    let failing = || News::Failing("No space left on device".into());
+    let (packets, told) = state.handle(failing());
+    assert_eq!(packets, []);
+    assert!(told.is_some_and(|told| told.contains("no registration is acknowledged") && told.contains("No space")));
+    assert_eq!(state.handle(failing()), (vec![], None));
+    let (packets, told) = state.handle(News::Written(1));
+    assert_eq!((packets, told.as_deref()), (vec![packet(1)], Some("the state can be written again")));
+    // What is held has a bound.
+    for _ in 0..HELD + 10 {
+        state.hold(packet(9));
+    }
+    assert_eq!(state.0.as_ref().map(|queue| queue.held.len()), Some(HELD));
+}
+
+#[tokio::test]
+async fn without_a_directory_nothing_is_kept_and_nothing_waits() {
+    let (mut state, loaded, _) = State::open(None, "bus").expect("opens");
+    assert_eq!((loaded, state.is_kept()), (PersistentState::default(), false));
+    state.set(Key::Own, text(&own(1)));
+    state.commit();
+    assert!(state.news().now_or_never().is_none());
+    assert_eq!(state.close().await, []);
+}
+
+#[tokio::test]
+async fn what_an_earlier_version_has_left_is_taken_over_and_rubbish_is_refused() {
+    let scratch = Scratch::new();
+    let old = scratch.path().join("bus.json");
+    fs::write(&old, b"{\"mobile_router\": 5}").expect("writes");
+    let refused = State::open(Some(scratch.path()), "bus").expect_err("refused");
+    assert!(format!("{refused:#}").contains("bus.json cannot be used"), "{refused:#}");
+    fs::write(&old, text(&own(7)).unwrap_or_default()).expect("writes");
+    let (mut state, loaded) = open(scratch.path());
+    assert_eq!((loaded, old.exists()), (own(7), false));
+    state.close().await;
+    drop(state);
+    let path = scratch.path().join("bus.state");
+    let octets = fs::read(&path).expect("a file");
+    fs::write(&path, [&octets[..octets.len() - 20], b"@ 1 0"].concat()).expect("writes");
+    let (_, loaded, warning) = State::open(Some(scratch.path()), "bus").expect("opens");
+    assert_eq!(loaded, PersistentState::default());
+    assert!(warning.is_some_and(|warning| warning.contains("a crash interrupted")), "told");
+}

@@ -1,0 +1,271 @@
+//! What the home agent has acknowledged survives whatever ends it; what it cannot keep it does not acknowledge.
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::net::Ipv6Addr;
+use std::time::Instant;
+
+use carnet_mobility::{ReplayProtection, SecurityAssociation};
+use carnet_wire::extension::Extensions;
+use carnet_wire::ipv6::protocol;
+use carnet_wire::mobility::{BindingUpdateFlags, Builder, ControlPacket, MobilityOption, message_type};
+use nix::sys::signal::Signal;
+
+use crate::hosts::{assert_same, possible, seconds, wait_for, wait_until};
+use crate::station::{PROGRAM, Station};
+use crate::testbed::{HOME_AGENT, Testbed, address, with_station};
+use crate::traffic::{Cannon, Sniffer};
+
+/// Status 135, "sequence number out of window" (RFC 6275 6.1.8).
+const OUT_OF_WINDOW: u8 = 135;
+
+fn association() -> SecurityAssociation {
+    let key = std::array::from_fn(|index| index as u8);
+    SecurityAssociation { spi: 300, key, replay: ReplayProtection::Sequence }
+}
+
+fn home(number: u16) -> Ipv6Addr {
+    address(&format!("2001:db8:1::a:{number:x}"))
+}
+
+/// Addresses of the core's links that nobody has: it looks at what comes for them.
+fn care_of(number: u16) -> Ipv6Addr {
+    address(&format!("2001:db8:f1::a:{number:x}"))
+}
+
+/// A home agent of so many nodes with the key of the testbed.
+fn config(bed: &Testbed, nodes: u16) -> String {
+    let tables = (0..nodes).map(|number| {
+        format!(
+            "\n[[home_agent.mobile_router]]\nhome_address = '{}'\nauth = {{ spi = 300, key = \
+             '000102030405060708090a0b0c0d0e0f' }}\n",
+            home(number)
+        )
+    });
+    let directory = format!("state_dir = '{}'", bed.scratch.path("state").display());
+    with_station(&bed.agent_config(), &directory) + &tables.collect::<String>()
+}
+
+/// A Binding Update of a node.
+fn update(number: u16, sequence: u16) -> Vec<u8> {
+    let flags = BindingUpdateFlags { acknowledge: true, home_registration: true, ..Default::default() };
+    let mut mobility_header = Builder::binding_update(sequence, flags, 100)
+        .option(&MobilityOption::AlternateCareOfAddress(care_of(number)))
+        .option(&association().blank_option())
+        .finish();
+    association().sign(&mut mobility_header, care_of(number), home(number));
+    ControlPacket {
+        source: care_of(number),
+        destination: address(HOME_AGENT),
+        hop_limit: 64,
+        home_address: Some(home(number)),
+        routing_home_address: None,
+        mobility_header: &mut mobility_header,
+    }
+    .emit()
+}
+
+/// The Binding Acknowledgements among packets: to which care-of address, status, sequence number.
+fn acknowledgements(packets: &[Vec<u8>]) -> Vec<(Ipv6Addr, u8, u16)> {
+    let read = |packet: &Vec<u8>| {
+        let found = Extensions::parse(packet).ok().filter(|it| it.protocol == protocol::MOBILITY)?;
+        let header = packet.get(found.offset..found.offset + 12)?;
+        let destination: [u8; 16] = packet[24..40].try_into().ok()?;
+        (header[2] == message_type::BINDING_ACKNOWLEDGEMENT)
+            .then(|| (destination.into(), header[6], u16::from_be_bytes([header[8], header[9]])))
+    };
+    packets.iter().filter_map(read).collect()
+}
+
+/// The sequence numbers of the bindings, by home address.
+fn sequences(agent: &Station) -> BTreeMap<Ipv6Addr, u16> {
+    let bindings = agent.show("bindings");
+    let one = |binding: &serde_json::Value| {
+        let home_address = binding["home_address"].as_str()?.parse().ok()?;
+        Some((home_address, u16::try_from(binding["sequence"].as_u64()?).ok()?))
+    };
+    bindings.as_array().expect("an array").iter().filter_map(one).collect()
+}
+
+/// kill -9 in the middle of many registrations, three times: each that was acknowledged is there, with its number, and
+/// what was accepted before is refused when somebody sends it again.
+#[test]
+fn nothing_that_was_acknowledged_is_lost_by_a_crash() {
+    const NODES: u16 = 100;
+    if !possible() {
+        return;
+    }
+    let bed = Testbed::new();
+    let config = config(&bed, NODES);
+    let cannon = Cannon::new(&bed.core);
+    let fire = |packet: &[u8]| cannon.fire(packet, address(HOME_AGENT), 0);
+    let mut sequence = 0;
+    for round in 0..3 {
+        let mut agent = Station::start(&bed.agent, &config);
+        let sniffer = Sniffer::start(&bed.core, &["ha"]);
+        // Until a good part of them has an answer; the blow then falls while others are on their way.
+        let enough = usize::from(NODES) * (1 + round);
+        wait_for("acknowledgements", seconds(30), || {
+            sequence += 1;
+            for number in 0..NODES {
+                fire(&update(number, sequence));
+            }
+            (acknowledgements(&sniffer.heard()).len() >= enough).then_some(())
+        });
+        sequence += 1;
+        for number in 0..NODES {
+            fire(&update(number, sequence));
+        }
+        agent.end_by(Signal::SIGKILL);
+        let mut acknowledged = BTreeMap::new();
+        for (destination, status, number) in acknowledgements(&sniffer.stop()) {
+            assert_eq!(status, 0, "of {destination}");
+            let last = acknowledged.entry(destination).or_insert(number);
+            *last = number.max(*last);
+        }
+        assert_eq!(acknowledged.len(), usize::from(NODES));
+
+        let mut agent = Station::start(&bed.agent, &config);
+        let found = sequences(&agent);
+        for number in 0..NODES {
+            let (promised, there) = (acknowledged[&care_of(number)], found.get(&home(number)).copied());
+            assert!(there >= Some(promised), "{}: {there:?}, acknowledged {promised}", home(number));
+        }
+        let sniffer = Sniffer::start(&bed.core, &["ha"]);
+        wait_for("an answer to what is sent again", seconds(10), || {
+            fire(&update(7, acknowledged[&care_of(7)]));
+            acknowledgements(&sniffer.heard()).first().map(|answer| assert_eq!(answer.1, OUT_OF_WINDOW))
+        });
+        sniffer.stop();
+        agent.end_by(Signal::SIGKILL);
+    }
+}
+
+/// A disk that is full: nothing is acknowledged that could not be kept, it is said once, and it is over when there is
+/// room again.
+#[test]
+fn a_full_disk_is_told_and_nothing_is_acknowledged_until_there_is_room() {
+    if !possible() {
+        return;
+    }
+    let bed = Testbed::new();
+    let directory = bed.scratch.path("state");
+    fs::create_dir_all(&directory).expect("a directory");
+    // The file has a page of its own, and then there is none left.
+    let script = format!(
+        "mount -t tmpfs -o size=12k tmpfs {0} && head -c 8192 /dev/zero > {0}/filler && exec \"$@\"",
+        directory.display()
+    );
+    let wrapper = ["unshare", "--mount", "sh", "-c", &script, "sh"];
+    let mut agent = Station::start_as(&bed.agent, &config(&bed, 1), &wrapper, PROGRAM);
+    let (cannon, sniffer) = (Cannon::new(&bed.core), Sniffer::start(&bed.core, &["ha"]));
+    let mut sequence = 0;
+    let complaint = "no registration is acknowledged until it can: No space left on device";
+    wait_until("the disk to be full", seconds(30), || {
+        sequence += 1;
+        cannon.fire(&update(0, sequence), address(HOME_AGENT), 0);
+        agent.log().contains(complaint)
+    });
+    let last = || acknowledgements(&sniffer.heard()).iter().map(|answer| answer.2).max().unwrap_or_default();
+    let before = last();
+    assert!(before > 0 && before < sequence, "{before} of {sequence}");
+    sequence += 1;
+    cannon.fire(&update(0, sequence), address(HOME_AGENT), 0);
+    std::thread::sleep(seconds(3));
+    assert_eq!(last(), before, "acknowledged what is not on the disk");
+    assert_eq!(agent.log().matches(complaint).count(), 1, "{}", agent.log());
+    let inside = format!("/proc/{}/root{}/filler", agent.pid(), directory.display());
+    fs::remove_file(inside).expect("the filler");
+    wait_until("the acknowledgement", seconds(10), || last() == sequence);
+    assert!(agent.log().contains("the state can be written again"), "{}", agent.log());
+    agent.terminate();
+}
+
+#[test]
+fn a_station_does_not_start_with_a_part_of_its_state() {
+    if !possible() {
+        return;
+    }
+    let bed = Testbed::new();
+    let config = config(&bed, 3);
+    let mut agent = Station::start(&bed.agent, &config);
+    let (cannon, sniffer) = (Cannon::new(&bed.core), Sniffer::start(&bed.core, &["ha"]));
+    for sequence in 1..=3 {
+        wait_for("an acknowledgement", seconds(10), || {
+            cannon.fire(&update(sequence % 3, sequence), address(HOME_AGENT), 0);
+            let answers = acknowledgements(&sniffer.heard());
+            answers.iter().any(|answer| answer.2 == sequence).then_some(())
+        });
+    }
+    agent.terminate();
+    let path = bed.scratch.path("state/agent.state");
+    let whole = fs::read(&path).expect("the state");
+    let before = bed.agent.snapshot();
+    let mut damaged = whole.clone();
+    let at = whole.len() / 2;
+    damaged[at] ^= 0x10;
+    fs::write(&path, &damaged).expect("writes");
+    let mut station = Station::spawn(&bed.agent, &config, &[], PROGRAM);
+    let end = station.wait(Instant::now());
+    assert_eq!(end.status.code(), Some(1), "{}", station.log());
+    for words in ["agent.state cannot be used", "does not start with a part of it", "are damaged"] {
+        assert!(station.log().contains(words), "{}", station.log());
+    }
+    assert_same(&before, &bed.agent.snapshot(), "after a start that failed");
+    // What a crash leaves at the end is another thing: it starts, and says so.
+    fs::write(&path, [&whole[..], b"@ 300 0badc0de\n2001:db8:1::a:1 {\"home_add"].concat()).expect("writes");
+    let mut agent = Station::start(&bed.agent, &config);
+    assert_eq!(sequences(&agent).len(), 3);
+    assert!(agent.log().contains("of a commit that a crash interrupted"), "{}", agent.log());
+    agent.terminate();
+}
+
+/// How many registrations a second are acknowledged, with the state on the disk first, and without any. For numbers that
+/// mean something: CARNET_RELEASE_BINARY=target/release/carnet.
+#[test]
+fn a_thousand_registrations_at_once() {
+    const NODES: u16 = 1000;
+    if !possible() {
+        return;
+    }
+    let program = std::env::var("CARNET_RELEASE_BINARY").unwrap_or(PROGRAM.to_owned());
+    for kept in [false, true] {
+        let bed = Testbed::new();
+        let config = config(&bed, NODES);
+        let line = config.lines().find(|line| line.starts_with("state_dir")).expect("the line").to_owned();
+        let config = if kept { config } else { config.replace(&line, "") };
+        let mut agent = Station::start_as(&bed.agent, &config, &[], &program);
+        let (cannon, sniffer) = (Cannon::new(&bed.core), Sniffer::start(&bed.core, &["ha"]));
+        let updates: Vec<Vec<u8>> = (0..NODES).map(|number| update(number, 1)).collect();
+        let start = Instant::now();
+        let mut took = None;
+        wait_for("all acknowledgements", seconds(60), || {
+            // Those without an answer ask again, as routers do.
+            let answered: Vec<Ipv6Addr> =
+                acknowledgements(&sniffer.heard()).iter().map(|answer| answer.0).collect();
+            if answered.len() >= usize::from(NODES) {
+                return Some(());
+            }
+            for (number, update) in (0..).zip(&updates) {
+                if took.is_none() || !answered.contains(&care_of(number)) {
+                    cannon.fire(update, address(HOME_AGENT), 0);
+                }
+            }
+            took = Some(start.elapsed());
+            let until = Instant::now() + seconds(1);
+            while sniffer.count() < usize::from(NODES) && Instant::now() < until {
+                std::thread::sleep(std::time::Duration::from_millis(1));
+            }
+            took = Some(start.elapsed());
+            None
+        });
+        let took = took.unwrap_or_default();
+        println!(
+            "{NODES} registrations at once, {}: {took:?}, {:.0} a second",
+            if kept { "kept on disk" } else { "not kept" },
+            f64::from(NODES) / took.as_secs_f64()
+        );
+        assert_eq!(sequences(&agent).len(), usize::from(NODES));
+        agent.terminate();
+    }
+}
