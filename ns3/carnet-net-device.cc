@@ -11,6 +11,8 @@
 #include "ns3/mobility-model.h"
 #include "ns3/node.h"
 #include "ns3/simulator.h"
+#include "ns3/txop.h"
+#include "ns3/wifi-mac-queue.h"
 #include "ns3/wifi-mpdu.h"
 #include "ns3/wifi-net-device.h"
 
@@ -37,6 +39,9 @@ constexpr uint64_t START_ITS_MS = (START_UNIX - 1072915200 + 5) * 1000;
 CoreUse g_used;
 /** What takes longer was another process's turn, or the kernel's. */
 constexpr auto INTERRUPTED = std::chrono::microseconds(50);
+/** How old the position in a packet may be, ns, as `carnet run` has it: half a metre, within these bounds. */
+constexpr uint64_t NEWEST = 10000000;
+constexpr uint64_t OLDEST = 100000000;
 
 uint64_t
 Now()
@@ -146,8 +151,9 @@ CarnetNetDevice::Attach(Ptr<NetDevice> radio, const Settings& settings)
                         "the library is another version than its header");
     m_radio = radio;
     m_settings = settings;
-    Mac48Address address = Mac48Address::ConvertFrom(radio->GetAddress());
+    Mac48Address address = radio ? Mac48Address::ConvertFrom(radio->GetAddress()) : Mac48Address::Allocate();
     SetAddress(address);
+    SetNeedsArp(!settings.tunnel);
     uint8_t mac[6];
     address.CopyTo(mac);
     // EN 302 636-4-1 6.3: manually configured bit 0, station type, MID.
@@ -161,19 +167,68 @@ CarnetNetDevice::Attach(Ptr<NetDevice> radio, const Settings& settings)
     options.config_length = settings.config.size();
     options.record = reinterpret_cast<const uint8_t*>(settings.record.data());
     options.record_length = settings.record.size();
-    options.gn_address = gnAddress;
+    options.gn_address = radio ? gnAddress : 0;
     options.seed = settings.seed;
     options.now = Now();
     options.wall = START_UNIX * 1000000000 + Now();
     char error[1024];
     m_station = carnet_sim_new(&options, error, sizeof error);
     NS_ABORT_MSG_UNLESS(m_station, error);
+    if (!radio)
+    {
+        return;
+    }
     GetNode()->RegisterProtocolHandler(MakeCallback(&CarnetNetDevice::FromRadio, this), GEONETWORKING, radio);
     if (auto wifi = DynamicCast<WifiNetDevice>(radio); wifi && settings.feedback)
     {
         wifi->GetMac()->TraceConnectWithoutContext("DroppedMpdu", MakeCallback(&CarnetNetDevice::Dropped, this));
     }
     Simulator::ScheduleWithContext(GetNode()->GetId(), Seconds(0), &CarnetNetDevice::Fix, this);
+}
+
+void
+CarnetNetDevice::SetKernel(Taker fromAir, Taker fromTunnel)
+{
+    m_fromAir = std::move(fromAir);
+    m_fromTunnel = std::move(fromTunnel);
+}
+
+void
+CarnetNetDevice::SendByAir(const std::vector<uint8_t>& packet, Mac48Address to)
+{
+    uint8_t from[6];
+    uint8_t target[6];
+    Mac48Address::ConvertFrom(GetAddress()).CopyTo(from);
+    to.CopyTo(target);
+    Run([&](uint64_t now) {
+        return carnet_sim_handle_host_frame(m_station, now, 0, from, target, IPV6, packet.data(), packet.size());
+    }, true);
+}
+
+void
+CarnetNetDevice::Tunnel(const std::vector<uint8_t>& packet)
+{
+    Run([&](uint64_t now) { return carnet_sim_handle_packet(m_station, now, packet.data(), packet.size()); }, true);
+}
+
+void
+CarnetNetDevice::Tell(const std::string& json)
+{
+    Run([&](uint64_t now) {
+        return carnet_sim_handle_input(m_station, now, reinterpret_cast<const uint8_t*>(json.data()), json.size());
+    }, false);
+}
+
+void
+CarnetNetDevice::TellAddresses(const std::vector<Ipv6Address>& addresses)
+{
+    std::vector<CarnetSimAddress> told(addresses.size());
+    for (size_t i = 0; i < addresses.size(); i++)
+    {
+        addresses[i].GetBytes(told[i].address);
+        told[i].prefix_length = 64;
+    }
+    Run([&](uint64_t now) { return carnet_sim_handle_addresses(m_station, now, 0, told.data(), told.size()); }, false);
 }
 
 void
@@ -185,16 +240,12 @@ CarnetNetDevice::TellAddresses()
     {
         return;
     }
-    std::vector<CarnetSimAddress> addresses;
+    std::vector<Ipv6Address> addresses;
     for (uint32_t i = 0; i < ipv6->GetNAddresses(interface); i++)
     {
-        Ipv6InterfaceAddress address = ipv6->GetAddress(interface, i);
-        CarnetSimAddress told{};
-        address.GetAddress().GetBytes(told.address);
-        told.prefix_length = address.GetPrefix().GetPrefixLength();
-        addresses.push_back(told);
+        addresses.push_back(ipv6->GetAddress(interface, i).GetAddress());
     }
-    Run([&](uint64_t now) { return carnet_sim_handle_addresses(m_station, now, 0, addresses.data(), addresses.size()); }, false);
+    TellAddresses(addresses);
 }
 
 void
@@ -240,10 +291,13 @@ CarnetNetDevice::Run(F input, bool packet)
         return;
     }
     uint64_t now = Now();
+    const bool first = m_placed == CARNET_SIM_NEVER;
+    const bool moved = m_radio && (first || now - m_placed >= m_freshness);
     CarnetSimPosition position{};
-    if (m_placed != now)
+    if (moved)
     {
         position = Place(now);
+        m_freshness = std::clamp<uint64_t>(5e10 / std::max<int>(position.speed, 1), NEWEST, OLDEST);
     }
     const auto begin = std::chrono::steady_clock::now();
     auto drain = [this] {
@@ -265,12 +319,13 @@ CarnetNetDevice::Run(F input, bool packet)
             Check(status);
         }
     };
-    if (m_placed == CARNET_SIM_NEVER)
+    if (first)
     {
         // The outputs of the start.
         drain();
+        m_placed = now;
     }
-    if (m_placed != now)
+    if (moved)
     {
         m_placed = now;
         Check(carnet_sim_handle_position(m_station, now, &position));
@@ -381,8 +436,16 @@ CarnetNetDevice::CarryOut()
             break;
         }
         case CARNET_SIM_OUTPUT_KIND_HOST_FRAME: {
-            bool own = output.destination == Mac48Address::ConvertFrom(GetAddress());
             m_received(packet, output.hops);
+            if (m_settings.tunnel)
+            {
+                if (m_fromAir)
+                {
+                    m_fromAir(output.octets, output.source);
+                }
+                break;
+            }
+            bool own = output.destination == Mac48Address::ConvertFrom(GetAddress());
             Receive(packet,
                     output.etherType,
                     output.source,
@@ -403,6 +466,12 @@ CarnetNetDevice::CarryOut()
                 m_delivered(output.octets, output.hops);
             }
             break;
+        case CARNET_SIM_OUTPUT_KIND_PACKET:
+            if (!m_fromTunnel || !m_fromTunnel(output.octets, output.source))
+            {
+                Receive(packet, IPV6, GetAddress(), GetAddress(), PACKET_HOST);
+            }
+            break;
         default:
             break;
         }
@@ -418,6 +487,11 @@ CarnetNetDevice::SendDown(Ptr<Packet> packet, const Address& source, const Addre
     Mac48Address::ConvertFrom(source).CopyTo(from);
     Mac48Address::ConvertFrom(destination).CopyTo(to);
     std::vector<uint8_t> octets = Octets(packet);
+    if (m_settings.tunnel)
+    {
+        Tunnel(octets);
+        return true;
+    }
     if (protocol == IPV4)
     {
         CarnetSimRequest request{};
@@ -434,10 +508,28 @@ CarnetNetDevice::SendDown(Ptr<Packet> packet, const Address& source, const Addre
     {
         return false;
     }
+    TellBacklog();
     Run([&](uint64_t now) {
         return carnet_sim_handle_host_frame(m_station, now, 0, from, to, protocol, octets.data(), octets.size());
     }, true);
     return true;
+}
+
+// What `carnet run` asks the kernel.
+void
+CarnetNetDevice::TellBacklog()
+{
+    auto wifi = DynamicCast<WifiNetDevice>(m_radio);
+    if (!m_settings.backlog || !wifi)
+    {
+        return;
+    }
+    uint32_t octets = wifi->GetMac()->GetTxop()->GetWifiMacQueue()->GetNBytes();
+    if (octets != m_backlog)
+    {
+        m_backlog = octets;
+        Tell("{\"geonet_backlog\":" + std::to_string(octets) + "}");
+    }
 }
 
 void

@@ -21,6 +21,7 @@
 #include "ns3/wifi-mac.h"
 
 #include <deque>
+#include <functional>
 #include <string>
 #include <vector>
 
@@ -74,15 +75,58 @@ class CarnetNetDevice : public ns3::VirtualNetDevice
         uint8_t type = 5;    //!< Station type: a passenger car.
         Origin origin;       //!< Of the coordinates.
         bool feedback = true; //!< Whether the radio says what was not acknowledged.
+        bool backlog = false; //!< Whether it says how many octets wait to be sent.
+        bool tunnel = false;  //!< It is `carnet0`, the tunnel device, and not `gn0`.
     };
 
     /**
      * Takes the radio and its address, and makes the station. The node has a mobility model already.
      *
-     * \param radio A device with EtherTypes.
+     * \param radio A device with EtherTypes; null for a station without GeoNetworking.
      * \param settings What the station is made of.
      */
     void Attach(ns3::Ptr<ns3::NetDevice> radio, const Settings& settings);
+
+    /** Is asked about an IPv6 packet, and from whom it came: true when it was taken. */
+    typedef std::function<bool(const std::vector<uint8_t>& packet, ns3::Mac48Address from)> Taker;
+
+    /**
+     * For whoever plays the kernel of a node whose tunnel device this is: who is asked first about packets that come by
+     * `gn0`, and about those that the station writes into the tunnel device.
+     *
+     * \param fromAir Asked about the former, which otherwise go nowhere.
+     * \param fromTunnel Asked about the latter, which otherwise go up here.
+     */
+    void SetKernel(Taker fromAir, Taker fromTunnel);
+
+    /**
+     * Sends an IPv6 packet by `gn0`.
+     *
+     * \param packet Its octets.
+     * \param to The station that is the next hop.
+     */
+    void SendByAir(const std::vector<uint8_t>& packet, ns3::Mac48Address to);
+
+    /**
+     * Gives the station a packet that the node's routing leads into the tunnel device.
+     *
+     * \param packet Its octets.
+     */
+    void Tunnel(const std::vector<uint8_t>& packet);
+
+    /**
+     * Gives the station any input.
+     *
+     * \param json As in a recording.
+     */
+    void Tell(const std::string& json);
+
+    /**
+     * Tells the station all IPv6 addresses of `gn0`.
+     *
+     * \param addresses Addresses of 64-bit prefixes.
+     */
+    void TellAddresses(const std::vector<ns3::Ipv6Address>& addresses);
 
     /** Tells the station the IPv6 addresses that the node has on this device. */
     void TellAddresses();
@@ -134,6 +178,7 @@ class CarnetNetDevice : public ns3::VirtualNetDevice
     CarnetSimPosition Place(uint64_t now) const;
     void CarryOut();
     void Fix();
+    void TellBacklog();
     void Timeout();
     void Check(CarnetSimStatus status);
     bool SendDown(ns3::Ptr<ns3::Packet> packet,
@@ -151,6 +196,8 @@ class CarnetNetDevice : public ns3::VirtualNetDevice
 
     CarnetSimStation* m_station = nullptr;
     ns3::Ptr<ns3::NetDevice> m_radio;
+    Taker m_fromAir;
+    Taker m_fromTunnel;
     Settings m_settings;
     std::deque<Output> m_outputs;
     bool m_carrying = false;
@@ -160,6 +207,8 @@ class CarnetNetDevice : public ns3::VirtualNetDevice
     ns3::Ptr<ns3::UniformRandomVariable> m_processing;
     uint64_t m_planned = CARNET_SIM_NEVER;
     uint64_t m_placed = CARNET_SIM_NEVER;
+    uint64_t m_freshness = 0;
+    uint32_t m_backlog = 0;
     ns3::TracedCallback<const std::vector<uint8_t>&, uint8_t> m_delivered;
     ns3::TracedCallback<ns3::Ptr<const ns3::Packet>, uint8_t> m_received;
 };

@@ -7,6 +7,7 @@
 #include "carnet-net-device.h"
 #include "motion.h"
 #include "radio.h"
+#include "roadside.h"
 #include "tcp-variants.h"
 #include "traffic.h"
 
@@ -73,6 +74,8 @@ struct Options
     double cam = 0;
     uint32_t seed = 1;
     bool feedback = true;
+    bool backlog = false;
+    bool ecn = false;
 };
 
 std::string
@@ -94,7 +97,11 @@ SetTcp(const Options& options)
     Config::SetDefault("ns3::TcpSocket::RcvBufSize", UintegerValue(options.window * options.size));
     Config::SetDefault("ns3::TcpSocket::SndBufSize", UintegerValue(options.window * options.size));
     Config::SetDefault("ns3::TcpSocketBase::Sack", BooleanValue(false));
+    // Both as in Linux. If ACKs were delayed for as long as the shortest RTO, a window of one segment would time out each
+    // time, and stay one for ever.
     Config::SetDefault("ns3::TcpSocketBase::MinRto", TimeValue(MilliSeconds(200)));
+    Config::SetDefault("ns3::TcpSocket::DelAckTimeout", TimeValue(MilliSeconds(40)));
+    Config::SetDefault("ns3::TcpSocketBase::UseEcn", StringValue(options.ecn ? "On" : "Off"));
 }
 
 // No ARP on the air: what is measured is routing. Entries are permanent because AODV takes the loss of frames seriously
@@ -128,6 +135,7 @@ InstallCarnet(const NodeContainer& nodes, const NetDeviceContainer& radios, cons
     CarnetNetDevice::Settings settings;
     settings.config = ReadFile(options.config);
     settings.feedback = options.feedback;
+    settings.backlog = options.backlog;
     for (uint32_t i = 0; i < nodes.GetN(); i++)
     {
         auto device = CreateObject<CarnetNetDevice>();
@@ -201,6 +209,104 @@ SendCam(Ptr<CarnetNetDevice> device, Time interval)
     Simulator::Schedule(interval, &SendCam, device, interval);
 }
 
+// What a run is about.
+struct Network
+{
+    NodeContainer nodes;
+    NetDeviceContainer radios;
+    NetDeviceContainer devices; //!< Those with stations, or the radios of competitors.
+    Ptr<Node> sender;
+    Ptr<Node> receiver;
+    Address destination; //!< The receiver's.
+    Roadside road;       //!< Of that scenario.
+};
+
+Network
+MakeRoad(const Options& options, uint16_t port)
+{
+    Network network;
+    network.road = MakeRoadside(options.motion.speed,
+                                options.start + options.duration,
+                                options.radio.kind,
+                                options.config,
+                                options.seed);
+    network.nodes = network.road.nodes;
+    network.radios = network.road.radios;
+    network.devices = network.road.devices;
+    network.sender = network.nodes.Get(1);
+    network.receiver = network.nodes.Get(0);
+    network.destination = Inet6SocketAddress(network.road.bus, port);
+    return network;
+}
+
+Network
+MakeNetwork(const Options& options, uint16_t port)
+{
+    // Motion first: with the same seed it is the same for all competitors.
+    Network network;
+    network.nodes = MakeNodes(options.motion);
+    network.radios = InstallRadio(network.nodes, options.radio);
+    const bool carnet = options.routing == "carnet";
+    network.devices = carnet ? InstallCarnet(network.nodes, network.radios, options) : network.radios;
+    NodeContainer& nodes = network.nodes;
+    NetDeviceContainer& devices = network.devices;
+    network.sender = nodes.Get(0);
+    network.receiver = nodes.Get(1);
+
+    InternetStackHelper stack;
+    AodvHelper aodv;
+    OlsrHelper olsr;
+    DsdvHelper dsdv;
+    if (options.routing == "aodv")
+    {
+        stack.SetRoutingHelper(aodv);
+    }
+    else if (options.routing == "olsr")
+    {
+        stack.SetRoutingHelper(olsr);
+    }
+    else if (options.routing == "dsdv")
+    {
+        stack.SetRoutingHelper(dsdv);
+    }
+    else if (!carnet)
+    {
+        NS_FATAL_ERROR("no such routing: " << options.routing << ", expected carnet, aodv, olsr or dsdv");
+    }
+    stack.SetIpv4StackInstall(options.ip == 4);
+    stack.SetIpv6StackInstall(options.ip == 6);
+    stack.Install(nodes);
+
+    if (options.ip == 4)
+    {
+        Ipv4AddressHelper addresses("10.0.0.0", "255.255.0.0");
+        auto interfaces = addresses.Assign(devices);
+        if (!carnet)
+        {
+            TrafficControlHelper().Uninstall(devices);
+        }
+        if (nodes.GetN() <= 200)
+        {
+            FillArp(nodes, devices);
+        }
+        network.destination = InetSocketAddress(interfaces.GetAddress(1), port);
+    }
+    else
+    {
+        Ipv6AddressHelper addresses("fd00:0:0:1::", Ipv6Prefix(64));
+        auto interfaces = addresses.Assign(devices);
+        for (uint32_t i = 0; i < nodes.GetN(); i++)
+        {
+            // A router solicits no routers.
+            interfaces.SetForwarding(i, true);
+            auto device = DynamicCast<CarnetNetDevice>(devices.Get(i));
+            Simulator::ScheduleWithContext(i, Seconds(0), [device] { device->TellAddresses(); });
+        }
+        network.destination = Inet6SocketAddress(interfaces.GetAddress(1, 1), port);
+    }
+    return network;
+}
+
 } // namespace
 
 int
@@ -208,15 +314,17 @@ main(int argc, char* argv[])
 {
     Options options;
     CommandLine command(__FILE__);
-    command.AddValue("scenario", "columns, waypoint, swarm, highway or trace", options.motion.scenario);
+    command.AddValue("scenario", "columns, waypoint, swarm, highway, trace or roadside", options.motion.scenario);
     command.AddValue("nodes", "how many; 0 for the scenario's number", options.motion.nodes);
     command.AddValue("speed", "metres per second", options.motion.speed);
     command.AddValue("trace", "file of the scenario trace", options.motion.trace);
     command.AddValue("phy", "ns2, range, air or 80211p", options.radio.kind);
     command.AddValue("queue", "frames that wait at the MAC", options.radio.queue);
     command.AddValue("routing", "carnet, aodv, olsr or dsdv", options.routing);
-    command.AddValue("config", "config file of the stations", options.config);
+    command.AddValue("config", "config file of the stations; of the scenario roadside their folder", options.config);
     command.AddValue("feedback", "whether the MAC says what was not acknowledged", options.feedback);
+    command.AddValue("backlog", "whether the MAC says how many octets wait", options.backlog);
+    command.AddValue("ecn", "whether TCP hears of congestion (RFC 3168)", options.ecn);
     command.AddValue("traffic", "udp, tcp or none", options.traffic);
     command.AddValue("rate", "datagrams per second", options.rate);
     command.AddValue("size", "octets of a datagram or segment", options.size);
@@ -245,73 +353,21 @@ main(int argc, char* argv[])
     Config::SetDefault("ns3::aodv::RoutingProtocol::DestinationOnly", BooleanValue(true));
     Config::SetDefault("ns3::aodv::RoutingProtocol::TtlStart", UintegerValue(5));
 
-    // Motion first: with the same seed it is the same for all competitors.
-    NodeContainer nodes = MakeNodes(options.motion);
-    NetDeviceContainer radios = InstallRadio(nodes, options.radio);
-    NetDeviceContainer devices = carnet ? InstallCarnet(nodes, radios, options) : radios;
-
-    InternetStackHelper stack;
-    AodvHelper aodv;
-    OlsrHelper olsr;
-    DsdvHelper dsdv;
-    if (options.routing == "aodv")
-    {
-        stack.SetRoutingHelper(aodv);
-    }
-    else if (options.routing == "olsr")
-    {
-        stack.SetRoutingHelper(olsr);
-    }
-    else if (options.routing == "dsdv")
-    {
-        stack.SetRoutingHelper(dsdv);
-    }
-    else if (!carnet)
-    {
-        NS_FATAL_ERROR("no such routing: " << options.routing << ", expected carnet, aodv, olsr or dsdv");
-    }
-    stack.SetIpv4StackInstall(options.ip == 4);
-    stack.SetIpv6StackInstall(options.ip == 6);
-    stack.Install(nodes);
-
     const uint16_t port = 9;
-    Address destination;
-    if (options.ip == 4)
-    {
-        Ipv4AddressHelper addresses("10.0.0.0", "255.255.0.0");
-        auto interfaces = addresses.Assign(devices);
-        if (!carnet)
-        {
-            TrafficControlHelper().Uninstall(devices);
-        }
-        if (nodes.GetN() <= 200)
-        {
-            FillArp(nodes, devices);
-        }
-        destination = InetSocketAddress(interfaces.GetAddress(1), port);
-    }
-    else
-    {
-        Ipv6AddressHelper addresses("fd00:0:0:1::", Ipv6Prefix(64));
-        auto interfaces = addresses.Assign(devices);
-        for (uint32_t i = 0; i < nodes.GetN(); i++)
-        {
-            // A router solicits no routers.
-            interfaces.SetForwarding(i, true);
-            auto device = DynamicCast<CarnetNetDevice>(devices.Get(i));
-            Simulator::ScheduleWithContext(i, Seconds(0), &CarnetNetDevice::TellAddresses, device);
-        }
-        destination = Inet6SocketAddress(interfaces.GetAddress(1, 1), port);
-    }
+    Network network = options.motion.scenario == "roadside" ? MakeRoad(options, port) : MakeNetwork(options, port);
+    NodeContainer& nodes = network.nodes;
+    NetDeviceContainer& devices = network.devices;
 
-    for (uint32_t i = 0; i < nodes.GetN(); i++)
+    for (uint32_t i = 0; i < network.radios.GetN(); i++)
     {
-        auto wifi = DynamicCast<WifiNetDevice>(radios.Get(i));
+        auto wifi = DynamicCast<WifiNetDevice>(network.radios.Get(i));
         wifi->GetPhy()->TraceConnectWithoutContext("PhyTxBegin", MakeCallback(&Sent));
         wifi->GetMac()->TraceConnectWithoutContext("DroppedMpdu", MakeCallback(&Dropped));
-        if (carnet)
+    }
+    for (uint32_t i = 0; i < devices.GetN(); i++)
+    {
+        if (auto device = DynamicCast<CarnetNetDevice>(devices.Get(i)))
         {
-            auto device = DynamicCast<CarnetNetDevice>(devices.Get(i));
             device->TraceConnectWithoutContext("Received", MakeCallback(&Received));
             device->TraceConnectWithoutContext("Delivered", MakeCallback(&CamReceived));
             if (options.cam > 0)
@@ -319,7 +375,8 @@ main(int argc, char* argv[])
                 Time interval = Seconds(1 / options.cam);
                 auto random = CreateObject<UniformRandomVariable>();
                 Time first = Seconds(random->GetValue(0, 1 / options.cam));
-                Simulator::ScheduleWithContext(i, first, &SendCam, device, interval);
+                uint32_t node = device->GetNode()->GetId();
+                Simulator::ScheduleWithContext(node, first, &SendCam, device, interval);
             }
         }
     }
@@ -327,7 +384,7 @@ main(int argc, char* argv[])
     {
         YansWifiPhyHelper pcap;
         pcap.SetPcapDataLinkType(WifiPhyHelper::DLT_IEEE802_11);
-        pcap.EnablePcap(options.pcap, radios);
+        pcap.EnablePcap(options.pcap, network.radios);
     }
 
     Time start = Seconds(options.start);
@@ -336,23 +393,23 @@ main(int argc, char* argv[])
     ApplicationContainer sink;
     if (options.traffic == "udp")
     {
-        stream.Start(nodes.Get(0), nodes.Get(1), destination, options.rate, options.size, start, stop);
+        stream.Start(network.sender, network.receiver, network.destination, options.rate, options.size, start, stop);
     }
     else if (options.traffic == "tcp")
     {
         Address local = options.ip == 4 ? Address(InetSocketAddress(Ipv4Address::GetAny(), port))
                                         : Address(Inet6SocketAddress(Ipv6Address::GetAny(), port));
-        InstallTcpVariants(NodeContainer(nodes.Get(0), nodes.Get(1)));
+        InstallTcpVariants(NodeContainer(network.sender, network.receiver));
         bool fixed = options.variant == "fixed-rto";
         bool patient = options.variant == "patient";
         NS_ABORT_MSG_UNLESS(fixed || patient || options.variant == "plain", "no such variant: " << options.variant);
         PacketSinkHelper receiver(patient ? PatientReceiverFactory::GetTypeId().GetName() : "ns3::TcpSocketFactory",
                                   local);
-        sink = receiver.Install(nodes.Get(1));
-        BulkSendHelper sender(fixed ? FixedRtoFactory::GetTypeId().GetName() : "ns3::TcpSocketFactory", destination);
+        sink = receiver.Install(network.receiver);
+        BulkSendHelper sender(fixed ? FixedRtoFactory::GetTypeId().GetName() : "ns3::TcpSocketFactory", network.destination);
         sender.SetAttribute("MaxBytes", UintegerValue(0));
         sender.SetAttribute("SendSize", UintegerValue(options.size));
-        auto app = sender.Install(nodes.Get(0));
+        auto app = sender.Install(network.sender);
         app.Start(start);
         app.Stop(stop);
     }
@@ -378,7 +435,7 @@ main(int argc, char* argv[])
              << ",\"delivery\":" << (result.sent ? double(result.received) / result.sent : 0)
              << ",\"duplicates\":" << result.duplicates << ",\"reordered\":" << result.reordered
              << ",\"delay\":" << (result.received ? result.delay / result.received : 0)
-             << ",\"longest_delay\":" << result.longest;
+             << ",\"longest_delay\":" << result.longest << ",\"outage\":" << result.outage;
     }
     else if (options.traffic == "tcp")
     {
@@ -393,7 +450,7 @@ main(int argc, char* argv[])
     {
         auto& used = CarnetNetDevice::Used();
         std::map<std::string, uint64_t> sums;
-        for (uint32_t i = 0; i < nodes.GetN(); i++)
+        for (uint32_t i = 0; i < devices.GetN(); i++)
         {
             AddCounters(DynamicCast<CarnetNetDevice>(devices.Get(i))->Counters(), sums);
         }
@@ -417,6 +474,10 @@ main(int argc, char* argv[])
             }
         }
         line << "}";
+    }
+    if (network.road.kernel)
+    {
+        line << ",\"handovers\":" << network.road.kernel->GetHandovers();
     }
     rusage usage{};
     getrusage(RUSAGE_SELF, &usage);

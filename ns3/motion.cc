@@ -256,17 +256,18 @@ FromTrace(const Motion& motion)
     std::map<std::string, std::vector<std::pair<double, Vector>>> vehicles;
     std::string line;
     double last = 0;
+    size_t number = 0;
     while (std::getline(file, line))
     {
         char name[64];
         double time;
         double x;
         double y;
-        if (std::sscanf(line.c_str(), "%lf,%63[^,],%lf,%lf", &time, name, &x, &y) == 4)
-        {
-            vehicles[name].emplace_back(time, Vector{x, y, 0});
-            last = std::max(last, time);
-        }
+        number++;
+        NS_ABORT_MSG_UNLESS(std::sscanf(line.c_str(), "%lf,%63[^,],%lf,%lf", &time, name, &x, &y) == 4,
+                            motion.trace << ":" << number << ": expected seconds,vehicle,x,y, got " << line);
+        vehicles[name].emplace_back(time, Vector{x, y, 0});
+        last = std::max(last, time);
     }
     std::vector<std::vector<std::pair<double, Vector>>> all;
     for (auto& [name, points] : vehicles)

@@ -31,6 +31,7 @@ DatagramStream::Start(Ptr<Node> from,
     m_interval = Seconds(1 / rate);
     m_size = std::max<uint32_t>(size, 12);
     m_stop = stop;
+    m_arrival = start;
     bool ipv6 = Inet6SocketAddress::IsMatchingType(destination);
     m_receiver = Socket::CreateSocket(to, UdpSocketFactory::GetTypeId());
     if (ipv6)
@@ -92,6 +93,8 @@ DatagramStream::Receive(Ptr<Socket> socket)
         m_latest = std::max(m_latest, number);
         m_result.delay += delay;
         m_result.longest = std::max(m_result.longest, delay);
+        m_result.outage = std::max(m_result.outage, (Simulator::Now() - m_arrival).GetSeconds());
+        m_arrival = Simulator::Now();
     }
 }
 

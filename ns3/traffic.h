@@ -33,6 +33,7 @@ class DatagramStream
         uint64_t reordered = 0;  //!< Datagrams that came after a later one.
         double delay = 0;        //!< Seconds, of all received together.
         double longest = 0;      //!< Seconds, the longest delay.
+        double outage = 0;       //!< Seconds, the longest time from one arrival to the next.
     };
 
     /**
@@ -67,6 +68,7 @@ class DatagramStream
     ns3::Time m_stop;
     uint32_t m_size = 0;
     uint32_t m_latest = 0;
+    ns3::Time m_arrival; //!< Of the last one; before that, when the first one was to be sent.
     std::set<uint32_t> m_seen;
 };
 

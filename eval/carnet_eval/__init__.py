@@ -3,8 +3,10 @@
 * `experiments`: which runs belong to which figure.
 * `tasks`: a run and its key; the config of its stations.
 * `local`: all cores of this machine. `cluster`: the same tasks by SLURM, Kubernetes or Dask.
-* `statistics`, `figures`: means with confidence intervals, tables, pictures, Parquet.
+* `statistics`, `summary`: means with confidence intervals, what the paper states beside them, Parquet.
+* `figures`, `document`: pictures, and the tables of docs/simulation.md.
 * `sumo`: traffic of a town.
 
-Nothing beyond Python 3.11 is needed to run; figures want matplotlib, Parquet wants pyarrow.
+Nothing beyond Python 3.11 is needed to run; figures want matplotlib, Parquet wants pyarrow
+(`requirements.txt`); a Dask scheduler wants `requirements-dask.txt`, there and on its workers.
 """

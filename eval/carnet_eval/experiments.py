@@ -35,14 +35,35 @@ PAPER = {
 }
 # What carnet is without one of its improvements.
 WITHOUT = {
-    "motion prediction": {"geonet.forwarding.link_lifetime": None},
-    "looking ahead (only who is in range now)": {"geonet.forwarding.link_lifetime": "0s"},
-    "the neighbours' speed in the beacon interval": {"geonet.beacon.company_speed": None},
-    "beacons on turning": {"geonet.beacon.deviation": None},
-    "the lifetime in beacons": {"geonet.beacon.lifetime": None},
-    "resequencing": {"geonet.ipv6": None},
-    "perimeter recovery": {"geonet.forwarding.recovery": None},
+    "motion prediction": station("carnet", {"geonet.forwarding.link_lifetime": None}),
+    "link lifetime (who is in range now)": station("carnet", {"geonet.forwarding.link_lifetime": "0s"}),
+    "adaptive beacons (one a second)": station(
+        "carnet", {"geonet.beacon": {"interval": "875ms", "jitter": "250ms", "lifetime": 4}}
+    ),
+    "the neighbours' speed in the beacon interval": station("carnet", {"geonet.beacon.company_speed": None}),
+    "beacons on turning": station("carnet", {"geonet.beacon.deviation": None}),
+    "the lifetime in beacons": station("carnet", {"geonet.beacon.lifetime": None}),
+    "feedback of the MAC": station("carnet", feedback=False),
+    "perimeter recovery": station("carnet", {"geonet.forwarding.recovery": None}),
+    "resequencing": station("carnet", {"geonet.ipv6": None}),
 }
+# And with one that it does not have by default. The last two concern TCP alone.
+HOLD = {"reorder_wait": "100ms", "reorder_rule": "changed", "reorder_hold": "acknowledgements"}
+WITH = {
+    "implicit beacons": station("carnet", {"geonet.beacon.piggyback": True}),
+    "a next hop kept for 200 ms": station("carnet", {"geonet.mib.next_hop_hold": "200ms"}),
+    "acknowledgements held in place of resequencing": station("carnet", {"geonet.ipv6": HOLD}),
+    "congestion signalled early (ECN)": station(
+        "carnet", {"geonet.ipv6.congestion_mark": 3000}, ecn=True, backlog=True
+    ),
+}
+ABLATION = (
+    {"carnet": station("carnet")}
+    | {f"without {name}": variant for name, variant in WITHOUT.items()}
+    | {f"with {name}": variant for name, variant in WITH.items()}
+)
+# What the paper shows, and what goes beyond it.
+OF_THE_PAPER = ["fig4a", "fig4b", "fig5", "fig7", "fig8"]
 
 
 def _runs(base: dict, variants: dict, speeds, seeds=SEEDS) -> list[Run]:
@@ -62,10 +83,7 @@ def experiments(duration: float = 100, seeds=SEEDS) -> dict[str, list[Run]]:
         name: station(variant["station"], IN_ORDER) for name, variant in PAPER.items() if name.startswith("GPSR")
     }
     swarm = {"scenario": "swarm", "phy": "air", "duration": duration * 0.6, "traffic": "udp", "rate": 10, "start": 20}
-    ablation = {"carnet": station("carnet")} | {
-        f"without {name}": station("carnet", changes) for name, changes in WITHOUT.items()
-    }
-    ablation["without feedback of the MAC"] = station("carnet", feedback=False)
+    of_udp = {name: variant for name, variant in ABLATION.items() if "acknowledgements" not in name and "ECN" not in name}
     return {
         "fig4a": _runs(columns | {"traffic": "udp", "rate": 1}, PAPER, SPEEDS, seeds),
         "fig4b": _runs(columns | {"traffic": "udp", "rate": 40}, PAPER, SPEEDS, seeds),
@@ -98,9 +116,9 @@ def experiments(duration: float = 100, seeds=SEEDS) -> dict[str, list[Run]]:
             RANDOM_SPEEDS,
             seeds,
         ),
-        "ablation-columns": _runs(columns | {"traffic": "udp", "rate": 40}, ablation, [100], seeds)
-        + _runs(columns | {"traffic": "tcp"}, ablation, [100], seeds),
-        "ablation-waypoint": _runs(waypoint, ablation, [10, 90], seeds),
+        "ablation-columns": _runs(columns | {"traffic": "udp", "rate": 40}, of_udp, [100], seeds)
+        + _runs(columns | {"traffic": "tcp"}, ABLATION, [100], seeds),
+        "ablation-waypoint": _runs(waypoint, ABLATION, [10, 90], seeds),
         "swarm": _runs(swarm, {"AODV": AODV, "OLSR": OLSR, "DSDV": DSDV, "carnet": station("carnet")}, [20, 60, 100], seeds),
         "grid": [
             {"scenario": "trace", "phy": "ns2", "traffic": "udp", "rate": 10, "start": 20, "duration": duration * 0.6}
@@ -110,6 +128,12 @@ def experiments(duration: float = 100, seeds=SEEDS) -> dict[str, list[Run]]:
             for vehicles in (50, 100)
             for seed in seeds
         ],
+        "roadside": _runs(
+            {"scenario": "roadside", "phy": "80211p", "traffic": "udp", "rate": 20, "duration": duration, "start": 15},
+            {"carnet": {"routing": "carnet"}},
+            [10, 30, 60],
+            seeds,
+        ),
         "highway": [
             {
                 "scenario": "highway",
@@ -119,13 +143,14 @@ def experiments(duration: float = 100, seeds=SEEDS) -> dict[str, list[Run]]:
                 "cam": 1,
                 "nodes": nodes,
                 "speed": 33,
+                # With the two seconds that datagrams have to arrive: a minute.
                 "duration": 50,
                 "start": 8,
                 "seed": 1,
                 "figure": "carnet",
             }
             | station("carnet", {"geonet.range": "400m"})
-            for nodes in (125, 250, 500, 1000)
+            for nodes in (250, 500, 1000)
         ],
     }
 
@@ -142,4 +167,6 @@ def smoke() -> list[Run]:
         tcp | {"figure": "tcp over IPv6 at 100 m/s", "speed": 100, "seed": 1} | station("carnet"),
         tcp | {"figure": "tcp at 100 m/s, AODV", "speed": 100, "seed": 1} | AODV,
     ]
+    road = {"scenario": "roadside", "phy": "80211p", "traffic": "udp", "rate": 20, "start": 15, "duration": 30}
+    runs.append(road | {"figure": "by roadside units at 30 m/s", "speed": 30, "seed": 1, "routing": "carnet"})
     return runs

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import math
-from collections import defaultdict
 from pathlib import Path
 
 # The 97.5 % quantile of Student's t for 1 to 30 degrees of freedom.
@@ -38,29 +37,6 @@ def load(results: Path) -> dict[str, dict]:
     return rows
 
 
-def curves(rows: list[dict], value: str, x: str = "speed") -> dict[str, dict[float, tuple[float, float]]]:
-    """For each variant and each `x` the mean of `value` and its interval."""
-    points = defaultdict(lambda: defaultdict(list))
-    for row in rows:
-        points[row["run"]["figure"]][row["run"][x]].append(row["result"][value])
-    return {
-        name: {at: mean_and_interval(values) for at, values in sorted(series.items())}
-        for name, series in points.items()
-    }
-
-
-def table(series: dict[str, dict[float, tuple[float, float]]], digits: int = 1) -> str:
-    """A table in Markdown: variants down, `x` across."""
-    across = sorted({at for points in series.values() for at in points})
-    lines = ["| | " + " | ".join(f"{at:g}" for at in across) + " |", "|---" * (len(across) + 1) + "|"]
-    for name, points in series.items():
-        cells = [
-            f"{points[at][0]:.{digits}f} ± {points[at][1]:.{digits}f}" if at in points else "" for at in across
-        ]
-        lines.append(f"| {name} | " + " | ".join(cells) + " |")
-    return "\n".join(lines) + "\n"
-
-
 def parquet(rows: list[dict], place: Path) -> None:
     """All rows, flat: parameters, results, counters by their names."""
     import pyarrow as arrow
@@ -77,4 +53,4 @@ def parquet(rows: list[dict], place: Path) -> None:
         flat.append({"key": row["key"], "elapsed_s": row["elapsed_s"]} | line)
     names = sorted({name for line in flat for name in line})
     columns = {name: [line.get(name) for line in flat] for name in names}
-    file.write_table(arrow.table(columns), place)
+    file.write_table(arrow.table(columns), place, compression="zstd")

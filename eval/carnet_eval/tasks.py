@@ -1,8 +1,9 @@
 """A run: its parameters, its key, its command line, its result.
 
 A run is a dict of parameters. Those of the simulator go to it as `--name=value`; `station` names a config of
-`ns3/stations`, `sumo` says for how many vehicles SUMO makes the tracks, and `set` changes values of it (`{"geonet.beacon.lifetime": 3}`; `None` takes a key away). The key is a
-hash of all parameters, so that a run that has been done is known by them and by nothing else.
+`ns3/stations` (the scenario `roadside` has its own), `set` changes values of it (`{"geonet.beacon.lifetime": 3}`; `None`
+takes a key away), and `sumo` says for how many vehicles SUMO makes the tracks. The key is a hash of all parameters, so
+that a run that has been done is known by them and by nothing else: who changes the program begins in an empty folder.
 """
 
 from __future__ import annotations
@@ -80,7 +81,9 @@ def command(run: Run, program: Path, folder: Path) -> list[str]:
     arguments = {name: value for name, value in run.items() if name not in ("station", "set", "figure", "sumo")}
     if "sumo" in run:
         arguments["trace"] = trace(run, folder)
-    if run["routing"] == "carnet":
+    if run.get("scenario") == "roadside":
+        arguments["config"] = STATIONS
+    elif run["routing"] == "carnet":
         text = station_config(run["station"], run.get("set"))
         config = folder / "configs" / f"{hashlib.sha256(text.encode()).hexdigest()[:16]}.toml"
         if not config.exists():

@@ -1,6 +1,8 @@
 """`PYTHONPATH=eval python3 -m unittest discover -s eval/tests`"""
 
+import importlib.util
 import json
+import re
 import subprocess
 import sys
 import tempfile
@@ -8,8 +10,9 @@ import tomllib
 import unittest
 from pathlib import Path
 
-from carnet_eval import cluster, experiments, local, statistics, tasks
+from carnet_eval import cluster, document, experiments, local, statistics, summary, tasks
 
+DASK = importlib.util.find_spec("distributed") is not None
 # Says what it was asked, counts how often, and fails where it is told to.
 FAKE = """#!{python}
 import json, sys
@@ -75,6 +78,58 @@ class Sweeps(unittest.TestCase):
         self.assertIn("$(JOB_COMPLETION_INDEX)", job["spec"]["template"]["spec"]["containers"][0]["command"])
 
 
+    @unittest.skipUnless(DASK, "no dask (eval/requirements-dask.txt)")
+    def test_tasks_on_a_dask_scheduler(self):
+        from dask.distributed import LocalCluster
+
+        out = self.folder / "out"
+        with LocalCluster(n_workers=2, threads_per_worker=1, dashboard_address=None) as workers:
+            address = workers.scheduler_address
+            self.assertEqual(cluster.dask(self.runs(1, 2, 13), address, out, self.program), 1)
+            # What is done is not done again.
+            self.assertEqual(cluster.dask(self.runs(1, 2, 3, 13), address, out, self.program), 1)
+        self.assertEqual(self.done(), 5)
+        rows = statistics.load(out / "results.jsonl")
+        self.assertEqual(sorted(row["result"]["kbps"] for row in rows.values()), [1, 2, 3])
+
+
+class Reports(unittest.TestCase):
+    def rows(self, runs):
+        """Results: as many kb/s as the speed and the seed together."""
+        rows = {}
+        for run in runs:
+            result = {"cpu_s": 2.0, "kbps": 400.0 - run["speed"] + run["seed"], "delivery": 0.5, "received": 7}
+            if run["routing"] == "carnet":
+                result |= {"core_ns": 1e8, "core_calls": 1000, "core_packets": 500}
+            rows[tasks.key(run)] = {"key": tasks.key(run), "run": run, "result": result}
+        return rows
+
+    def test_a_summary_has_means_claims_and_cost(self):
+        wanted = experiments.experiments(10, [1, 2, 3])
+        fig5 = wanted["fig5"]
+        # One is missing still.
+        made = summary.summary(self.rows(fig5[1:]), {"fig5": fig5, "fig8": wanted["fig8"]})
+        of = made["experiments"]["fig5"]
+        self.assertEqual((of["runs"], of["of"], of["seeds"], list(made["experiments"])), (len(fig5) - 1, len(fig5), 3, ["fig5"]))
+        self.assertEqual(of["series"]["carnet"]["kbps"][-1], [100.0, 302.0, 2.4843, 3])
+        self.assertEqual(of["series"]["AODV"]["kbps"][0][3], 2)
+        claims = {row["what"]: row["here"] for row in made["claims"]}
+        self.assertEqual(claims["TCP over GPSR (ha), 100 m/s"], 302)
+        self.assertAlmostEqual(claims["TCP over carnet keeps from 0 to 100 m/s"], 302 / 402, places=4)
+        self.assertIsNone(claims["TCP over AODV, 10 m/s"])
+        self.assertEqual(made["cost"]["by_kind"]["columns, tcp"]["share"], 0.05)
+        self.assertFalse(summary.is_whole(made))
+
+    def test_the_documents_tables_are_those_of_its_summary(self):
+        text = document.DOCUMENT.read_text()
+        self.assertEqual(document.filled(text, document.load()), text)
+        self.assertGreaterEqual(text.count("<!-- table "), 10)
+
+    def test_nothing_else_in_the_document_was_measured(self):
+        text = re.sub(r"<!-- table .*?<!-- end -->", "", document.DOCUMENT.read_text(), flags=re.DOTALL)
+        self.assertEqual(re.findall(r"[^\n]*(?:± ?\d|\d kb/s|\d %)[^\n]*", text), [])
+
+
 class Runs(unittest.TestCase):
     def test_keys_follow_parameters_and_nothing_else(self):
         run = {"seed": 1, "speed": 2}
@@ -83,6 +138,7 @@ class Runs(unittest.TestCase):
         for name, runs in experiments.experiments().items():
             keys = [tasks.key(run) for run in runs]
             self.assertEqual(len(keys), len(set(keys)), name)
+            self.assertIn(name, summary.VALUES)
 
     def test_configs_survive_being_written(self):
         for station in ("carnet", "gpsr-1.0", "gpsr-0.2", "gpsr-ha"):

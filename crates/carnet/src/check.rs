@@ -1,9 +1,10 @@
-//! `carnet check`: everything that is wrong with a config file.
+//! `carnet check`: everything that is wrong with a config file, and with the trace that it names.
 
 use std::path::Path;
 use std::process::ExitCode;
 
-use carnet_api::config::{Config, ConfigErrors};
+use carnet_api::config::{Config, ConfigErrors, PositionSource};
+use carnet_linux::position::trace::Trace;
 
 /// Exit status for a mistake in the config, the same as for one on the command line.
 pub const MISTAKE: u8 = 2;
@@ -15,9 +16,23 @@ pub fn check(path: &Path) -> ExitCode {
             for warning in config.warnings() {
                 eprintln!("{}: warning: {warning}", path.display());
             }
-            ExitCode::SUCCESS
+            match trace(&config) {
+                Ok(()) => ExitCode::SUCCESS,
+                Err(error) => {
+                    eprintln!("{error}");
+                    ExitCode::from(MISTAKE)
+                }
+            }
         }
         Err(errors) => refuse(&errors),
+    }
+}
+
+/// Reads the trace that the station is to follow, as `run` will.
+fn trace(config: &Config) -> carnet_linux::Result<()> {
+    match config.geonet.as_ref().map(|geonet| &geonet.position) {
+        Some(PositionSource::Trace(path)) => Trace::read(path).map(drop),
+        _ => Ok(()),
     }
 }
 

@@ -80,6 +80,8 @@ pub struct Geonet {
     pub multicast: Lans,
     /// What a frame of the link carries, as last told.
     link_mtu: Option<u32>,
+    /// What waits to be sent, as last told.
+    backlog: u32,
     positions: PositionSource,
     config: config::Geonet,
     /// The station's; `None` until the interface is there to make it of.
@@ -138,6 +140,7 @@ impl Geonet {
             interfaces: Interfaces::open(config.ipv6.is_some(), uplinks)?,
             multicast: Lans::open(config)?,
             link_mtu: None,
+            backlog: 0,
             positions,
             address: mid.map(|mid| settings::geonet::address(config, mid)),
             seen,
@@ -309,6 +312,13 @@ impl Geonet {
     pub fn position_now(&mut self, now: Time) -> Option<Position> {
         let told = self.told?;
         (now.saturating_since(told) >= self.freshness()).then(|| self.tell(now)).flatten()
+    }
+
+    /// What waits to be sent, octets, where that matters and is another number than before.
+    pub fn new_backlog(&mut self) -> Option<u32> {
+        self.config.ipv6.as_ref()?.congestion_mark?;
+        let backlog = self.link.backlog();
+        (backlog != std::mem::replace(&mut self.backlog, backlog)).then_some(backlog)
     }
 
     /// How old the position in a packet may be.

@@ -108,6 +108,32 @@ fn check_and_run_refuse_with_every_mistake() {
     assert!(stderr(&output).starts_with(&format!("{name}: cannot read the config")), "{}", stderr(&output));
 }
 
+/// What a station is to follow is read before it starts.
+#[test]
+fn check_reads_the_trace_too() {
+    let (path, trace) = (scratch("follows.toml"), scratch("drive.trace"));
+    let text = format!(
+        "[station]\nname = 'a'\n[geonet]\ninterface = 'wlan1'\nposition = 'trace:{}'\n",
+        trace.display()
+    );
+    std::fs::write(&path, text).expect("a config");
+    let check = || {
+        let output = carnet(&["check", "--config", path.to_str().expect("a path")]);
+        (output.status.code(), stderr(&output))
+    };
+    std::fs::write(&trace, "# nothing yet\n0 48.8375 2.1008\n5 48.8375 200\n").expect("a trace");
+    let expected =
+        format!("{}:3: expected a longitude of -180 to 180, got `5 48.8375 200`\n", trace.display());
+    assert_eq!(check(), (Some(2), expected));
+    std::fs::write(&trace, "0 48.8375 2.1008\n5 lost\n").expect("a trace");
+    assert_eq!(check(), (Some(0), String::new()));
+    std::fs::remove_file(&trace).expect("gone");
+    let (status, errors) = check();
+    assert_eq!(status, Some(2));
+    assert!(errors.contains(trace.to_str().expect("a path")), "{errors}");
+    std::fs::remove_file(&path).expect("gone");
+}
+
 #[test]
 fn run_refuses_a_log_filter_that_is_none() {
     let path = scratch("log.toml");

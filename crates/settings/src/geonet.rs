@@ -2,10 +2,10 @@
 
 use carnet_api::config::{
     self, AreaForwarding, Authorization, BeaconInterval, Geonet, GeonetAddress, Planarisation,
-    PositionSource, Recovery, ReorderRule, Standard, UnicastForwarding,
+    PositionSource, Recovery, ReorderHold, ReorderRule, Standard, UnicastForwarding,
 };
 use carnet_geonet::ipv6_adaptation::in_order::Rule;
-use carnet_geonet::ipv6_adaptation::{self, Ipv6Area, Ipv6Config, Prefix};
+use carnet_geonet::ipv6_adaptation::{self, Hold, Ipv6Area, Ipv6Config, Prefix};
 use carnet_geonet::multicast::{MulticastConfig, Timing};
 use carnet_geonet::{MacAddress, Mib, mib};
 use carnet_mobility::mnpp;
@@ -38,6 +38,11 @@ fn ipv6(config: &Geonet) -> Option<Ipv6Config> {
             ReorderRule::Changed => Rule::Changed,
             ReorderRule::Always => Rule::Always,
         },
+        reorder_hold: match ipv6.reorder_hold {
+            ReorderHold::Packets => Hold::Packets,
+            ReorderHold::Acknowledgements => Hold::Acknowledgements,
+        },
+        congestion_mark: ipv6.congestion_mark,
         fragments: ipv6.fragments,
         // Until the link is known.
         mtu: ipv6_adaptation::mtu(mib(config).max_sdu_size, None),

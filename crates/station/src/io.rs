@@ -93,6 +93,8 @@ pub enum Input {
     GeonetAddress(u64),
     /// Octets that a frame of the GeoNetworking link carries, from now on.
     GeonetMtu(u32),
+    /// Octets that wait at the GeoNetworking link to be sent, from now on.
+    GeonetBacklog(u32),
     /// Where the station is now.
     Position(Position),
     /// A frame that the host has put into a virtual interface.

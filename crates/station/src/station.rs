@@ -187,6 +187,10 @@ impl Station {
         self.geonet.as_ref().and_then(Geonet::reordered)
     }
 
+    pub(crate) fn ipv6_acknowledgements(&self) -> Option<(u64, u64)> {
+        self.geonet.as_ref().and_then(Geonet::acknowledgements)
+    }
+
     /// Gives back the octets of an [`Output::Frame`] or [`Output::Ipv6`] that has been carried out, to be used again.
     pub fn recycle(&mut self, octets: Vec<u8>) {
         if let Some(geonet) = &mut self.geonet {

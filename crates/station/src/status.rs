@@ -435,6 +435,7 @@ impl Station {
                 ("sent", counted.sent),
                 ("received", counted.received),
                 ("settled", counted.settled),
+                ("marked", counted.marked),
                 ("fragments.cut", counted.cut),
                 ("fragments.joined", counted.joined),
                 ("fragments.incomplete", counted.incomplete),
@@ -443,6 +444,11 @@ impl Station {
             }
             let (held, late) = self.ipv6_reordered().unwrap_or_default();
             counters.extend([("geonet.ipv6.held".into(), held), ("geonet.ipv6.late".into(), late)]);
+            let (held, spared) = self.ipv6_acknowledgements().unwrap_or_default();
+            counters.extend([
+                ("geonet.ipv6.acknowledgements.held".into(), held),
+                ("geonet.ipv6.acknowledgements.spared".into(), spared),
+            ]);
             if let Some(multicast) = self.multicast() {
                 let counted = multicast.counters();
                 for (name, count) in [

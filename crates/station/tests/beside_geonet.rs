@@ -79,6 +79,8 @@ fn what_comes_in_over_geonetworking_is_not_routed_on_but_to_the_mobile_network()
         mtu: 1398,
         reorder_wait: Duration::ZERO,
         reorder_rule: carnet_geonet::ipv6_adaptation::in_order::Rule::Shorter,
+        reorder_hold: Default::default(),
+        congestion_mark: None,
         fragments: false,
     };
     let geonet = |ipv6| GeonetSettings {

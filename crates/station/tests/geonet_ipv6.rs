@@ -35,6 +35,8 @@ fn settings(address: Option<GnAddress>) -> StationConfig {
         mtu: 1398,
         reorder_wait: Duration::ZERO,
         reorder_rule: carnet_geonet::ipv6_adaptation::in_order::Rule::Shorter,
+        reorder_hold: Default::default(),
+        congestion_mark: None,
         fragments: false,
     };
     let geonet = GeonetSettings { mib: Mib::default(), address, ipv6: Some(ipv6), multicast: None };
@@ -215,6 +217,130 @@ fn packets_that_overtook_others_wait_for_them() {
     assert_eq!(count(std::iter::from_fn(|| b.poll_output()).collect()), 1);
     let held = b.counters().into_iter().find(|(name, _)| name == "geonet.ipv6.held");
     assert_eq!(held, Some(("geonet.ipv6.held".to_owned(), 2)));
+}
+
+/// A segment of TCP from `source`, port 1, to `destination`, port 1.
+fn segment(source: Ipv6Addr, destination: Ipv6Addr, numbers: (u32, u32), length: usize) -> Vec<u8> {
+    let (sequence, acknowledgement) = numbers;
+    let mut tcp = vec![0, 1, 0, 1];
+    tcp.extend(sequence.to_be_bytes());
+    tcp.extend(acknowledgement.to_be_bytes());
+    tcp.extend([5 << 4, 0x10, 1, 0, 0, 0, 0, 0]);
+    tcp.resize(20 + length, 0);
+    let header = Header {
+        traffic_class: 0b10,
+        flow_label: 0,
+        payload_length: tcp.len() as u16,
+        next_header: protocol::TCP,
+        hop_limit: 64,
+        source,
+        destination,
+    };
+    [&header.emit()[..], &tcp].concat()
+}
+
+fn counter(station: &Station, name: &str) -> u64 {
+    station
+        .counters()
+        .into_iter()
+        .find(|(known, _)| known == name)
+        .map(|(_, count)| count)
+        .expect("a counter")
+}
+
+/// The IPv6 packets in GeoUnicast frames.
+fn sent(outputs: Vec<Output>) -> Vec<Vec<u8>> {
+    let packets = outputs.into_iter().filter_map(|output| match output {
+        Output::Frame(frame) => Some(frame.packet),
+        _ => None,
+    });
+    let ipv6 = packets.filter_map(|octets| {
+        let packet = Packet::parse(&octets).expect("a packet");
+        (packet.common.next_header == CommonNextHeader::Ipv6).then(|| packet.payload.to_vec())
+    });
+    ipv6.collect()
+}
+
+/// B, which knows where A is and A's way of sending to it: a number, hops, data.
+fn receiver(configure: impl FnOnce(&mut Ipv6Config)) -> (Station, impl Fn(u16, u8, &[u8]) -> Input) {
+    let mut settings = settings(Some(address(B)));
+    configure(settings.geonet.as_mut().and_then(|geonet| geonet.ipv6.as_mut()).expect("IPv6"));
+    let mut b = Station::new(settings, PersistentState::default(), 7, NOW, WALL);
+    while b.poll_output().is_some() {}
+    tell(&mut b, position(0));
+    let frame = |sequence: u16, hops: u8, data: &[u8]| {
+        let source = LongPositionVector {
+            address: address(A),
+            latitude: 488_375_000,
+            ..LongPositionVector::default()
+        };
+        let destination = ShortPositionVector { address: address(B), ..ShortPositionVector::default() };
+        let extended = ExtendedHeader::GeoUnicast { sequence, source, destination };
+        let lifetime = Lifetime::from_duration(Duration::from_secs(60));
+        let mut packet = Packet::new(extended, CommonNextHeader::Ipv6, lifetime, 10, data).emit();
+        packet[3] = 11 - hops;
+        Input::Frame(Frame { source: A, destination: B, packet })
+    };
+    (b, frame)
+}
+
+/// The host's duplicate acknowledgement waits while what it misses may come by the longer way.
+#[test]
+fn duplicate_acknowledgements_wait_for_what_is_late() {
+    let (mut b, frame) = receiver(|ipv6| {
+        ipv6.reorder_wait = Duration::from_millis(50);
+        ipv6.reorder_rule = carnet_geonet::ipv6_adaptation::in_order::Rule::Changed;
+        ipv6.reorder_hold = carnet_geonet::ipv6_adaptation::Hold::Acknowledgements;
+    });
+    let (there, here) = (addresses::link_local(A), addresses::link_local(B));
+    let data = |number: u32| segment(there, here, (number * 100, 0), 100);
+    let acknowledge = |number: u32| {
+        let payload = segment(here, there, (0, number * 100), 0);
+        Input::VirtualFrame(VirtualFrame { link: 0, destination: A, source: B, ether_type: 0x86dd, payload })
+    };
+    let delivered = |outputs: &[Output]| outputs.iter().any(|output| matches!(output, Output::Ipv6 { .. }));
+    assert!(delivered(&tell(&mut b, frame(1, 3, &data(0)))));
+    assert_eq!(sent(tell(&mut b, acknowledge(1))).len(), 1);
+    assert!(delivered(&tell(&mut b, frame(3, 2, &data(2)))), "data never waits");
+    assert!(sent(tell(&mut b, acknowledge(1))).is_empty());
+    assert!(delivered(&tell(&mut b, frame(2, 3, &data(1)))));
+    assert_eq!(sent(tell(&mut b, acknowledge(3))).len(), 1, "and the duplicate is never sent");
+    // The next gap is a loss.
+    tell(&mut b, frame(5, 2, &data(4)));
+    assert!(sent(tell(&mut b, acknowledge(3))).is_empty());
+    let due = NOW + Duration::from_millis(50);
+    assert!(b.poll_timeout().is_some_and(|first| first <= due), "that, or a beacon before");
+    b.handle_input(due, WALL, Input::Timeout).expect("accepted");
+    assert_eq!(sent(std::iter::from_fn(|| b.poll_output()).collect()).len(), 1);
+    let counted = ["held", "spared"].map(|it| counter(&b, &format!("geonet.ipv6.acknowledgements.{it}")));
+    assert_eq!(counted, [2, 1]);
+}
+
+/// Where the radio is behind, own packets say so to those who can hear it.
+#[test]
+fn congestion_is_told_where_the_radio_is_behind() {
+    let (mut b, frame) = receiver(|ipv6| ipv6.congestion_mark = Some(5000));
+    let (there, here) = (addresses::link_local(A), addresses::link_local(B));
+    tell(&mut b, frame(1, 3, &packet(there, here)));
+    let capable = segment(here, there, (0, 0), 100);
+    let incapable = packet(here, there);
+    let traffic_classes = |b: &mut Station| {
+        [&capable, &incapable].map(|payload| {
+            let payload = payload.clone();
+            let frame = VirtualFrame { link: 0, destination: A, source: B, ether_type: 0x86dd, payload };
+            let sent = sent(tell(b, Input::VirtualFrame(frame)));
+            let [packet] = &sent[..] else { panic!("{sent:?}") };
+            Header::parse(packet).expect("a header").traffic_class
+        })
+    };
+    assert_eq!(traffic_classes(&mut b), [0b10, 0]);
+    tell(&mut b, Input::GeonetBacklog(4999));
+    assert_eq!(traffic_classes(&mut b), [0b10, 0]);
+    tell(&mut b, Input::GeonetBacklog(5000));
+    assert_eq!(traffic_classes(&mut b), [0b11, 0]);
+    assert_eq!(counter(&b, "geonet.ipv6.marked"), 1);
+    tell(&mut b, Input::GeonetBacklog(0));
+    assert_eq!(traffic_classes(&mut b), [0b10, 0]);
 }
 
 /// An area around another station: whoever has its group is where that station is, and nowhere before it is found.

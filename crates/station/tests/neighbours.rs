@@ -64,6 +64,8 @@ fn vehicle(who: usize, authorization: Authorization) -> StationConfig {
             mtu: 1398,
             reorder_wait: Duration::ZERO,
             reorder_rule: carnet_geonet::ipv6_adaptation::in_order::Rule::Shorter,
+            reorder_hold: Default::default(),
+            congestion_mark: None,
             fragments: false,
         }),
         multicast: None,

@@ -38,6 +38,8 @@ fn settings(mac: [u8; 6], station_type: StationType) -> GeonetSettings {
             mtu: 1398,
             reorder_wait: Duration::ZERO,
             reorder_rule: carnet_geonet::ipv6_adaptation::in_order::Rule::Shorter,
+            reorder_hold: Default::default(),
+            congestion_mark: None,
             fragments: false,
         }),
         multicast: None,

@@ -192,6 +192,10 @@ pub struct Ipv6 {
     pub reorder_wait: Duration,
     /// Which packets have, by their hops.
     pub reorder_rule: ReorderRule,
+    /// What waits.
+    pub reorder_hold: ReorderHold,
+    /// Octets that wait at the radio from which on packets leave with Congestion Experienced.
+    pub congestion_mark: Option<u32>,
     /// Packets that the radio does not carry are cut, for stations that can put them together.
     pub fragments: bool,
 }
@@ -206,6 +210,16 @@ pub enum ReorderRule {
     Changed,
     /// All.
     Always,
+}
+
+/// `geonet.ipv6.reorder_hold`: what waits when packets have overtaken others.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub enum ReorderHold {
+    /// They do themselves.
+    #[default]
+    Packets,
+    /// The host's duplicate acknowledgements.
+    Acknowledgements,
 }
 
 /// `geonet.mnpp`: Mobile Network Prefix Provisioning.

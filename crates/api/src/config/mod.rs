@@ -37,7 +37,7 @@ pub use errors::{ConfigError, ConfigErrors};
 pub use geonet::{
     Area, AreaForwarding, AreaShape, Authorization, Beacon, BeaconInterval, Coordinates, Forwarding, Geonet,
     GeonetAddress, GeonetInterface, Mnpp, MultiHopBeacons, Planarisation, PositionSource, Recovery,
-    ReorderRule, Standard, StationType, UdpLink, UnicastForwarding,
+    ReorderHold, ReorderRule, Standard, StationType, UdpLink, UnicastForwarding,
 };
 pub use mib::Mib;
 

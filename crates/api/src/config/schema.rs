@@ -244,6 +244,8 @@ pub(super) const IPV6: Section = Section {
         key("hop_limit", "integer, 1 to 255", "none"),
         key("reorder_wait", "duration", "\"0s\""),
         key("reorder_rule", "\"shorter\", \"changed\" or \"always\"", "\"shorter\""),
+        key("reorder_hold", "\"packets\" or \"acknowledgements\"", "\"packets\""),
+        key("congestion_mark", "integer, 1 to 10000000", "none"),
         key("fragments", "boolean", "false"),
     ],
     later: &[],

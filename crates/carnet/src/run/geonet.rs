@@ -132,6 +132,9 @@ impl Runner {
             self.input(Input::Timeout);
         }
         self.update_position();
+        if let Some(octets) = self.geonet.as_mut().and_then(Geonet::new_backlog) {
+            self.input(Input::GeonetBacklog(octets));
+        }
         let Runner { geonet: Some(geonet), station, recorder, outputs, .. } = self else { return };
         geonet.interfaces.receive(|frame| {
             let HostFrame { link, destination, source, ether_type, payload } = frame;

@@ -36,7 +36,8 @@ pub enum Rule {
 }
 
 impl Rule {
-    fn waits(self, before: u8, hops: u8) -> bool {
+    /// Whether a packet that came over so many hops waits, after one that came over `before`.
+    pub(super) fn waits(self, before: u8, hops: u8) -> bool {
         match self {
             Rule::Shorter => hops < before,
             Rule::Changed => hops != before,

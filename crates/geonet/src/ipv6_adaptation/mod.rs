@@ -41,6 +41,10 @@
 //!
 //! Packets that the radio does not carry are answered with Packet Too Big, or cut ([`fragments`]), which is an extension.
 //!
+//! **Congestion** is told before packets are lost, another extension: where more octets wait at the radio than
+//! `congestion_mark`, packets of the hosts whose transport can hear of it (ECT) leave with Congestion Experienced (RFC 3168
+//! 5, RFC 8311). Packets of other stations are never changed.
+//!
 //! Left out: interfaces that are made at run time but by Router Advertisements; compression.
 
 pub mod addresses;
@@ -51,6 +55,7 @@ pub mod in_order;
 mod incoming;
 mod links;
 mod outgoing;
+pub mod patience;
 
 use std::collections::{BTreeMap, VecDeque};
 use std::net::Ipv6Addr;
@@ -79,6 +84,8 @@ const ROUTERS: usize = 64;
 /// over and over, shall not keep the host busy with interfaces.
 const LEARNT_AT_ONCE: u32 = 64;
 const LEARNING: Duration = Duration::from_secs(2);
+/// The ECN field in the second octet of an IPv6 packet; all of it set is CE.
+const ECN: u8 = 0x30;
 /// Octets of an interface name.
 const NAME_LENGTH: usize = 15;
 
@@ -128,6 +135,10 @@ pub struct Ipv6Config {
     pub reorder_wait: Duration,
     /// Which packets have, by their hops.
     pub reorder_rule: in_order::Rule,
+    /// What waits.
+    pub reorder_hold: Hold,
+    /// Octets that wait at the radio from which on packets of the hosts are marked; `None` marks none.
+    pub congestion_mark: Option<u32>,
     /// Whether packets that the radio does not carry are cut for stations that can put them together, see
     /// [`fragments`]; interfaces have an MTU of 1500 at least then.
     pub fragments: bool,
@@ -149,6 +160,16 @@ impl Ipv6Config {
         }
         names
     }
+}
+
+/// What waits when packets have overtaken others.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub enum Hold {
+    /// They do themselves: [`in_order`].
+    #[default]
+    Packets,
+    /// What the host's TCP says about the gap: [`patience`].
+    Acknowledgements,
 }
 
 /// The name of an interface with a number behind, cut to the length of such names.
@@ -200,6 +221,8 @@ pub struct Counters {
     pub received: u64,
     /// Packets of the host that were settled here: questions that were answered, reports that nobody waits for.
     pub settled: u64,
+    /// Packets of the host that left with Congestion Experienced.
+    pub marked: u64,
     /// Packets of the host that were cut, packets that were put together, and those that were not: pieces were missing,
     /// or contradicted each other.
     pub cut: u64,
@@ -236,6 +259,9 @@ pub struct Adaptation {
     routers: VecDeque<MacAddress>,
     outputs: VecDeque<Output>,
     counters: Counters,
+    congestion_mark: Option<u32>,
+    /// Octets that wait at the radio, as last told.
+    backlog: u32,
     /// Octets that a payload may have, even where that is less than IPv6 wants.
     room: usize,
     /// With the number of the interface, so that a host can be told that its packet was too large after all.
@@ -263,11 +289,14 @@ impl Adaptation {
                 sent: 0,
                 received: 0,
                 settled: 0,
+                marked: 0,
                 cut: 0,
                 joined: 0,
                 incomplete: 0,
                 dropped: [0; Ipv6Drop::ALL.len()],
             },
+            congestion_mark: config.congestion_mark,
+            backlog: 0,
             room: config.mtu as usize,
             fragments: config.fragments.then(Fragments::default),
         };
@@ -303,6 +332,33 @@ impl Adaptation {
     /// How many hops a packet goes; `None` for the default.
     pub fn hop_limit(&self) -> Option<u8> {
         self.hop_limit
+    }
+
+    /// So many octets wait at the radio.
+    pub fn handle_backlog(&mut self, octets: u32) {
+        self.backlog = octets;
+    }
+
+    /// Whether packets may be marked.
+    pub fn marks(&self) -> bool {
+        self.congestion_mark.is_some()
+    }
+
+    /// The packet of a host with Congestion Experienced, where it is time for that and its transport can hear of it.
+    ///
+    /// RFC 3168 5: ECT(0) and ECT(1) may become CE, Not-ECT may not.
+    pub fn mark(&mut self, packet: &[u8]) -> Option<Vec<u8>> {
+        if self.backlog < self.congestion_mark? {
+            return None;
+        }
+        let &[_, second, ..] = packet else { return None };
+        if second & ECN == 0 || second & ECN == ECN {
+            return None;
+        }
+        self.counters.marked += 1;
+        let mut marked = packet.to_vec();
+        marked[1] |= ECN;
+        Some(marked)
     }
 
     /// A fast path has sent packets of the host, and has given packets to it.

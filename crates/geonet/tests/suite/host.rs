@@ -95,6 +95,8 @@ pub fn config() -> Ipv6Config {
         mtu: 1398,
         reorder_wait: Duration::ZERO,
         reorder_rule: carnet_geonet::ipv6_adaptation::in_order::Rule::Shorter,
+        reorder_hold: Default::default(),
+        congestion_mark: None,
         fragments: false,
     }
 }

@@ -314,6 +314,16 @@ impl FrameLink {
         self.mtu
     }
 
+    /// Octets of frames that wait to be sent, as far as is known: here, in the kernel and in the interface. Of datagrams
+    /// only what waits here is.
+    pub fn backlog(&self) -> u32 {
+        let kernel = match (&self.medium, &self.socket) {
+            (Medium::Packet, Some(socket)) => packet::unsent(socket.get_ref()),
+            _ => 0,
+        };
+        kernel.saturating_add(self.queue.octets())
+    }
+
     /// What has been done, in numbers.
     pub fn counters(&mut self) -> FrameCounters {
         self.count_overruns();

@@ -39,6 +39,15 @@ pub(super) fn parse(frame: &[u8]) -> Result<(MacAddress, MacAddress, &[u8]), Fra
     Ok(([s0, s1, s2, s3, s4, s5], [d0, d1, d2, d3, d4, d5], payload))
 }
 
+/// Octets of frames that the kernel has taken and the interface has not sent yet, with what it needs for each frame itself
+/// (`SIOCOUTQ`); 0 where it does not say, or the driver lets go of frames before they are sent.
+pub(super) fn unsent(socket: &Socket) -> u32 {
+    let mut octets: libc::c_int = 0;
+    // SAFETY: the kernel writes one integer to where the pointer leads.
+    let result = unsafe { libc::ioctl(socket.as_raw_fd(), libc::TIOCOUTQ, &raw mut octets) };
+    if result == 0 { u32::try_from(octets).unwrap_or(0) } else { 0 }
+}
+
 /// Frames that the kernel dropped for lack of room since this was last asked.
 pub(super) fn take_overruns(socket: &Socket) -> u64 {
     let mut statistics = libc::tpacket_stats { tp_packets: 0, tp_drops: 0 };

@@ -31,6 +31,11 @@ impl SendQueue {
         self.ends.len() - self.done
     }
 
+    /// Octets of the frames that wait.
+    pub(super) fn octets(&self) -> u32 {
+        u32::try_from(self.octets.len() - self.start(self.done)).unwrap_or(u32::MAX)
+    }
+
     pub(super) fn is_empty(&self) -> bool {
         self.len() == 0
     }

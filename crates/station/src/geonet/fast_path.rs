@@ -122,7 +122,8 @@ impl Geonet {
 
     /// There is a fast path from now on, or no longer.
     pub(crate) fn handle_fast_path(&mut self, now: Time, is: bool) {
-        if is {
+        // Held acknowledgements and marks want every packet of the host to come here.
+        if is && self.patience.is_none() && !self.ipv6.as_ref().is_some_and(|ipv6| ipv6.marks()) {
             let hop_limit = self.ipv6.as_ref().and_then(|ipv6| ipv6.hop_limit());
             self.router.accelerate(hop_limit);
         } else {
@@ -165,6 +166,7 @@ impl Geonet {
             routed::Accelerate::Position(vector) => Accelerate::General(General {
                 vector: vector.to_octets().to_vec(),
                 delivers: self.in_order.is_none()
+                    && self.patience.is_none()
                     && self.ipv6.as_ref().is_some_and(|ipv6| ipv6.links().count() == 1),
                 mtu: self.ipv6.as_ref().map_or(0, |ipv6| ipv6.mtu()),
                 duplicate_packet_list_length: self.router.mib().duplicate_packet_list_length as u32,

@@ -22,12 +22,41 @@ impl Geonet {
         if frame.destination[0] & 1 != 0 {
             self.tell_groups(now);
         }
+        let HostFrame { destination, source, ether_type, payload } = frame;
+        let keep = || VirtualFrame { link, destination, source, ether_type, payload: payload.to_vec() };
+        if self.patience.as_mut().is_none_or(|patience| patience.handle_packet(now, payload, keep)) {
+            self.send_host_frame(now, link, frame);
+        }
+    }
+
+    fn send_host_frame(&mut self, now: Time, link: u32, frame: HostFrame<'_>) {
         let Some(ipv6) = &mut self.ipv6 else { return };
         // Both count what they drop.
         if let Ok(Some(request)) = ipv6.handle_host_frame(now, LinkId(link), frame) {
-            let _counted = self.router.handle_request(now, request);
+            let marked = ipv6.mark(request.payload);
+            let payload = marked.as_deref().unwrap_or(request.payload);
+            let _counted = self.router.handle_request(now, Request { payload, ..request });
         }
         self.collect(now);
+    }
+
+    /// Sends the acknowledgements that have waited long enough.
+    pub(super) fn lose_patience(&mut self, now: Time) {
+        let mut frames = Vec::new();
+        if let Some(patience) = &mut self.patience {
+            patience.handle_timeout(now, &mut |frame| frames.push(frame));
+        }
+        for VirtualFrame { link, destination, source, ether_type, payload } in frames {
+            let frame = HostFrame { destination, source, ether_type, payload: &payload };
+            self.send_host_frame(now, link, frame);
+        }
+    }
+
+    /// So many octets wait at the radio.
+    pub(crate) fn handle_backlog(&mut self, octets: u32) {
+        if let Some(ipv6) = &mut self.ipv6 {
+            ipv6.handle_backlog(octets);
+        }
     }
 
     /// The host has these addresses on a virtual interface.
@@ -63,6 +92,9 @@ impl Geonet {
                 }
                 let stream = delivery.sequence.filter(|_| delivery.header_type == HeaderType::GeoUnicast);
                 let hops = delivery.maximum_hop_limit.saturating_sub(delivery.remaining_hop_limit);
+                if let (Some(patience), Some(_)) = (&mut self.patience, stream) {
+                    patience.handle_delivery(now, &delivery.payload, hops);
+                }
                 let output = Output::Ipv6 {
                     link: placed.link.0,
                     destination: placed.destination,

@@ -15,14 +15,15 @@ use std::time::Duration;
 use carnet_base::{RateLimiter, Rng, Time};
 use carnet_geonet::geo_destinations::GeoDestinations;
 use carnet_geonet::ipv6_adaptation::in_order::InOrder;
-use carnet_geonet::ipv6_adaptation::{Adaptation, Ipv6Config};
+use carnet_geonet::ipv6_adaptation::patience::Patience;
+use carnet_geonet::ipv6_adaptation::{Adaptation, Hold, Ipv6Config};
 use carnet_geonet::multicast::{MulticastConfig, MulticastProxy};
 use carnet_geonet::{MacAddress, Mib, Output as Routed, ReceivedFrame, Router};
 use carnet_wire::geonet::GnAddress;
 
 pub use self::areas::GeoDestination;
 use self::echo::Echo;
-use self::io::{Delivered, Frame, GeonetRequest, GeonetTransport, Position};
+use self::io::{Delivered, Frame, GeonetRequest, GeonetTransport, Position, VirtualFrame};
 use self::neighbours::Heard;
 use crate::io::{Event, Output};
 
@@ -50,6 +51,8 @@ pub(crate) struct Geonet {
     destinations: GeoDestinations,
     /// Packets for hosts that have overtaken others.
     in_order: Option<InOrder<Output>>,
+    /// What their hosts say about those that are missing.
+    patience: Option<Patience<VirtualFrame>>,
     /// The address of the start; the router's may be another by now (10.2.1.5).
     address: GnAddress,
     echo_replies: RateLimiter,
@@ -61,14 +64,18 @@ pub(crate) struct Geonet {
 impl Geonet {
     pub(crate) fn new(settings: GeonetSettings, address: GnAddress, rng: Rng) -> Geonet {
         let GeonetSettings { mib, ipv6, multicast, .. } = settings;
+        let reorder = ipv6.as_ref().filter(|config| config.reorder_wait > Duration::ZERO);
+        let reorder = reorder.map(|config| (config.reorder_hold, config.reorder_rule, config.reorder_wait));
         let mut geonet = Geonet {
             address,
             router: Router::new(mib, address, rng),
             multicast: multicast.map(MulticastProxy::new),
-            in_order: ipv6
-                .as_ref()
-                .filter(|config| config.reorder_wait > Duration::ZERO)
-                .map(|config| InOrder::new(config.reorder_rule, config.reorder_wait)),
+            in_order: reorder
+                .filter(|(hold, ..)| *hold == Hold::Packets)
+                .map(|(_, rule, wait)| InOrder::new(rule, wait)),
+            patience: reorder
+                .filter(|(hold, ..)| *hold == Hold::Acknowledgements)
+                .map(|(_, rule, wait)| Patience::new(rule, wait)),
             ipv6: ipv6.map(|config| Adaptation::new(config, address)),
             destinations: GeoDestinations::default(),
             echo_replies: RateLimiter::new(100, Duration::from_millis(10)),
@@ -88,6 +95,11 @@ impl Geonet {
         self.in_order.as_ref().map(|in_order| (in_order.held, in_order.late))
     }
 
+    /// Acknowledgements of hosts that had to wait, and those of them that were never sent.
+    pub(crate) fn acknowledgements(&self) -> Option<(u64, u64)> {
+        self.patience.as_ref().map(|patience| (patience.held, patience.spared))
+    }
+
     pub(crate) fn ipv6(&self) -> Option<&Adaptation> {
         self.ipv6.as_ref()
     }
@@ -95,6 +107,7 @@ impl Geonet {
     pub(crate) fn poll_timeout(&self) -> Option<Time> {
         let ipv6 = self.ipv6.as_ref().and_then(Adaptation::poll_timeout);
         let in_order = self.in_order.as_ref().and_then(InOrder::poll_timeout);
+        let patience = self.patience.as_ref().and_then(Patience::poll_timeout);
         let destinations = self.destinations.poll_timeout();
         let multicast = self.multicast.as_ref().and_then(MulticastProxy::poll_timeout);
         self.router
@@ -102,6 +115,7 @@ impl Geonet {
             .into_iter()
             .chain(ipv6)
             .chain(in_order)
+            .chain(patience)
             .chain(destinations)
             .chain(multicast)
             .min()
@@ -129,6 +143,7 @@ impl Geonet {
         }
         self.collect_multicast();
         self.collect(now);
+        self.lose_patience(now);
         self.follow(now);
     }
 
@@ -165,6 +180,10 @@ impl Geonet {
         }
         if let Some(in_order) = &mut self.in_order {
             in_order.clear(&mut |output| self.outputs.push_back(output));
+        }
+        if let Some(patience) = &mut self.patience {
+            // TCP has timers of its own.
+            patience.clear(&mut drop);
         }
         self.collect(now);
     }

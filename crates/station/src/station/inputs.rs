@@ -131,6 +131,11 @@ impl Station {
                     geonet.handle_link_mtu(now, mtu);
                 }
             }
+            Input::GeonetBacklog(octets) => {
+                if let Some(geonet) = &mut self.geonet {
+                    geonet.handle_backlog(octets);
+                }
+            }
             Input::GeonetFastPath(is) => {
                 if let Some(geonet) = &mut self.geonet {
                     geonet.handle_fast_path(now, is);

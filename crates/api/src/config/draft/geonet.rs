@@ -9,7 +9,7 @@ use super::super::errors::Sink;
 use super::super::geonet::{
     Area, AreaForwarding, AreaShape, Authorization, Beacon, BeaconInterval, Coordinates, Forwarding, Geonet,
     GeonetAddress, GeonetInterface, Ipv6, Mnpp, MultiHopBeacons, Multicast, Planarisation, PositionSource,
-    Recovery, ReorderRule, Standard, StationType, UnicastForwarding,
+    Recovery, ReorderHold, ReorderRule, Standard, StationType, UnicastForwarding,
 };
 use super::super::mib::Mib;
 use super::super::reader::{At, Table, Value};
@@ -57,6 +57,8 @@ pub(in crate::config) struct Ipv6Draft {
     hop_limit: Option<u8>,
     reorder_wait: Duration,
     reorder_rule: ReorderRule,
+    reorder_hold: ReorderHold,
+    congestion_mark: Option<u32>,
     fragments: bool,
 }
 
@@ -123,6 +125,8 @@ impl GeonetDraft {
                     hop_limit: None,
                     reorder_wait: Duration::ZERO,
                     reorder_rule: ReorderRule::default(),
+                    reorder_hold: ReorderHold::default(),
+                    congestion_mark: None,
                     fragments: false,
                 }),
             },
@@ -177,6 +181,8 @@ impl GeonetDraft {
                 hop_limit: ipv6.hop_limit,
                 reorder_wait: ipv6.reorder_wait,
                 reorder_rule: ipv6.reorder_rule,
+                reorder_hold: ipv6.reorder_hold,
+                congestion_mark: ipv6.congestion_mark,
                 fragments: ipv6.fragments,
             }),
             multicast: match self.multicast? {
@@ -213,6 +219,12 @@ impl Ipv6Draft {
             ("always", ReorderRule::Always),
         ];
         let reorder_rule = word(table, "reorder_rule", &rules);
+        let holds = [("packets", ReorderHold::Packets), ("acknowledgements", ReorderHold::Acknowledgements)];
+        let reorder_hold = word(table, "reorder_hold", &holds);
+        let congestion_mark = match table.get("congestion_mark") {
+            Some(value) => value.integer(1, 10_000_000).map(|mark| Some(mark.value)),
+            None => Some(None),
+        };
         let fragments = match table.get("fragments") {
             Some(value) => value.boolean(),
             None => Some(false),
@@ -224,6 +236,8 @@ impl Ipv6Draft {
             hop_limit: hop_limit?,
             reorder_wait: reorder_wait?,
             reorder_rule: reorder_rule?,
+            reorder_hold: reorder_hold?,
+            congestion_mark: congestion_mark?,
             fragments: fragments?,
         })
     }

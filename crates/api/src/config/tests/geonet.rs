@@ -3,8 +3,8 @@
 use super::errors::{check, errors};
 use super::{
     Area, AreaForwarding, AreaShape, Authorization, Beacon, BeaconInterval, Coordinates, Duration, FULL,
-    Forwarding, Geonet, GeonetAddress, GeonetInterface, Mib, Mnpp, PositionSource, Recovery, ReorderRule,
-    Standard, StationType, UdpLink, UnicastForwarding, parse,
+    Forwarding, Geonet, GeonetAddress, GeonetInterface, Mib, Mnpp, PositionSource, Recovery, ReorderHold,
+    ReorderRule, Standard, StationType, UdpLink, UnicastForwarding, parse,
 };
 
 /// The smallest station that does GeoNetworking and nothing else.
@@ -456,7 +456,7 @@ fn the_parameters_of_the_standard() {
 fn ipv6_over_geonetworking() {
     let text = r#"
 ipv6_interface = "gn0"
-ipv6 = { dynamic_interface = "gn1", learnt_links = 4, hop_limit = 5, reorder_wait = '50ms', reorder_rule = 'changed', fragments = true }
+ipv6 = { dynamic_interface = "gn1", learnt_links = 4, hop_limit = 5, reorder_wait = '50ms', reorder_rule = 'changed', reorder_hold = 'acknowledgements', congestion_mark = 8000, fragments = true }
 [[geonet.area]]
 name = "a"
 shape = "circle"
@@ -471,6 +471,7 @@ ipv6_interface = "gn2"
     assert_eq!((ipv6.interface.as_str(), ipv6.dynamic_interface.as_deref()), ("gn0", Some("gn1")));
     assert_eq!((ipv6.learnt_links, ipv6.hop_limit), (4, Some(5)));
     assert_eq!((ipv6.reorder_wait, ipv6.reorder_rule), (Duration::from_millis(50), ReorderRule::Changed));
+    assert_eq!((ipv6.reorder_hold, ipv6.congestion_mark), (ReorderHold::Acknowledgements, Some(8000)));
     assert!(ipv6.fragments);
     let area = config.areas.first().expect("an area");
     assert_eq!(area.group, Some("ff3e:40:2001:db8:1::1".parse().expect("an address")));
@@ -480,6 +481,7 @@ ipv6_interface = "gn2"
     let plain = geonet(&format!("{SMALL}ipv6_interface = \"gn0\"\n")).ipv6.expect("IPv6");
     assert_eq!((plain.dynamic_interface, plain.learnt_links, plain.hop_limit), (None, 0, None));
     assert_eq!((plain.reorder_wait, plain.reorder_rule), (Duration::ZERO, ReorderRule::Shorter));
+    assert_eq!((plain.reorder_hold, plain.congestion_mark), (ReorderHold::Packets, None));
     assert!(!plain.fragments);
     assert_eq!(
         refused("ipv6_interface = 'gn0'\nipv6 = { reorder_wait = '2s' }"),

@@ -143,6 +143,8 @@ fn station() -> Station {
         mtu: 1398,
         reorder_wait: Duration::ZERO,
         reorder_rule: carnet_geonet::ipv6_adaptation::in_order::Rule::Shorter,
+        reorder_hold: Default::default(),
+        congestion_mark: None,
         fragments: false,
     };
     let mib = Mib { max_packet_data_rate: None, ..Mib::default() };

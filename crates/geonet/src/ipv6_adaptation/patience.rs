@@ -1,0 +1,556 @@
+//! Duplicate acknowledgements of TCP that wait: the packets that they miss may only be late.
+//!
+//! The other answer to packets that overtake each other, beside [`super::in_order`]: what has overtaken is handed to the
+//! host at once, and what the host then says about it waits here. It is the receiver of Chen, Gerla and Lee, "TCP over
+//! Geo-routing for High Mobility", section 5.2, for hosts that know nothing of it: a segment above a gap that came over
+//! another number of hops than the last one in order has taken another way ([`Rule`] says when that counts), and the
+//! duplicate ACK that it causes waits. If the gap closes, the host acknowledges more and the duplicates are never sent;
+//! if not, they go after SRTT + 4 RTTVAR, as the receiver reckons them from the timestamps that are echoed to it (RFC 7323
+//! 4), and never later than the bound. After that nothing waits for this gap any more: it is a loss.
+//!
+//! A duplicate is what RFC 5681 2 calls one: no data, nothing but ACK among the flags, the same acknowledgement number and
+//! the same window. With SACK blocks it is one as well, unless the first block says that something came twice (RFC 2883).
+//! Anything else passes, window updates for example.
+//!
+//! Left out: TCP behind extension headers, in fragments, in tunnels or inside IPsec passes untouched. Flows and what waits
+//! are bounded; whoever finds no room passes at once.
+
+use std::collections::{BTreeMap, VecDeque};
+use std::net::Ipv6Addr;
+use std::time::Duration;
+
+use carnet_base::Time;
+use carnet_wire::ipv6::{Header, protocol};
+
+use super::in_order::Rule;
+
+/// Flows that are looked after, each with what waits of it at most.
+const FLOWS: usize = 256;
+const WAITING: usize = 32;
+/// Timestamps of own segments that may still be echoed.
+const STAMPS: usize = 32;
+/// No shorter wait makes sense with the timers that there are.
+const SHORTEST: Duration = Duration::from_millis(1);
+
+const HEADER: usize = 20;
+const FLAG_ACK: u8 = 0x10;
+/// FIN, SYN, RST.
+const FLAGS_OF_STATE: u8 = 0x07;
+/// Everything but PSH, which says nothing, and ACK.
+const FLAGS_OF_OTHERS: u8 = 0xe7;
+const OPTION_END: u8 = 0;
+const OPTION_NOP: u8 = 1;
+const OPTION_SACK: u8 = 5;
+const OPTION_TIMESTAMPS: u8 = 8;
+
+/// Address and port.
+type End = (Ipv6Addr, u16);
+
+/// What of a TCP segment matters here.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+struct Segment {
+    source: End,
+    destination: End,
+    sequence: u32,
+    acknowledgement: u32,
+    flags: u8,
+    window: u16,
+    /// Octets of payload.
+    length: u32,
+    /// TSval and TSecr.
+    stamps: Option<(u32, u32)>,
+    /// The first SACK block lies below the acknowledgement: a duplicate segment is reported (RFC 2883 4).
+    reports_duplicate: bool,
+}
+
+impl Segment {
+    /// The segment of an IPv6 packet that holds nothing else.
+    fn parse(packet: &[u8]) -> Option<Segment> {
+        // Of most packets no more than this is looked at.
+        if packet.get(6) != Some(&protocol::TCP) {
+            return None;
+        }
+        let (ip, octets) = Header::parse_packet(packet).ok()?;
+        let &[s0, s1, d0, d1, q0, q1, q2, q3, a0, a1, a2, a3, offset, flags, w0, w1, ..] =
+            octets.first_chunk::<HEADER>()?;
+        let header = octets.get(..usize::from(offset >> 4) * 4).filter(|header| header.len() >= HEADER)?;
+        let acknowledgement = u32::from_be_bytes([a0, a1, a2, a3]);
+        let mut segment = Segment {
+            source: (ip.source, u16::from_be_bytes([s0, s1])),
+            destination: (ip.destination, u16::from_be_bytes([d0, d1])),
+            sequence: u32::from_be_bytes([q0, q1, q2, q3]),
+            acknowledgement,
+            flags,
+            window: u16::from_be_bytes([w0, w1]),
+            length: (octets.len() - header.len()) as u32,
+            stamps: None,
+            reports_duplicate: false,
+        };
+        let mut rest = &header[HEADER..];
+        while let [kind, after @ ..] = rest {
+            rest = match (*kind, after) {
+                (OPTION_END, _) => break,
+                (OPTION_NOP, _) => after,
+                (kind, &[length, ..]) if length >= 2 => {
+                    let Some((value, after)) = rest.split_at_checked(length.into()) else { break };
+                    match (kind, &value[2..]) {
+                        (OPTION_TIMESTAMPS, &[v0, v1, v2, v3, e0, e1, e2, e3]) => {
+                            let [value, echo] = [[v0, v1, v2, v3], [e0, e1, e2, e3]].map(u32::from_be_bytes);
+                            segment.stamps = Some((value, echo));
+                        }
+                        (OPTION_SACK, &[b0, b1, b2, b3, ..]) => {
+                            let begin = u32::from_be_bytes([b0, b1, b2, b3]);
+                            segment.reports_duplicate = ahead(begin, acknowledgement) < 0;
+                        }
+                        _ => {}
+                    }
+                    after
+                }
+                _ => break,
+            };
+        }
+        Some(segment)
+    }
+}
+
+/// One direction of a connection: from a distant sender to the host here.
+#[derive(Debug)]
+struct Flow<T> {
+    heard: Time,
+    /// The number that comes next in order, and the hops of the last segment in order.
+    next: u32,
+    hops: u8,
+    /// Acknowledgement number and window of the host's last ACK.
+    said: Option<(u32, u16)>,
+    /// Segments above the gap whose ACK may wait.
+    owed: usize,
+    waiting: VecDeque<T>,
+    /// When what waits goes.
+    due: Option<Time>,
+    /// The gap before this number is a loss: nothing waits for it any more.
+    lost: Option<u32>,
+    /// TSval of the host's segments, and when each was first used.
+    stamps: VecDeque<(u32, Time)>,
+    /// SRTT and RTTVAR.
+    round_trip: Option<(Duration, Duration)>,
+}
+
+impl<T> Flow<T> {
+    fn wait(&self, bound: Duration) -> Duration {
+        let learnt = self.round_trip.map_or(bound, |(mean, variation)| mean + variation * 4);
+        learnt.max(SHORTEST).min(bound)
+    }
+
+    /// The paper's formulas.
+    fn measure(&mut self, now: Time, echo: u32) {
+        let Some(at) = self.stamps.iter().position(|(stamp, _)| *stamp == echo) else { return };
+        let sample = now.saturating_since(self.stamps[at].1);
+        // What is older is not echoed any more.
+        self.stamps.drain(..at);
+        self.round_trip = Some(match self.round_trip {
+            None => (sample, sample / 2),
+            Some((mean, variation)) => {
+                let mean = mean * 7 / 8 + sample / 8;
+                (mean, variation * 3 / 4 + sample.abs_diff(mean) / 4)
+            }
+        });
+    }
+
+    fn settle(&mut self) -> usize {
+        (self.owed, self.due) = (0, None);
+        let spared = self.waiting.len();
+        self.waiting.clear();
+        spared
+    }
+}
+
+/// Holds duplicate acknowledgements back; `T` is how the caller keeps a packet.
+#[derive(Debug)]
+pub struct Patience<T> {
+    rule: Rule,
+    bound: Duration,
+    /// By the distant end and the end here.
+    flows: BTreeMap<(End, End), Flow<T>>,
+    /// Acknowledgements that had to wait.
+    pub held: u64,
+    /// Those of them that were never sent.
+    pub spared: u64,
+}
+
+impl<T> Patience<T> {
+    /// Acknowledgements wait where `rule` says so of the segment that causes them, and none longer than `bound`.
+    pub fn new(rule: Rule, bound: Duration) -> Patience<T> {
+        Patience { rule, bound, flows: BTreeMap::new(), held: 0, spared: 0 }
+    }
+
+    /// When [`Self::handle_timeout`] is due next.
+    pub fn poll_timeout(&self) -> Option<Time> {
+        self.flows.values().filter_map(|flow| flow.due).min()
+    }
+
+    /// Sees a packet that goes to a host and the hops that it came.
+    pub fn handle_delivery(&mut self, now: Time, packet: &[u8], hops: u8) {
+        let Some(segment) = Segment::parse(packet) else { return };
+        if segment.length == 0 || segment.flags & FLAGS_OF_STATE != 0 {
+            return;
+        }
+        let key = (segment.source, segment.destination);
+        if !self.flows.contains_key(&key) && !self.make_room() {
+            return;
+        }
+        let flow = self.flows.entry(key).or_insert_with(|| Flow {
+            heard: now,
+            next: segment.sequence,
+            hops,
+            said: None,
+            owed: 0,
+            waiting: VecDeque::new(),
+            due: None,
+            lost: None,
+            stamps: VecDeque::new(),
+            round_trip: None,
+        });
+        flow.heard = now;
+        if let Some((_, echo)) = segment.stamps {
+            flow.measure(now, echo);
+        }
+        let gap = ahead(segment.sequence, flow.next);
+        if gap <= 0 {
+            let end = segment.sequence.wrapping_add(segment.length);
+            if ahead(end, flow.next) > 0 {
+                (flow.next, flow.hops) = (end, hops);
+            }
+        } else if self.rule.waits(flow.hops, hops) && flow.lost != Some(flow.next) {
+            flow.owed = (flow.owed + 1).min(WAITING);
+            let wait = flow.wait(self.bound);
+            flow.due.get_or_insert(now + wait);
+        }
+    }
+
+    /// Sees a packet of a host. Whether it goes now; if not, it waits, and `keep` has made what is kept of it.
+    pub fn handle_packet(&mut self, now: Time, packet: &[u8], keep: impl FnOnce() -> T) -> bool {
+        if self.flows.is_empty() {
+            return true;
+        }
+        let Some(segment) = Segment::parse(packet) else { return true };
+        let Some(flow) = self.flows.get_mut(&(segment.destination, segment.source)) else { return true };
+        if segment.flags & FLAGS_OF_STATE != 0 {
+            // The end, or a new beginning.
+            self.spared += flow.settle() as u64;
+            self.flows.remove(&(segment.destination, segment.source));
+            return true;
+        }
+        if segment.flags & FLAG_ACK == 0 {
+            return true;
+        }
+        if let Some((value, _)) = segment.stamps
+            && flow.stamps.back().is_none_or(|(last, _)| ahead(value, *last) > 0)
+        {
+            if flow.stamps.len() >= STAMPS {
+                flow.stamps.pop_front();
+            }
+            flow.stamps.push_back((value, now));
+        }
+        if flow.said.is_some_and(|(number, _)| ahead(segment.acknowledgement, number) < 0) {
+            return true;
+        }
+        let before = flow.said.replace((segment.acknowledgement, segment.window));
+        let advances = before.is_none_or(|(number, _)| ahead(segment.acknowledgement, number) > 0);
+        if advances {
+            self.spared += flow.settle() as u64;
+            if ahead(segment.acknowledgement, flow.next) > 0 {
+                // What it had above the gap is in order now.
+                flow.next = segment.acknowledgement;
+            }
+            return true;
+        }
+        let duplicate = before == flow.said
+            && segment.length == 0
+            && segment.flags & FLAGS_OF_OTHERS == 0
+            && !segment.reports_duplicate;
+        if !duplicate || flow.owed == 0 || flow.due.is_none() || flow.waiting.len() >= WAITING {
+            return true;
+        }
+        flow.owed -= 1;
+        flow.waiting.push_back(keep());
+        self.held += 1;
+        false
+    }
+
+    /// Gives `out` what has waited long enough.
+    pub fn handle_timeout(&mut self, now: Time, out: &mut impl FnMut(T)) {
+        for flow in self.flows.values_mut() {
+            if flow.due.is_some_and(|due| due <= now) {
+                flow.lost = Some(flow.next);
+                (flow.owed, flow.due) = (0, None);
+                flow.waiting.drain(..).for_each(&mut *out);
+            }
+        }
+    }
+
+    /// Forgets everything; `out` gets what waited.
+    pub fn clear(&mut self, out: &mut impl FnMut(T)) {
+        std::mem::take(&mut self.flows)
+            .into_values()
+            .for_each(|flow| flow.waiting.into_iter().for_each(&mut *out));
+    }
+
+    /// Forgets the flow that was silent longest where there are too many: one of which nothing waits.
+    fn make_room(&mut self) -> bool {
+        if self.flows.len() < FLOWS {
+            return true;
+        }
+        let idle = self.flows.iter().filter(|(_, flow)| flow.waiting.is_empty());
+        let oldest = idle.min_by_key(|(_, flow)| flow.heard).map(|(key, _)| *key);
+        oldest.is_some_and(|oldest| self.flows.remove(&oldest).is_some())
+    }
+}
+
+/// By how much a number is ahead of another one, modulo 2^32.
+fn ahead(number: u32, of: u32) -> i32 {
+    number.wrapping_sub(of) as i32
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const BOUND: Duration = Duration::from_millis(100);
+    const MSS: u32 = 1000;
+
+    fn ms(count: u64) -> Time {
+        Time::from_millis(1000 + count)
+    }
+
+    struct Made {
+        from_host: bool,
+        sequence: u32,
+        acknowledgement: u32,
+        flags: u8,
+        window: u16,
+        length: usize,
+        options: Vec<u8>,
+    }
+
+    const PLAIN: Made = Made {
+        from_host: false,
+        sequence: 0,
+        acknowledgement: 0,
+        flags: FLAG_ACK,
+        window: 500,
+        length: 0,
+        options: Vec::new(),
+    };
+
+    impl Made {
+        fn packet(self) -> Vec<u8> {
+            let ends = ["2001:db8:a::5", "2001:db8:c::1"].map(|it| it.parse().expect("an address"));
+            let ports = [[0x12, 0x34], [0, 80]];
+            let ([there, here], [port, own]) = (ends, ports);
+            let (source, destination, from, to) =
+                if self.from_host { (here, there, own, port) } else { (there, here, port, own) };
+            let mut options = self.options;
+            options.resize(options.len().next_multiple_of(4), 1);
+            let mut tcp = [from, to].concat();
+            tcp.extend(self.sequence.to_be_bytes());
+            tcp.extend(self.acknowledgement.to_be_bytes());
+            tcp.extend([u8::try_from((HEADER + options.len()) / 4).expect("fits") << 4, self.flags]);
+            tcp.extend(self.window.to_be_bytes());
+            tcp.extend([0; 4]);
+            tcp.extend(options);
+            tcp.resize(tcp.len() + self.length, 7);
+            let header = Header {
+                traffic_class: 0,
+                flow_label: 0,
+                payload_length: u16::try_from(tcp.len()).expect("fits"),
+                next_header: protocol::TCP,
+                hop_limit: 64,
+                source,
+                destination,
+            };
+            [&header.emit()[..], &tcp].concat()
+        }
+    }
+
+    fn data(number: u32) -> Vec<u8> {
+        Made { sequence: number.wrapping_mul(MSS), length: MSS as usize, ..PLAIN }.packet()
+    }
+
+    fn ack(number: u32) -> Vec<u8> {
+        Made { from_host: true, acknowledgement: number.wrapping_mul(MSS), ..PLAIN }.packet()
+    }
+
+    fn stamps(value: u32, echo: u32) -> Vec<u8> {
+        [&[OPTION_NOP, OPTION_NOP, OPTION_TIMESTAMPS, 10][..], &value.to_be_bytes(), &echo.to_be_bytes()]
+            .concat()
+    }
+
+    fn patience(rule: Rule) -> Patience<u32> {
+        Patience::new(rule, BOUND)
+    }
+
+    /// Segments 0 and 1 over three hops, acknowledged.
+    fn begun(rule: Rule) -> Patience<u32> {
+        let mut patience = patience(rule);
+        for number in [0, 1] {
+            patience.handle_delivery(ms(0), &data(number), 3);
+            assert!(patience.handle_packet(ms(0), &ack(number + 1), || 0));
+        }
+        patience
+    }
+
+    fn passes(patience: &mut Patience<u32>, at: u64, packet: &[u8]) -> bool {
+        patience.handle_packet(ms(at), packet, || 7)
+    }
+
+    fn due(patience: &mut Patience<u32>, at: u64) -> Vec<u32> {
+        let mut out = Vec::new();
+        patience.handle_timeout(ms(at), &mut |item| out.push(item));
+        out
+    }
+
+    #[test]
+    fn what_is_only_late_causes_no_duplicates() {
+        let mut patience = begun(Rule::Changed);
+        // 3 and 4 overtake 2 on a shorter way.
+        for number in [3, 4] {
+            patience.handle_delivery(ms(1), &data(number), 2);
+            assert!(!passes(&mut patience, 1, &ack(2)));
+        }
+        assert_eq!((patience.held, patience.poll_timeout()), (2, Some(ms(101))));
+        patience.handle_delivery(ms(5), &data(2), 3);
+        assert!(passes(&mut patience, 5, &ack(5)));
+        assert_eq!((patience.spared, patience.poll_timeout()), (2, None));
+        assert!(due(&mut patience, 200).is_empty());
+        // And so on in order.
+        patience.handle_delivery(ms(6), &data(5), 2);
+        assert!(passes(&mut patience, 6, &ack(6)));
+        assert_eq!(patience.held, 2);
+    }
+
+    #[test]
+    fn what_is_lost_is_told_after_a_while_and_then_at_once() {
+        let mut patience = begun(Rule::Changed);
+        patience.handle_delivery(ms(1), &data(3), 2);
+        assert!(!passes(&mut patience, 1, &ack(2)));
+        assert!(due(&mut patience, 100).is_empty());
+        assert_eq!(due(&mut patience, 101), [7]);
+        for number in [4, 5] {
+            patience.handle_delivery(ms(102), &data(number), 2);
+            assert!(passes(&mut patience, 102, &ack(2)), "the gap is a loss");
+        }
+        assert_eq!((patience.held, patience.spared, patience.poll_timeout()), (1, 0, None));
+    }
+
+    #[test]
+    fn on_the_same_way_nothing_waits() {
+        for (rule, hops, waits) in [
+            (Rule::Changed, 3, false),
+            (Rule::Changed, 4, true),
+            (Rule::Shorter, 4, false),
+            (Rule::Shorter, 2, true),
+            (Rule::Always, 3, true),
+        ] {
+            let mut patience = begun(rule);
+            patience.handle_delivery(ms(1), &data(3), hops);
+            assert_eq!(passes(&mut patience, 1, &ack(2)), !waits, "{rule:?} {hops}");
+        }
+    }
+
+    #[test]
+    fn what_says_something_else_passes() {
+        let mut patience = begun(Rule::Always);
+        patience.handle_delivery(ms(1), &data(3), 2);
+        let ack = || Made { from_host: true, acknowledgement: 2 * MSS, ..PLAIN };
+        let others = [
+            Made { length: 10, ..ack() },
+            Made { flags: FLAG_ACK | 0x40, ..ack() },
+            // A segment that came twice.
+            Made {
+                options: [&[1, 1, OPTION_SACK, 10][..], &500u32.to_be_bytes(), &[0; 4]].concat(),
+                ..ack()
+            },
+            Made { window: 400, ..ack() },
+            Made { acknowledgement: MSS, window: 400, ..ack() },
+        ];
+        for other in others {
+            assert!(passes(&mut patience, 1, &other.packet()));
+        }
+        // The window has become another one once more.
+        assert!(passes(&mut patience, 1, &ack().packet()));
+        let sack =
+            [&[1, 1, OPTION_SACK, 10][..], &(3 * MSS).to_be_bytes(), &(4 * MSS).to_be_bytes()].concat();
+        assert!(!passes(&mut patience, 1, &Made { options: sack, ..ack() }.packet()), "the ordinary SACK");
+        assert!(passes(&mut patience, 1, &ack().packet()), "one segment, one duplicate");
+        // The end of the connection forgets it.
+        assert!(passes(&mut patience, 1, &Made { flags: 0x11, ..ack() }.packet()));
+        assert!(patience.flows.is_empty());
+    }
+
+    #[test]
+    fn the_wait_is_the_round_trip() {
+        let mut patience = patience(Rule::Changed);
+        let stamped = |sequence: u32, echo| {
+            let made =
+                Made { sequence: sequence * MSS, length: MSS as usize, options: stamps(1, echo), ..PLAIN };
+            made.packet()
+        };
+        let answer = |number: u32, value| {
+            let made =
+                Made { from_host: true, acknowledgement: number * MSS, options: stamps(value, 1), ..PLAIN };
+            made.packet()
+        };
+        patience.handle_delivery(ms(0), &stamped(0, 0), 3);
+        assert!(passes(&mut patience, 0, &answer(1, 500)));
+        // 20 ms later the stamp comes back: SRTT 20 ms, RTTVAR 10 ms.
+        patience.handle_delivery(ms(20), &stamped(1, 500), 3);
+        assert!(passes(&mut patience, 20, &answer(2, 520)));
+        patience.handle_delivery(ms(21), &stamped(3, 499), 2);
+        assert!(!passes(&mut patience, 21, &answer(2, 521)));
+        assert_eq!(patience.poll_timeout(), Some(ms(21 + 60)));
+    }
+
+    #[test]
+    fn numbers_go_round() {
+        let mut patience = patience(Rule::Changed);
+        let last = u32::MAX / MSS;
+        // Not a multiple of the segment: the numbers wrap inside of one.
+        for (number, hops) in [(last, 3), (last.wrapping_add(2), 2)] {
+            patience.handle_delivery(ms(0), &data(number), hops);
+        }
+        assert!(passes(&mut patience, 0, &ack(last + 1)));
+        assert_eq!(patience.poll_timeout(), None, "the acknowledgement is the first word of the host");
+        patience.handle_delivery(ms(1), &data(last.wrapping_add(3)), 2);
+        assert!(!passes(&mut patience, 1, &ack(last + 1)));
+    }
+
+    #[test]
+    fn nonsense_and_floods_are_bounded() {
+        let mut patience = begun(Rule::Always);
+        for length in 0..data(3).len().min(90) {
+            patience.handle_delivery(ms(1), &data(3)[..length], 2);
+            passes(&mut patience, 1, &ack(2)[..length.min(60)]);
+        }
+        for cut in [0, 1, 4, 15] {
+            let mut bad = data(3);
+            bad[52] = cut << 4;
+            patience.handle_delivery(ms(1), &bad, 2);
+        }
+        let endless = Made { options: vec![OPTION_SACK, 0, 0, 0], ..PLAIN };
+        patience.handle_delivery(ms(1), &endless.packet(), 2);
+        for number in 0..500 {
+            patience.handle_delivery(ms(1), &data(3 + number), 2);
+            passes(&mut patience, 1, &ack(2));
+        }
+        assert!(patience.flows.values().all(|flow| flow.waiting.len() <= WAITING && flow.owed <= WAITING));
+        for port in 0..2000u16 {
+            let mut packet = data(0);
+            packet[40..42].copy_from_slice(&port.to_be_bytes());
+            patience.handle_delivery(ms(2), &packet, 1);
+        }
+        assert!(patience.flows.len() <= FLOWS);
+        let mut rest = 0;
+        patience.clear(&mut |_| rest += 1);
+        assert!(rest > 0 && patience.poll_timeout().is_none());
+    }
+}
