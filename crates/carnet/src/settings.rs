@@ -28,7 +28,8 @@ pub fn platform(config: &Config) -> PlatformConfig {
         // RFC 4887 6.2.1: at home it answers for hosts on board that are sought on the home link. Elsewhere it does for
         // mobile routers on board. The kernel joins the groups of neither.
         let aggregated = router.prefixes.iter().any(|prefix| router.home_prefix.contains(prefix));
-        let uplinks = router.uplinks.iter().map(|uplink| (&uplink.interface, aggregated || router.nesting));
+        let stands_in = router.nesting && !router.lan.is_empty();
+        let uplinks = router.uplinks.iter().map(|uplink| (&uplink.interface, aggregated || stands_in));
         for (name, all_multicast) in uplinks.chain(router.lan.iter().map(|lan| (lan, false))) {
             if !watched.iter().any(|w| w.name == *name) {
                 watched.push(WatchedInterface { name: name.clone(), all_multicast });

@@ -138,6 +138,7 @@ pub(super) const MOBILE_NODE: Section = Section {
         key("heartbeat", "duration or \"off\"", "none"),
         key("heartbeat_idle", "duration", "\"1s\""),
         key("lifetime", "lifetime", "\"60s\""),
+        key("nesting", "boolean", "true"),
         key("auth", "auth", "required"),
         key("uplink", "tables", "required"),
         key("policy", "tables", "none"),
