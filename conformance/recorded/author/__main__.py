@@ -7,7 +7,7 @@ from pathlib import Path
 FOLDER = Path(__file__).resolve().parent.parent
 sys.path[:0] = [str(FOLDER), str(FOLDER.parent / "nemo")]
 
-from author import home_agent, home_link, mobile_router, multiple  # noqa: E402, F401
+from author import flows, home_agent, home_link, mobile_router, multiple  # noqa: E402, F401
 from author.story import STORIES  # noqa: E402
 
 

@@ -38,8 +38,8 @@ def no_router(s):
     s.unreachable(NODE)
 
 
-@case("rfc3963/04-foreign-prefix", ["RFC 3963 6.2"], "somebody else's prefix: status 142, and what was bound stays as it was",
-      items=["04"])
+@case("rfc3963/04-foreign-prefix", ["RFC 3963 6.2"], "somebody else's prefix: status 142 with R, and what was bound stays as it was",
+      items=["04", "21b"])
 def foreign_prefix(s):
     s.registered(1)
     s.update(2, source=OTHER_CARE_OF, prefixes=[ELSEWHERE]).says(refused(2, 142, care_of=OTHER_CARE_OF))

@@ -238,7 +238,8 @@ def words(output):
         return None if is_probe(packet) else of_packet(packet)
     if "encapsulated" in output:
         put = output["encapsulated"]
-        return f"{put['local']} > {put['remote']} inside: {of_packet(packets.Packet(bytes.fromhex(put['packet'])))}"
+        packet = packets.Packet(bytes.fromhex(put["packet"]))
+        return None if is_probe(packet) else f"{put['local']} > {put['remote']} inside: {of_packet(packet)}"
     if "icmpv6" in output:
         put = output["icmpv6"]
         message = bytes.fromhex(put["message"])
@@ -256,8 +257,8 @@ def words(output):
 
 def is_probe(packet):
     """Whether the home agent and a home address ping each other through the tunnel."""
-    inner = packet.inner
-    return inner is not None and inner.icmp is not None and inner.icmp[0] in (128, 129) and (
+    inner = packet.inner or packet
+    return (packet.inner or packet.routed_to is None) and inner.icmp is not None and inner.icmp[0] in (128, 129) and (
         inner.source == ip(HOME_AGENT) or inner.destination == ip(HOME_AGENT))
 
 
@@ -278,6 +279,12 @@ def of_packet(packet):
         said = f"{out} BA {status}{' K' if flags & 0x80 else ''}{' R' if flags & 0x40 else ''} seq {sequence} life {lifetime * 4}"
         for data in packet.all(packets.BINDING_IDENTIFIER):
             said += f" bid {struct.unpack('>H', data[:2])[0]}={data[2]}"
+        for data in packet.all(packets.FLOW):
+            said += f" flow {struct.unpack('>H', data[:2])[0]}={data[5]}"
+        for data in packet.all(packets.NAT_DETECTION):
+            said += f" nat {struct.unpack('>I', data[2:6])[0]}"
+        for data in packet.all(packets.IPV4_ACK):
+            said += f" ipv4 {data[0]}"
         for data in packet.all(packets.REFRESH_ADVICE):
             said += f" refresh {struct.unpack('>H', data)[0] * 4}"
         return said
