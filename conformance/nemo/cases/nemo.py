@@ -3,7 +3,7 @@
 import ipaddress
 import time
 
-from tester.case import A, H, R, SILENCE, Stream, case, expect, unfit
+from tester.case import A, H, R, SILENCE, Stream, case, expect
 from tester.packets import ip
 
 TWO = {"nodes": [(2, True)]}
@@ -193,10 +193,6 @@ def no_router_bit(mobile):
     answer = mobile.solicit(mobile.home)
     expect(answer is not None, "nobody answers for the home address on the home link")
     expect(not answer.packet.icmp[2][0] & 0x80, "R is set in the Neighbor Advertisement for a mobile node")
-
-
-unfit("16", "RFC 3963 7.2", "home agent address discovery asks for agents of mobile routers", "no discovery yet")
-unfit("17", "RFC 3963 7.3", "the Home Agent Information option says R", "no discovery yet")
 
 
 @case("18", "RFC 6275 10.4.5, RFC 3963 9", "out of the reverse tunnel from another outer source: dropped")

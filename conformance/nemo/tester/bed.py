@@ -62,7 +62,7 @@ class Node:
 def home_agent(program, nodes, on_link, capture=None):
     """The program as a home agent of these nodes, with a real home link or a virtual one."""
     config = f"[home_agent]\naddress = '{HOME_AGENT}'\nhome_prefix = '{HOME_PREFIX}'\n"
-    config += "ipv4_address = '192.0.2.1'\n"
+    config += "ipv4_address = '192.0.2.1'\ndhaad = true\npreference = 10\n"
     if on_link:
         config += "home_link = 'h0'\n"
     for node in nodes:

@@ -13,6 +13,10 @@
 //! | `GET /v1/locations` | array of [`Location`], all |
 //! | `GET /v1/areas` | array of [`Area`] |
 //! | `GET /v1/events` | `text/event-stream`, one event a message, see [`event`] |
+//! | `GET /v1/drain` | [`Drain`], or `null` when there was none |
+//! | `POST /v1/drain` with [`DrainRequest`] | none (204) |
+//! | `POST /v1/drain/end` | none (204) |
+//! | `POST /v1/revoke` with [`RevokeRequest`] | none (204) |
 //! | `POST /v1/handover` with [`HandoverRequest`] | none (204) |
 //! | `POST /v1/signal` with [`SignalRequest`] | none (204) |
 //! | `POST /v1/gnsend` with [`GnSendRequest`] | none (204) |
@@ -22,6 +26,7 @@
 //! Every answer that is not a success carries an [`ErrorBody`]. Fields may be added, never renamed; a
 //! value that is unknown or does not apply is `null`, its key is always there.
 
+mod drain;
 mod geonet;
 
 use std::collections::BTreeMap;
@@ -31,6 +36,7 @@ use ipnet::Ipv6Net;
 use serde::{Deserialize, Deserializer, Serialize};
 use serde_json::{Map, Value};
 
+pub use drain::{Drain, DrainRequest, RevokeRequest};
 pub use geonet::{
     Area, AreaOrigin, AreaRemoval, AreaRequest, AreaShape, GeonetStatus, GnArea, GnAround, GnCircle,
     GnNextHeader, GnPacketType, GnPingAnswer, GnPingEvent, GnPingRequest, GnPlace, GnReceived, GnSendRequest,
@@ -94,8 +100,11 @@ pub struct MobileRouterStatus {
     pub reachable: Option<bool>,
     /// Home address.
     pub home_address: Ipv6Addr,
-    /// Home agent.
+    /// Home agent; `::` while it is not known which.
     pub home_agent: Ipv6Addr,
+    /// All home agents that are known, in the order in which they are tried.
+    #[serde(default)]
+    pub home_agents: Vec<Ipv6Addr>,
     /// Care-of address that is registered without Binding Identifier, or `null`.
     pub care_of_address: Option<IpAddr>,
     /// All care-of addresses that are registered.

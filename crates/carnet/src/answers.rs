@@ -10,6 +10,7 @@ use carnet_base::{Endpoint, Time};
 use carnet_linux::{Path, Platform};
 use carnet_station::Station;
 use carnet_station::forwarding::desired::TunnelEnd;
+use carnet_station::io::DrainPhase;
 use carnet_station::io::Event;
 
 /// Why a question about GeoNetworking has no answer.
@@ -47,6 +48,12 @@ pub fn status(
             reachable: Some(now.reachable),
             home_address: router.config().home_address,
             home_agent: router.config().home_agent,
+            home_agents: {
+                let known: Vec<_> = station.agents().iter().flat_map(|agents| agents.known()).collect();
+                let own = router.config().home_agent;
+                let others = known.iter().map(|agent| agent.address);
+                if known.is_empty() { vec![own] } else { others.collect() }
+            },
             care_of_address: router.registration().map(|r| r.care_of_address),
             care_of_addresses: {
                 let identified = router.bindings().iter().filter_map(|binding| binding.registration.as_ref());
@@ -105,6 +112,17 @@ pub fn bindings(station: &Station, now: Time) -> Vec<model::Binding> {
             sequence: binding.sequence.unwrap_or_default(),
         })
         .collect()
+}
+
+/// `GET /v1/drain`
+pub fn drain(station: &Station) -> Option<model::Drain> {
+    let drain = station.home_agent()?.drain()?;
+    let state = match drain.phase {
+        DrainPhase::Running => "running",
+        DrainPhase::Done => "done",
+        DrainPhase::Expired => "expired",
+    };
+    Some(model::Drain { state: state.into(), to: drain.to, routers: drain.nodes as u64, left: drain.left })
 }
 
 /// `GET /v1/uplinks`
@@ -258,6 +276,10 @@ pub fn event_text(event: &Event) -> String {
         }
         Event::Deregistered { reason } => format!("no longer registered: {reason}"),
         Event::Rejected { status, reason } => format!("the home agent said no (status {status}): {reason}"),
+        Event::HomeAgent { from, to, reason } => {
+            let from = from.map_or("none".into(), |from| from.to_string());
+            format!("home agent {to} instead of {from}: {reason}")
+        }
         Event::Handover { from, to, reason } => {
             let name = |uplink: &Option<String>| uplink.clone().unwrap_or("no uplink".into());
             format!("traffic moves from {} to {}: {reason}", name(from), name(to))

@@ -2,8 +2,11 @@
 
 mod geonet;
 
+use std::net::Ipv6Addr;
 use std::path::PathBuf;
+use std::time::Duration;
 
+use carnet_api::config::parse_duration;
 use clap::{Args, Parser, Subcommand, ValueEnum};
 
 pub use geonet::{AreaCommand, GnPing, GnRecv, GnSend};
@@ -136,6 +139,33 @@ An uplink that is down or brings no answers is left all the same, until it is ba
         #[command(flatten)]
         station: Station,
     },
+    /// Empty a home agent for maintenance: its mobile routers go to another one, without losing packets.
+    #[command(after_help = "\
+Every mobile router registers with the other home agent first and leaves this one then. The command shows how far it
+is, and ends when all have left, or after a time. From then on nobody can register here, until --end or a restart.
+
+Examples:
+  carnet drain                              to a home agent of the config or of the home link
+  carnet drain --to 2001:db8:1::2 --within 2m
+  carnet drain --end                        mobile routers may register here again")]
+    Drain(Drain),
+    /// End the bindings of a mobile router at its home agent.
+    #[command(after_help = "\
+The mobile router is told, and asks again after ten minutes.
+
+Examples:
+  carnet revoke 2001:db8:1::1234
+  carnet revoke 2001:db8:1::1234 --bid 2    one of its uplinks")]
+    Revoke {
+        /// Home address of the mobile router.
+        home_address: Ipv6Addr,
+        /// Binding Identifier; all bindings without one. May be given several times.
+        #[arg(long, value_name = "BID")]
+        bid: Vec<u16>,
+        /// The station.
+        #[command(flatten)]
+        station: Station,
+    },
     /// Set an area for GeoNetworking packets while the station runs, or remove it.
     #[command(after_help = "\
 Around a place, around this station or around another one, with which it moves. Whatever is sent to its IPv6
@@ -175,6 +205,31 @@ Examples:
   carnet gnrecv --next-header btp-b
   carnet gnrecv | jq 'select(.type == \"gbc\") | .payload'")]
     Gnrecv(GnRecv),
+}
+
+/// `carnet drain`
+#[derive(Debug, Args)]
+pub struct Drain {
+    /// Address of the home agent to go to; may be given several times.
+    #[arg(long, value_name = "ADDRESS", conflicts_with = "end")]
+    pub to: Vec<Ipv6Addr>,
+    /// How long mobile routers are asked, such as 90s or 5m.
+    #[arg(long, value_name = "TIME", default_value = "60s", value_parser = within)]
+    pub within: Duration,
+    /// End a drain: mobile routers may register here again.
+    #[arg(long)]
+    pub end: bool,
+    /// The station.
+    #[command(flatten)]
+    pub station: Station,
+}
+
+/// A time from a second to a day.
+fn within(text: &str) -> Result<Duration, String> {
+    const EXPECTED: &str = "expected a time from 1s to 24h, such as 90s or 5m";
+    let time = parse_duration(text).map_err(|error| format!("{error}, {EXPECTED}"))?;
+    let possible = Duration::from_secs(1)..=Duration::from_secs(86_400);
+    if possible.contains(&time) { Ok(time) } else { Err(EXPECTED.into()) }
 }
 
 /// How to print.

@@ -1,5 +1,6 @@
 //! Talks to a running station: HTTP/1.1 over its UNIX socket, one connection for each request.
 
+pub mod drain;
 pub mod geonet;
 
 use std::fs;

@@ -24,7 +24,7 @@ use axum::response::sse::{Event, KeepAlive, Sse};
 use axum::response::{IntoResponse, Response};
 use axum::routing::{get, post};
 use axum::{Router, serve as serve_http};
-use carnet_api::model::{ErrorBody, HandoverRequest, SignalRequest, missed};
+use carnet_api::model::{DrainRequest, ErrorBody, HandoverRequest, RevokeRequest, SignalRequest, missed};
 use futures_util::stream::{self, Stream};
 use serde::Serialize;
 use serde_json::Value;
@@ -177,6 +177,12 @@ fn router(app: App) -> Router {
         .route("/v1/policies", get(|State(app): State<App>| async move { app.ask(Request::Policies).await }))
         .route("/v1/counters", get(|State(app): State<App>| async move { app.ask(Request::Counters).await }))
         .route("/v1/events", get(events))
+        .route(
+            "/v1/drain",
+            get(|State(app): State<App>| async move { app.ask(Request::Drain).await }).post(drain),
+        )
+        .route("/v1/drain/end", post(end_drain))
+        .route("/v1/revoke", post(revoke))
         .route("/v1/handover", post(handover))
         .route("/v1/signal", post(signal))
         .merge(geonet::router())
@@ -233,6 +239,32 @@ async fn handover(
 ) -> Result<StatusCode, Refusal> {
     let Json(handover) = body.map_err(Refusal::body)?;
     app.try_answer(|reply| Request::Handover { handover, reply }).await?;
+    Ok(StatusCode::NO_CONTENT)
+}
+
+/// `POST /v1/drain`
+async fn drain(
+    State(app): State<App>,
+    body: Result<Json<DrainRequest>, JsonRejection>,
+) -> Result<StatusCode, Refusal> {
+    let Json(drain) = body.map_err(Refusal::body)?;
+    app.try_answer(|reply| Request::BeginDrain { drain, reply }).await?;
+    Ok(StatusCode::NO_CONTENT)
+}
+
+/// `POST /v1/drain/end`
+async fn end_drain(State(app): State<App>) -> Result<StatusCode, Refusal> {
+    app.try_answer(Request::EndDrain).await?;
+    Ok(StatusCode::NO_CONTENT)
+}
+
+/// `POST /v1/revoke`
+async fn revoke(
+    State(app): State<App>,
+    body: Result<Json<RevokeRequest>, JsonRejection>,
+) -> Result<StatusCode, Refusal> {
+    let Json(revoke) = body.map_err(Refusal::body)?;
+    app.try_answer(|reply| Request::Revoke { revoke, reply }).await?;
     Ok(StatusCode::NO_CONTENT)
 }
 

@@ -30,7 +30,7 @@ use std::process::ExitCode;
 
 use anyhow::Context;
 use carnet_api::config::Config;
-use carnet_api::model::HandoverRequest;
+use carnet_api::model::{HandoverRequest, RevokeRequest};
 use clap::Parser;
 use serde_json::Value;
 
@@ -100,6 +100,10 @@ fn talk(command: Command) -> anyhow::Result<()> {
             Command::Handover { uplink, policy, station } => {
                 let uplink = (uplink != "auto").then_some(uplink);
                 find(station)?.post("/v1/handover", &HandoverRequest { uplink, policy }).await
+            }
+            Command::Drain(command) => client::drain::drain(command).await,
+            Command::Revoke { home_address, bid: bids, station } => {
+                find(station)?.post("/v1/revoke", &RevokeRequest { home_address, bids }).await
             }
             Command::Area(command) => client::geonet::area(command).await,
             Command::Gnping(command) => client::geonet::ping(command).await,

@@ -5,8 +5,9 @@
 //! about to stop.
 
 use carnet_api::model::{
-    Area, AreaRequest, Binding, Counters, GnPingEvent, GnPingRequest, GnReceived, GnSendRequest, Group,
-    HandoverRequest, Location, Policy, Route, SignalRequest, Status, Tunnel, Uplink,
+    Area, AreaRequest, Binding, Counters, Drain, DrainRequest, GnPingEvent, GnPingRequest, GnReceived,
+    GnSendRequest, Group, HandoverRequest, Location, Policy, RevokeRequest, Route, SignalRequest, Status,
+    Tunnel, Uplink,
 };
 use tokio::sync::{broadcast, mpsc, oneshot};
 
@@ -30,6 +31,24 @@ pub enum Request {
     Policies(oneshot::Sender<Vec<Policy>>),
     /// `GET /v1/counters`
     Counters(oneshot::Sender<Counters>),
+    /// `GET /v1/drain`
+    Drain(oneshot::Sender<Option<Drain>>),
+    /// `POST /v1/drain`
+    BeginDrain {
+        /// Where to, and for how long.
+        drain: DrainRequest,
+        /// Begun, or why not, in plain words.
+        reply: oneshot::Sender<Answer<()>>,
+    },
+    /// `POST /v1/drain/end`
+    EndDrain(oneshot::Sender<Answer<()>>),
+    /// `POST /v1/revoke`
+    Revoke {
+        /// Whose bindings.
+        revoke: RevokeRequest,
+        /// Begun, or why not, in plain words.
+        reply: oneshot::Sender<Answer<()>>,
+    },
     /// `POST /v1/handover`
     Handover {
         /// What is wished for.

@@ -61,7 +61,15 @@ pub fn status(answer: Value) -> serde_json::Result<String> {
             let state = if lan.state == "up" { String::new() } else { format!(": {}", words(&lan.state)) };
             line("  lan", format!("{}{state}", lan.interface));
         }
-        line("  home agent", router.home_agent.to_string());
+        let home_agent = match router.home_agent.is_unspecified() {
+            true => "not known yet".to_owned(),
+            false => router.home_agent.to_string(),
+        };
+        line("  home agent", home_agent);
+        let others: Vec<_> = router.home_agents.iter().filter(|it| **it != router.home_agent).collect();
+        if !others.is_empty() {
+            line("  others", list(&others));
+        }
         line("  care-of address", list(&router.care_of_addresses));
         line("  uplink", or_nothing(router.uplink));
         if let Some(wanted) = router.wanted_uplink {

@@ -246,9 +246,9 @@ fn parse(interface: &str, packet: &[u8], peer: Option<[u8; 6]>) -> Option<LinkMe
     })
 }
 
-/// Passes ICMPv6 errors (types 1 to 4) and Neighbor Discovery without Redirect (133 to 136) that came in
-/// for this machine. In a `SOCK_DGRAM` packet socket the packet begins with the IPv6 header.
-fn filter() -> [SockFilter; 15] {
+/// Passes ICMPv6 errors (types 1 to 4), Neighbor Discovery without Redirect (133 to 136) and answers to home agent
+/// discovery (145) that came in for this machine. In a `SOCK_DGRAM` packet socket the packet begins with the IPv6 header.
+fn filter() -> [SockFilter; 16] {
     const LOAD_WORD: u16 = (libc::BPF_LD | libc::BPF_W | libc::BPF_ABS) as u16;
     const LOAD_BYTE: u16 = (libc::BPF_LD | libc::BPF_B | libc::BPF_ABS) as u16;
     const EQUAL: u16 = (libc::BPF_JMP | libc::BPF_JEQ | libc::BPF_K) as u16;
@@ -260,18 +260,19 @@ fn filter() -> [SockFilter; 15] {
     const PACKET_TYPE: u32 = (libc::SKF_AD_OFF + libc::SKF_AD_PKTTYPE) as u32;
     [
         SockFilter::new(LOAD_WORD, 0, 0, PROTOCOL),
-        SockFilter::new(EQUAL, 0, 12, libc::ETH_P_IPV6 as u32),
+        SockFilter::new(EQUAL, 0, 13, libc::ETH_P_IPV6 as u32),
         SockFilter::new(LOAD_BYTE, 0, 0, 6),
-        SockFilter::new(EQUAL, 0, 10, u32::from(ICMPV6)),
+        SockFilter::new(EQUAL, 0, 11, u32::from(ICMPV6)),
         SockFilter::new(LOAD_WORD, 0, 0, VLAN),
         // Of a VLAN on this link, which is another link.
-        SockFilter::new(ANY_OF, 8, 0, 0xfff),
+        SockFilter::new(ANY_OF, 9, 0, 0xfff),
         SockFilter::new(LOAD_WORD, 0, 0, PACKET_TYPE),
         // PACKET_OTHERHOST (3), as on an interface that somebody has made promiscuous, PACKET_OUTGOING (4).
-        SockFilter::new(AT_LEAST, 6, 0, 3),
+        SockFilter::new(AT_LEAST, 7, 0, 3),
         SockFilter::new(LOAD_BYTE, 0, 0, HEADER_LEN as u32),
-        SockFilter::new(AT_LEAST, 0, 4, 1),
-        SockFilter::new(AT_LEAST, 0, 2, 5),
+        SockFilter::new(AT_LEAST, 0, 5, 1),
+        SockFilter::new(AT_LEAST, 0, 3, 5),
+        SockFilter::new(EQUAL, 2, 0, u32::from(icmpv6::types::DHAAD_REPLY)),
         SockFilter::new(AT_LEAST, 0, 2, 133),
         SockFilter::new(AT_LEAST, 1, 0, 137),
         SockFilter::new(RETURN, 0, 0, u32::MAX),

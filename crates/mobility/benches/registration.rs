@@ -7,7 +7,7 @@ use std::net::Ipv6Addr;
 use std::time::Duration;
 
 use carnet_base::{Time, WallTime};
-use carnet_mobility::home_agent::{AuthorizedNode, HomeAgentConfig, MultipleCareOfAddresses};
+use carnet_mobility::home_agent::{AuthorizedNode, HomeAgentConfig, MultipleCareOfAddresses, OtherAgents};
 use carnet_mobility::{Authentication, HomeAgent, MobilityMessage, ReplayProtection, SecurityAssociation};
 use carnet_wire::extension::Extensions;
 use carnet_wire::ipv6::Header;
@@ -51,6 +51,7 @@ fn binding_update(sequence: u16) -> Vec<u8> {
 
 fn bench(criterion: &mut Criterion) {
     let mut agent = HomeAgent::new(HomeAgentConfig {
+        others: OtherAgents::default(),
         address: AGENT,
         home_prefix: "2001:db8:1::/64".parse().expect("a prefix"),
         home_network: None,

@@ -40,6 +40,15 @@ pub enum Event {
         /// Its meaning, and what the router does about it.
         reason: String,
     },
+    /// Mobile router: it is registered with another home agent, or will be with the first that it has found.
+    HomeAgent {
+        /// The one before.
+        from: Option<Ipv6Addr>,
+        /// The one from now on.
+        to: Ipv6Addr,
+        /// Why.
+        reason: String,
+    },
     /// Mobile router: traffic moves to another uplink, or to none.
     Handover {
         /// Interface that carried the traffic until now.

@@ -8,8 +8,9 @@
 //! * [`mobile_router`] - uplinks, movement and home registration (RFC 6275 section 11, RFC 3963
 //!   section 5).
 //!
-//! Beside them, [`mnpp`] finds the mobile networks of vehicles in radio range, and [`nesting`] spares mobile routers behind
-//! mobile routers the way through every home agent.
+//! Which of several home agents a mobile router is registered with is the choice of [`agents`]. Beside them, [`mnpp`] finds
+//! the mobile networks of vehicles in radio range, and [`nesting`] spares mobile routers behind mobile routers the way
+//! through every home agent.
 //!
 //! Both take the time and an input through `handle_*` methods and hand out [`Output`]s through
 //! `poll_output`; the next deadline comes from `poll_timeout`. They never read a clock, open a socket or
@@ -17,9 +18,10 @@
 //! `poll_output`; debug builds assert it.
 //!
 //! Left out: return routability and route optimisation with correspondent nodes (RFC 6275 section 5.2.5 and
-//! 9), DHAAD and mobile prefix discovery, IPsec.
+//! 9), mobile prefix discovery at the mobile router, IPsec.
 #![forbid(unsafe_code)]
 
+pub mod agents;
 mod drop_reason;
 mod event;
 pub mod flow;

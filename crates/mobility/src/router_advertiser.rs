@@ -1,4 +1,4 @@
-//! Router Advertisements into the mobile network (RFC 4861 6.2).
+//! Router Advertisements into the mobile network, and of a home agent on its home link (RFC 4861 6.2).
 //!
 //! The router advertises its prefixes with the A and L flags, itself as default router, and the MTU that
 //! fits into the tunnel, so that hosts need no Packet Too Big. It answers solicitations, and when the home
@@ -8,8 +8,11 @@
 //! change their packets go nowhere, or round in a ring: so it is told at once, and repeated. RFC 6275 7.5 lets routers that
 //! serve mobile nodes advertise as often.
 //!
-//! Left out: everything configurable of RFC 4861 6.2.1 that nobody needs here, DNS options, advertisements
-//! on a home link.
+//! A home agent tells other home agents of itself ([`Offer`]): H flag, its own address in the home prefix (R flag), Home
+//! Agent Information option (RFC 6275 7, 10.5.1, RFC 3963 7.3). It is no default router and gives nobody addresses; who
+//! routes on the home link is the operator's business.
+//!
+//! Left out: everything configurable of RFC 4861 6.2.1 that nobody needs here, DNS options.
 
 use std::collections::VecDeque;
 use std::net::Ipv6Addr;
@@ -43,8 +46,8 @@ const NEWS_INTERVAL: Duration = Duration::from_secs(1);
 /// `AdvDefaultLifetime`: three times the interval, with room for loss.
 const ROUTER_LIFETIME: u16 = 1800;
 /// `AdvValidLifetime` and `AdvPreferredLifetime` (RFC 4861 6.2.1).
-const VALID_LIFETIME: u32 = 2_592_000;
-const PREFERRED_LIFETIME: u32 = 604_800;
+pub(crate) const VALID_LIFETIME: u32 = 2_592_000;
+pub(crate) const PREFERRED_LIFETIME: u32 = 604_800;
 
 /// What is advertised on one interface.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -53,12 +56,29 @@ pub struct AdvertiserConfig {
     pub interface: String,
     /// The prefixes; those of length 64 are for stateless autoconfiguration.
     pub prefixes: Vec<Ipv6Net>,
+    /// What a home agent says of itself on its home link.
+    pub home_agent: Option<Offer>,
+}
+
+/// A home agent in its own words.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Offer {
+    /// Its address.
+    pub address: Ipv6Addr,
+    /// The home prefix, of which no host is to make addresses because of this.
+    pub home_prefix: Ipv6Net,
+    /// Higher wins.
+    pub preference: u16,
+    /// R: it serves mobile routers.
+    pub mobile_routers: bool,
 }
 
 /// The advertiser of one interface.
 #[derive(Debug)]
 pub struct RouterAdvertiser {
     config: AdvertiserConfig,
+    /// On a home link, where others route.
+    is_home_agent: bool,
     mtu: Option<u32>,
     nesting: Option<NestingInformation>,
     /// How often a change of that is still to be told.
@@ -80,6 +100,7 @@ impl RouterAdvertiser {
     /// An advertiser that waits for its interface to come up.
     pub fn new(config: AdvertiserConfig, rng: Rng) -> Self {
         RouterAdvertiser {
+            is_home_agent: config.home_agent.is_some(),
             config,
             mtu: None,
             nesting: None,
@@ -234,11 +255,40 @@ impl RouterAdvertiser {
         !self.valid && self.withdrawals_left == 0
     }
 
+    /// What a home agent says of itself from now on; `None`: that it is none any more. A change is advertised soon.
+    pub fn set_home_agent(&mut self, now: Time, offer: Option<Offer>) {
+        if self.config.home_agent != offer {
+            self.config.home_agent = offer;
+            self.advertise_soon(now);
+        }
+    }
+
+    /// The options by which a home agent tells of itself.
+    fn offer_options(offer: &Offer) -> [nd::NdOption<'static>; 2] {
+        let home_prefix = nd::NdOption::PrefixInformation(nd::PrefixInformation {
+            prefix: offer.address,
+            prefix_length: offer.home_prefix.prefix_len(),
+            on_link: true,
+            autonomous: false,
+            router_address: true,
+            valid_lifetime: VALID_LIFETIME,
+            preferred_lifetime: PREFERRED_LIFETIME,
+        });
+        let information = nd::NdOption::HomeAgentInformation(nd::HomeAgentInformation {
+            mobile_router_support: offer.mobile_routers,
+            preference: offer.preference,
+            lifetime: ROUTER_LIFETIME,
+        });
+        [home_prefix, information]
+    }
+
     fn advertise(&mut self, now: Time, router_lifetime: u16) {
         let Some(source) = self.link_local else { return };
         let (valid_lifetime, preferred_lifetime) =
             if self.valid { (VALID_LIFETIME, PREFERRED_LIFETIME) } else { (VALID_LIFETIME, 0) };
-        let router_lifetime = if self.valid { router_lifetime } else { 0 };
+        // RFC 6275 10.5.1: who says so without H is a home agent no more.
+        let offer = self.config.home_agent.filter(|_| router_lifetime > 0);
+        let router_lifetime = if self.valid && !self.is_home_agent { router_lifetime } else { 0 };
         let nesting = self.nesting.as_ref().filter(|_| self.valid).map(NestingInformation::data);
         let mut options: Vec<nd::NdOption<'_>> = Vec::new();
         options.extend(self.link_address.map(nd::NdOption::SourceLinkAddress));
@@ -257,11 +307,15 @@ impl RouterAdvertiser {
         if let Some(data) = &nesting {
             options.push(nd::NdOption::Unknown { option_type: option_type::EXPERIMENT_1, data });
         }
+        for option in offer.iter().flat_map(Self::offer_options) {
+            options.push(option);
+        }
         let mut message = nd::router_advertisement(&nd::RouterAdvertisementRepr {
-            hop_limit: 64,
+            // RFC 4861 4.2: 0 says nothing.
+            hop_limit: if self.is_home_agent { 0 } else { 64 },
             managed: false,
             other: false,
-            home_agent: false,
+            home_agent: offer.is_some(),
             preference: nd::RoutePreference::Medium,
             router_lifetime,
             reachable_time: 0,
@@ -320,6 +374,7 @@ mod tests {
         let config = AdvertiserConfig {
             interface: "i0".into(),
             prefixes: vec!["2001:db8:a::/64".parse().expect("prefix")],
+            home_agent: None,
         };
         RouterAdvertiser::new(config, Rng::new(1))
     }
@@ -383,6 +438,40 @@ mod tests {
         // The same again is no news.
         advertiser.set_nesting(now, information);
         assert_eq!(advertiser.poll_timeout(), Some(due));
+    }
+
+    #[test]
+    fn a_home_agent_tells_of_itself_until_it_stops() {
+        let offer = Offer {
+            address: "2001:db8:1::1".parse().expect("address"),
+            home_prefix: "2001:db8:1::/64".parse().expect("prefix"),
+            preference: 10,
+            mobile_routers: true,
+        };
+        let config = AdvertiserConfig { interface: "i0".into(), prefixes: vec![], home_agent: Some(offer) };
+        let mut advertiser = RouterAdvertiser::new(config, Rng::new(1));
+        advertiser.handle_interface(Time::ZERO, &interface(true));
+        advertiser.handle_timeout(Time::ZERO);
+        let message = advertiser.poll_output().expect("an advertisement");
+        let parsed = nd::RouterAdvertisement::parse(&message.message).expect("parses");
+        assert!(parsed.home_agent);
+        assert_eq!((parsed.router_lifetime, parsed.hop_limit), (0, 0), "no default router");
+        let options: Vec<_> = parsed.options().collect();
+        assert!(options.contains(&nd::NdOption::HomeAgentInformation(nd::HomeAgentInformation {
+            mobile_router_support: true,
+            preference: 10,
+            lifetime: ROUTER_LIFETIME,
+        })));
+        assert!(options.iter().any(|option| matches!(option,
+            nd::NdOption::PrefixInformation(it)
+                if it.prefix == offer.address && it.router_address && !it.autonomous)));
+
+        advertiser.handle_shutdown(Time::from_secs(9));
+        let message = advertiser.poll_output().expect("a farewell");
+        let parsed = nd::RouterAdvertisement::parse(&message.message).expect("parses");
+        assert!(!parsed.home_agent);
+        // RFC 6275 7.4: the option only with the H flag.
+        assert!(!parsed.options().any(|option| matches!(option, nd::NdOption::HomeAgentInformation(_))));
     }
 
     #[test]

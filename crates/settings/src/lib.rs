@@ -11,8 +11,13 @@ pub mod geonet;
 mod policies;
 pub mod recording;
 
+use std::net::Ipv6Addr;
+
 use carnet_api::config::{self, Auth, Config, MultipleCareOf, Registration, Replay};
-use carnet_mobility::home_agent::{AuthorizedNode, HomeAgentConfig, MultipleCareOfAddresses};
+use carnet_mobility::agents::{AgentAddress, AgentsConfig};
+use carnet_mobility::home_agent::{
+    AuthorizedNode, HomeAgentConfig, MultipleCareOfAddresses, OtherAgents, Peer,
+};
 use carnet_mobility::mobile_router::{
     Liveness, MobileRouterConfig, RegistrationMode, SignalThresholds, UplinkConfig, VolumePeriod,
 };
@@ -29,6 +34,15 @@ pub fn station(config: &Config, gn_address: Option<GnAddress>) -> StationConfig 
         home_network: agent.home_network,
         home_link: agent.home_link.clone(),
         max_lifetime: agent.max_lifetime,
+        others: OtherAgents {
+            dhaad: agent.dhaad,
+            preference: agent.preference,
+            peers: agent
+                .peers
+                .iter()
+                .map(|peer| Peer { address: peer.address, preference: peer.preference })
+                .collect(),
+        },
         force_udp: agent.udp,
         ipv4_address: agent.ipv4_address,
         multiple_care_of_addresses: match agent.multiple_care_of {
@@ -50,8 +64,8 @@ pub fn station(config: &Config, gn_address: Option<GnAddress>) -> StationConfig 
         router: MobileRouterConfig {
             home_address: router.home_address,
             home_prefix: router.home_prefix,
-            home_agent: router.home_agent,
-            home_agent_ipv4: router.home_agent_ipv4,
+            home_agent: router.home_agents.addresses.first().copied().unwrap_or(Ipv6Addr::UNSPECIFIED),
+            home_agent_ipv4: router.home_agents.ipv4_addresses.first().copied(),
             force_udp: router.udp,
             liveness: router.heartbeat.map(|it| Liveness { busy: it.busy, idle: it.idle }),
             policies: router.policies.iter().map(policies::policy).collect(),
@@ -85,6 +99,7 @@ pub fn station(config: &Config, gn_address: Option<GnAddress>) -> StationConfig 
                 })
                 .collect(),
         },
+        agents: agents(&router.home_agents),
         lan: router.lan.clone(),
         advertise: router.advertise,
         nesting: router.nesting,
@@ -92,6 +107,19 @@ pub fn station(config: &Config, gn_address: Option<GnAddress>) -> StationConfig 
     let geonet = config.geonet.as_ref().map(|config| geonet::router(config, gn_address));
     let mnpp = config.geonet.as_ref().and_then(geonet::mnpp);
     StationConfig { home_agent, mobile_router, geonet, mnpp }
+}
+
+/// The home agents to choose from; none where there is no choice.
+fn agents(agents: &config::HomeAgents) -> AgentsConfig {
+    if !agents.discover && agents.addresses.len() < 2 {
+        return AgentsConfig::default();
+    }
+    let ipv4 = agents.ipv4_addresses.iter().copied().map(Some).chain(std::iter::repeat(None));
+    let named = agents.addresses.iter().zip(ipv4);
+    AgentsConfig {
+        agents: named.map(|(&address, ipv4_address)| AgentAddress { address, ipv4_address }).collect(),
+        discover: agents.discover,
+    }
 }
 
 fn authentication(auth: &Auth) -> Authentication {

@@ -9,7 +9,7 @@ use std::time::Duration;
 use carnet_base::{Time, WallTime};
 use carnet_mobility::Authentication;
 use carnet_mobility::home_agent::{
-    AuthorizedNode, HomeAgentConfig, MultipleCareOfAddresses, StoredBinding, StoredRegistration,
+    AuthorizedNode, HomeAgentConfig, MultipleCareOfAddresses, OtherAgents, StoredBinding, StoredRegistration,
 };
 use carnet_station::forwarding::forwarder::Verdict;
 use carnet_station::forwarding::packet::PacketBuffer;
@@ -48,6 +48,7 @@ fn home_agent(count: u32) -> Station {
         .collect();
     let stored = (0..count)
         .map(|index| StoredBinding {
+            relay: None,
             home_address: home_address(index),
             sequence: Some(1),
             timestamp: None,
@@ -70,6 +71,7 @@ fn home_agent(count: u32) -> Station {
         .collect();
     let config = StationConfig {
         home_agent: Some(HomeAgentConfig {
+            others: OtherAgents::default(),
             address: AGENT,
             home_prefix: "2001:db8:1::/64".parse().expect("a prefix"),
             home_network: None,

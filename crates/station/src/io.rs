@@ -14,6 +14,7 @@ use carnet_base::hex;
 pub use carnet_base::{Address, Endpoint, Interface, LinkMessage};
 use carnet_geonet::MacAddress;
 pub use carnet_mobility::Event;
+pub use carnet_mobility::home_agent::DrainPhase;
 pub use carnet_mobility::mobile_router::Octets;
 use serde::{Deserialize, Serialize};
 
@@ -166,6 +167,22 @@ pub enum Command {
     RemoveArea {
         /// Its name.
         name: String,
+    },
+    /// The home agent is to be left by all: planned maintenance.
+    Drain {
+        /// The home agents to go to; any that is known when empty.
+        to: Vec<Ipv6Addr>,
+        /// How long nodes are asked, in seconds.
+        within_s: u32,
+    },
+    /// Nodes may register with the home agent again.
+    EndDrain,
+    /// The home agent is to end bindings of a node.
+    Revoke {
+        /// Its home address.
+        home_address: Ipv6Addr,
+        /// Binding Identifiers; all of its bindings when empty.
+        bids: Vec<u16>,
     },
     /// The station is about to stop: de-register and say farewell.
     Shutdown,

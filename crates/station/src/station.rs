@@ -16,6 +16,7 @@ use std::net::Ipv6Addr;
 use carnet_base::{Interface, Rng, Time, WallTime};
 use carnet_geonet::ipv6_adaptation::{Adaptation, Ipv6Config};
 use carnet_geonet::multicast::MulticastProxy;
+use carnet_mobility::agents::Agents;
 use carnet_mobility::home_agent::AuthorizedNode;
 use carnet_mobility::router_advertiser::RouterAdvertiser;
 use carnet_mobility::{HomeAgent, Mnpp, MobileRouter, MobilityDrop, Nesting};
@@ -51,6 +52,8 @@ enum Scope {
 #[derive(Debug)]
 struct Router {
     machine: MobileRouter,
+    /// Which home agent that is registered with, and the routers beside it while that changes.
+    agents: Agents,
     lan: Vec<String>,
     advertisers: Vec<RouterAdvertiser>,
     lan_mtu: LanMtu,
@@ -61,6 +64,8 @@ struct Router {
 struct Agent {
     machine: HomeAgent,
     nodes: BTreeMap<Ipv6Addr, AuthorizedNode>,
+    /// Tells a real home link of the home agent, where it is to be discovered.
+    advertiser: Option<RouterAdvertiser>,
 }
 
 /// One ITS station without I/O; see the crate's documentation.
@@ -138,6 +143,11 @@ impl Station {
     /// The home agent, if the station is one.
     pub fn home_agent(&self) -> Option<&HomeAgent> {
         self.agent.as_ref().map(|agent| &agent.machine)
+    }
+
+    /// The choice among home agents of the mobile router, if the station is one.
+    pub fn agents(&self) -> Option<&Agents> {
+        self.router.as_ref().map(|router| &router.agents)
     }
 
     /// The mobile router, if the station is one.
@@ -227,7 +237,8 @@ impl Station {
 
     /// True once nothing more is to be waited for after [`crate::io::Command::Shutdown`].
     pub fn is_quiescent(&self) -> bool {
-        self.mobile_router().is_none_or(MobileRouter::is_quiescent)
+        let quiescent = |router: &Router| router.machine.is_quiescent() && router.agents.is_quiescent();
+        self.router.as_ref().is_none_or(quiescent)
     }
 
     /// The next thing to be done; see the drain rule in [`crate::io`].
@@ -244,11 +255,15 @@ impl Station {
 
     /// When the home agent or the mobile router has something to do next.
     fn mobility_timeout(&self) -> Option<Time> {
-        let agent = self.agent.as_ref().and_then(|agent| agent.machine.poll_timeout());
+        let agent = self.agent.as_ref().and_then(|agent| {
+            let advertiser = agent.advertiser.as_ref().and_then(RouterAdvertiser::poll_timeout);
+            agent.machine.poll_timeout().into_iter().chain(advertiser).min()
+        });
         let router = self.router.as_ref().and_then(|router| {
             let advertisers = router.advertisers.iter().filter_map(RouterAdvertiser::poll_timeout);
             let lan_mtu = router.lan_mtu.poll_timeout().into_iter().chain(router.nesting.poll_timeout());
-            router.machine.poll_timeout().into_iter().chain(advertisers).chain(lan_mtu).min()
+            let agents = router.agents.poll_timeout();
+            router.machine.poll_timeout().into_iter().chain(agents).chain(advertisers).chain(lan_mtu).min()
         });
         // A packet woke a tunnel whose MTU is to be looked after.
         let used = self.forwarder.has_used().then_some(Time::ZERO);

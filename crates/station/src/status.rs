@@ -370,6 +370,7 @@ impl Station {
         let mut counters = vec![
             ("tunnel.encapsulated".to_string(), forwarder.encapsulated),
             ("tunnel.decapsulated".to_string(), forwarder.decapsulated),
+            ("tunnel.relayed".to_string(), forwarder.relayed),
             ("tunnel.duplicated".to_string(), forwarder.duplicated),
             ("tunnel.late".to_string(), forwarder.late),
             ("tunnel.probes".to_string(), self.path_mtus().counters().sent),

@@ -34,7 +34,7 @@ impl DiscoveryRequest {
 
     /// The message with a zero checksum.
     pub fn emit(&self) -> Vec<u8> {
-        emit(types::DHAAD_REQUEST, self.identifier, self.mobile_router)
+        emit(types::DHAAD_REQUEST, self.identifier, flags(self.mobile_router))
     }
 }
 
@@ -78,7 +78,7 @@ impl<'a> DiscoveryReply<'a> {
 /// A Home Agent Address Discovery Reply with a zero checksum; how many addresses fit a packet is the caller's
 /// care (77 in 1280 octets; RFC 6275 10.5.1 asks to keep within the minimum MTU).
 pub fn discovery_reply(identifier: u16, mobile_router: bool, addresses: &[Ipv6Addr]) -> Vec<u8> {
-    let mut message = emit(types::DHAAD_REPLY, identifier, mobile_router);
+    let mut message = emit(types::DHAAD_REPLY, identifier, flags(mobile_router));
     for address in addresses {
         message.extend_from_slice(&address.octets());
     }
@@ -92,10 +92,10 @@ pub fn home_agents_anycast(prefix: Ipv6Addr) -> Ipv6Addr {
     Ipv6Addr::from(high | 0xfdff_ffff_ffff_fffe)
 }
 
-const WHAT: &str = "home agent address discovery";
+const WHAT: &str = "home agent discovery";
 
-/// Identifier and flags of a message of the type wanted.
-fn fixed(message: &[u8], wanted: u8, expected: &'static str) -> Result<(u16, u16), Error> {
+/// Identifier and flags of a message of the type wanted; mobile prefix discovery has the same.
+pub(crate) fn fixed(message: &[u8], wanted: u8, expected: &'static str) -> Result<(u16, u16), Error> {
     let [message_type, code] = array::<2>(message, 0, WHAT)?;
     if message_type != wanted {
         return Err(Error::Value { what: "ICMPv6 type", expected, found: u32::from(message_type) });
@@ -106,9 +106,15 @@ fn fixed(message: &[u8], wanted: u8, expected: &'static str) -> Result<(u16, u16
     Ok((u16_at(message, 4, WHAT)?, u16_at(message, 6, WHAT)?))
 }
 
-fn emit(message_type: u8, identifier: u16, mobile_router: bool) -> Vec<u8> {
+/// The field after the identifier.
+fn flags(mobile_router: bool) -> u16 {
+    if mobile_router { MOBILE_ROUTER } else { 0 }
+}
+
+/// The fixed part of a message with a zero checksum.
+pub(crate) fn emit(message_type: u8, identifier: u16, flags: u16) -> Vec<u8> {
     let mut message = vec![message_type, 0, 0, 0];
     message.extend_from_slice(&identifier.to_be_bytes());
-    message.extend_from_slice(&(if mobile_router { MOBILE_ROUTER } else { 0 }).to_be_bytes());
+    message.extend_from_slice(&flags.to_be_bytes());
     message
 }

@@ -18,6 +18,7 @@ use carnet_wire::nd::{
     HomeAgentInformation, NdOption, NeighborAdvertisement, NeighborSolicitation, PrefixInformation,
     RouteInformation, RoutePreference, RouterAdvertisementRepr, RouterSolicitation, router_advertisement,
 };
+use carnet_wire::prefix_discovery::{PrefixSolicitation, prefix_advertisement};
 use common::{address, hex, to_hex, tools};
 use std::io::Write;
 use std::net::Ipv6Addr;
@@ -233,6 +234,31 @@ fn cases() -> Vec<(Vec<u8>, &'static str)> {
                 discovery_reply(6, false, &[address(HOME), address(AGENT)]),
             ),
             "P/ICMPv6HAADReply(id=6, R=0, addresses=[H, A])",
+        ),
+        (
+            packet(address(CARE_OF), address(AGENT), 64, PrefixSolicitation { identifier: 7 }.emit()),
+            "P/ICMPv6MPSol(id=7)",
+        ),
+        (
+            packet(
+                address(CARE_OF),
+                address(AGENT),
+                64,
+                prefix_advertisement(
+                    8,
+                    &[NdOption::PrefixInformation(PrefixInformation {
+                        prefix: address(AGENT),
+                        prefix_length: 64,
+                        on_link: true,
+                        autonomous: true,
+                        router_address: true,
+                        valid_lifetime: 600,
+                        preferred_lifetime: 300,
+                    })],
+                ),
+            ),
+            "P/ICMPv6MPAdv(id=8, flags=0)/ICMPv6NDOptPrefixInfo(prefixlen=64, L=1, A=1, R=1, \
+             validlifetime=600, preferredlifetime=300, prefix=A)",
         ),
         (
             error_packet(

@@ -3,7 +3,8 @@
 //! The test writes a capture of raw IPv6 packets, has tshark print the fields that any packet asks about, and
 //! compares. Known faults of tshark 4.0.17 that the expectations go around: of twelve octets of authentication
 //! data it shows ten, it prints the R flag of home agent discovery as reserved bits, it takes bit 0x0040 of the
-//! Binding Update for PMIPv6's B, it knows neither BID-PRI nor the flow options of RFC 6089, and it does not verify the Mobility Header's checksum (scapy's and UMIP's
+//! Binding Update for PMIPv6's B, it knows neither BID-PRI nor the flow options of RFC 6089, it
+//! looks for options in the middle of the addresses of a Home Agent Switch message, and it does not verify the Mobility Header's checksum (scapy's and UMIP's
 //! packets do that in the other tests).
 
 mod common;
@@ -11,11 +12,14 @@ mod common;
 use carnet_wire::discovery::{DiscoveryRequest, discovery_reply};
 use carnet_wire::icmpv6::{ErrorMessage, error_packet, packet};
 use carnet_wire::mld::QueryRepr;
-use carnet_wire::mobility::{BindingUpdateFlags, Builder, ControlPacket, MobilityOption};
+use carnet_wire::mobility::{
+    BindingUpdateFlags, Builder, ControlPacket, MobilityOption, RevocationFlags, RevocationKind,
+};
 use carnet_wire::nd::{
     HomeAgentInformation, NdOption, NeighborAdvertisement, NeighborSolicitation, PrefixInformation,
     RouteInformation, RoutePreference, RouterAdvertisementRepr, RouterSolicitation, router_advertisement,
 };
+use carnet_wire::prefix_discovery::{PrefixSolicitation, prefix_advertisement};
 use common::{address, fixtures, hex, tools};
 use std::collections::BTreeSet;
 use std::path::Path;
@@ -122,6 +126,7 @@ fn mobility_cases() -> Vec<Case> {
         },
     ];
     cases.extend(multiple_and_dual_stack_cases());
+    cases.extend(planned_end_cases());
     let named = [
         (0x8000, "mip6.bu.a_flag"),
         (0x4000, "mip6.bu.h_flag"),
@@ -143,6 +148,49 @@ fn mobility_cases() -> Vec<Case> {
         });
     }
     cases
+}
+
+/// Binding Revocation (RFC 5846).
+fn planned_end_cases() -> Vec<Case> {
+    let bid = MobilityOption::BindingIdentifier {
+        bid: 7,
+        status: 0,
+        home: false,
+        priority: 0,
+        care_of_address: None,
+    };
+    let indication = RevocationKind::Indication { trigger: 1 };
+    let acknowledgement = RevocationKind::Acknowledgement { status: 128 };
+    let global = RevocationFlags { global: true, ..RevocationFlags::default() };
+    vec![
+        Case {
+            packet: control(
+                false,
+                true,
+                Builder::binding_revocation(indication, 4712, RevocationFlags::default()).option(&bid),
+            ),
+            fields: vec![
+                ("mip6.mhtype", "16"),
+                ("mip6.bri_br.type", "1"),
+                ("mip6.bri_r.trigger", "1"),
+                ("mip6.bri_seqnr", "4712"),
+                ("mip6.bri_ip", "0"),
+                ("mip6.bri_iv", "0"),
+                ("mip6.bri_ig", "0"),
+            ],
+        },
+        Case {
+            packet: control(true, false, Builder::binding_revocation(acknowledgement, 4713, global)),
+            fields: vec![
+                ("mip6.mhtype", "16"),
+                ("mip6.bri_br.type", "2"),
+                ("mip6.bri_status", "128"),
+                ("mip6.bri_seqnr", "4713"),
+                ("mip6.bri_ap", "0"),
+                ("mip6.bri_ag", "1"),
+            ],
+        },
+    ]
 }
 
 /// Options of RFC 5094, 5555 and 5648, and the Heartbeat of RFC 5847.
@@ -419,6 +467,26 @@ fn icmpv6_cases() -> Vec<Case> {
                 ("icmpv6.mip6.identifier", "77"),
                 ("icmpv6.reserved", "0000"),
                 ("icmpv6.mip6.home_agent_address", "2001:db8:1::1,2001:db8:1::2"),
+            ],
+        },
+        Case {
+            packet: packet(router, agent, 64, PrefixSolicitation { identifier: 78 }.emit()),
+            fields: vec![
+                ("icmpv6.type", "146"),
+                ("icmpv6.checksum.status", "1"),
+                ("icmpv6.mip6.identifier", "78"),
+            ],
+        },
+        Case {
+            packet: packet(agent, router, 64, prefix_advertisement(79, &options[2..3])),
+            fields: vec![
+                ("icmpv6.type", "147"),
+                ("icmpv6.checksum.status", "1"),
+                ("icmpv6.mip6.identifier", "79"),
+                ("icmpv6.mip6.flag.m", "0"),
+                ("icmpv6.opt.prefix.length", "64"),
+                ("icmpv6.opt.prefix.flag.r", "1"),
+                ("icmpv6.opt.prefix", "2001:db8:1::1"),
             ],
         },
         Case {

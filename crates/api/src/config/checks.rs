@@ -72,17 +72,50 @@ fn home_agent(agent: &HomeAgentDraft, sink: &Sink<'_>) {
         prefixes.extend(&router.prefixes.items);
     }
     apart(&prefixes, sink);
+    for peer in agent.peers.iter().flatten().filter_map(|peer| peer.address) {
+        if let Some(address) = agent.address.filter(|address| address.value == peer.value) {
+            let place = sink.place(address.at);
+            sink.push(peer.at, format!("{} is this home agent at {place}, expected another", peer.value));
+        }
+    }
+    // RFC 2526: the anycast address is of a /64.
+    if let Some(prefix) = agent.home_prefix.filter(|prefix| prefix.value.prefix_len() > 64)
+        && agent.dhaad == Some(true)
+    {
+        let message = "has no anycast address for home agents, expected /64 or shorter with `dhaad`";
+        sink.push(prefix.at, format!("{} {message}", prefix.value));
+    }
+}
+
+/// No home agent twice, and IPv4 addresses of all or of none.
+fn home_agents(router: &MobileRouterDraft, sink: &Sink<'_>) {
+    let agents = router.home_agents.items();
+    for (index, agent) in agents.iter().enumerate() {
+        if let Some(own) = router.home_address.filter(|own| own.value == agent.value) {
+            let place = sink.place(own.at);
+            sink.push(agent.at, format!("{} is the home address at {place}, expected another", own.value));
+        }
+        if let Some(other) = agents.iter().take(index).find(|other| other.value == agent.value) {
+            let place = sink.place(other.at);
+            sink.push(agent.at, format!("{} is there at {place} already, expected another", agent.value));
+        }
+        not_inside(Some(*agent), &router.prefixes, sink);
+    }
+    let Some(ipv4) = router.home_agents.ipv4_addresses.as_ref().filter(|list| list.whole) else { return };
+    let whole = router.home_agents.addresses.as_ref().is_some_and(|list| list.whole);
+    if let Some(first) = ipv4.items.first().filter(|_| whole && ipv4.items.len() != agents.len()) {
+        let message = format!(
+            "there are {} IPv4 addresses for {} home agents, expected one for each in `home_agent`",
+            ipv4.items.len(),
+            agents.len()
+        );
+        sink.push(first.at, message);
+    }
 }
 
 fn mobile_router(router: &MobileRouterDraft, sink: &Sink<'_>) {
     home_address(router.home_address, router.home_prefix, &router.prefixes, sink);
-    if let (Some(own), Some(agent)) = (router.home_address, router.home_agent)
-        && own.value == agent.value
-    {
-        let place = sink.place(own.at);
-        sink.push(agent.at, format!("{} is the home address at {place}, expected another", own.value));
-    }
-    not_inside(router.home_agent, &router.prefixes, sink);
+    home_agents(router, sink);
     apart(&router.prefixes.items, sink);
 
     if let Some(interface) = router.lan.items.first() {
@@ -177,8 +210,9 @@ fn policies(router: &MobileRouterDraft, sink: &Sink<'_>) {
 /// A station may do both jobs, with addresses of its own for each.
 fn both(agent: &HomeAgentDraft, router: &MobileRouterDraft, sink: &Sink<'_>) {
     if let Some(address) = agent.address {
-        let own = [(router.home_address, "home address"), (router.home_agent, "home agent")];
-        for (other, what) in own.into_iter().filter_map(|(other, what)| Some((other?, what))) {
+        let own = router.home_address.map(|own| (own, "home address"));
+        let agents = router.home_agents.items().iter().map(|agent| (*agent, "home agent"));
+        for (other, what) in own.into_iter().chain(agents) {
             if other.value == address.value {
                 let message = format!(
                     "{} is this station's own home agent at {}, expected another {what}",

@@ -5,6 +5,7 @@
 
 mod conformance;
 mod geonet;
+mod home_agents;
 mod mib;
 mod policies;
 
@@ -19,12 +20,13 @@ use super::errors::Sink;
 use super::reader::{At, Table, Value};
 use super::{
     AllowedRouter, Auth, Config, Dataplane, DataplanePath, Heartbeat, HomeAgent, Key, MobileRouter,
-    MultipleCareOf, Policy, Registration, Replay, SignalThresholds, Station, Uplink, VolumePeriod, schema,
-    values,
+    MultipleCareOf, PeerAgent, Policy, Registration, Replay, SignalThresholds, Station, Uplink, VolumePeriod,
+    schema, values,
 };
 
 pub(super) use conformance::ConformanceDraft;
 pub(super) use geonet::GeonetDraft;
+pub(super) use home_agents::{HomeAgentsDraft, PeerDraft};
 pub(super) use policies::PolicyDraft;
 
 const DEFAULT_MAX_LIFETIME: Duration = Duration::from_secs(600);
@@ -65,7 +67,8 @@ pub(super) struct HomeAgentDraft {
     pub home_link: Option<Option<At<String>>>,
     max_lifetime: Option<Duration>,
     preference: Option<u16>,
-    dhaad: Option<bool>,
+    pub dhaad: Option<bool>,
+    pub peers: Option<Vec<PeerDraft>>,
     pub routers: Option<Vec<AllowedRouterDraft>>,
 }
 
@@ -82,8 +85,7 @@ pub(super) struct MobileRouterDraft {
     pub is_router: bool,
     pub home_address: Option<At<Ipv6Addr>>,
     pub home_prefix: Option<At<Ipv6Net>>,
-    pub home_agent: Option<At<Ipv6Addr>>,
-    home_agent_ipv4: Option<Option<Ipv4Addr>>,
+    pub home_agents: HomeAgentsDraft,
     udp: Option<bool>,
     heartbeat: Option<Option<Option<Duration>>>,
     heartbeat_idle: Option<Duration>,
@@ -227,13 +229,6 @@ fn read_dataplane(table: &Table<'_>) -> Option<Dataplane> {
 
 impl HomeAgentDraft {
     fn read(table: &Table<'_>, sink: &Sink<'_>) -> HomeAgentDraft {
-        let dhaad = table.get("dhaad").map(|value| match value.boolean() {
-            Some(true) => {
-                value.refuse("home agent address discovery is not in this version, expected false");
-                None
-            }
-            other => other,
-        });
         let routers = table.get("mobile_router").map(|value| value.tables(&schema::ALLOWED_ROUTER));
         let care_of = [
             ("bulk", MultipleCareOf::Bulk),
@@ -258,13 +253,9 @@ impl HomeAgentDraft {
                 None => Some(None),
             },
             max_lifetime: duration(table, "max_lifetime", DEFAULT_MAX_LIFETIME, values::lifetime),
-            preference: match table.get("preference") {
-                Some(value) => value
-                    .integer(0, u32::from(u16::MAX))
-                    .and_then(|preference| u16::try_from(preference.value).ok()),
-                None => Some(0),
-            },
-            dhaad: dhaad.unwrap_or(Some(false)),
+            preference: home_agents::preference(table),
+            dhaad: boolean(table, "dhaad", false),
+            peers: PeerDraft::read_all(table),
             routers: routers
                 .unwrap_or(Some(Vec::new()))
                 .map(|tables| tables.iter().map(|table| AllowedRouterDraft::read(table, sink)).collect()),
@@ -272,7 +263,6 @@ impl HomeAgentDraft {
     }
 
     fn finish(self) -> Option<HomeAgent> {
-        self.dhaad?;
         Some(HomeAgent {
             address: self.address?.value,
             ipv4_address: self.ipv4_address?,
@@ -283,6 +273,8 @@ impl HomeAgentDraft {
             home_link: self.home_link?.map(|link| link.value),
             max_lifetime: self.max_lifetime?,
             preference: self.preference?,
+            dhaad: self.dhaad?,
+            peers: self.peers?.into_iter().map(PeerDraft::finish).collect::<Option<Vec<PeerAgent>>>()?,
             mobile_routers: self
                 .routers?
                 .into_iter()
@@ -338,15 +330,6 @@ impl MobileRouterDraft {
     fn read(table: &Table<'_>, kind: &Kind, sink: &Sink<'_>) -> MobileRouterDraft {
         // What only a mobile router has.
         let network = |name| if kind.is_router { table.get(name) } else { None };
-        let home_agent = table.need("home_agent", values::ADDRESS).and_then(|value| {
-            value.parse(values::ADDRESS, |text| match text {
-                "discover" => Err(format!(
-                    "home agent address discovery is not in this version, expected {}",
-                    values::ADDRESS
-                )),
-                text => values::address(text),
-            })
-        });
         let words = [("explicit", Registration::Explicit), ("implicit", Registration::Implicit)];
         let uplinks = table.need("uplink", kind.uplinks).and_then(|value| {
             let tables = value.tables(kind.uplink)?;
@@ -359,8 +342,7 @@ impl MobileRouterDraft {
             is_router: kind.is_router,
             home_address: address(table, "home_address"),
             home_prefix: prefix(table, "home_prefix"),
-            home_agent,
-            home_agent_ipv4: ipv4_address(table, "home_agent_ipv4"),
+            home_agents: HomeAgentsDraft::read(table),
             udp: boolean(table, "udp", false),
             heartbeat: match table.get("heartbeat") {
                 Some(value) if value.as_str() == Some("off") => Some(Some(None)),
@@ -403,8 +385,7 @@ impl MobileRouterDraft {
             policies: self.policies?.into_iter().map(PolicyDraft::finish).collect::<Option<Vec<Policy>>>()?,
             home_address: self.home_address?.value,
             home_prefix: self.home_prefix?.value,
-            home_agent: self.home_agent?.value,
-            home_agent_ipv4: self.home_agent_ipv4?,
+            home_agents: self.home_agents.finish()?,
             prefixes: self.prefixes.finish()?,
             registration: self.registration?,
             lifetime: self.lifetime?,

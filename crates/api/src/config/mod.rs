@@ -115,6 +115,10 @@ pub struct HomeAgent {
     pub max_lifetime: Duration,
     /// Preference among the home agents of the home link (RFC 6275 7.4); higher wins.
     pub preference: u16,
+    /// Whether it answers who asks for home agents (RFC 6275 10.5), and tells the home link of itself.
+    pub dhaad: bool,
+    /// Other home agents of the same home prefix and mobile routers.
+    pub peers: Vec<PeerAgent>,
     /// The mobile routers (and plain mobile nodes) that may register.
     pub mobile_routers: Vec<AllowedRouter>,
 }
@@ -129,6 +133,26 @@ pub enum MultipleCareOf {
     Single,
     /// `"none"`: one.
     None,
+}
+
+/// `[[home_agent.peer]]`: another home agent to which mobile routers can go.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct PeerAgent {
+    /// Its address.
+    pub address: Ipv6Addr,
+    /// Its preference; higher wins.
+    pub preference: u16,
+}
+
+/// The home agents of a mobile router.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct HomeAgents {
+    /// Their addresses, the preferred first.
+    pub addresses: Vec<Ipv6Addr>,
+    /// Their IPv4 addresses, in the same order, for uplinks without IPv6; none: these cannot be used.
+    pub ipv4_addresses: Vec<Ipv4Addr>,
+    /// Whether others are found out (RFC 6275 11.4.1).
+    pub discover: bool,
 }
 
 /// `[[home_agent.mobile_router]]`: one that may register with this home agent.
@@ -149,10 +173,8 @@ pub struct MobileRouter {
     pub home_address: Ipv6Addr,
     /// Prefix of the home link.
     pub home_prefix: Ipv6Net,
-    /// Address of the home agent.
-    pub home_agent: Ipv6Addr,
-    /// IPv4 address of the home agent, for uplinks without IPv6; `None`: they cannot be used.
-    pub home_agent_ipv4: Option<Ipv4Addr>,
+    /// The home agents.
+    pub home_agents: HomeAgents,
     /// Inside IPv4 always UDP.
     pub udp: bool,
     /// Heartbeats on paths that carry traffic and on others; `None` for none.

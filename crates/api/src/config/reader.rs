@@ -187,6 +187,11 @@ impl<'t> Value<'t> {
         None
     }
 
+    /// Whether it is an array.
+    pub(super) fn is_array(&self) -> bool {
+        matches!(self.value, DeValue::Array(_))
+    }
+
     /// The elements of an array.
     pub(super) fn array(&self, expected: &str) -> Option<Vec<Value<'t>>> {
         let DeValue::Array(items) = self.value else {

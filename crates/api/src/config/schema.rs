@@ -82,9 +82,18 @@ pub(super) const HOME_AGENT: Section = Section {
         key("home_link", "interface", "none"),
         key("max_lifetime", "lifetime", "\"10m\""),
         key("preference", "integer, 0 to 65535", "0"),
-        key("dhaad", "false", "false"),
+        key("dhaad", "boolean", "false"),
+        key("peer", "tables", "none"),
         key("mobile_router", "tables", "none"),
     ],
+    later: &[],
+};
+
+/// `[[home_agent.peer]]`
+pub(super) const PEER: Section = Section {
+    header: "[[home_agent.peer]]",
+    path: "home_agent.peer",
+    keys: &[key("address", "address", "required"), key("preference", "integer, 0 to 65535", "0")],
     later: &[],
 };
 
@@ -107,8 +116,8 @@ pub(super) const MOBILE_ROUTER: Section = Section {
     keys: &[
         key("home_address", "address", "required"),
         key("home_prefix", "prefix", "required"),
-        key("home_agent", "address", "required"),
-        key("home_agent_ipv4", "IPv4 address", "none"),
+        key("home_agent", "address, array of addresses or \"discover\"", "required"),
+        key("home_agent_ipv4", "IPv4 address or array", "none"),
         key("udp", "boolean", "false"),
         key("heartbeat", "duration or \"off\"", "none"),
         key("heartbeat_idle", "duration", "\"1s\""),
@@ -385,6 +394,7 @@ pub(super) const SECTIONS: [&Section; 19] = [
     &STATION,
     &DATAPLANE,
     &HOME_AGENT,
+    &PEER,
     &ALLOWED_ROUTER,
     &MOBILE_ROUTER,
     &MOBILE_NODE,

@@ -148,6 +148,27 @@ fn ip(text: &str) -> Ipv6Addr {
 }
 
 #[test]
+fn home_agents_may_be_several_or_be_found_out() {
+    let parse = |text: &str| {
+        let text = FULL.replace("home_agent_ipv4 = \"192.0.2.1\"\n", "").replace(
+            "[mobile_router]\nhome_address = \"2001:db8:1::1234\"\nhome_prefix = \"2001:db8:1::/64\"\n\
+             home_agent = \"2001:db8:1::1\"",
+            &format!(
+                "[mobile_router]\nhome_address = \"2001:db8:1::1234\"\nhome_prefix = \"2001:db8:1::/64\"\n{text}"
+            ),
+        );
+        let config = Config::parse(&text, "c.toml").expect("a config");
+        config.mobile_router.expect("a mobile router").home_agents
+    };
+    let discover = parse("home_agent = \"discover\"");
+    assert_eq!((discover.addresses.len(), discover.discover), (0, true));
+    let several = parse("home_agent = [\"2001:db8:1::1\", \"2001:db8:1::2\"]");
+    assert_eq!(several.addresses, [ip("2001:db8:1::1"), ip("2001:db8:1::2")]);
+    let both = parse("home_agent = [\"2001:db8:1::1\", \"discover\"]\nhome_agent_ipv4 = [\"192.0.2.1\"]");
+    assert_eq!((both.addresses.len(), both.discover, both.ipv4_addresses.len()), (1, true, 1));
+}
+
+#[test]
 fn whether_a_home_agent_takes_several_care_of_addresses() {
     let agent = |keys: &str| {
         let text = FULL.replace("dhaad = false", &format!("dhaad = false\n{keys}"));
@@ -184,6 +205,8 @@ fn every_key_arrives() {
             udp: false,
             max_lifetime: Duration::from_secs(5400),
             preference: 10,
+            dhaad: false,
+            peers: Vec::new(),
             mobile_routers: vec![
                 AllowedRouter {
                     home_address: ip("2001:db8:2::1234"),
@@ -204,8 +227,11 @@ fn every_key_arrives() {
         mobile_router: Some(MobileRouter {
             home_address: ip("2001:db8:1::1234"),
             home_prefix: net("2001:db8:1::/64"),
-            home_agent: ip("2001:db8:1::1"),
-            home_agent_ipv4: Some(std::net::Ipv4Addr::new(192, 0, 2, 1)),
+            home_agents: HomeAgents {
+                addresses: vec![ip("2001:db8:1::1")],
+                ipv4_addresses: vec![std::net::Ipv4Addr::new(192, 0, 2, 1)],
+                discover: false,
+            },
             udp: false,
             heartbeat: None,
             policies: Vec::new(),

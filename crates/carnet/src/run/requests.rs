@@ -1,6 +1,6 @@
 //! What operators ask of a running station.
 
-use carnet_api::model::{GnPingEvent, GnPingRequest, HandoverRequest};
+use carnet_api::model::{DrainRequest, GnPingEvent, GnPingRequest, HandoverRequest, RevokeRequest};
 use carnet_geonet::Router;
 use carnet_linux::signal::PLAUSIBLE;
 use carnet_linux::{Platform, TunnelWriter, clock};
@@ -55,6 +55,21 @@ impl Runner {
                 let HandoverRequest { uplink, policy } = handover;
                 let result = self.try_input(Input::Command(Command::Handover { uplink, policy }));
                 let _ = reply.send(result);
+            }
+            Request::Drain(reply) => {
+                let _ = reply.send(answers::drain(&self.station));
+            }
+            Request::BeginDrain { drain, reply } => {
+                let DrainRequest { to, within_s } = drain;
+                let _ = reply.send(self.try_input(Input::Command(Command::Drain { to, within_s })));
+            }
+            Request::EndDrain(reply) => {
+                let _ = reply.send(self.try_input(Input::Command(Command::EndDrain)));
+            }
+            Request::Revoke { revoke, reply } => {
+                let RevokeRequest { home_address, bids } = revoke;
+                let order = Command::Revoke { home_address, bids };
+                let _ = reply.send(self.try_input(Input::Command(order)));
             }
             Request::Signal { signal, reply } => {
                 let result = if PLAUSIBLE.contains(&signal.dbm) {

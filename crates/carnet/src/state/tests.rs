@@ -7,7 +7,10 @@ use super::*;
 use crate::scratch::Scratch;
 
 fn own(sequence: u16) -> PersistentState {
-    PersistentState { mobile_router: Some(StoredSequence { sequence }), ..PersistentState::default() }
+    PersistentState {
+        mobile_router: Some(StoredSequence { sequence, home_agent: None, last_notice: None }),
+        ..PersistentState::default()
+    }
 }
 
 fn text(state: &PersistentState) -> Option<String> {

@@ -87,8 +87,15 @@ impl HomeAgent {
                 self.acknowledge(&request, status, &answer);
                 Ok(())
             }
-            Verdict::Register(registration) => {
+            Verdict::Register(mut registration) => {
                 self.remember(&request);
+                if !self.may_stay(now, home_address, &mut registration.lifetime) {
+                    // RFC 5142 5.3, RFC 5846 7.
+                    let status = Status::PROHIBITED;
+                    self.refused(&request, status);
+                    self.acknowledge(&request, status, &Answer::plain(&request));
+                    return Err(MobilityDrop::Refused);
+                }
                 self.register(now, request, registration);
                 Ok(())
             }
@@ -250,8 +257,10 @@ impl HomeAgent {
                 change: change.into(),
             });
             self.timers.set(Timer::Expire(home_address, binding.bid), binding.expires);
+            self.expect_refresh(&binding);
             self.cache.insert(binding);
         }
+        self.relays.remove(&home_address);
         self.timers.stop(Timer::Forget(home_address));
         let node = self.cache.node_or_new(home_address);
         node.sequence = Some(request.sequence);
@@ -288,8 +297,9 @@ impl HomeAgent {
     }
 
     /// Removes a binding whose packets may still be on their way.
-    fn end(&mut self, now: Time, home_address: Ipv6Addr, bid: Option<u16>) {
+    pub(super) fn end(&mut self, now: Time, home_address: Ipv6Addr, bid: Option<u16>) {
         self.timers.stop(Timer::Expire(home_address, bid));
+        self.timers.stop(Timer::RefreshRequest(home_address, bid));
         if let Some(binding) = self.cache.remove(home_address, bid)
             && binding.is_valid()
         {
@@ -332,29 +342,36 @@ impl HomeAgent {
         for binding in node.bindings.values_mut() {
             binding.sequence = request.sequence;
         }
-        let none_left = node.bindings.is_empty();
-        let flows = if none_left {
-            // RFC 6089 5.3.3: "deleting all bindings, including all flow bindings".
-            node.flows.clear();
+        let flows = if self.left_without_bindings(now, home_address) {
+            self.departed(now, home_address);
             FlowAnswers::default()
         } else {
             flows::update(&mut self.cache, request)
         };
-        if none_left {
-            self.testing.remove(&home_address);
-            self.timers.stop(Timer::Dad(home_address));
-            self.announcements.remove(&home_address);
-            self.timers.stop(Timer::Announce(home_address));
-            self.timers.set(Timer::Forget(home_address), now + MAX_DELETE_BCE_TIMEOUT);
-        }
         self.outputs.push_back(Output::Forwarding(home_address));
         self.outputs.push_back(Output::Persist(home_address));
         self.outputs.extend(events.into_iter().map(Output::Event));
         flows
     }
 
+    /// When a node has no binding left, whatever belonged to them all ends as well; true then.
+    pub(super) fn left_without_bindings(&mut self, now: Time, home_address: Ipv6Addr) -> bool {
+        let node = self.cache.node_or_new(home_address);
+        if !node.bindings.is_empty() {
+            return false;
+        }
+        // RFC 6089 5.3.3: "deleting all bindings, including all flow bindings".
+        node.flows.clear();
+        self.testing.remove(&home_address);
+        self.timers.stop(Timer::Dad(home_address));
+        self.announcements.remove(&home_address);
+        self.timers.stop(Timer::Announce(home_address));
+        self.timers.set(Timer::Forget(home_address), now + MAX_DELETE_BCE_TIMEOUT);
+        true
+    }
+
     /// A binding's lifetime has ended.
-    pub(super) fn expire(&mut self, home_address: Ipv6Addr, bid: Option<u16>) {
+    pub(super) fn expire(&mut self, now: Time, home_address: Ipv6Addr, bid: Option<u16>) {
         if self.cache.get(home_address, bid).is_none_or(|binding| !binding.is_valid()) {
             return;
         }
@@ -366,6 +383,7 @@ impl HomeAgent {
             node.former.clear();
             node.flows.clear();
             self.timers.stop(Timer::Grace(home_address));
+            self.departed(now, home_address);
         }
         self.cache.tidy(home_address);
         self.outputs.push_back(Output::Forwarding(home_address));

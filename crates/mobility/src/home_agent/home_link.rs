@@ -108,6 +108,7 @@ impl HomeLink {
         &self,
         target: Ipv6Addr,
         router: bool,
+        override_: bool,
         source: Ipv6Addr,
         peer: Option<[u8; 6]>,
     ) -> Option<LinkMessage> {
@@ -115,19 +116,19 @@ impl HomeLink {
         // answered to all nodes, unsolicited.
         let solicited = !source.is_unspecified();
         let (destination, peer) = if solicited { (source, peer) } else { (nd::ALL_NODES, None) };
-        self.advertisement(target, router, solicited, destination, peer)
+        self.advertisement(target, router, (solicited, override_), destination, peer)
     }
 
     /// The unsolicited advertisement that moves an address to our link-layer address.
     pub fn announcement(&self, target: Ipv6Addr, router: bool) -> Option<LinkMessage> {
-        self.advertisement(target, router, false, nd::ALL_NODES, None)
+        self.advertisement(target, router, (false, true), nd::ALL_NODES, None)
     }
 
     fn advertisement(
         &self,
         target: Ipv6Addr,
         router: bool,
-        solicited: bool,
+        (solicited, override_): (bool, bool),
         destination: Ipv6Addr,
         peer: Option<[u8; 6]>,
     ) -> Option<LinkMessage> {
@@ -135,7 +136,7 @@ impl HomeLink {
             target,
             router,
             solicited,
-            override_: true,
+            override_,
             target_link_address: self.link_address,
         };
         self.message(self.link_local?, destination, peer, advertisement.emit())

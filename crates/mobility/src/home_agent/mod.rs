@@ -4,7 +4,9 @@
 //! (RFC 5648), `care_of_address` for IPv4 (RFC 5555) and `flows` for flow bindings (RFC 6089). `carrying_out` does
 //! what the verdict says, `binding_cache` keeps what was accepted and `stored` what of it survives a restart.
 //! `home_link` and `defence` speak Neighbor Discovery for nodes that are away, `answers` puts into packets what is
-//! said to them, `heartbeat` answers who asks whether we are there. This module joins them and lets time pass.
+//! said to them, `heartbeat` answers who asks whether we are there. `discovery` and `home_agents_list` tell who else is a
+//! home agent here; `drain` and `revocation`, by `notices`, send nodes there or away. This module joins them and lets time
+//! pass.
 //!
 //! A refused Binding Update leaves the existing bindings untouched (RFC 3963 6.2 says "discard"); a refresh
 //! that changes nothing but the lifetime asks for no forwarding change. After a move, or the end of one of several
@@ -16,22 +18,26 @@
 //! somebody plays again, or forgeries; see `Limits`. What is not answered at all the operator is told of, see `silence`.
 //!
 //! Left out: IPv4 home addresses (asked for, they are refused), simultaneous binding to the home link (status 169),
-//! DHAAD and mobile prefix discovery, Binding Refresh Advice (the state survives restarts instead),
-//! key management mobility (the K flag is always answered with 0).
+//! Binding Refresh Advice (the state survives restarts instead), key management mobility (the K flag is always answered with 0).
 
 mod answers;
 mod binding_cache;
 mod care_of_address;
 mod carrying_out;
 mod defence;
+mod discovery;
+mod drain;
 mod flows;
 mod heartbeat;
+mod home_agents_list;
 pub(crate) mod home_link;
 mod identifiers;
 mod limits;
+mod notices;
 mod owners;
 mod registration;
 mod request;
+mod revocation;
 mod silence;
 mod stored;
 
@@ -39,17 +45,23 @@ use std::collections::{BTreeMap, VecDeque};
 use std::net::{Ipv4Addr, Ipv6Addr};
 use std::time::Duration;
 
-use carnet_base::{Endpoint, Interface, LinkMessage, RateLimiter, Time, TimerTable, WallTime};
+use carnet_base::{Endpoint, Interface, LinkMessage, RateLimiter, Rng, Time, TimerTable, WallTime};
+use carnet_wire::icmpv6::types::ROUTER_ADVERTISEMENT;
 use carnet_wire::mobility::{BindingError, Message, message_type};
 use ipnet::Ipv6Net;
 
 pub use binding_cache::{Binding, BindingCache, BindingState, FormerPath, MAX_BINDINGS};
 use carrying_out::Tested;
+use drain::Drain;
+pub use drain::{DrainPhase, DrainStatus, Relay};
 pub use flows::MAX_FLOWS;
+use home_agents_list::HomeAgentsList;
+pub use home_agents_list::{OtherAgents, Peer};
 pub(crate) use home_link::{Heard, HomeLink, ND_HOP_LIMIT};
 use limits::Limits;
 use registration::Replay;
 use request::Request;
+use revocation::Revocation;
 use silence::Silence;
 pub use stored::{StoredBinding, StoredPath, StoredRegistration};
 
@@ -76,6 +88,8 @@ pub struct HomeAgentConfig {
     pub force_udp: bool,
     /// Whether nodes may have several care-of addresses (RFC 5648).
     pub multiple_care_of_addresses: MultipleCareOfAddresses,
+    /// What there is to say of other home agents.
+    pub others: OtherAgents,
     /// Who may register; anybody else may not.
     pub nodes: Vec<AuthorizedNode>,
 }
@@ -116,6 +130,12 @@ enum Timer {
     Dad(Ipv6Addr),
     /// When a binding's lifetime ends.
     Expire(Ipv6Addr, Option<u16>),
+    /// When its node is asked to renew it.
+    RefreshRequest(Ipv6Addr, Option<u16>),
+    /// When a node is told again that its bindings are revoked.
+    Revoke(Ipv6Addr),
+    /// When nodes are asked to leave.
+    Drain,
     /// When packets from a former care-of address are no longer accepted.
     Grace(Ipv6Addr),
     /// When a de-registered entry is forgotten.
@@ -147,6 +167,16 @@ pub struct HomeAgent {
     silence: Silence,
     /// RFC 5847 3.2.
     restart_counter: u32,
+    home_agents_list: HomeAgentsList,
+    discovery_replies: RateLimiter,
+    prefix_advertisements: RateLimiter,
+    drain: Option<Drain>,
+    /// By home address.
+    relays: BTreeMap<Ipv6Addr, Relay>,
+    revocations: BTreeMap<Ipv6Addr, Revocation>,
+    /// The timestamp of the last notice.
+    last_notice: u64,
+    rng: Rng,
 }
 
 impl HomeAgent {
@@ -167,8 +197,21 @@ impl HomeAgent {
             conflict_warnings: RateLimiter::new(1, Duration::from_secs(60)),
             silence: Silence::default(),
             restart_counter: 0,
+            home_agents_list: HomeAgentsList::default(),
+            discovery_replies: RateLimiter::new(20, Duration::from_millis(100)),
+            prefix_advertisements: RateLimiter::new(20, Duration::from_millis(100)),
+            drain: None,
+            relays: BTreeMap::new(),
+            revocations: BTreeMap::new(),
+            last_notice: 0,
+            rng: Rng::new(0),
             config,
         }
+    }
+
+    /// The same with a source of randomness of its own: for the order of equal home agents, and for sequence numbers.
+    pub fn with_rng(self, rng: Rng) -> Self {
+        HomeAgent { rng, ..self }
     }
 
     /// Its configuration.
@@ -234,16 +277,24 @@ impl HomeAgent {
                 self.binding_update(now, wall, request, header.octets())
             }
             Ok(Message::Heartbeat(heartbeat)) => self.heartbeat(now, &message, &heartbeat),
-            Ok(Message::Other(kind)) if kind > message_type::BINDING_ERROR => {
-                // RFC 6275 9.2: unknown types are answered with a Binding Error.
-                let home_address = message.home_address.unwrap_or(Ipv6Addr::UNSPECIFIED);
-                let status = BindingError::UNKNOWN_MESSAGE_TYPE;
-                self.binding_error(now, message.outer, message.source, home_address, status);
-                Err(MobilityDrop::UnknownType)
+            Ok(Message::BindingRevocation(revocation)) => {
+                self.revocation_message(now, &message, &revocation, header.octets())
             }
+            // RFC 6275 9.2: unknown types are answered with a Binding Error; what only nodes understand is not known here.
+            Ok(Message::Other(kind)) if kind > message_type::BINDING_ERROR => {
+                Err(self.unknown_type(now, &message))
+            }
+            Ok(Message::HomeAgentSwitch(_)) => Err(self.unknown_type(now, &message)),
             Ok(_) => Err(MobilityDrop::UnknownType),
             Err(error) => Err(self.malformed(now, &message, error)),
         }
+    }
+
+    fn unknown_type(&mut self, now: Time, message: &MobilityMessage<'_>) -> MobilityDrop {
+        let home_address = message.home_address.unwrap_or(Ipv6Addr::UNSPECIFIED);
+        let status = BindingError::UNKNOWN_MESSAGE_TYPE;
+        self.binding_error(now, message.outer, message.source, home_address, status);
+        MobilityDrop::UnknownType
     }
 
     /// Whether a home address is one that this agent could serve (RFC 3963 6.2): in the home prefix or in a
@@ -315,15 +366,24 @@ impl HomeAgent {
         let Some(link) = self.home_link.as_ref().filter(|link| link.interface == message.interface) else {
             return Ok(());
         };
+        if message.message.first() == Some(&ROUTER_ADVERTISEMENT) {
+            return self.router_heard(now, message);
+        }
         match HomeLink::read(message)? {
             Heard::Solicitation { target, source, peer } => {
                 if let Some(router) = self.defended(target) {
-                    let answer = link.answer(target, router, source, peer);
+                    // RFC 4861 7.2.7: an anycast address may have other owners beside us.
+                    let override_ = Some(target) != self.anycast_address();
+                    let answer = link.answer(target, router, override_, source, peer);
                     self.outputs.extend(answer.map(Output::Link));
                 } else if source.is_unspecified() {
                     self.duplicate(target);
                 }
             }
+            Heard::Advertisement { target } if Some(target) == self.anycast_address() => {}
+            // Another home agent answers for a node that comes here, or takes over one that goes there.
+            Heard::Advertisement { target }
+                if target != self.config.address && self.home_agents_list.is_heard(now, message.source) => {}
             Heard::Advertisement { target } => {
                 if self.defended(target).is_some() {
                     if self.conflict_warnings.allow(now) {
@@ -352,7 +412,10 @@ impl HomeAgent {
                     }
                     self.announce(now, home_address);
                 }
-                Timer::Expire(home_address, bid) => self.expire(home_address, bid),
+                Timer::Expire(home_address, bid) => self.expire(now, home_address, bid),
+                Timer::RefreshRequest(home_address, bid) => self.request_refresh(now, home_address, bid),
+                Timer::Revoke(home_address) => self.revoke(now, home_address),
+                Timer::Drain => self.look_after_drain(now),
                 Timer::Grace(home_address) => self.end_grace(now, home_address),
                 Timer::Forget(home_address) => {
                     if let Some(node) = self.cache.node(home_address)

@@ -13,7 +13,7 @@ use serde::{Deserialize, Serialize};
 use super::binding_cache::{Binding, BindingState, MAX_BINDINGS};
 use super::care_of_address::is_acceptable;
 use super::registration::Replay;
-use super::{HomeAgent, MAX_FLOWS, Timer};
+use super::{HomeAgent, MAX_FLOWS, Relay, Timer};
 use crate::flow::FlowBinding;
 use crate::{OLD_PATH_GRACE, Output};
 
@@ -37,6 +37,9 @@ pub struct StoredBinding {
     /// The flow bindings.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub flows: Vec<FlowBinding>,
+    /// Where the node has gone.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub relay: Option<Relay>,
 }
 
 /// The part of a [`StoredBinding`] that ends with its lifetime.
@@ -100,7 +103,9 @@ impl HomeAgent {
             .filter(|binding| binding.is_valid())
             .map(|binding| self.store(now, wall, binding))
             .collect();
-        if registrations.is_empty() && replay.sequence.is_none() && replay.timestamp.is_none() {
+        let relay = self.relay(home_address).cloned();
+        let replays = replay.sequence.is_some() || replay.timestamp.is_some();
+        if registrations.is_empty() && !replays && relay.is_none() {
             return None;
         }
         // What was left by a node that has nothing now is not worth a place in the file.
@@ -122,6 +127,7 @@ impl HomeAgent {
                 })
                 .collect(),
             flows: self.cache.flows(home_address).to_vec(),
+            relay,
         })
     }
 
@@ -153,6 +159,12 @@ impl HomeAgent {
             if node.authentication.association().is_some() {
                 let replay = Replay { sequence: entry.sequence, timestamp: entry.timestamp };
                 self.replay.insert(home_address, replay);
+            }
+            let allowed =
+                |relay: &Relay| relay.prefixes.iter().all(|p| own.iter().any(|own| own.contains(p)));
+            if let Some(relay) = entry.relay.filter(|relay| self.is_peer(relay.to.into()) && allowed(relay)) {
+                self.relays.insert(home_address, relay);
+                self.outputs.push_back(Output::Forwarding(home_address));
             }
             let mut former = entry.former;
             let identified = entry.identified.into_iter().filter(|it| it.bid.is_some()).take(MAX_BINDINGS);
@@ -191,6 +203,7 @@ impl HomeAgent {
                     state: BindingState::Valid,
                 };
                 self.timers.set(Timer::Expire(home_address, binding.bid), binding.expires);
+                self.expect_refresh(&binding);
                 let prefixes = binding.prefixes.clone();
                 self.cache.insert(binding);
                 if let Some(node) = self.cache.node(home_address) {

@@ -158,6 +158,7 @@ impl MobileRouter {
         let binding = &mut self.bindings[member.binding];
         let before = binding.registration.replace(registration);
         binding.priority = member.priority;
+        self.setback = None;
         let attempt = binding.attempt.take();
         binding.removal = None;
         let started = attempt.as_ref().and_then(|attempt| attempt.started).unwrap_or(update.at);
@@ -308,6 +309,7 @@ impl MobileRouter {
         match remedy {
             Remedy::Retry(after) => {
                 // As it is with RFC 6275 11.7.3: what was registered before stays as it is.
+                self.setback = Some(status);
                 self.hold_binding(now, member.binding, after);
             }
             Remedy::GoOn => {}

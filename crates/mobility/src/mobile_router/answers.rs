@@ -191,6 +191,7 @@ impl MobileRouter {
             self.hints = Hints::default();
         }
         self.exchange = None;
+        self.setback = None;
         self.doubtful = false;
         // A plain binding replaces all (RFC 5648 6.2).
         self.clear_bindings(now);
@@ -326,7 +327,10 @@ impl MobileRouter {
             reason: format!("{}; {what}", status.meaning()),
         }));
         match action {
-            Remedy::Retry(after) => self.hold(now, after),
+            Remedy::Retry(after) => {
+                self.setback = Some(status);
+                self.hold(now, after);
+            }
             Remedy::StartOver => {
                 self.unregister();
                 let addresses = exchange.care_of_address().into_iter().collect();

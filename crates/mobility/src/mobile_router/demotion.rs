@@ -15,7 +15,7 @@ use super::{Attachment, MobileRouter, Timer};
 use crate::{Event, Output};
 
 /// So many Binding Updates unanswered, and for so long (1 + 2 + 4 s), are enough.
-const UNANSWERED: u32 = 3;
+pub(super) const UNANSWERED: u32 = 3;
 const SILENCE: Duration = Duration::from_secs(7);
 /// How long an uplink stays demoted.
 const DEMOTION: Duration = Duration::from_secs(60);

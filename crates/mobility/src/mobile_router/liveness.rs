@@ -235,7 +235,7 @@ impl MobileRouter {
     }
 
     /// The registration whose path over an uplink heartbeats are for.
-    fn heartbeat_path(&self, uplink: usize) -> Option<Registration> {
+    pub(super) fn heartbeat_path(&self, uplink: usize) -> Option<Registration> {
         if self.stopping || self.at_home || self.refused.is_some() {
             return None;
         }

@@ -19,7 +19,10 @@
 //! often, and changes nothing else (see `hints`). While traffic waits and the home agent is silent, a Binding Update goes
 //! out at least every [`DEMAND_INTERVAL`]; without traffic the back-off reaches `MAX_BINDACK_TIMEOUT`.
 //!
-//! Left out: several care-of addresses at once (RFC 5648), home agent discovery, the K and L flags.
+//! Which of several home agents that is decides [`crate::agents`], with a router of this kind for each that it tries;
+//! what a home agent orders is in `orders`.
+//!
+//! Left out: the K and L flags.
 
 mod acknowledging;
 mod answers;
@@ -33,6 +36,7 @@ mod hints;
 mod home_network;
 mod liveness;
 mod movement;
+mod orders;
 mod parent;
 mod path;
 mod policies;
@@ -63,6 +67,7 @@ pub use flows::{MAX_FLOWS, Policy};
 use hints::Hints;
 use liveness::PathState;
 pub use liveness::{Liveness, Quality};
+pub use orders::Switch;
 pub use parent::Parent;
 pub use path::Path;
 pub use policies::{Agreement, PolicyStatus};
@@ -99,7 +104,7 @@ pub struct MobileRouterConfig {
     pub home_address: Ipv6Addr,
     /// The home prefix: an uplink with an address in it is on the home link.
     pub home_prefix: Ipv6Net,
-    /// The home agent.
+    /// The home agent; unspecified while it is not known which one: then nothing is registered.
     pub home_agent: Ipv6Addr,
     /// Its IPv4 address, where it has one: uplinks without IPv6 can be used then (RFC 5555).
     pub home_agent_ipv4: Option<Ipv4Addr>,
@@ -133,6 +138,12 @@ impl MobileRouterConfig {
 pub struct StoredSequence {
     /// The last sequence number sent.
     pub sequence: u16,
+    /// The home agent that it was sent to, where there is a choice.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub home_agent: Option<Ipv6Addr>,
+    /// The NTP timestamp of the last order of a home agent.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub last_notice: Option<u64>,
 }
 
 /// Where the router stands.
@@ -193,6 +204,11 @@ pub struct MobileRouter {
     doubtful: bool,
     exchange: Option<Exchange>,
     refused: Option<Status>,
+    /// Refused for the moment.
+    setback: Option<Status>,
+    /// Ordered by the home agent, and when it last ordered something, by its clock.
+    switch: Option<Switch>,
+    last_notice: Option<u64>,
     /// The target is on the home link,
     at_home: bool,
     /// and the home agent knows it.
@@ -257,6 +273,9 @@ impl MobileRouter {
             doubtful: false,
             exchange: None,
             refused: None,
+            setback: None,
+            switch: None,
+            last_notice: None,
             at_home: false,
             returned: false,
             stopping: false,
@@ -342,12 +361,14 @@ impl MobileRouter {
 
     /// What has to survive a restart.
     pub fn stored(&self) -> StoredSequence {
-        StoredSequence { sequence: self.sequence }
+        let last_notice = self.last_notice;
+        StoredSequence { sequence: self.sequence, home_agent: None, last_notice }
     }
 
     /// Takes back what [`Self::stored`] gave.
     pub fn restore(&mut self, stored: StoredSequence) {
         self.sequence = stored.sequence;
+        self.last_notice = stored.last_notice;
     }
 
     /// Takes over what `old`, the same router under an earlier configuration, had reached, so that traffic
@@ -357,6 +378,7 @@ impl MobileRouter {
         self.clock_offset = old.clock_offset;
         self.newest_timestamp = old.newest_timestamp;
         self.acknowledged_timestamp = old.acknowledged_timestamp;
+        self.last_notice = old.last_notice;
         self.sent_at.clone_from(&old.sent_at);
         self.forced = old.forced_uplink().and_then(|forced| {
             self.uplinks.iter().position(|u| u.config.interface == forced.config.interface)
@@ -584,6 +606,10 @@ impl MobileRouter {
             }
             Message::Heartbeat(heartbeat) => self.heartbeat_asked(now, &message, heartbeat.sequence),
             Message::BindingRefreshRequest(_) => self.hint(now, wall),
+            Message::HomeAgentSwitch(switch) => self.switch_ordered(wall, &message, &switch, header.octets()),
+            Message::BindingRevocation(revocation) => {
+                self.revocation_ordered(now, wall, &message, &revocation, header.octets())
+            }
             _ => Err(MobilityDrop::UnknownType),
         }
     }

@@ -103,6 +103,9 @@ impl MobileRouter {
             return;
         }
         self.target = self.choose(now);
+        if self.config.home_agent.is_unspecified() {
+            return self.without_home_agent(now, reason);
+        }
         let Some(target) = self.target else {
             self.leave_home();
             self.abandon();
@@ -123,6 +126,18 @@ impl MobileRouter {
                 self.register(now, wall, target);
             }
             Attachment::Down(_) => {}
+        }
+        self.forwarding_changed(reason);
+    }
+
+    /// Nobody to register with is known. On the home link that does not matter: nothing of ours can be registered.
+    fn without_home_agent(&mut self, now: Time, reason: &str) {
+        let home =
+            self.target.filter(|&target| matches!(self.uplinks[target].attachment, Attachment::Home { .. }));
+        if home.is_none() {
+            self.leave_home();
+        } else if !std::mem::replace(&mut self.at_home, true) {
+            self.came_home(now);
         }
         self.forwarding_changed(reason);
     }

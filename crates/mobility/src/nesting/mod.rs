@@ -718,7 +718,7 @@ impl Nesting {
         }
         if entry.is_valid() {
             let link = self.links.get(interface);
-            let answer = link.and_then(|link| link.answer(target, false, source, peer));
+            let answer = link.and_then(|link| link.answer(target, false, true, source, peer));
             self.outputs.extend(answer.map(Output::Link));
         } else if source.is_unspecified() {
             self.conflict(now, target);

@@ -4,7 +4,9 @@ use std::net::Ipv6Addr;
 use std::time::Duration;
 
 use carnet_base::{Address, Endpoint, Interface, LinkMessage, Time, WallTime};
-use carnet_mobility::home_agent::{AuthorizedNode, Binding, HomeAgentConfig, MultipleCareOfAddresses};
+use carnet_mobility::home_agent::{
+    AuthorizedNode, Binding, HomeAgentConfig, MultipleCareOfAddresses, OtherAgents,
+};
 use carnet_mobility::{Authentication, Event, HomeAgent, MobilityDrop, MobilityMessage, Output};
 use carnet_wire::extension::Extensions;
 use carnet_wire::ipv6::Header;
@@ -23,6 +25,7 @@ pub const WALL_START: WallTime = WallTime::from_unix_nanos(1_735_689_600_000_000
 /// A home agent for one router, [`HOME`] with [`PREFIX`], without authentication, on a virtual home link.
 pub fn config() -> HomeAgentConfig {
     HomeAgentConfig {
+        others: OtherAgents::default(),
         address: addr(AGENT),
         home_prefix: net(HOME_PREFIX),
         home_network: None,

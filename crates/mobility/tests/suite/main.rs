@@ -20,6 +20,7 @@ mod agent_home_link;
 mod agent_messages;
 mod agent_multiple;
 mod agent_multiple_life;
+mod agent_notices;
 mod agent_prefixes;
 mod agent_registration;
 mod agent_restart;

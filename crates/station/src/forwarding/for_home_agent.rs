@@ -4,7 +4,7 @@
 //! that would refuse them. Per node: bound, the home address and the registered prefixes lead into the
 //! tunnel; not bound, nothing of it may wander off along a default route (RFC 3963 6.7) - on a virtual home
 //! link the prefixes are unreachable, on a real one they are routed to the home address as to any router
-//! that is at home (RFC 3963 6.5, example 1). Mobile networks that are parts of the home prefix (RFC 4887 6) need no more
+//! that is at home (RFC 3963 6.5, example 1); gone to another home agent, on a virtual home link, into a tunnel to that one. Mobile networks that are parts of the home prefix (RFC 4887 6) need no more
 //! than that: their routes are longer than the home link's.
 
 use std::net::Ipv6Addr;
@@ -22,6 +22,9 @@ use super::ways::ways;
 
 /// Metric of carnet's own routes: the kernel's default for routes that people add.
 pub(crate) const METRIC: u32 = 1024;
+/// Metric of routes to nodes that have gone to another home agent: by it a routing daemon tells that these are no longer
+/// ours to announce.
+pub(crate) const METRIC_RELAYED: u32 = 2048;
 /// Metric of "unreachable" routes that catch what nothing better matches.
 const METRIC_LAST: u32 = 0x7fff_ffff;
 /// The path's MTU until Packet Too Big says otherwise: that of Ethernet.
@@ -51,6 +54,9 @@ pub(crate) fn agent_entries(agent: &HomeAgent) -> Vec<Entry> {
         Entry::Setting(Setting { interface: "all".into(), name: "forwarding".into(), value: "1".into() }),
         route(TABLE_MAIN, host(config.address), METRIC, into_tunnel_device()),
     ];
+    if let Some(anycast) = agent.anycast_address() {
+        entries.push(route(TABLE_MAIN, host(anycast), METRIC, into_tunnel_device()));
+    }
     if config.home_link.is_none() {
         entries.push(unreachable(TABLE_MAIN, config.home_prefix));
     }
@@ -90,8 +96,25 @@ pub(crate) fn node_entries(agent: &HomeAgent, node: &AuthorizedNode) -> Vec<Entr
     let mut entries = Vec::new();
     // What was given up a moment ago is still listened to. When that is all there is, the node has de-registered: new
     // packets find other routes, and those that were on their way into the tunnel still go there.
+    let relay = agent.relay(home_address).filter(|_| !bound);
     for path in bindings.former(home_address) {
-        entries.push(tunnel(None, (path.agent, path.care_of_address), !bound));
+        entries.push(tunnel(None, (path.agent, path.care_of_address), !bound && relay.is_none()));
+    }
+    // What arrives for a node that has gone to another home agent goes there as if that were its care-of address.
+    if let Some(relay) = relay {
+        let inner: Vec<Ipv6Net> = std::iter::once(host(home_address)).chain(relay.prefixes.clone()).collect();
+        let remote = Endpoint::Ipv6(relay.to);
+        entries.extend(inner.iter().map(|it| route(TABLE_MAIN, *it, METRIC_RELAYED, into_tunnel_device())));
+        entries.push(Entry::Tunnel(Tunnel {
+            end: TunnelEnd::HomeAgent,
+            home_address,
+            bid: None,
+            local: config.address.into(),
+            remote,
+            inner,
+            transmit: true,
+            mtu: PATH_MTU.saturating_sub(remote.overhead()),
+        }));
     }
     // One tunnel for each binding. Where two have the same ends, the better one counts.
     for (bid, ends) in living.iter().rev() {

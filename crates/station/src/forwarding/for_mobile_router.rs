@@ -21,7 +21,7 @@ use std::net::{IpAddr, Ipv6Addr};
 
 use carnet_base::{Endpoint, Interface};
 use carnet_mobility::MobileRouter;
-use carnet_mobility::mobile_router::{Attachment, MobileRouterConfig};
+use carnet_mobility::mobile_router::{Attachment, MobileRouterConfig, Path};
 use carnet_wire::ipv6::protocol;
 use ipnet::Ipv6Net;
 
@@ -60,9 +60,11 @@ pub(crate) fn setting_entries(router: &MobileRouter, lan: &[String]) -> [Vec<Ent
 }
 
 /// Everything else: it follows from the router's state and its LAN interfaces. `assign` is whether these get
-/// addresses; `stations` are the interfaces of IPv6 over GeoNetworking.
-pub(crate) fn router_entries(
+/// addresses; `stations` are the interfaces of IPv6 over GeoNetworking. `beside` are the routers of other home agents,
+/// which are tried or left: what comes from these is accepted, and nothing goes there but messages.
+pub(crate) fn router_entries<'a>(
     router: &MobileRouter,
+    beside: impl Iterator<Item = &'a MobileRouter>,
     lan: &[String],
     assign: bool,
     stations: &[String],
@@ -81,16 +83,20 @@ pub(crate) fn router_entries(
     // Should the tunnel device go, with carnet or without it: nothing leaves by another way.
     entries.push(unreachable(TABLE_TUNNEL, default));
     entries.push(unreachable(TABLE_NOWHERE, default));
-    for uplink in &config.uplinks {
-        for protocol in CAPTURED {
-            entries.push(Entry::Rule(Rule {
-                priority: priority::CAPTURE,
-                input_interface: Some(uplink.interface.clone()),
-                from: Some(host(config.home_agent)),
-                to: None,
-                protocol: Some(protocol),
-                table: TABLE_CAPTURE,
-            }));
+    let beside: Vec<&MobileRouter> = beside.collect();
+    let agents = std::iter::once(router).chain(beside.iter().copied());
+    for agent in agents.map(|router| router.config().home_agent).filter(|agent| !agent.is_unspecified()) {
+        for uplink in &config.uplinks {
+            for protocol in CAPTURED {
+                entries.push(Entry::Rule(Rule {
+                    priority: priority::CAPTURE,
+                    input_interface: Some(uplink.interface.clone()),
+                    from: Some(host(agent)),
+                    to: None,
+                    protocol: Some(protocol),
+                    table: TABLE_CAPTURE,
+                }));
+            }
         }
     }
 
@@ -161,15 +167,16 @@ pub(crate) fn router_entries(
             Attachment::Home { router } if home_index == Some(index) => {
                 let link = route(table, config.home_prefix, METRIC, forward(None));
                 // Without a default router of the operator's, the home agent is the way out.
-                let gateway = router.unwrap_or(config.home_agent);
-                let out = route(table, default, METRIC, forward(Some(gateway)));
-                entries.extend([link, out].map(|entry| of_node(config, entry)));
+                let agent = Some(config.home_agent).filter(|agent| !agent.is_unspecified());
+                let gateway = router.or(agent);
+                let out = gateway.map(|gateway| route(table, default, METRIC, forward(Some(gateway))));
+                entries.extend(out.into_iter().chain([link]).map(|entry| of_node(config, entry)));
             }
             _ => {}
         }
     }
 
-    entries.extend(tunnels(router));
+    entries.extend(tunnels(router, &beside));
     if assign {
         entries.extend(lan_addresses(&config.prefixes, lan, interfaces));
     }
@@ -206,7 +213,7 @@ pub(super) fn inside(lan: &[String]) -> Vec<Option<&str>> {
 }
 
 /// The tunnels, what goes into which of them, and the sockets of those inside IPv4.
-fn tunnels(router: &MobileRouter) -> Vec<Entry> {
+fn tunnels(router: &MobileRouter, beside: &[&MobileRouter]) -> Vec<Entry> {
     let config = router.config();
     let mut inner = vec![host(config.home_address)];
     inner.extend(&config.prefixes);
@@ -227,10 +234,12 @@ fn tunnels(router: &MobileRouter) -> Vec<Entry> {
         }
     }
     // Nor does one that has just been lost lose them before its last packets have come.
-    let inside_ipv4 = paths.iter().filter(|path| path.local.ipv6().is_none());
+    let others: Vec<Path> = beside.iter().flat_map(|router| router.paths()).collect();
+    let inside_ipv4 = paths.iter().chain(&others).filter(|path| path.local.ipv6().is_none());
     sockets.extend(inside_ipv4.map(|path| Socket { local: path.local, interface: interface(path.uplink) }));
 
-    let tunnels = paths.iter().map(|path| {
+    // Those of other home agents come last: their tunnels only receive.
+    let tunnels = paths.iter().chain(&others).map(|path| {
         let mtu = router.uplinks().get(path.uplink).map_or(1280, |u| u.mtu());
         Entry::Tunnel(Tunnel {
             end,

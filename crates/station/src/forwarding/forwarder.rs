@@ -49,6 +49,7 @@ use table::{Binding, Name, Path, Sender};
 mod errors;
 mod limits;
 mod outer;
+mod relay;
 mod table;
 
 /// Tunnel Hop Limit (RFC 2473 6.3, RFC 3963 5.5): 64 on the wire. The kernel, which forwards what comes out of the
@@ -138,6 +139,8 @@ pub struct ForwarderCounters {
     pub encapsulated: u64,
     /// Inner packets that came out of one.
     pub decapsulated: u64,
+    /// Inner packets that another home agent has relayed.
+    pub relayed: u64,
     /// Copies that went out beside the first.
     pub duplicated: u64,
     /// Numbered packets that came so late that nobody can tell whether they are the first copy.
@@ -569,12 +572,7 @@ impl Forwarder {
                 Arrival::Late => self.counters.late += 1,
             }
         }
-        buffer.strip(offset, length);
-        if traffic_class != inner.traffic_class
-            && let Some(first) = buffer.as_mut_slice().get_mut(..HEADER_LEN)
-        {
-            first.copy_from_slice(&Header { traffic_class, ..inner }.emit());
-        }
+        strip(buffer, offset, length, &inner, traffic_class);
         mss::clamp(buffer.as_mut_slice(), mtu);
         self.counters.decapsulated += 1;
         if let Some(path) = self.paths.get_mut(&ends) {
@@ -635,6 +633,16 @@ impl Forwarder {
             .or_else(|| self.served.lookup(header.source))
             .copied()
             .unwrap_or(otherwise)
+    }
+}
+
+/// Leaves the inner packet of `length` octets in the buffer, with this traffic class.
+fn strip(buffer: &mut PacketBuffer, offset: usize, length: usize, inner: &Header, traffic_class: u8) {
+    buffer.strip(offset, length);
+    if traffic_class != inner.traffic_class
+        && let Some(first) = buffer.as_mut_slice().get_mut(..HEADER_LEN)
+    {
+        first.copy_from_slice(&Header { traffic_class, ..*inner }.emit());
     }
 }
 

@@ -202,7 +202,7 @@ impl Station {
             && let Some(interface) = access.handle_timeout(now, geonet.router(), others)
         {
             // Its timers may have had their turn just now.
-            for (output, from_router) in self.take_mobility_outputs() {
+            for (output, from_router) in self.take_mobility_outputs(now, wall) {
                 self.translate(now, output, from_router);
             }
             self.tell_interface(now, wall, &interface);

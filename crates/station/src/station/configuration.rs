@@ -4,10 +4,11 @@ use std::collections::BTreeMap;
 use std::net::Ipv6Addr;
 
 use carnet_base::{Rng, Time, WallTime};
-use carnet_mobility::home_agent::{HomeAgentConfig, StoredBinding};
+use carnet_mobility::agents::{Agents, AgentsConfig};
+use carnet_mobility::home_agent::{HomeAgentConfig, OtherAgents, StoredBinding};
 use carnet_mobility::mobile_router::{Attachment, MobileRouterConfig, StoredSequence, StoredVolume};
 use carnet_mobility::nesting::NestingConfig;
-use carnet_mobility::router_advertiser::{AdvertiserConfig, RouterAdvertiser};
+use carnet_mobility::router_advertiser::{AdvertiserConfig, Offer, RouterAdvertiser};
 use carnet_mobility::{HomeAgent, MobileRouter, Nesting};
 use carnet_wire::ipv6::HEADER_LEN;
 use serde::{Deserialize, Serialize};
@@ -36,8 +37,10 @@ pub struct StationConfig {
 /// A mobile router and the interfaces of its mobile network.
 #[derive(Debug, Clone)]
 pub struct MobileRouterSettings {
-    /// The router.
+    /// The router. Its home agent is the choice of `agents`, where there is one.
     pub router: MobileRouterConfig,
+    /// The home agents that there are to choose from; none: the one that `router` names.
+    pub agents: AgentsConfig,
     /// Interfaces of the mobile network.
     pub lan: Vec<String>,
     /// Whether the prefixes are advertised there, and `PREFIX::1` is put on them.
@@ -92,10 +95,10 @@ impl Station {
             }
         }
         // All of them before anything is computed from them, so that nothing is torn down in between.
-        let mut wanted = self.take_mobility_outputs();
+        let mut wanted = self.take_mobility_outputs(now, wall);
         for interface in self.interfaces.clone().into_values() {
             self.tell_interface(now, wall, &interface);
-            wanted.extend(self.take_mobility_outputs());
+            wanted.extend(self.take_mobility_outputs(now, wall));
         }
         if self.agent.is_none() {
             self.desired.replace(Scope::HomeAgent, []);
@@ -128,7 +131,8 @@ impl Station {
         persistent: PersistentState,
     ) {
         self.forwarder.serve_nobody();
-        self.router = config.mobile_router.map(|settings| Router::new(settings, &mut self.rng));
+        let last = persistent.mobile_router.and_then(|stored| stored.home_agent);
+        self.router = config.mobile_router.map(|settings| Router::new(settings, last, &mut self.rng));
         if let Some(router) = &mut self.router {
             let config = router.machine.config();
             let home_address = config.home_address.into();
@@ -147,10 +151,7 @@ impl Station {
                 router.machine.restore_volume(&interface, volume);
             }
         }
-        self.agent = config.home_agent.map(|config| Agent {
-            nodes: config.nodes.iter().map(|n| (n.home_address, n.clone())).collect(),
-            machine: HomeAgent::new(config),
-        });
+        self.agent = config.home_agent.map(|config| Agent::new(config, &mut self.rng));
         if let Some(agent) = &mut self.agent {
             let address = agent.machine.config().address;
             self.path_mtus.set_home_agent(TunnelEnd::HomeAgent, address);
@@ -194,7 +195,7 @@ impl Station {
         PersistentState {
             home_agent: Vec::new(),
             restart_counter: self.home_agent().map(HomeAgent::restart_counter),
-            mobile_router: self.mobile_router().map(MobileRouter::stored),
+            mobile_router: self.router.as_ref().map(Router::stored),
             volumes: self
                 .mobile_router()
                 .into_iter()
@@ -210,8 +211,64 @@ fn seconds(wall: WallTime) -> u32 {
     u32::try_from(wall.as_unix_nanos() / 1_000_000_000).unwrap_or(u32::MAX)
 }
 
+impl Agent {
+    fn new(config: HomeAgentConfig, rng: &mut Rng) -> Agent {
+        let nodes = config.nodes.iter().map(|n| (n.home_address, n.clone())).collect();
+        // Without other home agents nothing is left to chance that others see.
+        if config.others == OtherAgents::default() {
+            return Agent { nodes, machine: HomeAgent::new(config), advertiser: None };
+        }
+        let interface = config.home_link.clone().filter(|_| config.others.dhaad);
+        let advertiser = interface.map(|interface| {
+            let home_agent = Some(offer(&config));
+            let config = AdvertiserConfig { interface, prefixes: Vec::new(), home_agent };
+            RouterAdvertiser::new(config, Rng::new(rng.u64()))
+        });
+        let machine = HomeAgent::new(config).with_rng(Rng::new(rng.u64()));
+        Agent { nodes, machine, advertiser }
+    }
+
+    /// Whoever is being left does not offer himself.
+    pub(super) fn inform_advertiser(&mut self, now: Time) {
+        if let Some(advertiser) = &mut self.advertiser {
+            let serves = self.machine.drain().is_none();
+            advertiser.set_home_agent(now, serves.then(|| offer(self.machine.config())));
+        }
+    }
+}
+
+/// What a home agent says of itself on its home link.
+fn offer(config: &HomeAgentConfig) -> Offer {
+    Offer {
+        address: config.address,
+        home_prefix: config.home_prefix,
+        preference: config.others.preference,
+        mobile_routers: config.serves_mobile_routers(),
+    }
+}
+
 impl Router {
-    pub(super) fn new(settings: MobileRouterSettings, rng: &mut Rng) -> Router {
+    /// What has to survive a restart.
+    fn stored(&self) -> StoredSequence {
+        let home_agent = Some(self.machine.config().home_agent)
+            .filter(|agent| self.agents.is_choice() && !agent.is_unspecified());
+        StoredSequence { home_agent, ..self.machine.stored() }
+    }
+
+    /// Whether this is the home agent, or one that is tried or left.
+    pub(super) fn is_home_agent(&self, address: Ipv6Addr) -> bool {
+        let mut machines = std::iter::once(&self.machine).chain(self.agents.machines());
+        machines.any(|machine| machine.config().home_agent == address)
+    }
+
+    pub(super) fn new(mut settings: MobileRouterSettings, last: Option<Ipv6Addr>, rng: &mut Rng) -> Router {
+        if let Some(first) = settings.agents.first(last) {
+            settings.router.home_agent = first.address;
+            settings.router.home_agent_ipv4 = first.ipv4_address;
+        } else if settings.agents.discover {
+            settings.router.home_agent = Ipv6Addr::UNSPECIFIED;
+        }
+        let chance = if settings.agents == AgentsConfig::default() { 0 } else { rng.u64() };
         let mut prefixes: BTreeMap<String, Vec<ipnet::Ipv6Net>> = BTreeMap::new();
         if settings.advertise {
             for (interface, prefix) in lan_prefixes(&settings.router.prefixes, &settings.lan) {
@@ -221,7 +278,8 @@ impl Router {
         let advertisers = prefixes
             .into_iter()
             .map(|(interface, prefixes)| {
-                RouterAdvertiser::new(AdvertiserConfig { interface, prefixes }, Rng::new(rng.u64()))
+                let config = AdvertiserConfig { interface, prefixes, home_agent: None };
+                RouterAdvertiser::new(config, Rng::new(rng.u64()))
             })
             .collect();
         let nesting = NestingConfig {
@@ -234,6 +292,7 @@ impl Router {
         let machine = MobileRouter::new(settings.router, rng);
         Router {
             machine,
+            agents: Agents::new(settings.agents, Rng::new(chance)),
             lan: settings.lan,
             advertisers,
             lan_mtu: LanMtu::default(),

@@ -2,6 +2,7 @@
 
 use std::ops::ControlFlow;
 use std::slice;
+use std::time::Duration;
 
 use carnet_base::{Endpoint, Interface, LinkMessage, Time, WallTime};
 use carnet_geonet::ReceivedFrame;
@@ -17,6 +18,9 @@ use crate::geonet::Geonet;
 use crate::io::{Command, Frame, Input, VirtualFrame};
 
 const NO_GEONET: &str = "this station does no GeoNetworking";
+const NO_HOME_AGENT: &str = "this station is no home agent";
+/// Counter names of messages of ICMPv6.
+const DISCOVERY_REPLY: &str = "home_agent_discovery_reply";
 
 impl Station {
     /// Takes an input.
@@ -59,6 +63,7 @@ impl Station {
                     Some(router) => {
                         let found = router.machine.uplink_called(&interface).map(|_| ());
                         router.machine.handle_signal(now, wall, &interface, Some(dbm));
+                        router.agents.handle_signal(now, wall, &interface, Some(dbm));
                         found
                     }
                     None => Err("this station has no uplinks".into()),
@@ -67,6 +72,7 @@ impl Station {
             Input::Octets { interface, octets } => {
                 if let Some(router) = &mut self.router {
                     router.machine.handle_octets(now, wall, &interface, octets);
+                    router.agents.handle_octets(now, wall, &interface, octets);
                 }
             }
             Input::Command(command) => result = self.handle_command(now, wall, command),
@@ -238,10 +244,14 @@ impl Station {
     pub(super) fn handle_timeout(&mut self, now: Time, wall: WallTime) {
         if let Some(agent) = &mut self.agent {
             agent.machine.handle_timeout(now);
+            if let Some(advertiser) = &mut agent.advertiser {
+                advertiser.handle_timeout(now);
+            }
         }
         if let Some(router) = &mut self.router {
             router.machine.handle_timeout(now, wall);
             router.nesting.handle_timeout(now);
+            router.agents.handle_timeout(now, wall);
             for advertiser in &mut router.advertisers {
                 advertiser.handle_timeout(now);
             }
@@ -265,6 +275,9 @@ impl Station {
         let interface = seen.as_ref().unwrap_or(interface);
         if let Some(agent) = &mut self.agent {
             agent.machine.handle_interface(interface, now);
+            if let Some(advertiser) = &mut agent.advertiser {
+                advertiser.handle_interface(now, interface);
+            }
         }
         if let Some(router) = &mut self.router {
             for advertiser in &mut router.advertisers {
@@ -272,6 +285,7 @@ impl Station {
             }
             router.nesting.handle_interface(interface);
             router.machine.handle_interface(now, wall, interface);
+            router.agents.handle_interface(now, wall, interface);
         }
     }
 
@@ -282,6 +296,9 @@ impl Station {
         }
         if let Some(agent) = &mut self.agent {
             agent.machine.handle_interface_gone(name);
+            if let Some(advertiser) = &mut agent.advertiser {
+                advertiser.handle_interface_gone(name);
+            }
         }
         if let Some(router) = &mut self.router {
             for advertiser in &mut router.advertisers {
@@ -289,6 +306,7 @@ impl Station {
             }
             router.nesting.handle_interface_gone(name);
             router.machine.handle_interface_gone(now, wall, name);
+            router.agents.handle_interface_gone(now, wall, name);
         }
         self.forward_router(now);
     }
@@ -296,7 +314,11 @@ impl Station {
     fn handle_command(&mut self, now: Time, wall: WallTime, command: Command) -> Result<(), String> {
         match command {
             Command::Handover { uplink, policy } => match (&mut self.router, policy) {
-                (Some(router), None) => router.machine.handle_handover(now, wall, uplink.as_deref()),
+                (Some(router), None) => {
+                    router.machine.handle_handover(now, wall, uplink.as_deref())?;
+                    router.agents.handle_handover(now, wall, uplink.as_deref());
+                    Ok(())
+                }
                 (Some(router), Some(policy)) => router.machine.handle_policy_uplinks(
                     now,
                     wall,
@@ -314,12 +336,25 @@ impl Station {
             Command::RemoveArea { name } => {
                 self.geonet.as_mut().ok_or(NO_GEONET)?.handle_area_removal(now, &name)
             }
+            Command::Drain { to, within_s } => {
+                let agent = self.agent.as_mut().ok_or(NO_HOME_AGENT)?;
+                agent.machine.handle_drain(now, wall, &to, Duration::from_secs(within_s.into()))
+            }
+            Command::EndDrain => self.agent.as_mut().ok_or(NO_HOME_AGENT)?.machine.handle_drain_end(),
+            Command::Revoke { home_address, bids } => {
+                let agent = self.agent.as_mut().ok_or(NO_HOME_AGENT)?;
+                agent.machine.handle_revocation(now, wall, home_address, &bids)
+            }
             Command::Shutdown => {
+                if let Some(advertiser) = self.agent.as_mut().and_then(|agent| agent.advertiser.as_mut()) {
+                    advertiser.handle_shutdown(now);
+                }
                 if let Some(router) = &mut self.router {
                     for advertiser in &mut router.advertisers {
                         advertiser.handle_shutdown(now);
                     }
                     router.machine.handle_shutdown(now, wall);
+                    router.agents.handle_shutdown(now, wall);
                 }
                 if let Some(neighbours) = &mut self.neighbours {
                     neighbours.machine.handle_shutdown(now);
@@ -356,13 +391,20 @@ impl Station {
             return;
         }
         let mut results = Vec::new();
+        if message.message.first() == Some(&icmpv6::types::DHAAD_REPLY) {
+            *self.received.entry(DISCOVERY_REPLY).or_default() += 1;
+        }
         if let Some(agent) = &mut self.agent {
             results.push(agent.machine.handle_link_message(now, message));
+            if let Some(advertiser) = &mut agent.advertiser {
+                results.push(advertiser.handle_link_message(now, message));
+            }
         }
         if let Some(router) = &mut self.router {
             results.push(router.machine.handle_link_message(now, wall, message));
             // It counts by itself what it does not believe.
             let _counted = router.nesting.handle_link_message(now, message, &router.machine);
+            results.push(router.agents.handle_link_message(now, wall, &router.machine, message));
             for advertiser in &mut router.advertisers {
                 results.push(advertiser.handle_link_message(now, message));
             }

@@ -39,7 +39,7 @@ impl Station {
                 Wish::Link(message) => self.outputs.push_back(Output::Icmpv6(message)),
             }
         }
-        for (output, from_router) in self.take_mobility_outputs() {
+        for (output, from_router) in self.take_mobility_outputs(now, wall) {
             self.translate(now, output, from_router);
         }
         if let Some(router) = &mut self.router {

@@ -52,11 +52,19 @@ impl Station {
     /// Collects the outputs of the parts, in order.
     pub(super) fn flush(&mut self, now: Time, wall: WallTime) {
         self.take_changes();
-        for (output, from_router) in self.take_mobility_outputs() {
+        for (output, from_router) in self.take_mobility_outputs(now, wall) {
             self.translate(now, output, from_router);
         }
         self.follow_nesting(now, wall);
         self.follow_path_mtus(now);
+        if let Some(agent) = &mut self.agent {
+            agent.inform_advertiser(now);
+            if let Some(advertiser) = &mut agent.advertiser {
+                while let Some(message) = advertiser.poll_output() {
+                    self.outputs.push_back(Output::Icmpv6(message));
+                }
+            }
+        }
         if let Some(router) = &mut self.router {
             let ends = TunnelEnd::MobileRouter;
             let in_use = self.forwarder.tunnels().filter(|(tunnel, _)| tunnel.end == ends && tunnel.transmit);
@@ -96,13 +104,23 @@ impl Station {
     }
 
     /// Drains the home agent and the mobile router; the flag tells whose an output is.
-    pub(super) fn take_mobility_outputs(&mut self) -> Vec<(carnet_mobility::Output, bool)> {
+    pub(super) fn take_mobility_outputs(
+        &mut self,
+        now: Time,
+        wall: WallTime,
+    ) -> Vec<(carnet_mobility::Output, bool)> {
         let mut outputs = Vec::new();
         if let Some(agent) = &mut self.agent {
             outputs.extend(std::iter::from_fn(|| agent.machine.poll_output()).map(|o| (o, false)));
         }
         if let Some(router) = &mut self.router {
             outputs.extend(std::iter::from_fn(|| router.machine.poll_output()).map(|o| (o, true)));
+            router.agents.review(now, wall, &mut router.machine);
+            // What the review has to say of others stands on what the router itself wants after it.
+            let home_agent = router.machine.config().home_agent;
+            self.path_mtus.set_home_agent(TunnelEnd::MobileRouter, home_agent);
+            outputs.extend(std::iter::from_fn(|| router.machine.poll_output()).map(|o| (o, true)));
+            outputs.extend(std::iter::from_fn(|| router.agents.poll_output()).map(|o| (o, true)));
         }
         outputs
     }

@@ -58,7 +58,7 @@ impl Station {
         let to_agent = self.agent.as_ref().is_some_and(|a| a.machine.config().address == header.destination);
         let to_router = self.router.as_ref().is_some_and(|router| {
             let config = router.machine.config();
-            header.destination == config.home_address && header.source == config.home_agent
+            header.destination == config.home_address && router.is_home_agent(header.source)
         });
         let control = matches!(header.next_header, protocol::MOBILITY | protocol::DESTINATION_OPTIONS);
         let outer = Outer { ends, traffic_class };
@@ -71,10 +71,13 @@ impl Station {
     /// Whether a packet from the tunnel device is addressed to an end of a tunnel or a control endpoint of
     /// this station, not to somebody behind one.
     fn is_own(&self, header: &Header) -> bool {
-        let to_agent = self.agent.as_ref().is_some_and(|a| a.machine.config().address == header.destination);
+        let to_agent = self.agent.as_ref().is_some_and(|agent| {
+            agent.machine.config().address == header.destination
+                || agent.machine.anycast_address() == Some(header.destination)
+        });
         let to_router = self.router.as_ref().is_some_and(|router| {
             let config = router.machine.config();
-            header.source == config.home_agent
+            router.is_home_agent(header.source)
                 && (header.destination == config.home_address
                     || self.forwarder.has_tunnel(header.destination, header.source))
         });
@@ -145,6 +148,13 @@ impl Station {
         buffer: &mut PacketBuffer,
     ) -> Verdict {
         let Outer { ends, traffic_class } = outer;
+        if let Some(agent) = &self.agent
+            && agent.machine.is_peer(ends.1)
+            && ends.0 == agent.machine.config().address
+        {
+            let peer = |remote| agent.machine.is_peer(remote);
+            return self.forwarder.relay(now, ends, traffic_class, offset, buffer, peer);
+        }
         match self.forwarder.decapsulate(ends, traffic_class, sequence, offset, buffer) {
             Ok(()) if self.is_prefix_test(now, buffer.as_slice()) => Verdict::Consumed,
             Ok(()) => match self.is_probe_answer(now, ends, buffer.as_slice()) {
@@ -181,9 +191,19 @@ impl Station {
         let for_agent = |agent: &&mut Agent| agent.machine.config().address == header.destination;
         let result = match (self.agent.as_mut().filter(for_agent), &mut self.router) {
             (Some(agent), _) => agent.machine.handle_message(now, wall, message),
-            (None, Some(router)) => router.machine.handle_message(now, wall, message),
+            (None, Some(router)) => match router.agents.machine_of(header.source) {
+                Some(beside) if router.machine.config().home_agent != header.source => {
+                    beside.handle_message(now, wall, message)
+                }
+                _ => router.machine.handle_message(now, wall, message),
+            },
             (None, None) => Err(MobilityDrop::WrongParty),
         };
+        self.counted(result)
+    }
+
+    /// What became of a message, with its reason counted.
+    fn counted(&mut self, result: Result<(), MobilityDrop>) -> Verdict {
         match result {
             Ok(()) => Verdict::Consumed,
             Err(reason) => {
@@ -191,6 +211,40 @@ impl Station {
                 Verdict::Dropped(reason.name())
             }
         }
+    }
+
+    /// What is sent to the home agents' anycast address (RFC 6275 10.5): nothing but questions who they are.
+    fn discovery(&mut self, now: Time, header: &Header, extensions: &Extensions, packet: &[u8]) -> Verdict {
+        let message = packet.get(extensions.offset..).unwrap_or_default();
+        let Some(agent) = &mut self.agent else { return self.forwarder.drop(TunnelDrop::UpperLayer) };
+        if extensions.protocol != protocol::ICMPV6 || message.first() != Some(&icmpv6::types::DHAAD_REQUEST) {
+            return self.forwarder.drop(TunnelDrop::UpperLayer);
+        }
+        *self.received.entry("home_agent_discovery_request").or_default() += 1;
+        let result = agent.machine.handle_discovery(now, header.source, message);
+        self.counted(result)
+    }
+
+    /// A Mobile Prefix Solicitation; `None` when it is something else, or from a node without a binding, which is told
+    /// so like by any packet.
+    fn prefix_solicitation(
+        &mut self,
+        now: Time,
+        header: &Header,
+        extensions: &Extensions,
+        packet: &[u8],
+    ) -> Option<Verdict> {
+        let message = packet.get(extensions.offset..).unwrap_or_default();
+        let kind = (extensions.protocol == protocol::ICMPV6).then(|| message.first()).flatten();
+        if kind != Some(&icmpv6::types::MOBILE_PREFIX_SOLICITATION) {
+            return None;
+        }
+        let (agent, home_address) = (self.agent.as_mut()?, extensions.home_address?);
+        *self.received.entry("mobile_prefix_solicitation").or_default() += 1;
+        let result = agent.machine.handle_prefix_solicitation(now, header.source, home_address, message);
+        let bound = result != Err(MobilityDrop::WrongParty);
+        let verdict = self.counted(result);
+        bound.then_some(verdict)
     }
 
     /// The tunnel that a packet for its end came out of, if it did: a data path that decapsulates by itself does not
@@ -215,6 +269,13 @@ impl Station {
         buffer: &mut PacketBuffer,
     ) -> Verdict {
         let packet = buffer.as_slice();
+        let anycast = self.agent.as_ref().and_then(|agent| agent.machine.anycast_address());
+        if anycast == Some(header.destination) {
+            return self.discovery(now, header, extensions, packet);
+        }
+        if let Some(verdict) = self.prefix_solicitation(now, header, extensions, packet) {
+            return verdict;
+        }
         if extensions.protocol == protocol::ICMPV6
             && let Some(ends) = self.came_through(header)
             && self.is_probe_answer(now, ends, packet)
@@ -271,7 +332,9 @@ fn message_name(octets: &[u8]) -> &'static str {
         Some(message_type::BINDING_UPDATE) => "binding_update",
         Some(message_type::BINDING_ACKNOWLEDGEMENT) => "binding_acknowledgement",
         Some(message_type::BINDING_ERROR) => "binding_error",
+        Some(message_type::HOME_AGENT_SWITCH) => "home_agent_switch",
         Some(message_type::HEARTBEAT) => "heartbeat",
+        Some(message_type::BINDING_REVOCATION) => "binding_revocation",
         _ => "other",
     }
 }

@@ -18,6 +18,7 @@ impl Station {
             let assign = !router.advertisers.is_empty();
             let mut entries = router_entries(
                 &router.machine,
+                router.agents.machines(),
                 &router.lan,
                 assign,
                 &self.virtual_interfaces,

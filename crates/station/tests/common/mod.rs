@@ -5,7 +5,8 @@ use std::net::Ipv6Addr;
 use std::time::Duration;
 
 use carnet_base::{Address, Interface, WallTime};
-use carnet_mobility::home_agent::{AuthorizedNode, HomeAgentConfig, MultipleCareOfAddresses};
+use carnet_mobility::agents::AgentsConfig;
+use carnet_mobility::home_agent::{AuthorizedNode, HomeAgentConfig, MultipleCareOfAddresses, OtherAgents};
 use carnet_mobility::mobile_router::{MobileRouterConfig, RegistrationMode, UplinkConfig};
 use carnet_mobility::{Authentication, ReplayProtection, SecurityAssociation};
 use carnet_station::{MobileRouterSettings, StationConfig};
@@ -50,6 +51,7 @@ fn authentication() -> Authentication {
 pub fn agent_config(prefixes: &[&str]) -> StationConfig {
     StationConfig {
         home_agent: Some(HomeAgentConfig {
+            others: OtherAgents::default(),
             address: address(AGENT),
             home_prefix: "2001:db8:1::/64".parse().expect("a prefix"),
             home_network: None,
@@ -91,6 +93,7 @@ pub fn router_config(prefixes: &[&str]) -> StationConfig {
                 uplinks: vec![uplink("w0", 10), uplink("w1", 20)],
             },
             lan: vec!["i0".into()],
+            agents: AgentsConfig::default(),
             advertise: true,
             nesting: true,
         }),

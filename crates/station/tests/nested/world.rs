@@ -11,7 +11,8 @@ use std::net::Ipv6Addr;
 use std::time::Duration;
 
 use carnet_base::{Address, Interface, LinkMessage, Time, WallTime};
-use carnet_mobility::home_agent::{AuthorizedNode, HomeAgentConfig, MultipleCareOfAddresses};
+use carnet_mobility::agents::AgentsConfig;
+use carnet_mobility::home_agent::{AuthorizedNode, HomeAgentConfig, MultipleCareOfAddresses, OtherAgents};
 use carnet_mobility::mobile_router::{MobileRouterConfig, RegistrationMode, UplinkConfig};
 use carnet_mobility::{Authentication, ReplayProtection, SecurityAssociation};
 use carnet_station::forwarding::desired::{
@@ -61,6 +62,7 @@ fn authentication() -> Authentication {
 fn agent_config(n: usize) -> StationConfig {
     StationConfig {
         home_agent: Some(HomeAgentConfig {
+            others: OtherAgents::default(),
             address: address(&format!("2001:db8:{n}::1")),
             home_prefix: net(&format!("2001:db8:{n}::/64")),
             home_network: None,
@@ -87,6 +89,7 @@ fn router_config(n: usize, uplinks: &[&str], nesting: bool) -> StationConfig {
     };
     StationConfig {
         mobile_router: Some(MobileRouterSettings {
+            agents: AgentsConfig::default(),
             router: MobileRouterConfig {
                 home_address: address(&format!("2001:db8:{n}::1234")),
                 home_prefix: net(&format!("2001:db8:{n}::/64")),

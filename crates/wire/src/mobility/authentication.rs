@@ -42,8 +42,8 @@ impl AuthenticationField {
     }
 }
 
-/// Finds the MN-HA authentication option of a Binding Update or Binding Acknowledgement; `Ok(None)` when there
-/// is none, or the message is another.
+/// Finds the MN-HA authentication option of a Binding Update, Binding Acknowledgement, Home Agent Switch or Binding
+/// Revocation; `Ok(None)` when there is none, or the message is another.
 ///
 /// # Errors
 /// Those of [`MobilityHeader::parse`]; [`Error::Truncated`] when an option runs past the end; [`Error::Length`]
@@ -51,11 +51,12 @@ impl AuthenticationField {
 /// subtype; [`Error::Order`] when anything but padding and MN-AAA follows MN-HA, or MN-AAA stands before it.
 pub fn authentication_field(mh: &[u8]) -> Result<Option<AuthenticationField>, Error> {
     let header = MobilityHeader::parse(mh)?;
-    if !matches!(header.message_type, message_type::BINDING_UPDATE | message_type::BINDING_ACKNOWLEDGEMENT) {
-        return Ok(None);
-    }
-    // Both messages have a fixed part of 12 octets.
-    let start = 12;
+    let start = match header.message_type {
+        message_type::BINDING_UPDATE | message_type::BINDING_ACKNOWLEDGEMENT => 12,
+        message_type::BINDING_REVOCATION => super::revocation::FIXED,
+        message_type::HOME_AGENT_SWITCH => super::home_agent_switch::options_offset(header.octets())?,
+        _ => return Ok(None),
+    };
     let options = rest(header.octets(), start, "mobility options")?;
     let mut field = None;
     let mut aaa_seen = false;

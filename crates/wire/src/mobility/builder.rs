@@ -5,12 +5,14 @@
 //! 6.2.2 asks and as UMIP and scapy do. The checksum stays zero: [`set_checksum`] or
 //! [`super::ControlPacket`] fill it in when the addresses are known and nothing will change any more.
 
+use super::home_agent_switch::MAX_ADDRESSES;
 use super::message::{
     ACKNOWLEDGEMENT_KEY_MANAGEMENT, ACKNOWLEDGEMENT_MOBILE_ROUTER, BindingUpdateFlags, HEARTBEAT_RESPONSE,
     HEARTBEAT_UNSOLICITED,
 };
 use super::message_type;
 use super::options::{MobilityOption, option_type};
+use super::revocation::{RevocationFlags, RevocationKind};
 use crate::Error;
 use crate::icmpv6::set_checksum_at;
 use crate::ipv6::protocol;
@@ -87,6 +89,24 @@ impl Builder {
     /// A Heartbeat response that nobody asked for, to tell of a restart; its number means nothing.
     pub fn unsolicited_heartbeat() -> Builder {
         Builder::heartbeat(HEARTBEAT_RESPONSE | HEARTBEAT_UNSOLICITED, 0)
+    }
+
+    /// A Home Agent Switch message (RFC 5142 4) with the first [`MAX_ADDRESSES`] of these addresses.
+    pub fn home_agent_switch(addresses: &[Ipv6Addr]) -> Builder {
+        let count = addresses.len().min(MAX_ADDRESSES);
+        let mut builder = Builder::new(message_type::HOME_AGENT_SWITCH);
+        builder.octets.extend_from_slice(&[count as u8, 0]);
+        builder.octets.extend(addresses.iter().take(count).flat_map(Ipv6Addr::octets));
+        builder
+    }
+
+    /// A Binding Revocation Indication or Acknowledgement (RFC 5846 5).
+    pub fn binding_revocation(kind: RevocationKind, sequence: u16, flags: RevocationFlags) -> Builder {
+        let mut builder = Builder::new(message_type::BINDING_REVOCATION);
+        builder.octets.extend_from_slice(&kind.octets());
+        builder.octets.extend_from_slice(&sequence.to_be_bytes());
+        builder.octets.extend_from_slice(&flags.bits().to_be_bytes());
+        builder
     }
 
     fn heartbeat(flags: u16, sequence: u32) -> Builder {

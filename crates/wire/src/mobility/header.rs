@@ -9,8 +9,8 @@
 //! Header Len counts units of 8 octets without the first. Octets after the Mobility Header are cut off: with
 //! Payload Proto 59 nothing follows, and what is there is ignored (RFC 8200 4.7).
 
+use super::fixed_length;
 use super::message::Message;
-use super::{fixed_length, message_type};
 use crate::ipv6::protocol;
 use crate::octets::{array, slice, u16_at};
 use crate::{Error, checksum};
@@ -21,7 +21,7 @@ const WHAT: &str = "mobility header";
 /// A Mobility Header: of a known type with the right payload protocol and length, or of another type.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct MobilityHeader<'a> {
-    /// The MH Type: see [`message_type`].
+    /// The MH Type: see [`super::message_type`].
     pub message_type: u8,
     octets: &'a [u8],
 }
@@ -107,7 +107,7 @@ impl<'a> MobilityHeader<'a> {
 
     /// Reads the message, and the structure of its options.
     ///
-    /// A type that is not one of the five read here is [`Message::Other`]; whether that calls for a Binding
+    /// A type that is not one of those read here is [`Message::Other`]; whether that calls for a Binding
     /// Error (RFC 6275 9.2) is the caller's to say, by [`MobilityHeader::is_known_type`] for one.
     ///
     /// # Errors
@@ -116,8 +116,8 @@ impl<'a> MobilityHeader<'a> {
         Message::parse(self.message_type, self.octets)
     }
 
-    /// Whether RFC 6275 defines the MH Type, or it is Heartbeat.
+    /// Whether RFC 6275 defines the MH Type, or [`Message`] has it.
     pub fn is_known_type(&self) -> bool {
-        self.message_type <= message_type::BINDING_ERROR || self.message_type == message_type::HEARTBEAT
+        fixed_length(self.message_type).is_some()
     }
 }

@@ -4,8 +4,10 @@
 //! documents are kept by name so that a receiver can see what was asked. Bit 0x0040 of the Binding Update is O
 //! (RFC 5648 4.2) unless P is set; with P it belongs to Proxy Mobile IPv6 (B, RFC 6602) and is not shown.
 
+use super::home_agent_switch::HomeAgentSwitch;
 use super::message_type;
 use super::options::Options;
+use super::revocation::BindingRevocation;
 use crate::Error;
 use crate::octets::{address_at, rest, u8_at, u16_at, u32_at};
 use std::net::Ipv6Addr;
@@ -33,6 +35,10 @@ pub enum Message<'a> {
     BindingError(BindingError),
     /// A question whether the other side is there, or the answer.
     Heartbeat(Heartbeat<'a>),
+    /// A wish to see the binding moved to another home agent.
+    HomeAgentSwitch(HomeAgentSwitch<'a>),
+    /// The end of bindings, or the answer to that.
+    BindingRevocation(BindingRevocation<'a>),
     /// A message of another MH Type.
     Other(u8),
 }
@@ -80,6 +86,8 @@ impl<'a> Message<'a> {
                     options: options(12)?,
                 })
             }
+            message_type::HOME_AGENT_SWITCH => Message::HomeAgentSwitch(HomeAgentSwitch::parse(octets)?),
+            message_type::BINDING_REVOCATION => Message::BindingRevocation(BindingRevocation::parse(octets)?),
             other => Message::Other(other),
         })
     }

@@ -6,8 +6,8 @@
 //! and the right checksum in.
 //!
 //! Messages that a home agent and a mobile router exchange are read in full: Binding Refresh Request, Binding
-//! Update, Binding Acknowledgement, Binding Error, Heartbeat (RFC 5847), with the options of multiple care-of
-//! addresses (RFC 5648), flow bindings (RFC 6089, [`flow`] and [`selector`]) and dual stack (RFC 5555). What mobile
+//! Update, Binding Acknowledgement, Binding Error, Heartbeat (RFC 5847), Home Agent Switch (RFC 5142), Binding
+//! Revocation (RFC 5846), with the options of multiple care-of addresses (RFC 5648), flow bindings (RFC 6089, [`flow`] and [`selector`]) and dual stack (RFC 5555). What mobile
 //! routers say to each other is in [`prefix_test`]. The return
 //! routability messages are known by their lengths only, everything else by its type.
 
@@ -15,16 +15,19 @@ pub mod authentication;
 pub mod builder;
 pub mod flow;
 pub mod header;
+pub mod home_agent_switch;
 pub mod message;
 pub mod options;
 pub mod packet;
 pub mod prefix_test;
+pub mod revocation;
 pub mod selector;
 pub mod status;
 
 pub use authentication::{AuthenticationField, authentication_field};
 pub use builder::{Builder, set_checksum};
 pub use header::MobilityHeader;
+pub use home_agent_switch::HomeAgentSwitch;
 pub use message::{
     BindingAcknowledgement, BindingError, BindingRefreshRequest, BindingUpdate, BindingUpdateFlags,
     Heartbeat, Message,
@@ -32,6 +35,7 @@ pub use message::{
 pub use options::{MobilityOption, Options};
 pub use packet::ControlPacket;
 pub use prefix_test::{PrefixTest, PrefixTestKind};
+pub use revocation::{BindingRevocation, RevocationFlags, RevocationKind};
 pub use status::Status;
 
 /// Values of the MH Type field (IANA "Mobility Header Types").
@@ -71,7 +75,8 @@ pub const fn fixed_length(message_type: u8) -> Option<usize> {
         message_type::HOME_TEST | message_type::CARE_OF_TEST => Some(24),
         message_type::BINDING_UPDATE | message_type::BINDING_ACKNOWLEDGEMENT => Some(12),
         message_type::BINDING_ERROR => Some(24),
-        message_type::HEARTBEAT => Some(12),
+        message_type::HEARTBEAT | message_type::BINDING_REVOCATION => Some(12),
+        message_type::HOME_AGENT_SWITCH => Some(8),
         _ => None,
     }
 }

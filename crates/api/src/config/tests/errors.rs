@@ -82,17 +82,18 @@ fn unknown_keys_and_keys_of_later_versions() {
             ],
         ),
         (
-            "dhaad = false",
-            "dhaad = true",
+            "home_agent = \"2001:db8:1::1\"",
+            "home_agent = [\"2001:db8:1::1\", \"2001:db8:1::2\", \"2001:db8:1::1\"]",
             &[
-                "c.toml:17:9: `home_agent.dhaad`: home agent address discovery is not in this version, expected false",
+                "c.toml:32:49: 2001:db8:1::1 is there at c.toml:32:15 already, expected another",
+                "c.toml:39:19: there are 1 IPv4 addresses for 3 home agents, expected one for each in `home_agent`",
             ],
         ),
         (
             "home_agent = \"2001:db8:1::1\"",
-            "home_agent = \"discover\"",
+            "home_agent = []",
             &[
-                "c.toml:32:14: `mobile_router.home_agent`: home agent address discovery is not in this version, expected a global or unique local unicast address such as \"2001:db8:1::1\"",
+                "c.toml:32:14: `mobile_router.home_agent`: there is no home agent, expected an address, \"discover\", or an array of addresses",
             ],
         ),
         (

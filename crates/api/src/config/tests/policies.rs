@@ -35,7 +35,7 @@ fn uplinks_and_policies() {
                   uplinks = [\"wwan0\", \"wlan0\"]\n";
     let router = parse(&router(&format!("home_agent_ipv4 = \"192.0.2.1\"\nudp = true\n{policy}")));
     let router = router.mobile_router.expect("a router");
-    assert_eq!(router.home_agent_ipv4, Some([192, 0, 2, 1].into()));
+    assert_eq!(router.home_agents.ipv4_addresses, [std::net::Ipv4Addr::new(192, 0, 2, 1)]);
     assert!(router.udp);
     let uplinks: Vec<_> =
         router.uplinks.iter().map(|uplink| (uplink.bid, uplink.cost, uplink.capacity)).collect();

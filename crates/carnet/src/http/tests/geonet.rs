@@ -45,6 +45,10 @@ pub(super) fn answer(request: Request) {
             drop(reply.send(Ok(receiver)));
         }
         Request::Groups(reply) => drop(reply.send(Ok(vec![group()]))),
+        Request::Drain(reply) => drop(reply.send(None)),
+        Request::BeginDrain { reply, .. } | Request::Revoke { reply, .. } | Request::EndDrain(reply) => {
+            drop(reply.send(Err("this station is no home agent".into())));
+        }
         // Named one by one: a new request that no arm answers does not compile.
         Request::Status(_)
         | Request::Bindings(_)

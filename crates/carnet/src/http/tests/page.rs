@@ -1,7 +1,8 @@
 //! `docs/api.md` against the server.
 
 use carnet_api::model::{
-    AreaRemoval, AreaRequest, GnPingRequest, GnSendRequest, HandoverRequest, SignalRequest,
+    AreaRemoval, AreaRequest, DrainRequest, GnPingRequest, GnSendRequest, HandoverRequest, RevokeRequest,
+    SignalRequest,
 };
 use serde_json::Value;
 
@@ -63,6 +64,9 @@ fn every_body_of_the_page_is_read() {
     for (_, path) in requests().into_iter().filter(|(method, _)| *method == "POST") {
         match path {
             "/v1/handover" => read::<HandoverRequest>(path),
+            "/v1/drain" => read::<DrainRequest>(path),
+            "/v1/drain/end" => read::<Value>(path),
+            "/v1/revoke" => read::<RevokeRequest>(path),
             "/v1/signal" => read::<SignalRequest>(path),
             "/v1/areas" => read::<AreaRequest>(path),
             "/v1/areas/remove" => read::<AreaRemoval>(path),

@@ -1,0 +1,40 @@
+//! `carnet drain`: begins it, and shows how far it is.
+
+use std::time::Duration;
+
+use anyhow::{Context, bail};
+use carnet_api::model::{Drain, DrainRequest};
+
+use crate::{UNEXPECTED, cli, find, print};
+
+/// How often the station is asked how far it is.
+const ASK_EVERY: Duration = Duration::from_millis(200);
+
+/// Begins a drain and waits for its end, or ends one.
+pub async fn drain(command: cli::Drain) -> anyhow::Result<()> {
+    let client = find(command.station)?;
+    if command.end {
+        return client.post("/v1/drain/end", &()).await;
+    }
+    let within_s = u32::try_from(command.within.as_secs()).unwrap_or(u32::MAX);
+    client.post("/v1/drain", &DrainRequest { to: command.to, within_s }).await?;
+    let mut shown = None;
+    loop {
+        let answer = client.get("/v1/drain").await?;
+        let drain: Option<Drain> = serde_json::from_value(answer).context(UNEXPECTED)?;
+        let Some(drain) = drain else { bail!("somebody has ended the drain") };
+        let left = drain.left.len();
+        if shown.replace(left) != Some(left) {
+            let to: Vec<String> = drain.to.iter().map(ToString::to_string).collect();
+            print(&format!("{left} of {} mobile routers left, to {}\n", drain.routers, to.join(", ")))?;
+        }
+        match drain.state.as_str() {
+            "running" => tokio::time::sleep(ASK_EVERY).await,
+            "done" => return Ok(()),
+            _ => {
+                let left: Vec<String> = drain.left.iter().map(ToString::to_string).collect();
+                bail!("time is up, and not all mobile routers have gone: {}", left.join(", "))
+            }
+        }
+    }
+}

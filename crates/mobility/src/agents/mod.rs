@@ -1,0 +1,519 @@
+//! Which home agent a mobile router is registered with, of several (RFC 6275 11.4.1, RFC 3963 7, RFC 5142 6).
+//!
+//! A [`MobileRouter`] knows one home agent. Another one is tried by another `MobileRouter` that takes over what is known
+//! of the uplinks and registers beside the first; when it has got as far, the two change places, and the first
+//! de-registers and goes on listening for a moment. So a change of the home agent is make before break as a change of
+//! the uplink is: until the new one has acknowledged, traffic takes the old one, and what comes from either is accepted.
+//!
+//! Another home agent is tried
+//! * when the present one refuses (any status of 128 and above that does not correct us), or owes an answer for
+//!   [`PATIENCE`];
+//! * when it says so itself by a Home Agent Switch message ([`crate::mobile_router::Switch`]);
+//! * when none is known, by discovery (`discovery`).
+//!
+//! The order is that of the configuration, then of discovery. Each is tried once; then there is a pause that doubles. A
+//! router does not go back by itself: only when the present home agent fails or sends it away. Over which home agent a
+//! router came last is stored, and tried first after a restart (RFC 6275 11.4.1: "MUST attempt any new registration first
+//! with that home agent").
+
+mod discovery;
+
+use std::collections::VecDeque;
+use std::net::{Ipv4Addr, Ipv6Addr};
+use std::time::Duration;
+
+use carnet_base::{Interface, LinkMessage, Rng, Time, WallTime};
+use carnet_wire::icmpv6::types::DHAAD_REPLY;
+
+use crate::mobile_router::{MobileRouter, MobileRouterConfig, Octets, State, Switch};
+use crate::{Event, MobilityDrop, OLD_PATH_GRACE, Output};
+use discovery::Discovery;
+
+/// How long a home agent may owe an answer while there are others. More than `InitialBindackTimeoutFirstReg`.
+const PATIENCE: Duration = Duration::from_secs(5);
+/// After all have been tried in vain, until they are tried again; doubles up to the second.
+const PAUSE: (Duration, Duration) = (Duration::from_secs(4), Duration::from_secs(64));
+/// When the first uplink is registered with another home agent, the others have so long to follow.
+const GATHERING: Duration = Duration::from_secs(2);
+/// Home agents that are being left at a time.
+const MAX_LEFT: usize = 2;
+
+/// What the operator says of the home agents.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct AgentsConfig {
+    /// Those that he names, the first to be tried first.
+    pub agents: Vec<AgentAddress>,
+    /// Whether others are to be found out.
+    pub discover: bool,
+}
+
+/// A home agent's addresses.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct AgentAddress {
+    /// Its address.
+    pub address: Ipv6Addr,
+    /// Its IPv4 address, where it has one (RFC 5555).
+    pub ipv4_address: Option<Ipv4Addr>,
+}
+
+impl AgentsConfig {
+    /// The first to be registered with: the one of the last time, where that is still one of them; none, while it has to
+    /// be found out.
+    pub fn first(&self, last: Option<Ipv6Addr>) -> Option<AgentAddress> {
+        let known = |address| self.agents.iter().find(|agent| agent.address == address).copied();
+        let again = last.and_then(|last| {
+            known(last).or(self.discover.then_some(AgentAddress { address: last, ipv4_address: None }))
+        });
+        again.or(self.agents.first().copied())
+    }
+}
+
+/// A home agent that is being tried.
+#[derive(Debug)]
+struct Trial {
+    machine: MobileRouter,
+    since: Time,
+    /// When its first acknowledgement came.
+    registered: Option<Time>,
+    /// The present one has ordered it.
+    ordered: bool,
+}
+
+/// A home agent that is being left.
+#[derive(Debug)]
+struct Left {
+    machine: MobileRouter,
+    /// De-registered; until when packets from there are accepted.
+    until: Option<Time>,
+}
+
+/// The choice among home agents; see the module documentation.
+#[derive(Debug)]
+pub struct Agents {
+    config: AgentsConfig,
+    /// By discovery, the first to be tried first.
+    found: Vec<AgentAddress>,
+    discovery: Discovery,
+    trial: Option<Trial>,
+    left: Vec<Left>,
+    /// Since when the present one owes an answer.
+    unanswered_since: Option<Time>,
+    /// Those that have been tried since it did.
+    tried: Vec<Ipv6Addr>,
+    /// All have: when they are tried again.
+    pause: Option<Time>,
+    /// How long the last pause was.
+    paused: Duration,
+    /// Where the present one has sent us, as far as that has not been tried.
+    ordered: VecDeque<AgentAddress>,
+    /// It has sent us away without saying where.
+    homeless: bool,
+    rng: Rng,
+    outputs: VecDeque<Output>,
+}
+
+impl Agents {
+    /// A choice that has not been made yet.
+    pub fn new(config: AgentsConfig, rng: Rng) -> Agents {
+        Agents {
+            config,
+            found: Vec::new(),
+            discovery: Discovery::default(),
+            trial: None,
+            left: Vec::new(),
+            unanswered_since: None,
+            tried: Vec::new(),
+            pause: None,
+            paused: Duration::ZERO,
+            ordered: VecDeque::new(),
+            homeless: false,
+            rng,
+            outputs: VecDeque::new(),
+        }
+    }
+
+    /// Whether there is anything to choose.
+    pub fn is_choice(&self) -> bool {
+        self.config.discover || self.config.agents.len() > 1
+    }
+
+    /// All that are known, in the order in which they are tried.
+    pub fn known(&self) -> Vec<AgentAddress> {
+        let mut known = self.config.agents.clone();
+        for agent in &self.found {
+            if !known.iter().any(|other| other.address == agent.address) {
+                known.push(*agent);
+            }
+        }
+        known
+    }
+
+    /// The home agent that is being tried beside the present one.
+    pub fn trying(&self) -> Option<Ipv6Addr> {
+        self.trial.as_ref().map(|trial| trial.machine.config().home_agent)
+    }
+
+    /// The routers beside the present one: of home agents that are tried or left.
+    pub fn machines(&self) -> impl Iterator<Item = &MobileRouter> {
+        let left = self.left.iter().map(|left| &left.machine);
+        self.trial.iter().map(|trial| &trial.machine).chain(left)
+    }
+
+    fn machines_mut(&mut self) -> impl Iterator<Item = &mut MobileRouter> {
+        let left = self.left.iter_mut().map(|left| &mut left.machine);
+        self.trial.iter_mut().map(|trial| &mut trial.machine).chain(left)
+    }
+
+    /// The one of them whose home agent has this address.
+    pub fn machine_of(&mut self, home_agent: Ipv6Addr) -> Option<&mut MobileRouter> {
+        self.machines_mut().find(|machine| machine.config().home_agent == home_agent)
+    }
+
+    /// The next thing to be done.
+    pub fn poll_output(&mut self) -> Option<Output> {
+        self.collect();
+        self.outputs.pop_front()
+    }
+
+    /// What the routers beside the present one want. That traffic moves only the present one has to tell.
+    fn collect(&mut self) {
+        let mut wanted = Vec::new();
+        for machine in self.machines_mut() {
+            while let Some(output) = machine.poll_output() {
+                if !matches!(output, Output::Event(Event::Handover { .. })) {
+                    wanted.push(output);
+                }
+            }
+        }
+        self.outputs.extend(wanted);
+    }
+
+    /// When [`Self::handle_timeout`] is due next.
+    pub fn poll_timeout(&self) -> Option<Time> {
+        let machines = self.machines().filter_map(MobileRouter::poll_timeout);
+        let left = self.left.iter().filter_map(|left| left.until);
+        let trial = self.trial.as_ref().map(|trial| match trial.registered {
+            Some(at) => at + GATHERING,
+            None => trial.since + PATIENCE,
+        });
+        let waiting = self.trial.is_none();
+        let pause = self.pause.filter(|_| waiting);
+        // Once that is over, the pause, or the answer to a request, is what is waited for.
+        let patient = waiting && self.tried.is_empty() && pause.is_none();
+        let unanswered = self.unanswered_since.filter(|_| patient).map(|since| since + PATIENCE);
+        let discovery = self.discovery.poll_timeout();
+        machines.chain(left).chain(trial).chain(unanswered).chain(pause).chain(discovery).min()
+    }
+
+    /// Serves the timers of the routers beside the present one. What else is due [`Self::review`] sees.
+    pub fn handle_timeout(&mut self, now: Time, wall: WallTime) {
+        self.machines_mut().for_each(|machine| machine.handle_timeout(now, wall));
+    }
+
+    /// The state of an interface, as [`MobileRouter::handle_interface`].
+    pub fn handle_interface(&mut self, now: Time, wall: WallTime, interface: &Interface) {
+        self.machines_mut().for_each(|machine| machine.handle_interface(now, wall, interface));
+    }
+
+    /// An interface has vanished.
+    pub fn handle_interface_gone(&mut self, now: Time, wall: WallTime, name: &str) {
+        self.machines_mut().for_each(|machine| machine.handle_interface_gone(now, wall, name));
+    }
+
+    /// The signal of an uplink.
+    pub fn handle_signal(&mut self, now: Time, wall: WallTime, interface: &str, dbm: Option<i32>) {
+        self.machines_mut().for_each(|machine| machine.handle_signal(now, wall, interface, dbm));
+    }
+
+    /// What has gone over an uplink.
+    pub fn handle_octets(&mut self, now: Time, wall: WallTime, interface: &str, octets: Octets) {
+        self.machines_mut().for_each(|machine| machine.handle_octets(now, wall, interface, octets));
+    }
+
+    /// An ICMPv6 message heard on an uplink, as [`MobileRouter::handle_link_message`]; answers to discovery among them.
+    ///
+    /// # Errors
+    /// Why an answer was not taken.
+    pub fn handle_link_message(
+        &mut self,
+        now: Time,
+        wall: WallTime,
+        current: &MobileRouter,
+        message: &LinkMessage,
+    ) -> Result<(), MobilityDrop> {
+        if message.message.first() != Some(&DHAAD_REPLY) {
+            // What is wrong with it the present router says.
+            self.machines_mut().for_each(|machine| {
+                let _ = machine.handle_link_message(now, wall, message);
+            });
+            return Ok(());
+        }
+        let found = self.discovery.answer(message, current.config())?;
+        self.found = found.into_iter().map(|address| self.named(address)).collect();
+        self.begin_anew();
+        if std::mem::take(&mut self.homeless) {
+            let present = current.config().home_agent;
+            self.ordered = self.found.iter().copied().filter(|agent| agent.address != present).collect();
+        }
+        Ok(())
+    }
+
+    /// The addresses of a home agent, as far as they are known.
+    fn named(&self, address: Ipv6Addr) -> AgentAddress {
+        let named = self.config.agents.iter().find(|agent| agent.address == address);
+        named.copied().unwrap_or(AgentAddress { address, ipv4_address: None })
+    }
+
+    /// Looks at where `current`, the present router, and the others stand, and does what follows: to be called after
+    /// every input, when the outputs of `current` have been taken.
+    pub fn review(&mut self, now: Time, wall: WallTime, current: &mut MobileRouter) {
+        self.collect();
+        if let Some(switch) = current.take_switch() {
+            self.obey(now, current, switch);
+        }
+        self.let_go(now);
+        let state = current.state();
+        if matches!(state, State::Stopped | State::Home) {
+            self.unanswered_since = None;
+            self.begin_anew();
+            return self.handle_shutdown(now, wall);
+        }
+        self.look_at_trial(now, wall, current);
+        let trouble = if self.is_choice() { self.trouble(now, current) } else { None };
+        if trouble.is_none() {
+            self.begin_anew();
+            if let Some(trial) = self.trial.take_if(|trial| !trial.ordered) {
+                self.leave(now, wall, trial.machine);
+            }
+        }
+        if self.trial.is_none() {
+            self.try_next(now, wall, current, trouble);
+        }
+        let nobody = current.config().home_agent.is_unspecified() || self.pause.is_some();
+        if self.homeless || (self.config.discover && self.trial.is_none() && nobody) {
+            self.discovery.start(now, &mut self.rng);
+        }
+        if let Some(packet) = self.discovery.request(now, current) {
+            // The rules that lead it by its uplink are there before it.
+            self.outputs.push_back(Output::Forwarding(current.config().home_address));
+            self.outputs.push_back(Output::Packet(packet));
+        }
+    }
+
+    /// RFC 5142 6.2: the addresses in their order. What nobody has authenticated sends us to those only that our own
+    /// operator, or the discovery that he wanted, has named.
+    fn obey(&mut self, now: Time, current: &MobileRouter, switch: Switch) {
+        let present = current.config().home_agent;
+        let under_way = self.trial.as_ref().is_some_and(|trial| trial.ordered) || !self.ordered.is_empty();
+        if under_way {
+            return; // The same once more.
+        }
+        let known = self.known();
+        let mut to: Vec<AgentAddress> = switch.to.iter().map(|address| self.named(*address)).collect();
+        if to.is_empty() {
+            to.clone_from(&known);
+        }
+        to.retain(|agent| {
+            let named = known.iter().any(|other| other.address == agent.address);
+            let usable = crate::is_unicast_routable(agent.address)
+                && !current.config().prefixes.iter().any(|prefix| prefix.contains(&agent.address));
+            agent.address != present && usable && (switch.authenticated || named)
+        });
+        let message = if !to.is_empty() {
+            format!("the home agent {present} asks us to leave for {}", to[0].address)
+        } else if self.config.discover {
+            self.homeless = true;
+            self.discovery.stop();
+            self.discovery.start(now, &mut self.rng);
+            format!("the home agent {present} asks us to leave, and another one is looked for")
+        } else {
+            format!(
+                "the home agent {present} asks us to leave, but nobody that may be believed says where to"
+            )
+        };
+        self.ordered = to.into();
+        self.outputs.push_back(Output::Event(Event::Warning { message }));
+    }
+
+    /// What is the matter with the present home agent, when there is another to be tried.
+    fn trouble(&mut self, now: Time, current: &MobileRouter) -> Option<&'static str> {
+        let trouble = if current.config().home_agent.is_unspecified() {
+            Some("none was known")
+        } else if matches!(current.state(), State::Refused(_)) || current.setback().is_some() {
+            Some("it refused")
+        } else {
+            None
+        };
+        if trouble.is_some() || !current.is_unanswered() {
+            self.unanswered_since = None;
+            return trouble;
+        }
+        let since = *self.unanswered_since.get_or_insert(now);
+        (now.saturating_since(since) >= PATIENCE).then_some("it did not answer")
+    }
+
+    /// Begins with the next home agent that has not been tried.
+    fn try_next(
+        &mut self,
+        now: Time,
+        wall: WallTime,
+        current: &mut MobileRouter,
+        trouble: Option<&'static str>,
+    ) {
+        if let Some(agent) = self.ordered.pop_front() {
+            return self.begin(now, wall, current, agent, true);
+        }
+        if trouble.is_none() {
+            return;
+        }
+        if self.pause.is_some_and(|at| at > now) {
+            return;
+        }
+        let present = current.config().home_agent;
+        let known = self.known();
+        if self.pause.take().is_some() {
+            self.tried.clear();
+        }
+        let untried =
+            |agent: &&AgentAddress| agent.address != present && !self.tried.contains(&agent.address);
+        if let Some(agent) = known.iter().find(untried).copied() {
+            self.tried.push(agent.address);
+            self.begin(now, wall, current, agent, false);
+        } else if !present.is_unspecified() {
+            self.paused = (self.paused * 2).clamp(PAUSE.0, PAUSE.1);
+            self.pause = Some(now + self.paused);
+        }
+    }
+
+    fn begin(
+        &mut self,
+        now: Time,
+        wall: WallTime,
+        current: &mut MobileRouter,
+        agent: AgentAddress,
+        ordered: bool,
+    ) {
+        let config = MobileRouterConfig {
+            home_agent: agent.address,
+            home_agent_ipv4: agent.ipv4_address,
+            ..current.config().clone()
+        };
+        // Whoever is being left is not left any more.
+        self.left.retain(|left| left.machine.config().home_agent != agent.address);
+        let mut machine = MobileRouter::new(config, &mut self.rng);
+        machine.adopt(now, wall, current);
+        if current.config().home_agent.is_unspecified() {
+            self.outputs.push_back(changed(None, agent.address, "it was found"));
+            *current = machine;
+        } else {
+            self.trial = Some(Trial { machine, since: now, registered: None, ordered });
+        }
+    }
+
+    /// Whether the home agent that is being tried will do, or will not.
+    fn look_at_trial(&mut self, now: Time, wall: WallTime, current: &mut MobileRouter) {
+        let Some(trial) = &mut self.trial else { return };
+        let machine = &trial.machine;
+        if machine.has_registration() {
+            let first = *trial.registered.get_or_insert(now);
+            let whole = current.living_uplinks().all(|uplink| machine.living_uplinks().any(|u| u == uplink));
+            if whole || now.saturating_since(first) >= GATHERING {
+                self.change(now, wall, current);
+            }
+            return;
+        }
+        let refused = matches!(machine.state(), State::Refused(_)) || machine.setback().is_some();
+        // While there is no uplink nobody can answer.
+        if machine.state() == State::Disconnected {
+            trial.since = now;
+        }
+        if (refused || now.saturating_since(trial.since) >= PATIENCE)
+            && let Some(trial) = self.trial.take()
+        {
+            self.leave(now, wall, trial.machine);
+        }
+    }
+
+    /// The two change places.
+    fn change(&mut self, now: Time, wall: WallTime, current: &mut MobileRouter) {
+        let Some(trial) = self.trial.take() else { return };
+        let reason = match (trial.ordered, current.state()) {
+            (true, _) => "the one before asked for it",
+            (false, State::Refused(_)) => "the one before refused",
+            (false, _) => "the one before did not answer",
+        };
+        let old = std::mem::replace(current, trial.machine);
+        let from = old.config().home_agent;
+        self.outputs.push_back(Output::Forwarding(current.config().home_address));
+        self.outputs.push_back(Output::Persist(current.config().home_address));
+        self.outputs.push_back(changed(Some(from), current.config().home_agent, reason));
+        self.leave(now, wall, old);
+        self.unanswered_since = None;
+        self.begin_anew();
+        self.ordered.clear();
+        self.homeless = false;
+        self.discovery.stop();
+    }
+
+    /// De-registers with a home agent, whatever it may have of us, and goes on listening to it for a while.
+    fn leave(&mut self, now: Time, wall: WallTime, mut machine: MobileRouter) {
+        while let Some(output) = machine.poll_output() {
+            self.outputs.push_back(output);
+        }
+        machine.handle_shutdown(now, wall);
+        if self.left.len() >= MAX_LEFT {
+            self.left.remove(0);
+        }
+        self.left.push(Left { machine, until: None });
+        self.collect();
+    }
+
+    /// Everybody may be tried again at once.
+    fn begin_anew(&mut self) {
+        self.tried.clear();
+        self.pause = None;
+        self.paused = Duration::ZERO;
+    }
+
+    /// Forgets those that have been left long enough.
+    fn let_go(&mut self, now: Time) {
+        let before = self.left.len();
+        for left in &mut self.left {
+            if left.until.is_none() && left.machine.is_quiescent() {
+                left.until = Some(now + OLD_PATH_GRACE);
+            }
+        }
+        self.left.retain(|left| left.until.is_none_or(|until| until > now));
+        if self.left.len() < before {
+            // Which address it is does not matter: a station has one mobile router.
+            self.outputs.push_back(Output::Forwarding(Ipv6Addr::UNSPECIFIED));
+        }
+    }
+
+    /// The station is about to stop, or at home: nobody else is tried. Whoever is being left is left.
+    pub fn handle_shutdown(&mut self, now: Time, wall: WallTime) {
+        self.ordered.clear();
+        self.homeless = false;
+        self.discovery.stop();
+        if let Some(trial) = self.trial.take() {
+            self.leave(now, wall, trial.machine);
+        }
+    }
+
+    /// True when nobody has to be waited for at the end.
+    pub fn is_quiescent(&self) -> bool {
+        self.machines().all(MobileRouter::is_quiescent)
+    }
+
+    /// The operator's choice of an uplink holds for all.
+    pub fn handle_handover(&mut self, now: Time, wall: WallTime, uplink: Option<&str>) {
+        if let Some(trial) = &mut self.trial {
+            // The present router has said what is wrong with it.
+            let _ = trial.machine.handle_handover(now, wall, uplink);
+        }
+    }
+}
+
+fn changed(from: Option<Ipv6Addr>, to: Ipv6Addr, reason: &str) -> Output {
+    Output::Event(Event::HomeAgent { from, to, reason: reason.into() })
+}

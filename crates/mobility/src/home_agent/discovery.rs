@@ -1,0 +1,150 @@
+//! Dynamic Home Agent Address Discovery (RFC 6275 10.5, RFC 3963 7) and mobile prefix discovery (RFC 6275 10.6).
+//!
+//! A request to the home agents' anycast address of the home prefix is answered from our own address, with the home
+//! agents that are known, this one among them. RFC 6275 5.3 protects none of it: the answer says no more than what
+//! [`super::home_agents_list`] has, nothing is remembered of who asked, and what is said to everybody together is
+//! limited. A node that is bound may ask for the prefixes of the home link; RFC 6275 10.6.3 wants IPsec there, which
+//! carnet has not, so what is answered is public anyhow.
+//!
+//! Left out: unsolicited Mobile Prefix Advertisements (10.6.2), for the home prefix is configured and changes with a
+//! restart only; prefixes other than the home prefix.
+
+use std::net::Ipv6Addr;
+
+use carnet_base::{LinkMessage, Time};
+use carnet_wire::discovery::{DiscoveryRequest, discovery_reply, home_agents_anycast};
+use carnet_wire::extension::home_address_routing;
+use carnet_wire::icmpv6;
+use carnet_wire::ipv6::{Header, MIN_MTU, protocol};
+use carnet_wire::nd::{NdOption, PrefixInformation};
+use carnet_wire::prefix_discovery::{PrefixSolicitation, prefix_advertisement};
+
+use super::home_agents_list::{Candidate, ordered};
+use super::{HomeAgent, HomeAgentConfig};
+use crate::router_advertiser::{PREFERRED_LIFETIME, VALID_LIFETIME};
+use crate::{HOP_LIMIT, MobilityDrop, Output, is_unicast_routable};
+
+/// So many addresses fit a reply within the least MTU: IPv6 header and 8 octets go before them.
+const MAX_LISTED: usize = (MIN_MTU - 40 - 8) / 16;
+
+impl HomeAgent {
+    /// The Mobile IPv6 Home-Agents anycast address of the home prefix (RFC 2526), where requests to it are answered.
+    pub fn anycast_address(&self) -> Option<Ipv6Addr> {
+        // Of a home network with mobile networks in it (RFC 4887 6) the home link is the part that we are in.
+        let HomeAgentConfig { address, home_prefix, .. } = self.config;
+        let of = if home_prefix.contains(&address) { address } else { home_prefix.network() };
+        self.config.others.dhaad.then(|| home_agents_anycast(of))
+    }
+
+    /// All home agents that are known, this one among them unless it is being left.
+    fn candidates(&self, now: Time) -> Vec<Candidate> {
+        let others = &self.config.others;
+        let own = (!self.is_draining()).then(|| Candidate {
+            addresses: vec![self.config.address],
+            preference: others.preference,
+            mobile_routers: self.config.serves_mobile_routers(),
+        });
+        let peers = others.peers.iter().map(|peer| Candidate {
+            addresses: vec![peer.address],
+            preference: peer.preference,
+            mobile_routers: true,
+        });
+        own.into_iter().chain(peers).chain(self.home_agents_list.candidates(now)).collect()
+    }
+
+    /// The other home agents for mobile routers, in the order of RFC 6275 10.5.1.
+    pub(super) fn others(&mut self, now: Time) -> Vec<Ipv6Addr> {
+        let mut candidates = self.candidates(now);
+        candidates.retain(|candidate| candidate.mobile_routers);
+        let mut addresses = ordered(candidates, &mut self.rng);
+        addresses.retain(|address| *address != self.config.address);
+        addresses
+    }
+
+    /// Handles an ICMPv6 message that came to the anycast address.
+    ///
+    /// # Errors
+    /// Why it was not answered.
+    pub fn handle_discovery(
+        &mut self,
+        now: Time,
+        source: Ipv6Addr,
+        message: &[u8],
+    ) -> Result<(), MobilityDrop> {
+        self.assert_drained();
+        let anycast = self.anycast_address().ok_or(MobilityDrop::WrongParty)?;
+        if !is_unicast_routable(source) {
+            return Err(MobilityDrop::CareOfAddress);
+        }
+        icmpv6::verify(source, anycast, message).map_err(|_| MobilityDrop::BadChecksum)?;
+        let request = DiscoveryRequest::parse(message).map_err(|_| MobilityDrop::UnknownType)?;
+        if !self.discovery_replies.allow(now) {
+            return Err(MobilityDrop::RateLimited);
+        }
+        let mut candidates = self.candidates(now);
+        // RFC 3963 7.2: those that serve mobile routers, with R; if there are none, all, without R.
+        let any = candidates.iter().any(|candidate| candidate.mobile_routers);
+        let mobile_router = request.mobile_router && any;
+        candidates.retain(|candidate| candidate.mobile_routers || !mobile_router);
+        let mut addresses = ordered(candidates, &mut self.rng);
+        addresses.truncate(MAX_LISTED);
+        let reply = discovery_reply(request.identifier, mobile_router, &addresses);
+        // RFC 6275 10.5.1: from "one of the global unicast addresses of the home agent".
+        let packet = icmpv6::packet(self.config.address, source, HOP_LIMIT, reply);
+        self.outputs.push_back(Output::Packet(packet));
+        Ok(())
+    }
+
+    /// Handles a Mobile Prefix Solicitation (RFC 6275 10.6.3) that came with this home address.
+    ///
+    /// # Errors
+    /// Why it was not answered; [`MobilityDrop::WrongParty`] when the node is not bound to where it came from.
+    pub fn handle_prefix_solicitation(
+        &mut self,
+        now: Time,
+        source: Ipv6Addr,
+        home_address: Ipv6Addr,
+        message: &[u8],
+    ) -> Result<(), MobilityDrop> {
+        self.assert_drained();
+        // RFC 8200 8.1, RFC 6275 6.3: the home address is the source.
+        icmpv6::verify(home_address, self.config.address, message).map_err(|_| MobilityDrop::BadChecksum)?;
+        let solicitation = PrefixSolicitation::parse(message).map_err(|_| MobilityDrop::Malformed)?;
+        if !self.cache.of(home_address).any(|binding| binding.care_of_address == source) {
+            return Err(MobilityDrop::WrongParty);
+        }
+        if !self.prefix_advertisements.allow(now) {
+            return Err(MobilityDrop::RateLimited);
+        }
+        let home_prefix = NdOption::PrefixInformation(PrefixInformation {
+            prefix: self.config.address,
+            prefix_length: self.config.home_prefix.prefix_len(),
+            on_link: true,
+            autonomous: self.config.home_prefix.prefix_len() == 64,
+            router_address: true,
+            valid_lifetime: VALID_LIFETIME,
+            preferred_lifetime: PREFERRED_LIFETIME,
+        });
+        let mut advertisement = prefix_advertisement(solicitation.identifier, &[home_prefix]);
+        icmpv6::set_checksum(&mut advertisement, self.config.address, home_address);
+        let routing = home_address_routing(protocol::ICMPV6, home_address);
+        let header = Header {
+            traffic_class: 0,
+            flow_label: 0,
+            payload_length: u16::try_from(routing.len() + advertisement.len()).unwrap_or(u16::MAX),
+            next_header: protocol::ROUTING,
+            hop_limit: HOP_LIMIT,
+            source: self.config.address,
+            destination: source,
+        };
+        let packet = [&header.emit()[..], &routing[..], &advertisement[..]].concat();
+        self.outputs.push_back(Output::Packet(packet));
+        Ok(())
+    }
+
+    /// Takes in a Router Advertisement heard on the home link.
+    pub(super) fn router_heard(&mut self, now: Time, message: &LinkMessage) -> Result<(), MobilityDrop> {
+        // Our own are not heard: they are sent below the kernel's loop.
+        self.home_agents_list.handle(now, message)
+    }
+}

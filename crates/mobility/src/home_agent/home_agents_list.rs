@@ -1,0 +1,264 @@
+//! The Home Agents List (RFC 6275 10.1 and 10.5.1, with the R flag of RFC 3963 7.3): who else serves the home link.
+//!
+//! On a real home link it is what their Router Advertisements say. On a virtual one nobody is heard, so the operator
+//! names them ([`Peer`]). Anybody on the home link can send Router Advertisements; what is learnt is never believed
+//! beyond being named to those who ask, it is bounded, and what is known is not pushed out by what is new.
+
+use std::collections::BTreeMap;
+use std::net::Ipv6Addr;
+use std::time::Duration;
+
+use carnet_base::{LinkMessage, Rng, Time};
+use carnet_wire::nd::{NdOption, RouterAdvertisement};
+use carnet_wire::{icmpv6, nd};
+
+use crate::{MobilityDrop, is_unicast_routable};
+
+/// Home agents that are remembered.
+const MAX_AGENTS: usize = 32;
+/// Global addresses of one of them.
+const MAX_ADDRESSES: usize = 8;
+
+/// What the operator says about other home agents.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct OtherAgents {
+    /// Dynamic Home Agent Address Discovery (RFC 6275 10.5): requests are answered, and on a real home link this home
+    /// agent advertises itself.
+    pub dhaad: bool,
+    /// Our own preference; higher wins.
+    pub preference: u16,
+    /// Those that the operator names.
+    pub peers: Vec<Peer>,
+}
+
+/// Another home agent of the operator's, for the same home prefix and the same nodes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Peer {
+    /// Its address.
+    pub address: Ipv6Addr,
+    /// Higher wins.
+    pub preference: u16,
+}
+
+/// A home agent that may be named to a node.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct Candidate {
+    /// Its global addresses.
+    pub addresses: Vec<Ipv6Addr>,
+    /// Higher wins.
+    pub preference: u16,
+    /// R: it serves mobile routers.
+    pub mobile_routers: bool,
+}
+
+#[derive(Debug)]
+struct Entry {
+    candidate: Candidate,
+    expires: Time,
+}
+
+/// Other home agents on the link, by link-local address.
+#[derive(Debug, Default)]
+pub(super) struct HomeAgentsList(BTreeMap<Ipv6Addr, Entry>);
+
+impl HomeAgentsList {
+    /// Takes in a Router Advertisement heard on the home link.
+    ///
+    /// # Errors
+    /// When it is none (RFC 4861 6.1.2).
+    pub fn handle(&mut self, now: Time, message: &LinkMessage) -> Result<(), MobilityDrop> {
+        self.0.retain(|_, entry| entry.expires > now);
+        let router = message.source;
+        if message.hop_limit != nd::HOP_LIMIT || !router.is_unicast_link_local() {
+            return Err(MobilityDrop::NeighborDiscovery);
+        }
+        icmpv6::verify(router, message.destination, &message.message)
+            .map_err(|_| MobilityDrop::BadChecksum)?;
+        let advertisement =
+            RouterAdvertisement::parse(&message.message).map_err(|_| MobilityDrop::NeighborDiscovery)?;
+        // RFC 6275 10.5.1: "If the Home Agent (H) bit ... is not set, delete".
+        if !advertisement.home_agent {
+            self.0.remove(&router);
+            return Ok(());
+        }
+        let information = advertisement.options().find_map(|option| match option {
+            NdOption::HomeAgentInformation(information) => Some(information),
+            _ => None,
+        });
+        let lifetime = information.map_or(advertisement.router_lifetime, |it| it.lifetime);
+        if lifetime == 0 {
+            self.0.remove(&router);
+            return Ok(());
+        }
+        if !self.0.contains_key(&router) && self.0.len() >= MAX_AGENTS {
+            return Err(MobilityDrop::RateLimited);
+        }
+        let expires = now + Duration::from_secs(lifetime.into());
+        let entry = self.0.entry(router).or_insert_with(|| Entry {
+            candidate: Candidate { addresses: Vec::new(), preference: 0, mobile_routers: false },
+            expires,
+        });
+        entry.expires = expires;
+        entry.candidate.preference = information.map_or(0, |it| it.preference);
+        // RFC 3963 7.3; the last word counts, also when it takes the flag away.
+        entry.candidate.mobile_routers = information.is_some_and(|it| it.mobile_router_support);
+        let addresses = &mut entry.candidate.addresses;
+        for option in advertisement.options() {
+            if let NdOption::PrefixInformation(information) = option
+                && information.router_address
+                && is_unicast_routable(information.prefix)
+            {
+                addresses.retain(|address| *address != information.prefix);
+                if information.valid_lifetime > 0 && addresses.len() < MAX_ADDRESSES {
+                    addresses.push(information.prefix);
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Whether a home agent with this link-local address has been heard and lives.
+    pub fn is_heard(&self, now: Time, link_local: Ipv6Addr) -> bool {
+        self.0.get(&link_local).is_some_and(|entry| entry.expires > now)
+    }
+
+    /// Those whose lifetime has not ended.
+    pub fn candidates(&self, now: Time) -> impl Iterator<Item = Candidate> {
+        let live = self.0.values().filter(move |entry| entry.expires > now);
+        live.map(|entry| entry.candidate.clone()).filter(|candidate| !candidate.addresses.is_empty())
+    }
+}
+
+/// The addresses of home agents as RFC 6275 10.5.1 wants them listed: by decreasing preference, among equals in random
+/// order, the addresses of each in random order, none twice.
+pub(super) fn ordered(mut candidates: Vec<Candidate>, rng: &mut Rng) -> Vec<Ipv6Addr> {
+    shuffle(&mut candidates, rng);
+    candidates.sort_by_key(|candidate| std::cmp::Reverse(candidate.preference));
+    let mut all = Vec::new();
+    for candidate in &mut candidates {
+        shuffle(&mut candidate.addresses, rng);
+        for address in &candidate.addresses {
+            if !all.contains(address) {
+                all.push(*address);
+            }
+        }
+    }
+    all
+}
+
+/// Every order is as likely as any other.
+fn shuffle<T>(items: &mut [T], rng: &mut Rng) {
+    for end in (1..items.len()).rev() {
+        let chosen = usize::try_from(rng.below(end as u64 + 1)).unwrap_or(0);
+        items.swap(end, chosen);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use carnet_wire::nd::{
+        HomeAgentInformation, PrefixInformation, RouterAdvertisementRepr, router_advertisement,
+    };
+
+    fn address(text: &str) -> Ipv6Addr {
+        text.parse().expect("an address")
+    }
+
+    /// A Router Advertisement with a Home Agent Information option, if there are values for one.
+    fn heard(router: &str, home_agent: bool, information: Option<(bool, u16, u16)>) -> LinkMessage {
+        let prefix = |last: &str| {
+            NdOption::PrefixInformation(PrefixInformation {
+                prefix: address(last),
+                prefix_length: 64,
+                on_link: true,
+                autonomous: false,
+                router_address: true,
+                valid_lifetime: 600,
+                preferred_lifetime: 600,
+            })
+        };
+        let mut options = vec![prefix(&router.replace("fe80::", "2001:db8:1::"))];
+        options.extend(information.map(|(mobile_router_support, preference, lifetime)| {
+            NdOption::HomeAgentInformation(HomeAgentInformation {
+                mobile_router_support,
+                preference,
+                lifetime,
+            })
+        }));
+        let mut message = router_advertisement(&RouterAdvertisementRepr {
+            home_agent,
+            router_lifetime: 30,
+            options: &options,
+            ..RouterAdvertisementRepr::default()
+        });
+        icmpv6::set_checksum(&mut message, address(router), nd::ALL_NODES);
+        LinkMessage {
+            interface: "h0".into(),
+            source: address(router),
+            destination: nd::ALL_NODES,
+            hop_limit: 255,
+            peer: None,
+            message,
+        }
+    }
+
+    fn listed(list: &HomeAgentsList, now: Time) -> Vec<Ipv6Addr> {
+        ordered(list.candidates(now).collect(), &mut Rng::new(1))
+    }
+
+    #[test]
+    fn preference_lifetime_and_flags_are_those_of_the_last_advertisement() {
+        let mut list = HomeAgentsList::default();
+        let at = Time::from_secs;
+        list.handle(at(0), &heard("fe80::2", true, Some((true, 5, 100)))).expect("valid");
+        list.handle(at(0), &heard("fe80::3", true, Some((false, 9, 100)))).expect("valid");
+        // Without the option the preference is 0 and the lifetime the router's.
+        list.handle(at(0), &heard("fe80::4", true, None)).expect("valid");
+        let (two, three, four) =
+            (address("2001:db8:1::2"), address("2001:db8:1::3"), address("2001:db8:1::4"));
+        assert_eq!(listed(&list, at(1)), [three, two, four]);
+        assert_eq!(listed(&list, at(31)), [three, two]);
+        // A later one takes R and preference away.
+        list.handle(at(32), &heard("fe80::3", true, Some((true, 1, 100)))).expect("valid");
+        assert_eq!(listed(&list, at(32)), [two, three]);
+        assert!(list.candidates(at(32)).all(|candidate| candidate.mobile_routers));
+        // Without H, or with a lifetime of 0, it is no home agent any more.
+        list.handle(at(33), &heard("fe80::3", false, None)).expect("valid");
+        list.handle(at(33), &heard("fe80::2", true, Some((true, 5, 0)))).expect("valid");
+        assert!(listed(&list, at(33)).is_empty());
+    }
+
+    #[test]
+    fn what_comes_from_beyond_the_link_is_not_believed_and_the_list_is_bounded() {
+        let mut list = HomeAgentsList::default();
+        let far = LinkMessage { hop_limit: 64, ..heard("fe80::2", true, None) };
+        assert_eq!(list.handle(Time::ZERO, &far), Err(MobilityDrop::NeighborDiscovery));
+        for n in 1..1000_u32 {
+            let _ = list.handle(Time::ZERO, &heard(&format!("fe80::{n:x}"), true, Some((true, 1, 9000))));
+        }
+        assert_eq!(list.0.len(), MAX_AGENTS);
+        assert!(list.is_heard(Time::ZERO, address("fe80::1")), "the first stay");
+    }
+
+    #[test]
+    fn equals_come_in_any_order() {
+        let candidates = |n: u16| -> Vec<Candidate> {
+            (0..n)
+                .map(|n| Candidate {
+                    addresses: vec![Ipv6Addr::new(0x2001, 0xdb8, 1, 0, 0, 0, 0, n)],
+                    preference: u16::from(n == 3),
+                    mobile_routers: true,
+                })
+                .collect()
+        };
+        let mut rng = Rng::new(7);
+        let mut firsts = std::collections::BTreeSet::new();
+        for _ in 0..200 {
+            let order = ordered(candidates(4), &mut rng);
+            assert_eq!(order[0].segments()[7], 3, "the highest preference is first");
+            firsts.insert(order[1]);
+        }
+        assert_eq!(firsts.len(), 3);
+    }
+}

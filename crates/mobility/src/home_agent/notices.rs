@@ -1,0 +1,81 @@
+//! What the home agent says to a registered node unasked: Home Agent Switch (RFC 5142), Binding Revocation (RFC 5846),
+//! Binding Refresh Request (RFC 6275 9.5.5).
+//!
+//! The first two move or end traffic. Their RFCs want IPsec; where the node has a shared key, RFC 4285's authentication
+//! option takes its place. Its MAC covers, as care-of address, the address that the message is sent to (inside IPv4 that
+//! is the home address), and a Message-ID option, the time of sending, greater in each, keeps recordings out.
+
+use carnet_base::{Time, WallTime};
+use carnet_wire::mobility::{Builder, ControlPacket, MobilityOption};
+
+use super::{Binding, HomeAgent, Timer};
+use crate::HOP_LIMIT;
+
+/// A binding of at least this lifetime is asked to be renewed when an eighth of it is left: a node renews its bindings
+/// by itself, and earlier, so that what was said then is lost.
+const REFRESH_WORTH: u32 = 8;
+
+impl HomeAgent {
+    /// The time of sending of an authenticated notice, as an NTP timestamp greater than all before.
+    fn notice_time(&mut self, wall: WallTime) -> u64 {
+        self.last_notice = wall.to_ntp().max(self.last_notice.saturating_add(1));
+        self.last_notice
+    }
+
+    /// Sends a message to the node of a binding by the way of that binding, authenticated where it has a key.
+    pub(super) fn notify(&mut self, wall: WallTime, binding: &Binding, builder: Builder) {
+        let home_address = binding.home_address;
+        let association = self.nodes.get(&home_address).and_then(|node| node.authentication.association());
+        let association = association.cloned();
+        let mut mobility_header = match &association {
+            Some(association) => {
+                let time = MobilityOption::MessageIdentifier(self.notice_time(wall));
+                let mut octets = builder.option(&time).option(&association.blank_option()).finish();
+                let destination = binding.care_of_address.ipv6().unwrap_or(home_address);
+                association.sign(&mut octets, destination, home_address);
+                octets
+            }
+            None => builder.finish(),
+        };
+        self.send_notice(binding, &mut mobility_header);
+    }
+
+    fn send_notice(&mut self, binding: &Binding, mobility_header: &mut [u8]) {
+        let home_address = binding.home_address;
+        let care_of_address = binding.care_of_address.ipv6();
+        let packet = ControlPacket {
+            source: self.config.address,
+            // Inside IPv4 the packet bears the home address (RFC 5555 4.2).
+            destination: care_of_address.unwrap_or(home_address),
+            hop_limit: HOP_LIMIT,
+            home_address: None,
+            routing_home_address: care_of_address.map(|_| home_address),
+            mobility_header,
+        };
+        let packet = packet.emit();
+        self.send(Some(binding.ends()), packet);
+    }
+
+    /// Sets when a node is asked to renew a binding.
+    pub(super) fn expect_refresh(&mut self, binding: &Binding) {
+        let timer = Timer::RefreshRequest(binding.home_address, binding.bid);
+        let margin = binding.lifetime / REFRESH_WORTH;
+        if margin.as_secs() >= 1 {
+            self.timers.set(timer, binding.expires - margin);
+        } else {
+            self.timers.stop(timer);
+        }
+    }
+
+    /// RFC 6275 9.5.5: the binding is about to end, and has not been renewed.
+    pub(super) fn request_refresh(&mut self, now: Time, home_address: std::net::Ipv6Addr, bid: Option<u16>) {
+        let binding = self.cache.get(home_address, bid).filter(|binding| binding.is_valid()).cloned();
+        // Whoever is to leave shall not be asked to stay.
+        if let Some(binding) = binding.filter(|binding| binding.expires > now)
+            && !self.is_draining()
+        {
+            let mut mobility_header = Builder::binding_refresh_request().finish();
+            self.send_notice(&binding, &mut mobility_header);
+        }
+    }
+}

@@ -1,0 +1,154 @@
+//! Binding revocation (RFC 5846): the operator ends the bindings of a node.
+//!
+//! The node is told by a Binding Revocation Indication, again after one and two seconds; when it has acknowledged, or
+//! has not, the bindings end. Until then they carry traffic, and Binding Updates of the node are refused with 129 (RFC
+//! 5846 7 leaves that to the reason; an operator who revokes does not mean "unless it registers again").
+//!
+//! Left out: the G flag, which is for mobility anchors and gateways (Proxy Mobile IPv6), the P flag likewise, and V, for
+//! carnet gives no IPv4 home addresses. Indications from nodes are not known to the RFC.
+
+use std::net::Ipv6Addr;
+use std::time::Duration;
+
+use carnet_base::{Time, WallTime};
+use carnet_wire::mobility::revocation::{revocation_status, trigger};
+use carnet_wire::mobility::{BindingRevocation, Builder, MobilityOption, RevocationFlags, RevocationKind};
+
+use super::{HomeAgent, Timer};
+use crate::{Event, MobilityDrop, MobilityMessage, Output};
+
+/// `InitMINDelayBRIs` (RFC 5846 11); doubles up to `MAX_BRACK_TIMEOUT`, 2 s.
+const INITIAL_DELAY: Duration = Duration::from_secs(1);
+/// Indications sent: one, and one more than `BRIMaxRetriesNumber`, which is 1 by default.
+const ATTEMPTS: u32 = 3;
+
+/// A revocation under way.
+#[derive(Debug)]
+pub(super) struct Revocation {
+    sequence: u16,
+    /// The Binding Identifiers; all bindings when empty.
+    bids: Vec<u16>,
+    sent: u32,
+    /// Of the first indication, by both clocks.
+    began: (Time, WallTime),
+}
+
+impl HomeAgent {
+    /// The operator ends bindings of a node: those with these identifiers, or all when there are none.
+    ///
+    /// # Errors
+    /// When the node has no such binding, in words for the operator.
+    pub fn handle_revocation(
+        &mut self,
+        now: Time,
+        wall: WallTime,
+        home_address: Ipv6Addr,
+        bids: &[u16],
+    ) -> Result<(), String> {
+        self.assert_drained();
+        if self.cache.valid(home_address).is_none() {
+            return Err(format!("{home_address} has no binding"));
+        }
+        if let Some(bid) = bids.iter().find(|bid| self.cache.get(home_address, Some(**bid)).is_none()) {
+            return Err(format!("{home_address} has no binding with the identifier {bid}"));
+        }
+        let sequence = self.rng.u16();
+        let revocation = Revocation { sequence, bids: bids.to_vec(), sent: 0, began: (now, wall) };
+        self.revocations.insert(home_address, revocation);
+        self.revoke(now, home_address);
+        Ok(())
+    }
+
+    /// Whether bindings of this node are being revoked.
+    pub(super) fn is_revoking(&self, home_address: Ipv6Addr) -> bool {
+        self.revocations.contains_key(&home_address)
+    }
+
+    /// Sends the next indication; after the last the bindings end without the node's word.
+    pub(super) fn revoke(&mut self, now: Time, home_address: Ipv6Addr) {
+        let Some(revocation) = self.revocations.get_mut(&home_address) else { return };
+        revocation.sent += 1;
+        // Over another of its bindings each time: one of them may lead nowhere.
+        let bindings: Vec<_> = self.cache.of(home_address).collect();
+        let turn = (revocation.sent as usize - 1) % bindings.len().max(1);
+        let binding = bindings.get(turn).map(|binding| (*binding).clone());
+        let Some(binding) = binding.filter(|_| revocation.sent <= ATTEMPTS) else {
+            return self.revoked(now, home_address, "revoked; the node has not answered");
+        };
+        let delay = (INITIAL_DELAY * 2_u32.pow(revocation.sent - 1)).min(INITIAL_DELAY * 2);
+        let (began, wall) = revocation.began;
+        let kind = RevocationKind::Indication { trigger: trigger::ADMINISTRATIVE };
+        let flags = RevocationFlags::default();
+        let mut builder = Builder::binding_revocation(kind, revocation.sequence, flags);
+        for &bid in &revocation.bids {
+            builder = builder.option(&MobilityOption::BindingIdentifier {
+                bid,
+                status: 0,
+                home: false,
+                priority: 0,
+                care_of_address: None,
+            });
+        }
+        self.timers.set(Timer::Revoke(home_address), now + delay);
+        self.notify(wall + now.saturating_since(began), &binding, builder);
+    }
+
+    /// Handles a Binding Revocation message.
+    pub(super) fn revocation_message(
+        &mut self,
+        now: Time,
+        message: &MobilityMessage<'_>,
+        revocation: &BindingRevocation<'_>,
+        octets: &[u8],
+    ) -> Result<(), MobilityDrop> {
+        let RevocationKind::Acknowledgement { status } = revocation.kind else {
+            return Err(MobilityDrop::UnknownType);
+        };
+        let home_address = message.pseudo_source();
+        let association = self.nodes.get(&home_address).and_then(|node| node.authentication.association());
+        if let Some(association) = association {
+            association.verify(octets, message.source, home_address)?;
+        }
+        // RFC 5846 6.2.2: one that answers nothing outstanding is "silently discard"ed.
+        let asked = self.revocations.get(&home_address).ok_or(MobilityDrop::Unexpected)?;
+        if asked.sequence != revocation.sequence {
+            return Err(MobilityDrop::Unexpected);
+        }
+        let reason = match status {
+            revocation_status::SUCCESS | revocation_status::PARTIAL_SUCCESS => "revoked".to_string(),
+            // The operator's word counts all the same.
+            other => format!("revoked; the node objects with status {other}"),
+        };
+        self.revoked(now, home_address, &reason);
+        Ok(())
+    }
+
+    /// The bindings end.
+    fn revoked(&mut self, now: Time, home_address: Ipv6Addr, reason: &str) {
+        self.timers.stop(Timer::Revoke(home_address));
+        let Some(revocation) = self.revocations.remove(&home_address) else { return };
+        let bids = revocation.bids;
+        let ending: Vec<Option<u16>> = self
+            .cache
+            .all(home_address)
+            .map(|binding| binding.bid)
+            .filter(|bid| bids.is_empty() || bid.is_some_and(|bid| bids.contains(&bid)))
+            .collect();
+        for bid in &ending {
+            self.end(now, home_address, *bid);
+        }
+        if self.left_without_bindings(now, home_address)
+            && let Some(node) = self.cache.node(home_address)
+        {
+            // Other than after a goodbye, nothing that is on its way shall arrive.
+            node.former.clear();
+            self.timers.stop(Timer::Grace(home_address));
+        }
+        self.outputs.push_back(Output::Forwarding(home_address));
+        self.outputs.push_back(Output::Persist(home_address));
+        for bid in ending {
+            let reason = reason.to_string();
+            self.outputs.push_back(Output::Event(Event::BindingRemoved { home_address, bid, reason }));
+        }
+    }
+}

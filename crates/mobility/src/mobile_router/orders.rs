@@ -1,0 +1,206 @@
+//! What the home agent orders unasked: to go to another one (Home Agent Switch, RFC 5142 6), to give bindings up (Binding
+//! Revocation, RFC 5846 10).
+//!
+//! Both move or end traffic, so both have to be authentic: where there is a shared key, by RFC 4285's option, whose MAC
+//! covers the address that the message was sent to in place of a care-of address, and by a Message-ID option that is
+//! greater than in any before (remembered across restarts). Without a key there is nothing to check but the addresses;
+//! then a switch leads to home agents only that our own operator has named (see [`crate::agents`]).
+
+use std::net::{IpAddr, Ipv6Addr};
+
+use carnet_base::{Endpoint, Time, WallTime};
+use carnet_wire::mobility::options::Options;
+use carnet_wire::mobility::revocation::revocation_status;
+use carnet_wire::mobility::status::Status;
+use carnet_wire::mobility::{
+    BindingRevocation, Builder, HomeAgentSwitch, MobilityOption, RevocationFlags, RevocationKind,
+};
+
+use super::{MobileRouter, Registration};
+use crate::sequence::is_later;
+use crate::{Event, MobilityDrop, MobilityMessage, Output};
+
+/// Home agents of one Home Agent Switch message that are looked at.
+const MAX_ALTERNATIVES: usize = 16;
+
+/// The home agent wants us to leave.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Switch {
+    /// Where to, the first to be tried first; empty: that is ours to find out.
+    pub to: Vec<Ipv6Addr>,
+    /// Whether it was certainly our home agent that said so.
+    pub authenticated: bool,
+}
+
+impl MobileRouter {
+    /// What a Home Agent Switch message has ordered since this was asked last.
+    pub fn take_switch(&mut self) -> Option<Switch> {
+        self.switch.take()
+    }
+
+    /// RFC 5142 6.1.
+    pub(super) fn switch_ordered(
+        &mut self,
+        wall: WallTime,
+        message: &MobilityMessage<'_>,
+        switch: &HomeAgentSwitch<'_>,
+        octets: &[u8],
+    ) -> Result<(), MobilityDrop> {
+        self.way_of(message).ok_or(MobilityDrop::Unexpected)?;
+        let authenticated = self.verify_notice(wall, message, switch.options, octets)?;
+        let to = switch.addresses().take(MAX_ALTERNATIVES).collect();
+        self.switch = Some(Switch { to, authenticated });
+        Ok(())
+    }
+
+    /// RFC 5846 10.
+    pub(super) fn revocation_ordered(
+        &mut self,
+        now: Time,
+        wall: WallTime,
+        message: &MobilityMessage<'_>,
+        revocation: &BindingRevocation<'_>,
+        octets: &[u8],
+    ) -> Result<(), MobilityDrop> {
+        let RevocationKind::Indication { .. } = revocation.kind else {
+            return Err(MobilityDrop::UnknownType);
+        };
+        // "its Binding Update List contains an entry for that Home Address".
+        let (uplink, registration) = self.way_of(message).ok_or(MobilityDrop::Unexpected)?;
+        self.verify_notice(wall, message, revocation.options, octets)?;
+        let RevocationFlags { proxy, ipv4_only, global } = revocation.flags;
+        let mut named = Vec::new();
+        let mut ipv4_home = false;
+        for option in revocation.options.iter() {
+            match option {
+                Ok(MobilityOption::BindingIdentifier { bid, .. }) => named.push(bid),
+                Ok(MobilityOption::Ipv4HomeAddress { .. }) => ipv4_home = true,
+                _ => {}
+            }
+        }
+        let known = |bid: &u16| self.bindings.iter().any(|binding| binding.bid == *bid && binding.is_known());
+        let status = if proxy {
+            revocation_status::PROXY_NOT_SUPPORTED
+        } else if global {
+            revocation_status::GLOBAL_NOT_AUTHORIZED
+        } else if ipv4_only && !ipv4_home {
+            revocation_status::IPV4_HOME_ADDRESS_REQUIRED
+        } else if ipv4_only || (!named.is_empty() && !named.iter().any(known)) {
+            revocation_status::NO_BINDING
+        } else if named.iter().all(known) {
+            revocation_status::SUCCESS
+        } else {
+            revocation_status::PARTIAL_SUCCESS
+        };
+        let kind = RevocationKind::Acknowledgement { status };
+        let builder = Builder::binding_revocation(kind, revocation.sequence, revocation.flags);
+        // As the home agent does it: in place of the care-of address the one that the message leaves from.
+        let source = match registration.care_of_address {
+            IpAddr::V6(address) => address,
+            IpAddr::V4(_) => self.config.home_address,
+        };
+        let mut mobility_header = self.finish_authenticated(builder, None, source);
+        let output = self.heartbeat_packet(uplink, registration, &mut mobility_header);
+        self.outputs.push_back(output);
+        if status < 128 {
+            self.revoked(now, &named);
+        }
+        Ok(())
+    }
+
+    /// The bindings with these identifiers end, or all. The home agent is asked again after a long while, like one that
+    /// has refused; with some bindings left, for what is gone.
+    fn revoked(&mut self, now: Time, bids: &[u16]) {
+        let all = bids.is_empty()
+            || self.bindings.iter().filter(|b| b.registration.is_some()).all(|b| bids.contains(&b.bid));
+        let what = if all { "the service" } else { "some bindings" };
+        self.outputs.push_back(Output::Event(Event::Deregistered {
+            reason: format!("the home agent {} has revoked {what}", self.config.home_agent),
+        }));
+        if all {
+            self.exchange = None;
+            self.timers.stop(super::Timer::Retransmit);
+            self.clear_bindings(now);
+            self.refuse(now, Status::PROHIBITED);
+        } else {
+            for index in 0..self.bindings.len() {
+                if bids.contains(&self.bindings[index].bid) {
+                    if let Some(registration) = self.bindings[index].registration.take() {
+                        self.retire(now, registration.care_of_address);
+                    }
+                    self.hold_binding(now, index, super::REFUSED_INTERVAL);
+                }
+            }
+            self.timers.set(super::Timer::Bindings, now);
+        }
+        self.forwarding_changed("the home agent revoked a binding");
+    }
+
+    /// The registration by whose path a message of the home agent has come to us, and to nobody else (RFC 6275 6.4).
+    fn way_of(&self, message: &MobilityMessage<'_>) -> Option<(usize, Registration)> {
+        let home_address = self.config.home_address;
+        if message.destination != home_address && message.routing_home_address != Some(home_address) {
+            return None;
+        }
+        let came_to = message.outer.map_or(Endpoint::Ipv6(message.destination), |(local, _)| local);
+        let paths = (0..self.uplinks.len()).filter_map(|uplink| Some((uplink, self.heartbeat_path(uplink)?)));
+        let mut by = paths.filter(|(uplink, registration)| self.local_end(*uplink, registration) == came_to);
+        by.next()
+    }
+
+    /// Checks what keeps strangers and recordings out; true when there is something to check.
+    fn verify_notice(
+        &mut self,
+        wall: WallTime,
+        message: &MobilityMessage<'_>,
+        options: Options<'_>,
+        octets: &[u8],
+    ) -> Result<bool, MobilityDrop> {
+        let Some(association) = self.config.authentication.association() else { return Ok(false) };
+        association.verify(octets, message.destination, self.config.home_address)?;
+        let time = options.iter().find_map(|option| match option {
+            Ok(MobilityOption::MessageIdentifier(time)) => Some(time),
+            _ => None,
+        });
+        let time = time.ok_or(MobilityDrop::Timestamp)?;
+        if self.last_notice.is_some_and(|last| !is_later(time, last)) {
+            return Err(MobilityDrop::Timestamp);
+        }
+        if let Some(window) = self.replay_window() {
+            let clock = self.clock(wall);
+            if WallTime::from_ntp(time, clock).distance(clock) > window {
+                return Err(MobilityDrop::Timestamp);
+            }
+        }
+        self.last_notice = Some(time);
+        self.outputs.push_back(Output::Persist(self.config.home_address));
+        Ok(true)
+    }
+
+    /// Why the home agent has said no for the moment, while nothing is registered with it.
+    pub fn setback(&self) -> Option<Status> {
+        self.setback.filter(|_| !self.has_registration())
+    }
+
+    /// Whether anything is registered.
+    pub fn has_registration(&self) -> bool {
+        self.registration.is_some() || self.bindings.iter().any(|binding| binding.registration.is_some())
+    }
+
+    /// The uplinks that are registered and answer.
+    pub fn living_uplinks(&self) -> impl Iterator<Item = usize> {
+        (0..self.uplinks.len())
+            .filter(|&uplink| self.heartbeat_path(uplink).is_some() && !self.is_silent(uplink))
+    }
+
+    /// Whether the home agent owes us an answer that is late: nothing is registered although there is an uplink, or no
+    /// uplink that is registered brings answers any more.
+    pub fn is_unanswered(&self) -> bool {
+        if self.stopping || self.at_home || self.target.is_none() || self.refused.is_some() {
+            return false;
+        }
+        let given_up =
+            self.exchange.as_ref().is_some_and(|exchange| exchange.unanswered >= super::demotion::UNANSWERED);
+        self.living_uplinks().next().is_none() || given_up
+    }
+}

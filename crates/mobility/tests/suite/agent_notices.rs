@@ -1,0 +1,306 @@
+//! What the home agent says unasked: Binding Refresh Request, Home Agent Switch and Binding Revocation; and what the home
+//! link hears of it when the node goes to another home agent there.
+
+use std::net::Ipv6Addr;
+use std::time::Duration;
+
+use carnet_mobility::home_agent::{HomeAgentConfig, OtherAgents, Peer};
+use carnet_mobility::{Event, HomeAgent, MobilityDrop, Output};
+use carnet_wire::extension::Extensions;
+use carnet_wire::ipv6::Header;
+use carnet_wire::mobility::revocation::revocation_status;
+use carnet_wire::mobility::{
+    Builder, Message, MobilityHeader, MobilityOption, RevocationFlags, RevocationKind,
+};
+use carnet_wire::nd::{
+    self, HomeAgentInformation, NdOption, PrefixInformation, RouterAdvertisementRepr, router_advertisement,
+};
+
+use crate::agent::{Agent, authenticated, config, end};
+use crate::craft::*;
+
+const OTHER: &str = "2001:db8:1::2";
+
+fn with_peer(mut config: HomeAgentConfig) -> HomeAgentConfig {
+    config.others =
+        OtherAgents { peers: vec![Peer { address: addr(OTHER), preference: 0 }], ..OtherAgents::default() };
+    config
+}
+
+/// The packets of Mobility Headers that a home agent has to send now, unread.
+fn sent(machine: &mut HomeAgent) -> Vec<Vec<u8>> {
+    std::iter::from_fn(|| machine.poll_output())
+        .filter_map(|output| match output {
+            Output::Packet(packet) => Some(packet),
+            _ => None,
+        })
+        .collect()
+}
+
+/// The Mobility Header of a packet that goes to the care-of address by a type 2 routing header.
+fn header_of(packet: &[u8]) -> &[u8] {
+    let header = Header::parse(packet).expect("a packet");
+    let extensions = Extensions::parse(packet).expect("extension headers");
+    assert_eq!((header.source, header.destination), (addr(AGENT), addr(CARE_OF)));
+    assert_eq!(extensions.routing_home_address, Some(addr(HOME)), "RFC 6275 6.4");
+    let octets = &packet[extensions.offset..];
+    MobilityHeader::parse_verified(octets, addr(AGENT), addr(HOME)).expect("a mobility header");
+    octets
+}
+
+fn timestamp(options: carnet_wire::mobility::Options<'_>) -> Option<u64> {
+    options.iter().find_map(|option| match option {
+        Ok(MobilityOption::MessageIdentifier(time)) => Some(time),
+        _ => None,
+    })
+}
+
+/// Serves timers for so long; what was sent then.
+fn wait(agent: &mut Agent, seconds: f64) -> Vec<Vec<u8>> {
+    let end = agent.now + Duration::from_secs_f64(seconds);
+    let mut packets = Vec::new();
+    while let Some(at) = agent.machine.poll_timeout().filter(|at| *at <= end) {
+        agent.now = agent.now.max(at);
+        agent.machine.handle_timeout(agent.now);
+        packets.extend(sent(&mut agent.machine));
+    }
+    agent.now = end;
+    packets
+}
+
+/// RFC 6275 9.5.5.
+#[test]
+fn a_binding_that_is_not_renewed_is_asked_for_once_before_it_ends() {
+    let mut agent = Agent::new(config());
+    agent.accept(&Update::explicit(1).lifetime(15));
+    assert!(wait(&mut agent, 52.0).is_empty(), "a node renews by itself before that");
+    let packets = wait(&mut agent, 7.0);
+    assert_eq!(packets.len(), 1);
+    let header = MobilityHeader::parse(header_of(&packets[0])).expect("a header");
+    assert!(matches!(header.message(), Ok(Message::BindingRefreshRequest(_))));
+    // One that is renewed is not asked for.
+    agent.accept(&Update::explicit(2).lifetime(15));
+    wait(&mut agent, 40.0);
+    agent.accept(&Update::explicit(3).lifetime(15));
+    assert!(wait(&mut agent, 40.0).is_empty());
+}
+
+/// RFC 5142 5, with RFC 4285 in the place of IPsec.
+#[test]
+fn a_switch_is_signed_repeated_and_answered_by_leaving() {
+    let mut agent = Agent::new(with_peer(authenticated()));
+    agent.accept(&Update::explicit(1).signed());
+    let wall = agent.wall();
+    agent.machine.handle_drain(agent.now, wall, &[], Duration::from_secs(60)).expect("there is a peer");
+    let mut packets = sent(&mut agent.machine);
+    // INITIAL-HA-SWITCH-TIMEOUT, doubled up to MAX-HA-SWITCH-TIMEOUT: after 5, 10 and 20 s.
+    for (span, count) in [(4.9, 1), (0.2, 2), (9.7, 2), (0.4, 3), (19.5, 3), (0.5, 4)] {
+        packets.extend(wait(&mut agent, span));
+        assert_eq!(packets.len(), count, "after {span}");
+    }
+    let mut last = 0;
+    for packet in &packets {
+        let octets = header_of(packet);
+        association().verify(octets, addr(CARE_OF), addr(HOME)).expect("signed for the care-of address");
+        let header = MobilityHeader::parse(octets).expect("a header");
+        let Ok(Message::HomeAgentSwitch(switch)) = header.message() else { panic!("{header:?}") };
+        assert_eq!(switch.addresses().collect::<Vec<_>>(), [addr(OTHER)]);
+        let time = timestamp(switch.options).expect("a Message-ID option");
+        assert!(time > last, "each is newer than all before");
+        last = time;
+    }
+    // While it runs the binding is renewed until the end of the drain, and nobody else comes.
+    let renewed = agent.ask(&Update::explicit(2).lifetime(100).signed());
+    assert_eq!(renewed.status(), 0);
+    assert!((16..=28).contains(&(u32::from(renewed.lifetime()) * 4)), "{renewed:?}");
+    let gone = agent.ask(&Update::explicit(3).lifetime(0).signed());
+    assert_eq!(gone.status(), 0);
+    assert_eq!(agent.machine.relay(addr(HOME)).expect("a relay").to, addr(OTHER));
+    // RFC 5142 5.3: "status value 129".
+    let back = agent.ask(&Update::explicit(4).signed());
+    assert_eq!(back.status(), 129);
+    wait(&mut agent, 1.0);
+    agent.machine.handle_drain_end().expect("a drain");
+    assert_eq!(agent.ask(&Update::explicit(5).signed()).status(), 0);
+    assert!(agent.machine.relay(addr(HOME)).is_none());
+}
+
+/// RFC 5142 7: no more at a time than leave.
+#[test]
+fn many_nodes_are_asked_a_few_at_a_time() {
+    let homes: Vec<String> = (0..100).map(|n| format!("2001:db8:1::1:{n:x}")).collect();
+    let mut with_many = with_peer(config());
+    with_many.nodes = homes.iter().map(|home| crate::agent::node(home, &[])).collect();
+    let mut agent = Agent::new(with_many);
+    for (n, home) in homes.iter().enumerate() {
+        agent.accept(&Update::node(1).of(home).from(&format!("2001:db8:f1::1:{n:x}")));
+    }
+    let wall = agent.wall();
+    agent.machine.handle_drain(agent.now, wall, &[], Duration::from_secs(60)).expect("there is a peer");
+    let first = sent(&mut agent.machine).len();
+    assert!((1..=16).contains(&first), "{first}");
+    let destination = |packet: &[u8]| Header::parse(packet).expect("a packet").destination;
+    // Whoever leaves makes room for the next.
+    let mut asked: Vec<Ipv6Addr> = Vec::new();
+    for (n, home) in homes.iter().enumerate().take(40) {
+        agent.accept(&Update::node(2).of(home).from(&format!("2001:db8:f1::1:{n:x}")).lifetime(0));
+        asked.extend(wait(&mut agent, 0.02).iter().map(|packet| destination(packet)));
+    }
+    assert_eq!(asked.len(), 40, "one more for each that left");
+    let status = agent.machine.drain().expect("a drain");
+    assert_eq!((status.nodes, status.left.len()), (100, 60));
+}
+
+fn acknowledgement(sequence: u16, status: u8) -> Vec<u8> {
+    let kind = RevocationKind::Acknowledgement { status };
+    let mut header = Builder::binding_revocation(kind, sequence, RevocationFlags::default())
+        .option(&association().blank_option())
+        .finish();
+    association().sign(&mut header, addr(CARE_OF), addr(HOME));
+    header
+}
+
+/// RFC 5846 6.2.2, 6.3 and 7.
+#[test]
+fn a_revocation_ends_with_its_acknowledgement_and_no_other() {
+    let mut agent = Agent::new(authenticated());
+    agent.accept(&Update::explicit(1).signed());
+    let wall = agent.wall();
+    agent.machine.handle_revocation(agent.now, wall, addr(HOME), &[]).expect("bound");
+    let packets = sent(&mut agent.machine);
+    assert_eq!(packets.len(), 1);
+    let octets = header_of(&packets[0]);
+    association().verify(octets, addr(CARE_OF), addr(HOME)).expect("signed");
+    let header = MobilityHeader::parse(octets).expect("a header");
+    let Ok(Message::BindingRevocation(indication)) = header.message() else { panic!("{header:?}") };
+    assert_eq!(indication.kind, RevocationKind::Indication { trigger: 1 });
+
+    let around = |header: &mut [u8]| Update::explicit(0).around(header);
+    let mut wrong = acknowledgement(indication.sequence.wrapping_add(1), 0);
+    assert_eq!(agent.ignore(&around(&mut wrong)), MobilityDrop::Unexpected);
+    let mut forged = acknowledgement(indication.sequence, 0);
+    let last = forged.len() - 3;
+    forged[last] ^= 1;
+    assert_eq!(agent.ignore(&around(&mut forged)), MobilityDrop::AuthenticationFailed);
+    // Whoever is being revoked does not register again meanwhile.
+    assert_eq!(agent.ask(&Update::explicit(2).signed()).status(), 129);
+    assert!(agent.binding().is_some());
+    let mut right = acknowledgement(indication.sequence, revocation_status::SUCCESS);
+    assert!(agent.receive(&around(&mut right)).is_empty());
+    assert!(agent.binding().is_none());
+    assert!(agent.machine.bindings().former(addr(HOME)).is_empty(), "nothing more comes from there");
+    assert!(wait(&mut agent, 20.0).is_empty());
+}
+
+/// RFC 5846 6.3: without an answer "the initiator SHOULD clean up".
+#[test]
+fn a_revocation_without_an_answer_is_repeated_and_then_done() {
+    let mut agent = Agent::new(config());
+    agent.accept(&Update::explicit(1));
+    let wall = agent.wall();
+    assert!(agent.machine.handle_revocation(agent.now, wall, addr(OTHER), &[]).is_err());
+    agent.machine.handle_revocation(agent.now, wall, addr(HOME), &[]).expect("bound");
+    let mut packets = sent(&mut agent.machine);
+    packets.extend(wait(&mut agent, 4.5));
+    assert_eq!(packets.len(), 3, "after 1 and 2 s");
+    assert!(agent.binding().is_some());
+    wait(&mut agent, 1.0);
+    assert!(agent.binding().is_none());
+}
+
+/// A Router Advertisement of the other home agent on the home link.
+fn other_agent(agent: &mut Agent) {
+    let message = router_advertisement(&RouterAdvertisementRepr {
+        home_agent: true,
+        options: &[
+            NdOption::PrefixInformation(PrefixInformation {
+                prefix: addr(OTHER),
+                prefix_length: 64,
+                on_link: true,
+                autonomous: false,
+                router_address: true,
+                valid_lifetime: 600,
+                preferred_lifetime: 600,
+            }),
+            NdOption::HomeAgentInformation(HomeAgentInformation {
+                mobile_router_support: true,
+                preference: 1,
+                lifetime: 600,
+            }),
+        ],
+        ..RouterAdvertisementRepr::default()
+    });
+    agent.hear("fe80::2", "ff02::1", message);
+    assert_eq!(agent.dropped, None);
+}
+
+fn claim_of_other(agent: &mut Agent) {
+    let advertisement = nd::NeighborAdvertisement {
+        target: addr(HOME),
+        router: true,
+        solicited: false,
+        override_: true,
+        target_link_address: Some([2, 0, 0, 0, 0, 2]),
+    };
+    agent.hear("fe80::2", "ff02::1", advertisement.emit());
+}
+
+/// Duplicate address detection is about strangers: the home agent that the node comes from answers for the home address
+/// until the node has left it.
+#[test]
+fn a_node_may_come_from_another_home_agent_of_the_home_link() {
+    let mut agent = Agent::on_home_link(config());
+    other_agent(&mut agent);
+    assert!(agent.send(&Update::explicit(1)).is_empty(), "it is being tested");
+    claim_of_other(&mut agent);
+    let answers = agent.wait(1.1);
+    assert_eq!(answers.len(), 1);
+    assert_eq!(answers[0].status(), 0);
+    // And it may go there: nobody is told of a conflict.
+    claim_of_other(&mut agent);
+    assert!(agent.warnings().is_empty(), "{:?}", agent.warnings());
+    // A stranger is another matter.
+    agent.claim(HOME);
+    assert_eq!(agent.warnings().len(), 1);
+}
+
+/// RFC 4861 7.2.7: others may have the anycast address as well.
+#[test]
+fn the_anycast_address_is_answered_for_without_override() {
+    let mut config = config();
+    config.others.dhaad = true;
+    let mut agent = Agent::on_home_link(config);
+    let anycast = "2001:db8:1:0:fdff:ffff:ffff:fffe";
+    let answers = agent.solicit(anycast, "fe80::9");
+    assert_eq!(answers.len(), 1);
+    assert!(!answers[0].override_ && answers[0].solicited);
+    let answers = agent.solicit(AGENT, "fe80::9");
+    assert!(answers[0].override_);
+    // That another has it is no conflict.
+    agent.claim(anycast);
+    assert!(agent.warnings().is_empty());
+}
+
+/// RFC 5555: where the packet itself bears the home address, that is what the MAC covers.
+#[test]
+fn a_node_behind_ipv4_is_told_inside_ipv4() {
+    let mut agent = Agent::new(with_peer(authenticated()));
+    let (local, remote) = ("udp:192.0.2.1:4191", "udp:198.51.100.7:31000");
+    let ends = [end(local), end(remote)];
+    let here = MobilityOption::Ipv4CareOfAddress([10, 0, 0, 9].into());
+    let update = Update::explicit(1).inside().with(here).signed();
+    let answers = agent.receive_inside(local, remote, &update.packet());
+    assert_eq!(answers[0].status(), 0);
+    let wall = agent.wall();
+    agent.machine.handle_drain(agent.now, wall, &[], Duration::from_secs(60)).expect("there is a peer");
+    let outputs: Vec<Output> = std::iter::from_fn(|| agent.machine.poll_output()).collect();
+    let packet = outputs.iter().find_map(|output| match output {
+        Output::Encapsulated { local, remote, packet } if [*local, *remote] == ends => Some(packet),
+        _ => None,
+    });
+    let packet = packet.expect("inside UDP");
+    let header = Header::parse(packet).expect("a packet");
+    assert_eq!(header.destination, addr(HOME));
+    association().verify(&packet[40..], addr(HOME), addr(HOME)).expect("signed for the home address");
+    assert!(!outputs.iter().any(|output| matches!(output, Output::Event(Event::Warning { .. }))));
+}

@@ -1,0 +1,43 @@
+//! What another home agent relays to this one: packets for a node that has come from there.
+//!
+//! The other home agent puts them into a tunnel to this one as if it were the node's care-of address. Their sources are
+//! anybody's, as are those of packets that the Internet brings; their destinations have to be of a node that has a
+//! tunnel here, and not one back to another home agent: then two that believe each other to have it would send them round
+//! in circles.
+
+use carnet_base::{Endpoint, Time};
+use carnet_wire::ipv6::{HEADER_LEN, Header};
+
+use super::{Forwarder, TunnelDrop, Verdict, decapsulated_traffic_class, strip};
+use crate::forwarding::packet::PacketBuffer;
+use crate::forwarding::path_mtu::Ends;
+
+impl Forwarder {
+    /// Takes the inner packet at `offset` out of what came between `ends`, and puts it into the tunnel of the node that it
+    /// is for. `is_peer` knows other home agents.
+    pub fn relay(
+        &mut self,
+        now: Time,
+        ends: Ends,
+        traffic_class: u8,
+        offset: usize,
+        buffer: &mut PacketBuffer,
+        is_peer: impl Fn(Endpoint) -> bool,
+    ) -> Verdict {
+        let octets = buffer.as_slice().get(offset..).unwrap_or_default();
+        let Ok((inner, payload)) = Header::parse_packet(octets) else {
+            return self.drop(TunnelDrop::Malformed);
+        };
+        let length = HEADER_LEN + payload.len();
+        match self.tunnel_towards(inner.destination) {
+            Some((towards, _)) if !is_peer(towards.1) && towards != ends => {}
+            _ => return self.drop(TunnelDrop::InnerDestination),
+        }
+        let Some(traffic_class) = decapsulated_traffic_class(traffic_class, inner.traffic_class) else {
+            return self.drop(TunnelDrop::Congestion);
+        };
+        strip(buffer, offset, length, &inner, traffic_class);
+        self.counters.relayed += 1;
+        self.encapsulate(now, &Header { traffic_class, ..inner }, buffer)
+    }
+}

@@ -1,0 +1,543 @@
+//! A mobile router and two home agents of the same home prefix, joined by a wire of octets in virtual time: discovery,
+//! failover, home agent switch, drain and revocation, with packets of a correspondent and of a host under way.
+
+mod common;
+
+use std::collections::VecDeque;
+use std::net::Ipv6Addr;
+use std::time::Duration;
+
+use carnet_base::{LinkMessage, Time};
+use carnet_mobility::agents::{AgentAddress, AgentsConfig};
+use carnet_mobility::home_agent::{DrainPhase, OtherAgents, Peer};
+use carnet_mobility::{Authentication, HomeAgent};
+use carnet_station::io::{Command, Event, Input, Output};
+use carnet_station::{PersistentState, Station, StationConfig};
+use carnet_wire::discovery::{DiscoveryReply, DiscoveryRequest, home_agents_anycast};
+use carnet_wire::icmpv6;
+use carnet_wire::ipv6::{Header, protocol};
+use common::{
+    AGENT, CORRESPONDENT, FIRST, HOME, HOST, SECOND, WALL, address, agent_config, data, interface,
+    router_config,
+};
+
+const OTHER: &str = "2001:db8:1::2";
+const PREFIX: &str = "2001:db8:a::/64";
+
+/// The home agent with this address, and the other one as its peer.
+fn agent_of(own: &str, other: &str) -> StationConfig {
+    let mut config = agent_config(&[PREFIX]);
+    if let Some(agent) = &mut config.home_agent {
+        agent.address = address(own);
+        agent.others = OtherAgents {
+            dhaad: true,
+            preference: u16::from(own == AGENT),
+            peers: vec![Peer { address: address(other), preference: u16::from(other == AGENT) }],
+        };
+    }
+    config
+}
+
+/// The router with these home agents.
+fn router_of(agents: &[&str], discover: bool) -> StationConfig {
+    let mut config = router_config(&[PREFIX]);
+    if let Some(router) = &mut config.mobile_router {
+        router.agents = AgentsConfig {
+            agents: agents
+                .iter()
+                .map(|agent| AgentAddress { address: address(agent), ipv4_address: None })
+                .collect(),
+            discover,
+        };
+    }
+    config
+}
+
+fn without_key(mut config: StationConfig) -> StationConfig {
+    if let Some(agent) = &mut config.home_agent {
+        agent.nodes[0].authentication = Authentication::None;
+    }
+    if let Some(router) = &mut config.mobile_router {
+        router.router.authentication = Authentication::None;
+    }
+    config
+}
+
+struct World {
+    now: Time,
+    agents: [Station; 2],
+    /// Which of them nobody reaches.
+    dead: [bool; 2],
+    router: Station,
+    events: Vec<Event>,
+    /// What the host and the correspondent got.
+    arrived: Vec<Vec<u8>>,
+    /// On its way to a home agent, or to the router.
+    wire: VecDeque<(Option<usize>, Input)>,
+    /// Whom the Internet routes the mobile network to.
+    route: usize,
+}
+
+impl World {
+    fn new(agents: [StationConfig; 2], router: StationConfig) -> World {
+        let station = |config| Station::new(config, PersistentState::default(), 7, Time::ZERO, WALL);
+        let mut world = World {
+            now: Time::ZERO,
+            agents: agents.map(station),
+            dead: [false, false],
+            router: station(router),
+            events: Vec::new(),
+            arrived: Vec::new(),
+            wire: VecDeque::new(),
+            route: 0,
+        };
+        world.settle();
+        world.up();
+        world
+    }
+
+    fn usual(router: StationConfig) -> World {
+        World::new([agent_of(AGENT, OTHER), agent_of(OTHER, AGENT)], router)
+    }
+
+    fn up(&mut self) {
+        self.tell(None, Input::Interface(interface("w0", FIRST, true)));
+        self.tell(None, Input::Interface(interface("w1", SECOND, true)));
+    }
+
+    fn tell(&mut self, to: Option<usize>, input: Input) {
+        self.feed(to, input);
+        self.settle();
+    }
+
+    fn feed(&mut self, to: Option<usize>, input: Input) {
+        match to {
+            None => self.router.handle_input(self.now, WALL, input).expect("accepted"),
+            Some(agent) => self.agents[agent].handle_input(self.now, WALL, input).expect("accepted"),
+        }
+    }
+
+    fn settle(&mut self) {
+        for _ in 0..10_000 {
+            for agent in 0..2 {
+                while let Some(output) = self.agents[agent].poll_output() {
+                    self.carry(output, Some(agent));
+                }
+            }
+            while let Some(output) = self.router.poll_output() {
+                self.carry(output, None);
+            }
+            match self.wire.pop_front() {
+                Some((Some(agent), _)) if self.dead[agent] => {}
+                Some((to, input)) => self.feed(to, input),
+                None => return,
+            }
+        }
+        panic!("the stations never come to rest");
+    }
+
+    fn carry(&mut self, output: Output, from: Option<usize>) {
+        match output {
+            Output::Packet(_) if from.is_some_and(|agent| self.dead[agent]) => {}
+            Output::Packet(packet) => self.forward(packet, from),
+            Output::Event(event) => self.events.push(event),
+            _ => {}
+        }
+    }
+
+    /// What the kernels and the Internet do with a packet.
+    fn forward(&mut self, packet: Vec<u8>, from: Option<usize>) {
+        let header = Header::parse(&packet).expect("an IPv6 packet");
+        let agent = [AGENT, OTHER].iter().position(|agent| header.destination == address(agent));
+        let anycast = home_agents_anycast(address(AGENT)) == header.destination;
+        let input = Input::Packet(packet.clone());
+        let to_router = [FIRST, SECOND].iter().position(|own| header.destination == address(own));
+        if let Some(agent) = agent.or(anycast.then_some(self.route)) {
+            self.wire.push_back((Some(agent), input));
+        } else if let Some(uplink) = to_router {
+            let heard = header.next_header == protocol::ICMPV6;
+            self.wire.push_back((None, if heard { heard_on(uplink, &header, &packet) } else { input }));
+        } else if header.destination == address(HOME) {
+            match (from, icmpv6::echo_reply(&packet)) {
+                (None, Some(reply)) => self.wire.push_back((None, Input::Packet(reply))),
+                (None, None) => self.arrived.push(packet),
+                (Some(agent), _) => self.wire.push_back((Some(agent), input)),
+            }
+        } else {
+            self.arrived.push(packet);
+        }
+    }
+
+    /// A packet from the host on board; how often it arrives.
+    fn up_packet(&mut self) -> usize {
+        self.arrived.clear();
+        self.tell(None, Input::Packet(data(HOST, CORRESPONDENT)));
+        self.arrived.iter().filter(|packet| **packet == data(HOST, CORRESPONDENT)).count()
+    }
+
+    /// A packet for the host on board.
+    fn down_packet(&mut self) -> usize {
+        self.arrived.clear();
+        self.tell(Some(self.route), Input::Packet(data(CORRESPONDENT, HOST)));
+        self.arrived.iter().filter(|packet| **packet == data(CORRESPONDENT, HOST)).count()
+    }
+
+    #[track_caller]
+    fn passes(&mut self) {
+        assert_eq!((self.up_packet(), self.down_packet()), (1, 1), "{:?}", self.events);
+    }
+
+    /// Lets time pass; `look` is called after each step.
+    fn sleep_and(&mut self, seconds: f64, mut look: impl FnMut(&mut World)) {
+        let end = self.now + Duration::from_secs_f64(seconds);
+        for _ in 0..100_000 {
+            let stations = self.agents.iter().chain([&self.router]);
+            let next = stations.filter_map(Station::poll_timeout).min().filter(|next| *next <= end);
+            let Some(next) = next else {
+                self.now = end;
+                return;
+            };
+            self.now = next.max(self.now);
+            for to in [Some(0), Some(1), None] {
+                self.feed(to, Input::Timeout);
+            }
+            self.settle();
+            look(self);
+        }
+        panic!("time does not pass");
+    }
+
+    fn sleep(&mut self, seconds: f64) {
+        self.sleep_and(seconds, |_| {});
+    }
+
+    fn machine(&self, agent: usize) -> &HomeAgent {
+        self.agents[agent].home_agent().expect("a home agent")
+    }
+
+    fn bound(&self) -> [bool; 2] {
+        [0, 1].map(|agent| self.machine(agent).bindings().valid(address(HOME)).is_some())
+    }
+
+    fn home_agent(&self) -> Ipv6Addr {
+        self.router.mobile_router().expect("a router").config().home_agent
+    }
+
+    fn order(&mut self, agent: usize, command: Command) -> Result<(), String> {
+        let result = self.agents[agent].handle_input(self.now, WALL, Input::Command(command));
+        self.settle();
+        result
+    }
+
+    fn drain(&mut self) -> Result<(), String> {
+        self.order(0, Command::Drain { to: Vec::new(), within_s: 60 })
+    }
+}
+
+/// What an ICMPv6 message to a care-of address is: heard beside the kernel.
+fn heard_on(uplink: usize, header: &Header, packet: &[u8]) -> Input {
+    Input::Icmpv6(LinkMessage {
+        interface: ["w0", "w1"][uplink].into(),
+        source: header.source,
+        destination: header.destination,
+        hop_limit: header.hop_limit,
+        peer: None,
+        message: packet[40..].to_vec(),
+    })
+}
+
+#[test]
+fn the_first_that_is_named_is_taken_and_the_second_when_it_dies() {
+    let mut world = World::usual(router_of(&[AGENT, OTHER], false));
+    assert_eq!((world.home_agent(), world.bound()), (address(AGENT), [true, false]));
+    world.dead[0] = true;
+    world.route = 1;
+    // Without heartbeats it is the renewal after 45 s that goes unanswered, three times.
+    world.sleep(75.0);
+    assert_eq!(world.home_agent(), address(OTHER), "{:?}", world.events);
+    world.passes();
+    // It is not left again because the first is back.
+    world.dead[0] = false;
+    world.sleep(600.0);
+    assert_eq!((world.home_agent(), world.bound()), (address(OTHER), [false, true]));
+    world.passes();
+}
+
+#[test]
+fn one_that_never_answers_costs_five_seconds() {
+    let mut world = World::usual(router_of(&["2001:db8:1::99", OTHER], false));
+    world.route = 1;
+    world.sleep(4.0);
+    assert_eq!(world.bound(), [false, false]);
+    world.sleep(2.0);
+    assert_eq!((world.home_agent(), world.bound()), (address(OTHER), [false, true]));
+    world.passes();
+}
+
+#[test]
+fn one_that_refuses_is_left_at_once() {
+    let mut strict = agent_of(AGENT, OTHER);
+    if let Some(agent) = &mut strict.home_agent {
+        agent.nodes[0].prefixes = vec!["2001:db8:b::/64".parse().expect("a prefix")];
+    }
+    let mut world = World::new([strict, agent_of(OTHER, AGENT)], router_of(&[AGENT, OTHER], false));
+    world.route = 1;
+    assert_eq!((world.home_agent(), world.bound()), (address(OTHER), [false, true]), "{:?}", world.events);
+    world.passes();
+}
+
+#[test]
+fn when_all_refuse_they_are_asked_less_and_less_often() {
+    let strict = |own, other| {
+        let mut config = agent_of(own, other);
+        if let Some(agent) = &mut config.home_agent {
+            agent.nodes[0].prefixes = vec!["2001:db8:b::/64".parse().expect("a prefix")];
+        }
+        config
+    };
+    let mut world =
+        World::new([strict(AGENT, OTHER), strict(OTHER, AGENT)], router_of(&[AGENT, OTHER], false));
+    world.sleep(600.0);
+    let refused = world.events.iter().filter(|event| matches!(event, Event::BindingRefused { .. })).count();
+    // 4, 8, 16, 32, 64, 64 s and so on between rounds.
+    assert!((5..=20).contains(&refused), "{refused}");
+}
+
+#[test]
+fn the_last_one_is_tried_first_after_a_restart() {
+    let mut world = World::usual(router_of(&["2001:db8:1::99", OTHER], false));
+    world.route = 1;
+    world.sleep(6.0);
+    let state = world.router.persistent_state(world.now, WALL);
+    let text = serde_json::to_string(&state).expect("serialises");
+    let state: PersistentState = serde_json::from_str(&text).expect("deserialises");
+    let config = router_of(&["2001:db8:1::99", OTHER], false);
+    world.router = Station::new(config, state, 8, world.now, WALL);
+    world.settle();
+    world.up();
+    assert_eq!(world.home_agent(), address(OTHER));
+    world.passes();
+}
+
+#[test]
+fn home_agents_are_found_out() {
+    let mut world = World::usual(router_of(&[], true));
+    // RFC 6275 10.5.1: the one of higher preference first.
+    assert_eq!((world.home_agent(), world.bound()), (address(AGENT), [true, false]), "{:?}", world.events);
+    world.passes();
+    world.dead[0] = true;
+    world.route = 1;
+    world.sleep(75.0);
+    assert_eq!(world.home_agent(), address(OTHER), "{:?}", world.events);
+    world.passes();
+}
+
+#[test]
+fn an_answer_that_nobody_asked_for_or_without_r_finds_nobody() {
+    let mut world = World::usual(router_of(&[], true));
+    world.dead = [true, true];
+    world.router = Station::new(router_of(&[], true), PersistentState::default(), 9, world.now, WALL);
+    world.settle();
+    world.up();
+    assert!(world.home_agent().is_unspecified());
+    let mut forged = carnet_wire::discovery::discovery_reply(1, true, &[address("2001:db8:bad::1")]);
+    icmpv6::set_checksum(&mut forged, address(OTHER), address(FIRST));
+    let packet = icmpv6::packet(address(OTHER), address(FIRST), 64, forged);
+    let header = Header::parse(&packet).expect("a packet");
+    world.tell(None, heard_on(0, &header, &packet));
+    assert!(world.home_agent().is_unspecified());
+    // Four requests in the first minute, and then a rest (RFC 6275 12).
+    world.sleep(60.0);
+    world.dead = [false, false];
+    world.sleep(60.0);
+    assert_eq!(world.home_agent(), address(AGENT), "it is asked again");
+}
+
+#[test]
+fn a_flood_of_discovery_requests_draws_few_answers_and_leaves_nothing() {
+    let mut agent = Station::new(agent_of(AGENT, OTHER), PersistentState::default(), 1, Time::ZERO, WALL);
+    while agent.poll_output().is_some() {}
+    let anycast = home_agents_anycast(address(AGENT));
+    let mut flood = |from: u64, to: u64| {
+        let mut answers = 0;
+        for n in from..to {
+            let source = Ipv6Addr::from(u128::from(address("2001:db8:f1::")) | u128::from(n));
+            let request = DiscoveryRequest { identifier: n as u16, mobile_router: n % 2 == 0 }.emit();
+            let packet = icmpv6::packet(source, anycast, 64, request);
+            // 10,000 within a second.
+            let now = Time::from_nanos(n * 100_000);
+            agent.handle_input(now, WALL, Input::Packet(packet)).expect("taken");
+            while let Some(output) = agent.poll_output() {
+                let Output::Packet(reply) = output else { panic!("{output:?}") };
+                let header = Header::parse(&reply).expect("a packet");
+                assert_eq!((header.source, header.destination), (address(AGENT), source));
+                assert!(reply.len() <= 1280);
+                let read = DiscoveryReply::parse(&reply[40..]).expect("a reply");
+                assert_eq!(read.mobile_router, n % 2 == 0);
+                assert_eq!(read.addresses().collect::<Vec<_>>(), [address(AGENT), address(OTHER)]);
+                answers += 1;
+            }
+        }
+        (answers, format!("{:?}", agent.home_agent()).len())
+    };
+    let (first, before) = flood(0, 100);
+    let (rest, after) = flood(100, 10_000);
+    assert!((20..=40).contains(&(first + rest)), "{first} + {rest} answers");
+    // Numbers in it grow by some digits.
+    assert!(after.abs_diff(before) < 32, "{before} octets of state, then {after}");
+}
+
+#[test]
+fn a_drain_loses_nothing_and_sends_what_still_comes_after_those_who_left() {
+    let mut world = World::usual(router_of(&[AGENT, OTHER], false));
+    world.passes();
+    world.drain().expect("there is another");
+    // In this world a message takes no time: the router is away already, and registered there before it left here.
+    world.passes();
+    assert_eq!((world.home_agent(), world.bound()), (address(OTHER), [false, true]), "{:?}", world.events);
+    let registered = world
+        .events
+        .iter()
+        .position(|e| matches!(e, Event::Registered { home_agent, .. } if *home_agent == address(OTHER)));
+    let left = world.events.iter().position(|e| matches!(e, Event::BindingRemoved { .. }));
+    assert!(registered < left && registered.is_some(), "make before break: {:?}", world.events);
+    world.sleep_and(120.0, World::passes);
+    let drain = world.machine(0).drain().expect("a drain");
+    assert_eq!((drain.phase, drain.nodes, drain.left.len()), (DrainPhase::Done, 1, 0));
+    // The Internet has learnt the new way.
+    world.route = 1;
+    world.passes();
+    // Nobody may come back before it is over.
+    assert_eq!(world.order(0, Command::EndDrain), Ok(()));
+    assert!(world.order(0, Command::EndDrain).is_err());
+}
+
+#[test]
+fn whoever_comes_back_is_no_longer_relayed() {
+    let mut world = World::usual(router_of(&[AGENT, OTHER], false));
+    world.drain().expect("there is another");
+    world.sleep(10.0);
+    world.order(0, Command::EndDrain).expect("there is one");
+    world.order(1, Command::Drain { to: vec![address(AGENT)], within_s: 60 }).expect("the way back");
+    world.sleep_and(60.0, World::passes);
+    assert_eq!((world.home_agent(), world.bound()), (address(AGENT), [true, false]));
+    assert!(world.machine(0).relay(address(HOME)).is_none());
+    world.route = 1;
+    world.passes();
+}
+
+#[test]
+fn the_relay_outlives_a_restart() {
+    let mut world = World::usual(router_of(&[AGENT, OTHER], false));
+    world.drain().expect("there is another");
+    world.sleep(1.0);
+    let state = world.agents[0].persistent_state(world.now, WALL);
+    let text = serde_json::to_string(&state).expect("serialises");
+    let state: PersistentState = serde_json::from_str(&text).expect("deserialises");
+    world.agents[0] = Station::new(agent_of(AGENT, OTHER), state, 8, world.now, WALL);
+    world.settle();
+    world.passes();
+}
+
+#[test]
+fn only_peers_may_relay_and_only_to_those_who_are_here() {
+    let mut world = World::usual(router_of(&[AGENT, OTHER], false));
+    let relayed = |source: &str, destination: &str| {
+        let inner = data(CORRESPONDENT, destination);
+        let outer = Header {
+            traffic_class: 0,
+            flow_label: 0,
+            payload_length: u16::try_from(inner.len()).expect("fits"),
+            next_header: protocol::IPV6,
+            hop_limit: 60,
+            source: address(source),
+            destination: address(AGENT),
+        };
+        Input::Packet([outer.emit().to_vec(), inner].concat())
+    };
+    let mut arrives = |source, destination| {
+        world.arrived.clear();
+        world.tell(Some(0), relayed(source, destination));
+        world.arrived.iter().filter(|packet| **packet == data(CORRESPONDENT, destination)).count()
+    };
+    assert_eq!(arrives(OTHER, HOST), 1);
+    assert_eq!(arrives("2001:db8:66::1", HOST), 0, "a stranger");
+    assert_eq!(arrives(OTHER, "2001:db8:77::1"), 0, "not of a node that is here");
+}
+
+#[test]
+fn without_anybody_to_go_to_there_is_no_drain() {
+    let mut config = agent_of(AGENT, OTHER);
+    if let Some(agent) = &mut config.home_agent {
+        agent.others.peers.clear();
+    }
+    let mut world = World::new([config, agent_of(OTHER, AGENT)], router_of(&[AGENT, OTHER], false));
+    let reason = world.drain().expect_err("nobody");
+    assert!(reason.contains("no other home agent"), "{reason}");
+    assert!(world.order(0, Command::Drain { to: vec![address(AGENT)], within_s: 9 }).is_err(), "itself");
+    world.passes();
+    assert_eq!(world.bound(), [true, false]);
+}
+
+#[test]
+fn a_drain_to_one_that_is_dead_leaves_everything_as_it_is() {
+    let mut world = World::usual(router_of(&[AGENT, OTHER], false));
+    world.dead[1] = true;
+    world.drain().expect("there is another, as far as anybody knows");
+    world.sleep_and(58.0, World::passes);
+    assert_eq!((world.home_agent(), world.bound()), (address(AGENT), [true, false]));
+    world.sleep(3.0);
+    let drain = world.machine(0).drain().expect("a drain");
+    assert_eq!((drain.phase, drain.left), (DrainPhase::Expired, vec![address(HOME)]));
+}
+
+#[test]
+fn without_a_key_a_switch_leads_to_those_that_the_router_knows() {
+    let agents = || [without_key(agent_of(AGENT, OTHER)), without_key(agent_of(OTHER, AGENT))];
+    let mut world = World::new(agents(), without_key(router_of(&[AGENT, OTHER], false)));
+    world.drain().expect("there is another");
+    world.sleep(1.0);
+    assert_eq!(world.bound(), [false, true]);
+
+    let mut world = World::new(agents(), without_key(router_config(&[PREFIX])));
+    world.drain().expect("there is another");
+    world.sleep(1.0);
+    assert_eq!((world.home_agent(), world.bound()), (address(AGENT), [true, false]), "said by anybody");
+    assert!(world.events.iter().any(
+        |event| matches!(event, Event::Warning { message } if message.contains("nobody that may be believed"))
+    ));
+
+    // With a key it goes wherever its home agent says, also when its own config has one home agent.
+    let mut world = World::usual(router_config(&[PREFIX]));
+    world.drain().expect("there is another");
+    world.sleep(1.0);
+    assert_eq!((world.home_agent(), world.bound()), (address(OTHER), [false, true]), "{:?}", world.events);
+    world.passes();
+}
+
+#[test]
+fn a_revoked_router_stops_and_asks_again_after_ten_minutes() {
+    let mut world = World::usual(router_config(&[PREFIX]));
+    let revoke = |bids| Command::Revoke { home_address: address(HOME), bids };
+    assert!(world.order(0, revoke(vec![7])).is_err(), "no such binding");
+    world.order(0, revoke(Vec::new())).expect("bound");
+    assert_eq!(world.bound(), [false, false], "{:?}", world.events);
+    assert_eq!((world.up_packet(), world.down_packet()), (0, 0));
+    assert!(world.order(0, revoke(Vec::new())).is_err(), "not bound");
+    world.sleep(590.0);
+    assert_eq!(world.bound(), [false, false]);
+    world.sleep(20.0);
+    assert_eq!(world.bound(), [true, false]);
+    world.passes();
+}
+
+#[test]
+fn a_revocation_without_an_answer_ends_the_binding_all_the_same() {
+    let mut world = World::usual(router_config(&[PREFIX]));
+    world.tell(None, Input::Interface(interface("w0", FIRST, false)));
+    world.tell(None, Input::Interface(interface("w1", SECOND, false)));
+    world.order(0, Command::Revoke { home_address: address(HOME), bids: Vec::new() }).expect("bound");
+    // The router's uplinks are gone in this world only as far as it knows itself: it answers nothing.
+    world.sleep(6.0);
+    assert_eq!(world.bound(), [false, false], "{:?}", world.events);
+}

@@ -1,0 +1,103 @@
+//! Home Agent Switch (RFC 5142 4): a home agent asks a mobile node to register elsewhere.
+//!
+//! ```text
+//!   6: # of Addresses, Reserved
+//!   8: Home Agent Addresses, 16 octets each, the first to be tried first
+//!      mobility options, such as Binding Refresh Advice and what authenticates the message
+//! ```
+
+use super::options::Options;
+use crate::Error;
+use crate::octets::{rest, slice, u8_at};
+use std::net::Ipv6Addr;
+
+/// The most addresses that [`super::Builder::home_agent_switch`] writes, so that the packet fits the least MTU.
+pub const MAX_ADDRESSES: usize = 64;
+/// Where the addresses begin.
+const FIXED: usize = 8;
+
+/// Home Agent Switch.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct HomeAgentSwitch<'a> {
+    addresses: &'a [u8],
+    /// The mobility options.
+    pub options: Options<'a>,
+}
+
+impl<'a> HomeAgentSwitch<'a> {
+    /// Reads the message from a whole Mobility Header.
+    ///
+    /// # Errors
+    /// [`Error::Truncated`] when the addresses or an option run past the end.
+    pub(crate) fn parse(octets: &'a [u8]) -> Result<Self, Error> {
+        let options = options_offset(octets)?;
+        Ok(HomeAgentSwitch {
+            addresses: slice(octets, FIXED, options - FIXED, WHAT)?,
+            options: Options::parse(rest(octets, options, WHAT)?)?,
+        })
+    }
+
+    /// The home agents to be tried, in this order; none: the node has to find one by itself.
+    pub fn addresses(&self) -> impl Iterator<Item = Ipv6Addr> + use<'a> {
+        let chunks = self.addresses.chunks_exact(16);
+        chunks.filter_map(|octets| octets.first_chunk::<16>().copied().map(Ipv6Addr::from))
+    }
+}
+
+const WHAT: &str = "home agent switch";
+
+/// Where the options of a Home Agent Switch message begin.
+///
+/// # Errors
+/// [`Error::Truncated`] when there is no count of addresses.
+pub(crate) fn options_offset(octets: &[u8]) -> Result<usize, Error> {
+    Ok(FIXED + usize::from(u8_at(octets, 6, WHAT)?) * 16)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::mobility::{Builder, Message, MobilityHeader, MobilityOption};
+
+    fn addresses() -> [Ipv6Addr; 2] {
+        ["2001:db8:1::2", "2001:db8:1::3"].map(|text| text.parse().expect("an address"))
+    }
+
+    #[test]
+    fn what_is_built_is_read() {
+        let octets = Builder::home_agent_switch(&addresses())
+            .option(&MobilityOption::BindingRefreshAdvice(15))
+            .finish();
+        assert_eq!(octets.len(), 48);
+        assert_eq!(octets[..8], [59, 5, 12, 0, 0, 0, 2, 0]);
+        let header = MobilityHeader::parse(&octets).expect("a header");
+        let Ok(Message::HomeAgentSwitch(switch)) = header.message() else { panic!("another message") };
+        assert_eq!(switch.addresses().collect::<Vec<_>>(), addresses());
+        let options: Vec<_> = switch.options.iter().collect();
+        assert_eq!(options, [Ok(MobilityOption::BindingRefreshAdvice(15))]);
+    }
+
+    #[test]
+    fn without_addresses_and_options_it_is_eight_octets() {
+        // RFC 5142 4: "no padding is necessary and the Header Len field ... will be set to zero".
+        let octets = Builder::home_agent_switch(&[]).finish();
+        assert_eq!(octets, [59, 0, 12, 0, 0, 0, 0, 0]);
+        let header = MobilityHeader::parse(&octets).expect("a header");
+        let Ok(Message::HomeAgentSwitch(switch)) = header.message() else { panic!("another message") };
+        assert_eq!(switch.addresses().count(), 0);
+    }
+
+    #[test]
+    fn more_addresses_than_there_are_is_an_error() {
+        let mut octets = Builder::home_agent_switch(&addresses()).finish();
+        octets[6] = 3;
+        assert!(MobilityHeader::parse(&octets).expect("a header").message().is_err());
+    }
+
+    #[test]
+    fn only_so_many_are_written() {
+        let octets = Builder::home_agent_switch(&[Ipv6Addr::LOCALHOST; 300]).finish();
+        assert_eq!(usize::from(octets[6]), MAX_ADDRESSES);
+        assert_eq!(octets.len(), 8 + MAX_ADDRESSES * 16);
+    }
+}

@@ -1,0 +1,178 @@
+//! Binding Revocation (RFC 5846 5): the end of a binding that the home agent, not the node, wants.
+//!
+//! ```text
+//!   6: B.R. Type (1 indication, 2 acknowledgement), R. Trigger or Status
+//!   8: Sequence #, P V G and reserved bits
+//!  12: mobility options
+//! ```
+
+use super::options::Options;
+use crate::Error;
+use crate::octets::{rest, u8_at, u16_at};
+
+/// Binding Revocation Indication or Acknowledgement.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct BindingRevocation<'a> {
+    /// Which of the two.
+    pub kind: RevocationKind,
+    /// Matches the acknowledgement to the indication.
+    pub sequence: u16,
+    /// The flags, which an acknowledgement copies.
+    pub flags: RevocationFlags,
+    /// The mobility options: the Binding Identifiers of what is revoked.
+    pub options: Options<'a>,
+}
+
+/// What a Binding Revocation message is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum RevocationKind {
+    /// A Binding Revocation Indication.
+    Indication {
+        /// Why: see [`trigger`].
+        trigger: u8,
+    },
+    /// A Binding Revocation Acknowledgement.
+    Acknowledgement {
+        /// What came of it, under 128 a success: see [`revocation_status`].
+        status: u8,
+    },
+}
+
+/// The flags of a Binding Revocation message.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct RevocationFlags {
+    /// P: a binding of Proxy Mobile IPv6.
+    pub proxy: bool,
+    /// V: the binding of the IPv4 home address only.
+    pub ipv4_only: bool,
+    /// G: all bindings that the two sides share.
+    pub global: bool,
+}
+
+/// Values of the Revocation Trigger field; those of 128 and above go with the G flag.
+pub mod trigger {
+    /// Unspecified.
+    pub const UNSPECIFIED: u8 = 0;
+    /// Administrative reason.
+    pub const ADMINISTRATIVE: u8 = 1;
+    /// The user has ended the session.
+    pub const USER_INITIATED: u8 = 5;
+    /// The binding cache entry may be out of step.
+    pub const OUT_OF_SYNC: u8 = 7;
+    /// Per-peer policy.
+    pub const PER_PEER_POLICY: u8 = 128;
+    /// Revoking mobility node local policy.
+    pub const LOCAL_POLICY: u8 = 129;
+}
+
+/// Values of the Status field of a Binding Revocation Acknowledgement.
+pub mod revocation_status {
+    /// Success.
+    pub const SUCCESS: u8 = 0;
+    /// Partial success.
+    pub const PARTIAL_SUCCESS: u8 = 1;
+    /// Binding does not exist.
+    pub const NO_BINDING: u8 = 128;
+    /// IPv4 Home Address option required.
+    pub const IPV4_HOME_ADDRESS_REQUIRED: u8 = 129;
+    /// Global revocation not authorized.
+    pub const GLOBAL_NOT_AUTHORIZED: u8 = 130;
+    /// Revocation trigger not supported.
+    pub const TRIGGER_NOT_SUPPORTED: u8 = 133;
+    /// Revocation function not supported.
+    pub const FUNCTION_NOT_SUPPORTED: u8 = 134;
+    /// Proxy binding revocation not supported.
+    pub const PROXY_NOT_SUPPORTED: u8 = 135;
+}
+
+/// The B.R. Type values.
+const INDICATION: u8 = 1;
+const ACKNOWLEDGEMENT: u8 = 2;
+/// Where the options begin.
+pub(crate) const FIXED: usize = 12;
+
+impl RevocationKind {
+    /// The two octets after the checksum.
+    pub(crate) fn octets(self) -> [u8; 2] {
+        match self {
+            RevocationKind::Indication { trigger } => [INDICATION, trigger],
+            RevocationKind::Acknowledgement { status } => [ACKNOWLEDGEMENT, status],
+        }
+    }
+}
+
+impl RevocationFlags {
+    /// The 16-bit field.
+    pub fn bits(self) -> u16 {
+        u16::from(self.proxy) << 15 | u16::from(self.ipv4_only) << 14 | u16::from(self.global) << 13
+    }
+
+    fn from_bits(bits: u16) -> Self {
+        RevocationFlags {
+            proxy: bits & 0x8000 != 0,
+            ipv4_only: bits & 0x4000 != 0,
+            global: bits & 0x2000 != 0,
+        }
+    }
+}
+
+impl<'a> BindingRevocation<'a> {
+    /// Reads the message from a whole Mobility Header.
+    ///
+    /// # Errors
+    /// [`Error::Truncated`], [`Error::Value`] for another B.R. Type.
+    pub(crate) fn parse(octets: &'a [u8]) -> Result<Self, Error> {
+        const WHAT: &str = "binding revocation";
+        let second = u8_at(octets, 7, WHAT)?;
+        let kind = match u8_at(octets, 6, WHAT)? {
+            INDICATION => RevocationKind::Indication { trigger: second },
+            ACKNOWLEDGEMENT => RevocationKind::Acknowledgement { status: second },
+            other => {
+                let found = u32::from(other);
+                return Err(Error::Value { what: "binding revocation type", expected: "1 or 2", found });
+            }
+        };
+        Ok(BindingRevocation {
+            kind,
+            sequence: u16_at(octets, 8, WHAT)?,
+            flags: RevocationFlags::from_bits(u16_at(octets, 10, WHAT)?),
+            options: Options::parse(rest(octets, FIXED, WHAT)?)?,
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::mobility::{Builder, Message, MobilityHeader};
+
+    #[test]
+    fn what_is_built_is_read() {
+        for (kind, flags) in [
+            (RevocationKind::Indication { trigger: trigger::ADMINISTRATIVE }, RevocationFlags::default()),
+            (
+                RevocationKind::Acknowledgement { status: revocation_status::NO_BINDING },
+                RevocationFlags { proxy: true, ipv4_only: true, global: true },
+            ),
+            (
+                RevocationKind::Indication { trigger: 129 },
+                RevocationFlags { global: true, ..Default::default() },
+            ),
+        ] {
+            let octets = Builder::binding_revocation(kind, 0x1234, flags).finish();
+            // RFC 5846 5.1: without options "4 octets of padding are necessary and the Header Len field ... 1".
+            assert_eq!((octets.len(), octets[1]), (16, 1));
+            let header = MobilityHeader::parse(&octets).expect("a header");
+            let Ok(Message::BindingRevocation(read)) = header.message() else { panic!("another message") };
+            assert_eq!((read.kind, read.sequence, read.flags), (kind, 0x1234, flags));
+        }
+    }
+
+    #[test]
+    fn another_type_is_an_error() {
+        let kind = RevocationKind::Indication { trigger: 0 };
+        let mut octets = Builder::binding_revocation(kind, 1, RevocationFlags::default()).finish();
+        octets[6] = 3;
+        assert!(MobilityHeader::parse(&octets).expect("a header").message().is_err());
+    }
+}
