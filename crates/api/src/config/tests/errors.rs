@@ -219,9 +219,9 @@ fn single_values() {
         ),
         (
             "home_agent = \"2001:db8:1::1\"",
-            "home_agent = [\"2001:db8:1::1\"]",
+            "home_agent = 7",
             &[
-                "c.toml:32:14: `mobile_router.home_agent`: an array does not go here, expected a global or unique local unicast address such as \"2001:db8:1::1\"",
+                "c.toml:32:14: `mobile_router.home_agent`: an integer does not go here, expected a global or unique local unicast address such as \"2001:db8:1::1\"",
             ],
         ),
         (
