@@ -6,8 +6,8 @@
 //! the uplink is: until the new one has acknowledged, traffic takes the old one, and what comes from either is accepted.
 //!
 //! Another home agent is tried
-//! * when the present one refuses (any status of 128 and above that does not correct us), or owes an answer for
-//!   [`PATIENCE`];
+//! * when the present one refuses (any status of 128 and above that does not correct us), or owes an answer for five
+//!   seconds;
 //! * when it says so itself by a Home Agent Switch message ([`crate::mobile_router::Switch`]);
 //! * when none is known, by discovery (`discovery`).
 //!
