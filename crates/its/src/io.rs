@@ -51,6 +51,6 @@ impl Transmission {
 pub(crate) fn payload(port: u16, message: &impl Uper) -> Result<Vec<u8>, ItsDrop> {
     let mut writer = Writer::new(Vec::with_capacity(256));
     writer.octets(&BtpB { destination_port: port, destination_port_info: 0 }.to_octets());
-    message.encode(&mut writer).map_err(|_| ItsDrop::NotEncodable)?;
-    Ok(writer.finish())
+    message.encode(&mut writer);
+    writer.finish().map_err(|_| ItsDrop::NotEncodable)
 }

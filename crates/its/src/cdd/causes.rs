@@ -106,36 +106,41 @@ pub struct CompanyName(pub String);
 
 impl CompanyName {
     /// X.691 does not see the size of an UTF8String, so it costs no bits and has to be looked at here.
-    fn check(&self) -> Result<(), Error> {
-        let characters = self.0.chars().count();
-        if (1..=24).contains(&characters) {
-            return Ok(());
-        }
-        Err(crate::uper::out_of_range(Self::NAME, 1, 24, i64::try_from(characters).unwrap_or(i64::MAX)))
+    fn wrong_size(&self) -> Option<Error> {
+        let found = self.0.chars().count();
+        let found = i64::try_from(found).unwrap_or(i64::MAX);
+        (!(1..=24).contains(&found)).then_some(Error::OutOfRange {
+            what: Self::NAME,
+            least: 1,
+            most: 24,
+            found,
+        })
     }
 }
 
 impl Uper for CompanyName {
     const NAME: &'static str = "CompanyName";
 
-    fn decode(reader: &mut Reader<'_>) -> Result<Self, Error> {
-        let length = reader.length(Self::NAME)?;
-        let name = String::from_utf8(reader.octets(length, Self::NAME)?).map_err(|error| {
+    fn decode(reader: &mut Reader<'_>) -> Self {
+        let length = reader.length(Self::NAME);
+        let octets = reader.octets(length, Self::NAME);
+        let name = String::from_utf8(octets).map(CompanyName).unwrap_or_else(|error| {
             let bad = error.utf8_error().valid_up_to();
-            Error::Character {
-                what: Self::NAME,
-                found: error.as_bytes().get(bad).copied().unwrap_or_default(),
-            }
-        })?;
-        let name = CompanyName(name);
-        name.check()?;
-        Ok(name)
+            let found = error.as_bytes().get(bad).copied().unwrap_or_default();
+            reader.fail(Error::Character { what: Self::NAME, found });
+            CompanyName::default()
+        });
+        if let Some(error) = name.wrong_size() {
+            reader.fail(error);
+        }
+        name
     }
 
-    fn encode(&self, writer: &mut Writer) -> Result<(), Error> {
-        self.check()?;
-        writer.length(self.0.len(), Self::NAME)?;
+    fn encode(&self, writer: &mut Writer) {
+        if let Some(error) = self.wrong_size() {
+            return writer.fail(error);
+        }
+        writer.length(self.0.len(), Self::NAME);
         writer.octets(self.0.as_bytes());
-        Ok(())
     }
 }

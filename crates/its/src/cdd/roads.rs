@@ -3,7 +3,7 @@
 use crate::uper::macros::{
     enumerated, extensible_enumerated, extensible_sequences, integers, lists, sequences,
 };
-use crate::uper::{Error, Reader, Uper, Writer, out_of_range};
+use crate::uper::{Reader, Uper, Writer};
 
 use super::{
     ActionId, DeltaReferencePosition, InformationQuality, Latitude, Longitude, PathDeltaTime,
@@ -108,24 +108,14 @@ impl Default for DrivingLaneStatus {
 impl Uper for DrivingLaneStatus {
     const NAME: &'static str = "DrivingLaneStatus";
 
-    fn decode(reader: &mut Reader<'_>) -> Result<Self, Error> {
-        let lanes = reader.bits(4, Self::NAME)? as u8 + 1;
-        if lanes > 13 {
-            return Err(out_of_range(Self::NAME, 1, 13, i64::from(lanes)));
-        }
-        Ok(DrivingLaneStatus { lanes, closed: reader.bits(u32::from(lanes), Self::NAME)? as u16 })
+    fn decode(reader: &mut Reader<'_>) -> Self {
+        let lanes = reader.ranged(1, 13, Self::NAME) as u8;
+        DrivingLaneStatus { lanes, closed: reader.bits(u32::from(lanes), Self::NAME) as u16 }
     }
 
-    fn encode(&self, writer: &mut Writer) -> Result<(), Error> {
-        if !(1..=13).contains(&self.lanes) {
-            return Err(out_of_range(Self::NAME, 1, 13, i64::from(self.lanes)));
-        }
-        if self.closed >> self.lanes != 0 {
-            return Err(out_of_range(Self::NAME, 0, (1 << self.lanes) - 1, i64::from(self.closed)));
-        }
-        writer.bits(u64::from(self.lanes - 1), 4);
-        writer.bits(u64::from(self.closed), u32::from(self.lanes));
-        Ok(())
+    fn encode(&self, writer: &mut Writer) {
+        writer.ranged(i64::from(self.lanes), 1, 13, Self::NAME);
+        writer.ranged(i64::from(self.closed), 0, (1 << self.lanes.min(13)) - 1, Self::NAME);
     }
 }
 
@@ -153,24 +143,16 @@ impl Uper for ValidityDuration {
     const NAME: &'static str = "ValidityDuration";
     const OPTIONAL: bool = true;
 
-    fn decode(reader: &mut Reader<'_>) -> Result<Self, Error> {
-        let seconds = reader.bits(17, Self::NAME)? as u32;
-        if seconds > Self::MOST {
-            return Err(out_of_range(Self::NAME, 0, i64::from(Self::MOST), i64::from(seconds)));
-        }
-        Ok(ValidityDuration(seconds))
+    fn decode(reader: &mut Reader<'_>) -> Self {
+        ValidityDuration(reader.ranged(0, i64::from(Self::MOST), Self::NAME) as u32)
     }
 
-    fn encode(&self, writer: &mut Writer) -> Result<(), Error> {
-        if self.0 > Self::MOST {
-            return Err(out_of_range(Self::NAME, 0, i64::from(Self::MOST), i64::from(self.0)));
-        }
-        writer.bits(u64::from(self.0), 17);
-        Ok(())
+    fn encode(&self, writer: &mut Writer) {
+        writer.ranged(i64::from(self.0), 0, i64::from(Self::MOST), Self::NAME);
     }
 
-    fn decode_component(reader: &mut Reader<'_>, present: bool) -> Result<Self, Error> {
-        if present { Self::decode(reader) } else { Ok(Self::default()) }
+    fn decode_component(reader: &mut Reader<'_>, present: bool) -> Self {
+        if present { Self::decode(reader) } else { Self::default() }
     }
 
     fn is_present(&self) -> bool {

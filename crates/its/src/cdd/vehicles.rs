@@ -3,7 +3,7 @@
 use crate::uper::macros::{
     bit_strings, enumerated, extensible_enumerated, extensible_sequences, integers, lists, sequences, strings,
 };
-use crate::uper::{Error, Reader, Uper, Writer, out_of_range};
+use crate::uper::{Reader, Uper, Writer};
 
 integers! {
     /// Of the way that the vehicle drives, 1/10,000 m, to the left positive.
@@ -176,21 +176,13 @@ pub struct PtActivationData(pub Vec<u8>);
 impl Uper for PtActivationData {
     const NAME: &'static str = "PtActivationData";
 
-    fn decode(reader: &mut Reader<'_>) -> Result<Self, Error> {
-        let length = reader.bits(5, Self::NAME)? as usize + 1;
-        if length > 20 {
-            return Err(out_of_range(Self::NAME, 1, 20, length as i64));
-        }
-        reader.octets(length, Self::NAME).map(PtActivationData)
+    fn decode(reader: &mut Reader<'_>) -> Self {
+        let length = reader.ranged(1, 20, Self::NAME) as usize;
+        PtActivationData(reader.octets(length, Self::NAME))
     }
 
-    fn encode(&self, writer: &mut Writer) -> Result<(), Error> {
-        let length = self.0.len();
-        if !(1..=20).contains(&length) {
-            return Err(out_of_range(Self::NAME, 1, 20, i64::try_from(length).unwrap_or(i64::MAX)));
-        }
-        writer.bits(length as u64 - 1, 5);
+    fn encode(&self, writer: &mut Writer) {
+        writer.ranged(i64::try_from(self.0.len()).unwrap_or(i64::MAX), 1, 20, Self::NAME);
         writer.octets(&self.0);
-        Ok(())
     }
 }

@@ -51,10 +51,14 @@ impl Glance {
     /// # Errors
     /// [`ItsDrop::Malformed`], [`ItsDrop::WrongMessage`], [`ItsDrop::WrongVersion`], [`ItsDrop::NoPosition`].
     pub fn of(octets: &[u8]) -> Result<Glance, ItsDrop> {
+        // Up to the alternative of the high-frequency container: 201 bits.
+        if octets.len() < 26 {
+            return Err(ItsDrop::Malformed);
+        }
         let mut reader = Reader::new(octets);
-        let mut next = |width: u32| reader.bits(width, "CAM").map_err(|_| ItsDrop::Malformed);
+        let mut next = |width: u32| reader.bits(width, "CAM");
         // Version 8, message 8, station 32.
-        let bits = next(48)?;
+        let bits = next(48);
         let header = ItsPduHeader {
             protocol_version: ProtocolVersion(part(bits, 8, 40) as u8),
             message_id: MessageId(part(bits, 8, 32) as u8),
@@ -62,19 +66,19 @@ impl Glance {
         };
         check_header(&header, MessageId::CAM)?;
         // Time 16; of the parameters: additions, low-frequency, special; of the basic container: additions; type 8.
-        let bits = next(28)?;
+        let bits = next(28);
         if part(bits, 1, 8) == 1 {
             return Self::of_decoded(octets);
         }
         let generation_delta_time = GenerationDeltaTime(part(bits, 16, 12) as u16);
         let station_type = StationType(part(bits, 8, 0) as u8);
-        let latitude = next(31)? as i64 - 900_000_000;
-        let longitude = next(32)? as i64 - 1_800_000_000;
+        let latitude = next(31) as i64 - 900_000_000;
+        let longitude = next(32) as i64 - 1_800_000_000;
         // Ellipse 12, 12, 12; altitude 20.
-        let bits = next(56)?;
+        let bits = next(56);
         let confidence = SemiAxisLength(part(bits, 12, 44) as u16);
         // Confidence of the altitude 4; of the high-frequency container: additions, alternative.
-        let bits = next(6)?;
+        let bits = next(6);
         let position = position(latitude, longitude)?;
         let mut glance = Glance {
             station_id: header.station_id,
@@ -92,16 +96,20 @@ impl Glance {
             return Ok(glance);
         }
         // Which of seven components are there; heading 12 and 7, speed 14 and 7.
-        let bits = next(47)?;
+        let bits = next(47);
         glance.heading = HeadingValue(part(bits, 12, 28) as u16);
         glance.speed = SpeedValue(part(bits, 14, 7) as u16);
         // Direction 2, length 10 and 3, width 6.
-        let bits = next(21)?;
+        let bits = next(21);
         let direction = part(bits, 2, 19) as usize;
         glance.drive_direction = *DriveDirection::ALL.get(direction).ok_or(ItsDrop::Malformed)?;
         glance.vehicle_length = VehicleLengthValue(part(bits, 10, 9) as u16 + 1);
         glance.vehicle_width = VehicleWidth(part(bits, 6, 0) as u8 + 1);
-        if glance.heading > HeadingValue::UNAVAILABLE || glance.vehicle_width > VehicleWidth::UNAVAILABLE {
+        let beyond = reader.error().is_some();
+        if beyond
+            || glance.heading > HeadingValue::UNAVAILABLE
+            || glance.vehicle_width > VehicleWidth::UNAVAILABLE
+        {
             return Err(ItsDrop::Malformed);
         }
         Ok(glance)

@@ -20,9 +20,6 @@ macro_rules! integers {
             pub const MOST: $repr = $most;
             $($(#[allow(missing_docs, reason = "named numbers of the standard")]
             pub const $constant: $name = $name($value);)*)?
-
-            /// Bits that a value takes.
-            const WIDTH: u32 = $crate::uper::width(($most as i64 - $least as i64) as u64);
         }
 
         impl Default for $name {
@@ -35,36 +32,26 @@ macro_rules! integers {
             const NAME: &'static str = stringify!($name);
 
             #[inline]
-            fn decode(reader: &mut $crate::uper::Reader<'_>) -> Result<Self, $crate::uper::Error> {
-                $(if $crate::uper::macros::extension_marker!($extensible) && reader.bit(Self::NAME)? {
-                    let found = $crate::uper::macros::decode_unconstrained(reader, Self::NAME)?;
-                    return <$repr>::try_from(found).map($name).map_err(|_| {
-                        $crate::uper::out_of_range(Self::NAME, <$repr>::MIN as i64, <$repr>::MAX as i64, found)
-                    });
+            fn decode(reader: &mut $crate::uper::Reader<'_>) -> Self {
+                $(if $crate::uper::macros::extension_marker!($extensible) && reader.bit(Self::NAME) {
+                    let (least, most) = (<$repr>::MIN as i64, <$repr>::MAX as i64);
+                    let found = $crate::uper::macros::decode_unconstrained(reader, least, most, Self::NAME);
+                    return $name(found as $repr);
                 })?
-                let value = reader.bits(Self::WIDTH, Self::NAME)? as i64 + $least;
-                if value > $most {
-                    return Err($crate::uper::out_of_range(Self::NAME, $least, $most, value));
-                }
-                Ok($name(value as $repr))
+                $name(reader.ranged($least, $most, Self::NAME) as $repr)
             }
 
             #[inline]
-            fn encode(&self, writer: &mut $crate::uper::Writer) -> Result<(), $crate::uper::Error> {
+            fn encode(&self, writer: &mut $crate::uper::Writer) {
                 let value = self.0 as i64;
-                let within = ($least..=$most).contains(&value);
                 $(if $crate::uper::macros::extension_marker!($extensible) {
+                    let within = ($least..=$most).contains(&value);
                     writer.bits(u64::from(!within), 1);
                     if !within {
-                        $crate::uper::macros::encode_unconstrained(value, writer);
-                        return Ok(());
+                        return $crate::uper::macros::encode_unconstrained(value, writer);
                     }
                 })?
-                if !within {
-                    return Err($crate::uper::out_of_range(Self::NAME, $least, $most, value));
-                }
-                writer.bits((value - $least) as u64, Self::WIDTH);
-                Ok(())
+                writer.ranged(value, $least, $most, Self::NAME);
             }
         }
     )*};
@@ -87,18 +74,14 @@ macro_rules! enumerated {
             const NAME: &'static str = stringify!($name);
 
             #[inline]
-            fn decode(reader: &mut $crate::uper::Reader<'_>) -> Result<Self, $crate::uper::Error> {
-                let most = Self::ALL.len() as u64 - 1;
-                let found = reader.bits($crate::uper::width(most), Self::NAME)?;
-                Self::ALL.get(found as usize).copied().ok_or_else(|| {
-                    $crate::uper::out_of_range(Self::NAME, 0, most as i64, found as i64)
-                })
+            fn decode(reader: &mut $crate::uper::Reader<'_>) -> Self {
+                let found = reader.ranged(0, Self::ALL.len() as i64 - 1, Self::NAME);
+                Self::ALL.get(found as usize).copied().unwrap_or_default()
             }
 
             #[inline]
-            fn encode(&self, writer: &mut $crate::uper::Writer) -> Result<(), $crate::uper::Error> {
-                writer.bits(*self as u64, $crate::uper::width(Self::ALL.len() as u64 - 1));
-                Ok(())
+            fn encode(&self, writer: &mut $crate::uper::Writer) {
+                writer.ranged(*self as i64, 0, Self::ALL.len() as i64 - 1, Self::NAME);
             }
         }
     )*};
@@ -120,26 +103,22 @@ macro_rules! extensible_enumerated {
         impl $crate::uper::Uper for $name {
             const NAME: &'static str = stringify!($name);
 
-            fn decode(reader: &mut $crate::uper::Reader<'_>) -> Result<Self, $crate::uper::Error> {
-                if reader.bit(Self::NAME)? {
-                    return reader.small_number(Self::NAME).map($name::Other);
+            fn decode(reader: &mut $crate::uper::Reader<'_>) -> Self {
+                if reader.bit(Self::NAME) {
+                    return $name::Other(reader.small_number(Self::NAME));
                 }
-                let most = Self::ALL.len() as u64 - 1;
-                let found = reader.bits($crate::uper::width(most), Self::NAME)?;
-                Self::ALL.get(found as usize).copied().ok_or_else(|| {
-                    $crate::uper::out_of_range(Self::NAME, 0, most as i64, found as i64)
-                })
+                let found = reader.ranged(0, Self::ALL.len() as i64 - 1, Self::NAME);
+                Self::ALL.get(found as usize).copied().unwrap_or_default()
             }
 
-            fn encode(&self, writer: &mut $crate::uper::Writer) -> Result<(), $crate::uper::Error> {
+            fn encode(&self, writer: &mut $crate::uper::Writer) {
                 if let $name::Other(later) = *self {
                     writer.bits(1, 1);
                     return writer.small_number(later, Self::NAME);
                 }
                 let index = Self::ALL.iter().position(|value| value == self).unwrap_or_default();
                 writer.bits(0, 1);
-                writer.bits(index as u64, $crate::uper::width(Self::ALL.len() as u64 - 1));
-                Ok(())
+                writer.ranged(index as i64, 0, Self::ALL.len() as i64 - 1, Self::NAME);
             }
         }
     )*};
@@ -173,18 +152,13 @@ macro_rules! bit_strings {
             const NAME: &'static str = stringify!($name);
 
             #[inline]
-            fn decode(reader: &mut $crate::uper::Reader<'_>) -> Result<Self, $crate::uper::Error> {
-                reader.bits($width, Self::NAME).map(|bits| $name(bits as $repr))
+            fn decode(reader: &mut $crate::uper::Reader<'_>) -> Self {
+                $name(reader.bits($width, Self::NAME) as $repr)
             }
 
             #[inline]
-            fn encode(&self, writer: &mut $crate::uper::Writer) -> Result<(), $crate::uper::Error> {
-                let bits = u64::from(self.0);
-                if bits >> $width != 0 {
-                    return Err($crate::uper::out_of_range(Self::NAME, 0, (1 << $width) - 1, bits as i64));
-                }
-                writer.bits(bits, $width);
-                Ok(())
+            fn encode(&self, writer: &mut $crate::uper::Writer) {
+                writer.ranged(i64::from(self.0), 0, (1 << $width) - 1, Self::NAME);
             }
         }
     )*};
@@ -204,19 +178,19 @@ macro_rules! sequences {
         impl $crate::uper::Uper for $name {
             const NAME: &'static str = stringify!($name);
 
-            fn decode(reader: &mut $crate::uper::Reader<'_>) -> Result<Self, $crate::uper::Error> {
-                let additions = $extensible && reader.bit(Self::NAME)?;
-                $(let $field = !<$type as $crate::uper::Uper>::OPTIONAL || reader.bit(Self::NAME)?;)*
+            fn decode(reader: &mut $crate::uper::Reader<'_>) -> Self {
+                let additions = $extensible && reader.bit(Self::NAME);
+                $(let $field = !<$type as $crate::uper::Uper>::OPTIONAL || reader.bit(Self::NAME);)*
                 let value = $name {
-                    $($field: <$type as $crate::uper::Uper>::decode_component(reader, $field)?),*
+                    $($field: <$type as $crate::uper::Uper>::decode_component(reader, $field)),*
                 };
                 if additions {
-                    reader.skip_additions(Self::NAME)?;
+                    reader.skip_additions(Self::NAME);
                 }
-                Ok(value)
+                value
             }
 
-            fn encode(&self, writer: &mut $crate::uper::Writer) -> Result<(), $crate::uper::Error> {
+            fn encode(&self, writer: &mut $crate::uper::Writer) {
                 use $crate::uper::Uper;
                 if $extensible {
                     writer.bits(0, 1);
@@ -225,9 +199,8 @@ macro_rules! sequences {
                     writer.bits(u64::from(self.$field.is_present()), 1);
                 })*
                 $(if self.$field.is_present() {
-                    self.$field.encode(writer)?;
+                    self.$field.encode(writer);
                 })*
-                Ok(())
             }
         }
     };
@@ -250,37 +223,40 @@ macro_rules! extensible_choices {
 
         impl $name {
             /// How many alternatives this release knows.
-            const COUNT: u64 = [$(stringify!($variant)),*].len() as u64;
+            const COUNT: i64 = [$(stringify!($variant)),*].len() as i64;
         }
 
         impl $crate::uper::Uper for $name {
             const NAME: &'static str = stringify!($name);
 
-            fn decode(reader: &mut $crate::uper::Reader<'_>) -> Result<Self, $crate::uper::Error> {
-                if reader.bit(Self::NAME)? {
-                    return $crate::uper::OpenType::decode(reader, Self::NAME).map($name::Other);
+            fn decode(reader: &mut $crate::uper::Reader<'_>) -> Self {
+                if reader.bit(Self::NAME) {
+                    return $name::Other($crate::uper::OpenType::decode(reader, Self::NAME));
                 }
-                let found = reader.bits($crate::uper::width(Self::COUNT - 1), Self::NAME)?;
+                let found = reader.ranged(0, Self::COUNT - 1, Self::NAME);
                 let mut index = 0;
                 $(if found == index {
-                    return <$type as $crate::uper::Uper>::decode(reader).map($name::$variant);
+                    return $name::$variant(<$type as $crate::uper::Uper>::decode(reader));
                 }
                 index += 1;)*
-                Err($crate::uper::out_of_range(Self::NAME, 0, index as i64 - 1, found as i64))
+                let _ = index;
+                // Not reached: the number is in its range.
+                $name::Other($crate::uper::OpenType::default())
             }
 
-            fn encode(&self, writer: &mut $crate::uper::Writer) -> Result<(), $crate::uper::Error> {
-                let mut index = 0_u64;
+            fn encode(&self, writer: &mut $crate::uper::Writer) {
+                let mut index = 0;
                 $(if let $name::$variant(value) = self {
                     writer.bits(0, 1);
-                    writer.bits(index, $crate::uper::width(Self::COUNT - 1));
+                    writer.ranged(index, 0, Self::COUNT - 1, Self::NAME);
                     return $crate::uper::Uper::encode(value, writer);
                 }
                 index += 1;)*
                 let _ = index;
-                let $name::Other(other) = self else { return Ok(()) };
-                writer.bits(1, 1);
-                other.encode(writer, Self::NAME)
+                if let $name::Other(other) = self {
+                    writer.bits(1, 1);
+                    other.encode(writer, Self::NAME);
+                }
             }
         }
     )*};
@@ -296,14 +272,14 @@ macro_rules! lists {
         impl $crate::uper::Uper for $name {
             const NAME: &'static str = stringify!($name);
 
-            fn decode(reader: &mut $crate::uper::Reader<'_>) -> Result<Self, $crate::uper::Error> {
+            fn decode(reader: &mut $crate::uper::Reader<'_>) -> Self {
                 let extensible = false $(|| $crate::uper::macros::extension_marker!($extensible))?;
-                $crate::uper::macros::decode_list(reader, Self::NAME, ($least, $most), extensible).map($name)
+                $name($crate::uper::macros::decode_list(reader, Self::NAME, ($least, $most), extensible))
             }
 
-            fn encode(&self, writer: &mut $crate::uper::Writer) -> Result<(), $crate::uper::Error> {
+            fn encode(&self, writer: &mut $crate::uper::Writer) {
                 let extensible = false $(|| $crate::uper::macros::extension_marker!($extensible))?;
-                $crate::uper::macros::encode_list(&self.0, writer, Self::NAME, ($least, $most), extensible)
+                $crate::uper::macros::encode_list(&self.0, writer, Self::NAME, ($least, $most), extensible);
             }
         }
     )*};
@@ -319,15 +295,14 @@ macro_rules! strings {
         impl $crate::uper::Uper for $name {
             const NAME: &'static str = stringify!($name);
 
-            fn decode(reader: &mut $crate::uper::Reader<'_>) -> Result<Self, $crate::uper::Error> {
+            fn decode(reader: &mut $crate::uper::Reader<'_>) -> Self {
                 use $crate::uper::macros::Alphabet;
-                $crate::uper::macros::decode_string(reader, Self::NAME, ($least, $most), Alphabet::$alphabet)
-                    .map($name)
+                $name($crate::uper::macros::decode_string(reader, Self::NAME, ($least, $most), Alphabet::$alphabet))
             }
 
-            fn encode(&self, writer: &mut $crate::uper::Writer) -> Result<(), $crate::uper::Error> {
+            fn encode(&self, writer: &mut $crate::uper::Writer) {
                 use $crate::uper::macros::Alphabet;
-                $crate::uper::macros::encode_string(&self.0, writer, Self::NAME, ($least, $most), Alphabet::$alphabet)
+                $crate::uper::macros::encode_string(&self.0, writer, Self::NAME, ($least, $most), Alphabet::$alphabet);
             }
         }
     )*};
@@ -345,21 +320,32 @@ pub(crate) use {
     extension_marker, integers, lists, sequences, strings,
 };
 
-use super::{Error, Reader, Uper, Writer, out_of_range, width};
+use super::{Error, Reader, Uper, Writer, width};
 
-/// An INTEGER without bounds (X.691 13.2.4), at most eight octets of it.
-pub(crate) fn decode_unconstrained(reader: &mut Reader<'_>, what: &'static str) -> Result<i64, Error> {
-    let length = reader.length(what)?;
+/// An INTEGER without bounds (X.691 13.2.4), at most eight octets of it; none outside `least..=most`.
+pub(crate) fn decode_unconstrained(
+    reader: &mut Reader<'_>,
+    least: i64,
+    most: i64,
+    what: &'static str,
+) -> i64 {
+    let length = reader.length(what);
     if !(1..=8).contains(&length) {
-        return Err(out_of_range(what, 1, 8, i64::try_from(length).unwrap_or(i64::MAX)));
+        let found = i64::try_from(length).unwrap_or(i64::MAX);
+        reader.fail(Error::OutOfRange { what, least: 1, most: 8, found });
+        return least;
     }
     let mut value = 0_i64;
     for number in 0..length {
-        let octet = reader.bits(8, what)? as u8;
+        let octet = reader.bits(8, what) as u8;
         // The first octet has the sign.
         value = if number == 0 { i64::from(octet.cast_signed()) } else { value << 8 | i64::from(octet) };
     }
-    Ok(value)
+    if !(least..=most).contains(&value) {
+        reader.fail(Error::OutOfRange { what, least, most, found: value });
+        return least;
+    }
+    value
 }
 
 /// The same, in as few octets as it takes (X.691 13.2.4).
@@ -368,45 +354,37 @@ pub(crate) fn encode_unconstrained(value: i64, writer: &mut Writer) {
     // One bit more, for the sign.
     let octets = ((width(magnitude) + 1).div_ceil(8)) as usize;
     writer.bits(octets as u64, 8);
-    writer.octets(&value.to_be_bytes()[8 - octets..]);
+    writer.octets(value.to_be_bytes().get(8 - octets..).unwrap_or_default());
 }
 
 /// A count within `least..=most`, or any below 16,384 where the size is extensible.
 fn decode_count(
     reader: &mut Reader<'_>,
     what: &'static str,
-    (least, most): (usize, usize),
+    size: (usize, usize),
     extensible: bool,
-) -> Result<usize, Error> {
-    if extensible && reader.bit(what)? {
+) -> usize {
+    if extensible && reader.bit(what) {
         return reader.length(what);
     }
-    let count = reader.bits(width((most - least) as u64), what)? as usize + least;
-    if count > most {
-        return Err(out_of_range(what, least as i64, most as i64, count as i64));
-    }
-    Ok(count)
+    reader.ranged(size.0 as i64, size.1 as i64, what) as usize
 }
 
 fn encode_count(
     count: usize,
     writer: &mut Writer,
     what: &'static str,
-    (least, most): (usize, usize),
+    size: (usize, usize),
     extensible: bool,
-) -> Result<(), Error> {
-    let within = (least..=most).contains(&count);
+) {
     if extensible {
+        let within = (size.0..=size.1).contains(&count);
         writer.bits(u64::from(!within), 1);
         if !within {
             return writer.length(count, what);
         }
     }
-    if !within {
-        return Err(out_of_range(what, least as i64, most as i64, count as i64));
-    }
-    writer.bits((count - least) as u64, width((most - least) as u64));
-    Ok(())
+    writer.ranged(i64::try_from(count).unwrap_or(i64::MAX), size.0 as i64, size.1 as i64, what);
 }
 
 pub(crate) fn decode_list<T: Uper>(
@@ -414,14 +392,17 @@ pub(crate) fn decode_list<T: Uper>(
     what: &'static str,
     size: (usize, usize),
     extensible: bool,
-) -> Result<Vec<T>, Error> {
-    let count = decode_count(reader, what, size, extensible)?;
+) -> Vec<T> {
+    let count = decode_count(reader, what, size, extensible);
     // Room for what the size allows, and not for what a count beyond it claims.
     let mut items = Vec::with_capacity(count.min(size.1));
     for _ in 0..count {
-        items.push(T::decode(reader)?);
+        items.push(T::decode(reader));
+        if reader.error().is_some() {
+            break;
+        }
     }
-    Ok(items)
+    items
 }
 
 pub(crate) fn encode_list<T: Uper>(
@@ -430,9 +411,9 @@ pub(crate) fn encode_list<T: Uper>(
     what: &'static str,
     size: (usize, usize),
     extensible: bool,
-) -> Result<(), Error> {
-    encode_count(items.len(), writer, what, size, extensible)?;
-    items.iter().try_for_each(|item| item.encode(writer))
+) {
+    encode_count(items.len(), writer, what, size, extensible);
+    items.iter().for_each(|item| item.encode(writer));
 }
 
 /// Which characters a string has.
@@ -458,20 +439,23 @@ pub(crate) fn decode_string(
     what: &'static str,
     size: (usize, usize),
     alphabet: Alphabet,
-) -> Result<String, Error> {
-    let count = decode_count(reader, what, size, false)?;
+) -> String {
+    let count = decode_count(reader, what, size, false);
     let mut text = String::with_capacity(count);
     for _ in 0..count {
-        let code = reader.bits(alphabet.width(), what)? as u8;
+        let code = reader.bits(alphabet.width(), what) as u8;
         let octet = match (alphabet, code) {
             (Alphabet::Ia5, _) => code,
             (Alphabet::Numeric, 0) => b' ',
             (Alphabet::Numeric, 1..=10) => b'0' + code - 1,
-            _ => return Err(Error::Character { what, found: code }),
+            _ => {
+                reader.fail(Error::Character { what, found: code });
+                break;
+            }
         };
         text.push(char::from(octet));
     }
-    Ok(text)
+    text
 }
 
 pub(crate) fn encode_string(
@@ -480,16 +464,15 @@ pub(crate) fn encode_string(
     what: &'static str,
     size: (usize, usize),
     alphabet: Alphabet,
-) -> Result<(), Error> {
-    encode_count(text.len(), writer, what, size, false)?;
+) {
+    encode_count(text.len(), writer, what, size, false);
     for octet in text.bytes() {
         let code = match (alphabet, octet) {
             (Alphabet::Ia5, 0..=127) => octet,
             (Alphabet::Numeric, b' ') => 0,
             (Alphabet::Numeric, b'0'..=b'9') => octet - b'0' + 1,
-            _ => return Err(Error::Character { what, found: octet }),
+            _ => return writer.fail(Error::Character { what, found: octet }),
         };
         writer.bits(u64::from(code), alphabet.width());
     }
-    Ok(())
 }

@@ -2,8 +2,8 @@
 //!
 //! A type says how it is written by implementing [`Uper`]; `macros` has what turns a notation close to the ASN.1
 //! into types with that implementation. Why by hand and not generated: the messages use a small part of ASN.1, the
-//! program has to stay small (types generated for rasn cost more than the whole router), and a decoder that knows
-//! its widths when it is compiled is several times as fast.
+//! program has to stay small, and a codec that knows its widths when it is compiled is several times as fast as a
+//! general one.
 //!
 //! Extensions (X.691 clause 19.7 and following): what this release of a message does not know is skipped where it is
 //! an addition to a SEQUENCE, and kept as octets where it is an alternative of a CHOICE or a value of an ENUMERATED.
@@ -75,23 +75,14 @@ pub trait Uper: Sized {
     /// Whether a SEQUENCE has a bit that says whether the component is there: OPTIONAL or DEFAULT.
     const OPTIONAL: bool = false;
 
-    /// Reads a value.
-    ///
-    /// # Errors
-    /// [`Error`] if the octets end early or say what the type does not allow.
-    fn decode(reader: &mut Reader<'_>) -> Result<Self, Error>;
+    /// Reads a value. What is wrong the reader remembers; then the value means nothing.
+    fn decode(reader: &mut Reader<'_>) -> Self;
 
-    /// Writes the value.
-    ///
-    /// # Errors
-    /// [`Error::OutOfRange`], [`Error::Character`] if it is none of the type's.
-    fn encode(&self, writer: &mut Writer) -> Result<(), Error>;
+    /// Writes the value. If it is none of the type's, the writer remembers that.
+    fn encode(&self, writer: &mut Writer);
 
     /// Reads a component of which the SEQUENCE's preamble said whether it is there.
-    ///
-    /// # Errors
-    /// As [`Self::decode`].
-    fn decode_component(reader: &mut Reader<'_>, _present: bool) -> Result<Self, Error> {
+    fn decode_component(reader: &mut Reader<'_>, _present: bool) -> Self {
         Self::decode(reader)
     }
 
@@ -105,16 +96,18 @@ impl<T: Uper> Uper for Option<T> {
     const NAME: &'static str = T::NAME;
     const OPTIONAL: bool = true;
 
-    fn decode(reader: &mut Reader<'_>) -> Result<Self, Error> {
-        T::decode(reader).map(Some)
+    fn decode(reader: &mut Reader<'_>) -> Self {
+        Some(T::decode(reader))
     }
 
-    fn encode(&self, writer: &mut Writer) -> Result<(), Error> {
-        self.as_ref().map_or(Ok(()), |value| value.encode(writer))
+    fn encode(&self, writer: &mut Writer) {
+        if let Some(value) = self {
+            value.encode(writer);
+        }
     }
 
-    fn decode_component(reader: &mut Reader<'_>, present: bool) -> Result<Self, Error> {
-        if present { Self::decode(reader) } else { Ok(None) }
+    fn decode_component(reader: &mut Reader<'_>, present: bool) -> Self {
+        present.then(|| T::decode(reader))
     }
 
     fn is_present(&self) -> bool {
@@ -125,18 +118,17 @@ impl<T: Uper> Uper for Option<T> {
 impl Uper for bool {
     const NAME: &'static str = "BOOLEAN";
 
-    fn decode(reader: &mut Reader<'_>) -> Result<Self, Error> {
+    fn decode(reader: &mut Reader<'_>) -> Self {
         reader.bit(Self::NAME)
     }
 
-    fn encode(&self, writer: &mut Writer) -> Result<(), Error> {
+    fn encode(&self, writer: &mut Writer) {
         writer.bits(u64::from(*self), 1);
-        Ok(())
     }
 }
 
 /// An alternative of a CHOICE from a later release: its number among the additions, and its octets as they came.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct OpenType {
     /// Which addition, from 0; at most 63.
     pub index: u8,
@@ -146,18 +138,17 @@ pub struct OpenType {
 
 impl OpenType {
     /// Reads index and octets, behind an extension bit that is set.
-    pub(crate) fn decode(reader: &mut Reader<'_>, what: &'static str) -> Result<OpenType, Error> {
-        let index = reader.small_number(what)?;
-        let length = reader.length(what)?;
-        Ok(OpenType { index, octets: reader.octets(length, what)? })
+    pub(crate) fn decode(reader: &mut Reader<'_>, what: &'static str) -> OpenType {
+        let index = reader.small_number(what);
+        let length = reader.length(what);
+        OpenType { index, octets: reader.octets(length, what) }
     }
 
     /// Writes index and octets.
-    pub(crate) fn encode(&self, writer: &mut Writer, what: &'static str) -> Result<(), Error> {
-        writer.small_number(self.index, what)?;
-        writer.length(self.octets.len(), what)?;
+    pub(crate) fn encode(&self, writer: &mut Writer, what: &'static str) {
+        writer.small_number(self.index, what);
+        writer.length(self.octets.len(), what);
         writer.octets(&self.octets);
-        Ok(())
     }
 }
 
@@ -166,41 +157,37 @@ impl OpenType {
 /// Octets behind it are left alone: a message of a later release may be followed by some.
 ///
 /// # Errors
-/// As [`Uper::decode`].
+/// [`Error`] if the octets end early or say what the type does not allow.
 pub fn decode<T: Uper>(octets: &[u8]) -> Result<T, Error> {
-    T::decode(&mut Reader::new(octets))
+    let mut reader = Reader::new(octets);
+    let message = T::decode(&mut reader);
+    reader.error().map_or(Ok(message), Err)
 }
 
 /// Writes a whole message; bits that fill the last octet are zero.
 ///
 /// # Errors
-/// As [`Uper::encode`].
+/// [`Error::OutOfRange`], [`Error::Character`] if a value is none of its type's.
 pub fn encode<T: Uper>(message: &T) -> Result<Vec<u8>, Error> {
     let mut octets = Vec::new();
     encode_into(message, &mut octets)?;
     Ok(octets)
 }
 
-/// Writes a whole message into `octets`, in place of what they were.
+/// Writes a whole message into `octets`, in place of what they were; after an error there are none.
 ///
 /// # Errors
-/// As [`Uper::encode`].
+/// As [`encode`].
 pub fn encode_into<T: Uper>(message: &T, octets: &mut Vec<u8>) -> Result<(), Error> {
     let mut writer = Writer::new(std::mem::take(octets));
-    message.encode(&mut writer)?;
-    *octets = writer.finish();
+    message.encode(&mut writer);
+    *octets = writer.finish()?;
     Ok(())
 }
 
 /// Bits that a number of `0..=largest` takes (X.691 10.5.7.1).
 pub const fn width(largest: u64) -> u32 {
     u64::BITS - largest.leading_zeros()
-}
-
-/// The error for a number outside its range; apart, because it is rare.
-#[cold]
-pub(crate) fn out_of_range(what: &'static str, least: i64, most: i64, found: i64) -> Error {
-    Error::OutOfRange { what, least, most, found }
 }
 
 #[cfg(test)]

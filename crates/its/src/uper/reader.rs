@@ -1,4 +1,7 @@
 //! Bits out of octets.
+//!
+//! What is wrong is remembered, and from then on nothing is read but zeros: a decoder asks once, at its end, and not
+//! behind each of some hundred fields. That is half of the code, and faster.
 
 use super::Error;
 
@@ -8,12 +11,14 @@ pub struct Reader<'a> {
     octets: &'a [u8],
     /// The next bit.
     bit: usize,
+    /// What was wrong first.
+    error: Option<Error>,
 }
 
 impl<'a> Reader<'a> {
     /// A reader at the first bit.
     pub const fn new(octets: &'a [u8]) -> Reader<'a> {
-        Reader { octets, bit: 0 }
+        Reader { octets, bit: 0, error: None }
     }
 
     /// How many bits have been read.
@@ -26,102 +31,117 @@ impl<'a> Reader<'a> {
         self.octets.len() * 8 - self.bit
     }
 
-    #[cold]
-    fn truncated(&self, what: &'static str, expected: usize) -> Error {
-        Error::Truncated { what, bit: self.bit, expected, found: self.remaining() }
+    /// What was wrong first.
+    pub const fn error(&self) -> Option<Error> {
+        self.error
     }
 
-    /// Reads a number of `width` bits, at most 56.
-    ///
-    /// # Errors
-    /// [`Error::Truncated`] if there are fewer.
+    /// Something is wrong: from now on there is nothing more to read.
+    #[cold]
+    pub(crate) fn fail(&mut self, error: Error) {
+        self.error.get_or_insert(error);
+        self.bit = self.octets.len() * 8;
+    }
+
+    #[cold]
+    #[inline(never)]
+    fn truncated(&mut self, what: &'static str, expected: usize) {
+        self.fail(Error::Truncated { what, bit: self.bit, expected, found: self.remaining() });
+    }
+
+    #[cold]
+    #[inline(never)]
+    fn out_of_range(&mut self, what: &'static str, least: i64, most: i64, found: i64) {
+        self.fail(Error::OutOfRange { what, least, most, found });
+    }
+
+    /// Reads a number of `width` bits, at most 56; [`Error::Truncated`] if there are fewer.
     #[inline]
-    pub fn bits(&mut self, width: u32, what: &'static str) -> Result<u64, Error> {
+    pub fn bits(&mut self, width: u32, what: &'static str) -> u64 {
         debug_assert!(width <= 56, "one load has 64 bits, up to 7 of which are gone");
         if width as usize > self.remaining() {
-            return Err(self.truncated(what, width as usize));
-        }
-        if width == 0 {
-            return Ok(0);
+            self.truncated(what, width as usize);
+            return 0;
         }
         let rest = self.octets.get(self.bit / 8..).unwrap_or_default();
         let word = match rest.first_chunk::<8>() {
             Some(chunk) => u64::from_be_bytes(*chunk),
-            None => {
-                let mut chunk = [0; 8];
-                for (to, from) in chunk.iter_mut().zip(rest) {
-                    *to = *from;
-                }
-                u64::from_be_bytes(chunk)
-            }
+            None => last_word(rest),
         };
-        let value = (word << (self.bit % 8)) >> (u64::BITS - width);
+        // No bits at all are two shifts, because one of 64 is none.
+        let value = (word << (self.bit % 8)) >> 1 >> (u64::BITS - 1 - width);
         self.bit += width as usize;
-        Ok(value)
+        value
     }
 
     /// Reads one bit.
-    ///
-    /// # Errors
-    /// [`Error::Truncated`] if there is none.
     #[inline]
-    pub fn bit(&mut self, what: &'static str) -> Result<bool, Error> {
-        Ok(self.bits(1, what)? != 0)
+    pub fn bit(&mut self, what: &'static str) -> bool {
+        self.bits(1, what) != 0
+    }
+
+    /// Reads a number of `least..=most` (X.691 10.5.7.1); [`Error::OutOfRange`] for one that its bits could hold, too.
+    #[inline(never)]
+    pub fn ranged(&mut self, least: i64, most: i64, what: &'static str) -> i64 {
+        let span = (most - least) as u64;
+        let value = self.bits(super::width(span), what);
+        if value > span {
+            self.out_of_range(what, least, most, value as i64 + least);
+            return least;
+        }
+        value as i64 + least
     }
 
     /// Reads a normally small non-negative whole number (X.691 10.6), below 64; nothing has more additions.
-    ///
-    /// # Errors
-    /// [`Error::Truncated`], [`Error::OutOfRange`].
-    pub fn small_number(&mut self, what: &'static str) -> Result<u8, Error> {
-        if self.bit(what)? {
-            return Err(super::out_of_range(what, 0, 63, 64));
+    pub fn small_number(&mut self, what: &'static str) -> u8 {
+        if self.bit(what) {
+            self.out_of_range(what, 0, 63, 64);
+            return 0;
         }
-        Ok(self.bits(6, what)? as u8)
+        self.bits(6, what) as u8
     }
 
-    /// Reads an unconstrained length (X.691 10.9.3.6 and 10.9.3.7).
-    ///
-    /// # Errors
-    /// [`Error::Truncated`], [`Error::Fragmented`].
-    pub fn length(&mut self, what: &'static str) -> Result<usize, Error> {
+    /// Reads an unconstrained length (X.691 10.9.3.6 and 10.9.3.7); [`Error::Fragmented`] from 16,384 on.
+    pub fn length(&mut self, what: &'static str) -> usize {
         let bit = self.bit;
-        if !self.bit(what)? {
-            return Ok(self.bits(7, what)? as usize);
+        if !self.bit(what) {
+            return self.bits(7, what) as usize;
         }
-        if self.bit(what)? {
-            return Err(Error::Fragmented { what, bit });
+        if self.bit(what) {
+            self.fail(Error::Fragmented { what, bit });
+            return 0;
         }
-        Ok(self.bits(14, what)? as usize)
+        self.bits(14, what) as usize
     }
 
     /// Reads octets; room is made only for those that are there.
-    ///
-    /// # Errors
-    /// [`Error::Truncated`].
-    pub fn octets(&mut self, count: usize, what: &'static str) -> Result<Vec<u8>, Error> {
+    pub fn octets(&mut self, count: usize, what: &'static str) -> Vec<u8> {
         if count > self.remaining() / 8 {
-            return Err(self.truncated(what, count.saturating_mul(8)));
+            self.truncated(what, count.saturating_mul(8));
+            return Vec::new();
         }
-        (0..count).map(|_| Ok(self.bits(8, what)? as u8)).collect()
+        (0..count).map(|_| self.bits(8, what) as u8).collect()
     }
 
     /// Passes over the additions to a SEQUENCE that has some (X.691 19.7 to 19.9): how many there may be, which of
     /// them are there, and each of those with its length.
-    ///
-    /// # Errors
-    /// [`Error::Truncated`], [`Error::OutOfRange`], [`Error::Fragmented`].
-    pub fn skip_additions(&mut self, what: &'static str) -> Result<(), Error> {
-        let count = u32::from(self.small_number(what)?) + 1;
-        let mut present = self.bits(count.min(32), what)?.count_ones();
-        present += self.bits(count.saturating_sub(32), what)?.count_ones();
+    #[inline(never)]
+    pub fn skip_additions(&mut self, what: &'static str) {
+        let count = u32::from(self.small_number(what)) + 1;
+        let mut present = self.bits(count.min(32), what).count_ones();
+        present += self.bits(count.saturating_sub(32), what).count_ones();
         for _ in 0..present {
-            let bits = self.length(what)? * 8;
+            let bits = self.length(what) * 8;
             if bits > self.remaining() {
-                return Err(self.truncated(what, bits));
+                return self.truncated(what, bits);
             }
             self.bit += bits;
         }
-        Ok(())
     }
+}
+
+/// The last octets, fewer than eight, and zeros behind them.
+#[inline(never)]
+fn last_word(rest: &[u8]) -> u64 {
+    rest.iter().fold((0, 56), |(word, shift), octet| (word | u64::from(*octet) << shift, shift - 8)).0
 }

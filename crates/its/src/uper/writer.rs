@@ -1,4 +1,4 @@
-//! Octets out of bits.
+//! Octets out of bits. What cannot be written is remembered, and asked for once at the end, as in the reader.
 
 use super::Error;
 
@@ -10,13 +10,15 @@ pub struct Writer {
     pending: u64,
     /// How many; below 8 between calls.
     filled: u32,
+    /// What could not be written first.
+    error: Option<Error>,
 }
 
 impl Writer {
     /// A writer into `room`, whose content is forgotten.
     pub fn new(mut room: Vec<u8>) -> Writer {
         room.clear();
-        Writer { octets: room, pending: 0, filled: 0 }
+        Writer { octets: room, pending: 0, filled: 0, error: None }
     }
 
     /// Writes the lowest `width` bits of `value`, at most 56.
@@ -31,29 +33,35 @@ impl Writer {
         self.octets.extend_from_slice(chunk.get(..whole as usize).unwrap_or_default());
     }
 
-    /// Writes a normally small non-negative whole number below 64 (X.691 10.6).
-    ///
-    /// # Errors
-    /// [`Error::OutOfRange`].
-    pub fn small_number(&mut self, value: u8, what: &'static str) -> Result<(), Error> {
-        if value > 63 {
-            return Err(super::out_of_range(what, 0, 63, i64::from(value)));
-        }
-        self.bits(u64::from(value), 7);
-        Ok(())
+    /// Something cannot be written.
+    #[cold]
+    #[inline(never)]
+    pub(crate) fn fail(&mut self, error: Error) {
+        self.error.get_or_insert(error);
     }
 
-    /// Writes an unconstrained length (X.691 10.9.3.6 and 10.9.3.7).
-    ///
-    /// # Errors
-    /// [`Error::OutOfRange`] from 16,384 on.
-    pub fn length(&mut self, length: usize, what: &'static str) -> Result<(), Error> {
-        match length {
-            0..=127 => self.bits(length as u64, 8),
-            128..=16_383 => self.bits(0x8000 | length as u64, 16),
-            _ => return Err(super::out_of_range(what, 0, 16_383, i64::try_from(length).unwrap_or(i64::MAX))),
+    /// Writes a number of `least..=most` (X.691 10.5.7.1); [`Error::OutOfRange`] for another.
+    #[inline(never)]
+    pub fn ranged(&mut self, value: i64, least: i64, most: i64, what: &'static str) {
+        if !(least..=most).contains(&value) {
+            return self.fail(Error::OutOfRange { what, least, most, found: value });
         }
-        Ok(())
+        self.bits((value - least) as u64, super::width((most - least) as u64));
+    }
+
+    /// Writes a normally small non-negative whole number below 64 (X.691 10.6).
+    pub fn small_number(&mut self, value: u8, what: &'static str) {
+        self.bits(0, 1);
+        self.ranged(i64::from(value), 0, 63, what);
+    }
+
+    /// Writes an unconstrained length (X.691 10.9.3.6 and 10.9.3.7); [`Error::OutOfRange`] from 16,384 on.
+    pub fn length(&mut self, length: usize, what: &'static str) {
+        if length < 128 {
+            return self.bits(length as u64, 8);
+        }
+        self.bits(0b10, 2);
+        self.ranged(i64::try_from(length).unwrap_or(i64::MAX), 0, 16_383, what);
     }
 
     /// Writes octets.
@@ -64,10 +72,13 @@ impl Writer {
     }
 
     /// The octets, the last one filled with zero bits.
-    pub fn finish(mut self) -> Vec<u8> {
+    ///
+    /// # Errors
+    /// What could not be written first.
+    pub fn finish(mut self) -> Result<Vec<u8>, Error> {
         if self.filled > 0 {
             self.bits(0, 8 - self.filled);
         }
-        self.octets
+        self.error.map_or(Ok(self.octets), Err)
     }
 }
