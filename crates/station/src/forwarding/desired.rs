@@ -206,7 +206,7 @@ pub struct InterfaceAddress {
     /// 128 where no on-link prefix shall follow from it.
     pub prefix_length: u8,
     /// The kernel does not choose it as a source by itself (RFC 6724 5, rule 3).
-    #[serde(default)]
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub deprecated: bool,
 }
 
