@@ -28,6 +28,22 @@ impl RateLimiter {
         }
         allowed
     }
+
+    /// Whether there is a token; it stays there.
+    pub fn has_token(&self, now: Time) -> bool {
+        self.ready_at(now) <= now
+    }
+
+    /// When there is a token, if nobody takes one before.
+    pub fn ready_at(&self, now: Time) -> Time {
+        let others = self.interval * self.burst.saturating_sub(1);
+        now + self.full_at.saturating_since(now).saturating_sub(others)
+    }
+
+    /// Whether the bucket is full: forgetting it forgets nothing.
+    pub fn is_full(&self, now: Time) -> bool {
+        self.full_at <= now
+    }
 }
 
 #[cfg(test)]
@@ -43,5 +59,25 @@ mod tests {
         assert!(limiter.allow(start + Duration::from_secs(1)));
         assert!(!limiter.allow(start + Duration::from_secs(1)));
         assert_eq!((0..10).filter(|_| limiter.allow(start + Duration::from_secs(60))).count(), 3);
+    }
+
+    #[test]
+    fn what_is_said_of_tokens_is_what_is_given() {
+        let mut limiter = RateLimiter::new(2, Duration::from_secs(1));
+        let mut now = Time::from_secs(100);
+        assert!(limiter.is_full(now) && limiter.has_token(now) && limiter.ready_at(now) == now);
+        for _ in 0..20 {
+            while limiter.has_token(now) {
+                assert!(limiter.allow(now));
+                assert!(!limiter.is_full(now));
+            }
+            assert!(!limiter.allow(now));
+            let ready = limiter.ready_at(now);
+            assert!(!limiter.has_token(ready - Duration::from_nanos(1)));
+            now = ready;
+            assert!(limiter.has_token(now));
+        }
+        assert!(!limiter.is_full(now + Duration::from_millis(999)));
+        assert!(limiter.is_full(now + Duration::from_secs(1)));
     }
 }

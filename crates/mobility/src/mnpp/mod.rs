@@ -10,8 +10,8 @@
 //!   says lifetime 0.
 //! * **Authorization**, [`Authorization::HomeAgent`]. Anybody can announce anything. So a prefix is believed after a
 //!   return routability test in the manner of RFC 6275 5.2.5 and VARON (Bernardos and others, 2007): a *Prefix Test
-//!   Init* with a cookie and the claimant's link-layer address goes to the prefix by way of the home agents. The
-//!   owner's home agent delivers it to nobody but the router that has registered the prefix, over that one's
+//!   Init* with a cookie and the claimant's link-layer address goes to a random address of the prefix by way of the home
+//!   agents. The owner's home agent delivers it to nobody but the router that has registered the prefix, over that one's
 //!   tunnel; if it is the claimant, it returns the cookie straight over the link (*Prefix Test*). Whoever claims a
 //!   prefix that is another's never sees the cookie, and its owner is told. A proof is good for [`PROOF_LIFETIME`], so that
 //!   vehicles that have met before need no home agent to meet again.
@@ -30,14 +30,26 @@
 //! go straight are not encrypted; nor are those in the tunnel. With [`Authorization::Anybody`] everything is believed
 //! that is not refused by [`MnppDrop`]: for test benches.
 //!
-//! **Bounds.** [`MAX_PEERS`] stations, [`MAX_CLAIMS`] prefixes each, [`MAX_PROOFS`] proofs; tests and answers are
-//! limited in rate, and nobody is answered who is not near. A prefix is refused that is no unicast prefix, shorter than
-//! [`MnppConfig::shortest`] (a default route most of all), or touches what is ours: mobile network prefixes, home
-//! address, home agent, and any prefix that contains the home prefix.
+//! **What a proof promises.** That the claimant got what was sent to addresses of the prefix that nobody could foresee. Home
+//! agents give out whole networks, so for a /64 or a longer prefix one address is enough. Of a shorter prefix somebody may
+//! have a part, say a /64 out of a /48: so there eight addresses in a row have to lead to the claimant. Whoever has a
+//! sixteenth of the prefix or less gets through once in 2^32 times; whoever has half of it once in 256, and sooner or
+//! later does. Nothing but the home agent's own word would be better, and it has no message for that. A prefix that is
+//! proven for its owner and is part of the other has the better route all the same. This is why
+//! [`MnppConfig::shortest`] is 64 unless an operator says otherwise, who knows that shorter ones are given out whole.
+//!
+//! **Bounds.** [`MAX_PEERS`] stations, [`MAX_CLAIMS`] prefixes each, [`MAX_PROOFS`] proofs; nobody is answered who is not
+//! near. Of a full table goes who was asked about in vain for longest, else the newest of which nothing is proven: a flood
+//! of made-up stations puts out itself and neither those with a proof nor those before it. Tests are limited in rate; the
+//! station that has waited longest for one is next. Answers are limited for each station and for each kind, see
+//! `allowance`. A prefix is refused that is no unicast prefix, shorter than [`MnppConfig::shortest`] (a default route
+//! most of all), or touches what is ours: mobile network prefixes, home address, home agent, and any prefix that
+//! contains the home prefix.
 //!
 //! Left out: the data path `kernel`, where tunnelled packets do not come by here, proves nothing and stays with the tunnel; signatures
 //! and certificates; more than one way at a time to one prefix.
 
+mod allowance;
 mod drop_reason;
 mod peer;
 mod reachability;
@@ -53,6 +65,7 @@ use carnet_wire::{icmpv6, ipv6};
 use ipnet::Ipv6Net;
 
 use crate::{Event, HOP_LIMIT};
+use allowance::Allowance;
 pub use drop_reason::MnppDrop;
 use peer::{Peer, Standing};
 
@@ -209,13 +222,17 @@ pub struct Mnpp {
     station: Option<(LinkAddress, Ipv6Addr)>,
     /// Whether the prefixes are ours to announce.
     valid: bool,
+    /// Whether the home agents can be asked.
+    has_tunnel: bool,
     peers: BTreeMap<LinkAddress, Peer>,
     /// Until when it is proven that a station has a prefix.
     proofs: BTreeMap<(Ipv6Net, LinkAddress), Time>,
     announce_at: Option<Time>,
     announced_at: Option<Time>,
     tests: RateLimiter,
-    answers: RateLimiter,
+    /// Answers to tests, and to probes.
+    vouching: Allowance,
+    answers: Allowance,
     warnings: RateLimiter,
     outputs: VecDeque<Output>,
     counters: Counters,
@@ -229,12 +246,14 @@ impl Mnpp {
             config,
             station: None,
             valid: true,
+            has_tunnel: true,
             peers: BTreeMap::new(),
             proofs: BTreeMap::new(),
             announce_at: None,
             announced_at: None,
             tests: RateLimiter::new(16, Duration::from_millis(100)),
-            answers: RateLimiter::new(32, Duration::from_millis(20)),
+            vouching: Allowance::new(),
+            answers: Allowance::new(),
             warnings: RateLimiter::new(1, WARNING_INTERVAL),
             outputs: VecDeque::new(),
             counters: Counters::default(),
@@ -281,6 +300,13 @@ impl Mnpp {
         }
     }
 
+    /// Whether there is a tunnel. Without one nobody is asked, and everybody at once when it is there again.
+    pub fn handle_tunnel(&mut self, now: Time, is_there: bool) {
+        if !std::mem::replace(&mut self.has_tunnel, is_there) && is_there {
+            self.peers.values_mut().for_each(|peer| peer.due = peer.due.min(now));
+        }
+    }
+
     /// A station came into range.
     pub fn handle_neighbour(&mut self, now: Time) {
         self.announce_soon(now);
@@ -297,8 +323,10 @@ impl Mnpp {
                 self.announce_at = Some(now + self.rng.duration(least, self.config.interval));
             }
         }
-        let due = self.peers.iter().filter(|(_, peer)| peer.due <= now).map(|(station, _)| *station);
-        for station in due.collect::<Vec<_>>() {
+        let due = self.peers.iter().filter(|(_, peer)| peer.due <= now);
+        let mut due: Vec<_> = due.map(|(station, peer)| (peer.served, *station)).collect();
+        due.sort_unstable();
+        for (_, station) in due {
             self.look(now, station, around);
         }
     }
@@ -396,7 +424,7 @@ impl Mnpp {
             return Ok(());
         }
         if !self.peers.contains_key(&from) {
-            self.make_room()?;
+            self.make_room(now)?;
         }
         let peer = self.peers.entry(from).or_insert_with(|| Peer::new(now, source));
         peer.link_local = source;
@@ -431,17 +459,22 @@ impl Mnpp {
         }
     }
 
-    /// Of a full table the station goes that has proven nothing and was looked at longest ago.
-    fn make_room(&mut self) -> Result<(), MnppDrop> {
+    /// Of a full table a station goes that has proven nothing: one that was asked about in vain, else the newest.
+    fn make_room(&mut self, now: Time) -> Result<(), MnppDrop> {
         if self.peers.len() < MAX_PEERS {
             return Ok(());
         }
-        let idle = self.peers.iter().filter(|(station, peer)| {
-            !peer.is_direct() && !peer.claims.iter().any(|c| self.proofs.contains_key(&(c.prefix, **station)))
-        });
-        let oldest = idle.min_by_key(|(_, peer)| peer.since).map(|(station, _)| *station);
-        self.peers.remove(&oldest.ok_or(MnppDrop::TooMany)?);
+        let strangers = self.peers.iter().filter(|(station, peer)| !self.is_known(now, **station, peer));
+        let least = strangers.max_by_key(|(_, peer)| (peer.is_in_vain(), peer.since));
+        let least = least.map(|(station, _)| *station);
+        self.peers.remove(&least.ok_or(MnppDrop::TooMany)?);
         Ok(())
+    }
+
+    /// Whether a station is reached straight, or has proven something.
+    fn is_known(&self, now: Time, station: LinkAddress, peer: &Peer) -> bool {
+        let is_proven = |prefix| self.proofs.get(&(prefix, station)).is_some_and(|until| *until > now);
+        peer.is_direct() || peer.claims.iter().any(|claim| is_proven(claim.prefix))
     }
 
     /// A message that came straight from the station `from`.
@@ -481,8 +514,9 @@ impl Mnpp {
                 let prefix = Ipv6Net::new(test.prefix, test.prefix_length);
                 let prefix = prefix.map_err(|_| MnppDrop::BadPrefix)?;
                 let peer = self.peers.get_mut(&from).ok_or(MnppDrop::Unasked)?;
-                peer.proven(prefix, test.cookie)?;
-                self.keep_proof(now, prefix, from);
+                if peer.passed(now, prefix, test.cookie)? {
+                    self.keep_proof(now, prefix, from);
+                }
                 self.look(now, from, around);
                 Ok(())
             }
@@ -541,7 +575,10 @@ impl Mnpp {
         if !sight.is_some_and(|sight| sight.near || self.config.hops > 1) {
             return Err(MnppDrop::Unreachable);
         }
-        if !self.answers.allow(now) {
+        let is_known = self.peers.get(&to).is_some_and(|peer| self.is_known(now, to, peer));
+        let allowance =
+            if test.kind == PrefixTestKind::Test { &mut self.vouching } else { &mut self.answers };
+        if !allowance.allow(now, to, is_known) {
             return Err(MnppDrop::RateLimited);
         }
         self.outputs.push_back(Output::Straight(to, test.packet(link_local, destination, nd::HOP_LIMIT)));
@@ -637,10 +674,15 @@ impl Mnpp {
         *self.counters.dropped.entry(reason).or_default() += 1;
     }
 
-    /// Asks for a proof, by way of the home agents.
+    /// When the next test may be sent, as things are.
+    fn test_at(&self, now: Time) -> Option<Time> {
+        (self.has_tunnel && self.station.is_some()).then(|| self.tests.ready_at(now))
+    }
+
+    /// Asks for a proof, by way of the home agents; nothing where that cannot be done now.
     fn test(&mut self, now: Time, station: LinkAddress, prefix: Ipv6Net) -> Option<u64> {
         let (asker, _) = self.station?;
-        if !self.tests.allow(now) {
+        if !self.has_tunnel || !self.tests.allow(now) {
             return None;
         }
         let cookie = self.rng.u64();
@@ -653,8 +695,10 @@ impl Mnpp {
             prefix_length: prefix.prefix_len(),
         };
         self.counters.tests += 1;
-        // To the routers of the prefix, whoever they are (RFC 4291 2.6.1).
-        let packet = test.packet(self.config.home_address, prefix.network(), HOP_LIMIT);
+        let host = u128::MAX.checked_shr(prefix.prefix_len().into()).unwrap_or(0);
+        let random = u128::from(self.rng.u64()) << 64 | u128::from(self.rng.u64());
+        let address = Ipv6Addr::from(u128::from(prefix.network()) | random & host);
+        let packet = test.packet(self.config.home_address, address, HOP_LIMIT);
         self.outputs.push_back(Output::ThroughTunnel(packet));
         Some(cookie)
     }

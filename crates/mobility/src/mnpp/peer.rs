@@ -17,17 +17,40 @@ const IDLE_INTERVAL: Duration = Duration::from_secs(1);
 const SHORTEST_WAIT: Duration = Duration::from_millis(100);
 const LONGEST_WAIT: Duration = Duration::from_millis(400);
 
+/// Networks of this length and longer ones are nobody's in part.
+const WHOLE: u8 = 64;
+/// So many addresses of a shorter prefix are tested.
+const SAMPLES: u32 = 8;
+/// Tests of a prefix after which it does not look as if it were proven.
+const IN_VAIN: u32 = 4;
+
 /// A prefix that a station announces.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Claim {
     pub(super) prefix: Ipv6Net,
     pub(super) expires: Time,
-    /// Of the test under way.
-    pub(super) cookie: Option<u64>,
-    /// Tests since the last proof.
+    /// Of the tests under way, the last first: an answer may take longer than it is waited for.
+    cookies: [Option<u64>; 2],
+    /// Addresses of the prefix that were tested with success, one after another.
+    passed: u32,
+    /// Tests sent since the last proof.
     pub(super) tries: u32,
     /// When the next is due.
     pub(super) next: Time,
+}
+
+impl Claim {
+    /// A test with this cookie was sent, and the next is due then. Where one before it was not answered, it begins
+    /// anew.
+    pub(super) fn tested(&mut self, cookie: u64, next: Time) {
+        let [before, _] = self.cookies;
+        if before.is_some() {
+            self.passed = 0;
+        }
+        self.cookies = [Some(cookie), before];
+        self.next = next;
+        self.tries = self.tries.saturating_add(1);
+    }
 }
 
 /// How packets for a station's prefixes go.
@@ -59,6 +82,8 @@ pub(super) struct Peer {
     pub(super) greeted: bool,
     /// When it is to be looked at.
     pub(super) due: Time,
+    /// When a test was last sent for its sake, or it appeared: who has waited longest has the next one.
+    pub(super) served: Time,
     /// When packets were last sent to it.
     used: Option<Time>,
     /// When it last answered.
@@ -80,6 +105,7 @@ impl Peer {
             since: now,
             greeted: false,
             due: now,
+            served: now,
             used: None,
             confirmed: None,
             probe: None,
@@ -107,16 +133,28 @@ impl Peer {
         if self.claims.len() >= MAX_CLAIMS {
             return Err(MnppDrop::TooMany);
         }
-        self.claims.push(Claim { prefix, expires, cookie: None, tries: 0, next: now });
+        self.claims.push(Claim { prefix, expires, cookies: [None; 2], passed: 0, tries: 0, next: now });
         Ok(())
     }
 
-    /// It returned the cookie that was sent to the prefix.
-    pub(super) fn proven(&mut self, prefix: Ipv6Net, cookie: u64) -> Result<(), MnppDrop> {
-        let claim = self.claims.iter_mut().find(|c| c.prefix == prefix && c.cookie == Some(cookie));
-        let claim = claim.ok_or(MnppDrop::Unasked)?;
-        (claim.cookie, claim.tries) = (None, 0);
-        Ok(())
+    /// It returned a cookie that was sent to an address of the prefix; true when that proves the prefix.
+    pub(super) fn passed(&mut self, now: Time, prefix: Ipv6Net, cookie: u64) -> Result<bool, MnppDrop> {
+        let asked = |claim: &&mut Claim| claim.prefix == prefix && claim.cookies.contains(&Some(cookie));
+        let claim = self.claims.iter_mut().find(asked).ok_or(MnppDrop::Unasked)?;
+        claim.cookies = [None; 2];
+        claim.passed += 1;
+        let is_proven = claim.passed >= if prefix.prefix_len() < WHOLE { SAMPLES } else { 1 };
+        if is_proven {
+            (claim.passed, claim.tries) = (0, 0);
+        } else {
+            claim.next = now;
+        }
+        Ok(is_proven)
+    }
+
+    /// All that it announces has been asked about for a while, in vain.
+    pub(super) fn is_in_vain(&self) -> bool {
+        self.claims.iter().all(|claim| claim.tries >= IN_VAIN)
     }
 
     /// It hears us, and we hear it.

@@ -89,13 +89,12 @@ impl Mnpp {
         let look = if peer.is_direct() { LOOK_DIRECT } else { LOOK_AWAY };
         let probing = peer.is_direct() || peer.probe.is_some();
         let probe = probing.then(|| peer.next_probe(now));
-        let claims = peer.claims.iter().map(|claim| {
-            let unproven = !self.is_proven(now, station, claim.prefix);
-            if reachable && (unproven || claim.cookie.is_some()) {
-                claim.expires.min(claim.next)
-            } else {
-                claim.expires
+        let test = self.test_at(now).filter(|_| reachable);
+        let claims = peer.claims.iter().map(|claim| match test {
+            Some(test) if !self.is_settled(now, station, claim.prefix) => {
+                claim.expires.min(claim.next.max(test))
             }
+            _ => claim.expires,
         });
         // Never at once: whatever was due has been done.
         let due = claims.chain(probe).min().unwrap_or(Time::MAX).min(now + look);
@@ -119,22 +118,27 @@ impl Mnpp {
         self.proof(prefix, station).is_some_and(|until| until > now)
     }
 
-    /// Asks the home agents about what is not proven, or will not be for long.
+    /// Whether a prefix is proven, and will be for a while.
+    fn is_settled(&self, now: Time, station: LinkAddress, prefix: Ipv6Net) -> bool {
+        self.proof(prefix, station).is_some_and(|until| until.saturating_since(now) > PROOF_RENEWAL)
+    }
+
+    /// Asks the home agents about what is not proven, or will not be for long: one test at a time, so that others have
+    /// their turn.
     fn ask(&mut self, now: Time, station: LinkAddress, peer: &mut Peer, reachable: bool) {
-        for claim in &mut peer.claims {
-            let proof = self.proof(claim.prefix, station);
-            if proof.is_none_or(|until| until <= now) {
+        for claim in &peer.claims {
+            if !self.is_proven(now, station, claim.prefix) {
                 self.proofs.remove(&(claim.prefix, station));
             }
-            let settled = proof.is_some_and(|until| until.saturating_since(now) > PROOF_RENEWAL);
-            if settled || !reachable || claim.next > now {
-                continue;
-            }
-            if let Some(cookie) = self.test(now, station, claim.prefix) {
-                claim.cookie = Some(cookie);
-            }
-            claim.next = now + TEST_INTERVAL * (1 << claim.tries.min(3));
-            claim.tries = claim.tries.saturating_add(1);
+        }
+        let mut claims = peer.claims.iter_mut().filter(|claim| claim.next <= now);
+        let claim = claims.find(|claim| !self.is_settled(now, station, claim.prefix));
+        // What was not sent was no try.
+        if let Some(claim) = claim.filter(|_| reachable)
+            && let Some(cookie) = self.test(now, station, claim.prefix)
+        {
+            claim.tested(cookie, now + TEST_INTERVAL * (1 << claim.tries.min(3)));
+            peer.served = now;
         }
     }
 

@@ -1,5 +1,7 @@
 //! Straight ways to the mobile networks of vehicles near: announcing, proof, meeting and parting, in virtual time.
 
+mod hostile;
+
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::Ipv6Addr;
 use std::time::Duration;
@@ -600,4 +602,49 @@ fn another_address_of_ones_own_starts_anew() {
     assert_eq!(world.routes(A), []);
     let outputs: Vec<Output> = std::iter::from_fn(|| world.machine(A).poll_output()).collect();
     assert_eq!(outputs, [Output::Routes, Output::Withdrawn(B)]);
+}
+
+/// Beyond one hop positions say nothing, and probes everything: two that hear each other through a third.
+#[test]
+fn over_two_hops_probes_tell() {
+    let two = |mac| (mac, MnppConfig { hops: 2, ..config(mac) });
+    let mut world = World::new([A, B, C].map(two));
+    let far = |world: &mut World| {
+        for (who, whom) in [(A, C), (C, A)] {
+            world.see(who, whom, |sight| (sight.near, sight.stays, sight.leaves) = (false, false, true));
+        }
+    };
+    world.meet(A, B);
+    world.meet(B, C);
+    // B repeats what they say.
+    world.meet(A, C);
+    far(&mut world);
+    world.sleep(Duration::from_secs(3));
+    assert_eq!(world.routes(A), [(own(B), link_local(B)), (own(C), link_local(C))]);
+    assert_eq!(world.routes(C).len(), 2);
+    // B no longer repeats anything.
+    world.air.remove(&(A, C));
+    world.air.remove(&(C, A));
+    let cut = world.now;
+    while world.routes(A).len() > 1 {
+        let now = world.now;
+        world.machine(A).handle_use(now, C);
+        world.sleep(ms(10));
+        assert!(world.now.saturating_since(cut) <= ms(660), "{:?}", world.reason(A));
+    }
+    assert_eq!(world.routes(A), [(own(B), link_local(B))]);
+    assert_eq!(world.reason(A), ["reached straight", "does not answer"]);
+    // And does so again.
+    world.meet(A, C);
+    far(&mut world);
+    world.sleep(Duration::from_secs(5));
+    assert_eq!(world.routes(A).len(), 2);
+    // Where one hop is all that is wanted, those beyond it are not met.
+    let mut world = World::pair();
+    world.meet(A, B);
+    for (who, whom) in [(A, B), (B, A)] {
+        world.see(who, whom, |sight| (sight.near, sight.stays) = (false, false));
+    }
+    world.sleep(Duration::from_secs(5));
+    assert_eq!((world.routes(A), world.reason(A)), (vec![], vec!["not authorized by its home agent"]));
 }

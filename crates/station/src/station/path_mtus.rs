@@ -25,6 +25,10 @@ impl Station {
                 &self.interfaces,
             );
             entries.extend(nesting_entries(&router.nesting, &router.machine));
+            if let Some(neighbours) = &mut self.neighbours {
+                let is_there = router.machine.paths().iter().any(|path| path.transmit);
+                neighbours.machine.handle_tunnel(now, is_there);
+            }
             self.want(now, Scope::MobileRouter, entries);
         }
         self.take_changes();

@@ -1,0 +1,252 @@
+//! Somebody in radio range, or anywhere, who wants others not to reach each other, or what is theirs.
+
+use carnet_mobility::mnpp::{MAX_CLAIMS, MAX_PEERS};
+
+use super::*;
+
+const SIGHT: Sight = Sight { heard: Time::ZERO, near: true, stays: true, leaves: false };
+
+fn forged(number: u16) -> Mac {
+    let [high, low] = number.to_be_bytes();
+    [2, 0xff, 0, 0, high, low]
+}
+
+/// `station` says to A that it has `nets` networks, and is near.
+fn claim_some(world: &mut World, station: u16, nets: usize) {
+    world.views.get_mut(&A).expect("a view").0.insert(forged(station), SIGHT);
+    for net in 0..nets {
+        claim(world, forged(station), &format!("2001:db8:{:x}:{net:x}::/64", 0x1000 + station), 60);
+    }
+}
+
+fn question(kind: PrefixTestKind, asker: Mac, responder: Mac) -> PrefixTest {
+    let prefix = if kind == PrefixTestKind::Init { own(responder).network() } else { Ipv6Addr::UNSPECIFIED };
+    let prefix_length = if kind == PrefixTestKind::Init { 64 } else { 0 };
+    PrefixTest { kind, cookie: 7, responder, asker, prefix, prefix_length }
+}
+
+/// What A has asked the home agents since entry `from` of the log.
+fn asked_by_a(world: &World, from: usize) -> Vec<(Header, PrefixTest)> {
+    let asked = world.log[from..].iter().filter_map(|(_, mac, output)| match output {
+        Output::ThroughTunnel(packet) if *mac == A => Some(test_in(packet)),
+        _ => None,
+    });
+    asked.collect()
+}
+
+/// The station that is asked gives the cookie back.
+fn answer(world: &mut World, asked: &PrefixTest) -> Result<(), MnppDrop> {
+    let test = PrefixTest { kind: PrefixTestKind::Test, ..*asked };
+    let (now, view) = (world.now, world.views[&A].clone());
+    let from = asked.responder;
+    let result = world.machine(A).handle_straight(now, from, link_local(from), &test, &view);
+    world.settle();
+    result
+}
+
+#[test]
+fn questions_of_one_station_mute_no_other() {
+    let mut world = World::new([A, B, C].map(|mac| (mac, config(mac))));
+    world.meet(A, B);
+    world.sleep(Duration::from_secs(2));
+    for station in 0..4 {
+        world.views.get_mut(&B).expect("a view").0.insert(forged(station), SIGHT);
+    }
+    for round in 0..500u16 {
+        let (now, view) = (world.now, world.views[&B].clone());
+        for _ in 0..20 {
+            let from = forged(round % 4);
+            let probe = question(PrefixTestKind::Probe, from, B);
+            let _counted = world.machine(B).handle_straight(now, from, link_local(from), &probe, &view);
+            world.machine(B).handle_init(now, &question(PrefixTestKind::Init, from, B), &view);
+        }
+        if round == 100 {
+            // Probes alone do not hinder tests, nor do tests that hinder each other hinder probes.
+            world.meet(B, C);
+        }
+        world.machine(A).handle_use(now, B);
+        world.sleep(ms(10));
+        assert_eq!(world.routes(A), [(own(B), link_local(B))], "{round}");
+    }
+    assert_eq!(world.routes(C), [(own(B), link_local(B))]);
+    assert_eq!(world.routes(B).len(), 2);
+    assert!(world.dropped(B, MnppDrop::RateLimited) > 5000);
+}
+
+#[test]
+fn made_up_addresses_mute_nobody_who_is_known() {
+    let mut world = World::pair();
+    world.meet(A, B);
+    world.sleep(Duration::from_secs(2));
+    for station in 0..500u16 {
+        world.views.get_mut(&B).expect("a view").0.insert(forged(station), SIGHT);
+        let (now, view, from) = (world.now, world.views[&B].clone(), forged(station));
+        for _ in 0..20 {
+            let probe = question(PrefixTestKind::Probe, from, B);
+            let _counted = world.machine(B).handle_straight(now, from, link_local(from), &probe, &view);
+        }
+        world.machine(A).handle_use(now, B);
+        world.sleep(ms(10));
+        assert_eq!(world.routes(A), [(own(B), link_local(B))], "{station}");
+    }
+}
+
+#[test]
+fn a_flood_of_stations_puts_out_itself() {
+    let mut world = World::new([A, B, C].map(|mac| (mac, config(mac))));
+    world.meet(A, B);
+    world.sleep(Duration::from_secs(2));
+    // C is there, but nobody vouches for it yet.
+    world.registered.remove(&own(C));
+    world.meet(A, C);
+    world.sleep(Duration::from_secs(1));
+    for station in 0..1000 {
+        claim_some(&mut world, station, 1);
+    }
+    let ways = world.machines[&A].ways();
+    assert_eq!(ways.len(), MAX_PEERS);
+    for mac in [B, C] {
+        assert!(ways.iter().any(|way| way.station == mac), "{mac:?}");
+    }
+    // Nor do they keep C from being tested.
+    world.registered.insert(own(C), C);
+    world.sleep(Duration::from_secs(15));
+    assert_eq!(world.routes(A).len(), 2);
+}
+
+/// A table full of stations that only claim: the next one has a place as soon as they were asked about, and is asked
+/// about although they are time and again.
+#[test]
+fn who_came_first_does_not_keep_the_table() {
+    let mut world = World::pair();
+    for station in 0..MAX_PEERS as u16 {
+        claim_some(&mut world, station, MAX_CLAIMS);
+    }
+    let keep = |world: &mut World| {
+        for station in 0..MAX_PEERS as u16 {
+            let is_there = world.machines[&A].ways().iter().any(|way| way.station == forged(station));
+            if is_there {
+                claim_some(world, station, MAX_CLAIMS);
+            }
+        }
+    };
+    // 512 prefixes, four tests each, ten tests a second.
+    for _ in 0..10 {
+        keep(&mut world);
+        world.sleep(Duration::from_secs(25));
+    }
+    keep(&mut world);
+    world.meet(A, B);
+    world.sleep(Duration::from_secs(10));
+    assert_eq!(world.routes(A), [(own(B), link_local(B))]);
+}
+
+#[test]
+fn an_answer_to_the_last_question_or_the_one_before_counts() {
+    for (late, accepted) in [(0, false), (1, true), (2, true)] {
+        let mut world = World::pair();
+        world.tunnels = false;
+        world.meet(A, B);
+        world.sleep(Duration::from_secs(4));
+        let asked = asked_by_a(&world, 0);
+        assert_eq!(asked.len(), 3, "at once, after 1 s, after 2 s more");
+        let result = answer(&mut world, &asked[late].1);
+        assert_eq!(result, if accepted { Ok(()) } else { Err(MnppDrop::Unasked) });
+        // Once is enough.
+        assert_eq!(answer(&mut world, &asked[2].1).is_ok(), !accepted);
+        world.sleep(ms(200));
+        assert_eq!(world.routes(A).len(), 1);
+    }
+}
+
+#[test]
+fn what_was_not_sent_was_no_try() {
+    let mut world = World::pair();
+    let now = world.now;
+    world.machine(A).handle_tunnel(now, false);
+    world.meet(A, B);
+    world.sleep(Duration::from_secs(100));
+    assert_eq!(world.machines[&A].counters().tests, 0);
+    let now = world.now;
+    world.machine(A).handle_tunnel(now, true);
+    world.sleep(ms(100));
+    assert_eq!((world.routes(A).len(), world.machines[&A].counters().tests), (1, 1));
+}
+
+/// Of a prefix shorter than /64 one address proves nothing: somebody may have the network that it is in.
+#[test]
+fn a_part_of_a_prefix_is_not_the_whole() {
+    let mut world = World::pair();
+    world.tunnels = false;
+    world.views.get_mut(&A).expect("a view").0.insert(C, SIGHT);
+    let owned = prefix("2001:db8:c::/50");
+    let mut destinations = BTreeSet::new();
+    for round in 0..600 {
+        let log = world.log.len();
+        claim(&mut world, C, "2001:db8:c::/48", 60);
+        world.sleep(ms(if round == 0 { 0 } else { 1000 }));
+        let mut next = asked_by_a(&world, log);
+        while let Some((header, test)) = next.pop() {
+            assert!(prefix("2001:db8:c::/48").contains(&header.destination));
+            destinations.insert(header.destination);
+            if owned.contains(&header.destination) {
+                let log = world.log.len();
+                answer(&mut world, &test).expect("the cookie");
+                next.extend(asked_by_a(&world, log));
+            }
+        }
+        assert!(world.reason(A).contains(&"not authorized by its home agent"), "{round}");
+    }
+    // Each test goes to another address.
+    assert_eq!(destinations.len() as u64, world.machines[&A].counters().tests);
+    assert!(destinations.iter().any(|to| owned.contains(to)));
+}
+
+#[test]
+fn a_whole_short_prefix_is_to_be_had() {
+    let short = prefix("2001:db8:b::/48");
+    let mut world = World::new([(A, config(A)), (B, MnppConfig { prefixes: vec![short], ..config(B) })]);
+    world.meet(A, B);
+    world.sleep(ms(500));
+    assert_eq!(world.routes(A), [(short, link_local(B))]);
+    assert_eq!(world.machines[&A].counters().tests, 8);
+    // And one that is a single host's.
+    let host = prefix("2001:db8:b::5/128");
+    let mut world = World::new([(A, config(A)), (B, MnppConfig { prefixes: vec![host], ..config(B) })]);
+    world.meet(A, B);
+    world.sleep(ms(500));
+    assert_eq!(world.routes(A), [(host, link_local(B))]);
+}
+
+/// A question about a part of an own network, or about more than it, is nobody's on board to answer.
+#[test]
+fn questions_that_touch_an_own_prefix_stay_here() {
+    let mut world = World::pair();
+    world.meet(A, B);
+    world.sleep(Duration::from_secs(1));
+    let (now, view) = (world.now, world.views[&A].clone());
+    let ask = |world: &mut World, text: &str, responder: Mac| {
+        let asked = prefix(text);
+        let test = PrefixTest {
+            prefix: asked.network(),
+            prefix_length: asked.prefix_len(),
+            ..question(PrefixTestKind::Init, B, responder)
+        };
+        let log = world.log.len();
+        let taken = world.machine(A).handle_init(now, &test, &view);
+        world.settle();
+        let answered = world.log[log..].iter().any(|(_, _, output)| matches!(output, Output::Straight(..)));
+        (taken, answered)
+    };
+    assert_eq!(ask(&mut world, "2001:db8:a::/64", A), (true, true));
+    let refused = world.dropped(A, MnppDrop::OwnPrefix);
+    let touching = ["2001:db8:a::/48", "2001:db8:a::/65", "2001:db8:a:0:8000::/65", "2001:db8:a::5/128"];
+    for text in touching {
+        assert_eq!(ask(&mut world, text, A), (true, false), "{text}");
+        assert_eq!(ask(&mut world, text, C), (true, false), "{text}");
+    }
+    assert_eq!(world.dropped(A, MnppDrop::OwnPrefix), refused + 2 * touching.len() as u64);
+    // What is beside it is for whoever it is for.
+    assert_eq!(ask(&mut world, "2001:db8:a:1::/64", A), (false, false));
+    assert_eq!(world.machines[&A].counters().tests_answered, 2);
+}
