@@ -191,25 +191,26 @@ impl Road {
         self.tell_bus(Input::Interface(interface));
     }
 
+    /// Where a station is, and how fast it goes to the east.
+    fn position(&self, metres: f64, speed: f64) -> Input {
+        Input::Position(Position {
+            timestamp: 1_000_000 + (self.now.as_nanos() / 1_000_000) as u32,
+            latitude: 488_375_000,
+            longitude: 21_008_000 + (metres * PER_METRE) as i32,
+            accurate: true,
+            speed: (speed * 100.0) as i16,
+            heading: 900,
+        })
+    }
+
     fn drive(&mut self, seconds: f64) {
         for _ in 0..(seconds * 100.0) as u32 {
             self.now += Duration::from_millis(10);
             self.place += self.speed * 0.01;
-            let millis = (self.now.as_nanos() / 1_000_000) as u32;
-            let position = |metres: f64, speed: f64| {
-                Input::Position(Position {
-                    timestamp: 1_000_000 + millis,
-                    latitude: 488_375_000,
-                    longitude: 21_008_000 + (metres * PER_METRE) as i32,
-                    accurate: true,
-                    speed: (speed * 100.0) as i16,
-                    heading: 900,
-                })
-            };
-            if millis.is_multiple_of(200) {
-                self.tell_bus(position(self.place, self.speed));
+            if (self.now.as_nanos() / 1_000_000).is_multiple_of(200) {
+                self.tell_bus(self.position(self.place, self.speed));
                 for unit in [0, 1] {
-                    self.tell_unit(unit, position(300.0 * unit as f64, 0.0));
+                    self.tell_unit(unit, self.position(300.0 * unit as f64, 0.0));
                 }
             }
             if self.bus.poll_timeout().is_some_and(|due| due <= self.now) {
@@ -307,5 +308,92 @@ fn a_bus_between_two_units_stays_with_one() {
         road.place = place;
         road.drive(5.0);
         assert_eq!(road.care_of_address(), chosen, "{place}");
+    }
+}
+
+/// A Router Advertisement in a frame of a station that is nobody, by `transport`.
+fn forged(road: &Road, number: u8, transport: GeonetTransport) -> Vec<Input> {
+    let mac = [2, 0, 0, 0, 2, number];
+    let geonet = Some(settings(mac, StationType::RoadSideUnit));
+    let config = StationConfig { geonet, ..StationConfig::default() };
+    let mut station = Station::new(config, PersistentState::default(), u64::from(number), road.now, WALL);
+    let options = [nd::NdOption::PrefixInformation(nd::PrefixInformation {
+        prefix: format!("2001:db8:f{number:x}::").parse().expect("an address"),
+        prefix_length: 64,
+        on_link: true,
+        autonomous: true,
+        router_address: false,
+        valid_lifetime: u32::MAX,
+        preferred_lifetime: u32::MAX,
+    })];
+    let message = nd::router_advertisement(&nd::RouterAdvertisementRepr {
+        router_lifetime: u16::MAX,
+        options: &options,
+        ..nd::RouterAdvertisementRepr::default()
+    });
+    let payload = icmpv6::packet(addresses::link_local(mac), nd::ALL_NODES, nd::HOP_LIMIT, message);
+    let request = GeonetRequest {
+        transport,
+        next_header: 3,
+        store_carry_forward: false,
+        traffic_class: 0,
+        lifetime_ms: None,
+        hop_limit: None,
+        payload,
+    };
+    let mut frames = Vec::new();
+    for input in [road.position(road.place, 0.0), Input::Geonet(request)] {
+        while station.poll_output().is_some() {}
+        station.handle_input(road.now, WALL, input).expect("accepted");
+    }
+    while let Some(output) = station.poll_output() {
+        if let Output::Frame(frame) = output {
+            frames.push(Input::Frame(frame));
+        }
+    }
+    assert_eq!(frames.len(), 1);
+    frames
+}
+
+#[test]
+fn made_up_routers_do_not_put_out_the_one_in_use() {
+    let mut road = Road::new();
+    road.place = 20.0;
+    road.drive(5.0);
+    assert_eq!(road.care_of_address(), Some(care_of(0).into()));
+    for number in 0..200 {
+        for frame in forged(&road, number, GeonetTransport::SingleHop) {
+            road.tell_bus(frame);
+        }
+        road.drive(0.01);
+    }
+    road.drive(3.0);
+    assert_eq!(road.care_of_address(), Some(care_of(0).into()));
+    // Nor is there no room for the next one.
+    road.speed = 30.0;
+    road.drive(8.0);
+    assert_eq!(road.care_of_address(), Some(care_of(1).into()), "{}", road.place);
+}
+
+#[test]
+fn a_router_that_is_no_neighbour_is_none() {
+    for (transport, expected) in
+        [(GeonetTransport::SingleHop, Some(())), (GeonetTransport::TopologicallyScoped, None)]
+    {
+        let mut road = Road::new();
+        road.place = -2000.0;
+        road.drive(1.0);
+        // The kernel makes an address of whatever is advertised; here it is always the first unit's.
+        let number = 0xee;
+        for frame in forged(&road, number, transport) {
+            road.tell_bus(frame);
+        }
+        assert_eq!(road.interface.routers.len(), 1, "the kernel heard it");
+        let address = "2001:db8:fee::5".parse().expect("an address");
+        road.interface.addresses.push(own(address));
+        let interface = road.interface.clone();
+        road.tell_bus(Input::Interface(interface));
+        road.drive(0.5);
+        assert_eq!(road.care_of_address().map(|_| ()), expected, "{transport:?}");
     }
 }

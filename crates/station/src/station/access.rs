@@ -11,8 +11,13 @@
 //! next advertisement is due.
 //!
 //! A router that is about to leave the radio's range is none where the vehicle has another uplink; where it has not, it is
-//! one for as long as it is heard. The router in use stays it until it is about to leave the radio's range, or another is nearer by a third. A router counts when its
-//! advertisement was heard, when it has not run out, and when the interface has an address of its prefix.
+//! one for as long as it is heard. The router in use stays it until it is about to leave the radio's range, or another is
+//! nearer by a third. A router counts when its advertisement was heard from a neighbour (one that came over several hops
+//! is of somebody who cannot be reached), when it has not run out, and when the interface has an address of its prefix.
+//!
+//! Anybody can advertise; which of the routers leads anywhere the mobile router finds out by registering. What somebody
+//! makes up does not put out what is in use: of a full table goes who is out of reach, then who could not be used,
+//! then the newest, and never the router in use.
 
 use std::net::Ipv6Addr;
 use std::time::Duration;
@@ -32,7 +37,7 @@ use crate::geonet::neighbours::Around;
 const SOLICITATION_INTERVAL: Duration = Duration::from_secs(1);
 /// How often positions are looked at.
 const LOOK: Duration = Duration::from_millis(250);
-/// Routers that are remembered; the one that runs out first makes room.
+/// Routers that are remembered.
 const ROUTERS: usize = 32;
 /// Prefixes of one router.
 const PREFIXES: usize = 4;
@@ -45,6 +50,20 @@ struct AccessRouter {
     station: [u8; 6],
     prefixes: Vec<Ipv6Net>,
     expires: Time,
+}
+
+impl AccessRouter {
+    /// Whether the interface has an address of one of its prefixes, and the kernel knows the router.
+    fn is_usable(&self, interface: &Interface) -> bool {
+        let has_address = interface.addresses.iter().any(|own| {
+            !own.tentative && !own.duplicate && self.prefixes.iter().any(|p| p.contains(&own.address))
+        });
+        has_address && interface.routers.contains(&self.link_local)
+    }
+}
+
+fn is_near(now: Time, station: [u8; 6], around: &Around<'_>) -> bool {
+    around.sight(now, station).is_some_and(|sight| sight.near)
 }
 
 /// The routers on the interface to other stations, which is an uplink.
@@ -91,26 +110,45 @@ impl Access {
         station: [u8; 6],
         link_local: Ipv6Addr,
         advertisement: &RouterAdvertisement<'_>,
+        around: &Around<'_>,
     ) {
-        self.routers.retain(|router| router.expires > now && router.link_local != link_local);
-        if advertisement.router_lifetime > 0 {
-            if self.routers.len() >= ROUTERS
-                && let Some(at) = (0..ROUTERS).min_by_key(|at| self.routers.get(*at).map(|r| r.expires))
-            {
-                self.routers.remove(at);
-            }
-            let prefixes = advertisement.options().filter_map(|option| match option {
-                NdOption::PrefixInformation(it) => Ipv6Net::new(it.prefix, it.prefix_length).ok(),
-                _ => None,
-            });
-            self.routers.push(AccessRouter {
-                link_local,
-                station,
-                prefixes: prefixes.take(PREFIXES).map(|prefix| prefix.trunc()).collect(),
-                expires: now + Duration::from_secs(advertisement.router_lifetime.into()),
-            });
+        if !is_near(now, station, around) {
+            return;
         }
+        let prefixes = advertisement.options().filter_map(|option| match option {
+            NdOption::PrefixInformation(it) => Ipv6Net::new(it.prefix, it.prefix_length).ok(),
+            _ => None,
+        });
+        let router = AccessRouter {
+            link_local,
+            station,
+            prefixes: prefixes.take(PREFIXES).map(|prefix| prefix.trunc()).collect(),
+            expires: now + Duration::from_secs(advertisement.router_lifetime.into()),
+        };
+        // They stay in the order in which they came.
+        match self.routers.iter_mut().find(|known| known.link_local == link_local) {
+            Some(known) => *known = router,
+            None => {
+                if self.routers.len() >= ROUTERS {
+                    self.make_room(now, around);
+                }
+                self.routers.push(router);
+            }
+        }
+        self.routers.retain(|router| router.expires > now);
         self.due = Some(now);
+    }
+
+    fn make_room(&mut self, now: Time, around: &Around<'_>) {
+        let current = self.told.first();
+        let others = self.routers.iter().enumerate().filter(|(_, it)| Some(&it.link_local) != current);
+        let least = others.max_by_key(|(at, router)| {
+            let usable = self.known.as_ref().is_some_and(|known| router.is_usable(known));
+            (!is_near(now, router.station, around), !usable, *at)
+        });
+        if let Some(at) = least.map(|(at, _)| at) {
+            self.routers.remove(at);
+        }
     }
 
     /// The interface as the mobile router shall see it, from how the kernel has it; `others` is whether there is another
@@ -149,12 +187,7 @@ impl Access {
         // Beyond the edge one that beacons is better than none.
         let mib = around.mib();
         let beacon = mib.beacon_retransmit_timer + mib.beacon_max_jitter;
-        let usable = self.routers.iter().filter(|router| {
-            let has_address = known.addresses.iter().any(|own| {
-                !own.tentative && !own.duplicate && router.prefixes.iter().any(|p| p.contains(&own.address))
-            });
-            router.expires > now && has_address && known.routers.contains(&router.link_local)
-        });
+        let usable = self.routers.iter().filter(|router| router.expires > now && router.is_usable(known));
         let mut present: Vec<(bool, f64, Ipv6Addr)> = usable
             .filter_map(|router| {
                 let sight = seen.sight(now, router.station).filter(|sight| sight.near)?;

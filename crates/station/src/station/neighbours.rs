@@ -261,7 +261,7 @@ fn hear(
         }
     } else if let Ok(advertisement) = RouterAdvertisement::parse(message) {
         if let Some(access) = access {
-            access.handle_advertisement(now, station, header.source, &advertisement);
+            access.handle_advertisement(now, station, header.source, &advertisement, around);
         }
         if let Some(machine) = machine {
             machine.handle_advertisement(now, station, header.source, &advertisement, around);
