@@ -16,8 +16,9 @@
 //! **Who does not know this drops it**: an IPv6 packet begins with version 6, and none of these does. Nor is anything cut for
 //! a station that has not said that it can put it together: the first packet that is too large makes this one ask, and
 //! wait with it for up to a second. Without an answer the host gets a Packet Too Big, as it would have without all this,
-//! and the station is asked again after a minute. An answer holds for ten minutes. A station asks and answers only
-//! where its operator has switched this on.
+//! and the station is asked again after a minute. An answer holds for ten minutes, and not longer than it is known where
+//! the station is: the Location Service has room for a question, and not for many pieces. A station asks and answers
+//! only where its operator has switched this on.
 //!
 //! **Bounds.** A packet is put together within [`REASSEMBLY`]; [`PER_SOURCE`] of a station at a time and [`MOST`] in
 //! all, the oldest make room. Fragments that overlap, or disagree about the size, end their packet. Where a duplicate is
@@ -215,6 +216,14 @@ impl<T> Fragments<T> {
                 self.outgoing.push_back((to, vec![QUESTION]));
                 Large::Taken
             }
+        }
+    }
+
+    /// It is not known where a station is: it has to be asked anew, and its answer tells.
+    pub(super) fn doubt(&mut self, station: MacAddress) {
+        let key = mac_key(station);
+        if matches!(self.peers.get(&key), Some(Peer::Able { .. })) {
+            self.peers.remove(&key);
         }
     }
 
@@ -441,6 +450,20 @@ mod tests {
         assert_eq!(payloads(&mut from).len(), 3);
         from.hear(now, A, ROOM, &[ANSWER]);
         assert!(!from.peers.contains_key(&mac_key(A)));
+    }
+
+    #[test]
+    fn a_station_that_was_lost_is_asked_before_anything_is_cut_for_it() {
+        let mut from = sender();
+        from.doubt(B);
+        assert_eq!(from.send(NOW, B, ROOM, (), &packet(600)), Large::Taken);
+        assert_eq!(payloads(&mut from), [[QUESTION]]);
+        // What waits for the answer goes on waiting.
+        from.doubt(B);
+        assert_eq!(from.send(NOW, B, ROOM, (), &packet(700)), Large::Taken);
+        assert_eq!(payloads(&mut from).len(), 0);
+        from.hear(NOW, B, ROOM, &[ANSWER]);
+        assert_eq!(payloads(&mut from).len(), 4);
     }
 
     #[test]

@@ -122,6 +122,13 @@ impl Adaptation {
         Ok(Outgoing::Request(Request { maximum_hop_limit: self.hop_limit, ..request }))
     }
 
+    /// It is not known where this station is, to which the host is about to send something.
+    pub fn handle_unlocated(&mut self, station: MacAddress) {
+        if let Some(fragments) = &mut self.fragments {
+            fragments.doubt(station);
+        }
+    }
+
     /// The next payload of a packet that was cut, and to which station it goes as next header IPv6.
     pub fn poll_fragment(&mut self) -> Option<(MacAddress, Vec<u8>)> {
         let fragments = self.fragments.as_mut()?;

@@ -301,7 +301,11 @@ impl Router {
         let started = self.begin_search(address)?;
         let Some(search) = self.searches.get_mut(&mid_key(address)) else { return Ok(()) };
         let mut pushed_out = Vec::new();
-        search.buffer.push(packet, self.mib.location_service_buffer_size, |old| pushed_out.push(old));
+        // By 8.4 a packet that is larger than the buffer could never go to a station that is not known. So the newest is
+        // kept whatever its size, alone if need be.
+        let limit = self.mib.location_service_buffer_size;
+        let limit = if limit > 0 { limit.max(packet.frame.len()) } else { 0 };
+        search.buffer.push(packet, limit, |old| pushed_out.push(old));
         for old in pushed_out {
             self.count_drop(GeonetDrop::LocationServiceOverflow);
             self.recycle(old.frame);

@@ -152,6 +152,26 @@ fn cap_los_bv_01_overflow() {
     assert_eq!(iut.dropped(GeonetDrop::LocationServiceOverflow), 5);
 }
 
+/// A packet that is larger than the whole buffer waits all the same, alone; with no buffer at all nothing does.
+#[test]
+fn a_packet_larger_than_the_buffer_waits_alone() {
+    let large = [7; 1300];
+    for (payloads, kept, lost) in [
+        (vec![&large[..]], vec![7], 0),
+        (vec![b"1", &large[..]], vec![7], 1),
+        (vec![&large[..], b"1", b"2"], vec![b'1', b'2'], 1),
+    ] {
+        let mut iut = seeking(&payloads);
+        iut.sent.clear();
+        iut.get(&Station::b(), &Station::a().ls_reply(&iut.pv())).expect("received");
+        let sent: Vec<u8> = iut.sent.iter().map(|sent| sent.frame[sent.frame.len() - 1]).collect();
+        assert_eq!((sent, iut.dropped(GeonetDrop::LocationServiceOverflow)), (kept, lost));
+    }
+    let mut iut = Iut::quiet(Mib { location_service_buffer_size: 0, ..Mib::default() });
+    iut.ask(Transport::GeoUnicast(sought()), b"1").expect("accepted");
+    assert_eq!(iut.dropped(GeonetDrop::LocationServiceOverflow), 1);
+}
+
 /// PON_LOS_BV_08: the reply of the station that is sought.
 #[test]
 fn pon_los_bv_08_reply() {

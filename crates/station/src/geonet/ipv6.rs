@@ -5,7 +5,7 @@ use std::net::Ipv6Addr;
 
 use carnet_base::Time;
 use carnet_geonet::ipv6_adaptation::{self as adaptation, HostFrame, LinkId, addresses};
-use carnet_geonet::location_table::mid_key;
+use carnet_geonet::location_table::{mac_key, mid_key};
 use carnet_geonet::{Delivery, Request, Transport};
 use carnet_wire::geonet::{CommonNextHeader, GnAddress, HeaderType, StationType};
 
@@ -31,6 +31,11 @@ impl Geonet {
 
     fn send_host_frame(&mut self, now: Time, link: u32, frame: HostFrame<'_>) {
         let Some(ipv6) = &mut self.ipv6 else { return };
+        if frame.payload.len() > ipv6.mtu() as usize
+            && self.router.location_table().find(now, mac_key(frame.destination)).is_none()
+        {
+            ipv6.handle_unlocated(frame.destination);
+        }
         // Both count what they drop.
         if let Ok(Some(request)) = ipv6.handle_host_frame(now, LinkId(link), frame) {
             let marked = ipv6.mark(request.payload);
