@@ -41,28 +41,29 @@ impl ReceiveBatch {
     }
 
     /// Receives what is there without waiting, and hands over each message, the sender's address where `named`
-    /// asks for it, and whether the message was cut off.
+    /// asks for it, and whether the message was cut off. Returns how many; fewer than [`BATCH`]: there are no more.
     pub(super) fn receive(
         &mut self,
         socket: &Socket,
         named: bool,
         mut take: impl FnMut(&[u8], Option<SocketAddr>, bool),
-    ) -> io::Result<()> {
-        let mut names: [SockAddrStorage; BATCH] = std::array::from_fn(|_| SockAddrStorage::zeroed());
+    ) -> io::Result<usize> {
+        let mut names = Vec::new();
+        if named {
+            names.resize_with(BATCH, SockAddrStorage::zeroed);
+        }
         let mut vectors = [libc::iovec { iov_base: std::ptr::null_mut(), iov_len: 0 }; BATCH];
         // SAFETY: `mmsghdr` is a plain C structure for which all zeros is a valid value.
         let mut headers: [libc::mmsghdr; BATCH] = unsafe { std::mem::zeroed() };
         let slots = self.octets.chunks_exact_mut(self.slot);
-        for (((header, vector), name), slot) in
-            headers.iter_mut().zip(&mut vectors).zip(&mut names).zip(slots)
-        {
+        for ((header, vector), slot) in headers.iter_mut().zip(&mut vectors).zip(slots) {
             *vector = libc::iovec { iov_base: slot.as_mut_ptr().cast(), iov_len: slot.len() };
             header.msg_hdr.msg_iov = vector;
             header.msg_hdr.msg_iovlen = 1;
-            if named {
-                header.msg_hdr.msg_name = (&raw mut *name).cast();
-                header.msg_hdr.msg_namelen = name.size_of();
-            }
+        }
+        for (header, name) in headers.iter_mut().zip(&mut names) {
+            header.msg_hdr.msg_name = (&raw mut *name).cast();
+            header.msg_hdr.msg_namelen = name.size_of();
         }
         // SAFETY: every header points to one vector and at most one name of its own, every vector to a slot of
         // its own with its length; all are live and writable for the whole call.
@@ -76,16 +77,16 @@ impl ReceiveBatch {
             )
         };
         let received = usize::try_from(received).map_err(|_| io::Error::last_os_error())?;
-        let slots = self.octets.chunks_exact(self.slot);
-        for ((header, name), slot) in headers.iter().zip(names).zip(slots).take(received) {
+        let mut names = names.into_iter();
+        for (header, slot) in headers.iter().zip(self.octets.chunks_exact(self.slot)).take(received) {
             let length = (header.msg_len as usize).min(slot.len());
-            // SAFETY: the kernel wrote an address of `msg_namelen` octets into `name`, which began as zeros.
-            let from = named
-                .then(|| unsafe { SockAddr::new(name, header.msg_hdr.msg_namelen) })
-                .and_then(|address| address.as_socket());
+            let from = names.next().and_then(|name| {
+                // SAFETY: the kernel wrote an address of `msg_namelen` octets into `name`, which began as zeros.
+                unsafe { SockAddr::new(name, header.msg_hdr.msg_namelen) }.as_socket()
+            });
             take(&slot[..length], from, header.msg_hdr.msg_flags & libc::MSG_TRUNC != 0);
         }
-        Ok(())
+        Ok(received)
     }
 }
 

@@ -16,7 +16,8 @@
 //!
 //! **Link-layer feedback.** A driver of 802.11 that knows whether a unicast frame was acknowledged gives it back
 //! to the socket with the answer, see `feedback`; [`FrameLink::take_unacknowledged`] hands those out that were
-//! not. A wire does not, nor does UDP: what a radio behind an IP modem knows is not asked for.
+//! not. A wire does not, nor does UDP: what a radio behind an IP modem knows is not asked for. So before a driver's first
+//! report it is only looked for one when something woke the socket that was no frame, and now and then.
 //!
 //! Left out: the traffic class is not mapped to an access category (EN 302 663), and frames in a VLAN other
 //! than the interface's own are not heard.
@@ -64,6 +65,11 @@ pub const MAXIMUM_MTU: u32 = 9000;
 /// A 48-bit link-layer address.
 pub type MacAddress = [u8; 6];
 
+/// Batches of frames after which it is looked for a driver's first report.
+const UNHEARD: u32 = 64;
+/// There is nothing more to be read.
+const DRAINED: io::ErrorKind = io::ErrorKind::WouldBlock;
+
 /// How long to wait when the kernel takes no more frames for the moment.
 const RETRY: Duration = Duration::from_millis(1);
 
@@ -109,6 +115,19 @@ pub struct FrameLink {
     complaint: Option<String>,
     /// What to put back of the link-layer address.
     undo: Option<UndoFile>,
+    /// Whether the driver reports what became of frames, as far as is known.
+    reports: Reports,
+}
+
+/// Whether there may be reports of the driver.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Reports {
+    /// There have been none: they are looked for after so many batches of frames.
+    Unheard(u32),
+    /// Something woke the socket, and it was no frame.
+    Suspected,
+    /// There have been some.
+    Heard,
 }
 
 /// What the frames are put into.
@@ -147,6 +166,7 @@ impl FrameLink {
             counters: FrameCounters::default(),
             complaint: None,
             undo: None,
+            reports: Reports::Unheard(0),
         };
         if link.follow.is_some() {
             link.look()?;
@@ -182,6 +202,10 @@ impl FrameLink {
             return Poll::Ready(Ok(LinkEvent::Changed(self.state)));
         }
         let Some(socket) = &self.socket else { return Poll::Pending };
+        if self.reports == Reports::Suspected {
+            self.reports = Reports::Unheard(0);
+            return Poll::Ready(Ok(LinkEvent::Frames));
+        }
         match socket.poll_read_ready(cx) {
             Poll::Ready(guard) => {
                 guard.map_err(|e| Error::kernel("wait for frames", e))?.retain_ready();
@@ -194,12 +218,21 @@ impl FrameLink {
     /// Hands each unicast frame of this station to `take` that was not acknowledged, as far as is known: its
     /// destination, and what stands behind the EtherType. Returns how many.
     pub fn take_unacknowledged(&mut self, mut take: impl FnMut(MacAddress, &[u8])) -> Result<usize> {
-        let FrameLink { medium: Medium::Packet, socket: Some(socket), counters, .. } = self else {
+        let FrameLink { medium: Medium::Packet, socket: Some(socket), counters, reports, .. } = self else {
             return Ok(0);
         };
+        match reports {
+            Reports::Unheard(batches) if *batches > 0 => {
+                *batches -= 1;
+                return Ok(0);
+            }
+            Reports::Unheard(_) | Reports::Suspected => *reports = Reports::Unheard(UNHEARD),
+            Reports::Heard => {}
+        }
         let before = counters.unacknowledged;
         // All of them: it is no more than was sent since the last time.
         while let Some(status) = feedback::next(socket.get_ref(), &mut self.batch)? {
+            *reports = Reports::Heard;
             let Ok((_, destination, payload)) = packet::parse(status.frame) else { continue };
             if destination[0] & 1 != 0 {
                 continue;
@@ -219,11 +252,13 @@ impl FrameLink {
     /// station's address or a group's), and what stands behind the EtherType. Ethernet pads short frames, so
     /// that there may be octets behind the packet. Returns how many it handed over.
     pub fn try_receive(&mut self, mut take: impl FnMut(MacAddress, MacAddress, &[u8])) -> Result<usize> {
-        let FrameLink { medium, socket, batch, counters, address, .. } = self;
+        let FrameLink { medium, socket, batch, counters, address, reports, .. } = self;
         let Some(socket) = socket else { return Ok(0) };
         let before = counters.received;
+        let is_udp = matches!(medium, Medium::Udp(_));
+        let mut is_vain = false;
         let received = socket.try_io(Interest::READABLE, |socket| {
-            batch.receive(socket, matches!(medium, Medium::Udp(_)), |frame, from, cut| {
+            let result = batch.receive(socket, is_udp, |frame, from, cut| {
                 let parsed = match medium {
                     _ if cut => Err(FrameDrop::Malformed),
                     Medium::Packet => packet::parse(frame),
@@ -236,18 +271,24 @@ impl FrameLink {
                     }
                     Err(reason) => counters.count(reason, 1),
                 }
-            })
+            });
+            // The kernel has said that there are no more: it need not be asked once more.
+            is_vain = result.is_err();
+            result.and_then(|count| if count < BATCH { Err(DRAINED.into()) } else { Ok(()) })
         });
         match received {
             Ok(()) => {}
+            Err(error) if error.kind() == DRAINED => {}
             // The interface went down: the socket hears again once it is up.
             Err(error)
-                if error.kind() == io::ErrorKind::WouldBlock
-                    || matches!(
-                        error.raw_os_error(),
-                        Some(libc::ENETDOWN | libc::ENODEV | libc::ENXIO | libc::EINTR)
-                    ) => {}
+                if matches!(
+                    error.raw_os_error(),
+                    Some(libc::ENETDOWN | libc::ENODEV | libc::ENXIO | libc::EINTR)
+                ) => {}
             Err(error) => return Err(Error::kernel("receive frames", error)),
+        }
+        if is_vain && !is_udp && *reports != Reports::Heard {
+            *reports = Reports::Suspected;
         }
         Ok((self.counters.received - before) as usize)
     }
