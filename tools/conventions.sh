@@ -33,7 +33,7 @@ may() { # CRATE ALLOWED...
 may carnet-base rand_chacha serde
 may carnet-wire carnet-base serde thiserror
 may carnet-mobility carnet-base carnet-wire hmac sha1 ipnet serde thiserror
-may carnet-geonet carnet-base carnet-wire thiserror
+may carnet-geonet carnet-base carnet-wire serde thiserror
 may carnet-its carnet-base carnet-geonet carnet-wire foldhash thiserror
 may carnet-station carnet-base carnet-geonet carnet-mobility carnet-wire foldhash ipnet serde serde_json thiserror
 may carnet-api ipnet serde serde_json thiserror toml

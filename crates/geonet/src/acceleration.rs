@@ -13,6 +13,7 @@ use std::time::Duration;
 
 use carnet_base::Time;
 use carnet_wire::geonet::{LongPositionVector, ShortPositionVector};
+use serde::{Deserialize, Serialize};
 
 use crate::MacAddress;
 
@@ -102,9 +103,10 @@ pub struct Onward {
 }
 
 /// What a fast path has received of one station since it last said so.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Sample {
-    /// Its newest position vector.
+    /// Its newest position vector; its 24 octets in a recording.
+    #[serde(with = "octets_of")]
     pub vector: LongPositionVector,
     /// Whether a packet came from it directly.
     pub direct: bool,
@@ -115,7 +117,7 @@ pub struct Sample {
 }
 
 /// What a fast path has done since it last said so.
-#[derive(Debug, Clone, PartialEq, Eq, Default)]
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
 pub struct Report {
     /// The sequence number of the next own packet.
     pub next_sequence: u16,
@@ -133,4 +135,29 @@ pub struct Report {
     pub ways: Vec<MacAddress>,
     /// Destinations to which packets of others went.
     pub onwards: Vec<MacAddress>,
+}
+
+/// A position vector as its octets, in hexadecimal.
+mod octets_of {
+    use carnet_base::hex;
+    use carnet_wire::geonet::LongPositionVector;
+    use serde::{Deserializer, Serializer, de::Error};
+
+    pub(super) fn serialize<S: Serializer>(
+        vector: &LongPositionVector,
+        serializer: S,
+    ) -> Result<S::Ok, S::Error> {
+        hex::serialize(&vector.to_octets(), serializer)
+    }
+
+    pub(super) fn deserialize<'de, D: Deserializer<'de>>(
+        deserializer: D,
+    ) -> Result<LongPositionVector, D::Error> {
+        let octets = hex::deserialize(deserializer)?;
+        let whole: Result<&[u8; LongPositionVector::LEN], _> = octets.as_slice().try_into();
+        let expected = "the octets of a long position vector";
+        whole
+            .map(LongPositionVector::from_octets)
+            .map_err(|_| D::Error::invalid_length(octets.len(), &expected))
+    }
 }

@@ -3,8 +3,7 @@
 use carnet_base::{Time, hex};
 use carnet_geonet::MacAddress;
 use carnet_geonet::acceleration as routed;
-pub use carnet_geonet::acceleration::{IDLE, SequenceNumbers};
-use carnet_wire::geonet::LongPositionVector;
+pub use carnet_geonet::acceleration::{IDLE, Report, Sample, SequenceNumbers};
 use serde::{Deserialize, Serialize};
 
 use super::Geonet;
@@ -79,41 +78,6 @@ pub struct Onward {
     pub until: Time,
 }
 
-/// What a fast path has received of one station since it last said so.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Sample {
-    /// Its newest position vector, 24 octets.
-    #[serde(with = "hex")]
-    pub vector: Vec<u8>,
-    /// Whether a packet came from it directly.
-    pub direct: bool,
-    /// Octets of GeoNetworking packets.
-    pub octets: u64,
-    /// The last sequence numbers, oldest first.
-    pub sequences: Vec<u16>,
-}
-
-/// What a fast path has done since it last said so.
-#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
-pub struct Report {
-    /// The sequence number of the next own packet.
-    pub next_sequence: u16,
-    /// Own packets sent.
-    pub sent: u64,
-    /// Packets delivered.
-    pub delivered: u64,
-    /// Packets forwarded.
-    pub forwarded: u64,
-    /// Duplicates dropped.
-    pub duplicates: u64,
-    /// Whom it has heard.
-    pub samples: Vec<Sample>,
-    /// Destinations to which own packets went.
-    pub ways: Vec<MacAddress>,
-    /// Destinations to which packets of others went.
-    pub onwards: Vec<MacAddress>,
-}
-
 impl Geonet {
     /// Where both paths draw sequence numbers.
     pub(crate) fn share_sequence_numbers(&mut self, numbers: Box<dyn SequenceNumbers>) {
@@ -134,29 +98,10 @@ impl Geonet {
 
     /// The fast path tells what it did.
     pub(crate) fn handle_report(&mut self, now: Time, report: &Report) {
-        let Report { next_sequence, sent, delivered, forwarded, duplicates, samples, ways, onwards } = report;
-        let samples = samples.iter().filter_map(|sample| {
-            Some(routed::Sample {
-                vector: LongPositionVector::from_octets(sample.vector.first_chunk()?),
-                direct: sample.direct,
-                octets: usize::try_from(sample.octets).unwrap_or(usize::MAX),
-                sequences: sample.sequences.clone(),
-            })
-        });
-        let routed = routed::Report {
-            next_sequence: *next_sequence,
-            sent: *sent,
-            delivered: *delivered,
-            forwarded: *forwarded,
-            duplicates: *duplicates,
-            samples: samples.collect(),
-            ways: ways.clone(),
-            onwards: onwards.clone(),
-        };
         if let Some(ipv6) = &mut self.ipv6 {
-            ipv6.count_accelerated(*sent, *delivered);
+            ipv6.count_accelerated(report.sent, report.delivered);
         }
-        self.router.handle_report(now, &routed);
+        self.router.handle_report(now, report);
         self.collect(now);
     }
 
