@@ -20,7 +20,7 @@ use carnet_base::{RateLimiter, Time};
 use carnet_linux::signal::Signals;
 use carnet_linux::{
     Alarm, DatagramReader, DatagramWriter, Datagrams, Platform, PlatformEvent, TunnelIo, TunnelReader,
-    TunnelWriter, clock,
+    TunnelWriter, clock, geonet_path,
 };
 use carnet_station::forwarding::packet::PacketBuffer;
 use carnet_station::io::{Command, Event, Input, Kept, Output};
@@ -69,6 +69,9 @@ pub async fn run(config: Config, path: &Path) -> anyhow::Result<()> {
     let (state, kept, warning) = State::open(config.station.state_dir.as_deref(), &config.station.name)?;
     if let Some(warning) = warning {
         warn!("{warning}");
+    }
+    if let Err(error) = geonet_path::remove_leftovers() {
+        warn!("devices that an earlier run has left stay: {error}");
     }
     let geonet = match &config.geonet {
         Some(geonet) => {

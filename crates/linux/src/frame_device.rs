@@ -29,6 +29,38 @@ const BUFFER: usize = virtio::LENGTH + ETHERNET + 40 + 65_535;
 /// A 48-bit link-layer address.
 type MacAddress = [u8; 6];
 
+/// Frames that are taken from one device before another has its turn.
+const BATCH: usize = 64;
+
+/// How often what happened on some devices.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct FrameCounters {
+    /// Frames that came.
+    pub received: u64,
+    /// Frames that were sent.
+    pub sent: u64,
+    /// Frames that the kernel did not take.
+    pub write_errors: u64,
+    /// What came and was no frame.
+    pub malformed: u64,
+}
+
+impl FrameCounters {
+    /// By name.
+    pub fn named(&self) -> [(&'static str, u64); 4] {
+        let FrameCounters { received, sent, write_errors, malformed } = *self;
+        [("received", received), ("sent", sent), ("write_errors", write_errors), ("malformed", malformed)]
+    }
+
+    /// Notes whether a frame was taken; `None` where there was no device for it.
+    pub(crate) fn written(&mut self, result: Option<io::Result<()>>) {
+        match result {
+            Some(Ok(())) => self.sent += 1,
+            _ => self.write_errors += 1,
+        }
+    }
+}
+
 /// Frames of one device.
 #[derive(Debug)]
 pub(crate) struct FrameDevice {
@@ -86,16 +118,28 @@ impl FrameDevice {
         self.file.poll_read_ready(cx).map(|guard| drop(guard.map(|mut guard| guard.retain_ready())))
     }
 
-    /// Whether the next frame has been read already.
-    pub(crate) fn is_inside_burst(&self) -> bool {
-        self.burst.is_some()
+    /// Takes some frames, without waiting, and hands each to `take`.
+    pub(crate) fn receive(&mut self, counters: &mut FrameCounters, mut take: impl FnMut(Frame<'_>)) {
+        let mut count = 0;
+        while count < BATCH || self.burst.is_some() {
+            match self.try_receive() {
+                Ok(Some(frame)) => {
+                    counters.received += 1;
+                    take(frame);
+                }
+                Ok(None) => counters.malformed += 1,
+                // Nothing there, or the interface is gone, which the kernel's news will tell.
+                Err(_) => break,
+            }
+            count += 1;
+        }
     }
 
     /// The next frame, its checksum finished; nothing for something that makes no sense.
     ///
     /// # Errors
     /// [`io::ErrorKind::WouldBlock`] when there is none.
-    pub(crate) fn try_receive(&mut self) -> io::Result<Option<Frame<'_>>> {
+    fn try_receive(&mut self) -> io::Result<Option<Frame<'_>>> {
         if self.burst.is_none() {
             let FrameDevice { file, buffer, .. } = self;
             let length =

@@ -17,19 +17,17 @@ use std::io;
 use std::mem::MaybeUninit;
 use std::net::Ipv6Addr;
 use std::os::fd::AsRawFd;
-use std::task::{Context, Poll};
 
 use socket2::{Domain, Socket, Type};
 
 use crate::error::Result;
+pub use crate::frame_device::FrameCounters;
 use crate::frame_device::FrameDevice;
-use crate::netlink::{Events, IPV6_ADDRESSES, LINKS, Requests};
+use crate::netlink::{Events, IPV6_ADDRESSES, LINKS, Requests, Watcher, usable};
 
 /// A 48-bit link-layer address.
 pub type MacAddress = [u8; 6];
 
-/// Frames that are taken from one interface before another has its turn.
-const BATCH: usize = 64;
 /// `MCAST_EXCLUDE` and `MCAST_INCLUDE` (RFC 3678 5.1).
 const EXCLUDE: u32 = 0;
 const INCLUDE: u32 = 1;
@@ -62,19 +60,6 @@ pub enum MulticastEvent {
     },
 }
 
-/// How often what happened.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub struct MulticastCounters {
-    /// Frames to groups.
-    pub received: u64,
-    /// Frames that were sent.
-    pub sent: u64,
-    /// Frames that the kernel did not take.
-    pub write_errors: u64,
-    /// What came and was no frame.
-    pub malformed: u64,
-}
-
 #[derive(Debug)]
 struct Lan {
     name: String,
@@ -104,7 +89,7 @@ pub struct MulticastLinks {
     events: Events,
     /// Something has changed about interfaces or addresses.
     dirty: bool,
-    counters: MulticastCounters,
+    counters: FrameCounters,
 }
 
 impl MulticastLinks {
@@ -123,7 +108,7 @@ impl MulticastLinks {
             requests: Requests::open()?,
             events: Events::open(&[LINKS, IPV6_ADDRESSES])?,
             dirty: true,
-            counters: MulticastCounters::default(),
+            counters: FrameCounters::default(),
         })
     }
 
@@ -136,22 +121,50 @@ impl MulticastLinks {
         poll_fn(|cx| self.poll(cx)).await
     }
 
-    fn poll(&mut self, cx: &mut Context<'_>) -> Poll<Result<MulticastEvent>> {
-        self.dirty |= self.events.poll(cx)?;
-        if self.dirty {
-            if let Some(event) = self.look()? {
-                return Poll::Ready(Ok(event));
+    /// Takes some frames from each interface, without waiting, and hands each to `take`.
+    pub fn try_receive(&mut self, mut take: impl FnMut(LanPacket<'_>)) {
+        for Lan { name, port, .. } in &mut self.lans {
+            if let Some((_, _, device)) = port {
+                device.receive(&mut self.counters, |frame| {
+                    take(LanPacket { interface: name, source: frame.source, packet: frame.payload });
+                });
             }
-            self.dirty = false;
         }
-        let mut ready = false;
-        for (_, _, device) in self.lans.iter().filter_map(|lan| lan.port.as_ref()) {
-            ready |= device.poll_readable(cx).is_ready();
-        }
-        if ready { Poll::Ready(Ok(MulticastEvent::Frames)) } else { Poll::Pending }
     }
 
-    /// Looks for something that has changed and was not told yet.
+    /// Sends an IPv6 packet in a frame. What the kernel does not take is counted.
+    pub fn write(&mut self, interface: &str, destination: MacAddress, packet: &[u8]) {
+        let port = self.lans.iter().find(|lan| lan.name == interface).and_then(|lan| lan.port.as_ref());
+        self.counters.written(port.map(|(_, source, device)| device.write(destination, *source, packet)));
+    }
+
+    /// Listens on the upstream interface to all sources of a group but these, or to these alone; to nothing of it without
+    /// any. What the kernel refuses is said in the log, and the group is not listened to there.
+    pub fn subscribe(&mut self, group: Ipv6Addr, exclude: bool, sources: Vec<Ipv6Addr>) {
+        if !exclude && sources.is_empty() {
+            self.joined.remove(&group);
+            return;
+        }
+        let subscription = Subscription { exclude, sources };
+        let old = self.joined.remove(&group).and_then(|(_, socket)| socket);
+        let socket = join(self.upstream_index, &self.upstream, group, &subscription, old);
+        self.joined.insert(group, (subscription, socket));
+    }
+
+    /// What has been done, in numbers.
+    pub fn counters(&self) -> FrameCounters {
+        self.counters
+    }
+}
+
+impl Watcher for MulticastLinks {
+    type Event = MulticastEvent;
+    const FRAMES: MulticastEvent = MulticastEvent::Frames;
+
+    fn news(&mut self) -> (&mut Events, &mut bool) {
+        (&mut self.events, &mut self.dirty)
+    }
+
     fn look(&mut self) -> Result<Option<MulticastEvent>> {
         let index = self.requests.link(&self.upstream)?.map(|link| link.index);
         if index != self.upstream_index {
@@ -174,11 +187,7 @@ impl MulticastLinks {
                     None => None,
                 };
             }
-            let own = known.iter().filter(|known| there.is_some_and(|(index, _)| known.index == index));
-            let usable = own.map(|known| &known.address).filter(|it| !it.tentative && !it.duplicate);
-            let mut addresses: Vec<(Ipv6Addr, u8)> =
-                usable.map(|it| (it.address, it.prefix_length)).collect();
-            addresses.sort_unstable();
+            let addresses = usable(&known, there.map(|(index, _)| index));
             if lan.addresses.as_ref() != Some(&addresses) {
                 lan.addresses = Some(addresses.clone());
                 return Ok(Some(MulticastEvent::Addresses { interface: lan.name.clone(), addresses }));
@@ -187,53 +196,8 @@ impl MulticastLinks {
         Ok(None)
     }
 
-    /// Takes some frames from each interface, without waiting, and hands each to `take`.
-    pub fn try_receive(&mut self, mut take: impl FnMut(LanPacket<'_>)) {
-        let counters = &mut self.counters;
-        for Lan { name, port, .. } in &mut self.lans {
-            let Some((_, _, device)) = port else { continue };
-            let mut count = 0;
-            while count < BATCH || device.is_inside_burst() {
-                match device.try_receive() {
-                    Ok(Some(frame)) => {
-                        counters.received += 1;
-                        take(LanPacket { interface: name, source: frame.source, packet: frame.payload });
-                    }
-                    Ok(None) => counters.malformed += 1,
-                    // Nothing there, or the interface is gone, which the kernel's news will tell.
-                    Err(_) => break,
-                }
-                count += 1;
-            }
-        }
-    }
-
-    /// Sends an IPv6 packet in a frame. What the kernel does not take is counted.
-    pub fn write(&mut self, interface: &str, destination: MacAddress, packet: &[u8]) {
-        let port = self.lans.iter().find(|lan| lan.name == interface).and_then(|lan| lan.port.as_ref());
-        let written = port.map(|(_, source, device)| device.write(destination, *source, packet));
-        match written {
-            Some(Ok(())) => self.counters.sent += 1,
-            _ => self.counters.write_errors += 1,
-        }
-    }
-
-    /// Listens on the upstream interface to all sources of a group but these, or to these alone; to nothing of it without
-    /// any. What the kernel refuses is said in the log, and the group is not listened to there.
-    pub fn subscribe(&mut self, group: Ipv6Addr, exclude: bool, sources: Vec<Ipv6Addr>) {
-        if !exclude && sources.is_empty() {
-            self.joined.remove(&group);
-            return;
-        }
-        let subscription = Subscription { exclude, sources };
-        let old = self.joined.remove(&group).and_then(|(_, socket)| socket);
-        let socket = join(self.upstream_index, &self.upstream, group, &subscription, old);
-        self.joined.insert(group, (subscription, socket));
-    }
-
-    /// What has been done, in numbers.
-    pub fn counters(&self) -> MulticastCounters {
-        self.counters
+    fn devices(&self) -> impl Iterator<Item = &FrameDevice> {
+        self.lans.iter().filter_map(|lan| lan.port.as_ref()).map(|(_, _, device)| device)
     }
 }
 

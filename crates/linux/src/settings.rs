@@ -279,11 +279,31 @@ pub(crate) fn ipv6_exists() -> bool {
     fs::metadata("/proc/sys/net").is_err() || fs::metadata(ROOT).is_ok()
 }
 
-/// Whether the kernel configures one of carnet's own interfaces, which goes at the end, by Router Advertisements.
-pub(crate) fn accept_advertisements(interface: &str, accept: bool) -> Result<()> {
-    let failed = |e: io::Error| Error::kernel(format!("set net.ipv6.conf.{interface}.{ACCEPT_RA}"), e);
+/// What the kernel takes from Router Advertisements on one of carnet's own interfaces, also on a router.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Advertisements {
+    /// Nothing.
+    Ignored,
+    /// Addresses and prefixes, but no default router.
+    Addresses,
+    /// All of it.
+    All,
+}
+
+/// Sets this; the interface goes at the end.
+pub(crate) fn accept_advertisements(interface: &str, taken: Advertisements) -> Result<()> {
+    let (accept, default_router) = match taken {
+        Advertisements::Ignored => ("0", "0"),
+        Advertisements::Addresses => ("2", "0"),
+        Advertisements::All => ("2", "1"),
+    };
     let mut writes = 0;
-    write(interface, ACCEPT_RA, if accept { "2" } else { "0" }, &mut writes).map_err(failed)
+    // The narrower one first: no advertisement comes between.
+    for (name, value) in [("accept_ra_defrtr", default_router), (ACCEPT_RA, accept)] {
+        write(interface, name, value, &mut writes)
+            .map_err(|e| Error::kernel(format!("set net.ipv6.conf.{interface}.{name}"), e))?;
+    }
+    Ok(())
 }
 
 /// Keeps the kernel from doing IPv6 on an interface.

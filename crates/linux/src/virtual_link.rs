@@ -11,23 +11,23 @@
 //! No other interface may have the name already. A device that somebody deletes is made anew.
 //!
 //! Who listens to Router Advertisements: nobody on the interfaces of the configuration but by the operator's own
-//! `accept_ra`, set after the start; a link that was learnt from such an advertisement does, and one that is an uplink.
+//! `accept_ra`, set after the start; one that is an uplink does. A link that was learnt from such an advertisement does as
+//! well, for its addresses alone: whoever reaches this station by GeoBroadcast could else be its default router.
 
 use std::future::poll_fn;
 use std::io;
 use std::net::Ipv6Addr;
-use std::task::{Context, Poll};
 
 use crate::error::{Error, Result};
+pub use crate::frame_device::FrameCounters;
 use crate::frame_device::FrameDevice;
-use crate::netlink::{Events, IPV6_ADDRESSES, LINKS, LinkInfo, Requests};
+use crate::netlink::{Events, IPV6_ADDRESSES, LINKS, LinkInfo, Requests, Watcher, usable};
 use crate::settings;
+pub use crate::settings::Advertisements;
 
 /// A 48-bit link-layer address.
 pub type MacAddress = [u8; 6];
 
-/// Frames that are taken from one interface before another has its turn.
-pub const BATCH: usize = 64;
 /// Frames that may wait in the kernel, as in the tunnel device.
 const QUEUE: u32 = 4000;
 
@@ -44,8 +44,8 @@ pub struct VirtualLinkConfig {
     pub link_local: Ipv6Addr,
     /// Its MTU, at least 1280.
     pub mtu: u32,
-    /// Whether the kernel shall configure it by Router Advertisements, also on a router.
-    pub accept_advertisements: bool,
+    /// What the kernel takes from Router Advertisements, also on a router.
+    pub advertisements: Advertisements,
 }
 
 /// A frame of the host.
@@ -86,19 +86,6 @@ struct VirtualLink {
     addresses: Option<Vec<(Ipv6Addr, u8)>>,
 }
 
-/// How often what happened.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub struct VirtualLinkCounters {
-    /// Frames of the host.
-    pub received: u64,
-    /// Frames for the host.
-    pub sent: u64,
-    /// Frames for the host that the kernel did not take.
-    pub write_errors: u64,
-    /// What came and was no frame.
-    pub malformed: u64,
-}
-
 /// All virtual interfaces of a station.
 #[derive(Debug)]
 pub struct VirtualLinks {
@@ -107,7 +94,7 @@ pub struct VirtualLinks {
     events: Events,
     /// Something has changed about interfaces or addresses.
     dirty: bool,
-    counters: VirtualLinkCounters,
+    counters: FrameCounters,
 }
 
 impl VirtualLinks {
@@ -121,7 +108,7 @@ impl VirtualLinks {
             requests: Requests::open()?,
             events: Events::open(&[LINKS, IPV6_ADDRESSES])?,
             dirty: false,
-            counters: VirtualLinkCounters::default(),
+            counters: FrameCounters::default(),
         })
     }
 
@@ -147,6 +134,9 @@ impl VirtualLinks {
             self.requests.delete_address(info.index, &info.name, old.link_local, 64)?;
             add_link_local(&mut self.requests, info, config.link_local)?;
         }
+        if old.advertisements != config.advertisements {
+            settings::accept_advertisements(&info.name, config.advertisements)?;
+        }
         *old = config;
         Ok(())
     }
@@ -166,82 +156,25 @@ impl VirtualLinks {
         poll_fn(|cx| self.poll(cx)).await
     }
 
-    fn poll(&mut self, cx: &mut Context<'_>) -> Poll<Result<VirtualLinkEvent>> {
-        self.dirty |= self.events.poll(cx)?;
-        if self.dirty {
-            if let Some(event) = self.look()? {
-                return Poll::Ready(Ok(event));
-            }
-            self.dirty = false;
-        }
-        let mut ready = false;
-        for link in &self.links {
-            ready |= link.device.poll_readable(cx).is_ready();
-        }
-        if ready { Poll::Ready(Ok(VirtualLinkEvent::Frames)) } else { Poll::Pending }
-    }
-
-    /// Looks for something that has changed and was not told yet.
-    fn look(&mut self) -> Result<Option<VirtualLinkEvent>> {
-        if self.links.is_empty() {
-            return Ok(None);
-        }
-        for link in &mut self.links {
-            let there = self.requests.link(&link.config.name)?;
-            if there.is_none_or(|there| there.index != link.info.index) {
-                tracing::warn!("somebody has deleted {}: it is made anew", link.config.name);
-                *link = create(&mut self.requests, link.config.clone())?;
-            }
-        }
-        let known = self.requests.addresses()?;
-        for link in &mut self.links {
-            let own = known.iter().filter(|known| known.index == link.info.index).map(|known| &known.address);
-            let usable = own.filter(|address| !address.tentative && !address.duplicate);
-            let mut addresses: Vec<(Ipv6Addr, u8)> =
-                usable.map(|address| (address.address, address.prefix_length)).collect();
-            addresses.sort_unstable();
-            if link.addresses.as_ref() != Some(&addresses) {
-                link.addresses = Some(addresses.clone());
-                return Ok(Some(VirtualLinkEvent::Addresses { link: link.config.id, addresses }));
-            }
-        }
-        Ok(None)
-    }
-
-    /// Takes up to [`BATCH`] frames from each interface, without waiting, and hands each to `take`.
+    /// Takes some frames from each interface, without waiting, and hands each to `take`.
     pub fn try_receive(&mut self, mut take: impl FnMut(HostFrame<'_>)) {
-        let counters = &mut self.counters;
         for VirtualLink { config, device, .. } in &mut self.links {
-            let mut count = 0;
-            while count < BATCH || device.is_inside_burst() {
-                match device.try_receive() {
-                    Ok(Some(frame)) => {
-                        counters.received += 1;
-                        take(HostFrame {
-                            link: config.id,
-                            destination: frame.destination,
-                            source: frame.source,
-                            ether_type: frame.ether_type,
-                            payload: frame.payload,
-                        });
-                    }
-                    Ok(None) => counters.malformed += 1,
-                    // Nothing there, or the device is gone, which the kernel's news will tell.
-                    Err(_) => break,
-                }
-                count += 1;
-            }
+            device.receive(&mut self.counters, |frame| {
+                take(HostFrame {
+                    link: config.id,
+                    destination: frame.destination,
+                    source: frame.source,
+                    ether_type: frame.ether_type,
+                    payload: frame.payload,
+                });
+            });
         }
     }
 
     /// Gives the host an IPv6 packet in a frame. What the kernel does not take is counted.
     pub fn write(&mut self, link: u32, destination: MacAddress, source: MacAddress, packet: &[u8]) {
         let known = self.links.iter().find(|known| known.config.id == link);
-        let written = known.map(|link| link.device.write(destination, source, packet));
-        match written {
-            Some(Ok(())) => self.counters.sent += 1,
-            _ => self.counters.write_errors += 1,
-        }
+        self.counters.written(known.map(|link| link.device.write(destination, source, packet)));
     }
 
     /// Name and index of an interface.
@@ -256,8 +189,43 @@ impl VirtualLinks {
     }
 
     /// What has been done, in numbers.
-    pub fn counters(&self) -> VirtualLinkCounters {
+    pub fn counters(&self) -> FrameCounters {
         self.counters
+    }
+}
+
+impl Watcher for VirtualLinks {
+    type Event = VirtualLinkEvent;
+    const FRAMES: VirtualLinkEvent = VirtualLinkEvent::Frames;
+
+    fn news(&mut self) -> (&mut Events, &mut bool) {
+        (&mut self.events, &mut self.dirty)
+    }
+
+    fn look(&mut self) -> Result<Option<VirtualLinkEvent>> {
+        if self.links.is_empty() {
+            return Ok(None);
+        }
+        for link in &mut self.links {
+            let there = self.requests.link(&link.config.name)?;
+            if there.is_none_or(|there| there.index != link.info.index) {
+                tracing::warn!("somebody has deleted {}: it is made anew", link.config.name);
+                *link = create(&mut self.requests, link.config.clone())?;
+            }
+        }
+        let known = self.requests.addresses()?;
+        for link in &mut self.links {
+            let addresses = usable(&known, Some(link.info.index));
+            if link.addresses.as_ref() != Some(&addresses) {
+                link.addresses = Some(addresses.clone());
+                return Ok(Some(VirtualLinkEvent::Addresses { link: link.config.id, addresses }));
+            }
+        }
+        Ok(None)
+    }
+
+    fn devices(&self) -> impl Iterator<Item = &FrameDevice> {
+        self.links.iter().map(|link| &link.device)
     }
 }
 
@@ -271,7 +239,7 @@ fn create(requests: &mut Requests, config: VirtualLinkConfig) -> Result<VirtualL
     requests.configure_virtual(&info, config.mtu, QUEUE, config.address)?;
     let mut writes = 0;
     settings::enable_ipv6(&config.name, &mut writes)?;
-    settings::accept_advertisements(&config.name, config.accept_advertisements)?;
+    settings::accept_advertisements(&config.name, config.advertisements)?;
     requests.set_up(&info, true)?;
     add_link_local(requests, &info, config.link_local)?;
     Ok(VirtualLink { config, device, info, addresses: None })

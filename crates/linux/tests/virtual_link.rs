@@ -8,8 +8,9 @@ use std::net::{Ipv6Addr, UdpSocket};
 use std::time::Duration;
 
 use carnet_linux::Error;
-use carnet_linux::virtual_link::{VirtualLinkConfig, VirtualLinkEvent, VirtualLinks};
-use common::{in_namespace, ip};
+use carnet_linux::virtual_link::{Advertisements, VirtualLinkConfig, VirtualLinkEvent, VirtualLinks};
+use carnet_wire::{icmpv6, nd};
+use common::{in_namespace, ip, sysctl};
 
 const MAC: [u8; 6] = [0x02, 0, 0, 0, 0, 0x0a];
 const LINK_LOCAL: &str = "fe80::ff:fe00:a";
@@ -25,7 +26,7 @@ fn config() -> VirtualLinkConfig {
         address: MAC,
         link_local: address(LINK_LOCAL),
         mtu: 1398,
-        accept_advertisements: false,
+        advertisements: Advertisements::Ignored,
     }
 }
 
@@ -163,17 +164,56 @@ fn a_name_that_is_taken_is_refused_and_a_deleted_interface_is_made_anew() {
     });
 }
 
+/// A Router Advertisement of a router with a prefix, to the host.
+fn advertise(links: &mut VirtualLinks) {
+    let options = [nd::NdOption::PrefixInformation(nd::PrefixInformation {
+        prefix: address("2001:db8:e::"),
+        prefix_length: 64,
+        on_link: true,
+        autonomous: true,
+        router_address: false,
+        valid_lifetime: 300,
+        preferred_lifetime: 300,
+    })];
+    let message = nd::router_advertisement(&nd::RouterAdvertisementRepr {
+        router_lifetime: 600,
+        options: &options,
+        ..nd::RouterAdvertisementRepr::default()
+    });
+    let packet = icmpv6::packet(address("fe80::ff:fe00:b"), nd::ALL_NODES, nd::HOP_LIMIT, message);
+    links.write(7, [0x33, 0x33, 0, 0, 0, 1], [2, 0, 0, 0, 0, 0xb], &packet);
+}
+
+/// What the kernel has made of an advertisement: an address, a default route.
+async fn made(links: &mut VirtualLinks, advertisements: Advertisements) -> (bool, bool) {
+    links.set(VirtualLinkConfig { advertisements, ..config() }).unwrap();
+    advertise(links);
+    let is_there = |what: &str, expected: &str| ip(what).contains(expected);
+    let made = || {
+        (
+            is_there("-6 addr show dev gn0", "2001:db8:e:"),
+            is_there("-6 route show default dev gn0", "via fe80::ff:fe00:b"),
+        )
+    };
+    // The kernel takes it at once, or in a moment.
+    for _ in 0..50 {
+        tokio::time::sleep(Duration::from_millis(10)).await;
+        if advertisements != Advertisements::Ignored && made().0 {
+            break;
+        }
+    }
+    made()
+}
+
 #[test]
-fn the_kernel_configures_only_links_that_were_learnt() {
+fn whoever_reaches_a_learnt_link_is_no_default_router() {
     in_namespace(async |_| {
         let mut links = VirtualLinks::open().unwrap();
+        assert_eq!(made(&mut links, Advertisements::Ignored).await, (false, false));
+        assert_eq!(made(&mut links, Advertisements::Addresses).await, (true, false));
+        // An interface that becomes an uplink, and is none any more.
+        assert_eq!(made(&mut links, Advertisements::All).await, (true, true));
         links.set(config()).unwrap();
-        let learnt =
-            VirtualLinkConfig { id: 8, name: "gn0-1".into(), accept_advertisements: true, ..config() };
-        links.set(learnt).unwrap();
-        let accepts = |name: &str| {
-            std::fs::read_to_string(format!("/proc/sys/net/ipv6/conf/{name}/accept_ra")).unwrap()
-        };
-        assert_eq!((accepts("gn0").trim(), accepts("gn0-1").trim()), ("0", "2"));
+        assert_eq!((sysctl("gn0/accept_ra"), sysctl("gn0/accept_ra_defrtr")), ("0".into(), "0".into()));
     });
 }

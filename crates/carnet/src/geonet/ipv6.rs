@@ -1,5 +1,6 @@
 //! The virtual interfaces of IPv6 over GeoNetworking in a running station.
 
+use std::collections::BTreeMap;
 use std::future::pending;
 use std::net::Ipv6Addr;
 
@@ -7,7 +8,7 @@ use carnet_api::model::GnStation;
 use carnet_geonet::ipv6_adaptation::addresses;
 use carnet_linux::Result;
 use carnet_linux::virtual_link::{
-    HostFrame, VirtualLinkConfig, VirtualLinkCounters, VirtualLinkEvent, VirtualLinks,
+    Advertisements, HostFrame, VirtualLinkConfig, VirtualLinkEvent, VirtualLinks,
 };
 use carnet_station::io::{VirtualFrame, VirtualLink};
 use tracing::{error, info};
@@ -16,6 +17,8 @@ use tracing::{error, info};
 #[derive(Debug)]
 pub struct Interfaces {
     links: Option<VirtualLinks>,
+    /// What they are to be, by number.
+    wanted: BTreeMap<u32, VirtualLink>,
     /// Those that are uplinks: roadside units are routers there.
     uplinks: Vec<String>,
     /// Why the first interface that could not be made could not.
@@ -23,13 +26,14 @@ pub struct Interfaces {
 }
 
 impl Interfaces {
-    /// Gets ready to make interfaces; the kernel shall configure those that are `uplinks` by Router Advertisements.
+    /// Gets ready to make interfaces; those that are `uplinks` take default routers from
+    /// Router Advertisements.
     ///
     /// # Errors
     /// When the kernel's news cannot be had.
     pub fn open(wanted: bool, uplinks: Vec<String>) -> Result<Interfaces> {
         let links = if wanted { Some(VirtualLinks::open()?) } else { None };
-        Ok(Interfaces { links, uplinks, failure: None })
+        Ok(Interfaces { links, wanted: BTreeMap::new(), uplinks, failure: None })
     }
 
     /// Why an interface could not be made.
@@ -55,26 +59,45 @@ impl Interfaces {
     /// Makes an interface, or changes it.
     pub fn set(&mut self, link: VirtualLink) {
         let Some(links) = &mut self.links else { return };
-        let name = link.name.clone();
+        let advertisements = if self.uplinks.contains(&link.name) {
+            Advertisements::All
+        } else if link.learnt {
+            Advertisements::Addresses
+        } else {
+            Advertisements::Ignored
+        };
         let config = VirtualLinkConfig {
             id: link.id,
-            name: link.name,
+            name: link.name.clone(),
             address: link.address,
             link_local: link.link_local,
             mtu: link.mtu,
-            accept_advertisements: link.learnt || self.uplinks.contains(&name),
+            advertisements,
         };
         match links.set(config) {
-            Ok(()) => info!("IPv6 over GeoNetworking: {name} is {}, MTU {}", link.link_local, link.mtu),
+            Ok(()) => {
+                info!("IPv6 over GeoNetworking: {} is {}, MTU {}", link.name, link.link_local, link.mtu);
+            }
             Err(error) => {
-                error!("no IPv6 over GeoNetworking on {name}: {error}");
+                error!("no IPv6 over GeoNetworking on {}: {error}", link.name);
                 self.failure.get_or_insert_with(|| error.to_string());
             }
+        }
+        self.wanted.insert(link.id, link);
+    }
+
+    /// The uplinks are these from now on.
+    pub fn set_uplinks(&mut self, uplinks: Vec<String>) {
+        let before = std::mem::replace(&mut self.uplinks, uplinks);
+        let changed = |link: &&VirtualLink| before.contains(&link.name) != self.uplinks.contains(&link.name);
+        for link in self.wanted.values().filter(changed).cloned().collect::<Vec<_>>() {
+            self.set(link);
         }
     }
 
     /// Removes an interface.
     pub fn remove(&mut self, id: u32) {
+        self.wanted.remove(&id);
         if let Some(links) = &mut self.links {
             links.remove(id);
         }
@@ -100,9 +123,8 @@ impl Interfaces {
     /// Counters, by name.
     pub fn counters(&self) -> Vec<(String, u64)> {
         let Some(links) = &self.links else { return Vec::new() };
-        let VirtualLinkCounters { received, sent, write_errors, malformed } = links.counters();
-        [("received", received), ("sent", sent), ("write_errors", write_errors), ("malformed", malformed)]
-            .into_iter()
+        let named = links.counters().named().into_iter();
+        named
             .chain([("questions", links.questions())])
             .map(|(name, count)| (format!("geonet.ipv6.interfaces.{name}"), count))
             .collect()

@@ -8,7 +8,7 @@ use carnet_api::model::Group;
 use carnet_base::Time;
 use carnet_geonet::multicast::Filter;
 use carnet_linux::Result;
-use carnet_linux::multicast_link::{LanPacket, MulticastCounters, MulticastEvent, MulticastLinks};
+use carnet_linux::multicast_link::{LanPacket, MulticastEvent, MulticastLinks};
 use carnet_station::Station;
 use tracing::info;
 
@@ -67,11 +67,8 @@ impl Lans {
     /// Counters, by name.
     pub fn counters(&self) -> Vec<(String, u64)> {
         let Some(links) = &self.links else { return Vec::new() };
-        let MulticastCounters { received, sent, write_errors, malformed } = links.counters();
-        [("received", received), ("sent", sent), ("write_errors", write_errors), ("malformed", malformed)]
-            .into_iter()
-            .map(|(name, count)| (format!("geonet.multicast.interfaces.{name}"), count))
-            .collect()
+        let named = links.counters().named().into_iter();
+        named.map(|(name, count)| (format!("geonet.multicast.interfaces.{name}"), count)).collect()
     }
 }
 

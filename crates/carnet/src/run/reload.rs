@@ -44,6 +44,12 @@ impl Runner {
             platform.set_ports(settings::ports(&config));
             platform.make_room(&settings::fast_path(&config, self.station.flow_label_key()));
         }
+        // What is to be an uplink listens to routers before the platform looks whether it does, and what was one after it.
+        let uplinks = settings::ports(&config).uplinks;
+        let both = [settings::ports(&self.config).uplinks, uplinks.clone()].concat();
+        if let Some(geonet) = &mut self.geonet {
+            geonet.interfaces.set_uplinks(both);
+        }
         let gn_address = self.geonet.as_ref().and_then(Geonet::address);
         let station_config = settings::station(&config, gn_address);
         self.station.reconfigure(clock::now(), clock::wall(), station_config);
@@ -55,6 +61,9 @@ impl Runner {
         }
         self.config = config;
         self.carry_out();
+        if let Some(geonet) = &mut self.geonet {
+            geonet.interfaces.set_uplinks(uplinks);
+        }
         info!("the config was read again");
         self.warn_of_missing_interfaces();
     }

@@ -308,7 +308,45 @@ fn a_recording_replays_ipv6() {
     }
 }
 
-/// The pair of devices behind the virtual interface outlives a process that is killed; the next one removes it.
+/// A mobile router that has had its uplink elsewhere takes to roadside units when its config is read again.
+#[test]
+fn an_interface_becomes_an_uplink_by_a_reload_and_is_none_again() {
+    if !possible() {
+        return;
+    }
+    let line = Line::new();
+    let west = &line.hosts[0];
+    let before = west.snapshot();
+    let uplink = |name: &str| format!("[[mobile_router.uplink]]\ninterface = '{name}'\n");
+    let plain = config(&line, 0, "radio", "")
+        + "[mobile_router]\n\
+           home_address = '2001:db8:1::1234'\n\
+           home_prefix = '2001:db8:1::/64'\n\
+           home_agent = '2001:db8:1::1'\n\
+           prefixes = ['2001:db8:a::/64']\n\
+           auth = 'none'\n"
+        + &uplink("wlan7");
+    let mut station = Station::start(west, &plain);
+    let seen = || {
+        let uplinks = station.show("uplinks");
+        let names = uplinks.as_array().map(|all| all.iter().map(|it| it["interface"].clone()).collect());
+        (names.unwrap_or_else(Vec::new), west.get("gn0/accept_ra"), west.get("gn0/accept_ra_defrtr"))
+    };
+    let names = |names: &[&str]| names.iter().map(|name| Value::from(*name)).collect::<Vec<_>>();
+    let not = (names(&["wlan7"]), "0".to_owned(), "0".to_owned());
+    assert_eq!(seen(), not);
+    for _ in 0..2 {
+        station.reload(&(plain.clone() + &uplink("gn0")));
+        assert_eq!(seen(), (names(&["wlan7", "gn0"]), "2".into(), "1".into()), "{}", station.log());
+        station.reload(&plain);
+        assert_eq!(seen(), not, "{}", station.log());
+    }
+    station.terminate();
+    assert_same(&before, &west.snapshot(), "after the end");
+}
+
+/// The pair of devices behind the virtual interface outlives a process that is killed; the next one removes it, whether
+/// it needs one or not.
 #[test]
 fn a_start_makes_the_fast_path_anew_after_a_crash() {
     if !possible() {
@@ -324,6 +362,10 @@ fn a_start_makes_the_fast_path_anew_after_a_crash() {
     assert!(west.ip("link show").contains("gn0-o"), "what is to be cleaned up");
     let mut station = Station::start(west, &config);
     assert!(station.log().contains("the data path of GeoNetworking is \"bpf\""), "{}", station.log());
+    let _killed = station.end_by(nix::sys::signal::Signal::SIGKILL);
+    assert!(west.ip("link show").contains("gn0-o"), "what is to be cleaned up");
+    let mut station = Station::start(west, &config.replace("'bpf'", "'tun'").replace("'gn0'", "'gn1'"));
+    assert!(!west.ip("link show").contains("gn0-o"), "{}", station.log());
     station.terminate();
     assert_same(&before, &west.snapshot(), "after the end");
 }

@@ -1,18 +1,62 @@
 //! A socket that hears that something has changed, and does not care what: whoever hears it looks.
 
 use std::io;
+use std::net::Ipv6Addr;
 use std::task::{Context, Poll};
 
 use netlink_sys::{Socket, protocols::NETLINK_ROUTE};
 use tokio::io::unix::AsyncFd;
 
+use super::AddressInfo;
 use crate::error::{Error, Result};
+use crate::frame_device::FrameDevice;
 use crate::readable::watch;
 
 /// `RTNLGRP_LINK`: the multicast group of news about interfaces.
 pub(crate) const LINKS: u32 = 1;
 /// `RTNLGRP_IPV6_IFADDR`: of IPv6 addresses.
 pub(crate) const IPV6_ADDRESSES: u32 = 9;
+
+/// Something that looks when the kernel has news, and reads frames between.
+pub(crate) trait Watcher {
+    /// What it tells of what it has seen.
+    type Event;
+    /// What it says when there may be frames.
+    const FRAMES: Self::Event;
+
+    /// Where it hears of news, and whether there are some at which it has not looked.
+    fn news(&mut self) -> (&mut Events, &mut bool);
+    /// Looks for something that has changed and was not told yet.
+    fn look(&mut self) -> Result<Option<Self::Event>>;
+    /// The devices of the frames.
+    fn devices(&self) -> impl Iterator<Item = &FrameDevice>;
+
+    /// The next event; asks to be woken where there is none.
+    fn poll(&mut self, cx: &mut Context<'_>) -> Poll<Result<Self::Event>> {
+        let (events, dirty) = self.news();
+        *dirty |= events.poll(cx)?;
+        if *dirty {
+            if let Some(event) = self.look()? {
+                return Poll::Ready(Ok(event));
+            }
+            *self.news().1 = false;
+        }
+        let mut ready = false;
+        for device in self.devices() {
+            ready |= device.poll_readable(cx).is_ready();
+        }
+        if ready { Poll::Ready(Ok(Self::FRAMES)) } else { Poll::Pending }
+    }
+}
+
+/// Those addresses of an interface that are not perhaps somebody else's, in order, with their prefix lengths.
+pub(crate) fn usable(known: &[AddressInfo], index: Option<u32>) -> Vec<(Ipv6Addr, u8)> {
+    let own = known.iter().filter(|known| Some(known.index) == index).map(|known| &known.address);
+    let usable = own.filter(|address| !address.tentative && !address.duplicate);
+    let mut addresses: Vec<_> = usable.map(|address| (address.address, address.prefix_length)).collect();
+    addresses.sort_unstable();
+    addresses
+}
 
 /// The socket.
 #[derive(Debug)]

@@ -31,7 +31,7 @@ use netlink_packet_route::RouteNetlinkMessage;
 use netlink_sys::{Socket, SocketAddr, protocols::NETLINK_ROUTE};
 
 pub(crate) use addresses::AddressInfo;
-pub(crate) use events::{Events, IPV6_ADDRESSES, LINKS};
+pub(crate) use events::{Events, IPV6_ADDRESSES, LINKS, Watcher, usable};
 pub(crate) use ipv4::{Ipv4AddressInfo, Ipv4Router};
 pub(crate) use links::{IPV6_MINIMUM_MTU, Ip6Tunnel, LinkInfo};
 pub(crate) use monitor::{Dirty, Monitor};

@@ -6,7 +6,7 @@
 //! never older than that.
 //!
 //! A pair of virtual Ethernet devices stands behind the virtual interface, see `pair`. They bear the device group
-//! `GROUP`, by which a start finds what a crash has left.
+//! `GROUP`, by which a start finds what a crash has left ([`remove_leftovers`]).
 
 mod maps;
 mod pair;
@@ -21,6 +21,7 @@ use aya::programs::tc::TcAttachType;
 use aya::{Ebpf, EbpfLoader, Pod};
 use carnet_base::Time;
 use carnet_station::geonet::fast_path::{Accelerate, General, Onward, Report, Sample, SequenceNumbers, Way};
+use carnet_wire::geonet::LongPositionVector;
 
 use self::maps::{OnwardValue, Shared, SharedSequence, SourceValue, StateValue, WayValue, key_of};
 use self::pair::Pair;
@@ -64,6 +65,22 @@ pub struct Places {
     pub virtual_interface: Option<Place>,
     /// The station's link-layer address.
     pub address: [u8; 6],
+}
+
+/// Removes the pairs of devices that a crash has left in this network namespace: those without their virtual interface,
+/// which went with its process. On a kernel before 6.6 a filter stays at the radio until a fast path is placed there; it
+/// does nothing.
+///
+/// # Errors
+/// When the kernel does not say what there is, or does not let it go.
+pub fn remove_leftovers() -> Result<()> {
+    let mut requests = Requests::open()?;
+    let links = requests.links()?;
+    for left in pair::without_interface(&links) {
+        requests.delete_link(left.index)?;
+        tracing::info!("removed {}, which an earlier run has left", left.name);
+    }
+    Ok(())
 }
 
 /// What the programs have done, by name.
@@ -131,7 +148,7 @@ impl Slots {
 }
 
 impl GeonetPath {
-    /// Loads the programs, and removes what a crash has left. Works in the network namespace of the calling thread.
+    /// Loads the programs. Works in the network namespace of the calling thread.
     ///
     /// # Errors
     /// Why the kernel does not want them, in one line.
@@ -399,9 +416,9 @@ impl GeonetPath {
                     continue;
                 }
                 samples.push(Sample {
-                    vector: value.vector.to_vec(),
+                    vector: LongPositionVector::from_octets(&value.vector),
                     direct: value.direct != direct,
-                    octets: value.octets.wrapping_sub(octets).into(),
+                    octets: value.octets.wrapping_sub(octets) as usize,
                     sequences: value.taken_sequences(),
                 });
                 *before = [value.packets, value.octets, value.direct];

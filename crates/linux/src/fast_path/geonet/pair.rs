@@ -15,8 +15,28 @@ use crate::settings;
 
 /// Octets of an interface name.
 const NAME_LENGTH: usize = 15;
+/// How the names of the two end.
+const NEAR: &str = "-o";
+const FAR: &str = "-i";
 /// `ETHTOOL_STXCSUM` of linux/ethtool.h, which no crate has.
 const SET_TRANSMIT_CHECKSUM: u32 = 0x17;
+
+/// What the names of the devices behind an interface begin with.
+fn stem(interface: &str) -> &str {
+    let end = NAME_LENGTH - NEAR.len();
+    interface
+        .char_indices()
+        .find(|(at, c)| at + c.len_utf8() > end)
+        .map_or(interface, |(at, _)| &interface[..at])
+}
+
+/// The near devices of pairs whose interface is gone.
+pub(super) fn without_interface(links: &[LinkInfo]) -> impl Iterator<Item = &LinkInfo> {
+    links.iter().filter(|link| {
+        let interface = link.name.strip_suffix(NEAR).filter(|_| link.group == super::GROUP);
+        interface.is_some_and(|name| !links.iter().any(|other| stem(&other.name) == name))
+    })
+}
 
 /// The two devices.
 #[derive(Debug)]
@@ -28,8 +48,7 @@ pub(super) struct Pair {
 impl Pair {
     /// Makes a pair, named after an interface; one that a crash has left is made anew.
     pub(super) fn create(requests: &mut Requests, interface: &str, group: u32, mtu: u32) -> Result<Pair> {
-        let named = |end: &str| interface.chars().take(NAME_LENGTH - end.len()).collect::<String>() + end;
-        let names = [named("-o"), named("-i")];
+        let names = [NEAR, FAR].map(|end| stem(interface).to_owned() + end);
         let [near, far] = names.each_ref();
         if let Some(left) = requests.link(near)?.filter(|link| link.group == group) {
             requests.delete_link(left.index)?;
