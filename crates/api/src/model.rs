@@ -54,8 +54,8 @@ pub struct Status {
     pub uptime_s: f64,
     /// The jobs that it does.
     pub roles: Vec<Role>,
-    /// The way packets take: `tun`.
-    pub dataplane: String,
+    /// The way packets take into and out of tunnels, such as `tun` or `bpf`; `null` for a station that has none.
+    pub dataplane: Option<String>,
     /// The mobile router or mobile node, where the station is one.
     pub mobile_router: Option<MobileRouterStatus>,
     /// The home agent, where the station is one.

@@ -19,7 +19,7 @@ pub const NO_GEONET: &str = "this station does no GeoNetworking";
 /// `GET /v1/status`
 pub fn status(
     config: &Config,
-    path: Path,
+    path: Option<Path>,
     station: &Station,
     geonet: Option<model::GeonetStatus>,
     uptime: Duration,
@@ -42,7 +42,7 @@ pub fn status(
         version: env!("CARGO_PKG_VERSION").into(),
         uptime_s: uptime.as_secs_f64(),
         roles,
-        dataplane: path.name().into(),
+        dataplane: path.map(|path| path.name().into()),
         mobile_router: station.mobile_router().map(|router| model::MobileRouterStatus {
             state: now.mobile_router.unwrap_or_default().into(),
             reachable: Some(now.reachable),

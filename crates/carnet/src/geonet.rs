@@ -28,6 +28,7 @@ use carnet_linux::{Result, clock};
 use carnet_station::Station;
 use carnet_station::geonet::echo::{self, Echo};
 use carnet_station::io::{Delivered, DeliveredKind, Frame, GeonetRequest, GeonetTransport, Position};
+use carnet_wire::btp::{BtpA, BtpB};
 use carnet_wire::geonet::{GnAddress as WireAddress, LongPositionVector, Timestamp};
 use tokio::sync::{broadcast, mpsc};
 use tokio::time::{Duration, sleep};
@@ -405,6 +406,7 @@ impl Geonet {
             gn_address: router.map(|router| GnAddress(router.address().0)),
             waits_for: router.is_none().then(|| self.awaited()),
             link: state_word(self.link.state()).into(),
+            path: self.fast_path.name().into(),
             position: self.state.into(),
             latitude: place.map(|vector| degrees(vector.latitude)),
             longitude: place.map(|vector| degrees(vector.longitude)),
@@ -530,10 +532,20 @@ fn station_address(station: GnStation) -> std::result::Result<u64, String> {
 }
 
 fn received(delivered: Delivered) -> GnReceived {
-    // EN 302 636-5-1 7.2: of BTP-A and BTP-B alike the destination port comes first.
-    let port = delivered.payload.first_chunk().map(|port| u16::from_be_bytes(*port));
+    let payload = delivered.payload;
+    // One that is too short for its BTP header is shown as it came.
+    let (port, source_port, port_info, octets) = match delivered.next_header {
+        1 => BtpA::parse(&payload)
+            .map(|(btp, rest)| (Some(btp.destination_port), Some(btp.source_port), None, rest)),
+        2 => BtpB::parse(&payload)
+            .map(|(btp, rest)| (Some(btp.destination_port), None, Some(btp.destination_port_info), rest)),
+        _ => Ok((None, None, None, &payload[..])),
+    }
+    .unwrap_or((None, None, None, &payload[..]));
     GnReceived {
-        port: port.filter(|_| matches!(delivered.next_header, 1 | 2)),
+        port,
+        source_port,
+        port_info,
         packet_type: match delivered.kind {
             DeliveredKind::Guc => GnPacketType::Guc,
             DeliveredKind::Gac => GnPacketType::Gac,
@@ -551,7 +563,7 @@ fn received(delivered: Delivered) -> GnReceived {
         latitude: degrees(delivered.latitude),
         longitude: degrees(delivered.longitude),
         remaining_hop_limit: delivered.remaining_hop_limit,
-        payload: Octets(delivered.payload),
+        payload: Octets(octets.to_vec()),
     }
 }
 
@@ -578,6 +590,36 @@ fn lost(reason: &LostReason) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    fn heard(next_header: u8, payload: &[u8]) -> GnReceived {
+        received(Delivered {
+            kind: DeliveredKind::Shb,
+            next_header,
+            source: 2,
+            latitude: 0,
+            longitude: 0,
+            remaining_hop_limit: 1,
+            maximum_hop_limit: 1,
+            payload: payload.to_vec(),
+        })
+    }
+
+    #[test]
+    fn the_upper_layer_gets_no_btp_header() {
+        let btp = [0x07, 0xd2, 0x00, 0x05, 0xc0, 0xff];
+        for (next_header, octets, port, source_port, port_info, payload) in [
+            (1, &btp[..], Some(2002), Some(5), None, &btp[4..]),
+            (2, &btp, Some(2002), None, Some(5), &btp[4..]),
+            (2, &btp[..4], Some(2002), None, Some(5), &[]),
+            (2, &btp[..3], None, None, None, &btp[..3]),
+            (0, &btp, None, None, None, &btp),
+            (3, &btp, None, None, None, &btp),
+        ] {
+            let heard = heard(next_header, octets);
+            assert_eq!((heard.port, heard.source_port, heard.port_info), (port, source_port, port_info));
+            assert_eq!(heard.payload.0, payload);
+        }
+    }
 
     #[test]
     fn a_clock_is_behind_or_ahead() {

@@ -47,7 +47,9 @@ pub fn status(answer: Value) -> serde_json::Result<String> {
     };
     line("station", format!("{}, carnet {}", status.name, status.version));
     line("up", span(status.uptime_s));
-    line("dataplane", status.dataplane);
+    if let Some(path) = status.dataplane {
+        line("dataplane", path);
+    }
     let is_node = status.roles.contains(&Role::MobileNode);
     if let Some(router) = status.mobile_router {
         let cut_off = router.reachable == Some(false) && router.state == "registered";

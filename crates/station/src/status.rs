@@ -366,26 +366,31 @@ impl Station {
 
     /// All counters by their dotted names.
     pub fn counters(&self) -> Vec<(String, u64)> {
-        let forwarder = self.forwarder().counters();
-        let mut counters = vec![
-            ("tunnel.encapsulated".to_string(), forwarder.encapsulated),
-            ("tunnel.decapsulated".to_string(), forwarder.decapsulated),
-            ("tunnel.relayed".to_string(), forwarder.relayed),
-            ("tunnel.duplicated".to_string(), forwarder.duplicated),
-            ("tunnel.late".to_string(), forwarder.late),
-            ("tunnel.probes".to_string(), self.path_mtus().counters().sent),
-            ("tunnel.probes_answered".to_string(), self.path_mtus().counters().answered),
-        ];
-        for reason in crate::forwarding::forwarder::TunnelDrop::ALL {
-            let count = forwarder.dropped.get(reason).copied().unwrap_or_default();
-            counters.push((format!("tunnel.dropped.{}", reason.name()), count));
-        }
-        for (kind, count) in self.messages_received() {
-            counters.push((format!("mobility.received.{kind}"), *count));
-        }
-        for reason in carnet_mobility::MobilityDrop::ALL {
-            let count = self.messages_dropped().get(reason).copied().unwrap_or_default();
-            counters.push((format!("mobility.dropped.{}", reason.name()), count));
+        let mut counters = Vec::new();
+        if self.home_agent().is_some() || self.mobile_router().is_some() {
+            let forwarder = self.forwarder().counters();
+            for (name, count) in [
+                ("encapsulated", forwarder.encapsulated),
+                ("decapsulated", forwarder.decapsulated),
+                ("relayed", forwarder.relayed),
+                ("duplicated", forwarder.duplicated),
+                ("late", forwarder.late),
+                ("probes", self.path_mtus().counters().sent),
+                ("probes_answered", self.path_mtus().counters().answered),
+            ] {
+                counters.push((format!("tunnel.{name}"), count));
+            }
+            for reason in crate::forwarding::forwarder::TunnelDrop::ALL {
+                let count = forwarder.dropped.get(reason).copied().unwrap_or_default();
+                counters.push((format!("tunnel.dropped.{}", reason.name()), count));
+            }
+            for (kind, count) in self.messages_received() {
+                counters.push((format!("mobility.received.{kind}"), *count));
+            }
+            for reason in carnet_mobility::MobilityDrop::ALL {
+                let count = self.messages_dropped().get(reason).copied().unwrap_or_default();
+                counters.push((format!("mobility.dropped.{}", reason.name()), count));
+            }
         }
         if let Some(nesting) = self.nesting() {
             counters.push(("nesting.registered".to_string(), nesting.registered()));

@@ -21,6 +21,9 @@ pub struct GeonetStatus {
     /// State of the link: `up`, `down` or `missing`.
     #[serde(default)]
     pub link: String,
+    /// The way that packets over GeoNetworking take: `bpf` or `tun`.
+    #[serde(default)]
+    pub path: String,
     /// State of the positioning, in one snake_case word, such as `fix` or `no_fix`.
     pub position: String,
     /// Own latitude in degrees, north positive; `null` before the first position.
@@ -484,6 +487,12 @@ pub struct GnReceived {
     /// Destination port of the BTP header (EN 302 636-5-1); `null` where there is none.
     #[serde(default)]
     pub port: Option<u16>,
+    /// Source port, with BTP-A.
+    #[serde(default)]
+    pub source_port: Option<u16>,
+    /// Destination port info, with BTP-B.
+    #[serde(default)]
+    pub port_info: Option<u16>,
     /// Who sent it.
     pub source: GnAddress,
     /// Where that was: degrees, north positive.
@@ -492,7 +501,7 @@ pub struct GnReceived {
     pub longitude: f64,
     /// Remaining hop limit as it was received.
     pub remaining_hop_limit: u8,
-    /// The payload of the packet, with the BTP header where there is one.
+    /// What the upper layer gets: the payload of the packet, without the BTP header where there is one.
     pub payload: Octets,
 }
 

@@ -2,6 +2,7 @@
 
 use std::collections::BTreeSet;
 
+use carnet_api::config::Config;
 use carnet_base::{DropReason, Time, WallTime};
 use carnet_geonet::GeonetDrop;
 use carnet_geonet::ipv6_adaptation::Ipv6Drop;
@@ -11,6 +12,7 @@ use carnet_mobility::mnpp::MnppDrop;
 use carnet_mobility::nesting::NestingDrop;
 use carnet_station::forwarding::forwarder::TunnelDrop;
 use carnet_station::{PersistentState, Station, StationConfig};
+use carnet_wire::geonet::GnAddress;
 
 const PAGE: &str = include_str!("../../../../docs/counters.md");
 
@@ -48,14 +50,44 @@ fn the_page_has_every_reason_and_no_other() {
 
 #[test]
 fn the_page_has_what_a_station_counts() {
-    let station = Station::new(
-        StationConfig::default(),
-        PersistentState::default(),
-        1,
-        Time::ZERO,
-        WallTime::default(),
-    );
-    for name in super::counters(&station, None).keys() {
+    let station =
+        |config| Station::new(config, PersistentState::default(), 1, Time::ZERO, WallTime::default());
+    let config = Config::parse(WHOLE, "whole.toml").expect("a config");
+    let counters = super::counters(&station(carnet_settings::station(&config, Some(GnAddress(2)))), None);
+    for name in counters.keys() {
         assert!(page().contains(name.as_str()), "{name}");
     }
+    for job in ["tunnel.", "mobility.", "mnpp.", "geonet.dropped.", "geonet.ipv6.", "geonet.multicast."] {
+        assert!(counters.keys().any(|name| name.starts_with(job)), "{job}");
+    }
+    // What it does not do it does not count.
+    assert!(super::counters(&station(StationConfig::default()), None).is_empty());
 }
+
+/// A station with every job.
+const WHOLE: &str = "
+[station]
+name = 'whole'
+
+[home_agent]
+address = '2001:db8:1::1'
+home_prefix = '2001:db8:1::/64'
+
+[mobile_router]
+home_address = '2001:db8:2::1234'
+home_prefix = '2001:db8:2::/64'
+home_agent = '2001:db8:2::1'
+prefixes = ['2001:db8:a::/64']
+lan = ['lan0']
+auth = 'none'
+
+[[mobile_router.uplink]]
+interface = 'wlan0'
+
+[geonet]
+interface = 'radio'
+position = 'fixed:48.8375,2.1008'
+ipv6_interface = 'gn0'
+mnpp = {}
+multicast = {}
+";

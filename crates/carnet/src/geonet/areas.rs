@@ -16,6 +16,9 @@ use ipnet::Ipv6Net;
 use super::{Geonet, degrees, station_address, tenths_of_microdegrees};
 use crate::settings::geonet::{wire_area, wire_shape};
 
+/// So many names of areas are told to somebody who has asked for another.
+const NAMED: usize = 10;
+
 impl Geonet {
     /// Where the area with this name is now.
     ///
@@ -31,7 +34,13 @@ impl Geonet {
         let mut learnt = station.ipv6_adaptation().into_iter().flat_map(|ipv6| ipv6.learnt_areas());
         let learnt = learnt.find(|learnt| learnt.interface == name);
         learnt.map(|learnt| learnt.area.into()).ok_or_else(|| {
-            format!("there is no area {name:?}, expected one of the config or one that `carnet area` has set")
+            let known = self.areas(now, station);
+            let names: Vec<&str> = known.iter().take(NAMED).map(|area| area.name.as_str()).collect();
+            let more = if known.len() > NAMED { " or one of the others of `carnet show areas`" } else { "" };
+            match names.as_slice() {
+                [] => format!("there is no area {name:?}, nor any other: `carnet area` sets one"),
+                names => format!("there is no area {name:?}, expected {}{more}", names.join(", ")),
+            }
         })
     }
 

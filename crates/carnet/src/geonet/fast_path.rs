@@ -35,7 +35,17 @@ pub(super) struct FastPath {
     due: Option<Time>,
 }
 
+/// The data path, as `dataplane.path` calls it.
+fn word(is_fast: bool) -> &'static str {
+    if is_fast { "bpf" } else { "tun" }
+}
+
 impl FastPath {
+    /// The way that packets take now.
+    pub(super) fn name(&self) -> &'static str {
+        word(self.path.as_ref().is_some_and(GeonetPath::is_placed))
+    }
+
     /// Loads the programs.
     ///
     /// # Errors
@@ -95,7 +105,7 @@ impl Geonet {
         }
         let is = path.is_placed();
         if is != before {
-            let path = if is { "bpf" } else { "tun" };
+            let path = word(is);
             let why = if link.has_feedback() { ", because the link tells of acknowledgements" } else { "" };
             info!("the data path of GeoNetworking is {path:?}{why}");
         }

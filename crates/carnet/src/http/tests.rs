@@ -45,7 +45,7 @@ fn status() -> Status {
         version: "0.1.0".into(),
         uptime_s: 1.5,
         roles: vec![Role::HomeAgent],
-        dataplane: "tun".into(),
+        dataplane: Some("tun".into()),
         mobile_router: None,
         home_agent: None,
         geonet: None,

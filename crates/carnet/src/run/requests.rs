@@ -22,7 +22,7 @@ impl Runner {
                 let geonet = self.geonet.as_ref().map(|geonet| geonet.status(self.station.geonet()));
                 let _ = reply.send(answers::status(
                     &self.config,
-                    self.platform.as_ref().map_or(carnet_linux::Path::Tun, Platform::path),
+                    self.platform.as_ref().map(Platform::path),
                     &self.station,
                     geonet,
                     uptime,
@@ -46,8 +46,8 @@ impl Runner {
             }
             Request::Counters(reply) => {
                 let mut counters = answers::counters(&self.station, self.platform.as_ref());
-                let errors = self.writer.as_ref().map_or(0, TunnelWriter::errors);
-                counters.insert("tunnel.write_errors".into(), errors);
+                let errors = self.writer.as_ref().map(TunnelWriter::errors);
+                counters.extend(errors.map(|errors| ("tunnel.write_errors".into(), errors)));
                 counters.extend(self.geonet.iter_mut().flat_map(Geonet::counters));
                 let _ = reply.send(counters);
             }

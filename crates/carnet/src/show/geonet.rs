@@ -108,7 +108,7 @@ pub(super) fn groups(groups: &[Group], width: Option<usize>) -> String {
 }
 
 /// The lines of `carnet status`, as names and values.
-pub(super) fn status(status: &GeonetStatus) -> [(&'static str, String); 3] {
+pub(super) fn status(status: &GeonetStatus) -> [(&'static str, String); 4] {
     let place = status.latitude.zip(status.longitude).map(|(latitude, longitude)| place(latitude, longitude));
     let position = match place {
         Some(place) => format!("{place}, {}", words(&status.position)),
@@ -121,7 +121,12 @@ pub(super) fn status(status: &GeonetStatus) -> [(&'static str, String); 3] {
         (None, Some(what)) => format!("waits for {what}"),
         (None, None) => "has no address yet".into(),
     };
-    [("geonet", address), ("  position", position), ("  stations", stations)]
+    [
+        ("geonet", address),
+        ("  dataplane", or_nothing(Some(&status.path).filter(|path| !path.is_empty()))),
+        ("  position", position),
+        ("  stations", stations),
+    ]
 }
 
 /// One line for an answer to a ping.

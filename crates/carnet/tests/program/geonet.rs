@@ -185,7 +185,7 @@ fn works_over(interfaces: [&str; 3], medium: &str) {
     let _ = (receiver.kill(), receiver.wait());
     assert_eq!((&packet["type"], &packet["next_header"]), (&"gbc".into(), &"btp-b".into()), "{packet}");
     assert_eq!(packet["port"], 2002, "{packet}");
-    assert_eq!((&packet["payload"], &packet["source"]), (&"07d20000c0ffee".into(), &address(west).into()));
+    assert_eq!((&packet["payload"], &packet["source"]), (&"c0ffee".into(), &address(west).into()));
     assert!(east.counter("geonet.link.received") > 0 && west.counter("geonet.link.sent") > 0);
 
     // An area that moves with the station in the middle: it and whoever is near it.

@@ -18,7 +18,7 @@ use carnet_geonet::ipv6_adaptation::in_order::InOrder;
 use carnet_geonet::ipv6_adaptation::patience::Patience;
 use carnet_geonet::ipv6_adaptation::{Adaptation, Hold, Ipv6Config};
 use carnet_geonet::multicast::{MulticastConfig, MulticastProxy};
-use carnet_geonet::{MacAddress, Mib, Output as Routed, ReceivedFrame, Router};
+use carnet_geonet::{GeonetDrop, MacAddress, Mib, Output as Routed, ReceivedFrame, Router};
 use carnet_wire::geonet::GnAddress;
 
 pub use self::areas::GeoDestination;
@@ -193,7 +193,16 @@ impl Geonet {
     pub(crate) fn handle_request(&mut self, now: Time, request: &GeonetRequest) -> Result<(), String> {
         let result = self.router.handle_request(now, request.request());
         self.collect(now);
-        result.map_err(|reason| format!("the packet was not sent: {reason}"))
+        result.map_err(|reason| {
+            let largest = self.router.mib().max_area_size / 1e6;
+            let more = match reason {
+                GeonetDrop::AreaTooLarge => {
+                    format!(", expected at most {largest} square kilometres (mib.max_area_size)")
+                }
+                _ => String::new(),
+            };
+            format!("the packet was not sent: {reason}{more}")
+        })
     }
 
     fn collect(&mut self, now: Time) {

@@ -30,14 +30,17 @@ fn locations_and_received_payloads_have_their_shape() {
             packet_type: GnPacketType::Gbc,
             next_header: GnNextHeader::BtpB,
             port: Some(2002),
+            source_port: None,
+            port_info: Some(0),
             source: GnAddress(0x1400_0200_0000_0002),
             latitude: 48.8375,
             longitude: 2.1008,
             remaining_hop_limit: 9,
-            payload: Octets(vec![7, 0xd2, 0, 0, 0xff]),
+            payload: Octets(vec![0xff]),
         },
-        json!({"type": "gbc", "next_header": "btp-b", "port": 2002, "source": "1400:0200:0000:0002", "latitude": 48.8375,
-               "longitude": 2.1008, "remaining_hop_limit": 9, "payload": "07d20000ff"}),
+        json!({"type": "gbc", "next_header": "btp-b", "port": 2002, "source_port": null, "port_info": 0,
+               "source": "1400:0200:0000:0002", "latitude": 48.8375, "longitude": 2.1008, "remaining_hop_limit": 9,
+               "payload": "ff"}),
     );
 }
 

@@ -135,6 +135,8 @@ fn received(remaining_hop_limit: u8) -> GnReceived {
         packet_type: GnPacketType::Shb,
         next_header: GnNextHeader::Any,
         port: None,
+        source_port: None,
+        port_info: None,
         source: OTHER,
         latitude: 48.5,
         longitude: 2.5,

@@ -81,9 +81,9 @@ fn nothing_to_show_is_said() {
 fn status_of_a_station_with_geonetworking_alone() {
     let text = |latitude: Value, longitude: Value, position: &str| {
         status(json!({
-            "name": "car-7", "version": "0.1.0", "uptime_s": 1, "roles": ["geonet"], "dataplane": "tun",
+            "name": "car-7", "version": "0.1.0", "uptime_s": 1, "roles": ["geonet"], "dataplane": null,
             "mobile_router": null, "home_agent": null,
-            "geonet": {"gn_address": "1400:0200:0000:000a", "position": position, "latitude": latitude,
+            "geonet": {"gn_address": "1400:0200:0000:000a", "path": "bpf", "position": position, "latitude": latitude,
                        "longitude": longitude, "neighbours": 3, "locations": 12},
         }))
         .expect("a status")
@@ -93,8 +93,8 @@ fn status_of_a_station_with_geonetworking_alone() {
         "\
 station           car-7, carnet 0.1.0
 up                1s
-dataplane         tun
 geonet            1400:0200:0000:000a
+  dataplane       bpf
   position        48.8375000, 2.1008000, fix
   stations        3 in range, 12 known
 "
