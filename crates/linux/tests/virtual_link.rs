@@ -10,7 +10,7 @@ use std::time::Duration;
 use carnet_linux::Error;
 use carnet_linux::virtual_link::{Advertisements, VirtualLinkConfig, VirtualLinkEvent, VirtualLinks};
 use carnet_wire::{icmpv6, nd};
-use common::{in_namespace, ip, sysctl};
+use common::{in_namespace, ip, sysctl, wait_until_own};
 
 const MAC: [u8; 6] = [0x02, 0, 0, 0, 0, 0x0a];
 const LINK_LOCAL: &str = "fe80::ff:fe00:a";
@@ -133,7 +133,8 @@ fn frames_go_both_ways_with_right_checksums_and_bursts_are_cut() {
             assert_eq!(packet.len(), 40 + 8 + 1000);
         }
 
-        // The answer.
+        // The answer. A busy kernel has the address a moment later than it says.
+        wait_until_own("gn0", LINK_LOCAL);
         let port = socket.local_addr().unwrap().port();
         let mut answer = packet.clone();
         answer[8..24].copy_from_slice(&header.destination.octets());

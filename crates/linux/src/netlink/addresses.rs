@@ -4,6 +4,7 @@ use std::net::{IpAddr, Ipv6Addr};
 use std::time::Duration;
 
 use carnet_station::io::Address;
+use ipnet::Ipv6Net;
 use netlink_packet_core::{NLM_F_CREATE, NLM_F_EXCL};
 use netlink_packet_route::address::{
     AddressAttribute, AddressFlags, AddressMessage, AddressProtocol, CacheInfo,
@@ -16,8 +17,11 @@ use crate::error::Result;
 
 /// How often, and how long apart, it is looked whether a new address is in use. On an interface that is down it
 /// never will be.
-const SETTLING_LOOKS: u32 = 25;
+const SETTLING_LOOKS: u32 = 50;
 const SETTLING_PAUSE: Duration = Duration::from_micros(200);
+
+/// `RT_TABLE_LOCAL`
+const LOCAL_TABLE: u32 = 255;
 
 /// An IPv6 address on an interface.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -130,15 +134,20 @@ impl Requests {
         })?;
         self.groups.join(index, address);
         for _ in 0..SETTLING_LOOKS {
-            let settling = |known: &AddressInfo| {
-                known.index == index && known.address.address == address && known.address.tentative
-            };
-            if !self.addresses()?.iter().any(settling) {
+            if self.is_in_use(index, address)? {
                 break;
             }
             std::thread::sleep(SETTLING_PAUSE);
         }
         Ok(())
+    }
+
+    /// Whether what is sent to an address arrives. The address itself looks right before that (without duplicate address
+    /// detection it is never tentative); a work queue of the kernel puts it into the table of local addresses.
+    fn is_in_use(&mut self, index: u32, address: Ipv6Addr) -> Result<bool> {
+        let own = Ipv6Net::from(address);
+        let local = self.routes(Some(LOCAL_TABLE), None)?;
+        Ok(local.iter().any(|it| it.destination == own && it.hops.iter().any(|hop| hop.index == index)))
     }
 
     /// Removes an address; no error when it or its interface is gone already.

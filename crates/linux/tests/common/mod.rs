@@ -158,10 +158,14 @@ pub fn ip(arguments: &str) -> String {
 /// Adds an address and waits until the kernel's work queue has made it one that packets arrive at.
 pub fn add_address(interface: &str, address: &str) {
     ip(&format!("-6 addr add {address} dev {interface} nodad"));
-    let bare = address.split('/').next().unwrap();
+    wait_until_own(interface, address.split('/').next().unwrap());
+}
+
+/// Waits until what is sent to an address arrives.
+pub fn wait_until_own(interface: &str, bare: &str) {
     let deadline = Instant::now() + Duration::from_secs(30);
     while ip(&format!("-6 route show table local {bare} dev {interface}")).is_empty() {
-        assert!(Instant::now() < deadline, "{address} does not become usable");
+        assert!(Instant::now() < deadline, "{bare} does not become usable");
         std::thread::sleep(Duration::from_millis(1));
     }
 }
