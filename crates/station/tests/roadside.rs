@@ -178,14 +178,17 @@ impl Road {
         let message = packet[HEADER_LEN..].to_vec();
         let Ok(advertisement) = nd::RouterAdvertisement::parse(&message) else { return };
         assert!(advertisement.router_lifetime > 0);
-        let number = usize::from(header.source == addresses::link_local(unit(1)));
+        let prefix = advertisement.options().find_map(|option| match option {
+            nd::NdOption::PrefixInformation(it) => Some(it.prefix),
+            _ => None,
+        });
         if !self.interface.routers.contains(&header.source) {
             self.interface.routers.push(header.source);
-            self.interface.addresses.push(own(care_of(number)));
+            self.interface.addresses.extend(prefix.map(|prefix| own(address_in(prefix))));
         }
         let (interface, source, destination) = ("gn0".into(), header.source, header.destination);
-        let message =
-            LinkMessage { interface, source, destination, hop_limit: 255, peer: Some(unit(number)), message };
+        let peer = addresses::station_of(source);
+        let message = LinkMessage { interface, source, destination, hop_limit: 255, peer, message };
         self.tell_bus(Input::Icmpv6(message));
         let interface = self.interface.clone();
         self.tell_bus(Input::Interface(interface));
@@ -245,7 +248,11 @@ fn prefix(number: usize) -> Ipv6Addr {
 }
 
 fn care_of(number: usize) -> Ipv6Addr {
-    Ipv6Addr::from(u128::from(prefix(number)) | u128::from(addresses::identifier(BUS)))
+    address_in(prefix(number))
+}
+
+fn address_in(prefix: Ipv6Addr) -> Ipv6Addr {
+    Ipv6Addr::from(u128::from(prefix) | u128::from(addresses::identifier(BUS)))
 }
 
 #[test]
@@ -311,14 +318,14 @@ fn a_bus_between_two_units_stays_with_one() {
     }
 }
 
-/// A Router Advertisement in a frame of a station that is nobody, by `transport`.
-fn forged(road: &Road, number: u8, transport: GeonetTransport) -> Vec<Input> {
+/// A Router Advertisement in a frame of a station that is nobody, by `transport`, and 200 m further.
+fn forged(road: &Road, number: u8, transport: GeonetTransport) -> Input {
     let mac = [2, 0, 0, 0, 2, number];
     let geonet = Some(settings(mac, StationType::RoadSideUnit));
     let config = StationConfig { geonet, ..StationConfig::default() };
     let mut station = Station::new(config, PersistentState::default(), u64::from(number), road.now, WALL);
     let options = [nd::NdOption::PrefixInformation(nd::PrefixInformation {
-        prefix: format!("2001:db8:f{number:x}::").parse().expect("an address"),
+        prefix: forged_prefix(number),
         prefix_length: 64,
         on_link: true,
         autonomous: true,
@@ -341,59 +348,63 @@ fn forged(road: &Road, number: u8, transport: GeonetTransport) -> Vec<Input> {
         hop_limit: None,
         payload,
     };
-    let mut frames = Vec::new();
-    for input in [road.position(road.place, 0.0), Input::Geonet(request)] {
+    for input in [road.position(road.place + 200.0, 0.0), Input::Geonet(request)] {
         while station.poll_output().is_some() {}
         station.handle_input(road.now, WALL, input).expect("accepted");
     }
-    while let Some(output) = station.poll_output() {
-        if let Output::Frame(frame) = output {
-            frames.push(Input::Frame(frame));
-        }
-    }
-    assert_eq!(frames.len(), 1);
-    frames
+    let mut frames = std::iter::from_fn(|| station.poll_output()).filter_map(|output| match output {
+        Output::Frame(frame) => Some(Input::Frame(frame)),
+        _ => None,
+    });
+    frames.next().expect("a frame")
+}
+
+fn forged_prefix(number: u8) -> Ipv6Addr {
+    format!("2001:db8:f{number:x}::").parse().expect("an address")
 }
 
 #[test]
 fn made_up_routers_do_not_put_out_the_one_in_use() {
     let mut road = Road::new();
+    road.place = -500.0;
+    road.drive(1.0);
+    let flood = |road: &mut Road, numbers: std::ops::Range<u8>| {
+        for number in numbers {
+            let frame = forged(road, number, GeonetTransport::SingleHop);
+            road.tell_bus(frame);
+            road.drive(0.01);
+        }
+        road.drive(1.0);
+    };
+    // More than there is room for, and all of them can be used.
+    flood(&mut road, 0..80);
+    assert!(road.care_of_address().is_some());
+    // The unit is the last one, and the nearest.
     road.place = 20.0;
     road.drive(5.0);
     assert_eq!(road.care_of_address(), Some(care_of(0).into()));
-    for number in 0..200 {
-        for frame in forged(&road, number, GeonetTransport::SingleHop) {
-            road.tell_bus(frame);
-        }
-        road.drive(0.01);
-    }
-    road.drive(3.0);
+    flood(&mut road, 80..200);
     assert_eq!(road.care_of_address(), Some(care_of(0).into()));
     // Nor is there no room for the next one.
     road.speed = 30.0;
-    road.drive(8.0);
+    road.drive(10.0);
     assert_eq!(road.care_of_address(), Some(care_of(1).into()), "{}", road.place);
 }
 
 #[test]
 fn a_router_that_is_no_neighbour_is_none() {
-    for (transport, expected) in
-        [(GeonetTransport::SingleHop, Some(())), (GeonetTransport::TopologicallyScoped, None)]
-    {
+    let transports = [
+        (GeonetTransport::SingleHop, Some(address_in(forged_prefix(7)).into())),
+        (GeonetTransport::TopologicallyScoped, None),
+    ];
+    for (transport, expected) in transports {
         let mut road = Road::new();
         road.place = -2000.0;
         road.drive(1.0);
-        // The kernel makes an address of whatever is advertised; here it is always the first unit's.
-        let number = 0xee;
-        for frame in forged(&road, number, transport) {
-            road.tell_bus(frame);
-        }
+        let frame = forged(&road, 7, transport);
+        road.tell_bus(frame);
         assert_eq!(road.interface.routers.len(), 1, "the kernel heard it");
-        let address = "2001:db8:fee::5".parse().expect("an address");
-        road.interface.addresses.push(own(address));
-        let interface = road.interface.clone();
-        road.tell_bus(Input::Interface(interface));
         road.drive(0.5);
-        assert_eq!(road.care_of_address().map(|_| ()), expected, "{transport:?}");
+        assert_eq!(road.care_of_address(), expected);
     }
 }

@@ -89,5 +89,5 @@ interface = 'radio'
 position = 'fixed:48.8375,2.1008'
 ipv6_interface = 'gn0'
 mnpp = {}
-multicast = {}
+multicast = { lan = ['lan0'] }
 ";

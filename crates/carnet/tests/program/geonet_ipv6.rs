@@ -330,7 +330,7 @@ fn an_interface_becomes_an_uplink_by_a_reload_and_is_none_again() {
     let seen = || {
         let uplinks = station.show("uplinks");
         let names = uplinks.as_array().map(|all| all.iter().map(|it| it["interface"].clone()).collect());
-        (names.unwrap_or_else(Vec::new), west.get("gn0/accept_ra"), west.get("gn0/accept_ra_defrtr"))
+        (names.unwrap_or_default(), west.get("gn0/accept_ra"), west.get("gn0/accept_ra_defrtr"))
     };
     let names = |names: &[&str]| names.iter().map(|name| Value::from(*name)).collect::<Vec<_>>();
     let not = (names(&["wlan7"]), "0".to_owned(), "0".to_owned());

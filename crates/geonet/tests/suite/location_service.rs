@@ -158,7 +158,7 @@ fn a_packet_larger_than_the_buffer_waits_alone() {
     let large = [7; 1300];
     for (payloads, kept, lost) in [
         (vec![&large[..]], vec![7], 0),
-        (vec![b"1", &large[..]], vec![7], 1),
+        (vec![&b"1"[..], &large], vec![7], 1),
         (vec![&large[..], b"1", b"2"], vec![b'1', b'2'], 1),
     ] {
         let mut iut = seeking(&payloads);

@@ -131,8 +131,9 @@ impl Mnpp {
                 self.proofs.remove(&(claim.prefix, station));
             }
         }
-        let mut claims = peer.claims.iter_mut().filter(|claim| claim.next <= now);
-        let claim = claims.find(|claim| !self.is_settled(now, station, claim.prefix));
+        let claims = peer.claims.iter_mut().filter(|claim| claim.next <= now);
+        let open = claims.filter(|claim| !self.is_settled(now, station, claim.prefix));
+        let claim = open.min_by_key(|claim| claim.next);
         // What was not sent was no try.
         if let Some(claim) = claim.filter(|_| reachable)
             && let Some(cookie) = self.test(now, station, claim.prefix)

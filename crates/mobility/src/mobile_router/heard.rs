@@ -10,7 +10,8 @@ use std::net::Ipv6Addr;
 use carnet_base::Time;
 use ipnet::Ipv6Net;
 
-/// More advertised prefixes than this on one link are not remembered; the one heard longest ago goes.
+/// More advertised prefixes than this on one link are not remembered. The one heard longest ago goes, and one of the
+/// router in use last: anybody can advertise.
 const MAX_HEARD: usize = 16;
 
 /// What Router Advertisements say about an address, best first.
@@ -46,14 +47,16 @@ impl Heard {
         self.0.is_empty()
     }
 
-    /// `router` has advertised `prefix`, or withdrawn it.
-    pub fn note(&mut self, now: Time, router: Ipv6Addr, prefix: Ipv6Net, valid: bool) {
+    /// `router` has advertised `prefix`, or withdrawn it; `routers` are the default routers that the kernel has now.
+    pub fn note(&mut self, now: Time, router: Ipv6Addr, prefix: Ipv6Net, valid: bool, routers: &[Ipv6Addr]) {
         self.0.retain(|entry| entry.router != router || entry.prefix != prefix);
         if !valid {
             return;
         }
         if self.0.len() == MAX_HEARD
-            && let Some(oldest) = (0..self.0.len()).min_by_key(|&index| self.0[index].at)
+            && let Some((oldest, _)) = self.0.iter().enumerate().min_by_key(|(_, entry)| {
+                (self.router_standing(entry.router, routers) == Standing::Preferred, entry.at)
+            })
         {
             self.0.remove(oldest);
         }
@@ -104,7 +107,7 @@ mod tests {
         for (second, router, prefix) in
             [(1, "fe80::a", "2001:db8:f1::/64"), (2, "fe80::b", "2001:db8:f2::/64")]
         {
-            heard.note(Time::from_secs(second), addr(router), prefix.parse().expect("a prefix"), true);
+            heard.note(Time::from_secs(second), addr(router), prefix.parse().expect("a prefix"), true, &[]);
         }
         heard
     }
@@ -129,14 +132,17 @@ mod tests {
     fn a_withdrawn_prefix_is_forgotten_and_the_oldest_makes_room() {
         let mut heard = heard();
         let first: Ipv6Net = "2001:db8:f1::/64".parse().expect("a prefix");
-        heard.note(Time::from_secs(3), addr("fe80::a"), first, false);
+        heard.note(Time::from_secs(3), addr("fe80::a"), first, false, &[]);
         assert_eq!(heard.standing(addr("2001:db8:f1::10"), &[addr("fe80::a")]), Standing::Unheard);
+        let routers = [addr("fe80::b"), addr("fe80::c")];
         for index in 0..100_u16 {
             let prefix =
                 Ipv6Net::new(Ipv6Addr::new(0x2001, 0xdb8, index, 0, 0, 0, 0, 0), 64).expect("prefix");
-            heard.note(Time::from_secs(4 + u64::from(index)), addr("fe80::c"), prefix, true);
+            heard.note(Time::from_secs(4 + u64::from(index)), addr("fe80::c"), prefix, true, &routers);
         }
         assert_eq!(heard.0.len(), MAX_HEARD);
+        // But not that of the router in use.
+        assert_eq!(heard.standing(addr("2001:db8:f2::10"), &routers), Standing::Preferred);
         let last: Ipv6Net = "2001:db8:63::/64".parse().expect("a prefix");
         assert!(heard.is_present(&[addr("fe80::c")], |prefix| *prefix == last));
     }

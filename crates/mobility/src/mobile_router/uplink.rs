@@ -330,7 +330,9 @@ impl Uplink {
             if let nd::NdOption::PrefixInformation(information) = option
                 && let Ok(prefix) = Ipv6Net::new(information.prefix, information.prefix_length)
             {
-                self.heard.note(now, message.source, prefix.trunc(), information.valid_lifetime > 0);
+                let routers = self.interface.as_ref().map_or(&[][..], |interface| &interface.routers);
+                let valid = information.valid_lifetime > 0;
+                self.heard.note(now, message.source, prefix.trunc(), valid, routers);
             }
             if let nd::NdOption::Mtu(mtu) = option {
                 self.advertised_mtu = Some(mtu);

@@ -645,6 +645,7 @@ fn over_two_hops_probes_tell() {
     for (who, whom) in [(A, B), (B, A)] {
         world.see(who, whom, |sight| (sight.near, sight.stays) = (false, false));
     }
+    claim(&mut world, B, "2001:db8:b::/64", 60);
     world.sleep(Duration::from_secs(5));
     assert_eq!((world.routes(A), world.reason(A)), (vec![], vec!["not authorized by its home agent"]));
 }

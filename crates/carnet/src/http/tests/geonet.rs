@@ -316,8 +316,11 @@ async fn payloads_arrive_and_a_slow_reader_is_told_what_it_missed() {
     for hops in [8, 9] {
         assert_eq!(
             payloads.next().await.expect("a stream"),
-            Some(json!({"type": "shb", "next_header": "any", "port": null, "source": "1400:0200:0000:0002",
-                        "latitude": 48.5, "longitude": 2.5, "remaining_hop_limit": hops, "payload": "beef"}))
+            Some(
+                json!({"type": "shb", "next_header": "any", "port": null, "source_port": null, "port_info": null,
+                        "source": "1400:0200:0000:0002", "latitude": 48.5, "longitude": 2.5,
+                        "remaining_hop_limit": hops, "payload": "beef"})
+            )
         );
     }
     assert_eq!(payloads.next().await.expect("a stream"), None);

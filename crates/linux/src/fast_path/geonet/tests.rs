@@ -456,7 +456,7 @@ fn the_router_learns_what_it_would_have_learnt_from_the_packets() {
         }
         let report = bench.path.report();
         let [sample] = &report.samples[..] else { panic!("{report:?}") };
-        assert_eq!(sample.vector, vector(NEAR, 2059).to_octets());
+        assert_eq!(sample.vector, vector(NEAR, 2059));
         assert_eq!((report.delivered, sample.octets, sample.direct), (9, 9 * 200, true));
         assert_eq!(sample.sequences, (52..60).collect::<Vec<u16>>());
         bench.tell(Input::GeonetReport(report));

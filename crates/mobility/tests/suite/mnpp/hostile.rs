@@ -118,7 +118,9 @@ fn a_flood_of_stations_puts_out_itself() {
 /// about although they are time and again.
 #[test]
 fn who_came_first_does_not_keep_the_table() {
-    let mut world = World::pair();
+    // The last of all in any order of addresses.
+    const Z: Mac = [0xfe, 0xff, 0, 0, 0, 0x1f];
+    let mut world = World::new([A, Z].map(|mac| (mac, config(mac))));
     for station in 0..MAX_PEERS as u16 {
         claim_some(&mut world, station, MAX_CLAIMS);
     }
@@ -136,9 +138,13 @@ fn who_came_first_does_not_keep_the_table() {
         world.sleep(Duration::from_secs(25));
     }
     keep(&mut world);
-    world.meet(A, B);
-    world.sleep(Duration::from_secs(10));
-    assert_eq!(world.routes(A), [(own(B), link_local(B))]);
+    world.meet(A, Z);
+    // Others come while it waits for its turn.
+    for station in 1000..1050 {
+        claim_some(&mut world, station, 1);
+        world.sleep(ms(200));
+    }
+    assert_eq!(world.routes(A), [(own(Z), link_local(Z))]);
 }
 
 #[test]
