@@ -26,13 +26,16 @@ fn a_router_keeps_trying_until_its_agent_is_there() {
 
     // Later the back-off is long, but a packet that waits shortens it.
     let router = Station::start(&bed.router, &bed.router_config());
-    std::thread::sleep(seconds(12));
+    let reachable = || router.show("status")["mobile_router"]["reachable"].as_bool();
+    assert_eq!(reachable(), Some(true), "nobody knows better yet");
+    wait_until("three without an answer", seconds(30), || reachable() == Some(false));
     assert_eq!(router.state(), "registering");
     let _agent = Station::start(&bed.agent, &bed.agent_config());
     let start = Instant::now();
     let traffic = bed.echo(20);
     wait_until("registered soon, because of traffic", seconds(5), || router.state() == "registered");
     println!("home agent back, traffic waiting: registered after {:?}", start.elapsed());
+    assert_eq!(reachable(), Some(true));
     traffic.flows();
     traffic.stop();
 }

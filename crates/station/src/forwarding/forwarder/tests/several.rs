@@ -224,6 +224,11 @@ fn copies_have_one_number_and_the_first_one_passes() {
         }
         let (sender, receiver) = (&forwarders[from].counters, &forwarders[1 - from].counters);
         assert_eq!((sender.encapsulated, sender.duplicated, receiver.decapsulated), (5, 10, 5));
+        // Each tunnel has carried its copies, whichever came first.
+        for at in 0..3 {
+            let tunnel = way(ends[1 - from], at, true);
+            assert_eq!(forwarders[1 - from].traffic((tunnel.local, tunnel.remote)).packets_in, 5);
+        }
     }
 }
 
