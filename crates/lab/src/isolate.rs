@@ -143,8 +143,23 @@ pub fn settle() -> anyhow::Result<()> {
         .read(true)
         .write(true)
         .open("/dev/net/tun")
-        .context("cannot open /dev/net/tun for reading and writing, which carnet needs for its tunnel")?;
+        .map_err(|error| anyhow::anyhow!(without_tun(&error)))?;
     Ok(())
+}
+
+/// Why nothing can be done without `/dev/net/tun`, and what helps.
+fn without_tun(error: &std::io::Error) -> String {
+    let remedy = match error.kind() {
+        std::io::ErrorKind::PermissionDenied => {
+            "this user may not: run the lab as root, or as root allow everybody, as distributions do \
+             (chmod 0666 /dev/net/tun)"
+        }
+        std::io::ErrorKind::NotFound => "as root: modprobe tun",
+        _ => "as root, see whether the kernel has it: modprobe tun",
+    };
+    format!(
+        "cannot open /dev/net/tun for reading and writing, which carnet needs for its interfaces ({error}); {remedy}"
+    )
 }
 
 /// Where the lab keeps its working files inside.
@@ -190,4 +205,18 @@ fn find_inner(scenario: &str) -> Option<u32> {
             && words[4..].contains(&scenario);
         inner.then_some(pid)
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io::{Error, ErrorKind};
+
+    use super::without_tun;
+
+    #[test]
+    fn a_user_who_may_not_is_told_what_helps() {
+        let told = without_tun(&Error::from(ErrorKind::PermissionDenied));
+        assert!(told.contains("chmod 0666 /dev/net/tun") && told.contains("as root"), "{told}");
+        assert!(without_tun(&Error::from(ErrorKind::NotFound)).ends_with("modprobe tun"));
+    }
 }

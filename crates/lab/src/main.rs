@@ -278,7 +278,9 @@ fn plan(args: &RunArgs, mode: Mode) -> anyhow::Result<run::Plan> {
     tools::check(&used)?;
     let carnet = tools::carnet(args.carnet.as_deref())?;
     let out = args.out.clone().unwrap_or_else(|| Path::new("out").join(&args.scenario));
-    std::fs::create_dir_all(&out).with_context(|| format!("cannot make {}", out.display()))?;
+    std::fs::create_dir_all(&out).with_context(|| {
+        format!("cannot make the folder for results, {}; --out names another", out.display())
+    })?;
     let out = out.canonicalize()?;
     isolate::visible("the output folder", &out)?;
     isolate::visible("the carnet program", &carnet)?;
