@@ -270,16 +270,19 @@ impl Requests {
     /// Gives an interface another link-layer address. One that does not take it while it is up is taken down for
     /// a moment.
     pub(crate) fn set_link_address(&mut self, link: &LinkInfo, address: [u8; 6]) -> Result<()> {
-        let mut message = LinkMessage::default();
-        message.header.index = link.index;
-        message.attributes.push(LinkAttribute::Address(address.to_vec()));
+        let request = || {
+            let mut message = LinkMessage::default();
+            message.header.index = link.index;
+            message.attributes.push(LinkAttribute::Address(address.to_vec()));
+            RouteNetlinkMessage::SetLink(message)
+        };
         let [a, b, c, d, e, f] = address;
         let what =
             || format!("give {} the address {a:02x}:{b:02x}:{c:02x}:{d:02x}:{e:02x}:{f:02x}", link.name);
-        match self.change(RouteNetlinkMessage::SetLink(message.clone()), 0, what) {
+        match self.change(request(), 0, what) {
             Err(error) if error.raw_os_error() == Some(libc::EBUSY) && link.up => {
                 self.set_up(link, false)?;
-                let result = self.change(RouteNetlinkMessage::SetLink(message), 0, what);
+                let result = self.change(request(), 0, what);
                 self.set_up(link, true)?;
                 result
             }

@@ -13,6 +13,7 @@ mod events;
 mod filters;
 mod ipv4;
 mod links;
+mod message;
 mod monitor;
 mod neighbours;
 mod policy;
@@ -33,6 +34,7 @@ use netlink_sys::{Socket, SocketAddr, protocols::NETLINK_ROUTE};
 pub(crate) use addresses::AddressInfo;
 pub(crate) use events::{Events, IPV6_ADDRESSES, LINKS, Watcher, usable};
 pub(crate) use ipv4::{Ipv4AddressInfo, Ipv4Router};
+
 pub(crate) use links::{IPV6_MINIMUM_MTU, Ip6Tunnel, LinkInfo};
 pub(crate) use monitor::{Dirty, Monitor};
 pub(crate) use policy::{CROWDED_MAX, Heard, rules_are_plain};
@@ -42,6 +44,7 @@ pub(crate) use routes::{RouteInfo, effective_metric};
 pub(crate) use rules::{Action, RuleInfo};
 
 use crate::error::{Error, Result};
+use message::Message;
 
 /// How often a dump that changed under the reader's hands is begun anew.
 const DUMP_ATTEMPTS: usize = 8;
@@ -107,7 +110,7 @@ impl Requests {
         operation: impl Fn() -> String,
     ) -> Result<()> {
         self.writes += 1;
-        self.transact(message, NLM_F_REQUEST | NLM_F_ACK | flags, &operation).map(|_| ())
+        self.transact(&mut octets(message, NLM_F_REQUEST | NLM_F_ACK | flags), &operation).map(|_| ())
     }
 
     /// Sends a request for one object and returns it.
@@ -117,7 +120,7 @@ impl Requests {
         operation: impl Fn() -> String,
     ) -> Result<Vec<RouteNetlinkMessage>> {
         self.reads += 1;
-        self.transact(message, NLM_F_REQUEST | NLM_F_ACK, &operation).map(|(answers, _)| answers)
+        self.transact(&mut octets(message, NLM_F_REQUEST | NLM_F_ACK), &operation).map(|(answers, _)| answers)
     }
 
     /// Asks for all objects of a kind, again where they changed meanwhile.
@@ -126,35 +129,28 @@ impl Requests {
         message: RouteNetlinkMessage,
         operation: impl Fn() -> String,
     ) -> Result<Vec<RouteNetlinkMessage>> {
+        let mut request = octets(message, NLM_F_REQUEST | NLM_F_DUMP);
         for _ in 1..DUMP_ATTEMPTS {
             self.reads += 1;
-            let (answers, interrupted) =
-                self.transact(message.clone(), NLM_F_REQUEST | NLM_F_DUMP, &operation)?;
+            let (answers, interrupted) = self.transact(&mut request, &operation)?;
             if !interrupted {
                 return Ok(answers);
             }
         }
         self.reads += 1;
         // Still changing: an event will follow, and with it the next dump.
-        self.transact(message, NLM_F_REQUEST | NLM_F_DUMP, &operation).map(|(answers, _)| answers)
+        self.transact(&mut request, &operation).map(|(answers, _)| answers)
     }
 
     /// One request and all of its answers; whether the kernel marked them as inconsistent.
     fn transact(
         &mut self,
-        message: RouteNetlinkMessage,
-        flags: u16,
+        request: &mut [u8],
         operation: &dyn Fn() -> String,
     ) -> Result<(Vec<RouteNetlinkMessage>, bool)> {
         self.sequence = self.sequence.wrapping_add(1);
-        let mut header = NetlinkHeader::default();
-        header.flags = flags;
-        header.sequence_number = self.sequence;
-        let mut request = NetlinkMessage::new(header, NetlinkPayload::InnerMessage(message));
-        request.finalize();
-        let mut octets = vec![0; request.buffer_len()];
-        request.serialize(&mut octets);
-        retry(|| self.socket.send(&octets, 0)).map_err(|e| Error::kernel(operation(), e))?;
+        NetlinkBuffer::new(&mut *request).set_sequence_number(self.sequence);
+        retry(|| self.socket.send(request, 0)).map_err(|e| Error::kernel(operation(), e))?;
 
         let mut answers = Vec::new();
         let mut interrupted = false;
@@ -173,8 +169,8 @@ impl Requests {
                     continue; // The rest of an earlier answer that was given up.
                 }
                 interrupted |= buffer.flags() & NLM_F_DUMP_INTR != 0;
-                match NetlinkMessage::<RouteNetlinkMessage>::deserialize(this).map(|m| m.payload) {
-                    Ok(NetlinkPayload::InnerMessage(answer)) => answers.push(answer),
+                match NetlinkMessage::<Message>::deserialize(this).map(|m| m.payload) {
+                    Ok(NetlinkPayload::InnerMessage(answer)) => answers.extend(answer.0),
                     Ok(NetlinkPayload::Error(error)) if error.code.is_none() => {
                         return Ok((answers, interrupted));
                     }
@@ -198,6 +194,17 @@ impl Requests {
             }
         }
     }
+}
+
+/// A request as it is sent, but for its number.
+fn octets(message: RouteNetlinkMessage, flags: u16) -> Vec<u8> {
+    let mut header = NetlinkHeader::default();
+    header.flags = flags;
+    let mut request = NetlinkMessage::new(header, NetlinkPayload::InnerMessage(Message(Some(message))));
+    request.finalize();
+    let mut octets = vec![0; request.buffer_len()];
+    request.serialize(&mut octets);
+    octets
 }
 
 /// Repeats a system call that a signal interrupted.

@@ -17,6 +17,7 @@ use netlink_sys::{Socket, protocols::NETLINK_ROUTE};
 use socket2::{SockFilter, SockRef};
 use tokio::io::unix::AsyncFd;
 
+use super::message::Message;
 use super::{Heard, split};
 use crate::ROUTE_PROTOCOL;
 use crate::error::{Error, Result};
@@ -111,8 +112,8 @@ impl Monitor {
                         let mut rest = self.buffer.as_slice();
                         while let Some((this, next)) = split(rest) {
                             rest = next;
-                            match NetlinkMessage::deserialize(this).map(|m| m.payload) {
-                                Ok(NetlinkPayload::InnerMessage(event)) => {
+                            match NetlinkMessage::<Message>::deserialize(this).map(|m| m.payload) {
+                                Ok(NetlinkPayload::InnerMessage(Message(Some(event)))) => {
                                     note(&mut self.dirty, &event);
                                     self.routes |= !is_neighbour(&event);
                                     self.heard.hear(&event);

@@ -1,0 +1,196 @@
+//! Messages of rtnetlink as octets, as far as carnet sends them and looks at them.
+//!
+//! The packet crates can read and write everything that any of the kernel's modules can say of an interface, a queue or a
+//! filter, which would be a twelfth of the program. Here a message that concerns nobody is none; of an interface those
+//! attributes are read that [`LinkInfo`](super::LinkInfo) is made of, and its octets; of a neighbour and of a filter is
+//! known only that there is one.
+
+use netlink_packet_core::{
+    DecodeError, Emitable, NetlinkDeserializable, NetlinkHeader, NetlinkSerializable, NlasIterator, Parseable,
+};
+use netlink_packet_route::RouteNetlinkMessage;
+use netlink_packet_route::address::AddressMessage;
+use netlink_packet_route::link::{
+    InfoKind, LinkAttribute, LinkFlags, LinkInfo as LinkKind, LinkLayerType, LinkMessage, Stats64,
+};
+use netlink_packet_route::neighbour::NeighbourMessage;
+use netlink_packet_route::route::RouteMessage;
+use netlink_packet_route::rule::RuleMessage;
+use netlink_packet_route::tc::TcMessage;
+
+/// A message; none of one that concerns nobody.
+#[derive(Debug)]
+pub(super) struct Message(pub(super) Option<RouteNetlinkMessage>);
+
+/// `struct ifinfomsg`.
+const LINK_HEADER: usize = 16;
+/// `struct rtnl_link_stats64` begins with packets received and sent, and octets received and sent.
+const OCTETS_RECEIVED: usize = 16;
+const OCTETS_SENT: usize = 24;
+
+impl NetlinkSerializable for Message {
+    fn message_type(&self) -> u16 {
+        self.0.as_ref().map_or(libc::NLMSG_NOOP as u16, RouteNetlinkMessage::message_type)
+    }
+
+    fn buffer_len(&self) -> usize {
+        self.0.as_ref().and_then(body).map_or(0, Emitable::buffer_len)
+    }
+
+    fn serialize(&self, buffer: &mut [u8]) {
+        if let Some(body) = self.0.as_ref().and_then(body) {
+            body.emit(buffer);
+        }
+    }
+}
+
+/// What follows the header of a message that carnet sends.
+fn body(message: &RouteNetlinkMessage) -> Option<&dyn Emitable> {
+    use RouteNetlinkMessage::*;
+    Some(match message {
+        NewLink(link) | DelLink(link) | GetLink(link) | SetLink(link) => link,
+        NewAddress(address) | DelAddress(address) | GetAddress(address) => address,
+        NewRoute(route) | DelRoute(route) | GetRoute(route) => route,
+        NewRule(rule) | DelRule(rule) | GetRule(rule) => rule,
+        NewNeighbour(neighbour) | DelNeighbour(neighbour) | GetNeighbour(neighbour) => neighbour,
+        NewQueueDiscipline(queue) | DelQueueDiscipline(queue) => queue,
+        DelTrafficFilter(filter) | GetTrafficFilter(filter) => filter,
+        _ => return None,
+    })
+}
+
+impl NetlinkDeserializable for Message {
+    type Error = DecodeError;
+
+    fn deserialize(header: &NetlinkHeader, payload: &[u8]) -> Result<Self, DecodeError> {
+        use RouteNetlinkMessage::*;
+        Ok(Message(Some(match header.message_type {
+            libc::RTM_NEWLINK => NewLink(link(payload)?),
+            libc::RTM_DELLINK => DelLink(link(payload)?),
+            libc::RTM_NEWADDR => NewAddress(AddressMessage::parse(payload)?),
+            libc::RTM_DELADDR => DelAddress(AddressMessage::parse(payload)?),
+            libc::RTM_NEWROUTE => NewRoute(RouteMessage::parse(payload)?),
+            libc::RTM_DELROUTE => DelRoute(RouteMessage::parse(payload)?),
+            libc::RTM_NEWRULE => NewRule(RuleMessage::parse(payload)?),
+            libc::RTM_DELRULE => DelRule(RuleMessage::parse(payload)?),
+            libc::RTM_NEWNEIGH => NewNeighbour(NeighbourMessage::default()),
+            libc::RTM_DELNEIGH => DelNeighbour(NeighbourMessage::default()),
+            libc::RTM_NEWTFILTER => NewTrafficFilter(TcMessage::default()),
+            _ => return Ok(Message(None)),
+        })))
+    }
+}
+
+/// The first octets at a place.
+fn at<const N: usize>(octets: &[u8], place: usize) -> Option<[u8; N]> {
+    octets.get(place..)?.first_chunk().copied()
+}
+
+fn link(payload: &[u8]) -> Result<LinkMessage, DecodeError> {
+    let short = || DecodeError::from("an interface with less than its header");
+    let mut message = LinkMessage::default();
+    message.header.interface_family = payload.first().ok_or_else(short)?.to_owned().into();
+    message.header.link_layer_type =
+        LinkLayerType::from(u16::from_ne_bytes(at(payload, 2).ok_or_else(short)?));
+    message.header.index = u32::from_ne_bytes(at(payload, 4).ok_or_else(short)?);
+    let flags = u32::from_ne_bytes(at(payload, 8).ok_or_else(short)?);
+    message.header.flags = LinkFlags::from_bits_retain(flags);
+    for attribute in NlasIterator::new(payload.get(LINK_HEADER..).ok_or_else(short)?) {
+        let attribute = attribute?;
+        message.attributes.extend(link_attribute(attribute.kind(), attribute.value()));
+    }
+    Ok(message)
+}
+
+fn link_attribute(kind: u16, value: &[u8]) -> Option<LinkAttribute> {
+    let number = || at(value, 0).map(u32::from_ne_bytes);
+    Some(match kind {
+        libc::IFLA_ADDRESS => LinkAttribute::Address(value.to_vec()),
+        libc::IFLA_IFNAME => LinkAttribute::IfName(text(value)),
+        libc::IFLA_MTU => LinkAttribute::Mtu(number()?),
+        libc::IFLA_GROUP => LinkAttribute::Group(number()?),
+        libc::IFLA_LINKINFO => {
+            let kinds = NlasIterator::new(value).map_while(|inner| inner.ok());
+            let name =
+                kinds.filter(|inner| inner.kind() == libc::IFLA_INFO_KIND).map(|inner| text(inner.value()));
+            let is = |name: String| (name == "ip6tnl").then_some(LinkKind::Kind(InfoKind::Ip6Tnl));
+            LinkAttribute::LinkInfo(name.filter_map(is).collect())
+        }
+        libc::IFLA_STATS64 => {
+            let mut octets = Stats64::default();
+            octets.rx_bytes = u64::from_ne_bytes(at(value, OCTETS_RECEIVED)?);
+            octets.tx_bytes = u64::from_ne_bytes(at(value, OCTETS_SENT)?);
+            LinkAttribute::Stats64(octets)
+        }
+        _ => return None,
+    })
+}
+
+/// Ends with a zero.
+fn text(value: &[u8]) -> String {
+    String::from_utf8_lossy(value.strip_suffix(&[0]).unwrap_or(value)).into_owned()
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    fn read(kind: u16, payload: &[u8]) -> Result<Option<RouteNetlinkMessage>, DecodeError> {
+        let mut header = NetlinkHeader::default();
+        header.message_type = kind;
+        Message::deserialize(&header, payload).map(|message| message.0)
+    }
+
+    /// What the packet crate writes is read as it would be read there, as far as it is looked at.
+    #[test]
+    fn an_interface_is_read_as_it_was_written() {
+        let mut message = LinkMessage::default();
+        message.header.index = 7;
+        message.header.link_layer_type = LinkLayerType::Ether;
+        message.header.flags = LinkFlags::Up | LinkFlags::LowerUp;
+        let mut octets = Stats64::default();
+        (octets.rx_bytes, octets.tx_bytes) = (1 << 40, 77);
+        message.attributes = vec![
+            LinkAttribute::IfName("veth0".into()),
+            LinkAttribute::Mtu(1400),
+            LinkAttribute::Group(13500),
+            LinkAttribute::Address(vec![2, 0, 0, 0, 0, 9]),
+            LinkAttribute::LinkInfo(vec![LinkKind::Kind(InfoKind::Ip6Tnl)]),
+            LinkAttribute::Stats64(octets),
+        ];
+        let mut written = vec![0; message.buffer_len()];
+        message.emit(&mut written);
+        assert_eq!(
+            read(libc::RTM_NEWLINK, &written).expect("is right"),
+            Some(RouteNetlinkMessage::NewLink(message))
+        );
+        for length in 0..LINK_HEADER {
+            assert!(read(libc::RTM_NEWLINK, &written[..length]).is_err(), "{length}");
+        }
+    }
+
+    #[test]
+    fn other_kinds_and_other_attributes_concern_nobody() {
+        let mut message = LinkMessage::default();
+        message.attributes = vec![
+            LinkAttribute::LinkInfo(vec![LinkKind::Kind(InfoKind::Veth)]),
+            LinkAttribute::TxQueueLen(1000),
+        ];
+        let mut written = vec![0; message.buffer_len()];
+        message.emit(&mut written);
+        let Ok(Some(RouteNetlinkMessage::DelLink(read_back))) = read(libc::RTM_DELLINK, &written) else {
+            panic!("an interface is not read");
+        };
+        assert_eq!(read_back.attributes, [LinkAttribute::LinkInfo(Vec::new())]);
+        assert_eq!(read(libc::RTM_NEWQDISC, &[0; 20]).expect("is right"), None);
+    }
+
+    proptest! {
+        #[test]
+        fn nothing_panics(kind in 16_u16..120, octets in proptest::collection::vec(any::<u8>(), 0..200)) {
+            let _ = read(kind, &octets);
+        }
+    }
+}
