@@ -42,7 +42,7 @@ def ask(mobile, flags, number):
     return struct.unpack(">H", body[2:4])[0] & R_BIT, [body[at:at + 16] for at in range(4, len(body), 16)]
 
 
-@case("16", "RFC 3963 7.2, RFC 6275 10.5.1", "discovery with R: agents of mobile routers, with R, from a unicast address")
+@case("16", "RFC 3963 7.2, RFC 6275 10.5.1", "discovery with R: agents of mobile routers, with R, from a unicast address (TAHI DHAAD_Simple)")
 def for_routers(mobile):
     router, agents = ask(mobile, R_BIT, 1)
     expect(router, "R is not set")
@@ -80,7 +80,7 @@ def until(mobile, wanted, what):
         time.sleep(0.2)
 
 
-@case("16c", "RFC 6275 10.5.1, RFC 3963 7.2", "other home agents: by preference, only those with R, none whose lifetime is 0",
+@case("16c", "RFC 6275 10.5.1, RFC 3963 7.2", "other home agents: by preference, only those with R, none that has stopped (TAHI DHAAD_Highest, DHAAD_Lowest, DHAAD_Delete)",
       link=True)
 def others(mobile):
     own, other = mobile.target.home_agent, ip(f"{mobile.target.home_prefix}a9:{mobile.number:x}")
