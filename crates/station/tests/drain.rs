@@ -13,7 +13,7 @@ use carnet_mobility::agents::{AgentAddress, AgentsConfig};
 use carnet_mobility::home_agent::{AuthorizedNode, DrainPhase, OtherAgents, Peer};
 use carnet_station::io::{Command, Event, Input, Output};
 use carnet_station::{PersistentState, Station, StationConfig};
-use carnet_wire::ipv6::Header;
+use carnet_wire::ipv6::{Header, protocol};
 use common::{AGENT, CORRESPONDENT, WALL, address, agent_config, data, interface, router_config};
 
 const OTHER: &str = "2001:db8:1::2";
@@ -143,7 +143,8 @@ impl World {
     }
 
     fn forward(&mut self, from: Who, packet: Vec<u8>) {
-        let to = Header::parse(&packet).expect("a packet").destination;
+        let header = Header::parse(&packet).expect("a packet");
+        let to = header.destination;
         let behind = (0..ROUTERS).find(|&n| to == home(n) || to == host(n));
         if let Some(agent) = [AGENT, OTHER].iter().position(|agent| to == address(agent)) {
             self.send(Who::Agent(agent), packet);
@@ -153,6 +154,9 @@ impl World {
             // Its kernel routes it into the tunnel device.
             self.tell(from, Input::Packet(packet));
         } else if to == address(CORRESPONDENT) || behind.is_some_and(|n| from == Who::Router(n)) {
+            if header.next_header != protocol::NO_NEXT_HEADER {
+                return; // A probe of the path MTU, which is for the kernel.
+            }
             let number = packet.get(40..44).and_then(|octets| octets.first_chunk::<4>());
             *self.arrived.entry(u32::from_be_bytes(*number.expect("a number"))).or_default() += 1;
         }
