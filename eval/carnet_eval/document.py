@@ -11,6 +11,7 @@ import re
 from pathlib import Path
 
 from .experiments import OF_THE_PAPER
+from .figures import FIGURES
 from .summary import VALUES
 from .tasks import ROOT
 
@@ -174,6 +175,8 @@ def filled(text: str, made: dict) -> str:
             body = "Not run."
         else:
             body = TABLES[name](made) if name in TABLES else curves(made, name)
+            if name in FIGURES:
+                body += f"\n\n![{FIGURES[name][0]}](figures/{name}.svg)"
         return f"<!-- table {name} -->\n{body}\n<!-- end -->"
 
     return re.sub(r"<!-- table (\S+) -->\n.*?<!-- end -->", table, text, flags=re.DOTALL)

@@ -49,13 +49,12 @@ WITHOUT = {
 }
 # And with one that it does not have by default. The last two concern TCP alone.
 HOLD = {"reorder_wait": "100ms", "reorder_rule": "changed", "reorder_hold": "acknowledgements"}
+ECN = station("carnet", {"geonet.ipv6.congestion_mark": 3000}, ecn=True, backlog=True)
 WITH = {
     "implicit beacons": station("carnet", {"geonet.beacon.piggyback": True}),
     "a next hop kept for 200 ms": station("carnet", {"geonet.mib.next_hop_hold": "200ms"}),
     "acknowledgements held in place of resequencing": station("carnet", {"geonet.ipv6": HOLD}),
-    "congestion signalled early (ECN)": station(
-        "carnet", {"geonet.ipv6.congestion_mark": 3000}, ecn=True, backlog=True
-    ),
+    "congestion signalled early (ECN)": ECN,
 }
 ABLATION = (
     {"carnet": station("carnet")}
@@ -91,6 +90,7 @@ def experiments(duration: float = 100, seeds=SEEDS) -> dict[str, list[Run]]:
             columns | {"traffic": "tcp"},
             PAPER
             | {
+                "carnet, ECN": ECN,
                 "AODV, Fixed-RTO": AODV | {"variant": "fixed-rto"},
                 "GPSR (ha), Fixed-RTO": PAPER["GPSR (ha)"] | {"variant": "fixed-rto"},
             },
@@ -112,7 +112,7 @@ def experiments(duration: float = 100, seeds=SEEDS) -> dict[str, list[Run]]:
             waypoint,
             {"AODV": AODV}
             | {f"{name}, resequencing": variant for name, variant in in_order.items()}
-            | {"carnet": station("carnet")},
+            | {"carnet": station("carnet"), "carnet, ECN": ECN},
             RANDOM_SPEEDS,
             seeds,
         ),

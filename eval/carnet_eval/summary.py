@@ -180,6 +180,12 @@ def claims(experiments: dict) -> list[dict]:
         ("8", "TCP over carnet keeps from 10 to 90 m/s", 0.60, ratio(kbps("fig8", carnet, 90), kbps("fig8", carnet, 10)), "%"),
         ("8", "TCP over carnet, times AODV, 90 m/s", 4, ratio(kbps("fig8", carnet, 90), kbps("fig8", "AODV", 90)), "times"),
     ]
+    ecn = "carnet, ECN"
+    goals += [
+        ("5", "TCP over carnet with ECN keeps from 0 to 100 m/s", 0.85, ratio(kbps("fig5", ecn, 100), kbps("fig5", ecn, 0)), "%"),
+        ("8", "TCP over carnet with ECN keeps from 10 to 90 m/s", 0.60, ratio(kbps("fig8", ecn, 90), kbps("fig8", ecn, 10)), "%"),
+        ("8", "TCP over carnet with ECN, times AODV, 90 m/s", 4, ratio(kbps("fig8", ecn, 90), kbps("fig8", "AODV", 90)), "times"),
+    ]
     made = [
         {"figure": figure, "what": what, "paper": _rounded(paper), "word": word, "here": None if here is None else _rounded(here), "unit": unit}
         for figure, what, paper, here, unit, word in rows
