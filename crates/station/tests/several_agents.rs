@@ -16,6 +16,7 @@ use carnet_station::{PersistentState, Station, StationConfig};
 use carnet_wire::discovery::{DiscoveryReply, DiscoveryRequest, home_agents_anycast};
 use carnet_wire::icmpv6;
 use carnet_wire::ipv6::{Header, protocol};
+use carnet_wire::mobility::{Builder, ControlPacket, MobilityOption};
 use common::{
     AGENT, CORRESPONDENT, FIRST, HOME, HOST, SECOND, WALL, address, agent_config, data, interface,
     router_config,
@@ -540,4 +541,50 @@ fn a_revocation_without_an_answer_ends_the_binding_all_the_same() {
     // The router's uplinks are gone in this world only as far as it knows itself: it answers nothing.
     world.sleep(6.0);
     assert_eq!(world.bound(), [false, false], "{:?}", world.events);
+}
+
+#[test]
+fn orders_that_are_forged_or_played_again_are_not_followed() {
+    let key = || carnet_mobility::SecurityAssociation {
+        spi: 300,
+        key: [7; 16],
+        replay: carnet_mobility::ReplayProtection::Sequence,
+    };
+    let order = |key: Option<carnet_mobility::SecurityAssociation>, time: u64| {
+        let builder = Builder::home_agent_switch(&[address(OTHER)]);
+        let mut header = match &key {
+            Some(key) => {
+                builder.option(&MobilityOption::MessageIdentifier(time)).option(&key.blank_option()).finish()
+            }
+            None => builder.finish(),
+        };
+        if let Some(key) = key {
+            key.sign(&mut header, address(FIRST), address(HOME));
+        }
+        let packet = ControlPacket {
+            source: address(AGENT),
+            destination: address(FIRST),
+            hop_limit: 64,
+            home_address: None,
+            routing_home_address: Some(address(HOME)),
+            mobility_header: &mut header,
+        };
+        Input::Packet(packet.emit())
+    };
+    let mut world = World::usual(router_of(&[AGENT, OTHER], false));
+    let before = WALL.to_ntp() - 1000;
+    let other_key = carnet_mobility::SecurityAssociation { key: [8; 16], ..key() };
+    for forged in [order(None, 0), order(Some(other_key), before)] {
+        world.tell(None, forged);
+        assert_eq!((world.home_agent(), world.bound()), (address(AGENT), [true, false]));
+    }
+    world.tell(None, order(Some(key()), before));
+    assert_eq!(world.home_agent(), address(OTHER), "the right one is followed");
+    // Back again by the operator's word, and the recording is played.
+    world.sleep(10.0);
+    world.order(1, Command::Drain { to: vec![address(AGENT)], within_s: 60 }).expect("the way back");
+    world.sleep(10.0);
+    assert_eq!(world.home_agent(), address(AGENT));
+    world.tell(None, order(Some(key()), before));
+    assert_eq!((world.home_agent(), world.bound()), (address(AGENT), [true, false]));
 }
