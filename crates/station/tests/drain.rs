@@ -73,12 +73,14 @@ enum Who {
     Router(usize),
 }
 
+/// A packet on its way: when it arrives, in which order it was sent, where, what.
+type Flight = (Time, u64, Who, Vec<u8>);
+
 struct World {
     now: Time,
     agents: Vec<Station>,
     routers: Vec<Station>,
-    /// On its way: when it arrives, in which order it was sent, where, what.
-    wire: BinaryHeap<Reverse<(Time, u64, Who, Vec<u8>)>>,
+    wire: BinaryHeap<Reverse<Flight>>,
     sent: u64,
     /// How often each packet of the streams has arrived.
     arrived: BTreeMap<u32, u32>,
