@@ -181,6 +181,8 @@ fn hosts_are_told_what_fits_into_all_tunnels() {
         let tunnels = world.router(n).tunnel_status();
         let tunnel = tunnels.iter().find(|tunnel| tunnel.transmit).expect("a tunnel");
         assert_eq!(tunnel.mtu, mtu, "level {n}");
+        let uplinks = world.router(n).mobile_router().expect("a mobile router").uplinks();
+        assert_eq!(uplinks[0].mtu() as usize, mtu + 40, "level {n}, as advertised");
         world.forget();
         world.send_up(n, correspondent, mtu);
         world.send_up(n, correspondent, mtu + 1);
