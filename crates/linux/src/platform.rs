@@ -83,7 +83,8 @@ pub enum PlatformEvent {
         /// The other end.
         remote: Endpoint,
     },
-    /// An ICMPv6 message heard on a watched link: an error (types 1 to 4) or Neighbor Discovery (133 to 136).
+    /// An ICMPv6 message heard on a watched link: an error (types 1 to 4), Neighbor Discovery (133 to 136) or the answer
+    /// to home agent discovery (145).
     Icmpv6(LinkMessage),
 }
 

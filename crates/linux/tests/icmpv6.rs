@@ -197,7 +197,7 @@ fn only_the_kinds_asked_for_are_heard_and_never_ones_own() {
             .filter(|m| m.source == "2001:db8:1::2".parse::<Ipv6Addr>().unwrap())
             .map(|m| m.message[0])
             .collect();
-        assert_eq!(kinds.into_iter().collect::<Vec<_>>(), [1, 2, 3, 4, 133, 134, 135, 136]);
+        assert_eq!(kinds.into_iter().collect::<Vec<_>>(), [1, 2, 3, 4, 133, 134, 135, 136, 145]);
         let own = "2001:db8:1::fe".parse::<Ipv6Addr>().unwrap();
         assert!(heard(&events).iter().all(|m| m.source != own && !m.source.is_loopback()), "{events:#?}");
     });
