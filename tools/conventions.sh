@@ -45,4 +45,7 @@ for file in $(git ls-files 'crates/*/src/*.rs' 'crates/*/src/**/*.rs'); do
   [ -f "$file" ] || continue
   head -n 1 "$file" | grep -q '^//!' || complain "$file: expected to begin with a //! head"
 done
+# The page that maps clauses to files says what is there.
+python3 -B conformance/clauses --check || bad=1
+
 exit $bad

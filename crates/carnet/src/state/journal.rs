@@ -13,8 +13,8 @@
 //! nobody was told of it; it is cut off. Anywhere else it is damage, and the file is not used: half of the replay
 //! protection is worse than an operator who has to look.
 //!
-//! A redb database would do the same with 400 kB more of program. Left out: transactions of several writers, and
-//! reading while it is written; a lock keeps a second writer out.
+//! An embedded database would do more than is needed here, and the size of the program is bounded. Left out:
+//! transactions of several writers, and reading while it is written; a lock keeps a second writer out.
 
 use std::collections::HashMap;
 use std::fmt;

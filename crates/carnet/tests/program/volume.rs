@@ -33,7 +33,7 @@ fn a_used_up_uplink_is_left_and_stays_so_after_a_crash() {
     wait_until("the uplink with a volume to be used", seconds(10), || active(&router) == "wlan0");
     // Counting has begun.
     wait_until("a state file", seconds(10), || {
-        std::fs::read_to_string(directory.join("router.json")).is_ok_and(|text| text.contains("volumes"))
+        std::fs::read_to_string(directory.join("router.state")).is_ok_and(|text| text.contains("volumes"))
     });
     bed.router.run(|| {
         let socket = UdpSocket::bind("[::]:0").expect("a socket");

@@ -39,8 +39,9 @@
 //! [`MnppConfig::shortest`] is 64 unless an operator says otherwise, who knows that shorter ones are given out whole.
 //!
 //! **Bounds.** [`MAX_PEERS`] stations, [`MAX_CLAIMS`] prefixes each, [`MAX_PROOFS`] proofs; nobody is answered who is not
-//! near. Of a full table goes who was asked about in vain for longest, else the newest of which nothing is proven: a flood
-//! of made-up stations puts out itself and neither those with a proof nor those before it. Tests are limited in rate; the
+//! near. Of a full table goes who was asked about in vain, else the newest that was asked about and has not answered
+//! within a second: a flood of made-up stations puts out itself and neither those with a proof nor those before it, and
+//! leaves everybody whom it lets in the time to answer. Tests are limited in rate; the
 //! station that has waited longest for one is next. Answers are limited for each station and for each kind, see
 //! `allowance`. A prefix is refused that is no unicast prefix, shorter than [`MnppConfig::shortest`] (a default route
 //! most of all), or touches what is ours: mobile network prefixes, home address, home agent, and any prefix that
@@ -89,6 +90,10 @@ const MAX_LIFETIME: Duration = Duration::from_secs(600);
 /// Between two announcements, and the most by which one waits for others that have the same reason.
 const MIN_SPACING: Duration = Duration::from_secs(1);
 const MAX_DELAY: Duration = Duration::from_millis(100);
+/// Between strangers that are let into a full table, as often as somebody is asked about.
+const ADMISSION_INTERVAL: Duration = Duration::from_millis(100);
+/// So long a stranger keeps its place for the answer to come.
+const FIRST_ANSWER: Duration = Duration::from_secs(1);
 /// Between warnings about somebody who claims what is ours.
 const WARNING_INTERVAL: Duration = Duration::from_secs(60);
 
@@ -233,7 +238,11 @@ pub struct Mnpp {
     /// Answers to tests, and to probes.
     vouching: Allowance,
     answers: Allowance,
+    /// Strangers that take a place in a full table.
+    admissions: RateLimiter,
     warnings: RateLimiter,
+    /// The routes of the last [`Output::Routes`].
+    told: BTreeMap<Ipv6Net, Ipv6Addr>,
     outputs: VecDeque<Output>,
     counters: Counters,
     rng: Rng,
@@ -254,7 +263,9 @@ impl Mnpp {
             tests: RateLimiter::new(16, Duration::from_millis(100)),
             vouching: Allowance::new(),
             answers: Allowance::new(),
+            admissions: RateLimiter::new(8, ADMISSION_INTERVAL),
             warnings: RateLimiter::new(1, WARNING_INTERVAL),
+            told: BTreeMap::new(),
             outputs: VecDeque::new(),
             counters: Counters::default(),
             rng,
@@ -459,15 +470,21 @@ impl Mnpp {
         }
     }
 
-    /// Of a full table a station goes that has proven nothing: one that was asked about in vain, else the newest.
+    /// Of a full table a station goes that has proven nothing although it has been asked about: in vain for long, else
+    /// the newest whose answer is not on its way. Only so many come in by that as can be asked about.
     fn make_room(&mut self, now: Time) -> Result<(), MnppDrop> {
         if self.peers.len() < MAX_PEERS {
             return Ok(());
         }
         let strangers = self.peers.iter().filter(|(station, peer)| !self.is_known(now, **station, peer));
-        let least = strangers.max_by_key(|(_, peer)| (peer.is_in_vain(), peer.since));
-        let least = least.map(|(station, _)| *station);
-        self.peers.remove(&least.ok_or(MnppDrop::TooMany)?);
+        let waited =
+            strangers.filter(|(_, peer)| peer.asked && now.saturating_since(peer.served) >= FIRST_ANSWER);
+        let least = waited.max_by_key(|(_, peer)| (peer.is_in_vain(), peer.since));
+        let least = *least.ok_or(MnppDrop::TooMany)?.0;
+        if !self.admissions.allow(now) {
+            return Err(MnppDrop::TooMany);
+        }
+        self.peers.remove(&least);
         Ok(())
     }
 
@@ -667,6 +684,18 @@ impl Mnpp {
         }
         if had {
             self.outputs.push_front(Output::Routes);
+        }
+        self.told.clear();
+    }
+
+    /// Routes change with proofs and claims of a station that is met, too.
+    pub(super) fn tell_routes(&mut self) {
+        let routes = self.routes();
+        if routes != self.told {
+            if !self.outputs.contains(&Output::Routes) {
+                self.outputs.push_back(Output::Routes);
+            }
+            self.told = routes;
         }
     }
 

@@ -84,6 +84,8 @@ pub(super) struct Peer {
     pub(super) due: Time,
     /// When a test was last sent for its sake, or it appeared: who has waited longest has the next one.
     pub(super) served: Time,
+    /// A test was sent for its sake.
+    pub(super) asked: bool,
     /// When packets were last sent to it.
     used: Option<Time>,
     /// When it last answered.
@@ -106,6 +108,7 @@ impl Peer {
             greeted: false,
             due: now,
             served: now,
+            asked: false,
             used: None,
             confirmed: None,
             probe: None,
@@ -154,7 +157,7 @@ impl Peer {
 
     /// All that it announces has been asked about for a while, in vain.
     pub(super) fn is_in_vain(&self) -> bool {
-        self.claims.iter().all(|claim| claim.tries >= IN_VAIN)
+        self.claims.iter().all(|claim| claim.tries >= IN_VAIN && claim.passed == 0)
     }
 
     /// It hears us, and we hear it.

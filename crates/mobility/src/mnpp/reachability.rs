@@ -42,6 +42,7 @@ impl Mnpp {
             self.part(now, station, &mut peer, "the link does not reach it");
         }
         self.peers.insert(station, peer);
+        self.tell_routes();
     }
 
     /// Looks at a station: whether packets shall go straight, and what is due.
@@ -50,14 +51,11 @@ impl Mnpp {
         if peer.claims.iter().all(|claim| claim.expires <= now) {
             if peer.is_direct() {
                 self.part(now, station, &mut peer, "no longer announced");
+                self.tell_routes();
             }
             return;
         }
-        let claims = peer.claims.len();
         peer.claims.retain(|claim| claim.expires > now);
-        if peer.claims.len() != claims && peer.is_direct() {
-            self.outputs.push_back(Output::Routes);
-        }
         let reach = self.reach(around.sight(now, station));
         let reachable = reach.is_ok();
         self.ask(now, station, &mut peer, reachable);
@@ -100,6 +98,7 @@ impl Mnpp {
         let due = claims.chain(probe).min().unwrap_or(Time::MAX).min(now + look);
         peer.due = due.max(now + Duration::from_millis(1));
         self.peers.insert(station, peer);
+        self.tell_routes();
     }
 
     /// Whether a station can be reached straight at all.
@@ -139,7 +138,7 @@ impl Mnpp {
             && let Some(cookie) = self.test(now, station, claim.prefix)
         {
             claim.tested(cookie, now + TEST_INTERVAL * (1 << claim.tries.min(3)));
-            peer.served = now;
+            (peer.served, peer.asked) = (now, true);
         }
     }
 

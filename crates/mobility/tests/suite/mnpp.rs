@@ -74,6 +74,8 @@ struct World {
     air: BTreeSet<(Mac, Mac)>,
     registered: BTreeMap<Ipv6Net, Mac>,
     tunnels: bool,
+    /// The routes at the last word that they have changed.
+    told: BTreeMap<Mac, BTreeMap<Ipv6Net, Ipv6Addr>>,
     log: Vec<(Time, Mac, Output)>,
 }
 
@@ -86,6 +88,7 @@ impl World {
             air: BTreeSet::new(),
             registered: BTreeMap::new(),
             tunnels: true,
+            told: BTreeMap::new(),
             log: Vec::new(),
         };
         for (mac, config) in configs {
@@ -120,7 +123,14 @@ impl World {
                 })
                 .collect();
             if outputs.is_empty() {
+                for (mac, machine) in &self.machines {
+                    let told = self.told.get(mac).cloned().unwrap_or_default();
+                    assert_eq!(machine.routes(), told, "{mac:?} has not told of its routes");
+                }
                 return;
+            }
+            for (mac, _) in outputs.iter().filter(|(_, output)| *output == Output::Routes) {
+                self.told.insert(*mac, self.machines[mac].routes());
             }
             for (from, output) in outputs {
                 self.log.push((self.now, from, output.clone()));
@@ -648,4 +658,27 @@ fn over_two_hops_probes_tell() {
     claim(&mut world, B, "2001:db8:b::/64", 60);
     world.sleep(Duration::from_secs(5));
     assert_eq!((world.routes(A), world.reason(A)), (vec![], vec!["not authorized by its home agent"]));
+}
+
+/// A router with two prefixes whose second one is proven only when it is met already, and lost while it stays.
+#[test]
+fn routes_follow_the_proofs_of_a_station_that_is_met() {
+    let second = prefix("2001:db8:b2::/64");
+    let mut both = config(B);
+    both.prefixes.push(second);
+    let mut world = World::new([(A, config(A)), (B, both)]);
+    // Nobody answers for it at first.
+    world.registered.remove(&second);
+    world.meet(A, B);
+    world.sleep(Duration::from_secs(2));
+    assert_eq!(world.routes(A), [(own(B), link_local(B))]);
+    world.registered.insert(second, B);
+    world.sleep(Duration::from_secs(20));
+    assert_eq!(world.routes(A), [(own(B), link_local(B)), (second, link_local(B))]);
+    assert_eq!(world.told[&A].len(), 2);
+    // It goes to somebody else.
+    world.registered.remove(&second);
+    world.sleep(Duration::from_secs(620));
+    assert_eq!(world.routes(A), [(own(B), link_local(B))]);
+    assert_eq!(world.told[&A].len(), 1);
 }

@@ -147,6 +147,38 @@ fn who_came_first_does_not_keep_the_table() {
     assert_eq!(world.routes(A), [(own(Z), link_local(Z))]);
 }
 
+/// Ever more stations are made up while an honest one comes: whoever is let in stays until its answer is there.
+#[test]
+fn a_flood_of_strangers_does_not_keep_out_whoever_can_prove() {
+    const Z: Mac = [0xfe, 0xff, 0, 0, 0, 0x1f];
+    let mut world = World::new([A, Z].map(|mac| (mac, config(mac))));
+    // The answer takes a while by way of the home agents.
+    world.tunnels = false;
+    let mut station = 0u16;
+    let mut flood = |world: &mut World| {
+        claim_some(world, station, 1);
+        world.sleep(ms(20 + u64::from(station) * 7919 % 61));
+        station += 1;
+    };
+    (0..MAX_PEERS).for_each(|_| flood(&mut world));
+    world.meet(A, Z);
+    let last_test = |world: &World| {
+        asked_by_a(world, 0).into_iter().map(|(_, test)| test).rfind(|test| test.responder == Z)
+    };
+    let mut answered = None;
+    // Twenty a second, at odd times.
+    for _ in 0..1200 {
+        flood(&mut world);
+        let test = last_test(&world);
+        if test != answered {
+            (0..4).for_each(|_| flood(&mut world));
+            let _in_time = answer(&mut world, &test.expect("a test"));
+            answered = test;
+        }
+    }
+    assert_eq!(world.routes(A), [(own(Z), link_local(Z))]);
+}
+
 #[test]
 fn an_answer_to_the_last_question_or_the_one_before_counts() {
     for (late, accepted) in [(0, false), (1, true), (2, true)] {
