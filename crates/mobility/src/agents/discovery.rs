@@ -72,7 +72,8 @@ impl Discovery {
         let wait = INITIAL_TIMEOUT * 2_u32.pow(self.sent);
         self.sent += 1;
         self.next = Some(now + if self.sent < RETRIES { wait } else { wait + REST });
-        let request = DiscoveryRequest { identifier: self.identifier?, mobile_router: true };
+        let mobile_router = router.config().is_router();
+        let request = DiscoveryRequest { identifier: self.identifier?, mobile_router };
         // Of a home network with mobile networks in it (RFC 4887 6) the home link is the part that we come from.
         let MobileRouterConfig { home_address, home_prefix, prefixes, .. } = router.config();
         let aboard = prefixes.iter().any(|prefix| prefix.contains(home_address));
@@ -97,8 +98,8 @@ impl Discovery {
         if self.identifier != Some(reply.identifier) {
             return Err(MobilityDrop::Unexpected);
         }
-        // RFC 3963 7: "Mobile Routers only attempt registration with Home Agents that support them".
-        if !reply.mobile_router {
+        // RFC 3963 7: "Mobile Routers only attempt registration with Home Agents that support them". A mobile node takes any.
+        if config.is_router() && !reply.mobile_router {
             return Err(MobilityDrop::Refused);
         }
         let mut found = Vec::new();

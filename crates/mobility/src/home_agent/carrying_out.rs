@@ -93,6 +93,8 @@ impl HomeAgent {
                     // RFC 5142 5.3, RFC 5846 7.
                     let status = Status::PROHIBITED;
                     self.refused(&request, status);
+                    // It is authentic: after a restart it must not be played again with effect.
+                    self.outputs.push_back(Output::Persist(home_address));
                     self.acknowledge(&request, status, &Answer::plain(&request));
                     return Err(MobilityDrop::Refused);
                 }

@@ -60,6 +60,7 @@ impl HomeAgent {
             let status = Status::DUPLICATE_ADDRESS;
             for Tested { request, .. } in self.stop_testing(home_address) {
                 self.refused(&request, status);
+                self.outputs.push_back(Output::Persist(home_address));
                 self.acknowledge(&request, status, &Answer::plain(&request));
             }
         }

@@ -18,7 +18,7 @@ use carnet_base::LinkMessage;
 use carnet_wire::nd::nesting::MAX_PATH;
 use carnet_wire::nd::{NestingInformation, RouterAdvertisement};
 
-/// Routers on one link of which this is remembered; the one heard longest ago goes.
+/// Routers on one link of which this is remembered; the one heard longest ago goes, that in use last.
 const MAX_PARENTS: usize = 4;
 
 /// A mobile router before this one.
@@ -58,13 +58,20 @@ impl Parents {
     }
 
     /// Takes in an advertisement: what the router does not say any more is no longer so.
-    pub fn note(&mut self, message: &LinkMessage, advertisement: &RouterAdvertisement<'_>) {
+    /// `routers` are those that the kernel knows, the preferred one first.
+    pub fn note(
+        &mut self,
+        message: &LinkMessage,
+        advertisement: &RouterAdvertisement<'_>,
+        routers: &[Ipv6Addr],
+    ) {
         self.0.retain(|parent| parent.router != message.source);
         let mut options = advertisement.options();
         let information = options.find_map(|option| NestingInformation::read(&option));
         if let Some(information) = information.filter(|_| advertisement.router_lifetime > 0) {
             if self.0.len() >= MAX_PARENTS {
-                self.0.remove(0);
+                let spare = self.0.iter().position(|parent| routers.first() != Some(&parent.router));
+                self.0.remove(spare.unwrap_or(0));
             }
             let link_address = advertisement.options().source_link_address().or(message.peer);
             self.0.push(Parent { router: message.source, link_address, information });
@@ -76,5 +83,48 @@ impl Parents {
         let first = routers.first()?;
         // A default route without gateway leads to whoever spoke last.
         self.0.iter().rev().find(|parent| parent.router == *first || first.is_unspecified())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use carnet_wire::nd::{self, NdOption, RouterAdvertisementRepr};
+
+    use super::*;
+
+    fn router(number: u16) -> Ipv6Addr {
+        Ipv6Addr::new(0xfe80, 0, 0, 0, 0, 0, 0, number)
+    }
+
+    /// An advertisement of the mobile router `number`.
+    fn hear(parents: &mut Parents, number: u16, routers: &[Ipv6Addr]) {
+        let information =
+            NestingInformation { grounded: true, path: vec![router(number)], prefixes: Vec::new() };
+        let data = information.data();
+        let message = nd::router_advertisement(&RouterAdvertisementRepr {
+            router_lifetime: 1800,
+            options: &[NdOption::Unknown { option_type: 253, data: &data }],
+            ..RouterAdvertisementRepr::default()
+        });
+        let message = LinkMessage {
+            interface: "w0".into(),
+            source: router(number),
+            destination: nd::ALL_NODES,
+            hop_limit: 255,
+            peer: None,
+            message,
+        };
+        let advertisement = RouterAdvertisement::parse(&message.message).expect("an advertisement");
+        parents.note(&message, &advertisement, routers);
+    }
+
+    #[test]
+    fn others_do_not_put_out_the_parent_in_use() {
+        let (mut parents, routers) = (Parents::default(), [router(1), router(2)]);
+        for number in 1..100 {
+            hear(&mut parents, number, &routers);
+        }
+        assert_eq!(parents.0.len(), MAX_PARENTS);
+        assert_eq!(parents.of(&routers).map(|parent| parent.router), Some(router(1)));
     }
 }

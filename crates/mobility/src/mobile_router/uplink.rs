@@ -338,7 +338,8 @@ impl Uplink {
                 self.advertised_mtu = Some(mtu);
             }
         }
-        self.parents.note(message, &advertisement);
+        let routers = self.interface.as_ref().map_or(&[][..], |interface| &interface.routers);
+        self.parents.note(message, &advertisement, routers);
         self.attach(config);
     }
 

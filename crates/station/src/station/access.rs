@@ -127,6 +127,10 @@ impl Access {
         };
         // They stay in the order in which they came.
         match self.routers.iter_mut().find(|known| known.link_local == link_local) {
+            // RFC 4861 6.3.4: what an advertisement does not say stays as it was.
+            Some(known) if router.prefixes.is_empty() => {
+                *known = AccessRouter { prefixes: std::mem::take(&mut known.prefixes), ..router };
+            }
             Some(known) => *known = router,
             None => {
                 if self.routers.len() >= ROUTERS {
