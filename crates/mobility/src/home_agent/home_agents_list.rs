@@ -78,7 +78,7 @@ impl HomeAgentsList {
             RouterAdvertisement::parse(&message.message).map_err(|_| MobilityDrop::NeighborDiscovery)?;
         // RFC 6275 10.5.1: "If the Home Agent (H) bit ... is not set, delete".
         if !advertisement.home_agent {
-            self.0.remove(&router);
+            self.retire(router);
             return Ok(());
         }
         let information = advertisement.options().find_map(|option| match option {
@@ -87,7 +87,7 @@ impl HomeAgentsList {
         });
         let lifetime = information.map_or(advertisement.router_lifetime, |it| it.lifetime);
         if lifetime == 0 {
-            self.0.remove(&router);
+            self.retire(router);
             return Ok(());
         }
         if !self.0.contains_key(&router) && self.0.len() >= MAX_AGENTS {
@@ -117,7 +117,15 @@ impl HomeAgentsList {
         Ok(())
     }
 
-    /// Whether a home agent with this link-local address has been heard and lives.
+    /// It is named to nobody any more. What is bound with it, it defends until that has left, so it is known for what it
+    /// is for as long as it last said.
+    fn retire(&mut self, router: Ipv6Addr) {
+        if let Some(entry) = self.0.get_mut(&router) {
+            entry.candidate.addresses.clear();
+        }
+    }
+
+    /// Whether a home agent with this link-local address has been heard, and the lifetime that it gave lasts.
     pub fn is_heard(&self, now: Time, link_local: Ipv6Addr) -> bool {
         self.0.get(&link_local).is_some_and(|entry| entry.expires > now)
     }
@@ -227,6 +235,12 @@ mod tests {
         list.handle(at(33), &heard("fe80::3", false, None)).expect("valid");
         list.handle(at(33), &heard("fe80::2", true, Some((true, 5, 0)))).expect("valid");
         assert!(listed(&list, at(33)).is_empty());
+        // It still defends what is bound with it, and does so as a home agent.
+        let three_link = address("fe80::3");
+        assert!(list.is_heard(at(33), three_link) && list.is_heard(at(131), three_link));
+        assert!(!list.is_heard(at(132), three_link));
+        list.handle(at(34), &heard("fe80::3", true, Some((true, 1, 100)))).expect("valid");
+        assert_eq!(listed(&list, at(34)), [three]);
     }
 
     #[test]
