@@ -7,31 +7,17 @@ use std::process::{Command, Output, Stdio};
 
 use common::{LAB, folder, repository, said};
 
-const SCENARIOS: [&str; 23] = [
-    "any-access",
-    "balance",
-    "crossing",
-    "flood-50",
-    "flow-binding",
-    "geocast",
-    "hard-cut",
-    "highway-100",
-    "nat-cellular",
-    "nat-quiet",
-    "platoon",
-    "returning-home",
-    "rsu-corridor",
-    "three-uplinks",
-    "tunnel-of-doom",
-    "turn-off",
-    "two-uplinks",
-    "two-ways",
-    "v2v-meets-v2i",
-    "v2v-one-hop",
-    "v2v-rates",
-    "v2v-two-hops",
-    "wifi-wimax",
-];
+/// The folders of the scenarios, by name.
+fn scenarios() -> Vec<String> {
+    let entries = std::fs::read_dir(repository().join("scenarios")).expect("the scenarios");
+    let entries = entries.map(|entry| entry.expect("an entry"));
+    let folders = entries.filter(|entry| entry.path().join("scenario.toml").exists());
+    let mut names: Vec<String> =
+        folders.map(|entry| entry.file_name().into_string().expect("a name in UTF-8")).collect();
+    names.sort();
+    assert!(names.iter().any(|name| name == "two-uplinks"), "{names:?}");
+    names
+}
 
 fn lab(arguments: &[&str]) -> Output {
     Command::new(LAB).args(arguments).current_dir(repository()).output().expect("the lab starts")
@@ -43,7 +29,7 @@ fn scenarios_are_listed() {
     assert!(out.status.success(), "{}", said(&out));
     let listed = String::from_utf8_lossy(&out.stdout).into_owned();
     let names: Vec<&str> = listed.lines().filter_map(|line| line.split_whitespace().next()).collect();
-    assert_eq!(names, SCENARIOS);
+    assert_eq!(names, scenarios());
 }
 
 /// `carnet-lab list | head`
@@ -68,7 +54,7 @@ fn an_unknown_scenario_is_answered_with_those_that_exist() {
     assert_eq!(out.status.code(), Some(2));
     assert!(
         said(&out)
-            .contains(&format!("there is no scenario \"two-uplink\"; there are: {}", SCENARIOS.join(", "))),
+            .contains(&format!("there is no scenario \"two-uplink\"; there are: {}", scenarios().join(", "))),
         "{}",
         said(&out)
     );
