@@ -3,7 +3,8 @@
 //! Whoever asks too much is not heard, and nobody else: a station that is known has a share of its own, whatever strangers
 //! ask; a stranger has one as well, which it cannot have filled anew by asking under other addresses, as nothing is
 //! forgotten but full shares. Only strangers as a whole have a limit in common, and whoever makes up that many addresses can
-//! use it up; those that are known do not notice. An address that is not the asker's own uses up its owner's share.
+//! use it up; those that are known do not notice. Tests that do not come from a network which their asker has announced
+//! have an allowance of their own: to name somebody else as the asker takes nothing from him.
 
 use std::collections::BTreeMap;
 use std::time::Duration;

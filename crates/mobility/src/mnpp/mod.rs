@@ -235,8 +235,9 @@ pub struct Mnpp {
     announce_at: Option<Time>,
     announced_at: Option<Time>,
     tests: RateLimiter,
-    /// Answers to tests, and to probes.
+    /// Answers to tests that came from where their asker says it is at home, to other tests, and to probes.
     vouching: Allowance,
+    vouching_others: Allowance,
     answers: Allowance,
     /// Strangers that take a place in a full table.
     admissions: RateLimiter,
@@ -262,6 +263,7 @@ impl Mnpp {
             announced_at: None,
             tests: RateLimiter::new(16, Duration::from_millis(100)),
             vouching: Allowance::new(),
+            vouching_others: Allowance::new(),
             answers: Allowance::new(),
             admissions: RateLimiter::new(8, ADMISSION_INTERVAL),
             warnings: RateLimiter::new(1, WARNING_INTERVAL),
@@ -525,7 +527,8 @@ impl Mnpp {
         match test.kind {
             PrefixTestKind::Init => Err(MnppDrop::NotForUs),
             PrefixTestKind::Probe if test.responder == own && test.asker == from => {
-                self.answer(now, from, source, PrefixTest { kind: PrefixTestKind::Answer, ..*test }, around)
+                let answer = PrefixTest { kind: PrefixTestKind::Answer, ..*test };
+                self.answer(now, from, source, answer, true, around)
             }
             PrefixTestKind::Test if test.responder == from && test.asker == own => {
                 let prefix = Ipv6Net::new(test.prefix, test.prefix_length);
@@ -547,9 +550,15 @@ impl Mnpp {
         }
     }
 
-    /// A Prefix Test Init that came to an address of a prefix out of the tunnel. False when it is none of ours. One for a
-    /// part of an own prefix, or for more than it, is nobody else's to see: a host on board could answer it.
-    pub fn handle_init(&mut self, now: Time, test: &PrefixTest, around: &impl Surroundings) -> bool {
+    /// A Prefix Test Init that came from `source` to an address of a prefix out of the tunnel. False when it is none of
+    /// ours. One for a part of an own prefix, or for more than it, is nobody else's to see: a host on board could answer it.
+    pub fn handle_init(
+        &mut self,
+        now: Time,
+        source: Ipv6Addr,
+        test: &PrefixTest,
+        around: &impl Surroundings,
+    ) -> bool {
         let asked = Ipv6Net::new(test.prefix, test.prefix_length).ok();
         let exactly = asked.is_some_and(|asked| self.config.prefixes.contains(&asked));
         let concerns = |asked: Ipv6Net| {
@@ -563,7 +572,9 @@ impl Mnpp {
         let result = if test.responder == own && exactly {
             let to = around.link_local(test.asker);
             let test = PrefixTest { kind: PrefixTestKind::Test, ..*test };
-            self.answer(now, test.asker, to, test, around)
+            let claims = self.peers.get(&test.asker).into_iter().flat_map(|peer| &peer.claims);
+            let is_at_home = claims.into_iter().any(|claim| claim.prefix.contains(&source));
+            self.answer(now, test.asker, to, test, is_at_home, around)
         } else {
             // Somebody over there says that it has our prefix.
             if let Some(prefix) = asked {
@@ -578,13 +589,15 @@ impl Mnpp {
         true
     }
 
-    /// Answers a station, if it is there.
+    /// Answers a station, if it is there. Whoever names another one as the asker, from anywhere, uses up no share of what
+    /// that one asks itself (`is_its_own`).
     fn answer(
         &mut self,
         now: Time,
         to: LinkAddress,
         destination: Ipv6Addr,
         test: PrefixTest,
+        is_its_own: bool,
         around: &impl Surroundings,
     ) -> Result<(), MnppDrop> {
         let Some((_, link_local)) = self.station else { return Err(MnppDrop::NotForUs) };
@@ -593,8 +606,11 @@ impl Mnpp {
             return Err(MnppDrop::Unreachable);
         }
         let is_known = self.peers.get(&to).is_some_and(|peer| self.is_known(now, to, peer));
-        let allowance =
-            if test.kind == PrefixTestKind::Test { &mut self.vouching } else { &mut self.answers };
+        let allowance = match test.kind {
+            PrefixTestKind::Test if is_its_own => &mut self.vouching,
+            PrefixTestKind::Test => &mut self.vouching_others,
+            _ => &mut self.answers,
+        };
         if !allowance.allow(now, to, is_known) {
             return Err(MnppDrop::RateLimited);
         }
@@ -727,7 +743,9 @@ impl Mnpp {
         let host = u128::MAX.checked_shr(prefix.prefix_len().into()).unwrap_or(0);
         let random = u128::from(self.rng.u64()) << 64 | u128::from(self.rng.u64());
         let address = Ipv6Addr::from(u128::from(prefix.network()) | random & host);
-        let packet = test.packet(self.config.home_address, address, HOP_LIMIT);
+        // From the network that we announce: by that the other one knows whose question it is.
+        let home = self.config.prefixes.first().map(|own| Ipv6Addr::from(u128::from(own.network()) | 1));
+        let packet = test.packet(home.unwrap_or(self.config.home_address), address, HOP_LIMIT);
         self.outputs.push_back(Output::ThroughTunnel(packet));
         Some(cookie)
     }

@@ -20,6 +20,9 @@ const A: Mac = [2, 0, 0, 0, 0, 0xa];
 const B: Mac = [2, 0, 0, 0, 0, 0xb];
 const C: Mac = [2, 0, 0, 0, 0, 0xc];
 
+/// An address of nobody here.
+const ELSEWHERE: Ipv6Addr = Ipv6Addr::new(0x2001, 0xdb8, 0xffff, 0, 0, 0, 0, 1);
+
 fn prefix(text: &str) -> Ipv6Net {
     text.parse().expect("a prefix")
 }
@@ -148,7 +151,7 @@ impl World {
                             let owner = *owner;
                             let view = self.views[&owner].clone();
                             let now = self.now;
-                            self.machine(owner).handle_init(now, &test, &view);
+                            self.machine(owner).handle_init(now, header.source, &test, &view);
                         }
                     }
                     _ => {}
@@ -399,16 +402,16 @@ fn a_flood_of_questions_is_not_a_flood_of_answers() {
     let answered = world.machines[&B].counters().tests_answered;
     let (now, view) = (world.now, world.views[&B].clone());
     for _ in 0..1000 {
-        assert!(world.machine(B).handle_init(now, &test, &view));
+        assert!(world.machine(B).handle_init(now, ELSEWHERE, &test, &view));
     }
     assert!(world.machines[&B].counters().tests_answered - answered <= 32);
     // Nor is a stranger answered who is not here.
     let stranger = PrefixTest { asker: C, ..test };
-    assert!(world.machine(B).handle_init(now, &stranger, &view));
+    assert!(world.machine(B).handle_init(now, ELSEWHERE, &stranger, &view));
     assert_eq!(world.dropped(B, MnppDrop::Unreachable), 1);
     // What is no prefix of ours is none of our business.
     let other = PrefixTest { prefix: own(C).network(), ..test };
-    assert!(!world.machine(B).handle_init(now, &other, &view));
+    assert!(!world.machine(B).handle_init(now, ELSEWHERE, &other, &view));
 }
 
 #[test]

@@ -240,7 +240,7 @@ impl Station {
         let (Some(neighbours), Some(geonet)) = (&mut self.neighbours, &self.geonet) else { return false };
         let Some((header, test)) = prefix_test(inner) else { return false };
         Ipv6Net::new(test.prefix, test.prefix_length).is_ok_and(|asked| asked.contains(&header.destination))
-            && neighbours.machine.handle_init(now, &test, &Around(geonet.router()))
+            && neighbours.machine.handle_init(now, header.source, &test, &Around(geonet.router()))
     }
 }
 

@@ -58,7 +58,7 @@ fn questions_of_one_station_mute_no_other() {
             let from = forged(round % 4);
             let probe = question(PrefixTestKind::Probe, from, B);
             let _counted = world.machine(B).handle_straight(now, from, link_local(from), &probe, &view);
-            world.machine(B).handle_init(now, &question(PrefixTestKind::Init, from, B), &view);
+            world.machine(B).handle_init(now, ELSEWHERE, &question(PrefixTestKind::Init, from, B), &view);
         }
         if round == 100 {
             // Probes alone do not hinder tests, nor do tests that hinder each other hinder probes.
@@ -71,6 +71,24 @@ fn questions_of_one_station_mute_no_other() {
     assert_eq!(world.routes(C), [(own(B), link_local(B))]);
     assert_eq!(world.routes(B).len(), 2);
     assert!(world.dropped(B, MnppDrop::RateLimited) > 5000);
+}
+
+/// Somebody anywhere asks B a thousand times a second, as if A had asked.
+#[test]
+fn naming_another_as_the_asker_takes_nothing_from_him() {
+    let mut world = World::pair();
+    let flood = |world: &mut World| {
+        let (now, view) = (world.now, world.views[&B].clone());
+        for _ in 0..10 {
+            world.machine(B).handle_init(now, ELSEWHERE, &question(PrefixTestKind::Init, A, B), &view);
+        }
+        world.sleep(ms(10));
+    };
+    (0..50).for_each(|_| flood(&mut world));
+    world.meet(A, B);
+    (0..300).for_each(|_| flood(&mut world));
+    assert_eq!(world.routes(A), [(own(B), link_local(B))]);
+    assert!(world.dropped(B, MnppDrop::RateLimited) > 100);
 }
 
 #[test]
@@ -271,7 +289,7 @@ fn questions_that_touch_an_own_prefix_stay_here() {
             ..question(PrefixTestKind::Init, B, responder)
         };
         let log = world.log.len();
-        let taken = world.machine(A).handle_init(now, &test, &view);
+        let taken = world.machine(A).handle_init(now, ELSEWHERE, &test, &view);
         world.settle();
         let answered = world.log[log..].iter().any(|(_, _, output)| matches!(output, Output::Straight(..)));
         (taken, answered)
