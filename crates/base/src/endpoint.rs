@@ -1,6 +1,7 @@
 //! One end of a tunnel: an address, and what the inner IPv6 packets are put into there.
 
 use std::fmt;
+use std::hash::{Hash, Hasher};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::str::FromStr;
 
@@ -10,7 +11,7 @@ use serde::{Deserialize, Deserializer, Serialize, Serializer, de::Error};
 ///
 /// As text, which is also its serde form, it is the address alone or, with UDP, `udp:` and address and port:
 /// `2001:db8::1`, `192.0.2.1`, `udp:192.0.2.1:4191`.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Endpoint {
     /// IPv6 in IPv6 (RFC 2473).
     Ipv6(Ipv6Addr),
@@ -62,6 +63,23 @@ impl Endpoint {
             Endpoint::Ipv4(_) => 20,
             Endpoint::Udp(SocketAddr::V4(_)) => 28,
             Endpoint::Udp(SocketAddr::V6(_)) => 48,
+        }
+    }
+}
+
+/// Tables are asked for it with each packet: an address is one number, where the derived way takes it as so many octets.
+impl Hash for Endpoint {
+    fn hash<H: Hasher>(&self, state: &mut H) {
+        match self {
+            Endpoint::Ipv6(address) => state.write_u128(address.to_bits()),
+            Endpoint::Ipv4(address) => state.write_u32(address.to_bits()),
+            Endpoint::Udp(SocketAddr::V4(address)) => {
+                state.write_u64(u64::from(address.ip().to_bits()) << 16 | u64::from(address.port()));
+            }
+            Endpoint::Udp(SocketAddr::V6(address)) => {
+                state.write_u128(address.ip().to_bits());
+                state.write_u16(address.port());
+            }
         }
     }
 }

@@ -8,14 +8,20 @@ mod endpoint;
 pub mod hex;
 mod limiter;
 mod link;
+mod queue;
 mod rng;
+mod small_map;
+mod sorting;
 mod time;
 mod timer;
 
 pub use endpoint::{Endpoint, ParseEndpointError};
 pub use limiter::RateLimiter;
 pub use link::{Address, Interface, LinkMessage};
-pub use rng::Rng;
+pub use queue::next_of;
+pub use rng::{Rng, Seed};
+pub use small_map::SmallMap;
+pub use sorting::{map_of, set_of, sort, sort_by, sort_by_key};
 pub use time::{Time, WallTime};
 pub use timer::TimerTable;
 

@@ -21,7 +21,12 @@ impl RateLimiter {
 
     /// Takes a token if there is one.
     pub fn allow(&mut self, now: Time) -> bool {
-        let full_at = self.full_at.max(now) + self.interval;
+        self.allow_all(now, 1)
+    }
+
+    /// Takes so many tokens if there are as many, else none.
+    pub fn allow_all(&mut self, now: Time, count: u32) -> bool {
+        let full_at = self.full_at.max(now) + self.interval * count;
         let allowed = full_at.saturating_since(now) <= self.interval * self.burst;
         if allowed {
             self.full_at = full_at;
@@ -59,6 +64,15 @@ mod tests {
         assert!(limiter.allow(start + Duration::from_secs(1)));
         assert!(!limiter.allow(start + Duration::from_secs(1)));
         assert_eq!((0..10).filter(|_| limiter.allow(start + Duration::from_secs(60))).count(), 3);
+    }
+
+    #[test]
+    fn all_tokens_or_none() {
+        let mut limiter = RateLimiter::new(3, Duration::from_secs(1));
+        let now = Time::from_secs(100);
+        assert!(!limiter.allow_all(now, 4) && limiter.is_full(now));
+        assert!(limiter.allow_all(now, 2) && !limiter.allow_all(now, 2) && limiter.allow(now));
+        assert!(!limiter.has_token(now));
     }
 
     #[test]

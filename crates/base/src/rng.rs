@@ -4,6 +4,29 @@ use std::time::Duration;
 
 use rand_chacha::ChaCha8Rng;
 use rand_chacha::rand_core::{RngCore, SeedableRng};
+use serde::{Deserialize, Deserializer, Serialize, de::Error};
+
+/// What a generator starts from. In a recording: a number, or 64 hexadecimal digits.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(untagged)]
+pub enum Seed {
+    /// For simulations and tests, whose results others shall have as well. Keys that are drawn from it are no secret.
+    Number(u64),
+    /// From a source that nobody foresees: what is drawn from it may be a key of up to 256 bits.
+    Octets(#[serde(serialize_with = "crate::hex::serialize", deserialize_with = "seed_octets")] [u8; 32]),
+}
+
+impl Default for Seed {
+    fn default() -> Seed {
+        Seed::Number(0)
+    }
+}
+
+fn seed_octets<'de, D: Deserializer<'de>>(deserializer: D) -> Result<[u8; 32], D::Error> {
+    let octets = crate::hex::deserialize(deserializer)?;
+    let found = octets.len();
+    octets.try_into().map_err(|_| D::Error::custom(format!("expected 32 octets, found {found}")))
+}
 
 /// A seeded generator whose sequence never changes between versions or machines (ChaCha8).
 #[derive(Debug, Clone)]
@@ -13,6 +36,29 @@ impl Rng {
     /// A generator that `seed` determines.
     pub fn new(seed: u64) -> Rng {
         Rng(ChaCha8Rng::seed_from_u64(seed))
+    }
+
+    /// The generator that `seed` determines.
+    pub fn from_seed(seed: Seed) -> Rng {
+        match seed {
+            Seed::Number(number) => Rng::new(number),
+            Seed::Octets(octets) => Rng(ChaCha8Rng::from_seed(octets)),
+        }
+    }
+
+    /// Another one of the same seed: none of its numbers tells anything of those of [`Rng::from_seed`], for it is another
+    /// stream of the same key.
+    pub fn beside(seed: Seed) -> Rng {
+        let Rng(mut generator) = Rng::from_seed(seed);
+        generator.set_stream(1);
+        Rng(generator)
+    }
+
+    /// A generator of its own for a part, as hard to foresee as this one.
+    pub fn fork(&mut self) -> Rng {
+        let mut octets = [0; 32];
+        self.0.fill_bytes(&mut octets);
+        Rng::from_seed(Seed::Octets(octets))
     }
 
     /// Sixteen random bits.
@@ -51,6 +97,31 @@ mod tests {
         let (mut a, mut b) = (Rng::new(7), Rng::new(7));
         assert!((0..100).all(|_| a.u64() == b.u64()));
         assert_ne!(Rng::new(7).u64(), Rng::new(8).u64());
+    }
+
+    /// Every bit of a seed counts, in a fork as well.
+    #[test]
+    fn all_of_a_seed_counts() {
+        let first = |octets: [u8; 32]| {
+            let mut rng = Rng::from_seed(Seed::Octets(octets));
+            (rng.fork().u64(), rng.u64())
+        };
+        let mut seen = std::collections::BTreeSet::from([first([0; 32])]);
+        for bit in 0..256 {
+            let mut octets = [0; 32];
+            octets[bit / 8] = 1 << (bit % 8);
+            assert!(seen.insert(first(octets)), "bit {bit}");
+        }
+        assert_eq!(Rng::from_seed(Seed::Number(7)).u64(), Rng::new(7).u64());
+    }
+
+    #[test]
+    fn what_stands_beside_shares_no_number() {
+        let seed = Seed::Octets([9; 32]);
+        let (mut one, mut other) = (Rng::from_seed(seed), Rng::beside(seed));
+        let drawn: std::collections::BTreeSet<u64> = (0..1000).map(|_| one.u64()).collect();
+        assert!((0..1000).all(|_| !drawn.contains(&other.u64())));
+        assert_eq!(Rng::beside(seed).u64(), Rng::beside(seed).u64());
     }
 
     #[test]

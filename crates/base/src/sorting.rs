@@ -1,0 +1,90 @@
+//! Sorting, and trees of what is there, without the standard library's sort in the program once for each type.
+//!
+//! That sort is several kilobytes for each type and order that it is used with, and carnet sorts a few
+//! dozens of them, few items each, and none for a packet. Here only the comparison and the moving depend on the type:
+//! the order is found among numbers. (`collect` into a B-tree sorts as well; what is collected here is put in one by one.)
+
+use std::cmp::Ordering;
+use std::collections::{BTreeMap, BTreeSet};
+
+/// Sorts as `compare` says. Equals keep their order.
+pub fn sort_by<T>(items: &mut [T], compare: impl Fn(&T, &T) -> Ordering) {
+    if items.len() < 2 {
+        return;
+    }
+    let mut sources = order(items.len(), &|a, b| match (items.get(a), items.get(b)) {
+        (Some(a), Some(b)) => compare(a, b),
+        _ => Ordering::Equal,
+    });
+    // Along each cycle the place gets its item from its source, until the first one's is what was carried along.
+    for first in 0..sources.len() {
+        let mut place = first;
+        loop {
+            let source = std::mem::replace(&mut sources[place], place);
+            if source == first {
+                break;
+            }
+            items.swap(place, source);
+            place = source;
+        }
+    }
+}
+
+/// The numbers below `count` in the order of what they stand for.
+fn order(count: usize, compare: &dyn Fn(usize, usize) -> Ordering) -> Vec<usize> {
+    let mut numbers: Vec<usize> = (0..count).collect();
+    numbers.sort_by(|a, b| compare(*a, *b));
+    numbers
+}
+
+/// Sorts by a key. Equals keep their order.
+pub fn sort_by_key<T, K: Ord>(items: &mut [T], key: impl Fn(&T) -> K) {
+    sort_by(items, |a, b| key(a).cmp(&key(b)));
+}
+
+/// Sorts. Equals keep their order.
+pub fn sort<T: Ord>(items: &mut [T]) {
+    sort_by(items, T::cmp);
+}
+
+/// A set of what there is.
+pub fn set_of<T: Ord>(items: impl IntoIterator<Item = T>) -> BTreeSet<T> {
+    let mut set = BTreeSet::new();
+    set.extend(items);
+    set
+}
+
+/// A map of what there is; of several values of a key the last.
+pub fn map_of<K: Ord, V>(entries: impl IntoIterator<Item = (K, V)>) -> BTreeMap<K, V> {
+    let mut map = BTreeMap::new();
+    map.extend(entries);
+    map
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::Rng;
+
+    #[test]
+    fn it_sorts_as_the_standard_library_does() {
+        let mut rng = Rng::new(3);
+        for count in (0..40).chain([1000]) {
+            let mut items: Vec<(u64, usize)> = (0..count).map(|place| (rng.u64() % 16, place)).collect();
+            let (mut expected, mut whole) = (items.clone(), items.clone());
+            expected.sort_by_key(|(key, _)| std::cmp::Reverse(*key));
+            sort_by_key(&mut items, |(key, _)| std::cmp::Reverse(*key));
+            assert_eq!(items, expected);
+            expected.sort();
+            sort(&mut whole);
+            assert_eq!(whole, expected);
+        }
+    }
+
+    #[test]
+    fn trees_are_those_that_are_collected() {
+        let entries = [(3, 'a'), (1, 'b'), (3, 'c'), (2, 'd')];
+        assert_eq!(map_of(entries), entries.into_iter().collect());
+        assert_eq!(set_of(entries), entries.into_iter().collect());
+    }
+}
