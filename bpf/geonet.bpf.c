@@ -33,6 +33,7 @@
 #define PROTOCOL_ICMPV6 58
 #define PROTOCOL_ROUTING 43
 #define PROTOCOL_FRAGMENT 44
+#define FRAGMENT_HEADER 8
 #define PROTOCOL_DESTINATION_OPTIONS 60
 #define PROTOCOL_MOBILITY 135
 #define MOST 1024
@@ -291,22 +292,44 @@ inline_always int same_identifier(const struct address *address, const __u8 *ide
 	return !different;
 }
 
-/* What both ways want of an IPv6 packet. Neighbor Discovery and reports of listeners are the adaptation sublayer's, and
- * what mobile routers say to each other is theirs. */
-inline_always int is_common(const struct ipv6 *ip, __u8 behind)
+/* Whether what IPv6 carries, which begins with `behind`, is nobody's but the host's. Neighbor Discovery and reports of
+ * listeners are the adaptation sublayer's, and what mobile routers say to each other is theirs. */
+inline_always int is_for_hosts(__u8 protocol, __u8 behind)
+{
+	/* Neighbor Discovery may hide behind the first ones. */
+	if (protocol == PROTOCOL_HOP_BY_HOP || protocol == PROTOCOL_ROUTING || protocol == PROTOCOL_FRAGMENT ||
+	    protocol == PROTOCOL_DESTINATION_OPTIONS || protocol == PROTOCOL_MOBILITY)
+		return 0;
+	/* Errors, Echo Request and Echo Reply. */
+	return protocol != PROTOCOL_ICMPV6 || (behind && behind <= 4) || behind == 128 || behind == 129;
+}
+
+/* The same of a fragment. Only the first one tells (RFC 7112), and without it nobody has the packet. */
+inline_always int is_fragment_for_hosts(struct __sk_buff *skb, __u32 at)
+{
+	struct {
+		__u8 next_header;
+		__u8 reserved;
+		__be16 offset; /* in units of 8 octets, and flags */
+		__be32 identification;
+		__u8 behind;
+	} fragment;
+
+	if (bpf_skb_load_bytes(skb, at, &fragment, FRAGMENT_HEADER + 1))
+		return 0;
+	return fragment.offset & cpu_to_be16(0xfff8) || is_for_hosts(fragment.next_header, fragment.behind);
+}
+
+/* What both ways want of an IPv6 packet, which begins at this octet of the frame. */
+inline_always int is_common(struct __sk_buff *skb, __u32 at, const struct ipv6 *ip, __u8 behind)
 {
 	if ((ip->first & cpu_to_be32(0xf0000000)) != cpu_to_be32(0x60000000) || !ip->payload_length)
 		return 0;
-	/* Neighbor Discovery may hide behind the first ones. */
-	if (ip->next_header == PROTOCOL_HOP_BY_HOP || ip->next_header == PROTOCOL_ROUTING ||
-	    ip->next_header == PROTOCOL_FRAGMENT || ip->next_header == PROTOCOL_DESTINATION_OPTIONS ||
-	    ip->next_header == PROTOCOL_MOBILITY)
+	if (is_multicast(&ip->source) || is_nobody(&ip->source) || is_multicast(&ip->destination) ||
+	    is_nobody(&ip->destination))
 		return 0;
-	/* Errors, Echo Request and Echo Reply. */
-	if (ip->next_header == PROTOCOL_ICMPV6 && (behind == 0 || behind > 4) && behind != 128 && behind != 129)
-		return 0;
-	return !is_multicast(&ip->source) && !is_nobody(&ip->source) && !is_multicast(&ip->destination) &&
-	       !is_nobody(&ip->destination);
+	return ip->next_header == PROTOCOL_FRAGMENT ? is_fragment_for_hosts(skb, at + IPV6_HEADER) :
+						      is_for_hosts(ip->next_header, behind);
 }
 
 inline_always int own_source(const struct state *state, const __u8 *mac)
@@ -332,7 +355,7 @@ SEC("classifier") int out(struct __sk_buff *skb)
 		return PASS;
 	if (!own_source(state, frame.ethernet.source) || !is_one_station(frame.ethernet.destination))
 		return PASS;
-	if (!is_common(&frame.ip, frame.behind) ||
+	if (!is_common(skb, ETH_HLEN, &frame.ip, frame.behind) ||
 	    skb->len != ETH_HLEN + IPV6_HEADER + be16_to_cpu(frame.ip.payload_length))
 		return PASS;
 	/* A super packet is cut into packets that the interface may have. */
@@ -437,7 +460,7 @@ inline_always int is_for_host(struct __sk_buff *skb, struct frame *frame, const 
 	if (!(state->flags & DELIVERS) || frame->gn.next_header >> 4 != 3)
 		return 0;
 	if (bpf_skb_load_bytes(skb, ETH_HLEN + HEADERS, &frame->ip, IPV6_HEADER + 1) ||
-	    !is_common(&frame->ip, frame->behind) ||
+	    !is_common(skb, ETH_HLEN + HEADERS, &frame->ip, frame->behind) ||
 	    be16_to_cpu(frame->gn.payload_length) != IPV6_HEADER + be16_to_cpu(frame->ip.payload_length))
 		return 0;
 	/* The own address as a source: the slow path knows what to think of it. */

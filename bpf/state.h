@@ -45,10 +45,6 @@
 #define LENGTHS_MAX 16
 /* Flows remembered on each CPU, a power of two. */
 #define FLOWS_MAX 2048
-/* Time is counted in pieces of some 17 ms, 2^24 ns. How long the kernel's word is remembered: a second. */
-#define PIECE 24
-#define PIECES(seconds) ((seconds) * 1000000000ULL >> PIECE)
-#define FLOW_PIECES PIECES(1)
 #define ECN cpu_to_be32(3 << 20)
 
 /* Which end of a tunnel this station is (TunnelEnd). */
@@ -247,13 +243,9 @@ struct {
 	__type(value, __u64);
 } COUNTS SEC(".maps");
 
-/* Another one after each change of routes, rules, addresses, neighbours or prefixes. */
-struct {
-	__uint(type, BPF_MAP_TYPE_ARRAY);
-	__uint(max_entries, 1);
-	__type(key, __u32);
-	__type(value, __u32);
-} GENERATION SEC(".maps");
+/* Another one after each change of routes, rules, addresses, neighbours or prefixes. Of each section with data there is a map
+ * by that name; what is in it needs no lookup. */
+volatile __u32 GENERATION SEC(".data.generation") = 0;
 
 /* Set before the programs are loaded: the index of the tunnel device, the key of outer flow labels (and of what distributes
  * conversations), how many counters of TRAFFIC a slot has, PATHS or 1, and how many there are for each CPU. */
@@ -261,6 +253,27 @@ const volatile __u32 TUNNEL_DEVICE = 0;
 const volatile __u64 FLOW_LABEL_KEY = 0;
 const volatile __u32 COUNTERS = 1;
 const volatile __u32 TRAFFIC_MAX = 1;
+/* Time is counted in ticks of the kernel (bpf_jiffies64): to read them is one instruction, where a clock is a call. How many
+ * are a second is set before the programs are loaded. How long the kernel's word is remembered: a second. */
+const volatile __u32 SECOND = 100;
+#define FLOW_TICKS SECOND
+/* Whether carnet wants to know where packets go that take the tunnel to the home agent (SOUGHT). */
+const volatile __u32 SEEKS = 0;
+
+/* Where new flows of a mobile router went since carnet has looked: it asks there for direct routes. */
+struct {
+	__uint(type, BPF_MAP_TYPE_LRU_HASH);
+	__uint(max_entries, 256);
+	__type(key, struct address);
+	__type(value, __u32);
+} SOUGHT SEC(".maps");
+
+/* The Ethernet header of what leaves, at the end of its room, so that its last eight octets are aligned as they are in a
+ * packet whose IPv6 header is. */
+struct link {
+	__u8 zeros[2];
+	__u8 header[14];
+} __attribute__((aligned(8)));
 
 /* Where packets go that are alike: addresses, protocol, ports, traffic class and flow label are the same, and so is the
  * interface. All that the kernel's routing looks at, so that what it said of one holds for the others, for as long as
@@ -269,7 +282,7 @@ struct flow {
 	struct address source;
 	struct address destination;
 	struct path path; /* encapsulation: to be sent on; decapsulation: the one that it came on */
-	__u64 asked;
+	__u32 asked; /* in ticks */
 	__u32 generation;
 	__be32 first; /* without ECN */
 	__u32 ports;
@@ -283,9 +296,7 @@ struct flow {
 	__u32 mtu; /* of the longest inner packet, as tunnel and way have it */
 	__u8 may_leave; /* by this program: XDP wants to know the neighbour, and goes to PORTS only */
 	__u8 outside; /* enum outside */
-	__u8 smac[6];
-	__u8 dmac[6];
-	__u8 zeros[2];
+	struct link link; /* where the neighbour is known */
 	struct address next_hop; /* perhaps IPv4-mapped; unspecified where only the kernel knows */
 };
 

@@ -68,8 +68,8 @@ struct plan {
 	__u32 protocol;
 	__u32 ports;
 	__u32 generation; /* before anything was asked */
-	__u32 routes; /* likewise */
-	__u32 now; /* likewise, in PIECEs */
+	__u32 routes; /* likewise, at a home agent */
+	__u32 now; /* likewise, in ticks */
 	__u32 syn; /* whether it opens a TCP connection */
 	__u32 is_agents; /* encapsulation: at which end of the tunnel */
 	__u32 chosen; /* encapsulation: which of the binding's paths */
@@ -84,6 +84,34 @@ inline_always void count(enum outcome outcome)
 
 	if (counter)
 		(*counter)++;
+}
+
+/* Writes the outer header of a packet that goes into a tunnel in IPv6, eight octets at a time: it may be copied so. */
+inline_always void write_outer(void *outer, const struct plan *plan)
+{
+	/* RFC 6040 4.1, normal mode: the ECN field is copied; so is the DSCP (RFC 2983 uniform model). */
+	__be32 first = (plan->inner.first & cpu_to_be32(0xfff00000)) | plan->flow->label;
+	__u16 length = IPV6_HEADER + be16_to_cpu(plan->inner.payload_length);
+
+#if __BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__
+	*(quad *)outer = first | (__u64)cpu_to_be16(length) << 32 |
+			 (__u64)(TUNNEL_HOP_LIMIT << 8 | PROTOCOL_IPV6) << 48;
+#else
+	*(quad *)outer = (__u64)first << 32 | (__u64)length << 16 | PROTOCOL_IPV6 << 8 | TUNNEL_HOP_LIMIT;
+#endif
+	copy_quads((quad *)outer + 1, &plan->flow->path, 2 * sizeof(struct address));
+}
+
+/* Writes the first eight octets of an inner header as it leaves, a hop further: `first` is its first word then. */
+inline_always void begin_forwarded(void *to, const struct ipv6 *inner, __be32 first)
+{
+	const quad all = *(const quad *)inner;
+
+#if __BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__
+	*(quad *)to = ((all >> 32 << 32) | first) - (1ULL << 56);
+#else
+	*(quad *)to = ((all & 0xffffffff) | (__u64)first << 32) - 1;
+#endif
 }
 
 /* Unspecified, multicast, link-local or loopback. */
@@ -233,19 +261,6 @@ inline_always struct flow *place_of(const struct plan *plan)
 	return bpf_map_lookup_elem(&FLOWS, &index);
 }
 
-inline_always __u32 pieces(__u64 nanoseconds)
-{
-	return nanoseconds >> PIECE;
-}
-
-inline_always __u32 generation(void)
-{
-	__u32 zero = 0;
-	__u32 *generation = bpf_map_lookup_elem(&GENERATION, &zero);
-
-	return generation ? *generation : 0;
-}
-
 /* Whether the plan's packet belongs to the flow that is remembered in its place. */
 inline_always int is_remembered(const struct plan *plan, __u32 arrival)
 {
@@ -254,7 +269,7 @@ inline_always int is_remembered(const struct plan *plan, __u32 arrival)
 	return same(&flow->source, &plan->inner.source) && same(&flow->destination, &plan->inner.destination) &&
 	       flow->first == (plan->inner.first & ~ECN) && flow->ports == plan->ports &&
 	       flow->protocol == plan->protocol && flow->arrival == arrival &&
-	       flow->generation == plan->generation && plan->now - pieces(flow->asked) < FLOW_PIECES;
+	       flow->generation == plan->generation && plan->now - flow->asked < FLOW_TICKS;
 }
 
 /* Whether the binding of a remembered flow is what it was. */
@@ -288,7 +303,7 @@ inline_always void remember(struct plan *plan, const struct binding *binding, __
 	flow->arrival = arrival;
 	/* Without a neighbour the kernel does not tell the MTU, and will soon have more to say. */
 	flow->generation = result == BPF_FIB_LKUP_RET_SUCCESS ? plan->generation : 0;
-	flow->asked = now;
+	flow->asked = plan->now;
 	flow->slot = binding->slot;
 	flow->version = binding->version;
 	flow->counter = counter(binding->slot, path);
@@ -299,8 +314,10 @@ inline_always void remember(struct plan *plan, const struct binding *binding, __
 	else
 		__builtin_memcpy(&flow->next_hop, route->ipv6_dst, 16);
 	if (result == BPF_FIB_LKUP_RET_SUCCESS) {
-		copy_address(flow->smac, route->smac);
-		copy_address(flow->dmac, route->dmac);
+		copy_address(flow->link.header, route->dmac);
+		copy_address(flow->link.header + ETH_ALEN, route->smac);
+		*(half *)(flow->link.header + 2 * ETH_ALEN) =
+			cpu_to_be16(route->family == FAMILY_INET ? ETH_P_IP : ETH_P_IPV6);
 		neighbour.address = flow->next_hop;
 		neighbour.ifindex = flow->departure;
 		bpf_map_update_elem(&NEIGHBOURS, &neighbour, &now, BPF_ANY);
@@ -376,6 +393,8 @@ static __attribute__((noinline)) enum outcome find_encapsulation(void *ctx, stru
 	if (!is_forwarded(result) || route.ifindex == TUNNEL_DEVICE)
 		return PASS_ROUTE;
 	remember(plan, binding, chosen, &route, result, ifindex);
+	if (SEEKS && !plan->is_agents)
+		bpf_map_update_elem(&SOUGHT, &plan->flow->destination, &plan->flow->slot, BPF_ANY);
 	plan->flow->label = label;
 	plan->flow->outside = outside;
 	plan->flow->path = *path;
@@ -388,13 +407,14 @@ static __attribute__((noinline)) enum outcome find_encapsulation(void *ctx, stru
 }
 
 /* Decides about a packet that came in from a mobile network or for one. `plan->inner` and what look_inside() tells
- * are filled in; `length` is that of the longest packet that leaves, `ifindex` where it came in. */
+ * are filled in; `length` is that of the longest packet that leaves, `ifindex` where it came in. An outer header of IPv4 is
+ * in the plan then, one of IPv6 is write_outer()'s. */
 inline_always enum outcome plan_encapsulation(void *ctx, __u32 roles, struct plan *plan, __u32 length,
 					      __u32 ifindex)
 {
-	plan->generation = generation();
-	plan->routes = routes();
-	plan->now = pieces(bpf_ktime_get_coarse_ns());
+	plan->generation = GENERATION;
+	plan->routes = roles & AGENT ? ROUTES : 0;
+	plan->now = bpf_jiffies64();
 	if (!(roles & AGENT) || !take_way(plan, ifindex)) {
 		plan->flow = place_of(plan);
 		if (!plan->flow)
@@ -432,13 +452,6 @@ inline_always enum outcome plan_encapsulation(void *ctx, __u32 roles, struct pla
 			      be32_to_cpu(plan->inner.first) >> 20, length_of(&plan->inner));
 		return TAKEN;
 	}
-	/* RFC 6040 4.1, normal mode: the ECN field is copied; so is the DSCP (RFC 2983 uniform model). */
-	plan->outer.ipv6.first = (plan->inner.first & cpu_to_be32(0xfff00000)) | plan->flow->label;
-	plan->outer.ipv6.payload_length = cpu_to_be16(length_of(&plan->inner));
-	plan->outer.ipv6.next_header = PROTOCOL_IPV6;
-	plan->outer.ipv6.hop_limit = TUNNEL_HOP_LIMIT;
-	plan->outer.ipv6.source = plan->flow->path.local;
-	plan->outer.ipv6.destination = plan->flow->path.remote;
 	return TAKEN;
 }
 
@@ -525,9 +538,9 @@ inline_always enum outcome plan_decapsulation(void *ctx, __u32 roles, struct pla
 	const struct ipv6 *inner = &plan->inner;
 	__u32 inner_ecn, outer_ecn;
 
-	plan->generation = generation();
-	plan->routes = routes();
-	plan->now = pieces(bpf_ktime_get_coarse_ns());
+	plan->generation = GENERATION;
+	plan->routes = roles & AGENT ? ROUTES : 0;
+	plan->now = bpf_jiffies64();
 	if (!(roles & AGENT) || !take_destination(plan)) {
 		plan->flow = place_of(plan);
 		if (!plan->flow)

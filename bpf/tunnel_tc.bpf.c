@@ -106,7 +106,7 @@ inline_always int prepend(struct __sk_buff *skb, struct plan *plan, __u32 link_h
 	if (bpf_skb_adjust_room(skb, length, BPF_ADJ_ROOM_MAC,
 				flags | BPF_F_ADJ_ROOM_FIXED_GSO | BPF_F_ADJ_ROOM_NO_CSUM_RESET))
 		return PASS_TOO_BIG;
-	plan->inner.hop_limit--;
+	begin_forwarded(&plan->inner, &plan->inner, plan->inner.first);
 	/* Keeps the sum right that some interfaces give for the whole packet. */
 	return bpf_skb_store_bytes(skb, link_header, from, length + IPV6_HEADER, BPF_F_RECOMPUTE_CSUM) ? FAILED : TAKEN;
 }
@@ -129,6 +129,7 @@ inline_always int encapsulate(struct __sk_buff *skb, __u32 roles, __u32 link_hea
 		return finish(PASS_BURST);
 	packets = packets_of(skb, plan, length, &octets);
 	if (plan->flow->outside == IN_IPV6) {
+		write_outer(&plan->outer, plan);
 		outcome = prepend(skb, plan, link_header, IPV6_HEADER, BPF_F_ADJ_ROOM_ENCAP_L3_IPV6);
 	} else if (plan->flow->outside == IN_IPV4) {
 		outcome = prepend(skb, plan, link_header, IPV4_HEADER, BPF_F_ADJ_ROOM_ENCAP_L3_IPV4);
@@ -166,8 +167,7 @@ inline_always int decapsulate(struct __sk_buff *skb, __u32 roles, __u32 link_hea
 	if (bpf_skb_adjust_room(skb, -(__s32)outside_length(outside) - grown, BPF_ADJ_ROOM_MAC,
 				BPF_F_ADJ_ROOM_FIXED_GSO | BPF_F_ADJ_ROOM_NO_CSUM_RESET))
 		return finish(grown ? FAILED : PASS_MALFORMED);
-	plan->inner.hop_limit--;
-	plan->inner.first = plan->first;
+	begin_forwarded(&plan->inner, &plan->inner, plan->first);
 	if (bpf_skb_store_bytes(skb, link_header, &plan->inner, 8, BPF_F_RECOMPUTE_CSUM))
 		return finish(FAILED);
 	count_decapsulated(plan, packets, octets);

@@ -97,13 +97,14 @@ inline_always int look_inside(struct xdp_md *xdp, struct plan *plan, __u32 offse
 	return 1;
 }
 
-inline_always void link_header(void *data, const struct plan *plan, __u16 protocol)
+/* In the widest pieces that are aligned where an IPv6 header is that follows. */
+inline_always void link_header(__u8 *data, const struct plan *plan)
 {
-	struct ethhdr *ethernet = data;
+	const __u8 *header = plan->flow->link.header;
 
-	copy_address(ethernet->h_dest, plan->flow->dmac);
-	copy_address(ethernet->h_source, plan->flow->smac);
-	ethernet->h_proto = cpu_to_be16(protocol);
+	*(half *)data = *(const half *)header;
+	*(word *)(data + 2) = *(const word *)(header + 2);
+	*(quad *)(data + 6) = *(const quad *)(header + 6);
 }
 
 /* Puts `length` octets in front, the end of the outer header's room. */
@@ -117,9 +118,9 @@ inline_always enum outcome prepend(struct xdp_md *xdp, const struct plan *plan, 
 	end = (void *)(long)xdp->data_end;
 	if (data + ETH_HLEN + length + IPV6_HEADER > end)
 		return FAILED;
-	link_header(data, plan, length == IPV6_HEADER ? ETH_P_IPV6 : ETH_P_IP);
+	link_header(data, plan);
 	if (length == IPV6_HEADER)
-		copy_quads(data + ETH_HLEN, &plan->outer, IPV6_HEADER);
+		write_outer(data + ETH_HLEN, plan);
 	else
 		copy_words(data + ETH_HLEN, (const __u8 *)&plan->outer + IPV6_HEADER - length, length);
 	((struct ipv6 *)(data + ETH_HLEN + length))->hop_limit--;
@@ -151,7 +152,6 @@ inline_always int encapsulate(struct xdp_md *xdp, __u32 roles, struct plan *plan
 inline_always int decapsulate(struct xdp_md *xdp, __u32 roles, struct plan *plan)
 {
 	enum outcome outcome;
-	struct ipv6 *inner;
 	__u8 *data, *end;
 
 	if (!look_inside(xdp, plan, ETH_HLEN + outside_length(plan->outside) + IPV6_HEADER))
@@ -166,10 +166,8 @@ inline_always int decapsulate(struct xdp_md *xdp, __u32 roles, struct plan *plan
 	end = (void *)(long)xdp->data_end;
 	if (data + ETH_HLEN + IPV6_HEADER > end)
 		return finish(FAILED);
-	link_header(data, plan, ETH_P_IPV6);
-	inner = (struct ipv6 *)(data + ETH_HLEN);
-	inner->first = plan->first;
-	inner->hop_limit--;
+	link_header(data, plan);
+	begin_forwarded(data + ETH_HLEN, &plan->inner, plan->first);
 	count_decapsulated(plan, 1, length_of(&plan->inner));
 	return bpf_redirect_map(&PORTS, plan->flow->departure, 0);
 }
@@ -196,15 +194,17 @@ static __attribute__((noinline)) int handle(struct xdp_md *xdp, __u32 roles)
 {
 	const __u8 *data = (void *)(long)xdp->data;
 	const __u8 *end = (void *)(long)xdp->data_end;
-	const struct ethhdr *ethernet = (const void *)data;
+	const struct ipv6 *ipv6;
 	enum outcome outcome = TAKEN;
 	struct plan plan;
+	__be16 protocol;
 
-	if (data + ETH_HLEN + IPV6_HEADER > end || !is_for_us(xdp, ethernet->h_dest))
+	if (data + ETH_HLEN + IPV6_HEADER > end || !is_for_us(xdp, data))
 		return XDP_PASS;
+	protocol = *(const half *)(data + 2 * ETH_ALEN);
 	plan.outside = IN_IPV6;
 	plan.outer_ports = 0;
-	if (ethernet->h_proto == cpu_to_be16(ETH_P_IP) && (roles & (AGENT | DECAPSULATE_CARE_OF))) {
+	if (protocol == cpu_to_be16(ETH_P_IP) && (roles & (AGENT | DECAPSULATE_CARE_OF))) {
 		__u32 offset;
 
 		plan.outside = open_ipv4(xdp, &plan, &outcome);
@@ -217,24 +217,23 @@ static __attribute__((noinline)) int handle(struct xdp_md *xdp, __u32 roles)
 			return XDP_PASS;
 		return outcome == TAKEN ? decapsulate(xdp, roles, &plan) : finish(outcome);
 	}
-	if (ethernet->h_proto != cpu_to_be16(ETH_P_IPV6))
+	if (protocol != cpu_to_be16(ETH_P_IPV6))
 		return XDP_PASS;
-	copy_quads(&plan.inner, data + ETH_HLEN, IPV6_HEADER);
+	ipv6 = (const void *)(data + ETH_HLEN);
 	/* Also: not as long as it says, or a jumbo payload. */
-	if ((be32_to_cpu(plan.inner.first) >> 28) != 6 || !plan.inner.payload_length ||
-	    (__u64)(end - data) != ETH_HLEN + length_of(&plan.inner))
+	if ((data[ETH_HLEN] >> 4) != 6 || !ipv6->payload_length || (__u64)(end - data) != ETH_HLEN + length_of(ipv6))
 		return XDP_PASS;
-	if ((roles & (AGENT | DECAPSULATE_CARE_OF)) && plan.inner.next_header == PROTOCOL_IPV6) {
-		plan.outer.ipv6 = plan.inner;
-		if (be16_to_cpu(plan.outer.ipv6.payload_length) < IPV6_HEADER ||
-		    data + ETH_HLEN + 2 * IPV6_HEADER > end)
+	if ((roles & (AGENT | DECAPSULATE_CARE_OF)) && ipv6->next_header == PROTOCOL_IPV6) {
+		if (data + ETH_HLEN + 2 * IPV6_HEADER > end)
 			return XDP_PASS;
-		copy_quads(&plan.inner, data + ETH_HLEN + IPV6_HEADER, IPV6_HEADER);
+		copy_quads(&plan.outer.ipv6, ipv6, IPV6_HEADER);
+		copy_quads(&plan.inner, ipv6 + 1, IPV6_HEADER);
 		return decapsulate(xdp, roles, &plan);
 	}
-	if (roles & (AGENT | ENCAPSULATE_FROM))
-		return encapsulate(xdp, roles, &plan);
-	return XDP_PASS;
+	if (!(roles & (AGENT | ENCAPSULATE_FROM)))
+		return XDP_PASS;
+	copy_quads(&plan.inner, ipv6, IPV6_HEADER);
+	return encapsulate(xdp, roles, &plan);
 }
 
 #define PROGRAM(name, roles) \

@@ -6,7 +6,7 @@
  * A way is what the binding and the kernel said when they were asked last. It holds for every packet to the network,
  * whatever its source, ports or traffic class, so it is kept only while nothing in the kernel's routing looks at these:
  * carnet looks at rules and routes and says so in POLICY. It ends with ROUTES, with the version of the binding, and
- * after WAY_PIECES in any case. Where something that is longer than 64 bits is inside a /64 (a route, a prefix:
+ * after WAY_TICKS in any case. Where something that is longer than 64 bits is inside a /64 (a route, a prefix:
  * CROWDED), a way is that of a single address.
  *
  * Only tunnels in IPv6 have ways, of bindings that send everything by one of them; others are flows.
@@ -17,9 +17,9 @@
 
 /* A power of two, for each CPU; set before the programs are loaded. */
 const volatile __u32 WAYS_MAX = 1;
-#define WAY_PIECES PIECES(60)
+#define WAY_TICKS (60 * SECOND)
 /* Carnet has the neighbours looked after for longer than that since they were asked about (KEEPING). */
-#define EXIT_PIECES PIECES(4)
+#define EXIT_TICKS (4 * SECOND)
 /* Places where a way may be, one after the other. */
 #define WAY_TRIES 4
 #define EXITS_MAX 64
@@ -45,7 +45,7 @@ struct way {
 	__u32 version; /* of the binding */
 	__u32 slot;
 	__u32 arrival; /* the interface that packets come in on */
-	__u32 asked; /* in PIECEs */
+	__u32 asked; /* in ticks */
 	__u16 mtu; /* of the longest inner packet */
 	__u8 exit;
 	__u8 kind;
@@ -63,25 +63,18 @@ struct {
 
 /* Another one after each change of routes, rules or addresses, and where prefixes pass from one binding to another; but not
  * with neighbours, and not with bindings that only come and go. */
-struct {
-	__uint(type, BPF_MAP_TYPE_ARRAY);
-	__uint(max_entries, 1);
-	__type(key, __u32);
-	__type(value, __u32);
-} ROUTES SEC(".maps");
+volatile __u32 ROUTES SEC(".data.routes") = 0;
 
 /* What many ways have in common. Until ROUTES is another the next hop stays, and is asked about again when GENERATION
- * is, and after EXIT_PIECES: by one packet for all ways. */
+ * is, and after EXIT_TICKS: by one packet for all ways. */
 struct exit {
 	struct address local;
 	struct address next_hop;
-	__u8 smac[6];
-	__u8 dmac[6];
+	struct link link;
 	__u32 departure;
 	__u32 routes;
 	__u32 generation;
 	__u32 asked;
-	__u32 zero;
 };
 
 struct {
@@ -159,17 +152,9 @@ inline_always int is_way_to(const struct way *way, const struct address *address
 		       !(way->kind & WAY_OF_NETWORK) && low(&way->address) == low(address);
 }
 
-inline_always __u32 routes(void)
-{
-	__u32 zero = 0;
-	__u32 *number = bpf_map_lookup_elem(&ROUTES, &zero);
-
-	return number ? *number : 0;
-}
-
 inline_always int is_recent(const struct way *way, const struct plan *plan)
 {
-	return way->routes == plan->routes && plan->now - way->asked < WAY_PIECES;
+	return way->routes == plan->routes && plan->now - way->asked < WAY_TICKS;
 }
 
 inline_always int is_valid(const struct way *way, const struct plan *plan)
@@ -256,8 +241,7 @@ inline_always __u32 keep_exit(const struct address *local, const struct flow *fl
 		exit->routes = plan->routes;
 		if (flow) {
 			exit->next_hop = flow->next_hop;
-			copy_address(exit->smac, flow->smac);
-			copy_address(exit->dmac, flow->dmac);
+			exit->link = flow->link;
 			exit->generation = plan->generation;
 			exit->asked = plan->now;
 		}
@@ -297,10 +281,11 @@ static __attribute__((noinline)) void keep_way(const struct address *address, co
 	way->kind = (whole ? WAY_OF_NETWORK : 0) | (sends ? WAY_SENDS : 0);
 }
 
-/* Whether find_encapsulation() would leave the packet to the slow path, whatever the way. */
-inline_always int is_odd(const struct ipv6 *inner)
+/* Whether an address to which there is a way may be special: another of its network was not when the way was kept, which
+ * says nothing of the unspecified address and of loopback. */
+inline_always int may_be_special(const struct address *address)
 {
-	return is_special(&inner->destination) || is_special(&inner->source) || has_extension(inner->next_header);
+	return !high(address);
 }
 
 /* Sets the plan's flow to that of the way of the inner destination. Returns 0 where there is none. */
@@ -316,9 +301,10 @@ inline_always int take_way(struct plan *plan, __u32 arrival)
 		return 0;
 	exit = exit_of(way, plan->routes);
 	flow = bpf_map_lookup_elem(&SCRATCH, &zero);
-	if (!exit || !flow || exit->generation != plan->generation || plan->now - exit->asked >= EXIT_PIECES)
+	if (!exit || !flow || exit->generation != plan->generation || plan->now - exit->asked >= EXIT_TICKS)
 		return 0;
-	if (is_odd(inner) || inner->next_header == PROTOCOL_IPV6 || same(&inner->source, &exit->local))
+	if (may_be_special(&inner->destination) || is_special(&inner->source) || has_extension(inner->next_header) ||
+	    inner->next_header == PROTOCOL_IPV6 || same(&inner->source, &exit->local))
 		return 0;
 	flow->path.local = exit->local;
 	flow->path.remote = way->remote;
@@ -329,8 +315,7 @@ inline_always int take_way(struct plan *plan, __u32 arrival)
 	flow->mtu = way->mtu;
 	flow->may_leave = 1;
 	flow->next_hop = exit->next_hop;
-	copy_address(flow->smac, exit->smac);
-	copy_address(flow->dmac, exit->dmac);
+	flow->link = exit->link;
 	plan->flow = flow;
 	return 1;
 }
@@ -353,12 +338,12 @@ inline_always int take_destination(struct plan *plan)
 
 	if (!flow || !way || flow->generation != plan->generation ||
 	    !same(&flow->destination, &inner->destination) ||
-	    plan->now - pieces(flow->asked) >= FLOW_PIECES)
+	    plan->now - flow->asked >= FLOW_TICKS)
 		return 0;
 	exit = exit_of(way, plan->routes);
 	if (!exit || !same(&exit->local, &plan->outer.ipv6.destination) || !same(&way->remote, &plan->outer.ipv6.source))
 		return 0;
-	if ((be32_to_cpu(inner->first) >> 28) != 6 || is_odd(inner))
+	if ((be32_to_cpu(inner->first) >> 28) != 6 || may_be_special(&inner->source) || has_extension(inner->next_header))
 		return 0;
 	flow->slot = way->slot;
 	flow->counter = counter(way->slot, 0);

@@ -6,7 +6,7 @@
 use std::io;
 
 use carnet_base::{Time, WallTime};
-use nix::time::{ClockId, clock_gettime};
+use nix::time::{ClockId, clock_getres, clock_gettime};
 
 /// Nanoseconds that a clock shows; 0 where the kernel refuses the clock, which none since 2.6.39 does.
 fn nanos(clock: ClockId) -> u64 {
@@ -26,6 +26,18 @@ pub(crate) fn monotonic() -> Time {
     Time::from_nanos(nanos(ClockId::CLOCK_MONOTONIC))
 }
 
+/// How often in a second the kernel's timer ticks (`CONFIG_HZ`): a coarse clock shows each tick. The least that kernels are
+/// built with where it does not tell.
+pub(crate) fn ticks_of_a_second() -> u32 {
+    const LEAST: u32 = 100;
+    let tick = clock_getres(ClockId::CLOCK_MONOTONIC_COARSE).map_or(0, |tick| tick.tv_nsec());
+    match u32::try_from(tick) {
+        // Rounded: a third of ten milliseconds is shown as 3,333,333 ns.
+        Ok(tick @ 1..=10_000_000) => (1_000_000_000 + tick / 2) / tick,
+        _ => LEAST,
+    }
+}
+
 /// The date.
 pub fn wall() -> WallTime {
     WallTime::from_unix_nanos(nanos(ClockId::CLOCK_REALTIME))
@@ -39,14 +51,14 @@ pub fn tai_offset() -> i64 {
     (tai.saturating_sub(utc).saturating_add(500_000_000) / 1_000_000_000) as i64
 }
 
-/// A seed from the kernel's random number generator, for [`carnet_base::Rng::new`].
+/// Octets from the kernel's random number generator.
 ///
 /// Waits until that generator has been initialised, which matters only in the first seconds after boot.
-pub fn random_seed() -> io::Result<u64> {
-    let mut seed = [0u8; 8];
+pub fn random<const N: usize>() -> io::Result<[u8; N]> {
+    let mut octets = [0; N];
     let mut filled = 0;
-    while filled < seed.len() {
-        let rest = &mut seed[filled..];
+    while filled < octets.len() {
+        let rest = &mut octets[filled..];
         // SAFETY: `rest` is a live, writable slice of exactly the length given.
         let got = unsafe { libc::getrandom(rest.as_mut_ptr().cast(), rest.len(), 0) };
         match usize::try_from(got) {
@@ -59,7 +71,7 @@ pub fn random_seed() -> io::Result<u64> {
             }
         }
     }
-    Ok(u64::from_ne_bytes(seed))
+    Ok(octets)
 }
 
 #[cfg(test)]
@@ -67,12 +79,13 @@ mod tests {
     use super::*;
 
     #[test]
-    fn clocks_go_forward_and_seeds_differ() {
+    fn clocks_go_forward_and_random_octets_differ() {
         let (first, second) = (now(), now());
         assert!(second >= first && first > Time::ZERO);
         // 2020-01-01: a machine whose clock is further back cannot build this crate.
         assert!(wall() > WallTime::from_unix_nanos(1_577_836_800_000_000_000));
         assert!((0..100).contains(&tai_offset()));
-        assert_ne!(random_seed().expect("getrandom"), random_seed().expect("getrandom"));
+        assert_ne!(random::<8>().expect("getrandom"), random::<8>().expect("getrandom"));
+        assert!((100..=10_000).contains(&ticks_of_a_second()), "{}", ticks_of_a_second());
     }
 }

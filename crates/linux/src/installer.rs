@@ -22,9 +22,12 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::Ipv6Addr;
+use std::sync::Arc;
 
+use carnet_base::{map_of, set_of};
 use carnet_station::forwarding::desired::{
-    Change, Entry, InterfaceAddress, Key, Route, RouteAction, Rule, Setting, Socket, TUNNEL_DEVICE, priority,
+    Change, Entry, InterfaceAddress, Keyed, Route, RouteAction, Rule, Setting, Socket, TUNNEL_DEVICE,
+    priority,
 };
 use ipnet::Ipv6Net;
 
@@ -47,12 +50,11 @@ fn local_rule(priority: u32) -> Rule {
     Rule { priority, input_interface: None, from: None, to: None, protocol: None, table: TABLE_LOCAL }
 }
 
-/// An entry that is wanted.
-#[derive(Debug)]
+/// What became of an entry that is wanted.
+#[derive(Debug, Default)]
 struct Wanted {
-    entry: Entry,
-    /// What of this key carnet has put into the kernel; differs from `entry` while a change waits.
-    installed: Option<Entry>,
+    /// What of its key carnet has put into the kernel; another entry while a change waits.
+    installed: Option<Arc<Entry>>,
     /// Index of the interface where it was installed.
     index: u32,
     /// Somebody else's address does the job.
@@ -60,12 +62,12 @@ struct Wanted {
     /// It was there once and got lost.
     lost: bool,
     /// The last error, so that it is logged once.
-    complaint: Option<String>,
+    complaint: Option<Box<str>>,
 }
 
 impl Wanted {
-    fn settled(&self) -> bool {
-        self.foreign || self.installed.as_ref() == Some(&self.entry)
+    fn settles(&self, entry: &Keyed) -> bool {
+        self.foreign || self.installed.as_ref() == Some(&entry.0)
     }
 }
 
@@ -86,8 +88,8 @@ enum Put {
 pub(crate) struct Installer {
     pub(crate) requests: Requests,
     undo: UndoFile,
-    wanted: BTreeMap<Key, Wanted>,
-    waiting: BTreeSet<Key>,
+    wanted: BTreeMap<Keyed, Wanted>,
+    waiting: BTreeSet<Keyed>,
     local_rule_moved: bool,
     pub(crate) tunnel_index: u32,
     pub(crate) fast_path: FastPath,
@@ -133,7 +135,7 @@ impl Installer {
     fn clean_addresses_and_settings(&mut self) -> Result<()> {
         let left = self.requests.addresses()?;
         let names: BTreeMap<u32, String> =
-            self.requests.links()?.into_iter().map(|link| (link.index, link.name)).collect();
+            map_of(self.requests.links()?.into_iter().map(|link| (link.index, link.name)));
         let recorded = std::mem::take(&mut self.undo.record.addresses);
         for AddressInfo { index, address, ours } in left {
             let Some(interface) = names.get(&index) else { continue };
@@ -156,24 +158,21 @@ impl Installer {
     pub(crate) fn apply(&mut self, change: &Change) -> Result<()> {
         match change {
             Change::Set(entry) => {
-                let key = entry.key();
-                let wanted = self.wanted.entry(key.clone()).or_insert_with(|| Wanted {
-                    entry: entry.clone(),
-                    installed: None,
-                    index: 0,
-                    foreign: false,
-                    lost: false,
-                    complaint: None,
-                });
-                if wanted.entry != *entry {
-                    wanted.entry = entry.clone();
-                    wanted.complaint = None;
-                    // An address that is not ours stays as it is, whatever prefix length we would like.
-                    wanted.foreign &= matches!(entry, Entry::Address(_));
+                let entry = Keyed(entry.clone());
+                let mut wanted = Wanted::default();
+                if let Some((before, known)) = self.wanted.remove_entry(&entry) {
+                    wanted = known;
+                    if before.0 != entry.0 {
+                        wanted.complaint = None;
+                        // An address that is not ours stays as it is, whatever prefix length we would like.
+                        wanted.foreign &= matches!(*entry.0, Entry::Address(_));
+                    }
                 }
-                if wanted.settled() { Ok(()) } else { self.install(&key) }
+                let settled = wanted.settles(&entry);
+                self.wanted.insert(entry.clone(), wanted);
+                if settled { Ok(()) } else { self.install(&entry) }
             }
-            Change::Remove(entry) => self.remove(&entry.key()),
+            Change::Remove(entry) => self.remove(&Keyed(entry.clone())),
         }
     }
 
@@ -187,7 +186,7 @@ impl Installer {
         }
     }
 
-    fn remove(&mut self, key: &Key) -> Result<()> {
+    fn remove(&mut self, key: &Keyed) -> Result<()> {
         self.waiting.remove(key);
         let Some(wanted) = self.wanted.remove(key) else { return Ok(()) };
         let Some(installed) = wanted.installed else { return Ok(()) };
@@ -195,15 +194,15 @@ impl Installer {
     }
 
     /// Brings what is installed under `key` in line with what is wanted.
-    fn install(&mut self, key: &Key) -> Result<()> {
-        let Some(wanted) = self.wanted.get(key) else { return Ok(()) };
-        let (entry, previous, index) = (wanted.entry.clone(), wanted.installed.clone(), wanted.index);
-        let result = self.put(&entry, previous.as_ref());
+    fn install(&mut self, key: &Keyed) -> Result<()> {
+        let Some((Keyed(entry), wanted)) = self.wanted.get_key_value(key) else { return Ok(()) };
+        let (entry, previous, index) = (entry.clone(), wanted.installed.clone(), wanted.index);
+        let result = self.put(&entry, previous.as_deref());
         let mut stale = None;
         if let Some(wanted) = self.wanted.get_mut(key) {
             match &result {
                 Ok(Put::Done(index) | Put::LeftAlone(index)) => {
-                    wanted.installed = Some(entry);
+                    wanted.installed = Some(entry.clone());
                     wanted.index = *index;
                     wanted.foreign = false;
                 }
@@ -222,10 +221,10 @@ impl Installer {
                 let text = "accept_ra is 0 and stays so: something else handles Router Advertisements there, \
                             or nothing shall";
                 if wanted.complaint.as_deref() != Some(text)
-                    && let Entry::Setting(setting) = &wanted.entry
+                    && let Entry::Setting(setting) = &*entry
                 {
                     tracing::info!("{}: {text}", setting.interface);
-                    wanted.complaint = Some(text.to_owned());
+                    wanted.complaint = Some(text.into());
                 }
             } else if matches!(result, Ok(Put::Done(_) | Put::Foreign(_))) {
                 self.waiting.remove(key);
@@ -413,8 +412,8 @@ impl Installer {
 
     /// Puts the local rule back when nothing stands before it any more.
     fn settle_local_rule(&mut self) -> Result<()> {
-        let needed = |w: &Wanted| matches!(&w.entry, Entry::Rule(r) if r.priority < priority::LOCAL);
-        if self.local_rule_moved && !self.fast_path.has_early_rules() && !self.wanted.values().any(needed) {
+        let needed = |entry: &Keyed| matches!(&*entry.0, Entry::Rule(r) if r.priority < priority::LOCAL);
+        if self.local_rule_moved && !self.fast_path.has_early_rules() && !self.wanted.keys().any(needed) {
             self.restore_local_rule()?;
         }
         Ok(())
@@ -422,7 +421,7 @@ impl Installer {
 
     /// Table and destination of each.
     fn routes_into_tunnel_device(&self) -> BTreeSet<(u32, Ipv6Net)> {
-        let routes = self.wanted.values().filter_map(|wanted| match wanted.installed.as_ref()? {
+        let routes = self.wanted.values().filter_map(|wanted| match wanted.installed.as_deref()? {
             Entry::Route(Route {
                 table,
                 destination,
@@ -431,15 +430,15 @@ impl Installer {
             }) if interface == TUNNEL_DEVICE => Some((*table, *destination)),
             _ => None,
         });
-        routes.collect()
+        set_of(routes)
     }
 
     /// Makes room in the fast path for more bindings, and tells it of all tunnels where it begins anew.
     pub(crate) fn grow_fast_path(&mut self, config: &FastPathConfig) -> std::result::Result<bool, String> {
         let anew = self.fast_path.grow(config, self.tunnel_index)?;
         if anew {
-            for wanted in self.wanted.values() {
-                if let Entry::Tunnel(tunnel) = &wanted.entry {
+            for entry in self.wanted.keys() {
+                if let Entry::Tunnel(tunnel) = &*entry.0 {
                     self.fast_path.set(tunnel);
                 }
             }
@@ -482,20 +481,23 @@ impl Installer {
             return Ok(());
         }
         for kept in settings::recorded(&self.undo.record, settings::ACCEPT_RA) {
-            if !self.wanted.contains_key(&Key::Setting(kept.clone(), settings::ACCEPT_RA.to_owned())) {
+            if !self.wants(&settings::accept_ra(&kept)) {
                 self.restore_setting(&kept, settings::ACCEPT_RA)?;
             }
         }
         Ok(())
     }
 
+    /// Whether the switch is to be in some position.
+    fn wants(&self, setting: &Setting) -> bool {
+        self.wanted.contains_key(&Keyed(Arc::new(Entry::Setting(setting.clone()))))
+    }
+
     /// Lets interfaces accept Router Advertisements though the machine forwards, where they did before.
     fn keep_advertisements<'a>(&mut self, links: impl Iterator<Item = &'a LinkInfo>) -> Result<()> {
         for link in links.filter(|link| link.name != TUNNEL_DEVICE && link.name != "lo") {
             let setting = settings::accept_ra(&link.name);
-            if !self.wanted.contains_key(&Entry::Setting(setting.clone()).key())
-                && settings::is(&setting.interface, &setting.name, "1")
-            {
+            if !self.wants(&setting) && settings::is(&setting.interface, &setting.name, "1") {
                 settings::set(&setting, link.index, &mut self.undo, &mut self.setting_writes)?;
             }
         }
@@ -540,15 +542,15 @@ impl Installer {
     ) -> Result<()> {
         if dirty.links || dirty.addresses {
             let addresses: BTreeSet<(u32, Ipv6Addr)> =
-                addresses.iter().map(|a| (a.index, a.address.address)).collect();
-            self.note_lost(|wanted| {
-                let same = |name: &str| links.get(name).is_some_and(|link| link.index == wanted.index);
-                match &wanted.entry {
+                set_of(addresses.iter().map(|a| (a.index, a.address.address)));
+            self.note_lost(|entry, index| {
+                let same = |name: &str| links.get(name).is_some_and(|link| link.index == index);
+                match entry {
                     Entry::Setting(s) => {
                         (settings::is_common(&s.interface) || same(&s.interface)) && settings::holds(s)
                     }
                     Entry::Socket(Socket { interface: Some(interface), .. }) => same(interface),
-                    Entry::Address(a) => same(&a.interface) && addresses.contains(&(wanted.index, a.address)),
+                    Entry::Address(a) => same(&a.interface) && addresses.contains(&(index, a.address)),
                     Entry::Route(Route { action: RouteAction::Forward { interface, .. }, .. }) => {
                         interface == TUNNEL_DEVICE
                             || same(interface) && links.get(interface).is_some_and(|link| link.up)
@@ -563,18 +565,18 @@ impl Installer {
         {
             tracing::warn!("{error}");
         }
-        if dirty.own_routes && self.wanted.keys().any(|key| matches!(key, Key::Route(..))) {
+        if dirty.own_routes && self.wanted.keys().any(|key| matches!(*key.0, Entry::Route(_))) {
             let routes = self.requests.routes(None, Some(ROUTE_PROTOCOL))?;
             let routes: BTreeMap<_, RouteInfo> =
-                routes.into_iter().map(|r| ((r.table, r.destination, r.metric), r)).collect();
-            self.note_lost(|wanted| match &wanted.entry {
+                map_of(routes.into_iter().map(|r| ((r.table, r.destination, r.metric), r)));
+            self.note_lost(|entry, index| match entry {
                 Entry::Route(route) => routes
                     .get(&(route.table, route.destination, effective_metric(route.metric)))
-                    .is_some_and(|found| agrees(route, wanted.index, found)),
+                    .is_some_and(|found| agrees(route, index, found)),
                 _ => true,
             });
         }
-        if dirty.own_rules && self.wanted.keys().any(|key| matches!(key, Key::Rule(..))) {
+        if dirty.own_rules && self.wanted.keys().any(|key| matches!(*key.0, Entry::Rule(_))) {
             self.check_rules()?;
         }
         self.retry(links);
@@ -583,10 +585,10 @@ impl Installer {
     }
 
     /// Puts every installed entry that is no longer there on the list of those that wait.
-    fn note_lost(&mut self, is_there: impl Fn(&Wanted) -> bool) {
+    fn note_lost(&mut self, is_there: impl Fn(&Entry, u32) -> bool) {
         for (key, wanted) in &mut self.wanted {
-            if wanted.settled() && !is_there(wanted) {
-                tracing::debug!(?key, "lost");
+            if wanted.settles(key) && !is_there(&key.0, wanted.index) {
+                tracing::debug!(key = ?key.0.key(), "lost");
                 wanted.installed = None;
                 wanted.foreign = false;
                 wanted.lost = true;
@@ -597,7 +599,7 @@ impl Installer {
 
     fn check_rules(&mut self) -> Result<()> {
         let rules = self.requests.rules()?;
-        self.note_lost(|wanted| match &wanted.entry {
+        self.note_lost(|entry, _| match entry {
             Entry::Rule(rule) => rules.iter().any(|r| r.protocol == ROUTE_PROTOCOL && r.rule == *rule),
             _ => true,
         });
@@ -620,9 +622,9 @@ impl Installer {
 
     /// Tries again what waits, as far as the interface is there.
     fn retry(&mut self, links: &BTreeMap<String, LinkInfo>) {
-        let ready = |key: &Key| {
-            let Some(wanted) = self.wanted.get(key) else { return false };
-            match &wanted.entry {
+        let ready = |key: &Keyed| {
+            let Some((Keyed(entry), _)) = self.wanted.get_key_value(key) else { return false };
+            match &**entry {
                 Entry::Setting(s) => settings::is_common(&s.interface) || links.contains_key(&s.interface),
                 Entry::Address(a) => links.contains_key(&a.interface),
                 Entry::Route(Route { action: RouteAction::Forward { interface, .. }, .. }) => {
@@ -631,15 +633,15 @@ impl Installer {
                 _ => true,
             }
         };
-        let keys: Vec<Key> = self.waiting.iter().filter(|key| ready(key)).cloned().collect();
+        let keys: Vec<Keyed> = self.waiting.iter().filter(|key| ready(key)).cloned().collect();
         for key in keys {
             if let Err(error) = self.install(&key)
                 && let Some(wanted) = self.wanted.get_mut(&key)
             {
                 let text = error.to_string();
-                if wanted.complaint.as_ref() != Some(&text) {
+                if wanted.complaint.as_deref() != Some(&*text) {
                     tracing::warn!("{text}; it is tried again when interfaces change");
-                    wanted.complaint = Some(text);
+                    wanted.complaint = Some(text.into());
                 }
             }
         }

@@ -24,7 +24,9 @@ mod frame_device;
 pub mod frame_link;
 mod generic_netlink;
 mod installer;
+pub mod key_file;
 mod link_socket;
+mod memory;
 pub mod multicast_link;
 mod netlink;
 mod observer;
@@ -45,6 +47,7 @@ pub use datagrams::{DatagramReader, DatagramWriter, Datagrams, Received, TooBig}
 pub use error::{Error, Result};
 pub use fast_path::geonet as geonet_path;
 pub use fast_path::{FastPathConfig, FastPathCounters, Path, Ports, TunnelEnds, TunnelTraffic};
+pub use memory::{give_back_code, give_back_memory};
 pub use observer::interface_exists;
 pub use platform::{Platform, PlatformConfig, PlatformEvent, WatchedInterface};
 pub use privileges::missing_for_bpf;

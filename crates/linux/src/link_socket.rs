@@ -7,8 +7,8 @@
 //!
 //! Where in the kernel the packet sockets listen is a matter of cost ([`Place`]), not of what they hear.
 //!
-//! Left out: ICMPv6 behind extension headers or in fragments, which Neighbor Discovery forbids (RFC 6980)
-//! and errors do not come in.
+//! Left out: ICMPv6 in fragments or behind extension headers, which Neighbor Discovery forbids (RFC 6980) and errors do
+//! not come in, but for answers to mobile prefix discovery (RFC 6275 6.8).
 
 use std::collections::{BTreeMap, VecDeque};
 use std::io;
@@ -16,13 +16,16 @@ use std::os::fd::AsRawFd;
 use std::task::{Context, Poll};
 
 use carnet_station::io::LinkMessage;
+use carnet_wire::extension::{Extensions, HOME_ADDRESS_ROUTING_LEN};
 use carnet_wire::icmpv6;
-use carnet_wire::ipv6::{HEADER_LEN, Header, protocol::ICMPV6};
+use carnet_wire::ipv6::protocol::{ICMPV6, ROUTING};
+use carnet_wire::ipv6::{HEADER_LEN, Header};
 use socket2::{Domain, SockFilter, Socket, Type};
 use tokio::io::unix::AsyncFd;
 
 use crate::error::{Error, Result};
 use crate::netlink::LinkInfo;
+use crate::packet_socket::{AT_LEAST, EQUAL, LOAD_HALF, LOAD_WORD, PACKET_TYPE, RETURN};
 use crate::platform::{PlatformEvent, WatchedInterface};
 use crate::readable::watch;
 
@@ -230,16 +233,20 @@ fn compose(message: &LinkMessage) -> Option<Vec<u8>> {
     Some(packet)
 }
 
-/// The message in an IPv6 packet; `None` when the lengths do not add up. The link may have padded it.
+/// The message in an IPv6 packet, whose destination is the last one where there is a type 2 routing header; `None` when the
+/// lengths do not add up. The link may have padded it.
 fn parse(interface: &str, packet: &[u8], peer: Option<[u8; 6]>) -> Option<LinkMessage> {
-    let (header, message) = Header::parse_packet(packet).ok()?;
-    if header.next_header != ICMPV6 || message.len() < 4 {
+    let (header, payload) = Header::parse_packet(packet).ok()?;
+    let whole = packet.get(..HEADER_LEN + payload.len())?;
+    let extensions = Extensions::parse(whole).ok()?;
+    let message = whole.get(extensions.offset..)?;
+    if extensions.protocol != ICMPV6 || extensions.home_address.is_some() || message.len() < 4 {
         return None;
     }
     Some(LinkMessage {
         interface: interface.to_owned(),
         source: header.source,
-        destination: header.destination,
+        destination: extensions.routing_home_address.unwrap_or(header.destination),
         hop_limit: header.hop_limit,
         peer,
         message: message.to_vec(),
@@ -247,29 +254,37 @@ fn parse(interface: &str, packet: &[u8], peer: Option<[u8; 6]>) -> Option<LinkMe
 }
 
 /// Passes ICMPv6 errors (types 1 to 4), Neighbor Discovery without Redirect (133 to 136) and answers to home agent
-/// discovery (145) that came in for this machine. In a `SOCK_DGRAM` packet socket the packet begins with the IPv6 header.
-fn filter() -> [SockFilter; 16] {
-    const LOAD_WORD: u16 = (libc::BPF_LD | libc::BPF_W | libc::BPF_ABS) as u16;
+/// discovery (145) that came in for this machine, and answers to mobile prefix discovery (147) behind a type 2 routing
+/// header, which the kernel does not know or drops. In a `SOCK_DGRAM` packet socket the packet begins with the IPv6 header.
+fn filter() -> [SockFilter; 25] {
     const LOAD_BYTE: u16 = (libc::BPF_LD | libc::BPF_B | libc::BPF_ABS) as u16;
-    const EQUAL: u16 = (libc::BPF_JMP | libc::BPF_JEQ | libc::BPF_K) as u16;
     const ANY_OF: u16 = (libc::BPF_JMP | libc::BPF_JSET | libc::BPF_K) as u16;
-    const AT_LEAST: u16 = (libc::BPF_JMP | libc::BPF_JGE | libc::BPF_K) as u16;
-    const RETURN: u16 = (libc::BPF_RET | libc::BPF_K) as u16;
     const PROTOCOL: u32 = (libc::SKF_AD_OFF + libc::SKF_AD_PROTOCOL) as u32;
     const VLAN: u32 = (libc::SKF_AD_OFF + libc::SKF_AD_VLAN_TAG) as u32;
-    const PACKET_TYPE: u32 = (libc::SKF_AD_OFF + libc::SKF_AD_PKTTYPE) as u32;
+    const BODY: u32 = HEADER_LEN as u32;
+    /// Next Header and Hdr Ext Len of a type 2 routing header before ICMPv6 (RFC 6275 6.4.1).
+    const BEFORE_ICMPV6: u32 = (ICMPV6 as u32) << 8 | 2;
     [
         SockFilter::new(LOAD_WORD, 0, 0, PROTOCOL),
-        SockFilter::new(EQUAL, 0, 13, libc::ETH_P_IPV6 as u32),
+        SockFilter::new(EQUAL, 0, 22, libc::ETH_P_IPV6 as u32),
         SockFilter::new(LOAD_BYTE, 0, 0, 6),
-        SockFilter::new(EQUAL, 0, 11, u32::from(ICMPV6)),
+        SockFilter::new(EQUAL, 1, 0, u32::from(ICMPV6)),
+        SockFilter::new(EQUAL, 0, 19, u32::from(ROUTING)),
         SockFilter::new(LOAD_WORD, 0, 0, VLAN),
         // Of a VLAN on this link, which is another link.
-        SockFilter::new(ANY_OF, 9, 0, 0xfff),
+        SockFilter::new(ANY_OF, 17, 0, 0xfff),
         SockFilter::new(LOAD_WORD, 0, 0, PACKET_TYPE),
         // PACKET_OTHERHOST (3), as on an interface that somebody has made promiscuous, PACKET_OUTGOING (4).
-        SockFilter::new(AT_LEAST, 7, 0, 3),
-        SockFilter::new(LOAD_BYTE, 0, 0, HEADER_LEN as u32),
+        SockFilter::new(AT_LEAST, 15, 0, 3),
+        SockFilter::new(LOAD_BYTE, 0, 0, 6),
+        SockFilter::new(EQUAL, 6, 0, u32::from(ICMPV6)),
+        SockFilter::new(LOAD_HALF, 0, 0, BODY),
+        SockFilter::new(EQUAL, 0, 11, BEFORE_ICMPV6),
+        SockFilter::new(LOAD_BYTE, 0, 0, BODY + 2),
+        SockFilter::new(EQUAL, 0, 9, 2),
+        SockFilter::new(LOAD_BYTE, 0, 0, BODY + HOME_ADDRESS_ROUTING_LEN as u32),
+        SockFilter::new(EQUAL, 6, 7, u32::from(icmpv6::types::MOBILE_PREFIX_ADVERTISEMENT)),
+        SockFilter::new(LOAD_BYTE, 0, 0, BODY),
         SockFilter::new(AT_LEAST, 0, 5, 1),
         SockFilter::new(AT_LEAST, 0, 3, 5),
         SockFilter::new(EQUAL, 2, 0, u32::from(icmpv6::types::DHAAD_REPLY)),

@@ -6,6 +6,7 @@
 use std::collections::BTreeMap;
 use std::net::{Ipv4Addr, Ipv6Addr};
 
+use carnet_base::{SmallMap, map_of, sort_by_key};
 use carnet_station::forwarding::desired::{TABLE_MAIN, TUNNEL_DEVICE};
 use carnet_station::io::Interface;
 
@@ -28,14 +29,14 @@ pub(crate) struct Observer {
     routers: BTreeMap<u32, Vec<Ipv6Addr>>,
     ipv4_addresses: Vec<Ipv4AddressInfo>,
     ipv4_routers: Vec<Ipv4Router>,
-    told: BTreeMap<String, (u32, Interface)>,
+    told: SmallMap<String, (u32, Interface)>,
 }
 
 impl Observer {
     /// Asks for what has changed.
     pub(crate) fn refresh(&mut self, dirty: Dirty, requests: &mut Requests) -> Result<()> {
         if dirty.links {
-            self.links = requests.links()?.into_iter().map(|link| (link.name.clone(), link)).collect();
+            self.links = map_of(requests.links()?.into_iter().map(|link| (link.name.clone(), link)));
         }
         // Addresses and routes go with an interface, on some kernels without a word of their own.
         if dirty.links || dirty.addresses {
@@ -70,7 +71,7 @@ impl Observer {
             }
             self.told.insert(link.name.clone(), (link.index, interface));
         }
-        let gone = told.into_keys().map(|name| PlatformEvent::InterfaceGone { name });
+        let gone = told.into_iter().map(|(name, _)| PlatformEvent::InterfaceGone { name });
         news.splice(0..0, gone);
         news
     }
@@ -101,7 +102,7 @@ impl Observer {
 /// metric first, and among equals the highest preference (RFC 4191 3.2).
 fn default_routers(mut routes: Vec<RouteInfo>) -> BTreeMap<u32, Vec<Ipv6Addr>> {
     routes.retain(|r| r.destination.prefix_len() == 0 && r.protocol != ROUTE_PROTOCOL && !r.unreachable);
-    routes.sort_by_key(|r| (r.metric, -r.preference));
+    sort_by_key(&mut routes, |r| (r.metric, -r.preference));
     let mut routers: BTreeMap<u32, Vec<Ipv6Addr>> = BTreeMap::new();
     for hop in routes.iter().flat_map(|r| &r.hops) {
         // A route into a point-to-point link names no gateway.

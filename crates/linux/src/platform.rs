@@ -7,6 +7,7 @@
 use std::collections::{HashMap, VecDeque};
 use std::future::poll_fn;
 use std::io;
+use std::net::Ipv6Addr;
 use std::path::PathBuf;
 use std::task::{Context, Poll};
 use std::time::Duration;
@@ -43,6 +44,9 @@ const QUEUE: u32 = 4000;
 /// How often the fast path is asked what it has used, and the kernel is told which neighbours a fast path uses: more often than it would ask for one by itself
 /// (`base_reachable_time`).
 pub(crate) const KEEPING: Duration = Duration::from_secs(10);
+
+/// How often the fast path is asked where packets go, where somebody wants to know.
+const SEEKING: Duration = Duration::from_secs(1);
 
 /// What [`Platform::open`] needs to know.
 #[derive(Debug, Clone)]
@@ -83,6 +87,8 @@ pub enum PlatformEvent {
         /// The other end.
         remote: Endpoint,
     },
+    /// Packets went there into the tunnel to the home agent, by the fast path ([`crate::Ports::direct`]).
+    Destinations(Vec<Ipv6Addr>),
     /// An ICMPv6 message heard on a watched link: an error (types 1 to 4), Neighbor Discovery (133 to 136) or the answer
     /// to home agent discovery (145).
     Icmpv6(LinkMessage),
@@ -98,6 +104,7 @@ pub struct Platform {
     link_sockets: LinkSockets,
     events: VecDeque<PlatformEvent>,
     keeping: Interval,
+    seeking: Interval,
     /// Another number for each boot of the machine.
     boot: u64,
     open: bool,
@@ -153,6 +160,7 @@ impl Platform {
             link_sockets: LinkSockets::open(config.watched)?,
             events: VecDeque::new(),
             keeping: interval(KEEPING),
+            seeking: interval(SEEKING),
             boot: boot(),
             open: true,
         };
@@ -282,6 +290,13 @@ impl Platform {
             self.commit();
             let used = self.installer.fast_path.used().into_iter();
             self.events.extend(used.map(|(local, remote)| PlatformEvent::TunnelUsed { local, remote }));
+        }
+        if self.seeking.poll_tick(cx).is_ready() {
+            let _ = self.seeking.poll_tick(cx);
+            let sought = self.installer.fast_path.sought();
+            if !sought.is_empty() {
+                self.events.push_back(PlatformEvent::Destinations(sought));
+            }
         }
         self.refresh()?;
         let known = self.events.len();

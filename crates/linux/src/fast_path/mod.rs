@@ -29,9 +29,10 @@ mod values;
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::net::Ipv6Addr;
+use std::sync::Arc;
 use std::task::Context;
 
-use carnet_base::Endpoint;
+use carnet_base::{Endpoint, set_of};
 use carnet_station::forwarding::desired::{self, TunnelEnd};
 use ipnet::Ipv6Net;
 
@@ -77,6 +78,8 @@ pub struct Ports {
     pub uplinks: Vec<String>,
     /// Whether the station is a home agent, for which all interfaces are alike.
     pub home_agent: bool,
+    /// Whether a mobile router may have direct routes to others, which are found by destination like a home agent's tunnels.
+    pub direct: bool,
 }
 
 /// What [`crate::Platform::accelerate`] needs to know.
@@ -150,8 +153,12 @@ pub(crate) struct Tunnel {
 }
 
 impl Tunnel {
-    /// `None` for one of another kind.
+    /// `None` for one of another kind. A device takes everything that has no route of its own, so that direct routes are left
+    /// to the slow path.
     fn of(tunnel: &desired::Tunnel) -> Option<Tunnel> {
+        if tunnel.end == TunnelEnd::Direct {
+            return None;
+        }
         let desired::Tunnel { end, home_address, bid: _, local, remote, inner, transmit, mtu } = tunnel;
         Some(Tunnel {
             end: *end,
@@ -266,7 +273,7 @@ impl FastPath {
     }
 
     /// A tunnel is there, or is another than before.
-    pub(crate) fn set(&mut self, tunnel: &desired::Tunnel) {
+    pub(crate) fn set(&mut self, tunnel: &Arc<desired::Tunnel>) {
         match &mut self.kind {
             InUse::None => return,
             InUse::Programs(programs) if is_for_programs(tunnel) => return programs.table.set(tunnel),
@@ -464,6 +471,14 @@ impl FastPath {
         }
     }
 
+    /// Where packets of new flows into the tunnel of a mobile router went since this was asked last, where it notes that.
+    pub(crate) fn sought(&mut self) -> Vec<Ipv6Addr> {
+        match &mut self.kind {
+            InUse::Programs(programs) => programs.sought(),
+            InUse::None | InUse::Kernel(_) => Vec::new(),
+        }
+    }
+
     /// The neighbours whose link-layer addresses packets got within this time, by interface.
     pub(crate) fn neighbours(&self, within: std::time::Duration) -> Vec<(u32, std::net::IpAddr)> {
         match &self.kind {
@@ -520,7 +535,7 @@ impl FastPath {
         self.kind = InUse::Programs(Box::new(programs));
         let known: Vec<(Binding, bool)> = self.selection.bindings().collect();
         known.into_iter().for_each(|(binding, others)| self.hold(binding, others));
-        let sockets: BTreeSet<Endpoint> = self.sockets.keys().map(|socket| socket.local).collect();
+        let sockets: BTreeSet<Endpoint> = set_of(self.sockets.keys().map(|socket| socket.local));
         sockets.into_iter().for_each(|local| self.tell_socket(local));
         Ok(true)
     }

@@ -18,6 +18,7 @@ use aya::programs::tc::TcAttachType;
 use aya::programs::xdp::{XdpLinkId, XdpMode};
 use aya::programs::{ProgramError, SchedClassifier, Xdp};
 use aya::{Ebpf, EbpfLoader, Pod};
+use carnet_base::map_of;
 use carnet_station::forwarding::desired::{TUNNEL_DEVICE, Tunnel};
 
 use super::hook::Hook;
@@ -28,6 +29,7 @@ use super::table::{Operation, Table};
 use super::values::{BindingValue, LengthsValue, PATHS, PrefixKey};
 use super::{FastPathConfig, Path, Ports, TunnelEnds, TunnelTraffic};
 use crate::clock;
+use crate::memory::give_back_memory;
 use crate::netlink::{CROWDED_MAX, LinkInfo};
 
 // SAFETY: all of these are `repr(C)` of integers and octets, without padding, and any octets are a valid value.
@@ -55,6 +57,10 @@ unsafe impl Pod for NeighbourKey {}
 const SLOTS_MIN: u32 = 64;
 /// Prefixes of a binding, the home address among them, on the average.
 const PREFIXES: u32 = 4;
+
+/// The maps of one number each that voids what the programs remember.
+const GENERATION: &str = ".data.generation";
+const ROUTES: &str = ".data.routes";
 
 /// Places for ways on each processor, for each binding: with half of them free a way is at the first place mostly.
 const WAYS: u32 = 2;
@@ -118,6 +124,8 @@ pub(crate) struct Programs {
     counting: HashMap<u32, (TunnelEnds, TunnelTraffic)>,
     /// What was counted in those that now count another tunnel's.
     counted: HashMap<TunnelEnds, TunnelTraffic>,
+    /// Whether they note where packets go.
+    seeks: bool,
     pub(super) ports: Ports,
     attached: BTreeMap<u32, Attached>,
     /// For [`Self::used`]: the slot to look at next, and what was seen in each counter.
@@ -159,6 +167,8 @@ impl Programs {
         let ways = ways(config, slots, processors);
         let counters = if slots <= SLOTS_BY_PATH { PATHS as u32 } else { 1 };
         let traffic_max = slots * counters;
+        let seeks = u32::from(config.ports.direct);
+        let second = clock::ticks_of_a_second();
         let object = match kind {
             Kind::Tc => carnet_bpf::TUNNEL_TC,
             Kind::Xdp => carnet_bpf::TUNNEL_XDP,
@@ -171,6 +181,8 @@ impl Programs {
                 .override_global("WAYS_MAX", &ways, true)
                 .override_global("COUNTERS", &counters, true)
                 .override_global("TRAFFIC_MAX", &traffic_max, true)
+                .override_global("SEEKS", &seeks, true)
+                .override_global("SECOND", &second, true)
                 .map_max_entries("BINDINGS", slots)
                 .map_max_entries("VERSIONS", slots)
                 .map_max_entries("TRAFFIC", traffic_max.saturating_mul(processors))
@@ -198,6 +210,7 @@ impl Programs {
             counters,
             counting: HashMap::new(),
             counted: HashMap::new(),
+            seeks: config.ports.direct,
             ports: config.ports.clone(),
             attached: BTreeMap::new(),
             next_look: 0,
@@ -210,6 +223,7 @@ impl Programs {
         };
         // Nothing that is all zeros is remembered.
         programs.forget()?;
+        // The loader has read all of the kernel's types, some 20 MB, of which nothing is needed any more.
         give_back_memory();
         Ok(programs)
     }
@@ -219,7 +233,9 @@ impl Programs {
     }
 
     pub(super) fn has_room_for(&self, config: &FastPathConfig) -> bool {
-        slots(config) <= self.slots && (self.ways > 1 || !config.ports.home_agent)
+        slots(config) <= self.slots
+            && (self.ways > 1 || !config.ports.home_agent)
+            && (self.seeks || !config.ports.direct)
     }
 
     /// A tunnel is gone.
@@ -276,7 +292,7 @@ impl Programs {
 
     /// Neighbours are others now, or carnet's own routes into the tunnel device: ways stay as they are.
     pub(super) fn forget_flows(&mut self) -> Result<(), String> {
-        self.bump("GENERATION")
+        self.bump(GENERATION)
     }
 
     /// Whether something longer than 64 bits is known to be inside all of these halves of addresses.
@@ -285,7 +301,7 @@ impl Programs {
     }
 
     fn bump(&mut self, name: &str) -> Result<(), String> {
-        let number = if name == "ROUTES" { &mut self.routes } else { &mut self.generation };
+        let number = if name == ROUTES { &mut self.routes } else { &mut self.generation };
         *number = number.wrapping_add(1).max(1);
         let number = *number;
         self.map_mut::<Array<_, u32>>(name)?.set(0, number, 0).map_err(|error| told(&error))
@@ -342,10 +358,10 @@ impl Programs {
                 open!(BpfHashMap<&mut MapData, PrefixKey, u32>, "PREFIXES").remove(&prefix)
             }
             Operation::Forget => {
-                self.bump("ROUTES")?;
-                return self.bump("GENERATION");
+                self.bump(ROUTES)?;
+                return self.bump(GENERATION);
             }
-            Operation::ForgetFlows => return self.bump("GENERATION"),
+            Operation::ForgetFlows => return self.bump(GENERATION),
             Operation::SetRules(number) => match self.table.rules(number).copied() {
                 Some(rules) => {
                     open!(BpfHashMap<&mut MapData, u32, RulesValue>, "RULES").insert(number, rules, 0)
@@ -377,7 +393,8 @@ impl Programs {
         let bare = link.link_address.is_none();
         let lan = self.ports.lan.contains(&link.name);
         let uplink = self.ports.uplinks.contains(&link.name);
-        Some(match (self.kind, self.ports.home_agent, lan, uplink, bare) {
+        let by_destination = self.ports.home_agent || (self.ports.direct && (lan || uplink));
+        Some(match (self.kind, by_destination, lan, uplink, bare) {
             // XDP programs want an Ethernet header to write the neighbour's address into.
             (Kind::Xdp, _, _, _, true) => return None,
             (_, false, false, false, _) => return None,
@@ -397,7 +414,7 @@ impl Programs {
     /// Attaches programs to interfaces that have come, and forgets those that have gone.
     pub(super) fn follow(&mut self, links: &BTreeMap<String, LinkInfo>) -> Vec<String> {
         let wanted: BTreeMap<u32, (&LinkInfo, &'static str)> =
-            links.values().filter_map(|link| Some((link.index, (link, self.program_for(link)?)))).collect();
+            map_of(links.values().filter_map(|link| Some((link.index, (link, self.program_for(link)?)))));
         let stale: Vec<u32> = self
             .attached
             .iter()
@@ -565,6 +582,20 @@ impl Programs {
         }
     }
 
+    /// Where new flows of a mobile router went since this was asked last.
+    pub(super) fn sought(&mut self) -> Vec<Ipv6Addr> {
+        if !self.seeks {
+            return Vec::new();
+        }
+        let Ok(mut map) = self.map_mut::<BpfHashMap<_, [u8; 16], u32>>("SOUGHT") else { return Vec::new() };
+        let found: Vec<[u8; 16]> = map.keys().filter_map(Result::ok).collect();
+        for address in &found {
+            // It may have made room for another already.
+            let _ = map.remove(address);
+        }
+        found.into_iter().map(Ipv6Addr::from).collect()
+    }
+
     /// Next hops whose link-layer addresses were taken from the kernel within this time. tc programs let the kernel do
     /// that for each packet.
     pub(super) fn neighbours(&self, within: Duration) -> Vec<(u32, IpAddr)> {
@@ -612,15 +643,6 @@ fn ways(config: &FastPathConfig, slots: u32, processors: u32) -> u32 {
 pub(super) fn aside<T: Send>(work: impl FnOnce() -> Result<T, String> + Send) -> Result<T, String> {
     std::thread::scope(|scope| scope.spawn(work).join())
         .unwrap_or_else(|_| Err("the loader has failed".into()))
-}
-
-/// The loader has read all of the kernel's types, some 20 MB, of which nothing is needed any more.
-pub(super) fn give_back_memory() {
-    #[cfg(target_env = "gnu")]
-    // SAFETY: it only hands free memory back to the kernel, and may be called at any time.
-    unsafe {
-        libc::malloc_trim(0);
-    }
 }
 
 pub(super) fn find<'a, P>(ebpf: &'a mut Ebpf, name: &str) -> Result<&'a mut P, String>

@@ -14,8 +14,9 @@
 
 use std::collections::{BTreeMap, BTreeSet, HashMap, VecDeque};
 use std::net::Ipv6Addr;
+use std::sync::Arc;
 
-use carnet_base::Endpoint;
+use carnet_base::{Endpoint, SmallMap, set_of, sort_by_key};
 use carnet_station::forwarding::desired::{Tunnel, TunnelEnd};
 use ipnet::Ipv6Net;
 
@@ -54,7 +55,8 @@ pub(crate) enum Operation {
 fn number(end: TunnelEnd) -> u32 {
     match end {
         TunnelEnd::MobileRouter => 0,
-        TunnelEnd::HomeAgent => 1,
+        // At a mobile router, where there is no home agent's end: the same lookups.
+        TunnelEnd::HomeAgent | TunnelEnd::Direct => 1,
     }
 }
 
@@ -70,7 +72,7 @@ type Name = (u32, Ipv6Addr);
 /// A binding and what of it is in the maps.
 #[derive(Debug, Default)]
 struct Binding {
-    tunnels: BTreeMap<TunnelEnds, Tunnel>,
+    tunnels: SmallMap<TunnelEnds, Arc<Tunnel>>,
     /// What it sends is the slow path's.
     held: bool,
     /// How it is distributed among the tunnels, if it is.
@@ -78,8 +80,33 @@ struct Binding {
     /// Which tunnel was told last to transmit.
     latest: Option<TunnelEnds>,
     slot: Option<u32>,
-    installed: Option<BindingValue>,
-    prefixes: BTreeSet<PrefixKey>,
+    installed: Option<Installed>,
+    /// In their order.
+    prefixes: Box<[PrefixKey]>,
+}
+
+/// What there is to know of a [`BindingValue`] in the maps, without the paths that it does not have: most have one.
+#[derive(Debug, Default)]
+struct Installed {
+    paths: Box<[(PathValue, u32)]>,
+    transmit: u32,
+    rules: u32,
+}
+
+impl Installed {
+    fn of(value: &BindingValue) -> Installed {
+        let paths = value.paths.iter().copied().zip(value.mtu).take(value.accepted as usize);
+        Installed { paths: paths.collect(), transmit: value.transmit, rules: value.rules }
+    }
+
+    /// Whether a binding with this value does the same with packets, rules aside.
+    fn is(&self, value: &BindingValue) -> bool {
+        self.transmit == value.transmit && self.paths == Installed::of(value).paths
+    }
+
+    fn sending(&self) -> impl Iterator<Item = TunnelEnds> {
+        self.paths.iter().take(self.transmit as usize).map(|(path, _)| path.ends())
+    }
 }
 
 impl Binding {
@@ -172,10 +199,8 @@ pub(crate) struct Table {
     /// shall not meet another binding in the slot that it was led to.
     free: VecDeque<u32>,
     next_slot: u32,
-    /// What each slot sends to.
-    sending: HashMap<u32, Vec<TunnelEnds>>,
     /// Whose each slot is.
-    names: HashMap<u32, Name>,
+    names: Vec<Option<Name>>,
     version: u32,
     slots: u32,
     prefixes_max: usize,
@@ -202,8 +227,7 @@ impl Table {
             owners: HashMap::new(),
             free: VecDeque::new(),
             next_slot: 0,
-            sending: HashMap::new(),
-            names: HashMap::new(),
+            names: Vec::new(),
             version: 0,
             slots,
             prefixes_max: prefixes as usize,
@@ -215,7 +239,7 @@ impl Table {
     }
 
     /// A tunnel is there, or is another than before.
-    pub(crate) fn set(&mut self, tunnel: &Tunnel) {
+    pub(crate) fn set(&mut self, tunnel: &Arc<Tunnel>) {
         let name = (number(tunnel.end), tunnel.home_address);
         let ends = (tunnel.local, tunnel.remote);
         let binding = self.bindings.entry(name).or_default();
@@ -307,8 +331,13 @@ impl Table {
     }
 
     /// The ends between which the binding in a slot sends, in the order of its paths.
-    pub(crate) fn sending(&self, slot: u32) -> &[TunnelEnds] {
-        self.sending.get(&slot).map_or(&[], Vec::as_slice)
+    pub(crate) fn sending(&self, slot: u32) -> impl Iterator<Item = TunnelEnds> {
+        let binding = self.name(slot).and_then(|name| self.bindings.get(&name));
+        binding.and_then(|binding| binding.installed.as_ref()).into_iter().flat_map(Installed::sending)
+    }
+
+    fn name(&self, slot: u32) -> Option<Name> {
+        self.names.get(slot as usize).copied().flatten()
     }
 
     /// The number of slots that have ever been in use.
@@ -318,7 +347,7 @@ impl Table {
 
     /// Why bindings are left to the slow path, if some are.
     pub(crate) fn obstacles(&self) -> impl Iterator<Item = String> {
-        let reasons: BTreeSet<Obstacle> = self.homeless.values().copied().collect();
+        let reasons: BTreeSet<Obstacle> = set_of(self.homeless.values().copied());
         reasons.into_iter().map(|reason| match reason {
             Obstacle::Greedy => format!(
                 "a binding with more than {BINDING_PREFIXES_MAX} prefixes, or prefixes of more than \
@@ -390,7 +419,7 @@ impl Table {
         let prefixes: usize = self.outside.values().sum();
         let lengths = |end: u32| {
             let outside = self.outside.keys().filter(|prefix| prefix.end == end).map(|prefix| prefix.length);
-            self.lengths[end as usize].keys().copied().chain(outside).collect::<BTreeSet<_>>().len()
+            set_of(self.lengths[end as usize].keys().copied().chain(outside)).len()
         };
         self.bindings.len() <= self.slots as usize
             && self.owners.len() + prefixes <= self.prefixes_max
@@ -404,7 +433,7 @@ impl Table {
         for prefix in self.outside.keys() {
             for length in self.lengths[prefix.end as usize].keys().filter(|length| **length <= prefix.length)
             {
-                names.extend(self.owners.get(&prefix.cut(*length)).and_then(|slot| self.names.get(slot)));
+                names.extend(self.owners.get(&prefix.cut(*length)).and_then(|slot| self.name(*slot)));
             }
         }
         names
@@ -452,13 +481,13 @@ impl Table {
         operations.extend(changes.rules.into_iter().map(Operation::SetRules));
         operations.extend(changes.fresh.into_iter().map(Operation::SetBinding));
         let mut gained: Vec<(PrefixKey, u32)> = changes.gained.into_iter().collect();
-        gained.sort_by_key(|(prefix, _)| std::cmp::Reverse(prefix.length));
+        sort_by_key(&mut gained, |(prefix, _)| std::cmp::Reverse(prefix.length));
         operations.extend(gained.into_iter().map(|(prefix, slot)| Operation::SetPrefix(prefix, slot)));
         operations.extend(changes.values.into_iter().map(Operation::SetBinding));
         let mut lost: Vec<PrefixKey> = changes.lost.into_iter().collect();
         // Another binding may have taken it over.
         lost.retain(|prefix| !self.owners.contains_key(prefix));
-        lost.sort_by_key(|prefix| prefix.length);
+        sort_by_key(&mut lost, |prefix| prefix.length);
         operations.extend(lost.into_iter().map(Operation::RemovePrefix));
         operations.extend(changes.emptied.iter().copied().map(Operation::RemoveBinding));
         self.free.extend(changes.emptied);
@@ -468,14 +497,14 @@ impl Table {
     }
 
     fn lengths_value(&self, end: usize) -> LengthsValue {
-        LengthsValue::new(&self.lengths[end].keys().copied().collect())
+        LengthsValue::new(&set_of(self.lengths[end].keys().copied()))
     }
 
     fn update(&mut self, name: Name, changes: &mut Changes) {
         let Some(binding) = self.bindings.get_mut(&name) else { return };
         let end = name.0 as usize;
         let wanted: BTreeSet<PrefixKey> =
-            binding.tunnels.values().flat_map(|t| &t.inner).map(|prefix| key(name.0, *prefix)).collect();
+            set_of(binding.tunnels.values().flat_map(|t| &t.inner).map(|prefix| key(name.0, *prefix)));
         if binding.tunnels.is_empty() {
             self.take_in(name);
             self.withdraw(name, changes);
@@ -494,24 +523,27 @@ impl Table {
                     *self.outside.entry(*prefix).or_default() += 1;
                 }
                 if let Some(binding) = self.bindings.get_mut(&name) {
-                    binding.prefixes = wanted;
+                    binding.prefixes = wanted.into_iter().collect();
                 }
                 self.homeless.insert(name, obstacle);
                 return;
             }
         };
         let Some(binding) = self.bindings.get_mut(&name) else { return };
-        self.names.insert(slot, name);
+        if self.names.len() <= slot as usize {
+            self.names.resize(slot as usize + 1, None);
+        }
+        self.names[slot as usize] = Some(name);
         let is_new = binding.slot.replace(slot).is_none();
-        let before = std::mem::replace(&mut binding.prefixes, wanted.clone());
+        let prefixes = wanted.iter().copied().collect();
+        let before: BTreeSet<PrefixKey> = set_of(std::mem::replace(&mut binding.prefixes, prefixes));
         let (mut value, mut rules) = binding.value(slot, &self.sockets);
-        let installed = binding.installed.unwrap_or_default();
+        let installed = binding.installed.take().unwrap_or_default();
         if rules.is_some() && installed.rules == 0 && self.rules.len() >= self.slots as usize {
             // No room for them.
             (value.transmit, rules) = (0, None);
         }
-        let same = BindingValue { version: 0, rules: 0, ..installed } == value;
-        if is_new || !same || rules.as_ref() != self.rules.get(&installed.rules) {
+        if is_new || !installed.is(&value) || rules.as_ref() != self.rules.get(&installed.rules) {
             self.version = self.version.wrapping_add(1).max(1);
             value.version = self.version;
             if self.rules.remove(&installed.rules).is_some() {
@@ -522,12 +554,10 @@ impl Table {
                 self.rules.insert(value.rules, rules);
                 changes.rules.push(value.rules);
             }
-            binding.installed = Some(value);
-            match value.transmit {
-                0 => self.sending.remove(&slot),
-                count => self.sending.insert(slot, value.ends().take(count as usize).collect()),
-            };
+            binding.installed = Some(Installed::of(&value));
             if is_new { &mut changes.fresh } else { &mut changes.values }.push(value);
+        } else {
+            binding.installed = Some(installed);
         }
         changes.disturbed[end] |= !is_new && before != wanted;
         for prefix in &wanted {
@@ -552,7 +582,7 @@ impl Table {
         slot: Option<u32>,
         changes: &Changes,
     ) -> Result<u32, Obstacle> {
-        let lengths: BTreeSet<u32> = wanted.iter().map(|prefix| prefix.length).collect();
+        let lengths: BTreeSet<u32> = set_of(wanted.iter().map(|prefix| prefix.length));
         if wanted.len() > BINDING_PREFIXES_MAX || lengths.len() > BINDING_LENGTHS_MAX {
             return Err(Obstacle::Greedy);
         }
@@ -560,9 +590,7 @@ impl Table {
             return Err(Obstacle::Around);
         }
         let known = wanted.first().map(|prefix| &self.lengths[prefix.end as usize]);
-        if known.is_some_and(|known| {
-            lengths.iter().chain(known.keys()).collect::<BTreeSet<_>>().len() > LENGTHS_MAX
-        }) {
+        if known.is_some_and(|known| set_of(lengths.iter().chain(known.keys())).len() > LENGTHS_MAX) {
             return Err(Obstacle::Lengths);
         }
         // What is lost makes room only when it is gone.
@@ -608,8 +636,9 @@ impl Table {
         for prefix in std::mem::take(&mut binding.prefixes) {
             self.lose(prefix, slot, changes);
         }
-        self.sending.remove(&slot);
-        self.names.remove(&slot);
+        if let Some(name) = self.names.get_mut(slot as usize) {
+            *name = None;
+        }
         changes.emptied.push(slot);
     }
 

@@ -10,7 +10,7 @@ use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use socket2::{Domain, InterfaceIndexOrAddress, Protocol, Socket, Type};
 
 use super::{FrameDrop, MacAddress, UdpConfig};
-use crate::clock::random_seed;
+use crate::clock::random;
 use crate::error::{Error, Result};
 
 /// Octets before the packet.
@@ -84,8 +84,7 @@ pub(super) fn parse<'a>(
 
 /// A locally administered address that nobody else is likely to have.
 pub(super) fn random_address() -> Result<MacAddress> {
-    let seed = random_seed().map_err(|e| Error::kernel("draw a MAC address", e))?;
-    let [a, b, c, d, e, f, ..] = seed.to_be_bytes();
+    let [a, b, c, d, e, f] = random().map_err(|e| Error::kernel("draw a MAC address", e))?;
     Ok([a & 0xfc | 0x02, b, c, d, e, f])
 }
 

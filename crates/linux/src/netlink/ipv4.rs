@@ -5,6 +5,7 @@
 
 use std::net::{IpAddr, Ipv4Addr};
 
+use carnet_base::sort_by_key;
 use netlink_packet_route::address::AddressAttribute;
 use netlink_packet_route::address::{AddressFlags, AddressMessage, AddressScope};
 use netlink_packet_route::route::{RouteAddress, RouteAttribute, RouteMessage, RouteType};
@@ -104,7 +105,7 @@ impl Requests {
                 _ => None,
             })
             .collect();
-        addresses.sort_by_key(|(secondary, _)| *secondary);
+        sort_by_key(&mut addresses, |(secondary, _)| *secondary);
         Ok(addresses.into_iter().map(|(_, address)| address).collect())
     }
 
@@ -126,7 +127,7 @@ impl Requests {
                 _ => Vec::new(),
             })
             .collect();
-        routers.sort_by_key(|router| router.metric);
+        sort_by_key(&mut routers, |router| router.metric);
         Ok(routers)
     }
 }

@@ -8,6 +8,7 @@
 use std::future::Future;
 use std::path::{Path, PathBuf};
 use std::process::Command;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::mpsc;
 use std::time::{Duration, Instant};
@@ -257,11 +258,11 @@ pub fn latest<'a>(events: &'a [PlatformEvent], name: &str) -> Option<&'a Interfa
 }
 
 pub fn set(entry: Entry) -> Change {
-    Change::Set(entry)
+    Change::Set(entry.into())
 }
 
 pub fn remove(entry: Entry) -> Change {
-    Change::Remove(entry)
+    Change::Remove(entry.into())
 }
 
 /// `"2001:db8::/32"`, by table and metric, to `"v0"`, `"fe80::1 v0"` or `"unreachable"`.
@@ -322,7 +323,7 @@ pub fn mobile_router(uplink: &str, lan: &str) -> Vec<Entry> {
         route(TABLE_TUNNEL, "::/0", 1024, TUNNEL_DEVICE),
         route(TABLE_TUNNEL, "::/0", 4096, "unreachable"),
         route(TABLE_UPLINK, "::/0", 1024, &format!("fe80::1 {uplink}")),
-        Entry::Tunnel(Tunnel {
+        Entry::Tunnel(Arc::new(Tunnel {
             end: TunnelEnd::MobileRouter,
             home_address: "2001:db8:1::1234".parse().unwrap(),
             bid: None,
@@ -331,7 +332,7 @@ pub fn mobile_router(uplink: &str, lan: &str) -> Vec<Entry> {
             inner: vec!["2001:db8:a::/64".parse().unwrap()],
             transmit: true,
             mtu: 1452,
-        }),
+        })),
         capture_rule(uplink, "2001:db8:1::1/128", 41),
         capture_rule(uplink, "2001:db8:1::1/128", 135),
         capture_rule(uplink, "2001:db8:1::1/128", 44),

@@ -19,16 +19,17 @@ use aya::maps::{HashMap as BpfHashMap, MapData, PerCpuArray};
 use aya::programs::SchedClassifier;
 use aya::programs::tc::TcAttachType;
 use aya::{Ebpf, EbpfLoader, Pod};
-use carnet_base::Time;
+use carnet_base::{Time, set_of};
 use carnet_station::geonet::fast_path::{Accelerate, General, Onward, Report, Sample, SequenceNumbers, Way};
 use carnet_wire::geonet::LongPositionVector;
 
 use self::maps::{OnwardValue, Shared, SharedSequence, SourceValue, StateValue, WayValue, key_of};
 use self::pair::Pair;
 use super::hook::{Hook, PRIORITY};
-use super::programs::{aside, find, give_back_memory, told};
+use super::programs::{aside, find, told};
 use crate::clock;
 use crate::error::Result;
+use crate::memory::give_back_memory;
 use crate::netlink::Requests;
 
 /// The device group of the pair.
@@ -272,7 +273,7 @@ impl GeonetPath {
 
     /// The addresses of the virtual interface.
     pub fn set_addresses(&mut self, addresses: impl IntoIterator<Item = Ipv6Addr>) {
-        let addresses: BTreeSet<Ipv6Addr> = addresses.into_iter().collect();
+        let addresses: BTreeSet<Ipv6Addr> = set_of(addresses);
         let before = std::mem::replace(&mut self.addresses, addresses.clone());
         let Some(mut map) = self.map_mut::<[u8; 16], u32>("ADDRESSES") else { return };
         for gone in before.difference(&addresses) {

@@ -10,11 +10,12 @@ use std::time::Duration;
 
 use aya::programs::SchedClassifier;
 use aya::{TestRun, TestRunOptions};
-use carnet_base::{Time, WallTime};
+use carnet_base::{Rng, Time, WallTime};
 use carnet_geonet::Mib;
 use carnet_geonet::ipv6_adaptation::{Ipv6Config, addresses};
 use carnet_station::io::{Frame, Input, Output, Position, VirtualFrame};
 use carnet_station::{GeonetSettings, PersistentState, Station, StationConfig};
+use carnet_wire::fragment::FragmentHeader;
 use carnet_wire::geonet::{
     CommonNextHeader, ExtendedHeader, GnAddress, Lifetime, LongPositionVector, Packet, StationType, Timestamp,
 };
@@ -93,6 +94,12 @@ fn udp(source: Ipv6Addr, destination: Ipv6Addr, length: usize) -> Vec<u8> {
     ipv6(protocol::UDP, source, destination, &vec![7; length])
 }
 
+/// A fragment; the offset in octets.
+fn fragment(next_header: u8, offset: u16, behind: &[u8]) -> Vec<u8> {
+    let header = FragmentHeader { next_header, offset, more: true, identification: 7 };
+    ipv6(protocol::FRAGMENT, host(2), host(1), &[&header.emit(), behind].concat())
+}
+
 fn host(number: u16) -> Ipv6Addr {
     Ipv6Addr::new(0x2001, 0xdb8, number, 0, 0, 0, 0, 0x100)
 }
@@ -149,9 +156,9 @@ fn station() -> Station {
     };
     let mib = Mib { max_packet_data_rate: None, ..Mib::default() };
     let address = Some(GnAddress::new(false, StationType::PassengerCar, OWN));
-    let geonet = Some(GeonetSettings { mib, address, ipv6: Some(ipv6), multicast: None });
+    let geonet = Some(GeonetSettings { mib, address, ipv6: Some(ipv6), multicast: None, facilities: None });
     let config = StationConfig { geonet, ..StationConfig::default() };
-    Station::new(config, PersistentState::default(), 7, clock::now(), WALL)
+    Station::new(config, PersistentState::default(), Rng::new(7), clock::now(), WALL)
 }
 
 impl Bench {
@@ -381,6 +388,45 @@ fn what_is_not_common_is_left_to_the_slow_path() {
     });
 }
 
+/// Neighbor Discovery may hide in the first fragment, and nowhere else (RFC 6980, RFC 7112).
+#[test]
+fn fragments_are_taken_unless_the_first_is_not_the_hosts_own() {
+    on_bench(|bench| {
+        bench.sent_slowly(&framed(NEAR, OWN, 0x86dd, &udp(host(1), host(2), 100)));
+        bench.know(NEAR, OWN, 50);
+        let mut number = 100;
+        let mut taken = |next_header, offset, behind: &[u8]| {
+            let packet = fragment(next_header, offset, behind);
+            let sent = bench.sent_fast(&framed(NEAR, OWN, 0x86dd, &packet)).is_some();
+            number += 1;
+            let frame = heard(NEAR, &guc(NEAR, OWN, number, CommonNextHeader::Ipv6, &packet));
+            let (verdict, out) = bench.run("in", &frame);
+            let slow = bench.heard_slowly(&frame);
+            if verdict == REDIRECT {
+                assert_eq!(vec![out], slow, "{packet:02x?}");
+            }
+            assert_eq!(sent, verdict == REDIRECT, "{packet:02x?}");
+            sent
+        };
+        let echo = [128, 0, 0, 0, 0, 0, 0, 0];
+        let solicitation = [135, 0, 0, 0, 0, 0, 0, 0];
+        assert!(taken(protocol::ICMPV6, 0, &echo));
+        assert!(taken(protocol::UDP, 0, &[0; 8]));
+        assert!(!taken(protocol::ICMPV6, 0, &solicitation));
+        assert!(!taken(protocol::ICMPV6, 0, &[]), "no type to be seen");
+        assert!(taken(protocol::ICMPV6, 8, &solicitation), "data of a later fragment");
+        for hidden in [
+            protocol::HOP_BY_HOP,
+            protocol::ROUTING,
+            protocol::FRAGMENT,
+            protocol::DESTINATION_OPTIONS,
+            protocol::MOBILITY,
+        ] {
+            assert!(!taken(hidden, 0, &echo), "{hidden}");
+        }
+    });
+}
+
 #[test]
 fn nothing_is_done_that_the_router_does_not_stand_behind() {
     on_bench(|bench| {
@@ -513,11 +559,17 @@ fn whatever_a_frame_says_the_router_would_have_done_the_same() {
             let source = if to == OWN { addresses::link_local(WEST) } else { host(2) };
             // Where the source is may make it the next hop: that the programs hear from the router a moment later.
             let place = if to == FAR { 14 + 28..14 + 36 } else { 0..0 };
-            for at in (0..14 + 60 + 41).filter(|at| !place.contains(at)) {
+            // The last ones are of a Fragment header.
+            for at in (0..14 + 60 + 40 + 9).filter(|at| !place.contains(at)) {
                 bench.refresh();
                 for change in [0x01, 0x02, 0x10, 0x40, 0x80, 0xff] {
                     number += 1;
-                    let packet = udp(source, host(1), 60);
+                    let whole = at < 14 + 60 + 41;
+                    let packet = if whole {
+                        udp(source, host(1), 60)
+                    } else {
+                        fragment(protocol::ICMPV6, 0, &[128; 16])
+                    };
                     let mut frame = heard(WEST, &guc(WEST, to, number, CommonNextHeader::Ipv6, &packet));
                     frame[at] ^= change;
                     let (verdict, out) = bench.run("in", &frame);

@@ -21,6 +21,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::Ipv6Addr;
 
+use carnet_base::set_of;
 use carnet_station::forwarding::desired::{
     Rule, TABLE_CAPTURE, TABLE_MAIN, TABLE_NOWHERE, TABLE_TUNNEL, TUNNEL_DEVICE, TunnelEnd,
 };
@@ -122,7 +123,7 @@ impl Tunnels {
     /// The ends of all tunnels that are not the slow path's.
     pub(crate) fn ends(&self) -> BTreeSet<Ends> {
         let is_held = |tunnel: &Tunnel| self.held.contains(&(is_agent(tunnel), tunnel.home_address));
-        let mut ends: BTreeSet<Ends> = self.tunnels.keys().map(|(ends, _)| *ends).collect();
+        let mut ends: BTreeSet<Ends> = set_of(self.tunnels.keys().map(|(ends, _)| *ends));
         // A device knows no bindings: one held is enough.
         for ((held, _), _) in self.tunnels.iter().filter(|(_, tunnel)| is_held(tunnel)) {
             ends.remove(held);
@@ -231,6 +232,8 @@ pub(crate) fn plan(
         let Some(device) = devices.get(&(tunnel.local, tunnel.remote)) else { continue };
         let into = match tunnel.end {
             TunnelEnd::MobileRouter => vec![(TABLE_TUNNEL, Ipv6Net::default())],
+            // They are not for devices, see `Tunnel::of`.
+            TunnelEnd::Direct => Vec::new(),
             TunnelEnd::HomeAgent => tunnel.inner.iter().map(|prefix| (TABLE_MAIN, *prefix)).collect(),
         };
         // Where the slow path would not get the packet, the device does not, either: at home, say.

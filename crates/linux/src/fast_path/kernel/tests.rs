@@ -20,7 +20,7 @@ fn net(text: &str) -> Ipv6Net {
 fn tunnel(end: TunnelEnd, care_of_address: &str, transmit: bool) -> Tunnel {
     let (agent, care_of_address) = (address(AGENT), address(care_of_address));
     let (local, remote) = match end {
-        TunnelEnd::HomeAgent => (agent, care_of_address),
+        TunnelEnd::HomeAgent | TunnelEnd::Direct => (agent, care_of_address),
         TunnelEnd::MobileRouter => (care_of_address, agent),
     };
     let inner = vec![Ipv6Net::from(address(HOME)), net(PREFIX)];

@@ -123,7 +123,9 @@ impl Programs {
         self.next_look = turn.last().map_or(0, |last| last + 1);
         let mut used = Vec::new();
         for slot in turn {
-            for (ends, counter) in self.table.sending(slot).to_vec().into_iter().zip(self.counters_of(slot)) {
+            for (ends, counter) in
+                self.table.sending(slot).collect::<Vec<_>>().into_iter().zip(self.counters_of(slot))
+            {
                 let packets = self.traffic.sum(counter).encapsulated_packets;
                 let before = self.seen.insert(counter, packets).unwrap_or_default();
                 if packets > before {

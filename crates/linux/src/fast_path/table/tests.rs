@@ -197,7 +197,7 @@ impl Trial {
     }
 
     fn set(&mut self, tunnel: &Tunnel) {
-        self.table.set(tunnel);
+        self.table.set(&tunnel.clone().into());
         self.wanted.set(tunnel);
     }
 
@@ -325,7 +325,7 @@ fn tunnel(end: TunnelEnd, node: u8, way: u8, inner: Vec<Ipv6Net>, transmit: bool
     );
     let (local, remote) = match end {
         TunnelEnd::MobileRouter => (care_of, agent),
-        TunnelEnd::HomeAgent => (agent, care_of),
+        TunnelEnd::HomeAgent | TunnelEnd::Direct => (agent, care_of),
     };
     let inner = [Ipv6Net::from(home(node))].into_iter().chain(inner).collect();
     let (local, remote) = (local.into(), remote.into());
@@ -616,8 +616,8 @@ fn a_tunnel_inside_ipv4_follows_its_socket() {
     let remote = "udp:198.51.100.2:4191".parse().unwrap();
     let inside = Tunnel { local, remote, ..tunnel(TunnelEnd::MobileRouter, 1, 0, Vec::new(), true, 1472) };
     let former = tunnel(TunnelEnd::MobileRouter, 1, 1, Vec::new(), false, 1460);
-    trial.table.set(&inside);
-    trial.table.set(&former);
+    trial.table.set(&inside.clone().into());
+    trial.table.set(&former.clone().into());
     let value = |table: &mut Table| {
         let operations = table.commit();
         let found = operations.into_iter().find_map(|operation| match operation {
@@ -649,7 +649,7 @@ fn rules_change_with_the_binding_that_names_them() {
     let mut table = Table::new(64, 256);
     let tunnels: Vec<Tunnel> =
         (0..3).map(|way| tunnel(TunnelEnd::HomeAgent, 1, way, Vec::new(), true, 1460)).collect();
-    tunnels.iter().for_each(|tunnel| table.set(tunnel));
+    tunnels.iter().for_each(|tunnel| table.set(&tunnel.clone().into()));
     let rules = |weights: [u16; 3]| {
         let members = tunnels.iter().zip(weights);
         let members =

@@ -169,7 +169,7 @@ impl Bench {
         ip("link set lo up");
         let (names, lines) = match end {
             TunnelEnd::MobileRouter => (&["carnet0", "lan0", "wan0", "wan1"][..], ROUTER),
-            TunnelEnd::HomeAgent => (&["carnet0", "ha0"][..], AGENT),
+            TunnelEnd::HomeAgent | TunnelEnd::Direct => (&["carnet0", "ha0"][..], AGENT),
         };
         for name in names {
             // Some interfaces have indices that are past the end of an array (`FAR_ADDRESSES`).
@@ -200,8 +200,9 @@ impl Bench {
                 lan: vec!["lan0".into()],
                 uplinks: vec!["wan0".into(), "wan1".into()],
                 home_agent: false,
+                direct: false,
             },
-            TunnelEnd::HomeAgent => Ports { home_agent: true, ..Ports::default() },
+            TunnelEnd::HomeAgent | TunnelEnd::Direct => Ports { home_agent: true, ..Ports::default() },
         };
         let forwarder = Forwarder::new(&mut Rng::new(77));
         let config = config(forwarder.flow_label_key(), 8, ports);
@@ -253,7 +254,7 @@ impl Bench {
         let ends = (address(CARE_OF[way]), address(HOME_AGENT));
         let (local, remote) = match self.end {
             TunnelEnd::MobileRouter => ends,
-            TunnelEnd::HomeAgent => (ends.1, ends.0),
+            TunnelEnd::HomeAgent | TunnelEnd::Direct => (ends.1, ends.0),
         };
         Tunnel {
             end: self.end,
@@ -278,11 +279,13 @@ impl Bench {
         let agent = end(format!("{HOME_AGENT_IPV4}:4191"), HOME_AGENT_IPV4);
         let (local, remote) = match self.end {
             TunnelEnd::MobileRouter => (end(format!("{}:4191", CARE_OF_IPV4[way]), CARE_OF_IPV4[way]), agent),
-            TunnelEnd::HomeAgent => (agent, end(BEHIND_NAT[way].into(), CARE_OF_IPV4[way])),
+            TunnelEnd::HomeAgent | TunnelEnd::Direct => {
+                (agent, end(BEHIND_NAT[way].into(), CARE_OF_IPV4[way]))
+            }
         };
         let index = match self.end {
             TunnelEnd::MobileRouter => self.index(["wan0", "wan1"][way]),
-            TunnelEnd::HomeAgent => 0,
+            TunnelEnd::HomeAgent | TunnelEnd::Direct => 0,
         };
         self.programs.table.set_socket(local, Some(index));
         Tunnel { local, remote, ..self.tunnel(way, transmit) }
@@ -298,7 +301,7 @@ impl Bench {
     }
 
     pub(super) fn set(&mut self, tunnel: Tunnel) {
-        self.programs.table.set(&tunnel);
+        self.programs.table.set(&tunnel.clone().into());
         self.programs.commit().unwrap();
         self.forwarder.set_tunnel(tunnel);
     }
@@ -313,7 +316,7 @@ impl Bench {
     pub(super) fn arriving(&self, way: usize) -> (&'static str, &'static str) {
         match self.end {
             TunnelEnd::MobileRouter => (HOME_AGENT, CARE_OF[way]),
-            TunnelEnd::HomeAgent => (CARE_OF[way], HOME_AGENT),
+            TunnelEnd::HomeAgent | TunnelEnd::Direct => (CARE_OF[way], HOME_AGENT),
         }
     }
 
@@ -321,7 +324,7 @@ impl Bench {
     pub(super) fn entrance(&self) -> (&'static str, &'static str) {
         match self.end {
             TunnelEnd::MobileRouter => ("lan", "lan0"),
-            TunnelEnd::HomeAgent => ("agent", "ha0"),
+            TunnelEnd::HomeAgent | TunnelEnd::Direct => ("agent", "ha0"),
         }
     }
 
@@ -329,7 +332,7 @@ impl Bench {
     pub(super) fn exit(&self) -> (&'static str, &'static str) {
         match self.end {
             TunnelEnd::MobileRouter => ("uplink", "wan0"),
-            TunnelEnd::HomeAgent => ("agent", "ha0"),
+            TunnelEnd::HomeAgent | TunnelEnd::Direct => ("agent", "ha0"),
         }
     }
 

@@ -13,7 +13,7 @@ use crate::fast_path::programs::Kind;
 fn inwards(bench: &Bench) -> (&'static str, &'static str) {
     match bench.end {
         TunnelEnd::MobileRouter => (INSIDE, OUTSIDE),
-        TunnelEnd::HomeAgent => (OUTSIDE, INSIDE),
+        TunnelEnd::HomeAgent | TunnelEnd::Direct => (OUTSIDE, INSIDE),
     }
 }
 
@@ -74,7 +74,7 @@ fn frames_go_to_the_neighbour_that_the_kernel_knows() {
         }
         let (uplink, lan) = match bench.end {
             TunnelEnd::MobileRouter => ("wan0", "lan0"),
-            TunnelEnd::HomeAgent => ("ha0", "ha0"),
+            TunnelEnd::HomeAgent | TunnelEnd::Direct => ("ha0", "ha0"),
         };
         for (did, interface) in [(entered, uplink), (arrived, lan)] {
             let neighbour = NEIGHBOURS.iter().find(|(name, ..)| *name == interface).unwrap().2;
@@ -198,7 +198,7 @@ fn reverse_tunnel_checks() {
             sent(&bench.arrives(&within(from, to, &inner)));
         }
         match bench.end {
-            TunnelEnd::HomeAgent => {
+            TunnelEnd::HomeAgent | TunnelEnd::Direct => {
                 let spoofed = udp("2001:db8:b::10", near, 50);
                 assert_eq!(bench.arrives(&within(from, to, &spoofed)), Did::Left(""));
             }
@@ -507,7 +507,7 @@ fn packets_without_an_ethernet_header() {
                 super::bench::ip("-6 rule add pref 139 iif lan0 from 2001:db8:86dd:a::/64 lookup 13501");
                 ("lan_bare", "uplink_bare")
             }
-            TunnelEnd::HomeAgent => ("agent_bare", "agent_bare"),
+            TunnelEnd::HomeAgent | TunnelEnd::Direct => ("agent_bare", "agent_bare"),
         };
         let mut tunnel = bench.tunnel(0, true);
         bench.remove(&tunnel.clone());
@@ -516,11 +516,11 @@ fn packets_without_an_ethernet_header() {
         bench.set(tunnel.clone());
         let (from, to) = match bench.end {
             TunnelEnd::MobileRouter => (HERE, OUTSIDE),
-            TunnelEnd::HomeAgent => ("2001:db8:86dd:c::1", INSIDE),
+            TunnelEnd::HomeAgent | TunnelEnd::Direct => ("2001:db8:86dd:c::1", INSIDE),
         };
         let (far, near) = match bench.end {
             TunnelEnd::MobileRouter => ("2001:db8:86dd:c::1", INSIDE),
-            TunnelEnd::HomeAgent => (HERE, OUTSIDE),
+            TunnelEnd::HomeAgent | TunnelEnd::Direct => (HERE, OUTSIDE),
         };
         let local = tunnel.local.to_string();
         for length in [20, 100, 1400] {

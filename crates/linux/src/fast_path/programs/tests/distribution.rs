@@ -51,7 +51,7 @@ fn rule(selector: Option<Ipv6Selector>, action: FlowAction, members: Vec<Member>
 fn any(bench: &Bench, rng: &mut Rng) -> Vec<u8> {
     let (source, destination) = match bench.end {
         TunnelEnd::MobileRouter => (INSIDE, OUTSIDE),
-        TunnelEnd::HomeAgent => (OUTSIDE, INSIDE),
+        TunnelEnd::HomeAgent | TunnelEnd::Direct => (OUTSIDE, INSIDE),
     };
     let next_header = [17, 17, 6, 58, 50, 132, 59][rng.below(7) as usize];
     let mut packet = if next_header == 6 {
@@ -183,7 +183,7 @@ fn copies_and_fragments_are_left_alone() {
         bench.distribute(&all);
         let (source, destination) = match bench.end {
             TunnelEnd::MobileRouter => (INSIDE, OUTSIDE),
-            TunnelEnd::HomeAgent => (OUTSIDE, INSIDE),
+            TunnelEnd::HomeAgent | TunnelEnd::Direct => (OUTSIDE, INSIDE),
         };
         assert_eq!(bench.enters(&udp(source, destination, 50)), Did::Left("policy"));
         outer(&bench.enters(&tcp(source, destination, 0x10)));
@@ -200,7 +200,7 @@ fn copies_and_fragments_are_left_alone() {
                 }
                 _ => {
                     let interface = match bench.end {
-                        TunnelEnd::HomeAgent => "ha0",
+                        TunnelEnd::HomeAgent | TunnelEnd::Direct => "ha0",
                         TunnelEnd::MobileRouter => ["wan0", "wan1"][way - 2],
                     };
                     bench.arrives_in_ipv4(interface, (tunnel.local, tunnel.remote), 0, &back)

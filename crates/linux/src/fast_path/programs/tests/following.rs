@@ -14,7 +14,7 @@ use crate::fast_path::programs::Kind;
 fn entering(bench: &Bench) -> Vec<u8> {
     match bench.end {
         TunnelEnd::MobileRouter => udp(INSIDE, OUTSIDE, 100),
-        TunnelEnd::HomeAgent => udp(OUTSIDE, INSIDE, 100),
+        TunnelEnd::HomeAgent | TunnelEnd::Direct => udp(OUTSIDE, INSIDE, 100),
     }
 }
 
@@ -117,7 +117,7 @@ fn a_changed_route_is_followed() {
         // One that would do without a tunnel, too.
         let (gateway, interface) = match bench.end {
             TunnelEnd::MobileRouter => ("2001:db8:f1::1", "wan0"),
-            TunnelEnd::HomeAgent => ("2001:db8:f0::1", "ha0"),
+            TunnelEnd::HomeAgent | TunnelEnd::Direct => ("2001:db8:f0::1", "ha0"),
         };
         ip(&format!("-6 route replace default via {gateway} dev {interface} table 77"));
         assert_eq!(bench.enters(&packet), Did::Left("route"));
@@ -160,7 +160,7 @@ fn an_unknown_neighbour() {
     on_every_bench(|bench| {
         let (interface, neighbour) = match bench.end {
             TunnelEnd::MobileRouter => ("wan0", "2001:db8:f1::1"),
-            TunnelEnd::HomeAgent => ("ha0", "2001:db8:f0::1"),
+            TunnelEnd::HomeAgent | TunnelEnd::Direct => ("ha0", "2001:db8:f0::1"),
         };
         ip(&format!("-6 neigh del {neighbour} dev {interface}"));
         bench.forget();

@@ -43,7 +43,7 @@ fn forward_ipv4(bench: &Bench, on: bool) {
 fn inwards(bench: &Bench) -> (&'static str, &'static str) {
     match bench.end {
         TunnelEnd::MobileRouter => (INSIDE, OUTSIDE),
-        TunnelEnd::HomeAgent => (OUTSIDE, INSIDE),
+        TunnelEnd::HomeAgent | TunnelEnd::Direct => (OUTSIDE, INSIDE),
     }
 }
 
@@ -145,7 +145,7 @@ fn reverse_tunnel_checks() {
             };
             assert_eq!(bench.arrives_in_ipv4(uplink(bench), otherwise, 0, &inner), Did::Left("outer_source"));
             let spoofed = match bench.end {
-                TunnelEnd::HomeAgent => udp_from("2001:db8:b::10", source),
+                TunnelEnd::HomeAgent | TunnelEnd::Direct => udp_from("2001:db8:b::10", source),
                 TunnelEnd::MobileRouter => udp_from("2001:db8:a::77", source),
             };
             let did = bench.arrives_in_ipv4(uplink(bench), (local, remote), 0, &spoofed);
@@ -225,7 +225,7 @@ fn control_is_left_alone() {
         assert_eq!(bench.arrives_in_ipv4(uplink(bench), ends, 0, &inner), Did::Left("syn"));
         let (from, to) = match bench.end {
             TunnelEnd::MobileRouter => (OUTSIDE, HOME_ADDRESS),
-            TunnelEnd::HomeAgent => (INSIDE, super::bench::HOME_AGENT),
+            TunnelEnd::HomeAgent | TunnelEnd::Direct => (INSIDE, super::bench::HOME_AGENT),
         };
         let did = bench.arrives_in_ipv4(uplink(bench), ends, 0, &udp(from, to, 50));
         assert_eq!(did, Did::Left("route"));
@@ -378,7 +378,7 @@ fn headers_are_those_that_sockets_send() {
         let (source, destination) = inwards(bench);
         let (interface, peer) = match bench.end {
             TunnelEnd::MobileRouter => ("wan0", "wan0x"),
-            TunnelEnd::HomeAgent => ("ha0", "ha0x"),
+            TunnelEnd::HomeAgent | TunnelEnd::Direct => ("ha0", "ha0x"),
         };
         let flags = SockFlag::SOCK_NONBLOCK;
         let sniffer = socket(AddressFamily::Packet, SockType::Raw, flags, SockProtocol::EthAll).unwrap();

@@ -1,0 +1,91 @@
+//! Files with keys in them: nobody but their owner may read them.
+//!
+//! A key that others can read is no key. So one is written with the rights 0600 into a file that was not there before, and
+//! one that is read is refused if its rights, its owner or its kind are otherwise: the check is made on the open file, so
+//! that it cannot be another one by the time it is read.
+
+use std::fs::{File, OpenOptions};
+use std::io::{self, Read, Write};
+use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
+use std::path::Path;
+
+/// Octets of a key file at most.
+const MOST: u64 = 4096;
+
+/// Writes a key into a new file that only its owner may read.
+///
+/// # Errors
+/// [`io::ErrorKind::AlreadyExists`] where there is such a file; else what the system says.
+pub fn write(path: &Path, octets: &[u8]) -> io::Result<()> {
+    let mut file = OpenOptions::new().write(true).create_new(true).mode(0o600).open(path)?;
+    file.write_all(octets)?;
+    file.sync_all()
+}
+
+/// Reads a key.
+///
+/// # Errors
+/// [`io::ErrorKind::PermissionDenied`] for a file that others may read or write, or that belongs to somebody else than this
+/// user or root; [`io::ErrorKind::InvalidData`] for what is no file or too long; else what the system says. A symbolic link
+/// is not followed.
+pub fn read(path: &Path) -> io::Result<Vec<u8>> {
+    let flags = libc::O_NOFOLLOW | libc::O_NONBLOCK | libc::O_CLOEXEC;
+    let file = File::options().read(true).custom_flags(flags).open(path)?;
+    let metadata = file.metadata()?;
+    if !metadata.is_file() {
+        return Err(io::Error::new(io::ErrorKind::InvalidData, "expected a file"));
+    }
+    let mode = metadata.mode() & 0o7777;
+    if mode & 0o077 != 0 {
+        let message = format!("expected rights 0600, found {mode:04o}: others may read or write it");
+        return Err(io::Error::new(io::ErrorKind::PermissionDenied, message));
+    }
+    let (owner, user) = (metadata.uid(), nix::unistd::geteuid().as_raw());
+    if owner != user && owner != 0 {
+        let message = format!("expected a file of user {user}, found one of user {owner}");
+        return Err(io::Error::new(io::ErrorKind::PermissionDenied, message));
+    }
+    let mut octets = Vec::new();
+    if file.take(MOST + 1).read_to_end(&mut octets)? as u64 > MOST {
+        let message = format!("expected at most {MOST} octets");
+        return Err(io::Error::new(io::ErrorKind::InvalidData, message));
+    }
+    Ok(octets)
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used, reason = "a test says no more by expect")]
+
+    use std::fs::{self, Permissions};
+    use std::os::unix::fs::{PermissionsExt, symlink};
+
+    use super::*;
+
+    #[test]
+    fn keys_are_for_their_owner() {
+        let folder = std::env::temp_dir().join(format!("carnet-key-file-{}", std::process::id()));
+        fs::create_dir(&folder).unwrap();
+        let path = folder.join("key");
+        write(&path, b"secret").unwrap();
+        assert_eq!(fs::metadata(&path).unwrap().mode() & 0o7777, 0o600);
+        assert_eq!(read(&path).unwrap(), b"secret");
+        assert_eq!(write(&path, b"other").unwrap_err().kind(), io::ErrorKind::AlreadyExists);
+        for mode in [0o640, 0o604, 0o620, 0o601, 0o660] {
+            fs::set_permissions(&path, Permissions::from_mode(mode)).unwrap();
+            assert_eq!(read(&path).unwrap_err().kind(), io::ErrorKind::PermissionDenied, "{mode:o}");
+        }
+        for mode in [0o600, 0o400] {
+            fs::set_permissions(&path, Permissions::from_mode(mode)).unwrap();
+            assert_eq!(read(&path).unwrap(), b"secret");
+        }
+        let link = folder.join("link");
+        symlink(&path, &link).unwrap();
+        assert!(read(&link).is_err());
+        assert_eq!(read(&folder).unwrap_err().kind(), io::ErrorKind::InvalidData);
+        let long = folder.join("long");
+        write(&long, &[b'x'; 5000]).unwrap();
+        assert_eq!(read(&long).unwrap_err().kind(), io::ErrorKind::InvalidData);
+        fs::remove_dir_all(&folder).unwrap();
+    }
+}

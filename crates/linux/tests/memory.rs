@@ -1,0 +1,163 @@
+//! What a binding of a home agent takes of this process's memory, counted octet by octet.
+//!
+//! The allocator of this test counts what is in use. Tables grow by doubling: the number of bindings fills them as far as
+//! 100,000 bindings fill theirs.
+#![allow(clippy::unwrap_used)]
+
+mod common;
+use common::*;
+
+use std::alloc::{GlobalAlloc, Layout, System};
+use std::net::Ipv6Addr;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::Duration;
+
+use carnet_base::{Rng, Time, WallTime};
+use carnet_linux::{FastPathConfig, Path, Platform, Ports};
+use carnet_mobility::home_agent::{
+    AuthorizedNode, HomeAgentConfig, MultipleCareOfAddresses, OtherAgents, StoredBinding, StoredRegistration,
+};
+use carnet_mobility::{Authentication, ReplayProtection, SecurityAssociation};
+use carnet_station::io::{Input, Output};
+use carnet_station::{PersistentState, Station, StationConfig};
+use ipnet::Ipv6Net;
+
+/// The system's allocator, and octets that are in use; of each piece also those that the allocator itself needs.
+struct Counting;
+
+static IN_USE: AtomicUsize = AtomicUsize::new(0);
+
+/// What the GNU C library takes for a piece of this size (malloc(3): eight octets more, in steps of sixteen).
+fn taken(size: usize) -> usize {
+    (size + 8).next_multiple_of(16).max(32)
+}
+
+// SAFETY: everything is the system's allocator's; numbers are kept beside it.
+unsafe impl GlobalAlloc for Counting {
+    unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
+        IN_USE.fetch_add(taken(layout.size()), Ordering::Relaxed);
+        // SAFETY: as the caller has promised.
+        unsafe { System.alloc(layout) }
+    }
+
+    unsafe fn dealloc(&self, pointer: *mut u8, layout: Layout) {
+        IN_USE.fetch_sub(taken(layout.size()), Ordering::Relaxed);
+        // SAFETY: as the caller has promised.
+        unsafe { System.dealloc(pointer, layout) }
+    }
+}
+
+#[global_allocator]
+static ALLOCATOR: Counting = Counting;
+
+/// 100,000 / 32.
+const BINDINGS: usize = 3125;
+
+const WALL: WallTime = WallTime::from_unix_nanos(1_800_000_000_000_000_000);
+/// Long enough for the search for path MTUs to give up on all paths: nobody answers here.
+const SETTLED: Time = Time::from_secs(600);
+const LIFETIME: Duration = Duration::from_secs(24 * 3600);
+
+fn address(network: u128, number: usize) -> Ipv6Addr {
+    // Far apart, as those of real operators are, and in no order.
+    let scattered = (number as u32).wrapping_mul(0x9e37_79b1);
+    Ipv6Addr::from(network << 96 | u128::from(scattered) << 64 | 1)
+}
+
+fn prefix(number: usize) -> Ipv6Net {
+    Ipv6Net::new(address(0x2001_0dba, number), 64).unwrap().trunc()
+}
+
+fn home_agent() -> HomeAgentConfig {
+    let node = |number| AuthorizedNode {
+        home_address: address(0x2001_0db9, number),
+        prefixes: vec![prefix(number)],
+        authentication: Authentication::SharedKey(SecurityAssociation {
+            spi: 300,
+            key: [7; 16],
+            replay: ReplayProtection::Sequence,
+        }),
+    };
+    HomeAgentConfig {
+        address: "2001:db8:1::1".parse().unwrap(),
+        home_prefix: "2001:db8:1::/64".parse().unwrap(),
+        home_network: None,
+        home_link: None,
+        max_lifetime: LIFETIME,
+        ipv4_address: None,
+        force_udp: false,
+        multiple_care_of_addresses: MultipleCareOfAddresses::Bulk,
+        others: OtherAgents::default(),
+        nodes: (0..BINDINGS).map(node).collect(),
+    }
+}
+
+fn bindings() -> Vec<StoredBinding> {
+    let binding = |number| StoredBinding {
+        home_address: address(0x2001_0db9, number),
+        sequence: Some(1),
+        timestamp: None,
+        registration: Some(StoredRegistration {
+            bid: None,
+            priority: 0,
+            care_of_address: address(0x2001_0dbb, number).into(),
+            agent: None,
+            mobile_router: true,
+            link_local: false,
+            prefixes: vec![prefix(number)],
+            lifetime_s: LIFETIME.as_secs(),
+            expires: WALL + LIFETIME,
+            previous: None,
+        }),
+        identified: Vec::new(),
+        former: Vec::new(),
+        flows: Vec::new(),
+        relay: None,
+        relay_until: None,
+    };
+    (0..BINDINGS).map(binding).collect()
+}
+
+fn carry_out(station: &mut Station, platform: &mut Platform) {
+    while let Some(output) = station.poll_output() {
+        if let Output::Forwarding(change) = output {
+            platform.apply(&change).unwrap();
+        }
+    }
+    platform.commit();
+}
+
+/// Octets for each binding: all, and those that are left without the station.
+fn per_binding(platform: &mut Platform, path: Path) -> (usize, usize) {
+    let ports = Ports { home_agent: true, ..Ports::default() };
+    let fast = FastPathConfig { paths: vec![path], flow_label_key: 1, bindings: 2 * BINDINGS, ports };
+    let obstacles = platform.accelerate(&fast);
+    assert_eq!(platform.path(), path, "{obstacles:?}");
+    let before = IN_USE.load(Ordering::Relaxed);
+    let state = PersistentState { home_agent: bindings(), ..PersistentState::default() };
+    let config = StationConfig { home_agent: Some(home_agent()), ..StationConfig::default() };
+    let mut station = Station::new(config, state, Rng::new(1), Time::ZERO, WALL);
+    carry_out(&mut station, platform);
+    while let Some(due) = station.poll_timeout().filter(|due| *due < SETTLED) {
+        station.handle_input(due, WALL + due.saturating_since(Time::ZERO), Input::Timeout).unwrap();
+        carry_out(&mut station, platform);
+    }
+    assert_eq!(station.home_agent().unwrap().bindings().iter().count(), BINDINGS);
+    let all = IN_USE.load(Ordering::Relaxed) - before;
+    drop(station);
+    let left = IN_USE.load(Ordering::Relaxed) - before;
+    (all / BINDINGS, left / BINDINGS)
+}
+
+/// A change that needs more says here how much, and why it is worth it a hundred thousand times.
+#[test]
+fn a_binding_takes_no_more_memory_than_it_may() {
+    for (path, most) in [(Path::Tun, 3700), (Path::Bpf, 5000)] {
+        in_namespace(move |scratch| async move {
+            let mut platform = scratch.open();
+            let (all, left) = per_binding(&mut platform, path);
+            println!("{}: {all} octets for a binding, {left} of them without the station", path.name());
+            assert!(all <= most, "{}: {all} octets for a binding, expected no more than {most}", path.name());
+        });
+    }
+}
