@@ -58,11 +58,11 @@ pub enum Event {
         /// Why.
         reason: String,
     },
-    /// Mobile router: the packets for a neighbouring vehicle's mobile network take another way.
+    /// Mobile router: the packets for another vehicle's mobile network take another way.
     Path {
         /// Its prefixes.
         prefixes: Vec<Ipv6Net>,
-        /// Its link-layer address.
+        /// Its link-layer address if it is in radio range, else its home address.
         station: String,
         /// They go straight to it from now on; else by way of the home agents.
         direct: bool,

@@ -9,19 +9,19 @@
 //!   section 5).
 //!
 //! Which of several home agents a mobile router is registered with is the choice of [`agents`]. Beside them, [`mnpp`] finds
-//! the mobile networks of vehicles in radio range, and [`nesting`] spares mobile routers behind mobile routers the way
-//! through every home agent.
+//! the mobile networks of vehicles in radio range, [`direct`] the short way to those that are not, and [`nesting`] spares
+//! mobile routers behind mobile routers the way through every home agent.
 //!
 //! Both take the time and an input through `handle_*` methods and hand out [`Output`]s through
 //! `poll_output`; the next deadline comes from `poll_timeout`. They never read a clock, open a socket or
 //! draw a random number that they were not given. After each `handle_*` call the caller drains
 //! `poll_output`; debug builds assert it.
 //!
-//! Left out: return routability and route optimisation with correspondent nodes (RFC 6275 section 5.2.5 and
-//! 9), mobile prefix discovery at the mobile router, IPsec.
+//! Left out: route optimisation with correspondent nodes (RFC 6275 section 9), mobile prefix discovery at the mobile router, IPsec.
 #![forbid(unsafe_code)]
 
 pub mod agents;
+pub mod direct;
 mod drop_reason;
 mod event;
 pub mod flow;
@@ -40,6 +40,7 @@ use std::time::Duration;
 use carnet_base::{Endpoint, LinkMessage};
 
 pub use carnet_wire::ipv6::is_unicast_routable;
+pub use direct::Direct;
 pub use drop_reason::MobilityDrop;
 pub use event::Event;
 pub use home_agent::HomeAgent;

@@ -4,6 +4,12 @@
 //! to and including the SPI, with a checksum of zero. The care-of address is the one being registered: the
 //! Alternate Care-of Address when there is one, else the IPv6 source.
 //!
+//! It does not cover the home agent's address. Whoever has one key for several home agents therefore takes at one of them
+//! what was recorded on the way to another: their sequence numbers have nothing to do with each other, and timestamps keep
+//! it out for as long as the window is passed only. RFC 4285 5.1 has one association for a mobile node and a home agent,
+//! so [`Authentication::PerAgent`] makes one for each of them from a common key: nothing in the messages is other than in
+//! RFC 4285, and there is nothing to negotiate that could be talked down.
+//!
 //! Left out: the MN-AAA option (subtype 2), which needs a AAA server.
 
 use std::fmt;
@@ -23,19 +29,57 @@ use crate::MobilityDrop;
 pub enum Authentication {
     /// Not at all: only where the network itself keeps strangers out.
     None,
-    /// By the MN-HA mobility message authentication option.
+    /// By the MN-HA mobility message authentication option, with this key.
     SharedKey(SecurityAssociation),
+    /// The same, with a key that is made from this one and the home agent's address; see [`Authentication::with`].
+    PerAgent(SecurityAssociation),
 }
 
 impl Authentication {
-    /// The security association, if there is one.
+    /// The security association, if there is one. Of [`Authentication::PerAgent`] it is one that nobody uses, so that what
+    /// was forgotten to be made with [`Self::with`] is refused and not believed.
     pub fn association(&self) -> Option<&SecurityAssociation> {
         match self {
             Authentication::None => None,
-            Authentication::SharedKey(association) => Some(association),
+            Authentication::SharedKey(association) | Authentication::PerAgent(association) => {
+                Some(association)
+            }
         }
     }
+
+    /// What is used with the home agent that has this address.
+    #[must_use]
+    pub fn with(&self, home_agent: Ipv6Addr) -> Authentication {
+        match self {
+            Authentication::PerAgent(common) => Authentication::SharedKey(SecurityAssociation {
+                key: key_of(&common.key, home_agent),
+                ..common.clone()
+            }),
+            other => other.clone(),
+        }
+    }
+
+    /// Whether a recording of what was said to one home agent is nothing to another that has the same of the node.
+    pub fn tells_agents_apart(&self) -> bool {
+        matches!(self, Authentication::PerAgent(_))
+    }
 }
+
+/// The key for one home agent: the first 128 bits of HMAC-SHA1 over [`AGENT_KEY`] and the address. A MAC of RFC 4285 is
+/// over more octets than these 26 (two addresses alone are 32), so that no message has the one for the other.
+fn key_of(common: &[u8; 16], home_agent: Ipv6Addr) -> [u8; 16] {
+    let mut key = [0; 16];
+    if let Ok(mut mac) = <Hmac<Sha1> as KeyInit>::new_from_slice(common) {
+        mac.update(AGENT_KEY);
+        mac.update(&home_agent.octets());
+        let code = mac.finalize().into_bytes();
+        key.iter_mut().zip(code).for_each(|(octet, made)| *octet = made);
+    }
+    key
+}
+
+/// What the keys made by [`key_of`] are for.
+const AGENT_KEY: &[u8; 10] = b"home agent";
 
 /// How an old message is told from a new one.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -187,6 +231,31 @@ mod tests {
         assert_eq!(association().verify(&golden(), home, care_of), Err(MobilityDrop::AuthenticationFailed));
         let other = SecurityAssociation { spi: 301, ..association() };
         assert_eq!(other.verify(&golden(), care_of, home), Err(MobilityDrop::UnknownSpi));
+    }
+
+    #[test]
+    fn each_home_agent_has_a_key_of_its_own() {
+        let agent = |text: &str| text.parse::<Ipv6Addr>().expect("address");
+        let common = Authentication::PerAgent(association());
+        let of = |text| common.with(agent(text)).association().expect("a key").clone();
+        // printf 'home agent\x20\x01\x0d\xb8\0\1\0\0\0\0\0\0\0\0\0\1' |
+        //   openssl dgst -sha1 -mac HMAC -macopt hexkey:000102030405060708090a0b0c0d0e0f | the first 32 digits
+        let hex: String = of("2001:db8:1::1").key.iter().map(|octet| format!("{octet:02x}")).collect();
+        assert_eq!(hex, "20553b8f1d4cd6e0e61441e44ffb349d");
+        assert_ne!(of("2001:db8:1::1").key, of("2001:db8:1::2").key);
+        assert_ne!(of("2001:db8:1::1").key, association().key);
+        let (care_of, home) = addresses();
+        let mut octets = golden();
+        let field = authentication_field(&octets).expect("parses").expect("present");
+        octets[field.data].fill(0);
+        of("2001:db8:1::1").sign(&mut octets, care_of, home);
+        assert_eq!(of("2001:db8:1::1").verify(&octets, care_of, home), Ok(()));
+        for other in [of("2001:db8:1::2"), association()] {
+            assert_eq!(other.verify(&octets, care_of, home), Err(MobilityDrop::AuthenticationFailed));
+        }
+        // A plain key is the same everywhere, as RFC 4285 has it.
+        let plain = Authentication::SharedKey(association());
+        assert_eq!(plain.with(agent("2001:db8:1::1")), plain);
     }
 
     #[test]

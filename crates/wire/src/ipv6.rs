@@ -109,6 +109,27 @@ impl Header {
     }
 }
 
+/// The flow label outside a tunnel, which spreads the flows inside over equal paths (RFC 6438 3): a hash of addresses and
+/// label of the inner header, by a key that makes it unguessable. Never 0, which would mean "not labelled".
+pub fn tunnel_flow_label(key: u64, inner: &Header) -> u32 {
+    let (source, destination) = (u128::from(inner.source), u128::from(inner.destination));
+    let halves = [
+        source as u64,
+        (source >> 64) as u64,
+        destination as u64,
+        (destination >> 64) as u64,
+        u64::from(inner.flow_label),
+        0,
+    ];
+    let mut hash = key;
+    for half in halves {
+        hash = (hash ^ half).wrapping_mul(0x9e37_79b9_7f4a_7c15);
+        hash ^= hash >> 29;
+    }
+    hash = hash.wrapping_add(key.rotate_left(32)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+    ((hash >> 44) as u32).max(1)
+}
+
 /// Whether an address is unicast and routable: what RFC 6275 asks of home and care-of addresses (6.1.7, 6.3,
 /// 9.3.1). Not multicast, unspecified, loopback, link-local or IPv4-mapped.
 pub fn is_unicast_routable(address: Ipv6Addr) -> bool {

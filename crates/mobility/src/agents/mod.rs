@@ -8,8 +8,11 @@
 //! Another home agent is tried
 //! * when the present one refuses (any status of 128 and above that does not correct us), or owes an answer for five
 //!   seconds;
-//! * when it says so itself by a Home Agent Switch message ([`crate::mobile_router::Switch`]);
+//! * when it says so itself by a Home Agent Switch message ([`crate::mobile_router::Switch`]), unless the other one would be
+//!   told by the same key: what was recorded on the way to one of the two could then be played to the other;
 //! * when none is known, by discovery (`discovery`).
+//!
+//! What the present home agent says of the home prefix is `prefix_discovery`'s.
 //!
 //! The order is that of the configuration, then of discovery. Each is tried once; then there is a pause that doubles. A
 //! router does not go back by itself: only when the present home agent fails or sends it away. Over which home agent a
@@ -17,17 +20,19 @@
 //! with that home agent").
 
 mod discovery;
+mod prefix_discovery;
 
 use std::collections::VecDeque;
 use std::net::{Ipv4Addr, Ipv6Addr};
 use std::time::Duration;
 
 use carnet_base::{Interface, LinkMessage, Rng, Time, WallTime};
-use carnet_wire::icmpv6::types::DHAAD_REPLY;
+use carnet_wire::icmpv6::types::{DHAAD_REPLY, MOBILE_PREFIX_ADVERTISEMENT};
 
 use crate::mobile_router::{MobileRouter, MobileRouterConfig, Octets, State, Switch};
-use crate::{Event, MobilityDrop, OLD_PATH_GRACE, Output};
+use crate::{Authentication, Event, MobilityDrop, OLD_PATH_GRACE, Output};
 use discovery::Discovery;
+use prefix_discovery::PrefixDiscovery;
 
 /// How long a home agent may owe an answer while there are others. More than `InitialBindackTimeoutFirstReg`.
 const PATIENCE: Duration = Duration::from_secs(5);
@@ -45,6 +50,8 @@ pub struct AgentsConfig {
     pub agents: Vec<AgentAddress>,
     /// Whether others are to be found out.
     pub discover: bool,
+    /// Whether the home agent is asked what has become of the home prefix (RFC 6275 11.4.2).
+    pub prefix_discovery: bool,
 }
 
 /// A home agent's addresses.
@@ -73,7 +80,7 @@ impl AgentsConfig {
 struct Trial {
     machine: MobileRouter,
     since: Time,
-    /// When its first acknowledgement came.
+    /// Since when anything has been registered with it.
     registered: Option<Time>,
     /// The present one has ordered it.
     ordered: bool,
@@ -94,6 +101,7 @@ pub struct Agents {
     /// By discovery, the first to be tried first.
     found: Vec<AgentAddress>,
     discovery: Discovery,
+    home_prefix: PrefixDiscovery,
     trial: Option<Trial>,
     left: Vec<Left>,
     /// Since when the present one owes an answer.
@@ -116,6 +124,7 @@ impl Agents {
     /// A choice that has not been made yet.
     pub fn new(config: AgentsConfig, rng: Rng) -> Agents {
         Agents {
+            home_prefix: PrefixDiscovery::new(config.prefix_discovery),
             config,
             found: Vec::new(),
             discovery: Discovery::default(),
@@ -201,8 +210,8 @@ impl Agents {
         // Once that is over, the pause, or the answer to a request, is what is waited for.
         let patient = waiting && self.tried.is_empty() && pause.is_none();
         let unanswered = self.unanswered_since.filter(|_| patient).map(|since| since + PATIENCE);
-        let discovery = self.discovery.poll_timeout();
-        machines.chain(left).chain(trial).chain(unanswered).chain(pause).chain(discovery).min()
+        let asked = self.discovery.poll_timeout().into_iter().chain(self.home_prefix.poll_timeout());
+        machines.chain(left).chain(trial).chain(unanswered).chain(pause).chain(asked).min()
     }
 
     /// Serves the timers of the routers beside the present one. What else is due [`Self::review`] sees.
@@ -230,7 +239,8 @@ impl Agents {
         self.machines_mut().for_each(|machine| machine.handle_octets(now, wall, interface, octets));
     }
 
-    /// An ICMPv6 message heard on an uplink, as [`MobileRouter::handle_link_message`]; answers to discovery among them.
+    /// An ICMPv6 message heard on an uplink, as [`MobileRouter::handle_link_message`]; answers to discovery, and to mobile
+    /// prefix discovery with the home address for their destination, among them.
     ///
     /// # Errors
     /// Why an answer was not taken.
@@ -241,6 +251,11 @@ impl Agents {
         current: &MobileRouter,
         message: &LinkMessage,
     ) -> Result<(), MobilityDrop> {
+        if message.message.first() == Some(&MOBILE_PREFIX_ADVERTISEMENT) {
+            let news = self.home_prefix.advertisement(now, current, message)?;
+            self.outputs.extend(news.map(|message| Output::Event(Event::Warning { message })));
+            return Ok(());
+        }
         if message.message.first() != Some(&DHAAD_REPLY) {
             // What is wrong with it the present router says.
             self.machines_mut().for_each(|machine| {
@@ -272,6 +287,8 @@ impl Agents {
             self.obey(now, current, switch);
         }
         self.let_go(now);
+        let solicitation = self.home_prefix.solicitation(now, &mut self.rng, current);
+        self.outputs.extend(solicitation.map(Output::Packet));
         let state = current.state();
         if matches!(state, State::Stopped | State::Home) {
             self.unanswered_since = None;
@@ -307,6 +324,15 @@ impl Agents {
         let under_way = self.trial.as_ref().is_some_and(|trial| trial.ordered) || !self.ordered.is_empty();
         if under_way {
             return; // The same once more.
+        }
+        // Several with one key the check of the config does not let through.
+        let one_key = matches!(current.config().authentication, Authentication::SharedKey(_));
+        if one_key && !self.is_choice() {
+            let message = format!(
+                "the home agent {present} asks us to leave, but the key is for this home agent only, expected \
+                 per_agent = true at all of them"
+            );
+            return self.outputs.push_back(Output::Event(Event::Warning { message }));
         }
         let known = self.known();
         let mut to: Vec<AgentAddress> = switch.to.iter().map(|address| self.named(*address)).collect();
@@ -422,6 +448,7 @@ impl Agents {
             }
             return;
         }
+        trial.registered = None;
         let refused = matches!(machine.state(), State::Refused(_)) || machine.setback().is_some();
         // While there is no uplink nobody can answer.
         if machine.state() == State::Disconnected {

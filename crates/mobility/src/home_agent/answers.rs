@@ -92,7 +92,7 @@ impl HomeAgent {
         }
         builder = add_flows(builder, &answer.flows);
         let association =
-            self.nodes.get(&request.home_address).and_then(|node| node.authentication.association());
+            self.config.node(request.home_address).and_then(|node| node.authentication.association());
         if let Some(association) = association {
             builder = builder.option(&association.blank_option());
         }

@@ -9,9 +9,10 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::Ipv6Addr;
+use std::sync::Arc;
 use std::time::Duration;
 
-use carnet_base::{Endpoint, Time};
+use carnet_base::{Endpoint, SmallMap, Time, sort_by_key};
 use ipnet::Ipv6Net;
 
 use super::AuthorizedNode;
@@ -52,7 +53,7 @@ pub struct Binding {
     /// The L flag: the link-local address is defended as well (RFC 6275 6.1.7).
     pub link_local: bool,
     /// The prefixes for which packets are forwarded, the same for all bindings of a node.
-    pub prefixes: Vec<Ipv6Net>,
+    pub prefixes: Arc<[Ipv6Net]>,
     /// The last sequence number accepted, shared by all bindings of a node (RFC 5648 4.1).
     pub sequence: u16,
     /// The lifetime granted.
@@ -101,14 +102,14 @@ pub struct FormerPath {
 #[derive(Debug, Default)]
 pub(super) struct Node {
     /// By Binding Identifier; a plain binding is alone.
-    pub bindings: BTreeMap<Option<u16>, Binding>,
+    pub bindings: SmallMap<Option<u16>, Binding>,
     /// The last sequence number accepted; after a de-registration kept for `MAX_DELETE_BCE_TIMEOUT` so that a
     /// late Binding Update from the visited link meets it (RFC 6275 10.3.2).
     pub sequence: Option<u16>,
     /// What packets may still come from, oldest first.
     pub former: Vec<FormerPath>,
     /// What the tunnels of the last bindings carried.
-    pub prefixes: Vec<Ipv6Net>,
+    pub prefixes: Arc<[Ipv6Net]>,
     /// Ordered by priority (RFC 6089 4.3).
     pub flows: Vec<FlowBinding>,
 }
@@ -133,14 +134,14 @@ impl Node {
 pub struct BindingCache {
     nodes: BTreeMap<Ipv6Addr, Node>,
     /// The home addresses that are bound to a care-of address.
-    bound_to: BTreeMap<Endpoint, BTreeSet<Ipv6Addr>>,
+    bound_to: BTreeSet<(Endpoint, Ipv6Addr)>,
     owners: Owners,
 }
 
 impl BindingCache {
     /// An empty cache for these nodes.
     pub(super) fn new(nodes: &[AuthorizedNode]) -> BindingCache {
-        BindingCache { nodes: BTreeMap::new(), bound_to: BTreeMap::new(), owners: Owners::of(nodes) }
+        BindingCache { nodes: BTreeMap::new(), bound_to: BTreeSet::new(), owners: Owners::of(nodes) }
     }
 
     /// Which node an address belongs to, whether it has a binding or not.
@@ -151,7 +152,7 @@ impl BindingCache {
     /// The valid bindings of a home address, the best first: by BID-PRI, then by Binding Identifier.
     pub fn of(&self, home_address: Ipv6Addr) -> impl Iterator<Item = &Binding> {
         let mut valid: Vec<&Binding> = self.all(home_address).filter(|binding| binding.is_valid()).collect();
-        valid.sort_by_key(|binding| binding.rank());
+        sort_by_key(&mut valid, |binding| binding.rank());
         valid.into_iter()
     }
 
@@ -204,7 +205,8 @@ impl BindingCache {
 
     /// Somebody whose care-of address this is.
     pub(super) fn bound_to(&self, care_of_address: Endpoint) -> Option<Ipv6Addr> {
-        self.bound_to.get(&care_of_address)?.first().copied()
+        let first = self.bound_to.range((care_of_address, Ipv6Addr::UNSPECIFIED)..).next();
+        first.filter(|(bound, _)| *bound == care_of_address).map(|(_, home_address)| *home_address)
     }
 
     /// The bindings that the packets to this address follow, other than those of one node; also those that are about
@@ -230,7 +232,7 @@ impl BindingCache {
         let (home_address, bid) = (binding.home_address, binding.bid);
         self.remove(home_address, bid);
         if binding.is_valid() {
-            self.bound_to.entry(binding.care_of_address).or_default().insert(home_address);
+            self.bound_to.insert((binding.care_of_address, home_address));
         }
         self.node_or_new(home_address).bindings.insert(bid, binding);
     }
@@ -238,13 +240,8 @@ impl BindingCache {
     pub(super) fn remove(&mut self, home_address: Ipv6Addr, bid: Option<u16>) -> Option<Binding> {
         let binding = self.nodes.get_mut(&home_address)?.bindings.remove(&bid)?;
         let care_of_address = binding.care_of_address;
-        if !self.all(home_address).any(|other| other.is_valid() && other.care_of_address == care_of_address)
-            && let Some(bound) = self.bound_to.get_mut(&care_of_address)
-        {
-            bound.remove(&home_address);
-            if bound.is_empty() {
-                self.bound_to.remove(&care_of_address);
-            }
+        if !self.all(home_address).any(|other| other.is_valid() && other.care_of_address == care_of_address) {
+            self.bound_to.remove(&(care_of_address, home_address));
         }
         Some(binding)
     }

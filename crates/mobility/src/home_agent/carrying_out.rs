@@ -43,7 +43,7 @@ impl HomeAgent {
         octets: &[u8],
     ) -> Result<(), MobilityDrop> {
         let home_address = request.home_address;
-        let Some(node) = self.nodes.get(&home_address) else {
+        let Some(node) = self.config.node(home_address) else {
             self.ignored(now, &request, octets, MobilityDrop::Unauthorized);
             // RFC 6275 10.3.1: not on the home link is answered with 132; a home address that could be
             // served but was given to nobody is met with silence.
@@ -117,7 +117,7 @@ impl HomeAgent {
     /// Keeps what holds off replays, for nodes that have a key.
     fn remember(&mut self, request: &Request) {
         let authenticated =
-            self.nodes.get(&request.home_address).is_some_and(|n| n.authentication.association().is_some());
+            self.config.node(request.home_address).is_some_and(|n| n.authentication.association().is_some());
         if authenticated {
             let replay = self.replay.entry(request.home_address).or_default();
             replay.sequence = Some(request.sequence);
@@ -254,7 +254,7 @@ impl HomeAgent {
                 home_address,
                 care_of_address: binding.care_of_address,
                 bid: binding.bid,
-                prefixes: binding.prefixes.clone(),
+                prefixes: binding.prefixes.to_vec(),
                 lifetime_s: u32::try_from(binding.lifetime.as_secs()).unwrap_or(u32::MAX),
                 change: change.into(),
             });
@@ -263,17 +263,18 @@ impl HomeAgent {
             self.cache.insert(binding);
         }
         self.relays.remove(&home_address);
+        self.timers.stop(Timer::Relay(home_address));
         self.timers.stop(Timer::Forget(home_address));
         let node = self.cache.node_or_new(home_address);
         node.sequence = Some(request.sequence);
-        node.prefixes.clone_from(&registration.prefixes);
+        node.prefixes = registration.prefixes.clone();
         for binding in node.bindings.values_mut() {
             // RFC 5648 4.1 and 5.3: the number and the flags are common to all, and so are the prefixes (RFC 3963
             // 6.2: each Binding Update names them all).
             binding.sequence = request.sequence;
             binding.mobile_router = request.mobile_router;
             binding.link_local = request.link_local;
-            binding.prefixes.clone_from(&registration.prefixes);
+            binding.prefixes = registration.prefixes.clone();
         }
         let current: Vec<_> = node.bindings.values().map(Binding::ends).collect();
         node.former.retain(|path| !current.contains(&(path.agent, path.care_of_address)));

@@ -22,7 +22,7 @@ const RETRANS_TIMER: Duration = Duration::from_secs(1);
 impl HomeAgent {
     /// Whether an address on the home link is ours to answer for; if so, with which Router bit.
     pub(super) fn defended(&self, target: Ipv6Addr) -> Option<bool> {
-        if target == self.config.address || Some(target) == self.anycast_address() {
+        if target == self.config.address || self.anycast.contains(&target) {
             return Some(true);
         }
         if let Some(binding) = self.cache.valid(target) {

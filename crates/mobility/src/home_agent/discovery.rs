@@ -20,20 +20,44 @@ use carnet_wire::nd::{NdOption, PrefixInformation};
 use carnet_wire::prefix_discovery::{PrefixSolicitation, prefix_advertisement};
 
 use super::home_agents_list::{Candidate, ordered};
-use super::{HomeAgent, HomeAgentConfig};
+use super::{AuthorizedNode, HomeAgent, HomeAgentConfig};
 use crate::router_advertiser::{PREFERRED_LIFETIME, VALID_LIFETIME};
 use crate::{HOP_LIMIT, MobilityDrop, Output, is_unicast_routable};
 
+/// Anycast addresses at which requests are answered; home addresses are seldom in more than one network of the home prefix.
+const MAX_ANYCAST: usize = 8;
 /// So many addresses fit a reply within the least MTU: IPv6 header and 8 octets go before them.
 const MAX_LISTED: usize = (MIN_MTU - 40 - 8) / 16;
 
+/// Where requests are answered. An anycast address is of a network of 64 bits, and a home prefix may be shorter (RFC 4887 6):
+/// that of the home link is the one that we are in. Routers know the prefix and do not know that; they ask in the one that
+/// their home address is in, and in the first of the home prefix. A network that is somebody's mobile network is not the
+/// home link.
+pub(super) fn anycast_addresses(config: &HomeAgentConfig) -> Vec<Ipv6Addr> {
+    let HomeAgentConfig { address, home_prefix, nodes, .. } = config;
+    if !config.others.dhaad {
+        return Vec::new();
+    }
+    let aboard =
+        |node: &AuthorizedNode| node.prefixes.iter().any(|prefix| prefix.contains(&node.home_address));
+    let at_home = nodes.iter().filter(|node| home_prefix.contains(&node.home_address) && !aboard(node));
+    let home_addresses = at_home.map(|node| node.home_address);
+    let own = Some(*address).filter(|address| home_prefix.contains(address));
+    let mut found: Vec<Ipv6Addr> = Vec::new();
+    for of in own.into_iter().chain([home_prefix.network()]).chain(home_addresses) {
+        let anycast = home_agents_anycast(of);
+        let mut prefixes = nodes.iter().flat_map(|node| &node.prefixes);
+        if found.len() < MAX_ANYCAST && !found.contains(&anycast) && !prefixes.any(|p| p.contains(&anycast)) {
+            found.push(anycast);
+        }
+    }
+    found
+}
+
 impl HomeAgent {
-    /// The Mobile IPv6 Home-Agents anycast address of the home prefix (RFC 2526), where requests to it are answered.
-    pub fn anycast_address(&self) -> Option<Ipv6Addr> {
-        // Of a home network with mobile networks in it (RFC 4887 6) the home link is the part that we are in.
-        let HomeAgentConfig { address, home_prefix, .. } = self.config;
-        let of = if home_prefix.contains(&address) { address } else { home_prefix.network() };
-        self.config.others.dhaad.then(|| home_agents_anycast(of))
+    /// The Mobile IPv6 Home-Agents anycast addresses of the home prefix (RFC 2526), where requests to them are answered.
+    pub fn anycast_addresses(&self) -> &[Ipv6Addr] {
+        &self.anycast
     }
 
     /// All home agents that are known, this one among them unless it is being left.
@@ -61,7 +85,7 @@ impl HomeAgent {
         addresses
     }
 
-    /// Handles an ICMPv6 message that came to the anycast address.
+    /// Handles an ICMPv6 message that came to the anycast address `anycast`.
     ///
     /// # Errors
     /// Why it was not answered.
@@ -69,16 +93,19 @@ impl HomeAgent {
         &mut self,
         now: Time,
         source: Ipv6Addr,
+        anycast: Ipv6Addr,
         message: &[u8],
     ) -> Result<(), MobilityDrop> {
         self.assert_drained();
-        let anycast = self.anycast_address().ok_or(MobilityDrop::WrongParty)?;
+        if !self.anycast.contains(&anycast) {
+            return Err(MobilityDrop::WrongParty);
+        }
         if !is_unicast_routable(source) {
             return Err(MobilityDrop::CareOfAddress);
         }
         icmpv6::verify(source, anycast, message).map_err(|_| MobilityDrop::BadChecksum)?;
         let request = DiscoveryRequest::parse(message).map_err(|_| MobilityDrop::UnknownType)?;
-        if !self.discovery_replies.allow(now) {
+        if !self.discovery_replies.allow(now, source) {
             return Err(MobilityDrop::RateLimited);
         }
         let mut candidates = self.candidates(now);
@@ -113,7 +140,7 @@ impl HomeAgent {
         if !self.cache.of(home_address).any(|binding| binding.care_of_address == source) {
             return Err(MobilityDrop::WrongParty);
         }
-        if !self.prefix_advertisements.allow(now) {
+        if !self.limits.entry(home_address).or_default().prefixes.allow(now) {
             return Err(MobilityDrop::RateLimited);
         }
         let home_prefix = NdOption::PrefixInformation(PrefixInformation {

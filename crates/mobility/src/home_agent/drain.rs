@@ -1,16 +1,20 @@
 //! Planned maintenance: all registered nodes are asked to go to another home agent (RFC 5142).
 //!
-//! Each node is sent a Home Agent Switch message with the address of another home agent, again after 5, 10 and 20 s. It
-//! registers there first and de-registers here then, which is the answer that RFC 5142 5.2 waits for; until it comes
-//! everything goes on as before. RFC 5142 7 wants either a slow rate or a feedback: at most [`OUTSTANDING`] nodes are
-//! asked at a time, and each that leaves makes room for the next.
+//! Each node is sent a Home Agent Switch message with the address of another home agent, again after 5, 10 and 20 s, and
+//! from the fourth message on with the next address. It registers there first and de-registers here then, which is the
+//! answer that RFC 5142 5.2 waits for; until it comes everything goes on as before. RFC 5142 7 wants either a slow rate or a
+//! feedback: at most [`OUTSTANDING`] nodes are asked at a time, and each that leaves, or has had the time to answer, makes
+//! room for the next. Those that have not been asked yet come before those that have not answered.
 //!
 //! **Nothing is lost on the way**, as far as it is this side's to see to. On a real home link the other home agent takes
 //! the home address over by Neighbor Advertisements. On a virtual one whatever routes the nodes' prefixes goes on routing
 //! them here until its operator, or his routing daemon, has seen the change; so what arrives for a node that has left is
 //! *relayed* to the home agent that it was sent to, through a tunnel of its own, as if that were the node's care-of
 //! address. The other takes from its peers ([`super::Peer`]) what is for a node that is bound there. A relay ends when
-//! the node registers here again.
+//! the node registers here again, and after [`RELAY_LIFETIME`] at the latest. Which home agent it leads to is the one that the
+//! node was asked to go to last: nobody says where it has gone. So another one is named only when whoever heard of the one
+//! before has come to an end with it. A node whose bindings end without a goodbye may have gone there as well; if it has not,
+//! nobody is at the other end, and what arrives is dropped there.
 //!
 //! While the drain runs, bindings are renewed until its end at most, and no new ones begin; after that none are renewed
 //! (status 129, RFC 5142 5.3), until the operator cancels it.
@@ -21,7 +25,7 @@ use std::collections::BTreeMap;
 use std::net::Ipv6Addr;
 use std::time::Duration;
 
-use carnet_base::{Endpoint, Time, WallTime};
+use carnet_base::{Endpoint, Time, WallTime, sort};
 use carnet_wire::mobility::Builder;
 use ipnet::Ipv6Net;
 use serde::{Deserialize, Serialize};
@@ -34,6 +38,11 @@ const INITIAL_TIMEOUT: Duration = Duration::from_secs(5);
 const MAX_TIMEOUT: Duration = Duration::from_secs(20);
 /// Nodes that have been asked and have not had the time to answer.
 const OUTSTANDING: usize = 16;
+/// Messages to a node that name one home agent, before the next is named: with the timeouts above there are 20 s between the
+/// last of these and the first of those, and a router is through with a home agent after less ([`crate::agents`]).
+const ASKED_EACH: u32 = 3;
+/// How long what arrives for a node that has left is sent after it. By then whoever routes its prefixes knows.
+pub(super) const RELAY_LIFETIME: Duration = Duration::from_secs(24 * 60 * 60);
 /// After one has left, until the next are asked: looking for them costs a look at every binding.
 const BREATH: Duration = Duration::from_millis(10);
 
@@ -161,12 +170,22 @@ impl HomeAgent {
         self.config.others.peers.iter().any(|peer| remote == peer.address)
     }
 
+    /// Whether an address on the home link belongs to a node that has been asked to leave.
+    pub(super) fn is_asked_to_leave(&self, address: Ipv6Addr) -> bool {
+        let Some(drain) = &self.drain else { return false };
+        let is_of = |home_address: &&Ipv6Addr| {
+            self.cache.all(**home_address).any(|it| it.link_local_address() == Some(address))
+                || self.cache.prefixes(**home_address).iter().any(|prefix| prefix.contains(&address))
+        };
+        drain.asked.contains_key(&address) || drain.asked.keys().any(|home_address| is_of(&home_address))
+    }
+
     /// Whether nodes are to leave.
     pub(super) fn is_draining(&self) -> bool {
         self.drain.is_some()
     }
 
-    /// The nodes that have a binding.
+    /// The nodes that have a binding, in order.
     fn registered(&self) -> Vec<Ipv6Addr> {
         let mut nodes: Vec<Ipv6Addr> = self.cache.iter().map(|binding| binding.home_address).collect();
         nodes.dedup();
@@ -204,13 +223,19 @@ impl HomeAgent {
             return;
         }
         let fresh = |asked: &Asked| asked.sent == 1 && asked.next > now;
-        drain.asked.retain(|home_address, _| registered.contains(home_address));
+        // In order, as the cache has them.
+        drain.asked.retain(|home_address, _| registered.binary_search(home_address).is_ok());
         let room = OUTSTANDING.saturating_sub(drain.asked.values().filter(|asked| fresh(asked)).count());
-        let due = |home_address: &&Ipv6Addr| match drain.asked.get(home_address) {
-            Some(asked) => asked.next <= now,
-            None => true,
-        };
-        let turn: Vec<Ipv6Addr> = registered.iter().filter(due).take(room).copied().collect();
+        // Who has not been asked yet comes first: those that do not answer shall not keep the others waiting.
+        let first = registered.iter().filter(|home_address| !drain.asked.contains_key(home_address)).copied();
+        let mut again: Vec<(Time, Ipv6Addr)> = drain
+            .asked
+            .iter()
+            .map(|(node, asked)| (asked.next, *node))
+            .filter(|(at, _)| *at <= now)
+            .collect();
+        sort(&mut again);
+        let turn: Vec<Ipv6Addr> = first.chain(again.into_iter().map(|(_, node)| node)).take(room).collect();
         for home_address in turn {
             self.ask_to_leave(now, home_address);
         }
@@ -232,8 +257,8 @@ impl HomeAgent {
             next: now,
             timeout: INITIAL_TIMEOUT,
         });
-        // A second time for each: the first message may be lost.
-        let turn = asked.sent as usize / 2 % drain.to.len().max(1);
+        // Some of them may be lost.
+        let turn = (asked.sent / ASKED_EACH) as usize % drain.to.len().max(1);
         asked.to = drain.to.get(turn).copied().unwrap_or(first);
         asked.next = now + asked.timeout;
         asked.timeout = (asked.timeout * 2).min(MAX_TIMEOUT);
@@ -255,8 +280,27 @@ impl HomeAgent {
         // On a real home link the other answers for the home address.
         if let Some(to) = to.filter(|_| self.config.home_link.is_none()) {
             let prefixes = self.cache.prefixes(home_address).to_vec();
-            self.relays.insert(home_address, Relay { to, prefixes });
+            self.send_after(home_address, Relay { to, prefixes }, now + RELAY_LIFETIME);
         }
         self.timers.set(Timer::Drain, now + BREATH);
+    }
+
+    /// What arrives for a node goes elsewhere until then.
+    pub(super) fn send_after(&mut self, home_address: Ipv6Addr, relay: Relay, until: Time) {
+        self.relays.insert(home_address, relay);
+        self.timers.set(Timer::Relay(home_address), until);
+    }
+
+    /// How long that lasts, where it is so.
+    pub(super) fn relayed_for(&self, now: Time, home_address: Ipv6Addr) -> Option<Duration> {
+        self.timers.get(Timer::Relay(home_address)).map(|until| until.saturating_since(now))
+    }
+
+    /// What arrives for a node goes nowhere else any more.
+    pub(super) fn end_relay(&mut self, home_address: Ipv6Addr) {
+        if self.relays.remove(&home_address).is_some() {
+            self.outputs.push_back(Output::Forwarding(home_address));
+            self.outputs.push_back(Output::Persist(home_address));
+        }
     }
 }

@@ -9,6 +9,7 @@
 
 use std::net::Ipv6Addr;
 
+use carnet_base::sort_by_key;
 use carnet_wire::mobility::flow::{FlowAction, FlowActionOption, SelectorField, SubOptions, flow_status};
 use carnet_wire::mobility::selector::TrafficSelector;
 
@@ -90,7 +91,7 @@ pub(super) fn update(cache: &mut BindingCache, request: &Request) -> FlowAnswers
             answers.actions.push(action.clone());
         }
     }
-    after.sort_by_key(|flow| (flow.priority, flow.fid));
+    sort_by_key(&mut after, |flow| (flow.priority, flow.fid));
     if let Some(node) = cache.node(home_address) {
         node.flows = after;
     }

@@ -8,7 +8,7 @@ use std::collections::BTreeMap;
 use std::net::Ipv6Addr;
 use std::time::Duration;
 
-use carnet_base::{LinkMessage, Rng, Time};
+use carnet_base::{LinkMessage, Rng, Time, sort_by_key};
 use carnet_wire::nd::{NdOption, RouterAdvertisement};
 use carnet_wire::{icmpv6, nd};
 
@@ -125,9 +125,13 @@ impl HomeAgentsList {
         }
     }
 
-    /// Whether a home agent with this link-local address has been heard, and the lifetime that it gave lasts.
-    pub fn is_heard(&self, now: Time, link_local: Ipv6Addr) -> bool {
-        self.0.get(&link_local).is_some_and(|entry| entry.expires > now)
+    /// Whether a home agent with this link-local address, or another address that it has told, has been heard, and the
+    /// lifetime that it gave lasts.
+    pub fn is_heard(&self, now: Time, address: Ipv6Addr) -> bool {
+        let is_its = |(router, entry): (&Ipv6Addr, &Entry)| {
+            *router == address || entry.candidate.addresses.contains(&address)
+        };
+        self.0.iter().filter(|(_, entry)| entry.expires > now).any(is_its)
     }
 
     /// Those whose lifetime has not ended.
@@ -141,7 +145,7 @@ impl HomeAgentsList {
 /// order, the addresses of each in random order, none twice.
 pub(super) fn ordered(mut candidates: Vec<Candidate>, rng: &mut Rng) -> Vec<Ipv6Addr> {
     shuffle(&mut candidates, rng);
-    candidates.sort_by_key(|candidate| std::cmp::Reverse(candidate.preference));
+    sort_by_key(&mut candidates, |candidate| std::cmp::Reverse(candidate.preference));
     let mut all = Vec::new();
     for candidate in &mut candidates {
         shuffle(&mut candidate.addresses, rng);
@@ -241,6 +245,8 @@ mod tests {
         assert!(!list.is_heard(at(132), three_link));
         list.handle(at(34), &heard("fe80::3", true, Some((true, 1, 100)))).expect("valid");
         assert_eq!(listed(&list, at(34)), [three]);
+        // Until its link-local address can be used it speaks from the other.
+        assert!(list.is_heard(at(34), three) && !list.is_heard(at(34), two));
     }
 
     #[test]

@@ -5,6 +5,10 @@
 //! address before it takes it over (duplicate address detection, RFC 4862 5.4). The Router bit is set for
 //! mobile routers (RFC 3963 6.2) and for itself.
 //!
+//! None of this waits for the kernel's link-local address on the link. The kernel tests that for duplicates when the link
+//! comes up, which takes it two seconds, and longer where many links come and go; a home agent that is asked meanwhile
+//! MUST answer as well (RFC 6275 10.4.1), and does so from its own address.
+//!
 //! A mobile router does the same on a visited link for mobile routers behind it ([`crate::nesting`]).
 
 use std::net::Ipv6Addr;
@@ -21,6 +25,8 @@ pub(crate) const ND_HOP_LIMIT: u8 = 255;
 #[derive(Debug)]
 pub(crate) struct HomeLink {
     pub interface: String,
+    /// Our own address on the link, where carnet has one that it answers for itself.
+    address: Option<Ipv6Addr>,
     running: bool,
     pub link_address: Option<[u8; 6]>,
     pub link_local: Option<Ipv6Addr>,
@@ -38,8 +44,9 @@ pub(crate) enum Heard {
 }
 
 impl HomeLink {
-    pub fn new(interface: String) -> Self {
-        HomeLink { interface, running: false, link_address: None, link_local: None }
+    /// The link behind an interface; `address` is ours there, on a home agent's home link.
+    pub fn new(interface: String, address: Option<Ipv6Addr>) -> Self {
+        HomeLink { interface, address, running: false, link_address: None, link_local: None }
     }
 
     /// Whether the link runs, so that addresses on it can be probed.
@@ -49,7 +56,12 @@ impl HomeLink {
 
     /// Whether the link is usable, so that nodes on it can be heard and told.
     pub fn is_up(&self) -> bool {
-        self.running && self.link_local.is_some()
+        self.running && self.source().is_some()
+    }
+
+    /// What our advertisements come from. RFC 6275 10.4.1: "the home agent's IP address on the interface".
+    fn source(&self) -> Option<Ipv6Addr> {
+        self.link_local.or(self.address)
     }
 
     /// Takes over the interface's state; true when the link has just come up.
@@ -139,7 +151,7 @@ impl HomeLink {
             override_,
             target_link_address: self.link_address,
         };
-        self.message(self.link_local?, destination, peer, advertisement.emit())
+        self.message(self.source()?, destination, peer, advertisement.emit())
     }
 
     /// The probe of duplicate address detection (RFC 4862 5.4.2).

@@ -1,8 +1,14 @@
-//! How often refusals and heartbeats are answered: what is refused may be a recording or a forgery.
+//! How often refusals, heartbeats and questions for home agents are answered: what is refused may be a recording or a
+//! forgery, and home agents are asked for by anybody.
 
+use std::collections::BTreeMap;
+use std::net::Ipv6Addr;
 use std::time::Duration;
 
-use carnet_base::RateLimiter;
+use carnet_base::{RateLimiter, Time};
+
+/// Networks that have asked for home agents and are remembered.
+const MAX_NETWORKS: usize = 256;
 
 /// Refusals of authentic Binding Updates to one node per second.
 const MAX_REFUSALS: u32 = 3;
@@ -24,6 +30,8 @@ pub(super) struct Limits {
     pub unauthentic: RateLimiter,
     /// Heartbeats: some paths of a node, each asking ten times a second, and strangers in its name.
     pub heartbeats: RateLimiter,
+    /// Mobile Prefix Advertisements.
+    pub prefixes: RateLimiter,
 }
 
 impl Default for Limits {
@@ -32,6 +40,37 @@ impl Default for Limits {
             refused: RateLimiter::new(MAX_REFUSALS, Duration::from_secs(1) / MAX_REFUSALS),
             unauthentic: RateLimiter::new(1, AUTHENTICATION_FAILED_INTERVAL),
             heartbeats: RateLimiter::new(MAX_HEARTBEATS, Duration::from_secs(1) / MAX_HEARTBEATS),
+            prefixes: RateLimiter::new(3, Duration::from_secs(1)),
         }
+    }
+}
+
+/// How often strangers are answered: each network of 64 bits, of which whoever is there has every address, and all
+/// together.
+#[derive(Debug)]
+pub(super) struct Strangers {
+    networks: BTreeMap<u64, RateLimiter>,
+    all: RateLimiter,
+}
+
+impl Default for Strangers {
+    fn default() -> Self {
+        Strangers { networks: BTreeMap::new(), all: RateLimiter::new(50, Duration::from_millis(20)) }
+    }
+}
+
+impl Strangers {
+    /// Whether what comes from this address is answered. With more networks than are remembered it is a matter of all.
+    pub fn allow(&mut self, now: Time, source: Ipv6Addr) -> bool {
+        let network = (u128::from(source) >> 64) as u64;
+        if !self.networks.contains_key(&network) && self.networks.len() >= MAX_NETWORKS {
+            self.networks.retain(|_, limiter| !limiter.is_full(now));
+        }
+        let has_room = self.networks.len() < MAX_NETWORKS || self.networks.contains_key(&network);
+        let of_one = || RateLimiter::new(5, Duration::from_secs(1));
+        if has_room && !self.networks.entry(network).or_insert_with(of_one).allow(now) {
+            return false;
+        }
+        self.all.allow(now)
     }
 }

@@ -45,7 +45,9 @@ use std::collections::{BTreeMap, VecDeque};
 use std::net::{Ipv4Addr, Ipv6Addr};
 use std::time::Duration;
 
-use carnet_base::{Endpoint, Interface, LinkMessage, RateLimiter, Rng, Time, TimerTable, WallTime};
+use carnet_base::{
+    Endpoint, Interface, LinkMessage, RateLimiter, Rng, Time, TimerTable, WallTime, next_of, sort_by_key,
+};
 use carnet_wire::icmpv6::types::ROUTER_ADVERTISEMENT;
 use carnet_wire::mobility::{BindingError, Message, message_type};
 use ipnet::Ipv6Net;
@@ -58,7 +60,7 @@ pub use flows::MAX_FLOWS;
 use home_agents_list::HomeAgentsList;
 pub use home_agents_list::{OtherAgents, Peer};
 pub(crate) use home_link::{Heard, HomeLink, ND_HOP_LIMIT};
-use limits::Limits;
+use limits::{Limits, Strangers};
 use registration::Replay;
 use request::Request;
 use revocation::Revocation;
@@ -90,7 +92,8 @@ pub struct HomeAgentConfig {
     pub multiple_care_of_addresses: MultipleCareOfAddresses,
     /// What there is to say of other home agents.
     pub others: OtherAgents,
-    /// Who may register; anybody else may not.
+    /// Who may register; anybody else may not. [`HomeAgent::new`] puts them in the order of their home addresses, and has
+    /// their keys for this home agent.
     pub nodes: Vec<AuthorizedNode>,
 }
 
@@ -98,6 +101,12 @@ impl HomeAgentConfig {
     /// Whether any node has a mobile network; if none, the R flag is refused with 140 (RFC 3963 6.6).
     pub fn serves_mobile_routers(&self) -> bool {
         self.nodes.iter().any(|node| !node.prefixes.is_empty())
+    }
+
+    /// The node with this home address, once they are in order.
+    fn node(&self, home_address: Ipv6Addr) -> Option<&AuthorizedNode> {
+        let at = self.nodes.binary_search_by_key(&home_address, |node| node.home_address).ok()?;
+        self.nodes.get(at)
     }
 }
 
@@ -136,6 +145,8 @@ enum Timer {
     Revoke(Ipv6Addr),
     /// When nodes are asked to leave.
     Drain,
+    /// When what arrives for a node that has left is no longer sent after it.
+    Relay(Ipv6Addr),
     /// When packets from a former care-of address are no longer accepted.
     Grace(Ipv6Addr),
     /// When a de-registered entry is forgotten.
@@ -148,7 +159,6 @@ enum Timer {
 #[derive(Debug)]
 pub struct HomeAgent {
     config: HomeAgentConfig,
-    nodes: BTreeMap<Ipv6Addr, AuthorizedNode>,
     replay: BTreeMap<Ipv6Addr, Replay>,
     cache: BindingCache,
     home_link: Option<HomeLink>,
@@ -168,8 +178,9 @@ pub struct HomeAgent {
     /// RFC 5847 3.2.
     restart_counter: u32,
     home_agents_list: HomeAgentsList,
-    discovery_replies: RateLimiter,
-    prefix_advertisements: RateLimiter,
+    discovery_replies: Strangers,
+    /// The home agents' anycast addresses that are answered at.
+    anycast: Vec<Ipv6Addr>,
     drain: Option<Drain>,
     /// By home address.
     relays: BTreeMap<Ipv6Addr, Relay>,
@@ -181,12 +192,16 @@ pub struct HomeAgent {
 
 impl HomeAgent {
     /// A home agent without bindings.
-    pub fn new(config: HomeAgentConfig) -> Self {
+    pub fn new(mut config: HomeAgentConfig) -> Self {
+        sort_by_key(&mut config.nodes, |node| node.home_address);
+        config.nodes.shrink_to_fit();
+        for node in &mut config.nodes {
+            node.authentication = node.authentication.with(config.address);
+        }
         HomeAgent {
-            nodes: config.nodes.iter().map(|node| (node.home_address, node.clone())).collect(),
             replay: BTreeMap::new(),
             cache: BindingCache::new(&config.nodes),
-            home_link: config.home_link.clone().map(HomeLink::new),
+            home_link: config.home_link.clone().map(|name| HomeLink::new(name, Some(config.address))),
             testing: BTreeMap::new(),
             announcements: BTreeMap::new(),
             timers: TimerTable::new(),
@@ -198,8 +213,8 @@ impl HomeAgent {
             silence: Silence::default(),
             restart_counter: 0,
             home_agents_list: HomeAgentsList::default(),
-            discovery_replies: RateLimiter::new(20, Duration::from_millis(100)),
-            prefix_advertisements: RateLimiter::new(20, Duration::from_millis(100)),
+            discovery_replies: Strangers::default(),
+            anycast: discovery::anycast_addresses(&config),
             drain: None,
             relays: BTreeMap::new(),
             revocations: BTreeMap::new(),
@@ -214,9 +229,39 @@ impl HomeAgent {
         HomeAgent { rng, ..self }
     }
 
+    /// Takes over from the home agent that this one takes the place of, with another configuration, what the operator has
+    /// ordered and what is known for a while only; the rest is in [`Self::stored`]. To be called after [`Self::restore`].
+    pub fn adopt(&mut self, now: Time, old: HomeAgent) {
+        if old.config.address != self.config.address {
+            return;
+        }
+        self.last_notice = old.last_notice;
+        if old.config.home_link == self.config.home_link {
+            self.home_agents_list = old.home_agents_list;
+        }
+        self.drain = old.drain;
+        if self.drain.is_some() {
+            self.timers.set(Timer::Drain, now);
+        }
+        for (home_address, revocation) in old.revocations {
+            if self.cache.valid(home_address).is_some() {
+                let timer = Timer::Revoke(home_address);
+                self.timers.set(timer, old.timers.get(timer).unwrap_or(now));
+                self.revocations.insert(home_address, revocation);
+            }
+        }
+        self.limits = old.limits;
+        self.limits.retain(|home_address, _| self.config.node(*home_address).is_some());
+    }
+
     /// Its configuration.
     pub fn config(&self) -> &HomeAgentConfig {
         &self.config
+    }
+
+    /// The node with this home address, if it may register.
+    pub fn node(&self, home_address: Ipv6Addr) -> Option<&AuthorizedNode> {
+        self.config.node(home_address)
     }
 
     /// The binding cache.
@@ -243,7 +288,7 @@ impl HomeAgent {
 
     /// The next thing to be done. To be called until it returns `None` after every `handle_*`.
     pub fn poll_output(&mut self) -> Option<Output> {
-        self.outputs.pop_front()
+        next_of(&mut self.outputs)
     }
 
     /// The drain rule: whatever came of the last input has been taken.
@@ -373,26 +418,27 @@ impl HomeAgent {
             Heard::Solicitation { target, source, peer } => {
                 if let Some(router) = self.defended(target) {
                     // RFC 4861 7.2.7: an anycast address may have other owners beside us.
-                    let override_ = Some(target) != self.anycast_address();
+                    let override_ = !self.anycast.contains(&target);
                     let answer = link.answer(target, router, override_, source, peer);
                     self.outputs.extend(answer.map(Output::Link));
                 } else if source.is_unspecified() {
                     self.duplicate(target);
                 }
             }
-            Heard::Advertisement { target } if Some(target) == self.anycast_address() => {}
-            // Another home agent answers for a node that comes here, or takes over one that goes there.
-            Heard::Advertisement { target }
-                if target != self.config.address && self.home_agents_list.is_heard(now, message.source) => {}
+            Heard::Advertisement { target } if self.anycast.contains(&target) => {}
             Heard::Advertisement { target } => {
+                let is_agent = self.home_agents_list.is_heard(now, message.source);
                 if self.defended(target).is_some() {
-                    if self.conflict_warnings.allow(now) {
+                    // Anybody can call himself a home agent: of one it is expected only when we have sent the node away.
+                    let is_expected = is_agent && self.is_asked_to_leave(target);
+                    if !is_expected && self.conflict_warnings.allow(now) {
                         let message = format!(
                             "another node on the home link claims {target}, which this home agent defends"
                         );
                         self.outputs.push_back(Output::Event(Event::Warning { message }));
                     }
-                } else {
+                } else if !is_agent {
+                    // Another home agent answers for a node until that has come here.
                     self.duplicate(target);
                 }
             }
@@ -416,6 +462,7 @@ impl HomeAgent {
                 Timer::RefreshRequest(home_address, bid) => self.request_refresh(now, home_address, bid),
                 Timer::Revoke(home_address) => self.revoke(now, home_address),
                 Timer::Drain => self.look_after_drain(now),
+                Timer::Relay(home_address) => self.end_relay(home_address),
                 Timer::Grace(home_address) => self.end_grace(now, home_address),
                 Timer::Forget(home_address) => {
                     if let Some(node) = self.cache.node(home_address)

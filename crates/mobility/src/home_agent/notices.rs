@@ -25,7 +25,7 @@ impl HomeAgent {
     /// Sends a message to the node of a binding by the way of that binding, authenticated where it has a key.
     pub(super) fn notify(&mut self, wall: WallTime, binding: &Binding, builder: Builder) {
         let home_address = binding.home_address;
-        let association = self.nodes.get(&home_address).and_then(|node| node.authentication.association());
+        let association = self.config.node(home_address).and_then(|node| node.authentication.association());
         let association = association.cloned();
         let mut mobility_header = match &association {
             Some(association) => {

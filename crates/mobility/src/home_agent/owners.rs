@@ -10,13 +10,16 @@ use ipnet::Ipv6Net;
 
 use super::AuthorizedNode;
 
+/// The address that comes after all others.
+const LAST: Ipv6Addr = Ipv6Addr::from_bits(u128::MAX);
+
 /// The owners of addresses.
 #[derive(Debug, Default)]
 pub(super) struct Owners {
     home_addresses: BTreeSet<Ipv6Addr>,
     /// By length and network, the home addresses of the nodes to which that prefix is given: one, if the
     /// configuration is in order.
-    prefixes: BTreeMap<u8, BTreeMap<Ipv6Addr, Vec<Ipv6Addr>>>,
+    prefixes: BTreeMap<u8, BTreeSet<(Ipv6Addr, Ipv6Addr)>>,
 }
 
 impl Owners {
@@ -27,7 +30,7 @@ impl Owners {
             owners.home_addresses.insert(node.home_address);
             for prefix in &node.prefixes {
                 let of_length = owners.prefixes.entry(prefix.prefix_len()).or_default();
-                of_length.entry(prefix.network()).or_default().push(node.home_address);
+                of_length.insert((prefix.network(), node.home_address));
             }
         }
         owners
@@ -42,7 +45,8 @@ impl Owners {
     pub fn of_prefixes_around(&self, address: Ipv6Addr) -> impl Iterator<Item = Ipv6Addr> {
         self.prefixes.iter().rev().flat_map(move |(length, of_length)| {
             let network = Ipv6Net::new(address, *length).ok().map(|prefix| prefix.network());
-            network.and_then(|network| of_length.get(&network)).into_iter().flatten().copied()
+            let of_network = |network| of_length.range((network, Ipv6Addr::UNSPECIFIED)..=(network, LAST));
+            network.map(of_network).into_iter().flatten().map(|(_, home_address)| *home_address)
         })
     }
 }

@@ -4,9 +4,10 @@
 //! changes nothing. Everything is refused that was not configured: a home address that nobody entered is not even
 //! answered.
 
+use std::sync::Arc;
 use std::time::Duration;
 
-use carnet_base::{Endpoint, WallTime};
+use carnet_base::{Endpoint, WallTime, sort};
 use carnet_wire::mobility::MobilityOption;
 use carnet_wire::mobility::status::Status;
 use ipnet::Ipv6Net;
@@ -36,7 +37,7 @@ pub(super) struct Registration {
     pub bindings: Vec<Registered>,
     /// Whether all other bindings of the node end.
     pub replaces_all: bool,
-    pub prefixes: Vec<Ipv6Net>,
+    pub prefixes: Arc<[Ipv6Net]>,
     pub lifetime: Duration,
     pub status: Status,
     /// The Status field of each Binding Identifier option.
@@ -176,7 +177,7 @@ pub(super) fn judge(
     if request.is_out_of_place() {
         return reject(Status::INVALID_CARE_OF_ADDRESS, MobilityDrop::CareOfAddress);
     }
-    let prefixes = if request.mobile_router { judge_prefixes(config, node, request) } else { Ok(Vec::new()) };
+    let prefixes = if request.mobile_router { judge_prefixes(config, node, request) } else { Ok([].into()) };
     let lifetime = request.lifetime.min(config.max_lifetime);
     if request.is_multiple() {
         // The bindings are judged one by one: what is wrong with all of them comes first.
@@ -283,7 +284,7 @@ fn judge_prefixes(
     config: &HomeAgentConfig,
     node: &AuthorizedNode,
     request: &Request,
-) -> Result<Vec<Ipv6Net>, Status> {
+) -> Result<Arc<[Ipv6Net]>, Status> {
     if !config.serves_mobile_routers() {
         return Err(Status::MOBILE_ROUTER_NOT_PERMITTED);
     }
@@ -292,7 +293,7 @@ fn judge_prefixes(
         return if node.prefixes.is_empty() {
             Err(Status::FORWARDING_SETUP_FAILED)
         } else {
-            Ok(node.prefixes.clone())
+            Ok(node.prefixes.as_slice().into())
         };
     }
     if request.prefixes.len() > MAX_PREFIXES {
@@ -310,7 +311,7 @@ fn judge_prefixes(
     if !prefixes.iter().all(|prefix| node.prefixes.iter().any(|own| own.contains(prefix))) {
         return Err(Status::NOT_AUTHORIZED_FOR_PREFIX);
     }
-    prefixes.sort();
+    sort(&mut prefixes);
     prefixes.dedup();
-    Ok(prefixes)
+    Ok(prefixes.into())
 }

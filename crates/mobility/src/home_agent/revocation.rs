@@ -10,7 +10,7 @@
 use std::net::Ipv6Addr;
 use std::time::Duration;
 
-use carnet_base::{Time, WallTime};
+use carnet_base::{Time, WallTime, set_of};
 use carnet_wire::mobility::revocation::{revocation_status, trigger};
 use carnet_wire::mobility::{BindingRevocation, Builder, MobilityOption, RevocationFlags, RevocationKind};
 
@@ -52,8 +52,14 @@ impl HomeAgent {
         if let Some(bid) = bids.iter().find(|bid| self.cache.get(home_address, Some(**bid)).is_none()) {
             return Err(format!("{home_address} has no binding with the identifier {bid}"));
         }
+        // One that is under way is part of it: nothing that was to end stays.
+        let bids = match self.revocations.get(&home_address) {
+            Some(before) if before.bids.is_empty() || bids.is_empty() => Vec::new(),
+            Some(before) => set_of(before.bids.iter().chain(bids).copied()).into_iter().collect(),
+            None => bids.to_vec(),
+        };
         let sequence = self.rng.u16();
-        let revocation = Revocation { sequence, bids: bids.to_vec(), sent: 0, began: (now, wall) };
+        let revocation = Revocation { sequence, bids, sent: 0, began: (now, wall) };
         self.revocations.insert(home_address, revocation);
         self.revoke(now, home_address);
         Ok(())
@@ -105,7 +111,7 @@ impl HomeAgent {
             return Err(MobilityDrop::UnknownType);
         };
         let home_address = message.pseudo_source();
-        let association = self.nodes.get(&home_address).and_then(|node| node.authentication.association());
+        let association = self.config.node(home_address).and_then(|node| node.authentication.association());
         if let Some(association) = association {
             association.verify(octets, message.source, home_address)?;
         }

@@ -55,7 +55,7 @@ impl HomeAgent {
     /// Tells, now and then, why a Binding Update has got no answer, or none that its sender understands.
     pub(super) fn ignored(&mut self, now: Time, request: &Request, octets: &[u8], reason: MobilityDrop) {
         let home_address = request.home_address;
-        let association = self.nodes.get(&home_address).and_then(|node| node.authentication.association());
+        let association = self.config.node(home_address).and_then(|node| node.authentication.association());
         let expected = association.map(|association| association.spi).unwrap_or_default();
         let why = match reason {
             MobilityDrop::Unauthorized => {
@@ -69,7 +69,11 @@ impl HomeAgent {
                 format!("it is not authenticated, expected SPI {expected}")
             }
             MobilityDrop::AuthenticationFailed => {
-                format!("its authentication does not verify; expected the key of SPI {expected}")
+                format!(
+                    "its authentication does not verify; expected the key of SPI {expected}, with `per_agent` the one \
+                     for {}",
+                    self.config.address
+                )
             }
             // Faults of a program, not of a config: the counters have them.
             _ => return,

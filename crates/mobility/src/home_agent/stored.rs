@@ -12,6 +12,7 @@ use serde::{Deserialize, Serialize};
 
 use super::binding_cache::{Binding, BindingState, MAX_BINDINGS};
 use super::care_of_address::is_acceptable;
+use super::drain::RELAY_LIFETIME;
 use super::registration::Replay;
 use super::{HomeAgent, MAX_FLOWS, Relay, Timer};
 use crate::flow::FlowBinding;
@@ -40,6 +41,9 @@ pub struct StoredBinding {
     /// Where the node has gone.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub relay: Option<Relay>,
+    /// Until when. Earlier versions wrote no end.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub relay_until: Option<WallTime>,
 }
 
 /// The part of a [`StoredBinding`] that ends with its lifetime.
@@ -90,12 +94,13 @@ fn is_zero(priority: &u8) -> bool {
 impl HomeAgent {
     /// All that has to survive a restart.
     pub fn stored(&self, now: Time, wall: WallTime) -> Vec<StoredBinding> {
-        self.nodes.keys().filter_map(|&home_address| self.stored_node(now, wall, home_address)).collect()
+        let home_addresses = self.config.nodes.iter().map(|node| node.home_address);
+        home_addresses.filter_map(|home_address| self.stored_node(now, wall, home_address)).collect()
     }
 
     /// The same of one node; `None` where there is nothing to keep.
     pub fn stored_node(&self, now: Time, wall: WallTime, home_address: Ipv6Addr) -> Option<StoredBinding> {
-        self.nodes.get(&home_address)?;
+        self.config.node(home_address)?;
         let replay = self.replay.get(&home_address).copied().unwrap_or_default();
         let mut registrations: Vec<StoredRegistration> = self
             .cache
@@ -127,6 +132,10 @@ impl HomeAgent {
                 })
                 .collect(),
             flows: self.cache.flows(home_address).to_vec(),
+            relay_until: self
+                .relayed_for(now, home_address)
+                .filter(|_| relay.is_some())
+                .map(|left| wall + left),
             relay,
         })
     }
@@ -139,7 +148,7 @@ impl HomeAgent {
             agent: Some(binding.agent).filter(|agent| *agent != self.config.address),
             mobile_router: binding.mobile_router,
             link_local: binding.link_local,
-            prefixes: binding.prefixes.clone(),
+            prefixes: binding.prefixes.to_vec(),
             lifetime_s: binding.lifetime.as_secs(),
             expires: wall + binding.expires.saturating_since(now),
             previous: None,
@@ -154,7 +163,7 @@ impl HomeAgent {
         };
         for entry in stored {
             let home_address = entry.home_address;
-            let Some(node) = self.nodes.get(&home_address) else { continue };
+            let Some(node) = self.config.node(home_address) else { continue };
             let own = node.prefixes.clone();
             if node.authentication.association().is_some() {
                 let replay = Replay { sequence: entry.sequence, timestamp: entry.timestamp };
@@ -163,8 +172,11 @@ impl HomeAgent {
             let allowed =
                 |relay: &Relay| relay.prefixes.iter().all(|p| own.iter().any(|own| own.contains(p)));
             if let Some(relay) = entry.relay.filter(|relay| self.is_peer(relay.to.into()) && allowed(relay)) {
-                self.relays.insert(home_address, relay);
-                self.outputs.push_back(Output::Forwarding(home_address));
+                let remaining = entry.relay_until.map_or(RELAY_LIFETIME, |until| left(until, RELAY_LIFETIME));
+                if !remaining.is_zero() {
+                    self.send_after(home_address, relay, now + remaining);
+                    self.outputs.push_back(Output::Forwarding(home_address));
+                }
             }
             let mut former = entry.former;
             let identified = entry.identified.into_iter().filter(|it| it.bid.is_some()).take(MAX_BINDINGS);
@@ -196,7 +208,7 @@ impl HomeAgent {
                     agent,
                     mobile_router: registration.mobile_router,
                     link_local: registration.link_local,
-                    prefixes: registration.prefixes,
+                    prefixes: registration.prefixes.into(),
                     sequence: entry.sequence.unwrap_or(0),
                     lifetime,
                     expires: now + remaining,

@@ -59,7 +59,7 @@ use std::collections::{BTreeMap, VecDeque};
 use std::net::Ipv6Addr;
 use std::time::Duration;
 
-use carnet_base::{RateLimiter, Rng, Time};
+use carnet_base::{RateLimiter, Rng, Time, map_of, sort};
 use carnet_wire::mobility::{PrefixTest, PrefixTestKind};
 use carnet_wire::nd::{self, NdOption, RouteInformation, RouterAdvertisement};
 use carnet_wire::{icmpv6, ipv6};
@@ -338,7 +338,7 @@ impl Mnpp {
         }
         let due = self.peers.iter().filter(|(_, peer)| peer.due <= now);
         let mut due: Vec<_> = due.map(|(station, peer)| (peer.served, *station)).collect();
-        due.sort_unstable();
+        sort(&mut due);
         for (_, station) in due {
             self.look(now, station, around);
         }
@@ -663,7 +663,7 @@ impl Mnpp {
                 }
             }
         }
-        routes.into_iter().map(|(prefix, (_, link_local))| (prefix, link_local)).collect()
+        map_of(routes.into_iter().map(|(prefix, (_, link_local))| (prefix, link_local)))
     }
 
     /// All prefixes that are announced around here, and the ways to them.

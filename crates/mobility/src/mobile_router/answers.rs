@@ -114,7 +114,7 @@ impl MobileRouter {
         octets: &[u8],
         care_of_address: Ipv6Addr,
     ) -> Result<(), MobilityDrop> {
-        let Some(association) = self.config.authentication.association() else { return Ok(()) };
+        let Some(association) = self.authentication.association() else { return Ok(()) };
         let verified = association.verify(octets, care_of_address, self.config.home_address);
         if let Err(reason) = verified
             && self.key_warnings.allow(now)

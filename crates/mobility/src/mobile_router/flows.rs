@@ -14,7 +14,7 @@ use carnet_wire::mobility::flow::{
 };
 use carnet_wire::mobility::{BindingAcknowledgement, Builder, MobilityOption};
 
-use carnet_base::{Time, WallTime};
+use carnet_base::{Time, WallTime, sort_by_key};
 
 use super::MobileRouter;
 use super::bindings::{Member, Update};
@@ -155,7 +155,7 @@ impl MobileRouter {
                 uplinks.push(uplink);
             }
         }
-        uplinks.sort_by_key(|&uplink| self.is_avoided(uplink));
+        sort_by_key(&mut uplinks, |&uplink| self.is_avoided(uplink));
         if configured.action == FlowAction::Balance {
             // A share for an uplink that is to be left would be lost time; unless there is no other.
             let good = uplinks.iter().filter(|&&uplink| !self.is_avoided(uplink)).count();

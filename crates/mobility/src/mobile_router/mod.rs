@@ -67,6 +67,7 @@ pub use flows::{MAX_FLOWS, Policy};
 use hints::Hints;
 use liveness::PathState;
 pub use liveness::{Liveness, Quality};
+use orders::Answered;
 pub use orders::Switch;
 pub use parent::Parent;
 pub use path::Path;
@@ -116,7 +117,7 @@ pub struct MobileRouterConfig {
     pub mode: RegistrationMode,
     /// The lifetime that is asked for.
     pub lifetime: Duration,
-    /// How the home agent knows our messages.
+    /// How home agents know our messages.
     pub authentication: Authentication,
     /// The uplinks.
     pub uplinks: Vec<UplinkConfig>,
@@ -193,6 +194,8 @@ enum Timer {
 #[derive(Debug)]
 pub struct MobileRouter {
     config: MobileRouterConfig,
+    /// With this home agent.
+    authentication: Authentication,
     uplinks: Vec<Uplink>,
     /// The operator's choice.
     forced: Option<usize>,
@@ -206,9 +209,12 @@ pub struct MobileRouter {
     refused: Option<Status>,
     /// Refused for the moment.
     setback: Option<Status>,
-    /// Ordered by the home agent, and when it last ordered something, by its clock.
+    /// Ordered by the home agent, and when one last ordered something, by its clock. That is one value for all of them:
+    /// they have the key in common, and RFC 4285's authenticator does not cover who of them has sent a message, so what was
+    /// recorded of one could be played in the name of another else.
     switch: Option<Switch>,
     last_notice: Option<u64>,
+    last_revocation: Option<Answered>,
     /// The target is on the home link,
     at_home: bool,
     /// and the home agent knows it.
@@ -266,6 +272,7 @@ impl MobileRouter {
             liveness: config.uplinks.iter().map(|_| PathState::new(rng.u64() as u32)).collect(),
             restart_counter: None,
             heartbeats_unknown_until: None,
+            authentication: config.authentication.with(config.home_agent),
             config,
             forced: None,
             target: None,
@@ -276,6 +283,7 @@ impl MobileRouter {
             setback: None,
             switch: None,
             last_notice: None,
+            last_revocation: None,
             at_home: false,
             returned: false,
             stopping: false,

@@ -7,6 +7,7 @@
 //! then a switch leads to home agents only that our own operator has named (see [`crate::agents`]).
 
 use std::net::{IpAddr, Ipv6Addr};
+use std::time::Duration;
 
 use carnet_base::{Endpoint, Time, WallTime};
 use carnet_wire::mobility::options::Options;
@@ -22,6 +23,32 @@ use crate::{Event, MobilityDrop, MobilityMessage, Output};
 
 /// Home agents of one Home Agent Switch message that are looked at.
 const MAX_ALTERNATIVES: usize = 16;
+
+/// How long an indication of a revocation is answered again: the home agent repeats it after one and two seconds.
+const REPETITIONS: Duration = Duration::from_secs(10);
+
+/// A revocation that has been acknowledged; the acknowledgement may be lost.
+#[derive(Debug, Clone)]
+pub(super) struct Answered {
+    sequence: u16,
+    /// Our end of the way that it came, and that way.
+    came_to: Endpoint,
+    by: (usize, Registration),
+    status: u8,
+    until: Time,
+}
+
+impl Answered {
+    /// Whether an indication is the same once more.
+    fn is_of(&self, message: &MobilityMessage<'_>, revocation: &BindingRevocation<'_>) -> bool {
+        self.sequence == revocation.sequence && self.came_to == came_to(message)
+    }
+}
+
+/// Our end of the way that a message has come.
+fn came_to(message: &MobilityMessage<'_>) -> Endpoint {
+    message.outer.map_or(Endpoint::Ipv6(message.destination), |(local, _)| local)
+}
 
 /// The home agent wants us to leave.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -65,9 +92,17 @@ impl MobileRouter {
         let RevocationKind::Indication { .. } = revocation.kind else {
             return Err(MobilityDrop::UnknownType);
         };
-        // "its Binding Update List contains an entry for that Home Address".
-        let (uplink, registration) = self.way_of(message).ok_or(MobilityDrop::Unexpected)?;
+        // "its Binding Update List contains an entry for that Home Address"; or it did, and our answer was lost.
+        let answered =
+            self.last_revocation.as_ref().filter(|it| it.until > now && it.is_of(message, revocation));
+        let answered = answered.cloned();
+        let (uplink, registration) =
+            self.way_of(message).or(answered.as_ref().map(|it| it.by)).ok_or(MobilityDrop::Unexpected)?;
         self.verify_notice(wall, message, revocation.options, octets)?;
+        if let Some(Answered { by, status, .. }) = answered {
+            self.acknowledge_revocation(by, revocation, status);
+            return Ok(());
+        }
         let RevocationFlags { proxy, ipv4_only, global } = revocation.flags;
         let mut named = Vec::new();
         let mut ipv4_home = false;
@@ -92,6 +127,24 @@ impl MobileRouter {
         } else {
             revocation_status::PARTIAL_SUCCESS
         };
+        let by = (uplink, registration);
+        let (sequence, came_to) = (revocation.sequence, came_to(message));
+        let until = now + REPETITIONS;
+        self.last_revocation = Some(Answered { sequence, came_to, by, status, until });
+        self.acknowledge_revocation(by, revocation, status);
+        if status < 128 {
+            self.revoked(now, &named);
+        }
+        Ok(())
+    }
+
+    /// By the way by which the indication has come.
+    fn acknowledge_revocation(
+        &mut self,
+        (uplink, registration): (usize, Registration),
+        revocation: &BindingRevocation<'_>,
+        status: u8,
+    ) {
         let kind = RevocationKind::Acknowledgement { status };
         let builder = Builder::binding_revocation(kind, revocation.sequence, revocation.flags);
         // As the home agent does it: in place of the care-of address the one that the message leaves from.
@@ -102,10 +155,6 @@ impl MobileRouter {
         let mut mobility_header = self.finish_authenticated(builder, None, source);
         let output = self.heartbeat_packet(uplink, registration, &mut mobility_header);
         self.outputs.push_back(output);
-        if status < 128 {
-            self.revoked(now, &named);
-        }
-        Ok(())
     }
 
     /// The bindings with these identifiers end, or all. The home agent is asked again after a long while, like one that
@@ -142,7 +191,7 @@ impl MobileRouter {
         if message.destination != home_address && message.routing_home_address != Some(home_address) {
             return None;
         }
-        let came_to = message.outer.map_or(Endpoint::Ipv6(message.destination), |(local, _)| local);
+        let came_to = came_to(message);
         let paths = (0..self.uplinks.len()).filter_map(|uplink| Some((uplink, self.heartbeat_path(uplink)?)));
         let mut by = paths.filter(|(uplink, registration)| self.local_end(*uplink, registration) == came_to);
         by.next()
@@ -156,7 +205,7 @@ impl MobileRouter {
         options: Options<'_>,
         octets: &[u8],
     ) -> Result<bool, MobilityDrop> {
-        let Some(association) = self.config.authentication.association() else { return Ok(false) };
+        let Some(association) = self.authentication.association() else { return Ok(false) };
         association.verify(octets, message.destination, self.config.home_address)?;
         let time = options.iter().find_map(|option| match option {
             Ok(MobilityOption::MessageIdentifier(time)) => Some(time),

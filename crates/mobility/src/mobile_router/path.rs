@@ -2,7 +2,7 @@
 
 use std::net::IpAddr;
 
-use carnet_base::Endpoint;
+use carnet_base::{Endpoint, sort_by_key};
 
 use super::binding_update_list::Purpose;
 use super::sending::mapped;
@@ -52,7 +52,7 @@ impl MobileRouter {
             self.push_ends(&mut paths, uplink, bid, care_of_address, transmit.then_some(udp));
         }
         // Among those that carry traffic the order is as above.
-        paths.sort_by_key(|path| !path.transmit);
+        sort_by_key(&mut paths, |path| !path.transmit);
         paths
     }
 
@@ -64,7 +64,7 @@ impl MobileRouter {
             return Vec::new();
         }
         let mut order: Vec<usize> = (0..self.bindings.len()).collect();
-        order.sort_by_key(|&index| (self.priority(self.bindings[index].uplink), index));
+        sort_by_key(&mut order, |&index| (self.priority(self.bindings[index].uplink), index));
         let attached = |index: &usize| {
             let binding = &self.bindings[*index];
             binding.care_of_address().is_some_and(|a| self.uplinks[binding.uplink].has_care_of_address(a))

@@ -18,7 +18,7 @@
 use std::net::IpAddr;
 use std::time::Duration;
 
-use carnet_base::{Time, WallTime};
+use carnet_base::{Time, WallTime, sort_by_key};
 use carnet_wire::mobility::{BindingUpdateFlags, Builder, MobilityOption};
 
 use super::binding_update_list::INITIAL_BINDACK_TIMEOUT;
@@ -83,7 +83,7 @@ impl MobileRouter {
                 })
             })
             .collect();
-        living.sort_unstable_by_key(|(proving, priority, uplink, _)| (*proving, *priority, *uplink));
+        sort_by_key(&mut living, |(proving, priority, uplink, _)| (*proving, *priority, *uplink));
         living.first().map(|(_, _, uplink, address)| (*uplink, *address))
     }
 
@@ -285,7 +285,7 @@ impl MobileRouter {
             Some(Member { binding: index, care_of_address, priority: router.priority(binding.uplink) })
         };
         let mut order: Vec<usize> = (0..self.bindings.len()).collect();
-        order.sort_by_key(|&index| (self.priority(self.bindings[index].uplink), index));
+        sort_by_key(&mut order, |&index| (self.priority(self.bindings[index].uplink), index));
         let due = |router: &MobileRouter, index: usize| {
             router.bindings[index].attempt.as_ref().is_some_and(|attempt| attempt.next <= now)
         };

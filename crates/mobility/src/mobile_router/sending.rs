@@ -70,7 +70,7 @@ impl MobileRouter {
     pub(super) fn warn_of_silence(&mut self, uplink: usize) {
         let config = &self.config;
         let name = self.uplinks.get(uplink).map_or("?", |uplink| uplink.config.interface.as_str());
-        let unknown = match config.authentication.association() {
+        let unknown = match self.authentication.association() {
             Some(association) => {
                 format!("the home address {} or the SPI {}", config.home_address, association.spi)
             }
@@ -163,7 +163,7 @@ impl MobileRouter {
         if let Some(timestamp) = timestamp {
             builder = builder.option(&MobilityOption::MessageIdentifier(timestamp));
         }
-        let Some(association) = self.config.authentication.association() else { return builder.finish() };
+        let Some(association) = self.authentication.association() else { return builder.finish() };
         let mut mobility_header = builder.option(&association.blank_option()).finish();
         association.sign(&mut mobility_header, care_of_address, self.config.home_address);
         mobility_header
@@ -259,7 +259,7 @@ impl MobileRouter {
 
     /// How far the home agent's clock may be from ours, where timestamps are in use.
     pub(super) fn replay_window(&self) -> Option<Duration> {
-        match self.config.authentication.association()?.replay {
+        match self.authentication.association()?.replay {
             ReplayProtection::Timestamp { window } => Some(window),
             ReplayProtection::Sequence => None,
         }

@@ -17,7 +17,7 @@
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::time::Duration;
 
-use carnet_base::{Address, Interface, LinkMessage, Time};
+use carnet_base::{Address, Interface, LinkMessage, Time, sort_by_key};
 use carnet_wire::{icmpv6, nd};
 use ipnet::Ipv6Net;
 
@@ -185,7 +185,7 @@ impl Uplink {
         let ipv6 = self.care_of_address().into_iter().chain(self.alternates()).map(IpAddr::V6);
         let ipv4 = self.ipv4_care_of_address().map(IpAddr::V4);
         let mut all: Vec<IpAddr> = ipv6.chain(ipv4).collect();
-        all.sort_by_key(|address| self.lost == Some(*address));
+        sort_by_key(&mut all, |address| self.lost == Some(*address));
         all
     }
 

@@ -5,6 +5,8 @@ use std::time::Duration;
 
 use carnet_base::Time;
 
+use super::allowance::Sender;
+
 /// Between the first two tries to register; doubles.
 pub(super) const FIRST_RETRY: Duration = Duration::from_secs(1);
 /// Tries without an answer.
@@ -44,6 +46,8 @@ pub(super) struct Child {
     pub lan: String,
     /// Its link-local address there.
     pub gateway: Ipv6Addr,
+    /// Whose allowance it takes.
+    pub sender: Sender,
     /// Its link-layer address.
     pub peer: Option<[u8; 6]>,
     /// When the registration ends.

@@ -34,6 +34,35 @@ fn the_test_does_not_wait_for_an_address_of_our_own() {
     assert!(agent.binding().is_some());
 }
 
+/// RFC 6275 10.4.1: whoever asks meanwhile gets an answer, and the link is told, from the home agent's own address.
+#[test]
+fn addresses_are_defended_before_the_links_own_address_can_be_used() {
+    let mut agent = Agent::on_fresh_home_link(config());
+    agent.send(&Update::explicit(1));
+    agent.wait(1.5);
+    let told = agent.advertisements();
+    assert_eq!(told.iter().filter(|a| a.target == addr(HOME) && a.override_ && !a.solicited).count(), 1);
+    // Who says so when somebody asks.
+    let source = |agent: &mut Agent, target: &str| {
+        agent.link.clear();
+        let solicitation = carnet_wire::nd::NeighborSolicitation {
+            target: addr(target),
+            source_link_address: Some([2, 0, 0, 0, 0, 9]),
+        };
+        agent.hear("fe80::9", "ff02::1:ff00:1", solicitation.emit());
+        assert_eq!(agent.link.len(), 1, "for {target}");
+        let source = agent.link[0].source;
+        let said = agent.advertisements();
+        assert!(said[0].target == addr(target) && said[0].target_link_address == Some(AGENT_MAC));
+        source
+    };
+    for target in [HOME, AGENT] {
+        assert_eq!(source(&mut agent, target), addr(AGENT));
+    }
+    agent.home_link(true);
+    assert_eq!(source(&mut agent, HOME), addr("fe80::1"));
+}
+
 /// Item 39: none on a virtual home link.
 #[test]
 fn a_virtual_home_link_needs_no_test() {

@@ -125,7 +125,7 @@ fn unknown_options_are_skipped() {
     let mut agent = Agent::new(config());
     let unknown = MobilityOption::Unknown { option_type: 200, data: &[1, 2, 3, 4, 5] };
     agent.accept(&Update::implicit(1).with(unknown).prefix(PREFIX));
-    assert_eq!(agent.binding().expect("bound").prefixes, [net(PREFIX)]);
+    assert_eq!(*agent.binding().expect("bound").prefixes, [net(PREFIX)]);
 }
 
 /// Item 33: an option that runs past the end costs the message, nothing else.

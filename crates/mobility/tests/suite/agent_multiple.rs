@@ -25,7 +25,7 @@ fn bindings_are_added_one_by_one() {
     assert_eq!(answer.destination, addr(OTHER_CARE_OF), "it goes where the update came from");
     assert_eq!(said(&answer).bids, [(2, 0)]);
     assert_eq!(bindings(&agent), expected(&[(1, CARE_OF), (2, OTHER_CARE_OF)]));
-    let prefixes = agent.machine.bindings().of(addr(HOME)).all(|binding| binding.prefixes == [net(PREFIX)]);
+    let prefixes = agent.machine.bindings().of(addr(HOME)).all(|binding| *binding.prefixes == [net(PREFIX)]);
     assert!(prefixes, "each binding forwards the prefixes of the node");
 }
 
@@ -276,7 +276,7 @@ fn prefixes_and_r_are_those_of_the_node() {
     let mut agent = Agent::new(two_prefixes);
     agent.accept(&Update::explicit(1).prefix(SECOND_PREFIX).overwriting().bid(1, CARE_OF));
     agent.accept(&Update::explicit(2).bid(2, OTHER_CARE_OF));
-    assert!(agent.machine.bindings().of(addr(HOME)).all(|binding| binding.prefixes == [net(PREFIX)]));
+    assert!(agent.machine.bindings().of(addr(HOME)).all(|binding| *binding.prefixes == [net(PREFIX)]));
     agent.refuse(&Update::node(3).bid(2, OTHER_CARE_OF), 139);
     agent.refuse(&Update::implicit(3).prefix("2001:db8:99::/64").bid(2, OTHER_CARE_OF), 142);
 }

@@ -7,6 +7,7 @@ use std::time::Duration;
 use carnet_mobility::home_agent::{HomeAgentConfig, OtherAgents, Peer};
 use carnet_mobility::{Event, HomeAgent, MobilityDrop, Output};
 use carnet_wire::extension::Extensions;
+use carnet_wire::icmpv6;
 use carnet_wire::ipv6::Header;
 use carnet_wire::mobility::revocation::revocation_status;
 use carnet_wire::mobility::{
@@ -151,6 +152,69 @@ fn many_nodes_are_asked_a_few_at_a_time() {
     assert_eq!((status.nodes, status.left.len()), (100, 60));
 }
 
+/// Nobody says where a node has gone: it is taken to be where it was asked to go.
+#[test]
+fn another_home_agent_is_named_when_the_one_before_has_had_its_time_and_relays_end() {
+    let mut with_two = with_peer(authenticated());
+    with_two.others.peers[0].preference = 2;
+    let third = "2001:db8:1::3";
+    with_two.others.peers.push(Peer { address: addr(third), preference: 1 });
+    let mut agent = Agent::new(with_two);
+    agent.accept(&Update::explicit(1).signed().lifetime(100));
+    let wall = agent.wall();
+    agent.machine.handle_drain(agent.now, wall, &[], Duration::from_secs(120)).expect("there are peers");
+    let mut packets = sent(&mut agent.machine);
+    packets.extend(wait(&mut agent, 56.0));
+    let named = |packet: &Vec<u8>| {
+        let header = MobilityHeader::parse(header_of(packet)).expect("a header");
+        let Ok(Message::HomeAgentSwitch(switch)) = header.message() else { panic!("{header:?}") };
+        switch.addresses().collect::<Vec<_>>()
+    };
+    let named: Vec<Vec<Ipv6Addr>> = packets.iter().map(named).collect();
+    let (two, three) = (vec![addr(OTHER)], vec![addr(third)]);
+    // At 0, 5, 15, 35 and 55 s.
+    assert_eq!(named, [two.clone(), two.clone(), two, three.clone(), three]);
+    agent.ask(&Update::explicit(2).lifetime(0).signed());
+    assert_eq!(agent.machine.relay(addr(HOME)).expect("a relay").to, addr(third));
+    let day = 24.0 * 3600.0;
+    wait(&mut agent, day - 10.0);
+    // A restart, or a reload, makes it no longer.
+    let stored = agent.machine.stored(agent.now, agent.wall());
+    let mut anew = Agent::new(agent.machine.config().clone());
+    anew.now = agent.now;
+    anew.machine.restore(agent.now, agent.wall(), stored.clone());
+    for mut agent in [agent, anew] {
+        sent(&mut agent.machine);
+        assert!(agent.machine.relay(addr(HOME)).is_some());
+        wait(&mut agent, 11.0);
+        assert!(agent.machine.relay(addr(HOME)).is_none());
+        let stored = agent.machine.stored(agent.now, agent.wall());
+        assert!(stored.iter().all(|node| node.relay.is_none()), "{stored:?}");
+    }
+}
+
+/// Those that do not answer take nobody's turn.
+#[test]
+fn whoever_is_silent_keeps_nobody_from_being_asked() {
+    let homes: Vec<String> = (0..40).map(|n| format!("2001:db8:1::1:{n:x}")).collect();
+    let mut with_many = with_peer(config());
+    with_many.nodes = homes.iter().map(|home| crate::agent::node(home, &[])).collect();
+    let mut agent = Agent::new(with_many);
+    for (n, home) in homes.iter().enumerate() {
+        agent.accept(&Update::node(1).of(home).from(&format!("2001:db8:f1::1:{n:x}")).lifetime(100));
+    }
+    let wall = agent.wall();
+    agent.machine.handle_drain(agent.now, wall, &[], Duration::from_secs(60)).expect("there is a peer");
+    let mut packets = sent(&mut agent.machine);
+    packets.extend(wait(&mut agent, 14.0));
+    let asked: std::collections::BTreeSet<Ipv6Addr> =
+        packets.iter().map(|packet| Header::parse(packet).expect("a packet").destination).collect();
+    assert_eq!(asked.len(), 40, "16 in five seconds");
+    // After that it is the turn of those that have not answered.
+    let again = wait(&mut agent, 5.0).len();
+    assert!((8..=16).contains(&again), "{again}");
+}
+
 fn acknowledgement(sequence: u16, status: u8) -> Vec<u8> {
     let kind = RevocationKind::Acknowledgement { status };
     let mut header = Builder::binding_revocation(kind, sequence, RevocationFlags::default())
@@ -208,6 +272,21 @@ fn a_revocation_without_an_answer_is_repeated_and_then_done() {
     assert!(agent.binding().is_none());
 }
 
+/// Whoever revokes one thing and then another means both.
+#[test]
+fn a_second_revocation_takes_the_first_along() {
+    for (first, second) in [(&[][..], &[2][..]), (&[1], &[2]), (&[1], &[]), (&[2, 1], &[1])] {
+        let mut agent = crate::agent_multiple::two();
+        let wall = agent.wall();
+        agent.machine.handle_revocation(agent.now, wall, addr(HOME), first).expect("bound");
+        sent(&mut agent.machine);
+        agent.machine.handle_revocation(agent.now, wall, addr(HOME), second).expect("bound");
+        sent(&mut agent.machine);
+        wait(&mut agent, 6.0);
+        assert_eq!(agent.machine.bindings().of(addr(HOME)).count(), 0, "{first:?}, {second:?}");
+    }
+}
+
 /// A Router Advertisement of the other home agent on the home link.
 fn other_agent(agent: &mut Agent) {
     let message = router_advertisement(&RouterAdvertisementRepr {
@@ -256,12 +335,27 @@ fn a_node_may_come_from_another_home_agent_of_the_home_link() {
     let answers = agent.wait(1.1);
     assert_eq!(answers.len(), 1);
     assert_eq!(answers[0].status(), 0);
-    // And it may go there: nobody is told of a conflict.
+    // And it may go there when it is asked to: nobody is told of a conflict.
+    let wall = agent.wall();
+    agent.machine.handle_drain(agent.now, wall, &[], Duration::from_secs(60)).expect("there is another");
+    sent(&mut agent.machine);
     claim_of_other(&mut agent);
     assert!(agent.warnings().is_empty(), "{:?}", agent.warnings());
     // A stranger is another matter.
     agent.claim(HOME);
     assert_eq!(agent.warnings().len(), 1);
+}
+
+/// Whoever sends Router Advertisements with the H bit takes no addresses over unnoticed.
+#[test]
+fn one_that_calls_itself_a_home_agent_is_told_of_when_it_claims_what_is_defended_here() {
+    let mut agent = Agent::on_home_link(config());
+    agent.send(&Update::explicit(1));
+    agent.wait(1.1);
+    assert!(agent.binding().is_some());
+    other_agent(&mut agent);
+    claim_of_other(&mut agent);
+    assert_eq!(agent.warnings().len(), 1, "{:?}", agent.warnings());
 }
 
 /// RFC 4861 7.2.7: others may have the anycast address as well.
@@ -303,4 +397,26 @@ fn a_node_behind_ipv4_is_told_inside_ipv4() {
     assert_eq!(header.destination, addr(HOME));
     association().verify(&packet[40..], addr(HOME), addr(HOME)).expect("signed for the home address");
     assert!(!outputs.iter().any(|output| matches!(output, Output::Event(Event::Warning { .. }))));
+}
+
+/// RFC 6275 10.6.3: each node is answered now and then, whatever others ask.
+#[test]
+fn one_node_that_asks_for_prefixes_again_and_again_is_not_at_the_cost_of_another() {
+    let second = "2001:db8:1::5678";
+    let mut two = config();
+    two.nodes.push(crate::agent::node(second, &[]));
+    let mut agent = Agent::new(two);
+    agent.accept(&Update::explicit(1));
+    agent.accept(&Update::node(1).of(second).from(OTHER_CARE_OF));
+    let mut ask = |home: &str, care_of: &str| {
+        let mut message = vec![146, 0, 0, 0, 0, 7, 0, 0];
+        icmpv6::set_checksum(&mut message, addr(home), addr(AGENT));
+        let result = agent.machine.handle_prefix_solicitation(agent.now, addr(care_of), addr(home), &message);
+        assert_eq!(sent(&mut agent.machine).len(), usize::from(result.is_ok()));
+        result
+    };
+    let answered = (0..100).filter(|_| ask(HOME, CARE_OF).is_ok()).count();
+    assert_eq!(answered, 3);
+    assert_eq!(ask(HOME, CARE_OF), Err(MobilityDrop::RateLimited));
+    assert_eq!(ask(second, OTHER_CARE_OF), Ok(()));
 }

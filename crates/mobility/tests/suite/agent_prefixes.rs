@@ -7,7 +7,7 @@ use crate::agent::{Agent, config, node};
 use crate::craft::*;
 
 fn forwarded(agent: &Agent) -> Vec<Ipv6Net> {
-    agent.binding().map(|binding| binding.prefixes.clone()).unwrap_or_default()
+    agent.binding().map(|binding| binding.prefixes.to_vec()).unwrap_or_default()
 }
 
 /// A home agent whose one router has two prefixes.
@@ -189,7 +189,7 @@ fn a_prefix_of_another_router_stays_with_it() {
     agent.accept(&Update::implicit(1).of(other).from(OTHER_CARE_OF).prefix(SECOND_PREFIX));
     agent.accept(&Update::explicit(1));
     agent.refuse(&Update::explicit(2).prefix(SECOND_PREFIX), 142);
-    assert_eq!(agent.binding_of(other).expect("bound").prefixes, [net(SECOND_PREFIX)]);
+    assert_eq!(*agent.binding_of(other).expect("bound").prefixes, [net(SECOND_PREFIX)]);
     assert_eq!(forwarded(&agent), [net(PREFIX)]);
 }
 

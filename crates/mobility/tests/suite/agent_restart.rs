@@ -26,7 +26,7 @@ fn a_binding_comes_back_with_what_is_left_of_its_lifetime() {
     assert_eq!(next.forwarding_changes, 1);
     let binding = next.binding().expect("bound");
     assert_eq!(binding.care_of_address, addr(CARE_OF));
-    assert_eq!(binding.prefixes, [net(PREFIX)]);
+    assert_eq!(*binding.prefixes, [net(PREFIX)]);
     assert!(binding.mobile_router);
     next.refuse(&Update::explicit(7), 135);
     next.wait(29.0);

@@ -5,6 +5,7 @@
 
 mod agent;
 mod craft;
+mod direct;
 mod mnpp;
 mod pair;
 mod road;

@@ -259,7 +259,7 @@ impl Pair {
             (Some(registration), Some(binding)) => {
                 registration.care_of_address == binding.care_of_address.address()
                     && router.machine.path() == Some(binding.care_of_address)
-                    && binding.prefixes == router.config.prefixes
+                    && *binding.prefixes == *router.config.prefixes
             }
             _ => false,
         }
@@ -583,7 +583,7 @@ impl Pair {
             );
             let node = self.agent_config.nodes.iter().find(|node| node.home_address == home);
             let node = node.unwrap_or_else(|| panic!("binding of {home}, which is not configured"));
-            for prefix in &binding.prefixes {
+            for prefix in binding.prefixes.iter() {
                 assert!(
                     node.prefixes.iter().any(|own| own.contains(prefix)),
                     "{prefix} is forwarded to {home}, which may not have it"

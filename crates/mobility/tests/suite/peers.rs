@@ -50,7 +50,7 @@ fn explicit_registration_and_deregistration_of_umip() {
     check(&answers[0], 15_717, 15);
     let binding = agent.binding_of(UMIP_HOME).expect("bound");
     assert_eq!(binding.care_of_address, addr(UMIP_CARE_OF));
-    assert_eq!(binding.prefixes, [net(UMIP_PREFIX)]);
+    assert_eq!(*binding.prefixes, [net(UMIP_PREFIX)]);
     // The recording has one more refresh in between: the number is 15719.
     let answers = agent.receive(&hex(DEREGISTRATION));
     check(&answers[0], 15_719, 0);
@@ -62,7 +62,7 @@ fn implicit_registration_of_umip() {
     let mut agent = agent();
     let answers = agent.receive(&hex(IMPLICIT));
     check(&answers[0], 39_119, 15);
-    assert_eq!(agent.binding_of(UMIP_HOME).expect("bound").prefixes, [net(UMIP_PREFIX)]);
+    assert_eq!(*agent.binding_of(UMIP_HOME).expect("bound").prefixes, [net(UMIP_PREFIX)]);
 }
 
 /// A UMIP that was restarted begins at a random number: without a key it is only late for ten seconds.

@@ -8,11 +8,12 @@
 //! Messages that a home agent and a mobile router exchange are read in full: Binding Refresh Request, Binding
 //! Update, Binding Acknowledgement, Binding Error, Heartbeat (RFC 5847), Home Agent Switch (RFC 5142), Binding
 //! Revocation (RFC 5846), with the options of multiple care-of addresses (RFC 5648), flow bindings (RFC 6089, [`flow`] and [`selector`]) and dual stack (RFC 5555). What mobile
-//! routers say to each other is in [`prefix_test`]. The return
+//! routers say to each other is in [`prefix_test`] and [`direct_route`]. The return
 //! routability messages are known by their lengths only, everything else by its type.
 
 pub mod authentication;
 pub mod builder;
+pub mod direct_route;
 pub mod flow;
 pub mod header;
 pub mod home_agent_switch;
@@ -26,6 +27,7 @@ pub mod status;
 
 pub use authentication::{AuthenticationField, authentication_field};
 pub use builder::{Builder, set_checksum};
+pub use direct_route::{DirectRoute, DirectRouteKind};
 pub use header::MobilityHeader;
 pub use home_agent_switch::HomeAgentSwitch;
 pub use message::{

@@ -26,7 +26,18 @@ pub struct ControlPacket<'a> {
     pub mobility_header: &'a mut [u8],
 }
 
-impl ControlPacket<'_> {
+impl<'a> ControlPacket<'a> {
+    /// One of a Mobility Header alone, without Home Address option and routing header.
+    pub fn plain(
+        source: Ipv6Addr,
+        destination: Ipv6Addr,
+        hop_limit: u8,
+        mobility_header: &'a mut [u8],
+    ) -> ControlPacket<'a> {
+        let (home_address, routing_home_address) = (None, None);
+        ControlPacket { source, destination, hop_limit, home_address, routing_home_address, mobility_header }
+    }
+
     /// The packet's octets. The checksum is computed with the home address as source and the routing header's
     /// address as destination, where they are there (RFC 6275 6.1.1, RFC 8200 8.1).
     pub fn emit(self) -> Vec<u8> {

@@ -134,15 +134,7 @@ impl PrefixTest {
         put(26, &self.responder);
         put(34, &self.asker);
         put(40, &self.prefix.octets());
-        let packet = ControlPacket {
-            source,
-            destination,
-            hop_limit,
-            home_address: None,
-            routing_home_address: None,
-            mobility_header: &mut octets,
-        };
-        packet.emit()
+        ControlPacket::plain(source, destination, hop_limit, &mut octets).emit()
     }
 }
 

@@ -1,0 +1,191 @@
+//! The mobile node's side of mobile prefix discovery (RFC 6275 11.4.2, 11.4.3): what has become of the home prefix while
+//! it is away.
+//!
+//! A solicitation goes to the home agent from a registered care-of address, with the home address in a Home Address
+//! option: when a home agent has accepted a registration, and again when half of the time is over for which the last answer
+//! was good. An answer counts if it comes from that home agent, through a type 2 routing header with the home address, and
+//! has the random identifier of the last solicitation, which only who saw that can know. RFC 6275 wants IPsec beside that;
+//! RFC 4285, which carnet has in its place, covers Mobility Headers only. So an answer is no more than news for the
+//! operator, who has configured home address and home prefix: nothing is registered, shortened or given up for it.
+//!
+//! Left out: new home addresses out of new prefixes (11.4.3), for the home address is configured; M and O; care-of
+//! addresses of IPv4.
+
+use std::net::{IpAddr, Ipv6Addr};
+use std::time::Duration;
+
+use carnet_base::{LinkMessage, Rng, Time};
+use carnet_wire::extension::home_address_destination;
+use carnet_wire::icmpv6;
+use carnet_wire::ipv6::{Header, protocol};
+use carnet_wire::nd::{NdOption, PrefixInformation};
+use carnet_wire::prefix_discovery::{PrefixAdvertisement, PrefixSolicitation};
+use ipnet::Ipv6Net;
+
+use crate::mobile_router::MobileRouter;
+use crate::{HOP_LIMIT, MobilityDrop};
+
+/// `INITIAL_SOLICIT_TIMER` (RFC 6275 12); doubles with each solicitation that is not answered.
+const INITIAL_TIMEOUT: Duration = Duration::from_secs(3);
+/// Solicitations until it is given up for a while.
+const TRIES: u32 = 3;
+/// That while; and the longest time from an answer to the next question.
+const REST: Duration = Duration::from_secs(24 * 3600);
+/// The shortest time from an answer, or from what pretends to be one, to the next question.
+const LEAST: Duration = Duration::from_secs(60);
+
+/// What is known about the prefix of the home address, and what is being asked.
+#[derive(Debug, Default)]
+pub(super) struct PrefixDiscovery {
+    wanted: bool,
+    /// The home agent that is asked.
+    home_agent: Option<Ipv6Addr>,
+    /// Of the last solicitation, until it is answered.
+    identifier: Option<u16>,
+    sent: u32,
+    next: Option<Time>,
+    /// What the last answer said of the prefix; the operator has been told.
+    standing: Option<Standing>,
+}
+
+/// What an advertisement says of the prefix of the home address.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Standing {
+    Preferred,
+    /// New connections had better have another (RFC 4862 5.5.4).
+    Deprecated,
+    /// The home link has it no more.
+    Gone,
+}
+
+impl PrefixDiscovery {
+    /// Nothing is asked unless it is wanted.
+    pub fn new(wanted: bool) -> PrefixDiscovery {
+        PrefixDiscovery { wanted, ..PrefixDiscovery::default() }
+    }
+
+    /// When there is something to do.
+    pub fn poll_timeout(&self) -> Option<Time> {
+        self.next
+    }
+
+    /// The solicitation that is due, as a packet.
+    pub fn solicitation(&mut self, now: Time, rng: &mut Rng, router: &MobileRouter) -> Option<Vec<u8>> {
+        let Some(care_of_address) = registered(router).filter(|_| self.wanted) else {
+            // Asked as soon as there is somebody to ask.
+            (self.home_agent, self.next) = (None, None);
+            return None;
+        };
+        let home_agent = router.config().home_agent;
+        if self.home_agent != Some(home_agent) {
+            (self.home_agent, self.sent, self.next) = (Some(home_agent), 0, Some(now));
+        }
+        self.next.filter(|next| *next <= now)?;
+        if self.sent >= TRIES {
+            (self.identifier, self.sent, self.next) = (None, 0, Some(now + REST));
+            return None;
+        }
+        // RFC 6275 11.4.2: "MUST set the Identifier field ... to a random value".
+        let identifier = rng.u16();
+        self.identifier = Some(identifier);
+        self.next = Some(now + INITIAL_TIMEOUT * 2_u32.pow(self.sent));
+        self.sent += 1;
+        Some(packet(care_of_address, router.config().home_address, home_agent, identifier))
+    }
+
+    /// An advertisement, whose destination is that of its routing header; a word for the operator if it is news.
+    ///
+    /// # Errors
+    /// When it is none to our solicitation.
+    pub fn advertisement(
+        &mut self,
+        now: Time,
+        router: &MobileRouter,
+        message: &LinkMessage,
+    ) -> Result<Option<String>, MobilityDrop> {
+        let home_address = router.config().home_address;
+        if self.home_agent != Some(message.source) || message.destination != home_address {
+            return Err(MobilityDrop::WrongParty);
+        }
+        icmpv6::verify(message.source, message.destination, &message.message)
+            .map_err(|_| MobilityDrop::BadChecksum)?;
+        let advertisement =
+            PrefixAdvertisement::parse(&message.message).map_err(|_| MobilityDrop::Malformed)?;
+        if self.identifier != Some(advertisement.identifier) {
+            // "In this case the mobile node SHOULD send a Mobile Prefix Solicitation"; but not whenever a stranger likes.
+            let soon = now + LEAST;
+            if self.identifier.is_none() {
+                self.next = self.next.map(|next| next.min(soon));
+            }
+            return Err(MobilityDrop::Unexpected);
+        }
+        self.identifier = None;
+        self.sent = 0;
+        let mut options = advertisement.options;
+        let information = options.find_map(|option| match option {
+            NdOption::PrefixInformation(information) if covers(&information, home_address) => {
+                Some(information)
+            }
+            _ => None,
+        });
+        let (standing, good) = match information {
+            Some(information) if information.preferred_lifetime > 0 => {
+                (Standing::Preferred, information.preferred_lifetime)
+            }
+            Some(information) if information.valid_lifetime > 0 => {
+                (Standing::Deprecated, information.valid_lifetime)
+            }
+            _ => (Standing::Gone, 0),
+        };
+        self.next = Some(now + (Duration::from_secs(good.into()) / 2).clamp(LEAST, REST));
+        let before = self.standing.replace(standing);
+        let news = before != Some(standing) && (before.is_some() || standing != Standing::Preferred);
+        let agent = message.source;
+        Ok(news.then(|| match standing {
+            Standing::Preferred => format!("the home agent {agent} advertises the prefix of {home_address} again"),
+            Standing::Deprecated => format!(
+                "the home agent {agent} has deprecated the prefix of {home_address}, which ends in {good} s"
+            ),
+            Standing::Gone => format!(
+                "the home agent {agent} no longer advertises the prefix of {home_address}, the home address of the config"
+            ),
+        }))
+    }
+}
+
+/// An IPv6 care-of address that the home agent has accepted, the best first.
+fn registered(router: &MobileRouter) -> Option<Ipv6Addr> {
+    let bound = router.bindings().iter().filter_map(|binding| binding.registration.as_ref());
+    let mut addresses =
+        router.registration().into_iter().chain(bound).map(|registration| registration.care_of_address);
+    addresses.find_map(|address| match address {
+        IpAddr::V6(address) if address != router.config().home_address => Some(address),
+        _ => None,
+    })
+}
+
+fn covers(information: &PrefixInformation, address: Ipv6Addr) -> bool {
+    Ipv6Net::new(information.prefix, information.prefix_length).is_ok_and(|prefix| prefix.contains(&address))
+}
+
+/// RFC 6275 6.7: "MUST" have a Home Address option; the home address is the source for the checksum.
+fn packet(
+    care_of_address: Ipv6Addr,
+    home_address: Ipv6Addr,
+    home_agent: Ipv6Addr,
+    identifier: u16,
+) -> Vec<u8> {
+    let mut solicitation = PrefixSolicitation { identifier }.emit();
+    icmpv6::set_checksum(&mut solicitation, home_address, home_agent);
+    let options = home_address_destination(protocol::ICMPV6, home_address);
+    let header = Header {
+        traffic_class: 0,
+        flow_label: 0,
+        payload_length: u16::try_from(options.len() + solicitation.len()).unwrap_or(u16::MAX),
+        next_header: protocol::DESTINATION_OPTIONS,
+        hop_limit: HOP_LIMIT,
+        source: care_of_address,
+        destination: home_agent,
+    };
+    [&header.emit()[..], &options[..], &solicitation[..]].concat()
+}

@@ -1,0 +1,315 @@
+//! Another router's binding here: answers to its tests, and its Binding Updates (RFC 6275 5.2.5, 9.4, 9.5).
+
+use std::net::Ipv6Addr;
+use std::time::Duration;
+
+use carnet_base::{RateLimiter, Time};
+use carnet_wire::mobility::direct_route::AUTHENTICATOR;
+use carnet_wire::mobility::{DirectRoute, DirectRouteKind};
+use ipnet::Ipv6Net;
+
+use super::liveness::Ends;
+use super::peer::{Binding, Peer};
+use super::tokens::{Key, Secret, sign, verify};
+use super::{Direct, DirectDrop, LENGTH, MAX_RR_BINDING_LIFETIME, Output};
+use crate::{OLD_PATH_GRACE, is_newer, is_unicast_routable, lifetime_from_units, lifetime_units};
+
+/// So long somebody could play a Binding Update again: `MAX_NONCE_LIFETIME` (RFC 6275 9.5.1, 12).
+const MEMORY: Duration = Duration::from_secs(240);
+/// Statuses (RFC 6275 6.1.8).
+const UNSPECIFIED: u8 = 128;
+const INSUFFICIENT_RESOURCES: u8 = 130;
+const SEQUENCE_OUT_OF_WINDOW: u8 = 135;
+const EXPIRED_HOME_NONCE: u8 = 136;
+const EXPIRED_CARE_OF_NONCE: u8 = 137;
+const EXPIRED_NONCES: u8 = 138;
+
+impl Direct {
+    /// Whether a message bears the key of its sender's binding, and so is that router's.
+    fn bears_key(&self, message: &DirectRoute) -> bool {
+        let binding = self.peers.get(&message.home_address).and_then(|peer| peer.binding.as_ref());
+        let binding = binding.filter(|_| message.authenticator != [0; AUTHENTICATOR]);
+        binding.is_some_and(|binding| binding.key_of(message).is_some())
+    }
+
+    /// Whether so many answers may go to who has asked: a router that is bound, and has a share of its own, or a stranger,
+    /// who may name himself as he likes.
+    fn may_answer(&mut self, now: Time, bound: Option<Ipv6Addr>, packets: usize) -> Result<(), DirectDrop> {
+        let bound = bound.and_then(|home_address| self.peers.get_mut(&home_address));
+        let share = bound.map_or(&mut self.answers, |peer| &mut peer.answers);
+        // All of them have to be answered for any to be of use.
+        if !share.allow_all(now, packets as u32) {
+            return Err(DirectDrop::RateLimited);
+        }
+        self.counters.tests_answered += packets as u64;
+        Ok(())
+    }
+
+    /// Who has been seen to make up Binding Updates in the name of this router, from where it is or from elsewhere.
+    fn forgeries(&mut self, home_address: Ipv6Addr, source: Ipv6Addr) -> &mut RateLimiter {
+        let bound = self.peers.get_mut(&home_address);
+        let bound = bound.filter(|peer| peer.binding.as_ref().is_some_and(|binding| binding.is_at(source)));
+        bound.map_or(&mut self.forgeries, |peer| &mut peer.forgeries)
+    }
+
+    /// Whether the key of a Binding Update is computed, and whether it is the right one. Eight prefixes are twenty keyed
+    /// hashes, and anybody can ask for them; who finds most of them bogus may look at no more (RFC 6275 15.4.5).
+    fn check_authenticator(
+        &mut self,
+        now: Time,
+        source: Ipv6Addr,
+        update: &DirectRoute,
+        key: impl FnOnce(&Secret) -> Key,
+    ) -> Result<Key, DirectDrop> {
+        if !self.forgeries(update.home_address, source).has_token(now) {
+            return Err(DirectDrop::RateLimited);
+        }
+        let key = key(&self.secret);
+        if !verify(update, &key) {
+            self.forgeries(update.home_address, source).allow(now);
+            return Err(DirectDrop::Authenticator);
+        }
+        Ok(key)
+    }
+
+    /// Somebody wants tokens for a home address and prefixes: they go to these, by way of the home agents. Our care-of
+    /// address goes to the prefixes alone, for who has them is in one of the networks, and who asks may be anybody; of our
+    /// prefixes he is told the one that he has asked at.
+    pub(super) fn answer_home_test_init(
+        &mut self,
+        now: Time,
+        source: Ipv6Addr,
+        destination: Ipv6Addr,
+        message: &DirectRoute,
+    ) -> Result<(), DirectDrop> {
+        let is_ours = destination == self.config.home_address
+            || self.config.prefixes.iter().any(|prefix| prefix.contains(&destination));
+        let Some(care_of_address) = self.told_care_of_address(source).filter(|_| self.has_tunnel) else {
+            return Err(DirectDrop::NotForUs);
+        };
+        if !is_ours {
+            return Err(DirectDrop::NotForUs);
+        }
+        if source != message.home_address {
+            return Err(DirectDrop::HomeAddress);
+        }
+        self.check_prefixes(source, &message.prefixes)?;
+        let bound = self.bears_key(message).then_some(source);
+        self.may_answer(now, bound, 1 + message.prefixes.len())?;
+        let hint = message.care_of_address;
+        if let Some(peer) = bound.and_then(|bound| self.peers.get_mut(&bound))
+            && (peer.remote.is_none() || peer.heartbeats.failed || peer.mute)
+            && is_unicast_routable(hint)
+        {
+            // Nothing is believed by it but where to ask; whom we ask there sees our care-of address.
+            peer.remote = Some(hint);
+        }
+        let nonce = self.secret.nonce(now);
+        let answer = DirectRoute {
+            cookie: message.cookie,
+            home_nonce: nonce.index(),
+            home_address: self.config.home_address,
+            ..DirectRoute::new(DirectRouteKind::HomeTest)
+        };
+        let asked_at = Ipv6Net::new_assert(destination, LENGTH).trunc();
+        let asked_at = self.config.prefixes.iter().copied().filter(|prefix| *prefix == asked_at);
+        let home = DirectRoute {
+            token: self.secret.home_token(nonce, source),
+            prefixes: asked_at.collect(),
+            ..answer.clone()
+        };
+        self.send_home(source, &home);
+        for prefix in &message.prefixes {
+            let test = DirectRoute {
+                kind: DirectRouteKind::PrefixTest,
+                token: self.secret.prefix_token(nonce, source, *prefix),
+                care_of_address,
+                prefixes: vec![*prefix],
+                ..answer.clone()
+            };
+            let destination = self.random_address(*prefix);
+            self.send_home(destination, &test);
+        }
+        Ok(())
+    }
+
+    /// The care-of address that a router is told: the one that it knows, where that works, else the one to be tried.
+    fn told_care_of_address(&self, home_address: Ipv6Addr) -> Option<Ipv6Addr> {
+        let Some(peer) = self.peers.get(&home_address) else {
+            return self.care_of_addresses.first().copied();
+        };
+        let registered = self.path_of(peer).filter(|_| !peer.heartbeats.failed).map(|(local, _)| local);
+        registered.or_else(|| self.choice(peer))
+    }
+
+    /// An address of a prefix that nobody foresees.
+    fn random_address(&mut self, prefix: Ipv6Net) -> Ipv6Addr {
+        let random = (u128::from(self.rng.u64()) << 64) | u128::from(self.rng.u64());
+        Ipv6Addr::from(u128::from(prefix.network()) | (random & u128::from(prefix.hostmask())))
+    }
+
+    /// Somebody wants a token for a care-of address: it goes there.
+    pub(super) fn answer_care_of_test_init(
+        &mut self,
+        now: Time,
+        ends: Ends,
+        message: &DirectRoute,
+    ) -> Result<(), DirectDrop> {
+        self.check_care_of_address(ends.1, message)?;
+        let bound = self.bears_key(message).then_some(message.home_address);
+        self.may_answer(now, bound, 1)?;
+        let nonce = self.secret.nonce(now);
+        let test = DirectRoute {
+            cookie: message.cookie,
+            token: self.secret.care_of_token(nonce, ends.1),
+            care_of_nonce: nonce.index(),
+            care_of_address: ends.0,
+            ..DirectRoute::new(DirectRouteKind::CareOfTest)
+        };
+        self.send_straight(ends, &test);
+        Ok(())
+    }
+
+    /// A care-of address is where the message comes from, and in no mobile network: packets would go round.
+    fn check_care_of_address(&self, source: Ipv6Addr, message: &DirectRoute) -> Result<(), DirectDrop> {
+        let mut networks = self.config.prefixes.iter().chain(&message.prefixes);
+        let is_good = message.care_of_address == source
+            && is_unicast_routable(source)
+            && !self.care_of_addresses.contains(&source)
+            && !networks.any(|network| network.contains(&source));
+        is_good.then_some(()).ok_or(DirectDrop::CareOfAddress)
+    }
+
+    pub(super) fn take_binding_update(
+        &mut self,
+        now: Time,
+        ends: Ends,
+        message: &DirectRoute,
+    ) -> Result<(), DirectDrop> {
+        self.check_care_of_address(ends.1, message)?;
+        let home_address = message.home_address;
+        let known = self.peers.get(&home_address);
+        let bound = known.and_then(|peer| peer.binding.as_ref());
+        let heard = known.and_then(|peer| peer.heard).or_else(|| self.memory.of(now, home_address));
+        let old = heard.filter(|(last, _)| !is_newer(message.sequence, *last));
+        if message.lifetime == 0 {
+            // Who has the key may end it: its tokens may be too old by then.
+            let key = bound
+                .map(|binding| binding.key_of(message).unwrap_or(binding.key))
+                .ok_or(DirectDrop::Unasked)?;
+            self.check_authenticator(now, ends.1, message, |_| key)?;
+            if old.is_some() {
+                return Err(DirectDrop::Sequence);
+            }
+            // What is told of it names its prefixes.
+            self.set_direct(now, home_address, false, "it has ended its binding");
+            if let Some(peer) = self.peers.get_mut(&home_address) {
+                (peer.binding, peer.heard) = (None, Some((message.sequence, now + MEMORY)));
+                peer.due = now;
+            }
+            self.outputs.push_back(Output::Routes);
+            self.acknowledge(ends, message, 0, Duration::ZERO, Some(&key));
+            self.look(now, home_address);
+            return Ok(());
+        }
+        let nonces =
+            (self.secret.good(now, message.home_nonce), self.secret.good(now, message.care_of_nonce));
+        let (home, care_of) = match nonces {
+            (Some(home), Some(care_of)) => (home, care_of),
+            expired => {
+                let status = match expired {
+                    (None, Some(_)) => EXPIRED_HOME_NONCE,
+                    (Some(_), _) => EXPIRED_CARE_OF_NONCE,
+                    (None, None) => EXPIRED_NONCES,
+                };
+                // RFC 6275 9.5.1: without a key there is no authenticator.
+                self.may_answer(now, None, 1)?;
+                self.acknowledge(ends, message, status, Duration::ZERO, None);
+                return Err(DirectDrop::Nonce);
+            }
+        };
+        let key =
+            self.check_authenticator(now, ends.1, message, |secret| secret.key_of(message, home, care_of))?;
+        if let Some((last, _)) = old {
+            let refused = DirectRoute { sequence: last, ..message.clone() };
+            self.acknowledge(ends, &refused, SEQUENCE_OUT_OF_WINDOW, Duration::ZERO, Some(&key));
+            return Err(DirectDrop::Sequence);
+        }
+        if let Err(reason) = self.check_prefixes(home_address, &message.prefixes) {
+            self.acknowledge(ends, message, UNSPECIFIED, Duration::ZERO, Some(&key));
+            return Err(reason);
+        }
+        // There is one: an empty list was refused.
+        let network = *message.prefixes.first().ok_or(DirectDrop::BadPrefix)?;
+        if !self.peers.contains_key(&home_address)
+            && let Err(reason) = self.make_room(now, network, true)
+        {
+            self.acknowledge(ends, message, INSUFFICIENT_RESOURCES, Duration::ZERO, Some(&key));
+            return Err(reason);
+        }
+        let lifetime = lifetime_from_units(message.lifetime).min(MAX_RR_BINDING_LIFETIME);
+        let peer = self.peers.entry(home_address).or_insert_with(|| Peer::new(now, network));
+        peer.network = network.network();
+        let before = peer.binding.take();
+        let moved = before.as_ref().is_none_or(|before| before.care_of_address != ends.1);
+        let former_key = before.as_ref().and_then(|before| match before.key == key {
+            true => before.former_key,
+            false => Some(before.key),
+        });
+        let previous = match before {
+            Some(before) if moved => Some((before.care_of_address, now + OLD_PATH_GRACE)),
+            Some(before) => before.previous,
+            None => None,
+        };
+        peer.binding = Some(Binding {
+            care_of_address: ends.1,
+            previous,
+            prefixes: message.prefixes.clone(),
+            key,
+            former_key,
+            until: now + lifetime,
+            wanted: message.status & 1 != 0,
+        });
+        peer.heard = Some((message.sequence, now + lifetime + MEMORY));
+        (peer.remote, peer.mute) = (Some(ends.1), false);
+        if moved || peer.heartbeats.failed {
+            peer.heartbeats.restart();
+            // What failed before did so on another path.
+            (peer.hold, peer.failures) = (now, 0);
+        }
+        for (other, peer) in &mut self.peers {
+            if *other != home_address {
+                peer.disclaim(&message.prefixes);
+            }
+        }
+        self.counters.bound += 1;
+        // First the data path, then the answer: packets may follow that at once.
+        self.outputs.push_back(Output::Routes);
+        self.acknowledge(ends, message, 0, lifetime, Some(&key));
+        self.look(now, home_address);
+        Ok(())
+    }
+
+    fn acknowledge(
+        &mut self,
+        ends: Ends,
+        update: &DirectRoute,
+        status: u8,
+        lifetime: Duration,
+        key: Option<&Key>,
+    ) {
+        let mut message = DirectRoute {
+            sequence: update.sequence,
+            lifetime: lifetime_units(lifetime),
+            cookie: update.cookie,
+            status,
+            home_address: update.home_address,
+            care_of_address: update.care_of_address,
+            ..DirectRoute::new(DirectRouteKind::BindingAcknowledgement)
+        };
+        if let Some(key) = key {
+            sign(&mut message, key);
+        }
+        self.send_straight(ends, &message);
+    }
+}

@@ -1,0 +1,181 @@
+//! Whether the straight path works: heartbeats (RFC 5847 in purpose, which knows home agents only) from the registered
+//! care-of address to the bound one.
+//!
+//! They bear the key of the binding, and so do the answers: what strangers ask in a router's name takes nothing from what is
+//! answered to it. The cookie of each is random, so that nobody answers who does not see it. One that is not answered in time is followed by
+//! three more, 100 ms apart. When the last of them is not answered either, the path has failed; three answers in a row, or a new binding,
+//! and it is taken again. An answer that there is no binding, which
+//! cannot bear a key, ends ours at once.
+
+use std::net::Ipv6Addr;
+use std::time::Duration;
+
+use carnet_base::Time;
+use carnet_wire::mobility::{DirectRoute, DirectRouteKind};
+
+use super::peer::{Heartbeats, Peer};
+use super::tokens::{sign, verify};
+use super::{Direct, DirectDrop};
+
+/// Our care-of address and the other's.
+pub(super) type Ends = (Ipv6Addr, Ipv6Addr);
+
+/// Between heartbeats where packets went within [`IN_USE`], and else.
+const INTERVAL: Duration = Duration::from_millis(250);
+const IDLE_INTERVAL: Duration = Duration::from_secs(1);
+/// Longer than a fast path takes to say so.
+pub(super) const IN_USE: Duration = Duration::from_secs(15);
+/// Between those that follow one without an answer.
+const QUICK: Duration = Duration::from_millis(100);
+/// So many without an answer, and the path has failed.
+const LOST: usize = 4;
+/// The least time for an answer, and what is added to two round trips.
+const PATIENCE: Duration = Duration::from_millis(200);
+const SLACK: Duration = Duration::from_millis(50);
+/// Answers in a row after which a failed path is taken again.
+const RECOVERED: u32 = 3;
+/// In an answer: there is no binding.
+const UNKNOWN: u8 = 128;
+
+impl Heartbeats {
+    /// The path is another, or has just been seen to work.
+    pub(super) fn restart(&mut self) {
+        self.open.clear();
+        (self.failed, self.answers) = (false, 0);
+    }
+
+    fn patience(&self) -> Duration {
+        self.rtt.map_or(PATIENCE, |rtt| (rtt * 2 + SLACK).max(PATIENCE))
+    }
+}
+
+impl Direct {
+    /// When the next heartbeat leaves, or is given up.
+    pub(super) fn next_beat(&self, now: Time, peer: &Peer) -> Option<Time> {
+        self.path_of(peer)?;
+        let beats = &peer.heartbeats;
+        let Some(sent) = beats.sent else { return Some(now) };
+        if beats.failed {
+            return Some(sent + IDLE_INTERVAL);
+        }
+        Some(match beats.open.len() {
+            0 => {
+                let in_use = peer.used.is_some_and(|used| now.saturating_since(used) <= IN_USE);
+                sent + if in_use { INTERVAL } else { IDLE_INTERVAL }
+            }
+            1 => sent + beats.patience(),
+            open if open < LOST => sent + QUICK,
+            _ => sent + beats.patience(),
+        })
+    }
+
+    /// Sends a heartbeat where one is due.
+    pub(super) fn beat(&mut self, now: Time, home_address: Ipv6Addr) {
+        let Some(peer) = self.peers.get(&home_address) else { return };
+        let (Some(ends), Some(registration)) = (self.path_of(peer), &peer.registration) else { return };
+        let key = registration.key;
+        if self.next_beat(now, peer).is_none_or(|at| at > now) {
+            return;
+        }
+        if !peer.heartbeats.failed && peer.heartbeats.open.len() >= LOST {
+            return self.fail(now, home_address, "no answer");
+        }
+        let cookie = self.rng.u64();
+        let Some(peer) = self.peers.get_mut(&home_address) else { return };
+        if peer.heartbeats.failed && !std::mem::take(&mut peer.heartbeats.open).is_empty() {
+            peer.heartbeats.answers = 0;
+        }
+        peer.heartbeats.open.push((cookie, now));
+        peer.heartbeats.sent = Some(now);
+        self.counters.heartbeats += 1;
+        let mut message = DirectRoute {
+            cookie,
+            home_address: self.config.home_address,
+            care_of_address: ends.0,
+            ..DirectRoute::new(DirectRouteKind::Heartbeat)
+        };
+        sign(&mut message, &key);
+        self.send_straight(ends, &message);
+    }
+
+    /// The straight path does not work: packets go by way of the home agent, and the other end is looked for anew.
+    pub(super) fn fail(&mut self, now: Time, home_address: Ipv6Addr, reason: &'static str) {
+        let Some(peer) = self.peers.get_mut(&home_address) else { return };
+        peer.heartbeats =
+            Heartbeats { failed: true, sent: Some(now), rtt: peer.heartbeats.rtt, ..Heartbeats::default() };
+        // It may have moved.
+        (peer.home, peer.exchange, peer.hold) = (None, None, now);
+        self.set_direct(now, home_address, false, reason);
+        self.look(now, home_address);
+    }
+
+    pub(super) fn answer_heartbeat(
+        &mut self,
+        now: Time,
+        ends: Ends,
+        message: &DirectRoute,
+    ) -> Result<(), DirectDrop> {
+        if message.care_of_address != ends.1 {
+            return Err(DirectDrop::CareOfAddress);
+        }
+        let mut answer = DirectRoute {
+            cookie: message.cookie,
+            status: UNKNOWN,
+            care_of_address: ends.0,
+            ..DirectRoute::new(DirectRouteKind::HeartbeatResponse)
+        };
+        let known = self.peers.get_mut(&message.home_address);
+        let bound = known.and_then(|peer| {
+            let binding = peer.binding.as_ref().filter(|binding| binding.is_at(ends.1))?;
+            Some((binding.key_of(message), &mut peer.beats))
+        });
+        let share = match bound {
+            Some((key, beats)) => {
+                let key = key.ok_or(DirectDrop::Authenticator)?;
+                (answer.status, answer.home_address) = (0, self.config.home_address);
+                sign(&mut answer, &key);
+                beats
+            }
+            None => &mut self.answers,
+        };
+        if !share.allow(now) {
+            return Err(DirectDrop::RateLimited);
+        }
+        self.send_straight(ends, &answer);
+        Ok(())
+    }
+
+    pub(super) fn take_heartbeat_response(
+        &mut self,
+        now: Time,
+        _: Ends,
+        message: &DirectRoute,
+    ) -> Result<(), DirectDrop> {
+        // By its cookie: who has no binding does not say who he is.
+        let asked = self.peers.iter_mut().find_map(|(home_address, peer)| {
+            let (_, sent) = *peer.heartbeats.open.iter().find(|(cookie, _)| *cookie == message.cookie)?;
+            Some((*home_address, peer, sent))
+        });
+        let (home_address, peer, sent) = asked.ok_or(DirectDrop::Unasked)?;
+        let beats = &mut peer.heartbeats;
+        // Who has no binding has no key either.
+        let is_its = |key| message.status >= UNKNOWN || verify(message, key);
+        if !peer.registration.as_ref().is_some_and(|registration| is_its(&registration.key)) {
+            return Err(DirectDrop::Authenticator);
+        }
+        let rtt = now.saturating_since(sent);
+        beats.rtt = Some(beats.rtt.map_or(rtt, |before| (before * 7 + rtt) / 8));
+        beats.open.clear();
+        if message.status >= UNKNOWN {
+            peer.registration = None;
+            (peer.home, peer.hold) = (None, now);
+        } else if beats.failed {
+            beats.answers += 1;
+            if beats.answers >= RECOVERED {
+                beats.restart();
+            }
+        }
+        self.look(now, home_address);
+        Ok(())
+    }
+}

@@ -1,0 +1,214 @@
+//! Nonces, keygen tokens and the binding management key (RFC 6275 5.2.2 to 5.2.6), with tokens for prefixes beside.
+//!
+//! Who answers a test keeps nothing of it: the token follows from a secret of his own, the nonce of the half minute, and
+//! what the token is for. A nonce follows from its number, so that there is no list of them either.
+
+use std::net::Ipv6Addr;
+use std::time::Duration;
+
+use carnet_base::{Rng, Time};
+use carnet_wire::mobility::DirectRoute;
+use carnet_wire::mobility::direct_route::AUTHENTICATOR;
+use hmac::{Hmac, KeyInit, Mac};
+use ipnet::Ipv6Net;
+use sha1::{Digest, Sha1};
+
+/// A new nonce every 30 seconds (RFC 6275 5.2.2), good for `MAX_NONCE_LIFETIME` (RFC 6275 12) of 240 s.
+const NONCE_INTERVAL: Duration = Duration::from_secs(30);
+const NONCES: u64 = 8;
+/// `MAX_TOKEN_LIFETIME` (RFC 6275 12): who got a token uses it for so long at most.
+pub(super) const MAX_TOKEN_LIFETIME: Duration = Duration::from_secs(210);
+
+/// The binding management key, Kbm (RFC 6275 5.2.6).
+pub(super) type Key = [u8; 20];
+
+fn hmac(key: &[u8], parts: &[&[u8]]) -> [u8; 20] {
+    // Any length is a key of HMAC; an impossible failure gives what nobody else has computed.
+    let Ok(mut mac) = <Hmac<Sha1> as KeyInit>::new_from_slice(key) else { return [0; 20] };
+    parts.iter().for_each(|part| mac.update(part));
+    mac.finalize().into_bytes().into()
+}
+
+fn first(code: [u8; 20]) -> u64 {
+    let [a, b, c, d, e, f, g, h, ..] = code;
+    u64::from_be_bytes([a, b, c, d, e, f, g, h])
+}
+
+/// A nonce by its number since the start. None comes again; on the wire are the last 16 bits of the number.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Nonce(u64);
+
+impl Nonce {
+    /// The nonce index (RFC 6275 5.2.2).
+    pub(super) fn index(self) -> u16 {
+        self.0 as u16
+    }
+}
+
+/// The secret of who answers tests: Kcn and the nonces.
+#[derive(Debug)]
+pub(super) struct Secret {
+    /// RFC 6275 5.2.1: 20 octets. They are worth no more than what `rng` was seeded with.
+    key: [u8; 20],
+}
+
+impl Secret {
+    pub(super) fn new(rng: &mut Rng) -> Secret {
+        let mut key = [0; 20];
+        for part in key.chunks_mut(8) {
+            part.iter_mut().zip(rng.u64().to_be_bytes()).for_each(|(octet, random)| *octet = random);
+        }
+        Secret { key }
+    }
+
+    /// The nonce that is used now.
+    pub(super) fn nonce(&self, now: Time) -> Nonce {
+        Nonce(now.as_nanos() / NONCE_INTERVAL.as_nanos() as u64)
+    }
+
+    /// The nonce with this index whose tokens are taken still.
+    pub(super) fn good(&self, now: Time, index: u16) -> Option<Nonce> {
+        let latest = self.nonce(now);
+        // The first of them may have been used for the whole of its half minute.
+        let age = Some(u64::from(latest.index().wrapping_sub(index))).filter(|age| *age < NONCES);
+        latest.0.checked_sub(age?).map(Nonce)
+    }
+
+    /// What tokens of this nonce are made with.
+    fn octets_of(&self, nonce: Nonce) -> [u8; 8] {
+        first(hmac(&self.key, &[b"nonce", &nonce.0.to_be_bytes()])).to_be_bytes()
+    }
+
+    fn token(&self, nonce: [u8; 8], kind: u8, parts: &[&[u8]]) -> u64 {
+        let mut all: Vec<&[u8]> = parts.to_vec();
+        let kind = [kind];
+        all.extend([&nonce[..], &kind]);
+        first(hmac(&self.key, &all))
+    }
+
+    /// RFC 6275 5.2.5: First (64, HMAC_SHA1 (Kcn, (home address | nonce | 0))).
+    pub(super) fn home_token(&self, nonce: Nonce, home_address: Ipv6Addr) -> u64 {
+        self.token(self.octets_of(nonce), 0, &[&home_address.octets()])
+    }
+
+    /// The same with 1 for a care-of address.
+    pub(super) fn care_of_token(&self, nonce: Nonce, care_of_address: Ipv6Addr) -> u64 {
+        self.token(self.octets_of(nonce), 1, &[&care_of_address.octets()])
+    }
+
+    /// With 2 for a prefix of this home address.
+    pub(super) fn prefix_token(&self, nonce: Nonce, home_address: Ipv6Addr, prefix: Ipv6Net) -> u64 {
+        self.prefix_token_of(self.octets_of(nonce), home_address, prefix)
+    }
+
+    fn prefix_token_of(&self, nonce: [u8; 8], home_address: Ipv6Addr, prefix: Ipv6Net) -> u64 {
+        let network = prefix.network().octets();
+        self.token(nonce, 2, &[&home_address.octets(), &network, &[prefix.prefix_len()]])
+    }
+
+    /// The key of a Binding Update, as whoever had all its tokens computes it, of the nonces that it names.
+    pub(super) fn key_of(&self, update: &DirectRoute, home: Nonce, care_of: Nonce) -> Key {
+        let care_of = self.care_of_token(care_of, update.care_of_address);
+        let nonce = self.octets_of(home);
+        let home = self.token(nonce, 0, &[&update.home_address.octets()]);
+        let prefixes = update.prefixes.iter();
+        key(home, care_of, prefixes.map(|prefix| self.prefix_token_of(nonce, update.home_address, *prefix)))
+    }
+}
+
+/// RFC 6275 5.2.6, and behind it the tokens of the prefixes: SHA1 (home token | care-of token | prefix tokens).
+pub(super) fn key(home: u64, care_of: u64, prefixes: impl Iterator<Item = u64>) -> Key {
+    let mut hash = Sha1::new();
+    hash.update(home.to_be_bytes());
+    hash.update(care_of.to_be_bytes());
+    prefixes.for_each(|token| hash.update(token.to_be_bytes()));
+    hash.finalize().into()
+}
+
+/// Fills in the authenticator (RFC 6275 6.2.7). Care-of address and home address are in the message itself.
+pub(super) fn sign(message: &mut DirectRoute, key: &Key) {
+    message.authenticator = [0; AUTHENTICATOR];
+    let code = hmac(key, &[&message.octets()]);
+    message.authenticator.iter_mut().zip(code).for_each(|(octet, code)| *octet = code);
+}
+
+/// Whether the authenticator is this key's; in constant time.
+pub(super) fn verify(message: &DirectRoute, key: &Key) -> bool {
+    let blank = DirectRoute { authenticator: [0; AUTHENTICATOR], ..message.clone() };
+    let Ok(mut mac) = <Hmac<Sha1> as KeyInit>::new_from_slice(key) else { return false };
+    mac.update(&blank.octets());
+    mac.verify_truncated_left(&message.authenticator).is_ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use carnet_wire::mobility::DirectRouteKind;
+
+    use super::*;
+
+    #[test]
+    fn tokens_are_those_of_one_address_one_prefix_one_nonce_and_one_secret() {
+        let (mut rng, mut other) = (Rng::new(1), Rng::new(2));
+        let (secret, stranger) = (Secret::new(&mut rng), Secret::new(&mut other));
+        let home: Ipv6Addr = "2001:db8:1::1".parse().expect("address");
+        let prefix: Ipv6Net = "2001:db8:a::/64".parse().expect("prefix");
+        let tokens = [
+            secret.home_token(Nonce(1), home),
+            secret.home_token(Nonce(2), home),
+            stranger.home_token(Nonce(1), home),
+            secret.home_token(Nonce(1), "2001:db8:1::2".parse().expect("address")),
+            secret.care_of_token(Nonce(1), home),
+            secret.prefix_token(Nonce(1), home, prefix),
+            secret.prefix_token(Nonce(2), home, prefix),
+            secret.prefix_token(Nonce(1), home, "2001:db8:a::/63".parse().expect("prefix")),
+            secret.prefix_token(Nonce(1), "2001:db8:1::2".parse().expect("address"), prefix),
+        ];
+        let all: std::collections::BTreeSet<u64> = tokens.into_iter().collect();
+        assert_eq!(all.len(), tokens.len());
+        assert_eq!(secret.home_token(Nonce(1), home), tokens[0]);
+    }
+
+    #[test]
+    fn a_nonce_is_good_for_longer_than_a_token_is_used_and_no_longer_than_four_minutes() {
+        let secret = Secret::new(&mut Rng::new(1));
+        for start in [0, 29, 30, 12_345, 65_535 * 30, 65_536 * 30 + 7] {
+            let at = Time::from_secs(start);
+            let nonce = secret.nonce(at);
+            let index = nonce.index();
+            assert_eq!(secret.good(at, index), Some(nonce));
+            assert_eq!(secret.good(at + MAX_TOKEN_LIFETIME, index), Some(nonce));
+            assert_eq!(secret.good(at + NONCE_INTERVAL * NONCES as u32, index), None);
+            assert_eq!(secret.good(at, index.wrapping_add(1)), None, "not yet");
+        }
+        assert_eq!(secret.good(Time::ZERO, u16::MAX), None, "before the start");
+    }
+
+    /// After 22 days their indices come again, and they do not.
+    #[test]
+    fn no_nonce_comes_again() {
+        let secret = Secret::new(&mut Rng::new(1));
+        let home: Ipv6Addr = "2001:db8:1::1".parse().expect("address");
+        let at = Time::from_secs(1000);
+        let (early, late) = (secret.nonce(at), secret.nonce(at + NONCE_INTERVAL * 65_536));
+        assert_eq!(early.index(), late.index());
+        assert_ne!(secret.home_token(early, home), secret.home_token(late, home));
+    }
+
+    #[test]
+    fn a_changed_message_does_not_verify() {
+        let key = key(1, 2, [3].into_iter());
+        let mut message = DirectRoute::new(DirectRouteKind::BindingUpdate);
+        message.prefixes = vec!["2001:db8:a::/64".parse().expect("prefix")];
+        sign(&mut message, &key);
+        assert!(verify(&message, &key));
+        assert!(!verify(&message, &super::key(1, 2, [4].into_iter())));
+        for changed in [
+            DirectRoute { sequence: 1, ..message.clone() },
+            DirectRoute { lifetime: 1, ..message.clone() },
+            DirectRoute { prefixes: Vec::new(), ..message.clone() },
+            DirectRoute { care_of_address: Ipv6Addr::LOCALHOST, ..message.clone() },
+        ] {
+            assert!(!verify(&changed, &key));
+        }
+    }
+}

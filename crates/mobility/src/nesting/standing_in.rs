@@ -1,0 +1,46 @@
+//! Standing in on the visited link for the addresses of routers in the tree (RFC 8929).
+
+use std::net::Ipv6Addr;
+
+use carnet_base::Time;
+use carnet_wire::nd::registration::status;
+
+use super::{Nesting, Output};
+
+impl Nesting {
+    /// Somebody on a visited link asks for an address, or tests one.
+    pub(super) fn solicited(
+        &mut self,
+        now: Time,
+        interface: &str,
+        target: Ipv6Addr,
+        source: Ipv6Addr,
+        peer: Option<[u8; 6]>,
+    ) {
+        let Some(entry) = self.entries.get(&target) else { return };
+        if entry.over != (interface.to_owned(), None) {
+            return;
+        }
+        if entry.is_valid() {
+            let link = self.links.get(interface);
+            let answer = link.and_then(|link| link.answer(target, false, true, source, peer));
+            self.outputs.extend(answer.map(Output::Link));
+        } else if source.is_unspecified() {
+            self.conflict(now, target);
+        }
+    }
+
+    /// Somebody on a visited link says that an address is theirs.
+    pub(super) fn claimed(&mut self, now: Time, interface: &str, target: Ipv6Addr) {
+        let Some(entry) = self.entries.get(&target) else { return };
+        if !entry.is_valid() && entry.over == (interface.to_owned(), None) {
+            self.conflict(now, target);
+        }
+    }
+
+    /// Duplicate address detection has found somebody.
+    pub(super) fn conflict(&mut self, now: Time, address: Ipv6Addr) {
+        self.tell_child(now, address, status::DUPLICATE);
+        self.forget(now, address);
+    }
+}

@@ -1,0 +1,210 @@
+//! What one party may take of what there is for all: answers, places, and time (RFC 6275 15.4).
+
+use std::collections::BTreeMap;
+use std::net::Ipv6Addr;
+use std::time::Duration;
+
+use carnet_mobility::direct::{DirectDrop, MAX_CANDIDATES, MAX_PEERS};
+use carnet_wire::ipv6::Header;
+use carnet_wire::mobility::{DirectRoute, DirectRouteKind};
+use hmac::{Hmac, KeyInit, Mac};
+use ipnet::Ipv6Net;
+use sha1::{Digest, Sha1};
+
+use super::world::{World, address, care_of, home, host, network, prefix, read};
+use super::{SECOND, met};
+
+/// Somebody with a home agent of his own who sends what he likes. He gets what is sent to his home address and his network.
+struct Party {
+    home_address: Ipv6Addr,
+    care_of_address: Ipv6Addr,
+    prefix: Ipv6Net,
+}
+
+impl Party {
+    /// Registers with a router; `None` where it does not answer.
+    fn register(&self, world: &mut World, router: usize) -> Option<Result<(), DirectDrop>> {
+        let from = world.log.len();
+        let question = DirectRoute {
+            home_address: self.home_address,
+            prefixes: vec![self.prefix],
+            ..DirectRoute::new(DirectRouteKind::HomeTestInit)
+        };
+        world.routers[router].handle_inner(world.now, self.home_address, host(router), &question).ok()?;
+        let question = DirectRoute {
+            home_address: self.home_address,
+            care_of_address: self.care_of_address,
+            ..DirectRoute::new(DirectRouteKind::CareOfTestInit)
+        };
+        let ends = (self.care_of_address, care_of(router, 0));
+        world.routers[router].handle_straight(world.now, ends.0, ends.1, &question).ok()?;
+        world.drain(router);
+        let tests: BTreeMap<u8, DirectRoute> = world.log[from..]
+            .iter()
+            .map(|packet| {
+                (Header::parse(&packet.octets).expect("a packet").destination, read(&packet.octets))
+            })
+            .filter(|(to, _)| {
+                [self.home_address, self.care_of_address].contains(to) || self.prefix.contains(to)
+            })
+            .map(|(_, message)| (message.kind as u8, message))
+            .collect();
+        let of = |kind: DirectRouteKind| tests.get(&(kind as u8));
+        let home = of(DirectRouteKind::HomeTest)?;
+        let (care_of, prefix) = (of(DirectRouteKind::CareOfTest)?, of(DirectRouteKind::PrefixTest)?);
+        let mut hash = Sha1::new();
+        for token in [home.token, care_of.token, prefix.token] {
+            hash.update(token.to_be_bytes());
+        }
+        let mut update = DirectRoute {
+            sequence: 1,
+            lifetime: 105,
+            status: 1,
+            home_nonce: home.home_nonce,
+            care_of_nonce: care_of.care_of_nonce,
+            home_address: self.home_address,
+            care_of_address: self.care_of_address,
+            prefixes: vec![self.prefix],
+            ..DirectRoute::new(DirectRouteKind::BindingUpdate)
+        };
+        let mut mac = <Hmac<Sha1> as KeyInit>::new_from_slice(&hash.finalize()).expect("a key");
+        mac.update(&update.octets());
+        update.authenticator.copy_from_slice(&mac.finalize().into_bytes()[..12]);
+        let result = world.routers[router].handle_straight(world.now, ends.0, ends.1, &update);
+        world.drain(router);
+        Some(result)
+    }
+}
+
+/// Strangers who name a bound router, by whatever way and from wherever, take nothing of what it is answered: its heartbeats
+/// are answered, and its handover as well.
+#[test]
+fn who_names_a_bound_router_starves_it_of_nothing() {
+    let mut world = met();
+    let elsewhere = address("2001:db8:dead::1");
+    for round in 0..1000_u64 {
+        let init = |kind, care_of_address| DirectRoute {
+            home_address: home(1),
+            care_of_address,
+            cookie: round,
+            ..DirectRoute::new(kind)
+        };
+        let from = care_of(1, usize::from(round > 500));
+        for source in [elsewhere, from] {
+            let (now, router) = (world.now, &mut world.routers[0]);
+            let tests = init(DirectRouteKind::CareOfTestInit, source);
+            let _ = router.handle_straight(now, source, care_of(0, 0), &tests);
+            let heartbeat = init(DirectRouteKind::Heartbeat, source);
+            let _ = router.handle_straight(now, source, care_of(0, 0), &heartbeat);
+        }
+        let question = DirectRoute {
+            prefixes: vec![network(1)],
+            ..init(DirectRouteKind::HomeTestInit, Ipv6Addr::UNSPECIFIED)
+        };
+        let _ = world.routers[0].handle_inner(world.now, home(1), host(0), &question);
+        world.drain(0);
+        if round == 500 {
+            world.set_care_of(1, &[care_of(1, 1), care_of(1, 0)]);
+        }
+        world.run(Duration::from_millis(10));
+    }
+    assert!(world.dropped(0, DirectDrop::RateLimited) > 1000);
+    let route = world.routers[0].routes().next().and_then(|route| route.remote);
+    assert_eq!(route, Some(care_of(1, 1)));
+    for (from, to) in [(0, 1), (1, 0)] {
+        let seen = world.seen(from, to);
+        assert_eq!((seen.lost, seen.home), (0, 0), "{from}: {seen:?}");
+    }
+}
+
+/// A heartbeat counts with the key of the binding only, and so does the answer to one.
+#[test]
+fn heartbeats_have_keys() {
+    let mut world = met();
+    world.filter = Box::new(|_, message| message.kind != DirectRouteKind::HeartbeatResponse);
+    world.run(Duration::from_millis(300));
+    let last = |kind| world.log.iter().rev().map(|packet| read(&packet.octets)).find(|it| it.kind == kind);
+    let mut beats = world.log.iter().filter(|packet| packet.from == 0).map(|packet| read(&packet.octets));
+    let beat = beats.rfind(|message| message.kind == DirectRouteKind::Heartbeat).expect("a heartbeat");
+    let mut answers = world.log.iter().filter(|packet| packet.from == 1).map(|packet| read(&packet.octets));
+    let answer = answers.rfind(|message| message.cookie == beat.cookie).expect("an answer");
+    assert!(last(DirectRouteKind::HeartbeatResponse).is_some());
+    let (now, ends) = (world.now, (care_of(0, 0), care_of(1, 0)));
+    let forged = DirectRoute { cookie: 5, ..beat };
+    assert_eq!(
+        world.routers[1].handle_straight(now, ends.0, ends.1, &forged),
+        Err(DirectDrop::Authenticator)
+    );
+    let forged = DirectRoute { authenticator: [0; 12], ..answer.clone() };
+    assert_eq!(
+        world.routers[0].handle_straight(now, ends.1, ends.0, &forged),
+        Err(DirectDrop::Authenticator)
+    );
+    assert_eq!(world.routers[0].handle_straight(now, ends.1, ends.0, &answer), Ok(()));
+}
+
+/// To compute the key of a Binding Update is work that anybody can ask for: so much of it is done in vain, and a router that
+/// is bound has its own share.
+#[test]
+fn updates_are_verified_in_vain_so_often_and_no_oftener() {
+    let mut world = met();
+    let mut updates = world.log.iter().filter(|packet| packet.from == 1).map(|packet| read(&packet.octets));
+    let update = updates.rfind(|message| message.kind == DirectRouteKind::BindingUpdate);
+    let update = update.expect("an update");
+    let elsewhere = address("2001:db8:dead::1");
+    for (source, most) in [(elsewhere, 100), (care_of(1, 0), 16)] {
+        let forged = DirectRoute { care_of_address: source, authenticator: [1; 12], ..update.clone() };
+        let result =
+            |world: &mut World| world.routers[0].handle_straight(world.now, source, care_of(0, 0), &forged);
+        if source != elsewhere {
+            let again = world.routers[0].handle_straight(world.now, source, care_of(0, 0), &update);
+            assert_eq!(again, Err(DirectDrop::Sequence), "it was looked at, with the key that it has");
+        }
+        let results: Vec<_> = (0..5000).map(|_| result(&mut world)).collect();
+        let verified = results.iter().filter(|result| **result == Err(DirectDrop::Authenticator)).count();
+        assert_eq!(verified, most, "{source}");
+        assert!(results[most..].iter().all(|result| *result == Err(DirectDrop::RateLimited)));
+    }
+}
+
+/// All places taken by one who has a /48: whoever comes gets one, and they lose nothing by that.
+#[test]
+fn one_party_does_not_keep_all_places() {
+    let mut world = World::new(2);
+    world.sending = false;
+    let mut bound = 0;
+    for number in 0..2 * MAX_PEERS as u16 {
+        let party = Party {
+            home_address: address(&format!("2001:db8:9::{:x}", number + 1)),
+            care_of_address: address(&format!("2001:db8:e0::{:x}", number + 1)),
+            prefix: prefix(&format!("2001:db8:a4:{number:x}::/64")),
+        };
+        match party.register(&mut world, 0).expect("tests") {
+            Ok(()) => bound += 1,
+            Err(reason) => assert_eq!(reason, DirectDrop::TooMany),
+        }
+        world.run(Duration::from_millis(100));
+    }
+    assert!(bound >= MAX_PEERS, "{bound}");
+    world.sending = true;
+    world.run(SECOND * 5);
+    assert!(world.is_direct(0, 1) && world.is_direct(1, 0));
+    assert_eq!(world.seen(0, 1).lost + world.seen(1, 0).lost, 0);
+    assert!(world.routers[0].routes().count() <= MAX_PEERS);
+}
+
+/// Nor all that is asked after.
+#[test]
+fn networks_of_one_party_are_not_all_that_is_asked_after() {
+    let mut world = World::new(2);
+    world.sending = false;
+    for number in 0..4 * MAX_CANDIDATES {
+        world.now += Duration::from_millis(10);
+        world.routers[0].handle_use(world.now, address(&format!("2001:db8:a4:{number:x}::1")));
+    }
+    for _ in 0..200 {
+        world.routers[0].handle_use(world.now, host(1));
+        world.run(Duration::from_millis(100));
+    }
+    assert!(world.is_direct(0, 1), "although its own question is all that there is");
+}

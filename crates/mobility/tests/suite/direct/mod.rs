@@ -1,0 +1,312 @@
+//! Direct routes between mobile routers: how they come, move and end, in virtual time (RFC 6275 5.2, 9.5, 11.7.2).
+
+mod hostile;
+mod limits;
+mod moves;
+mod world;
+
+use std::time::Duration;
+
+use carnet_mobility::direct::MAX_RR_BINDING_LIFETIME;
+use carnet_wire::mobility::DirectRouteKind;
+use world::{Way, World, care_of, home, network};
+
+const SECOND: Duration = Duration::from_secs(1);
+
+/// Two routers with a direct route.
+fn met() -> World {
+    let mut world = World::new(2);
+    world.run(SECOND * 2);
+    assert!(world.is_direct(0, 1) && world.is_direct(1, 0));
+    world.run(SECOND);
+    world.forget_seen();
+    world
+}
+
+#[test]
+fn two_routers_find_each_other_by_their_traffic_and_lose_nothing() {
+    let mut world = World::new(2);
+    world.run(SECOND * 5);
+    for (from, to) in [(0, 1), (1, 0)] {
+        let seen = world.seen(from, to);
+        assert_eq!(seen.lost, 0, "{seen:?}");
+        // By way of the home agents for no longer than the tests of both directions take.
+        assert!(seen.home < 60 && seen.straight > 400, "{seen:?}");
+        let route = world.routers[from].routes().next().expect("a route");
+        assert_eq!((route.home_address, route.proven), (home(to), true));
+        assert_eq!(route.prefixes, [network(to)]);
+        assert_eq!((route.local, route.remote), (Some(care_of(from, 0)), Some(care_of(to, 0))));
+        assert_eq!(route.rtt, Some(Duration::from_millis(14)));
+    }
+}
+
+#[test]
+fn nothing_is_asked_without_traffic_nor_for_other_networks() {
+    let mut world = World::new(2);
+    world.sending = false;
+    world.run(SECOND * 60);
+    world.routers[0].handle_use(world.now, world::address("2001:db8:77::1"));
+    world.routers[0].handle_use(world.now, world::host(0));
+    world.run(SECOND * 10);
+    assert!(world.log.is_empty());
+}
+
+/// Who is no such router is asked three times, and again after 30, 60 and more seconds.
+#[test]
+fn who_does_not_answer_is_left_alone() {
+    let mut world = World::new(2);
+    world.filter = Box::new(|packet, _| packet.way == Way::Straight);
+    world.step = SECOND;
+    world.run(SECOND * 600);
+    let asked = world.log.iter().filter(|packet| packet.from == 0).count();
+    assert!((12..=18).contains(&asked), "{asked}");
+    assert_eq!(world.seen(0, 1).lost, 0);
+}
+
+#[test]
+fn a_route_is_renewed_while_it_is_used_and_ends_when_it_is_not() {
+    let mut world = met();
+    world.step = SECOND;
+    world.run(MAX_RR_BINDING_LIFETIME * 3);
+    let seen = world.seen(0, 1);
+    assert_eq!((seen.lost, seen.home), (0, 0));
+    assert_eq!(world.routers[0].counters().parted, 0, "not for a moment");
+    world.sending = false;
+    world.run(SECOND * 60);
+    assert!(world.is_direct(0, 1), "not at once");
+    world.run(MAX_RR_BINDING_LIFETIME * 3);
+    assert_eq!(world.routers[0].routes().count() + world.routers[1].routes().count(), 0);
+    let sent = world.log.len();
+    world.run(SECOND * 600);
+    assert_eq!(world.log.len(), sent, "silence");
+}
+
+/// One direction is enough to keep a route.
+#[test]
+fn a_route_that_only_one_of_them_uses_stays() {
+    let mut world = met();
+    world.sending = false;
+    world.step = SECOND;
+    for _ in 0..900 {
+        world.routers[0].handle_use(world.now, world::host(1));
+        world.run(SECOND);
+    }
+    assert!(world.is_direct(0, 1) && world.is_direct(1, 0));
+}
+
+#[test]
+fn a_handover_while_the_old_link_is_up_loses_nothing() {
+    let mut world = met();
+    world.set_care_of(0, &[care_of(0, 1), care_of(0, 0)]);
+    world.run(SECOND);
+    for (from, to) in [(0, 1), (1, 0)] {
+        let seen = world.seen(from, to);
+        assert_eq!((seen.lost, seen.home), (0, 0), "{from}");
+    }
+    assert_eq!(world.routers[0].routes().next().and_then(|route| route.local), Some(care_of(0, 1)));
+    world.set_care_of(0, &[care_of(0, 1)]);
+    world.run(SECOND * 10);
+    assert_eq!(world.seen(0, 1).lost + world.seen(1, 0).lost, 0);
+}
+
+#[test]
+fn a_handover_of_both_at_once_loses_nothing() {
+    let mut world = met();
+    world.set_care_of(0, &[care_of(0, 1), care_of(0, 0)]);
+    world.set_care_of(1, &[care_of(1, 1), care_of(1, 0)]);
+    world.run(SECOND);
+    world.set_care_of(0, &[care_of(0, 1)]);
+    world.set_care_of(1, &[care_of(1, 1)]);
+    world.run(SECOND * 10);
+    for (from, to) in [(0, 1), (1, 0)] {
+        let seen = world.seen(from, to);
+        assert_eq!((seen.lost, seen.home), (0, 0), "{from}");
+    }
+    assert!(world.is_direct(0, 1) && world.is_direct(1, 0));
+}
+
+/// Without the old link what one sends goes by way of the home agent at once; what comes is lost until the other end has heard.
+#[test]
+fn a_handover_after_a_lost_link_loses_a_round_trip_or_two() {
+    let mut world = met();
+    world.set_care_of(0, &[care_of(0, 1)]);
+    world.run(SECOND * 3);
+    // What was on its way out of the old link.
+    assert!(world.seen(0, 1).lost <= 1);
+    let seen = world.seen(1, 0);
+    assert!(seen.lost <= 4, "{seen:?}");
+    assert!(world.is_direct(0, 1) && world.is_direct(1, 0));
+}
+
+/// Both have moved and neither can tell the other straight; the home agents can.
+#[test]
+fn two_that_lose_each_other_at_once_find_each_other_again() {
+    let mut world = met();
+    world.set_care_of(0, &[care_of(0, 1)]);
+    world.set_care_of(1, &[care_of(1, 1)]);
+    world.run(SECOND * 10);
+    assert!(world.is_direct(0, 1) && world.is_direct(1, 0));
+    for (from, to) in [(0, 1), (1, 0)] {
+        let seen = world.seen(from, to);
+        // What was on its way, and no more: each has lost its own care-of address and knows it.
+        assert!(seen.lost <= 1, "{seen:?}");
+    }
+}
+
+/// The bound that the module states: 450 ms and twice 200 ms.
+#[test]
+fn a_silent_cut_is_noticed_and_the_route_comes_back() {
+    for offset in (0..25).step_by(3) {
+        let mut world = met();
+        world.run(Duration::from_millis(10 * offset));
+        world.forget_seen();
+        world.cut = true;
+        world.run(SECOND * 10);
+        for (from, to) in [(0, 1), (1, 0)] {
+            let seen = world.seen(from, to);
+            assert!((30..=87).contains(&seen.lost), "{seen:?}");
+            assert!(seen.home > 900, "{seen:?}");
+        }
+        world.cut = false;
+        world.run(SECOND * 10);
+        assert!(world.is_direct(0, 1) && world.is_direct(1, 0));
+        let seen = world.seen(0, 1);
+        assert_eq!(seen.lost, 0);
+    }
+}
+
+#[test]
+fn an_error_of_the_network_ends_a_route_at_once() {
+    let mut world = met();
+    world.cut = true;
+    let (now, local, remote) = (world.now, care_of(0, 0), care_of(1, 0));
+    world.routers[0].handle_unreachable(now, local, world::address("2001:db8:f9::1"));
+    assert!(world.is_direct(0, 1), "about somebody else");
+    world.routers[0].handle_unreachable(now, local, remote);
+    assert!(!world.is_direct(0, 1));
+    world.drain(0);
+    world.run(SECOND);
+    assert_eq!(world.seen(0, 1).lost, 0);
+}
+
+/// A router that was started anew knows nothing; the other end hears that with its next heartbeat.
+#[test]
+fn a_router_that_lost_its_bindings_says_so() {
+    let mut world = met();
+    world.routers[1] = carnet_mobility::Direct::new(world::config(1), carnet_base::Rng::new(99));
+    world.set_care_of(1, &[care_of(1, 0)]);
+    world.run(SECOND * 5);
+    let seen = world.seen(0, 1);
+    assert!(seen.lost <= 27, "a heartbeat later at most: {seen:?}");
+    assert_eq!(world.seen(1, 0).lost, 0);
+    assert!(world.is_direct(0, 1) && world.is_direct(1, 0));
+}
+
+#[test]
+fn who_stops_says_so_and_nothing_is_lost() {
+    let mut world = met();
+    let now = world.now;
+    // The data path of a station that stops lasts until its last words are out.
+    world.routers[0].handle_shutdown(now);
+    world.drain(0);
+    world.sending = false;
+    world.run(SECOND);
+    assert!(!world.is_direct(1, 0));
+    assert!(world.routers[1].tunnels().is_empty());
+}
+
+/// Every message may be lost: it is asked again, and nothing of the data is.
+#[test]
+fn lost_messages_cost_time_and_no_packets() {
+    for kind in [
+        DirectRouteKind::HomeTestInit,
+        DirectRouteKind::HomeTest,
+        DirectRouteKind::PrefixTest,
+        DirectRouteKind::CareOfTestInit,
+        DirectRouteKind::CareOfTest,
+        DirectRouteKind::BindingUpdate,
+        DirectRouteKind::BindingAcknowledgement,
+        DirectRouteKind::Heartbeat,
+        DirectRouteKind::HeartbeatResponse,
+    ] {
+        let mut world = World::new(2);
+        let mut lost = [0; 2];
+        world.filter = Box::new(move |packet, message| {
+            let is = message.kind == kind && lost[packet.from] < 2;
+            lost[packet.from] += u32::from(is);
+            !is
+        });
+        world.run(SECOND * 15);
+        assert!(world.is_direct(0, 1) && world.is_direct(1, 0), "{kind:?}");
+        assert_eq!(world.seen(0, 1).lost + world.seen(1, 0).lost, 0, "{kind:?}");
+    }
+}
+
+/// An access network that lets nothing straight pass: another uplink will do.
+#[test]
+fn the_other_uplink_is_taken_where_the_best_does_not_carry_it() {
+    let mut world = World::new(2);
+    world.filter = Box::new(|packet, message| {
+        packet.way == Way::Home || (message.care_of_address != care_of(0, 0) || packet.from != 0)
+    });
+    world.set_care_of(0, &[care_of(0, 0), care_of(0, 1)]);
+    world.run(SECOND * 10);
+    assert!(world.is_direct(0, 1) && world.is_direct(1, 0));
+    assert_eq!(world.routers[0].routes().next().and_then(|route| route.local), Some(care_of(0, 1)));
+}
+
+#[test]
+fn without_an_ipv6_care_of_address_everything_goes_by_way_of_the_home_agent() {
+    let mut world = met();
+    world.set_care_of(0, &[]);
+    world.run(SECOND * 10);
+    assert!(!world.is_direct(0, 1) && !world.is_direct(1, 0));
+    world.set_care_of(0, &[care_of(0, 0)]);
+    world.step = Duration::from_millis(100);
+    world.run(SECOND * 70);
+    assert!(world.is_direct(0, 1) && world.is_direct(1, 0));
+}
+
+/// Nobody finds out by silence that the other one has come home.
+#[test]
+fn who_has_no_care_of_address_any_more_says_so() {
+    let mut world = met();
+    let now = world.now;
+    world.routers[0].handle_care_of_addresses(now, Vec::new(), true);
+    world.drain(0);
+    world.run(SECOND * 3);
+    assert!(!world.is_direct(1, 0));
+    let seen = world.seen(1, 0);
+    assert!(seen.lost <= 3, "those that were under way: {seen:?}");
+}
+
+/// Whoever is told that packets go another way is told which.
+#[test]
+fn what_is_told_names_the_prefixes() {
+    let mut world = World::new(2);
+    world.sending = false;
+    // Only one of them asks, so the other knows the prefixes by the binding alone.
+    for _ in 0..100 {
+        world.routers[0].handle_use(world.now, world::host(1));
+        world.run(Duration::from_millis(100));
+    }
+    assert!(world.is_direct(1, 0));
+    let now = world.now;
+    world.routers[0].handle_shutdown(now);
+    world.drain(0);
+    world.run(SECOND);
+    let told: Vec<_> = world.paths.iter().filter(|(by, ..)| *by == 1).collect();
+    assert_eq!(told, [&(1, vec![network(0)], true), &(1, vec![network(0)], false)]);
+}
+
+#[test]
+fn five_routers_have_a_route_each_with_each() {
+    let mut world = World::new(5);
+    world.run(SECOND * 20);
+    for from in 0..5 {
+        for to in (0..5).filter(|to| *to != from) {
+            assert!(world.is_direct(from, to), "{from} {to}");
+            assert_eq!(world.seen(from, to).lost, 0);
+        }
+    }
+}

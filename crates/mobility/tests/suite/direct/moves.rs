@@ -1,0 +1,133 @@
+//! Moves: with a gap between two links, under a flood of forgeries, and with a farewell whose key is the former one.
+
+use std::net::Ipv6Addr;
+use std::time::Duration;
+
+use carnet_mobility::direct::Output;
+use carnet_wire::mobility::{DirectRoute, DirectRouteKind};
+
+use super::met;
+use super::world::{World, address, care_of, prefix, read};
+
+/// An address on the network from which somebody asks who has nothing to do with it all.
+fn elsewhere() -> Ipv6Addr {
+    address("2001:db8:dead::1")
+}
+
+fn care_of_test_init() -> DirectRoute {
+    DirectRoute {
+        home_address: address("2001:db8:9::9"),
+        care_of_address: elsewhere(),
+        ..DirectRoute::new(DirectRouteKind::CareOfTestInit)
+    }
+}
+
+/// Who is at a care-of address is the affair of those who are registered with it (RFC 4882).
+#[test]
+fn who_asks_straight_is_not_told_who_is_there() {
+    let heartbeat = DirectRoute { kind: DirectRouteKind::Heartbeat, ..care_of_test_init() };
+    for question in [care_of_test_init(), heartbeat] {
+        let mut world = World::new(1);
+        world.sending = false;
+        let now = world.now;
+        let _ = world.routers[0].handle_straight(now, elsewhere(), care_of(0, 0), &question);
+        world.drain(0);
+        assert!(!world.log.is_empty(), "{:?} is answered", question.kind);
+        assert!(world.log.iter().all(|packet| read(&packet.octets).home_address.is_unspecified()));
+    }
+}
+
+/// The home tokens are as good as before: only the way to the new care-of address is asked for.
+#[test]
+fn after_a_gap_between_two_links_packets_go_straight_as_soon_as_without_one() {
+    let after = |gap: Duration| {
+        let mut world = met();
+        if !gap.is_zero() {
+            world.up.remove(&care_of(0, 0));
+            world.set_care_of(0, &[]);
+            world.run(gap);
+        }
+        let moved = world.now;
+        world.set_care_of(0, &[care_of(0, 1)]);
+        let straight = |world: &World| {
+            let moved = world.routers[1].routes().any(|route| route.remote == Some(care_of(0, 1)));
+            moved && world.is_direct(0, 1) && world.is_direct(1, 0)
+        };
+        while !straight(&world) {
+            world.run(Duration::from_millis(5));
+            assert!(world.now.saturating_since(moved) < Duration::from_secs(3), "after {gap:?}");
+        }
+        world.now.saturating_since(moved)
+    };
+    let without = after(Duration::ZERO);
+    for gap in [50, 100, 300].map(Duration::from_millis) {
+        let took = after(gap);
+        assert!(took <= without, "{took:?} after {gap:?}, {without:?} without");
+    }
+}
+
+/// The last acknowledgement was lost, so one end has a key that the other has not seen used.
+#[test]
+fn a_farewell_by_the_former_key_is_one() {
+    let mut world = met();
+    world.step = Duration::from_millis(100);
+    world.filter = Box::new(|packet, message| {
+        !(message.kind == DirectRouteKind::BindingAcknowledgement && packet.from == 1)
+    });
+    let before = world.routers[1].counters().bound;
+    while world.routers[1].counters().bound == before {
+        world.run(Duration::from_millis(100));
+    }
+    world.run(Duration::from_millis(200));
+    assert!(world.is_direct(1, 0));
+    let now = world.now;
+    world.routers[0].handle_shutdown(now);
+    world.drain(0);
+    world.run(Duration::from_millis(100));
+    assert!(!world.is_direct(1, 0));
+}
+
+/// A thousand forged updates a second: those of a new address are not told from them. Then packets go by the home agents
+/// after the time that finding out takes, and no acknowledgement by another way brings the dead one back.
+#[test]
+fn forgeries_cost_a_handover_one_detection_at_most() {
+    let mut world = met();
+    let now = world.now;
+    world.routers[1]
+        .handle_straight(now, elsewhere(), care_of(1, 0), &care_of_test_init())
+        .expect("an answer");
+    let answers = std::iter::from_fn(|| world.routers[1].poll_output());
+    let straight = answers.filter_map(|output| match output {
+        Output::Straight(packet) => Some(read(&packet).care_of_nonce),
+        _ => None,
+    });
+    let nonce = straight.last().expect("a nonce's index");
+    let forged = DirectRoute {
+        lifetime: 100,
+        sequence: 7,
+        home_nonce: nonce,
+        care_of_nonce: nonce,
+        prefixes: vec![prefix("2001:db8:a5::/64")],
+        authenticator: [3; 12],
+        kind: DirectRouteKind::BindingUpdate,
+        ..care_of_test_init()
+    };
+    world.step = Duration::from_millis(1);
+    world.paths.clear();
+    for millisecond in 0..8000 {
+        if millisecond == 300 {
+            world.set_care_of(0, &[care_of(0, 1)]);
+        }
+        for _ in 0..if millisecond == 0 { 200 } else { 1 } {
+            let now = world.now;
+            let _ = world.routers[1].handle_straight(now, elsewhere(), care_of(1, 0), &forged);
+        }
+        world.drain(1);
+        world.run(Duration::from_millis(1));
+        if millisecond % 100 == 0 {
+            world.log.clear();
+        }
+    }
+    let again = world.paths.iter().filter(|(by, _, direct)| *by == 1 && *direct).count();
+    assert_eq!(again, 0, "the dead way is not taken again");
+}

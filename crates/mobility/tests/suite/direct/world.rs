@@ -1,0 +1,289 @@
+//! Mobile routers with home agents far away and a short way between their care-of addresses, in virtual time. Each step of 10 ms, or another,
+//! every router's network sends one packet to each other one; who gets it, and by which way, is counted.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::net::Ipv6Addr;
+use std::time::Duration;
+
+use carnet_base::{Rng, Time};
+use carnet_mobility::direct::{DirectConfig, DirectDrop, Output};
+use carnet_mobility::{Direct, Event};
+use carnet_wire::ipv6::{HEADER_LEN, Header};
+use carnet_wire::mobility::{DirectRoute, MobilityHeader};
+use ipnet::Ipv6Net;
+
+pub fn prefix(text: &str) -> Ipv6Net {
+    text.parse().expect("a prefix")
+}
+
+pub fn address(text: &str) -> Ipv6Addr {
+    text.parse().expect("an address")
+}
+
+/// The home address, the network and a care-of address of router `number`.
+pub fn home(number: usize) -> Ipv6Addr {
+    address(&format!("2001:db8:{}::{:x}", number + 1, 0x1000 + number))
+}
+
+pub fn network(number: usize) -> Ipv6Net {
+    prefix(&format!("2001:db8:a{number}::/64"))
+}
+
+pub fn care_of(number: usize, uplink: usize) -> Ipv6Addr {
+    address(&format!("2001:db8:f{number}{uplink}::10"))
+}
+
+pub fn host(number: usize) -> Ipv6Addr {
+    Ipv6Addr::from(u128::from(network(number).network()) | 0x99)
+}
+
+pub fn config(number: usize) -> DirectConfig {
+    DirectConfig {
+        prefixes: vec![network(number)],
+        home_address: home(number),
+        home_prefix: prefix(&format!("2001:db8:{}::/64", number + 1)),
+        networks: vec![prefix("2001:db8:a0::/44")],
+    }
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Way {
+    Home,
+    Straight,
+}
+
+/// A packet on its way: from whom, and by which way.
+#[derive(Debug, Clone)]
+pub struct Packet {
+    pub from: usize,
+    pub way: Way,
+    pub octets: Vec<u8>,
+}
+
+/// What became of the packets of one network to another.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Seen {
+    pub straight: u32,
+    pub home: u32,
+    pub lost: u32,
+}
+
+/// A packet that is on its way straight.
+#[derive(Debug)]
+struct Data {
+    from: usize,
+    to: usize,
+    local: Ipv6Addr,
+    remote: Ipv6Addr,
+}
+
+/// Whether a message passes.
+type Filter = Box<dyn FnMut(&Packet, &DirectRoute) -> bool>;
+
+pub struct World {
+    pub now: Time,
+    pub routers: Vec<Direct>,
+    pub home_delay: Duration,
+    pub straight_delay: Duration,
+    /// Care-of addresses whose link is up.
+    pub up: BTreeSet<Ipv6Addr>,
+    /// Nothing goes straight, and nobody is told.
+    pub cut: bool,
+    /// Nothing goes by way of the home agents.
+    pub home_cut: bool,
+    /// Lets a message pass or not.
+    pub filter: Filter,
+    pub sending: bool,
+    pub step: Duration,
+    /// All that was sent, for whoever wants to play it again.
+    pub log: Vec<Packet>,
+    pub results: Vec<Result<(), DirectDrop>>,
+    /// Which router said of which prefixes that packets go straight, or not.
+    pub paths: Vec<(usize, Vec<Ipv6Net>, bool)>,
+    queue: BTreeMap<(Time, u64), Packet>,
+    data: BTreeMap<(Time, u64), Data>,
+    seen: BTreeMap<(usize, usize), Seen>,
+    number: u64,
+}
+
+impl World {
+    /// So many routers, each with its first uplink.
+    pub fn new(count: usize) -> World {
+        let routers = (0..count).map(|number| Direct::new(config(number), Rng::new(7 + number as u64)));
+        let mut world = World {
+            now: Time::from_secs(1000),
+            routers: routers.collect(),
+            home_delay: Duration::from_millis(80),
+            straight_delay: Duration::from_millis(7),
+            up: BTreeSet::new(),
+            cut: false,
+            home_cut: false,
+            filter: Box::new(|_, _| true),
+            sending: true,
+            step: Duration::from_millis(10),
+            log: Vec::new(),
+            results: Vec::new(),
+            paths: Vec::new(),
+            queue: BTreeMap::new(),
+            data: BTreeMap::new(),
+            seen: BTreeMap::new(),
+            number: 0,
+        };
+        for number in 0..count {
+            world.set_care_of(number, &[care_of(number, 0)]);
+        }
+        world
+    }
+
+    /// The router has these care-of addresses, the best first; their links are up, and those of the others are not.
+    pub fn set_care_of(&mut self, number: usize, addresses: &[Ipv6Addr]) {
+        let own: Vec<Ipv6Addr> = (0..4).map(|uplink| care_of(number, uplink)).collect();
+        self.up.retain(|address| !own.contains(address));
+        self.up.extend(addresses);
+        self.routers[number].handle_care_of_addresses(self.now, addresses.to_vec(), true);
+        self.drain(number);
+    }
+
+    pub fn drain(&mut self, from: usize) {
+        while let Some(output) = self.routers[from].poll_output() {
+            match output {
+                Output::ThroughTunnel(octets) => self.send(Packet { from, way: Way::Home, octets }),
+                Output::Straight(octets) => self.send(Packet { from, way: Way::Straight, octets }),
+                Output::Event(Event::Path { prefixes, direct, .. }) => {
+                    self.paths.push((from, prefixes, direct));
+                }
+                Output::Routes | Output::Event(_) => {}
+            }
+        }
+    }
+
+    pub fn send(&mut self, packet: Packet) {
+        let delay = if packet.way == Way::Home { self.home_delay } else { self.straight_delay };
+        self.number += 1;
+        self.log.push(packet.clone());
+        self.queue.insert((self.now + delay, self.number), packet);
+    }
+
+    fn deliver(&mut self, packet: Packet) {
+        let header = Header::parse(&packet.octets).expect("a packet");
+        let message = read(&packet.octets);
+        if !(self.filter)(&packet, &message) {
+            return;
+        }
+        let to = match packet.way {
+            Way::Home if self.home_cut => None,
+            Way::Home => (0..self.routers.len()).find(|number| {
+                home(*number) == header.destination || network(*number).contains(&header.destination)
+            }),
+            Way::Straight if self.cut || !self.up.contains(&header.source) => None,
+            Way::Straight => self.owner(header.destination),
+        };
+        let Some(to) = to else { return };
+        let router = &mut self.routers[to];
+        let result = match packet.way {
+            Way::Home => router.handle_inner(self.now, header.source, header.destination, &message),
+            Way::Straight => router.handle_straight(self.now, header.source, header.destination, &message),
+        };
+        self.results.push(result);
+        self.drain(to);
+    }
+
+    fn owner(&self, care_of_address: Ipv6Addr) -> Option<usize> {
+        let has = |number: &usize| (0..4).any(|uplink| care_of(*number, uplink) == care_of_address);
+        (0..self.routers.len()).find(has).filter(|_| self.up.contains(&care_of_address))
+    }
+
+    /// Lets time pass.
+    pub fn run(&mut self, span: Duration) {
+        let end = self.now + span;
+        while self.now < end {
+            let pairs = (0..self.routers.len()).flat_map(|a| (0..self.routers.len()).map(move |b| (a, b)));
+            for (from, to) in pairs.collect::<Vec<_>>() {
+                if from != to && self.sending {
+                    self.send_data(from, to);
+                }
+            }
+            let next = self.now + self.step;
+            while self.now < next {
+                let timers = self.routers.iter().filter_map(Direct::poll_timeout).min();
+                let packets = self.queue.keys().next().map(|(at, _)| *at);
+                let data = self.data.keys().next().map(|(at, _)| *at);
+                let at = timers.into_iter().chain(packets).chain(data).min().unwrap_or(next);
+                self.now = at.clamp(self.now, next);
+                if at > next {
+                    break;
+                }
+                while let Some(entry) = self.data.first_entry().filter(|entry| entry.key().0 <= self.now) {
+                    let data = entry.remove();
+                    self.receive_data(&data);
+                }
+                while let Some(entry) = self.queue.first_entry().filter(|entry| entry.key().0 <= self.now) {
+                    let packet = entry.remove();
+                    self.deliver(packet);
+                }
+                for number in 0..self.routers.len() {
+                    if self.routers[number].poll_timeout().is_some_and(|at| at <= self.now) {
+                        self.routers[number].handle_timeout(self.now);
+                        self.drain(number);
+                    }
+                }
+            }
+        }
+    }
+
+    fn send_data(&mut self, from: usize, to: usize) {
+        self.routers[from].handle_use(self.now, host(to));
+        let tunnels = self.routers[from].tunnels();
+        let mut taken = tunnels
+            .iter()
+            .filter(|tunnel| tunnel.transmit && tunnel.inner.iter().any(|inner| inner.contains(&host(to))));
+        let tunnel = taken.next();
+        assert!(taken.next().is_none(), "one way for each packet");
+        let seen = self.seen.entry((from, to)).or_default();
+        match tunnel {
+            // Registrations with home agents are as good as instant here.
+            None => seen.home += 1,
+            Some(tunnel) => {
+                let data = Data { from, to, local: tunnel.local, remote: tunnel.remote };
+                self.number += 1;
+                self.data.insert((self.now + self.straight_delay, self.number), data);
+            }
+        }
+    }
+
+    fn receive_data(&mut self, data: &Data) {
+        let arrives = !self.cut && self.up.contains(&data.local) && self.owner(data.remote) == Some(data.to);
+        let taken = arrives
+            && self.routers[data.to].tunnels().iter().any(|tunnel| {
+                (tunnel.local, tunnel.remote) == (data.remote, data.local)
+                    && tunnel.inner.iter().any(|inner| inner.contains(&host(data.from)))
+            });
+        let seen = self.seen.entry((data.from, data.to)).or_default();
+        *(if taken { &mut seen.straight } else { &mut seen.lost }) += 1;
+    }
+
+    /// What became of the packets since this was asked last.
+    pub fn seen(&mut self, from: usize, to: usize) -> Seen {
+        self.seen.remove(&(from, to)).unwrap_or_default()
+    }
+
+    pub fn forget_seen(&mut self) {
+        self.seen.clear();
+    }
+
+    pub fn is_direct(&self, from: usize, to: usize) -> bool {
+        self.routers[from].routes().any(|route| route.home_address == home(to) && route.direct)
+    }
+
+    pub fn dropped(&self, number: usize, reason: DirectDrop) -> u64 {
+        self.routers[number].counters().dropped(reason)
+    }
+}
+
+pub fn read(packet: &[u8]) -> DirectRoute {
+    let header = Header::parse(packet).expect("a packet");
+    let octets = packet.get(HEADER_LEN..).expect("more than a header");
+    let header =
+        MobilityHeader::parse_verified(octets, header.source, header.destination).expect("a message");
+    DirectRoute::parse(&header).expect("one about direct routes")
+}
