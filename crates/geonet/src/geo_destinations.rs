@@ -12,12 +12,11 @@
 //! Left out: areas that move ahead of a station by its speed and heading; who may set areas (whoever may use the API
 //! may); keeping them over a restart.
 
-use std::collections::BTreeMap;
 use std::fmt;
 use std::net::Ipv6Addr;
 use std::time::Duration;
 
-use carnet_base::Time;
+use carnet_base::{SmallMap, Time};
 use carnet_wire::geonet::{GeoArea, GnAddress, Shape};
 
 use crate::geodesy::{self, Position};
@@ -142,7 +141,7 @@ struct Entry {
 /// The areas.
 #[derive(Debug, Default)]
 pub struct GeoDestinations {
-    entries: BTreeMap<String, Entry>,
+    entries: SmallMap<String, Entry>,
     /// When something runs out or a station has to be looked after.
     due: Option<Time>,
 }

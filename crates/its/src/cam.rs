@@ -12,6 +12,28 @@ use crate::cdd::{
     VehicleRole, VehicleWidth, VerticalAcceleration, YawRate,
 };
 use crate::uper::macros::{extensible_choices, extensible_sequences, integers, sequences};
+use crate::uper::{Error, decode, encode};
+
+impl Cam {
+    /// Reads a message. The codec is compiled here and nowhere else: whoever called [`crate::uper::decode`] would get
+    /// a copy of all of it.
+    ///
+    /// # Errors
+    /// Why the octets are none.
+    #[inline(never)]
+    pub fn from_octets(octets: &[u8]) -> Result<Cam, Error> {
+        decode(octets)
+    }
+
+    /// The message's octets, compiled here likewise.
+    ///
+    /// # Errors
+    /// Which value does not fit.
+    #[inline(never)]
+    pub fn to_octets(&self) -> Result<Vec<u8>, Error> {
+        encode(self)
+    }
+}
 
 integers! {
     /// TimestampIts of the reference position, modulo 65,536 (B.3).

@@ -13,6 +13,28 @@ use crate::cdd::{
     TurningRadius, ValidityDuration, VehicleIdentification, VehicleMass, WheelBaseVehicle,
 };
 use crate::uper::macros::{enumerated, extensible_sequences, sequences};
+use crate::uper::{Error, decode, encode};
+
+impl Denm {
+    /// Reads a message. The codec is compiled here and nowhere else: whoever called [`crate::uper::decode`] would get
+    /// a copy of all of it.
+    ///
+    /// # Errors
+    /// Why the octets are none.
+    #[inline(never)]
+    pub fn from_octets(octets: &[u8]) -> Result<Denm, Error> {
+        decode(octets)
+    }
+
+    /// The message's octets, compiled here likewise.
+    ///
+    /// # Errors
+    /// Which value does not fit.
+    #[inline(never)]
+    pub fn to_octets(&self) -> Result<Vec<u8>, Error> {
+        encode(self)
+    }
+}
 
 enumerated! {
     /// How an event ends before its time: by its originator, or by somebody who sees that it is over.

@@ -76,6 +76,11 @@ impl Facilities {
         }
     }
 
+    /// The number under which the station speaks.
+    pub fn station_id(&self) -> StationId {
+        self.station_id
+    }
+
     /// Speaks under another number from now on, with a pseudonym that changed.
     pub fn set_station_id(&mut self, station_id: StationId) {
         self.station_id = station_id;

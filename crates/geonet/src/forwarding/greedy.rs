@@ -3,14 +3,15 @@
 //!
 //! Distances are those of [`Metric`], which every station computes alike for a packet: it cannot come back.
 //! The search goes through the spatial index; its result is cached per destination and holds until a
-//! neighbour comes, goes or moves, or this station does. With `next_hop_hold` it holds longer, as long as the
-//! next hop still is a neighbour and nearer than this station, so that the packets of a flow keep their
-//! order.
+//! neighbour comes, goes or moves, or this station does. With `next_hop_hold` a next hop is kept longer
+//! ([`HeldNextHops`]), as long as it still is a neighbour and nearer than this station, so that the packets of a
+//! flow keep their order.
 
 use std::time::Duration;
 
 use carnet_base::Time;
 
+use super::Target;
 use crate::geodesy::{Metric, Position};
 use crate::location_table::{LocationTable, Slot};
 
@@ -23,77 +24,99 @@ struct Cached {
     generation: u64,
     ego: Position,
     next_hop: Option<Slot>,
-    chosen: Time,
 }
 
 /// The next hops chosen last, by destination.
 #[derive(Debug)]
 pub struct NextHopCache {
     lines: Vec<Option<Cached>>,
-    hits: u64,
 }
 
 impl Default for NextHopCache {
     fn default() -> Self {
-        NextHopCache { lines: vec![None; CACHED], hits: 0 }
+        NextHopCache { lines: vec![None; CACHED] }
     }
 }
 
 impl NextHopCache {
     /// The neighbour to which a packet for the metric's destination goes, `None` in a void.
-    pub fn next_hop(
-        &mut self,
-        now: Time,
-        table: &LocationTable,
-        metric: &Metric,
-        ego: Position,
-        hold: Duration,
-    ) -> Option<Slot> {
+    pub fn next_hop(&mut self, table: &LocationTable, metric: &Metric, ego: Position) -> Option<Slot> {
         let destination = metric.destination;
-        let line = &mut self.lines[Self::line(destination)];
-        if let Some(cached) = line.as_ref().filter(|cached| cached.destination == destination) {
-            if cached.generation == table.generation() && cached.ego == ego {
-                self.hits += 1;
-                return cached.next_hop;
-            }
-            let held = |slot: Slot| {
-                now.saturating_since(cached.chosen) < hold
-                    && table.index().position(slot).is_some_and(|p| metric.squared(p) < metric.squared(ego))
-            };
-            if let Some(slot) = cached.next_hop.filter(|&slot| held(slot)) {
-                self.hits += 1;
-                return Some(slot);
-            }
+        let line = &mut self.lines[line(place_key(destination))];
+        if let Some(cached) = line
+            && cached.destination == destination
+            && cached.generation == table.generation()
+            && cached.ego == ego
+        {
+            return cached.next_hop;
         }
         let next_hop = table.index().nearest(metric, metric.squared(ego)).map(|(slot, _)| slot);
-        *line = Some(Cached { destination, generation: table.generation(), ego, next_hop, chosen: now });
+        *line = Some(Cached { destination, generation: table.generation(), ego, next_hop });
         next_hop
     }
+}
 
-    /// The next hop that was chosen last for a destination, if that is not longer ago than `hold`; whether it still
-    /// is one is the caller's business. For [`super::predictive`].
-    pub fn held(&self, now: Time, destination: Position, hold: Duration) -> Option<Slot> {
-        let cached = self.lines[Self::line(destination)].as_ref()?;
-        let held = cached.destination == destination && now.saturating_since(cached.chosen) < hold;
-        cached.next_hop.filter(|_| held)
+#[derive(Debug, Clone, Copy)]
+struct Held {
+    towards: Towards,
+    next_hop: Slot,
+    chosen: Time,
+}
+
+/// What packets that shall go the same way have in common: the station they go to, wherever it is by now, or the place.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Towards {
+    Station(u64),
+    Place(Position),
+}
+
+impl Towards {
+    fn of(target: &Target) -> Option<Towards> {
+        match target {
+            Target::Station { mid, .. } => Some(Towards::Station(*mid)),
+            _ => target.metric().map(|metric| Towards::Place(metric.destination)),
+        }
     }
 
-    /// Remembers a next hop for [`Self::held`].
-    pub fn hold(&mut self, now: Time, destination: Position, slot: Slot) {
-        // No generation: it is valid for nobody else.
-        let (generation, ego, next_hop) = (u64::MAX, destination, Some(slot));
-        self.lines[Self::line(destination)] =
-            Some(Cached { destination, generation, ego, next_hop, chosen: now });
+    fn line(self) -> usize {
+        match self {
+            Towards::Station(mid) => line((mid ^ mid >> 24) as u32),
+            Towards::Place(place) => line(place_key(place)),
+        }
+    }
+}
+
+/// The next hops that are kept although a better one may have appeared.
+#[derive(Debug, Default)]
+pub struct HeldNextHops {
+    /// None before the first one.
+    lines: Vec<Option<Held>>,
+}
+
+impl HeldNextHops {
+    /// The next hop that was chosen last on the way to a target, if that is not longer ago than `hold`; whether it still
+    /// is one is the caller's business.
+    pub(crate) fn get(&self, now: Time, target: &Target, hold: Duration) -> Option<Slot> {
+        let towards = Towards::of(target)?;
+        let held = self.lines.get(towards.line()).copied().flatten()?;
+        let counts = held.towards == towards && now.saturating_since(held.chosen) < hold;
+        counts.then_some(held.next_hop)
     }
 
-    fn line(destination: Position) -> usize {
-        let mixed = (destination.latitude as u32).wrapping_mul(0x9e37_79b9)
-            ^ (destination.longitude as u32).wrapping_mul(0x85eb_ca6b);
-        (mixed >> 24) as usize % CACHED
+    /// Remembers a next hop for [`Self::get`].
+    pub(crate) fn set(&mut self, now: Time, target: &Target, next_hop: Slot) {
+        let Some(towards) = Towards::of(target) else { return };
+        if self.lines.is_empty() {
+            self.lines = vec![None; CACHED];
+        }
+        self.lines[towards.line()] = Some(Held { towards, next_hop, chosen: now });
     }
+}
 
-    /// How many searches the cache has saved.
-    pub fn hits(&self) -> u64 {
-        self.hits
-    }
+fn place_key(place: Position) -> u32 {
+    (place.latitude as u32).wrapping_mul(0x9e37_79b9) ^ (place.longitude as u32).wrapping_mul(0x85eb_ca6b)
+}
+
+fn line(key: u32) -> usize {
+    (key.wrapping_mul(0x9e37_79b9) >> 24) as usize % CACHED
 }

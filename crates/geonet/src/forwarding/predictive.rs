@@ -71,36 +71,27 @@ impl View {
         told.clamp(heard, heard + CLOCKS).min(LONGEST).as_secs_f64()
     }
 
-    /// Where a station is now, in metres east and north of this one.
-    pub fn offset(&self, entry: &Entry) -> (f64, f64) {
+    /// Where a station is now, in metres east and north of this one, and how fast.
+    fn led_on(&self, entry: &Entry) -> ((f64, f64), (f64, f64)) {
         let (east, north) = self.plane.offset(entry.position());
         let (v_east, v_north) = velocity(entry.position_vector());
         let age = self.age(entry);
-        (east + v_east * age, north + v_north * age)
+        ((east + v_east * age, north + v_north * age), (v_east, v_north))
     }
 
     /// Whether the link to a station at `offset` lasts long enough.
-    pub fn lasts(&self, offset: (f64, f64), velocity: (f64, f64)) -> bool {
-        let after = |seconds: f64| {
-            let east = offset.0 + (velocity.0 - self.velocity.0) * seconds;
-            let north = offset.1 + (velocity.1 - self.velocity.1) * seconds;
-            east.hypot(north)
-        };
+    fn lasts(&self, offset: (f64, f64), velocity: (f64, f64)) -> bool {
+        let is_near = |(east, north): (f64, f64)| east * east + north * north <= self.range * self.range;
+        let east = offset.0 + (velocity.0 - self.velocity.0) * self.link_lifetime;
+        let north = offset.1 + (velocity.1 - self.velocity.1) * self.link_lifetime;
         // The disc is convex: who is in it at both ends of a straight way is in it all the time.
-        after(0.0) <= self.range && after(self.link_lifetime) <= self.range
+        is_near(offset) && is_near((east, north))
     }
 
     /// Whether a station in the table can be reached.
     pub fn reaches(&self, entry: &Entry) -> bool {
-        self.lasts(self.offset(entry), velocity(entry.position_vector()))
-    }
-
-    /// Whether this station is within the range of where a vector that it sent before leads by now.
-    pub fn keeps(&self, told: &LongPositionVector, since: Duration) -> bool {
-        let (east, north) = self.plane.offset(Position::new(told.latitude, told.longitude));
-        let (v_east, v_north) = velocity(told);
-        let seconds = since.as_secs_f64();
-        (east + v_east * seconds).hypot(north + v_north * seconds) <= self.range
+        let (offset, velocity) = self.led_on(entry);
+        self.lasts(offset, velocity)
     }
 
     /// Whether somebody who stands at a place can be reached.
@@ -110,9 +101,9 @@ impl View {
 
     /// Whether a station can be reached and brings a packet nearer to its destination.
     pub fn advances(&self, metric: &Metric, entry: &Entry) -> bool {
-        let offset = self.offset(entry);
+        let (offset, velocity) = self.led_on(entry);
         let own = metric.squared(self.place).sqrt();
-        self.lasts(offset, velocity(entry.position_vector()))
+        self.lasts(offset, velocity)
             && metric.squared(self.plane.position_at(offset.0, offset.1)).sqrt() < own - PROGRESS
     }
 
@@ -129,8 +120,8 @@ impl View {
         let bound = (own + self.range).powi(2);
         table.index().nearest_where(metric, bound, |slot| {
             let entry = table.entry(slot);
-            let offset = self.offset(entry);
-            if self.lasts(offset, velocity(entry.position_vector())) && accept(entry) {
+            let (offset, velocity) = self.led_on(entry);
+            if self.lasts(offset, velocity) && accept(entry) {
                 let place = self.plane.position_at(offset.0, offset.1);
                 let squared = metric.squared(place);
                 if squared < best.get().0 {
@@ -141,6 +132,36 @@ impl View {
             false
         });
         best.get().1
+    }
+}
+
+/// What this station said of itself last, as others lead it on. It is looked at with every new position, and most of what
+/// it takes is computed here once.
+#[derive(Debug, Clone, Copy)]
+pub struct Told {
+    when: Time,
+    plane: LocalPlane,
+    velocity: (f64, f64),
+}
+
+impl Told {
+    /// The vector `vector` was sent at `when`.
+    pub fn new(when: Time, vector: &LongPositionVector) -> Told {
+        let place = Position::new(vector.latitude, vector.longitude);
+        Told { when, plane: LocalPlane::new(place), velocity: velocity(vector) }
+    }
+
+    /// How long ago that was.
+    pub fn age(&self, now: Time) -> Duration {
+        now.saturating_since(self.when)
+    }
+
+    /// Whether this station, at `place` now, is within so many metres of where it is taken to be.
+    pub fn is_within(&self, now: Time, place: Position, metres: f64) -> bool {
+        let (east, north) = self.plane.offset(place);
+        let seconds = self.age(now).as_secs_f64();
+        let (east, north) = (east - self.velocity.0 * seconds, north - self.velocity.1 * seconds);
+        east * east + north * north <= metres * metres
     }
 }
 
@@ -224,14 +245,14 @@ mod tests {
         // The vector says that it is an hour old, or of tomorrow; it was heard just now.
         let old = vector(2, 100.0, 0.0, 50.0, 90, 0);
         let table_of_old = table(&[(3_600_000, old)]);
-        let offset = view(3_600_000).offset(table_of_old.entry(0));
+        let offset = view(3_600_000).led_on(table_of_old.entry(0)).0;
         assert!((offset.0 - 150.0).abs() < 0.1, "{offset:?}");
         let new = vector(2, 100.0, 0.0, 50.0, 90, 86_400_000);
         let table_of_new = table(&[(1000, new)]);
-        let offset = view(3000).offset(table_of_new.entry(0));
+        let offset = view(3000).led_on(table_of_new.entry(0)).0;
         assert!((offset.0 - 200.0).abs() < 0.1, "two seconds since it was heard: {offset:?}");
         // And nothing is led on for ever.
-        let offset = view(18_000).offset(table_of_new.entry(0));
+        let offset = view(18_000).led_on(table_of_new.entry(0)).0;
         assert!((offset.0 - 600.0).abs() < 0.1, "{offset:?}");
     }
 

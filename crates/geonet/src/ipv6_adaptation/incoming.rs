@@ -225,7 +225,6 @@ impl Adaptation {
     }
 }
 
-/// A Router Advertisement that hosts may believe (RFC 4861 6.1.2).
 /// Whether Neighbor Discovery, or what cannot be told from it, stands behind extension headers. Nobody has a reason to
 /// send it so, RFC 6980 5 forbids it in fragments, and hosts believe it there.
 fn hides_discovery(first: u8, payload: &[u8]) -> bool {
@@ -254,6 +253,7 @@ fn hides_discovery(first: u8, payload: &[u8]) -> bool {
     }
 }
 
+/// A Router Advertisement that hosts may believe (RFC 4861 6.1.2).
 fn router_advertisement<'a>(header: &Header, message: &'a [u8]) -> Option<RouterAdvertisement<'a>> {
     if message.first() != Some(&ROUTER_ADVERTISEMENT) || !header.source.is_unicast_link_local() {
         return None;

@@ -12,7 +12,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::net::Ipv6Addr;
 use std::time::Duration;
 
-use carnet_base::Time;
+use carnet_base::{Time, set_of};
 use carnet_wire::mld::{Record, RecordType};
 
 /// Groups of one link.
@@ -132,7 +132,7 @@ impl Listeners {
         ask: bool,
     ) -> Result<(), TooManyGroups> {
         let Some(kind) = record.record_type else { return Ok(()) };
-        let sources: BTreeSet<Ipv6Addr> = record.sources.iter().take(MAX_SOURCES + 1).collect();
+        let sources = set_of(record.sources.iter().take(MAX_SOURCES + 1));
         self.handle(now, timing, kind, record.group, sources, ask)
     }
 
@@ -287,13 +287,9 @@ impl Group {
                 _ => {}
             }
         }
-        let known: BTreeSet<Ipv6Addr> = self.sources.keys().copied().collect();
-        let excluded: BTreeSet<Ipv6Addr> = self
-            .sources
-            .iter()
-            .filter(|(_, timer)| **timer == Time::ZERO)
-            .map(|(source, _)| *source)
-            .collect();
+        let known: BTreeSet<Ipv6Addr> = set_of(self.sources.keys().copied());
+        let excluded = self.sources.iter().filter(|(_, timer)| **timer == Time::ZERO);
+        let excluded: BTreeSet<Ipv6Addr> = set_of(excluded.map(|(source, _)| *source));
         match (self.filter_until, kind) {
             (_, RecordType::IsInclude | RecordType::Allow) => {
                 self.sources.extend(given.iter().map(|source| (*source, long)));
@@ -418,9 +414,9 @@ impl Group {
         match self.filter_until {
             Some(_) => {
                 let excluded = self.sources.iter().filter(|(_, timer)| **timer == Time::ZERO);
-                Filter::Exclude(excluded.map(|(source, _)| *source).collect())
+                Filter::Exclude(set_of(excluded.map(|(source, _)| *source)))
             }
-            None => Filter::Include(self.sources.keys().copied().collect()),
+            None => Filter::Include(set_of(self.sources.keys().copied())),
         }
     }
 }

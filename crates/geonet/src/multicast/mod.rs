@@ -30,7 +30,7 @@ use std::collections::{BTreeMap, VecDeque};
 use std::net::Ipv6Addr;
 use std::time::Duration;
 
-use carnet_base::{RateLimiter, Time};
+use carnet_base::{RateLimiter, SmallMap, Time};
 use carnet_wire::icmpv6::{self, ErrorMessage};
 use carnet_wire::ipv6::{Header, is_unicast_routable};
 use carnet_wire::mld::{Message, Query, QueryRepr};
@@ -133,7 +133,7 @@ pub struct Membership<'a> {
 pub struct MulticastProxy {
     timing: Timing,
     unmapped: bool,
-    downstream: BTreeMap<String, Downstream>,
+    downstream: SmallMap<String, Downstream>,
     subscriptions: BTreeMap<Ipv6Addr, Filter>,
     errors: RateLimiter,
     outputs: VecDeque<Output>,
@@ -224,7 +224,7 @@ impl MulticastProxy {
 
     /// Queries that are due leave, and listeners that have not been heard of for long are forgotten.
     pub fn handle_timeout(&mut self, now: Time) {
-        for (interface, link) in &mut self.downstream {
+        for (interface, link) in self.downstream.iter_mut() {
             let (Some(querier), Some(source)) = (&mut link.querier, link.link_local) else { continue };
             let general = querier.handle_timeout(now);
             let timing = *querier.timing();
@@ -352,8 +352,8 @@ impl MulticastProxy {
         if !is_unicast_routable(header.source) {
             return Err(MulticastDrop::BadSource);
         }
-        let mut own = self.downstream.values().flat_map(|link| &link.prefixes);
-        if own.any(|prefix| prefix.contains(header.source)) {
+        let is_own = |link: &Downstream| link.prefixes.iter().any(|prefix| prefix.contains(header.source));
+        if self.downstream.values().any(is_own) {
             return Err(MulticastDrop::OwnSource);
         }
         if header.hop_limit <= 1 {
@@ -367,7 +367,7 @@ impl MulticastProxy {
 
     /// To every interface where somebody wants it but the one by which it came.
     fn deliver(&mut self, now: Time, header: &Header, packet: &[u8], from: Option<&str>) {
-        for (interface, link) in &self.downstream {
+        for (interface, link) in self.downstream.iter() {
             if Some(interface.as_str()) == from
                 || !link.listeners.want(now, header.destination, header.source)
             {

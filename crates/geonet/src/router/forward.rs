@@ -212,10 +212,31 @@ impl Router {
         {
             return Some(self.neighbour_mac(slot));
         }
-        let ego = self.place();
-        let hold = self.mib.next_hop_hold;
-        let next = self.next_hops.next_hop(now, &self.table, target.metric()?, ego, hold)?;
+        let (ego, metric) = (self.place(), target.metric()?);
+        let nearer = |place: Position| metric.squared(place) < metric.squared(ego);
+        let held =
+            self.held(now, target).filter(|&slot| self.table.index().position(slot).is_some_and(nearer));
+        let next = match held {
+            Some(slot) => slot,
+            None => {
+                let chosen = self.next_hops.next_hop(&self.table, metric, ego)?;
+                self.hold(now, target, chosen);
+                chosen
+            }
+        };
         Some(self.neighbour_mac(next))
+    }
+
+    /// The next hop that is kept for packets to a target.
+    fn held(&self, now: Time, target: &Target) -> Option<Slot> {
+        let hold = self.mib.next_hop_hold;
+        if hold.is_zero() { None } else { self.held_next_hops.get(now, target, hold) }
+    }
+
+    fn hold(&mut self, now: Time, target: &Target, next_hop: Slot) {
+        if !self.mib.next_hop_hold.is_zero() {
+            self.held_next_hops.set(now, target, next_hop);
+        }
     }
 
     /// The same by where stations are now.
@@ -241,7 +262,7 @@ impl Router {
         }
         let metric = target.metric()?;
         let accepted = |entry: &Entry| reached(mid_key(entry.address()), entry.heard());
-        let held = self.next_hops.held(now, metric.destination, self.mib.next_hop_hold).filter(|&slot| {
+        let held = self.held(now, target).filter(|&slot| {
             let entry = self.table.entry(slot);
             self.table.index().position(slot).is_some() && view.advances(metric, entry) && accepted(entry)
         });
@@ -249,7 +270,7 @@ impl Router {
             Some(slot) => slot,
             None => {
                 let chosen = view.next_hop(&self.table, metric, accepted)?;
-                self.next_hops.hold(now, metric.destination, chosen);
+                self.hold(now, target, chosen);
                 chosen
             }
         };

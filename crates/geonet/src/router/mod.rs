@@ -22,13 +22,14 @@ mod taking_back;
 use std::collections::{BTreeMap, VecDeque};
 use std::time::Duration;
 
-use carnet_base::{RateLimiter, Rng, Time, TimerTable};
+use carnet_base::{RateLimiter, Rng, SmallMap, Time, TimerTable};
 use carnet_wire::geonet::{GnAddress, LongPositionVector, Timestamp};
 
 use crate::acceleration::{OwnSequenceNumbers, SequenceNumbers};
 use crate::buffers::PacketBuffer;
 use crate::forwarding::contention_based::{ContentionBuffer, Identity};
-use crate::forwarding::greedy::NextHopCache;
+use crate::forwarding::greedy::{HeldNextHops, NextHopCache};
+use crate::forwarding::predictive::Told;
 use crate::geodesy::Position;
 use crate::io::{Event, Output};
 use crate::location_table::{LocationTable, Slot, mid_key};
@@ -126,13 +127,14 @@ pub struct Router {
     acceleration: Option<Box<accelerate::Acceleration>>,
     table: LocationTable,
     next_hops: NextHopCache,
+    held_next_hops: HeldNextHops,
     /// UC forwarding packet buffer (8.5).
     unicast_buffer: PacketBuffer,
     /// BC forwarding packet buffer (8.5).
     broadcast_buffer: PacketBuffer,
     contention: ContentionBuffer,
     searches: BTreeMap<u64, service::Search>,
-    repetitions: BTreeMap<u32, source::Repeated>,
+    repetitions: SmallMap<u32, source::Repeated>,
     next_repetition: u32,
     own_positions: VecDeque<OwnPosition>,
     /// TST of the first position: packets of this router are not older.
@@ -149,8 +151,10 @@ pub struct Router {
     last_beacon: Time,
     /// The speed of the fastest neighbour, and when it was heard.
     fastest: (Time, i16),
-    /// EPV in the last beacon, and when that was.
-    told: Option<(Time, LongPositionVector)>,
+    /// The beacon interval that was computed last, and for which speed and how many neighbours.
+    interval: Option<((i16, usize), (Duration, Duration))>,
+    /// EPV in the last beacon, where it matters that this station has left it.
+    told: Option<Told>,
     beacons_sent: u32,
     timers: TimerTable<Timer>,
     /// The timer of the location table runs.
@@ -171,11 +175,12 @@ impl Router {
             acceleration: None,
             table: LocationTable::new(rng.u64()),
             next_hops: NextHopCache::default(),
+            held_next_hops: HeldNextHops::default(),
             unicast_buffer: PacketBuffer::default(),
             broadcast_buffer: PacketBuffer::default(),
             contention: ContentionBuffer::new(rng.u64()),
             searches: BTreeMap::new(),
-            repetitions: BTreeMap::new(),
+            repetitions: SmallMap::new(),
             next_repetition: 0,
             own_positions: VecDeque::with_capacity(OWN_POSITIONS),
             first_position: None,
@@ -185,6 +190,7 @@ impl Router {
             conflicts: RateLimiter::new(3, CONFLICT_INTERVAL),
             last_beacon: Time::ZERO,
             fastest: (Time::ZERO, 0),
+            interval: None,
             told: None,
             beacons_sent: 0,
             timers: TimerTable::new(),

@@ -12,7 +12,7 @@ use super::source::Own;
 use super::{Router, Timer};
 use crate::buffers::{PacketBuffer, Waiting};
 use crate::forwarding::Target;
-use crate::forwarding::predictive::View;
+use crate::forwarding::predictive::Told;
 use crate::geodesy::Position;
 use crate::io::Event;
 use crate::location_table::{Slot, mid_key};
@@ -135,30 +135,33 @@ impl Router {
 
     /// Whether neighbours that lead the last beacon on are wrong about where this station is.
     fn has_deviated(&self, now: Time) -> bool {
-        let (Some(limit), Some((when, told)), Some(vector)) =
-            (self.mib.beacon_deviation, self.told, self.position)
-        else {
-            return false;
-        };
-        if now.saturating_since(when) < self.mib.shortest_beacon_interval() {
-            return false;
+        let (Some(limit), Some(told)) = (self.mib.beacon_deviation, &self.told) else { return false };
+        told.age(now) >= self.mib.shortest_beacon_interval() && !told.is_within(now, self.place(), limit)
+    }
+
+    /// The beacon interval by speed and company. Every position asks for it, and it is mostly the one of the last time.
+    fn beacon_interval(&mut self) -> (Duration, Duration) {
+        let by = (self.beacon_speed(), self.table.neighbours());
+        match self.interval {
+            Some((known, interval)) if known == by => interval,
+            _ => {
+                let interval = beacon::interval(&self.mib, by.0, by.1);
+                self.interval = Some((by, interval));
+                interval
+            }
         }
-        let view = View::new(now, vector, limit, Duration::ZERO);
-        !view.keeps(&told, now.saturating_since(when))
     }
 
     /// Sets the beacon timer after a new position: the first beacon comes at a random moment, a faster
     /// station must not wait for what it planned when it was slow.
     pub(super) fn plan_beacon(&mut self, now: Time, first: bool) {
-        let speed = self.beacon_speed();
+        let (least, jitter) = self.beacon_interval();
         if first {
-            let (interval, jitter) = beacon::interval(&self.mib, speed, self.table.neighbours());
-            let wait = self.rng.duration(std::time::Duration::ZERO, jitter.min(interval));
+            let wait = self.rng.duration(std::time::Duration::ZERO, jitter.min(least));
             self.timers.set(Timer::Beacon, now + wait);
             self.last_beacon = now;
             return;
         }
-        let (least, jitter) = beacon::interval(&self.mib, speed, self.table.neighbours());
         let mut latest = self.last_beacon + least + jitter;
         if self.has_deviated(now) {
             latest = latest.min(self.last_beacon + self.mib.shortest_beacon_interval());
@@ -173,7 +176,9 @@ impl Router {
         let speed = self.beacon_speed();
         let wait = beacon::next(&self.mib, speed, self.table.neighbours(), &mut self.rng);
         self.last_beacon = now;
-        self.told = self.position.map(|vector| (now, vector));
+        if self.mib.beacon_deviation.is_some() {
+            self.told = self.position.as_ref().map(|vector| Told::new(now, vector));
+        }
         self.timers.set(Timer::Beacon, now + wait);
     }
 

@@ -69,6 +69,26 @@ fn a_neighbour_out_of_reach_is_none() {
     assert_eq!(iut.one_sent().destination, BROADCAST);
 }
 
+/// Its place in the packets is another one each time; the flow keeps its way all the same.
+#[test]
+fn a_next_hop_is_held_for_a_station_that_moves() {
+    let mut iut = Iut::quiet(Mib { next_hop_hold: Duration::from_millis(500), ..ahead() });
+    let (near, nearer) = (moving(1, 150.0, 0.0, 0, 0), moving(2, 200.0, 0.0, 0, 0));
+    iut.knows(&[near]);
+    let mut sender = Station::c();
+    let mut next_hop = |iut: &mut Iut, east: f64| {
+        sender = sender.next();
+        let far = Station::at(9, place(east, 0.0));
+        iut.get(&Station::c(), &sender.guc(&far.pv, b"x")).expect("forwarded");
+        iut.one_sent().destination
+    };
+    assert_eq!(next_hop(&mut iut, 1000.0), near.mac);
+    iut.knows(&[nearer]);
+    assert_eq!(next_hop(&mut iut, 1010.0), near.mac);
+    iut.wait_ms(500);
+    assert_eq!(next_hop(&mut iut, 1020.0), nearer.mac);
+}
+
 #[test]
 fn a_beacon_says_how_long_it_counts_and_is_believed() {
     let mib = Mib {

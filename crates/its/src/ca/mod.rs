@@ -172,10 +172,10 @@ impl CaService {
 
     /// Makes a CAM if the conditions hold.
     fn check(&mut self, now: Now) {
-        let Some((received, provided)) = self.provided.as_ref().filter(|_| self.active) else { return };
-        if now.time.saturating_since(*received) > self.parameters.maximum_age {
-            return;
-        }
+        // What is too old is of no use any more, and would be due for ever.
+        let oldest = self.parameters.maximum_age;
+        self.provided.take_if(|(received, _)| now.time.saturating_since(*received) > oldest);
+        let Some((_, provided)) = self.provided.as_ref().filter(|_| self.active) else { return };
         if provided.reference_position.position().is_none() {
             self.refused = Some(ItsDrop::NoPosition);
             return;

@@ -207,6 +207,11 @@ impl DenService {
         self.originating.negate(now, header, self.station_type, &known, request)
     }
 
+    /// Whether an event is this station's own, and goes on or has ended lately.
+    pub fn is_own(&self, action_id: ActionId) -> bool {
+        self.originating.contains(action_id)
+    }
+
     fn header(&self) -> ItsPduHeader {
         ItsPduHeader { message_id: MessageId::DENM, station_id: self.station_id, ..ItsPduHeader::default() }
     }

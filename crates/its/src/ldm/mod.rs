@@ -295,6 +295,11 @@ impl LocalDynamicMap {
         found
     }
 
+    /// An event, even one that has ended before its time.
+    pub fn event(&self, action_id: ActionId) -> Option<&EventObject> {
+        self.events.get(&action_id)
+    }
+
     /// The events in an area (everywhere if `None`) that go on at `now`.
     pub fn events_in(&self, now: Time, area: Option<&GeoArea>) -> Vec<EventObject> {
         let here = |event: &&EventObject| {

@@ -1,0 +1,323 @@
+//! Certificates (IEEE 1609.2 6.4, TS 103 097 clause 6): who may say what, where, when, and by which key.
+//!
+//! A [`Certificate`] keeps its octets beside what they mean: they are what is hashed and signed. They are in canonical
+//! form (6.1.2), that is, an r that came as a point of its signature is an x coordinate in them.
+//!
+//! The profile lets in explicit certificates of version 3 with a name or none, without revocation data (cracaId and
+//! crlSeries are zero), and without permissions to ask for others' certificates. Everything else is refused when
+//! it is read. Extensions of later releases are skipped, and hashed.
+
+use std::ops::Range;
+
+use crate::coer::{Error, Reader, Writer};
+use crate::ids::HashedId8;
+use crate::keys::{EncryptionKey, HashAlgorithm, PublicKey, Signature};
+use crate::permissions::{MOST_APPLICATIONS, Psid, PsidGroupPermissions, PsidSsp};
+use crate::region::GeographicRegion;
+use crate::time::{DurationUnit, Time32, ValidityDuration, ValidityPeriod};
+
+/// Octets of a certificate at most: it has to fit a frame together with what it signs.
+pub const MOST_OCTETS: usize = 1200;
+
+/// Who issued a certificate.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum Issuer {
+    /// The holder itself: a root.
+    Itself(HashAlgorithm),
+    /// The holder of another certificate, by the name and the hash of that one.
+    Digest(HashAlgorithm, HashedId8),
+}
+
+impl Issuer {
+    fn decode(reader: &mut Reader<'_>) -> Result<Issuer, Error> {
+        const WHAT: &str = "IssuerIdentifier";
+        Ok(match reader.tag(WHAT)? {
+            0x80 => Issuer::Digest(HashAlgorithm::Sha256, HashedId8::decode(reader)?),
+            0x81 => Issuer::Itself(HashAlgorithm::decode(reader)?),
+            0x82 => {
+                let mut inside = reader.open_type(WHAT)?;
+                let issuer = Issuer::Digest(HashAlgorithm::Sha384, HashedId8::decode(&mut inside)?);
+                inside.end()?;
+                issuer
+            }
+            _ => return Err(reader.unknown(WHAT, "a digest by SHA-256 or SHA-384, or self")),
+        })
+    }
+
+    fn encode(self, writer: &mut Writer) {
+        match self {
+            Issuer::Digest(HashAlgorithm::Sha256, digest) => {
+                writer.u8(0x80);
+                writer.raw(&digest.0);
+            }
+            Issuer::Itself(algorithm) => {
+                writer.u8(0x81);
+                algorithm.encode(writer);
+            }
+            Issuer::Digest(HashAlgorithm::Sha384, digest) => {
+                writer.u8(0x82);
+                writer.open_type(|writer| writer.raw(&digest.0));
+            }
+        }
+    }
+}
+
+/// What an issuer signs.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ToBeSignedCertificate {
+    /// The holder's name. A ticket has none (TS 103 097 7.2.1).
+    pub name: Option<String>,
+    /// When it holds.
+    pub validity: ValidityPeriod,
+    /// Where it holds; everywhere, without.
+    pub region: Option<GeographicRegion>,
+    /// How well the holder's keys are kept: SubjectAssurance, level in the three highest bits.
+    pub assurance: Option<u8>,
+    /// What its holder may sign.
+    pub applications: Vec<PsidSsp>,
+    /// For what its holder may issue certificates.
+    pub issuing: Vec<PsidGroupPermissions>,
+    /// By which key others may encrypt to the holder.
+    pub encryption_key: Option<EncryptionKey>,
+    /// By which key the holder's signatures are verified.
+    pub verification_key: PublicKey,
+}
+
+const EXTENSION: u8 = 0x80;
+const REGION: u8 = 0x40;
+const ASSURANCE: u8 = 0x20;
+const APPLICATIONS: u8 = 0x10;
+const ISSUING: u8 = 0x08;
+const REQUESTING: u8 = 0x04;
+const ROLLOVER: u8 = 0x02;
+const ENCRYPTION: u8 = 0x01;
+
+impl ToBeSignedCertificate {
+    fn decode(reader: &mut Reader<'_>) -> Result<ToBeSignedCertificate, Error> {
+        const WHAT: &str = "ToBeSignedCertificate";
+        let present = reader.preamble(8, WHAT)?;
+        if present & (REQUESTING | ROLLOVER) != 0 {
+            return Err(reader.unknown(WHAT, "no certRequestPermissions and no canRequestRollover"));
+        }
+        let name = match reader.tag("CertificateId")? {
+            0x81 => {
+                let octets = reader.octets(0, 255, "Hostname")?;
+                let name = std::str::from_utf8(octets);
+                Some(name.map_err(|_| reader.unknown("Hostname", "UTF-8"))?.to_owned())
+            }
+            0x83 => None,
+            _ => return Err(reader.unknown("CertificateId", "a name or none")),
+        };
+        // TS 103 097 clause 6: both are zero.
+        if reader.array::<3>("cracaId")? != [0; 3] || reader.u16("crlSeries")? != 0 {
+            return Err(reader.unknown(WHAT, "cracaId 000000 and crlSeries 0"));
+        }
+        let start = Time32(reader.u32("Time32")?);
+        let unit = reader.tag("Duration")?;
+        let unit = unit.checked_sub(0x80).and_then(|unit| DurationUnit::ALL.get(usize::from(unit)));
+        let unit = *unit.ok_or_else(|| reader.unknown("Duration", "microseconds to years"))?;
+        let duration = ValidityDuration { unit, count: reader.u16("Duration")? };
+        let region = if present & REGION != 0 { Some(GeographicRegion::decode(reader)?) } else { None };
+        let assurance = if present & ASSURANCE != 0 { Some(reader.u8("SubjectAssurance")?) } else { None };
+        let applications = if present & APPLICATIONS != 0 {
+            reader.list(1, MOST_APPLICATIONS, "SequenceOfPsidSsp", PsidSsp::decode)?
+        } else {
+            Vec::new()
+        };
+        let issuing = if present & ISSUING != 0 {
+            reader.list(1, 8, "SequenceOfPsidGroupPermissions", PsidGroupPermissions::decode)?
+        } else {
+            Vec::new()
+        };
+        let encryption_key =
+            if present & ENCRYPTION != 0 { Some(EncryptionKey::decode(reader)?) } else { None };
+        if reader.tag("VerificationKeyIndicator")? != 0x80 {
+            return Err(reader.unknown("VerificationKeyIndicator", "a verification key"));
+        }
+        let verification_key = PublicKey::decode(reader)?;
+        if present & EXTENSION != 0 {
+            reader.additions(WHAT, |_, _| Ok(()))?;
+        }
+        Ok(ToBeSignedCertificate {
+            name,
+            validity: ValidityPeriod { start, duration },
+            region,
+            assurance,
+            applications,
+            issuing,
+            encryption_key,
+            verification_key,
+        })
+    }
+
+    /// The octets that an issuer signs.
+    pub fn encode(&self, writer: &mut Writer) {
+        let bit = |there: bool, bit: u8| if there { bit } else { 0 };
+        writer.u8(bit(self.region.is_some(), REGION)
+            | bit(self.assurance.is_some(), ASSURANCE)
+            | bit(!self.applications.is_empty(), APPLICATIONS)
+            | bit(!self.issuing.is_empty(), ISSUING)
+            | bit(self.encryption_key.is_some(), ENCRYPTION));
+        match &self.name {
+            Some(name) => {
+                writer.u8(0x81);
+                writer.octets(name.as_bytes());
+            }
+            None => writer.u8(0x83),
+        }
+        writer.raw(&[0; 5]);
+        writer.u32(self.validity.start.0);
+        let unit = self.validity.duration.unit;
+        let unit = DurationUnit::ALL.iter().position(|other| *other == unit).unwrap_or_default();
+        writer.u8(0x80 + unit as u8);
+        writer.u16(self.validity.duration.count);
+        if let Some(region) = &self.region {
+            region.encode(writer);
+        }
+        if let Some(assurance) = self.assurance {
+            writer.u8(assurance);
+        }
+        if !self.applications.is_empty() {
+            writer.list(&self.applications, PsidSsp::encode);
+        }
+        if !self.issuing.is_empty() {
+            writer.list(&self.issuing, PsidGroupPermissions::encode);
+        }
+        if let Some(key) = &self.encryption_key {
+            key.encode(writer);
+        }
+        writer.u8(0x80);
+        self.verification_key.encode(writer);
+    }
+
+    /// What the holder may sign in an application.
+    pub fn application(&self, psid: Psid) -> Option<&PsidSsp> {
+        self.applications.iter().find(|application| application.psid == psid)
+    }
+}
+
+/// A certificate with its octets.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Certificate {
+    issuer: Issuer,
+    to_be_signed: ToBeSignedCertificate,
+    signature: Signature,
+    octets: Vec<u8>,
+    signed: Range<usize>,
+}
+
+impl Certificate {
+    /// Reads a certificate that fills the octets.
+    ///
+    /// # Errors
+    /// What is wrong with them, and where.
+    pub fn parse(octets: &[u8]) -> Result<Certificate, Error> {
+        let mut reader = Reader::new(octets);
+        let certificate = Certificate::decode(&mut reader)?;
+        reader.end()?;
+        Ok(certificate)
+    }
+
+    pub(crate) fn decode(reader: &mut Reader<'_>) -> Result<Certificate, Error> {
+        const WHAT: &str = "Certificate";
+        let start = reader.at();
+        if reader.preamble(1, WHAT)? == 0 {
+            return Err(reader.unknown(WHAT, "a signature"));
+        }
+        if reader.u8("version")? != 3 {
+            return Err(reader.unknown("version", "3"));
+        }
+        if reader.tag("CertificateType")? != 0 {
+            return Err(reader.unknown("CertificateType", "explicit"));
+        }
+        let issuer = Issuer::decode(reader)?;
+        let signed = reader.at();
+        let to_be_signed = ToBeSignedCertificate::decode(reader)?;
+        let signed = signed - start..reader.at() - start;
+        let (signature, r_tag) = Signature::decode(reader)?;
+        let found = reader.at() - start;
+        if found > MOST_OCTETS {
+            let (most, found) = (MOST_OCTETS as u64, found as u64);
+            return Err(Error::OutOfRange { what: WHAT, at: start, least: 0, most, found });
+        }
+        let mut octets = reader.since(start).to_vec();
+        if let Some(tag) = octets.get_mut(r_tag - start) {
+            *tag = 0x80;
+        }
+        Ok(Certificate { issuer, to_be_signed, signature, octets, signed })
+    }
+
+    /// A certificate out of its parts.
+    pub fn new(issuer: Issuer, to_be_signed: ToBeSignedCertificate, signature: Signature) -> Certificate {
+        let mut writer = Writer::new(Vec::with_capacity(256));
+        writer.raw(&[0x80, 3, 0]);
+        issuer.encode(&mut writer);
+        let start = writer.len();
+        to_be_signed.encode(&mut writer);
+        let signed = start..writer.len();
+        signature.encode(&mut writer);
+        Certificate { issuer, to_be_signed, signature, octets: writer.finish(), signed }
+    }
+
+    /// Who issued it.
+    pub const fn issuer(&self) -> Issuer {
+        self.issuer
+    }
+
+    /// What it says.
+    pub const fn content(&self) -> &ToBeSignedCertificate {
+        &self.to_be_signed
+    }
+
+    /// The issuer's signature.
+    pub const fn signature(&self) -> &Signature {
+        &self.signature
+    }
+
+    /// Its octets, in canonical form.
+    pub fn octets(&self) -> &[u8] {
+        &self.octets
+    }
+
+    /// The octets that the issuer signed.
+    pub fn signed_octets(&self) -> &[u8] {
+        self.octets.get(self.signed.clone()).unwrap_or_default()
+    }
+
+    /// The hash by which it is named: that of its own key's curve (5.3.9.2).
+    pub const fn hash_algorithm(&self) -> HashAlgorithm {
+        self.to_be_signed.verification_key.curve().hash()
+    }
+
+    /// What kind of certificate it is, by what it permits (TS 103 097 7.2).
+    pub fn role(&self) -> Role {
+        let content = &self.to_be_signed;
+        match self.issuer {
+            Issuer::Itself(_) if !content.issuing.is_empty() => Role::Root,
+            Issuer::Itself(_) => Role::Other,
+            Issuer::Digest(..) if !content.issuing.is_empty() => Role::Authority,
+            Issuer::Digest(..)
+                if content.applications.iter().any(|item| item.psid == Psid::CERTIFICATE_REQUEST) =>
+            {
+                Role::Enrolment
+            }
+            Issuer::Digest(..) if content.name.is_none() && !content.applications.is_empty() => Role::Ticket,
+            Issuer::Digest(..) => Role::Other,
+        }
+    }
+}
+
+/// What a certificate is for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum Role {
+    /// Signs authorities, itself included (7.2.3).
+    Root,
+    /// Issues certificates: an Authorization Authority or an Enrolment Authority (7.2.4).
+    Authority,
+    /// Authorization ticket: signs messages (7.2.1).
+    Ticket,
+    /// Enrolment credential: asks for tickets (7.2.2).
+    Enrolment,
+    /// Nothing of this.
+    Other,
+}

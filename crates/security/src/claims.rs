@@ -1,0 +1,130 @@
+//! What a message says that not everybody may: the SSP bits that it needs (EN 302 637-2 and EN 302 637-3, clauses on
+//! service specific permissions).
+//!
+//! The bits of CAM stand for the special containers and what is in them, those of DENM for the causes. The message of
+//! another application needs none here: its own standard has its table, and its reader has to ask.
+
+use carnet_its::cam::{Cam, HighFrequencyContainer, SpecialVehicleContainer};
+use carnet_its::cdd::{EmergencyPriority, TrafficRule, cause};
+use carnet_its::denm::Denm;
+use carnet_its::uper;
+
+use crate::permissions::{Psid, PsidSsp, Ssp};
+
+/// Version octet of the SSP that these bits are of.
+pub const SSP_VERSION: u8 = 1;
+
+/// SSP bits, the first of the standard in the highest bit, in three octets behind the version.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Claims(pub u32);
+
+const fn bit(number: u32) -> u32 {
+    0x80_0000 >> number
+}
+
+impl Claims {
+    /// What a message claims; `None` if it is no such message.
+    pub fn of(psid: Psid, message: &[u8]) -> Option<Claims> {
+        match psid {
+            Psid::CAM => uper::decode::<Cam>(message).ok().map(|cam| Claims(cam_bits(&cam))),
+            Psid::DENM => uper::decode::<Denm>(message).ok().map(|denm| Claims(denm_bits(&denm))),
+            _ => Some(Claims(0)),
+        }
+    }
+
+    /// Whether permissions cover all of it. Without SSP only what needs no bit may be said.
+    pub fn are_covered_by(self, permissions: &PsidSsp) -> bool {
+        let granted = match &permissions.ssp {
+            // The version and, for CAM, two octets, for DENM three.
+            Some(Ssp::Bitmap(octets)) => match octets.as_slice() {
+                [SSP_VERSION, a, b] => u32::from_be_bytes([0, *a, *b, 0]),
+                [SSP_VERSION, a, b, c] => u32::from_be_bytes([0, *a, *b, *c]),
+                _ => 0,
+            },
+            _ => 0,
+        };
+        self.0 & !granted == 0
+    }
+}
+
+fn cam_bits(cam: &Cam) -> u32 {
+    let parameters = &cam.cam.cam_parameters;
+    let mut bits = match &parameters.high_frequency_container {
+        HighFrequencyContainer::BasicVehicleContainerHighFrequency(vehicle)
+            if vehicle.cen_dsrc_tolling_zone.is_some() =>
+        {
+            bit(0)
+        }
+        HighFrequencyContainer::RsuContainerHighFrequency(unit)
+            if unit.protected_communication_zones_rsu.is_some() =>
+        {
+            bit(0)
+        }
+        _ => 0,
+    };
+    bits |= match &parameters.special_vehicle_container {
+        None => 0,
+        Some(SpecialVehicleContainer::PublicTransportContainer(_)) => bit(1),
+        Some(SpecialVehicleContainer::SpecialTransportContainer(_)) => bit(2),
+        Some(SpecialVehicleContainer::DangerousGoodsContainer(_)) => bit(3),
+        Some(SpecialVehicleContainer::RoadWorksContainerBasic(works)) => {
+            bit(4) | works.closed_lanes.as_ref().map_or(0, |_| bit(8))
+        }
+        Some(SpecialVehicleContainer::RescueContainer(_)) => bit(5),
+        Some(SpecialVehicleContainer::EmergencyContainer(emergency)) => {
+            let asks = |priority| emergency.emergency_priority.is_some_and(|all| all.contains(priority));
+            bit(6)
+                | if asks(EmergencyPriority::REQUEST_FOR_RIGHT_OF_WAY) { bit(9) } else { 0 }
+                | if asks(EmergencyPriority::REQUEST_FOR_FREE_CROSSING_AT_A_TRAFFIC_LIGHT) {
+                    bit(10)
+                } else {
+                    0
+                }
+        }
+        Some(SpecialVehicleContainer::SafetyCarContainer(car)) => {
+            bit(7)
+                | match car.traffic_rule {
+                    Some(TrafficRule::NoPassing) => bit(11),
+                    Some(TrafficRule::NoPassingForTrucks) => bit(12),
+                    _ => 0,
+                }
+                | car.speed_limit.as_ref().map_or(0, |_| bit(13))
+        }
+        // A later release's: nobody here can tell what it needs, so it needs what nobody has.
+        Some(SpecialVehicleContainer::Other(_)) => bit(23),
+    };
+    bits
+}
+
+fn denm_bits(denm: &Denm) -> u32 {
+    let causes = [
+        cause::TRAFFIC_CONDITION,
+        cause::ACCIDENT,
+        cause::ROADWORKS,
+        cause::ADVERSE_WEATHER_ADHESION,
+        cause::HAZARDOUS_LOCATION_SURFACE_CONDITION,
+        cause::HAZARDOUS_LOCATION_OBSTACLE_ON_THE_ROAD,
+        cause::HAZARDOUS_LOCATION_ANIMAL_ON_THE_ROAD,
+        cause::HUMAN_PRESENCE_ON_THE_ROAD,
+        cause::WRONG_WAY_DRIVING,
+        cause::RESCUE_AND_RECOVERY_WORK_IN_PROGRESS,
+        cause::ADVERSE_WEATHER_EXTREME_CONDITION,
+        cause::ADVERSE_WEATHER_VISIBILITY,
+        cause::ADVERSE_WEATHER_PRECIPITATION,
+        cause::SLOW_VEHICLE,
+        cause::DANGEROUS_END_OF_QUEUE,
+        cause::VEHICLE_BREAKDOWN,
+        cause::POST_CRASH,
+        cause::HUMAN_PROBLEM,
+        cause::STATIONARY_VEHICLE,
+        cause::EMERGENCY_VEHICLE_APPROACHING,
+        cause::HAZARDOUS_LOCATION_DANGEROUS_CURVE,
+        cause::COLLISION_RISK,
+        cause::SIGNAL_VIOLATION,
+        cause::DANGEROUS_SITUATION,
+    ];
+    let Some(situation) = &denm.denm.situation else { return 0 };
+    let cause = situation.event_type.cause_code;
+    // A cause without a bit is one that everybody may name.
+    causes.iter().position(|other| *other == cause).map_or(0, |number| bit(number as u32))
+}

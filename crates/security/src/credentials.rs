@@ -1,0 +1,111 @@
+//! What a station is furnished with: whom it trusts, and the tickets with which it signs.
+//!
+//! A private key in a file is a line with the name of its curve and the scalar in hexadecimal digits ([`PrivateKey`]). Who
+//! reads the files is not this crate's business; [`Credentials`] is what stood in them.
+
+use std::fmt;
+
+use crate::SecurityDrop;
+use crate::certificate::Certificate;
+use crate::crypto::{Backend, SigningKey};
+use crate::entity::{Now, Security, Ticket};
+use crate::ids::HashedId8;
+use crate::keys::Curve;
+
+/// A private key before any back end has it.
+#[derive(Clone, PartialEq, Eq)]
+pub struct PrivateKey {
+    curve: Curve,
+    scalar: Vec<u8>,
+}
+
+impl PrivateKey {
+    /// Of a scalar, big-endian; `None` unless it is as long as the curve's.
+    pub fn new(curve: Curve, scalar: &[u8]) -> Option<PrivateKey> {
+        (scalar.len() == curve.octets()).then(|| PrivateKey { curve, scalar: scalar.to_vec() })
+    }
+
+    /// Reads the line that a key file has.
+    pub fn parse(line: &str) -> Option<PrivateKey> {
+        let (word, digits) = line.trim_ascii_end().split_once(' ')?;
+        let curve = Curve::ALL.into_iter().find(|curve| curve.word() == word)?;
+        if digits.len() != 2 * curve.octets() || !digits.bytes().all(|digit| digit.is_ascii_hexdigit()) {
+            return None;
+        }
+        let octet = |at: usize| u8::from_str_radix(digits.get(at..at + 2)?, 16).ok();
+        let scalar: Option<Vec<u8>> = (0..digits.len()).step_by(2).map(octet).collect();
+        PrivateKey::new(curve, &scalar?)
+    }
+
+    /// The line that a key file has.
+    pub fn to_line(&self) -> String {
+        let digits = self.scalar.iter().fold(String::new(), |text, octet| text + &format!("{octet:02x}"));
+        format!("{} {digits}\n", self.curve.word())
+    }
+
+    /// Ready to sign; `None` if the scalar is none of the curve, or the back end has no such curve.
+    pub fn ready(&self, backend: &dyn Backend) -> Option<Box<dyn SigningKey>> {
+        backend.signing_key(self.curve, &self.scalar)
+    }
+}
+
+impl fmt::Debug for PrivateKey {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("PrivateKey").field("curve", &self.curve).finish_non_exhaustive()
+    }
+}
+
+/// Whom a station trusts, and its own tickets.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Credentials {
+    /// Roots.
+    pub roots: Vec<Certificate>,
+    /// Authorities below them, each behind the one that issued it.
+    pub authorities: Vec<Certificate>,
+    /// Whom nobody shall believe any more, nor whom they have issued anything to.
+    pub revoked: Vec<HashedId8>,
+    /// Own tickets, with their keys.
+    pub tickets: Vec<(Certificate, PrivateKey)>,
+}
+
+/// Which of the credentials.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Credential {
+    /// One of the roots, by its place in the list.
+    Root(usize),
+    /// One of the authorities.
+    Authority(usize),
+    /// One of the own tickets.
+    Ticket(usize),
+}
+
+impl Credentials {
+    /// Hands them to a security entity; what it does not take, and why. The first of the tickets that hold now signs.
+    pub fn furnish(
+        &self,
+        security: &mut Security,
+        backend: &dyn Backend,
+        now: Now,
+    ) -> Vec<(Credential, SecurityDrop)> {
+        let mut refused = Vec::new();
+        for name in &self.revoked {
+            security.revoke(*name);
+        }
+        for (index, root) in self.roots.iter().enumerate() {
+            let added = security.add_root(root.clone());
+            refused.extend(added.err().map(|reason| (Credential::Root(index), reason)));
+        }
+        for (index, authority) in self.authorities.iter().enumerate() {
+            let added = security.add_authority(now, authority.clone());
+            refused.extend(added.err().map(|reason| (Credential::Authority(index), reason)));
+        }
+        for (index, (certificate, key)) in self.tickets.iter().enumerate() {
+            let added = key.ready(backend).ok_or(SecurityDrop::BadKey).and_then(|key| {
+                security.add_own_ticket(now, Ticket { certificate: certificate.clone(), key })
+            });
+            refused.extend(added.err().map(|reason| (Credential::Ticket(index), reason)));
+        }
+        security.keep_signing(now);
+        refused
+    }
+}

@@ -1,0 +1,244 @@
+//! The security entity of a station (EN 302 665, TS 102 731): between the link and the GeoNetworking router.
+//!
+//! ```text
+//!   link --frame--> handle_frame --> Plain ----------------------------------> router.handle_frame
+//!                        |  `----> Ready (a copy of what was believed) ------> router.handle_frame
+//!                        v
+//!                   queue (bounded, by rank) --> poll_verified --> Verified -> router.handle_frame
+//!   link <--frame-- secure <-------------------- router.poll_output: Transmit, own packets and others' alike
+//! ```
+//!
+//! The sequence of a station that has one (SN-DECAP and SN-ENCAP of EN 302 636-4-1 are its two ends):
+//!
+//! 1. A frame comes: [`Security::handle_frame`]. `Plain` goes to the router as it came; `Ready` as the packet that it has;
+//!    `Queued` waits; an error is a counted drop.
+//! 2. After each frame, and when [`Security::poll_timeout`] is due: [`Security::poll_verified`] until it returns `None`. What
+//!    it hands out goes to the router: sender and destination of the link as they were, the packet with a plain Basic Header.
+//!    It takes no more verifications than the config allows, so that the loop ends and a flood costs what was granted.
+//! 3. What the router transmits goes through [`Security::secure`]: own packets are signed there, at the moment at which they
+//!    leave; those of others get their envelope back.
+//! 4. On positions: [`Security::handle_position`]. On another address: [`Security::handle_address`]. A change of pseudonym
+//!    ([`crate::pseudonym`]) is [`Security::use_ticket`], then the router's `handle_address`.
+//!
+//! The router needs to know nothing of it: what it gets are packets. One thing is not as without: where it puts a newer
+//! position of the destination into a packet that it forwards (EN 302 636-4-1 C.3), the envelope keeps the old one, for
+//! nobody but the source can sign.
+
+mod receive;
+mod send;
+
+pub use receive::{Handled, Verified, unwrapped};
+pub use send::Ticket;
+
+use std::collections::VecDeque;
+
+use carnet_base::{DropReason, RateLimiter, Rng, Time};
+use carnet_geonet::geodesy::Position;
+
+use crate::SecurityDrop;
+use crate::certificate::Certificate;
+use crate::config::Config;
+use crate::crypto::Backend;
+use crate::envelopes::Envelopes;
+use crate::ids::HashedId8;
+use crate::queue::Queue;
+use crate::region::Countries;
+use crate::replay::Seen;
+use crate::store::CertificateStore;
+use crate::time::Time64;
+
+/// The time, by both clocks.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Now {
+    /// Monotonic, for what waits.
+    pub time: Time,
+    /// The date, for certificates and messages.
+    pub date: Time64,
+}
+
+/// How often what happened.
+#[derive(Debug, Clone)]
+pub struct Counters {
+    /// Secured packets received.
+    pub received: u64,
+    /// Secured packets that were believed.
+    pub verified: u64,
+    /// Copies of such, that were passed on without another verification.
+    pub copies: u64,
+    /// Packets in the open that were passed on.
+    pub plain: u64,
+    /// Signatures verified, those of certificates included.
+    pub verifications: u64,
+    /// Own packets signed.
+    pub signed: u64,
+    /// Those of them with the certificate.
+    pub with_certificate: u64,
+    /// Packets of others that were sent on in their envelope.
+    pub forwarded: u64,
+    /// Certificates asked for.
+    pub requests: u64,
+    dropped: [u64; SecurityDrop::ALL.len()],
+}
+
+impl Default for Counters {
+    fn default() -> Counters {
+        Counters {
+            received: 0,
+            verified: 0,
+            copies: 0,
+            plain: 0,
+            verifications: 0,
+            signed: 0,
+            with_certificate: 0,
+            forwarded: 0,
+            requests: 0,
+            dropped: [0; SecurityDrop::ALL.len()],
+        }
+    }
+}
+
+impl Counters {
+    /// How often packets died of `reason`.
+    pub fn dropped(&self, reason: SecurityDrop) -> u64 {
+        self.dropped.get(reason as usize).copied().unwrap_or_default()
+    }
+
+    /// Every reason of which packets died, and how many.
+    pub fn drops(&self) -> impl Iterator<Item = (&'static str, u64)> + '_ {
+        SecurityDrop::ALL
+            .iter()
+            .map(|reason| (reason.name(), self.dropped(*reason)))
+            .filter(|(_, count)| *count > 0)
+    }
+}
+
+/// The security entity. See the module documentation for how to drive it.
+#[derive(Debug)]
+pub struct Security {
+    config: Config,
+    backend: Box<dyn Backend>,
+    countries: Box<dyn CountriesDebug>,
+    store: CertificateStore,
+    own: send::Own,
+    position: Option<(Position, u16)>,
+    queue: Queue<receive::Pending>,
+    /// Messages that wait for the certificate of a signer or of an issuer.
+    parked: VecDeque<receive::Parked>,
+    single_hop_seen: Seen,
+    seen: Seen,
+    envelopes: Envelopes,
+    verifications: RateLimiter,
+    counters: Counters,
+}
+
+/// [`Countries`] that can be shown.
+pub trait CountriesDebug: Countries + std::fmt::Debug + Send {}
+impl<T: Countries + std::fmt::Debug + Send> CountriesDebug for T {}
+
+impl Security {
+    /// An entity that trusts nobody and has no ticket.
+    pub fn new(
+        config: Config,
+        backend: Box<dyn Backend>,
+        countries: Box<dyn CountriesDebug>,
+        rng: Rng,
+    ) -> Security {
+        let rate = config.verifications_per_second.max(1);
+        let interval = std::time::Duration::from_secs(1) / rate;
+        Security {
+            store: CertificateStore::new(config.most_authorities, config.most_tickets.max(1)),
+            own: send::Own::new(rng),
+            position: None,
+            queue: Queue::new(config.most_queued.max(1)),
+            parked: VecDeque::new(),
+            single_hop_seen: Seen::new(config.most_seen.max(1)),
+            seen: Seen::new(config.most_seen.max(1)),
+            envelopes: Envelopes::new(config.most_envelope_octets),
+            // A tenth of a second's worth at once.
+            verifications: RateLimiter::new((rate / 10).max(2), interval),
+            counters: Counters::default(),
+            config,
+            backend,
+            countries,
+        }
+    }
+
+    /// Trusts a root.
+    ///
+    /// # Errors
+    /// As [`CertificateStore::add_root`].
+    pub fn add_root(&mut self, certificate: Certificate) -> Result<HashedId8, SecurityDrop> {
+        self.store.add_root(self.backend.as_ref(), certificate)
+    }
+
+    /// Trusts an authority below a root.
+    ///
+    /// # Errors
+    /// As [`CertificateStore::add_authority`].
+    pub fn add_authority(&mut self, now: Now, certificate: Certificate) -> Result<HashedId8, SecurityDrop> {
+        self.store.add_authority(self.backend.as_ref(), certificate, now.date, self.countries.as_ref(), true)
+    }
+
+    /// Trusts a certificate no longer, nor what it signed.
+    pub fn remove(&mut self, name: HashedId8) -> bool {
+        self.store.remove(name)
+    }
+
+    /// Trusts a certificate never more, whoever sends it, nor what it signed.
+    pub fn revoke(&mut self, name: HashedId8) {
+        self.store.revoke(name);
+    }
+
+    /// Where the station is; elevation in the coding of [`crate::message::ThreeDLocation`].
+    pub fn handle_position(&mut self, position: Position, elevation: u16) {
+        self.position = position.is_on_earth().then_some((position, elevation));
+    }
+
+    /// The MID of the station's GN address from now on.
+    pub fn handle_address(&mut self, mid: [u8; 6]) {
+        self.own.mid = mid;
+    }
+
+    /// The back end.
+    pub fn backend(&self) -> &dyn Backend {
+        self.backend.as_ref()
+    }
+
+    /// The parameters.
+    pub const fn config(&self) -> &Config {
+        &self.config
+    }
+
+    /// The certificates.
+    pub const fn store(&self) -> &CertificateStore {
+        &self.store
+    }
+
+    /// What happened so far.
+    pub const fn counters(&self) -> &Counters {
+        &self.counters
+    }
+
+    /// Messages that wait: for verification, and for certificates.
+    pub fn waiting(&self) -> (usize, usize) {
+        (self.queue.len(), self.parked.len())
+    }
+
+    /// When [`Self::poll_verified`] has something to do next, if no frame comes before.
+    pub fn poll_timeout(&self, now: Time) -> Option<Time> {
+        let next = (!self.queue.is_empty()).then(|| self.verifications.ready_at(now));
+        let parked = self.parked.front().map(|parked| parked.until);
+        [next, parked].into_iter().flatten().min()
+    }
+
+    fn place(&self) -> Option<Position> {
+        self.position.map(|(place, _)| place)
+    }
+
+    fn drop_message(&mut self, reason: SecurityDrop) -> SecurityDrop {
+        if let Some(count) = self.counters.dropped.get_mut(reason as usize) {
+            *count += 1;
+        }
+        reason
+    }
+}

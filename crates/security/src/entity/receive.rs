@@ -1,0 +1,381 @@
+//! What comes in: what may be believed at once, what waits, and verification.
+
+use std::collections::VecDeque;
+
+use carnet_base::Time;
+use carnet_geonet::{MacAddress, ReceivedFrame};
+use carnet_wire::geonet::{BasicHeader, BasicNextHeader};
+
+use super::{Now, Security};
+use crate::SecurityDrop;
+use crate::certificate::{Certificate, Issuer, Role};
+use crate::claims::Claims;
+use crate::config::Policy;
+use crate::crypto::name_of;
+use crate::ids::HashedId8;
+use crate::inspection::{Inspected, facilities_message, inspect, is_single_hop, rank};
+use crate::message::{Envelope, Payload, Signer};
+use crate::permissions::Psid;
+use crate::replay::Fingerprint;
+
+/// A packet that may be believed.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Verified {
+    /// Link-layer address of the station that sent this copy.
+    pub source: MacAddress,
+    /// Link-layer destination.
+    pub destination: MacAddress,
+    /// The packet without its envelope, for the router.
+    pub packet: Vec<u8>,
+    /// Which application it is of.
+    pub psid: Psid,
+    /// Whose it is: the name of the ticket.
+    pub signer: HashedId8,
+}
+
+impl Verified {
+    /// As the router takes it.
+    pub fn frame(&self) -> ReceivedFrame<'_> {
+        ReceivedFrame { source: self.source, destination: self.destination, packet: &self.packet }
+    }
+}
+
+/// What became of a frame.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Handled {
+    /// A packet in the open, which the router may have as it came.
+    Plain,
+    /// A copy of a packet that was believed before; the router knows what to do with copies.
+    Ready(Verified),
+    /// It waits for verification or for a certificate.
+    Queued,
+}
+
+/// A message before verification.
+#[derive(Debug)]
+pub(crate) struct Pending {
+    source: MacAddress,
+    destination: MacAddress,
+    octets: Vec<u8>,
+    /// Hash of what was signed.
+    hash: Vec<u8>,
+}
+
+/// A message that waits for a certificate.
+#[derive(Debug)]
+pub(crate) struct Parked {
+    pub until: Time,
+    /// Of a signer, or of an issuer.
+    lacks: HashedId8,
+    reason: SecurityDrop,
+    pending: Pending,
+}
+
+fn fingerprint(hash: &[u8]) -> Fingerprint {
+    hash.first_chunk().copied().unwrap_or_default()
+}
+
+/// Why verification did not end in a verdict.
+enum Verdict {
+    Drop(SecurityDrop),
+    Lacks(HashedId8, SecurityDrop),
+}
+
+impl From<SecurityDrop> for Verdict {
+    fn from(reason: SecurityDrop) -> Verdict {
+        Verdict::Drop(reason)
+    }
+}
+
+/// A packet without its envelope, if it has one, and without looking at who signed it: for what the own link gives back.
+pub fn unwrapped(packet: &[u8]) -> Option<Vec<u8>> {
+    let basic = BasicHeader::parse(packet).ok()?;
+    if basic.next_header != BasicNextHeader::Secured {
+        return None;
+    }
+    let Ok(Envelope::Signed(message)) = Envelope::parse(packet.get(BasicHeader::LEN..)?) else { return None };
+    let Payload::Data(inside) = message.payload else { return None };
+    Some(bare(basic, inside))
+}
+
+impl Security {
+    /// Takes a frame of the link.
+    ///
+    /// # Errors
+    /// Why it is dropped; it is counted.
+    pub fn handle_frame(&mut self, now: Now, frame: ReceivedFrame<'_>) -> Result<Handled, SecurityDrop> {
+        if self.config.policy == Policy::Off {
+            return Ok(Handled::Plain);
+        }
+        // What cannot be read at all is the router's to count.
+        let basic = BasicHeader::parse(frame.packet).ok();
+        if basic.is_none_or(|basic| basic.next_header != BasicNextHeader::Secured) {
+            if self.config.policy == Policy::Strict {
+                return Err(self.drop_message(SecurityDrop::Unsecured));
+            }
+            self.counters.plain += 1;
+            return Ok(Handled::Plain);
+        }
+        self.counters.received += 1;
+        self.take_in(now, frame).map_err(|reason| self.drop_message(reason))
+    }
+
+    fn take_in(&mut self, now: Now, frame: ReceivedFrame<'_>) -> Result<Handled, SecurityDrop> {
+        let place = self.place();
+        let inspected = inspect(&self.config, frame.packet, now.date, place)?;
+        let message = &inspected.message;
+        let hash = self.backend.hash(message.hash, message.to_be_signed);
+        let known_signer = match &message.signer {
+            Signer::Digest(name) => self.store.knows_ticket(*name).then_some(*name),
+            Signer::Certificate(certificate) => {
+                let name = name_of(self.backend.as_ref(), certificate);
+                self.store.knows_ticket(name).then_some(name)
+            }
+            Signer::Itself => None,
+        };
+        if self.was_seen(now.time, &inspected, &hash)? {
+            let Some(signer) = known_signer else { return Err(SecurityDrop::Replayed) };
+            let verified = open(&inspected, frame.source, frame.destination, signer);
+            self.counters.copies += 1;
+            return Ok(Handled::Ready(verified));
+        }
+        let rank = rank(&inspected.packet, place);
+        let pending = Pending {
+            source: frame.source,
+            destination: frame.destination,
+            octets: frame.packet.to_vec(),
+            hash,
+        };
+        if self.queue.push(now.time, rank, known_signer.is_some(), pending).is_some() {
+            self.drop_message(SecurityDrop::QueueOverflow);
+        }
+        Ok(Handled::Queued)
+    }
+
+    /// Whether a packet of several hops was believed before: copies of it are the router's business.
+    fn was_seen(&self, now: Time, inspected: &Inspected<'_>, hash: &[u8]) -> Result<bool, SecurityDrop> {
+        let single = is_single_hop(&inspected.packet);
+        let seen = if single { &self.single_hop_seen } else { &self.seen };
+        match seen.believed_at(&fingerprint(hash)) {
+            // Nobody repeats a single-hop packet: each is signed anew.
+            Some(_) if single => Err(SecurityDrop::Replayed),
+            Some(at) if now.saturating_since(at) > self.config.copies_for => Err(SecurityDrop::Replayed),
+            Some(_) => Ok(true),
+            None if seen.may_be_forgotten(inspected.made) => Err(SecurityDrop::Replayed),
+            None => Ok(false),
+        }
+    }
+
+    /// The next packet that may be believed. `None` when nothing is left, or no verification for now.
+    pub fn poll_verified(&mut self, now: Now) -> Option<Verified> {
+        self.expire_parked(now.time);
+        self.envelopes.expire(now.time);
+        while !self.queue.is_empty() && self.verifications.has_token(now.time) {
+            let waiting = self.queue.pop()?;
+            if now.time.saturating_since(waiting.since) > self.config.queued_for {
+                self.drop_message(SecurityDrop::QueuedTooLong);
+                continue;
+            }
+            let pending = waiting.message;
+            match self.verify(now, &pending) {
+                Ok(verified) => {
+                    self.counters.verified += 1;
+                    return Some(verified);
+                }
+                Err(Verdict::Drop(reason)) => {
+                    self.drop_message(reason);
+                }
+                Err(Verdict::Lacks(lacks, reason)) => self.park(now, lacks, reason, pending),
+            }
+        }
+        None
+    }
+
+    fn verify(&mut self, now: Now, pending: &Pending) -> Result<Verified, Verdict> {
+        let place = self.place();
+        let inspected = inspect(&self.config, &pending.octets, now.date, place)?;
+        let message = &inspected.message;
+        // Another copy may have been believed meanwhile.
+        let copy = self.was_seen(now.time, &inspected, &pending.hash)?;
+        let name = match &message.signer {
+            Signer::Digest(name) if self.store.knows_ticket(*name) => *name,
+            Signer::Digest(name) => return Err(Verdict::Lacks(*name, SecurityDrop::UnknownSigner)),
+            Signer::Certificate(certificate) => self.signer(now, certificate)?,
+            Signer::Itself => return Err(SecurityDrop::SelfSigned.into()),
+        };
+        if copy {
+            self.counters.copies += 1;
+            return Ok(open(&inspected, pending.source, pending.destination, name));
+        }
+        self.check(now, &inspected, name)?;
+        self.verifications.allow(now.time);
+        self.counters.verifications += 1;
+        let ticket = self.store.ticket(name).ok_or(SecurityDrop::UnknownSigner)?;
+        if !ticket.signed(&pending.hash, &message.signature) {
+            return Err(SecurityDrop::BadSignature.into());
+        }
+        self.accept(now, &inspected, pending);
+        Ok(open(&inspected, pending.source, pending.destination, name))
+    }
+
+    /// The signer's ticket, which came with the message: it is verified if it is not known.
+    fn signer(&mut self, now: Now, certificate: &Certificate) -> Result<HashedId8, Verdict> {
+        let name = name_of(self.backend.as_ref(), certificate);
+        if self.store.knows_ticket(name) {
+            return Ok(name);
+        }
+        if certificate.role() != Role::Ticket {
+            return Err(SecurityDrop::WrongRole.into());
+        }
+        self.verifications.allow(now.time);
+        self.counters.verifications += 1;
+        let (backend, countries) = (self.backend.as_ref(), self.countries.as_ref());
+        match self.store.verify(backend, certificate.clone(), now.date, countries) {
+            Ok(ticket) => {
+                self.store.add_ticket(ticket);
+                // A station that did not know this one: it lacks this one's certificate as well (TS 103 097 7.1.1).
+                self.own.introduce();
+                self.release(now, name);
+                Ok(name)
+            }
+            Err(SecurityDrop::UnknownIssuer) => match certificate.issuer() {
+                Issuer::Digest(_, issuer) => Err(Verdict::Lacks(issuer, SecurityDrop::UnknownIssuer)),
+                Issuer::Itself(_) => Err(SecurityDrop::UnknownIssuer.into()),
+            },
+            Err(reason) => Err(reason.into()),
+        }
+    }
+
+    /// What the ticket allows: when, where, and what.
+    fn check(&mut self, now: Now, inspected: &Inspected<'_>, name: HashedId8) -> Result<(), SecurityDrop> {
+        let psid = inspected.message.header.psid;
+        let countries = self.countries.as_ref();
+        let ticket = self.store.ticket(name).ok_or(SecurityDrop::UnknownSigner)?;
+        let content = ticket.certificate().content();
+        if inspected.message.signature.curve() != content.verification_key.curve() {
+            return Err(SecurityDrop::AlgorithmMismatch);
+        }
+        ticket.check_date(now.date)?;
+        // IEEE 1609.2 5.2.3.2.2: it was made while the ticket held.
+        ticket.check_date(inspected.made)?;
+        let permissions = content.application(psid).ok_or(SecurityDrop::NoPermission)?;
+        if !ticket.holds_at(inspected.place, countries) {
+            return Err(SecurityDrop::OutsideRegion);
+        }
+        let claims =
+            Claims::of(psid, facilities_message(&inspected.packet)).ok_or(SecurityDrop::BadPacket)?;
+        if claims.are_covered_by(permissions) { Ok(()) } else { Err(SecurityDrop::NoServicePermission) }
+    }
+
+    /// The signature was good: what else the message says is believed, too.
+    fn accept(&mut self, now: Now, inspected: &Inspected<'_>, pending: &Pending) {
+        let single = is_single_hop(&inspected.packet);
+        let (seen, age) = if single {
+            (&mut self.single_hop_seen, self.config.single_hop_age)
+        } else {
+            (&mut self.seen, self.config.age)
+        };
+        seen.insert(now.time, fingerprint(&pending.hash), inspected.made, now.date.saturating_sub(age));
+        let source = inspected.packet.extended.source().address.mid();
+        if let Some(sequence) = inspected.packet.extended.sequence() {
+            // Twice its lifetime: what a router buffers it may send at the very end.
+            let until = now.time + inspected.packet.basic.lifetime.duration() * 2;
+            let envelope = pending.octets.get(BasicHeader::LEN..).unwrap_or_default();
+            self.envelopes.insert(until, (source, sequence), envelope);
+        }
+        let header = &inspected.message.header;
+        for wanted in header.inline_requests.iter() {
+            self.own.asked_for(wanted, &self.store);
+        }
+        if let Some(certificate) = &header.requested_certificate {
+            self.learn(now, certificate);
+        }
+    }
+
+    /// A certificate that somebody sent because somebody asked for it: an authority's.
+    fn learn(&mut self, now: Now, certificate: &Certificate) {
+        let name = name_of(self.backend.as_ref(), certificate);
+        self.own.was_sent(name);
+        if certificate.role() != Role::Authority || self.store.issuer(name).is_some() {
+            return;
+        }
+        self.verifications.allow(now.time);
+        self.counters.verifications += 1;
+        let (backend, countries) = (self.backend.as_ref(), self.countries.as_ref());
+        match self.store.add_authority(backend, certificate.clone(), now.date, countries, false) {
+            Ok(name) => self.release(now, name),
+            Err(reason) => {
+                self.drop_message(reason);
+            }
+        }
+    }
+
+    fn park(&mut self, now: Now, lacks: HashedId8, reason: SecurityDrop, pending: Pending) {
+        self.own.want(lacks.short());
+        if reason == SecurityDrop::UnknownSigner {
+            self.own.introduce();
+        }
+        if self.parked.len() >= self.config.most_parked {
+            self.parked.pop_front();
+            self.drop_message(SecurityDrop::WaitingOverflow);
+        }
+        if self.config.most_parked > 0 {
+            self.parked.push_back(Parked {
+                until: now.time + self.config.parked_for,
+                lacks,
+                reason,
+                pending,
+            });
+        }
+    }
+
+    fn expire_parked(&mut self, now: Time) {
+        while self.parked.front().is_some_and(|parked| parked.until <= now) {
+            if let Some(parked) = self.parked.pop_front() {
+                self.drop_message(parked.reason);
+            }
+        }
+    }
+
+    /// What waited for a certificate goes on.
+    fn release(&mut self, now: Now, name: HashedId8) {
+        self.own.found(name.short());
+        let place = self.place();
+        let (go_on, stay): (VecDeque<_>, VecDeque<_>) =
+            std::mem::take(&mut self.parked).into_iter().partition(|parked| parked.lacks == name);
+        self.parked = stay;
+        for parked in go_on {
+            let rank = inspect(&self.config, &parked.pending.octets, now.date, place)
+                .map(|inspected| rank(&inspected.packet, place));
+            let given_up = match rank {
+                Ok(rank) => {
+                    self.queue.push(now.time, rank, true, parked.pending).map(|_| SecurityDrop::QueueOverflow)
+                }
+                Err(reason) => Some(reason),
+            };
+            if let Some(reason) = given_up {
+                self.drop_message(reason);
+            }
+        }
+    }
+}
+
+/// The packet without its envelope.
+fn open(
+    inspected: &Inspected<'_>,
+    source: MacAddress,
+    destination: MacAddress,
+    signer: HashedId8,
+) -> Verified {
+    let packet = bare(inspected.packet.basic, inspected.inside);
+    Verified { source, destination, packet, psid: inspected.message.header.psid, signer }
+}
+
+/// A packet in the open: what was inside, behind its Basic Header.
+fn bare(basic: BasicHeader, inside: &[u8]) -> Vec<u8> {
+    let basic = BasicHeader { next_header: BasicNextHeader::Common, ..basic };
+    let mut packet = Vec::with_capacity(BasicHeader::LEN + inside.len());
+    packet.extend_from_slice(&basic.to_octets());
+    packet.extend_from_slice(inside);
+    packet
+}

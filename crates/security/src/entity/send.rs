@@ -1,0 +1,292 @@
+//! What goes out: own packets are signed by the profiles of TS 103 097 7.1, those of others get their envelope back.
+//!
+//! CAMs say by a digest who signed, and by the certificate once a second, as well as when somebody asks for it, and when a
+//! station appears that was not there before (7.1.1). They carry what this station lacks (inlineP2pcdRequest) and a
+//! certificate of an authority that others lack (requestedCertificate), unless another station was faster.
+//! DENMs and all other packets have the certificate and the place (7.1.2, 7.1.3).
+
+use std::collections::BTreeSet;
+use std::time::Duration;
+
+use carnet_base::{Rng, Time};
+use carnet_wire::geonet::{BasicHeader, BasicNextHeader, Packet};
+
+use super::{Now, Security};
+use crate::SecurityDrop;
+use crate::certificate::Certificate;
+use crate::config::Policy;
+use crate::crypto::{SigningKey, signature_input};
+use crate::ids::{HashedId3, HashedId8};
+use crate::inspection::application_of;
+use crate::message::{HeaderInfo, MOST_REQUESTS, Signer, ThreeDLocation, seal, to_be_signed};
+use crate::permissions::Psid;
+use crate::store::{CertificateStore, Trusted};
+use crate::time::ValidityPeriod;
+
+/// CAMs carry the certificate so often (TS 103 097 7.1.1).
+pub const CERTIFICATE_INTERVAL: Duration = Duration::from_secs(1);
+
+/// A certificate of this station, and its key.
+#[derive(Debug)]
+pub struct Ticket {
+    /// The certificate.
+    pub certificate: Certificate,
+    /// The key.
+    pub key: Box<dyn SigningKey>,
+}
+
+#[derive(Debug)]
+struct OwnTicket {
+    trusted: Trusted,
+    key: Box<dyn SigningKey>,
+}
+
+impl OwnTicket {
+    const fn name(&self) -> HashedId8 {
+        self.trusted.name()
+    }
+
+    const fn validity(&self) -> &ValidityPeriod {
+        &self.trusted.certificate().content().validity
+    }
+}
+
+/// What a station knows of itself.
+#[derive(Debug)]
+pub(crate) struct Own {
+    pub mid: [u8; 6],
+    tickets: Vec<OwnTicket>,
+    current: usize,
+    /// When a CAM carried the certificate last.
+    told: Option<Time>,
+    /// The next CAM carries it.
+    tell: bool,
+    wanted: BTreeSet<HashedId3>,
+    /// An authority's certificate that somebody asked for.
+    asked: Option<HashedId8>,
+    rng: Rng,
+}
+
+impl Own {
+    pub const fn new(rng: Rng) -> Own {
+        Own {
+            mid: [0; 6],
+            tickets: Vec::new(),
+            current: 0,
+            told: None,
+            tell: false,
+            wanted: BTreeSet::new(),
+            asked: None,
+            rng,
+        }
+    }
+
+    /// Somebody is there who does not know this station.
+    pub const fn introduce(&mut self) {
+        self.tell = true;
+    }
+
+    /// Somebody asked for a certificate.
+    pub fn asked_for(&mut self, wanted: HashedId3, store: &CertificateStore) {
+        let current = self.tickets.get(self.current);
+        if current.is_some_and(|own| own.name().short() == wanted) {
+            self.tell = true;
+        } else if let Some(authority) = store.authority_by_short_name(wanted) {
+            self.asked = Some(authority.name());
+        }
+    }
+
+    /// Somebody sent a certificate: this station need not.
+    pub fn was_sent(&mut self, name: HashedId8) {
+        if self.asked == Some(name) {
+            self.asked = None;
+        }
+    }
+
+    /// Asks for a certificate in the next CAM.
+    pub fn want(&mut self, name: HashedId3) {
+        if self.wanted.len() < MOST_REQUESTS {
+            self.wanted.insert(name);
+        }
+    }
+
+    /// A certificate was found.
+    pub fn found(&mut self, name: HashedId3) {
+        self.wanted.remove(&name);
+    }
+}
+
+impl Security {
+    /// Takes a ticket and its key.
+    ///
+    /// # Errors
+    /// [`SecurityDrop::BadKey`] if the key is not the certificate's; else as for the tickets of others: one that nobody
+    /// would believe is refused here.
+    pub fn add_own_ticket(&mut self, now: Now, ticket: Ticket) -> Result<HashedId8, SecurityDrop> {
+        if ticket.key.public_key() != ticket.certificate.content().verification_key {
+            return Err(SecurityDrop::BadKey);
+        }
+        let (backend, countries) = (self.backend.as_ref(), self.countries.as_ref());
+        // Pseudonyms are issued for weeks to come: one is good if it is good when it begins.
+        let begins = ticket.certificate.content().validity.start.start();
+        let trusted = self.store.verify(backend, ticket.certificate, now.date.max(begins), countries)?;
+        let name = trusted.name();
+        self.own.tickets.push(OwnTicket { trusted, key: ticket.key });
+        Ok(name)
+    }
+
+    /// Own tickets by name, those that hold now.
+    pub fn own_tickets(&self, now: Now) -> Vec<HashedId8> {
+        let holds = |own: &&OwnTicket| own.validity().contains(now.date);
+        self.own.tickets.iter().filter(holds).map(|own| own.name()).collect()
+    }
+
+    /// The name of the ticket that signs.
+    pub fn current_ticket(&self) -> Option<HashedId8> {
+        self.own.tickets.get(self.own.current).map(|own| own.name())
+    }
+
+    /// Signs with another ticket from now on; false if there is no such. Whoever calls it gives the router and the
+    /// facilities another address, so that nothing links the two.
+    pub fn use_ticket(&mut self, name: HashedId8) -> bool {
+        let found = self.own.tickets.iter().position(|own| own.name() == name);
+        if let Some(found) = found {
+            self.own.current = found;
+            // Nobody knows it yet; and what was asked of the old one is not asked of this.
+            (self.own.told, self.own.tell, self.own.asked) = (None, false, None);
+        }
+        found.is_some()
+    }
+
+    /// One of the tickets that hold now, another than the current one if there is any.
+    pub fn choose_ticket(&mut self, now: Now) -> Option<HashedId8> {
+        let current = self.current_ticket();
+        let mut choice = self.own_tickets(now);
+        if choice.len() > 1 {
+            choice.retain(|name| Some(*name) != current);
+        }
+        let number = self.own.rng.below(choice.len() as u64) as usize;
+        choice.get(number).copied()
+    }
+
+    /// Goes on with another ticket where the current one holds no longer, or not yet; false if there is none.
+    pub fn keep_signing(&mut self, now: Now) -> bool {
+        let holds = |own: &OwnTicket| own.validity().contains(now.date);
+        if self.own.tickets.get(self.own.current).is_some_and(holds) {
+            return true;
+        }
+        let next = self.own.tickets.iter().find(|own| holds(own)).map(OwnTicket::name);
+        next.is_some_and(|name| self.use_ticket(name))
+    }
+
+    /// Octets that an envelope adds to a packet at most: header, the longest of the own tickets, and a signature.
+    pub fn overhead(&self) -> usize {
+        /// Everything but certificate and signature: versions, tags, lengths, generationTime and generationLocation.
+        const REST: usize = 40;
+        let with = |own: &OwnTicket| {
+            let certificate = own.trusted.certificate();
+            REST + certificate.octets().len() + 2 * certificate.content().verification_key.curve().octets()
+        };
+        self.own.tickets.iter().map(with).max().unwrap_or_default()
+    }
+
+    /// Drops tickets that hold no longer, with their keys.
+    pub fn forget_old_tickets(&mut self, now: Now) {
+        let current = self.current_ticket();
+        self.own.tickets.retain(|own| own.validity().end() > now.date);
+        self.own.current =
+            self.own.tickets.iter().position(|own| Some(own.name()) == current).unwrap_or_default();
+    }
+
+    /// A packet of the router as it goes to the link.
+    ///
+    /// # Errors
+    /// Why it does not; it is counted.
+    pub fn secure(&mut self, now: Now, frame: &[u8]) -> Result<Vec<u8>, SecurityDrop> {
+        if self.config.policy == Policy::Off {
+            return Ok(frame.to_vec());
+        }
+        self.wrap(now, frame).map_err(|reason| self.drop_message(reason))
+    }
+
+    fn wrap(&mut self, now: Now, frame: &[u8]) -> Result<Vec<u8>, SecurityDrop> {
+        let packet = Packet::parse(frame).map_err(|_| SecurityDrop::BadPacket)?;
+        let source = packet.extended.source().address.mid();
+        let envelope = if source == self.own.mid {
+            // Without tickets there is nothing to sign with, and unsigned is accepted.
+            if self.own.tickets.is_empty() && self.config.policy == Policy::AcceptUnsigned {
+                return Ok(frame.to_vec());
+            }
+            self.keep_signing(now);
+            let inside = frame.get(BasicHeader::LEN..packet.len()).unwrap_or_default();
+            self.sign(now, application_of(&packet), inside)?
+        } else {
+            let identity = packet.extended.sequence().map(|sequence| (source, sequence));
+            match identity.and_then(|identity| self.envelopes.get(&identity)) {
+                Some(envelope) => {
+                    self.counters.forwarded += 1;
+                    envelope.to_vec()
+                }
+                None if self.config.policy == Policy::AcceptUnsigned => return Ok(frame.to_vec()),
+                None => return Err(SecurityDrop::EnvelopeForgotten),
+            }
+        };
+        let basic = BasicHeader { next_header: BasicNextHeader::Secured, ..packet.basic };
+        let mut secured = Vec::with_capacity(BasicHeader::LEN + envelope.len());
+        secured.extend_from_slice(&basic.to_octets());
+        secured.extend_from_slice(&envelope);
+        Ok(secured)
+    }
+
+    /// An envelope around a payload of this station, signed by the current ticket.
+    ///
+    /// # Errors
+    /// [`SecurityDrop::NoTicket`] if that may not sign this here and now, [`SecurityDrop::NoGenerationLocation`] before the
+    /// first position, [`SecurityDrop::SigningFailed`].
+    pub fn sign(&mut self, now: Now, psid: Psid, payload: &[u8]) -> Result<Vec<u8>, SecurityDrop> {
+        let (place, elevation) = self.position.ok_or(SecurityDrop::NoGenerationLocation)?;
+        let own = self.own.tickets.get(self.own.current).ok_or(SecurityDrop::NoTicket)?;
+        let certificate = own.trusted.certificate();
+        let holds = own.trusted.check_date(now.date).is_ok()
+            && certificate.content().application(psid).is_some()
+            && own.trusted.holds_at(place, self.countries.as_ref());
+        if !holds {
+            return Err(SecurityDrop::NoTicket);
+        }
+        let cam = psid == Psid::CAM;
+        let due = self.own.told.is_none_or(|told| now.time.saturating_since(told) >= CERTIFICATE_INTERVAL);
+        let with_certificate = !cam || self.own.tell || due;
+        let mut header = HeaderInfo::new(psid);
+        header.generation_time = Some(now.date);
+        let mut requests: Vec<HashedId3> = Vec::new();
+        if cam {
+            requests.extend(std::mem::take(&mut self.own.wanted));
+            self.counters.requests += requests.len() as u64;
+            // 7.1.1: not beside the own certificate, which has the room.
+            if !with_certificate && let Some(asked) = self.own.asked.take() {
+                header.requested_certificate =
+                    self.store.issuer(asked).map(|authority| authority.certificate().clone());
+            }
+        } else {
+            header.generation_location = Some(ThreeDLocation { position: place, elevation });
+        }
+        let data = to_be_signed(payload, &header, &requests);
+        let backend = self.backend.as_ref();
+        let input = signature_input(backend, certificate.hash_algorithm(), &data, certificate.octets());
+        let signature = own.key.sign(&input).map_err(|_| SecurityDrop::SigningFailed)?;
+        let signer = if with_certificate {
+            Signer::Certificate(Box::new(certificate.clone()))
+        } else {
+            Signer::Digest(own.name())
+        };
+        self.counters.signed += 1;
+        if with_certificate {
+            self.counters.with_certificate += 1;
+        }
+        if cam && with_certificate {
+            self.own.told = Some(now.time);
+            self.own.tell = false;
+        }
+        Ok(seal(&data, &signer, &signature))
+    }
+}

@@ -1,0 +1,58 @@
+//! Envelopes of packets that were let in, for those that are sent on: a forwarder signs nothing, it passes on what the
+//! source signed, with another Basic Header (EN 302 636-4-1 10.3.8 to 10.3.12).
+//!
+//! The router knows packets without envelopes. What it sends on is the same packet, known by its source and its
+//! sequence number; the envelope that goes around it is the one in which it came.
+
+use std::collections::{BTreeMap, VecDeque};
+
+use carnet_base::Time;
+
+/// A packet's source (MID) and sequence number.
+pub type Identity = ([u8; 6], u16);
+
+/// Envelopes by packet.
+#[derive(Debug)]
+pub struct Envelopes {
+    kept: BTreeMap<Identity, Vec<u8>>,
+    order: VecDeque<(Time, Identity)>,
+    octets: usize,
+    room: usize,
+}
+
+impl Envelopes {
+    /// With room for so many octets.
+    pub const fn new(room: usize) -> Envelopes {
+        Envelopes { kept: BTreeMap::new(), order: VecDeque::new(), octets: 0, room }
+    }
+
+    /// Keeps an envelope until then; the oldest make room. One that is kept already stays as it is.
+    pub fn insert(&mut self, until: Time, identity: Identity, envelope: &[u8]) {
+        if self.kept.contains_key(&identity) || envelope.len() > self.room {
+            return;
+        }
+        while self.octets + envelope.len() > self.room && self.forget_oldest() {}
+        self.octets += envelope.len();
+        self.kept.insert(identity, envelope.to_vec());
+        self.order.push_back((until, identity));
+    }
+
+    /// The envelope of a packet.
+    pub fn get(&self, identity: &Identity) -> Option<&[u8]> {
+        self.kept.get(identity).map(Vec::as_slice)
+    }
+
+    /// Forgets those whose packets have ended. Lifetimes differ, and the order is that of arrival: some stay a while
+    /// behind one that lasts longer.
+    pub fn expire(&mut self, now: Time) {
+        while self.order.front().is_some_and(|(until, _)| *until <= now) {
+            self.forget_oldest();
+        }
+    }
+
+    fn forget_oldest(&mut self) -> bool {
+        let Some((_, identity)) = self.order.pop_front() else { return false };
+        self.octets -= self.kept.remove(&identity).map_or(0, |envelope| envelope.len());
+        true
+    }
+}

@@ -1,0 +1,48 @@
+//! Names of certificates (IEEE 1609.2 6.3.24 to 6.3.29): the last octets of a certificate's hash.
+
+use std::fmt;
+
+use crate::coer::{Error, Reader};
+
+/// The last eight octets of a certificate's hash: how signers and issuers are named.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Default)]
+pub struct HashedId8(pub [u8; 8]);
+
+/// The last three octets of a certificate's hash: how certificates are asked for.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Default)]
+pub struct HashedId3(pub [u8; 3]);
+
+impl HashedId8 {
+    /// Of a hash, its last octets.
+    pub fn of_hash(hash: &[u8]) -> HashedId8 {
+        HashedId8(hash.last_chunk().copied().unwrap_or_default())
+    }
+
+    /// The last three of the eight.
+    pub const fn short(self) -> HashedId3 {
+        let [.., a, b, c] = self.0;
+        HashedId3([a, b, c])
+    }
+
+    pub(crate) fn decode(reader: &mut Reader<'_>) -> Result<HashedId8, Error> {
+        reader.array("HashedId8").map(HashedId8)
+    }
+}
+
+macro_rules! hexadecimal {
+    ($($name:ident)*) => {$(
+        impl fmt::Display for $name {
+            fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                self.0.iter().try_for_each(|octet| write!(f, "{octet:02x}"))
+            }
+        }
+
+        impl fmt::Debug for $name {
+            fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                write!(f, concat!(stringify!($name), "({})"), self)
+            }
+        }
+    )*};
+}
+
+hexadecimal! { HashedId8 HashedId3 }

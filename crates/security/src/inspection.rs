@@ -1,0 +1,198 @@
+//! What can be said of a secured packet without any cryptography (TS 103 097 clauses 5.2 and 7.1): it is read where it lies,
+//! and most of what is wrong with a packet shows here, at a thousandth of the price of a signature.
+
+use std::time::Duration;
+
+use carnet_geonet::geodesy::{Position, is_inside};
+use carnet_wire::btp;
+use carnet_wire::geonet::{BasicHeader, CommonNextHeader, ExtendedHeader, Packet};
+
+use crate::SecurityDrop;
+use crate::config::Config;
+use crate::message::{self, Envelope, Payload, SignedMessage, Signer};
+use crate::permissions::Psid;
+use crate::queue::Rank;
+use crate::time::Time64;
+
+/// A secured packet that was read.
+#[derive(Debug)]
+pub struct Inspected<'a> {
+    /// What was signed, by whom.
+    pub message: SignedMessage<'a>,
+    /// The packet in it.
+    pub packet: Packet<'a>,
+    /// The packet's octets from the Common Header on.
+    pub inside: &'a [u8],
+    /// When it was made.
+    pub made: Time64,
+    /// Where.
+    pub place: Position,
+}
+
+/// The application of a packet (TS 102 965), and whether only that may sign it. BTP ports are those of TS 103 248.
+pub fn application_of(packet: &Packet<'_>) -> Psid {
+    match btp_port(packet) {
+        Some(2001) => Psid::CAM,
+        Some(2002) => Psid::DENM,
+        Some(2003) => Psid::MAPEM,
+        Some(2004) => Psid::SPATEM,
+        Some(2006) => Psid::IVIM,
+        Some(2007 | 2008) => Psid::TRAFFIC_LIGHT_CONTROL,
+        Some(2009) => Psid::CPM,
+        Some(2018) => Psid::VAM,
+        // Beacons, Location Service, IPv6, and what has no number of its own here.
+        _ => Psid::GN_MGMT,
+    }
+}
+
+fn btp_port(packet: &Packet<'_>) -> Option<u16> {
+    match packet.common.next_header {
+        CommonNextHeader::BtpA => {
+            btp::BtpA::parse(packet.payload).ok().map(|(header, _)| header.destination_port)
+        }
+        CommonNextHeader::BtpB => {
+            btp::BtpB::parse(packet.payload).ok().map(|(header, _)| header.destination_port)
+        }
+        _ => None,
+    }
+}
+
+/// The message behind the BTP header.
+pub fn facilities_message<'a>(packet: &Packet<'a>) -> &'a [u8] {
+    packet.payload.get(btp::LEN..).unwrap_or_default()
+}
+
+/// Whether a packet goes one hop, so that it comes once.
+pub const fn is_single_hop(packet: &Packet<'_>) -> bool {
+    matches!(packet.extended, ExtendedHeader::Beacon { .. } | ExtendedHeader::SingleHop { .. })
+}
+
+/// Reads what stands behind the EtherType, and checks what costs little.
+///
+/// # Errors
+/// The first thing that is wrong with it.
+pub fn inspect<'a>(
+    config: &Config,
+    octets: &'a [u8],
+    now: Time64,
+    own: Option<Position>,
+) -> Result<Inspected<'a>, SecurityDrop> {
+    let basic = BasicHeader::parse(octets).map_err(|_| SecurityDrop::BadPacket)?;
+    let envelope = octets.get(BasicHeader::LEN..).unwrap_or_default();
+    if message::version(envelope).is_some_and(|version| version != message::VERSION) {
+        return Err(SecurityDrop::WrongVersion);
+    }
+    let message = match Envelope::parse(envelope)? {
+        Envelope::Signed(message) => *message,
+        Envelope::Unsecured(_) => return Err(SecurityDrop::UnsecuredEnvelope),
+        Envelope::Encrypted => return Err(SecurityDrop::Encrypted),
+        Envelope::CertificateRequest => return Err(SecurityDrop::NotInProfile),
+    };
+    let inside = match message.payload {
+        Payload::External => return Err(SecurityDrop::ExternalPayload),
+        Payload::Data([]) => return Err(SecurityDrop::EmptyPayload),
+        Payload::Data(inside) => inside,
+    };
+    if message.signer == Signer::Itself {
+        return Err(SecurityDrop::SelfSigned);
+    }
+    if message.hash != message.signature.curve().hash() {
+        return Err(SecurityDrop::AlgorithmMismatch);
+    }
+    let packet = Packet::parse_after_basic(basic, inside).map_err(|_| SecurityDrop::BadPacket)?;
+    let header = &message.header;
+    if header.forbidden {
+        return Err(SecurityDrop::ForbiddenHeader);
+    }
+    let made = header.generation_time.ok_or(SecurityDrop::NoGenerationTime)?;
+    if header.psid != application_of(&packet) {
+        return Err(SecurityDrop::WrongApplication);
+    }
+    check_profile(&message)?;
+    check_age(config, &packet, made, now)?;
+    if header.expiry_time.is_some_and(|expiry| expiry <= now || expiry <= made) {
+        return Err(SecurityDrop::Expired);
+    }
+    let source = packet.extended.source();
+    let source_place = Position::new(source.latitude, source.longitude);
+    let place = match &header.generation_location {
+        Some(location) if !location.position.is_on_earth() => return Err(SecurityDrop::NoGenerationLocation),
+        Some(location) => location.position,
+        None => source_place,
+    };
+    if !place.is_on_earth()
+        || !source_place.is_on_earth()
+        || place.distance(source_place) > config.displacement
+    {
+        return Err(SecurityDrop::ImplausiblePosition);
+    }
+    check_position_time(config, &packet, made)?;
+    if let Some(own) = own
+        && is_single_hop(&packet)
+        && own.distance(source_place) > config.single_hop_range
+    {
+        return Err(SecurityDrop::TooFarAway);
+    }
+    Ok(Inspected { message, packet, inside, made, place })
+}
+
+/// The profiles of CAM, DENM and other messages (TS 103 097 7.1.1 to 7.1.3).
+fn check_profile(message: &SignedMessage<'_>) -> Result<(), SecurityDrop> {
+    let header = &message.header;
+    let psid = header.psid;
+    if psid == Psid::DENM {
+        if header.generation_location.is_none() {
+            return Err(SecurityDrop::NoGenerationLocation);
+        }
+        if !matches!(message.signer, Signer::Certificate(_)) {
+            return Err(SecurityDrop::NoCertificate);
+        }
+    }
+    let unexpected = match psid {
+        Psid::CAM => header.generation_location.is_some() || header.expiry_time.is_some(),
+        Psid::DENM => !header.inline_requests.is_empty() || header.requested_certificate.is_some(),
+        _ => false,
+    };
+    let answerable = header.encryption_key.is_some() && matches!(psid, Psid::CAM | Psid::DENM);
+    if unexpected || answerable { Err(SecurityDrop::UnexpectedHeader) } else { Ok(()) }
+}
+
+fn check_age(config: &Config, packet: &Packet<'_>, made: Time64, now: Time64) -> Result<(), SecurityDrop> {
+    let most = if is_single_hop(packet) { config.single_hop_age } else { config.age };
+    if now.saturating_since(made) > most {
+        return Err(SecurityDrop::TooOld);
+    }
+    if made > now.saturating_add(config.future) {
+        return Err(SecurityDrop::FromTheFuture);
+    }
+    Ok(())
+}
+
+/// The source's position is from before the message was signed, by no more than a packet may wait at its source.
+fn check_position_time(config: &Config, packet: &Packet<'_>, made: Time64) -> Result<(), SecurityDrop> {
+    let signed = carnet_wire::geonet::Timestamp((made.0 / 1000) as u32);
+    let waited = signed.milliseconds_since(packet.extended.source().timestamp);
+    let tolerance = config.position_time.as_millis() as i64;
+    let most = if is_single_hop(packet) { Duration::ZERO } else { config.age };
+    if (-tolerance..=tolerance + most.as_millis() as i64).contains(&waited) {
+        Ok(())
+    } else {
+        Err(SecurityDrop::ImplausibleTime)
+    }
+}
+
+/// How much a packet counts here.
+pub fn rank(packet: &Packet<'_>, own: Option<Position>) -> Rank {
+    match &packet.extended {
+        ExtendedHeader::GeoBroadcast { area, .. } | ExtendedHeader::GeoAnycast { area, .. }
+            if own.is_some_and(|own| is_inside(area, own)) =>
+        {
+            Rank::AreaHere
+        }
+        ExtendedHeader::SingleHop { .. } => Rank::SingleHop,
+        ExtendedHeader::Beacon { .. }
+        | ExtendedHeader::LocationServiceRequest { .. }
+        | ExtendedHeader::LocationServiceReply { .. } => Rank::Management,
+        _ => Rank::MultiHop,
+    }
+}

@@ -1,0 +1,274 @@
+//! Curves, public keys and signatures as they stand in messages (IEEE 1609.2 6.3.22 to 6.3.31, 6.4.36 to 6.4.38).
+//!
+//! Points are compressed and the r of a signature is an x coordinate alone: that is the canonical form over which hashes
+//! are taken (6.1.2) and the one that TS 103 097 clause 5 has. An r that comes with the sign of its point loses it; an
+//! uncompressed point is refused.
+
+use crate::coer::{Error, Reader, Writer};
+
+/// An elliptic curve of the profile.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub enum Curve {
+    /// NIST P-256.
+    NistP256,
+    /// brainpoolP256r1 (RFC 5639).
+    BrainpoolP256r1,
+    /// brainpoolP384r1 (RFC 5639).
+    BrainpoolP384r1,
+    /// NIST P-384.
+    NistP384,
+}
+
+/// A hash of the profile.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub enum HashAlgorithm {
+    /// SHA-256, for curves of 256 bits.
+    Sha256,
+    /// SHA-384, for curves of 384 bits.
+    Sha384,
+}
+
+impl HashAlgorithm {
+    /// Octets of a hash.
+    pub const fn octets(self) -> usize {
+        match self {
+            HashAlgorithm::Sha256 => 32,
+            HashAlgorithm::Sha384 => 48,
+        }
+    }
+
+    pub(crate) fn decode(reader: &mut Reader<'_>) -> Result<HashAlgorithm, Error> {
+        match reader.tag("HashAlgorithm")? {
+            0 => Ok(HashAlgorithm::Sha256),
+            1 => Ok(HashAlgorithm::Sha384),
+            _ => Err(reader.unknown("HashAlgorithm", "sha256 or sha384")),
+        }
+    }
+
+    pub(crate) fn encode(self, writer: &mut Writer) {
+        writer.u8(match self {
+            HashAlgorithm::Sha256 => 0,
+            HashAlgorithm::Sha384 => 1,
+        });
+    }
+}
+
+impl Curve {
+    /// Every curve, by the tag of its CHOICE.
+    pub const ALL: [Curve; 4] =
+        [Curve::NistP256, Curve::BrainpoolP256r1, Curve::BrainpoolP384r1, Curve::NistP384];
+
+    /// Octets of a coordinate and of a scalar.
+    pub const fn octets(self) -> usize {
+        self.hash().octets()
+    }
+
+    /// The hash that goes with it.
+    pub const fn hash(self) -> HashAlgorithm {
+        match self {
+            Curve::NistP256 | Curve::BrainpoolP256r1 => HashAlgorithm::Sha256,
+            Curve::BrainpoolP384r1 | Curve::NistP384 => HashAlgorithm::Sha384,
+        }
+    }
+
+    /// Its name, for people.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Curve::NistP256 => "NIST P-256",
+            Curve::BrainpoolP256r1 => "brainpoolP256r1",
+            Curve::BrainpoolP384r1 => "brainpoolP384r1",
+            Curve::NistP384 => "NIST P-384",
+        }
+    }
+
+    /// Its name in files and on command lines.
+    pub const fn word(self) -> &'static str {
+        match self {
+            Curve::NistP256 => "nist-p256",
+            Curve::BrainpoolP256r1 => "brainpoolp256r1",
+            Curve::BrainpoolP384r1 => "brainpoolp384r1",
+            Curve::NistP384 => "nist-p384",
+        }
+    }
+
+    /// The CHOICE of keys and that of signatures alike: the curves of 384 bits came later, as extensions.
+    const fn tag(self) -> u8 {
+        match self {
+            Curve::NistP256 => 0x80,
+            Curve::BrainpoolP256r1 => 0x81,
+            Curve::BrainpoolP384r1 => 0x82,
+            Curve::NistP384 => 0x83,
+        }
+    }
+
+    const fn is_extension(self) -> bool {
+        matches!(self, Curve::BrainpoolP384r1 | Curve::NistP384)
+    }
+
+    /// Reads the tag; what it stands for is read by `content` inside or outside of an open type.
+    fn choose<'a, T>(
+        reader: &mut Reader<'a>,
+        what: &'static str,
+        content: impl FnOnce(&mut Reader<'a>, Curve, usize) -> Result<T, Error>,
+    ) -> Result<T, Error> {
+        let tag = reader.tag(what)?;
+        let curve = Curve::ALL.into_iter().find(|curve| curve.tag() == tag);
+        let curve = curve.ok_or_else(|| reader.unknown(what, "a curve of the profile"))?;
+        if !curve.is_extension() {
+            return content(reader, curve, 0);
+        }
+        let mut inside = reader.open_type(what)?;
+        let base = reader.at() - inside.remaining();
+        let value = content(&mut inside, curve, base)?;
+        inside.end()?;
+        Ok(value)
+    }
+
+    fn write(self, writer: &mut Writer, content: impl FnOnce(&mut Writer)) {
+        writer.u8(self.tag());
+        if self.is_extension() { writer.open_type(content) } else { content(writer) }
+    }
+}
+
+/// A coordinate or scalar of at most 384 bits, big-endian, in the first octets; how many, the curve says.
+type FieldOctets = [u8; 48];
+
+fn field(octets: &[u8]) -> FieldOctets {
+    let mut field = [0; 48];
+    for (to, from) in field.iter_mut().zip(octets) {
+        *to = *from;
+    }
+    field
+}
+
+/// A public key: a point, compressed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub struct PublicKey {
+    curve: Curve,
+    odd: bool,
+    x: FieldOctets,
+}
+
+impl PublicKey {
+    /// From a point in the compressed form of SEC 1 2.3.3: 2 or 3, then the x coordinate.
+    pub fn from_sec1(curve: Curve, octets: &[u8]) -> Option<PublicKey> {
+        match octets.split_first() {
+            Some((&sign @ 2..=3, x)) if x.len() == curve.octets() => {
+                Some(PublicKey { curve, odd: sign == 3, x: field(x) })
+            }
+            _ => None,
+        }
+    }
+
+    /// In the compressed form of SEC 1 2.3.3.
+    pub fn to_sec1(&self) -> Vec<u8> {
+        let mut octets = Vec::with_capacity(1 + self.curve.octets());
+        octets.push(2 + u8::from(self.odd));
+        octets.extend_from_slice(self.x());
+        octets
+    }
+
+    /// Its curve.
+    pub const fn curve(&self) -> Curve {
+        self.curve
+    }
+
+    fn x(&self) -> &[u8] {
+        self.x.get(..self.curve.octets()).unwrap_or_default()
+    }
+
+    pub(crate) fn decode(reader: &mut Reader<'_>) -> Result<PublicKey, Error> {
+        Curve::choose(reader, "PublicVerificationKey", |reader, curve, _| Self::point(reader, curve))
+    }
+
+    fn point(reader: &mut Reader<'_>, curve: Curve) -> Result<PublicKey, Error> {
+        const WHAT: &str = "EccCurvePoint";
+        let odd = match reader.tag(WHAT)? {
+            0x82 => false,
+            0x83 => true,
+            _ => return Err(reader.unknown(WHAT, "a compressed point")),
+        };
+        Ok(PublicKey { curve, odd, x: field(reader.take(curve.octets(), WHAT)?) })
+    }
+
+    pub(crate) fn encode(&self, writer: &mut Writer) {
+        self.curve.write(writer, |writer| {
+            writer.u8(0x82 + u8::from(self.odd));
+            writer.raw(self.x());
+        });
+    }
+}
+
+/// A key to which others may encrypt (6.3.18); nothing here does. Only AES-128-CCM with a 256-bit curve.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub struct EncryptionKey(pub PublicKey);
+
+impl EncryptionKey {
+    pub(crate) fn decode(reader: &mut Reader<'_>) -> Result<EncryptionKey, Error> {
+        if reader.tag("SymmAlgorithm")? != 0 {
+            return Err(reader.unknown("SymmAlgorithm", "aes128Ccm"));
+        }
+        let curve = match reader.tag("BasePublicEncryptionKey")? {
+            0x80 => Curve::NistP256,
+            0x81 => Curve::BrainpoolP256r1,
+            _ => return Err(reader.unknown("BasePublicEncryptionKey", "a curve of 256 bits")),
+        };
+        PublicKey::point(reader, curve).map(EncryptionKey)
+    }
+
+    pub(crate) fn encode(&self, writer: &mut Writer) {
+        writer.u8(0);
+        // The alternatives have the same tags as those of verification keys, and no open types.
+        self.0.encode(writer);
+    }
+}
+
+/// An ECDSA signature.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub struct Signature {
+    curve: Curve,
+    r: FieldOctets,
+    s: FieldOctets,
+}
+
+impl Signature {
+    /// From r and s, one behind the other, each as long as the curve's scalars.
+    pub fn from_octets(curve: Curve, octets: &[u8]) -> Option<Signature> {
+        let (r, s) = octets.split_at_checked(curve.octets())?;
+        (s.len() == curve.octets()).then(|| Signature { curve, r: field(r), s: field(s) })
+    }
+
+    /// r and s, one behind the other.
+    pub fn to_octets(&self) -> Vec<u8> {
+        let length = self.curve.octets();
+        [self.r.get(..length).unwrap_or_default(), self.s.get(..length).unwrap_or_default()].concat()
+    }
+
+    /// Its curve.
+    pub const fn curve(&self) -> Curve {
+        self.curve
+    }
+
+    /// Reads a signature and says where in the octets the tag of r stands, which is not as it came in the
+    /// canonical form.
+    pub(crate) fn decode(reader: &mut Reader<'_>) -> Result<(Signature, usize), Error> {
+        const WHAT: &str = "Signature";
+        Curve::choose(reader, WHAT, |reader, curve, base| {
+            let at = base + reader.at();
+            if !matches!(reader.tag(WHAT)?, 0x80 | 0x82 | 0x83) {
+                return Err(reader.unknown(WHAT, "x-only or a compressed point"));
+            }
+            let r = field(reader.take(curve.octets(), WHAT)?);
+            let s = field(reader.take(curve.octets(), WHAT)?);
+            Ok((Signature { curve, r, s }, at))
+        })
+    }
+
+    pub(crate) fn encode(&self, writer: &mut Writer) {
+        self.curve.write(writer, |writer| {
+            writer.u8(0x80);
+            writer.raw(self.r.get(..self.curve.octets()).unwrap_or_default());
+            writer.raw(self.s.get(..self.curve.octets()).unwrap_or_default());
+        });
+    }
+}

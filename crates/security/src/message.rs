@@ -1,0 +1,347 @@
+//! Secured messages (IEEE 1609.2 6.3, TS 103 097 clause 5): an envelope, and what stands in it.
+//!
+//! [`Envelope::parse`] reads a message where it lies: payload, header and signer, and the octets that were signed.
+//! A certificate in it is read as well, for its end has to be found; nothing is hashed or verified. [`seal`] writes one.
+//!
+//! The profile has one level: signed data around unsecured data. So nothing nests, and a message of a few octets
+//! cannot cost a deep stack. Encrypted messages, signed certificate requests and payloads that are
+//! elsewhere (extDataHash) are recognised and told apart, for each is a reason of its own to drop a message.
+
+use carnet_geonet::geodesy::Position;
+
+use crate::certificate::Certificate;
+use crate::coer::{Error, Reader, Writer};
+use crate::ids::{HashedId3, HashedId8};
+use crate::keys::{EncryptionKey, HashAlgorithm, Signature};
+use crate::permissions::Psid;
+use crate::time::Time64;
+
+/// protocolVersion of IEEE 1609.2-2016 and later.
+pub const VERSION: u8 = 3;
+
+/// Certificates that may be asked for in one message.
+pub const MOST_REQUESTS: usize = 16;
+
+/// Where a message was made.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub struct ThreeDLocation {
+    /// Latitude and longitude; beyond the earth where they are not known.
+    pub position: Position,
+    /// 0.1 m above -409.6 m; 0xf000 to 0xffff below that.
+    pub elevation: u16,
+}
+
+/// Asked for certificates, where they lie in a message.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Requests<'a>(&'a [u8]);
+
+impl Requests<'_> {
+    /// Their names.
+    pub fn iter(&self) -> impl Iterator<Item = HashedId3> + '_ {
+        self.0.as_chunks::<3>().0.iter().map(|id| HashedId3(*id))
+    }
+
+    /// Whether nothing is asked for.
+    pub const fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+}
+
+/// What is said about a message and signed with it (6.3.9).
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct HeaderInfo<'a> {
+    /// Which application the message is of.
+    pub psid: Psid,
+    /// When it was made.
+    pub generation_time: Option<Time64>,
+    /// Until when it counts.
+    pub expiry_time: Option<Time64>,
+    /// Where it was made.
+    pub generation_location: Option<ThreeDLocation>,
+    /// There was a p2pcdLearningRequest or a missingCrlIdentifier, which the profile forbids (5.2).
+    pub forbidden: bool,
+    /// A key to which an answer may be encrypted.
+    pub encryption_key: Option<EncryptionKey>,
+    /// Certificates that the sender lacks.
+    pub inline_requests: Requests<'a>,
+    /// A certificate that somebody else lacks.
+    pub requested_certificate: Option<Certificate>,
+}
+
+const EXTENSION: u8 = 0x80;
+const GENERATION_TIME: u8 = 0x40;
+const EXPIRY_TIME: u8 = 0x20;
+const GENERATION_LOCATION: u8 = 0x10;
+const LEARNING_REQUEST: u8 = 0x08;
+const MISSING_CRL: u8 = 0x04;
+const ENCRYPTION_KEY: u8 = 0x02;
+/// Extension additions of HeaderInfo, by number.
+const INLINE_REQUEST: usize = 0;
+const REQUESTED_CERTIFICATE: usize = 1;
+/// How many there are in IEEE 1609.2-2022.
+const ADDITIONS: u8 = 4;
+
+impl<'a> HeaderInfo<'a> {
+    /// With an application and nothing else.
+    pub const fn new(psid: Psid) -> HeaderInfo<'a> {
+        HeaderInfo {
+            psid,
+            generation_time: None,
+            expiry_time: None,
+            generation_location: None,
+            forbidden: false,
+            encryption_key: None,
+            inline_requests: Requests(&[]),
+            requested_certificate: None,
+        }
+    }
+
+    fn decode(reader: &mut Reader<'a>) -> Result<HeaderInfo<'a>, Error> {
+        const WHAT: &str = "HeaderInfo";
+        let present = reader.preamble(7, WHAT)?;
+        let mut header = HeaderInfo::new(Psid(reader.unsigned("Psid")?));
+        if present & GENERATION_TIME != 0 {
+            header.generation_time = Some(Time64(reader.u64("generationTime")?));
+        }
+        if present & EXPIRY_TIME != 0 {
+            header.expiry_time = Some(Time64(reader.u64("expiryTime")?));
+        }
+        if present & GENERATION_LOCATION != 0 {
+            let position = Position::new(reader.i32("Latitude")?, reader.i32("Longitude")?);
+            header.generation_location =
+                Some(ThreeDLocation { position, elevation: reader.u16("Elevation")? });
+        }
+        if present & LEARNING_REQUEST != 0 {
+            reader.array::<3>("p2pcdLearningRequest")?;
+            header.forbidden = true;
+        }
+        if present & MISSING_CRL != 0 {
+            let more = reader.preamble(1, "MissingCrlIdentifier")? != 0;
+            reader.take(5, "MissingCrlIdentifier")?;
+            if more {
+                reader.additions("MissingCrlIdentifier", |_, _| Ok(()))?;
+            }
+            header.forbidden = true;
+        }
+        if present & ENCRYPTION_KEY != 0 {
+            header.encryption_key = match reader.tag("EncryptionKey")? {
+                0x80 => Some(EncryptionKey::decode(reader)?),
+                _ => return Err(reader.unknown("EncryptionKey", "a public key")),
+            };
+        }
+        if present & EXTENSION != 0 {
+            reader.additions(WHAT, |number, mut content| {
+                match number {
+                    INLINE_REQUEST => {
+                        let count = content.quantity(0, MOST_REQUESTS, "SequenceOfHashedId3")?;
+                        header.inline_requests = Requests(content.take(3 * count, "SequenceOfHashedId3")?);
+                    }
+                    REQUESTED_CERTIFICATE => {
+                        header.requested_certificate = Some(Certificate::decode(&mut content)?);
+                    }
+                    _ => return Ok(()),
+                }
+                content.end()
+            })?;
+        }
+        Ok(header)
+    }
+
+    fn encode(&self, writer: &mut Writer, requests: &[HashedId3]) {
+        let bit = |there: bool, bit: u8| if there { bit } else { 0 };
+        let extended = !requests.is_empty() || self.requested_certificate.is_some();
+        writer.u8(bit(extended, EXTENSION)
+            | bit(self.generation_time.is_some(), GENERATION_TIME)
+            | bit(self.expiry_time.is_some(), EXPIRY_TIME)
+            | bit(self.generation_location.is_some(), GENERATION_LOCATION)
+            | bit(self.encryption_key.is_some(), ENCRYPTION_KEY));
+        writer.unsigned(self.psid.0);
+        if let Some(time) = self.generation_time {
+            writer.u64(time.0);
+        }
+        if let Some(time) = self.expiry_time {
+            writer.u64(time.0);
+        }
+        if let Some(location) = &self.generation_location {
+            writer.i32(location.position.latitude);
+            writer.i32(location.position.longitude);
+            writer.u16(location.elevation);
+        }
+        if let Some(key) = &self.encryption_key {
+            writer.u8(0x80);
+            key.encode(writer);
+        }
+        if extended {
+            let bits = bit(!requests.is_empty(), 0x80 >> INLINE_REQUEST)
+                | bit(self.requested_certificate.is_some(), 0x80 >> REQUESTED_CERTIFICATE);
+            writer.octets(&[8 - ADDITIONS, bits]);
+            if !requests.is_empty() {
+                writer.open_type(|writer| writer.list(requests, |writer, id| writer.raw(&id.0)));
+            }
+            if let Some(certificate) = &self.requested_certificate {
+                writer.open_type(|writer| writer.raw(certificate.octets()));
+            }
+        }
+    }
+}
+
+/// Who signed.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Signer {
+    /// The holder of a certificate with that name.
+    Digest(HashedId8),
+    /// The holder of this certificate.
+    Certificate(Box<Certificate>),
+    /// Nobody who could be known: for certificate requests.
+    Itself,
+}
+
+/// What is signed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Payload<'a> {
+    /// These octets.
+    Data(&'a [u8]),
+    /// Octets that are elsewhere.
+    External,
+}
+
+/// A signed message, where it lies.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct SignedMessage<'a> {
+    /// By which hash.
+    pub hash: HashAlgorithm,
+    /// What.
+    pub payload: Payload<'a>,
+    /// What is said of it.
+    pub header: HeaderInfo<'a>,
+    /// By whom.
+    pub signer: Signer,
+    /// The signature.
+    pub signature: Signature,
+    /// The octets that were signed, ToBeSignedData.
+    pub to_be_signed: &'a [u8],
+}
+
+/// What stands in an envelope.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Envelope<'a> {
+    /// Octets, in the open.
+    Unsecured(&'a [u8]),
+    /// A signed message.
+    Signed(Box<SignedMessage<'a>>),
+    /// Something encrypted.
+    Encrypted,
+    /// A request for a certificate.
+    CertificateRequest,
+}
+
+/// The version that an envelope says, before anything else of it is read.
+pub fn version(octets: &[u8]) -> Option<u8> {
+    octets.first().copied()
+}
+
+impl<'a> Envelope<'a> {
+    /// Reads an envelope that fills the octets.
+    ///
+    /// # Errors
+    /// What is wrong with them, and where.
+    pub fn parse(octets: &'a [u8]) -> Result<Envelope<'a>, Error> {
+        const WHAT: &str = "Ieee1609Dot2Data";
+        let mut reader = Reader::new(octets);
+        if reader.u8("protocolVersion")? != VERSION {
+            return Err(reader.unknown("protocolVersion", "3"));
+        }
+        let envelope = match reader.tag(WHAT)? {
+            0x80 => Envelope::Unsecured(reader.octets(0, usize::from(u16::MAX), WHAT)?),
+            0x81 => Envelope::Signed(Box::new(SignedMessage::decode(&mut reader)?)),
+            // Nobody here can read it; its length is not known without reading it.
+            0x82 => return Ok(Envelope::Encrypted),
+            0x83 | 0x84 => return Ok(Envelope::CertificateRequest),
+            _ => return Err(reader.unknown(WHAT, "unsecured, signed or encrypted data")),
+        };
+        reader.end()?;
+        Ok(envelope)
+    }
+}
+
+impl<'a> SignedMessage<'a> {
+    fn decode(reader: &mut Reader<'a>) -> Result<SignedMessage<'a>, Error> {
+        let hash = HashAlgorithm::decode(reader)?;
+        let start = reader.at();
+        let payload = decode_payload(reader)?;
+        let header = HeaderInfo::decode(reader)?;
+        let to_be_signed = reader.since(start);
+        const WHAT: &str = "SignerIdentifier";
+        let signer = match reader.tag(WHAT)? {
+            0x80 => Signer::Digest(HashedId8::decode(reader)?),
+            0x81 => {
+                // TS 103 097 5.2: exactly one.
+                reader.quantity(1, 1, "SequenceOfCertificate")?;
+                Signer::Certificate(Box::new(Certificate::decode(reader)?))
+            }
+            0x82 => Signer::Itself,
+            _ => return Err(reader.unknown(WHAT, "a digest, a certificate or self")),
+        };
+        let (signature, _) = Signature::decode(reader)?;
+        Ok(SignedMessage { hash, payload, header, signer, signature, to_be_signed })
+    }
+}
+
+fn decode_payload<'a>(reader: &mut Reader<'a>) -> Result<Payload<'a>, Error> {
+    const WHAT: &str = "SignedDataPayload";
+    let present = reader.preamble(3, WHAT)?;
+    if present & 0x80 != 0 || present & 0x60 == 0 {
+        return Err(reader.unknown(WHAT, "data or extDataHash"));
+    }
+    let mut payload = Payload::External;
+    if present & 0x40 != 0 {
+        if reader.u8("protocolVersion")? != VERSION {
+            return Err(reader.unknown("protocolVersion", "3"));
+        }
+        payload = match reader.tag("Ieee1609Dot2Data")? {
+            0x80 => Payload::Data(reader.octets(0, usize::from(u16::MAX), WHAT)?),
+            _ => return Err(reader.unknown(WHAT, "unsecured data")),
+        };
+    }
+    if present & 0x20 != 0 {
+        let octets = match reader.tag("HashedData")? {
+            0x80 => 32,
+            0x81 => return reader.open_type("HashedData").map(|_| Payload::External),
+            _ => return Err(reader.unknown("HashedData", "a hash by SHA-256 or SHA-384")),
+        };
+        reader.take(octets, "HashedData")?;
+        // 5.2: data and a hash beside it is not in the profile either.
+        payload = Payload::External;
+    }
+    Ok(payload)
+}
+
+/// What a signer signs: ToBeSignedData of a payload and its header; `requests` are the certificates that it lacks.
+pub fn to_be_signed(payload: &[u8], header: &HeaderInfo<'_>, requests: &[HashedId3]) -> Vec<u8> {
+    let mut writer = Writer::new(Vec::with_capacity(payload.len() + 64));
+    writer.raw(&[0x40, VERSION, 0x80]);
+    writer.octets(payload);
+    header.encode(&mut writer, requests.get(..MOST_REQUESTS).unwrap_or(requests));
+    writer.finish()
+}
+
+/// A message, signed.
+pub fn seal(to_be_signed: &[u8], signer: &Signer, signature: &Signature) -> Vec<u8> {
+    let mut writer = Writer::new(Vec::with_capacity(to_be_signed.len() + 300));
+    writer.raw(&[VERSION, 0x81]);
+    signature.curve().hash().encode(&mut writer);
+    writer.raw(to_be_signed);
+    match signer {
+        Signer::Digest(digest) => {
+            writer.u8(0x80);
+            writer.raw(&digest.0);
+        }
+        Signer::Certificate(certificate) => {
+            writer.raw(&[0x81, 1, 1]);
+            writer.raw(certificate.octets());
+        }
+        Signer::Itself => writer.u8(0x82),
+    }
+    signature.encode(&mut writer);
+    writer.finish()
+}

@@ -1,0 +1,348 @@
+//! What a certificate allows: applications and what its holder may say in them (IEEE 1609.2 6.4.27 to 6.4.34).
+//!
+//! An application is a PSID (ETSI calls it ITS-AID), and within it there are service specific permissions, SSP. ETSI's
+//! are bitmaps: an octet with the version, then a bit for each thing that may be said (TS 103 097 7.2.1 and the messages'
+//! standards). An authority has ranges of them that it may give away.
+
+use crate::coer::{Error, Reader, Writer};
+
+/// An application's number.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct Psid(pub u64);
+
+impl Psid {
+    /// CAM (TS 102 965).
+    pub const CAM: Psid = Psid(36);
+    /// DENM.
+    pub const DENM: Psid = Psid(37);
+    /// SPATEM, "traffic light manoeuvre".
+    pub const SPATEM: Psid = Psid(137);
+    /// MAPEM, "road and lane topology".
+    pub const MAPEM: Psid = Psid(138);
+    /// IVIM.
+    pub const IVIM: Psid = Psid(139);
+    /// SREM and SSEM, "traffic light control".
+    pub const TRAFFIC_LIGHT_CONTROL: Psid = Psid(140);
+    /// GeoNetworking itself: beacons, Location Service, and what has no number of its own.
+    pub const GN_MGMT: Psid = Psid(141);
+    /// Certificate revocation lists.
+    pub const CRL: Psid = Psid(622);
+    /// Certificate requests.
+    pub const CERTIFICATE_REQUEST: Psid = Psid(623);
+    /// Certificate trust lists.
+    pub const CTL: Psid = Psid(624);
+    /// VAM.
+    pub const VAM: Psid = Psid(638);
+    /// CPM.
+    pub const CPM: Psid = Psid(639);
+}
+
+/// Service specific permissions.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub enum Ssp {
+    /// Octets with a meaning of the application's own.
+    Opaque(Vec<u8>),
+    /// A version, and bits.
+    Bitmap(Vec<u8>),
+}
+
+/// Octets of an opaque SSP at most.
+const MOST_OPAQUE: usize = 255;
+/// Octets of a bitmap at most (6.4.29a).
+const MOST_BITMAP: usize = 31;
+/// Applications in a certificate at most (test purpose TC_SEC_SND_CERT_AA_08_01).
+pub const MOST_APPLICATIONS: usize = 31;
+
+/// An application that a certificate's holder may sign for.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub struct PsidSsp {
+    /// The application.
+    pub psid: Psid,
+    /// What may be said in it; without, what everybody may.
+    pub ssp: Option<Ssp>,
+}
+
+impl PsidSsp {
+    pub(crate) fn decode(reader: &mut Reader<'_>) -> Result<PsidSsp, Error> {
+        const WHAT: &str = "PsidSsp";
+        let has_ssp = reader.preamble(1, WHAT)? != 0;
+        let psid = Psid(reader.unsigned("Psid")?);
+        if !has_ssp {
+            return Ok(PsidSsp { psid, ssp: None });
+        }
+        let ssp = match reader.tag("ServiceSpecificPermissions")? {
+            0x80 => Ssp::Opaque(reader.octets(0, MOST_OPAQUE, WHAT)?.to_vec()),
+            0x81 => {
+                let mut inside = reader.open_type(WHAT)?;
+                let bits = inside.octets(0, MOST_BITMAP, "BitmapSsp")?.to_vec();
+                inside.end()?;
+                Ssp::Bitmap(bits)
+            }
+            _ => return Err(reader.unknown(WHAT, "an opaque SSP or a bitmap")),
+        };
+        Ok(PsidSsp { psid, ssp: Some(ssp) })
+    }
+
+    pub(crate) fn encode(writer: &mut Writer, value: &PsidSsp) {
+        writer.u8(if value.ssp.is_some() { 0x80 } else { 0 });
+        writer.unsigned(value.psid.0);
+        match &value.ssp {
+            None => {}
+            Some(Ssp::Opaque(octets)) => {
+                writer.u8(0x80);
+                writer.octets(octets);
+            }
+            Some(Ssp::Bitmap(bits)) => {
+                writer.u8(0x81);
+                writer.open_type(|writer| writer.octets(bits));
+            }
+        }
+    }
+}
+
+/// Which SSP an authority may give.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub enum SspRange {
+    /// One of these opaque ones.
+    Opaque(Vec<Vec<u8>>),
+    /// Any.
+    All,
+    /// Bitmaps whose bits are those of `value` wherever `mask` has ones.
+    Bitmap {
+        /// The bits.
+        value: Vec<u8>,
+        /// Which of them matter.
+        mask: Vec<u8>,
+    },
+}
+
+impl SspRange {
+    fn decode(reader: &mut Reader<'_>) -> Result<SspRange, Error> {
+        const WHAT: &str = "SspRange";
+        Ok(match reader.tag(WHAT)? {
+            0x80 => SspRange::Opaque(
+                reader.list(1, 32, WHAT, |reader| reader.octets(0, MOST_OPAQUE, WHAT).map(<[u8]>::to_vec))?,
+            ),
+            0x81 => SspRange::All,
+            0x82 => {
+                let mut inside = reader.open_type(WHAT)?;
+                let value = inside.octets(1, 32, "sspValue")?.to_vec();
+                let mask = inside.octets(1, 32, "sspBitmask")?.to_vec();
+                inside.end()?;
+                SspRange::Bitmap { value, mask }
+            }
+            _ => return Err(reader.unknown(WHAT, "opaque, all or a bitmap")),
+        })
+    }
+
+    fn encode(&self, writer: &mut Writer) {
+        match self {
+            SspRange::Opaque(list) => {
+                writer.u8(0x80);
+                writer.list(list, |writer, octets| writer.octets(octets));
+            }
+            SspRange::All => writer.u8(0x81),
+            SspRange::Bitmap { value, mask } => {
+                writer.u8(0x82);
+                writer.open_type(|writer| {
+                    writer.octets(value);
+                    writer.octets(mask);
+                });
+            }
+        }
+    }
+
+    /// Whether an SSP is in the range (6.4.34).
+    fn permits(&self, ssp: Option<&Ssp>) -> bool {
+        match (self, ssp) {
+            (SspRange::All, _) => true,
+            (SspRange::Opaque(list), Some(Ssp::Opaque(octets))) => list.contains(octets),
+            (SspRange::Bitmap { value, mask }, Some(Ssp::Bitmap(bits))) => {
+                bits.len() == value.len()
+                    && value.len() == mask.len()
+                    && bits.iter().zip(value).zip(mask).all(|((bit, value), mask)| bit & mask == value & mask)
+            }
+            // 6.4.34: an SSP that is absent is in the range of those that are empty.
+            (SspRange::Opaque(list), None) => list.iter().any(Vec::is_empty),
+            _ => false,
+        }
+    }
+
+    /// Whether all that is in this range is in that of an issuer.
+    fn is_within(&self, issuer: Option<&SspRange>) -> bool {
+        match (self, issuer) {
+            (_, Some(SspRange::All)) => true,
+            (SspRange::Opaque(mine), Some(SspRange::Opaque(theirs))) => {
+                mine.iter().all(|octets| theirs.contains(octets))
+            }
+            (
+                SspRange::Bitmap { value, mask },
+                Some(SspRange::Bitmap { value: their_value, mask: their_mask }),
+            ) => {
+                value.len() == their_value.len()
+                    && mask.len() == their_mask.len()
+                    // Where the issuer's matter, mine matter and say the same.
+                    && mask.iter().zip(their_mask).all(|(mine, theirs)| mine & theirs == *theirs)
+                    && value.iter().zip(their_value).zip(their_mask).all(|((a, b), mask)| a & mask == b & mask)
+            }
+            _ => false,
+        }
+    }
+}
+
+/// An application that an authority may give away, and what within it.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub struct PsidSspRange {
+    /// The application.
+    pub psid: Psid,
+    /// Which SSP; without, only that there are none.
+    pub range: Option<SspRange>,
+}
+
+/// For what an authority may issue certificates.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub enum SubjectPermissions {
+    /// These applications.
+    Explicit(Vec<PsidSspRange>),
+    /// Whatever its own issuer could: of a root, anything.
+    All,
+}
+
+/// What an authority may give away, and to whom.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub struct PsidGroupPermissions {
+    /// Which applications.
+    pub subject: SubjectPermissions,
+    /// How many certificates below this one come before the holder's, at least; 1 is an authority of tickets.
+    pub min_chain_length: u8,
+    /// How many more there may be; 255 (-1 in the octets) is any number.
+    pub chain_length_range: u8,
+    /// For messages (0x80), for enrolment (0x40), or both.
+    pub end_entity: u8,
+}
+
+/// [`PsidGroupPermissions::end_entity`]: for certificates that sign messages.
+pub const END_ENTITY_APP: u8 = 0x80;
+/// [`PsidGroupPermissions::end_entity`]: for certificates with which others are asked for.
+pub const END_ENTITY_ENROL: u8 = 0x40;
+
+impl PsidGroupPermissions {
+    pub(crate) fn decode(reader: &mut Reader<'_>) -> Result<PsidGroupPermissions, Error> {
+        const WHAT: &str = "PsidGroupPermissions";
+        let present = reader.preamble(3, WHAT)?;
+        let subject = match reader.tag("SubjectPermissions")? {
+            0x80 => SubjectPermissions::Explicit(reader.list(1, MOST_APPLICATIONS, WHAT, |reader| {
+                let has_range = reader.preamble(1, "PsidSspRange")? != 0;
+                let psid = Psid(reader.unsigned("Psid")?);
+                let range = if has_range { Some(SspRange::decode(reader)?) } else { None };
+                Ok(PsidSspRange { psid, range })
+            })?),
+            0x81 => SubjectPermissions::All,
+            _ => return Err(reader.unknown(WHAT, "explicit or all")),
+        };
+        let min_chain_length =
+            if present & 0x80 != 0 { reader.small_integer(0, 8, "minChainLength")? } else { 1 };
+        let chain_length_range = if present & 0x40 != 0 {
+            match *reader.octets(1, 8, "chainLengthRange")? {
+                [unbounded @ 0xff] => unbounded,
+                [range] if range <= 8 => range,
+                _ => return Err(reader.unknown("chainLengthRange", "-1 to 8")),
+            }
+        } else {
+            0
+        };
+        let end_entity = if present & 0x20 != 0 { reader.u8("eeType")? } else { END_ENTITY_APP };
+        let value = PsidGroupPermissions { subject, min_chain_length, chain_length_range, end_entity };
+        // X.696 16: a default is not written.
+        if value.preamble() != present {
+            return Err(Error::NotCanonical { what: WHAT, at: reader.at() });
+        }
+        Ok(value)
+    }
+
+    const fn preamble(&self) -> u8 {
+        (if self.min_chain_length != 1 { 0x80 } else { 0 })
+            | (if self.chain_length_range != 0 { 0x40 } else { 0 })
+            | (if self.end_entity != END_ENTITY_APP { 0x20 } else { 0 })
+    }
+
+    pub(crate) fn encode(writer: &mut Writer, value: &PsidGroupPermissions) {
+        let present = value.preamble();
+        writer.u8(present);
+        match &value.subject {
+            SubjectPermissions::Explicit(list) => {
+                writer.u8(0x80);
+                writer.list(list, |writer, item| {
+                    writer.u8(if item.range.is_some() { 0x80 } else { 0 });
+                    writer.unsigned(item.psid.0);
+                    if let Some(range) = &item.range {
+                        range.encode(writer);
+                    }
+                });
+            }
+            SubjectPermissions::All => writer.u8(0x81),
+        }
+        if present & 0x80 != 0 {
+            writer.octets(&[value.min_chain_length]);
+        }
+        if present & 0x40 != 0 {
+            writer.octets(&[value.chain_length_range]);
+        }
+        if present & 0x20 != 0 {
+            writer.u8(value.end_entity);
+        }
+    }
+
+    /// Whether certificates that are so far below may be issued: 1 is a holder's own.
+    const fn reaches(&self, distance: u8) -> bool {
+        self.min_chain_length <= distance
+            && distance <= self.min_chain_length.saturating_add(self.chain_length_range)
+    }
+
+    fn names(&self, psid: Psid) -> Option<Option<&SspRange>> {
+        match &self.subject {
+            SubjectPermissions::All => Some(Some(&SspRange::All)),
+            SubjectPermissions::Explicit(list) => {
+                list.iter().find(|item| item.psid == psid).map(|item| item.range.as_ref())
+            }
+        }
+    }
+}
+
+/// Whether an issuer may give these permissions to a holder whose certificate signs messages (5.1.2.4).
+pub fn permits_applications(issuer: &[PsidGroupPermissions], applications: &[PsidSsp]) -> bool {
+    applications.iter().all(|application| {
+        issuer.iter().any(|group| {
+            group.reaches(1)
+                && group.end_entity & END_ENTITY_APP != 0
+                && match group.names(application.psid) {
+                    Some(Some(range)) => range.permits(application.ssp.as_ref()),
+                    Some(None) => application.ssp.is_none(),
+                    None => false,
+                }
+        })
+    })
+}
+
+/// Whether an issuer may let an authority give these permissions away (5.1.2.4): each is one of its own, one step
+/// further down.
+pub fn permits_issuing(issuer: &[PsidGroupPermissions], groups: &[PsidGroupPermissions]) -> bool {
+    groups.iter().all(|group| {
+        issuer.iter().any(|above| {
+            let most = group.min_chain_length.saturating_add(group.chain_length_range).saturating_add(1);
+            above.reaches(group.min_chain_length.saturating_add(1))
+                && above.reaches(most)
+                && group.end_entity & !above.end_entity == 0
+                && match &group.subject {
+                    SubjectPermissions::All => above.subject == SubjectPermissions::All,
+                    SubjectPermissions::Explicit(list) => {
+                        list.iter().all(|item| match (above.names(item.psid), &item.range) {
+                            (Some(_), None) => true,
+                            (Some(theirs), Some(mine)) => mine.is_within(theirs),
+                            (None, _) => false,
+                        })
+                    }
+                }
+        })
+    })
+}

@@ -1,0 +1,124 @@
+//! A small public key infrastructure for tests and closed fleets: a root, authorities, and tickets.
+//!
+//! It issues what the profile has (TS 103 097 7.2.1 to 7.2.4) and nothing that a station asked for over the air: enrolment and
+//! authorization by TS 102 941 are a service of their own. [`issue`] signs whatever it is told to, so that tests can make
+//! certificates that no authority would; [`root`], [`authority`] and [`ticket`] make sound contents.
+
+use crate::certificate::{Certificate, Issuer, ToBeSignedCertificate};
+use crate::coer::Writer;
+use crate::crypto::{Backend, SigningError, SigningKey, name_of, signature_input};
+use crate::keys::{HashAlgorithm, PublicKey};
+use crate::permissions::{
+    END_ENTITY_APP, Psid, PsidGroupPermissions, PsidSsp, PsidSspRange, Ssp, SspRange, SubjectPermissions,
+};
+use crate::region::GeographicRegion;
+use crate::time::ValidityPeriod;
+
+/// Applications that sound tickets have, with the SSP that everybody may have or all that there are.
+pub fn applications(everything: bool) -> Vec<PsidSsp> {
+    let bitmap = |octets: &[u8]| Some(Ssp::Bitmap(octets.to_vec()));
+    // Not roadworks, nor rescue, nor an emergency vehicle.
+    let denm = if everything { [1, 0xff, 0xff, 0xff] } else { [1, 0xdf, 0xbf, 0xef] };
+    vec![
+        PsidSsp { psid: Psid::CAM, ssp: bitmap(if everything { &[1, 0xff, 0xfc] } else { &[1, 0, 0] }) },
+        PsidSsp { psid: Psid::DENM, ssp: bitmap(&denm) },
+        PsidSsp { psid: Psid::GN_MGMT, ssp: None },
+    ]
+}
+
+/// What a root lets authorities give away: all of [`applications`]; with one step for authorities in between.
+fn issuing(min_chain_length: u8) -> Vec<PsidGroupPermissions> {
+    let any = |psid, octets: usize| PsidSspRange {
+        psid,
+        range: Some(SspRange::Bitmap {
+            // Of the bits only the version is fixed.
+            value: [vec![1], vec![0xff; octets]].concat(),
+            mask: [vec![0xff], vec![0; octets]].concat(),
+        }),
+    };
+    let list = vec![any(Psid::CAM, 2), any(Psid::DENM, 3), PsidSspRange { psid: Psid::GN_MGMT, range: None }];
+    vec![PsidGroupPermissions {
+        subject: SubjectPermissions::Explicit(list),
+        min_chain_length,
+        chain_length_range: 0,
+        end_entity: END_ENTITY_APP,
+    }]
+}
+
+/// The content of one who issues others' certificates.
+fn issuer(
+    name: &str,
+    key: PublicKey,
+    validity: ValidityPeriod,
+    region: Option<GeographicRegion>,
+    applications: Vec<PsidSsp>,
+    min_chain_length: u8,
+) -> ToBeSignedCertificate {
+    ToBeSignedCertificate {
+        name: Some(name.to_owned()),
+        issuing: issuing(min_chain_length),
+        ..ticket(key, validity, region, applications)
+    }
+}
+
+/// A root's content (7.2.3).
+pub fn root(
+    name: &str,
+    key: PublicKey,
+    validity: ValidityPeriod,
+    region: Option<GeographicRegion>,
+) -> ToBeSignedCertificate {
+    let applications = vec![PsidSsp { psid: Psid::CTL, ssp: Some(Ssp::Bitmap(vec![1, 0x38])) }];
+    issuer(name, key, validity, region, applications, 2)
+}
+
+/// An Authorization Authority's content (7.2.4).
+pub fn authority(
+    name: &str,
+    key: PublicKey,
+    validity: ValidityPeriod,
+    region: Option<GeographicRegion>,
+) -> ToBeSignedCertificate {
+    issuer(name, key, validity, region, Vec::new(), 1)
+}
+
+/// A ticket's content (7.2.1): it has no name.
+pub fn ticket(
+    key: PublicKey,
+    validity: ValidityPeriod,
+    region: Option<GeographicRegion>,
+    applications: Vec<PsidSsp>,
+) -> ToBeSignedCertificate {
+    ToBeSignedCertificate {
+        name: None,
+        validity,
+        region,
+        assurance: None,
+        applications,
+        issuing: Vec::new(),
+        encryption_key: None,
+        verification_key: key,
+    }
+}
+
+/// Issues a certificate: `issuer` is the issuer's, `None` for a root, whose key is `key` itself.
+///
+/// # Errors
+/// Why the key signed nothing.
+pub fn issue(
+    backend: &dyn Backend,
+    key: &dyn SigningKey,
+    issuer: Option<&Certificate>,
+    content: ToBeSignedCertificate,
+) -> Result<Certificate, SigningError> {
+    let algorithm: HashAlgorithm = key.public_key().curve().hash();
+    let (named, octets) = match issuer {
+        Some(issuer) => (Issuer::Digest(issuer.hash_algorithm(), name_of(backend, issuer)), issuer.octets()),
+        None => (Issuer::Itself(algorithm), [].as_slice()),
+    };
+    let mut writer = Writer::default();
+    content.encode(&mut writer);
+    let input = signature_input(backend, algorithm, writer.as_slice(), octets);
+    let signature = key.sign(&input)?;
+    Ok(Certificate::new(named, content, signature))
+}

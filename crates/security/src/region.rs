@@ -1,0 +1,360 @@
+//! Where a certificate holds (IEEE 1609.2 6.4.17 to 6.4.23, TS 103 097 7.2.1).
+//!
+//! A place is in a region, or a region within that of an issuer. For countries that takes a map, which this crate has
+//! not: whoever runs a station says in which country it is ([`Countries`]). Without that nothing is in a country.
+//!
+//! Whether a polygon is within another is asked of its corners and edges; of a circle and other shapes of points on its
+//! edge, twelve of them: an issuer that draws a tight line may find a region refused that touches it, and never one let
+//! in that has a corner outside.
+
+use carnet_geonet::geodesy::{LocalPlane, Position};
+
+use crate::coer::{Error, Reader, Writer};
+
+/// Rectangles in a region at most (test purpose TC_SEC_SND_CERT_04_01: less than six).
+pub const MOST_RECTANGLES: usize = 6;
+/// Corners of a polygon at most (test purpose TC_SEC_SND_CERT_05_01).
+pub const MOST_CORNERS: usize = 12;
+/// Countries in a region at most; there are less.
+pub const MOST_COUNTRIES: usize = 255;
+
+/// A part of a country: with its regions, and their subregions.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub enum IdentifiedRegion {
+    /// All of a country, by its number (UN M49, ISO 3166-1 numeric).
+    CountryOnly(u16),
+    /// Some regions of one.
+    CountryAndRegions(u16, Vec<u8>),
+    /// Some subregions of some regions of one.
+    CountryAndSubregions(u16, Vec<(u8, Vec<u16>)>),
+}
+
+impl IdentifiedRegion {
+    /// The country's number.
+    pub const fn country(&self) -> u16 {
+        match self {
+            IdentifiedRegion::CountryOnly(country)
+            | IdentifiedRegion::CountryAndRegions(country, _)
+            | IdentifiedRegion::CountryAndSubregions(country, _) => *country,
+        }
+    }
+
+    fn contains(&self, place: &CountryPlace) -> bool {
+        self.country() == place.country
+            && match self {
+                IdentifiedRegion::CountryOnly(_) => true,
+                IdentifiedRegion::CountryAndRegions(_, regions) => {
+                    place.region.is_some_and(|region| regions.contains(&region))
+                }
+                IdentifiedRegion::CountryAndSubregions(_, regions) => {
+                    regions.iter().any(|(region, subregions)| {
+                        place.region == Some(*region)
+                            && place.subregion.is_some_and(|subregion| subregions.contains(&subregion))
+                    })
+                }
+            }
+    }
+
+    /// Whether all of it is in `issuer`'s.
+    fn is_within(&self, issuer: &IdentifiedRegion) -> bool {
+        use IdentifiedRegion::{CountryAndRegions, CountryAndSubregions, CountryOnly};
+        self.country() == issuer.country()
+            && match (self, issuer) {
+                (_, CountryOnly(_)) => true,
+                (CountryOnly(_), _) | (CountryAndRegions(..), CountryAndSubregions(..)) => false,
+                (CountryAndRegions(_, mine), CountryAndRegions(_, theirs)) => {
+                    mine.iter().all(|region| theirs.contains(region))
+                }
+                (CountryAndSubregions(_, mine), CountryAndRegions(_, theirs)) => {
+                    mine.iter().all(|(region, _)| theirs.contains(region))
+                }
+                (CountryAndSubregions(_, mine), CountryAndSubregions(_, theirs)) => {
+                    mine.iter().all(|(region, subregions)| {
+                        theirs.iter().any(|(other, others)| {
+                            region == other && subregions.iter().all(|subregion| others.contains(subregion))
+                        })
+                    })
+                }
+            }
+    }
+}
+
+/// In which country a place is, as far as is known.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
+pub struct CountryPlace {
+    /// The country's number (UN M49).
+    pub country: u16,
+    /// Its region.
+    pub region: Option<u8>,
+    /// The region's subregion.
+    pub subregion: Option<u16>,
+}
+
+/// Who knows in which country a place is.
+pub trait Countries {
+    /// The country of a place; `None` where it is not known.
+    fn country_of(&self, place: Position) -> Option<CountryPlace>;
+}
+
+/// A station that stays in one country.
+impl Countries for CountryPlace {
+    fn country_of(&self, _place: Position) -> Option<CountryPlace> {
+        Some(*self)
+    }
+}
+
+/// Nobody knows.
+impl Countries for () {
+    fn country_of(&self, _place: Position) -> Option<CountryPlace> {
+        None
+    }
+}
+
+/// A region.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub enum GeographicRegion {
+    /// A circle with a radius in metres.
+    Circular {
+        /// Its middle.
+        center: Position,
+        /// Its radius, metres.
+        radius: u16,
+    },
+    /// Rectangles: the north-west and the south-east corner of each.
+    Rectangular(Vec<(Position, Position)>),
+    /// A polygon, by its corners.
+    Polygonal(Vec<Position>),
+    /// Countries.
+    Identified(Vec<IdentifiedRegion>),
+}
+
+fn position(reader: &mut Reader<'_>) -> Result<Position, Error> {
+    let at = reader.at();
+    let place = Position::new(reader.i32("Latitude")?, reader.i32("Longitude")?);
+    // In a region the values for "unknown" mean nothing.
+    if !place.is_on_earth() {
+        return Err(Error::Profile { what: "TwoDLocation", at, expected: "a place on earth" });
+    }
+    Ok(place)
+}
+
+fn write_position(writer: &mut Writer, place: Position) {
+    writer.i32(place.latitude);
+    writer.i32(place.longitude);
+}
+
+impl GeographicRegion {
+    pub(crate) fn decode(reader: &mut Reader<'_>) -> Result<GeographicRegion, Error> {
+        const WHAT: &str = "GeographicRegion";
+        Ok(match reader.tag(WHAT)? {
+            0x80 => GeographicRegion::Circular { center: position(reader)?, radius: reader.u16("radius")? },
+            0x81 => {
+                let rectangles =
+                    reader.list(1, MOST_RECTANGLES, "SequenceOfRectangularRegion", |reader| {
+                        Ok((position(reader)?, position(reader)?))
+                    })?;
+                // 6.4.20: the one corner is north and west of the other.
+                if !rectangles.iter().all(|(nw, se)| nw.latitude > se.latitude && nw.longitude < se.longitude)
+                {
+                    return Err(reader.unknown("RectangularRegion", "a north-west and a south-east corner"));
+                }
+                GeographicRegion::Rectangular(rectangles)
+            }
+            0x82 => GeographicRegion::Polygonal(reader.list(3, MOST_CORNERS, "PolygonalRegion", position)?),
+            0x83 => GeographicRegion::Identified(reader.list(
+                1,
+                MOST_COUNTRIES,
+                "SequenceOfIdentifiedRegion",
+                decode_identified,
+            )?),
+            _ => return Err(reader.unknown(WHAT, "a circle, rectangles, a polygon or countries")),
+        })
+    }
+
+    pub(crate) fn encode(&self, writer: &mut Writer) {
+        match self {
+            GeographicRegion::Circular { center, radius } => {
+                writer.u8(0x80);
+                write_position(writer, *center);
+                writer.u16(*radius);
+            }
+            GeographicRegion::Rectangular(rectangles) => {
+                writer.u8(0x81);
+                writer.list(rectangles, |writer, (north_west, south_east)| {
+                    write_position(writer, *north_west);
+                    write_position(writer, *south_east);
+                });
+            }
+            GeographicRegion::Polygonal(corners) => {
+                writer.u8(0x82);
+                writer.list(corners, |writer, corner| write_position(writer, *corner));
+            }
+            GeographicRegion::Identified(countries) => {
+                writer.u8(0x83);
+                writer.list(countries, encode_identified);
+            }
+        }
+    }
+
+    /// Whether a place is in it.
+    pub fn contains(&self, place: Position, countries: &dyn Countries) -> bool {
+        match self {
+            GeographicRegion::Circular { center, radius } => center.distance(place) <= f64::from(*radius),
+            GeographicRegion::Rectangular(rectangles) => {
+                rectangles.iter().any(|rectangle| is_in_rectangle(rectangle, place))
+            }
+            GeographicRegion::Polygonal(corners) => is_in_polygon(corners, place),
+            GeographicRegion::Identified(regions) => countries
+                .country_of(place)
+                .is_some_and(|country| regions.iter().any(|region| region.contains(&country))),
+        }
+    }
+
+    /// Whether all of it is in the region of an issuer (5.1.2.4). What cannot be told is not.
+    pub fn is_within(&self, issuer: &GeographicRegion, countries: &dyn Countries) -> bool {
+        match (self, issuer) {
+            (GeographicRegion::Identified(mine), GeographicRegion::Identified(theirs)) => {
+                mine.iter().all(|region| theirs.iter().any(|other| region.is_within(other)))
+            }
+            // Where a country ends nobody here knows.
+            (GeographicRegion::Identified(_), _) => false,
+            (
+                GeographicRegion::Circular { center, radius },
+                GeographicRegion::Circular { center: other, radius: room },
+            ) => other.distance(*center) + f64::from(*radius) <= f64::from(*room),
+            (GeographicRegion::Polygonal(mine), GeographicRegion::Polygonal(theirs)) => {
+                mine.iter().all(|corner| is_in_polygon(theirs, *corner)) && !edges_cross(mine, theirs)
+            }
+            _ => self.outline().iter().all(|place| issuer.contains(*place, countries)),
+        }
+    }
+
+    /// Places on its edge: corners, and what is between them.
+    fn outline(&self) -> Vec<Position> {
+        match self {
+            GeographicRegion::Circular { center, radius } => {
+                let metre = metre(*center);
+                (0..12)
+                    .map(|hour| {
+                        let (sin, cos) = (f64::from(hour) * std::f64::consts::TAU / 12.0).sin_cos();
+                        let [east, north] = [sin, cos].map(|part| part * f64::from(*radius));
+                        let [latitude, longitude] = [north * metre.1, east * metre.0].map(|part| part as i32);
+                        Position::new(
+                            center.latitude.saturating_add(latitude),
+                            center.longitude.saturating_add(longitude),
+                        )
+                    })
+                    .collect()
+            }
+            GeographicRegion::Rectangular(rectangles) => rectangles
+                .iter()
+                .flat_map(|(nw, se)| {
+                    let middle = |a: i32, b: i32| ((i64::from(a) + i64::from(b)) / 2) as i32;
+                    let latitudes = [nw.latitude, middle(nw.latitude, se.latitude), se.latitude];
+                    let longitudes = [nw.longitude, middle(nw.longitude, se.longitude), se.longitude];
+                    latitudes.into_iter().flat_map(move |latitude| {
+                        longitudes.into_iter().map(move |longitude| Position::new(latitude, longitude))
+                    })
+                })
+                .collect(),
+            GeographicRegion::Polygonal(corners) => corners.clone(),
+            GeographicRegion::Identified(_) => Vec::new(),
+        }
+    }
+}
+
+/// 0.1 microdegree per metre east and north at a place.
+fn metre(place: Position) -> (f64, f64) {
+    let plane = LocalPlane::new(place);
+    let (east, north) = plane.offset(Position::new(place.latitude, place.longitude.saturating_add(10_000)));
+    let (_, up) = plane.offset(Position::new(place.latitude.saturating_add(10_000), place.longitude));
+    let _ = north;
+    (10_000.0 / east.max(1.0), 10_000.0 / up.max(1.0))
+}
+
+fn is_in_rectangle((nw, se): &(Position, Position), place: Position) -> bool {
+    (se.latitude..=nw.latitude).contains(&place.latitude)
+        && (nw.longitude..=se.longitude).contains(&place.longitude)
+}
+
+/// By how often a line to the west crosses an edge; on the map of latitude and longitude, as 6.4.21 draws its lines.
+fn is_in_polygon(corners: &[Position], place: Position) -> bool {
+    let mut inside = false;
+    for (a, b) in edges(corners) {
+        if (a.latitude > place.latitude) != (b.latitude > place.latitude) {
+            let side = cross(a, b, place);
+            inside ^= if b.latitude > a.latitude { side > 0 } else { side < 0 };
+        }
+    }
+    inside
+}
+
+fn edges(corners: &[Position]) -> impl Iterator<Item = (Position, Position)> + '_ {
+    corners.iter().copied().zip(corners.iter().copied().cycle().skip(1))
+}
+
+/// On which side of the line from `a` to `b` a place lies: its sign.
+fn cross(a: Position, b: Position, place: Position) -> i128 {
+    let difference = |to: i32, from: i32| i128::from(to) - i128::from(from);
+    difference(b.latitude, a.latitude) * difference(place.longitude, a.longitude)
+        - difference(b.longitude, a.longitude) * difference(place.latitude, a.latitude)
+}
+
+fn edges_cross(mine: &[Position], theirs: &[Position]) -> bool {
+    edges(mine).any(|(a, b)| {
+        edges(theirs).any(|(c, d)| {
+            cross(a, b, c).signum() * cross(a, b, d).signum() < 0
+                && cross(c, d, a).signum() * cross(c, d, b).signum() < 0
+        })
+    })
+}
+
+/// Whether edges of one polygon cross each other (test purpose TC_SEC_SND_CERT_05_01: no intersections).
+pub fn crosses_itself(corners: &[Position]) -> bool {
+    edges_cross(corners, corners)
+}
+
+fn decode_identified(reader: &mut Reader<'_>) -> Result<IdentifiedRegion, Error> {
+    const WHAT: &str = "IdentifiedRegion";
+    let tag = reader.tag(WHAT)?;
+    if !(0x80..=0x82).contains(&tag) {
+        return Err(reader.unknown(WHAT, "a country, with or without regions"));
+    }
+    let country = reader.u16("UnCountryId")?;
+    Ok(match tag {
+        0x80 => IdentifiedRegion::CountryOnly(country),
+        0x81 => {
+            let regions = reader.list(1, 255, "SequenceOfUint8", |reader| reader.u8("region"))?;
+            IdentifiedRegion::CountryAndRegions(country, regions)
+        }
+        _ => {
+            let regions = reader.list(1, 255, "SequenceOfRegionAndSubregions", |reader| {
+                let region = reader.u8("region")?;
+                Ok((region, reader.list(1, 255, "SequenceOfUint16", |reader| reader.u16("subregion"))?))
+            })?;
+            IdentifiedRegion::CountryAndSubregions(country, regions)
+        }
+    })
+}
+
+fn encode_identified(writer: &mut Writer, region: &IdentifiedRegion) {
+    let tag = match region {
+        IdentifiedRegion::CountryOnly(_) => 0x80,
+        IdentifiedRegion::CountryAndRegions(..) => 0x81,
+        IdentifiedRegion::CountryAndSubregions(..) => 0x82,
+    };
+    writer.u8(tag);
+    writer.u16(region.country());
+    match region {
+        IdentifiedRegion::CountryOnly(_) => {}
+        IdentifiedRegion::CountryAndRegions(_, regions) => {
+            writer.list(regions, |writer, region| writer.u8(*region));
+        }
+        IdentifiedRegion::CountryAndSubregions(_, regions) => {
+            writer.list(regions, |writer, (region, subregions)| {
+                writer.u8(*region);
+                writer.list(subregions, |writer, subregion| writer.u16(*subregion));
+            });
+        }
+    }
+}

@@ -1,0 +1,13 @@
+//! Secured packets in virtual time: codec, oracles, chains, profiles, test purposes, and floods.
+#![allow(clippy::unwrap_used, reason = "a test says no more by expect")]
+
+mod air;
+mod codec;
+mod oracle_crate;
+mod oracle_rasn;
+mod parts;
+mod purposes_receiving;
+mod purposes_sending;
+
+mod strict;
+mod support;

@@ -1,0 +1,65 @@
+//! The general codec of rasn with its types of IEEE 1609.2-2022 as a witness, both ways: what carnet writes it reads and
+//! writes again to the same octets; what is read of other implementations means the same to both.
+
+use carnet_security::message::{Envelope, Signer};
+use proptest::prelude::*;
+use rasn_its::ieee1609dot2::{Certificate, Ieee1609Dot2Content, Ieee1609Dot2Data, SignerIdentifier};
+
+use crate::air::frames;
+use crate::codec::{certificate, parts};
+
+proptest! {
+    #[test]
+    fn certificates(certificate in certificate()) {
+        let theirs: Certificate = rasn::coer::decode(certificate.octets()).unwrap();
+        prop_assert_eq!(rasn::coer::encode(&theirs).unwrap(), certificate.octets());
+    }
+
+    #[test]
+    fn messages(parts in parts()) {
+        let octets = parts.octets();
+        let theirs: Ieee1609Dot2Data = rasn::coer::decode(&octets).unwrap();
+        let Ieee1609Dot2Content::SignedData(signed) = &theirs.content else { panic!("not signed") };
+        match (&signed.tbs_data.header_info.requested_certificate, &parts.header.requested_certificate) {
+            (None, None) => prop_assert_eq!(rasn::coer::encode(&theirs).unwrap(), octets),
+            // rasn 0.30 reads an addition that has additions itself, and writes it in front of the message.
+            (Some(theirs), Some(ours)) => prop_assert_eq!(rasn::coer::encode(theirs).unwrap(), ours.octets()),
+            other => panic!("{other:?}"),
+        }
+    }
+
+    /// What the general codec does not read, neither does this one; and what it would write otherwise is not canonical.
+    #[test]
+    fn no_more_is_read(certificate in certificate(), bit in any::<prop::sample::Index>()) {
+        let mut octets = certificate.octets().to_vec();
+        let bit = bit.index(octets.len() * 8);
+        octets[bit / 8] ^= 0x80 >> (bit % 8);
+        if let Ok(ours) = carnet_security::certificate::Certificate::parse(&octets) {
+            let theirs: Certificate = rasn::coer::decode(&octets).unwrap();
+            let again = rasn::coer::encode(&theirs).unwrap();
+            prop_assert_eq!(&again, &octets);
+            prop_assert_eq!(ours.octets().len(), octets.len());
+        }
+    }
+}
+
+#[test]
+fn frames_of_others() {
+    for frame in frames() {
+        let octets = &frame[4..];
+        let Envelope::Signed(ours) = Envelope::parse(octets).unwrap() else { panic!("not signed") };
+        let theirs: Ieee1609Dot2Data = rasn::coer::decode(octets).unwrap();
+        let Ieee1609Dot2Content::SignedData(signed) = &theirs.content else { panic!("not signed") };
+        assert_eq!(rasn::coer::encode(&signed.tbs_data).unwrap(), ours.to_be_signed);
+        match (&signed.signer, &ours.signer) {
+            (SignerIdentifier::Digest(theirs), Signer::Digest(ours)) => {
+                assert_eq!(rasn::coer::encode(theirs).unwrap(), ours.0);
+            }
+            (SignerIdentifier::Certificate(theirs), Signer::Certificate(ours)) => {
+                assert_eq!(rasn::coer::encode(&theirs[0]).unwrap(), ours.octets());
+            }
+            (SignerIdentifier::SelfSigned(()), Signer::Itself) => {}
+            other => panic!("{other:?}"),
+        }
+    }
+}

@@ -1,0 +1,195 @@
+//! The parts by themselves: what waits, what was seen, when a station becomes another one, where a region ends.
+
+use carnet_base::{Rng, Time};
+use carnet_geonet::geodesy::Position;
+use carnet_security::ids::HashedId8;
+use carnet_security::permissions::*;
+use carnet_security::pseudonym::{Identity, Pseudonym, Strategy};
+use carnet_security::queue::{Queue, Rank};
+use carnet_security::region::{GeographicRegion, crosses_itself};
+use carnet_security::replay::Seen;
+use carnet_security::time::Time64;
+use carnet_wire::geonet::StationType;
+
+use crate::support::{COUNTRY, HOME, place};
+
+#[test]
+fn the_queue_gives_up_what_is_least() {
+    let mut queue = Queue::new(3);
+    let now = Time::ZERO;
+    assert_eq!(queue.push(now, Rank::SingleHop, false, "stranger's CAM"), None);
+    assert_eq!(queue.push(now, Rank::Management, true, "beacon"), None);
+    assert_eq!(queue.push(now, Rank::SingleHop, true, "CAM"), None);
+    // Full: the beacon goes, then the stranger.
+    assert_eq!(queue.push(now, Rank::AreaHere, false, "warning"), Some("beacon"));
+    assert_eq!(queue.push(now, Rank::SingleHop, true, "second CAM"), Some("stranger's CAM"));
+    // What is less than all that is there does not come in; of equals the oldest goes.
+    assert_eq!(queue.push(now, Rank::Management, true, "late beacon"), Some("late beacon"));
+    assert_eq!(queue.push(now, Rank::SingleHop, true, "third CAM"), Some("CAM"));
+    let all: Vec<_> = std::iter::from_fn(|| queue.pop().map(|waiting| waiting.message)).collect();
+    assert_eq!(all, ["warning", "second CAM", "third CAM"]);
+    assert!(queue.is_empty());
+}
+
+/// However many there are, none is taken for new twice.
+#[test]
+fn nothing_that_was_seen_is_new() {
+    let mut seen = Seen::new(10);
+    let message = |number: u64| {
+        let mut fingerprint = [0; 16];
+        fingerprint[..8].copy_from_slice(&number.to_be_bytes());
+        fingerprint
+    };
+    let made = |number: u64| Time64(1_000_000 + 1_000 * number);
+    for number in 0..1_000 {
+        assert!(seen.believed_at(&message(number)).is_none() && !seen.may_be_forgotten(made(number)));
+        seen.insert(Time::ZERO, message(number), made(number), Time64(0));
+        for earlier in 0..=number {
+            assert!(
+                seen.believed_at(&message(earlier)).is_some() || seen.may_be_forgotten(made(earlier)),
+                "{earlier}"
+            );
+        }
+    }
+    // What is too old to be believed takes no room, and does not make others suspect; nor is it new when the clock is set
+    // back.
+    let mut seen = Seen::new(10);
+    for number in 0..1_000_u64 {
+        let oldest = number.saturating_sub(5);
+        seen.insert(Time::ZERO, message(number), made(number), made(oldest));
+        assert!(!seen.may_be_forgotten(made(oldest)));
+        assert!(
+            (0..number).all(|earlier| seen.believed_at(&message(earlier)).is_some()
+                || seen.may_be_forgotten(made(earlier)))
+        );
+    }
+}
+
+#[test]
+fn a_pseudonym_changes_after_a_way_and_a_time() {
+    let strategy = Strategy::default();
+    let mut changes = Vec::new();
+    for seed in 0..20 {
+        let mut pseudonym = Pseudonym::new(strategy.clone(), Rng::new(seed));
+        let mut since = (0.0, 0_u64);
+        // 20 m/s, for half an hour.
+        for second in 0..1_800_u64 {
+            let now = Time::from_secs(second);
+            let metres = 20.0 * second as f64;
+            pseudonym.handle_position(now, place(metres, 0.0));
+            if pseudonym.is_due(now) {
+                changes.push((seed, metres - since.0, second - since.1));
+                since = (metres, second);
+                pseudonym.changed();
+                assert!(!pseudonym.is_due(now));
+            }
+        }
+    }
+    let first: Vec<_> = (0..20).filter_map(|seed| changes.iter().find(|change| change.0 == seed)).collect();
+    assert!(first.iter().all(|(_, metres, _)| (790.0..=1_540.0).contains(metres)), "{first:?}");
+    let later: Vec<_> = changes.iter().filter(|change| !first.contains(change)).collect();
+    // 800 m are 40 s at that speed, and then 2 to 6 minutes.
+    assert!(later.iter().all(|(_, _, seconds)| (160..=401).contains(seconds)), "{later:?}");
+    assert!(later.iter().any(|change| change.2 < 220) && later.iter().any(|change| change.2 > 340));
+}
+
+#[test]
+fn an_event_holds_a_change_back_for_a_while() {
+    let mut pseudonym = Pseudonym::new(Strategy::default(), Rng::new(1));
+    pseudonym.handle_position(Time::ZERO, HOME);
+    pseudonym.handle_position(Time::from_secs(60), place(2_000.0, 0.0));
+    assert!(pseudonym.is_due(Time::from_secs(60)));
+    pseudonym.lock(Time::from_secs(60), true);
+    pseudonym.lock(Time::from_secs(200), true);
+    assert!(!pseudonym.is_due(Time::from_secs(314)));
+    assert!(pseudonym.is_due(Time::from_secs(315)));
+    pseudonym.lock(Time::from_secs(100), false);
+    assert!(pseudonym.is_due(Time::from_secs(100)));
+}
+
+/// A station's names follow from its ticket's, and a link takes the address.
+#[test]
+fn names_of_a_ticket() {
+    let identity = Identity::of_ticket(HashedId8([1, 2, 0xff, 4, 5, 6, 7, 8]));
+    assert_eq!(identity.mid, [0xfe, 4, 5, 6, 7, 8]);
+    assert_eq!(identity.mid[0] & 3, 2, "unicast, locally administered");
+    assert_eq!(identity.gn_address(StationType::PassengerCar).mid(), identity.mid);
+    assert_ne!(identity.station_id, Identity::of_ticket(HashedId8([2; 8])).station_id);
+}
+
+#[test]
+fn where_regions_end() {
+    let circle = GeographicRegion::Circular { center: HOME, radius: 1_000 };
+    let square = GeographicRegion::Rectangular(vec![(place(-1_000.0, 1_000.0), place(1_000.0, -1_000.0))]);
+    // A crescent: the middle of it is outside.
+    let crescent = GeographicRegion::Polygonal(vec![
+        place(-1_000.0, -1_000.0),
+        place(1_000.0, -1_000.0),
+        place(1_000.0, 1_000.0),
+        place(900.0, 1_000.0),
+        place(900.0, -900.0),
+        place(-900.0, -900.0),
+        place(-900.0, 1_000.0),
+        place(-1_000.0, 1_000.0),
+    ]);
+    for (east, north, expected) in [
+        (0.0, 0.0, [true, true, false]),
+        (990.0, 0.0, [true, true, true]),
+        (1_010.0, 0.0, [false, false, false]),
+        (950.0, 950.0, [false, true, true]),
+        (0.0, -950.0, [true, true, true]),
+        (0.0, 950.0, [true, true, false]),
+        (-950.0, 0.0, [true, true, true]),
+    ] {
+        let found = [&circle, &square, &crescent].map(|region| region.contains(place(east, north), &COUNTRY));
+        assert_eq!(found, expected, "{east} east, {north} north");
+    }
+    assert!(crescent.is_within(&square, &COUNTRY) || !crescent.is_within(&circle, &COUNTRY));
+    assert!(circle.is_within(&GeographicRegion::Circular { center: HOME, radius: 1_000 }, &COUNTRY));
+    assert!(!square.is_within(&circle, &COUNTRY));
+    let GeographicRegion::Polygonal(corners) = &crescent else { return };
+    assert!(!crosses_itself(corners));
+    // In the south and in the west as well.
+    let far = Position::new(-338_000_000, -1_512_000_000);
+    let region = GeographicRegion::Circular { center: far, radius: 100 };
+    assert!(region.contains(Position::new(far.latitude + 5_000, far.longitude), &COUNTRY));
+    assert!(!region.contains(Position::new(far.latitude + 12_000, far.longitude), &COUNTRY));
+}
+
+#[test]
+fn what_an_authority_may_give_away() {
+    let bitmap = |octets: &[u8]| Some(Ssp::Bitmap(octets.to_vec()));
+    let range =
+        |value: &[u8], mask: &[u8]| Some(SspRange::Bitmap { value: value.to_vec(), mask: mask.to_vec() });
+    let group = |psid, range, least| PsidGroupPermissions {
+        subject: SubjectPermissions::Explicit(vec![PsidSspRange { psid, range }]),
+        min_chain_length: least,
+        chain_length_range: 0,
+        end_entity: END_ENTITY_APP,
+    };
+    let gives = |range: Option<SspRange>, ssp: Option<Ssp>| {
+        permits_applications(&[group(Psid::CAM, range, 1)], &[PsidSsp { psid: Psid::CAM, ssp }])
+    };
+    // Bits are fixed where the mask has ones.
+    assert!(gives(range(&[1, 0, 0], &[0xff, 0xf0, 0]), bitmap(&[1, 0x0f, 0xff])));
+    assert!(!gives(range(&[1, 0, 0], &[0xff, 0xf0, 0]), bitmap(&[1, 0x1f, 0xff])));
+    assert!(!gives(range(&[1, 0, 0], &[0xff, 0xf0, 0]), bitmap(&[1, 0])));
+    assert!(gives(Some(SspRange::All), bitmap(&[9])) && gives(Some(SspRange::All), None));
+    assert!(gives(None, None) && !gives(None, bitmap(&[1, 0, 0])));
+    let opaque = |list: &[&[u8]]| Some(SspRange::Opaque(list.iter().map(|octets| octets.to_vec()).collect()));
+    assert!(gives(opaque(&[&[1], &[2]]), Some(Ssp::Opaque(vec![2]))));
+    assert!(!gives(opaque(&[&[1], &[2]]), Some(Ssp::Opaque(vec![3]))));
+    // One for authorities gives none to tickets, and the other way round.
+    let tickets = group(Psid::CAM, range(&[1, 0, 0], &[0xff, 0, 0]), 1);
+    let authorities = group(Psid::CAM, range(&[1, 0, 0], &[0xff, 0, 0]), 2);
+    let application = [PsidSsp { psid: Psid::CAM, ssp: bitmap(&[1, 0, 0]) }];
+    assert!(!permits_applications(std::slice::from_ref(&authorities), &application));
+    assert!(permits_issuing(std::slice::from_ref(&authorities), std::slice::from_ref(&tickets)));
+    assert!(!permits_issuing(std::slice::from_ref(&tickets), std::slice::from_ref(&tickets)));
+    // Nobody gives away more than he has.
+    let narrow = group(Psid::CAM, range(&[1, 0, 0], &[0xff, 0xf0, 0]), 2);
+    let wide = group(Psid::CAM, range(&[1, 0, 0], &[0xff, 0, 0]), 1);
+    assert!(!permits_issuing(&[narrow], &[wide]));
+    let all = PsidGroupPermissions { subject: SubjectPermissions::All, ..tickets };
+    assert!(!permits_issuing(&[authorities], &[all]));
+}

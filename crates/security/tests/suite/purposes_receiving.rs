@@ -1,0 +1,513 @@
+//! Test purposes of TS 103 096 about what a station receives; ids are those of the 2015 suite. What they change in the
+//! header fields of the old encoding is changed in the fields that stand in their place; docs/security.md has the table,
+//! with those that have no such place.
+
+use carnet_security::certificate::{Certificate, ToBeSignedCertificate};
+use carnet_security::config::{Config, Policy};
+use carnet_security::crypto::{Portable, SigningKey, signature_input};
+use carnet_security::keys::Curve;
+use carnet_security::message::{HeaderInfo, Signer, ThreeDLocation, seal, to_be_signed};
+use carnet_security::permissions::{Psid, PsidSsp, Ssp};
+use carnet_security::region::{GeographicRegion, IdentifiedRegion};
+use carnet_security::{Handled, Now, SecurityDrop, Ticket, pki};
+use carnet_wire::geonet::BasicHeader;
+
+use crate::support::*;
+
+/// A message that may be as no station makes it.
+struct Odd<'a> {
+    plain: Vec<u8>,
+    header: HeaderInfo<'static>,
+    signer: Signer,
+    key: &'a dyn SigningKey,
+    certificate: Certificate,
+}
+
+impl<'a> Odd<'a> {
+    /// A CAM as it should be, with its certificate.
+    fn cam(station: &Station, now: Now, ticket: &'a Ticket) -> Odd<'a> {
+        let mut header = HeaderInfo::new(Psid::CAM);
+        header.generation_time = Some(now.date);
+        Odd {
+            plain: station.plain_cam(now, &ordinary_cam()),
+            header,
+            signer: Signer::Certificate(Box::new(ticket.certificate.clone())),
+            key: ticket.key.as_ref(),
+            certificate: ticket.certificate.clone(),
+        }
+    }
+
+    /// A DENM as it should be.
+    fn denm(station: &mut Station, now: Now, ticket: &'a Ticket) -> Odd<'a> {
+        let mut odd = Odd::cam(station, now, ticket);
+        odd.header.psid = Psid::DENM;
+        odd.header.generation_location = Some(ThreeDLocation { position: station.at, elevation: 4096 });
+        odd.plain = station.plain_denm(now, circle(500), &ordinary_denm(91));
+        odd
+    }
+
+    fn data(&self) -> Vec<u8> {
+        to_be_signed(&self.plain[BasicHeader::LEN..], &self.header, &[])
+    }
+
+    fn octets(&self) -> Vec<u8> {
+        self.around(&self.data())
+    }
+
+    /// The envelope around whatever is signed.
+    fn around(&self, data: &[u8]) -> Vec<u8> {
+        let algorithm = self.certificate.hash_algorithm();
+        let input = signature_input(&Portable, algorithm, data, self.certificate.octets());
+        self.frame(&seal(data, &self.signer, &self.key.sign(&input).unwrap()))
+    }
+
+    fn frame(&self, envelope: &[u8]) -> Vec<u8> {
+        let mut octets = self.plain[..BasicHeader::LEN].to_vec();
+        octets[0] = octets[0] & 0xf0 | 2;
+        octets.extend_from_slice(envelope);
+        octets
+    }
+}
+
+/// A receiver, a sender, and a ticket of the sender's.
+fn scene() -> (carnet_security::Security, Station, Ticket) {
+    let mut pki = Pki::new(Curve::NistP256);
+    (pki.receiver(strict()), pki.car(), pki.ticket())
+}
+
+/// What becomes of a CAM that was changed.
+fn cam(change: impl FnOnce(&mut Odd<'_>)) -> Result<usize, SecurityDrop> {
+    let (mut receiver, station, ticket) = scene();
+    let mut odd = Odd::cam(&station, at(0), &ticket);
+    change(&mut odd);
+    receive(&mut receiver, at(0), &odd.octets()).map(|all| all.len())
+}
+
+/// What becomes of a DENM that was changed.
+fn denm(change: impl FnOnce(&mut Odd<'_>)) -> Result<usize, SecurityDrop> {
+    let (mut receiver, mut station, ticket) = scene();
+    let mut odd = Odd::denm(&mut station, at(0), &ticket);
+    change(&mut odd);
+    receive(&mut receiver, at(0), &odd.octets()).map(|all| all.len())
+}
+
+/// What becomes of a CAM whose octets were changed after it was signed; offsets are from the envelope on.
+fn octets(change: impl FnOnce(&mut Vec<u8>)) -> Result<usize, SecurityDrop> {
+    let (mut receiver, station, ticket) = scene();
+    let odd = Odd::cam(&station, at(0), &ticket);
+    let mut envelope = odd.octets()[BasicHeader::LEN..].to_vec();
+    change(&mut envelope);
+    receive(&mut receiver, at(0), &odd.frame(&envelope)).map(|all| all.len())
+}
+
+/// A certificate in the message.
+#[test]
+fn tc_sec_itss_rcv_cam_01_01_bv() {
+    for curve in Curve::ALL {
+        let mut pki = Pki::new(curve);
+        let (mut receiver, mut car) = (pki.receiver(strict()), pki.car());
+        let plain = car.plain_cam(at(0), &ordinary_cam());
+        let all = receive(&mut receiver, at(0), &car.cam(at(0))).unwrap();
+        // The router gets the packet as its source had it.
+        assert_eq!(all.iter().map(|verified| verified.packet.clone()).collect::<Vec<_>>(), [plain]);
+        assert_eq!(
+            (all[0].psid, Some(all[0].signer)),
+            (Psid::CAM, car.security.current_ticket()),
+            "{curve:?}"
+        );
+    }
+}
+
+/// The digest of a certificate that is known; and one that comes first waits for the certificate.
+#[test]
+fn tc_sec_itss_rcv_cam_01_02_bv() {
+    let mut pki = Pki::new(Curve::NistP256);
+    let (mut receiver, mut car) = (pki.receiver(strict()), pki.car());
+    let (first, second, third) = (car.cam(at(0)), car.cam(at(100)), car.cam(at(200)));
+    assert_eq!(receive(&mut receiver, at(100), &second), Ok(Vec::new()));
+    // The certificate comes, and what waited goes on behind it.
+    let all = receive(&mut receiver, at(110), &first).unwrap();
+    assert_eq!(all.len(), 2);
+    assert_eq!(receive(&mut receiver, at(200), &third).unwrap().len(), 1);
+    // One whose certificate does not come dies.
+    let (_, lost) = {
+        let mut other = pki.car();
+        (other.cam(at(300)), other.cam(at(310)))
+    };
+    assert_eq!(receive(&mut receiver, at(310), &lost), Ok(Vec::new()));
+    assert!(receiver.poll_verified(at(1_600)).is_none());
+    assert_eq!(receiver.counters().dropped(SecurityDrop::UnknownSigner), 1);
+}
+
+/// A chain in the signer: accepted in the purpose, refused by TS 103 097 V1.3.1 5.2, which has exactly one certificate.
+#[test]
+fn tc_sec_itss_rcv_cam_01_03_bv() {
+    let mut pki = Pki::new(Curve::NistP256);
+    let (mut receiver, station, ticket) = (pki.receiver(strict()), pki.car(), pki.ticket());
+    let odd = Odd::cam(&station, at(0), &ticket);
+    let octets = odd.octets();
+    let signer = [&[0x81, 1, 1], ticket.certificate.octets()].concat();
+    let from = octets.windows(signer.len()).position(|part| part == signer).unwrap();
+    let chain = [
+        &octets[..from],
+        &[0x81, 1, 2],
+        ticket.certificate.octets(),
+        pki.authority.octets(),
+        &octets[from + signer.len()..],
+    ];
+    assert_eq!(receive(&mut receiver, at(0), &chain.concat()), Err(SecurityDrop::Malformed));
+}
+
+/// Versions below and above.
+#[test]
+fn tc_sec_itss_rcv_cam_02_01_bo_and_02_02_bo() {
+    for version in [0, 1, 2, 4, 255] {
+        assert_eq!(octets(|envelope| envelope[0] = version), Err(SecurityDrop::WrongVersion));
+    }
+}
+
+/// No signer. (More than one, 04_01, there is no room for.)
+#[test]
+fn tc_sec_itss_rcv_cam_04_02_bo() {
+    assert_eq!(cam(|odd| odd.signer = Signer::Itself), Err(SecurityDrop::SelfSigned));
+}
+
+/// No time.
+#[test]
+fn tc_sec_itss_rcv_cam_04_04_bo() {
+    assert_eq!(cam(|odd| odd.header.generation_time = None), Err(SecurityDrop::NoGenerationTime));
+}
+
+/// Additions of other releases are ignored, as the standard deviation of the time is in the purposes.
+#[test]
+fn tc_sec_itss_rcv_cam_04_08_bo_and_04_09_bo() {
+    let (mut receiver, station, ticket) = scene();
+    let odd = Odd::cam(&station, at(0), &ticket);
+    let mut data = odd.data();
+    // The preamble of the header stands behind the payload: an addition, here pduFunctionalType.
+    let header = data.len() - (1 + 2 + 8);
+    assert_eq!(data[header..header + 3], [0x40, 1, 36]);
+    data[header] |= 0x80;
+    data.extend_from_slice(&[2, 4, 0x20, 1, 1]);
+    assert_eq!(receive(&mut receiver, at(0), &odd.around(&data)).map(|all| all.len()), Ok(1));
+}
+
+/// Another application than CAM's.
+#[test]
+fn tc_sec_itss_rcv_cam_07_01_bo() {
+    for psid in [Psid::DENM, Psid::GN_MGMT, Psid(1_000_000)] {
+        assert_eq!(cam(|odd| odd.header.psid = psid), Err(SecurityDrop::WrongApplication));
+    }
+}
+
+/// Nothing in it.
+#[test]
+fn tc_sec_itss_rcv_cam_09_02_bo() {
+    assert_eq!(cam(|odd| odd.plain.truncate(BasicHeader::LEN)), Err(SecurityDrop::EmptyPayload));
+}
+
+/// Unsecured data in the envelope.
+#[test]
+fn tc_sec_itss_rcv_cam_09_03_bo() {
+    let (mut receiver, station, ticket) = scene();
+    let odd = Odd::cam(&station, at(0), &ticket);
+    let inside = &odd.plain[BasicHeader::LEN..];
+    let envelope = [&[3, 0x80, inside.len() as u8], inside].concat();
+    assert_eq!(receive(&mut receiver, at(0), &odd.frame(&envelope)), Err(SecurityDrop::UnsecuredEnvelope));
+    // And without any envelope.
+    assert_eq!(receive(&mut receiver, at(0), &odd.plain), Err(SecurityDrop::Unsecured));
+}
+
+/// Encrypted data.
+#[test]
+fn tc_sec_itss_rcv_cam_09_04_bo() {
+    assert_eq!(octets(|envelope| envelope[1] = 0x82), Err(SecurityDrop::Encrypted));
+}
+
+/// A payload that is elsewhere.
+#[test]
+fn tc_sec_itss_rcv_cam_09_05_bo() {
+    let (mut receiver, station, ticket) = scene();
+    let odd = Odd::cam(&station, at(0), &ticket);
+    let data = odd.data();
+    let header = &data[data.len() - (1 + 2 + 8)..];
+    let external = [&[0x20, 0x80], [7; 32].as_slice(), header].concat();
+    assert_eq!(receive(&mut receiver, at(0), &odd.around(&external)), Err(SecurityDrop::ExternalPayload));
+}
+
+/// Something signed or encrypted within what is signed.
+#[test]
+fn tc_sec_itss_rcv_cam_09_06_bo() {
+    for inner in [0x81, 0x82] {
+        // Version and content of the payload's own envelope.
+        assert_eq!(
+            octets(|envelope| {
+                assert_eq!(envelope[3..6], [0x40, 3, 0x80]);
+                envelope[5] = inner;
+            }),
+            Err(SecurityDrop::NotInProfile)
+        );
+    }
+}
+
+/// No signature, and more than one.
+#[test]
+fn tc_sec_itss_rcv_cam_10_01_bo_and_10_02_bo() {
+    assert_eq!(octets(|envelope| envelope.truncate(envelope.len() - 66)), Err(SecurityDrop::Malformed));
+    assert_eq!(
+        octets(|envelope| envelope.extend_from_within(envelope.len() - 66..)),
+        Err(SecurityDrop::Malformed)
+    );
+}
+
+/// A signature by another key than that of the certificate in the message.
+#[test]
+fn tc_sec_itss_rcv_cam_11_01_bo() {
+    let thief = key(Curve::NistP256, 0x33);
+    let (mut receiver, station, ticket) = scene();
+    let odd = Odd { key: &thief, ..Odd::cam(&station, at(0), &ticket) };
+    assert_eq!(receive(&mut receiver, at(0), &odd.octets()), Err(SecurityDrop::BadSignature));
+}
+
+/// And than that of the certificate that is named.
+#[test]
+fn tc_sec_itss_rcv_cam_11_02_bo() {
+    let (mut receiver, mut station, ticket) = scene();
+    assert_eq!(receive(&mut receiver, at(0), &station.cam(at(0))).unwrap().len(), 1);
+    let mut odd = Odd::cam(&station, at(10), &ticket);
+    odd.signer = Signer::Digest(station.security.current_ticket().unwrap());
+    assert_eq!(receive(&mut receiver, at(10), &odd.octets()), Err(SecurityDrop::BadSignature));
+}
+
+/// Signed with a certificate that is for other things.
+fn by(content: impl FnOnce(&dyn SigningKey) -> ToBeSignedCertificate) -> Result<usize, SecurityDrop> {
+    let mut pki = Pki::new(Curve::NistP256);
+    let (mut receiver, station) = (pki.receiver(strict()), pki.car());
+    let key = key(Curve::NistP256, 0x66);
+    let content = content(&key);
+    let certificate = pki::issue(&Portable, &pki.authority_key, Some(&pki.authority), content).unwrap();
+    let ticket = Ticket { certificate, key: Box::new(key) };
+    let odd = Odd::cam(&station, at(0), &ticket);
+    receive(&mut receiver, at(0), &odd.octets()).map(|all| all.len())
+}
+
+/// An enrolment credential.
+#[test]
+fn tc_sec_itss_rcv_cam_12_01_bo() {
+    let enrolment = |key: &dyn SigningKey| {
+        let request = PsidSsp { psid: Psid::CERTIFICATE_REQUEST, ssp: Some(Ssp::Bitmap(vec![1, 0xc0])) };
+        ToBeSignedCertificate {
+            name: Some("station".to_owned()),
+            ..pki::ticket(key.public_key(), day(), None, vec![request])
+        }
+    };
+    assert_eq!(by(enrolment), Err(SecurityDrop::WrongRole));
+}
+
+/// An authority.
+#[test]
+fn tc_sec_itss_rcv_cam_12_02_bo() {
+    let authority = |key: &dyn SigningKey| pki::authority("aa", key.public_key(), day(), None);
+    assert_eq!(by(authority), Err(SecurityDrop::WrongRole));
+}
+
+/// A header with what the profile of CAM has not.
+#[test]
+fn a_cam_with_a_place_or_an_end_is_not_in_the_profile() {
+    let place = ThreeDLocation { position: HOME, elevation: 4096 };
+    assert_eq!(cam(|odd| odd.header.generation_location = Some(place)), Err(SecurityDrop::UnexpectedHeader));
+    assert_eq!(
+        cam(|odd| odd.header.expiry_time = Some(at(10_000).date)),
+        Err(SecurityDrop::UnexpectedHeader)
+    );
+}
+
+/// The regions of the purposes.
+fn regions() -> [GeographicRegion; 4] {
+    let square =
+        |half: f64| vec![place(-half, -half), place(-half, half), place(half, half), place(half, -half)];
+    [
+        GeographicRegion::Circular { center: HOME, radius: 500 },
+        GeographicRegion::Rectangular(vec![(place(-500.0, 500.0), place(500.0, -500.0))]),
+        GeographicRegion::Polygonal(square(500.0)),
+        GeographicRegion::Identified(vec![IdentifiedRegion::CountryOnly(250)]),
+    ]
+}
+
+#[test]
+fn tc_sec_itss_rcv_denm_01_01_bv() {
+    assert_eq!(denm(|_| {}), Ok(1));
+}
+
+#[test]
+fn tc_sec_itss_rcv_denm_01_02_bv_to_01_05_bv() {
+    for region in regions() {
+        let mut pki = Pki::new(Curve::NistP256);
+        let ticket = pki.ticket_in(region.clone());
+        let (mut receiver, mut car) = (pki.receiver(strict()), pki.station(ticket));
+        assert_eq!(receive(&mut receiver, at(0), &car.denm(at(0))).map(|all| all.len()), Ok(1), "{region:?}");
+    }
+}
+
+#[test]
+fn tc_sec_itss_rcv_denm_02_01_bo_and_02_02_bo() {
+    let (mut receiver, mut station, ticket) = scene();
+    let octets = Odd::denm(&mut station, at(0), &ticket).octets();
+    for version in [2, 4] {
+        let mut octets = octets.clone();
+        octets[BasicHeader::LEN] = version;
+        assert_eq!(receive(&mut receiver, at(0), &octets), Err(SecurityDrop::WrongVersion));
+    }
+}
+
+#[test]
+fn tc_sec_itss_rcv_denm_07_01_bo() {
+    assert_eq!(denm(|odd| odd.header.psid = Psid::CAM), Err(SecurityDrop::WrongApplication));
+    assert_eq!(denm(|odd| odd.header.psid = Psid::GN_MGMT), Err(SecurityDrop::WrongApplication));
+}
+
+/// Made outside of the region, of each shape.
+#[test]
+fn tc_sec_itss_rcv_denm_08_01_bo_to_08_04_bo() {
+    for region in regions() {
+        let mut pki = Pki::new(Curve::NistP256);
+        let region = match region {
+            // Another country.
+            GeographicRegion::Identified(_) => {
+                GeographicRegion::Identified(vec![IdentifiedRegion::CountryOnly(276)])
+            }
+            other => other,
+        };
+        let ticket = pki.ticket_in(region.clone());
+        let (mut receiver, mut station) = (pki.receiver(strict()), pki.car());
+        station.at = place(800.0, 0.0);
+        let octets = Odd::denm(&mut station, at(0), &ticket).octets();
+        assert_eq!(receive(&mut receiver, at(0), &octets), Err(SecurityDrop::OutsideRegion), "{region:?}");
+    }
+}
+
+/// The profile of DENM: a place, and the certificate.
+#[test]
+fn a_denm_without_place_or_certificate_is_not_in_the_profile() {
+    assert_eq!(denm(|odd| odd.header.generation_location = None), Err(SecurityDrop::NoGenerationLocation));
+    let unknown = carnet_geonet::geodesy::Position::new(900_000_001, 1_800_000_001);
+    let unknown = ThreeDLocation { position: unknown, elevation: 4096 };
+    assert_eq!(
+        denm(|odd| odd.header.generation_location = Some(unknown)),
+        Err(SecurityDrop::NoGenerationLocation)
+    );
+    assert_eq!(
+        denm(|odd| odd.signer = Signer::Digest(carnet_security::ids::HashedId8([1; 8]))),
+        Err(SecurityDrop::NoCertificate)
+    );
+}
+
+/// Times: over, not yet, and a place that is somewhere else than the packet's source.
+#[test]
+fn times_and_places_that_cannot_be() {
+    assert_eq!(denm(|odd| odd.header.expiry_time = Some(at(0).date)), Err(SecurityDrop::Expired));
+    assert_eq!(denm(|odd| odd.header.expiry_time = Some(at(1).date)), Ok(1));
+    let far = ThreeDLocation { position: place(6_000.0, 0.0), elevation: 4096 };
+    assert_eq!(
+        denm(|odd| odd.header.generation_location = Some(far)),
+        Err(SecurityDrop::ImplausiblePosition)
+    );
+    let (mut receiver, mut station, ticket) = scene();
+    station.at = place(6_000.0, 0.0);
+    let odd = Odd::cam(&station, at(0), &ticket);
+    assert_eq!(receive(&mut receiver, at(0), &odd.octets()), Err(SecurityDrop::TooFarAway));
+    station.at = HOME;
+    // The packet's position is ten minutes younger than the signature.
+    let plain = station.plain_cam(at(600_000), &ordinary_cam());
+    let odd = Odd { plain, ..Odd::cam(&station, at(0), &ticket) };
+    assert_eq!(receive(&mut receiver, at(0), &odd.octets()), Err(SecurityDrop::ImplausibleTime));
+}
+
+/// Service specific permissions, bit by bit: what a cause needs is what the certificate has.
+#[test]
+fn each_cause_needs_its_bit() {
+    const CAUSES: [u8; 24] =
+        [1, 2, 3, 6, 9, 10, 11, 12, 14, 15, 17, 18, 19, 26, 27, 91, 92, 93, 94, 95, 96, 97, 98, 99];
+    let mut pki = Pki::new(Curve::NistP256);
+    let mut receiver = pki.receiver(strict());
+    for (number, cause) in CAUSES.into_iter().enumerate() {
+        let mut bits = [1, 0xff, 0xff, 0xff];
+        bits[1 + number / 8] &= !(0x80 >> (number % 8));
+        let all = vec![PsidSsp { psid: Psid::DENM, ssp: Some(Ssp::Bitmap(bits.to_vec())) }];
+        let ticket = pki.ticket_for(all);
+        let mut car = pki.station(ticket);
+        let now = at(10 * number as u64);
+        let plain = car.plain_denm(now, circle(500), &ordinary_denm(cause));
+        let octets = car.security.secure(now, &plain).unwrap();
+        assert_eq!(
+            receive(&mut receiver, now, &octets),
+            Err(SecurityDrop::NoServicePermission),
+            "cause {cause}"
+        );
+        let other = CAUSES[(number + 1) % 24];
+        let plain = car.plain_denm(now, circle(500), &ordinary_denm(other));
+        let octets = car.security.secure(now, &plain).unwrap();
+        assert_eq!(receive(&mut receiver, now, &octets).map(|all| all.len()), Ok(1), "cause {other}");
+    }
+}
+
+/// An application that the ticket does not have.
+#[test]
+fn without_an_application_nothing_is_said_in_it() {
+    let mut pki = Pki::new(Curve::NistP256);
+    let denm_only = pki::applications(false)[1..2].to_vec();
+    let ticket = pki.ticket_for(denm_only);
+    let (mut receiver, station) = (pki.receiver(strict()), pki.car());
+    let odd = Odd::cam(&station, at(0), &ticket);
+    assert_eq!(receive(&mut receiver, at(0), &odd.octets()), Err(SecurityDrop::NoPermission));
+}
+
+/// Who accepts what is unsigned still refuses what is signed wrongly.
+#[test]
+fn policies() {
+    let mut pki = Pki::new(Curve::NistP256);
+    let mut car = pki.car();
+    let plain = car.plain_cam(at(0), &ordinary_cam());
+    let good = car.cam(at(0));
+    let mut bad = car.cam(at(10));
+    let last = bad.len() - 1;
+    bad[last] ^= 1;
+    let try_all = |policy| {
+        let mut receiver = pki.receiver(Config { policy, ..Config::default() });
+        receive(&mut receiver, at(0), &good).unwrap();
+        [&plain, &good, &bad].map(|octets| match receiver.handle_frame(at(20), frame(octets)) {
+            Ok(Handled::Plain) => Ok("plain"),
+            Ok(Handled::Ready(_)) => Ok("ready"),
+            Ok(Handled::Queued) => match receiver.poll_verified(at(20)) {
+                Some(_) => Ok("verified"),
+                None => Ok("not believed"),
+            },
+            Err(reason) => Err(reason),
+        })
+    };
+    use SecurityDrop::{Replayed, Unsecured};
+    assert_eq!(try_all(Policy::Off), [Ok("plain"), Ok("plain"), Ok("plain")]);
+    assert_eq!(try_all(Policy::AcceptUnsigned), [Ok("plain"), Err(Replayed), Ok("not believed")]);
+    assert_eq!(try_all(Policy::Strict), [Err(Unsecured), Err(Replayed), Ok("not believed")]);
+}
+
+/// A forwarder passes on the envelope of the source, with what the router changed in the Basic Header; copies that it
+/// hears cost no verification.
+#[test]
+fn a_forwarder_passes_on_what_the_source_signed() {
+    let mut pki = Pki::new(Curve::NistP256);
+    let (mut source, mut forwarder, mut receiver) = (pki.car(), pki.car(), pki.receiver(strict()));
+    let denm = source.denm(at(0));
+    let mut opened = receive(&mut forwarder.security, at(5), &denm).unwrap().remove(0).packet;
+    carnet_wire::geonet::set_remaining_hop_limit(&mut opened, 9).unwrap();
+    let passed_on = forwarder.security.secure(at(10), &opened).unwrap();
+    assert_eq!(passed_on[3], 9);
+    assert_eq!(passed_on[BasicHeader::LEN..], denm[BasicHeader::LEN..]);
+    assert_eq!(receive(&mut receiver, at(20), &passed_on).unwrap().len(), 1);
+    let verifications = receiver.counters().verifications;
+    assert!(matches!(receiver.handle_frame(at(25), frame(&denm)), Ok(Handled::Ready(_))));
+    assert_eq!((receiver.counters().verifications, receiver.counters().copies), (verifications, 1));
+    // What nobody signed is not passed on.
+    let stranger = source.plain_denm(at(30), circle(500), &ordinary_denm(91));
+    assert_eq!(forwarder.security.secure(at(30), &stranger), Err(SecurityDrop::EnvelopeForgotten));
+}

@@ -1,0 +1,265 @@
+//! Strict mode against messages that nobody may believe, and against floods.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use carnet_base::Rng;
+use carnet_security::config::Config;
+use carnet_security::crypto::{Portable, SigningKey, signature_input};
+use carnet_security::keys::Curve;
+use carnet_security::message::{HeaderInfo, Signer, seal, to_be_signed};
+use carnet_security::permissions::Psid;
+use carnet_security::region::GeographicRegion;
+use carnet_security::{Handled, Now, Security, SecurityDrop, pki};
+use carnet_wire::geonet::BasicHeader;
+
+use crate::support::*;
+
+/// Frames of one kind, and the reasons for which they may die.
+struct Kind {
+    name: &'static str,
+    reasons: &'static [SecurityDrop],
+    frames: Vec<(Now, Vec<u8>)>,
+}
+
+/// The times of a kind's frames: one kind after the other, with time in between for what waits.
+fn moments(kind: u64, each: u64) -> impl Iterator<Item = Now> {
+    (0..each).map(move |number| at(10_000 + kind * (20 * each + 5_000) + 20 * number))
+}
+
+fn kinds(each: u64) -> (Security, Vec<Kind>) {
+    let mut pki = Pki::new(Curve::NistP256);
+    let mut receiver = pki.receiver(Config { verifications_per_second: 1_000_000, ..strict() });
+    let mut rng = Rng::new(3);
+    let mut kinds = Vec::new();
+    let mut add = |name, reasons, frames| kinds.push(Kind { name, reasons, frames });
+
+    // Forged: another root signed, in the name of this one.
+    let mut others = Pki::with_authority(Curve::NistP256, |content| {
+        let mut content = content;
+        content.name = Some("other".to_owned());
+        content
+    });
+    let mut stranger = others.car();
+    add(
+        "another authority",
+        &[SecurityDrop::UnknownIssuer],
+        moments(4, each).map(|now| (now, stranger.denm(now))).collect(),
+    );
+
+    // Forged: the ticket of somebody else, and a key of one's own.
+    let victim = pki.ticket();
+    let thief = key(Curve::NistP256, 0x55);
+    let station = pki.car();
+    let forge = |now: Now| {
+        let plain = station.plain_cam(now, &ordinary_cam());
+        let mut header = HeaderInfo::new(Psid::CAM);
+        header.generation_time = Some(now.date);
+        let data = to_be_signed(&plain[BasicHeader::LEN..], &header, &[]);
+        let certificate = &victim.certificate;
+        let input = signature_input(&Portable, Curve::NistP256.hash(), &data, certificate.octets());
+        let signer = Signer::Certificate(Box::new(certificate.clone()));
+        let envelope = seal(&data, &signer, &thief.sign(&input).unwrap());
+        (now, secured(&plain, &envelope))
+    };
+    add("a stolen certificate", &[SecurityDrop::BadSignature], moments(1, each).map(forge).collect());
+
+    // Forged: a ticket that its holder signed himself, below the true authority.
+    let content = pki::ticket(thief.public_key(), day(), None, pki::applications(true));
+    let certificate = pki::issue(&Portable, &thief, Some(&pki.authority), content).unwrap();
+    let forge = |now: Now| {
+        let plain = station.plain_cam(now, &ordinary_cam());
+        let mut header = HeaderInfo::new(Psid::CAM);
+        header.generation_time = Some(now.date);
+        let data = to_be_signed(&plain[BasicHeader::LEN..], &header, &[]);
+        let input = signature_input(&Portable, Curve::NistP256.hash(), &data, certificate.octets());
+        let signer = Signer::Certificate(Box::new(certificate.clone()));
+        (now, secured(&plain, &seal(&data, &signer, &thief.sign(&input).unwrap())))
+    };
+    add(
+        "a ticket of one's own",
+        &[SecurityDrop::BadCertificateSignature],
+        moments(2, each).map(forge).collect(),
+    );
+
+    // Changed on the way: any bit of the payload or the header.
+    let mut car = pki.car();
+    let changed = moments(3, each)
+        .map(|now| {
+            let mut octets = car.cam(now);
+            // Within the CAM, behind the GeoNetworking and BTP headers.
+            let at = 60 + rng.below(20) as usize;
+            octets[at] ^= 1 << rng.below(8);
+            (now, octets)
+        })
+        .collect();
+    let reasons = &[SecurityDrop::BadSignature, SecurityDrop::BadPacket, SecurityDrop::NoServicePermission];
+    add("changed on the way", reasons, changed);
+
+    // Replayed: what was believed, again.
+    let mut car = pki.car();
+    let mut replayed = Vec::new();
+    for now in moments(0, each) {
+        let octets = car.cam(now);
+        assert_eq!(receive(&mut receiver, now, &octets).map(|all| all.len()), Ok(1));
+        replayed.push((now, octets));
+    }
+    add("replayed", &[SecurityDrop::Replayed], replayed);
+
+    // Replayed later, elsewhere.
+    let mut car = pki.car();
+    let old = moments(5, each)
+        .map(|now| (Now { date: now.date.saturating_add(Duration::from_secs(3)), ..now }, car.cam(now)));
+    add("replayed later", &[SecurityDrop::TooOld], old.collect());
+
+    // From a clock that is ahead.
+    let mut car = pki.car();
+    let ahead = moments(6, each)
+        .map(|now| (Now { date: now.date.saturating_sub(Duration::from_secs(5)), ..now }, car.cam(now)));
+    add("from the future", &[SecurityDrop::FromTheFuture], ahead.collect());
+
+    // By a ticket that is over: its holder's clock is right, and he signs nevertheless.
+    let over = pki.ticket_with(|content| carnet_security::certificate::ToBeSignedCertificate {
+        validity: validity(Duration::from_secs(7200), 1),
+        ..content
+    });
+    let sign = |now: Now, ticket: &carnet_security::Ticket| {
+        let plain = station.plain_cam(now, &ordinary_cam());
+        let mut header = HeaderInfo::new(Psid::CAM);
+        header.generation_time = Some(now.date);
+        let data = to_be_signed(&plain[BasicHeader::LEN..], &header, &[]);
+        let certificate = &ticket.certificate;
+        let input = signature_input(&Portable, Curve::NistP256.hash(), &data, certificate.octets());
+        let signer = Signer::Certificate(Box::new(certificate.clone()));
+        secured(&plain, &seal(&data, &signer, &ticket.key.sign(&input).unwrap()))
+    };
+    add(
+        "expired",
+        &[SecurityDrop::CertificateExpired],
+        moments(7, each).map(|now| (now, sign(now, &over))).collect(),
+    );
+
+    // Out of the ticket's region.
+    let far = GeographicRegion::Circular { center: place(20_000.0, 0.0), radius: 5_000 };
+    let far = pki.ticket_in(far);
+    add(
+        "out of region",
+        &[SecurityDrop::OutsideRegion],
+        moments(8, each).map(|now| (now, sign(now, &far))).collect(),
+    );
+
+    // More said than the ticket allows: an emergency vehicle.
+    let mut car = pki.car();
+    let siren = moments(9, each)
+        .map(|now| {
+            let plain = car.plain_denm(now, circle(500), &ordinary_denm(95));
+            (now, car.security.secure(now, &plain).unwrap())
+        })
+        .collect();
+    add("more than allowed", &[SecurityDrop::NoServicePermission], siren);
+
+    // Cut short, anywhere behind the Basic Header.
+    let mut car = pki.car();
+    let cut = moments(10, each)
+        .map(|now| {
+            let octets = car.denm(now);
+            let length = 4 + rng.below(octets.len() as u64 - 4) as usize;
+            (now, octets[..length].to_vec())
+        })
+        .collect();
+    add("truncated", &[SecurityDrop::Malformed, SecurityDrop::NotInProfile], cut);
+
+    // In the open.
+    add(
+        "unsigned",
+        &[SecurityDrop::Unsecured],
+        moments(11, each).map(|now| (now, station.plain_cam(now, &ordinary_cam()))).collect(),
+    );
+    // In the order of time.
+    kinds.sort_by_key(|kind| kind.frames.first().map(|(now, _)| now.time));
+    (receiver, kinds)
+}
+
+fn secured(plain: &[u8], envelope: &[u8]) -> Vec<u8> {
+    let mut octets = plain[..BasicHeader::LEN].to_vec();
+    octets[0] = octets[0] & 0xf0 | 2;
+    octets.extend_from_slice(envelope);
+    octets
+}
+
+/// None is believed, and each dies of its own reason.
+fn none_is_believed(each: u64) {
+    let (mut receiver, kinds) = kinds(each);
+    let before = receiver.counters().verified;
+    for kind in kinds {
+        let counts = drops(&receiver);
+        for (now, octets) in &kind.frames {
+            if let Ok(all) = receive(&mut receiver, *now, octets) {
+                assert!(all.is_empty(), "{}: believed", kind.name);
+            }
+        }
+        // What waits for a certificate dies when it has not come.
+        let (last, _) = kind.frames.last().unwrap();
+        assert!(receiver.poll_verified(Now { time: last.time + Duration::from_secs(2), ..*last }).is_none());
+        let died = drops(&receiver).into_iter().zip(counts).map(|(after, before)| after - before);
+        let counts: BTreeMap<_, _> =
+            SecurityDrop::ALL.iter().copied().zip(died).filter(|(_, count)| *count > 0).collect();
+        println!("{}: {counts:?}", kind.name);
+        for reason in counts.keys() {
+            assert!(kind.reasons.contains(reason), "{}: {counts:?}", kind.name);
+        }
+        assert_eq!(counts.values().sum::<u64>(), kind.frames.len() as u64, "{}", kind.name);
+    }
+    let counters = receiver.counters();
+    assert_eq!(counters.verified, before);
+    let dropped: u64 = counters.drops().map(|(_, count)| count).sum();
+    println!("{dropped} dropped: {:?}", counters.drops().collect::<Vec<_>>());
+}
+
+#[test]
+fn nothing_forged_replayed_expired_out_of_region_or_truncated_is_believed() {
+    none_is_believed(60);
+}
+
+#[test]
+#[ignore = "10,080 messages: make security"]
+fn nothing_of_ten_thousand_is_believed() {
+    none_is_believed(840);
+}
+
+/// A flood of certificates that look right costs no more than the verifications that were granted, and the warning for
+/// this area comes first.
+#[test]
+fn a_flood_costs_what_was_granted() {
+    let mut pki = Pki::new(Curve::NistP256);
+    let config = Config { verifications_per_second: 100, ..strict() };
+    let mut receiver = pki.receiver(config);
+    let mut warner = pki.car();
+    let template = pki.car().cam(at(0));
+    let mut rng = Rng::new(5);
+    let mut believed = Vec::new();
+    for millisecond in 0..1_000_u64 {
+        let now = at(millisecond);
+        // Ten frames a millisecond, each of another signer: a bit of the certificate's key is another.
+        for _ in 0..10 {
+            let mut octets = template.clone();
+            let at = octets.len() - 100 - rng.below(30) as usize;
+            octets[at] ^= 1 + rng.below(255) as u8;
+            let _ = receiver.handle_frame(now, frame(&octets));
+        }
+        if millisecond == 500 {
+            let octets = warner.denm(now);
+            assert_eq!(receiver.handle_frame(now, frame(&octets)), Ok(Handled::Queued));
+        }
+        believed.extend(
+            std::iter::from_fn(|| receiver.poll_verified(now)).map(|verified| (millisecond, verified)),
+        );
+    }
+    let counters = receiver.counters();
+    assert!(counters.verifications <= 120, "{}", counters.verifications);
+    assert!(counters.dropped(SecurityDrop::QueueOverflow) > 5_000);
+    assert!(receiver.waiting().0 <= receiver.config().most_queued);
+    let [(when, warning)] = believed.as_slice() else { panic!("{believed:?}") };
+    assert_eq!(warning.psid, Psid::DENM);
+    assert!((500..530).contains(when), "{when}");
+}

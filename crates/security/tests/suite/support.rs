@@ -1,0 +1,286 @@
+//! A small world: a root, an authority, stations with tickets, packets.
+
+use std::time::Duration;
+
+use carnet_base::{Rng, Time, WallTime};
+use carnet_geonet::geodesy::{LocalPlane, Position};
+use carnet_geonet::{BROADCAST, ReceivedFrame};
+use carnet_its::cam::{BasicVehicleContainerHighFrequency, Cam, HighFrequencyContainer};
+use carnet_its::cdd::{ItsPduHeader, MessageId, StationId};
+use carnet_its::denm::{Denm, SituationContainer};
+use carnet_its::uper;
+use carnet_security::certificate::{Certificate, ToBeSignedCertificate};
+use carnet_security::crypto::{Backend, Portable, PortableKey, SigningKey};
+use carnet_security::keys::Curve;
+use carnet_security::permissions::PsidSsp;
+use carnet_security::region::{CountryPlace, GeographicRegion};
+use carnet_security::time::{DurationUnit, Time64, ValidityDuration, ValidityPeriod};
+use carnet_security::{Config, Handled, Now, Policy, Security, SecurityDrop, Ticket, Verified, pki};
+use carnet_wire::btp::BtpB;
+use carnet_wire::geonet::{
+    CommonNextHeader, ExtendedHeader, GeoArea, GnAddress, Lifetime, LongPositionVector, Packet, Shape,
+    StationType, Timestamp,
+};
+
+/// Where everything happens.
+pub const HOME: Position = Position::new(488_375_000, 21_008_000);
+/// France.
+pub const COUNTRY: CountryPlace = CountryPlace { country: 250, region: None, subregion: None };
+
+/// `milliseconds` after the beginning, on 2026-11-22.
+pub fn at(milliseconds: u64) -> Now {
+    let date = WallTime::from_unix_nanos((1_795_300_000_000 + milliseconds) * 1_000_000);
+    Now { time: Time::from_millis(milliseconds + 1_000_000), date: Time64::from_wall_time(date, 5) }
+}
+
+/// A place, metres east and north of home.
+pub fn place(east: f64, north: f64) -> Position {
+    LocalPlane::new(HOME).position_at(east, north)
+}
+
+/// From `before` the beginning on, for so many hours.
+pub fn validity(before: Duration, hours: u16) -> ValidityPeriod {
+    let start = at(0).date.saturating_sub(before).seconds();
+    ValidityPeriod { start, duration: ValidityDuration { unit: DurationUnit::Hours, count: hours } }
+}
+
+/// A day, from an hour ago.
+pub fn day() -> ValidityPeriod {
+    validity(Duration::from_secs(3600), 24)
+}
+
+/// A key that a number determines.
+pub fn key(curve: Curve, number: u8) -> PortableKey {
+    let mut scalar = vec![number; curve.octets()];
+    scalar[0] = 1;
+    PortableKey::new(curve, &scalar).unwrap()
+}
+
+/// A root and an authority, and what belongs to them.
+pub struct Pki {
+    pub curve: Curve,
+    pub root: Certificate,
+    pub authority: Certificate,
+    pub authority_key: PortableKey,
+    next: u8,
+}
+
+impl Pki {
+    pub fn new(curve: Curve) -> Pki {
+        Pki::with_authority(curve, |content| content)
+    }
+
+    /// With an authority that is not as usual.
+    pub fn with_authority(
+        curve: Curve,
+        change: impl FnOnce(ToBeSignedCertificate) -> ToBeSignedCertificate,
+    ) -> Pki {
+        let (root_key, authority_key) = (key(curve, 0x71), key(curve, 0x72));
+        let content =
+            pki::root("root", root_key.public_key(), validity(Duration::from_secs(7200), 1000), None);
+        let root = pki::issue(&Portable, &root_key, None, content).unwrap();
+        let long = validity(Duration::from_secs(7000), 500);
+        let content = change(pki::authority("aa", authority_key.public_key(), long, None));
+        let authority = pki::issue(&Portable, &root_key, Some(&root), content).unwrap();
+        Pki { curve, root, authority, authority_key, next: 1 }
+    }
+
+    /// A ticket that is as usual.
+    pub fn ticket(&mut self) -> Ticket {
+        self.ticket_with(|content| content)
+    }
+
+    /// A ticket that is not.
+    pub fn ticket_with(
+        &mut self,
+        change: impl FnOnce(ToBeSignedCertificate) -> ToBeSignedCertificate,
+    ) -> Ticket {
+        let key = key(self.curve, self.next);
+        self.next += 1;
+        let content = change(pki::ticket(key.public_key(), day(), None, pki::applications(false)));
+        let certificate = pki::issue(&Portable, &self.authority_key, Some(&self.authority), content).unwrap();
+        Ticket { certificate, key: Box::new(key) }
+    }
+
+    /// A ticket with a region.
+    pub fn ticket_in(&mut self, region: GeographicRegion) -> Ticket {
+        self.ticket_with(|content| ToBeSignedCertificate { region: Some(region), ..content })
+    }
+
+    /// A ticket with these permissions.
+    pub fn ticket_for(&mut self, applications: Vec<PsidSsp>) -> Ticket {
+        self.ticket_with(|content| ToBeSignedCertificate { applications, ..content })
+    }
+
+    /// A station without tickets that trusts this root and knows the authority.
+    pub fn receiver(&self, config: Config) -> Security {
+        let backend: Box<dyn Backend> = Box::new(Portable);
+        let mut security = Security::new(config, backend, Box::new(COUNTRY), Rng::new(7));
+        security.add_root(self.root.clone()).unwrap();
+        security.add_authority(at(0), self.authority.clone()).unwrap();
+        security.handle_position(HOME, 4096);
+        security
+    }
+
+    /// A station that sends.
+    pub fn station(&mut self, ticket: Ticket) -> Station {
+        Station::new(self.receiver(strict()), ticket)
+    }
+
+    /// One with a usual ticket.
+    pub fn car(&mut self) -> Station {
+        let ticket = self.ticket();
+        self.station(ticket)
+    }
+}
+
+/// Strict, else with the defaults.
+pub fn strict() -> Config {
+    Config { policy: Policy::Strict, ..Config::default() }
+}
+
+/// A station that sends.
+pub struct Station {
+    pub security: Security,
+    pub mid: [u8; 6],
+    pub at: Position,
+    sequence: u16,
+}
+
+impl Station {
+    fn new(mut security: Security, ticket: Ticket) -> Station {
+        let begins = ticket.certificate.content().validity.start.start();
+        let now = Now { date: begins.max(at(0).date), ..at(0) };
+        let name = security.add_own_ticket(now, ticket).unwrap();
+        assert!(security.use_ticket(name));
+        let mid = carnet_security::pseudonym::Identity::of_ticket(name).mid;
+        security.handle_address(mid);
+        Station { security, mid, at: HOME, sequence: 0 }
+    }
+
+    pub fn vector(&self, now: Now) -> LongPositionVector {
+        LongPositionVector {
+            address: GnAddress::new(false, StationType::PassengerCar, self.mid),
+            timestamp: Timestamp((now.date.0 / 1000) as u32),
+            latitude: self.at.latitude,
+            longitude: self.at.longitude,
+            accurate: true,
+            speed: 0,
+            heading: 0,
+        }
+    }
+
+    /// A packet of this station in the open.
+    pub fn packet(&self, extended: ExtendedHeader, next: CommonNextHeader, payload: &[u8]) -> Vec<u8> {
+        let lifetime = Lifetime::from_duration(Duration::from_secs(60));
+        let hops = if matches!(extended, ExtendedHeader::Beacon { .. } | ExtendedHeader::SingleHop { .. }) {
+            1
+        } else {
+            10
+        };
+        Packet::new(extended, next, lifetime, hops, payload).emit()
+    }
+
+    pub fn plain_beacon(&self, now: Now) -> Vec<u8> {
+        self.packet(ExtendedHeader::Beacon { source: self.vector(now) }, CommonNextHeader::Any, &[])
+    }
+
+    pub fn beacon(&mut self, now: Now) -> Vec<u8> {
+        let plain = self.plain_beacon(now);
+        self.security.secure(now, &plain).unwrap()
+    }
+
+    pub fn plain_cam(&self, now: Now, cam: &Cam) -> Vec<u8> {
+        let extended = ExtendedHeader::SingleHop { source: self.vector(now), media_dependent: [0; 4] };
+        self.packet(extended, CommonNextHeader::BtpB, &behind_btp(2001, &uper::encode(cam).unwrap()))
+    }
+
+    pub fn plain_denm(&mut self, now: Now, area: GeoArea, denm: &Denm) -> Vec<u8> {
+        let sequence = self.sequence;
+        self.sequence += 1;
+        let extended = ExtendedHeader::GeoBroadcast { sequence, source: self.vector(now), area };
+        self.packet(extended, CommonNextHeader::BtpB, &behind_btp(2002, &uper::encode(denm).unwrap()))
+    }
+
+    /// A CAM as it goes to the link.
+    pub fn cam(&mut self, now: Now) -> Vec<u8> {
+        let plain = self.plain_cam(now, &ordinary_cam());
+        self.security.secure(now, &plain).unwrap()
+    }
+
+    /// A DENM about a broken-down vehicle for a circle around home.
+    pub fn denm(&mut self, now: Now) -> Vec<u8> {
+        let plain = self.plain_denm(now, circle(500), &ordinary_denm(91));
+        self.security.secure(now, &plain).unwrap()
+    }
+
+    pub fn move_to(&mut self, position: Position) {
+        self.at = position;
+        self.security.handle_position(position, 4096);
+    }
+}
+
+/// The link's frame around it.
+pub fn frame(packet: &[u8]) -> ReceivedFrame<'_> {
+    ReceivedFrame { source: [2, 0, 0, 0, 0, 9], destination: BROADCAST, packet }
+}
+
+/// What a station makes of a frame, when it may verify at once.
+pub fn receive(security: &mut Security, now: Now, packet: &[u8]) -> Result<Vec<Verified>, SecurityDrop> {
+    let before = drops(security);
+    match security.handle_frame(now, frame(packet))? {
+        Handled::Ready(verified) => return Ok(vec![verified]),
+        Handled::Plain => return Ok(Vec::new()),
+        Handled::Queued => {}
+    }
+    let all: Vec<_> = std::iter::from_fn(|| security.poll_verified(now)).collect();
+    let after = drops(security);
+    let reason = SecurityDrop::ALL.iter().zip(before).zip(after).find(|((_, before), after)| before != after);
+    match reason {
+        Some(((reason, _), _)) if all.is_empty() => Err(*reason),
+        _ => Ok(all),
+    }
+}
+
+/// How many died, by reason.
+pub fn drops(security: &Security) -> Vec<u64> {
+    SecurityDrop::ALL.iter().map(|reason| security.counters().dropped(*reason)).collect()
+}
+
+pub fn behind_btp(port: u16, message: &[u8]) -> Vec<u8> {
+    let header = BtpB { destination_port: port, destination_port_info: 0 };
+    [&header.to_octets(), message].concat()
+}
+
+pub fn circle(radius: u16) -> GeoArea {
+    GeoArea {
+        shape: Shape::Circle,
+        latitude: HOME.latitude,
+        longitude: HOME.longitude,
+        distance_a: radius,
+        distance_b: 0,
+        angle: 0,
+    }
+}
+
+fn header(message_id: MessageId) -> ItsPduHeader {
+    ItsPduHeader { message_id, station_id: StationId(77), ..ItsPduHeader::default() }
+}
+
+pub fn ordinary_cam() -> Cam {
+    let mut cam = Cam { header: header(MessageId::CAM), ..Cam::default() };
+    cam.cam.cam_parameters.high_frequency_container =
+        HighFrequencyContainer::BasicVehicleContainerHighFrequency(
+            BasicVehicleContainerHighFrequency::default(),
+        );
+    cam
+}
+
+/// A DENM with a cause.
+pub fn ordinary_denm(cause: u8) -> Denm {
+    let mut denm = Denm { header: header(MessageId::DENM), ..Denm::default() };
+    let mut situation = SituationContainer::default();
+    situation.event_type.cause_code.0 = cause;
+    denm.denm.situation = Some(situation);
+    denm
+}
