@@ -45,6 +45,7 @@ constexpr uint8_t PREFIX_INFORMATION = 3;
 const char* const HOME_PREFIX = "fd00:db8:1::";
 const char* const MOBILE_NETWORK = "fd00:db8:a::";
 const char* const BUS = "fd00:db8:a::1";
+const char* const HOME_ADDRESS = "fd00:db8:1::1234";
 
 std::string
 ReadFile(const std::string& path)
@@ -294,6 +295,10 @@ MakeRoadside(double speed, double seconds, const std::string& phy, const std::st
     auto busDevice = make(bus, road.radios.Get(0), "bus", true, 6);
     AddInterface(busDevice);
     bus->GetObject<Ipv6>()->AddAddress(InterfaceOf(busDevice), Ipv6InterfaceAddress(Ipv6Address(BUS), Ipv6Prefix(64)));
+    // As a mobile router has it, so that it answers the home agent's probes of the path MTU; a kernel without the address
+    // would route them back into the tunnel.
+    bus->GetObject<Ipv6>()->AddAddress(InterfaceOf(busDevice),
+                                       Ipv6InterfaceAddress(Ipv6Address(HOME_ADDRESS), Ipv6Prefix(128)));
     Routing(bus)->AddNetworkRouteTo(Ipv6Address::GetAny(), Ipv6Prefix::GetZero(), InterfaceOf(busDevice));
     road.bus = Ipv6Address(BUS);
     road.kernel = std::make_unique<BusKernel>(busDevice);

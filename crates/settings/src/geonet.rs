@@ -15,7 +15,13 @@ use carnet_wire::geonet::{GnAddress, StationType};
 
 /// What the router shall be.
 pub fn router(config: &Geonet, address: Option<GnAddress>) -> GeonetSettings {
-    GeonetSettings { mib: mib(config), address, ipv6: ipv6(config), multicast: multicast(config) }
+    GeonetSettings {
+        mib: mib(config),
+        address,
+        ipv6: ipv6(config),
+        multicast: multicast(config),
+        facilities: None,
+    }
 }
 
 fn ipv6(config: &Geonet) -> Option<Ipv6Config> {

@@ -7,6 +7,7 @@
 //! business and not here.
 #![forbid(unsafe_code)]
 
+mod facilities;
 pub mod geonet;
 mod policies;
 pub mod recording;
@@ -22,7 +23,7 @@ use carnet_mobility::mobile_router::{
     Liveness, MobileRouterConfig, RegistrationMode, SignalThresholds, UplinkConfig, VolumePeriod,
 };
 use carnet_mobility::{Authentication, ReplayProtection, SecurityAssociation};
-use carnet_station::{MobileRouterSettings, StationConfig};
+use carnet_station::{GeonetSettings, MobileRouterSettings, StationConfig};
 use carnet_wire::geonet::GnAddress;
 
 /// What the station shall be. Its address as a GeoNetworking router may be told
@@ -99,12 +100,16 @@ pub fn station(config: &Config, gn_address: Option<GnAddress>) -> StationConfig 
                 })
                 .collect(),
         },
-        agents: agents(&router.home_agents),
+        agents: AgentsConfig { prefix_discovery: router.prefix_discovery, ..agents(&router.home_agents) },
         lan: router.lan.clone(),
         advertise: router.advertise,
         nesting: router.nesting,
+        direct_networks: router.direct_routes.clone(),
     });
-    let geonet = config.geonet.as_ref().map(|config| geonet::router(config, gn_address));
+    let geonet = config.geonet.as_ref().map(|geonet| {
+        let facilities = config.facilities.as_ref().map(|it| facilities::facilities(it, geonet.station_type));
+        GeonetSettings { facilities, ..geonet::router(geonet, gn_address) }
+    });
     let mnpp = config.geonet.as_ref().and_then(geonet::mnpp);
     StationConfig { home_agent, mobile_router, geonet, mnpp }
 }
@@ -119,19 +124,26 @@ fn agents(agents: &config::HomeAgents) -> AgentsConfig {
     AgentsConfig {
         agents: named.map(|(&address, ipv4_address)| AgentAddress { address, ipv4_address }).collect(),
         discover: agents.discover,
+        ..AgentsConfig::default()
     }
 }
 
 fn authentication(auth: &Auth) -> Authentication {
     match auth {
         Auth::None => Authentication::None,
-        Auth::Mac { spi, key, replay } => Authentication::SharedKey(SecurityAssociation {
-            spi: *spi,
-            key: *key.octets(),
-            replay: match replay {
-                Replay::Sequence => ReplayProtection::Sequence,
-                Replay::Timestamp { window } => ReplayProtection::Timestamp { window: *window },
-            },
-        }),
+        Auth::Mac { spi, key, replay, per_agent } => {
+            let association = SecurityAssociation {
+                spi: *spi,
+                key: *key.octets(),
+                replay: match replay {
+                    Replay::Sequence => ReplayProtection::Sequence,
+                    Replay::Timestamp { window } => ReplayProtection::Timestamp { window: *window },
+                },
+            };
+            match per_agent {
+                Some(true) => Authentication::PerAgent(association),
+                Some(false) | None => Authentication::SharedKey(association),
+            }
+        }
     }
 }

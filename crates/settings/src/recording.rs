@@ -11,7 +11,7 @@ use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 
 use carnet_api::config::Config;
-use carnet_base::{Time, WallTime};
+use carnet_base::{Rng, Seed, Time, WallTime};
 use carnet_station::io::Input;
 use carnet_station::{PersistentState, Station};
 use carnet_wire::geonet::GnAddress;
@@ -20,8 +20,8 @@ use serde::{Deserialize, Serialize};
 /// What a station is started with.
 #[derive(Debug, Clone, Default, Serialize, Deserialize)]
 pub struct Header {
-    /// Seed of its randomness.
-    pub seed: u64,
+    /// Seed of its randomness, and so of its secrets.
+    pub seed: Seed,
     /// Monotonic time of the start.
     pub time: Time,
     /// Date of the start.
@@ -37,7 +37,7 @@ impl Header {
     /// The station that `config` and this header make.
     pub fn station(self, config: &Config) -> Station {
         let station = crate::station(config, self.gn_address.map(GnAddress));
-        Station::new(station, self.state, self.seed, self.time, self.wall)
+        Station::new(station, self.state, Rng::from_seed(self.seed), self.time, self.wall)
     }
 }
 
@@ -102,8 +102,9 @@ impl Recording {
     }
 
     fn line<T: Serialize>(&mut self, line: &T) -> io::Result<()> {
-        serde_json::to_writer(&mut self.0, line)?;
-        self.0.write_all(b"\n")
+        let mut line = serde_json::to_vec(line)?;
+        line.push(b'\n');
+        self.0.write_all(&line)
     }
 }
 
@@ -163,7 +164,8 @@ impl Inputs {
         Some(match text {
             Err(source) => Err(ReadError::File { path, source }),
             Ok(text) => {
-                serde_json::from_str(&text).map_err(|source| ReadError::Line { path, line, expected, source })
+                let read = serde_json::from_slice(text.as_bytes());
+                read.map_err(|source| ReadError::Line { path, line, expected, source })
             }
         })
     }
@@ -181,18 +183,39 @@ impl Iterator for Inputs {
 mod tests {
     use super::*;
 
+    /// A number as those of simulations are, or all that a station's secrets come from.
+    #[test]
+    fn a_seed_is_a_number_or_64_digits() {
+        let digits = "0123456789abcdef".repeat(4);
+        let mut octets = [0; 32];
+        octets
+            .iter_mut()
+            .zip([0x01, 0x23, 0x45, 0x67, 0x89, 0xab, 0xcd, 0xef].into_iter().cycle())
+            .for_each(|(octet, value)| *octet = value);
+        for (text, seed) in [
+            ("7".to_string(), Seed::Number(7)),
+            (u64::MAX.to_string(), Seed::Number(u64::MAX)),
+            (format!("\"{digits}\""), Seed::Octets(octets)),
+        ] {
+            assert_eq!(serde_json::from_str::<Seed>(&text).expect("a seed"), seed);
+            assert_eq!(serde_json::to_string(&seed).expect("text"), text);
+        }
+        assert!(serde_json::from_str::<Seed>(&format!("\"{}\"", &digits[2..])).is_err());
+    }
+
     #[test]
     fn the_recordings_of_earlier_runs_stay() {
         let folder = std::env::temp_dir().join(format!("carnet-recordings-{}", std::process::id()));
         fs::create_dir_all(&folder).expect("a folder");
         let path = folder.join("bus-42.jsonl");
         for seed in 1..=7 {
-            let header = Header { seed, ..Header::default() };
+            let header = Header { seed: Seed::Number(seed), ..Header::default() };
             Recording::create(&path, &header).and_then(|mut recording| recording.flush()).expect("a file");
         }
         let seed = |name: &str| Inputs::open(&folder.join(name)).map(|(header, _)| header.seed).ok();
+        let number = |number| Some(Seed::Number(number));
         let names = ["bus-42.jsonl", "bus-42.jsonl.1", "bus-42.jsonl.2", "bus-42.jsonl.4", "bus-42.jsonl.5"];
-        assert_eq!(names.map(seed), [Some(7), Some(6), Some(5), Some(3), None]);
+        assert_eq!(names.map(seed), [number(7), number(6), number(5), number(3), None]);
         fs::remove_dir_all(&folder).expect("removed");
     }
 }

@@ -2,8 +2,8 @@
 
 use std::path::Path;
 
-use carnet_api::config::Config;
-use carnet_base::{Time, WallTime};
+use carnet_api::config::{Config, SecurityPolicy};
+use carnet_base::{Seed, Time, WallTime};
 use carnet_geonet::ReceivedFrame;
 use carnet_geonet::ipv6_adaptation::HostFrame;
 use carnet_settings::recording::{Header, Recording};
@@ -62,8 +62,11 @@ impl SimulatedStation {
         if config.geonet.is_some() && options.gn_address.is_none() {
             return Err("the config has [geonet], expected a GN address".into());
         }
+        if config.security.as_ref().is_some_and(|security| security.policy != SecurityPolicy::Off) {
+            return Err("[security]: a simulated station signs nothing, expected policy = \"off\"".into());
+        }
         let header = Header {
-            seed: options.seed,
+            seed: Seed::Number(options.seed),
             time: options.now,
             wall: options.wall,
             gn_address: options.gn_address,

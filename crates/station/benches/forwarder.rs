@@ -6,7 +6,7 @@ use std::hint::black_box;
 use std::net::Ipv6Addr;
 use std::time::Duration;
 
-use carnet_base::{Time, WallTime};
+use carnet_base::{Rng, Time, WallTime};
 use carnet_mobility::Authentication;
 use carnet_mobility::home_agent::{
     AuthorizedNode, HomeAgentConfig, MultipleCareOfAddresses, OtherAgents, StoredBinding, StoredRegistration,
@@ -49,6 +49,7 @@ fn home_agent(count: u32) -> Station {
     let stored = (0..count)
         .map(|index| StoredBinding {
             relay: None,
+            relay_until: None,
             home_address: home_address(index),
             sequence: Some(1),
             timestamp: None,
@@ -85,7 +86,7 @@ fn home_agent(count: u32) -> Station {
         ..StationConfig::default()
     };
     let state = PersistentState { home_agent: stored, ..PersistentState::default() };
-    let mut station = Station::new(config, state, 1, Time::ZERO, DATE);
+    let mut station = Station::new(config, state, Rng::new(1), Time::ZERO, DATE);
     while station.poll_output().is_some() {}
     station
 }

@@ -21,8 +21,9 @@ use serde::{Deserialize, Serialize};
 use crate::forwarding::desired::Change;
 pub use crate::geonet::fast_path::{Accelerate, Report};
 pub use crate::geonet::io::{
-    Area, AreaOrder, AreaShape, Around, Delivered, DeliveredKind, Frame, GeonetRequest, GeonetTransport,
-    Position, VirtualFrame, VirtualLink,
+    Action, Area, AreaOrder, AreaShape, Around, Delivered, DeliveredKind, DenmOrder, DenmWish, Frame,
+    GeonetRequest, GeonetTransport, Message, MessageKind, Position, PositionQuality, VirtualFrame,
+    VirtualLink,
 };
 
 /// An input to the station.
@@ -64,6 +65,8 @@ pub enum Input {
         /// The other end.
         remote: Endpoint,
     },
+    /// Where packets went that a fast path has sent into the tunnel to the home agent since it last said so, some of them.
+    Destinations(Vec<Ipv6Addr>),
     /// An IPv6 packet that came inside IPv4 or UDP; see [`crate::Station::handle_datagram`].
     Datagram {
         /// Our end.
@@ -98,6 +101,11 @@ pub enum Input {
     GeonetBacklog(u32),
     /// Where the station is now.
     Position(Position),
+    /// How good the positions are that follow; the facilities want to know.
+    PositionQuality(PositionQuality),
+    /// What an application knows of the vehicle: a CAM, UPER, without the BTP header, of which what says nothing of the
+    /// vehicle does not count.
+    Vehicle(#[serde(with = "hex")] Vec<u8>),
     /// A frame that the host has put into a virtual interface.
     VirtualFrame(VirtualFrame),
     /// The IPv6 addresses that the host has on a virtual interface, with their prefix lengths: what is not in it is
@@ -168,6 +176,8 @@ pub enum Command {
         /// Its name.
         name: String,
     },
+    /// An event on the road is to be spoken of, or no more.
+    Denm(DenmOrder),
     /// The home agent is to be left by all: planned maintenance.
     Drain {
         /// The home agents to go to; any that is known when empty.
@@ -218,6 +228,12 @@ pub enum Output {
     Accelerate(Accelerate),
     /// A payload that came over GeoNetworking, for whoever listens.
     Delivered(Delivered),
+    /// A message that a service has taken, for applications.
+    Message(Message),
+    /// An event of another station that was spoken of is over, because its time is.
+    EventOver(Action),
+    /// The event of which [`DenmWish::Trigger`] wanted to be spoken has got this name.
+    Triggered(Action),
     /// There shall be this virtual interface, or it shall be like this from now on.
     VirtualLink(VirtualLink),
     /// There shall no longer be this virtual interface.

@@ -2,6 +2,7 @@
 
 mod access;
 mod configuration;
+mod direct;
 mod inputs;
 mod lan_mtu;
 mod neighbours;
@@ -13,19 +14,20 @@ mod path_mtus;
 use std::collections::{BTreeMap, VecDeque};
 use std::net::Ipv6Addr;
 
-use carnet_base::{Interface, Rng, Time, WallTime};
+use carnet_base::{Interface, Rng, SmallMap, Time, WallTime, next_of};
 use carnet_geonet::ipv6_adaptation::{Adaptation, Ipv6Config};
 use carnet_geonet::multicast::MulticastProxy;
 use carnet_mobility::agents::Agents;
-use carnet_mobility::home_agent::AuthorizedNode;
 use carnet_mobility::router_advertiser::RouterAdvertiser;
-use carnet_mobility::{HomeAgent, Mnpp, MobileRouter, MobilityDrop, Nesting};
+use carnet_mobility::{Direct, HomeAgent, Mnpp, MobileRouter, MobilityDrop, Nesting};
 
 use crate::forwarding::desired::{DesiredState, Entry};
 use crate::forwarding::forwarder::Forwarder;
 use crate::forwarding::fragments::Reassembler;
 use crate::forwarding::path_mtu::PathMtus;
+use crate::geonet::facilities::Facilities;
 use crate::geonet::fast_path::SequenceNumbers;
+use crate::geonet::security::{Secured, SecurityEntity};
 use crate::geonet::{GeoDestination, Geonet, GeonetSettings};
 use crate::io::Output;
 use access::Access;
@@ -47,6 +49,8 @@ enum Scope {
     MobileRouter,
     /// Its ways to neighbouring mobile networks.
     Neighbours,
+    /// Its direct routes.
+    Direct,
 }
 
 #[derive(Debug)]
@@ -63,7 +67,6 @@ struct Router {
 #[derive(Debug)]
 struct Agent {
     machine: HomeAgent,
-    nodes: BTreeMap<Ipv6Addr, AuthorizedNode>,
     /// Tells a real home link of the home agent, where it is to be discovered.
     advertiser: Option<RouterAdvertiser>,
 }
@@ -76,13 +79,17 @@ pub struct Station {
     geonet: Option<Geonet>,
     /// The GeoNetworking router to be, as long as its address is not known.
     awaited: Option<(GeonetSettings, Rng)>,
+    /// What will sign and verify then.
+    awaited_security: Option<Secured>,
     /// The ways to neighbouring mobile networks, where they are sought.
     neighbours: Option<Neighbours>,
+    /// The direct routes to other mobile networks, where they are wanted.
+    direct: Option<Direct>,
     /// The roadside units, where the interface to other stations is an uplink.
     access: Option<Access>,
     /// What was told of the mobile network's interfaces before that.
-    lan_addresses: BTreeMap<String, Vec<(Ipv6Addr, u8)>>,
-    interfaces: BTreeMap<String, Interface>,
+    lan_addresses: SmallMap<String, Vec<(Ipv6Addr, u8)>>,
+    interfaces: SmallMap<String, Interface>,
     /// Those of IPv6 over GeoNetworking that there are or may be.
     virtual_interfaces: Vec<String>,
     desired: DesiredState<Scope>,
@@ -96,25 +103,26 @@ pub struct Station {
 }
 
 impl Station {
-    /// A station that has seen nothing yet. `persistent` is what an earlier run left; `seed` decides all its
-    /// randomness. The outputs of the start wait in [`Self::poll_output`].
+    /// A station that has seen nothing yet. `persistent` is what an earlier run left; `rng` decides all its
+    /// randomness, and is the source of its secrets. The outputs of the start wait in [`Self::poll_output`].
     pub fn new(
         config: StationConfig,
         persistent: PersistentState,
-        seed: u64,
+        mut rng: Rng,
         now: Time,
         wall: WallTime,
     ) -> Station {
-        let mut rng = Rng::new(seed);
         let mut station = Station {
             agent: None,
             router: None,
             geonet: None,
+            awaited_security: None,
             awaited: None,
             neighbours: None,
+            direct: None,
             access: None,
-            lan_addresses: BTreeMap::new(),
-            interfaces: BTreeMap::new(),
+            lan_addresses: SmallMap::new(),
+            interfaces: SmallMap::new(),
             virtual_interfaces: Vec::new(),
             desired: DesiredState::new(),
             forwarder: Forwarder::new(&mut rng),
@@ -170,6 +178,11 @@ impl Station {
         self.geonet.as_ref().map(Geonet::router)
     }
 
+    /// The facilities above it, if the station has any.
+    pub fn facilities(&self) -> Option<&Facilities> {
+        self.geonet.as_ref().and_then(Geonet::facilities)
+    }
+
     /// The multicast proxy, if the station has one.
     pub fn multicast(&self) -> Option<&MulticastProxy> {
         self.geonet.as_ref().and_then(Geonet::multicast)
@@ -186,6 +199,21 @@ impl Station {
         if let Some(geonet) = &mut self.geonet {
             geonet.share_sequence_numbers(numbers);
         }
+    }
+
+    /// GeoNetworking packets are signed and verified from now on; told at the start, before any input.
+    pub fn secure(&mut self, now: Time, wall: WallTime, entity: Box<dyn SecurityEntity>) {
+        let secured = Secured::new(entity, now, wall);
+        match &mut self.geonet {
+            Some(geonet) => geonet.secure(secured),
+            None => self.awaited_security = Some(secured),
+        }
+    }
+
+    /// What signs and verifies, if the station has that.
+    pub fn security(&self) -> Option<&dyn SecurityEntity> {
+        let awaited = self.awaited_security.as_ref().map(Secured::entity);
+        self.geonet.as_ref().and_then(Geonet::security).or(awaited)
     }
 
     /// The areas that were set at run time: name, what it is, when it ends, where it is now.
@@ -243,7 +271,7 @@ impl Station {
 
     /// The next thing to be done; see the drain rule in [`crate::io`].
     pub fn poll_output(&mut self) -> Option<Output> {
-        self.outputs.pop_front()
+        next_of(&mut self.outputs)
     }
 
     /// When [`crate::io::Input::Timeout`] is due next.
@@ -265,6 +293,7 @@ impl Station {
             let agents = router.agents.poll_timeout();
             router.machine.poll_timeout().into_iter().chain(agents).chain(advertisers).chain(lan_mtu).min()
         });
+        let router = router.into_iter().chain(self.direct.as_ref().and_then(Direct::poll_timeout)).min();
         // A packet woke a tunnel whose MTU is to be looked after.
         let used = self.forwarder.has_used().then_some(Time::ZERO);
         let path_mtus = self.path_mtus.poll_timeout().into_iter().chain(used);

@@ -3,7 +3,7 @@
 use std::net::{IpAddr, Ipv6Addr};
 use std::time::Duration;
 
-use carnet_base::{DropReason, Endpoint, Time};
+use carnet_base::{DropReason, Endpoint, Time, sort_by_key};
 use carnet_geonet::ipv6_adaptation::Ipv6Drop;
 use carnet_geonet::multicast::MulticastDrop;
 use carnet_mobility::MobileRouter;
@@ -121,7 +121,7 @@ pub struct RouteStatus {
     pub interface: Option<String>,
     /// Link-layer address of the vehicle that announces it.
     pub station: Option<[u8; 6]>,
-    /// The next hop: the vehicle's link-local address, or the home agent.
+    /// The next hop: the vehicle's link-local or, by a direct route, care-of address; or the home agent.
     pub next_hop: Option<Ipv6Addr>,
     /// Round trip to the vehicle.
     pub rtt: Option<Duration>,
@@ -184,7 +184,7 @@ impl Station {
                 home_address: binding.home_address,
                 care_of_address: Some(binding.care_of_address),
                 bid: binding.bid,
-                prefixes: binding.prefixes.clone(),
+                prefixes: binding.prefixes.to_vec(),
                 state: "registered",
                 lifetime: binding.lifetime,
                 remaining: binding.expires.saturating_since(now),
@@ -340,7 +340,30 @@ impl Station {
                 }
             })
             .collect();
-        routes.sort_by_key(|route| (route.prefix, route.path, route.station));
+        for route in self.direct().into_iter().flat_map(|direct| direct.routes()) {
+            let over = router.uplinks().iter().find(|uplink| {
+                route.local.is_some_and(|local| uplink.care_of_addresses().contains(&local.into()))
+            });
+            let interface = over.map(|uplink| uplink.config.interface.clone());
+            for prefix in &route.prefixes {
+                routes.push(RouteStatus {
+                    prefix: *prefix,
+                    rtt: route.rtt,
+                    age: Some(now.saturating_since(route.since)),
+                    reason: route.reason.into(),
+                    ..match route.direct {
+                        true => RouteStatus {
+                            path: "direct",
+                            interface: interface.clone(),
+                            next_hop: route.remote,
+                            ..home.clone()
+                        },
+                        false => home.clone(),
+                    }
+                });
+            }
+        }
+        sort_by_key(&mut routes, |route| (route.prefix, route.path, route.station));
         routes.push(home);
         routes
     }
@@ -360,7 +383,7 @@ impl Station {
                 traffic: self.forwarder().traffic((tunnel.local, tunnel.remote)),
             })
             .collect();
-        tunnels.sort_by_key(|t| (!t.transmit, t.local, t.remote));
+        sort_by_key(&mut tunnels, |t| (!t.transmit, t.local, t.remote));
         tunnels
     }
 
@@ -417,6 +440,23 @@ impl Station {
                 counters.push((format!("mnpp.dropped.{}", reason.name()), counted.dropped(*reason)));
             }
         }
+        if let Some(direct) = self.direct() {
+            let counted = direct.counters();
+            for (name, count) in [
+                ("tests", counted.tests),
+                ("tests_answered", counted.tests_answered),
+                ("registered", counted.registered),
+                ("bound", counted.bound),
+                ("heartbeats", counted.heartbeats),
+                ("met", counted.met),
+                ("parted", counted.parted),
+            ] {
+                counters.push((format!("direct.{name}"), count));
+            }
+            for reason in carnet_mobility::direct::DirectDrop::ALL {
+                counters.push((format!("direct.dropped.{}", reason.name()), counted.dropped(*reason)));
+            }
+        }
         if let Some(geonet) = self.geonet() {
             let counted = geonet.counters();
             for (name, count) in [
@@ -433,6 +473,40 @@ impl Station {
             }
             for reason in carnet_geonet::GeonetDrop::ALL {
                 counters.push((format!("geonet.dropped.{}", reason.name()), counted.dropped(*reason)));
+            }
+        }
+        if let Some(security) = self.security() {
+            let counted = security.counters();
+            for (name, count) in [
+                ("received", counted.received),
+                ("verified", counted.verified),
+                ("copies", counted.copies),
+                ("plain", counted.plain),
+                ("verifications", counted.verifications),
+                ("signed", counted.signed),
+                ("with_certificate", counted.with_certificate),
+                ("forwarded", counted.forwarded),
+                ("requests", counted.requests),
+            ] {
+                counters.push((format!("security.{name}"), count));
+            }
+            for reason in carnet_security::SecurityDrop::ALL {
+                counters.push((format!("security.dropped.{}", reason.name()), counted.dropped(*reason)));
+            }
+        }
+        if let Some(facilities) = self.facilities() {
+            let counted = facilities.counters();
+            for (name, count) in [
+                ("cam.sent", counted.sent[0]),
+                ("cam.received", counted.received[0]),
+                ("denm.sent", counted.sent[1]),
+                ("denm.received", counted.received[1]),
+                ("unsent", counted.unsent),
+            ] {
+                counters.push((format!("facilities.{name}"), count));
+            }
+            for reason in carnet_its::ItsDrop::ALL {
+                counters.push((format!("facilities.dropped.{}", reason.name()), counted.dropped(*reason)));
             }
         }
         if let Some(ipv6) = self.ipv6_adaptation() {

@@ -4,7 +4,7 @@ mod common;
 
 use std::time::Duration;
 
-use carnet_base::{Time, WallTime};
+use carnet_base::{Rng, Time, WallTime};
 use carnet_geonet::Mib;
 use carnet_geonet::ipv6_adaptation::Ipv6Config;
 use carnet_station::forwarding::desired::{Entry, TABLE_NOWHERE, priority};
@@ -24,11 +24,12 @@ fn a_busy_geonetworking_router_lets_the_mobile_router_have_its_turn() {
             address: Some(station_address),
             ipv6: None,
             multicast: None,
+            facilities: None,
         }),
         ..router_config(&["2001:db8:a::/64"])
     };
     let (wall, start) = (WallTime::from_unix_nanos(1_800_000_000_000_000_000), Time::from_secs(100));
-    let mut station = Station::new(config, PersistentState::default(), 7, start, wall);
+    let mut station = Station::new(config, PersistentState::default(), Rng::new(7), start, wall);
     let (mut advertisements, mut updates, mut frames) = (0, 0, 0);
     let mut tell = |station: &mut Station, now: Time, input: Input| {
         station.handle_input(now, wall + now.saturating_since(start), input).expect("accepted");
@@ -88,10 +89,12 @@ fn what_comes_in_over_geonetworking_is_not_routed_on_but_to_the_mobile_network()
         address: Some(GnAddress::new(false, StationType::Bus, [2, 0, 0, 0, 0, 1])),
         ipv6,
         multicast: None,
+        facilities: None,
     };
     let inputs = |config| {
         let wall = WallTime::from_unix_nanos(1_800_000_000_000_000_000);
-        let station = Station::new(config, PersistentState::default(), 7, Time::from_secs(100), wall);
+        let station =
+            Station::new(config, PersistentState::default(), Rng::new(7), Time::from_secs(100), wall);
         let rules = station.desired_entries().filter_map(|entry| match entry {
             Entry::Rule(rule) if rule.priority == priority::FROM_STATIONS => Some(rule),
             _ => None,

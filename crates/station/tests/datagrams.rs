@@ -36,7 +36,7 @@ impl World {
         let mut router = router_config(&["2001:db8:a::/64"]);
         router.mobile_router.as_mut().expect("a router").router.home_agent_ipv4 = "198.51.100.2".parse().ok();
         let stations = [agent, router]
-            .map(|config| Station::new(config, PersistentState::default(), 7, Time::ZERO, WALL));
+            .map(|config| Station::new(config, PersistentState::default(), Rng::new(7), Time::ZERO, WALL));
         let mut world = World {
             now: Time::ZERO,
             stations,
@@ -86,8 +86,10 @@ impl World {
                         through.push(packet);
                     }
                 }
-                Output::Forwarding(Change::Set(Entry::Socket(socket))) => {
-                    self.sockets[to].push(socket.local.to_string());
+                Output::Forwarding(Change::Set(entry)) => {
+                    if let Entry::Socket(socket) = &*entry {
+                        self.sockets[to].push(socket.local.to_string());
+                    }
                 }
                 _ => {}
             }

@@ -8,13 +8,13 @@ use std::collections::{BTreeMap, BinaryHeap};
 use std::net::Ipv6Addr;
 use std::time::Duration;
 
-use carnet_base::Time;
+use carnet_base::{Rng, Time};
 use carnet_mobility::agents::{AgentAddress, AgentsConfig};
 use carnet_mobility::home_agent::{AuthorizedNode, DrainPhase, OtherAgents, Peer};
 use carnet_station::io::{Command, Event, Input, Output};
 use carnet_station::{PersistentState, Station, StationConfig};
 use carnet_wire::ipv6::{Header, protocol};
-use common::{AGENT, CORRESPONDENT, WALL, address, agent_config, data, interface, router_config};
+use common::{AGENT, CORRESPONDENT, WALL, address, agent_config, data, interface, per_agent, router_config};
 
 const OTHER: &str = "2001:db8:1::2";
 const ROUTERS: usize = 50;
@@ -61,7 +61,7 @@ fn router_of(n: usize) -> StationConfig {
     if let Some(router) = &mut config.mobile_router {
         router.router.home_address = home(n);
         let agents = [AGENT, OTHER].map(|agent| AgentAddress { address: address(agent), ipv4_address: None });
-        router.agents = AgentsConfig { agents: agents.to_vec(), discover: false };
+        router.agents = AgentsConfig { agents: agents.to_vec(), ..AgentsConfig::default() };
     }
     config
 }
@@ -96,7 +96,9 @@ fn numbered(source: Ipv6Addr, destination: Ipv6Addr, number: u32) -> Vec<u8> {
 
 impl World {
     fn new() -> World {
-        let station = |config| Station::new(config, PersistentState::default(), 7, Time::ZERO, WALL);
+        let station = |config| {
+            Station::new(per_agent(config), PersistentState::default(), Rng::new(7), Time::ZERO, WALL)
+        };
         let mut world = World {
             now: Time::ZERO,
             agents: vec![station(agent_of(AGENT, OTHER)), station(agent_of(OTHER, AGENT))],

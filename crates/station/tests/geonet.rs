@@ -4,7 +4,7 @@
 use std::collections::VecDeque;
 use std::time::Duration;
 
-use carnet_base::{Time, WallTime};
+use carnet_base::{Rng, Time, WallTime};
 use carnet_geonet::{BROADCAST, Mib};
 use carnet_station::geonet::{echo, hops};
 use carnet_station::io::{
@@ -44,9 +44,10 @@ impl Air {
                     address: Some(GnAddress(address(index))),
                     ipv6: None,
                     multicast: None,
+                    facilities: None,
                 };
                 let config = StationConfig { geonet: Some(settings), ..StationConfig::default() };
-                Station::new(config, PersistentState::default(), index as u64, Time::ZERO, WALL)
+                Station::new(config, PersistentState::default(), Rng::new(index as u64), Time::ZERO, WALL)
             })
             .collect();
         let mut air = Air { now: Time::from_secs(10), stations, delivered: Vec::new() };
@@ -216,14 +217,16 @@ fn geonetworking_begins_anew() {
     assert_eq!(air.stations[0].geonet().expect("GeoNetworking").address().0, address(0));
     air.sleep(Duration::from_secs(5));
     assert_eq!(known(&air), 1, "beacons are heard and sent again");
-    let refusal = Station::new(StationConfig::default(), PersistentState::default(), 1, Time::ZERO, WALL)
-        .handle_input(Time::ZERO, WALL, Input::Command(Command::ResetGeonet));
+    let refusal =
+        Station::new(StationConfig::default(), PersistentState::default(), Rng::new(1), Time::ZERO, WALL)
+            .handle_input(Time::ZERO, WALL, Input::Command(Command::ResetGeonet));
     assert_eq!(refusal, Err("this station does no GeoNetworking".into()));
 }
 
 #[test]
 fn a_station_without_the_job_says_so() {
-    let mut station = Station::new(StationConfig::default(), PersistentState::default(), 1, Time::ZERO, WALL);
+    let mut station =
+        Station::new(StationConfig::default(), PersistentState::default(), Rng::new(1), Time::ZERO, WALL);
     let request = GeonetRequest {
         transport: GeonetTransport::SingleHop,
         next_header: 0,

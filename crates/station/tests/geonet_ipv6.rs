@@ -3,7 +3,7 @@
 use std::net::Ipv6Addr;
 use std::time::Duration;
 
-use carnet_base::{Time, WallTime};
+use carnet_base::{Rng, Time, WallTime};
 use carnet_geonet::Mib;
 use carnet_geonet::ipv6_adaptation::{Ipv6Config, addresses};
 use carnet_station::io::{
@@ -39,12 +39,13 @@ fn settings(address: Option<GnAddress>) -> StationConfig {
         congestion_mark: None,
         fragments: false,
     };
-    let geonet = GeonetSettings { mib: Mib::default(), address, ipv6: Some(ipv6), multicast: None };
+    let geonet =
+        GeonetSettings { mib: Mib::default(), address, ipv6: Some(ipv6), multicast: None, facilities: None };
     StationConfig { geonet: Some(geonet), ..StationConfig::default() }
 }
 
 fn station(mac: [u8; 6]) -> Station {
-    Station::new(settings(Some(address(mac))), PersistentState::default(), 7, NOW, WALL)
+    Station::new(settings(Some(address(mac))), PersistentState::default(), Rng::new(7), NOW, WALL)
 }
 
 fn tell(station: &mut Station, input: Input) -> Vec<Output> {
@@ -132,7 +133,7 @@ fn a_packet_of_a_host_comes_out_of_the_other_stations_interface() {
 #[test]
 fn interfaces_follow_the_station() {
     // The address comes late, and with it the interface.
-    let mut station = Station::new(settings(None), PersistentState::default(), 7, NOW, WALL);
+    let mut station = Station::new(settings(None), PersistentState::default(), Rng::new(7), NOW, WALL);
     assert_eq!(station.poll_output(), None);
     let outputs = tell(&mut station, Input::GeonetAddress(address(A).0));
     assert_eq!(links(&outputs)[0].address, A);
@@ -190,7 +191,7 @@ fn packets_that_overtook_others_wait_for_them() {
     if let Some(GeonetSettings { ipv6: Some(ipv6), .. }) = &mut config.geonet {
         ipv6.reorder_wait = Duration::from_millis(50);
     }
-    let mut b = Station::new(config, PersistentState::default(), 7, NOW, WALL);
+    let mut b = Station::new(config, PersistentState::default(), Rng::new(7), NOW, WALL);
     while b.poll_output().is_some() {}
     tell(&mut b, position(0));
     let place =
@@ -265,7 +266,7 @@ fn sent(outputs: Vec<Output>) -> Vec<Vec<u8>> {
 fn receiver(configure: impl FnOnce(&mut Ipv6Config)) -> (Station, impl Fn(u16, u8, &[u8]) -> Input) {
     let mut settings = settings(Some(address(B)));
     configure(settings.geonet.as_mut().and_then(|geonet| geonet.ipv6.as_mut()).expect("IPv6"));
-    let mut b = Station::new(settings, PersistentState::default(), 7, NOW, WALL);
+    let mut b = Station::new(settings, PersistentState::default(), Rng::new(7), NOW, WALL);
     while b.poll_output().is_some() {}
     tell(&mut b, position(0));
     let frame = |sequence: u16, hops: u8, data: &[u8]| {
@@ -408,7 +409,7 @@ fn cutter(mac: [u8; 6], fragments: bool) -> Station {
     if let Some(GeonetSettings { ipv6: Some(ipv6), .. }) = &mut config.geonet {
         ipv6.fragments = fragments;
     }
-    Station::new(config, PersistentState::default(), 7, NOW, WALL)
+    Station::new(config, PersistentState::default(), Rng::new(7), NOW, WALL)
 }
 
 /// Carries frames back and forth until there are none; what else the first and the second station had to say.

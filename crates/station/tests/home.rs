@@ -4,7 +4,7 @@ mod common;
 
 use std::net::Ipv6Addr;
 
-use carnet_base::Time;
+use carnet_base::{Rng, Time};
 use carnet_mobility::mobile_router::RegistrationMode;
 use carnet_station::forwarding::desired::{
     Change, Entry, Route, RouteAction, TABLE_MAIN, TABLE_TUNNEL, TABLE_UPLINK, TUNNEL_DEVICE, priority,
@@ -26,7 +26,7 @@ impl Wanted {
             match output {
                 Output::Forwarding(Change::Set(entry)) => {
                     self.0.retain(|old| old.key() != entry.key());
-                    self.0.push(entry);
+                    self.0.push(Entry::clone(&entry));
                 }
                 Output::Forwarding(Change::Remove(entry)) => self.0.retain(|old| old.key() != entry.key()),
                 other => others.push(other),
@@ -77,7 +77,7 @@ fn node_config() -> StationConfig {
 }
 
 fn start(config: StationConfig) -> (Station, Wanted) {
-    let mut station = Station::new(config, PersistentState::default(), 7, Time::ZERO, WALL);
+    let mut station = Station::new(config, PersistentState::default(), Rng::new(7), Time::ZERO, WALL);
     let mut wanted = Wanted::default();
     wanted.follow(&mut station);
     (station, wanted)

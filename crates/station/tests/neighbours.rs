@@ -8,7 +8,7 @@ use std::collections::{BTreeMap, VecDeque};
 use std::net::Ipv6Addr;
 use std::time::Duration;
 
-use carnet_base::Time;
+use carnet_base::{Rng, Time};
 use carnet_geonet::Mib;
 use carnet_geonet::ipv6_adaptation::{Ipv6Config, addresses};
 use carnet_geonet::mib::BeaconInterval;
@@ -69,6 +69,7 @@ fn vehicle(who: usize, authorization: Authorization) -> StationConfig {
             fragments: false,
         }),
         multicast: None,
+        facilities: None,
     });
     config.mnpp = Some(MnppSettings {
         interface: "gn0".into(),
@@ -104,7 +105,8 @@ struct World {
 
 impl World {
     fn new(authorization: Authorization) -> World {
-        let station = |config, seed| Station::new(config, PersistentState::default(), seed, Time::ZERO, WALL);
+        let station =
+            |config, seed| Station::new(config, PersistentState::default(), Rng::new(seed), Time::ZERO, WALL);
         let mut agent = agent_config(&["2001:db8:a::/64"]);
         if let Some(agent) = &mut agent.home_agent {
             let mut other = agent.nodes[0].clone();
@@ -167,7 +169,7 @@ impl World {
         match output {
             Output::Packet(packet) => self.route(Some(who), packet),
             Output::Forwarding(Change::Set(entry)) => {
-                self.wanted[who].insert(format!("{:?}", entry.key()), entry);
+                self.wanted[who].insert(format!("{:?}", entry.key()), Entry::clone(&entry));
             }
             Output::Forwarding(Change::Remove(entry)) => {
                 self.wanted[who].remove(&format!("{:?}", entry.key()));
@@ -422,7 +424,7 @@ fn a_liar_gets_nothing() {
         if let Some(geonet) = &mut liar.geonet {
             geonet.address = Some(there);
         }
-        let mut liar = Station::new(liar, PersistentState::default(), 3, Time::ZERO, WALL);
+        let mut liar = Station::new(liar, PersistentState::default(), Rng::new(3), Time::ZERO, WALL);
         let mut frames: Vec<Frame> = Vec::new();
         while liar.poll_output().is_some() {}
         for step in 0..400 {

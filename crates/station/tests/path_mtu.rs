@@ -63,7 +63,8 @@ struct World {
 
 impl World {
     fn new(first: Way, second: Way) -> World {
-        let station = |config, seed| Station::new(config, PersistentState::default(), seed, Time::ZERO, WALL);
+        let station =
+            |config, seed| Station::new(config, PersistentState::default(), Rng::new(seed), Time::ZERO, WALL);
         World {
             now: Time::ZERO,
             agent: station(agent_config(&["2001:db8:a::/64"]), 1),
@@ -116,9 +117,13 @@ impl World {
         while let Some(output) = self.station(side).poll_output() {
             match output {
                 Output::Packet(packet) => self.come_out(side, packet),
-                Output::Forwarding(Change::Set(Entry::Tunnel(t))) if t.transmit => {
-                    let care_of = if side == Side::Agent { t.remote } else { t.local };
-                    self.set.push((self.now, side, care_of.to_string(), t.mtu));
+                Output::Forwarding(Change::Set(entry)) => {
+                    if let Entry::Tunnel(t) = &*entry
+                        && t.transmit
+                    {
+                        let care_of = if side == Side::Agent { t.remote } else { t.local };
+                        self.set.push((self.now, side, care_of.to_string(), t.mtu));
+                    }
                 }
                 Output::Icmpv6(LinkMessage { message, .. })
                     if message.first() == Some(&icmpv6::types::ROUTER_ADVERTISEMENT) =>

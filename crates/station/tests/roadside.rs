@@ -6,7 +6,7 @@ mod common;
 use std::net::{IpAddr, Ipv6Addr};
 use std::time::Duration;
 
-use carnet_base::{Address, Interface, LinkMessage, Time};
+use carnet_base::{Address, Interface, LinkMessage, Rng, Time};
 use carnet_geonet::Mib;
 use carnet_geonet::ipv6_adaptation::{Ipv6Config, addresses};
 use carnet_station::io::{GeonetRequest, GeonetTransport, Input, Output, Position};
@@ -43,6 +43,7 @@ fn settings(mac: [u8; 6], station_type: StationType) -> GeonetSettings {
             fragments: false,
         }),
         multicast: None,
+        facilities: None,
     }
 }
 
@@ -72,7 +73,8 @@ impl Road {
             }
         }
         config.geonet = Some(settings(BUS, StationType::Bus));
-        let station = |config, seed| Station::new(config, PersistentState::default(), seed, Time::ZERO, WALL);
+        let station =
+            |config, seed| Station::new(config, PersistentState::default(), Rng::new(seed), Time::ZERO, WALL);
         let unit = |number| {
             let geonet = Some(settings(unit(number), StationType::RoadSideUnit));
             station(StationConfig { geonet, ..StationConfig::default() }, number as u64)
@@ -323,7 +325,8 @@ fn forged(road: &Road, number: u8, transport: GeonetTransport) -> Input {
     let mac = [2, 0, 0, 0, 2, number];
     let geonet = Some(settings(mac, StationType::RoadSideUnit));
     let config = StationConfig { geonet, ..StationConfig::default() };
-    let mut station = Station::new(config, PersistentState::default(), u64::from(number), road.now, WALL);
+    let mut station =
+        Station::new(config, PersistentState::default(), Rng::new(u64::from(number)), road.now, WALL);
     let options = [nd::NdOption::PrefixInformation(nd::PrefixInformation {
         prefix: forged_prefix(number),
         prefix_length: 64,

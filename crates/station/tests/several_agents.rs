@@ -7,18 +7,19 @@ use std::collections::VecDeque;
 use std::net::Ipv6Addr;
 use std::time::Duration;
 
-use carnet_base::{LinkMessage, Time};
+use carnet_base::{LinkMessage, Rng, Time};
 use carnet_mobility::agents::{AgentAddress, AgentsConfig};
-use carnet_mobility::home_agent::{DrainPhase, OtherAgents, Peer};
+use carnet_mobility::home_agent::{DrainPhase, MultipleCareOfAddresses, OtherAgents, Peer};
 use carnet_mobility::{Authentication, HomeAgent};
 use carnet_station::io::{Command, Event, Input, Output};
 use carnet_station::{PersistentState, Station, StationConfig};
 use carnet_wire::discovery::{DiscoveryReply, DiscoveryRequest, home_agents_anycast};
+use carnet_wire::extension::Extensions;
 use carnet_wire::icmpv6;
 use carnet_wire::ipv6::{Header, protocol};
 use carnet_wire::mobility::{Builder, ControlPacket, MobilityOption};
 use common::{
-    AGENT, CORRESPONDENT, FIRST, HOME, HOST, SECOND, WALL, address, agent_config, data, interface,
+    AGENT, CORRESPONDENT, FIRST, HOME, HOST, SECOND, WALL, address, agent_config, data, interface, per_agent,
     router_config,
 };
 
@@ -49,6 +50,7 @@ fn router_of(agents: &[&str], discover: bool) -> StationConfig {
                 .map(|agent| AgentAddress { address: address(agent), ipv4_address: None })
                 .collect(),
             discover,
+            ..AgentsConfig::default()
         };
     }
     config
@@ -77,11 +79,20 @@ struct World {
     wire: VecDeque<(Option<usize>, Input)>,
     /// Whom the Internet routes the mobile network to.
     route: usize,
+    /// What the router has said to home agents, for whoever listens on the visited link.
+    recorded: Vec<Vec<u8>>,
+    /// Which of what the router says to home agents is lost.
+    loses: fn(&Header) -> bool,
 }
 
 impl World {
     fn new(agents: [StationConfig; 2], router: StationConfig) -> World {
-        let station = |config| Station::new(config, PersistentState::default(), 7, Time::ZERO, WALL);
+        World::as_it_is(agents.map(per_agent), per_agent(router))
+    }
+
+    fn as_it_is(agents: [StationConfig; 2], router: StationConfig) -> World {
+        let station =
+            |config| Station::new(config, PersistentState::default(), Rng::new(7), Time::ZERO, WALL);
         let mut world = World {
             now: Time::ZERO,
             agents: agents.map(station),
@@ -91,6 +102,8 @@ impl World {
             arrived: Vec::new(),
             wire: VecDeque::new(),
             route: 0,
+            recorded: Vec::new(),
+            loses: |_| false,
         };
         world.settle();
         world.up();
@@ -153,6 +166,12 @@ impl World {
         let anycast = home_agents_anycast(address(AGENT)) == header.destination;
         let input = Input::Packet(packet.clone());
         let to_router = [FIRST, SECOND].iter().position(|own| header.destination == address(own));
+        if from.is_none() && agent.is_some() && header.next_header != protocol::IPV6 {
+            self.recorded.push(packet.clone());
+            if (self.loses)(&header) {
+                return;
+            }
+        }
         if let Some(agent) = agent.or(anycast.then_some(self.route)) {
             self.wire.push_back((Some(agent), input));
         } else if let Some(uplink) = to_router {
@@ -312,8 +331,8 @@ fn the_last_one_is_tried_first_after_a_restart() {
     let state = world.router.persistent_state(world.now, WALL);
     let text = serde_json::to_string(&state).expect("serialises");
     let state: PersistentState = serde_json::from_str(&text).expect("deserialises");
-    let config = router_of(&["2001:db8:1::99", OTHER], false);
-    world.router = Station::new(config, state, 8, world.now, WALL);
+    let config = per_agent(router_of(&["2001:db8:1::99", OTHER], false));
+    world.router = Station::new(config, state, Rng::new(8), world.now, WALL);
     world.settle();
     world.up();
     assert_eq!(world.home_agent(), address(OTHER));
@@ -337,7 +356,8 @@ fn home_agents_are_found_out() {
 fn an_answer_that_nobody_asked_for_or_without_r_finds_nobody() {
     let mut world = World::usual(router_of(&[], true));
     world.dead = [true, true];
-    world.router = Station::new(router_of(&[], true), PersistentState::default(), 9, world.now, WALL);
+    let config = per_agent(router_of(&[], true));
+    world.router = Station::new(config, PersistentState::default(), Rng::new(9), world.now, WALL);
     world.settle();
     world.up();
     assert!(world.home_agent().is_unspecified());
@@ -356,13 +376,15 @@ fn an_answer_that_nobody_asked_for_or_without_r_finds_nobody() {
 
 #[test]
 fn a_flood_of_discovery_requests_draws_few_answers_and_leaves_nothing() {
-    let mut agent = Station::new(agent_of(AGENT, OTHER), PersistentState::default(), 1, Time::ZERO, WALL);
+    let mut agent =
+        Station::new(agent_of(AGENT, OTHER), PersistentState::default(), Rng::new(1), Time::ZERO, WALL);
     while agent.poll_output().is_some() {}
     let anycast = home_agents_anycast(address(AGENT));
-    let mut flood = |from: u64, to: u64| {
+    let mut flood = |from: u64, to: u64, networks: u128| {
         let mut answers = 0;
         for n in from..to {
-            let source = Ipv6Addr::from(u128::from(address("2001:db8:f1::")) | u128::from(n));
+            let network = (u128::from(n) % networks) << 64;
+            let source = Ipv6Addr::from(u128::from(address("2001:db8:f1::")) | u128::from(n) | network);
             let request = DiscoveryRequest { identifier: n as u16, mobile_router: n % 2 == 0 }.emit();
             let packet = icmpv6::packet(source, anycast, 64, request);
             // 10,000 within a second.
@@ -381,11 +403,49 @@ fn a_flood_of_discovery_requests_draws_few_answers_and_leaves_nothing() {
         }
         (answers, format!("{:?}", agent.home_agent()).len())
     };
-    let (first, before) = flood(0, 100);
-    let (rest, after) = flood(100, 10_000);
-    assert!((20..=40).contains(&(first + rest)), "{first} + {rest} answers");
-    // Numbers in it grow by some digits.
-    assert!(after.abs_diff(before) < 32, "{before} octets of state, then {after}");
+    // Whoever floods from one network is told five times, and once a second.
+    let (answers, before) = flood(0, 10_000, 1);
+    assert!((5..=6).contains(&answers), "{answers} answers");
+    // That is at nobody else's cost. All together are answered fifty times, and as often in a second.
+    let (answers, _) = flood(10_000, 20_000, 1000);
+    assert!((50..=105).contains(&answers), "{answers} answers");
+    // And nothing grows with whoever else asks.
+    let (_, after) = flood(20_000, 30_000, 60_000);
+    let (_, last) = flood(30_000, 60_000, 60_000);
+    assert!(
+        after < before + 64 * 1024 && last.abs_diff(after) < 4096,
+        "{before}, {after}, {last} octets of state"
+    );
+}
+
+/// RFC 4887 6: the home prefix has the mobile networks in it, and the home link is some part of it.
+#[test]
+fn a_home_agent_of_an_aggregated_home_network_is_found_by_who_asks_elsewhere() {
+    let requests = |prefixes: &[&str], home: &str| -> Vec<Ipv6Addr> {
+        let mut config = per_agent(agent_of(AGENT, OTHER));
+        let agent = config.home_agent.as_mut().expect("one");
+        agent.home_prefix = "2001:db8::/44".parse().expect("a prefix");
+        agent.nodes[0].home_address = address(home);
+        agent.nodes[0].prefixes = prefixes.iter().map(|it| it.parse().expect("a prefix")).collect();
+        let mut agent = Station::new(config, PersistentState::default(), Rng::new(1), Time::ZERO, WALL);
+        while agent.poll_output().is_some() {}
+        let ask = |agent: &mut Station, of: &str| {
+            let request = DiscoveryRequest { identifier: 7, mobile_router: true }.emit();
+            let packet = icmpv6::packet(address(FIRST), home_agents_anycast(address(of)), 64, request);
+            agent.handle_input(Time::from_secs(10), WALL, Input::Packet(packet)).expect("taken");
+            let mut answered = false;
+            while let Some(output) = agent.poll_output() {
+                answered |= matches!(output, Output::Packet(packet) if packet[40] == 145);
+            }
+            answered
+        };
+        let asked = ["2001:db8::", "2001:db8:1::", "2001:db8:7::", "2001:db8:a::"];
+        asked.into_iter().filter(|of| ask(&mut agent, of)).map(address).collect()
+    };
+    let [first, own, home] = ["2001:db8::", "2001:db8:1::", "2001:db8:7::"].map(address);
+    assert_eq!(requests(&[PREFIX], "2001:db8:7::5"), [first, own, home]);
+    assert_eq!(requests(&[PREFIX], "2001:db8:a::1"), [first, own], "on board");
+    assert_eq!(requests(&["2001:db8::/64"], "2001:db8:7::5"), [own, home], "somebody's network");
 }
 
 #[test]
@@ -435,9 +495,49 @@ fn the_relay_outlives_a_restart() {
     let state = world.agents[0].persistent_state(world.now, WALL);
     let text = serde_json::to_string(&state).expect("serialises");
     let state: PersistentState = serde_json::from_str(&text).expect("deserialises");
-    world.agents[0] = Station::new(agent_of(AGENT, OTHER), state, 8, world.now, WALL);
+    world.agents[0] = Station::new(per_agent(agent_of(AGENT, OTHER)), state, Rng::new(8), world.now, WALL);
     world.settle();
     world.passes();
+}
+
+#[test]
+fn a_reload_of_the_config_ends_neither_a_drain_nor_a_revocation() {
+    let agents = [agent_of(AGENT, OTHER), agent_of(OTHER, AGENT)];
+    let mut world = World::new(agents, router_of(&[AGENT, OTHER], false));
+    world.dead[1] = true;
+    world.drain().expect("there is another, as far as anybody knows");
+    world.sleep(20.0);
+    let before = world.machine(0).drain().expect("a drain");
+    let mut config = per_agent(agent_of(AGENT, OTHER));
+    if let Some(agent) = &mut config.home_agent {
+        agent.max_lifetime = Duration::from_secs(300);
+    }
+    world.agents[0].reconfigure(world.now, WALL, config.clone());
+    world.settle();
+    assert_eq!(world.machine(0).drain().as_ref(), Some(&before));
+    world.passes();
+    // It goes on where it was: the other one is back, and the node is asked to go there.
+    world.dead[1] = false;
+    world.sleep(30.0);
+    assert_eq!((world.home_agent(), world.bound()), (address(OTHER), [false, true]), "{:?}", world.events);
+    world.sleep(1.0);
+    let after = world.machine(0).drain().expect("a drain");
+    assert_eq!((after.phase, after.nodes), (DrainPhase::Done, 1));
+    world.agents[0].reconfigure(world.now, WALL, config.clone());
+    world.settle();
+    assert_eq!(world.machine(0).drain(), Some(after));
+    assert_eq!(world.order(0, Command::EndDrain), Ok(()));
+
+    // A revocation that waits for its answer.
+    let mut world = World::usual(router_of(&[AGENT], false));
+    world.tell(None, Input::Interface(interface("w0", FIRST, false)));
+    world.tell(None, Input::Interface(interface("w1", SECOND, false)));
+    world.order(0, Command::Revoke { home_address: address(HOME), bids: Vec::new() }).expect("bound");
+    world.agents[0].reconfigure(world.now, WALL, config);
+    world.settle();
+    assert_eq!(world.bound(), [true, false]);
+    world.sleep(6.0);
+    assert_eq!(world.bound(), [false, false], "{:?}", world.events);
 }
 
 #[test]
@@ -464,6 +564,45 @@ fn only_peers_may_relay_and_only_to_those_who_are_here() {
     assert_eq!(arrives(OTHER, HOST), 1);
     assert_eq!(arrives("2001:db8:66::1", HOST), 0, "a stranger");
     assert_eq!(arrives(OTHER, "2001:db8:77::1"), 0, "not of a node that is here");
+}
+
+#[test]
+fn a_relay_may_lead_over_a_second_home_agent_to_a_third_and_never_back() {
+    const THIRD: &str = "2001:db8:1::3";
+    let to_third = |source: &str, hop_limit| {
+        let mut config = per_agent(agent_of(AGENT, OTHER));
+        let peer = Peer { address: address(THIRD), preference: 0 };
+        config.home_agent.as_mut().expect("one").others.peers.push(peer);
+        let mut world = World::usual(router_of(&[AGENT, OTHER], false));
+        world.drain().expect("there is another");
+        world.sleep(1.0);
+        // As if it had been sent to the third.
+        let mut state = world.agents[0].persistent_state(world.now, WALL);
+        state.home_agent[0].relay.as_mut().expect("a relay").to = address(THIRD);
+        world.agents[0] = Station::new(config, state, Rng::new(8), world.now, WALL);
+        world.settle();
+        world.arrived.clear();
+        let mut inner = data(CORRESPONDENT, HOST);
+        inner[7] = hop_limit;
+        let outer = Header {
+            traffic_class: 0,
+            flow_label: 0,
+            payload_length: u16::try_from(inner.len()).expect("fits"),
+            next_header: protocol::IPV6,
+            hop_limit: 60,
+            source: address(source),
+            destination: address(AGENT),
+        };
+        world.tell(Some(0), Input::Packet([outer.emit().to_vec(), inner].concat()));
+        std::mem::take(&mut world.arrived)
+    };
+    let passed = to_third(OTHER, 9);
+    assert_eq!(passed.len(), 1, "to the third");
+    let outer = Header::parse(&passed[0]).expect("a packet");
+    assert_eq!((outer.source, outer.destination), (address(AGENT), address(THIRD)));
+    assert_eq!(passed[0][47], 8, "each home agent is a hop");
+    assert!(to_third(THIRD, 9).is_empty(), "back where it came from");
+    assert!(to_third(OTHER, 1).is_empty(), "round and round");
 }
 
 #[test]
@@ -514,6 +653,68 @@ fn without_a_key_a_switch_leads_to_those_that_the_router_knows() {
     world.sleep(1.0);
     assert_eq!((world.home_agent(), world.bound()), (address(OTHER), [false, true]), "{:?}", world.events);
     world.passes();
+
+    // Unless it would tell both by one key.
+    let agents = [agent_of(AGENT, OTHER), agent_of(OTHER, AGENT)];
+    let mut world = World::as_it_is(agents, router_config(&[PREFIX]));
+    world.drain().expect("there is another");
+    world.sleep(1.0);
+    assert_eq!((world.home_agent(), world.bound()), (address(AGENT), [true, false]));
+    assert!(world.events.iter().any(
+        |event| matches!(event, Event::Warning { message } if message.contains("expected per_agent = true"))
+    ));
+}
+
+/// The same from where it came, to another home agent.
+fn played_to(agent: &str, packet: &[u8]) -> Input {
+    let header = Header::parse(packet).expect("a packet");
+    let extensions = Extensions::parse(packet).expect("extension headers");
+    let mut mobility_header = packet[extensions.offset..].to_vec();
+    let packet = ControlPacket {
+        source: header.source,
+        destination: address(agent),
+        hop_limit: 64,
+        home_address: extensions.home_address,
+        routing_home_address: None,
+        mobility_header: &mut mobility_header,
+    };
+    Input::Packet(packet.emit())
+}
+
+/// RFC 4285's MAC does not cover the home agent's address, and home agents know nothing of each other's sequence numbers.
+#[test]
+fn what_was_said_to_one_home_agent_is_nothing_to_another() {
+    let mut world = World::usual(router_of(&[AGENT, OTHER], false));
+    let play = |world: &mut World, expected: [bool; 2]| {
+        let recorded = std::mem::take(&mut world.recorded);
+        assert!(!recorded.is_empty());
+        let to = if expected[0] { (1, OTHER) } else { (0, AGENT) };
+        for packet in recorded {
+            world.tell(Some(to.0), played_to(to.1, &packet));
+            assert_eq!(world.bound(), expected, "{:?}", world.events);
+        }
+        world.recorded.clear();
+    };
+    // The other has never heard of the node.
+    play(&mut world, [true, false]);
+    world.drain().expect("there is another");
+    world.sleep(2.0);
+    world.recorded.clear();
+    // Here its numbers are greater than at the one that it has left.
+    world.sleep(100.0);
+    play(&mut world, [false, true]);
+    world.order(0, Command::EndDrain).expect("there is one");
+    world.sleep(100.0);
+    play(&mut world, [false, true]);
+    world.route = 1;
+    world.passes();
+    // And back.
+    world.order(1, Command::Drain { to: vec![address(AGENT)], within_s: 60 }).expect("the way back");
+    world.sleep(10.0);
+    world.order(1, Command::EndDrain).expect("there is one");
+    world.recorded.clear();
+    world.sleep(100.0);
+    play(&mut world, [true, false]);
 }
 
 #[test]
@@ -532,6 +733,60 @@ fn a_revoked_router_stops_and_asks_again_after_ten_minutes() {
     world.passes();
 }
 
+/// A home agent that is tried and has taken its registration back is at the beginning again: it is not waited for as one
+/// that has it, which would be over already.
+#[test]
+fn one_that_is_tried_and_takes_the_registration_back_is_waited_for_anew() {
+    let mut router = router_of(&[AGENT, OTHER], false);
+    if let Some(router) = &mut router.mobile_router {
+        for (bid, uplink) in (1..).zip(&mut router.router.uplinks) {
+            uplink.bid = Some(bid);
+        }
+    }
+    let other_with = |how| {
+        let mut config = per_agent(agent_of(OTHER, AGENT));
+        config.home_agent.as_mut().expect("one").multiple_care_of_addresses = how;
+        config
+    };
+    let other = other_with(MultipleCareOfAddresses::Single);
+    let mut world = World::new([agent_of(AGENT, OTHER), other], router);
+    world.sleep(1.0);
+    world.loses = |header| (header.source, header.destination) == (address(SECOND), address(OTHER));
+    world.drain().expect("there is another");
+    while !world.bound()[1] {
+        world.sleep(0.1);
+    }
+    assert_eq!(world.home_agent(), address(AGENT), "the second uplink has time to follow");
+    // It wants no identifiers any more, and the plain Binding Update does not arrive.
+    let now = world.now;
+    world.agents[1].reconfigure(now, WALL, other_with(MultipleCareOfAddresses::Prohibited));
+    world.settle();
+    world.loses = |header| (header.source, header.destination) == (address(FIRST), address(OTHER));
+    world.sleep(4.0);
+    assert_eq!(world.home_agent(), address(AGENT), "{:?}", world.events);
+    world.loses = |_| false;
+    world.sleep(30.0);
+    assert_eq!(world.home_agent(), address(OTHER), "{:?}", world.events);
+    world.route = 1;
+    world.passes();
+}
+
+#[test]
+fn a_revocation_whose_answer_is_lost_is_answered_again() {
+    let mut world = World::usual(router_config(&[PREFIX]));
+    world.loses = |_| true;
+    world.order(0, Command::Revoke { home_address: address(HOME), bids: Vec::new() }).expect("bound");
+    assert_eq!(world.bound(), [true, false], "nobody has said anything");
+    world.loses = |_| false;
+    world.sleep(1.5);
+    assert_eq!(world.bound(), [false, false], "{:?}", world.events);
+    let removed = world.events.iter().find_map(|event| match event {
+        Event::BindingRemoved { reason, .. } => Some(reason.as_str()),
+        _ => None,
+    });
+    assert_eq!(removed, Some("revoked"));
+}
+
 #[test]
 fn a_revocation_without_an_answer_ends_the_binding_all_the_same() {
     let mut world = World::usual(router_config(&[PREFIX]));
@@ -545,10 +800,13 @@ fn a_revocation_without_an_answer_ends_the_binding_all_the_same() {
 
 #[test]
 fn orders_that_are_forged_or_played_again_are_not_followed() {
-    let key = || carnet_mobility::SecurityAssociation {
-        spi: 300,
-        key: [7; 16],
-        replay: carnet_mobility::ReplayProtection::Sequence,
+    let key = || {
+        let common = carnet_mobility::SecurityAssociation {
+            spi: 300,
+            key: [7; 16],
+            replay: carnet_mobility::ReplayProtection::Sequence,
+        };
+        Authentication::PerAgent(common).with(address(AGENT)).association().expect("a key").clone()
     };
     let order = |key: Option<carnet_mobility::SecurityAssociation>, time: u64| {
         let builder = Builder::home_agent_switch(&[address(OTHER)]);

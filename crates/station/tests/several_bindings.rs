@@ -3,10 +3,10 @@
 
 mod common;
 
-use carnet_base::{Endpoint, Time};
+use carnet_base::{Endpoint, Rng, Time};
 use carnet_mobility::Authentication;
 use carnet_mobility::flow::{FlowAction, Ipv6Selector, Range, TrafficSelector};
-use carnet_station::forwarding::desired::{Distribution, Entry, Tunnel};
+use carnet_station::forwarding::desired::{Distribution, Entry};
 use carnet_station::io::{Input, Output};
 use carnet_station::{PersistentState, Station, StationConfig};
 use carnet_wire::ipv6::{HEADER_LEN, Header, protocol};
@@ -34,7 +34,7 @@ fn config() -> StationConfig {
 }
 
 fn start(state: PersistentState) -> Station {
-    let mut station = Station::new(config(), state, 7, Time::ZERO, WALL);
+    let mut station = Station::new(config(), state, Rng::new(7), Time::ZERO, WALL);
     while station.poll_output().is_some() {}
     station
 }
@@ -123,7 +123,7 @@ fn way(station: &mut Station, port: u16) -> Option<Endpoint> {
 
 fn tunnels(station: &Station) -> Vec<(Option<u16>, Endpoint, bool)> {
     let tunnel = |entry: &Entry| match entry {
-        Entry::Tunnel(Tunnel { bid, remote, transmit, .. }) => Some((*bid, *remote, *transmit)),
+        Entry::Tunnel(tunnel) => Some((tunnel.bid, tunnel.remote, tunnel.transmit)),
         _ => None,
     };
     let mut tunnels: Vec<_> = station.desired_entries().filter_map(tunnel).collect();

@@ -5,10 +5,12 @@
 //! differs becomes a [`Change`], additions before removals, so that a new path is up before the old one
 //! goes and a refresh that changes nothing touches nothing.
 
+use std::cmp::Ordering;
 use std::collections::{BTreeMap, VecDeque};
 use std::net::Ipv6Addr;
+use std::sync::Arc;
 
-use carnet_base::Endpoint;
+use carnet_base::{Endpoint, next_of, sort};
 pub use carnet_mobility::flow::{FlowAction, Ipv6Selector, Range, TrafficSelector};
 use ipnet::Ipv6Net;
 use serde::{Deserialize, Serialize};
@@ -39,6 +41,9 @@ pub mod priority {
     pub const TO_NESTED: u32 = 99;
     /// Packets that belong to a tunnel's end, taken before the `local` table claims them.
     pub const CAPTURE: u32 = 100;
+    /// Messages about direct routes, from anywhere. Not [`CAPTURE`]: the kernel takes a rule without a source for there already
+    /// where one with a source is like it otherwise.
+    pub const CAPTURE_MESSAGES: u32 = 101;
     /// The `local` table, moved down from 0 so that [`CAPTURE`] comes first.
     pub const LOCAL: u32 = 110;
     /// To the mobile network, from a neighbouring vehicle, where the interface to these is an uplink as well.
@@ -48,6 +53,9 @@ pub mod priority {
     pub const FROM_UPLINK: u32 = 115;
     /// To the mobile network: the main table, never the tunnel.
     pub const TO_MOBILE_NETWORK: u32 = 120;
+    /// What came straight from another mobile router, and is not for the mobile network, goes nowhere: one is no way for the
+    /// other.
+    pub const FROM_DIRECT: u32 = 122;
     /// What comes in over GeoNetworking and is not for the mobile network goes nowhere: a vehicle is no way for others
     /// into its uplinks, nor into its tunnel.
     pub const FROM_STATIONS: u32 = 125;
@@ -73,6 +81,9 @@ pub enum TunnelEnd {
     MobileRouter,
     /// Inner packets *to* [`Tunnel::inner`] go in; inner packets *from* it come out.
     HomeAgent,
+    /// The same at a mobile router, of another mobile router's networks (`carnet_mobility::direct`): what comes out is for
+    /// the own mobile network and nobody else.
+    Direct,
 }
 
 /// One tunnel for IPv6 packets between a care-of address and a home agent: in IPv6 (RFC 2473), in IPv4, or in UDP (RFC
@@ -233,8 +244,8 @@ pub enum Entry {
     Route(Route),
     /// See [`Socket`].
     Socket(Socket),
-    /// See [`Tunnel`].
-    Tunnel(Tunnel),
+    /// See [`Tunnel`]. Shared by those who send packets into it.
+    Tunnel(Arc<Tunnel>),
     /// See [`Distribution`].
     Distribution(Distribution),
     /// See [`Rule`].
@@ -244,37 +255,62 @@ pub enum Entry {
 /// What identifies an [`Entry`]. The order is the order of installation: settings, addresses, routes, sockets,
 /// tunnels, what is distributed among these, and last the rules that lead packets there; removal goes the other way
 /// round.
-#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub enum Key {
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Key<'a> {
     /// Interface and name of a setting.
-    Setting(String, String),
+    Setting(&'a str, &'a str),
     /// Interface and address.
-    Address(String, Ipv6Addr),
+    Address(&'a str, Ipv6Addr),
     /// Table, destination, metric.
     Route(u32, Ipv6Net, u32),
     /// A socket is its own key.
-    Socket(Socket),
+    Socket(&'a Socket),
     /// Local end, remote end, home address.
     Tunnel(Endpoint, Endpoint, Ipv6Addr),
     /// End and home address.
     Distribution(TunnelEnd, Ipv6Addr),
     /// A rule is its own key.
-    Rule(Rule),
+    Rule(&'a Rule),
 }
 
 impl Entry {
     /// What identifies this entry.
-    pub fn key(&self) -> Key {
+    pub fn key(&self) -> Key<'_> {
         match self {
-            Entry::Setting(s) => Key::Setting(s.interface.clone(), s.name.clone()),
-            Entry::Address(a) => Key::Address(a.interface.clone(), a.address),
+            Entry::Setting(s) => Key::Setting(&s.interface, &s.name),
+            Entry::Address(a) => Key::Address(&a.interface, a.address),
             Entry::Route(r) => Key::Route(r.table, r.destination, r.metric),
-            Entry::Socket(s) => Key::Socket(s.clone()),
+            Entry::Socket(s) => Key::Socket(s),
             Entry::Tunnel(t) => Key::Tunnel(t.local, t.remote, t.home_address),
             Entry::Distribution(d) => Key::Distribution(d.end, d.home_address),
-            Entry::Rule(r) => Key::Rule(r.clone()),
+            Entry::Rule(r) => Key::Rule(r),
         }
+    }
+}
+
+/// An entry in a set or map of entries by [`Key`]: it is equal to every entry with its key.
+///
+/// A home agent has some entries for each of very many bindings. All who keep one share it, and the key is in it.
+#[derive(Debug, Clone)]
+pub struct Keyed(pub Arc<Entry>);
+
+impl PartialEq for Keyed {
+    fn eq(&self, other: &Keyed) -> bool {
+        self.0.key() == other.0.key()
+    }
+}
+
+impl Eq for Keyed {}
+
+impl PartialOrd for Keyed {
+    fn partial_cmp(&self, other: &Keyed) -> Option<Ordering> {
+        Some(self.cmp(other))
+    }
+}
+
+impl Ord for Keyed {
+    fn cmp(&self, other: &Keyed) -> Ordering {
+        self.0.key().cmp(&other.0.key())
     }
 }
 
@@ -283,16 +319,18 @@ impl Entry {
 #[serde(rename_all = "snake_case")]
 pub enum Change {
     /// This entry shall exist; one with the same key is replaced without a moment in which neither is.
-    Set(Entry),
+    Set(Arc<Entry>),
     /// This entry shall no longer exist.
-    Remove(Entry),
+    Remove(Arc<Entry>),
 }
 
 /// Everything that is wanted, by scope, and the changes not yet fetched.
 #[derive(Debug, Clone)]
 pub struct DesiredState<S> {
-    entries: BTreeMap<Key, (S, Entry)>,
-    scopes: BTreeMap<S, Vec<Key>>,
+    /// Who wants each.
+    entries: BTreeMap<Keyed, S>,
+    /// What each wants, by key.
+    scopes: BTreeMap<S, Box<[Keyed]>>,
     changes: VecDeque<Change>,
 }
 
@@ -302,47 +340,49 @@ impl<S: Ord + Clone> DesiredState<S> {
         DesiredState { entries: BTreeMap::new(), scopes: BTreeMap::new(), changes: VecDeque::new() }
     }
 
-    /// Makes `entries` all that `scope` wants. Costs O(n log m) in the entries of the scope only.
+    /// Makes `entries` all that `scope` wants; of two with one key the last. Costs O(n log m) in the entries of the scope
+    /// only.
     ///
     /// A key that another scope holds stays with whoever asked last; when that scope lets go of it, it is
     /// removed. Scopes are cut so that this does not happen in practice.
     pub fn replace(&mut self, scope: S, entries: impl IntoIterator<Item = Entry>) {
-        let mut wanted: BTreeMap<Key, Entry> = entries.into_iter().map(|e| (e.key(), e)).collect();
-        let keys: Vec<Key> = wanted.keys().cloned().collect();
-        let before = if keys.is_empty() {
-            self.scopes.remove(&scope)
-        } else {
-            self.scopes.insert(scope.clone(), keys.clone())
-        }
-        .unwrap_or_default();
-
-        for key in &keys {
-            let Some(entry) = wanted.remove(key) else { continue };
-            let old = self.entries.insert(key.clone(), (scope.clone(), entry.clone()));
-            if old.is_none_or(|(_, old)| old != entry) {
-                self.changes.push_back(Change::Set(entry));
+        let mut wanted: Vec<Keyed> = entries.into_iter().map(|entry| Keyed(Arc::new(entry))).collect();
+        wanted.reverse();
+        sort(&mut wanted);
+        wanted.dedup();
+        for entry in &mut wanted {
+            match self.entries.remove_entry(entry) {
+                Some((old, _)) if old.0 == entry.0 => *entry = old,
+                _ => self.changes.push_back(Change::Set(entry.0.clone())),
             }
+            self.entries.insert(entry.clone(), scope.clone());
         }
-        for key in before.into_iter().rev() {
-            if keys.binary_search(&key).is_ok() {
-                continue;
-            }
-            if self.entries.get(&key).is_some_and(|(owner, _)| *owner == scope)
-                && let Some((_, entry)) = self.entries.remove(&key)
+        let before = self.scopes.remove(&scope).unwrap_or_default();
+        for entry in before.iter().rev().filter(|entry| wanted.binary_search(entry).is_err()) {
+            if self.entries.get(entry) == Some(&scope)
+                && let Some((entry, _)) = self.entries.remove_entry(entry)
             {
-                self.changes.push_back(Change::Remove(entry));
+                self.changes.push_back(Change::Remove(entry.0));
             }
         }
+        if !wanted.is_empty() {
+            self.scopes.insert(scope, wanted.into());
+        }
+    }
+
+    /// Whether a scope wants nothing.
+    pub fn is_empty(&self, scope: &S) -> bool {
+        !self.scopes.contains_key(scope)
     }
 
     /// The next change to carry out, oldest first.
     pub fn poll_change(&mut self) -> Option<Change> {
-        self.changes.pop_front()
+        next_of(&mut self.changes)
     }
 
     /// All that is wanted, in order of installation.
     pub fn entries(&self) -> impl Iterator<Item = &Entry> {
-        self.entries.values().map(|(_, entry)| entry)
+        self.entries.keys().map(|entry| &*entry.0)
     }
 }
 
@@ -388,10 +428,13 @@ mod tests {
         state.replace(1, [route("2001:db8:b::/64", 1)]);
         assert_eq!(
             drain(&mut state),
-            [Change::Set(route("2001:db8:b::/64", 1)), Change::Remove(route("2001:db8:a::/64", 1))]
+            [
+                Change::Set(route("2001:db8:b::/64", 1).into()),
+                Change::Remove(route("2001:db8:a::/64", 1).into())
+            ]
         );
         state.replace(1, []);
-        assert_eq!(drain(&mut state), [Change::Remove(route("2001:db8:b::/64", 1))]);
+        assert_eq!(drain(&mut state), [Change::Remove(route("2001:db8:b::/64", 1).into())]);
         assert_eq!(state.entries().count(), 1);
     }
 
@@ -405,6 +448,6 @@ mod tests {
             r.action = RouteAction::Forward { interface: TUNNEL_DEVICE.into(), gateway: None };
         }
         state.replace(1, [other.clone()]);
-        assert_eq!(drain(&mut state), [Change::Set(other)]);
+        assert_eq!(drain(&mut state), [Change::Set(other.into())]);
     }
 }

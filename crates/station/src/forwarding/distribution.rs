@@ -139,7 +139,7 @@ impl Distributor {
     ) -> Choice {
         let flow = self.flow(now, header, packet);
         let seen = match self.end {
-            TunnelEnd::HomeAgent => flow,
+            TunnelEnd::HomeAgent | TunnelEnd::Direct => flow,
             TunnelEnd::MobileRouter => flow.reversed(),
         };
         for Rule { rule, weights } in &self.rules {

@@ -8,6 +8,7 @@
 //! than that: their routes are longer than the home link's.
 
 use std::net::Ipv6Addr;
+use std::sync::Arc;
 
 use carnet_base::Endpoint;
 use carnet_mobility::home_agent::AuthorizedNode;
@@ -47,6 +48,16 @@ pub(crate) fn unreachable(table: u32, destination: Ipv6Net) -> Entry {
     route(table, destination, METRIC_LAST, RouteAction::Unreachable)
 }
 
+/// Parts of a prefix that are all of it but these addresses.
+fn all_but(prefix: Ipv6Net, addresses: &[Ipv6Addr]) -> Vec<Ipv6Net> {
+    if !addresses.iter().any(|address| prefix.contains(address)) {
+        return vec![prefix];
+    }
+    // Of a single address there are no halves.
+    let halves = prefix.subnets(prefix.prefix_len() + 1).into_iter().flatten();
+    halves.flat_map(|half| all_but(half, addresses)).collect()
+}
+
 /// What holds whether or not anybody is registered.
 pub(crate) fn agent_entries(agent: &HomeAgent) -> Vec<Entry> {
     let config = agent.config();
@@ -54,14 +65,16 @@ pub(crate) fn agent_entries(agent: &HomeAgent) -> Vec<Entry> {
         Entry::Setting(Setting { interface: "all".into(), name: "forwarding".into(), value: "1".into() }),
         route(TABLE_MAIN, host(config.address), METRIC, into_tunnel_device()),
     ];
-    if let Some(anycast) = agent.anycast_address() {
-        entries.push(route(TABLE_MAIN, host(anycast), METRIC, into_tunnel_device()));
+    let anycast = agent.anycast_addresses().iter();
+    entries.extend(anycast.map(|anycast| route(TABLE_MAIN, host(*anycast), METRIC, into_tunnel_device())));
+    // RFC 4887 5.1: the aggregate is routed here; what of it is nobody's would go back by the default route. Other home
+    // agents have addresses of the home prefix as well, and on a virtual home link they are somewhere else.
+    let peers: Vec<Ipv6Addr> = config.others.peers.iter().map(|peer| peer.address).collect();
+    let virtual_link = config.home_link.is_none().then_some(config.home_prefix);
+    for prefix in virtual_link.into_iter().chain(config.home_network) {
+        let elsewhere = if config.home_link.is_none() { &peers[..] } else { &[] };
+        entries.extend(all_but(prefix, elsewhere).into_iter().map(|part| unreachable(TABLE_MAIN, part)));
     }
-    if config.home_link.is_none() {
-        entries.push(unreachable(TABLE_MAIN, config.home_prefix));
-    }
-    // RFC 4887 5.1: the aggregate is routed here; what of it is nobody's would go back by the default route.
-    entries.extend(config.home_network.map(|network| unreachable(TABLE_MAIN, network)));
     if let Some(address) = config.ipv4_address {
         let ends = [Endpoint::Udp((address, UDP_PORT).into()), Endpoint::Ipv4(address)];
         entries.extend(ends.map(|local| Entry::Socket(Socket { local, interface: None })));
@@ -82,7 +95,7 @@ pub(crate) fn node_entries(agent: &HomeAgent, node: &AuthorizedNode) -> Vec<Entr
     let ways = ways(TunnelEnd::HomeAgent, home_address, config.address, &living, flows);
     let tunnel = |bid, ends: Ends, transmit| {
         let (local, remote) = ends;
-        Entry::Tunnel(Tunnel {
+        Entry::Tunnel(Arc::new(Tunnel {
             end: TunnelEnd::HomeAgent,
             home_address,
             bid,
@@ -91,7 +104,7 @@ pub(crate) fn node_entries(agent: &HomeAgent, node: &AuthorizedNode) -> Vec<Entr
             inner: inner.clone(),
             transmit,
             mtu: PATH_MTU.saturating_sub(remote.overhead()),
-        })
+        }))
     };
     let mut entries = Vec::new();
     // What was given up a moment ago is still listened to. When that is all there is, the node has de-registered: new
@@ -105,7 +118,7 @@ pub(crate) fn node_entries(agent: &HomeAgent, node: &AuthorizedNode) -> Vec<Entr
         let inner: Vec<Ipv6Net> = std::iter::once(host(home_address)).chain(relay.prefixes.clone()).collect();
         let remote = Endpoint::Ipv6(relay.to);
         entries.extend(inner.iter().map(|it| route(TABLE_MAIN, *it, METRIC_RELAYED, into_tunnel_device())));
-        entries.push(Entry::Tunnel(Tunnel {
+        entries.push(Entry::Tunnel(Arc::new(Tunnel {
             end: TunnelEnd::HomeAgent,
             home_address,
             bid: None,
@@ -114,7 +127,7 @@ pub(crate) fn node_entries(agent: &HomeAgent, node: &AuthorizedNode) -> Vec<Entr
             inner,
             transmit: true,
             mtu: PATH_MTU.saturating_sub(remote.overhead()),
-        }));
+        })));
     }
     // One tunnel for each binding. Where two have the same ends, the better one counts.
     for (bid, ends) in living.iter().rev() {
@@ -139,4 +152,26 @@ pub(crate) fn node_entries(agent: &HomeAgent, node: &AuthorizedNode) -> Vec<Entr
         }
     }
     entries
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn all_of_a_prefix_but_some_addresses() {
+        let prefix: Ipv6Net = "2001:db8:1::/64".parse().expect("a prefix");
+        let address = |text: &str| text.parse::<Ipv6Addr>().expect("an address");
+        assert_eq!(all_but(prefix, &[address("2001:db8:2::1")]), [prefix]);
+        let peers = [address("2001:db8:1::2"), address("2001:db8:1::3"), address("2001:db8:1:0:ff00::")];
+        let parts = all_but(prefix, &peers);
+        assert!(parts.len() < 2 * 64, "{} parts", parts.len());
+        let within = |address: Ipv6Addr| parts.iter().filter(|part| part.contains(&address)).count();
+        assert!(peers.iter().all(|peer| within(*peer) == 0));
+        for other in
+            ["2001:db8:1::", "2001:db8:1::1", "2001:db8:1::4", "2001:db8:1::1:2", "2001:db8:1:0:ffff::1"]
+        {
+            assert_eq!(within(address(other)), 1, "{other}");
+        }
+    }
 }

@@ -16,10 +16,11 @@
 //!   address get the home address (RFC 6724 5, rule 4), which needs a rule here, because the kernel's choice falls on
 //!   the uplink's. Who binds to a care-of address leaves by that.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
 use std::net::{IpAddr, Ipv6Addr};
+use std::sync::Arc;
 
-use carnet_base::{Endpoint, Interface};
+use carnet_base::{Endpoint, Interface, SmallMap};
 use carnet_mobility::MobileRouter;
 use carnet_mobility::mobile_router::{Attachment, MobileRouterConfig, Path};
 use carnet_wire::ipv6::protocol;
@@ -68,7 +69,7 @@ pub(crate) fn router_entries<'a>(
     lan: &[String],
     assign: bool,
     stations: &[String],
-    interfaces: &BTreeMap<String, Interface>,
+    interfaces: &SmallMap<String, Interface>,
 ) -> Vec<Entry> {
     let config = router.config();
     let mut entries = Vec::new();
@@ -241,7 +242,7 @@ fn tunnels(router: &MobileRouter, beside: &[&MobileRouter]) -> Vec<Entry> {
     // Those of other home agents come last: their tunnels only receive.
     let tunnels = paths.iter().chain(&others).map(|path| {
         let mtu = router.uplinks().get(path.uplink).map_or(1280, |u| u.mtu());
-        Entry::Tunnel(Tunnel {
+        Entry::Tunnel(Arc::new(Tunnel {
             end,
             home_address,
             bid: path.bid,
@@ -250,7 +251,7 @@ fn tunnels(router: &MobileRouter, beside: &[&MobileRouter]) -> Vec<Entry> {
             inner: inner.clone(),
             transmit: ways.transmit.contains(&(path.local, path.remote)),
             mtu: mtu.saturating_sub(path.remote.overhead()),
-        })
+        }))
     });
     let distribution = ways.distribution.clone().map(Entry::Distribution);
     sockets.into_iter().map(Entry::Socket).chain(tunnels).chain(distribution).collect()
@@ -279,7 +280,7 @@ pub(crate) fn lan_prefixes(prefixes: &[Ipv6Net], lan: &[String]) -> Vec<(String,
 fn lan_addresses(
     prefixes: &[Ipv6Net],
     lan: &[String],
-    interfaces: &BTreeMap<String, Interface>,
+    interfaces: &SmallMap<String, Interface>,
 ) -> Vec<Entry> {
     lan_prefixes(prefixes, lan)
         .into_iter()

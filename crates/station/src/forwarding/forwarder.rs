@@ -82,7 +82,8 @@ carnet_base::drop_reasons! {
         Scope = "scope",
         /// Too large for the path; the sender was told.
         TooBig = "too_big",
-        /// Too many IPv6 headers inside each other, or the tunnel's own packet come back.
+        /// Too many IPv6 headers inside each other, the tunnel's own packet come back, or one that home agents have relayed
+        /// to each other until its hop limit was used up.
         Nesting = "nesting",
         /// Congestion was marked on the outer header of a packet that cannot carry the mark (RFC 6040 4.2).
         Congestion = "congestion",
@@ -130,6 +131,9 @@ pub enum ErrorOutcome {
     Handled,
     /// Packet Too Big, provably about one of our packets: the path carries inner packets of so many octets.
     PathMtu(Ends, u32),
+    /// Provably about one of our packets: this direct route leads nowhere. The inner source is not told, for the next
+    /// packet takes the other way.
+    Broken(Ends),
 }
 
 /// Counts of what the forwarder did.
@@ -174,7 +178,7 @@ pub struct Forwarder {
     windows: usize,
     /// The numbers of the next packets that go out in several copies.
     sequences: HashMap<Name, u32>,
-    /// Home agent: inner destination to tunnel.
+    /// Home agent, and direct routes: inner destination to tunnel.
     towards: PrefixTable<Sender>,
     /// Mobile router: inner source to tunnel.
     from: PrefixTable<Sender>,
@@ -258,7 +262,7 @@ impl Forwarder {
 
     /// All tunnels, with the MTU that applies.
     pub fn tunnels(&self) -> impl Iterator<Item = (&Tunnel, usize)> {
-        self.paths.values().flat_map(|path| path.bindings.iter().map(|tunnel| (tunnel, path.mtu)))
+        self.paths.values().flat_map(|path| path.bindings.iter().map(|tunnel| (&**tunnel, path.mtu)))
     }
 
     /// What went through this tunnel here. (What a fast path takes does not come here.)
@@ -287,6 +291,11 @@ impl Forwarder {
     pub fn tunnel_towards(&self, destination: Ipv6Addr) -> Option<(Ends, usize)> {
         let ends = self.towards.lookup(destination)?.ends;
         self.paths.get(&ends).map(|path| (ends, path.mtu))
+    }
+
+    /// Which end of a tunnel this station is.
+    pub fn end_of(&self, ends: Ends) -> Option<TunnelEnd> {
+        self.paths.get(&ends)?.bindings.first().map(|tunnel| tunnel.end)
     }
 
     /// Whether packets from `remote` to `local` come out of a tunnel in IPv6.
@@ -422,7 +431,7 @@ impl Forwarder {
         *next = sequence.wrapping_add(1);
         let between = match name {
             (TunnelEnd::MobileRouter, home_address) => (home_address, home_agent),
-            (TunnelEnd::HomeAgent, home_address) => (home_agent, home_address),
+            (TunnelEnd::HomeAgent | TunnelEnd::Direct, home_address) => (home_agent, home_address),
         };
         for ends in all {
             self.send_numbered(*ends, between, sequence, header, buffer.as_slice());
@@ -547,6 +556,13 @@ impl Forwarder {
             Some(TunnelEnd::HomeAgent) => match sender {
                 Some(sender) => (TunnelEnd::HomeAgent, sender.home_address),
                 None => return refuse(TunnelDrop::InnerSource),
+            },
+            Some(TunnelEnd::Direct) => match sender {
+                None => return refuse(TunnelDrop::InnerSource),
+                Some(_) if self.served.lookup(inner.destination).is_none() => {
+                    return refuse(TunnelDrop::InnerDestination);
+                }
+                Some(sender) => (TunnelEnd::Direct, sender.home_address),
             },
             // Nobody outside sends from an address inside.
             _ if sender.is_some() => return refuse(TunnelDrop::InnerSource),

@@ -6,11 +6,12 @@
 //! the tunnel of an address. [`distribution`] chooses among several, and
 //! [`duplicates`] knows the first copy of a packet that takes them all. [`path_mtu`] finds out what fits into a tunnel, [`mss`] tells TCP.
 //! `for_home_agent` and `for_mobile_router` say what the two roles want, `for_neighbours` what the ways to neighbouring
-//! mobile networks add to it, `for_nested` what mobile routers behind each other do, `ways` what both roles do with several tunnels.
+//! mobile networks add to it, `for_direct` what direct routes to others do, `for_nested` what mobile routers behind each other do, `ways` what both roles do with several tunnels.
 
 pub mod desired;
 pub mod distribution;
 pub mod duplicates;
+mod for_direct;
 mod for_home_agent;
 mod for_mobile_router;
 mod for_neighbours;
@@ -23,6 +24,7 @@ pub mod path_mtu;
 pub mod prefix_table;
 mod ways;
 
+pub(crate) use for_direct::direct_entries;
 pub(crate) use for_home_agent::{agent_entries, node_entries};
 pub(crate) use for_mobile_router::{lan_prefixes, router_entries, setting_entries};
 pub(crate) use for_neighbours::neighbour_entries;

@@ -87,7 +87,12 @@ impl Geonet {
     /// There is a fast path from now on, or no longer.
     pub(crate) fn handle_fast_path(&mut self, now: Time, is: bool) {
         // Held acknowledgements and marks want every packet of the host to come here.
-        if is && self.patience.is_none() && !self.ipv6.as_ref().is_some_and(|ipv6| ipv6.marks()) {
+        // Its programs sign nothing, either.
+        if is
+            && self.secured.is_none()
+            && self.patience.is_none()
+            && !self.ipv6.as_ref().is_some_and(|ipv6| ipv6.marks())
+        {
             let hop_limit = self.ipv6.as_ref().and_then(|ipv6| ipv6.hop_limit());
             self.router.accelerate(hop_limit);
         } else {

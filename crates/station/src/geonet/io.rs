@@ -130,6 +130,96 @@ impl From<Area> for GeoArea {
     }
 }
 
+/// How good a position is, of the facilities' interest.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub struct PositionQuality {
+    /// Radius of the circle that holds it with 95 % probability, centimetres; `None` if nobody knows.
+    #[serde(default)]
+    pub confidence_cm: Option<u32>,
+    /// Centimetres above the WGS 84 ellipsoid.
+    #[serde(default)]
+    pub altitude_cm: Option<i32>,
+    /// Whether its speed is known.
+    pub moves: bool,
+    /// Whether its heading is.
+    pub heads: bool,
+    /// The source of positions has lost it: what follows is reckoned.
+    #[serde(default)]
+    pub lost: bool,
+}
+
+impl Default for PositionQuality {
+    /// Where nobody says: speed and heading are what the position has.
+    fn default() -> PositionQuality {
+        PositionQuality { confidence_cm: None, altitude_cm: None, moves: true, heads: true, lost: false }
+    }
+}
+
+/// A message that services send to each other.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum MessageKind {
+    /// Cooperative Awareness Message.
+    Cam,
+    /// Decentralized Environmental Notification Message.
+    Denm,
+}
+
+/// A message of another station that a service has taken.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Message {
+    /// What it is.
+    pub kind: MessageKind,
+    /// GN address of the station that sent it; one that keeps another's event alive is not who said so first.
+    pub source: u64,
+    /// The message, UPER, without the BTP header.
+    #[serde(with = "hex")]
+    pub octets: Vec<u8>,
+}
+
+/// Names an event, whoever speaks of it (actionID).
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Action {
+    /// The station that spoke of it first.
+    pub originating_station_id: u32,
+    /// Which of its events.
+    pub sequence_number: u16,
+}
+
+/// What an application wants of an event (EN 302 637-3 5.4.1).
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum DenmWish {
+    /// AppDENM_trigger: there is one.
+    Trigger,
+    /// AppDENM_update: there is more to say of one of its own.
+    Update,
+    /// AppDENM_termination of one of its own.
+    Cancel,
+    /// AppDENM_termination of another station's.
+    Negate,
+}
+
+/// An application's wish, and what it says of the event.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct DenmOrder {
+    /// The wish.
+    pub wish: DenmWish,
+    /// A DENM, UPER, without the BTP header: everything that is said. Its header, times of reference and termination do
+    /// not count, the action ID not of a new event. Detected at 0 is detected now; without a position it is here.
+    #[serde(with = "hex")]
+    pub denm: Vec<u8>,
+    /// For how long it is repeated, milliseconds; with no interval it is not.
+    pub repetition_duration_ms: Option<u64>,
+    /// How often it is repeated, milliseconds; with no duration it is not.
+    pub repetition_interval_ms: Option<u64>,
+    /// Where it goes; as far around the event as it matters if absent.
+    pub area: Option<Area>,
+    /// The Traffic Class (9.7.5), eight bits; the service's own if absent.
+    #[serde(default)]
+    pub traffic_class: Option<u8>,
+}
+
 /// What an area that is set at run time is around.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]

@@ -11,6 +11,7 @@ use carnet_wire::geonet::{CommonNextHeader, GnAddress, HeaderType, StationType};
 
 use super::Geonet;
 use super::io::{VirtualFrame, VirtualLink};
+use super::security::Secured;
 use crate::io::Output;
 
 /// EtherType of IPv6.
@@ -75,6 +76,7 @@ impl Geonet {
     pub(crate) fn handle_link_mtu(&mut self, now: Time, mtu: u32) {
         if let Some(ipv6) = &mut self.ipv6 {
             let max_sdu_size = self.router.mib().max_sdu_size;
+            let mtu = mtu.saturating_sub(self.secured.as_ref().map_or(0, Secured::overhead));
             ipv6.handle_mtu(adaptation::mtu(max_sdu_size, Some(mtu)));
             ipv6.handle_room(adaptation::room(max_sdu_size, mtu));
         }

@@ -3,12 +3,15 @@
 
 mod areas;
 pub mod echo;
+pub mod facilities;
 pub mod fast_path;
 pub mod io;
 mod ipv6;
 mod multicast;
 pub(crate) mod neighbours;
+pub mod security;
 
+use std::borrow::Cow;
 use std::collections::VecDeque;
 use std::time::Duration;
 
@@ -23,9 +26,14 @@ use carnet_wire::geonet::GnAddress;
 
 pub use self::areas::GeoDestination;
 use self::echo::Echo;
+use self::facilities::{Facilities, FacilitiesSettings};
 use self::io::{Delivered, Frame, GeonetRequest, GeonetTransport, Position, VirtualFrame};
 use self::neighbours::Heard;
+use self::security::Secured;
 use crate::io::{Event, Output};
+
+/// Why a wish that is about messages cannot be fulfilled.
+const NO_FACILITIES: &str = "this station has no facilities: there is no [facilities] in its config";
 
 /// What a station is to be in the GeoNetworking network.
 #[derive(Debug, Clone)]
@@ -39,6 +47,8 @@ pub struct GeonetSettings {
     pub ipv6: Option<Ipv6Config>,
     /// Multicast between the mobile network and IPv6 over GeoNetworking.
     pub multicast: Option<MulticastConfig>,
+    /// The services above it.
+    pub facilities: Option<FacilitiesSettings>,
 }
 
 /// The GeoNetworking part of a station.
@@ -47,6 +57,9 @@ pub(crate) struct Geonet {
     router: Router,
     ipv6: Option<Adaptation>,
     multicast: Option<MulticastProxy>,
+    facilities: Option<Box<Facilities>>,
+    /// Signs and verifies; packets go in the open without.
+    secured: Option<Secured>,
     /// Areas that were set at run time.
     destinations: GeoDestinations,
     /// Packets for hosts that have overtaken others.
@@ -63,13 +76,16 @@ pub(crate) struct Geonet {
 
 impl Geonet {
     pub(crate) fn new(settings: GeonetSettings, address: GnAddress, rng: Rng) -> Geonet {
-        let GeonetSettings { mib, ipv6, multicast, .. } = settings;
+        let GeonetSettings { mib, ipv6, multicast, facilities, .. } = settings;
+        // Nothing is drawn for them, so that what was recorded without them is replayed.
+        let seed = !rng.clone().u64();
         let reorder = ipv6.as_ref().filter(|config| config.reorder_wait > Duration::ZERO);
         let reorder = reorder.map(|config| (config.reorder_hold, config.reorder_rule, config.reorder_wait));
         let mut geonet = Geonet {
             address,
             router: Router::new(mib, address, rng),
             multicast: multicast.map(MulticastProxy::new),
+            facilities: facilities.map(|settings| Box::new(Facilities::new(settings, address, seed))),
             in_order: reorder
                 .filter(|(hold, ..)| *hold == Hold::Packets)
                 .map(|(_, rule, wait)| InOrder::new(rule, wait)),
@@ -77,6 +93,7 @@ impl Geonet {
                 .filter(|(hold, ..)| *hold == Hold::Acknowledgements)
                 .map(|(_, rule, wait)| Patience::new(rule, wait)),
             ipv6: ipv6.map(|config| Adaptation::new(config, address)),
+            secured: None,
             destinations: GeoDestinations::default(),
             echo_replies: RateLimiter::new(100, Duration::from_millis(10)),
             heard: None,
@@ -118,6 +135,8 @@ impl Geonet {
             .chain(patience)
             .chain(destinations)
             .chain(multicast)
+            .chain(self.facilities.as_ref().and_then(|facilities| facilities.poll_timeout()))
+            .chain(self.secured.as_ref().and_then(Secured::poll_timeout))
             .min()
     }
 
@@ -141,26 +160,50 @@ impl Geonet {
         if let Some(multicast) = &mut self.multicast {
             multicast.handle_timeout(now);
         }
+        if let Some(facilities) = &mut self.facilities {
+            facilities.handle_timeout(now);
+        }
         self.collect_multicast();
         self.collect(now);
+        self.take_verified(now);
         self.lose_patience(now);
         self.follow(now);
     }
 
     pub(crate) fn handle_frame(&mut self, now: Time, frame: ReceivedFrame<'_>) {
+        match self.secured {
+            None => self.route_frame(now, frame),
+            Some(_) => self.handle_secured_frame(now, frame),
+        }
+    }
+
+    /// A frame that may be believed.
+    fn route_frame(&mut self, now: Time, frame: ReceivedFrame<'_>) {
         // The router counts what it drops.
         let _counted = self.router.handle_frame(now, frame);
         self.collect(now);
     }
 
     pub(crate) fn handle_unacknowledged(&mut self, now: Time, destination: MacAddress, packet: &[u8]) {
-        let _counted = self.router.handle_unacknowledged(now, destination, packet);
+        let packet = self.as_routed(packet);
+        let _counted = self.router.handle_unacknowledged(now, destination, &packet);
         self.collect(now);
     }
 
+    /// A packet that the link gives back, as the router knows it.
+    fn as_routed<'a>(&self, packet: &'a [u8]) -> Cow<'a, [u8]> {
+        if self.secured.is_some() { security::opened(packet) } else { Cow::Borrowed(packet) }
+    }
+
     pub(crate) fn handle_position(&mut self, now: Time, position: Position) {
+        if let Some(secured) = &mut self.secured {
+            secured.handle_position(&position);
+        }
         let vector = position.vector(self.router.address());
         let _counted = self.router.handle_position(now, vector);
+        if let Some(facilities) = &mut self.facilities {
+            facilities.handle_position(now, position, self.router.address());
+        }
         self.collect(now);
     }
 
@@ -205,20 +248,33 @@ impl Geonet {
         })
     }
 
+    /// Takes what the router has to say, and what services say to that.
     fn collect(&mut self, now: Time) {
+        self.collect_router(now);
+        self.speak(now);
+    }
+
+    fn collect_router(&mut self, now: Time) {
         let mut answers = Vec::new();
         while let Some(output) = self.router.poll_output() {
             match output {
                 Routed::Transmit(transmission) => {
                     let [_, _, source @ ..] = self.router.address().0.to_be_bytes();
-                    self.outputs.push_back(Output::Frame(Frame {
-                        source,
-                        destination: transmission.destination,
-                        packet: transmission.frame,
-                    }));
+                    let mut packet = transmission.frame;
+                    if let Some(secured) = &mut self.secured {
+                        let signed = secured.secure(now, source, &packet);
+                        self.outputs.extend(secured.poll_warning().map(Output::Event));
+                        let open = std::mem::take(&mut packet);
+                        self.router.recycle(open);
+                        let Some(signed) = signed else { continue };
+                        packet = signed;
+                    }
+                    let destination = transmission.destination;
+                    self.outputs.push_back(Output::Frame(Frame { source, destination, packet }));
                 }
                 Routed::Deliver(delivery) => {
                     if let Some(delivery) = self.deliver_ipv6(now, delivery) {
+                        self.hear(now, &delivery);
                         answers.extend(self.deliver(now, delivery.into()));
                     }
                 }
@@ -233,7 +289,7 @@ impl Geonet {
         // The router takes the next input when its outputs are gone.
         for answer in answers {
             let _counted = self.router.handle_request(now, answer.request());
-            self.collect(now);
+            self.collect_router(now);
         }
         self.send_fragments(now);
     }

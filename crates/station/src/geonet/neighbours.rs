@@ -167,7 +167,8 @@ impl Geonet {
         octets: &[u8],
         wanted: impl FnOnce(&[u8]) -> bool,
     ) -> Option<Vec<u8>> {
-        self.router.take_back_unacknowledged(now, station, octets, wanted)
+        let packet = self.as_routed(octets);
+        self.router.take_back_unacknowledged(now, station, &packet, wanted)
     }
 }
 

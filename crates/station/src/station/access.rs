@@ -22,7 +22,7 @@
 use std::net::Ipv6Addr;
 use std::time::Duration;
 
-use carnet_base::{Interface, RateLimiter, Time, WallTime};
+use carnet_base::{Interface, RateLimiter, Time, WallTime, sort, sort_by};
 use carnet_geonet::Router;
 use carnet_mobility::mnpp::Surroundings;
 use carnet_mobility::mobile_router::Attachment;
@@ -205,11 +205,13 @@ impl Access {
                 Some((away, seen.distance(now, router.station) * handicap, router.link_local))
             })
             .collect();
-        present.sort_by(|a, b| (a.0, a.1).partial_cmp(&(b.0, b.1)).unwrap_or(std::cmp::Ordering::Equal));
+        sort_by(&mut present, |a, b| {
+            (a.0, a.1).partial_cmp(&(b.0, b.1)).unwrap_or(std::cmp::Ordering::Equal)
+        });
         // Those behind the first only say that they are there; their order shall not be news.
         let mut routers: Vec<Ipv6Addr> = present.into_iter().map(|(_, _, router)| router).collect();
         if let Some((_, others)) = routers.split_first_mut() {
-            others.sort();
+            sort(others);
         }
         routers
     }

@@ -3,21 +3,22 @@
 use std::collections::BTreeMap;
 use std::net::Ipv6Addr;
 
-use carnet_base::{Rng, Time, WallTime};
+use carnet_base::{Rng, Time, WallTime, map_of};
 use carnet_mobility::agents::{Agents, AgentsConfig};
-use carnet_mobility::home_agent::{HomeAgentConfig, OtherAgents, StoredBinding};
+use carnet_mobility::home_agent::{AuthorizedNode, HomeAgentConfig, OtherAgents, StoredBinding};
 use carnet_mobility::mobile_router::{Attachment, MobileRouterConfig, StoredSequence, StoredVolume};
 use carnet_mobility::nesting::NestingConfig;
 use carnet_mobility::router_advertiser::{AdvertiserConfig, Offer, RouterAdvertiser};
 use carnet_mobility::{HomeAgent, MobileRouter, Nesting};
 use carnet_wire::ipv6::HEADER_LEN;
+use ipnet::Ipv6Net;
 use serde::{Deserialize, Serialize};
 
 use super::lan_mtu::LanMtu;
 use super::neighbours::MnppSettings;
 use super::{Agent, Router, Scope, Station};
 use crate::forwarding::desired::TunnelEnd;
-use crate::forwarding::{agent_entries, lan_prefixes, node_entries, setting_entries};
+use crate::forwarding::{agent_entries, lan_prefixes, setting_entries};
 use crate::geonet::GeonetSettings;
 use crate::io::Output;
 
@@ -48,6 +49,8 @@ pub struct MobileRouterSettings {
     /// Whether mobile routers behind this one may have addresses of the links that it visits, and this one such behind
     /// another.
     pub nesting: bool,
+    /// Networks in which mobile networks are that direct routes shall lead to; none: no direct routes.
+    pub direct_networks: Vec<Ipv6Net>,
 }
 
 /// What has to survive a restart.
@@ -74,10 +77,14 @@ impl Station {
         self.assert_drained();
         let persistent = self.persistent_state(now, wall);
         let old_nodes: Vec<Ipv6Addr> =
-            self.agent.iter().flat_map(|agent| agent.nodes.keys().copied()).collect();
+            self.agent.iter().flat_map(Agent::nodes).map(|node| node.home_address).collect();
         let mut old_router = self.router.take();
+        let old_agent = self.agent.take();
         let mut withdrawals = Vec::new();
         self.configure(now, wall, config, persistent);
+        if let (Some(agent), Some(old)) = (&mut self.agent, old_agent) {
+            agent.machine.adopt(now, old.machine);
+        }
         if let (Some(router), Some(old)) = (&mut self.router, &mut old_router) {
             router.machine.adopt(now, wall, &old.machine);
             if router.nesting.config() == old.nesting.config() {
@@ -96,7 +103,7 @@ impl Station {
         }
         // All of them before anything is computed from them, so that nothing is torn down in between.
         let mut wanted = self.take_mobility_outputs(now, wall);
-        for interface in self.interfaces.clone().into_values() {
+        for (_, interface) in self.interfaces.clone() {
             self.tell_interface(now, wall, &interface);
             wanted.extend(self.take_mobility_outputs(now, wall));
         }
@@ -104,7 +111,7 @@ impl Station {
             self.desired.replace(Scope::HomeAgent, []);
         }
         for home_address in old_nodes {
-            if !self.agent.as_ref().is_some_and(|agent| agent.nodes.contains_key(&home_address)) {
+            if self.agent.as_ref().is_none_or(|agent| agent.machine.node(home_address).is_none()) {
                 self.desired.replace(Scope::Node(home_address), []);
             }
         }
@@ -131,6 +138,11 @@ impl Station {
         persistent: PersistentState,
     ) {
         self.forwarder.serve_nobody();
+        let direct_networks = config
+            .mobile_router
+            .as_ref()
+            .map(|settings| settings.direct_networks.clone())
+            .unwrap_or_default();
         let last = persistent.mobile_router.and_then(|stored| stored.home_agent);
         self.router = config.mobile_router.map(|settings| Router::new(settings, last, &mut self.rng));
         if let Some(router) = &mut self.router {
@@ -155,7 +167,7 @@ impl Station {
         if let Some(agent) = &mut self.agent {
             let address = agent.machine.config().address;
             self.path_mtus.set_home_agent(TunnelEnd::HomeAgent, address);
-            for node in agent.nodes.values() {
+            for node in agent.nodes() {
                 let home_address = node.home_address.into();
                 for prefix in node.prefixes.iter().copied().chain([home_address]) {
                     self.forwarder.serve(prefix, address);
@@ -167,14 +179,13 @@ impl Station {
             agent.machine.set_restart_counter(restart_counter);
             agent.machine.restore(now, wall, persistent.home_agent);
             self.desired.replace(Scope::HomeAgent, agent_entries(&agent.machine));
-            let nodes = agent.nodes.iter();
-            let entries: Vec<_> =
-                nodes.map(|(home, node)| (*home, node_entries(&agent.machine, node))).collect();
-            for (home_address, entries) in entries {
-                self.want(now, Scope::Node(home_address), entries);
+            let home_addresses: Vec<Ipv6Addr> = agent.nodes().map(|node| node.home_address).collect();
+            for home_address in home_addresses {
+                self.want_node(now, home_address);
             }
         }
         self.configure_neighbours(config.mnpp);
+        self.configure_direct(now, direct_networks);
     }
 
     /// What has to survive a restart, as of now.
@@ -196,12 +207,12 @@ impl Station {
             home_agent: Vec::new(),
             restart_counter: self.home_agent().map(HomeAgent::restart_counter),
             mobile_router: self.router.as_ref().map(Router::stored),
-            volumes: self
-                .mobile_router()
-                .into_iter()
-                .flat_map(MobileRouter::volumes)
-                .map(|(interface, volume)| (interface.to_owned(), volume))
-                .collect(),
+            volumes: map_of(
+                self.mobile_router()
+                    .into_iter()
+                    .flat_map(MobileRouter::volumes)
+                    .map(|(interface, volume)| (interface.to_owned(), volume)),
+            ),
         }
     }
 }
@@ -213,10 +224,9 @@ fn seconds(wall: WallTime) -> u32 {
 
 impl Agent {
     fn new(config: HomeAgentConfig, rng: &mut Rng) -> Agent {
-        let nodes = config.nodes.iter().map(|n| (n.home_address, n.clone())).collect();
         // Without other home agents nothing is left to chance that others see.
         if config.others == OtherAgents::default() {
-            return Agent { nodes, machine: HomeAgent::new(config), advertiser: None };
+            return Agent { machine: HomeAgent::new(config), advertiser: None };
         }
         let interface = config.home_link.clone().filter(|_| config.others.dhaad);
         let advertiser = interface.map(|interface| {
@@ -225,7 +235,11 @@ impl Agent {
             RouterAdvertiser::new(config, Rng::new(rng.u64()))
         });
         let machine = HomeAgent::new(config).with_rng(Rng::new(rng.u64()));
-        Agent { nodes, machine, advertiser }
+        Agent { machine, advertiser }
+    }
+
+    fn nodes(&self) -> impl Iterator<Item = &AuthorizedNode> {
+        self.machine.config().nodes.iter()
     }
 
     /// Whoever is being left does not offer himself.

@@ -26,9 +26,10 @@ impl Station {
     /// Takes an input.
     ///
     /// # Errors
-    /// Only for [`Input::Command`] and [`Input::Signal`]: why it was refused, in words for the operator.
+    /// Only for [`Input::Command`], [`Input::Signal`] and [`Input::Vehicle`]: why it was refused, in words for the operator.
     pub fn handle_input(&mut self, now: Time, wall: WallTime, input: Input) -> Result<(), String> {
         self.assert_drained();
+        self.handle_date(now, wall);
         let input = match self.handle_geonet_input(now, input) {
             ControlFlow::Break(result) => {
                 self.flush_geonet(now);
@@ -54,7 +55,17 @@ impl Station {
             Input::DatagramTooBig { local, remote, mtu } => {
                 self.path_mtus.handle_hint(now, (local, remote), mtu);
             }
-            Input::TunnelUsed { local, remote } => self.path_mtus.handle_traffic(now, (local, remote)),
+            Input::TunnelUsed { local, remote } => {
+                self.path_mtus.handle_traffic(now, (local, remote));
+                if let (Some(direct), Some(remote)) = (&mut self.direct, remote.ipv6()) {
+                    direct.handle_tunnel_used(now, remote);
+                }
+            }
+            Input::Destinations(destinations) => {
+                if let Some(direct) = &mut self.direct {
+                    destinations.into_iter().for_each(|destination| direct.handle_use(now, destination));
+                }
+            }
             Input::Icmpv6(message) => self.handle_link_message(now, wall, &message),
             Input::Interface(interface) => self.handle_interface(now, wall, interface),
             Input::InterfaceGone { name } => self.handle_interface_gone(now, wall, &name),
@@ -158,6 +169,17 @@ impl Station {
                     geonet.handle_position(now, position);
                 }
             }
+            Input::PositionQuality(quality) => {
+                if let Some(geonet) = &mut self.geonet {
+                    geonet.handle_quality(quality);
+                }
+            }
+            Input::Vehicle(octets) => {
+                return ControlFlow::Break(match &mut self.geonet {
+                    Some(geonet) => geonet.handle_vehicle(now, &octets),
+                    None => Err(NO_GEONET.into()),
+                });
+            }
             Input::GeonetAddress(address) => {
                 return ControlFlow::Break(self.handle_geonet_address(now, GnAddress(address)));
             }
@@ -172,6 +194,7 @@ impl Station {
             | Input::Datagram { .. }
             | Input::DatagramTooBig { .. }
             | Input::TunnelUsed { .. }
+            | Input::Destinations(_)
             | Input::Icmpv6(_)
             | Input::Interface(_)
             | Input::InterfaceGone { .. }
@@ -180,6 +203,13 @@ impl Station {
             | Input::Command(_)) => return ControlFlow::Continue(other),
         }
         ControlFlow::Break(Ok(()))
+    }
+
+    /// It is this date now: for [`Self::handle_frame`], which is not told it. [`Self::handle_input`] is.
+    pub fn handle_date(&mut self, now: Time, wall: WallTime) {
+        if let Some(geonet) = &mut self.geonet {
+            geonet.handle_date(now, wall);
+        }
     }
 
     /// Takes a frame of EtherType 0x8947 without copying it first.
@@ -255,6 +285,9 @@ impl Station {
             for advertiser in &mut router.advertisers {
                 advertiser.handle_timeout(now);
             }
+        }
+        if let Some(direct) = &mut self.direct {
+            direct.handle_timeout(now);
         }
         self.path_mtus.handle_timeout(now);
         if let Some(geonet) = &mut self.geonet {
@@ -336,6 +369,7 @@ impl Station {
             Command::RemoveArea { name } => {
                 self.geonet.as_mut().ok_or(NO_GEONET)?.handle_area_removal(now, &name)
             }
+            Command::Denm(order) => self.geonet.as_mut().ok_or(NO_GEONET)?.handle_denm_order(now, &order),
             Command::Drain { to, within_s } => {
                 let agent = self.agent.as_mut().ok_or(NO_HOME_AGENT)?;
                 agent.machine.handle_drain(now, wall, &to, Duration::from_secs(within_s.into()))
@@ -359,6 +393,9 @@ impl Station {
                 if let Some(neighbours) = &mut self.neighbours {
                     neighbours.machine.handle_shutdown(now);
                 }
+                if let Some(direct) = &mut self.direct {
+                    direct.handle_shutdown(now);
+                }
                 Ok(())
             }
         }
@@ -371,6 +408,9 @@ impl Station {
             let mut geonet = Geonet::new(settings, address, rng);
             for (interface, addresses) in std::mem::take(&mut self.lan_addresses) {
                 geonet.handle_lan_addresses(now, &interface, &addresses);
+            }
+            if let Some(secured) = self.awaited_security.take() {
+                geonet.secure(secured);
             }
             self.geonet = Some(geonet);
             self.listen_to_neighbours();

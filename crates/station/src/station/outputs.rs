@@ -32,18 +32,19 @@ impl Station {
     pub(super) fn take_changes(&mut self) {
         while let Some(change) = self.desired.poll_change() {
             match &change {
-                Change::Set(Entry::Tunnel(tunnel)) => self.forwarder.set_tunnel(tunnel.clone()),
-                Change::Remove(Entry::Tunnel(tunnel)) => {
-                    self.forwarder.remove_tunnel(tunnel);
-                    self.path_mtus.remove((tunnel.local, tunnel.remote), tunnel.home_address);
-                }
-                Change::Set(Entry::Distribution(distribution)) => {
-                    self.forwarder.set_distribution(distribution);
-                }
-                Change::Remove(Entry::Distribution(distribution)) => {
-                    self.forwarder.remove_distribution(distribution);
-                }
-                _ => {}
+                Change::Set(entry) => match &**entry {
+                    Entry::Tunnel(tunnel) => self.forwarder.set_tunnel(tunnel.clone()),
+                    Entry::Distribution(distribution) => self.forwarder.set_distribution(distribution),
+                    _ => {}
+                },
+                Change::Remove(entry) => match &**entry {
+                    Entry::Tunnel(tunnel) => {
+                        self.forwarder.remove_tunnel(tunnel);
+                        self.path_mtus.remove((tunnel.local, tunnel.remote), tunnel.home_address);
+                    }
+                    Entry::Distribution(distribution) => self.forwarder.remove_distribution(distribution),
+                    _ => {}
+                },
             }
             self.outputs.push_back(Output::Forwarding(change));
         }
@@ -56,6 +57,7 @@ impl Station {
             self.translate(now, output, from_router);
         }
         self.follow_nesting(now, wall);
+        self.follow_direct(now);
         self.follow_path_mtus(now);
         if let Some(agent) = &mut self.agent {
             agent.inform_advertiser(now);

@@ -31,6 +31,12 @@ impl Station {
         if self.is_own(&header) {
             return self.deliver(now, wall, &header, None, buffer, true);
         }
+        if self.is_direct_message(&header) {
+            return self.straight_message(now, buffer.as_slice());
+        }
+        if let Some(direct) = &mut self.direct {
+            direct.handle_use(now, header.destination);
+        }
         let verdict = self.forwarder.encapsulate(now, &header, buffer);
         if verdict == Verdict::from(TunnelDrop::NotRegistered)
             && let Some(router) = &mut self.router
@@ -73,7 +79,7 @@ impl Station {
     fn is_own(&self, header: &Header) -> bool {
         let to_agent = self.agent.as_ref().is_some_and(|agent| {
             agent.machine.config().address == header.destination
-                || agent.machine.anycast_address() == Some(header.destination)
+                || agent.machine.anycast_addresses().contains(&header.destination)
         });
         let to_router = self.router.as_ref().is_some_and(|router| {
             let config = router.machine.config();
@@ -81,7 +87,8 @@ impl Station {
                 && (header.destination == config.home_address
                     || self.forwarder.has_tunnel(header.destination, header.source))
         });
-        to_agent || to_router
+        let straight = || self.direct.is_some() && self.is_direct_tunnel(header);
+        to_agent || to_router || straight()
     }
 
     /// A packet for this station itself; `outer` when it came inside IPv4 or UDP.
@@ -157,6 +164,7 @@ impl Station {
         }
         match self.forwarder.decapsulate(ends, traffic_class, sequence, offset, buffer) {
             Ok(()) if self.is_prefix_test(now, buffer.as_slice()) => Verdict::Consumed,
+            Ok(()) if self.is_direct_test(now, ends, buffer.as_slice()) => Verdict::Consumed,
             Ok(()) => match self.is_probe_answer(now, ends, buffer.as_slice()) {
                 true => Verdict::Consumed,
                 false => Verdict::Forward,
@@ -221,7 +229,7 @@ impl Station {
             return self.forwarder.drop(TunnelDrop::UpperLayer);
         }
         *self.received.entry("home_agent_discovery_request").or_default() += 1;
-        let result = agent.machine.handle_discovery(now, header.source, message);
+        let result = agent.machine.handle_discovery(now, header.source, header.destination, message);
         self.counted(result)
     }
 
@@ -269,8 +277,8 @@ impl Station {
         buffer: &mut PacketBuffer,
     ) -> Verdict {
         let packet = buffer.as_slice();
-        let anycast = self.agent.as_ref().and_then(|agent| agent.machine.anycast_address());
-        if anycast == Some(header.destination) {
+        let is_anycast = |agent: &Agent| agent.machine.anycast_addresses().contains(&header.destination);
+        if self.agent.as_ref().is_some_and(is_anycast) {
             return self.discovery(now, header, extensions, packet);
         }
         if let Some(verdict) = self.prefix_solicitation(now, header, extensions, packet) {

@@ -4,6 +4,7 @@ use carnet_base::Time;
 use carnet_wire::icmpv6::ErrorMessage;
 use carnet_wire::ipv6::{Header, MIN_MTU, protocol};
 use std::net::Ipv6Addr;
+use std::sync::Arc;
 
 use super::{Scope, Station};
 use crate::forwarding::desired::{Entry, TunnelEnd};
@@ -36,20 +37,25 @@ impl Station {
 
     /// The same for one node of the home agent.
     pub(super) fn forward_node(&mut self, now: Time, home_address: Ipv6Addr) {
+        self.want_node(now, home_address);
+        self.take_changes();
+    }
+
+    pub(super) fn want_node(&mut self, now: Time, home_address: Ipv6Addr) {
         if let Some(agent) = &self.agent
-            && let Some(node) = agent.nodes.get(&home_address)
+            && let Some(node) = agent.machine.node(home_address)
         {
             let entries = node_entries(&agent.machine, node);
             self.want(now, Scope::Node(home_address), entries);
         }
-        self.take_changes();
     }
 
     /// Makes `entries` all that `scope` wants, with each tunnel's effective MTU in place of its link's.
     pub(super) fn want(&mut self, now: Time, scope: Scope, mut entries: Vec<Entry>) {
         for entry in &mut entries {
             if let Entry::Tunnel(tunnel) = entry {
-                tunnel.mtu = self.path_mtus.admit(now, tunnel);
+                let mtu = self.path_mtus.admit(now, tunnel);
+                Arc::make_mut(tunnel).mtu = mtu;
             }
         }
         self.desired.replace(scope, entries);
@@ -65,6 +71,7 @@ impl Station {
             match order {
                 Order::Changed(ends) => match self.path_mtus.users(ends) {
                     Some((TunnelEnd::MobileRouter, _)) => self.forward_router(now),
+                    Some((TunnelEnd::Direct, _)) => self.forward_direct(now),
                     Some((TunnelEnd::HomeAgent, home_addresses)) => {
                         for home_address in home_addresses {
                             self.forward_node(now, home_address);
@@ -91,6 +98,7 @@ impl Station {
             ErrorOutcome::Foreign => return false,
             ErrorOutcome::Handled => {}
             ErrorOutcome::PathMtu(ends, mtu) => self.path_mtus.handle_too_big(now, ends, mtu),
+            ErrorOutcome::Broken(ends) => self.direct_is_broken(now, ends),
         }
         true
     }

@@ -48,6 +48,22 @@ fn authentication() -> Authentication {
     })
 }
 
+/// The same with a key for each home agent made of the common one.
+pub fn per_agent(mut config: StationConfig) -> StationConfig {
+    let of_each = |authentication: &mut Authentication| {
+        if let Authentication::SharedKey(common) = authentication {
+            *authentication = Authentication::PerAgent(common.clone());
+        }
+    };
+    if let Some(agent) = &mut config.home_agent {
+        agent.nodes.iter_mut().for_each(|node| of_each(&mut node.authentication));
+    }
+    if let Some(router) = &mut config.mobile_router {
+        of_each(&mut router.router.authentication);
+    }
+    config
+}
+
 pub fn agent_config(prefixes: &[&str]) -> StationConfig {
     StationConfig {
         home_agent: Some(HomeAgentConfig {
@@ -96,6 +112,7 @@ pub fn router_config(prefixes: &[&str]) -> StationConfig {
             agents: AgentsConfig::default(),
             advertise: true,
             nesting: true,
+            direct_networks: Vec::new(),
         }),
         ..StationConfig::default()
     }

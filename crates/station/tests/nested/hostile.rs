@@ -10,7 +10,7 @@ use carnet_wire::nd::{
 use proptest::prelude::*;
 use std::net::Ipv6Addr;
 
-use crate::world::{CORRESPONDENT, WALL, World, address, data, host, net};
+use crate::world::{CORRESPONDENT, WALL, World, address, data, host, link_local, net};
 
 fn world() -> World {
     let mut world = World::new(2);
@@ -23,8 +23,19 @@ fn world() -> World {
 }
 
 const STRANGER: &str = "fe80::bad";
+const STRANGERS_LINK: [u8; 6] = [2, 0, 0, 0, 0xba, 0xd0];
 
-fn message(interface: &str, source: &str, hop_limit: u8, mut octets: Vec<u8>) -> Input {
+fn message(interface: &str, source: &str, hop_limit: u8, octets: Vec<u8>) -> Input {
+    message_by(STRANGERS_LINK, interface, source, hop_limit, octets)
+}
+
+fn message_by(
+    link_address: [u8; 6],
+    interface: &str,
+    source: &str,
+    hop_limit: u8,
+    mut octets: Vec<u8>,
+) -> Input {
     let (source, destination) = (address(source), nd::ALL_NODES);
     icmpv6::set_checksum(&mut octets, source, destination);
     Input::Icmpv6(LinkMessage {
@@ -32,14 +43,17 @@ fn message(interface: &str, source: &str, hop_limit: u8, mut octets: Vec<u8>) ->
         source,
         destination,
         hop_limit,
-        peer: Some([2, 0, 0, 0, 0xba, 0xd0]),
+        peer: Some(link_address),
         message: octets,
     })
 }
 
 fn registration(target: Ipv6Addr, registration: AddressRegistration) -> Vec<u8> {
-    let mut octets =
-        NeighborSolicitation { target, source_link_address: Some([2, 0, 0, 0, 0xba, 0xd0]) }.emit();
+    registration_by(STRANGERS_LINK, target, registration)
+}
+
+fn registration_by(link_address: [u8; 6], target: Ipv6Addr, registration: AddressRegistration) -> Vec<u8> {
+    let mut octets = NeighborSolicitation { target, source_link_address: Some(link_address) }.emit();
     registration.emit_into(&mut octets);
     octets
 }
@@ -127,13 +141,58 @@ fn there_is_room_for_some_and_no_more() {
         world.now += std::time::Duration::from_millis(100);
     }
     world.wait(3);
-    assert_eq!(routes(&world).len(), 16);
+    assert_eq!(routes(&world).len(), 1 + 16, "of one sender, beside the router that was there");
     assert!(counter(&world, 1, "nesting.dropped.too_many") > 100);
+    // Another one still gets a place.
+    let other = "fe80::2:2";
+    let target = address("2001:db8:f1::2:2");
+    tell(
+        &mut world,
+        1,
+        message_by(
+            [2, 0, 0, 0, 0, 9],
+            "i0",
+            other,
+            255,
+            registration_by([2, 0, 0, 0, 0, 9], target, asks(9)),
+        ),
+    );
+    world.wait(3);
+    assert!(routes(&world).contains(&(target, address(other))));
+    // From as many senders as can be made up there are 64.
+    for n in 0..200_u8 {
+        let link_address = [2, 0, 0, 0, 1, n];
+        let target = Ipv6Addr::from(u128::from(address("2001:db8:f1::3:0")) + u128::from(n));
+        let octets = registration_by(link_address, target, asks(1000 + u64::from(n)));
+        tell(&mut world, 1, message_by(link_address, "i0", &format!("fe80::3:{n:x}"), 255, octets));
+        world.now += std::time::Duration::from_millis(100);
+    }
+    world.wait(3);
+    assert_eq!(routes(&world).len(), 64);
     // Who was there first is still served.
     world.forget();
     world.send_up(2, address(CORRESPONDENT), 100);
     world.wait(1);
     assert_eq!(world.count(host(2), address(CORRESPONDENT)), 1);
+}
+
+/// Whoever has something registered is heard however much others ask.
+#[test]
+fn a_flood_of_questions_of_one_sender_is_not_at_the_cost_of_others() {
+    let mut world = world();
+    let mut n = 0_u64;
+    // Renewed each twenty seconds, for two minutes.
+    world.run(std::time::Duration::from_secs(150), |world| {
+        for _ in 0..2 {
+            n += 1;
+            let target = Ipv6Addr::from(u128::from(address("2001:db8:f1::1:0")) + u128::from(n));
+            tell(world, 1, message("i0", STRANGER, 255, registration(target, asks(n))));
+        }
+    });
+    assert!(counter(&world, 1, "nesting.dropped.rate_limited") > 1000);
+    let kept = world.care_of_address(2).expect("registered");
+    assert!(net("2001:db8:f1::/64").contains(&kept));
+    assert!(routes(&world).iter().any(|(known, _)| *known == kept));
 }
 
 #[test]
@@ -158,6 +217,27 @@ fn answers_count_from_the_parent_alone() {
     world.wait(5);
     assert_eq!(world.care_of_address(2), Some(own));
     assert_eq!(counter(&world, 2, "nesting.dropped.unexpected"), 3);
+}
+
+/// What is registered elsewhere by a later word of ours is given up for another address, not for a minute.
+#[test]
+fn an_address_that_has_moved_is_replaced_at_once() {
+    let mut world = world();
+    let own = world.care_of_address(2).expect("one");
+    let asked = world.registrations.iter().rev().find(|(name, _)| name == "mr2").expect("one").1;
+    let advertisement = NeighborAdvertisement {
+        target: own,
+        router: true,
+        solicited: true,
+        override_: false,
+        target_link_address: None,
+    };
+    let mut octets = advertisement.emit();
+    AddressRegistration { status: 3, ..asked }.emit_into(&mut octets);
+    world.tell("mr2", "u0", link_local("mr1", "i0").0, octets);
+    world.wait(5);
+    let other = world.care_of_address(2).expect("one");
+    assert!(other != own && net("2001:db8:f1::/64").contains(&other), "{own}, then {other}");
 }
 
 #[test]
@@ -227,7 +307,7 @@ proptest! {
             octets.extend(tail);
             tell(&mut world, 1, message(if lan { "i0" } else { "w0" }, STRANGER, 255, octets));
         }
-        prop_assert!(routes(&world).len() <= 16);
+        prop_assert!(routes(&world).len() <= 1 + 16);
         world.wait(60);
         world.forget();
         world.send_up(2, address(CORRESPONDENT), 100);

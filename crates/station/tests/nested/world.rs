@@ -6,17 +6,17 @@
 //! network is at the home agent, one for a visited network at its access router, all others have arrived.
 
 use std::cmp::Reverse;
-use std::collections::{BTreeMap, BinaryHeap};
+use std::collections::{BTreeMap, BTreeSet, BinaryHeap};
 use std::net::Ipv6Addr;
 use std::time::Duration;
 
-use carnet_base::{Address, Interface, LinkMessage, Time, WallTime};
+use carnet_base::{Address, Interface, LinkMessage, Rng, Time, WallTime};
 use carnet_mobility::agents::AgentsConfig;
 use carnet_mobility::home_agent::{AuthorizedNode, HomeAgentConfig, MultipleCareOfAddresses, OtherAgents};
 use carnet_mobility::mobile_router::{MobileRouterConfig, RegistrationMode, UplinkConfig};
 use carnet_mobility::{Authentication, ReplayProtection, SecurityAssociation};
 use carnet_station::forwarding::desired::{
-    Change, Entry, Key, RouteAction, Rule, TABLE_MAIN, TUNNEL_DEVICE, priority,
+    Change, Entry, Keyed, RouteAction, Rule, TABLE_MAIN, TUNNEL_DEVICE, priority,
 };
 use carnet_station::io::{Command, Event, Input, Output};
 use carnet_station::{MobileRouterSettings, PersistentState, Station, StationConfig};
@@ -24,7 +24,8 @@ use carnet_wire::extension::upper_layer;
 use carnet_wire::icmpv6::{self, types};
 use carnet_wire::ipv6::{HEADER_LEN, Header, protocol};
 use carnet_wire::nd::{
-    self, NdOption, NeighborAdvertisement, NeighborSolicitation, RouterAdvertisement, RouterAdvertisementRepr,
+    self, AddressRegistration, NdOption, NeighborAdvertisement, NeighborSolicitation, RouterAdvertisement,
+    RouterAdvertisementRepr,
 };
 use ipnet::Ipv6Net;
 
@@ -107,6 +108,7 @@ fn router_config(n: usize, uplinks: &[&str], nesting: bool) -> StationConfig {
             lan: vec!["i0".into()],
             advertise: true,
             nesting,
+            direct_networks: Vec::new(),
         }),
         ..StationConfig::default()
     }
@@ -118,7 +120,7 @@ pub struct Node {
     pub interfaces: BTreeMap<String, Interface>,
     /// The link of each interface.
     links: BTreeMap<String, String>,
-    entries: BTreeMap<Key, Entry>,
+    entries: BTreeSet<Keyed>,
     pub events: Vec<Event>,
 }
 
@@ -171,6 +173,8 @@ pub struct World {
     pub carried: usize,
     /// Messages of Neighbor Discovery that stations sent.
     pub said: usize,
+    /// Registrations of addresses, and answers to such: who said it, and what.
+    pub registrations: Vec<(String, AddressRegistration)>,
 }
 
 /// The innermost header, and how many headers are around it.
@@ -188,7 +192,7 @@ pub fn innermost(packet: &[u8]) -> (Header, usize) {
     }
 }
 
-fn link_local(node: &str, interface: &str) -> (Ipv6Addr, [u8; 6]) {
+pub fn link_local(node: &str, interface: &str) -> (Ipv6Addr, [u8; 6]) {
     let mut hash = 7_u16;
     for octet in node.bytes().chain(interface.bytes()) {
         hash = hash.wrapping_mul(31).wrapping_add(u16::from(octet));
@@ -225,13 +229,13 @@ impl World {
 
     fn add(&mut self, name: &str, config: StationConfig, interfaces: &[(&str, &str)]) {
         let seed = name.bytes().fold(0, |sum, octet| sum * 31 + u64::from(octet));
-        let station = Station::new(config, PersistentState::default(), seed, self.now, WALL);
+        let station = Station::new(config, PersistentState::default(), Rng::new(seed), self.now, WALL);
         let links = interfaces.iter().map(|(name, link)| ((*name).into(), (*link).into())).collect();
         let node = Node {
             station,
             interfaces: BTreeMap::new(),
             links,
-            entries: BTreeMap::new(),
+            entries: BTreeSet::new(),
             events: Vec::new(),
         };
         self.nodes.insert(name.into(), node);
@@ -239,7 +243,7 @@ impl World {
         for (interface, _) in interfaces {
             let (own, link_address) = link_local(name, interface);
             // What the station has wanted there before the interface came.
-            let wanted = self.nodes[name].entries.values().filter_map(|entry| match entry {
+            let wanted = self.nodes[name].entries.iter().filter_map(|entry| match &*entry.0 {
                 Entry::Address(it) if it.interface == *interface => Some(known(it.address, it.prefix_length)),
                 _ => None,
             });
@@ -331,7 +335,7 @@ impl World {
             Change::Set(entry) => (entry, true),
             Change::Remove(entry) => (entry, false),
         };
-        if let Entry::Address(address) = &entry
+        if let Entry::Address(address) = &*entry
             && let Some(interface) = node.interfaces.get_mut(&address.interface)
         {
             interface.addresses.retain(|a| a.address != address.address);
@@ -353,10 +357,10 @@ impl World {
             self.fly(HOP, Flight::Said(name.into(), state));
         }
         let node = self.nodes.get_mut(name).expect("a node");
-        match wanted {
-            true => node.entries.insert(entry.key(), entry),
-            false => node.entries.remove(&entry.key()),
-        };
+        node.entries.remove(&Keyed(entry.clone()));
+        if wanted {
+            node.entries.insert(Keyed(entry));
+        }
     }
 
     fn fly(&mut self, after: Duration, flight: Flight) {
@@ -379,6 +383,9 @@ impl World {
     /// A station says something on one of its links.
     fn say(&mut self, name: &str, message: LinkMessage) {
         self.said += 1;
+        if let Some(registration) = AddressRegistration::of(&message.message) {
+            self.registrations.push((name.to_owned(), registration));
+        }
         let node = &self.nodes[name];
         if !node.interfaces.get(&message.interface).is_some_and(|interface| interface.running) {
             return;
@@ -507,8 +514,8 @@ impl World {
         let proto = upper_layer(&packet).map_or(header.next_header, |(protocol, ..)| protocol);
         let mut rules: Vec<&Rule> = node
             .entries
-            .values()
-            .filter_map(|entry| match entry {
+            .iter()
+            .filter_map(|entry| match &*entry.0 {
                 Entry::Rule(rule) => Some(rule),
                 _ => None,
             })
@@ -542,7 +549,7 @@ impl World {
 
     fn look_up(&self, name: &str, table: u32, destination: Ipv6Addr) -> Option<RouteAction> {
         let node = &self.nodes[name];
-        let routes = node.entries.values().filter_map(|entry| match entry {
+        let routes = node.entries.iter().filter_map(|entry| match &*entry.0 {
             Entry::Route(route) if route.table == table && route.destination.contains(&destination) => {
                 Some((route.destination.prefix_len(), Reverse(route.metric), route.action.clone()))
             }

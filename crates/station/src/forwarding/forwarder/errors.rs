@@ -6,9 +6,10 @@ use carnet_base::{Endpoint, Time};
 use carnet_wire::extension::SEQUENCE_DESTINATION_LEN;
 use carnet_wire::fragment::{FRAGMENT_HEADER_LEN, FragmentHeader};
 use carnet_wire::icmpv6::ErrorMessage;
-use carnet_wire::ipv6::{HEADER_LEN, Header, MIN_MTU, protocol};
+use carnet_wire::ipv6::{HEADER_LEN, Header, MIN_MTU, protocol, tunnel_flow_label};
 
-use super::{ErrorOutcome, FORGERY_INTERVAL, Forwarder, outer};
+use super::{ErrorOutcome, FORGERY_INTERVAL, Forwarder};
+use crate::forwarding::desired::TunnelEnd;
 
 /// Packet Too Big about one of the last so many packets that were cut is believed.
 const RECENT_IDENTIFICATIONS: u32 = 4096;
@@ -54,6 +55,11 @@ impl Forwarder {
                 let room = mtu - HEADER_LEN as u32;
                 let relayed = ErrorMessage::PacketTooBig { mtu: room.max(MIN_MTU as u32) };
                 (ErrorOutcome::PathMtu(ends, room), relayed)
+            }
+            // While somebody guesses, heartbeats tell.
+            _ if self.end_of(ends) == Some(TunnelEnd::Direct) => {
+                let is_doubtful = now < self.doubtful_until;
+                return if is_doubtful { ErrorOutcome::Handled } else { ErrorOutcome::Broken(ends) };
             }
             // RFC 2473 8.3: whatever went wrong in the tunnel, the inner destination is out of reach.
             ErrorMessage::DestinationUnreachable { .. } | ErrorMessage::TimeExceeded { .. } => {
@@ -101,6 +107,6 @@ impl Forwarder {
             _ => return None,
         };
         let header = Header::parse(inner).ok()?;
-        (outer::flow_label(self.secret, &header) == outer.flow_label).then_some(Some(inner))
+        (tunnel_flow_label(self.secret, &header) == outer.flow_label).then_some(Some(inner))
     }
 }

@@ -18,7 +18,9 @@ pub(super) const MAX_NESTING: usize = 6;
 
 /// Whether as many IPv6 headers stand at the front of a packet, one inside the other, as may.
 pub(super) fn is_too_deep(packet: &[u8]) -> bool {
-    nesting(packet) >= MAX_NESTING
+    // Of most packets no more than this is looked at.
+    const DEEPER: [u8; 3] = [protocol::IPV6, protocol::DESTINATION_OPTIONS, protocol::FRAGMENT];
+    packet.get(6).is_some_and(|next_header| DEEPER.contains(next_header)) && nesting(packet) >= MAX_NESTING
 }
 
 fn nesting(packet: &[u8]) -> usize {

@@ -2,8 +2,9 @@
 //!
 //! The other home agent puts them into a tunnel to this one as if it were the node's care-of address. Their sources are
 //! anybody's, as are those of packets that the Internet brings; their destinations have to be of a node that has a
-//! tunnel here, and not one back to another home agent: then two that believe each other to have it would send them round
-//! in circles.
+//! tunnel here. That tunnel may lead to a third home agent, where the node has gone since; but not back where the packet comes
+//! from, for two that believe each other to have the node would pass it to and fro. Between more of them it costs a hop each
+//! time, as between any routers.
 
 use carnet_base::{Endpoint, Time};
 use carnet_wire::ipv6::{HEADER_LEN, Header};
@@ -29,15 +30,23 @@ impl Forwarder {
             return self.drop(TunnelDrop::Malformed);
         };
         let length = HEADER_LEN + payload.len();
-        match self.tunnel_towards(inner.destination) {
-            Some((towards, _)) if !is_peer(towards.1) && towards != ends => {}
+        let further = match self.tunnel_towards(inner.destination) {
+            Some((towards, _)) if towards.1 != ends.1 => is_peer(towards.1),
             _ => return self.drop(TunnelDrop::InnerDestination),
+        };
+        let hop_limit = inner.hop_limit.saturating_sub(u8::from(further));
+        if hop_limit == 0 {
+            return self.drop(TunnelDrop::Nesting);
         }
         let Some(traffic_class) = decapsulated_traffic_class(traffic_class, inner.traffic_class) else {
             return self.drop(TunnelDrop::Congestion);
         };
         strip(buffer, offset, length, &inner, traffic_class);
+        let header = Header { traffic_class, hop_limit, ..inner };
+        if let Some(first) = buffer.as_mut_slice().get_mut(..HEADER_LEN) {
+            first.copy_from_slice(&header.emit());
+        }
         self.counters.relayed += 1;
-        self.encapsulate(now, &Header { traffic_class, ..inner }, buffer)
+        self.encapsulate(now, &header, buffer)
     }
 }

@@ -4,6 +4,7 @@
 //! distribution. The prefix tables hold the answer, so that a packet costs no more than looking its prefix up.
 
 use std::net::Ipv6Addr;
+use std::sync::Arc;
 
 use carnet_wire::ipv6::MIN_MTU;
 use ipnet::Ipv6Net;
@@ -43,7 +44,7 @@ impl Traffic {
 /// What two ends carry: the bindings of all home addresses that share the care-of address.
 #[derive(Debug)]
 pub(super) struct Path {
-    pub(super) bindings: Vec<Tunnel>,
+    pub(super) bindings: Vec<Arc<Tunnel>>,
     /// The least of their MTUs.
     pub(super) mtu: usize,
     /// Whether the next packet that goes in is to be reported.
@@ -61,6 +62,7 @@ impl Path {
     /// The home agent's address, for a path of IPv6.
     pub(super) fn home_agent(&self, ends: Ends) -> Option<Ipv6Addr> {
         self.bindings.first().and_then(|tunnel| match tunnel.end {
+            TunnelEnd::Direct => None,
             TunnelEnd::HomeAgent => ends.0.ipv6(),
             TunnelEnd::MobileRouter => ends.1.ipv6(),
         })
@@ -73,16 +75,25 @@ impl Path {
 
     /// The binding that `address` belongs to.
     pub(super) fn binding_of(&self, address: Ipv6Addr) -> Option<&Tunnel> {
-        self.bindings.iter().find(|tunnel| tunnel.inner.iter().any(|prefix| prefix.contains(&address)))
+        let mut tunnels = self.bindings.iter().map(|tunnel| &**tunnel);
+        tunnels.find(|tunnel| tunnel.inner.iter().any(|prefix| prefix.contains(&address)))
     }
 
-    fn of(&self, home_address: Ipv6Addr) -> Option<&Tunnel> {
-        self.bindings.iter().find(|tunnel| tunnel.home_address == home_address)
+    fn take(&mut self, home_address: Ipv6Addr) {
+        if let Some(at) = self.bindings.iter().position(|known| known.home_address == home_address) {
+            self.bindings.swap_remove(at);
+        }
+        self.set_mtu();
     }
 
-    fn take(&mut self, home_address: Ipv6Addr) -> Option<Tunnel> {
-        let at = self.bindings.iter().position(|known| known.home_address == home_address)?;
-        Some(self.bindings.swap_remove(at))
+    fn add(&mut self, tunnel: Arc<Tunnel>) {
+        self.take(tunnel.home_address);
+        // Most care-of addresses are one node's.
+        if self.bindings.is_empty() {
+            self.bindings.reserve_exact(1);
+        }
+        self.bindings.push(tunnel);
+        self.set_mtu();
     }
 }
 
@@ -103,11 +114,11 @@ pub(super) type Name = (TunnelEnd, Ipv6Addr);
 pub(super) struct Binding {
     /// The home agent's address, where there is a distribution.
     pub(super) home_agent: Ipv6Addr,
-    tunnels: Vec<Ends>,
+    tunnels: Vec<Arc<Tunnel>>,
     /// The one that was told last to transmit.
-    latest: Option<Ends>,
-    /// What leads to it in the prefix table.
-    prefixes: Vec<Ipv6Net>,
+    latest: Option<Arc<Tunnel>>,
+    /// The one whose prefixes lead to it in the prefix table.
+    leading: Option<Arc<Tunnel>>,
     pub(super) distributor: Option<Box<Distributor>>,
     /// What has come in several copies.
     pub(super) received: Option<Window>,
@@ -119,48 +130,65 @@ impl Default for Binding {
             home_agent: Ipv6Addr::UNSPECIFIED,
             tunnels: Vec::new(),
             latest: None,
-            prefixes: Vec::new(),
+            leading: None,
             distributor: None,
             received: None,
         }
     }
 }
 
-impl Forwarder {
-    /// Creates a tunnel, or replaces the one with the same ends and home address.
-    pub fn set_tunnel(&mut self, tunnel: Tunnel) {
-        let ends = (tunnel.local, tunnel.remote);
-        let name = (tunnel.end, tunnel.home_address);
-        let binding = self.bindings.entry(name).or_default();
-        if !binding.tunnels.contains(&ends) {
-            binding.tunnels.push(ends);
+impl Binding {
+    fn set(&mut self, tunnel: &Arc<Tunnel>) {
+        match self.tunnels.iter_mut().find(|known| ends(known) == ends(tunnel)) {
+            Some(known) => *known = tunnel.clone(),
+            None => {
+                // Most have one.
+                if self.tunnels.is_empty() {
+                    self.tunnels.reserve_exact(1);
+                }
+                self.tunnels.push(tunnel.clone());
+            }
         }
         if tunnel.transmit {
-            binding.latest = Some(ends);
-        } else if binding.latest == Some(ends) {
-            binding.latest = None;
+            self.latest = Some(tunnel.clone());
+        } else {
+            self.latest.take_if(|latest| ends(latest) == ends(tunnel));
         }
-        let path = self.paths.entry(ends).or_insert_with(Path::new);
-        path.take(tunnel.home_address);
-        path.bindings.push(tunnel);
-        path.set_mtu();
+    }
+
+    /// The tunnel that takes everything.
+    fn sends_into(&self) -> Option<Arc<Tunnel>> {
+        self.latest.clone().or_else(|| self.tunnels.iter().find(|tunnel| tunnel.transmit).cloned())
+    }
+}
+
+fn ends(tunnel: &Tunnel) -> Ends {
+    (tunnel.local, tunnel.remote)
+}
+
+impl Forwarder {
+    /// Creates a tunnel, or replaces the one with the same ends and home address.
+    pub fn set_tunnel(&mut self, tunnel: impl Into<Arc<Tunnel>>) {
+        let tunnel = tunnel.into();
+        let name = (tunnel.end, tunnel.home_address);
+        self.bindings.entry(name).or_default().set(&tunnel);
+        self.paths.entry(ends(&tunnel)).or_insert_with(Path::new).add(tunnel);
         self.lead(name);
     }
 
     /// Removes a tunnel.
     pub fn remove_tunnel(&mut self, tunnel: &Tunnel) {
-        let ends = (tunnel.local, tunnel.remote);
+        let gone = ends(tunnel);
         let name = (tunnel.end, tunnel.home_address);
-        if let Some(path) = self.paths.get_mut(&ends) {
+        if let Some(path) = self.paths.get_mut(&gone) {
             path.take(tunnel.home_address);
-            path.set_mtu();
             if path.bindings.is_empty() {
-                self.paths.remove(&ends);
+                self.paths.remove(&gone);
             }
         }
         if let Some(binding) = self.bindings.get_mut(&name) {
-            binding.tunnels.retain(|known| *known != ends);
-            binding.latest = binding.latest.filter(|latest| *latest != ends);
+            binding.tunnels.retain(|known| ends(known) != gone);
+            binding.latest.take_if(|latest| ends(latest) == gone);
         }
         self.lead(name);
         self.forget_empty(name);
@@ -201,22 +229,19 @@ impl Forwarder {
     fn lead(&mut self, name: Name) {
         let (end, home_address) = name;
         let Some(binding) = self.bindings.get_mut(&name) else { return };
-        let tunnel = |ends: &Ends| self.paths.get(ends).and_then(|path| path.of(home_address));
-        let transmits = |ends: &&Ends| tunnel(ends).is_some_and(|tunnel| tunnel.transmit);
-        let ends = binding
-            .latest
-            .filter(|ends| transmits(&ends))
-            .or_else(|| binding.tunnels.iter().find(transmits).copied());
-        let wanted = ends.as_ref().and_then(tunnel).map(|tunnel| tunnel.inner.clone()).unwrap_or_default();
+        let leading = binding.sends_into();
         let distributed = binding.distributor.is_some();
-        let before = std::mem::replace(&mut binding.prefixes, wanted.clone());
+        let before = std::mem::replace(&mut binding.leading, leading.clone());
         let table = table_of(&mut self.towards, &mut self.from, end);
-        for prefix in ends.iter().flat_map(|_| &wanted) {
-            if let Some(ends) = ends {
-                table.insert(*prefix, Sender { home_address, ends, distributed });
+        if let Some(tunnel) = &leading {
+            let sender = Sender { home_address, ends: ends(tunnel), distributed };
+            for prefix in &tunnel.inner {
+                table.insert(*prefix, sender);
             }
         }
-        for prefix in before.iter().filter(|prefix| !wanted.contains(prefix)) {
+        let lost =
+            |prefix: &&Ipv6Net| !leading.as_ref().is_some_and(|leading| leading.inner.contains(prefix));
+        for prefix in before.iter().flat_map(|before| &before.inner).filter(lost) {
             // Another home address may have taken it over already.
             let Some(sender) = table.get(*prefix).filter(|sender| sender.home_address == home_address) else {
                 continue;
@@ -243,7 +268,7 @@ fn table_of<'a>(
     end: TunnelEnd,
 ) -> &'a mut PrefixTable<Sender> {
     match end {
-        TunnelEnd::HomeAgent => towards,
+        TunnelEnd::HomeAgent | TunnelEnd::Direct => towards,
         TunnelEnd::MobileRouter => from,
     }
 }

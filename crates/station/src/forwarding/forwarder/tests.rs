@@ -70,6 +70,78 @@ fn pair() -> (Forwarder, Forwarder) {
     (router, agent)
 }
 
+/// What comes straight from another mobile router is from its networks and for ours; what is for its networks goes there as long
+/// as there is a direct route, and by way of the home agent else.
+#[test]
+fn a_direct_route_is_for_the_networks_of_its_two_ends_alone() {
+    let (mut router, _) = pair();
+    router.serve("2001:db8:a::/64".parse().expect("prefix"), address("2001:db8:1::1234"));
+    let direct = |transmit| Tunnel {
+        home_address: address("2001:db8:2::5678"),
+        inner: vec!["2001:db8:b::/64".parse().expect("prefix")],
+        ..tunnel(TunnelEnd::Direct, "2001:db8:f1::10", "2001:db8:f2::20", transmit)
+    };
+    let mut outer = |transmit| {
+        router.set_tunnel(direct(transmit));
+        let mut buffer = packet("2001:db8:a::5", "2001:db8:b::7", 100);
+        assert_eq!(encapsulate(&mut router, &mut buffer), Verdict::Forward);
+        Header::parse(buffer.as_slice()).expect("header").destination
+    };
+    assert_eq!(outer(true), address("2001:db8:f2::20"));
+    assert_eq!(outer(false), address("2001:db8:1::1"));
+    let mut came = |remote: &str, source: &str, destination: &str| {
+        let mut other = Forwarder::new(&mut Rng::new(1));
+        let mut out = tunnel(TunnelEnd::HomeAgent, remote, "2001:db8:f1::10", true);
+        out.inner = vec![Ipv6Net::default()];
+        other.set_tunnel(out);
+        let mut buffer = packet(source, destination, 100);
+        assert_eq!(encapsulate(&mut other, &mut buffer), Verdict::Forward);
+        decapsulate(&mut router, &mut buffer)
+    };
+    assert_eq!(came("2001:db8:f2::20", "2001:db8:b::7", "2001:db8:a::5"), Ok(()));
+    for (remote, source, destination, reason) in [
+        ("2001:db8:f2::21", "2001:db8:b::7", "2001:db8:a::5", TunnelDrop::OuterSource),
+        ("2001:db8:f2::20", "2001:db8:c::7", "2001:db8:a::5", TunnelDrop::InnerSource),
+        ("2001:db8:f2::20", "2001:db8:a::7", "2001:db8:a::5", TunnelDrop::InnerSource),
+        ("2001:db8:f2::20", "2001:db8:b::7", "2001:db8:99::1", TunnelDrop::InnerDestination),
+        ("2001:db8:f2::20", "2001:db8:b::7", "2001:db8:b::8", TunnelDrop::InnerDestination),
+    ] {
+        assert_eq!(came(remote, source, destination), Err(reason), "{remote} {source} {destination}");
+    }
+}
+
+/// Whatever the network says about a direct route ends it; the host is not told, for its next packet takes the other way.
+#[test]
+fn an_error_about_a_direct_route_is_for_this_router_alone() {
+    let (mut router, _) = pair();
+    let direct = tunnel(TunnelEnd::Direct, "2001:db8:f1::10", "2001:db8:f2::20", true);
+    let inner = vec!["2001:db8:b::/64".parse().expect("prefix")];
+    router.set_tunnel(Tunnel { home_address: address("2001:db8:2::5678"), inner, ..direct });
+    let mut buffer = packet("2001:db8:a::5", "2001:db8:b::7", 100);
+    assert_eq!(encapsulate(&mut router, &mut buffer), Verdict::Forward);
+    let local = address("2001:db8:f1::10");
+    let broken = ErrorOutcome::Broken(ends("2001:db8:f1::10", "2001:db8:f2::20"));
+    for error in [
+        ErrorMessage::DestinationUnreachable { code: 0 },
+        ErrorMessage::TimeExceeded { code: 0 },
+        ErrorMessage::ParameterProblem { code: 1, pointer: 6 },
+    ] {
+        assert_eq!(router.handle_error(Time::ZERO, local, error, buffer.as_slice()), broken);
+        assert_eq!(caused(&mut router), None);
+    }
+    // One that nobody can have seen.
+    buffer.as_mut_slice()[3] ^= 1;
+    let unreachable = ErrorMessage::DestinationUnreachable { code: 0 };
+    assert_eq!(router.handle_error(Time::ZERO, local, unreachable, buffer.as_slice()), ErrorOutcome::Handled);
+    // While somebody guesses, a right guess is none to believe.
+    for _ in 0..1000 {
+        router.handle_error(Time::ZERO, local, unreachable, buffer.as_slice());
+    }
+    buffer.as_mut_slice()[3] ^= 1;
+    let mut told = |at| router.handle_error(Time::from_secs(at), local, unreachable, buffer.as_slice());
+    assert_eq!((told(0), told(60)), (ErrorOutcome::Handled, broken));
+}
+
 #[test]
 fn what_goes_in_comes_out_in_both_directions() {
     let (mut router, mut agent) = pair();

@@ -49,7 +49,7 @@ use std::collections::{BTreeMap, VecDeque};
 use std::net::Ipv6Addr;
 use std::time::Duration;
 
-use carnet_base::{Endpoint, Rng, Time, TimerTable};
+use carnet_base::{Endpoint, Rng, SmallMap, Time, TimerTable, next_of};
 
 use super::desired::{Tunnel, TunnelEnd};
 use search::{Judgement, Limits, RoundTrip, Search};
@@ -104,7 +104,7 @@ struct Path {
     /// What holds for its encapsulation.
     limits: Limits,
     /// The home addresses whose bindings use this path, and whether they send over it.
-    bindings: BTreeMap<Ipv6Addr, bool>,
+    bindings: SmallMap<Ipv6Addr, bool>,
     link: u32,
     learnt: Option<u32>,
     /// What somebody said without proof.
@@ -112,7 +112,7 @@ struct Path {
     found: Option<u32>,
     phase: Phase,
     /// The search under way, or the last one: an answer may be late.
-    search: Option<Search>,
+    search: Option<Box<Search>>,
     queued: bool,
     round_trip: Option<RoundTrip>,
     /// Whether there was a packet since the last conclusion.
@@ -151,7 +151,7 @@ pub struct ProbeCounters {
 #[derive(Debug)]
 pub struct PathMtus {
     paths: BTreeMap<Ends, Path>,
-    /// The home agent whose end this station is, or which it uses.
+    /// The home agent whose end this station is, or which it uses; of direct routes, the own home address.
     home_agents: BTreeMap<TunnelEnd, Ipv6Addr>,
     timers: TimerTable<(Ends, Timer)>,
     /// Paths whose next round is due, in order; each is in it once at most.
@@ -178,7 +178,8 @@ impl PathMtus {
         }
     }
 
-    /// Who speaks for the home agent's side of tunnels of which this station is this end.
+    /// Who speaks for the home agent's side of tunnels of which this station is this end; for direct routes, who speaks
+    /// for this one.
     pub fn set_home_agent(&mut self, end: TunnelEnd, address: Ipv6Addr) {
         self.home_agents.insert(end, address);
     }
@@ -190,7 +191,7 @@ impl PathMtus {
 
     /// The next thing to be done.
     pub fn poll_order(&mut self) -> Option<Order> {
-        self.orders.pop_front()
+        next_of(&mut self.orders)
     }
 
     /// When [`Self::handle_timeout`] is due next.
@@ -215,7 +216,7 @@ impl PathMtus {
         let path = self.paths.entry(ends).or_insert_with(|| Path {
             end: tunnel.end,
             limits: Limits::of(tunnel.remote),
-            bindings: BTreeMap::new(),
+            bindings: SmallMap::new(),
             link: tunnel.mtu,
             learnt: None,
             hint: None,
@@ -347,7 +348,7 @@ impl PathMtus {
     /// Sends the rounds that are due, as far as the rate allows.
     pub fn send(&mut self, now: Time) {
         while self.paid_at <= now + PROBE_INTERVAL * PROBE_BURST
-            && let Some(ends) = self.queue.pop_front()
+            && let Some(ends) = next_of(&mut self.queue)
         {
             let Some(path) = self.paths.get_mut(&ends) else { continue };
             path.queued = false;
@@ -361,7 +362,7 @@ impl PathMtus {
             let home_agent = self.home_agents.get(&path.end).copied();
             let (Some(home_address), Some(home_agent)) = (home_address, home_agent) else { continue };
             let (source, destination) = match path.end {
-                TunnelEnd::HomeAgent => (home_agent, home_address),
+                TunnelEnd::HomeAgent | TunnelEnd::Direct => (home_agent, home_address),
                 TunnelEnd::MobileRouter => (home_address, home_agent),
             };
             for size in sizes {
@@ -386,7 +387,7 @@ impl PathMtus {
             return self.settle(now, ends, CONFIRMATION_INTERVAL);
         }
         let known = path.hint.take().unwrap_or(current);
-        path.search = Some(Search::new(self.rng.u64(), path.limits, target, known));
+        path.search = Some(Box::new(Search::new(self.rng.u64(), path.limits, target, known)));
         path.phase = Phase::Searching;
         self.timers.stop((ends, Timer::Step));
         self.enqueue(ends);
@@ -414,8 +415,13 @@ impl PathMtus {
             Phase::Asleep => {}
             Phase::Settled if path.used => self.begin(now, ends),
             // The forwarder still watches.
-            Phase::Settled => path.phase = Phase::Asleep,
-            Phase::Searching => match path.search.as_ref().map_or(Judgement::Silent, Search::judge) {
+            Phase::Settled => {
+                path.phase = Phase::Asleep;
+                // So late no answer comes.
+                path.search = None;
+            }
+            Phase::Searching => match path.search.as_ref().map_or(Judgement::Silent, |search| search.judge())
+            {
                 Judgement::Open => self.enqueue(ends),
                 Judgement::Carries(size) => self.conclude(now, ends, size),
                 Judgement::Silent => {
@@ -432,7 +438,7 @@ impl PathMtus {
     fn conclude(&mut self, now: Time, ends: Ends, size: u32) {
         let Some(path) = self.paths.get_mut(&ends) else { return };
         let before = path.effective();
-        let target = path.search.as_ref().map_or(path.limits.base, Search::target);
+        let target = path.search.as_ref().map_or(path.limits.base, |search| search.target());
         if size < target {
             path.found = Some(size);
             path.raise_at = now + RAISE_INTERVAL;

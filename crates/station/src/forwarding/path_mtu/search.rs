@@ -8,7 +8,7 @@
 
 use std::time::Duration;
 
-use carnet_base::{Endpoint, Time};
+use carnet_base::{Endpoint, Time, sort};
 use carnet_wire::ipv6::MIN_MTU;
 
 /// What every host takes in one piece or in several (RFC 1122 3.3.2): less than that is hardly to be met.
@@ -113,7 +113,7 @@ impl Search {
         let current = Some(current).filter(|current| (base..target).contains(current));
         let common = COMMON.iter().map(|mtu| mtu - overhead).chain([base]).filter(|size| *size < target);
         let mut sizes: Vec<u32> = common.chain(current).chain([target]).collect();
-        sizes.sort_unstable();
+        sort(&mut sizes);
         sizes.dedup();
         let candidates = sizes.into_iter().map(|size| Candidate { size, sent: 0, answered: 0 }).collect();
         Search { token, base, candidates, current, rounds: Vec::new() }

@@ -1,0 +1,52 @@
+//! `[facilities]`: from the config file to what the services want to know.
+
+use carnet_api::config;
+use carnet_its::cdd::{self, StationId, StationType, VehicleLengthValue, VehicleWidth};
+use carnet_its::facilities::Parameters;
+use carnet_its::{den, ldm};
+use carnet_station::geonet::facilities::FacilitiesSettings;
+
+/// What the facilities of a station of this type shall be.
+pub(crate) fn facilities(
+    config: &config::Facilities,
+    station_type: config::StationType,
+) -> FacilitiesSettings {
+    // A count that does not fit is out of reach anyway.
+    let size = |count: u32| usize::try_from(count).unwrap_or(usize::MAX);
+    let role = cdd::VehicleRole::ALL.get(config.role as usize).copied();
+    FacilitiesSettings {
+        parameters: Parameters {
+            den: den::Parameters {
+                keep_alive_forwarding: config.keep_alive,
+                received: size(config.ldm_events),
+                ..den::Parameters::default()
+            },
+            ldm: ldm::Parameters {
+                stations: size(config.ldm_stations),
+                events: size(config.ldm_events),
+                ..ldm::Parameters::default()
+            },
+            ..Parameters::default()
+        },
+        station_id: config.station_id.map(StationId),
+        station_type: StationType(station_type.number()),
+        cam: config.cam,
+        vehicle_length: config.vehicle_length_dm.map(VehicleLengthValue).unwrap_or_default(),
+        vehicle_width: config.vehicle_width_dm.map(VehicleWidth).unwrap_or_default(),
+        vehicle_role: role.unwrap_or_default(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn roles_have_the_standards_numbers() {
+        for (name, role) in config::VehicleRole::NAMES {
+            let ours = cdd::VehicleRole::ALL[role as usize];
+            let spelt = format!("{ours:?}").to_lowercase();
+            assert_eq!(spelt, name.replace('_', ""));
+        }
+    }
+}

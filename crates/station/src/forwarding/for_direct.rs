@@ -1,0 +1,69 @@
+//! What direct routes to other mobile routers want from the data path.
+//!
+//! Messages between care-of addresses are captured on every uplink; tunnelled packets only from where a router is bound. The
+//! routes into the tunnel device are the ones that lead there anyhow: only where the kernel's own devices carry the tunnel to the home agent do
+//! they make a difference, for those know no direct routes.
+
+use std::sync::Arc;
+
+use carnet_mobility::MobileRouter;
+use carnet_mobility::direct;
+use carnet_wire::ipv6::{HEADER_LEN, protocol};
+use ipnet::Ipv6Net;
+
+use super::desired::{
+    Entry, Rule, TABLE_CAPTURE, TABLE_NOWHERE, TABLE_TUNNEL, TUNNEL_DEVICE, Tunnel, TunnelEnd, priority,
+};
+use super::for_home_agent::{METRIC, host, into_tunnel_device, route};
+
+/// Rules, routes and tunnels.
+pub(crate) fn direct_entries(
+    router: &MobileRouter,
+    tunnels: impl Iterator<Item = direct::Tunnel>,
+) -> Vec<Entry> {
+    let uplinks = || router.config().uplinks.iter().map(|uplink| uplink.interface.as_str());
+    let capture = |uplink: &str, from: Option<Ipv6Net>, protocol: u8| {
+        Entry::Rule(Rule {
+            priority: if from.is_some() { priority::CAPTURE } else { priority::CAPTURE_MESSAGES },
+            input_interface: Some(uplink.to_owned()),
+            from,
+            to: None,
+            protocol: Some(protocol),
+            table: TABLE_CAPTURE,
+        })
+    };
+    let mut entries: Vec<Entry> = uplinks().map(|uplink| capture(uplink, None, protocol::MOBILITY)).collect();
+    for tunnel in tunnels {
+        for uplink in uplinks() {
+            for protocol in [protocol::IPV6, protocol::FRAGMENT] {
+                entries.push(capture(uplink, Some(host(tunnel.remote)), protocol));
+            }
+        }
+        for prefix in &tunnel.inner {
+            entries.push(Entry::Rule(Rule {
+                priority: priority::FROM_DIRECT,
+                input_interface: Some(TUNNEL_DEVICE.to_owned()),
+                from: Some(*prefix),
+                to: None,
+                protocol: None,
+                table: TABLE_NOWHERE,
+            }));
+            entries.push(route(TABLE_TUNNEL, *prefix, METRIC, into_tunnel_device()));
+        }
+        let mut over = router.uplinks().iter();
+        let mtu = over
+            .find(|uplink| uplink.care_of_addresses().contains(&tunnel.local.into()))
+            .map_or(1280, |uplink| uplink.mtu());
+        entries.push(Entry::Tunnel(Arc::new(Tunnel {
+            end: TunnelEnd::Direct,
+            home_address: tunnel.home_address,
+            bid: None,
+            local: tunnel.local.into(),
+            remote: tunnel.remote.into(),
+            inner: tunnel.inner,
+            transmit: tunnel.transmit,
+            mtu: mtu.saturating_sub(HEADER_LEN as u32),
+        })));
+    }
+    entries
+}

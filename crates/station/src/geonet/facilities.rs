@@ -1,0 +1,465 @@
+//! The facilities in a station: the services of `carnet_its` above the GeoNetworking router.
+//!
+//! What the router delivers to the ports of CAM and DENM (BTP-B 2001 and 2002) goes to its service, and what services
+//! want to send goes to the router: CAMs as single-hop broadcasts, DENMs as GeoBroadcasts into their areas. What a CAM
+//! says of the station is put together here, whenever the position is told: from the position, from how good that is, and
+//! from what an application says of the vehicle.
+//!
+//! * *What moves counts for two seconds*: a speed, a curvature or a yaw rate that an application has told is not
+//!   believed for longer. Lights, dimensions and the role stay until they are told anew.
+//! * *Orders and vehicles are messages themselves*: an application's DENM or CAM, encoded, of which only those fields
+//!   count that an application may set. So inputs need no further notation of all of it.
+//! * *The station's number* follows its GN address, unless the config has one: with a new address everything is new, the
+//!   path behind the vehicle included.
+//! * *The date* is that of the last input that had one, and the time since.
+//!
+//! Left out: who may say what is not asked here, but below ([`super::security`]), where there is a security entity.
+
+use std::time::Duration;
+
+use carnet_base::{Time, WallTime};
+use carnet_geonet::geodesy::{self, Position as Place};
+use carnet_geonet::{Delivery, GeonetDrop};
+use carnet_its::ca::{Content, PathRecorder, Provided};
+use carnet_its::cam::{
+    BasicVehicleContainerHighFrequency, BasicVehicleContainerLowFrequency, Cam, HighFrequencyContainer,
+    LowFrequencyContainer, RsuContainerHighFrequency, SpecialVehicleContainer,
+};
+use carnet_its::cdd::{
+    ActionId, AltitudeValue, DriveDirection, HeadingValue, ReferencePosition, SemiAxisLength, SpeedValue,
+    StationId, StationType, TimestampIts, Traces, VehicleLength, VehicleLengthValue, VehicleRole,
+    VehicleWidth,
+};
+use carnet_its::den::{self, EventRequest};
+use carnet_its::denm::{Denm, LocationContainer};
+use carnet_its::facilities::{Output as Service, Parameters};
+use carnet_its::{Facilities as Services, ItsDrop, Now};
+use carnet_wire::btp::{BtpB, port};
+use carnet_wire::geonet::{CommonNextHeader, GnAddress, TrafficClass};
+
+use super::io::{Action, DenmOrder, DenmWish, Message, MessageKind, Position, PositionQuality};
+use super::{Geonet, NO_FACILITIES};
+use crate::io::Output;
+
+/// How long what an application says of the vehicle's movement counts.
+const MOVEMENT: Duration = Duration::from_secs(2);
+/// Nobody is told of errors of positions beyond this, metres (SemiAxisLength: 4094 is out of range).
+const OUT_OF_RANGE: u32 = 4094;
+
+/// What the facilities of a station are to be.
+#[derive(Debug, Clone, PartialEq)]
+pub struct FacilitiesSettings {
+    /// Bounds and intervals of the services.
+    pub parameters: Parameters,
+    /// The station's number; made of the GN address if `None`.
+    pub station_id: Option<StationId>,
+    /// What the station is.
+    pub station_type: StationType,
+    /// Whether it sends CAMs.
+    pub cam: bool,
+    /// Length of the vehicle, until an application tells another.
+    pub vehicle_length: VehicleLengthValue,
+    /// Width, likewise.
+    pub vehicle_width: VehicleWidth,
+    /// Role, likewise.
+    pub vehicle_role: VehicleRole,
+}
+
+/// What the facilities have done.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct FacilitiesCounters {
+    /// CAMs handed to the router, and DENMs.
+    pub sent: [u64; 2],
+    /// CAMs taken from it, and DENMs.
+    pub received: [u64; 2],
+    /// Messages that the router refused.
+    pub unsent: u64,
+    dropped: [u64; ItsDrop::ALL.len()],
+}
+
+impl FacilitiesCounters {
+    /// Messages without effect, by reason.
+    pub fn dropped(&self, reason: ItsDrop) -> u64 {
+        self.dropped[reason as usize]
+    }
+}
+
+/// The facilities of a station.
+#[derive(Debug)]
+pub struct Facilities {
+    services: Services,
+    settings: FacilitiesSettings,
+    address: GnAddress,
+    counters: FacilitiesCounters,
+    /// The date at a time.
+    date: (Time, WallTime),
+    /// What an application said of the vehicle, and when.
+    vehicle: Option<(Time, Box<Cam>)>,
+    quality: PositionQuality,
+    /// The last position that was told.
+    position: Option<Position>,
+    path: PathRecorder,
+}
+
+impl Facilities {
+    pub(super) fn new(settings: FacilitiesSettings, address: GnAddress, seed: u64) -> Facilities {
+        let station_id = settings.station_id.unwrap_or_else(|| number(address));
+        let mut services = Services::new(settings.parameters, station_id, settings.station_type, seed);
+        let now = Now { time: Time::ZERO, date: TimestampIts::default() };
+        services.ca.set_active(now, settings.cam);
+        Facilities {
+            services,
+            settings,
+            address,
+            counters: FacilitiesCounters::default(),
+            date: (Time::ZERO, WallTime::default()),
+            vehicle: None,
+            quality: PositionQuality::default(),
+            position: None,
+            path: PathRecorder::default(),
+        }
+    }
+
+    /// The services, and the map.
+    pub fn services(&self) -> &Services {
+        &self.services
+    }
+
+    /// What has been done.
+    pub fn counters(&self) -> &FacilitiesCounters {
+        &self.counters
+    }
+
+    pub(super) fn poll_timeout(&self) -> Option<Time> {
+        self.services.poll_timeout()
+    }
+
+    pub(super) fn handle_timeout(&mut self, now: Time) {
+        let now = self.now(now);
+        self.services.handle_timeout(now);
+    }
+
+    pub(super) fn handle_date(&mut self, now: Time, wall: WallTime) {
+        self.date = (now, wall);
+    }
+
+    pub(super) fn handle_quality(&mut self, quality: PositionQuality) {
+        self.quality = quality;
+    }
+
+    /// # Errors
+    /// When the octets are no CAM.
+    pub(super) fn handle_vehicle(&mut self, now: Time, octets: &[u8]) -> Result<(), String> {
+        let cam = Cam::from_octets(octets).map_err(|error| format!("the vehicle is no CAM: {error}"))?;
+        self.vehicle = Some((now, Box::new(cam)));
+        if !self.quality.lost {
+            self.provide(now);
+        }
+        Ok(())
+    }
+
+    /// The station is there now. `address` is the router's.
+    pub(super) fn handle_position(&mut self, now: Time, position: Position, address: GnAddress) {
+        self.follow(address);
+        let place = Place::new(position.latitude, position.longitude);
+        self.position = Some(position);
+        self.path.handle_position(now, place);
+        self.services.handle_position(place);
+        // The service goes on for two seconds with what it knows, and then falls silent.
+        if !self.quality.lost {
+            self.provide(now);
+        }
+    }
+
+    /// Speaks under a number that belongs to the address.
+    fn follow(&mut self, address: GnAddress) {
+        if std::mem::replace(&mut self.address, address) != address && self.settings.station_id.is_none() {
+            self.services.set_station_id(number(address));
+            self.path.clear();
+        }
+    }
+
+    fn now(&self, now: Time) -> Now {
+        let (then, wall) = self.date;
+        Now { time: now, date: TimestampIts::of(wall).later(now.saturating_since(then)) }
+    }
+
+    /// Hands the CA service what the station knows of itself.
+    fn provide(&mut self, now: Time) {
+        let Some(position) = self.position.filter(|_| self.settings.cam) else { return };
+        let at = self.now(now);
+        let content = match self.settings.station_type {
+            StationType::ROAD_SIDE_UNIT => Content::RoadSideUnit(RsuContainerHighFrequency::default()),
+            _ => self.vehicle(now, &position),
+        };
+        let provided = Provided {
+            reference_position: self.reference(&position),
+            position_time: full(Timestamp(position.timestamp), at.date),
+            content,
+        };
+        self.services.handle_provided(at, provided);
+    }
+
+    fn reference(&self, position: &Position) -> ReferencePosition {
+        let mut reference = ReferencePosition::at(position.latitude, position.longitude);
+        if let Some(radius) = self.quality.confidence_cm {
+            // A circle: its axes are equal, and none of them is the longer one.
+            let axis = SemiAxisLength(radius.clamp(1, OUT_OF_RANGE) as u16);
+            let ellipse = &mut reference.position_confidence_ellipse;
+            (ellipse.semi_major_confidence, ellipse.semi_minor_confidence) = (axis, axis);
+            ellipse.semi_major_orientation = HeadingValue::NORTH;
+        }
+        if let Some(altitude) = self.quality.altitude_cm {
+            reference.altitude.altitude_value =
+                AltitudeValue(altitude.clamp(AltitudeValue::LEAST, AltitudeValue::MOST - 1));
+        }
+        reference
+    }
+
+    /// What a vehicle says of itself.
+    fn vehicle(&self, now: Time, position: &Position) -> Content {
+        let told = self.vehicle.as_ref();
+        let parameters = told.map(|(_, cam)| &cam.cam.cam_parameters);
+        let told_high = parameters.and_then(|parameters| match &parameters.high_frequency_container {
+            HighFrequencyContainer::BasicVehicleContainerHighFrequency(high) => Some(*high),
+            _ => None,
+        });
+        let told_low = parameters.and_then(|parameters| match &parameters.low_frequency_container {
+            Some(LowFrequencyContainer::BasicVehicleContainerLowFrequency(low)) => Some(low.clone()),
+            _ => None,
+        });
+        let fresh = told.is_some_and(|(at, _)| now.saturating_since(*at) <= MOVEMENT);
+        let mut high = told_high.filter(|_| fresh).unwrap_or_default();
+        let (length, width) =
+            told_high.map_or_else(Default::default, |high| (high.vehicle_length, high.vehicle_width));
+        let unknown = length.vehicle_length_value == VehicleLengthValue::UNAVAILABLE;
+        high.vehicle_length = if unknown { self.length() } else { length };
+        let unknown = width == VehicleWidth::UNAVAILABLE;
+        high.vehicle_width = if unknown { self.settings.vehicle_width } else { width };
+        self.add_movement(position, &mut high);
+        let mut low = told_low.unwrap_or_else(|| BasicVehicleContainerLowFrequency {
+            vehicle_role: self.settings.vehicle_role,
+            ..BasicVehicleContainerLowFrequency::default()
+        });
+        low.path_history = self.path.history();
+        let special: Option<SpecialVehicleContainer> =
+            parameters.and_then(|parameters| parameters.special_vehicle_container.clone());
+        Content::Vehicle { high_frequency: high, low_frequency: low, special }
+    }
+
+    fn length(&self) -> VehicleLength {
+        VehicleLength { vehicle_length_value: self.settings.vehicle_length, ..VehicleLength::default() }
+    }
+
+    /// Speed and heading, where no application knows better.
+    fn add_movement(&self, position: &Position, high: &mut BasicVehicleContainerHighFrequency) {
+        let speed = &mut high.speed.speed_value;
+        if *speed == SpeedValue::UNAVAILABLE && self.quality.moves {
+            // 16382: that fast or faster.
+            *speed = SpeedValue(position.speed.unsigned_abs().min(SpeedValue::UNAVAILABLE.0 - 1));
+            if position.speed < 0 && high.drive_direction == DriveDirection::Unavailable {
+                high.drive_direction = DriveDirection::Backward;
+            }
+        }
+        let heading = &mut high.heading.heading_value;
+        if *heading == HeadingValue::UNAVAILABLE && self.quality.heads {
+            // EN 302 636-4-1 9.5.2 and TS 102 894-2 A.101 count alike.
+            *heading = HeadingValue(position.heading % 3600);
+        }
+    }
+
+    /// A payload for a service; `None` where it is for none, else whether it had an effect.
+    fn hear(&mut self, now: Time, delivery: &Delivery) -> Option<Message> {
+        if delivery.next_header != CommonNextHeader::BtpB {
+            return None;
+        }
+        let (btp, octets) = BtpB::parse(&delivery.payload).ok()?;
+        let kind = match btp.destination_port {
+            port::CAM => MessageKind::Cam,
+            port::DENM => MessageKind::Denm,
+            _ => return None,
+        };
+        let now = self.now(now);
+        match self.services.handle_message(now, btp.destination_port, octets, delivery.area) {
+            Ok(()) => self.counters.received[kind as usize] += 1,
+            Err(reason) => {
+                self.counters.dropped[reason as usize] += 1;
+                return None;
+            }
+        }
+        Some(Message { kind, source: delivery.source.address.0, octets: octets.to_vec() })
+    }
+
+    /// Does what an application wants of an event. Gives the number of a new one.
+    fn handle_order(&mut self, now: Time, order: &DenmOrder) -> Result<Option<ActionId>, String> {
+        let denm: Denm =
+            Denm::from_octets(&order.denm).map_err(|error| format!("the order is no DENM: {error}"))?;
+        let management = denm.denm.management;
+        let action_id = management.action_id;
+        let here = self.position.map(|position| self.reference(&position));
+        let is_here = management.event_position.position().is_none();
+        let event_position = if is_here { here.unwrap_or_default() } else { management.event_position };
+        // The way to an event where the station is is the way that it came.
+        let way = || LocationContainer { traces: Traces(vec![self.path.history()]), ..Default::default() };
+        let mut location = denm.denm.location.or_else(|| is_here.then(way));
+        if let Some(location) = location.as_mut().filter(|location| is_here && location.traces.0.is_empty()) {
+            location.traces = way().traces;
+        }
+        let milliseconds = |span: Option<u64>| span.map(Duration::from_millis);
+        let request = EventRequest {
+            detection_time: Some(management.detection_time).filter(|time| time.0 > 0),
+            event_position,
+            validity_duration: Some(management.validity_duration),
+            repetition_duration: milliseconds(order.repetition_duration_ms),
+            repetition_interval: milliseconds(order.repetition_interval_ms),
+            transmission_interval: management
+                .transmission_interval
+                .map(|interval| Duration::from_millis(interval.0.into())),
+            relevance_distance: management.relevance_distance,
+            relevance_traffic_direction: management.relevance_traffic_direction,
+            situation: denm.denm.situation,
+            location,
+            alacarte: denm.denm.alacarte,
+            destination_area: order.area.map(Into::into),
+            traffic_class: order.traffic_class.map(TrafficClass::from_octet),
+        };
+        let at = self.now(now);
+        let den = &mut self.services.den;
+        let result = match order.wish {
+            DenmWish::Trigger => den.trigger(at, &request).map(Some),
+            DenmWish::Update => den.update(at, action_id, &request).map(|()| None),
+            DenmWish::Cancel if !den.is_own(action_id) => {
+                return Err(format!("{} is no event of this station's own", words(action_id)));
+            }
+            DenmWish::Negate if den.is_own(action_id) => {
+                return Err(format!(
+                    "{} is an event of this station's own, which cancels it",
+                    words(action_id)
+                ));
+            }
+            DenmWish::Cancel | DenmWish::Negate => den.terminate(at, action_id, &request).map(|()| None),
+        };
+        result.map_err(|reason| match reason {
+            ItsDrop::UnknownEvent => format!("there is no event {}, or it is over", words(action_id)),
+            ItsDrop::NoPosition => "the event has no position, and this station knows none of its own".into(),
+            ItsDrop::Expired => "the event is over already".into(),
+            ItsDrop::TableFull => "this station speaks of too many events at once".into(),
+            other => format!("the event cannot be told: {other}"),
+        })
+    }
+}
+
+fn words(action: ActionId) -> String {
+    format!("{}:{}", action.originating_station_id.0, action.sequence_number.0)
+}
+
+/// The number of a station with this address: the last 32 bits of its MID, in which addresses of one maker differ.
+fn number(address: GnAddress) -> StationId {
+    StationId(address.0 as u32)
+}
+
+use carnet_wire::geonet::Timestamp;
+
+/// The time in full of which a position vector has the low 32 bits: the nearest to the date.
+fn full(time: Timestamp, date: TimestampIts) -> TimestampIts {
+    let ahead = time.0.wrapping_sub(date.0 as u32) as i32;
+    TimestampIts(date.0.saturating_add_signed(ahead.into()).min(TimestampIts::MOST))
+}
+
+impl Geonet {
+    pub(crate) fn facilities(&self) -> Option<&Facilities> {
+        self.facilities.as_deref()
+    }
+
+    pub(crate) fn handle_date(&mut self, now: Time, wall: WallTime) {
+        if let Some(facilities) = &mut self.facilities {
+            facilities.handle_date(now, wall);
+        }
+        if let Some(secured) = &mut self.secured {
+            secured.handle_date(now, wall);
+        }
+    }
+
+    pub(crate) fn handle_quality(&mut self, quality: PositionQuality) {
+        if let Some(facilities) = &mut self.facilities {
+            facilities.handle_quality(quality);
+        }
+        if let Some(secured) = &mut self.secured {
+            secured.handle_quality(&quality);
+        }
+    }
+
+    /// # Errors
+    /// When the octets are no CAM, or there are no facilities.
+    pub(crate) fn handle_vehicle(&mut self, now: Time, octets: &[u8]) -> Result<(), String> {
+        self.facilities.as_mut().ok_or(NO_FACILITIES)?.handle_vehicle(now, octets)?;
+        self.collect(now);
+        Ok(())
+    }
+
+    /// # Errors
+    /// Why it was not done, in words for the operator.
+    pub(crate) fn handle_denm_order(&mut self, now: Time, order: &DenmOrder) -> Result<(), String> {
+        let facilities = self.facilities.as_mut().ok_or(NO_FACILITIES)?;
+        let largest = self.router.mib().max_area_size;
+        if order.area.is_some_and(|area| geodesy::area_size(&area.into()) > largest) {
+            return Err(format!(
+                "the area is too large, expected at most {} square kilometres (mib.max_area_size)",
+                largest / 1e6
+            ));
+        }
+        let made = facilities.handle_order(now, order)?;
+        self.outputs.extend(made.map(|action| Output::Triggered(action.into())));
+        self.collect(now);
+        Ok(())
+    }
+
+    /// What was delivered goes to its service.
+    pub(super) fn hear(&mut self, now: Time, delivery: &Delivery) {
+        if let Some(facilities) = &mut self.facilities
+            && let Some(message) = facilities.hear(now, delivery)
+        {
+            self.outputs.push_back(Output::Message(message));
+        }
+    }
+
+    /// Sends what services want to be sent.
+    pub(super) fn speak(&mut self, now: Time) {
+        while let Some(facilities) = &mut self.facilities {
+            let at = facilities.now(now);
+            match facilities.services.poll_output(at) {
+                Some(Service::Transmit(transmission)) => {
+                    let port = transmission.payload.get(..2);
+                    let kind = usize::from(port != Some(&port::CAM.to_be_bytes()[..]));
+                    let sent: Result<_, GeonetDrop> = self.router.handle_request(now, transmission.request());
+                    match sent {
+                        Ok(_) => facilities.counters.sent[kind] += 1,
+                        // The router counts why.
+                        Err(_) => facilities.counters.unsent += 1,
+                    }
+                    self.collect_router(now);
+                }
+                Some(Service::Event(den::Event::Ended(action))) => {
+                    self.outputs.push_back(Output::EventOver(action.into()));
+                }
+                // What was heard was said when it was.
+                Some(Service::Event(den::Event::Received { .. }) | Service::Cam(_)) => {}
+                None => {
+                    if let Some(reason) = facilities.services.ca.poll_refused() {
+                        facilities.counters.dropped[reason as usize] += 1;
+                    }
+                    return;
+                }
+            }
+        }
+    }
+}
+
+impl From<ActionId> for Action {
+    fn from(action: ActionId) -> Action {
+        Action {
+            originating_station_id: action.originating_station_id.0,
+            sequence_number: action.sequence_number.0,
+        }
+    }
+}

@@ -1,0 +1,233 @@
+//! Signed packets in a station (EN 302 636-4-1 8.6, TS 103 097): the security entity of `carnet_security` between the link
+//! and the router.
+//!
+//! A frame of the link goes to the entity first, and to the router when it may be believed; what the router hands to the
+//! link goes through the entity last, which signs own packets and gives those of others their envelope back. So nothing of
+//! a packet that was not verified gets into the location table, into forwarding or to the services.
+//!
+//! * *Behind a trait*: a station without an entity links none of the cryptography.
+//! * *The date* is that of the last input that had one, and the time since, as it is for the facilities.
+//! * *No fast path*: its programs sign nothing.
+//! * *The IPv6 MTU* is smaller by what the longest own envelope adds.
+//!
+//! Left out: changes of pseudonym (`carnet_security::pseudonym` decides when; the link's address does not follow yet).
+
+use std::borrow::Cow;
+use std::fmt::Debug;
+
+use carnet_base::{Time, WallTime};
+use carnet_geonet::{MacAddress, ReceivedFrame, geodesy};
+use carnet_security::time::Time64;
+use carnet_security::{Counters, Handled, Now, Security, SecurityDrop, Verified, unwrapped};
+use carnet_wire::geonet::Timestamp;
+
+use super::Geonet;
+use super::io::{Position, PositionQuality};
+use crate::io::Event;
+
+/// 409.6 m below the ellipsoid, where elevations begin (IEEE 1609.2 6.3.21), in 0.1 m.
+const LOWEST: i32 = 4096;
+/// What is as high as that or higher.
+const HIGHEST: i32 = 0xefff;
+
+/// What signs and verifies, see [`Security`].
+#[allow(missing_docs, reason = "as of Security")]
+pub trait SecurityEntity: Debug + Send {
+    fn handle_frame(&mut self, now: Now, frame: ReceivedFrame<'_>) -> Result<Handled, SecurityDrop>;
+    fn poll_verified(&mut self, now: Now) -> Option<Verified>;
+    fn secure(&mut self, now: Now, frame: &[u8]) -> Result<Vec<u8>, SecurityDrop>;
+    fn handle_position(&mut self, position: geodesy::Position, elevation: u16);
+    fn handle_address(&mut self, mid: MacAddress);
+    fn poll_timeout(&self, now: Time) -> Option<Time>;
+    fn overhead(&self) -> usize;
+    fn counters(&self) -> &Counters;
+    fn state(&self) -> SecurityState;
+}
+
+/// What operators may see of a security entity.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct SecurityState {
+    /// Who is believed.
+    pub policy: carnet_security::Policy,
+    /// The name of the ticket that signs.
+    pub ticket: Option<carnet_security::ids::HashedId8>,
+    /// Roots and authorities.
+    pub issuers: usize,
+    /// Tickets of others.
+    pub tickets: usize,
+    /// Messages that wait for verification, and for a certificate.
+    pub waiting: (usize, usize),
+}
+
+impl SecurityEntity for Security {
+    fn handle_frame(&mut self, now: Now, frame: ReceivedFrame<'_>) -> Result<Handled, SecurityDrop> {
+        Security::handle_frame(self, now, frame)
+    }
+
+    fn poll_verified(&mut self, now: Now) -> Option<Verified> {
+        Security::poll_verified(self, now)
+    }
+
+    fn secure(&mut self, now: Now, frame: &[u8]) -> Result<Vec<u8>, SecurityDrop> {
+        Security::secure(self, now, frame)
+    }
+
+    fn handle_position(&mut self, position: geodesy::Position, elevation: u16) {
+        Security::handle_position(self, position, elevation);
+    }
+
+    fn handle_address(&mut self, mid: MacAddress) {
+        Security::handle_address(self, mid);
+    }
+
+    fn poll_timeout(&self, now: Time) -> Option<Time> {
+        Security::poll_timeout(self, now)
+    }
+
+    fn overhead(&self) -> usize {
+        Security::overhead(self)
+    }
+
+    fn counters(&self) -> &Counters {
+        Security::counters(self)
+    }
+
+    fn state(&self) -> SecurityState {
+        let (issuers, tickets) = self.store().len();
+        SecurityState {
+            policy: self.config().policy,
+            ticket: self.current_ticket(),
+            issuers,
+            tickets,
+            waiting: self.waiting(),
+        }
+    }
+}
+
+/// The entity of a station, and what it has to be told.
+#[derive(Debug)]
+pub(crate) struct Secured {
+    entity: Box<dyn SecurityEntity>,
+    /// The date at a time.
+    date: (Time, WallTime),
+    elevation: u16,
+    silence: Silence,
+}
+
+/// Whether own packets are not sent because no ticket signs them.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Silence {
+    None,
+    ToBeTold,
+    Told,
+}
+
+impl Secured {
+    pub(crate) fn new(entity: Box<dyn SecurityEntity>, now: Time, wall: WallTime) -> Secured {
+        Secured { entity, date: (now, wall), elevation: elevation(0), silence: Silence::None }
+    }
+
+    pub(crate) fn entity(&self) -> &dyn SecurityEntity {
+        self.entity.as_ref()
+    }
+
+    pub(super) fn handle_date(&mut self, now: Time, wall: WallTime) {
+        self.date = (now, wall);
+    }
+
+    pub(super) fn handle_quality(&mut self, quality: &PositionQuality) {
+        self.elevation = elevation(quality.altitude_cm.unwrap_or_default());
+    }
+
+    pub(super) fn handle_position(&mut self, position: &Position) {
+        let place = geodesy::Position::new(position.latitude, position.longitude);
+        self.entity.handle_position(place, self.elevation);
+    }
+
+    pub(super) fn poll_timeout(&self) -> Option<Time> {
+        self.entity.poll_timeout(self.date.0)
+    }
+
+    pub(super) fn overhead(&self) -> u32 {
+        u32::try_from(self.entity.overhead()).unwrap_or(u32::MAX)
+    }
+
+    fn now(&self, now: Time) -> Now {
+        let (then, wall) = self.date;
+        let since = u64::try_from(now.saturating_since(then).as_nanos()).unwrap_or(u64::MAX);
+        let wall = WallTime::from_unix_nanos(wall.as_unix_nanos().saturating_add(since));
+        let leap_seconds = u32::try_from(Timestamp::LEAP_SECONDS).unwrap_or_default();
+        Now { time: now, date: Time64::from_wall_time(wall, leap_seconds) }
+    }
+
+    /// A packet of the router as it goes to the link; `mid` is that of the router's address. `None` for one that does not go.
+    pub(super) fn secure(&mut self, now: Time, mid: MacAddress, packet: &[u8]) -> Option<Vec<u8>> {
+        self.entity.handle_address(mid);
+        // The entity counts what it drops.
+        let secured = self.entity.secure(self.now(now), packet);
+        match secured {
+            Ok(secured) => {
+                self.silence = Silence::None;
+                Some(secured)
+            }
+            Err(reason) => {
+                if reason == SecurityDrop::NoTicket && self.silence == Silence::None {
+                    self.silence = Silence::ToBeTold;
+                }
+                None
+            }
+        }
+    }
+
+    /// What an operator has to hear: once while it lasts.
+    pub(super) fn poll_warning(&mut self) -> Option<Event> {
+        if self.silence != Silence::ToBeTold {
+            return None;
+        }
+        self.silence = Silence::Told;
+        let message = "nothing is sent: no ticket of this station holds here and now".into();
+        Some(Event::Warning { message })
+    }
+}
+
+/// In the coding of messages, from centimetres above the ellipsoid.
+fn elevation(altitude_cm: i32) -> u16 {
+    u16::try_from((altitude_cm / 10).saturating_add(LOWEST).clamp(0, HIGHEST)).unwrap_or_default()
+}
+
+/// A packet that the link gives back as the router knows it.
+pub(super) fn opened(packet: &[u8]) -> Cow<'_, [u8]> {
+    unwrapped(packet).map_or(Cow::Borrowed(packet), Cow::Owned)
+}
+
+impl Geonet {
+    /// Signs and verifies from now on.
+    pub(crate) fn secure(&mut self, secured: Secured) {
+        self.secured = Some(secured);
+    }
+
+    pub(crate) fn security(&self) -> Option<&dyn SecurityEntity> {
+        self.secured.as_ref().map(Secured::entity)
+    }
+
+    /// A frame of the link, where packets are signed.
+    pub(super) fn handle_secured_frame(&mut self, now: Time, frame: ReceivedFrame<'_>) {
+        let Some(secured) = &mut self.secured else { return };
+        // The entity counts what it drops.
+        match secured.entity.handle_frame(secured.now(now), frame) {
+            Ok(Handled::Plain) => self.route_frame(now, frame),
+            Ok(Handled::Ready(copy)) => self.route_frame(now, copy.frame()),
+            Ok(Handled::Queued) | Err(_) => {}
+        }
+        self.take_verified(now);
+    }
+
+    /// What was verified goes to the router.
+    pub(super) fn take_verified(&mut self, now: Time) {
+        while let Some(secured) = &mut self.secured
+            && let Some(verified) = secured.entity.poll_verified(secured.now(now))
+        {
+            self.route_frame(now, verified.frame());
+        }
+    }
+}

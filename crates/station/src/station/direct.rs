@@ -1,0 +1,177 @@
+//! Direct routes to other mobile networks: [`carnet_mobility::direct`] between the tunnels, the desired state and the wire.
+
+use std::net::Ipv6Addr;
+
+use carnet_base::{DropReason, Time};
+use carnet_mobility::direct::{Direct, DirectConfig, Output as Wish};
+use carnet_wire::ipv6::{HEADER_LEN, Header, protocol};
+use carnet_wire::mobility::{DirectRoute, MobilityHeader};
+use ipnet::Ipv6Net;
+
+use super::{Scope, Station};
+use crate::forwarding::desired::TunnelEnd;
+use crate::forwarding::direct_entries;
+use crate::forwarding::forwarder::Verdict;
+use crate::forwarding::path_mtu::Ends;
+use crate::io::Output;
+
+impl Station {
+    /// Direct routes; nothing where they are not wanted.
+    pub fn direct(&self) -> Option<&Direct> {
+        self.direct.as_ref()
+    }
+
+    /// Wants them from now on, or no longer, or otherwise than before.
+    pub(super) fn configure_direct(&mut self, now: Time, networks: Vec<Ipv6Net>) {
+        let router = self.router.as_ref().map(|router| router.machine.config());
+        // Packets for the nodes of a home agent have their tunnels.
+        let router = router.filter(|_| !networks.is_empty() && self.agent.is_none());
+        let wanted = router.map(|router| DirectConfig {
+            prefixes: router.prefixes.clone(),
+            home_address: router.home_address,
+            home_prefix: router.home_prefix,
+            networks,
+        });
+        let kept = self.direct.as_ref().map(Direct::config) == wanted.as_ref();
+        if !kept {
+            if let Some(old) = &mut self.direct {
+                // The others shall not find out by silence.
+                old.handle_shutdown(now);
+                let last = std::iter::from_fn(|| old.poll_output());
+                self.outputs.extend(last.filter_map(|wish| match wish {
+                    Wish::Straight(packet) => Some(Output::Packet(packet)),
+                    Wish::Event(event) => Some(Output::Event(event)),
+                    Wish::ThroughTunnel(_) | Wish::Routes => None,
+                }));
+            }
+            self.direct = wanted.map(|config| Direct::new(config, self.rng.fork()));
+        }
+        match &self.direct {
+            Some(direct) => self.path_mtus.set_home_agent(TunnelEnd::Direct, direct.config().home_address),
+            None => self.desired.replace(Scope::Direct, []),
+        }
+    }
+
+    /// Computes anew what they want from the data path.
+    pub(super) fn forward_direct(&mut self, now: Time) {
+        if let (Some(direct), Some(router)) = (&self.direct, &self.router) {
+            // A home agent's address is nobody's care-of address.
+            let tunnels = direct.tunnels().into_iter().filter(|tunnel| !router.is_home_agent(tunnel.remote));
+            let entries = direct_entries(&router.machine, tunnels);
+            self.want(now, Scope::Direct, entries);
+        }
+        self.take_changes();
+    }
+
+    /// Follows the mobile router's care-of addresses, and does what comes of anything.
+    pub(super) fn follow_direct(&mut self, now: Time) {
+        let (Some(direct), Some(router)) = (&mut self.direct, &self.router) else { return };
+        let machine = &router.machine;
+        let paths = machine.paths();
+        let is_attached = |address: Ipv6Addr| {
+            let mut uplinks = machine.uplinks().iter();
+            uplinks.any(|uplink| uplink.care_of_addresses().contains(&address.into()))
+        };
+        let mut addresses: Vec<Ipv6Addr> = Vec::new();
+        // The best first; those that only receive are there as well.
+        for address in paths.iter().filter_map(|path| path.local.ipv6()).filter(|it| is_attached(*it)) {
+            if !addresses.contains(&address) {
+                addresses.push(address);
+            }
+        }
+        let has_tunnel = machine.may_advertise() && paths.iter().any(|path| path.transmit);
+        if machine.is_home() || !machine.may_advertise() {
+            addresses.clear();
+        }
+        direct.handle_care_of_addresses(now, addresses, has_tunnel);
+        let mut is_changed = false;
+        while let Some(wish) = self.direct.as_mut().and_then(Direct::poll_output) {
+            match wish {
+                Wish::ThroughTunnel(packet) => {
+                    if let Some(path) = paths.iter().find(|path| path.transmit) {
+                        self.forwarder.send((path.local, path.remote), &packet);
+                    }
+                }
+                Wish::Straight(packet) => {
+                    if std::mem::take(&mut is_changed) {
+                        self.forward_direct(now);
+                    }
+                    self.outputs.push_back(Output::Packet(packet));
+                }
+                Wish::Routes => is_changed = true,
+                Wish::Event(event) => self.outputs.push_back(Output::Event(event)),
+            }
+        }
+        // The rules are there before anybody is met.
+        if is_changed || self.desired.is_empty(&Scope::Direct) {
+            self.forward_direct(now);
+        }
+    }
+
+    /// An error message, provably about one of our packets, says that a direct route leads nowhere.
+    pub(super) fn direct_is_broken(&mut self, now: Time, ends: Ends) {
+        if let (Some(direct), (Some(local), Some(remote))) =
+            (&mut self.direct, (ends.0.ipv6(), ends.1.ipv6()))
+        {
+            direct.handle_unreachable(now, local, remote);
+        }
+    }
+
+    /// Whether a packet from the tunnel device came through a direct tunnel.
+    pub(super) fn is_direct_tunnel(&self, header: &Header) -> bool {
+        let ends = (header.destination.into(), header.source.into());
+        header.next_header != protocol::MOBILITY && self.forwarder.end_of(ends) == Some(TunnelEnd::Direct)
+    }
+
+    /// Whether a packet from the tunnel device is a message to a care-of address.
+    pub(super) fn is_direct_message(&self, header: &Header) -> bool {
+        header.next_header == protocol::MOBILITY
+            && self.direct.is_some()
+            && self.router.as_ref().is_some_and(|router| {
+                let mut uplinks = router.machine.uplinks().iter();
+                uplinks.any(|uplink| uplink.care_of_addresses().contains(&header.destination.into()))
+            })
+    }
+
+    /// Takes such a message.
+    pub(super) fn straight_message(&mut self, now: Time, packet: &[u8]) -> Verdict {
+        let Some(direct) = &mut self.direct else { return Verdict::Consumed };
+        let result = match parse(packet) {
+            Some((header, Some(message))) => {
+                direct.handle_straight(now, header.source, header.destination, &message)
+            }
+            _ => {
+                direct.handle_malformed();
+                return Verdict::Dropped("malformed");
+            }
+        };
+        match result {
+            Ok(()) => Verdict::Consumed,
+            Err(reason) => Verdict::Dropped(reason.name()),
+        }
+    }
+
+    /// Whether an inner packet that came out of the tunnel to the home agent is a test of a direct route.
+    pub(super) fn is_direct_test(&mut self, now: Time, ends: Ends, inner: &[u8]) -> bool {
+        // Of most packets no more than this is looked at.
+        if inner.get(6) != Some(&protocol::MOBILITY) {
+            return false;
+        }
+        let Some(direct) = &mut self.direct else { return false };
+        if self.forwarder.end_of(ends) != Some(TunnelEnd::MobileRouter) {
+            return false;
+        }
+        let Some((header, Some(message))) = parse(inner) else { return false };
+        // It is counted, and nobody on board has use for it.
+        let _counted = direct.handle_inner(now, header.source, header.destination, &message);
+        true
+    }
+}
+
+/// A packet with a Mobility Header, and what it says where it is about direct routes; `None` where the header is wrong.
+fn parse(packet: &[u8]) -> Option<(Header, Option<DirectRoute>)> {
+    let header = Header::parse(packet).ok()?;
+    let octets = packet.get(HEADER_LEN..)?;
+    let mobility = MobilityHeader::parse_verified(octets, header.source, header.destination).ok()?;
+    Some((header, DirectRoute::parse(&mobility).ok()))
+}

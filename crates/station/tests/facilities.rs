@@ -1,0 +1,394 @@
+//! The facilities in whole stations, in virtual time: what a CAM says of the station, how long it does, and events from an
+//! order to the map of another station.
+
+use std::time::Duration;
+
+use carnet_base::{Rng, Time, WallTime};
+use carnet_geonet::Mib;
+use carnet_its::cam::{Cam, HighFrequencyContainer, LowFrequencyContainer};
+use carnet_its::cdd::{
+    ExteriorLights, RelevanceDistance, SpeedValue, StationId, StationType, TimestampIts, VehicleLengthValue,
+    VehicleRole, VehicleWidth, YawRateValue,
+};
+use carnet_its::denm::{Denm, SituationContainer};
+use carnet_its::uper;
+use carnet_station::geonet::facilities::FacilitiesSettings;
+use carnet_station::io::{
+    Action, Command, DenmOrder, DenmWish, Input, Message, MessageKind, Output, Position, PositionQuality,
+};
+use carnet_station::{GeonetSettings, PersistentState, Station, StationConfig};
+use carnet_wire::geonet::{GnAddress, StationType as GnStationType};
+
+const START: u64 = 1_800_000_000_000;
+
+fn wall(now: Time) -> WallTime {
+    WallTime::from_unix_nanos(START * 1_000_000 + now.as_nanos())
+}
+
+fn settings() -> FacilitiesSettings {
+    FacilitiesSettings {
+        parameters: Default::default(),
+        station_id: None,
+        station_type: StationType::PASSENGER_CAR,
+        cam: true,
+        vehicle_length: VehicleLengthValue(43),
+        vehicle_width: VehicleWidth(18),
+        vehicle_role: VehicleRole::Default,
+    }
+}
+
+fn station(index: u8, facilities: Option<FacilitiesSettings>) -> Station {
+    let address = GnAddress::new(false, GnStationType::PassengerCar, [2, 0, 0, 0, 0, index]);
+    let geonet = GeonetSettings {
+        mib: Mib::default(),
+        address: Some(address),
+        ipv6: None,
+        multicast: None,
+        facilities,
+    };
+    let config = StationConfig { geonet: Some(geonet), ..StationConfig::default() };
+    Station::new(config, PersistentState::default(), Rng::new(index.into()), Time::ZERO, wall(Time::ZERO))
+}
+
+/// Two stations that hear each other.
+struct Pair {
+    now: Time,
+    stations: [Station; 2],
+    /// What applications of the second heard.
+    heard: Vec<Message>,
+    told: Vec<Output>,
+}
+
+impl Pair {
+    fn new(first: FacilitiesSettings) -> Pair {
+        let stations = [station(1, Some(first)), station(2, Some(settings()))];
+        let mut pair = Pair { now: Time::from_secs(5), stations, heard: Vec::new(), told: Vec::new() };
+        pair.drive(1, 0);
+        pair
+    }
+
+    fn input(&mut self, index: usize, input: Input) -> Result<(), String> {
+        // Through the recording's format, so that it is known to hold everything.
+        let line = serde_json::to_string(&input).expect("serialises");
+        let input = serde_json::from_str(&line).expect("deserialises");
+        let result = self.stations[index].handle_input(self.now, wall(self.now), input);
+        self.carry(index);
+        result
+    }
+
+    fn carry(&mut self, index: usize) {
+        let mut frames = Vec::new();
+        while let Some(output) = self.stations[index].poll_output() {
+            match output {
+                Output::Frame(frame) => frames.push(frame),
+                Output::Message(message) if index == 1 => self.heard.push(message),
+                Output::Triggered(_) | Output::EventOver(_) => self.told.push(output),
+                _ => {}
+            }
+        }
+        for frame in frames {
+            let other = 1 - index;
+            let input = Input::Frame(frame);
+            self.stations[other].handle_input(self.now, wall(self.now), input).expect("accepted");
+            self.carry(other);
+        }
+    }
+
+    /// Lets the time pass, timers being served.
+    fn pass(&mut self, span: Duration) {
+        let end = self.now + span;
+        loop {
+            let due = |station: &Station| station.poll_timeout().filter(|due| *due <= end);
+            let next =
+                [0, 1].into_iter().filter_map(|index| Some((due(&self.stations[index])?, index))).min();
+            let Some((due, index)) = next else { break };
+            self.now = self.now.max(due);
+            self.input(index, Input::Timeout).expect("accepted");
+        }
+        self.now = end;
+    }
+
+    /// A position `north` metres from the beginning, at 20 m/s eastwards.
+    fn drive(&mut self, index: usize, north: i32) {
+        let milliseconds = (START - 1_072_915_200_000 + 5000) + self.now.as_nanos() / 1_000_000;
+        let position = Position {
+            timestamp: milliseconds as u32,
+            latitude: 488_375_000 + 90 * north,
+            longitude: 21_008_000,
+            accurate: true,
+            speed: 2000,
+            heading: 900,
+        };
+        self.input(index, Input::Position(position)).expect("accepted");
+    }
+
+    fn cams(&mut self) -> Vec<Cam> {
+        let messages = std::mem::take(&mut self.heard);
+        let cams = messages.iter().filter(|message| message.kind == MessageKind::Cam);
+        cams.map(|message| uper::decode(&message.octets).expect("a CAM")).collect()
+    }
+
+    fn order(&mut self, index: usize, wish: DenmWish, denm: &Denm) -> Result<Option<Action>, String> {
+        let order = DenmOrder {
+            wish,
+            denm: uper::encode(denm).expect("encodes"),
+            repetition_duration_ms: None,
+            repetition_interval_ms: None,
+            area: None,
+            traffic_class: None,
+        };
+        self.input(index, Input::Command(Command::Denm(order)))?;
+        Ok(self.told.drain(..).find_map(|output| match output {
+            Output::Triggered(action) => Some(action),
+            _ => None,
+        }))
+    }
+
+    /// Events on the map of the second.
+    fn events(&self) -> usize {
+        let facilities = self.stations[1].facilities().expect("facilities");
+        facilities.services().ldm.events_in(self.now, None).len()
+    }
+
+    fn counter(&self, index: usize, name: &str) -> u64 {
+        let counters = self.stations[index].counters();
+        counters.iter().find(|(known, _)| known == name).unwrap_or_else(|| panic!("{name}")).1
+    }
+}
+
+fn high(cam: &Cam) -> carnet_its::cam::BasicVehicleContainerHighFrequency {
+    match &cam.cam.cam_parameters.high_frequency_container {
+        HighFrequencyContainer::BasicVehicleContainerHighFrequency(high) => *high,
+        other => panic!("{other:?}"),
+    }
+}
+
+fn low(cam: &Cam) -> Option<carnet_its::cam::BasicVehicleContainerLowFrequency> {
+    match &cam.cam.cam_parameters.low_frequency_container {
+        Some(LowFrequencyContainer::BasicVehicleContainerLowFrequency(low)) => Some(low.clone()),
+        _ => None,
+    }
+}
+
+#[test]
+fn a_cam_says_where_the_vehicle_is_and_how_it_moves() {
+    let mut pair = Pair::new(settings());
+    let quality =
+        PositionQuality { confidence_cm: Some(250), altitude_cm: Some(12_345), ..Default::default() };
+    pair.input(0, Input::PositionQuality(quality)).expect("accepted");
+    // 5 m in each tenth of a second: reason for a CAM each time.
+    for step in 0..10 {
+        pair.drive(0, 5 * step);
+        pair.pass(Duration::from_millis(100));
+    }
+    let cams = pair.cams();
+    // And one more, because a tenth of a second has passed since.
+    assert_eq!(cams.len(), 11);
+    let last = cams.last().expect("a CAM");
+    assert_eq!(last.header.station_id, StationId(1), "the last 32 bits of the address");
+    let basic = last.cam.cam_parameters.basic_container;
+    let reference = basic.reference_position;
+    assert_eq!(
+        (basic.station_type, reference.latitude.0),
+        (StationType::PASSENGER_CAR, 488_375_000 + 90 * 45)
+    );
+    assert_eq!(
+        (reference.position_confidence_ellipse.semi_major_confidence.0, reference.altitude.altitude_value.0),
+        (250, 12_345)
+    );
+    let high = high(last);
+    assert_eq!((high.speed.speed_value.0, high.heading.heading_value.0), (2000, 900));
+    assert_eq!((high.vehicle_length.vehicle_length_value.0, high.vehicle_width.0), (43, 18));
+    // The time of the position, not of the sending, and the standard's: TAI.
+    let date = TimestampIts::of(wall(Time::from_millis(5900)));
+    assert_eq!(last.cam.generation_delta_time.0, date.0 as u16);
+    let with_path = cams.iter().filter_map(low).next_back().expect("a low-frequency container");
+    assert!(!with_path.path_history.0.is_empty());
+    let map = &pair.stations[1].facilities().expect("facilities").services().ldm;
+    assert_eq!(map.station(StationId(1)).map(|known| known.speed), Some(SpeedValue(2000)));
+    assert_eq!(
+        (pair.counter(0, "facilities.cam.sent"), pair.counter(1, "facilities.cam.received")),
+        (11, 11)
+    );
+}
+
+#[test]
+fn what_an_application_says_of_the_movement_counts_for_two_seconds() {
+    let mut pair = Pair::new(settings());
+    let mut cam = Cam::default();
+    let HighFrequencyContainer::BasicVehicleContainerHighFrequency(told) =
+        &mut cam.cam.cam_parameters.high_frequency_container
+    else {
+        panic!("a vehicle's")
+    };
+    told.speed.speed_value = SpeedValue(1234);
+    told.yaw_rate.yaw_rate_value = YawRateValue(-450);
+    told.vehicle_length.vehicle_length_value = VehicleLengthValue(120);
+    let lights = carnet_its::cam::BasicVehicleContainerLowFrequency {
+        exterior_lights: ExteriorLights::FOG_LIGHT_ON,
+        ..Default::default()
+    };
+    cam.cam.cam_parameters.low_frequency_container =
+        Some(LowFrequencyContainer::BasicVehicleContainerLowFrequency(lights));
+    pair.drive(0, 0);
+    pair.input(0, Input::Vehicle(uper::encode(&cam).expect("encodes"))).expect("accepted");
+    let mut seen = Vec::new();
+    for step in 1..=30 {
+        pair.drive(0, 5 * step);
+        pair.pass(Duration::from_millis(100));
+        seen.extend(pair.cams());
+    }
+    let fresh = &seen[5];
+    assert_eq!((high(fresh).speed.speed_value.0, high(fresh).yaw_rate.yaw_rate_value.0), (1234, -450));
+    let stale = seen.iter().rfind(|cam| low(cam).is_some()).expect("a CAM");
+    assert_eq!((high(stale).speed.speed_value.0, high(stale).yaw_rate), (2000, Default::default()));
+    // What does not move stays.
+    assert_eq!(high(stale).vehicle_length.vehicle_length_value.0, 120);
+    assert_eq!(low(stale).map(|low| low.exterior_lights), Some(ExteriorLights::FOG_LIGHT_ON));
+    let refused = pair.input(0, Input::Vehicle(vec![1, 2, 3])).expect_err("no CAM");
+    assert!(refused.starts_with("the vehicle is no CAM"), "{refused}");
+}
+
+#[test]
+fn two_seconds_after_the_position_was_lost_nothing_is_said() {
+    let mut pair = Pair::new(settings());
+    pair.drive(0, 0);
+    pair.pass(Duration::from_millis(100));
+    pair.cams();
+    pair.input(0, Input::PositionQuality(PositionQuality { lost: true, ..Default::default() }))
+        .expect("accepted");
+    for step in 0..50 {
+        pair.drive(0, 5 * step);
+        pair.pass(Duration::from_millis(100));
+    }
+    let cams = pair.cams();
+    assert!((1..=3).contains(&cams.len()), "{}", cams.len());
+    // Nor does it wake up for nothing.
+    let due = pair.stations[0].facilities().expect("facilities").services().ca.poll_timeout();
+    assert_eq!(due, None);
+}
+
+#[test]
+fn a_station_that_sends_no_cams_hears_them() {
+    let mut pair =
+        Pair::new(FacilitiesSettings { cam: false, station_id: Some(StationId(77)), ..settings() });
+    for step in 0..10 {
+        pair.drive(0, 5 * step);
+        pair.drive(1, 5 * step);
+        pair.pass(Duration::from_millis(100));
+    }
+    assert_eq!(pair.cams().len(), 0);
+    assert!(pair.counter(0, "facilities.cam.received") >= 9);
+}
+
+#[test]
+fn an_event_is_told_where_the_station_is_and_ended() {
+    let mut pair = Pair::new(settings());
+    pair.drive(0, 0);
+    pair.drive(0, 40);
+    let mut denm = Denm::default();
+    denm.denm.situation = Some(SituationContainer::default());
+    denm.denm.management.relevance_distance = Some(RelevanceDistance::LessThan500m);
+    let action = pair.order(0, DenmWish::Trigger, &denm).expect("told").expect("a name");
+    assert_eq!(action, Action { originating_station_id: 1, sequence_number: 0 });
+    assert_eq!(pair.events(), 1);
+    let heard = pair.heard.iter().find(|message| message.kind == MessageKind::Denm).expect("a DENM");
+    let told: Denm = uper::decode(&heard.octets).expect("a DENM");
+    assert_eq!(told.denm.management.event_position.latitude.0, 488_375_000 + 90 * 40);
+    let detected = TimestampIts::of(wall(pair.now));
+    assert_eq!(told.denm.management.detection_time, detected);
+    // The way to it is the way that the station came.
+    let traces = told.denm.location.expect("a location").traces.0;
+    assert!(traces.len() == 1 && !traces[0].0.is_empty(), "{traces:?}");
+
+    denm.denm.management.action_id = carnet_its::cdd::ActionId {
+        originating_station_id: StationId(1),
+        sequence_number: Default::default(),
+    };
+    for (index, wish, expected) in [
+        (1, DenmWish::Cancel, "1:0 is no event of this station's own"),
+        (0, DenmWish::Negate, "1:0 is an event of this station's own"),
+        (1, DenmWish::Update, "there is no event 1:0, or it is over"),
+    ] {
+        let refused = pair.order(index, wish, &denm).expect_err("refused");
+        assert!(refused.contains(expected), "{refused}");
+    }
+    pair.pass(Duration::from_millis(50));
+    pair.order(0, DenmWish::Update, &denm).expect("told");
+    assert_eq!((pair.events(), pair.counter(1, "facilities.denm.received")), (1, 2));
+    pair.pass(Duration::from_millis(50));
+    pair.order(0, DenmWish::Cancel, &denm).expect("told");
+    assert_eq!((pair.events(), pair.counter(1, "facilities.denm.received")), (0, 3));
+}
+
+#[test]
+fn a_witness_ends_an_event_and_time_does() {
+    let mut pair = Pair::new(settings());
+    pair.drive(0, 0);
+    let mut denm = Denm::default();
+    denm.denm.management.validity_duration = carnet_its::cdd::ValidityDuration(3);
+    // From the second to the first, which takes no notes.
+    let action = pair.order(1, DenmWish::Trigger, &denm).expect("told").expect("a name");
+    pair.pass(Duration::from_secs(4));
+    let over = |output: &Output| matches!(output, Output::EventOver(other) if *other == action);
+    assert!(pair.told.iter().any(over), "{:?}", pair.told);
+
+    denm.denm.management.validity_duration = carnet_its::cdd::ValidityDuration(60);
+    pair.drive(0, 10);
+    pair.drive(1, 10);
+    pair.order(0, DenmWish::Trigger, &denm).expect("told").expect("a name");
+    assert_eq!(pair.events(), 1);
+    denm.denm.management.action_id.originating_station_id = StationId(1);
+    pair.order(1, DenmWish::Negate, &denm).expect("told");
+    let sent = pair.counter(0, "facilities.dropped.own_message");
+    assert_eq!(sent, 1, "its end is the originator's business");
+}
+
+#[test]
+fn without_facilities_there_are_no_orders_and_messages_mean_nothing() {
+    let mut pair = Pair::new(settings());
+    pair.stations[1] = station(2, None);
+    pair.drive(1, 0);
+    pair.drive(0, 0);
+    assert!(pair.heard.is_empty() && pair.stations[1].facilities().is_none());
+    for input in [
+        Input::Vehicle(uper::encode(&Cam::default()).expect("encodes")),
+        Input::Command(Command::Denm(DenmOrder {
+            wish: DenmWish::Trigger,
+            denm: uper::encode(&Denm::default()).expect("encodes"),
+            repetition_duration_ms: None,
+            repetition_interval_ms: None,
+            area: None,
+            traffic_class: None,
+        })),
+    ] {
+        let refused = pair.input(1, input).expect_err("refused");
+        assert!(refused.contains("this station has no facilities"), "{refused}");
+    }
+    assert!(pair.stations[1].counters().iter().all(|(name, _)| !name.starts_with("facilities.")));
+}
+
+#[test]
+fn an_area_that_the_network_does_not_take_is_refused_at_once() {
+    let mut pair = Pair::new(settings());
+    pair.drive(0, 0);
+    let area = carnet_station::io::Area {
+        shape: carnet_station::io::AreaShape::Circle,
+        latitude: 488_375_000,
+        longitude: 21_008_000,
+        distance_a: 2000,
+        distance_b: 0,
+        angle: 0,
+    };
+    let order = DenmOrder {
+        wish: DenmWish::Trigger,
+        denm: uper::encode(&Denm::default()).expect("encodes"),
+        repetition_duration_ms: None,
+        repetition_interval_ms: None,
+        area: Some(area),
+        traffic_class: None,
+    };
+    let refused = pair.input(0, Input::Command(Command::Denm(order))).expect_err("too large");
+    assert!(refused.contains("expected at most 10 square kilometres"), "{refused}");
+    assert_eq!(pair.counter(0, "facilities.denm.sent"), 0);
+}

@@ -1,0 +1,209 @@
+//! A mobile router asks its home agent what has become of the home prefix (RFC 6275 11.4.2, 11.4.3).
+
+mod common;
+
+use std::collections::VecDeque;
+use std::net::Ipv6Addr;
+use std::time::Duration;
+
+use carnet_base::{LinkMessage, Rng, Time};
+use carnet_station::io::{Event, Input, Output};
+use carnet_station::{PersistentState, Station};
+use carnet_wire::extension::Extensions;
+use carnet_wire::icmpv6;
+use carnet_wire::ipv6::{Header, protocol};
+use carnet_wire::nd::{NdOption, PrefixInformation};
+use carnet_wire::prefix_discovery::{PrefixSolicitation, prefix_advertisement};
+use common::*;
+
+struct World {
+    now: Time,
+    agent: Station,
+    router: Station,
+    /// Identifiers of the solicitations that the router has sent.
+    asked: Vec<u16>,
+    /// Whether they reach the home agent.
+    deaf: bool,
+    warnings: Vec<String>,
+}
+
+impl World {
+    fn new(wanted: bool, deaf: bool) -> World {
+        let station =
+            |config| Station::new(config, PersistentState::default(), Rng::new(7), Time::ZERO, WALL);
+        let mut config = router_config(&["2001:db8:a::/64"]);
+        if let Some(router) = &mut config.mobile_router {
+            router.agents.prefix_discovery = wanted;
+        }
+        let mut world = World {
+            now: Time::ZERO,
+            agent: station(agent_config(&["2001:db8:a::/64"])),
+            router: station(config),
+            asked: Vec::new(),
+            deaf,
+            warnings: Vec::new(),
+        };
+        world.tell(Input::Interface(interface("w0", FIRST, true)));
+        world.sleep(1);
+        world
+    }
+
+    /// One input at a time, until everybody is quiet.
+    fn tell(&mut self, input: Input) {
+        let mut wire = VecDeque::new();
+        self.collect(&mut wire);
+        wire.push_back((true, input));
+        while let Some((to_router, input)) = wire.pop_front() {
+            let station = if to_router { &mut self.router } else { &mut self.agent };
+            // What the home agent has to say against an input is not what this is about.
+            let _ = station.handle_input(self.now, WALL, input);
+            self.collect(&mut wire);
+        }
+    }
+
+    fn collect(&mut self, wire: &mut VecDeque<(bool, Input)>) {
+        while let Some(output) = self.router.poll_output() {
+            match output {
+                Output::Packet(packet) => {
+                    wire.extend(self.heard_by_agent(&packet).then_some((false, Input::Packet(packet))));
+                }
+                Output::Event(Event::Warning { message }) => self.warnings.push(message),
+                _ => {}
+            }
+        }
+        while let Some(output) = self.agent.poll_output() {
+            if let Output::Packet(packet) = output {
+                wire.extend(at_router(packet).map(|input| (true, input)));
+            }
+        }
+    }
+
+    fn heard_by_agent(&mut self, packet: &[u8]) -> bool {
+        let extensions = Extensions::parse(packet).expect("a packet");
+        let header = Header::parse(packet).expect("a packet");
+        if let Ok(solicitation) = PrefixSolicitation::parse(&packet[extensions.offset..]) {
+            assert_eq!((header.source, header.destination), (address(FIRST), address(AGENT)));
+            assert_eq!(extensions.home_address, Some(address(HOME)), "RFC 6275 6.7");
+            self.asked.push(solicitation.identifier);
+            return !self.deaf;
+        }
+        header.destination == address(AGENT)
+    }
+
+    fn sleep(&mut self, seconds: u64) {
+        let end = self.now + Duration::from_secs(seconds);
+        while let Some(next) = self.router.poll_timeout().filter(|next| *next <= end) {
+            self.now = self.now.max(next);
+            self.tell(Input::Timeout);
+        }
+        self.now = end;
+    }
+
+    /// An advertisement of the home prefix with these lifetimes.
+    fn answer(&mut self, from: &str, to: &str, identifier: u16, valid: u32, preferred: u32) {
+        let information = NdOption::PrefixInformation(PrefixInformation {
+            prefix: address(AGENT),
+            prefix_length: 64,
+            on_link: true,
+            autonomous: true,
+            router_address: true,
+            valid_lifetime: valid,
+            preferred_lifetime: preferred,
+        });
+        let mut message = prefix_advertisement(identifier, &[information]);
+        icmpv6::set_checksum(&mut message, address(from), address(to));
+        self.tell(Input::Icmpv6(heard(address(from), address(to), message)));
+    }
+}
+
+/// What comes to the care-of address, as the platform tells it.
+fn at_router(packet: Vec<u8>) -> Option<Input> {
+    let header = Header::parse(&packet).expect("a packet");
+    let extensions = Extensions::parse(&packet).expect("a packet");
+    let input = match extensions.routing_home_address.filter(|_| extensions.protocol == protocol::ICMPV6) {
+        Some(home_address) => {
+            Input::Icmpv6(heard(header.source, home_address, packet[extensions.offset..].to_vec()))
+        }
+        None => Input::Packet(packet),
+    };
+    (header.destination == address(FIRST)).then_some(input)
+}
+
+fn heard(source: Ipv6Addr, destination: Ipv6Addr, message: Vec<u8>) -> LinkMessage {
+    LinkMessage { interface: "w0".into(), source, destination, hop_limit: 64, peer: None, message }
+}
+
+#[test]
+fn it_is_asked_after_a_registration_and_once_a_day() {
+    let mut world = World::new(true, false);
+    assert_eq!(world.asked.len(), 1);
+    world.sleep(3600);
+    assert_eq!(world.asked.len(), 1, "it was answered");
+    world.sleep(24 * 3600);
+    assert_eq!(world.asked.len(), 2);
+    assert_ne!(world.asked[0], world.asked[1]);
+    assert!(world.warnings.is_empty(), "{:?}", world.warnings);
+}
+
+#[test]
+fn nobody_is_asked_unless_it_is_wanted() {
+    let mut world = World::new(false, false);
+    world.sleep(3600);
+    assert!(world.asked.is_empty());
+}
+
+#[test]
+fn without_an_answer_it_is_asked_three_times() {
+    let mut world = World::new(true, true);
+    world.sleep(2 * 3600);
+    assert_eq!(world.asked.len(), 3);
+}
+
+/// RFC 6275 11.4.3: what does not meet the tests is silently discarded.
+#[test]
+fn only_the_home_agents_answer_to_the_last_question_counts() {
+    let mut world = World::new(true, true);
+    let identifier = world.asked[0];
+    world.answer("2001:db8:1::9", HOME, identifier, 0, 0);
+    world.answer(AGENT, FIRST, identifier, 0, 0);
+    world.answer(AGENT, HOME, identifier.wrapping_add(1), 0, 0);
+    assert!(world.warnings.is_empty());
+    world.sleep(4);
+    let [before, last] = world.asked[..] else { panic!("{:?}", world.asked) };
+    world.answer(AGENT, HOME, before, 0, 0);
+    assert!(world.warnings.is_empty());
+    world.answer(AGENT, HOME, last, 0, 0);
+    assert_eq!(world.warnings.len(), 1);
+    assert!(world.warnings[0].contains("no longer advertises"), "{}", world.warnings[0]);
+    // The same answer once more is none to an open question.
+    world.answer(AGENT, HOME, last, 600, 600);
+    assert_eq!(world.warnings.len(), 1);
+    assert!(
+        world.router.mobile_router().expect("a router").registration().is_some(),
+        "nothing is given up for it"
+    );
+}
+
+#[test]
+fn the_operator_hears_what_has_changed() {
+    let mut world = World::new(true, true);
+    for (valid, preferred) in [(600, 600), (600, 0), (600, 0), (0, 0), (600, 600)] {
+        let identifier = *world.asked.last().expect("a question");
+        world.answer(AGENT, HOME, identifier, valid, preferred);
+        let asked = world.asked.len();
+        world.sleep(59);
+        assert_eq!(world.asked.len(), asked, "not too soon");
+        (0..300).for_each(|_| {
+            if world.asked.len() == asked {
+                world.sleep(1)
+            }
+        });
+        assert_eq!(world.asked.len(), asked + 1);
+    }
+    let told: Vec<bool> = ["has deprecated", "no longer", "again"]
+        .iter()
+        .zip(&world.warnings)
+        .map(|(word, warning)| warning.contains(word))
+        .collect();
+    assert_eq!((told, world.warnings.len()), (vec![true; 3], 3), "{:?}", world.warnings);
+}

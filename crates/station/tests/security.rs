@@ -1,0 +1,379 @@
+//! Signed packets in whole stations, in virtual time: who is believed, and who is not.
+
+use std::time::Duration;
+
+use carnet_base::{Rng, Time, WallTime};
+use carnet_geonet::Mib;
+use carnet_its::cdd::{StationId, StationType, VehicleLengthValue, VehicleRole, VehicleWidth};
+use carnet_security::certificate::Certificate;
+use carnet_security::credentials::{Credential, Credentials, PrivateKey};
+use carnet_security::crypto::{Portable, PortableKey, SigningKey, name_of};
+use carnet_security::keys::Curve;
+use carnet_security::time::{DurationUnit, Time64, ValidityDuration, ValidityPeriod};
+use carnet_security::{Config, Now, Policy, Security, SecurityDrop, pki};
+use carnet_station::geonet::facilities::FacilitiesSettings;
+use carnet_station::io::{
+    Area, AreaShape, Delivered, Event, Frame, GeonetRequest, GeonetTransport, Input, Output, Position,
+};
+use carnet_station::{GeonetSettings, PersistentState, Station, StationConfig};
+use carnet_wire::geonet::{GnAddress, StationType as GnStationType};
+
+const START: u64 = 1_800_000_000_000;
+const BROADCAST: [u8; 6] = [0xff; 6];
+
+fn wall(now: Time) -> WallTime {
+    WallTime::from_unix_nanos(START * 1_000_000 + now.as_nanos())
+}
+
+fn date(now: Time) -> Time64 {
+    Time64::from_wall_time(wall(now), 5)
+}
+
+/// From a day before the start until `seconds` after it.
+fn until(seconds: u16) -> ValidityPeriod {
+    let start = date(Time::ZERO).saturating_sub(Duration::from_secs(40_000)).seconds();
+    ValidityPeriod {
+        start,
+        duration: ValidityDuration { unit: DurationUnit::Seconds, count: 40_000 + seconds },
+    }
+}
+
+fn scalar(number: u8) -> Vec<u8> {
+    let mut scalar = vec![number; Curve::NistP256.octets()];
+    scalar[0] = 1;
+    scalar
+}
+
+fn key(number: u8) -> PortableKey {
+    PortableKey::new(Curve::NistP256, &scalar(number)).expect("a scalar of the curve")
+}
+
+/// A root and an authority; `number` tells one from another.
+struct Pki {
+    root: Certificate,
+    authority: Certificate,
+    authority_key: PortableKey,
+}
+
+impl Pki {
+    fn new(root: u8, authority: u8) -> Pki {
+        let (root_key, authority_key) = (key(root), key(authority));
+        let content = pki::root("root", root_key.public_key(), until(20_000), None);
+        let root = pki::issue(&Portable, &root_key, None, content).expect("signed");
+        let content = pki::authority("aa", authority_key.public_key(), until(20_000), None);
+        let authority = pki::issue(&Portable, &root_key, Some(&root), content).expect("signed");
+        Pki { root, authority, authority_key }
+    }
+
+    fn ticket(&self, number: u8, validity: ValidityPeriod) -> (Certificate, PrivateKey) {
+        let content = pki::ticket(key(number).public_key(), validity, None, pki::applications(false));
+        let issued = pki::issue(&Portable, &self.authority_key, Some(&self.authority), content);
+        let key = PrivateKey::new(Curve::NistP256, &scalar(number)).expect("as long as the curve's");
+        (issued.expect("signed"), key)
+    }
+
+    /// What a station has that trusts this root, with a ticket of this authority.
+    fn credentials(&self, ticket: u8) -> Credentials {
+        Credentials {
+            roots: vec![self.root.clone()],
+            authorities: vec![self.authority.clone()],
+            revoked: Vec::new(),
+            tickets: vec![self.ticket(ticket, until(10_000))],
+        }
+    }
+}
+
+fn entity(policy: Policy, credentials: &Credentials) -> (Box<Security>, Vec<(Credential, SecurityDrop)>) {
+    let config = Config { policy, ..Config::default() };
+    let mut security = Security::new(config, Box::new(Portable), Box::new(()), Rng::new(7));
+    let now = Now { time: Time::ZERO, date: date(Time::ZERO) };
+    let refused = credentials.furnish(&mut security, &Portable, now);
+    (Box::new(security), refused)
+}
+
+fn strict(credentials: &Credentials) -> Option<Box<Security>> {
+    let (security, refused) = entity(Policy::Strict, credentials);
+    assert_eq!(refused, []);
+    Some(security)
+}
+
+fn address(index: usize) -> GnAddress {
+    GnAddress::new(false, GnStationType::PassengerCar, [2, 0, 0, 0, 0, index as u8 + 1])
+}
+
+fn station(index: usize, security: Option<Box<Security>>) -> Station {
+    let facilities = FacilitiesSettings {
+        parameters: Default::default(),
+        station_id: None,
+        station_type: StationType::PASSENGER_CAR,
+        cam: true,
+        vehicle_length: VehicleLengthValue(43),
+        vehicle_width: VehicleWidth(18),
+        vehicle_role: VehicleRole::Default,
+    };
+    let geonet = GeonetSettings {
+        mib: Mib::default(),
+        address: Some(address(index)),
+        ipv6: None,
+        multicast: None,
+        facilities: Some(facilities),
+    };
+    let config = StationConfig { geonet: Some(geonet), ..StationConfig::default() };
+    let zero = Time::ZERO;
+    let mut station =
+        Station::new(config, PersistentState::default(), Rng::new(index as u64), zero, wall(zero));
+    if let Some(security) = security {
+        station.secure(zero, wall(zero), security);
+    }
+    station
+}
+
+/// Stations one behind the other.
+struct Road {
+    now: Time,
+    stations: Vec<Station>,
+    /// Whether the second hears the first.
+    reach: fn(usize, usize) -> bool,
+    /// What was sent, by whom.
+    sent: Vec<(usize, Frame)>,
+    delivered: Vec<(usize, Delivered)>,
+    warnings: Vec<String>,
+}
+
+impl Road {
+    fn new(security: Vec<Option<Box<Security>>>, reach: fn(usize, usize) -> bool) -> Road {
+        let stations = security.into_iter().enumerate().map(|(index, it)| station(index, it)).collect();
+        let (sent, delivered, warnings) = (Vec::new(), Vec::new(), Vec::new());
+        Road { now: Time::from_secs(5), stations, reach, sent, delivered, warnings }
+    }
+
+    fn input(&mut self, index: usize, input: Input) {
+        self.stations[index].handle_input(self.now, wall(self.now), input).expect("accepted");
+        let mut frames = Vec::new();
+        while let Some(output) = self.stations[index].poll_output() {
+            match output {
+                Output::Frame(frame) => frames.push(frame),
+                Output::Delivered(delivered) => self.delivered.push((index, delivered)),
+                Output::Event(Event::Warning { message }) => self.warnings.push(message),
+                _ => {}
+            }
+        }
+        for frame in frames {
+            self.sent.push((index, frame.clone()));
+            for other in 0..self.stations.len() {
+                let mac = address(other).mid();
+                let to = frame.destination == BROADCAST || frame.destination == mac;
+                if other != index && to && (self.reach)(index, other) {
+                    self.input(other, Input::Frame(frame.clone()));
+                }
+            }
+        }
+    }
+
+    /// Lets all drive for some tenths of a second, 5 m in each, 100 m apart.
+    fn drive(&mut self, tenths: usize) {
+        for _ in 0..tenths {
+            let end = self.now + Duration::from_millis(100);
+            for index in 0..self.stations.len() {
+                let milliseconds = START - 1_072_915_200_000 + 5000 + self.now.as_nanos() / 1_000_000;
+                let metres = 100 * index as i32 + (self.now.as_nanos() / 20_000_000) as i32;
+                let position = Position {
+                    timestamp: milliseconds as u32,
+                    latitude: 488_375_000 + 90 * metres,
+                    longitude: 21_008_000,
+                    accurate: true,
+                    speed: 5000,
+                    heading: 0,
+                };
+                self.input(index, Input::Position(position));
+            }
+            while let Some((due, index)) = (0..self.stations.len())
+                .filter_map(|index| Some((self.stations[index].poll_timeout()?, index)))
+                .min()
+                .filter(|(due, _)| *due <= end)
+            {
+                self.now = self.now.max(due);
+                self.input(index, Input::Timeout);
+            }
+            self.now = end;
+        }
+    }
+
+    fn counter(&self, index: usize, name: &str) -> u64 {
+        let counters = self.stations[index].counters();
+        counters.iter().find(|(known, _)| known == name).unwrap_or_else(|| panic!("{name}")).1
+    }
+
+    /// Stations that `index` knows, by their numbers: of the location table, and of the map.
+    fn known(&self, index: usize) -> (Vec<usize>, Vec<usize>) {
+        let table = self.stations[index].geonet().expect("a router").location_table();
+        let map = &self.stations[index].facilities().expect("facilities").services().ldm;
+        let all = 0..self.stations.len();
+        let located = |other: &usize| table.iter().any(|(_, entry)| entry.mac() == address(*other).mid());
+        let mapped = |other: &usize| map.station(StationId(*other as u32 + 1)).is_some();
+        (all.clone().filter(located).collect(), all.filter(mapped).collect())
+    }
+}
+
+const fn everybody(_: usize, _: usize) -> bool {
+    true
+}
+
+#[test]
+fn what_is_signed_is_believed() {
+    let pki = Pki::new(1, 2);
+    let mut road = Road::new(vec![strict(&pki.credentials(11)), strict(&pki.credentials(12))], everybody);
+    road.drive(30);
+    assert_eq!(road.known(0), (vec![1], vec![1]));
+    assert_eq!(road.known(1), (vec![0], vec![0]));
+    // NH of the Basic Header: everything on the air is a secured packet (EN 302 636-4-1 9.6.1).
+    assert!(road.sent.iter().all(|(_, frame)| frame.packet[0] & 0x0f == 2));
+    let (signed, verified) = (road.counter(0, "security.signed"), road.counter(1, "security.verified"));
+    assert!(signed > 25 && verified + 2 >= signed, "{signed} {verified}");
+    // TS 103 097 7.1.1: CAMs have the certificate once a second, else its name.
+    let whole = road.counter(0, "security.with_certificate");
+    assert!((3..=8).contains(&whole), "{whole} of {signed}");
+    assert!(road.warnings.is_empty(), "{:?}", road.warnings);
+}
+
+#[test]
+fn nobody_else_is_believed() {
+    let (pki, strangers, revoked) = (Pki::new(1, 2), Pki::new(3, 4), Pki::new(1, 5));
+    let mut trusting = pki.credentials(11);
+    trusting.revoked.push(name_of(&Portable, &revoked.authority));
+    let with_ticket_until =
+        |seconds| Credentials { tickets: vec![pki.ticket(13, until(seconds))], ..pki.credentials(13) };
+    // 0 hears: 1 is good, 2 signs nothing, 3 is under another root, 4 of an authority that was revoked, 5 has a
+    // ticket for ten seconds only.
+    let all = vec![
+        strict(&trusting),
+        strict(&pki.credentials(12)),
+        None,
+        strict(&strangers.credentials(14)),
+        strict(&revoked.credentials(15)),
+        strict(&with_ticket_until(10)),
+    ];
+    let mut road = Road::new(all, |from, to| to == 0 && from < 5);
+    road.drive(49);
+    // The last frames of the fifth before its ticket ends, one with the ticket among them, come a second late.
+    let last: Vec<Frame> =
+        road.sent.iter().filter(|(from, _)| *from == 5).map(|(_, frame)| frame.clone()).collect();
+    road.drive(10);
+    for frame in last.into_iter().rev().take(11) {
+        road.input(0, Input::Frame(frame));
+    }
+    road.drive(20);
+    assert_eq!(road.known(0), (vec![1], vec![1]));
+    for reason in ["unsecured", "unknown_issuer", "revoked", "certificate_expired"] {
+        assert!(road.counter(0, &format!("security.dropped.{reason}")) > 0, "{reason}");
+    }
+    // And from then on it is silent, and says so once.
+    assert_eq!(road.warnings, ["nothing is sent: no ticket of this station holds here and now"]);
+}
+
+#[test]
+fn nor_is_what_was_changed_or_comes_again() {
+    let pki = Pki::new(1, 2);
+    // They do not hear each other: what comes is brought.
+    let mut road = Road::new(vec![strict(&pki.credentials(11)), strict(&pki.credentials(12))], |_, _| false);
+    road.drive(12);
+    let frames: Vec<Frame> =
+        road.sent.iter().filter(|(from, _)| *from == 1).map(|(_, frame)| frame.clone()).collect();
+    let fresh = frames.last().expect("frames").clone();
+    let dropped = |road: &Road, reason: &str| road.counter(0, &format!("security.dropped.{reason}"));
+    // An octet of the position vector, and the last of the signature.
+    for at in [40, fresh.packet.len() - 1] {
+        let mut changed = fresh.clone();
+        changed.packet[at] ^= 1;
+        road.input(0, Input::Frame(changed));
+    }
+    assert_eq!(road.known(0), (vec![], vec![]));
+    // It waits for the certificate, which the first frame of the last second has.
+    for frame in frames.iter().rev().take(11) {
+        road.input(0, Input::Frame(frame.clone()));
+    }
+    assert_eq!(road.known(0), (vec![1], vec![1]));
+    assert!(dropped(&road, "bad_signature") + dropped(&road, "malformed") >= 2);
+    let believed = road.counter(0, "security.verified");
+    road.input(0, Input::Frame(fresh));
+    assert_eq!((dropped(&road, "replayed"), road.counter(0, "security.verified")), (1, believed));
+    road.drive(25);
+    let late = frames.first().expect("frames").clone();
+    road.input(0, Input::Frame(late));
+    assert_eq!((dropped(&road, "too_old"), road.counter(0, "security.verified")), (1, believed));
+}
+
+#[test]
+fn what_is_sent_on_keeps_its_envelope_and_its_end() {
+    let pki = Pki::new(1, 2);
+    let all = (11..14).map(|ticket| strict(&pki.credentials(ticket))).collect();
+    let mut road = Road::new(all, |from, to| from.abs_diff(to) == 1);
+    road.drive(15);
+    let area = Area {
+        shape: AreaShape::Circle,
+        latitude: 488_375_000,
+        longitude: 21_008_000,
+        distance_a: 1000,
+        distance_b: 0,
+        angle: 0,
+    };
+    let before = road.sent.len();
+    let request = GeonetRequest {
+        transport: GeonetTransport::GeoBroadcast(area),
+        next_header: 0,
+        store_carry_forward: false,
+        traffic_class: 0,
+        lifetime_ms: None,
+        hop_limit: None,
+        payload: b"beware".to_vec(),
+    };
+    road.input(0, Input::Geonet(request));
+    road.drive(10);
+    let heard: Vec<_> =
+        road.delivered.iter().filter(|(_, it)| it.payload == b"beware").map(|(at, _)| *at).collect();
+    assert_eq!(heard, [1, 2]);
+    assert!(road.counter(1, "security.forwarded") > 0);
+    // Whoever plays the first copy again after a while is told from a forwarder.
+    let copy = road.sent[before..].iter().find(|(from, _)| *from == 0).expect("the packet").1.clone();
+    road.drive(30);
+    road.input(1, Input::Frame(copy));
+    assert_eq!(road.counter(1, "security.dropped.replayed"), 1);
+}
+
+#[test]
+fn who_accepts_the_unsigned_is_told_no_lies_by_signers() {
+    let (pki, strangers) = (Pki::new(1, 2), Pki::new(3, 4));
+    let (lenient, refused) = entity(Policy::AcceptUnsigned, &pki.credentials(11));
+    assert_eq!(refused, []);
+    let all = vec![Some(lenient), None, strict(&strangers.credentials(12))];
+    let mut road = Road::new(all, |_, to| to == 0);
+    road.drive(30);
+    assert_eq!(road.known(0), (vec![1], vec![1]));
+    assert!(road.counter(0, "security.plain") > 0);
+}
+
+#[test]
+fn credentials_that_nobody_would_take_are_named() {
+    let (pki, strangers) = (Pki::new(1, 2), Pki::new(3, 4));
+    let mut credentials = pki.credentials(11);
+    let (certificate, _) = pki.ticket(12, until(100));
+    let (_, wrong) = pki.ticket(13, until(100));
+    credentials.tickets.push((certificate, wrong));
+    credentials.tickets.push(strangers.ticket(14, until(100)));
+    credentials.authorities.push(strangers.authority.clone());
+    credentials.roots.push(pki.authority.clone());
+    let (_, refused) = entity(Policy::Strict, &credentials);
+    let expected = [
+        (Credential::Root(1), SecurityDrop::WrongRole),
+        (Credential::Authority(1), SecurityDrop::UnknownIssuer),
+        (Credential::Ticket(1), SecurityDrop::BadKey),
+        (Credential::Ticket(2), SecurityDrop::UnknownIssuer),
+    ];
+    assert_eq!(refused, expected);
+    // A key file's line, and what is none.
+    let key = PrivateKey::parse(&format!("nist-p256 {}\n", "11".repeat(32))).expect("a key");
+    assert!(key.ready(&Portable).is_some());
+    for line in ["", "nist-p256", "nist-p256 11", "p256 11", &format!("nist-p256 {}zz", "11".repeat(31))] {
+        assert_eq!(PrivateKey::parse(line), None, "{line}");
+    }
+}
