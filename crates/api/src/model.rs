@@ -9,24 +9,40 @@
 //! | `GET /v1/routes` | array of [`Route`] |
 //! | `GET /v1/policies` | array of [`Policy`] |
 //! | `GET /v1/counters` | [`Counters`] |
-//! | `GET /v1/neighbours` | array of [`Location`], those in range |
-//! | `GET /v1/locations` | array of [`Location`], all |
+//! | `GET /metrics` | text, see `docs/api.md` |
+//! | `GET /v1/neighbours` | array of [`Location`] |
+//! | `GET /v1/locations` | array of [`Location`] |
 //! | `GET /v1/areas` | array of [`Area`] |
-//! | `GET /v1/events` | `text/event-stream`, one event a message, see [`event`] |
-//! | `GET /v1/drain` | [`Drain`], or `null` when there was none |
-//! | `POST /v1/drain` with [`DrainRequest`] | none (204) |
-//! | `POST /v1/drain/end` | none (204) |
-//! | `POST /v1/revoke` with [`RevokeRequest`] | none (204) |
-//! | `POST /v1/handover` with [`HandoverRequest`] | none (204) |
-//! | `POST /v1/signal` with [`SignalRequest`] | none (204) |
-//! | `POST /v1/gnsend` with [`GnSendRequest`] | none (204) |
-//! | `POST /v1/gnping` with [`GnPingRequest`] | `text/event-stream`, one [`GnPingEvent`] a message |
-//! | `GET /v1/gnrecv` | `text/event-stream`, one [`GnReceived`] a message, or [`missed`] |
+//! | `POST /v1/areas` with [`AreaRequest`] | none |
+//! | `POST /v1/areas/remove` with [`AreaRemoval`] | none |
+//! | `GET /v1/groups` | array of [`Group`] |
+//! | `GET /v1/events` | stream, see [`event`] |
+//! | `GET /v1/drain` | null or [`Drain`] |
+//! | `POST /v1/drain` with [`DrainRequest`] | none |
+//! | `POST /v1/drain/end` | none |
+//! | `POST /v1/revoke` with [`RevokeRequest`] | none |
+//! | `POST /v1/handover` with [`HandoverRequest`] | none |
+//! | `POST /v1/signal` with [`SignalRequest`] | none |
+//! | `GET /v1/vehicle` | [`Vehicle`] |
+//! | `PUT /v1/vehicle` with [`Vehicle`] | none |
+//! | `POST /v1/denm` with [`DenmRequest`] | [`Triggered`] |
+//! | `POST /v1/denm/update` with [`DenmRequest`] | none |
+//! | `POST /v1/denm/cancel` with [`DenmRequest`] | none |
+//! | `POST /v1/denm/negate` with [`DenmRequest`] | none |
+//! | `GET /v1/ldm` | [`Ldm`] |
+//! | `GET /v1/messages` | stream of CAMs and DENMs, see `docs/api.md` |
+//! | `POST /v1/gnsend` with [`GnSendRequest`] | none |
+//! | `POST /v1/gnping` with [`GnPingRequest`] | stream of [`GnPingEvent`] |
+//! | `GET /v1/gnrecv` | stream of [`GnReceived`] |
+//!
+//! A stream is a `text/event-stream`, one object a message, or [`missed`]; "none" is status 204. `docs/openapi.json` is
+//! made of this table and of the types (`tests/openapi.rs`).
 //!
 //! Every answer that is not a success carries an [`ErrorBody`]. Fields may be added, never renamed; a
 //! value that is unknown or does not apply is `null`, its key is always there.
 
 mod drain;
+mod facilities;
 mod geonet;
 
 use std::collections::BTreeMap;
@@ -37,6 +53,7 @@ use serde::{Deserialize, Deserializer, Serialize};
 use serde_json::{Map, Value};
 
 pub use drain::{Drain, DrainRequest, RevokeRequest};
+pub use facilities::{ActionId, DenmRequest, Ldm, LdmEvent, LdmStation, Triggered, Vehicle};
 pub use geonet::{
     Area, AreaOrigin, AreaRemoval, AreaRequest, AreaShape, GeonetStatus, GnArea, GnAround, GnCircle,
     GnNextHeader, GnPacketType, GnPingAnswer, GnPingEvent, GnPingRequest, GnPlace, GnReceived, GnSendRequest,
@@ -255,9 +272,9 @@ pub struct Route {
     pub path: String,
     /// The interface that packets leave by, or `null`.
     pub interface: Option<String>,
-    /// Link-layer address of the vehicle that announces the network, `xx:xx:xx:xx:xx:xx`, or `null`.
+    /// Link-layer address of the vehicle in radio range that announces the network, `xx:xx:xx:xx:xx:xx`, or `null`.
     pub station: Option<String>,
-    /// Link-local address of that vehicle, or the home agent, or `null`.
+    /// Link-local address of that vehicle, care-of address of one that is not in radio range, or the home agent, or `null`.
     pub next_hop: Option<Ipv6Addr>,
     /// Round-trip time to that vehicle in milliseconds, or `null` where it is not measured.
     pub rtt_ms: Option<f64>,
@@ -340,7 +357,11 @@ pub struct ErrorBody {
 pub fn event(time: f64, fields: Value) -> Value {
     let mut envelope = match fields {
         Value::Object(fields) => fields,
-        value => Map::from_iter([("value".to_owned(), value)]),
+        value => {
+            let mut fields = Map::new();
+            fields.insert("value".to_owned(), value);
+            fields
+        }
     };
     envelope.insert("time".to_owned(), time.into());
     Value::Object(envelope)

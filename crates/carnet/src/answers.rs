@@ -6,7 +6,7 @@ use std::time::Duration;
 use carnet_api::address::MacAddress;
 use carnet_api::config::Config;
 use carnet_api::model;
-use carnet_base::{Endpoint, Time};
+use carnet_base::{Endpoint, Time, map_of};
 use carnet_linux::{Path, Platform};
 use carnet_station::Station;
 use carnet_station::forwarding::desired::TunnelEnd;
@@ -70,11 +70,12 @@ pub fn status(
                 .collect(),
             uplink: active.map(|uplink| uplink.interface),
             wanted_uplink: router.forced_uplink().map(|uplink| uplink.config.interface.clone()),
-            moved_policies: station
-                .policy_status()
-                .into_iter()
-                .filter_map(|policy| Some((policy.name, policy.wanted_uplink?)))
-                .collect(),
+            moved_policies: map_of(
+                station
+                    .policy_status()
+                    .into_iter()
+                    .filter_map(|policy| Some((policy.name, policy.wanted_uplink?))),
+            ),
         }),
         home_agent: station.home_agent().map(|agent| model::HomeAgentStatus {
             address: agent.config().address,
@@ -97,7 +98,8 @@ pub fn bindings(station: &Station, now: Time) -> Vec<model::Binding> {
         .map(|binding| model::Binding {
             role: match binding.end {
                 TunnelEnd::HomeAgent => model::Role::HomeAgent,
-                TunnelEnd::MobileRouter => {
+                // (Direct routes are no bindings with a home agent.)
+                TunnelEnd::MobileRouter | TunnelEnd::Direct => {
                     mobile_role(station.mobile_router().is_none_or(|router| router.config().is_router()))
                 }
             },
@@ -233,7 +235,7 @@ pub fn policies(station: &Station) -> Vec<model::Policy> {
 
 /// `GET /v1/counters`
 pub fn counters(station: &Station, platform: Option<&Platform>) -> model::Counters {
-    let mut counters: model::Counters = station.counters().into_iter().collect();
+    let mut counters: model::Counters = map_of(station.counters());
     let Some(platform) = platform else { return counters };
     let fast_path = platform.fast_path_counters();
     for (name, count) in [
@@ -286,8 +288,12 @@ pub fn event_text(event: &Event) -> String {
         }
         Event::Path { prefixes, station, direct, reason } => {
             let prefixes: Vec<String> = prefixes.iter().map(ToString::to_string).collect();
+            let what = match prefixes.as_slice() {
+                [] => "packets".to_string(),
+                prefixes => format!("packets for {}", prefixes.join(", ")),
+            };
             let way = if *direct { "go straight to it" } else { "take the tunnel" };
-            format!("station {station} {reason}: packets for {} {way}", prefixes.join(", "))
+            format!("station {station} {reason}: {what} {way}")
         }
         Event::AtHome { interface } => format!("on the home link at {interface}"),
         Event::Binding { home_address, care_of_address, bid, prefixes, lifetime_s, change } => {

@@ -1,10 +1,15 @@
-//! `carnet check`: everything that is wrong with a config file, and with the trace that it names.
+//! `carnet check`: everything that is wrong with a config file, and with the trace, tokens, certificates and keys that it
+//! names.
 
 use std::path::Path;
 use std::process::ExitCode;
 
 use carnet_api::config::{Config, ConfigErrors, PositionSource};
+use carnet_base::{Rng, Seed};
+use carnet_linux::clock;
 use carnet_linux::position::trace::Trace;
+
+use crate::settings::security::furnish;
 
 /// Exit status for a mistake in the config, the same as for one on the command line.
 pub const MISTAKE: u8 = 2;
@@ -16,13 +21,23 @@ pub fn check(path: &Path) -> ExitCode {
             for warning in config.warnings() {
                 eprintln!("{}: warning: {warning}", path.display());
             }
-            match trace(&config) {
-                Ok(()) => ExitCode::SUCCESS,
-                Err(error) => {
-                    eprintln!("{error}");
-                    ExitCode::from(MISTAKE)
+            let tokens = config.station.http.as_ref().and_then(|http| http.tokens.as_deref());
+            let tokens =
+                tokens.map_or(Ok(()), crate::http::check_tokens).map_err(|error| format!("{error:#}"));
+            let trace = trace(&config).map_err(|error| error.to_string());
+            let rng = Rng::from_seed(Seed::default());
+            let security = furnish(&config, rng, clock::wall()).map(|furnished| {
+                for warning in furnished.warnings {
+                    eprintln!("{}: warning: {warning}", path.display());
                 }
+            });
+            let security = security.map_err(|error| format!("{}: {error:#}", path.display()));
+            let mistakes: Vec<String> =
+                [tokens, trace, security].into_iter().filter_map(Result::err).collect();
+            for mistake in &mistakes {
+                eprintln!("{mistake}");
             }
+            if mistakes.is_empty() { ExitCode::SUCCESS } else { ExitCode::from(MISTAKE) }
         }
         Err(errors) => refuse(&errors),
     }

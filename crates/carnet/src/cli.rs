@@ -1,5 +1,8 @@
 //! The command line.
 
+#[path = "cli/facilities.rs"]
+mod facilities;
+#[path = "cli/geonet.rs"]
 mod geonet;
 
 use std::net::Ipv6Addr;
@@ -9,6 +12,7 @@ use std::time::Duration;
 use carnet_api::config::parse_duration;
 use clap::{Args, Parser, Subcommand, ValueEnum};
 
+pub use facilities::DenmCommand;
 pub use geonet::{AreaCommand, GnPing, GnRecv, GnSend};
 
 /// Keeps the network inside a moving vehicle connected: NEMO mobile router, home agent, GeoNetworking router.
@@ -141,8 +145,9 @@ An uplink that is down or brings no answers is left all the same, until it is ba
     },
     /// Empty a home agent for maintenance: its mobile routers go to another one, without losing packets.
     #[command(after_help = "\
-Every mobile router registers with the other home agent first and leaves this one then. The command shows how far it
-is, and ends when all have left, or after a time. From then on nobody can register here, until --end or a restart.
+Every mobile router registers with the other home agent first and leaves this one then.
+The command shows how far it is, and ends when all have left, or after a time. From then
+on nobody can register here, until --end or a restart.
 
 Examples:
   carnet drain                              to a home agent of the config or of the home link
@@ -151,17 +156,23 @@ Examples:
     Drain(Drain),
     /// End the bindings of a mobile router at its home agent.
     #[command(after_help = "\
-The mobile router is told, and asks again after ten minutes.
+The mobile router is told, and asks again after ten minutes. One that has several home
+agents in its config goes to the next one: revoke it there as well.
 
 Examples:
   carnet revoke 2001:db8:1::1234
-  carnet revoke 2001:db8:1::1234 --bid 2    one of its uplinks")]
+  carnet revoke 2001:db8:1::1234 --bid 2    one of its uplinks
+  carnet revoke --all                       all mobile routers that are registered")]
     Revoke {
         /// Home address of the mobile router.
-        home_address: Ipv6Addr,
+        #[arg(required_unless_present = "all")]
+        home_address: Option<Ipv6Addr>,
         /// Binding Identifier; all bindings without one. May be given several times.
         #[arg(long, value_name = "BID")]
         bid: Vec<u16>,
+        /// All mobile routers that are registered.
+        #[arg(long, conflicts_with_all = ["home_address", "bid"])]
+        all: bool,
         /// The station.
         #[command(flatten)]
         station: Station,
@@ -205,6 +216,17 @@ Examples:
   carnet gnrecv --next-header btp-b
   carnet gnrecv | jq 'select(.type == \"gbc\") | .payload'")]
     Gnrecv(GnRecv),
+    /// Tell others of an event on the road, or that it is over (DENM).
+    #[command(after_help = "\
+Who is told keeps it on his map until it is over: `carnet show ldm`.
+
+Examples:
+  carnet denm trigger stationary_vehicle --relevance 500m --every 500ms --for 10m
+  carnet denm trigger accident --at 48.8375,2.1008 --area crossing
+  carnet denm update 305419896:1 stationary_vehicle --sub-cause 2
+  carnet denm cancel 305419896:1                 an event of this station is over
+  carnet denm negate 2712847316:7                another station's is")]
+    Denm(DenmCommand),
 }
 
 /// `carnet drain`
@@ -269,6 +291,8 @@ pub enum Table {
     Locations,
     /// Areas: of the config, set by `carnet area`, learnt (GeoNetworking).
     Areas,
+    /// What is on the road: stations and events that others have told of (Local Dynamic Map).
+    Ldm,
     /// Multicast groups that somebody in the mobile network listens to (GeoNetworking).
     Groups,
 }
@@ -287,6 +311,7 @@ impl Table {
             Table::Locations => "/v1/locations",
             Table::Areas => "/v1/areas",
             Table::Groups => "/v1/groups",
+            Table::Ldm => "/v1/ldm",
         }
     }
 }

@@ -1,6 +1,7 @@
 //! Talks to a running station: HTTP/1.1 over its UNIX socket, one connection for each request.
 
 pub mod drain;
+pub mod facilities;
 pub mod geonet;
 
 use std::fs;
@@ -10,6 +11,7 @@ use std::time::Duration;
 
 use anyhow::{Context, anyhow, bail};
 use carnet_api::model::ErrorBody;
+use carnet_base::sort;
 use http_body_util::{BodyExt, Full};
 use hyper::body::{Bytes, Incoming};
 use hyper::client::conn::http1;
@@ -50,7 +52,7 @@ impl Client {
             Some(socket) if sockets.is_empty() => Ok(Client { socket }),
             Some(last) => {
                 sockets.push(last);
-                sockets.sort();
+                sort(&mut sockets);
                 let names: Vec<String> = sockets.iter().map(|path| path.display().to_string()).collect();
                 bail!("there are several stations, choose one with --socket: {}", names.join(", "))
             }
@@ -72,6 +74,13 @@ impl Client {
     pub async fn post<T: Serialize>(&self, path: &str, body: &T) -> anyhow::Result<()> {
         self.send(Method::POST, path, serde_json::to_vec(body)?.into()).await?;
         Ok(())
+    }
+
+    /// Posts JSON to a path, and gets JSON.
+    pub async fn post_for<T: Serialize>(&self, path: &str, body: &T) -> anyhow::Result<Value> {
+        let response = self.send(Method::POST, path, serde_json::to_vec(body)?.into()).await?;
+        let body = self.lost(response.into_body().collect().await)?.to_bytes();
+        serde_json::from_slice(&body).with_context(|| format!("the station's answer to {path} is no JSON"))
     }
 
     /// Follows an event stream.

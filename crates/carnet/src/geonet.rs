@@ -17,7 +17,7 @@ use carnet_api::model::{
     GeonetStatus, GnNextHeader, GnPacketType, GnPingEvent, GnPingRequest, GnReceived, GnStation, GnTarget,
     Location,
 };
-use carnet_base::{RateLimiter, Time, WallTime};
+use carnet_base::{RateLimiter, Time, WallTime, sort_by_key};
 use carnet_geonet::location_table::{Entry, LocationTable};
 use carnet_geonet::{ReceivedFrame, Router};
 use carnet_linux::frame_link::{FrameLink, LinkEvent, LinkState, MacAddress as Mac};
@@ -27,7 +27,9 @@ use carnet_linux::virtual_link::VirtualLinkEvent;
 use carnet_linux::{Result, clock};
 use carnet_station::Station;
 use carnet_station::geonet::echo::{self, Echo};
-use carnet_station::io::{Delivered, DeliveredKind, Frame, GeonetRequest, GeonetTransport, Position};
+use carnet_station::io::{
+    Delivered, DeliveredKind, Frame, GeonetRequest, GeonetTransport, Position, PositionQuality,
+};
 use carnet_wire::btp::{BtpA, BtpB};
 use carnet_wire::geonet::{GnAddress as WireAddress, LongPositionVector, Timestamp};
 use tokio::sync::{broadcast, mpsc};
@@ -51,6 +53,11 @@ const NEWS_INTERVAL: Duration = Duration::from_secs(10);
 /// How old the position in a packet may be, of a station at rest and of the fastest one.
 const OLDEST: Duration = Duration::from_millis(100);
 const NEWEST: Duration = Duration::from_millis(10);
+/// Where there are facilities, they are told the position at least so often, at rest and in motion.
+const LONGEST_CAM_INTERVAL: Duration = Duration::from_secs(1);
+const CHECK_CAM_GENERATION: Duration = Duration::from_millis(100);
+/// Four metres in four seconds: CAMs are sent every second anyway.
+const SLOWEST: f64 = 1.0;
 
 /// What [`Geonet::next_event`] waits for.
 #[derive(Debug)]
@@ -98,6 +105,9 @@ pub struct Geonet {
     /// How the positioning does, in one word.
     state: &'static str,
     reckoner: Reckoner,
+    /// Whether there are facilities, and how good the last position was.
+    looks_at_itself: bool,
+    quality: PositionQuality,
     /// When the router was told the position last.
     told: Option<Time>,
     news: RateLimiter,
@@ -107,7 +117,7 @@ pub struct Geonet {
 impl Geonet {
     /// Opens the link and the source of positions. `undo` is where it is written down what to put back, `wants` whether
     /// there shall be a fast path; `uplinks` are the mobile router's, of which an interface of IPv6 over GeoNetworking
-    /// may be one.
+    /// may be one; `facilities` is whether there are any.
     ///
     /// # Errors
     /// When one of them cannot be had.
@@ -116,8 +126,10 @@ impl Geonet {
         undo: &Path,
         wants: Wants,
         uplinks: Vec<String>,
+        facilities: bool,
     ) -> anyhow::Result<Geonet> {
-        let seed = clock::random_seed().context("cannot get randomness from the kernel")?;
+        let seed = clock::random().context("cannot get randomness from the kernel")?;
+        let seed = u64::from_ne_bytes(seed);
         let mid = match config.address {
             GeonetAddress::Auto => None,
             GeonetAddress::Managed(address) => Some(address.0),
@@ -152,6 +164,8 @@ impl Geonet {
             pings: Pings::new(seed as u16),
             state: "no_fix",
             reckoner: Reckoner::new(matches!(config.position, config::PositionSource::Fixed(_))),
+            looks_at_itself: facilities,
+            quality: PositionQuality::default(),
             told: None,
             news: RateLimiter::new(NEWS, NEWS_INTERVAL),
             fast_path: FastPath::open(wants)?,
@@ -203,7 +217,7 @@ impl Geonet {
     pub async fn next_event(&mut self) -> Result<GeonetEvent> {
         let ping = self.pings.poll_timeout();
         let report = self.fast_path.poll_timeout();
-        let update = self.told.map(|told| told + self.config.mib.position_update_interval);
+        let update = self.told.map(|told| told + self.update_interval());
         tokio::select! {
             event = self.link.readable() => event.map(GeonetEvent::Link),
             event = self.positions.next_event() => Ok(GeonetEvent::Position(event)),
@@ -322,6 +336,17 @@ impl Geonet {
         (backlog != std::mem::replace(&mut self.backlog, backlog)).then_some(backlog)
     }
 
+    /// How often the router is told the position. The facilities want to see every four metres of the way, and look as
+    /// often as CAMs may be sent (EN 302 637-2 6.1.3, `T_CheckCamGen`).
+    fn update_interval(&self) -> Duration {
+        let interval = self.config.mib.position_update_interval;
+        match self.looks_at_itself {
+            true if self.reckoner.speed() >= SLOWEST => interval.min(CHECK_CAM_GENERATION),
+            true => interval.min(LONGEST_CAM_INTERVAL),
+            false => interval,
+        }
+    }
+
     /// How old the position in a packet may be.
     fn freshness(&self) -> Duration {
         let half_a_metre = Duration::try_from_secs_f64(0.5 / self.reckoner.speed()).unwrap_or(OLDEST);
@@ -332,9 +357,22 @@ impl Geonet {
     pub fn tell(&mut self, now: Time) -> Option<Position> {
         let fix = self.reckoner.position(now)?;
         self.told = Some(now);
+        // A cast saturates.
+        self.quality = PositionQuality {
+            confidence_cm: fix.confidence.map(|metres| (metres * 100.0).ceil() as u32),
+            altitude_cm: fix.altitude.map(|metres| (metres * 100.0).round() as i32),
+            moves: fix.speed.is_some(),
+            heads: fix.track.is_some(),
+            lost: self.state != "fix",
+        };
         let pai_interval = f64::from(self.config.mib.pai_interval_m);
         let vector = fix.position_vector(self.address?, self.positions.leap_seconds(), pai_interval);
         Some(position_of(&vector))
+    }
+
+    /// How good the position is that was told last.
+    pub fn quality(&self) -> PositionQuality {
+        self.quality
     }
 
     /// A payload came: an answer to a ping, or something for those who listen.
@@ -424,7 +462,7 @@ impl Geonet {
             .filter(|entry| entry.is_neighbour() || !only_neighbours)
             .map(|entry| location(entry, now))
             .collect();
-        locations.sort_by_key(|location| location.gn_address);
+        sort_by_key(&mut locations, |location| location.gn_address);
         locations
     }
 
@@ -486,12 +524,13 @@ fn difference(milliseconds: i64) -> String {
     format!("{} ms {side}", milliseconds.unsigned_abs())
 }
 
-fn degrees(tenths_of_microdegrees: i32) -> f64 {
+/// Of tenths of a microdegree.
+pub fn degrees(tenths_of_microdegrees: i32) -> f64 {
     f64::from(tenths_of_microdegrees) / 1e7
 }
 
 /// A cast saturates, and takes what is not a number for 0.
-fn tenths_of_microdegrees(degrees: f64) -> i32 {
+pub fn tenths_of_microdegrees(degrees: f64) -> i32 {
     (degrees * 1e7).round() as i32
 }
 

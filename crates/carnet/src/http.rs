@@ -1,32 +1,44 @@
-//! The HTTP/JSON API of a running station, over a UNIX socket.
+//! The HTTP/JSON API of a running station, over a UNIX socket and, where configured, a TCP port.
 //!
 //! The server knows nothing of the station. It passes each question to the run loop as a [`Request`] and
 //! waits for the answer; events come over a broadcast channel, whose sender never waits: a reader that
 //! falls behind loses the oldest events and is told how many. Paths and bodies are listed in
 //! [`carnet_api::model`].
 //!
-//! Who may talk to the station is decided by the file mode of the socket, 0660.
+//! Who may talk to the station is decided by the file mode of the socket, 0660; over TCP by tokens ([`tcp`]).
+//!
+//! What depends on the types of questions and answers is kept short here: a path is a plain function ([`Handler`]), its
+//! body and answer are octets before axum sees them, a stream is boxed. Otherwise the whole server would be in
+//! the program once for each path.
 
+mod facilities;
 mod geonet;
+mod metrics;
+mod pages;
+mod tcp;
 
 use std::convert::Infallible;
 use std::fs;
+use std::future::Future;
 use std::io;
 use std::os::unix::fs::{FileTypeExt, MetadataExt, PermissionsExt};
 use std::path::{Path, PathBuf};
+use std::pin::{Pin, pin};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use anyhow::{Context, bail};
-use axum::extract::rejection::JsonRejection;
-use axum::extract::{Json, State};
-use axum::http::StatusCode;
+use axum::body::Bytes;
+use axum::extract::{FromRequest, Request as HttpRequest, State};
+use axum::http::{StatusCode, header};
 use axum::response::sse::{Event, KeepAlive, Sse};
 use axum::response::{IntoResponse, Response};
-use axum::routing::{get, post};
-use axum::{Router, serve as serve_http};
-use carnet_api::model::{DrainRequest, ErrorBody, HandoverRequest, RevokeRequest, SignalRequest, missed};
-use futures_util::stream::{self, Stream};
+use axum::routing::{MethodFilter, MethodRouter, on};
+use axum::{Router, middleware, serve as serve_http};
+use carnet_api::config::Http;
+use carnet_api::model::{ErrorBody, missed};
+use futures_util::stream::{self, Stream, StreamExt};
 use serde::Serialize;
+use serde::de::DeserializeOwned;
 use serde_json::Value;
 use tokio::net::UnixListener;
 use tokio::sync::broadcast::error::RecvError;
@@ -49,24 +61,47 @@ const SOCKET_MODE: u32 = 0o660;
 pub struct Server {
     socket: SocketFile,
     stop: watch::Sender<bool>,
-    task: JoinHandle<io::Result<()>>,
+    tasks: Vec<JoinHandle<io::Result<()>>>,
 }
 
-/// Opens the socket and serves the API on it. When this returns, the socket accepts.
+/// Whether the file of `station.http_tokens` can be used.
+///
+/// # Errors
+/// What is wrong with it.
+pub fn check_tokens(path: &Path) -> anyhow::Result<()> {
+    tcp::Gate::new(Some(path)).map(drop)
+}
+
+/// Opens the socket, and the port if there is to be one, and serves the API there. When this returns, both accept.
 ///
 /// `requests` leads to the run loop. `events` carries events in their envelope
 /// ([`carnet_api::model::event`]).
 pub async fn serve(
     socket_path: &Path,
+    http: Option<&Http>,
     requests: mpsc::Sender<Request>,
     events: broadcast::Sender<Value>,
 ) -> anyhow::Result<Server> {
+    let port = match http {
+        Some(http) => {
+            let gate = tcp::Gate::new(http.tokens.as_deref())?.with_pages(&http.pages);
+            Some((gate, tcp::Port::bind(http.address).await?))
+        }
+        None => None,
+    };
     let (listener, socket) = bind(socket_path)?;
     let (stop, stopped) = watch::channel(false);
     let app = router(App { requests, events, stopped: stopped.clone() });
-    let task =
-        tokio::spawn(async move { serve_http(listener, app).with_graceful_shutdown(when(stopped)).await });
-    Ok(Server { socket, stop, task })
+    let mut tasks = Vec::new();
+    if let Some((gate, port)) = port {
+        let app = app.clone().layer(middleware::from_fn_with_state(gate, tcp::guard));
+        let stopped = when(stopped.clone());
+        tasks.push(tokio::spawn(async move { serve_http(port, app).with_graceful_shutdown(stopped).await }));
+    }
+    tasks.push(tokio::spawn(
+        async move { serve_http(listener, app).with_graceful_shutdown(when(stopped)).await },
+    ));
+    Ok(Server { socket, stop, tasks })
 }
 
 impl Server {
@@ -80,15 +115,19 @@ impl Server {
     pub async fn shutdown(mut self) {
         self.socket.remove();
         self.stop.send_replace(true);
-        if tokio::time::timeout(END_WITHIN, &mut self.task).await.is_err() {
-            self.task.abort();
-        }
+        let all = async {
+            for task in &mut self.tasks {
+                let _ = task.await;
+            }
+        };
+        // What is still under way is cut off by the drop.
+        let _ = tokio::time::timeout(END_WITHIN, all).await;
     }
 }
 
 impl Drop for Server {
     fn drop(&mut self) {
-        self.task.abort();
+        self.tasks.iter().for_each(JoinHandle::abort);
     }
 }
 
@@ -167,25 +206,59 @@ struct App {
     stopped: watch::Receiver<bool>,
 }
 
+/// What is on the way to whoever asked.
+type Answering = Pin<Box<dyn Future<Output = Result<Response, Refusal>> + Send>>;
+
+/// Answers on a path.
+type Handler = fn(App, HttpRequest) -> Answering;
+
+fn get(handler: Handler) -> MethodRouter<App> {
+    handle(MethodFilter::GET, handler)
+}
+
+fn post(handler: Handler) -> MethodRouter<App> {
+    handle(MethodFilter::POST, handler)
+}
+
+fn put(handler: Handler) -> MethodRouter<App> {
+    handle(MethodFilter::PUT, handler)
+}
+
+fn handle(method: MethodFilter, handler: Handler) -> MethodRouter<App> {
+    on(method, move |State(app): State<App>, request: HttpRequest| handler(app, request))
+}
+
 fn router(app: App) -> Router {
     Router::new()
-        .route("/v1/status", get(|State(app): State<App>| async move { app.ask(Request::Status).await }))
-        .route("/v1/bindings", get(|State(app): State<App>| async move { app.ask(Request::Bindings).await }))
-        .route("/v1/uplinks", get(|State(app): State<App>| async move { app.ask(Request::Uplinks).await }))
-        .route("/v1/tunnels", get(|State(app): State<App>| async move { app.ask(Request::Tunnels).await }))
-        .route("/v1/routes", get(|State(app): State<App>| async move { app.ask(Request::Routes).await }))
-        .route("/v1/policies", get(|State(app): State<App>| async move { app.ask(Request::Policies).await }))
-        .route("/v1/counters", get(|State(app): State<App>| async move { app.ask(Request::Counters).await }))
-        .route("/v1/events", get(events))
+        .route("/v1/status", get(|app, _| app.ask(Request::Status)))
+        .route("/v1/bindings", get(|app, _| app.ask(Request::Bindings)))
+        .route("/v1/uplinks", get(|app, _| app.ask(Request::Uplinks)))
+        .route("/v1/tunnels", get(|app, _| app.ask(Request::Tunnels)))
+        .route("/v1/routes", get(|app, _| app.ask(Request::Routes)))
+        .route("/v1/policies", get(|app, _| app.ask(Request::Policies)))
+        .route("/v1/counters", get(|app, _| app.ask(Request::Counters)))
+        .route("/v1/events", get(|app, _| Box::pin(async { Ok(events(app)) })))
+        .route("/metrics", get(|app, _| Box::pin(metrics::metrics(app))))
+        .route("/v1/drain", get(|app, _| app.ask(Request::Drain)))
         .route(
             "/v1/drain",
-            get(|State(app): State<App>| async move { app.ask(Request::Drain).await }).post(drain),
+            post(|app, body| app.tell(body, |drain, reply| Request::BeginDrain { drain, reply })),
         )
-        .route("/v1/drain/end", post(end_drain))
-        .route("/v1/revoke", post(revoke))
-        .route("/v1/handover", post(handover))
-        .route("/v1/signal", post(signal))
+        .route("/v1/drain/end", post(|app, _| app.order(Request::EndDrain)))
+        .route(
+            "/v1/revoke",
+            post(|app, body| app.tell(body, |revoke, reply| Request::Revoke { revoke, reply })),
+        )
+        .route(
+            "/v1/handover",
+            post(|app, body| app.tell(body, |handover, reply| Request::Handover { handover, reply })),
+        )
+        .route(
+            "/v1/signal",
+            post(|app, body| app.tell(body, |signal, reply| Request::Signal { signal, reply })),
+        )
         .merge(geonet::router())
+        .merge(facilities::router())
         .fallback(|| async { Refusal::new(StatusCode::NOT_FOUND, "no such path") })
         .method_not_allowed_fallback(|| async {
             Refusal::new(StatusCode::METHOD_NOT_ALLOWED, "this path does not know that method")
@@ -195,92 +268,126 @@ fn router(app: App) -> Router {
 
 impl App {
     /// Asks the run loop, and gives its answer as JSON.
-    async fn ask<T: Serialize>(
-        &self,
-        request: impl FnOnce(oneshot::Sender<T>) -> Request,
-    ) -> Result<Json<T>, Refusal> {
-        self.answer(request).await.map(Json)
+    fn ask<T: Serialize + Send + 'static>(self, request: fn(oneshot::Sender<T>) -> Request) -> Answering {
+        Box::pin(async move { Ok(json(&self.answer(request).await?)) })
     }
 
     /// The same where the station may say no.
-    async fn ask_whether<T: Serialize>(
+    fn ask_whether<T: Serialize + Send + 'static>(
+        self,
+        request: fn(oneshot::Sender<Answer<T>>) -> Request,
+    ) -> Answering {
+        Box::pin(async move { Ok(json(&self.try_answer(request).await?)) })
+    }
+
+    /// Has the run loop do something, which may say no.
+    fn order(self, request: fn(oneshot::Sender<Answer<()>>) -> Request) -> Answering {
+        Box::pin(async move { self.done(request).await })
+    }
+
+    /// The same, with the wish that the body of a request is.
+    fn tell<T: DeserializeOwned + Send + 'static>(
+        self,
+        body: HttpRequest,
+        request: fn(T, oneshot::Sender<Answer<()>>) -> Request,
+    ) -> Answering {
+        Box::pin(async move {
+            let wish = read(body).await?;
+            self.done(|reply| request(wish, reply)).await
+        })
+    }
+
+    async fn done(
         &self,
-        request: impl FnOnce(oneshot::Sender<Answer<T>>) -> Request,
-    ) -> Result<Json<T>, Refusal> {
-        self.try_answer(request).await.map(Json)
+        request: impl FnOnce(oneshot::Sender<Answer<()>>) -> Request,
+    ) -> Result<Response, Refusal> {
+        self.try_answer(request).await?;
+        Ok(StatusCode::NO_CONTENT.into_response())
     }
 
     /// The run loop's answer, which may be no.
-    async fn try_answer<T>(
+    async fn try_answer<T: Send>(
         &self,
         request: impl FnOnce(oneshot::Sender<Answer<T>>) -> Request,
     ) -> Result<T, Refusal> {
         self.answer(request).await?.map_err(|reason| Refusal::new(StatusCode::CONFLICT, reason))
     }
 
-    async fn answer<T>(&self, request: impl FnOnce(oneshot::Sender<T>) -> Request) -> Result<T, Refusal> {
+    async fn answer<T: Send>(
+        &self,
+        request: impl FnOnce(oneshot::Sender<T>) -> Request,
+    ) -> Result<T, Refusal> {
         let (reply, answer) = oneshot::channel();
+        let request = request(reply);
+        let mut found = None;
+        self.exchange(request, pin!(async { found = answer.await.ok() })).await?;
+        found.ok_or_else(stopping)
+    }
+
+    /// Waits until the run loop has the request, and `answered` has ended.
+    async fn exchange(
+        &self,
+        request: Request,
+        answered: Pin<&mut (dyn Future<Output = ()> + Send)>,
+    ) -> Result<(), Refusal> {
         let exchange = async {
-            self.requests.send(request(reply)).await.ok()?;
-            answer.await.ok()
+            self.requests.send(request).await.map_err(|_| stopping())?;
+            answered.await;
+            Ok(())
         };
-        match tokio::time::timeout(ANSWER_WITHIN, exchange).await {
-            Ok(Some(answer)) => Ok(answer),
-            Ok(None) => Err(Refusal::new(StatusCode::SERVICE_UNAVAILABLE, "the station is about to stop")),
-            Err(_) => Err(Refusal::new(StatusCode::GATEWAY_TIMEOUT, "the station does not answer")),
-        }
+        tokio::time::timeout(ANSWER_WITHIN, exchange)
+            .await
+            .unwrap_or_else(|_| Err(Refusal::new(StatusCode::GATEWAY_TIMEOUT, "the station does not answer")))
     }
 }
 
-/// `POST /v1/handover`
-async fn handover(
-    State(app): State<App>,
-    body: Result<Json<HandoverRequest>, JsonRejection>,
-) -> Result<StatusCode, Refusal> {
-    let Json(handover) = body.map_err(Refusal::body)?;
-    app.try_answer(|reply| Request::Handover { handover, reply }).await?;
-    Ok(StatusCode::NO_CONTENT)
+fn stopping() -> Refusal {
+    Refusal::new(StatusCode::SERVICE_UNAVAILABLE, "the station is about to stop")
 }
 
-/// `POST /v1/drain`
-async fn drain(
-    State(app): State<App>,
-    body: Result<Json<DrainRequest>, JsonRejection>,
-) -> Result<StatusCode, Refusal> {
-    let Json(drain) = body.map_err(Refusal::body)?;
-    app.try_answer(|reply| Request::BeginDrain { drain, reply }).await?;
-    Ok(StatusCode::NO_CONTENT)
+/// An answer as JSON. The API's types always become JSON.
+fn json<T: Serialize>(answer: &T) -> Response {
+    json_octets(serde_json::to_vec(answer).unwrap_or_default())
 }
 
-/// `POST /v1/drain/end`
-async fn end_drain(State(app): State<App>) -> Result<StatusCode, Refusal> {
-    app.try_answer(Request::EndDrain).await?;
-    Ok(StatusCode::NO_CONTENT)
+fn json_octets(octets: Vec<u8>) -> Response {
+    ([(header::CONTENT_TYPE, "application/json")], octets).into_response()
 }
 
-/// `POST /v1/revoke`
-async fn revoke(
-    State(app): State<App>,
-    body: Result<Json<RevokeRequest>, JsonRejection>,
-) -> Result<StatusCode, Refusal> {
-    let Json(revoke) = body.map_err(Refusal::body)?;
-    app.try_answer(|reply| Request::Revoke { revoke, reply }).await?;
-    Ok(StatusCode::NO_CONTENT)
+/// The JSON of a request.
+async fn read<T: DeserializeOwned>(request: HttpRequest) -> Result<T, Refusal> {
+    serde_json::from_slice(&octets(request).await?).map_err(|error| {
+        let status = match error.is_data() {
+            true => StatusCode::UNPROCESSABLE_ENTITY,
+            false => StatusCode::BAD_REQUEST,
+        };
+        Refusal::new(status, format!("the body makes no sense: {error}"))
+    })
 }
 
-/// `POST /v1/signal`
-async fn signal(
-    State(app): State<App>,
-    body: Result<Json<SignalRequest>, JsonRejection>,
-) -> Result<StatusCode, Refusal> {
-    let Json(signal) = body.map_err(Refusal::body)?;
-    app.try_answer(|reply| Request::Signal { signal, reply }).await?;
-    Ok(StatusCode::NO_CONTENT)
+/// The body of a request that says that it is JSON.
+async fn octets(request: HttpRequest) -> Result<Bytes, Refusal> {
+    let kind = request.headers().get(header::CONTENT_TYPE).and_then(|kind| kind.to_str().ok());
+    let kind = kind.and_then(|kind| kind.split(';').next()).map(str::trim);
+    if !kind.is_some_and(|kind| kind.eq_ignore_ascii_case("application/json")) {
+        let expected = "expected JSON, with `Content-Type: application/json`";
+        return Err(Refusal::new(StatusCode::UNSUPPORTED_MEDIA_TYPE, expected));
+    }
+    let octets = Bytes::from_request(request, &()).await;
+    let octets = octets.map_err(|rejection| Refusal::new(rejection.status(), rejection.body_text()))?;
+    // serde would take the fields of an object from an array, in their order in the source.
+    if octets.trim_ascii_start().starts_with(b"[") {
+        return Err(Refusal::new(
+            StatusCode::UNPROCESSABLE_ENTITY,
+            "the body is an array, expected an object",
+        ));
+    }
+    Ok(octets)
 }
 
 /// `GET /v1/events`
-async fn events(State(app): State<App>) -> Sse<impl Stream<Item = Result<Event, Infallible>>> {
-    let stream = stream::unfold((app.events.subscribe(), app.stopped), |(mut events, stopped)| async {
+fn events(app: App) -> Response {
+    stream(stream::unfold((app.events.subscribe(), app.stopped), |(mut events, stopped)| async {
         let event = tokio::select! {
             event = events.recv() => match event {
                 Ok(event) => event,
@@ -289,9 +396,20 @@ async fn events(State(app): State<App>) -> Sse<impl Stream<Item = Result<Event, 
             },
             () = when(stopped.clone()) => return None,
         };
-        Some((Ok(Event::default().data(event.to_string())), (events, stopped)))
-    });
-    Sse::new(stream).keep_alive(KeepAlive::default())
+        Some((event.to_string(), (events, stopped)))
+    }))
+}
+
+/// A stream of messages, which are JSON.
+fn stream(messages: impl Stream<Item = String> + Send + 'static) -> Response {
+    let messages: Pin<Box<dyn Stream<Item = String> + Send>> = Box::pin(messages);
+    let events = messages.map(|message| Ok::<_, Infallible>(Event::default().data(message)));
+    Sse::new(events).keep_alive(KeepAlive::default()).into_response()
+}
+
+/// A message of a stream. These types always become JSON; were it otherwise, an empty message would say no less.
+fn message<T: Serialize>(value: &T) -> String {
+    serde_json::to_string(value).unwrap_or_default()
 }
 
 /// Seconds since 1970.
@@ -309,16 +427,11 @@ impl Refusal {
     fn new(status: StatusCode, error: impl Into<String>) -> Refusal {
         Refusal { status, body: ErrorBody { error: error.into() } }
     }
-
-    /// A body that cannot be read.
-    fn body(rejection: JsonRejection) -> Refusal {
-        Refusal::new(rejection.status(), rejection.body_text())
-    }
 }
 
 impl IntoResponse for Refusal {
     fn into_response(self) -> Response {
-        (self.status, Json(self.body)).into_response()
+        (self.status, json(&self.body)).into_response()
     }
 }
 

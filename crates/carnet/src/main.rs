@@ -11,6 +11,7 @@ mod answers;
 mod check;
 mod cli;
 mod client;
+mod facilities;
 mod geonet;
 mod http;
 mod log;
@@ -102,13 +103,20 @@ fn talk(command: Command) -> anyhow::Result<()> {
                 find(station)?.post("/v1/handover", &HandoverRequest { uplink, policy }).await
             }
             Command::Drain(command) => client::drain::drain(command).await,
-            Command::Revoke { home_address, bid: bids, station } => {
-                find(station)?.post("/v1/revoke", &RevokeRequest { home_address, bids }).await
+            Command::Revoke { home_address, bid: bids, all: _, station } => {
+                let client = find(station)?;
+                match home_address {
+                    Some(home_address) => {
+                        client.post("/v1/revoke", &RevokeRequest { home_address, bids }).await
+                    }
+                    None => client::drain::revoke_all(&client).await,
+                }
             }
             Command::Area(command) => client::geonet::area(command).await,
             Command::Gnping(command) => client::geonet::ping(command).await,
             Command::Gnsend(command) => client::geonet::send(command).await,
             Command::Gnrecv(command) => client::geonet::receive(command).await,
+            Command::Denm(command) => client::facilities::denm(command).await,
             // Taken care of before there is a runtime.
             Command::Run { .. } | Command::Check { .. } | Command::Replay { .. } => Ok(()),
         }

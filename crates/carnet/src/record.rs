@@ -5,12 +5,14 @@ use std::path::Path;
 
 use anyhow::Context;
 use carnet_api::config::Config;
-use carnet_base::{Time, WallTime};
+use carnet_base::{Rng, Time, WallTime};
 pub use carnet_settings::recording::Header;
 use carnet_settings::recording::{Inputs, Recording};
 use carnet_station::Station;
 use carnet_station::io::{Input, Output};
 use serde::Serialize;
+
+use crate::settings::security::furnish;
 
 /// Writes a recording, or nothing when none is wanted.
 #[derive(Debug)]
@@ -70,7 +72,12 @@ impl Recorder {
 pub fn replay(config: &Config, path: &Path, out: &mut impl Write) -> anyhow::Result<()> {
     let (header, inputs) = Inputs::open(path)?;
     let start = header.time;
+    let security = furnish(config, Rng::beside(header.seed), header.wall)?;
+    let wall = header.wall;
     let mut station = header.station(config);
+    if let Some(entity) = security.entity {
+        station.secure(start, wall, entity);
+    }
     print_outputs(&mut station, start, out)?;
     for line in inputs {
         let line = line?;
@@ -89,8 +96,9 @@ struct Printed<'a> {
 
 fn print_outputs(station: &mut Station, time: Time, out: &mut impl Write) -> anyhow::Result<()> {
     while let Some(output) = station.poll_output() {
-        serde_json::to_writer(&mut *out, &Printed { time: time.as_secs_f64(), output: &output })?;
-        out.write_all(b"\n")?;
+        let mut line = serde_json::to_vec(&Printed { time: time.as_secs_f64(), output: &output })?;
+        line.push(b'\n');
+        out.write_all(&line)?;
     }
     Ok(())
 }

@@ -5,11 +5,14 @@
 //! about to stop.
 
 use carnet_api::model::{
-    Area, AreaRequest, Binding, Counters, Drain, DrainRequest, GnPingEvent, GnPingRequest, GnReceived,
-    GnSendRequest, Group, HandoverRequest, Location, Policy, RevokeRequest, Route, SignalRequest, Status,
-    Tunnel, Uplink,
+    Area, AreaRequest, Binding, Counters, DenmRequest, Drain, DrainRequest, GnPingEvent, GnPingRequest,
+    GnReceived, GnSendRequest, Group, HandoverRequest, Ldm, Location, Policy, RevokeRequest, Route,
+    SignalRequest, Status, Triggered, Tunnel, Uplink, Vehicle,
 };
+use carnet_station::io::DenmWish;
 use tokio::sync::{broadcast, mpsc, oneshot};
+
+use crate::facilities::{Filter, Subscription};
 
 /// What was asked for, or why there is none, in plain words.
 pub type Answer<T> = Result<T, String>;
@@ -99,6 +102,40 @@ pub enum Request {
         /// What comes of it, at once, or why nothing can. The stream ends when the sender is dropped; when
         /// the receiver is gone, nobody waits any more, and no further request has to be sent.
         reply: oneshot::Sender<Answer<mpsc::Receiver<GnPingEvent>>>,
+    },
+    /// `GET /v1/vehicle`
+    Vehicle(oneshot::Sender<Answer<Vehicle>>),
+    /// `PUT /v1/vehicle`
+    SetVehicle {
+        /// What is known of it.
+        vehicle: Box<Vehicle>,
+        /// Done, or why not.
+        reply: oneshot::Sender<Answer<()>>,
+    },
+    /// `POST /v1/denm` and what follows it
+    Denm {
+        /// What is wanted of the event.
+        wish: DenmWish,
+        /// What is said of it, as a message.
+        message: Vec<u8>,
+        /// And the rest.
+        denm: Box<DenmRequest>,
+        /// What a new event is called, or why nothing was said.
+        reply: oneshot::Sender<Answer<Option<Triggered>>>,
+    },
+    /// `GET /v1/ldm`
+    Ldm {
+        /// What of it.
+        filter: Filter,
+        /// That.
+        reply: oneshot::Sender<Answer<Ldm>>,
+    },
+    /// `GET /v1/messages`
+    Messages {
+        /// Which of them.
+        filter: Filter,
+        /// What comes from now on.
+        reply: oneshot::Sender<Answer<Subscription>>,
     },
     /// `GET /v1/gnrecv`
     GnReceive(oneshot::Sender<Answer<broadcast::Receiver<GnReceived>>>),

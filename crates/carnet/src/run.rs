@@ -4,6 +4,7 @@
 //! request, a signal), hands it to the station and carries out the outputs in their order, so that a route is
 //! in place before the packet that needs it leaves.
 
+mod facilities;
 mod geonet;
 mod packets;
 mod reload;
@@ -16,7 +17,7 @@ use std::time::Duration;
 use anyhow::{Context, bail};
 use carnet_api::config::Config;
 use carnet_api::model;
-use carnet_base::{RateLimiter, Time};
+use carnet_base::{RateLimiter, Rng, Seed, Time};
 use carnet_linux::signal::Signals;
 use carnet_linux::{
     Alarm, DatagramReader, DatagramWriter, Datagrams, Platform, PlatformEvent, TunnelIo, TunnelReader,
@@ -31,8 +32,10 @@ use tokio::sync::{broadcast, mpsc};
 use tokio::time::{Interval, MissedTickBehavior, interval, sleep, timeout};
 use tracing::{error, info, warn};
 
+use crate::facilities::Applications;
 use crate::geonet::{Geonet, next_event as next_geonet_event, until};
 use crate::record::{Header, Recorder};
+use crate::settings::security::{Furnished, furnish};
 use crate::state::{News, State, StateKey};
 use crate::upper_tester::{self, UpperTester};
 use crate::{answers, http, settings};
@@ -76,7 +79,8 @@ pub async fn run(config: Config, path: &Path) -> anyhow::Result<()> {
     let geonet = match &config.geonet {
         Some(geonet) => {
             let (wants, uplinks) = (settings::geonet_path(&config), settings::ports(&config).uplinks);
-            Some(Geonet::open(geonet, &settings::link_undo_file(&config), wants, uplinks)?)
+            let (undo, facilities) = (settings::link_undo_file(&config), config.facilities.is_some());
+            Some(Geonet::open(geonet, &undo, wants, uplinks, facilities)?)
         }
         None => None,
     };
@@ -95,12 +99,15 @@ pub async fn run(config: Config, path: &Path) -> anyhow::Result<()> {
     runner.carry_out();
     runner.tell_mtu();
     runner.place_fast_path();
+    // Config and state as they were read, and the first changes, are many times what is kept of them.
+    carnet_linux::give_back_memory();
     if let Some(why) = runner.geonet.as_mut().and_then(|geonet| geonet.interfaces.failure()) {
         runner.close().await;
         bail!("geonet.ipv6_interface cannot be had: {why}");
     }
     let (requests, mut inbox) = mpsc::channel(REQUESTS);
-    let server = http::serve(&runner.config.station.socket, requests, runner.events.clone()).await;
+    let station = &runner.config.station;
+    let server = http::serve(&station.socket, station.http.as_ref(), requests, runner.events.clone()).await;
     let server = match server {
         Ok(server) => server,
         Err(error) => {
@@ -112,6 +119,7 @@ pub async fn run(config: Config, path: &Path) -> anyhow::Result<()> {
     runner.warn_of_missing_interfaces();
     // Only with systemd's NOTIFY_SOCKET in the environment; no harm without.
     let _ = sd_notify::notify(&[sd_notify::NotifyState::Ready]);
+    carnet_linux::give_back_code();
 
     let tunnel = runner.platform.as_ref().map(Platform::tunnel);
     let datagrams = runner.platform.as_ref().map(Platform::datagrams);
@@ -279,6 +287,11 @@ fn accelerate(platform: &mut Platform, config: &Config, flow_label_key: u64) -> 
         );
     }
     info!("the data path is {:?}", path.name());
+    if path == carnet_linux::Path::Kernel && wanted.ports.direct {
+        warn!(
+            "there are no direct routes: tests that come out of the kernel's own tunnel devices do not come by here"
+        );
+    }
     Ok(())
 }
 
@@ -295,6 +308,8 @@ struct Runner {
     /// When packets last woke the station.
     woken: Time,
     geonet: Option<Geonet>,
+    /// Those who want to speak and hear by messages; `None` where the station has no facilities.
+    applications: Option<Applications>,
     upper_tester: Option<UpperTester>,
     state: State,
     recorder: Recorder,
@@ -314,21 +329,31 @@ impl Runner {
         (state, kept): (State, PersistentState),
     ) -> anyhow::Result<Runner> {
         let header = Header {
-            seed: clock::random_seed().context("cannot get randomness from the kernel")?,
+            seed: Seed::Octets(clock::random().context("cannot get randomness from the kernel")?),
             time: clock::now(),
             wall: clock::wall(),
             state: kept,
             gn_address: geonet.as_ref().and_then(Geonet::address).map(|address| address.0),
         };
+        let Furnished { entity: security, warnings } =
+            furnish(&config, Rng::beside(header.seed), header.wall)?;
+        for warning in warnings {
+            warn!("{warning}");
+        }
         let recorder = Recorder::create(config.station.record.as_deref(), &header)?;
         let station_config = settings::station(&config, geonet.as_ref().and_then(Geonet::address));
         let known: Vec<_> = header.state.home_agent.iter().map(|node| node.home_address).collect();
-        let station = Station::new(station_config, header.state, header.seed, header.time, header.wall);
+        let rng = Rng::from_seed(header.seed);
+        let mut station = Station::new(station_config, header.state, rng, header.time, header.wall);
+        if let Some(entity) = security {
+            station.secure(header.time, header.wall, entity);
+        }
         if let Some(platform) = &mut platform {
             accelerate(platform, &config, station.flow_label_key())?;
         }
         let mut runner = Runner {
             station,
+            applications: config.facilities.as_ref().map(|_| Applications::new(&config.station.name)),
             config,
             reader: platform.as_ref().map(|platform| TunnelReader::new(platform.tunnel())),
             writer: platform.as_ref().map(|platform| TunnelWriter::new(platform.tunnel())),
@@ -419,6 +444,7 @@ impl Runner {
             PlatformEvent::Interface(interface) => Input::Interface(interface),
             PlatformEvent::InterfaceGone { name } => Input::InterfaceGone { name },
             PlatformEvent::TunnelUsed { local, remote } => Input::TunnelUsed { local, remote },
+            PlatformEvent::Destinations(destinations) => Input::Destinations(destinations),
             PlatformEvent::Icmpv6(message) => Input::Icmpv6(message),
         });
     }
@@ -524,6 +550,22 @@ impl Runner {
                     geonet.delivered(clock::now(), delivered);
                 }
             }
+            Output::Message(message) => {
+                if let Some(applications) = &self.applications {
+                    let map = self.station.facilities().map(|facilities| &facilities.services().ldm);
+                    applications.hear(clock::wall().as_unix_nanos() / 1_000_000, &message, map);
+                }
+            }
+            Output::EventOver(action) => {
+                if let Some(applications) = &self.applications {
+                    applications.over(action);
+                }
+            }
+            Output::Triggered(action) => {
+                if let Some(applications) = &mut self.applications {
+                    applications.triggered(action);
+                }
+            }
             Output::VirtualLink(link) => {
                 if let Some(geonet) = &mut self.geonet {
                     geonet.interfaces.set(link);
@@ -564,17 +606,24 @@ impl Runner {
     }
 
     fn report(&mut self, event: &Event) {
-        let text = answers::event_text(event);
+        let quiet = match event {
+            Event::BindingRefused { .. } => !self.refusals.allow(clock::now()),
+            Event::Registered { refresh, .. } => *refresh,
+            Event::Binding { change, .. } => change == "refreshed",
+            _ => false,
+        };
+        // What a home agent could tell of each refresh is not even made where nobody reads it.
         match event {
-            Event::BindingRefused { .. } if !self.refusals.allow(clock::now()) => tracing::debug!("{text}"),
-            Event::Warning { .. } | Event::Rejected { .. } | Event::BindingRefused { .. } => warn!("{text}"),
-            Event::Registered { refresh: true, .. } => tracing::debug!("{text}"),
-            Event::Binding { change, .. } if change == "refreshed" => tracing::debug!("{text}"),
-            _ => info!("{text}"),
+            _ if quiet => tracing::debug!("{}", answers::event_text(event)),
+            Event::Warning { .. } | Event::Rejected { .. } | Event::BindingRefused { .. } => {
+                warn!("{}", answers::event_text(event));
+            }
+            _ => info!("{}", answers::event_text(event)),
         }
-        let time = Duration::from_nanos(clock::wall().as_unix_nanos()).as_secs_f64();
-        if let Ok(fields) = serde_json::to_value(event) {
-            // Without a listener there is nobody to tell.
+        if self.events.receiver_count() > 0
+            && let Ok(fields) = serde_json::to_value(event)
+        {
+            let time = Duration::from_nanos(clock::wall().as_unix_nanos()).as_secs_f64();
             let _ = self.events.send(model::event(time, fields));
         }
     }

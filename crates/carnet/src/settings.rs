@@ -1,13 +1,15 @@
 //! From the config file to what the platform wants to know; what the station wants to know is in `carnet_settings`.
 
 pub mod geonet;
+pub mod security;
 
 use std::collections::BTreeSet;
 use std::net::Ipv6Addr;
 use std::path::PathBuf;
 use std::time::Duration;
 
-use carnet_api::config::{Config, DataplanePath, PolicyAction};
+use carnet_api::config::{Config, DataplanePath, PolicyAction, SecurityPolicy};
+use carnet_base::set_of;
 use carnet_linux::signal::SignalSource;
 use carnet_linux::{FastPathConfig, Path, PlatformConfig, Ports, WatchedInterface};
 pub use carnet_settings::station;
@@ -63,7 +65,7 @@ pub fn missing_interfaces(config: &Config) -> Vec<String> {
 /// The home addresses that the home agent serves.
 pub fn home_addresses(config: &Config) -> BTreeSet<Ipv6Addr> {
     let routers = config.home_agent.iter().flat_map(|agent| &agent.mobile_routers);
-    routers.map(|router| router.home_address).collect()
+    set_of(routers.map(|router| router.home_address))
 }
 
 /// Where the signals of the uplinks come from.
@@ -102,12 +104,13 @@ pub fn link_undo_file(config: &Config) -> PathBuf {
     config.station.socket.with_extension("link-undo")
 }
 
-/// Whether GeoNetworking shall have a fast path. An upper tester wants to hear of every packet, and packets inside UDP are
-/// not for programs.
+/// Whether GeoNetworking shall have a fast path. An upper tester wants to hear of every packet, packets inside UDP are
+/// not for programs, and programs sign nothing.
 pub fn geonet_path(config: &Config) -> Wants {
     let frames = config.geonet.as_ref().is_some_and(|geonet| geonet.interface.name().is_some());
+    let signed = config.security.as_ref().is_some_and(|security| security.policy != SecurityPolicy::Off);
     match config.dataplane.path {
-        _ if !frames || config.conformance.is_some() => Wants::Never,
+        _ if !frames || signed || config.conformance.is_some() => Wants::Never,
         DataplanePath::Auto => Wants::Perhaps,
         DataplanePath::Bpf | DataplanePath::Xdp => Wants::Certainly,
         DataplanePath::Kernel | DataplanePath::Tun => Wants::Never,
@@ -147,5 +150,6 @@ pub fn ports(config: &Config) -> Ports {
             .map(|router| router.uplinks.iter().map(|uplink| uplink.interface.clone()).collect())
             .unwrap_or_default(),
         home_agent: config.home_agent.is_some(),
+        direct: router.is_some_and(|router| !router.direct_routes.is_empty()),
     }
 }

@@ -3,6 +3,7 @@
 //! Tables are laid out in columns; a column that is empty in every row is left out. Nothing is ever cut
 //! off: where the columns do not fit the terminal, each row becomes a block of lines.
 
+mod facilities;
 pub mod geonet;
 
 use std::fmt::Write;
@@ -33,6 +34,7 @@ pub fn table(what: Table, answer: Value, width: Option<usize>) -> serde_json::Re
         Table::Locations => {
             geonet::locations("no locations", &serde_json::from_value::<Vec<Location>>(answer)?, width)
         }
+        Table::Ldm => facilities::ldm(&serde_json::from_value(answer)?, width),
         Table::Groups => geonet::groups(&serde_json::from_value::<Vec<Group>>(answer)?, width),
         Table::Areas => geonet::areas(&serde_json::from_value::<Vec<Area>>(answer)?, width),
     })

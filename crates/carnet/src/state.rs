@@ -21,6 +21,7 @@ use std::thread::{self, JoinHandle};
 use std::time::Duration;
 
 use anyhow::Context;
+use carnet_base::sort_by_key;
 use carnet_station::PersistentState;
 use carnet_station::io::Output;
 use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
@@ -92,12 +93,12 @@ impl State {
         for (key, text) in found.records {
             let place = || format!("the state in {} cannot be used: {key}", path.display());
             match key {
-                Key::Own => loaded = serde_json::from_str(&text).with_context(place)?,
-                Key::Node(_) => nodes.push(serde_json::from_str(&text).with_context(place)?),
+                Key::Own => loaded = serde_json::from_slice(text.as_bytes()).with_context(place)?,
+                Key::Node(_) => nodes.push(serde_json::from_slice(text.as_bytes()).with_context(place)?),
             }
         }
         loaded.home_agent = nodes;
-        loaded.home_agent.sort_by_key(|node| node.home_address);
+        sort_by_key(&mut loaded.home_agent, |node| node.home_address);
         let torn = found.torn;
         let warning = (torn > 0).then(|| {
             format!(

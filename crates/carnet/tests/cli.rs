@@ -5,7 +5,7 @@ mod geonet;
 
 use std::io::{BufRead, BufReader, Read, Write};
 use std::os::unix::net::UnixListener;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 
 const GOOD: &str = "[station]\nname = 'a'\n[home_agent]\naddress = 'fd00::1'\nhome_prefix = 'fd00::/64'\n\
@@ -106,6 +106,39 @@ fn check_and_run_refuse_with_every_mistake() {
     let output = carnet(&["check", "--config", name]);
     assert_eq!(output.status.code(), Some(2));
     assert!(stderr(&output).starts_with(&format!("{name}: cannot read the config")), "{}", stderr(&output));
+}
+
+/// So are the tokens, which only who may use the API shall be able to read.
+#[test]
+fn check_reads_the_tokens_too() {
+    use std::os::unix::fs::PermissionsExt;
+
+    let (path, tokens) = (scratch("guarded.toml"), scratch("guarded.tokens"));
+    let place = tokens.display();
+    let text = format!(
+        "[station]\nname = 'a'\nhttp = '[2001:db8::1]:8440'\nhttp_tokens = '{place}'\n\
+         [geonet]\ninterface = 'wlan1'\nposition = 'fixed:48.8375,2.1008'\n"
+    );
+    std::fs::write(&path, text).expect("a config");
+    let check = || {
+        let output = carnet(&["check", "--config", path.to_str().expect("a path")]);
+        (output.status.code(), stderr(&output))
+    };
+    let write = |text: &str, mode| {
+        std::fs::write(&tokens, text).expect("tokens");
+        std::fs::set_permissions(&tokens, std::fs::Permissions::from_mode(mode)).expect("a mode");
+    };
+    let (status, errors) = check();
+    assert!(status == Some(2) && errors.starts_with(&format!("cannot read {place}: ")), "{errors}");
+    write("read 0123456789abcdef\nwrite 0123456789abcdef\n", 0o600);
+    assert_eq!(check(), (Some(2), format!("{place}:2: expected `read TOKEN` or `operate TOKEN`\n")));
+    write("read 0123456789abcdef\n", 0o600);
+    assert_eq!(check(), (Some(0), String::new()));
+    write("read 0123456789abcdef\n", 0o644);
+    let open = format!("{place} has mode 0644, expected 0600: others may read the tokens\n");
+    assert_eq!(check(), (Some(2), open));
+    std::fs::remove_file(&tokens).expect("gone");
+    std::fs::remove_file(&path).expect("gone");
 }
 
 /// What a station is to follow is read before it starts.
@@ -230,17 +263,37 @@ fn help_has_examples_and_mistakes_are_exit_status_2() {
     }
 }
 
-/// `dist/carnet@.service` is one that systemd takes.
+/// What packages bring as examples is what the README shows, and has no mistakes.
+#[test]
+fn the_examples_are_good() {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
+    let readme = std::fs::read_to_string(root.join("README.md")).expect("the README");
+    for name in ["home.toml", "bus-42.toml"] {
+        let file = root.join("packaging/examples").join(name);
+        let text = std::fs::read_to_string(&file).expect(name);
+        assert!(readme.contains(&format!("```toml\n{text}```")), "{name} is not in the README");
+        let output = carnet(&["check", "--config", file.to_str().expect("a path")]);
+        assert_eq!((output.status.code(), stderr(&output).as_str()), (Some(0), ""), "{name}");
+    }
+}
+
+/// `packaging/systemd/carnet@.service` is one that systemd takes, and has the program do nothing but its work.
 #[test]
 fn the_unit_file_is_sound() {
-    let unit = include_str!("../../../dist/carnet@.service");
+    let unit = include_str!("../../../packaging/systemd/carnet@.service");
     let folder = std::env::temp_dir().join(format!("carnet-unit-{}", std::process::id()));
     std::fs::create_dir_all(&folder).expect("a folder");
     let file = folder.join("carnet@.service");
-    let here = unit.replace("/usr/local/bin/carnet", env!("CARGO_BIN_EXE_carnet"));
+    let here = unit.replace("/usr/bin/carnet", env!("CARGO_BIN_EXE_carnet"));
     std::fs::write(&file, here).expect("a unit file");
-    let verified = Command::new("systemd-analyze").args(["verify", "--man=no"]).arg(&file).output();
+    let analyze = |arguments: &[&str]| Command::new("systemd-analyze").args(arguments).arg(&file).output();
+    let verified = analyze(&["verify", "--man=no"]);
+    // 30 is an exposure of 3.0, of 10.
+    let exposed = analyze(&["security", "--offline=true", "--threshold=30", "--no-pager"]);
     std::fs::remove_dir_all(&folder).expect("removed");
+    if let Ok(output) = exposed {
+        assert!(output.status.success(), "{}", stdout(&output));
+    }
     match verified {
         Ok(output) => {
             assert!(output.status.success() && output.stderr.is_empty(), "{}", stderr(&output));

@@ -6,6 +6,7 @@ use std::net::Ipv6Addr;
 
 use ipnet::Ipv6Net;
 
+use super::Auth;
 use super::draft::{Draft, GeonetDraft, HomeAgentDraft, List, MobileRouterDraft};
 use super::errors::Sink;
 use super::reader::At;
@@ -26,12 +27,27 @@ pub(super) fn check(draft: &Draft, sink: &Sink<'_>) {
     }
     if let Some(router) = &draft.mobile_router {
         mobile_router(router, sink);
+        direct_routes(router, draft.home_agent.is_some(), sink);
     }
     if let (Some(agent), Some(router)) = (&draft.home_agent, &draft.mobile_router) {
         both(agent, router, sink);
     }
     if let Some(conformance) = draft.conformance.as_ref().filter(|_| draft.geonet.is_none()) {
         sink.push(conformance.at, "the upper tester steers GeoNetworking, expected [geonet] beside it");
+    }
+    if let Some(facilities) = draft.facilities.as_ref().filter(|_| draft.geonet.is_none()) {
+        sink.push(facilities.at, "the facilities stand on GeoNetworking, expected [geonet] beside it");
+    }
+    if let Some(security) = &draft.security {
+        if draft.geonet.is_none() {
+            sink.push(security.at, "what is signed are GeoNetworking packets, expected [geonet] beside it");
+        }
+        if security.trusts_nobody() {
+            sink.push(
+                security.at,
+                "nobody would be believed, expected `security.roots` with a root at least",
+            );
+        }
     }
     if let Some(geonet) = &draft.geonet {
         radio(geonet, draft, sink);
@@ -72,18 +88,79 @@ fn home_agent(agent: &HomeAgentDraft, sink: &Sink<'_>) {
         prefixes.extend(&router.prefixes.items);
     }
     apart(&prefixes, sink);
-    for peer in agent.peers.iter().flatten().filter_map(|peer| peer.address) {
-        if let Some(address) = agent.address.filter(|address| address.value == peer.value) {
-            let place = sink.place(address.at);
-            sink.push(peer.at, format!("{} is this home agent at {place}, expected another", peer.value));
-        }
-    }
+    peers(agent, sink);
     // RFC 2526: the anycast address is of a /64.
     if let Some(prefix) = agent.home_prefix.filter(|prefix| prefix.value.prefix_len() > 64)
         && agent.dhaad == Some(true)
     {
         let message = "has no anycast address for home agents, expected /64 or shorter with `dhaad`";
         sink.push(prefix.at, format!("{} {message}", prefix.value));
+    }
+}
+
+/// Other home agents, with the same mobile routers.
+fn peers(agent: &HomeAgentDraft, sink: &Sink<'_>) {
+    let peers: Vec<At<Ipv6Addr>> = agent.peers.iter().flatten().filter_map(|peer| peer.address).collect();
+    let routers = agent.routers.as_deref().unwrap_or_default();
+    for (index, peer) in peers.iter().enumerate() {
+        let taken = |other: &At<Ipv6Addr>, what: &str| {
+            let place = sink.place(other.at);
+            sink.push(peer.at, format!("{} is {what} at {place}, expected another", peer.value));
+        };
+        if let Some(own) = agent.address.filter(|own| own.value == peer.value) {
+            taken(&own, "this home agent");
+        }
+        if let Some(other) = peers.iter().take(index).find(|other| other.value == peer.value) {
+            taken(other, "a peer already");
+        }
+        for router in routers {
+            if let Some(home) = router.home_address.filter(|home| home.value == peer.value) {
+                taken(&home, "the home address");
+            }
+            not_inside(Some(*peer), &router.prefixes, sink);
+        }
+    }
+    for auth in routers.iter().filter_map(|router| router.auth.as_ref()).filter(|_| !peers.is_empty()) {
+        if let Auth::Mac { per_agent: None, .. } = auth.value {
+            let message = "whether other home agents have the same key has to be said where there is a \
+                           [[home_agent.peer]], expected per_agent = true, or per_agent = false for a key that none has";
+            sink.push(auth.at, message);
+        }
+    }
+}
+
+/// RFC 4285's authenticator does not cover the home agent's address: with one key for several, what was recorded on the
+/// way to one is good at another.
+fn one_key(router: &MobileRouterDraft, sink: &Sink<'_>) {
+    let agents = &router.home_agents;
+    let Some(auth) = router.auth.as_ref().filter(|_| agents.discover || agents.items().len() > 1) else {
+        return;
+    };
+    if matches!(auth.value, Auth::Mac { per_agent: None | Some(false), .. }) {
+        let message = "one key for several home agents lets Binding Updates to one be played again at another, \
+                       expected per_agent = true";
+        sink.push(auth.at, message);
+    }
+}
+
+/// Prefixes that a direct route may have.
+const MAX_DIRECT: usize = 8;
+
+/// What direct routes can be used with.
+fn direct_routes(router: &MobileRouterDraft, is_home_agent: bool, sink: &Sink<'_>) {
+    let Some(first) = router.direct_routes.items.first() else { return };
+    if is_home_agent {
+        let message =
+            "a home agent has tunnels to mobile networks already, expected no [home_agent] beside it";
+        sink.push(first.at, message);
+    }
+    let mut lengths = router.prefixes.items.iter().map(|prefix| prefix.value.prefix_len());
+    if let Some(prefix) = router.prefixes.items.first()
+        && (router.prefixes.items.len() > MAX_DIRECT || lengths.any(|length| length != 64))
+    {
+        let message =
+            "nothing that can be proven for `direct_routes`, expected at most 8 prefixes, each a /64";
+        sink.push(prefix.at, message);
     }
 }
 
@@ -116,6 +193,7 @@ fn home_agents(router: &MobileRouterDraft, sink: &Sink<'_>) {
 fn mobile_router(router: &MobileRouterDraft, sink: &Sink<'_>) {
     home_address(router.home_address, router.home_prefix, &router.prefixes, sink);
     home_agents(router, sink);
+    one_key(router, sink);
     apart(&router.prefixes.items, sink);
 
     if let Some(interface) = router.lan.items.first() {

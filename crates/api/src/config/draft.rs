@@ -4,12 +4,14 @@
 //! [`Draft::finish`] makes the [`Config`] of it.
 
 mod conformance;
+mod facilities;
 mod geonet;
 mod home_agents;
 mod mib;
 mod policies;
+mod security;
 
-use std::net::{Ipv4Addr, Ipv6Addr};
+use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
@@ -19,15 +21,17 @@ use toml::de::DeTable;
 use super::errors::Sink;
 use super::reader::{At, Table, Value};
 use super::{
-    AllowedRouter, Auth, Config, Dataplane, DataplanePath, Heartbeat, HomeAgent, Key, MobileRouter,
+    AllowedRouter, Auth, Config, Dataplane, DataplanePath, Heartbeat, HomeAgent, Http, Key, MobileRouter,
     MultipleCareOf, PeerAgent, Policy, Registration, Replay, SignalThresholds, Station, Uplink, VolumePeriod,
     schema, values,
 };
 
 pub(super) use conformance::ConformanceDraft;
+pub(super) use facilities::FacilitiesDraft;
 pub(super) use geonet::GeonetDraft;
 pub(super) use home_agents::{HomeAgentsDraft, PeerDraft};
 pub(super) use policies::PolicyDraft;
+pub(super) use security::SecurityDraft;
 
 const DEFAULT_MAX_LIFETIME: Duration = Duration::from_secs(600);
 const DEFAULT_LIFETIME: Duration = Duration::from_secs(60);
@@ -50,6 +54,10 @@ pub(super) struct Draft {
     pub mobile_router: Option<MobileRouterDraft>,
     /// `[geonet]`, where there is one.
     pub geonet: Option<GeonetDraft>,
+    /// `[facilities]`, where there is one.
+    pub facilities: Option<FacilitiesDraft>,
+    /// `[security]`, where there is one.
+    pub security: Option<SecurityDraft>,
     /// `[conformance]`, where there is one.
     pub conformance: Option<ConformanceDraft>,
     /// Whether a table of any of these names is there at all.
@@ -76,7 +84,7 @@ pub(super) struct HomeAgentDraft {
 pub(super) struct AllowedRouterDraft {
     pub home_address: Option<At<Ipv6Addr>>,
     pub prefixes: List<Ipv6Net>,
-    auth: Option<Auth>,
+    pub auth: Option<At<Auth>>,
 }
 
 /// `[mobile_router]`, or `[mobile_node]`
@@ -96,7 +104,9 @@ pub(super) struct MobileRouterDraft {
     pub lan: List<String>,
     pub advertise: Option<bool>,
     nesting: Option<bool>,
-    auth: Option<Auth>,
+    pub direct_routes: List<Ipv6Net>,
+    prefix_discovery: Option<bool>,
+    pub auth: Option<At<Auth>>,
     pub uplinks: Option<Vec<UplinkDraft>>,
 }
 
@@ -153,6 +163,8 @@ impl Draft {
             node.refuse("there is a [mobile_router] already, expected one of the two");
         }
         let geonet = root.get("geonet");
+        let facilities = root.get("facilities");
+        let security = root.get("security");
         let conformance = root.get("conformance");
         Draft {
             has_role: [&home_agent, &mobile_router, &mobile_node, &geonet].iter().any(|role| role.is_some()),
@@ -170,6 +182,12 @@ impl Draft {
                     Some(MobileRouterDraft::read(&value.table(kind.section)?, kind, sink))
                 }),
             geonet: geonet.and_then(|value| Some(GeonetDraft::read(&value.table(&schema::GEONET)?, sink))),
+            facilities: facilities.and_then(|value| {
+                Some(FacilitiesDraft::read(value.at(), &value.table(&schema::FACILITIES)?))
+            }),
+            security: security.and_then(|value| {
+                Some(SecurityDraft::read(value.at(), &value.table(&schema::SECURITY)?, sink))
+            }),
             conformance: conformance.and_then(|value| {
                 Some(ConformanceDraft::read(value.at(), &value.table(&schema::CONFORMANCE)?))
             }),
@@ -190,26 +208,75 @@ impl Draft {
             Some(draft) => Some(draft.finish()?),
             None => None,
         };
+        let facilities = match self.facilities {
+            Some(draft) => Some(draft.finish()?),
+            None => None,
+        };
+        let security = match self.security {
+            Some(draft) => Some(draft.finish()?),
+            None => None,
+        };
         let conformance = match self.conformance {
             Some(draft) => Some(draft.finish()?),
             None => None,
         };
         let (station, dataplane) = (self.station?, self.dataplane?);
-        Some(Config { station, dataplane, home_agent, mobile_router, geonet, conformance })
+        Some(Config {
+            station,
+            dataplane,
+            home_agent,
+            mobile_router,
+            geonet,
+            facilities,
+            security,
+            conformance,
+        })
     }
 }
+
+/// What is expected of `http`.
+const HTTP: &str = "an address of this machine with a port, such as \"127.0.0.1:8440\"";
+
+/// Where packages put the dashboard.
+const PAGES: &str = "/usr/share/carnet/web";
 
 fn read_station(table: &Table<'_>) -> Option<Station> {
     let name = table.need("name", values::NAME).and_then(|value| value.parse(values::NAME, values::name));
     let socket = table.get("socket").map(|value| value.parse("a path", values::socket));
     let state_dir = path(table.get("state_dir"));
     let record = path(table.get("record"));
+    let http = read_http(table);
     let name = name?.value;
     let socket = match socket {
         Some(socket) => socket?.value,
         None => PathBuf::from(format!("/run/carnet/{name}.sock")),
     };
-    Some(Station { name, socket, state_dir: state_dir?, record: record? })
+    Some(Station { name, socket, state_dir: state_dir?, record: record?, http: http? })
+}
+
+/// `http` and what goes with it; the outer `None` means that they are wrong.
+fn read_http(table: &Table<'_>) -> Option<Option<Http>> {
+    let tokens = path(table.get("http_tokens"))?;
+    let pages = path(table.get("http_pages"))?.unwrap_or_else(|| PathBuf::from(PAGES));
+    let Some(value) = table.get("http") else {
+        if let Some(tokens) = table.get("http_tokens") {
+            tokens.refuse("without `station.http`, expected both");
+            return None;
+        }
+        return Some(None);
+    };
+    let parse = |text: &str| match text.parse::<SocketAddr>() {
+        Ok(address) if address.port() == 0 || address.ip().is_multicast() => {
+            Err(format!("{text:?} is nothing to listen at, expected {HTTP}"))
+        }
+        Ok(address) if !address.ip().to_canonical().is_loopback() && tokens.is_none() => Err(format!(
+            "{text:?} can be reached from afar, expected a loopback address, or http_tokens beside it"
+        )),
+        Ok(address) => Ok(address),
+        Err(_) => Err(format!("{text:?} is no address with a port, expected {HTTP}")),
+    };
+    let address = value.parse(HTTP, parse)?.value;
+    Some(Some(Http { address, tokens, pages }))
 }
 
 fn read_dataplane(table: &Table<'_>) -> Option<Dataplane> {
@@ -297,7 +364,7 @@ impl AllowedRouterDraft {
         Some(AllowedRouter {
             home_address: self.home_address?.value,
             prefixes: self.prefixes.finish()?,
-            auth: self.auth?,
+            auth: self.auth?.value,
         })
     }
 }
@@ -366,6 +433,8 @@ impl MobileRouterDraft {
                 None => Some(true),
             },
             nesting: boolean(table, "nesting", true),
+            direct_routes: prefixes(network("direct_routes")),
+            prefix_discovery: boolean(table, "prefix_discovery", false),
             auth: auth(table, sink),
             uplinks,
         }
@@ -392,7 +461,9 @@ impl MobileRouterDraft {
             lan: self.lan.finish()?,
             advertise: self.advertise?,
             nesting: self.nesting?,
-            auth: self.auth?,
+            direct_routes: self.direct_routes.finish()?,
+            prefix_discovery: self.prefix_discovery?,
+            auth: self.auth?.value,
             uplinks,
         })
     }
@@ -523,10 +594,10 @@ fn duration(
 }
 
 /// How Binding Updates are authenticated: it has to be said.
-fn auth(table: &Table<'_>, sink: &Sink<'_>) -> Option<Auth> {
+fn auth(table: &Table<'_>, sink: &Sink<'_>) -> Option<At<Auth>> {
     const EXPECTED: &str = "authentication to be chosen: { spi = 300, key = \"...\" } or \"none\"";
     let value = table.need("auth", EXPECTED)?;
-    match value.as_str() {
+    let auth = match value.as_str() {
         Some("none") => Some(Auth::None),
         Some("ipsec") => {
             value.refuse(&format!("\"ipsec\" is not in this version, expected {EXPECTED}"));
@@ -537,7 +608,8 @@ fn auth(table: &Table<'_>, sink: &Sink<'_>) -> Option<Auth> {
             None
         }
         None => mac(&value.table(&schema::AUTH)?, sink),
-    }
+    };
+    auth.map(|auth| At { value: auth, at: value.at() })
 }
 
 /// The inline table of `auth`.
@@ -566,9 +638,13 @@ fn mac(table: &Table<'_>, sink: &Sink<'_>) -> Option<Auth> {
     if let (Some(value), Some(false)) = (table.get("window"), timestamps) {
         value.refuse("a window goes with timestamps only, expected replay = \"timestamp\" beside it");
     }
+    let per_agent = match table.get("per_agent") {
+        Some(value) => value.boolean().map(Some),
+        None => Some(None),
+    };
     let window = window?;
     let replay = if timestamps? { Replay::Timestamp { window } } else { Replay::Sequence };
-    Some(Auth::Mac { spi: spi?.value, key: Key::new(key?), replay })
+    Some(Auth::Mac { spi: spi?.value, key: Key::new(key?), replay, per_agent: per_agent? })
 }
 
 /// Reads a key from a file; a relative path starts where the config file is.

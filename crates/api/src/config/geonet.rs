@@ -109,7 +109,7 @@ pub enum StationType {
 
 impl StationType {
     /// All of them, with their names in the config file.
-    pub(super) const NAMES: [(&str, StationType); 13] = [
+    pub const NAMES: [(&str, StationType); 13] = [
         ("unknown", StationType::Unknown),
         ("pedestrian", StationType::Pedestrian),
         ("cyclist", StationType::Cyclist),

@@ -11,17 +11,19 @@ mod checks;
 mod conformance;
 mod draft;
 mod errors;
+mod facilities;
 mod geonet;
 mod mib;
 mod reader;
 mod schema;
+mod security;
 mod values;
 
 #[cfg(test)]
 mod tests;
 
 use std::fmt;
-use std::net::{Ipv4Addr, Ipv6Addr};
+use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::ops::RangeInclusive;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -34,12 +36,14 @@ use errors::Sink;
 
 pub use conformance::Conformance;
 pub use errors::{ConfigError, ConfigErrors};
+pub use facilities::{Facilities, VehicleRole};
 pub use geonet::{
     Area, AreaForwarding, AreaShape, Authorization, Beacon, BeaconInterval, Coordinates, Forwarding, Geonet,
     GeonetAddress, GeonetInterface, Mnpp, MultiHopBeacons, Planarisation, PositionSource, Recovery,
     ReorderHold, ReorderRule, Standard, StationType, UdpLink, UnicastForwarding,
 };
 pub use mib::Mib;
+pub use security::{Security, SecurityPolicy};
 
 /// A checked config.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -54,6 +58,10 @@ pub struct Config {
     pub mobile_router: Option<MobileRouter>,
     /// `[geonet]`; `None` when the station does no GeoNetworking.
     pub geonet: Option<Geonet>,
+    /// `[facilities]`; `None` when the station has none.
+    pub facilities: Option<Facilities>,
+    /// `[security]`; `None` when packets go in the open.
+    pub security: Option<Security>,
     /// `[conformance]`; `None` outside of test beds.
     pub conformance: Option<Conformance>,
 }
@@ -69,6 +77,19 @@ pub struct Station {
     pub state_dir: Option<PathBuf>,
     /// File that takes every input, for `carnet replay`.
     pub record: Option<PathBuf>,
+    /// Where the API is served over TCP, beside the socket.
+    pub http: Option<Http>,
+}
+
+/// `station.http`, `station.http_tokens` and `station.http_pages`
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Http {
+    /// Address and port; one of loopback unless there are tokens.
+    pub address: SocketAddr,
+    /// File with the tokens of those who may use it.
+    pub tokens: Option<PathBuf>,
+    /// Directory of the dashboard's files.
+    pub pages: PathBuf,
 }
 
 /// `[dataplane]`: the way that packets take.
@@ -191,6 +212,10 @@ pub struct MobileRouter {
     pub advertise: bool,
     /// Offer mobile routers on board care-of addresses of the visited links, and take such where others offer them.
     pub nesting: bool,
+    /// Networks in which mobile networks are that direct routes shall lead to; empty for no direct routes.
+    pub direct_routes: Vec<Ipv6Net>,
+    /// Ask the home agent what has become of the home prefix.
+    pub prefix_discovery: bool,
     /// How Binding Updates are authenticated.
     pub auth: Auth,
     /// The uplinks in the order of the file, at least one.
@@ -320,6 +345,9 @@ pub enum Auth {
         key: Key,
         /// What holds off replays.
         replay: Replay,
+        /// Whether the key in use with a home agent is made of this one and that home agent's address; not said is no,
+        /// and is not enough where there are several.
+        per_agent: Option<bool>,
     },
 }
 
@@ -409,8 +437,8 @@ impl Config {
         }
     }
 
-    /// Checks the text of a config file. `file_name` is named in errors, and a relative `key_file` is
-    /// looked for beside it.
+    /// Checks the text of a config file. `file_name` is named in errors, and a relative `key_file`, or file of
+    /// `[security]`, is looked for beside it.
     pub fn parse(text: &str, file_name: &str) -> Result<Config, ConfigErrors> {
         let sink = Sink::new(file_name, text);
         let (document, syntax) = DeTable::parse_recoverable(text);
@@ -443,6 +471,24 @@ impl Config {
             }
             let by_sequence =
                 |router: &AllowedRouter| matches!(router.auth, Auth::Mac { replay: Replay::Sequence, .. });
+            let shared = |router: &AllowedRouter| matches!(router.auth, Auth::Mac { per_agent: None, .. });
+            if agent.dhaad && agent.home_link.is_some() && agent.mobile_routers.iter().any(shared) {
+                warnings.push(
+                    "home_agent.mobile_router: auth without `per_agent`: if another home agent of the home link has the \
+                     same key, what is recorded on the way to one can be played again at the other"
+                        .to_owned(),
+                );
+            }
+            for peer in &agent.peers {
+                let known = std::iter::once(agent.home_prefix).chain(agent.home_network);
+                if !known.into_iter().any(|prefix| prefix.contains(&peer.address)) {
+                    warnings.push(format!(
+                        "home_agent.peer {}: neither in home_prefix nor in home_network; is it a home agent of this \
+                         home prefix?",
+                        peer.address
+                    ));
+                }
+            }
             if self.station.state_dir.is_none() && agent.mobile_routers.iter().any(by_sequence) {
                 warnings.push(
                     "home_agent without station.state_dir: a restart forgets the sequence numbers, and \

@@ -42,6 +42,8 @@ pub(super) const ROOT: Section = Section {
         key("mobile_router", "table", "none"),
         key("mobile_node", "table", "none"),
         key("geonet", "table", "none"),
+        key("facilities", "table", "none"),
+        key("security", "table", "none"),
         key("conformance", "table", "none"),
     ],
     later: &[],
@@ -56,8 +58,11 @@ pub(super) const STATION: Section = Section {
         key("socket", "path", "\"/run/carnet/NAME.sock\""),
         key("state_dir", "path", "none"),
         key("record", "path", "none"),
+        key("http", "address with a port", "none"),
+        key("http_tokens", "path", "none"),
+        key("http_pages", "path", "\"/usr/share/carnet/web\""),
     ],
-    later: &["http"],
+    later: &[],
 };
 
 /// `[dataplane]`
@@ -127,6 +132,8 @@ pub(super) const MOBILE_ROUTER: Section = Section {
         key("lan", "array of interfaces", "[]"),
         key("advertise", "boolean", "true"),
         key("nesting", "boolean", "true"),
+        key("direct_routes", "array of prefixes", "[]"),
+        key("prefix_discovery", "boolean", "false"),
         key("auth", "auth", "required"),
         key("uplink", "tables", "required"),
         key("policy", "tables", "none"),
@@ -141,13 +148,14 @@ pub(super) const MOBILE_NODE: Section = Section {
     keys: &[
         key("home_address", "address", "required"),
         key("home_prefix", "prefix", "required"),
-        key("home_agent", "address", "required"),
+        key("home_agent", "address, array of addresses or \"discover\"", "required"),
         key("home_agent_ipv4", "IPv4 address", "none"),
         key("udp", "boolean", "false"),
         key("heartbeat", "duration or \"off\"", "none"),
         key("heartbeat_idle", "duration", "\"1s\""),
         key("lifetime", "lifetime", "\"60s\""),
         key("nesting", "boolean", "true"),
+        key("prefix_discovery", "boolean", "false"),
         key("auth", "auth", "required"),
         key("uplink", "tables", "required"),
         key("policy", "tables", "none"),
@@ -216,6 +224,7 @@ pub(super) const AUTH: Section = Section {
         key("key_file", "path", "none"),
         key("replay", "\"sequence\" or \"timestamp\"", "\"sequence\""),
         key("window", "duration", "\"7s\""),
+        key("per_agent", "boolean", "false"),
     ],
     later: &[],
 };
@@ -380,6 +389,38 @@ pub(super) const AREA: Section = Section {
     later: &[],
 };
 
+/// `[facilities]`
+pub(super) const FACILITIES: Section = Section {
+    header: "[facilities]",
+    path: "facilities",
+    keys: &[
+        key("cam", "boolean", "true"),
+        key("station_id", "integer, 0 to 4294967295", "none"),
+        key("vehicle_length", "number, 0.1 to 102.1", "none"),
+        key("vehicle_width", "number, 0.1 to 6", "none"),
+        key("role", "role", "\"default\""),
+        key("keep_alive", "boolean", "true"),
+        key("ldm_stations", "integer, 1 to 100000", "4096"),
+        key("ldm_events", "integer, 1 to 10000", "256"),
+    ],
+    later: &[],
+};
+
+/// `[security]`
+pub(super) const SECURITY: Section = Section {
+    header: "[security]",
+    path: "security",
+    keys: &[
+        key("policy", "\"off\", \"accept_unsigned\" or \"strict\"", "\"strict\""),
+        key("roots", "array of paths", "[]"),
+        key("authorities", "array of paths", "[]"),
+        key("tickets", "path", "none"),
+        key("revoked", "array of names of certificates", "[]"),
+        key("verifications_per_second", "integer, 1 to 1000000", "2000"),
+    ],
+    later: &[],
+};
+
 /// `[conformance]`
 pub(super) const CONFORMANCE: Section = Section {
     header: "[conformance]",
@@ -390,7 +431,7 @@ pub(super) const CONFORMANCE: Section = Section {
 
 /// All tables but the top, and those of a mobile node whose keys are a mobile router's.
 #[cfg(test)]
-pub(super) const SECTIONS: [&Section; 20] = [
+pub(super) const SECTIONS: [&Section; 22] = [
     &STATION,
     &DATAPLANE,
     &HOME_AGENT,
@@ -410,5 +451,7 @@ pub(super) const SECTIONS: [&Section; 20] = [
     &BEACON,
     &MIB,
     &AREA,
+    &FACILITIES,
+    &SECURITY,
     &CONFORMANCE,
 ];

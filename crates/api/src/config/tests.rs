@@ -96,6 +96,24 @@ anywhere = true
 
 [geonet.mib]
 max_packet_data_rate = 200
+
+[facilities]
+cam = false
+station_id = 42
+vehicle_length = 12.5
+vehicle_width = 2.5
+role = "public_transport"
+keep_alive = false
+ldm_stations = 100
+ldm_events = 10
+
+[security]
+policy = "off"
+roots = ["pki/root.cert", "/etc/root.cert"]
+authorities = ["pki/aa.cert"]
+tickets = "pki/tickets"
+revoked = ["0123456789abcdef"]
+verifications_per_second = 100
 "#;
 
 #[test]
@@ -157,6 +175,7 @@ fn home_agents_may_be_several_or_be_found_out() {
                 "[mobile_router]\nhome_address = \"2001:db8:1::1234\"\nhome_prefix = \"2001:db8:1::/64\"\n{text}"
             ),
         );
+        let text = text.replace("ffffff\" }", "ffffff\", per_agent = true }");
         let config = Config::parse(&text, "c.toml").expect("a config");
         config.mobile_router.expect("a mobile router").home_agents
     };
@@ -166,6 +185,48 @@ fn home_agents_may_be_several_or_be_found_out() {
     assert_eq!(several.addresses, [ip("2001:db8:1::1"), ip("2001:db8:1::2")]);
     let both = parse("home_agent = [\"2001:db8:1::1\", \"discover\"]\nhome_agent_ipv4 = [\"192.0.2.1\"]");
     assert_eq!((both.addresses.len(), both.discover, both.ipv4_addresses.len()), (1, true, 1));
+}
+
+#[test]
+fn one_key_for_several_home_agents_is_refused_unless_it_is_made_into_one_for_each() {
+    let errors = |home_agent: &str, auth: &str| {
+        let text =
+            SMALL_ROUTER.replace("home_agent = \"2001:db8:1::1\"", &format!("home_agent = {home_agent}"));
+        let text = text.replace("\"none\"", auth);
+        Config::parse(&text, "c.toml").map_or_else(|errors| errors.to_string(), |_| String::new())
+    };
+    let key = |rest: &str| format!("{{ spi = 300, key = \"000102030405060708090a0b0c0d0e0f\"{rest} }}");
+    let (one, two, found) = ("\"2001:db8:1::1\"", "[\"2001:db8:1::1\", \"2001:db8:1::2\"]", "\"discover\"");
+    let refused = "c.toml:8:8: one key for several home agents lets Binding Updates to one be played again at \
+                   another, expected per_agent = true";
+    for (home_agent, rest, expected) in [
+        (one, "", ""),
+        (one, ", per_agent = true", ""),
+        (one, ", per_agent = false", ""),
+        (two, "", refused),
+        (two, ", per_agent = false", refused),
+        // RFC 4285 6 leaves some seconds.
+        (two, ", replay = \"timestamp\"", refused),
+        (two, ", per_agent = true", ""),
+        (found, "", refused),
+        (found, ", per_agent = true", ""),
+    ] {
+        assert_eq!(errors(home_agent, &key(rest)), expected, "{home_agent} {rest}");
+    }
+    assert_eq!(errors(two, "\"none\""), "", "there is a warning for that");
+}
+
+#[test]
+fn a_peer_of_another_prefix_is_told_of() {
+    let warnings = |peer: &str| {
+        let peer = format!("dhaad = false\npeer = [{{ address = \"{peer}\" }}]");
+        let text = FULL
+            .replace("dhaad = false", &peer)
+            .replace("0e0f\", replay", "0e0f\", per_agent = true, replay");
+        let config = Config::parse(&text, "c.toml").expect("a config");
+        config.warnings().iter().filter(|warning| warning.contains("home_agent.peer")).count()
+    };
+    assert_eq!((warnings("2001:db8:2::9"), warnings("2001:db8:99::9")), (0, 1));
 }
 
 #[test]
@@ -193,6 +254,7 @@ fn every_key_arrives() {
             socket: "/run/carnet/x.sock".into(),
             state_dir: Some("/var/lib/carnet".into()),
             record: Some("bus-42.jsonl".into()),
+            http: None,
         },
         dataplane: Dataplane { path: DataplanePath::Tun },
         home_agent: Some(HomeAgent {
@@ -215,6 +277,7 @@ fn every_key_arrives() {
                         spi: 256,
                         key: Key::new([0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15]),
                         replay: Replay::Timestamp { window: Duration::from_secs(10) },
+                        per_agent: None,
                     },
                 },
                 AllowedRouter {
@@ -241,7 +304,9 @@ fn every_key_arrives() {
             lan: vec!["i0".into(), "i1".into()],
             advertise: false,
             nesting: true,
-            auth: Auth::Mac { spi: 300, key: Key::new([255; 16]), replay: Replay::Sequence },
+            direct_routes: Vec::new(),
+            prefix_discovery: false,
+            auth: Auth::Mac { spi: 300, key: Key::new([255; 16]), replay: Replay::Sequence, per_agent: None },
             uplinks: vec![
                 Uplink {
                     interface: "wlan0".into(),
@@ -309,6 +374,24 @@ fn every_key_arrives() {
                 prefix: None,
                 ipv6_interface: None,
             }],
+        }),
+        facilities: Some(Facilities {
+            cam: false,
+            station_id: Some(42),
+            vehicle_length_dm: Some(125),
+            vehicle_width_dm: Some(25),
+            role: VehicleRole::PublicTransport,
+            keep_alive: false,
+            ldm_stations: 100,
+            ldm_events: 10,
+        }),
+        security: Some(Security {
+            policy: SecurityPolicy::Off,
+            roots: vec!["pki/root.cert".into(), "/etc/root.cert".into()],
+            authorities: vec!["pki/aa.cert".into()],
+            tickets: Some("pki/tickets".into()),
+            revoked: vec![[0x01, 0x23, 0x45, 0x67, 0x89, 0xab, 0xcd, 0xef]],
+            verifications_per_second: 100,
         }),
         conformance: Some(Conformance { upper_tester: "[::1]:12345".parse().expect("an address") }),
     };
@@ -383,7 +466,8 @@ fn a_key_file_is_found_beside_the_config() {
     let directory = directory.display();
     let mut key = [0; 16];
     key[15] = 1;
-    assert_eq!(auth, Auth::Mac { spi: 300, key: Key::new(key), replay: Replay::Sequence });
+    let expected = Auth::Mac { spi: 300, key: Key::new(key), replay: Replay::Sequence, per_agent: None };
+    assert_eq!(auth, expected);
     assert_eq!(
         short,
         format!(

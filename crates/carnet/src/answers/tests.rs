@@ -3,13 +3,17 @@
 use std::collections::BTreeSet;
 
 use carnet_api::config::Config;
-use carnet_base::{DropReason, Time, WallTime};
+use carnet_base::{DropReason, Rng, Time, WallTime};
 use carnet_geonet::GeonetDrop;
 use carnet_geonet::ipv6_adaptation::Ipv6Drop;
 use carnet_geonet::multicast::MulticastDrop;
+use carnet_its::ItsDrop;
 use carnet_mobility::MobilityDrop;
+use carnet_mobility::direct::DirectDrop;
 use carnet_mobility::mnpp::MnppDrop;
 use carnet_mobility::nesting::NestingDrop;
+use carnet_security::crypto::Portable;
+use carnet_security::{Security, SecurityDrop};
 use carnet_station::forwarding::forwarder::TunnelDrop;
 use carnet_station::{PersistentState, Station, StationConfig};
 use carnet_wire::geonet::GnAddress;
@@ -32,9 +36,12 @@ fn the_page_has_every_reason_and_no_other() {
         ("tunnel.dropped", all("tunnel.dropped", TunnelDrop::ALL)),
         ("mobility.dropped", all("mobility.dropped", MobilityDrop::ALL)),
         ("nesting.dropped", all("nesting.dropped", NestingDrop::ALL)),
+        ("direct.dropped", all("direct.dropped", DirectDrop::ALL)),
         ("mnpp.dropped", all("mnpp.dropped", MnppDrop::ALL)),
         ("geonet.dropped", all("geonet.dropped", GeonetDrop::ALL)),
         ("geonet.ipv6.dropped", all("geonet.ipv6.dropped", Ipv6Drop::ALL)),
+        ("facilities.dropped", all("facilities.dropped", ItsDrop::ALL)),
+        ("security.dropped", all("security.dropped", SecurityDrop::ALL)),
         ("geonet.multicast.dropped", all("geonet.multicast.dropped", MulticastDrop::ALL)),
     ];
     for (family, reasons) in families {
@@ -50,14 +57,32 @@ fn the_page_has_every_reason_and_no_other() {
 
 #[test]
 fn the_page_has_what_a_station_counts() {
-    let station =
-        |config| Station::new(config, PersistentState::default(), 1, Time::ZERO, WallTime::default());
+    let station = |config| {
+        Station::new(config, PersistentState::default(), Rng::new(1), Time::ZERO, WallTime::default())
+    };
     let config = Config::parse(WHOLE, "whole.toml").expect("a config");
-    let counters = super::counters(&station(carnet_settings::station(&config, Some(GnAddress(2)))), None);
+    let mut whole = station(carnet_settings::station(&config, Some(GnAddress(2))));
+    let entity = Security::new(
+        carnet_security::Config::default(),
+        Box::new(Portable),
+        Box::new(()),
+        carnet_base::Rng::new(1),
+    );
+    whole.secure(Time::ZERO, WallTime::default(), Box::new(entity));
+    let counters = super::counters(&whole, None);
     for name in counters.keys() {
         assert!(page().contains(name.as_str()), "{name}");
     }
-    for job in ["tunnel.", "mobility.", "mnpp.", "geonet.dropped.", "geonet.ipv6.", "geonet.multicast."] {
+    for job in [
+        "tunnel.",
+        "mobility.",
+        "mnpp.",
+        "geonet.dropped.",
+        "geonet.ipv6.",
+        "geonet.multicast.",
+        "facilities.",
+        "security.",
+    ] {
         assert!(counters.keys().any(|name| name.starts_with(job)), "{job}");
     }
     // What it does not do it does not count.
@@ -90,4 +115,6 @@ position = 'fixed:48.8375,2.1008'
 ipv6_interface = 'gn0'
 mnpp = {}
 multicast = { lan = ['lan0'] }
+
+[facilities]
 ";

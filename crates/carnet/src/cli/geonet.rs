@@ -234,14 +234,14 @@ impl GnSend {
 }
 
 /// A duration above zero.
-fn time(text: &str) -> Result<Duration, String> {
+pub(super) fn time(text: &str) -> Result<Duration, String> {
     match parse_duration(text)? {
         Duration::ZERO => Err(format!("{text:?} is no time, expected a duration above zero")),
         time => Ok(time),
     }
 }
 
-fn milliseconds(time: Duration) -> u64 {
+pub(super) fn milliseconds(time: Duration) -> u64 {
     u64::try_from(time.as_millis()).unwrap_or(u64::MAX)
 }
 
@@ -265,12 +265,12 @@ fn around(text: &str) -> Result<GnAround, String> {
     }
 }
 
-fn degrees(text: &str, limit: f64) -> Option<f64> {
+pub(super) fn degrees(text: &str, limit: f64) -> Option<f64> {
     text.parse().ok().filter(|degrees| (-limit..=limit).contains(degrees))
 }
 
 /// `LAT,LON,METRES`
-fn circle(text: &str) -> Result<GnCircle, String> {
+pub(super) fn circle(text: &str) -> Result<GnCircle, String> {
     let wrong = || format!("{text:?} is no circle, expected LAT,LON,METRES such as 48.8375,2.1008,300");
     let parts: Vec<&str> = text.split(',').map(str::trim).collect();
     let [latitude, longitude, radius] = parts.as_slice() else { return Err(wrong()) };

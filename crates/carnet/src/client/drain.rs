@@ -1,10 +1,14 @@
-//! `carnet drain`: begins it, and shows how far it is.
+//! `carnet drain`: begins it, and shows how far it is; `carnet revoke --all`.
 
+use std::collections::BTreeSet;
+use std::net::Ipv6Addr;
 use std::time::Duration;
 
 use anyhow::{Context, bail};
-use carnet_api::model::{Drain, DrainRequest};
+use carnet_api::model::{Binding, Drain, DrainRequest, RevokeRequest, Role};
+use carnet_base::set_of;
 
+use super::Client;
 use crate::{UNEXPECTED, cli, find, print};
 
 /// How often the station is asked how far it is.
@@ -26,7 +30,11 @@ pub async fn drain(command: cli::Drain) -> anyhow::Result<()> {
         let left = drain.left.len();
         if shown.replace(left) != Some(left) {
             let to: Vec<String> = drain.to.iter().map(ToString::to_string).collect();
-            print(&format!("{left} of {} mobile routers left, to {}\n", drain.routers, to.join(", ")))?;
+            print(&format!(
+                "{left} of {} mobile routers still here; they go to {}\n",
+                drain.routers,
+                to.join(", ")
+            ))?;
         }
         match drain.state.as_str() {
             "running" => tokio::time::sleep(ASK_EVERY).await,
@@ -37,4 +45,24 @@ pub async fn drain(command: cli::Drain) -> anyhow::Result<()> {
             }
         }
     }
+}
+
+/// Ends the bindings of all mobile routers that are registered now. One that leaves meanwhile has nothing left to end.
+pub async fn revoke_all(client: &Client) -> anyhow::Result<()> {
+    let registered = async || -> anyhow::Result<BTreeSet<Ipv6Addr>> {
+        let answer = client.get("/v1/bindings").await?;
+        let bindings: Vec<Binding> = serde_json::from_value(answer).context(UNEXPECTED)?;
+        let here = bindings.into_iter().filter(|binding| binding.role == Role::HomeAgent);
+        Ok(set_of(here.map(|binding| binding.home_address)))
+    };
+    let all = registered().await?;
+    for home_address in &all {
+        let revoke = RevokeRequest { home_address: *home_address, bids: Vec::new() };
+        if let Err(error) = client.post("/v1/revoke", &revoke).await
+            && registered().await?.contains(home_address)
+        {
+            return Err(error);
+        }
+    }
+    print(&format!("{} mobile routers\n", all.len()))
 }

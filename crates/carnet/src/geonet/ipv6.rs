@@ -1,10 +1,10 @@
 //! The virtual interfaces of IPv6 over GeoNetworking in a running station.
 
-use std::collections::BTreeMap;
 use std::future::pending;
 use std::net::Ipv6Addr;
 
 use carnet_api::model::GnStation;
+use carnet_base::SmallMap;
 use carnet_geonet::ipv6_adaptation::addresses;
 use carnet_linux::Result;
 use carnet_linux::virtual_link::{
@@ -18,7 +18,7 @@ use tracing::{error, info};
 pub struct Interfaces {
     links: Option<VirtualLinks>,
     /// What they are to be, by number.
-    wanted: BTreeMap<u32, VirtualLink>,
+    wanted: SmallMap<u32, VirtualLink>,
     /// Those that are uplinks: roadside units are routers there.
     uplinks: Vec<String>,
     /// Why the first interface that could not be made could not.
@@ -33,7 +33,7 @@ impl Interfaces {
     /// When the kernel's news cannot be had.
     pub fn open(wanted: bool, uplinks: Vec<String>) -> Result<Interfaces> {
         let links = if wanted { Some(VirtualLinks::open()?) } else { None };
-        Ok(Interfaces { links, wanted: BTreeMap::new(), uplinks, failure: None })
+        Ok(Interfaces { links, wanted: SmallMap::new(), uplinks, failure: None })
     }
 
     /// Why an interface could not be made.

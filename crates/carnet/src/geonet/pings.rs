@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use carnet_api::address::{GnAddress, MacAddress};
 use carnet_api::model::{GnPingAnswer, GnPingEvent, GnPingRequest, GnTarget};
-use carnet_base::Time;
+use carnet_base::{SmallMap, Time};
 use carnet_station::geonet::echo::{self, Echo};
 use carnet_station::io::{Area, Delivered, GeonetRequest, GeonetTransport};
 use tokio::sync::mpsc;
@@ -20,7 +20,7 @@ const PINGS: usize = 64;
 /// All pings, by the identifier of their requests.
 #[derive(Debug)]
 pub struct Pings {
-    pings: BTreeMap<u16, Ping>,
+    pings: SmallMap<u16, Ping>,
     next_identifier: u16,
 }
 
@@ -51,7 +51,7 @@ struct Waiting {
 impl Pings {
     /// No pings; the first one gets this identifier.
     pub fn new(next_identifier: u16) -> Pings {
-        Pings { pings: BTreeMap::new(), next_identifier }
+        Pings { pings: SmallMap::new(), next_identifier }
     }
 
     /// A new ping, its identifier, and its first request, which is taken as sent.

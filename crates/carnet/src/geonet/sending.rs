@@ -59,7 +59,9 @@ impl Geonet {
         })
     }
 
-    fn area(&self, now: Time, area: &GnArea, station: &Station) -> Result<Area, String> {
+    /// # Errors
+    /// When there is no such area, or nobody knows where it is.
+    pub fn area(&self, now: Time, area: &GnArea, station: &Station) -> Result<Area, String> {
         match area {
             GnArea::Name(name) => self.named(now, name, station),
             GnArea::Circle(circle) => Ok(Area {
@@ -75,7 +77,7 @@ impl Geonet {
 
     /// # Errors
     /// When nothing goes out of the link.
-    pub(super) fn check_link(&self) -> Result<(), String> {
+    pub fn check_link(&self) -> Result<(), String> {
         match self.link.state() {
             LinkState::Up => Ok(()),
             state => Err(format!("the GeoNetworking link is {}: nothing can be sent", state_word(state))),

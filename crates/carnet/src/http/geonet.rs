@@ -1,21 +1,17 @@
 //! The part of the API that is about GeoNetworking.
 
-use std::convert::Infallible;
-
 use axum::Router;
-use axum::extract::rejection::JsonRejection;
-use axum::extract::{Json, State};
+use axum::extract::Request as HttpRequest;
 use axum::http::StatusCode;
-use axum::response::sse::{Event, KeepAlive, Sse};
-use axum::routing::{get, post};
+use axum::response::Response;
 use carnet_api::model::{
     AreaRemoval, AreaRequest, AreaShape, GnArea, GnAround, GnNextHeader, GnPingRequest, GnSendRequest,
     GnTransport, missed,
 };
-use futures_util::stream::{self, Stream};
+use futures_util::stream;
 use tokio::sync::broadcast::error::RecvError;
 
-use super::{App, Refusal, unix_time, when};
+use super::{App, Refusal, get, message, post, read, unix_time, when};
 use crate::request::Request;
 
 /// Requests of one ping: they are numbered with 16 bits.
@@ -31,49 +27,33 @@ const MAX_AREA_LIFETIME_MS: u64 = 366 * 24 * 3_600_000;
 
 pub(super) fn router() -> Router<App> {
     Router::new()
+        .route("/v1/neighbours", get(|app, _| app.ask_whether(Request::Neighbours)))
+        .route("/v1/locations", get(|app, _| app.ask_whether(Request::Locations)))
+        .route("/v1/areas", get(|app, _| app.ask_whether(Request::Areas)))
+        .route("/v1/areas", post(|app, body| Box::pin(set_area(app, body))))
         .route(
-            "/v1/neighbours",
-            get(|State(app): State<App>| async move { app.ask_whether(Request::Neighbours).await }),
+            "/v1/areas/remove",
+            post(|app, body| {
+                app.tell(body, |AreaRemoval { name }, reply| Request::RemoveArea { name, reply })
+            }),
         )
-        .route(
-            "/v1/locations",
-            get(|State(app): State<App>| async move { app.ask_whether(Request::Locations).await }),
-        )
-        .route(
-            "/v1/areas",
-            get(|State(app): State<App>| async move { app.ask_whether(Request::Areas).await }).post(set_area),
-        )
-        .route("/v1/areas/remove", post(remove_area))
-        .route(
-            "/v1/groups",
-            get(|State(app): State<App>| async move { app.ask_whether(Request::Groups).await }),
-        )
-        .route("/v1/gnsend", post(send))
-        .route("/v1/gnping", post(ping))
-        .route("/v1/gnrecv", get(receive))
+        .route("/v1/groups", get(|app, _| app.ask_whether(Request::Groups)))
+        .route("/v1/gnsend", post(|app, body| Box::pin(send(app, body))))
+        .route("/v1/gnping", post(|app, body| Box::pin(ping(app, body))))
+        .route("/v1/gnrecv", get(|app, _| Box::pin(receive(app))))
+}
+
+fn unprocessable(mistake: String) -> Refusal {
+    Refusal::new(StatusCode::UNPROCESSABLE_ENTITY, mistake)
 }
 
 /// `POST /v1/areas`
-async fn set_area(
-    State(app): State<App>,
-    body: Result<Json<AreaRequest>, JsonRejection>,
-) -> Result<StatusCode, Refusal> {
-    let Json(area) = body.map_err(Refusal::body)?;
-    if let Some(mistake) = mistake_in_area(&area) {
-        return Err(Refusal::new(StatusCode::UNPROCESSABLE_ENTITY, mistake));
+async fn set_area(app: App, body: HttpRequest) -> Result<Response, Refusal> {
+    let area = read(body).await?;
+    match mistake_in_area(&area) {
+        Some(mistake) => Err(unprocessable(mistake)),
+        None => app.done(|reply| Request::SetArea { area, reply }).await,
     }
-    app.try_answer(|reply| Request::SetArea { area, reply }).await?;
-    Ok(StatusCode::NO_CONTENT)
-}
-
-/// `POST /v1/areas/remove`
-async fn remove_area(
-    State(app): State<App>,
-    body: Result<Json<AreaRemoval>, JsonRejection>,
-) -> Result<StatusCode, Refusal> {
-    let Json(AreaRemoval { name }) = body.map_err(Refusal::body)?;
-    app.try_answer(|reply| Request::RemoveArea { name, reply }).await?;
-    Ok(StatusCode::NO_CONTENT)
 }
 
 /// What is wrong with an area whatever the station is.
@@ -119,16 +99,12 @@ fn off_the_globe(latitude: f64, longitude: f64) -> Option<String> {
 }
 
 /// `POST /v1/gnsend`
-async fn send(
-    State(app): State<App>,
-    body: Result<Json<GnSendRequest>, JsonRejection>,
-) -> Result<StatusCode, Refusal> {
-    let Json(packet) = body.map_err(Refusal::body)?;
-    if let Some(mistake) = mistake_in_packet(&packet) {
-        return Err(Refusal::new(StatusCode::UNPROCESSABLE_ENTITY, mistake));
+async fn send(app: App, body: HttpRequest) -> Result<Response, Refusal> {
+    let packet = read(body).await?;
+    match mistake_in_packet(&packet) {
+        Some(mistake) => Err(unprocessable(mistake)),
+        None => app.done(|reply| Request::GnSend { packet, reply }).await,
     }
-    app.try_answer(|reply| Request::GnSend { packet, reply }).await?;
-    Ok(StatusCode::NO_CONTENT)
 }
 
 /// What is wrong with a packet whatever the station is.
@@ -159,39 +135,32 @@ fn mistake_in_packet(packet: &GnSendRequest) -> Option<String> {
 }
 
 /// `POST /v1/gnping`
-async fn ping(
-    State(app): State<App>,
-    body: Result<Json<GnPingRequest>, JsonRejection>,
-) -> Result<Sse<impl Stream<Item = Result<Event, Infallible>>>, Refusal> {
-    let Json(ping) = body.map_err(Refusal::body)?;
-    let unprocessable = |mistake| Err(Refusal::new(StatusCode::UNPROCESSABLE_ENTITY, mistake));
+async fn ping(app: App, body: HttpRequest) -> Result<Response, Refusal> {
+    let ping: GnPingRequest = read(body).await?;
     if !(1..=MAX_PINGS).contains(&ping.count) {
-        return unprocessable(format!("count is {}, expected 1 to {MAX_PINGS}", ping.count));
+        return Err(unprocessable(format!("count is {}, expected 1 to {MAX_PINGS}", ping.count)));
     }
     for (name, value) in [("interval_ms", ping.interval_ms), ("timeout_ms", ping.timeout_ms)] {
         if !PING_INTERVAL_MS.contains(&value) {
             let (low, high) = (PING_INTERVAL_MS.start(), PING_INTERVAL_MS.end());
-            return unprocessable(format!("{name} is {value}, expected {low} to {high}"));
+            return Err(unprocessable(format!("{name} is {value}, expected {low} to {high}")));
         }
     }
     let answers = app.try_answer(|reply| Request::GnPing { ping, reply }).await?;
-    let stream = stream::unfold((answers, app.stopped), |(mut answers, stopped)| async {
+    Ok(super::stream(stream::unfold((answers, app.stopped), |(mut answers, stopped)| async {
         let event = tokio::select! {
             event = answers.recv() => event?,
             () = when(stopped.clone()) => return None,
         };
-        Some((Ok(message(&event)), (answers, stopped)))
-    });
-    Ok(Sse::new(stream).keep_alive(KeepAlive::default()))
+        Some((message(&event), (answers, stopped)))
+    })))
 }
 
 /// `GET /v1/gnrecv`
-async fn receive(
-    State(app): State<App>,
-) -> Result<Sse<impl Stream<Item = Result<Event, Infallible>>>, Refusal> {
+async fn receive(app: App) -> Result<Response, Refusal> {
     let received = app.try_answer(Request::GnReceive).await?;
-    let stream = stream::unfold((received, app.stopped), |(mut received, stopped)| async {
-        let event = tokio::select! {
+    Ok(super::stream(stream::unfold((received, app.stopped), |(mut received, stopped)| async {
+        let message = tokio::select! {
             payload = received.recv() => match payload {
                 Ok(payload) => message(&payload),
                 Err(RecvError::Lagged(count)) => message(&missed(unix_time(), count)),
@@ -199,13 +168,6 @@ async fn receive(
             },
             () = when(stopped.clone()) => return None,
         };
-        Some((Ok(event), (received, stopped)))
-    });
-    Ok(Sse::new(stream).keep_alive(KeepAlive::default()))
-}
-
-/// A message of an event stream. These types always become JSON; were it otherwise, an empty message would
-/// say no less.
-fn message<T: serde::Serialize>(value: &T) -> Event {
-    Event::default().json_data(value).unwrap_or_default()
+        Some((message, (received, stopped)))
+    })))
 }

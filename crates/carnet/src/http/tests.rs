@@ -1,11 +1,14 @@
 //! The server and the client against each other, over a real socket, with a run loop of a few lines.
 
+mod facilities;
 mod geonet;
 mod page;
+mod tcp;
 
+use std::net::Ipv6Addr;
 use std::os::unix::net::UnixListener as StdListener;
 
-use carnet_api::model::{Binding, Counters, Role, Status, event};
+use carnet_api::model::{Binding, Counters, HandoverRequest, Role, Status, event};
 use serde_json::json;
 
 use super::*;
@@ -85,7 +88,7 @@ impl Bench {
         let socket = scratch.path().join("run/s.sock");
         let (requests, receiver) = mpsc::channel(4);
         let (events, _) = broadcast::channel(4);
-        let server = serve(&socket, requests, events.clone()).await.expect("a server");
+        let server = serve(&socket, None, requests, events.clone()).await.expect("a server");
         let client = Client::find(Some(socket), Path::new("/nowhere")).expect("a client");
         (Bench { scratch, server, client, events }, receiver)
     }
@@ -240,7 +243,7 @@ async fn a_dropped_server_removes_its_socket_but_not_anothers() {
     let (events, _) = broadcast::channel(1);
     // Somebody removes the socket by hand and starts another station.
     fs::remove_file(&socket).expect("a socket");
-    let second = serve(&socket, requests, events).await.expect("a server");
+    let second = serve(&socket, None, requests, events).await.expect("a server");
     drop(server);
     assert!(socket.exists());
     drop(second);
@@ -254,7 +257,7 @@ async fn a_stale_socket_is_replaced_and_a_live_one_is_not() {
     let try_serve = || async {
         let (requests, receiver) = mpsc::channel(1);
         let (events, _) = broadcast::channel(1);
-        serve(&socket, requests, events).await.map(|server| (server, receiver))
+        serve(&socket, None, requests, events).await.map(|server| (server, receiver))
     };
     drop(StdListener::bind(&socket).expect("a socket"));
     assert!(socket.exists());
@@ -271,4 +274,45 @@ async fn a_stale_socket_is_replaced_and_a_live_one_is_not() {
         format!("cannot listen at {}: there is a file that is no socket", socket.display())
     );
     assert_eq!(fs::read_to_string(&socket).expect("a file"), "precious");
+}
+
+/// `carnet revoke --all`: whoever has gone meanwhile is no failure, whoever is still there is one.
+#[tokio::test]
+async fn all_that_are_registered_are_revoked() {
+    let home = |number: u16| Ipv6Addr::new(0x2001, 0xdb8, 1, 0, 0, 0, 0, number);
+    for (stays, expected) in [(false, Ok(())), (true, Err("no binding".to_owned()))] {
+        let (bench, mut requests) = Bench::new().await;
+        let answers = tokio::spawn(async move {
+            let (mut registered, mut revoked) = (vec![home(1), home(2), home(3)], Vec::new());
+            while let Some(request) = requests.recv().await {
+                match request {
+                    Request::Bindings(reply) => {
+                        let of =
+                            |home_address: &Ipv6Addr| Binding { home_address: *home_address, ..binding() };
+                        let mut bindings: Vec<Binding> = registered.iter().map(of).collect();
+                        // A station may be a mobile router as well.
+                        let own = Binding { role: Role::MobileRouter, ..of(&home(9)) };
+                        bindings.extend([of(&home(1)), own]);
+                        drop(reply.send(bindings));
+                    }
+                    Request::Revoke { revoke, reply } if revoke.home_address == home(2) => {
+                        registered.retain(|home_address| stays || *home_address != home(2));
+                        drop(reply.send(Err("no binding".into())));
+                    }
+                    Request::Revoke { revoke, reply } => {
+                        assert!(revoke.bids.is_empty());
+                        revoked.push(revoke.home_address);
+                        drop(reply.send(Ok(())));
+                    }
+                    _ => panic!("unasked"),
+                }
+            }
+            revoked
+        });
+        let result = crate::client::drain::revoke_all(&bench.client).await;
+        assert_eq!(result.map_err(|error| error.to_string()), expected);
+        drop(bench);
+        let revoked = answers.await.expect("answers");
+        assert_eq!(revoked, if stays { vec![home(1)] } else { vec![home(1), home(3)] });
+    }
 }

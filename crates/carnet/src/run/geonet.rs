@@ -35,6 +35,11 @@ impl Runner {
             Some(upper_tester) => upper_tester.displaced(position),
             None => position,
         };
+        if let (Some(geonet), Some(applications)) = (&self.geonet, &mut self.applications)
+            && let Some(quality) = applications.news(geonet.quality())
+        {
+            self.input(Input::PositionQuality(quality));
+        }
         self.input(Input::Position(position));
     }
 
@@ -112,6 +117,7 @@ impl Runner {
             self.input(Input::Unacknowledged(frame));
         }
         let Runner { geonet: Some(geonet), station, recorder, outputs, .. } = self else { return Ok(()) };
+        station.handle_date(now, wall);
         let result = geonet.receive(|frame| {
             if recorder.is_active() {
                 let ReceivedFrame { source, destination, packet } = frame;

@@ -25,6 +25,8 @@ impl Runner {
             ("[station]", config.station != self.config.station),
             ("[dataplane]", config.dataplane != self.config.dataplane),
             ("[geonet]", config.geonet != self.config.geonet),
+            ("[facilities]", config.facilities != self.config.facilities),
+            ("[security]", config.security != self.config.security),
             ("[conformance]", config.conformance != self.config.conformance),
         ];
         if self.platform.is_none() && settings::needs_platform(&config) {

@@ -9,6 +9,7 @@ use tokio::sync::mpsc;
 
 use super::Runner;
 use crate::answers;
+use crate::facilities::NO_FACILITIES;
 use crate::geonet::{Geonet, multicast};
 use crate::request::{Answer, Request};
 
@@ -109,6 +110,26 @@ impl Runner {
             Request::GnPing { ping, reply } => {
                 let _ = reply.send(self.ping(&ping));
             }
+            Request::Vehicle(reply) => {
+                let vehicle = self.applications.as_ref().map(|applications| applications.vehicle.clone());
+                let _ = reply.send(vehicle.ok_or_else(|| NO_FACILITIES.into()));
+            }
+            Request::SetVehicle { vehicle, reply } => {
+                let _ = reply.send(self.set_vehicle(*vehicle));
+            }
+            Request::Denm { wish, message, denm, reply } => {
+                let _ = reply.send(self.denm(wish, message, &denm));
+            }
+            Request::Ldm { filter, reply } => {
+                let _ = reply.send(self.ldm(&filter));
+            }
+            Request::Messages { filter, reply } => {
+                let subscription = self.area(filter.area.as_ref()).and_then(|area| {
+                    let applications = self.applications.as_ref().ok_or(NO_FACILITIES)?;
+                    Ok(applications.subscribe(filter, area.map(Into::into)))
+                });
+                let _ = reply.send(subscription);
+            }
             Request::GnReceive(reply) => {
                 let _ = reply.send(self.ask_geonet(|geonet, _| geonet.subscribe()));
                 self.geonet.iter_mut().for_each(Geonet::tell_listeners);
@@ -116,7 +137,7 @@ impl Runner {
         }
     }
 
-    fn ask_geonet<T>(&self, question: impl FnOnce(&Geonet, &Router) -> T) -> Answer<T> {
+    pub(super) fn ask_geonet<T>(&self, question: impl FnOnce(&Geonet, &Router) -> T) -> Answer<T> {
         let geonet = self.geonet.as_ref().ok_or(answers::NO_GEONET)?;
         match self.station.geonet() {
             Some(router) => Ok(question(geonet, router)),

@@ -5,6 +5,7 @@ use std::fmt::Write;
 use carnet_api::model::{
     Area, AreaOrigin, AreaShape, GeonetStatus, GnAround, GnPingAnswer, GnTarget, Group, Location,
 };
+use carnet_base::sort_by;
 
 use super::{NOTHING, lay_out, or_nothing, words};
 
@@ -150,7 +151,7 @@ pub fn answer(answer: &GnPingAnswer) -> String {
 /// The last line of a ping.
 pub fn summary(target: &GnTarget, sent: u32, answered: u32, round_trips: &[f64]) -> String {
     let mut sorted = round_trips.to_vec();
-    sorted.sort_by(f64::total_cmp);
+    sort_by(&mut sorted, f64::total_cmp);
     let mut line = format!("{target}: {sent} sent, {answered} answered");
     if let (Some(least), Some(most)) = (sorted.first(), sorted.last()) {
         let median = (sorted[(sorted.len() - 1) / 2] + sorted[sorted.len() / 2]) / 2.0;
@@ -160,12 +161,12 @@ pub fn summary(target: &GnTarget, sent: u32, answered: u32, round_trips: &[f64])
 }
 
 /// Degrees with what GeoNetworking has of them: seven digits, a centimetre.
-fn place(latitude: f64, longitude: f64) -> String {
+pub(super) fn place(latitude: f64, longitude: f64) -> String {
     format!("{latitude:.7}, {longitude:.7}")
 }
 
 /// Milliseconds as `120 ms`, from ten seconds on as `12 s`.
-fn age(milliseconds: u64) -> String {
+pub(super) fn age(milliseconds: u64) -> String {
     match milliseconds {
         0..10_000 => format!("{milliseconds} ms"),
         _ => format!("{} s", milliseconds / 1000),

@@ -21,17 +21,20 @@ use std::fmt;
 use std::fs::{File, OpenOptions, TryLockError};
 use std::io::{self, ErrorKind};
 use std::net::Ipv6Addr;
-use std::os::unix::fs::{FileExt, OpenOptionsExt};
+use std::os::unix::fs::{FileExt, MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use std::str::FromStr;
 
 use anyhow::{Context, bail, ensure};
+use carnet_base::sort_by_key;
 
 const HEAD: &[u8] = b"carnet state 1\n";
 /// What begins a commit.
 const MARK: &[u8] = b"@ ";
 /// Octets of a commit when the file is written anew.
 const PIECE: usize = 256 << 10;
+/// How often a file may be replaced while it is being opened.
+const MAX_REPLACED: u32 = 8;
 /// What may be out of date in a file besides as much as is not.
 const SLACK: u64 = 256 << 10;
 
@@ -85,6 +88,35 @@ pub struct Journal {
     end: u64,
     untidy: bool,
     places: Places,
+    directory: Directory,
+}
+
+/// The directory of the file, which says which file has the name.
+#[derive(Debug)]
+struct Directory {
+    path: PathBuf,
+    /// The file has been put in the place of another, and a crash may yet bring that one back: what is written meanwhile
+    /// is on the disk only when this is.
+    unsettled: bool,
+    /// How it is brought to the disk.
+    sync: fn(&Path) -> io::Result<()>,
+}
+
+impl Directory {
+    fn of(file: &Path) -> Directory {
+        let path = file.parent().filter(|path| !path.as_os_str().is_empty()).unwrap_or(Path::new("."));
+        let sync = |path: &Path| File::open(path).and_then(|directory| directory.sync_all());
+        Directory { path: path.to_owned(), unsettled: false, sync }
+    }
+
+    /// Sees to it that the file has its name after a crash, too.
+    fn settle(&mut self) -> io::Result<()> {
+        if self.unsettled {
+            (self.sync)(&self.path)?;
+            self.unsettled = false;
+        }
+        Ok(())
+    }
 }
 
 /// Where the record of each key is, and how long.
@@ -101,22 +133,16 @@ impl Journal {
     /// # Errors
     /// When it is damaged, not ours, in use, or the disk does not work; the text says which, and what to do.
     pub fn open(path: &Path, first: &[Change]) -> anyhow::Result<(Journal, Found)> {
-        let mut options = OpenOptions::new();
-        options.read(true).write(true);
-        let file = match options.open(path) {
-            Ok(file) => {
-                lock(&file, path)?;
-                file
-            }
-            Err(error) if error.kind() == ErrorKind::NotFound => {
+        let mut directory = Directory::of(path);
+        let file = match open_locked(path)? {
+            Some(file) => file,
+            None => {
                 let mut octets = HEAD.to_vec();
                 octets.extend(commit(first));
-                replace(path, |file| file.write_all_at(&octets, 0))?
-            }
-            Err(error) => {
-                return Err(error).with_context(|| format!("cannot open {}", path.display()));
+                replace(path, &mut directory, |file| file.write_all_at(&octets, 0))?
             }
         };
+        directory.settle().with_context(|| format!("cannot write {}", directory.path.display()))?;
         let mut octets = Vec::new();
         io::Read::read_to_end(&mut &file, &mut octets)
             .with_context(|| format!("cannot read {}", path.display()))?;
@@ -126,6 +152,7 @@ impl Journal {
             end: HEAD.len() as u64,
             untidy: false,
             places: Places::default(),
+            directory,
         };
         journal.take_in(&octets).with_context(|| {
             format!(
@@ -174,6 +201,7 @@ impl Journal {
     /// # Errors
     /// The kernel's answer.
     pub fn append(&mut self, changes: &[Change]) -> io::Result<()> {
+        self.directory.settle()?;
         self.tidy()?;
         let octets = commit(changes);
         self.untidy = true;
@@ -200,15 +228,16 @@ impl Journal {
         self.end > 2 * self.places.live + SLACK
     }
 
-    /// Writes the file anew, with what counts alone. When it fails, the old one stays.
+    /// Writes the file anew, with what counts alone. When it fails, the old one stays. A directory that the disk does not
+    /// take is no failure here but of the next commit, for the old file has lost its name then.
     ///
     /// # Errors
     /// The kernel's answer.
     pub fn compact(&mut self) -> anyhow::Result<()> {
         let mut old: Vec<(Key, (u64, u32))> = self.places.of.iter().map(|(key, at)| (*key, *at)).collect();
-        old.sort_by_key(|(_, place)| *place);
+        sort_by_key(&mut old, |(_, place)| *place);
         let (mut end, mut places) = (HEAD.len() as u64, Places::default());
-        let file = replace(&self.path, |file| {
+        let file = replace(&self.path, &mut self.directory, |file| {
             file.write_all_at(HEAD, 0)?;
             let (mut piece, mut size) = (Vec::new(), 0);
             for (index, (key, (at, length))) in old.iter().enumerate() {
@@ -226,7 +255,8 @@ impl Journal {
             }
             Ok(())
         })?;
-        *self = Journal { file, path: self.path.clone(), end, untidy: false, places };
+        (self.file, self.end, self.untidy, self.places) = (file, end, false, places);
+        let _ = self.directory.settle();
         Ok(())
     }
 }
@@ -287,25 +317,66 @@ fn whole_commit(octets: &[u8], at: usize) -> Option<(usize, &[u8])> {
     is_whole.then_some((at + MARK.len() + newline + 1, lines))
 }
 
-/// Puts a new file in the place of another: after a crash there is one of the two, whole. It is its owner's alone, for
-/// it says where vehicles are.
-fn replace(path: &Path, write: impl FnOnce(&File) -> io::Result<()>) -> anyhow::Result<File> {
+/// Opens the file that has this name, if there is one, and keeps others out. Whoever had it may have put another in its
+/// place in between, which that lock is not about.
+fn open_locked(path: &Path) -> anyhow::Result<Option<File>> {
+    let mut options = OpenOptions::new();
+    options.read(true).write(true);
+    for _ in 0..MAX_REPLACED {
+        let file = match options.open(path) {
+            Ok(file) => file,
+            Err(error) if error.kind() == ErrorKind::NotFound => return Ok(None),
+            Err(error) => return Err(error).with_context(|| format!("cannot open {}", path.display())),
+        };
+        lock(&file, path)?;
+        if has_name(&file, path)? {
+            return Ok(Some(file));
+        }
+    }
+    bail!("{} is in use by another station", path.display())
+}
+
+/// Whether a file is the one of this name.
+fn has_name(file: &File, path: &Path) -> anyhow::Result<bool> {
+    let identity = |metadata: std::fs::Metadata| (metadata.dev(), metadata.ino());
+    let open = file.metadata().with_context(|| format!("cannot read {}", path.display()))?;
+    match std::fs::metadata(path) {
+        Ok(named) => Ok(identity(named) == identity(open)),
+        Err(error) if error.kind() == ErrorKind::NotFound => Ok(false),
+        Err(error) => Err(error).with_context(|| format!("cannot read {}", path.display())),
+    }
+}
+
+/// Puts a new file in the place of another: after a crash there is one of the two, whole, and which it is the disk knows
+/// when the directory is settled. It is its owner's alone, for it says where vehicles are.
+fn replace(
+    path: &Path,
+    directory: &mut Directory,
+    write: impl FnOnce(&File) -> io::Result<()>,
+) -> anyhow::Result<File> {
     let new = path.with_extension("new");
     let mut options = OpenOptions::new();
-    options.read(true).write(true).create(true).truncate(true).mode(0o600);
+    // Emptied when nobody else is writing it.
+    options.read(true).write(true).create(true).truncate(false).mode(0o600);
     let file = options.open(&new).with_context(|| format!("cannot create {}", new.display()))?;
     lock(&file, &new)?;
-    let written = write(&file).and_then(|()| file.sync_all());
+    ensure!(has_name(&file, &new)?, "{} is in use by another station", path.display());
+    let written = file.set_len(0).and_then(|()| write(&file)).and_then(|()| file.sync_all());
     if written.is_err() {
         // It takes room that is missing elsewhere.
         let _ = std::fs::remove_file(&new);
     }
     written.with_context(|| format!("cannot write {}", new.display()))?;
     std::fs::rename(&new, path).with_context(|| format!("cannot replace {}", path.display()))?;
-    let directory = path.parent().unwrap_or(Path::new("."));
-    let synced = File::open(directory).and_then(|directory| directory.sync_all());
-    synced.with_context(|| format!("cannot write {}", directory.display()))?;
+    directory.unsettled = true;
     Ok(file)
+}
+
+impl Drop for Journal {
+    fn drop(&mut self) {
+        // Closing alone would leave it to a process that is just being started, which has a copy of every open file.
+        let _ = self.file.unlock();
+    }
 }
 
 /// One station at a time.

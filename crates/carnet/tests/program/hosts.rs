@@ -4,6 +4,7 @@
 //! so that nothing is left when a test fails or the whole run is killed.
 
 use std::fs;
+use std::io;
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::path::PathBuf;
 use std::process::{Child, Command, Output};
@@ -64,6 +65,16 @@ pub fn wait_for<T>(what: &str, limit: Duration, mut look: impl FnMut() -> Option
 /// As [`wait_for`], for a condition.
 pub fn wait_until(what: &str, limit: Duration, mut holds: impl FnMut() -> bool) {
     wait_for(what, limit, || holds().then_some(()));
+}
+
+/// `call` until no signal interrupts it: a socket with a timeout is not asked anew by the kernel (signal(7)).
+pub fn uninterrupted<T>(mut call: impl FnMut() -> io::Result<T>) -> io::Result<T> {
+    loop {
+        match call() {
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => (),
+            outcome => return outcome,
+        }
+    }
 }
 
 /// Seconds.

@@ -14,6 +14,7 @@ mod agent_lost;
 mod boundaries;
 mod bursts;
 mod cleanup;
+mod facilities;
 mod fast_path;
 mod firewall;
 mod geonet;

@@ -14,7 +14,7 @@ use std::time::{Duration, Instant};
 
 use serde_json::Value;
 
-use crate::hosts::{Host, possible, said, seconds, wait_for, wait_until};
+use crate::hosts::{Host, possible, said, seconds, uninterrupted, wait_for, wait_until};
 use crate::station::Station;
 use crate::testbed::{CARE_OF, HOME_AGENT, INSIDE, Testbed, address};
 use crate::traffic::Sniffer;
@@ -123,7 +123,7 @@ fn transfer(from: &Host, source: &'static str, to: &Host, destination: &'static 
         stream.set_read_timeout(Some(seconds(30))).expect("a timeout");
         let (mut buffer, mut count) = (vec![0; 1 << 16], 0);
         loop {
-            match stream.read(&mut buffer).expect("data within 30 seconds") {
+            match uninterrupted(|| stream.read(&mut buffer)).expect("data within 30 seconds") {
                 0 => return count,
                 length => count += length,
             }

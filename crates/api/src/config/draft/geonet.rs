@@ -523,7 +523,11 @@ fn read_beacon(table: &Table<'_>) -> Option<Beacon> {
 }
 
 /// One of a few words, or the default.
-fn word<T: Copy + Default>(table: &Table<'_>, name: &'static str, words: &[(&str, T)]) -> Option<T> {
+pub(super) fn word<T: Copy + Default>(
+    table: &Table<'_>,
+    name: &'static str,
+    words: &[(&str, T)],
+) -> Option<T> {
     match table.get(name) {
         Some(value) => value.word(words, &[]).map(|word| word.value),
         None => Some(T::default()),

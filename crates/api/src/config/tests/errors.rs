@@ -1,6 +1,6 @@
 //! What is refused of single keys and values: each case is one change of a good config, and every line that comes of it.
 
-use super::{Config, FULL};
+use super::{Config, FULL, Http};
 
 pub(super) fn errors(text: &str) -> Vec<String> {
     match Config::parse(text, "c.toml") {
@@ -18,6 +18,45 @@ pub(super) fn check(cases: &[(&str, &str, &[&str])]) {
 }
 
 #[test]
+fn a_port_that_can_be_reached_from_afar_needs_tokens() {
+    let http = |text: &str| {
+        let lines = format!("http = {text}\nrecord = ");
+        Config::parse(&FULL.replace("record = ", &lines), "c.toml").map(|config| config.station.http)
+    };
+    let good = |address: &str, tokens: Option<&str>| {
+        Some(Http {
+            address: address.parse().expect("an address"),
+            tokens: tokens.map(Into::into),
+            pages: "/usr/share/carnet/web".into(),
+        })
+    };
+    assert_eq!(http("\"127.0.0.1:8440\"").expect("good"), good("127.0.0.1:8440", None));
+    let tokens = "\"[2001:db8::1]:8440\"\nhttp_tokens = \"/etc/carnet/tokens\"";
+    assert_eq!(http(tokens).expect("good"), good("[2001:db8::1]:8440", Some("/etc/carnet/tokens")));
+    check(&[
+        (
+            "record = ",
+            "http = \"0.0.0.0:8440\" # ",
+            &[
+                "c.toml:6:8: `station.http`: \"0.0.0.0:8440\" can be reached from afar, expected a loopback address, or http_tokens beside it",
+            ],
+        ),
+        (
+            "record = ",
+            "http = \"8440\" # ",
+            &[
+                "c.toml:6:8: `station.http`: \"8440\" is no address with a port, expected an address of this machine with a port, such as \"127.0.0.1:8440\"",
+            ],
+        ),
+        (
+            "record = ",
+            "http_tokens = ",
+            &["c.toml:6:15: `station.http_tokens`: without `station.http`, expected both"],
+        ),
+    ]);
+}
+
+#[test]
 fn unknown_keys_and_keys_of_later_versions() {
     check(&[
         ("record = ", "recrod = ", &["c.toml:6:1: unknown key `recrod` in [station], expected `record`"]),
@@ -25,14 +64,7 @@ fn unknown_keys_and_keys_of_later_versions() {
             "record = ",
             "flavour = ",
             &[
-                "c.toml:6:1: unknown key `flavour` in [station], expected `name`, `socket`, `state_dir` or `record`",
-            ],
-        ),
-        (
-            "record = ",
-            "http = ",
-            &[
-                "c.toml:6:1: `station.http` is not in this version, expected `name`, `socket`, `state_dir` or `record`",
+                "c.toml:6:1: unknown key `flavour` in [station], expected `name`, `socket`, `state_dir`, `record`, `http`, `http_tokens` or `http_pages`",
             ],
         ),
         (
@@ -86,7 +118,24 @@ fn unknown_keys_and_keys_of_later_versions() {
             "home_agent = [\"2001:db8:1::1\", \"2001:db8:1::2\", \"2001:db8:1::1\"]",
             &[
                 "c.toml:32:49: 2001:db8:1::1 is there at c.toml:32:15 already, expected another",
+                "c.toml:38:8: one key for several home agents lets Binding Updates to one be played again at another, expected per_agent = true",
                 "c.toml:39:19: there are 1 IPv4 addresses for 3 home agents, expected one for each in `home_agent`",
+            ],
+        ),
+        (
+            "ipv4_address = \"192.0.2.2\"",
+            "peer = [{ address = \"2001:db8:2::9\" }, { address = \"2001:db8:2::9\" }]",
+            &[
+                "c.toml:18:52: 2001:db8:2::9 is a peer already at c.toml:18:21, expected another",
+                "c.toml:22:8: whether other home agents have the same key has to be said where there is a [[home_agent.peer]], expected per_agent = true, or per_agent = false for a key that none has",
+            ],
+        ),
+        (
+            "ipv4_address = \"192.0.2.2\"",
+            "peer = [{ address = \"2001:db8:2::1\" }]",
+            &[
+                "c.toml:18:21: 2001:db8:2::1 is this home agent at c.toml:12:11, expected another",
+                "c.toml:22:8: whether other home agents have the same key has to be said where there is a [[home_agent.peer]], expected per_agent = true, or per_agent = false for a key that none has",
             ],
         ),
         (

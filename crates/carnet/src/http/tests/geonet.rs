@@ -2,10 +2,11 @@
 
 use carnet_api::address::{GnAddress, MacAddress, Octets};
 use carnet_api::model::{
-    Area, AreaOrigin, AreaRemoval, AreaRequest, AreaShape, GnArea, GnAround, GnCircle, GnNextHeader,
-    GnPacketType, GnPingAnswer, GnPingEvent, GnPingRequest, GnPlace, GnReceived, GnSendRequest, GnTarget,
-    GnTransport, Group, Location,
+    ActionId, Area, AreaOrigin, AreaRemoval, AreaRequest, AreaShape, GnArea, GnAround, GnCircle,
+    GnNextHeader, GnPacketType, GnPingAnswer, GnPingEvent, GnPingRequest, GnPlace, GnReceived, GnSendRequest,
+    GnTarget, GnTransport, Group, Ldm, Location, Triggered, Vehicle,
 };
+use carnet_station::io::DenmWish;
 use serde_json::json;
 use tokio::sync::{broadcast, mpsc};
 
@@ -49,6 +50,24 @@ pub(super) fn answer(request: Request) {
         Request::BeginDrain { reply, .. } | Request::Revoke { reply, .. } | Request::EndDrain(reply) => {
             drop(reply.send(Err("this station is no home agent".into())));
         }
+        Request::Vehicle(reply) => drop(reply.send(Ok(Vehicle::default()))),
+        Request::SetVehicle { vehicle, reply } => drop(reply.send(match vehicle.role.as_deref() {
+            Some("king") => Err("role is \"king\"".to_owned()),
+            _ => Ok(()),
+        })),
+        Request::Denm { wish, denm, reply, .. } => drop(reply.send(match (wish, denm.cause) {
+            (DenmWish::Trigger, 94) => {
+                let action_id = ActionId { originating_station_id: 7, sequence_number: 1 };
+                Ok(Some(Triggered { action_id }))
+            }
+            (DenmWish::Trigger, _) => Err("this station speaks of too many events at once".to_owned()),
+            _ => Ok(None),
+        })),
+        Request::Ldm { filter, reply } => drop(reply.send(match filter.area {
+            Some(GnArea::Name(name)) => Err(format!("there is no area {name}")),
+            _ => Ok(Ldm::default()),
+        })),
+        Request::Messages { reply, .. } => drop(reply.send(Err("no facilities".into()))),
         // Named one by one: a new request that no arm answers does not compile.
         Request::Status(_)
         | Request::Bindings(_)

@@ -1,16 +1,18 @@
 //! `docs/api.md` against the server.
 
 use carnet_api::model::{
-    AreaRemoval, AreaRequest, DrainRequest, GnPingRequest, GnSendRequest, HandoverRequest, RevokeRequest,
-    SignalRequest,
+    AreaRemoval, AreaRequest, DenmRequest, DrainRequest, GnPingRequest, GnSendRequest, HandoverRequest,
+    RevokeRequest, SignalRequest, Vehicle,
 };
 use serde_json::Value;
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
 
 use super::Bench;
 
 const PAGE: &str = include_str!("../../../../../docs/api.md");
 /// Where the paths stand in the sources.
-const SOURCES: [&str; 2] = [include_str!("../../http.rs"), include_str!("../geonet.rs")];
+const SOURCES: [&str; 3] =
+    [include_str!("../../http.rs"), include_str!("../geonet.rs"), include_str!("../facilities.rs")];
 
 /// Method and path of every request of the page.
 fn requests() -> Vec<(&'static str, &'static str)> {
@@ -21,8 +23,8 @@ fn requests() -> Vec<(&'static str, &'static str)> {
 
 /// The example of a body, behind the name of its request.
 fn body(path: &str) -> Value {
-    let (_, rest) =
-        PAGE.split_once(&format!("\n`POST {path}`")).unwrap_or_else(|| panic!("no body of {path}"));
+    let heading = |method| PAGE.split_once(&format!("\n`{method} {path}`"));
+    let (_, rest) = heading("POST").or_else(|| heading("PUT")).unwrap_or_else(|| panic!("no body of {path}"));
     let (_, rest) = rest.split_once("```json\n").expect("a body");
     let (json, _) = rest.split_once("\n```").expect("its end");
     serde_json::from_str(json).unwrap_or_else(|error| panic!("{path}: {error}"))
@@ -56,6 +58,60 @@ async fn the_server_has_every_request_of_the_page() {
     }
 }
 
+/// Method and path of every request of `docs/openapi.json`, which is made of the types (`carnet-api`).
+fn described() -> Vec<(String, String)> {
+    let description = include_str!("../../../../../docs/openapi.json");
+    let description: Value = serde_json::from_str(description).expect("JSON");
+    let paths = description["paths"].as_object().expect("paths").clone();
+    let requests = paths.into_iter().flat_map(|(path, methods)| {
+        let methods: Vec<String> = methods.as_object().expect("methods").keys().cloned().collect();
+        methods.into_iter().map(move |method| (method.to_uppercase(), path.clone()))
+    });
+    requests.collect()
+}
+
+#[test]
+fn the_description_has_every_request_of_the_page() {
+    let described = described();
+    let has = |method: &str, path: &str| described.iter().any(|(m, p)| m == method && p == path);
+    for (method, path) in requests().into_iter().chain([("PUT", "/v1/vehicle")]) {
+        assert!(has(method, path), "{method} {path} is not in docs/openapi.json");
+    }
+    assert_eq!(described.len(), requests().len() + 1);
+}
+
+#[tokio::test]
+async fn the_server_takes_the_methods_of_the_description_and_no_others() {
+    let bench = Bench::answering().await;
+    let described = described();
+    for (_, path) in &described {
+        for method in ["GET", "POST", "PUT", "PATCH", "DELETE"] {
+            let mut stream = tokio::net::UnixStream::connect(bench.socket()).await.expect("a connection");
+            let request = format!("{method} {path} HTTP/1.1\r\nHost: carnet\r\nContent-Length: 0\r\n\r\n");
+            stream.write_all(request.as_bytes()).await.expect("sent");
+            // As much of the first line as has the status.
+            let mut line = [0; 12];
+            stream.read_exact(&mut line).await.expect("an answer");
+            let is_described = described.iter().any(|(m, p)| m == method && p == path);
+            let line = String::from_utf8_lossy(&line);
+            assert_eq!(line != "HTTP/1.1 405", is_described, "{method} {path}: {line}");
+            assert_ne!(line, "HTTP/1.1 404", "{path}");
+        }
+    }
+}
+
+#[tokio::test]
+async fn a_body_is_an_object() {
+    let bench = Bench::answering().await;
+    // serde reads a struct from an array, too: these would be the uplink, and a vehicle of which nothing is known.
+    for (path, body) in
+        [("/v1/handover", serde_json::json!(["wlan0"])), ("/v1/denm", serde_json::json!([null, 94]))]
+    {
+        let error = bench.client.post(path, &body).await.expect_err(path).to_string();
+        assert!(error.contains("expected an object"), "{path}: {error}");
+    }
+}
+
 #[test]
 fn every_body_of_the_page_is_read() {
     fn read<T: serde::de::DeserializeOwned>(path: &str) {
@@ -70,11 +126,15 @@ fn every_body_of_the_page_is_read() {
             "/v1/signal" => read::<SignalRequest>(path),
             "/v1/areas" => read::<AreaRequest>(path),
             "/v1/areas/remove" => read::<AreaRemoval>(path),
+            "/v1/denm" | "/v1/denm/update" | "/v1/denm/cancel" | "/v1/denm/negate" => {
+                read::<DenmRequest>(path);
+            }
             "/v1/gnsend" => read::<GnSendRequest>(path),
             "/v1/gnping" => read::<GnPingRequest>(path),
             other => panic!("{other}: what is its body?"),
         }
     }
+    read::<Vehicle>("/v1/vehicle");
 }
 
 /// Where events are declared.
@@ -101,4 +161,12 @@ fn the_page_has_every_event_with_its_fields() {
             assert!(row.contains(&format!("`{field}`")), "{field}: {row}");
         }
     }
+}
+
+#[test]
+fn the_example_of_the_page_is_the_one_that_is_tried() {
+    let (_, rest) = PAGE.split_once("```python\n").expect("an example");
+    let (example, _) = rest.split_once("```").expect("its end");
+    assert_eq!(example, include_str!("../../../../../docs/examples/stop-ahead.py"));
+    assert!(example.lines().count() <= 20);
 }

@@ -133,6 +133,59 @@ fn one_station_at_a_time() {
     assert!(refusal(&path).contains("in use by another station"));
 }
 
+/// A file that was put in the place of the old one is the one from then on, also when the disk does not take the directory;
+/// but nothing counts as written until it has.
+#[test]
+fn a_directory_that_the_disk_does_not_take_keeps_the_new_file_and_holds_what_comes() {
+    let scratch = Scratch::new();
+    let path = scratch.path().join("s.state");
+    let (mut journal, ..) = open(&path);
+    journal.append(&[set(1, "a"), set(2, "b")]).expect("appends");
+    let works = journal.directory.sync;
+    journal.directory.sync = |_| Err(io::Error::other("the disk does not work"));
+    journal.compact().expect("the file is there");
+    let refused = journal.append(&[set(1, "c")]).expect_err("not on the disk").to_string();
+    assert_eq!(refused, "the disk does not work");
+    assert_eq!(octets_of(&journal), fs::read(&path).expect("a file"), "the file that has the name");
+    journal.directory.sync = works;
+    journal.append(&[set(1, "d")]).expect("appends");
+    assert_eq!(octets_of(&journal), fs::read(&path).expect("a file"));
+    drop(journal);
+    assert_eq!(records(&path), expected(&[(1, "d"), (2, "b")]));
+}
+
+fn octets_of(journal: &Journal) -> Vec<u8> {
+    let mut octets = vec![0; journal.file.metadata().expect("open").len() as usize];
+    journal.file.read_exact_at(&mut octets, 0).expect("read");
+    octets
+}
+
+/// Of two stations that begin at once one opens what the other is just replacing, or just making.
+#[test]
+fn a_file_that_was_replaced_while_it_was_opened_is_not_taken_for_the_one_of_the_name() {
+    let scratch = Scratch::new();
+    let path = scratch.path().join("s.state");
+    let (mut journal, ..) = open(&path);
+    journal.append(&[set(1, "a")]).expect("appends");
+    let early = File::open(&path).expect("opens");
+    assert!(has_name(&early, &path).expect("looks"));
+    journal.compact().expect("compacts");
+    assert!(!has_name(&early, &path).expect("looks"));
+    // The other is in the middle of writing: its file is left as it is.
+    let new = path.with_extension("new");
+    fs::write(&new, b"half").expect("writes");
+    let other = OpenOptions::new().write(true).open(&new).expect("opens");
+    other.try_lock().expect("locks");
+    let absent = scratch.path().join("s.state");
+    drop(journal);
+    fs::remove_file(&absent).expect("gone");
+    assert!(refusal(&absent).contains("in use by another station"));
+    assert_eq!(fs::read(&new).expect("a file"), b"half");
+    drop(other);
+    assert!(records(&absent).is_empty());
+    assert!(!new.exists());
+}
+
 #[test]
 fn a_file_that_is_mostly_out_of_date_is_written_anew() {
     let scratch = Scratch::new();

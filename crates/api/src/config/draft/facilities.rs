@@ -1,0 +1,71 @@
+//! `[facilities]` as it was read.
+
+use super::super::facilities::{Facilities, VehicleRole};
+use super::super::reader::Table;
+use super::geonet::{integer, word};
+
+/// TS 102 894-2: the longest vehicle that can be told, and the widest; beyond, values say "out of range".
+const LONGEST_DM: u16 = 1021;
+const WIDEST_DM: u16 = 60;
+
+/// `[facilities]`
+pub(in crate::config) struct FacilitiesDraft {
+    /// Where the table stands in the file.
+    pub at: usize,
+    facilities: Option<Facilities>,
+}
+
+impl FacilitiesDraft {
+    pub(in crate::config) fn read(at: usize, table: &Table<'_>) -> FacilitiesDraft {
+        FacilitiesDraft { at, facilities: read(table) }
+    }
+
+    pub(in crate::config) fn finish(self) -> Option<Facilities> {
+        self.facilities
+    }
+}
+
+fn read(table: &Table<'_>) -> Option<Facilities> {
+    // All of them, so that all mistakes are told.
+    let cam = boolean(table, "cam");
+    let station_id = match table.get("station_id") {
+        Some(value) => value.integer(0, u32::MAX).map(|number| Some(number.value)),
+        None => Some(None),
+    };
+    let length = decimetres(table, "vehicle_length", LONGEST_DM);
+    let width = decimetres(table, "vehicle_width", WIDEST_DM);
+    let role = word(table, "role", &VehicleRole::NAMES);
+    let keep_alive = boolean(table, "keep_alive");
+    let ldm_stations = integer(table, "ldm_stations", 1, 100_000, 4096);
+    let ldm_events = integer(table, "ldm_events", 1, 10_000, 256);
+    Some(Facilities {
+        cam: cam?,
+        station_id: station_id?,
+        vehicle_length_dm: length?,
+        vehicle_width_dm: width?.and_then(|width| u8::try_from(width).ok()),
+        role: role?,
+        keep_alive: keep_alive?,
+        ldm_stations: ldm_stations?,
+        ldm_events: ldm_events?,
+    })
+}
+
+/// True unless the file says something else.
+fn boolean(table: &Table<'_>, name: &'static str) -> Option<bool> {
+    table.get(name).map_or(Some(true), |value| value.boolean())
+}
+
+/// A number of metres, to the decimetre; `None` inside where it is absent.
+fn decimetres(table: &Table<'_>, name: &'static str, most: u16) -> Option<Option<u16>> {
+    let Some(value) = table.get(name) else { return Some(None) };
+    let expected = format!("a number of metres from 0.1 to {}", f64::from(most) / 10.0);
+    let check = |metres: f64| {
+        let decimetres = (metres * 10.0).round();
+        if (1.0..=f64::from(most)).contains(&decimetres) {
+            Ok(Some(decimetres as u16))
+        } else {
+            Err(format!("{metres} is out of range, expected {expected}"))
+        }
+    };
+    value.number(&expected, check)
+}

@@ -1,0 +1,238 @@
+//! `docs/openapi.json`: the API in OpenAPI 3.1, made of what the sources say of it. The requests come from the table at
+//! the head of `model.rs`, their description from `docs/api.md`, the bodies from the types and their serde attributes,
+//! with the comments of the fields. So nothing of it is written twice, and the program carries none of it.
+//!
+//! `CARNET_UPDATE_OPENAPI=1 cargo test -p carnet-api --test openapi` writes the file. That the server knows these
+//! requests and no others is tested beside it (`crates/carnet/src/http/tests/page.rs`), that it answers as they say by
+//! `make test-api`.
+
+mod schema;
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use serde_json::{Map, Value, json};
+
+use schema::Types;
+
+/// A request of the table in `model.rs`.
+struct Request {
+    method: String,
+    path: String,
+    /// Type of its body.
+    body: Option<String>,
+    /// What the table says of the answer.
+    answer: String,
+}
+
+fn root() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../..")
+}
+
+fn read(path: &str) -> String {
+    fs::read_to_string(root().join(path)).unwrap_or_else(|error| panic!("{path}: {error}"))
+}
+
+/// The type that a piece of the table names: "array of [`Binding`]".
+fn named(text: &str) -> Option<String> {
+    let (_, rest) = text.split_once("[`")?;
+    rest.split_once("`]").map(|(name, _)| name.to_owned())
+}
+
+fn requests(source: &str) -> Vec<Request> {
+    let rows = source.lines().filter_map(|line| line.strip_prefix("//! | `")?.strip_suffix(" |"));
+    let requests = rows.map(|row| {
+        let (request, rest) = row.split_once('`').expect("a request");
+        let (method, path) = request.split_once(' ').expect("a method and a path");
+        let (with, answer) = rest.split_once(" | ").expect("an answer");
+        Request { method: method.to_lowercase(), path: path.into(), body: named(with), answer: answer.into() }
+    });
+    requests.collect()
+}
+
+/// What `docs/api.md` says of a request.
+fn description(page: &str, request: &Request) -> String {
+    let start = format!("| `{} {}` | ", request.method.to_uppercase(), request.path);
+    let row = page.lines().find_map(|line| line.strip_prefix(&start));
+    let row = row.unwrap_or_else(|| panic!("docs/api.md has no row {start}"));
+    row.split(" | ").next().expect("a cell").to_owned()
+}
+
+/// What may stand behind the question mark, from the table of `docs/api.md`.
+fn parameters(page: &str) -> Vec<Value> {
+    let (_, table) = page.split_once("| key | meaning |\n|---|---|\n").expect("the table of keys");
+    let rows = table.lines().map_while(|line| line.strip_prefix("| `")?.strip_suffix(" |"));
+    let parameter = |row: &str| {
+        let (names, meaning) = row.split_once(" | ").expect("a meaning");
+        let names: Vec<String> =
+            names.split(',').map(|name| name.trim_matches([' ', '`']).to_owned()).collect();
+        let meaning = meaning.to_owned();
+        names.into_iter().map(move |name| {
+            let schema = match name.as_str() {
+                "latitude" => json!({"type": "number", "minimum": -90, "maximum": 90}),
+                "longitude" => json!({"type": "number", "minimum": -180, "maximum": 180}),
+                "radius_m" => json!({"type": "number", "minimum": 1, "maximum": 65535}),
+                "type" => json!({"type": "string", "pattern": "^(cam|denm)(,(cam|denm))*$"}),
+                _ => json!({"type": "string", "minLength": 1}),
+            };
+            json!({"name": name, "in": "query", "description": meaning, "schema": schema})
+        })
+    };
+    rows.flat_map(parameter).collect()
+}
+
+fn answer(types: &mut Types, request: &Request) -> (&'static str, Value) {
+    let name = named(&request.answer).filter(|name| name.starts_with(char::is_uppercase));
+    let schema = name.as_deref().map(|name| types.reference(name));
+    let text = request.answer.as_str();
+    let json = |schema: Value| json!({"description": "The answer.", "content": {"application/json": {"schema": schema}}});
+    if text.starts_with("none") {
+        ("204", json!({"description": "Done."}))
+    } else if text.starts_with("stream") {
+        // OpenAPI 3.1 has no word for the messages of a stream; the schema of one is named beside it.
+        let mut content = json!({"schema": {"type": "string"}});
+        if let Some(schema) = schema {
+            content["x-message"] = schema;
+        }
+        (
+            "200",
+            json!({"description": "A stream of JSON objects.", "content": {"text/event-stream": content}}),
+        )
+    } else if text.starts_with("text") {
+        let content = json!({"text/plain": {"schema": {"type": "string"}}});
+        ("200", json!({"description": "Prometheus' text format.", "content": content}))
+    } else {
+        let schema =
+            schema.unwrap_or_else(|| panic!("{} {}: what is its answer?", request.method, request.path));
+        (
+            "200",
+            json(match text.split(' ').next() {
+                Some("array") => json!({"type": "array", "items": schema}),
+                Some("null") => json!({"anyOf": [schema, {"type": "null"}]}),
+                _ => schema,
+            }),
+        )
+    }
+}
+
+fn document() -> Value {
+    let (source, page) = (read("crates/api/src/model.rs"), read("docs/api.md"));
+    let mut types = Types::read(&[
+        source.clone(),
+        read("crates/api/src/model/drain.rs"),
+        read("crates/api/src/model/facilities.rs"),
+        read("crates/api/src/model/geonet.rs"),
+    ]);
+    let requests = requests(&source);
+    assert!(requests.len() > 25, "the table at the head of model.rs");
+    types.asked_for(requests.iter().filter_map(|request| request.body.as_deref()));
+    let mut paths = Map::new();
+    for request in &requests {
+        let id = request.path.trim_start_matches("/v1").replace('/', "_");
+        let mut operation = json!({
+            "operationId": format!("{}{id}", request.method),
+            "description": description(&page, request),
+            "responses": {
+                "4XX": {"$ref": "#/components/responses/Refused"},
+                "5XX": {"$ref": "#/components/responses/Unable"},
+            },
+        });
+        let (status, answer) = answer(&mut types, request);
+        operation["responses"][status] = answer;
+        if let Some(body) = &request.body {
+            let schema = types.reference(body);
+            operation["requestBody"] =
+                json!({"required": true, "content": {"application/json": {"schema": schema}}});
+        }
+        if ["/v1/ldm", "/v1/messages"].contains(&request.path.as_str()) {
+            operation["parameters"] = parameters(&page).into();
+        }
+        let path = paths.entry(request.path.clone()).or_insert_with(|| json!({}));
+        assert!(path.get(&request.method).is_none(), "{} {} twice", request.method, request.path);
+        path[&request.method] = operation;
+    }
+    let refusal = types.reference("ErrorBody");
+    let refusal = |description: &str| json!({"description": description, "content": {"application/json": {"schema": refusal}}});
+    json!({
+        "openapi": "3.1.0",
+        "info": {
+            "title": "carnet",
+            "version": env!("CARGO_PKG_VERSION"),
+            "description": "A running station: mobile router, home agent, GeoNetworking router. See docs/api.md. Fields \
+                            may be added to answers, never renamed or taken away.",
+            "license": {"name": "Apache-2.0 OR MIT"},
+        },
+        "servers": [{"url": "http://localhost:8440", "description": "station.http; the UNIX socket has the same"}],
+        "security": [{"token": []}, {}],
+        "paths": paths,
+        "components": {
+            "responses": {
+                "Refused": refusal("The request makes no sense (400, 404, 405, 413, 415, 422), needs a token (401) or a \
+                                    better one (403), or the station says no (409)."),
+                "Unable": refusal("The station is about to stop (503) or does not answer (504)."),
+            },
+            "securitySchemes": {"token": {"type": "http", "scheme": "bearer",
+                                          "description": "Over TCP, with station.http_tokens."}},
+            "schemas": types.into_schemas(),
+        },
+    })
+}
+
+#[test]
+fn the_description_is_what_the_sources_say() {
+    let made = document();
+    let path = root().join("docs/openapi.json");
+    if std::env::var_os("CARNET_UPDATE_OPENAPI").is_some() {
+        let text = serde_json::to_string_pretty(&made).expect("JSON");
+        fs::write(&path, text + "\n").expect("docs/openapi.json is written");
+    }
+    let there: Value = serde_json::from_str(&read("docs/openapi.json")).expect("docs/openapi.json is JSON");
+    assert!(
+        made == there,
+        "docs/openapi.json is not what the sources say: CARNET_UPDATE_OPENAPI=1 cargo test -p carnet-api --test openapi"
+    );
+}
+
+#[test]
+fn every_public_type_of_the_api_is_described() {
+    let document = document();
+    let described = document["components"]["schemas"].as_object().expect("schemas");
+    // `pub use drain::{…}` and the types of model.rs itself.
+    let source = read("crates/api/src/model.rs");
+    let declared = source.lines().filter_map(|line| {
+        line.strip_prefix("pub struct ")
+            .or(line.strip_prefix("pub enum "))?
+            .split(' ')
+            .next()
+            .map(str::to_owned)
+    });
+    let (_, lists) = source.split_once("pub use ").expect("what is handed on");
+    let (lists, _) = lists.split_once("/// A station in a few lines").expect("its end");
+    let listed =
+        lists.split(|c: char| !c.is_alphanumeric()).filter(|word| word.starts_with(char::is_uppercase));
+    // A Rust error, which no body has.
+    for name in declared.chain(listed.map(str::to_owned)).filter(|name| name != "ParseTargetError") {
+        assert!(
+            described.contains_key(&name),
+            "{name} is in no request and no answer of the table in model.rs"
+        );
+    }
+}
+
+#[test]
+fn an_answer_of_the_types_is_as_described() {
+    // One of each kind: what serde writes has the fields that the schema has, and each has all that it demands.
+    let document = document();
+    let fields = |name: &str| -> Vec<String> {
+        let schema = &document["components"]["schemas"][name];
+        schema["properties"].as_object().expect(name).keys().cloned().collect()
+    };
+    let keys =
+        |value: Value| -> Vec<String> { value.as_object().expect("an object").keys().cloned().collect() };
+    let vehicle = serde_json::to_value(carnet_api::model::Vehicle::default()).expect("JSON");
+    assert_eq!(keys(vehicle), fields("Vehicle"));
+    let ldm = serde_json::to_value(carnet_api::model::Ldm::default()).expect("JSON");
+    assert_eq!(keys(ldm), fields("Ldm"));
+    let denm = serde_json::to_value(carnet_api::model::DenmRequest::default()).expect("JSON");
+    assert_eq!(keys(denm), fields("DenmRequest"));
+}

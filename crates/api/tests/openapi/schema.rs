@@ -1,0 +1,331 @@
+//! JSON Schema (2020-12) of Rust types, from their source: what serde makes of a struct or an enum, with its comments.
+//!
+//! It knows what the API's types use and refuses anything else, so that a new way of writing a type is noticed.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use serde_json::{Map, Value, json};
+use syn::punctuated::Punctuated;
+use syn::{Attribute, Fields, GenericArgument, Item, Meta, PathArguments, Token, Type, Variant};
+
+/// Bounds that handlers check, and the type alone does not have: type, field, and what is added to its schema. A
+/// request outside of them is answered with 422.
+fn bounds(name: &str, field: &str) -> Value {
+    match (name, field) {
+        ("AreaRequest", "name") => {
+            json!({"minLength": 1, "maxLength": 64, "pattern": "^[^\\u0000-\\u001f\\u007f-\\u009f]*$"})
+        }
+        ("AreaRequest", "distance_a_m" | "distance_b_m") | ("GnCircle", "radius_m") => json!({"minimum": 1}),
+        ("AreaRequest", "angle_deg") => json!({"maximum": 359}),
+        ("AreaRequest", "lifetime_ms") => json!({"minimum": 1, "maximum": 31_622_400_000_u64}),
+        ("GnPlace" | "GnCircle", "latitude") => json!({"minimum": -90, "maximum": 90}),
+        ("GnPlace" | "GnCircle", "longitude") => json!({"minimum": -180, "maximum": 180}),
+        ("GnPingRequest", "count") => json!({"minimum": 1, "maximum": 65_535}),
+        ("GnPingRequest", "interval_ms" | "timeout_ms") => json!({"minimum": 1, "maximum": 3_600_000}),
+        ("GnSendRequest", "hop_limit") => json!({"minimum": 1}),
+        ("GnSendRequest", "lifetime_ms") => json!({"minimum": 50, "maximum": 600_000}),
+        _ => json!({}),
+    }
+}
+
+/// Types that are strings in JSON, whatever they are in Rust.
+fn string(name: &str) -> Option<Value> {
+    let gn_address = json!({"type": "string", "pattern": "^[0-9a-fA-F]{4}(:[0-9a-fA-F]{4}){3}$"});
+    let mac = json!({"type": "string", "pattern": "^[0-9a-fA-F]{2}(:[0-9a-fA-F]{2}){5}$"});
+    let station = || json!([gn_address, mac, {"type": "string", "format": "ipv6"}]);
+    Some(match name {
+        "String" => json!({"type": "string"}),
+        "Ipv6Addr" => json!({"type": "string", "format": "ipv6"}),
+        "IpAddr" => {
+            json!({"anyOf": [{"type": "string", "format": "ipv4"}, {"type": "string", "format": "ipv6"}]})
+        }
+        "Ipv6Net" => json!({"type": "string", "pattern": "^[0-9a-f:.]+/[0-9]{1,3}$"}),
+        "Octets" => json!({"type": "string", "pattern": "^([0-9a-fA-F]{2})*$"}),
+        "GnAddress" => gn_address,
+        "MacAddress" => mac,
+        "GnStation" => json!({"anyOf": station()}),
+        "GnTarget" => {
+            let mut kinds = station();
+            kinds.as_array_mut()?.push(json!({"type": "string", "pattern": "^area:.+$"}));
+            json!({"anyOf": kinds})
+        }
+        _ => return None,
+    })
+}
+
+fn integer(name: &str) -> Option<Value> {
+    let (low, high) = match name {
+        "u8" => (0, u64::from(u8::MAX)),
+        "u16" => (0, u64::from(u16::MAX)),
+        "u32" => (0, u64::from(u32::MAX)),
+        "u64" | "usize" => (0, u64::MAX),
+        "i8" => (i64::from(i8::MIN), i8::MAX as u64),
+        "i32" => (i64::from(i32::MIN), i32::MAX as u64),
+        _ => return None,
+    };
+    Some(json!({"type": "integer", "minimum": low, "maximum": high}))
+}
+
+/// What serde's attributes say of a type, a variant or a field.
+#[derive(Default)]
+struct Serde {
+    rename: Option<String>,
+    rename_all: Option<String>,
+    tag: Option<String>,
+    /// May be absent from what is read.
+    default: bool,
+    /// May be absent from what is written.
+    skips: bool,
+    /// An `Option` whose key has to be there.
+    present: bool,
+    deny_unknown: bool,
+}
+
+impl Serde {
+    fn of(attributes: &[Attribute]) -> Serde {
+        let mut serde = Serde::default();
+        for attribute in attributes.iter().filter(|attribute| attribute.path().is_ident("serde")) {
+            let metas = attribute.parse_args_with(Punctuated::<Meta, Token![,]>::parse_terminated);
+            for meta in metas.expect("serde's attributes") {
+                let name = meta.path().get_ident().map(ToString::to_string).unwrap_or_default();
+                let text = match &meta {
+                    Meta::NameValue(pair) => match &pair.value {
+                        syn::Expr::Lit(syn::ExprLit { lit: syn::Lit::Str(text), .. }) => Some(text.value()),
+                        _ => None,
+                    },
+                    _ => None,
+                };
+                match name.as_str() {
+                    "rename" => serde.rename = text,
+                    "rename_all" => serde.rename_all = text,
+                    "tag" => serde.tag = text,
+                    "default" => serde.default = true,
+                    "skip_serializing_if" => serde.skips = true,
+                    "deserialize_with" if text.as_deref() == Some("present") => serde.present = true,
+                    "deny_unknown_fields" => serde.deny_unknown = true,
+                    other => panic!("serde({other}): say here what it does to the schema"),
+                }
+            }
+        }
+        serde
+    }
+
+    /// The name of a variant.
+    fn variant(&self, name: &str) -> String {
+        let between = match self.rename_all.as_deref() {
+            Some("snake_case") => '_',
+            Some("kebab-case") => '-',
+            other => panic!("rename_all {other:?}: say here what it does to a name"),
+        };
+        let mut words = String::new();
+        for letter in name.chars() {
+            if letter.is_uppercase() && !words.is_empty() {
+                words.push(between);
+            }
+            words.extend(letter.to_lowercase());
+        }
+        words
+    }
+}
+
+/// The comment, without examples, and without what makes it link.
+fn comment(attributes: &[Attribute]) -> String {
+    let mut lines = Vec::new();
+    for attribute in attributes.iter().filter(|attribute| attribute.path().is_ident("doc")) {
+        let Meta::NameValue(pair) = &attribute.meta else { continue };
+        let syn::Expr::Lit(syn::ExprLit { lit: syn::Lit::Str(line), .. }) = &pair.value else { continue };
+        let line = line.value().trim().to_owned();
+        if line.starts_with("```") {
+            break;
+        }
+        lines.push(line);
+    }
+    lines.join(" ").trim().replace("[`", "`").replace("`]", "`")
+}
+
+/// The types that were found, and the schemas of those that somebody has referred to.
+pub struct Types {
+    items: BTreeMap<String, Item>,
+    /// Those that are read, directly or as a part: what may be absent there need not be there.
+    read: BTreeSet<String>,
+    schemas: BTreeMap<String, Value>,
+}
+
+impl Types {
+    /// All types of these sources.
+    pub fn read(sources: &[String]) -> Types {
+        let files = sources.iter().map(|source| syn::parse_file(source).expect("a source file"));
+        let named = files.flat_map(|file| file.items).filter_map(|item| {
+            let name = match &item {
+                Item::Struct(item) => &item.ident,
+                Item::Enum(item) => &item.ident,
+                Item::Type(item) => &item.ident,
+                _ => return None,
+            };
+            Some((name.to_string(), item))
+        });
+        Types { items: named.collect(), read: BTreeSet::new(), schemas: BTreeMap::new() }
+    }
+
+    /// These are the bodies of requests.
+    pub fn asked_for<'a>(&mut self, names: impl Iterator<Item = &'a str>) {
+        let mut open: Vec<String> = names.map(str::to_owned).collect();
+        while let Some(name) = open.pop() {
+            let Some(item) = self.items.get(&name) else { continue };
+            if !self.read.insert(name) {
+                continue;
+            }
+            let fields: Vec<&Fields> = match item {
+                Item::Struct(item) => vec![&item.fields],
+                Item::Enum(item) => item.variants.iter().map(|variant| &variant.fields).collect(),
+                _ => Vec::new(),
+            };
+            for field in fields.into_iter().flatten() {
+                let (name, arguments) = taken_apart(&field.ty);
+                open.extend(arguments.iter().map(|inner| taken_apart(inner).0));
+                open.push(name);
+            }
+        }
+    }
+
+    /// A reference to a type with a name, which gets its schema.
+    pub fn reference(&mut self, name: &str) -> Value {
+        if !self.schemas.contains_key(name) {
+            self.schemas.insert(name.to_owned(), Value::Null);
+            let schema = match self.items.get(name).cloned() {
+                Some(item) => self.item(name, &item),
+                None => string(name).unwrap_or_else(|| panic!("{name} is declared in no file that is read")),
+            };
+            self.schemas.insert(name.to_owned(), schema);
+        }
+        json!({"$ref": format!("#/components/schemas/{name}")})
+    }
+
+    pub fn into_schemas(self) -> BTreeMap<String, Value> {
+        self.schemas
+    }
+
+    fn item(&mut self, name: &str, item: &Item) -> Value {
+        let (attributes, mut schema) = match item {
+            Item::Struct(item) => {
+                let serde = Serde::of(&item.attrs);
+                (&item.attrs, self.object(name, &item.fields, serde.default, serde.deny_unknown))
+            }
+            Item::Enum(item) => {
+                let schema = match string(name) {
+                    Some(schema) => schema,
+                    None => self.choice(name, &Serde::of(&item.attrs), item.variants.iter().collect()),
+                };
+                (&item.attrs, schema)
+            }
+            Item::Type(item) => (&item.attrs, self.of(&item.ty)),
+            _ => unreachable!("only these were taken"),
+        };
+        schema["description"] = comment(attributes).into();
+        schema
+    }
+
+    fn object(&mut self, name: &str, fields: &Fields, defaults: bool, deny_unknown: bool) -> Value {
+        let (mut properties, mut required) = (Map::new(), Vec::new());
+        for field in fields {
+            let serde = Serde::of(&field.attrs);
+            let ident = field.ident.as_ref().expect("a field with a name").to_string();
+            let mut schema = self.of(&field.ty);
+            for (key, value) in bounds(name, &ident).as_object().expect("an object") {
+                schema[key] = value.clone();
+            }
+            schema["description"] = comment(&field.attrs).into();
+            let key = serde.rename.unwrap_or(ident);
+            let optional = taken_apart(&field.ty).0 == "Option" && !serde.present;
+            let may_be_absent = match self.read.contains(name) {
+                true => defaults || serde.default || optional,
+                false => serde.skips,
+            };
+            if !may_be_absent {
+                required.push(key.clone());
+            }
+            properties.insert(key, schema);
+        }
+        let mut schema = json!({"type": "object", "properties": properties, "required": required});
+        if deny_unknown {
+            schema["additionalProperties"] = false.into();
+        }
+        schema
+    }
+
+    fn choice(&mut self, name: &str, serde: &Serde, variants: Vec<&Variant>) -> Value {
+        if serde.tag.is_none() && variants.iter().all(|variant| matches!(variant.fields, Fields::Unit)) {
+            let words: Vec<String> =
+                variants.iter().map(|variant| serde.variant(&variant.ident.to_string())).collect();
+            return json!({"type": "string", "enum": words});
+        }
+        let mut kinds = Vec::new();
+        for variant in variants {
+            let word = serde.variant(&variant.ident.to_string());
+            let mut kind = match (&serde.tag, &variant.fields) {
+                (None, Fields::Unit) => json!({"const": word}),
+                (None, Fields::Unnamed(fields)) => {
+                    let inner = self.of(&fields.unnamed[0].ty);
+                    json!({"type": "object", "properties": {&word: inner}, "required": [word],
+                           "additionalProperties": false})
+                }
+                (Some(tag), Fields::Named(_)) => {
+                    let mut object = self.object(name, &variant.fields, false, serde.deny_unknown);
+                    object["properties"][tag] = json!({"const": word});
+                    object["required"].as_array_mut().expect("a list").push(tag.as_str().into());
+                    object
+                }
+                (Some(tag), Fields::Unnamed(fields)) => {
+                    let inner = self.of(&fields.unnamed[0].ty);
+                    json!({"allOf": [inner], "type": "object", "properties": {tag: {"const": word}},
+                           "required": [tag]})
+                }
+                _ => panic!("{name}: say here what serde makes of the variant {word}"),
+            };
+            kind["description"] = comment(&variant.attrs).into();
+            kinds.push(kind);
+        }
+        json!({"oneOf": kinds})
+    }
+
+    fn of(&mut self, kind: &Type) -> Value {
+        let (name, arguments) = taken_apart(kind);
+        match (name.as_str(), arguments.as_slice()) {
+            ("Option", [inner]) => {
+                let mut schema = self.of(inner);
+                match schema.get("type").and_then(Value::as_str).map(str::to_owned) {
+                    Some(kind) => {
+                        schema["type"] = json!([kind, "null"]);
+                        schema
+                    }
+                    None => json!({"anyOf": [schema, {"type": "null"}]}),
+                }
+            }
+            ("Vec", [inner]) => json!({"type": "array", "items": self.of(inner)}),
+            ("BTreeMap", [_, inner]) => json!({"type": "object", "additionalProperties": self.of(inner)}),
+            ("bool", []) => json!({"type": "boolean"}),
+            ("f64", []) => json!({"type": "number"}),
+            (name, []) => integer(name)
+                .or_else(|| string(name).filter(|_| !self.items.contains_key(name)))
+                .unwrap_or_else(|| self.reference(name)),
+            (name, _) => panic!("{name}<…>: say here what serde makes of it"),
+        }
+    }
+}
+
+/// The last name of a type's path, and what it is of.
+fn taken_apart(kind: &Type) -> (String, Vec<Type>) {
+    let Type::Path(path) = kind else { panic!("a type without a name") };
+    let last = path.path.segments.last().expect("a name");
+    let arguments = match &last.arguments {
+        PathArguments::AngleBracketed(arguments) => {
+            let types = arguments.args.iter().filter_map(|argument| match argument {
+                GenericArgument::Type(kind) => Some(kind.clone()),
+                _ => None,
+            });
+            types.collect()
+        }
+        _ => Vec::new(),
+    };
+    (last.ident.to_string(), arguments)
+}

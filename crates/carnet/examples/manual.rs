@@ -1,0 +1,37 @@
+//! Writes the manual pages and the completions of shells, from the command line as it is: `manual DIRECTORY`.
+//!
+//! Packages have them; the program itself need not carry what makes them.
+
+use std::fs;
+use std::path::PathBuf;
+
+use clap::CommandFactory;
+use clap_complete::Shell;
+
+#[path = "../src/cli.rs"]
+#[allow(dead_code, reason = "the program uses the rest")]
+mod cli;
+
+// What the command line takes its words from.
+#[path = "../src/facilities/words.rs"]
+#[allow(dead_code, reason = "the program uses the rest")]
+mod words;
+
+mod facilities {
+    pub(crate) use super::words;
+}
+
+fn main() -> std::io::Result<()> {
+    let Some(folder) = std::env::args_os().nth(1).map(PathBuf::from) else {
+        eprintln!("expected a directory to write to");
+        std::process::exit(2);
+    };
+    let (pages, completions) = (folder.join("man"), folder.join("completions"));
+    fs::create_dir_all(&pages)?;
+    fs::create_dir_all(&completions)?;
+    clap_mangen::generate_to(cli::Cli::command(), &pages)?;
+    for shell in [Shell::Bash, Shell::Zsh, Shell::Fish] {
+        clap_complete::generate_to(shell, &mut cli::Cli::command(), "carnet", &completions)?;
+    }
+    Ok(())
+}

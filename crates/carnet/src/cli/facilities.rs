@@ -1,0 +1,190 @@
+//! The commands that are about events on the road.
+
+use std::time::Duration;
+
+use carnet_api::config::parse_length;
+use carnet_api::model::{ActionId, DenmRequest, GnArea, GnCircle, GnPlace};
+use carnet_station::io::DenmWish;
+use clap::{Args, Subcommand};
+
+use super::Station;
+use super::geonet::{circle, degrees, milliseconds, time};
+use crate::facilities::words::{self, CAUSES};
+
+/// `carnet denm`
+#[derive(Debug, Args)]
+pub struct DenmCommand {
+    /// What to say of an event.
+    #[command(subcommand)]
+    pub what: What,
+}
+
+/// What is to be said.
+#[derive(Debug, Subcommand)]
+pub enum What {
+    /// Tell of a new event, and print what it is called.
+    Trigger(Event),
+    /// Tell more of an event of this station.
+    Update {
+        /// The event, as `trigger` has printed it.
+        #[arg(value_name = "EVENT", value_parser = action)]
+        id: ActionId,
+        /// What is to be told.
+        #[command(flatten)]
+        event: Event,
+    },
+    /// Tell that an event of this station is over.
+    Cancel(End),
+    /// Tell that an event of another station is over.
+    Negate(End),
+}
+
+/// An event.
+#[derive(Debug, Args)]
+pub struct Event {
+    /// What happens: a word such as stationary_vehicle, or a causeCode of TS 102 894-2.
+    #[arg(value_name = "CAUSE", value_parser = cause)]
+    pub cause: u8,
+    /// More precisely: a subCauseCode.
+    #[arg(long, value_name = "N", default_value_t = 0)]
+    pub sub_cause: u8,
+    /// How sure that is, 1 to 7.
+    #[arg(long, value_name = "N", default_value_t = 0, value_parser = clap::value_parser!(u8).range(..=7))]
+    pub quality: u8,
+    /// Where (default: where the station is).
+    #[arg(long, value_name = "LAT,LON", value_parser = place, allow_hyphen_values = true)]
+    pub at: Option<GnPlace>,
+    /// How long it lasts (default: 10m).
+    #[arg(long, value_name = "TIME", value_parser = time)]
+    pub validity: Option<Duration>,
+    /// How far it matters.
+    #[arg(long, value_name = "LENGTH", value_parser = parse_length)]
+    pub relevance: Option<u16>,
+    /// To whom it matters: all, upstream, downstream or opposite.
+    #[arg(long, value_name = "TRAFFIC")]
+    pub direction: Option<String>,
+    /// To whom, and how often.
+    #[command(flatten)]
+    pub sending: Sending,
+}
+
+/// Whom it is told, and how often.
+#[derive(Debug, Args)]
+pub struct Sending {
+    /// Tell it again and again, so often.
+    #[arg(long, value_name = "TIME", value_parser = time, requires = "during")]
+    pub every: Option<Duration>,
+    /// For so long.
+    #[arg(long = "for", value_name = "TIME", value_parser = time, requires = "every")]
+    pub during: Option<Duration>,
+    /// To an area that has a name (default: as far around the event as it matters).
+    #[arg(long, value_name = "NAME", conflicts_with = "circle")]
+    pub area: Option<String>,
+    /// To a circle.
+    #[arg(long, value_name = "LAT,LON,METRES", value_parser = circle, allow_hyphen_values = true)]
+    pub circle: Option<GnCircle>,
+    /// The station.
+    #[command(flatten)]
+    pub station: Station,
+}
+
+/// The end of an event.
+#[derive(Debug, Args)]
+pub struct End {
+    /// The event: STATION:NUMBER, as `trigger` and `show ldm` print it.
+    #[arg(value_name = "EVENT", value_parser = action)]
+    pub id: ActionId,
+    /// To whom, and how often.
+    #[command(flatten)]
+    pub sending: Sending,
+}
+
+impl What {
+    /// What is wanted, what the station is told, and which station.
+    pub fn request(self) -> (DenmWish, DenmRequest, Station) {
+        let (wish, action_id, event, sending) = match self {
+            What::Trigger(event) => (DenmWish::Trigger, None, event.request(), event.sending),
+            What::Update { id, event } => (DenmWish::Update, Some(id), event.request(), event.sending),
+            What::Cancel(end) => (DenmWish::Cancel, Some(end.id), DenmRequest::default(), end.sending),
+            What::Negate(end) => (DenmWish::Negate, Some(end.id), DenmRequest::default(), end.sending),
+        };
+        let request = DenmRequest {
+            action_id,
+            repetition_interval_ms: sending.every.map(milliseconds),
+            repetition_duration_ms: sending.during.map(milliseconds),
+            area: sending.area.map(GnArea::Name).or(sending.circle.map(GnArea::Circle)),
+            ..event
+        };
+        (wish, request, sending.station)
+    }
+}
+
+impl Event {
+    fn request(&self) -> DenmRequest {
+        DenmRequest {
+            cause: self.cause,
+            sub_cause: self.sub_cause,
+            information_quality: self.quality,
+            position: self.at,
+            validity_s: self.validity.map(|time| u32::try_from(time.as_secs()).unwrap_or(u32::MAX)),
+            relevance_distance_m: self.relevance.map(u32::from),
+            relevance_traffic_direction: self.direction.clone(),
+            ..DenmRequest::default()
+        }
+    }
+}
+
+fn cause(text: &str) -> Result<u8, String> {
+    let number = words::number(&CAUSES, text).filter(|number| *number > 0);
+    number.ok_or_else(|| {
+        format!("{text:?} is no cause, expected a number from 1 to 255, or {}", words::list(&CAUSES))
+    })
+}
+
+fn action(text: &str) -> Result<ActionId, String> {
+    let parse = || {
+        let (station, number) = text.split_once(':')?;
+        let (originating_station_id, sequence_number) = (station.parse().ok()?, number.parse().ok()?);
+        Some(ActionId { originating_station_id, sequence_number })
+    };
+    parse().ok_or_else(|| format!("{text:?} is no event, expected STATION:NUMBER such as 305419896:1"))
+}
+
+fn place(text: &str) -> Result<GnPlace, String> {
+    let parse = || {
+        let (latitude, longitude) = text.split_once(',')?;
+        let (latitude, longitude) = (degrees(latitude.trim(), 90.0)?, degrees(longitude.trim(), 180.0)?);
+        Some(GnPlace { latitude, longitude })
+    };
+    parse().ok_or_else(|| format!("{text:?} is nowhere, expected LAT,LON such as 48.8375,2.1008"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn events_have_names() {
+        let id = ActionId { originating_station_id: 305_419_896, sequence_number: 1 };
+        assert_eq!(action("305419896:1"), Ok(id));
+        for text in ["", "1", "a:1", "1:65536", "4294967296:0"] {
+            assert!(action(text).is_err(), "{text}");
+        }
+    }
+
+    #[test]
+    fn causes_by_name_or_number() {
+        assert_eq!((cause("stationary_vehicle"), cause("94")), (Ok(94), Ok(94)));
+        for text in ["", "0", "256", "boredom"] {
+            assert!(
+                cause(text).is_err_and(|told| told.contains("expected a number from 1 to 255, or traffic"))
+            );
+        }
+    }
+
+    #[test]
+    fn places() {
+        assert_eq!(place("48.8375, -2.1008"), Ok(GnPlace { latitude: 48.8375, longitude: -2.1008 }));
+        assert!(place("91,0").is_err() && place("1").is_err());
+    }
+}

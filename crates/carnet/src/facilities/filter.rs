@@ -1,0 +1,197 @@
+//! What an application wants of the messages or of the map: the part of an address behind the question mark.
+
+use carnet_api::model::{GnArea, GnCircle};
+use carnet_geonet::geodesy::is_inside;
+use carnet_station::io::MessageKind;
+use carnet_wire::geonet::GeoArea;
+
+use super::Heard;
+use super::words::{self, CAUSES};
+
+/// What somebody wants to hear of; everything unless it says something else.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub struct Filter {
+    /// CAMs or stations, DENMs or events.
+    kinds: Option<Vec<MessageKind>>,
+    /// In an area with a name, or in a circle.
+    pub area: Option<GnArea>,
+    station_types: Option<Vec<u8>>,
+    causes: Option<Vec<u8>>,
+}
+
+impl Filter {
+    /// Reads `KEY=VALUE&KEY=VALUE`.
+    ///
+    /// # Errors
+    /// What is wrong, and what was expected.
+    pub fn parse(query: &str) -> Result<Filter, String> {
+        let mut filter = Filter::default();
+        let mut circle: [Option<f64>; 3] = [None; 3];
+        for pair in query.split('&').filter(|pair| !pair.is_empty()) {
+            let (key, value) = pair.split_once('=').unwrap_or((pair, ""));
+            let value = decoded(value).ok_or_else(|| format!("{key}: {value:?} is no text"))?;
+            match key {
+                "type" => {
+                    filter.kinds = Some(each(&value, |word| match word {
+                        "cam" => Ok(MessageKind::Cam),
+                        "denm" => Ok(MessageKind::Denm),
+                        _ => Err(format!("type: {word:?} is not known, expected cam or denm")),
+                    })?);
+                }
+                "area" => filter.area = Some(GnArea::Name(value)),
+                "station_type" => {
+                    let names = words::station_types();
+                    filter.station_types = Some(each(&value, |word| numbered(key, &names, word))?);
+                }
+                "cause" => filter.causes = Some(each(&value, |word| numbered(key, &CAUSES, word))?),
+                "latitude" => circle[0] = Some(bounded(key, &value, -90.0, 90.0)?),
+                "longitude" => circle[1] = Some(bounded(key, &value, -180.0, 180.0)?),
+                "radius_m" => circle[2] = Some(bounded(key, &value, 1.0, 65535.0)?),
+                _ => {
+                    return Err(format!(
+                        "{key:?} is not known, expected type, area, latitude, longitude, radius_m, station_type or \
+                         cause"
+                    ));
+                }
+            }
+        }
+        match (circle, &filter.area) {
+            ([None, None, None], _) => Ok(filter),
+            ([Some(latitude), Some(longitude), Some(radius)], None) => {
+                let circle = GnCircle { latitude, longitude, radius_m: radius as u16 };
+                Ok(Filter { area: Some(GnArea::Circle(circle)), ..filter })
+            }
+            _ => {
+                Err("an area has a name, or latitude, longitude and radius_m, expected one of the two".into())
+            }
+        }
+    }
+
+    /// Whether messages of this kind are wanted.
+    pub fn has(&self, kind: MessageKind) -> bool {
+        self.kinds.as_ref().is_none_or(|kinds| kinds.contains(&kind))
+    }
+
+    /// Whether stations of this type are.
+    pub fn has_station_type(&self, number: u8) -> bool {
+        self.station_types.as_ref().is_none_or(|types| types.contains(&number))
+    }
+
+    /// Whether events of this cause are.
+    pub fn has_cause(&self, cause: Option<u8>) -> bool {
+        self.causes.as_ref().is_none_or(|causes| cause.is_some_and(|cause| causes.contains(&cause)))
+    }
+
+    /// Whether a message is wanted; `area` is where the area is.
+    pub fn takes(&self, heard: &Heard, area: Option<&GeoArea>) -> bool {
+        // Of one that is over nothing is known but its name.
+        let Some(place) = heard.place else { return self.has(heard.kind) };
+        self.has(heard.kind)
+            && self.has_station_type(heard.station_type)
+            && (heard.kind == MessageKind::Cam || self.has_cause(heard.cause))
+            && area.is_none_or(|area| is_inside(area, place))
+    }
+}
+
+fn each<T>(value: &str, read: impl Fn(&str) -> Result<T, String>) -> Result<Vec<T>, String> {
+    value.split(',').map(read).collect()
+}
+
+fn numbered(key: &str, names: &[(&str, u8)], word: &str) -> Result<u8, String> {
+    words::number(names, word)
+        .ok_or_else(|| format!("{key}: {word:?} is not known, expected a number or {}", words::list(names)))
+}
+
+fn bounded(key: &str, value: &str, least: f64, most: f64) -> Result<f64, String> {
+    let number = value.parse().ok().filter(|number| (least..=most).contains(number));
+    number.ok_or_else(|| format!("{key} is {value:?}, expected a number from {least} to {most}"))
+}
+
+/// A value with its `%XX` (RFC 3986 2.1).
+fn decoded(text: &str) -> Option<String> {
+    let mut octets = Vec::with_capacity(text.len());
+    let mut rest = text.as_bytes();
+    while let Some((first, behind)) = rest.split_first() {
+        rest = behind;
+        octets.push(match first {
+            b'%' => {
+                let digits = std::str::from_utf8(rest.get(..2)?).ok()?;
+                rest = rest.get(2..)?;
+                u8::from_str_radix(digits, 16).ok()?
+            }
+            octet => *octet,
+        });
+    }
+    String::from_utf8(octets).ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use carnet_geonet::geodesy::Position;
+
+    fn heard(kind: MessageKind, station_type: u8, cause: Option<u8>) -> Heard {
+        let place = Some(Position::new(488_375_000, 21_008_000));
+        Heard { kind, place, station_type, cause, json: String::new() }
+    }
+
+    #[test]
+    fn everything_unless_something_is_said() {
+        let filter = Filter::parse("").expect("a filter");
+        assert!(filter.takes(&heard(MessageKind::Cam, 5, None), None));
+        assert!(filter.takes(&heard(MessageKind::Denm, 5, Some(94)), None));
+    }
+
+    #[test]
+    fn kinds_types_and_causes() {
+        let filter =
+            Filter::parse("type=denm&station_type=bus,5&cause=stationary_vehicle,1").expect("a filter");
+        let takes = |kind, station_type, cause| filter.takes(&heard(kind, station_type, cause), None);
+        assert!(takes(MessageKind::Denm, 6, Some(94)) && takes(MessageKind::Denm, 5, Some(1)));
+        assert!(!takes(MessageKind::Cam, 6, None) && !takes(MessageKind::Denm, 7, Some(94)));
+        assert!(!takes(MessageKind::Denm, 6, Some(95)) && !takes(MessageKind::Denm, 6, None));
+        // A cause is no matter for CAMs.
+        let filter = Filter::parse("cause=94").expect("a filter");
+        assert!(filter.takes(&heard(MessageKind::Cam, 6, None), None));
+    }
+
+    #[test]
+    fn areas_by_name_or_as_circles() {
+        let named = Filter::parse("area=the%20crossing").expect("a filter");
+        assert_eq!(named.area, Some(GnArea::Name("the crossing".into())));
+        let circle = Filter::parse("latitude=48.8375&longitude=2.1008&radius_m=300").expect("a filter");
+        let expected = GnCircle { latitude: 48.8375, longitude: 2.1008, radius_m: 300 };
+        assert_eq!(circle.area, Some(GnArea::Circle(expected)));
+        let far = Heard { place: Some(Position::default()), ..heard(MessageKind::Cam, 5, None) };
+        let area = carnet_station::io::Area {
+            shape: carnet_station::io::AreaShape::Circle,
+            latitude: 488_375_000,
+            longitude: 21_008_000,
+            distance_a: 300,
+            distance_b: 0,
+            angle: 0,
+        };
+        assert!(circle.takes(&heard(MessageKind::Cam, 5, None), Some(&area.into())));
+        assert!(!circle.takes(&far, Some(&area.into())));
+    }
+
+    #[test]
+    fn mistakes_are_told() {
+        for (query, expected) in [
+            ("kind=cam", "\"kind\" is not known, expected type, area"),
+            ("type=spatem", "type: \"spatem\" is not known, expected cam or denm"),
+            (
+                "station_type=boat",
+                "station_type: \"boat\" is not known, expected a number or unknown, pedestrian",
+            ),
+            ("cause=256", "cause: \"256\" is not known"),
+            ("latitude=91&longitude=0&radius_m=1", "latitude is \"91\", expected a number from -90 to 90"),
+            ("latitude=1", "an area has a name, or latitude, longitude and radius_m"),
+            ("area=a&latitude=1&longitude=0&radius_m=1", "expected one of the two"),
+            ("area=%zz", "area: \"%zz\" is no text"),
+        ] {
+            let told = Filter::parse(query).expect_err(query);
+            assert!(told.contains(expected), "{query}: {told}");
+        }
+    }
+}

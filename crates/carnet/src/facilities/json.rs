@@ -1,0 +1,381 @@
+//! CAM and DENM as JSON, in the shape that V2X gateways over MQTT use: Orange's `its-client`, schemas of version 1.1.3.
+//!
+//! Names are those of the standard in snake case, values the standard's numbers: 0.1 microdegree, 0.01 m/s and so on.
+//! Bits are a string of `0` and `1`. The confidences of a container stand together in its `confidence`. An optional field
+//! that a message does not have is absent. A roadside unit's high-frequency container is empty: the shape has none of its own.
+//!
+//! Left out, as in the shape: special vehicle containers and protected zones of a CAM, and of a DENM's à-la-carte container
+//! all but lane and positioning solution.
+
+use carnet_its::cam::{
+    BasicVehicleContainerHighFrequency, BasicVehicleContainerLowFrequency, Cam, HighFrequencyContainer,
+    LowFrequencyContainer,
+};
+use carnet_its::cdd::{
+    CurvatureCalculationMode, PathHistory, PathPoint, PositioningSolutionType, ReferencePosition,
+};
+use carnet_its::denm::{Denm, LocationContainer, ManagementContainer, SituationContainer};
+use carnet_station::io::MessageKind;
+use serde_json::{Map, Value};
+
+use super::Heard;
+
+/// The version of the shape.
+const VERSION: &str = "1.1.3";
+
+/// A message as other gateways hand it on: who says so, and when (milliseconds since 1970).
+pub fn envelope(kind: MessageKind, source: &str, milliseconds: u64, message: Value) -> Value {
+    let kind = match kind {
+        MessageKind::Cam => "cam",
+        MessageKind::Denm => "denm",
+    };
+    let mut all = Map::new();
+    for (name, text) in [("type", kind), ("origin", "self"), ("version", VERSION), ("source_uuid", source)] {
+        all.insert(name.to_owned(), text.into());
+    }
+    all.insert("timestamp".to_owned(), milliseconds.into());
+    all.insert("message".to_owned(), message);
+    Value::Object(all)
+}
+
+/// An object of numbers.
+fn numbers(fields: &[(&str, i64)]) -> Map<String, Value> {
+    let mut all = Map::new();
+    fields.iter().for_each(|(name, number)| put(&mut all, name, *number));
+    all
+}
+
+fn put(object: &mut Map<String, Value>, name: &str, value: impl Into<Value>) {
+    object.insert(name.to_owned(), value.into());
+}
+
+/// Bits, the first one first.
+fn bits(value: u8, width: usize) -> String {
+    format!("{value:0width$b}")
+}
+
+/// A CAM, without its envelope.
+pub fn cam(cam: &Cam) -> (Heard, Value) {
+    let parameters = &cam.cam.cam_parameters;
+    let basic = &parameters.basic_container;
+    let (position, confidence) = position(&basic.reference_position);
+    let mut container = numbers(&[("station_type", basic.station_type.0.into())]);
+    put(&mut container, "reference_position", position);
+    put(&mut container, "confidence", confidence);
+    let mut message = numbers(&[
+        ("protocol_version", cam.header.protocol_version.0.into()),
+        ("station_id", cam.header.station_id.0.into()),
+        ("generation_delta_time", cam.cam.generation_delta_time.0.into()),
+    ]);
+    put(&mut message, "basic_container", container);
+    let high = match &parameters.high_frequency_container {
+        HighFrequencyContainer::BasicVehicleContainerHighFrequency(high) => high_frequency(high),
+        _ => Map::new(),
+    };
+    put(&mut message, "high_frequency_container", high);
+    if let Some(LowFrequencyContainer::BasicVehicleContainerLowFrequency(low)) =
+        &parameters.low_frequency_container
+    {
+        put(&mut message, "low_frequency_container", low_frequency(low));
+    }
+    let heard = Heard {
+        kind: MessageKind::Cam,
+        place: basic.reference_position.position(),
+        station_type: basic.station_type.0,
+        cause: None,
+        json: String::new(),
+    };
+    (heard, message.into())
+}
+
+fn high_frequency(high: &BasicVehicleContainerHighFrequency) -> Map<String, Value> {
+    let mode = match high.curvature_calculation_mode {
+        CurvatureCalculationMode::YawRateUsed => 0,
+        CurvatureCalculationMode::YawRateNotUsed => 1,
+        _ => 2,
+    };
+    let acceleration = high.longitudinal_acceleration;
+    let mut container = numbers(&[
+        ("heading", high.heading.heading_value.0.into()),
+        ("speed", high.speed.speed_value.0.into()),
+        ("drive_direction", high.drive_direction as i64),
+        ("vehicle_length", high.vehicle_length.vehicle_length_value.0.into()),
+        ("vehicle_width", high.vehicle_width.0.into()),
+        ("curvature", high.curvature.curvature_value.0.into()),
+        ("curvature_calculation_mode", mode),
+        ("longitudinal_acceleration", acceleration.longitudinal_acceleration_value.0.into()),
+        ("yaw_rate", high.yaw_rate.yaw_rate_value.0.into()),
+    ]);
+    let mut confidence = numbers(&[
+        ("heading", high.heading.heading_confidence.0.into()),
+        ("speed", high.speed.speed_confidence.0.into()),
+        ("vehicle_length", high.vehicle_length.vehicle_length_confidence_indication as i64),
+        ("yaw_rate", high.yaw_rate.yaw_rate_confidence as i64),
+        ("longitudinal_acceleration", acceleration.longitudinal_acceleration_confidence.0.into()),
+        ("curvature", high.curvature.curvature_confidence as i64),
+    ]);
+    if let Some(control) = high.acceleration_control {
+        put(&mut container, "acceleration_control", bits(control.0, 7));
+    }
+    if let Some(lane) = high.lane_position {
+        put(&mut container, "lane_position", lane.0);
+    }
+    if let Some(lateral) = high.lateral_acceleration {
+        put(&mut container, "lateral_acceleration", lateral.lateral_acceleration_value.0);
+        put(&mut confidence, "lateral_acceleration", lateral.lateral_acceleration_confidence.0);
+    }
+    if let Some(vertical) = high.vertical_acceleration {
+        put(&mut container, "vertical_acceleration", vertical.vertical_acceleration_value.0);
+        put(&mut confidence, "vertical_acceleration", vertical.vertical_acceleration_confidence.0);
+    }
+    put(&mut container, "confidence", confidence);
+    container
+}
+
+fn low_frequency(low: &BasicVehicleContainerLowFrequency) -> Map<String, Value> {
+    let mut container = numbers(&[("vehicle_role", low.vehicle_role as i64)]);
+    put(&mut container, "exterior_lights", bits(low.exterior_lights.0, 8));
+    put(&mut container, "path_history", path(&low.path_history));
+    container
+}
+
+/// A position and its confidence.
+fn position(reference: &ReferencePosition) -> (Map<String, Value>, Map<String, Value>) {
+    let ellipse = reference.position_confidence_ellipse;
+    let position = numbers(&[
+        ("latitude", reference.latitude.0.into()),
+        ("longitude", reference.longitude.0.into()),
+        ("altitude", reference.altitude.altitude_value.0.into()),
+    ]);
+    let mut confidence = numbers(&[("altitude", reference.altitude.altitude_confidence as i64)]);
+    let ellipse = numbers(&[
+        ("semi_major_confidence", ellipse.semi_major_confidence.0.into()),
+        ("semi_minor_confidence", ellipse.semi_minor_confidence.0.into()),
+        ("semi_major_orientation", ellipse.semi_major_orientation.0.into()),
+    ]);
+    put(&mut confidence, "position_confidence_ellipse", ellipse);
+    (position, confidence)
+}
+
+fn path(history: &PathHistory) -> Vec<Value> {
+    let point = |point: &PathPoint| {
+        let delta = point.path_position;
+        let position = numbers(&[
+            ("delta_latitude", delta.delta_latitude.0.into()),
+            ("delta_longitude", delta.delta_longitude.0.into()),
+            ("delta_altitude", delta.delta_altitude.0.into()),
+        ]);
+        let mut point_ = Map::new();
+        put(&mut point_, "path_position", position);
+        if let Some(time) = point.path_delta_time {
+            put(&mut point_, "path_delta_time", time.0);
+        }
+        Value::Object(point_)
+    };
+    history.0.iter().map(point).collect()
+}
+
+/// A DENM, without its envelope.
+pub fn denm(denm: &Denm) -> (Heard, Value) {
+    let body = &denm.denm;
+    let mut message = numbers(&[
+        ("protocol_version", denm.header.protocol_version.0.into()),
+        ("station_id", denm.header.station_id.0.into()),
+    ]);
+    put(&mut message, "management_container", management(&body.management));
+    if let Some(situation) = &body.situation {
+        put(&mut message, "situation_container", self::situation(situation));
+    }
+    if let Some(location) = &body.location {
+        put(&mut message, "location_container", self::location(location));
+    }
+    if let Some(alacarte) = &body.alacarte {
+        let mut container = Map::new();
+        if let Some(lane) = alacarte.lane_position {
+            put(&mut container, "lane_position", lane.0);
+        }
+        if let Some(solution) = alacarte.positioning_solution {
+            let number = PositioningSolutionType::ALL.iter().position(|known| *known == solution);
+            container.extend(number.map(|number| ("positioning_solution".to_owned(), number.into())));
+        }
+        put(&mut message, "alacarte_container", container);
+    }
+    let heard = Heard {
+        kind: MessageKind::Denm,
+        place: body.management.event_position.position(),
+        station_type: body.management.station_type.0,
+        cause: body.situation.as_ref().map(|situation| situation.event_type.cause_code.0),
+        json: String::new(),
+    };
+    (heard, message.into())
+}
+
+fn management(management: &ManagementContainer) -> Map<String, Value> {
+    let action = management.action_id;
+    let milliseconds = |time: u64| i64::try_from(time).unwrap_or(i64::MAX);
+    let mut container = numbers(&[
+        ("detection_time", milliseconds(management.detection_time.0)),
+        ("reference_time", milliseconds(management.reference_time.0)),
+        ("validity_duration", management.validity_duration.0.into()),
+        ("station_type", management.station_type.0.into()),
+    ]);
+    let action = numbers(&[
+        ("originating_station_id", action.originating_station_id.0.into()),
+        ("sequence_number", action.sequence_number.0.into()),
+    ]);
+    put(&mut container, "action_id", action);
+    let (position, confidence) = position(&management.event_position);
+    put(&mut container, "event_position", position);
+    put(&mut container, "confidence", confidence);
+    let optional = [
+        ("termination", management.termination.map(|it| it as i64)),
+        ("relevance_distance", management.relevance_distance.map(|it| it as i64)),
+        ("relevance_traffic_direction", management.relevance_traffic_direction.map(|it| it as i64)),
+        ("transmission_interval", management.transmission_interval.map(|it| it.0.into())),
+    ];
+    for (name, number) in optional {
+        container.extend(number.map(|number| (name.to_owned(), number.into())));
+    }
+    container
+}
+
+fn situation(situation: &SituationContainer) -> Map<String, Value> {
+    let mut container = numbers(&[("information_quality", situation.information_quality.0.into())]);
+    for (name, cause) in
+        [("event_type", Some(situation.event_type)), ("linked_cause", situation.linked_cause)]
+    {
+        if let Some(cause) = cause {
+            let cause = [("cause", cause.cause_code.0.into()), ("subcause", cause.sub_cause_code.0.into())];
+            put(&mut container, name, numbers(&cause));
+        }
+    }
+    container
+}
+
+fn location(location: &LocationContainer) -> Map<String, Value> {
+    let (mut container, mut confidence) = (Map::new(), Map::new());
+    if let Some(speed) = location.event_speed {
+        put(&mut container, "event_speed", speed.speed_value.0);
+        put(&mut confidence, "event_speed", speed.speed_confidence.0);
+    }
+    if let Some(heading) = location.event_position_heading {
+        put(&mut container, "event_position_heading", heading.heading_value.0);
+        put(&mut confidence, "event_position_heading", heading.heading_confidence.0);
+    }
+    if let Some(road) = location.road_type {
+        put(&mut container, "road_type", road as i64);
+    }
+    let trace = |history: &PathHistory| {
+        let mut trace = Map::new();
+        put(&mut trace, "path_history", path(history));
+        Value::Object(trace)
+    };
+    put(&mut container, "traces", location.traces.0.iter().map(trace).collect::<Vec<_>>());
+    put(&mut container, "confidence", confidence);
+    container
+}
+
+#[cfg(test)]
+mod tests {
+    use carnet_its::cam::{CamParameters, CoopAwareness, HighFrequencyContainer};
+    use carnet_its::cdd::{
+        AccelerationControl, CauseCode, CauseCodeType, ExteriorLights, LanePosition, PathDeltaTime,
+        StationId, SubCauseCodeType, Traces,
+    };
+    use carnet_its::denm::{AlacarteContainer, Termination};
+    use serde_json::json;
+
+    use super::*;
+
+    fn nowhere() -> (Value, Value) {
+        let ellipse = json!({
+            "semi_major_confidence": 4095, "semi_minor_confidence": 4095, "semi_major_orientation": 3601
+        });
+        let position = json!({"latitude": 900_000_001, "longitude": 1_800_000_001, "altitude": 800_001});
+        (position, json!({"position_confidence_ellipse": ellipse, "altitude": 15}))
+    }
+
+    fn point() -> (PathHistory, Value) {
+        let point = PathPoint { path_delta_time: Some(PathDeltaTime(3)), ..PathPoint::default() };
+        let delta = json!({"delta_latitude": 131_072, "delta_longitude": 131_072, "delta_altitude": 12_800});
+        (PathHistory(vec![point]), json!([{"path_position": delta, "path_delta_time": 3}]))
+    }
+
+    #[test]
+    fn a_cam_has_the_shape_of_other_gateways() {
+        let (history, path) = point();
+        let high = BasicVehicleContainerHighFrequency {
+            acceleration_control: Some(AccelerationControl::BRAKE_PEDAL_ENGAGED),
+            lane_position: Some(LanePosition(1)),
+            lateral_acceleration: Some(Default::default()),
+            ..Default::default()
+        };
+        let low = BasicVehicleContainerLowFrequency {
+            exterior_lights: ExteriorLights::LEFT_TURN_SIGNAL_ON,
+            path_history: history,
+            ..Default::default()
+        };
+        let parameters = CamParameters {
+            high_frequency_container: HighFrequencyContainer::BasicVehicleContainerHighFrequency(high),
+            low_frequency_container: Some(LowFrequencyContainer::BasicVehicleContainerLowFrequency(low)),
+            ..CamParameters::default()
+        };
+        let mut message = Cam {
+            cam: CoopAwareness { cam_parameters: parameters, ..CoopAwareness::default() },
+            ..Cam::default()
+        };
+        message.header.station_id = StationId(42);
+        let (position, confidence) = nowhere();
+        let expected = json!({
+            "protocol_version": 2, "station_id": 42, "generation_delta_time": 0,
+            "basic_container": {"station_type": 0, "reference_position": position, "confidence": confidence},
+            "high_frequency_container": {
+                "heading": 3601, "speed": 16383, "drive_direction": 2, "vehicle_length": 1023, "vehicle_width": 62,
+                "curvature": 1023, "curvature_calculation_mode": 2, "longitudinal_acceleration": 161,
+                "yaw_rate": 32767, "acceleration_control": "1000000", "lane_position": 1, "lateral_acceleration": 161,
+                "confidence": {"heading": 127, "speed": 127, "vehicle_length": 4, "yaw_rate": 8,
+                    "longitudinal_acceleration": 102, "curvature": 7, "lateral_acceleration": 102},
+            },
+            "low_frequency_container": {"vehicle_role": 0, "exterior_lights": "00100000", "path_history": path},
+        });
+        let (heard, found) = cam(&message);
+        assert_eq!(found, expected);
+        assert_eq!((heard.place, heard.cause), (None, None));
+        let whole = envelope(MessageKind::Cam, "car-7", 1_795_338_000_123, Value::Null);
+        let expected = json!({"type": "cam", "origin": "self", "version": "1.1.3", "source_uuid": "car-7",
+            "timestamp": 1_795_338_000_123_u64, "message": null});
+        assert_eq!(whole, expected);
+    }
+
+    #[test]
+    fn so_has_a_denm() {
+        let (history, path) = point();
+        let cause = CauseCode { cause_code: CauseCodeType(94), sub_cause_code: SubCauseCodeType(2) };
+        let mut message = Denm::default();
+        message.denm.management.termination = Some(Termination::IsNegation);
+        message.denm.situation = Some(SituationContainer { event_type: cause, ..Default::default() });
+        message.denm.location = Some(LocationContainer {
+            event_speed: Some(Default::default()),
+            traces: Traces(vec![history]),
+            ..LocationContainer::default()
+        });
+        message.denm.alacarte = Some(AlacarteContainer {
+            lane_position: Some(LanePosition(-1)),
+            positioning_solution: Some(PositioningSolutionType::Dgnss),
+            ..AlacarteContainer::default()
+        });
+        let (position, confidence) = nowhere();
+        let action = json!({"originating_station_id": 0, "sequence_number": 0});
+        let expected = json!({
+            "protocol_version": 2, "station_id": 0,
+            "management_container": {"action_id": action, "detection_time": 0, "reference_time": 0, "termination": 1,
+                "event_position": position, "validity_duration": 600, "station_type": 0, "confidence": confidence},
+            "situation_container": {"information_quality": 0, "event_type": {"cause": 94, "subcause": 2}},
+            "location_container": {"event_speed": 16383, "traces": [{"path_history": path}],
+                "confidence": {"event_speed": 127}},
+            "alacarte_container": {"lane_position": -1, "positioning_solution": 2},
+        });
+        let (heard, found) = denm(&message);
+        assert_eq!((found, heard.cause), (expected, Some(94)));
+    }
+}

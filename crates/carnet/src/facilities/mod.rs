@@ -1,0 +1,142 @@
+//! The facilities in a running station, between its outputs and the applications that ask for them.
+//!
+//! * [`mod@json`]: messages as JSON, in the shape that gateways of others use.
+//! * [`vehicle`], [`denm`]: what applications say, as messages.
+//! * [`filter`]: what applications want to hear; [`ldm`]: the map as they see it.
+//! * [`words`]: the standard's numbers by their names.
+
+pub mod denm;
+pub mod filter;
+pub mod json;
+pub mod ldm;
+pub mod vehicle;
+pub mod words;
+
+use std::sync::Arc;
+
+use carnet_api::model::{ActionId, Triggered, Vehicle};
+use carnet_geonet::geodesy::Position;
+use carnet_its::cam::Cam;
+use carnet_its::denm::Denm;
+use carnet_its::ldm::LocalDynamicMap;
+use carnet_station::io::{Action, Message, MessageKind, PositionQuality};
+use carnet_wire::geonet::GeoArea;
+use serde_json::json;
+use tokio::sync::broadcast;
+
+pub use filter::Filter;
+
+/// Messages that wait for a slow reader.
+const MESSAGES: usize = 256;
+
+/// Why a question about messages has no answer.
+pub const NO_FACILITIES: &str = "this station has no facilities: there is no [facilities] in its config";
+
+/// A message that was heard, or that an event is over.
+#[derive(Debug)]
+pub struct Heard {
+    pub kind: MessageKind,
+    /// Where its station or its event is; `None`: that does not matter any more.
+    pub place: Option<Position>,
+    pub station_type: u8,
+    pub cause: Option<u8>,
+    /// As applications get it.
+    pub json: String,
+}
+
+/// What somebody wants to hear, and comes.
+#[derive(Debug)]
+pub struct Subscription {
+    pub messages: broadcast::Receiver<Arc<Heard>>,
+    filter: Filter,
+    area: Option<GeoArea>,
+}
+
+impl Subscription {
+    /// Whether a message is wanted.
+    pub fn wants(&self, heard: &Heard) -> bool {
+        self.filter.takes(heard, self.area.as_ref())
+    }
+}
+
+/// The applications of a station.
+#[derive(Debug)]
+pub struct Applications {
+    messages: broadcast::Sender<Arc<Heard>>,
+    /// Who says so, in messages for other gateways: the station's name.
+    name: String,
+    /// What the last trigger has made.
+    triggered: Option<Action>,
+    /// What was told of the vehicle last.
+    pub vehicle: Vehicle,
+    /// What the station was told of its positions.
+    quality: Option<PositionQuality>,
+}
+
+impl Applications {
+    pub fn new(name: &str) -> Applications {
+        Applications {
+            messages: broadcast::channel(MESSAGES).0,
+            name: name.to_owned(),
+            triggered: None,
+            vehicle: Vehicle::default(),
+            quality: None,
+        }
+    }
+
+    /// What the station is to be told of its positions, if it does not know.
+    pub fn news(&mut self, quality: PositionQuality) -> Option<PositionQuality> {
+        (self.quality.replace(quality) != Some(quality)).then_some(quality)
+    }
+
+    /// A message came; `milliseconds` is the date, `map` what is known of events.
+    pub fn hear(&self, milliseconds: u64, message: &Message, map: Option<&LocalDynamicMap>) {
+        // Without a listener there is nobody to decode it for.
+        if self.messages.receiver_count() == 0 {
+            return;
+        }
+        let told = match message.kind {
+            MessageKind::Cam => Cam::from_octets(&message.octets).ok().map(|cam| json::cam(&cam)),
+            MessageKind::Denm => Denm::from_octets(&message.octets).ok().map(|denm| {
+                let (mut heard, json) = json::denm(&denm);
+                // The end of an event does not say what it was.
+                let known = map.and_then(|map| map.event(denm.denm.management.action_id));
+                let known = known.and_then(|event| event.event_type).map(|cause| cause.cause_code.0);
+                heard.cause = heard.cause.or(known);
+                (heard, json)
+            }),
+        };
+        // A CAM whose rest cannot be read has entered the map by its beginning.
+        if let Some((mut heard, json)) = told {
+            heard.json = json::envelope(message.kind, &self.name, milliseconds, json).to_string();
+            let _ = self.messages.send(Arc::new(heard));
+        }
+    }
+
+    /// An event is over, because its time is.
+    pub fn over(&self, action: Action) {
+        let json = json!({"type": "over", "action_id": action_id(action)}).to_string();
+        let heard = Heard { kind: MessageKind::Denm, place: None, station_type: 0, cause: None, json };
+        let _ = self.messages.send(Arc::new(heard));
+    }
+
+    /// An event has got its name.
+    pub fn triggered(&mut self, action: Action) {
+        self.triggered = Some(action);
+    }
+
+    /// The name of the event that was triggered just now.
+    pub fn take_triggered(&mut self) -> Option<Triggered> {
+        self.triggered.take().map(|action| Triggered { action_id: action_id(action) })
+    }
+
+    /// `GET /v1/messages`
+    pub fn subscribe(&self, filter: Filter, area: Option<GeoArea>) -> Subscription {
+        Subscription { messages: self.messages.subscribe(), filter, area }
+    }
+}
+
+fn action_id(action: Action) -> ActionId {
+    let Action { originating_station_id, sequence_number } = action;
+    ActionId { originating_station_id, sequence_number }
+}

@@ -1,0 +1,174 @@
+//! `GET /metrics`: what a Prometheus server collects, in its text format 0.0.4.
+//!
+//! Counters keep their names of docs/counters.md: dots become underscores, and where several counters say what became of
+//! the same thing (`dropped`, `left`, `received`) the last part is a label, so that sums make sense. Names
+//! and labels are API: they may be added, never renamed. Bindings are a number here; who has one is in `GET /v1/bindings`.
+
+use std::fmt::{Display, Write};
+
+use axum::http::header::CONTENT_TYPE;
+use axum::response::{IntoResponse, Response};
+use carnet_api::model::{Counters, Status, Uplink};
+
+use super::{App, Refusal};
+use crate::request::Request;
+
+const FORMAT: &str = "text/plain; version=0.0.4; charset=utf-8";
+
+/// Parts of counters' names, and what the part behind them is.
+const LABELS: [(&str, &str); 3] = [("dropped", "reason"), ("left", "reason"), ("received", "message")];
+
+/// `GET /metrics`
+pub(super) async fn metrics(app: App) -> Result<Response, Refusal> {
+    let status = app.answer(Request::Status).await?;
+    let uplinks = app.answer(Request::Uplinks).await?;
+    let counters = app.answer(Request::Counters).await?;
+    Ok(([(CONTENT_TYPE, FORMAT)], text(&status, &uplinks, &counters)).into_response())
+}
+
+pub(super) fn text(status: &Status, uplinks: &[Uplink], counters: &Counters) -> String {
+    let mut page = Page::default();
+    let names = [("name", status.name.as_str()), ("version", status.version.as_str())];
+    page.gauge("carnet_info", "The station.", [(&names[..], 1)]);
+    page.gauge("carnet_uptime_seconds", "Since the start of the station.", [(&[][..], status.uptime_s)]);
+    if let Some(path) = &status.dataplane {
+        let labels = [("path", path.as_str())];
+        page.gauge("carnet_dataplane_info", "The way that packets take.", [(&labels[..], 1)]);
+    }
+    if let Some(agent) = &status.home_agent {
+        page.gauge("carnet_home_agent_bindings", "Bindings that it holds.", [(&[][..], agent.bindings)]);
+    }
+    if let Some(router) = &status.mobile_router {
+        let labels = [("state", router.state.as_str())];
+        page.gauge("carnet_mobile_router_state", "1 for the present state.", [(&labels[..], 1)]);
+        let reachable = router.reachable.map(u8::from);
+        let help = "Whether an uplink leads to the home agent.";
+        page.gauge("carnet_mobile_router_reachable", help, reachable.map(|reachable| (&[][..], reachable)));
+    }
+    uplink_gauges(&mut page, uplinks);
+    let mut last = String::new();
+    for (name, value) in counters {
+        let (family, label) = family(name);
+        if family != last {
+            page.head(&family, "counter", "docs/counters.md");
+        }
+        page.sample(&family, &label.map(|label| vec![label]).unwrap_or_default(), value);
+        last = family;
+    }
+    page.0
+}
+
+fn uplink_gauges(page: &mut Page, uplinks: &[Uplink]) {
+    fn each<V: Display>(
+        page: &mut Page,
+        uplinks: &[Uplink],
+        name: &str,
+        help: &str,
+        value: impl Fn(&Uplink) -> Option<V>,
+    ) {
+        let labels: Vec<_> =
+            uplinks.iter().map(|uplink| [("interface", uplink.interface.as_str())]).collect();
+        let values = uplinks.iter().zip(&labels);
+        page.gauge(name, help, values.filter_map(|(uplink, labels)| Some((&labels[..], value(uplink)?))));
+    }
+    let active = |uplink: &Uplink| Some(u8::from(uplink.active));
+    each(page, uplinks, "carnet_uplink_active", "Whether it carries the traffic.", active);
+    // `down: ` has the reason behind it, for people.
+    let states: Vec<_> = uplinks
+        .iter()
+        .map(|uplink| {
+            let state = uplink.state.split_once(':').map_or(uplink.state.as_str(), |(state, _)| state);
+            [("interface", uplink.interface.as_str()), ("state", state)]
+        })
+        .collect();
+    page.gauge(
+        "carnet_uplink_state",
+        "1 for the present state.",
+        states.iter().map(|labels| (&labels[..], 1)),
+    );
+    each(page, uplinks, "carnet_uplink_signal_dbm", "As it was measured last.", |uplink| uplink.signal_dbm);
+    let seconds = |uplink: &Uplink| uplink.rtt_ms.map(|time| time / 1000.0);
+    each(page, uplinks, "carnet_uplink_rtt_seconds", "Round trip to the home agent.", seconds);
+    each(page, uplinks, "carnet_uplink_loss_ratio", "Share of lost probes.", |uplink| uplink.loss);
+    let capacity = |uplink: &Uplink| uplink.capacity_kbit_s.map(|capacity| u64::from(capacity) * 125);
+    each(page, uplinks, "carnet_uplink_capacity_bytes_per_second", "Configured or measured.", capacity);
+    let used = "In this period of its volume, both directions.";
+    each(page, uplinks, "carnet_uplink_volume_used_bytes", used, |uplink| uplink.volume_used);
+    each(page, uplinks, "carnet_uplink_volume_limit_bytes", "What it may carry.", |uplink| uplink.volume);
+}
+
+/// The family of a counter, and its label. Counters come in the order of their names, so a family is one piece.
+fn family(name: &str) -> (String, Option<(&str, &str)>) {
+    let labelled = name.rsplit_once('.').and_then(|(front, last)| {
+        let part = front.rsplit('.').next()?;
+        let label = LABELS.iter().find(|(label, _)| *label == part)?.1;
+        Some((front, (label, last)))
+    });
+    let (front, label) = labelled.map_or((name, None), |(front, label)| (front, Some(label)));
+    (format!("carnet_{}_total", front.replace('.', "_")), label)
+}
+
+#[derive(Default)]
+struct Page(String);
+
+impl Page {
+    /// A family of which there may be no samples, and then nothing at all.
+    fn gauge<'l, V: Display>(
+        &mut self,
+        name: &str,
+        help: &str,
+        samples: impl IntoIterator<Item = (&'l [(&'l str, &'l str)], V)>,
+    ) {
+        let mut samples = samples.into_iter().peekable();
+        if samples.peek().is_some() {
+            self.head(name, "gauge", help);
+        }
+        for (labels, value) in samples {
+            self.sample(name, labels, value);
+        }
+    }
+
+    fn head(&mut self, name: &str, kind: &str, help: &str) {
+        let _ = write!(self.0, "# HELP {name} {help}\n# TYPE {name} {kind}\n");
+    }
+
+    fn sample(&mut self, name: &str, labels: &[(&str, &str)], value: impl Display) {
+        self.0.push_str(name);
+        for (at, (label, text)) in labels.iter().enumerate() {
+            let text = text.replace('\\', "\\\\").replace('"', "\\\"").replace('\n', "\\n");
+            let _ = write!(self.0, "{}{label}=\"{text}\"", if at == 0 { '{' } else { ',' });
+        }
+        let _ = writeln!(self.0, "{} {value}", if labels.is_empty() { "" } else { "}" });
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn counters_have_families_and_labels() {
+        for (name, expected, label) in [
+            ("tunnel.encapsulated", "carnet_tunnel_encapsulated_total", None),
+            ("tunnel.dropped.scope", "carnet_tunnel_dropped_total", Some(("reason", "scope"))),
+            ("fast_path.left.syn", "carnet_fast_path_left_total", Some(("reason", "syn"))),
+            (
+                "mobility.received.binding_update",
+                "carnet_mobility_received_total",
+                Some(("message", "binding_update")),
+            ),
+            ("geonet.ipv6.received", "carnet_geonet_ipv6_received_total", None),
+        ] {
+            assert_eq!(family(name), (expected.to_owned(), label), "{name}");
+        }
+    }
+
+    #[test]
+    fn labels_are_quoted() {
+        let mut page = Page::default();
+        page.gauge("g", "help", [(&[("a", "x\"\\\ny"), ("b", "")][..], 1.5)]);
+        assert_eq!(page.0, "# HELP g help\n# TYPE g gauge\ng{a=\"x\\\"\\\\\\ny\",b=\"\"} 1.5\n");
+        page.gauge("none", "help", std::iter::empty::<(&[_], u8)>());
+        assert!(!page.0.contains("none"));
+    }
+}

@@ -1,0 +1,82 @@
+//! The dashboard's files (`station.http_pages`), over TCP: a few kinds of file, of one directory.
+//!
+//! They are not in the program, which has to fit into the flash of a small router. A browser is told to take nothing
+//! from elsewhere, to run no script but these files, and to take no text for markup (Content Security Policy Level 3,
+//! Trusted Types): what the page shows comes from the network.
+
+use std::fs::File;
+use std::io::{self, Read};
+use std::path::Path;
+
+use axum::http::StatusCode;
+use axum::http::header::{
+    CACHE_CONTROL, CONTENT_SECURITY_POLICY, CONTENT_TYPE, REFERRER_POLICY, X_CONTENT_TYPE_OPTIONS,
+};
+use axum::response::{IntoResponse, Response};
+
+use super::Refusal;
+
+/// Octets of the largest file.
+const LARGEST: u64 = 1 << 20;
+
+const POLICY: &str = "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; connect-src 'self'; \
+                      base-uri 'none'; form-action 'none'; frame-ancestors 'none'; \
+                      require-trusted-types-for 'script'; trusted-types 'none'";
+
+/// A file that somebody asks for.
+pub(super) struct Page {
+    name: String,
+    kind: &'static str,
+}
+
+impl Page {
+    /// The file of a path, if it can be one: no directories, nothing hidden, nothing encoded.
+    pub(super) fn named(path: &str) -> Option<Page> {
+        let name = match path.strip_prefix('/')? {
+            "" => "index.html",
+            name => name,
+        };
+        let (stem, ending) = name.split_once('.')?;
+        let plain = stem.bytes().all(|octet| octet.is_ascii_alphanumeric() || octet == b'-');
+        let kind = match ending {
+            "html" => "text/html; charset=utf-8",
+            "js" => "text/javascript; charset=utf-8",
+            "css" => "text/css; charset=utf-8",
+            "svg" => "image/svg+xml",
+            "json" => "application/json",
+            _ => return None,
+        };
+        (plain && !stem.is_empty()).then(|| Page { name: name.to_owned(), kind })
+    }
+
+    /// Its content, beside the run loop: a disk may be slow.
+    pub(super) async fn read(self, directory: &Path) -> Response {
+        let path = directory.join(&self.name);
+        match tokio::task::spawn_blocking(move || content(&path)).await {
+            Ok(Ok(content)) => {
+                let headers = [
+                    (CONTENT_TYPE, self.kind),
+                    (CONTENT_SECURITY_POLICY, POLICY),
+                    (X_CONTENT_TYPE_OPTIONS, "nosniff"),
+                    (REFERRER_POLICY, "no-referrer"),
+                    (CACHE_CONTROL, "no-cache"),
+                ];
+                (headers, content).into_response()
+            }
+            _ => {
+                let why = "no such file in station.http_pages: the dashboard is not installed";
+                Refusal::new(StatusCode::NOT_FOUND, why).into_response()
+            }
+        }
+    }
+}
+
+fn content(path: &Path) -> io::Result<Vec<u8>> {
+    // Opening anything else might wait for ever.
+    if !std::fs::metadata(path)?.is_file() {
+        return Err(io::ErrorKind::InvalidInput.into());
+    }
+    let mut content = Vec::new();
+    File::open(path)?.take(LARGEST).read_to_end(&mut content)?;
+    Ok(content)
+}

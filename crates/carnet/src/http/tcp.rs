@@ -1,0 +1,333 @@
+//! The API over TCP (`station.http`): who may do what there, and how many at a time.
+//!
+//! The UNIX socket has file modes; here are tokens (`station.http_tokens`, RFC 6750 2.1). One of kind `read` may ask,
+//! one of kind `operate` may do everything. Without a file of tokens the port is on a loopback address (the config
+//! sees to that), where everybody may ask and nobody may change anything; and as every page in a browser on this
+//! machine reaches it, questions without a token have to be addressed to `localhost` or to an IP address, which a
+//! page of elsewhere cannot say (DNS rebinding).
+//!
+//! Left out: TLS. Who reaches the port over a network puts a proxy before it that does (docs/operating.md).
+
+use std::net::{IpAddr, SocketAddr};
+use std::os::unix::fs::PermissionsExt;
+use std::path::{Path, PathBuf};
+use std::pin::Pin;
+use std::sync::Arc;
+use std::task::{Context as TaskContext, Poll, ready};
+use std::time::Duration;
+
+use anyhow::{Context, bail, ensure};
+use axum::extract::{Request as HttpRequest, State};
+use axum::http::header::{AUTHORIZATION, HOST, WWW_AUTHENTICATE};
+use axum::http::{HeaderMap, Method, StatusCode};
+use axum::middleware::Next;
+use axum::response::{IntoResponse, Response};
+use axum::serve::Listener;
+use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
+use tokio::net::{TcpListener, TcpStream};
+use tokio::sync::{OwnedSemaphorePermit, Semaphore};
+use tokio::time::{Instant, Sleep, sleep};
+use tracing::warn;
+
+use super::{Refusal, pages};
+
+/// Connections at a time; more of them wait.
+const CONNECTIONS: usize = 64;
+/// A connection on which nothing moves for so long ends. Event streams say something every 15 s.
+const SILENCE: Duration = Duration::from_secs(60);
+/// Between two attempts to accept, when there are no file descriptors.
+const RECOVERY: Duration = Duration::from_millis(100);
+/// Octets of the shortest token, and of the longest file.
+const SHORTEST: usize = 16;
+const LONGEST_FILE: u64 = 65_536;
+
+/// What somebody may do.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+enum Right {
+    Read,
+    Operate,
+}
+
+/// Who may do what.
+#[derive(Debug, Clone)]
+pub(super) struct Gate {
+    /// `station.http_tokens`. It is read with each question, so what is taken out of it ends at once.
+    tokens: Option<Arc<PathBuf>>,
+    /// `station.http_pages`
+    pages: Arc<PathBuf>,
+}
+
+impl Gate {
+    /// # Errors
+    /// When the file cannot be used.
+    pub(super) fn new(tokens: Option<&Path>) -> anyhow::Result<Gate> {
+        if let Some(path) = tokens {
+            read_tokens(path)?;
+        }
+        Ok(Gate { tokens: tokens.map(|path| Arc::new(path.to_owned())), pages: Arc::default() })
+    }
+
+    /// Everybody gets these files.
+    pub(super) fn with_pages(self, directory: &Path) -> Gate {
+        Gate { pages: Arc::new(directory.to_owned()), ..self }
+    }
+
+    fn may(&self, wanted: Right, headers: &HeaderMap) -> Result<(), Refusal> {
+        let refused = |status, why: &str| Err(Refusal::new(status, why));
+        let Some(path) = &self.tokens else {
+            return match wanted {
+                Right::Operate => refused(
+                    StatusCode::FORBIDDEN,
+                    "without station.http_tokens this port answers questions only; the UNIX socket does more",
+                ),
+                Right::Read if !is_addressed_to_machine(headers) => {
+                    refused(StatusCode::FORBIDDEN, "the host is neither localhost nor an IP address")
+                }
+                Right::Read => Ok(()),
+            };
+        };
+        let tokens = read_tokens(path).map_err(|error| {
+            warn!("nobody may use the API over TCP: {error:#}");
+            Refusal::new(StatusCode::INTERNAL_SERVER_ERROR, "station.http_tokens cannot be read")
+        })?;
+        let token = headers.get(AUTHORIZATION).and_then(|value| {
+            let (scheme, token) = value.to_str().ok()?.split_once(' ')?;
+            scheme.eq_ignore_ascii_case("bearer").then(|| token.trim())
+        });
+        let Some(token) = token else {
+            return refused(StatusCode::UNAUTHORIZED, "expected a token: Authorization: Bearer TOKEN");
+        };
+        // All are compared, whichever fits.
+        let right = tokens.iter().filter(|(_, known)| is_same(known, token)).map(|(right, _)| *right).max();
+        match right {
+            None => refused(StatusCode::UNAUTHORIZED, "nobody has this token"),
+            Some(right) if right < wanted => refused(
+                StatusCode::FORBIDDEN,
+                "this token is for questions only, expected one of kind operate",
+            ),
+            Some(_) => Ok(()),
+        }
+    }
+}
+
+/// Lets pass who may. The dashboard's files are everybody's: they are how somebody with a token brings it.
+pub(super) async fn guard(State(gate): State<Gate>, request: HttpRequest, next: Next) -> Response {
+    let asks = matches!(*request.method(), Method::GET | Method::HEAD);
+    if let Some(page) = pages::Page::named(request.uri().path()).filter(|_| asks) {
+        return page.read(&gate.pages).await;
+    }
+    match gate.may(if asks { Right::Read } else { Right::Operate }, request.headers()) {
+        Ok(()) => next.run(request).await,
+        Err(refusal) if refusal.status == StatusCode::UNAUTHORIZED => {
+            ([(WWW_AUTHENTICATE, "Bearer")], refusal).into_response()
+        }
+        Err(refusal) => refusal.into_response(),
+    }
+}
+
+/// Takes as long for the wrong token as for the right one.
+fn is_same(known: &str, token: &str) -> bool {
+    let differences = known.bytes().zip(token.bytes()).fold(0, |all, (a, b)| all | (a ^ b));
+    std::hint::black_box(differences) == 0 && known.len() == token.len()
+}
+
+fn is_addressed_to_machine(headers: &HeaderMap) -> bool {
+    let Some(host) = headers.get(HOST).and_then(|host| host.to_str().ok()) else { return false };
+    let name = match host.strip_prefix('[') {
+        Some(rest) => rest.split(']').next().unwrap_or_default(),
+        None => host.rsplit_once(':').map_or(host, |(name, _)| name),
+    };
+    name == "localhost" || name.parse::<IpAddr>().is_ok()
+}
+
+/// The tokens of a file: one on a line, behind `read` or `operate`.
+fn read_tokens(path: &Path) -> anyhow::Result<Vec<(Right, String)>> {
+    let place = path.display();
+    let file = std::fs::metadata(path).with_context(|| format!("cannot read {place}"))?;
+    let mode = file.permissions().mode() & 0o777;
+    ensure!(mode & 0o077 == 0, "{place} has mode {mode:04o}, expected 0600: others may read the tokens");
+    ensure!(file.len() <= LONGEST_FILE, "{place} has {} octets, expected {LONGEST_FILE} at most", file.len());
+    let text = std::fs::read_to_string(path).with_context(|| format!("cannot read {place}"))?;
+    let lines = text.lines().enumerate().map(|(number, line)| (number + 1, line.trim()));
+    let tokens =
+        lines.filter(|(_, line)| !line.is_empty() && !line.starts_with('#')).map(|(number, line)| {
+            let (right, token) = match line.split_once(char::is_whitespace) {
+                Some(("read", token)) => (Right::Read, token.trim()),
+                Some(("operate", token)) => (Right::Operate, token.trim()),
+                _ => bail!("{place}:{number}: expected `read TOKEN` or `operate TOKEN`"),
+            };
+            ensure!(
+                token.len() >= SHORTEST && token.bytes().all(|octet| octet.is_ascii_graphic()),
+                "{place}:{number}: the token has {} characters, expected {SHORTEST} at least, without spaces",
+                token.len()
+            );
+            Ok((right, token.to_owned()))
+        });
+    let tokens = tokens.collect::<anyhow::Result<Vec<_>>>()?;
+    ensure!(!tokens.is_empty(), "{place} has no tokens, expected lines such as `read TOKEN`");
+    Ok(tokens)
+}
+
+/// A port with a limit of connections.
+pub(super) struct Port {
+    listener: TcpListener,
+    places: Arc<Semaphore>,
+}
+
+impl Port {
+    /// # Errors
+    /// When nobody can listen there.
+    pub(super) async fn bind(address: SocketAddr) -> anyhow::Result<Port> {
+        let listener = TcpListener::bind(address);
+        let listener = listener.await.with_context(|| format!("station.http: cannot listen at {address}"))?;
+        Ok(Port { listener, places: Arc::new(Semaphore::new(CONNECTIONS)) })
+    }
+}
+
+impl Listener for Port {
+    type Io = Connection;
+    type Addr = SocketAddr;
+
+    async fn accept(&mut self) -> (Connection, SocketAddr) {
+        let place = Arc::clone(&self.places).acquire_owned().await.ok();
+        loop {
+            match self.listener.accept().await {
+                Ok((stream, address)) => {
+                    let silence = Box::pin(sleep(SILENCE));
+                    return (Connection { stream, silence, _place: place }, address);
+                }
+                Err(_) => sleep(RECOVERY).await,
+            }
+        }
+    }
+
+    fn local_addr(&self) -> std::io::Result<SocketAddr> {
+        self.listener.local_addr()
+    }
+}
+
+/// A connection that ends when nothing moves on it.
+pub(super) struct Connection {
+    stream: TcpStream,
+    silence: Pin<Box<Sleep>>,
+    /// Somebody else's when this goes.
+    _place: Option<OwnedSemaphorePermit>,
+}
+
+impl Connection {
+    /// What came of reading or writing; nothing came, and for how long.
+    fn moved<T>(
+        &mut self,
+        cx: &mut TaskContext<'_>,
+        done: Poll<std::io::Result<T>>,
+    ) -> Poll<std::io::Result<T>> {
+        if done.is_ready() {
+            self.silence.as_mut().reset(Instant::now() + SILENCE);
+            return done;
+        }
+        ready!(self.silence.as_mut().poll(cx));
+        Poll::Ready(Err(std::io::ErrorKind::TimedOut.into()))
+    }
+}
+
+impl AsyncRead for Connection {
+    fn poll_read(
+        mut self: Pin<&mut Self>,
+        cx: &mut TaskContext<'_>,
+        buffer: &mut ReadBuf<'_>,
+    ) -> Poll<std::io::Result<()>> {
+        let done = Pin::new(&mut self.stream).poll_read(cx, buffer);
+        self.moved(cx, done)
+    }
+}
+
+impl AsyncWrite for Connection {
+    fn poll_write(
+        mut self: Pin<&mut Self>,
+        cx: &mut TaskContext<'_>,
+        octets: &[u8],
+    ) -> Poll<std::io::Result<usize>> {
+        let done = Pin::new(&mut self.stream).poll_write(cx, octets);
+        self.moved(cx, done)
+    }
+
+    fn poll_flush(mut self: Pin<&mut Self>, cx: &mut TaskContext<'_>) -> Poll<std::io::Result<()>> {
+        Pin::new(&mut self.stream).poll_flush(cx)
+    }
+
+    fn poll_shutdown(mut self: Pin<&mut Self>, cx: &mut TaskContext<'_>) -> Poll<std::io::Result<()>> {
+        Pin::new(&mut self.stream).poll_shutdown(cx)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::scratch::Scratch;
+
+    const READER: &str = "0123456789abcdef";
+    const OPERATOR: &str = "fedcba9876543210";
+
+    fn file(scratch: &Scratch, text: &str, mode: u32) -> PathBuf {
+        let path = scratch.path().join("tokens");
+        std::fs::write(&path, text).expect("a file");
+        std::fs::set_permissions(&path, PermissionsExt::from_mode(mode)).expect("a mode");
+        path
+    }
+
+    fn headers(name: axum::http::HeaderName, value: &str) -> HeaderMap {
+        [(name, value.parse().expect("a value"))].into_iter().collect()
+    }
+
+    #[test]
+    fn tokens_say_who_may_do_what() {
+        let scratch = Scratch::new();
+        let path = file(&scratch, &format!("# who\nread {READER}\n\noperate  {OPERATOR}\n"), 0o600);
+        let gate = Gate::new(Some(&path)).expect("a gate");
+        let may = |right, value: &str| {
+            gate.may(right, &headers(AUTHORIZATION, value)).map_err(|refusal| refusal.status.as_u16())
+        };
+        assert_eq!(may(Right::Read, &format!("Bearer {READER}")), Ok(()));
+        assert_eq!(may(Right::Operate, &format!("Bearer {READER}")), Err(403));
+        assert_eq!(may(Right::Operate, &format!("bearer {OPERATOR}")), Ok(()));
+        assert_eq!(may(Right::Read, &format!("Bearer {OPERATOR}")), Ok(()));
+        for wrong in ["Bearer ", "Bearer 0123456789abcde", "Bearer 0123456789abcdef0", READER, "Basic abc"] {
+            assert_eq!(may(Right::Read, wrong), Err(401), "{wrong}");
+        }
+        assert!(gate.may(Right::Read, &HeaderMap::new()).is_err());
+        // What is taken out of the file ends at once.
+        file(&scratch, &format!("operate {OPERATOR}"), 0o600);
+        assert_eq!(may(Right::Read, &format!("Bearer {READER}")), Err(401));
+        file(&scratch, &format!("operate {OPERATOR}"), 0o644);
+        assert_eq!(may(Right::Read, &format!("Bearer {OPERATOR}")), Err(500));
+    }
+
+    #[test]
+    fn a_file_of_tokens_that_cannot_be_used_says_why() {
+        let scratch = Scratch::new();
+        for (text, mode, expected) in [
+            ("read 0123456789abcdef", 0o640, "has mode 0640, expected 0600"),
+            ("read short", 0o600, "tokens:1: the token has 5 characters, expected 16 at least"),
+            ("\nwrite 0123456789abcdef", 0o600, "tokens:2: expected `read TOKEN` or `operate TOKEN`"),
+            ("# nobody\n", 0o600, "has no tokens"),
+        ] {
+            let error = Gate::new(Some(&file(&scratch, text, mode))).expect_err(text);
+            assert!(error.to_string().contains(expected), "{error}");
+        }
+        assert!(Gate::new(Some(Path::new("/nowhere"))).is_err());
+    }
+
+    #[test]
+    fn without_tokens_only_questions_of_this_machine_are_answered() {
+        let gate = Gate::new(None).expect("a gate");
+        let may = |right, host: &str| gate.may(right, &headers(HOST, host)).is_ok();
+        for near in ["localhost", "localhost:8440", "127.0.0.1:8440", "[::1]:8440", "[::1]"] {
+            assert!(may(Right::Read, near), "{near}");
+            assert!(!may(Right::Operate, near), "{near}");
+        }
+        for far in ["evil.example", "evil.example:8440", "localhost.evil.example", "", "[evil]", ":8440"] {
+            assert!(!may(Right::Read, far), "{far}");
+        }
+        assert!(gate.may(Right::Read, &HeaderMap::new()).is_err());
+    }
+}

@@ -1,0 +1,40 @@
+//! What applications are told of their mistakes, and what they get.
+
+use serde_json::json;
+
+use super::Bench;
+
+#[tokio::test]
+async fn events_get_names_and_mistakes_are_told() {
+    let bench = Bench::answering().await;
+    let made = bench.client.post_for("/v1/denm", &json!({"cause": 94})).await.expect("a name");
+    assert_eq!(made, json!({"action_id": {"originating_station_id": 7, "sequence_number": 1}}));
+    let action = json!({"originating_station_id": 7, "sequence_number": 1});
+    bench.client.post("/v1/denm/cancel", &json!({"action_id": action})).await.expect("an end");
+    for (path, body, expected) in [
+        ("/v1/denm", json!({}), "cause is missing"),
+        ("/v1/denm", json!({"cause": 1}), "too many events"),
+        ("/v1/denm", json!({"cause": 94, "colour": "red"}), "unknown field `colour`"),
+        ("/v1/denm/update", json!({"cause": 94}), "action_id is missing"),
+        ("/v1/denm/negate", json!({}), "action_id is missing"),
+    ] {
+        let told = bench.client.post(path, &body).await.expect_err(path).to_string();
+        assert!(told.contains(expected), "{path}: {told}");
+    }
+}
+
+#[tokio::test]
+async fn the_map_is_asked_with_a_filter() {
+    let bench = Bench::answering().await;
+    let map = bench.client.get("/v1/ldm?type=cam&station_type=bus").await.expect("a map");
+    assert_eq!(map, json!({"stations": [], "events": []}));
+    for (path, expected) in [
+        ("/v1/ldm?area=nowhere", "there is no area nowhere"),
+        ("/v1/ldm?typ=cam", "\"typ\" is not known"),
+        ("/v1/messages?cause=boredom", "cause: \"boredom\" is not known"),
+        ("/v1/messages", "no facilities"),
+    ] {
+        let told = bench.client.get(path).await.expect_err(path).to_string();
+        assert!(told.contains(expected), "{path}: {told}");
+    }
+}

@@ -1,0 +1,213 @@
+//! The API over TCP, and what Prometheus reads there.
+
+use std::net::SocketAddr;
+use std::process::{Command, Stdio};
+
+use carnet_api::config::Http;
+use carnet_api::model::Uplink;
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::{TcpListener, TcpStream};
+
+use super::*;
+
+struct Port {
+    address: SocketAddr,
+    server: Server,
+    _scratch: Scratch,
+}
+
+impl Port {
+    async fn open(tokens: Option<&str>) -> Port {
+        let scratch = Scratch::new();
+        // Free a moment ago, and asked for by nobody else.
+        let free = TcpListener::bind("127.0.0.1:0").await.expect("a port");
+        let address = free.local_addr().expect("an address");
+        drop(free);
+        let tokens = tokens.map(|text| {
+            let path = scratch.path().join("tokens");
+            fs::write(&path, text).expect("a file");
+            fs::set_permissions(&path, fs::Permissions::from_mode(0o600)).expect("a mode");
+            path
+        });
+        let (requests, receiver) = mpsc::channel(4);
+        let (events, _) = broadcast::channel(4);
+        tokio::spawn(run_loop(receiver));
+        let socket = scratch.path().join("s.sock");
+        let pages = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../web");
+        let http = Http { address, tokens, pages };
+        let server = serve(&socket, Some(&http), requests, events).await.expect("a server");
+        Port { address, server, _scratch: scratch }
+    }
+
+    /// The status, and everything from there.
+    async fn ask(&self, request: &str) -> (u16, String) {
+        let mut stream = TcpStream::connect(self.address).await.expect("a connection");
+        let request = format!("{request}\r\nConnection: close\r\n\r\n");
+        stream.write_all(request.as_bytes()).await.expect("sent");
+        let mut answer = String::new();
+        stream.read_to_string(&mut answer).await.expect("an answer");
+        let status = answer.split(' ').nth(1).and_then(|status| status.parse().ok()).expect("a status");
+        (status, answer)
+    }
+}
+
+#[tokio::test]
+async fn a_port_of_this_machine_answers_questions() {
+    let port = Port::open(None).await;
+    let (status, answer) = port.ask("GET /v1/status HTTP/1.1\r\nHost: localhost").await;
+    assert_eq!(status, 200);
+    assert!(answer.contains("\"name\":\"bus-42\""), "{answer}");
+    let (status, answer) = port.ask("GET /v1/status HTTP/1.1\r\nHost: evil.example").await;
+    assert_eq!(status, 403, "{answer}");
+    let post = "POST /v1/handover HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n\
+                Content-Length: 16";
+    let (status, answer) = port.ask(post).await;
+    assert_eq!(status, 403, "{answer}");
+    assert!(answer.contains("the UNIX socket does more"), "{answer}");
+    port.server.shutdown().await;
+    assert!(TcpStream::connect(port.address).await.is_err());
+}
+
+#[tokio::test]
+async fn with_tokens_everybody_has_to_bring_one() {
+    let port = Port::open(Some("read 0123456789abcdef\noperate fedcba9876543210\n")).await;
+    let (status, answer) = port.ask("GET /v1/status HTTP/1.1\r\nHost: localhost").await;
+    assert_eq!(status, 401);
+    assert!(answer.to_lowercase().contains("www-authenticate: bearer"), "{answer}");
+    let get =
+        |token: &str| format!("GET /v1/status HTTP/1.1\r\nHost: ha.example\r\nAuthorization: Bearer {token}");
+    assert_eq!(port.ask(&get("0123456789abcdef")).await.0, 200);
+    assert_eq!(port.ask(&get("0123456789abcdee")).await.0, 401);
+    let body = "{\"uplink\":null}";
+    let post = |token: &str| {
+        format!(
+            "POST /v1/handover HTTP/1.1\r\nHost: ha.example\r\nAuthorization: Bearer {token}\r\n\
+             Content-Type: application/json\r\nContent-Length: {}\r\nConnection: close\r\n\r\n{body}",
+            body.len()
+        )
+    };
+    assert_eq!(port.ask(&post("0123456789abcdef")).await.0, 403);
+    assert_eq!(port.ask(&post("fedcba9876543210")).await.0, 204);
+}
+
+#[tokio::test]
+async fn a_port_that_is_taken_is_an_error() {
+    let port = Port::open(None).await;
+    let scratch = Scratch::new();
+    let (requests, _receiver) = mpsc::channel(1);
+    let (events, _) = broadcast::channel(1);
+    let http = Http { address: port.address, tokens: None, pages: "/nowhere".into() };
+    let socket = scratch.path().join("s.sock");
+    let error = serve(&socket, Some(&http), requests, events).await.expect_err("taken");
+    let expected = format!("station.http: cannot listen at {}: Address already in use", port.address);
+    assert!(format!("{error:#}").starts_with(&expected), "{error:#}");
+    assert!(!socket.exists());
+}
+
+#[tokio::test]
+async fn the_dashboard_is_read_without_a_token_and_nothing_else_is() {
+    let port = Port::open(Some("read 0123456789abcdef\n")).await;
+    for (path, kind) in [("/", "text/html"), ("/main.js", "text/javascript"), ("/style.css", "text/css")] {
+        let (status, answer) = port.ask(&format!("GET {path} HTTP/1.1\r\nHost: station.example")).await;
+        assert_eq!(status, 200, "{path}");
+        assert!(answer.contains(&format!("content-type: {kind}; charset=utf-8\r\n")), "{path}: {answer}");
+        assert!(
+            answer.contains("content-security-policy: default-src 'none'; script-src 'self';"),
+            "{answer}"
+        );
+        assert!(answer.contains("x-content-type-options: nosniff\r\n"), "{answer}");
+    }
+    // Neither elsewhere nor upwards, nor what the dashboard does not consist of.
+    for path in [
+        "/../README.md",
+        "/%2e%2e/README.md",
+        "/.html",
+        "/web/main.js",
+        "/main.js/",
+        "/main",
+        "/tokens",
+        "//main.js",
+    ] {
+        assert_eq!(port.ask(&format!("GET {path} HTTP/1.1\r\nHost: localhost")).await.0, 401, "{path}");
+    }
+    let (status, answer) = port.ask("GET /nothing.html HTTP/1.1\r\nHost: localhost").await;
+    assert!(status == 404 && answer.contains("the dashboard is not installed"), "{answer}");
+    assert_eq!(port.ask("POST /main.js HTTP/1.1\r\nHost: localhost\r\nContent-Length: 0").await.0, 401);
+}
+
+/// `tools/setup.sh test` puts promtool there where the machine has none.
+fn promtool() -> Option<Command> {
+    let unpacked = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../out/tools/promtool");
+    let tool = if unpacked.exists() { unpacked } else { "promtool".into() };
+    let found = Command::new(&tool).arg("--version").output().is_ok();
+    assert!(found || std::env::var("CARNET_REQUIRE_TOOLS").as_deref() != Ok("1"), "promtool is missing");
+    if !found {
+        eprintln!("skipped: promtool is missing (tools/setup.sh test)");
+    }
+    found.then(|| Command::new(tool))
+}
+
+#[tokio::test]
+async fn metrics_are_as_prometheus_wants_them() {
+    let port = Port::open(None).await;
+    let (status, answer) = port.ask("GET /metrics HTTP/1.1\r\nHost: 127.0.0.1").await;
+    assert_eq!(status, 200);
+    assert!(answer.contains("content-type: text/plain; version=0.0.4"), "{answer}");
+    assert!(answer.contains("\ncarnet_tunnel_encapsulated_total 18446744073709551615\n"), "{answer}");
+    assert!(answer.contains("\ncarnet_uptime_seconds 1.5\n"), "{answer}");
+}
+
+#[test]
+fn promtool_finds_no_fault_with_metrics_and_alerts() {
+    let Some(mut tool) = promtool() else { return };
+    let uplink = |interface: &str, state: &str, rtt_ms| Uplink {
+        interface: interface.into(),
+        state: state.into(),
+        retry_s: None,
+        care_of_address: None,
+        bid: None,
+        priority: 1,
+        signal_dbm: Some(-71),
+        rtt_ms,
+        loss: Some(0.25),
+        capacity_kbit_s: Some(5000),
+        volume_used: Some(7),
+        volume: None,
+        volume_period: "month".into(),
+        active: true,
+    };
+    let names = include_str!("../../../../../docs/counters.md").lines().filter_map(|line| {
+        let name = line.strip_prefix("| `")?.split('`').next()?;
+        Some((name.to_owned(), 7))
+    });
+    let uplinks = [uplink("wlan0", "active", Some(12.5)), uplink("wwan0", "down: no address", None)];
+    let text = metrics::text(&status(), &uplinks, &names.collect());
+    assert!(text.contains("carnet_uplink_state{interface=\"wwan0\",state=\"down\"} 1\n"), "{text}");
+    let mut check = tool.args(["check", "metrics"]).stdin(Stdio::piped()).stdout(Stdio::piped());
+    check = check.stderr(Stdio::piped());
+    let mut check = check.spawn().expect("promtool");
+    std::io::Write::write_all(&mut check.stdin.take().expect("its input"), text.as_bytes()).expect("written");
+    let said = check.wait_with_output().expect("its end");
+    assert!(said.status.success(), "{}\n{text}", String::from_utf8_lossy(&said.stderr));
+
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../packaging/prometheus");
+    for arguments in [["check", "config", "prometheus.yml"], ["test", "rules", "carnet.rules.test.yml"]] {
+        let said =
+            promtool().expect("promtool").args(arguments).current_dir(&folder).output().expect("its end");
+        assert!(said.status.success(), "{arguments:?}: {}", String::from_utf8_lossy(&said.stdout));
+    }
+    // What alerts and dashboard ask for is there.
+    let families: Vec<&str> =
+        text.lines().filter_map(|line| line.strip_prefix("# TYPE ")?.split(' ').next()).collect();
+    for file in ["carnet.rules.yml", "grafana.json"] {
+        let content = fs::read_to_string(folder.join(file)).expect(file);
+        for name in content.split(|c: char| !c.is_ascii_lowercase() && c != '_' && !c.is_ascii_digit()) {
+            let is_metric = name.starts_with("carnet_");
+            // Those of roles that this station does not have.
+            let elsewhere =
+                name.starts_with("carnet_home_agent_") || name.starts_with("carnet_mobile_router_");
+            let elsewhere = elsewhere || name == "carnet_uplink_volume_limit_bytes";
+            assert!(!is_metric || elsewhere || families.contains(&name), "{file} asks for {name}");
+        }
+    }
+}

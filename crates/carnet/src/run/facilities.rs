@@ -1,0 +1,54 @@
+//! What applications ask of the facilities.
+
+use carnet_api::model::{DenmRequest, GnArea, Ldm, Triggered, Vehicle};
+use carnet_linux::clock;
+use carnet_station::io::{Area, Command, DenmWish, Input};
+
+use super::Runner;
+use crate::facilities::{Filter, NO_FACILITIES, denm, ldm, vehicle};
+use crate::request::Answer;
+
+impl Runner {
+    /// Where an area is, if one is meant.
+    pub(super) fn area(&self, area: Option<&GnArea>) -> Answer<Option<Area>> {
+        let Some(area) = area else { return Ok(None) };
+        self.ask_geonet(|geonet, _| geonet.area(clock::now(), area, &self.station)).flatten().map(Some)
+    }
+
+    pub(super) fn set_vehicle(&mut self, told: Vehicle) -> Answer<()> {
+        let facilities = self.config.facilities.as_ref().ok_or(NO_FACILITIES)?;
+        let octets = vehicle::message(&told, facilities.role)?;
+        self.try_input(Input::Vehicle(octets))?;
+        if let Some(applications) = &mut self.applications {
+            applications.vehicle = told;
+        }
+        Ok(())
+    }
+
+    pub(super) fn denm(
+        &mut self,
+        wish: DenmWish,
+        message: Vec<u8>,
+        request: &DenmRequest,
+    ) -> Answer<Option<Triggered>> {
+        if self.applications.is_none() {
+            return Err(NO_FACILITIES.into());
+        }
+        // What is told again may have the time until the link is back.
+        if request.repetition_interval_ms.is_none() {
+            self.ask_geonet(|geonet, _| geonet.check_link()).flatten()?;
+        }
+        let area = self.area(request.area.as_ref())?;
+        // What is here is where the station is now.
+        self.update_position();
+        let order = denm::order(wish, message, request, area);
+        self.try_input(Input::Command(Command::Denm(order)))?;
+        Ok(self.applications.as_mut().and_then(|applications| applications.take_triggered()))
+    }
+
+    pub(super) fn ldm(&self, filter: &Filter) -> Answer<Ldm> {
+        let area = self.area(filter.area.as_ref())?.map(Into::into);
+        let facilities = self.station.facilities().ok_or(NO_FACILITIES)?;
+        Ok(ldm::ldm(&facilities.services().ldm, clock::now(), filter, area.as_ref()))
+    }
+}

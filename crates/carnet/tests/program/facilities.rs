@@ -1,0 +1,427 @@
+//! The facilities as applications see them: an event that one vehicle tells of is on the map of those in its area, over two
+//! hops, in its message and in what a program does about it; and what the vehicle knows of itself is in its CAMs.
+
+use std::fs::{self, File};
+use std::io::{Read, Write};
+use std::os::unix::net::UnixStream;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+
+use carnet_its::denm::Denm;
+use carnet_its::uper;
+use serde_json::{Value, json};
+
+use crate::geonet::Line;
+use crate::hosts::{possible, said, seconds, wait_for, wait_until};
+use crate::station::{Station, carnet};
+
+/// Sends a request as `curl --unix-socket` does.
+fn ask(socket: &Path, method: &str, path: &str, body: &Value) -> String {
+    let mut stream = UnixStream::connect(socket).expect("the station's socket");
+    let body = body.to_string();
+    let length = body.len();
+    write!(
+        stream,
+        "{method} {path} HTTP/1.0\r\nHost: carnet\r\nContent-Type: application/json\r\n\
+         Content-Length: {length}\r\n\r\n{body}"
+    )
+    .expect("a request");
+    let mut answer = String::new();
+    stream.read_to_string(&mut answer).expect("an answer");
+    answer
+}
+
+fn root() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).ancestors().nth(2).expect("the repository").to_owned()
+}
+
+/// Three stations in a line with facilities: s0 in the west, s2 in the east and in the area "east".
+fn stations(line: &Line) -> [Station; 3] {
+    let mut index = 0;
+    ["radio", "br0", "radio"].map(|interface| {
+        let record = format!("record = '{}'", line.scratch.path(&format!("s{index}.jsonl")).display());
+        let config =
+            format!("{}\n[facilities]\nvehicle_length = 12.5\n", line.config(index, interface, &record));
+        let config = config.replace("position =", "station_type = 'bus'\nposition =");
+        let station = Station::start(&line.hosts[index], &config);
+        index += 1;
+        station
+    })
+}
+
+/// The events on a station's map.
+fn events(station: &Station) -> Vec<Value> {
+    station.show("ldm")["events"].as_array().expect("events").clone()
+}
+
+/// A program that runs until the test ends, and what it prints.
+struct Running(Child, PathBuf);
+
+impl Running {
+    fn start(line: &Line, name: &str, command: &mut Command) -> Running {
+        let path = line.scratch.path(name);
+        let out = File::create(&path).expect("a file");
+        let error = out.try_clone().expect("a file");
+        let child = command.stdin(Stdio::null()).stdout(out).stderr(error).spawn().expect("a program");
+        Running(child, path)
+    }
+
+    fn said(&self) -> String {
+        fs::read_to_string(&self.1).expect("a file")
+    }
+
+    fn says(&self, what: &str) {
+        wait_until(&format!("{what:?} is said"), seconds(10), || self.said().contains(what));
+    }
+}
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        let _ = (self.0.kill(), self.0.wait());
+    }
+}
+
+#[test]
+fn an_event_is_on_the_maps_of_its_area_and_programs_react() {
+    if !possible() {
+        return;
+    }
+    let line = Line::new();
+    let stations = stations(&line);
+    let [west, middle, east] = &stations;
+    wait_until("the neighbours know each other", seconds(10), || {
+        let count = |station: &Station| station.show("neighbours").as_array().map(Vec::len);
+        [count(west), count(middle), count(east)] == [Some(1), Some(2), Some(1)]
+    });
+    // Single-hop broadcasts: only neighbours are on the map.
+    let seen = |station: &Station| station.show("ldm")["stations"].as_array().map(Vec::len);
+    wait_until("they hear each other's CAMs", seconds(10), || {
+        [seen(west), seen(middle), seen(east)] == [Some(1), Some(2), Some(1)]
+    });
+    let known = west.show("ldm")["stations"][0].clone();
+    assert_eq!((&known["station_type"], &known["length_m"]), (&"bus".into(), &12.5.into()), "{known}");
+    assert_eq!(known["speed_mps"], 0.0, "{known}");
+
+    let python = std::env::var("CARNET_PYTHON").unwrap_or_else(|_| "/usr/bin/python3".into());
+    let example = root().join("docs/examples/stop-ahead.py");
+    let reacts =
+        Running::start(&line, "reacts", Command::new(&python).arg("-u").arg(&example).arg(&east.socket));
+    let quiet =
+        Running::start(&line, "quiet", Command::new(&python).arg("-u").arg(&example).arg(&middle.socket));
+    // What comes before they listen is not for them.
+    std::thread::sleep(seconds(1));
+
+    let told = west.ask(&[
+        "denm",
+        "trigger",
+        "stationary_vehicle",
+        "--at",
+        "48.8375,2.1117",
+        "--area",
+        "east",
+        "--relevance",
+        "100m",
+        "--every",
+        "200ms",
+        "--for",
+        "1m",
+    ]);
+    assert!(told.status.success(), "{}", said(&told));
+    let id = String::from_utf8(told.stdout).expect("text").trim().to_owned();
+    let event =
+        wait_for("the event is on the map in the east", seconds(10), || events(east).first().cloned());
+    assert_eq!((&event["cause"], &event["longitude"]), (&94.into(), &2.1117.into()), "{event}");
+    assert_eq!(event["relevance_distance_m"], 100, "{event}");
+    reacts.says("STOP AHEAD at 48.8375, 2.1117");
+    assert!(said(&east.ask(&["show", "ldm"])).contains(&format!("{id}  stationary_vehicle")), "{id}");
+    // The one in between has carried it, and is outside.
+    assert_eq!(events(middle), Vec::<Value>::new());
+    assert!(events(west).is_empty(), "its own is not news to it");
+
+    for (query, expected) in
+        [("cause=accident", 0), ("cause=94&type=denm", 1), ("area=everywhere", 1), ("type=cam", 0)]
+    {
+        let answer = ask(&east.socket, "GET", &format!("/v1/ldm?{query}"), &Value::Null);
+        let body: Value = answer
+            .split_once("\r\n\r\n")
+            .and_then(|(_, body)| serde_json::from_str(body).ok())
+            .expect("JSON");
+        assert_eq!(body["events"].as_array().map(Vec::len), Some(expected), "{query}: {body}");
+    }
+
+    let update = west.ask(&[
+        "denm",
+        "update",
+        &id,
+        "stationary_vehicle",
+        "--sub-cause",
+        "2",
+        "--at",
+        "48.8375,2.1117",
+        "--area",
+        "east",
+    ]);
+    assert!(update.status.success(), "{}", said(&update));
+    wait_until("more is known", seconds(10), || {
+        events(east).first().is_some_and(|event| event["sub_cause"] == 2)
+    });
+    let theirs = east.ask(&["denm", "cancel", &id]);
+    assert!(
+        !theirs.status.success() && said(&theirs).contains("no event of this station's own"),
+        "{}",
+        said(&theirs)
+    );
+    let end = west.ask(&["denm", "cancel", &id]);
+    assert!(end.status.success(), "{}", said(&end));
+    wait_until("it is over", seconds(10), || events(east).is_empty());
+    reacts.says("the road is free again");
+    assert_eq!(quiet.said(), "", "nothing outside of the area");
+    let again = west.ask(&["denm", "cancel", &id]);
+    assert!(!again.status.success() && said(&again).contains("or it is over"), "{}", said(&again));
+}
+
+/// tshark, or why there is none.
+fn tshark() -> bool {
+    let there = Command::new("tshark").arg("--version").output().is_ok_and(|output| output.status.success());
+    if !there {
+        assert_ne!(std::env::var("CARNET_REQUIRE_TOOLS").as_deref(), Ok("1"), "tshark is missing");
+        println!("SKIPPED: tshark cannot be run");
+    }
+    there
+}
+
+#[test]
+fn tshark_reads_what_the_stations_say_to_the_last_field() {
+    if !possible() || !tshark() {
+        return;
+    }
+    let line = Line::new();
+    let capture = line.scratch.path("air.pcap");
+    let words: Vec<String> =
+        ["tcpdump", "-i", "radio", "-U", "-w", capture.to_str().expect("a path"), "ether", "proto", "0x8947"]
+            .map(str::to_owned)
+            .to_vec();
+    let mut dump = line.hosts[2].spawn(&words, |command| {
+        command.stdin(Stdio::null()).stderr(Stdio::null());
+    });
+    let mut stations = stations(&line);
+    let [_, middle, east] = &stations;
+    let vehicle = json!({"speed_mps": 8.5, "yaw_rate_dps": -4.5, "curvature_per_m": 0.01, "lane": 2,
+        "steering_wheel_angle_deg": 15, "lateral_acceleration_mps2": 0.5, "role": "public_transport", "embarkation": true,
+        "acceleration_control": ["brake_pedal_engaged"], "exterior_lights": ["left_turn_signal_on"]});
+    wait_until("the middle is on the map with its own speed", seconds(10), || {
+        let answer = ask(&middle.socket, "PUT", "/v1/vehicle", &vehicle);
+        assert!(answer.starts_with("HTTP/1.0 204"), "{answer}");
+        east.show("ldm")["stations"]
+            .as_array()
+            .is_some_and(|all| all.iter().any(|one| one["speed_mps"] == 8.5))
+    });
+    let told = middle.ask(&[
+        "denm",
+        "trigger",
+        "accident",
+        "--sub-cause",
+        "2",
+        "--quality",
+        "5",
+        "--validity",
+        "2m",
+        "--relevance",
+        "1km",
+        "--direction",
+        "upstream",
+    ]);
+    assert!(told.status.success(), "{}", said(&told));
+    wait_until("the event is known", seconds(10), || !events(east).is_empty());
+    let refused = ask(&middle.socket, "PUT", "/v1/vehicle", &json!({"speed_mps": 900}));
+    assert!(refused.contains("speed_mps is 900, expected 0 to 163.82"), "{refused}");
+    // A container that changes slowly is in every second CAM at least.
+    for _ in 0..5 {
+        ask(&middle.socket, "PUT", "/v1/vehicle", &vehicle);
+        std::thread::sleep(std::time::Duration::from_millis(500));
+    }
+    let _ = (dump.kill(), dump.wait());
+
+    let read = |filter: &str, fields: &[&str]| -> Vec<String> {
+        let mut command = Command::new("tshark");
+        command.args(["-n", "-r"]).arg(&capture).args(["-Y", filter, "-T", "fields", "-E", "separator=|"]);
+        for field in fields {
+            command.args(["-e", field]);
+        }
+        let output = command.output().expect("tshark");
+        assert!(output.status.success(), "{}", said(&output));
+        String::from_utf8(output.stdout).expect("text").lines().map(str::to_owned).collect()
+    };
+    assert_eq!(
+        read("_ws.malformed || _ws.expert.severity >= 0x800000", &["frame.number"]),
+        Vec::<String>::new()
+    );
+    // Single-hop broadcasts of traffic class 2 to port 2001.
+    let cams = read(
+        "its.messageID == 2 && cam.stationType == 6",
+        &["geonw.ch.htype", "geonw.ch.tc.id", "btpb.dstport", "its.messageID"],
+    );
+    assert!(
+        !cams.is_empty() && cams.iter().all(|cam| cam == "5|2|2001|2" || cam == "0x50|2|2001|2"),
+        "{cams:?}"
+    );
+    let full = read(
+        "its.messageID == 2 && its.speedValue == 850 && cam.vehicleRole",
+        &[
+            "its.yawRateValue",
+            "its.curvatureValue",
+            "cam.lanePosition",
+            "its.steeringWheelAngleValue",
+            "its.vehicleLengthValue",
+            "cam.vehicleRole",
+        ],
+    );
+    assert!(full.first().is_some_and(|first| first == "-450|100|2|10|125|1"), "{full:?}");
+    let denms = read(
+        "its.messageID == 1",
+        &[
+            "geonw.ch.htype",
+            "btpb.dstport",
+            "its.causeCode",
+            "its.subCauseCode",
+            "denm.informationQuality",
+            "denm.relevanceDistance",
+        ],
+    );
+    assert!(!denms.is_empty() && denms.iter().all(|denm| denm.contains("|2002|2|2|5|4")), "{denms:?}");
+
+    // The recording has the orders and all that the messages are made of: played again, the same octets are sent.
+    let on_air = read("its.messageID == 1", &["denm.detectionTime", "denm.referenceTime"]);
+    stations[1].terminate();
+    let recording = line.scratch.path("s1.jsonl");
+    let config = stations[1].config.to_str().expect("a path");
+    let replayed = carnet(&["replay", "--config", config, recording.to_str().expect("a path")]);
+    assert!(replayed.status.success(), "{}", said(&replayed));
+    let text = String::from_utf8(replayed.stdout).expect("text");
+    let outputs = text.lines().map(|line| serde_json::from_str::<Value>(line).expect("JSON"));
+    let frames: Vec<String> =
+        outputs.filter_map(|line| Some(line["output"]["frame"]["packet"].as_str()?.to_owned())).collect();
+    // Behind Basic and Common Header and 44 octets of GeoBroadcast: the port, and a DENM from its header on.
+    let sent: Vec<Denm> = frames
+        .iter()
+        .filter_map(|packet| packet.get(2 * 56..)?.strip_prefix("07d20000"))
+        .map(|message| uper::decode(&octets(message)).expect("a DENM"))
+        .collect();
+    let times: Vec<String> = sent
+        .iter()
+        .map(|denm| denm.denm.management)
+        .map(|it| format!("{}|{}", it.detection_time.0, it.reference_time.0))
+        .collect();
+    assert!(!on_air.is_empty() && on_air.iter().all(|seen| times.contains(seen)), "{on_air:?} {times:?}");
+}
+
+fn octets(hex: &str) -> Vec<u8> {
+    let digit = |at: usize| hex.get(at..at + 2).and_then(|two| u8::from_str_radix(two, 16).ok());
+    (0..hex.len()).step_by(2).map(|at| digit(at).expect("hexadecimal")).collect()
+}
+
+/// The broker that the bridge is tried with; without it the test says so and passes.
+fn mosquitto() -> bool {
+    let there = |name: &str| Command::new(name).arg("--help").output().is_ok();
+    let all = there("mosquitto") && there("mosquitto_sub") && there("mosquitto_pub");
+    if !all {
+        println!("SKIPPED: mosquitto, mosquitto_sub or mosquitto_pub cannot be run");
+    }
+    all
+}
+
+#[test]
+fn messages_go_to_a_broker_and_its_events_come_from_there() {
+    if !possible() || !mosquitto() {
+        return;
+    }
+    let line = Line::new();
+    let stations = stations(&line);
+    let [west, middle, east] = &stations;
+    let host = &line.hosts[1];
+    host.ip("link set lo up");
+    let in_middle = |name: &str, words: &[&str]| {
+        let path = line.scratch.path(name);
+        let words: Vec<String> = words.iter().map(|word| (*word).to_owned()).collect();
+        let out = File::create(&path).expect("a file");
+        let child = host.spawn(&words, move |command| {
+            command.stdin(Stdio::null()).stderr(out.try_clone().expect("a file")).stdout(out);
+        });
+        Running(child, path)
+    };
+    let _broker = in_middle("broker", &["mosquitto", "-p", "1883"]);
+    let listens = || host.output(&["mosquitto_pub", "-p", "1883", "-t", "test", "-m", "x"]).status.success();
+    wait_until("the broker listens", seconds(10), listens);
+    let heard = in_middle("heard", &["mosquitto_sub", "-p", "1883", "-v", "-t", "road/inQueue/v2x/#"]);
+    let python = std::env::var("CARNET_PYTHON").unwrap_or_else(|_| "/usr/bin/python3".into());
+    let program = root().join("packaging/carnet-mqtt");
+    let socket = middle.socket.to_str().expect("a path");
+    let program = program.to_str().expect("a path");
+    let words = [
+        &python,
+        "-B",
+        program,
+        "--socket",
+        socket,
+        "--broker",
+        "127.0.0.1:1883",
+        "--namespace",
+        "road",
+        "--denm",
+        "--vehicle",
+        "bus/state",
+    ];
+    let bridge = in_middle("bridge", &words);
+    bridge.says("s1 is connected");
+
+    // What stations say, with their place as a quadkey of 22 digits.
+    heard.says("road/inQueue/v2x/cam/s1/1/2/0/2/2/0/0/");
+    let text = heard.said();
+    let (topic, json) = text.lines().next().and_then(|line| line.split_once(' ')).expect("a message");
+    assert_eq!(topic.split('/').count(), 5 + 22, "{topic}");
+    let cam: Value = serde_json::from_str(json).expect("JSON");
+    assert_eq!(
+        (&cam["type"], &cam["version"], &cam["source_uuid"]),
+        (&"cam".into(), &"1.1.3".into(), &"s1".into())
+    );
+    assert_eq!(cam["message"]["high_frequency_container"]["vehicle_length"], 125, "{cam}");
+    let told = east.ask(&["denm", "trigger", "accident", "--relevance", "1km"]);
+    assert!(told.status.success(), "{}", said(&told));
+    heard.says("road/inQueue/v2x/denm/s1/");
+
+    // What the broker's others say, the station tells those around, once, and ends.
+    let position = json!({"latitude": 488_375_000, "longitude": 21_062_500, "altitude": 800_001});
+    let management = json!({"action_id": {"originating_station_id": 999, "sequence_number": 5}, "detection_time": 0,
+        "reference_time": 0, "event_position": position, "relevance_distance": 4});
+    let mut denm = json!({"type": "denm", "origin": "global_application", "version": "1.1.3", "source_uuid": "centre",
+        "timestamp": 0, "message": {"protocol_version": 2, "station_id": 999, "management_container": management,
+        "situation_container": {"event_type": {"cause": 3, "subcause": 4}}}});
+    let publish = |text: &str| {
+        let sent = host.output(&[
+            "mosquitto_pub",
+            "-p",
+            "1883",
+            "-t",
+            "road/outQueue/v2x/denm/centre/1/2",
+            "-m",
+            text,
+        ]);
+        assert!(sent.status.success(), "{}", said(&sent));
+    };
+    publish("{\"type\": \"denm\", \"message\": 7}");
+    publish(&denm.to_string());
+    let works = |station: &Station| {
+        events(station).iter().filter(|event| event["cause"] == 3 && event["sub_cause"] == 4).count()
+    };
+    wait_until("the road works are on the maps", seconds(10), || works(west) == 1 && works(east) == 1);
+    let bus = ["mosquitto_pub", "-p", "1883", "-t", "bus/state", "-m", "{\"speed_mps\": 7.25}"];
+    wait_until("what the bus says is in its CAMs", seconds(10), || {
+        assert!(host.output(&bus).status.success());
+        let known = east.show("ldm")["stations"].clone();
+        known.as_array().is_some_and(|all| all.iter().any(|one| one["speed_mps"] == 7.25))
+    });
+    denm["message"]["management_container"]["termination"] = 0.into();
+    publish(&denm.to_string());
+    wait_until("they are over", seconds(10), || works(west) == 0 && works(east) == 0);
+    assert!(bridge.said().contains("is not taken"), "{}", bridge.said());
+}
