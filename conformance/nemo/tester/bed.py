@@ -5,6 +5,7 @@ nothing.
 """
 
 import os
+import subprocess
 
 import testbed
 from testbed import PATIENCE, enter, run
@@ -13,19 +14,60 @@ from . import packets
 from .wire import Wire
 
 HOME_AGENT = "2001:db8:1::1"
+# Another home agent of the same home prefix, which the config of the first names where a case is about both.
+OTHER_AGENT = "2001:db8:1::2"
 HOME_PREFIX = "2001:db8:1::/64"
 FOREIGN = "2001:db8:f0::"
 # The data path that the station takes; as in the tests of the program.
 PATH = os.environ.get("CARNET_TEST_PATH", "tun")
 
 
+class Cables:
+    """Counts interfaces at the tester's end, over all stations and links."""
+
+    laid = 0
+
+    @classmethod
+    def next(cls):
+        """Name and link-layer address of the next one."""
+        cls.laid += 1
+        return f"wire{cls.laid}", bytes.fromhex("020000bb") + cls.laid.to_bytes(2, "big")
+
+
+class SharedLink:
+    """A link with stations on it, and the tester: a bridge."""
+
+    def __init__(self, name, capture=None):
+        with testbed.Station.making:
+            self.bridge, mac = Cables.next()
+            here, _ = Cables.next()
+        self.ports = [f"{here}p"]
+        run("ip", "link", "add", self.bridge, "type", "bridge")
+        run("ip", "link", "add", here, "address", mac.hex(":"), "type", "veth", "peer", "name", self.ports[0])
+        for interface in (self.bridge, here, self.ports[0]):
+            run("sysctl", "-qw", f"net.ipv6.conf.{interface}.disable_ipv6=1")
+        run("ip", "link", "set", self.ports[0], "master", self.bridge, "up")
+        for interface in (self.bridge, here):
+            run("ip", "link", "set", interface, "up")
+        self.wire = Wire(name, here, mac, capture)
+
+    def take(self, port):
+        """Another port."""
+        run("ip", "link", "set", port, "master", self.bridge, "up")
+
+    def close(self):
+        self.wire.close()
+        for interface in (self.bridge, self.ports[0]):
+            run("ip", "link", "del", interface, check=False)
+
+
 class Station(testbed.Station):
-    """The program with a config, and cables to the tester: `interfaces` as name: addresses."""
+    """The program with a config, and cables to the tester: `interfaces` as name: addresses. `shared` names those that are
+    on a shared link."""
 
-    cables = 0
-
-    def __init__(self, program, config, interfaces, forwarding=True, capture=None):
+    def __init__(self, program, config, interfaces, forwarding=True, capture=None, shared=None):
         self.interfaces, self.forwarding, self.capture, self.wires = interfaces, forwarding, capture, {}
+        self.shared, self.orders = shared or {}, []
         super().__init__(program, f"[dataplane]\npath = '{PATH}'\n{config}")
 
     def lay_cables(self):
@@ -35,18 +77,32 @@ class Station(testbed.Station):
             self.inside("sysctl", "-qw", "net.ipv6.conf.all.forwarding=1")
 
     def _lay_cable(self, name, addresses):
-        Station.cables += 1
-        here = f"wire{Station.cables}"
-        mac = bytes.fromhex("020000bb") + Station.cables.to_bytes(2, "big")
+        here, mac = Cables.next()
         run("ip", "link", "add", here, "type", "veth", "peer", "name", name, "netns", str(self.pid))
         run("sysctl", "-qw", f"net.ipv6.conf.{here}.disable_ipv6=1")
         run("ip", "link", "set", here, "address", mac.hex(":"), "up")
         for address in addresses:
             self.inside("ip", "addr", "add", address, "dev", name, *(["nodad"] if ":" in address else []))
         self.inside("ip", "link", "set", name, "up")
-        self.wires[name] = Wire(name, here, mac, self.capture)
+        if name in self.shared:
+            self.shared[name].take(here)
+        else:
+            self.wires[name] = Wire(name, here, mac, self.capture)
+
+    def order(self, *arguments):
+        """What an operator wants; it is not waited for."""
+        self.orders.append(subprocess.Popen([self.program, *arguments, "--socket", self.api], stdout=subprocess.DEVNULL,
+                                            stderr=subprocess.DEVNULL))
+
+    def memory(self):
+        """Octets of memory that are resident."""
+        with open(f"/proc/{self.pid}/status", encoding="ascii") as file:
+            return next(1024 * int(line.split()[1]) for line in file if line.startswith("VmRSS:"))
 
     def cut_cables(self):
+        for order in self.orders:
+            order.kill()
+            order.wait()
         for wire in self.wires.values():
             wire.close()
 
@@ -59,21 +115,25 @@ class Node:
         self.routers, self.sequence = routers, 0
 
 
-def home_agent(program, nodes, on_link, capture=None):
-    """The program as a home agent of these nodes, with a real home link or a virtual one."""
-    config = f"[home_agent]\naddress = '{HOME_AGENT}'\nhome_prefix = '{HOME_PREFIX}'\n"
-    config += "ipv4_address = '192.0.2.1'\ndhaad = true\npreference = 10\n"
+def home_agent(program, nodes, on_link, capture=None, address=HOME_AGENT, preference=10, peer=None, home_link=None):
+    """The program as a home agent of these nodes, with a real home link or a virtual one. `peer` is the address of another
+    home agent that its config names, `home_link` the link that it shares with others."""
+    config = f"[home_agent]\naddress = '{address}'\nhome_prefix = '{HOME_PREFIX}'\n"
+    config += f"ipv4_address = '192.0.2.1'\ndhaad = true\npreference = {preference}\n"
     if on_link:
         config += "home_link = 'h0'\n"
+    if peer:
+        config += f"[[home_agent.peer]]\naddress = '{peer}'\n"
     for node in nodes:
-        auth = "'none'" if node.key is None else f"{{ spi = {node.spi}, key = '{node.key.hex()}' }}"
+        own = ", per_agent = false" if peer else ""
+        auth = "'none'" if node.key is None else f"{{ spi = {node.spi}, key = '{node.key.hex()}'{own} }}"
         prefixes = ", ".join(f"'{prefix}'" for prefix in node.prefixes)
         config += f"[[home_agent.mobile_router]]\nhome_address = '{packets.text(node.home_address)}'\n"
         config += f"prefixes = [{prefixes}]\nauth = {auth}\n"
     interfaces = {"f0": [f"{FOREIGN}1/64", "192.0.2.1/24"]}
     if on_link:
-        interfaces["h0"] = ["2001:db8:1::fe/64"]
-    return Station(program, config, interfaces, capture=capture)
+        interfaces["h0"] = [f"{address}fe/64"]
+    return Station(program, config, interfaces, capture=capture, shared={"h0": home_link} if home_link else None)
 
 
-__all__ = ["FOREIGN", "HOME_AGENT", "PATIENCE", "Node", "Station", "enter", "home_agent"]
+__all__ = ["FOREIGN", "HOME_AGENT", "OTHER_AGENT", "PATIENCE", "Node", "SharedLink", "Station", "enter", "home_agent"]

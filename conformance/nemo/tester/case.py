@@ -4,6 +4,8 @@ All tolerances are here. What has to come is waited for generously; that somethi
 `SILENCE`.
 """
 
+import contextlib
+import os
 import struct
 import threading
 import time
@@ -13,11 +15,11 @@ from . import packets
 from .packets import A, H, R
 from .wire import Inbox
 
+# Set where it is known that nothing, or little, will come (`run --silent`, `--yes-man`): how patient one has to be then.
+SILENCE_IS_KNOWN = "CARNET_CONFORMANCE_SILENT"
 # Seconds.
-PATIENCE = 8.0
+PATIENCE = float(os.environ.get(SILENCE_IS_KNOWN, 8.0))
 SILENCE = 0.7
-# How much later than another a packet may look that was sent in time.
-LATE = 0.1
 # How long packets of a binding that has ended may be on their way.
 IN_FLIGHT = 5.0
 CASES = []
@@ -36,6 +38,12 @@ class Declared:
         # Of the home agent: a real home link or a virtual one; and a list of nodes as (number of prefixes, keyed).
         self.link = needs.pop("link", False)
         self.nodes = needs.pop("nodes", [(1, True)])
+        # A home agent of its own: what its operator wants, or what it is measured by, would concern other cases.
+        self.alone = needs.pop("alone", False)
+        # Home agents of its own that the case makes.
+        self.agents = needs.pop("agents", False)
+        # What it demands of times that a busy machine may fail: the reason why it may be tried again.
+        self.timing = needs.pop("timing", None)
         # Of the mobile router: what its config has beyond the usual.
         self.config = needs.pop("config", "")
         assert not needs, needs
@@ -71,6 +79,16 @@ class Acknowledgement:
     def identifiers(self):
         """Binding Identifier options as BID: status."""
         return {struct.unpack(">H", data[:2])[0]: data[2] for data in self.packet.all(packets.BINDING_IDENTIFIER)}
+
+
+class Notice:
+    """A message that the home agent has sent unasked: Home Agent Switch (RFC 5142), Binding Revocation (RFC 5846)."""
+
+    def __init__(self, heard, mobile):
+        packet = heard.packet
+        self.packet, self.when, self.data = packet, heard.when, packet.payload[6:]
+        self.authentic = mobile.node.key is None or packet.is_authentic(
+            mobile.node.spi, mobile.node.key, packet.destination, mobile.home)
 
 
 class Stream:
@@ -166,8 +184,10 @@ class Mobile:
         self.emit(packets.ipv4(self.ipv4, agent, packets.UDP if udp else packets.IPV6, payload))
 
     def update(self, *, prefixes=None, options=(), flags=A | H | R, lifetime=60, sequence=None, care_of=None,
-               signed=True, key=None, source=None, home_option=True, checksum=True, proof=None, home=None, raw=None):
-        """Sends a Binding Update; returns its sequence number. `proof` is the care-of address that the MAC covers."""
+               signed=True, key=None, source=None, home_option=True, checksum=True, proof=None, home=None,
+               signed_home=None, raw=None, tamper=None):
+        """Sends a Binding Update; returns its sequence number. `proof` and `signed_home` are the addresses that the MAC
+        covers; `raw` changes the header before there is a MAC, `tamper` after it."""
         care_of = care_of or self.care_of
         source = source or care_of
         home = home or self.home
@@ -180,7 +200,10 @@ class Mobile:
         if raw:
             header = raw(header)
         if signed and self.node.key is not None:
-            header = packets.authenticated(header, self.node.spi, key or self.node.key, proof or care_of, home)
+            header = packets.authenticated(header, self.node.spi, key or self.node.key, proof or care_of,
+                                           signed_home or home)
+        if tamper:
+            header = tamper(header)
         upper = home if home_option else source
         header = packets.with_checksum(header, upper, self.target.home_agent)
         if not checksum:
@@ -192,29 +215,32 @@ class Mobile:
         return sequence
 
     def acknowledgement(self, sequence=None, care_of=None, patience=PATIENCE):
-        """The next Binding Acknowledgement, with that number if one is given."""
+        """The next Binding Acknowledgement, with that number, or one of several, if any is given."""
+        numbers = sequence if isinstance(sequence, list) else [sequence]
         until = time.monotonic() + patience
         while (heard := self.inbox.next(until)) is not None:
             self.judge(heard)
             packet = heard.packet
             if packet.mh == packets.ACKNOWLEDGEMENT:
                 found = Acknowledgement(heard, self, care_of or self.care_of)
-                if sequence is None or found.sequence == sequence:
+                if sequence is None or found.sequence in numbers:
                     return found
         return None
 
     def register(self, status=0, **update):
-        """A registration, and its answer, which has this status and is authentic."""
+        """A registration, and its answer, which has this status and is authentic. If none comes, once more; the answer that
+        counts is the first one, for what it was about is done then."""
+        numbers = []
         for attempt in range(3):
-            sequence = self.update(**update)
-            found = self.acknowledgement(None if status == 135 else sequence,
+            numbers.append(self.update(**update))
+            found = self.acknowledgement(None if status == 135 else numbers,
                                          update.get("proof") or update.get("care_of"),
                                          PATIENCE if attempt == 2 else PATIENCE / 2)
             if found is not None:
                 break
         expect(found is not None, f"no Binding Acknowledgement in {PATIENCE} s")
         expect(found.status == status, f"status {found.status}, expected {status}")
-        if status == 0:
+        if status == 0 and update.get("sequence") is not None:
             self.node.sequence = found.sequence
         expect(found.authentic, "a Binding Acknowledgement without a right MN-HA authentication option")
         return found
@@ -225,6 +251,13 @@ class Mobile:
 
     def deregister(self, **update):
         return self.register(lifetime=0, prefixes=update.pop("prefixes", []), **update)
+
+    def works(self, **update):
+        """A good Binding Update is accepted, has its effect, and the goodbye, too: what shows that a silence before or
+        after it is no deafness. Leaves nothing bound."""
+        self.register(**update)
+        self.arrives(self.home)
+        self.deregister()
 
     def judge(self, heard):
         """Nothing malformed, and never an ICMPv6 Parameter Problem unless a case looks for it."""
@@ -249,9 +282,28 @@ class Mobile:
             expect(not unwanted(heard), f"{what}: {heard!r}")
 
     def no_answer(self, seconds=SILENCE):
-        """No Mobility Header message and no ICMPv6 error comes back."""
-        self.silence(lambda heard: heard.packet.mh is not None or heard.packet.icmp and heard.packet.icmp[0] < 128,
-                     "an answer to what has to be ignored", seconds)
+        """No Mobility Header message and no ICMPv6 error comes back. What the correspondent is told is about other
+        packets."""
+        self.silence(lambda heard: heard.packet.mh is not None or heard.packet.icmp and heard.packet.icmp[0] < 128 and
+                     heard.packet.destination != self.correspondent, "an answer to what has to be ignored", seconds)
+
+    def notice(self, kind, what, patience=PATIENCE):
+        """The next message of a type that the home agent sends unasked, to a registered care-of address, signed."""
+        found = Notice(self.wait(lambda heard: heard.packet.mh == kind, what, patience), self)
+        expect(found.packet.source == self.target.home_agent, "not from the home agent's address")
+        expect(found.packet.routed_to == self.home, "no type 2 Routing header with the home address")
+        expect(found.authentic, "no right MN-HA authentication option")
+        return found
+
+    def answer_revocation(self, sequence, status=0, flags=0, key=None, care_of=None):
+        """Sends a Binding Revocation Acknowledgement."""
+        care_of = care_of or self.care_of
+        header = packets.revocation(packets.REVOKED, status, sequence, flags)
+        if self.node.key is not None:
+            header = packets.authenticated(header, self.node.spi, key or self.node.key, care_of, self.home)
+        header = packets.with_checksum(header, self.home, self.target.home_agent)
+        header = packets.home_address_option(self.home) + header
+        self.emit(packets.ipv6(care_of, self.target.home_agent, packets.DESTINATION, header))
 
     number_of_echo = 0
 
@@ -292,6 +344,16 @@ class Mobile:
         self.silence(lambda heard: self.same(heard.packet.inner, packet),
                      f"a packet for {packets.text(destination)} came through a tunnel")
 
+    def ceases_to_arrive(self, destination, patience=PATIENCE):
+        """From some moment on it does not: the answer to a goodbye may be here a moment before the way has changed."""
+        until = time.monotonic() + patience
+        while True:
+            try:
+                return self.does_not_arrive(destination)
+            except AssertionError:
+                if time.monotonic() > until:
+                    raise
+
     def tunnel(self, inner, care_of=None, destination=None):
         """Sends a packet into the reverse tunnel."""
         self.emit(packets.ipv6(care_of or self.care_of, destination or self.target.home_agent, packets.IPV6, inner))
@@ -317,7 +379,11 @@ class Mobile:
         self.silence(lambda heard: self.same(heard.packet, inner), "a packet came out of the tunnel")
 
     def solicit(self, address):
-        """Who answers on the home link for an address: the Neighbor Advertisement, or `None`."""
+        """Who answers first on the home link for an address: the Neighbor Advertisement, or `None`."""
+        return next(self.answers(address), None)
+
+    def answers(self, address):
+        """Asks on the home link for an address, and waits for all who answer: their Neighbor Advertisements."""
         asker = packets.ip(f"{self.target.home_prefix}a5:{self.number:x}")
         home = self.target.home
         if asker not in home.owned:
@@ -333,8 +399,7 @@ class Mobile:
             icmp = heard.packet.icmp
             if heard.wire is home and icmp and icmp[0] == 136 and icmp[2][4:20] == address:
                 if heard.packet.destination == asker:
-                    return heard
-        return None
+                    yield heard
 
 
 def expect(condition, problem):
@@ -347,35 +412,59 @@ class Result:
 
     def __init__(self, declared, outcome, reason="", seconds=0.0):
         self.declared, self.outcome, self.reason, self.seconds = declared, outcome, reason, seconds
-        self.attempts = 1
+        # How often it was tried, and what the stations of a failed case said last.
+        self.attempts, self.said = 1, ""
 
     def json(self):
         return {"id": self.declared.name, "clause": self.declared.clause, "title": self.declared.title,
                 "outcome": self.outcome, "reason": self.reason, "attempts": self.attempts, "seconds": round(self.seconds, 3)}
 
 
-def execute(declared, *arguments, attempts=1):
-    """Runs a case; again, where it may be, if it fails: what has a bound on a time may have met a busy machine."""
-    for attempt in range(1, attempts + 1):
-        result = once(declared, *arguments)
+@contextlib.contextmanager
+def stations(those, close):
+    """A case on stations of its own: they live to its end, and what they said goes with its failure."""
+    try:
+        yield
+        for station in those:
+            expect(station.alive(), "THE STATION ENDED")
+    except Exception as error:
+        for station in those:
+            error.add_note(station.tail())
+        raise
+    finally:
+        close()
+
+
+def execute(declared, *arguments, run=None):
+    """Runs a case, or `run` in its place; up to three times if it is declared to have bounds on times that a busy machine
+    may fail, and once if not."""
+    for attempt in range(1, (3 if declared.timing else 1) + 1):
+        result = once(declared, run or declared.run, *arguments)
         result.attempts = attempt
         if result.outcome != "FAIL":
             break
     return result
 
 
-def once(declared, *arguments):
+# How the reason of a failure begins that is the tester's own.
+BROKE = "the case broke: "
+
+
+def once(declared, run, *arguments):
     began = time.monotonic()
+    said = ""
     try:
-        declared.run(*arguments)
-        outcome, reason = "pass", ""
+        # What a case returns is what its row has to say about a pass: a part that could not be tested.
+        outcome, reason = "pass", run(*arguments) or ""
     except Unsuitable as unsuitable:
         outcome, reason = "skipped", str(unsuitable)
     except AssertionError as error:
-        outcome, reason = "FAIL", str(error)
-    except Exception:  # noqa: BLE001: a case that breaks is a failed case
-        outcome, reason = "FAIL", "the case broke: " + traceback.format_exc(limit=3)
-    return Result(declared, outcome, reason, time.monotonic() - began)
+        outcome, reason, said = "FAIL", str(error), "".join(getattr(error, "__notes__", []))
+    except Exception as error:  # noqa: BLE001: a case that breaks is a failed case
+        outcome, reason, said = "FAIL", f"{BROKE}{traceback.format_exc(limit=3)}", "".join(getattr(error, "__notes__", []))
+    result = Result(declared, outcome, reason, time.monotonic() - began)
+    result.said = said
+    return result
 
 
 def together(works, at_a_time):
@@ -397,12 +486,24 @@ def together(works, at_a_time):
 class Target:
     """The home agent under test as the cases see it."""
 
-    def __init__(self, foreign, home, home_agent, home_prefix, foreign_prefix, gateway):
-        self.foreign, self.home, self.gateway = foreign, home, gateway
+    def __init__(self, foreign, home, home_agent, home_prefix, foreign_prefix, gateway, operator=None, other=None,
+                 memory=None):
+        self.foreign, self.home, self.gateway, self.operator = foreign, home, gateway, operator
+        # How many octets of memory it has, if that can be told.
+        self.memory = memory
+        # Another home agent that it knows.
+        self.other = packets.ip(other) if other else None
         self.home_agent = packets.ip(home_agent)
         self.home_prefix, self.foreign_prefix = home_prefix, foreign_prefix
         self.wires = [wire for wire in (foreign, home) if wire]
 
+    def order(self, what, **about):
+        """Its operator wants something: "drain", with a limit of time `within` in seconds and the address of the `other`
+        home agent; "revoke", with `home_address` and perhaps `bid`."""
+        if self.operator is None:
+            raise Unsuitable("nobody can give it orders")
+        self.operator(what, **about)
 
 
-__all__ = ["A", "H", "LATE", "R", "SILENCE", "Mobile", "Target", "Unsuitable", "case", "execute", "expect", "together", "unfit"]
+__all__ = ["A", "BROKE", "H", "R", "SILENCE", "SILENCE_IS_KNOWN", "Mobile", "Target", "Unsuitable", "case", "execute", "expect", "stations",
+           "together", "unfit"]

@@ -14,11 +14,14 @@ HOME_ADDRESS_OPTION = 201
 # MH Types.
 REFRESH_REQUEST, UPDATE, ACKNOWLEDGEMENT, ERROR, HOME_AGENT_SWITCH, HEARTBEAT, REVOCATION = 0, 5, 6, 7, 12, 13, 16
 # Mobility options.
-REFRESH_ADVICE, ALTERNATE, PREFIX, AUTHENTICATION, MESSAGE_ID, IPV4_HOME, IPV4_ACK = 2, 3, 6, 9, 10, 29, 30
+REFRESH_ADVICE, ALTERNATE, NONCE_INDICES, PREFIX, AUTHENTICATION, MESSAGE_ID, IPV4_HOME, IPV4_ACK = 2, 3, 4, 6, 9, 10, 29, 30
 NAT_DETECTION, IPV4_CARE_OF, BINDING_IDENTIFIER, FLOW_SUMMARY, FLOW = 31, 32, 35, 44, 45
 # Flags of a Binding Update: RFC 6275 6.1.7, RFC 3963 4.1, RFC 5555 3.1.3, RFC 5648 4.1.
 A, H, L, K, R, F, OVERWRITE = 0x8000, 0x4000, 0x2000, 0x1000, 0x0400, 0x0100, 0x0040
 UDP_PORT = 4191
+# Types, flags and some statuses of Binding Revocation messages: RFC 5846 5.
+INDICATION, REVOKED = 1, 2
+P_FLAG, V_FLAG, G_FLAG = 0x8000, 0x4000, 0x2000
 
 
 class Malformed(AssertionError):
@@ -52,6 +55,12 @@ def ipv6(source, destination, protocol, payload, hop_limit=64, traffic_class=0):
 def home_address_option(home_address, protocol=MOBILITY):
     """A Destination Options header with a Home Address option (RFC 6275 6.3), aligned to 8n+6."""
     return bytes([protocol, 2, 1, 2, 0, 0, HOME_ADDRESS_OPTION, 16]) + home_address
+
+
+def revocation(kind, status, sequence, flags=0, options=()):
+    """A Binding Revocation message (RFC 5846 5), without checksum: an indication with a trigger, or an acknowledgement
+    with a status."""
+    return mobility(REVOCATION, struct.pack(">BBHH", kind, status, sequence, flags), options)
 
 
 def routing_2(home_address, protocol=MOBILITY):
@@ -91,8 +100,8 @@ def binding_identifier(bid, care_of=b"", status=0, flags=0, priority=0):
 
 
 # Where an option's type has to stand: RFC 6275 6.2.2 and on; n and offset of "n*x + y".
-ALIGNMENT = {REFRESH_ADVICE: (2, 0), ALTERNATE: (8, 6), PREFIX: (8, 4), AUTHENTICATION: (4, 1),
-             BINDING_IDENTIFIER: (2, 0), IPV4_HOME: (4, 0), IPV4_CARE_OF: (4, 0), FLOW: (2, 0)}
+ALIGNMENT = {REFRESH_ADVICE: (2, 0), ALTERNATE: (8, 6), NONCE_INDICES: (2, 0), PREFIX: (8, 4), AUTHENTICATION: (4, 1),
+             MESSAGE_ID: (8, 2), BINDING_IDENTIFIER: (2, 0), IPV4_HOME: (4, 0), IPV4_CARE_OF: (4, 0), FLOW: (2, 0)}
 
 
 def pad(length):
@@ -119,6 +128,12 @@ def authenticator(key, care_of, home_address, covered):
     """RFC 4285 5.1: over the Mobility Header up to and with the SPI, its checksum as zero."""
     covered = covered[:4] + b"\0\0" + covered[6:]
     return hmac.new(key, care_of + home_address + covered, hashlib.sha1).digest()[:12]
+
+
+def key_for(key, home_agent):
+    """What carnet makes of a key for one of several home agents (docs/config.md, `per_agent`); the messages are RFC
+    4285's."""
+    return hmac.new(key, b"home agent" + home_agent, hashlib.sha1).digest()[:16]
 
 
 def authenticated(header, spi, key, care_of, home_address):
@@ -205,8 +220,13 @@ class Packet:
         if header[0] != NO_NEXT or len(header) != (header[1] + 1) * 8:
             raise Malformed(f"a Mobility Header of {len(header)} octets that says {(header[1] + 1) * 8}, or with a payload")
         self.mh = header[2]
-        fixed = {REFRESH_REQUEST: 8, UPDATE: 12, ACKNOWLEDGEMENT: 12, ERROR: 24, HEARTBEAT: 12, REVOCATION: 12}
+        # RFC 5142 4: the addresses stand before the options.
+        switch = 8 + 16 * header[6] if self.mh == HOME_AGENT_SWITCH else 8
+        fixed = {REFRESH_REQUEST: 8, UPDATE: 12, ACKNOWLEDGEMENT: 12, ERROR: 24, HEARTBEAT: 12, REVOCATION: 12,
+                 HOME_AGENT_SWITCH: switch}
         at = fixed.get(self.mh)
+        if at is not None and at > len(header):
+            raise Malformed(f"a Mobility Header of type {self.mh} of {len(header)} octets, which has {at} before its options")
         while at is not None and at < len(header):
             if header[at] == 0:
                 at += 1

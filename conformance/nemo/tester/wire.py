@@ -178,3 +178,12 @@ class Inbox:
             return None
         self.all.append(heard)
         return heard
+
+    def take(self, wanted):
+        """Of what is here already that which is wanted; the rest stays."""
+        with self.queue.mutex:
+            found = [heard for heard in self.queue.queue if wanted(heard)]
+            for heard in found:
+                self.queue.queue.remove(heard)
+        self.all += found
+        return found

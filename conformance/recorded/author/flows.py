@@ -1,30 +1,15 @@
 """The home agent, flow bindings (RFC 6089, RFC 6088) and IPv4 (RFC 5555)."""
 
 import ipaddress
-import struct
 
 from tester import packets
-from tester.packets import A, FLOW, H, R, binding_identifier, ip, option
+from tester.flows import PORT, flow, update_over_ipv4
+from tester.packets import binding_identifier, ip, option
 
 from author.story import CARE_OF, CORRESPONDENT, HOME_AGENT, OTHER_CARE_OF, PREFIX, ROUTER, accepted, case, host
 
 INSIDE = host(PREFIX)
-# Binary traffic selectors (RFC 6088 3.2): the flag of "start destination port".
-IPV6_SELECTOR, DESTINATION_PORT = 2, 1 << (31 - 10)
-PORT = 40001
 AGENT4, NODE4 = "192.0.2.1", "192.0.2.100"
-
-
-def flow(fid, bid=None, selector_format=IPV6_SELECTOR, sub=None):
-    """A Flow Identification option: what goes to a port goes to a binding."""
-    data = struct.pack(">HHBB", fid, fid, 0, 0)
-    if sub is not None:
-        return option(FLOW, data + sub)
-    if bid is not None:
-        data += bytes([2, 2]) + struct.pack(">H", bid)
-    selector = struct.pack(">IH", DESTINATION_PORT, PORT)
-    data += bytes([3, 2 + len(selector), selector_format, 0]) + selector
-    return option(FLOW, data + b"\0" * (-(len(data) + 2) % 2))
 
 
 def bound(s, sequence, said, *flows):
@@ -61,9 +46,7 @@ def a_flow(s):
 
 def over_ipv4(s, sequence, claimed, remote):
     """A Binding Update inside IPv4 that names this IPv4 care-of address and came from `remote`."""
-    claimed = ipaddress.IPv4Address(claimed).packed
-    options = [packets.prefix_option(PREFIX), option(packets.IPV4_CARE_OF, b"\0\0" + claimed)]
-    header = packets.mobility(packets.UPDATE, struct.pack(">HHH", sequence, A | H | R, 15), options)
+    header = update_over_ipv4(sequence, PREFIX, ipaddress.IPv4Address(claimed).packed)
     header = packets.with_checksum(header, ip(ROUTER), ip(HOME_AGENT))
     inner = packets.ipv6(ip(ROUTER), ip(HOME_AGENT), packets.MOBILITY, header)
     return s.put({"datagram": {"local": f"udp:{AGENT4}:4191", "remote": remote, "traffic_class": 0, "packet": inner.hex()}})
