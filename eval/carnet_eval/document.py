@@ -19,7 +19,7 @@ DOCUMENT = ROOT / "docs" / "simulation.md"
 SUMMARY = ROOT / "docs" / "figures" / "simulation.json"
 
 # How the values of an experiment are written: name, heading, digits, factor.
-SHOWN = {
+SHOWN: dict[str, list[tuple[str, str, int, float]]] = {
     "fig4a": [("delivery", "", 3, 1)],
     "fig4b": [("delivery", "", 3, 1)],
     "fig5": [("kbps", "", 1, 1)],

@@ -44,15 +44,16 @@ WITHOUT = {
     "beacons on turning": station("carnet", {"geonet.beacon.deviation": None}),
     "the lifetime in beacons": station("carnet", {"geonet.beacon.lifetime": None}),
     "feedback of the MAC": station("carnet", feedback=False),
+    "a next hop kept for 200 ms": station("carnet", {"geonet.mib.next_hop_hold": None}),
+    "more than the standard's 10 hops": station("carnet", {"geonet.mib.default_hop_limit": None}),
     "perimeter recovery": station("carnet", {"geonet.forwarding.recovery": None}),
     "resequencing": station("carnet", {"geonet.ipv6": None}),
 }
 # And with one that it does not have by default. The last two concern TCP alone.
-HOLD = {"reorder_wait": "100ms", "reorder_rule": "changed", "reorder_hold": "acknowledgements"}
+HOLD = {"reorder_wait": "200ms", "reorder_rule": "changed", "reorder_hold": "acknowledgements"}
 ECN = station("carnet", {"geonet.ipv6.congestion_mark": 3000}, ecn=True, backlog=True)
 WITH = {
     "implicit beacons": station("carnet", {"geonet.beacon.piggyback": True}),
-    "a next hop kept for 200 ms": station("carnet", {"geonet.mib.next_hop_hold": "200ms"}),
     "acknowledgements held in place of resequencing": station("carnet", {"geonet.ipv6": HOLD}),
     "congestion signalled early (ECN)": ECN,
 }
@@ -75,13 +76,15 @@ def _runs(base: dict, variants: dict, speeds, seeds=SEEDS) -> list[Run]:
 
 
 def experiments(duration: float = 100, seeds=SEEDS) -> dict[str, list[Run]]:
-    """All of them, by name."""
+    """All of them, by name. The paper's figures take `duration`; the others, for the time that they take, 0.3 of it."""
     columns = {"scenario": "columns", "phy": "ns2", "duration": duration}
     waypoint = {"scenario": "waypoint", "phy": "ns2", "duration": duration * 0.6, "traffic": "tcp"}
+    short = duration * 0.3
+    short_columns, short_waypoint = columns | {"duration": short}, waypoint | {"duration": short * 0.6}
     in_order = {
         name: station(variant["station"], IN_ORDER) for name, variant in PAPER.items() if name.startswith("GPSR")
     }
-    swarm = {"scenario": "swarm", "phy": "air", "duration": duration * 0.6, "traffic": "udp", "rate": 10, "start": 20}
+    swarm = {"scenario": "swarm", "phy": "air", "duration": short * 0.6, "traffic": "udp", "rate": 10, "start": 20}
     of_udp = {name: variant for name, variant in ABLATION.items() if "acknowledgements" not in name and "ECN" not in name}
     return {
         "fig4a": _runs(columns | {"traffic": "udp", "rate": 1}, PAPER, SPEEDS, seeds),
@@ -116,20 +119,25 @@ def experiments(duration: float = 100, seeds=SEEDS) -> dict[str, list[Run]]:
             RANDOM_SPEEDS,
             seeds,
         ),
-        "ablation-columns": _runs(columns | {"traffic": "udp", "rate": 40}, of_udp, [100], seeds)
-        + _runs(columns | {"traffic": "tcp"}, ABLATION, [100], seeds),
-        "ablation-waypoint": _runs(waypoint, ABLATION, [10, 90], seeds),
+        "ablation-columns": _runs(short_columns | {"traffic": "udp", "rate": 40}, of_udp, [100], seeds)
+        + _runs(short_columns | {"traffic": "tcp"}, ABLATION, [100], seeds),
+        "ablation-waypoint": _runs(short_waypoint, ABLATION, [10, 90], seeds),
         "swarm": _runs(swarm, {"AODV": AODV, "OLSR": OLSR, "DSDV": DSDV, "carnet": station("carnet")}, [20, 60, 100], seeds),
         "grid": [
-            {"scenario": "trace", "phy": "ns2", "traffic": "udp", "rate": 10, "start": 20, "duration": duration * 0.6}
+            {"scenario": "trace", "phy": "ns2", "traffic": "udp", "rate": 10, "start": 20, "duration": short * 0.6}
             | {"sumo": vehicles, "speed": 14, "figure": name, "seed": seed}
             | variant
-            for name, variant in {"AODV": AODV, "OLSR": OLSR, "carnet": station("carnet")}.items()
+            for name, variant in {
+                "AODV": AODV,
+                "OLSR": OLSR,
+                "carnet": station("carnet"),
+                "carnet, 10 hops": WITHOUT["more than the standard's 10 hops"],
+            }.items()
             for vehicles in (50, 100)
             for seed in seeds
         ],
         "roadside": _runs(
-            {"scenario": "roadside", "phy": "80211p", "traffic": "udp", "rate": 20, "duration": duration, "start": 15},
+            {"scenario": "roadside", "phy": "80211p", "traffic": "udp", "rate": 20, "duration": short, "start": 15},
             {"carnet": {"routing": "carnet"}},
             [10, 30, 60],
             seeds,

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 # What is drawn: title, the value, how it is called, the top of its axis, and what the paper states: x, y, what.
-FIGURES = {
+FIGURES: dict[str, tuple[str, str, str, float | None, list[tuple[float, float, str]]]] = {
     "fig4a": ("UDP, 1 packet/s, deterministic motion", "delivery", "delivery ratio", 1.05, [(100, 0.7, "AODV: less than")]),
     "fig4b": ("UDP, 40 packets/s, deterministic motion", "delivery", "delivery ratio", 1.05, []),
     "fig5": (

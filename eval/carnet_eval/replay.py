@@ -24,7 +24,7 @@ def hashes(run: Run, program: Path, carnet: Path, folder: Path) -> tuple[str, st
     config = next(word.removeprefix("--config=") for word in words if word.startswith("--config="))
     frames = []
     for node in range(said["nodes"]):
-        replay = [carnet, "replay", "--config", config, f"{prefix}-{node}.jsonl"]
+        replay: list[str | Path] = [carnet, "replay", "--config", config, f"{prefix}-{node}.jsonl"]
         done = subprocess.run(replay, capture_output=True, text=True, check=False)
         if done.returncode != 0:
             return said["hash"], f"none, {carnet} says: {done.stderr.strip()}"

@@ -70,7 +70,7 @@ def summary(rows: dict[str, dict], wanted: dict[str, list], arguments: str = "")
                 for variant, curves in series.items()
             },
         }
-    everything = [row for runs in wanted.values() for run in runs if (row := rows.get(key(run)))]
+    everything = [rows[key(run)] for runs in wanted.values() for run in runs if key(run) in rows]
     return {"arguments": arguments, "experiments": experiments, "claims": claims(experiments), "cost": cost(everything)}
 
 

@@ -51,9 +51,15 @@ pub fn get(socket: &Path, path: &str) -> anyhow::Result<Value> {
     serde_json::from_str(&text).with_context(|| format!("{path} is no JSON: {text}"))
 }
 
-/// `POST` of JSON.
-pub fn post(socket: &Path, path: &str, body: &Value) -> anyhow::Result<()> {
-    exchange(socket, "POST", path, &body.to_string()).map(|_| ())
+/// `POST` of JSON: the JSON of the answer, `null` where there is none.
+pub fn post(socket: &Path, path: &str, body: &Value) -> anyhow::Result<Value> {
+    let mut reader = exchange(socket, "POST", path, &body.to_string())?;
+    let mut text = String::new();
+    reader.read_to_string(&mut text)?;
+    if text.is_empty() {
+        return Ok(Value::Null);
+    }
+    serde_json::from_str(&text).with_context(|| format!("the answer to {path} is no JSON: {text}"))
 }
 
 /// `GET` of an event stream: its events, until it ends.

@@ -7,10 +7,13 @@
 //! with the last of them go the namespaces and all they hold. Nothing is left on the host.
 //!
 //! The outer lab holds a pipe to the inner one's standard input. When the outer lab goes, even by
-//! `kill -9`, the pipe closes and the inner lab stops.
+//! `kill -9`, the pipe closes and the inner lab stops. It is a socket, by which the inner lab asks for what only the
+//! outer one can do ([`crate::quota`]).
 
 use std::ffi::OsString;
-use std::io::Read;
+use std::net::Shutdown;
+use std::os::fd::OwnedFd;
+use std::os::unix::net::UnixStream;
 use std::os::unix::process::CommandExt;
 use std::path::Path;
 use std::process::{Command, ExitCode, Stdio};
@@ -20,7 +23,7 @@ use anyhow::{Context, bail};
 use nix::mount::{MsFlags, mount};
 use nix::sys::signal::{SigSet, Signal};
 
-use crate::clock;
+use crate::{clock, quota};
 
 /// How the testbed is kept apart.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
@@ -97,11 +100,17 @@ pub fn enter(mode: Mode) -> anyhow::Result<ExitCode> {
     command.arg("--").arg(own).arg("--inside").arg(word).args(arguments);
     // In a process group of its own, so that Ctrl-C reaches the outer lab alone. Process 1 of a namespace
     // has no use for signals that it does not handle.
-    command.stdin(Stdio::piped()).process_group(0);
+    let (pipe, theirs) = UnixStream::pair().context("cannot make a pipe to the inner lab")?;
+    command.stdin(Stdio::from(OwnedFd::from(theirs))).process_group(0);
     let mut child = command.spawn().context("cannot start unshare (Debian package util-linux)")?;
-    let pipe = child.stdin.take();
-    on_signal(move || drop(pipe))?;
+    // The inner lab alone has the other end then.
+    drop(command);
+    let requests = pipe.try_clone().context("cannot listen to the inner lab")?;
+    on_signal(move || drop(pipe.shutdown(Shutdown::Both)))?;
+    // Behind that: a thread that does not block the signals as well would take them, and end the lab.
+    let server = std::thread::spawn(move || quota::serve(requests));
     let status = child.wait().context("cannot wait for the inner lab")?;
+    let _ = server.join();
     Ok(ExitCode::from(status.code().map_or(1, |c| c as u8)))
 }
 
@@ -125,7 +134,7 @@ fn probe_user_namespace() -> anyhow::Result<()> {
 /// What the inner lab does first: its own `/proc` and `/run`, and a watch on the outer lab.
 pub fn settle() -> anyhow::Result<()> {
     std::thread::spawn(|| {
-        let _ = std::io::stdin().read_to_end(&mut Vec::new());
+        std::io::stdin().lines().map_while(Result::ok).for_each(quota::heard);
         STOP.store(true, Ordering::Relaxed);
         // The lab then has this long to end its programs in good order.
         clock::sleep(15 * clock::SECOND);

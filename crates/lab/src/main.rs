@@ -13,14 +13,17 @@ mod clock;
 mod conformance;
 mod console;
 mod emulation;
+mod eval;
 mod expect;
 mod isolate;
 mod machine;
 mod medium;
 mod metrics;
 mod nat;
+mod pki;
 mod prepare;
 mod process;
+mod quota;
 mod radio;
 mod report;
 mod results;
@@ -109,8 +112,12 @@ enum Command {
         /// The file to write.
         table: PathBuf,
     },
+    /// Measure what papers about mobile routers have measured, beside plain routing, and show it beside their figures.
+    Eval(Box<eval::Args>),
     /// Test an implementation against the clauses of the standards, from outside.
     Conformance(conformance::Args),
+    /// Make certificates and keys for signed messages, or tell which are there.
+    Pki(pki::Args),
     /// One end of a probe.
     #[command(hide = true)]
     Probe(traffic::probe::ProbeArgs),
@@ -135,6 +142,12 @@ struct RunArgs {
     /// Shorten the timetable.
     #[arg(long)]
     quick: bool,
+    /// Multiply every time in the timetable with this.
+    #[arg(long, value_name = "NUMBER", conflicts_with = "quick")]
+    factor: Option<f64>,
+    /// Nodes in each series (default: as many as the scenario says).
+    #[arg(long, value_name = "COUNT")]
+    size: Option<u32>,
     /// Capture packets on every interface.
     #[arg(long)]
     pcap: bool,
@@ -197,7 +210,7 @@ fn act(cli: &Cli) -> anyhow::Result<ExitCode> {
             let folder = tools::scenarios(scenarios.as_deref())?;
             let mut stdout = io::stdout().lock();
             for name in scenario::names(&folder) {
-                let written = match scenario::load(&folder.join(&name)) {
+                let written = match scenario::load(&folder.join(&name), None) {
                     Ok(s) => writeln!(stdout, "{name:24} {}", s.title),
                     Err(e) => writeln!(stdout, "{name:24} cannot be used: {e}"),
                 };
@@ -247,12 +260,29 @@ fn act(cli: &Cli) -> anyhow::Result<ExitCode> {
             write_file(table, bench::page(bench)?)?;
             Ok(ExitCode::SUCCESS)
         }
+        Command::Eval(args) => {
+            if let Some(done) = eval::without_testbed(args)? {
+                return Ok(done);
+            }
+            let mode = cli.inside.unwrap_or_else(Mode::of_caller);
+            let plan = eval::plan(args, mode)?;
+            if cli.inside.is_none() {
+                return isolate::enter(mode);
+            }
+            isolate::settle()?;
+            eval::run(&plan)?;
+            Ok(ExitCode::SUCCESS)
+        }
         Command::Multicast(args) => {
             traffic::multicast::run(args)?;
             Ok(ExitCode::SUCCESS)
         }
         Command::Conformance(args) => {
             conformance::run(args)?;
+            Ok(ExitCode::SUCCESS)
+        }
+        Command::Pki(args) => {
+            pki::run(args)?;
             Ok(ExitCode::SUCCESS)
         }
         Command::Probe(args) => {
@@ -271,7 +301,7 @@ fn plan(args: &RunArgs, mode: Mode) -> anyhow::Result<run::Plan> {
         let told = format!("there is no scenario {:?}; there are: {}", args.scenario, known.join(", "));
         return Err(Mistake(told).into());
     }
-    let scenario = scenario::load(&folder)?;
+    let scenario = scenario::load(&folder, args.size)?;
     let mut used: Vec<(&str, &str)> = args.pcap.then(|| capture::program(mode)).into_iter().collect();
     used.extend(scenario.nodes.values().any(|n| n.nft.is_some()).then_some(("nft", "nftables")));
     used.extend(scenario.links.iter().any(|l| l.emulation.is_some()).then_some(("ethtool", "ethtool")));
@@ -291,6 +321,8 @@ fn plan(args: &RunArgs, mode: Mode) -> anyhow::Result<run::Plan> {
         carnet,
         out,
         quick: args.quick,
+        factor: args.factor,
+        size: args.size,
         pcap: args.pcap,
         hold: args.hold,
         verbose: args.verbose,

@@ -11,7 +11,7 @@ use crate::clock::SECOND;
 use crate::scenario::Derived;
 use crate::station::{Event, kind};
 use crate::traffic::stats::{FlowStats, percentile};
-use crate::traffic::{Seen, geonet};
+use crate::traffic::{Seen, SeenProbe, geonet};
 
 /// Name of the section that is the whole run.
 pub const RUN: &str = "run";
@@ -27,23 +27,21 @@ pub fn of_traffic(seen: &Seen, sections: &[Section]) -> Metrics {
     let mut all = Metrics::new();
     for (section, window) in sections {
         let m = all.entry(section.clone()).or_default();
-        for (name, nodes, flows) in &seen.probes {
+        let mut sums: BTreeMap<&str, FlowStats> = BTreeMap::new();
+        for SeenProbe { name, series, nodes, flows } in &seen.probes {
             let stats = [flows[0].stats(window), flows[1].stats(window)];
+            let mut both = FlowStats::default();
             for (d, s) in stats.iter().enumerate() {
                 flow_metrics(m, &format!("{name}.{}-{}", nodes[d], nodes[1 - d]), s);
+                both.add(s);
             }
-            let mut both = FlowStats::default();
-            for s in &stats {
-                both.sent += s.sent;
-                both.lost += s.lost;
-                both.duplicated += s.duplicated;
-                both.reordered += s.reordered;
-                both.reordered_by = both.reordered_by.max(s.reordered_by);
-                both.outage = both.outage.max(s.outage);
-                both.delays.extend(&s.delays);
-            }
-            both.delays.sort_unstable();
             flow_metrics(m, name, &both);
+            if let Some(series) = series {
+                sums.entry(series).or_default().add(&both);
+            }
+        }
+        for (name, sum) in sums {
+            flow_metrics(m, name, &sum);
         }
         for (name, _, series) in &seen.pings {
             let inside: Vec<Option<f64>> =
@@ -233,7 +231,12 @@ mod tests {
         let there = Flow { sent: vec![0, 10, 20], received: vec![(0, 5), (2, 25)] };
         let back = Flow { sent: vec![0, 10, 20], received: vec![(0, 7), (1, 17), (1, 18), (2, 27)] };
         let seen = Seen {
-            probes: vec![("p".into(), ["a".into(), "b".into()], [there, back])],
+            probes: vec![SeenProbe {
+                name: "p".into(),
+                nodes: ["a".into(), "b".into()],
+                flows: [there, back],
+                ..SeenProbe::default()
+            }],
             pings: vec![("r".into(), String::new(), Series { requests: vec![(1, Some(0.5)), (2, None)] })],
             ..Seen::default()
         };
@@ -244,6 +247,25 @@ mod tests {
         assert_eq!((run["p.a-b.lost"], run["p.b-a.lost"]), (1.0, 0.0));
         assert_eq!(run["p.outage_ms"], 20.0 / 1e6);
         assert_eq!((run["r.sent"], run["r.lost"], run["r.ms.p50"]), (2.0, 1.0, 0.5));
+    }
+
+    #[test]
+    fn probes_of_a_series_are_summed() {
+        let probe = |n: u64| SeenProbe {
+            name: format!("p{n}"),
+            series: Some("p{n}".into()),
+            nodes: [format!("a{n}"), "b".into()],
+            flows: [
+                Flow { sent: vec![0, 10, 20], received: vec![(0, 5 + n), (2, 25)] },
+                Flow { sent: vec![0, 10], received: vec![(0, 7), (1, 17), (1, 18)] },
+            ],
+        };
+        let seen = Seen { probes: vec![probe(1), probe(2)], ..Seen::default() };
+        let m = of_traffic(&seen, &sections(0, 100, &[]));
+        let run = &m["run"];
+        assert_eq!((run["p1.sent"], run["p1.lost"], run["p2.a2-b.lost"]), (5.0, 1.0, 1.0));
+        assert_eq!((run["p{n}.sent"], run["p{n}.lost"], run["p{n}.duplicated"]), (10.0, 2.0, 2.0));
+        assert_eq!(run["p{n}.delay_us.max"], 7.0 / 1e3);
     }
 
     #[test]

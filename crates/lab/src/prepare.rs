@@ -1,7 +1,9 @@
 //! The files that stations get: their configs, filled in, and the traces of their ways.
 //!
 //! A config may have `{node}` in it, the name of the node; `{n}`, its number in a series; `{trace}`, the file with its way;
-//! and `{signals}`, the folder with a file for each interface on an emulated link, in which its signal is. Configs without them are used where they are.
+//! and `{signals}`, the folder with a file for each interface on an emulated link, in which its signal is. What stands
+//! between the lines `# each NAME{n}` and `# end` comes once for each node of that series, with its number. Configs without
+//! any of these are used where they are.
 
 use std::path::{Path, PathBuf};
 
@@ -38,20 +40,47 @@ pub fn config(
     path: Option<&str>,
     folder: &Path,
 ) -> anyhow::Result<PathBuf> {
-    let text =
+    let original =
         std::fs::read_to_string(config).with_context(|| format!("cannot read {}", config.display()))?;
+    let text = repeated(&original, |series| {
+        let fits = |(name, n): (&String, u32)| (*name == series.replace("{n}", &n.to_string())).then_some(n);
+        scenario.nodes.iter().filter_map(|(name, node)| fits((name, node.series?))).collect()
+    })
+    .with_context(|| config.display().to_string())?;
     let number = scenario.nodes.get(node).and_then(|n| n.series).map(|n| n.to_string());
     let mut filled = fill(&text, node, number.as_deref(), &trace(folder, node));
     if let Some(path) = path.filter(|_| !text.contains("[dataplane]")) {
         filled += &format!("\n[dataplane]\npath = {path:?}\n");
     }
-    if filled == text {
+    if filled == original {
         return Ok(config.into());
     }
     std::fs::create_dir_all(folder).with_context(|| format!("cannot make {}", folder.display()))?;
     let file = folder.join(format!("{node}.toml"));
     std::fs::write(&file, filled).with_context(|| format!("cannot write {}", file.display()))?;
     Ok(file)
+}
+
+/// Writes out the blocks of a config that each node of a series has; `numbers` are those of a series.
+fn repeated(text: &str, numbers: impl Fn(&str) -> Vec<u32>) -> anyhow::Result<String> {
+    let mut written = String::new();
+    let mut lines = text.lines();
+    while let Some(line) = lines.next() {
+        let Some(series) = line.strip_prefix("# each ") else {
+            written += &format!("{line}\n");
+            continue;
+        };
+        let block: Vec<&str> = lines.by_ref().take_while(|line| *line != "# end").collect();
+        let mut numbers = numbers(series);
+        anyhow::ensure!(!numbers.is_empty(), "`# each {series}`: there are no nodes of that series");
+        numbers.sort_unstable();
+        for number in numbers {
+            for line in &block {
+                written += &format!("{}\n", line.replace("{n}", &number.to_string()));
+            }
+        }
+    }
+    Ok(written)
 }
 
 fn fill(text: &str, node: &str, number: Option<&str>, trace: &Path) -> String {
@@ -75,5 +104,16 @@ mod tests {
         assert_eq!(filled, "name = \"car7\"\nposition = \"trace:/out/car7.trace\"\nx = 7\n");
         assert_eq!(fill("{signals}/w0", "mr", None, Path::new("t")), "/run/carnet-lab/signals/mr/w0");
         assert_eq!(fill("{n}", "a", None, Path::new("t")), "{n}");
+    }
+
+    #[test]
+    fn a_block_comes_once_for_each_node_of_a_series() {
+        let numbers = |series: &str| if series == "mr{n}" { vec![10, 9] } else { Vec::new() };
+        let text = "a = 1\n# each mr{n}\n[[b]]\nc = {n}\n# end\nd = {n}\n";
+        let written = repeated(text, numbers).expect("is good");
+        assert_eq!(written, "a = 1\n[[b]]\nc = 9\n[[b]]\nc = 10\nd = {n}\n");
+        let told = repeated("# each car{n}\n# end\n", numbers).expect_err("no such series").to_string();
+        assert!(told.contains("`# each car{n}`"), "{told}");
+        assert_eq!(repeated("a\nb\n", numbers).expect("is good"), "a\nb\n");
     }
 }

@@ -12,11 +12,11 @@ use crate::clock::{MILLISECOND, SECOND};
 use crate::expect::{Judged, Outcome};
 use crate::machine::Machine;
 use crate::metrics::{Metrics, seconds};
-use crate::scenario::Scenario;
+use crate::scenario::{End, Node, Scenario};
 use crate::station::{Event, kind};
-use crate::traffic::Seen;
 use crate::traffic::geonet::Flood;
-use crate::traffic::stats::percentile;
+use crate::traffic::stats::{Flow, percentile};
+use crate::traffic::{Seen, SeenProbe};
 
 /// Version of the shape.
 pub const SCHEMA_VERSION: u32 = 1;
@@ -246,6 +246,24 @@ pub fn map(scenario: &Scenario, seen: &Seen, begin: u64, end: u64) -> Option<Map
     })
 }
 
+/// A line of the picture for each direction of a probe; one for all those of a series: name, legend, flows.
+fn probe_lines(seen: &Seen) -> Vec<(String, String, Vec<&Flow>)> {
+    let mut lines: Vec<(String, String, Vec<&Flow>)> = Vec::new();
+    for SeenProbe { name, series, nodes, flows } in &seen.probes {
+        for (d, flow) in flows.iter().enumerate() {
+            let (name, label) = match series {
+                Some(series) => (series, format!("{series}, {}", ["up", "down"][d])),
+                None => (name, format!("{} to {}", nodes[d], nodes[1 - d])),
+            };
+            match lines.iter_mut().find(|line| line.0 == *name && line.1 == label) {
+                Some(line) => line.2.push(flow),
+                None => lines.push((name.clone(), label, vec![flow])),
+            }
+        }
+    }
+    lines
+}
+
 /// The series of what was seen.
 pub fn series(seen: &Seen, begin: u64, end: u64) -> Series {
     let mut all = Series::default();
@@ -276,31 +294,29 @@ pub fn series(seen: &Seen, begin: u64, end: u64) -> Series {
         let points = b.floods.iter().filter(|f| inside(f.at)).filter_map(point).collect();
         all.broadcasts.push(Line { name: b.name.clone(), label: b.label.clone(), points });
     }
-    for (name, nodes, flows) in &seen.probes {
-        for (d, flow) in flows.iter().enumerate() {
-            let label = format!("{} to {}", nodes[d], nodes[1 - d]);
-            let mut steps: BTreeMap<u64, Vec<u64>> = BTreeMap::new();
-            let mut lost = Vec::new();
-            for (sent, arrival) in flow.sent.iter().zip(flow.first_arrivals()).filter(|(t, _)| inside(**t)) {
-                match arrival {
-                    Some(at) => steps
-                        .entry((sent - begin) / (100 * MILLISECOND))
-                        .or_default()
-                        .push(at.saturating_sub(*sent)),
-                    None => lost.push(seconds(*sent, begin)),
-                }
+    for (name, label, flows) in probe_lines(seen) {
+        let mut steps: BTreeMap<u64, Vec<u64>> = BTreeMap::new();
+        let mut lost = Vec::new();
+        let packets = flows.iter().flat_map(|flow| flow.sent.iter().copied().zip(flow.first_arrivals()));
+        for (sent, arrival) in packets.filter(|(t, _)| inside(*t)) {
+            match arrival {
+                Some(at) => steps
+                    .entry((sent - begin) / (100 * MILLISECOND))
+                    .or_default()
+                    .push(at.saturating_sub(sent)),
+                None => lost.push(seconds(sent, begin)),
             }
-            let points = steps
-                .into_iter()
-                .filter_map(|(step, mut delays)| {
-                    delays.sort_unstable();
-                    let ms = |p| percentile(&delays, p).map(|d| d as f64 / 1e6);
-                    Some((step as f64 / 10.0 + 0.05, ms(50.0)?, ms(100.0)?))
-                })
-                .collect();
-            all.delay.push(Line { name: name.clone(), label: label.clone(), points });
-            all.lost.push(Line { name: name.clone(), label, points: lost });
         }
+        let points = steps
+            .into_iter()
+            .filter_map(|(step, mut delays)| {
+                delays.sort_unstable();
+                let ms = |p| percentile(&delays, p).map(|d| d as f64 / 1e6);
+                Some((step as f64 / 10.0 + 0.05, ms(50.0)?, ms(100.0)?))
+            })
+            .collect();
+        all.delay.push(Line { name: name.clone(), label: label.clone(), points });
+        all.lost.push(Line { name, label, points: lost });
     }
     for (name, label, t, started) in &seen.transfers {
         let points = t
@@ -348,11 +364,15 @@ pub fn active(
     all
 }
 
-/// The picture of a scenario. Nodes without a position stand in a row; those that only have a radio are on the map.
+/// The picture of a scenario. Nodes without a position stand in a row; those that only have a radio are on the map. Of a
+/// series the first node stands for all.
 pub fn topology(scenario: &Scenario, autoconf: &BTreeMap<String, (String, String)>) -> Topology {
     let linked =
         |name: &String| scenario.links.iter().flat_map(|l| &l.ends).any(|e| e.get_ref().node == *name);
-    let shown = scenario.nodes.iter().filter(|(name, node)| node.radio.is_none() || linked(name));
+    let first = |node: &Node| node.series.is_none_or(|number| number == node.first);
+    let shown = |name: &String, node: &Node| first(node) && (node.radio.is_none() || linked(name));
+    let is_shown = |end: &End| scenario.nodes.get(&end.node).is_some_and(|node| shown(&end.node, node));
+    let shown = scenario.nodes.iter().filter(|(name, node)| shown(name, node));
     let nodes = shown.enumerate().map(|(n, (name, node))| {
         let (x, y) = node.position.unwrap_or((n as f64, 0.0));
         let mut addresses: BTreeMap<String, Vec<String>> =
@@ -369,11 +389,15 @@ pub fn topology(scenario: &Scenario, autoconf: &BTreeMap<String, (String, String
             addresses,
         }
     });
-    let links = scenario.links.iter().map(|l| TopologyLink {
-        ends: l.ends.iter().map(|e| (e.get_ref().node.clone(), e.get_ref().interface.clone())).collect(),
-        label: l.label.clone(),
-        shared: l.bridge.is_some(),
+    let links = scenario.links.iter().map(|l| {
+        let ends = l.ends.iter().map(|end| end.get_ref()).filter(|end| is_shown(end));
+        TopologyLink {
+            ends: ends.map(|end| (end.node.clone(), end.interface.clone())).collect(),
+            label: l.label.clone(),
+            shared: l.bridge.is_some(),
+        }
     });
+    let links = links.filter(|link| link.ends.len() > 1);
     Topology { nodes: nodes.collect(), links: links.collect() }
 }
 

@@ -29,7 +29,7 @@ use crate::radio::{Kind, Medium};
 use crate::results::{self, ActionDone, EventSeen, HeadlineValue, Results, SCHEMA_VERSION};
 use crate::samples::Samples;
 use crate::scenario::{Action, End, Node, Scenario};
-use crate::station::{Event, Events, Station};
+use crate::station::{self, Event, Events, Station};
 use crate::tools;
 use crate::topology;
 use crate::traffic::{self, Flows, Seen};
@@ -47,6 +47,10 @@ pub struct Plan {
     pub out: PathBuf,
     /// Shortened timetable.
     pub quick: bool,
+    /// What every time in the timetable is multiplied with, if it is not for the scenario to say.
+    pub factor: Option<f64>,
+    /// Nodes in each series, if not as many as the scenario says.
+    pub size: Option<u32>,
     /// Capture packets.
     pub pcap: bool,
     /// Keep the testbed up after the run.
@@ -63,11 +67,14 @@ pub struct Plan {
     pub mode: Mode,
 }
 
+/// With more mobile routers than this, they are not asked one by one what their uplinks do.
+const FEW: usize = 20;
+
 /// How long a station takes to start, generously, where there are many.
 const START: u64 = 60 * MILLISECOND;
 
 /// A testbed that is up.
-struct Testbed {
+pub struct Testbed {
     scenario: Scenario,
     medium: Option<Medium>,
     emulator: Option<Emulator>,
@@ -81,42 +88,8 @@ struct Testbed {
 
 /// Runs a scenario inside; true if every expectation held.
 pub fn run(plan: &Plan) -> anyhow::Result<bool> {
-    let mut scenario = crate::scenario::load(&plan.folder)?;
-    let logs = plan.out.join("logs");
-    std::fs::create_dir_all(&logs).with_context(|| format!("cannot make {}", logs.display()))?;
-    println!("{}: {}", plan.name, scenario.title);
-    console::step(&format!("testbed apart from the host, {}", plan.mode.words()));
-    let radios = topology::build(&scenario, plan.radio)?;
-    if plan.path.as_deref() == Some("xdp") {
-        topology::receive_redirected(&scenario)?;
-    }
-    console::step(&format!("built {} nodes, {} links", scenario.nodes.len(), scenario.links.len()));
-    let captures = match plan.pcap {
-        true => Some(Captures::start(&scenario, plan.mode, &plan.out.join("pcap"), &logs)?),
-        false => None,
-    };
-    if let Some(medium) = &scenario.medium {
-        scenario.epoch = clock::monotonic() + START * scenario.nodes.len() as u64 + medium.settle.0;
-        prepare::traces(&scenario, &plan.out.join("stations"))?;
-    }
-    let medium = Medium::start(&scenario, scenario.epoch, radios)?;
-    if let Some(medium) = &medium {
-        console::step(&format!("{} radios are on the air", medium.nodes.len()));
-    }
-    let emulator = Emulator::start(&scenario)?;
-    let mut bed = Testbed {
-        scenario,
-        medium,
-        emulator,
-        logs,
-        daemons: Vec::new(),
-        stations: Vec::new(),
-        events: Events::default(),
-        addresses: BTreeMap::new(),
-    };
     let mut all = metrics::Metrics::new();
-    bed.start_programs(plan)?;
-    bed.wait_until_ready(&mut all)?;
+    let (mut bed, captures) = Testbed::up(plan, &mut all)?;
     let measured = bed.measure(plan)?;
     if plan.hold {
         hold(&plan.name, &bed.scenario)?;
@@ -152,6 +125,59 @@ struct Measured {
 }
 
 impl Testbed {
+    /// Builds the network of a scenario, starts its programs and waits until they are ready; with the captures, if there
+    /// are to be some.
+    pub fn up(plan: &Plan, all: &mut metrics::Metrics) -> anyhow::Result<(Testbed, Option<Captures>)> {
+        let mut scenario = crate::scenario::load(&plan.folder, plan.size)?;
+        let logs = plan.out.join("logs");
+        std::fs::create_dir_all(&logs).with_context(|| format!("cannot make {}", logs.display()))?;
+        println!("{}: {}", plan.name, scenario.title);
+        console::step(&format!("testbed apart from the host, {}", plan.mode.words()));
+        let radios = topology::build(&scenario, plan.radio)?;
+        if plan.path.as_deref() == Some("xdp") {
+            topology::receive_redirected(&scenario)?;
+        }
+        console::step(&format!("built {} nodes, {} links", scenario.nodes.len(), scenario.links.len()));
+        let captures = match plan.pcap {
+            true => Some(Captures::start(&scenario, plan.mode, &plan.out.join("pcap"), &logs)?),
+            false => None,
+        };
+        if let Some(medium) = &scenario.medium {
+            scenario.epoch = clock::monotonic() + START * scenario.nodes.len() as u64 + medium.settle.0;
+            prepare::traces(&scenario, &plan.out.join("stations"))?;
+        }
+        let medium = Medium::start(&scenario, scenario.epoch, radios)?;
+        if let Some(medium) = &medium {
+            console::step(&format!("{} radios are on the air", medium.nodes.len()));
+        }
+        let emulator = Emulator::start(&scenario)?;
+        let mut bed = Testbed {
+            scenario,
+            medium,
+            emulator,
+            logs,
+            daemons: Vec::new(),
+            stations: Vec::new(),
+            events: Events::default(),
+            addresses: BTreeMap::new(),
+        };
+        bed.start_programs(plan)?;
+        bed.wait_until_ready(all)?;
+        Ok((bed, captures))
+    }
+
+    /// Fails when a program of the testbed has ended, or the lab is to stop.
+    pub fn check(&mut self) -> anyhow::Result<()> {
+        self.sleep_until(0, &mut Flows::default(), &mut Samples::default())
+    }
+
+    /// Ends the programs and removes the nodes, so that another testbed can have their names.
+    pub fn down(mut self) -> anyhow::Result<()> {
+        self.stop(&mut metrics::Metrics::new());
+        let nodes = self.scenario.nodes.keys().map(|node| format!("netns del {node}\n"));
+        topology::batch(None, &nodes.collect::<String>())
+    }
+
     fn start_programs(&mut self, plan: &Plan) -> anyhow::Result<()> {
         for (name, node) in &self.scenario.nodes {
             let Some(config) = &node.radvd else { continue };
@@ -166,6 +192,7 @@ impl Testbed {
             let log = self.logs.join(format!("{name}-radvd.log"));
             self.daemons.push(Daemon::start(&format!("radvd in node {name}"), &log, &mut command)?);
         }
+        let mut configs = Vec::new();
         for (name, node) in &self.scenario.nodes {
             let Some(config) = &node.carnet else { continue };
             let config = plan.folder.join(config.get_ref());
@@ -176,8 +203,20 @@ impl Testbed {
                 plan.path.as_deref(),
                 &plan.out.join("stations"),
             )?;
+            configs.push((station::is_mobile_router(&config)?, name.clone(), config));
+        }
+        // Mobile routers come to home agents that are there: where many programs start at once, they would take one that
+        // is slow for one that is gone.
+        configs.sort_by_key(|(mobile_router, ..)| *mobile_router);
+        for (mobile_router, name, config) in configs {
+            if mobile_router && self.stations.iter().all(|station| !station.mobile_router) {
+                for station in &self.stations {
+                    let what = format!("the socket of carnet in node {}", station.node);
+                    wait_for(&what, 30, &mut self.daemons, || Ok(station.is_ready()))?;
+                }
+            }
             let log = self.logs.join(format!("{name}-carnet.log"));
-            let (station, daemon) = Station::start(&plan.carnet, name, &config, plan.verbose, &log)?;
+            let (station, daemon) = Station::start(&plan.carnet, &name, &config, plan.verbose, &log)?;
             self.daemons.push(daemon);
             self.stations.push(station);
         }
@@ -254,7 +293,8 @@ impl Testbed {
     }
 
     fn measure(&mut self, plan: &Plan) -> anyhow::Result<Measured> {
-        let factor = if plan.quick { self.scenario.timetable.quick } else { 1.0 };
+        let usual = if plan.quick { self.scenario.timetable.quick } else { 1.0 };
+        let factor = plan.factor.unwrap_or(usual);
         let scaled = |ns: u64| (ns as f64 * factor) as u64;
         let mut samples = Samples::default();
         let earliest = clock::monotonic() + traffic::LEAD;
@@ -275,8 +315,7 @@ impl Testbed {
         samples.begin(&self.stations);
         samples.border(clock::monotonic(), self.medium.as_ref(), self.emulator.as_ref());
         let clock = clock::realtime();
-        let first_active =
-            self.stations.iter().filter_map(|s| Some((s.node.clone(), Some(s.active_uplink()?))));
+        let first_active = self.asked().filter_map(|s| Some((s.node.clone(), Some(s.active_uplink()?))));
         let first_active = first_active.collect();
         let mut done: Vec<(String, String, u64)> = Vec::new();
         let mut states = Vec::new();
@@ -288,6 +327,10 @@ impl Testbed {
             samples.border(now, self.medium.as_ref(), self.emulator.as_ref());
             console::at(metrics::seconds(now, begin), &action.label);
             self.carry_out(&action)?;
+            if action.order.is_some() {
+                let took = (clock::monotonic() - now) as f64 / 1e6;
+                states.push((action.name.get_ref().clone(), "order_ms".into(), took));
+            }
             done.push((action.name.get_ref().clone(), action.label.clone(), now));
         }
         self.sleep_until(end, &mut flows, &mut samples)?;
@@ -352,6 +395,11 @@ impl Testbed {
                 Some(station) => station.handover(&order.uplink, order.policy.as_deref()),
                 None => Ok(()),
             }
+        } else if let Some(order) = &action.order {
+            match self.stations.iter().find(|s| s.node == *order.station.get_ref()) {
+                Some(station) => station.order(&order.command),
+                None => Ok(()),
+            }
         } else if let Some(run) = &action.run {
             let (program, arguments) = run.command.split_first().context("an empty command")?;
             output(in_node(run.node.get_ref(), tools::path(program)).args(arguments)).map(|_| ())
@@ -365,6 +413,13 @@ impl Testbed {
         self.emulator.as_ref().context("no link is emulated")?.change(end, new)
     }
 
+    /// The mobile routers, where they are few.
+    fn asked(&self) -> impl Iterator<Item = &Station> {
+        let routers = self.stations.iter().filter(|s| s.mobile_router);
+        let few = routers.clone().count() <= FEW;
+        routers.filter(move |_| few)
+    }
+
     /// At the end of a section: how many networks of vehicles near are reached straight; which uplink the station calls
     /// active, and, to check its word, which share of the packets of all uplinks the kernel counted on each since the end
     /// of the section before.
@@ -375,7 +430,7 @@ impl Testbed {
         carried: &mut BTreeMap<(String, String), u64>,
     ) {
         let section = last.map_or(RUN, |(name, _, _)| name);
-        for station in self.stations.iter().filter(|s| s.mobile_router) {
+        for station in self.asked() {
             let node = &station.node;
             if let Ok(routes) = station.show("routes") {
                 let direct =
@@ -421,9 +476,9 @@ impl Testbed {
     fn stop(&mut self, all: &mut metrics::Metrics) {
         console::step("stopping the stations");
         // Vehicles do not wait for each other.
-        for station in self.stations.iter().filter(|s| !s.mobile_router) {
+        for station in &self.stations {
             let node = self.scenario.nodes.get(&station.node);
-            if node.is_some_and(|n| n.radio.is_some())
+            if node.is_some_and(|n| n.series.is_some() || (n.radio.is_some() && !station.mobile_router))
                 && let Some(daemon) = self.daemons.iter().find(|d| d.process() == station.process)
             {
                 daemon.signal(Signal::SIGTERM);
@@ -496,7 +551,7 @@ impl Testbed {
             title: self.scenario.title.clone(),
             about: self.scenario.about.trim().into(),
             mode: plan.mode.words().into(),
-            quick: plan.quick,
+            quick: plan.quick || plan.factor.is_some_and(|factor| factor < 1.0),
             time: clock::utc(clock),
             duration_s: metrics::seconds(end, begin),
             machine: machine::describe(&plan.carnet, &plan.folder),

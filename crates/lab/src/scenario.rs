@@ -9,6 +9,7 @@ mod check;
 mod emulation;
 mod radio;
 mod random;
+mod series;
 mod traffic;
 mod values;
 
@@ -223,6 +224,9 @@ pub struct Action {
     /// `carnet handover` on a station.
     #[serde(default)]
     pub handover: Option<Handover>,
+    /// Any other order to a station.
+    #[serde(default)]
+    pub order: Option<Order>,
     /// Any command in a node.
     #[serde(default)]
     pub run: Option<RunCommand>,
@@ -244,6 +248,7 @@ impl Default for Action {
             restore: None,
             nat_forget: None,
             handover: None,
+            order: None,
             run: None,
         }
     }
@@ -260,6 +265,16 @@ pub struct Handover {
     /// Only the packets of this policy.
     #[serde(default)]
     pub policy: Option<String>,
+}
+
+/// A command of the carnet program at a station, such as `drain`; it is waited for.
+#[derive(Debug, Clone, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Order {
+    /// The node it runs in.
+    pub station: Spanned<String>,
+    /// What stands behind `carnet`.
+    pub command: Vec<String>,
 }
 
 /// A command in a node.
@@ -374,16 +389,22 @@ impl fmt::Display for Fault {
 
 impl std::error::Error for Fault {}
 
-/// Reads and checks `scenario.toml` in a folder.
-pub fn load(folder: &Path) -> anyhow::Result<Scenario> {
+/// Reads and checks `scenario.toml` in a folder; `size` is how many nodes each series shall have, if not as many as it says.
+pub fn load(folder: &Path, size: Option<u32>) -> anyhow::Result<Scenario> {
     let file = folder.join("scenario.toml");
     let text =
         std::fs::read_to_string(&file).map_err(|e| anyhow::anyhow!("cannot read {}: {e}", file.display()))?;
-    Ok(parse(&file, &text)?)
+    Ok(parse_sized(&file, &text, size)?)
+}
+
+/// Reads and checks the text of a scenario as it is.
+#[cfg(test)]
+pub fn parse(file: &Path, text: &str) -> Result<Scenario, Fault> {
+    parse_sized(file, text, None)
 }
 
 /// Reads and checks the text of a scenario; `file` is where it came from and where its config files are.
-pub fn parse(file: &Path, text: &str) -> Result<Scenario, Fault> {
+fn parse_sized(file: &Path, text: &str, size: Option<u32>) -> Result<Scenario, Fault> {
     let fault = |span: Option<Range<usize>>, message: String| {
         let before = &text[..span.map_or(0, |s| s.start.min(text.len()))];
         let line_start = before.rfind('\n').map_or(0, |i| i + 1);
@@ -397,7 +418,7 @@ pub fn parse(file: &Path, text: &str) -> Result<Scenario, Fault> {
     let mut scenario: Scenario =
         toml::from_str(text).map_err(|e| fault(e.span(), e.message().trim().replace('\n', ", ")))?;
     let wrong = |(span, message)| fault(Some(span), message);
-    radio::unfold(&mut scenario, text).map_err(wrong)?;
+    series::unfold(&mut scenario, text, size).map_err(wrong)?;
     random::unfold(&mut scenario).map_err(wrong)?;
     check::check(&scenario, file.parent()).map_err(wrong)?;
     let folder = file.parent().unwrap_or(Path::new("."));

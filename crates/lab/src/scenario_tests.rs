@@ -237,7 +237,7 @@ fn the_scenarios_of_the_repository_are_good() {
     let all = names(&folder);
     assert!(all.contains(&"two-uplinks".to_string()), "{all:?}");
     for name in all {
-        load(&folder.join(name)).expect("is good");
+        load(&folder.join(name), None).expect("is good");
     }
 }
 
@@ -254,4 +254,71 @@ fn only_ends_of_a_bridge_are_isolated_and_probes_have_room() {
         "[[traffic.probe]]\nname = \"p\"\nbetween = [\"a\", \"b\"]\nrate = 10\nsize = 23\n[timetable]";
     let told = fault("[timetable]", probe);
     assert_eq!(told, "s.toml:13:8: a probe has 24 octets at least, \"p\" has fewer");
+}
+
+const SERIES: &str = r#"
+title = "t"
+[nodes.ar]
+addresses.w0 = ["2001:db8::1/64"]
+[nodes."mr{n}"]
+count = 50
+first = 3
+addresses.i0 = ["2001:db8:a:{n}::1/64"]
+[nodes."h{n}"]
+count = 50
+first = 3
+addresses.i0 = ["2001:db8:a:{n}::5/64"]
+[[links]]
+bridge = "visited"
+ends = ["ar:w0", "mr{n}:w0"]
+isolated = ["mr{n}:w0"]
+[[links]]
+ends = ["mr{n}:i0", "h{n}:i0"]
+[[traffic.probe]]
+name = "p{n}"
+between = ["h{n}", "ar"]
+rate = 20
+[timetable]
+duration = "1s"
+"#;
+
+#[test]
+fn a_series_has_links_and_probes_and_any_size() {
+    let s = parse_sized(Path::new("s.toml"), SERIES, Some(2)).expect("is good");
+    let ends = |l: usize| s.links[l].ends.iter().map(|e| e.get_ref().to_string()).collect::<Vec<_>>();
+    assert_eq!(ends(0), ["ar:w0", "mr3:w0", "mr4:w0"]);
+    assert_eq!(s.links[0].isolated.len(), 2);
+    assert_eq!(
+        (ends(1), ends(2)),
+        (vec!["mr3:i0".into(), "h3:i0".into()], vec!["mr4:i0".into(), "h4:i0".into()])
+    );
+    let probe = &s.traffic.probe[1];
+    assert_eq!((probe.name.as_str(), probe.series.as_deref()), ("p4", Some("p{n}")));
+    assert_eq!((probe.between.0.get_ref().as_str(), probe.between.1.get_ref().as_str()), ("h4", "ar"));
+    let whole = parse(Path::new("s.toml"), SERIES).expect("is good");
+    assert_eq!((whole.nodes.len(), whole.links.len(), whole.traffic.probe.len()), (101, 51, 50));
+}
+
+#[test]
+fn what_is_wrong_with_a_series_is_told() {
+    let told = |from: &str, to: &str| {
+        assert!(SERIES.contains(from), "there is no {from:?}");
+        parse(Path::new("s.toml"), &SERIES.replacen(from, to, 1)).expect_err("is refused").to_string()
+    };
+    let told_of = [
+        told("\"mr{n}:i0\"", "\"bus{n}:i0\""),
+        told(
+            "count = 50\nfirst = 3\naddresses.i0 = [\"2001:db8:a:{n}::5/64\"]",
+            "count = 50\naddresses.i0 = [\"2001:db8:a:{n}::5/64\"]",
+        ),
+        told("name = \"p{n}\"", "name = \"p\""),
+    ];
+    let expected = [
+        "s.toml:18:9: there is no series \"bus{n}\"; the series are: h{n}, mr{n}",
+        "s.toml:17:21: the nodes of \"h{n}\" have other numbers than those before",
+        "s.toml:21:12: the probe \"p\" is one for each node, so it has {n} in its name and no port",
+    ];
+    assert_eq!(told_of, expected);
+    let told = parse_sized(Path::new("s.toml"), SERIES, Some(0)).expect_err("is refused").to_string();
+    assert_eq!(told, "s.toml:10:9: count is 0, expected 1 to 1000");
 }

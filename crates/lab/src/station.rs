@@ -53,6 +53,11 @@ fn socket_of(config: &Path) -> anyhow::Result<(PathBuf, bool)> {
     }
 }
 
+/// Whether a station with this config is a mobile router, or a mobile node.
+pub fn is_mobile_router(config: &Path) -> anyhow::Result<bool> {
+    Ok(socket_of(config)?.1)
+}
+
 impl Station {
     /// Starts `carnet run` in a node. The program's output goes to `log`.
     pub fn start(
@@ -151,6 +156,12 @@ impl Station {
         let shown = self.show("uplinks").ok()?;
         let active = shown.as_array()?.iter().find(|u| u["active"] == true)?;
         Some(active["interface"].as_str()?.to_string())
+    }
+
+    /// Another command of the program; waits until it has ended.
+    pub fn order(&self, words: &[String]) -> anyhow::Result<()> {
+        output(&mut self.command(&words.iter().map(String::as_str).collect::<Vec<_>>()))?;
+        Ok(())
     }
 
     /// `carnet handover UPLINK`, of a policy or of everything else.

@@ -110,7 +110,10 @@ pub fn receive_redirected(scenario: &Scenario) -> anyhow::Result<()> {
 fn link_commands(scenario: &Scenario) -> String {
     let mut commands = String::new();
     for (l, link) in scenario.links.iter().enumerate() {
-        let mac = |e: usize| format!("02:00:00:00:{:02x}:{:02x}", l + 1, e + 1);
+        let mac = |e: usize| {
+            let ([.., l1, l0], [.., e1, e0]) = ((l + 1).to_be_bytes(), (e + 1).to_be_bytes());
+            format!("02:00:{e1:02x}:{l1:02x}:{l0:02x}:{e0:02x}")
+        };
         let ends: Vec<&End> = link.ends.iter().map(|e| e.get_ref()).collect();
         if let Some(bridge) = &link.bridge {
             commands += &format!("link add {bridge} type bridge mcast_snooping 0\nlink set {bridge} up\n");
@@ -248,8 +251,8 @@ pub fn batch(node: Option<&str>, commands: &str) -> anyhow::Result<()> {
     batch_of("-6", node, commands)
 }
 
-/// The same for a family.
-fn batch_of(family: &str, node: Option<&str>, commands: &str) -> anyhow::Result<()> {
+/// The same for a family, `-4` or `-6`.
+pub fn batch_of(family: &str, node: Option<&str>, commands: &str) -> anyhow::Result<()> {
     let mut command = match node {
         Some(node) => in_node(node, tools::path("ip")),
         None => Command::new(tools::path("ip")),
@@ -400,6 +403,19 @@ mod tests {
         assert!(
             commands.contains("link add home.1 type veth peer name h0 address 02:00:00:00:02:02 netns b\n")
         );
+    }
+
+    #[test]
+    fn no_two_of_many_interfaces_have_one_address() {
+        let text = "title='t'\ntimetable.duration='1s'\n[nodes.ar]\n[nodes.'a{n}']\ncount=300\n[nodes.'b{n}']\ncount=300\n\
+                    [[links]]\nbridge='b'\nends=['ar:x','a{n}:x']\n[[links]]\nends=['a{n}:y','b{n}:y']\n";
+        let s = crate::scenario::parse(std::path::Path::new("s"), text).expect("is good");
+        let commands = link_commands(&s);
+        let words: Vec<&str> = commands.split_whitespace().collect();
+        let macs: Vec<&str> = words.windows(2).filter(|w| w[0] == "address").map(|w| w[1]).collect();
+        assert_eq!(macs.len(), 301 + 600);
+        assert_eq!(macs.iter().collect::<std::collections::BTreeSet<_>>().len(), macs.len());
+        assert!(macs.iter().all(|mac| mac.len() == 17), "{macs:?}");
     }
 
     #[test]

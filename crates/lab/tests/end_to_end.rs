@@ -173,6 +173,17 @@ fn mobile_routers_behind_mobile_routers() {
     holds_over(test, "nested", As::Root, &["--path", "auto", "--pcap"]);
 }
 
+/// Nothing is lost when the straight way appears and when either end moves; when it is cut, no more than is stated.
+#[test]
+fn mobile_routers_find_direct_routes() {
+    holds("mobile_routers_find_direct_routes", "direct-routes", As::Root);
+}
+
+#[test]
+fn a_drained_home_agent() {
+    holds_over("a_drained_home_agent", "drain", As::Root, &["--size", "6"]);
+}
+
 #[test]
 fn returning_home() {
     holds("returning_home", "returning-home", As::Root);

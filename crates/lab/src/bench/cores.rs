@@ -27,6 +27,16 @@ impl Cores {
         self.move_process(0, true)
     }
 
+    /// Keeps this thread, and what it starts from now on, away from the one core.
+    ///
+    /// # Errors
+    /// Also when there is no other.
+    pub fn avoid(&self) -> anyhow::Result<()> {
+        let mut set = self.all;
+        set.unset(self.measuring)?;
+        sched_setaffinity(Pid::from_raw(0), &set).context("there is no other core")
+    }
+
     /// Lets this thread, and what it starts from now on, run anywhere.
     pub fn unpin(&self) -> anyhow::Result<()> {
         self.move_process(0, false)
@@ -64,17 +74,16 @@ pub fn busy() -> anyhow::Result<f64> {
     parse_busy(&text).context("/proc/stat is not as expected")
 }
 
+/// Seconds of all cores: user, nice, system, idle, iowait, irq, softirq and steal.
+fn parse_all_cores(text: &str) -> Option<[f64; 8]> {
+    let numbers = text.lines().next()?.strip_prefix("cpu ")?.split_whitespace();
+    let seconds: Vec<f64> = numbers.take(8).filter_map(|n| Some(n.parse::<f64>().ok()? / TICKS)).collect();
+    seconds.try_into().ok()
+}
+
 fn parse_busy(text: &str) -> Option<f64> {
-    // user nice system idle iowait irq softirq steal
-    let numbers: Vec<f64> = text
-        .lines()
-        .next()?
-        .strip_prefix("cpu ")?
-        .split_whitespace()
-        .filter_map(|n| n.parse().ok())
-        .collect();
-    let taken = |at: usize| numbers.get(at).copied();
-    Some((taken(0)? + taken(1)? + taken(2)? + taken(5)? + taken(6)?) / TICKS)
+    let [user, nice, system, _, _, irq, softirq, _] = parse_all_cores(text)?;
+    Some(user + nice + system + irq + softirq)
 }
 
 /// What others on the machine have of the processor while something is measured.
@@ -111,15 +120,8 @@ fn spent() -> anyhow::Result<[f64; 3]> {
 }
 
 fn parse_all(text: &str) -> Option<[f64; 2]> {
-    let numbers: Vec<f64> = text
-        .lines()
-        .next()?
-        .strip_prefix("cpu ")?
-        .split_whitespace()
-        .filter_map(|n| n.parse().ok())
-        .collect();
-    let taken = |at: usize| numbers.get(at).copied();
-    Some([(taken(0)? + taken(1)? + taken(2)?) / TICKS, taken(7)? / TICKS])
+    let [user, nice, system, _, _, _, _, steal] = parse_all_cores(text)?;
+    Some([user + nice + system, steal])
 }
 
 fn parse_own(text: &str) -> Option<f64> {

@@ -132,20 +132,25 @@ pub fn median(sorted: &[f64]) -> f64 {
 const BUSY_LOAD: f64 = 0.5;
 const BUSY_SHARE: f64 = 0.03;
 
+/// Why figures are not to be relied on, in words: the load before on so many cores, and the shares of all cores that other
+/// programs had, and a hypervisor's other guests.
+pub fn disturbances(cores: usize, load: f64, others: [f64; 2]) -> Vec<String> {
+    let mut found = Vec::new();
+    if load > BUSY_LOAD * cores.max(1) as f64 {
+        found.push(format!("the load was {load:.2} before, on {cores} cores"));
+    }
+    for (share, whose) in others.iter().zip(["other programs", "other guests of the hypervisor"]) {
+        if *share > BUSY_SHARE {
+            found.push(format!("{whose} had {:.0} % of all cores", share * 100.0));
+        }
+    }
+    found
+}
+
 impl Bench {
     /// Why the figures are not to be relied on, in words.
     pub fn disturbances(&self) -> Vec<String> {
-        let mut found = Vec::new();
-        let load = self.load_before[0];
-        if load > BUSY_LOAD * self.machine.cores.max(1) as f64 {
-            found.push(format!("the load was {load:.2} before, on {} cores", self.machine.cores));
-        }
-        for (share, whose) in self.others.iter().zip(["other programs", "other guests of the hypervisor"]) {
-            if *share > BUSY_SHARE {
-                found.push(format!("{whose} had {:.0} % of all cores", share * 100.0));
-            }
-        }
-        found
+        disturbances(self.machine.cores, self.load_before[0], self.others)
     }
 
     /// What a figure of packets costs the routers alone, in nanoseconds for a packet: without what source and sink,

@@ -14,22 +14,22 @@
 
 mod bed;
 mod bindings;
-mod cores;
+pub mod cores;
 mod cpu;
-mod figures;
-mod flood;
+pub mod figures;
+pub mod flood;
 mod handover;
-mod packet;
-mod packets;
-mod path;
-mod rtt;
-mod sender;
-mod sink;
-mod table;
+pub mod packet;
+pub mod packets;
+pub mod path;
+pub mod rtt;
+pub mod sender;
+pub mod sink;
+pub mod table;
 mod targets;
 mod tcp;
-mod transfer;
-mod world;
+pub mod transfer;
+pub mod world;
 
 use std::path::PathBuf;
 

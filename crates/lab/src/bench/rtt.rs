@@ -57,28 +57,12 @@ fn echo(socket: &UdpSocket, number: u64) -> anyhow::Result<Option<f64>> {
 
 /// Measures all paths.
 pub fn measure(bed: &Bed, effort: &Effort) -> anyhow::Result<Vec<RttFigure>> {
-    let stop = AtomicBool::new(false);
-    let mut servers = Vec::new();
-    let mut clients: Vec<(Path, UdpSocket, Vec<f64>)> = Vec::new();
-    for (path, world) in bed.worlds(Part::Both) {
-        servers.push(socket(world, "cn", CN, PORT)?);
-        let client = socket(world, "mnn", MNN, 0)?;
-        client.connect((CN.parse::<Ipv6Addr>()?, PORT)).context("cannot connect a socket")?;
-        clients.push((path, client, Vec::new()));
-    }
-    let measured = std::thread::scope(|scope| {
-        for server in &servers {
-            let stop = &stop;
-            scope.spawn(move || answer(server, stop));
-        }
-        let result = take_turns(&mut clients, effort.echoes);
-        stop.store(true, Ordering::Relaxed);
-        result
-    });
-    measured?;
+    let (paths, worlds): (Vec<Path>, Vec<&World>) = bed.worlds(Part::Both).unzip();
+    let times = by_turns(&worlds, effort.echoes)?;
     bed.check()?;
-    let plain = clients.iter().find(|(path, ..)| *path == Path::Plain).map(|(.., times)| times.clone());
-    let figures = clients.into_iter().map(|(path, _, times)| {
+    let lanes: Vec<(Path, Vec<f64>)> = paths.into_iter().zip(times).collect();
+    let plain = lanes.iter().find(|(path, _)| *path == Path::Plain).map(|(_, times)| times.clone());
+    let figures = lanes.into_iter().map(|(path, times)| {
         let added_us = plain.as_ref().map(|plain| {
             let differences = times.iter().zip(plain).map(|(time, plain)| (time - plain) / 2e3).collect();
             Series::of(differences).median
@@ -100,18 +84,42 @@ pub fn measure(bed: &Bed, effort: &Effort) -> anyhow::Result<Vec<RttFigure>> {
     Ok(figures)
 }
 
-fn take_turns(clients: &mut [(Path, UdpSocket, Vec<f64>)], echoes: usize) -> anyhow::Result<()> {
+/// So many echoes through each world, one through each after the other, in nanoseconds: those of equal place are
+/// neighbours in time.
+pub fn by_turns(worlds: &[&World], echoes: usize) -> anyhow::Result<Vec<Vec<f64>>> {
+    let stop = AtomicBool::new(false);
+    let mut servers = Vec::new();
+    let mut clients: Vec<(&str, UdpSocket, Vec<f64>)> = Vec::new();
+    for world in worlds {
+        servers.push(socket(world, "cn", CN, PORT)?);
+        let client = socket(world, "mnn", MNN, 0)?;
+        client.connect((CN.parse::<Ipv6Addr>()?, PORT)).context("cannot connect a socket")?;
+        clients.push((&world.name, client, Vec::new()));
+    }
+    std::thread::scope(|scope| {
+        for server in &servers {
+            let stop = &stop;
+            scope.spawn(move || answer(server, stop));
+        }
+        let result = take_turns(&mut clients, echoes);
+        stop.store(true, Ordering::Relaxed);
+        result
+    })?;
+    Ok(clients.into_iter().map(|(.., times)| times).collect())
+}
+
+fn take_turns(clients: &mut [(&str, UdpSocket, Vec<f64>)], echoes: usize) -> anyhow::Result<()> {
     let mut lost = 0;
     let mut number = 0;
     while clients.first().is_some_and(|(.., times)| times.len() < echoes) {
         number += 1;
         let mut turn = Vec::new();
-        for (path, client, _) in clients.iter() {
+        for (world, client, _) in clients.iter() {
             match echo(client, number)? {
                 Some(time) => turn.push(time),
                 None => {
                     lost += 1;
-                    ensure!(lost <= 10 + number / 10, "echoes through {} do not come back", path.name());
+                    ensure!(lost <= 10 + number / 10, "echoes through {world} do not come back");
                     break;
                 }
             }

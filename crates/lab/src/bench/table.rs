@@ -7,7 +7,7 @@ use super::path::Path;
 use super::sender::SEGMENTS;
 
 /// A table whose columns are as wide as their widest cell; the first row is the heading.
-fn aligned(rows: &[Vec<String>]) -> String {
+pub fn aligned(rows: &[Vec<String>]) -> String {
     let columns = rows.iter().map(Vec::len).max().unwrap_or(0);
     let width = |column: usize| {
         rows.iter().filter_map(|row| row.get(column)).map(|cell| cell.chars().count()).max().unwrap_or(0)

@@ -1,7 +1,8 @@
-//! One iperf3 between the two hosts of a world.
+//! One iperf3 between two hosts.
 
 use anyhow::{Context, anyhow, bail};
 use nix::sys::signal::Signal;
+use serde_json::Value;
 
 use super::world::{CN, World};
 use crate::clock::{self, MILLISECOND, SECOND};
@@ -38,58 +39,79 @@ pub struct Outcome {
 
 /// Transfers. The inner error says why it did not come to its end, which is a result, too.
 pub fn transfer(world: &World, task: Task) -> anyhow::Result<Result<Outcome, String>> {
-    let file = |what: &str| std::path::Path::new(RUN).join(format!("{}-{what}.json", world.name));
+    let (seconds, streams) = (task.seconds.to_string(), task.streams.to_string());
+    let amount = if task.seconds == 0 { ["-n", "2M"] } else { ["-t", &seconds] };
+    let mut arguments: Vec<String> = ["-P", &streams].into_iter().chain(amount).map(str::to_owned).collect();
+    if task.down {
+        arguments.push("-R".into());
+    }
+    arguments.extend(task.rate.into_iter().flat_map(|rate| ["-b".into(), rate.to_string()]));
+    let patience = 2 * task.seconds * SECOND + GRACE;
+    match exchange(&world.node("cn"), &world.node("mnn"), CN, &arguments, patience)? {
+        Ok(told) => Ok(Ok(outcome(&told)?)),
+        Err(why) => Ok(Err(why)),
+    }
+}
+
+/// One iperf3 from a client to a server in another node, with these arguments of the client; what it printed. The inner
+/// error says why it did not come to its end within `patience` nanoseconds.
+pub fn exchange(
+    server: &str,
+    client: &str,
+    address: &str,
+    arguments: &[String],
+    patience: u64,
+) -> anyhow::Result<Result<Value, String>> {
+    let file = |node: &str| std::path::Path::new(RUN).join(format!("{node}-iperf3.json"));
     let iperf3 = tools::path("iperf3");
-    let mut command = in_node(&world.node("cn"), &iperf3);
-    command.args(["-s", "-1", "--forceflush", "-B", CN]);
-    let mut server = Daemon::start("iperf3 -s", &file("server"), &mut command)?;
+    let mut command = in_node(server, &iperf3);
+    command.args(["-s", "-1", "--forceflush", "-B", address]);
+    let mut listener = Daemon::start("iperf3 -s", &file(server), &mut command)?;
     let ready = clock::monotonic() + 5 * SECOND;
-    while !std::fs::read_to_string(&server.log).unwrap_or_default().contains("listening") {
-        server.check()?;
+    while !std::fs::read_to_string(&listener.log).unwrap_or_default().contains("listening") {
+        listener.check()?;
         if clock::monotonic() > ready {
-            bail!("iperf3 -s in {} does not start:\n{}", world.node("cn"), server.tail());
+            bail!("iperf3 -s in {server} does not start:\n{}", listener.tail());
         }
         clock::sleep(5 * MILLISECOND);
     }
-    let mut command = in_node(&world.node("mnn"), &iperf3);
-    let (seconds, streams) = (task.seconds.to_string(), task.streams.to_string());
-    let amount = if task.seconds == 0 { ["-n", "2M"] } else { ["-t", &seconds] };
-    command.args(["-J", "-c", CN, "-P", &streams, "--connect-timeout", "2000"]).args(amount);
-    if task.down {
-        command.arg("-R");
-    }
-    if let Some(rate) = task.rate {
-        command.args(["-b", &rate.to_string()]);
-    }
-    let mut client = Daemon::start("iperf3 -c", &file("client"), &mut command)?;
-    let end = clock::monotonic() + 2 * task.seconds * SECOND + GRACE;
-    while client.ended().is_none() {
+    let mut command = in_node(client, &iperf3);
+    command.args(["-J", "-c", address, "--connect-timeout", "2000"]).args(arguments);
+    let mut sender = Daemon::start("iperf3 -c", &file(client), &mut command)?;
+    let end = clock::monotonic() + patience;
+    while sender.ended().is_none() {
         if stopping() {
             return Err(Interrupted.into());
         }
         if clock::monotonic() > end {
-            client.signal(Signal::SIGKILL);
-            server.signal(Signal::SIGKILL);
+            sender.signal(Signal::SIGKILL);
+            listener.signal(Signal::SIGKILL);
             return Ok(Err("did not come to its end".into()));
         }
         clock::sleep(5 * MILLISECOND);
     }
-    let text = std::fs::read_to_string(&client.log).context("cannot read what iperf3 printed")?;
+    let text = std::fs::read_to_string(&sender.log).context("cannot read what iperf3 printed")?;
     parse(&text)
 }
 
-fn parse(text: &str) -> anyhow::Result<Result<Outcome, String>> {
-    let value: serde_json::Value =
-        serde_json::from_str(text).with_context(|| format!("iperf3 printed no JSON: {text}"))?;
-    if let Some(error) = value["error"].as_str() {
-        return Ok(Err(error.trim_start_matches("error - ").to_owned()));
-    }
-    let received = &value["end"]["sum_received"];
-    Ok(Ok(Outcome {
+fn parse(text: &str) -> anyhow::Result<Result<Value, String>> {
+    // Warnings come before.
+    let json = text.find('{').map_or(text, |at| &text[at..]);
+    let value: Value =
+        serde_json::from_str(json).with_context(|| format!("iperf3 printed no JSON: {text}"))?;
+    Ok(match value["error"].as_str() {
+        Some(error) => Err(error.trim_start_matches("error - ").to_owned()),
+        None => Ok(value),
+    })
+}
+
+fn outcome(told: &Value) -> anyhow::Result<Outcome> {
+    let received = &told["end"]["sum_received"];
+    Ok(Outcome {
         octets: received["bytes"].as_u64().ok_or_else(|| anyhow!("iperf3 told no octets"))?,
         gbit: received["bits_per_second"].as_f64().unwrap_or(0.0) / 1e9,
-        retransmits: value["end"]["sum_sent"]["retransmits"].as_u64().unwrap_or(0),
-    }))
+        retransmits: told["end"]["sum_sent"]["retransmits"].as_u64().unwrap_or(0),
+    })
 }
 
 #[cfg(test)]
@@ -100,10 +122,13 @@ mod tests {
     fn an_end_and_an_error_are_read() {
         let text = r#"{"end":{"sum_sent":{"retransmits":3},
             "sum_received":{"bytes":1000,"bits_per_second":2000000000.0}}}"#;
-        let outcome = Outcome { octets: 1000, gbit: 2.0, retransmits: 3 };
-        assert_eq!(parse(text).expect("is good"), Ok(outcome));
+        let told = parse(text).expect("is good").expect("is no error");
+        let expected = Outcome { octets: 1000, gbit: 2.0, retransmits: 3 };
+        assert_eq!(outcome(&told).expect("is good"), expected);
         let text = r#"{"end":{},"error":"error - control socket has closed unexpectedly"}"#;
         assert_eq!(parse(text).expect("is good"), Err("control socket has closed unexpectedly".into()));
         assert!(parse("").is_err());
+        let text = "warning: UDP block size 1360 exceeds TCP MSS 1326\n{\"end\":{}}";
+        assert!(parse(text).expect("is good").is_ok());
     }
 }

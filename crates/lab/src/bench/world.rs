@@ -45,6 +45,9 @@ const LINKS: [[(&str, &str, &str); 2]; 4] = [
 ];
 /// The hosts and their interfaces.
 pub const HOSTS: [(&str, &str); 2] = [("mnn", "m0"), ("cn", "c0")];
+/// The default routes of a mobile router.
+const UPLINKS: &str = "route add default via 2001:db8:f0::1 dev e0 metric 100\n\
+                       route add default via 2001:db8:f1::1 dev e1 metric 200\n";
 const NODES: [&str; 4] = ["mnn", "mr", "ha", "cn"];
 
 /// An interface of a world, as a place where packets are put in or taken out.
@@ -216,10 +219,20 @@ impl World {
         Ok(())
     }
 
+    /// The default routes of the hosts, and of a mobile router over its uplinks.
+    pub fn uplinks(&self) -> anyhow::Result<()> {
+        self.hosts()?;
+        topology::batch(Some(&self.node("mr")), UPLINKS)
+    }
+
+    fn hosts(&self) -> anyhow::Result<()> {
+        topology::batch(Some(&self.node("mnn")), "route add default via 2001:db8:a::1\n")?;
+        topology::batch(Some(&self.node("cn")), "route add default via 2001:db8:c::1\n")
+    }
+
     fn routes(&self, path: Path) -> anyhow::Result<()> {
         let (mr, ha) = (self.node("mr"), self.node("ha"));
-        topology::batch(Some(&self.node("mnn")), "route add default via 2001:db8:a::1\n")?;
-        topology::batch(Some(&self.node("cn")), "route add default via 2001:db8:c::1\n")?;
+        self.hosts()?;
         if !path.is_carnet() {
             for node in [&mr, &ha] {
                 output(in_node(node, "sh").args([
@@ -250,12 +263,7 @@ impl World {
                 "route add default via 2001:db8:f0::1\n".into(),
                 "route add 2001:db8:a::/64 via 2001:db8:f0::2\n".into(),
             ),
-            _ => (
-                "route add default via 2001:db8:f0::1 dev e0 metric 100\n\
-                 route add default via 2001:db8:f1::1 dev e1 metric 200\n"
-                    .into(),
-                String::new(),
-            ),
+            _ => (UPLINKS.into(), String::new()),
         };
         topology::batch(Some(&mr), &router)?;
         if !agent.is_empty() {

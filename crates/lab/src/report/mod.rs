@@ -3,6 +3,7 @@
 //! The page is made of `results.json` alone. Pictures are inline SVG, each drawn twice, for wide and for
 //! narrow screens; colours follow the reader's preference for light or dark.
 
+pub mod chart;
 mod map;
 mod picture;
 mod plot;
@@ -14,11 +15,12 @@ use crate::metrics::RUN;
 use crate::results::Results;
 
 /// Colours, and what pictures need.
-const FIGURE_STYLE: &str = include_str!("figure.css");
-const STYLE: &str = include_str!("style.css");
+pub const FIGURE_STYLE: &str = include_str!("figure.css");
+/// What pages need besides.
+pub const STYLE: &str = include_str!("style.css");
 
 /// Text made safe for HTML.
-fn escape(text: &str) -> String {
+pub fn escape(text: &str) -> String {
     text.replace('&', "&amp;").replace('<', "&lt;").replace('>', "&gt;").replace('"', "&quot;")
 }
 
@@ -26,7 +28,7 @@ fn escape(text: &str) -> String {
 macro_rules! put {
     ($out:expr, $($arg:tt)*) => {{ let _ = write!($out, $($arg)*); }};
 }
-use put;
+pub(crate) use put;
 
 /// The run against time as a picture of its own.
 pub fn timeline(r: &Results) -> String {

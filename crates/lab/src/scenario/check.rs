@@ -121,11 +121,12 @@ pub(super) fn check(scenario: &Scenario, folder: Option<&Path>) -> Result<(), Wr
             a.restore.is_some(),
             a.nat_forget.is_some(),
             a.handover.is_some(),
+            a.order.is_some(),
             a.run.is_some(),
         ];
         if what.iter().filter(|x| **x).count() != 1 {
             let message = "an action has exactly one of nothing, link_down, link_up, carrier_off, carrier_on, \
-                           degrade, blackhole, restore, nat_forget, handover, run";
+                           degrade, blackhole, restore, nat_forget, handover, order, run";
             return Err((a.name.span(), message.into()));
         }
         if a.at < last || a.at > scenario.timetable.duration {
@@ -140,10 +141,10 @@ pub(super) fn check(scenario: &Scenario, folder: Option<&Path>) -> Result<(), Wr
             node(&Spanned::new(end.span(), end.get_ref().node.clone()))?;
             interface(end.span(), &end.get_ref().node, &end.get_ref().interface)?;
         }
-        if let Some(h) = &a.handover
-            && node(&h.station)?.carnet.is_none()
-        {
-            return Err((h.station.span(), format!("no carnet runs in node {:?}", h.station.get_ref())));
+        for station in a.handover.iter().map(|h| &h.station).chain(a.order.iter().map(|o| &o.station)) {
+            if node(station)?.carnet.is_none() {
+                return Err((station.span(), format!("no carnet runs in node {:?}", station.get_ref())));
+            }
         }
         for name in [a.run.as_ref().map(|r| &r.node), a.nat_forget.as_ref()].into_iter().flatten() {
             node(name)?;

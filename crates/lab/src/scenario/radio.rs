@@ -15,9 +15,6 @@ use crate::medium::mobility::{Mistake, Track, fcd, ns2};
 use crate::medium::propagation::Propagation;
 use crate::medium::timing::Airtime;
 
-/// Nodes of a series, at most.
-const SERIES: u32 = 1000;
-
 /// The radio medium.
 #[derive(Debug, Clone, Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -166,56 +163,6 @@ impl Medium {
         let (latitude, longitude) = *self.origin.get_ref();
         Origin::new(latitude, longitude)
     }
-}
-
-/// Makes single nodes of series.
-pub(super) fn unfold(scenario: &mut Scenario, text: &str) -> Result<(), Wrong> {
-    let folded: Vec<String> = scenario.nodes.keys().filter(|name| name.contains("{n}")).cloned().collect();
-    if let Some((name, node)) =
-        scenario.nodes.iter().find(|(name, n)| n.count.is_some() != name.contains("{n}"))
-    {
-        let span = node.count.as_ref().map(Spanned::span).or_else(|| text.find(name).map(|at| at..at));
-        let message = "a series of nodes has {n} in its name, and a count";
-        return Err((span.unwrap_or(0..0), format!("node {name:?}: {message}")));
-    }
-    for name in folded {
-        let Some(series) = scenario.nodes.remove(&name) else { continue };
-        let Some(count) = &series.count else { continue };
-        if !(1..=SERIES).contains(count.get_ref()) {
-            return Err((count.span(), format!("count is {}, expected 1 to {SERIES}", count.get_ref())));
-        }
-        for index in 0..*count.get_ref() {
-            let number = (series.first + index).to_string();
-            let fill = |text: &str| text.replace("{n}", &number);
-            let mut node = series.clone();
-            node.count = None;
-            node.series = Some(series.first + index);
-            node.role = fill(&series.role);
-            for addresses in node.addresses.values_mut() {
-                *addresses = addresses.iter().map(|a| fill(a)).collect();
-            }
-            node.routes = node.routes.iter().map(|r| fill(r)).collect();
-            if let Some(radio) = &mut node.radio {
-                let span = radio.span();
-                let mut unfolded = radio.get_ref().clone();
-                let (x, y) = unfolded.step;
-                unfolded.shift.0 += x * f64::from(index);
-                unfolded.shift.1 += y * f64::from(index);
-                if let Some(ns2) = &mut unfolded.ns2 {
-                    ns2.node += index;
-                }
-                if let Some(fcd) = &mut unfolded.fcd {
-                    fcd.vehicle = fill(&fcd.vehicle);
-                }
-                *radio = Spanned::new(span, unfolded);
-            }
-            let taken = scenario.nodes.insert(fill(&name), node).is_some();
-            if taken {
-                return Err((count.span(), format!("there is a node {:?} already", fill(&name))));
-            }
-        }
-    }
-    Ok(())
 }
 
 /// Checks the medium, the radios and what flows over them; adds the radios' interfaces to `ends`.

@@ -113,6 +113,9 @@ impl Direction {
 pub struct Probe {
     /// Prefix of its metrics.
     pub name: String,
+    /// The name with `{n}` in it, for one of a series.
+    #[serde(skip)]
+    pub series: Option<String>,
     /// The two nodes.
     pub between: (Spanned<String>, Spanned<String>),
     /// Packets a second in each direction.
@@ -176,6 +179,9 @@ pub struct GnBroadcast {
     /// Octets of payload.
     #[serde(default = "hundred")]
     pub size: Spanned<usize>,
+    /// Not packets but events on the road at the centre (DENM): who has one on his map has got it.
+    #[serde(default)]
+    pub denm: bool,
 }
 
 /// A host that sends to an IPv6 multicast group, again and again; the stations lead the group to a circle.

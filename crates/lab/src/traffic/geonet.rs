@@ -65,11 +65,14 @@ fn from_hex(text: &str) -> Vec<u8> {
     (0..text.len() / 2).map_while(|n| digit(2 * n)).collect()
 }
 
+/// How long events go on that nobody ends, seconds: so many are spoken of at once.
+const VALIDITY: u64 = 10;
+
 /// A broadcast that was sent.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Sent {
-    /// Its number, from 0.
-    pub number: u32,
+    /// By which it is known again: its own, or the name of an event, station and number.
+    pub mark: Mark,
     /// When, monotonic.
     pub at: u64,
     /// Centre of the circle.
@@ -93,6 +96,8 @@ pub struct GeoFlows {
     pings: Vec<(GnPing, Child, Lines)>,
     senders: Vec<(GnBroadcast, JoinHandle<Vec<Sent>>)>,
     deliveries: Arc<Mutex<Vec<Delivery>>>,
+    /// Events that are on the map of a node.
+    events: Arc<Mutex<Vec<Delivery>>>,
     /// Why a broadcast could not be sent.
     failure: Arc<Mutex<Option<String>>>,
     stop: Arc<AtomicBool>,
@@ -158,10 +163,16 @@ pub fn start(scenario: &Scenario, stations: &[Station], begin: u64, end: u64) ->
     let station = |name: &str| {
         stations.iter().find(|s| s.node == name).with_context(|| format!("no carnet runs in node {name:?}"))
     };
-    if !traffic.gnbroadcast.is_empty() {
+    for denm in [false, true] {
+        if !traffic.gnbroadcast.iter().any(|broadcast| broadcast.denm == denm) {
+            continue;
+        }
         for (number, node) in nodes.iter().enumerate() {
             let Ok(station) = station(node) else { continue };
-            listen(number, &station.socket, flows.deliveries.clone())?;
+            match denm {
+                false => listen(number, &station.socket, flows.deliveries.clone())?,
+                true => watch_map(number, &station.socket, flows.events.clone())?,
+            }
         }
     }
     for (flow, broadcast) in traffic.gnbroadcast.iter().enumerate() {
@@ -232,6 +243,32 @@ fn listen(node: usize, socket: &Path, deliveries: Arc<Mutex<Vec<Delivery>>>) -> 
     Ok(())
 }
 
+/// Notes the events that enter the map of a station, when they are there, until it ends.
+fn watch_map(node: usize, socket: &Path, events: Arc<Mutex<Vec<Delivery>>>) -> anyhow::Result<()> {
+    let messages = api::follow(socket, "/v1/messages?type=denm")?;
+    let socket = socket.to_owned();
+    std::thread::Builder::new().stack_size(STACK).spawn(move || {
+        for message in messages {
+            let Some(mark) = action(&message["message"]["management_container"]["action_id"]) else {
+                continue;
+            };
+            let map = api::get(&socket, "/v1/ldm?type=denm").unwrap_or_default();
+            let at = clock::monotonic();
+            let all = map["events"].as_array().map(Vec::as_slice).unwrap_or_default();
+            if all.iter().any(|event| action(&event["action_id"]) == Some(mark)) {
+                events.lock().unwrap_or_else(PoisonError::into_inner).push(Delivery { node, mark, at });
+            }
+        }
+    })?;
+    Ok(())
+}
+
+/// The name of an event.
+fn action(id: &Value) -> Option<Mark> {
+    let number = |name: &str| u32::try_from(id[name].as_u64()?).ok();
+    Some((number("originating_station_id")?, number("sequence_number")?))
+}
+
 struct Sender {
     flow: u32,
     broadcast: GnBroadcast,
@@ -261,18 +298,31 @@ impl Sender {
             let Some(center) = self.broadcast.center.map(|(x, y)| Point { x, y }).or(place) else { continue };
             let (latitude, longitude) = self.origin.degrees(center);
             let radius = self.broadcast.radius.get_ref().0.round();
-            let request = json!({
-                "transport": {"type": "gbc", "area": {"circle": {
-                    "latitude": latitude, "longitude": longitude, "radius_m": radius as u64}}},
-                "payload": payload((self.flow, number), *self.broadcast.size.get_ref()),
-                "lifetime_ms": FLOOD / MILLISECOND * 10,
-            });
-            if let Err(error) = api::post(&self.socket, "/v1/gnsend", &request) {
-                let told = format!("broadcast {} failed: {error:#}", self.broadcast.name);
-                *self.failure.lock().unwrap_or_else(PoisonError::into_inner) = Some(told);
-                break;
+            let place = json!({"latitude": latitude, "longitude": longitude});
+            let area = json!({"circle": {
+                "latitude": latitude, "longitude": longitude, "radius_m": radius as u64}});
+            let mark = (self.flow, number);
+            let sent = if self.broadcast.denm {
+                // Stationary vehicle.
+                let event = json!({"cause": 94, "position": place, "area": area, "validity_s": VALIDITY});
+                api::post(&self.socket, "/v1/denm", &event)
+                    .and_then(|made| action(&made["action_id"]).context("the event has no name"))
+            } else {
+                let packet = json!({
+                    "transport": {"type": "gbc", "area": area},
+                    "payload": payload(mark, *self.broadcast.size.get_ref()),
+                    "lifetime_ms": FLOOD / MILLISECOND * 10,
+                });
+                api::post(&self.socket, "/v1/gnsend", &packet).map(|_| mark)
+            };
+            match sent {
+                Ok(mark) => all.push(Sent { mark, at: now, center }),
+                Err(error) => {
+                    let told = format!("broadcast {} failed: {error:#}", self.broadcast.name);
+                    *self.failure.lock().unwrap_or_else(PoisonError::into_inner) = Some(told);
+                    break;
+                }
             }
-            all.push(Sent { number, at: now, center });
         }
         all
     }
@@ -283,10 +333,11 @@ fn seconds(at: u64, epoch: u64) -> f64 {
 }
 
 impl GeoFlows {
-    /// Fails if something that should still be running has ended.
+    /// Fails if something has ended that should still be running, or has not done its work.
     pub fn check(&mut self) -> anyhow::Result<()> {
         for (ping, child, _) in &mut self.pings {
-            if let Some(status) = child.try_wait()? {
+            // It ends when it has sent as many as it was to.
+            if let Some(status) = child.try_wait()?.filter(|status| !status.success()) {
                 bail!("gnping {} in node {} ended ({status})", ping.name, ping.from.get_ref());
             }
         }
@@ -312,18 +363,20 @@ impl GeoFlows {
             pings.push(GnPings { name: ping.name.clone(), label: ping.label.clone(), requests });
         }
         let deliveries = self.deliveries.lock().unwrap_or_else(PoisonError::into_inner).clone();
+        let events = self.events.lock().unwrap_or_else(PoisonError::into_inner).clone();
         let mut broadcasts = Vec::new();
         let tracks: Vec<&Track> = scenario.tracks.values().collect();
-        for (flow, (broadcast, thread)) in std::mem::take(&mut self.senders).into_iter().enumerate() {
+        for (broadcast, thread) in std::mem::take(&mut self.senders) {
             let name = broadcast.name.clone();
             let sent = thread.join().map_err(|_| anyhow!("the sender of broadcast {name} panicked"))?;
             let own = scenario.tracks.keys().position(|n| n == broadcast.from.get_ref());
             let radius = broadcast.radius.get_ref().0;
             let judge = |sent: &Sent| {
-                let mark = (flow as u32, sent.number);
+                let mark = sent.mark;
+                let deliveries = if broadcast.denm { &events } else { &deliveries };
                 let mine: Vec<Delivery> = deliveries.iter().filter(|d| d.mark == mark).copied().collect();
                 let flood = judge(sent, own, radius, scenario.epoch, &tracks, &mine);
-                let on_air = on_air.get(&mark).cloned().unwrap_or_default();
+                let on_air = on_air.get(&mark).filter(|_| !broadcast.denm).cloned().unwrap_or_default();
                 Flood {
                     transmissions: on_air.transmissions,
                     unicast: on_air.unicast,
@@ -332,7 +385,7 @@ impl GeoFlows {
                 }
             };
             let floods = sent.iter().map(judge).collect();
-            broadcasts.push(Broadcasts { name, label: broadcast.label, radius, floods });
+            broadcasts.push(Broadcasts { name, label: broadcast.label.clone(), radius, floods });
         }
         Ok((pings, broadcasts))
     }
@@ -476,7 +529,7 @@ mod tests {
         let left = Track::moving(vec![(-1.0, at(190.0)), (0.0, at(220.0))]).expect("is good");
         let gone = Track::visiting(vec![(5.0, at(0.0))]).expect("is good");
         let tracks: Vec<&Track> = fixed.iter().chain([&leaves, &gone, &left]).collect();
-        let sent = Sent { number: 0, at: 7 * SECOND, center: at(0.0) };
+        let sent = Sent { mark: (0, 0), at: 7 * SECOND, center: at(0.0) };
         let deliveries = |nodes: &[usize]| -> Vec<Delivery> {
             let delivery = |(n, node): (usize, &usize)| Delivery {
                 node: *node,

@@ -43,11 +43,24 @@ pub struct Flows {
     multicasts: Vec<multicast::Running>,
 }
 
+/// A probe as it was seen.
+#[derive(Debug, Default)]
+pub struct SeenProbe {
+    /// Its name.
+    pub name: String,
+    /// The name with `{n}` in it, for one of a series.
+    pub series: Option<String>,
+    /// The two nodes.
+    pub nodes: [String; 2],
+    /// What went from the first to the second, and back.
+    pub flows: [Flow; 2],
+}
+
 /// What was seen.
 #[derive(Debug, Default)]
 pub struct Seen {
-    /// Probes: name, the two nodes, the two directions.
-    pub probes: Vec<(String, [String; 2], [Flow; 2])>,
+    /// Probes.
+    pub probes: Vec<SeenProbe>,
     /// Pings: name, legend, requests.
     pub pings: Vec<(String, String, ping::Series)>,
     /// Transfers: name, legend, what iperf3 told, the monotonic time of their start.
@@ -140,11 +153,11 @@ impl Flows {
         self.transfers.iter_mut().try_for_each(|transfer| transfer.begin(clock::monotonic()))
     }
 
-    /// Starts what is to begin by now. Fails if a program that should still be running has ended.
+    /// Starts what is to begin by now. Fails if a program has ended that should still be running, or has not done its work.
     pub fn check(&mut self) -> anyhow::Result<()> {
         self.begin_transfers()?;
         for (_, ends, _) in &mut self.probes {
-            ends.iter_mut().try_for_each(Daemon::check)?;
+            ends.iter_mut().try_for_each(Daemon::check_unless_done)?;
         }
         self.pings.iter_mut().try_for_each(|(_, daemon)| daemon.check())?;
         self.multicasts.iter_mut().try_for_each(multicast::Running::check)?;
@@ -168,7 +181,12 @@ impl Flows {
             }
             let flows = probe::read(&files[0], &files[1])?;
             let nodes = [probe.between.0.get_ref().clone(), probe.between.1.get_ref().clone()];
-            seen.probes.push((probe.name.clone(), nodes, flows));
+            seen.probes.push(SeenProbe {
+                name: probe.name.clone(),
+                series: probe.series.clone(),
+                nodes,
+                flows,
+            });
         }
         for transfer in &mut self.transfers {
             let (name, label) = (transfer.tcp.name.clone(), transfer.tcp.label.clone());

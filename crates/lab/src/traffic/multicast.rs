@@ -181,9 +181,12 @@ pub fn start(
 }
 
 impl Running {
-    /// Fails if a listener has ended.
+    /// Fails if a listener has ended with an error.
     pub fn check(&mut self) -> anyhow::Result<()> {
-        self.members.iter_mut().chain(&mut self.strangers).try_for_each(|(_, daemon, _)| daemon.check())
+        self.members
+            .iter_mut()
+            .chain(&mut self.strangers)
+            .try_for_each(|(_, daemon, _)| daemon.check_unless_done())
     }
 
     /// What was seen: by members; and when something came over the wire of a stranger.
@@ -210,7 +213,7 @@ impl Running {
             .map(|(number, at)| {
                 let mine: Vec<Delivery> =
                     deliveries.iter().filter(|delivery| delivery.mark.1 == number).copied().collect();
-                judge(&Sent { number, at, center }, None, radius, scenario.epoch, &tracks, &mine)
+                judge(&Sent { mark: (0, number), at, center }, None, radius, scenario.epoch, &tracks, &mine)
             })
             .collect();
         let mut strangers = Vec::new();

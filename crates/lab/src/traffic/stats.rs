@@ -39,6 +39,20 @@ pub struct FlowStats {
     pub delays: Vec<u64>,
 }
 
+impl FlowStats {
+    /// Counts another flow to this one.
+    pub fn add(&mut self, other: &FlowStats) {
+        self.sent += other.sent;
+        self.lost += other.lost;
+        self.duplicated += other.duplicated;
+        self.reordered += other.reordered;
+        self.reordered_by = self.reordered_by.max(other.reordered_by);
+        self.outage = self.outage.max(other.outage);
+        self.delays.extend(&other.delays);
+        self.delays.sort_unstable();
+    }
+}
+
 impl Flow {
     /// Time of the first arrival of each packet, by sequence number.
     pub fn first_arrivals(&self) -> Vec<Option<u64>> {

@@ -1,0 +1,265 @@
+//! The networks of an evaluation: plain routing and what is measured beside it, the same network twice.
+//!
+//! Two worlds of the benchmark ([`crate::bench::world`]) stand beside each other, so that whatever is compared is
+//! measured by turns in one run. In one, mobile router and home agent are plain routers; in the other they are
+//! `carnet`, or whatever two commands make of them (`--mr`, `--ha`). For GeoNetworking the testbed of a scenario is
+//! used, which has hosts on plain routes of its own.
+
+use std::path::Path as File;
+
+use anyhow::{Context, bail};
+use nix::sys::signal::Signal;
+
+use super::results::Subject;
+use crate::bench::path::Path;
+use crate::bench::world::{CARE_OF, CN, HOME_AGENT, Programs, World};
+use crate::clock::{self, MILLISECOND, SECOND};
+use crate::isolate::{Interrupted, stopping};
+use crate::process::{Daemon, in_node, output};
+use crate::{tools, topology};
+
+/// The curve of plain routing.
+pub const PLAIN: &str = "plain";
+/// The curve of IPv4 without a tunnel.
+pub const IPV4: &str = "ipv4";
+/// The curve of what is measured.
+pub const SUBJECT: &str = "subject";
+/// The mobile router's own view in a handover.
+pub const ROUTER: &str = "router";
+
+/// The correspondent's address in IPv4.
+const CN_IPV4: &str = "192.0.2.2";
+/// How long commands may take to set up a tunnel, seconds.
+const PATIENCE: u64 = 30;
+
+/// Two hosts that speak with each other.
+#[derive(Debug, Clone)]
+pub struct Ends {
+    /// The curve that this makes.
+    pub series: &'static str,
+    /// Node of the host in the mobile network.
+    pub host: String,
+    /// Node of the other.
+    pub peer: String,
+    /// Address of the other.
+    pub address: String,
+}
+
+/// Who is measured.
+#[derive(Debug, Clone)]
+pub enum Contender {
+    /// carnet, over one of these paths: the first that can be had.
+    Carnet(Vec<Path>),
+    /// Commands for the mobile router and the home agent.
+    Commands { mr: String, ha: String },
+}
+
+/// Both networks.
+#[derive(Debug)]
+pub struct Routers {
+    /// Plain routing.
+    pub plain: World,
+    /// What is measured.
+    pub subject: World,
+    /// What it is.
+    pub about: Subject,
+    link: Option<String>,
+}
+
+impl Routers {
+    /// Builds both.
+    pub fn build(contender: &Contender, programs: &Programs) -> anyhow::Result<Routers> {
+        let plain = World::build("plain", Path::Plain, Path::Plain, programs)?;
+        ipv4(&plain)?;
+        let (subject, about) = match contender {
+            Contender::Commands { mr, ha } => {
+                let about =
+                    Subject { name: "the given commands".into(), mr: Some(mr.clone()), ha: Some(ha.clone()) };
+                (given(mr, ha, programs)?, about)
+            }
+            Contender::Carnet(paths) => first(paths, programs)?,
+        };
+        Ok(Routers { plain, subject, about, link: None })
+    }
+
+    /// The pairs of hosts.
+    pub fn ends(&self, ipv4: bool) -> Vec<Ends> {
+        let ends = |series, world: &World, address: &str| Ends {
+            series,
+            host: world.node("mnn"),
+            peer: world.node("cn"),
+            address: address.into(),
+        };
+        let mut all = vec![ends(PLAIN, &self.plain, CN), ends(SUBJECT, &self.subject, CN)];
+        if ipv4 {
+            all.insert(0, ends(IPV4, &self.plain, CN_IPV4));
+        }
+        all
+    }
+
+    /// Gives the access link this rate, both ways, as a cable of Ethernet has it: preamble, checksum and gap count.
+    pub fn set_link(&mut self, rate: Option<&str>) -> anyhow::Result<()> {
+        if self.link.as_deref() == rate {
+            return Ok(());
+        }
+        for world in [&self.plain, &self.subject] {
+            for (role, interface) in [("mr", "e0"), ("ha", "f0")] {
+                let mut tc = in_node(&world.node(role), tools::path("tc"));
+                match rate {
+                    // 24 octets a frame are on the wire besides what the kernel counts.
+                    Some(rate) => tc
+                        .args(["qdisc", "replace", "dev", interface, "root", "stab", "overhead", "24"])
+                        .args([
+                            "linklayer",
+                            "ethernet",
+                            "tbf",
+                            "rate",
+                            rate,
+                            "burst",
+                            "8kb",
+                            "limit",
+                            "64kb",
+                        ]),
+                    None => tc.args(["qdisc", "del", "dev", interface, "root"]),
+                };
+                output(&mut tc).context("the access link cannot have a rate here")?;
+            }
+        }
+        self.link = rate.map(str::to_owned);
+        Ok(())
+    }
+
+    /// Fails when the run is to stop, or a program of the subject has ended with an error.
+    pub fn check(&mut self) -> anyhow::Result<()> {
+        if stopping() {
+            return Err(Interrupted.into());
+        }
+        self.subject.daemons.iter_mut().try_for_each(alive)
+    }
+
+    /// Ends the programs in good order, and takes the networks down.
+    pub fn stop(mut self) -> anyhow::Result<()> {
+        for daemon in self.subject.daemons.iter_mut().rev() {
+            daemon.stop(Signal::SIGTERM);
+        }
+        for world in [&self.plain, &self.subject] {
+            let nodes = ["mnn", "mr", "ha", "cn"].map(|role| format!("netns del {}\n", world.node(role)));
+            topology::batch(None, &nodes.concat())?;
+        }
+        Ok(())
+    }
+}
+
+/// A command may set something up and end, or stay.
+fn alive(daemon: &mut Daemon) -> anyhow::Result<()> {
+    match daemon.ended() {
+        Some(status) if !status.success() => {
+            bail!("{} ended ({status}); it said last:\n{}", daemon.what, daemon.tail())
+        }
+        _ => Ok(()),
+    }
+}
+
+fn first(paths: &[Path], programs: &Programs) -> anyhow::Result<(World, Subject)> {
+    let mut refused = Vec::new();
+    for (number, path) in paths.iter().enumerate() {
+        match World::build(&format!("subject{number}"), *path, *path, programs) {
+            Ok(world) => {
+                let name = format!("carnet, path {}", path.name());
+                return Ok((world, Subject { name, mr: None, ha: None }));
+            }
+            Err(error) if error.is::<Interrupted>() => return Err(error),
+            Err(error) => refused.push(format!("{}: {error:#}", path.name())),
+        }
+    }
+    bail!("carnet does not start:\n{}", refused.join("\n"))
+}
+
+/// The network with other programs in it.
+fn given(mr: &str, ha: &str, programs: &Programs) -> anyhow::Result<World> {
+    let mut world = World { name: "subject".into(), stations: Vec::new(), daemons: Vec::new() };
+    world.links()?;
+    world.uplinks()?;
+    for (role, command) in [("ha", ha), ("mr", mr)] {
+        let node = world.node(role);
+        let log = programs.logs.join(format!("{role}.log"));
+        let mut shell = in_node(&node, "sh");
+        shell.args(["-ec", command]).envs(environment(role));
+        world.daemons.push(Daemon::start(&format!("the command of {role}"), &log, &mut shell)?);
+    }
+    let (node, until) = (world.node("mnn"), clock::monotonic() + PATIENCE * SECOND);
+    loop {
+        if stopping() {
+            return Err(Interrupted.into());
+        }
+        world.daemons.iter_mut().try_for_each(alive)?;
+        let mut ping = in_node(&node, tools::path("ping"));
+        if output(ping.args(["-6", "-n", "-c", "1", "-W", "1", CN])).is_ok() {
+            return Ok(world);
+        }
+        if clock::monotonic() > until {
+            let said: Vec<String> =
+                world.daemons.iter().map(|d| format!("{} said last:\n{}", d.what, d.tail())).collect();
+            bail!("the host on board has not reached {CN} in {PATIENCE} s\n{}", said.join("\n"));
+        }
+        clock::sleep(200 * MILLISECOND);
+    }
+}
+
+/// What a command is told of the network (docs/evaluation.md).
+fn environment(role: &str) -> Vec<(&'static str, String)> {
+    let own = match role {
+        "mr" => [("EVAL_UPLINKS", "e0 e1"), ("EVAL_LAN", "i0")],
+        _ => [("EVAL_UPLINKS", "f0 f1"), ("EVAL_LAN", "h0")],
+    };
+    let known = [
+        ("EVAL_ROLE", role),
+        ("EVAL_HOME_AGENT", HOME_AGENT),
+        ("EVAL_HOME_PREFIX", "2001:db8:1::/64"),
+        ("EVAL_HOME_ADDRESS", "2001:db8:1::1234"),
+        ("EVAL_MOBILE_NETWORK", "2001:db8:a::/64"),
+        ("EVAL_CARE_OF", CARE_OF),
+        ("EVAL_GATEWAY", "2001:db8:f0::1"),
+        ("EVAL_CORRESPONDENTS", "2001:db8:c::/64"),
+    ];
+    own.into_iter().chain(known).map(|(key, value)| (key, value.to_owned())).collect()
+}
+
+/// Addresses and routes of IPv4, from end to end.
+fn ipv4(world: &World) -> anyhow::Result<()> {
+    let commands = [
+        ("mnn", "addr add 10.0.1.2/24 dev m0\nroute add default via 10.0.1.1\n"),
+        ("mr", "addr add 10.0.1.1/24 dev i0\naddr add 10.0.2.2/24 dev e0\nroute add default via 10.0.2.1\n"),
+        (
+            "ha",
+            "addr add 10.0.2.1/24 dev f0\naddr add 192.0.2.1/24 dev h0\nroute add 10.0.1.0/24 via 10.0.2.2\n",
+        ),
+        ("cn", "addr add 192.0.2.2/24 dev c0\nroute add default via 192.0.2.1\n"),
+    ];
+    for (role, commands) in commands {
+        topology::batch_of("-4", Some(&world.node(role)), commands)?;
+    }
+    for role in ["mr", "ha"] {
+        output(in_node(&world.node(role), "sh").args(["-ec", "echo 1 > /proc/sys/net/ipv4/ip_forward"]))?;
+    }
+    Ok(())
+}
+
+/// The folder of the scenario whose testbed has two vehicles with so many hops between them.
+pub fn air(scenarios: &File, hops: usize) -> std::path::PathBuf {
+    scenarios.join(if hops == 1 { "v2v-one-hop" } else { "v2v-two-hops" })
+}
+
+/// The pairs of hosts in it.
+pub fn air_ends() -> Vec<Ends> {
+    let ends = |series, host: &str, peer: &str, address: &str| Ends {
+        series,
+        host: host.into(),
+        peer: peer.into(),
+        address: address.into(),
+    };
+    vec![
+        ends(PLAIN, "plain1", "plain2", "2001:db8:b2::100"),
+        ends(SUBJECT, "mnn1", "mnn2", "2001:db8:a2::100"),
+    ]
+}

@@ -1,0 +1,223 @@
+//! The tables of docs/evaluation.md, and of the terminal: a row for every figure, table and number of the papers.
+
+use std::fmt::Write;
+
+use anyhow::{Context, ensure};
+
+use super::bed::{PLAIN, SUBJECT};
+use super::paper::{self, Better, Figure, Paper};
+use super::report::series;
+use super::results::Results;
+use crate::bench::table::aligned;
+use crate::expect::{number, shown};
+
+/// Between these lines of a page are the tables.
+const BEGIN: &str = "<!-- tables of carnet-lab eval -->";
+const END: &str = "<!-- end -->";
+
+/// A number of a paper and ours.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Row {
+    /// Of what.
+    pub what: String,
+    /// Theirs, with its unit.
+    pub paper: String,
+    /// Ours, with its unit.
+    pub here: String,
+    /// Ours divided by theirs, where that says something.
+    pub ratio: Option<f64>,
+    /// Where in the paper theirs is.
+    pub place: String,
+    /// Why there is none of ours.
+    pub why: Option<String>,
+    /// Which way it is good.
+    pub better: Better,
+}
+
+impl Row {
+    /// The style of the ratio.
+    pub fn verdict(&self) -> &'static str {
+        match (self.better, self.ratio) {
+            (Better::Higher, Some(ratio)) if ratio >= 1.0 => "pass",
+            (Better::Lower, Some(ratio)) if ratio <= 1.0 => "pass",
+            _ => "",
+        }
+    }
+}
+
+/// A ratio for people.
+pub fn ratio(value: Option<f64>) -> String {
+    value.map_or_else(|| "\u{2013}".into(), |value| format!("{value:.3}"))
+}
+
+/// The rows of a figure.
+pub fn rows(paper: &Paper, figure: &Figure, results: &Results) -> Vec<Row> {
+    let row = |value: &paper::Value| {
+        let ours = value.ours.as_ref().and_then(|ours| results.number(paper, figure, ours));
+        let left = figure.experiment.as_ref().and_then(|id| results.why_not(&paper.name, id));
+        let why = match (&value.incomparable, ours) {
+            (Some(why), _) => Some(why.clone()),
+            (None, None) => Some(left.map_or("not part of this run".into(), |why| first_line(why).into())),
+            _ => None,
+        };
+        Row {
+            what: value.what.clone(),
+            paper: shown(Some(value.paper), &value.unit),
+            here: shown(ours, &value.unit),
+            ratio: ours.filter(|ours| value.paper != 0.0 && *ours > 0.0).map(|ours| ours / value.paper),
+            place: value.place.clone(),
+            why,
+            better: value.better,
+        }
+    };
+    figure.values.iter().map(row).collect()
+}
+
+fn first_line(text: &str) -> &str {
+    text.lines().next().unwrap_or("")
+}
+
+/// What was measured for a figure of which the paper gives no number: both series, or between what their ratio is.
+fn measured(paper: &Paper, figure: &Figure, results: &Results) -> Option<String> {
+    let experiment = figure.experiment.as_deref()?;
+    let curves = results.curves(&paper.name, experiment, figure.quantity.as_deref());
+    let of = |name: &str| {
+        let mut all = curves.iter().filter(|((series, _), _)| *series == name);
+        let points: Vec<_> = all.by_ref().flat_map(|(_, points)| points).copied().collect();
+        (!points.is_empty()).then_some(points)
+    };
+    let (plain, own) = (of(PLAIN)?, of(SUBJECT)?);
+    let name = series(SUBJECT, results);
+    if let ([plain], [own]) = (&plain[..], &own[..]) {
+        let (a, b) = (plain.values.median, own.values.median);
+        let text = format!("{name} {}, plain {}", shown(Some(b), &own.unit), shown(Some(a), &own.unit));
+        return Some(if a > 0.0 { format!("{text}: {:.3}", b / a) } else { text });
+    }
+    let ratios: Vec<f64> = own
+        .iter()
+        .filter_map(|own| {
+            let plain = plain.iter().find(|plain| plain.x == own.x && plain.with == own.with)?;
+            (plain.values.median > 0.0).then(|| own.values.median / plain.values.median)
+        })
+        .collect();
+    let low = ratios.iter().copied().reduce(f64::min)?;
+    let high = ratios.iter().copied().reduce(f64::max)?;
+    Some(format!("{name} is {} to {} of plain", number(low), number(high)))
+}
+
+/// All rows of a paper as cells: figure, what, paper, here, ratio.
+fn cells(paper: &Paper, results: &Results) -> Vec<Vec<String>> {
+    let mut all = Vec::new();
+    for figure in &paper.figures {
+        for row in rows(paper, figure, results) {
+            let (here, ratio) = match &row.why {
+                Some(why) => (why.clone(), ratio(None)),
+                None => (row.here.clone(), ratio(row.ratio)),
+            };
+            all.push(vec![figure.title.clone(), row.what, row.paper, here, ratio]);
+        }
+        let none = "\u{2013}".to_owned();
+        if let Some(why) = figure.not_measured.as_ref().filter(|_| figure.values.is_empty()) {
+            all.push(vec![figure.title.clone(), String::new(), none.clone(), why.clone(), none]);
+        } else if figure.values.iter().all(|value| value.ours.is_none()) && figure.experiment.is_some() {
+            let left = figure.experiment.as_ref().and_then(|id| results.why_not(&paper.name, id));
+            let here = measured(paper, figure, results)
+                .or_else(|| left.map(|why| first_line(why).to_owned()))
+                .unwrap_or_else(|| "not part of this run".into());
+            all.push(vec![
+                figure.title.clone(),
+                "beside plain routing".into(),
+                "no number".into(),
+                here,
+                none,
+            ]);
+        }
+    }
+    all
+}
+
+/// The widest cell on a terminal.
+const WIDEST: usize = 48;
+const HEADING: [&str; 5] = ["figure", "", "paper", "here", "here / paper"];
+
+/// For the terminal.
+pub fn summary(results: &Results) -> anyhow::Result<String> {
+    let mut text = String::new();
+    for paper in paper::named(&results.papers, results.effort)? {
+        let heading = HEADING.map(str::to_owned).to_vec();
+        let mut rows: Vec<Vec<String>> = std::iter::once(heading).chain(cells(&paper, results)).collect();
+        for cell in rows.iter_mut().flatten().filter(|cell| cell.chars().count() > WIDEST) {
+            *cell = cell.chars().take(WIDEST - 3).chain("...".chars()).collect();
+        }
+        let _ = writeln!(text, "{} ({})\n\n{}", paper.title, paper.year, aligned(&rows));
+    }
+    Ok(text)
+}
+
+/// The tables, as Markdown.
+fn tables(results: &Results) -> anyhow::Result<String> {
+    let m = &results.machine;
+    let mut text = format!(
+        "{}, {} cores, {} MiB; Linux {}, {}; {}{}; {}; load before {:.2}; measured beside plain routing: {}.\n",
+        m.cpu,
+        m.cores,
+        m.memory_mib,
+        m.kernel,
+        m.system,
+        m.carnet,
+        m.commit.as_ref().map_or(String::new(), |commit| format!(" ({commit})")),
+        results.time,
+        results.load_before[0],
+        results.subject.name
+    );
+    for warning in results.warnings() {
+        let _ = write!(text, "\n**Not to be relied on: {warning}.**\n");
+    }
+    for paper in paper::named(&results.papers, results.effort)? {
+        let _ = write!(text, "\n### {} ({})\n\n", paper.title, paper.year);
+        let _ = writeln!(text, "| {} |\n|---|---|---:|---:|---:|", HEADING.join(" | "));
+        for row in cells(&paper, results) {
+            let _ = writeln!(text, "| {} |", row.join(" | "));
+        }
+        let _ = write!(text, "\nWhat cannot be compared:\n\n");
+        for figure in paper.figures.iter().filter(|figure| !figure.differs.is_empty()) {
+            let _ = writeln!(text, "* {}: {}", figure.title, figure.differs.join(" "));
+        }
+    }
+    Ok(text)
+}
+
+/// A page with its tables made anew.
+pub fn filled(page: &str, results: &Results) -> anyhow::Result<String> {
+    let (before, rest) = page.split_once(BEGIN).with_context(|| format!("the page has no line {BEGIN}"))?;
+    let (_, after) =
+        rest.split_once(END).with_context(|| format!("the page has no line {END} after {BEGIN}"))?;
+    ensure!(!after.contains(BEGIN), "the page has two lines {BEGIN}");
+    Ok(format!("{before}{BEGIN}\n{}{END}{after}", tables(results)?))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::eval::results::tests::results;
+
+    #[test]
+    fn every_figure_has_a_row() {
+        let results = results();
+        let page = format!("# Head\n\n{BEGIN}\nformer\n{END}\n\nTail\n");
+        let made = filled(&page, &results).expect("is good");
+        assert!(
+            made.starts_with("# Head\n") && made.ends_with("Tail\n") && !made.contains("former"),
+            "{made}"
+        );
+        assert!(made.contains(
+            "| Figure 2: UDP throughput with and without NEMO | highest, router | 92.8 Mbit/s | 92.1 Mbit/s | 0.992 |"
+        ));
+        let paper = &paper::named(&results.papers, results.effort).expect("is good")[0];
+        for figure in &paper.figures {
+            assert!(made.contains(&format!("| {} |", figure.title)), "{}", figure.title);
+        }
+        assert_eq!(filled(&made, &results).expect("is good"), made);
+        assert!(filled("# Head\n", &results).is_err());
+    }
+}

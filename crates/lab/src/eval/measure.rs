@@ -1,0 +1,201 @@
+//! What is measured between two hosts: by the programs that the papers used, iperf3, ping and mgen.
+
+use std::net::UdpSocket;
+
+use anyhow::{Context, anyhow, ensure};
+use serde_json::Value;
+
+use super::bed::Ends;
+use crate::bench::transfer::exchange;
+use crate::bench::world::inside;
+use crate::clock::{self, MILLISECOND, SECOND};
+use crate::process::{in_node, output};
+use crate::tools;
+
+/// What a measurement found: a quantity, its unit, the value.
+pub type Found = (&'static str, &'static str, f64);
+
+/// UDP at `mbit` (0: as fast as the sender can) in datagrams of `size` octets.
+pub fn udp(ends: &Ends, size: u32, mbit: f64, down: bool, seconds: u64) -> anyhow::Result<Vec<Found>> {
+    let rate = format!("{}", (mbit * 1e6).round());
+    let mut arguments: Vec<String> =
+        ["-u", "-l", &size.to_string(), "-b", &rate, "-t", &seconds.to_string()].map(str::to_owned).into();
+    if down {
+        arguments.push("-R".into());
+    }
+    let patience = (2 * seconds + 5) * SECOND;
+    let once = || exchange(&ends.peer, &ends.host, &ends.address, &arguments, patience);
+    let told = match once()? {
+        // The host has just learnt the path MTU, and iperf3 takes that for an error.
+        Err(why) if why.contains("Message too long") => once()?,
+        told => told,
+    };
+    match told {
+        Ok(told) => datagrams(&told, size).with_context(|| format!("{size} octets at {mbit} Mbit/s")),
+        // That nothing came through is a result.
+        Err(_) => Ok(vec![("mbit", "Mbit/s", 0.0), ("delivered", "%", 0.0)]),
+    }
+}
+
+fn datagrams(told: &Value, size: u32) -> anyhow::Result<Vec<Found>> {
+    let sum = &told["end"]["sum"];
+    let number =
+        |key: &str| sum[key].as_f64().ok_or_else(|| anyhow!("iperf3 told no {key} of its datagrams"));
+    let (packets, lost, seconds) = (number("packets")?, number("lost_packets")?, number("seconds")?);
+    let received = (packets - lost).max(0.0);
+    let mbit = received * f64::from(size) * 8.0 / seconds.max(1e-3) / 1e6;
+    Ok(vec![("mbit", "Mbit/s", mbit), ("delivered", "%", 100.0 * received / packets.max(1.0))])
+}
+
+/// Where mgen's datagrams go.
+const PORT: u16 = 5000;
+/// Headers of IPv6 and UDP.
+const HEADERS: u32 = 48;
+
+/// UDP of `mbit` by mgen in packets of `size` octets. Nothing reads it: the kernel of the other host counts what arrives.
+pub fn mgen(ends: &Ends, size: u32, mbit: f64, seconds: u64) -> anyhow::Result<Vec<Found>> {
+    let program = tools::find("mgen").context("mgen is not installed (Debian's package mgen)")?;
+    // Without one, each packet would be answered with an error.
+    let _socket = inside(&ends.peer, || Ok(UdpSocket::bind((ends.address.as_str(), PORT))?))?;
+    let counts = || anyhow::Ok([sent(&ends.host)?, arrived(&ends.peer)?]);
+    let rate = mbit * 1e6 / f64::from(size) / 8.0;
+    let before = counts()?;
+    let mut command = in_node(&ends.host, "timeout");
+    command.arg((2 * seconds + 2).to_string()).arg(program).args(["ipv6", "nolog"]);
+    let payload = size.saturating_sub(HEADERS);
+    let begin = format!("0.0 ON 1 UDP DST {}/{PORT} PERIODIC [{rate:.1} {payload}]", ends.address);
+    output(command.args(["event", &begin, "event", &format!("{seconds}.0 OFF 1")]))?;
+    clock::sleep(50 * MILLISECOND);
+    let after = counts()?;
+    let [sent, arrived] = [0, 1].map(|at| (after[at] - before[at]) as f64);
+    ensure!(sent > 0.0, "mgen sent nothing");
+    // What the hosts themselves have to say arrives, too.
+    let arrived = arrived.min(sent);
+    Ok(vec![("packets", "packets/s", arrived / seconds as f64), ("delivered", "%", 100.0 * arrived / sent)])
+}
+
+fn sent(node: &str) -> anyhow::Result<u64> {
+    counter(&output(in_node(node, "cat").arg("/proc/net/snmp6"))?, "Udp6OutDatagrams")
+}
+
+fn arrived(node: &str) -> anyhow::Result<u64> {
+    counter(&output(in_node(node, "cat").arg("/proc/net/snmp6"))?, "Ip6InDelivers")
+}
+
+fn counter(text: &str, name: &str) -> anyhow::Result<u64> {
+    let line = text.lines().map(str::split_whitespace).find_map(|mut words| {
+        let found = words.next()? == name;
+        found.then(|| words.next())?
+    });
+    line.and_then(|value| value.parse().ok()).with_context(|| format!("the kernel tells no {name}"))
+}
+
+/// TCP; the window is in KiB, the segment in octets.
+pub fn tcp(
+    ends: &Ends,
+    down: bool,
+    seconds: u64,
+    window: Option<u32>,
+    segment: Option<u32>,
+) -> anyhow::Result<Vec<Found>> {
+    let mut arguments: Vec<String> = vec!["-t".into(), seconds.to_string()];
+    if down {
+        arguments.push("-R".into());
+    }
+    arguments.extend(window.into_iter().flat_map(|kib| ["-w".into(), format!("{kib}K")]));
+    arguments.extend(segment.into_iter().flat_map(|octets| ["-M".into(), octets.to_string()]));
+    let patience = (2 * seconds + 5) * SECOND;
+    let mbit = match exchange(&ends.peer, &ends.host, &ends.address, &arguments, patience)? {
+        Ok(told) => told["end"]["sum_received"]["bits_per_second"].as_f64().unwrap_or(0.0) / 1e6,
+        Err(_) => 0.0,
+    };
+    Ok(vec![("mbit", "Mbit/s", mbit)])
+}
+
+/// Echoes with `size` octets of data, the next as soon as one has come; their average and what was lost.
+pub fn rtt(ends: &Ends, size: u32, echoes: u32) -> anyhow::Result<Vec<Found>> {
+    let size = size.to_string();
+    // What may not fit is tried first, so that both hosts know the path MTU. These are not counted.
+    let mut first = in_node(&ends.host, tools::path("ping"));
+    let _ =
+        first.args(["-n", "-q", "-c", "3", "-i", "0.01", "-W", "0.1", "-s", &size, &ends.address]).output();
+    // ping's own limit of time ends with the first error, too.
+    let mut ping = in_node(&ends.host, "timeout");
+    ping.args(["--signal=INT", "20"]).arg(tools::path("ping"));
+    ping.args(["-n", "-q", "-f", "-W", "1", "-c", &echoes.to_string(), "-s", &size, &ends.address]);
+    // Its exit status says whether anything came back, which is a result.
+    let said = ping.output().context("cannot start ping")?;
+    let text = String::from_utf8_lossy(&said.stdout);
+    summary(&text).with_context(|| format!("ping said: {text}{}", String::from_utf8_lossy(&said.stderr)))
+}
+
+fn summary(text: &str) -> anyhow::Result<Vec<Found>> {
+    let line = text.lines().find(|line| line.contains("packets transmitted")).context("no statistics")?;
+    let loss = line
+        .split(", ")
+        .find_map(|part| {
+            part.trim().strip_suffix("packet loss")?.trim().strip_suffix('%')?.parse::<f64>().ok()
+        })
+        .context("no packet loss")?;
+    let mut found = vec![("loss", "%", loss)];
+    let average = text.lines().find_map(|line| {
+        line.strip_prefix("rtt min/avg/max/mdev = ")?.split('/').nth(1)?.parse::<f64>().ok()
+    });
+    if let Some(average) = average {
+        found.insert(0, ("ms", "ms", average));
+    }
+    Ok(found)
+}
+
+/// The largest echo, in octets of data, that goes in one piece; fragments are forbidden.
+pub fn path_mtu(ends: &Ends) -> anyhow::Result<Vec<Found>> {
+    let passes = |size: u32| {
+        // The first that is too large is answered with Packet Too Big; those after it the host itself refuses.
+        (0..2).any(|_| {
+            let mut ping = in_node(&ends.host, tools::path("ping"));
+            ping.args(["-n", "-q", "-c", "1", "-W", "1", "-M", "do", "-s", &size.to_string(), &ends.address]);
+            output(&mut ping).is_ok()
+        })
+    };
+    let (mut least, mut most) = (1000, 1452);
+    if !passes(least) {
+        least = 56;
+    }
+    while least < most {
+        let middle = (least + most).div_ceil(2);
+        if passes(middle) { least = middle } else { most = middle - 1 }
+    }
+    Ok(vec![("octets", "octets", f64::from(least))])
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_ping_tells_at_its_end_is_read() {
+        let text = "PING 2001:db8::2(2001:db8::2) 56 data bytes\n\n--- 2001:db8::2 ping statistics ---\n\
+                    50 packets transmitted, 45 received, 10% packet loss, time 4ms\n\
+                    rtt min/avg/max/mdev = 0.030/0.047/0.120/0.010 ms, ipg/ewma 0.080/0.050 ms\n";
+        assert_eq!(summary(text).expect("is good"), [("ms", "ms", 0.047), ("loss", "%", 10.0)]);
+        let text = "5 packets transmitted, 0 received, +3 errors, 100% packet loss, time 40ms\n";
+        assert_eq!(summary(text).expect("is good"), [("loss", "%", 100.0)]);
+        assert!(summary("ping: unknown host").is_err());
+    }
+
+    #[test]
+    fn a_counter_of_the_kernel_is_found_by_its_name() {
+        let text = "Ip6InReceives                   \t7\nIp6InDelivers                   \t5\n";
+        assert_eq!(counter(text, "Ip6InDelivers").expect("is there"), 5);
+        assert!(counter(text, "Ip6In").is_err());
+    }
+
+    #[test]
+    fn datagrams_that_came_are_counted() {
+        let told =
+            serde_json::json!({"end": {"sum": {"packets": 1000, "lost_packets": 100, "seconds": 2.0}}});
+        let found = datagrams(&told, 1000).expect("is good");
+        assert_eq!(found, [("mbit", "Mbit/s", 3.6), ("delivered", "%", 90.0)]);
+        assert!(datagrams(&serde_json::json!({}), 1000).is_err());
+    }
+}

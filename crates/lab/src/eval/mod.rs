@@ -1,0 +1,212 @@
+//! `carnet-lab eval`: what papers about mobile routers measured, measured here, beside plain routing and beside their
+//! numbers; for carnet, or for whatever two commands make of the routers.
+//!
+//! * `paper` has the papers: data in `eval/papers`, in which the experiments are.
+//! * `bed` builds the networks, `measure`, `handover` and `packets` measure in them, `runner` goes through the
+//!   experiments.
+//! * `results` is what comes out, `report` and `document` show it, `compare` holds it against another run.
+//!
+//! Speeds of a machine drift; so plain routing and what is measured take turns, point by point and repetition by
+//! repetition, and nobody is always the first. Every repetition is kept.
+
+mod bed;
+mod compare;
+mod document;
+mod handover;
+mod measure;
+mod packets;
+mod paper;
+mod progress;
+mod report;
+mod results;
+mod runner;
+
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+
+use anyhow::{Context, bail};
+
+use crate::bench::path::Path as DataPath;
+use crate::bench::world::Programs;
+use crate::bench::{cores, figures};
+use crate::isolate::{self, Mode};
+use crate::{clock, console, machine, tools};
+use bed::Contender;
+use paper::{Effort, Paper};
+use results::{Results, SCHEMA_VERSION};
+
+/// What `eval` takes.
+#[derive(Debug, clap::Args)]
+pub struct Args {
+    /// The papers: nemo-basic-support, nemo-low-end, nemo-wimax, cargeo6, or all (default).
+    papers: Vec<String>,
+    /// Where eval.json, the reports and logs go.
+    #[arg(long, value_name = "DIR", default_value = "out/eval-papers")]
+    out: PathBuf,
+    /// The carnet program (default: the one beside carnet-lab, else the one in PATH).
+    #[arg(long, value_name = "PATH")]
+    carnet: Option<PathBuf>,
+    /// Folder with the scenarios (default: $CARNET_SCENARIOS, else `scenarios` nearby).
+    #[arg(long, value_name = "DIR")]
+    scenarios: Option<PathBuf>,
+    /// Fewer points and repetitions: 4 minutes instead of 25.
+    #[arg(long, conflicts_with = "smoke")]
+    quick: bool,
+    /// Only see whether everything works: figures without meaning.
+    #[arg(long)]
+    smoke: bool,
+    /// carnet's data path (default: bpf, else tun).
+    #[arg(long, value_name = "PATH")]
+    path: Option<DataPath>,
+    /// Measure another implementation: the command that makes node `mr` the mobile router (docs/evaluation.md).
+    #[arg(long, value_name = "COMMAND", requires = "ha", conflicts_with = "path")]
+    mr: Option<String>,
+    /// The command that makes node `ha` its home agent.
+    #[arg(long, value_name = "COMMAND", requires = "mr")]
+    ha: Option<String>,
+    /// Measure nothing: say what became slower between two eval.json, and how sure that is.
+    #[arg(long, num_args = 2, value_names = ["OLD", "NEW"], conflicts_with_all = ["papers", "document", "render"])]
+    compare: Vec<PathBuf>,
+    /// Measure nothing: write the tables of an eval.json into a page of documentation.
+    #[arg(long, num_args = 2, value_names = ["RESULTS", "PAGE"], conflicts_with = "papers")]
+    document: Vec<PathBuf>,
+    /// Measure nothing: write the reports of an eval.json again, beside it.
+    #[arg(long, value_name = "RESULTS", conflicts_with_all = ["papers", "document"])]
+    render: Option<PathBuf>,
+}
+
+/// What to measure and how.
+#[derive(Debug)]
+pub struct Plan {
+    papers: Vec<Paper>,
+    effort: Effort,
+    contender: Contender,
+    carnet: PathBuf,
+    scenarios: PathBuf,
+    out: PathBuf,
+    mode: Mode,
+}
+
+/// What needs no network.
+pub fn without_testbed(args: &Args) -> anyhow::Result<Option<ExitCode>> {
+    if let [old, new] = &args.compare[..] {
+        let verdict = compare::compare(&read(old)?, &read(new)?);
+        print!("{}", verdict.text());
+        return Ok(Some(if verdict.slower() { ExitCode::FAILURE } else { ExitCode::SUCCESS }));
+    }
+    if let [results, page] = &args.document[..] {
+        let results = read(results)?;
+        let text =
+            std::fs::read_to_string(page).with_context(|| format!("cannot read {}", page.display()))?;
+        write(page, &document::filled(&text, &results)?)?;
+        return Ok(Some(ExitCode::SUCCESS));
+    }
+    if let Some(file) = &args.render {
+        let folder = file.parent().unwrap_or(Path::new("."));
+        reports(&read(file)?, folder)?;
+        return Ok(Some(ExitCode::SUCCESS));
+    }
+    Ok(None)
+}
+
+/// Finds what can be wrong before anything is built.
+pub fn plan(args: &Args, mode: Mode) -> anyhow::Result<Plan> {
+    let effort = match (args.quick, args.smoke) {
+        (true, _) => Effort::Quick,
+        (_, true) => Effort::Smoke,
+        _ => Effort::Full,
+    };
+    let papers = paper::named(&args.papers, effort).map_err(|error| crate::Mistake(format!("{error:#}")))?;
+    tools::check(&[("ethtool", "ethtool"), ("tc", "iproute2")])?;
+    let carnet = tools::carnet(args.carnet.as_deref())?;
+    let scenarios = tools::scenarios(args.scenarios.as_deref())?;
+    std::fs::create_dir_all(args.out.join("logs"))
+        .with_context(|| format!("cannot make {}", args.out.display()))?;
+    let out = args.out.canonicalize()?;
+    for (what, file) in [
+        ("the output folder", &out),
+        ("the carnet program", &carnet),
+        ("the folder of scenarios", &scenarios),
+    ] {
+        isolate::visible(what, file)?;
+    }
+    let contender = match (&args.mr, &args.ha, args.path) {
+        (Some(mr), Some(ha), _) => Contender::Commands { mr: mr.clone(), ha: ha.clone() },
+        (_, _, Some(path)) if path.is_carnet() => Contender::Carnet(vec![path]),
+        (_, _, Some(path)) => bail!("{} is no data path of carnet", path.name()),
+        _ if mode == Mode::Root => Contender::Carnet(vec![DataPath::Bpf, DataPath::Tun]),
+        _ => Contender::Carnet(vec![DataPath::Tun]),
+    };
+    Ok(Plan { papers, effort, contender, carnet, scenarios, out, mode })
+}
+
+/// Measures, inside, and reports.
+pub fn run(plan: &Plan) -> anyhow::Result<()> {
+    let begin = clock::monotonic();
+    let watch = cores::Watch::begin()?;
+    let mut results = Results {
+        schema_version: SCHEMA_VERSION,
+        machine: machine::describe(&plan.carnet, &plan.scenarios),
+        time: clock::utc(clock::realtime()),
+        effort: plan.effort,
+        load_before: cores::load(),
+        papers: plan.papers.iter().map(|paper| paper.name.clone()).collect(),
+        ..Results::default()
+    };
+    let told = figures::disturbances(results.machine.cores, results.load_before[0], [0.0; 2]);
+    for why in told {
+        console::step(&format!("the figures will not be good: {why}"));
+    }
+    let programs = Programs { carnet: plan.carnet.clone(), logs: plan.out.join("logs") };
+    runner::run(plan, &programs, &mut results)?;
+    results.others = watch.shares()?;
+    results.disturbed = figures::disturbances(results.machine.cores, results.load_before[0], results.others);
+    results.duration_s = (clock::monotonic() - begin) as f64 / 1e9;
+    let file = plan.out.join("eval.json");
+    write(&file, &format!("{}\n", serde_json::to_string_pretty(&results)?))?;
+    let written = reports(&results, &plan.out)?;
+    println!("\n{}", document::summary(&results)?);
+    for warning in results.warnings() {
+        console::step(&format!("NOTE: {warning}"));
+    }
+    console::step(&format!("{:.0} s; {}", results.duration_s, file.display()));
+    for page in written {
+        console::step(&page.display().to_string());
+    }
+    Ok(())
+}
+
+/// Writes the reports; the pages.
+fn reports(results: &Results, folder: &Path) -> anyhow::Result<Vec<PathBuf>> {
+    let mut pages = Vec::new();
+    for paper in paper::named(&results.papers, results.effort)? {
+        let page = folder.join(format!("{}.html", paper.name));
+        write(&page, &report::html(&paper, results))?;
+        pages.push(page.clone());
+        if let Some(browser) = tools::find("chromium").filter(|_| results.effort != Effort::Smoke) {
+            let print = folder.join(format!("{}.pdf", paper.name));
+            match report::print(&browser, &page, &print) {
+                Ok(()) => pages.push(print),
+                Err(error) => console::step(&format!("no PDF: {error:#}")),
+            }
+        }
+    }
+    Ok(pages)
+}
+
+fn read(file: &Path) -> anyhow::Result<Results> {
+    let text = std::fs::read(file).with_context(|| format!("cannot read {}", file.display()))?;
+    let results: Results =
+        serde_json::from_slice(&text).with_context(|| format!("{} is no eval.json", file.display()))?;
+    let version = results.schema_version;
+    anyhow::ensure!(
+        version == SCHEMA_VERSION,
+        "{} has version {version}, expected {SCHEMA_VERSION}",
+        file.display()
+    );
+    Ok(results)
+}
+
+fn write(file: &Path, content: &str) -> anyhow::Result<()> {
+    std::fs::write(file, content).with_context(|| format!("cannot write {}", file.display()))
+}

@@ -1,0 +1,161 @@
+//! Packets a second that pass without loss, by turns through plain routers and what is measured: as the benchmark does
+//! it ([`crate::bench::flood`]), with all of a core or with a share of it for the mobile router.
+//!
+//! The kernel forwards in whatever is running when a packet comes, so a limit for a process would limit nothing. For the
+//! share the interfaces of the mobile router, and of the next node, are polled by kernel threads of their own (threaded
+//! NAPI), and those of the mobile router, with its program, are put into a control group on a core that something else
+//! wants all the time (`crate::quota`). Source, home agent and sink have the other cores. What passes is counted against
+//! the time that the group really had: packets for each second of it, times the share.
+
+use anyhow::{Context, ensure};
+
+use super::bed::{PLAIN, Routers, SUBJECT};
+use crate::bench::cores::Cores;
+use crate::bench::flood::flood;
+use crate::bench::packet::Frame;
+use crate::bench::packets::{ARRANGEMENTS, Arrangement};
+use crate::bench::path::Path;
+use crate::bench::sender::Sender;
+use crate::bench::sink::Sink;
+use crate::bench::world::World;
+use crate::clock::MILLISECOND;
+use crate::process::{in_node, output};
+use crate::{quota, tools};
+
+struct Lane {
+    series: &'static str,
+    sender: Sender,
+    sink: Sink,
+    frames: Vec<Frame>,
+}
+
+/// A measurement's place among all and what it found: packet size, series, packets a second.
+pub type Passed = (u32, &'static str, f64);
+
+/// Measures; `told` is called after each measurement.
+pub fn measure(
+    routers: &mut Routers,
+    sizes: &[u32],
+    repeat: usize,
+    milliseconds: u64,
+    share: Option<f64>,
+    mut told: impl FnMut(Passed),
+) -> anyhow::Result<()> {
+    let cores = Cores::of_caller()?;
+    let Some(share) = share else {
+        // The sum of the work of sender, routers and sink is what counts.
+        pin(routers, &cores, true)?;
+        let result = rounds(routers, sizes, repeat, milliseconds, None, &mut told);
+        return pin(routers, &cores, false).and(result);
+    };
+    let group = limit(routers, share, cores.measuring)?;
+    let result = cores
+        .avoid()
+        .and_then(|()| rounds(routers, sizes, repeat, milliseconds, Some((&group, share)), &mut told));
+    drop(group);
+    pin(routers, &cores, false)?;
+    [&routers.plain, &routers.subject].into_iter().try_for_each(|world| polling(world, false))?;
+    result
+}
+
+fn pin(routers: &Routers, cores: &Cores, pinned: bool) -> anyhow::Result<()> {
+    cores.move_process(0, pinned)?;
+    routers.subject.daemons.iter().try_for_each(|daemon| cores.move_process(daemon.id(), pinned))
+}
+
+fn rounds(
+    routers: &mut Routers,
+    sizes: &[u32],
+    repeat: usize,
+    milliseconds: u64,
+    group: Option<(&quota::Quota, f64)>,
+    told: &mut impl FnMut(Passed),
+) -> anyhow::Result<()> {
+    let arrangement = ARRANGEMENTS.iter().find(|one| one.name == "both routers, up");
+    let arrangement = arrangement.context("the benchmark has no packets through both routers")?;
+    for size in sizes {
+        let lane = |series, world: &World| lane(series, world, arrangement, *size as usize);
+        let mut lanes = [lane(PLAIN, &routers.plain)?, lane(SUBJECT, &routers.subject)?];
+        for round in 0..repeat {
+            for turn in 0..lanes.len() {
+                let at = (turn + round) % lanes.len();
+                let lane = &mut lanes[at];
+                let mut once = |milliseconds| {
+                    flood(
+                        &mut lane.sender,
+                        &lane.sink,
+                        &mut lane.frames,
+                        milliseconds * MILLISECOND,
+                        |_, _| {},
+                    )
+                };
+                once(milliseconds.div_ceil(10))?;
+                let used = || group.map_or(Ok(0), |(group, _)| group.used());
+                let before = used()?;
+                let passed = once(milliseconds)?;
+                let used = used()? - before;
+                ensure!(passed.received > 0, "no packet of {size} octets passes ({})", lane.series);
+                let rate = match group {
+                    None => passed.rate(),
+                    Some((_, share)) => passed.received as f64 * 1e9 / used.max(1) as f64 * share,
+                };
+                told((*size, lane.series, rate));
+            }
+            routers.check()?;
+        }
+    }
+    Ok(())
+}
+
+fn lane(series: &'static str, world: &World, arrangement: &Arrangement, size: usize) -> anyhow::Result<Lane> {
+    let frame = arrangement.frame(Path::Plain, size)?;
+    Ok(Lane {
+        series,
+        sender: Sender::in_bursts(world, arrangement.source, &frame)?,
+        sink: Sink::counting_at(world, arrangement.sink)?,
+        frames: vec![frame],
+    })
+}
+
+/// The interfaces that are polled by threads of their own, each with its peer: those of the mobile router, and the next
+/// node's, whose work the mobile router's threads would do otherwise.
+const POLLED: [[(&str, &str); 2]; 3] =
+    [[("mr", "i0"), ("mnn", "m0")], [("mr", "e0"), ("ha", "f0")], [("ha", "f0"), ("mr", "e0")]];
+
+fn polling(world: &World, threads: bool) -> anyhow::Result<()> {
+    let set = |(role, interface): (&str, &str), what: &str, on: bool| {
+        let mut ethtool = in_node(&world.node(role), tools::path("ethtool"));
+        output(ethtool.args(["-K", interface, what, if on { "on" } else { "off" }])).map(drop)
+    };
+    for [place, peer] in POLLED {
+        let (node, interface) = (world.node(place.0), place.1);
+        // A veth is polled where it puts packets together (GRO) that its peer does not hand over together (TSO).
+        if threads {
+            set(place, "gro", true)?;
+            set(peer, "tso", false)?;
+        }
+        // /sys shows the interfaces of the namespace in which it was mounted.
+        let script = format!(
+            "mount -t sysfs sysfs /sys && echo {} > /sys/class/net/{interface}/threaded",
+            u8::from(threads)
+        );
+        output(in_node(&node, "unshare").args(["--mount", "sh", "-ec", &script]))
+            .context("the kernel has no threads for this interface")?;
+        if !threads {
+            set(place, "gro", false)?;
+            set(peer, "tso", true)?;
+        }
+    }
+    Ok(())
+}
+
+/// Gives the mobile routers, of which one works at a time, a share of a core.
+fn limit(routers: &Routers, share: f64, core: usize) -> anyhow::Result<quota::Quota> {
+    let group = quota::Quota::begin("routers", share, core)?;
+    for world in [&routers.plain, &routers.subject] {
+        polling(world, true)?;
+    }
+    let program = routers.subject.daemons.last().map(crate::process::Daemon::id);
+    group.hold(&["i0", "e0"], program)?;
+    Ok(group)
+}

@@ -1,0 +1,87 @@
+//! How far an evaluation is: a bar on a terminal, a line for each experiment elsewhere.
+
+use std::io::{IsTerminal, Write};
+
+use crate::clock::{SECOND, monotonic};
+
+/// Cells of the bar.
+const CELLS: usize = 24;
+
+/// How far it is, by the seconds that experiments are expected to take.
+#[derive(Debug)]
+pub struct Progress {
+    total: f64,
+    done: f64,
+    begin: u64,
+    drawn: u64,
+    bar: bool,
+    label: String,
+}
+
+impl Progress {
+    /// Of so many seconds.
+    pub fn new(total: f64) -> Progress {
+        let bar = std::io::stderr().is_terminal();
+        Progress { total, done: 0.0, begin: monotonic(), drawn: 0, bar, label: String::new() }
+    }
+
+    /// The next experiment.
+    pub fn at(&mut self, label: &str) {
+        self.label = label.into();
+        if self.bar {
+            self.draw();
+        } else {
+            crate::console::step(&format!("{:3.0} %  {label}", self.percent()));
+        }
+    }
+
+    /// A part of so many seconds is done.
+    pub fn advance(&mut self, seconds: f64) {
+        self.done += seconds;
+        if self.bar && monotonic() - self.drawn > SECOND / 10 {
+            self.draw();
+        }
+    }
+
+    /// Everything is done: the bar goes.
+    pub fn end(&self) {
+        if self.bar {
+            let _ = write!(std::io::stderr(), "\r\x1b[K");
+        }
+    }
+
+    fn percent(&self) -> f64 {
+        (100.0 * self.done / self.total.max(1e-9)).min(100.0)
+    }
+
+    fn draw(&mut self) {
+        self.drawn = monotonic();
+        let line = line(self.percent(), (self.drawn - self.begin) as f64 / 1e9, self.total, &self.label);
+        let _ = write!(std::io::stderr(), "\r\x1b[K{line}");
+    }
+}
+
+/// The bar, how much is done, how long it will take yet, what is measured.
+fn line(percent: f64, elapsed: f64, total: f64, label: &str) -> String {
+    let full = ((percent / 100.0) * CELLS as f64) as usize;
+    // What the beginning says of the speed is more than was expected, but not at once.
+    let expected = total * (1.0 - percent / 100.0);
+    let by_now = if percent > 5.0 { elapsed * (100.0 - percent) / percent } else { expected };
+    let left = by_now.round() as u64;
+    let bar = format!("{}{}", "#".repeat(full), ".".repeat(CELLS - full));
+    format!("  [{bar}] {percent:3.0} %, {}:{:02} left  {label}", left / 60, left % 60)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::line;
+
+    #[test]
+    fn the_bar_says_how_long_it_will_take() {
+        assert_eq!(line(0.0, 0.0, 90.0, "x"), format!("  [{}]   0 %, 1:30 left  x", ".".repeat(24)));
+        assert_eq!(
+            line(50.0, 30.0, 90.0, "x"),
+            format!("  [{}{}]  50 %, 0:30 left  x", "#".repeat(12), ".".repeat(12))
+        );
+    }
+}

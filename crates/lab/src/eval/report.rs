@@ -1,0 +1,296 @@
+//! One page for each paper: what it shows, our figure in the same axes with its numbers in it, both numbers and their
+//! ratio, and what cannot be compared. One file, nothing from elsewhere; light or dark, wide or narrow.
+
+use std::fmt::Write;
+use std::path::Path;
+use std::process::{Command, Stdio};
+
+use anyhow::{Context, ensure};
+
+use super::bed::{IPV4, PLAIN, ROUTER, SUBJECT};
+use super::document::{Row, ratio, rows};
+use super::paper::{Figure, Paper};
+use super::results::{Results, Sample};
+use crate::clock::{SECOND, monotonic, sleep};
+use crate::report::chart::{Chart, Curve, Mark, draw};
+use crate::report::{FIGURE_STYLE, STYLE, escape, put};
+
+/// Widths of pictures for wide and for narrow screens.
+const WIDTHS: [f64; 2] = [1020.0, 400.0];
+/// How long a browser may take for a page.
+const PRINTING: u64 = 30 * SECOND;
+
+/// What a curve is called.
+pub fn series(name: &str, results: &Results) -> String {
+    match name {
+        PLAIN => "plain routing".into(),
+        IPV4 => "IPv4, plain routing".into(),
+        ROUTER => "seen from the mobile router".into(),
+        SUBJECT => results.subject.name.clone(),
+        other => other.into(),
+    }
+}
+
+/// The page of a paper.
+pub fn html(paper: &Paper, results: &Results) -> String {
+    let mut out = String::new();
+    put!(out, "<!doctype html>\n<html lang=\"en\"><head><meta charset=\"utf-8\">");
+    put!(out, "<meta name=\"viewport\" content=\"width=device-width, initial-scale=1\">");
+    put!(out, "<title>{} \u{2013} carnet-lab</title>", escape(&paper.title));
+    put!(out, "<style>\n{FIGURE_STYLE}{STYLE}</style></head><body><main>\n");
+    put!(
+        out,
+        "<h1>{}</h1>\n<p class=\"sub\">{}, {}</p>",
+        escape(&paper.title),
+        escape(&paper.authors),
+        paper.year
+    );
+    put!(
+        out,
+        "<p><b>There:</b> {}</p><p><b>Here:</b> {} beside plain routing, by turns, in network namespaces of one \
+         machine; {}.</p>\n",
+        escape(&paper.setting),
+        escape(&results.subject.name),
+        escape(&results.time)
+    );
+    for (role, command) in [("mr", &results.subject.mr), ("ha", &results.subject.ha)] {
+        if let Some(command) = command {
+            put!(out, "<p class=\"sub\">{role}: <code>{}</code></p>", escape(command));
+        }
+    }
+    for warning in results.warnings() {
+        put!(out, "<p class=\"fail\"><b>Not to be relied on:</b> {}.</p>", escape(&warning));
+    }
+    let all: Vec<(&Figure, Vec<Row>)> =
+        paper.figures.iter().map(|figure| (figure, rows(paper, figure, results))).collect();
+    put!(out, "<h2>At a glance</h2>\n");
+    table(&mut out, all.iter().flat_map(|(figure, rows)| rows.iter().map(move |row| (Some(*figure), row))));
+    for (figure, rows) in &all {
+        section(&mut out, paper, figure, rows, results);
+    }
+    machine(&mut out, results);
+    put!(out, "</main></body></html>\n");
+    out
+}
+
+fn table<'a>(out: &mut String, rows: impl Iterator<Item = (Option<&'a Figure>, &'a Row)>) {
+    let rows: Vec<_> = rows.collect();
+    if rows.is_empty() {
+        return;
+    }
+    let first = if rows[0].0.is_some() { "<th>figure</th>" } else { "" };
+    put!(
+        out,
+        "<div class=\"scroll\" style=\"margin-top:10px\"><table><thead><tr>{first}<th></th><th class=\"n\">paper</th><th class=\"n\">here</th>\
+         <th class=\"n\">here / paper</th><th class=\"opt\">place in the paper</th></tr></thead><tbody>\n"
+    );
+    for (figure, row) in rows {
+        let first = figure.map_or(String::new(), |figure| format!("<td>{}</td>", escape(&figure.title)));
+        let here = match &row.why {
+            Some(why) => format!("<td class=\"sub\" colspan=\"2\">{}</td>", escape(why)),
+            None => format!(
+                "<td class=\"n\">{}</td><td class=\"n {}\">{}</td>",
+                escape(&row.here),
+                row.verdict(),
+                ratio(row.ratio)
+            ),
+        };
+        put!(
+            out,
+            "<tr>{first}<td>{}</td><td class=\"n\">{}</td>{here}<td class=\"opt sub\">{}</td></tr>\n",
+            escape(&row.what),
+            escape(&row.paper),
+            escape(&row.place)
+        );
+    }
+    put!(out, "</tbody></table></div>\n");
+}
+
+fn section(out: &mut String, paper: &Paper, figure: &Figure, rows: &[Row], results: &Results) {
+    put!(out, "<h2>{}</h2>\n<p>{}</p>\n", escape(&figure.title), escape(&figure.shows));
+    if let Some(why) = &figure.not_measured {
+        put!(out, "<p class=\"sub\">Not measured here. {}</p>\n", escape(why));
+    }
+    let why = figure.experiment.as_ref().and_then(|id| results.why_not(&paper.name, id));
+    if let Some(why) = why {
+        put!(out, "<p class=\"fail\">Left out in this run: {}</p>\n", escape(why));
+    }
+    match chart(paper, figure, results) {
+        Some(chart) => {
+            let [wide, narrow] = WIDTHS.map(|width| draw(&chart, width));
+            put!(
+                out,
+                "<figure><div class=\"wide\">{wide}</div><div class=\"narrow\">{narrow}</div><figcaption>{}\
+                 </figcaption></figure>\n",
+                escape(&caption(&chart))
+            );
+        }
+        None if figure.experiment.is_some()
+            && why.is_none()
+            && results.curves(&paper.name, figure.experiment.as_deref().unwrap_or(""), None).is_empty() =>
+        {
+            put!(out, "<p class=\"sub\">Not part of this run.</p>\n");
+        }
+        None => {}
+    }
+    table(out, rows.iter().map(|row| (None, row)));
+    if !figure.differs.is_empty() {
+        put!(out, "<p class=\"sub\" style=\"margin-top:8px\">What cannot be compared:</p><ul class=\"sub\">");
+        for what in &figure.differs {
+            put!(out, "<li>{}</li>", escape(what));
+        }
+        put!(out, "</ul>\n");
+    }
+}
+
+fn caption(chart: &Chart) -> String {
+    let repeated = chart.curves.iter().flat_map(|curve| &curve.points).any(|point| point.3 > point.2);
+    let what = match (chart.x.is_some(), repeated) {
+        (true, true) => "Medians; the shade reaches from the lowest to the highest repetition.",
+        (true, false) => "No repetition differs.",
+        (false, true) => "Medians; the thin line reaches from the lowest to the highest repetition.",
+        (false, false) => "No repetition differs.",
+    };
+    match chart.marks.is_empty() {
+        true => what.into(),
+        false => format!("{what} Dashed outlines and diamonds are the paper's numbers."),
+    }
+}
+
+/// The picture of a figure; `None` where nothing was measured, or where its numbers are no curve.
+fn chart(paper: &Paper, figure: &Figure, results: &Results) -> Option<Chart> {
+    let mut curves = Vec::new();
+    let experiments = figure.experiment.iter().chain(&figure.against);
+    for (number, experiment) in experiments.enumerate() {
+        // Metrics of a scenario are a table.
+        if figure.values.iter().any(|v| v.ours.as_ref().is_some_and(|ours| ours.metric.is_some())) {
+            return None;
+        }
+        for ((name, with), points) in results.curves(&paper.name, experiment, figure.quantity.as_deref()) {
+            let mut label = series(name, results);
+            if let Some(with) = with {
+                label += &format!(", {with}");
+            }
+            if figure.against.is_some() {
+                label += if number == 0 { ", limited" } else { ", all of a core" };
+            }
+            let point = |one: &&Sample| {
+                (one.x.unwrap_or(0.0), one.values.median, one.values.lowest, one.values.highest)
+            };
+            let dashed = name == PLAIN || name == IPV4;
+            curves.push(Curve { label, dashed, points: points.iter().map(point).collect() });
+        }
+    }
+    if curves.is_empty() {
+        return None;
+    }
+    // Where there is one point only, an axis says nothing.
+    let single = curves.iter().all(|curve| curve.points.len() == 1);
+    let marks = figure.values.iter().filter(|value| {
+        let plain = |ours: &super::paper::Selector| {
+            ours.over.is_none()
+                && ours.minus.is_none()
+                && ours.over_experiment.is_none()
+                && ours.shape.is_none()
+                && ours.times.is_none()
+        };
+        value.ours.as_ref().is_some_and(plain)
+    });
+    let marks = marks.map(|value| Mark {
+        label: value.what.clone(),
+        x: value.ours.as_ref().and_then(|ours| ours.x),
+        y: value.paper,
+    });
+    Some(Chart {
+        title: figure.title.clone(),
+        x: figure.x.clone().filter(|_| !single),
+        y: figure.y.clone().unwrap_or_default(),
+        log: figure.scale.as_deref() == Some("log"),
+        curves,
+        marks: marks.collect(),
+    })
+}
+
+fn machine(out: &mut String, results: &Results) {
+    let m = &results.machine;
+    put!(out, "<h2>The machine</h2>\n<figure><dl>");
+    let load = results.load_before;
+    let [others, stolen] = results.others.map(|share| share * 100.0);
+    let rows = [
+        ("processor", format!("{}, {} cores", m.cpu, m.cores)),
+        ("memory", format!("{} MiB", m.memory_mib)),
+        ("kernel", m.kernel.clone()),
+        ("system", m.system.clone()),
+        ("carnet", m.carnet.clone()),
+        ("commit", m.commit.clone().unwrap_or_else(|| "unknown".into())),
+        ("load before", format!("{:.2} {:.2} {:.2}", load[0], load[1], load[2])),
+        ("meanwhile", format!("other programs {others:.1} % of all cores, other guests {stolen:.1} %")),
+        ("time", format!("{}, {:.0} s", results.time, results.duration_s)),
+    ];
+    for (key, value) in rows {
+        put!(out, "<dt>{key}</dt><dd>{}</dd>", escape(&value));
+    }
+    put!(out, "</dl></figure>\n");
+}
+
+/// Prints a page to PDF by a Chromium without a window. It must go nowhere but to the file.
+pub fn print(browser: &Path, page: &Path, pdf: &Path) -> anyhow::Result<()> {
+    let profile = pdf.with_extension("profile");
+    let mut command = Command::new(browser);
+    command
+        .args([
+            "--headless",
+            "--disable-gpu",
+            "--no-sandbox",
+            "--no-pdf-header-footer",
+            "--disable-extensions",
+        ])
+        .args(["--no-first-run", "--disable-background-networking", "--disable-dev-shm-usage"])
+        .arg(format!("--user-data-dir={}", profile.display()))
+        .arg(format!("--print-to-pdf={}", pdf.display()))
+        .arg(format!("file://{}", page.canonicalize()?.display()));
+    command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
+    let mut child = command.spawn().with_context(|| format!("cannot start {}", browser.display()))?;
+    let until = monotonic() + PRINTING;
+    let status = loop {
+        if let Some(status) = child.try_wait()? {
+            break Some(status);
+        }
+        if monotonic() > until {
+            child.kill()?;
+            child.wait()?;
+            break None;
+        }
+        sleep(SECOND / 20);
+    };
+    let _ = std::fs::remove_dir_all(&profile);
+    ensure!(
+        status.is_some_and(|status| status.success()) && pdf.exists(),
+        "{} prints nothing",
+        browser.display()
+    );
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::eval::paper::{Effort, named};
+    use crate::eval::results::tests::results;
+
+    #[test]
+    fn a_page_has_both_numbers_and_nothing_from_elsewhere() {
+        let mut results = results();
+        results.subject.name = "a <router>".into();
+        let paper = &named(&["nemo-basic-support".into()], Effort::Full).expect("is good")[0];
+        let page = html(paper, &results);
+        for word in ["http:", "https:", "src=", "href=", "@import", "url(", "//", "<router>", "NaN"] {
+            assert!(!page.contains(word), "the page contains {word}");
+        }
+        for word in ["92.8 Mbit/s", "92.1 Mbit/s", "0.992", "a &lt;router&gt;", "Not part of this run"] {
+            assert!(page.contains(word), "the page lacks {word}");
+        }
+        // Each picture twice.
+        assert_eq!(page.matches("aria-label=\"Figure 2: UDP throughput with and without NEMO\"").count(), 2);
+    }
+}

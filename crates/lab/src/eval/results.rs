@@ -1,0 +1,276 @@
+//! What an evaluation found (`eval.json`), and the numbers that are got from it.
+//!
+//! A sample is one point of one curve with all of its repetitions: nothing is averaged away. What the reports, the
+//! documentation and comparisons show is computed from samples, so each can be made again from the file.
+
+use serde::{Deserialize, Serialize};
+
+use super::paper::{As, Effort, Figure, Of, Paper, Selector};
+use crate::bench::figures::Series;
+use crate::machine::Machine;
+
+/// Version of the file's shape; `eval/results.schema.json` has it.
+pub const SCHEMA_VERSION: u32 = 1;
+
+/// `eval.json`
+#[derive(Debug, Clone, Default, Serialize, Deserialize)]
+pub struct Results {
+    /// Version of its shape.
+    pub schema_version: u32,
+    /// The machine.
+    pub machine: Machine,
+    /// When it began.
+    pub time: String,
+    /// How much was measured.
+    pub effort: Effort,
+    /// Seconds that it took.
+    pub duration_s: f64,
+    /// Load averages before.
+    pub load_before: [f64; 3],
+    /// What share of all cores others had while it ran, and a hypervisor's other guests.
+    pub others: [f64; 2],
+    /// Why figures are not to be relied on; empty where nothing disturbed.
+    pub disturbed: Vec<String>,
+    /// What was measured beside plain routing.
+    pub subject: Subject,
+    /// The papers.
+    pub papers: Vec<String>,
+    /// What was found.
+    pub samples: Vec<Sample>,
+    /// What was not measured, and why.
+    pub left_out: Vec<LeftOut>,
+}
+
+/// What was measured beside plain routing.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+pub struct Subject {
+    /// Its name.
+    pub name: String,
+    /// The command of the mobile router, where one was given.
+    pub mr: Option<String>,
+    /// The command of the home agent, where one was given.
+    pub ha: Option<String>,
+}
+
+/// A point of a curve.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Sample {
+    /// Paper.
+    pub paper: String,
+    /// Experiment.
+    pub experiment: String,
+    /// `plain`, `ipv4`, `subject`, `router`.
+    pub series: String,
+    /// The value of what is varied besides the axis, in words.
+    pub with: Option<String>,
+    /// Place on the axis.
+    pub x: Option<f64>,
+    /// What was measured: `mbit`, `delivered`, `ms`, `loss`, `octets`, `packets`, or the metric of a scenario.
+    pub quantity: String,
+    /// Its unit.
+    pub unit: String,
+    /// All repetitions.
+    pub values: Series,
+}
+
+/// Something that was not measured.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct LeftOut {
+    /// Paper.
+    pub paper: String,
+    /// Experiment.
+    pub experiment: String,
+    /// Why.
+    pub why: String,
+}
+
+/// The curves of an experiment's quantity, each with its points in order.
+pub type Curves<'a> = Vec<((&'a str, Option<&'a str>), Vec<&'a Sample>)>;
+
+impl Results {
+    /// Adds a repetition to a sample.
+    pub fn add(&mut self, key: Sample, value: f64) {
+        let same = |one: &&mut Sample| Sample { values: Series::default(), ..(**one).clone() } == key;
+        match self.samples.iter_mut().find(same) {
+            Some(sample) => {
+                let mut rounds = std::mem::take(&mut sample.values.rounds);
+                rounds.push(value);
+                sample.values = Series::of(rounds);
+            }
+            None => self.samples.push(Sample { values: Series::of(vec![value]), ..key }),
+        }
+    }
+
+    /// The curves of an experiment; of its first quantity unless one is named.
+    pub fn curves(&self, paper: &str, experiment: &str, quantity: Option<&str>) -> Curves<'_> {
+        let of_it = |one: &&Sample| one.paper == paper && one.experiment == experiment;
+        let first = self.samples.iter().find(of_it).map(|one| one.quantity.as_str());
+        let Some(quantity) = quantity.or(first) else { return Vec::new() };
+        let mut curves: Curves<'_> = Vec::new();
+        for sample in self.samples.iter().filter(|one| of_it(one) && one.quantity == quantity) {
+            let key = (sample.series.as_str(), sample.with.as_deref());
+            match curves.iter_mut().find(|(other, _)| *other == key) {
+                Some((_, points)) => points.push(sample),
+                None => curves.push((key, vec![sample])),
+            }
+        }
+        for (_, points) in &mut curves {
+            points.sort_by(|a, b| a.x.unwrap_or(0.0).total_cmp(&b.x.unwrap_or(0.0)));
+        }
+        curves
+    }
+
+    /// Our number for one that the paper gives; `None` where it was not measured.
+    pub fn number(&self, paper: &Paper, figure: &Figure, ours: &Selector) -> Option<f64> {
+        let experiment = figure.experiment.as_deref()?;
+        let quantity = ours.metric.as_deref().or(figure.quantity.as_deref());
+        let points = |experiment: &str, series: &str| -> Vec<(f64, f64)> {
+            let curves = self.curves(&paper.name, experiment, quantity);
+            let wanted = |key: &(&str, Option<&str>)| {
+                key.0 == series && ours.with.as_deref().is_none_or(|with| key.1 == Some(with))
+            };
+            let points = curves.into_iter().filter(|(key, _)| wanted(key)).flat_map(|(_, points)| points);
+            let value = |one: &Sample| match ours.of {
+                Of::Deviation => deviation(&one.values.rounds),
+                _ => Some(one.values.median),
+            };
+            let points = points.filter_map(|one| Some((one.x.unwrap_or(0.0), value(one)?)));
+            points.filter(|(x, _)| ours.up_to.is_none_or(|most| *x <= most)).collect()
+        };
+        let own = points(experiment, &ours.series);
+        let other = match (&ours.over, &ours.minus, &ours.over_experiment) {
+            (Some(series), ..) | (_, Some(series), _) => Some(points(experiment, series)),
+            (.., Some(experiment)) => Some(points(experiment, &ours.series)),
+            _ => None,
+        };
+        let combine = |a: f64, b: f64| if ours.minus.is_some() { a - b } else { a / b };
+        let value = match other {
+            None => pick(&own, ours)?,
+            Some(other) if ours.each => {
+                let at = |x: f64| other.iter().find(|point| point.0 == x).map(|point| point.1);
+                let both: Vec<(f64, f64)> =
+                    own.iter().filter_map(|(x, y)| Some((*x, combine(*y, at(*x)?)))).collect();
+                pick(&both, ours)?
+            }
+            Some(other) => combine(pick(&own, ours)?, pick(&other, ours)?),
+        };
+        let value = value * ours.times.unwrap_or(1.0);
+        let value = match ours.shape {
+            None => value,
+            Some(As::Percent) => 100.0 * value,
+            Some(As::Decay) => 100.0 * (1.0 - value),
+        };
+        Some(value).filter(|value| value.is_finite())
+    }
+
+    /// Why an experiment was left out.
+    pub fn why_not(&self, paper: &str, experiment: &str) -> Option<&str> {
+        let left = self.left_out.iter().find(|one| one.paper == paper && one.experiment == experiment)?;
+        Some(&left.why)
+    }
+
+    /// What is to be said of the run before its figures are believed.
+    pub fn warnings(&self) -> Vec<String> {
+        let mut told = match self.effort {
+            Effort::Full => Vec::new(),
+            Effort::Quick => vec!["a quick run: few repetitions, short".to_owned()],
+            Effort::Smoke => vec!["a run that only shows that it works: its figures mean nothing".to_owned()],
+        };
+        told.extend(self.disturbed.iter().map(|why| format!("the machine was busy: {why}")));
+        told
+    }
+}
+
+fn pick(points: &[(f64, f64)], ours: &Selector) -> Option<f64> {
+    let values = || points.iter().map(|point| point.1);
+    match ours.of {
+        Of::Highest => values().reduce(f64::max),
+        Of::Lowest => values().reduce(f64::min),
+        Of::Mean => (!points.is_empty()).then(|| values().sum::<f64>() / points.len() as f64),
+        Of::At => match ours.x {
+            Some(x) => points.iter().find(|point| point.0 == x).map(|point| point.1),
+            None => points.first().map(|point| point.1),
+        },
+        Of::Only | Of::Deviation => points.first().map(|point| point.1),
+    }
+}
+
+/// The standard deviation of a sample; none of a single value.
+fn deviation(values: &[f64]) -> Option<f64> {
+    let count = values.len();
+    let mean = values.iter().sum::<f64>() / count.max(1) as f64;
+    let sum: f64 = values.iter().map(|value| (value - mean).powi(2)).sum();
+    (count > 1).then(|| (sum / (count - 1) as f64).sqrt())
+}
+
+#[cfg(test)]
+pub mod tests {
+    use super::*;
+    use crate::eval::paper;
+
+    /// Results of the paper on NEMO Basic Support: a router of 92 Mbit/s, a mobile router of 90.
+    pub fn results() -> Results {
+        let mut results = Results { schema_version: SCHEMA_VERSION, ..Results::default() };
+        results.time = "2026-01-01 00:00:00 UTC".into();
+        results.subject.name = "carnet".into();
+        results.papers = vec!["nemo-basic-support".into()];
+        for (series, top) in [("plain", 92.0), ("subject", 90.0)] {
+            for x in [89.0, 92.0, 95.0_f64] {
+                for round in 0..3 {
+                    let value = x.min(top) + f64::from(round) * 0.1;
+                    results.add(sample("udp-rates", series, Some(x), "mbit", "Mbit/s"), value);
+                }
+            }
+        }
+        for (series, value) in [("plain", 0.05), ("subject", 0.06)] {
+            results.add(sample("echo", series, None, "ms", "ms"), value);
+        }
+        results.add(sample("rtt", "plain", Some(56.0), "ms", "ms"), 0.05);
+        results.add(sample("rtt", "subject", Some(56.0), "ms", "ms"), 0.06);
+        results
+    }
+
+    /// A point without values.
+    pub fn sample(experiment: &str, series: &str, x: Option<f64>, quantity: &str, unit: &str) -> Sample {
+        Sample {
+            paper: "nemo-basic-support".into(),
+            experiment: experiment.into(),
+            series: series.into(),
+            with: None,
+            x,
+            quantity: quantity.into(),
+            unit: unit.into(),
+            values: Series::default(),
+        }
+    }
+
+    #[test]
+    fn numbers_are_got_as_the_paper_says() {
+        let results = results();
+        assert_eq!(results.samples.len(), 10);
+        let papers = paper::named(&["nemo-basic-support".into()], Effort::Full).expect("is good");
+        let number = |figure: &str, what: &str| {
+            let figure = papers[0].figures.iter().find(|one| one.id == figure).expect("is there");
+            let value = figure.values.iter().find(|one| one.what.starts_with(what)).expect("is there");
+            let number = results.number(&papers[0], figure, value.ours.as_ref().expect("is there"));
+            number.map(|number| (number * 1e3).round() / 1e3)
+        };
+        assert_eq!(number("fig2", "highest, router"), Some(92.1));
+        assert_eq!(number("fig2", "the mobile router"), Some(2.172));
+        assert_eq!(number("table1-added", "added by NEPL"), Some(0.01));
+        assert_eq!(number("fig3-threshold", "router"), None);
+    }
+
+    #[test]
+    fn repetitions_of_a_point_are_one_sample() {
+        let results = results();
+        let curves = results.curves("nemo-basic-support", "udp-rates", None);
+        let found: Vec<(&str, usize, usize)> = curves
+            .iter()
+            .map(|((series, _), points)| (*series, points.len(), points[0].values.rounds.len()))
+            .collect();
+        assert_eq!(found, [("plain", 3, 3), ("subject", 3, 3)]);
+        assert_eq!(deviation(&[1.0, 2.0, 3.0]), Some(1.0));
+        assert_eq!(deviation(&[1.0]), None);
+    }
+}

@@ -1,0 +1,360 @@
+//! `carnet-lab pki DIR`: a public key infrastructure for tests and closed fleets, in a folder.
+//!
+//! ```text
+//!   DIR/root.cert    root.key     the root, who signs authorities
+//!   DIR/aa.cert      aa.key       the Authorization Authority, who signs tickets
+//!   DIR/tickets/NAME.cert NAME.key   tickets; NAME is the HashedId8
+//! ```
+//!
+//! A `.cert` is the certificate's octets (TS 103 097), a `.key` is a line with the curve and the private scalar in
+//! hexadecimal digits, and has the rights 0600. A station is given the two certificates and some tickets with their keys; the
+//! other two keys stay where they are. Running it again with `--tickets` adds tickets. `--list` tells what is there.
+
+use std::fs;
+use std::io::{self, Read, Write};
+use std::path::{Path, PathBuf};
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+use anyhow::{Context, bail};
+use carnet_base::{Rng, WallTime};
+use carnet_linux::key_file;
+use carnet_security::certificate::{Certificate, Issuer, Role, ToBeSignedCertificate};
+use carnet_security::config::{Config, Policy};
+use carnet_security::credentials::PrivateKey;
+use carnet_security::crypto::{Portable, SigningKey, name_of};
+use carnet_security::keys::Curve;
+use carnet_security::permissions::{PsidSsp, Ssp};
+use carnet_security::region::{GeographicRegion, IdentifiedRegion};
+use carnet_security::time::{DurationUnit, Time64, ValidityDuration, ValidityPeriod};
+use carnet_security::{Now, Security, Ticket, pki};
+
+/// Seconds of TAI that UTC is behind since 2004.
+const LEAP_SECONDS: u32 = 5;
+
+/// A curve by the name that is in key files.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
+pub enum CurveName {
+    NistP256,
+    #[value(name = "brainpoolp256r1")]
+    BrainpoolP256r1,
+    #[value(name = "brainpoolp384r1")]
+    BrainpoolP384r1,
+    NistP384,
+}
+
+impl CurveName {
+    const fn curve(self) -> Curve {
+        match self {
+            CurveName::NistP256 => Curve::NistP256,
+            CurveName::BrainpoolP256r1 => Curve::BrainpoolP256r1,
+            CurveName::BrainpoolP384r1 => Curve::BrainpoolP384r1,
+            CurveName::NistP384 => Curve::NistP384,
+        }
+    }
+}
+
+#[derive(Debug, clap::Args)]
+pub struct Args {
+    /// The folder; made if it is not there.
+    folder: PathBuf,
+    /// Tell what is there instead, and whether a station would take it.
+    #[arg(long)]
+    list: bool,
+    /// How many tickets to add.
+    #[arg(long, default_value_t = 5)]
+    tickets: u8,
+    /// The curve of new keys.
+    #[arg(long, value_enum, default_value = "nist-p256")]
+    curve: CurveName,
+    /// For how many hours new tickets hold.
+    #[arg(long, default_value_t = 168)]
+    hours: u16,
+    /// In which countries new tickets hold (UN M49 number; several times for several); else anywhere.
+    #[arg(long, value_name = "NUMBER")]
+    country: Vec<u16>,
+    /// New tickets allow everything: emergency vehicles, roadworks.
+    #[arg(long)]
+    everything: bool,
+}
+
+pub fn run(args: &Args) -> anyhow::Result<()> {
+    if !args.list {
+        make(args)?;
+    }
+    print!("{}", list(&args.folder)?);
+    io::stdout().flush()?;
+    Ok(())
+}
+
+fn now() -> anyhow::Result<Now> {
+    let since = SystemTime::now().duration_since(UNIX_EPOCH).context("the clock is before 1970")?;
+    let date = WallTime::from_unix_nanos(u64::try_from(since.as_nanos())?);
+    Ok(Now { time: carnet_base::Time::ZERO, date: Time64::from_wall_time(date, LEAP_SECONDS) })
+}
+
+/// A new key in a new file.
+fn new_key(path: &Path, curve: CurveName) -> anyhow::Result<Box<dyn SigningKey>> {
+    let curve = curve.curve();
+    let mut random = [0; 48];
+    let mut source = fs::File::open("/dev/urandom").context("/dev/urandom")?;
+    loop {
+        source.read_exact(&mut random).context("/dev/urandom")?;
+        let private = random.get(..curve.octets()).and_then(|scalar| PrivateKey::new(curve, scalar));
+        // The few scalars that are none of the curve.
+        let Some((private, key)) = private.and_then(|key| Some((key.clone(), key.ready(&Portable)?))) else {
+            continue;
+        };
+        key_file::write(path, private.to_line().as_bytes()).with_context(|| path.display().to_string())?;
+        return Ok(key);
+    }
+}
+
+fn read_key(path: &Path) -> anyhow::Result<Box<dyn SigningKey>> {
+    let octets = key_file::read(path).with_context(|| path.display().to_string())?;
+    let private = std::str::from_utf8(&octets).ok().and_then(PrivateKey::parse);
+    private
+        .and_then(|key| key.ready(&Portable))
+        .with_context(|| format!("{}: expected a curve's name and a scalar of it", path.display()))
+}
+
+fn read_certificate(path: &Path) -> anyhow::Result<Certificate> {
+    let octets = fs::read(path).with_context(|| path.display().to_string())?;
+    Certificate::parse(&octets).with_context(|| path.display().to_string())
+}
+
+fn write_certificate(path: &Path, certificate: &Certificate) -> anyhow::Result<()> {
+    fs::write(path, certificate.octets()).with_context(|| path.display().to_string())
+}
+
+fn validity(now: Now, unit: DurationUnit, count: u16) -> ValidityPeriod {
+    // A minute ago: clocks differ.
+    let start = now.date.saturating_sub(Duration::from_secs(60)).seconds();
+    ValidityPeriod { start, duration: ValidityDuration { unit, count } }
+}
+
+/// An issuer that is there, or a new one.
+fn issuer(
+    folder: &Path,
+    name: &str,
+    curve: CurveName,
+    above: Option<&(Certificate, Box<dyn SigningKey>)>,
+    content: impl FnOnce(&dyn SigningKey) -> ToBeSignedCertificate,
+) -> anyhow::Result<(Certificate, Box<dyn SigningKey>)> {
+    let (certificate, key) = (folder.join(format!("{name}.cert")), folder.join(format!("{name}.key")));
+    if certificate.exists() {
+        return Ok((read_certificate(&certificate)?, read_key(&key)?));
+    }
+    let key = new_key(&key, curve)?;
+    let issued = match above {
+        Some((issuer, signs)) => pki::issue(&Portable, signs.as_ref(), Some(issuer), content(key.as_ref())),
+        None => pki::issue(&Portable, key.as_ref(), None, content(key.as_ref())),
+    }?;
+    write_certificate(&certificate, &issued)?;
+    Ok((issued, key))
+}
+
+fn make(args: &Args) -> anyhow::Result<()> {
+    let (folder, now) = (&args.folder, now()?);
+    let tickets = folder.join("tickets");
+    fs::create_dir_all(&tickets).with_context(|| tickets.display().to_string())?;
+    let root = issuer(folder, "root", args.curve, None, |key| {
+        pki::root("carnet test root", key.public_key(), validity(now, DurationUnit::Years, 6), None)
+    })?;
+    let authority = issuer(folder, "aa", args.curve, Some(&root), |key| {
+        pki::authority("carnet test aa", key.public_key(), validity(now, DurationUnit::Years, 3), None)
+    })?;
+    let countries: Vec<_> =
+        args.country.iter().map(|number| IdentifiedRegion::CountryOnly(*number)).collect();
+    let region = (!countries.is_empty()).then_some(GeographicRegion::Identified(countries));
+    for _ in 0..args.tickets {
+        let path = tickets.join("new.key");
+        let key = new_key(&path, args.curve)?;
+        let content = pki::ticket(
+            key.public_key(),
+            validity(now, DurationUnit::Hours, args.hours),
+            region.clone(),
+            pki::applications(args.everything),
+        );
+        let ticket = pki::issue(&Portable, authority.1.as_ref(), Some(&authority.0), content)?;
+        let name = name_of(&Portable, &ticket);
+        write_certificate(&tickets.join(format!("{name}.cert")), &ticket)?;
+        fs::rename(&path, tickets.join(format!("{name}.key")))?;
+    }
+    Ok(())
+}
+
+/// What is in the folder, and whether a station would take it.
+fn list(folder: &Path) -> anyhow::Result<String> {
+    use std::fmt::Write as _;
+    let now = now()?;
+    let config = Config { policy: Policy::Strict, ..Config::default() };
+    let mut security = Security::new(config, Box::new(Portable), Box::new(()), Rng::new(0));
+    let mut text = String::new();
+    let (root, authority) =
+        (read_certificate(&folder.join("root.cert"))?, read_certificate(&folder.join("aa.cert"))?);
+    security.add_root(root.clone()).map_err(|reason| anyhow::anyhow!("root.cert: {reason}"))?;
+    security.add_authority(now, authority.clone()).map_err(|reason| anyhow::anyhow!("aa.cert: {reason}"))?;
+    for (name, certificate) in [("root", &root), ("aa", &authority)] {
+        // A station has the certificates and not these keys.
+        let key = match folder.join(format!("{name}.key")) {
+            path if path.exists() => {
+                read_key(&path)?;
+                "here"
+            }
+            _ => "not here",
+        };
+        writeln!(text, "{}", describe(certificate, key))?;
+    }
+    let mut paths: Vec<_> = fs::read_dir(folder.join("tickets"))
+        .with_context(|| folder.display().to_string())?
+        .filter_map(|entry| entry.ok().map(|entry| entry.path()))
+        .filter(|path| path.extension().is_some_and(|extension| extension == "cert"))
+        .collect();
+    paths.sort();
+    let mut refused = 0;
+    for path in paths {
+        let certificate = read_certificate(&path)?;
+        let taken = read_key(&path.with_extension("key")).and_then(|key| {
+            let ticket = Ticket { certificate: certificate.clone(), key };
+            security.add_own_ticket(now, ticket).map_err(|reason| anyhow::anyhow!("{reason}"))
+        });
+        let state = match taken {
+            Ok(_) => "here".to_owned(),
+            Err(error) => {
+                refused += 1;
+                format!("REFUSED: {error:#}")
+            }
+        };
+        writeln!(text, "{}", describe(&certificate, &state))?;
+    }
+    if refused > 0 {
+        print!("{text}");
+        bail!("{refused} tickets would be refused");
+    }
+    Ok(text)
+}
+
+fn describe(certificate: &Certificate, key: &str) -> String {
+    let content = certificate.content();
+    let role = match certificate.role() {
+        Role::Root => "root",
+        Role::Authority => "authority",
+        Role::Ticket => "ticket",
+        Role::Enrolment => "enrolment credential",
+        Role::Other => "certificate",
+    };
+    let issuer = match certificate.issuer() {
+        Issuer::Itself(_) => "itself".to_owned(),
+        Issuer::Digest(_, digest) => digest.to_string(),
+    };
+    let applications: Vec<_> = content.applications.iter().map(application).collect();
+    let region = match &content.region {
+        None => "anywhere".to_owned(),
+        Some(GeographicRegion::Identified(countries)) => {
+            let countries: Vec<_> = countries.iter().map(|region| region.country().to_string()).collect();
+            format!("countries {}", countries.join(", "))
+        }
+        Some(GeographicRegion::Circular { radius, .. }) => format!("a circle of {radius} m"),
+        Some(GeographicRegion::Rectangular(list)) => format!("{} rectangles", list.len()),
+        Some(GeographicRegion::Polygonal(corners)) => format!("a polygon of {} corners", corners.len()),
+    };
+    format!(
+        "{role} {name}{title}\n  issued by {issuer} on {curve}, {octets} octets\n  holds {from} to {to}, {region}\n  \
+         applications {applications}; key {key}",
+        name = name_of(&Portable, certificate),
+        title = content.name.as_ref().map(|name| format!(" \"{name}\"")).unwrap_or_default(),
+        curve = content.verification_key.curve().name(),
+        octets = certificate.octets().len(),
+        from = date(content.validity.start.start()),
+        to = date(content.validity.end()),
+        applications = if applications.is_empty() { "none".to_owned() } else { applications.join(" ") },
+    )
+}
+
+fn application(application: &PsidSsp) -> String {
+    let ssp = match &application.ssp {
+        None => String::new(),
+        Some(Ssp::Bitmap(octets) | Ssp::Opaque(octets)) => {
+            octets.iter().fold(":".to_owned(), |text, octet| text + &format!("{octet:02x}"))
+        }
+    };
+    format!("{}{ssp}", application.psid.0)
+}
+
+/// A date as people write it, UTC.
+fn date(moment: Time64) -> String {
+    let seconds = (moment.0 / 1_000_000).saturating_sub(u64::from(LEAP_SECONDS));
+    let (mut days, rest) = (seconds / 86_400, seconds % 86_400);
+    let mut year = 2004;
+    let length = |year: u64| {
+        let leap = year.is_multiple_of(4) && (!year.is_multiple_of(100) || year.is_multiple_of(400));
+        if leap { 366 } else { 365 }
+    };
+    while days >= length(year) {
+        days -= length(year);
+        year += 1;
+    }
+    let february = if length(year) == 366 { 29 } else { 28 };
+    let mut month = 1;
+    for length in [31, february, 31, 30, 31, 30, 31, 31, 30, 31, 30] {
+        if days < length {
+            break;
+        }
+        days -= length;
+        month += 1;
+    }
+    format!("{year}-{month:02}-{:02}T{:02}:{:02}:{:02}Z", days + 1, rest / 3600, rest / 60 % 60, rest % 60)
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used, reason = "a test says no more by expect")]
+
+    use std::os::unix::fs::PermissionsExt;
+
+    use super::*;
+
+    #[test]
+    fn dates() {
+        // 2026-11-22T12:34:56Z is 1795350896 seconds after 1970.
+        let moment = WallTime::from_unix_nanos(1_795_350_896_000_000_000);
+        assert_eq!(date(Time64::from_wall_time(moment, LEAP_SECONDS)), "2026-11-22T12:34:56Z");
+        let leap_day = WallTime::from_unix_nanos(1_709_164_800_000_000_000);
+        assert_eq!(date(Time64::from_wall_time(leap_day, LEAP_SECONDS)), "2024-02-29T00:00:00Z");
+    }
+
+    #[test]
+    fn a_folder_with_a_pki() {
+        let folder = std::env::temp_dir().join(format!("carnet-pki-{}", std::process::id()));
+        let args = Args {
+            folder: folder.clone(),
+            list: false,
+            tickets: 2,
+            curve: CurveName::BrainpoolP256r1,
+            hours: 24,
+            country: vec![250],
+            everything: false,
+        };
+        make(&args).unwrap();
+        // Again: the issuers stay, tickets come.
+        make(&args).unwrap();
+        let text = list(&folder).unwrap();
+        let count = |word: &str| text.lines().filter(|line| line.starts_with(word)).count();
+        assert_eq!((count("root "), count("authority "), count("ticket ")), (1, 1, 4), "{text}");
+        assert!(text.contains("countries 250") && text.contains("36:010000"), "{text}");
+        // A key that others may read is refused, and so is the folder.
+        let mut keys: Vec<_> = fs::read_dir(folder.join("tickets"))
+            .unwrap()
+            .map(|entry| entry.unwrap().path())
+            .filter(|path| path.extension().is_some_and(|extension| extension == "key"))
+            .collect();
+        keys.sort();
+        fs::set_permissions(&keys[0], fs::Permissions::from_mode(0o640)).unwrap();
+        assert!(list(&folder).is_err());
+        fs::set_permissions(&keys[0], fs::Permissions::from_mode(0o600)).unwrap();
+        // Somebody else's key is not this ticket's.
+        fs::copy(&keys[1], &keys[0]).unwrap();
+        assert!(list(&folder).is_err());
+        fs::remove_dir_all(&folder).unwrap();
+    }
+}

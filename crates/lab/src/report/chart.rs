@@ -1,0 +1,401 @@
+//! Curves over an axis, or bars where there is no axis, with numbers of somebody else marked in the same axes.
+
+use std::fmt::Write;
+
+use super::{escape, put};
+use crate::expect::number;
+
+/// A point: place, middle, lowest, highest.
+pub type Point = (f64, f64, f64, f64);
+
+/// One curve.
+#[derive(Debug, Clone)]
+pub struct Curve {
+    /// What it is, for the legend.
+    pub label: String,
+    /// What is only there to compare with.
+    pub dashed: bool,
+    /// Points in order.
+    pub points: Vec<Point>,
+}
+
+/// A number of somebody else.
+#[derive(Debug, Clone)]
+pub struct Mark {
+    /// What it is.
+    pub label: String,
+    /// Where on the axis; everywhere if `None`.
+    pub x: Option<f64>,
+    /// The number.
+    pub y: f64,
+}
+
+/// A picture.
+#[derive(Debug, Clone, Default)]
+pub struct Chart {
+    /// What it shows, for those who cannot see it.
+    pub title: String,
+    /// The horizontal axis; bars instead of curves if `None`.
+    pub x: Option<String>,
+    /// The vertical axis, with its unit.
+    pub y: String,
+    /// A logarithmic vertical axis, whatever the values.
+    pub log: bool,
+    /// What was measured.
+    pub curves: Vec<Curve>,
+    /// What others say.
+    pub marks: Vec<Mark>,
+}
+
+const COLORS: [&str; 6] = ["var(--s1)", "var(--s2)", "var(--u1)", "var(--u2)", "var(--wait)", "var(--good)"];
+/// Height of the axes.
+const HEIGHT: f64 = 280.0;
+/// Room beside and below them.
+const LEFT: f64 = 58.0;
+const RIGHT: f64 = 16.0;
+const BELOW: f64 = 44.0;
+/// A line of the legend, a row of bars.
+const ROW: f64 = 20.0;
+const BAR: f64 = 30.0;
+/// Where values differ by more than this factor the axis is logarithmic.
+const WIDE: f64 = 12.0;
+/// Where they differ by less than this share the axis does not begin at zero.
+const FLAT: f64 = 0.3;
+
+/// The vertical scale.
+#[derive(Debug, PartialEq)]
+struct Scale {
+    low: f64,
+    high: f64,
+    log: bool,
+    ticks: Vec<f64>,
+}
+
+/// A round step for some five ticks.
+fn step(span: f64) -> f64 {
+    let rough = span.max(1e-12) / 5.0;
+    let decade = 10f64.powf(rough.log10().floor());
+    let factor = [1.0, 2.0, 2.5, 5.0, 10.0].into_iter().find(|factor| factor * decade >= rough * 0.999);
+    factor.unwrap_or(10.0) * decade
+}
+
+fn between(low: f64, high: f64, step: f64) -> Vec<f64> {
+    let (first, last) = ((low / step - 1e-6).ceil() as i64, (high / step + 1e-6).floor() as i64);
+    (first..=last).map(|n| n as f64 * step).collect()
+}
+
+impl Scale {
+    fn of(values: &[f64], log: bool) -> Scale {
+        let high = values.iter().copied().fold(0.0, f64::max);
+        let low = values.iter().copied().fold(f64::INFINITY, f64::min);
+        let positive = values.iter().copied().filter(|value| *value > 0.0).fold(f64::INFINITY, f64::min);
+        if high <= 0.0 {
+            return Scale { low: 0.0, high: 1.0, log: false, ticks: vec![0.0, 1.0] };
+        }
+        if log || (low > 0.0 && high / low > WIDE) {
+            let (low, high) = (positive * 0.8, high * 1.25);
+            let decades = (low.log10().floor() as i32)..=(high.log10().ceil() as i32);
+            let every = if high / low > 300.0 { &[1.0][..] } else { &[1.0, 2.0, 5.0][..] };
+            let ticks = decades.flat_map(|decade| every.iter().map(move |digit| digit * 10f64.powi(decade)));
+            let ticks = ticks.filter(|tick| *tick >= low && *tick <= high).collect();
+            return Scale { low, high, log: true, ticks };
+        }
+        let flat = low > (1.0 - FLAT) * high;
+        let base = if flat { low - (high - low).max(high * 0.01) * 0.3 } else { 0.0 };
+        let step = step(high - base);
+        let (low, high) = ((base / step).floor() * step, (high / step * 1.02).ceil() * step);
+        Scale { low, high, log: false, ticks: between(low, high, step) }
+    }
+
+    /// The share of the height, from below.
+    fn part(&self, value: f64) -> f64 {
+        let part = match self.log {
+            true => (value.max(self.low) / self.low).ln() / (self.high / self.low).ln(),
+            false => (value - self.low) / (self.high - self.low),
+        };
+        part.clamp(0.0, 1.0)
+    }
+}
+
+/// The picture, for a width in pixels.
+pub fn draw(chart: &Chart, width: f64) -> String {
+    if chart.x.is_some() { lines(chart, width) } else { bars(chart, width) }
+}
+
+fn color(chart: &Chart, number: usize) -> &'static str {
+    // A dashed curve has the colour of the full one that it belongs to, where they come in pairs.
+    let full = chart.curves.iter().filter(|curve| !curve.dashed).count();
+    let before =
+        chart.curves[..number].iter().filter(|one| one.dashed == chart.curves[number].dashed).count();
+    let pairs = full > 1 && full * 2 == chart.curves.len();
+    COLORS[if pairs { before } else { number } % COLORS.len()]
+}
+
+/// How many characters of the legend's font fit.
+fn fits(width: f64) -> usize {
+    (width / 6.6) as usize
+}
+
+fn lines(chart: &Chart, width: f64) -> String {
+    let points = || chart.curves.iter().flat_map(|curve| &curve.points);
+    let values: Vec<f64> =
+        points().flat_map(|point| [point.2, point.3]).chain(chart.marks.iter().map(|mark| mark.y)).collect();
+    let scale = Scale::of(&values, chart.log);
+    let (from, to) =
+        points().fold((f64::INFINITY, f64::NEG_INFINITY), |range, p| (range.0.min(p.0), range.1.max(p.0)));
+    let span = if to > from { to - from } else { 1.0 };
+    let (from, to) = (from - 0.02 * span, to + 0.02 * span);
+    let x = |value: f64| LEFT + (width - LEFT - RIGHT) * (value - from) / (to - from);
+    let legend: Vec<(String, usize)> =
+        chart.curves.iter().enumerate().map(|(number, curve)| (curve.label.clone(), number)).collect();
+    let rows = legend.len() + usize::from(!chart.marks.is_empty());
+    let top = 24.0 + rows as f64 * ROW + 8.0;
+    let y = |value: f64| top + HEIGHT * (1.0 - scale.part(value));
+    let height = top + HEIGHT + BELOW;
+    let mut out = String::new();
+    put!(
+        out,
+        "<svg viewBox=\"0 0 {width} {height:.0}\" role=\"img\" aria-label=\"{}\">",
+        escape(&chart.title)
+    );
+    let note = if !scale.log && scale.low > 0.0 { " (the axis does not begin at 0)" } else { "" };
+    put!(out, "<text class=\"strong\" x=\"4\" y=\"15\">{}{note}</text>", escape(&chart.y));
+    for (row, (label, number)) in legend.iter().enumerate() {
+        let at = 24.0 + row as f64 * ROW + 12.0;
+        let dash = if chart.curves[*number].dashed { " stroke-dasharray=\"5 4\"" } else { "" };
+        put!(
+            out,
+            "<line x1=\"{LEFT}\" x2=\"{:.0}\" y1=\"{:.1}\" y2=\"{:.1}\" stroke=\"{}\" stroke-width=\"2.5\"{dash}/>\
+             <text x=\"{:.0}\" y=\"{at:.1}\">{}</text>",
+            LEFT + 24.0,
+            at - 4.0,
+            at - 4.0,
+            color(chart, *number),
+            LEFT + 32.0,
+            escape(&short(label, fits(width - LEFT - 40.0)))
+        );
+    }
+    if !chart.marks.is_empty() {
+        let at = 24.0 + legend.len() as f64 * ROW + 12.0;
+        put!(
+            out,
+            "{}<text x=\"{:.0}\" y=\"{at:.1}\">stated in the paper</text>",
+            diamond(LEFT + 12.0, at - 4.0, "stated in the paper"),
+            LEFT + 32.0
+        );
+    }
+    for tick in &scale.ticks {
+        let at = y(*tick);
+        put!(
+            out,
+            "<line x1=\"{LEFT}\" x2=\"{:.0}\" y1=\"{at:.1}\" y2=\"{at:.1}\" stroke=\"var(--grid)\"/>\
+             <text x=\"{:.0}\" y=\"{:.1}\" text-anchor=\"end\">{}</text>",
+            width - RIGHT,
+            LEFT - 6.0,
+            at + 4.0,
+            number(*tick)
+        );
+    }
+    for tick in between(from, to, step(if width > 600.0 { (to - from) / 2.0 } else { to - from })) {
+        let at = x(tick);
+        put!(
+            out,
+            "<line x1=\"{at:.1}\" x2=\"{at:.1}\" y1=\"{:.0}\" y2=\"{:.0}\" stroke=\"var(--faint)\"/>\
+             <text x=\"{at:.1}\" y=\"{:.0}\" text-anchor=\"middle\">{}</text>",
+            top + HEIGHT,
+            top + HEIGHT + 5.0,
+            top + HEIGHT + 19.0,
+            number(tick)
+        );
+    }
+    put!(
+        out,
+        "<text x=\"{:.0}\" y=\"{:.0}\" text-anchor=\"middle\">{}</text>",
+        (LEFT + width - RIGHT) / 2.0,
+        height - 6.0,
+        escape(chart.x.as_deref().unwrap_or(""))
+    );
+    for (number, curve) in chart.curves.iter().enumerate() {
+        path(&mut out, curve, color(chart, number), &x, &y);
+    }
+    marks(&mut out, chart, width, &x, &y);
+    put!(out, "</svg>");
+    out
+}
+
+/// The medians as a line with dots, the shade from the lowest to the highest.
+fn path(out: &mut String, curve: &Curve, color: &str, x: &impl Fn(f64) -> f64, y: &impl Fn(f64) -> f64) {
+    let join = |points: Vec<String>| points.join("L");
+    let middle = join(curve.points.iter().map(|p| format!("{:.1} {:.1}", x(p.0), y(p.1))).collect());
+    let upper = join(curve.points.iter().map(|p| format!("{:.1} {:.1}", x(p.0), y(p.3))).collect());
+    let lower = join(curve.points.iter().rev().map(|p| format!("{:.1} {:.1}", x(p.0), y(p.2))).collect());
+    let dash = if curve.dashed { " stroke-dasharray=\"5 4\"" } else { "" };
+    put!(
+        out,
+        "<path fill=\"{color}\" fill-opacity=\".15\" d=\"M{upper}L{lower}z\"/>\
+         <path fill=\"none\" stroke=\"{color}\" stroke-width=\"1.8\" stroke-linejoin=\"round\"{dash} d=\"M{middle}\"/>"
+    );
+    if curve.points.len() <= 30 {
+        for point in &curve.points {
+            put!(
+                out,
+                "<circle cx=\"{:.1}\" cy=\"{:.1}\" r=\"3\" fill=\"{color}\"><title>{}: {}</title></circle>",
+                x(point.0),
+                y(point.1),
+                escape(&curve.label),
+                number(point.1)
+            );
+        }
+    }
+}
+
+fn marks(out: &mut String, chart: &Chart, width: f64, x: &impl Fn(f64) -> f64, y: &impl Fn(f64) -> f64) {
+    let mut taken: Vec<f64> = Vec::new();
+    for mark in &chart.marks {
+        let at = y(mark.y);
+        if let Some(place) = mark.x {
+            put!(out, "{}", diamond(x(place), at, &mark.label));
+            continue;
+        }
+        put!(
+            out,
+            "<line x1=\"{LEFT}\" x2=\"{:.0}\" y1=\"{at:.1}\" y2=\"{at:.1}\" stroke=\"var(--ink)\" \
+             stroke-dasharray=\"2 4\"/>{}",
+            width - RIGHT,
+            diamond(LEFT, at, &mark.label)
+        );
+        // Above its line, or below it where another one stands there already.
+        let above = at - 5.0;
+        let place = if taken.iter().any(|other| (other - above).abs() < 14.0) { at + 14.0 } else { above };
+        taken.push(place);
+        put!(
+            out,
+            "<text class=\"strong\" x=\"{:.0}\" y=\"{place:.1}\" text-anchor=\"end\">{}</text>",
+            width - RIGHT - 2.0,
+            escape(&short(&format!("{}: {}", mark.label, number(mark.y)), fits(width - LEFT - RIGHT)))
+        );
+    }
+}
+
+fn diamond(x: f64, y: f64, title: &str) -> String {
+    format!(
+        "<path d=\"M{:.1} {y:.1}l5.5 -5.5l5.5 5.5l-5.5 5.5z\" fill=\"var(--card)\" stroke=\"var(--ink)\" \
+         stroke-width=\"1.6\"><title>{}</title></path>",
+        x - 5.5,
+        escape(title)
+    )
+}
+
+fn short(text: &str, most: usize) -> String {
+    if text.chars().count() <= most {
+        return text.into();
+    }
+    text.chars().take(most.saturating_sub(1)).chain(['\u{2026}']).collect()
+}
+
+/// A bar for each curve, of its first point, and one in outline for each mark.
+fn bars(chart: &Chart, width: f64) -> String {
+    let own = chart.curves.iter().filter_map(|curve| Some((curve, curve.points.first()?)));
+    let own: Vec<(&Curve, &Point)> = own.collect();
+    let values = own.iter().map(|(_, point)| point.3).chain(chart.marks.iter().map(|mark| mark.y));
+    let highest = values.fold(0.0, f64::max).max(1e-12);
+    let rows = own.len() + chart.marks.len();
+    let top = 30.0;
+    let pitch = BAR + ROW;
+    let height = top + rows as f64 * pitch + 6.0;
+    let x = |value: f64| 4.0 + (width - 90.0) * (value.max(0.0) / highest);
+    let mut out = String::new();
+    put!(
+        out,
+        "<svg viewBox=\"0 0 {width} {height:.0}\" role=\"img\" aria-label=\"{}\">\
+         <text class=\"strong\" x=\"4\" y=\"15\">{}</text>",
+        escape(&chart.title),
+        escape(&chart.y)
+    );
+    let mut at = top;
+    let mut row = |out: &mut String, label: &str, value: f64, range: Option<(f64, f64)>, style: &str| {
+        put!(
+            out,
+            "<text x=\"4\" y=\"{:.1}\">{}</text><rect x=\"4\" y=\"{:.1}\" width=\"{:.1}\" height=\"20\" rx=\"3\" {style}/>\
+             <text class=\"strong\" x=\"{:.1}\" y=\"{:.1}\">{}</text>",
+            at + 12.0,
+            escape(&short(label, fits(width))),
+            at + 18.0,
+            (x(value) - 4.0).max(1.0),
+            x(range.map_or(value, |range| range.1.max(value))) + 8.0,
+            at + 32.5,
+            number(value)
+        );
+        if let Some((low, high)) = range.filter(|(low, high)| high > low) {
+            put!(
+                out,
+                "<path d=\"M{:.1} {mid:.1}H{:.1}M{:.1} {:.1}v8M{:.1} {:.1}v8\" stroke=\"var(--ink)\" fill=\"none\"/>",
+                x(low),
+                x(high),
+                x(low),
+                at + 24.0,
+                x(high),
+                at + 24.0,
+                mid = at + 28.0
+            );
+        }
+        at += pitch;
+    };
+    for (number, (curve, point)) in own.iter().enumerate() {
+        let style = format!("fill=\"{}\"", color(chart, number));
+        row(&mut out, &curve.label, point.1, Some((point.2, point.3)), &style);
+    }
+    for mark in &chart.marks {
+        let style = "fill=\"none\" stroke=\"var(--ink)\" stroke-dasharray=\"4 3\"";
+        row(&mut out, &format!("paper: {}", mark.label), mark.y, None, style);
+    }
+    put!(out, "</svg>");
+    out
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn chart(x: Option<&str>) -> Chart {
+        let points = vec![(80.0, 80.0, 79.0, 80.5), (95.0, 92.1, 92.0, 92.3)];
+        Chart {
+            title: "a <chart>".into(),
+            x: x.map(str::to_owned),
+            y: "Mbit/s".into(),
+            log: false,
+            curves: vec![
+                Curve { label: "plain & simple".into(), dashed: true, points: points.clone() },
+                Curve { label: "carnet".into(), dashed: false, points },
+            ],
+            marks: vec![Mark { label: "router".into(), x: None, y: 92.8 }],
+        }
+    }
+
+    #[test]
+    fn scales_fit_their_values() {
+        let scale = Scale::of(&[80.0, 92.8], false);
+        assert_eq!((scale.low, scale.high, scale.log), (75.0, 95.0, false));
+        assert_eq!(scale.ticks, [75.0, 80.0, 85.0, 90.0, 95.0]);
+        let scale = Scale::of(&[0.05, 0.6], false);
+        assert!(!scale.log && scale.low == 0.0, "{scale:?}");
+        let scale = Scale::of(&[0.05, 10.0], false);
+        assert!(scale.log && scale.ticks.contains(&0.1) && scale.part(0.05) > 0.0, "{scale:?}");
+        assert_eq!(Scale::of(&[], false).ticks, [0.0, 1.0]);
+        assert!(Scale::of(&[0.0, 5.0], true).low > 0.0);
+    }
+
+    #[test]
+    fn curves_bars_and_marks_are_drawn_within_the_picture() {
+        for (x, wanted) in [(Some("offered"), "<path"), (None, "<rect")] {
+            for width in [1020.0, 400.0] {
+                let svg = draw(&chart(x), width);
+                assert!(svg.contains(wanted) && svg.contains("plain &amp; simple"), "{svg}");
+                assert!(svg.contains("92.8") && svg.contains("a &lt;chart&gt;"), "{svg}");
+                assert!(!svg.contains("NaN") && !svg.contains("inf"), "{svg}");
+            }
+        }
+        let empty = Chart { x: Some("x".into()), ..Chart::default() };
+        assert!(!draw(&empty, 400.0).contains("<circle"));
+    }
+}

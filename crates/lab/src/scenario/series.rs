@@ -1,0 +1,160 @@
+//! Series of nodes: many of one kind, and the links and probes that each of them has.
+//!
+//! `[nodes."mr{n}"]` with a `count` is that many nodes; `{n}` is the number of each. A link with such an end is one link for
+//! each number, or, with a bridge, one link that has all of them; a probe with such an end is one probe for each, and their
+//! sum is told under the name that has `{n}` in it.
+
+use std::collections::BTreeMap;
+use std::ops::Range;
+
+use toml::Spanned;
+
+use super::check::{Wrong, names};
+use super::{End, Link, Node, Probe, Scenario};
+
+/// Nodes of a series, at most.
+const MOST: u32 = 1000;
+
+/// What stands for the number of a node.
+const NUMBER: &str = "{n}";
+
+fn fill(text: &str, number: u32) -> String {
+    text.replace(NUMBER, &number.to_string())
+}
+
+/// Makes the nodes of each series, with links and probes; `size` takes the place of every `count`.
+pub(super) fn unfold(scenario: &mut Scenario, text: &str, size: Option<u32>) -> Result<(), Wrong> {
+    if let Some((name, node)) =
+        scenario.nodes.iter().find(|(name, n)| n.count.is_some() != name.contains(NUMBER))
+    {
+        let span = node.count.as_ref().map(Spanned::span).or_else(|| text.find(name).map(|at| at..at));
+        let message = "a series of nodes has {n} in its name, and a count";
+        return Err((span.unwrap_or(0..0), format!("node {name:?}: {message}")));
+    }
+    let folded: Vec<String> = scenario.nodes.keys().filter(|name| name.contains(NUMBER)).cloned().collect();
+    let mut series = Series::new();
+    for name in folded {
+        let Some(node) = scenario.nodes.remove(&name) else { continue };
+        let Some(count) = &node.count else { continue };
+        let size = size.unwrap_or(*count.get_ref());
+        if !(1..=MOST).contains(&size) {
+            return Err((count.span(), format!("count is {size}, expected 1 to {MOST}")));
+        }
+        let numbers: Vec<u32> = (node.first..node.first + size).collect();
+        for &number in &numbers {
+            let taken = scenario.nodes.insert(fill(&name, number), member(&node, number)).is_some();
+            if taken {
+                return Err((count.span(), format!("there is a node {:?} already", fill(&name, number))));
+            }
+        }
+        series.insert(name, numbers);
+    }
+    let mut links = Vec::new();
+    for link in std::mem::take(&mut scenario.links) {
+        links.extend(links_of(link, &series)?);
+    }
+    scenario.links = links;
+    let mut probes = Vec::new();
+    for probe in std::mem::take(&mut scenario.traffic.probe) {
+        probes.extend(probes_of(probe, &series)?);
+    }
+    scenario.traffic.probe = probes;
+    Ok(())
+}
+
+/// The numbers of the nodes of each series, by the name with `{n}`.
+type Series = BTreeMap<String, Vec<u32>>;
+
+/// The node of a series with this number.
+fn member(series: &Node, number: u32) -> Node {
+    let index = number - series.first;
+    let mut node = series.clone();
+    node.count = None;
+    node.series = Some(number);
+    node.role = fill(&series.role, number);
+    for addresses in node.addresses.values_mut() {
+        *addresses = addresses.iter().map(|a| fill(a, number)).collect();
+    }
+    node.routes = node.routes.iter().map(|r| fill(r, number)).collect();
+    if let Some(radio) = &mut node.radio {
+        let span = radio.span();
+        let mut unfolded = radio.get_ref().clone();
+        let (x, y) = unfolded.step;
+        unfolded.shift.0 += x * f64::from(index);
+        unfolded.shift.1 += y * f64::from(index);
+        if let Some(ns2) = &mut unfolded.ns2 {
+            ns2.node += index;
+        }
+        if let Some(fcd) = &mut unfolded.fcd {
+            fcd.vehicle = fill(&fcd.vehicle, number);
+        }
+        *radio = Spanned::new(span, unfolded);
+    }
+    node
+}
+
+/// The numbers of the series that these nodes are of; `None` when they are of none.
+fn numbers<'a>(
+    nodes: impl Iterator<Item = (Range<usize>, &'a str)>,
+    series: &Series,
+) -> Result<Option<&[u32]>, Wrong> {
+    let mut found: Option<&[u32]> = None;
+    for (at, name) in nodes.filter(|(_, name)| name.contains(NUMBER)) {
+        let Some(numbers) = series.get(name) else {
+            let known = names(series.keys().map(String::as_str).collect());
+            return Err((at, format!("there is no series {name:?}; the series are: {known}")));
+        };
+        if found.is_some_and(|before| before != numbers.as_slice()) {
+            return Err((at, format!("the nodes of {name:?} have other numbers than those before")));
+        }
+        found = Some(numbers);
+    }
+    Ok(found)
+}
+
+fn end_of(end: &Spanned<End>, number: u32) -> Spanned<End> {
+    let filled = End { node: fill(&end.get_ref().node, number), ..end.get_ref().clone() };
+    Spanned::new(end.span(), filled)
+}
+
+fn links_of(link: Link, series: &Series) -> Result<Vec<Link>, Wrong> {
+    let ends = link.ends.iter().map(|end| (end.span(), end.get_ref().node.as_str()));
+    let Some(numbers) = numbers(ends, series)? else { return Ok(vec![link]) };
+    if link.bridge.is_some() {
+        let all = |ends: &[Spanned<End>]| -> Vec<Spanned<End>> {
+            let of = |end: &Spanned<End>| match end.get_ref().node.contains(NUMBER) {
+                true => numbers.iter().map(|number| end_of(end, *number)).collect(),
+                false => vec![end.clone()],
+            };
+            ends.iter().flat_map(of).collect()
+        };
+        return Ok(vec![Link { ends: all(&link.ends), isolated: all(&link.isolated), ..link }]);
+    }
+    let one = |number: &u32| Link {
+        ends: link.ends.iter().map(|end| end_of(end, *number)).collect(),
+        label: fill(&link.label, *number),
+        ..link.clone()
+    };
+    Ok(numbers.iter().map(one).collect())
+}
+
+fn probes_of(probe: Probe, series: &Series) -> Result<Vec<Probe>, Wrong> {
+    let (one, other) = &probe.between;
+    let ends = [one, other].into_iter().map(|node| (node.span(), node.get_ref().as_str()));
+    let Some(numbers) = numbers(ends, series)? else { return Ok(vec![probe]) };
+    if !probe.name.contains(NUMBER) || probe.port.is_some() {
+        let message = format!(
+            "the probe {:?} is one for each node, so it has {{n}} in its name and no port",
+            probe.name
+        );
+        return Err((one.span(), message));
+    }
+    let filled = |name: &Spanned<String>, number| Spanned::new(name.span(), fill(name.get_ref(), number));
+    let made = |number: &u32| Probe {
+        name: fill(&probe.name, *number),
+        series: Some(probe.name.clone()),
+        between: (filled(one, *number), filled(other, *number)),
+        ..probe.clone()
+    };
+    Ok(numbers.iter().map(made).collect())
+}
