@@ -8,7 +8,7 @@ BENCH_ARGS ?=
 CARNET_PYTHON ?= /usr/bin/python3
 export CARNET_PYTHON
 
-.PHONY: help demo figures test test-kernel test-radio conformance lint build bench bench-figures bench-geonet bench-micro sim sim-smoke sim-paper sim-all clean
+.PHONY: test-api test-web evaluation evaluation-page help demo figures test test-kernel test-radio conformance lint build bench bench-figures bench-geonet bench-micro bench-security security sim sim-smoke sim-paper sim-all deb test-deb clean
 
 help:
 	@echo 'make demo    a mobile router moves between two access networks; shows what its host feels (1 minute)'
@@ -16,15 +16,22 @@ help:
 	@echo 'make conformance  the program against the clauses of the RFCs and the test purposes of ETSI (two minutes; part of make test)'
 	@echo 'make test-kernel   the program on a stock Debian kernel in an emulated machine, over every data path (an hour)'
 	@echo 'make test-radio    GeoNetworking over 802.11p there, on radios of mac80211_hwsim (5 minutes; part of make test-kernel)'
+	@echo 'make test-api  made-up requests against a real station, by docs/openapi.json (schemathesis; half a minute)'
+	@echo 'make test-web  the dashboard in Chromium, against real stations (pictures in out/web; half a minute)'
 	@echo 'make lint    format, clippy, documentation, conventions'
 	@echo 'make bench   how fast the data paths are (needs root; 15 minutes, BENCH_ARGS=--quick 2 minutes)'
 	@echo 'make bench-geonet   how fast the real program forwards GeoNetworking packets (5 minutes)'
 	@echo 'make bench-micro    how fast the pieces of the program are'
+	@echo 'make evaluation   what four papers about mobile routers measured, measured here (docs/evaluation.md; 25 minutes)'
 	@echo 'make bench-figures  docs/figures/bench.md of the last make bench'
+	@echo 'make security       10,000 messages that nobody may believe (a minute)'
+	@echo 'make bench-security how many signatures a second, by each back end'
 	@echo 'make sim     the simulator: ns-3 with the station in every node (ns3/README.md)'
 	@echo 'make sim-smoke   a few runs that show that it works (2 minutes)'
 	@echo 'make sim-paper   the figures of "TCP over Geo-routing for High Mobility" (45 minutes on two cores)'
 	@echo 'make build   target/release/carnet and carnet-lab'
+	@echo 'make deb     a Debian package in out/deb'
+	@echo 'make test-deb  that package in a clean Debian: installed, run, removed (needs root and debootstrap)'
 
 demo:
 	@tools/setup.sh demo
@@ -38,6 +45,18 @@ figures: demo
 
 build:
 	$(CARGO) build --release --bin carnet --bin carnet-lab
+
+# The dashboard in a browser, against real stations; pictures in out/web
+test-web:
+	@tools/setup.sh test
+	$(CARGO) build --release --bin carnet
+	$(CARNET_PYTHON) web/test/run target/release/carnet --out $(OUT)/web
+
+# A real station against docs/openapi.json
+test-api:
+	@tools/setup.sh test
+	$(CARGO) build --release --bin carnet
+	tools/test-api.sh target/release/carnet
 
 lint:
 	$(CARGO) fmt --all --check
@@ -57,6 +76,8 @@ conformance:
 	$(CARGO) build --release --bin carnet
 	$(CARNET_PYTHON) conformance/geonetworking/run --out $(OUT)/conformance
 	$(CARNET_PYTHON) conformance/nemo/run --out $(OUT)/conformance-nemo
+	$(CARNET_PYTHON) conformance/nemo/run --silent
+	$(CARNET_PYTHON) conformance/nemo/run --yes-man
 
 test-kernel:
 	@tools/setup.sh test-kernel
@@ -75,12 +96,31 @@ bench-figures:
 	@mkdir -p docs/figures
 	target/release/carnet-lab bench-table $(OUT)/bench/bench.json docs/figures/bench.md
 
+# Pages and all values: out/eval-papers. For instance EVALUATION_ARGS='--quick nemo-wimax'
+EVALUATION_ARGS ?=
+
+evaluation:
+	@tools/setup.sh evaluation
+	$(CARGO) build --release --bin carnet --bin carnet-lab
+	target/release/carnet-lab eval --out $(OUT)/eval-papers $(EVALUATION_ARGS)
+
+evaluation-page:
+	target/release/carnet-lab eval --document $(OUT)/eval-papers/eval.json docs/evaluation.md
+
 bench-micro:
 	@tools/setup.sh demo
 	$(CARGO) bench --package carnet-station --bench forwarder -- $(BENCH_ARGS)
 	$(CARGO) bench --package carnet-mobility --bench registration -- $(BENCH_ARGS)
 	$(CARGO) bench --package carnet-its --bench messages -- $(BENCH_ARGS)
 	$(CARGO) bench --package carnet-its --bench map -- $(BENCH_ARGS)
+
+security:
+	$(CARGO) test --package carnet-security --test suite -- --include-ignored --nocapture strict::
+
+# Needs a C compiler, for AWS-LC.
+bench-security:
+	@tools/setup.sh demo
+	$(CARGO) bench --package carnet-security --features aws-lc-rs --bench signatures -- $(BENCH_ARGS)
 
 # Results and all values: out/bench-geonet.json
 bench-geonet:
@@ -118,6 +158,13 @@ sim-all: sim
 	@tools/setup.sh sim-paper
 	$(PAPER) run --program $(OUT)/ns3/carnet-sim --out $(OUT)/eval $(SIM_ARGS)
 	$(PAPER) report --keep --out $(OUT)/eval $(SIM_ARGS)
+
+deb:
+	@tools/setup.sh demo
+	tools/deb.sh
+
+test-deb:
+	tools/test-deb.sh
 
 clean:
 	$(CARGO) clean

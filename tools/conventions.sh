@@ -17,7 +17,7 @@ done
 for manifest in crates/*/Cargo.toml; do
   grep -q '^\[lints\]' "$manifest" || complain "$manifest: expected [lints] workspace = true"
 done
-for crate in base wire mobility geonet its station; do
+for crate in base wire mobility geonet its security station; do
   [ -f "crates/$crate/clippy.toml" ] || complain "crates/$crate/clippy.toml: missing"
 done
 
@@ -31,19 +31,26 @@ may() { # CRATE ALLOWED...
   done
 }
 may carnet-base rand_chacha serde
-may carnet-wire carnet-base serde thiserror
+may carnet-wire carnet-base ipnet serde thiserror
 may carnet-mobility carnet-base carnet-wire hmac sha1 ipnet serde thiserror
 may carnet-geonet carnet-base carnet-wire serde thiserror
 may carnet-its carnet-base carnet-geonet carnet-wire foldhash thiserror
-may carnet-station carnet-base carnet-geonet carnet-mobility carnet-wire foldhash ipnet serde serde_json thiserror
+may carnet-security aws-lc-rs bp256 bp384 carnet-base carnet-geonet carnet-its carnet-wire ecdsa p256 p384 sha2 thiserror
+may carnet-station carnet-base carnet-geonet carnet-its carnet-mobility carnet-security carnet-wire foldhash ipnet serde serde_json thiserror
 may carnet-api ipnet serde serde_json thiserror toml
-may carnet-settings carnet-api carnet-base carnet-geonet carnet-mobility carnet-station carnet-wire serde serde_json thiserror
+may carnet-settings carnet-api carnet-base carnet-geonet carnet-its carnet-mobility carnet-station carnet-wire serde serde_json thiserror
 may carnet-sim-ffi carnet-api carnet-base carnet-geonet carnet-settings carnet-station serde_json
 
 # Files have a head that says what they are for.
 for file in $(git ls-files 'crates/*/src/*.rs' 'crates/*/src/**/*.rs'); do
   [ -f "$file" ] || continue
   head -n 1 "$file" | grep -q '^//!' || complain "$file: expected to begin with a //! head"
+done
+# Tests that the page about threats names are there.
+there=$(grep -rhoE '\bfn [a-z0-9_]+' crates --include='*.rs' | cut -d' ' -f2 | sort -u)
+for test in $(grep -oE '`([a-z0-9_]+::)?[a-z0-9]+(_[a-z0-9]+)+`' docs/threats.md | tr -d '`' | sed 's/.*:://' | sort -u); do
+  case $test in key_file | io_uring | max_neighbours | max_other_stations | ldm_*) continue ;; esac
+  echo "$there" | grep -qx "$test" || complain "docs/threats.md: there is no test $test"
 done
 # The page that maps clauses to files says what is there.
 python3 -B conformance/clauses --check || bad=1

@@ -40,7 +40,7 @@ more-- > 0 && /^ +(-->|`-p|process didn)/ { sub(/^ +/, ""); reason($0) }
 # What needed more than one attempt is worth a look, too: it says which expectation did not hold at first.
 /, attempt [0-9]+:$/ { attempt = $0; sub(/:$/, "", attempt); sub(/^test .* \.\.\. /, "", attempt) }
 /^test / || /^The / { if (!/, attempt [0-9]+:$/) attempt = "" }
-/^The conformance suite / { suite = $NF; sub(/:$/, "", suite) }
+/^The conformance suite / { suite = $4; sub(/:$/, "", suite) }
 /^ +FAIL  / && suite == "" && attempt != "" {
   row = $0; sub(/^ +FAIL +/, "", row); gsub(/  +/, "  ", row)
   again[++agains] = attempt ": " row

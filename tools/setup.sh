@@ -5,10 +5,10 @@
 # The simulator's parts come from PyPI, into a virtual environment of their own (CARNET_SIM_ENV, out/sim-env unless
 # given).
 #
-#   tools/setup.sh demo|test|test-kernel|sim|sim-paper
+#   tools/setup.sh demo|evaluation|test|test-kernel|sim|sim-paper
 set -eu
 
-purpose=${1:?expected demo, test, test-kernel, sim or sim-paper}
+purpose=${1:?expected demo, evaluation, test, test-kernel, sim or sim-paper}
 missing=
 
 need() { # COMMAND PACKAGE
@@ -32,16 +32,26 @@ sim*)
   need radvd radvd
   need unshare util-linux
   need setpriv util-linux
+  need nsenter util-linux
+  need chrt util-linux
+  need sysctl procps
   need tcpdump tcpdump
   need ethtool ethtool
   need nft nftables
   need tshark tshark
   ;;
 esac
+case $purpose in
+evaluation | test) need mgen mgen ;;
+esac
 if [ "$purpose" = test ]; then
   need gpsd gpsd
   need gpsfake gpsd-clients
   need dbus-daemon dbus-daemon
+  need mosquitto mosquitto
+  need mosquitto_sub mosquitto-clients
+  need chromium chromium
+  "${CARNET_PYTHON:-/usr/bin/python3}" -c 'import ensurepip, venv' 2>/dev/null || missing="$missing python3-venv"
   "${CARNET_PYTHON:-/usr/bin/python3}" -c 'import scapy.all' 2>/dev/null || missing="$missing python3-scapy"
 fi
 
@@ -82,6 +92,16 @@ install_missing() {
 }
 install_missing
 
+# It prints reports to PDF and looks at pages in tests, which say so where it is missing: no reason to fail. (Ubuntu's
+# package is none.)
+case $purpose in
+evaluation | test)
+  missing=
+  need chromium chromium
+  (install_missing) || echo "setup: no Chromium here: no reports as PDF, and no test that looks at pages"
+  ;;
+esac
+
 # Into the virtual environment, once: what is named by the mark has been installed when the mark is there.
 into_environment() { # MARK WHAT PIP-ARGUMENTS...
   environment=${CARNET_SIM_ENV:-out/sim-env}
@@ -103,4 +123,23 @@ esac
 if [ "$purpose" = sim-paper ]; then
   into_environment sumo-1.28 'SUMO (150 MB, 230 MB unpacked)' --no-deps eclipse-sumo==1.28.0
   into_environment figures-1 'what draws figures' -r eval/requirements.txt
+fi
+# Speaks to a station as docs/openapi.json has it.
+if [ "$purpose" = test ] && [ ! -x out/tools/schemathesis/bin/schemathesis ]; then
+  echo "setup: installing schemathesis (70 MB) into out/tools"
+  "${CARNET_PYTHON:-/usr/bin/python3}" -m venv out/tools/schemathesis
+  out/tools/schemathesis/bin/pip install --quiet --disable-pip-version-check schemathesis==4.32.5
+fi
+# Of Prometheus the tool alone: its package would start a server.
+if [ "$purpose" = test ] && [ ! -e out/tools/promtool ] && ! command -v promtool >/dev/null 2>&1; then
+  echo "setup: unpacking promtool (19 MB) into out/tools"
+  scratch=$(mktemp -d)
+  trap 'rm -rf "$scratch"' EXIT
+  (cd "$scratch" && apt-get download -q prometheus >/dev/null 2>&1) || {
+    echo "setup: cannot download Debian's package prometheus, of which promtool is (apt-get download prometheus)" >&2
+    exit 1
+  }
+  mkdir -p out/tools
+  dpkg-deb --fsys-tarfile "$scratch"/prometheus_*.deb | tar -x -C "$scratch" ./usr/bin/promtool
+  mv "$scratch/usr/bin/promtool" out/tools/
 fi

@@ -27,17 +27,29 @@ status=0
   else
     echo 'SKIPPED: the simulator: no wheel of ns-3 for this processor'
   fi
+  # Its dashboard in a browser, and its API by its description.
+  if [ "$(id -u)" = 0 ]; then
+    "${CARNET_PYTHON:-/usr/bin/python3}" web/test/run target/debug/carnet 2>&1 || echo 'error: dashboard'
+    tools/test-api.sh target/debug/carnet smoke 2>&1 || echo 'error: api'
+  else
+    echo 'SKIPPED: the dashboard and the description of the API: need root, for network namespaces'
+  fi
   # The program from outside, against the clauses of the standards.
   for suite in geonetworking nemo; do
     echo "The conformance suite $suite:"
     "${CARNET_PYTHON:-/usr/bin/python3}" conformance/$suite/run 2>&1 || echo 'error: conformance'
+  done
+  # The cases themselves: where nobody answers, and where all is accepted and nothing forwarded.
+  for stand_in in silent yes-man; do
+    echo "The conformance suite nemo against what stands in for the program, $stand_in:"
+    "${CARNET_PYTHON:-/usr/bin/python3}" conformance/nemo/run --$stand_in 2>&1 || echo 'error: conformance'
   done; } |
   tee "$log"
 # `sh` has no pipefail: the log says whether a runner failed.
 grep -Eq '^(test result: FAILED|error(\[|:))' "$log" && status=1
 
 # "conformance: 149 passed, 1 failed, 0 not applicable (1 known)": a known miss is no failure.
-cases='/^(conformance|beside the test purposes|simulator): / { sub(/^[^:]*: /, "")'
+cases='/^(conformance|dashboard|beside the test purposes|simulator): / { sub(/^[^:]*: /, "")'
 passed=$(awk '/^test result:/ { n += $4 }'"$cases"'; n += $1 } END { print n + 0 }' "$log")
 failed=$(awk '/^test result:/ { n += $6 }'"$cases"'; n += $3 - substr($8, 2) } END { print n + 0 }' "$log")
 # The runner may have put the test's name in front.

@@ -1,0 +1,98 @@
+#!/bin/sh
+# The Debian package in a clean Debian: installed, used, removed, and nothing left behind. As root; fetches 100 MB.
+#
+#   tools/test-deb.sh [PACKAGE]
+set -eu
+cd "$(dirname "$0")/.."
+[ "$(id -u)" = 0 ] || { echo "test-deb: as root, please" >&2; exit 1; }
+command -v debootstrap >/dev/null || { echo "test-deb: debootstrap is missing (apt-get install debootstrap)" >&2; exit 1; }
+
+package=${1:-$(tools/deb.sh)}
+suite=${CARNET_DEBIAN:-bookworm}
+base=out/debian-$suite
+space=carnet-deb-$$
+root=$(mktemp -d)
+stop() {
+  [ -z "${device:-}" ] || chmod "$device" /dev/net/tun
+  [ -z "${station:-}" ] || kill "$station" 2>/dev/null || true
+  ip netns del "$space" 2>/dev/null || true
+  umount "$root/proc" "$root/dev" 2>/dev/null || true
+  rm -rf "$root"
+}
+trap stop EXIT
+
+# Made once; every run has a copy.
+if [ ! -e "$base.tar" ]; then
+  debootstrap --variant=minbase --include=systemd,adduser,iproute2 "$suite" "$root" >/dev/null
+  tar -C "$root" -cf "$base.part" .
+  mv "$base.part" "$base.tar"
+else
+  tar -C "$root" -xf "$base.tar"
+fi
+# mktemp made it for root alone.
+chmod 755 "$root"
+mount -t proc proc "$root/proc"
+mount --bind /dev "$root/dev"
+inside() { chroot "$root" env -i PATH=/usr/sbin:/usr/bin:/sbin:/bin LC_ALL=C DEBIAN_FRONTEND=noninteractive "$@"; }
+# What there is, but for what package managers write down.
+look() {
+  (cd "$root" && find . -path ./proc -prune -o -path ./dev -prune -o -path ./tmp -prune -o -path ./var/cache -prune -o \
+    -path ./var/log -prune -o -path ./var/lib/dpkg -prune -o -path ./var/lib/apt -prune -o -path ./run/systemd -prune -o -print | sort)
+  sort "$root/etc/passwd" "$root/etc/group"
+}
+say() { echo "test-deb: $*"; }
+
+# adduser writes these anew, with the old ones beside them.
+inside adduser --quiet --system --group --no-create-home --home /nonexistent nobody-else
+inside deluser --quiet --system nobody-else 2>/dev/null
+look >"$root/tmp/before"
+
+cp "$package" "$root/tmp/carnet.deb"
+inside apt-get install -y -qq /tmp/carnet.deb >"$root/tmp/apt" 2>&1 || { cat "$root/tmp/apt" >&2; exit 1; }
+say "installed: $(inside carnet --version)"
+inside systemd-analyze verify --man=no /usr/lib/systemd/system/carnet@.service
+inside systemd-analyze security --offline=true --threshold=30 --no-pager /usr/lib/systemd/system/carnet@.service | tail -n 1
+for page in carnet carnet-run carnet-show; do test -s "$root/usr/share/man/man1/$page.1.gz"; done
+inside bash -n /usr/share/bash-completion/completions/carnet
+for example in "$root"/usr/share/doc/carnet/examples/*.toml; do
+  name=$(basename "$example")
+  install --mode 640 --group "$(stat -c %g "$root/etc/carnet")" "$example" "$root/etc/carnet/$name"
+  inside carnet check --config "/etc/carnet/$name"
+done
+say "the examples are good"
+
+# A station as the unit runs it: as the user carnet, with these capabilities and no others.
+ip netns add "$space"
+ip -n "$space" link set lo up
+ip -n "$space" link add eth0 type veth peer name lan
+ip -n "$space" link add wlan0 type veth peer name net
+for link in eth0 lan wlan0 net; do ip -n "$space" link set "$link" up; done
+capabilities=$(sed -n 's/^AmbientCapabilities=//p' packaging/systemd/carnet@.service | tr 'A-Z' 'a-z' | sed 's/cap_/+/g; s/ /,/g')
+user=$(inside id -u carnet) group=$(inside id -g carnet)
+install -d -m 750 -o "$user" -g "$group" "$root/run/carnet" "$root/var/lib/carnet"
+# udev gives it this mode.
+device=$(stat -c %a /dev/net/tun)
+chmod 666 /dev/net/tun
+nsenter --net="/run/netns/$space" chroot "$root" setpriv --reuid "$user" --regid "$group" --clear-groups \
+  --bounding-set "-all,$capabilities" --inh-caps "-all,$capabilities" --ambient-caps "-all,$capabilities" --no-new-privs \
+  carnet run --config /etc/carnet/bus-42.toml >"$root/tmp/log" 2>&1 &
+station=$!
+tries=0
+until inside carnet status >"$root/tmp/status" 2>&1; do
+  tries=$((tries + 1))
+  [ $tries -lt 100 ] && kill -0 "$station" 2>/dev/null || { cat "$root/tmp/log" "$root/tmp/status" >&2; exit 1; }
+  sleep 0.1
+done
+cat "$root/tmp/status"
+kill "$station"
+wait "$station" || { echo "test-deb: the station ended with status $?" >&2; exit 1; }
+station=
+chmod "$device" /dev/net/tun
+device=
+say "a station has run as the user carnet"
+
+rm "$root"/etc/carnet/*.toml
+inside apt-get purge -y -qq carnet >"$root/tmp/apt" 2>&1 || { cat "$root/tmp/apt" >&2; exit 1; }
+look >"$root/tmp/after"
+diff "$root/tmp/before" "$root/tmp/after" || { echo "test-deb: that is left behind" >&2; exit 1; }
+say "removed, and nothing left"
