@@ -68,7 +68,7 @@ test:
 	@tools/setup.sh test
 	$(MAKE) lint
 	$(CARGO) build --release --bin carnet --bin carnet-lab
-	tools/test.sh
+	$(CARNET_PYTHON) tools/test
 
 # The program from outside: conformance/nemo/README.md, conformance/geonetworking/README.md
 conformance:
