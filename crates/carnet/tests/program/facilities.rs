@@ -20,12 +20,12 @@ fn ask(socket: &Path, method: &str, path: &str, body: &Value) -> String {
     let mut stream = UnixStream::connect(socket).expect("the station's socket");
     let body = body.to_string();
     let length = body.len();
-    write!(
-        stream,
+    let request = format!(
         "{method} {path} HTTP/1.0\r\nHost: carnet\r\nContent-Type: application/json\r\n\
          Content-Length: {length}\r\n\r\n{body}"
-    )
-    .expect("a request");
+    );
+    // In one piece: the station may have answered and closed before the end of a body for which it has no use.
+    stream.write_all(request.as_bytes()).expect("a request");
     let mut answer = String::new();
     stream.read_to_string(&mut answer).expect("an answer");
     answer

@@ -15,7 +15,8 @@ fn post(station: &Station, body: &str) -> (String, String) {
     let mut stream = UnixStream::connect(&station.socket).expect("the station listens");
     let head =
         "POST /v1/signal HTTP/1.1\r\nHost: station\r\nConnection: close\r\nContent-Type: application/json";
-    write!(stream, "{head}\r\nContent-Length: {}\r\n\r\n{body}", body.len()).expect("asks");
+    let request = format!("{head}\r\nContent-Length: {}\r\n\r\n{body}", body.len());
+    stream.write_all(request.as_bytes()).expect("asks");
     let mut answer = String::new();
     stream.read_to_string(&mut answer).expect("an answer");
     let (head, body) = answer.split_once("\r\n\r\n").expect("a head and a body");
