@@ -85,6 +85,20 @@ fn every_path_passes_packets_without_loss() {
         }
         assert!(of("bindings").iter().all(|one| positive(&one["rate"]["median"])), "{path}: {told}");
     }
+    // Every router has a right acknowledgement, before and after `kill -9`.
+    let registrations = list("registrations");
+    assert_eq!(
+        registrations.len(),
+        paths.iter().filter(|path| ["tun", "bpf"].contains(&path.as_str())).count()
+    );
+    for one in registrations {
+        for (what, expected) in [("acknowledged", 300), ("lost", 0), ("wrong", 0), ("missing", 0)] {
+            assert_eq!(one[what], expected, "{what}: {one}\n{told}");
+        }
+        for (what, expected) in [("acknowledged", 300), ("lost", 0), ("wrong", 0)] {
+            assert_eq!(one["refresh"][what], expected, "{what} of refreshes: {one}\n{told}");
+        }
+    }
     let page = out.join("bench.md");
     let run = Command::new(LAB).arg("bench-table").arg(out.join("bench.json")).arg(&page).output();
     assert!(run.expect("the lab starts").status.success());

@@ -45,6 +45,9 @@ pub struct Bench {
     pub bindings: Vec<BindingsFigure>,
     /// Starts of a home agent with many bindings.
     pub starts: Vec<StartFigure>,
+    /// Many routers that register.
+    #[serde(default)]
+    pub registrations: Vec<RegistrationsFigure>,
     /// How the targets fare.
     pub targets: Vec<Target>,
 }
@@ -309,6 +312,68 @@ pub struct StartFigure {
     pub ready_s: f64,
     /// Memory of the program then, in MiB.
     pub memory_mib: f64,
+}
+
+/// Many routers that register at one home agent.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+pub struct RegistrationsFigure {
+    /// The way.
+    pub path: Path,
+    /// Routers.
+    pub routers: u32,
+    /// Whether the home agent had a core of its own.
+    pub own_core: bool,
+    /// Seconds from the start of the program until its socket accepts, without bindings.
+    pub start_s: f64,
+    /// Seconds from the first Binding Update of the storm to the last acknowledgement.
+    pub seconds: f64,
+    /// Registrations acknowledged per second.
+    pub per_second: f64,
+    /// Routers that were acknowledged.
+    pub acknowledged: u64,
+    /// Routers that were not, however often they asked.
+    pub lost: u64,
+    /// Acknowledgements with another MAC, checksum, status, number, lifetime or destination than expected.
+    pub wrong: u64,
+    /// Updates that were sent once more.
+    pub again: u64,
+    /// Seconds that the home agent ran in the storm.
+    pub agent_s: f64,
+    /// The longest that a router waited, in milliseconds.
+    pub longest_ms: f64,
+    /// Memory of the home agent before, after the storm, and after the refreshes, in MiB.
+    pub memory_before_mib: f64,
+    /// See above.
+    pub memory_mib: f64,
+    /// See above.
+    pub memory_refreshed_mib: f64,
+    /// Octets more for each binding.
+    pub octets_each: f64,
+    /// Refreshes.
+    pub refresh: RefreshFigure,
+    /// Seconds from a start after `kill -9` until the socket accepts.
+    pub restart_s: f64,
+    /// Acknowledged bindings that are then not there, or older.
+    pub missing: u64,
+}
+
+/// Routers that renew their registrations.
+#[derive(Debug, Clone, Default, Serialize, Deserialize)]
+pub struct RefreshFigure {
+    /// Seconds that it took.
+    pub seconds: f64,
+    /// Renewals acknowledged.
+    pub acknowledged: u64,
+    /// Renewals that were not.
+    pub lost: u64,
+    /// As in [`RegistrationsFigure::wrong`].
+    pub wrong: u64,
+    /// Seconds that the home agent ran.
+    pub agent_s: f64,
+    /// The longest that a router waited, in milliseconds.
+    pub longest_ms: f64,
+    /// Share of a core that all routers take with a lifetime of 60 s, renewed after 45 s.
+    pub share: f64,
 }
 
 /// What is aimed at, and how it fares.

@@ -4,6 +4,7 @@
 //!   keeps them.
 //! * `packets` counts packets per second, with `sender`, `sink`, `packet` and the closed loop of `flood`; `bindings`
 //!   does so at a home agent with many bindings.
+//! * `registrations` lets very many routers register, which are a `fleet` whose octets are made by `updates`.
 //! * `tcp`, `rtt`, `cpu` and `handover` measure what their names say.
 //! * `figures` is what comes out, `table` shows it, `targets` says how it compares with what is aimed at.
 //!
@@ -17,11 +18,13 @@ mod bindings;
 pub mod cores;
 mod cpu;
 pub mod figures;
+mod fleet;
 pub mod flood;
 mod handover;
 pub mod packet;
 pub mod packets;
 pub mod path;
+mod registrations;
 pub mod rtt;
 pub mod sender;
 pub mod sink;
@@ -29,6 +32,7 @@ pub mod table;
 mod targets;
 mod tcp;
 pub mod transfer;
+mod updates;
 pub mod world;
 
 use std::path::PathBuf;
@@ -70,6 +74,9 @@ pub struct Args {
     /// Numbers of bindings, instead of the usual ones.
     #[arg(long, value_delimiter = ',', value_name = "NUMBERS")]
     bindings: Vec<u32>,
+    /// Numbers of routers that register, instead of the usual one.
+    #[arg(long, value_delimiter = ',', value_name = "NUMBERS", value_parser = clap::value_parser!(u32).range(1..=1_000_000))]
+    routers: Vec<u32>,
     /// Numbers of TCP streams between hosts whose MTU fits, and nothing else of TCP.
     #[arg(long, value_delimiter = ',', value_name = "NUMBERS", value_parser = clap::value_parser!(u16).range(1..=128))]
     streams: Vec<u16>,
@@ -93,6 +100,15 @@ pub enum Part {
     Handover,
     /// Many bindings.
     Bindings,
+    /// Many routers that register.
+    Registrations,
+}
+
+impl Part {
+    /// Whether it builds all that it needs by itself.
+    fn is_alone(self) -> bool {
+        self == Part::Registrations
+    }
 }
 
 /// How long to measure.
@@ -120,6 +136,12 @@ pub struct Effort {
     pub bindings_sizes: Vec<usize>,
     /// Nanoseconds of a round with many bindings.
     pub bindings_flood: u64,
+    /// Numbers of routers that register.
+    pub routers: Vec<u32>,
+    /// How often they renew.
+    pub refreshes: usize,
+    /// Seconds in which they all do, instead of those that their lifetime has.
+    pub refresh: Option<f64>,
 }
 
 impl Args {
@@ -131,6 +153,9 @@ impl Args {
         }
         if !self.bindings.is_empty() {
             effort.bindings.clone_from(&self.bindings);
+        }
+        if !self.routers.is_empty() {
+            effort.routers.clone_from(&self.routers);
         }
         effort.streams = self.streams.iter().map(|streams| usize::from(*streams)).collect();
         if let Some(rounds) = self.rounds {
@@ -153,6 +178,9 @@ impl Args {
                 bindings: vec![1, 100],
                 bindings_sizes: vec![64],
                 bindings_flood: 20 * MILLISECOND,
+                routers: vec![300],
+                refreshes: 1,
+                refresh: Some(0.5),
             };
         }
         if self.quick {
@@ -168,6 +196,9 @@ impl Args {
                 bindings: vec![1, 10_000],
                 bindings_sizes: vec![64],
                 bindings_flood: 60 * MILLISECOND,
+                routers: vec![10_000],
+                refreshes: 1,
+                refresh: Some(4.5),
             };
         }
         Effort {
@@ -182,6 +213,9 @@ impl Args {
             bindings: vec![1, 100, 10_000, 100_000],
             bindings_sizes: vec![64, 500],
             bindings_flood: 100 * MILLISECOND,
+            routers: vec![100_000],
+            refreshes: 1,
+            refresh: None,
         }
     }
 
@@ -237,7 +271,13 @@ pub fn run(args: &Args, out: PathBuf, carnet: PathBuf) -> anyhow::Result<()> {
         .filter(|path| args.paths.is_empty() || *path == Path::Plain || args.paths.contains(path))
         .collect();
     let programs = world::Programs { carnet, logs: out.join("logs") };
-    let bed = Bed::build(&wanted, &programs, &mut bench.paths)?;
+    if args.has(Part::Registrations) {
+        bench.registrations = registrations::measure(&wanted, &effort, &programs, &cores)?;
+    }
+    // Those who measure nothing else need no worlds for it.
+    let others = args.only.iter().any(|part| !part.is_alone()) || args.only.is_empty();
+    let in_bed = if others { &wanted[..] } else { &[] };
+    let bed = Bed::build(in_bed, &programs, &mut bench.paths)?;
     if args.has(Part::Packets) {
         bench.packets = packets::measure(&bed, &effort)?;
     }

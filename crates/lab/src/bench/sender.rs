@@ -254,7 +254,7 @@ fn socket_at(
     .with_context(|| format!("cannot open a packet socket at {} of {node}", place.interface))
 }
 
-fn open(interface: &str, protocol: Option<Protocol>) -> anyhow::Result<Socket> {
+pub(super) fn open(interface: &str, protocol: Option<Protocol>) -> anyhow::Result<Socket> {
     let socket = Socket::new(Domain::PACKET, Type::RAW, protocol)?;
     let address = nix::ifaddrs::getifaddrs()?
         .filter(|one| one.interface_name == interface)

@@ -69,6 +69,7 @@ pub fn text(bench: &Bench) -> String {
     cpu(&mut text, bench);
     handover(&mut text, bench);
     bindings(&mut text, bench);
+    registrations(&mut text, bench);
     targets(&mut text, bench);
     text
 }
@@ -326,6 +327,46 @@ fn bindings(text: &mut String, bench: &Bench) {
         ]
     });
     *text += &rows(["path", "bindings", "seconds", "MiB"], cells);
+    text.push('\n');
+}
+
+fn registrations(text: &mut String, bench: &Bench) {
+    if bench.registrations.is_empty() {
+        return;
+    }
+    *text += "Routers that register with authentication (RFC 4285), all at once, at a home agent whose state is on the \
+              disk; every acknowledgement was checked. `processor` is what the home agent ran, on one core; `octets` \
+              what its memory grew by for each binding. Then all renew once, at the rate of a lifetime of 60 s; `share` \
+              is of a core. At last the home agent is killed and started again.\n\n";
+    let cells = bench.registrations.iter().map(|one| {
+        [
+            format!("{} {}", one.path.name(), one.routers),
+            format!("{:.2}", one.seconds),
+            format!("{:.0}", one.per_second),
+            format!("{:.2}", one.agent_s),
+            format!("{} ({}, {})", one.acknowledged, one.lost, one.wrong),
+            format!("{:.0}, {:.0}", one.memory_before_mib, one.memory_mib),
+            format!("{:.0}", one.octets_each),
+            format!("{:.1} %", one.refresh.share * 100.0),
+            format!("{} ({}, {})", one.refresh.acknowledged, one.refresh.lost, one.refresh.wrong),
+            format!("{:.2}", one.restart_s),
+            one.missing.to_string(),
+        ]
+    });
+    let heading = [
+        "path, routers",
+        "seconds",
+        "per second",
+        "processor",
+        "acknowledged (lost, wrong)",
+        "MiB before, after",
+        "octets",
+        "share",
+        "renewed (lost, wrong)",
+        "restart",
+        "missing",
+    ];
+    *text += &rows(heading, cells);
     text.push('\n');
 }
 

@@ -1,6 +1,6 @@
 //! What is aimed at, and how the figures compare. Nothing fails because of it: that depends on the machine.
 
-use super::figures::{Bench, PacketFigure, Target};
+use super::figures::{Bench, PacketFigure, RegistrationsFigure, Target};
 use super::path::Path;
 
 /// A target about several figures, all of which have to reach it. `found` are what was measured and where; the worst
@@ -123,7 +123,47 @@ pub fn judge(bench: &Bench) -> Vec<Target> {
             "",
         ));
     }
+    targets.extend(registrations(bench));
     targets
+}
+
+/// Those about many routers that register.
+fn registrations(bench: &Bench) -> [Target; 5] {
+    let many = || bench.registrations.iter().filter(|one| one.routers >= 100_000);
+    let of = |value: fn(&RegistrationsFigure) -> f64| {
+        many().map(|one| (value(one), one.path.name().to_owned())).collect::<Vec<_>>()
+    };
+    let what = |text: &str| format!("100000 routers: {text}");
+    let seconds = of(|one| one.seconds);
+    let wrong = of(|one| (one.lost + one.wrong + one.refresh.lost + one.refresh.wrong) as f64);
+    [
+        target(&what("seconds until all are registered"), "<= 10 s", seconds, |it| it <= 10.0, false, " s"),
+        target(&what("lost or wrong acknowledgements"), "0", wrong, |it| it == 0.0, false, ""),
+        target(
+            &what("memory for each binding"),
+            "<= 400 octets",
+            of(|one| one.octets_each),
+            |it| it <= 400.0,
+            false,
+            "",
+        ),
+        target(
+            &what("refreshes with a lifetime of 60 s"),
+            "<= 0.15 of a core",
+            of(|one| one.refresh.share),
+            |it| it <= 0.15,
+            false,
+            "",
+        ),
+        target(
+            &what("acknowledged bindings missing after kill -9"),
+            "0",
+            of(|one| one.missing as f64),
+            |it| it == 0.0,
+            false,
+            "",
+        ),
+    ]
 }
 
 #[cfg(test)]

@@ -1,0 +1,215 @@
+//! A home agent to which very many mobile routers register: a storm, as after a power cut, and the refreshes that follow.
+//!
+//! The routers are one sender (`fleet`) on another core than the home agent where there is one. The home agent is the real
+//! program, alone in its namespace, with authentication (RFC 4285) and with its state on the disk, so that no
+//! acknowledgement leaves before the disk has what it tells of. What it takes of the processor comes from `/proc`, and
+//! is its own alone. At the end it is killed, and started again: every binding that was acknowledged has to be there.
+
+use std::collections::HashMap;
+use std::fmt::Write as _;
+use std::net::Ipv6Addr;
+
+use anyhow::{Context, bail};
+use nix::sys::signal::Signal;
+
+use super::Effort;
+use super::cores::{Cores, used_by};
+use super::figures::{RefreshFigure, RegistrationsFigure};
+use super::fleet::{Fleet, table};
+use super::path::Path;
+use super::world::{HOME_AGENT, Place, Programs, World, station_config};
+use crate::clock::{self, MILLISECOND, SECOND, monotonic};
+use crate::isolate::{Interrupted, stopping};
+use crate::process::Daemon;
+use crate::station::Station;
+use crate::{console, topology};
+
+/// Seconds that routers ask for.
+const LIFETIME: u16 = 60;
+/// After so many seconds a router renews: a quarter before the end, as carnet's does.
+const REFRESH: f64 = 45.0;
+/// Updates that wait for an answer at a time, in the storm.
+const WINDOW: usize = 2048;
+/// Seconds that a start may take.
+const PATIENCE: u64 = 300;
+const E0: Place = Place { node: "mr", interface: "e0" };
+
+/// The config of a home agent of so many routers; its state in `folder`, or nowhere.
+pub fn config(name: &str, path: Path, routers: u32, folder: Option<&std::path::Path>) -> String {
+    let mut text = station_config(name, path);
+    if let Some(folder) = folder {
+        let state = format!("state_dir = \"{}\"\n[dataplane]", folder.display());
+        text = text.replacen("[dataplane]", &state, 1);
+    }
+    let _ = write!(text, "[home_agent]\naddress = \"{HOME_AGENT}\"\nhome_prefix = \"2001:db8:1::/64\"\n");
+    text.extend((0..routers).map(table));
+    text
+}
+
+/// Resident memory of a process that belongs to no file, in octets.
+fn memory(process: u32) -> anyhow::Result<f64> {
+    let file = format!("/proc/{process}/status");
+    let text = std::fs::read_to_string(&file).with_context(|| format!("cannot read {file}"))?;
+    let line = text.lines().find_map(|line| line.strip_prefix("RssAnon:"));
+    let number = line.and_then(|line| line.split_whitespace().next()?.parse::<f64>().ok());
+    Ok(number.with_context(|| format!("{file} is not as expected"))? * 1024.0)
+}
+
+/// Waits until a station answers; how long that took, in seconds.
+pub fn ready(station: &Station, daemon: &mut Daemon) -> anyhow::Result<f64> {
+    let start = monotonic();
+    while !station.is_ready() {
+        daemon.check()?;
+        if stopping() {
+            return Err(Interrupted.into());
+        }
+        if monotonic() - start > PATIENCE * SECOND {
+            bail!("the home agent is not ready after {PATIENCE} s");
+        }
+        clock::sleep(5 * MILLISECOND);
+    }
+    Ok((monotonic() - start) as f64 / 1e9)
+}
+
+/// The two halves of a world with a home agent that knows so many routers, none of them registered.
+pub fn world(name: &str, path: Path, config: &str, programs: &Programs) -> anyhow::Result<(World, f64)> {
+    let mut world = World { name: name.into(), stations: Vec::new(), daemons: Vec::new() };
+    world.links()?;
+    topology::batch(
+        Some(&world.node("ha")),
+        "route add 2001:dbb::/32 via 2001:db8:f0::2\nroute add 2001:dbc::/32 via 2001:db8:f0::2\n",
+    )?;
+    world.start("ha", config, programs)?;
+    let World { stations, daemons, .. } = &mut world;
+    let (Some(station), Some(daemon)) = (stations.last(), daemons.last_mut()) else {
+        bail!("nothing started")
+    };
+    let seconds = ready(station, daemon).with_context(|| format!("path {}", path.name()))?;
+    Ok((world, seconds))
+}
+
+/// Measures one path.
+fn one(
+    path: Path,
+    routers: u32,
+    effort: &Effort,
+    programs: &Programs,
+    cores: &Cores,
+) -> anyhow::Result<RegistrationsFigure> {
+    let name = format!("registrations-{}", path.name());
+    // Not in the memory of the machine, where /run is: the disk is a part of what is measured.
+    let folder = programs.logs.join(format!("state-{name}"));
+    let _ = std::fs::remove_dir_all(&folder);
+    std::fs::create_dir_all(&folder).with_context(|| format!("cannot make {}", folder.display()))?;
+    let config = config(&format!("{name}.ha"), path, routers, Some(&folder));
+    let (mut world, start_s) = world(&name, path, &config, programs)?;
+    let process = world.daemons.last().context("was just started")?.id();
+    let mut fleet = Fleet::new(&world, E0, routers, LIFETIME)?;
+    fleet.prepare();
+    let before = memory(process)?;
+    let agent_before = used_by(process)?;
+    // The routers are elsewhere, where there is a core for them.
+    let alone = cores.avoid().is_ok();
+    let storm = fleet.register(WINDOW, None)?;
+    let agent_s = used_by(process)? - agent_before;
+    let after = memory(process)?;
+    if storm.lost > 0 || storm.wrong > 0 {
+        console::step(&format!("{} lost, {} wrong: {:?}", storm.lost, storm.wrong, fleet.complaint()));
+    }
+    let mut refresh = RefreshFigure::default();
+    let rate = f64::from(routers) / effort.refresh.unwrap_or(REFRESH);
+    for _ in 0..effort.refreshes {
+        fleet.prepare();
+        let (agent_before, start) = (used_by(process)?, monotonic());
+        let round = fleet.register(usize::MAX, Some(rate))?;
+        refresh.agent_s += used_by(process)? - agent_before;
+        refresh.seconds += (monotonic() - start) as f64 / 1e9;
+        refresh.acknowledged += round.acknowledged;
+        refresh.lost += round.lost;
+        refresh.wrong += round.wrong;
+        refresh.longest_ms = refresh.longest_ms.max(round.longest as f64 / 1e6);
+    }
+    // To what it would be at the rate of a lifetime of 60 s.
+    let each = refresh.agent_s / (refresh.acknowledged.max(1) as f64);
+    refresh.share = each * f64::from(routers) / REFRESH;
+    let memory_refreshed = memory(process)?;
+    cores.pin()?;
+    let mut killed = world.daemons.pop().context("was just started")?;
+    killed.signal(Signal::SIGKILL);
+    killed.wait(10 * SECOND);
+    world.stations.clear();
+    world.start("ha", &config, programs)?;
+    let World { stations, daemons, .. } = &mut world;
+    let (Some(station), Some(daemon)) = (stations.last(), daemons.last_mut()) else {
+        bail!("nothing started")
+    };
+    let restart_s = ready(station, daemon)?;
+    let missing = missing(station, &fleet)?;
+    daemon.signal(Signal::SIGTERM);
+    daemon.wait(60 * SECOND);
+    std::fs::remove_dir_all(&folder).with_context(|| format!("cannot remove {}", folder.display()))?;
+    Ok(RegistrationsFigure {
+        path,
+        routers,
+        own_core: alone,
+        start_s,
+        seconds: storm.elapsed as f64 / 1e9,
+        per_second: storm.acknowledged as f64 * 1e9 / storm.elapsed.max(1) as f64,
+        acknowledged: storm.acknowledged,
+        lost: storm.lost,
+        wrong: storm.wrong,
+        again: storm.again,
+        agent_s,
+        longest_ms: storm.longest as f64 / 1e6,
+        memory_before_mib: before / 1048576.0,
+        memory_mib: after / 1048576.0,
+        memory_refreshed_mib: memory_refreshed / 1048576.0,
+        octets_each: (after - before) / f64::from(routers.max(1)),
+        refresh,
+        restart_s,
+        missing,
+    })
+}
+
+/// How many of the bindings that were acknowledged a home agent does not have, or in an older state.
+fn missing(station: &Station, fleet: &Fleet) -> anyhow::Result<u64> {
+    let shown = station.show("bindings")?;
+    let list = shown.as_array().context("carnet show bindings --json printed no array")?;
+    let one = |binding: &serde_json::Value| -> Option<(Ipv6Addr, (Ipv6Addr, u64))> {
+        let address = |key: &str| binding[key].as_str()?.parse::<Ipv6Addr>().ok();
+        Some((address("home_address")?, (address("care_of_address")?, binding["sequence"].as_u64()?)))
+    };
+    let found: HashMap<Ipv6Addr, (Ipv6Addr, u64)> = list.iter().filter_map(one).collect();
+    let has = |who: super::updates::Identity, sequence: u16| {
+        found.get(&who.home_address).is_some_and(|(care_of_address, known)| {
+            *care_of_address == who.care_of_address && *known >= u64::from(sequence)
+        })
+    };
+    let acknowledged = fleet.acknowledged().filter_map(|(who, sequence)| Some((who, sequence?)));
+    Ok(acknowledged.filter(|(who, sequence)| !has(*who, *sequence)).count() as u64)
+}
+
+/// Measures the paths of carnet among these.
+pub fn measure(
+    paths: &[Path],
+    effort: &Effort,
+    programs: &Programs,
+    cores: &Cores,
+) -> anyhow::Result<Vec<RegistrationsFigure>> {
+    let mut figures = Vec::new();
+    for path in paths.iter().copied().filter(|path| matches!(path, Path::Tun | Path::Bpf)) {
+        for routers in effort.routers.iter().copied() {
+            let figure = one(path, routers, effort, programs, cores)
+                .with_context(|| format!("{routers} routers that register, path {}", path.name()))?;
+            console::step(&format!(
+                "{}: {routers} routers registered in {:.2} s, {:.0} a second; {:.0} octets each",
+                path.name(),
+                figure.seconds,
+                figure.per_second,
+                figure.octets_each
+            ));
+            figures.push(figure);
+        }
+    }
+    Ok(figures)
+}
