@@ -6,10 +6,14 @@
 #
 # runs the tests (those that concern the data path, or those whose names contain one of TEST) once for each data
 # path, and then scenarios of GeoNetworking over real 802.11 (mac80211_hwsim) for the path "radio". These are "kernel",
-# "bpf", "tun" and "radio" unless others are named; CARNET_TEST_SCENARIOS names other scenarios. The machine is
-# emulated (it has no network, and sees this file system, whatever it writes there is gone with it), so this is about
-# function: limits of time are longer and rates of packets lower by CARNET_TEST_SLOW. Kernel and busybox are Debian
-# packages, downloaded once into target/test-kernel.
+# "bpf", "tun" and "radio" unless others are named; CARNET_TEST_SCENARIOS names other scenarios. The path "eval" makes
+# the evaluation of a paper (CARNET_TEST_PAPERS) there: of carnet on path "kernel", of a tunnel of ip6_tunnel without
+# carnet, and of one of IPsec, each beside plain routing; results and reports are in out/evaluation-kernel
+# (CARNET_TEST_OUT), and say that they are of an emulated machine.
+#
+# The machine is emulated (it has no network, and sees this file system, whatever it writes there is gone with it), so
+# this is about function: limits of time are longer and rates of packets lower by CARNET_TEST_SLOW. Kernel and busybox
+# are Debian packages, downloaded once into target/test-kernel.
 set -eu
 cd "$(dirname "$0")/.."
 
@@ -24,11 +28,16 @@ done
 : "${paths:=kernel bpf tun radio}"
 slow=${CARNET_TEST_SLOW:-4}
 scenarios=${CARNET_TEST_SCENARIOS:-platoon turn-off}
+papers=${CARNET_TEST_PAPERS:-nemo-basic-support}
 limit=${CARNET_TEST_LIMIT:-6000} # seconds for the whole machine
 here=$PWD
 target=${CARGO_TARGET_DIR:-$here/target}
+out=${CARNET_TEST_OUT:-$here/out/evaluation-kernel}
+evaluations='carnet static-tunnel ipsec-tunnel'
 cache=$target/test-kernel
 work=$(mktemp -d)
+share=$work/share # what the machine may write
+mkdir "$share"
 trap 'rm -rf "$work"' EXIT
 mkdir -p "$cache"
 
@@ -65,7 +74,7 @@ if [ ! -e "$image" ] || [ "$0" -nt "$image" ]; then
   (cd "$cache/root/$modules" && cp modules.* "$tree/$modules/" &&
     for part in drivers/virtio fs/9p fs/netfs fs/fscache fs/overlayfs net/9p net/ipv6 net/sched net/bridge net/802 \
       net/llc net/netfilter net/wireless net/mac80211 net/rfkill lib/crypto/libarc4.ko \
-      $(cd kernel && find drivers/net/wireless -name 'mac80211_hwsim.ko*') lib/libcrc32c.ko crypto/crc32c_generic.ko drivers/net/veth.ko drivers/net/tun.ko drivers/net/dummy.ko; do
+      $(cd kernel && find drivers/net/wireless -name 'mac80211_hwsim.ko*') lib/libcrc32c.ko net/xfrm crypto drivers/net/veth.ko drivers/net/tun.ko drivers/net/dummy.ko; do
       mkdir -p "$tree/$modules/kernel/${part%/*}"
       cp -r "kernel/$part" "$tree/$modules/kernel/${part%/*}/"
     done)
@@ -76,7 +85,7 @@ mount -t proc proc /proc
 mount -t sysfs sys /sys
 mount -t devtmpfs dev /dev
 for module in virtio_pci 9pnet_virtio 9p overlay tun veth dummy bridge ip6_tunnel sch_ingress cls_bpf \
-  crc32c_generic nf_tables; do
+  crc32c_generic nf_tables sch_tbf esp6 xfrm_user seqiv gcm; do
   modprobe $module
 done
 modprobe mac80211_hwsim radios=0
@@ -97,6 +106,30 @@ END
   (cd "$tree" && find . | "$cache/root/bin/busybox" cpio -o -H newc 2>/dev/null | gzip -1) >"$image.new"
   mv "$image.new" "$image"
 fi
+
+# The reports of an evaluation are made here, from what was measured there. One line as the lab has it for a scenario:
+# experiments that were made, and those that were left out.
+evaluated() { # EVALUATION
+  if [ ! -s "$share/$1.json" ]; then
+    echo "test-kernel: the evaluation of $1 left no results" >&2
+    return 1
+  fi
+  mkdir -p "$out/$1"
+  mv "$share/$1.json" "$out/$1/eval.json"
+  "$target/release/carnet-lab" eval --render "$out/$1/eval.json"
+  left=$(grep -c '"why":' "$out/$1/eval.json" || true)
+  made=$(($(grep '"experiment":' "$out/$1/eval.json" | sort -u | wc -l) - left))
+  # A static tunnel cannot move.
+  case $1 in
+    carnet) lost=$left ;;
+    *) lost=$((left > 1 ? left - 1 : 0)) ;;
+  esac
+  grep -q '"emulated": true' "$out/$1/eval.json" || { echo "test-kernel: the results do not say where they are of"; lost=1; }
+  word=PASS
+  [ "$lost" -eq 0 ] && [ "$made" -gt 0 ] || word=FAIL
+  echo "  $word: $made passed, $lost failed (evaluation of $1)" | tee -a "$work/log"
+  [ $word = PASS ]
+}
 
 echo "test-kernel: building"
 cargo build --release --quiet --bin carnet --bin carnet-lab
@@ -120,6 +153,21 @@ program=$(cargo test --release --quiet --no-run --message-format=json --package 
       done
       continue
     fi
+    if [ "$path" = eval ]; then
+      echo "mkdir /run/share && mount -t 9p -o trans=virtio,version=9p2000.L,msize=1048576 share /run/share; cd '$here'"
+      for evaluation in $evaluations; do
+        case $evaluation in
+          carnet) subject='--path kernel' ;;
+          *) subject="--mr eval/examples/$evaluation --ha eval/examples/$evaluation" ;;
+        esac
+        echo "echo; echo '=== evaluation of $evaluation'"
+        echo "'$target/release/carnet-lab' eval --quick $papers $subject --scenarios '$here/scenarios'" \
+          "--out /tmp/$evaluation 2>&1 || tail -n 5 /tmp/$evaluation/logs/*"
+        echo "cp /tmp/$evaluation/eval.json /run/share/$evaluation.json"
+      done
+      echo "cd '$here/crates/carnet'"
+      continue
+    fi
     echo "echo; echo '=== dataplane.path = $path'"
     echo "CARNET_TEST_PATH=$path '$program' --nocapture --test-threads=1 $tests 2>&1"
   done
@@ -128,13 +176,21 @@ program=$(cargo test --release --quiet --no-run --message-format=json --package 
 } >"$work/script"
 
 status=0
+# no_timer_check: where others have the processors, the kernel finds that its timer does not tick, and gives up.
 timeout "$limit" qemu-system-x86_64 -machine q35 -accel tcg,thread=multi -cpu max -smp 2 -m 2G -nodefaults -no-reboot \
   -display none -serial stdio -kernel "$kernel" -initrd "$image" \
   -fsdev local,id=host,path=/,security_model=none,readonly=on,multidevs=remap \
   -device virtio-9p-pci,fsdev=host,mount_tag=host \
-  -append "console=ttyS0 quiet loglevel=3 panic=-1 carnet_script=$work/script" </dev/null 2>&1 |
+  -fsdev "local,id=share,path=$share,security_model=none" -device virtio-9p-pci,fsdev=share,mount_tag=share \
+  -append "console=ttyS0 quiet loglevel=3 no_timer_check panic=-1 carnet_script=$work/script" </dev/null 2>&1 |
   sed -u 's|\r||g' | tee "$work/log"
 for path in $paths; do
+  if [ "$path" = eval ]; then
+    for evaluation in $evaluations; do
+      evaluated "$evaluation" || status=1
+    done
+    continue
+  fi
   [ "$path" != radio ] && continue
   for scenario in $scenarios; do
     sed -n "/^=== scenario $scenario/,/^===/p" "$work/log" | grep -q '^  PASS: ' || {

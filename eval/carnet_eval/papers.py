@@ -44,6 +44,11 @@ class Run:
 
     document: dict[str, Any]
 
+    @property
+    def emulated(self) -> bool:
+        """Whether the machine was an emulator's: its times and rates are not to be held against real ones."""
+        return bool(self.document.get("machine", {}).get("emulated", False))
+
     def rows(self) -> list[dict[str, Any]]:
         """Every repetition of every point, flat."""
         return [
@@ -97,7 +102,7 @@ class Run:
             low, high = ([pick(point.rounds) for point in curve.points] for pick in (min, max))
             axes.fill_between(xs, low, high, color=line.get_color(), alpha=0.15)
             axes.set_ylabel(f"{names['quantity']} ({names['unit']})")
-        axes.set_title(f"{paper}: {experiment}")
+        axes.set_title(f"{paper}: {experiment}" + (" (emulated machine)" if self.emulated else ""))
         axes.legend()
         return figure
 

@@ -35,6 +35,10 @@ class Papers(unittest.TestCase):
         self.assertEqual(len(rows), 10)
         self.assertEqual((rows[1]["x"], rows[1]["round"], rows[1]["value"]), (20, 1, 2))
 
+    def test_an_emulated_machine_is_known(self):
+        self.assertFalse(self.run_.emulated)
+        self.assertTrue(papers.Run({"machine": {"emulated": True}, "samples": []}).emulated)
+
     def test_another_version_is_refused(self):
         with tempfile.TemporaryDirectory() as folder:
             place = Path(folder) / "eval.json"

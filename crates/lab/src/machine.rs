@@ -10,6 +10,10 @@ use serde::{Deserialize, Serialize};
 pub struct Machine {
     /// CPU model.
     pub cpu: String,
+    /// Whether a program makes each instruction of that CPU: times and rates are the emulator's. Files of before have
+    /// nothing of it.
+    #[serde(default)]
+    pub emulated: bool,
     /// Cores that the lab may use.
     pub cores: usize,
     /// Memory in MiB.
@@ -22,6 +26,21 @@ pub struct Machine {
     pub carnet: String,
     /// Commit of the repository around the scenarios, where there is one.
     pub commit: Option<String>,
+}
+
+/// What QEMU calls the processors that it does not lend but makes (TCG, its translator).
+const EMULATOR: &str = "QEMU TCG";
+
+impl Machine {
+    /// The processor, and that it is none where that is so.
+    pub fn processor(&self) -> String {
+        format!("{}{}, {} cores", self.cpu, if self.emulated { " (emulated)" } else { "" }, self.cores)
+    }
+
+    /// What is to be said before a time or a rate is believed, if anything.
+    pub fn warning(&self) -> Option<String> {
+        self.emulated.then(|| "an emulated machine: times and rates are the emulator's".to_owned())
+    }
 }
 
 /// Describes this machine and the carnet program.
@@ -37,9 +56,11 @@ pub fn describe(carnet: &Path, scenarios: &Path) -> Machine {
         let out = command.output().ok().filter(|o| o.status.success())?;
         Some(String::from_utf8_lossy(&out.stdout).trim().to_string()).filter(|s| !s.is_empty())
     };
+    let cpu = value(&read("/proc/cpuinfo"), "model name", ':').unwrap_or_else(|| "unknown".into());
     let memory = value(&read("/proc/meminfo"), "MemTotal", ':').unwrap_or_default();
     Machine {
-        cpu: value(&read("/proc/cpuinfo"), "model name", ':').unwrap_or_else(|| "unknown".into()),
+        emulated: cpu.starts_with(EMULATOR),
+        cpu,
         cores: std::thread::available_parallelism().map_or(1, usize::from),
         memory_mib: memory.split(' ').next().and_then(|k| k.parse::<u64>().ok()).unwrap_or(0) / 1024,
         kernel: read("/proc/sys/kernel/osrelease").trim().into(),

@@ -40,9 +40,8 @@ pub fn text(bench: &Bench) -> String {
     let machine = &bench.machine;
     let _ = writeln!(
         text,
-        "{}, {} cores, {} MiB; Linux {}, {}; {}{}; {}; load before {:.2} {:.2} {:.2}{}.\n",
-        machine.cpu,
-        machine.cores,
+        "{}, {} MiB; Linux {}, {}; {}{}; {}; load before {:.2} {:.2} {:.2}{}.\n",
+        machine.processor(),
         machine.memory_mib,
         machine.kernel,
         machine.system,
@@ -54,7 +53,7 @@ pub fn text(bench: &Bench) -> String {
         bench.load_before[2],
         if bench.quick { "; a quick run: short, few rounds" } else { "" }
     );
-    for why in &bench.disturbed {
+    for why in bench.machine.warning().iter().chain(&bench.disturbed) {
         let _ = writeln!(text, "**Not to be relied on: {why}.**\n");
     }
     for path in &bench.paths {

@@ -161,9 +161,8 @@ pub fn run(args: &Args) -> anyhow::Result<()> {
     let text = serde_json::to_string_pretty(&results)?;
     std::fs::write(&args.out, text + "\n").with_context(|| format!("cannot write {}", args.out.display()))?;
     println!(
-        "machine: {}, {} cores, load {before} before; all values: {}",
-        results.machine.cpu,
-        results.machine.cores,
+        "machine: {}, load {before} before; all values: {}",
+        results.machine.processor(),
         args.out.display()
     );
     Ok(())

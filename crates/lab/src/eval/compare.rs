@@ -8,6 +8,8 @@
 
 use std::fmt::Write;
 
+use anyhow::ensure;
+
 use super::bed::{PLAIN, SUBJECT};
 use super::results::{Results, Sample};
 use crate::bench::table::aligned;
@@ -107,7 +109,20 @@ fn beside(sample: &Sample, all: &[Sample]) -> Vec<f64> {
 }
 
 /// Compares two runs.
-pub fn compare(old: &Results, new: &Results) -> Verdict {
+///
+/// # Errors
+/// When one is of an emulated machine and the other is not: not even the ratios to plain routing are of one kind then,
+/// for an emulator makes some instructions many times slower and others hardly.
+pub fn compare(old: &Results, new: &Results) -> anyhow::Result<Verdict> {
+    let kind = |run: &Results| if run.machine.emulated { "an emulated" } else { "a real" };
+    ensure!(
+        old.machine.emulated == new.machine.emulated,
+        "the old run is of {} machine ({}), the new one of {} machine ({}); expected both of one kind",
+        kind(old),
+        old.machine.cpu,
+        kind(new),
+        new.machine.cpu
+    );
     let mut notes = Vec::new();
     for (which, run) in [("old", old), ("new", new)] {
         notes.extend(run.warnings().iter().map(|warning| format!("{which}: {warning}")));
@@ -127,7 +142,7 @@ pub fn compare(old: &Results, new: &Results) -> Verdict {
     }
     let mut compared: Vec<Compared> = names.into_iter().filter_map(|name| curve(name, old, new)).collect();
     correct(&mut compared);
-    Verdict { compared, notes }
+    Ok(Verdict { compared, notes })
 }
 
 fn curve(name: (&str, &str, &str), old: &Results, new: &Results) -> Option<Compared> {
@@ -249,14 +264,14 @@ mod tests {
         // Everything half as fast, and nothing else.
         let half = |values: &[f64]| values.iter().map(|value| value / 2.0).collect::<Vec<_>>();
         let new = run(&half(&old.samples[1].values.rounds), &half(&old.samples[0].values.rounds));
-        let verdict = compare(&old, &new);
+        let verdict = compare(&old, &new).expect("are of one kind");
         assert_eq!((verdict.compared[0].change, verdict.slower()), (Change::Same, false), "{verdict:?}");
         // The subject alone is 10 % slower.
         let less: Vec<f64> = old.samples[1].values.rounds.iter().map(|value| value * 0.9).collect();
-        let verdict = compare(&old, &run(&less, &old.samples[0].values.rounds));
+        let verdict = compare(&old, &run(&less, &old.samples[0].values.rounds)).expect("are of one kind");
         assert!(verdict.slower() && (verdict.compared[0].ratio - 0.9).abs() < 1e-9, "{verdict:?}");
         assert!(verdict.text().contains("SLOWER"), "{}", verdict.text());
-        let verdict = compare(&run(&less, &old.samples[0].values.rounds), &old);
+        let verdict = compare(&run(&less, &old.samples[0].values.rounds), &old).expect("are of one kind");
         assert_eq!(verdict.compared[0].change, Change::Faster);
     }
 
@@ -270,14 +285,29 @@ mod tests {
                 run.add(sample("rtt", SUBJECT, Some(56.0), "ms", "ms"), value);
             }
         }
-        let verdict = compare(&old, &new);
+        let verdict = compare(&old, &new).expect("are of one kind");
         let found = |what: &str| {
             verdict.compared.iter().find(|one| one.what.contains(what)).expect("is there").change
         };
         assert_eq!(found("rtt: ms"), Change::Slower);
         assert_eq!(found("udp-rates"), Change::Same);
-        let few = compare(&run(&[1.0], &[1.0]), &run(&[0.5], &[1.0]));
+        let few = compare(&run(&[1.0], &[1.0]), &run(&[0.5], &[1.0])).expect("are of one kind");
         assert_eq!(few.compared[0].change, Change::Unknown);
+    }
+
+    #[test]
+    fn an_emulated_machine_is_compared_with_another_only() {
+        let real = run(&[1.0], &[1.0]);
+        let mut emulated = real.clone();
+        emulated.machine.emulated = true;
+        emulated.machine.cpu = "QEMU TCG CPU".into();
+        let told = compare(&real, &emulated).expect_err("are of two kinds").to_string();
+        let expected =
+            "the old run is of a real machine (), the new one of an emulated machine (QEMU TCG CPU); ";
+        assert!(told.starts_with(expected), "{told}");
+        assert!(compare(&emulated, &real).is_err());
+        let text = compare(&emulated, &emulated).expect("are of one kind").text();
+        assert!(text.contains("NOTE: new: an emulated machine: "), "{text}");
     }
 
     #[test]

@@ -138,13 +138,21 @@ fn cells(paper: &Paper, results: &Results) -> Vec<Vec<String>> {
 
 /// The widest cell on a terminal.
 const WIDEST: usize = 48;
-const HEADING: [&str; 5] = ["figure", "", "paper", "here", "here / paper"];
+
+/// What stands above our numbers.
+pub fn here(results: &Results) -> &'static str {
+    if results.machine.emulated { "here, emulated" } else { "here" }
+}
+
+fn heading(results: &Results) -> [&'static str; 5] {
+    ["figure", "", "paper", here(results), "here / paper"]
+}
 
 /// For the terminal.
 pub fn summary(results: &Results) -> anyhow::Result<String> {
     let mut text = String::new();
     for paper in paper::named(&results.papers, results.effort)? {
-        let heading = HEADING.map(str::to_owned).to_vec();
+        let heading = heading(results).map(str::to_owned).to_vec();
         let mut rows: Vec<Vec<String>> = std::iter::once(heading).chain(cells(&paper, results)).collect();
         for cell in rows.iter_mut().flatten().filter(|cell| cell.chars().count() > WIDEST) {
             *cell = cell.chars().take(WIDEST - 3).chain("...".chars()).collect();
@@ -158,9 +166,8 @@ pub fn summary(results: &Results) -> anyhow::Result<String> {
 fn tables(results: &Results) -> anyhow::Result<String> {
     let m = &results.machine;
     let mut text = format!(
-        "{}, {} cores, {} MiB; Linux {}, {}; {}{}; {}; load before {:.2}; measured beside plain routing: {}.\n",
-        m.cpu,
-        m.cores,
+        "{}, {} MiB; Linux {}, {}; {}{}; {}; load before {:.2}; measured beside plain routing: {}.\n",
+        m.processor(),
         m.memory_mib,
         m.kernel,
         m.system,
@@ -175,7 +182,7 @@ fn tables(results: &Results) -> anyhow::Result<String> {
     }
     for paper in paper::named(&results.papers, results.effort)? {
         let _ = write!(text, "\n### {} ({})\n\n", paper.title, paper.year);
-        let _ = writeln!(text, "| {} |\n|---|---|---:|---:|---:|", HEADING.join(" | "));
+        let _ = writeln!(text, "| {} |\n|---|---|---:|---:|---:|", heading(results).join(" | "));
         for row in cells(&paper, results) {
             let _ = writeln!(text, "| {} |", row.join(" | "));
         }
@@ -219,5 +226,11 @@ mod tests {
         }
         assert_eq!(filled(&made, &results).expect("is good"), made);
         assert!(filled("# Head\n", &results).is_err());
+        let mut emulated = results;
+        emulated.machine.emulated = true;
+        let made = filled(&page, &emulated).expect("is good");
+        assert!(made.contains("**Not to be relied on: an emulated machine: "), "{made}");
+        assert!(made.contains("| figure |  | paper | here, emulated | here / paper |"), "{made}");
+        assert!(summary(&emulated).expect("is good").contains("here, emulated"));
     }
 }

@@ -90,7 +90,7 @@ pub struct Plan {
 /// What needs no network.
 pub fn without_testbed(args: &Args) -> anyhow::Result<Option<ExitCode>> {
     if let [old, new] = &args.compare[..] {
-        let verdict = compare::compare(&read(old)?, &read(new)?);
+        let verdict = compare::compare(&read(old)?, &read(new)?)?;
         print!("{}", verdict.text());
         return Ok(Some(if verdict.slower() { ExitCode::FAILURE } else { ExitCode::SUCCESS }));
     }
@@ -103,7 +103,7 @@ pub fn without_testbed(args: &Args) -> anyhow::Result<Option<ExitCode>> {
     }
     if let Some(file) = &args.render {
         let folder = file.parent().unwrap_or(Path::new("."));
-        reports(&read(file)?, folder)?;
+        reports(&read(file)?, folder, true)?;
         return Ok(Some(ExitCode::SUCCESS));
     }
     Ok(None)
@@ -164,7 +164,8 @@ pub fn run(plan: &Plan) -> anyhow::Result<()> {
     results.duration_s = (clock::monotonic() - begin) as f64 / 1e9;
     let file = plan.out.join("eval.json");
     write(&file, &format!("{}\n", serde_json::to_string_pretty(&results)?))?;
-    let written = reports(&results, &plan.out)?;
+    // A browser in an emulated machine takes minutes for a page; `--render` prints it elsewhere.
+    let written = reports(&results, &plan.out, !results.machine.emulated)?;
     println!("\n{}", document::summary(&results)?);
     for warning in results.warnings() {
         console::step(&format!("NOTE: {warning}"));
@@ -176,14 +177,15 @@ pub fn run(plan: &Plan) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Writes the reports; the pages.
-fn reports(results: &Results, folder: &Path) -> anyhow::Result<Vec<PathBuf>> {
+/// Writes the reports, also for printing if so wanted; the pages.
+fn reports(results: &Results, folder: &Path, pdf: bool) -> anyhow::Result<Vec<PathBuf>> {
     let mut pages = Vec::new();
     for paper in paper::named(&results.papers, results.effort)? {
         let page = folder.join(format!("{}.html", paper.name));
         write(&page, &report::html(&paper, results))?;
         pages.push(page.clone());
-        if let Some(browser) = tools::find("chromium").filter(|_| results.effort != Effort::Smoke) {
+        let wanted = pdf && results.effort != Effort::Smoke;
+        if let Some(browser) = tools::find("chromium").filter(|_| wanted) {
             let print = folder.join(format!("{}.pdf", paper.name));
             match report::print(&browser, &page, &print) {
                 Ok(()) => pages.push(print),

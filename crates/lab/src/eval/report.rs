@@ -8,7 +8,7 @@ use std::process::{Command, Stdio};
 use anyhow::{Context, ensure};
 
 use super::bed::{IPV4, PLAIN, ROUTER, SUBJECT};
-use super::document::{Row, ratio, rows};
+use super::document::{Row, here, ratio, rows};
 use super::paper::{Figure, Paper};
 use super::results::{Results, Sample};
 use crate::clock::{SECOND, monotonic, sleep};
@@ -64,7 +64,11 @@ pub fn html(paper: &Paper, results: &Results) -> String {
     let all: Vec<(&Figure, Vec<Row>)> =
         paper.figures.iter().map(|figure| (figure, rows(paper, figure, results))).collect();
     put!(out, "<h2>At a glance</h2>\n");
-    table(&mut out, all.iter().flat_map(|(figure, rows)| rows.iter().map(move |row| (Some(*figure), row))));
+    table(
+        &mut out,
+        results,
+        all.iter().flat_map(|(figure, rows)| rows.iter().map(move |row| (Some(*figure), row))),
+    );
     for (figure, rows) in &all {
         section(&mut out, paper, figure, rows, results);
     }
@@ -73,7 +77,7 @@ pub fn html(paper: &Paper, results: &Results) -> String {
     out
 }
 
-fn table<'a>(out: &mut String, rows: impl Iterator<Item = (Option<&'a Figure>, &'a Row)>) {
+fn table<'a>(out: &mut String, results: &Results, rows: impl Iterator<Item = (Option<&'a Figure>, &'a Row)>) {
     let rows: Vec<_> = rows.collect();
     if rows.is_empty() {
         return;
@@ -81,8 +85,9 @@ fn table<'a>(out: &mut String, rows: impl Iterator<Item = (Option<&'a Figure>, &
     let first = if rows[0].0.is_some() { "<th>figure</th>" } else { "" };
     put!(
         out,
-        "<div class=\"scroll\" style=\"margin-top:10px\"><table><thead><tr>{first}<th></th><th class=\"n\">paper</th><th class=\"n\">here</th>\
-         <th class=\"n\">here / paper</th><th class=\"opt\">place in the paper</th></tr></thead><tbody>\n"
+        "<div class=\"scroll\" style=\"margin-top:10px\"><table><thead><tr>{first}<th></th><th class=\"n\">paper</th><th class=\"n\">{}</th>\
+         <th class=\"n\">here / paper</th><th class=\"opt\">place in the paper</th></tr></thead><tbody>\n",
+        here(results)
     );
     for (figure, row) in rows {
         let first = figure.map_or(String::new(), |figure| format!("<td>{}</td>", escape(&figure.title)));
@@ -133,7 +138,7 @@ fn section(out: &mut String, paper: &Paper, figure: &Figure, rows: &[Row], resul
         }
         None => {}
     }
-    table(out, rows.iter().map(|row| (None, row)));
+    table(out, results, rows.iter().map(|row| (None, row)));
     if !figure.differs.is_empty() {
         put!(out, "<p class=\"sub\" style=\"margin-top:8px\">What cannot be compared:</p><ul class=\"sub\">");
         for what in &figure.differs {
@@ -217,7 +222,7 @@ fn machine(out: &mut String, results: &Results) {
     let load = results.load_before;
     let [others, stolen] = results.others.map(|share| share * 100.0);
     let rows = [
-        ("processor", format!("{}, {} cores", m.cpu, m.cores)),
+        ("processor", m.processor()),
         ("memory", format!("{} MiB", m.memory_mib)),
         ("kernel", m.kernel.clone()),
         ("system", m.system.clone()),
@@ -290,6 +295,13 @@ mod tests {
         for word in ["92.8 Mbit/s", "92.1 Mbit/s", "0.992", "a &lt;router&gt;", "Not part of this run"] {
             assert!(page.contains(word), "the page lacks {word}");
         }
+        assert!(page.contains(">here</th>") && !page.contains("emulated"), "nothing is emulated");
+        // What an emulator did is told above everything and in every table.
+        results.machine.emulated = true;
+        let emulated = html(paper, &results);
+        let (above, below) = emulated.split_once("<h2>").expect("has headings");
+        assert!(above.contains("<b>Not to be relied on:</b> an emulated machine: "), "{above}");
+        assert_eq!(below.matches("<thead>").count(), below.matches(">here, emulated</th>").count());
         // Each picture twice.
         assert_eq!(page.matches("aria-label=\"Figure 2: UDP throughput with and without NEMO\"").count(), 2);
     }

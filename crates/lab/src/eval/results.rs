@@ -176,6 +176,7 @@ impl Results {
             Effort::Quick => vec!["a quick run: few repetitions, short".to_owned()],
             Effort::Smoke => vec!["a run that only shows that it works: its figures mean nothing".to_owned()],
         };
+        told.splice(0..0, self.machine.warning());
         told.extend(self.disturbed.iter().map(|why| format!("the machine was busy: {why}")));
         told
     }

@@ -109,6 +109,9 @@ fn head(out: &mut String, r: &Results) {
         escape(&r.mode),
         escape(&r.about)
     );
+    if let Some(warning) = r.machine.warning() {
+        put!(out, "<p class=\"fail\"><b>Not to be relied on:</b> {}.</p>\n", escape(&warning));
+    }
     put!(out, "<div class=\"cards\">");
     for h in &r.headline {
         let text = shown(h.value, &h.unit);
@@ -249,7 +252,7 @@ fn machine(out: &mut String, r: &Results) {
     let m = &r.machine;
     put!(out, "<h2>The machine</h2>\n<figure><dl>");
     let rows = [
-        ("processor", format!("{}, {} cores", m.cpu, m.cores)),
+        ("processor", m.processor()),
         ("memory", format!("{} GiB", number((m.memory_mib as f64 / 102.4).round() / 10.0))),
         ("kernel", m.kernel.clone()),
         ("system", m.system.clone()),
