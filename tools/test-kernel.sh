@@ -133,16 +133,21 @@ evaluated() { # EVALUATION
 
 echo "test-kernel: building"
 cargo build --release --quiet --bin carnet --bin carnet-lab
-program=$(cargo test --release --quiet --no-run --message-format=json --package carnet --test program |
-  sed -n 's/.*"name":"program".*"executable":"\([^"]*\)".*/\1/p')
-[ -x "$program" ] || { echo "test-kernel: found no test binary" >&2; exit 1; }
+program=
+for path in $paths; do
+  case $path in radio | eval) continue ;; esac
+  program=$(cargo test --release --quiet --no-run --message-format=json --package carnet --test program |
+    sed -n 's/.*"name":"program".*"executable":"\([^"]*\)".*/\1/p')
+  [ -x "$program" ] || { echo "test-kernel: found no test binary" >&2; exit 1; }
+  break
+done
 
 {
   echo "export PATH=/usr/sbin:/usr/bin:/sbin:/bin HOME=/root TMPDIR=/tmp CARNET_REQUIRE_ROOT=1 CARNET_TEST_SLOW=$slow"
   # The module makes a device ip6tnl0 in each new namespace, which the tests would take for one of their own.
   echo "echo 1 >/proc/sys/net/core/fb_tunnels_only_for_init_net"
   # Copies of its own, which may be built anew meanwhile.
-  echo "for file in '$target/release/carnet' '$program'; do cp \"\$file\" /run/copy; cp /run/copy \"\$file\"; done"
+  echo "for file in '$target/release/carnet' '$target/release/carnet-lab' $program; do cp \"\$file\" /run/copy; cp /run/copy \"\$file\"; done"
   echo "ip link set lo up; cd '$here/crates/carnet'; uname -sr"
   for path in $paths; do
     if [ "$path" = radio ]; then
@@ -161,8 +166,9 @@ program=$(cargo test --release --quiet --no-run --message-format=json --package 
           *) subject="--mr eval/examples/$evaluation --ha eval/examples/$evaluation" ;;
         esac
         echo "echo; echo '=== evaluation of $evaluation'"
-        echo "'$target/release/carnet-lab' eval --quick $papers $subject --scenarios '$here/scenarios'" \
-          "--out /tmp/$evaluation 2>&1 || tail -n 5 /tmp/$evaluation/logs/*"
+        # Where its output is no terminal it has a line for each experiment.
+        echo "{ '$target/release/carnet-lab' eval --quick $papers $subject --scenarios '$here/scenarios'" \
+          "--out /tmp/$evaluation 2>&1 || tail -n 5 /tmp/$evaluation/logs/*; } | cat"
         echo "cp /tmp/$evaluation/eval.json /run/share/$evaluation.json"
       done
       echo "cd '$here/crates/carnet'"
