@@ -12,6 +12,9 @@ use crate::tools;
 
 /// How long a transfer may take beyond its time: the longer it is, the longer it may be about its end.
 const GRACE: u64 = 2 * SECOND;
+/// What iperf3 may take until it listens: 10 ms, but seconds in a machine that is emulated or has much else to do. It is
+/// not part of what is measured.
+const STARTING: u64 = 30 * SECOND;
 
 /// What to transfer.
 #[derive(Debug, Clone, Copy)]
@@ -67,7 +70,7 @@ pub fn exchange(
     let mut command = in_node(server, &iperf3);
     command.args(["-s", "-1", "--forceflush", "-B", address]);
     let mut listener = Daemon::start("iperf3 -s", &file(server), &mut command)?;
-    let ready = clock::monotonic() + 5 * SECOND;
+    let ready = clock::monotonic() + STARTING;
     while !std::fs::read_to_string(&listener.log).unwrap_or_default().contains("listening") {
         listener.check()?;
         if clock::monotonic() > ready {
