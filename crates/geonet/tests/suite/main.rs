@@ -7,6 +7,7 @@
 
 mod air;
 mod craft;
+mod dcc;
 mod host;
 
 mod acceleration;

@@ -1,0 +1,76 @@
+//! Reactive control (TS 102 687 5.3): every range of the busy ratio has a state, every state a time T_off between packets,
+//! and with every look at the channel the state goes one step towards that of the ratio.
+//!
+//! The tables hold for packets that are no longer on the air than their T_on. A longer one closes the gate for as many T_off
+//! as it has begun T_on, so that the share of the channel is that of the table; the standard says nothing of such.
+
+use std::time::Duration;
+
+/// Which of the tables of annex A holds.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Table {
+    /// A.1: packets are on the air for up to 1 ms.
+    A1,
+    /// A.2: for up to 500 us.
+    A2,
+}
+
+/// Least busy ratio in percent, T_off in milliseconds: relaxed, active 1 to 3, restrictive.
+type States = [(u8, u64); 5];
+
+const A1: States = [(0, 100), (30, 200), (40, 400), (50, 500), (60, 1000)];
+const A2: States = [(0, 50), (30, 100), (40, 200), (50, 250), (65, 1000)];
+const NAMES: [&str; 5] = ["relaxed", "active_1", "active_2", "active_3", "restrictive"];
+
+impl Table {
+    fn states(self) -> &'static States {
+        match self {
+            Table::A1 => &A1,
+            Table::A2 => &A2,
+        }
+    }
+
+    fn longest(self) -> Duration {
+        Duration::from_micros(match self {
+            Table::A1 => 1000,
+            Table::A2 => 500,
+        })
+    }
+}
+
+/// The state machine.
+#[derive(Debug)]
+pub struct Reactive {
+    table: Table,
+    /// Index of the state, 0 relaxed to 4 restrictive.
+    state: usize,
+}
+
+impl Reactive {
+    /// Relaxed.
+    pub fn new(table: Table) -> Reactive {
+        Reactive { table, state: 0 }
+    }
+
+    /// The state.
+    pub fn name(&self) -> &'static str {
+        NAMES[self.state]
+    }
+
+    /// The busy ratio is this now: a step towards its state. Says whether there was one to go.
+    pub(super) fn handle_busy_ratio(&mut self, ratio: f64) -> bool {
+        let states = self.table.states();
+        let wanted = states.iter().rposition(|(least, _)| ratio >= f64::from(*least) / 100.0).unwrap_or(0);
+        let before = self.state;
+        // 5.3: only neighbouring states follow each other.
+        self.state = if wanted > before { before + 1 } else { before - usize::from(wanted < before) };
+        self.state != before
+    }
+
+    /// How long the gate is closed from the beginning of a packet.
+    pub(super) fn closed(&self, on_air: Duration) -> Duration {
+        let (_, off_ms) = self.table.states()[self.state];
+        let packets = on_air.as_micros().div_ceil(self.table.longest().as_micros()).max(1);
+        Duration::from_millis(off_ms) * u32::try_from(packets).unwrap_or(u32::MAX)
+    }
+}

@@ -1,0 +1,337 @@
+//! TS 102 687: the tables of reactive control, the equations of adaptive control, the queues, and many stations in one
+//! channel. What is expected is written down here as the standard has it, in rates and shares, or calculated by a model that
+//! knows nothing of gates.
+
+use std::time::Duration;
+
+use carnet_base::Time;
+use carnet_geonet::dcc::adaptive::Parameters;
+use carnet_geonet::dcc::reactive::Table;
+use carnet_geonet::dcc::{Algorithm, Config, DccDrop, Gate, INTERVAL, Packet, Profile, air_time};
+use carnet_wire::geonet::{CommonNextHeader, HeaderType, TrafficClass};
+
+const HOUR: Duration = Duration::from_secs(3600);
+
+fn ms(milliseconds: u64) -> Time {
+    Time::from_millis(milliseconds)
+}
+
+fn reactive(table: Table) -> Gate<u32> {
+    Gate::new(Config { algorithm: Algorithm::Reactive(table), ..Config::default() })
+}
+
+fn adaptive(parameters: Parameters) -> Gate<u32> {
+    Gate::new(Config { algorithm: Algorithm::Adaptive(parameters), ..Config::default() })
+}
+
+fn packet(profile: Profile, octets: usize, content: u32) -> Packet<u32> {
+    Packet { profile, lifetime: HOUR, octets, content }
+}
+
+/// Serves the gate's timers until `end`; when what was sent.
+fn run(gate: &mut Gate<u32>, end: Time) -> Vec<(Time, u32)> {
+    let mut sent = Vec::new();
+    while let Some(now) = gate.poll_timeout().filter(|due| *due <= end) {
+        gate.handle_timeout(now);
+        sent.extend(std::iter::from_fn(|| gate.poll_packet(now)).map(|content| (now, content)));
+    }
+    sent
+}
+
+/// The same with a busy ratio that is told at every look, and always something to send.
+fn saturated(gate: &mut Gate<u32>, octets: usize, ratio: f64, end: Time) -> Vec<Time> {
+    let mut sent = Vec::new();
+    while let Some(now) = gate.poll_timeout().filter(|due| *due <= end) {
+        gate.handle_busy_ratio(now, ratio);
+        gate.handle_timeout(now);
+        sent.extend(std::iter::from_fn(|| gate.poll_packet(now)).map(|_| now));
+        while gate.waiting()[2] == 0 {
+            sent.extend(gate.offer(now, packet(Profile::Dp2, octets, 0)).map(|_| now));
+        }
+    }
+    sent
+}
+
+/// Packets per second at a busy ratio, when the state has settled.
+fn rate(table: Table, octets: usize, ratio: f64) -> f64 {
+    let sent = saturated(&mut reactive(table), octets, ratio, Time::from_secs(60));
+    let settled: Vec<Time> = sent.into_iter().filter(|at| *at >= Time::from_secs(10)).collect();
+    let span = settled[settled.len() - 1].saturating_since(settled[0]);
+    (settled.len() - 1) as f64 / span.as_secs_f64()
+}
+
+#[test]
+fn table_a_1_and_a_2_hold_at_their_borders() {
+    /// Busy ratio below which the rate is allowed, packets per second.
+    type Rows = [(f64, f64); 5];
+    const A1: Rows = [(0.30, 10.0), (0.40, 5.0), (0.50, 2.5), (0.60, 2.0), (1.01, 1.0)];
+    const A2: Rows = [(0.30, 20.0), (0.40, 10.0), (0.50, 5.0), (0.65, 4.0), (1.01, 1.0)];
+    for (table, rows, octets) in [(Table::A1, A1, 600), (Table::A2, A2, 280)] {
+        let mut least = 0.0;
+        for (below, expected) in rows {
+            for ratio in [least, f64::midpoint(least, below), below - 0.0001] {
+                let found = rate(table, octets, ratio);
+                assert!((found - expected).abs() < 0.01, "{table:?} at {ratio}: {found} packets/s, not {expected}");
+            }
+            least = below;
+        }
+    }
+}
+
+#[test]
+fn clause_5_3_states_follow_each_other_one_by_one() {
+    let mut gate = reactive(Table::A1);
+    let mut states = Vec::new();
+    for look in 0..10u64 {
+        let now = Time::ZERO + INTERVAL * u32::try_from(look).expect("small");
+        gate.handle_busy_ratio(now, if look < 6 { 0.9 } else { 0.1 });
+        gate.handle_timeout(now);
+        states.push(gate.state().expect("reactive"));
+    }
+    let up = ["active_1", "active_2", "active_3", "restrictive", "restrictive", "restrictive"];
+    let down = ["active_3", "active_2", "active_1", "relaxed"];
+    assert_eq!(states, [up.as_slice(), down.as_slice()].concat());
+}
+
+#[test]
+fn a_state_that_changes_changes_the_gate_at_once() {
+    let mut gate = reactive(Table::A1);
+    gate.handle_timeout(ms(0));
+    assert_eq!(gate.offer(ms(10), packet(Profile::Dp2, 300, 1)), Some(1));
+    assert_eq!(gate.opens(), ms(110));
+    gate.handle_busy_ratio(ms(100), 0.35);
+    gate.handle_timeout(ms(100));
+    assert_eq!(gate.opens(), ms(210), "200 ms after the packet");
+}
+
+#[test]
+fn packets_beyond_the_tables_time_on_air_close_the_gate_for_longer() {
+    let mut gate = reactive(Table::A1);
+    assert!(air_time(1400, 6) > Duration::from_micros(1000) && air_time(1400, 6) < Duration::from_micros(2000));
+    assert_eq!(gate.offer(ms(0), packet(Profile::Dp3, 1400, 1)), Some(1));
+    assert_eq!(gate.opens(), ms(200));
+}
+
+#[test]
+fn air_time_is_that_of_ofdm_with_10_mhz() {
+    // 22 bits, and 8 for each of 100 + 38 octets, are 1126: 24 symbols of 48 bits, behind 40 us.
+    assert_eq!(air_time(100, 6), Duration::from_micros(40 + 24 * 8));
+    // 47 symbols of 24 bits; 6 of 216.
+    assert_eq!(air_time(100, 3), Duration::from_micros(40 + 47 * 8));
+    assert_eq!(air_time(100, 27), Duration::from_micros(40 + 6 * 8));
+}
+
+#[test]
+fn without_a_reading_the_assumed_ratio_counts() {
+    let config = Config { assumed: 0.55, ..Config::default() };
+    let mut gate: Gate<u32> = Gate::new(config);
+    run(&mut gate, Time::from_secs(1));
+    assert_eq!((gate.state(), gate.reading(Time::from_secs(1))), (Some("active_3"), None));
+    gate.handle_busy_ratio(Time::from_secs(1), 0.1);
+    run(&mut gate, Time::from_secs(2));
+    assert_eq!(gate.state(), Some("relaxed"));
+    // A reading counts for a second.
+    run(&mut gate, ms(2500));
+    assert_eq!(gate.state(), Some("active_3"));
+}
+
+#[test]
+fn high_priorities_go_first_and_one_packet_at_a_time() {
+    let mut gate = reactive(Table::A1);
+    gate.handle_timeout(ms(0));
+    assert_eq!(gate.offer(ms(0), packet(Profile::Dp3, 300, 30)), Some(30));
+    for (profile, content) in
+        [(Profile::Dp3, 31), (Profile::Dp2, 20), (Profile::Dp1, 10), (Profile::Dp0, 1), (Profile::Dp1, 11)]
+    {
+        assert_eq!(gate.offer(ms(1), packet(profile, 300, content)), None);
+    }
+    let sent = run(&mut gate, Time::from_secs(1));
+    let expected = [(100, 1), (200, 10), (300, 11), (400, 20), (500, 31)];
+    assert_eq!(sent, expected.map(|(at, content)| (ms(at), content)));
+    assert_eq!((gate.counters().sent, gate.counters().held), ([1, 2, 1, 2], 5));
+}
+
+#[test]
+fn a_packet_may_not_pass_one_that_waits_though_the_gate_is_open() {
+    let mut gate = reactive(Table::A1);
+    gate.offer(ms(0), packet(Profile::Dp2, 300, 1));
+    gate.offer(ms(1), packet(Profile::Dp2, 300, 2));
+    // The gate is open, but nobody has asked since.
+    assert_eq!(gate.offer(ms(150), packet(Profile::Dp2, 300, 3)), None);
+    assert_eq!(gate.poll_packet(ms(150)), Some(2));
+}
+
+#[test]
+fn queues_are_bounded_each_for_itself_and_the_oldest_goes() {
+    let config = Config { queue_length: 3, ..Config::default() };
+    let mut gate: Gate<u32> = Gate::new(config);
+    gate.offer(ms(0), packet(Profile::Dp2, 300, 0));
+    for content in 1..=5 {
+        gate.offer(ms(1), packet(Profile::Dp2, 300, content));
+    }
+    gate.offer(ms(1), packet(Profile::Dp3, 300, 9));
+    assert_eq!((gate.waiting(), gate.counters().dropped(DccDrop::QueueFull)), ([0, 0, 3, 1], 2));
+    let sent: Vec<u32> = run(&mut gate, Time::from_secs(1)).into_iter().map(|(_, content)| content).collect();
+    assert_eq!(sent, [3, 4, 5, 9]);
+}
+
+#[test]
+fn nothing_is_sent_after_its_lifetime() {
+    let mut gate = reactive(Table::A1);
+    gate.offer(ms(0), packet(Profile::Dp2, 300, 0));
+    let short = |content, lifetime| Packet {
+        lifetime: Duration::from_millis(lifetime),
+        ..packet(Profile::Dp2, 300, content)
+    };
+    gate.offer(ms(1), short(1, 50));
+    gate.offer(ms(1), short(2, 99));
+    gate.offer(ms(1), short(3, 100));
+    assert_eq!(run(&mut gate, Time::from_secs(1)), [(ms(100), 3)]);
+    assert_eq!(gate.counters().dropped(DccDrop::LifetimeExpired), 2);
+    // What is over makes room: nothing that is not is dropped for it.
+    let mut gate: Gate<u32> = Gate::new(Config { queue_length: 1, ..Config::default() });
+    gate.offer(ms(0), packet(Profile::Dp2, 300, 0));
+    gate.offer(ms(1), short(1, 50));
+    gate.offer(ms(60), short(2, 100));
+    let dropped = DccDrop::ALL.iter().map(|reason| gate.counters().dropped(*reason));
+    assert_eq!(dropped.collect::<Vec<_>>(), [0, 1]);
+}
+
+#[test]
+fn the_traffic_class_is_the_profile_but_what_has_none_is_last() {
+    let of = |id, header, next| Profile::of(TrafficClass { id, ..TrafficClass::default() }, header, next);
+    let shb = |id| of(id, HeaderType::SingleHop, CommonNextHeader::BtpB);
+    assert_eq!([0, 1, 2, 3, 4, 63].map(shb), {
+        use Profile::{Dp0, Dp1, Dp2, Dp3};
+        [Dp0, Dp1, Dp2, Dp3, Dp3, Dp3]
+    });
+    assert_eq!(of(0, HeaderType::Beacon, CommonNextHeader::Any), Profile::Dp3);
+    assert_eq!(of(0, HeaderType::LocationServiceRequest, CommonNextHeader::Any), Profile::Dp3);
+    assert_eq!(of(0, HeaderType::GeoUnicast, CommonNextHeader::Ipv6), Profile::Dp3);
+    assert_eq!(of(1, HeaderType::GeoUnicast, CommonNextHeader::Ipv6), Profile::Dp1);
+}
+
+/// 1200 us at 6 Mbit/s: 145 symbols.
+const OCTETS: usize = 829;
+
+#[test]
+fn equation_b_1() {
+    assert_eq!(air_time(OCTETS, 6), Duration::from_micros(1200));
+    // Time on air over duty cycle; at least 25 ms, at most a second.
+    for (duty_cycle, expected) in [(0.02, 60), (0.03, 40), (0.06, 25), (0.0012, 1000), (0.0006, 1000)] {
+        let mut gate = adaptive(Parameters { most: duty_cycle, least: duty_cycle, ..Parameters::default() });
+        gate.offer(ms(0), packet(Profile::Dp2, OCTETS, 0));
+        let closed = gate.opens().saturating_since(ms(0)).as_secs_f64() * 1e3;
+        assert!((closed - f64::from(expected)).abs() < 0.001, "at {duty_cycle}: {closed} ms, not {expected}");
+    }
+}
+
+#[test]
+fn equation_b_2() {
+    // Only what is given back: the duty cycle halves with every second look.
+    let halving = Parameters { alpha: 0.5, beta: 0.0, most: 0.04, least: 0.0, ..Parameters::default() };
+    let mut gate = adaptive(halving);
+    gate.handle_timeout(ms(0));
+    gate.offer(ms(60), packet(Profile::Dp2, OCTETS, 0));
+    assert_eq!(gate.opens(), ms(120));
+    // At 100 ms a third of 60 ms is left: a third of 120 ms, and 40 ms are over.
+    gate.handle_timeout(ms(100));
+    assert!(gate.opens().saturating_since(ms(140)).max(ms(140).saturating_since(gate.opens())) < Duration::from_micros(1));
+    // An open gate stays open.
+    for look in 2..6 {
+        gate.handle_timeout(ms(100 * look));
+    }
+    assert!(gate.opens() < ms(200) && gate.offer(ms(500), packet(Profile::Dp2, OCTETS, 1)).is_some());
+}
+
+#[test]
+fn clause_5_4_step_by_step() {
+    // Two readings of 0.8: the mean is 0.8, 0.12 above the target; 0.0012 of it are 0.000144, less than G-max.
+    let mut gate = adaptive(Parameters::default());
+    let mut look = 0;
+    let mut tell = |ratio: f64| {
+        for _ in 0..2 {
+            gate.handle_busy_ratio(ms(look), ratio);
+            gate.handle_timeout(ms(look));
+            look += 100;
+        }
+        gate.duty_cycle().expect("adaptive")
+    };
+    let first = 0.0153 * 0.984 - 0.000144;
+    assert!((tell(0.8) - first).abs() < 1e-12);
+    // Two of 0.4: half of what was before, 0.6 in the mean.
+    let second = first * 0.984 + 0.0012 * 0.08;
+    assert!((tell(0.4) - second).abs() < 1e-12);
+    // A channel that is full, with a bolder step, takes no more than G-max; one that is empty gives no more than G+max.
+    let bold = Parameters { alpha: 0.0, beta: 0.1, ..Parameters::default() };
+    for (ratio, step) in [(1.0, -0.00025), (0.0, 0.0005)] {
+        let mut gate = adaptive(bold);
+        for look in [0, 100] {
+            gate.handle_busy_ratio(ms(look), ratio);
+            gate.handle_timeout(ms(look));
+        }
+        assert!((gate.duty_cycle().expect("adaptive") - 0.0153 - step).abs() < 1e-12);
+    }
+}
+
+/// So many stations in one channel, all with something to send at any time; each tenth of a second every one of them measures
+/// what all together have sent in it. The `late` ones begin after 40 s. Gives the busy ratio of the last 20 s, and what each
+/// station has sent in them.
+fn channel(early: usize, late: usize) -> (f64, Vec<f64>) {
+    const SECONDS: u64 = 160;
+    let mut gates: Vec<Gate<u32>> = Vec::new();
+    let mut ratio = 0.0;
+    let mut shares = Vec::new();
+    let on_air = air_time(350, 6).as_secs_f64();
+    let mut measured = (0.0, 0u32);
+    for window in 0..SECONDS * 10 {
+        let count = if window < 400 { early } else { early + late };
+        gates.resize_with(count, || adaptive(Parameters::default()));
+        shares.resize(count, 0.0);
+        let (from, to) = (ms(window * 100), ms(window * 100 + 99));
+        let mut busy = 0.0;
+        for (index, gate) in gates.iter_mut().enumerate() {
+            gate.handle_busy_ratio(from, ratio);
+            // Nobody begins in step with another.
+            let begin = ms(window * 100 + (index as u64 * 7) % 100);
+            let mut sent = 0;
+            while gate.waiting()[2] == 0 {
+                sent += usize::from(gate.offer(begin, packet(Profile::Dp2, 350, 0)).is_some());
+            }
+            while let Some(now) = gate.poll_timeout().filter(|due| *due <= to) {
+                gate.handle_timeout(now);
+                while gate.poll_packet(now).is_some() {
+                    sent += 1;
+                    gate.offer(now, packet(Profile::Dp2, 350, 0));
+                }
+            }
+            busy += sent as f64 * on_air;
+            if window >= (SECONDS - 20) * 10 {
+                shares[index] += sent as f64 * on_air / 20.0;
+            }
+        }
+        ratio = busy / 0.1;
+        if window >= (SECONDS - 20) * 10 {
+            measured = (measured.0 + ratio, measured.1 + 1);
+        }
+    }
+    (measured.0 / f64::from(measured.1), shares)
+}
+
+#[test]
+fn stations_of_one_channel_converge_to_the_same_share_below_the_target() {
+    for (early, late) in [(30, 0), (60, 60), (20, 180)] {
+        let (ratio, shares) = channel(early, late);
+        let stations = f64::from(u32::try_from(early + late).expect("small"));
+        // The fixed point of 0.984 d + 0.0012 (0.68 - N d) = d.
+        let share = 0.0012 * 0.68 / (0.016 + 0.0012 * stations);
+        let expected = stations * share;
+        assert!((ratio / expected - 1.0).abs() < 0.03, "{stations} stations: {ratio}, not {expected}");
+        assert!(ratio < 0.68, "{stations} stations: {ratio} is above the target");
+        // Jain's index: 1 when all have the same.
+        let (sum, squares) = shares.iter().fold((0.0, 0.0), |(sum, squares), it| (sum + it, squares + it * it));
+        let fairness = sum * sum / (stations * squares);
+        assert!(fairness > 0.999, "{stations} stations: fairness {fairness}");
+        assert!((Parameters::default().share((early + late) as u32) / share - 1.0).abs() < 1e-9);
+    }
+}
