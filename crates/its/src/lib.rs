@@ -4,16 +4,17 @@
 //! services that send and receive them, and the map of what was heard (LDM). A service is handed the time and an
 //! input and hands back [`Transmission`]s, which become requests to the GeoNetworking router, and events.
 //!
-//! * [`uper`], [`cdd`], [`cam`], [`denm`]: the messages as types, and their encoding.
+//! * [`uper`], [`cdd`], [`cam`], [`denm`], [`sam`]: the messages as types, and their encoding.
 //! * [`ca`]: when a CAM is sent and what stands in it (EN 302 637-2).
 //! * [`den`]: events that are triggered, updated, ended, repeated, received and kept alive (EN 302 637-3).
+//! * [`sa`]: services that are announced, and learnt of others (EN 302 890-1).
 //! * [`ldm`]: the Local Dynamic Map (EN 302 895), which takes from a CAM only the few fields that it needs.
 //! * [`facilities`]: all of it as one, by BTP ports.
 //!
 //! Areas, distances and requests are those of `carnet_geonet`: the facilities layer stands on it.
 //!
 //! Left out: security (who may say what: until there are signatures, anybody can claim anything, and bounds here
-//! are against floods and absurd values only), service announcement (SAM), the messages of collective perception
+//! are against floods and absurd values only), the messages of collective perception
 //! and of vulnerable road users, DCC beyond the interval that it gives.
 #![forbid(unsafe_code)]
 
@@ -26,6 +27,8 @@ mod drop_reason;
 pub mod facilities;
 mod io;
 pub mod ldm;
+pub mod sa;
+pub mod sam;
 pub mod uper;
 
 pub use drop_reason::ItsDrop;

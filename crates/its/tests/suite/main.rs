@@ -10,4 +10,5 @@ mod hostile;
 mod ldm;
 mod messages;
 mod oracle_tshark;
+mod sam;
 mod support;

@@ -1,0 +1,335 @@
+//! The service announcement service (EN 302 890-1): says what services the station has, and knows those of others.
+//!
+//! * *Announcing*: one advertisement with all services, to everybody in range, as long as there are any. Its content
+//!   count changes with its content, so that others need not look at what they have. The message says how often it comes.
+//! * *Learning*: by station and advertisement. An advertisement takes the place of the one before; it is forgotten when
+//!   it did not come for [`Parameters::missed`] of its intervals, or, if it does not say how often it comes, for
+//!   [`Parameters::hold`].
+//! * *A table that is full* takes nobody new: what is there expires.
+//!
+//! Left out: channels (everything is on the one that the station has), routers (they send Router Advertisements), answers
+//! by a Service Response Message, and where the advertiser is: the network says that of every packet.
+
+use std::collections::{BTreeMap, VecDeque};
+use std::net::Ipv6Addr;
+use std::time::Duration;
+
+use carnet_base::Time;
+use carnet_geonet::Transport;
+use carnet_wire::btp::port;
+use carnet_wire::geonet::TrafficClass;
+
+use crate::ca::check_header;
+use crate::cdd::{ItsPduHeader, MessageId, ProtocolVersion, StationId};
+use crate::io::payload;
+use crate::sam::{
+    ChangeCount, ChannelIndex, ChannelOptions, ContentCount, Extensions, ItsAid, LONGEST_CONTEXT,
+    LONGEST_IDENTIFIER, ListOf, SaId, Saem, Sam, SamBody, ServiceInfo, VERSION, reference,
+};
+use crate::{ItsDrop, Now, Transmission};
+
+/// Version of the ITS PDU header.
+const PROTOCOL_VERSION: ProtocolVersion = ProtocolVersion(1);
+/// DCC profile DP3: announcements can wait.
+const TRAFFIC_CLASS: u8 = 3;
+/// In what time the repeat rate counts.
+const RATE: Duration = Duration::from_secs(5);
+/// Services that one message has at most, so that it fits a frame.
+pub const MOST_SERVICES: usize = 16;
+
+/// Bounds and intervals.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Parameters {
+    /// How often services are announced.
+    pub interval: Duration,
+    /// How many advertisements of others are known at most.
+    pub advertisements: usize,
+    /// How long one is known that does not say how often it comes.
+    pub hold: Duration,
+    /// How many may be missed before it is forgotten.
+    pub missed: u32,
+}
+
+impl Default for Parameters {
+    fn default() -> Parameters {
+        Parameters {
+            interval: Duration::from_secs(1),
+            advertisements: 256,
+            hold: Duration::from_secs(5),
+            missed: 3,
+        }
+    }
+}
+
+/// A service, of this station or of another.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct Service {
+    /// What it is (ITS-AID).
+    pub its_aid: ItsAid,
+    /// IPv6 address, of a service that is reached by one.
+    pub address: Option<Ipv6Addr>,
+    /// Port, there or of BTP.
+    pub port: Option<u16>,
+    /// What it says of itself, at most 31 octets.
+    pub context: Vec<u8>,
+}
+
+/// What another station advertises.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Advertisement {
+    /// The station.
+    pub station_id: StationId,
+    /// Which of its advertisements.
+    pub sa_id: SaId,
+    /// Which state of it.
+    pub content_count: ContentCount,
+    /// Who that is, for people.
+    pub identifier: Option<String>,
+    /// Its services.
+    pub services: Vec<Service>,
+    /// When it was heard last.
+    pub heard: Time,
+    /// When it is forgotten.
+    pub expires: Time,
+}
+
+/// What changed.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Change {
+    /// An advertisement is new, or says something else.
+    Advertised(StationId, SaId),
+    /// One is forgotten.
+    Gone(StationId, SaId),
+}
+
+/// The service.
+#[derive(Debug)]
+pub struct SaService {
+    parameters: Parameters,
+    station_id: StationId,
+    identifier: Option<String>,
+    services: Vec<Service>,
+    content_count: u8,
+    /// When services are announced next; `None` while there are none.
+    next: Option<Time>,
+    ready: Option<Transmission>,
+    refused: Option<ItsDrop>,
+    known: BTreeMap<(StationId, SaId), Advertisement>,
+    changes: VecDeque<Change>,
+}
+
+impl SaService {
+    /// A station that announces nothing.
+    pub fn new(parameters: Parameters, station_id: StationId) -> SaService {
+        SaService {
+            parameters,
+            station_id,
+            identifier: None,
+            services: Vec::new(),
+            content_count: 0,
+            next: None,
+            ready: None,
+            refused: None,
+            known: BTreeMap::new(),
+            changes: VecDeque::new(),
+        }
+    }
+
+    /// Speaks under another number from now on.
+    pub fn set_station_id(&mut self, station_id: StationId) {
+        self.station_id = station_id;
+    }
+
+    /// The station has these services from now on, and says so at once; with none it falls silent. `identifier` is its name.
+    ///
+    /// # Errors
+    /// [`ItsDrop::NotEncodable`] if there are more than [`MOST_SERVICES`], or one does not fit; then nothing changes.
+    pub fn announce(
+        &mut self,
+        now: Now,
+        identifier: Option<String>,
+        services: Vec<Service>,
+    ) -> Result<(), ItsDrop> {
+        let fits =
+            |service: &Service| service.its_aid.0 <= ItsAid::MOST && service.context.len() <= LONGEST_CONTEXT;
+        let name = identifier.as_ref().map_or(1, String::len);
+        if services.len() > MOST_SERVICES
+            || !services.iter().all(fits)
+            || !(1..=LONGEST_IDENTIFIER).contains(&name)
+        {
+            return Err(ItsDrop::NotEncodable);
+        }
+        if (&self.identifier, &self.services) != (&identifier, &services) {
+            self.content_count = (self.content_count + 1) % 16;
+            (self.identifier, self.services) = (identifier, services);
+        }
+        self.next = (!self.services.is_empty()).then_some(now.time);
+        self.handle_timeout(now);
+        Ok(())
+    }
+
+    /// The services that are announced.
+    pub fn announced(&self) -> &[Service] {
+        &self.services
+    }
+
+    /// What others advertise.
+    pub fn known(&self) -> impl Iterator<Item = &Advertisement> {
+        self.known.values()
+    }
+
+    /// A message of another.
+    ///
+    /// # Errors
+    /// Why it had no effect: [`ItsDrop`].
+    pub fn handle_message(&mut self, now: Now, octets: &[u8]) -> Result<(), ItsDrop> {
+        let saem = Saem::from_octets(octets).map_err(|_| ItsDrop::Malformed)?;
+        check_header(&saem.header, MessageId::SAEM)?;
+        if saem.sam.version != VERSION {
+            return Err(ItsDrop::WrongVersion);
+        }
+        let station_id = saem.header.station_id;
+        if station_id == self.station_id {
+            return Err(ItsDrop::OwnMessage);
+        }
+        self.forget(now.time);
+        let SamBody { change_count: ChangeCount { sa_id, content_count }, extensions, service_infos, .. } =
+            saem.sam.body;
+        let key = (station_id, sa_id);
+        let full = self.known.len() >= self.parameters.advertisements;
+        if full && !self.known.contains_key(&key) {
+            return Err(ItsDrop::TableFull);
+        }
+        let extensions = extensions.unwrap_or_default();
+        let rate = extensions.octet(reference::REPEAT_RATE).filter(|rate| *rate > 0);
+        let hold = rate.map_or(self.parameters.hold, |rate| RATE / u32::from(rate) * self.parameters.missed);
+        let heard = Advertisement {
+            station_id,
+            sa_id,
+            content_count,
+            identifier: extensions.text(reference::ADVERTISER_IDENTIFIER).map(str::to_owned),
+            services: service_infos.unwrap_or_default().0.into_iter().map(service).collect(),
+            heard: now.time,
+            expires: now.time + hold,
+        };
+        let same = self.known.get(&key).is_some_and(|before| {
+            (&before.identifier, &before.services) == (&heard.identifier, &heard.services)
+        });
+        self.known.insert(key, heard);
+        if !same {
+            self.changed(Change::Advertised(station_id, sa_id));
+        }
+        Ok(())
+    }
+
+    /// When [`Self::handle_timeout`] wants to be called.
+    pub fn poll_timeout(&self) -> Option<Time> {
+        let expires = self.known.values().map(|advertisement| advertisement.expires).min();
+        self.next.into_iter().chain(expires).min()
+    }
+
+    /// Time has passed.
+    pub fn handle_timeout(&mut self, now: Now) {
+        self.forget(now.time);
+        if self.next.is_some_and(|next| next <= now.time) {
+            self.next = Some(now.time + self.parameters.interval);
+            match payload(port::SAEM, &self.message()) {
+                Ok(payload) => {
+                    self.ready = Some(Transmission {
+                        transport: Transport::SingleHop([0; 4]),
+                        traffic_class: TrafficClass { id: TRAFFIC_CLASS, ..TrafficClass::default() },
+                        maximum_lifetime: self.parameters.interval,
+                        maximum_hop_limit: Some(1),
+                        payload,
+                    });
+                }
+                Err(reason) => self.refused = Some(reason),
+            }
+        }
+    }
+
+    /// An announcement for the network.
+    pub fn poll_transmit(&mut self) -> Option<Transmission> {
+        self.ready.take()
+    }
+
+    /// Why an announcement could not be made.
+    pub fn poll_refused(&mut self) -> Option<ItsDrop> {
+        self.refused.take()
+    }
+
+    /// What changed; who does not ask misses the oldest.
+    pub fn poll_change(&mut self) -> Option<Change> {
+        self.changes.pop_front()
+    }
+
+    fn changed(&mut self, change: Change) {
+        if self.changes.len() >= self.parameters.advertisements {
+            self.changes.pop_front();
+        }
+        self.changes.push_back(change);
+    }
+
+    fn forget(&mut self, now: Time) {
+        while let Some(key) = self.known.iter().find(|(_, it)| it.expires <= now).map(|(key, _)| *key) {
+            self.known.remove(&key);
+            self.changed(Change::Gone(key.0, key.1));
+        }
+    }
+
+    fn message(&self) -> Saem {
+        let mut extensions = Extensions::default();
+        let rate = RATE.as_millis().checked_div(self.parameters.interval.as_millis()).unwrap_or_default();
+        // Less than once in five seconds cannot be said.
+        if let Ok(rate @ 1..) = u8::try_from(rate) {
+            extensions.add(reference::REPEAT_RATE, &[rate]);
+        }
+        if let Some(identifier) = &self.identifier {
+            extensions.add_counted(reference::ADVERTISER_IDENTIFIER, identifier.as_bytes());
+        }
+        let body = SamBody {
+            change_count: ChangeCount { sa_id: SaId(0), content_count: ContentCount(self.content_count) },
+            extensions: Some(extensions).filter(|extensions| !extensions.0.is_empty()),
+            service_infos: Some(ListOf(self.services.iter().map(service_info).collect())),
+            ..SamBody::default()
+        };
+        let header = ItsPduHeader {
+            protocol_version: PROTOCOL_VERSION,
+            message_id: MessageId::SAEM,
+            station_id: self.station_id,
+        };
+        Saem { header, sam: Sam { version: VERSION, body } }
+    }
+}
+
+fn service_info(service: &Service) -> ServiceInfo {
+    let mut extensions = Extensions::default();
+    if !service.context.is_empty() {
+        extensions.add_counted(reference::PROVIDER_SERVICE_CONTEXT, &service.context);
+    }
+    if let Some(address) = service.address {
+        extensions.add(reference::IPV6_ADDRESS, &address.octets());
+    }
+    if let Some(port) = service.port {
+        extensions.add(reference::SERVICE_PORT, &port.to_be_bytes());
+    }
+    ServiceInfo {
+        service_id: service.its_aid,
+        channel_index: ChannelIndex::NOT_USED,
+        options: ChannelOptions {
+            extensions: Some(extensions).filter(|extensions| !extensions.0.is_empty()),
+            ..ChannelOptions::default()
+        },
+    }
+}
+
+fn service(info: ServiceInfo) -> Service {
+    let extensions = info.options.extensions.unwrap_or_default();
+    let context = extensions.counted(reference::PROVIDER_SERVICE_CONTEXT);
+    Service {
+        its_aid: info.service_id,
+        address: extensions.address(reference::IPV6_ADDRESS),
+        port: extensions.number(reference::SERVICE_PORT),
+        context: context.unwrap_or_default().to_vec(),
+    }
+}

@@ -1,0 +1,336 @@
+//! Service announcement: the message against octets that another ASN.1 compiler made of the same values, and the service
+//! in virtual time.
+
+use std::time::Duration;
+
+use carnet_base::Rng;
+use carnet_its::cdd::{ItsPduHeader, MessageId, ProtocolVersion, StationId};
+use carnet_its::sa::{Change, MOST_SERVICES, Parameters, SaService, Service};
+use carnet_its::sam::{
+    Address, ChangeCount, ChannelDataRate, ChannelIndex, ChannelInfo, ChannelNumber, ChannelOptions,
+    ContentCount, Extensions, ItsAid, ListOf, OperatingClass, PrefixLength, RouterLifetime,
+    RoutingAdvertisement, SaId, Saem, Sam, SamBody, ServiceInfo, TxPower, VERSION, reference,
+};
+use carnet_its::uper::{decode, encode};
+use carnet_its::{ItsDrop, Transmission};
+use carnet_wire::btp::{BtpB, port};
+
+use crate::support::{at, hex};
+
+/// The header in front of what IEEE 1609.3 calls a SrvAdvMsg.
+const HEADER: &str = "010c0000002a";
+
+fn saem(body: SamBody) -> Saem {
+    let header = ItsPduHeader {
+        protocol_version: ProtocolVersion(1),
+        message_id: MessageId::SAEM,
+        station_id: StationId(42),
+    };
+    Saem { header, sam: Sam { version: VERSION, body } }
+}
+
+fn info(its_aid: u32, channel: u8) -> ServiceInfo {
+    ServiceInfo {
+        service_id: ItsAid(its_aid),
+        channel_index: ChannelIndex(channel),
+        options: ChannelOptions::default(),
+    }
+}
+
+fn channel(class: u8, number: u8, power: i8, adaptable: bool, rate: u8) -> ChannelInfo {
+    ChannelInfo {
+        operating_class: OperatingClass(class),
+        channel_number: ChannelNumber(number),
+        power_level: TxPower(power),
+        adaptable,
+        data_rate: ChannelDataRate(rate),
+        ..ChannelInfo::default()
+    }
+}
+
+fn extensions(elements: &[(u8, &[u8])]) -> Extensions {
+    let mut extensions = Extensions::default();
+    elements.iter().for_each(|(number, value)| extensions.add(*number, value));
+    extensions
+}
+
+fn counts(sa_id: u8, content_count: u8) -> ChangeCount {
+    ChangeCount { sa_id: SaId(sa_id), content_count: ContentCount(content_count) }
+}
+
+/// Values, and their octets by OSS ASN.1 tools from the module IEEE-1609-3-WSA, as published with a library for it.
+fn vectors() -> Vec<(SamBody, &'static str)> {
+    let first = channel(17, 172, -128, false, 6);
+    let least = SamBody {
+        service_infos: Some(ListOf(vec![info(0, 1)])),
+        channel_infos: Some(ListOf(vec![first.clone()])),
+        ..SamBody::default()
+    };
+    let mut threshold = least.clone();
+    let mut service = info(0, 1);
+    service.options.extensions = Some(extensions(&[(19, &[10])]));
+    threshold.service_infos = Some(ListOf(vec![service]));
+    let octets: [u8; 16] = std::array::from_fn(|index| index as u8);
+    let sixteen = Address(octets.into());
+    let whole = SamBody {
+        extensions: Some(extensions(&[
+            (reference::REPEAT_RATE, &[0]),
+            (5, &[0; 8]),
+            (6, &[0, 0, 0, 0, 0, 0, 0, 0, 0, 1]),
+            (reference::ADVERTISER_IDENTIFIER, &[1, b'0']),
+        ])),
+        routing_advertisement: Some(RoutingAdvertisement {
+            lifetime: RouterLifetime(1),
+            ip_prefix: sixteen,
+            ip_prefix_length: PrefixLength(1),
+            default_gateway: sixteen,
+            primary_dns: sixteen,
+            extensions: extensions(&[(13, &octets), (14, &octets[..6])]),
+        }),
+        ..least.clone()
+    };
+    let channels = ListOf(vec![first, channel(18, 175, -127, true, 24)]);
+    vec![
+        (least, "36000100080111ac000600"),
+        (threshold, "36000100090113010a0111ac000600"),
+        (
+            SamBody {
+                change_count: counts(1, 0),
+                service_infos: Some(ListOf(vec![info(0, 1), info(1, 1), info(2, 1), info(3, 2)])),
+                channel_infos: Some(channels.clone()),
+                ..SamBody::default()
+            },
+            "36100400080108020803100211ac00060012af019800",
+        ),
+        (
+            SamBody {
+                change_count: counts(1, 0),
+                service_infos: Some(ListOf(vec![info(0, 0), info(1, 1), info(2, 3), info(3, 2)])),
+                ..SamBody::default()
+            },
+            "3410040000010802180310",
+        ),
+        (
+            SamBody { change_count: counts(1, 0), channel_infos: Some(channels), ..SamBody::default() },
+            "32100211ac00060012af019800",
+        ),
+        (
+            whole,
+            "3f00041101000508000000000000000006 0a00000000000000000001070201300100080111ac0006000001 \
+             000102030405060708090a0b0c0d0e0f01 000102030405060708090a0b0c0d0e0f 000102030405060708090a0b0c0d0e0f \
+             020d10000102030405060708090a0b0c0d0e0f0e06000102030405",
+        ),
+    ]
+}
+
+#[test]
+fn octets_of_another_compiler() {
+    for (body, octets) in vectors() {
+        let octets = hex(&format!("{HEADER}{}", octets.replace(' ', "")));
+        let message = saem(body);
+        assert_eq!(message.to_octets(), Ok(octets.clone()), "{message:?}");
+        assert_eq!(Saem::from_octets(&octets), Ok(message));
+    }
+}
+
+#[test]
+fn its_aids_take_one_to_four_octets() {
+    // ISO 17419: a prefix of ones says how many octets follow; each length goes on where the one before ends.
+    for (number, octets) in [
+        (0, "00"),
+        (36, "24"),
+        (127, "7f"),
+        (128, "8000"),
+        (16_511, "bfff"),
+        (16_512, "c00000"),
+        // The service announcement's own (TS 102 965).
+        (540_801, "c80001"),
+        (2_113_663, "dfffff"),
+        (2_113_664, "e0000000"),
+        (ItsAid::MOST, "efffffff"),
+    ] {
+        assert_eq!(encode(&ItsAid(number)), Ok(hex(octets)), "{number}");
+        assert_eq!(decode(&hex(octets)), Ok(ItsAid(number)), "{octets}");
+    }
+    encode(&ItsAid(ItsAid::MOST + 1)).expect_err("too much");
+    decode::<ItsAid>(&hex("f0000000")).expect_err("more than four octets");
+    decode::<ItsAid>(&hex("80")).expect_err("cut off");
+}
+
+#[test]
+fn mutated_messages_are_refused_or_mean_the_same_again() {
+    let mut rng = Rng::new(1);
+    let messages: Vec<Vec<u8>> =
+        vectors().into_iter().map(|(body, _)| saem(body).to_octets().expect("encodes")).collect();
+    let mut understood = 0;
+    for round in 0..20_000 {
+        let mut octets = messages[round % messages.len()].clone();
+        for _ in 0..=rng.below(3) {
+            let place = rng.below(octets.len() as u64) as usize;
+            octets[place] ^= 1 << rng.below(8);
+        }
+        if rng.chance(0.2) {
+            octets.truncate(rng.below(octets.len() as u64) as usize);
+        }
+        if let Ok(message) = Saem::from_octets(&octets) {
+            let again = message.to_octets().expect("encodes");
+            assert_eq!(Saem::from_octets(&again), Ok(message));
+            understood += 1;
+        }
+        let mut service = SaService::new(Parameters::default(), StationId(1));
+        let _whatever = service.handle_message(at(0), &octets);
+    }
+    assert!(understood > 3000, "the test reaches the inside: {understood}");
+}
+
+fn services() -> Vec<Service> {
+    vec![
+        Service {
+            its_aid: ItsAid(36),
+            address: Some("2001:db8::1".parse().expect("an address")),
+            port: Some(8080),
+            context: vec![1, 2, 3],
+        },
+        Service { its_aid: ItsAid(540_801), ..Service::default() },
+    ]
+}
+
+/// The message that is sent, without the BTP header.
+fn sent(transmission: &Transmission) -> Vec<u8> {
+    let (header, message) = BtpB::parse(&transmission.payload).expect("BTP-B");
+    assert_eq!(header.destination_port, port::SAEM);
+    message.to_vec()
+}
+
+#[test]
+fn services_are_announced_at_once_and_then_once_in_an_interval() {
+    let mut service = SaService::new(Parameters::default(), StationId(1));
+    assert_eq!((service.poll_timeout(), service.poll_transmit()), (None, None));
+    service.announce(at(100), Some("kiosk 7".into()), services()).expect("announced");
+    let mut times = Vec::new();
+    let mut octets = Vec::new();
+    let mut now = 100;
+    while now < 4000 {
+        service.handle_timeout(at(now));
+        if let Some(transmission) = service.poll_transmit() {
+            assert_eq!((transmission.maximum_hop_limit, transmission.traffic_class.id), (Some(1), 3));
+            octets.push(sent(&transmission));
+            times.push(now);
+        }
+        now = service.poll_timeout().expect("a next one").as_nanos() / 1_000_000;
+    }
+    assert_eq!(times, [100, 1100, 2100, 3100]);
+    assert!(octets.windows(2).all(|pair| pair[0] == pair[1]), "nothing changed, so nothing changes");
+    let message = Saem::from_octets(&octets[0]).expect("a message");
+    let body = message.sam.body;
+    let header = body.extensions.expect("extensions");
+    assert_eq!(header.octet(reference::REPEAT_RATE), Some(5));
+    assert_eq!(header.text(reference::ADVERTISER_IDENTIFIER), Some("kiosk 7"));
+    // Other content is another content count; the same is not.
+    let count = |service: &mut SaService, now| {
+        let octets = sent(&service.poll_transmit().unwrap_or_else(|| panic!("something at {now}")));
+        Saem::from_octets(&octets).expect("a message").sam.body.change_count.content_count.0
+    };
+    assert_eq!(body.change_count.content_count.0, 1);
+    service.announce(at(5000), Some("kiosk 7".into()), services()).expect("announced");
+    assert_eq!(count(&mut service, 5000), 1);
+    service.announce(at(6000), Some("kiosk 7".into()), services()[..1].to_vec()).expect("announced");
+    assert_eq!(count(&mut service, 6000), 2);
+    service.announce(at(7000), None, Vec::new()).expect("announced");
+    assert_eq!((service.poll_timeout(), service.poll_transmit()), (None, None));
+}
+
+#[test]
+fn what_does_not_fit_is_refused_and_changes_nothing() {
+    let mut service = SaService::new(Parameters::default(), StationId(1));
+    service.announce(at(0), None, services()).expect("announced");
+    let long = Service { context: vec![0; 32], ..Service::default() };
+    let far = Service { its_aid: ItsAid(ItsAid::MOST + 1), ..Service::default() };
+    for (name, refused) in [
+        (None, vec![long]),
+        (None, vec![far]),
+        (None, vec![Service::default(); MOST_SERVICES + 1]),
+        (Some(String::new()), services()),
+        (Some("x".repeat(33)), services()),
+    ] {
+        assert_eq!(service.announce(at(0), name, refused), Err(ItsDrop::NotEncodable));
+    }
+    assert_eq!(service.announced(), services());
+    // As much as there may be fits a frame.
+    let most = Service {
+        address: Some(std::net::Ipv6Addr::LOCALHOST),
+        port: Some(1),
+        context: vec![0; 31],
+        ..far_most()
+    };
+    service.announce(at(10), Some("x".repeat(32)), vec![most; MOST_SERVICES]).expect("announced");
+    let octets = service.poll_transmit().expect("announced").payload.len();
+    assert!(octets < 1398, "{octets} octets are more than itsGnMaxSduSize");
+}
+
+fn far_most() -> Service {
+    Service { its_aid: ItsAid(ItsAid::MOST), ..Service::default() }
+}
+
+#[test]
+fn services_of_others_are_learnt_and_expire() {
+    let mut other = SaService::new(Parameters::default(), StationId(2));
+    let mut station = SaService::new(Parameters::default(), StationId(1));
+    let mut hear = |station: &mut SaService, now| {
+        other.announce(at(now), Some("bus".into()), services()).expect("announced");
+        let octets = sent(&other.poll_transmit().expect("announced"));
+        station.handle_message(at(now), &octets)
+    };
+    hear(&mut station, 0).expect("new");
+    hear(&mut station, 1000).expect("again");
+    let known: Vec<_> = station.known().cloned().collect();
+    assert_eq!(known.len(), 1);
+    assert_eq!((known[0].services.clone(), known[0].identifier.as_deref()), (services(), Some("bus")));
+    let change = (StationId(2), SaId(0));
+    assert_eq!(station.poll_change(), Some(Change::Advertised(change.0, change.1)));
+    assert_eq!(station.poll_change(), None, "the same again is no news");
+    // Once a second: three may be missed.
+    assert_eq!(station.poll_timeout(), Some(at(4000).time));
+    station.handle_timeout(at(3999));
+    assert_eq!(station.known().count(), 1);
+    station.handle_timeout(at(4000));
+    assert_eq!((station.known().count(), station.poll_change()), (0, Some(Change::Gone(change.0, change.1))));
+}
+
+#[test]
+fn an_advertisement_that_does_not_say_how_often_it_comes_is_held() {
+    let mut station = SaService::new(Parameters::default(), StationId(1));
+    let octets = saem(SamBody { service_infos: Some(ListOf(vec![info(36, 0)])), ..SamBody::default() });
+    let octets = octets.to_octets().expect("encodes");
+    station.handle_message(at(0), &octets).expect("new");
+    assert_eq!(station.poll_timeout(), Some(at(5000).time));
+}
+
+#[test]
+fn what_is_no_announcement_has_no_effect_and_a_table_that_is_full_takes_nobody_new() {
+    let parameters = Parameters { advertisements: 2, ..Parameters::default() };
+    let mut station = SaService::new(parameters, StationId(1));
+    let of = |station: u32, edit: fn(&mut Saem)| {
+        let mut message = saem(SamBody::default());
+        message.header.station_id = StationId(station);
+        edit(&mut message);
+        message.to_octets().expect("encodes")
+    };
+    let same: fn(&mut Saem) = |_| {};
+    let mut tell = |octets: &[u8], now| station.handle_message(at(now), octets);
+    assert_eq!(tell(&of(1, same), 0), Err(ItsDrop::OwnMessage));
+    assert_eq!(tell(&of(2, |it| it.header.message_id = MessageId::CAM), 0), Err(ItsDrop::WrongMessage));
+    assert_eq!(
+        tell(&of(2, |it| it.header.protocol_version = ProtocolVersion(3)), 0),
+        Err(ItsDrop::WrongVersion)
+    );
+    assert_eq!(tell(&of(2, |it| it.sam.version.0 = 2), 0), Err(ItsDrop::WrongVersion));
+    assert_eq!(tell(&of(2, same)[..6], 0), Err(ItsDrop::Malformed));
+    assert_eq!(tell(&of(2, same), 0), Ok(()));
+    assert_eq!(tell(&of(3, same), 1000), Ok(()));
+    assert_eq!(tell(&of(4, same), 1000), Err(ItsDrop::TableFull));
+    assert_eq!(tell(&of(3, same), 1000), Ok(()));
+    // The first is forgotten by then.
+    assert_eq!(tell(&of(4, same), 5000), Ok(()));
+    assert_eq!(Duration::from_secs(5), parameters.hold);
+}
