@@ -16,6 +16,8 @@
 //! | `POST /v1/areas` with [`AreaRequest`] | none |
 //! | `POST /v1/areas/remove` with [`AreaRemoval`] | none |
 //! | `GET /v1/groups` | array of [`Group`] |
+//! | `GET /v1/dcc` | [`Dcc`] |
+//! | `POST /v1/channel` with [`ChannelRequest`] | none |
 //! | `GET /v1/events` | stream, see [`event`] |
 //! | `GET /v1/drain` | null or [`Drain`] |
 //! | `POST /v1/drain` with [`DrainRequest`] | none |
@@ -55,9 +57,9 @@ use serde_json::{Map, Value};
 pub use drain::{Drain, DrainRequest, RevokeRequest};
 pub use facilities::{ActionId, DenmRequest, Ldm, LdmEvent, LdmStation, Triggered, Vehicle};
 pub use geonet::{
-    Area, AreaOrigin, AreaRemoval, AreaRequest, AreaShape, GeonetStatus, GnArea, GnAround, GnCircle,
-    GnNextHeader, GnPacketType, GnPingAnswer, GnPingEvent, GnPingRequest, GnPlace, GnReceived, GnSendRequest,
-    GnStation, GnTarget, GnTransport, Group, Location, ParseTargetError,
+    Area, AreaOrigin, AreaRemoval, AreaRequest, AreaShape, ChannelRequest, Dcc, GeonetStatus, GnArea,
+    GnAround, GnCircle, GnNextHeader, GnPacketType, GnPingAnswer, GnPingEvent, GnPingRequest, GnPlace,
+    GnReceived, GnSendRequest, GnStation, GnTarget, GnTransport, Group, Location, ParseTargetError,
 };
 
 /// A station in a few lines.

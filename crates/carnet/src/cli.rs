@@ -293,6 +293,8 @@ pub enum Table {
     Areas,
     /// What is on the road: stations and events that others have told of (Local Dynamic Map).
     Ldm,
+    /// Congestion control: how busy the channel is, and what waits (GeoNetworking).
+    Dcc,
     /// Multicast groups that somebody in the mobile network listens to (GeoNetworking).
     Groups,
 }
@@ -310,6 +312,7 @@ impl Table {
             Table::Neighbours => "/v1/neighbours",
             Table::Locations => "/v1/locations",
             Table::Areas => "/v1/areas",
+            Table::Dcc => "/v1/dcc",
             Table::Groups => "/v1/groups",
             Table::Ldm => "/v1/ldm",
         }

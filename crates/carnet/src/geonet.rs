@@ -1,6 +1,7 @@
 //! GeoNetworking in a running station: its link, its position, and what operators ask of it.
 
 mod areas;
+pub mod dcc;
 mod fast_path;
 pub mod ipv6;
 pub mod multicast;

@@ -5,9 +5,9 @@
 //! about to stop.
 
 use carnet_api::model::{
-    Area, AreaRequest, Binding, Counters, DenmRequest, Drain, DrainRequest, GnPingEvent, GnPingRequest,
-    GnReceived, GnSendRequest, Group, HandoverRequest, Ldm, Location, Policy, RevokeRequest, Route,
-    SignalRequest, Status, Triggered, Tunnel, Uplink, Vehicle,
+    Area, AreaRequest, Binding, ChannelRequest, Counters, Dcc, DenmRequest, Drain, DrainRequest, GnPingEvent,
+    GnPingRequest, GnReceived, GnSendRequest, Group, HandoverRequest, Ldm, Location, Policy, RevokeRequest,
+    Route, SignalRequest, Status, Triggered, Tunnel, Uplink, Vehicle,
 };
 use carnet_station::io::DenmWish;
 use tokio::sync::{broadcast, mpsc, oneshot};
@@ -72,6 +72,15 @@ pub enum Request {
     Locations(oneshot::Sender<Answer<Vec<Location>>>),
     /// `GET /v1/areas`
     Areas(oneshot::Sender<Answer<Vec<Area>>>),
+    /// `GET /v1/dcc`
+    Dcc(oneshot::Sender<Answer<Dcc>>),
+    /// `POST /v1/channel`
+    Channel {
+        /// How busy it was.
+        channel: ChannelRequest,
+        /// Done, or why not.
+        reply: oneshot::Sender<Answer<()>>,
+    },
     /// `GET /v1/groups`
     Groups(oneshot::Sender<Answer<Vec<Group>>>),
     /// `POST /v1/areas`

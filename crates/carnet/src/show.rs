@@ -35,6 +35,7 @@ pub fn table(what: Table, answer: Value, width: Option<usize>) -> serde_json::Re
             geonet::locations("no locations", &serde_json::from_value::<Vec<Location>>(answer)?, width)
         }
         Table::Ldm => facilities::ldm(&serde_json::from_value(answer)?, width),
+        Table::Dcc => geonet::dcc(&serde_json::from_value(answer)?),
         Table::Groups => geonet::groups(&serde_json::from_value::<Vec<Group>>(answer)?, width),
         Table::Areas => geonet::areas(&serde_json::from_value::<Vec<Area>>(answer)?, width),
     })

@@ -1,13 +1,13 @@
 //! `[geonet]`: from the config file to what the router wants to know.
 
 use carnet_api::config::{
-    self, AreaForwarding, Authorization, BeaconInterval, Geonet, GeonetAddress, Planarisation,
-    PositionSource, Recovery, ReorderHold, ReorderRule, Standard, UnicastForwarding,
+    self, AreaForwarding, Authorization, BeaconInterval, DccAlgorithm, DccTimeOnAir, Geonet, GeonetAddress,
+    Planarisation, PositionSource, Recovery, ReorderHold, ReorderRule, Standard, UnicastForwarding,
 };
 use carnet_geonet::ipv6_adaptation::in_order::Rule;
 use carnet_geonet::ipv6_adaptation::{self, Hold, Ipv6Area, Ipv6Config, Prefix};
 use carnet_geonet::multicast::{MulticastConfig, Timing};
-use carnet_geonet::{MacAddress, Mib, mib};
+use carnet_geonet::{MacAddress, Mib, dcc, mib};
 use carnet_mobility::mnpp;
 use carnet_station::io::{Area, AreaShape};
 use carnet_station::{GeonetSettings, MnppSettings};
@@ -21,6 +21,24 @@ pub fn router(config: &Geonet, address: Option<GnAddress>) -> GeonetSettings {
         ipv6: ipv6(config),
         multicast: multicast(config),
         facilities: None,
+        dcc: config.dcc.as_ref().map(dcc),
+    }
+}
+
+/// The gate in front of the radio.
+fn dcc(config: &config::Dcc) -> dcc::Config {
+    let table = match config.time_on_air {
+        DccTimeOnAir::Millisecond => dcc::reactive::Table::A1,
+        DccTimeOnAir::Half => dcc::reactive::Table::A2,
+    };
+    dcc::Config {
+        algorithm: match config.algorithm {
+            DccAlgorithm::Reactive => dcc::Algorithm::Reactive(table),
+            DccAlgorithm::Adaptive => dcc::Algorithm::Adaptive(dcc::adaptive::Parameters::default()),
+        },
+        queue_length: config.queue_length.into(),
+        data_rate: config.data_rate,
+        assumed: f64::from(config.assumed_busy) / 100.0,
     }
 }
 

@@ -99,6 +99,8 @@ pub enum Input {
     GeonetMtu(u32),
     /// Octets that wait at the GeoNetworking link to be sent, from now on.
     GeonetBacklog(u32),
+    /// The GeoNetworking channel was busy for so many thousandths of the time, measured now.
+    ChannelBusy(u16),
     /// Where the station is now.
     Position(Position),
     /// How good the positions are that follow; the facilities want to know.

@@ -15,6 +15,7 @@ use std::collections::{BTreeMap, VecDeque};
 use std::net::Ipv6Addr;
 
 use carnet_base::{Interface, Rng, SmallMap, Time, WallTime, next_of};
+use carnet_geonet::dcc::Gate;
 use carnet_geonet::ipv6_adaptation::{Adaptation, Ipv6Config};
 use carnet_geonet::multicast::MulticastProxy;
 use carnet_mobility::agents::Agents;
@@ -27,6 +28,7 @@ use crate::forwarding::fragments::Reassembler;
 use crate::forwarding::path_mtu::PathMtus;
 use crate::geonet::facilities::Facilities;
 use crate::geonet::fast_path::SequenceNumbers;
+use crate::geonet::io::Frame;
 use crate::geonet::security::{Secured, SecurityEntity};
 use crate::geonet::{GeoDestination, Geonet, GeonetSettings};
 use crate::io::Output;
@@ -223,6 +225,11 @@ impl Station {
 
     pub(crate) fn ipv6_reordered(&self) -> Option<(u64, u64)> {
         self.geonet.as_ref().and_then(Geonet::reordered)
+    }
+
+    /// The gate in front of the radio, where there is one.
+    pub fn congestion(&self) -> Option<&Gate<Frame>> {
+        self.geonet.as_ref().and_then(Geonet::gate)
     }
 
     pub(crate) fn ipv6_acknowledgements(&self) -> Option<(u64, u64)> {

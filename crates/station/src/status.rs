@@ -4,6 +4,7 @@ use std::net::{IpAddr, Ipv6Addr};
 use std::time::Duration;
 
 use carnet_base::{DropReason, Endpoint, Time, sort_by_key};
+use carnet_geonet::dcc::DccDrop;
 use carnet_geonet::ipv6_adaptation::Ipv6Drop;
 use carnet_geonet::multicast::MulticastDrop;
 use carnet_mobility::MobileRouter;
@@ -492,6 +493,18 @@ impl Station {
             }
             for reason in carnet_security::SecurityDrop::ALL {
                 counters.push((format!("security.dropped.{}", reason.name()), counted.dropped(*reason)));
+            }
+        }
+        if let Some(gate) = self.congestion() {
+            let counted = gate.counters();
+            for (profile, count) in counted.sent.iter().enumerate() {
+                counters.push((format!("geonet.dcc.sent.dp{profile}"), *count));
+            }
+            counters.push(("geonet.dcc.held".into(), counted.held));
+            counters.push(("geonet.dcc.on_air_us".into(), counted.on_air_us));
+            for reason in DccDrop::ALL {
+                let name = format!("geonet.dcc.dropped.{}", reason.name());
+                counters.push((name, counted.dropped(*reason)));
             }
         }
         if let Some(facilities) = self.facilities() {

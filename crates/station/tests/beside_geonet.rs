@@ -25,6 +25,7 @@ fn a_busy_geonetworking_router_lets_the_mobile_router_have_its_turn() {
             ipv6: None,
             multicast: None,
             facilities: None,
+            dcc: None,
         }),
         ..router_config(&["2001:db8:a::/64"])
     };
@@ -90,6 +91,7 @@ fn what_comes_in_over_geonetworking_is_not_routed_on_but_to_the_mobile_network()
         ipv6,
         multicast: None,
         facilities: None,
+        dcc: None,
     };
     let inputs = |config| {
         let wall = WallTime::from_unix_nanos(1_800_000_000_000_000_000);

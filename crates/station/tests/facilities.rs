@@ -45,6 +45,7 @@ fn station(index: u8, facilities: Option<FacilitiesSettings>) -> Station {
         ipv6: None,
         multicast: None,
         facilities,
+        dcc: None,
     };
     let config = StationConfig { geonet: Some(geonet), ..StationConfig::default() };
     Station::new(config, PersistentState::default(), Rng::new(index.into()), Time::ZERO, wall(Time::ZERO))

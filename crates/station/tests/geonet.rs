@@ -45,6 +45,7 @@ impl Air {
                     ipv6: None,
                     multicast: None,
                     facilities: None,
+                    dcc: None,
                 };
                 let config = StationConfig { geonet: Some(settings), ..StationConfig::default() };
                 Station::new(config, PersistentState::default(), Rng::new(index as u64), Time::ZERO, WALL)

@@ -39,8 +39,14 @@ fn settings(address: Option<GnAddress>) -> StationConfig {
         congestion_mark: None,
         fragments: false,
     };
-    let geonet =
-        GeonetSettings { mib: Mib::default(), address, ipv6: Some(ipv6), multicast: None, facilities: None };
+    let geonet = GeonetSettings {
+        mib: Mib::default(),
+        address,
+        ipv6: Some(ipv6),
+        multicast: None,
+        facilities: None,
+        dcc: None,
+    };
     StationConfig { geonet: Some(geonet), ..StationConfig::default() }
 }
 

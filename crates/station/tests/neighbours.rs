@@ -70,6 +70,7 @@ fn vehicle(who: usize, authorization: Authorization) -> StationConfig {
         }),
         multicast: None,
         facilities: None,
+        dcc: None,
     });
     config.mnpp = Some(MnppSettings {
         interface: "gn0".into(),

@@ -44,6 +44,7 @@ fn settings(mac: [u8; 6], station_type: StationType) -> GeonetSettings {
         }),
         multicast: None,
         facilities: None,
+        dcc: None,
     }
 }
 

@@ -117,6 +117,7 @@ fn station(index: usize, security: Option<Box<Security>>) -> Station {
         ipv6: None,
         multicast: None,
         facilities: Some(facilities),
+        dcc: None,
     };
     let config = StationConfig { geonet: Some(geonet), ..StationConfig::default() };
     let zero = Time::ZERO;

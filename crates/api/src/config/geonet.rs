@@ -30,6 +30,8 @@ pub struct Geonet {
     pub mnpp: Option<Mnpp>,
     /// Multicast between the mobile network and IPv6 over GeoNetworking, if there shall be any.
     pub multicast: Option<Multicast>,
+    /// Congestion control, if there shall be any.
+    pub dcc: Option<Dcc>,
     /// How packets find their way.
     pub forwarding: Forwarding,
     /// When beacons are sent.
@@ -314,6 +316,41 @@ pub enum Planarisation {
     Gabriel,
     /// Relative neighbourhood graph.
     RelativeNeighbourhood,
+}
+
+/// `geonet.dcc`
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Dcc {
+    /// How the gate is controlled.
+    pub algorithm: DccAlgorithm,
+    /// Which table of the standard holds for reactive control.
+    pub time_on_air: DccTimeOnAir,
+    /// Mbit/s of the radio.
+    pub data_rate: u8,
+    /// Packets of each priority that wait at most.
+    pub queue_length: u16,
+    /// How busy the channel is while nobody tells, percent.
+    pub assumed_busy: u8,
+}
+
+/// `geonet.dcc.algorithm`
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub enum DccAlgorithm {
+    /// A time between packets for every range of the busy ratio.
+    #[default]
+    Reactive,
+    /// A share of the channel (LIMERIC).
+    Adaptive,
+}
+
+/// `geonet.dcc.time_on_air`
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub enum DccTimeOnAir {
+    /// Up to 1 ms: table A.1.
+    #[default]
+    Millisecond,
+    /// Up to 500 us: table A.2.
+    Half,
 }
 
 /// `geonet.beacon`

@@ -38,9 +38,9 @@ pub use conformance::Conformance;
 pub use errors::{ConfigError, ConfigErrors};
 pub use facilities::{Facilities, VehicleRole};
 pub use geonet::{
-    Area, AreaForwarding, AreaShape, Authorization, Beacon, BeaconInterval, Coordinates, Forwarding, Geonet,
-    GeonetAddress, GeonetInterface, Mnpp, MultiHopBeacons, Planarisation, PositionSource, Recovery,
-    ReorderHold, ReorderRule, Standard, StationType, UdpLink, UnicastForwarding,
+    Area, AreaForwarding, AreaShape, Authorization, Beacon, BeaconInterval, Coordinates, Dcc, DccAlgorithm,
+    DccTimeOnAir, Forwarding, Geonet, GeonetAddress, GeonetInterface, Mnpp, MultiHopBeacons, Planarisation,
+    PositionSource, Recovery, ReorderHold, ReorderRule, Standard, StationType, UdpLink, UnicastForwarding,
 };
 pub use mib::Mib;
 pub use security::{Security, SecurityPolicy};

@@ -245,6 +245,7 @@ pub(super) const GEONET: Section = Section {
         key("ipv6", "table", "none"),
         key("mnpp", "table", "none"),
         key("multicast", "table", "none"),
+        key("dcc", "table", "none"),
         key("forwarding", "table", "none"),
         key("beacon", "table", "none"),
         key("mib", "table", "none"),
@@ -293,6 +294,20 @@ pub(super) const MULTICAST: Section = Section {
         key("robustness", "integer, 1 to 7", "2"),
         key("query_interval", "duration", "\"125s\""),
         key("query_response_interval", "duration", "\"10s\""),
+    ],
+    later: &[],
+};
+
+/// `[geonet.dcc]`, or the inline table `dcc`.
+pub(super) const DCC: Section = Section {
+    header: "[geonet.dcc]",
+    path: "geonet.dcc",
+    keys: &[
+        key("algorithm", "\"reactive\" or \"adaptive\"", "\"reactive\""),
+        key("time_on_air", "\"1ms\" or \"500us\"", "\"1ms\""),
+        key("data_rate", "integer, 3 to 27", "6"),
+        key("queue_length", "integer, 1 to 1000", "10"),
+        key("assumed_busy", "integer, 0 to 100", "0"),
     ],
     later: &[],
 };
@@ -447,6 +462,7 @@ pub(super) const SECTIONS: [&Section; 22] = [
     &IPV6,
     &MNPP,
     &MULTICAST,
+    &DCC,
     &FORWARDING,
     &BEACON,
     &MIB,

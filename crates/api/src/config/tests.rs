@@ -75,6 +75,13 @@ area = "advanced"
 recovery = "gpsr"
 planarisation = "rng"
 
+[geonet.dcc]
+algorithm = "adaptive"
+time_on_air = "500us"
+data_rate = 12
+queue_length = 5
+assumed_busy = 30
+
 [geonet.beacon]
 interval = "3s"
 jitter = "500ms"
@@ -342,6 +349,13 @@ fn every_key_arrives() {
             ipv6: None,
             mnpp: None,
             multicast: None,
+            dcc: Some(Dcc {
+                algorithm: DccAlgorithm::Adaptive,
+                time_on_air: DccTimeOnAir::Half,
+                data_rate: 12,
+                queue_length: 5,
+                assumed_busy: 30,
+            }),
             position: PositionSource::Gpsd { host: "::1".into(), port: 2947, device: None },
             forwarding: Forwarding {
                 unicast: UnicastForwarding::ContentionBased,

@@ -140,6 +140,33 @@ pub struct Group {
     pub remaining_s: Option<f64>,
 }
 
+/// Congestion control: the gate in front of the radio.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Dcc {
+    /// `reactive` or `adaptive`.
+    pub algorithm: String,
+    /// How busy the channel is, percent: as it was told, or else as the config assumes.
+    pub busy_percent: f64,
+    /// Milliseconds since it was told; `null` where that is too long ago, or never was.
+    pub told_ms: Option<u64>,
+    /// Reactive: `relaxed`, `active_1` to `active_3` or `restrictive`.
+    pub state: Option<String>,
+    /// Adaptive: the share of the channel that this station may have, percent.
+    pub duty_cycle_percent: Option<f64>,
+    /// Milliseconds until the next packet may go; 0 where the gate is open.
+    pub closed_ms: f64,
+    /// Packets that wait, DP0 to DP3.
+    pub waiting: Vec<u64>,
+}
+
+/// Body of `POST /v1/channel`: somebody has measured it.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct ChannelRequest {
+    /// For how much of the time the GeoNetworking channel was busy, 0 to 100.
+    pub busy_percent: f64,
+}
+
 /// A place on the ground.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]

@@ -5,6 +5,7 @@ use std::collections::BTreeSet;
 use carnet_api::config::Config;
 use carnet_base::{DropReason, Rng, Time, WallTime};
 use carnet_geonet::GeonetDrop;
+use carnet_geonet::dcc::DccDrop;
 use carnet_geonet::ipv6_adaptation::Ipv6Drop;
 use carnet_geonet::multicast::MulticastDrop;
 use carnet_its::ItsDrop;
@@ -40,6 +41,7 @@ fn the_page_has_every_reason_and_no_other() {
         ("mnpp.dropped", all("mnpp.dropped", MnppDrop::ALL)),
         ("geonet.dropped", all("geonet.dropped", GeonetDrop::ALL)),
         ("geonet.ipv6.dropped", all("geonet.ipv6.dropped", Ipv6Drop::ALL)),
+        ("geonet.dcc.dropped", all("geonet.dcc.dropped", DccDrop::ALL)),
         ("facilities.dropped", all("facilities.dropped", ItsDrop::ALL)),
         ("security.dropped", all("security.dropped", SecurityDrop::ALL)),
         ("geonet.multicast.dropped", all("geonet.multicast.dropped", MulticastDrop::ALL)),
@@ -80,6 +82,7 @@ fn the_page_has_what_a_station_counts() {
         "geonet.dropped.",
         "geonet.ipv6.",
         "geonet.multicast.",
+        "geonet.dcc.",
         "facilities.",
         "security.",
     ] {
@@ -115,6 +118,7 @@ position = 'fixed:48.8375,2.1008'
 ipv6_interface = 'gn0'
 mnpp = {}
 multicast = { lan = ['lan0'] }
+dcc = {}
 
 [facilities]
 ";

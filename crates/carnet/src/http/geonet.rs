@@ -38,6 +38,11 @@ pub(super) fn router() -> Router<App> {
             }),
         )
         .route("/v1/groups", get(|app, _| app.ask_whether(Request::Groups)))
+        .route("/v1/dcc", get(|app, _| app.ask_whether(Request::Dcc)))
+        .route(
+            "/v1/channel",
+            post(|app, body| app.tell(body, |channel, reply| Request::Channel { channel, reply })),
+        )
         .route("/v1/gnsend", post(|app, body| Box::pin(send(app, body))))
         .route("/v1/gnping", post(|app, body| Box::pin(ping(app, body))))
         .route("/v1/gnrecv", get(|app, _| Box::pin(receive(app))))

@@ -10,7 +10,7 @@ use tokio::sync::mpsc;
 use super::Runner;
 use crate::answers;
 use crate::facilities::NO_FACILITIES;
-use crate::geonet::{Geonet, multicast};
+use crate::geonet::{Geonet, dcc, multicast};
 use crate::request::{Answer, Request};
 
 impl Runner {
@@ -93,6 +93,13 @@ impl Runner {
             }
             Request::Groups(reply) => {
                 let _ = reply.send(self.ask_geonet(|_, _| multicast::groups(now, &self.station)));
+            }
+            Request::Dcc(reply) => {
+                let _ = reply.send(dcc::dcc(now, &self.station));
+            }
+            Request::Channel { channel, reply } => {
+                let busy = dcc::channel_busy(&channel);
+                let _ = reply.send(busy.and_then(|input| self.try_input(input)));
             }
             Request::SetArea { area, reply } => {
                 let order = self.ask_geonet(|geonet, _| geonet.area_order(area)).flatten();

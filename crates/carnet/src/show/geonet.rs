@@ -3,7 +3,7 @@
 use std::fmt::Write;
 
 use carnet_api::model::{
-    Area, AreaOrigin, AreaShape, GeonetStatus, GnAround, GnPingAnswer, GnTarget, Group, Location,
+    Area, AreaOrigin, AreaShape, Dcc, GeonetStatus, GnAround, GnPingAnswer, GnTarget, Group, Location,
 };
 use carnet_base::sort_by;
 
@@ -85,6 +85,31 @@ pub(super) fn areas(areas: &[Area], width: Option<usize>) -> String {
         "ends in",
     ];
     lay_out("no areas", &columns, rows.collect(), width)
+}
+
+/// The gate in front of the radio.
+pub(super) fn dcc(dcc: &Dcc) -> String {
+    let mut out = String::new();
+    let mut line = |name: &str, value: String| {
+        let _ = writeln!(out, "{name:<14} {value}");
+    };
+    line("algorithm", words(&dcc.algorithm));
+    let told = match dcc.told_ms {
+        Some(told) => format!("told {} ago", age(told)),
+        None => "assumed: nobody tells".to_owned(),
+    };
+    line("channel busy", format!("{:.1} %, {told}", dcc.busy_percent));
+    if let Some(state) = &dcc.state {
+        line("state", words(state));
+    }
+    if let Some(share) = dcc.duty_cycle_percent {
+        line("duty cycle", format!("{share:.3} %"));
+    }
+    let open = dcc.closed_ms <= 0.0;
+    line("gate", if open { "open".to_owned() } else { format!("closed for {:.1} ms", dcc.closed_ms) });
+    let waiting = dcc.waiting.iter().enumerate().map(|(profile, count)| format!("DP{profile}: {count}"));
+    line("waiting", waiting.collect::<Vec<_>>().join(", "));
+    out
 }
 
 /// Groups that are listened to.

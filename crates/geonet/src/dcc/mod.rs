@@ -308,6 +308,11 @@ impl<T> Gate<T> {
         None
     }
 
+    /// Nothing waits any more.
+    pub fn clear(&mut self) {
+        self.queues = Default::default();
+    }
+
     fn went(&mut self, now: Time, profile: Profile, octets: usize) {
         let last = Last { at: now, on_air: air_time(octets, self.config.data_rate) };
         self.counters.sent[profile as usize] += 1;
@@ -321,9 +326,8 @@ impl<T> Gate<T> {
         match &self.control {
             Control::Reactive(reactive) => reactive.closed(last.on_air),
             Control::Adaptive(limeric) => {
-                let done = since.map(|(now, opens)| {
-                    (now.saturating_since(last.at), opens.saturating_since(last.at))
-                });
+                let done = since
+                    .map(|(now, opens)| (now.saturating_since(last.at), opens.saturating_since(last.at)));
                 limeric.closed(last.on_air, done)
             }
         }

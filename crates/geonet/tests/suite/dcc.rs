@@ -71,7 +71,10 @@ fn table_a_1_and_a_2_hold_at_their_borders() {
         for (below, expected) in rows {
             for ratio in [least, f64::midpoint(least, below), below - 0.0001] {
                 let found = rate(table, octets, ratio);
-                assert!((found - expected).abs() < 0.01, "{table:?} at {ratio}: {found} packets/s, not {expected}");
+                assert!(
+                    (found - expected).abs() < 0.01,
+                    "{table:?} at {ratio}: {found} packets/s, not {expected}"
+                );
             }
             least = below;
         }
@@ -107,7 +110,9 @@ fn a_state_that_changes_changes_the_gate_at_once() {
 #[test]
 fn packets_beyond_the_tables_time_on_air_close_the_gate_for_longer() {
     let mut gate = reactive(Table::A1);
-    assert!(air_time(1400, 6) > Duration::from_micros(1000) && air_time(1400, 6) < Duration::from_micros(2000));
+    assert!(
+        air_time(1400, 6) > Duration::from_micros(1000) && air_time(1400, 6) < Duration::from_micros(2000)
+    );
     assert_eq!(gate.offer(ms(0), packet(Profile::Dp3, 1400, 1)), Some(1));
     assert_eq!(gate.opens(), ms(200));
 }
@@ -236,7 +241,10 @@ fn equation_b_2() {
     assert_eq!(gate.opens(), ms(120));
     // At 100 ms a third of 60 ms is left: a third of 120 ms, and 40 ms are over.
     gate.handle_timeout(ms(100));
-    assert!(gate.opens().saturating_since(ms(140)).max(ms(140).saturating_since(gate.opens())) < Duration::from_micros(1));
+    assert!(
+        gate.opens().saturating_since(ms(140)).max(ms(140).saturating_since(gate.opens()))
+            < Duration::from_micros(1)
+    );
     // An open gate stays open.
     for look in 2..6 {
         gate.handle_timeout(ms(100 * look));
@@ -329,7 +337,8 @@ fn stations_of_one_channel_converge_to_the_same_share_below_the_target() {
         assert!((ratio / expected - 1.0).abs() < 0.03, "{stations} stations: {ratio}, not {expected}");
         assert!(ratio < 0.68, "{stations} stations: {ratio} is above the target");
         // Jain's index: 1 when all have the same.
-        let (sum, squares) = shares.iter().fold((0.0, 0.0), |(sum, squares), it| (sum + it, squares + it * it));
+        let (sum, squares) =
+            shares.iter().fold((0.0, 0.0), |(sum, squares), it| (sum + it, squares + it * it));
         let fairness = sum * sum / (stations * squares);
         assert!(fairness > 0.999, "{stations} stations: fairness {fairness}");
         assert!((Parameters::default().share((early + late) as u32) / share - 1.0).abs() < 1e-9);

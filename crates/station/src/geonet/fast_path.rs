@@ -87,9 +87,10 @@ impl Geonet {
     /// There is a fast path from now on, or no longer.
     pub(crate) fn handle_fast_path(&mut self, now: Time, is: bool) {
         // Held acknowledgements and marks want every packet of the host to come here.
-        // Its programs sign nothing, either.
+        // Its programs sign nothing, either, and know no gate.
         if is
             && self.secured.is_none()
+            && self.gate.is_none()
             && self.patience.is_none()
             && !self.ipv6.as_ref().is_some_and(|ipv6| ipv6.marks())
         {

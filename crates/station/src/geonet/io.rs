@@ -427,7 +427,7 @@ impl From<Delivery> for Delivered {
     }
 }
 
-fn next_header(number: u8) -> CommonNextHeader {
+pub(super) fn next_header(number: u8) -> CommonNextHeader {
     match number {
         0 => CommonNextHeader::Any,
         1 => CommonNextHeader::BtpA,

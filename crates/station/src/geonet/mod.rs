@@ -2,6 +2,7 @@
 //! mobile routers say to each other.
 
 mod areas;
+pub mod dcc;
 pub mod echo;
 pub mod facilities;
 pub mod fast_path;
@@ -16,6 +17,7 @@ use std::collections::VecDeque;
 use std::time::Duration;
 
 use carnet_base::{RateLimiter, Rng, Time};
+use carnet_geonet::dcc::Gate;
 use carnet_geonet::geo_destinations::GeoDestinations;
 use carnet_geonet::ipv6_adaptation::in_order::InOrder;
 use carnet_geonet::ipv6_adaptation::patience::Patience;
@@ -25,6 +27,7 @@ use carnet_geonet::{GeonetDrop, MacAddress, Mib, Output as Routed, ReceivedFrame
 use carnet_wire::geonet::GnAddress;
 
 pub use self::areas::GeoDestination;
+use self::dcc::Offer;
 use self::echo::Echo;
 use self::facilities::{Facilities, FacilitiesSettings};
 use self::io::{Delivered, Frame, GeonetRequest, GeonetTransport, Position, VirtualFrame};
@@ -49,6 +52,8 @@ pub struct GeonetSettings {
     pub multicast: Option<MulticastConfig>,
     /// The services above it.
     pub facilities: Option<FacilitiesSettings>,
+    /// The gate in front of the radio; `None` where everything goes at once.
+    pub dcc: Option<carnet_geonet::dcc::Config>,
 }
 
 /// The GeoNetworking part of a station.
@@ -60,6 +65,8 @@ pub(crate) struct Geonet {
     facilities: Option<Box<Facilities>>,
     /// Signs and verifies; packets go in the open without.
     secured: Option<Secured>,
+    /// What goes to a radio that others use, too; packets go at once without.
+    gate: Option<Box<Gate<Frame>>>,
     /// Areas that were set at run time.
     destinations: GeoDestinations,
     /// Packets for hosts that have overtaken others.
@@ -76,7 +83,7 @@ pub(crate) struct Geonet {
 
 impl Geonet {
     pub(crate) fn new(settings: GeonetSettings, address: GnAddress, rng: Rng) -> Geonet {
-        let GeonetSettings { mib, ipv6, multicast, facilities, .. } = settings;
+        let GeonetSettings { mib, ipv6, multicast, facilities, dcc, .. } = settings;
         // Nothing is drawn for them, so that what was recorded without them is replayed.
         let seed = !rng.clone().u64();
         let reorder = ipv6.as_ref().filter(|config| config.reorder_wait > Duration::ZERO);
@@ -94,6 +101,7 @@ impl Geonet {
                 .map(|(_, rule, wait)| Patience::new(rule, wait)),
             ipv6: ipv6.map(|config| Adaptation::new(config, address)),
             secured: None,
+            gate: dcc.map(|config| Box::new(Gate::new(config))),
             destinations: GeoDestinations::default(),
             echo_replies: RateLimiter::new(100, Duration::from_millis(10)),
             heard: None,
@@ -137,6 +145,7 @@ impl Geonet {
             .chain(multicast)
             .chain(self.facilities.as_ref().and_then(|facilities| facilities.poll_timeout()))
             .chain(self.secured.as_ref().and_then(Secured::poll_timeout))
+            .chain(self.gate.as_ref().and_then(|gate| gate.poll_timeout()))
             .min()
     }
 
@@ -168,6 +177,7 @@ impl Geonet {
         self.take_verified(now);
         self.lose_patience(now);
         self.follow(now);
+        self.open_gate(now);
     }
 
     pub(crate) fn handle_frame(&mut self, now: Time, frame: ReceivedFrame<'_>) {
@@ -228,6 +238,9 @@ impl Geonet {
             // TCP has timers of its own.
             patience.clear(&mut drop);
         }
+        if let Some(gate) = &mut self.gate {
+            gate.clear();
+        }
         self.collect(now);
     }
 
@@ -260,6 +273,7 @@ impl Geonet {
             match output {
                 Routed::Transmit(transmission) => {
                     let [_, _, source @ ..] = self.router.address().0.to_be_bytes();
+                    let offer = self.gate.as_ref().map(|_| Offer::of(&transmission));
                     let mut packet = transmission.frame;
                     if let Some(secured) = &mut self.secured {
                         let signed = secured.secure(now, source, &packet);
@@ -270,7 +284,7 @@ impl Geonet {
                         packet = signed;
                     }
                     let destination = transmission.destination;
-                    self.outputs.push_back(Output::Frame(Frame { source, destination, packet }));
+                    self.transmit(now, offer, Frame { source, destination, packet });
                 }
                 Routed::Deliver(delivery) => {
                     if let Some(delivery) = self.deliver_ipv6(now, delivery) {

@@ -26,7 +26,7 @@ impl Station {
     /// Takes an input.
     ///
     /// # Errors
-    /// Only for [`Input::Command`], [`Input::Signal`] and [`Input::Vehicle`]: why it was refused, in words for the operator.
+    /// Only for [`Input::Command`], [`Input::Signal`], [`Input::ChannelBusy`] and [`Input::Vehicle`]: why it was refused, in words for the operator.
     pub fn handle_input(&mut self, now: Time, wall: WallTime, input: Input) -> Result<(), String> {
         self.assert_drained();
         self.handle_date(now, wall);
@@ -152,6 +152,12 @@ impl Station {
                 if let Some(geonet) = &mut self.geonet {
                     geonet.handle_backlog(octets);
                 }
+            }
+            Input::ChannelBusy(thousandths) => {
+                return ControlFlow::Break(match &mut self.geonet {
+                    Some(geonet) => geonet.handle_channel_busy(now, thousandths),
+                    None => Err(NO_GEONET.into()),
+                });
             }
             Input::GeonetFastPath(is) => {
                 if let Some(geonet) = &mut self.geonet {

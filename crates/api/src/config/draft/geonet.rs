@@ -7,9 +7,10 @@ use ipnet::Ipv6Net;
 
 use super::super::errors::Sink;
 use super::super::geonet::{
-    Area, AreaForwarding, AreaShape, Authorization, Beacon, BeaconInterval, Coordinates, Forwarding, Geonet,
-    GeonetAddress, GeonetInterface, Ipv6, Mnpp, MultiHopBeacons, Multicast, Planarisation, PositionSource,
-    Recovery, ReorderHold, ReorderRule, Standard, StationType, UnicastForwarding,
+    Area, AreaForwarding, AreaShape, Authorization, Beacon, BeaconInterval, Coordinates, Dcc, DccAlgorithm,
+    DccTimeOnAir, Forwarding, Geonet, GeonetAddress, GeonetInterface, Ipv6, Mnpp, MultiHopBeacons, Multicast,
+    Planarisation, PositionSource, Recovery, ReorderHold, ReorderRule, Standard, StationType,
+    UnicastForwarding,
 };
 use super::super::mib::Mib;
 use super::super::reader::{At, Table, Value};
@@ -40,6 +41,7 @@ pub(in crate::config) struct GeonetDraft {
     pub ipv6: Option<Ipv6Draft>,
     pub mnpp: Option<Option<At<Mnpp>>>,
     pub multicast: Option<Option<MulticastDraft>>,
+    dcc: Option<Option<Dcc>>,
     forwarding: Option<Forwarding>,
     beacon: Option<Beacon>,
     range_m: Option<u16>,
@@ -140,6 +142,10 @@ impl GeonetDraft {
                 }
                 None => Some(None),
             },
+            dcc: match table.get("dcc") {
+                Some(value) => value.table(&schema::DCC).and_then(|table| read_dcc(&table)).map(Some),
+                None => Some(None),
+            },
             forwarding: match forwarding {
                 Some(value) => value.table(&schema::FORWARDING).and_then(|table| read_forwarding(&table)),
                 None => Some(Forwarding::default()),
@@ -194,6 +200,7 @@ impl GeonetDraft {
             address: self.address?,
             set_link_address: self.set_link_address?,
             position: self.position?,
+            dcc: self.dcc?,
             forwarding: self.forwarding?,
             beacon: self.beacon?,
             range_m: self.range_m?,
@@ -446,6 +453,23 @@ fn read_forwarding(table: &Table<'_>) -> Option<Forwarding> {
         None => Some(None),
     };
     Some(Forwarding { unicast: unicast?, area: area?, recovery, link_lifetime: link_lifetime? })
+}
+
+fn read_dcc(table: &Table<'_>) -> Option<Dcc> {
+    let algorithms = [("reactive", DccAlgorithm::Reactive), ("adaptive", DccAlgorithm::Adaptive)];
+    let algorithm = word(table, "algorithm", &algorithms);
+    let times = [("1ms", DccTimeOnAir::Millisecond), ("500us", DccTimeOnAir::Half)];
+    let time_on_air = word(table, "time_on_air", &times);
+    let data_rate = integer(table, "data_rate", 3, 27, 6);
+    let queue_length = integer(table, "queue_length", 1, 1000, 10);
+    let assumed_busy = integer(table, "assumed_busy", 0, 100, 0);
+    Some(Dcc {
+        algorithm: algorithm?,
+        time_on_air: time_on_air?,
+        data_rate: u8::try_from(data_rate?).ok()?,
+        queue_length: u16::try_from(queue_length?).ok()?,
+        assumed_busy: u8::try_from(assumed_busy?).ok()?,
+    })
 }
 
 fn read_beacon(table: &Table<'_>) -> Option<Beacon> {

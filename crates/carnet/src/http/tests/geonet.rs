@@ -45,6 +45,11 @@ pub(super) fn answer(request: Request) {
             }
             drop(reply.send(Ok(receiver)));
         }
+        Request::Dcc(reply) => drop(reply.send(Err("this station has no congestion control".into()))),
+        Request::Channel { channel, reply } => drop(reply.send(match channel.busy_percent {
+            busy if busy > 100.0 => Err("busy_percent is too much".to_owned()),
+            _ => Ok(()),
+        })),
         Request::Groups(reply) => drop(reply.send(Ok(vec![group()]))),
         Request::Drain(reply) => drop(reply.send(None)),
         Request::BeginDrain { reply, .. } | Request::Revoke { reply, .. } | Request::EndDrain(reply) => {

@@ -1,8 +1,8 @@
 //! `docs/api.md` against the server.
 
 use carnet_api::model::{
-    AreaRemoval, AreaRequest, DenmRequest, DrainRequest, GnPingRequest, GnSendRequest, HandoverRequest,
-    RevokeRequest, SignalRequest, Vehicle,
+    AreaRemoval, AreaRequest, ChannelRequest, DenmRequest, DrainRequest, GnPingRequest, GnSendRequest,
+    HandoverRequest, RevokeRequest, SignalRequest, Vehicle,
 };
 use serde_json::Value;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
@@ -123,6 +123,7 @@ fn every_body_of_the_page_is_read() {
             "/v1/drain" => read::<DrainRequest>(path),
             "/v1/drain/end" => read::<Value>(path),
             "/v1/revoke" => read::<RevokeRequest>(path),
+            "/v1/channel" => read::<ChannelRequest>(path),
             "/v1/signal" => read::<SignalRequest>(path),
             "/v1/areas" => read::<AreaRequest>(path),
             "/v1/areas/remove" => read::<AreaRemoval>(path),

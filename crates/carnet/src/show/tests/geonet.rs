@@ -67,6 +67,40 @@ convoy  circle  not known  300 m        1400:0200:0000:000a  ff1e::42  operator 
 }
 
 #[test]
+fn congestion_control() {
+    assert_eq!(
+        show(
+            Table::Dcc,
+            json!({"algorithm": "reactive", "busy_percent": 42.5, "told_ms": 120, "state": "active_2",
+                   "duty_cycle_percent": null, "closed_ms": 250.0, "waiting": [0, 0, 3, 1]}),
+            None
+        ),
+        "\
+algorithm      reactive
+channel busy   42.5 %, told 120 ms ago
+state          active 2
+gate           closed for 250.0 ms
+waiting        DP0: 0, DP1: 0, DP2: 3, DP3: 1
+"
+    );
+    assert_eq!(
+        show(
+            Table::Dcc,
+            json!({"algorithm": "adaptive", "busy_percent": 0.0, "told_ms": null, "state": null,
+                   "duty_cycle_percent": 1.53, "closed_ms": 0.0, "waiting": [0, 0, 0, 0]}),
+            None
+        ),
+        "\
+algorithm      adaptive
+channel busy   0.0 %, assumed: nobody tells
+duty cycle     1.530 %
+gate           open
+waiting        DP0: 0, DP1: 0, DP2: 0, DP3: 0
+"
+    );
+}
+
+#[test]
 fn nothing_to_show_is_said() {
     for (what, text) in [
         (Table::Neighbours, "no neighbours\n"),

@@ -156,7 +156,8 @@ fn station() -> Station {
     };
     let mib = Mib { max_packet_data_rate: None, ..Mib::default() };
     let address = Some(GnAddress::new(false, StationType::PassengerCar, OWN));
-    let geonet = Some(GeonetSettings { mib, address, ipv6: Some(ipv6), multicast: None, facilities: None });
+    let geonet =
+        Some(GeonetSettings { mib, address, ipv6: Some(ipv6), multicast: None, facilities: None, dcc: None });
     let config = StationConfig { geonet, ..StationConfig::default() };
     Station::new(config, PersistentState::default(), Rng::new(7), clock::now(), WALL)
 }
