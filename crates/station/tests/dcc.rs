@@ -17,7 +17,6 @@ struct Bench {
     station: Station,
     now: Time,
     sent: Vec<(Time, u8)>,
-    accelerated: bool,
 }
 
 impl Bench {
@@ -34,7 +33,7 @@ impl Bench {
         let config = StationConfig { geonet: Some(settings), ..StationConfig::default() };
         let state = PersistentState::default();
         let station = Station::new(config, state, Rng::new(1), Time::ZERO, WALL);
-        let mut bench = Bench { station, now: Time::from_secs(10), sent: Vec::new(), accelerated: false };
+        let mut bench = Bench { station, now: Time::from_secs(10), sent: Vec::new() };
         let position = Position {
             timestamp: 1_000_000,
             latitude: 488_375_000,
@@ -56,13 +55,9 @@ impl Bench {
         let input = serde_json::from_str(&line).expect("deserialises");
         let result = self.station.handle_input(self.now, WALL, input);
         while let Some(output) = self.station.poll_output() {
-            match output {
-                Output::Frame(frame) => {
-                    assert_eq!(frame.source, MAC);
-                    self.sent.push((self.now, *frame.packet.last().expect("a packet")));
-                }
-                Output::Accelerate(_) => self.accelerated = true,
-                _ => {}
+            if let Output::Frame(frame) = output {
+                assert_eq!(frame.source, MAC);
+                self.sent.push((self.now, *frame.packet.last().expect("a packet")));
             }
         }
         result
@@ -132,16 +127,6 @@ fn a_packet_that_outlives_its_wait_is_dropped() {
     assert_eq!(bench.sent_since(start), [(0, 1), (100, 3)]);
     let counters = bench.station.congestion().expect("a gate").counters();
     assert_eq!(counters.dropped(DccDrop::LifetimeExpired), 1);
-}
-
-#[test]
-fn a_gate_wants_every_packet_so_there_is_no_fast_path() {
-    for (dcc, accelerated) in [(None, true), (Some(dcc::Config::default()), false)] {
-        let mut bench = Bench::new(dcc);
-        bench.tell(Input::GeonetFastPath(true)).expect("accepted");
-        bench.pass(Duration::from_secs(1));
-        assert_eq!(bench.accelerated, accelerated);
-    }
 }
 
 #[test]

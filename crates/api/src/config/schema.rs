@@ -446,7 +446,7 @@ pub(super) const CONFORMANCE: Section = Section {
 
 /// All tables but the top, and those of a mobile node whose keys are a mobile router's.
 #[cfg(test)]
-pub(super) const SECTIONS: [&Section; 22] = [
+pub(super) const SECTIONS: [&Section; 23] = [
     &STATION,
     &DATAPLANE,
     &HOME_AGENT,

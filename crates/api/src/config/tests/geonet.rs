@@ -47,6 +47,7 @@ fn a_station_may_do_geonetworking_alone() {
             ipv6: None,
             mnpp: None,
             multicast: None,
+            dcc: None,
             forwarding: Forwarding {
                 unicast: UnicastForwarding::Greedy,
                 area: AreaForwarding::ContentionBased,
