@@ -76,8 +76,9 @@ cat >"$(dirname "$(command -v carnet)")/station" <<'END'
 if [ -e ~/stations ]; then
   kill $(cat ~/stations) || true
   rm ~/stations
-  while ip link show carnet0 >/dev/null 2>&1 || [ -n "$(ls /run/carnet/*.sock 2>/dev/null)" ]; do sleep 0.02; done
 fi
+# Also one that the page has ended.
+while ip link show carnet0 >/dev/null 2>&1 || [ -n "$(ls /run/carnet/*.sock 2>/dev/null)" ]; do sleep 0.02; done
 carnet run --config "/etc/carnet/$1.toml"
 for _ in $(seq 200); do
   ! grep -q '^\[mobile_router' "/etc/carnet/$1.toml" || carnet status | grep -q '^mobile router  *registered' || { sleep 0.05; continue; }
