@@ -52,7 +52,7 @@ for test in $(grep -oE '`([a-z0-9_]+::)?[a-z0-9]+(_[a-z0-9]+)+`' docs/threats.md
   case $test in key_file | io_uring | max_neighbours | max_other_stations | ldm_*) continue ;; esac
   echo "$there" | grep -qx "$test" || complain "docs/threats.md: there is no test $test"
 done
-# Links of the pages lead somewhere.
+# Links of the pages lead somewhere, and each block of code says how it is tested.
 python3 -B tools/book/test --links >/dev/null || { python3 -B tools/book/test --links; bad=1; }
 # The page that maps clauses to files says what is there.
 python3 -B conformance/clauses --check || bad=1
