@@ -84,8 +84,9 @@ if [ ! -e "$image" ] || [ "$0" -nt "$image" ]; then
 mount -t proc proc /proc
 mount -t sysfs sys /sys
 mount -t devtmpfs dev /dev
+# All of them here, with the parts of ESP's cipher: later the kernel finds no modprobe that it could ask.
 for module in virtio_pci 9pnet_virtio 9p overlay tun veth dummy bridge ip6_tunnel sch_ingress cls_bpf \
-  crc32c_generic nf_tables sch_tbf esp6 xfrm_user seqiv gcm; do
+  crc32c_generic nf_tables sch_tbf esp6 xfrm_user ctr ghash-generic drbg gcm seqiv; do
   modprobe $module
 done
 modprobe mac80211_hwsim radios=0
