@@ -24,10 +24,12 @@ use crate::process::Daemon;
 use crate::station::Station;
 use crate::{console, topology};
 
-/// Seconds that routers ask for.
-const LIFETIME: u16 = 60;
-/// After so many seconds a router renews: a quarter before the end, as carnet's does.
+/// Seconds that routers ask for: none may end while the home agent is being started again.
+const LIFETIME: u16 = 600;
+/// After so many seconds they renew nevertheless: with a lifetime of a minute a quarter before its end, as carnet's do.
 const REFRESH: f64 = 45.0;
+/// How often a home agent is asked for its bindings, which are a long answer.
+const QUESTIONS: usize = 10;
 /// Updates that wait for an answer at a time, in the storm.
 const WINDOW: usize = 2048;
 /// Seconds that a start may take.
@@ -116,6 +118,11 @@ fn one(
     if storm.lost > 0 || storm.wrong > 0 {
         console::step(&format!("{} lost, {} wrong: {:?}", storm.lost, storm.wrong, fleet.complaint()));
     }
+    let seconds = storm.elapsed as f64 / 1e9;
+    console::step(&format!(
+        "{}: {routers} routers, {seconds:.2} s, the home agent ran {agent_s:.2} s",
+        path.name()
+    ));
     let mut refresh = RefreshFigure::default();
     let rate = f64::from(routers) / effort.refresh.unwrap_or(REFRESH);
     for _ in 0..effort.refreshes {
@@ -153,7 +160,7 @@ fn one(
         routers,
         own_core: alone,
         start_s,
-        seconds: storm.elapsed as f64 / 1e9,
+        seconds,
         per_second: storm.acknowledged as f64 * 1e9 / storm.elapsed.max(1) as f64,
         acknowledged: storm.acknowledged,
         lost: storm.lost,
@@ -173,7 +180,14 @@ fn one(
 
 /// How many of the bindings that were acknowledged a home agent does not have, or in an older state.
 fn missing(station: &Station, fleet: &Fleet) -> anyhow::Result<u64> {
-    let shown = station.show("bindings")?;
+    let mut shown = station.show("bindings");
+    for _ in 1..QUESTIONS {
+        if shown.is_ok() || stopping() {
+            break;
+        }
+        shown = station.show("bindings");
+    }
+    let shown = shown?;
     let list = shown.as_array().context("carnet show bindings --json printed no array")?;
     let one = |binding: &serde_json::Value| -> Option<(Ipv6Addr, (Ipv6Addr, u64))> {
         let address = |key: &str| binding[key].as_str()?.parse::<Ipv6Addr>().ok();
