@@ -8,7 +8,7 @@ BENCH_ARGS ?=
 CARNET_PYTHON ?= /usr/bin/python3
 export CARNET_PYTHON
 
-.PHONY: test-api test-web evaluation evaluation-kernel evaluation-page help demo figures test test-kernel test-radio conformance lint build bench bench-figures bench-registrations bench-geonet bench-micro bench-security security sim sim-smoke sim-paper sim-all deb test-deb clean
+.PHONY: fuzz faults test-api test-web evaluation evaluation-kernel evaluation-page help demo figures test test-kernel test-radio conformance lint build bench bench-figures bench-registrations bench-geonet bench-micro bench-security security sim sim-smoke sim-paper sim-all deb test-deb clean
 
 help:
 	@echo 'make demo    a mobile router moves between two access networks; shows what its host feels (1 minute)'
@@ -18,6 +18,8 @@ help:
 	@echo 'make test-radio    GeoNetworking over 802.11p there, on radios of mac80211_hwsim (5 minutes; part of make test-kernel)'
 	@echo 'make test-api  made-up requests against a real station, by docs/openapi.json (schemathesis; half a minute)'
 	@echo 'make test-web  the dashboard in Chromium, against real stations (pictures in out/web; half a minute)'
+	@echo 'make fuzz    millions of packets and configs that were right once (FUZZ_ROUNDS=1000000 of each kind)'
+	@echo 'make faults  10,000 bad days of routers and home agents, in virtual time'
 	@echo 'make lint    format, clippy, documentation, conventions'
 	@echo 'make bench   how fast the data paths are (needs root; 15 minutes, BENCH_ARGS=--quick 2 minutes)'
 	@echo 'make bench-registrations  100,000 mobile routers register at one home agent, which is then killed (5 minutes)'
@@ -82,6 +84,19 @@ conformance:
 	$(CARNET_PYTHON) conformance/nemo/run --out $(OUT)/conformance-nemo
 	$(CARNET_PYTHON) conformance/nemo/run --silent
 	$(CARNET_PYTHON) conformance/nemo/run --yes-man
+
+# What make test does with fewer. Arithmetic that overflows and broken assertions count, so it is no release.
+FUZZ_ROUNDS ?= 1000000
+FUZZ = CARGO_PROFILE_DEV_OPT_LEVEL=2 CARGO_TARGET_DIR=$(abspath $(OUT))/fuzz $(CARGO) test
+
+fuzz:
+	CARNET_ROUNDS=$(FUZZ_ROUNDS) $(FUZZ) --package carnet-wire --test hostile mutations
+	CARNET_ROUNDS=$(FUZZ_ROUNDS) $(FUZZ) --package carnet-mobility --test suite hostile::
+	CARNET_ROUNDS=$(FUZZ_ROUNDS) $(FUZZ) --package carnet-geonet --test suite ipv6_hostile::
+	CARNET_ROUNDS=$(FUZZ_ROUNDS) $(FUZZ) --package carnet-api hostile::
+
+faults:
+	CARNET_DAYS=5000 $(FUZZ) --package carnet-mobility --test suite faults::
 
 test-kernel:
 	@tools/setup.sh test-kernel

@@ -4,6 +4,15 @@ mod common;
 
 use common::{Numbers, everything, fixtures};
 
+/// Mutations; `CARNET_ROUNDS` says otherwise.
+const ROUNDS: usize = match option_env!("CARNET_ROUNDS") {
+    Some(text) => match usize::from_str_radix(text, 10) {
+        Ok(number) => number,
+        Err(_) => panic!("CARNET_ROUNDS is no number"),
+    },
+    None => 100_000,
+};
+
 #[test]
 fn truncated_at_each_octet() {
     for packet in fixtures::packets() {
@@ -39,7 +48,7 @@ fn every_octet_with_every_value() {
 fn a_hundred_thousand_mutations() {
     let packets = fixtures::packets();
     let mut numbers = Numbers::new(0x6275_3963_4285_4861);
-    for _ in 0..100_000 {
+    for _ in 0..ROUNDS {
         let mut octets = packets[numbers.under(packets.len())].clone();
         for _ in 0..=numbers.under(4) {
             mutate(&mut octets, &packets, &mut numbers);

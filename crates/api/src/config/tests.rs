@@ -3,6 +3,7 @@
 mod errors;
 mod geonet;
 mod home_network;
+mod hostile;
 mod mobile_node;
 mod multicast;
 mod page;

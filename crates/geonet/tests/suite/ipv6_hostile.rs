@@ -11,7 +11,13 @@ use carnet_wire::geonet::{CommonNextHeader, HeaderType, Lifetime, Shape, Traffic
 use crate::craft::{IUT_MAC, Station, area1, circle};
 use crate::host::{ALL_NODES, Host, IPV6, ip, neighbor_solicitation, packet, router_advertisement};
 
-const ROUNDS: usize = 40_000;
+const ROUNDS: usize = match option_env!("CARNET_ROUNDS") {
+    Some(text) => match usize::from_str_radix(text, 10) {
+        Ok(number) => number,
+        Err(_) => panic!("CARNET_ROUNDS is no number"),
+    },
+    None => 40_000,
+};
 
 /// Packets that are looked into.
 fn seeds() -> Vec<Vec<u8>> {

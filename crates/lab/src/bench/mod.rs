@@ -140,8 +140,6 @@ pub struct Effort {
     pub routers: Vec<u32>,
     /// How often they renew.
     pub refreshes: usize,
-    /// Seconds in which they all do, instead of those that their lifetime has.
-    pub refresh: Option<f64>,
 }
 
 impl Args {
@@ -180,7 +178,6 @@ impl Args {
                 bindings_flood: 20 * MILLISECOND,
                 routers: vec![300],
                 refreshes: 1,
-                refresh: Some(0.5),
             };
         }
         if self.quick {
@@ -198,7 +195,6 @@ impl Args {
                 bindings_flood: 60 * MILLISECOND,
                 routers: vec![10_000],
                 refreshes: 1,
-                refresh: Some(4.5),
             };
         }
         Effort {
@@ -215,7 +211,6 @@ impl Args {
             bindings_flood: 100 * MILLISECOND,
             routers: vec![100_000],
             refreshes: 1,
-            refresh: None,
         }
     }
 

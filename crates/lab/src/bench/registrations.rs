@@ -28,6 +28,8 @@ use crate::{console, topology};
 const LIFETIME: u16 = 600;
 /// After so many seconds they renew nevertheless: with a lifetime of a minute a quarter before its end, as carnet's do.
 const REFRESH: f64 = 45.0;
+/// So many do in a second, however many are measured: as many as 100,000 would.
+const REFRESHES: f64 = 100_000.0 / REFRESH;
 /// How often a home agent is asked for its bindings, which are a long answer.
 const QUESTIONS: usize = 10;
 /// Updates that wait for an answer at a time, in the storm.
@@ -124,11 +126,10 @@ fn one(
         path.name()
     ));
     let mut refresh = RefreshFigure::default();
-    let rate = f64::from(routers) / effort.refresh.unwrap_or(REFRESH);
     for _ in 0..effort.refreshes {
         fleet.prepare();
         let (agent_before, start) = (used_by(process)?, monotonic());
-        let round = fleet.register(usize::MAX, Some(rate))?;
+        let round = fleet.register(usize::MAX, Some(REFRESHES))?;
         refresh.agent_s += used_by(process)? - agent_before;
         refresh.seconds += (monotonic() - start) as f64 / 1e9;
         refresh.acknowledged += round.acknowledged;

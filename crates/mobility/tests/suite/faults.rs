@@ -3,7 +3,7 @@
 //! While they last, [`Pair::check`] and its companions watch the invariants after every input; when they are
 //! over, everything has to be registered again within 70 s, and when there is traffic it has to be carried
 //! within 5 s (the acknowledgement of what carries it may be a retransmission later). A failure names its seed:
-//! `CARNET_SEED=n cargo test -p carnet-mobility faults` runs that day alone.
+//! `CARNET_SEED=n cargo test -p carnet-mobility faults` runs that day alone, `CARNET_DAYS=n` so many of each kind.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::time::Duration;
@@ -160,6 +160,15 @@ fn day(seed: u64, traffic: bool) {
     assert!(pair.sent.len() < 40, "{} packets in two quiet minutes", pair.sent.len());
 }
 
+/// Days of each kind; `CARNET_DAYS` says otherwise.
+const DAYS: u64 = match option_env!("CARNET_DAYS") {
+    Some(text) => match u64::from_str_radix(text, 10) {
+        Ok(number) => number,
+        Err(_) => panic!("CARNET_DAYS is no number"),
+    },
+    None => 500,
+};
+
 fn days(count: u64, traffic: bool) {
     if let Some(seed) = option_env!("CARNET_SEED").and_then(|text| text.parse().ok()) {
         return day(seed, traffic);
@@ -174,10 +183,10 @@ fn days(count: u64, traffic: bool) {
 
 #[test]
 fn a_thousand_bad_days_without_traffic() {
-    days(500, false);
+    days(DAYS, false);
 }
 
 #[test]
 fn a_thousand_bad_days_with_traffic() {
-    days(500, true);
+    days(DAYS, true);
 }

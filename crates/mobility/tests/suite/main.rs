@@ -15,6 +15,7 @@ mod several;
 mod agent_authentication;
 mod agent_deregistration;
 mod agent_dual_stack;
+mod agent_flood;
 mod agent_flows;
 mod agent_heartbeat;
 mod agent_home_link;

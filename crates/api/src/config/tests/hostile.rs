@@ -1,0 +1,105 @@
+//! Configs that nobody wrote on purpose: each is taken, or refused with a place and words. Nothing panics.
+
+use super::{Config, FULL};
+
+/// So many; `CARNET_ROUNDS` says otherwise.
+const ROUNDS: usize = match option_env!("CARNET_ROUNDS") {
+    Some(text) => match usize::from_str_radix(text, 10) {
+        Ok(rounds) => rounds,
+        Err(_) => panic!("CARNET_ROUNDS is no number"),
+    },
+    None => 1500,
+};
+
+/// xorshift64*: the same numbers on every run.
+struct Numbers(u64);
+
+impl Numbers {
+    fn under(&mut self, limit: usize) -> usize {
+        self.0 ^= self.0 >> 12;
+        self.0 ^= self.0 << 25;
+        self.0 ^= self.0 >> 27;
+        (self.0.wrapping_mul(0x2545_f491_4f6c_dd1d) >> 33) as usize % limit.max(1)
+    }
+}
+
+/// What stands in configs, and what people and generators put there by mistake.
+const PIECES: [&str; 24] = [
+    "0",
+    "-1",
+    "1e308",
+    "18446744073709551616",
+    "nan",
+    "\"\"",
+    "\"::\"",
+    "\"ff02::1\"",
+    "\"::/0\"",
+    "\"2001:db8::/129\"",
+    "\"10s\"",
+    "\"1000000h\"",
+    "\"\u{fc}\u{1f68c}\"",
+    "true",
+    "[]",
+    "[[]]",
+    "{}",
+    "[[mobile_router.uplink]]",
+    "\u{0}",
+    "\n",
+    "\"",
+    "= =",
+    "'''",
+    "2026-01-01",
+];
+
+fn mutated(numbers: &mut Numbers) -> String {
+    let mut lines: Vec<String> = FULL.lines().map(str::to_owned).collect();
+    for _ in 0..=numbers.under(3) {
+        let at = numbers.under(lines.len());
+        let other = lines[numbers.under(lines.len())].clone();
+        let piece = PIECES[numbers.under(PIECES.len())];
+        match numbers.under(6) {
+            0 => lines[at] = other,
+            1 => lines.insert(at, other),
+            2 if lines.len() > 1 => drop(lines.remove(at)),
+            // The value of a key.
+            3 => {
+                let key = lines[at].split('=').next().unwrap_or_default().to_owned();
+                lines[at] = format!("{key}= {piece}");
+            }
+            4 => {
+                let value = other.split_once('=').map_or("", |(_, value)| value);
+                let key = lines[at].split('=').next().unwrap_or_default();
+                lines[at] = format!("{key}={value}");
+            }
+            _ => {
+                let line = &mut lines[at];
+                let places: Vec<usize> = line.char_indices().map(|(place, _)| place).collect();
+                let place = places.get(numbers.under(places.len())).copied().unwrap_or_default();
+                line.insert_str(place, piece);
+            }
+        }
+    }
+    lines.join("\n")
+}
+
+#[test]
+fn mutated_configs_are_taken_or_refused_with_a_place() {
+    let mut numbers = Numbers(0x5eed_0000_ca12_4e70);
+    let mut taken = 0;
+    for _ in 0..ROUNDS {
+        let text = mutated(&mut numbers);
+        match Config::parse(&text, "c.toml") {
+            Ok(config) => {
+                taken += 1;
+                let _ = config.warnings();
+            }
+            Err(errors) => {
+                let errors = errors.to_string();
+                assert!(!errors.is_empty(), "{text}");
+                assert!(errors.starts_with("c.toml"), "{errors}\n{text}");
+            }
+        }
+    }
+    // A generator that makes nothing but rubbish, or nothing that is wrong, tests nothing.
+    assert!(taken > ROUNDS / 100 && taken < ROUNDS / 2, "{taken} of {ROUNDS} were taken");
+}

@@ -1,0 +1,63 @@
+//! A flood of forged Binding Updates: those who have the key go on registering, few forgeries are answered, and nothing is
+//! kept of them. How the real program fares at what rates is another matter; here time stands where the test puts it.
+
+use carnet_base::Rng;
+use carnet_mobility::{Authentication, SecurityAssociation};
+
+use crate::agent::{Agent, config, node};
+use crate::craft::*;
+
+const NODES: u16 = 20;
+const ROUNDS: u16 = 400;
+const FORGERIES: u64 = 50;
+const SECONDS: f64 = 0.05;
+
+fn home(number: u64) -> String {
+    format!("2001:db8:1::a:{number:x}")
+}
+
+fn agent() -> Agent {
+    let mut config = config();
+    config.nodes = (0..NODES).map(|number| node(&home(number.into()), &[])).collect();
+    for node in &mut config.nodes {
+        node.authentication = Authentication::SharedKey(association());
+    }
+    Agent::new(config)
+}
+
+#[test]
+fn a_flood_of_forged_updates_keeps_no_node_from_registering() {
+    let mut rng = Rng::new(12);
+    let mut agent = agent();
+    let wrong = SecurityAssociation { key: [9; 16], ..association() };
+    let mut answers = 0;
+    for round in 0..ROUNDS {
+        for _ in 0..FORGERIES {
+            // Nodes that there are, some that there are not, and home addresses of another network.
+            let whose = match rng.below(4) {
+                0 => home(u64::from(NODES) + rng.below(1000)),
+                1 => format!("2001:db8:77::{:x}", 1 + rng.below(1000)),
+                _ => home(rng.below(NODES.into())),
+            };
+            let source = format!("2001:db8:{:x}::{:x}", 0x1000 + rng.below(0x8000), 1 + rng.below(1000));
+            let forged = Update::node(rng.u16()).of(&whose).from(&source).lifetime(rng.below(100) as u16);
+            let forged = if rng.chance(0.8) { forged.signed_by(wrong.clone()) } else { forged };
+            answers += agent.receive(&forged.packet()).len();
+        }
+        // In their midst one who has the key, with the next of its numbers.
+        let (whose, sequence) = (home(u64::from(round % NODES)), 1 + round / NODES);
+        agent.accept(&Update::node(sequence).of(&whose).signed());
+        agent.wait(SECONDS);
+        agent.events.clear();
+    }
+    assert_eq!(agent.machine.bindings().iter().count(), usize::from(NODES));
+    assert_eq!(agent.machine.stored(agent.now, agent.wall()).len(), usize::from(NODES));
+    // Status 146: one in ten seconds for a node. Status 132: 20 at once and 20 a second for all.
+    let seconds = f64::from(ROUNDS) * SECONDS;
+    let most = f64::from(NODES) * (1.0 + seconds / 10.0) + 20.0 + 20.0 * seconds;
+    let sent = u64::from(ROUNDS) * FORGERIES;
+    assert!(
+        answers > 0 && answers as f64 <= most,
+        "{answers} answers to {sent} forgeries, expected {most} at most"
+    );
+}
