@@ -32,6 +32,7 @@
 //! | `POST /v1/denm/cancel` with [`DenmRequest`] | none |
 //! | `POST /v1/denm/negate` with [`DenmRequest`] | none |
 //! | `GET /v1/ldm` | [`Ldm`] |
+//! | `GET /v1/services` | array of [`AnnouncedService`] |
 //! | `GET /v1/messages` | stream of CAMs and DENMs, see `docs/api.md` |
 //! | `POST /v1/gnsend` with [`GnSendRequest`] | none |
 //! | `POST /v1/gnping` with [`GnPingRequest`] | stream of [`GnPingEvent`] |
@@ -55,7 +56,9 @@ use serde::{Deserialize, Deserializer, Serialize};
 use serde_json::{Map, Value};
 
 pub use drain::{Drain, DrainRequest, RevokeRequest};
-pub use facilities::{ActionId, DenmRequest, Ldm, LdmEvent, LdmStation, Triggered, Vehicle};
+pub use facilities::{
+    ActionId, AnnouncedService, DenmRequest, Ldm, LdmEvent, LdmStation, Triggered, Vehicle,
+};
 pub use geonet::{
     Area, AreaOrigin, AreaRemoval, AreaRequest, AreaShape, ChannelRequest, Dcc, GeonetStatus, GnArea,
     GnAround, GnCircle, GnNextHeader, GnPacketType, GnPingAnswer, GnPingEvent, GnPingRequest, GnPlace,

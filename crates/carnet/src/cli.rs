@@ -295,6 +295,8 @@ pub enum Table {
     Ldm,
     /// Congestion control: how busy the channel is, and what waits (GeoNetworking).
     Dcc,
+    /// Services that are announced, by this station and by others (GeoNetworking).
+    Services,
     /// Multicast groups that somebody in the mobile network listens to (GeoNetworking).
     Groups,
 }
@@ -313,6 +315,7 @@ impl Table {
             Table::Locations => "/v1/locations",
             Table::Areas => "/v1/areas",
             Table::Dcc => "/v1/dcc",
+            Table::Services => "/v1/services",
             Table::Groups => "/v1/groups",
             Table::Ldm => "/v1/ldm",
         }

@@ -5,9 +5,9 @@
 //! about to stop.
 
 use carnet_api::model::{
-    Area, AreaRequest, Binding, ChannelRequest, Counters, Dcc, DenmRequest, Drain, DrainRequest, GnPingEvent,
-    GnPingRequest, GnReceived, GnSendRequest, Group, HandoverRequest, Ldm, Location, Policy, RevokeRequest,
-    Route, SignalRequest, Status, Triggered, Tunnel, Uplink, Vehicle,
+    AnnouncedService, Area, AreaRequest, Binding, ChannelRequest, Counters, Dcc, DenmRequest, Drain,
+    DrainRequest, GnPingEvent, GnPingRequest, GnReceived, GnSendRequest, Group, HandoverRequest, Ldm,
+    Location, Policy, RevokeRequest, Route, SignalRequest, Status, Triggered, Tunnel, Uplink, Vehicle,
 };
 use carnet_station::io::DenmWish;
 use tokio::sync::{broadcast, mpsc, oneshot};
@@ -139,6 +139,8 @@ pub enum Request {
         /// That.
         reply: oneshot::Sender<Answer<Ldm>>,
     },
+    /// `GET /v1/services`
+    Services(oneshot::Sender<Answer<Vec<AnnouncedService>>>),
     /// `GET /v1/messages`
     Messages {
         /// Which of them.

@@ -10,7 +10,7 @@ use std::fmt::Write;
 use std::net::SocketAddr;
 
 use carnet_api::model::{
-    Area, Binding, Counters, Group, Location, Policy, Role, Route, Status, Tunnel, Uplink,
+    AnnouncedService, Area, Binding, Counters, Group, Location, Policy, Role, Route, Status, Tunnel, Uplink,
 };
 use serde_json::Value;
 
@@ -36,6 +36,9 @@ pub fn table(what: Table, answer: Value, width: Option<usize>) -> serde_json::Re
         }
         Table::Ldm => facilities::ldm(&serde_json::from_value(answer)?, width),
         Table::Dcc => geonet::dcc(&serde_json::from_value(answer)?),
+        Table::Services => {
+            facilities::services(&serde_json::from_value::<Vec<AnnouncedService>>(answer)?, width)
+        }
         Table::Groups => geonet::groups(&serde_json::from_value::<Vec<Group>>(answer)?, width),
         Table::Areas => geonet::areas(&serde_json::from_value::<Vec<Area>>(answer)?, width),
     })

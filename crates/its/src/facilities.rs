@@ -15,6 +15,7 @@ use crate::cam::Cam;
 use crate::cdd::{StationId, StationType};
 use crate::den::{self, DenService};
 use crate::ldm::{self, LocalDynamicMap};
+use crate::sa::{self, SaService};
 use crate::{ItsDrop, Now, Transmission};
 
 /// How many CAMs wait for an application at most: what it did not fetch by then is gone, the oldest first.
@@ -29,6 +30,8 @@ pub struct Parameters {
     pub den: den::Parameters,
     /// Of the map.
     pub ldm: ldm::Parameters,
+    /// Of the service announcement service.
+    pub sa: sa::Parameters,
     /// Whether applications are handed every CAM in full; the map has what is important of them anyway.
     pub deliver_cams: bool,
 }
@@ -53,6 +56,8 @@ pub struct Facilities {
     pub den: DenService,
     /// The map.
     pub ldm: LocalDynamicMap,
+    /// The service announcement service.
+    pub sa: SaService,
     station_id: StationId,
     deliver_cams: bool,
     cams: VecDeque<Box<Cam>>,
@@ -70,6 +75,7 @@ impl Facilities {
             ca: CaService::new(parameters.ca, station_id, station_type),
             den: DenService::new(parameters.den, station_id, station_type, seed),
             ldm: LocalDynamicMap::new(parameters.ldm, seed),
+            sa: SaService::new(parameters.sa, station_id),
             station_id,
             deliver_cams: parameters.deliver_cams,
             cams: VecDeque::new(),
@@ -86,6 +92,7 @@ impl Facilities {
         self.station_id = station_id;
         self.ca.set_station_id(station_id);
         self.den.set_station_id(station_id);
+        self.sa.set_station_id(station_id);
     }
 
     /// What the station knows of itself now.
@@ -129,24 +136,28 @@ impl Facilities {
                 Ok(())
             }
             port::DENM => self.den.handle_message(now, octets, area),
+            port::SAEM => self.sa.handle_message(now, octets),
             _ => Err(ItsDrop::UnknownPort),
         }
     }
 
     /// When [`Self::handle_timeout`] wants to be called.
     pub fn poll_timeout(&self) -> Option<Time> {
-        [self.ca.poll_timeout(), self.den.poll_timeout()].into_iter().flatten().min()
+        [self.ca.poll_timeout(), self.den.poll_timeout(), self.sa.poll_timeout()].into_iter().flatten().min()
     }
 
     /// Time has passed.
     pub fn handle_timeout(&mut self, now: Now) {
         self.ca.handle_timeout(now);
         self.den.handle_timeout(now);
+        self.sa.handle_timeout(now);
     }
 
     /// The next thing to be done. What is said of events enters the map on its way to the applications.
     pub fn poll_output(&mut self, now: Now) -> Option<Output> {
-        if let Some(transmission) = self.ca.poll_transmit().or_else(|| self.den.poll_transmit()) {
+        if let Some(transmission) =
+            self.ca.poll_transmit().or_else(|| self.den.poll_transmit()).or_else(|| self.sa.poll_transmit())
+        {
             return Some(Output::Transmit(transmission));
         }
         if let Some(event) = self.den.poll_event() {

@@ -3,12 +3,15 @@
 use carnet_api::config;
 use carnet_its::cdd::{self, StationId, StationType, VehicleLengthValue, VehicleWidth};
 use carnet_its::facilities::Parameters;
+use carnet_its::sa::Service;
+use carnet_its::sam::{ItsAid, LONGEST_IDENTIFIER};
 use carnet_its::{den, ldm};
 use carnet_station::geonet::facilities::FacilitiesSettings;
 
 /// What the facilities of a station of this type shall be.
 pub(crate) fn facilities(
     config: &config::Facilities,
+    name: &str,
     station_type: config::StationType,
 ) -> FacilitiesSettings {
     // A count that does not fit is out of reach anyway.
@@ -34,6 +37,20 @@ pub(crate) fn facilities(
         vehicle_length: config.vehicle_length_dm.map(VehicleLengthValue).unwrap_or_default(),
         vehicle_width: config.vehicle_width_dm.map(VehicleWidth).unwrap_or_default(),
         vehicle_role: role.unwrap_or_default(),
+        services: config
+            .services
+            .iter()
+            .map(|service| Service {
+                its_aid: ItsAid(service.its_aid),
+                address: service.address,
+                port: service.port,
+                context: Vec::new(),
+            })
+            .collect(),
+        // A longer name is none that an announcement can carry.
+        advertiser: Some(name)
+            .filter(|name| (1..=LONGEST_IDENTIFIER).contains(&name.len()))
+            .map(str::to_owned),
     }
 }
 

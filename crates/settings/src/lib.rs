@@ -107,7 +107,10 @@ pub fn station(config: &Config, gn_address: Option<GnAddress>) -> StationConfig 
         direct_networks: router.direct_routes.clone(),
     });
     let geonet = config.geonet.as_ref().map(|geonet| {
-        let facilities = config.facilities.as_ref().map(|it| facilities::facilities(it, geonet.station_type));
+        let facilities = config
+            .facilities
+            .as_ref()
+            .map(|it| facilities::facilities(it, &config.station.name, geonet.station_type));
         GeonetSettings { facilities, ..geonet::router(geonet, gn_address) }
     });
     let mnpp = config.geonet.as_ref().and_then(geonet::mnpp);

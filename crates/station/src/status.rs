@@ -514,6 +514,8 @@ impl Station {
                 ("cam.received", counted.received[0]),
                 ("denm.sent", counted.sent[1]),
                 ("denm.received", counted.received[1]),
+                ("saem.sent", counted.sent[2]),
+                ("saem.received", counted.received[2]),
                 ("unsent", counted.unsent),
             ] {
                 counters.push((format!("facilities.{name}"), count));

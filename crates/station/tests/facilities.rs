@@ -11,6 +11,8 @@ use carnet_its::cdd::{
     VehicleRole, VehicleWidth, YawRateValue,
 };
 use carnet_its::denm::{Denm, SituationContainer};
+use carnet_its::sa::Service;
+use carnet_its::sam::ItsAid;
 use carnet_its::uper;
 use carnet_station::geonet::facilities::FacilitiesSettings;
 use carnet_station::io::{
@@ -34,6 +36,8 @@ fn settings() -> FacilitiesSettings {
         vehicle_length: VehicleLengthValue(43),
         vehicle_width: VehicleWidth(18),
         vehicle_role: VehicleRole::Default,
+        services: Vec::new(),
+        advertiser: None,
     }
 }
 
@@ -392,4 +396,41 @@ fn an_area_that_the_network_does_not_take_is_refused_at_once() {
     let refused = pair.input(0, Input::Command(Command::Denm(order))).expect_err("too large");
     assert!(refused.contains("expected at most 10 square kilometres"), "{refused}");
     assert_eq!(pair.counter(0, "facilities.denm.sent"), 0);
+}
+
+#[test]
+fn services_are_announced_and_known_to_others_as_long_as_they_are() {
+    let service = Service {
+        its_aid: ItsAid(36),
+        address: Some("2001:db8::1".parse().expect("an address")),
+        port: Some(8080),
+        context: Vec::new(),
+    };
+    let announcing = FacilitiesSettings {
+        services: vec![service.clone()],
+        advertiser: Some("kiosk".into()),
+        ..settings()
+    };
+    let mut pair = Pair::new(announcing);
+    pair.pass(Duration::from_secs(2));
+    let known = |pair: &Pair| {
+        let sa = &pair.stations[1].facilities().expect("facilities").services().sa;
+        sa.known().map(|it| (it.identifier.clone(), it.services.clone())).collect::<Vec<_>>()
+    };
+    assert_eq!(known(&pair), [(Some("kiosk".to_owned()), vec![service])]);
+    let counters = |index: usize| *pair.stations[index].facilities().expect("facilities").counters();
+    assert!(counters(0).sent[2] >= 2 && counters(1).received[2] >= 2, "{:?}", counters(0));
+    assert_eq!(
+        (counters(0).sent[1], counters(1).sent[2]),
+        (0, 0),
+        "neither DENMs nor announcements of the other"
+    );
+    // It is gone when the other is out of range for three of its intervals.
+    let end = pair.now + Duration::from_secs(4);
+    while let Some(due) = pair.stations[1].poll_timeout().filter(|due| *due <= end) {
+        pair.now = pair.now.max(due);
+        pair.stations[1].handle_input(pair.now, wall(pair.now), Input::Timeout).expect("accepted");
+        while pair.stations[1].poll_output().is_some() {}
+    }
+    assert_eq!(known(&pair), []);
 }

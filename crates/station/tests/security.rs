@@ -110,6 +110,8 @@ fn station(index: usize, security: Option<Box<Security>>) -> Station {
         vehicle_length: VehicleLengthValue(43),
         vehicle_width: VehicleWidth(18),
         vehicle_role: VehicleRole::Default,
+        services: Vec::new(),
+        advertiser: None,
     };
     let geonet = GeonetSettings {
         mib: Mib::default(),

@@ -19,6 +19,19 @@ pub struct Facilities {
     pub ldm_stations: u32,
     /// How many events.
     pub ldm_events: u32,
+    /// What the station announces.
+    pub services: Vec<Service>,
+}
+
+/// `[[facilities.service]]`
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Service {
+    /// What it is.
+    pub its_aid: u32,
+    /// Where it is reached.
+    pub address: Option<std::net::Ipv6Addr>,
+    /// Its port.
+    pub port: Option<u16>,
 }
 
 /// `facilities.role`: the numbers are those of TS 102 894-2.

@@ -36,7 +36,7 @@ use errors::Sink;
 
 pub use conformance::Conformance;
 pub use errors::{ConfigError, ConfigErrors};
-pub use facilities::{Facilities, VehicleRole};
+pub use facilities::{Facilities, Service, VehicleRole};
 pub use geonet::{
     Area, AreaForwarding, AreaShape, Authorization, Beacon, BeaconInterval, Coordinates, Dcc, DccAlgorithm,
     DccTimeOnAir, Forwarding, Geonet, GeonetAddress, GeonetInterface, Mnpp, MultiHopBeacons, Planarisation,

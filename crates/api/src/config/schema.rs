@@ -417,6 +417,19 @@ pub(super) const FACILITIES: Section = Section {
         key("keep_alive", "boolean", "true"),
         key("ldm_stations", "integer, 1 to 100000", "4096"),
         key("ldm_events", "integer, 1 to 10000", "256"),
+        key("service", "tables", "none"),
+    ],
+    later: &[],
+};
+
+/// `[[facilities.service]]`
+pub(super) const SERVICE: Section = Section {
+    header: "[[facilities.service]]",
+    path: "facilities.service",
+    keys: &[
+        key("its_aid", "integer, 0 to 270549119", "required"),
+        key("address", "IPv6 address", "none"),
+        key("port", "integer, 1 to 65535", "none"),
     ],
     later: &[],
 };
@@ -446,7 +459,7 @@ pub(super) const CONFORMANCE: Section = Section {
 
 /// All tables but the top, and those of a mobile node whose keys are a mobile router's.
 #[cfg(test)]
-pub(super) const SECTIONS: [&Section; 23] = [
+pub(super) const SECTIONS: [&Section; 24] = [
     &STATION,
     &DATAPLANE,
     &HOME_AGENT,
@@ -468,6 +481,7 @@ pub(super) const SECTIONS: [&Section; 23] = [
     &MIB,
     &AREA,
     &FACILITIES,
+    &SERVICE,
     &SECURITY,
     &CONFORMANCE,
 ];

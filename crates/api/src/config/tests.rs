@@ -115,6 +115,14 @@ keep_alive = false
 ldm_stations = 100
 ldm_events = 10
 
+[[facilities.service]]
+its_aid = 36
+address = "2001:db8::1"
+port = 8080
+
+[[facilities.service]]
+its_aid = 540801
+
 [security]
 policy = "off"
 roots = ["pki/root.cert", "/etc/root.cert"]
@@ -399,6 +407,14 @@ fn every_key_arrives() {
             keep_alive: false,
             ldm_stations: 100,
             ldm_events: 10,
+            services: vec![
+                Service {
+                    its_aid: 36,
+                    address: Some("2001:db8::1".parse().expect("an address")),
+                    port: Some(8080),
+                },
+                Service { its_aid: 540_801, address: None, port: None },
+            ],
         }),
         security: Some(Security {
             policy: SecurityPolicy::Off,

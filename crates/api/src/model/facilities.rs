@@ -127,6 +127,23 @@ pub struct Ldm {
     pub events: Vec<LdmEvent>,
 }
 
+/// A service that a station announces.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct AnnouncedService {
+    /// Number of the station; `null` for this one's own.
+    pub station_id: Option<u32>,
+    /// The station's name for people; `null` where it has none.
+    pub advertiser: Option<String>,
+    /// What it is (ITS-AID).
+    pub its_aid: u32,
+    /// Where it is reached; `null` where it does not say.
+    pub address: Option<std::net::Ipv6Addr>,
+    /// Its port; `null` where it does not say.
+    pub port: Option<u16>,
+    /// Seconds until it is forgotten, unless it is announced again; `null` for this station's own.
+    pub remaining_s: Option<f64>,
+}
+
 /// A station, as its last CAM has it.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct LdmStation {

@@ -25,6 +25,7 @@ pub(super) fn router() -> Router<App> {
         .route("/v1/denm/cancel", post(|app, body| Box::pin(speak(app, DenmWish::Cancel, body))))
         .route("/v1/denm/negate", post(|app, body| Box::pin(speak(app, DenmWish::Negate, body))))
         .route("/v1/ldm", get(|app, request| Box::pin(ldm(app, request))))
+        .route("/v1/services", get(|app, _| app.ask_whether(Request::Services)))
         .route("/v1/messages", get(|app, request| Box::pin(messages(app, request))))
 }
 

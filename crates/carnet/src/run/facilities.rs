@@ -1,6 +1,7 @@
 //! What applications ask of the facilities.
 
-use carnet_api::model::{DenmRequest, GnArea, Ldm, Triggered, Vehicle};
+use carnet_api::model::{AnnouncedService, DenmRequest, GnArea, Ldm, Triggered, Vehicle};
+use carnet_its::sa::Service;
 use carnet_linux::clock;
 use carnet_station::io::{Area, Command, DenmWish, Input};
 
@@ -44,6 +45,30 @@ impl Runner {
         let order = denm::order(wish, message, request, area);
         self.try_input(Input::Command(Command::Denm(order)))?;
         Ok(self.applications.as_mut().and_then(|applications| applications.take_triggered()))
+    }
+
+    /// `GET /v1/services`: this station's own first.
+    pub(super) fn services(&self) -> Answer<Vec<AnnouncedService>> {
+        let now = clock::now();
+        let sa = &self.station.facilities().ok_or(NO_FACILITIES)?.services().sa;
+        let announced = |service: &Service| AnnouncedService {
+            station_id: None,
+            advertiser: None,
+            its_aid: service.its_aid.0,
+            address: service.address,
+            port: service.port,
+            remaining_s: None,
+        };
+        let own = sa.announced().iter().map(announced);
+        let known = sa.known().flat_map(|station| {
+            station.services.iter().map(move |service| AnnouncedService {
+                station_id: Some(station.station_id.0),
+                advertiser: station.identifier.clone(),
+                remaining_s: Some(station.expires.saturating_since(now).as_secs_f64()),
+                ..announced(service)
+            })
+        });
+        Ok(own.chain(known).collect())
     }
 
     pub(super) fn ldm(&self, filter: &Filter) -> Answer<Ldm> {

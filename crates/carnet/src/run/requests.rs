@@ -130,6 +130,9 @@ impl Runner {
             Request::Ldm { filter, reply } => {
                 let _ = reply.send(self.ldm(&filter));
             }
+            Request::Services(reply) => {
+                let _ = reply.send(self.services());
+            }
             Request::Messages { filter, reply } => {
                 let subscription = self.area(filter.area.as_ref()).and_then(|area| {
                     let applications = self.applications.as_ref().ok_or(NO_FACILITIES)?;

@@ -1,10 +1,26 @@
 //! The Local Dynamic Map for people to read.
 
-use carnet_api::model::Ldm;
+use carnet_api::model::{AnnouncedService, Ldm};
 
 use super::geonet::{age, place};
 use super::{lay_out, or_nothing};
 use crate::facilities::words::{self, CAUSES};
+
+/// Services that are announced.
+pub(super) fn services(services: &[AnnouncedService], width: Option<usize>) -> String {
+    let rows = services.iter().map(|service| {
+        vec![
+            service.station_id.map_or_else(|| "own".to_owned(), |station| station.to_string()),
+            or_nothing(service.advertiser.as_ref()),
+            service.its_aid.to_string(),
+            or_nothing(service.address),
+            or_nothing(service.port),
+            or_nothing(service.remaining_s.map(|seconds| format!("{seconds:.0} s"))),
+        ]
+    });
+    let columns = ["station", "advertiser", "its-aid", "address", "port", "ends in"];
+    lay_out("no services", &columns, rows.collect(), width)
+}
 
 /// Stations, and events on the road.
 pub(super) fn ldm(ldm: &Ldm, width: Option<usize>) -> String {

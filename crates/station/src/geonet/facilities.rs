@@ -1,6 +1,6 @@
 //! The facilities in a station: the services of `carnet_its` above the GeoNetworking router.
 //!
-//! What the router delivers to the ports of CAM and DENM (BTP-B 2001 and 2002) goes to its service, and what services
+//! What the router delivers to the ports of CAM, DENM and SAEM (BTP-B 2001, 2002 and 2005) goes to its service, and what services
 //! want to send goes to the router: CAMs as single-hop broadcasts, DENMs as GeoBroadcasts into their areas. What a CAM
 //! says of the station is put together here, whenever the position is told: from the position, from how good that is, and
 //! from what an application says of the vehicle.
@@ -32,7 +32,8 @@ use carnet_its::cdd::{
 };
 use carnet_its::den::{self, EventRequest};
 use carnet_its::denm::{Denm, LocationContainer};
-use carnet_its::facilities::{Output as Service, Parameters};
+use carnet_its::facilities::{Output as Done, Parameters};
+use carnet_its::sa::Service;
 use carnet_its::{Facilities as Services, ItsDrop, Now};
 use carnet_wire::btp::{BtpB, port};
 use carnet_wire::geonet::{CommonNextHeader, GnAddress, TrafficClass};
@@ -43,6 +44,8 @@ use crate::io::Output;
 
 /// How long what an application says of the vehicle's movement counts.
 const MOVEMENT: Duration = Duration::from_secs(2);
+/// Place of announcements in the counters, behind those of the kinds of messages.
+const SAEM: usize = 2;
 /// Nobody is told of errors of positions beyond this, metres (SemiAxisLength: 4094 is out of range).
 const OUT_OF_RANGE: u32 = 4094;
 
@@ -63,15 +66,19 @@ pub struct FacilitiesSettings {
     pub vehicle_width: VehicleWidth,
     /// Role, likewise.
     pub vehicle_role: VehicleRole,
+    /// What the station announces.
+    pub services: Vec<Service>,
+    /// Who announces that, for people: 1 to 32 octets.
+    pub advertiser: Option<String>,
 }
 
 /// What the facilities have done.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct FacilitiesCounters {
-    /// CAMs handed to the router, and DENMs.
-    pub sent: [u64; 2],
-    /// CAMs taken from it, and DENMs.
-    pub received: [u64; 2],
+    /// CAMs handed to the router, DENMs, and announcements of services.
+    pub sent: [u64; 3],
+    /// CAMs taken from it, DENMs, and announcements.
+    pub received: [u64; 3],
     /// Messages that the router refused.
     pub unsent: u64,
     dropped: [u64; ItsDrop::ALL.len()],
@@ -107,11 +114,16 @@ impl Facilities {
         let mut services = Services::new(settings.parameters, station_id, settings.station_type, seed);
         let now = Now { time: Time::ZERO, date: TimestampIts::default() };
         services.ca.set_active(now, settings.cam);
+        let mut counters = FacilitiesCounters::default();
+        let announced = services.sa.announce(now, settings.advertiser.clone(), settings.services.clone());
+        if let Err(reason) = announced {
+            counters.dropped[reason as usize] += 1;
+        }
         Facilities {
             services,
             settings,
             address,
-            counters: FacilitiesCounters::default(),
+            counters,
             date: (Time::ZERO, WallTime::default()),
             vehicle: None,
             quality: PositionQuality::default(),
@@ -275,19 +287,21 @@ impl Facilities {
         }
         let (btp, octets) = BtpB::parse(&delivery.payload).ok()?;
         let kind = match btp.destination_port {
-            port::CAM => MessageKind::Cam,
-            port::DENM => MessageKind::Denm,
+            port::CAM => Some(MessageKind::Cam),
+            port::DENM => Some(MessageKind::Denm),
+            // What is announced, applications ask for.
+            port::SAEM => None,
             _ => return None,
         };
         let now = self.now(now);
         match self.services.handle_message(now, btp.destination_port, octets, delivery.area) {
-            Ok(()) => self.counters.received[kind as usize] += 1,
+            Ok(()) => self.counters.received[kind.map_or(SAEM, |kind| kind as usize)] += 1,
             Err(reason) => {
                 self.counters.dropped[reason as usize] += 1;
                 return None;
             }
         }
-        Some(Message { kind, source: delivery.source.address.0, octets: octets.to_vec() })
+        Some(Message { kind: kind?, source: delivery.source.address.0, octets: octets.to_vec() })
     }
 
     /// Does what an application wants of an event. Gives the number of a new one.
@@ -428,9 +442,10 @@ impl Geonet {
         while let Some(facilities) = &mut self.facilities {
             let at = facilities.now(now);
             match facilities.services.poll_output(at) {
-                Some(Service::Transmit(transmission)) => {
+                Some(Done::Transmit(transmission)) => {
                     let port = transmission.payload.get(..2);
-                    let kind = usize::from(port != Some(&port::CAM.to_be_bytes()[..]));
+                    let ports = [port::CAM, port::DENM].map(u16::to_be_bytes);
+                    let kind = ports.iter().position(|it| port == Some(&it[..])).unwrap_or(SAEM);
                     let sent: Result<_, GeonetDrop> = self.router.handle_request(now, transmission.request());
                     match sent {
                         Ok(_) => facilities.counters.sent[kind] += 1,
@@ -439,13 +454,16 @@ impl Geonet {
                     }
                     self.collect_router(now);
                 }
-                Some(Service::Event(den::Event::Ended(action))) => {
+                Some(Done::Event(den::Event::Ended(action))) => {
                     self.outputs.push_back(Output::EventOver(action.into()));
                 }
                 // What was heard was said when it was.
-                Some(Service::Event(den::Event::Received { .. }) | Service::Cam(_)) => {}
+                Some(Done::Event(den::Event::Received { .. }) | Done::Cam(_)) => {}
                 None => {
-                    if let Some(reason) = facilities.services.ca.poll_refused() {
+                    let services = &mut facilities.services;
+                    for reason in
+                        [services.ca.poll_refused(), services.sa.poll_refused()].into_iter().flatten()
+                    {
                         facilities.counters.dropped[reason as usize] += 1;
                     }
                     return;

@@ -1,12 +1,19 @@
 //! `[facilities]` as it was read.
 
-use super::super::facilities::{Facilities, VehicleRole};
+use std::net::Ipv6Addr;
+
+use super::super::facilities::{Facilities, Service, VehicleRole};
 use super::super::reader::Table;
+use super::super::schema;
 use super::geonet::{integer, word};
 
 /// TS 102 894-2: the longest vehicle that can be told, and the widest; beyond, values say "out of range".
 const LONGEST_DM: u16 = 1021;
 const WIDEST_DM: u16 = 60;
+/// The largest ITS-AID that can be announced.
+const LARGEST_ITS_AID: u32 = 270_549_119;
+/// Services that one announcement has at most.
+const MOST_SERVICES: usize = 16;
 
 /// `[facilities]`
 pub(in crate::config) struct FacilitiesDraft {
@@ -38,6 +45,18 @@ fn read(table: &Table<'_>) -> Option<Facilities> {
     let keep_alive = boolean(table, "keep_alive");
     let ldm_stations = integer(table, "ldm_stations", 1, 100_000, 4096);
     let ldm_events = integer(table, "ldm_events", 1, 10_000, 256);
+    let services = match table.get("service") {
+        Some(value) => value.tables(&schema::SERVICE).and_then(|tables| {
+            if tables.len() > MOST_SERVICES {
+                value.refuse(&format!("{} services, expected at most {MOST_SERVICES}", tables.len()));
+                return None;
+            }
+            // Each is read, so that all mistakes are told.
+            let services: Vec<Option<Service>> = tables.iter().map(service).collect();
+            services.into_iter().collect()
+        }),
+        None => Some(Vec::new()),
+    };
     Some(Facilities {
         cam: cam?,
         station_id: station_id?,
@@ -47,7 +66,24 @@ fn read(table: &Table<'_>) -> Option<Facilities> {
         keep_alive: keep_alive?,
         ldm_stations: ldm_stations?,
         ldm_events: ldm_events?,
+        services: services?,
     })
+}
+
+fn service(table: &Table<'_>) -> Option<Service> {
+    let its_aid = table
+        .need("its_aid", "an integer from 0 to 270549119")
+        .and_then(|value| value.integer(0, LARGEST_ITS_AID));
+    let parse = |text: &str| text.parse::<Ipv6Addr>().map_err(|_| "no IPv6 address".to_owned());
+    let address = match table.get("address") {
+        Some(value) => value.parse("an IPv6 address", parse).map(|address| Some(address.value)),
+        None => Some(None),
+    };
+    let port = match table.get("port") {
+        Some(value) => value.integer(1, 65_535).map(|port| u16::try_from(port.value).ok()),
+        None => Some(None),
+    };
+    Some(Service { its_aid: its_aid?.value, address: address?, port: port? })
 }
 
 /// True unless the file says something else.
