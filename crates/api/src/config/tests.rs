@@ -76,13 +76,6 @@ area = "advanced"
 recovery = "gpsr"
 planarisation = "rng"
 
-[geonet.dcc]
-algorithm = "adaptive"
-time_on_air = "500us"
-data_rate = 12
-queue_length = 5
-assumed_busy = 30
-
 [geonet.beacon]
 interval = "3s"
 jitter = "500ms"
@@ -115,14 +108,6 @@ keep_alive = false
 ldm_stations = 100
 ldm_events = 10
 
-[[facilities.service]]
-its_aid = 36
-address = "2001:db8::1"
-port = 8080
-
-[[facilities.service]]
-its_aid = 540801
-
 [security]
 policy = "off"
 roots = ["pki/root.cert", "/etc/root.cert"]
@@ -130,6 +115,21 @@ authorities = ["pki/aa.cert"]
 tickets = "pki/tickets"
 revoked = ["0123456789abcdef"]
 verifications_per_second = 100
+
+[geonet.dcc]
+algorithm = "adaptive"
+time_on_air = "500us"
+data_rate = 12
+queue_length = 5
+assumed_busy = 30
+
+[[facilities.service]]
+its_aid = 36
+address = "2001:db8::1"
+port = 8080
+
+[[facilities.service]]
+its_aid = 540801
 "#;
 
 #[test]
