@@ -412,6 +412,7 @@ fn services_are_announced_and_known_to_others_as_long_as_they_are() {
         ..settings()
     };
     let mut pair = Pair::new(announcing);
+    pair.drive(0, 0);
     pair.pass(Duration::from_secs(2));
     let known = |pair: &Pair| {
         let sa = &pair.stations[1].facilities().expect("facilities").services().sa;
