@@ -2,6 +2,7 @@
 #![allow(clippy::unwrap_used, reason = "a test says no more by expect")]
 
 mod air;
+mod captures;
 mod codec;
 mod oracle_crate;
 mod oracle_rasn;

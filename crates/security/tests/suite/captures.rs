@@ -1,0 +1,139 @@
+//! Whole captures of another implementation: two stations of vanetza v26.02's socktap over a veth, in the open and with its
+//! default security (`data/vanetza-socktap-security-none.pcap`, `-dummy.pcap`, taken on 2026-11-21). Each frame is decoded and judged
+//! at the time at which it was captured, under both policies.
+//!
+//! Its default security is an envelope in which nobody signs (signer `self`, a signature of zeros). That is no ticket's, so
+//! it is refused where unsigned packets are accepted as well: who signs is judged, whatever the policy.
+
+use carnet_base::{Time, WallTime};
+use carnet_geonet::ReceivedFrame;
+use carnet_its::ca;
+use carnet_its::cdd::StationId;
+use carnet_security::inspection::facilities_message;
+use carnet_security::keys::Curve;
+use carnet_security::message::{Envelope, Payload, Signer};
+use carnet_security::permissions::Psid;
+use carnet_security::time::Time64;
+use carnet_security::{Config, Handled, Now, Policy, Security, SecurityDrop};
+use carnet_wire::btp::BtpB;
+use carnet_wire::geonet::{BasicHeader, Frame, Packet};
+
+use crate::support::{HOME, Pki, strict};
+
+const PLAIN: &[u8] = include_bytes!("../data/vanetza-socktap-security-none.pcap");
+const SIGNED_BY_NOBODY: &[u8] = include_bytes!("../data/vanetza-socktap-security-dummy.pcap");
+/// Destination, source, EtherType.
+const ETHERNET: usize = 14;
+/// BTP ports: CAM, and socktap's hello.
+const CAM: u16 = 2001;
+const HELLO: u16 = 42;
+
+/// A frame behind its Ethernet header.
+struct Captured<'a> {
+    now: Now,
+    source: [u8; 6],
+    octets: &'a [u8],
+}
+
+/// The frames of a capture (pcap 2.4, little endian, microseconds).
+fn frames(capture: &[u8]) -> Vec<Captured<'_>> {
+    let word = |at: usize| u32::from_le_bytes(capture[at..at + 4].try_into().unwrap());
+    assert_eq!((word(0), word(20)), (0xa1b2_c3d4, 1), "no pcap of Ethernet frames");
+    let (mut at, mut frames) = (24, Vec::new());
+    while at < capture.len() {
+        let microseconds = u64::from(word(at)) * 1_000_000 + u64::from(word(at + 4));
+        let length = word(at + 8) as usize;
+        assert_eq!(length, word(at + 12) as usize, "a frame that was cut off");
+        let frame = &capture[at + 16..at + 16 + length];
+        assert_eq!(frame[12..ETHERNET], [0x89, 0x47]);
+        let date = Time64::from_wall_time(WallTime::from_unix_nanos(microseconds * 1000), 5);
+        frames.push(Captured {
+            now: Now { time: Time::from_millis(1_000_000 + microseconds / 1000 % 1_000_000), date },
+            source: frame[6..12].try_into().unwrap(),
+            octets: &frame[ETHERNET..],
+        });
+        at += 16 + length;
+    }
+    frames
+}
+
+/// The port of what is in a packet, which has to be what socktap sends.
+fn read(captured: &Captured<'_>, packet: &Packet<'_>) -> u16 {
+    let source = packet.extended.source().address.mid();
+    assert_eq!(source, captured.source);
+    let port = BtpB::parse(packet.payload).unwrap().0.destination_port;
+    let message = facilities_message(packet);
+    match port {
+        CAM => assert_eq!(ca::receive(message).unwrap().header.station_id, StationId(source[5].into())),
+        HELLO => assert_eq!(message, [0xc0, 0xff, 0xee]),
+        other => panic!("port {other}"),
+    }
+    port
+}
+
+fn count(ports: &[u16]) -> (usize, usize) {
+    let of = |wanted: u16| ports.iter().filter(|port| **port == wanted).count();
+    (of(CAM), of(HELLO))
+}
+
+fn judge(security: &mut Security, captured: &Captured<'_>) -> Result<Handled, SecurityDrop> {
+    security.handle_position(HOME, 4096);
+    let frame = ReceivedFrame { source: captured.source, destination: [0xff; 6], packet: captured.octets };
+    let handled = security.handle_frame(captured.now, frame);
+    assert!(security.poll_verified(captured.now).is_none(), "nothing of it is to be verified");
+    handled
+}
+
+fn accept_unsigned() -> Config {
+    Config { policy: Policy::AcceptUnsigned, ..strict() }
+}
+
+#[test]
+fn plain_packets_are_believed_where_unsigned_ones_are_and_only_there() {
+    let frames = frames(PLAIN);
+    let pki = Pki::new(Curve::NistP256);
+    let (mut believing, mut strict) = (pki.receiver(accept_unsigned()), pki.receiver(strict()));
+    let mut ports = Vec::new();
+    for captured in &frames {
+        let Ok(Frame::Plain(packet)) = Frame::parse(captured.octets) else { panic!("not plain") };
+        ports.push(read(captured, &packet));
+        assert!(matches!(judge(&mut believing, captured), Ok(Handled::Plain)));
+        assert_eq!(judge(&mut strict, captured).unwrap_err(), SecurityDrop::Unsecured);
+    }
+    // As tshark counts them.
+    assert_eq!(count(&ports), (72, 18));
+    assert_eq!((believing.counters().plain, believing.counters().drops().count()), (90, 0));
+    assert_eq!(strict.counters().drops().collect::<Vec<_>>(), [("unsecured", 90)]);
+}
+
+#[test]
+fn what_nobody_signed_is_read_and_believed_nowhere() {
+    let frames = frames(SIGNED_BY_NOBODY);
+    let pki = Pki::new(Curve::NistP256);
+    let mut ports = Vec::new();
+    let (mut believing, mut strict) = (pki.receiver(accept_unsigned()), pki.receiver(strict()));
+    for captured in &frames {
+        let basic = BasicHeader::parse(captured.octets).unwrap();
+        let envelope = &captured.octets[BasicHeader::LEN..];
+        let Ok(Envelope::Signed(message)) = Envelope::parse(envelope) else { panic!("no signed message") };
+        assert_eq!(message.signer, Signer::Itself);
+        assert!(message.signature.to_octets().iter().all(|octet| *octet == 0));
+        let Payload::Data(inside) = message.payload else { panic!("nothing inside") };
+        let port = read(captured, &Packet::parse_after_basic(basic, inside).unwrap());
+        // Its clock is UTC's, without the five leap seconds since 2004, and up to a second late: a CAM would be too old.
+        let age = captured.now.date.saturating_since(message.header.generation_time.unwrap());
+        assert!((5000..6000).contains(&age.as_millis()), "{age:?}");
+        // The hello says that it is a CAM as well.
+        assert_eq!(message.header.psid, Psid::CAM);
+        ports.push(port);
+        for security in [&mut believing, &mut strict] {
+            assert_eq!(judge(security, captured).unwrap_err(), SecurityDrop::SelfSigned);
+        }
+    }
+    assert_eq!(count(&ports), (32, 8));
+    for security in [believing, strict] {
+        assert_eq!(security.counters().received, 40);
+        assert_eq!(security.counters().drops().collect::<Vec<_>>(), [("self_signed", 40)]);
+        assert_eq!(security.counters().verifications, 0);
+    }
+}
