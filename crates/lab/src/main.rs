@@ -34,6 +34,7 @@ mod station;
 mod tools;
 mod topology;
 mod traffic;
+mod trust;
 
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
@@ -124,6 +125,9 @@ enum Command {
     /// A sender to a multicast group, or a listener.
     #[command(hide = true)]
     Multicast(traffic::multicast::MulticastArgs),
+    /// Somebody who records frames and sends them again.
+    #[command(hide = true)]
+    Replay(traffic::replay::ReplayArgs),
 }
 
 #[derive(Debug, clap::Args)]
@@ -275,6 +279,10 @@ fn act(cli: &Cli) -> anyhow::Result<ExitCode> {
         }
         Command::Multicast(args) => {
             traffic::multicast::run(args)?;
+            Ok(ExitCode::SUCCESS)
+        }
+        Command::Replay(args) => {
+            traffic::replay::run(args)?;
             Ok(ExitCode::SUCCESS)
         }
         Command::Conformance(args) => {

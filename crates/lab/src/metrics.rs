@@ -69,6 +69,14 @@ pub fn of_traffic(seen: &Seen, sections: &[Section]) -> Metrics {
             }
         }
         if section == RUN {
+            for (name, outcome) in &seen.replays {
+                m.insert(format!("{name}.heard"), outcome.heard as f64);
+                m.insert(format!("{name}.sent"), outcome.sent as f64);
+            }
+            if let Some(maps) = &seen.maps {
+                m.insert("maps.stations".into(), maps.stations as f64);
+                m.insert("maps.outsiders".into(), maps.outsiders as f64);
+            }
             for (name, _, t, _) in &seen.transfers {
                 m.insert(format!("{name}.bytes"), (t.up + t.down) as f64);
                 m.insert(format!("{name}.bytes_up"), t.up as f64);

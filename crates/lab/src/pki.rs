@@ -86,6 +86,21 @@ pub fn run(args: &Args) -> anyhow::Result<()> {
     Ok(())
 }
 
+impl Args {
+    /// So many more tickets on NIST P-256, and whatever else is not there yet.
+    pub const fn tickets(folder: PathBuf, tickets: u8) -> Args {
+        Args {
+            folder,
+            list: false,
+            tickets,
+            curve: CurveName::NistP256,
+            hours: 24,
+            country: Vec::new(),
+            everything: false,
+        }
+    }
+}
+
 fn now() -> anyhow::Result<Now> {
     let since = SystemTime::now().duration_since(UNIX_EPOCH).context("the clock is before 1970")?;
     let date = WallTime::from_unix_nanos(u64::try_from(since.as_nanos())?);
@@ -153,7 +168,8 @@ fn issuer(
     Ok((issued, key))
 }
 
-fn make(args: &Args) -> anyhow::Result<()> {
+/// Makes what is not there yet, and the tickets.
+pub fn make(args: &Args) -> anyhow::Result<()> {
     let (folder, now) = (&args.folder, now()?);
     let tickets = folder.join("tickets");
     fs::create_dir_all(&tickets).with_context(|| tickets.display().to_string())?;

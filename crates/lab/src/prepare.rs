@@ -1,7 +1,8 @@
 //! The files that stations get: their configs, filled in, and the traces of their ways.
 //!
 //! A config may have `{node}` in it, the name of the node; `{n}`, its number in a series; `{trace}`, the file with its way;
-//! and `{signals}`, the folder with a file for each interface on an emulated link, in which its signal is. What stands
+//! `{signals}`, the folder with a file for each interface on an emulated link, in which its signal is; and what [`Trust`]
+//! fills in. What stands
 //! between the lines `# each NAME{n}` and `# end` comes once for each node of that series, with its number. Configs without
 //! any of these are used where they are.
 
@@ -12,6 +13,7 @@ use anyhow::Context;
 use crate::clock;
 use crate::emulation::runner;
 use crate::scenario::Scenario;
+use crate::trust::Trust;
 
 /// Writes the traces of all nodes that move into `folder`.
 pub fn traces(scenario: &Scenario, folder: &Path) -> anyhow::Result<()> {
@@ -38,6 +40,7 @@ pub fn config(
     node: &str,
     config: &Path,
     path: Option<&str>,
+    trust: &Trust,
     folder: &Path,
 ) -> anyhow::Result<PathBuf> {
     let original =
@@ -48,7 +51,7 @@ pub fn config(
     })
     .with_context(|| config.display().to_string())?;
     let number = scenario.nodes.get(node).and_then(|n| n.series).map(|n| n.to_string());
-    let mut filled = fill(&text, node, number.as_deref(), &trace(folder, node));
+    let mut filled = trust.fill(node, &fill(&text, node, number.as_deref(), &trace(folder, node)));
     if let Some(path) = path.filter(|_| !text.contains("[dataplane]")) {
         filled += &format!("\n[dataplane]\npath = {path:?}\n");
     }

@@ -33,6 +33,7 @@ use crate::station::{self, Event, Events, Station};
 use crate::tools;
 use crate::topology;
 use crate::traffic::{self, Flows, Seen};
+use crate::trust::Trust;
 
 /// What to run and how.
 #[derive(Debug, Clone)]
@@ -192,6 +193,7 @@ impl Testbed {
             let log = self.logs.join(format!("{name}-radvd.log"));
             self.daemons.push(Daemon::start(&format!("radvd in node {name}"), &log, &mut command)?);
         }
+        let trust = Trust::make(&self.scenario, &Path::new(isolate::RUN).join("pki"))?;
         let mut configs = Vec::new();
         for (name, node) in &self.scenario.nodes {
             let Some(config) = &node.carnet else { continue };
@@ -201,6 +203,7 @@ impl Testbed {
                 name,
                 &config,
                 plan.path.as_deref(),
+                &trust,
                 &plan.out.join("stations"),
             )?;
             configs.push((station::is_mobile_router(&config)?, name.clone(), config));
@@ -216,7 +219,8 @@ impl Testbed {
                 }
             }
             let log = self.logs.join(format!("{name}-carnet.log"));
-            let (station, daemon) = Station::start(&plan.carnet, &name, &config, plan.verbose, &log)?;
+            let (mut station, daemon) = Station::start(&plan.carnet, &name, &config, plan.verbose, &log)?;
+            station.outsider = self.scenario.nodes.get(&name).is_some_and(|node| node.outsider);
             self.daemons.push(daemon);
             self.stations.push(station);
         }

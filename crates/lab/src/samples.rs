@@ -39,7 +39,7 @@ pub struct Samples {
     begin: BTreeMap<String, f64>,
     /// By node: processor time in seconds and memory in KiB at the end.
     end: BTreeMap<String, (f64, f64)>,
-    /// At the end: sums of the counters of all stations that have a radio.
+    /// At the end: sums of the counters of all stations that have a radio, without outsiders.
     counters: BTreeMap<String, f64>,
     punctuality: Punctuality,
 }
@@ -81,7 +81,7 @@ impl Samples {
         self.end = stations.iter().filter_map(|s| Some((s.node.clone(), s.usage()?))).collect();
         let Some(medium) = medium else { return };
         self.punctuality = medium.punctuality();
-        for station in stations.iter().filter(|s| medium.nodes.contains(&s.node)) {
+        for station in stations.iter().filter(|s| !s.outsider && medium.nodes.contains(&s.node)) {
             let Ok(counters) = api::get(&station.socket, "/v1/counters") else { continue };
             for (name, value) in counters.as_object().into_iter().flatten() {
                 *self.counters.entry(name.clone()).or_default() += value.as_f64().unwrap_or(0.0);

@@ -27,7 +27,7 @@ use crate::medium::mobility::Track;
 pub use emulation::{Degrade, Emulation};
 pub use radio::{Medium, Radio};
 pub use random::Random;
-pub use traffic::{Direction, GnBroadcast, GnPing, Multicast, Ping, Probe, Tcp, Traffic};
+pub use traffic::{Direction, GnBroadcast, GnPing, Multicast, Ping, Probe, Replay, Tcp, Traffic};
 pub use values::{BitRate, Duration, End, LinkRate, Metres, Octets, Prefix};
 
 /// A scenario as its file has it.
@@ -124,6 +124,15 @@ pub struct Node {
     /// Config file of the carnet station in this node.
     #[serde(default)]
     pub carnet: Option<Spanned<String>>,
+    /// The PKI that issues this station's ticket; the lab makes one of that name (`carnet-lab pki`).
+    #[serde(default)]
+    pub pki: Option<Spanned<String>>,
+    /// Its ticket is among those that nobody shall believe any more.
+    #[serde(default)]
+    pub revoked: bool,
+    /// Somebody whom no station shall believe; it is not among those of whom metrics tell.
+    #[serde(default)]
+    pub outsider: bool,
     /// The number of bindings that this station must hold, all of them registered, before the run starts.
     #[serde(default)]
     pub bindings: usize,

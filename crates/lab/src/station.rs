@@ -33,6 +33,8 @@ pub struct Station {
     pub socket: PathBuf,
     /// Whether it is a mobile router, or a mobile node.
     pub mobile_router: bool,
+    /// Nobody shall believe it.
+    pub outsider: bool,
     /// Its process.
     pub process: u32,
     watch: Option<Child>,
@@ -81,6 +83,7 @@ impl Station {
             program: program.into(),
             socket,
             mobile_router,
+            outsider: false,
             process: daemon.process(),
             watch: None,
         };

@@ -10,7 +10,7 @@ mod flood;
 mod frame;
 mod node;
 mod ping;
-mod socket;
+pub mod socket;
 
 use std::path::{Path, PathBuf};
 

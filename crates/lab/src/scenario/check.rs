@@ -68,6 +68,15 @@ pub(super) fn check(scenario: &Scenario, folder: Option<&Path>) -> Result<(), Wr
         {
             interface(a.interface.span(), name, a.interface.get_ref())?;
         }
+        if let Some(pki) = &n.pki
+            && (n.carnet.is_none() || !pki.get_ref().chars().all(|c| c.is_ascii_lowercase()))
+        {
+            let message = "a PKI is for a node with carnet, and its name has small letters only";
+            return Err((pki.span(), message.into()));
+        }
+        if n.revoked && n.pki.is_none() {
+            return Err((0..0, format!("node {name:?} has no ticket that could be revoked: it has no pki")));
+        }
         for config in [&n.carnet, &n.radvd].into_iter().flatten() {
             if let Some(folder) = folder
                 && !folder.join(config.get_ref()).is_file()

@@ -266,6 +266,19 @@ fn check_traffic(scenario: &Scenario) -> Result<(), Wrong> {
             return Err((broadcast.size.span(), message));
         }
     }
+    for replay in &scenario.traffic.replay {
+        let is_one = |node: &super::Node| node.radio.is_some() && node.carnet.is_none();
+        if !scenario.nodes.get(replay.from.get_ref()).is_some_and(is_one) {
+            let message = format!("no node {:?} has a radio and no carnet", replay.from.get_ref());
+            return Err((replay.from.span(), message));
+        }
+        if replay.every == 0 || replay.after.is_empty() {
+            return Err((
+                replay.from.span(),
+                "expected an `every` of 1 or more, and times in `after`".into(),
+            ));
+        }
+    }
     for multicast in &scenario.traffic.multicast {
         for host in multicast.members.keys().chain(multicast.strangers.keys()).chain([&multicast.from]) {
             if !scenario.nodes.contains_key(host.get_ref()) {

@@ -29,6 +29,9 @@ pub struct Traffic {
     /// What a host on board sends to an IPv6 multicast group, and which hosts in a circle get it.
     #[serde(default)]
     pub multicast: Vec<Multicast>,
+    /// Frames of a radio medium that somebody records and sends again.
+    #[serde(default)]
+    pub replay: Vec<Replay>,
 }
 
 /// A ping.
@@ -208,6 +211,21 @@ pub struct Multicast {
     pub radius: Spanned<Metres>,
     /// Time from one packet to the next.
     pub interval: Spanned<Duration>,
+}
+
+/// Somebody who records what a radio hears and sends it again, as it is.
+#[derive(Debug, Clone, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Replay {
+    /// Prefix of its metrics.
+    pub name: String,
+    /// The node, which has a radio and no carnet.
+    pub from: Spanned<String>,
+    /// How long after it was heard each frame is sent, once for each of these.
+    pub after: Vec<Duration>,
+    /// Every so many-th frame is; each one, unless given.
+    #[serde(default = "single")]
+    pub every: u32,
 }
 
 fn second() -> Duration {

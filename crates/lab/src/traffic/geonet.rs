@@ -98,9 +98,19 @@ pub struct GeoFlows {
     deliveries: Arc<Mutex<Vec<Delivery>>>,
     /// Events that are on the map of a node.
     events: Arc<Mutex<Vec<Delivery>>>,
+    maps: Option<Arc<Mutex<Maps>>>,
     /// Why a broadcast could not be sent.
     failure: Arc<Mutex<Option<String>>>,
     stop: Arc<AtomicBool>,
+}
+
+/// Who is on the maps of the stations: what they have told of themselves or of events, each time that somebody looked.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Maps {
+    /// Of stations, and their events.
+    pub stations: u64,
+    /// Of outsiders.
+    pub outsiders: u64,
 }
 
 /// What was seen of a broadcast.
@@ -169,11 +179,19 @@ pub fn start(scenario: &Scenario, stations: &[Station], begin: u64, end: u64) ->
         }
         for (number, node) in nodes.iter().enumerate() {
             let Ok(station) = station(node) else { continue };
+            if station.outsider {
+                continue;
+            }
             match denm {
                 false => listen(number, &station.socket, flows.deliveries.clone())?,
                 true => watch_map(number, &station.socket, flows.events.clone())?,
             }
         }
+    }
+    if stations.iter().any(|station| station.outsider) {
+        let maps = Arc::new(Mutex::new(Maps::default()));
+        watch_for_outsiders(&nodes, stations, &maps, &flows.stop)?;
+        flows.maps = Some(maps);
     }
     for (flow, broadcast) in traffic.gnbroadcast.iter().enumerate() {
         let from = broadcast.from.get_ref();
@@ -263,6 +281,45 @@ fn watch_map(node: usize, socket: &Path, events: Arc<Mutex<Vec<Delivery>>>) -> a
     Ok(())
 }
 
+/// Looks at the maps of all stations twice a second for what outsiders have told. A CAM stays on a map for longer.
+fn watch_for_outsiders(
+    nodes: &[String],
+    stations: &[Station],
+    maps: &Arc<Mutex<Maps>>,
+    stop: &Arc<AtomicBool>,
+) -> anyhow::Result<()> {
+    // Unless the config says something else it is the end of the address.
+    let number = |node: &String| {
+        let [_, _, id @ ..] = radio::mac(nodes.iter().position(|name| name == node)?);
+        Some(u64::from(u32::from_be_bytes(id)))
+    };
+    let (outside, inside): (Vec<&Station>, Vec<&Station>) = stations.iter().partition(|s| s.outsider);
+    let outsiders: Vec<u64> = outside.iter().filter_map(|station| number(&station.node)).collect();
+    let sockets: Vec<PathBuf> = inside.iter().map(|station| station.socket.clone()).collect();
+    let (maps, stop) = (maps.clone(), stop.clone());
+    std::thread::Builder::new().stack_size(STACK).spawn(move || {
+        while !stop.load(Ordering::Relaxed) {
+            for socket in &sockets {
+                let Ok(map) = api::get(socket, "/v1/ldm") else { continue };
+                let list = |name: &str| map[name].as_array().cloned().unwrap_or_default();
+                let named = list("stations").into_iter().map(|station| station["station_id"].as_u64());
+                let told = list("events")
+                    .into_iter()
+                    .map(|event| event["action_id"]["originating_station_id"].as_u64());
+                let mut maps = maps.lock().unwrap_or_else(PoisonError::into_inner);
+                for id in named.chain(told).flatten() {
+                    match outsiders.contains(&id) {
+                        true => maps.outsiders += 1,
+                        false => maps.stations += 1,
+                    }
+                }
+            }
+            clock::sleep(SECOND / 2);
+        }
+    })?;
+    Ok(())
+}
+
 /// The name of an event.
 fn action(id: &Value) -> Option<Mark> {
     let number = |name: &str| u32::try_from(id[name].as_u64()?).ok();
@@ -347,6 +404,11 @@ impl GeoFlows {
         }
     }
 
+    /// Who was on the maps by now.
+    pub fn maps(&self) -> Option<Maps> {
+        Some(*self.maps.as_ref()?.lock().unwrap_or_else(PoisonError::into_inner))
+    }
+
     /// Ends it, and tells what was seen. `on_air` is what the medium has counted.
     pub fn finish(
         mut self,
@@ -369,13 +431,18 @@ impl GeoFlows {
         for (broadcast, thread) in std::mem::take(&mut self.senders) {
             let name = broadcast.name.clone();
             let sent = thread.join().map_err(|_| anyhow!("the sender of broadcast {name} panicked"))?;
-            let own = scenario.tracks.keys().position(|n| n == broadcast.from.get_ref());
+            // Neither the sender nor those who are no stations.
+            let apart = |name: &String| {
+                name == broadcast.from.get_ref() || scenario.nodes.get(name).is_some_and(|node| node.outsider)
+            };
+            let apart: Vec<usize> =
+                (0..).zip(scenario.tracks.keys()).filter(|(_, name)| apart(name)).map(|(n, _)| n).collect();
             let radius = broadcast.radius.get_ref().0;
             let judge = |sent: &Sent| {
                 let mark = sent.mark;
                 let deliveries = if broadcast.denm { &events } else { &deliveries };
                 let mine: Vec<Delivery> = deliveries.iter().filter(|d| d.mark == mark).copied().collect();
-                let flood = judge(sent, own, radius, scenario.epoch, &tracks, &mine);
+                let flood = judge(sent, &apart, radius, scenario.epoch, &tracks, &mine);
                 let on_air = on_air.get(&mark).filter(|_| !broadcast.denm).cloned().unwrap_or_default();
                 Flood {
                     transmissions: on_air.transmissions,
@@ -401,10 +468,10 @@ impl Drop for GeoFlows {
     }
 }
 
-/// Which nodes ought to have got a broadcast, and which did.
+/// Which nodes ought to have got a broadcast, and which did; those `apart` do not count.
 pub(super) fn judge(
     sent: &Sent,
-    own: Option<usize>,
+    apart: &[usize],
     radius: f64,
     epoch: u64,
     tracks: &[&Track],
@@ -413,7 +480,7 @@ pub(super) fn judge(
     let mut flood = Flood { at: sent.at, center: sent.center, ..Flood::default() };
     let distance = |track: &Track, at: u64| track.at(seconds(at, epoch)).map(|p| p.distance(sent.center));
     let times = [sent.at.saturating_sub(POSITION), sent.at, sent.at + FLOOD];
-    for (node, track) in tracks.iter().enumerate().filter(|(n, _)| Some(*n) != own) {
+    for (node, track) in tracks.iter().enumerate().filter(|(n, _)| !apart.contains(n)) {
         let distances = times.map(|at| distance(track, at));
         let inside = distances.iter().all(|d| d.is_some_and(|d| d <= radius - EDGE));
         let outside = distances.iter().all(|d| d.is_none_or(|d| d >= radius + EDGE));
@@ -539,7 +606,7 @@ mod tests {
             nodes.iter().enumerate().map(delivery).collect()
         };
         let judge = |nodes: &[usize]| {
-            let flood = judge(&sent, Some(0), 200.0, 7 * SECOND, &tracks, &deliveries(nodes));
+            let flood = judge(&sent, &[0], 200.0, 7 * SECOND, &tracks, &deliveries(nodes));
             (flood.inside, flood.received, flood.duplicated, flood.outside, flood.delays)
         };
         assert_eq!(judge(&[]), (1, 0, 0, 0, vec![]));

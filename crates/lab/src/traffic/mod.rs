@@ -8,6 +8,7 @@ pub mod geonet;
 pub mod multicast;
 pub mod ping;
 pub mod probe;
+pub mod replay;
 pub mod stats;
 pub mod tcp;
 
@@ -41,6 +42,7 @@ pub struct Flows {
     transfers: Vec<Transfer>,
     geo: GeoFlows,
     multicasts: Vec<multicast::Running>,
+    replays: Vec<replay::Running>,
 }
 
 /// A probe as it was seen.
@@ -71,6 +73,10 @@ pub struct Seen {
     pub broadcasts: Vec<Broadcasts>,
     /// Packets to groups on the wires of hosts that have not joined: name of the traffic, when each came.
     pub strangers: Vec<(String, Vec<u64>)>,
+    /// Frames that were sent again: name, how many were heard and how many sent.
+    pub replays: Vec<(String, replay::Outcome)>,
+    /// Who is on the maps of the stations, where there are outsiders.
+    pub maps: Option<geonet::Maps>,
 }
 
 /// Starts all traffic; the timetable will begin at `begin` and end at `end`, with
@@ -144,6 +150,9 @@ pub fn start(
     for (number, multicast) in scenario.traffic.multicast.iter().enumerate() {
         flows.multicasts.push(multicast::start(number, multicast, begin, end, folder)?);
     }
+    for replay in &scenario.traffic.replay {
+        flows.replays.push(replay::start(scenario, replay, end, folder)?);
+    }
     flows.geo = geonet::start(scenario, stations, begin, end)?;
     Ok(flows)
 }
@@ -161,6 +170,7 @@ impl Flows {
         }
         self.pings.iter_mut().try_for_each(|(_, daemon)| daemon.check())?;
         self.multicasts.iter_mut().try_for_each(multicast::Running::check)?;
+        self.replays.iter_mut().try_for_each(replay::Running::check)?;
         self.geo.check()
     }
 
@@ -194,7 +204,11 @@ impl Flows {
             seen.transfers.push((name, label, told, started));
         }
         let on_air = medium.map(Medium::marks).unwrap_or_default();
+        seen.maps = self.geo.maps();
         (seen.gnpings, seen.broadcasts) = self.geo.finish(scenario, &on_air)?;
+        for replay in &mut self.replays {
+            seen.replays.push((replay.name.clone(), replay.finish()?));
+        }
         for multicast in &mut self.multicasts {
             let (broadcasts, strangers) = multicast.finish(scenario)?;
             seen.strangers.push((broadcasts.name.clone(), strangers));

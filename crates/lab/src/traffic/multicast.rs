@@ -213,7 +213,7 @@ impl Running {
             .map(|(number, at)| {
                 let mine: Vec<Delivery> =
                     deliveries.iter().filter(|delivery| delivery.mark.1 == number).copied().collect();
-                judge(&Sent { mark: (0, number), at, center }, None, radius, scenario.epoch, &tracks, &mine)
+                judge(&Sent { mark: (0, number), at, center }, &[], radius, scenario.epoch, &tracks, &mine)
             })
             .collect();
         let mut strangers = Vec::new();

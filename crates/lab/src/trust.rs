@@ -1,0 +1,100 @@
+//! The certificates of a scenario's stations: each `pki` that a node names is made anew (`carnet-lab pki`), with a ticket for
+//! each of its nodes. They are on the testbed's own `/run` and gone with it.
+//!
+//! In a config `{pki}` is the folder of the node's PKI with `root.cert` and `aa.cert`, `{tickets}` the folder with its ticket,
+//! and `{revoked}` the names of the tickets of nodes that are `revoked`, quoted, with commas between.
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use anyhow::Context;
+
+use crate::pki;
+use crate::scenario::Scenario;
+
+/// Who has a ticket, and whose is revoked.
+#[derive(Debug, Default)]
+pub struct Trust {
+    /// By node: the folder of its PKI, and that of its ticket.
+    folders: BTreeMap<String, (PathBuf, PathBuf)>,
+    /// Names of tickets.
+    revoked: Vec<String>,
+}
+
+impl Trust {
+    /// Makes the PKIs of a scenario in `folder`.
+    pub fn make(scenario: &Scenario, folder: &Path) -> anyhow::Result<Trust> {
+        let mut trust = Trust::default();
+        let with = |(node, it): (&String, &_)| -> Option<(String, String, bool)> {
+            let it: &crate::scenario::Node = it;
+            Some((node.clone(), it.pki.as_ref()?.get_ref().clone(), it.revoked))
+        };
+        for (node, pki, revoked) in scenario.nodes.iter().filter_map(with) {
+            let of_pki = folder.join(pki);
+            pki::make(&pki::Args::tickets(of_pki.clone(), 1)).context("the PKI of the scenario")?;
+            // The new ticket is the only one there: those before have gone to their nodes.
+            let own = of_pki.join(&node);
+            fs::rename(of_pki.join("tickets"), &own).with_context(|| own.display().to_string())?;
+            if revoked {
+                for file in fs::read_dir(&own)? {
+                    let file = file?.path();
+                    let is_one = file.extension().is_some_and(|extension| extension == "cert");
+                    let name = file.file_stem().filter(|_| is_one);
+                    trust.revoked.extend(name.map(|name| name.to_string_lossy().into_owned()));
+                }
+            }
+            trust.folders.insert(node, (of_pki, own));
+        }
+        Ok(trust)
+    }
+
+    /// The text of a config, filled in.
+    pub fn fill(&self, node: &str, text: &str) -> String {
+        let quoted: Vec<String> = self.revoked.iter().map(|name| format!("{name:?}")).collect();
+        let text = text.replace("{revoked}", &quoted.join(", "));
+        match self.folders.get(node) {
+            Some((pki, tickets)) => {
+                text.replace("{pki}", &pki.to_string_lossy()).replace("{tickets}", &tickets.to_string_lossy())
+            }
+            None => text,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn each_node_has_a_ticket_of_its_pki_and_all_know_who_is_revoked() {
+        let folder = std::env::temp_dir().join(format!("carnet-trust-{}", std::process::id()));
+        let text = r#"
+            title = "t"
+            timetable.duration = "1s"
+            nodes.a = { carnet = "c", pki = "fleet" }
+            nodes.b = { carnet = "c", pki = "fleet", revoked = true }
+            nodes.c = { carnet = "c", pki = "foreign" }
+            nodes.d = { carnet = "c" }
+        "#;
+        let scenario = crate::scenario::parse(Path::new("scenario.toml"), text).expect("is good");
+        let trust = Trust::make(&scenario, &folder).expect("made");
+        let files = |node: &str| -> Vec<String> {
+            let text = trust.fill(node, "{tickets}");
+            let all = fs::read_dir(text).expect("tickets").map(|file| file.expect("file").file_name());
+            all.map(|name| name.to_string_lossy().into_owned())
+                .filter(|name| name.ends_with(".cert"))
+                .collect()
+        };
+        for node in ["a", "b", "c"] {
+            assert_eq!(files(node).len(), 1, "{node}");
+            assert!(Path::new(&trust.fill(node, "{pki}/root.cert")).exists(), "{node}");
+        }
+        assert_eq!(trust.fill("a", "{pki}"), trust.fill("b", "{pki}"));
+        assert_ne!(trust.fill("a", "{pki}"), trust.fill("c", "{pki}"));
+        let name = files("b")[0].replace(".cert", "");
+        assert_eq!(trust.fill("a", "[{revoked}]"), format!("[\"{name}\"]"));
+        assert_eq!(trust.fill("d", "{pki}"), "{pki}");
+        fs::remove_dir_all(folder).expect("remove");
+    }
+}
