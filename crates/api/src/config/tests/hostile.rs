@@ -8,7 +8,7 @@ const ROUNDS: usize = match option_env!("CARNET_ROUNDS") {
         Ok(rounds) => rounds,
         Err(_) => panic!("CARNET_ROUNDS is no number"),
     },
-    None => 1500,
+    None => 3000,
 };
 
 /// xorshift64*: the same numbers on every run.
@@ -24,7 +24,7 @@ impl Numbers {
 }
 
 /// What stands in configs, and what people and generators put there by mistake.
-const PIECES: [&str; 24] = [
+const PIECES: [&str; 28] = [
     "0",
     "-1",
     "1e308",
@@ -37,6 +37,10 @@ const PIECES: [&str; 24] = [
     "\"2001:db8::/129\"",
     "\"10s\"",
     "\"1000000h\"",
+    "\"99999999999999999999s\"",
+    "\"h\"",
+    "\"5m5m\"",
+    "\"4294967296\"",
     "\"\u{fc}\u{1f68c}\"",
     "true",
     "[]",
@@ -57,7 +61,7 @@ fn mutated(numbers: &mut Numbers) -> String {
         let at = numbers.under(lines.len());
         let other = lines[numbers.under(lines.len())].clone();
         let piece = PIECES[numbers.under(PIECES.len())];
-        match numbers.under(6) {
+        match numbers.under(7) {
             0 => lines[at] = other,
             1 => lines.insert(at, other),
             2 if lines.len() > 1 => drop(lines.remove(at)),
@@ -70,6 +74,13 @@ fn mutated(numbers: &mut Numbers) -> String {
                 let value = other.split_once('=').map_or("", |(_, value)| value);
                 let key = lines[at].split('=').next().unwrap_or_default();
                 lines[at] = format!("{key}={value}");
+            }
+            // Some of its characters are missing.
+            5 => {
+                let begin = numbers.under(lines[at].chars().count());
+                let end = begin + 1 + numbers.under(4);
+                let kept = lines[at].chars().enumerate().filter(|(place, _)| !(begin..end).contains(place));
+                lines[at] = kept.map(|(_, character)| character).collect();
             }
             _ => {
                 let line = &mut lines[at];
