@@ -266,13 +266,15 @@ pub fn run(args: &Args, out: PathBuf, carnet: PathBuf) -> anyhow::Result<()> {
         .filter(|path| args.paths.is_empty() || *path == Path::Plain || args.paths.contains(path))
         .collect();
     let programs = world::Programs { carnet, logs: out.join("logs") };
-    if args.has(Part::Registrations) {
-        bench.registrations = registrations::measure(&wanted, &effort, &programs, &cores)?;
-    }
     // Those who measure nothing else need no worlds for it.
     let others = args.only.iter().any(|part| !part.is_alone()) || args.only.is_empty();
     let in_bed = if others { &wanted[..] } else { &[] };
     let bed = Bed::build(in_bed, &programs, &mut bench.paths)?;
+    if args.has(Part::Registrations) {
+        // A bed knows which paths this kernel has.
+        let paths = if others { bed.paths().collect() } else { wanted };
+        bench.registrations = registrations::measure(&paths, &effort, &programs, &cores)?;
+    }
     if args.has(Part::Packets) {
         bench.packets = packets::measure(&bed, &effort)?;
     }
