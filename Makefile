@@ -64,6 +64,12 @@ test-api:
 	$(CARGO) build --release --bin carnet
 	tools/test-api.sh target/release/carnet
 
+# As somebody has it who installed it: not from the folder of its source
+.PHONY: test-eval
+test-eval:
+	@tools/setup.sh test
+	tools/test-eval.sh
+
 lint:
 	$(CARGO) fmt --all --check
 	$(CARGO) clippy --workspace --all-targets --quiet -- --deny warnings

@@ -56,6 +56,8 @@ if [ "$purpose" = test ]; then
   need chromium chromium
   "${CARNET_PYTHON:-/usr/bin/python3}" -c 'import ensurepip, venv' 2>/dev/null || missing="$missing python3-venv"
   "${CARNET_PYTHON:-/usr/bin/python3}" -c 'import scapy.all' 2>/dev/null || missing="$missing python3-scapy"
+  "${CARNET_PYTHON:-/usr/bin/python3}" -c 'import jsonschema' 2>/dev/null || missing="$missing python3-jsonschema"
+  need pdftotext poppler-utils
 fi
 
 if [ "$purpose" = test-kernel ]; then
@@ -154,6 +156,13 @@ if [ "$purpose" = test ] && [ ! -x out/tools/schemathesis/bin/schemathesis ]; th
   echo "setup: installing schemathesis (70 MB) into out/tools"
   "${CARNET_PYTHON:-/usr/bin/python3}" -m venv out/tools/schemathesis
   out/tools/schemathesis/bin/pip install --quiet --disable-pip-version-check schemathesis==4.32.5
+fi
+# What the Python package of the evaluation draws and writes with, and what proves its types.
+if [ "$purpose" = test ] && [ ! -e out/tools/eval/installed-1 ]; then
+  echo "setup: installing matplotlib, pyarrow and mypy (90 MB) into out/tools/eval"
+  "${CARNET_PYTHON:-/usr/bin/python3}" -m venv out/tools/eval
+  out/tools/eval/bin/pip install --quiet --disable-pip-version-check 'mypy==2.4.1' 'setuptools>=68' wheel './eval[figures,schema]'
+  touch out/tools/eval/installed-1
 fi
 # Of Prometheus the tool alone: its package would start a server.
 if [ "$purpose" = test ] && [ ! -e out/tools/promtool ] && ! command -v promtool >/dev/null 2>&1; then

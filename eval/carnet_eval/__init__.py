@@ -6,8 +6,13 @@
 * `statistics`, `summary`: means with confidence intervals, what the paper states beside them, Parquet.
 * `figures`, `document`: pictures, and the tables of docs/simulation.md.
 * `sumo`: traffic of a town.
-* `papers`: what `carnet-lab eval` found; that has nothing to do with the simulator.
+* `papers`: what `carnet-lab eval` found, loaded, compared and drawn (`load`, `compare`); that has nothing to do with the
+  simulator.
 
 Nothing beyond Python 3.11 is needed to run; figures want matplotlib, Parquet wants pyarrow
-(`requirements.txt`); a Dask scheduler wants `requirements-dask.txt`, there and on its workers.
+(`requirements.txt`), the schema jsonschema; a Dask scheduler wants `requirements-dask.txt`, there and on its workers.
 """
+
+from .papers import Curve, Point, Run, check, compare, load
+
+__all__ = ["Curve", "Point", "Run", "check", "compare", "load"]

@@ -1,4 +1,4 @@
-"""`python3 -m carnet_eval smoke|run|sumo|list|tasks|slurm|kubernetes|task|collect|report`"""
+"""`python3 -m carnet_eval smoke|run|sumo|list|tasks|slurm|kubernetes|task|collect|report|check|parquet`"""
 
 from __future__ import annotations
 
@@ -8,8 +8,8 @@ import sys
 import tempfile
 from pathlib import Path
 
-from . import cluster, document, experiments, local, replay, statistics, summary
-from .tasks import ROOT, key
+from . import cluster, document, experiments, local, papers, replay, statistics, summary
+from .tasks import ROOT, Run, key
 
 
 def main() -> int:
@@ -43,8 +43,21 @@ def main() -> int:
     command("collect", "put the results of tasks together")
     reported = command("report", "tables, figures and Parquet of the results", names=True)
     reported.add_argument("--keep", action="store_true", help="in docs/ as well: figures, summary, and all tables")
+    checked = commands.add_parser("check", help="hold eval.json of carnet-lab eval against its schema")
+    checked.add_argument("results", type=Path, nargs="+")
+    flat = commands.add_parser("parquet", help="every repetition of an eval.json as a row of Parquet")
+    flat.add_argument("results", type=Path)
+    flat.add_argument("place", type=Path)
     arguments = parser.parse_args()
     match arguments.command:
+        case "check":
+            faults = [f"{place}: {fault}" for place in arguments.results for fault in papers.check(json.loads(place.read_text()))]
+            print("\n".join(faults) or f"{len(arguments.results)} by the schema")
+            return 1 if faults else 0
+        case "parquet":
+            papers.load(arguments.results).parquet(arguments.place)
+            print(arguments.place)
+            return 0
         case "smoke":
             return smoke(arguments)
         case "task":
@@ -136,7 +149,7 @@ def smoke(arguments: argparse.Namespace) -> int:
     return 0 if passed == len(checks) else 1
 
 
-def report(out: Path, wanted: dict[str, list], arguments: str, keep: bool) -> int:
+def report(out: Path, wanted: dict[str, list[Run]], arguments: str, keep: bool) -> int:
     """report.md, summary.json, figures and results.parquet beside the results; `keep` puts them into docs/ as well."""
     from . import figures
 

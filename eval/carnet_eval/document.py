@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 import re
 from pathlib import Path
+from typing import Any
 
 from .experiments import OF_THE_PAPER
 from .figures import FIGURES
@@ -41,12 +42,13 @@ SHOWN: dict[str, list[tuple[str, str, int, float]]] = {
 SHOWN["grid"] = SHOWN["swarm"]
 
 
-def load() -> dict:
+def load() -> dict[str, Any]:
     """The summary that is kept."""
-    return json.loads(SUMMARY.read_text())
+    made: dict[str, Any] = json.loads(SUMMARY.read_text())
+    return made
 
 
-def _cell(point: list | None, digits: int, factor: float) -> str:
+def _cell(point: list[Any] | None, digits: int, factor: float) -> str:
     if point is None:
         return ""
     _, mean, interval, runs = point
@@ -54,7 +56,7 @@ def _cell(point: list | None, digits: int, factor: float) -> str:
     return number if runs < 2 else f"{number} ± {interval * factor:.{digits}f}"
 
 
-def curves(made: dict, name: str) -> str:
+def curves(made: dict[str, Any], name: str) -> str:
     """A table for each value of an experiment: variants down, x across."""
     series = made["experiments"][name]["series"]
     parts = []
@@ -82,7 +84,7 @@ def _with_unit(value: float | None, unit: str) -> str:
             return f"{value:g}"
 
 
-def claims(made: dict) -> str:
+def claims(made: dict[str, Any]) -> str:
     """Paper, here, ratio."""
     lines = ["| figure | | paper | here | here / paper |", "|---|---|---|---|---|"]
     for row in made["claims"]:
@@ -93,7 +95,7 @@ def claims(made: dict) -> str:
     return "\n".join(lines)
 
 
-def goals(made: dict) -> str:
+def goals(made: dict[str, Any]) -> str:
     """What was aimed at, and what came out."""
     lines = ["| figure | | aim, at least | here |", "|---|---|---|---|"]
     for row in made["claims"]:
@@ -103,7 +105,7 @@ def goals(made: dict) -> str:
     return "\n".join(lines)
 
 
-def improvements(made: dict) -> str:
+def improvements(made: dict[str, Any]) -> str:
     """What each means is worth: on or off, in four settings."""
     settings = [
         ("ablation-columns", "kbps", "tcp", 1, "TCP, columns, 100 m/s, kb/s"),
@@ -124,7 +126,7 @@ def improvements(made: dict) -> str:
     return "\n".join(lines)
 
 
-def highway(made: dict) -> str:
+def highway(made: dict[str, Any]) -> str:
     """Time, memory and the core's own time, by the number of vehicles."""
     series = made["experiments"]["highway"]["series"]["carnet"]
     shown = [
@@ -139,7 +141,7 @@ def highway(made: dict) -> str:
     return "\n".join(lines)
 
 
-def cost(made: dict) -> str:
+def cost(made: dict[str, Any]) -> str:
     """The core's share of the processor's time."""
     lines = ["| | runs | core's share | core, ns for each call |", "|---|---|---|---|"]
     for kind, of in made["cost"]["by_kind"].items():
@@ -147,7 +149,7 @@ def cost(made: dict) -> str:
     return "\n".join(lines)
 
 
-def runs(made: dict) -> str:
+def runs(made: dict[str, Any]) -> str:
     """What was run, and by which command."""
     command = f"`make sim-all SIM_ARGS='{made['arguments']}'`:"
     lines = [command, ""]
@@ -166,10 +168,10 @@ TABLES = {
 }  # fmt: skip
 
 
-def filled(text: str, made: dict) -> str:
+def filled(text: str, made: dict[str, Any]) -> str:
     """The document with all of its tables made anew."""
 
-    def table(found: re.Match) -> str:
+    def table(found: re.Match[str]) -> str:
         name = found[1]
         if name not in made["experiments"] and name in VALUES:
             body = "Not run."
@@ -182,6 +184,6 @@ def filled(text: str, made: dict) -> str:
     return re.sub(r"<!-- table (\S+) -->\n.*?<!-- end -->", table, text, flags=re.DOTALL)
 
 
-def write(made: dict, document: Path = DOCUMENT) -> None:
+def write(made: dict[str, Any], document: Path = DOCUMENT) -> None:
     """Makes the document's tables anew."""
     document.write_text(filled(document.read_text(), made))

@@ -7,6 +7,9 @@ not say (places of sender and receiver among random waypoints, TCP's window, wha
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+from typing import Any
+
 from .tasks import Run
 
 SPEEDS = [0, 20, 40, 60, 80, 100]
@@ -18,7 +21,7 @@ OLSR = {"routing": "olsr"}
 DSDV = {"routing": "dsdv"}
 
 
-def station(name: str, changes: dict | None = None, **more) -> dict:
+def station(name: str, changes: dict[str, Any] | None = None, **more: Any) -> dict[str, Any]:
     """A variant of the product."""
     variant = {"routing": "carnet", "station": name} | more
     return variant | ({"set": changes} if changes else {})
@@ -66,7 +69,7 @@ ABLATION = (
 OF_THE_PAPER = ["fig4a", "fig4b", "fig5", "fig7", "fig8"]
 
 
-def _runs(base: dict, variants: dict, speeds, seeds=SEEDS) -> list[Run]:
+def _runs(base: dict[str, Any], variants: dict[str, Any], speeds: Iterable[float], seeds: Iterable[int] = SEEDS) -> list[Run]:
     return [
         base | {"figure": name, "speed": speed, "seed": seed} | variant
         for name, variant in variants.items()
@@ -75,7 +78,7 @@ def _runs(base: dict, variants: dict, speeds, seeds=SEEDS) -> list[Run]:
     ]
 
 
-def experiments(duration: float = 100, seeds=SEEDS) -> dict[str, list[Run]]:
+def experiments(duration: float = 100, seeds: Iterable[int] = SEEDS) -> dict[str, list[Run]]:
     """All of them, by name. The paper's figures take `duration`; the others, for the time that they take, 0.3 of it."""
     columns = {"scenario": "columns", "phy": "ns2", "duration": duration}
     waypoint = {"scenario": "waypoint", "phy": "ns2", "duration": duration * 0.6, "traffic": "tcp"}

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 # What is drawn: title, the value, how it is called, the top of its axis, and what the paper states: x, y, what.
 FIGURES: dict[str, tuple[str, str, str, float | None, list[tuple[float, float, str]]]] = {
@@ -45,7 +46,7 @@ def _routing(variant: str) -> str:
     return next((name for name in LOOKS if variant.startswith(name)), "carnet")
 
 
-def draw(name: str, series: dict, folder: Path, formats=("svg",)) -> list[Path]:
+def draw(name: str, series: dict[str, Any], folder: Path, formats: tuple[str, ...] = ("svg",)) -> list[Path]:
     """Draws a figure of a summary's curves; a town has its number of vehicles across."""
     import matplotlib
 

@@ -1,24 +1,31 @@
 """What `carnet-lab eval` found, for notebooks: rows, Parquet, curves, pictures.
 
-    from carnet_eval import papers
-    run = papers.load("out/eval-papers/eval.json")
+    import carnet_eval
+    run = carnet_eval.load("out/eval-papers/eval.json")
     run.curve("nemo-basic-support", "rtt-sizes", "subject").points
     run.draw("nemo-basic-support", "rtt-sizes")
+    pandas.DataFrame(run.rows())
 
-Two runs are compared by `carnet-lab eval --compare OLD NEW`, which `compare` calls.
+Two runs are compared by `carnet-lab eval --compare OLD NEW`, which `compare` calls. `results.schema.json`, beside this
+file, is what an eval.json has to be; `check` says where one is not.
 """
 
 from __future__ import annotations
 
 import json
+import os
 import subprocess
 from dataclasses import dataclass
+from html import escape
 from pathlib import Path
 from typing import Any
 
 SCHEMA_VERSION = 1
 # What of a sample is the same for all points of a curve.
 NAMES = ("paper", "experiment", "series", "with", "quantity", "unit")
+# What of a run stands in every row of Parquet, so that files of several runs can be read as one table.
+ABOUT = ("subject", "effort", "time", "carnet", "commit", "cpu", "kernel")
+SCHEMA = Path(__file__).with_name("results.schema.json")
 
 
 @dataclass(frozen=True)
@@ -80,30 +87,58 @@ class Run:
                 return curve
         raise KeyError(f"no series {series} of {paper}, {experiment}")
 
-    def parquet(self, place: Path) -> None:
-        """All rows; what is the same for all of them is in the metadata."""
+    def about(self) -> dict[str, str | None]:
+        """What was measured, by which program, and on what."""
+        machine, document = self.document["machine"], self.document
+        values = {"subject": document["subject"]["name"], "effort": document["effort"], "time": document["time"]}
+        return values | {name: machine[name] for name in ("carnet", "commit", "cpu", "kernel")}
+
+    def parquet(self, place: str | Path) -> None:
+        """A row for each repetition, its columns the same for every run; the rest of eval.json is in the metadata."""
         import pyarrow as arrow
         from pyarrow import parquet
 
-        about = {name: value for name, value in self.document.items() if name != "samples"}
-        table = arrow.Table.from_pylist(self.rows())
-        parquet.write_table(table.replace_schema_metadata({"eval": json.dumps(about)}), place, compression="zstd")
+        of_texts = [(name, arrow.string()) for name in (*ABOUT, *NAMES)]
+        numbers = [("emulated", arrow.bool_()), ("x", arrow.float64()), ("round", arrow.int32()), ("value", arrow.float64())]
+        rest = {name: value for name, value in self.document.items() if name != "samples"}
+        schema = arrow.schema(of_texts + numbers, metadata={"eval": json.dumps(rest)})
+        about = self.about()
+        rows = [about | {"emulated": self.emulated} | row for row in self.rows()]
+        table = arrow.Table.from_pylist(rows, schema=schema)
+        parquet.write_table(table, Path(place), compression="zstd")
+
+    def _repr_html_(self) -> str:
+        """What a notebook shows of a run."""
+        rows = [(name, value or "unknown") for name, value in self.about().items()]
+        rows.append(("papers", ", ".join(self.document["papers"])))
+        rows += [("not to be relied on", why) for why in self.document["disturbed"]]
+        rows += [(f"left out: {one['experiment']}", one["why"]) for one in self.document["left_out"]]
+        cells = "".join(f"<tr><th>{escape(name)}</th><td>{escape(value)}</td></tr>" for name, value in rows)
+        return f"<table>{cells}</table>"
 
     def draw(self, paper: str, experiment: str, quantity: str | None = None) -> Any:
-        """A matplotlib figure: medians, and from the lowest to the highest repetition."""
+        """A matplotlib figure: medians, and from the lowest to the highest repetition; bars where there is no axis."""
         from matplotlib import pyplot
 
         figure, axes = pyplot.subplots(layout="constrained")
-        for curve in self.curves(paper, experiment, quantity):
-            xs = [point.x or 0.0 for point in curve.points]
+        curves = self.curves(paper, experiment, quantity)
+        for curve in curves:
             names = curve.names
-            label = ", ".join(text for text in (names["series"], names["with"]) if text)
-            (line,) = axes.plot(xs, [point.median for point in curve.points], marker="o", markersize=3, label=label)
+            name = self.document["subject"]["name"] if names["series"] == "subject" else names["series"]
+            label = ", ".join(text for text in (name, names["with"]) if text)
+            middle = [point.median for point in curve.points]
             low, high = ([pick(point.rounds) for point in curve.points] for pick in (min, max))
-            axes.fill_between(xs, low, high, color=line.get_color(), alpha=0.15)
-            axes.set_ylabel(f"{names['quantity']} ({names['unit']})")
+            if curve.points[0].x is None:
+                spread = [[middle[0] - low[0]], [high[0] - middle[0]]]
+                axes.bar(label or "", middle, yerr=spread, capsize=4)
+            else:
+                xs = [point.x or 0.0 for point in curve.points]
+                (line,) = axes.plot(xs, middle, marker="o", markersize=3, label=label)
+                axes.fill_between(xs, low, high, color=line.get_color(), alpha=0.15)
+        axes.set_ylabel(f"{curves[0].names['quantity']} ({curves[0].names['unit']})")
         axes.set_title(f"{paper}: {experiment}" + (" (emulated machine)" if self.emulated else ""))
-        axes.legend()
+        if axes.get_legend_handles_labels()[0]:
+            axes.legend()
         return figure
 
 
@@ -115,9 +150,19 @@ def load(place: str | Path) -> Run:
     return Run(document)
 
 
-def compare(old: str | Path, new: str | Path, lab: str | Path = "carnet-lab") -> tuple[bool, str]:
-    """Whether anything became slower, and what `carnet-lab eval --compare` says."""
-    done = subprocess.run([lab, "eval", "--compare", old, new], capture_output=True, text=True, check=False)
+def check(document: Any) -> list[str]:
+    """Where a document is no eval.json by its schema, and why; nothing if it is one."""
+    from jsonschema import Draft202012Validator
+
+    validator = Draft202012Validator(json.loads(SCHEMA.read_text()))
+    faults = sorted(validator.iter_errors(document), key=lambda fault: [str(step) for step in fault.absolute_path])
+    return [f"{'/'.join(map(str, fault.absolute_path)) or 'the whole'}: {fault.message[:300]}" for fault in faults]
+
+
+def compare(old: str | Path, new: str | Path, lab: str | Path | None = None) -> tuple[bool, str]:
+    """Whether anything became slower, and what `carnet-lab eval --compare` says; it is `lab`, or $CARNET_LAB, or in PATH."""
+    program = lab or os.environ.get("CARNET_LAB", "carnet-lab")
+    done = subprocess.run([program, "eval", "--compare", old, new], capture_output=True, text=True, check=False)
     if done.returncode not in (0, 1) or not done.stdout:
         raise RuntimeError(done.stderr.strip())
     return done.returncode == 1, done.stdout

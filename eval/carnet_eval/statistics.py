@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import math
 from pathlib import Path
+from typing import Any
 
 # The 97.5 % quantile of Student's t for 1 to 30 degrees of freedom.
 _T = [
@@ -24,7 +25,7 @@ def mean_and_interval(values: list[float]) -> tuple[float, float]:
     return mean, quantile * math.sqrt(variance / count)
 
 
-def load(results: Path) -> dict[str, dict]:
+def load(results: Path) -> dict[str, dict[str, Any]]:
     """The rows with a result, by key; the last one counts."""
     rows = {}
     for line in results.read_text().splitlines():
@@ -37,7 +38,7 @@ def load(results: Path) -> dict[str, dict]:
     return rows
 
 
-def parquet(rows: list[dict], place: Path) -> None:
+def parquet(rows: list[dict[str, Any]], place: Path) -> None:
     """All rows, flat: parameters, results, counters by their names."""
     import pyarrow as arrow
     from pyarrow import parquet as file

@@ -6,9 +6,11 @@ curve: x, mean, half of the 95 % confidence interval, runs. `claims` puts what t
 
 from __future__ import annotations
 
+from typing import Any
+
 from . import statistics
 from .experiments import OF_THE_PAPER
-from .tasks import key
+from .tasks import Run, key
 
 # Values that are kept of an experiment, and what lies across. Frames are all on the air, acknowledgements included.
 VALUES = {
@@ -26,7 +28,7 @@ VALUES = {
 }
 
 
-def value_of(result: dict, name: str) -> float | None:
+def value_of(result: dict[str, float], name: str) -> float | None:
     """A value of a run's result, some of them reckoned."""
     match name:
         case "rss_mb":
@@ -45,7 +47,7 @@ def value_of(result: dict, name: str) -> float | None:
             return result.get(name)
 
 
-def summary(rows: dict[str, dict], wanted: dict[str, list], arguments: str = "") -> dict:
+def summary(rows: dict[str, dict[str, Any]], wanted: dict[str, list[Run]], arguments: str = "") -> dict[str, Any]:
     """The summary of all experiments of which there are results; `arguments` is how they were asked for."""
     experiments = {}
     for name, runs in wanted.items():
@@ -53,7 +55,7 @@ def summary(rows: dict[str, dict], wanted: dict[str, list], arguments: str = "")
         if not found:
             continue
         across, values = VALUES[name]
-        series: dict = {}
+        series: dict[str, Any] = {}
         for row in found:
             curves = series.setdefault(row["run"]["figure"], {})
             for value in values:
@@ -74,7 +76,7 @@ def summary(rows: dict[str, dict], wanted: dict[str, list], arguments: str = "")
     return {"arguments": arguments, "experiments": experiments, "claims": claims(experiments), "cost": cost(everything)}
 
 
-def _point(at: str, numbers: list[float]) -> list:
+def _point(at: str, numbers: list[float]) -> list[Any]:
     mean, interval = statistics.mean_and_interval(numbers)
     x = float(at) if at.replace(".", "", 1).isdigit() else at
     return [x, _rounded(mean), _rounded(interval), len(numbers)]
@@ -84,7 +86,7 @@ def _rounded(value: float) -> float:
     return float(f"{value:.5g}")
 
 
-def cost(rows: list[dict]) -> dict:
+def cost(rows: list[dict[str, Any]]) -> dict[str, Any]:
     """What the core has cost in runs of the paper's figures with load, and how many there were."""
     with_core = [row["result"] for row in rows if "core_ns" in row["result"]]
     shares: dict[str, list[float]] = {}
@@ -105,33 +107,36 @@ def cost(rows: list[dict]) -> dict:
     }
 
 
-def at(experiments: dict, name: str, variant: str, value: str, x) -> float | None:
+def at(experiments: dict[str, Any], name: str, variant: str, value: str, x: float) -> float | None:
     """The mean at a point of a curve, if it is there."""
     points = experiments.get(name, {}).get("series", {}).get(variant, {}).get(value, [])
     return next((point[1] for point in points if point[0] == x), None)
 
 
-def claims(experiments: dict) -> list[dict]:
+def claims(experiments: dict[str, Any]) -> list[dict[str, Any]]:
     """What the paper states in numbers, and the same of these runs; then what carnet is to reach."""
 
-    def kbps(name, variant, speed):
+    def kbps(name: str, variant: str, speed: float) -> float | None:
         return at(experiments, name, variant, "kbps", speed)
 
-    def delivery(name, variant, speed):
+    def delivery(name: str, variant: str, speed: float) -> float | None:
         return at(experiments, name, variant, "delivery", speed)
 
-    def ratio(over, under):
+    def ratio(over: float | None, under: float | None) -> float | None:
         return over / under if over is not None and under else None
 
-    def lost(over, under):
+    def mean(values: list[float]) -> float | None:
+        return sum(values) / len(values) if values else None
+
+    def lost(over: float | None, under: float | None) -> float | None:
         kept = ratio(over, under)
         return None if kept is None else 1 - kept
 
-    def lowest(name, variant):
+    def lowest(name: str, variant: str) -> float | None:
         points = experiments.get(name, {}).get("series", {}).get(variant, {}).get("delivery", [])
         return min((point[1] for point in points), default=None)
 
-    def below(name, variant, other):
+    def below(name: str, variant: str, other: str) -> float | None:
         """From which speed on a variant delivers less than another."""
         speeds = [0, 20, 40, 60, 80, 100]
         worse = []
@@ -145,13 +150,10 @@ def claims(experiments: dict) -> list[dict]:
         for routing in ("AODV", "GPSR (ha)")
         for speed in (0, 20, 40, 60, 80, 100)
     ]
-    fixed = [each for each in fixed if each is not None]
     held = [
         ratio(kbps("fig7", "GPSR (1.0), the paper's receiver", speed), kbps("fig7", "GPSR (1.0)", speed))
         for speed in (10, 30, 50, 70, 90)
     ]
-    held = [each for each in held if each is not None]
-    mean = lambda values: sum(values) / len(values) if values else None  # noqa: E731
     ha, carnet = "GPSR (ha)", "carnet"
     ordered = "GPSR (ha), resequencing"
     # Figure, what, the paper's value (None: not a number), this value, unit.
@@ -164,8 +166,8 @@ def claims(experiments: dict) -> list[dict]:
         ("5", "TCP over GPSR (ha) loses from 0 to 100 m/s", 0.21, lost(kbps("fig5", ha, 100), kbps("fig5", ha, 0)), "%", ""),
         ("5", "TCP over AODV, 100 m/s", 120, kbps("fig5", "AODV", 100), "kb/s", "about"),
         ("5", "TCP over AODV loses from 0 to 100 m/s", 0.50, lost(kbps("fig5", "AODV", 100), kbps("fig5", "AODV", 0)), "%", ""),
-        ("5", "Fixed-RTO, times TCP's own", 1.0, mean(fixed), "times", "practically"),
-        ("7", "the paper's receiver, times TCP's own", 1.10, mean(held), "times", "about"),
+        ("5", "Fixed-RTO, times TCP's own", 1.0, mean([each for each in fixed if each is not None]), "times", "practically"),
+        ("7", "the paper's receiver, times TCP's own", 1.10, mean([each for each in held if each is not None]), "times", "about"),
         ("7", "TCP over GPSR (1.0), 90 m/s", 150, kbps("fig7", "GPSR (1.0)", 90), "kb/s", ""),
         ("8", "TCP over GPSR (ha) in order, 10 m/s", 315, kbps("fig8", ordered, 10), "kb/s", ""),
         ("8", "the same, 90 m/s", 225, kbps("fig8", ordered, 90), "kb/s", ""),
@@ -197,7 +199,7 @@ def claims(experiments: dict) -> list[dict]:
     return made
 
 
-def is_whole(made: dict) -> bool:
+def is_whole(made: dict[str, Any]) -> bool:
     """Whether all runs of the paper's figures are in it."""
     experiments = made["experiments"]
     return all(name in experiments and experiments[name]["runs"] == experiments[name]["of"] for name in OF_THE_PAPER)

@@ -14,11 +14,12 @@ import subprocess
 import time
 import tomllib
 from pathlib import Path
+from typing import Any
 
 ROOT = Path(__file__).resolve().parents[2]
 STATIONS = ROOT / "ns3" / "stations"
 
-Run = dict
+Run = dict[str, Any]
 
 
 def key(run: Run) -> str:
@@ -27,7 +28,7 @@ def key(run: Run) -> str:
     return hashlib.sha256(text.encode()).hexdigest()[:16]
 
 
-def _toml(value) -> str:
+def _toml(value: Any) -> str:
     match value:
         case bool():
             return "true" if value else "false"
@@ -41,7 +42,7 @@ def _toml(value) -> str:
             return str(value)
 
 
-def station_config(station: str, changes: dict | None) -> str:
+def station_config(station: str, changes: dict[str, Any] | None) -> str:
     """The text of a station's config, with changes."""
     config = tomllib.loads((STATIONS / f"{station}.toml").read_text())
     for path, value in (changes or {}).items():
@@ -97,7 +98,7 @@ def command(run: Run, program: Path, folder: Path) -> list[str]:
     return [str(program)] + [f"--{name}={word}" for name, word in zip(arguments, words)]
 
 
-def execute(run: Run, program: Path, folder: Path, limit_s: float = 3600) -> dict:
+def execute(run: Run, program: Path, folder: Path, limit_s: float = 3600) -> dict[str, Any]:
     """Does a run; the result has `key`, `run`, and either what the simulator says or `error`."""
     result = {"key": key(run), "run": run}
     started = time.monotonic()

@@ -137,16 +137,18 @@ pub fn shown(value: Option<f64>, unit: &str) -> String {
     }
 }
 
-/// A number for people: three digits after the point at most, none where they say nothing.
+/// A number for people: three digits after the point at most, none where they say nothing; of a small one two digits.
 pub fn number(value: f64) -> String {
     let digits = match value.abs() {
         v if v >= 1000.0 || v.fract() == 0.0 => 0,
         v if v >= 100.0 => 1,
         v if v >= 10.0 => 2,
+        v if v < 0.01 => (1.0 - v.log10().floor()).min(8.0) as usize,
         _ => 3,
     };
     let text = format!("{value:.digits$}");
-    if text.contains('.') { text.trim_end_matches('0').trim_end_matches('.').into() } else { text }
+    let text = if text.contains('.') { text.trim_end_matches('0').trim_end_matches('.') } else { &text };
+    if text == "-0" { "0".into() } else { text.into() }
 }
 
 #[cfg(test)]

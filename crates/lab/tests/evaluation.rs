@@ -39,23 +39,80 @@ fn measured(results: &Value, experiment: &str, series: &str) -> Vec<f64> {
     of_it.map(|one| one["values"]["median"].as_f64().expect("a number")).collect()
 }
 
-/// Opens a page in a browser without a window, narrow and dark, wide and light: nothing is wider than the window, one of
-/// the two pictures of each figure is there, and the colours are those that were asked for.
-fn looks_right(out: &Path, paper: &str) {
-    let browser = ["/usr/bin/chromium", "/usr/bin/chromium-browser"].map(Path::new);
-    let Some(browser) = browser.iter().find(|browser| browser.exists()) else {
-        return skipped("the pages of an evaluation in a browser", "chromium is not installed");
-    };
-    // What the browser made of it is written into the page itself.
-    const SCRIPT: &str = "<script>addEventListener('load', () => {
-        const shown = what => [...document.querySelectorAll(what)].filter(e => e.getBoundingClientRect().width > 0).length;
-        document.body.setAttribute('data-seen', [document.documentElement.scrollWidth <= innerWidth,
-            shown('div.wide svg'), shown('div.narrow svg'), getComputedStyle(document.body).backgroundColor].join(' '));
-    });</script>";
-    let page = std::fs::read_to_string(out.join(format!("{paper}.html"))).expect("the page");
-    let probe = out.join("probe.html");
-    std::fs::write(&probe, page + SCRIPT).expect("a page to look into");
-    for (width, dark) in [(1200, false), (420, true)] {
+const PAPERS: [&str; 4] = ["nemo-basic-support", "nemo-low-end", "nemo-wimax", "cargeo6"];
+/// Widths of a telephone and of a desk.
+const WIDTHS: [u32; 2] = [390, 1440];
+
+/// What a browser made of each page, in a frame as wide as a screen: what is written is read back as JSON.
+const PROBE: &str = r#"<script>
+const light = text => {
+  const [r, g, b] = text.match(/[\d.]+/g).slice(0, 3).map(v => v / 255).map(v => v <= .03928 ? v / 12.92 : ((v + .055) / 1.055) ** 2.4);
+  return .2126 * r + .7152 * g + .0722 * b;
+};
+const behind = (view, e) => {
+  for (; e; e = e.parentElement) {
+    const color = view.getComputedStyle(e).backgroundColor;
+    if (!/, 0\)$/.test(color)) return color;
+  }
+  return 'rgb(255, 255, 255)';
+};
+const look = frame => {
+  const view = frame.contentWindow, page = frame.contentDocument;
+  const seen = e => e.getBoundingClientRect().width > 0;
+  const svgs = [...page.querySelectorAll('figure svg')].filter(seen);
+  const outside = [], contrast = [];
+  for (const svg of svgs) {
+    const box = svg.getBoundingClientRect();
+    for (const text of svg.querySelectorAll('text')) {
+      const own = text.getBoundingClientRect();
+      if (own.left < box.left - 1 || own.right > box.right + 1 || own.top < box.top - 1 || own.bottom > box.bottom + 1)
+        outside.push(text.textContent);
+    }
+  }
+  for (const e of page.querySelectorAll('p, li, h1, h2, td, th, dt, dd, figcaption, svg text')) {
+    if (!seen(e)) continue;
+    const style = view.getComputedStyle(e);
+    const [a, b] = [light(e.tagName === 'text' ? style.fill : style.color), light(behind(view, e))].sort((a, b) => b - a);
+    contrast.push([(a + .05) / (b + .05), e.textContent.slice(0, 60)]);
+  }
+  return {
+    page: frame.title, width: frame.clientWidth, wide: page.documentElement.scrollWidth,
+    pictures: svgs.length, empty: svgs.filter(s => ![...s.querySelectorAll('path, rect')].some(seen)).length,
+    outside, faint: contrast.filter(c => c[0] < 4.5), texts: contrast.length,
+    background: view.getComputedStyle(page.body).backgroundColor,
+  };
+};
+addEventListener('load', () => {
+  document.getElementById('seen').textContent = 'SEEN' + JSON.stringify([...document.querySelectorAll('iframe')].map(look)) + 'SEEN';
+});
+</script>"#;
+
+fn browser(test: &str) -> Option<&'static Path> {
+    let found = ["/usr/bin/chromium", "/usr/bin/chromium-browser"].map(Path::new);
+    let found = found.into_iter().find(|browser| browser.exists());
+    if found.is_none() {
+        skipped(test, "chromium is not installed");
+    }
+    found
+}
+
+/// Opens all pages in a browser without a window, narrow and wide, light and dark: nothing is wider than the window,
+/// every picture is there and has something in it, nothing written in it is cut off, and all can be read.
+fn look_right(out: &Path) {
+    let Some(browser) = browser("the pages of an evaluation in a browser") else { return };
+    let mut probe = String::from("<!doctype html><meta charset=\"utf-8\"><pre id=\"seen\"></pre>");
+    for paper in PAPERS {
+        let page = std::fs::read_to_string(out.join(format!("{paper}.html"))).expect("the page");
+        let page = page.replace('&', "&amp;").replace('"', "&quot;");
+        for width in WIDTHS {
+            probe += &format!(
+                "<iframe title=\"{paper}\" style=\"border:0;width:{width}px;height:900px\" srcdoc=\"{page}\"></iframe>"
+            );
+        }
+    }
+    let file = out.join("probe.html");
+    std::fs::write(&file, probe + PROBE).expect("a page to look into");
+    for dark in [false, true] {
         let mut command = Command::new(browser);
         command.args([
             "--headless",
@@ -65,19 +122,93 @@ fn looks_right(out: &Path, paper: &str) {
             "--dump-dom",
         ]);
         command.arg(format!("--user-data-dir={}", out.join("browser").display()));
-        command.arg(format!("--window-size={width},2000"));
+        command.arg("--window-size=1600,2000");
         if dark {
             command.arg("--blink-settings=preferredColorScheme=0");
         }
-        let dumped = command.arg(format!("file://{}", probe.display())).output().expect("the browser starts");
+        let dumped = command.arg(format!("file://{}", file.display())).output().expect("the browser starts");
         let text = String::from_utf8_lossy(&dumped.stdout);
-        let seen = text.split("data-seen=\"").nth(1).and_then(|rest| rest.split('"').next());
-        let seen: Vec<&str> = seen.unwrap_or_else(|| panic!("{}", said(&dumped))).splitn(4, ' ').collect();
-        assert_eq!(seen[0], "true", "{paper} at {width}: wider than its window");
-        let [wide, narrow] = [1, 2].map(|at| seen[at].parse::<u32>().expect("a number"));
-        assert!(if dark { wide == 0 && narrow > 2 } else { narrow == 0 && wide > 2 }, "{paper}: {seen:?}");
-        assert_eq!(seen[3], if dark { "rgb(18, 20, 22)" } else { "rgb(247, 247, 245)" }, "{paper}: {seen:?}");
+        let seen = text.split("SEEN").nth(1).unwrap_or_else(|| panic!("{}", said(&dumped)));
+        let seen =
+            seen.replace("&lt;", "<").replace("&gt;", ">").replace("&nbsp;", " ").replace("&amp;", "&");
+        let seen: Vec<Value> = serde_json::from_str(&seen).expect("JSON");
+        assert_eq!(seen.len(), PAPERS.len() * WIDTHS.len());
+        for page in &seen {
+            let told = format!("dark: {dark}, {page:#}");
+            assert!(page["wide"].as_u64() <= page["width"].as_u64(), "wider than its window: {told}");
+            assert_eq!(page["empty"], 0, "empty pictures: {told}");
+            assert_eq!(page["outside"], serde_json::json!([]), "cut off: {told}");
+            assert_eq!(page["faint"], serde_json::json!([]), "too little contrast: {told}");
+            assert!(page["texts"].as_u64() > Some(20), "nothing to read: {told}");
+            let color = if dark { "rgb(18, 20, 22)" } else { "rgb(247, 247, 245)" };
+            assert_eq!(page["background"], color, "{told}");
+        }
+        // Of each picture one is shown, the one for this width.
+        for pair in seen.chunks(WIDTHS.len()) {
+            assert_eq!(pair[0]["pictures"], pair[1]["pictures"], "{pair:#?}");
+        }
+        let pictures: u64 = seen.iter().filter_map(|page| page["pictures"].as_u64()).sum();
+        assert!(pictures > 20, "{pictures}");
     }
+}
+
+/// Prints a report again: PDF with pages, with the text in it, and no word beyond the margin of a page.
+fn prints(out: &Path) {
+    let test = "a report as PDF";
+    if browser(test).is_none() {
+        return;
+    }
+    if !Command::new("pdftotext").arg("-v").output().is_ok_and(|out| out.status.success()) {
+        return skipped(test, "pdftotext is not installed: apt-get install poppler-utils");
+    }
+    // A run that only shows that it works prints nothing.
+    let mut found = results(out);
+    found["effort"] = "quick".into();
+    found["papers"] = serde_json::json!(["nemo-basic-support"]);
+    let folder = out.join("print");
+    std::fs::create_dir(&folder).expect("a folder");
+    std::fs::write(folder.join("eval.json"), found.to_string()).expect("a file");
+    let done = Command::new(LAB).args(["eval", "--render"]).arg(folder.join("eval.json")).output();
+    let done = done.expect("the lab starts");
+    let pdf = folder.join("nemo-basic-support.pdf");
+    assert!(done.status.success() && pdf.exists(), "{}", said(&done));
+    let text = Command::new("pdftotext").arg("-bbox").arg(&pdf).arg("-").output().expect("pdftotext starts");
+    let text = String::from_utf8_lossy(&text.stdout);
+    let number = |line: &str, name: &str| -> f64 {
+        let value = line.split(&format!("{name}=\"")).nth(1).and_then(|rest| rest.split('"').next());
+        value.and_then(|value| value.parse().ok()).unwrap_or_else(|| panic!("no {name} in {line}"))
+    };
+    let (mut pages, mut width, mut words) = (0, 0.0, Vec::new());
+    for line in text.lines() {
+        if line.contains("<page ") {
+            (pages, width) = (pages + 1, number(line, " width"));
+        } else if line.contains("<word ") {
+            let (left, right) = (number(line, "xMin"), number(line, "xMax"));
+            assert!(left > 20.0 && right < width - 20.0, "beyond the margin of page {pages}: {line}");
+            words.push(line.split('>').nth(1).and_then(|rest| rest.split('<').next()).unwrap_or_default());
+        }
+    }
+    let words = words.join(" ");
+    assert!(pages >= 3, "{pages} pages");
+    for wanted in
+        ["Performance Evaluation of NEMO", "place in the paper", "Figure 2:", "92.8 Mbit/s", "The machine"]
+    {
+        assert!(words.contains(wanted), "the PDF lacks {wanted:?}: {words}");
+    }
+}
+
+/// eval.json is what its schema says.
+fn by_the_schema(test: &str, out: &Path) {
+    let python = std::env::var("CARNET_PYTHON").unwrap_or_else(|_| "/usr/bin/python3".into());
+    if !Command::new(&python).args(["-c", "import jsonschema"]).output().is_ok_and(|out| out.status.success())
+    {
+        return skipped(test, "jsonschema is not installed: apt-get install python3-jsonschema");
+    }
+    let mut command = Command::new(python);
+    command.env("PYTHONPATH", repository().join("eval")).env("PYTHONDONTWRITEBYTECODE", "1");
+    let told =
+        command.args(["-m", "carnet_eval", "check"]).arg(out.join("eval.json")).output().expect("Python");
+    assert!(told.status.success(), "{}", said(&told));
 }
 
 #[test]
@@ -108,12 +239,9 @@ fn carnet_is_evaluated() {
     // The outer header is 40 octets.
     let payload = ["plain", "subject"].map(|series| measured(&found, "path-mtu", series)[0]);
     assert_eq!(payload, [1452.0, 1412.0]);
-    for paper in ["nemo-basic-support", "nemo-low-end", "nemo-wimax", "cargeo6"] {
-        assert!(out.join(format!("{paper}.html")).exists(), "{paper}: {told}");
-    }
-    for paper in ["nemo-basic-support", "cargeo6"] {
-        looks_right(&out, paper);
-    }
+    by_the_schema("eval.json by its schema", &out);
+    look_right(&out);
+    prints(&out);
     // A run is as fast as itself.
     let file = out.join("eval.json");
     let run =
@@ -136,6 +264,7 @@ fn a_static_tunnel_is_evaluated_without_any_change() {
         assert!(measured(&found, experiment, "subject")[0] > 0.0, "{experiment}: {told}");
     }
     assert_eq!(measured(&found, "path-mtu", "subject"), [1412.0], "{told}");
+    by_the_schema("eval.json of commands by its schema", &out);
     // One that does not work is told with what it said.
     let run = eval(&carnet, &out, &["nemo-basic-support", "--mr", "echo no luck; exit 3", "--ha", "true"]);
     assert!(!run.status.success() && said(&run).contains("no luck"), "{}", said(&run));

@@ -47,7 +47,11 @@ impl Row {
 
 /// A ratio for people.
 pub fn ratio(value: Option<f64>) -> String {
-    value.map_or_else(|| "\u{2013}".into(), |value| format!("{value:.3}"))
+    match value {
+        None => "\u{2013}".into(),
+        Some(value) if value < 0.01 => number(value),
+        Some(value) => format!("{value:.3}"),
+    }
 }
 
 /// The rows of a figure.
@@ -64,7 +68,7 @@ pub fn rows(paper: &Paper, figure: &Figure, results: &Results) -> Vec<Row> {
             what: value.what.clone(),
             paper: shown(Some(value.paper), &value.unit),
             here: shown(ours, &value.unit),
-            ratio: ours.filter(|ours| value.paper != 0.0 && *ours > 0.0).map(|ours| ours / value.paper),
+            ratio: ours.filter(|ours| value.paper != 0.0 && *ours >= 0.0).map(|ours| ours / value.paper),
             place: value.place.clone(),
             why,
             better: value.better,

@@ -89,8 +89,16 @@ fn table<'a>(out: &mut String, results: &Results, rows: impl Iterator<Item = (Op
          <th class=\"n\">here / paper</th><th class=\"opt\">place in the paper</th></tr></thead><tbody>\n",
         here(results)
     );
-    for (figure, row) in rows {
-        let first = figure.map_or(String::new(), |figure| format!("<td>{}</td>", escape(&figure.title)));
+    for (at, (figure, row)) in rows.iter().enumerate() {
+        // A figure is named once for all of its rows.
+        let same = |other: &&(Option<&Figure>, &Row)| other.0.map(|one| &one.id) == figure.map(|one| &one.id);
+        let first = match figure {
+            Some(figure) if at == 0 || !same(&&rows[at - 1]) => {
+                let many = rows[at..].iter().take_while(same).count();
+                format!("<td rowspan=\"{many}\">{}</td>", escape(&figure.title))
+            }
+            _ => String::new(),
+        };
         let here = match &row.why {
             Some(why) => format!("<td class=\"sub\" colspan=\"2\">{}</td>", escape(why)),
             None => format!(

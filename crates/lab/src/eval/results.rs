@@ -9,7 +9,7 @@ use super::paper::{As, Effort, Figure, Of, Paper, Selector};
 use crate::bench::figures::Series;
 use crate::machine::Machine;
 
-/// Version of the file's shape; `eval/results.schema.json` has it.
+/// Version of the file's shape; `eval/carnet_eval/results.schema.json` has it.
 pub const SCHEMA_VERSION: u32 = 1;
 
 /// `eval.json`

@@ -107,6 +107,15 @@ impl Scale {
         Scale { low, high, log: false, ticks: between(low, high, step) }
     }
 
+    /// There is nothing above 100 %.
+    fn of_shares(mut self, axis: &str, values: &[f64]) -> Scale {
+        if axis.ends_with('%') && self.high > 100.0 && values.iter().all(|value| *value <= 100.0) {
+            self.high = 100.0;
+            self.ticks.retain(|tick| *tick <= 100.0);
+        }
+        self
+    }
+
     /// The share of the height, from below.
     fn part(&self, value: f64) -> f64 {
         let part = match self.log {
@@ -140,7 +149,7 @@ fn lines(chart: &Chart, width: f64) -> String {
     let points = || chart.curves.iter().flat_map(|curve| &curve.points);
     let values: Vec<f64> =
         points().flat_map(|point| [point.2, point.3]).chain(chart.marks.iter().map(|mark| mark.y)).collect();
-    let scale = Scale::of(&values, chart.log);
+    let scale = Scale::of(&values, chart.log).of_shares(&chart.y, &values);
     let (from, to) =
         points().fold((f64::INFINITY, f64::NEG_INFINITY), |range, p| (range.0.min(p.0), range.1.max(p.0)));
     let span = if to > from { to - from } else { 1.0 };
@@ -270,7 +279,7 @@ fn marks(out: &mut String, chart: &Chart, width: f64, x: &impl Fn(f64) -> f64, y
         taken.push(place);
         put!(
             out,
-            "<text class=\"strong\" x=\"{:.0}\" y=\"{place:.1}\" text-anchor=\"end\">{}</text>",
+            "<text class=\"strong halo\" x=\"{:.0}\" y=\"{place:.1}\" text-anchor=\"end\">{}</text>",
             width - RIGHT - 2.0,
             escape(&short(&format!("{}: {}", mark.label, number(mark.y)), fits(width - LEFT - RIGHT)))
         );
@@ -383,6 +392,10 @@ mod tests {
         assert!(scale.log && scale.ticks.contains(&0.1) && scale.part(0.05) > 0.0, "{scale:?}");
         assert_eq!(Scale::of(&[], false).ticks, [0.0, 1.0]);
         assert!(Scale::of(&[0.0, 5.0], true).low > 0.0);
+        let scale = Scale::of(&[0.0, 100.0], false).of_shares("lost, %", &[0.0, 100.0]);
+        assert_eq!((scale.high, scale.ticks.last().copied()), (100.0, Some(100.0)));
+        let scale = Scale::of(&[0.0, 130.0], false).of_shares("more, %", &[0.0, 130.0]);
+        assert!(scale.high > 130.0, "{scale:?}");
     }
 
     #[test]
