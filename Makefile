@@ -20,6 +20,7 @@ help:
 	@echo 'make test-web  the dashboard in Chromium, against real stations (pictures in out/web; half a minute)'
 	@echo 'make fuzz    millions of packets and configs that were right once (FUZZ_ROUNDS=1000000 of each kind)'
 	@echo 'make faults  10,000 bad days of routers and home agents, in virtual time'
+	@echo 'make test-eval  the Python package of the evaluation: installed, its types, a session as in a notebook (10 seconds)'
 	@echo 'make lint    format, clippy, documentation, conventions'
 	@echo 'make bench   how fast the data paths are (needs root; 15 minutes, BENCH_ARGS=--quick 2 minutes)'
 	@echo 'make bench-registrations  100,000 mobile routers register at one home agent, which is then killed (5 minutes)'
