@@ -263,7 +263,16 @@ fn marks(out: &mut String, chart: &Chart, width: f64, x: &impl Fn(f64) -> f64, y
     for mark in &chart.marks {
         let at = y(mark.y);
         if let Some(place) = mark.x {
-            put!(out, "{}", diamond(x(place), at, &mark.label));
+            // Its number stands beside it, on the side with more room.
+            let (side, anchor) = if x(place) < width / 2.0 { (10.0, "start") } else { (-10.0, "end") };
+            put!(
+                out,
+                "{}<text class=\"strong halo\" x=\"{:.1}\" y=\"{:.1}\" text-anchor=\"{anchor}\">{}</text>",
+                diamond(x(place), at, &mark.label),
+                x(place) + side,
+                at + 4.0,
+                number(mark.y)
+            );
             continue;
         }
         put!(
