@@ -4,6 +4,8 @@
 mod facilities;
 #[path = "cli/geonet.rs"]
 mod geonet;
+#[path = "cli/support.rs"]
+mod support;
 
 use std::net::Ipv6Addr;
 use std::path::PathBuf;
@@ -14,6 +16,7 @@ use clap::{Args, Parser, Subcommand, ValueEnum};
 
 pub use facilities::DenmCommand;
 pub use geonet::{AreaCommand, GnPing, GnRecv, GnSend};
+pub use support::SupportBundle;
 
 /// Keeps the network inside a moving vehicle connected: NEMO mobile router, home agent, GeoNetworking router.
 #[derive(Debug, Parser)]
@@ -227,6 +230,18 @@ Examples:
   carnet denm cancel 305419896:1                 an event of this station is over
   carnet denm negate 2712847316:7                another station's is")]
     Denm(DenmCommand),
+    /// Put into one archive what somebody needs who is to find out what is wrong, without secrets.
+    #[command(after_help = "\
+Version, machine, config, all that the running station shows, routes, rules and links of its
+network namespace, BPF programs and the last lines of its log. Keys and tokens are left out;
+names, addresses and positions are in it. manifest.json says what is there and what is not.
+Works without a running station, and as an ordinary user with less in it.
+
+Examples:
+  carnet support-bundle
+  carnet support-bundle --out /tmp/bus-42.tar.gz --socket /run/carnet/bus-42.sock
+  carnet support-bundle --config /etc/carnet/bus-42.toml      a station that does not start")]
+    SupportBundle(SupportBundle),
 }
 
 /// `carnet drain`

@@ -63,6 +63,17 @@ impl Client {
         }
     }
 
+    /// Where it is.
+    pub fn socket(&self) -> &Path {
+        &self.socket
+    }
+
+    /// Gets what there is at a path, whatever it is.
+    pub async fn get_text(&self, path: &str) -> anyhow::Result<Vec<u8>> {
+        let response = self.send(Method::GET, path, Bytes::new()).await?;
+        Ok(self.lost(response.into_body().collect().await)?.to_bytes().to_vec())
+    }
+
     /// Gets JSON from a path.
     pub async fn get(&self, path: &str) -> anyhow::Result<Value> {
         let response = self.send(Method::GET, path, Bytes::new()).await?;

@@ -3,7 +3,8 @@
 //! * [`cli`] is the command line, [`check`] looks at configs.
 //! * [`mod@run`] is the event loop of a station, [`geonet`] its side of GeoNetworking; [`http`] serves the API beside it and speaks to it through
 //!   [`request`].
-//! * [`client`] asks a running station over that API, [`show`] lays out what it answers.
+//! * [`client`] asks a running station over that API, [`show`] lays out what it answers, [`support`] puts it into an
+//!   archive.
 
 #![forbid(unsafe_code)]
 
@@ -23,6 +24,7 @@ mod scratch;
 mod settings;
 mod show;
 mod state;
+mod support;
 mod upper_tester;
 
 use std::io::{self, IsTerminal, Write};
@@ -117,6 +119,7 @@ fn talk(command: Command) -> anyhow::Result<()> {
             Command::Gnsend(command) => client::geonet::send(command).await,
             Command::Gnrecv(command) => client::geonet::receive(command).await,
             Command::Denm(command) => client::facilities::denm(command).await,
+            Command::SupportBundle(command) => support::bundle(command).await,
             // Taken care of before there is a runtime.
             Command::Run { .. } | Command::Check { .. } | Command::Replay { .. } => Ok(()),
         }

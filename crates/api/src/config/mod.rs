@@ -9,6 +9,7 @@
 
 mod checks;
 mod conformance;
+mod disclosure;
 mod draft;
 mod errors;
 mod facilities;
@@ -35,6 +36,7 @@ use draft::Draft;
 use errors::Sink;
 
 pub use conformance::Conformance;
+pub use disclosure::{Disclosed, LEFT_OUT, disclose, secret_keys};
 pub use errors::{ConfigError, ConfigErrors};
 pub use facilities::{Facilities, Service, VehicleRole};
 pub use geonet::{

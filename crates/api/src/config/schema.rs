@@ -19,8 +19,7 @@ pub(super) struct Section {
 pub(super) struct Key {
     /// Its name.
     pub name: &'static str,
-    /// Its type in the words of the page.
-    #[cfg_attr(not(test), expect(dead_code, reason = "compared with the page by the tests"))]
+    /// Its type in the words of the page, by which it is decided whether others may see it.
     pub kind: &'static str,
     /// What goes when it is absent, in the words of the page: `required`, `none` or a value in TOML.
     #[cfg_attr(not(test), expect(dead_code, reason = "compared with the page by the tests"))]
@@ -458,7 +457,6 @@ pub(super) const CONFORMANCE: Section = Section {
 };
 
 /// All tables but the top, and those of a mobile node whose keys are a mobile router's.
-#[cfg(test)]
 pub(super) const SECTIONS: [&Section; 24] = [
     &STATION,
     &DATAPLANE,

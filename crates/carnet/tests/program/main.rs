@@ -38,6 +38,7 @@ mod replay;
 mod signals;
 mod size;
 mod start;
+mod support;
 mod theft;
 mod tunnels;
 mod volume;

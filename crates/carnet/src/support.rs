@@ -1,0 +1,295 @@
+//! `carnet support-bundle`: one archive with what somebody needs who is to find out what is wrong.
+//!
+//! It is made by the command, not by the station, so that it can be made when none runs. A running station is asked over
+//! its socket; what the kernel knows is read from `/proc` of the station's process, in whose network namespace it may be
+//! alone, and asked of `ip`, `bpftool` and `journalctl` where these are. What cannot be had is named in the manifest, with
+//! the reason: the bundle is made all the same.
+//!
+//! Secrets ([`secrets`]): the config is written anew without them, and every file of the bundle is searched for them before
+//! it goes in. Left out altogether are the files of `station.state_dir` and `station.record`, environment variables, and the
+//! command lines of other programs.
+
+mod machine;
+mod secrets;
+
+use std::ffi::OsStr;
+use std::fs::{self, OpenOptions};
+use std::io::{self, Write};
+use std::os::unix::fs::OpenOptionsExt;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+
+use anyhow::{Context, Result};
+use carnet_api::config::{Config, disclose, secret_keys};
+use carnet_base::sort;
+use carnet_linux::clock;
+use clap::ValueEnum;
+use serde_json::{Value, json};
+use tokio::net::UnixStream;
+
+use crate::cli::{SupportBundle, Table};
+use crate::client::{Client, SOCKET_DIRECTORY};
+use secrets::Secrets;
+
+/// Where configs are, unless somebody says otherwise.
+const CONFIGS: &str = "/etc/carnet";
+/// Others may not read it: it tells where somebody is.
+const MODE: u32 = 0o600;
+/// The folder that it unpacks to.
+const FOLDER: &str = "carnet-support";
+/// Octets of a file at most; of a longer one the end goes in.
+const MOST: usize = 4 << 20;
+
+/// What will be in the archive. Nothing is written until all is there, and is free of secrets.
+#[derive(Default)]
+struct Bundle {
+    files: Vec<File>,
+    left_out: Vec<Value>,
+    secrets: Secrets,
+}
+
+struct File {
+    name: String,
+    what: String,
+    octets: Vec<u8>,
+}
+
+impl Bundle {
+    fn add(&mut self, name: &str, what: &str, octets: impl Into<Vec<u8>>) {
+        let (name, what, mut octets) = (name.to_owned(), what.to_owned(), octets.into());
+        if octets.len() > MOST {
+            octets.drain(..octets.len() - MOST);
+            self.leave_out(&name, "the beginning: it is too long");
+        }
+        self.files.push(File { name, what, octets });
+    }
+
+    fn leave_out(&mut self, what: &str, why: &str) {
+        self.left_out.push(json!({ "what": what, "why": why }));
+    }
+
+    /// A file as it is, if it can be read.
+    fn copy(&mut self, name: &str, what: &str, path: &Path) {
+        match fs::read(path) {
+            Ok(octets) => self.add(name, what, octets),
+            Err(error) => self.leave_out(name, &format!("cannot read {}: {error}", path.display())),
+        }
+    }
+}
+
+/// Makes the archive, and says where it is.
+///
+/// # Errors
+/// When it cannot be written. What cannot be put into it is no error.
+pub async fn bundle(command: SupportBundle) -> Result<()> {
+    let mut bundle = Bundle::default();
+    let seconds = clock::wall().as_unix_nanos() / 1_000_000_000;
+    let (name, process) = match station(&mut bundle, command.station.socket).await {
+        Ok((name, process)) => (Some(name), process),
+        Err(error) => {
+            let why = format!("no station answers: {error:#}");
+            eprintln!("carnet: {why}; the bundle is made without it");
+            bundle.leave_out("station/", &why);
+            (None, None)
+        }
+    };
+    for path in configs(command.config, process) {
+        config(&mut bundle, &path);
+    }
+    machine::look(&mut bundle, process, name.as_deref());
+    let out = command.out.unwrap_or_else(|| {
+        let name = name.as_deref().unwrap_or("support");
+        PathBuf::from(format!("carnet-{name}-{seconds}.tar.gz"))
+    });
+    finish(&mut bundle, name.as_deref(), seconds);
+    write(&bundle, &out, seconds).with_context(|| format!("cannot write {}", out.display()))?;
+    eprintln!(
+        "carnet: {} is there, with {} files. Keys and tokens are left out, names, addresses and positions are in it: look \
+         at it before you send it.",
+        out.display(),
+        bundle.files.len()
+    );
+    crate::print(&format!("{}\n", out.display()))
+}
+
+/// Asks the station for all that it shows; its name, and its process if it can be seen.
+async fn station(bundle: &mut Bundle, socket: Option<PathBuf>) -> Result<(String, Option<i32>)> {
+    let client = Client::find(socket, Path::new(SOCKET_DIRECTORY))?;
+    let status = client.get("/v1/status").await?;
+    let name = status["name"].as_str().unwrap_or("station");
+    // It names files.
+    let plain = |character: char| character.is_ascii_alphanumeric() || "-_".contains(character);
+    let name: String = name.chars().map(|character| if plain(character) { character } else { '_' }).collect();
+    bundle.add("station/status.json", "carnet status --json", format!("{status:#}\n"));
+    for table in Table::value_variants() {
+        let word = table.path().trim_start_matches("/v1/");
+        let file = format!("station/{word}.json");
+        match client.get(table.path()).await {
+            Ok(answer) => bundle.add(&file, &format!("carnet show {word} --json"), format!("{answer:#}\n")),
+            Err(error) => bundle.leave_out(&file, &format!("the station says: {error:#}")),
+        }
+    }
+    match client.get_text("/metrics").await {
+        Ok(text) => bundle.add("station/metrics.txt", "GET /metrics", text),
+        Err(error) => bundle.leave_out("station/metrics.txt", &format!("the station says: {error:#}")),
+    }
+    let stream = UnixStream::connect(client.socket()).await?;
+    let process = stream.peer_cred().ok().and_then(|peer| peer.pid()).filter(|pid| *pid > 0);
+    if process.is_none() {
+        bundle.leave_out("process/", "the station's process is in another namespace");
+    }
+    Ok((name, process))
+}
+
+/// The config that is named, or that of the station, or all.
+fn configs(named: Option<PathBuf>, process: Option<i32>) -> Vec<PathBuf> {
+    if let Some(path) = named.or_else(|| process.and_then(config_of)) {
+        return vec![path];
+    }
+    let Ok(entries) = fs::read_dir(CONFIGS) else { return vec![PathBuf::from(CONFIGS)] };
+    let paths = entries.flatten().map(|entry| entry.path());
+    let mut paths: Vec<PathBuf> =
+        paths.filter(|path| path.extension().is_some_and(|extension| extension == "toml")).collect();
+    sort(&mut paths);
+    paths
+}
+
+/// The config that a station was started with, by its command line.
+fn config_of(process: i32) -> Option<PathBuf> {
+    let words = fs::read(format!("/proc/{process}/cmdline")).ok()?;
+    let words = String::from_utf8(words).ok()?;
+    let mut words = words.split('\0');
+    let path = words.find_map(|word| word.strip_prefix("--config").map(str::to_owned))?;
+    let path = match path.strip_prefix('=') {
+        Some(path) => path.to_owned(),
+        None => words.next()?.to_owned(),
+    };
+    Some(fs::read_link(format!("/proc/{process}/cwd")).unwrap_or_default().join(path))
+}
+
+/// A config without its secrets, and what `carnet check` says of it.
+fn config(bundle: &mut Bundle, path: &Path) {
+    let name = path.file_name().and_then(OsStr::to_str).unwrap_or("config.toml");
+    let file = format!("config/{name}");
+    let place = path.display().to_string();
+    let text = match fs::read_to_string(path) {
+        Ok(text) => text,
+        Err(error) => return bundle.leave_out(&file, &format!("cannot read {place}: {error}")),
+    };
+    let Some(disclosed) = disclose(&text) else {
+        return bundle.leave_out(&file, "it is no TOML: nobody knows what of it is secret");
+    };
+    bundle.secrets.take(&disclosed, path);
+    if !disclosed.left_out.is_empty() {
+        let why = "secret, or not known to be open";
+        bundle.leave_out(&format!("{file}: the values of {}", disclosed.left_out.join(", ")), why);
+    }
+    bundle.leave_out(&format!("{file}: comments"), "there may be secrets in them");
+    let said = match Config::parse(&text, &place) {
+        Ok(config) => config.warnings().iter().map(|warning| format!("warning: {warning}\n")).collect(),
+        Err(errors) => format!("{errors}\n"),
+    };
+    bundle.add(&file, &format!("{place}, without secrets and comments"), disclosed.text);
+    bundle.add(&format!("{file}.check.txt"), "what carnet check says of it", said);
+}
+
+/// Searches all files for secrets, and adds those that say what is here.
+fn finish(bundle: &mut Bundle, station: Option<&str>, seconds: u64) {
+    bundle.leave_out("state and recordings", "station.state_dir and station.record hold who was where, when");
+    bundle.leave_out("environment variables", "there may be secrets in them");
+    bundle.leave_out("contents of key files", "secrets");
+    for path in bundle.secrets.unread() {
+        let why = "cannot be read, so that nothing was searched for what is in it";
+        bundle.leave_out(&path.display().to_string(), why);
+    }
+    let mut cleaned = Vec::new();
+    for file in &mut bundle.files {
+        let places = bundle.secrets.remove(&mut file.octets);
+        if places > 0 {
+            cleaned.push((file.name.clone(), places));
+        }
+    }
+    for (name, places) in cleaned {
+        bundle.leave_out(&name, &format!("a secret of the config, {places} times"));
+    }
+    let files: Vec<Value> = bundle.files.iter().map(File::entry).collect();
+    let manifest = json!({
+        "carnet": machine::program(),
+        "made_at": seconds,
+        "station": station,
+        "secret_keys": secret_keys(),
+        "files": files,
+        "left_out": bundle.left_out,
+    });
+    let mut octets = format!("{manifest:#}\n").into_bytes();
+    bundle.secrets.remove(&mut octets);
+    bundle.files.insert(0, File { name: "manifest.json".into(), what: String::new(), octets });
+}
+
+impl File {
+    fn entry(&self) -> Value {
+        json!({ "file": self.name, "what": self.what, "octets": self.octets.len() })
+    }
+}
+
+fn write(bundle: &Bundle, out: &Path, seconds: u64) -> io::Result<()> {
+    let mut file = OpenOptions::new().write(true).create_new(true).mode(MODE).open(out)?;
+    let written = pack(bundle, &mut file, seconds).and_then(|()| file.sync_all());
+    if written.is_err() {
+        // Half an archive helps nobody.
+        let _ = fs::remove_file(out);
+    }
+    written
+}
+
+/// Packs by the system's gzip: compression would take 55 kB of the program, for a command that hardly anybody needs.
+fn pack(bundle: &Bundle, file: &mut fs::File, seconds: u64) -> io::Result<()> {
+    let mut gzip = Command::new("gzip");
+    gzip.arg("-c").stdin(Stdio::piped()).stdout(file.try_clone()?);
+    let failed = |error: &dyn std::fmt::Display| io::Error::other(format!("gzip: {error}"));
+    let mut gzip = gzip.spawn().map_err(|error| failed(&error))?;
+    let packed = gzip.stdin.take().map_or(Ok(()), |stdin| archive(bundle, stdin, seconds));
+    let status = gzip.wait()?;
+    if !status.success() {
+        return Err(failed(&status));
+    }
+    packed.map_err(|error| failed(&error))
+}
+
+fn archive(bundle: &Bundle, out: impl Write, seconds: u64) -> io::Result<()> {
+    let mut archive = tar::Builder::new(out);
+    for file in &bundle.files {
+        let mut header = tar::Header::new_gnu();
+        header.set_size(file.octets.len() as u64);
+        header.set_mode(MODE);
+        header.set_mtime(seconds);
+        archive.append_data(&mut header, format!("{FOLDER}/{}", file.name), file.octets.as_slice())?;
+    }
+    archive.finish()
+}
+
+#[cfg(test)]
+mod tests {
+    use std::os::unix::fs::MetadataExt;
+
+    use super::*;
+    use crate::scratch::Scratch;
+
+    #[test]
+    fn an_archive_is_its_owners_and_takes_nobodys_place() {
+        let scratch = Scratch::new();
+        let out = scratch.path().join("a.tar.gz");
+        let mut bundle = Bundle::default();
+        bundle.add("a/b.txt", "something", "text");
+        bundle.add("long.txt", "too much", vec![b'x'; MOST + 1]);
+        finish(&mut bundle, None, 1);
+        write(&bundle, &out, 1).expect("an archive");
+        let file = fs::metadata(&out).expect("a file");
+        assert_eq!(file.mode() & 0o777, MODE);
+        let error = write(&bundle, &out, 1).expect_err("it is there already");
+        assert_eq!(error.kind(), io::ErrorKind::AlreadyExists);
+        assert_eq!(fs::metadata(&out).expect("a file").len(), file.len());
+        let manifest = String::from_utf8(bundle.files[0].octets.clone()).expect("text");
+        assert!(manifest.contains("\"a/b.txt\"") && manifest.contains("it is too long"), "{manifest}");
+    }
+}

@@ -1,0 +1,177 @@
+//! What the machine and its kernel have to say: facts, network, BPF programs, log.
+
+use std::fs;
+use std::io::Read;
+use std::path::Path;
+use std::process::{Command, Stdio};
+use std::sync::mpsc;
+use std::thread;
+use std::time::Duration;
+
+use serde_json::{Value, json};
+
+use super::Bundle;
+
+/// A command that takes longer is left alone.
+const WITHIN: Duration = Duration::from_secs(10);
+/// Lines of the log.
+const LINES: &str = "2000";
+
+/// Files about the machine.
+const FACTS: [(&str, &str); 12] = [
+    ("machine/kernel.txt", "/proc/version"),
+    ("machine/system.txt", "/etc/os-release"),
+    ("machine/host.txt", "/proc/sys/kernel/hostname"),
+    ("machine/processors.txt", "/proc/cpuinfo"),
+    ("machine/memory.txt", "/proc/meminfo"),
+    ("machine/load.txt", "/proc/loadavg"),
+    ("machine/uptime.txt", "/proc/uptime"),
+    ("machine/clock.txt", "/sys/devices/system/clocksource/clocksource0/current_clocksource"),
+    ("machine/modules.txt", "/proc/modules"),
+    ("bpf/unprivileged.txt", "/proc/sys/kernel/unprivileged_bpf_disabled"),
+    ("bpf/jit.txt", "/proc/sys/net/core/bpf_jit_enable"),
+    ("bpf/lockdown.txt", "/sys/kernel/security/lockdown"),
+];
+
+/// Files about the station's process, below `/proc/PID`.
+const PROCESS: [&str; 5] = ["status", "limits", "smaps_rollup", "cgroup", "cmdline"];
+
+/// Files of a network namespace, below `/proc/PID/net`.
+const NETWORK: [&str; 10] = [
+    "dev",
+    "if_inet6",
+    "ipv6_route",
+    "route",
+    "snmp6",
+    "snmp",
+    "softnet_stat",
+    "igmp6",
+    "packet",
+    "wireless",
+];
+
+/// What is asked in the station's network namespace.
+const ASKED: [(&str, &[&str]); 12] = [
+    ("network/links.json", &["ip", "-json", "-details", "-statistics", "link"]),
+    ("network/addresses.json", &["ip", "-json", "address"]),
+    ("network/routes6.txt", &["ip", "-6", "route", "show", "table", "all"]),
+    ("network/routes4.txt", &["ip", "-4", "route", "show", "table", "all"]),
+    ("network/rules6.txt", &["ip", "-6", "rule"]),
+    ("network/rules4.txt", &["ip", "-4", "rule"]),
+    ("network/neighbours.txt", &["ip", "neighbour"]),
+    ("network/tunnels.txt", &["ip", "-6", "tunnel"]),
+    ("network/nftables.txt", &["nft", "list", "ruleset"]),
+    ("network/sysctl.txt", &["sysctl", "net.ipv6.conf", "net.ipv4.conf", "net.core"]),
+    ("bpf/attached.txt", &["bpftool", "net"]),
+    ("bpf/programs.txt", &["bpftool", "prog"]),
+];
+
+/// What this program is.
+pub(super) fn program() -> Value {
+    json!({
+        "version": env!("CARGO_PKG_VERSION"),
+        "features": { "security": cfg!(feature = "security") },
+        "architecture": std::env::consts::ARCH,
+        "c_library": if cfg!(target_env = "musl") { "musl" } else { "gnu" },
+    })
+}
+
+/// Puts all of it into the bundle. `process` is the station's, which may be alone in its network namespace.
+pub(super) fn look(bundle: &mut Bundle, process: Option<i32>, station: Option<&str>) {
+    bundle.add("machine/program.json", "this program", format!("{:#}\n", program()));
+    for (name, path) in FACTS {
+        bundle.copy(name, path, Path::new(path));
+    }
+    let types = Path::new("/sys/kernel/btf/vmlinux").exists();
+    let facts = json!({
+        "kernel_types": types,
+        "capabilities_missing_here": carnet_linux::missing_for_bpf(),
+        "pinned": names("/sys/fs/bpf"),
+    });
+    bundle.add("bpf/facts.json", "what BPF programs need", format!("{facts:#}\n"));
+    if let Some(process) = process {
+        for name in PROCESS {
+            let path = format!("/proc/{process}/{name}");
+            bundle.copy(&format!("process/{name}.txt"), &path, Path::new(&path));
+        }
+    }
+    let home = process.map_or("self".to_owned(), |process| process.to_string());
+    for name in NETWORK {
+        let path = format!("/proc/{home}/net/{name}");
+        bundle.copy(&format!("network/proc/{name}.txt"), &path, Path::new(&path));
+    }
+    let within = process.filter(|_| is_elsewhere(&home)).map(|_| format!("--net=/proc/{home}/ns/net"));
+    for (name, words) in ASKED {
+        match &within {
+            Some(namespace) => ask(bundle, name, &[&["nsenter", namespace.as_str()], words].concat()),
+            None => ask(bundle, name, words),
+        }
+    }
+    let unit = format!("carnet@{}.service", station.unwrap_or("*"));
+    ask(
+        bundle,
+        "log/journal.txt",
+        &["journalctl", "--no-pager", "--quiet", "--lines", LINES, "--unit", &unit],
+    );
+}
+
+/// Whether a process is in another network namespace than this one.
+fn is_elsewhere(process: &str) -> bool {
+    let space = |process: &str| fs::read_link(format!("/proc/{process}/ns/net")).ok();
+    let (theirs, ours) = (space(process), space("self"));
+    theirs.is_some() && theirs != ours
+}
+
+/// Names in a folder.
+fn names(folder: &str) -> Vec<String> {
+    let entries = fs::read_dir(folder).into_iter().flatten().flatten();
+    entries.map(|entry| entry.file_name().to_string_lossy().into_owned()).collect()
+}
+
+/// Puts into the bundle what a command prints.
+fn ask(bundle: &mut Bundle, name: &str, words: &[&str]) {
+    let line = words.join(" ");
+    match output(words) {
+        Ok(octets) => bundle.add(name, &line, octets),
+        Err(why) => bundle.leave_out(name, &format!("`{line}`: {why}")),
+    }
+}
+
+/// What a command prints, or why it does not.
+fn output(words: &[&str]) -> Result<Vec<u8>, String> {
+    let [program, arguments @ ..] = words else { return Err("no command".into()) };
+    let mut command = Command::new(program);
+    command.args(arguments).stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::null());
+    command.env("LC_ALL", "C");
+    let mut child = command.spawn().map_err(|error| error.to_string())?;
+    let (done, finished) = mpsc::channel();
+    if let Some(mut stdout) = child.stdout.take() {
+        thread::spawn(move || {
+            let mut octets = Vec::new();
+            let _ = stdout.read_to_end(&mut octets);
+            let _ = done.send(octets);
+        });
+    }
+    let octets = finished.recv_timeout(WITHIN);
+    if octets.is_err() {
+        let _ = child.kill();
+    }
+    let status = child.wait().map_err(|error| error.to_string())?;
+    match octets {
+        Err(_) => Err(format!("no end within {} s", WITHIN.as_secs())),
+        Ok(octets) if status.success() => Ok(octets),
+        Ok(_) => Err(status.to_string()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_command_that_is_missing_or_fails_is_a_reason() {
+        assert_eq!(output(&["printf", "a b"]), Ok(b"a b".to_vec()));
+        assert!(output(&["no-such-command"]).is_err_and(|why| why.contains("No such file")));
+        assert_eq!(output(&["false"]), Err("exit status: 1".to_owned()));
+    }
+}

@@ -1,0 +1,115 @@
+//! What must not be in a bundle: the secrets of the config, and those in the files that it names.
+//!
+//! The config goes into the bundle without them; this is for the day when one of them stands somewhere else, in a line of the
+//! log for instance.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use carnet_api::config::{Disclosed, LEFT_OUT};
+
+/// Octets of the shortest word of a file that is taken for a secret: less is no token, and may stand anywhere.
+const SHORTEST: usize = 16;
+/// Octets of a file at most.
+const LONGEST_FILE: u64 = 65_536;
+
+/// The secrets that are known.
+#[derive(Default)]
+pub(super) struct Secrets {
+    words: Vec<Vec<u8>>,
+    unread: Vec<PathBuf>,
+}
+
+impl Secrets {
+    /// Takes those of a config, and of the files that it names.
+    pub(super) fn take(&mut self, disclosed: &Disclosed, config: &Path) {
+        for secret in &disclosed.secrets {
+            self.add(secret.as_bytes());
+        }
+        let folder = config.parent().unwrap_or(Path::new(""));
+        for path in &disclosed.secret_files {
+            self.read(&folder.join(path));
+        }
+    }
+
+    fn read(&mut self, path: &Path) {
+        let files: Vec<PathBuf> = match fs::read_dir(path) {
+            Ok(entries) => entries.flatten().map(|entry| entry.path()).collect(),
+            Err(_) => vec![path.to_owned()],
+        };
+        for file in files {
+            let small = fs::metadata(&file).is_ok_and(|file| file.is_file() && file.len() <= LONGEST_FILE);
+            match fs::read(&file) {
+                Ok(octets) if small => {
+                    octets.split(u8::is_ascii_whitespace).for_each(|word| self.add(word));
+                    self.add(&octets);
+                }
+                _ => self.unread.push(file),
+            }
+        }
+    }
+
+    fn add(&mut self, word: &[u8]) {
+        if word.len() < SHORTEST {
+            return;
+        }
+        for form in [word.to_vec(), word.to_ascii_lowercase(), word.to_ascii_uppercase()] {
+            if !self.words.contains(&form) {
+                self.words.push(form);
+            }
+        }
+        // Longest first: one may be the beginning of another.
+        carnet_base::sort_by_key(&mut self.words, |word| std::cmp::Reverse(word.len()));
+    }
+
+    /// Files that could not be read.
+    pub(super) fn unread(&self) -> Vec<PathBuf> {
+        self.unread.clone()
+    }
+
+    /// Takes them out of a text, and tells from how many places.
+    pub(super) fn remove(&self, text: &mut Vec<u8>) -> usize {
+        let mut places = 0;
+        for word in &self.words {
+            let mut from = 0;
+            while let Some(at) = find(text.get(from..).unwrap_or_default(), word) {
+                let start = from + at;
+                text.splice(start..start + word.len(), LEFT_OUT.bytes());
+                from = start + LEFT_OUT.len();
+                places += 1;
+            }
+        }
+        places
+    }
+}
+
+fn find(text: &[u8], word: &[u8]) -> Option<usize> {
+    text.windows(word.len()).position(|window| window == word)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::scratch::Scratch;
+
+    #[test]
+    fn secrets_of_the_config_and_of_its_files_are_taken_out() {
+        let scratch = Scratch::new();
+        let put = |name: &str, text: &str| fs::write(scratch.path().join(name), text).expect("a file");
+        put("tokens", "# read and operate\nread token-of-a-reader-1\noperate token-of-a-reader-12\n");
+        put("a.key", "00112233445566778899AABBCCDDEEFF\n");
+        let disclosed = Disclosed {
+            secrets: vec!["aabbccddeeff00112233445566778899".into(), "300".into()],
+            secret_files: ["tokens", "a.key", "none"].map(PathBuf::from).to_vec(),
+            ..Disclosed::default()
+        };
+        let mut secrets = Secrets::default();
+        secrets.take(&disclosed, &scratch.path().join("c.toml"));
+        assert_eq!(secrets.unread(), [scratch.path().join("none")]);
+        let mut text = b"spi 300, AABBCCDDEEFF00112233445566778899, read token-of-a-reader-12 \
+                         00112233445566778899aabbccddeeff!"
+            .to_vec();
+        assert_eq!(secrets.remove(&mut text), 3);
+        assert_eq!(text, b"spi 300, LEFT OUT, read LEFT OUT LEFT OUT!");
+    }
+}

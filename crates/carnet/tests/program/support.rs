@@ -1,0 +1,195 @@
+//! `carnet support-bundle`: what is in it, and above all what is not.
+
+use std::fs;
+use std::os::unix::fs::{MetadataExt, PermissionsExt};
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use carnet_api::config::secret_keys;
+use serde_json::Value;
+
+use crate::hosts::{possible, said};
+use crate::station::{Station, carnet};
+use crate::testbed::{Testbed, with_station};
+
+/// A secret: the octets that nobody may find, and how the config or a file writes them.
+struct Secret {
+    octets: Vec<u8>,
+    text: String,
+}
+
+/// Octets that stand nowhere else, one kind for each number.
+fn secret(number: u8, length: u8) -> Secret {
+    let octets: Vec<u8> =
+        (0..length).map(|at| at.wrapping_mul(37).wrapping_add(number.wrapping_mul(101))).collect();
+    let text = octets.iter().map(|octet| format!("{octet:02x}")).collect();
+    Secret { octets, text }
+}
+
+fn base64(octets: &[u8]) -> String {
+    const DIGITS: &[u8] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
+    let mut text = String::new();
+    for piece in octets.chunks_exact(3) {
+        let bits = piece.iter().fold(0_usize, |bits, octet| bits << 8 | usize::from(*octet));
+        text.extend([18, 12, 6, 0].map(|shift| char::from(DIGITS[bits >> shift & 63])));
+    }
+    text
+}
+
+/// All that would give it away, wherever in a longer text it stands.
+fn traces(secret: &Secret) -> Vec<Vec<u8>> {
+    let mut traces = vec![secret.octets.clone()];
+    for plain in [secret.octets.clone(), secret.text.clone().into_bytes()] {
+        let hex: String = plain.iter().map(|octet| format!("{octet:02x}")).collect();
+        traces.extend([hex.to_uppercase().into_bytes(), hex.into_bytes()]);
+        for skipped in 0..3 {
+            let text = base64(&plain[skipped..]);
+            traces.push(text.replace('+', "-").replace('/', "_").into_bytes());
+            traces.push(text.into_bytes());
+        }
+    }
+    traces.extend([secret.text.clone().into_bytes(), secret.text.to_uppercase().into_bytes()]);
+    // A part of it is too much as well.
+    traces.iter().map(|trace| trace[..trace.len().min(16)].to_vec()).collect()
+}
+
+fn has(text: &[u8], piece: &[u8]) -> bool {
+    text.windows(piece.len()).any(|window| window == piece)
+}
+
+/// Unpacks with the tools of the system.
+fn unpack(archive: &Path) -> PathBuf {
+    let folder = archive.with_extension("unpacked");
+    fs::create_dir_all(&folder).expect("a folder");
+    let output = Command::new("tar").arg("xzf").arg(archive).arg("-C").arg(&folder).output().expect("tar");
+    assert!(output.status.success(), "{}", said(&output));
+    folder.join("carnet-support")
+}
+
+fn files(folder: &Path, found: &mut Vec<(PathBuf, Vec<u8>)>) {
+    for entry in fs::read_dir(folder).expect("a folder") {
+        let path = entry.expect("an entry").path();
+        match path.is_dir() {
+            true => files(&path, found),
+            false => found.push((path.clone(), fs::read(&path).expect("a file"))),
+        }
+    }
+}
+
+fn guarded(path: &Path, text: &str) {
+    fs::write(path, text).expect("a file");
+    fs::set_permissions(path, fs::Permissions::from_mode(0o600)).expect("a mode");
+}
+
+/// A station that knows every kind of secret there is; whoever adds one has to add it here, too.
+#[test]
+fn a_bundle_holds_no_secret_of_the_station() {
+    if !possible() {
+        return;
+    }
+    let bed = Testbed::new();
+    let at = |name: &str| bed.scratch.path(name);
+    let (mut config, mut secrets) = (bed.agent_config(), Vec::new());
+    for (number, key) in secret_keys().iter().enumerate() {
+        let number = u8::try_from(number).expect("a few kinds of secrets");
+        let new = secret(number, 16);
+        match key.as_str() {
+            "auth.key" => config = config.replace("000102030405060708090a0b0c0d0e0f", &new.text),
+            "auth.key_file" => {
+                guarded(&at("shared.key"), &new.text);
+                config.push_str(
+                    "\n[[home_agent.mobile_router]]\nhome_address = '2001:db8:1::77'\nauth = { spi = 301, key_file = \
+                     'shared.key' }\n",
+                );
+            }
+            "station.http_tokens" => {
+                guarded(&at("tokens"), &format!("operate {}\n", new.text));
+                let line = format!("http = '127.0.0.1:8440'\nhttp_tokens = '{}'", at("tokens").display());
+                config = with_station(&config, &line);
+            }
+            "security.tickets" => {
+                fs::create_dir_all(at("tickets")).expect("a folder");
+                guarded(&at("tickets").join("one.key"), &format!("nistp256 {}\n", new.text));
+                // Off: whether the program can sign is another matter.
+                config.push_str("\n[security]\npolicy = 'off'\ntickets = 'tickets'\n");
+                config.push_str(
+                    "\n[geonet]\ninterface = 'udp:[::1]:8947,[::1]:8948'\nposition = 'fixed:48.8375,2.1008'\n",
+                );
+            }
+            other => panic!("{other}: put a secret of this kind into the station of this test"),
+        }
+        secrets.push((key.clone(), new));
+    }
+    // What an operator has kept in a comment is nobody's business either.
+    let old = secret(200, 16);
+    config.push_str(&format!("\n# before: {}\n", old.text));
+    secrets.push(("a comment".into(), old));
+
+    let station = Station::start(&bed.agent, &config);
+    let archive = at("bundle.tar.gz");
+    let out = archive.to_str().expect("a path");
+    let output = station.ask(&["support-bundle", "--out", out]);
+    assert!(output.status.success(), "{}", said(&output));
+    assert_eq!(fs::metadata(&archive).expect("an archive").mode() & 0o777, 0o600);
+
+    let folder = unpack(&archive);
+    let mut found = Vec::new();
+    files(&folder, &mut found);
+    let manifest: Value =
+        serde_json::from_slice(&fs::read(folder.join("manifest.json")).expect("a manifest")).expect("JSON");
+    let text = manifest.to_string();
+    for name in [
+        "config/agent.toml",
+        "station/status.json",
+        "station/bindings.json",
+        "station/counters.json",
+        "station/metrics.txt",
+        "process/smaps_rollup.txt",
+        "network/links.json",
+        "network/rules6.txt",
+        "bpf/facts.json",
+        "machine/kernel.txt",
+    ] {
+        assert!(folder.join(name).is_file(), "{name} is missing: {manifest:#}");
+        assert!(text.contains(&format!("\"{name}\"")), "{name} is not in the manifest");
+    }
+    // The network is the station's, not that of whoever asks.
+    let routes = fs::read_to_string(folder.join("network/links.json")).expect("links");
+    assert!(routes.contains("carnet0"), "{routes}");
+    let shown = fs::read_to_string(folder.join("config/agent.toml")).expect("the config");
+    assert!(shown.contains("spi = 300") && shown.contains("LEFT OUT"), "{shown}");
+
+    for (key, secret) in &secrets {
+        for (path, octets) in &found {
+            for trace in traces(secret) {
+                assert!(!has(octets, &trace), "{key} is in {}", path.display());
+            }
+        }
+    }
+    // The search finds what is there.
+    let (_, one) = &secrets[0];
+    assert!(traces(one).iter().any(|trace| has(config.as_bytes(), trace)));
+
+    let again = station.ask(&["support-bundle", "--out", out]);
+    assert_eq!(again.status.code(), Some(1), "{}", said(&again));
+    assert!(said(&again).contains("File exists"), "{}", said(&again));
+}
+
+#[test]
+fn a_bundle_is_made_without_a_station_and_of_a_config_with_mistakes() {
+    let folder = std::env::temp_dir().join(format!("carnet-support-{}", std::process::id()));
+    fs::create_dir_all(&folder).expect("a folder");
+    let path = |name: &str| folder.join(name).display().to_string();
+    fs::write(folder.join("bad.toml"), "[station]\nname = 'a'\nkey = 'geheim'\n").expect("a config");
+    let (socket, out, config) = (path("none.sock"), path("a.tar.gz"), path("bad.toml"));
+    let output = carnet(&["support-bundle", "--socket", &socket, "--out", &out, "--config", &config]);
+    assert!(output.status.success(), "{}", said(&output));
+    let unpacked = unpack(Path::new(&out));
+    let read = |name: &str| fs::read_to_string(unpacked.join(name)).expect(name);
+    let manifest = read("manifest.json");
+    assert!(manifest.contains("no station answers: cannot reach the station at"), "{manifest}");
+    assert_eq!(read("config/bad.toml"), "\n[station]\nkey = \"LEFT OUT\"\nname = \"a\"\n");
+    let check = read("config/bad.toml.check.txt");
+    assert!(check.contains("`station.key`") && !check.contains("geheim"), "{check}");
+    fs::remove_dir_all(&folder).expect("gone");
+}
