@@ -6,7 +6,7 @@
 //! that the other has not, and counts from another longitude) is kept as octets and not understood.
 //!
 //! Elements of extension are kept as octets with their number, whatever they are, and written again as they came; those
-//! that matter here have a name in [`reference`] and are read by the methods of [`Extensions`].
+//! that matter here have a name in [`mod@reference`] and are read by the methods of [`Extensions`].
 //!
 //! Left out: the Service Response Message, and system services' contexts beyond their octets.
 

@@ -1,6 +1,6 @@
 //! A config as somebody else may read it: without what it keeps secret.
 //!
-//! What may be shown is listed, not what may not: the kinds of values of the [schema](super::schema) that give nothing
+//! What may be shown is listed, not what may not: the kinds of values of the [schema] that give nothing
 //! away. The value of any other kind, of a key that nobody knows, and every long run of hexadecimal digits is left out. So
 //! are comments, where an old key may still stand. Of files only the paths are shown; those that hold secrets are told,
 //! so that whoever shows more than the config can take care that nothing of them is in it.
