@@ -18,6 +18,7 @@
 //! | `GET /v1/groups` | array of [`Group`] |
 //! | `GET /v1/dcc` | [`Dcc`] |
 //! | `POST /v1/channel` with [`ChannelRequest`] | none |
+//! | `GET /v1/security` | [`Security`] |
 //! | `GET /v1/events` | stream, see [`event`] |
 //! | `GET /v1/drain` | null or [`Drain`] |
 //! | `POST /v1/drain` with [`DrainRequest`] | none |
@@ -47,6 +48,7 @@
 mod drain;
 mod facilities;
 mod geonet;
+mod security;
 
 use std::collections::BTreeMap;
 use std::net::{IpAddr, Ipv6Addr};
@@ -64,6 +66,7 @@ pub use geonet::{
     GnAround, GnCircle, GnNextHeader, GnPacketType, GnPingAnswer, GnPingEvent, GnPingRequest, GnPlace,
     GnReceived, GnSendRequest, GnStation, GnTarget, GnTransport, Group, Location, ParseTargetError,
 };
+pub use security::{Security, SecurityTicket};
 
 /// A station in a few lines.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]

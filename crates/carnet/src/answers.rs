@@ -6,7 +6,7 @@ use std::time::Duration;
 use carnet_api::address::MacAddress;
 use carnet_api::config::Config;
 use carnet_api::model;
-use carnet_base::{Endpoint, Time, map_of};
+use carnet_base::{Endpoint, Time, WallTime, map_of};
 use carnet_linux::{Path, Platform};
 use carnet_station::Station;
 use carnet_station::forwarding::desired::TunnelEnd;
@@ -15,6 +15,9 @@ use carnet_station::io::Event;
 
 /// Why a question about GeoNetworking has no answer.
 pub const NO_GEONET: &str = "this station does no GeoNetworking";
+
+/// Why a question about security has no answer.
+pub const NO_SECURITY: &str = "this station neither signs nor verifies: its config has no [security]";
 
 /// `GET /v1/status`
 pub fn status(
@@ -114,6 +117,38 @@ pub fn bindings(station: &Station, now: Time) -> Vec<model::Binding> {
             sequence: binding.sequence.unwrap_or_default(),
         })
         .collect()
+}
+
+/// `GET /v1/security`
+pub fn security(station: &Station, now: Time) -> Option<model::Security> {
+    let (state, counted) = (station.security_state(now)?, station.security()?.counters());
+    let seconds = |date: WallTime| date.as_unix_nanos() / 1_000_000_000;
+    let (tickets_now, tickets_later) = state.own_tickets;
+    Some(model::Security {
+        policy: state.policy.name().into(),
+        ticket: state.ticket.map(|(name, from, until)| model::SecurityTicket {
+            name: name.to_string(),
+            from: seconds(from),
+            until: seconds(until),
+        }),
+        tickets_now: tickets_now as u64,
+        tickets_later: tickets_later as u64,
+        tickets_until: state.until.map(seconds),
+        issuers: state.issuers as u64,
+        signers: state.tickets as u64,
+        queued: state.queued.0 as u64,
+        queue: state.queued.1 as u64,
+        parked: state.parked.0 as u64,
+        parking: state.parked.1 as u64,
+        verifications_per_second: state.verifications_per_second,
+        received: counted.received,
+        verified: counted.verified,
+        copies: counted.copies,
+        plain: counted.plain,
+        verifications: counted.verifications,
+        signed: counted.signed,
+        dropped: map_of(counted.drops().map(|(reason, count)| (reason.to_owned(), count))),
+    })
 }
 
 /// `GET /v1/drain`

@@ -314,6 +314,8 @@ pub enum Table {
     Services,
     /// Multicast groups that somebody in the mobile network listens to (GeoNetworking).
     Groups,
+    /// Signed packets: tickets, what waits, what was believed and what not (GeoNetworking).
+    Security,
 }
 
 impl Table {
@@ -333,6 +335,7 @@ impl Table {
             Table::Services => "/v1/services",
             Table::Groups => "/v1/groups",
             Table::Ldm => "/v1/ldm",
+            Table::Security => "/v1/security",
         }
     }
 }

@@ -7,7 +7,8 @@
 use carnet_api::model::{
     AnnouncedService, Area, AreaRequest, Binding, ChannelRequest, Counters, Dcc, DenmRequest, Drain,
     DrainRequest, GnPingEvent, GnPingRequest, GnReceived, GnSendRequest, Group, HandoverRequest, Ldm,
-    Location, Policy, RevokeRequest, Route, SignalRequest, Status, Triggered, Tunnel, Uplink, Vehicle,
+    Location, Policy, RevokeRequest, Route, Security, SignalRequest, Status, Triggered, Tunnel, Uplink,
+    Vehicle,
 };
 use carnet_station::io::DenmWish;
 use tokio::sync::{broadcast, mpsc, oneshot};
@@ -83,6 +84,8 @@ pub enum Request {
     },
     /// `GET /v1/groups`
     Groups(oneshot::Sender<Answer<Vec<Group>>>),
+    /// `GET /v1/security`
+    Security(oneshot::Sender<Answer<Security>>),
     /// `POST /v1/areas`
     SetArea {
         /// The area.

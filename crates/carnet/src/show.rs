@@ -5,6 +5,7 @@
 
 mod facilities;
 pub mod geonet;
+mod security;
 
 use std::fmt::Write;
 use std::net::SocketAddr;
@@ -39,6 +40,7 @@ pub fn table(what: Table, answer: Value, width: Option<usize>) -> serde_json::Re
         Table::Services => {
             facilities::services(&serde_json::from_value::<Vec<AnnouncedService>>(answer)?, width)
         }
+        Table::Security => security::security(&serde_json::from_value(answer)?),
         Table::Groups => geonet::groups(&serde_json::from_value::<Vec<Group>>(answer)?, width),
         Table::Areas => geonet::areas(&serde_json::from_value::<Vec<Area>>(answer)?, width),
     })

@@ -14,6 +14,17 @@ pub enum Policy {
     Strict,
 }
 
+impl Policy {
+    /// As it is written in configs.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Policy::Off => "off",
+            Policy::AcceptUnsigned => "accept_unsigned",
+            Policy::Strict => "strict",
+        }
+    }
+}
+
 /// Parameters of the security entity.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Config {

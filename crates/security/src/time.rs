@@ -23,6 +23,12 @@ impl Time64 {
         Time64(since.saturating_add(u64::from(leap_seconds) * 1_000_000))
     }
 
+    /// On the wall clock, see [`Time64::from_wall_time`].
+    pub fn to_wall_time(self, leap_seconds: u32) -> WallTime {
+        let since = self.0.saturating_sub(u64::from(leap_seconds) * 1_000_000);
+        WallTime::from_unix_nanos(since.saturating_add(EPOCH).saturating_mul(1000))
+    }
+
     /// The second in which it lies.
     pub fn seconds(self) -> Time32 {
         Time32(u32::try_from(self.0 / 1_000_000).unwrap_or(u32::MAX))

@@ -29,7 +29,7 @@ use crate::forwarding::path_mtu::PathMtus;
 use crate::geonet::facilities::Facilities;
 use crate::geonet::fast_path::SequenceNumbers;
 use crate::geonet::io::Frame;
-use crate::geonet::security::{Secured, SecurityEntity};
+use crate::geonet::security::{Secured, SecurityEntity, SecurityState};
 use crate::geonet::{GeoDestination, Geonet, GeonetSettings};
 use crate::io::Output;
 use access::Access;
@@ -214,8 +214,16 @@ impl Station {
 
     /// What signs and verifies, if the station has that.
     pub fn security(&self) -> Option<&dyn SecurityEntity> {
-        let awaited = self.awaited_security.as_ref().map(Secured::entity);
-        self.geonet.as_ref().and_then(Geonet::security).or(awaited)
+        self.secured().map(Secured::entity)
+    }
+
+    /// What operators may see of it.
+    pub fn security_state(&self, now: Time) -> Option<SecurityState> {
+        self.secured().map(|secured| secured.state(now))
+    }
+
+    fn secured(&self) -> Option<&Secured> {
+        self.geonet.as_ref().and_then(Geonet::secured).or(self.awaited_security.as_ref())
     }
 
     /// The areas that were set at run time: name, what it is, when it ends, where it is now.

@@ -122,6 +122,7 @@ fn document() -> Value {
         read("crates/api/src/model/drain.rs"),
         read("crates/api/src/model/facilities.rs"),
         read("crates/api/src/model/geonet.rs"),
+        read("crates/api/src/model/security.rs"),
     ]);
     let requests = requests(&source);
     assert!(requests.len() > 25, "the table at the head of model.rs");

@@ -1,4 +1,4 @@
-//! `docs/counters.md` against the counters that there are.
+//! `docs/counters.md` against the counters that there are; what operators see of tickets.
 
 use std::collections::BTreeSet;
 
@@ -13,8 +13,10 @@ use carnet_mobility::MobilityDrop;
 use carnet_mobility::direct::DirectDrop;
 use carnet_mobility::mnpp::MnppDrop;
 use carnet_mobility::nesting::NestingDrop;
-use carnet_security::crypto::Portable;
-use carnet_security::{Security, SecurityDrop};
+use carnet_security::crypto::{Portable, PortableKey, SigningKey};
+use carnet_security::keys::Curve;
+use carnet_security::time::{DurationUnit, Time32, Time64, ValidityDuration, ValidityPeriod};
+use carnet_security::{Now, Policy, Security, SecurityDrop, Ticket, pki};
 use carnet_station::forwarding::forwarder::TunnelDrop;
 use carnet_station::{PersistentState, Station, StationConfig};
 use carnet_wire::geonet::GnAddress;
@@ -90,6 +92,60 @@ fn the_page_has_what_a_station_counts() {
     }
     // What it does not do it does not count.
     assert!(super::counters(&station(StationConfig::default()), None).is_empty());
+}
+
+/// Three tickets: one that has run out, one that signs, one that will.
+#[test]
+fn of_the_own_tickets_only_the_one_that_signs_has_a_name() {
+    const HOUR: u64 = 3600;
+    let today = 1_795_300_000;
+    let wall = WallTime::from_unix_nanos(today * 1_000_000_000);
+    let now = Now { time: Time::ZERO, date: Time64::from_wall_time(wall, 5) };
+    let key = |number: u8| PortableKey::new(Curve::NistP256, &[number; 32]).expect("a scalar");
+    // From so many hours after yesterday's hour on.
+    let validity = |begin: u64, hours: u16| {
+        let start = Time32(now.date.seconds().0 - (24 * HOUR) as u32 + (begin * HOUR) as u32);
+        ValidityPeriod { start, duration: ValidityDuration { unit: DurationUnit::Hours, count: hours } }
+    };
+    let issue = |key: &PortableKey, issuer, content| {
+        pki::issue(&Portable, key, issuer, content).expect("a certificate")
+    };
+    let (root_key, authority_key) = (key(0x11), key(0x12));
+    let root = issue(&root_key, None, pki::root("root", root_key.public_key(), validity(0, 900), None));
+    let content = pki::authority("aa", authority_key.public_key(), validity(0, 800), None);
+    let authority = issue(&root_key, Some(&root), content);
+    let config = carnet_security::Config { policy: Policy::Strict, ..carnet_security::Config::default() };
+    let mut entity = Security::new(config, Box::new(Portable), Box::new(()), carnet_base::Rng::new(1));
+    entity.add_root(root).expect("a root");
+    entity.add_authority(now, authority.clone()).expect("an authority");
+    let before = Now { date: now.date.saturating_sub(std::time::Duration::from_secs(23 * HOUR)), ..now };
+    let mut names = Vec::new();
+    for (number, validity) in [(1, validity(0, 20)), (2, validity(20, 10)), (3, validity(40, 10))] {
+        let key = key(number);
+        let content = pki::ticket(key.public_key(), validity, None, pki::applications(false));
+        let certificate = issue(&authority_key, Some(&authority), content);
+        let ticket = Ticket { certificate, key: Box::new(key) };
+        names.push(entity.add_own_ticket(before, ticket).expect("a ticket").to_string());
+    }
+    let config = Config::parse(WHOLE, "whole.toml").expect("a config");
+    let config = carnet_settings::station(&config, Some(GnAddress(2)));
+    let mut station = Station::new(config, PersistentState::default(), Rng::new(1), Time::ZERO, wall);
+    assert_eq!(super::security(&station, Time::ZERO), None);
+    station.secure(Time::ZERO, wall, Box::new(entity));
+    let seen = super::security(&station, Time::ZERO).expect("security");
+    let ticket = seen.ticket.clone().expect("a ticket");
+    assert_eq!((seen.policy.as_str(), ticket.name.as_str()), ("strict", names[1].as_str()));
+    assert_eq!((ticket.from, ticket.until), (today - 4 * HOUR, today + 6 * HOUR));
+    assert_eq!((seen.tickets_now, seen.tickets_later), (1, 1));
+    assert_eq!(seen.tickets_until, Some(today + 26 * HOUR));
+    assert_eq!((seen.issuers, seen.signers, seen.queued, seen.queue, seen.parking), (2, 0, 0, 256, 64));
+    let json = serde_json::to_string(&seen).expect("JSON");
+    assert!(!json.contains(&names[0]) && !json.contains(&names[2]), "{json}");
+    // Later it is the next one, and at last none.
+    let at = |hours: u64| {
+        super::security(&station, Time::from_secs(hours * HOUR)).expect("security").ticket.map(|own| own.name)
+    };
+    assert_eq!((at(17), at(7), at(27)), (Some(names[2].clone()), None, None));
 }
 
 /// A station with every job.

@@ -8,7 +8,7 @@ use std::fmt::{Display, Write};
 
 use axum::http::header::CONTENT_TYPE;
 use axum::response::{IntoResponse, Response};
-use carnet_api::model::{Counters, Status, Uplink};
+use carnet_api::model::{Counters, Security, Status, Uplink};
 
 use super::{App, Refusal};
 use crate::request::Request;
@@ -23,10 +23,18 @@ pub(super) async fn metrics(app: App) -> Result<Response, Refusal> {
     let status = app.answer(Request::Status).await?;
     let uplinks = app.answer(Request::Uplinks).await?;
     let counters = app.answer(Request::Counters).await?;
-    Ok(([(CONTENT_TYPE, FORMAT)], text(&status, &uplinks, &counters)).into_response())
+    // A station that signs nothing refuses, and has no such metrics.
+    let security = app.answer(Request::Security).await?.ok();
+    let text = text(&status, &uplinks, security.as_ref(), &counters);
+    Ok(([(CONTENT_TYPE, FORMAT)], text).into_response())
 }
 
-pub(super) fn text(status: &Status, uplinks: &[Uplink], counters: &Counters) -> String {
+pub(super) fn text(
+    status: &Status,
+    uplinks: &[Uplink],
+    security: Option<&Security>,
+    counters: &Counters,
+) -> String {
     let mut page = Page::default();
     let names = [("name", status.name.as_str()), ("version", status.version.as_str())];
     page.gauge("carnet_info", "The station.", [(&names[..], 1)]);
@@ -46,6 +54,7 @@ pub(super) fn text(status: &Status, uplinks: &[Uplink], counters: &Counters) -> 
         page.gauge("carnet_mobile_router_reachable", help, reachable.map(|reachable| (&[][..], reachable)));
     }
     uplink_gauges(&mut page, uplinks);
+    security.into_iter().for_each(|security| security_gauges(&mut page, security));
     let mut last = String::new();
     for (name, value) in counters {
         let (family, label) = family(name);
@@ -95,6 +104,23 @@ fn uplink_gauges(page: &mut Page, uplinks: &[Uplink]) {
     let used = "In this period of its volume, both directions.";
     each(page, uplinks, "carnet_uplink_volume_used_bytes", used, |uplink| uplink.volume_used);
     each(page, uplinks, "carnet_uplink_volume_limit_bytes", "What it may carry.", |uplink| uplink.volume);
+}
+
+fn security_gauges(page: &mut Page, security: &Security) {
+    let tickets = [("now", security.tickets_now), ("later", security.tickets_later)];
+    let labels = tickets.map(|(holds, count)| ([("holds", holds)], count));
+    let help = "Own tickets, by when they hold.";
+    page.gauge("carnet_security_tickets", help, labels.iter().map(|(labels, count)| (&labels[..], *count)));
+    let ends = |end: Option<u64>| end.map(|end| (&[][..], end));
+    let help = "When the ticket that signs ends.";
+    let until = security.ticket.as_ref().map(|ticket| ticket.until);
+    page.gauge("carnet_security_ticket_end_timestamp_seconds", help, ends(until));
+    let help = "When the last own ticket ends.";
+    page.gauge("carnet_security_last_ticket_end_timestamp_seconds", help, ends(security.tickets_until));
+    let waiting = [("verification", security.queued), ("certificate", security.parked)];
+    let labels = waiting.map(|(lacks, count)| ([("for", lacks)], count));
+    let help = "Messages that wait.";
+    page.gauge("carnet_security_waiting", help, labels.iter().map(|(labels, count)| (&labels[..], *count)));
 }
 
 /// The family of a counter, and its label. Counters come in the order of their names, so a family is one piece.

@@ -101,6 +101,9 @@ impl Runner {
                 let busy = dcc::channel_busy(&channel);
                 let _ = reply.send(busy.and_then(|input| self.try_input(input)));
             }
+            Request::Security(reply) => {
+                let _ = reply.send(answers::security(&self.station, now).ok_or(answers::NO_SECURITY.into()));
+            }
             Request::SetArea { area, reply } => {
                 let order = self.ask_geonet(|geonet, _| geonet.area_order(area)).flatten();
                 let _ = reply.send(order.and_then(|order| self.try_input(Input::Command(order))));

@@ -286,3 +286,37 @@ fn times_are_short() {
     assert_eq!(utc(951_782_400.0), "2000-02-29T00:00:00.000Z");
     assert_eq!(utc(1_798_761_599.999_6), "2027-01-01T00:00:00.000Z");
 }
+
+#[test]
+fn security_as_lines() {
+    let mut answer = json!({
+        "policy": "accept_unsigned",
+        "ticket": {"name": "5a1f0c6be21d9f37", "from": 1_795_300_000, "until": 1_795_904_800},
+        "tickets_now": 5, "tickets_later": 2, "tickets_until": 1_796_000_000, "issuers": 2, "signers": 11,
+        "queued": 3, "queue": 256, "parked": 1, "parking": 64, "verifications_per_second": 2000,
+        "received": 431, "verified": 380, "copies": 12, "plain": 4, "verifications": 412, "signed": 61,
+        "dropped": {"replayed": 9, "unknown_issuer": 30},
+    });
+    let expected = "\
+policy            accept unsigned
+ticket            5a1f0c6be21d9f37
+  holds           2026-11-21T22:26:40Z to 2026-11-28T22:26:40Z
+own tickets       5 now, 2 later, the last until 2026-11-30T00:53:20Z
+known             2 issuers, 11 tickets of others
+to be verified    3 of 256
+certificate lacks 1 of 64
+verifications     412, at most 2000 a second
+signed            61
+received          431
+  believed        380 and 12 copies
+  in the open     4
+  dropped         9 replayed
+  dropped         30 unknown issuer
+";
+    assert_eq!(show(Table::Security, answer.clone(), None), expected);
+    answer["ticket"] = Value::Null;
+    answer["tickets_until"] = Value::Null;
+    let text = show(Table::Security, answer, None);
+    assert!(text.contains("ticket            none: nothing is signed\nown tickets       5 now"), "{text}");
+    assert!(text.contains("the last until -\n"), "{text}");
+}

@@ -141,6 +141,17 @@ impl Security {
         self.own.tickets.iter().filter(holds).map(|own| own.name()).collect()
     }
 
+    /// How long each of the own tickets holds, the one that signs on that date first. Its name is in what it signs; those
+    /// of the others are nobody's business before: together they would tell which station becomes which.
+    pub fn own_validities(&self, now: Now) -> (Option<HashedId8>, Vec<ValidityPeriod>) {
+        let tickets = &self.own.tickets;
+        let holds = |own: &&OwnTicket| own.validity().contains(now.date);
+        let current = tickets.get(self.own.current).filter(holds);
+        let signs = current.or_else(|| tickets.iter().find(holds)).map(OwnTicket::name);
+        let (first, others): (Vec<_>, Vec<_>) = tickets.iter().partition(|own| Some(own.name()) == signs);
+        (signs, first.into_iter().chain(others).map(|own| *own.validity()).collect())
+    }
+
     /// The name of the ticket that signs.
     pub fn current_ticket(&self) -> Option<HashedId8> {
         self.own.tickets.get(self.own.current).map(|own| own.name())

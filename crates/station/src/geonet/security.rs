@@ -17,7 +17,8 @@ use std::fmt::Debug;
 
 use carnet_base::{Time, WallTime};
 use carnet_geonet::{MacAddress, ReceivedFrame, geodesy};
-use carnet_security::time::Time64;
+use carnet_security::ids::HashedId8;
+use carnet_security::time::{Time64, ValidityPeriod};
 use carnet_security::{Counters, Handled, Now, Security, SecurityDrop, Verified, unwrapped};
 use carnet_wire::geonet::Timestamp;
 
@@ -41,22 +42,30 @@ pub trait SecurityEntity: Debug + Send {
     fn poll_timeout(&self, now: Time) -> Option<Time>;
     fn overhead(&self) -> usize;
     fn counters(&self) -> &Counters;
-    fn state(&self) -> SecurityState;
+    fn state(&self, now: Now) -> SecurityState;
 }
 
 /// What operators may see of a security entity.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub struct SecurityState {
     /// Who is believed.
     pub policy: carnet_security::Policy,
-    /// The name of the ticket that signs.
-    pub ticket: Option<carnet_security::ids::HashedId8>,
+    /// The ticket that signs: its name, and from when to when it holds. `None` where nothing is signed now.
+    pub ticket: Option<(HashedId8, WallTime, WallTime)>,
+    /// Own tickets that hold now, and that will hold.
+    pub own_tickets: (usize, usize),
+    /// When the last of them ends.
+    pub until: Option<WallTime>,
     /// Roots and authorities.
     pub issuers: usize,
     /// Tickets of others.
     pub tickets: usize,
-    /// Messages that wait for verification, and for a certificate.
-    pub waiting: (usize, usize),
+    /// Messages that wait for verification, and how many may.
+    pub queued: (usize, usize),
+    /// Messages that wait for a certificate, and how many may.
+    pub parked: (usize, usize),
+    /// Verifications in a second at most.
+    pub verifications_per_second: u32,
 }
 
 impl SecurityEntity for Security {
@@ -92,16 +101,32 @@ impl SecurityEntity for Security {
         Security::counters(self)
     }
 
-    fn state(&self) -> SecurityState {
+    fn state(&self, now: Now) -> SecurityState {
         let (issuers, tickets) = self.store().len();
+        let (signs, own) = self.own_validities(now);
+        let (queued, parked) = self.waiting();
+        let config = self.config();
+        let wall = |date: Time64| date.to_wall_time(leap_seconds());
+        let begin = |validity: &ValidityPeriod| validity.start.start();
         SecurityState {
-            policy: self.config().policy,
-            ticket: self.current_ticket(),
+            policy: config.policy,
+            ticket: signs.zip(own.first()).map(|(name, own)| (name, wall(begin(own)), wall(own.end()))),
+            own_tickets: (
+                own.iter().filter(|own| own.contains(now.date)).count(),
+                own.iter().filter(|own| begin(own) > now.date).count(),
+            ),
+            until: own.iter().map(ValidityPeriod::end).filter(|end| *end > now.date).max().map(wall),
             issuers,
             tickets,
-            waiting: self.waiting(),
+            queued: (queued, config.most_queued),
+            parked: (parked, config.most_parked),
+            verifications_per_second: config.verifications_per_second,
         }
     }
+}
+
+fn leap_seconds() -> u32 {
+    u32::try_from(Timestamp::LEAP_SECONDS).unwrap_or_default()
 }
 
 /// The entity of a station, and what it has to be told.
@@ -131,6 +156,11 @@ impl Secured {
         self.entity.as_ref()
     }
 
+    /// What operators may see.
+    pub(crate) fn state(&self, now: Time) -> SecurityState {
+        self.entity.state(self.now(now))
+    }
+
     pub(super) fn handle_date(&mut self, now: Time, wall: WallTime) {
         self.date = (now, wall);
     }
@@ -156,8 +186,7 @@ impl Secured {
         let (then, wall) = self.date;
         let since = u64::try_from(now.saturating_since(then).as_nanos()).unwrap_or(u64::MAX);
         let wall = WallTime::from_unix_nanos(wall.as_unix_nanos().saturating_add(since));
-        let leap_seconds = u32::try_from(Timestamp::LEAP_SECONDS).unwrap_or_default();
-        Now { time: now, date: Time64::from_wall_time(wall, leap_seconds) }
+        Now { time: now, date: Time64::from_wall_time(wall, leap_seconds()) }
     }
 
     /// A packet of the router as it goes to the link; `mid` is that of the router's address. `None` for one that does not go.
@@ -206,8 +235,8 @@ impl Geonet {
         self.secured = Some(secured);
     }
 
-    pub(crate) fn security(&self) -> Option<&dyn SecurityEntity> {
-        self.secured.as_ref().map(Secured::entity)
+    pub(crate) fn secured(&self) -> Option<&Secured> {
+        self.secured.as_ref()
     }
 
     /// A frame of the link, where packets are signed.

@@ -181,7 +181,21 @@ fn promtool_finds_no_fault_with_metrics_and_alerts() {
         Some((name.to_owned(), 7))
     });
     let uplinks = [uplink("wlan0", "active", Some(12.5)), uplink("wwan0", "down: no address", None)];
-    let text = metrics::text(&status(), &uplinks, &names.collect());
+    let security = serde_json::json!({
+        "policy": "strict", "ticket": {"name": "5a1f0c6be21d9f37", "from": 1, "until": 1_795_904_800},
+        "tickets_now": 5, "tickets_later": 2, "tickets_until": 1_796_000_000, "issuers": 2, "signers": 11,
+        "queued": 3, "queue": 256, "parked": 1, "parking": 64, "verifications_per_second": 2000,
+        "received": 1, "verified": 1, "copies": 0, "plain": 0, "verifications": 1, "signed": 1, "dropped": {},
+    });
+    let security = serde_json::from_value(security).expect("security");
+    let text = metrics::text(&status(), &uplinks, Some(&security), &names.collect());
+    for sample in [
+        "carnet_security_tickets{holds=\"later\"} 2\n",
+        "carnet_security_ticket_end_timestamp_seconds 1795904800\n",
+        "carnet_security_waiting{for=\"verification\"} 3\n",
+    ] {
+        assert!(text.contains(sample), "{sample}{text}");
+    }
     assert!(text.contains("carnet_uplink_state{interface=\"wwan0\",state=\"down\"} 1\n"), "{text}");
     let mut check = tool.args(["check", "metrics"]).stdin(Stdio::piped()).stdout(Stdio::piped());
     check = check.stderr(Stdio::piped());

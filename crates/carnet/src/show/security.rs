@@ -1,0 +1,42 @@
+//! Signed packets for people to read.
+
+use std::fmt::Write;
+
+use carnet_api::model::Security;
+
+use super::{NOTHING, utc, words};
+
+/// What signs, what waits, what was believed; then of what the others died.
+pub(super) fn security(security: &Security) -> String {
+    let mut out = String::new();
+    let mut line = |name: &str, value: String| {
+        let _ = writeln!(out, "{name:<17} {value}");
+    };
+    let date = |seconds: u64| utc(seconds as f64).replace(".000Z", "Z");
+    line("policy", words(&security.policy));
+    match &security.ticket {
+        Some(ticket) => {
+            line("ticket", ticket.name.clone());
+            line("  holds", format!("{} to {}", date(ticket.from), date(ticket.until)));
+        }
+        None => line("ticket", "none: nothing is signed".into()),
+    }
+    let until = security.tickets_until.map_or_else(|| NOTHING.to_owned(), date);
+    let (now, later) = (security.tickets_now, security.tickets_later);
+    line("own tickets", format!("{now} now, {later} later, the last until {until}"));
+    line("known", format!("{} issuers, {} tickets of others", security.issuers, security.signers));
+    line("to be verified", format!("{} of {}", security.queued, security.queue));
+    line("certificate lacks", format!("{} of {}", security.parked, security.parking));
+    let (verifications, most) = (security.verifications, security.verifications_per_second);
+    line("verifications", format!("{verifications}, at most {most} a second"));
+    line("signed", security.signed.to_string());
+    line("received", security.received.to_string());
+    line("  believed", format!("{} and {} copies", security.verified, security.copies));
+    if security.plain > 0 {
+        line("  in the open", security.plain.to_string());
+    }
+    for (reason, count) in &security.dropped {
+        line("  dropped", format!("{count} {}", words(reason)));
+    }
+    out
+}
