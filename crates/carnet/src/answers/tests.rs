@@ -116,7 +116,7 @@ fn of_the_own_tickets_only_the_one_that_signs_has_a_name() {
     let authority = issue(&root_key, Some(&root), content);
     let config = carnet_security::Config { policy: Policy::Strict, ..carnet_security::Config::default() };
     let mut entity = Security::new(config, Box::new(Portable), Box::new(()), carnet_base::Rng::new(1));
-    entity.add_root(root).expect("a root");
+    entity.add_root(root.clone()).expect("a root");
     entity.add_authority(now, authority.clone()).expect("an authority");
     let before = Now { date: now.date.saturating_sub(std::time::Duration::from_secs(23 * HOUR)), ..now };
     let mut names = Vec::new();

@@ -190,6 +190,6 @@ fn a_bundle_is_made_without_a_station_and_of_a_config_with_mistakes() {
     assert!(manifest.contains("no station answers: cannot reach the station at"), "{manifest}");
     assert_eq!(read("config/bad.toml"), "\n[station]\nkey = \"LEFT OUT\"\nname = \"a\"\n");
     let check = read("config/bad.toml.check.txt");
-    assert!(check.contains("`station.key`") && !check.contains("geheim"), "{check}");
+    assert!(check.contains("unknown key `key` in [station]") && !check.contains("geheim"), "{check}");
     fs::remove_dir_all(&folder).expect("gone");
 }

@@ -51,6 +51,7 @@ pub(super) fn answer(request: Request) {
             _ => Ok(()),
         })),
         Request::Services(reply) => drop(reply.send(Ok(Vec::new()))),
+        Request::Security(reply) => drop(reply.send(Err("this station signs nothing".into()))),
         Request::Groups(reply) => drop(reply.send(Ok(vec![group()]))),
         Request::Drain(reply) => drop(reply.send(None)),
         Request::BeginDrain { reply, .. } | Request::Revoke { reply, .. } | Request::EndDrain(reply) => {
