@@ -99,7 +99,11 @@ pub async fn bundle(command: SupportBundle) -> Result<()> {
     machine::look(&mut bundle, process, name.as_deref());
     let out = command.out.unwrap_or_else(|| {
         let name = name.as_deref().unwrap_or("support");
-        PathBuf::from(format!("carnet-{name}-{seconds}.tar.gz"))
+        // Of the same second another may be there.
+        let more = (2..100).map(|number| format!("-{number}"));
+        let mut names = std::iter::once(String::new()).chain(more);
+        let free = |more: &String| !Path::new(&format!("carnet-{name}-{seconds}{more}.tar.gz")).exists();
+        PathBuf::from(format!("carnet-{name}-{seconds}{}.tar.gz", names.find(free).unwrap_or_default()))
     });
     finish(&mut bundle, name.as_deref(), seconds);
     write(&bundle, &out, seconds).with_context(|| format!("cannot write {}", out.display()))?;
