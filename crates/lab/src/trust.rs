@@ -77,7 +77,9 @@ mod tests {
             nodes.c = { carnet = "c", pki = "foreign" }
             nodes.d = { carnet = "c" }
         "#;
-        let scenario = crate::scenario::parse(Path::new("scenario.toml"), text).expect("is good");
+        fs::create_dir_all(&folder).expect("a folder");
+        fs::write(folder.join("c"), "").expect("a config");
+        let scenario = crate::scenario::parse(&folder.join("scenario.toml"), text).expect("is good");
         let trust = Trust::make(&scenario, &folder).expect("made");
         let files = |node: &str| -> Vec<String> {
             let text = trust.fill(node, "{tickets}");
