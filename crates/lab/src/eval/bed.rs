@@ -8,7 +8,8 @@
 use std::path::Path as File;
 
 use anyhow::{Context, bail};
-use nix::sys::signal::Signal;
+use nix::sys::signal::{Signal, killpg};
+use nix::unistd::Pid;
 
 use super::results::Subject;
 use crate::bench::path::Path;
@@ -26,6 +27,9 @@ pub const IPV4: &str = "ipv4";
 pub const SUBJECT: &str = "subject";
 /// The mobile router's own view in a handover.
 pub const ROUTER: &str = "router";
+
+/// What stands for a subject that is not carnet.
+pub const COMMANDS: &str = "the given commands";
 
 /// The correspondent's address in IPv4.
 const CN_IPV4: &str = "192.0.2.2";
@@ -73,8 +77,7 @@ impl Routers {
         ipv4(&plain)?;
         let (subject, about) = match contender {
             Contender::Commands { mr, ha } => {
-                let about =
-                    Subject { name: "the given commands".into(), mr: Some(mr.clone()), ha: Some(ha.clone()) };
+                let about = Subject { name: COMMANDS.into(), mr: Some(mr.clone()), ha: Some(ha.clone()) };
                 (given(mr, ha, programs)?, about)
             }
             Contender::Carnet(paths) => first(paths, programs)?,
@@ -139,14 +142,29 @@ impl Routers {
 
     /// Ends the programs in good order, and takes the networks down.
     pub fn stop(mut self) -> anyhow::Result<()> {
-        for daemon in self.subject.daemons.iter_mut().rev() {
-            daemon.stop(Signal::SIGTERM);
-        }
+        end(&mut self.subject.daemons);
         for world in [&self.plain, &self.subject] {
             let nodes = ["mnn", "mr", "ha", "cn"].map(|role| format!("netns del {}\n", world.node(role)));
             topology::batch(None, &nodes.concat())?;
         }
         Ok(())
+    }
+}
+
+impl Drop for Routers {
+    fn drop(&mut self) {
+        end(&mut self.subject.daemons);
+    }
+}
+
+/// Asks programs to end, each with what it started itself: a command is run by a shell, which does not hand signals on.
+fn end(daemons: &mut [Daemon]) {
+    for daemon in daemons.iter_mut().rev() {
+        if daemon.ended().is_none() {
+            // Each program leads a group (crate::process::in_node). One that has ended may have left its number to others.
+            let _ = killpg(Pid::from_raw(daemon.id() as i32), Signal::SIGTERM);
+            daemon.stop(Signal::SIGTERM);
+        }
     }
 }
 
@@ -178,6 +196,14 @@ fn first(paths: &[Path], programs: &Programs) -> anyhow::Result<(World, Subject)
 /// The network with other programs in it.
 fn given(mr: &str, ha: &str, programs: &Programs) -> anyhow::Result<World> {
     let mut world = World { name: "subject".into(), stations: Vec::new(), daemons: Vec::new() };
+    let made = begin(&mut world, mr, ha, programs);
+    if made.is_err() {
+        end(&mut world.daemons);
+    }
+    made.map(|()| world)
+}
+
+fn begin(world: &mut World, mr: &str, ha: &str, programs: &Programs) -> anyhow::Result<()> {
     world.links()?;
     world.uplinks()?;
     for (role, command) in [("ha", ha), ("mr", mr)] {
@@ -195,7 +221,7 @@ fn given(mr: &str, ha: &str, programs: &Programs) -> anyhow::Result<World> {
         world.daemons.iter_mut().try_for_each(alive)?;
         let mut ping = in_node(&node, tools::path("ping"));
         if output(ping.args(["-6", "-n", "-c", "1", "-W", "1", CN])).is_ok() {
-            return Ok(world);
+            return Ok(());
         }
         if clock::monotonic() > until {
             let said: Vec<String> =
@@ -262,4 +288,39 @@ pub fn air_ends() -> Vec<Ends> {
         ends(PLAIN, "plain1", "plain2", "2001:db8:b2::100"),
         ends(SUBJECT, "mnn1", "mnn2", "2001:db8:a2::100"),
     ]
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::os::unix::process::CommandExt;
+
+    #[test]
+    fn what_a_shell_started_is_asked_to_end_with_it() {
+        let folder = std::env::temp_dir().join(format!("carnet-lab-group-{}", std::process::id()));
+        std::fs::create_dir_all(&folder).expect("a folder");
+        let (ready, told) = (folder.join("ready"), folder.join("told"));
+        let inner = format!(
+            "trap 'echo > {}; exit' TERM; echo > {}; while :; do sleep 0.05; done",
+            told.display(),
+            ready.display()
+        );
+        let mut shell = std::process::Command::new("sh");
+        // The outer shell waits for the inner one, which is not its last command.
+        shell.args(["-c", &format!("sh -c \"{inner}\"; true")]).process_group(0);
+        let mut daemons =
+            vec![Daemon::start("a command", &folder.join("log"), &mut shell).expect("there is a shell")];
+        let there = |file: &File| {
+            let until = clock::monotonic() + 60 * SECOND;
+            while !file.exists() && clock::monotonic() < until {
+                clock::sleep(10 * MILLISECOND);
+            }
+            file.exists()
+        };
+        assert!(there(&ready), "{}", daemons[0].tail());
+        end(&mut daemons);
+        assert!(there(&told), "{}", daemons[0].tail());
+        assert!(daemons[0].ended().is_some());
+        std::fs::remove_dir_all(folder).expect("its folder");
+    }
 }

@@ -2,10 +2,14 @@
 //!
 //! A machine is not equally fast on two days. Plain routing was measured in the same run and by turns with what is
 //! compared, so each repetition is divided by that of plain routing beside it, and these ratios are compared; where
-//! there is no plain routing, the values are. Each curve is one question, asked of all of its points at once by the rank
-//! sum test of Wilcoxon stratified by point (van Elteren): no distribution is assumed, and points may lie apart by
-//! whatever. As several curves are asked, the probabilities are corrected by Holm's method.
+//! either run has no plain routing beside a point, the values are. Each curve is one question, asked of all of its points
+//! at once by the rank sum test of Wilcoxon stratified by point (van Elteren), with its exact distribution: all ways in
+//! which the values of a point could have fallen to the two runs are equally probable. No distribution of the values is
+//! assumed, and points may lie apart by whatever. A curve whose few repetitions could not show any change leaves the
+//! family (Tarone); of the others the probabilities are corrected by Holm's method. Which way a curve went is the sign of
+//! the statistic, so a share of losses that was 0 can rise.
 
+use std::collections::BTreeMap;
 use std::fmt::Write;
 
 use anyhow::ensure;
@@ -13,13 +17,16 @@ use anyhow::ensure;
 use super::bed::{PLAIN, SUBJECT};
 use super::results::{Results, Sample};
 use crate::bench::table::aligned;
+use crate::expect::number;
 
 /// Above this probability of chance nothing is claimed.
 const CHANCE: f64 = 0.05;
-/// Repetitions, of all points of a curve together and in each run, below which nothing is claimed.
-const ENOUGH: usize = 5;
 /// A change that is smaller is not told, however sure.
 const SMALL: f64 = 0.005;
+/// Repetitions of a point, of both runs together, above which the normal distribution is exact enough.
+const MANY: usize = 60;
+/// Values that an exact distribution may have; above, the normal distribution takes its place.
+const WIDEST: usize = 200_000;
 
 /// What became of a curve.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -30,7 +37,7 @@ pub enum Change {
     Faster,
     /// Nothing that could not be chance.
     Same,
-    /// Too few repetitions to say.
+    /// Too few repetitions: whatever they were, they could show nothing.
     Unknown,
 }
 
@@ -38,10 +45,16 @@ pub enum Change {
 #[derive(Debug, Clone, PartialEq)]
 struct Compared {
     what: String,
-    /// New divided by old, the mean over the points.
-    ratio: f64,
+    /// New divided by old, the median of the points; none where something old is 0.
+    ratio: Option<f64>,
+    /// Means over the points of the medians, where there is no ratio.
+    means: [f64; 2],
+    /// What was found of its values.
+    test: Test,
     /// Probability that chance alone makes as much, corrected.
     chance: Option<f64>,
+    /// Whether more is better.
+    better: bool,
     change: Change,
 }
 
@@ -50,12 +63,14 @@ struct Compared {
 pub struct Verdict {
     compared: Vec<Compared>,
     notes: Vec<String>,
+    /// What the old run has and the new one could not measure.
+    lost: Vec<String>,
 }
 
 impl Verdict {
-    /// Whether anything became slower.
+    /// Whether anything became slower, or could not be measured any more.
     pub fn slower(&self) -> bool {
-        self.compared.iter().any(|one| one.change == Change::Slower)
+        !self.lost.is_empty() || self.compared.iter().any(|one| one.change == Change::Slower)
     }
 
     /// For the terminal.
@@ -69,20 +84,26 @@ impl Verdict {
                 Change::Unknown => "too few to say",
             };
             let chance = one.chance.map_or("-".into(), |chance| format!("{chance:.3}"));
-            rows.push(vec![one.what.clone(), format!("{:.3}", one.ratio), chance, word.into()]);
+            let [old, new] = one.means.map(number);
+            let ratio = one.ratio.map_or(format!("{old} -> {new}"), |ratio| format!("{ratio:.3}"));
+            rows.push(vec![one.what.clone(), ratio, chance, word.into()]);
         }
         let mut text = aligned(&rows);
         for note in &self.notes {
             let _ = writeln!(text, "NOTE: {note}");
         }
+        for lost in &self.lost {
+            let _ = writeln!(text, "LOST: {lost}");
+        }
         let count = |change| self.compared.iter().filter(|one| one.change == change).count();
         let _ = writeln!(
             text,
-            "{} slower, {} faster, {} without a difference, {} with too few repetitions",
+            "{} slower, {} faster, {} without a difference, {} with too few repetitions, {} no longer measured",
             count(Change::Slower),
             count(Change::Faster),
             count(Change::Same),
-            count(Change::Unknown)
+            count(Change::Unknown),
+            self.lost.len()
         );
         text
     }
@@ -93,26 +114,102 @@ fn more_is_better(sample: &Sample) -> bool {
     !matches!(sample.unit.as_str(), "ms") && sample.quantity != "loss" && !sample.quantity.contains("lost")
 }
 
-/// A repetition of the subject beside that of plain routing, where there is one.
-fn beside(sample: &Sample, all: &[Sample]) -> Vec<f64> {
-    let plain = all.iter().find(|one| {
-        let same = Sample { series: sample.series.clone(), values: sample.values.clone(), ..(*one).clone() };
-        one.series == PLAIN && same == *sample
-    });
-    let own = &sample.values.rounds;
-    match plain.filter(|plain| plain.values.rounds.iter().all(|value| *value > 0.0)) {
-        Some(plain) if plain.values.rounds.len() == own.len() => {
-            own.iter().zip(&plain.values.rounds).map(|(own, plain)| own / plain).collect()
+/// The values of a point in both runs: repetitions of the subject, each divided by that of plain routing beside it if
+/// both runs have one, else as they are. A repetition in which plain routing passed nothing says nothing.
+fn stratum(
+    old: (&Results, &Sample),
+    new: (&Results, &Sample),
+    notes: &mut Vec<String>,
+) -> (Vec<f64>, Vec<f64>) {
+    let plain = |(run, sample): (&Results, &Sample)| -> Option<Vec<(usize, f64)>> {
+        let same = |one: &&Sample| {
+            one.series == PLAIN
+                && (&one.paper, &one.experiment, &one.quantity, &one.with, one.x)
+                    == (&sample.paper, &sample.experiment, &sample.quantity, &sample.with, sample.x)
+        };
+        run.samples.iter().find(same).map(|one| run.numbered(one))
+    };
+    let raw = |sample: &Sample| sample.values.rounds.clone();
+    let (before, after) = match (plain(old), plain(new)) {
+        (Some(before), Some(after)) => (before, after),
+        (None, None) => return (raw(old.1), raw(new.1)),
+        _ => {
+            notes.push(format!("{}: plain routing in one run only: values compared", point(new.1)));
+            return (raw(old.1), raw(new.1));
         }
-        _ => own.clone(),
+    };
+    // Without a failure that says which repetition is missing, nobody knows which stand beside each other.
+    let whole = |run: &Results, sample: &Sample| {
+        sample.values.rounds.len() + run.failures.iter().filter(|one| one.of(sample)).count()
+    };
+    let uneven = |(run, sample): (&Results, &Sample)| {
+        let plain = Sample { series: PLAIN.into(), ..sample.clone() };
+        let same = |one: &&Sample| Sample { values: sample.values.clone(), ..(**one).clone() } == plain;
+        run.samples.iter().find(same).is_some_and(|plain| whole(run, plain) != whole(run, sample))
+    };
+    if uneven(old) || uneven(new) {
+        notes.push(format!("{}: not as many repetitions of plain routing: values compared", point(new.1)));
+        return (raw(old.1), raw(new.1));
     }
+    // What is 0 for plain routing as a rule, as losses are, cannot be divided by it.
+    let nothing = before.iter().chain(&after).all(|(_, value)| *value == 0.0);
+    if nothing || old.1.quantity == "loss" {
+        return (raw(old.1), raw(new.1));
+    }
+    let mut ratios = |which: &str, (run, sample): (&Results, &Sample), plain: Vec<(usize, f64)>| {
+        let plain: BTreeMap<usize, f64> = plain.into_iter().collect();
+        let own = run.numbered(sample);
+        let count = own.len();
+        let ratios: Vec<f64> = own
+            .into_iter()
+            .filter_map(|(round, own)| Some((own, *plain.get(&round)?)))
+            .filter(|(_, plain)| *plain > 0.0)
+            .map(|(own, plain)| own / plain)
+            .collect();
+        if ratios.len() < count {
+            let less = count - ratios.len();
+            notes
+                .push(format!("{which}: {}: {less} repetitions without plain routing beside", point(sample)));
+        }
+        ratios
+    };
+    (ratios("old", old, before), ratios("new", new, after))
+}
+
+/// Names a point.
+fn point(sample: &Sample) -> String {
+    let with = sample.with.as_ref().map_or(String::new(), |with| format!(", {with}"));
+    let x = sample.x.map_or(String::new(), |x| format!(" at {x}"));
+    format!("{}, {}: {}{with}{x}", sample.paper, sample.experiment, sample.quantity)
+}
+
+/// Paper, experiment, quantity.
+type Name<'a> = (&'a str, &'a str, &'a str);
+
+/// The curves of a run that are questions of their own. Of one transfer, megabits are packets times their size, and what
+/// was delivered is what was received of what was offered: these would ask the same again.
+fn questions(run: &Results) -> Vec<Name<'_>> {
+    let mut names: Vec<Name<'_>> = Vec::new();
+    for sample in run.samples.iter().filter(|one| one.series == SUBJECT) {
+        let name = (sample.paper.as_str(), sample.experiment.as_str(), sample.quantity.as_str());
+        if !names.contains(&name) {
+            names.push(name);
+        }
+    }
+    let has = |name: &Name<'_>, quantity| names.contains(&(name.0, name.1, quantity));
+    let again = |name: &Name<'_>| match name.2 {
+        "delivered" => has(name, "mbit") || has(name, "packets"),
+        "mbit" => has(name, "packets"),
+        _ => false,
+    };
+    names.iter().filter(|name| !again(name)).copied().collect()
 }
 
 /// Compares two runs.
 ///
 /// # Errors
 /// When one is of an emulated machine and the other is not: not even the ratios to plain routing are of one kind then,
-/// for an emulator makes some instructions many times slower and others hardly.
+/// for an emulator makes some instructions many times slower and others hardly. When they have nothing in common.
 pub fn compare(old: &Results, new: &Results) -> anyhow::Result<Verdict> {
     let kind = |run: &Results| if run.machine.emulated { "an emulated" } else { "a real" };
     ensure!(
@@ -126,6 +223,13 @@ pub fn compare(old: &Results, new: &Results) -> anyhow::Result<Verdict> {
     let mut notes = Vec::new();
     for (which, run) in [("old", old), ("new", new)] {
         notes.extend(run.warnings().iter().map(|warning| format!("{which}: {warning}")));
+        notes.extend(
+            run.left_out.iter().map(|one| format!("{which}: {}, {}: {}", one.paper, one.experiment, one.why)),
+        );
+        if let Some(first) = run.failures.first() {
+            let (count, why) = (run.failures.len(), &first.said);
+            notes.push(format!("{which}: {count} measurements failed, the first: {why}"));
+        }
     }
     if (&old.machine.cpu, old.machine.cores) != (&new.machine.cpu, new.machine.cores) {
         notes.push(format!("other machines: {} and {}", old.machine.cpu, new.machine.cpu));
@@ -133,19 +237,61 @@ pub fn compare(old: &Results, new: &Results) -> anyhow::Result<Verdict> {
     if old.subject != new.subject {
         notes.push(format!("different things were measured: {} and {}", old.subject.name, new.subject.name));
     }
-    let mut names: Vec<(&str, &str, &str)> = Vec::new();
-    for sample in new.samples.iter().filter(|one| one.series == SUBJECT) {
-        let name = (sample.paper.as_str(), sample.experiment.as_str(), sample.quantity.as_str());
-        if !names.contains(&name) {
-            names.push(name);
+    let (before, after) = (questions(old), questions(new));
+    let (mut lost, mut compared) = (Vec::new(), Vec::new());
+    for name in &after {
+        let what = format!("{}, {}: {}", name.0, name.1, name.2);
+        if !before.contains(name) {
+            notes.push(format!("only in the new run: {what}"));
+        } else if let Some(why) = differently(name, old, new) {
+            notes.push(format!("not compared: {what}: {why}"));
+        } else {
+            compared.extend(curve(*name, old, new, &mut notes, &mut lost));
         }
     }
-    let mut compared: Vec<Compared> = names.into_iter().filter_map(|name| curve(name, old, new)).collect();
+    for name in before.iter().filter(|name| !after.contains(name)) {
+        let what = format!("{}, {}: {}", name.0, name.1, name.2);
+        match new.why_not(name.0, name.1).or_else(|| failed(new, name.0, name.1)) {
+            Some(why) => lost.push(format!("{what}: {why}")),
+            None => notes.push(format!("only in the old run: {what}")),
+        }
+    }
+    ensure!(
+        !compared.is_empty() || !lost.is_empty(),
+        "the two runs have no curve in common; expected the same experiments with the same parameters{}",
+        notes.iter().map(|note| format!("\n  {note}")).collect::<String>()
+    );
     correct(&mut compared);
-    Ok(Verdict { compared, notes })
+    Ok(Verdict { compared, notes, lost })
 }
 
-fn curve(name: (&str, &str, &str), old: &Results, new: &Results) -> Option<Compared> {
+/// Why the first measurement of an experiment's subject failed.
+fn failed<'a>(run: &'a Results, paper: &str, experiment: &str) -> Option<&'a str> {
+    let of_it = run
+        .failures
+        .iter()
+        .find(|one| one.series == SUBJECT && one.paper == paper && one.experiment == experiment);
+    of_it.map(|one| one.said.as_str())
+}
+
+/// In what an experiment was made differently; what a file does not tell is taken for equal.
+fn differently(name: &Name<'_>, old: &Results, new: &Results) -> Option<String> {
+    let [before, after] = [old, new].map(|run| run.parameters(name.0, name.1));
+    let (before, after) = (before?, after?);
+    let key = before.keys().chain(after.keys()).find(|key| before.get(*key) != after.get(*key))?;
+    let told = |one: &serde_json::Map<String, serde_json::Value>| {
+        one.get(key).map_or("none".to_owned(), serde_json::Value::to_string)
+    };
+    Some(format!("{key} is {} in the old run and {} in the new one", told(&before), told(&after)))
+}
+
+fn curve(
+    name: Name<'_>,
+    old: &Results,
+    new: &Results,
+    notes: &mut Vec<String>,
+    lost: &mut Vec<String>,
+) -> Option<Compared> {
     let of_it = |one: &&Sample| {
         one.series == SUBJECT && (one.paper.as_str(), one.experiment.as_str(), one.quantity.as_str()) == name
     };
@@ -153,30 +299,39 @@ fn curve(name: (&str, &str, &str), old: &Results, new: &Results) -> Option<Compa
     let mut better = true;
     for sample in new.samples.iter().filter(of_it) {
         let there = |one: &&Sample| of_it(one) && one.x == sample.x && one.with == sample.with;
-        let Some(before) = old.samples.iter().find(there) else { continue };
+        let Some(before) = old.samples.iter().find(there) else {
+            notes.push(format!("only in the new run: {}", point(sample)));
+            continue;
+        };
         better = more_is_better(sample);
-        strata.push((beside(before, &old.samples), beside(sample, &new.samples)));
+        strata.push(stratum((old, before), (new, sample), notes));
     }
+    for sample in old.samples.iter().filter(of_it) {
+        let there = |one: &Sample| of_it(&one) && one.x == sample.x && one.with == sample.with;
+        if !new.samples.iter().any(there) {
+            let failure = new.failures.iter().find(|one| one.of(sample)).map(|one| one.said.as_str());
+            match failure.or_else(|| new.why_not(name.0, name.1)) {
+                Some(why) => lost.push(format!("{}: {why}", point(sample))),
+                None => notes.push(format!("only in the old run: {}", point(sample))),
+            }
+        }
+    }
+    strata.retain(|(old, new)| !old.is_empty() && !new.is_empty());
     if strata.is_empty() {
         return None;
     }
-    let mean = |values: &[f64]| values.iter().sum::<f64>() / values.len().max(1) as f64;
-    let ratios: Vec<f64> = strata
-        .iter()
-        .map(|(old, new)| (median(old), median(new)))
-        .filter(|(old, _)| *old > 0.0)
-        .map(|(old, new)| new / old)
-        .collect();
-    let count = |which: fn(&(Vec<f64>, Vec<f64>)) -> usize| strata.iter().map(which).sum::<usize>();
-    let enough = count(|one| one.0.len()) >= ENOUGH && count(|one| one.1.len()) >= ENOUGH;
-    let ratio = if ratios.is_empty() { 1.0 } else { mean(&ratios) };
-    let chance = enough.then(|| chance(&strata));
-    let change = match (chance.is_some(), (ratio > 1.0) == better) {
-        (false, _) => Change::Unknown,
-        (true, true) => Change::Faster,
-        (true, false) => Change::Slower,
-    };
-    Some(Compared { what: format!("{}, {}: {}", name.0, name.1, name.2), ratio, chance, change })
+    let medians: Vec<(f64, f64)> = strata.iter().map(|(old, new)| (median(old), median(new))).collect();
+    let ratios: Vec<f64> = medians.iter().filter(|(old, _)| *old > 0.0).map(|(old, new)| new / old).collect();
+    let mean = |which: fn(&(f64, f64)) -> f64| medians.iter().map(which).sum::<f64>() / medians.len() as f64;
+    Some(Compared {
+        what: format!("{}, {}: {}", name.0, name.1, name.2),
+        ratio: (ratios.len() == medians.len()).then(|| median(&ratios)),
+        means: [mean(|one| one.0), mean(|one| one.1)],
+        test: test(&strata),
+        chance: None,
+        better,
+        change: Change::Unknown,
+    })
 }
 
 fn median(values: &[f64]) -> f64 {
@@ -185,54 +340,142 @@ fn median(values: &[f64]) -> f64 {
     crate::bench::figures::median(&sorted)
 }
 
-/// Holm: the smallest probability times the number of questions, the next times one less, and none below the one before.
-/// What is left above the limit, or is small, is no difference.
+/// Decides what may be claimed. First Tarone: of the curves only those are asked that could have shown something at
+/// the limit which so many questions leave. Then Holm: the smallest probability times the number of questions, the next
+/// times one less, and none below the one before. What is left above the limit, or is small, is no difference.
 fn correct(compared: &mut [Compared]) {
-    let mut order: Vec<usize> = (0..compared.len()).filter(|at| compared[*at].chance.is_some()).collect();
-    let probability = |one: &Compared| one.chance.unwrap_or(1.0);
-    order.sort_by(|a, b| probability(&compared[*a]).total_cmp(&probability(&compared[*b])));
+    let able = |many: usize| {
+        let limit = CHANCE / many as f64;
+        (0..compared.len()).filter(|at| compared[*at].test.least <= limit).collect::<Vec<_>>()
+    };
+    // With more questions than curves nothing changes any more.
+    let family = (1..=compared.len().max(1)).find(|many| able(*many).len() <= *many);
+    let mut order = family.map(able).unwrap_or_default();
+    order.sort_by(|a, b| compared[*a].test.chance.total_cmp(&compared[*b].test.chance));
     let mut least = 0.0_f64;
-    for (rank, at) in order.iter().enumerate() {
-        least = (probability(&compared[*at]) * (order.len() - rank) as f64).max(least).min(1.0);
-        let one = &mut compared[*at];
+    let many = order.len();
+    for (rank, at) in order.into_iter().enumerate() {
+        let one = &mut compared[at];
+        least = (one.test.chance * (many - rank) as f64).max(least).min(1.0);
         one.chance = Some(least);
-        if least > CHANCE || (one.ratio - 1.0).abs() < SMALL {
-            one.change = Change::Same;
-        }
+        let small = one.ratio.is_some_and(|ratio| (ratio - 1.0).abs() < SMALL);
+        one.change = match (least > CHANCE || small, (one.test.direction > 0.0) == one.better) {
+            (true, _) => Change::Same,
+            (false, true) => Change::Faster,
+            (false, false) => Change::Slower,
+        };
+    }
+    for one in compared.iter_mut().filter(|one| one.chance.is_none() && one.test.alike) {
+        one.change = Change::Same;
     }
 }
 
-/// The probability that values as different as these, in pairs of old and new ones, come from the same: van Elteren's
-/// test, two-sided, with ties.
-fn chance(strata: &[(Vec<f64>, Vec<f64>)]) -> f64 {
-    let (mut sum, mut variance) = (0.0, 0.0);
-    for (old, new) in strata {
-        let (m, n) = (old.len() as f64, new.len() as f64);
-        let total = m + n;
-        if old.is_empty() || new.is_empty() {
-            continue;
+/// What van Elteren's test finds in values of pairs of old and new ones.
+#[derive(Debug, Clone, Copy, PartialEq)]
+struct Test {
+    /// The statistic, less what is expected of equal runs: above 0 where the new values are higher.
+    direction: f64,
+    /// The probability that equal runs differ as much, either way.
+    chance: f64,
+    /// The lowest that this probability could be with so many values and these ties.
+    least: f64,
+    /// Whether all values of each point are equal, and so many that they could have told otherwise.
+    alike: bool,
+}
+
+/// The ranks of a point, doubled: equal values share the mean of theirs, which may be half of a number.
+fn ranks(old: &[f64], new: &[f64]) -> (Vec<i64>, Vec<bool>) {
+    let mut all: Vec<(f64, bool)> =
+        old.iter().map(|value| (*value, false)).chain(new.iter().map(|value| (*value, true))).collect();
+    all.sort_by(|a, b| a.0.total_cmp(&b.0));
+    let mut ranks = Vec::new();
+    while ranks.len() < all.len() {
+        let at = ranks.len();
+        let equal = all[at..].iter().take_while(|one| one.0 == all[at].0).count().max(1);
+        ranks.extend(std::iter::repeat_n((2 * at + equal + 1) as i64, equal));
+    }
+    (ranks, all.iter().map(|one| one.1).collect())
+}
+
+/// Probabilities of the doubled rank sum of so many of these ranks, less its mean.
+fn distribution(ranks: &[i64], chosen: usize) -> BTreeMap<i64, f64> {
+    // By how many have been chosen: ways to each sum.
+    let mut ways: Vec<BTreeMap<i64, f64>> = vec![BTreeMap::new(); chosen + 1];
+    ways[0].insert(0, 1.0);
+    for rank in ranks {
+        for count in (0..chosen).rev() {
+            let more: Vec<(i64, f64)> = ways[count].iter().map(|(sum, many)| (sum + rank, *many)).collect();
+            for (sum, many) in more {
+                *ways[count + 1].entry(sum).or_default() += many;
+            }
         }
-        let mut all: Vec<(f64, bool)> =
-            old.iter().map(|value| (*value, false)).chain(new.iter().map(|value| (*value, true))).collect();
-        all.sort_by(|a, b| a.0.total_cmp(&b.0));
-        let (mut ranks, mut ties, mut at) = (0.0, 0.0, 0);
-        while at < all.len() {
-            let equal = all[at..].iter().take_while(|one| one.0 == all[at].0).count();
-            // Equal values share the mean of their ranks.
-            let rank = at as f64 + (equal as f64 + 1.0) / 2.0;
-            ranks += rank * all[at..at + equal].iter().filter(|one| one.1).count() as f64;
-            ties += (equal as f64).powi(3) - equal as f64;
-            at += equal;
-        }
+    }
+    let ways = ways.swap_remove(chosen);
+    let all: f64 = ways.values().sum();
+    let mean = (chosen * (ranks.len() + 1)) as i64;
+    ways.into_iter().map(|(sum, many)| (sum - mean, many / all)).collect()
+}
+
+/// Van Elteren's test, two-sided, with ties: exact, but for so many values that the normal distribution is as good.
+fn test(strata: &[(Vec<f64>, Vec<f64>)]) -> Test {
+    let ranked: Vec<_> = strata.iter().map(|(old, new)| ranks(old, new)).collect();
+    // Points weigh 1 / (N + 1). In whole numbers, so that equal sums are equal: by the least common multiple.
+    let multiple = ranked.iter().try_fold(1_i64, |multiple, (ranks, _)| {
+        let with = ranks.len() as i64 + 1;
+        (multiple / divisor(multiple, with)).checked_mul(with).filter(|multiple| *multiple < 1 << 40)
+    });
+    let (mut direction, mut variance, mut untied) = (0.0, 0.0, 1.0_f64);
+    for ((ranks, of_new), (old, new)) in ranked.iter().zip(strata) {
+        let (m, n, total) = (old.len() as f64, new.len() as f64, ranks.len() as f64);
+        let sum = ranks
+            .iter()
+            .zip(of_new)
+            .filter(|(_, new)| **new)
+            .map(|(rank, _)| *rank as f64 / 2.0)
+            .sum::<f64>();
+        let mean = (total + 1.0) / 2.0;
+        let squares: f64 = ranks.iter().map(|rank| (*rank as f64 / 2.0 - mean).powi(2)).sum();
         let weight = 1.0 / (total + 1.0);
-        sum += weight * (ranks - n * (total + 1.0) / 2.0);
-        let spread = m * n / 12.0 * ((total + 1.0) - ties / (total * (total - 1.0)));
-        variance += weight * weight * spread;
+        direction += weight * (sum - n * mean);
+        variance += weight * weight * m * n * squares / (total * (total - 1.0)).max(1.0);
+        untied /= (1..=new.len()).map(|at| (m + at as f64) / at as f64).product::<f64>();
     }
-    if variance <= 0.0 {
-        return 1.0;
+    let alike = variance <= 0.0;
+    let normal = Test {
+        direction,
+        chance: if alike { 1.0 } else { 2.0 * above(direction.abs() / variance.sqrt()) },
+        least: if alike { 1.0 } else { 2.0 * untied },
+        alike: alike && 2.0 * untied <= CHANCE,
+    };
+    let few = ranked.iter().all(|(ranks, _)| ranks.len() <= MANY);
+    let Some(multiple) = multiple.filter(|_| few && !alike) else { return normal };
+    let (mut all, mut found) = (BTreeMap::from([(0_i64, 1.0_f64)]), 0_i64);
+    for ((ranks, of_new), (_, new)) in ranked.iter().zip(strata) {
+        let weight = multiple / (ranks.len() as i64 + 1);
+        let sum: i64 = ranks.iter().zip(of_new).filter(|(_, new)| **new).map(|(rank, _)| *rank).sum();
+        found += weight * (sum - (new.len() * (ranks.len() + 1)) as i64);
+        let own = distribution(ranks, new.len());
+        let mut both: BTreeMap<i64, f64> = BTreeMap::new();
+        for (a, first) in &all {
+            for (b, second) in &own {
+                *both.entry(a + weight * b).or_default() += first * second;
+            }
+        }
+        all = both;
+        if all.len() > WIDEST {
+            return normal;
+        }
     }
-    2.0 * above(sum.abs() / variance.sqrt())
+    let beyond = |limit: i64| {
+        let sum: f64 = all.iter().filter(|(at, _)| at.abs() >= limit).map(|(_, share)| share).sum();
+        sum.min(1.0)
+    };
+    let most = all.keys().map(|at| at.abs()).max().unwrap_or(0);
+    Test { chance: beyond(found.abs()), least: beyond(most), ..normal }
+}
+
+fn divisor(a: i64, b: i64) -> i64 {
+    if b == 0 { a } else { divisor(b, a % b) }
 }
 
 /// The probability of a normal value above `z` (Abramowitz and Stegun 26.2.17, to 7.5e-8).
@@ -247,6 +490,7 @@ fn above(z: f64) -> f64 {
 mod tests {
     use super::*;
     use crate::eval::results::tests::{results, sample};
+    use crate::eval::results::{Failure, Made};
 
     fn run(subject: &[f64], plain: &[f64]) -> Results {
         let mut run = Results::default();
@@ -269,7 +513,10 @@ mod tests {
         // The subject alone is 10 % slower.
         let less: Vec<f64> = old.samples[1].values.rounds.iter().map(|value| value * 0.9).collect();
         let verdict = compare(&old, &run(&less, &old.samples[0].values.rounds)).expect("are of one kind");
-        assert!(verdict.slower() && (verdict.compared[0].ratio - 0.9).abs() < 1e-9, "{verdict:?}");
+        assert!(
+            verdict.slower() && verdict.compared[0].ratio.is_some_and(|ratio| (ratio - 0.9).abs() < 1e-9),
+            "{verdict:?}"
+        );
         assert!(verdict.text().contains("SLOWER"), "{}", verdict.text());
         let verdict = compare(&run(&less, &old.samples[0].values.rounds), &old).expect("are of one kind");
         assert_eq!(verdict.compared[0].change, Change::Faster);
@@ -311,12 +558,184 @@ mod tests {
     }
 
     #[test]
-    fn probabilities_are_those_of_the_tables() {
+    fn probabilities_are_exact() {
         assert!((above(1.96) - 0.025).abs() < 1e-4, "{}", above(1.96));
-        // Complete separation of 5 and 5: W - E = 12.5, variance 22.9.
+        // Complete separation of 5 and 5: 2 of the 252 ways.
         let apart = [((1..=5).map(f64::from).collect(), (6..=10).map(f64::from).collect())];
-        assert!((chance(&apart) - 0.009).abs() < 1e-3, "{}", chance(&apart));
-        let same = [(vec![1.0, 2.0, 3.0], vec![1.0, 2.0, 3.0])];
-        assert!((chance(&same) - 1.0).abs() < 1e-6);
+        let found = test(&apart);
+        assert!((found.chance - 2.0 / 252.0).abs() < 1e-12, "{found:?}");
+        assert!((found.least - 2.0 / 252.0).abs() < 1e-12 && found.direction > 0.0, "{found:?}");
+        // Two points of one and two: either way is 1 of 9, where the normal distribution would say 0.08.
+        let two = [(vec![1.0], vec![2.0, 3.0]), (vec![10.0], vec![20.0, 30.0])];
+        let found = test(&two);
+        assert!((found.chance - 2.0 / 9.0).abs() < 1e-12, "{found:?}");
+        // Ties: ranks 1.5, 1.5, 3.5, 3.5; of the six ways to choose two of them one is as high, one as low.
+        let ties = test(&[(vec![1.0, 1.0], vec![2.0, 2.0])]);
+        assert!((ties.chance - 2.0 / 6.0).abs() < 1e-12, "{ties:?}");
+        // Many values: the normal distribution.
+        let many = [((0..40).map(f64::from).collect(), (20..60).map(f64::from).collect())];
+        assert!(test(&many).chance < 1e-4, "{:?}", test(&many));
+        let same = test(&[(vec![1.0, 2.0, 3.0], vec![1.0, 2.0, 3.0])]);
+        assert!((same.chance - 1.0).abs() < 1e-6 && same.direction == 0.0, "{same:?}");
+    }
+
+    /// A run with this quantity at points of plain routing and of the subject.
+    fn lossy(plain: f64, subject: &[f64]) -> Results {
+        let mut run = Results::default();
+        for value in subject {
+            run.add(sample("rtt", PLAIN, Some(56.0), "loss", "%"), plain);
+            run.add(sample("rtt", SUBJECT, Some(56.0), "loss", "%"), *value);
+        }
+        run
+    }
+
+    #[test]
+    fn a_loss_that_rises_from_nothing_is_told() {
+        let (old, new) = (lossy(0.0, &[0.0; 7]), lossy(0.0, &[3.0, 4.0, 2.0, 5.0, 3.0, 4.0, 2.5]));
+        let verdict = compare(&old, &new).expect("are of one kind");
+        assert_eq!(verdict.compared[0].change, Change::Slower, "{verdict:?}");
+        assert!(verdict.text().contains("0 -> 3"), "{}", verdict.text());
+        let back = compare(&new, &old).expect("are of one kind");
+        assert_eq!(back.compared[0].change, Change::Faster, "{back:?}");
+        let same = compare(&old, &old).expect("are of one kind");
+        assert_eq!(same.compared[0].change, Change::Same, "all are 0 in both: {same:?}");
+    }
+
+    #[test]
+    fn the_direction_is_that_of_the_ranks() {
+        // Slower at nine points of ten, and ten times as fast at one: the mean of the ratios is above 1.
+        let (mut old, mut new) = (Results::default(), Results::default());
+        for x in 0..10_u32 {
+            for round in 0..5_u32 {
+                let value = 100.0 + f64::from(round);
+                old.add(sample("tcp", SUBJECT, Some(f64::from(x)), "mbit", "Mbit/s"), value);
+                let factor = if x == 0 { 10.0 } else { 0.8 };
+                new.add(sample("tcp", SUBJECT, Some(f64::from(x)), "mbit", "Mbit/s"), value * factor);
+            }
+        }
+        let verdict = compare(&old, &new).expect("are of one kind");
+        assert_eq!(verdict.compared[0].change, Change::Slower, "{verdict:?}");
+        let ratio = verdict.compared[0].ratio.expect("is there");
+        assert!((ratio - 0.8).abs() < 1e-9, "{ratio}");
+    }
+
+    #[test]
+    fn a_curve_that_could_show_nothing_does_not_cost_the_others() {
+        let (mut old, mut new) = (Results::default(), Results::default());
+        for (run, value) in [(&mut old, 100.0), (&mut new, 50.0)] {
+            for round in 0..5 {
+                run.add(sample("tcp", SUBJECT, None, "mbit", "Mbit/s"), value + f64::from(round));
+            }
+            // Of 12 curves with 2 repetitions each: with them, 13 * 2 / 252 would be above the limit.
+            for number in 0..12 {
+                for round in 0..2 {
+                    let name = format!("few{number}");
+                    run.add(sample(&name, SUBJECT, None, "mbit", "Mbit/s"), value + f64::from(round));
+                }
+            }
+        }
+        let verdict = compare(&old, &new).expect("are of one kind");
+        assert_eq!(verdict.compared[0].change, Change::Slower, "{verdict:?}");
+        assert!(verdict.compared[1..].iter().all(|one| one.change == Change::Unknown), "{verdict:?}");
+    }
+
+    #[test]
+    fn one_transfer_is_asked_once() {
+        let mut run = Results::default();
+        for (experiment, quantity) in [
+            ("udp", "mbit"),
+            ("udp", "delivered"),
+            ("packets", "packets"),
+            ("packets", "mbit"),
+            ("mgen", "packets"),
+        ] {
+            run.add(sample(experiment, SUBJECT, None, quantity, ""), 1.0);
+        }
+        run.add(sample("mgen", SUBJECT, None, "delivered", "%"), 1.0);
+        let asked: Vec<_> = questions(&run).into_iter().map(|name| (name.1, name.2)).collect();
+        assert_eq!(asked, [("udp", "mbit"), ("packets", "packets"), ("mgen", "packets")]);
+    }
+
+    #[test]
+    fn what_is_missing_is_told_and_what_was_lost_fails() {
+        let old = results();
+        let mut new = results();
+        new.samples.retain(|one| one.experiment != "echo");
+        let told = compare(&old, &new).expect("have curves in common");
+        assert!(!told.slower() && told.text().contains("only in the old run: nemo-basic-support, echo: ms"));
+        let why = "the host on board does not answer";
+        new.left_out.push(crate::eval::results::LeftOut {
+            paper: "nemo-basic-support".into(),
+            experiment: "echo".into(),
+            why: why.into(),
+        });
+        let told = compare(&old, &new).expect("have curves in common");
+        assert!(told.slower() && told.text().contains(&format!("echo: ms: {why}")), "{}", told.text());
+        // A point alone.
+        let mut new = results();
+        new.samples.retain(|one| one.x != Some(92.0));
+        let told = compare(&old, &new).expect("have curves in common");
+        assert!(!told.slower(), "{}", told.text());
+        new.failures.push(Failure {
+            round: 0,
+            said: "unable to connect".into(),
+            ..Failure::of_sample(&sample("udp-rates", SUBJECT, Some(92.0), "mbit", "Mbit/s"))
+        });
+        let told = compare(&old, &new).expect("have curves in common");
+        assert!(told.slower() && told.text().contains("at 92: unable to connect"), "{}", told.text());
+        let error = compare(&old, &lossy(0.0, &[0.0])).expect_err("have nothing in common").to_string();
+        assert!(error.starts_with("the two runs have no curve in common"), "{error}");
+    }
+
+    #[test]
+    fn ratios_are_compared_with_ratios_only() {
+        let own = [90.0, 91.0, 92.0, 90.5, 91.5, 90.2];
+        let plain = [100.0, 101.0, 102.0, 100.5, 101.5, 100.2];
+        let old = run(&own, &plain);
+        // Plain routing passed nothing once: this pair says nothing.
+        let mut broken = plain;
+        broken[2] = 0.0;
+        let verdict = compare(&old, &run(&own, &broken)).expect("are of one kind");
+        assert_eq!(verdict.compared[0].change, Change::Same, "{verdict:?}");
+        assert!(verdict.text().contains("1 repetitions without plain routing beside"), "{}", verdict.text());
+        // It failed once: the repetitions that stand beside each other still do.
+        let mut fewer = run(&own, &plain);
+        fewer.samples[0].values = crate::bench::figures::Series::of([&plain[..2], &plain[3..]].concat());
+        fewer.failures.push(Failure {
+            round: 2,
+            said: "timed out".into(),
+            ..Failure::of_sample(&fewer.samples[0])
+        });
+        let verdict = compare(&old, &fewer).expect("are of one kind");
+        assert_eq!(verdict.compared[0].change, Change::Same, "{verdict:?}");
+        let mut without = run(&own, &plain);
+        without.samples.retain(|one| one.series == SUBJECT);
+        let verdict = compare(&old, &without).expect("are of one kind");
+        assert_eq!(verdict.compared[0].ratio, Some(1.0), "{verdict:?}");
+        assert!(verdict.text().contains("plain routing in one run only"), "{}", verdict.text());
+    }
+
+    #[test]
+    fn what_was_made_differently_is_not_compared() {
+        let made = |seconds: u64, sizes: &[u32]| {
+            let mut run = results();
+            run.experiments.push(Made {
+                paper: "nemo-basic-support".into(),
+                experiment: "udp-rates".into(),
+                parameters: serde_json::json!({
+                    "seconds": seconds, "sizes": sizes, "mbit": [89], "across": "mbit", "repeat": 3,
+                }),
+            });
+            run
+        };
+        let asked = |old: &Results, new: &Results| {
+            let verdict = compare(old, new).expect("have curves in common");
+            verdict.compared.iter().any(|one| one.what.contains("udp-rates"))
+        };
+        assert!(asked(&made(2, &[1192]), &made(2, &[1192])));
+        assert!(!asked(&made(2, &[1192]), &made(1, &[1192])));
+        assert!(!asked(&made(2, &[1192]), &made(2, &[1000])));
+        assert!(asked(&made(2, &[1192, 1]), &made(2, &[1192, 2])), "curves of their own");
+        assert!(asked(&made(2, &[1192]), &results()), "an older file does not tell");
     }
 }

@@ -114,9 +114,14 @@ fn cells(paper: &Paper, results: &Results) -> Vec<Vec<String>> {
     let mut all = Vec::new();
     for figure in &paper.figures {
         for row in rows(paper, figure, results) {
-            let (here, ratio) = match &row.why {
-                Some(why) => (why.clone(), ratio(None)),
-                None => (row.here.clone(), ratio(row.ratio)),
+            // What was broken off shows what it has, and that.
+            let broken = figure.experiment.as_ref().and_then(|id| results.why_not(&paper.name, id));
+            let (here, ratio) = match (&row.why, broken) {
+                (Some(why), _) => (why.clone(), ratio(None)),
+                (None, Some(why)) => {
+                    (format!("{} (broken off: {})", row.here, first_line(why)), ratio(row.ratio))
+                }
+                (None, None) => (row.here.clone(), ratio(row.ratio)),
             };
             all.push(vec![figure.title.clone(), row.what, row.paper, here, ratio]);
         }
@@ -125,7 +130,9 @@ fn cells(paper: &Paper, results: &Results) -> Vec<Vec<String>> {
             all.push(vec![figure.title.clone(), String::new(), none.clone(), why.clone(), none]);
         } else if figure.values.iter().all(|value| value.ours.is_none()) && figure.experiment.is_some() {
             let left = figure.experiment.as_ref().and_then(|id| results.why_not(&paper.name, id));
+            let broken = left.map_or(String::new(), |why| format!(" (broken off: {})", first_line(why)));
             let here = measured(paper, figure, results)
+                .map(|here| format!("{here}{broken}"))
                 .or_else(|| left.map(|why| first_line(why).to_owned()))
                 .unwrap_or_else(|| "not part of this run".into());
             all.push(vec![
@@ -230,6 +237,16 @@ mod tests {
         }
         assert_eq!(filled(&made, &results).expect("is good"), made);
         assert!(filled("# Head\n", &results).is_err());
+        // What was broken off says so beside its numbers.
+        let mut broken = results.clone();
+        broken.left_out.push(crate::eval::results::LeftOut {
+            paper: "nemo-basic-support".into(),
+            experiment: "udp-rates".into(),
+            why: "the disk is full\nand more".into(),
+        });
+        let made = filled(&page, &broken).expect("is good");
+        let row = "| highest, router | 92.8 Mbit/s | 92.1 Mbit/s (broken off: the disk is full) | 0.992 |";
+        assert!(made.contains(row), "{made}");
         let mut emulated = results;
         emulated.machine.emulated = true;
         let made = filled(&page, &emulated).expect("is good");

@@ -15,6 +15,18 @@ use crate::tools;
 /// What a measurement found: a quantity, its unit, the value.
 pub type Found = (&'static str, &'static str, f64);
 
+/// Why a measurement came to no value: what the program said. Nothing but this one is lost by it.
+#[derive(Debug)]
+pub struct Failed(pub String);
+
+impl std::fmt::Display for Failed {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
+impl std::error::Error for Failed {}
+
 /// UDP at `mbit` (0: as fast as the sender can) in datagrams of `size` octets.
 pub fn udp(ends: &Ends, size: u32, mbit: f64, down: bool, seconds: u64) -> anyhow::Result<Vec<Found>> {
     let rate = format!("{}", (mbit * 1e6).round());
@@ -32,8 +44,7 @@ pub fn udp(ends: &Ends, size: u32, mbit: f64, down: bool, seconds: u64) -> anyho
     };
     match told {
         Ok(told) => datagrams(&told, size).with_context(|| format!("{size} octets at {mbit} Mbit/s")),
-        // That nothing came through is a result.
-        Err(_) => Ok(vec![("mbit", "Mbit/s", 0.0), ("delivered", "%", 0.0)]),
+        Err(why) => Err(Failed(format!("iperf3: {why}")).into()),
     }
 }
 
@@ -105,11 +116,14 @@ pub fn tcp(
     arguments.extend(window.into_iter().flat_map(|kib| ["-w".into(), format!("{kib}K")]));
     arguments.extend(segment.into_iter().flat_map(|octets| ["-M".into(), octets.to_string()]));
     let patience = (2 * seconds + 5) * SECOND;
-    let mbit = match exchange(&ends.peer, &ends.host, &ends.address, &arguments, patience)? {
-        Ok(told) => told["end"]["sum_received"]["bits_per_second"].as_f64().unwrap_or(0.0) / 1e6,
-        Err(_) => 0.0,
-    };
-    Ok(vec![("mbit", "Mbit/s", mbit)])
+    transferred(exchange(&ends.peer, &ends.host, &ends.address, &arguments, patience)?)
+}
+
+fn transferred(told: Result<Value, String>) -> anyhow::Result<Vec<Found>> {
+    let told = told.map_err(|why| Failed(format!("iperf3: {why}")))?;
+    let rate = told["end"]["sum_received"]["bits_per_second"].as_f64();
+    let rate = rate.ok_or_else(|| Failed("iperf3 told no bits_per_second of what was received".into()))?;
+    Ok(vec![("mbit", "Mbit/s", rate / 1e6)])
 }
 
 /// Echoes with `size` octets of data, the next as soon as one has come; their average and what was lost.
@@ -188,6 +202,20 @@ mod tests {
         let text = "Ip6InReceives                   \t7\nIp6InDelivers                   \t5\n";
         assert_eq!(counter(text, "Ip6InDelivers").expect("is there"), 5);
         assert!(counter(text, "Ip6In").is_err());
+    }
+
+    #[test]
+    fn what_fails_is_no_value() {
+        let told = serde_json::json!({"end": {"sum_received": {"bits_per_second": 2e6}}});
+        assert_eq!(transferred(Ok(told)).expect("is good"), [("mbit", "Mbit/s", 2.0)]);
+        for (told, why) in [
+            (Err("unable to connect".into()), "iperf3: unable to connect"),
+            (Ok(serde_json::json!({})), "iperf3 told no bits_per_second of what was received"),
+        ] {
+            let error = transferred(told).expect_err("is no value");
+            assert!(error.is::<Failed>(), "{error:?}");
+            assert_eq!(error.to_string(), why);
+        }
     }
 
     #[test]

@@ -90,7 +90,9 @@ pub struct Plan {
 /// What needs no network.
 pub fn without_testbed(args: &Args) -> anyhow::Result<Option<ExitCode>> {
     if let [old, new] = &args.compare[..] {
-        let verdict = compare::compare(&read(old)?, &read(new)?)?;
+        // As with diff: 1 is a difference, 2 that there is nothing to say.
+        let verdict = read(old).and_then(|old| compare::compare(&old, &read(new)?));
+        let verdict = verdict.map_err(|error| crate::Mistake(format!("{error:#}")))?;
         print!("{}", verdict.text());
         return Ok(Some(if verdict.slower() { ExitCode::FAILURE } else { ExitCode::SUCCESS }));
     }
@@ -158,12 +160,14 @@ pub fn run(plan: &Plan) -> anyhow::Result<()> {
         console::step(&format!("the figures will not be good: {why}"));
     }
     let programs = Programs { carnet: plan.carnet.clone(), logs: plan.out.join("logs") };
-    runner::run(plan, &programs, &mut results)?;
+    runner::run(plan, &programs, &mut results)
+        .with_context(|| format!("what was measured until then is in {}", partial(plan).display()))?;
     results.others = watch.shares()?;
     results.disturbed = figures::disturbances(results.machine.cores, results.load_before[0], results.others);
     results.duration_s = (clock::monotonic() - begin) as f64 / 1e9;
     let file = plan.out.join("eval.json");
-    write(&file, &format!("{}\n", serde_json::to_string_pretty(&results)?))?;
+    save(plan, &results)?;
+    std::fs::rename(partial(plan), &file).with_context(|| format!("cannot write {}", file.display()))?;
     // A browser in an emulated machine takes minutes for a page; `--render` prints it elsewhere.
     let written = reports(&results, &plan.out, !results.machine.emulated)?;
     println!("\n{}", document::summary(&results)?);
@@ -175,6 +179,16 @@ pub fn run(plan: &Plan) -> anyhow::Result<()> {
         console::step(&page.display().to_string());
     }
     Ok(())
+}
+
+/// Where a run that is not at its end has what it found: a former one stays until then.
+fn partial(plan: &Plan) -> PathBuf {
+    plan.out.join("eval.json.new")
+}
+
+/// Writes what was found by now.
+fn save(plan: &Plan, results: &Results) -> anyhow::Result<()> {
+    write(&partial(plan), &format!("{}\n", serde_json::to_string_pretty(results)?))
 }
 
 /// Writes the reports, also for printing if so wanted; the pages.

@@ -48,14 +48,19 @@ pub fn measure(
         let result = rounds(routers, sizes, repeat, milliseconds, None, &mut told);
         return pin(routers, &cores, false).and(result);
     };
-    let group = limit(routers, share, cores.measuring)?;
-    let result = cores
-        .avoid()
-        .and_then(|()| rounds(routers, sizes, repeat, milliseconds, Some((&group, share)), &mut told));
-    drop(group);
-    pin(routers, &cores, false)?;
-    [&routers.plain, &routers.subject].into_iter().try_for_each(|world| polling(world, false))?;
-    result
+    let result = limit(routers, share, cores.measuring).and_then(|group| {
+        cores.avoid()?;
+        rounds(routers, sizes, repeat, milliseconds, Some((&group, share)), &mut told)
+    });
+    // Whatever failed, and wherever: what comes next is to find the networks as they were.
+    let mut undone = vec![pin(routers, &cores, false)];
+    undone.extend([&routers.plain, &routers.subject].map(|world| polling(world, false)));
+    first(result, undone)
+}
+
+/// The first error: of what was done, else of what undid it, all of which has been tried.
+fn first(done: anyhow::Result<()>, undone: Vec<anyhow::Result<()>>) -> anyhow::Result<()> {
+    std::iter::once(done).chain(undone).collect()
 }
 
 fn pin(routers: &Routers, cores: &Cores, pinned: bool) -> anyhow::Result<()> {
@@ -123,30 +128,41 @@ const POLLED: [[(&str, &str); 2]; 3] =
     [[("mr", "i0"), ("mnn", "m0")], [("mr", "e0"), ("ha", "f0")], [("ha", "f0"), ("mr", "e0")]];
 
 fn polling(world: &World, threads: bool) -> anyhow::Result<()> {
+    // Back to what was, one setting does not wait for another.
+    let mut all = Vec::new();
+    for pair in POLLED {
+        let made = polled(world, pair, threads);
+        if threads {
+            made?;
+        } else {
+            all.push(made);
+        }
+    }
+    first(Ok(()), all)
+}
+
+fn polled(world: &World, [place, peer]: [(&str, &str); 2], threads: bool) -> anyhow::Result<()> {
     let set = |(role, interface): (&str, &str), what: &str, on: bool| {
         let mut ethtool = in_node(&world.node(role), tools::path("ethtool"));
         output(ethtool.args(["-K", interface, what, if on { "on" } else { "off" }])).map(drop)
     };
-    for [place, peer] in POLLED {
-        let (node, interface) = (world.node(place.0), place.1);
-        // A veth is polled where it puts packets together (GRO) that its peer does not hand over together (TSO).
-        if threads {
-            set(place, "gro", true)?;
-            set(peer, "tso", false)?;
-        }
-        // /sys shows the interfaces of the namespace in which it was mounted.
-        let script = format!(
-            "mount -t sysfs sysfs /sys && echo {} > /sys/class/net/{interface}/threaded",
-            u8::from(threads)
-        );
-        output(in_node(&node, "unshare").args(["--mount", "sh", "-ec", &script]))
-            .context("the kernel has no threads for this interface")?;
-        if !threads {
-            set(place, "gro", false)?;
-            set(peer, "tso", true)?;
-        }
+    let (node, interface) = (world.node(place.0), place.1);
+    // A veth is polled where it puts packets together (GRO) that its peer does not hand over together (TSO).
+    if threads {
+        set(place, "gro", true)?;
+        set(peer, "tso", false)?;
     }
-    Ok(())
+    // /sys shows the interfaces of the namespace in which it was mounted.
+    let script = format!(
+        "mount -t sysfs sysfs /sys && echo {} > /sys/class/net/{interface}/threaded",
+        u8::from(threads)
+    );
+    let told = output(in_node(&node, "unshare").args(["--mount", "sh", "-ec", &script]));
+    let told = told.map(drop).context("the kernel has no threads for this interface");
+    if threads {
+        return told;
+    }
+    first(told, vec![set(place, "gro", false), set(peer, "tso", true)])
 }
 
 /// Gives the mobile routers, of which one works at a time, a share of a core.
@@ -158,4 +174,18 @@ fn limit(routers: &Routers, share: f64, core: usize) -> anyhow::Result<quota::Qu
     let program = routers.subject.daemons.last().map(crate::process::Daemon::id);
     group.hold(&["i0", "e0"], program)?;
     Ok(group)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_first_error_is_told() {
+        let failed = |why: &'static str| Err(anyhow::anyhow!(why));
+        assert!(first(Ok(()), vec![Ok(()), Ok(())]).is_ok());
+        let told = first(failed("no group"), vec![failed("no ethtool")]).expect_err("is one");
+        assert_eq!(told.to_string(), "no group");
+        assert_eq!(first(Ok(()), vec![Ok(()), failed("b")]).expect_err("is one").to_string(), "b");
+    }
 }

@@ -5,7 +5,7 @@
 //! experiment whose samples it draws, and for each number that the paper gives, how ours is got from them.
 
 use anyhow::{Context, bail, ensure};
-use serde::Deserialize;
+use serde::{Deserialize, Serialize};
 
 /// The files, in the order in which they are shown.
 const FILES: [&str; 4] = [
@@ -16,7 +16,7 @@ const FILES: [&str; 4] = [
 ];
 
 /// How much is measured.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, serde::Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Effort {
     /// Everything.
@@ -51,7 +51,7 @@ pub struct Paper {
 }
 
 /// What an experiment measures.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Kind {
     /// UDP at a rate, by iperf3.
@@ -75,7 +75,7 @@ pub enum Kind {
 }
 
 /// Where an experiment is made.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Deserialize)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Place {
     /// Mobile router and home agent.
@@ -88,7 +88,7 @@ pub enum Place {
 }
 
 /// What of the two that can be varied is the figure's axis; the other makes a curve each.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Deserialize)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Across {
     /// Octets of payload.
@@ -99,7 +99,7 @@ pub enum Across {
 }
 
 /// An experiment. Which of the keys it has depends on its kind.
-#[derive(Debug, Clone, Deserialize)]
+#[derive(Debug, Clone, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Experiment {
     /// Name within the paper.

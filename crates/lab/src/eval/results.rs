@@ -39,6 +39,12 @@ pub struct Results {
     pub samples: Vec<Sample>,
     /// What was not measured, and why.
     pub left_out: Vec<LeftOut>,
+    /// Measurements that came to no value. Files of earlier versions have none of these.
+    #[serde(default)]
+    pub failures: Vec<Failure>,
+    /// With what the experiments were made.
+    #[serde(default)]
+    pub experiments: Vec<Made>,
 }
 
 /// What was measured beside plain routing.
@@ -84,6 +90,61 @@ pub struct LeftOut {
     pub why: String,
 }
 
+/// A measurement that came to no value. It is none of 0: a program may have failed, and not what it measured.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Failure {
+    /// Paper.
+    pub paper: String,
+    /// Experiment.
+    pub experiment: String,
+    /// As of a sample.
+    pub series: String,
+    /// As of a sample.
+    pub with: Option<String>,
+    /// As of a sample.
+    pub x: Option<f64>,
+    /// The quantity that it lacks; all of them if none is named.
+    pub quantity: Option<String>,
+    /// Which repetition, from 0.
+    pub round: usize,
+    /// Why: what the program said.
+    pub said: String,
+}
+
+impl Failure {
+    /// One of the first repetition of a point, in all quantities.
+    pub fn of_sample(sample: &Sample) -> Failure {
+        Failure {
+            paper: sample.paper.clone(),
+            experiment: sample.experiment.clone(),
+            series: sample.series.clone(),
+            with: sample.with.clone(),
+            x: sample.x,
+            quantity: None,
+            round: 0,
+            said: String::new(),
+        }
+    }
+
+    /// Whether a repetition of this sample is what it lacks.
+    pub fn of(&self, sample: &Sample) -> bool {
+        (&self.paper, &self.experiment, &self.series, &self.with, self.x)
+            == (&sample.paper, &sample.experiment, &sample.series, &sample.with, sample.x)
+            && self.quantity.as_ref().is_none_or(|quantity| *quantity == sample.quantity)
+    }
+}
+
+/// With what an experiment was made.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Made {
+    /// Paper.
+    pub paper: String,
+    /// Experiment.
+    pub experiment: String,
+    /// Its keys, as in eval/papers, with the effort applied.
+    pub parameters: serde_json::Value,
+}
+
 /// The curves of an experiment's quantity, each with its points in order.
 pub type Curves<'a> = Vec<((&'a str, Option<&'a str>), Vec<&'a Sample>)>;
 
@@ -99,6 +160,34 @@ impl Results {
             }
             None => self.samples.push(Sample { values: Series::of(vec![value]), ..key }),
         }
+    }
+
+    /// The repetitions of a sample with their numbers: those that failed are none of its values.
+    pub fn numbered(&self, sample: &Sample) -> Vec<(usize, f64)> {
+        let failed = |round: &usize| self.failures.iter().any(|one| one.round == *round && one.of(sample));
+        (0..).filter(|round| !failed(round)).zip(sample.values.rounds.iter().copied()).collect()
+    }
+
+    /// What all points of an experiment have in common; `None` where the file does not tell. How many points and
+    /// repetitions there are does not count, nor does what has a curve of its own for each value.
+    pub fn parameters(
+        &self,
+        paper: &str,
+        experiment: &str,
+    ) -> Option<serde_json::Map<String, serde_json::Value>> {
+        let made = self.experiments.iter().find(|one| one.paper == paper && one.experiment == experiment)?;
+        let mut keys = made.parameters.as_object()?.clone();
+        for key in ["id", "repeat", "warm_up", "moves", "windows", "segments"] {
+            keys.remove(key);
+        }
+        let across = if keys.get("across").is_some_and(|across| across == "mbit") { "mbit" } else { "sizes" };
+        for key in ["sizes", "mbit"] {
+            let many = keys.get(key).and_then(serde_json::Value::as_array).is_some_and(|all| all.len() > 1);
+            if many || key == across {
+                keys.remove(key);
+            }
+        }
+        Some(keys)
     }
 
     /// The curves of an experiment; of its first quantity unless one is named.

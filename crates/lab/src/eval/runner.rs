@@ -9,9 +9,10 @@ use anyhow::{Context, bail, ensure};
 use serde_json::Value;
 
 use super::bed::{self, Contender, Ends, PLAIN, ROUTER, Routers, SUBJECT};
+use super::measure::Failed;
 use super::paper::{Across, Experiment, Kind, Paper, Place};
 use super::progress::Progress;
-use super::results::{LeftOut, Results, Sample};
+use super::results::{Failure, LeftOut, Made, Results, Sample, Subject};
 use super::{Plan, handover, measure, packets};
 use crate::bench::figures::Series;
 use crate::bench::rtt::by_turns;
@@ -110,10 +111,24 @@ impl Experiment {
     }
 }
 
+/// The experiments of all papers in the order in which they are made. Handovers come last of all: an interface that went
+/// down has lost the routes that a command gave it once, and whatever came after would measure a dead network.
+fn order(papers: &[Paper]) -> Vec<(&Paper, &Experiment)> {
+    let all = papers.iter().flat_map(|paper| paper.experiments.iter().map(move |one| (paper, one)));
+    let (last, mut first): (Vec<_>, Vec<_>) = all.partition(|(_, one)| one.kind == Kind::Handover);
+    first.extend(last);
+    first
+}
+
 /// Makes all experiments.
 pub fn run(plan: &Plan, programs: &Programs, results: &mut Results) -> anyhow::Result<()> {
-    let experiments: Vec<(&Paper, &Experiment)> =
-        plan.papers.iter().flat_map(|paper| paper.experiments.iter().map(move |one| (paper, one))).collect();
+    let experiments = order(&plan.papers);
+    results.subject = match &plan.contender {
+        Contender::Carnet(_) => Subject { name: "carnet".into(), mr: None, ha: None },
+        Contender::Commands { mr, ha } => {
+            Subject { name: bed::COMMANDS.into(), mr: Some(mr.clone()), ha: Some(ha.clone()) }
+        }
+    };
     let mut runner = Runner {
         plan,
         results,
@@ -132,7 +147,10 @@ pub fn run(plan: &Plan, programs: &Programs, results: &mut Results) -> anyhow::R
         .and_then(|()| {
             let scenarios =
                 experiments.iter().filter(|(_, one)| one.kind == Kind::Scenario && one.factor > 0.0);
-            scenarios.copied().try_for_each(|(paper, experiment)| runner.scenario(paper, experiment))
+            scenarios.copied().try_for_each(|(paper, experiment)| {
+                let made = runner.scenario(paper, experiment);
+                runner.made(paper, experiment, made, || Ok(()))
+            })
         });
     runner.progress.end();
     made
@@ -177,9 +195,9 @@ impl Runner<'_> {
             Err(error) => {
                 check()?;
                 self.leave_out(paper, experiment, &format!("{error:#}"));
-                Ok(())
+                super::save(self.plan, self.results)
             }
-            Ok(()) => Ok(()),
+            Ok(()) => super::save(self.plan, self.results),
         }
     }
 
@@ -189,6 +207,9 @@ impl Runner<'_> {
             return Err(Interrupted.into());
         }
         self.progress.at(&format!("{}: {}", paper.name, experiment.id));
+        let parameters = serde_json::to_value(experiment)?;
+        let (paper, experiment) = (paper.name.clone(), experiment.id.clone());
+        self.results.experiments.push(Made { paper, experiment, parameters });
         Ok(())
     }
 
@@ -257,9 +278,6 @@ impl Runner<'_> {
             let made = self.curves(paper, experiment, &bed::air_ends(), || testbed.check());
             self.made(paper, experiment, made, || testbed.check())?;
         }
-        if self.results.subject.name.is_empty() {
-            self.results.subject.name = "carnet".into();
-        }
         testbed.down()
     }
 
@@ -274,30 +292,31 @@ impl Runner<'_> {
         let points = experiment.points();
         if let (true, Some(point)) = (experiment.warm_up, points.first()) {
             for one in ends {
-                measured(experiment, one, point)?;
+                if let Err(error) = measured(experiment, one, point)
+                    && !error.is::<Failed>()
+                {
+                    return Err(error);
+                }
                 self.progress.advance(experiment.each());
             }
         }
         for round in 0..experiment.repeat {
-            for point in &points {
+            for (number, point) in points.iter().enumerate() {
                 for turn in 0..ends.len() {
-                    let one = &ends[(turn + round) % ends.len()];
-                    for (quantity, unit, value) in measured(experiment, one, point)? {
-                        let key = Sample {
-                            with: point.with.clone(),
-                            x: point.x,
-                            quantity: quantity.into(),
-                            unit: unit.into(),
-                            ..self.key(paper, experiment, one.series)
-                        };
-                        self.results.add(key, value);
-                    }
+                    // Also with one repetition, nobody is the first at all points.
+                    let one = &ends[(turn + round + number) % ends.len()];
+                    let key = Sample {
+                        with: point.with.clone(),
+                        x: point.x,
+                        ..self.key(paper, experiment, one.series)
+                    };
+                    record(self.results, &key, experiment.kind, round, measured(experiment, one, point))?;
                     self.progress.advance(experiment.each());
                 }
                 check()?;
             }
         }
-        Ok(())
+        ends.iter().try_for_each(|one| some(self.results, &self.key(paper, experiment, one.series)))
     }
 
     fn packets(
@@ -393,8 +412,16 @@ impl Runner<'_> {
         command.arg("--carnet").arg(&self.plan.carnet).arg("--scenarios").arg(&self.plan.scenarios);
         command.stdin(Stdio::null());
         let log = self.plan.out.join("logs").join(format!("{name}.log"));
+        // A former run's is none of this one.
+        let file = out.join("results.json");
+        match std::fs::remove_file(&file) {
+            Err(error) if error.kind() != std::io::ErrorKind::NotFound => {
+                return Err(error).with_context(|| format!("cannot remove {}", file.display()));
+            }
+            _ => {}
+        }
         let mut lab = Daemon::start(&format!("carnet-lab run {name}"), &log, &mut command)?;
-        let begin = clock::monotonic();
+        let (begin, limit) = (clock::monotonic(), 2 * (experiment.cost() * 1e9) as u64);
         let mut status = None;
         while status.is_none() {
             if stopping() {
@@ -402,12 +429,16 @@ impl Runner<'_> {
                 return Err(Interrupted.into());
             }
             status = lab.ended();
+            if clock::monotonic() - begin > limit {
+                lab.stop(nix::sys::signal::Signal::SIGTERM);
+                bail!("{name} took much longer than expected:\n{}", lab.tail());
+            }
             clock::sleep(clock::SECOND / 5);
             self.progress.advance(if status.is_none() { 0.2 } else { 0.0 });
         }
-        let late = clock::monotonic() - begin > 2 * (experiment.cost() * 1e9) as u64;
-        ensure!(!late, "{name} took much longer than expected");
-        let file = out.join("results.json");
+        // 1 is an expectation that is not met: its metrics are told all the same.
+        let code = status.and_then(|status| status.code());
+        ensure!(matches!(code, Some(0 | 1)), "{name} ended ({status:?}):\n{}", lab.tail());
         let text =
             std::fs::read(&file).with_context(|| format!("{name} left no results:\n{}", lab.tail()))?;
         let told: Value = serde_json::from_slice(&text)?;
@@ -427,6 +458,49 @@ impl Runner<'_> {
             }
         }
         Ok(())
+    }
+}
+
+/// Keeps what a measurement found, or why it found nothing.
+fn record(
+    results: &mut Results,
+    key: &Sample,
+    kind: Kind,
+    round: usize,
+    measured: anyhow::Result<Vec<measure::Found>>,
+) -> anyhow::Result<()> {
+    let failure = |quantity: Option<&str>, said: String| Failure {
+        quantity: quantity.map(str::to_owned),
+        round,
+        said,
+        ..Failure::of_sample(key)
+    };
+    let found = match measured {
+        Ok(found) => found,
+        Err(error) if error.is::<Failed>() => {
+            results.failures.push(failure(None, format!("{error:#}")));
+            return Ok(());
+        }
+        Err(error) => return Err(error),
+    };
+    if kind == Kind::Rtt && !found.iter().any(|one| one.0 == "ms") {
+        results.failures.push(failure(Some("ms"), "no echo was answered".into()));
+    }
+    for (quantity, unit, value) in found {
+        results.add(Sample { quantity: quantity.into(), unit: unit.into(), ..key.clone() }, value);
+    }
+    Ok(())
+}
+
+/// Fails where a series of an experiment has no value at all, with what the first measurement said.
+fn some(results: &Results, key: &Sample) -> anyhow::Result<()> {
+    let name = (&key.paper, &key.experiment, &key.series);
+    if results.samples.iter().any(|one| (&one.paper, &one.experiment, &one.series) == name) {
+        return Ok(());
+    }
+    match results.failures.iter().find(|one| (&one.paper, &one.experiment, &one.series) == name) {
+        Some(first) => bail!("no measurement came to a value ({}); the first: {}", key.series, first.said),
+        None => Ok(()),
     }
 }
 
@@ -460,6 +534,39 @@ mod tests {
         assert!(full < 23.0 * 60.0, "{full} s");
         assert!(quick < 210.0, "{quick} s");
         assert!(smoke < 30.0, "{smoke} s");
+    }
+
+    #[test]
+    fn handovers_come_last_of_all_papers() {
+        let papers = all(Effort::Full).expect("are good");
+        let order = order(&papers);
+        assert_eq!(order.len(), papers.iter().map(|paper| paper.experiments.len()).sum::<usize>());
+        let first = order.iter().position(|(_, one)| one.kind == Kind::Handover).expect("there is one");
+        assert!(order[first..].iter().all(|(_, one)| one.kind == Kind::Handover));
+        assert!(order[..first].iter().any(|(paper, _)| paper.name == "nemo-low-end"));
+    }
+
+    #[test]
+    fn a_measurement_that_fails_is_kept_as_such() {
+        use crate::eval::results::tests::sample;
+        let mut results = Results::default();
+        let key = sample("tcp", SUBJECT, None, "", "");
+        let failed = || Err(Failed("iperf3: unable to connect".into()).into());
+        record(&mut results, &key, Kind::Tcp, 0, failed()).expect("is kept");
+        let told = some(&results, &key).expect_err("there is no value").to_string();
+        assert_eq!(told, "no measurement came to a value (subject); the first: iperf3: unable to connect");
+        record(&mut results, &key, Kind::Tcp, 1, Ok(vec![("mbit", "Mbit/s", 3.0)])).expect("is kept");
+        assert_eq!(results.numbered(&results.samples[0]), [(1, 3.0)]);
+        some(&results, &key).expect("there is a value");
+        // Lost echoes are a value, their round trip is none.
+        let key = sample("rtt", SUBJECT, None, "", "");
+        record(&mut results, &key, Kind::Rtt, 0, Ok(vec![("loss", "%", 100.0)])).expect("is kept");
+        record(&mut results, &key, Kind::Rtt, 1, Ok(vec![("ms", "ms", 2.0), ("loss", "%", 0.0)]))
+            .expect("is kept");
+        assert_eq!(results.numbered(&results.samples[1]), [(0, 100.0), (1, 0.0)]);
+        assert_eq!(results.numbered(&results.samples[2]), [(1, 2.0)]);
+        let broken = record(&mut results, &key, Kind::Rtt, 2, Err(anyhow::anyhow!("no ping")));
+        assert!(broken.is_err(), "what is no measurement's failure ends the experiment");
     }
 
     #[test]
