@@ -8,7 +8,7 @@ use std::collections::VecDeque;
 use carnet_base::Time;
 use carnet_geonet::geodesy::Position;
 use carnet_wire::btp::port;
-use carnet_wire::geonet::GeoArea;
+use carnet_wire::geonet::{GeoArea, GnAddress};
 
 use crate::ca::{self, CaService};
 use crate::cam::Cam;
@@ -108,7 +108,8 @@ impl Facilities {
         self.den.handle_position(position);
     }
 
-    /// What came for a BTP port, without the BTP header; `area` is where the network brought it, if to an area.
+    /// What came for a BTP port, without the BTP header: from the station with the GN address `source`; `area` is where the
+    /// network brought it, if to an area.
     ///
     /// # Errors
     /// Why it had no effect: [`ItsDrop`].
@@ -117,6 +118,7 @@ impl Facilities {
         now: Now,
         port: u16,
         octets: &[u8],
+        source: GnAddress,
         area: Option<GeoArea>,
     ) -> Result<(), ItsDrop> {
         match port {
@@ -136,7 +138,7 @@ impl Facilities {
                 Ok(())
             }
             port::DENM => self.den.handle_message(now, octets, area),
-            port::SAEM => self.sa.handle_message(now, octets),
+            port::SAEM => self.sa.handle_message(now, source, octets),
             _ => Err(ItsDrop::UnknownPort),
         }
     }

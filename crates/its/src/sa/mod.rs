@@ -2,10 +2,12 @@
 //!
 //! * *Announcing*: one advertisement with all services, to everybody in range, as long as there are any. Its content
 //!   count changes with its content, so that others need not look at what they have. The message says how often it comes.
-//! * *Learning*: by station and advertisement. An advertisement takes the place of the one before; it is forgotten when
-//!   it did not come for [`Parameters::missed`] of its intervals, or, if it does not say how often it comes, for
-//!   [`Parameters::hold`].
-//! * *A table that is full* takes nobody new: what is there expires.
+//! * *Learning*: by the GN address of the station that sent it, and advertisement: the station's number in the message
+//!   everybody can write. An advertisement takes the place of the one before; it is forgotten when it did not come for
+//!   [`Parameters::missed`] of its intervals, at least [`SHORTEST_HOLD`], or, if it does not say how often it comes, for
+//!   [`Parameters::hold`]. What it says is bounded: [`MOST_LEARNT`].
+//! * *A table that is full* forgets what was not heard for longest; of a station that has its [`Parameters::of_one`], that
+//!   is one of its own. So nobody who goes on speaking can be locked out by one who is silent, nor many by one.
 //!
 //! Left out: channels (everything is on the one that the station has), routers (they send Router Advertisements), answers
 //! by a Service Response Message, and where the advertiser is: the network says that of every packet.
@@ -17,7 +19,7 @@ use std::time::Duration;
 use carnet_base::Time;
 use carnet_geonet::Transport;
 use carnet_wire::btp::port;
-use carnet_wire::geonet::TrafficClass;
+use carnet_wire::geonet::{GnAddress, TrafficClass};
 
 use crate::ca::check_header;
 use crate::cdd::{ItsPduHeader, MessageId, ProtocolVersion, StationId};
@@ -36,6 +38,10 @@ const TRAFFIC_CLASS: u8 = 3;
 const RATE: Duration = Duration::from_secs(5);
 /// Services that one message has at most, so that it fits a frame.
 pub const MOST_SERVICES: usize = 16;
+/// Services of one advertisement of another that are learnt; those behind are not.
+pub const MOST_LEARNT: usize = 32;
+/// An advertisement is known for so long, however often it says that it comes.
+pub const SHORTEST_HOLD: Duration = Duration::from_secs(1);
 
 /// Bounds and intervals.
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -44,6 +50,10 @@ pub struct Parameters {
     pub interval: Duration,
     /// How many advertisements of others are known at most.
     pub advertisements: usize,
+    /// How many of them one station has at most.
+    pub of_one: usize,
+    /// How many services all of them have at most.
+    pub services: usize,
     /// How long one is known that does not say how often it comes.
     pub hold: Duration,
     /// How many may be missed before it is forgotten.
@@ -55,6 +65,8 @@ impl Default for Parameters {
         Parameters {
             interval: Duration::from_secs(1),
             advertisements: 256,
+            of_one: 4,
+            services: 2048,
             hold: Duration::from_secs(5),
             missed: 3,
         }
@@ -77,7 +89,9 @@ pub struct Service {
 /// What another station advertises.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Advertisement {
-    /// The station.
+    /// Who sent it.
+    pub source: GnAddress,
+    /// The station, as it says.
     pub station_id: StationId,
     /// Which of its advertisements.
     pub sa_id: SaId,
@@ -97,10 +111,13 @@ pub struct Advertisement {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Change {
     /// An advertisement is new, or says something else.
-    Advertised(StationId, SaId),
+    Advertised(GnAddress, SaId),
     /// One is forgotten.
-    Gone(StationId, SaId),
+    Gone(GnAddress, SaId),
 }
+
+/// What tells advertisements apart.
+type Key = (GnAddress, SaId);
 
 /// The service.
 #[derive(Debug)]
@@ -114,7 +131,7 @@ pub struct SaService {
     next: Option<Time>,
     ready: Option<Transmission>,
     refused: Option<ItsDrop>,
-    known: BTreeMap<(StationId, SaId), Advertisement>,
+    known: BTreeMap<Key, Advertisement>,
     changes: VecDeque<Change>,
 }
 
@@ -178,11 +195,11 @@ impl SaService {
         self.known.values()
     }
 
-    /// A message of another.
+    /// A message of another, with the GN address `source`.
     ///
     /// # Errors
     /// Why it had no effect: [`ItsDrop`].
-    pub fn handle_message(&mut self, now: Now, octets: &[u8]) -> Result<(), ItsDrop> {
+    pub fn handle_message(&mut self, now: Now, source: GnAddress, octets: &[u8]) -> Result<(), ItsDrop> {
         let saem = Saem::from_octets(octets).map_err(|_| ItsDrop::Malformed)?;
         check_header(&saem.header, MessageId::SAEM)?;
         if saem.sam.version != VERSION {
@@ -195,29 +212,35 @@ impl SaService {
         self.forget(now.time);
         let SamBody { change_count: ChangeCount { sa_id, content_count }, extensions, service_infos, .. } =
             saem.sam.body;
-        let key = (station_id, sa_id);
-        let full = self.known.len() >= self.parameters.advertisements;
-        if full && !self.known.contains_key(&key) {
-            return Err(ItsDrop::TableFull);
-        }
+        let key = (source, sa_id);
         let extensions = extensions.unwrap_or_default();
         let rate = extensions.octet(reference::REPEAT_RATE).filter(|rate| *rate > 0);
         let hold = rate.map_or(self.parameters.hold, |rate| RATE / u32::from(rate) * self.parameters.missed);
+        let infos = service_infos.unwrap_or_default().0.into_iter();
         let heard = Advertisement {
+            source,
             station_id,
             sa_id,
             content_count,
-            identifier: extensions.text(reference::ADVERTISER_IDENTIFIER).map(str::to_owned),
-            services: service_infos.unwrap_or_default().0.into_iter().map(service).collect(),
+            identifier: extensions
+                .text(reference::ADVERTISER_IDENTIFIER)
+                .filter(|text| text.len() <= LONGEST_IDENTIFIER)
+                .map(str::to_owned),
+            services: infos.take(MOST_LEARNT).map(service).collect(),
             heard: now.time,
-            expires: now.time + hold,
+            expires: now.time + hold.max(SHORTEST_HOLD),
         };
         let same = self.known.get(&key).is_some_and(|before| {
             (&before.identifier, &before.services) == (&heard.identifier, &heard.services)
         });
+        let before = self.known.remove(&key);
+        if !self.make_room(source, heard.services.len()) {
+            self.known.extend(before.map(|before| (key, before)));
+            return Err(ItsDrop::TableFull);
+        }
         self.known.insert(key, heard);
         if !same {
-            self.changed(Change::Advertised(station_id, sa_id));
+            self.changed(Change::Advertised(source, sa_id));
         }
         Ok(())
     }
@@ -268,6 +291,33 @@ impl SaService {
             self.changes.pop_front();
         }
         self.changes.push_back(change);
+    }
+
+    /// Forgets what was not heard for longest until another advertisement with so many services fits. False if it
+    /// never does; then nothing is forgotten.
+    fn make_room(&mut self, source: GnAddress, services: usize) -> bool {
+        let Parameters { advertisements, of_one, services: most, .. } = self.parameters;
+        if advertisements == 0 || of_one == 0 || services > most {
+            return false;
+        }
+        let of_this = |key: &Key| key.0 == source;
+        while self.known.keys().filter(|key| of_this(key)).count() >= of_one {
+            self.forget_oldest(of_this);
+        }
+        let all =
+            |known: &BTreeMap<Key, Advertisement>| known.values().map(|it| it.services.len()).sum::<usize>();
+        while self.known.len() >= advertisements || all(&self.known) + services > most {
+            self.forget_oldest(|_| true);
+        }
+        true
+    }
+
+    fn forget_oldest(&mut self, of: impl Fn(&Key) -> bool) {
+        let oldest = self.known.iter().filter(|(key, _)| of(key)).min_by_key(|(_, it)| it.heard);
+        if let Some(key) = oldest.map(|(key, _)| *key) {
+            self.known.remove(&key);
+            self.changed(Change::Gone(key.0, key.1));
+        }
     }
 
     fn forget(&mut self, now: Time) {
@@ -329,7 +379,10 @@ fn service(info: ServiceInfo) -> Service {
     Service {
         its_aid: info.service_id,
         address: extensions.address(reference::IPV6_ADDRESS),
-        port: extensions.number(reference::SERVICE_PORT),
-        context: context.unwrap_or_default().to_vec(),
+        // EN 302 890-1 has the port among the options; IEEE 1609.3, among the extensions.
+        port: extensions
+            .number(reference::SERVICE_PORT)
+            .or(info.options.service_provider_port.map(|port| port.0)),
+        context: context.filter(|context| context.len() <= LONGEST_CONTEXT).unwrap_or_default().to_vec(),
     }
 }

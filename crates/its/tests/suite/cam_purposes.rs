@@ -17,6 +17,7 @@ use carnet_its::cdd::{
 };
 use carnet_its::{Facilities, ItsDrop, Transmission, facilities};
 use carnet_wire::btp::port;
+use carnet_wire::geonet::GnAddress;
 
 use crate::support::{at, cam, is_single_hop, ms, now, reference, unpack};
 
@@ -461,7 +462,7 @@ fn tc_cam_msp_bv_01() {
     let mut iut = Facilities::new(parameters, StationId(1), StationType::PASSENGER_CAR, 7);
     let sent = cam(2, 100, reference(10.0, 0.0), 900, 1500);
     let octets = carnet_its::uper::encode(&sent).unwrap();
-    assert_eq!(iut.handle_message(at(0), port::CAM, &octets, None), Ok(()));
+    assert_eq!(iut.handle_message(at(0), port::CAM, &octets, GnAddress(2), None), Ok(()));
     // To applications, and to the map.
     assert_eq!(iut.poll_output(at(0)), Some(facilities::Output::Cam(Box::new(sent))));
     assert_eq!(iut.ldm.station(StationId(2)).map(|station| station.speed), Some(SpeedValue(1500)));

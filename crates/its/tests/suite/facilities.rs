@@ -9,6 +9,7 @@ use carnet_its::facilities::{Output, Parameters};
 use carnet_its::ldm::StationTypes;
 use carnet_its::{Facilities, ItsDrop};
 use carnet_wire::btp::{BtpB, port};
+use carnet_wire::geonet::GnAddress;
 
 use crate::support::{at, circle, now, reference};
 
@@ -44,8 +45,13 @@ fn exchange(stations: &mut [Facilities], time: u64) -> usize {
             sent += 1;
             let (header, message) = BtpB::parse(&transmission.payload).unwrap();
             for (number, station) in stations.iter_mut().enumerate() {
-                let taken =
-                    station.handle_message(at(time), header.destination_port, message, Some(circle(500)));
+                let taken = station.handle_message(
+                    at(time),
+                    header.destination_port,
+                    message,
+                    GnAddress(2),
+                    Some(circle(500)),
+                );
                 assert_eq!(taken, if number == sender { Err(ItsDrop::OwnMessage) } else { Ok(()) });
             }
         }
@@ -97,7 +103,13 @@ fn an_event_is_on_everybodys_map_until_it_is_over() {
 #[test]
 fn ports_without_a_service() {
     let mut station = stations(1).remove(0);
-    assert_eq!(station.handle_message(at(0), port::SPATEM, &[], None), Err(ItsDrop::UnknownPort));
-    assert_eq!(station.handle_message(at(0), port::CAM, &[], None), Err(ItsDrop::Malformed));
-    assert_eq!(station.handle_message(at(0), port::DENM, &[2, 1], None), Err(ItsDrop::Malformed));
+    assert_eq!(
+        station.handle_message(at(0), port::SPATEM, &[], GnAddress(2), None),
+        Err(ItsDrop::UnknownPort)
+    );
+    assert_eq!(station.handle_message(at(0), port::CAM, &[], GnAddress(2), None), Err(ItsDrop::Malformed));
+    assert_eq!(
+        station.handle_message(at(0), port::DENM, &[2, 1], GnAddress(2), None),
+        Err(ItsDrop::Malformed)
+    );
 }

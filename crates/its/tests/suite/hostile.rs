@@ -8,6 +8,7 @@ use carnet_its::ldm::Glance;
 use carnet_its::uper::{Uper, decode, encode};
 use carnet_its::{Facilities, facilities};
 use carnet_wire::btp::port;
+use carnet_wire::geonet::GnAddress;
 use proptest::prelude::*;
 
 use crate::messages::{VANETZA, full_cam, full_denm};
@@ -62,7 +63,9 @@ fn a_station_survives_whatever_comes() {
     for round in 0..30_000_u64 {
         let (port, message) = &messages[round as usize % 2];
         let octets = mutated(&mut rng, message);
-        taken += usize::from(station.handle_message(at(round), *port, &octets, Some(circle(500))).is_ok());
+        taken += usize::from(
+            station.handle_message(at(round), *port, &octets, GnAddress(2), Some(circle(500))).is_ok(),
+        );
         if round % 16 == 0 {
             station.handle_timeout(at(round));
             while station.poll_output(at(round)).is_some() {}

@@ -1,11 +1,9 @@
 //! Service announcement: the message against octets that another ASN.1 compiler made of the same values, and the service
 //! in virtual time.
 
-use std::time::Duration;
-
 use carnet_base::Rng;
 use carnet_its::cdd::{ItsPduHeader, MessageId, ProtocolVersion, StationId};
-use carnet_its::sa::{Change, MOST_SERVICES, Parameters, SaService, Service};
+use carnet_its::sa::{Change, MOST_LEARNT, MOST_SERVICES, Parameters, SaService, Service};
 use carnet_its::sam::{
     Address, ChangeCount, ChannelDataRate, ChannelIndex, ChannelInfo, ChannelNumber, ChannelOptions,
     ContentCount, Extensions, ItsAid, ListOf, OperatingClass, PrefixLength, RouterLifetime,
@@ -14,6 +12,7 @@ use carnet_its::sam::{
 use carnet_its::uper::{decode, encode};
 use carnet_its::{ItsDrop, Transmission};
 use carnet_wire::btp::{BtpB, port};
+use carnet_wire::geonet::{GnAddress, StationType};
 
 use crate::support::{at, hex};
 
@@ -178,7 +177,7 @@ fn mutated_messages_are_refused_or_mean_the_same_again() {
             understood += 1;
         }
         let mut service = SaService::new(Parameters::default(), StationId(1));
-        let _whatever = service.handle_message(at(0), &octets);
+        let _whatever = service.handle_message(at(0), gn(2), &octets);
     }
     assert!(understood > 3000, "the test reaches the inside: {understood}");
 }
@@ -193,6 +192,11 @@ fn services() -> Vec<Service> {
         },
         Service { its_aid: ItsAid(540_801), ..Service::default() },
     ]
+}
+
+/// The GN address of a station.
+fn gn(station: u8) -> GnAddress {
+    GnAddress::new(false, StationType::PassengerCar, [2, 0, 0, 0, 0, station])
 }
 
 /// The message that is sent, without the BTP header.
@@ -279,14 +283,14 @@ fn services_of_others_are_learnt_and_expire() {
     let mut hear = |station: &mut SaService, now| {
         other.announce(at(now), Some("bus".into()), services()).expect("announced");
         let octets = sent(&other.poll_transmit().expect("announced"));
-        station.handle_message(at(now), &octets)
+        station.handle_message(at(now), gn(2), &octets)
     };
     hear(&mut station, 0).expect("new");
     hear(&mut station, 1000).expect("again");
     let known: Vec<_> = station.known().cloned().collect();
     assert_eq!(known.len(), 1);
     assert_eq!((known[0].services.clone(), known[0].identifier.as_deref()), (services(), Some("bus")));
-    let change = (StationId(2), SaId(0));
+    let change = (gn(2), SaId(0));
     assert_eq!(station.poll_change(), Some(Change::Advertised(change.0, change.1)));
     assert_eq!(station.poll_change(), None, "the same again is no news");
     // Once a second: three may be missed.
@@ -302,14 +306,29 @@ fn an_advertisement_that_does_not_say_how_often_it_comes_is_held() {
     let mut station = SaService::new(Parameters::default(), StationId(1));
     let octets = saem(SamBody { service_infos: Some(ListOf(vec![info(36, 0)])), ..SamBody::default() });
     let octets = octets.to_octets().expect("encodes");
-    station.handle_message(at(0), &octets).expect("new");
+    station.handle_message(at(0), gn(2), &octets).expect("new");
     assert_eq!(station.poll_timeout(), Some(at(5000).time));
 }
 
+/// The message of a station with so many services.
+fn advertised(station: u32, sa_id: u8, services: usize) -> Vec<u8> {
+    let mut message = saem(SamBody {
+        change_count: ChangeCount { sa_id: SaId(sa_id), content_count: ContentCount(0) },
+        service_infos: Some(ListOf(vec![info(36, 0); services])),
+        ..SamBody::default()
+    });
+    message.header.station_id = StationId(station);
+    message.to_octets().expect("encodes")
+}
+
+/// Who advertises what.
+fn known(station: &SaService) -> Vec<(GnAddress, u8)> {
+    station.known().map(|it| (it.source, it.sa_id.0)).collect()
+}
+
 #[test]
-fn what_is_no_announcement_has_no_effect_and_a_table_that_is_full_takes_nobody_new() {
-    let parameters = Parameters { advertisements: 2, ..Parameters::default() };
-    let mut station = SaService::new(parameters, StationId(1));
+fn what_is_no_announcement_has_no_effect() {
+    let mut station = SaService::new(Parameters::default(), StationId(1));
     let of = |station: u32, edit: fn(&mut Saem)| {
         let mut message = saem(SamBody::default());
         message.header.station_id = StationId(station);
@@ -317,20 +336,83 @@ fn what_is_no_announcement_has_no_effect_and_a_table_that_is_full_takes_nobody_n
         message.to_octets().expect("encodes")
     };
     let same: fn(&mut Saem) = |_| {};
-    let mut tell = |octets: &[u8], now| station.handle_message(at(now), octets);
-    assert_eq!(tell(&of(1, same), 0), Err(ItsDrop::OwnMessage));
-    assert_eq!(tell(&of(2, |it| it.header.message_id = MessageId::CAM), 0), Err(ItsDrop::WrongMessage));
+    let mut tell = |octets: &[u8]| station.handle_message(at(0), gn(2), octets);
+    assert_eq!(tell(&of(1, same)), Err(ItsDrop::OwnMessage));
+    assert_eq!(tell(&of(2, |it| it.header.message_id = MessageId::CAM)), Err(ItsDrop::WrongMessage));
     assert_eq!(
-        tell(&of(2, |it| it.header.protocol_version = ProtocolVersion(3)), 0),
+        tell(&of(2, |it| it.header.protocol_version = ProtocolVersion(3))),
         Err(ItsDrop::WrongVersion)
     );
-    assert_eq!(tell(&of(2, |it| it.sam.version.0 = 2), 0), Err(ItsDrop::WrongVersion));
-    assert_eq!(tell(&of(2, same)[..6], 0), Err(ItsDrop::Malformed));
-    assert_eq!(tell(&of(2, same), 0), Ok(()));
-    assert_eq!(tell(&of(3, same), 1000), Ok(()));
-    assert_eq!(tell(&of(4, same), 1000), Err(ItsDrop::TableFull));
-    assert_eq!(tell(&of(3, same), 1000), Ok(()));
-    // The first is forgotten by then.
-    assert_eq!(tell(&of(4, same), 5000), Ok(()));
-    assert_eq!(Duration::from_secs(5), parameters.hold);
+    assert_eq!(tell(&of(2, |it| it.sam.version.0 = 2)), Err(ItsDrop::WrongVersion));
+    assert_eq!(tell(&of(2, same)[..6]), Err(ItsDrop::Malformed));
+    assert_eq!(tell(&of(2, same)), Ok(()));
+}
+
+#[test]
+fn in_a_full_table_the_one_that_is_silent_longest_makes_room() {
+    let parameters = Parameters { advertisements: 2, ..Parameters::default() };
+    let mut station = SaService::new(parameters, StationId(1));
+    let mut tell = |from: u8, now| {
+        station.handle_message(at(now), gn(from), &advertised(from.into(), 0, 1)).expect("taken");
+        known(&station)
+    };
+    tell(2, 0);
+    tell(3, 1000);
+    tell(2, 2000);
+    assert_eq!(tell(4, 3000), [(gn(2), 0), (gn(4), 0)], "3 was silent longest");
+    let changes: Vec<_> = std::iter::from_fn(|| station.poll_change()).collect();
+    assert!(changes.contains(&Change::Gone(gn(3), SaId(0))), "{changes:?}");
+    let mut nothing = SaService::new(Parameters { advertisements: 0, ..parameters }, StationId(1));
+    assert_eq!(nothing.handle_message(at(0), gn(2), &advertised(2, 0, 1)), Err(ItsDrop::TableFull));
+}
+
+#[test]
+fn a_station_cannot_speak_for_another_nor_push_others_out() {
+    let mut station = SaService::new(Parameters::default(), StationId(1));
+    station.handle_message(at(0), gn(2), &advertised(2, 0, 1)).expect("new");
+    // Another says that it is 2, and takes all numbers that there are.
+    for sa_id in 0..16 {
+        station.handle_message(at(1 + u64::from(sa_id)), gn(3), &advertised(2, sa_id, 5)).expect("taken");
+    }
+    assert_eq!(known(&station), [(gn(2), 0), (gn(3), 12), (gn(3), 13), (gn(3), 14), (gn(3), 15)]);
+    assert_eq!(station.known().next().map(|it| it.services.len()), Some(1), "what 2 said stands");
+}
+
+#[test]
+fn services_that_are_learnt_are_bounded() {
+    let parameters = Parameters { services: 70, ..Parameters::default() };
+    let mut station = SaService::new(parameters, StationId(1));
+    station.handle_message(at(0), gn(2), &advertised(2, 0, 100)).expect("taken");
+    assert_eq!(station.known().map(|it| it.services.len()).sum::<usize>(), MOST_LEARNT);
+    station.handle_message(at(1), gn(3), &advertised(3, 0, 32)).expect("taken");
+    station.handle_message(at(2), gn(4), &advertised(4, 0, 7)).expect("taken");
+    assert_eq!(known(&station), [(gn(3), 0), (gn(4), 0)], "71 services are too many");
+    // More than there may ever be pushes nobody out.
+    let mut station = SaService::new(Parameters { services: 5, ..parameters }, StationId(1));
+    station.handle_message(at(0), gn(2), &advertised(2, 0, 5)).expect("taken");
+    assert_eq!(station.handle_message(at(1), gn(3), &advertised(3, 0, 6)), Err(ItsDrop::TableFull));
+    assert_eq!(station.handle_message(at(1), gn(2), &advertised(2, 0, 6)), Err(ItsDrop::TableFull));
+    assert_eq!(known(&station), [(gn(2), 0)]);
+}
+
+#[test]
+fn an_advertisement_is_known_for_a_second_however_often_it_comes() {
+    let mut station = SaService::new(Parameters::default(), StationId(1));
+    let mut extensions = Extensions::default();
+    extensions.add(reference::REPEAT_RATE, &[255]);
+    let octets = saem(SamBody { extensions: Some(extensions), ..SamBody::default() });
+    let octets = octets.to_octets().expect("encodes");
+    station.handle_message(at(0), gn(2), &octets).expect("new");
+    assert_eq!(station.poll_timeout(), Some(at(1000).time));
+}
+
+#[test]
+fn the_port_of_en_302_890_1_is_understood() {
+    let mut station = SaService::new(Parameters::default(), StationId(1));
+    // By hand: version 3 and a list of services alone, counts 0 and 0, one service; its ITS-AID 36 in an octet, channel 0 in
+    // five bits, and of its options the second alone: 010, and then 4711 in 16 bits.
+    let octets = hex(&format!("{HEADER}3400012402{:04x}", 4711));
+    station.handle_message(at(0), gn(2), &octets).expect("new");
+    let known = station.known().next().expect("known");
+    assert_eq!(known.services[0].port, Some(4711));
 }

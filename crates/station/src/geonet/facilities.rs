@@ -294,7 +294,13 @@ impl Facilities {
             _ => return None,
         };
         let now = self.now(now);
-        match self.services.handle_message(now, btp.destination_port, octets, delivery.area) {
+        match self.services.handle_message(
+            now,
+            btp.destination_port,
+            octets,
+            delivery.source.address,
+            delivery.area,
+        ) {
             Ok(()) => self.counters.received[kind.map_or(SAEM, |kind| kind as usize)] += 1,
             Err(reason) => {
                 self.counters.dropped[reason as usize] += 1;
