@@ -19,6 +19,7 @@ use carnet_api::model::{
     Location,
 };
 use carnet_base::{RateLimiter, Time, WallTime, sort_by_key};
+use carnet_geonet::dcc::Gate;
 use carnet_geonet::location_table::{Entry, LocationTable};
 use carnet_geonet::{ReceivedFrame, Router};
 use carnet_linux::frame_link::{FrameLink, LinkEvent, LinkState, MacAddress as Mac};
@@ -330,10 +331,12 @@ impl Geonet {
         (now.saturating_since(told) >= self.freshness()).then(|| self.tell(now)).flatten()
     }
 
-    /// What waits to be sent, octets, where that matters and is another number than before.
-    pub fn new_backlog(&mut self) -> Option<u32> {
+    /// What waits to be sent, octets, where that matters and is another number than before: in the link, and for the gate
+    /// of congestion control.
+    pub fn new_backlog(&mut self, station: &Station) -> Option<u32> {
         self.config.ipv6.as_ref()?.congestion_mark?;
-        let backlog = self.link.backlog();
+        let gate = station.congestion().map_or(0, Gate::backlog);
+        let backlog = self.link.backlog().saturating_add(u32::try_from(gate).unwrap_or(u32::MAX));
         (backlog != std::mem::replace(&mut self.backlog, backlog)).then_some(backlog)
     }
 

@@ -9,6 +9,7 @@ use std::collections::VecDeque;
 use carnet_base::Time;
 use carnet_wire::geonet::{Lifetime, TrafficClass, set_lifetime};
 
+use crate::dcc::Profile;
 use crate::forwarding::Target;
 
 /// What the router has to know of a packet that it keeps, beside its octets.
@@ -18,6 +19,8 @@ pub(crate) struct Meta {
     pub identity: (u64, u16),
     pub target: Target,
     pub traffic_class: TrafficClass,
+    /// The DCC profile that the request asked for.
+    pub profile: Option<Profile>,
     /// It waits where there is nobody to send it to (SCF).
     pub store: bool,
     /// LT as it stands in the packet.

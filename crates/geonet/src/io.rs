@@ -8,6 +8,7 @@ use carnet_wire::geonet::{
 
 use crate::MacAddress;
 use crate::acceleration::Accelerate;
+use crate::dcc::Profile;
 
 /// A frame of EtherType 0x8947 as the link handed it over.
 #[derive(Debug, Clone, Copy)]
@@ -55,6 +56,8 @@ pub struct Request<'a> {
     pub next_header: CommonNextHeader,
     /// How it shall be treated.
     pub traffic_class: TrafficClass,
+    /// Its DCC profile, where that is not the one of its traffic class: [`Profile::of`].
+    pub profile: Option<Profile>,
     /// How long it may wait on its way; `itsGnDefaultPacketLifetime` if `None`.
     pub maximum_lifetime: Option<Duration>,
     /// How many hops it may go; `itsGnDefaultHopLimit` if `None`. Single-hop packets always go one.
@@ -72,6 +75,7 @@ impl<'a> Request<'a> {
             transport,
             next_header,
             traffic_class: TrafficClass::default(),
+            profile: None,
             maximum_lifetime: None,
             maximum_hop_limit: None,
             repetition: None,
@@ -100,6 +104,10 @@ pub struct Transmission {
     pub destination: MacAddress,
     /// How the packet wants to be treated.
     pub traffic_class: TrafficClass,
+    /// The DCC profile that the request asked for, if it did.
+    pub profile: Option<Profile>,
+    /// This station is its source.
+    pub own: bool,
     /// What stands behind the EtherType.
     pub frame: Vec<u8>,
 }

@@ -26,9 +26,9 @@ use crate::forwarding::desired::{DesiredState, Entry};
 use crate::forwarding::forwarder::Forwarder;
 use crate::forwarding::fragments::Reassembler;
 use crate::forwarding::path_mtu::PathMtus;
+use crate::geonet::dcc::Held;
 use crate::geonet::facilities::Facilities;
 use crate::geonet::fast_path::SequenceNumbers;
-use crate::geonet::io::Frame;
 use crate::geonet::security::{Secured, SecurityEntity, SecurityState};
 use crate::geonet::{GeoDestination, Geonet, GeonetSettings};
 use crate::io::Output;
@@ -236,7 +236,7 @@ impl Station {
     }
 
     /// The gate in front of the radio, where there is one.
-    pub fn congestion(&self) -> Option<&Gate<Frame>> {
+    pub fn congestion(&self) -> Option<&Gate<Held>> {
         self.geonet.as_ref().and_then(Geonet::gate)
     }
 

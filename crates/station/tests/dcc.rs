@@ -4,10 +4,17 @@ use std::time::Duration;
 
 use carnet_base::{Rng, Time, WallTime};
 use carnet_geonet::dcc::{self, DccDrop};
-use carnet_geonet::{MacAddress, Mib};
-use carnet_station::io::{Command, GeonetRequest, GeonetTransport, Input, Output, Position};
+use carnet_geonet::{MacAddress, Mib, ReceivedFrame, geodesy};
+use carnet_its::cdd;
+use carnet_security::{Counters, Handled, Now, Policy, SecurityDrop, Verified};
+use carnet_station::geonet::facilities::FacilitiesSettings;
+use carnet_station::geonet::security::{SecurityEntity, SecurityState};
+use carnet_station::io::{Command, Event, Frame, GeonetRequest, GeonetTransport, Input, Output, Position};
 use carnet_station::{GeonetSettings, PersistentState, Station, StationConfig};
-use carnet_wire::geonet::{GnAddress, StationType};
+use carnet_wire::geonet::{
+    CommonNextHeader, ExtendedHeader, GnAddress, Lifetime, LongPositionVector, Packet, StationType,
+    Timestamp, TrafficClass,
+};
 
 const WALL: WallTime = WallTime::from_unix_nanos(1_800_000_000_000_000_000);
 const MAC: MacAddress = [2, 0, 0, 0, 0, 1];
@@ -15,38 +22,61 @@ const MAC: MacAddress = [2, 0, 0, 0, 0, 1];
 /// A station and the frames that it has sent: when, and the last octet.
 struct Bench {
     station: Station,
+    address: GnAddress,
     now: Time,
     sent: Vec<(Time, u8)>,
+    /// LT of them.
+    lifetimes: Vec<Duration>,
+    warnings: Vec<String>,
 }
 
 impl Bench {
     fn new(dcc: Option<dcc::Config>) -> Bench {
+        Bench::with(dcc, None, None)
+    }
+
+    fn with(
+        dcc: Option<dcc::Config>,
+        facilities: Option<FacilitiesSettings>,
+        security: Option<Box<dyn SecurityEntity>>,
+    ) -> Bench {
+        let address = GnAddress::new(false, StationType::PassengerCar, MAC);
         let settings = GeonetSettings {
             // No beacons: an SHB sets their timer back, so a long one is enough.
             mib: Mib { beacon_retransmit_timer: Duration::from_secs(3600), ..Mib::default() },
-            address: Some(GnAddress::new(false, StationType::PassengerCar, MAC)),
+            address: Some(address),
             ipv6: None,
             multicast: None,
-            facilities: None,
+            facilities,
             dcc,
         };
         let config = StationConfig { geonet: Some(settings), ..StationConfig::default() };
         let state = PersistentState::default();
-        let station = Station::new(config, state, Rng::new(1), Time::ZERO, WALL);
-        let mut bench = Bench { station, now: Time::from_secs(10), sent: Vec::new() };
+        let mut station = Station::new(config, state, Rng::new(1), Time::ZERO, WALL);
+        if let Some(security) = security {
+            station.secure(Time::ZERO, WALL, security);
+        }
+        let now = Time::from_secs(10);
+        let mut bench =
+            Bench { station, address, now, sent: Vec::new(), lifetimes: Vec::new(), warnings: Vec::new() };
+        bench.stand(488_375_000);
+        // What a start sends goes.
+        bench.pass(Duration::from_secs(10));
+        bench.sent.clear();
+        bench.lifetimes.clear();
+        bench
+    }
+
+    fn stand(&mut self, latitude: i32) {
         let position = Position {
             timestamp: 1_000_000,
-            latitude: 488_375_000,
+            latitude,
             longitude: 21_008_000,
             accurate: true,
             speed: 0,
             heading: 0,
         };
-        bench.tell(Input::Position(position)).expect("accepted");
-        // What a start sends goes.
-        bench.pass(Duration::from_secs(10));
-        bench.sent.clear();
-        bench
+        self.tell(Input::Position(position)).expect("accepted");
     }
 
     fn tell(&mut self, input: Input) -> Result<(), String> {
@@ -55,9 +85,15 @@ impl Bench {
         let input = serde_json::from_str(&line).expect("deserialises");
         let result = self.station.handle_input(self.now, WALL, input);
         while let Some(output) = self.station.poll_output() {
-            if let Output::Frame(frame) = output {
-                assert_eq!(frame.source, MAC);
-                self.sent.push((self.now, *frame.packet.last().expect("a packet")));
+            match output {
+                Output::Frame(frame) => {
+                    let [_, _, source @ ..] = self.address.0.to_be_bytes();
+                    assert_eq!(frame.source, source);
+                    self.sent.push((self.now, *frame.packet.last().expect("a packet")));
+                    self.lifetimes.push(Lifetime(frame.packet[2]).duration());
+                }
+                Output::Event(Event::Warning { message }) => self.warnings.push(message),
+                _ => {}
             }
         }
         result
@@ -74,6 +110,21 @@ impl Bench {
             payload: vec![content],
         };
         self.tell(Input::Geonet(request)).expect("accepted");
+    }
+
+    fn counter(&self, name: &str) -> u64 {
+        let counters = self.station.counters();
+        counters.iter().find(|(counter, _)| counter == name).map(|(_, count)| *count).expect("a counter")
+    }
+
+    /// Drives so fast that movement asks for a CAM every 100 ms; what is sent beside it is `often` each time.
+    fn drive(&mut self, tenths: u16, busy: u16, mut often: impl FnMut(&mut Bench)) {
+        for tenth in 0..i32::from(tenths) {
+            self.stand(488_375_000 + 1000 * tenth);
+            self.tell(Input::ChannelBusy(busy)).expect("accepted");
+            often(self);
+            self.pass(Duration::from_millis(100));
+        }
     }
 
     fn pass(&mut self, span: Duration) {
@@ -100,7 +151,8 @@ fn packets_wait_for_the_gate_in_the_order_of_their_profiles() {
         bench.send(class, 60_000, content);
     }
     bench.pass(Duration::from_secs(1));
-    assert_eq!(bench.sent_since(start), [(0, 30), (100, 1), (200, 10), (300, 20), (400, 21)]);
+    // Class 0 is what nobody gave a class.
+    assert_eq!(bench.sent_since(start), [(0, 30), (100, 10), (200, 20), (300, 21), (400, 1)]);
     // The channel is full, and that is told ten times a second.
     for _ in 0..10 {
         bench.tell(Input::ChannelBusy(900)).expect("accepted");
@@ -114,6 +166,7 @@ fn packets_wait_for_the_gate_in_the_order_of_their_profiles() {
     let counters = bench.station.counters();
     let named = |name: &str| counters.iter().find(|(counter, _)| counter == name).map(|(_, count)| *count);
     assert_eq!((named("geonet.dcc.sent.dp2"), named("geonet.dcc.held")), (Some(2), Some(4)));
+    assert_eq!((named("geonet.dcc.sent.dp0"), named("geonet.dcc.stale")), (Some(0), Some(0)));
 }
 
 #[test]
@@ -153,4 +206,161 @@ fn without_a_gate_everything_goes_at_once_and_nobody_wants_to_know_the_channel()
     let mut bench = Bench::new(Some(dcc::Config::default()));
     let refused = bench.tell(Input::ChannelBusy(1001)).expect_err("more than always");
     assert!(refused.contains("1001") && refused.contains("0 to 1000"), "{refused}");
+}
+
+/// Signs by the time, in an octet behind the packet: tenths of a second.
+#[derive(Debug, Default)]
+struct Clock {
+    counters: Counters,
+}
+
+impl SecurityEntity for Clock {
+    fn handle_frame(&mut self, _: Now, _: ReceivedFrame<'_>) -> Result<Handled, SecurityDrop> {
+        Ok(Handled::Plain)
+    }
+    fn poll_verified(&mut self, _: Now) -> Option<Verified> {
+        None
+    }
+    fn secure(&mut self, now: Now, frame: &[u8]) -> Result<Vec<u8>, SecurityDrop> {
+        let tenth = now.time.as_nanos() / 100_000_000 % 100;
+        Ok([frame, &[u8::try_from(tenth).expect("small")]].concat())
+    }
+    fn handle_position(&mut self, _: geodesy::Position, _: u16) {}
+    fn handle_address(&mut self, _: MacAddress) {}
+    fn poll_timeout(&self, _: Time) -> Option<Time> {
+        None
+    }
+    fn overhead(&self) -> usize {
+        1000
+    }
+    fn counters(&self) -> &Counters {
+        &self.counters
+    }
+    fn state(&self, _: Now) -> SecurityState {
+        SecurityState {
+            policy: Policy::Off,
+            ticket: None,
+            own_tickets: (0, 0),
+            until: None,
+            issuers: 0,
+            tickets: 0,
+            queued: (0, 0),
+            parked: (0, 0),
+            verifications_per_second: 0,
+        }
+    }
+}
+
+#[test]
+fn a_packet_is_signed_when_it_leaves_and_takes_the_air_of_a_signed_one() {
+    let mut bench = Bench::with(Some(dcc::Config::default()), None, Some(Box::new(Clock::default())));
+    let start = bench.now;
+    for content in 1..=3 {
+        bench.send(2, 60_000, content);
+    }
+    bench.pass(Duration::from_secs(1));
+    // More than a millisecond on the air closes the gate twice as long.
+    assert_eq!(bench.sent_since(start), [(0, 0), (200, 2), (400, 4)]);
+}
+
+#[test]
+fn a_lifetime_is_shorter_by_the_wait_and_one_hop_waits_a_second_at_most() {
+    let mut bench = Bench::new(Some(dcc::Config::default()));
+    for content in 0..4 {
+        bench.send(2, 1000, content);
+    }
+    bench.pass(Duration::from_secs(1));
+    assert_eq!(bench.lifetimes, [1000, 900, 800, 700].map(Duration::from_millis));
+    let mut bench = Bench::new(Some(dcc::Config { queue_length: 20, ..dcc::Config::default() }));
+    for content in 0..15 {
+        bench.send(2, 60_000, content);
+    }
+    bench.pass(Duration::from_secs(5));
+    assert_eq!((bench.sent.len(), bench.counter("geonet.dcc.dropped.lifetime_expired")), (10, 5));
+}
+
+#[test]
+fn what_a_stranger_wrote_into_a_packet_does_not_bring_it_before_own_ones() {
+    let mut bench = Bench::new(Some(dcc::Config::default()));
+    let start = bench.now;
+    bench.send(3, 60_000, 1);
+    let source = LongPositionVector {
+        address: GnAddress::new(false, StationType::PassengerCar, [2, 0, 0, 0, 0, 9]),
+        timestamp: Timestamp(1_000_000),
+        latitude: 488_375_000,
+        longitude: 21_008_000,
+        accurate: true,
+        ..LongPositionVector::default()
+    };
+    let header = ExtendedHeader::TopologicallyScoped { sequence: 1, source };
+    let lifetime = Lifetime::from_duration(Duration::from_secs(60));
+    let mut packet = Packet::new(header, CommonNextHeader::Any, lifetime, 5, &[99]);
+    packet.common.traffic_class = TrafficClass { id: 1, ..TrafficClass::default() };
+    let frame = Frame { source: [2, 0, 0, 0, 0, 9], destination: [255; 6], packet: packet.emit() };
+    bench.tell(Input::Frame(frame)).expect("accepted");
+    bench.send(2, 60_000, 2);
+    bench.pass(Duration::from_secs(1));
+    assert_eq!(bench.sent_since(start), [(0, 1), (100, 2), (200, 99)]);
+}
+
+#[test]
+fn own_packets_do_not_outlive_their_address() {
+    let mut bench = Bench::new(Some(dcc::Config::default()));
+    let start = bench.now;
+    bench.send(2, 60_000, 1);
+    bench.send(2, 60_000, 2);
+    bench.address = GnAddress::new(false, StationType::PassengerCar, [2, 0, 0, 0, 0, 7]);
+    bench.tell(Input::GeonetAddress(bench.address.0)).expect("accepted");
+    bench.send(2, 60_000, 3);
+    bench.pass(Duration::from_secs(1));
+    assert_eq!(bench.sent_since(start), [(0, 1), (100, 3)]);
+    assert_eq!(bench.counter("geonet.dcc.dropped.address_changed"), 1);
+}
+
+#[test]
+fn that_nobody_tells_any_more_is_said_once() {
+    let mut bench = Bench::new(Some(dcc::Config::default()));
+    for _ in 0..2 {
+        bench.tell(Input::ChannelBusy(900)).expect("accepted");
+        bench.pass(Duration::from_secs(3));
+    }
+    assert_eq!((bench.warnings.len(), bench.counter("geonet.dcc.stale")), (1, 2), "{:?}", bench.warnings);
+}
+
+fn cams() -> FacilitiesSettings {
+    FacilitiesSettings {
+        parameters: Default::default(),
+        station_id: None,
+        station_type: cdd::StationType::PASSENGER_CAR,
+        cam: true,
+        vehicle_length: cdd::VehicleLengthValue(43),
+        vehicle_width: cdd::VehicleWidth(18),
+        vehicle_role: cdd::VehicleRole::Default,
+        services: Vec::new(),
+        advertiser: None,
+    }
+}
+
+#[test]
+fn cams_are_made_as_often_as_the_gate_lets_them_go() {
+    let mut bench = Bench::with(Some(dcc::Config::default()), Some(cams()), None);
+    for (busy, expected) in [(100, 95..=100), (900, 9..=11), (450, 23..=26)] {
+        // Until the state is reached, and until the last CAM by the state before is long ago.
+        bench.drive(20, busy, |_| {});
+        let before = bench.counter("facilities.cam.sent");
+        bench.drive(100, busy, |_| {});
+        let made = bench.counter("facilities.cam.sent") - before;
+        assert!(expected.contains(&made), "{made} CAMs in 10 s at {busy}, expected {expected:?}");
+    }
+    assert_eq!(bench.counter("geonet.dcc.dropped.replaced"), 0);
+}
+
+#[test]
+fn of_own_cams_the_newest_waits() {
+    let mut bench = Bench::with(Some(dcc::Config::default()), Some(cams()), None);
+    bench.drive(50, 100, |bench| {
+        bench.send(1, 1000, 1);
+        assert!(bench.station.congestion().expect("a gate").waiting()[2] <= 1);
+    });
+    assert!(bench.counter("geonet.dcc.dropped.replaced") > 20);
 }

@@ -304,8 +304,8 @@ pub(super) const DCC: Section = Section {
     keys: &[
         key("algorithm", "\"reactive\" or \"adaptive\"", "\"reactive\""),
         key("time_on_air", "\"1ms\" or \"500us\"", "\"1ms\""),
-        key("data_rate", "integer, 3 to 27", "6"),
-        key("queue_length", "integer, 1 to 1000", "10"),
+        key("data_rate", "integer, 3, 6, 9, 12, 18, 24 or 27", "6"),
+        key("queue_length", "integer, 1 to 100", "10"),
         key("assumed_busy", "integer, 0 to 100", "0"),
     ],
     later: &[],

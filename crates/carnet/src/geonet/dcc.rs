@@ -17,7 +17,7 @@ pub fn dcc(now: Time, station: &Station) -> Result<Dcc, String> {
     let state = gate.state();
     Ok(Dcc {
         algorithm: if state.is_some() { "reactive" } else { "adaptive" }.to_owned(),
-        busy_percent: 100.0 * reading.map_or(gate.config().assumed, |(_, ratio)| ratio),
+        busy_percent: 100.0 * gate.busy_ratio(now),
         told_ms: reading
             .map(|(at, _)| u64::try_from(now.saturating_since(at).as_millis()).unwrap_or(u64::MAX)),
         state: state.map(str::to_owned),
@@ -37,4 +37,56 @@ pub fn channel_busy(channel: &ChannelRequest) -> Result<Input, String> {
         return Err(format!("busy_percent is {busy}, expected 0 to 100"));
     }
     Ok(Input::ChannelBusy((10.0 * busy).round() as u16))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use carnet_base::{Rng, WallTime};
+    use carnet_geonet::Mib;
+    use carnet_geonet::dcc::Config;
+    use carnet_station::{GeonetSettings, PersistentState, StationConfig};
+    use carnet_wire::geonet::{GnAddress, StationType};
+
+    use super::*;
+
+    const WALL: WallTime = WallTime::from_unix_nanos(1_800_000_000_000_000_000);
+
+    fn station(dcc: Option<Config>) -> Station {
+        let address = Some(GnAddress::new(false, StationType::PassengerCar, [2, 0, 0, 0, 0, 1]));
+        let mib = Mib::default();
+        let geonet =
+            Some(GeonetSettings { mib, address, ipv6: None, multicast: None, facilities: None, dcc });
+        let config = StationConfig { geonet, ..StationConfig::default() };
+        Station::new(config, PersistentState::default(), Rng::new(1), Time::ZERO, WALL)
+    }
+
+    #[test]
+    fn a_share_of_the_time_is_told_in_thousandths() {
+        for (percent, thousandths) in [(0.0, 0), (12.34, 123), (12.36, 124), (100.0, 1000)] {
+            let input = channel_busy(&ChannelRequest { busy_percent: percent });
+            assert_eq!(input, Ok(Input::ChannelBusy(thousandths)), "{percent}");
+        }
+        for percent in [-0.1, 100.1, f64::NAN, f64::INFINITY] {
+            let refused = channel_busy(&ChannelRequest { busy_percent: percent }).expect_err("refused");
+            assert_eq!(refused, format!("busy_percent is {percent}, expected 0 to 100"));
+        }
+    }
+
+    #[test]
+    fn operators_see_what_counts() {
+        let refused = dcc(Time::ZERO, &station(None)).expect_err("refused");
+        assert!(refused.contains("no [geonet.dcc]"), "{refused}");
+        let mut station = station(Some(Config { assumed: 0.2, ..Config::default() }));
+        let now = Time::from_secs(1);
+        let shown = dcc(now, &station).expect("a gate");
+        assert_eq!((shown.algorithm.as_str(), shown.busy_percent, shown.told_ms), ("reactive", 20.0, None));
+        station.handle_input(now, WALL, Input::ChannelBusy(450)).expect("a gate");
+        let shown = dcc(now + Duration::from_millis(300), &station).expect("a gate");
+        assert_eq!((shown.busy_percent, shown.told_ms, shown.duty_cycle_percent), (45.0, Some(300), None));
+        // What is stale counts on, and does not look as if it were told.
+        let shown = dcc(now + Duration::from_millis(1001), &station).expect("a gate");
+        assert_eq!((shown.busy_percent, shown.told_ms, shown.waiting), (45.0, None, vec![0; 4]));
+    }
 }

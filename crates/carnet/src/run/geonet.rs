@@ -138,7 +138,7 @@ impl Runner {
             self.input(Input::Timeout);
         }
         self.update_position();
-        if let Some(octets) = self.geonet.as_mut().and_then(Geonet::new_backlog) {
+        if let Some(octets) = self.geonet.as_mut().and_then(|geonet| geonet.new_backlog(&self.station)) {
             self.input(Input::GeonetBacklog(octets));
         }
         let Runner { geonet: Some(geonet), station, recorder, outputs, .. } = self else { return };

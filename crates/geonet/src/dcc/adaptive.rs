@@ -11,6 +11,8 @@
 
 use std::time::Duration;
 
+use super::LONGEST;
+
 /// Table 3.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Parameters {
@@ -47,14 +49,34 @@ impl Default for Parameters {
 impl Parameters {
     /// Where `stations` that hear each other end, if nobody else sends.
     pub fn share(&self, stations: u32) -> f64 {
-        let share = self.beta * self.target / (self.alpha + f64::from(stations) * self.beta);
-        share.clamp(self.least, self.most)
+        let Parameters { alpha, beta, target, most, least, .. } = self.possible();
+        // Not a number where nothing is given back and nothing taken.
+        within(beta * target / (alpha + f64::from(stations) * beta), least, most)
+    }
+
+    /// The same with bounds that are in order: no more than all of the channel, and more than nothing.
+    fn possible(self) -> Parameters {
+        let least = within(self.least, LEAST, 1.0);
+        let down = within(self.down, -1.0, 1.0);
+        Parameters {
+            least,
+            most: within(self.most, least, 1.0),
+            down,
+            up: within(self.up, down, 1.0),
+            ..self
+        }
     }
 }
 
-/// B.1: the shortest and the longest time between packets.
+/// B.1: the shortest time between packets.
 const SHORTEST: Duration = Duration::from_millis(25);
-const LONGEST: Duration = Duration::from_secs(1);
+/// A station without any share would never send: the time on air divided by this is still a time.
+const LEAST: f64 = 1e-18;
+
+/// The nearest value between the two; the least where there is no number, which `clamp` would keep.
+fn within(value: f64, least: f64, most: f64) -> f64 {
+    if value > least { value.min(most) } else { least }
+}
 
 /// The algorithm.
 #[derive(Debug)]
@@ -71,6 +93,7 @@ pub struct Limeric {
 impl Limeric {
     /// A station that has not heard anything yet.
     pub fn new(parameters: Parameters) -> Limeric {
+        let parameters = parameters.possible();
         let duty_cycle = f64::midpoint(parameters.least, parameters.most);
         Limeric { parameters, duty_cycle, average: None, first: None }
     }
@@ -94,7 +117,7 @@ impl Limeric {
         // Step 2.
         let offset = (beta * (target - average)).clamp(down, up);
         // Steps 3, 4 and 5.
-        self.duty_cycle = ((1.0 - alpha) * self.duty_cycle + offset).clamp(least, most);
+        self.duty_cycle = within((1.0 - alpha) * self.duty_cycle + offset, least, most);
         true
     }
 

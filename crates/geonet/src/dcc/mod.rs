@@ -6,19 +6,24 @@
 //! priority; when it opens, one packet goes, the first of the highest priority that has any.
 //!
 //! * *Priorities* are the DCC profiles DP0 to DP3, which ITS-G5 writes into the traffic class (EN 302 636-4-2):
-//!   [`Profile::of`]. The default class is that of DP0, so what nobody gave a class (beacons, location service, IPv6) goes
-//!   as DP3 all the same.
-//! * *Queues are bounded, and the oldest goes first*: of position reports the newest is worth most. A packet that has waited
-//!   longer than its lifetime is never sent.
+//!   [`Profile::of`]. Two things are not as the class says. Its identifier 0 is that of DP0 and what nobody gave a class
+//!   has, too (beacons, pings, IPv6): DP0 is for those that ask for it. And a packet of another station goes as DP3,
+//!   whatever that station wrote into it.
+//! * *Queues are bounded, and the oldest goes first*: of position reports the newest is worth most, so of packets of which
+//!   each makes the one before worthless ([`Packet::replaces`]) only one waits. A packet that has waited longer than its
+//!   lifetime is never sent.
 //! * *Time on air* is that of 802.11p in a channel of 10 MHz: [`air_time`].
-//! * *Where the busy ratio comes from* is not known here. It is looked at every 100 ms (T_CBR); a reading counts for a second,
-//!   and without one [`Config::assumed`] does.
-//! * *Constants* were taken from two independent implementations that cite the standard's tables, and agree:
-//!   tables A.1, A.2 and 3, equations B.1 and B.2. Where the two say nothing, it stands in [`adaptive`].
+//! * *Where the busy ratio comes from* is not known here. It is looked at every 100 ms (T_CBR); and before the first
+//!   reading [`Config::assumed`] counts. A reading older than a second is stale: whoever measured has stopped, which makes no
+//!   channel free, so the greater of it and what is assumed counts until the next one.
+//! * *Constants* were taken from independent implementations that cite the standard's tables: table A.1 from one,
+//!   the others and the equations from two that agree: A.2 and 3, B.1 and B.2. Where they say nothing, it stands in
+//!   [`adaptive`].
 //!
 //! Left out: control of transmit power and data rate, more than one channel, the exchange of busy ratios among
 //! neighbours (EN 302 636-4-2, TS 103 175: the local ratio is the global one), and the bursts that the profile of
-//! the Car 2 Car consortium allows DP0.
+//! the Car 2 Car consortium allows DP0. The profile ends here: the host's queues and the radio's (EDCA) are not told of it. A
+//! packet of contention-based forwarding that waits here goes though another station was overheard sending it on.
 
 pub mod adaptive;
 pub mod reactive;
@@ -27,15 +32,19 @@ use std::collections::VecDeque;
 use std::time::Duration;
 
 use carnet_base::Time;
-use carnet_wire::geonet::{CommonNextHeader, HeaderType, TrafficClass};
+use carnet_wire::geonet::TrafficClass;
 
 use self::adaptive::Limeric;
 use self::reactive::{Reactive, Table};
 
 /// T_CBR: how often the busy ratio is looked at (5.2).
 pub const INTERVAL: Duration = Duration::from_millis(100);
-/// How long a reading counts.
+/// How long a reading is fresh.
 pub const FRESH: Duration = Duration::from_secs(1);
+/// The longest time for which any control closes the gate (B.1; the tables' longest T_off).
+pub(crate) const LONGEST: Duration = Duration::from_secs(1);
+/// Octets of a packet where none of its profile has gone yet: about those of a signed CAM.
+const TYPICAL: usize = 350;
 
 carnet_base::drop_reasons! {
     /// Why a packet was not sent.
@@ -44,6 +53,12 @@ carnet_base::drop_reasons! {
         QueueFull = "queue_full",
         /// Its lifetime ended before the gate opened.
         LifetimeExpired = "lifetime_expired",
+        /// A newer one of its kind made it worthless.
+        Replaced = "replaced",
+        /// It bore an address that the station no longer has.
+        AddressChanged = "address_changed",
+        /// The station began anew.
+        Reset = "reset",
     }
 }
 
@@ -64,17 +79,13 @@ impl Profile {
     /// From the highest priority to the lowest.
     pub const ALL: [Profile; 4] = [Profile::Dp0, Profile::Dp1, Profile::Dp2, Profile::Dp3];
 
-    /// The profile of a packet with these fields in its Common Header (EN 302 636-4-2: TC ID 0 to 3).
-    pub fn of(class: TrafficClass, header_type: HeaderType, next_header: CommonNextHeader) -> Profile {
-        let management = matches!(
-            header_type,
-            HeaderType::Beacon | HeaderType::LocationServiceRequest | HeaderType::LocationServiceReply
-        );
-        match class.id {
-            0 if management || next_header == CommonNextHeader::Ipv6 => Profile::Dp3,
-            0 => Profile::Dp0,
-            1 => Profile::Dp1,
-            2 => Profile::Dp2,
+    /// The profile of a packet: of an own one that which its request asked for, or else that of its traffic class
+    /// (EN 302 636-4-2: TC ID 1 to 3). DP0 is never taken from a class, and packets of others are the last.
+    pub fn of(class: TrafficClass, asked: Option<Profile>, own: bool) -> Profile {
+        match (own, asked, class.id) {
+            (true, Some(profile), _) => profile,
+            (true, None, 1) => Profile::Dp1,
+            (true, None, 2) => Profile::Dp2,
             _ => Profile::Dp3,
         }
     }
@@ -96,9 +107,9 @@ pub struct Config {
     pub algorithm: Algorithm,
     /// Packets that wait at most, of each priority.
     pub queue_length: usize,
-    /// Data rate of the radio in Mbit/s: 3, 6, 9, 12, 18, 24 or 27.
+    /// Data rate of the radio in Mbit/s: 3, 6, 9, 12, 18, 24 or 27. 4.5, the one that is no whole number, is left out.
     pub data_rate: u8,
-    /// The busy ratio while nobody tells it.
+    /// The busy ratio until somebody tells it, and the least where that has stopped.
     pub assumed: f64,
 }
 
@@ -129,6 +140,8 @@ pub struct Packet<T> {
     pub lifetime: Duration,
     /// Octets behind the EtherType.
     pub octets: usize,
+    /// It makes those of its profile that wait and say this too worthless.
+    pub replaces: bool,
     /// Whatever is to be sent.
     pub content: T,
 }
@@ -142,6 +155,8 @@ pub struct Counters {
     pub held: u64,
     /// Microseconds on the air.
     pub on_air_us: u64,
+    /// How often readings of the busy ratio stopped coming.
+    pub stale: u64,
     dropped: [u64; DccDrop::ALL.len()],
 }
 
@@ -165,17 +180,30 @@ struct Last {
     on_air: Duration,
 }
 
+/// A packet that waits.
+#[derive(Debug)]
+struct Waiting<T> {
+    /// When its lifetime ends.
+    until: Time,
+    octets: usize,
+    replaces: bool,
+    content: T,
+}
+
 /// The gate of one radio.
 #[derive(Debug)]
 pub struct Gate<T> {
     config: Config,
     control: Control,
-    /// With the time at which the lifetime ends, and octets; by profile.
-    queues: [VecDeque<(Time, usize, T)>; 4],
+    /// By profile.
+    queues: [VecDeque<Waiting<T>>; 4],
     /// The gate is open from here on.
     opens: Time,
     last: Option<Last>,
+    /// How long the last packet of each profile was on the air.
+    on_air: [Duration; 4],
     reading: Option<(Time, f64)>,
+    stale: bool,
     /// When the busy ratio is looked at next.
     look: Time,
     counters: Counters,
@@ -189,11 +217,13 @@ impl<T> Gate<T> {
                 Algorithm::Reactive(table) => Control::Reactive(Reactive::new(table)),
                 Algorithm::Adaptive(parameters) => Control::Adaptive(Limeric::new(parameters)),
             },
+            on_air: [air_time(TYPICAL, config.data_rate); 4],
             config,
             queues: Default::default(),
             opens: Time::ZERO,
             last: None,
             reading: None,
+            stale: false,
             look: Time::ZERO,
             counters: Counters::default(),
         }
@@ -214,14 +244,38 @@ impl<T> Gate<T> {
         self.queues.each_ref().map(VecDeque::len)
     }
 
+    /// Octets of all of them.
+    pub fn backlog(&self) -> usize {
+        self.queues.iter().flatten().map(|waiting| waiting.octets).sum()
+    }
+
+    /// How long the gate would be closed now behind a packet as long as the last one of this profile: what a service may
+    /// not be faster than (EN 302 637-2 6.1.3, `T_GenCam_DCC`).
+    pub fn interval(&self, profile: Profile) -> Duration {
+        let on_air = self.on_air[profile as usize];
+        match &self.control {
+            Control::Reactive(reactive) => reactive.closed(on_air),
+            Control::Adaptive(limeric) => limeric.closed(on_air, None),
+        }
+    }
+
     /// When it opens, or did.
     pub fn opens(&self) -> Time {
         self.opens
     }
 
-    /// The reading that counts now, and since when; `None` while [`Config::assumed`] does.
+    /// The last reading, and when that was, where it is fresh.
     pub fn reading(&self, now: Time) -> Option<(Time, f64)> {
         self.reading.filter(|(at, _)| now.saturating_since(*at) <= FRESH)
+    }
+
+    /// The busy ratio that counts now.
+    pub fn busy_ratio(&self, now: Time) -> f64 {
+        match (self.reading(now), self.reading) {
+            (Some((_, ratio)), _) => ratio,
+            (None, Some((_, stale))) => stale.max(self.config.assumed),
+            (None, None) => self.config.assumed,
+        }
     }
 
     /// The state of reactive control.
@@ -247,22 +301,25 @@ impl<T> Gate<T> {
 
     /// A packet that shall be sent: it is given back if it may go now, else it waits.
     pub fn offer(&mut self, now: Time, packet: Packet<T>) -> Option<T> {
-        let Packet { profile, lifetime, octets, content } = packet;
+        let Packet { profile, lifetime, octets, replaces, content } = packet;
         if now >= self.opens && self.queues.iter().all(VecDeque::is_empty) {
             self.went(now, profile, octets);
             return Some(content);
         }
         let queue = &mut self.queues[profile as usize];
-        // What is over makes room before what is not.
+        // What is over or worthless makes room before what is not.
         let before = queue.len();
-        queue.retain(|(until, ..)| *until > now);
-        let over = before - queue.len();
+        queue.retain(|waiting| waiting.until > now);
+        let valid = queue.len();
+        queue.retain(|waiting| !(replaces && waiting.replaces));
+        let replaced = valid - queue.len();
         let full = queue.len() >= self.config.queue_length.max(1);
         if full {
             queue.pop_front();
         }
-        queue.push_back((now + lifetime, octets, content));
-        self.counters.dropped[DccDrop::LifetimeExpired as usize] += over as u64;
+        queue.push_back(Waiting { until: now + lifetime, octets, replaces, content });
+        self.counters.dropped[DccDrop::LifetimeExpired as usize] += (before - valid) as u64;
+        self.counters.dropped[DccDrop::Replaced as usize] += replaced as u64;
         self.counters.dropped[DccDrop::QueueFull as usize] += u64::from(full);
         self.counters.held += 1;
         None
@@ -274,14 +331,18 @@ impl<T> Gate<T> {
         Some(if waits { self.opens.min(self.look) } else { self.look })
     }
 
-    /// Time has passed. [`Self::poll_packet`] may have one afterwards.
-    pub fn handle_timeout(&mut self, now: Time) {
+    /// Time has passed. [`Self::poll_packet`] may have one afterwards. Says whether it looked at the channel, so that
+    /// [`Self::interval`] may be another one.
+    pub fn handle_timeout(&mut self, now: Time) -> bool {
         if now < self.look {
-            return;
+            return false;
         }
         let late = now.saturating_since(self.look);
         self.look = if late < INTERVAL { self.look + INTERVAL } else { now + INTERVAL };
-        let ratio = self.reading(now).map_or(self.config.assumed, |(_, ratio)| ratio);
+        let stale = self.reading.is_some() && self.reading(now).is_none();
+        self.counters.stale += u64::from(stale && !self.stale);
+        self.stale = stale;
+        let ratio = self.busy_ratio(now);
         let changed = match &mut self.control {
             Control::Reactive(reactive) => reactive.handle_busy_ratio(ratio),
             Control::Adaptive(limeric) => limeric.handle_busy_ratio(ratio),
@@ -289,6 +350,7 @@ impl<T> Gate<T> {
         if changed && let Some(last) = self.last {
             self.opens = last.at + self.closed(last, Some((now, self.opens)));
         }
+        true
     }
 
     /// The next packet that may go.
@@ -297,7 +359,8 @@ impl<T> Gate<T> {
             return None;
         }
         for profile in Profile::ALL {
-            while let Some((until, octets, content)) = self.queues[profile as usize].pop_front() {
+            while let Some(Waiting { until, octets, content, .. }) = self.queues[profile as usize].pop_front()
+            {
                 if until > now {
                     self.went(now, profile, octets);
                     return Some(content);
@@ -308,9 +371,13 @@ impl<T> Gate<T> {
         None
     }
 
-    /// Nothing waits any more.
-    pub fn clear(&mut self) {
-        self.queues = Default::default();
+    /// Drops what waits and is `unwanted`.
+    pub fn discard(&mut self, reason: DccDrop, unwanted: impl Fn(&T) -> bool) {
+        for queue in &mut self.queues {
+            let before = queue.len();
+            queue.retain(|waiting| !unwanted(&waiting.content));
+            self.counters.dropped[reason as usize] += (before - queue.len()) as u64;
+        }
     }
 
     fn went(&mut self, now: Time, profile: Profile, octets: usize) {
@@ -318,6 +385,7 @@ impl<T> Gate<T> {
         self.counters.sent[profile as usize] += 1;
         self.counters.on_air_us += u64::try_from(last.on_air.as_micros()).unwrap_or(u64::MAX);
         self.last = Some(last);
+        self.on_air[profile as usize] = last.on_air;
         self.opens = now + self.closed(last, None);
     }
 

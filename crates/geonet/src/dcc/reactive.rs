@@ -2,9 +2,14 @@
 //! and with every look at the channel the state goes one step towards that of the ratio.
 //!
 //! The tables hold for packets that are no longer on the air than their T_on. A longer one closes the gate for as many T_off
-//! as it has begun T_on, so that the share of the channel is that of the table; the standard says nothing of such.
+//! as it has begun T_on, so that the share of the channel is that of the table, but for no longer than a second, as adaptive
+//! control does; the standard says nothing of such.
+//!
+//! The last border belongs to the state below it: the channel is restrictive above 60 % or 65 %, and active 3 at it.
 
 use std::time::Duration;
+
+use super::LONGEST;
 
 /// Which of the tables of annex A holds.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -60,7 +65,12 @@ impl Reactive {
     /// The busy ratio is this now: a step towards its state. Says whether there was one to go.
     pub(super) fn handle_busy_ratio(&mut self, ratio: f64) -> bool {
         let states = self.table.states();
-        let wanted = states.iter().rposition(|(least, _)| ratio >= f64::from(*least) / 100.0).unwrap_or(0);
+        let last = states.len() - 1;
+        let reached = |(state, (least, _)): (usize, &(u8, u64))| {
+            let least = f64::from(*least) / 100.0;
+            ratio > least || (ratio == least && state < last)
+        };
+        let wanted = states.iter().enumerate().rposition(reached).unwrap_or(0);
         let before = self.state;
         // 5.3: only neighbouring states follow each other.
         self.state = if wanted > before { before + 1 } else { before - usize::from(wanted < before) };
@@ -71,6 +81,6 @@ impl Reactive {
     pub(super) fn closed(&self, on_air: Duration) -> Duration {
         let (_, off_ms) = self.table.states()[self.state];
         let packets = on_air.as_micros().div_ceil(self.table.longest().as_micros()).max(1);
-        Duration::from_millis(off_ms) * u32::try_from(packets).unwrap_or(u32::MAX)
+        Duration::from_millis(off_ms).saturating_mul(u32::try_from(packets).unwrap_or(u32::MAX)).min(LONGEST)
     }
 }

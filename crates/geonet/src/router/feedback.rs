@@ -93,6 +93,7 @@ impl Router {
             identity: (source, packet.extended.sequence().unwrap_or(0)),
             target,
             traffic_class,
+            profile: None,
             store: traffic_class.store_carry_forward,
             lifetime: packet.basic.lifetime,
             since: now,

@@ -72,6 +72,7 @@ impl Router {
             identity: (mid_key(received.source().address), packet.extended.sequence().unwrap_or(0)),
             target,
             traffic_class,
+            profile: None,
             // PON_LOS_BV_10: LS requests do not wait.
             store: traffic_class.store_carry_forward && !request,
             lifetime: packet.basic.lifetime,
@@ -400,10 +401,12 @@ impl Router {
         } else {
             self.counters.forwarded += 1;
         }
-        let traffic_class = packet.meta.traffic_class;
+        let Meta { traffic_class, profile, own, .. } = packet.meta;
         self.outputs.push_back(Output::Transmit(Transmission {
             destination,
             traffic_class,
+            profile,
+            own,
             frame: packet.frame,
         }));
     }
@@ -488,7 +491,14 @@ impl Router {
         let frame = in_perimeter_mode(packet, &header, remaining - 1);
         self.counters.forwarded += 1;
         let traffic_class = packet.common.traffic_class;
-        self.outputs.push_back(Output::Transmit(Transmission { destination: mac, traffic_class, frame }));
+        let own = false;
+        self.outputs.push_back(Output::Transmit(Transmission {
+            destination: mac,
+            traffic_class,
+            profile: None,
+            own,
+            frame,
+        }));
         Some(Ok(()))
     }
 }

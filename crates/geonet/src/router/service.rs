@@ -255,6 +255,7 @@ impl Router {
         Own {
             next_header: CommonNextHeader::Any,
             traffic_class: OWN_TRAFFIC_CLASS,
+            profile: None,
             lifetime: Lifetime::from_duration(self.mib.default_packet_lifetime),
             hop_limit,
             payload: &[],

@@ -11,6 +11,7 @@ use super::forward::Origin;
 use super::{MAX_REPETITIONS, OWN_POSITIONS, Router, Timer};
 use crate::GeonetDrop;
 use crate::buffers::{Meta, Waiting};
+use crate::dcc::Profile;
 use crate::forwarding::Target;
 use crate::geodesy::{self, Metric, Position};
 use crate::io::{Repetition, Request, Transport};
@@ -30,6 +31,7 @@ pub(super) struct Repeated {
 pub(super) struct Own<'a> {
     pub next_header: CommonNextHeader,
     pub traffic_class: TrafficClass,
+    pub profile: Option<Profile>,
     pub lifetime: Lifetime,
     pub hop_limit: u8,
     pub payload: &'a [u8],
@@ -155,6 +157,7 @@ impl Router {
         Ok(Own {
             next_header: request.next_header,
             traffic_class: request.traffic_class,
+            profile: request.profile,
             lifetime,
             hop_limit,
             payload: request.payload,
@@ -216,6 +219,7 @@ impl Router {
             identity: (mid_key(self.address), extended.sequence().unwrap_or(0)),
             target,
             traffic_class: own.traffic_class,
+            profile: own.profile,
             store: own.traffic_class.store_carry_forward && !request,
             lifetime: own.lifetime,
             since: now,

@@ -8,7 +8,7 @@ use carnet_base::Time;
 use carnet_geonet::dcc::adaptive::Parameters;
 use carnet_geonet::dcc::reactive::Table;
 use carnet_geonet::dcc::{Algorithm, Config, DccDrop, Gate, INTERVAL, Packet, Profile, air_time};
-use carnet_wire::geonet::{CommonNextHeader, HeaderType, TrafficClass};
+use carnet_wire::geonet::TrafficClass;
 
 const HOUR: Duration = Duration::from_secs(3600);
 
@@ -25,7 +25,7 @@ fn adaptive(parameters: Parameters) -> Gate<u32> {
 }
 
 fn packet(profile: Profile, octets: usize, content: u32) -> Packet<u32> {
-    Packet { profile, lifetime: HOUR, octets, content }
+    Packet { profile, lifetime: HOUR, octets, replaces: false, content }
 }
 
 /// Serves the gate's timers until `end`; when what was sent.
@@ -62,14 +62,16 @@ fn rate(table: Table, octets: usize, ratio: f64) -> f64 {
 
 #[test]
 fn table_a_1_and_a_2_hold_at_their_borders() {
-    /// Busy ratio below which the rate is allowed, packets per second.
+    /// Busy ratio below which the rate is allowed, packets per second; the fourth holds at its border, too.
     type Rows = [(f64, f64); 5];
     const A1: Rows = [(0.30, 10.0), (0.40, 5.0), (0.50, 2.5), (0.60, 2.0), (1.01, 1.0)];
     const A2: Rows = [(0.30, 20.0), (0.40, 10.0), (0.50, 5.0), (0.65, 4.0), (1.01, 1.0)];
     for (table, rows, octets) in [(Table::A1, A1, 600), (Table::A2, A2, 280)] {
         let mut least = 0.0;
-        for (below, expected) in rows {
-            for ratio in [least, f64::midpoint(least, below), below - 0.0001] {
+        for (row, (below, expected)) in rows.into_iter().enumerate() {
+            let first = if row == 4 { least + 0.0001 } else { least };
+            let last = if row == 3 { below } else { below - 0.0001 };
+            for ratio in [first, f64::midpoint(least, below), last] {
                 let found = rate(table, octets, ratio);
                 assert!(
                     (found - expected).abs() < 0.01,
@@ -198,22 +200,104 @@ fn nothing_is_sent_after_its_lifetime() {
     gate.offer(ms(0), packet(Profile::Dp2, 300, 0));
     gate.offer(ms(1), short(1, 50));
     gate.offer(ms(60), short(2, 100));
-    let dropped = DccDrop::ALL.iter().map(|reason| gate.counters().dropped(*reason));
-    assert_eq!(dropped.collect::<Vec<_>>(), [0, 1]);
+    let dropped = DccDrop::ALL.iter().filter(|reason| gate.counters().dropped(**reason) > 0);
+    assert_eq!(dropped.collect::<Vec<_>>(), [&DccDrop::LifetimeExpired]);
+    assert_eq!(gate.counters().dropped(DccDrop::LifetimeExpired), 1);
 }
 
 #[test]
-fn the_traffic_class_is_the_profile_but_what_has_none_is_last() {
-    let of = |id, header, next| Profile::of(TrafficClass { id, ..TrafficClass::default() }, header, next);
-    let shb = |id| of(id, HeaderType::SingleHop, CommonNextHeader::BtpB);
-    assert_eq!([0, 1, 2, 3, 4, 63].map(shb), {
-        use Profile::{Dp0, Dp1, Dp2, Dp3};
-        [Dp0, Dp1, Dp2, Dp3, Dp3, Dp3]
-    });
-    assert_eq!(of(0, HeaderType::Beacon, CommonNextHeader::Any), Profile::Dp3);
-    assert_eq!(of(0, HeaderType::LocationServiceRequest, CommonNextHeader::Any), Profile::Dp3);
-    assert_eq!(of(0, HeaderType::GeoUnicast, CommonNextHeader::Ipv6), Profile::Dp3);
-    assert_eq!(of(1, HeaderType::GeoUnicast, CommonNextHeader::Ipv6), Profile::Dp1);
+fn the_traffic_class_is_the_profile_but_dp0_is_asked_for_and_strangers_are_last() {
+    use Profile::{Dp0, Dp1, Dp2, Dp3};
+    let of = |id, asked, own| Profile::of(TrafficClass { id, ..TrafficClass::default() }, asked, own);
+    assert_eq!([0, 1, 2, 3, 4, 63].map(|id| of(id, None, true)), [Dp3, Dp1, Dp2, Dp3, Dp3, Dp3]);
+    assert_eq!([0, 1, 2, 3].map(|id| of(id, Some(Dp0), true)), [Dp0; 4]);
+    assert_eq!([0, 1, 2, 3].map(|id| of(id, None, false)), [Dp3; 4]);
+    assert_eq!(of(1, Some(Dp0), false), Dp3);
+}
+
+#[test]
+fn the_gate_is_never_closed_for_longer_than_a_second() {
+    for table in [Table::A1, Table::A2] {
+        let mut gate = reactive(table);
+        for look in 0..5 {
+            gate.handle_busy_ratio(ms(100 * look), 1.0);
+            gate.handle_timeout(ms(100 * look));
+        }
+        gate.offer(ms(500), packet(Profile::Dp3, 1400, 1));
+        assert_eq!(gate.opens(), ms(1500), "{table:?}");
+    }
+}
+
+#[test]
+fn a_measurement_that_stops_makes_no_channel_free() {
+    let mut gate = reactive(Table::A1);
+    for look in 0..=20 {
+        if look <= 5 {
+            gate.handle_busy_ratio(ms(100 * look), 0.9);
+        }
+        gate.handle_timeout(ms(100 * look));
+    }
+    assert_eq!((gate.state(), gate.reading(ms(2000))), (Some("restrictive"), None));
+    assert_eq!((gate.busy_ratio(ms(2000)), gate.counters().stale), (0.9, 1));
+    // It comes back, and stops again.
+    gate.handle_busy_ratio(ms(2050), 0.1);
+    run(&mut gate, ms(5000));
+    assert_eq!((gate.state(), gate.counters().stale), (Some("relaxed"), 2));
+}
+
+#[test]
+fn of_what_replaces_each_other_the_newest_waits() {
+    let mut gate = reactive(Table::A1);
+    gate.offer(ms(0), packet(Profile::Dp2, 300, 0));
+    for content in 1..=3 {
+        gate.offer(ms(1), Packet { replaces: true, ..packet(Profile::Dp2, 300, content) });
+        gate.offer(ms(1), packet(Profile::Dp2, 300, 10 * content));
+    }
+    assert_eq!((gate.backlog(), gate.counters().dropped(DccDrop::Replaced)), (1200, 2));
+    let sent: Vec<u32> = run(&mut gate, Time::from_secs(1)).into_iter().map(|(_, content)| content).collect();
+    assert_eq!(sent, [10, 20, 3, 30]);
+}
+
+#[test]
+fn what_is_discarded_is_counted() {
+    let mut gate = reactive(Table::A1);
+    for content in 0..5 {
+        gate.offer(ms(0), packet(Profile::Dp2, 300, content));
+    }
+    gate.discard(DccDrop::AddressChanged, |content| content % 2 == 0);
+    gate.discard(DccDrop::Reset, |_| true);
+    let dropped = [DccDrop::AddressChanged, DccDrop::Reset].map(|reason| gate.counters().dropped(reason));
+    assert_eq!((dropped, gate.waiting()), ([2, 2], [0; 4]));
+}
+
+#[test]
+fn the_interval_of_a_profile_is_that_of_its_last_packet() {
+    let mut gate = reactive(Table::A1);
+    gate.offer(ms(0), packet(Profile::Dp3, 1400, 1));
+    assert_eq!(gate.interval(Profile::Dp2), Duration::from_millis(100));
+    assert_eq!(gate.interval(Profile::Dp3), Duration::from_millis(200));
+    let share = Parameters { most: 0.01, least: 0.01, ..Parameters::default() };
+    let mut gate = adaptive(share);
+    gate.offer(ms(0), packet(Profile::Dp2, OCTETS, 1));
+    assert!((gate.interval(Profile::Dp2).as_secs_f64() - 0.12).abs() < 1e-6);
+}
+
+#[test]
+fn parameters_that_cannot_be_do_not_stop_the_station() {
+    let default = Parameters::default();
+    for impossible in [
+        Parameters { least: 0.0, most: 0.0, ..default },
+        Parameters { least: 0.5, most: 0.1, ..default },
+        Parameters { least: f64::NAN, most: f64::NAN, ..default },
+        Parameters { up: -0.1, down: 0.1, ..default },
+        Parameters { up: f64::NAN, down: f64::NAN, ..default },
+        Parameters { alpha: f64::NAN, beta: f64::INFINITY, target: f64::NAN, ..default },
+    ] {
+        let mut gate = adaptive(impossible);
+        let sent = saturated(&mut gate, 300, 0.9, Time::from_secs(5));
+        assert!((4..=201).contains(&sent.len()), "{impossible:?}: {} packets", sent.len());
+        assert!(impossible.share(10) > 0.0, "{impossible:?}");
+    }
 }
 
 /// 1200 us at 6 Mbit/s: 145 symbols.

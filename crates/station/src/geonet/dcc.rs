@@ -1,85 +1,207 @@
 //! Congestion control in a station: what goes to the radio goes through the gate of `carnet_geonet::dcc`.
 //!
-//! The gate stands behind the security entity: a packet is signed when the router sends it, and the time for which it waits
-//! is short beside that for which a signature counts. Its priority and lifetime are those of its open headers.
-//! Packets that wait keep the lifetime that they have.
+//! * *Own packets are signed when they leave*: the gate keeps them open, so that a signature is as young as the packet is
+//!   late, and a certificate that was asked for meanwhile goes along. Their time on the air is that of the signed packet. A
+//!   packet that no ticket signs has had its turn. Packets of others get their envelope back at once, while it is there.
+//! * *Packets that waited* have a lifetime that is shorter by that ([`Lifetime::after_waiting`]). What goes one hop only is
+//!   about now: it waits for a second at most. Of the own CAMs the newest waits alone.
+//! * *CAMs* are generated no faster than the gate would let them go (EN 302 637-2 6.1.3, `T_GenCam_DCC`).
+//! * *With another address* own packets that wait are dropped: they bear the one before.
 //!
 //! A fast path would go round the gate, so there is none with one.
 
 use std::time::Duration;
 
 use carnet_base::Time;
-use carnet_geonet::Transmission;
-use carnet_geonet::dcc::{Gate, Packet, Profile};
-use carnet_wire::geonet::{CommonNextHeader, HeaderType, Lifetime};
+use carnet_geonet::dcc::{Config, DccDrop, Gate, Packet, Profile};
+use carnet_geonet::{MacAddress, Transmission};
+use carnet_wire::btp::{BtpB, port};
+use carnet_wire::geonet::{
+    CommonNextHeader, ExtendedHeader, GnAddress, Lifetime, Packet as Routed, set_lifetime,
+};
 
 use super::Geonet;
-use super::io::{Frame, next_header};
-use crate::io::Output;
+use super::io::Frame;
+use crate::io::{Event, Output};
 
 /// Why nobody has to tell how busy the channel is.
 const NO_DCC: &str = "this station has no congestion control: there is no [geonet.dcc] in its config";
 /// The channel is busy all the time.
 const ALWAYS: u16 = 1000;
+/// The longest wait of what goes one hop only.
+const ONE_HOP: Duration = Duration::from_secs(1);
+/// The shortest lifetime that a packet can have (EN 302 636-4-1 9.6.4): with less it does not leave.
+const SHORTEST: Duration = Duration::from_millis(50);
 
-/// What the gate wants to know of a packet.
-#[derive(Debug, Clone, Copy)]
-pub(super) struct Offer {
-    profile: Profile,
-    lifetime: Duration,
+/// A packet as it waits.
+#[derive(Debug)]
+pub struct Held {
+    destination: MacAddress,
+    packet: Vec<u8>,
+    /// It has to be signed, where that is done.
+    own: bool,
+    lifetime: Lifetime,
+    since: Time,
 }
 
-impl Offer {
-    /// Of a packet as the router made it.
-    pub(super) fn of(transmission: &Transmission) -> Offer {
-        // Basic Header: LT in the third octet. Common Header: NH, HT and HST in the fifth and sixth.
-        let octet = |index: usize| transmission.frame.get(index).copied().unwrap_or_default();
-        let header_type = HeaderType::from_octet(octet(5));
-        let next_header: CommonNextHeader = next_header(octet(4) >> 4);
-        Offer {
-            profile: Profile::of(transmission.traffic_class, header_type, next_header),
-            lifetime: Lifetime(octet(2)).duration(),
+/// The gate of a station.
+#[derive(Debug)]
+pub(super) struct Congestion {
+    gate: Gate<Held>,
+    /// That own packets in it bear.
+    address: GnAddress,
+    /// What the CA service knows.
+    interval: Duration,
+    /// Of its counter, what operators were told.
+    stale: u64,
+}
+
+impl Congestion {
+    pub(super) fn new(config: Config, address: GnAddress) -> Congestion {
+        Congestion { gate: Gate::new(config), address, interval: Duration::ZERO, stale: 0 }
+    }
+
+    pub(super) fn poll_timeout(&self) -> Option<Time> {
+        self.gate.poll_timeout()
+    }
+
+    /// Nothing waits any more.
+    pub(super) fn reset(&mut self) {
+        self.gate.discard(DccDrop::Reset, |_| true);
+    }
+}
+
+/// What the gate wants to know of a packet; its lifetime, and how long it may wait.
+fn offer(transmission: Transmission, now: Time, overhead: usize) -> Packet<Held> {
+    let Transmission { destination, traffic_class, profile, own, frame } = transmission;
+    // The router has made it, so it can be read; what cannot does not wait.
+    let (lifetime, one_hop, is_cam) = match Routed::parse(&frame) {
+        Ok(packet) => {
+            let single = matches!(packet.extended, ExtendedHeader::SingleHop { .. });
+            let beacon = matches!(packet.extended, ExtendedHeader::Beacon { .. });
+            let is_cam = single
+                && packet.common.next_header == CommonNextHeader::BtpB
+                && BtpB::parse(packet.payload).is_ok_and(|(btp, _)| btp.destination_port == port::CAM);
+            (packet.basic.lifetime, single || beacon, is_cam)
         }
+        Err(_) => (Lifetime::default(), false, false),
+    };
+    // By a nanosecond: a packet may leave before its end, not at it.
+    let wait = lifetime.duration().saturating_sub(SHORTEST) + Duration::from_nanos(1);
+    Packet {
+        profile: Profile::of(traffic_class, profile, own),
+        lifetime: if one_hop { wait.min(ONE_HOP) } else { wait },
+        octets: frame.len() + overhead,
+        replaces: own && is_cam,
+        content: Held { destination, packet: frame, own, lifetime, since: now },
     }
 }
 
 impl Geonet {
-    pub(crate) fn gate(&self) -> Option<&Gate<Frame>> {
-        self.gate.as_deref()
+    pub(crate) fn gate(&self) -> Option<&Gate<Held>> {
+        self.congestion.as_ref().map(|congestion| &congestion.gate)
     }
 
     /// # Errors
     /// When that cannot be, or there is no gate.
     pub(crate) fn handle_channel_busy(&mut self, now: Time, thousandths: u16) -> Result<(), String> {
-        let gate = self.gate.as_mut().ok_or(NO_DCC)?;
+        let congestion = self.congestion.as_mut().ok_or(NO_DCC)?;
         if thousandths > ALWAYS {
             return Err(format!(
                 "a channel is not busy {thousandths} thousandths of the time, expected 0 to 1000"
             ));
         }
-        gate.handle_busy_ratio(now, f64::from(thousandths) / f64::from(ALWAYS));
+        congestion.gate.handle_busy_ratio(now, f64::from(thousandths) / f64::from(ALWAYS));
         Ok(())
     }
 
-    /// A frame goes to the link, or waits.
-    pub(super) fn transmit(&mut self, now: Time, offer: Option<Offer>, frame: Frame) {
-        let goes = match (&mut self.gate, offer) {
-            (Some(gate), Some(Offer { profile, lifetime })) => {
-                let octets = frame.packet.len();
-                gate.offer(now, Packet { profile, lifetime, octets, content: frame })
+    /// A packet of the router goes to the link, or waits.
+    pub(super) fn transmit(&mut self, now: Time, mut transmission: Transmission) {
+        if self.congestion.is_none() {
+            return self.hand_over(now, transmission.destination, transmission.frame, true);
+        }
+        let mut overhead = 0;
+        if let Some(secured) = &self.secured {
+            if transmission.own {
+                overhead = usize::try_from(secured.overhead()).unwrap_or_default();
+            } else {
+                let Some(signed) = self.sign(now, transmission.frame) else { return };
+                transmission.frame = signed;
             }
-            _ => Some(frame),
-        };
-        self.outputs.extend(goes.map(Output::Frame));
+        }
+        let packet = offer(transmission, now, overhead);
+        let goes = self.congestion.as_mut().and_then(|congestion| congestion.gate.offer(now, packet));
+        if let Some(held) = goes {
+            self.release(now, held);
+        }
+    }
+
+    /// A packet that has waited, or had not to.
+    fn release(&mut self, now: Time, held: Held) {
+        let Held { destination, mut packet, own, lifetime, since } = held;
+        let left = lifetime.after_waiting(now.saturating_since(since));
+        // There is a Basic Header in front, signed or not.
+        let _ = set_lifetime(&mut packet, left);
+        self.hand_over(now, destination, packet, own);
+    }
+
+    fn hand_over(&mut self, now: Time, destination: MacAddress, packet: Vec<u8>, sign: bool) {
+        let packet = if sign { self.sign(now, packet) } else { Some(packet) };
+        let source = self.source();
+        self.outputs.extend(packet.map(|packet| Output::Frame(Frame { source, destination, packet })));
+    }
+
+    /// The link-layer address.
+    fn source(&self) -> MacAddress {
+        let [_, _, source @ ..] = self.router.address().0.to_be_bytes();
+        source
+    }
+
+    /// A packet with its envelope; the packet itself where nothing is signed.
+    fn sign(&mut self, now: Time, packet: Vec<u8>) -> Option<Vec<u8>> {
+        let source = self.source();
+        let Some(secured) = &mut self.secured else { return Some(packet) };
+        let signed = secured.secure(now, source, &packet);
+        self.outputs.extend(secured.poll_warning().map(Output::Event));
+        self.router.recycle(packet);
+        signed
+    }
+
+    /// Own packets bear the address that the station has.
+    pub(super) fn follow_address(&mut self) {
+        if let Some(congestion) = &mut self.congestion
+            && std::mem::replace(&mut congestion.address, self.router.address()) != self.router.address()
+        {
+            congestion.gate.discard(DccDrop::AddressChanged, |held| held.own);
+        }
+    }
+
+    /// How busy the channel is may have changed the gate, and with it how often CAMs may be sent.
+    pub(super) fn look_at_channel(&mut self, now: Time) {
+        let Some(congestion) = &mut self.congestion else { return };
+        if !congestion.gate.handle_timeout(now) {
+            return;
+        }
+        let interval = congestion.gate.interval(Profile::Dp2);
+        if std::mem::replace(&mut congestion.interval, interval) != interval
+            && let Some(facilities) = &mut self.facilities
+        {
+            facilities.handle_interval_of_dcc(now, interval);
+        }
+        let stale = congestion.gate.counters().stale;
+        if std::mem::replace(&mut congestion.stale, stale) == 0 && stale > 0 {
+            let message =
+                "nobody tells any more how busy the channel is: the last that was told goes on counting";
+            self.outputs.push_back(Output::Event(Event::Warning { message: message.into() }));
+        }
     }
 
     /// Sends what may go now.
     pub(super) fn open_gate(&mut self, now: Time) {
-        if let Some(gate) = &mut self.gate {
-            gate.handle_timeout(now);
-            while let Some(frame) = gate.poll_packet(now) {
-                self.outputs.push_back(Output::Frame(frame));
-            }
+        while let Some(congestion) = &mut self.congestion
+            && let Some(held) = congestion.gate.poll_packet(now)
+        {
+            self.release(now, held);
         }
     }
 }

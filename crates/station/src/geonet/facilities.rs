@@ -170,6 +170,12 @@ impl Facilities {
         Ok(())
     }
 
+    /// What congestion control asks for between CAMs.
+    pub(super) fn handle_interval_of_dcc(&mut self, now: Time, interval: Duration) {
+        let now = self.now(now);
+        self.services.ca.set_interval_of_dcc(now, interval);
+    }
+
     /// The station is there now. `address` is the router's.
     pub(super) fn handle_position(&mut self, now: Time, position: Position, address: GnAddress) {
         self.follow(address);

@@ -90,7 +90,7 @@ impl Geonet {
         // Its programs sign nothing, either, and know no gate.
         if is
             && self.secured.is_none()
-            && self.gate.is_none()
+            && self.congestion.is_none()
             && self.patience.is_none()
             && !self.ipv6.as_ref().is_some_and(|ipv6| ipv6.marks())
         {

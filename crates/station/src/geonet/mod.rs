@@ -17,7 +17,6 @@ use std::collections::VecDeque;
 use std::time::Duration;
 
 use carnet_base::{RateLimiter, Rng, Time};
-use carnet_geonet::dcc::Gate;
 use carnet_geonet::geo_destinations::GeoDestinations;
 use carnet_geonet::ipv6_adaptation::in_order::InOrder;
 use carnet_geonet::ipv6_adaptation::patience::Patience;
@@ -27,10 +26,10 @@ use carnet_geonet::{GeonetDrop, MacAddress, Mib, Output as Routed, ReceivedFrame
 use carnet_wire::geonet::GnAddress;
 
 pub use self::areas::GeoDestination;
-use self::dcc::Offer;
+use self::dcc::Congestion;
 use self::echo::Echo;
 use self::facilities::{Facilities, FacilitiesSettings};
-use self::io::{Delivered, Frame, GeonetRequest, GeonetTransport, Position, VirtualFrame};
+use self::io::{Delivered, GeonetRequest, GeonetTransport, Position, VirtualFrame};
 use self::neighbours::Heard;
 use self::security::Secured;
 use crate::io::{Event, Output};
@@ -66,7 +65,7 @@ pub(crate) struct Geonet {
     /// Signs and verifies; packets go in the open without.
     secured: Option<Secured>,
     /// What goes to a radio that others use, too; packets go at once without.
-    gate: Option<Box<Gate<Frame>>>,
+    congestion: Option<Box<Congestion>>,
     /// Areas that were set at run time.
     destinations: GeoDestinations,
     /// Packets for hosts that have overtaken others.
@@ -101,7 +100,7 @@ impl Geonet {
                 .map(|(_, rule, wait)| Patience::new(rule, wait)),
             ipv6: ipv6.map(|config| Adaptation::new(config, address)),
             secured: None,
-            gate: dcc.map(|config| Box::new(Gate::new(config))),
+            congestion: dcc.map(|config| Box::new(Congestion::new(config, address))),
             destinations: GeoDestinations::default(),
             echo_replies: RateLimiter::new(100, Duration::from_millis(10)),
             heard: None,
@@ -145,7 +144,7 @@ impl Geonet {
             .chain(multicast)
             .chain(self.facilities.as_ref().and_then(|facilities| facilities.poll_timeout()))
             .chain(self.secured.as_ref().and_then(Secured::poll_timeout))
-            .chain(self.gate.as_ref().and_then(|gate| gate.poll_timeout()))
+            .chain(self.congestion.as_ref().and_then(|congestion| congestion.poll_timeout()))
             .min()
     }
 
@@ -159,6 +158,7 @@ impl Geonet {
     }
 
     pub(crate) fn handle_timeout(&mut self, now: Time) {
+        self.look_at_channel(now);
         self.router.handle_timeout(now);
         if let Some(ipv6) = &mut self.ipv6 {
             ipv6.handle_timeout(now);
@@ -238,8 +238,8 @@ impl Geonet {
             // TCP has timers of its own.
             patience.clear(&mut drop);
         }
-        if let Some(gate) = &mut self.gate {
-            gate.clear();
+        if let Some(congestion) = &mut self.congestion {
+            congestion.reset();
         }
         self.collect(now);
     }
@@ -269,23 +269,10 @@ impl Geonet {
 
     fn collect_router(&mut self, now: Time) {
         let mut answers = Vec::new();
+        self.follow_address();
         while let Some(output) = self.router.poll_output() {
             match output {
-                Routed::Transmit(transmission) => {
-                    let [_, _, source @ ..] = self.router.address().0.to_be_bytes();
-                    let offer = self.gate.as_ref().map(|_| Offer::of(&transmission));
-                    let mut packet = transmission.frame;
-                    if let Some(secured) = &mut self.secured {
-                        let signed = secured.secure(now, source, &packet);
-                        self.outputs.extend(secured.poll_warning().map(Output::Event));
-                        let open = std::mem::take(&mut packet);
-                        self.router.recycle(open);
-                        let Some(signed) = signed else { continue };
-                        packet = signed;
-                    }
-                    let destination = transmission.destination;
-                    self.transmit(now, offer, Frame { source, destination, packet });
-                }
+                Routed::Transmit(transmission) => self.transmit(now, transmission),
                 Routed::Deliver(delivery) => {
                     if let Some(delivery) = self.deliver_ipv6(now, delivery) {
                         self.hear(now, &delivery);

@@ -455,18 +455,34 @@ fn read_forwarding(table: &Table<'_>) -> Option<Forwarding> {
     Some(Forwarding { unicast: unicast?, area: area?, recovery, link_lifetime: link_lifetime? })
 }
 
+/// `geonet.dcc.data_rate`, Mbit/s; 4.5 is no integer.
+const DCC_DATA_RATES: [u8; 7] = [3, 6, 9, 12, 18, 24, 27];
+
 fn read_dcc(table: &Table<'_>) -> Option<Dcc> {
     let algorithms = [("reactive", DccAlgorithm::Reactive), ("adaptive", DccAlgorithm::Adaptive)];
     let algorithm = word(table, "algorithm", &algorithms);
     let times = [("1ms", DccTimeOnAir::Millisecond), ("500us", DccTimeOnAir::Half)];
     let time_on_air = word(table, "time_on_air", &times);
-    let data_rate = integer(table, "data_rate", 3, 27, 6);
-    let queue_length = integer(table, "queue_length", 1, 1000, 10);
+    let data_rate = match table.get("data_rate") {
+        Some(value) => value.integer(3, 27).and_then(|rate| match u8::try_from(rate.value) {
+            Ok(rate) if DCC_DATA_RATES.contains(&rate) => Some(rate),
+            _ => {
+                value.refuse(&format!(
+                    "{} Mbit/s is no rate of 802.11p with 10 MHz, expected 3, 6, 9, 12, 18, 24 or 27",
+                    rate.value
+                ));
+                None
+            }
+        }),
+        None => Some(6),
+    };
+    // More would wait longer than anything is worth waiting for, and a second holds 20 packets at most.
+    let queue_length = integer(table, "queue_length", 1, 100, 10);
     let assumed_busy = integer(table, "assumed_busy", 0, 100, 0);
     Some(Dcc {
         algorithm: algorithm?,
         time_on_air: time_on_air?,
-        data_rate: u8::try_from(data_rate?).ok()?,
+        data_rate: data_rate?,
         queue_length: u16::try_from(queue_length?).ok()?,
         assumed_busy: u8::try_from(assumed_busy?).ok()?,
     })

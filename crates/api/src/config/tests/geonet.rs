@@ -454,6 +454,22 @@ fn the_parameters_of_the_standard() {
 }
 
 #[test]
+fn congestion_control_is_for_the_rates_that_there_are() {
+    let dcc = |text: &str| geonet(&format!("{SMALL}dcc = {{ {text} }}\n")).dcc.expect("a gate");
+    assert_eq!((dcc("").data_rate, dcc("queue_length = 100").queue_length), (6, 100));
+    for rate in [3, 6, 9, 12, 18, 24, 27] {
+        assert_eq!(dcc(&format!("data_rate = {rate}")).data_rate, rate);
+    }
+    assert_eq!(
+        refused("[geonet.dcc]\ndata_rate = 10\nqueue_length = 101\n"),
+        [
+            "c.toml:8:13: `geonet.dcc.data_rate`: 10 Mbit/s is no rate of 802.11p with 10 MHz, expected 3, 6, 9, 12, 18, 24 or 27",
+            "c.toml:9:16: `geonet.dcc.queue_length`: 101 is out of range, expected an integer from 1 to 100",
+        ]
+    );
+}
+
+#[test]
 fn ipv6_over_geonetworking() {
     let text = r#"
 ipv6_interface = "gn0"

@@ -140,7 +140,7 @@ fn on_bench(body: impl FnOnce(&mut Bench) + Send + 'static) {
     }
 }
 
-fn station() -> Station {
+fn station(dcc: Option<carnet_geonet::dcc::Config>) -> Station {
     let ipv6 = Ipv6Config {
         interface: "gn0".into(),
         dynamic_interface: None,
@@ -157,7 +157,7 @@ fn station() -> Station {
     let mib = Mib { max_packet_data_rate: None, ..Mib::default() };
     let address = Some(GnAddress::new(false, StationType::PassengerCar, OWN));
     let geonet =
-        Some(GeonetSettings { mib, address, ipv6: Some(ipv6), multicast: None, facilities: None, dcc: None });
+        Some(GeonetSettings { mib, address, ipv6: Some(ipv6), multicast: None, facilities: None, dcc });
     let config = StationConfig { geonet, ..StationConfig::default() };
     Station::new(config, PersistentState::default(), Rng::new(7), clock::now(), WALL)
 }
@@ -178,7 +178,7 @@ impl Bench {
         path.place(Some(Places { radio, virtual_interface: Some(virtual_interface), address: OWN })).unwrap();
         let links = requests.links().unwrap();
         let indices = links.into_iter().map(|link| (link.name, link.index)).collect();
-        let mut bench = Bench { path, station: station(), now: clock::now(), indices };
+        let mut bench = Bench { path, station: station(None), now: clock::now(), indices };
         bench.station.share_sequence_numbers(bench.path.sequence_numbers());
         bench.outputs();
         bench.tell(Input::GeonetFastPath(true));
@@ -321,6 +321,41 @@ fn sequence(frame: &[u8]) -> u16 {
 fn with_sequence(mut frame: Vec<u8>, sequence: u16) -> Vec<u8> {
     frame[26..28].copy_from_slice(&sequence.to_be_bytes());
     frame
+}
+
+/// Whether a station tells a fast path of anything that it may do; needs no kernel.
+fn accelerates(dcc: Option<carnet_geonet::dcc::Config>) -> bool {
+    let mut station = station(dcc);
+    let now = clock::now();
+    let position = Position {
+        timestamp: 5000,
+        latitude: 488_375_000,
+        longitude: longitude(OWN),
+        accurate: true,
+        speed: 0,
+        heading: 0,
+    };
+    let beacon = Frame { source: NEAR, destination: BROADCAST, packet: beacon(NEAR) };
+    let payload = udp(host(1), host(2), 100);
+    let ipv6 = VirtualFrame { link: 0, destination: NEAR, source: OWN, ether_type: 0x86dd, payload };
+    let mut outputs = Vec::new();
+    outputs.extend(std::iter::from_fn(|| station.poll_output()));
+    for input in [
+        Input::Position(position),
+        Input::GeonetFastPath(true),
+        Input::Frame(beacon),
+        Input::VirtualFrame(ipv6),
+    ] {
+        station.handle_input(now, WALL, input).unwrap();
+        outputs.extend(std::iter::from_fn(|| station.poll_output()));
+    }
+    outputs.iter().any(|output| matches!(output, Output::Accelerate(_)))
+}
+
+#[test]
+fn a_gate_forbids_the_fast_path() {
+    assert!(accelerates(None));
+    assert!(!accelerates(Some(carnet_geonet::dcc::Config::default())));
 }
 
 #[test]
