@@ -46,7 +46,9 @@ fn link_local(host: &Host) -> String {
 
 fn ping(host: &Host, target: &str, count: usize, size: usize) -> Output {
     let (count, size) = (count.to_string(), size.to_string());
-    host.output(&["ping", "-6", "-c", &count, "-i", "0.02", "-W", "2", "-s", &size, target])
+    // After the last request ping waits for as long as between two of them, or twice the longest round trip: not less
+    // than a busy machine may need.
+    host.output(&["ping", "-6", "-c", &count, "-i", "0.1", "-W", "2", "-s", &size, target])
 }
 
 #[track_caller]
