@@ -501,7 +501,7 @@ impl Station {
                 counters.push((format!("geonet.dcc.sent.dp{profile}"), *count));
             }
             counters.push(("geonet.dcc.held".into(), counted.held));
-            counters.push(("geonet.dcc.on_air_microseconds".into(), counted.on_air_us));
+            counters.push(("geonet.dcc.airtime".into(), counted.on_air_us));
             counters.push(("geonet.dcc.stale".into(), counted.stale));
             for reason in DccDrop::ALL {
                 let name = format!("geonet.dcc.dropped.{}", reason.name());
