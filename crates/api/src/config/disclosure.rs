@@ -52,6 +52,9 @@ const OPEN: [&str; 28] = [
 /// Numbers, and words of a list.
 const OPEN_BEGINNINGS: [&str; 4] = ["integer, ", "number, ", "array of integers, ", "\""];
 
+/// Words that kinds of tables may have in the place of the table, and that tell no secret: that there is none.
+const OPEN_WORDS: [(&str, &str); 1] = [("auth", "none")];
+
 /// Kinds of values that are nobody else's business. Those of neither list are left out as well; a test asks for a decision.
 const SECRET: [&str; 1] = ["32 hexadecimal digits"];
 
@@ -96,6 +99,11 @@ fn path_of(section: &Section, name: &str) -> String {
 
 fn is_open(kind: &str) -> bool {
     OPEN.contains(&kind) || OPEN_BEGINNINGS.iter().any(|beginning| kind.starts_with(beginning))
+}
+
+/// Whether it is one of [`OPEN_WORDS`].
+fn is_open_word(kind: &str, value: &DeValue<'_>) -> bool {
+    matches!(value, DeValue::String(text) if OPEN_WORDS.contains(&(kind, &**text)))
 }
 
 /// The table that a key of a table opens.
@@ -168,7 +176,8 @@ impl Disclosed {
         {
             self.secret_files.push(PathBuf::from(&**file));
         }
-        if is_open(kind_of(section, name)) && !has_key(value) {
+        let kind = kind_of(section, name);
+        if is_open_word(kind, value) || is_open(kind) && !has_key(value) {
             write(out, value);
         } else {
             strings(value, &mut self.secrets);
@@ -296,6 +305,17 @@ mod tests {
             let known = [OPEN_FILES.contains(&path.as_str()), SECRET_FILES.contains(&path.as_str())];
             assert_eq!(known.into_iter().filter(|found| *found).count(), 1, "does {path} hold secrets?");
         }
+    }
+
+    /// Whether messages are authenticated is the first thing to know where they are refused.
+    #[test]
+    fn that_there_is_no_key_is_shown_and_no_other_word_in_its_place() {
+        let text = "[mobile_router]\nauth = \"none\"\n[[home_agent.mobile_router]]\nauth = \"swordfish\"\n";
+        let disclosed = disclose(text).expect("TOML");
+        assert!(disclosed.text.contains("[mobile_router]\nauth = \"none\"\n"), "{}", disclosed.text);
+        assert!(!disclosed.text.contains("swordfish"), "{}", disclosed.text);
+        assert_eq!(disclosed.left_out, ["home_agent.mobile_router.auth"]);
+        assert_eq!(disclosed.secrets, ["swordfish"]);
     }
 
     #[test]
