@@ -39,6 +39,9 @@ help:
 	@echo 'make test-book  every command, config and link of the pages (part of make test)'
 	@echo 'make deb     a Debian package in out/deb'
 	@echo 'make test-deb  that package in a clean Debian: installed, run, removed (needs root and debootstrap)'
+	@echo 'make test-openwrt  the package for OpenWrt in a root made of BusyBox: UCI, init script, hook (part of make test)'
+	@echo 'make container  an image for podman (or BUILDER=buildah), of the program linked with musl'
+	@echo 'make test-container  that image: built, run as a home agent, killed, stopped (needs root; make test does it with another build)'
 
 demo:
 	@tools/setup.sh demo
@@ -212,6 +215,23 @@ deb:
 
 test-deb:
 	tools/test-deb.sh
+
+test-openwrt:
+	@tools/setup.sh test
+	$(CARGO) build --bin carnet
+	$(CARNET_PYTHON) tools/test-openwrt target/debug/carnet
+
+# Of another program: CONTAINER_ARGS=PROGRAM
+CONTAINER_ARGS ?=
+
+.PHONY: container test-container test-openwrt
+container:
+	@tools/setup.sh container
+	tools/container.sh $(CONTAINER_ARGS)
+
+test-container:
+	@tools/setup.sh container
+	tools/test-container.sh $(CONTAINER_ARGS)
 
 clean:
 	$(CARGO) clean

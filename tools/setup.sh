@@ -5,10 +5,10 @@
 # The simulator's parts come from PyPI, into a virtual environment of their own (CARNET_SIM_ENV, out/sim-env unless
 # given).
 #
-#   tools/setup.sh demo|evaluation|test|test-kernel|sim|sim-paper|book
+#   tools/setup.sh demo|evaluation|test|test-kernel|sim|sim-paper|book|container
 set -eu
 
-purpose=${1:?expected demo, evaluation, test, test-kernel, sim, sim-paper or book}
+purpose=${1:?expected demo, evaluation, test, test-kernel, sim, sim-paper, book or container}
 missing=
 
 need() { # COMMAND PACKAGE
@@ -54,11 +54,21 @@ if [ "$purpose" = test ]; then
   need mosquitto mosquitto
   need mosquitto_sub mosquitto-clients
   need chromium chromium
+  need busybox busybox
+  need make make
   "${CARNET_PYTHON:-/usr/bin/python3}" -c 'import ensurepip, venv' 2>/dev/null || missing="$missing python3-venv"
   "${CARNET_PYTHON:-/usr/bin/python3}" -c 'import scapy.all' 2>/dev/null || missing="$missing python3-scapy"
   "${CARNET_PYTHON:-/usr/bin/python3}" -c 'import jsonschema' 2>/dev/null || missing="$missing python3-jsonschema"
   need pdftotext poppler-utils
 fi
+
+case $purpose in
+container | test)
+  need podman podman
+  # Which knows every kind of control groups.
+  need runc runc
+  ;;
+esac
 
 if [ "$purpose" = test-kernel ]; then
   need qemu-system-x86_64 qemu-system-x86
