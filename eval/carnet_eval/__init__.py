@@ -13,6 +13,6 @@ Nothing beyond Python 3.11 is needed to run; figures want matplotlib, Parquet wa
 (`requirements.txt`), the schema jsonschema; a Dask scheduler wants `requirements-dask.txt`, there and on its workers.
 """
 
-from .papers import Curve, Point, Run, check, compare, load
+from .papers import Curve, Point, Run, Trace, check, compare, load
 
-__all__ = ["Curve", "Point", "Run", "check", "compare", "load"]
+__all__ = ["Curve", "Point", "Run", "Trace", "check", "compare", "load"]

@@ -25,6 +25,8 @@ SCHEMA_VERSION = 1
 NAMES = ("paper", "experiment", "series", "with", "quantity", "unit")
 # What of a run stands in every row of Parquet, so that files of several runs can be read as one table.
 ABOUT = ("subject", "effort", "time", "carnet", "commit", "cpu", "kernel")
+# So many curves have their legend beside the picture.
+MANY = 4
 SCHEMA = Path(__file__).with_name("results.schema.json")
 
 
@@ -43,6 +45,21 @@ class Curve:
 
     names: dict[str, str | None]
     points: tuple[Point, ...]
+
+
+@dataclass(frozen=True)
+class Trace:
+    """A ping against time: when each request was sent (seconds), its round trip (milliseconds, None if it was lost)."""
+
+    label: str
+    at_s: tuple[float, ...]
+    ms: tuple[float | None, ...]
+    moves: tuple[tuple[float, str], ...]
+    """When another uplink took the traffic, and what kind of link it is."""
+
+    def lost(self) -> list[float]:
+        """When the requests were sent that nothing came back for."""
+        return [at for at, ms in zip(self.at_s, self.ms, strict=True) if ms is None]
 
 
 @dataclass(frozen=True)
@@ -87,6 +104,21 @@ class Run:
                 return curve
         raise KeyError(f"no series {series} of {paper}, {experiment}")
 
+    def trace(self, paper: str, experiment: str) -> Trace | None:
+        """What was seen against time, where an experiment has that."""
+        for one in self.document.get("traces", []):
+            if (one["paper"], one["experiment"]) == (paper, experiment):
+                moves = tuple((move["at_s"], move["to"]) for move in one["moves"])
+                return Trace(one["label"], tuple(one["at_s"]), tuple(one["ms"]), moves)
+        return None
+
+    def axis(self, paper: str, experiment: str) -> str | None:
+        """What the horizontal axis of an experiment is; None where it has none, or the file does not tell."""
+        for made in self.document.get("experiments", []):
+            if (made["paper"], made["experiment"]) == (paper, experiment):
+                return _axis(made["parameters"])
+        return None
+
     def about(self) -> dict[str, str | None]:
         """What was measured, by which program, and on what."""
         machine, document = self.document["machine"], self.document
@@ -117,10 +149,18 @@ class Run:
         return f"<table>{cells}</table>"
 
     def draw(self, paper: str, experiment: str, quantity: str | None = None) -> Any:
-        """A matplotlib figure: medians, and from the lowest to the highest repetition; bars where there is no axis."""
+        """A matplotlib figure: medians, and from the lowest to the highest repetition; bars where there is no axis.
+
+        What was seen against time is drawn so, with moves and losses, unless a quantity is named."""
         from matplotlib import pyplot
 
         figure, axes = pyplot.subplots(layout="constrained")
+        axes.set_title(f"{paper}: {experiment}" + (" (emulated machine)" if self.emulated else ""))
+        if quantity is None and (trace := self.trace(paper, experiment)):
+            _draw_trace(axes, trace)
+            return figure
+        if axis := self.axis(paper, experiment):
+            axes.set_xlabel(axis)
         curves = self.curves(paper, experiment, quantity)
         for curve in curves:
             names = curve.names
@@ -133,13 +173,57 @@ class Run:
                 axes.bar(label or "", middle, yerr=spread, capsize=4)
             else:
                 xs = [point.x or 0.0 for point in curve.points]
-                (line,) = axes.plot(xs, middle, marker="o", markersize=3, label=label)
+                style = "-" if names["series"] in ("subject", "router") else "--"
+                (line,) = axes.plot(xs, middle, style, marker="o", markersize=3, label=label)
                 axes.fill_between(xs, low, high, color=line.get_color(), alpha=0.15)
-        axes.set_ylabel(f"{curves[0].names['quantity']} ({curves[0].names['unit']})")
-        axes.set_title(f"{paper}: {experiment}" + (" (emulated machine)" if self.emulated else ""))
-        if axes.get_legend_handles_labels()[0]:
+        axes.set_ylabel(_measured(curves[0].names))
+        labels = axes.get_legend_handles_labels()[1]
+        if len(labels) > MANY:
+            axes.legend(loc="upper left", bbox_to_anchor=(1.0, 1.0))
+        elif labels:
             axes.legend()
         return figure
+
+
+def _axis(parameters: dict[str, Any]) -> str | None:
+    """What is varied along the axis, by the keys of eval/papers."""
+    match parameters:
+        case {"kind": "udp" | "mgen", "across": "mbit"}:
+            return "offered (Mbit/s)"
+        case {"kind": "udp" | "rtt"}:
+            return "payload (octets)"
+        case {"kind": "packets" | "mgen"}:
+            return "packet (octets)"
+        case {"kind": "tcp", "windows": [_, *_]}:
+            return "window (KiB)"
+        case {"kind": "tcp", "segments": [_, *_]}:
+            return "segment (octets)"
+        case {"kind": "handover"}:
+            return "move"
+    return None
+
+
+def _measured(names: dict[str, str | None]) -> str:
+    """What was measured, with its unit."""
+    quantity, unit = names["quantity"] or "", names["unit"]
+    word = {"ms": "time", "mbit": "throughput", "loss": "lost"}.get(quantity, quantity)
+    return word if word == unit else f"{word} ({unit})"
+
+
+def _draw_trace(axes: Any, trace: Trace) -> None:
+    """Every echo by when it was sent; lines where another uplink took the traffic, red ticks where an echo was lost."""
+    echoes = [(at, ms) for at, ms in zip(trace.at_s, trace.ms, strict=True) if ms is not None]
+    axes.plot([at for at, _ in echoes], [ms for _, ms in echoes], ".", markersize=2, label=trace.label)
+    for number, to in enumerate(dict.fromkeys(to for _, to in trace.moves), start=1):
+        for at in (at for at, other in trace.moves if other == to):
+            axes.axvline(at, color=f"C{number}", linewidth=0.8, linestyle="--")
+        axes.plot([], [], color=f"C{number}", linewidth=0.8, linestyle="--", label=f"moves to {to}")
+    if lost := trace.lost():
+        axes.plot(lost, [0.0] * len(lost), "|", color="tab:red", markersize=12, label=f"lost ({len(lost)})")
+    axes.set_ylim(bottom=0)
+    axes.set_xlabel("time (s)")
+    axes.set_ylabel("round trip (ms)")
+    axes.legend()
 
 
 def load(place: str | Path) -> Run:

@@ -55,6 +55,13 @@ def document():
     }
 
 
+def trace():
+    """Ten seconds of echoes with a move and a loss in it."""
+    echoes = {"at_s": [0.0, 4.9, 5.0, 5.1, 10.0], "ms": [3.0, 3.1, None, 47.0, 47.1]}
+    names = {"paper": "p", "experiment": "moved", "label": "in the tunnel"}
+    return names | echoes | {"moves": [{"at_s": 5.0, "to": "WiMAX"}]}
+
+
 def objects(node, steps=()):
     """Every object of a document, as the steps to it."""
     if isinstance(node, dict):
@@ -120,6 +127,32 @@ class Papers(unittest.TestCase):
             more = copy.deepcopy(document())
             at(more, steps)["more"] = 1
             self.assertNotEqual(papers.check(more), [], f"{steps}: one more")
+
+    @needs("jsonschema")
+    def test_a_trace_is_by_the_schema(self):
+        self.assertEqual(papers.check(document() | {"traces": [trace()]}), [])
+        for name in trace():
+            without = {other: value for other, value in trace().items() if other != name}
+            self.assertNotEqual(papers.check(document() | {"traces": [without]}), [], name)
+        for other in ({"ms": ["lost"]}, {"moves": [{"at_s": 1}]}, {"more": 1}):
+            self.assertNotEqual(papers.check(document() | {"traces": [trace() | other]}), [], str(other))
+
+    def test_the_axis_is_known_by_what_was_varied(self):
+        kinds = [
+            ({"kind": "udp", "across": "mbit"}, "offered (Mbit/s)"),
+            ({"kind": "udp", "across": "size"}, "payload (octets)"),
+            ({"kind": "mgen", "across": "size"}, "packet (octets)"),
+            ({"kind": "packets"}, "packet (octets)"),
+            ({"kind": "tcp", "windows": [8], "segments": []}, "window (KiB)"),
+            ({"kind": "tcp", "windows": [], "segments": [400]}, "segment (octets)"),
+            ({"kind": "tcp", "windows": [], "segments": []}, None),
+            ({"kind": "handover"}, "move"),
+            ({"kind": "echo"}, None),
+        ]
+        for parameters, axis in kinds:
+            made = {"paper": "p", "experiment": "e", "parameters": parameters}
+            self.assertEqual(papers.Run(document() | {"experiments": [made]}).axis("p", "e"), axis, parameters)
+        self.assertIsNone(self.run_.axis("p", "e"))
 
     @needs("jsonschema")
     def test_values_of_another_kind_are_refused(self):
@@ -192,10 +225,12 @@ class Notebook(unittest.TestCase):
             "curve = run.curve('p', 'e', 'subject')",
             "figure = run.draw('p', 'e')",
             "bars = run.draw('p', 'bars')",
+            "moved = run.draw('p', 'moved')",
         ]
         with tempfile.TemporaryDirectory() as folder:
             place = Path(folder) / "eval.json"
-            place.write_text(json.dumps(document()))
+            made = {"paper": "p", "experiment": "e", "parameters": {"kind": "rtt"}}
+            place.write_text(json.dumps(document() | {"experiments": [made], "traces": [trace()]}))
             session = {"place": str(place)}
             for cell in cells:
                 exec(cell, session)
@@ -213,6 +248,15 @@ class Notebook(unittest.TestCase):
         self.assertEqual([line.get_label() for line in axes.get_lines()], ["plain", "carnet"])
         self.assertEqual(list(axes.get_lines()[0].get_ydata()), [1, 2])
         self.assertEqual([bar.get_height() for bar in session["bars"].axes[0].patches], [7.5])
+        self.assertEqual((axes.get_xlabel(), axes.get_ylabel()), ("payload (octets)", "time (ms)"))
+        self.assertEqual(session["bars"].axes[0].get_xlabel(), "")
+        moved = session["moved"].axes[0]
+        labels = [text.get_text() for text in moved.get_legend().get_texts()]
+        self.assertEqual(labels, ["in the tunnel", "moves to WiMAX", "lost (1)"])
+        by_label = {line.get_label(): line for line in moved.get_lines()}
+        self.assertEqual(list(by_label["in the tunnel"].get_ydata()), [3.0, 3.1, 47.0, 47.1])
+        self.assertEqual(list(by_label["lost (1)"].get_xdata()), [5.0])
+        self.assertEqual((moved.get_xlabel(), moved.get_ylabel()), ("time (s)", "round trip (ms)"))
         picture = io.BytesIO()
         session["figure"].savefig(picture, format="png")
         self.assertTrue(picture.getvalue().startswith(b"\x89PNG"))

@@ -1,17 +1,43 @@
 //! What the lab says on the terminal while it works and at the end.
 
+use std::io::Write;
 use std::path::Path;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use crate::expect::{Outcome, shown};
 use crate::results::Results;
 
+/// Whether a bar stands where the next line is to be.
+static BAR: AtomicBool = AtomicBool::new(false);
+
+/// Draws a bar in the line of the cursor, in the place of the last one.
+pub fn bar(line: &str) {
+    let _ = write!(std::io::stderr(), "\r\x1b[K{line}");
+    BAR.store(true, Ordering::Relaxed);
+}
+
+/// Takes the bar away, if there is one.
+pub fn no_bar() {
+    if BAR.swap(false, Ordering::Relaxed) {
+        let _ = write!(std::io::stderr(), "\r\x1b[K");
+    }
+}
+
+/// What is begun.
+pub fn heading(text: &str) {
+    no_bar();
+    println!("{text}");
+}
+
 /// A step that was taken.
 pub fn step(text: &str) {
+    no_bar();
     println!("  {text}");
 }
 
 /// Something that happens in the timetable.
 pub fn at(seconds: f64, text: &str) {
+    no_bar();
     println!("  {seconds:6.2} s  {text}");
 }
 

@@ -132,7 +132,7 @@ impl Testbed {
         let mut scenario = crate::scenario::load(&plan.folder, plan.size)?;
         let logs = plan.out.join("logs");
         std::fs::create_dir_all(&logs).with_context(|| format!("cannot make {}", logs.display()))?;
-        println!("{}: {}", plan.name, scenario.title);
+        console::heading(&format!("{}: {}", plan.name, scenario.title));
         console::step(&format!("testbed apart from the host, {}", plan.mode.words()));
         let radios = topology::build(&scenario, plan.radio)?;
         if plan.path.as_deref() == Some("xdp") {

@@ -5,10 +5,10 @@ use std::fmt::Write;
 use anyhow::{Context, ensure};
 
 use super::bed::{PLAIN, SUBJECT};
+use super::numbers::spread;
 use super::paper::{self, Better, Figure, Paper};
-use super::report::series;
 use super::results::Results;
-use crate::bench::table::aligned;
+use crate::bench::figures::Series;
 use crate::expect::{number, shown};
 
 /// Between these lines of a page are the tables.
@@ -24,6 +24,8 @@ pub struct Row {
     pub paper: String,
     /// Ours, with its unit.
     pub here: String,
+    /// Between which ours lies, in brackets, where it was measured more than once and differs.
+    pub spread: String,
     /// Ours divided by theirs, where that says something.
     pub ratio: Option<f64>,
     /// Where in the paper theirs is.
@@ -35,6 +37,11 @@ pub struct Row {
 }
 
 impl Row {
+    /// Ours with its spread.
+    fn ours(&self) -> String {
+        joined(&self.here, &self.spread)
+    }
+
     /// The style of the ratio.
     pub fn verdict(&self) -> &'static str {
         match (self.better, self.ratio) {
@@ -43,6 +50,10 @@ impl Row {
             _ => "",
         }
     }
+}
+
+fn joined(value: &str, spread: &str) -> String {
+    if spread.is_empty() { value.into() } else { format!("{value} {spread}") }
 }
 
 /// A ratio for people.
@@ -59,7 +70,8 @@ pub fn rows(paper: &Paper, figure: &Figure, results: &Results) -> Vec<Row> {
     let row = |value: &paper::Value| {
         let ours = value.ours.as_ref().and_then(|ours| results.number(paper, figure, ours));
         let left = figure.experiment.as_ref().and_then(|id| results.why_not(&paper.name, id));
-        let why = match (&value.incomparable, ours) {
+        let number = ours.map(|ours| ours.value);
+        let why = match (&value.incomparable, number) {
             (Some(why), _) => Some(why.clone()),
             (None, None) => Some(left.map_or("not part of this run".into(), |why| first_line(why).into())),
             _ => None,
@@ -67,8 +79,9 @@ pub fn rows(paper: &Paper, figure: &Figure, results: &Results) -> Vec<Row> {
         Row {
             what: value.what.clone(),
             paper: shown(Some(value.paper), &value.unit),
-            here: shown(ours, &value.unit),
-            ratio: ours.filter(|ours| value.paper != 0.0 && *ours >= 0.0).map(|ours| ours / value.paper),
+            here: shown(number, &value.unit),
+            spread: spread(ours.and_then(|ours| ours.range)),
+            ratio: number.filter(|ours| value.paper != 0.0 && *ours >= 0.0).map(|ours| ours / value.paper),
             place: value.place.clone(),
             why,
             better: value.better,
@@ -81,7 +94,8 @@ fn first_line(text: &str) -> &str {
     text.lines().next().unwrap_or("")
 }
 
-/// What was measured for a figure of which the paper gives no number: both series, or between what their ratio is.
+/// What was measured for a figure of which the paper gives no number: both series and their ratio, or between what the
+/// ratios of their points are.
 fn measured(paper: &Paper, figure: &Figure, results: &Results) -> Option<String> {
     let experiment = figure.experiment.as_deref()?;
     let curves = results.curves(&paper.name, experiment, figure.quantity.as_deref());
@@ -91,11 +105,17 @@ fn measured(paper: &Paper, figure: &Figure, results: &Results) -> Option<String>
         (!points.is_empty()).then_some(points)
     };
     let (plain, own) = (of(PLAIN)?, of(SUBJECT)?);
-    let name = series(SUBJECT, results);
     if let ([plain], [own]) = (&plain[..], &own[..]) {
-        let (a, b) = (plain.values.median, own.values.median);
-        let text = format!("{name} {}, plain {}", shown(Some(b), &own.unit), shown(Some(a), &own.unit));
-        return Some(if a > 0.0 { format!("{text}: {:.3}", b / a) } else { text });
+        let both = [own, plain].map(|one| {
+            let range = Some((one.values.lowest, one.values.highest));
+            joined(&shown(Some(one.values.median), &one.unit), &spread(range))
+        });
+        let (text, base) = (both.join(" beside "), plain.values.median);
+        return Some(if base > 0.0 {
+            format!("{:.3} of plain: {text}", own.values.median / base)
+        } else {
+            text
+        });
     }
     let ratios: Vec<f64> = own
         .iter()
@@ -104,9 +124,11 @@ fn measured(paper: &Paper, figure: &Figure, results: &Results) -> Option<String>
             (plain.values.median > 0.0).then(|| own.values.median / plain.values.median)
         })
         .collect();
-    let low = ratios.iter().copied().reduce(f64::min)?;
-    let high = ratios.iter().copied().reduce(f64::max)?;
-    Some(format!("{name} is {} to {} of plain", number(low), number(high)))
+    let of_points = Series::of(ratios);
+    let count = of_points.rounds.len();
+    let range = spread(Some((of_points.lowest, of_points.highest)));
+    let text = joined(&format!("{:.3} of plain", of_points.median), &range);
+    (count > 0).then(|| format!("{text}, the median of {count} points"))
 }
 
 /// All rows of a paper as cells: figure, what, paper, here, ratio.
@@ -119,9 +141,9 @@ fn cells(paper: &Paper, results: &Results) -> Vec<Vec<String>> {
             let (here, ratio) = match (&row.why, broken) {
                 (Some(why), _) => (why.clone(), ratio(None)),
                 (None, Some(why)) => {
-                    (format!("{} (broken off: {})", row.here, first_line(why)), ratio(row.ratio))
+                    (format!("{} (broken off: {})", row.ours(), first_line(why)), ratio(row.ratio))
                 }
-                (None, None) => (row.here.clone(), ratio(row.ratio)),
+                (None, None) => (row.ours(), ratio(row.ratio)),
             };
             all.push(vec![figure.title.clone(), row.what, row.paper, here, ratio]);
         }
@@ -147,8 +169,9 @@ fn cells(paper: &Paper, results: &Results) -> Vec<Vec<String>> {
     all
 }
 
-/// The widest cell on a terminal.
-const WIDEST: usize = 48;
+/// How many characters of what a number is of, and of ours, go into a line on a terminal.
+const WHAT: usize = 34;
+const OURS: usize = 60;
 
 /// What stands above our numbers.
 pub fn here(results: &Results) -> &'static str {
@@ -159,18 +182,33 @@ fn heading(results: &Results) -> [&'static str; 5] {
     ["figure", "", "paper", here(results), "here / paper"]
 }
 
-/// For the terminal.
+/// For the terminal: the figures one below the other, each with its numbers.
 pub fn summary(results: &Results) -> anyhow::Result<String> {
     let mut text = String::new();
     for paper in paper::named(&results.papers, results.effort)? {
-        let heading = heading(results).map(str::to_owned).to_vec();
-        let mut rows: Vec<Vec<String>> = std::iter::once(heading).chain(cells(&paper, results)).collect();
-        for cell in rows.iter_mut().flatten().filter(|cell| cell.chars().count() > WIDEST) {
-            *cell = cell.chars().take(WIDEST - 3).chain("...".chars()).collect();
+        let _ = writeln!(text, "{} ({})\n", paper.title, paper.year);
+        let [_, what, theirs, ours, ratio] = heading(results);
+        let _ = writeln!(text, "  {what:WHAT$}  {theirs:>12}  {ratio:>12}  {ours}");
+        let mut last = String::new();
+        for row in cells(&paper, results) {
+            let [figure, what, theirs, ours, ratio] = &row[..] else { continue };
+            if *figure != last {
+                let _ = writeln!(text, "{figure}");
+                last.clone_from(figure);
+            }
+            let (what, ours) = (short(what, WHAT), short(ours, OURS));
+            let _ = writeln!(text, "  {what:WHAT$}  {theirs:>12}  {ratio:>12}  {ours}");
         }
-        let _ = writeln!(text, "{} ({})\n\n{}", paper.title, paper.year, aligned(&rows));
+        text.push('\n');
     }
     Ok(text)
+}
+
+fn short(text: &str, most: usize) -> String {
+    match text.chars().count() > most {
+        true => text.chars().take(most - 3).chain("...".chars()).collect(),
+        false => text.into(),
+    }
 }
 
 /// The tables, as Markdown.
@@ -229,7 +267,7 @@ mod tests {
             "{made}"
         );
         assert!(made.contains(
-            "| Figure 2: UDP throughput with and without NEMO | highest, router | 92.8 Mbit/s | 92.1 Mbit/s | 0.992 |"
+            "| Figure 2: UDP throughput with and without NEMO | highest, router | 92.8 Mbit/s | 92.1 Mbit/s (92 to 92.2) | 0.992 |"
         ));
         let paper = &paper::named(&results.papers, results.effort).expect("is good")[0];
         for figure in &paper.figures {
@@ -245,7 +283,7 @@ mod tests {
             why: "the disk is full\nand more".into(),
         });
         let made = filled(&page, &broken).expect("is good");
-        let row = "| highest, router | 92.8 Mbit/s | 92.1 Mbit/s (broken off: the disk is full) | 0.992 |";
+        let row = "| highest, router | 92.8 Mbit/s | 92.1 Mbit/s (92 to 92.2) (broken off: the disk is full) | 0.992 |";
         assert!(made.contains(row), "{made}");
         let mut emulated = results;
         emulated.machine.emulated = true;

@@ -4,7 +4,8 @@
 //! * `paper` has the papers: data in `eval/papers`, in which the experiments are.
 //! * `bed` builds the networks, `measure`, `handover` and `packets` measure in them, `runner` goes through the
 //!   experiments.
-//! * `results` is what comes out, `report` and `document` show it, `compare` holds it against another run.
+//! * `results` is what comes out, `numbers` and `trace` are what is made of it, `report` and `document` show it,
+//!   `compare` holds it against another run.
 //!
 //! Speeds of a machine drift; so plain routing and what is measured take turns, point by point and repetition by
 //! repetition, and nobody is always the first. Every repetition is kept.
@@ -14,12 +15,14 @@ mod compare;
 mod document;
 mod handover;
 mod measure;
+mod numbers;
 mod packets;
 mod paper;
 mod progress;
 mod report;
 mod results;
 mod runner;
+mod trace;
 
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;

@@ -195,6 +195,9 @@ pub struct Figure {
     /// Axis.
     #[serde(default)]
     pub y: Option<String>,
+    /// The ping of its scenario that is drawn against time.
+    #[serde(default)]
+    pub trace: Option<String>,
     /// Scale of the vertical axis, if it is for the data to choose otherwise.
     #[serde(default)]
     pub scale: Option<String>,
@@ -243,6 +246,9 @@ pub struct Value {
     /// Why there is none of ours.
     #[serde(default)]
     pub incomparable: Option<String>,
+    /// Whether it stands in the figure's picture against time.
+    #[serde(default)]
+    pub marked: bool,
 }
 
 /// Which number of a curve.
@@ -346,6 +352,9 @@ impl Paper {
                 "{}: expected either experiment or not_measured",
                 figure.id
             );
+            let experiment = figure.experiment.as_ref().and_then(|id| self.experiment(id));
+            let scenario = experiment.is_some_and(|one| one.scenario.is_some());
+            ensure!(figure.trace.is_none() || scenario, "{}: only a scenario has a trace", figure.id);
             for value in &figure.values {
                 ensure!(
                     value.ours.is_some() != value.incomparable.is_some(),

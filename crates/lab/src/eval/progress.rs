@@ -1,8 +1,9 @@
 //! How far an evaluation is: a bar on a terminal, a line for each experiment elsewhere.
 
-use std::io::{IsTerminal, Write};
+use std::io::IsTerminal;
 
 use crate::clock::{SECOND, monotonic};
+use crate::console;
 
 /// Cells of the bar.
 const CELLS: usize = 24;
@@ -31,7 +32,7 @@ impl Progress {
         if self.bar {
             self.draw();
         } else {
-            crate::console::step(&format!("{:3.0} %  {label}", self.percent()));
+            console::step(&format!("{:3.0} %  {label}", self.percent()));
         }
     }
 
@@ -45,9 +46,7 @@ impl Progress {
 
     /// Everything is done: the bar goes.
     pub fn end(&self) {
-        if self.bar {
-            let _ = write!(std::io::stderr(), "\r\x1b[K");
-        }
+        console::no_bar();
     }
 
     fn percent(&self) -> f64 {
@@ -57,7 +56,7 @@ impl Progress {
     fn draw(&mut self) {
         self.drawn = monotonic();
         let line = line(self.percent(), (self.drawn - self.begin) as f64 / 1e9, self.total, &self.label);
-        let _ = write!(std::io::stderr(), "\r\x1b[K{line}");
+        console::bar(&line);
     }
 }
 

@@ -11,6 +11,7 @@ use super::bed::{IPV4, PLAIN, ROUTER, SUBJECT};
 use super::document::{Row, here, ratio, rows};
 use super::paper::{Figure, Paper};
 use super::results::{Results, Sample};
+use super::trace::{MOVE, Trace, WHOLE};
 use crate::clock::{SECOND, monotonic, sleep};
 use crate::report::chart::{Chart, Curve, Mark, draw};
 use crate::report::{FIGURE_STYLE, STYLE, escape, put};
@@ -63,7 +64,11 @@ pub fn html(paper: &Paper, results: &Results) -> String {
     }
     let all: Vec<(&Figure, Vec<Row>)> =
         paper.figures.iter().map(|figure| (figure, rows(paper, figure, results))).collect();
-    put!(out, "<h2>At a glance</h2>\n");
+    put!(
+        out,
+        "<h2>At a glance</h2>\n<p class=\"sub\">Medians; in brackets the lowest and the highest repetition, each taken \
+         alone, where there is more than one and they differ.</p>\n"
+    );
     table(
         &mut out,
         results,
@@ -102,8 +107,9 @@ fn table<'a>(out: &mut String, results: &Results, rows: impl Iterator<Item = (Op
         let here = match &row.why {
             Some(why) => format!("<td class=\"sub\" colspan=\"2\">{}</td>", escape(why)),
             None => format!(
-                "<td class=\"n\">{}</td><td class=\"n {}\">{}</td>",
+                "<td class=\"n\">{}{}</td><td class=\"n {}\">{}</td>",
                 escape(&row.here),
+                spread(row),
                 row.verdict(),
                 ratio(row.ratio)
             ),
@@ -119,6 +125,15 @@ fn table<'a>(out: &mut String, results: &Results, rows: impl Iterator<Item = (Op
     put!(out, "</tbody></table></div>\n");
 }
 
+/// The spread of ours, below it.
+fn spread(row: &Row) -> String {
+    if row.spread.is_empty() {
+        String::new()
+    } else {
+        format!("<br><small class=\"sub\">{}</small>", escape(&row.spread))
+    }
+}
+
 fn section(out: &mut String, paper: &Paper, figure: &Figure, rows: &[Row], results: &Results) {
     put!(out, "<h2>{}</h2>\n<p>{}</p>\n", escape(&figure.title), escape(&figure.shows));
     if let Some(why) = &figure.not_measured {
@@ -128,16 +143,10 @@ fn section(out: &mut String, paper: &Paper, figure: &Figure, rows: &[Row], resul
     if let Some(why) = why {
         put!(out, "<p class=\"fail\">Left out in this run: {}</p>\n", escape(why));
     }
+    let traces = traces(paper, figure, results);
     match chart(paper, figure, results) {
-        Some(chart) => {
-            let [wide, narrow] = WIDTHS.map(|width| draw(&chart, width));
-            put!(
-                out,
-                "<figure><div class=\"wide\">{wide}</div><div class=\"narrow\">{narrow}</div><figcaption>{}\
-                 </figcaption></figure>\n",
-                escape(&caption(&chart))
-            );
-        }
+        Some(chart) => picture(out, &chart, &caption(&chart)),
+        None if !traces.is_empty() => traces.iter().for_each(|(chart, caption)| picture(out, chart, caption)),
         None if figure.experiment.is_some()
             && why.is_none()
             && results.curves(&paper.name, figure.experiment.as_deref().unwrap_or(""), None).is_empty() =>
@@ -154,6 +163,43 @@ fn section(out: &mut String, paper: &Paper, figure: &Figure, rows: &[Row], resul
         }
         put!(out, "</ul>\n");
     }
+}
+
+fn picture(out: &mut String, chart: &Chart, caption: &str) {
+    let [wide, narrow] = WIDTHS.map(|width| draw(chart, width));
+    put!(
+        out,
+        "<figure><div class=\"wide\">{wide}</div><div class=\"narrow\">{narrow}</div><figcaption>{}\
+         </figcaption></figure>\n",
+        escape(caption)
+    );
+}
+
+/// The pictures against time of a figure, with what is to be said of each.
+fn traces(paper: &Paper, figure: &Figure, results: &Results) -> Vec<(Chart, String)> {
+    let of_it = |one: &&Trace| one.paper == paper.name && Some(&one.experiment) == figure.experiment.as_ref();
+    let wanted = results.traces.iter().filter(of_it).filter(|_| figure.trace.is_some());
+    let drawn = wanted.flat_map(|trace| {
+        let (lost, all) = trace.lost();
+        let whole = format!(
+            "Echoes {}: medians of {WHOLE} s, the shade from the lowest to the highest in them. Lost: {lost} of {all}. \
+             Diamonds are the paper's numbers.",
+            trace.label,
+        );
+        trace.charts(figure, &series(SUBJECT, results)).into_iter().enumerate().map(move |(number, chart)| {
+            let caption = match number {
+                0 => whole.clone(),
+                _ => format!(
+                    "{}: echoes by when they were sent; at 0 the new uplink takes the traffic. Medians of {} ms, the \
+                     shade from the lowest to the highest.",
+                    chart.title,
+                    1e3 * MOVE
+                ),
+            };
+            (chart, caption)
+        })
+    });
+    drawn.collect()
 }
 
 fn caption(chart: &Chart) -> String {
@@ -221,6 +267,7 @@ fn chart(paper: &Paper, figure: &Figure, results: &Results) -> Option<Chart> {
         log: figure.scale.as_deref() == Some("log"),
         curves,
         marks: marks.collect(),
+        ..Chart::default()
     })
 }
 
@@ -310,7 +357,37 @@ mod tests {
         let (above, below) = emulated.split_once("<h2>").expect("has headings");
         assert!(above.contains("<b>Not to be relied on:</b> an emulated machine: "), "{above}");
         assert_eq!(below.matches("<thead>").count(), below.matches(">here, emulated</th>").count());
+        assert!(page.contains("92.1 Mbit/s<br><small class=\"sub\">(92 to 92.2)</small>"), "a spread");
         // Each picture twice.
         assert_eq!(page.matches("aria-label=\"Figure 2: UDP throughput with and without NEMO\"").count(), 2);
+    }
+
+    #[test]
+    fn a_handover_is_drawn_against_time() {
+        use crate::eval::trace::Move;
+        let paper = &named(&["nemo-wimax".into()], Effort::Full).expect("is good")[0];
+        let trace = Trace {
+            paper: "nemo-wimax".into(),
+            experiment: "media-handover".into(),
+            label: "in the <tunnel>".into(),
+            at_s: (0..200).map(|n| f64::from(n) / 100.0).collect(),
+            ms: (0..200).map(|n| (n != 100).then_some(3.0)).collect(),
+            moves: vec![Move { at_s: 1.0, to: "WiMAX".into() }],
+        };
+        let mut results = Results { traces: vec![trace], ..results() };
+        let page = html(paper, &results);
+        for word in
+            ["in the &lt;tunnel&gt;: medians of 0.5 s", "Lost: 1 of 200.", "The move to WiMAX: echoes"]
+        {
+            assert!(page.contains(word), "the page lacks {word}");
+        }
+        for word in
+            ["moves to WiMAX</text>", "lost (1)</text>", "round trip, Wi-Fi (emulated as theirs): 3.1</text>"]
+        {
+            // The whole and the move, each twice.
+            assert_eq!(page.matches(word).count(), 4, "{word}");
+        }
+        results.traces[0].experiment = "tcp-up".into();
+        assert!(!html(paper, &results).contains("medians of 0.5 s"), "another experiment's");
     }
 }

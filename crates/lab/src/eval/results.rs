@@ -1,11 +1,12 @@
-//! What an evaluation found (`eval.json`), and the numbers that are got from it.
+//! What an evaluation found (`eval.json`).
 //!
 //! A sample is one point of one curve with all of its repetitions: nothing is averaged away. What the reports, the
-//! documentation and comparisons show is computed from samples, so each can be made again from the file.
+//! documentation and comparisons show is computed from samples (`numbers`), so each can be made again from the file.
 
 use serde::{Deserialize, Serialize};
 
-use super::paper::{As, Effort, Figure, Of, Paper, Selector};
+use super::paper::Effort;
+use super::trace::Trace;
 use crate::bench::figures::Series;
 use crate::machine::Machine;
 
@@ -45,6 +46,9 @@ pub struct Results {
     /// With what the experiments were made.
     #[serde(default)]
     pub experiments: Vec<Made>,
+    /// What was seen against time. Files of earlier versions have none.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub traces: Vec<Trace>,
 }
 
 /// What was measured beside plain routing.
@@ -209,49 +213,6 @@ impl Results {
         curves
     }
 
-    /// Our number for one that the paper gives; `None` where it was not measured.
-    pub fn number(&self, paper: &Paper, figure: &Figure, ours: &Selector) -> Option<f64> {
-        let experiment = figure.experiment.as_deref()?;
-        let quantity = ours.metric.as_deref().or(figure.quantity.as_deref());
-        let points = |experiment: &str, series: &str| -> Vec<(f64, f64)> {
-            let curves = self.curves(&paper.name, experiment, quantity);
-            let wanted = |key: &(&str, Option<&str>)| {
-                key.0 == series && ours.with.as_deref().is_none_or(|with| key.1 == Some(with))
-            };
-            let points = curves.into_iter().filter(|(key, _)| wanted(key)).flat_map(|(_, points)| points);
-            let value = |one: &Sample| match ours.of {
-                Of::Deviation => deviation(&one.values.rounds),
-                _ => Some(one.values.median),
-            };
-            let points = points.filter_map(|one| Some((one.x.unwrap_or(0.0), value(one)?)));
-            points.filter(|(x, _)| ours.up_to.is_none_or(|most| *x <= most)).collect()
-        };
-        let own = points(experiment, &ours.series);
-        let other = match (&ours.over, &ours.minus, &ours.over_experiment) {
-            (Some(series), ..) | (_, Some(series), _) => Some(points(experiment, series)),
-            (.., Some(experiment)) => Some(points(experiment, &ours.series)),
-            _ => None,
-        };
-        let combine = |a: f64, b: f64| if ours.minus.is_some() { a - b } else { a / b };
-        let value = match other {
-            None => pick(&own, ours)?,
-            Some(other) if ours.each => {
-                let at = |x: f64| other.iter().find(|point| point.0 == x).map(|point| point.1);
-                let both: Vec<(f64, f64)> =
-                    own.iter().filter_map(|(x, y)| Some((*x, combine(*y, at(*x)?)))).collect();
-                pick(&both, ours)?
-            }
-            Some(other) => combine(pick(&own, ours)?, pick(&other, ours)?),
-        };
-        let value = value * ours.times.unwrap_or(1.0);
-        let value = match ours.shape {
-            None => value,
-            Some(As::Percent) => 100.0 * value,
-            Some(As::Decay) => 100.0 * (1.0 - value),
-        };
-        Some(value).filter(|value| value.is_finite())
-    }
-
     /// Why an experiment was left out.
     pub fn why_not(&self, paper: &str, experiment: &str) -> Option<&str> {
         let left = self.left_out.iter().find(|one| one.paper == paper && one.experiment == experiment)?;
@@ -271,32 +232,9 @@ impl Results {
     }
 }
 
-fn pick(points: &[(f64, f64)], ours: &Selector) -> Option<f64> {
-    let values = || points.iter().map(|point| point.1);
-    match ours.of {
-        Of::Highest => values().reduce(f64::max),
-        Of::Lowest => values().reduce(f64::min),
-        Of::Mean => (!points.is_empty()).then(|| values().sum::<f64>() / points.len() as f64),
-        Of::At => match ours.x {
-            Some(x) => points.iter().find(|point| point.0 == x).map(|point| point.1),
-            None => points.first().map(|point| point.1),
-        },
-        Of::Only | Of::Deviation => points.first().map(|point| point.1),
-    }
-}
-
-/// The standard deviation of a sample; none of a single value.
-fn deviation(values: &[f64]) -> Option<f64> {
-    let count = values.len();
-    let mean = values.iter().sum::<f64>() / count.max(1) as f64;
-    let sum: f64 = values.iter().map(|value| (value - mean).powi(2)).sum();
-    (count > 1).then(|| (sum / (count - 1) as f64).sqrt())
-}
-
 #[cfg(test)]
 pub mod tests {
     use super::*;
-    use crate::eval::paper;
 
     /// Results of the paper on NEMO Basic Support: a router of 92 Mbit/s, a mobile router of 90.
     pub fn results() -> Results {
@@ -335,23 +273,6 @@ pub mod tests {
     }
 
     #[test]
-    fn numbers_are_got_as_the_paper_says() {
-        let results = results();
-        assert_eq!(results.samples.len(), 10);
-        let papers = paper::named(&["nemo-basic-support".into()], Effort::Full).expect("is good");
-        let number = |figure: &str, what: &str| {
-            let figure = papers[0].figures.iter().find(|one| one.id == figure).expect("is there");
-            let value = figure.values.iter().find(|one| one.what.starts_with(what)).expect("is there");
-            let number = results.number(&papers[0], figure, value.ours.as_ref().expect("is there"));
-            number.map(|number| (number * 1e3).round() / 1e3)
-        };
-        assert_eq!(number("fig2", "highest, router"), Some(92.1));
-        assert_eq!(number("fig2", "the mobile router"), Some(2.172));
-        assert_eq!(number("table1-added", "added by NEPL"), Some(0.01));
-        assert_eq!(number("fig3-threshold", "router"), None);
-    }
-
-    #[test]
     fn repetitions_of_a_point_are_one_sample() {
         let results = results();
         let curves = results.curves("nemo-basic-support", "udp-rates", None);
@@ -360,7 +281,5 @@ pub mod tests {
             .map(|((series, _), points)| (*series, points.len(), points[0].values.rounds.len()))
             .collect();
         assert_eq!(found, [("plain", 3, 3), ("subject", 3, 3)]);
-        assert_eq!(deviation(&[1.0, 2.0, 3.0]), Some(1.0));
-        assert_eq!(deviation(&[1.0]), None);
     }
 }

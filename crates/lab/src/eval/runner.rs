@@ -13,6 +13,7 @@ use super::measure::Failed;
 use super::paper::{Across, Experiment, Kind, Paper, Place};
 use super::progress::Progress;
 use super::results::{Failure, LeftOut, Made, Results, Sample, Subject};
+use super::trace::Trace;
 use super::{Plan, handover, measure, packets};
 use crate::bench::figures::Series;
 use crate::bench::rtt::by_turns;
@@ -455,6 +456,10 @@ impl Runner<'_> {
                     ..self.key(paper, experiment, SUBJECT)
                 };
                 self.results.add(key, number);
+            }
+            if let Some(trace) = figure.trace.as_deref().and_then(|name| Trace::of(&told, name)) {
+                let (paper, experiment) = (paper.name.clone(), experiment.id.clone());
+                self.results.traces.push(Trace { paper, experiment, ..trace });
             }
         }
         Ok(())

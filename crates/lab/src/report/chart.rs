@@ -1,5 +1,6 @@
 //! Curves over an axis, or bars where there is no axis, with numbers of somebody else marked in the same axes.
 
+use std::collections::BTreeMap;
 use std::fmt::Write;
 
 use super::{escape, put};
@@ -30,6 +31,17 @@ pub struct Mark {
     pub y: f64,
 }
 
+/// A moment in which something was done.
+#[derive(Debug, Clone)]
+pub struct Moment {
+    /// What it was, for the legend: the same for all of a kind.
+    pub label: String,
+    /// Which kind, from 0: all pictures have the same colour for it.
+    pub kind: usize,
+    /// Where on the axis.
+    pub x: f64,
+}
+
 /// A picture.
 #[derive(Debug, Clone, Default)]
 pub struct Chart {
@@ -45,6 +57,10 @@ pub struct Chart {
     pub curves: Vec<Curve>,
     /// What others say.
     pub marks: Vec<Mark>,
+    /// Moments on the axis.
+    pub moments: Vec<Moment>,
+    /// Places on the axis at which something was lost.
+    pub lost: Vec<f64>,
 }
 
 const COLORS: [&str; 6] = ["var(--s1)", "var(--s2)", "var(--u1)", "var(--u2)", "var(--wait)", "var(--good)"];
@@ -57,6 +73,11 @@ const BELOW: f64 = 44.0;
 /// A line of the legend, a row of bars.
 const ROW: f64 = 20.0;
 const BAR: f64 = 30.0;
+/// How moments and losses are drawn.
+const MOMENT: &str = "stroke-width=\"1.2\" stroke-dasharray=\"3 3\"";
+const LOST: &str = "stroke=\"var(--bad)\" stroke-width=\"1.6\"";
+/// Curves of no more points than this have a dot at each.
+const DOTS: usize = 30;
 /// Where values differ by more than this factor the axis is logarithmic.
 const WIDE: f64 = 12.0;
 /// Where they differ by less than this share the axis does not begin at zero.
@@ -155,10 +176,8 @@ fn lines(chart: &Chart, width: f64) -> String {
     let span = if to > from { to - from } else { 1.0 };
     let (from, to) = (from - 0.02 * span, to + 0.02 * span);
     let x = |value: f64| LEFT + (width - LEFT - RIGHT) * (value - from) / (to - from);
-    let legend: Vec<(String, usize)> =
-        chart.curves.iter().enumerate().map(|(number, curve)| (curve.label.clone(), number)).collect();
-    let rows = legend.len() + usize::from(!chart.marks.is_empty());
-    let top = 24.0 + rows as f64 * ROW + 8.0;
+    let legend = legend(chart);
+    let top = 24.0 + legend.len() as f64 * ROW + 8.0;
     let y = |value: f64| top + HEIGHT * (1.0 - scale.part(value));
     let height = top + HEIGHT + BELOW;
     let mut out = String::new();
@@ -167,30 +186,20 @@ fn lines(chart: &Chart, width: f64) -> String {
         "<svg viewBox=\"0 0 {width} {height:.0}\" role=\"img\" aria-label=\"{}\">",
         escape(&chart.title)
     );
-    let note = if !scale.log && scale.low > 0.0 { " (the axis does not begin at 0)" } else { "" };
+    let note = match scale.log {
+        true => " (logarithmic)",
+        false if scale.low > 0.0 => " (the axis does not begin at 0)",
+        false => "",
+    };
     put!(out, "<text class=\"strong\" x=\"4\" y=\"15\">{}{note}</text>", escape(&chart.y));
-    for (row, (label, number)) in legend.iter().enumerate() {
+    for (row, (sign, label)) in legend.iter().enumerate() {
         let at = 24.0 + row as f64 * ROW + 12.0;
-        let dash = if chart.curves[*number].dashed { " stroke-dasharray=\"5 4\"" } else { "" };
         put!(
             out,
-            "<line x1=\"{LEFT}\" x2=\"{:.0}\" y1=\"{:.1}\" y2=\"{:.1}\" stroke=\"{}\" stroke-width=\"2.5\"{dash}/>\
-             <text x=\"{:.0}\" y=\"{at:.1}\">{}</text>",
-            LEFT + 24.0,
+            "<g transform=\"translate({LEFT} {:.1})\">{sign}</g><text x=\"{:.0}\" y=\"{at:.1}\">{}</text>",
             at - 4.0,
-            at - 4.0,
-            color(chart, *number),
             LEFT + 32.0,
             escape(&short(label, fits(width - LEFT - 40.0)))
-        );
-    }
-    if !chart.marks.is_empty() {
-        let at = 24.0 + legend.len() as f64 * ROW + 12.0;
-        put!(
-            out,
-            "{}<text x=\"{:.0}\" y=\"{at:.1}\">stated in the paper</text>",
-            diamond(LEFT + 12.0, at - 4.0, "stated in the paper"),
-            LEFT + 32.0
         );
     }
     for tick in &scale.ticks {
@@ -224,12 +233,59 @@ fn lines(chart: &Chart, width: f64) -> String {
         height - 6.0,
         escape(chart.x.as_deref().unwrap_or(""))
     );
+    moments(&mut out, chart, top, &x);
     for (number, curve) in chart.curves.iter().enumerate() {
         path(&mut out, curve, color(chart, number), &x, &y);
     }
     marks(&mut out, chart, width, &x, &y);
     put!(out, "</svg>");
     out
+}
+
+/// The rows of the legend: a sign of 24 by some 10 around its left middle, and what it is.
+fn legend(chart: &Chart) -> Vec<(String, String)> {
+    let curves = chart.curves.iter().enumerate().map(|(number, curve)| {
+        let dash = if curve.dashed { " stroke-dasharray=\"5 4\"" } else { "" };
+        let color = color(chart, number);
+        let sign = format!("<path d=\"M0 0h24\" stroke=\"{color}\" stroke-width=\"2.5\"{dash}/>");
+        (sign, curve.label.clone())
+    });
+    let mark = (!chart.marks.is_empty()).then(|| {
+        let label = "stated in the paper";
+        (diamond(12.0, 0.0, label), label.to_owned())
+    });
+    let moments = kinds(chart).into_iter().map(|(kind, label)| {
+        let color = of_moments(chart, kind);
+        (format!("<path d=\"M12 -7v14\" stroke=\"{color}\" {MOMENT}/>"), label.to_owned())
+    });
+    let lost = (!chart.lost.is_empty())
+        .then(|| (format!("<path d=\"M12 -5v11\" {LOST}/>"), format!("lost ({})", chart.lost.len())));
+    curves.chain(mark).chain(moments).chain(lost).collect()
+}
+
+/// The kinds of moments with their labels.
+fn kinds(chart: &Chart) -> BTreeMap<usize, &str> {
+    chart.moments.iter().map(|moment| (moment.kind, moment.label.as_str())).collect()
+}
+
+/// The colour of a kind of moments: after those of the curves.
+fn of_moments(chart: &Chart, kind: usize) -> &'static str {
+    COLORS[(chart.curves.len() + kind) % COLORS.len()]
+}
+
+/// Lines through the picture where something was done, and ticks on its axis where something was lost.
+fn moments(out: &mut String, chart: &Chart, top: f64, x: &impl Fn(f64) -> f64) {
+    for (kind, label) in kinds(chart) {
+        let at = chart.moments.iter().filter(|moment| moment.kind == kind);
+        let lines: String = at.map(|moment| format!("M{:.1} {top:.0}v{HEIGHT}", x(moment.x))).collect();
+        let color = of_moments(chart, kind);
+        put!(out, "<path d=\"{lines}\" stroke=\"{color}\" {MOMENT}><title>{}</title></path>", escape(label));
+    }
+    let ticks: String =
+        chart.lost.iter().map(|lost| format!("M{:.1} {:.0}v-11", x(*lost), top + HEIGHT)).collect();
+    if !ticks.is_empty() {
+        put!(out, "<path d=\"{ticks}\" {LOST}><title>lost</title></path>");
+    }
 }
 
 /// The medians as a line with dots, the shade from the lowest to the highest.
@@ -244,7 +300,7 @@ fn path(out: &mut String, curve: &Curve, color: &str, x: &impl Fn(f64) -> f64, y
         "<path fill=\"{color}\" fill-opacity=\".15\" d=\"M{upper}L{lower}z\"/>\
          <path fill=\"none\" stroke=\"{color}\" stroke-width=\"1.8\" stroke-linejoin=\"round\"{dash} d=\"M{middle}\"/>"
     );
-    if curve.points.len() <= 30 {
+    if curve.points.len() <= DOTS {
         for point in &curve.points {
             put!(
                 out,
@@ -387,6 +443,7 @@ mod tests {
                 Curve { label: "carnet".into(), dashed: false, points },
             ],
             marks: vec![Mark { label: "router".into(), x: None, y: 92.8 }],
+            ..Chart::default()
         }
     }
 
@@ -417,6 +474,15 @@ mod tests {
                 assert!(!svg.contains("NaN") && !svg.contains("inf"), "{svg}");
             }
         }
+        let moments = [1.0, 2.0].map(|x| Moment { label: "a <move>".into(), kind: 0, x: 80.0 + x });
+        let svg = draw(
+            &Chart { moments: moments.into(), lost: vec![82.0, 83.0, 84.0], ..chart(Some("time")) },
+            400.0,
+        );
+        // One line of the legend for all of a kind, and as many marks as there are.
+        assert_eq!(svg.matches("a &lt;move&gt;</text>").count(), 1, "{svg}");
+        assert!(svg.contains("lost (3)</text>"), "{svg}");
+        assert_eq!((svg.matches("v280").count(), svg.matches("v-11").count()), (2, 3), "{svg}");
         let empty = Chart { x: Some("x".into()), ..Chart::default() };
         assert!(!draw(&empty, 400.0).contains("<circle"));
     }
