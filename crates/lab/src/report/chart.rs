@@ -161,9 +161,12 @@ fn color(chart: &Chart, number: usize) -> &'static str {
     COLORS[if pairs { before } else { number } % COLORS.len()]
 }
 
-/// How many characters of the legend's font fit.
+/// Width of a character of the legend's font.
+const WIDTH: f64 = 6.6;
+
+/// How many characters of it fit.
 fn fits(width: f64) -> usize {
-    (width / 6.6) as usize
+    (width / WIDTH) as usize
 }
 
 fn lines(chart: &Chart, width: f64) -> String {
@@ -342,11 +345,22 @@ fn marks(out: &mut String, chart: &Chart, width: f64, x: &impl Fn(f64) -> f64, y
         let above = at - 5.0;
         let place = if taken.iter().any(|other| (other - above).abs() < 14.0) { at + 14.0 } else { above };
         taken.push(place);
+        let text = short(&format!("{}: {}", mark.label, number(mark.y)), fits(width - LEFT - RIGHT));
+        // On the side on which it hides less of the curves.
+        let wide = text.chars().count() as f64 * WIDTH;
+        let hidden = |from: f64| {
+            let points = chart.curves.iter().flat_map(|curve| &curve.points);
+            let inside =
+                |p: &&Point| (from..from + wide).contains(&x(p.0)) && (y(p.1) + 4.0 - place).abs() < 12.0;
+            points.filter(inside).count()
+        };
+        let (left, right) = (LEFT + 12.0, width - RIGHT - 2.0);
+        let (side, anchor) =
+            if hidden(left) < hidden(right - wide) { (left, "start") } else { (right, "end") };
         put!(
             out,
-            "<text class=\"strong halo\" x=\"{:.0}\" y=\"{place:.1}\" text-anchor=\"end\">{}</text>",
-            width - RIGHT - 2.0,
-            escape(&short(&format!("{}: {}", mark.label, number(mark.y)), fits(width - LEFT - RIGHT)))
+            "<text class=\"strong halo\" x=\"{side:.0}\" y=\"{place:.1}\" text-anchor=\"{anchor}\">{}</text>",
+            escape(&text)
         );
     }
 }
@@ -483,6 +497,13 @@ mod tests {
         assert_eq!(svg.matches("a &lt;move&gt;</text>").count(), 1, "{svg}");
         assert!(svg.contains("lost (3)</text>"), "{svg}");
         assert_eq!((svg.matches("v280").count(), svg.matches("v-11").count()), (2, 3), "{svg}");
+        // What the paper states stands where it does not hide the curve, which is high on the right.
+        for (y, side) in [(91.9, "start"), (92.8, "end")] {
+            let marks = vec![Mark { label: "router".into(), x: None, y }];
+            let svg = draw(&Chart { marks, ..chart(Some("offered")) }, 400.0);
+            let paper = svg.split("<text").find(|text| text.contains("router: ")).expect("a label");
+            assert!(paper.contains(&format!("text-anchor=\"{side}\"")), "{paper}");
+        }
         let empty = Chart { x: Some("x".into()), ..Chart::default() };
         assert!(!draw(&empty, 400.0).contains("<circle"));
     }
