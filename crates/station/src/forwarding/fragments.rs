@@ -6,7 +6,7 @@
 //! that strangers cannot push out the others; overlapping fragments void the packet (RFC 5722), an exact duplicate
 //! is ignored, and a packet in one fragment concerns no other (RFC 6946).
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, VecDeque};
 use std::net::Ipv6Addr;
 use std::time::Duration;
 
@@ -27,7 +27,6 @@ const REASSEMBLY_TIMEOUT: Duration = Duration::from_secs(10);
 
 #[derive(Debug)]
 struct Pending {
-    stranger: bool,
     started: Time,
     header: Header,
     next_header: u8,
@@ -37,10 +36,39 @@ struct Pending {
     octets: usize,
 }
 
+/// Source, destination and identification (RFC 8200 4.5).
+type Key = (Ipv6Addr, Ipv6Addr, u32);
+
+/// Packets of one kind of source, the oldest first. A flood of first fragments makes a new one for each, so nothing here
+/// looks at them all but the search for a key.
+#[derive(Debug, Default)]
+struct Group(VecDeque<(Key, Pending)>);
+
+impl Group {
+    fn expire(&mut self, now: Time) {
+        while self.0.front().is_some_and(|(_, p)| now.saturating_since(p.started) >= REASSEMBLY_TIMEOUT) {
+            self.0.pop_front();
+        }
+    }
+
+    /// Where the packet is to which this fragment belongs; a new one takes the place of the oldest where there are `limit`.
+    fn place_of(&mut self, key: Key, limit: usize, new: impl FnOnce() -> Pending) -> usize {
+        if let Some(at) = self.0.iter().position(|(other, _)| *other == key) {
+            return at;
+        }
+        if self.0.len() >= limit {
+            self.0.pop_front();
+        }
+        self.0.push_back((key, new()));
+        self.0.len() - 1
+    }
+}
+
 /// Packets that are being put together.
 #[derive(Debug, Default)]
 pub struct Reassembler {
-    pending: BTreeMap<(Ipv6Addr, Ipv6Addr, u32), Pending>,
+    tunnel_ends: Group,
+    strangers: Group,
 }
 
 impl Reassembler {
@@ -57,22 +85,21 @@ impl Reassembler {
         payload: &[u8],
         stranger: bool,
     ) -> Result<Option<Vec<u8>>, &'static str> {
-        self.pending.retain(|_, p| now.saturating_since(p.started) < REASSEMBLY_TIMEOUT);
-        let offset = usize::from(fragment.offset);
-        let end = offset + payload.len();
+        let (group, limit) = match stranger {
+            true => (&mut self.strangers, MAX_PENDING_STRANGERS),
+            false => (&mut self.tunnel_ends, MAX_PENDING),
+        };
+        group.expire(now);
+        let end = usize::from(fragment.offset) + payload.len();
         if payload.is_empty() || end > MAX_REASSEMBLED || (fragment.more && !payload.len().is_multiple_of(8))
         {
             return Err("length");
         }
-        if offset == 0 && !fragment.more {
+        if fragment.offset == 0 && !fragment.more {
             return whole(header, fragment.next_header, [payload].into_iter(), payload.len()).map(Some);
         }
         let key = (header.source, header.destination, fragment.identification);
-        if !self.pending.contains_key(&key) {
-            self.make_room(stranger);
-        }
-        let pending = self.pending.entry(key).or_insert_with(|| Pending {
-            stranger,
+        let at = group.place_of(key, limit, || Pending {
             started: now,
             header: *header,
             next_header: fragment.next_header,
@@ -80,49 +107,53 @@ impl Reassembler {
             pieces: BTreeMap::new(),
             octets: 0,
         });
-        if pending.pieces.get(&offset).is_some_and(|piece| piece == payload) {
-            return Ok(None);
-        }
-        let before = pending.pieces.range(..=offset).next_back().map_or(0, |(at, piece)| at + piece.len());
-        let after = pending.pieces.range(offset..).next().map_or(usize::MAX, |(at, _)| *at);
-        let bad_end = match pending.total {
-            Some(total) => end > total || (!fragment.more && end != total),
-            None => {
-                !fragment.more && pending.pieces.last_key_value().is_some_and(|(at, p)| at + p.len() > end)
+        let Some((_, pending)) = group.0.get_mut(at) else { return Ok(None) };
+        match pending.take(header, fragment, payload) {
+            Ok(false) => return Ok(None),
+            Ok(true) => {}
+            Err(why) => {
+                group.0.remove(at);
+                return Err(why);
             }
-        };
-        if before > offset || after < end || bad_end || pending.pieces.len() >= MAX_FRAGMENTS {
-            self.pending.remove(&key);
-            return Err("overlap");
         }
-        if offset == 0 {
-            pending.header = *header;
-            pending.next_header = fragment.next_header;
-        }
-        if !fragment.more {
-            pending.total = Some(end);
-        }
-        pending.octets += payload.len();
-        pending.pieces.insert(offset, payload.to_vec());
-        if pending.total != Some(pending.octets) {
-            return Ok(None);
-        }
-        let Some(pending) = self.pending.remove(&key) else { return Ok(None) };
+        let Some((_, pending)) = group.0.remove(at) else { return Ok(None) };
         let pieces = pending.pieces.values().map(Vec::as_slice);
         whole(&pending.header, pending.next_header, pieces, pending.octets).map(Some)
     }
+}
 
-    /// Lets the oldest packet of the same kind of source go when there are too many.
-    fn make_room(&mut self, stranger: bool) {
-        let limit = if stranger { MAX_PENDING_STRANGERS } else { MAX_PENDING };
-        let alike = || self.pending.iter().filter(|(_, p)| p.stranger == stranger);
-        if alike().count() < limit {
-            return;
+impl Pending {
+    /// Takes in a piece; whether all are there.
+    fn take(
+        &mut self,
+        header: &Header,
+        fragment: &FragmentHeader,
+        payload: &[u8],
+    ) -> Result<bool, &'static str> {
+        let offset = usize::from(fragment.offset);
+        let end = offset + payload.len();
+        if self.pieces.get(&offset).is_some_and(|piece| piece == payload) {
+            return Ok(false);
         }
-        let oldest = alike().min_by_key(|(_, p)| p.started).map(|(key, _)| *key);
-        if let Some(oldest) = oldest {
-            self.pending.remove(&oldest);
+        let before = self.pieces.range(..=offset).next_back().map_or(0, |(at, piece)| at + piece.len());
+        let after = self.pieces.range(offset..).next().map_or(usize::MAX, |(at, _)| *at);
+        let bad_end = match self.total {
+            Some(total) => end > total || (!fragment.more && end != total),
+            None => !fragment.more && self.pieces.last_key_value().is_some_and(|(at, p)| at + p.len() > end),
+        };
+        if before > offset || after < end || bad_end || self.pieces.len() >= MAX_FRAGMENTS {
+            return Err("overlap");
         }
+        if offset == 0 {
+            self.header = *header;
+            self.next_header = fragment.next_header;
+        }
+        if !fragment.more {
+            self.total = Some(end);
+        }
+        self.octets += payload.len();
+        self.pieces.insert(offset, payload.to_vec());
+        Ok(self.total == Some(self.octets))
     }
 }
 
@@ -221,7 +252,7 @@ mod tests {
                 result = feed(&mut reassembler, Time::ZERO, piece).expect("valid");
             }
             prop_assert_eq!(result, Some(whole));
-            prop_assert!(reassembler.pending.is_empty());
+            prop_assert!(reassembler.strangers.0.is_empty());
         }
     }
 
@@ -236,16 +267,16 @@ mod tests {
             *last ^= 1;
         }
         assert_eq!(feed(&mut reassembler, Time::ZERO, &other), Err("overlap"));
-        assert!(reassembler.pending.is_empty());
+        assert!(reassembler.strangers.0.is_empty());
         for identification in 0..10_000 {
             let pieces = fragment(&packet(3000), 1280, identification);
             let _ = feed(&mut reassembler, Time::ZERO, &pieces[0]);
         }
-        assert_eq!(reassembler.pending.len(), MAX_PENDING_STRANGERS);
+        assert_eq!(reassembler.strangers.0.len(), MAX_PENDING_STRANGERS);
         let atomic = fragment(&packet(1000), 9000, 5);
         assert_eq!(feed(&mut reassembler, Time::ZERO, &atomic[0]), Ok(Some(packet(1000))));
         let late = Time::ZERO + REASSEMBLY_TIMEOUT;
         assert_eq!(feed(&mut reassembler, late, &pieces[1]), Ok(None));
-        assert_eq!(reassembler.pending.len(), 1);
+        assert_eq!(reassembler.strangers.0.len(), 1);
     }
 }
