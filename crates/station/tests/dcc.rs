@@ -1,11 +1,12 @@
 //! Congestion control in a whole station, in virtual time.
 
+mod common;
+
 use std::time::Duration;
 
 use carnet_base::{Rng, Time, WallTime};
 use carnet_geonet::dcc::{self, DccDrop};
 use carnet_geonet::{MacAddress, Mib, ReceivedFrame, geodesy};
-use carnet_its::cdd;
 use carnet_security::{Counters, Handled, Now, Policy, SecurityDrop, Verified};
 use carnet_station::geonet::facilities::FacilitiesSettings;
 use carnet_station::geonet::security::{SecurityEntity, SecurityState};
@@ -327,23 +328,9 @@ fn that_nobody_tells_any_more_is_said_once() {
     assert_eq!((bench.warnings.len(), bench.counter("geonet.dcc.stale")), (1, 2), "{:?}", bench.warnings);
 }
 
-fn cams() -> FacilitiesSettings {
-    FacilitiesSettings {
-        parameters: Default::default(),
-        station_id: None,
-        station_type: cdd::StationType::PASSENGER_CAR,
-        cam: true,
-        vehicle_length: cdd::VehicleLengthValue(43),
-        vehicle_width: cdd::VehicleWidth(18),
-        vehicle_role: cdd::VehicleRole::Default,
-        services: Vec::new(),
-        advertiser: None,
-    }
-}
-
 #[test]
 fn cams_are_made_as_often_as_the_gate_lets_them_go() {
-    let mut bench = Bench::with(Some(dcc::Config::default()), Some(cams()), None);
+    let mut bench = Bench::with(Some(dcc::Config::default()), Some(common::passenger_car()), None);
     for (busy, expected) in [(100, 95..=100), (900, 9..=11), (450, 23..=26)] {
         // Until the state is reached, and until the last CAM by the state before is long ago.
         bench.drive(20, busy, |_| {});
@@ -357,7 +344,7 @@ fn cams_are_made_as_often_as_the_gate_lets_them_go() {
 
 #[test]
 fn of_own_cams_the_newest_waits() {
-    let mut bench = Bench::with(Some(dcc::Config::default()), Some(cams()), None);
+    let mut bench = Bench::with(Some(dcc::Config::default()), Some(common::passenger_car()), None);
     bench.drive(50, 100, |bench| {
         bench.send(1, 1000, 1);
         assert!(bench.station.congestion().expect("a gate").waiting()[2] <= 1);

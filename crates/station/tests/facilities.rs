@@ -1,6 +1,8 @@
 //! The facilities in whole stations, in virtual time: what a CAM says of the station, how long it does, and events from an
 //! order to the map of another station.
 
+mod common;
+
 use std::time::Duration;
 
 use carnet_base::{Rng, Time, WallTime};
@@ -8,7 +10,7 @@ use carnet_geonet::Mib;
 use carnet_its::cam::{Cam, HighFrequencyContainer, LowFrequencyContainer};
 use carnet_its::cdd::{
     ExteriorLights, RelevanceDistance, SpeedValue, StationId, StationType, TimestampIts, VehicleLengthValue,
-    VehicleRole, VehicleWidth, YawRateValue,
+    YawRateValue,
 };
 use carnet_its::denm::{Denm, SituationContainer};
 use carnet_its::sa::Service;
@@ -21,24 +23,12 @@ use carnet_station::io::{
 use carnet_station::{GeonetSettings, PersistentState, Station, StationConfig};
 use carnet_wire::geonet::{GnAddress, StationType as GnStationType};
 
+use common::passenger_car;
+
 const START: u64 = 1_800_000_000_000;
 
 fn wall(now: Time) -> WallTime {
     WallTime::from_unix_nanos(START * 1_000_000 + now.as_nanos())
-}
-
-fn settings() -> FacilitiesSettings {
-    FacilitiesSettings {
-        parameters: Default::default(),
-        station_id: None,
-        station_type: StationType::PASSENGER_CAR,
-        cam: true,
-        vehicle_length: VehicleLengthValue(43),
-        vehicle_width: VehicleWidth(18),
-        vehicle_role: VehicleRole::Default,
-        services: Vec::new(),
-        advertiser: None,
-    }
 }
 
 fn station(index: u8, facilities: Option<FacilitiesSettings>) -> Station {
@@ -66,7 +56,7 @@ struct Pair {
 
 impl Pair {
     fn new(first: FacilitiesSettings) -> Pair {
-        let stations = [station(1, Some(first)), station(2, Some(settings()))];
+        let stations = [station(1, Some(first)), station(2, Some(passenger_car()))];
         let mut pair = Pair { now: Time::from_secs(5), stations, heard: Vec::new(), told: Vec::new() };
         pair.drive(1, 0);
         pair
@@ -177,7 +167,7 @@ fn low(cam: &Cam) -> Option<carnet_its::cam::BasicVehicleContainerLowFrequency> 
 
 #[test]
 fn a_cam_says_where_the_vehicle_is_and_how_it_moves() {
-    let mut pair = Pair::new(settings());
+    let mut pair = Pair::new(passenger_car());
     let quality =
         PositionQuality { confidence_cm: Some(250), altitude_cm: Some(12_345), ..Default::default() };
     pair.input(0, Input::PositionQuality(quality)).expect("accepted");
@@ -219,7 +209,7 @@ fn a_cam_says_where_the_vehicle_is_and_how_it_moves() {
 
 #[test]
 fn what_an_application_says_of_the_movement_counts_for_two_seconds() {
-    let mut pair = Pair::new(settings());
+    let mut pair = Pair::new(passenger_car());
     let mut cam = Cam::default();
     let HighFrequencyContainer::BasicVehicleContainerHighFrequency(told) =
         &mut cam.cam.cam_parameters.high_frequency_container
@@ -256,7 +246,7 @@ fn what_an_application_says_of_the_movement_counts_for_two_seconds() {
 
 #[test]
 fn two_seconds_after_the_position_was_lost_nothing_is_said() {
-    let mut pair = Pair::new(settings());
+    let mut pair = Pair::new(passenger_car());
     pair.drive(0, 0);
     pair.pass(Duration::from_millis(100));
     pair.cams();
@@ -276,7 +266,7 @@ fn two_seconds_after_the_position_was_lost_nothing_is_said() {
 #[test]
 fn a_station_that_sends_no_cams_hears_them() {
     let mut pair =
-        Pair::new(FacilitiesSettings { cam: false, station_id: Some(StationId(77)), ..settings() });
+        Pair::new(FacilitiesSettings { cam: false, station_id: Some(StationId(77)), ..passenger_car() });
     for step in 0..10 {
         pair.drive(0, 5 * step);
         pair.drive(1, 5 * step);
@@ -288,7 +278,7 @@ fn a_station_that_sends_no_cams_hears_them() {
 
 #[test]
 fn an_event_is_told_where_the_station_is_and_ended() {
-    let mut pair = Pair::new(settings());
+    let mut pair = Pair::new(passenger_car());
     pair.drive(0, 0);
     pair.drive(0, 40);
     let mut denm = Denm::default();
@@ -328,7 +318,7 @@ fn an_event_is_told_where_the_station_is_and_ended() {
 
 #[test]
 fn a_witness_ends_an_event_and_time_does() {
-    let mut pair = Pair::new(settings());
+    let mut pair = Pair::new(passenger_car());
     pair.drive(0, 0);
     let mut denm = Denm::default();
     denm.denm.management.validity_duration = carnet_its::cdd::ValidityDuration(3);
@@ -351,7 +341,7 @@ fn a_witness_ends_an_event_and_time_does() {
 
 #[test]
 fn without_facilities_there_are_no_orders_and_messages_mean_nothing() {
-    let mut pair = Pair::new(settings());
+    let mut pair = Pair::new(passenger_car());
     pair.stations[1] = station(2, None);
     pair.drive(1, 0);
     pair.drive(0, 0);
@@ -375,7 +365,7 @@ fn without_facilities_there_are_no_orders_and_messages_mean_nothing() {
 
 #[test]
 fn an_area_that_the_network_does_not_take_is_refused_at_once() {
-    let mut pair = Pair::new(settings());
+    let mut pair = Pair::new(passenger_car());
     pair.drive(0, 0);
     let area = carnet_station::io::Area {
         shape: carnet_station::io::AreaShape::Circle,
@@ -409,7 +399,7 @@ fn services_are_announced_and_known_to_others_as_long_as_they_are() {
     let announcing = FacilitiesSettings {
         services: vec![service.clone()],
         advertiser: Some("kiosk".into()),
-        ..settings()
+        ..passenger_car()
     };
     let mut pair = Pair::new(announcing);
     pair.drive(0, 0);

@@ -1,17 +1,18 @@
 //! Signed packets in whole stations, in virtual time: who is believed, and who is not.
 
+mod common;
+
 use std::time::Duration;
 
 use carnet_base::{Rng, Time, WallTime};
 use carnet_geonet::Mib;
-use carnet_its::cdd::{StationId, StationType, VehicleLengthValue, VehicleRole, VehicleWidth};
+use carnet_its::cdd::StationId;
 use carnet_security::certificate::Certificate;
 use carnet_security::credentials::{Credential, Credentials, PrivateKey};
 use carnet_security::crypto::{Portable, PortableKey, SigningKey, name_of};
 use carnet_security::keys::Curve;
 use carnet_security::time::{DurationUnit, Time64, ValidityDuration, ValidityPeriod};
 use carnet_security::{Config, Now, Policy, Security, SecurityDrop, pki};
-use carnet_station::geonet::facilities::FacilitiesSettings;
 use carnet_station::io::{
     Area, AreaShape, Delivered, Event, Frame, GeonetRequest, GeonetTransport, Input, Output, Position,
 };
@@ -102,23 +103,12 @@ fn address(index: usize) -> GnAddress {
 }
 
 fn station(index: usize, security: Option<Box<Security>>) -> Station {
-    let facilities = FacilitiesSettings {
-        parameters: Default::default(),
-        station_id: None,
-        station_type: StationType::PASSENGER_CAR,
-        cam: true,
-        vehicle_length: VehicleLengthValue(43),
-        vehicle_width: VehicleWidth(18),
-        vehicle_role: VehicleRole::Default,
-        services: Vec::new(),
-        advertiser: None,
-    };
     let geonet = GeonetSettings {
         mib: Mib::default(),
         address: Some(address(index)),
         ipv6: None,
         multicast: None,
-        facilities: Some(facilities),
+        facilities: Some(common::passenger_car()),
         dcc: None,
     };
     let config = StationConfig { geonet: Some(geonet), ..StationConfig::default() };

@@ -1,5 +1,6 @@
 //! Our binding with another router: the tests, the Binding Update, and renewing it (RFC 6275 11.6, 11.7.2).
 
+use std::collections::BTreeMap;
 use std::net::Ipv6Addr;
 use std::time::Duration;
 
@@ -33,6 +34,12 @@ const LATELY: Duration = Duration::from_secs(10);
 const SEQUENCE_OUT_OF_WINDOW: u8 = 135;
 const EXPIRED_HOME_NONCE: u8 = 136;
 const EXPIRED_NONCES: u8 = 138;
+
+/// Whose exchange the answer with this cookie belongs to.
+fn asked(peers: &mut BTreeMap<Ipv6Addr, Peer>, cookie: u64) -> Result<(Ipv6Addr, &mut Peer), DirectDrop> {
+    let asked = peers.iter_mut().find(|(_, peer)| peer.awaits(cookie));
+    asked.map(|(home_address, peer)| (*home_address, peer)).ok_or(DirectDrop::Unasked)
+}
 
 impl Direct {
     /// When a network is to be asked, if packets go there.
@@ -350,14 +357,13 @@ impl Direct {
         if !prefix.contains(&destination) {
             return Err(DirectDrop::NotForUs);
         }
-        let asked = self.candidates.values_mut().find(|candidate| candidate.cookie == message.cookie);
+        let candidate = self.candidates.values_mut().find(|candidate| candidate.cookie == message.cookie);
         let mut home_address = None;
-        let tests = match asked {
+        let tests = match candidate {
             Some(candidate) => &mut candidate.tests,
             None => {
-                let peer = self.peers.iter_mut().find(|(_, peer)| peer.awaits(message.cookie));
-                let (home, peer) = peer.ok_or(DirectDrop::Unasked)?;
-                home_address = Some(*home);
+                let (home, peer) = asked(&mut self.peers, message.cookie)?;
+                home_address = Some(home);
                 match peer.exchange.as_mut().map(|exchange| &mut exchange.step) {
                     Some(Step::Home(tests)) => tests,
                     _ => return Err(DirectDrop::Unasked),
@@ -397,9 +403,7 @@ impl Direct {
         (local, remote): Ends,
         message: &DirectRoute,
     ) -> Result<(), DirectDrop> {
-        let asked = self.peers.iter_mut().find(|(_, peer)| peer.awaits(message.cookie));
-        let (home_address, peer) = asked.ok_or(DirectDrop::Unasked)?;
-        let home_address = *home_address;
+        let (home_address, peer) = asked(&mut self.peers, message.cookie)?;
         match peer.exchange.as_ref().map(|exchange| &exchange.step) {
             Some(Step::CareOf { care_of_address }) if *care_of_address == local => {}
             _ => return Err(DirectDrop::Unasked),
@@ -421,9 +425,7 @@ impl Direct {
         (local, remote): Ends,
         message: &DirectRoute,
     ) -> Result<(), DirectDrop> {
-        let asked = self.peers.iter_mut().find(|(_, peer)| peer.awaits(message.cookie));
-        let (home_address, peer) = asked.ok_or(DirectDrop::Unasked)?;
-        let home_address = *home_address;
+        let (home_address, peer) = asked(&mut self.peers, message.cookie)?;
         let Some(Exchange { step: Step::Update { care_of_address, sequence, key, first }, tries, .. }) =
             peer.exchange.as_ref().filter(|exchange| exchange.is_update_from(local))
         else {

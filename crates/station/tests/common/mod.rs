@@ -1,14 +1,16 @@
-//! A home agent and a mobile router with two uplinks: their configs and addresses.
+//! A home agent and a mobile router with two uplinks: their configs and addresses. And a passenger car that sends CAMs.
 #![allow(dead_code, reason = "each test file uses some of it")]
 
 use std::net::Ipv6Addr;
 use std::time::Duration;
 
 use carnet_base::{Address, Interface, WallTime};
+use carnet_its::cdd::{StationType, VehicleLengthValue, VehicleRole, VehicleWidth};
 use carnet_mobility::agents::AgentsConfig;
 use carnet_mobility::home_agent::{AuthorizedNode, HomeAgentConfig, MultipleCareOfAddresses, OtherAgents};
 use carnet_mobility::mobile_router::{MobileRouterConfig, RegistrationMode, UplinkConfig};
 use carnet_mobility::{Authentication, ReplayProtection, SecurityAssociation};
+use carnet_station::geonet::facilities::FacilitiesSettings;
 use carnet_station::{MobileRouterSettings, StationConfig};
 use carnet_wire::ipv6::{HEADER_LEN, Header, protocol};
 
@@ -22,6 +24,20 @@ pub const SECOND: &str = "2001:db8:f2::10";
 
 pub fn address(text: &str) -> Ipv6Addr {
     text.parse().expect("an address")
+}
+
+pub fn passenger_car() -> FacilitiesSettings {
+    FacilitiesSettings {
+        parameters: Default::default(),
+        station_id: None,
+        station_type: StationType::PASSENGER_CAR,
+        cam: true,
+        vehicle_length: VehicleLengthValue(43),
+        vehicle_width: VehicleWidth(18),
+        vehicle_role: VehicleRole::Default,
+        services: Vec::new(),
+        advertiser: None,
+    }
 }
 
 /// A packet of 60 octets that mean nothing.
