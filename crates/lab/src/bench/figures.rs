@@ -48,6 +48,9 @@ pub struct Bench {
     /// Many routers that register.
     #[serde(default)]
     pub registrations: Vec<RegistrationsFigure>,
+    /// A home agent under attack.
+    #[serde(default)]
+    pub attacks: Vec<AttackFigure>,
     /// How the targets fare.
     pub targets: Vec<Target>,
 }
@@ -374,6 +377,39 @@ pub struct RefreshFigure {
     pub longest_ms: f64,
     /// Share of a core that all routers take with a lifetime of 60 s, renewed after 45 s.
     pub share: f64,
+}
+
+/// A home agent under attack.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+pub struct AttackFigure {
+    /// The way.
+    pub path: Path,
+    /// What it is flooded with.
+    pub kind: String,
+    /// Frames of that in a second that really left.
+    pub frames: f64,
+    /// Routers that renewed meanwhile.
+    pub routers: u32,
+    /// Those that were acknowledged.
+    pub acknowledged: u64,
+    /// Those of them that waited longer than a second.
+    pub late: u64,
+    /// Those that were not, however often they asked.
+    pub lost: u64,
+    /// As in [`RegistrationsFigure::wrong`].
+    pub wrong: u64,
+    /// Updates that were sent once more.
+    pub again: u64,
+    /// The longest that a router waited, in milliseconds.
+    pub longest_ms: f64,
+    /// Packets of the stream in a second.
+    pub rate: f64,
+    /// Packets of the stream.
+    pub packets: u64,
+    /// Those that did not come.
+    pub packets_lost: u64,
+    /// Share of a core that the home agent ran.
+    pub agent: f64,
 }
 
 /// What is aimed at, and how it fares.

@@ -26,12 +26,15 @@ use crate::isolate::{Interrupted, stopping};
 const BATCH: usize = 64;
 /// Octets that may wait in the socket, each way.
 const BUFFER: usize = 64 << 20;
-/// How long an answer may take.
+/// How long an answer may take, if nothing else is said.
 const PATIENCE: u64 = 3 * SECOND;
 /// How often a router asks before it is given up.
 const ATTEMPTS: u8 = 10;
 /// Octets of the largest frame that comes.
 const FRAME: usize = 2048;
+
+/// Status 135 of a Binding Acknowledgement (RFC 6275 6.1.8).
+const SEQUENCE_OUT_OF_WINDOW: u8 = 135;
 
 /// The first half of all mobile network prefixes, `2001:dba::/32`.
 const MOBILE: u64 = 0x2001_0dba;
@@ -88,6 +91,8 @@ pub struct Round {
     pub elapsed: u64,
     /// The longest that a router waited, in nanoseconds.
     pub longest: u64,
+    /// Who waited longer than an answer may take.
+    pub late: u64,
 }
 
 /// The routers.
@@ -98,6 +103,8 @@ pub struct Fleet {
     link: ([u8; 6], [u8; 6]),
     signer: Signer,
     lifetime: u16,
+    /// How long an answer may take, in nanoseconds: then a router asks again.
+    pub patience: u64,
     routers: Vec<Router>,
     /// Who waits for an answer since when, oldest first; those who no longer wait are still in it.
     waiting: VecDeque<(u64, u32, u16)>,
@@ -127,6 +134,7 @@ impl Fleet {
             link: link_addresses(place),
             signer: Signer::new(&KEY)?,
             lifetime: lifetime / 4,
+            patience: PATIENCE,
             routers: Vec::with_capacity(number as usize),
             waiting: VecDeque::new(),
             open: 0,
@@ -163,6 +171,11 @@ impl Fleet {
     /// What was wrong with the first wrong answer.
     pub fn complaint(&self) -> Option<&str> {
         self.complaint.as_deref()
+    }
+
+    /// The octets of the last update of a router.
+    pub fn recorded(&self, number: u32) -> Vec<u8> {
+        self.routers[number as usize].frame.to_vec()
     }
 
     /// Makes the next update of each router, so that this takes no time later.
@@ -206,7 +219,7 @@ impl Fleet {
             for number in batch.iter().skip(taken.max(fresh)) {
                 // Whoever asks again, and found no room, is due at once.
                 let router = &self.routers[*number as usize];
-                self.waiting.push_front((now.saturating_sub(PATIENCE), *number, router.sent));
+                self.waiting.push_front((now.saturating_sub(self.patience), *number, router.sent));
             }
             if next >= total && self.open == 0 {
                 return Ok(round);
@@ -227,7 +240,7 @@ impl Fleet {
         {
             let router = &self.routers[number as usize];
             let waits = router.waits && router.sent == sequence;
-            if waits && now - since < PATIENCE {
+            if waits && now - since < self.patience {
                 return;
             }
             self.waiting.pop_front();
@@ -311,6 +324,9 @@ impl Fleet {
     /// Looks at what came; whether it was an acknowledgement for which somebody waited.
     fn answer(&mut self, frame: &[u8], round: &mut Round) -> bool {
         let judged = acknowledgement(frame, self.agent, &self.signer).and_then(|found| {
+            // Where there are strangers, they have answers too.
+            let found =
+                found.filter(|found| found.care_of_address.octets().starts_with(&CARE_OF.to_be_bytes()[4..]));
             let Some(found) = found else { return Ok(None) };
             let number = (u128::from(found.home_address) & 0xffff_ffff) as u32;
             let router = self.routers.get(number as usize);
@@ -325,8 +341,9 @@ impl Fleet {
             // The answer to an earlier attempt is late, not wrong.
             let age = router.sent.wrapping_sub(found.sequence);
             ensure!(age < u16::from(ATTEMPTS), "its number is {}, expected {}", found.sequence, router.sent);
-            // An attempt that was overtaken by the next one is told that its number is old.
-            ensure!(found.status == 0 || age > 0, "its status is {}", found.status);
+            // An attempt that was overtaken by the next one is told that its number is old, and so is a recording.
+            let overtaken = age > 0 || (!router.waits && found.status == SEQUENCE_OUT_OF_WINDOW);
+            ensure!(found.status == 0 || overtaken, "its status is {}", found.status);
             ensure!(
                 found.status != 0 || found.lifetime == self.lifetime,
                 "its lifetime is {}",
@@ -343,7 +360,9 @@ impl Fleet {
                     router.waits = false;
                     self.open -= 1;
                     round.acknowledged += 1;
-                    round.longest = round.longest.max(monotonic() - router.since);
+                    let waited = monotonic() - router.since;
+                    round.longest = round.longest.max(waited);
+                    round.late += u64::from(waited > self.patience);
                 }
                 done
             }

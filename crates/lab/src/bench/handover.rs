@@ -36,15 +36,16 @@ const PAUSE: u64 = 200 * MILLISECOND;
 
 /// What a steady stream met.
 #[derive(Debug, Clone, Copy)]
-struct Stream {
-    sent: u64,
-    lost: u64,
-    numbers: Numbers,
-    rate: f64,
+pub(super) struct Stream {
+    pub sent: u64,
+    pub lost: u64,
+    pub numbers: Numbers,
+    /// Packets a second that were really sent.
+    pub rate: f64,
 }
 
 /// Sends numbered packets at a rate until `stop`, and waits for the last of them.
-fn stream(
+pub(super) fn stream(
     sender: &mut Sender,
     sink: &Sink,
     frame: &Frame,

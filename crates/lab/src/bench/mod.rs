@@ -5,6 +5,7 @@
 //! * `packets` counts packets per second, with `sender`, `sink`, `packet` and the closed loop of `flood`; `bindings`
 //!   does so at a home agent with many bindings.
 //! * `registrations` lets very many routers register, which are a `fleet` whose octets are made by `updates`.
+//! * `attack` floods a home agent while routers register and packets pass.
 //! * `tcp`, `rtt`, `cpu` and `handover` measure what their names say.
 //! * `figures` is what comes out, `table` shows it, `targets` says how it compares with what is aimed at.
 //!
@@ -13,6 +14,7 @@
 //! (`sender`). Packets, round-trip times and handovers are measured on one core, which sender, routers and
 //! sink share: the sum of their work is what counts. TCP and processor time have all cores.
 
+mod attack;
 mod bed;
 mod bindings;
 pub mod cores;
@@ -39,7 +41,7 @@ use std::path::PathBuf;
 
 use anyhow::{Context, bail};
 
-use crate::clock::{self, MILLISECOND};
+use crate::clock::{self, MILLISECOND, SECOND};
 use crate::isolate::Mode;
 use crate::{console, isolate, machine, tools};
 use bed::Bed;
@@ -102,12 +104,14 @@ pub enum Part {
     Bindings,
     /// Many routers that register.
     Registrations,
+    /// A home agent that is flooded.
+    Attack,
 }
 
 impl Part {
     /// Whether it builds all that it needs by itself.
     fn is_alone(self) -> bool {
-        self == Part::Registrations
+        matches!(self, Part::Registrations | Part::Attack)
     }
 }
 
@@ -140,6 +144,12 @@ pub struct Effort {
     pub routers: Vec<u32>,
     /// How often they renew.
     pub refreshes: usize,
+    /// Routers of a home agent that is flooded.
+    pub attacked: u32,
+    /// Nanoseconds of a flood.
+    pub attack: u64,
+    /// Frames of it in a second.
+    pub attack_rate: f64,
 }
 
 impl Args {
@@ -178,6 +188,10 @@ impl Args {
                 bindings_flood: 20 * MILLISECOND,
                 routers: vec![300],
                 refreshes: 1,
+                attacked: 100,
+                attack: 300 * MILLISECOND,
+                // What a build for tests bears as well.
+                attack_rate: 2000.0,
             };
         }
         if self.quick {
@@ -195,6 +209,9 @@ impl Args {
                 bindings_flood: 60 * MILLISECOND,
                 routers: vec![10_000],
                 refreshes: 1,
+                attacked: 1000,
+                attack: 2 * SECOND,
+                attack_rate: 200_000.0,
             };
         }
         Effort {
@@ -211,6 +228,9 @@ impl Args {
             bindings_flood: 100 * MILLISECOND,
             routers: vec![100_000],
             refreshes: 1,
+            attacked: 1000,
+            attack: 10 * SECOND,
+            attack_rate: 200_000.0,
         }
     }
 
@@ -270,10 +290,13 @@ pub fn run(args: &Args, out: PathBuf, carnet: PathBuf) -> anyhow::Result<()> {
     let others = args.only.iter().any(|part| !part.is_alone()) || args.only.is_empty();
     let in_bed = if others { &wanted[..] } else { &[] };
     let bed = Bed::build(in_bed, &programs, &mut bench.paths)?;
+    // A bed knows which paths this kernel has.
+    let alone: Vec<Path> = if others { bed.paths().collect() } else { wanted };
     if args.has(Part::Registrations) {
-        // A bed knows which paths this kernel has.
-        let paths = if others { bed.paths().collect() } else { wanted };
-        bench.registrations = registrations::measure(&paths, &effort, &programs, &cores)?;
+        bench.registrations = registrations::measure(&alone, &effort, &programs, &cores)?;
+    }
+    if args.has(Part::Attack) {
+        bench.attacks = attack::measure(&alone, &effort, &programs, &cores)?;
     }
     if args.has(Part::Packets) {
         bench.packets = packets::measure(&bed, &effort)?;

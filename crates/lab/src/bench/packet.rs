@@ -73,6 +73,11 @@ impl Frame {
         frame
     }
 
+    /// A frame that somebody else has made, of which only the octets are used.
+    pub fn of(octets: Vec<u8>) -> Frame {
+        Frame { octets, inner: LINK }
+    }
+
     /// The octets to send.
     pub fn octets(&self) -> &[u8] {
         &self.octets

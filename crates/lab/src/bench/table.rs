@@ -69,6 +69,7 @@ pub fn text(bench: &Bench) -> String {
     handover(&mut text, bench);
     bindings(&mut text, bench);
     registrations(&mut text, bench);
+    attacks(&mut text, bench);
     targets(&mut text, bench);
     text
 }
@@ -364,6 +365,40 @@ fn registrations(text: &mut String, bench: &Bench) {
         "renewed (lost, wrong)",
         "restart",
         "missing",
+    ];
+    *text += &rows(heading, cells);
+    text.push('\n');
+}
+
+fn attacks(text: &mut String, bench: &Bench) {
+    if bench.attacks.is_empty() {
+        return;
+    }
+    *text += "Routers that renew their registrations, and a stream of packets to one of them, while strangers flood their \
+              home agent. `waited` is the longest time until an acknowledgement; a router asks again after a second. \
+              `processor` is the share of a core that the home agent ran.\n\n";
+    let cells = bench.attacks.iter().map(|one| {
+        let lost = 100.0 * one.packets_lost as f64 / one.packets.max(1) as f64;
+        [
+            format!("{}: {}", one.path.name(), one.kind),
+            format!("{:.0}", one.frames),
+            format!("{} of {}", one.acknowledged - one.late, one.routers),
+            format!("{}, {}", one.lost, one.wrong),
+            one.again.to_string(),
+            format!("{:.1}", one.longest_ms),
+            format!("{} of {} ({lost:.2} %)", one.packets_lost, one.packets),
+            format!("{:.2}", one.agent),
+        ]
+    });
+    let heading = [
+        "path: flood",
+        "a second",
+        "registered within 1 s",
+        "lost, wrong",
+        "asked again",
+        "waited, ms",
+        "packets lost",
+        "processor",
     ];
     *text += &rows(heading, cells);
     text.push('\n');

@@ -1,6 +1,6 @@
 //! What is aimed at, and how the figures compare. Nothing fails because of it: that depends on the machine.
 
-use super::figures::{Bench, PacketFigure, RegistrationsFigure, Target};
+use super::figures::{AttackFigure, Bench, PacketFigure, RegistrationsFigure, Target};
 use super::path::Path;
 
 /// A target about several figures, all of which have to reach it. `found` are what was measured and where; the worst
@@ -124,7 +124,22 @@ pub fn judge(bench: &Bench) -> Vec<Target> {
         ));
     }
     targets.extend(registrations(bench));
+    targets.extend(attacks(bench));
     targets
+}
+
+/// Those about a home agent under attack.
+fn attacks(bench: &Bench) -> [Target; 2] {
+    let of = |value: fn(&AttackFigure) -> f64| {
+        let floods = bench.attacks.iter().filter(|one| one.frames > 0.0);
+        floods.map(|one| (value(one), format!("{}, {}", one.path.name(), one.kind))).collect::<Vec<_>>()
+    };
+    let slow = of(|one| f64::from(one.routers) - (one.acknowledged - one.late) as f64);
+    let lost = of(|one| 100.0 * one.packets_lost as f64 / one.packets.max(1) as f64);
+    [
+        target("under attack: routers not registered within 1 s", "0", slow, |it| it == 0.0, false, ""),
+        target("under attack: packets lost", "< 1 %", lost, |it| it < 1.0, false, " %"),
+    ]
 }
 
 /// Those about many routers that register.

@@ -76,12 +76,12 @@ pub struct Identity {
     pub prefix: u64,
 }
 
-/// The sum of RFC 1071 over a pseudo-header and a Mobility Header.
-fn checksum(source: Ipv6Addr, destination: Ipv6Addr, header: &[u8]) -> u16 {
+/// The sum of RFC 1071 over a pseudo-header and what is behind it.
+pub fn checksum(source: Ipv6Addr, destination: Ipv6Addr, protocol: u8, header: &[u8]) -> u16 {
     let ends = [source.octets(), destination.octets()].concat();
     let words = ends.chunks(2).chain(header.chunks(2));
     let words = words.map(|two| u32::from(two[0]) << 8 | two.get(1).map_or(0, |low| u32::from(*low)));
-    let mut sum = words.sum::<u32>() + header.len() as u32 + u32::from(PROTOCOL_MOBILITY);
+    let mut sum = words.sum::<u32>() + header.len() as u32 + u32::from(protocol);
     while sum > 0xffff {
         sum = (sum >> 16) + (sum & 0xffff);
     }
@@ -122,7 +122,7 @@ pub fn update(
     put(AT + COVERED + MAC, &[1, 2]);
     let code = signer.code((who.care_of_address, who.home_address), &frame[AT..AT + COVERED]);
     frame[AT + COVERED..AT + COVERED + MAC].copy_from_slice(&code);
-    let sum = checksum(who.home_address, agent, &frame[AT..]);
+    let sum = checksum(who.home_address, agent, PROTOCOL_MOBILITY, &frame[AT..]);
     frame[AT + 4..AT + 6].copy_from_slice(&sum.to_be_bytes());
     frame
 }
@@ -167,7 +167,7 @@ pub fn acknowledgement(
     ensure!(frame[LINK + IPV6 + 2..LINK + IPV6 + 4] == [2, 1], "its routing header is not of type 2");
     let length = (usize::from(frame[AT + 1]) + 1) * 8;
     let header = frame.get(AT..AT + length).context("it ends too early")?;
-    ensure!(checksum(agent, home_address, header) == 0, "its checksum is wrong");
+    ensure!(checksum(agent, home_address, PROTOCOL_MOBILITY, header) == 0, "its checksum is wrong");
     let short = |at: usize| u16::from_be_bytes([header[at], header[at + 1]]);
     ensure!(length >= 16, "it has no room for options");
     let mut at = 12;
@@ -234,7 +234,7 @@ mod tests {
         frame[AT + 16..AT + 20].copy_from_slice(&SPI.to_be_bytes());
         let code = signer.code((care_of, home), &frame[AT..AT + 20]);
         frame[AT + 20..].copy_from_slice(&code);
-        let sum = checksum(agent, home, &frame[AT..]);
+        let sum = checksum(agent, home, PROTOCOL_MOBILITY, &frame[AT..]);
         frame[AT + 4..AT + 6].copy_from_slice(&sum.to_be_bytes());
         let read = |frame: &[u8]| acknowledgement(frame, agent, &signer).map_err(|error| error.to_string());
         let right = Acknowledgement {
@@ -258,7 +258,7 @@ mod tests {
         }
         frame[AT + 31] ^= 1;
         frame[AT + 4..AT + 6].copy_from_slice(&[0, 0]);
-        let sum = checksum(agent, home, &frame[AT..]);
+        let sum = checksum(agent, home, PROTOCOL_MOBILITY, &frame[AT..]);
         frame[AT + 4..AT + 6].copy_from_slice(&sum.to_be_bytes());
         assert_eq!(read(&frame), Err("its MAC is wrong".into()));
     }
