@@ -72,7 +72,8 @@ impl ReceiveBatch {
                 socket.as_raw_fd(),
                 headers.as_mut_ptr(),
                 BATCH as libc::c_uint,
-                libc::MSG_DONTWAIT,
+                // glibc and musl disagree about the sign.
+                libc::MSG_DONTWAIT as _,
                 std::ptr::null_mut(),
             )
         };
@@ -113,7 +114,7 @@ pub(super) fn send(socket: &Socket, messages: &[(&[u8], Option<&SockAddr>)]) -> 
             socket.as_raw_fd(),
             headers.as_mut_ptr(),
             count as libc::c_uint,
-            libc::MSG_DONTWAIT | libc::MSG_NOSIGNAL,
+            (libc::MSG_DONTWAIT | libc::MSG_NOSIGNAL) as _,
         )
     };
     usize::try_from(sent).map_err(|_| io::Error::last_os_error())
