@@ -18,6 +18,7 @@ help:
 	@echo 'make test-radio    GeoNetworking over 802.11p there, on radios of mac80211_hwsim (5 minutes; part of make test-kernel)'
 	@echo 'make test-api  made-up requests against a real station, by docs/openapi.json (schemathesis; half a minute)'
 	@echo 'make test-web  the dashboard in Chromium, against real stations (pictures in out/web; half a minute)'
+	@echo 'make test-fleet  the dashboard with 200 routers: how soon it is there, how long an update takes (pictures in out/web; half a minute)'
 	@echo 'make fuzz    millions of packets and configs that were right once (FUZZ_ROUNDS=1000000 of each kind)'
 	@echo 'make faults  10,000 bad days of routers and home agents, in virtual time'
 	@echo 'make test-eval  the Python package of the evaluation: installed, its types, a session as in a notebook (10 seconds)'
@@ -62,6 +63,13 @@ test-web:
 	@tools/setup.sh test
 	$(CARGO) build --release --bin carnet
 	$(CARNET_PYTHON) web/test/run target/release/carnet --out $(OUT)/web
+
+# How fast the page of a home agent with 200 mobile routers is; pictures in out/web
+.PHONY: test-fleet
+test-fleet:
+	@tools/setup.sh test
+	$(CARGO) build --release --bin carnet
+	$(CARNET_PYTHON) web/test/fleet target/release/carnet --targets --out $(OUT)/web
 
 # A real station against docs/openapi.json
 test-api:

@@ -55,6 +55,7 @@ if [ "$purpose" = test ]; then
   need mosquitto_sub mosquitto-clients
   need chromium chromium
   need busybox busybox
+  need npm npm
   need make make
   "${CARNET_PYTHON:-/usr/bin/python3}" -c 'import ensurepip, venv' 2>/dev/null || missing="$missing python3-venv"
   "${CARNET_PYTHON:-/usr/bin/python3}" -c 'import scapy.all' 2>/dev/null || missing="$missing python3-scapy"
@@ -166,6 +167,12 @@ if [ "$purpose" = test ] && [ ! -x out/tools/schemathesis/bin/schemathesis ]; th
   echo "setup: installing schemathesis (70 MB) into out/tools"
   "${CARNET_PYTHON:-/usr/bin/python3}" -m venv out/tools/schemathesis
   out/tools/schemathesis/bin/pip install --quiet --disable-pip-version-check schemathesis==4.32.5
+fi
+# What finds faults of pages for those who do not see them or use no mouse; the dashboard's tests alone want it.
+if [ "$purpose" = test ] && [ ! -e out/tools/axe/node_modules/axe-core/axe.min.js ]; then
+  echo "setup: installing axe-core (3 MB) into out/tools/axe"
+  mkdir -p out/tools/axe
+  npm install --silent --no-save --no-package-lock --no-audit --no-fund --prefix out/tools/axe axe-core@4.14.1
 fi
 # What the Python package of the evaluation draws and writes with, and what proves its types.
 if [ "$purpose" = test ] && [ ! -e out/tools/eval/installed-1 ]; then

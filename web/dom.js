@@ -31,6 +31,8 @@ export function el(tag, attributes, ...children) {
 
 /** Makes `old` what `wanted` is, and keeps what is the same: focus, selection and scroll stay where they are. */
 export function morph(old, wanted) {
+  // Most of a page mostly is: the browser compares faster than what follows.
+  if (old.isEqualNode(wanted)) return;
   if (old.nodeType !== wanted.nodeType || old.nodeName !== wanted.nodeName || key(old) !== key(wanted)) {
     old.replaceWith(wanted);
     return;
@@ -49,11 +51,30 @@ export function morph(old, wanted) {
   morphChildren(old, [...wanted.childNodes]);
 }
 
-/** The same of all children. */
+/** The same of all children. Those with a key stay what they are wherever they go; the others are told by their place. */
 export function morphChildren(parent, wanted) {
-  const before = [...parent.childNodes];
-  wanted.forEach((node, at) => (before[at] ? morph(before[at], node) : parent.append(node)));
-  before.slice(wanted.length).forEach((node) => node.remove());
+  const keyed = new Map([...parent.childNodes].filter(key).map((node) => [key(node), node]));
+  const stay = new Set(wanted.map(key));
+  let next = parent.firstChild;
+  for (const node of wanted) {
+    while (next && key(next) && !stay.has(key(next))) next = takeAway(next);
+    const same = key(node) ? keyed.get(key(node)) : next && !key(next) && next;
+    if (!same) {
+      parent.insertBefore(node, next);
+      continue;
+    }
+    if (same === next) next = next.nextSibling;
+    else parent.insertBefore(same, next);
+    morph(same, node);
+  }
+  while (next) next = takeAway(next);
+}
+
+/** Removes a node, and returns the one behind it. */
+function takeAway(node) {
+  const next = node.nextSibling;
+  node.remove();
+  return next;
 }
 
 function key(node) {

@@ -1,8 +1,7 @@
 // Pictures: the time line of uplinks, lines over time, and the map of stations around.
 
 import { el } from "./dom.js";
-
-const clock = (time) => new Date(time).toLocaleTimeString([], { hour12: false });
+import { clock } from "./format.js";
 
 /** Ticks of a time axis from `from` to `to`. */
 function timeAxis(from, to, x, bottom) {

@@ -85,7 +85,7 @@ export function sawCounters(counters, tunnels, now) {
 }
 
 export function sawEvent(event) {
-  events.unshift(event);
+  events.unshift({ ...event, number: (events[0]?.number ?? 0) + 1 });
   if (events.length > EVENTS) events.pop();
 }
 

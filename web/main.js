@@ -2,8 +2,9 @@
 
 import { Refused, follow, get, post, token } from "./api.js";
 import { el, morph, morphChildren, plain } from "./dom.js";
+import { duration } from "./format.js";
 import * as history from "./history.js";
-import { duration, page } from "./views.js";
+import { page } from "./views.js";
 
 const EVERY_MS = 2000;
 const content = document.getElementById("content");

@@ -1,6 +1,7 @@
 // The parts of the page: each is made of what the station has answered, and says nothing else.
 
 import { el, plain } from "./dom.js";
+import { clock, count, duration, fixed, octets } from "./format.js";
 import * as history from "./history.js";
 import { chart, map, timeline } from "./draw.js";
 
@@ -9,23 +10,6 @@ const ROWS = 250;
 
 const list = (value) => (Array.isArray(value) ? value : []);
 const known = (value, write) => (value === null || value === undefined ? "–" : write ? write(value) : value);
-const count = (value) => (Number.isFinite(value) ? value.toLocaleString() : "–");
-const fixed = (value, unit, digits = 0) =>
-  Number.isFinite(value) ? `${value.toLocaleString([], { minimumFractionDigits: digits, maximumFractionDigits: digits })} ${unit}` : "–";
-
-export function octets(value) {
-  if (!Number.isFinite(value)) return "–";
-  const at = Math.min(4, Math.floor(Math.log10(Math.max(value, 1)) / 3));
-  return fixed(value / 1000 ** at, ["B", "kB", "MB", "GB", "TB"][at], at && 1);
-}
-
-export function duration(seconds) {
-  if (!Number.isFinite(seconds)) return "–";
-  const [days, hours, minutes] = [86400, 3600, 60].map((unit) => Math.floor(seconds / unit));
-  if (days) return `${days} d ${hours % 24} h`;
-  if (hours) return `${hours} h ${minutes % 60} min`;
-  return minutes ? `${minutes} min ${Math.floor(seconds % 60)} s` : `${Math.floor(seconds)} s`;
-}
 
 const panel = (id, title, ...content) =>
   el("section", { "data-key": id, id, class: "panel", "aria-labelledby": `${id}-title` },
@@ -132,7 +116,8 @@ function uplinkPanel({ status, uplinks }, from, now, width) {
   const rows = list(uplinks).map((uplink) => row(heads, uplink.interface,
     [badge(uplink.state), uplink.retry_s !== null && uplink.retry_s !== undefined && ` again in ${duration(uplink.retry_s)}`],
     el("button", { type: "button", "data-handover": uplink.interface, "aria-pressed": wanted === uplink.interface ? "true" : "false",
-      "aria-label": `Send the traffic over ${uplink.interface}` }, wanted === uplink.interface ? "Asked for" : "Use"),
+      // What is seen comes first in what is said: who speaks to the computer says what is seen.
+      "aria-label": `${wanted === uplink.interface ? "Asked for" : "Use"} ${uplink.interface} for the traffic` }, wanted === uplink.interface ? "Asked for" : "Use"),
     signal(uplink.signal_dbm), fixed(uplink.rtt_ms, "ms", 1), Number.isFinite(uplink.loss) ? fixed(uplink.loss * 100, "%", 1) : "–",
     [octets(uplink.volume_used), uplink.volume && ` of ${octets(uplink.volume)}`, uplink.volume_period && ` this ${uplink.volume_period}`],
     known(uplink.care_of_address, (address) => el("code", null, address))));
@@ -156,7 +141,7 @@ function handoverPanel(from, now, width) {
     handovers.length === 0
       ? el("p", { class: "none" }, "None since this page was opened.")
       : el("ol", { class: "plain log", id: "handover-list" }, handovers.slice(0, 8).map(({ time, text }) =>
-          el("li", null, el("time", { datetime: new Date(time).toISOString() }, new Date(time).toLocaleTimeString([], { hour12: false })), text))));
+          el("li", null, el("time", { datetime: new Date(time).toISOString() }, clock(time)), text))));
 }
 
 function packetPanel({ status, tunnels }, from, now, width) {
@@ -213,27 +198,29 @@ function mapPanel({ status, locations, areas }, zoom, width) {
 }
 
 function eventPanel() {
-  const text = (event) => Object.entries(event).filter(([name, value]) => !["time", "event"].includes(name) && value !== null && value !== undefined)
+  const text = (event) => Object.entries(event).filter(([name, value]) => !["time", "event", "number"].includes(name) && value !== null && value !== undefined)
     .map(([name, value]) => `${name.replaceAll("_", " ")} ${typeof value === "object" ? JSON.stringify(value) : value}`).join(", ");
   return panel("events", "Events", history.events.length === 0 ? el("p", { class: "none" }, "None since this page was opened.")
       : el("div", { class: "scroll tall", tabindex: "0", role: "region", "aria-label": "Events", "data-key": "events-list" },
-          el("ol", { class: "plain log" }, history.events.map((event) => el("li", null,
-            el("time", null, new Date(Number(event.time) * 1000 || 0).toLocaleTimeString([], { hour12: false })), el("strong", null, event.event), " ", text(event))))));
+          el("ol", { class: "plain log" }, history.events.map((event) => el("li", { "data-key": event.number },
+            el("time", null, clock(Number(event.time) * 1000 || 0)), el("strong", null, event.event), " ", text(event))))));
 }
 
 /** Everything, for a page whose content is `width` wide. */
 export function page(seen, { now, zoom, filter, width }) {
   const from = Math.max(now - history.SPAN_MS, Math.min(history.begun, now - 60000));
   const inner = Math.max(260, width - 34);
-  const router = seen.status.mobile_router;
+  const { mobile_router: router, home_agent: agent } = seen.status;
   return [
     alertPanel(alerts(now, seen)),
     el("div", { class: "row", "data-key": "row-status" }, statusPanels(seen)),
     router && uplinkPanel(seen, from, now, inner),
     router && handoverPanel(from, now, inner),
+    // Who is where is what a home agent is asked first.
+    agent && bindingPanel(seen, filter),
     packetPanel(seen, from, now, inner),
     mapPanel(seen, zoom, inner),
-    (router || seen.status.home_agent) && bindingPanel(seen, filter),
+    router && !agent && bindingPanel(seen, filter),
     el("div", { class: "row", "data-key": "row-log" }, dropPanel(), eventPanel()),
   ].filter(Boolean);
 }
