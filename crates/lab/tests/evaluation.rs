@@ -273,5 +273,6 @@ fn a_static_tunnel_is_evaluated_without_any_change() {
     // One that does not work is told with what it said.
     let run = eval(&carnet, &out, &["nemo-basic-support", "--mr", "echo no luck; exit 3", "--ha", "true"]);
     assert!(!run.status.success() && said(&run).contains("no luck"), "{}", said(&run));
+    assert!(!said(&run).contains("eval.json.new"), "nothing was measured: {}", said(&run));
     std::fs::remove_dir_all(out).expect("remove");
 }

@@ -128,7 +128,11 @@ fn measured(paper: &Paper, figure: &Figure, results: &Results) -> Option<String>
     let count = of_points.rounds.len();
     let range = spread(Some((of_points.lowest, of_points.highest)));
     let text = joined(&format!("{:.3} of plain", of_points.median), &range);
-    (count > 0).then(|| format!("{text}, the median of {count} points"))
+    let lost = match plain.len().saturating_sub(count) {
+        0 => String::new(),
+        lost => format!("; no value at {lost} more"),
+    };
+    (count > 0).then(|| format!("{text}, the median of {count} points{lost}"))
 }
 
 /// All rows of a paper as cells: figure, what, paper, here, ratio.
@@ -275,6 +279,13 @@ mod tests {
         }
         assert_eq!(filled(&made, &results).expect("is good"), made);
         assert!(filled("# Head\n", &results).is_err());
+        // Where plain routing has a value and ours has none, the row says so.
+        let mut holes = results.clone();
+        holes.samples.retain(|one| one.series == "plain" || one.x != Some(95.0));
+        let figure = paper.figures.iter().find(|one| one.id == "fig2").expect("is there");
+        let told = |results: &Results| measured(paper, figure, results).expect("is there");
+        assert_eq!(told(&results), "0.978 of plain (0.978 to 1), the median of 3 points");
+        assert_eq!(told(&holes), "0.989 of plain (0.978 to 1), the median of 2 points; no value at 1 more");
         // What was broken off says so beside its numbers.
         let mut broken = results.clone();
         broken.left_out.push(crate::eval::results::LeftOut {

@@ -163,8 +163,16 @@ pub fn run(plan: &Plan) -> anyhow::Result<()> {
         console::step(&format!("the figures will not be good: {why}"));
     }
     let programs = Programs { carnet: plan.carnet.clone(), logs: plan.out.join("logs") };
-    runner::run(plan, &programs, &mut results)
-        .with_context(|| format!("what was measured until then is in {}", partial(plan).display()))?;
+    // A former run's is none of this one.
+    let until_then = partial(plan);
+    if until_then.exists() {
+        std::fs::remove_file(&until_then)
+            .with_context(|| format!("cannot remove {}", until_then.display()))?;
+    }
+    runner::run(plan, &programs, &mut results).map_err(|error| match until_then.exists() {
+        true => error.context(format!("what was measured until then is in {}", until_then.display())),
+        false => error,
+    })?;
     results.others = watch.shares()?;
     results.disturbed = figures::disturbances(results.machine.cores, results.load_before[0], results.others);
     results.duration_s = (clock::monotonic() - begin) as f64 / 1e9;
