@@ -140,6 +140,11 @@ impl Routers {
         self.subject.daemons.iter_mut().try_for_each(alive)
     }
 
+    /// The programs of the subject that run.
+    pub fn programs(&mut self) -> Vec<u32> {
+        self.subject.daemons.iter_mut().filter_map(running).collect()
+    }
+
     /// Ends the programs in good order, and takes the networks down.
     pub fn stop(mut self) -> anyhow::Result<()> {
         end(&mut self.subject.daemons);
@@ -166,6 +171,11 @@ fn end(daemons: &mut [Daemon]) {
             daemon.stop(Signal::SIGTERM);
         }
     }
+}
+
+/// The number of a program, unless it has ended.
+pub fn running(daemon: &mut Daemon) -> Option<u32> {
+    daemon.ended().is_none().then(|| daemon.id())
 }
 
 /// A command may set something up and end, or stay.

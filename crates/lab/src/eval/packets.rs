@@ -9,7 +9,7 @@
 
 use anyhow::{Context, ensure};
 
-use super::bed::{PLAIN, Routers, SUBJECT};
+use super::bed::{PLAIN, Routers, SUBJECT, running};
 use crate::bench::cores::Cores;
 use crate::bench::flood::flood;
 use crate::bench::packet::Frame;
@@ -42,18 +42,20 @@ pub fn measure(
     mut told: impl FnMut(Passed),
 ) -> anyhow::Result<()> {
     let cores = Cores::of_caller()?;
+    // A command that has set something up and ended has left its number to others.
+    let programs = routers.programs();
     let Some(share) = share else {
         // The sum of the work of sender, routers and sink is what counts.
-        pin(routers, &cores, true)?;
+        pin(&programs, &cores, true)?;
         let result = rounds(routers, sizes, repeat, milliseconds, None, &mut told);
-        return pin(routers, &cores, false).and(result);
+        return pin(&programs, &cores, false).and(result);
     };
     let result = limit(routers, share, cores.measuring).and_then(|group| {
         cores.avoid()?;
         rounds(routers, sizes, repeat, milliseconds, Some((&group, share)), &mut told)
     });
     // Whatever failed, and wherever: what comes next is to find the networks as they were.
-    let mut undone = vec![pin(routers, &cores, false)];
+    let mut undone = vec![pin(&programs, &cores, false)];
     undone.extend([&routers.plain, &routers.subject].map(|world| polling(world, false)));
     first(result, undone)
 }
@@ -63,9 +65,9 @@ fn first(done: anyhow::Result<()>, undone: Vec<anyhow::Result<()>>) -> anyhow::R
     std::iter::once(done).chain(undone).collect()
 }
 
-fn pin(routers: &Routers, cores: &Cores, pinned: bool) -> anyhow::Result<()> {
+fn pin(programs: &[u32], cores: &Cores, pinned: bool) -> anyhow::Result<()> {
     cores.move_process(0, pinned)?;
-    routers.subject.daemons.iter().try_for_each(|daemon| cores.move_process(daemon.id(), pinned))
+    programs.iter().try_for_each(|program| cores.move_process(*program, pinned))
 }
 
 fn rounds(
@@ -166,12 +168,12 @@ fn polled(world: &World, [place, peer]: [(&str, &str); 2], threads: bool) -> any
 }
 
 /// Gives the mobile routers, of which one works at a time, a share of a core.
-fn limit(routers: &Routers, share: f64, core: usize) -> anyhow::Result<quota::Quota> {
+fn limit(routers: &mut Routers, share: f64, core: usize) -> anyhow::Result<quota::Quota> {
     let group = quota::Quota::begin("routers", share, core)?;
     for world in [&routers.plain, &routers.subject] {
         polling(world, true)?;
     }
-    let program = routers.subject.daemons.last().map(crate::process::Daemon::id);
+    let program = routers.subject.daemons.last_mut().and_then(running);
     group.hold(&["i0", "e0"], program)?;
     Ok(group)
 }
