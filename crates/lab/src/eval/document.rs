@@ -174,8 +174,10 @@ fn cells(paper: &Paper, results: &Results) -> Vec<Vec<String>> {
 }
 
 /// How many characters of what a number is of, and of ours, go into a line on a terminal.
-const WHAT: usize = 34;
+const WHAT: usize = 32;
 const OURS: usize = 60;
+/// How many into a line of their own.
+const LINE: usize = 76;
 
 /// What stands above our numbers.
 pub fn here(results: &Results) -> &'static str {
@@ -191,8 +193,8 @@ pub fn summary(results: &Results) -> anyhow::Result<String> {
     let mut text = String::new();
     for paper in paper::named(&results.papers, results.effort)? {
         let _ = writeln!(text, "{} ({})\n", paper.title, paper.year);
-        let [_, what, theirs, ours, ratio] = heading(results);
-        let _ = writeln!(text, "  {what:WHAT$}  {theirs:>12}  {ratio:>12}  {ours}");
+        let [_, what, theirs, ours, _] = heading(results);
+        let _ = writeln!(text, "  {what:WHAT$}  {theirs:>11}  {:>7}  {ours}", "ratio");
         let mut last = String::new();
         for row in cells(&paper, results) {
             let [figure, what, theirs, ours, ratio] = &row[..] else { continue };
@@ -200,8 +202,12 @@ pub fn summary(results: &Results) -> anyhow::Result<String> {
                 let _ = writeln!(text, "{figure}");
                 last.clone_from(figure);
             }
+            if what.is_empty() {
+                let _ = writeln!(text, "  {}", short(ours, LINE));
+                continue;
+            }
             let (what, ours) = (short(what, WHAT), short(ours, OURS));
-            let _ = writeln!(text, "  {what:WHAT$}  {theirs:>12}  {ratio:>12}  {ours}");
+            let _ = writeln!(text, "  {what:WHAT$}  {theirs:>11}  {ratio:>7}  {ours}");
         }
         text.push('\n');
     }
@@ -301,6 +307,10 @@ mod tests {
         let made = filled(&page, &emulated).expect("is good");
         assert!(made.contains("**Not to be relied on: an emulated machine: "), "{made}");
         assert!(made.contains("| figure |  | paper | here, emulated | here / paper |"), "{made}");
-        assert!(summary(&emulated).expect("is good").contains("here, emulated"));
+        let text = summary(&emulated).expect("is good");
+        assert!(text.contains("here, emulated"), "{text}");
+        let row = "\n  highest, router                   92.8 Mbit/s    0.992  92.1 Mbit/s (92 to 92.2)\n";
+        assert!(text.contains(row), "{text}");
+        assert!(text.contains("Figure 1: the test network\n  A drawing, no measurement. "), "{text}");
     }
 }
