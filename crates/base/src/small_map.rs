@@ -2,7 +2,8 @@
 //!
 //! A B-tree takes room for eleven entries with the first. Where there is such a map for each of very many things, and
 //! most have one entry, that is most of the memory that they take; here an entry costs an entry. A B-tree is also
-//! five kilobytes of the program for each type of key and value, ten times as much as this.
+//! five kilobytes of the program for each type of key and value, ten times as much as this. (Where there may be very
+//! many entries and values are large, they are boxed: the linker makes one of the B-trees of boxes by keys of a type.)
 
 use std::borrow::Borrow;
 

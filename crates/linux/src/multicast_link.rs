@@ -11,13 +11,13 @@
 //!
 //! Sockets, memberships and the ALLMULTI flag go with the process.
 
-use std::collections::BTreeMap;
 use std::future::poll_fn;
 use std::io;
 use std::mem::MaybeUninit;
 use std::net::Ipv6Addr;
 use std::os::fd::AsRawFd;
 
+use carnet_base::SmallMap;
 use socket2::{Domain, Socket, Type};
 
 use crate::error::Result;
@@ -84,7 +84,7 @@ pub struct MulticastLinks {
     upstream: String,
     upstream_index: Option<u32>,
     /// A socket for each group.
-    joined: BTreeMap<Ipv6Addr, (Subscription, Option<Socket>)>,
+    joined: SmallMap<Ipv6Addr, (Subscription, Option<Socket>)>,
     requests: Requests,
     events: Events,
     /// Something has changed about interfaces or addresses.
@@ -104,7 +104,7 @@ impl MulticastLinks {
             lans: interfaces.iter().map(lan).collect(),
             upstream: upstream.to_owned(),
             upstream_index: None,
-            joined: BTreeMap::new(),
+            joined: SmallMap::new(),
             requests: Requests::open()?,
             events: Events::open(&[LINKS, IPV6_ADDRESSES])?,
             dirty: true,
@@ -170,7 +170,7 @@ impl Watcher for MulticastLinks {
         if index != self.upstream_index {
             // Memberships went with the interface.
             self.upstream_index = index;
-            for (group, (subscription, socket)) in &mut self.joined {
+            for (group, (subscription, socket)) in self.joined.iter_mut() {
                 *socket = join(index, &self.upstream, *group, subscription, None);
             }
         }

@@ -72,7 +72,7 @@ struct Source<T> {
 pub struct InOrder<T> {
     rule: Rule,
     bound: Duration,
-    sources: BTreeMap<u64, Source<T>>,
+    sources: BTreeMap<u64, Box<Source<T>>>,
     /// Packets that had to wait.
     pub held: u64,
     /// Packets that came after their turn.
@@ -111,7 +111,8 @@ impl<T> InOrder<T> {
             }
             let lateness = None;
             let waiting = VecDeque::new();
-            self.sources.insert(source, Source { latest: sequence, hops, heard: now, waiting, lateness });
+            let known = Source { latest: sequence, hops, heard: now, waiting, lateness };
+            self.sources.insert(source, Box::new(known));
             out(item);
             return;
         };

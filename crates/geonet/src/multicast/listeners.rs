@@ -111,7 +111,7 @@ struct Group {
 /// The listeners of a link.
 #[derive(Debug, Default)]
 pub struct Listeners {
-    groups: BTreeMap<Ipv6Addr, Group>,
+    groups: BTreeMap<Ipv6Addr, Box<Group>>,
 }
 
 /// There is no room for another group.
@@ -230,7 +230,7 @@ impl Listeners {
 
     /// When [`Self::handle_timeout`] is due next.
     pub fn poll_timeout(&self) -> Option<Time> {
-        self.groups.values().filter_map(Group::due).min()
+        self.groups.values().filter_map(|group| group.due()).min()
     }
 
     /// What has run out goes; the questions that are due now.

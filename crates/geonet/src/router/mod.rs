@@ -133,7 +133,7 @@ pub struct Router {
     /// BC forwarding packet buffer (8.5).
     broadcast_buffer: PacketBuffer,
     contention: ContentionBuffer,
-    searches: BTreeMap<u64, service::Search>,
+    searches: BTreeMap<u64, Box<service::Search>>,
     repetitions: SmallMap<u32, source::Repeated>,
     next_repetition: u32,
     own_positions: VecDeque<OwnPosition>,

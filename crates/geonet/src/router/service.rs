@@ -289,10 +289,8 @@ impl Router {
         let mid = mid_key(address);
         self.may_search(mid)?;
         let started = !self.searches.contains_key(&mid);
-        self.searches.entry(mid).or_insert_with(|| Search {
-            address,
-            retransmissions: 0,
-            buffer: PacketBuffer::default(),
+        self.searches.entry(mid).or_insert_with(|| {
+            Box::new(Search { address, retransmissions: 0, buffer: PacketBuffer::default() })
         });
         Ok(started)
     }

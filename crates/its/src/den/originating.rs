@@ -44,7 +44,7 @@ struct Entry {
 #[derive(Debug)]
 pub(super) struct Originating {
     capacity: usize,
-    events: BTreeMap<ActionId, Entry>,
+    events: BTreeMap<ActionId, Box<Entry>>,
     timers: TimerTable<Timer>,
     next_sequence: u16,
     ready: VecDeque<Transmission>,
@@ -242,7 +242,7 @@ impl Originating {
             None => self.timers.stop(Timer::Repetition(action)),
         }
         let entry = Entry { denm: message.denm, area, traffic_class, expires, repetition };
-        self.events.insert(action, entry);
+        self.events.insert(action, Box::new(entry));
         Ok(())
     }
 

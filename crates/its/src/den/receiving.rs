@@ -52,7 +52,7 @@ pub(super) struct News {
 #[derive(Debug)]
 pub(super) struct Receiving {
     capacity: usize,
-    events: BTreeMap<ActionId, Entry>,
+    events: BTreeMap<ActionId, Box<Entry>>,
     timers: TimerTable<Timer>,
     ready: VecDeque<Transmission>,
     news: VecDeque<Event>,
@@ -149,7 +149,7 @@ impl Receiving {
             .and_then(|distance| relevance_area(&management.event_position, distance))
             .unwrap_or(destination);
         let entry = Entry { management, octets: octets.to_vec(), relevance, destination, expires };
-        self.events.insert(action, entry);
+        self.events.insert(action, Box::new(entry));
         self.timers.set(Timer::Validity(action), expires);
         self.restart_forwarding(now.time, &management, parameters, rng);
         self.announce(Event::Received { denm: Box::new(denm), expires });

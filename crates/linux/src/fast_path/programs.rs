@@ -18,7 +18,7 @@ use aya::programs::tc::TcAttachType;
 use aya::programs::xdp::{XdpLinkId, XdpMode};
 use aya::programs::{ProgramError, SchedClassifier, Xdp};
 use aya::{Ebpf, EbpfLoader, Pod};
-use carnet_base::map_of;
+use carnet_base::{SmallMap, map_of};
 use carnet_station::forwarding::desired::{TUNNEL_DEVICE, Tunnel};
 
 use super::hook::Hook;
@@ -127,7 +127,7 @@ pub(crate) struct Programs {
     /// Whether they note where packets go.
     seeks: bool,
     pub(super) ports: Ports,
-    attached: BTreeMap<u32, Attached>,
+    attached: SmallMap<u32, Attached>,
     /// For [`Self::used`]: the slot to look at next, and what was seen in each counter.
     next_look: u32,
     seen: HashMap<u32, u64>,
@@ -212,7 +212,7 @@ impl Programs {
             counted: HashMap::new(),
             seeks: config.ports.direct,
             ports: config.ports.clone(),
-            attached: BTreeMap::new(),
+            attached: SmallMap::new(),
             next_look: 0,
             seen: HashMap::new(),
             mode: XdpMode::Driver,

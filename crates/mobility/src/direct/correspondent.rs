@@ -248,7 +248,7 @@ impl Direct {
             return Err(reason);
         }
         let lifetime = lifetime_from_units(message.lifetime).min(MAX_RR_BINDING_LIFETIME);
-        let peer = self.peers.entry(home_address).or_insert_with(|| Peer::new(now, network));
+        let peer = self.peers.entry(home_address).or_insert_with(|| Box::new(Peer::new(now, network)));
         peer.network = network.network();
         let before = peer.binding.take();
         let moved = before.as_ref().is_none_or(|before| before.care_of_address != ends.1);

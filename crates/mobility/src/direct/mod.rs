@@ -192,11 +192,11 @@ pub struct Direct {
     /// There is a tunnel to the home agent, and the prefixes are ours.
     has_tunnel: bool,
     secret: Secret,
-    peers: BTreeMap<Ipv6Addr, Peer>,
+    peers: BTreeMap<Ipv6Addr, Box<Peer>>,
     /// Of routers that had to make room.
     memory: Memory,
     /// By the first half of the address.
-    candidates: BTreeMap<u64, Candidate>,
+    candidates: BTreeMap<u64, Box<Candidate>>,
     /// The network that a packet went to last, and when.
     latest: Option<(u64, Time)>,
     questions: RateLimiter,
@@ -366,13 +366,14 @@ impl Direct {
             used: now,
             next: now,
         };
-        self.candidates.insert(network, candidate);
+        self.candidates.insert(network, Box::new(candidate));
     }
 
     /// Packets went into the direct tunnel between these ends: a fast path saw it.
     pub fn handle_tunnel_used(&mut self, now: Time, remote: Ipv6Addr) {
-        let bound =
-            |peer: &&mut Peer| peer.binding.as_ref().is_some_and(|binding| binding.care_of_address == remote);
+        let bound = |peer: &&mut Box<Peer>| {
+            peer.binding.as_ref().is_some_and(|binding| binding.care_of_address == remote)
+        };
         if let Some(peer) = self.peers.values_mut().find(bound) {
             peer.used = Some(now);
         }

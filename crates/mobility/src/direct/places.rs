@@ -84,9 +84,9 @@ impl Direct {
         let places: Vec<(u64, u64)> = self.candidates.keys().map(|known| (*known, *known)).collect();
         let crowd = crowd(newcomer, &places);
         let may_go =
-            |(at, known): &(&u64, &Candidate)| now.saturating_since(known.used) > IDLE || crowd.contains(at);
-        let oldest = self.candidates.iter().filter(may_go).min_by_key(|(_, known)| known.used);
-        let oldest = oldest.map(|(at, _)| *at);
+            |at: &u64, known: &Candidate| now.saturating_since(known.used) > IDLE || crowd.contains(at);
+        let those = self.candidates.iter().filter(|(at, known)| may_go(at, known));
+        let oldest = those.min_by_key(|(_, known)| known.used).map(|(at, _)| *at);
         oldest.is_some_and(|oldest| self.candidates.remove(&oldest).is_some())
     }
 }

@@ -36,9 +36,12 @@ const EXPIRED_HOME_NONCE: u8 = 136;
 const EXPIRED_NONCES: u8 = 138;
 
 /// Whose exchange the answer with this cookie belongs to.
-fn asked(peers: &mut BTreeMap<Ipv6Addr, Peer>, cookie: u64) -> Result<(Ipv6Addr, &mut Peer), DirectDrop> {
+fn asked(
+    peers: &mut BTreeMap<Ipv6Addr, Box<Peer>>,
+    cookie: u64,
+) -> Result<(Ipv6Addr, &mut Peer), DirectDrop> {
     let asked = peers.iter_mut().find(|(_, peer)| peer.awaits(cookie));
-    asked.map(|(home_address, peer)| (*home_address, peer)).ok_or(DirectDrop::Unasked)
+    asked.map(|(home_address, peer)| (*home_address, &mut **peer)).ok_or(DirectDrop::Unasked)
 }
 
 impl Direct {
@@ -332,7 +335,7 @@ impl Direct {
             let exchange =
                 Exchange { step, cookie: candidate.cookie, tries: candidate.tries, next: candidate.next };
             peer.exchange = Some(exchange);
-            self.peers.insert(source, peer);
+            self.peers.insert(source, Box::new(peer));
             self.home_tests_came(now, source);
             return Ok(());
         }

@@ -76,7 +76,7 @@ pub(super) struct Drain {
     to: Vec<Ipv6Addr>,
     nodes: usize,
     until: Time,
-    asked: BTreeMap<Ipv6Addr, Asked>,
+    asked: BTreeMap<Ipv6Addr, Box<Asked>>,
     /// Of the beginning, by both clocks.
     began: (Time, WallTime),
 }
@@ -161,7 +161,7 @@ impl HomeAgent {
 
     /// Where what arrives for a node goes that has left for another home agent.
     pub fn relay(&self, home_address: Ipv6Addr) -> Option<&Relay> {
-        self.relays.get(&home_address)
+        self.relays.get(&home_address).map(Box::as_ref)
     }
 
     /// Whether what comes from there is taken although it is no node: another home agent's, about a node that has come
@@ -251,12 +251,10 @@ impl HomeAgent {
         let Some(drain) = self.drain.as_mut() else { return };
         let (began, wall) = drain.began;
         let first = drain.to.first().copied().unwrap_or(Ipv6Addr::UNSPECIFIED);
-        let asked = drain.asked.entry(home_address).or_insert(Asked {
-            sent: 0,
-            to: first,
-            next: now,
-            timeout: INITIAL_TIMEOUT,
-        });
+        let asked = drain
+            .asked
+            .entry(home_address)
+            .or_insert_with(|| Box::new(Asked { sent: 0, to: first, next: now, timeout: INITIAL_TIMEOUT }));
         // Some of them may be lost.
         let turn = (asked.sent / ASKED_EACH) as usize % drain.to.len().max(1);
         asked.to = drain.to.get(turn).copied().unwrap_or(first);
@@ -287,7 +285,7 @@ impl HomeAgent {
 
     /// What arrives for a node goes elsewhere until then.
     pub(super) fn send_after(&mut self, home_address: Ipv6Addr, relay: Relay, until: Time) {
-        self.relays.insert(home_address, relay);
+        self.relays.insert(home_address, Box::new(relay));
         self.timers.set(Timer::Relay(home_address), until);
     }
 

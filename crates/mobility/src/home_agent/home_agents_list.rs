@@ -59,7 +59,7 @@ struct Entry {
 
 /// Other home agents on the link, by link-local address.
 #[derive(Debug, Default)]
-pub(super) struct HomeAgentsList(BTreeMap<Ipv6Addr, Entry>);
+pub(super) struct HomeAgentsList(BTreeMap<Ipv6Addr, Box<Entry>>);
 
 impl HomeAgentsList {
     /// Takes in a Router Advertisement heard on the home link.
@@ -94,9 +94,9 @@ impl HomeAgentsList {
             return Err(MobilityDrop::RateLimited);
         }
         let expires = now + Duration::from_secs(lifetime.into());
-        let entry = self.0.entry(router).or_insert_with(|| Entry {
-            candidate: Candidate { addresses: Vec::new(), preference: 0, mobile_routers: false },
-            expires,
+        let entry = self.0.entry(router).or_insert_with(|| {
+            let candidate = Candidate { addresses: Vec::new(), preference: 0, mobile_routers: false };
+            Box::new(Entry { candidate, expires })
         });
         entry.expires = expires;
         entry.candidate.preference = information.map_or(0, |it| it.preference);
@@ -128,10 +128,10 @@ impl HomeAgentsList {
     /// Whether a home agent with this link-local address, or another address that it has told, has been heard, and the
     /// lifetime that it gave lasts.
     pub fn is_heard(&self, now: Time, address: Ipv6Addr) -> bool {
-        let is_its = |(router, entry): (&Ipv6Addr, &Entry)| {
+        let is_its = |router: &Ipv6Addr, entry: &Entry| {
             *router == address || entry.candidate.addresses.contains(&address)
         };
-        self.0.iter().filter(|(_, entry)| entry.expires > now).any(is_its)
+        self.0.iter().any(|(router, entry)| entry.expires > now && is_its(router, entry))
     }
 
     /// Those whose lifetime has not ended.

@@ -172,7 +172,7 @@ pub struct HomeAgent {
     /// Answers to those that nothing authenticated.
     strangers: RateLimiter,
     /// Refusals, by home address.
-    limits: BTreeMap<Ipv6Addr, Limits>,
+    limits: BTreeMap<Ipv6Addr, Box<Limits>>,
     conflict_warnings: RateLimiter,
     silence: Silence,
     /// RFC 5847 3.2.
@@ -183,8 +183,8 @@ pub struct HomeAgent {
     anycast: Vec<Ipv6Addr>,
     drain: Option<Drain>,
     /// By home address.
-    relays: BTreeMap<Ipv6Addr, Relay>,
-    revocations: BTreeMap<Ipv6Addr, Revocation>,
+    relays: BTreeMap<Ipv6Addr, Box<Relay>>,
+    revocations: BTreeMap<Ipv6Addr, Box<Revocation>>,
     /// The timestamp of the last notice.
     last_notice: u64,
     rng: Rng,

@@ -60,7 +60,7 @@ impl HomeAgent {
         };
         let sequence = self.rng.u16();
         let revocation = Revocation { sequence, bids, sent: 0, began: (now, wall) };
-        self.revocations.insert(home_address, revocation);
+        self.revocations.insert(home_address, Box::new(revocation));
         self.revoke(now, home_address);
         Ok(())
     }

@@ -122,7 +122,7 @@ pub struct Nesting {
     links: SmallMap<String, HomeLink>,
     /// The preferred one first.
     ways: Vec<Way>,
-    entries: BTreeMap<Ipv6Addr, Entry>,
+    entries: BTreeMap<Ipv6Addr, Box<Entry>>,
     /// Own addresses that are no longer registered but may still be sent to: interface, address, until when.
     leaving: Vec<(String, Ipv6Addr, Time)>,
     /// No own address is asked for before then.
@@ -169,7 +169,7 @@ impl Nesting {
 
     /// When [`Self::handle_timeout`] is due next.
     pub fn poll_timeout(&self) -> Option<Time> {
-        let entries = self.entries.values().filter_map(Entry::due);
+        let entries = self.entries.values().filter_map(|entry| entry.due());
         let leaving = self.leaving.iter().map(|(_, _, until)| *until);
         let wants = self.offered().any(|way| !self.has_own(way));
         entries.chain(leaving).chain(wants.then_some(self.asks_again)).min()

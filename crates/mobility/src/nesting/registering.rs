@@ -35,7 +35,7 @@ impl Nesting {
                 state: State::Testing(now),
                 held: false,
             };
-            self.entries.insert(address, entry);
+            self.entries.insert(address, Box::new(entry));
             self.begin(now, address, &way);
         }
     }

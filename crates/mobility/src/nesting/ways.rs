@@ -87,7 +87,7 @@ impl Nesting {
         let found = self.entries.iter().find(|(address, entry)| {
             entry.child.is_none() && network(**address) == way.network && entry.over == way.over()
         });
-        found.map(|(address, entry)| (*address, entry))
+        found.map(|(address, entry)| (*address, &**entry))
     }
 
     /// The ways by which this router wants an address.
