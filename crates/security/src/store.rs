@@ -11,8 +11,7 @@
 //! Left out: trust lists and revocation lists (TS 102 941), which change the roots and authorities: whoever reads them
 //! calls [`CertificateStore::add_root`] and [`CertificateStore::revoke`].
 
-use std::collections::{BTreeMap, BTreeSet};
-
+use carnet_base::SmallMap;
 use carnet_geonet::geodesy::Position;
 
 use crate::SecurityDrop;
@@ -84,9 +83,9 @@ fn check_date(certificate: &Certificate, now: Time64) -> Result<(), SecurityDrop
 #[derive(Debug)]
 pub struct CertificateStore {
     /// Roots and authorities.
-    issuers: BTreeMap<HashedId8, Trusted>,
-    tickets: BTreeMap<HashedId8, Trusted>,
-    revoked: BTreeSet<HashedId8>,
+    issuers: SmallMap<HashedId8, Trusted>,
+    tickets: SmallMap<HashedId8, Trusted>,
+    revoked: SmallMap<HashedId8, ()>,
     most_issuers: usize,
     most_tickets: usize,
     clock: u64,
@@ -96,9 +95,9 @@ impl CertificateStore {
     /// Without any certificates, and with room for so many.
     pub const fn new(most_issuers: usize, most_tickets: usize) -> CertificateStore {
         CertificateStore {
-            issuers: BTreeMap::new(),
-            tickets: BTreeMap::new(),
-            revoked: BTreeSet::new(),
+            issuers: SmallMap::new(),
+            tickets: SmallMap::new(),
+            revoked: SmallMap::new(),
             most_issuers,
             most_tickets,
             clock: 0,
@@ -123,7 +122,7 @@ impl CertificateStore {
             return Err(SecurityDrop::AlgorithmMismatch);
         }
         let root = self.ready(backend, certificate, None)?;
-        if self.revoked.contains(&root.name) {
+        if self.revoked.contains_key(&root.name) {
             return Err(SecurityDrop::Revoked);
         }
         let input = signature_input(backend, algorithm, root.certificate.signed_octets(), &[]);
@@ -168,7 +167,7 @@ impl CertificateStore {
 
     /// Trusts a certificate never more, whoever sends it, nor what it signed.
     pub fn revoke(&mut self, name: HashedId8) {
-        self.revoked.insert(name);
+        self.revoked.insert(name, ());
         self.remove(name);
     }
 
@@ -229,7 +228,7 @@ impl CertificateStore {
         let Issuer::Digest(algorithm, issuer) = certificate.issuer() else {
             return Err(SecurityDrop::WrongRole);
         };
-        if self.revoked.contains(&issuer) {
+        if self.revoked.contains_key(&issuer) {
             return Err(SecurityDrop::Revoked);
         }
         let issuer = self.issuers.get(&issuer).ok_or(SecurityDrop::UnknownIssuer)?;
@@ -242,7 +241,7 @@ impl CertificateStore {
         }
         check_chain(issuer, &certificate, countries)?;
         let trusted = self.ready(backend, certificate, issuer.region.as_ref())?;
-        if self.revoked.contains(&trusted.name) {
+        if self.revoked.contains_key(&trusted.name) {
             return Err(SecurityDrop::Revoked);
         }
         let hash_of_data = backend.hash(algorithm, trusted.certificate.signed_octets());
@@ -296,7 +295,7 @@ fn check_chain(
 }
 
 /// Forgets what was used longest ago, while there is no room for one more; false if nothing may be forgotten.
-fn make_room(map: &mut BTreeMap<HashedId8, Trusted>, most: usize) -> bool {
+fn make_room(map: &mut SmallMap<HashedId8, Trusted>, most: usize) -> bool {
     while map.len() >= most {
         let oldest =
             map.iter().filter(|(_, trusted)| !trusted.pinned).min_by_key(|(_, trusted)| trusted.last_used);

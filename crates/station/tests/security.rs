@@ -9,7 +9,7 @@ use carnet_geonet::Mib;
 use carnet_its::cdd::StationId;
 use carnet_security::certificate::Certificate;
 use carnet_security::credentials::{Credential, Credentials, PrivateKey};
-use carnet_security::crypto::{Portable, PortableKey, SigningKey, name_of};
+use carnet_security::crypto::{Backend, Portable, SigningKey, name_of};
 use carnet_security::keys::Curve;
 use carnet_security::time::{DurationUnit, Time64, ValidityDuration, ValidityPeriod};
 use carnet_security::{Config, Now, Policy, Security, SecurityDrop, pki};
@@ -45,30 +45,30 @@ fn scalar(number: u8) -> Vec<u8> {
     scalar
 }
 
-fn key(number: u8) -> PortableKey {
-    PortableKey::new(Curve::NistP256, &scalar(number)).expect("a scalar of the curve")
+fn key(number: u8) -> Box<dyn SigningKey> {
+    Portable.signing_key(Curve::NistP256, &scalar(number)).expect("a scalar of the curve")
 }
 
 /// A root and an authority; `number` tells one from another.
 struct Pki {
     root: Certificate,
     authority: Certificate,
-    authority_key: PortableKey,
+    authority_key: Box<dyn SigningKey>,
 }
 
 impl Pki {
     fn new(root: u8, authority: u8) -> Pki {
         let (root_key, authority_key) = (key(root), key(authority));
         let content = pki::root("root", root_key.public_key(), until(20_000), None);
-        let root = pki::issue(&Portable, &root_key, None, content).expect("signed");
+        let root = pki::issue(&Portable, root_key.as_ref(), None, content).expect("signed");
         let content = pki::authority("aa", authority_key.public_key(), until(20_000), None);
-        let authority = pki::issue(&Portable, &root_key, Some(&root), content).expect("signed");
+        let authority = pki::issue(&Portable, root_key.as_ref(), Some(&root), content).expect("signed");
         Pki { root, authority, authority_key }
     }
 
     fn ticket(&self, number: u8, validity: ValidityPeriod) -> (Certificate, PrivateKey) {
         let content = pki::ticket(key(number).public_key(), validity, None, pki::applications(false));
-        let issued = pki::issue(&Portable, &self.authority_key, Some(&self.authority), content);
+        let issued = pki::issue(&Portable, self.authority_key.as_ref(), Some(&self.authority), content);
         let key = PrivateKey::new(Curve::NistP256, &scalar(number)).expect("as long as the curve's");
         (issued.expect("signed"), key)
     }

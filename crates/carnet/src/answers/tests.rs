@@ -13,7 +13,7 @@ use carnet_mobility::MobilityDrop;
 use carnet_mobility::direct::DirectDrop;
 use carnet_mobility::mnpp::MnppDrop;
 use carnet_mobility::nesting::NestingDrop;
-use carnet_security::crypto::{Portable, PortableKey, SigningKey};
+use carnet_security::crypto::{Backend, Portable, SigningKey};
 use carnet_security::keys::Curve;
 use carnet_security::time::{DurationUnit, Time32, Time64, ValidityDuration, ValidityPeriod};
 use carnet_security::{Now, Policy, Security, SecurityDrop, Ticket, pki};
@@ -101,19 +101,20 @@ fn of_the_own_tickets_only_the_one_that_signs_has_a_name() {
     let today = 1_795_300_000;
     let wall = WallTime::from_unix_nanos(today * 1_000_000_000);
     let now = Now { time: Time::ZERO, date: Time64::from_wall_time(wall, 5) };
-    let key = |number: u8| PortableKey::new(Curve::NistP256, &[number; 32]).expect("a scalar");
+    let key = |number: u8| Portable.signing_key(Curve::NistP256, &[number; 32]).expect("a scalar");
     // From so many hours after yesterday's hour on.
     let validity = |begin: u64, hours: u16| {
         let start = Time32(now.date.seconds().0 - (24 * HOUR) as u32 + (begin * HOUR) as u32);
         ValidityPeriod { start, duration: ValidityDuration { unit: DurationUnit::Hours, count: hours } }
     };
-    let issue = |key: &PortableKey, issuer, content| {
+    let issue = |key: &dyn SigningKey, issuer, content| {
         pki::issue(&Portable, key, issuer, content).expect("a certificate")
     };
     let (root_key, authority_key) = (key(0x11), key(0x12));
-    let root = issue(&root_key, None, pki::root("root", root_key.public_key(), validity(0, 900), None));
+    let root =
+        issue(root_key.as_ref(), None, pki::root("root", root_key.public_key(), validity(0, 900), None));
     let content = pki::authority("aa", authority_key.public_key(), validity(0, 800), None);
-    let authority = issue(&root_key, Some(&root), content);
+    let authority = issue(root_key.as_ref(), Some(&root), content);
     let config = carnet_security::Config { policy: Policy::Strict, ..carnet_security::Config::default() };
     let mut entity = Security::new(config, Box::new(Portable), Box::new(()), carnet_base::Rng::new(1));
     entity.add_root(root.clone()).expect("a root");
@@ -123,8 +124,8 @@ fn of_the_own_tickets_only_the_one_that_signs_has_a_name() {
     for (number, validity) in [(1, validity(0, 20)), (2, validity(20, 10)), (3, validity(40, 10))] {
         let key = key(number);
         let content = pki::ticket(key.public_key(), validity, None, pki::applications(false));
-        let certificate = issue(&authority_key, Some(&authority), content);
-        let ticket = Ticket { certificate, key: Box::new(key) };
+        let certificate = issue(authority_key.as_ref(), Some(&authority), content);
+        let ticket = Ticket { certificate, key };
         names.push(entity.add_own_ticket(before, ticket).expect("a ticket").to_string());
     }
     let config = Config::parse(WHOLE, "whole.toml").expect("a config");

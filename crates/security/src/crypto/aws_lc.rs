@@ -10,7 +10,7 @@ use aws_lc_rs::signature::{
     ECDSA_P384_SHA384_FIXED_SIGNING, EcdsaKeyPair, ParsedPublicKey,
 };
 
-use super::{Backend, Portable, PortableKey, SigningError, SigningKey, VerifyingKey};
+use super::{Backend, Portable, SigningError, SigningKey, VerifyingKey};
 use crate::keys::{Curve, HashAlgorithm, PublicKey, Signature};
 
 /// The back end of AWS-LC.
@@ -42,7 +42,7 @@ impl Backend for AwsLc {
             Curve::NistP384 => &ECDSA_P384_SHA384_FIXED_SIGNING,
             Curve::BrainpoolP256r1 | Curve::BrainpoolP384r1 => return Portable.signing_key(curve, scalar),
         };
-        let public = PortableKey::new(curve, scalar)?.public_key();
+        let public = Portable.signing_key(curve, scalar)?.public_key();
         let inner =
             EcdsaKeyPair::from_private_key_and_public_key(algorithm, scalar, &public.to_sec1()).ok()?;
         Some(Box::new(Key { public, inner, random: SystemRandom::new() }))

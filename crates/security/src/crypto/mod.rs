@@ -1,6 +1,6 @@
 //! Who computes: hashes, verification and signatures behind traits.
 //!
-//! [`Portable`] is pure Rust for any machine. With the feature `aws-lc-rs` there is `AwsLc` for servers and roadside units
+//! [`Portable`] is pure Rust for any machine, [`Portable256`] the part of it that small programs take. With the feature `aws-lc-rs` there is `AwsLc` for servers and roadside units
 //! that hear a thousand vehicles; it needs a C compiler and knows no brainpool curves, which it leaves to the
 //! portable one. A [`SigningKey`] need not be in this machine's memory: a hardware security module implements
 //! the trait over PKCS#11 (CKM_ECDSA on the hash of what it is handed) and keeps the key.
@@ -14,7 +14,7 @@ mod portable;
 
 #[cfg(feature = "aws-lc-rs")]
 pub use aws_lc::AwsLc;
-pub use portable::{Portable, PortableKey};
+pub use portable::{Portable, Portable256};
 
 use std::fmt::Debug;
 

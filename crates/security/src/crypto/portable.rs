@@ -1,8 +1,8 @@
 //! Pure Rust, for any machine: the curves of RustCrypto. Signatures are deterministic (RFC 6979), so that a bad source of
 //! randomness cannot give a key away.
 //!
-//! NIST P-256 is always there; each of the others is a feature of this crate, for a program that has to be small. A key on a
-//! curve that is not there is like one that is no point of its curve.
+//! Which curves a program has it says by the back end that it names: what it does not name, the linker leaves out. A key on
+//! a curve that is not there is like one that is no point of its curve.
 
 use std::fmt;
 
@@ -15,34 +15,63 @@ use sha2::{Digest, Sha256, Sha384};
 use super::{Backend, SigningError, SigningKey, VerifyingKey};
 use crate::keys::{Curve, HashAlgorithm, PublicKey, Signature};
 
-/// The portable back end.
+/// The portable back end, with every curve of the profile.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct Portable;
 
+/// The portable back end with the curves of 256 bits only, for a program that has to be small: those of tickets. What
+/// is signed on another one is refused (`bad_key`).
+#[derive(Debug, Clone, Copy, Default)]
+pub struct Portable256;
+
 impl Backend for Portable {
     fn hash(&self, algorithm: HashAlgorithm, octets: &[u8]) -> Vec<u8> {
-        match algorithm {
-            HashAlgorithm::Sha256 => Sha256::digest(octets).to_vec(),
-            HashAlgorithm::Sha384 => Sha384::digest(octets).to_vec(),
+        hash(algorithm, octets)
+    }
+
+    fn verifying_key(&self, key: &PublicKey) -> Option<Box<dyn VerifyingKey>> {
+        match key.curve() {
+            Curve::BrainpoolP384r1 => verifying::<bp384::BrainpoolP384r1>(key),
+            Curve::NistP384 => verifying::<p384::NistP384>(key),
+            Curve::NistP256 | Curve::BrainpoolP256r1 => Portable256.verifying_key(key),
         }
+    }
+
+    fn signing_key(&self, curve: Curve, scalar: &[u8]) -> Option<Box<dyn SigningKey>> {
+        match curve {
+            Curve::BrainpoolP384r1 => signing::<bp384::BrainpoolP384r1>(curve, scalar),
+            Curve::NistP384 => signing::<p384::NistP384>(curve, scalar),
+            Curve::NistP256 | Curve::BrainpoolP256r1 => Portable256.signing_key(curve, scalar),
+        }
+    }
+}
+
+impl Backend for Portable256 {
+    fn hash(&self, algorithm: HashAlgorithm, octets: &[u8]) -> Vec<u8> {
+        hash(algorithm, octets)
     }
 
     fn verifying_key(&self, key: &PublicKey) -> Option<Box<dyn VerifyingKey>> {
         match key.curve() {
             Curve::NistP256 => verifying::<p256::NistP256>(key),
-            #[cfg(feature = "brainpool-p256")]
             Curve::BrainpoolP256r1 => verifying::<bp256::BrainpoolP256r1>(key),
-            #[cfg(feature = "brainpool-p384")]
-            Curve::BrainpoolP384r1 => verifying::<bp384::BrainpoolP384r1>(key),
-            #[cfg(feature = "nist-p384")]
-            Curve::NistP384 => verifying::<p384::NistP384>(key),
-            #[allow(unreachable_patterns, reason = "some curves are not compiled in")]
-            _ => None,
+            Curve::BrainpoolP384r1 | Curve::NistP384 => None,
         }
     }
 
     fn signing_key(&self, curve: Curve, scalar: &[u8]) -> Option<Box<dyn SigningKey>> {
-        PortableKey::new(curve, scalar).map(|key| Box::new(key) as Box<dyn SigningKey>)
+        match curve {
+            Curve::NistP256 => signing::<p256::NistP256>(curve, scalar),
+            Curve::BrainpoolP256r1 => signing::<bp256::BrainpoolP256r1>(curve, scalar),
+            Curve::BrainpoolP384r1 | Curve::NistP384 => None,
+        }
+    }
+}
+
+fn hash(algorithm: HashAlgorithm, octets: &[u8]) -> Vec<u8> {
+    match algorithm {
+        HashAlgorithm::Sha256 => Sha256::digest(octets).to_vec(),
+        HashAlgorithm::Sha384 => Sha384::digest(octets).to_vec(),
     }
 }
 
@@ -77,72 +106,43 @@ where
     }
 }
 
+/// A private key on curve `C`; `None` if the scalar is zero or too large.
+fn signing<C>(curve: Curve, scalar: &[u8]) -> Option<Box<dyn SigningKey>>
+where
+    C: EcdsaCurve + CurveArithmetic,
+    AffinePoint<C>: FromSec1Point<C> + ToSec1Point<C>,
+    FieldBytesSize<C>: ModulusSize,
+    ecdsa::SigningKey<C>: Signer<ecdsa::Signature<C>> + Send + 'static,
+{
+    let inner = ecdsa::SigningKey::<C>::from_slice(scalar).ok()?;
+    let point = inner.verifying_key().to_sec1_point(true);
+    let public = PublicKey::from_sec1(curve, point.as_bytes())?;
+    Some(Box::new(Key { public, inner }))
+}
+
 /// A private key in memory; what it was is overwritten when it goes.
-pub struct PortableKey {
+struct Key<C: EcdsaCurve + CurveArithmetic> {
     public: PublicKey,
-    inner: Scalar,
+    inner: ecdsa::SigningKey<C>,
 }
 
-enum Scalar {
-    NistP256(ecdsa::SigningKey<p256::NistP256>),
-    #[cfg(feature = "brainpool-p256")]
-    BrainpoolP256r1(ecdsa::SigningKey<bp256::BrainpoolP256r1>),
-    #[cfg(feature = "brainpool-p384")]
-    BrainpoolP384r1(ecdsa::SigningKey<bp384::BrainpoolP384r1>),
-    #[cfg(feature = "nist-p384")]
-    NistP384(ecdsa::SigningKey<p384::NistP384>),
-}
-
-/// The same for each curve.
-macro_rules! each {
-    ($on:expr, $key:ident => $do:expr) => {
-        match $on {
-            Scalar::NistP256($key) => $do,
-            #[cfg(feature = "brainpool-p256")]
-            Scalar::BrainpoolP256r1($key) => $do,
-            #[cfg(feature = "brainpool-p384")]
-            Scalar::BrainpoolP384r1($key) => $do,
-            #[cfg(feature = "nist-p384")]
-            Scalar::NistP384($key) => $do,
-        }
-    };
-}
-
-impl PortableKey {
-    /// From its scalar, big-endian, as long as the curve's; `None` if it is zero or too large.
-    pub fn new(curve: Curve, scalar: &[u8]) -> Option<PortableKey> {
-        let inner = match curve {
-            Curve::NistP256 => Scalar::NistP256(ecdsa::SigningKey::from_slice(scalar).ok()?),
-            #[cfg(feature = "brainpool-p256")]
-            Curve::BrainpoolP256r1 => Scalar::BrainpoolP256r1(ecdsa::SigningKey::from_slice(scalar).ok()?),
-            #[cfg(feature = "brainpool-p384")]
-            Curve::BrainpoolP384r1 => Scalar::BrainpoolP384r1(ecdsa::SigningKey::from_slice(scalar).ok()?),
-            #[cfg(feature = "nist-p384")]
-            Curve::NistP384 => Scalar::NistP384(ecdsa::SigningKey::from_slice(scalar).ok()?),
-            #[allow(unreachable_patterns, reason = "some curves are not compiled in")]
-            _ => return None,
-        };
-        let point = each!(&inner, key => key.verifying_key().to_sec1_point(true).as_bytes().to_vec());
-        Some(PortableKey { public: PublicKey::from_sec1(curve, &point)?, inner })
-    }
-}
-
-impl fmt::Debug for PortableKey {
+impl<C: EcdsaCurve + CurveArithmetic> fmt::Debug for Key<C> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("PortableKey").field("public", &self.public).finish_non_exhaustive()
+        f.debug_struct("Key").field("public", &self.public).finish_non_exhaustive()
     }
 }
 
-impl SigningKey for PortableKey {
+impl<C> SigningKey for Key<C>
+where
+    C: EcdsaCurve + CurveArithmetic,
+    ecdsa::SigningKey<C>: Signer<ecdsa::Signature<C>> + Send,
+{
     fn public_key(&self) -> PublicKey {
         self.public
     }
 
     fn sign(&self, input: &[u8]) -> Result<Signature, SigningError> {
-        let octets = each!(&self.inner, key => {
-            let signature: ecdsa::Signature<_> = key.try_sign(input).map_err(|_| SigningError::Unavailable)?;
-            signature.to_bytes().to_vec()
-        });
-        Signature::from_octets(self.public.curve(), &octets).ok_or(SigningError::WrongCurve)
+        let signature = self.inner.try_sign(input).map_err(|_| SigningError::Unavailable)?;
+        Signature::from_octets(self.public.curve(), &signature.to_bytes()).ok_or(SigningError::WrongCurve)
     }
 }

@@ -5,10 +5,9 @@
 //! certificate of an authority that others lack (requestedCertificate), unless another station was faster.
 //! DENMs and all other packets have the certificate and the place (7.1.2, 7.1.3).
 
-use std::collections::BTreeSet;
 use std::time::Duration;
 
-use carnet_base::{Rng, Time};
+use carnet_base::{Rng, SmallMap, Time};
 use carnet_wire::geonet::{BasicHeader, BasicNextHeader, Packet};
 
 use super::{Now, Security};
@@ -61,7 +60,7 @@ pub(crate) struct Own {
     told: Option<Time>,
     /// The next CAM carries it.
     tell: bool,
-    wanted: BTreeSet<HashedId3>,
+    wanted: SmallMap<HashedId3, ()>,
     /// An authority's certificate that somebody asked for.
     asked: Option<HashedId8>,
     rng: Rng,
@@ -75,7 +74,7 @@ impl Own {
             current: 0,
             told: None,
             tell: false,
-            wanted: BTreeSet::new(),
+            wanted: SmallMap::new(),
             asked: None,
             rng,
         }
@@ -106,7 +105,7 @@ impl Own {
     /// Asks for a certificate in the next CAM.
     pub fn want(&mut self, name: HashedId3) {
         if self.wanted.len() < MOST_REQUESTS {
-            self.wanted.insert(name);
+            self.wanted.insert(name, ());
         }
     }
 
@@ -271,7 +270,7 @@ impl Security {
         header.generation_time = Some(now.date);
         let mut requests: Vec<HashedId3> = Vec::new();
         if cam {
-            requests.extend(std::mem::take(&mut self.own.wanted));
+            requests.extend(std::mem::take(&mut self.own.wanted).into_iter().map(|(name, ())| name));
             self.counters.requests += requests.len() as u64;
             // 7.1.1: not beside the own certificate, which has the room.
             if !with_certificate && let Some(asked) = self.own.asked.take() {

@@ -265,7 +265,7 @@ fn tc_sec_itss_rcv_cam_10_01_bo_and_10_02_bo() {
 fn tc_sec_itss_rcv_cam_11_01_bo() {
     let thief = key(Curve::NistP256, 0x33);
     let (mut receiver, station, ticket) = scene();
-    let odd = Odd { key: &thief, ..Odd::cam(&station, at(0), &ticket) };
+    let odd = Odd { key: thief.as_ref(), ..Odd::cam(&station, at(0), &ticket) };
     assert_eq!(receive(&mut receiver, at(0), &odd.octets()), Err(SecurityDrop::BadSignature));
 }
 
@@ -284,9 +284,10 @@ fn by(content: impl FnOnce(&dyn SigningKey) -> ToBeSignedCertificate) -> Result<
     let mut pki = Pki::new(Curve::NistP256);
     let (mut receiver, station) = (pki.receiver(strict()), pki.car());
     let key = key(Curve::NistP256, 0x66);
-    let content = content(&key);
-    let certificate = pki::issue(&Portable, &pki.authority_key, Some(&pki.authority), content).unwrap();
-    let ticket = Ticket { certificate, key: Box::new(key) };
+    let content = content(key.as_ref());
+    let certificate =
+        pki::issue(&Portable, pki.authority_key.as_ref(), Some(&pki.authority), content).unwrap();
+    let ticket = Ticket { certificate, key };
     let odd = Odd::cam(&station, at(0), &ticket);
     receive(&mut receiver, at(0), &odd.octets()).map(|all| all.len())
 }

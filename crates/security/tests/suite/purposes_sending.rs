@@ -649,7 +649,8 @@ fn tc_sec_snd_cert_at_08_01() {
     let mut pki = Pki::new(Curve::NistP256);
     let thief = key(Curve::NistP256, 0x44);
     let content = pki.ticket().certificate.content().clone();
-    let certificate = carnet_security::pki::issue(&Portable, &thief, Some(&pki.authority), content).unwrap();
+    let certificate =
+        carnet_security::pki::issue(&Portable, thief.as_ref(), Some(&pki.authority), content).unwrap();
     let receiver = pki.receiver(strict());
     let result = receiver.store().verify(&Portable, certificate, at(0).date, &COUNTRY);
     assert_eq!(result.map(|_| ()), Err(SecurityDrop::BadCertificateSignature));

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use carnet_base::Rng;
 use carnet_security::config::Config;
-use carnet_security::crypto::{Portable, SigningKey, signature_input};
+use carnet_security::crypto::{Portable, signature_input};
 use carnet_security::keys::Curve;
 use carnet_security::message::{HeaderInfo, Signer, seal, to_be_signed};
 use carnet_security::permissions::Psid;
@@ -66,7 +66,7 @@ fn kinds(each: u64) -> (Security, Vec<Kind>) {
 
     // Forged: a ticket that its holder signed himself, below the true authority.
     let content = pki::ticket(thief.public_key(), day(), None, pki::applications(true));
-    let certificate = pki::issue(&Portable, &thief, Some(&pki.authority), content).unwrap();
+    let certificate = pki::issue(&Portable, thief.as_ref(), Some(&pki.authority), content).unwrap();
     let forge = |now: Now| {
         let plain = station.plain_cam(now, &ordinary_cam());
         let mut header = HeaderInfo::new(Psid::CAM);

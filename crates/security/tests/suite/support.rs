@@ -10,7 +10,7 @@ use carnet_its::cdd::{ItsPduHeader, MessageId, StationId};
 use carnet_its::denm::{Denm, SituationContainer};
 use carnet_its::uper;
 use carnet_security::certificate::{Certificate, ToBeSignedCertificate};
-use carnet_security::crypto::{Backend, Portable, PortableKey, SigningKey};
+use carnet_security::crypto::{Backend, Portable, SigningKey};
 use carnet_security::keys::Curve;
 use carnet_security::permissions::PsidSsp;
 use carnet_security::region::{CountryPlace, GeographicRegion};
@@ -50,10 +50,10 @@ pub fn day() -> ValidityPeriod {
 }
 
 /// A key that a number determines.
-pub fn key(curve: Curve, number: u8) -> PortableKey {
+pub fn key(curve: Curve, number: u8) -> Box<dyn SigningKey> {
     let mut scalar = vec![number; curve.octets()];
     scalar[0] = 1;
-    PortableKey::new(curve, &scalar).unwrap()
+    Portable.signing_key(curve, &scalar).unwrap()
 }
 
 /// A root and an authority, and what belongs to them.
@@ -61,7 +61,7 @@ pub struct Pki {
     pub curve: Curve,
     pub root: Certificate,
     pub authority: Certificate,
-    pub authority_key: PortableKey,
+    pub authority_key: Box<dyn SigningKey>,
     next: u8,
 }
 
@@ -78,10 +78,10 @@ impl Pki {
         let (root_key, authority_key) = (key(curve, 0x71), key(curve, 0x72));
         let content =
             pki::root("root", root_key.public_key(), validity(Duration::from_secs(7200), 1000), None);
-        let root = pki::issue(&Portable, &root_key, None, content).unwrap();
+        let root = pki::issue(&Portable, root_key.as_ref(), None, content).unwrap();
         let long = validity(Duration::from_secs(7000), 500);
         let content = change(pki::authority("aa", authority_key.public_key(), long, None));
-        let authority = pki::issue(&Portable, &root_key, Some(&root), content).unwrap();
+        let authority = pki::issue(&Portable, root_key.as_ref(), Some(&root), content).unwrap();
         Pki { curve, root, authority, authority_key, next: 1 }
     }
 
@@ -98,8 +98,9 @@ impl Pki {
         let key = key(self.curve, self.next);
         self.next += 1;
         let content = change(pki::ticket(key.public_key(), day(), None, pki::applications(false)));
-        let certificate = pki::issue(&Portable, &self.authority_key, Some(&self.authority), content).unwrap();
-        Ticket { certificate, key: Box::new(key) }
+        let certificate =
+            pki::issue(&Portable, self.authority_key.as_ref(), Some(&self.authority), content).unwrap();
+        Ticket { certificate, key }
     }
 
     /// A ticket with a region.
