@@ -217,36 +217,7 @@ fn a_crossing_without_root() {
 /// Who gets an event, and that nothing of four attackers is believed.
 #[test]
 fn a_crossing_with_signatures() {
-    let test = "a_crossing_with_signatures";
-    let Some(carnet) = carnet() else {
-        return skipped(test, "the carnet program is not built: cargo build -p carnet");
-    };
-    if !signs(&carnet) {
-        return skipped(test, "the carnet program signs nothing: cargo build -p carnet --features security");
-    }
-    holds(test, "crossing-signed", As::Root);
-}
-
-/// Whether the program was built with signatures; it says so of a config that asks for them.
-fn signs(carnet: &Path) -> bool {
-    let folder = folder("signs");
-    let config = folder.join("signs.toml");
-    let text = "
-        [station]
-        name = 'signs'
-        [geonet]
-        interface = 'wlan1'
-        station_type = 'passenger_car'
-        position = 'fixed:48.8375,2.1008'
-        [security]
-        roots = ['/nowhere/root.cert']
-    ";
-    std::fs::write(&config, text).expect("a config");
-    let told = Command::new(carnet).arg("check").arg("--config").arg(&config).output().expect("it starts");
-    std::fs::remove_dir_all(folder).expect("remove");
-    let told = said(&told);
-    assert!(told.contains("[security]"), "{told}");
-    !told.contains("built without signatures")
+    holds("a_crossing_with_signatures", "crossing-signed", As::Root);
 }
 
 #[test]
