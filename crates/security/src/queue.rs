@@ -1,14 +1,40 @@
-//! Messages before verification: a bounded queue with priorities.
+//! Messages before verification: a bounded queue that is fair between senders.
 //!
 //! Verification costs a thousand times what reading does, so that who floods a channel aims at it. Here only as many
-//! messages wait as the operator lets, and the queue decides who goes first and who goes: what warns of something here
-//! before what comes from far, before what says where somebody is; and at the same rank those of signers that are
-//! known before those whose certificate would have to be verified as well. A full queue gives up what is least, and of
-//! equals the oldest: a later CAM is worth more than an earlier one.
+//! messages wait as the operator lets, and the queue decides who goes first and who goes.
+//!
+//! *Who a sender is* nobody knows before verification: a forger writes any link-layer address into a frame, and the name
+//! of any certificate into a message. So what a message claims is only compared with what was believed before ([`Sender`]):
+//!
+//! | class | who | one of them is | share |
+//! |---|---|---|---|
+//! | neighbours | the name of a known ticket, from the link-layer address that its own packets come from | a ticket | 1/2 |
+//! | relayed | the name of a known ticket, from elsewhere | one of 64 groups of addresses | 1/4 |
+//! | strangers | a ticket that would have to be verified as well | one of 64 groups of addresses | 1/4 |
+//!
+//! A ticket is one sender however many link-layer addresses its holder takes. A forger gets into the turn of a neighbour only
+//! by that neighbour's name and address together, and what he takes then is that neighbour's, not the others'. With names
+//! and addresses that he invents he is a stranger among strangers.
+//!
+//! *Who goes next.* The classes take turns by their shares, and in a class the senders do (start-time fair queueing: a
+//! sender's `next` says how often it was served, and the least goes first; who was away begins where the others are). What
+//! one does not need the others have. What warns of something here goes before what comes from far, before what says where
+//! somebody is: among the messages of one sender always, and before those of other senders of the class as if they had been
+//! served so often more ([`Rank::head_start`]). A sender that uses that all the time has used it up.
+//!
+//! *What is given up* when the queue is full: of the class that is furthest above its share, of the sender with the most
+//! waiting, what is least, and of equals the oldest: a later CAM is worth more than an earlier one. So nobody loses a
+//! message to somebody who has more waiting.
+//!
+//! Left out: telling forged messages of a neighbour's name and address from true ones, which takes the verification.
 
+use std::cmp::Reverse;
 use std::collections::VecDeque;
 
 use carnet_base::Time;
+use carnet_geonet::MacAddress;
+
+use crate::ids::HashedId8;
 
 /// How much a message counts; the first is the most.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -23,7 +49,58 @@ pub enum Rank {
     Management,
 }
 
-const RANKS: usize = 4;
+impl Rank {
+    /// How many messages of each other sender a message goes before, at most.
+    pub const fn head_start(self) -> u64 {
+        match self {
+            Rank::AreaHere => LONGEST_HEAD_START,
+            Rank::MultiHop => 8,
+            Rank::SingleHop => 4,
+            Rank::Management => 0,
+        }
+    }
+}
+
+const LONGEST_HEAD_START: u64 = 16;
+
+/// Who sent a message, as far as that can be said before it was verified.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Sender {
+    /// Who has this ticket, by the link-layer address that goes with it.
+    Neighbour(HashedId8),
+    /// Says that it is of a ticket that is known, but comes from this address.
+    Relayed(MacAddress),
+    /// Of a ticket that is not known, from this address.
+    Stranger(MacAddress),
+}
+
+impl Sender {
+    const fn class(self) -> usize {
+        match self {
+            Sender::Neighbour(_) => 0,
+            Sender::Relayed(_) => 1,
+            Sender::Stranger(_) => 2,
+        }
+    }
+
+    /// Which turn it has in its class.
+    fn turn(self) -> u64 {
+        match self {
+            Sender::Neighbour(HashedId8(name)) => u64::from_be_bytes(name),
+            Sender::Relayed(address) | Sender::Stranger(address) => group(address),
+        }
+    }
+}
+
+/// Which of the 64 groups a link-layer address is in. Nothing is won by making it secret: who wants to be in somebody's
+/// group takes his address.
+fn group(address: MacAddress) -> u64 {
+    let [a, b, c, d, e, f] = address;
+    u64::from_be_bytes([0, 0, a, b, c, d, e, f]).wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 58
+}
+
+/// By class, what a message costs of its share: half, a quarter and a quarter.
+const COSTS: [u64; 3] = [1, 2, 2];
 
 /// A message that waits.
 #[derive(Debug)]
@@ -34,48 +111,141 @@ pub struct Waiting<T> {
     pub message: T,
 }
 
+/// What a sender has waiting, in the order in which it came.
+#[derive(Debug)]
+struct Turn<T> {
+    name: u64,
+    /// Times it was served, and where it began.
+    next: u64,
+    waiting: VecDeque<(Rank, Waiting<T>)>,
+}
+
+impl<T> Turn<T> {
+    /// The oldest of those that count most, and how much.
+    fn first(&self) -> Option<(Rank, usize)> {
+        self.waiting.iter().enumerate().map(|(place, (rank, _))| (*rank, place)).min()
+    }
+
+    /// The oldest of those that count least: how much, since when, and which.
+    fn last(&self) -> Option<(Rank, Reverse<Time>, Reverse<usize>)> {
+        let all = self.waiting.iter().enumerate();
+        all.map(|(place, (rank, waiting))| (*rank, Reverse(waiting.since), Reverse(place))).max()
+    }
+
+    /// As if it had been served so often, and the head start is the others' way to go.
+    fn key(&self) -> Option<u64> {
+        self.first().map(|(rank, _)| self.next + LONGEST_HEAD_START - rank.head_start())
+    }
+}
+
+/// Senders that take turns.
+#[derive(Debug)]
+struct Class<T> {
+    /// What was used of the share, and where it began.
+    next: u64,
+    /// Where senders begin that come now.
+    clock: u64,
+    length: usize,
+    turns: Vec<Turn<T>>,
+}
+
+impl<T> Class<T> {
+    const fn new() -> Class<T> {
+        Class { next: 0, clock: 0, length: 0, turns: Vec::new() }
+    }
+
+    fn push(&mut self, name: u64, rank: Rank, waiting: Waiting<T>) {
+        let clock = self.clock;
+        self.length += 1;
+        match self.turns.iter_mut().find(|turn| turn.name == name) {
+            Some(turn) => {
+                if turn.waiting.is_empty() {
+                    turn.next = turn.next.max(clock);
+                }
+                turn.waiting.push_back((rank, waiting));
+            }
+            None => {
+                self.turns.push(Turn { name, next: clock, waiting: VecDeque::from([(rank, waiting)]) });
+            }
+        }
+    }
+
+    fn pop(&mut self, most_turns: usize) -> Option<Waiting<T>> {
+        let waiting = self.turns.iter_mut().filter_map(|turn| Some((turn.key()?, turn)));
+        let (key, turn) = waiting.min_by_key(|(key, _)| *key)?;
+        let (_, place) = turn.first()?;
+        let (_, message) = turn.waiting.remove(place)?;
+        turn.next += 1;
+        self.length -= 1;
+        self.clock = self.clock.max(key.saturating_sub(LONGEST_HEAD_START));
+        self.tidy(most_turns);
+        Some(message)
+    }
+
+    /// Who has nothing waiting is remembered until the others were served as often; and nobody if there are too many.
+    fn tidy(&mut self, most_turns: usize) {
+        let (clock, many) = (self.clock, self.turns.len() > most_turns);
+        self.turns.retain(|turn| !turn.waiting.is_empty() || (turn.next > clock && !many));
+    }
+
+    /// The sender with the most waiting loses what is least.
+    fn give_up(&mut self, most_turns: usize) -> Option<T> {
+        let turn = self.turns.iter_mut().max_by_key(|turn| (turn.waiting.len(), turn.last()))?;
+        let (_, _, Reverse(place)) = turn.last()?;
+        let (_, waiting) = turn.waiting.remove(place)?;
+        self.length -= 1;
+        self.tidy(most_turns);
+        Some(waiting.message)
+    }
+}
+
 /// The queue.
 #[derive(Debug)]
 pub struct Queue<T> {
-    /// By rank, those of known signers before those of others.
-    lanes: [VecDeque<Waiting<T>>; 2 * RANKS],
+    classes: [Class<T>; 3],
+    clock: u64,
     length: usize,
     room: usize,
 }
 
 impl<T> Queue<T> {
     /// With room for so many.
-    pub fn new(room: usize) -> Queue<T> {
-        Queue { lanes: std::array::from_fn(|_| VecDeque::new()), length: 0, room }
+    pub const fn new(room: usize) -> Queue<T> {
+        Queue { classes: [Class::new(), Class::new(), Class::new()], clock: 0, length: 0, room }
     }
 
     /// Takes a message in. What has to go for it, or itself, comes back.
-    pub fn push(&mut self, now: Time, rank: Rank, known_signer: bool, message: T) -> Option<T> {
-        let lane = 2 * rank as usize + usize::from(!known_signer);
-        let mut given_up = None;
-        if self.length >= self.room {
-            // The lowest lane that has any, if it is not above this one.
-            let lowest = self.lanes.iter().rposition(|lane| !lane.is_empty());
-            match lowest {
-                Some(lowest) if lowest >= lane => {
-                    given_up = self.lanes.get_mut(lowest).and_then(VecDeque::pop_front);
-                    self.length -= 1;
-                }
-                _ => return Some(message),
-            }
+    pub fn push(&mut self, now: Time, sender: Sender, rank: Rank, message: T) -> Option<T> {
+        let (clock, room) = (self.clock, self.room);
+        let class = self.classes.get_mut(sender.class())?;
+        if class.length == 0 {
+            class.next = class.next.max(clock);
         }
-        if let Some(lane) = self.lanes.get_mut(lane) {
-            lane.push_back(Waiting { since: now, message });
-            self.length += 1;
+        class.push(sender.turn(), rank, Waiting { since: now, message });
+        self.length += 1;
+        if self.length <= room {
+            return None;
         }
-        given_up.map(|waiting| waiting.message)
+        let above = self.classes.iter_mut().zip(COSTS).max_by_key(|(class, cost)| class.length as u64 * cost);
+        let given_up = above.and_then(|(class, _)| class.give_up(2 * room));
+        self.length -= usize::from(given_up.is_some());
+        given_up
     }
 
     /// The next message.
     pub fn pop(&mut self) -> Option<Waiting<T>> {
-        let next = self.lanes.iter_mut().find_map(VecDeque::pop_front)?;
+        let most_turns = 2 * self.room;
+        let waiting = self.classes.iter_mut().zip(COSTS).filter(|(class, _)| class.length > 0);
+        let (class, cost) = waiting.min_by_key(|(class, _)| class.next)?;
+        let message = class.pop(most_turns)?;
+        self.clock = class.next;
+        class.next += cost;
         self.length -= 1;
-        Some(next)
+        if self.length == 0 {
+            // Nobody waits for anybody: it begins anew.
+            (self.classes, self.clock) = ([Class::new(), Class::new(), Class::new()], 0);
+        }
+        Some(message)
     }
 
     /// How many wait.
@@ -86,5 +256,10 @@ impl<T> Queue<T> {
     /// Whether none waits.
     pub const fn is_empty(&self) -> bool {
         self.length == 0
+    }
+
+    /// Senders that are remembered, whether something of theirs waits or not.
+    pub fn senders(&self) -> usize {
+        self.classes.iter().map(|class| class.turns.len()).sum()
     }
 }

@@ -12,6 +12,7 @@
 //! calls [`CertificateStore::add_root`] and [`CertificateStore::revoke`].
 
 use carnet_base::SmallMap;
+use carnet_geonet::MacAddress;
 use carnet_geonet::geodesy::Position;
 
 use crate::SecurityDrop;
@@ -20,6 +21,7 @@ use crate::crypto::{Backend, VerifyingKey, signature_input};
 use crate::ids::{HashedId3, HashedId8};
 use crate::keys::Signature;
 use crate::permissions::{permits_applications, permits_issuing};
+use crate::queue::Sender;
 use crate::region::{Countries, GeographicRegion, crosses_itself};
 use crate::time::Time64;
 
@@ -36,6 +38,8 @@ pub struct Trusted {
     /// Set by the operator.
     pinned: bool,
     last_used: u64,
+    /// The link-layer address from which its holder's own packets came last.
+    came_from: Option<MacAddress>,
 }
 
 impl Trusted {
@@ -192,6 +196,22 @@ impl CertificateStore {
         Some(ticket)
     }
 
+    /// A packet of a ticket's holder that goes a single hop was believed, and came from this link-layer address.
+    pub fn came_from(&mut self, name: HashedId8, address: MacAddress) {
+        if let Some(ticket) = self.tickets.get_mut(&name) {
+            ticket.came_from = Some(address);
+        }
+    }
+
+    /// Who sent a message that is said to be of a known ticket, and came from this link-layer address.
+    pub fn sender(&self, name: HashedId8, address: MacAddress) -> Sender {
+        match self.tickets.get(&name) {
+            Some(ticket) if ticket.came_from == Some(address) => Sender::Neighbour(name),
+            Some(_) => Sender::Relayed(address),
+            None => Sender::Stranger(address),
+        }
+    }
+
     /// Whether a ticket is known.
     pub fn knows_ticket(&self, name: HashedId8) -> bool {
         self.tickets.contains_key(&name)
@@ -262,7 +282,16 @@ impl CertificateStore {
         let hash = backend.hash(certificate.hash_algorithm(), certificate.octets());
         let name = HashedId8::of_hash(&hash);
         let region = certificate.content().region.as_ref().or(region).cloned();
-        Ok(Trusted { certificate, name, hash, key, region, pinned: false, last_used: self.clock })
+        Ok(Trusted {
+            certificate,
+            name,
+            hash,
+            key,
+            region,
+            pinned: false,
+            last_used: self.clock,
+            came_from: None,
+        })
     }
 }
 

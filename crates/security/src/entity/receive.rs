@@ -16,6 +16,7 @@ use crate::ids::HashedId8;
 use crate::inspection::{Inspected, facilities_message, inspect, is_single_hop, rank};
 use crate::message::{Envelope, Payload, Signer};
 use crate::permissions::Psid;
+use crate::queue::Sender;
 use crate::replay::Fingerprint;
 
 /// A packet that may be believed.
@@ -125,14 +126,12 @@ impl Security {
         let inspected = inspect(&self.config, frame.packet, now.date, place)?;
         let message = &inspected.message;
         let hash = self.backend.hash(message.hash, message.to_be_signed);
-        let known_signer = match &message.signer {
-            Signer::Digest(name) => self.store.knows_ticket(*name).then_some(*name),
-            Signer::Certificate(certificate) => {
-                let name = name_of(self.backend.as_ref(), certificate);
-                self.store.knows_ticket(name).then_some(name)
-            }
+        let signer = match &message.signer {
+            Signer::Digest(name) => Some(*name),
+            Signer::Certificate(certificate) => Some(name_of(self.backend.as_ref(), certificate)),
             Signer::Itself => None,
         };
+        let known_signer = signer.filter(|name| self.store.knows_ticket(*name));
         if self.was_seen(now.time, &inspected, &hash)? {
             let Some(signer) = known_signer else { return Err(SecurityDrop::Replayed) };
             let verified = open(&inspected, frame.source, frame.destination, signer);
@@ -140,13 +139,15 @@ impl Security {
             return Ok(Handled::Ready(verified));
         }
         let rank = rank(&inspected.packet, place);
+        let stranger = Sender::Stranger(frame.source);
+        let sender = known_signer.map_or(stranger, |name| self.store.sender(name, frame.source));
         let pending = Pending {
             source: frame.source,
             destination: frame.destination,
             octets: frame.packet.to_vec(),
             hash,
         };
-        if self.queue.push(now.time, rank, known_signer.is_some(), pending).is_some() {
+        if self.queue.push(now.time, sender, rank, pending).is_some() {
             self.drop_message(SecurityDrop::QueueOverflow);
         }
         Ok(Handled::Queued)
@@ -213,6 +214,9 @@ impl Security {
         let ticket = self.store.ticket(name).ok_or(SecurityDrop::UnknownSigner)?;
         if !ticket.signed(&pending.hash, &message.signature) {
             return Err(SecurityDrop::BadSignature.into());
+        }
+        if is_single_hop(&inspected.packet) {
+            self.store.came_from(name, pending.source);
         }
         self.accept(now, &inspected, pending);
         Ok(open(&inspected, pending.source, pending.destination, name))
@@ -316,7 +320,12 @@ impl Security {
             self.own.introduce();
         }
         if self.parked.len() >= self.config.most_parked {
-            self.parked.pop_front();
+            // Who has a quarter of the room makes room himself; anybody can say that some certificate is lacking.
+            let his = |parked: &Parked| parked.pending.source == pending.source;
+            let crowd = self.parked.iter().filter(|parked| his(parked)).count();
+            let own =
+                self.parked.iter().position(his).filter(|_| crowd >= self.config.most_parked.div_ceil(4));
+            self.parked.remove(own.unwrap_or_default());
             self.drop_message(SecurityDrop::WaitingOverflow);
         }
         if self.config.most_parked > 0 {
@@ -349,7 +358,10 @@ impl Security {
                 .map(|inspected| rank(&inspected.packet, place));
             let given_up = match rank {
                 Ok(rank) => {
-                    self.queue.push(now.time, rank, true, parked.pending).map(|_| SecurityDrop::QueueOverflow)
+                    // A stranger, where it was an issuer that was lacking.
+                    let sender = self.store.sender(parked.lacks, parked.pending.source);
+                    let given_up = self.queue.push(now.time, sender, rank, parked.pending);
+                    given_up.map(|_| SecurityDrop::QueueOverflow)
                 }
                 Err(reason) => Some(reason),
             };

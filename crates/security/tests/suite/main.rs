@@ -1,9 +1,10 @@
-//! Secured packets in virtual time: codec, oracles, chains, profiles, test purposes, and floods.
+//! Secured packets in virtual time: codec, oracles, chains, profiles, test purposes, floods, and who comes when in them.
 #![allow(clippy::unwrap_used, reason = "a test says no more by expect")]
 
 mod air;
 mod captures;
 mod codec;
+mod fair;
 mod oracle_crate;
 mod oracle_rasn;
 mod parts;

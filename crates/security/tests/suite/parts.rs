@@ -1,35 +1,16 @@
-//! The parts by themselves: what waits, what was seen, when a station becomes another one, where a region ends.
+//! The parts by themselves: what was seen, when a station becomes another one, where a region ends.
 
 use carnet_base::{Rng, Time};
 use carnet_geonet::geodesy::Position;
 use carnet_security::ids::HashedId8;
 use carnet_security::permissions::*;
 use carnet_security::pseudonym::{Identity, Pseudonym, Strategy};
-use carnet_security::queue::{Queue, Rank};
 use carnet_security::region::{GeographicRegion, crosses_itself};
 use carnet_security::replay::Seen;
 use carnet_security::time::Time64;
 use carnet_wire::geonet::StationType;
 
 use crate::support::{COUNTRY, HOME, place};
-
-#[test]
-fn the_queue_gives_up_what_is_least() {
-    let mut queue = Queue::new(3);
-    let now = Time::ZERO;
-    assert_eq!(queue.push(now, Rank::SingleHop, false, "stranger's CAM"), None);
-    assert_eq!(queue.push(now, Rank::Management, true, "beacon"), None);
-    assert_eq!(queue.push(now, Rank::SingleHop, true, "CAM"), None);
-    // Full: the beacon goes, then the stranger.
-    assert_eq!(queue.push(now, Rank::AreaHere, false, "warning"), Some("beacon"));
-    assert_eq!(queue.push(now, Rank::SingleHop, true, "second CAM"), Some("stranger's CAM"));
-    // What is less than all that is there does not come in; of equals the oldest goes.
-    assert_eq!(queue.push(now, Rank::Management, true, "late beacon"), Some("late beacon"));
-    assert_eq!(queue.push(now, Rank::SingleHop, true, "third CAM"), Some("CAM"));
-    let all: Vec<_> = std::iter::from_fn(|| queue.pop().map(|waiting| waiting.message)).collect();
-    assert_eq!(all, ["warning", "second CAM", "third CAM"]);
-    assert!(queue.is_empty());
-}
 
 /// However many there are, none is taken for new twice.
 #[test]
@@ -114,7 +95,6 @@ fn names_of_a_ticket() {
     assert_eq!(identity.mid, [0xfe, 4, 5, 6, 7, 8]);
     assert_eq!(identity.mid[0] & 3, 2, "unicast, locally administered");
     assert_eq!(identity.gn_address(StationType::PassengerCar).mid(), identity.mid);
-    assert_ne!(identity.station_id, Identity::of_ticket(HashedId8([2; 8])).station_id);
 }
 
 #[test]

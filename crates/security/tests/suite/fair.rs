@@ -1,0 +1,394 @@
+//! The queue before verification: everybody gets a turn, whoever is loud.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use carnet_base::{Rng, Time};
+use carnet_geonet::{MacAddress, ReceivedFrame};
+use carnet_security::config::Config;
+use carnet_security::ids::HashedId8;
+use carnet_security::keys::Curve;
+use carnet_security::queue::{Queue, Rank, Sender};
+use carnet_security::{Handled, SecurityDrop};
+use carnet_wire::geonet::GeoArea;
+use proptest::prelude::*;
+
+use crate::support::*;
+
+/// The link's frame around a packet, from this address.
+fn from(source: MacAddress, packet: &[u8]) -> ReceivedFrame<'_> {
+    ReceivedFrame { source, ..frame(packet) }
+}
+
+const RANKS: [Rank; 4] = [Rank::AreaHere, Rank::MultiHop, Rank::SingleHop, Rank::Management];
+
+fn neighbour(number: u8) -> Sender {
+    Sender::Neighbour(HashedId8([number; 8]))
+}
+
+/// Addresses of different groups.
+fn address(number: u8) -> [u8; 6] {
+    [2, 0, 0, 0, 0, number]
+}
+
+fn sender(class: usize, number: u8) -> Sender {
+    match class {
+        0 => neighbour(number),
+        1 => Sender::Relayed(address(number)),
+        _ => Sender::Stranger(address(number)),
+    }
+}
+
+#[test]
+fn what_warns_goes_first_and_what_is_least_goes() {
+    let mut queue = Queue::new(4);
+    let mut now = Time::ZERO;
+    let mut push = |queue: &mut Queue<_>, sender, rank, what| {
+        now += Duration::from_millis(1);
+        queue.push(now, sender, rank, what)
+    };
+    assert_eq!(push(&mut queue, neighbour(1), Rank::SingleHop, "CAM"), None);
+    assert_eq!(push(&mut queue, neighbour(1), Rank::Management, "beacon"), None);
+    assert_eq!(push(&mut queue, neighbour(2), Rank::SingleHop, "other's CAM"), None);
+    assert_eq!(push(&mut queue, neighbour(2), Rank::AreaHere, "warning"), None);
+    // Full: of those with two messages the beacon is least. Then it is the oldest of two CAMs.
+    assert_eq!(push(&mut queue, neighbour(3), Rank::SingleHop, "third's CAM"), Some("beacon"));
+    assert_eq!(push(&mut queue, neighbour(1), Rank::SingleHop, "second CAM"), Some("CAM"));
+    // A sender with less than anybody else does not come in before them.
+    assert_eq!(push(&mut queue, neighbour(1), Rank::Management, "late beacon"), Some("late beacon"));
+    let all: Vec<_> = std::iter::from_fn(|| queue.pop().map(|waiting| waiting.message)).collect();
+    assert_eq!(all, ["warning", "second CAM", "third's CAM", "other's CAM"]);
+    assert!(queue.is_empty() && queue.senders() == 0);
+}
+
+#[test]
+fn who_has_no_room_loses_itself() {
+    let mut queue = Queue::new(1);
+    assert_eq!(queue.push(Time::ZERO, neighbour(1), Rank::SingleHop, 1), None);
+    assert_eq!(queue.push(Time::ZERO, sender(2, 1), Rank::AreaHere, 2), Some(2));
+    assert_eq!(queue.pop().map(|waiting| waiting.message), Some(1));
+    let mut none = Queue::new(0);
+    assert_eq!(none.push(Time::ZERO, neighbour(1), Rank::SingleHop, 1), Some(1));
+    assert!(none.pop().is_none());
+}
+
+/// Half for neighbours, a quarter for what names them from elsewhere, a quarter for strangers; and all for one that is alone.
+#[test]
+fn classes_have_their_shares() {
+    let mut queue = Queue::new(64);
+    let mut served = [0; 3];
+    for _ in 0..400 {
+        // Strangers are as loud as can be, with what counts most.
+        for number in 0..200 {
+            queue.push(Time::ZERO, sender(2, number), Rank::AreaHere, 2);
+        }
+        for class in [0, 1] {
+            queue.push(Time::ZERO, sender(class, 1), Rank::Management, class);
+            queue.push(Time::ZERO, sender(class, 2), Rank::Management, class);
+        }
+        assert_eq!(queue.len(), 64);
+        served[queue.pop().unwrap().message] += 1;
+    }
+    assert_eq!(served, [200, 100, 100]);
+    let mut alone = Queue::new(64);
+    for number in 0..64 {
+        assert_eq!(alone.push(Time::ZERO, sender(2, number), Rank::AreaHere, number), None);
+    }
+    assert_eq!(std::iter::from_fn(|| alone.pop()).count(), 64);
+}
+
+proptest! {
+    /// Whatever comes and goes: the room is kept, nothing is lost silently or doubled, a sender's messages go by what they
+    /// count and then by age, and what is given up is the least of the sender that has the most, of the class that is
+    /// furthest above its share.
+    #[test]
+    fn room_and_order(
+        room in 1_usize..20,
+        steps in proptest::collection::vec(
+            prop_oneof![
+                2 => (0_usize..3, 0_u8..5, 0_usize..4).prop_map(Some),
+                1 => Just(None),
+            ],
+            1..300,
+        ),
+    ) {
+        let mut queue = Queue::new(room);
+        let mut waiting: BTreeMap<(usize, u64), Vec<(usize, usize)>> = BTreeMap::new();
+        for (number, step) in steps.into_iter().enumerate() {
+            let now = Time::from_millis(number as u64);
+            let Some((class, who, rank)) = step else {
+                let Some(popped) = queue.pop() else {
+                    prop_assert!(waiting.values().all(Vec::is_empty));
+                    continue;
+                };
+                let (turn, rank, at) = popped.message;
+                prop_assert_eq!(popped.since, Time::from_millis(at as u64));
+                let his = waiting.get_mut(&turn).unwrap();
+                prop_assert_eq!(his.iter().min(), Some(&(rank, at)));
+                his.retain(|(_, other)| *other != at);
+                continue;
+            };
+            // Addresses of the same group take one turn.
+            let turn = (class, if class == 0 { u64::from(who) } else { group_of(who) });
+            waiting.entry(turn).or_default().push((rank, number));
+            let given_up = queue.push(now, sender(class, who), RANKS[rank], (turn, rank, number));
+            let all: usize = waiting.values().map(Vec::len).sum();
+            prop_assert_eq!(given_up.is_some(), all > room);
+            if let Some((turn, rank, at)) = given_up {
+                let length = |class| -> usize {
+                    waiting.iter().filter(|((of, _), _)| *of == class).map(|(_, his)| his.len()).sum()
+                };
+                let above = |class: usize| length(class) * [1, 2, 2][class];
+                prop_assert!((0..3).all(|class| above(class) <= above(turn.0)));
+                let most = waiting.iter().filter(|((of, _), _)| *of == turn.0).map(|(_, his)| his.len()).max();
+                let his = waiting.get_mut(&turn).unwrap();
+                prop_assert_eq!(Some(his.len()), most);
+                // The least, and of equals the oldest.
+                prop_assert!(his.iter().all(|(other, when)| (*other, at) <= (rank, *when)));
+                his.retain(|(_, other)| *other != at);
+            }
+            prop_assert_eq!(queue.len(), waiting.values().map(Vec::len).sum::<usize>());
+            prop_assert!(queue.senders() <= 3 * (3 * room + 1));
+        }
+    }
+
+    /// Senders that always have something waiting are served equally often, but for the head start of what they send; and
+    /// who comes new waits for one message of each other, and what they have of a head start.
+    #[test]
+    fn turns_are_fair(
+        class in 0_usize..3,
+        ranks in proptest::collection::vec(0_usize..4, 2..9),
+        rounds in 1_usize..300,
+        rank in 0_usize..4,
+    ) {
+        let mut queue = Queue::new(64);
+        let mut served = vec![0_u64; ranks.len()];
+        // Numbers of different groups.
+        let numbers: Vec<u8> = distinct().take(ranks.len() + 1).collect();
+        let refill = |queue: &mut Queue<usize>, who: usize| {
+            queue.push(Time::ZERO, sender(class, numbers[who]), RANKS[ranks[who]], who)
+        };
+        for who in 0..ranks.len() {
+            prop_assert_eq!(refill(&mut queue, who), None);
+        }
+        for _ in 0..rounds {
+            let who = queue.pop().unwrap().message;
+            served[who] += 1;
+            refill(&mut queue, who);
+        }
+        for (one, other) in (0..ranks.len()).flat_map(|one| (0..ranks.len()).map(move |other| (one, other))) {
+            let ahead = RANKS[ranks[one]].head_start().saturating_sub(RANKS[ranks[other]].head_start());
+            prop_assert!(served[one] <= served[other] + ahead + 1, "{:?} {:?}", served, ranks);
+        }
+        let new = ranks.len();
+        queue.push(Time::ZERO, sender(class, numbers[new]), RANKS[rank], new);
+        let mut before = vec![0; ranks.len()];
+        loop {
+            let who = queue.pop().unwrap().message;
+            if who == new {
+                break;
+            }
+            before[who] += 1;
+            let ahead = RANKS[ranks[who]].head_start().saturating_sub(RANKS[rank].head_start());
+            prop_assert!(before[who] <= ahead + 1, "{:?}", before);
+            refill(&mut queue, who);
+        }
+    }
+}
+
+/// Numbers whose addresses are in groups of their own.
+fn distinct() -> impl Iterator<Item = u8> {
+    let mut groups = Vec::new();
+    (0..=255).filter(move |number| {
+        let group = group_of(*number);
+        let new = !groups.contains(&group);
+        groups.push(group);
+        new
+    })
+}
+
+/// Which group an address is in, seen from outside: it takes turns with those of its own.
+fn group_of(number: u8) -> u64 {
+    let [a, b, c, d, e, f] = address(number);
+    u64::from_be_bytes([0, 0, a, b, c, d, e, f]).wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 58
+}
+
+/// What the loud one says, and from which address.
+#[derive(Debug, Clone, Copy, PartialEq)]
+enum Flood {
+    /// Names of the neighbours, from addresses that nobody has.
+    Names,
+    /// Names of the neighbours, from one address.
+    NamesFromOne,
+    /// Warnings for this area by certificates that are not true, from addresses that nobody has.
+    Warnings,
+    /// The name and the address of one of the neighbours.
+    Neighbour,
+    /// All of it.
+    All,
+}
+
+/// Eight neighbours send ten CAMs a second, which takes 80 of the 200 verifications of a second; somebody sends 5,000
+/// messages. None of the neighbours' CAMs is lost or late.
+fn neighbours_are_heard(flood: Flood) {
+    const NEIGHBOURS: usize = 8;
+    /// Milliseconds in which a CAM shall have been believed.
+    const SOON: u64 = 100;
+    let mut pki = Pki::new(Curve::NistP256);
+    let mut receiver = pki.receiver(Config { verifications_per_second: 200, ..strict() });
+    let mut cars: Vec<_> = (0..NEIGHBOURS).map(|_| pki.car()).collect();
+    let mut rng = Rng::new(11);
+    // Everybody is known, by the certificate in the first CAM; and what they said is what the loud one starts from.
+    let mut templates = Vec::new();
+    for car in &mut cars {
+        let octets = car.cam(at(0));
+        assert_eq!(receiver.handle_frame(at(0), from(car.mid, &octets)), Ok(Handled::Queued));
+        assert!(receiver.poll_verified(at(0)).is_some());
+        templates.push((car.mid, car.cam(at(10))));
+    }
+    let warning = {
+        let mut car = pki.car();
+        let area = GeoArea { distance_a: 900, ..circle(500) };
+        let plain = car.plain_denm(at(0), area, &ordinary_denm(91));
+        car.security.secure(at(0), &plain).unwrap()
+    };
+    let mut sent: BTreeMap<Vec<u8>, (usize, u64)> = BTreeMap::new();
+    let (mut believed, mut latest) = (vec![0; NEIGHBOURS], 0);
+    for millisecond in 100..1_500_u64 {
+        let now = at(millisecond);
+        for number in 0..5_u64 {
+            let kind = match flood {
+                Flood::All => [Flood::Names, Flood::NamesFromOne, Flood::Warnings, Flood::Neighbour]
+                    [rng.below(4) as usize],
+                kind => kind,
+            };
+            let (source, mut octets) = match kind {
+                Flood::Warnings => ([0; 6], warning.clone()),
+                Flood::Neighbour => templates[0].clone(),
+                _ => templates[rng.below(NEIGHBOURS as u64) as usize].clone(),
+            };
+            // Something in the message is another, or in the certificate's key.
+            let place = match kind {
+                Flood::Warnings => octets.len() - 100 - rng.below(30) as usize,
+                _ => 60 + rng.below(20) as usize,
+            };
+            octets[place] ^= 1 + rng.below(255) as u8;
+            let octet = |rng: &mut Rng| rng.below(256) as u8;
+            let source = match kind {
+                Flood::Neighbour => source,
+                Flood::NamesFromOne => [2, 0, 0, 0, 0, 0x66],
+                _ => [2, 1, octet(&mut rng), octet(&mut rng), octet(&mut rng), number as u8],
+            };
+            let _ = receiver.handle_frame(now, from(source, &octets));
+        }
+        for (number, car) in cars.iter_mut().enumerate() {
+            if millisecond % 100 == 12 * number as u64 {
+                let octets = car.cam(now);
+                sent.insert(carnet_security::unwrapped(&octets).unwrap(), (number, millisecond));
+                let _ = receiver.handle_frame(now, from(car.mid, &octets));
+            }
+        }
+        for verified in std::iter::from_fn(|| receiver.poll_verified(now)) {
+            let (who, when) = sent.remove(&verified.packet).unwrap();
+            believed[who] += 1;
+            if (flood, who) != (Flood::Neighbour, 0) && (flood, who) != (Flood::All, 0) {
+                latest = latest.max(millisecond - when);
+            }
+        }
+    }
+    println!("{flood:?}: believed {believed:?}, at most {latest} ms after they came");
+    let counters = receiver.counters();
+    assert!(counters.dropped(SecurityDrop::QueueOverflow) > 4_000);
+    assert!(counters.verifications < 200 * 15 / 10 + 50, "{}", counters.verifications);
+    // The one whose name and address somebody else has is the only one that suffers.
+    let first = usize::from(matches!(flood, Flood::Neighbour | Flood::All));
+    assert!(believed[first..].iter().all(|believed| *believed >= 13), "{believed:?}");
+    assert!(latest <= SOON, "{latest} ms");
+}
+
+#[test]
+fn neighbours_are_heard_beside_forged_names() {
+    neighbours_are_heard(Flood::Names);
+    neighbours_are_heard(Flood::NamesFromOne);
+}
+
+#[test]
+fn neighbours_are_heard_beside_forged_warnings() {
+    neighbours_are_heard(Flood::Warnings);
+}
+
+#[test]
+fn who_takes_a_neighbours_name_and_address_takes_only_his_turn() {
+    neighbours_are_heard(Flood::Neighbour);
+    neighbours_are_heard(Flood::All);
+}
+
+/// A stranger is heard beside others that send as much as they like.
+#[test]
+fn a_stranger_is_heard_beside_a_loud_one() {
+    let mut pki = Pki::new(Curve::NistP256);
+    let mut receiver = pki.receiver(Config { verifications_per_second: 200, ..strict() });
+    let (mut loud, mut new) = (pki.car(), pki.car());
+    let loud_cam = loud.cam(at(0));
+    assert_eq!(receive(&mut receiver, at(0), &loud_cam).map(|all| all.len()), Ok(1));
+    let template = loud.cam(at(0));
+    let mut rng = Rng::new(12);
+    let mut heard = None;
+    for millisecond in 1..700_u64 {
+        let now = at(millisecond);
+        for _ in 0..10 {
+            let mut octets = template.clone();
+            octets[60 + rng.below(20) as usize] ^= 1 + rng.below(255) as u8;
+            // From its own address, and from others.
+            let last = if rng.below(2) == 0 { 9 } else { 10 + rng.below(8) as u8 };
+            let source = [2, 0, 0, 0, 0, last];
+            let _ = receiver.handle_frame(now, from(source, &octets));
+        }
+        if millisecond == 500 {
+            let octets = new.cam(now);
+            let source = new.mid;
+            let frame = from(source, &octets);
+            assert_eq!(receiver.handle_frame(now, frame), Ok(Handled::Queued));
+        }
+        let mut all = std::iter::from_fn(|| receiver.poll_verified(now));
+        if all.next().is_some() {
+            heard = Some(millisecond);
+            break;
+        }
+    }
+    assert!(heard.is_some_and(|heard| heard <= 530), "{heard:?}");
+}
+
+/// Messages that wait for certificates: who invents names of certificates makes room for them himself.
+#[test]
+fn what_waits_for_a_certificate_is_not_pushed_out_by_inventions() {
+    let mut pki = Pki::new(Curve::NistP256);
+    let mut receiver = pki.receiver(strict());
+    let mut new = pki.car();
+    // Its first CAM with the certificate is not heard; the second one waits for it.
+    new.cam(at(0));
+    let octets = new.cam(at(100));
+    let template = octets.clone();
+    assert_eq!(receiver.handle_frame(at(100), from(new.mid, &octets)), Ok(Handled::Queued));
+    assert!(receiver.poll_verified(at(100)).is_none());
+    assert_eq!(receiver.waiting(), (0, 1));
+    let digest = new.security.current_ticket().unwrap().0;
+    let place = template.windows(8).position(|octets| *octets == digest).unwrap();
+    for number in 0..500_u16 {
+        let mut octets = template.clone();
+        octets[place..place + 2].copy_from_slice(&number.to_be_bytes());
+        octets[70] ^= 1 + (number % 255) as u8;
+        octets[71] ^= (number / 255) as u8;
+        let now = at(101 + u64::from(number) / 10);
+        let _ = receiver.handle_frame(now, from([2, 0, 0, 0, 0, 0x66], &octets));
+        assert!(receiver.poll_verified(now).is_none());
+    }
+    assert_eq!(receiver.waiting(), (0, receiver.config().most_parked));
+    assert!(receiver.counters().dropped(SecurityDrop::WaitingOverflow) > 400);
+    // The certificate comes: what waited for it is believed.
+    new.security.use_ticket(new.security.current_ticket().unwrap());
+    let certified = new.cam(at(200));
+    assert_eq!(receiver.handle_frame(at(200), from(new.mid, &certified)), Ok(Handled::Queued));
+    let all: Vec<_> = std::iter::from_fn(|| receiver.poll_verified(at(200))).collect();
+    assert_eq!(all.len(), 2);
+}
