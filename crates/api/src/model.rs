@@ -19,6 +19,7 @@
 //! | `GET /v1/dcc` | [`Dcc`] |
 //! | `POST /v1/channel` with [`ChannelRequest`] | none |
 //! | `GET /v1/security` | [`Security`] |
+//! | `POST /v1/pseudonym` with [`PseudonymRequest`] | none |
 //! | `GET /v1/events` | stream, see [`event`] |
 //! | `GET /v1/drain` | null or [`Drain`] |
 //! | `POST /v1/drain` with [`DrainRequest`] | none |
@@ -66,7 +67,7 @@ pub use geonet::{
     GnAround, GnCircle, GnNextHeader, GnPacketType, GnPingAnswer, GnPingEvent, GnPingRequest, GnPlace,
     GnReceived, GnSendRequest, GnStation, GnTarget, GnTransport, Group, Location, ParseTargetError,
 };
-pub use security::{Security, SecurityTicket};
+pub use security::{PseudonymRequest, Security, SecurityTicket};
 
 /// A station in a few lines.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]

@@ -249,7 +249,11 @@ impl Geonet {
     }
 
     /// Queues a frame. What cannot go is counted.
-    pub fn send(&mut self, frame: &Frame) {
+    pub fn send(&mut self, now: Time, frame: &Frame) {
+        // The first frame of another address does not leave with the one before: nobody shall see both together.
+        if self.address.is_some_and(|address| address.mid() != frame.source) {
+            self.address_is(now, settings::geonet::address(&self.config, frame.source));
+        }
         let _counted = self.link.send(frame.destination, &frame.packet);
     }
 

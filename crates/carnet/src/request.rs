@@ -7,8 +7,8 @@
 use carnet_api::model::{
     AnnouncedService, Area, AreaRequest, Binding, ChannelRequest, Counters, Dcc, DenmRequest, Drain,
     DrainRequest, GnPingEvent, GnPingRequest, GnReceived, GnSendRequest, Group, HandoverRequest, Ldm,
-    Location, Policy, RevokeRequest, Route, Security, SignalRequest, Status, Triggered, Tunnel, Uplink,
-    Vehicle,
+    Location, Policy, PseudonymRequest, RevokeRequest, Route, Security, SignalRequest, Status, Triggered,
+    Tunnel, Uplink, Vehicle,
 };
 use carnet_station::io::DenmWish;
 use tokio::sync::{broadcast, mpsc, oneshot};
@@ -86,6 +86,13 @@ pub enum Request {
     Groups(oneshot::Sender<Answer<Vec<Group>>>),
     /// `GET /v1/security`
     Security(oneshot::Sender<Answer<Security>>),
+    /// `POST /v1/pseudonym`
+    Pseudonym {
+        /// Whether to change it, or not to.
+        pseudonym: PseudonymRequest,
+        /// Done, or why not.
+        reply: oneshot::Sender<Answer<()>>,
+    },
     /// `POST /v1/areas`
     SetArea {
         /// The area.

@@ -533,7 +533,7 @@ impl Runner {
             }
             Output::Frame(frame) => {
                 if let Some(geonet) = &mut self.geonet {
-                    geonet.send(&frame);
+                    geonet.send(clock::now(), &frame);
                 }
                 self.station.recycle(frame.packet);
             }

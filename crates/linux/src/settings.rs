@@ -306,6 +306,12 @@ pub(crate) fn accept_advertisements(interface: &str, taken: Advertisements) -> R
     Ok(())
 }
 
+/// Lets the kernel tell neighbours of another link-layer address of an interface at once (RFC 4861 7.2.6).
+pub(crate) fn announce_changes(interface: &str) -> Result<()> {
+    write(interface, "ndisc_notify", "1", &mut 0)
+        .map_err(|error| Error::kernel(format!("set net.ipv6.conf.{interface}.ndisc_notify"), error))
+}
+
 /// Keeps the kernel from doing IPv6 on an interface.
 pub(crate) fn disable_ipv6(interface: &str) -> Result<()> {
     write(interface, "disable_ipv6", "1", &mut 0)

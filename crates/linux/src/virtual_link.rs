@@ -2,8 +2,10 @@
 //!
 //! Each is a TAP device with the link-layer address that the station has on the air, and the IPv6 link-local address
 //! that is made of it (EN 302 636-6-1 wants the interface identifier of the MID, whatever the machine's default is;
-//! so the kernel makes none of its own). Both follow the station's address. The devices are not persistent: they go
-//! with the process, and everything on them with them.
+//! so the kernel makes none of its own). Both follow the station's address, which may be a new pseudonym: never do frames
+//! with the new one tell of the old link-local address. Other addresses of the interface stay, and neighbours that know them
+//! are told at once where they are now (`ndisc_notify`), so that packets go on. The devices are not persistent: they
+//! go with the process, and everything on them with them.
 //!
 //! Frames come with a virtio header where the kernel knows it, as in [`crate::TunnelReader`]: bursts are read in one
 //! piece and cut into packets here. What goes to the host is written frame by frame.
@@ -127,11 +129,15 @@ impl VirtualLinks {
         if old.mtu != config.mtu {
             self.requests.set_mtu(info, config.mtu)?;
         }
+        // Gone before the kernel tells neighbours of the new link-layer address.
+        let moves = old.link_local != config.link_local;
+        if moves {
+            self.requests.delete_address(info.index, &info.name, old.link_local, 64)?;
+        }
         if old.address != config.address {
             self.requests.set_link_address(info, config.address)?;
         }
-        if old.link_local != config.link_local {
-            self.requests.delete_address(info.index, &info.name, old.link_local, 64)?;
+        if moves {
             add_link_local(&mut self.requests, info, config.link_local)?;
         }
         if old.advertisements != config.advertisements {
@@ -239,6 +245,7 @@ fn create(requests: &mut Requests, config: VirtualLinkConfig) -> Result<VirtualL
     requests.configure_virtual(&info, config.mtu, QUEUE, config.address)?;
     let mut writes = 0;
     settings::enable_ipv6(&config.name, &mut writes)?;
+    settings::announce_changes(&config.name)?;
     settings::accept_advertisements(&config.name, config.advertisements)?;
     requests.set_up(&info, true)?;
     add_link_local(requests, &info, config.link_local)?;

@@ -2,6 +2,8 @@
 
 use std::time::Duration;
 
+use crate::pseudonym::Strategy;
+
 /// Whom to believe.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
 pub enum Policy {
@@ -63,6 +65,8 @@ pub struct Config {
     pub single_hop_range: f64,
     /// How far the packet's source may be from where the message was made, in metres.
     pub displacement: f64,
+    /// When the station becomes another one; `None`: it stays who it is, and signs with one ticket until that runs out.
+    pub pseudonyms: Option<Strategy>,
 }
 
 impl Default for Config {
@@ -85,6 +89,7 @@ impl Default for Config {
             position_time: Duration::from_secs(300),
             single_hop_range: 5_000.0,
             displacement: 5_000.0,
+            pseudonyms: None,
         }
     }
 }

@@ -41,6 +41,8 @@ carnet_base::drop_reasons! {
         Expired = "expired",
         /// The same message again.
         Replayed = "replayed",
+        /// An own packet of before the last change of pseudonym, which others have sent on.
+        FormerPseudonym = "former_pseudonym",
         /// A signer of whom only the name is known; the message waited for the certificate in vain.
         UnknownSigner = "unknown_signer",
         /// A certificate whose issuer is not known.

@@ -2,16 +2,19 @@
 //! one.
 //!
 //! A change is worth something if nobody sees which station of before is which station of after: so it comes after a
-//! distance and a time that are drawn at random, and everything changes at once. [`Pseudonym`] says what to: the
-//! name of the ticket makes the MID of the GN address, which is the link-layer address, and the station ID of the
-//! messages. Whoever runs the station then does, between two messages:
+//! distance and a time that are drawn at random, and everything changes at once. [`Pseudonym`] says when, [`Identity`]
+//! what to: the name of the ticket makes the MID of the GN address, which is the link-layer address, and of which the
+//! facilities make their station ID. Whoever runs the station asks [`crate::Security::poll_identity`] on each position, and
+//! when there is another one does, between two messages:
 //!
-//! 1. [`crate::Security::use_ticket`] and [`crate::Security::handle_address`];
-//! 2. the link's address, and the router's `handle_address`: it forgets whom it knew, drops what waited under the old
-//!    address, and starts its sequence numbers at 0 (EN 302 636-4-1 10.2.1.4);
-//! 3. the station ID of the facilities, which forget the path history and the sequence number of events (TS 102 894-2,
-//!    EN 302 637-2 path history: else it links the two) and start their CAM timers anew. What others told (the LDM)
-//!    stays: it says nothing of this station.
+//! 1. the router's `handle_address`: it forgets whom it knew, drops what waited under the old address, and starts its
+//!    sequence numbers at 0 (EN 302 636-4-1 10.2.1.4);
+//! 2. the station ID of the facilities, which forget the path history and go on with the sequence numbers of events
+//!    elsewhere (else these link the two). What others told (the LDM) stays: it says nothing of this station;
+//! 3. the link's address, before anything goes out, and those of IPv6 that are made of it.
+//!
+//! Nothing of the change is on the air: the next packet is of a station that was not there before, with its certificate.
+//! A packet of the old one that comes back, sent on by others, is known by the ticket that signed it and dropped.
 //!
 //! While an event of this station is being told of (DENM), or somebody is in danger, it stays who it is
 //! ([`Pseudonym::lock`]), for at most as long as the config says: TR 103 415 has it so, since an event's
@@ -59,20 +62,14 @@ pub struct Identity {
     pub ticket: HashedId8,
     /// The link-layer address, and the MID of the GN address.
     pub mid: [u8; 6],
-    /// StationID of the facilities.
-    pub station_id: u32,
 }
 
 impl Identity {
     /// That of a ticket. Two stations have the same one as seldom as two of 2^46 tickets.
     pub const fn of_ticket(ticket: HashedId8) -> Identity {
-        let [a, b, c, d, e, f, g, h] = ticket.0;
-        Identity {
-            ticket,
-            // Unicast and locally administered.
-            mid: [c & 0xfc | 0x02, d, e, f, g, h],
-            station_id: u32::from_be_bytes([a ^ e, b ^ f, g, h]),
-        }
+        let [_, _, c, d, e, f, g, h] = ticket.0;
+        // Unicast and locally administered.
+        Identity { ticket, mid: [c & 0xfc | 0x02, d, e, f, g, h] }
     }
 
     /// The GN address (EN 302 636-4-1 10.2.1.4).

@@ -178,6 +178,13 @@ pub enum Command {
         /// Its name.
         name: String,
     },
+    /// The station is to be another one now, in the GeoNetworking network.
+    ChangePseudonym,
+    /// It is to stay who it is there.
+    LockPseudonym {
+        /// For so many seconds; 0 ends an earlier wish.
+        for_s: u32,
+    },
     /// An event on the road is to be spoken of, or no more.
     Denm(DenmOrder),
     /// The home agent is to be left by all: planned maintenance.

@@ -207,7 +207,7 @@ impl Station {
     pub fn secure(&mut self, now: Time, wall: WallTime, entity: Box<dyn SecurityEntity>) {
         let secured = Secured::new(entity, now, wall);
         match &mut self.geonet {
-            Some(geonet) => geonet.secure(secured),
+            Some(geonet) => geonet.secure(now, secured),
             None => self.awaited_security = Some(secured),
         }
     }

@@ -488,6 +488,7 @@ impl Station {
                 ("with_certificate", counted.with_certificate),
                 ("forwarded", counted.forwarded),
                 ("requests", counted.requests),
+                ("pseudonyms", counted.pseudonyms),
             ] {
                 counters.push((format!("security.{name}"), count));
             }

@@ -4,20 +4,26 @@ mod common;
 
 use std::time::Duration;
 
-use carnet_base::{Rng, Time, WallTime};
+use carnet_base::{DropReason, Rng, Time, WallTime};
 use carnet_geonet::Mib;
-use carnet_its::cdd::StationId;
+use carnet_its::cam::{Cam, LowFrequencyContainer};
+use carnet_its::cdd::{self, StationId};
+use carnet_its::denm::Denm;
+use carnet_its::uper;
 use carnet_security::certificate::Certificate;
 use carnet_security::credentials::{Credential, Credentials, PrivateKey};
 use carnet_security::crypto::{Backend, Portable, SigningKey, name_of};
 use carnet_security::keys::Curve;
+use carnet_security::pseudonym::{Identity, Strategy};
 use carnet_security::time::{DurationUnit, Time64, ValidityDuration, ValidityPeriod};
-use carnet_security::{Config, Now, Policy, Security, SecurityDrop, pki};
+use carnet_security::{Config, Now, Policy, Security, SecurityDrop, pki, unwrapped};
 use carnet_station::io::{
-    Area, AreaShape, Delivered, Event, Frame, GeonetRequest, GeonetTransport, Input, Output, Position,
+    Area, AreaShape, Command, Delivered, DenmOrder, DenmWish, Event, Frame, GeonetRequest, GeonetTransport,
+    Input, Output, Position,
 };
 use carnet_station::{GeonetSettings, PersistentState, Station, StationConfig};
-use carnet_wire::geonet::{GnAddress, StationType as GnStationType};
+use carnet_wire::btp::{BtpB, port};
+use carnet_wire::geonet::{GnAddress, Packet, StationType as GnStationType};
 
 const START: u64 = 1_800_000_000_000;
 const BROADCAST: [u8; 6] = [0xff; 6];
@@ -92,6 +98,22 @@ fn entity(policy: Policy, credentials: &Credentials) -> (Box<Security>, Vec<(Cre
     (Box::new(security), refused)
 }
 
+/// A station that changes its pseudonym each 100 m, so that it has gone them in two seconds, with these tickets.
+fn vehicle(pki: &Pki, tickets: Vec<(Certificate, PrivateKey)>, longest_lock: u64) -> Option<Box<Security>> {
+    let pseudonyms = Strategy {
+        first_distance: (100.0, 100.0),
+        distance: 100.0,
+        time: (Duration::ZERO, Duration::ZERO),
+        longest_lock: Duration::from_secs(longest_lock),
+    };
+    let config = Config { policy: Policy::Strict, pseudonyms: Some(pseudonyms), ..Config::default() };
+    let mut security = Security::new(config, Box::new(Portable), Box::new(()), Rng::new(7));
+    let now = Now { time: Time::ZERO, date: date(Time::ZERO) };
+    let credentials = Credentials { tickets, ..pki.credentials(11) };
+    assert_eq!(credentials.furnish(&mut security, &Portable, now), []);
+    Some(Box::new(security))
+}
+
 fn strict(credentials: &Credentials) -> Option<Box<Security>> {
     let (security, refused) = entity(Policy::Strict, credentials);
     assert_eq!(refused, []);
@@ -154,7 +176,7 @@ impl Road {
         for frame in frames {
             self.sent.push((index, frame.clone()));
             for other in 0..self.stations.len() {
-                let mac = address(other).mid();
+                let mac = self.stations[other].geonet().expect("a router").address().mid();
                 let to = frame.destination == BROADCAST || frame.destination == mac;
                 if other != index && to && (self.reach)(index, other) {
                     self.input(other, Input::Frame(frame.clone()));
@@ -195,6 +217,32 @@ impl Road {
     fn counter(&self, index: usize, name: &str) -> u64 {
         let counters = self.stations[index].counters();
         counters.iter().find(|(known, _)| known == name).unwrap_or_else(|| panic!("{name}")).1
+    }
+
+    /// Who the first station is, by what the second would see of it: the MID.
+    fn who(&self) -> [u8; 6] {
+        self.stations[0].geonet().expect("a router").address().mid()
+    }
+
+    /// Frames that the first station has sent since there were so many, each with the packet in it.
+    fn said(&self, since: usize) -> Vec<(&Frame, Vec<u8>)> {
+        let own = self.sent[since..].iter().filter(|(from, _)| *from == 0);
+        own.map(|(_, frame)| (frame, unwrapped(&frame.packet).expect("it is signed"))).collect()
+    }
+
+    /// An event of the first station that lasts so many seconds.
+    fn tell(&mut self, seconds: u32) {
+        let mut denm = Denm::default();
+        denm.denm.management.validity_duration = cdd::ValidityDuration(seconds);
+        let order = DenmOrder {
+            wish: DenmWish::Trigger,
+            denm: uper::encode(&denm).expect("encodes"),
+            repetition_duration_ms: None,
+            repetition_interval_ms: None,
+            area: None,
+            traffic_class: None,
+        };
+        self.input(0, Input::Command(Command::Denm(order)));
     }
 
     /// Stations that `index` knows, by their numbers: of the location table, and of the map.
@@ -369,4 +417,150 @@ fn credentials_that_nobody_would_take_are_named() {
     for line in ["", "nist-p256", "nist-p256 11", "p256 11", &format!("nist-p256 {}zz", "11".repeat(31))] {
         assert_eq!(PrivateKey::parse(line), None, "{line}");
     }
+}
+
+/// The station ID in a CAM or a DENM, and points of the path in a CAM.
+fn facilities_in(packet: &[u8]) -> Option<(u32, Option<usize>)> {
+    let packet = Packet::parse(packet).expect("a packet");
+    let (btp, message) = BtpB::parse(packet.payload).ok()?;
+    if btp.destination_port != port::CAM {
+        let denm = (btp.destination_port == port::DENM).then(|| Denm::from_octets(message).expect("a DENM"));
+        return denm.map(|denm| (denm.header.station_id.0, None));
+    }
+    let cam = Cam::from_octets(message).expect("a CAM");
+    let path = match &cam.cam.cam_parameters.low_frequency_container {
+        Some(LowFrequencyContainer::BasicVehicleContainerLowFrequency(low)) => Some(low.path_history.0.len()),
+        _ => None,
+    };
+    Some((cam.header.station_id.0, path))
+}
+
+/// TS 102 731, TR 103 415: ticket, GN address, link-layer address and station ID change at once, and nothing of the one before
+/// is in what comes after.
+#[test]
+fn a_vehicle_becomes_another_one_on_its_way() {
+    let pki = Pki::new(1, 2);
+    let tickets: Vec<_> = (11..15).map(|number| pki.ticket(number, until(10_000))).collect();
+    let names: Vec<_> = tickets.iter().map(|(ticket, _)| name_of(&Portable, ticket)).collect();
+    let known: Vec<_> = names.iter().map(|name| Identity::of_ticket(*name).mid).collect();
+    let all = vec![vehicle(&pki, tickets, 255), strict(&pki.credentials(21))];
+    let mut road = Road::new(all, everybody);
+    assert!(known.contains(&road.who()), "from the start");
+    road.drive(100);
+    let mut lives: Vec<[u8; 6]> = Vec::new();
+    for (frame, packet) in road.said(0) {
+        let parsed = Packet::parse(&packet).expect("a packet");
+        let mid = parsed.extended.source().address.mid();
+        assert_eq!(frame.source, mid, "the link's address is the packet's");
+        let is_first = lives.last() != Some(&mid);
+        if is_first {
+            lives.push(mid);
+        }
+        // The name of the ticket that signed is in it, or the certificate; of the others there is nothing.
+        let has = |octets: &[u8]| frame.packet.windows(octets.len()).any(|window| window == octets);
+        for (name, other) in names.iter().zip(&known) {
+            assert!(*other == mid || !(has(&name.0) || has(other)), "{mid:02x?} tells of {other:02x?}");
+        }
+        if let Some((station, path)) = facilities_in(&packet) {
+            assert_eq!(station.to_be_bytes(), mid[2..]);
+            assert!(!is_first || path.is_none_or(|points| points == 0), "the path of the one before");
+        }
+    }
+    // 500 m in ten seconds.
+    assert!((4..=5).contains(&lives.len()), "{lives:02x?}");
+    assert!(lives.windows(2).all(|pair| pair[0] != pair[1]) && lives.iter().all(|life| known.contains(life)));
+    assert_eq!(road.counter(0, "security.pseudonyms"), lives.len() as u64 - 1);
+    // The other one has believed all of them, and sees as many stations.
+    let map = &road.stations[1].facilities().expect("facilities").services().ldm;
+    let station = |mid: &[u8; 6]| u32::from_be_bytes([mid[2], mid[3], mid[4], mid[5]]);
+    assert!(lives.iter().rev().take(2).all(|life| map.station(StationId(station(life))).is_some()));
+    let dropped: u64 = SecurityDrop::ALL
+        .iter()
+        .map(|reason| road.counter(1, &format!("security.dropped.{}", reason.name())))
+        .sum();
+    assert_eq!(dropped, 0);
+}
+
+#[test]
+fn what_is_told_of_holds_a_change_back() {
+    let pki = Pki::new(1, 2);
+    let tickets = || (11..14).map(|number| pki.ticket(number, until(10_000))).collect::<Vec<_>>();
+    let mut road = Road::new(vec![vehicle(&pki, tickets(), 255), None], everybody);
+    let first = road.who();
+    road.drive(5);
+    road.tell(6);
+    road.drive(55);
+    assert_eq!(road.who(), first, "an event goes on");
+    road.drive(10);
+    let second = road.who();
+    assert_ne!(second, first, "it is over");
+    // An application asks for it, and then no more.
+    road.input(0, Input::Command(Command::LockPseudonym { for_s: 60 }));
+    road.drive(50);
+    assert_eq!(road.who(), second);
+    road.input(0, Input::Command(Command::LockPseudonym { for_s: 0 }));
+    road.drive(1);
+    let third = road.who();
+    assert_ne!(third, second);
+    // An order does not wait; and nothing holds for longer than the longest lock.
+    road.tell(600);
+    road.input(0, Input::Command(Command::ChangePseudonym));
+    assert_ne!(road.who(), third);
+    let mut road = Road::new(vec![vehicle(&pki, tickets(), 5), None], everybody);
+    let first = road.who();
+    road.drive(5);
+    road.tell(600);
+    road.drive(48);
+    assert_eq!(road.who(), first);
+    road.drive(5);
+    assert_ne!(road.who(), first);
+}
+
+#[test]
+fn what_comes_back_of_the_one_before_is_known() {
+    let pki = Pki::new(1, 2);
+    let tickets: Vec<_> = (11..13).map(|number| pki.ticket(number, until(10_000))).collect();
+    let mut road = Road::new(vec![vehicle(&pki, tickets, 255), strict(&pki.credentials(21))], |_, _| false);
+    road.drive(10);
+    let before = road.sent.len();
+    road.tell(600);
+    let told = road.said(before).first().expect("a DENM").0.clone();
+    road.input(0, Input::Command(Command::ChangePseudonym));
+    // Somebody sends it on.
+    road.input(0, Input::Frame(Frame { source: address(1).mid(), ..told }));
+    assert_eq!(road.counter(0, "security.dropped.former_pseudonym"), 1);
+    assert_eq!(road.counter(0, "security.received"), 1);
+    assert!(road.delivered.is_empty());
+    assert_eq!(road.stations[0].geonet().expect("a router").location_table().iter().count(), 0);
+}
+
+#[test]
+fn without_another_ticket_it_stays_who_it_is() {
+    let pki = Pki::new(1, 2);
+    let one = vec![pki.ticket(11, until(10_000))];
+    let mut road = Road::new(vec![vehicle(&pki, one, 255), strict(&pki.credentials(21))], everybody);
+    let first = road.who();
+    road.drive(50);
+    assert_eq!((road.who(), road.counter(0, "security.pseudonyms")), (first, 0));
+    let now = road.now;
+    let mut order = |index: usize, command| {
+        road.stations[index].handle_input(now, wall(now), Input::Command(command)).expect_err("refused")
+    };
+    assert_eq!(order(0, Command::ChangePseudonym), "there is no other ticket of this station that holds now");
+    for command in [Command::ChangePseudonym, Command::LockPseudonym { for_s: 1 }] {
+        assert!(order(1, command).contains("there is no [security.pseudonyms]"));
+    }
+    // A ticket that runs out gives way to another one, with its own address; without one there is silence.
+    let two = vec![pki.ticket(11, until(10)), pki.ticket(12, until(16))];
+    let ends: Vec<_> =
+        two.iter().map(|(ticket, _)| Identity::of_ticket(name_of(&Portable, ticket)).mid).collect();
+    let mut road = Road::new(vec![vehicle(&pki, two, 255), None], everybody);
+    road.input(0, Input::Command(Command::LockPseudonym { for_s: 600 }));
+    road.drive(150);
+    for (frame, packet) in road.said(0) {
+        assert_eq!(frame.source, Packet::parse(&packet).expect("a packet").extended.source().address.mid());
+        assert!(ends.contains(&frame.source));
+    }
+    assert_eq!(road.who(), ends[1]);
+    assert_eq!(road.warnings, ["nothing is sent: no ticket of this station holds here and now"]);
 }

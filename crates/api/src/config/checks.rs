@@ -7,7 +7,9 @@ use std::net::Ipv6Addr;
 use ipnet::Ipv6Net;
 
 use super::Auth;
-use super::draft::{Draft, GeonetDraft, HomeAgentDraft, List, MobileRouterDraft};
+use super::draft::{
+    Draft, FacilitiesDraft, GeonetDraft, HomeAgentDraft, List, MobileRouterDraft, SecurityDraft,
+};
 use super::errors::Sink;
 use super::reader::At;
 
@@ -48,12 +50,27 @@ pub(super) fn check(draft: &Draft, sink: &Sink<'_>) {
                 "nobody would be believed, expected `security.roots` with a root at least",
             );
         }
+        pseudonyms(security, draft, sink);
     }
     if let Some(geonet) = &draft.geonet {
         radio(geonet, draft, sink);
         areas(geonet, sink);
         ipv6(geonet, draft, sink);
         mnpp(geonet, draft, sink);
+    }
+}
+
+/// What a station has that changes its pseudonym, and what would give it away.
+fn pseudonyms(security: &SecurityDraft, draft: &Draft, sink: &Sink<'_>) {
+    let Some(at) = security.pseudonyms_at else { return };
+    if security.has_no_tickets() {
+        sink.push(at, "a pseudonym is a ticket, expected `security.tickets`");
+    }
+    if draft.geonet.as_ref().is_some_and(|geonet| !geonet.is_anonymous()) {
+        sink.push(at, "a pseudonym has an address of its own, expected `geonet.address` = \"anonymous\"");
+    }
+    if draft.facilities.as_ref().is_some_and(FacilitiesDraft::has_a_number) {
+        sink.push(at, "a pseudonym has a number of its own, expected no `facilities.station_id`");
     }
 }
 

@@ -45,7 +45,7 @@ pub use geonet::{
     PositionSource, Recovery, ReorderHold, ReorderRule, Standard, StationType, UdpLink, UnicastForwarding,
 };
 pub use mib::Mib;
-pub use security::{Security, SecurityPolicy};
+pub use security::{Pseudonyms, Security, SecurityPolicy};
 
 /// A checked config.
 #[derive(Debug, Clone, PartialEq, Eq)]

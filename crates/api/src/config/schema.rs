@@ -444,6 +444,22 @@ pub(super) const SECURITY: Section = Section {
         key("tickets", "path", "none"),
         key("revoked", "array of names of certificates", "[]"),
         key("verifications_per_second", "integer, 1 to 1000000", "2000"),
+        key("pseudonyms", "table", "none"),
+    ],
+    later: &[],
+};
+
+/// `[security.pseudonyms]`
+pub(super) const PSEUDONYMS: Section = Section {
+    header: "[security.pseudonyms]",
+    path: "security.pseudonyms",
+    keys: &[
+        key("min_first_distance", "length", "\"800m\""),
+        key("max_first_distance", "length", "\"1500m\""),
+        key("distance", "length", "\"800m\""),
+        key("min_time", "duration", "\"2m\""),
+        key("max_time", "duration", "\"6m\""),
+        key("longest_lock", "duration", "\"255s\""),
     ],
     later: &[],
 };
@@ -457,7 +473,7 @@ pub(super) const CONFORMANCE: Section = Section {
 };
 
 /// All tables but the top, and those of a mobile node whose keys are a mobile router's.
-pub(super) const SECTIONS: [&Section; 24] = [
+pub(super) const SECTIONS: [&Section; 25] = [
     &STATION,
     &DATAPLANE,
     &HOME_AGENT,
@@ -481,5 +497,6 @@ pub(super) const SECTIONS: [&Section; 24] = [
     &FACILITIES,
     &SERVICE,
     &SECURITY,
+    &PSEUDONYMS,
     &CONFORMANCE,
 ];

@@ -1,6 +1,7 @@
 //! `[security]` of the config file: who is believed, and with what the station signs.
 
 use std::path::PathBuf;
+use std::time::Duration;
 
 /// `[security]`
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -17,6 +18,21 @@ pub struct Security {
     pub revoked: Vec<[u8; 8]>,
     /// Verifications in a second at most.
     pub verifications_per_second: u32,
+    /// When the station becomes another one; `None`: it stays who it is.
+    pub pseudonyms: Option<Pseudonyms>,
+}
+
+/// `[security.pseudonyms]`
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Pseudonyms {
+    /// Metres until the first change, from the least to the most.
+    pub first_distance_m: (u16, u16),
+    /// Metres between changes.
+    pub distance_m: u16,
+    /// Time on top of that, from the least to the most.
+    pub time: (Duration, Duration),
+    /// How long a change may be held back.
+    pub longest_lock: Duration,
 }
 
 /// `security.policy`

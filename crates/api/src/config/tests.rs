@@ -8,6 +8,7 @@ mod mobile_node;
 mod multicast;
 mod page;
 mod policies;
+mod security;
 mod together;
 
 use std::time::Duration;
@@ -423,6 +424,7 @@ fn every_key_arrives() {
             tickets: Some("pki/tickets".into()),
             revoked: vec![[0x01, 0x23, 0x45, 0x67, 0x89, 0xab, 0xcd, 0xef]],
             verifications_per_second: 100,
+            pseudonyms: None,
         }),
         conformance: Some(Conformance { upper_tester: "[::1]:12345".parse().expect("an address") }),
     };

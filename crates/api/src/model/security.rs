@@ -5,6 +5,15 @@
 use super::Counters;
 use serde::{Deserialize, Serialize};
 
+/// Body of `POST /v1/pseudonym`: without `lock_s` the station is another one at once.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct PseudonymRequest {
+    /// Instead it stays who it is for so many seconds, for somebody's safety depends on being recognised; 0 ends that.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub lock_s: Option<u32>,
+}
+
 /// Signed packets of a station, as they stand.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Security {

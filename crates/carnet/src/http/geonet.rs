@@ -44,6 +44,10 @@ pub(super) fn router() -> Router<App> {
             post(|app, body| app.tell(body, |channel, reply| Request::Channel { channel, reply })),
         )
         .route("/v1/security", get(|app, _| app.ask_whether(Request::Security)))
+        .route(
+            "/v1/pseudonym",
+            post(|app, body| app.tell(body, |pseudonym, reply| Request::Pseudonym { pseudonym, reply })),
+        )
         .route("/v1/gnsend", post(|app, body| Box::pin(send(app, body))))
         .route("/v1/gnping", post(|app, body| Box::pin(ping(app, body))))
         .route("/v1/gnrecv", get(|app, _| Box::pin(receive(app))))

@@ -229,7 +229,7 @@ impl Runner {
                     .ok_or_else(|| "there is no such position".to_owned())
                     .and_then(|position| self.try_input(Input::Position(position)))
             }
-            Message::ChangePseudonym => Err("there are no pseudonyms to change".into()),
+            Message::ChangePseudonym => self.try_input(Input::Command(Command::ChangePseudonym)),
             Message::Gn(request) | Message::Btp(request) => self.try_input(Input::Geonet(request.clone())),
         };
         if let Err(refusal) = &done {

@@ -104,6 +104,13 @@ impl Runner {
             Request::Security(reply) => {
                 let _ = reply.send(answers::security(&self.station, now).ok_or(answers::NO_SECURITY.into()));
             }
+            Request::Pseudonym { pseudonym, reply } => {
+                let order = match pseudonym.lock_s {
+                    None => Command::ChangePseudonym,
+                    Some(for_s) => Command::LockPseudonym { for_s },
+                };
+                let _ = reply.send(self.try_input(Input::Command(order)));
+            }
             Request::SetArea { area, reply } => {
                 let order = self.ask_geonet(|geonet, _| geonet.area_order(area)).flatten();
                 let _ = reply.send(order.and_then(|order| self.try_input(Input::Command(order))));

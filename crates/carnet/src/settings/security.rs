@@ -51,6 +51,7 @@ mod files {
     use carnet_security::credentials::{Credential, Credentials, PrivateKey};
     use carnet_security::crypto::Portable256;
     use carnet_security::ids::HashedId8;
+    use carnet_security::pseudonym::Strategy;
     use carnet_security::time::Time64;
     use carnet_security::{Config, Now, Policy, Security as Entity, SecurityDrop};
     use carnet_wire::geonet::Timestamp;
@@ -75,6 +76,12 @@ mod files {
                 SecurityPolicy::Strict => Policy::Strict,
             },
             verifications_per_second: security.verifications_per_second,
+            pseudonyms: security.pseudonyms.map(|pseudonyms| Strategy {
+                first_distance: (pseudonyms.first_distance_m.0.into(), pseudonyms.first_distance_m.1.into()),
+                distance: pseudonyms.distance_m.into(),
+                time: pseudonyms.time,
+                longest_lock: pseudonyms.longest_lock,
+            }),
             ..Config::default()
         };
         let leap_seconds = u32::try_from(Timestamp::LEAP_SECONDS)?;

@@ -84,16 +84,19 @@ impl Ear {
         panic!("not heard: {what}; the last was {last:?}");
     }
 
-    fn next(&self) -> Option<Heard> {
-        let mut octets = [0; 2048];
+    /// The next frame of GeoNetworking, if it comes soon.
+    pub fn frame(&self) -> Option<Vec<u8>> {
+        let mut octets = vec![0; 2048];
         let length = {
             let mut slice = [IoSliceMut::new(&mut octets)];
             recvmsg::<()>(self.socket.as_raw_fd(), &mut slice, None, MsgFlags::empty()).ok()?.bytes
         };
-        let frame = octets.get(..length)?;
-        if frame.get(12..14)? != [0x89, 0x47] {
-            return None;
-        }
+        octets.truncate(length);
+        (octets.get(12..14)? == [0x89, 0x47]).then_some(octets)
+    }
+
+    fn next(&self) -> Option<Heard> {
+        let frame = self.frame()?;
         let kind = *frame.get(14 + 5)?;
         // Behind Basic and Common Header, and the sequence number of what has one.
         let start = 14 + 12 + if matches!(kind, 0x10 | 0x50) { 0 } else { 4 };

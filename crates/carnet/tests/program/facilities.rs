@@ -16,7 +16,7 @@ use crate::hosts::{possible, said, seconds, wait_for, wait_until};
 use crate::station::{Station, carnet};
 
 /// Sends a request as `curl --unix-socket` does.
-fn ask(socket: &Path, method: &str, path: &str, body: &Value) -> String {
+pub fn ask(socket: &Path, method: &str, path: &str, body: &Value) -> String {
     let mut stream = UnixStream::connect(socket).expect("the station's socket");
     let body = body.to_string();
     let length = body.len();

@@ -31,6 +31,7 @@ mod offloads;
 mod path_mtu;
 mod persistence;
 mod positions;
+mod pseudonyms;
 mod radio;
 mod refresh;
 mod reload;

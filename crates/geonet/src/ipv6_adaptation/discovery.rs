@@ -6,13 +6,15 @@
 //! (RFC 4862 5.4) gets no answer, since GeoNetworking sees to it that nobody else has it (EN 302 636-4-1 10.2.1.5).
 //!
 //! Listener reports (RFC 3810) about groups of link scope are for switches that look into them, and there are none on
-//! the air; other reports go to the routers of the link.
+//! the air; other reports go to the routers of the link. One that tells in between that the host has left the group of an
+//! address (solicited-node) would be sent by a new pseudonym, and has three octets of the one before: it stays here as well, and
+//! so do those with it until they are repeated.
 
 use std::net::Ipv6Addr;
 
 use carnet_wire::icmpv6;
 use carnet_wire::ipv6::{HEADER_LEN, Header, protocol};
-use carnet_wire::mld::Message;
+use carnet_wire::mld::{Message, Record, RecordType};
 use carnet_wire::nd::{self, NeighborAdvertisement, NeighborSolicitation};
 
 use super::addresses::{self, ANYCAST};
@@ -68,8 +70,14 @@ impl Adaptation {
     }
 }
 
-/// Whether it is a listener report about groups of at most link scope.
+/// Whether it is a listener report about groups of at most link scope, or tells of an address that the host had.
 fn is_idle_report(packet: &[u8]) -> bool {
     let Some(Ok((_, Message::Report(records)))) = Message::parse_packet(packet) else { return false };
-    records.iter().all(|record| record.group.is_multicast() && record.group.octets()[1] & 0x0f <= 2)
+    let of_the_link =
+        |record: Record<'_>| record.group.is_multicast() && record.group.octets()[1] & 0x0f <= 2;
+    let of_an_address = |record: Record<'_>| {
+        let left = record.record_type == Some(RecordType::ToInclude) && record.sources.is_empty();
+        left && nd::solicited_node(record.group) == record.group
+    };
+    records.iter().all(of_the_link) || records.iter().any(of_an_address)
 }

@@ -150,6 +150,13 @@ fn listener_reports_about_groups_of_the_link_stay_here() {
     assert_eq!(host.put("tvl0", mac, &report(&["ff02::1:ff00:1", "ff02::2"])), Ok(false));
     assert_eq!(host.put("tvl0", mac, &report(&["ff02::1:ff00:1", GROUP])), Ok(true));
     host.iut.one_sent();
+    // Three octets of an address that was, and a group that is: the next one has the group alone.
+    let mut left = report(&["ff02::1:ff00:1", GROUP]);
+    left[56] = 3;
+    let mut message = left.split_off(48);
+    (message[2], message[3]) = (0, 0);
+    icmpv6::set_checksum(&mut message, host_address(), ip("ff02::16"));
+    assert_eq!(host.put("tvl0", mac, &[left, message].concat()), Ok(false));
     // One that ends early is not judged.
     let mut short = report(&["ff02::2"]);
     short[55] = 2;

@@ -151,9 +151,10 @@ impl DenService {
         }
     }
 
-    /// Speaks under another number from now on, of the events that are going on too (6.1.2.3).
+    /// Speaks under another number from now on, of the events that are going on too (6.1.2.3). New events are counted from
+    /// anywhere: a number that goes on would tell who the station was.
     pub fn set_station_id(&mut self, station_id: StationId) {
-        self.originating.rename(self.station_id, station_id);
+        self.originating.rename(self.station_id, station_id, self.rng.u16());
         self.station_id = station_id;
     }
 

@@ -161,8 +161,9 @@ impl Originating {
         self.send(now, header, end(management), &request)
     }
 
-    /// Gives own events a new number of their station.
-    pub fn rename(&mut self, from: StationId, to: StationId) {
+    /// Gives own events a new number of their station; the next one bears `next_sequence`.
+    pub fn rename(&mut self, from: StationId, to: StationId, next_sequence: u16) {
+        self.next_sequence = next_sequence;
         let own: Vec<ActionId> =
             self.events.keys().filter(|action| action.originating_station_id == from).copied().collect();
         for old in own {

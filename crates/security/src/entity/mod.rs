@@ -17,13 +17,14 @@
 //!    It takes no more verifications than the config allows, so that the loop ends and a flood costs what was granted.
 //! 3. What the router transmits goes through [`Security::secure`]: own packets are signed there, at the moment at which they
 //!    leave; those of others get their envelope back.
-//! 4. On positions: [`Security::handle_position`]. On another address: [`Security::handle_address`]. A change of pseudonym
-//!    ([`crate::pseudonym`]) is [`Security::use_ticket`], then the router's `handle_address`.
+//! 4. On positions: [`Security::handle_position`], and then [`Security::poll_identity`]: it says when the station is another
+//!    one from now on ([`crate::pseudonym`]). On another address: [`Security::handle_address`].
 //!
 //! The router needs to know nothing of it: what it gets are packets. One thing is not as without: where it puts a newer
 //! position of the destination into a packet that it forwards (EN 302 636-4-1 C.3), the envelope keeps the old one, for
 //! nobody but the source can sign.
 
+mod identity;
 mod receive;
 mod send;
 
@@ -41,6 +42,7 @@ use crate::config::Config;
 use crate::crypto::Backend;
 use crate::envelopes::Envelopes;
 use crate::ids::HashedId8;
+use crate::pseudonym::Pseudonym;
 use crate::queue::Queue;
 use crate::region::Countries;
 use crate::replay::Seen;
@@ -77,6 +79,8 @@ pub struct Counters {
     pub forwarded: u64,
     /// Certificates asked for.
     pub requests: u64,
+    /// Changes of pseudonym.
+    pub pseudonyms: u64,
     dropped: [u64; SecurityDrop::ALL.len()],
 }
 
@@ -92,6 +96,7 @@ impl Default for Counters {
             with_certificate: 0,
             forwarded: 0,
             requests: 0,
+            pseudonyms: 0,
             dropped: [0; SecurityDrop::ALL.len()],
         }
     }
@@ -120,6 +125,8 @@ pub struct Security {
     countries: Box<dyn CountriesDebug>,
     store: CertificateStore,
     own: send::Own,
+    /// When the station becomes another one, where it does.
+    pseudonym: Option<Pseudonym>,
     position: Option<(Position, u16)>,
     queue: Queue<receive::Pending>,
     /// Messages that wait for the certificate of a signer or of an issuer.
@@ -141,11 +148,13 @@ impl Security {
         config: Config,
         backend: Box<dyn Backend>,
         countries: Box<dyn CountriesDebug>,
-        rng: Rng,
+        mut rng: Rng,
     ) -> Security {
         let rate = config.verifications_per_second.max(1);
         let interval = std::time::Duration::from_secs(1) / rate;
+        let pseudonym = config.pseudonyms.clone().map(|strategy| Pseudonym::new(strategy, rng.fork()));
         Security {
+            pseudonym,
             store: CertificateStore::new(config.most_authorities, config.most_tickets.max(1)),
             own: send::Own::new(rng),
             position: None,

@@ -131,6 +131,9 @@ impl Security {
             Signer::Certificate(certificate) => Some(name_of(self.backend.as_ref(), certificate)),
             Signer::Itself => None,
         };
+        if signer.is_some_and(|name| self.is_former(name)) {
+            return Err(SecurityDrop::FormerPseudonym);
+        }
         let known_signer = signer.filter(|name| self.store.knows_ticket(*name));
         if self.was_seen(now.time, &inspected, &hash)? {
             let Some(signer) = known_signer else { return Err(SecurityDrop::Replayed) };

@@ -168,14 +168,21 @@ impl Security {
         found.is_some()
     }
 
-    /// One of the tickets that hold now, another than the current one if there is any.
-    pub fn choose_ticket(&mut self, now: Now) -> Option<HashedId8> {
-        let current = self.current_ticket();
-        let mut choice = self.own_tickets(now);
-        if choice.len() > 1 {
-            choice.retain(|name| Some(*name) != current);
-        }
-        let number = self.own.rng.below(choice.len() as u64) as usize;
+    /// Own tickets of which the validity is so, by name.
+    pub(super) fn tickets_that<'a>(
+        &'a self,
+        is: impl Fn(&ValidityPeriod) -> bool + 'a,
+    ) -> impl Iterator<Item = HashedId8> + 'a {
+        self.own.tickets.iter().filter(move |own| is(own.validity())).map(OwnTicket::name)
+    }
+
+    pub(super) fn is_own_ticket(&self, name: HashedId8) -> bool {
+        self.own.tickets.iter().any(|own| own.name() == name)
+    }
+
+    /// One of these, which nobody foresees.
+    pub(super) fn draw(&mut self, choice: &[HashedId8]) -> Option<HashedId8> {
+        let number = if choice.is_empty() { 0 } else { self.own.rng.below(choice.len() as u64) as usize };
         choice.get(number).copied()
     }
 
@@ -227,7 +234,9 @@ impl Security {
             if self.own.tickets.is_empty() && self.config.policy == Policy::AcceptUnsigned {
                 return Ok(frame.to_vec());
             }
-            self.keep_signing(now);
+            if self.pseudonym.is_none() {
+                self.keep_signing(now);
+            }
             let inside = frame.get(BasicHeader::LEN..packet.len()).unwrap_or_default();
             self.sign(now, application_of(&packet), inside)?
         } else {

@@ -189,8 +189,13 @@ impl Facilities {
         }
     }
 
+    /// Whether there is an own event of which others have been told, and which is not over.
+    pub(super) fn is_telling(&self) -> bool {
+        self.services.den.sizes().0 > 0
+    }
+
     /// Speaks under a number that belongs to the address.
-    fn follow(&mut self, address: GnAddress) {
+    pub(super) fn follow(&mut self, address: GnAddress) {
         if std::mem::replace(&mut self.address, address) != address && self.settings.station_id.is_none() {
             self.services.set_station_id(number(address));
             self.path.clear();

@@ -215,6 +215,7 @@ impl Geonet {
             facilities.handle_position(now, position, self.router.address());
         }
         self.collect(now);
+        self.look_at_pseudonym(now);
     }
 
     /// Has another address from now on (10.2.1.3).

@@ -9,15 +9,19 @@
 //! * *The date* is that of the last input that had one, and the time since, as it is for the facilities.
 //! * *No fast path*: its programs sign nothing.
 //! * *The IPv6 MTU* is smaller by what the longest own envelope adds.
-//!
-//! Left out: changes of pseudonym (`carnet_security::pseudonym` decides when; the link's address does not follow yet).
+//! * *Changes of pseudonym* (`carnet_security::pseudonym`) are looked for at each position. The whole station is another one
+//!   between two packets: the router, the facilities, and with the router's address the link and the virtual interfaces.
+//!   What waits under the old address is dropped. An own event that is told of holds a change back, so that its name stays,
+//!   and so does an application ([`crate::io::Command::LockPseudonym`]); an order to change does not wait.
 
 use std::borrow::Cow;
 use std::fmt::Debug;
+use std::time::Duration;
 
 use carnet_base::{Time, WallTime};
 use carnet_geonet::{MacAddress, ReceivedFrame, geodesy};
 use carnet_security::ids::HashedId8;
+use carnet_security::pseudonym::Identity;
 use carnet_security::time::{Time64, ValidityPeriod};
 use carnet_security::{Counters, Handled, Now, Security, SecurityDrop, Verified, unwrapped};
 use carnet_wire::geonet::Timestamp;
@@ -43,6 +47,19 @@ pub trait SecurityEntity: Debug + Send {
     fn overhead(&self) -> usize;
     fn counters(&self) -> &Counters;
     fn state(&self, now: Now) -> SecurityState;
+    fn has_pseudonyms(&self) -> bool {
+        false
+    }
+    fn first_identity(&mut self, _: Now) -> Option<Identity> {
+        None
+    }
+    fn poll_identity(&mut self, _: Now) -> Option<Identity> {
+        None
+    }
+    fn change_pseudonym(&mut self, _: Now) -> Option<Identity> {
+        None
+    }
+    fn lock_pseudonym(&mut self, _: Time, _locked: bool) {}
 }
 
 /// What operators may see of a security entity.
@@ -101,6 +118,26 @@ impl SecurityEntity for Security {
         Security::counters(self)
     }
 
+    fn has_pseudonyms(&self) -> bool {
+        self.config().pseudonyms.is_some()
+    }
+
+    fn first_identity(&mut self, now: Now) -> Option<Identity> {
+        Security::first_identity(self, now)
+    }
+
+    fn poll_identity(&mut self, now: Now) -> Option<Identity> {
+        Security::poll_identity(self, now)
+    }
+
+    fn change_pseudonym(&mut self, now: Now) -> Option<Identity> {
+        Security::change_pseudonym(self, now)
+    }
+
+    fn lock_pseudonym(&mut self, now: Time, locked: bool) {
+        Security::lock_pseudonym(self, now, locked);
+    }
+
     fn state(&self, now: Now) -> SecurityState {
         let (issuers, tickets) = self.store().len();
         let (signs, own) = self.own_validities(now);
@@ -137,7 +174,13 @@ pub(crate) struct Secured {
     date: (Time, WallTime),
     elevation: u16,
     silence: Silence,
+    /// Until then an application wants the station to stay who it is.
+    locked_until: Option<Time>,
 }
+
+/// Why nobody can order a change of pseudonym, or hold one back.
+const NO_PSEUDONYMS: &str =
+    "this station does not change its pseudonym: there is no [security.pseudonyms] in its config";
 
 /// Whether own packets are not sent because no ticket signs them.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -149,7 +192,8 @@ enum Silence {
 
 impl Secured {
     pub(crate) fn new(entity: Box<dyn SecurityEntity>, now: Time, wall: WallTime) -> Secured {
-        Secured { entity, date: (now, wall), elevation: elevation(0), silence: Silence::None }
+        let (elevation, silence) = (elevation(0), Silence::None);
+        Secured { entity, date: (now, wall), elevation, silence, locked_until: None }
     }
 
     pub(crate) fn entity(&self) -> &dyn SecurityEntity {
@@ -230,9 +274,60 @@ pub(super) fn opened(packet: &[u8]) -> Cow<'_, [u8]> {
 }
 
 impl Geonet {
-    /// Signs and verifies from now on.
-    pub(crate) fn secure(&mut self, secured: Secured) {
+    /// Signs and verifies from now on, by a ticket whose address the station has, where it is to have pseudonyms.
+    pub(crate) fn secure(&mut self, now: Time, mut secured: Secured) {
+        let identity = secured.entity.first_identity(secured.now(now));
         self.secured = Some(secured);
+        self.become_another(now, identity);
+    }
+
+    /// The position was told, and what goes with it was sent: becomes another station where that is due.
+    pub(super) fn look_at_pseudonym(&mut self, now: Time) {
+        let telling = self.facilities.as_ref().is_some_and(|facilities| facilities.is_telling());
+        let Some(secured) = self.secured.as_mut().filter(|secured| secured.entity.has_pseudonyms()) else {
+            return;
+        };
+        let locked = telling || secured.locked_until.is_some_and(|until| now < until);
+        secured.entity.lock_pseudonym(now, locked);
+        let identity = secured.entity.poll_identity(secured.now(now));
+        self.become_another(now, identity);
+    }
+
+    /// Becomes another station now, whatever holds it back.
+    ///
+    /// # Errors
+    /// Why not, in words for the operator.
+    pub(crate) fn handle_pseudonym_change(&mut self, now: Time) -> Result<(), String> {
+        let secured = self.with_pseudonyms()?;
+        let identity = secured.entity.change_pseudonym(secured.now(now));
+        if identity.is_none() {
+            return Err("there is no other ticket of this station that holds now".into());
+        }
+        self.become_another(now, identity);
+        Ok(())
+    }
+
+    /// Stays who it is for so long; for no time ends that.
+    ///
+    /// # Errors
+    /// Why not, in words for the operator.
+    pub(crate) fn handle_pseudonym_lock(&mut self, now: Time, span: Duration) -> Result<(), String> {
+        self.with_pseudonyms()?.locked_until = Some(now + span);
+        Ok(())
+    }
+
+    fn with_pseudonyms(&mut self) -> Result<&mut Secured, String> {
+        let secured = self.secured.as_mut().filter(|secured| secured.entity.has_pseudonyms());
+        secured.ok_or_else(|| NO_PSEUDONYMS.into())
+    }
+
+    fn become_another(&mut self, now: Time, identity: Option<Identity>) {
+        let Some(identity) = identity else { return };
+        let address = identity.gn_address(self.address.station_type());
+        if let Some(facilities) = &mut self.facilities {
+            facilities.follow(address);
+        }
+        self.handle_address(now, address);
     }
 
     pub(crate) fn secured(&self) -> Option<&Secured> {

@@ -375,6 +375,11 @@ impl Station {
             Command::RemoveArea { name } => {
                 self.geonet.as_mut().ok_or(NO_GEONET)?.handle_area_removal(now, &name)
             }
+            Command::ChangePseudonym => self.geonet.as_mut().ok_or(NO_GEONET)?.handle_pseudonym_change(now),
+            Command::LockPseudonym { for_s } => {
+                let span = Duration::from_secs(for_s.into());
+                self.geonet.as_mut().ok_or(NO_GEONET)?.handle_pseudonym_lock(now, span)
+            }
             Command::Denm(order) => self.geonet.as_mut().ok_or(NO_GEONET)?.handle_denm_order(now, &order),
             Command::Drain { to, within_s } => {
                 let agent = self.agent.as_mut().ok_or(NO_HOME_AGENT)?;
@@ -416,7 +421,7 @@ impl Station {
                 geonet.handle_lan_addresses(now, &interface, &addresses);
             }
             if let Some(secured) = self.awaited_security.take() {
-                geonet.secure(secured);
+                geonet.secure(now, secured);
             }
             self.geonet = Some(geonet);
             self.listen_to_neighbours();

@@ -27,6 +27,11 @@ impl FacilitiesDraft {
         FacilitiesDraft { at, facilities: read(table) }
     }
 
+    /// Whether the operator has given the station its number.
+    pub(in crate::config) fn has_a_number(&self) -> bool {
+        self.facilities.as_ref().is_some_and(|facilities| facilities.station_id.is_some())
+    }
+
     pub(in crate::config) fn finish(self) -> Option<Facilities> {
         self.facilities
     }

@@ -176,6 +176,11 @@ impl GeonetDraft {
         }
     }
 
+    /// Whether its address is the security entity's business; also where the key could not be read.
+    pub(in crate::config) fn is_anonymous(&self) -> bool {
+        self.address.is_none_or(|address| address == GeonetAddress::Anonymous)
+    }
+
     pub(in crate::config) fn finish(self) -> Option<Geonet> {
         let ipv6 = self.ipv6?;
         Some(Geonet {

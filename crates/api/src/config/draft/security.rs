@@ -1,10 +1,12 @@
 //! `[security]` as it was read.
 
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 use super::super::errors::Sink;
 use super::super::reader::{Table, Value};
-use super::super::security::{Security, SecurityPolicy};
+use super::super::schema;
+use super::super::security::{Pseudonyms, Security, SecurityPolicy};
 use super::super::values;
 use super::geonet::integer;
 
@@ -15,12 +17,20 @@ const NAMES: &str = "names of certificates, such as [\"0123456789abcdef\"]";
 pub(in crate::config) struct SecurityDraft {
     /// Where the table stands in the file.
     pub at: usize,
+    /// Where `[security.pseudonyms]` does, if it is there.
+    pub pseudonyms_at: Option<usize>,
     security: Option<Security>,
 }
 
 impl SecurityDraft {
     pub(in crate::config) fn read(at: usize, table: &Table<'_>, sink: &Sink<'_>) -> SecurityDraft {
-        SecurityDraft { at, security: read(table, sink) }
+        let pseudonyms_at = table.get("pseudonyms").map(|value| value.at());
+        SecurityDraft { at, pseudonyms_at, security: read(table, sink) }
+    }
+
+    /// Whether it signs nothing, for want of tickets.
+    pub(in crate::config) fn has_no_tickets(&self) -> bool {
+        self.security.as_ref().is_some_and(|security| security.tickets.is_none())
     }
 
     /// Whether it is in use without a root that is trusted.
@@ -51,6 +61,10 @@ fn read(table: &Table<'_>, sink: &Sink<'_>) -> Option<Security> {
     };
     let revoked = list(table.get("revoked"), NAMES, "16 hexadecimal digits", name);
     let verifications = integer(table, "verifications_per_second", 1, 1_000_000, 2000);
+    let pseudonyms = match table.get("pseudonyms") {
+        Some(value) => value.table(&schema::PSEUDONYMS).and_then(|table| read_pseudonyms(&table)).map(Some),
+        None => Some(None),
+    };
     Some(Security {
         policy: policy?,
         roots: roots?,
@@ -58,7 +72,36 @@ fn read(table: &Table<'_>, sink: &Sink<'_>) -> Option<Security> {
         tickets: tickets?,
         revoked: revoked?,
         verifications_per_second: verifications?,
+        pseudonyms: pseudonyms?,
     })
+}
+
+fn read_pseudonyms(table: &Table<'_>) -> Option<Pseudonyms> {
+    let length = |name, default| match table.get(name) {
+        Some(value) => value.parse(values::geonet::LENGTH, values::geonet::length).map(|length| length.value),
+        None => Some(default),
+    };
+    let span = |name, default| match table.get(name) {
+        Some(value) => value.parse(values::DURATION, values::duration).map(|span| span.value),
+        None => Some(Duration::from_secs(default)),
+    };
+    let first = (length("min_first_distance", 800), length("max_first_distance", 1500));
+    let distance = length("distance", 800);
+    let time = (span("min_time", 120), span("max_time", 360));
+    let longest_lock = span("longest_lock", 255);
+    let first_distance_m = (first.0?, first.1?);
+    let time = (time.0?, time.1?);
+    for (least, most, wrong) in [
+        ("min_first_distance", "max_first_distance", first_distance_m.0 > first_distance_m.1),
+        ("min_time", "max_time", time.0 > time.1),
+    ] {
+        // One of them may be the default.
+        if let Some(value) = table.get(least).or_else(|| table.get(most)).filter(|_| wrong) {
+            value.refuse(&format!("{least} is above {most}, expected {most} or less"));
+            return None;
+        }
+    }
+    Some(Pseudonyms { first_distance_m, distance_m: distance?, time, longest_lock: longest_lock? })
 }
 
 /// The elements of an array, none where it is absent.

@@ -66,7 +66,7 @@ fn every_example_of_the_page_parses() {
         }
         examples += 1;
     }
-    assert_eq!(examples, 25);
+    assert_eq!(examples, 26);
 }
 
 #[test]

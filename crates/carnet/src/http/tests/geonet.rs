@@ -52,6 +52,10 @@ pub(super) fn answer(request: Request) {
         })),
         Request::Services(reply) => drop(reply.send(Ok(Vec::new()))),
         Request::Security(reply) => drop(reply.send(Err("this station signs nothing".into()))),
+        Request::Pseudonym { pseudonym, reply } => drop(reply.send(match pseudonym.lock_s {
+            Some(_) => Ok(()),
+            None => Err("there is no other ticket".to_owned()),
+        })),
         Request::Groups(reply) => drop(reply.send(Ok(vec![group()]))),
         Request::Drain(reply) => drop(reply.send(None)),
         Request::BeginDrain { reply, .. } | Request::Revoke { reply, .. } | Request::EndDrain(reply) => {

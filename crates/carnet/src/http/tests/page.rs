@@ -2,7 +2,7 @@
 
 use carnet_api::model::{
     AreaRemoval, AreaRequest, ChannelRequest, DenmRequest, DrainRequest, GnPingRequest, GnSendRequest,
-    HandoverRequest, RevokeRequest, SignalRequest, Vehicle,
+    HandoverRequest, PseudonymRequest, RevokeRequest, SignalRequest, Vehicle,
 };
 use serde_json::Value;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
@@ -124,6 +124,7 @@ fn every_body_of_the_page_is_read() {
             "/v1/drain/end" => read::<Value>(path),
             "/v1/revoke" => read::<RevokeRequest>(path),
             "/v1/channel" => read::<ChannelRequest>(path),
+            "/v1/pseudonym" => read::<PseudonymRequest>(path),
             "/v1/signal" => read::<SignalRequest>(path),
             "/v1/areas" => read::<AreaRequest>(path),
             "/v1/areas/remove" => read::<AreaRemoval>(path),

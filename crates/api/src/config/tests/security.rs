@@ -1,0 +1,61 @@
+//! `[security.pseudonyms]`: what is accepted, and what is refused.
+
+use super::geonet::{SMALL, refused};
+use super::{Duration, Pseudonyms, parse};
+
+const SECURITY: &str = "[security]\nroots = ['root.cert']\ntickets = 'tickets'\n[security.pseudonyms]\n";
+
+fn pseudonyms(keys: &str) -> Option<Pseudonyms> {
+    let text = format!("{SMALL}address = 'anonymous'\n{SECURITY}{keys}");
+    parse(&text).security.expect("a [security]").pseudonyms
+}
+
+#[test]
+fn a_station_with_pseudonyms() {
+    let seconds = Duration::from_secs;
+    let usual = Pseudonyms {
+        first_distance_m: (800, 1500),
+        distance_m: 800,
+        time: (seconds(120), seconds(360)),
+        longest_lock: seconds(255),
+    };
+    assert_eq!(pseudonyms(""), Some(usual));
+    let keys = "min_first_distance = '1m'\nmax_first_distance = '1m'\ndistance = '2km'\nmin_time = '0s'\n\
+                max_time = '1h'\nlongest_lock = '0s'\n";
+    let other = Pseudonyms {
+        first_distance_m: (1, 1),
+        distance_m: 2000,
+        time: (seconds(0), seconds(3600)),
+        longest_lock: seconds(0),
+    };
+    assert_eq!(pseudonyms(keys), Some(other));
+    assert_eq!(
+        parse(&format!("{SMALL}[security]\nroots = ['root.cert']\n")).security.expect("one").pseudonyms,
+        None
+    );
+}
+
+#[test]
+fn what_would_give_a_pseudonym_away_is_refused() {
+    let anonymous = "address = 'anonymous'\n";
+    for (lines, expected) in [
+        (SECURITY.to_owned(), "expected `geonet.address` = \"anonymous\""),
+        (
+            format!("{anonymous}[facilities]\nstation_id = 7\n{SECURITY}"),
+            "expected no `facilities.station_id`",
+        ),
+        (
+            format!("{anonymous}{}", SECURITY.replace("tickets = 'tickets'\n", "")),
+            "expected `security.tickets`",
+        ),
+        (format!("{anonymous}{SECURITY}min_time = '7m'\n"), "min_time is above max_time"),
+        (
+            format!("{anonymous}{SECURITY}max_first_distance = '7m'\n"),
+            "min_first_distance is above max_first_distance",
+        ),
+        (format!("{anonymous}{SECURITY}distance = '7'\n"), "\"7\" is no length"),
+    ] {
+        let errors = refused(&lines);
+        assert!(matches!(&errors[..], [error] if error.contains(expected)), "{lines}: {errors:?}");
+    }
+}

@@ -1,0 +1,214 @@
+//! A vehicle changes its pseudonym: who hears it hears another one, and IPv6 between addresses that stay goes on.
+
+use std::fs;
+use std::os::unix::fs::PermissionsExt;
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, SystemTime};
+
+use carnet_base::WallTime;
+use carnet_security::certificate::Certificate;
+use carnet_security::credentials::PrivateKey;
+use carnet_security::crypto::{Portable, SigningKey, name_of};
+use carnet_security::ids::HashedId8;
+use carnet_security::keys::Curve;
+use carnet_security::pki;
+use carnet_security::pseudonym::Identity;
+use carnet_security::time::{DurationUnit, Time64, ValidityDuration, ValidityPeriod};
+use serde_json::json;
+
+use crate::air::Ear;
+use crate::facilities::ask;
+use crate::geonet::Line;
+use crate::hosts::{Host, assert_same, possible, said, seconds, wait_until};
+use crate::station::Station;
+
+/// Certificates in a folder, and who the holder of each ticket is.
+struct Pki {
+    folder: PathBuf,
+    identities: Vec<Identity>,
+}
+
+fn private(number: u8) -> PrivateKey {
+    let mut scalar = [number; 32];
+    scalar[0] = 1;
+    PrivateKey::new(Curve::NistP256, &scalar).expect("as long as the curve's")
+}
+
+fn ready(number: u8) -> Box<dyn SigningKey> {
+    private(number).ready(&Portable).expect("a scalar of the curve")
+}
+
+impl Pki {
+    /// With one ticket in the folder `one`, and two in `two`.
+    fn new(folder: &Path) -> Pki {
+        let since = SystemTime::UNIX_EPOCH.elapsed().expect("a clock after 1970");
+        let now = WallTime::from_unix_nanos(u64::try_from(since.as_nanos()).expect("before 2554"));
+        let start = Time64::from_wall_time(now, 5).saturating_sub(Duration::from_secs(600)).seconds();
+        let day =
+            ValidityPeriod { start, duration: ValidityDuration { unit: DurationUnit::Hours, count: 24 } };
+        let issue = |key: &dyn SigningKey, issuer: Option<&Certificate>, content| {
+            pki::issue(&Portable, key, issuer, content).expect("signed")
+        };
+        let (root_key, authority_key) = (ready(1), ready(2));
+        let root = issue(root_key.as_ref(), None, pki::root("root", root_key.public_key(), day, None));
+        let content = pki::authority("aa", authority_key.public_key(), day, None);
+        let authority = issue(root_key.as_ref(), Some(&root), content);
+        fs::create_dir_all(folder).expect("a folder");
+        fs::write(folder.join("root.cert"), root.octets()).expect("a file");
+        fs::write(folder.join("aa.cert"), authority.octets()).expect("a file");
+        let mut identities = Vec::new();
+        for (number, of) in [(11, "one"), (12, "two"), (13, "two")] {
+            let content = pki::ticket(ready(number).public_key(), day, None, pki::applications(false));
+            let ticket = issue(authority_key.as_ref(), Some(&authority), content);
+            fs::create_dir_all(folder.join(of)).expect("a folder");
+            fs::write(folder.join(of).join(format!("{number}.cert")), ticket.octets()).expect("a file");
+            let key = folder.join(of).join(format!("{number}.key"));
+            fs::write(&key, private(number).to_line()).expect("a file");
+            fs::set_permissions(&key, fs::Permissions::from_mode(0o600)).expect("its rights");
+            identities.push(Identity::of_ticket(name_of(&Portable, &ticket)));
+        }
+        Pki { folder: folder.to_owned(), identities }
+    }
+
+    fn config(&self, tickets: &str) -> String {
+        let path = |name: &str| self.folder.join(name).display().to_string();
+        format!(
+            "[facilities]\n[security]\nroots = ['{}']\nauthorities = ['{}']\ntickets = '{}'\n",
+            path("root.cert"),
+            path("aa.cert"),
+            path(tickets)
+        )
+    }
+
+    /// Who has this MID.
+    fn who(&self, mid: [u8; 6]) -> Identity {
+        *self.identities.iter().find(|identity| identity.mid == mid).expect("the address of a ticket")
+    }
+}
+
+/// The MID of a station's GN address.
+fn mid(station: &Station) -> [u8; 6] {
+    let status = station.show("status");
+    let address = status["geonet"]["gn_address"].as_str().expect("an address").replace(':', "");
+    let [_, _, mid @ ..] = u64::from_str_radix(&address, 16).expect("hexadecimal").to_be_bytes();
+    mid
+}
+
+fn colons(mid: [u8; 6]) -> String {
+    mid.map(|octet| format!("{octet:02x}")).join(":")
+}
+
+/// What would tell a station: its MID, its number, the end of its link-local address, the name of its ticket.
+fn traces(Identity { ticket: HashedId8(name), mid }: Identity) -> [Vec<u8>; 4] {
+    let [_, _, _, d, e, f] = mid;
+    [mid.to_vec(), mid[2..].to_vec(), vec![0xff, 0xfe, d, e, f], name.to_vec()]
+}
+
+#[test]
+fn nothing_links_the_two_and_ipv6_goes_on() {
+    if !possible() {
+        return;
+    }
+    let line = Line::new();
+    let before: Vec<String> = line.hosts.iter().map(Host::snapshot).collect();
+    let pki = Pki::new(&line.scratch.path("pki"));
+    let [west, middle, _] = &line.hosts;
+    let with_ipv6 = |config: String| {
+        config.replace("[geonet]\n", "[geonet]\nipv6_interface = 'gn0'\nmib = { max_packet_data_rate = 0 }\n")
+    };
+    // Twenty metres a second to the north.
+    let trace = line.scratch.path("trace");
+    fs::write(&trace, "0 48.8375 2.1008 20 0\n600 48.9454 2.1008 20 0\n").expect("a file");
+    let config = with_ipv6(line.config(0, "radio", ""))
+        .replace("position = 'fixed:48.8375,2.1008'", &format!("position = 'trace:{}'", trace.display()))
+        .replace("[geonet]\n", "[geonet]\naddress = 'anonymous'\nstation_type = 'passenger_car'\n");
+    assert!(config.contains("trace:"), "{config}");
+    let pseudonyms = "[security.pseudonyms]\nmin_first_distance = '40m'\nmax_first_distance = '40m'\n";
+    let mut vehicle = Station::start(west, &format!("{config}\n{}{pseudonyms}", pki.config("two")));
+    let order = |body| {
+        let answer = ask(&vehicle.socket, "POST", "/v1/pseudonym", &body);
+        assert!(answer.starts_with("HTTP/1.0 204"), "{answer}");
+    };
+    order(json!({ "lock_s": 200 }));
+    let config = with_ipv6(line.config(1, "br0", ""));
+    let mut other = Station::start(middle, &format!("{config}\n{}", pki.config("one")));
+    for station in [&vehicle, &other] {
+        wait_until("they know each other", seconds(20), || {
+            station.show("neighbours").as_array().map(Vec::len) == Some(1)
+        });
+    }
+    let first = pki.who(mid(&vehicle));
+    assert!(west.ip("link show dev radio").contains(&colons(first.mid)), "the link has the address");
+    west.ip("-6 addr add 2001:db8:6::1/64 dev gn0");
+    middle.ip("-6 addr add 2001:db8:6::2/64 dev gn0");
+    let ping = |count: &str| {
+        let output = middle.output(&["ping", "-6", "-c", count, "-i", "0.05", "-W", "2", "2001:db8:6::1"]);
+        let text = said(&output);
+        let received = text.split(" received").next().and_then(|text| text.rsplit(' ').next());
+        received.and_then(|count| count.parse::<u32>().ok()).unwrap_or_else(|| panic!("{text}"))
+    };
+    assert!(ping("20") > 0, "{}", vehicle.log());
+
+    // It has gone far enough by now, or will have soon.
+    let (ear, over) = (Ear::new(middle), AtomicBool::new(false));
+    let (frames, answered, second) = std::thread::scope(|scope| {
+        let hearing = scope.spawn(|| {
+            let mut frames = Vec::new();
+            while !over.load(Ordering::Relaxed) {
+                frames.extend(ear.frame());
+            }
+            frames
+        });
+        let pinging = scope.spawn(|| ping("200"));
+        std::thread::sleep(Duration::from_secs(1));
+        order(json!({ "lock_s": 0 }));
+        wait_until("it is another one", seconds(20), || mid(&vehicle) != first.mid);
+        let answered = pinging.join().expect("ping");
+        over.store(true, Ordering::Relaxed);
+        (hearing.join().expect("an ear"), answered, pki.who(mid(&vehicle)))
+    });
+    println!("{answered} of 200 pings were answered, twenty a second; {} frames heard", frames.len());
+    assert!(answered >= 160, "{answered}\n{}", vehicle.log());
+    assert_eq!(ping("20"), 20);
+    assert_eq!(vehicle.counter("security.pseudonyms"), 1);
+
+    // The one before falls silent, and then there is the other; nothing of the one is in what the other says.
+    let of = |identity: &Identity| {
+        let mine = |frame: &&Vec<u8>| frame[6..12] == identity.mid;
+        frames.iter().filter(mine).collect::<Vec<_>>()
+    };
+    let (old, new) = (of(&first), of(&second));
+    assert!(old.len() > 10 && new.len() > 10, "{} {}", old.len(), new.len());
+    let begins = frames.iter().position(|frame| frame[6..12] == second.mid);
+    assert!(frames.iter().skip(begins.expect("one")).all(|frame| frame[6..12] != first.mid));
+    for (frames, other) in [(new, first), (old, second)] {
+        for trace in traces(other) {
+            let told = frames.iter().find(|frame| frame.windows(trace.len()).any(|window| window == trace));
+            assert!(told.is_none(), "{trace:02x?} is in {told:02x?}");
+        }
+    }
+    // Everything follows: the link, the virtual interface, what others see.
+    let shown = west.ip("addr show");
+    assert_eq!(shown.matches(&colons(second.mid)).count(), 2, "{shown}");
+    assert!(!shown.contains(&colons(first.mid)), "{shown}");
+    assert_eq!(west.ip("-o -6 addr show dev gn0 scope link").lines().count(), 1);
+    wait_until("the other one knows it", seconds(10), || {
+        let neighbours = other.show("neighbours");
+        neighbours
+            .as_array()
+            .is_some_and(|all| all.iter().any(|one| one["mac"] == colons(second.mid).as_str()))
+    });
+    let [_, _, number @ ..] = second.mid;
+    wait_until("it is on the other's map", seconds(10), || {
+        let map = other.show("ldm");
+        let stations = map["stations"].as_array().cloned().unwrap_or_default();
+        stations.iter().any(|station| station["station_id"] == u32::from_be_bytes(number))
+    });
+
+    vehicle.terminate();
+    other.terminate();
+    for (host, before) in line.hosts.iter().zip(&before) {
+        assert_same(before, &host.snapshot(), "after the end");
+    }
+}
