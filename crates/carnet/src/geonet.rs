@@ -243,7 +243,7 @@ impl Geonet {
     pub fn unacknowledged(&mut self) -> Result<Vec<Frame>> {
         let (mut frames, source) = (Vec::new(), self.link.address());
         self.link.take_unacknowledged(|destination, packet| {
-            frames.push(Frame { source, destination, packet: packet.to_vec() });
+            frames.push(Frame { source, destination, profile: None, packet: packet.to_vec() });
         })?;
         Ok(frames)
     }
@@ -254,7 +254,7 @@ impl Geonet {
         if self.address.is_some_and(|address| address.mid() != frame.source) {
             self.address_is(now, settings::geonet::address(&self.config, frame.source));
         }
-        let _counted = self.link.send(frame.destination, &frame.packet);
+        let _counted = self.link.send_as(frame.destination, frame.profile, &frame.packet);
     }
 
     /// Sends what is queued.

@@ -108,6 +108,8 @@ pub struct Transmission {
     pub profile: Option<Profile>,
     /// This station is its source.
     pub own: bool,
+    /// It won a contention (F.3): once another station is heard sending it on, nobody needs it from this one.
+    pub contended: bool,
     /// What stands behind the EtherType.
     pub frame: Vec<u8>,
 }

@@ -213,5 +213,10 @@ impl Drop for SimulatedStation {
 }
 
 fn owned(frame: &ReceivedFrame<'_>) -> Frame {
-    Frame { source: frame.source, destination: frame.destination, packet: frame.packet.to_vec() }
+    Frame {
+        source: frame.source,
+        profile: None,
+        destination: frame.destination,
+        packet: frame.packet.to_vec(),
+    }
 }

@@ -13,8 +13,8 @@ use carnet_station::geonet::security::{SecurityEntity, SecurityState};
 use carnet_station::io::{Command, Event, Frame, GeonetRequest, GeonetTransport, Input, Output, Position};
 use carnet_station::{GeonetSettings, PersistentState, Station, StationConfig};
 use carnet_wire::geonet::{
-    CommonNextHeader, ExtendedHeader, GnAddress, Lifetime, LongPositionVector, Packet, StationType,
-    Timestamp, TrafficClass,
+    CommonNextHeader, ExtendedHeader, GeoArea, GnAddress, Lifetime, LongPositionVector, Packet, Shape,
+    StationType, Timestamp, TrafficClass,
 };
 
 const WALL: WallTime = WallTime::from_unix_nanos(1_800_000_000_000_000_000);
@@ -28,6 +28,8 @@ struct Bench {
     sent: Vec<(Time, u8)>,
     /// LT of them.
     lifetimes: Vec<Duration>,
+    /// Their DCC profiles.
+    profiles: Vec<Option<u8>>,
     warnings: Vec<String>,
 }
 
@@ -58,13 +60,14 @@ impl Bench {
             station.secure(Time::ZERO, WALL, security);
         }
         let now = Time::from_secs(10);
-        let mut bench =
-            Bench { station, address, now, sent: Vec::new(), lifetimes: Vec::new(), warnings: Vec::new() };
+        let (sent, lifetimes, profiles, warnings) = (Vec::new(), Vec::new(), Vec::new(), Vec::new());
+        let mut bench = Bench { station, address, now, sent, lifetimes, profiles, warnings };
         bench.stand(488_375_000);
         // What a start sends goes.
         bench.pass(Duration::from_secs(10));
         bench.sent.clear();
         bench.lifetimes.clear();
+        bench.profiles.clear();
         bench
     }
 
@@ -91,6 +94,7 @@ impl Bench {
                     let [_, _, source @ ..] = self.address.0.to_be_bytes();
                     assert_eq!(frame.source, source);
                     self.sent.push((self.now, *frame.packet.last().expect("a packet")));
+                    self.profiles.push(frame.profile);
                     self.lifetimes.push(Lifetime(frame.packet[2]).duration());
                 }
                 Output::Event(Event::Warning { message }) => self.warnings.push(message),
@@ -154,6 +158,8 @@ fn packets_wait_for_the_gate_in_the_order_of_their_profiles() {
     bench.pass(Duration::from_secs(1));
     // Class 0 is what nobody gave a class.
     assert_eq!(bench.sent_since(start), [(0, 30), (100, 10), (200, 20), (300, 21), (400, 1)]);
+    // The radio is told.
+    assert_eq!(bench.profiles, [3, 1, 2, 2, 3].map(Some));
     // The channel is full, and that is told ten times a second.
     for _ in 0..10 {
         bench.tell(Input::ChannelBusy(900)).expect("accepted");
@@ -202,6 +208,7 @@ fn without_a_gate_everything_goes_at_once_and_nobody_wants_to_know_the_channel()
         bench.send(2, 60_000, content);
     }
     assert_eq!(bench.sent_since(start).len(), 20);
+    assert_eq!(bench.profiles, [None; 20]);
     let refused = bench.tell(Input::ChannelBusy(1)).expect_err("no gate");
     assert!(refused.contains("no [geonet.dcc]"), "{refused}");
     let mut bench = Bench::new(Some(dcc::Config::default()));
@@ -297,11 +304,66 @@ fn what_a_stranger_wrote_into_a_packet_does_not_bring_it_before_own_ones() {
     let lifetime = Lifetime::from_duration(Duration::from_secs(60));
     let mut packet = Packet::new(header, CommonNextHeader::Any, lifetime, 5, &[99]);
     packet.common.traffic_class = TrafficClass { id: 1, ..TrafficClass::default() };
-    let frame = Frame { source: [2, 0, 0, 0, 0, 9], destination: [255; 6], packet: packet.emit() };
+    let frame =
+        Frame { source: [2, 0, 0, 0, 0, 9], destination: [255; 6], profile: None, packet: packet.emit() };
     bench.tell(Input::Frame(frame)).expect("accepted");
     bench.send(2, 60_000, 2);
     bench.pass(Duration::from_secs(1));
     assert_eq!(bench.sent_since(start), [(0, 1), (100, 2), (200, 99)]);
+}
+
+/// EN 302 636-4-1 F.3, at the gate: who hears that another one has sent it on need not.
+#[test]
+fn what_another_station_sends_on_while_it_waits_does_not_go() {
+    for (copy, expected) in [(false, vec![(0, 1), (1000, 99)]), (true, vec![(0, 1)])] {
+        let mut bench = Bench::new(Some(dcc::Config::default()));
+        bench.tell(Input::ChannelBusy(900)).expect("accepted");
+        bench.pass(Duration::from_millis(100));
+        let start = bench.now;
+        // The gate is closed for a second by an own packet; contention is over in a tenth.
+        bench.send(3, 60_000, 1);
+        let source = LongPositionVector {
+            address: GnAddress::new(false, StationType::PassengerCar, [2, 0, 0, 0, 0, 9]),
+            timestamp: Timestamp(1_000_000),
+            latitude: 488_375_000,
+            longitude: 21_008_000,
+            accurate: true,
+            ..LongPositionVector::default()
+        };
+        let area = GeoArea {
+            shape: Shape::Circle,
+            latitude: 488_375_000,
+            longitude: 21_008_000,
+            distance_a: 1000,
+            distance_b: 0,
+            angle: 0,
+        };
+        let header = ExtendedHeader::GeoBroadcast { sequence: 1, source, area };
+        let lifetime = Lifetime::from_duration(Duration::from_secs(60));
+        let mut packet = Packet::new(header, CommonNextHeader::Any, lifetime, 5, &[99]);
+        let frame = |from, packet: &Packet<'_>| Frame {
+            source: [2, 0, 0, 0, 0, from],
+            destination: [255; 6],
+            profile: None,
+            packet: packet.emit(),
+        };
+        bench.tell(Input::Frame(frame(9, &packet))).expect("accepted");
+        for _ in 0..5 {
+            bench.tell(Input::ChannelBusy(900)).expect("accepted");
+            bench.pass(Duration::from_millis(100));
+        }
+        assert_eq!(bench.counter("geonet.dcc.held"), 1);
+        packet.basic.remaining_hop_limit -= 1;
+        if copy {
+            bench.tell(Input::Frame(frame(8, &packet))).expect("accepted");
+        }
+        for _ in 0..10 {
+            bench.tell(Input::ChannelBusy(900)).expect("accepted");
+            bench.pass(Duration::from_millis(100));
+        }
+        assert_eq!(bench.sent_since(start), expected);
+        assert_eq!(bench.counter("geonet.dcc.dropped.overheard"), u64::from(copy));
+    }
 }
 
 #[test]

@@ -209,7 +209,7 @@ fn geonetworking_begins_anew() {
     let extended = ExtendedHeader::Beacon { source: pv };
     let lifetime = Lifetime::from_duration(Duration::from_secs(60));
     let packet = Packet::new(extended, CommonNextHeader::Any, lifetime, 1, &[]).emit();
-    let beacon = Frame { source: mac(7), destination: BROADCAST, packet };
+    let beacon = Frame { source: mac(7), profile: None, destination: BROADCAST, packet };
     air.tell(0, Input::Frame(beacon));
     assert_ne!(air.stations[0].geonet().expect("GeoNetworking").address().0, address(0));
     air.drain(0);

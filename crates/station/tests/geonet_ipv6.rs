@@ -97,11 +97,7 @@ fn carry(outputs: Vec<Output>, to: &mut Station) -> Vec<Output> {
         Output::Frame(frame) => Some(frame),
         _ => None,
     });
-    frames
-        .flat_map(|Frame { source, destination, packet }| {
-            tell(to, Input::Frame(Frame { source, destination, packet }))
-        })
-        .collect()
+    frames.flat_map(|frame| tell(to, Input::Frame(frame))).collect()
 }
 
 #[test]
@@ -210,7 +206,7 @@ fn packets_that_overtook_others_wait_for_them() {
         let lifetime = Lifetime::from_duration(Duration::from_secs(60));
         let mut packet = Packet::new(extended, CommonNextHeader::Ipv6, lifetime, 10, &data).emit();
         packet[3] = 11 - hops;
-        Input::Frame(Frame { source: A, destination: B, packet })
+        Input::Frame(Frame { source: A, profile: None, destination: B, packet })
     };
     let count = |outputs: Vec<Output>| outputs.iter().filter(|o| matches!(o, Output::Ipv6 { .. })).count();
     assert_eq!(count(tell(&mut b, frame(1, 3))), 1);
@@ -286,7 +282,7 @@ fn receiver(configure: impl FnOnce(&mut Ipv6Config)) -> (Station, impl Fn(u16, u
         let lifetime = Lifetime::from_duration(Duration::from_secs(60));
         let mut packet = Packet::new(extended, CommonNextHeader::Ipv6, lifetime, 10, data).emit();
         packet[3] = 11 - hops;
-        Input::Frame(Frame { source: A, destination: B, packet })
+        Input::Frame(Frame { source: A, profile: None, destination: B, packet })
     };
     (b, frame)
 }

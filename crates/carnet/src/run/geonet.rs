@@ -121,7 +121,7 @@ impl Runner {
         let result = geonet.receive(|frame| {
             if recorder.is_active() {
                 let ReceivedFrame { source, destination, packet } = frame;
-                let frame = Frame { source, destination, packet: packet.to_vec() };
+                let frame = Frame { source, destination, profile: None, packet: packet.to_vec() };
                 recorder.record(now, wall, Input::Frame(frame));
             }
             station.handle_frame(now, frame);

@@ -22,8 +22,7 @@
 //!
 //! Left out: control of transmit power and data rate, more than one channel, the exchange of busy ratios among
 //! neighbours (EN 302 636-4-2, TS 103 175: the local ratio is the global one), and the bursts that the profile of
-//! the Car 2 Car consortium allows DP0. The profile ends here: the host's queues and the radio's (EDCA) are not told of it. A
-//! packet of contention-based forwarding that waits here goes though another station was overheard sending it on.
+//! the Car 2 Car consortium allows DP0.
 
 pub mod adaptive;
 pub mod reactive;
@@ -57,6 +56,8 @@ carnet_base::drop_reasons! {
         Replaced = "replaced",
         /// It bore an address that the station no longer has.
         AddressChanged = "address_changed",
+        /// Another station was heard sending it on while it waited, and it was to go on by contention (F.3).
+        Overheard = "overheard",
         /// The station began anew.
         Reset = "reset",
     }
@@ -353,8 +354,8 @@ impl<T> Gate<T> {
         true
     }
 
-    /// The next packet that may go.
-    pub fn poll_packet(&mut self, now: Time) -> Option<T> {
+    /// The next packet that may go, and its profile.
+    pub fn poll_packet(&mut self, now: Time) -> Option<(Profile, T)> {
         if now < self.opens {
             return None;
         }
@@ -363,7 +364,7 @@ impl<T> Gate<T> {
             {
                 if until > now {
                     self.went(now, profile, octets);
-                    return Some(content);
+                    return Some((profile, content));
                 }
                 self.counters.dropped[DccDrop::LifetimeExpired as usize] += 1;
             }

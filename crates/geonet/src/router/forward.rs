@@ -325,7 +325,7 @@ impl Router {
         let Some(contender) = self.contention.remove(identity) else { return };
         let mut packet = contender.packet;
         if packet.leave(now) {
-            self.transmit(BROADCAST, packet);
+            self.hand_over(BROADCAST, packet, !contender.advanced);
         } else {
             self.count_drop(GeonetDrop::LifetimeExpired);
             self.recycle(packet.frame);
@@ -396,6 +396,10 @@ impl Router {
 
     /// Hands a packet to the link.
     pub(super) fn transmit(&mut self, destination: MacAddress, packet: Waiting) {
+        self.hand_over(destination, packet, false);
+    }
+
+    fn hand_over(&mut self, destination: MacAddress, packet: Waiting, contended: bool) {
         if packet.meta.own {
             self.counters.sent += 1;
         } else {
@@ -407,6 +411,7 @@ impl Router {
             traffic_class,
             profile,
             own,
+            contended,
             frame: packet.frame,
         }));
     }
@@ -497,6 +502,7 @@ impl Router {
             traffic_class,
             profile: None,
             own,
+            contended: false,
             frame,
         }));
         Some(Ok(()))

@@ -19,8 +19,9 @@
 //! not. A wire does not, nor does UDP: what a radio behind an IP modem knows is not asked for. So before a driver's first
 //! report it is only looked for one when something woke the socket that was no frame, and now and then.
 //!
-//! Left out: the traffic class is not mapped to an access category (EN 302 663), and frames in a VLAN other
-//! than the interface's own are not heard.
+//! A frame with a DCC profile goes into the access category of EN 302 663 ([`FrameLink::send_as`]).
+//!
+//! Left out: frames in a VLAN other than the interface's own are not heard.
 
 mod address;
 mod batch;
@@ -297,6 +298,16 @@ impl FrameLink {
     ///
     /// What is refused here is counted as well, so that a caller need not look.
     pub fn send(&mut self, destination: MacAddress, payload: &[u8]) -> std::result::Result<(), FrameDrop> {
+        self.send_as(destination, None, payload)
+    }
+
+    /// The same for a frame of a DCC profile, 0 to 3, by which the radio sorts frames (EDCA).
+    pub fn send_as(
+        &mut self,
+        destination: MacAddress,
+        profile: Option<u8>,
+        payload: &[u8],
+    ) -> std::result::Result<(), FrameDrop> {
         let refused = match self.state {
             LinkState::Down | LinkState::Missing => Some(FrameDrop::Down),
             LinkState::Up if payload.len() > self.mtu as usize => Some(FrameDrop::TooLong),
@@ -309,7 +320,11 @@ impl FrameLink {
         }
         let ether_type = ETHER_TYPE.to_be_bytes();
         let ether_type = if matches!(self.medium, Medium::Packet) { &ether_type[..] } else { &[] };
-        self.queue.push(&[&destination, &self.address, ether_type, payload]);
+        let priority = match self.medium {
+            Medium::Packet => profile.map_or(0, packet::priority),
+            Medium::Udp(_) => 0,
+        };
+        self.queue.push(priority, &[&destination, &self.address, ether_type, payload]);
         if self.queue.len() >= BATCH && !self.queue.blocked {
             self.flush();
         }

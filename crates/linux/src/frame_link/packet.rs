@@ -28,6 +28,17 @@ fn filter() -> [SockFilter; 4] {
     ]
 }
 
+/// SO_PRIORITY of a DCC profile. EN 302 663: DP0 goes as AC_VO, DP1 as AC_VI, DP2 as AC_BE, DP3 as AC_BK; from 256 on mac80211
+/// reads a user priority of IEEE 802.1D, of which 7, 5, 3 and 1 are in these.
+pub(super) const fn priority(profile: u8) -> u16 {
+    match profile {
+        0 => 256 + 7,
+        1 => 256 + 5,
+        2 => 256 + 3,
+        _ => 256 + 1,
+    }
+}
+
 /// Source, destination and what stands behind the EtherType.
 pub(super) fn parse(frame: &[u8]) -> Result<(MacAddress, MacAddress, &[u8]), FrameDrop> {
     let (header, payload) = frame.split_first_chunk::<HEADER>().ok_or(FrameDrop::Malformed)?;

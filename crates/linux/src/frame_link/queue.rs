@@ -1,8 +1,12 @@
 //! Frames that wait to be sent.
+//!
+//! A frame may have a priority of its own (`SO_PRIORITY`), by which an interface with several queues sorts them. It is the
+//! socket's, and set when the next frame has another one; a system call takes frames of one priority.
 
 use std::io;
 use std::net::SocketAddr;
 
+use nix::sys::socket::{setsockopt, sockopt};
 use socket2::{SockAddr, Socket};
 
 use super::batch;
@@ -17,6 +21,10 @@ pub(super) struct SendQueue {
     octets: Vec<u8>,
     /// Where each frame ends.
     ends: Vec<usize>,
+    /// The priority of each frame.
+    priorities: Vec<u16>,
+    /// The socket's, as far as it is known.
+    set: Option<u16>,
     /// How many of the frames are done with.
     done: usize,
     /// To how many peers the first of the others has gone, and whether to any.
@@ -44,10 +52,11 @@ impl SendQueue {
         self.len() >= LIMIT
     }
 
-    /// Appends a frame that consists of these parts.
-    pub(super) fn push(&mut self, parts: &[&[u8]]) {
+    /// Appends a frame that consists of these parts; 0 is the priority of a socket that has been given none.
+    pub(super) fn push(&mut self, priority: u16, parts: &[&[u8]]) {
         parts.iter().for_each(|part| self.octets.extend_from_slice(part));
         self.ends.push(self.octets.len());
+        self.priorities.push(priority);
     }
 
     /// Drops everything, because there is nowhere to send to.
@@ -55,6 +64,9 @@ impl SendQueue {
         counters.count(FrameDrop::Down, self.len() as u64);
         self.octets.clear();
         self.ends.clear();
+        self.priorities.clear();
+        // What comes next may go to another socket.
+        self.set = None;
         (self.done, self.peers_done, self.any, self.blocked) = (0, 0, false, false);
     }
 
@@ -68,7 +80,14 @@ impl SendQueue {
             let mut messages: [(&[u8], Option<&SockAddr>); BATCH] = [(&[], None); BATCH];
             let mut count = 0;
             let first = self.done * copies + self.peers_done;
-            for (message, number) in messages.iter_mut().zip(first..self.ends.len() * copies) {
+            let priority = self.priorities[self.done];
+            if self.set != Some(priority) {
+                // Without the right to it frames go as they would without.
+                let _ = setsockopt(socket, sockopt::Priority, &i32::from(priority));
+                self.set = Some(priority);
+            }
+            let alike = self.priorities[self.done..].iter().take_while(|other| **other == priority).count();
+            for (message, number) in messages.iter_mut().zip(first..(self.done + alike) * copies) {
                 *message = (self.frame(number / copies), peers.get(number % copies));
                 count += 1;
             }
@@ -92,6 +111,7 @@ impl SendQueue {
         let gone = self.start(self.done);
         self.octets.drain(..gone);
         self.ends.drain(..self.done);
+        self.priorities.drain(..self.done);
         self.ends.iter_mut().for_each(|end| *end -= gone);
         self.done = 0;
     }
@@ -151,7 +171,7 @@ mod tests {
         for round in 0..10u8 {
             for number in 0..40u8 {
                 let frame = vec![round; 1 + usize::from(number)];
-                queue.push(&[&frame[..1], &frame[1..]]);
+                queue.push(0, &[&frame[..1], &frame[1..]]);
                 sent.push(frame);
             }
             queue.flush(&here, &[], &mut counters);
@@ -169,6 +189,44 @@ mod tests {
         assert!(queue.octets.is_empty() && queue.ends.is_empty());
     }
 
+    /// Each frame goes with its own priority, and all go in the order in which they came.
+    #[test]
+    fn a_frame_has_its_own_priority() {
+        let (here, there) = Socket::pair(Domain::UNIX, Type::DGRAM, None).expect("socket pair");
+        here.set_nonblocking(true).expect("nonblocking");
+        here.set_send_buffer_size(1).expect("send buffer");
+        there.set_nonblocking(true).expect("nonblocking");
+        let priority =
+            |socket: &Socket| nix::sys::socket::getsockopt(socket, sockopt::Priority).expect("SO_PRIORITY");
+        let (mut queue, mut counters) = (SendQueue::default(), FrameCounters::default());
+        // Up to 6 nobody needs a right.
+        let priorities: Vec<u16> = (0..200u16).map(|number| number / 7 % 4 * 2).collect();
+        for (number, priority) in (0..200u8).zip(&priorities) {
+            queue.push(*priority, &[&[number; 50]]);
+        }
+        let mut arrived: Vec<Vec<u8>> = Vec::new();
+        let mut seen = Vec::new();
+        while !queue.is_empty() {
+            queue.flush(&here, &[], &mut counters);
+            arrived.extend(received(&there));
+            // The next frame is the one that the kernel did not take, or the last one has gone.
+            let next = arrived.len().min(priorities.len() - 1);
+            assert_eq!(priority(&here), i32::from(priorities[next]), "{next}");
+            seen.push(priorities[next]);
+        }
+        assert_eq!(arrived, (0..200u8).map(|number| vec![number; 50]).collect::<Vec<_>>());
+        seen.sort_unstable();
+        seen.dedup();
+        assert!(seen.len() > 1, "{seen:?}");
+        // After a break it is set anew, for there may be another socket.
+        queue.push(6, &[b"lost"]);
+        queue.abandon(&mut counters);
+        nix::sys::socket::setsockopt(&here, sockopt::Priority, &3).expect("SO_PRIORITY");
+        queue.push(priorities[199], &[b"frame"]);
+        queue.flush(&here, &[], &mut counters);
+        assert_eq!(priority(&here), i32::from(priorities[199]));
+    }
+
     /// A peer that cannot be reached keeps nobody else from being sent to.
     #[test]
     fn each_frame_goes_to_each_peer_and_a_refusal_costs_only_that_message() {
@@ -181,11 +239,11 @@ mod tests {
         let socket = Socket::from(UdpSocket::bind("127.0.0.1:0").expect("socket"));
         let (mut queue, mut counters) = (SendQueue::default(), FrameCounters::default());
         for number in 0..100u8 {
-            queue.push(&[&[number]]);
+            queue.push(0, &[&[number]]);
         }
         // Longer than any datagram.
-        queue.push(&[&[7; 70_000]]);
-        queue.push(&[&[100]]);
+        queue.push(0, &[&[7; 70_000]]);
+        queue.push(0, &[&[100]]);
         queue.flush(&socket, &peers, &mut counters);
         assert!(queue.is_empty());
         assert_eq!((counters.sent, counters.dropped(FrameDrop::Refused)), (101, 1));
@@ -203,7 +261,7 @@ mod tests {
         let (mut queue, mut counters) = (SendQueue::default(), FrameCounters::default());
         for _ in 0..LIMIT {
             assert!(!queue.is_full());
-            queue.push(&[b"frame"]);
+            queue.push(0, &[b"frame"]);
         }
         assert!(queue.is_full());
         queue.abandon(&mut counters);

@@ -6,6 +6,9 @@
 //! * *Packets that waited* have a lifetime that is shorter by that ([`Lifetime::after_waiting`]). What goes one hop only is
 //!   about now: it waits for a second at most. Of the own CAMs the newest waits alone.
 //! * *CAMs* are generated no faster than the gate would let them go (EN 302 637-2 6.1.3, `T_GenCam_DCC`).
+//! * *What others send on need not go*: of packets that are sent on by contention (EN 302 636-4-1 F.3) one that waits here is
+//!   dropped when another station is heard sending it, as if the contention still went on.
+//! * *The radio is told the profile* ([`Frame::profile`]), so that its queues (EDCA) keep the order.
 //! * *With another address* own packets that wait are dropped: they bear the one before.
 //!
 //! A fast path would go round the gate, so there is none with one.
@@ -33,6 +36,9 @@ const ONE_HOP: Duration = Duration::from_secs(1);
 /// The shortest lifetime that a packet can have (EN 302 636-4-1 9.6.4): with less it does not leave.
 const SHORTEST: Duration = Duration::from_millis(50);
 
+/// A packet that goes several hops: GN address of its source, sequence number.
+type Identity = (GnAddress, u16);
+
 /// A packet as it waits.
 #[derive(Debug)]
 pub struct Held {
@@ -40,6 +46,8 @@ pub struct Held {
     packet: Vec<u8>,
     /// It has to be signed, where that is done.
     own: bool,
+    /// Which it is, where that it is sent on by others makes it worthless.
+    contended: Option<Identity>,
     lifetime: Lifetime,
     since: Time,
 }
@@ -72,8 +80,13 @@ impl Congestion {
 }
 
 /// What the gate wants to know of a packet; its lifetime, and how long it may wait.
-fn offer(transmission: Transmission, now: Time, overhead: usize) -> Packet<Held> {
-    let Transmission { destination, traffic_class, profile, own, frame } = transmission;
+fn offer(
+    transmission: Transmission,
+    now: Time,
+    overhead: usize,
+    contended: Option<Identity>,
+) -> Packet<Held> {
+    let Transmission { destination, traffic_class, profile, own, frame, .. } = transmission;
     // The router has made it, so it can be read; what cannot does not wait.
     let (lifetime, one_hop, is_cam) = match Routed::parse(&frame) {
         Ok(packet) => {
@@ -93,8 +106,13 @@ fn offer(transmission: Transmission, now: Time, overhead: usize) -> Packet<Held>
         lifetime: if one_hop { wait.min(ONE_HOP) } else { wait },
         octets: frame.len() + overhead,
         replaces: own && is_cam,
-        content: Held { destination, packet: frame, own, lifetime, since: now },
+        content: Held { destination, packet: frame, own, contended, lifetime, since: now },
     }
+}
+
+fn identity(packet: &[u8]) -> Option<Identity> {
+    let packet = Routed::parse(packet).ok()?;
+    Some((packet.extended.source().address, packet.extended.sequence()?))
 }
 
 impl Geonet {
@@ -118,8 +136,9 @@ impl Geonet {
     /// A packet of the router goes to the link, or waits.
     pub(super) fn transmit(&mut self, now: Time, mut transmission: Transmission) {
         if self.congestion.is_none() {
-            return self.hand_over(now, transmission.destination, transmission.frame, true);
+            return self.hand_over(now, transmission.destination, transmission.frame, true, None);
         }
+        let contended = transmission.contended.then(|| identity(&transmission.frame)).flatten();
         let mut overhead = 0;
         if let Some(secured) = &self.secured {
             if transmission.own {
@@ -129,26 +148,46 @@ impl Geonet {
                 transmission.frame = signed;
             }
         }
-        let packet = offer(transmission, now, overhead);
+        let packet = offer(transmission, now, overhead, contended);
+        let profile = packet.profile;
         let goes = self.congestion.as_mut().and_then(|congestion| congestion.gate.offer(now, packet));
         if let Some(held) = goes {
-            self.release(now, held);
+            self.release(now, profile, held);
+        }
+    }
+
+    /// Somebody sends this packet: whoever waits to send it on as well need not.
+    pub(super) fn overhear_copy(&mut self, packet: &[u8]) {
+        if let Some(congestion) = &mut self.congestion
+            && congestion.gate.waiting() != [0; 4]
+            && let Some(copy) = identity(packet)
+        {
+            congestion.gate.discard(DccDrop::Overheard, |held| held.contended == Some(copy));
         }
     }
 
     /// A packet that has waited, or had not to.
-    fn release(&mut self, now: Time, held: Held) {
-        let Held { destination, mut packet, own, lifetime, since } = held;
+    fn release(&mut self, now: Time, profile: Profile, held: Held) {
+        let Held { destination, mut packet, own, lifetime, since, .. } = held;
         let left = lifetime.after_waiting(now.saturating_since(since));
         // There is a Basic Header in front, signed or not.
         let _ = set_lifetime(&mut packet, left);
-        self.hand_over(now, destination, packet, own);
+        self.hand_over(now, destination, packet, own, Some(profile));
     }
 
-    fn hand_over(&mut self, now: Time, destination: MacAddress, packet: Vec<u8>, sign: bool) {
+    fn hand_over(
+        &mut self,
+        now: Time,
+        destination: MacAddress,
+        packet: Vec<u8>,
+        sign: bool,
+        profile: Option<Profile>,
+    ) {
+        let profile = profile.map(|profile| profile as u8);
         let packet = if sign { self.sign(now, packet) } else { Some(packet) };
         let source = self.source();
-        self.outputs.extend(packet.map(|packet| Output::Frame(Frame { source, destination, packet })));
+        self.outputs
+            .extend(packet.map(|packet| Output::Frame(Frame { source, destination, profile, packet })));
     }
 
     /// The link-layer address.
@@ -199,9 +238,9 @@ impl Geonet {
     /// Sends what may go now.
     pub(super) fn open_gate(&mut self, now: Time) {
         while let Some(congestion) = &mut self.congestion
-            && let Some(held) = congestion.gate.poll_packet(now)
+            && let Some((profile, held)) = congestion.gate.poll_packet(now)
         {
-            self.release(now, held);
+            self.release(now, profile, held);
         }
     }
 }

@@ -19,6 +19,9 @@ pub struct Frame {
     pub source: MacAddress,
     /// Link-layer destination.
     pub destination: MacAddress,
+    /// Of a frame to be sent, where there is a gate of congestion control: its DCC profile, 0 to 3.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub profile: Option<u8>,
     /// What stands behind the EtherType.
     #[serde(with = "hex")]
     pub packet: Vec<u8>,

@@ -189,6 +189,7 @@ impl Geonet {
 
     /// A frame that may be believed.
     fn route_frame(&mut self, now: Time, frame: ReceivedFrame<'_>) {
+        self.overhear_copy(frame.packet);
         // The router counts what it drops.
         let _counted = self.router.handle_frame(now, frame);
         self.collect(now);

@@ -105,7 +105,7 @@ impl Station {
             }
             Input::Frame(frame) => {
                 if let Some(geonet) = &mut self.geonet {
-                    let Frame { source, destination, packet } = &frame;
+                    let Frame { source, destination, packet, .. } = &frame;
                     geonet.handle_frame(
                         now,
                         ReceivedFrame { source: *source, destination: *destination, packet },

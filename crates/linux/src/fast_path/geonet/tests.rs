@@ -184,13 +184,18 @@ impl Bench {
         bench.tell(Input::GeonetFastPath(true));
         bench.refresh();
         for (mac, from) in [(NEAR, beacon(NEAR)), (WEST, beacon(WEST))] {
-            bench.tell(Input::Frame(Frame { source: mac, destination: BROADCAST, packet: from }));
+            bench.tell(Input::Frame(Frame {
+                source: mac,
+                profile: None,
+                destination: BROADCAST,
+                packet: from,
+            }));
         }
         // FAR is known by what NEAR forwards.
         let tsb = ExtendedHeader::TopologicallyScoped { sequence: 1, source: vector(FAR, 1500) };
         let lifetime = Lifetime::from_duration(Duration::from_secs(60));
         let packet = Packet::new(tsb, CommonNextHeader::BtpB, lifetime, 2, b"data").emit();
-        bench.tell(Input::Frame(Frame { source: NEAR, destination: BROADCAST, packet }));
+        bench.tell(Input::Frame(Frame { source: NEAR, profile: None, destination: BROADCAST, packet }));
         bench
     }
 
@@ -288,6 +293,7 @@ impl Bench {
         let frame = Frame {
             destination: frame[..6].try_into().unwrap(),
             source: frame[6..12].try_into().unwrap(),
+            profile: None,
             packet: frame[14..].to_vec(),
         };
         let outputs = self.tell(Input::Frame(frame));
@@ -335,7 +341,7 @@ fn accelerates(dcc: Option<carnet_geonet::dcc::Config>) -> bool {
         speed: 0,
         heading: 0,
     };
-    let beacon = Frame { source: NEAR, destination: BROADCAST, packet: beacon(NEAR) };
+    let beacon = Frame { source: NEAR, profile: None, destination: BROADCAST, packet: beacon(NEAR) };
     let payload = udp(host(1), host(2), 100);
     let ipv6 = VirtualFrame { link: 0, destination: NEAR, source: OWN, ether_type: 0x86dd, payload };
     let mut outputs = Vec::new();
@@ -478,8 +484,12 @@ fn nothing_is_done_that_the_router_does_not_stand_behind() {
         let (verdict, _) = bench.run("out", &frame);
         assert_eq!(verdict, REDIRECT);
         // Nobody acknowledges: the neighbour is none.
-        let lost =
-            Frame { source: OWN, destination: NEAR, packet: guc(OWN, FAR, 9, CommonNextHeader::Ipv6, b"") };
+        let lost = Frame {
+            source: OWN,
+            profile: None,
+            destination: NEAR,
+            packet: guc(OWN, FAR, 9, CommonNextHeader::Ipv6, b""),
+        };
         bench.tell(Input::Unacknowledged(lost));
         let (verdict, out) = bench.run("wrap", &frame);
         assert_eq!((verdict, out), (REDIRECT, frame.clone()));
@@ -488,7 +498,7 @@ fn nothing_is_done_that_the_router_does_not_stand_behind() {
         bench.refresh();
         let mut packet = beacon(NEAR);
         packet[20..24].copy_from_slice(&9000u32.to_be_bytes());
-        bench.tell(Input::Frame(Frame { source: NEAR, destination: BROADCAST, packet }));
+        bench.tell(Input::Frame(Frame { source: NEAR, profile: None, destination: BROADCAST, packet }));
         assert!(bench.sent_fast(&frame).is_some());
         // The router begins anew.
         bench.tell(Input::Command(carnet_station::io::Command::ResetGeonet));
