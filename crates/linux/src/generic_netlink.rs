@@ -149,10 +149,15 @@ impl Questions {
         self.ask(&request(family, DUMP, command, attributes))
     }
 
+    /// What answers to a command about one object, until the kernel acknowledges it.
+    pub(crate) fn put(&mut self, family: u16, command: u8, attributes: &[u8]) -> io::Result<Vec<Message>> {
+        self.ask(&request(family, ACKNOWLEDGE, command, attributes))
+    }
+
     /// A family by its name; an error of kind `NotFound` where the kernel has none of that name.
     pub(crate) fn family(&mut self, name: &str) -> io::Result<Family> {
         let name = attribute(FAMILY_NAME, &[name.as_bytes(), &[0]].concat());
-        let answers = self.ask(&request(CONTROL, ACKNOWLEDGE, GET_FAMILY, &name))?;
+        let answers = self.put(CONTROL, GET_FAMILY, &name)?;
         let family = answers.iter().find_map(|answer| family(&answer.attributes));
         family.ok_or_else(|| io::Error::from(io::ErrorKind::NotFound))
     }

@@ -37,8 +37,9 @@ use crate::error::{Error, Result};
 use crate::fast_path::{self, FastPath, FastPathConfig, Path};
 use crate::netlink::{AddressInfo, Dirty, Heard, LinkInfo, Requests, RouteInfo, effective_metric};
 use crate::platform::KEEPING;
+use crate::offloads;
 use crate::settings::{self, Set};
-use crate::undo::{AddedAddress, UndoFile};
+use crate::undo::{ChangedSetting, AddedAddress, UndoFile};
 
 /// The kernel's table of its own addresses.
 const TABLE_LOCAL: u32 = 255;
@@ -504,6 +505,34 @@ impl Installer {
         Ok(())
     }
 
+    /// Has packets of one flow that come in by these interfaces put together, and by no others (see [`offloads`]). Where that
+    /// cannot be had nothing is lost but time.
+    pub(crate) fn gather<'a>(&mut self, links: impl Iterator<Item = &'a LinkInfo> + Clone) {
+        let is = |changed: &ChangedSetting, link: &LinkInfo| {
+            (changed.index, &changed.interface) == (link.index, &link.name)
+        };
+        let settings = self.undo.record.settings.iter();
+        let known: Vec<_> = settings.filter(|one| offloads::is_feature(&one.name)).cloned().collect();
+        for changed in known.iter().rev().filter(|changed| !links.clone().any(|link| is(changed, link))) {
+            if let Err(error) = self.restore_setting(&changed.interface, &changed.name) {
+                tracing::warn!("{error}");
+            }
+        }
+        for link in links {
+            for name in offloads::FEATURES {
+                if known.iter().any(|changed| changed.name == name && is(changed, link)) {
+                    continue;
+                }
+                let setting = Setting { interface: link.name.clone(), name: name.into(), value: "1".into() };
+                if let Err(error) =
+                    settings::set(&setting, link.index, &mut self.undo, &mut self.setting_writes)
+                {
+                    tracing::debug!("{error}: costs nothing but time");
+                }
+            }
+        }
+    }
+
     fn restore_setting(&mut self, interface: &str, name: &str) -> Result<()> {
         let index = match settings::is_common(interface) {
             true => Some(0),
@@ -658,6 +687,7 @@ impl Installer {
             }
         };
         self.fast_path.close(&mut self.requests);
+        self.gather(std::iter::empty());
         while let Some(key) = self.wanted.last_key_value().map(|(key, _)| key.clone()) {
             keep_first(self.remove(&key));
         }

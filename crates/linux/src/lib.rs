@@ -30,6 +30,7 @@ mod memory;
 pub mod multicast_link;
 mod netlink;
 mod observer;
+mod offloads;
 mod packet_socket;
 mod platform;
 pub mod position;

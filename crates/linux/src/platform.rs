@@ -105,6 +105,7 @@ pub struct Platform {
     events: VecDeque<PlatformEvent>,
     keeping: Interval,
     seeking: Interval,
+    ports: Ports,
     /// Another number for each boot of the machine.
     boot: u64,
     open: bool,
@@ -161,6 +162,7 @@ impl Platform {
             events: VecDeque::new(),
             keeping: interval(KEEPING),
             seeking: interval(SEEKING),
+            ports: Ports::default(),
             boot: boot(),
             open: true,
         };
@@ -176,6 +178,7 @@ impl Platform {
         let Installer { tunnel_index, requests, .. } = &mut self.installer;
         let (fast_path, obstacles) = FastPath::open(config, *tunnel_index, requests);
         self.installer.fast_path = fast_path;
+        self.ports = config.ports.clone();
         self.follow_links();
         obstacles
     }
@@ -192,6 +195,7 @@ impl Platform {
 
     /// The interfaces have other tasks from now on.
     pub fn set_ports(&mut self, ports: Ports) {
+        self.ports = ports.clone();
         self.installer.fast_path.set_ports(ports);
         self.follow_links();
         self.commit();
@@ -245,6 +249,10 @@ impl Platform {
         for complaint in self.installer.fast_path.follow(&self.observer.links) {
             tracing::warn!("{complaint}");
         }
+        // Programs take packets before they are put together, or as they are; the TUN device has a price for each piece.
+        let by_tun = self.path() == Path::Tun;
+        let ports = &self.ports;
+        self.installer.gather(self.observer.links.values().filter(|link| by_tun && ports.send(link)));
     }
 
     /// Carries out one change of the desired forwarding state.

@@ -1,4 +1,4 @@
-//! The switches under `/proc/sys/net/ipv6/conf`, and one of IPv4's.
+//! The switches under `/proc/sys/net/ipv6/conf`, one of IPv4's, and features of interfaces ([`crate::offloads`]).
 //!
 //! That tree shows the network namespace of the thread that opens a file. A value is written only when it
 //! is not what is wanted, and put back only when it still is what carnet wrote: a change that somebody else
@@ -17,6 +17,7 @@ use std::io;
 use carnet_station::forwarding::desired::Setting;
 
 use crate::error::{Error, Result};
+use crate::offloads;
 use crate::undo::{ChangedSetting, Record, UndoFile};
 
 pub(crate) const ACCEPT_RA: &str = "accept_ra";
@@ -43,9 +44,13 @@ pub(crate) fn is_common(interface: &str) -> bool {
     matches!(interface, "all" | "default")
 }
 
-fn describe(setting: &Setting) -> String {
-    let family = if setting.name == RP_FILTER { "ipv4" } else { "ipv6" };
-    format!("set net.{family}.conf.{}.{} to {}", setting.interface, setting.name, setting.value)
+/// As an operator knows the switch.
+fn described(interface: &str, name: &str) -> String {
+    match name {
+        name if offloads::is_feature(name) => format!("feature {name} of {interface}"),
+        RP_FILTER => format!("net.ipv4.conf.{interface}.{name}"),
+        _ => format!("net.ipv6.conf.{interface}.{name}"),
+    }
 }
 
 /// Refuses what would lead out of the directory.
@@ -66,6 +71,9 @@ pub(crate) fn check(setting: &Setting) -> Result<()> {
 
 /// The value; `None` where there is no such file.
 fn read(interface: &str, name: &str) -> io::Result<Option<String>> {
+    if offloads::is_feature(name) {
+        return offloads::read(interface, name);
+    }
     match fs::read_to_string(format!("{}/{interface}/{name}", root(name))) {
         Ok(text) => Ok(Some(text.trim().to_owned())),
         Err(error) if matches!(error.raw_os_error(), Some(libc::ENOENT | libc::ENODEV)) => Ok(None),
@@ -75,6 +83,9 @@ fn read(interface: &str, name: &str) -> io::Result<Option<String>> {
 
 fn write(interface: &str, name: &str, value: &str, writes: &mut u64) -> io::Result<()> {
     *writes += 1;
+    if offloads::is_feature(name) {
+        return offloads::write(interface, name, value);
+    }
     fs::write(format!("{}/{interface}/{name}", root(name)), value)
 }
 
@@ -153,8 +164,8 @@ pub(crate) fn recorded(record: &Record, name: &str) -> Vec<String> {
 ///
 /// `index` is the interface's, 0 for [`is_common`] ones. The setting has passed [`check`].
 pub(crate) fn set(setting: &Setting, index: u32, undo: &mut UndoFile, writes: &mut u64) -> Result<Set> {
-    let failed = |e: io::Error| Error::kernel(describe(setting), e);
     let Setting { interface, name, value } = setting;
+    let failed = |e: io::Error| Error::kernel(format!("set {} to {value}", described(interface, name)), e);
     let Some(current) = read(interface, name).map_err(failed)? else {
         if is_common(interface) {
             return Err(failed(io::Error::from_raw_os_error(libc::ENOENT)));
@@ -225,7 +236,7 @@ pub(crate) fn restore(
     if index == Some(changed.index)
         && let Err(error) = put_back(&changed, undo, writes)
     {
-        let what = format!("put net.ipv6.conf.{interface}.{name} back to {}", changed.original);
+        let what = format!("put {} back to {}", described(interface, name), changed.original);
         undo.record.settings.insert(at, changed);
         return Err(Error::kernel(what, error));
     }

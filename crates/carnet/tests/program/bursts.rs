@@ -11,7 +11,7 @@ use nix::sys::socket::setsockopt;
 use nix::sys::socket::sockopt::{RcvBuf, UdpGsoSegment};
 use serde_json::Value;
 
-use crate::hosts::{Host, possible, seconds, uninterrupted, wait_for, wait_until};
+use crate::hosts::{Host, assert_same, possible, said, seconds, uninterrupted, wait_for, wait_until};
 use crate::station::Station;
 use crate::testbed::{CORRESPONDENT, INSIDE, Testbed, address};
 
@@ -167,4 +167,43 @@ fn udp_bursts_arrive_as_the_datagrams_they_are() {
     assert!(router.counter("tunnel.encapsulated") >= 1000 && agent.counter("tunnel.encapsulated") >= 1000);
     assert_eq!(router.counter("tunnel.write_errors") + agent.counter("tunnel.write_errors"), 0);
     assert_eq!(dropped(), dropped_before, "{} {}", router.show("counters"), agent.show("counters"));
+}
+
+/// What a network card brings one by one: the kernel puts it together again, so that the station reads few pieces; and
+/// when it has ended interfaces are as they were.
+#[test]
+fn single_datagrams_of_a_flow_are_read_in_few_pieces() {
+    if !possible() {
+        return;
+    }
+    let bed = Testbed::new();
+    let before = [&bed.agent, &bed.router].map(Host::snapshot);
+    let tun = "\n[dataplane]\npath = 'tun'\n";
+    let mut agent = Station::start(&bed.agent, &(bed.agent_config() + tun));
+    let mut router = Station::start(&bed.router, &(bed.router_config() + tun));
+    router.registered();
+    wait_until("traffic flows", seconds(10), || bed.host.pings(CORRESPONDENT));
+    // Bursts are cut before the cable.
+    for (host, interface) in [(&bed.host, "eth0"), (&bed.core, "ha")] {
+        let output = host.output(&["ethtool", "-K", interface, "tx-udp-segmentation", "off"]);
+        assert!(output.status.success(), "ethtool (Debian package ethtool): {}", said(&output));
+    }
+    let read = [pieces(&bed.router).0, pieces(&bed.agent).0];
+    let (inside, outside) = (address(INSIDE), address(CORRESPONDENT));
+    let [up, down] =
+        [(&bed.host, inside, &bed.core, outside), (&bed.core, outside, &bed.host, inside)].map(|way| {
+            let (from, source, to, destination) = way;
+            datagrams(from, source, to, destination)
+        });
+    if !(up && down) {
+        return;
+    }
+    // 1000 datagrams leave a tunnel at each of them, packet by packet, and 1000 go into one.
+    let read = [pieces(&bed.router).0 - read[0], pieces(&bed.agent).0 - read[1]];
+    println!("router and agent: {read:?} pieces read for 2000 datagrams each");
+    assert!(read.iter().all(|pieces| (1000..1500).contains(pieces)), "{read:?}");
+    router.terminate();
+    agent.terminate();
+    assert_same(&before[0], &bed.agent.snapshot(), "the home agent's host");
+    assert_same(&before[1], &bed.router.snapshot(), "the router's host");
 }

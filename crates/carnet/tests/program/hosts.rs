@@ -273,6 +273,10 @@ impl Host {
         let names = links.lines().filter_map(|line| line.split([':', '@']).nth(1));
         for name in names.map(str::trim) {
             text += &tc(&format!("filter show dev {name} ingress"));
+            let features = self.output(&["ethtool", "-k", name]);
+            let features = String::from_utf8_lossy(&features.stdout);
+            let gathers = features.lines().filter(|line| line.contains("gro") || line.contains("receive-offload"));
+            text.extend(gathers.flat_map(|line| [name, " ", line.trim(), "\n"]));
         }
         text + "== switches\n" + &self.run(switches)
     }

@@ -82,6 +82,14 @@ pub struct Ports {
     pub direct: bool,
 }
 
+impl Ports {
+    /// Whether packets come in by this interface that go into tunnels.
+    pub(crate) fn send(&self, link: &LinkInfo) -> bool {
+        // A loopback interface has no link-layer address, nor has the tunnel device.
+        link.link_address.is_some() && (self.home_agent || self.lan.contains(&link.name))
+    }
+}
+
 /// What [`crate::Platform::accelerate`] needs to know.
 #[derive(Debug, Clone)]
 pub struct FastPathConfig {
